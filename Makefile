@@ -1,0 +1,90 @@
+# The book and its tests from two commands: make book, make test. `make help` lists the rest.
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+# What you may set: make book PYTHON=python3.12 VENV=~/envs/book TORCH="torch==2.13.0"
+PYTHON   ?= python3
+VENV     ?= .venv
+TORCH    ?= $(shell grep '^torch==' constraints.txt)
+PIP_ARGS ?=
+PORT     ?= 8000
+JOBS     ?= 2
+
+override VENV := $(patsubst ~/%,$(HOME)/%,$(VENV))
+PY   := $(VENV)/bin/python
+JB   := $(PY) -m jupyter_book build . -W -n --keep-going --quiet
+HTML := _build/html
+
+# The environment is ready when the stamp named after everything that it is made from exists.
+KEY   := $(shell { cat constraints.txt pyproject.toml tools/environment.sh; echo '$(TORCH)'; } | cksum | cut -d' ' -f1)
+READY := $(VENV)/.ready-$(KEY)
+# An environment whose interpreter has gone is made again, whatever its stamp says.
+ifeq ($(shell test -x $(PY) && echo yes),)
+.PHONY: $(READY)
+endif
+
+# A change to what dresses every page builds the book from clean, any other only the pages it touches.
+FRAME := _config.yml _toc.yml $(shell find _ext book/_assets -type f -not -name '*.pyc')
+PAGES := $(shell find book notebooks stringlib -type f \
+           \( -name '*.md' -o -name '*.ipynb' -o -name '*.bib' -o -name '*.py' \) \
+           -not -path '*/.ipynb_checkpoints/*')
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help book serve test lint lab notebooks env clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
+	@echo '  PYTHON=, VENV=, TORCH= and PIP_ARGS= choose the interpreter, the environment, the PyTorch'
+	@echo '  build and further arguments for pip; see "Which PyTorch" in README.md.'
+
+book: _build/book.stamp ## build the book and print the page to open
+	@echo "The book is at file://$(abspath $(HTML))/index.html"
+
+serve: _build/book.stamp ## serve the built book on localhost (PORT=8000)
+	$(PY) -m http.server --bind 127.0.0.1 --directory $(HTML) $(PORT)
+
+lab: $(READY) ## open JupyterLab on the notebooks
+	$(PY) -m jupyter lab notebooks
+
+notebooks: $(READY) ## run the notebooks afresh and write them in their stable form
+	$(PY) tools/notebooks.py --jobs $(JOBS)
+	$(PY) tools/ledger.py
+
+# The fast checks first. Every line that fails fails the target.
+test: $(READY) ## the whole suite: form, types, units, notebooks, book, pages in a browser
+	$(PY) -m ruff check --quiet .
+	$(PY) -m ruff format --check --quiet .
+	$(PY) -m mypy
+	$(PY) tools/notebooks.py --check
+	$(PY) tools/ledger.py --check
+	$(PY) -m pytest -q -n $(JOBS) --ignore=tests/site tests
+	$(PY) tools/notebooks.py --replay --jobs $(JOBS)
+	rm -rf _build/test
+	$(JB) --path-output _build/test
+	$(PY) tools/check_site.py _build/test/_build/html
+	BOOK_HTML="$(CURDIR)/_build/test/_build/html" $(PY) -m pytest -q -n $(JOBS) --dist loadfile tests/site
+
+env: $(READY) ## only make the environment
+
+clean: ## remove what was built; the environment stays
+	rm -rf _build build *.egg-info .pytest_cache .mypy_cache .ruff_cache
+
+$(READY): constraints.txt pyproject.toml tools/environment.sh
+	@PYTHON='$(PYTHON)' VENV='$(VENV)' TORCH='$(TORCH)' PIP_ARGS='$(PIP_ARGS)' bash tools/environment.sh
+	@rm -f $(VENV)/.ready-*
+	@touch $@
+
+_build/frame.stamp: $(FRAME) | $(READY)
+	@rm -rf _build/html _build/.doctrees _build/book.stamp
+	@mkdir -p _build
+	@touch $@
+
+# A failed build leaves no doctrees: Sphinx would not repeat their warnings.
+_build/book.stamp: _build/frame.stamp $(PAGES) | $(READY)
+	@echo 'Building the book ...'
+	@$(JB) || { rm -rf _build/.doctrees; exit 1; }
+	@touch $@
