@@ -15,7 +15,7 @@ JOBS     ?= 2
 
 override VENV := $(patsubst ~/%,$(HOME)/%,$(VENV))
 PY   := $(VENV)/bin/python
-JB   := $(PY) -m jupyter_book build . -W -n --keep-going --quiet
+JB   := $(VENV)/bin/jupyter-book build . -W -n --keep-going --quiet
 HTML := _build/html
 
 # The environment is ready when the stamp named after everything that it is made from exists.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from importlib.metadata import Distribution, distributions
+from pathlib import Path
 
 
 def whole(distribution: Distribution) -> bool:
     """Tell whether every file that the package's record lists is there in its full size."""
     for file in distribution.files or []:
-        path = file.locate()
-        if file.suffix == ".pyc":  # written and removed by the interpreter
+        path = Path(str(file.locate()))
+        if path.suffix == ".pyc":  # written and removed by the interpreter
             continue
         if not path.exists() or (file.size is not None and path.stat().st_size != file.size):
             return False

@@ -1,0 +1,255 @@
+"""The saved form of the notebooks, the tool that holds it, and what each planted fault does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+from tools import notebooks
+
+PNG = "iVBORw0KGgo="
+ALT = {"mystnb": {"image": {"alt": "A line that rises."}}}
+
+
+def printed(text: str) -> nbformat.NotebookNode:
+    return new_output("stream", name="stdout", text=text)
+
+
+def shown(**data: object) -> nbformat.NotebookNode:
+    return new_output("display_data", data=data)
+
+
+def image() -> nbformat.NotebookNode:
+    return new_output("display_data", data={"image/png": PNG, "text/plain": "<Figure>"})
+
+
+def code(source: str, count: int | None, *outputs: object, **metadata: object) -> object:
+    return new_code_cell(source, execution_count=count, outputs=list(outputs), metadata=metadata)
+
+
+def sound() -> nbformat.NotebookNode:
+    """Return a notebook without a fault."""
+    return new_notebook(
+        cells=[
+            new_markdown_cell("# A chapter"),
+            code("x = 3", 1),
+            code("print(x)", 2, printed("3\n")),
+            code("draw()", 3, image(), **ALT),
+            code("1 / 0", 4, new_output("error", ename="ZeroDivisionError", evalue="division"),
+                 tags=["raises-exception"]),
+        ]
+    )  # fmt: skip
+
+
+def save(folder: Path, nb: nbformat.NotebookNode, name: str = "chapter.ipynb") -> Path:
+    """Write a notebook in its stable form."""
+    notebooks.normalise(nb)
+    path = folder / name
+    path.write_text(notebooks.dump(nb), encoding="utf8")
+    return path
+
+
+# --- what is kept and what is dropped ---
+
+
+def test_a_sound_notebook_has_no_fault(tmp_path: Path) -> None:
+    path = save(tmp_path, sound())
+    assert notebooks.process(path, "check") == ("same", [])
+
+
+def test_normalise_keeps_tags_and_image_metadata_and_drops_the_rest() -> None:
+    figure = {"image": {"alt": "A circle.", "width": "60%"}, "figure": {"name": "fig-circle"}}
+    nb = new_notebook(cells=[code("1 + 1", 1, tags=["hide-input"], mystnb=figure, collapsed=True)])
+    nb.metadata["widgets"] = {"state": {}}
+    notebooks.normalise(nb)
+    assert nb.cells[0].metadata == {"tags": ["hide-input"], "mystnb": figure}
+    assert set(nb.metadata) == {"kernelspec", "language_info"}
+    assert nb.cells[0].id == "cell-00"
+
+
+def test_normalise_takes_out_what_differs_between_machines() -> None:
+    where = f"{notebooks.ROOT}/stringlib/x.py /a/lib/site-packages/torch/y.py <f at 0x7f3a00ff11>"
+    error = new_output("error", ename="E", evalue="no", traceback=[f"{where}", "line 2"])
+    nb = new_notebook(cells=[code("f", 1, printed(where), error)])
+    notebooks.normalise(nb)
+    stream, error = nb.cells[0].outputs
+    assert stream.text == "stringlib/x.py .../site-packages/torch/y.py <f at 0x...>"
+    assert error.traceback == ["E: no"]
+
+
+def test_normalise_twice_is_normalise_once() -> None:
+    nb = sound()
+    notebooks.normalise(nb)
+    once = notebooks.dump(nb)
+    again = nbformat.reads(once, as_version=4)
+    notebooks.normalise(again)
+    assert notebooks.dump(again) == once
+
+
+def test_a_list_of_numbers_takes_one_line_and_keeps_its_values() -> None:
+    values = [0, -1.5, 2e-07, None, 1e300]
+    text = "not a list: [\\n 1,\\n 2\\n]"
+    nb = new_notebook(cells=[code("f", 1, shown(**{notebooks.PLOTLY: {"y": values, "t": text}}))])
+    dumped = notebooks.dump(nb)
+    assert '"y": [0, -1.5, 2e-07, null, 1e+300]' in dumped
+    assert json.loads(dumped) == json.loads(nbformat.writes(nb))
+
+
+# --- planted faults ---
+
+
+def planted(index: int, **changes: object) -> nbformat.NotebookNode:
+    nb = sound()
+    nb.cells[index].update(changes)
+    return nb
+
+
+def long_cell() -> nbformat.NotebookNode:
+    return planted(1, source="\n".join(f"x{i} = {i}" for i in range(26)))
+
+
+def big_outputs() -> nbformat.NotebookNode:
+    return planted(2, outputs=[printed("3\n" * 80_000), printed("4\n" * 80_000)])
+
+
+def big_plotly() -> nbformat.NotebookNode:
+    values = list(range(notebooks.plotly_limit() // 4))
+    return planted(2, outputs=[shown(**{notebooks.PLOTLY: {"data": [{"y": values}]}})])
+
+
+def out_of_order() -> nbformat.NotebookNode:
+    nb = sound()
+    nb.cells[1].execution_count, nb.cells[2].execution_count = 2, 1
+    return nb
+
+
+def emptied() -> nbformat.NotebookNode:
+    nb = sound()
+    for cell in nb.cells[1:]:
+        cell.update(execution_count=None, outputs=[])
+    return nb
+
+
+PLANTED = {
+    "emptied": (emptied(), "cell 1: not run"),
+    "one cell not run": (planted(2, execution_count=None, outputs=[]), "cell 2: not run"),
+    "out of order": (out_of_order(), "cell 1: run out of order, as 2 not 1"),
+    "print without output": (planted(2, outputs=[]), "cell 2: shows something"),
+    "value without output": (planted(2, source="x + 1", outputs=[]), "cell 2: shows something"),
+    "untagged error": (planted(4, metadata={}), "cell 4: ends in ZeroDivisionError"),
+    "home folder": (planted(2, outputs=[printed("in /home/ann/x.py")]), "'/home/ann/x.py'"),
+    "windows folder": (planted(2, outputs=[printed("in C:\\Users\\x")]), "path of one machine"),
+    "path in HTML": (
+        planted(2, outputs=[shown(**{"text/html": '<a href="/root/x">x</a>'})]),
+        "'/root/x",
+    ),
+    "long cell": (long_cell(), "cell 1: 26 lines"),
+    "no alternative text": (planted(3, metadata={}), "cell 3: an image without"),
+    "blank alternative text": (
+        planted(3, metadata={"mystnb": {"image": {"alt": " "}}}),
+        "cell 3: an image without",
+    ),
+    "big outputs": (big_outputs(), "at most 300000"),
+    "big plotly figure": (big_plotly(), "cell 2: a plotly figure of"),
+    "no code": (new_notebook(cells=[new_markdown_cell("text")]), "no code cell"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_fault_is_named(name: str, tmp_path: Path) -> None:
+    nb, message = PLANTED[name]
+    _, found = notebooks.process(save(tmp_path, nb), "check")
+    assert any(message in fault for fault in found), found
+
+
+def test_paths_that_are_the_same_everywhere_are_no_fault(tmp_path: Path) -> None:
+    text = "https://example.org/home/x, notebooks/home/x, .../site-packages/tmp/x, 3/tmp, a:/b"
+    nb = planted(2, outputs=[printed(text)])
+    assert notebooks.process(save(tmp_path, nb), "check")[1] == []
+
+
+def test_check_refuses_another_form_and_leaves_it(tmp_path: Path) -> None:
+    path = save(tmp_path, sound())
+    other = path.read_text().replace('"cell-01"', '"a1b2c3"')
+    path.write_text(other)
+    state, found = notebooks.process(path, "check")
+    assert state == "not in its stable form"
+    assert found
+    assert path.read_text() == other
+
+
+def test_no_run_rewrites_the_form_alone(tmp_path: Path) -> None:
+    path = save(tmp_path, sound())
+    stable = path.read_text()
+    path.write_text(stable.replace('"cell-01"', '"a1b2c3"'))
+    assert notebooks.process(path, "no-run") == ("rewritten", [])
+    assert path.read_text() == stable
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_write_that_fails_leaves_the_file_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "chapter.ipynb"
+    path.write_text("before")
+
+    def full(*_: object) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(notebooks.os, "replace", full)
+    with pytest.raises(OSError, match="no space"):
+        notebooks.write(path, "after")
+    assert path.read_text() == "before"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_command_fails_on_a_fault_and_passes_without(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    good = save(tmp_path, sound(), "good.ipynb")
+    bad = save(tmp_path, emptied(), "bad.ipynb")
+    assert notebooks.main(["--check", str(good)]) == 0
+    assert notebooks.main(["--check", str(good), str(bad)]) == 1
+    assert "bad.ipynb: cell 1: not run" in capfd.readouterr().err
+
+
+# --- with a kernel ---
+
+
+def live(path: Path) -> Path:
+    cells = [
+        new_markdown_cell("# A chapter"),
+        code("print(1 / 3)", None),
+        code("import time\ntime.time()", None, tags=["nbval-ignore-output"]),
+        code("import os\nos.environ['OMP_NUM_THREADS']", None),
+    ]
+    return save(path, new_notebook(cells=cells))
+
+
+def test_two_runs_leave_the_same_bytes_and_a_changed_number_fails_the_replay(
+    tmp_path: Path,
+) -> None:
+    path = live(tmp_path)
+    assert notebooks.main([str(path)]) == 0
+    first = path.read_bytes()
+    assert b"0.3333333333333333" in first
+    assert nbformat.read(path, 4).cells[3].outputs[0].data["text/plain"] == "'1'"
+    assert notebooks.main([str(path)]) == 0
+    assert path.read_bytes() == first
+
+    assert notebooks.replay([path], jobs=1) == 0
+    path.write_bytes(first.replace(b"0.3333333333333333", b"0.3333333333333343"))
+    assert notebooks.replay([path], jobs=1) == 1
+
+
+def test_a_cell_that_fails_leaves_the_notebook_alone(tmp_path: Path) -> None:
+    path = save(tmp_path, new_notebook(cells=[code("x = 1", None), code("x / 0", None)]))
+    before = path.read_bytes()
+    state, found = notebooks.process(path, "run")
+    assert state == "left as it was"
+    assert "ZeroDivisionError" in found[0]
+    assert path.read_bytes() == before
