@@ -1,0 +1,22 @@
+"""Matrices as pure functions: skew-symmetric, circulant and random orthogonal."""
+
+from stringlib.algebra.circulant import (
+    circulant,
+    circulant_eigenvalues,
+    circulant_frequencies,
+    fourier_basis,
+)
+from stringlib.algebra.haar import haar_orthogonal
+from stringlib.algebra.skew import layout_permutation, pair_channels, planar_skew, skew
+
+__all__ = [
+    "circulant",
+    "circulant_eigenvalues",
+    "circulant_frequencies",
+    "fourier_basis",
+    "haar_orthogonal",
+    "layout_permutation",
+    "pair_channels",
+    "planar_skew",
+    "skew",
+]

@@ -1,0 +1,83 @@
+r"""Circulant matrices and the real Fourier basis that turns them all into rotations.
+
+``c`` is always the first COLUMN: :math:`C_{ij} = c_{(i-j) \bmod d}`, as in
+``scipy.linalg.circulant``. With the first row instead, every rotation runs backwards.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from stringlib.inputs import require_count
+
+
+def circulant(column: Tensor) -> Tensor:
+    r"""Build circulant matrices from their first columns, equation :eq:`eq-circulant`.
+
+    Args:
+        column: :math:`c`, shape ``(..., d)``.
+
+    Returns:
+        :math:`C_{ij} = c_{(i-j) \bmod d}`, shape ``(..., d, d)``.
+    """
+    index = torch.arange(column.shape[-1], device=column.device)
+    return column[..., (index[:, None] - index) % column.shape[-1]]
+
+
+def circulant_eigenvalues(column: Tensor) -> Tensor:
+    r"""Return the eigenvalues of a circulant matrix, equation :eq:`eq-circulant-eigenvalues`.
+
+    Args:
+        column: The first column :math:`c`, shape ``(..., d)``.
+
+    Returns:
+        :math:`\lambda_j = \sum_m c_m e^{-2\pi i jm/d}`, complex, shape ``(..., d)``; the
+        eigenvector of :math:`\lambda_j` has entries :math:`e^{2\pi i jn/d}/\sqrt d`.
+    """
+    return torch.fft.fft(column)
+
+
+def circulant_frequencies(column: Tensor) -> Tensor:
+    r"""Return how fast :math:`C - C^\top` turns each Fourier plane, :eq:`eq-circulant-frequencies`.
+
+    Args:
+        column: The first column :math:`c` of :math:`C`, shape ``(..., d)``.
+
+    Returns:
+        :math:`\omega_j = 2 \sum_m c_m \sin(2\pi jm/d)` for :math:`1 \le j < d/2`, radians per
+        unit of position, shape ``(..., (d - 1) // 2)``.
+    """
+    size = column.shape[-1]
+    # the transform has exp(-i...), so its imaginary part is minus the sum of sines
+    return -2 * torch.fft.rfft(column).imag[..., 1 : (size + 1) // 2]
+
+
+def fourier_basis(size: int) -> Tensor:
+    r"""Return the real Fourier basis, equation :eq:`eq-fourier-basis`.
+
+    Columns: for each :math:`1 \le j < d/2` the plane :math:`c_j(n) = \sqrt{2/d}
+    \cos(2\pi jn/d)`, :math:`s_j(n) = \sqrt{2/d} \sin(2\pi jn/d)`, then the constant
+    :math:`1/\sqrt d`, then (even :math:`d`) the alternating :math:`(-1)^n/\sqrt d`.
+
+    Args:
+        size: The size :math:`d`.
+
+    Returns:
+        An orthogonal float64 matrix, ``(size, size)``.
+
+    Raises:
+        ValueError: If ``size`` is less than 1.
+    """
+    require_count("size", size)
+    n = torch.arange(size)
+    j = torch.arange(1, (size + 1) // 2)
+    # reduce n·j modulo d as integers: the angle stays below 2π and keeps all its digits
+    angle = (n[:, None] * j % size).double() * (2 * math.pi / size)
+    planes = torch.stack([angle.cos(), angle.sin()], -1).flatten(1) * math.sqrt(2 / size)
+    still = [torch.ones(size, dtype=torch.float64)]
+    if size % 2 == 0:
+        still.append(1.0 - 2.0 * (n % 2).double())
+    return torch.cat([planes, torch.stack(still, 1) / math.sqrt(size)], 1)

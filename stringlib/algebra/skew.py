@@ -1,0 +1,97 @@
+r"""Skew-symmetric matrices, and the two ways to number the channels of a plane.
+
+A real skew-symmetric matrix, :math:`L^\top = -L`, generates rotations: :math:`e^{tL}`
+is orthogonal for every real :math:`t`. In a suitable basis it only turns planes.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from stringlib.inputs import require_count, require_layout
+
+
+def skew(upper: Tensor) -> Tensor:
+    r"""Build skew-symmetric matrices from their entries above the diagonal.
+
+    Args:
+        upper: The entries :math:`S_{ij}, i < j`, row by row: ``(..., d * (d - 1) // 2)``.
+
+    Returns:
+        :math:`S` with :math:`S^\top = -S`, shape ``(..., d, d)``.
+
+    Raises:
+        ValueError: If the last dimension is not a triangular number.
+    """
+    count = upper.shape[-1]
+    size = (1 + math.isqrt(1 + 8 * count)) // 2
+    if size * (size - 1) // 2 != count:
+        raise ValueError(f"upper must have d(d-1)/2 entries in its last dimension, got {count}")
+    rows, columns = torch.triu_indices(size, size, offset=1, device=upper.device)
+    half = upper.new_zeros(*upper.shape[:-1], size, size)
+    half[..., rows, columns] = upper
+    return half - half.mT
+
+
+def pair_channels(pairs: int, layout: str = "interleaved") -> Tensor:
+    """Return the two channels of each pair.
+
+    Args:
+        pairs: Number of pairs.
+        layout: ``"interleaved"`` pairs channels (2i, 2i+1), ``"half"`` (i, i + pairs).
+
+    Returns:
+        An integer tensor of shape ``(pairs, 2)``.
+
+    Raises:
+        ValueError: If the layout is unknown.
+    """
+    require_count("pairs", pairs, least=0)
+    require_layout(layout)
+    channels = torch.arange(2 * pairs)
+    return channels.view(pairs, 2) if layout == "interleaved" else channels.view(2, pairs).T
+
+
+def layout_permutation(head_dim: int) -> Tensor:
+    r"""Return the index that takes interleaved channels to half-split ones.
+
+    ``x[..., layout_permutation(d)]`` puts the first members of all pairs before the
+    second ones, so that :math:`R_{\text{half}}\,\Pi x = \Pi\,R_{\text{interleaved}}\,x`,
+    equation :eq:`eq-layout`.
+
+    Args:
+        head_dim: Even number of channels.
+
+    Returns:
+        An integer tensor of shape ``(head_dim,)``.
+    """
+    return pair_channels(head_dim // 2).T.flatten()
+
+
+def planar_skew(frequencies: Tensor, size: int, layout: str = "interleaved") -> Tensor:
+    r"""Build the generator that turns each pair of channels at its own frequency.
+
+    Every pair :math:`(a, b)` gets the block :math:`\omega \begin{pmatrix} 0 & -1 \\ 1 & 0
+    \end{pmatrix}`, equation :eq:`eq-rope-generator`; channels after the pairs stay still.
+
+    Args:
+        frequencies: Radians per unit of position, ``(..., pairs)``.
+        size: Number of channels, at least ``2 * pairs``.
+        layout: ``"interleaved"`` or ``"half"``.
+
+    Returns:
+        Skew-symmetric matrices, ``(..., size, size)``.
+
+    Raises:
+        ValueError: If ``size`` is too small or the layout is unknown.
+    """
+    pairs = frequencies.shape[-1]
+    require_count("size", size, least=max(1, 2 * pairs))
+    first, second = pair_channels(pairs, layout).to(frequencies.device).unbind(-1)
+    generator = frequencies.new_zeros(*frequencies.shape[:-1], size, size)
+    generator[..., first, second] = -frequencies
+    generator[..., second, first] = frequencies
+    return generator

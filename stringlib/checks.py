@@ -1,0 +1,112 @@
+r"""Properties of encoders and matrices, each as a function that returns an error figure.
+
+Used by the tests, the notebooks and the exercises: 0 is exact, and a caller says how much
+is too much. Errors of logits are relative to :math:`\|q\|\,\|k\|`.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from stringlib.encoders.string import RotaryEncoder
+
+
+def largest_difference(a: Tensor, b: Tensor) -> float:
+    """Return max |a − b| over broadcastable tensors, computed in their wider dtype; 0 if empty."""
+    gap = (a - b).abs()
+    return gap.max().item() if gap.numel() else 0.0
+
+
+def skew_error(matrix: Tensor) -> float:
+    """Return max |L + Lᵀ|: 0 for a skew-symmetric matrix. Shape ``(..., d, d)``."""
+    return largest_difference(matrix, -matrix.mT)
+
+
+def orthogonality_error(matrix: Tensor) -> float:
+    r"""Return max :math:`|R^\top R - I|`, equation :eq:`eq-isometry`. Shape ``(..., d, d)``."""
+    eye = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
+    return largest_difference(matrix.mT @ matrix, eye)
+
+
+def commutator_error(generators: Tensor) -> float:
+    """Return the largest entry of any L_i L_j − L_j L_i. Shape ``(..., coord_dim, d, d)``."""
+    left, right = generators.unsqueeze(-3), generators.unsqueeze(-4)
+    return largest_difference(left @ right, right @ left)
+
+
+def group_law_error(encoder: RotaryEncoder, a: Tensor, b: Tensor) -> float:
+    r"""Return max :math:`|R(a)R(b) - R(a+b)|`, equation :eq:`eq-group-law`.
+
+    Args:
+        encoder: The encoder.
+        a: Positions, ``(..., seq, coord_dim)``.
+        b: Positions, ``(..., seq, coord_dim)``.
+    """
+    return largest_difference(encoder.matrix(a) @ encoder.matrix(b), encoder.matrix(a + b))
+
+
+def generator_error(encoder: RotaryEncoder, positions: Tensor) -> float:
+    r"""Return max :math:`|R(r) - \exp(\sum_k r_k L_k)|`, with PyTorch's ``matrix_exp``.
+
+    Args:
+        encoder: The encoder.
+        positions: ``(seq, coord_dim)``.
+    """
+    exponent = torch.einsum("nk,hkij->hnij", positions.double(), encoder.generators())
+    # matrix_exp refuses the strides that einsum leaves
+    return largest_difference(encoder.matrix(positions), torch.matrix_exp(exponent.contiguous()))
+
+
+def logits(encoder: RotaryEncoder, q: Tensor, k: Tensor, positions: Tensor) -> Tensor:
+    """Return the encoded products of all queries and keys, unscaled: ``(..., heads, seq, seq)``."""
+    q, k = encoder(q, k, positions)
+    return q @ k.mT
+
+
+def relative_logit_error(a: Tensor, b: Tensor, q: Tensor, k: Tensor) -> float:
+    r"""Return max :math:`|a - b| / (\|q\|\,\|k\|)` for logits a and b of queries q and keys k."""
+    norms = q.double().norm(dim=-1).unsqueeze(-1) * k.double().norm(dim=-1).unsqueeze(-2)
+    return largest_difference(a.double() / norms, b.double() / norms)
+
+
+def translation_error(
+    encoder: RotaryEncoder, q: Tensor, k: Tensor, positions: Tensor, shift: Tensor | float
+) -> float:
+    r"""Return how much shifting every position changes the logits, equation :eq:`eq-relative`.
+
+    Args:
+        encoder: The encoder.
+        q: Queries, ``(..., heads, seq, head_dim)``.
+        k: Keys, of the same shape.
+        positions: ``(..., seq, coord_dim)``.
+        shift: Added to every position: a number, or one for each coordinate.
+
+    Returns:
+        The largest change relative to :math:`\|q\|\,\|k\|`.
+    """
+    here, there = logits(encoder, q, k, positions), logits(encoder, q, k, positions + shift)
+    return relative_logit_error(here, there, q, k)
+
+
+def fold_error(
+    encoder: RotaryEncoder, x: Tensor, w_q: Tensor, w_k: Tensor, positions: Tensor
+) -> float:
+    r"""Return how much folding the basis into the projections changes the logits, :eq:`eq-fold`.
+
+    Args:
+        encoder: The encoder.
+        x: Tokens, ``(..., seq, model_dim)``.
+        w_q: Query projection, ``(heads * head_dim, model_dim)``.
+        w_k: Key projection, of the same shape.
+        positions: ``(..., seq, coord_dim)``.
+    """
+
+    def project(weight: Tensor) -> Tensor:
+        return (x @ weight.mT).unflatten(-1, (-1, encoder.head_dim)).transpose(-3, -2)
+
+    q, k = project(w_q), project(w_k)
+    direct = logits(encoder, q, k, positions)
+    folded_q, folded_k = project(encoder.fold(w_q)), project(encoder.fold(w_k))
+    folded = logits(encoder.folded(), folded_q, folded_k, positions)
+    return relative_logit_error(direct, folded, q, k)

@@ -1,0 +1,105 @@
+"""What an argument must be: errors that name it, what was given and what is expected."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+LAYOUTS = ("interleaved", "half")
+
+
+def require_count(name: str, value: int, least: int = 1) -> None:
+    """Raise unless ``value`` is an integer of at least ``least``.
+
+    Raises:
+        TypeError: If it is not an integer.
+        ValueError: If it is too small.
+    """
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} must be an int, got {value!r}")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}, got {value}")
+
+
+def require_even(name: str, value: int) -> None:
+    """Raise unless ``value`` is a positive even integer: every channel needs a partner.
+
+    Raises:
+        TypeError: If it is not an integer.
+        ValueError: If it is odd or not positive.
+    """
+    require_count(name, value, least=2)
+    if value % 2:
+        raise ValueError(f"{name} must be even (channels rotate in pairs), got {value}")
+
+
+def require_positive(name: str, value: float) -> None:
+    """Raise unless ``value`` is a positive, finite number.
+
+    Raises:
+        TypeError: If it is not a number.
+        ValueError: If it is not positive or not finite.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+    if not 0 < value < float("inf"):
+        raise ValueError(f"{name} must be positive and finite, got {value}")
+
+
+def require_layout(value: object) -> None:
+    """Raise ``ValueError`` unless ``value`` names a pair layout."""
+    if value not in LAYOUTS:
+        raise ValueError(f"layout must be one of {LAYOUTS}, got {value!r}")
+
+
+def require_vectors(name: str, x: Tensor, head_dim: int, heads: int) -> None:
+    """Raise unless ``x`` is a floating-point tensor ``(..., heads, seq, head_dim)``.
+
+    ``heads`` of 1 admits any number of heads. Looks at shape and dtype only.
+
+    Raises:
+        TypeError: If it is not a floating-point tensor.
+        ValueError: If its shape does not fit.
+    """
+    if not isinstance(x, Tensor) or not x.is_floating_point():
+        raise TypeError(f"{name} must be a floating-point tensor, got {_kind(x)}")
+    expected = f"(..., {'any' if heads == 1 else heads} heads, seq, {head_dim})"
+    if x.ndim < 3 or x.shape[-1] != head_dim or (heads != 1 and x.shape[-3] != heads):
+        raise ValueError(f"{name} must have shape {expected}, got {tuple(x.shape)}")
+
+
+def require_positions(name: str, positions: Tensor, coord_dim: int) -> None:
+    """Raise unless ``positions`` is a real tensor ``(..., seq, coord_dim)``.
+
+    Raises:
+        TypeError: If it is not a tensor of real numbers.
+        ValueError: If its shape does not fit.
+    """
+    real = isinstance(positions, Tensor) and not positions.is_complex()
+    if not real or positions.dtype == torch.bool:
+        raise TypeError(f"{name} must be a tensor of real numbers, got {_kind(positions)}")
+    if positions.ndim < 2 or positions.shape[-1] != coord_dim:
+        hint = "; write positions[:, None]" if positions.ndim == 1 and coord_dim == 1 else ""
+        raise ValueError(
+            f"{name} must have shape (..., seq, {coord_dim}), got {tuple(positions.shape)}{hint}"
+        )
+
+
+def require_same_tokens(x_name: str, x: Tensor, name: str, positions: Tensor) -> None:
+    """Raise ``ValueError`` unless there is one position for each token of ``x``."""
+    if positions.shape[-2] != x.shape[-2]:
+        raise ValueError(
+            f"{name} must have one row for each of the {x.shape[-2]} tokens of {x_name}, "
+            f"got shape {tuple(positions.shape)}"
+        )
+    try:
+        torch.broadcast_shapes(x.shape[:-3], positions.shape[:-2])
+    except RuntimeError:
+        raise ValueError(
+            f"the leading dimensions of {name} must broadcast with {tuple(x.shape[:-3])}, "
+            f"those of {x_name}; got shape {tuple(positions.shape)}"
+        ) from None
+
+
+def _kind(value: object) -> str:
+    return str(value.dtype) if isinstance(value, Tensor) else type(value).__name__

@@ -1,0 +1,59 @@
+"""Explicit positions, and the frequencies that read them.
+
+A position is a row of coordinates. Nothing here or elsewhere guesses a grid from
+the number of tokens: 48 tokens may be 6 x 8 or 4 x 12.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from stringlib.inputs import require_count, require_positive
+
+
+def grid_positions(*sizes: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Return the coordinates of every cell of a grid, in reading order (last axis fastest).
+
+    ``grid_positions(n)`` is a sequence, ``grid_positions(rows, columns)`` an image,
+    ``grid_positions(depth, rows, columns)`` a volume. Coordinate ``a`` counts cells
+    along axis ``a`` from 0; neighbours are 1 apart at any resolution.
+
+    Args:
+        *sizes: Number of cells along each axis.
+        dtype: dtype of the result.
+
+    Returns:
+        A tensor of shape ``(product of sizes, len(sizes))``.
+
+    Raises:
+        ValueError: If no size is given or one is negative.
+    """
+    if not sizes:
+        raise ValueError("sizes must name at least one axis, got none")
+    for size in sizes:
+        require_count("sizes", size, least=0)
+    axes = [torch.arange(size, dtype=dtype) for size in sizes]
+    return torch.stack(torch.meshgrid(*axes, indexing="ij"), -1).flatten(0, -2)
+
+
+def geometric_frequencies(pairs: int, base: float = 10000.0) -> Tensor:
+    r"""Return RoPE's frequencies, equation :eq:`eq-rope-frequencies`.
+
+    Args:
+        pairs: Number of pairs :math:`d/2`.
+        base: The base :math:`b`.
+
+    Returns:
+        :math:`\theta_i = b^{-i/(d/2)}, 0 \le i < d/2`, in radians per unit of position,
+        float64, shape ``(pairs,)``.
+
+    Raises:
+        ValueError: If ``pairs`` is negative or ``base`` is not positive.
+
+    Source:
+        Su et al. 2024 (RoFormer), section 3.2.2, :math:`b = 10000`.
+    """
+    require_count("pairs", pairs, least=0)
+    require_positive("base", base)
+    return float(base) ** -(torch.arange(pairs, dtype=torch.float64) / max(pairs, 1))

@@ -1,0 +1,66 @@
+"""Every encoder, in the shapes that its contract must survive: add a new encoder here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+import stringlib
+from stringlib import RotaryEncoder
+from stringlib.algebra import haar_orthogonal
+
+
+def _string(head_dim: int, pairs: int, coord_dim: int, heads: int, layout: str) -> RotaryEncoder:
+    frequencies = torch.randn(heads, pairs, coord_dim)
+    return stringlib.STRING(
+        frequencies, haar_orthogonal(head_dim, heads, dtype=torch.float64), layout=layout
+    )
+
+
+CASES: dict[str, Callable[[], RotaryEncoder]] = {
+    "rope-2": lambda: stringlib.RoPE(2),
+    "rope-8": lambda: stringlib.RoPE(8, heads=1),
+    "rope-half-6-heads-3": lambda: stringlib.RoPE(6, base=100.0, heads=3, layout="half"),
+    "rope-64": lambda: stringlib.RoPE(64, heads=2),
+    "circulant-1": lambda: stringlib.CirculantSTRING(1),
+    "circulant-2": lambda: stringlib.CirculantSTRING(2, coord_dim=2),
+    "circulant-5": lambda: stringlib.CirculantSTRING(5),
+    "circulant-8-2d": lambda: stringlib.CirculantSTRING(8, coord_dim=2, heads=2),
+    "circulant-15-3d-heads-3": lambda: stringlib.CirculantSTRING(15, coord_dim=3, heads=3),
+    "circulant-16-block-4": lambda: stringlib.CirculantSTRING(16, 2, 2, block_size=4),
+    "circulant-15-block-5": lambda: stringlib.CirculantSTRING(15, 1, 2, block_size=5),
+    "circulant-12-block-1": lambda: stringlib.CirculantSTRING(12, 2, block_size=1),
+    "circulant-64": lambda: stringlib.CirculantSTRING(64, heads=2),
+    "circulant-260-rfft": lambda: stringlib.CirculantSTRING(260, block_size=20),
+    "circulant-261-rfft-odd": lambda: stringlib.CirculantSTRING(261, block_size=9),
+    "string-7": lambda: _string(7, 2, 2, 3, "interleaved"),
+    "string-half-7": lambda: _string(7, 2, 3, 2, "half"),
+    "string-no-pairs": lambda: stringlib.STRING(torch.zeros(1, 0, 1), head_dim=4),
+}
+
+
+def make(name: str, dtype: torch.dtype = torch.float64) -> RotaryEncoder:
+    """Build a case with random parameters of order one, reproducibly."""
+    torch.manual_seed(0)
+    encoder = CASES[name]().to(dtype)
+    with torch.no_grad():
+        for parameter in encoder.parameters():
+            parameter.normal_(std=parameter.shape[-1] ** -0.5)
+    return encoder
+
+
+def heads_of(encoder: RotaryEncoder) -> int:
+    """Return a number of heads that the encoder accepts: its own, or any when it has one."""
+    return 4 if encoder.heads == 1 else encoder.heads
+
+
+def inputs(
+    encoder: RotaryEncoder, seq: int = 6, batch: tuple[int, ...] = (2,), dtype=torch.float64
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return random q, k and positions (seq, coord_dim)."""
+    generator = torch.Generator().manual_seed(1)
+    shape = (2, *batch, heads_of(encoder), seq, encoder.head_dim)
+    q, k = torch.randn(shape, dtype=torch.float64, generator=generator).to(dtype)
+    positions = torch.randn(seq, encoder.coord_dim, dtype=torch.float64, generator=generator)
+    return q, k, 10 * positions

@@ -1,0 +1,439 @@
+"""What every encoder must hold, whatever its basis and frequencies."""
+
+import copy
+import itertools
+
+import pytest
+import torch
+
+from stringlib import STRING, CirculantSTRING, RoPE, checks
+from tests.encoder_cases import CASES, heads_of, inputs, make
+
+encoders = pytest.mark.parametrize("name", CASES)
+
+
+def close(a, b, tolerance=1e-12):
+    assert a.shape == b.shape
+    assert a.dtype == b.dtype
+    assert torch.equal(a.isnan(), b.isnan())
+    assert checks.largest_difference(a, b) <= tolerance
+
+
+# --- mathematics -----------------------------------------------------------------------------
+
+
+@encoders
+@pytest.mark.parametrize("shift", [1, 17, 300, 0.37, -1234.5])
+@pytest.mark.proves("eq-relative")
+def test_shifting_every_position_leaves_the_logits(name, shift):
+    encoder = make(name)
+    q, k, positions = inputs(encoder)
+    assert checks.translation_error(encoder, q, k, positions, shift) <= 1e-11
+
+
+@encoders
+def test_shift_by_a_vector_is_per_coordinate(name):
+    encoder = make(name)
+    q, k, positions = inputs(encoder)
+    shift = torch.arange(1, encoder.coord_dim + 1) * 3.7
+    assert checks.translation_error(encoder, q, k, positions, shift) <= 1e-11
+
+
+@encoders
+def test_shift_moves_each_head_by_itself(name):
+    """Per head, not only summed over heads: compare with one head at a time."""
+    encoder = make(name)
+    q, k, positions = inputs(encoder)
+    both = checks.logits(encoder, q, k, positions)
+    for head in range(heads_of(encoder)):
+        own = head if encoder.heads > 1 else 0
+        matrix = encoder.matrix(positions)[own]
+        rotated_q = torch.einsum("nij,bnj->bni", matrix, q[:, head])
+        rotated_k = torch.einsum("nij,bnj->bni", matrix, k[:, head])
+        close(both[:, head], rotated_q @ rotated_k.mT, 1e-11)
+
+
+@encoders
+@pytest.mark.parametrize("largest", [1e3, 1e6])
+def test_float32_logits_far_away(name, largest):
+    """float32 vectors with exact angles keep the logits at every distance."""
+    exact = make(name)
+    q, k, positions = inputs(exact)
+    positions = (positions / 30 * largest).round()
+    encoder = make(name, torch.float32)
+    if isinstance(encoder, CirculantSTRING):  # the same frequencies as float32 stores
+        exact.load_state_dict(encoder.state_dict())
+    truth = checks.logits(exact, q, k, positions)
+    q32, k32 = q.float(), k.float()
+    got = checks.logits(encoder, q32, k32, positions.float())
+    assert checks.relative_logit_error(got, truth, q, k) <= 1e-6
+    shift = largest / 2
+    assert checks.translation_error(encoder, q32, k32, positions.float(), shift) <= 1e-6
+
+
+@encoders
+@pytest.mark.proves("eq-isometry")
+def test_rotations_are_orthogonal_and_keep_norms(name):
+    encoder = make(name)
+    q, _, positions = inputs(encoder)
+    assert checks.orthogonality_error(encoder.matrix(positions)) <= 1e-12
+    close(encoder.rotate(q, positions).norm(dim=-1), q.norm(dim=-1))
+    close(
+        torch.linalg.det(encoder.matrix(positions)),
+        torch.ones(()).double().expand(encoder.heads, 6),
+        1e-11,
+    )
+
+
+@encoders
+@pytest.mark.proves("eq-group-law")
+def test_group_law_and_identity(name):
+    encoder = make(name)
+    _, _, a = inputs(encoder)
+    b = a.flip(0) * 1.7 - 3
+    assert checks.group_law_error(encoder, a, b) <= 1e-12
+    eye = torch.eye(encoder.head_dim, dtype=torch.float64)
+    close(
+        encoder.matrix(torch.zeros(1, encoder.coord_dim).double())[:, 0],
+        eye.expand(encoder.heads, -1, -1),
+    )
+    close(encoder.matrix(-a), encoder.matrix(a).mT)
+
+
+@encoders
+@pytest.mark.proves("eq-string-generators")
+def test_generators_are_commuting_skew_and_exponentiate_to_the_rotation(name):
+    encoder = make(name)
+    _, _, positions = inputs(encoder)
+    generators = encoder.generators()
+    assert generators.shape == (
+        encoder.heads,
+        encoder.coord_dim,
+        encoder.head_dim,
+        encoder.head_dim,
+    )
+    assert checks.skew_error(generators) <= 1e-13
+    assert checks.commutator_error(generators) <= 1e-12
+    assert checks.generator_error(encoder, positions) <= 1e-11
+
+
+@encoders
+@pytest.mark.proves("eq-string")
+def test_basis_and_frequencies_rebuild_the_rotation(name):
+    """R(r) = P RoPE(Ωr) Pᵀ, written out with trigonometric functions here."""
+    encoder = make(name)
+    _, _, positions = inputs(encoder)
+    basis, frequencies = encoder.basis(), encoder.frequencies()
+    pairs = frequencies.shape[1]
+    assert basis.shape == (encoder.heads, encoder.head_dim, encoder.head_dim)
+    assert frequencies.shape == (encoder.heads, pairs, encoder.coord_dim)
+    assert checks.orthogonality_error(basis) <= 1e-12
+    for head, (token, r) in itertools.product(range(encoder.heads), enumerate(positions)):
+        plane = torch.eye(encoder.head_dim, dtype=torch.float64)
+        for i, angle in enumerate(frequencies[head] @ r):
+            a, b = (2 * i, 2 * i + 1) if encoder.layout == "interleaved" else (i, i + pairs)
+            plane[a, a] = plane[b, b] = angle.cos()
+            plane[a, b], plane[b, a] = -angle.sin(), angle.sin()
+        rebuilt = basis[head] @ plane @ basis[head].T
+        close(encoder.matrix(positions)[head, token], rebuilt, 1e-11)
+
+
+@encoders
+def test_rotate_is_the_matrix_and_forward_leaves_the_outer_basis_out(name):
+    encoder = make(name)
+    q, k, positions = inputs(encoder)
+    matrix = encoder.matrix(positions)
+    close(encoder.rotate(q, positions), (matrix @ q[..., None])[..., 0], 1e-12)
+    encoded_q, encoded_k = encoder(q, k, positions)
+    back = torch.einsum(
+        "hij,bhnj->bhni", encoder.basis().expand(heads_of(encoder), -1, -1), encoded_q
+    )
+    close(back, encoder.rotate(q, positions), 1e-12)
+    close(encoded_k.norm(dim=-1), k.norm(dim=-1))
+
+
+@encoders
+@pytest.mark.proves("eq-outer-basis")
+def test_forward_gives_the_logits_of_the_literal_rotation(name):
+    encoder = make(name)
+    q, k, positions = inputs(encoder)
+    literal = encoder.rotate(q, positions) @ encoder.rotate(k, positions).mT
+    close(checks.logits(encoder, q, k, positions), literal, 1e-11)
+
+
+@encoders
+@pytest.mark.proves("eq-fold")
+def test_folding_leaves_the_logits_and_is_rope(name):
+    encoder = make(name)
+    rows = heads_of(encoder) * encoder.head_dim
+    generator = torch.Generator().manual_seed(2)
+    w_q, w_k = torch.randn(2, rows, 9, dtype=torch.float64, generator=generator)
+    x = torch.randn(2, 6, 9, dtype=torch.float64, generator=generator)
+    _, _, positions = inputs(encoder)
+    assert checks.fold_error(encoder, x, w_q, w_k, positions) <= 1e-11
+    # a bias folds as one more column of the weight does
+    close(encoder.fold(w_q[:, 0]), encoder.fold(w_q)[:, 0])
+    assert encoder.fold(w_q.float()).dtype == torch.float32
+
+
+# --- gradients -------------------------------------------------------------------------------
+
+
+@encoders
+def test_gradients(name):
+    encoder = make(name)
+    if encoder.head_dim > 16:
+        pytest.skip("gradcheck is quadratic in the size; the small cases run the same code")
+    q, k, positions = inputs(encoder, seq=3, batch=())
+    names = [n for n, _ in encoder.named_parameters()]
+    parameters = [p.detach().clone().requires_grad_() for p in encoder.parameters()]
+
+    def encode(q, k, positions, *values):
+        state = dict(zip(names, values, strict=True))
+        return torch.func.functional_call(encoder, state, (q, k, positions))
+
+    leaves = [t.requires_grad_() for t in (q, k, positions)]
+    assert torch.autograd.gradcheck(encode, (*leaves, *parameters))
+    if encoder.head_dim <= 8:
+        assert torch.autograd.gradgradcheck(encode, (*leaves, *parameters))
+
+
+@pytest.mark.parametrize("name", [n for n in CASES if "rfft" in n])
+def test_gradient_of_the_real_fft_path_is_the_adjoint(name):
+    """Too large for gradcheck: the map is orthogonal, so its gradient is its inverse."""
+    encoder = make(name)
+    q, _, positions = inputs(encoder, batch=())
+    upstream = torch.randn(q.shape, dtype=torch.float64)
+    q.requires_grad_()
+    encoder(q, q.detach(), positions)[0].backward(upstream)
+    basis = encoder.basis()
+    plane = basis.mT @ encoder.matrix(positions)[0] @ basis
+    expected = (basis[0] @ (plane.mT @ upstream[..., None]))[..., 0]
+    close(q.grad, expected, 1e-11)
+
+
+# --- dtypes, devices, transformations --------------------------------------------------------
+
+
+@encoders
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_dtype_out_is_dtype_in(name, dtype):
+    encoder = make(name)
+    q, k, positions = inputs(encoder)
+    encoded = encoder(q.to(dtype), k.to(dtype), positions)
+    assert {t.dtype for t in encoded} == {dtype}
+    assert encoder.rotate(q.to(dtype), positions).dtype == dtype
+    exact = encoder(q.to(dtype).double(), k.to(dtype).double(), positions)
+    for got, want in zip(encoded, exact, strict=True):
+        # one rounding of the result: angles and products are float32 or better
+        close(got.double(), want.to(dtype).double(), 8 * torch.finfo(dtype).eps * want.abs().max())
+
+
+@encoders
+def test_autocast_does_not_touch_the_angles(name):
+    encoder = make(name, torch.float32)
+    q, k, positions = inputs(encoder, dtype=torch.float32)
+    plain = encoder(q, k, positions * 1000)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        cast = encoder(q, k, positions * 1000)
+    for a, b in zip(plain, cast, strict=True):
+        close(a, b, 0.0)
+
+
+@encoders
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_module_moved_to_half_precision_keeps_its_fixed_frequencies(name, dtype):
+    encoder = make(name)
+    before = encoder.frequencies()
+    moved = copy.deepcopy(encoder).to(dtype)
+    assert moved.frequencies().dtype == torch.float64
+    assert moved.basis().dtype == torch.float64
+    close(moved.basis(), encoder.basis(), 0.0)
+    if isinstance(encoder, STRING):  # nothing learned, so nothing rounded
+        close(moved.frequencies(), before, 0.0)
+    q, k, positions = inputs(encoder, dtype=dtype)
+    assert {t.dtype for t in moved(q, k, positions)} == {dtype}
+
+
+@encoders
+def test_state_dict_round_trip(name):
+    encoder, other = make(name), CASES[name]().double()
+    other.load_state_dict(copy.deepcopy(encoder.state_dict()))
+    q, k, positions = inputs(encoder)
+    close(other(q, k, positions)[0], encoder(q, k, positions)[0], 0.0)
+
+
+@encoders
+def test_moves_between_devices(name):
+    """The meta device stands for any other one: nothing may stay behind on the CPU."""
+    encoder = make(name).to("meta")
+    q, k, positions = (t.to("meta") for t in inputs(encoder))
+    assert encoder.frequencies().device.type == "meta"
+    assert encoder.generators().device.type == "meta"
+    assert encoder.matrix(positions).device.type == "meta"
+    assert encoder.rotate(q, positions).shape == q.shape
+
+
+@encoders
+def test_vmap(name):
+    encoder = make(name)
+    q, k, positions = inputs(encoder, batch=(3,))
+    mapped = torch.func.vmap(lambda q, k: encoder(q, k, positions))(q, k)
+    close(mapped[0], encoder(q, k, positions)[0])
+    shifts = torch.arange(3.0).double()[:, None, None]
+    by_position = torch.func.vmap(lambda r: encoder.rotate(q[0], r))(positions + shifts)
+    close(by_position, torch.stack([encoder.rotate(q[0], positions + s) for s in shifts]))
+
+
+@pytest.mark.parametrize("name", ["rope-8", "rope-half-6-heads-3", "circulant-8-2d"])
+@pytest.mark.filterwarnings("ignore")  # the compiler's own remarks about complex numbers
+def test_compile(name):
+    encoder = make(name)
+    q, k, positions = inputs(encoder)
+    compiled = torch.compile(encoder, fullgraph=True)
+    close(compiled(q, k, positions)[0], encoder(q, k, positions)[0])
+    close(compiled(q, k, positions + 1)[1], encoder(q, k, positions + 1)[1])
+
+
+# --- shapes ----------------------------------------------------------------------------------
+
+
+@encoders
+def test_positions_of_every_accepted_shape(name):
+    encoder = make(name)
+    q, k, positions = inputs(encoder, batch=(2,))
+    shared = encoder(q, k, positions)[0]
+    close(encoder(q, k, positions.expand(2, -1, -1))[0], shared)
+    close(encoder(q, k, positions[None])[0], shared)
+    own = torch.stack([positions, positions + 2])
+    both = encoder(q, k, own)[0]
+    close(both[1], encoder(q[1], k[1], positions + 2)[0])
+    whole = positions.round()
+    close(encoder(q, k, whole.long())[0], encoder(q, k, whole)[0], 0.0)
+    close(encoder.matrix(whole.long()), encoder.matrix(whole), 0.0)
+    deep, _, _ = inputs(encoder, batch=(2, 3))
+    assert encoder.rotate(deep, positions).shape == deep.shape
+    assert encoder.matrix(own).shape == (2, encoder.heads, 6, encoder.head_dim, encoder.head_dim)
+
+
+@encoders
+@pytest.mark.parametrize("seq", [0, 1, 2])
+def test_short_and_empty_sequences(name, seq):
+    encoder = make(name)
+    q, k, positions = inputs(encoder, seq=seq)
+    encoded_q, encoded_k = encoder(q, k, positions)
+    assert encoded_q.shape == q.shape
+    assert encoded_k.shape == k.shape
+    assert encoder.matrix(positions).shape[-3] == seq
+    empty = q[:0]
+    assert encoder(empty, empty, positions)[0].shape == empty.shape
+
+
+@encoders
+def test_keys_elsewhere(name):
+    """Decoding: one new query against cached keys, each where it is."""
+    encoder = make(name)
+    q, k, positions = inputs(encoder)
+    full_q, full_k = encoder(q, k, positions)
+    last_q, all_k = encoder(q[..., -1:, :], k, positions[-1:], key_positions=positions)
+    close(last_q, full_q[..., -1:, :])
+    close(all_k, full_k)
+
+
+@encoders
+def test_strides_do_not_matter(name):
+    """Views with transposed, sliced, odd or expanded strides give what a copy gives."""
+    encoder = make(name)
+    q, k, positions = inputs(encoder)
+    want = encoder(q, k, positions)[0]
+    wide = torch.zeros(*q.shape[:-1], q.shape[-1] + 3, dtype=q.dtype)
+    sliced = wide[..., 1 : 1 + q.shape[-1]].copy_(q)
+    close(encoder(sliced, k, positions)[0], want)
+    transposed = q.transpose(-1, -2).contiguous().transpose(-1, -2)
+    close(encoder(transposed, k, positions)[0], want)
+    by_token = q.transpose(-2, -3).contiguous().transpose(-2, -3)
+    close(encoder(by_token, k, positions)[0], want)
+    one = q[:1].expand(2, -1, -1, -1)
+    close(encoder(one, k, positions)[0][1], want[0])
+
+
+@encoders
+def test_inputs_are_not_changed_and_nan_stays_in_its_token(name):
+    encoder = make(name)
+    q, k, positions = inputs(encoder)
+    q[0, 0, 2, 0] = torch.nan
+    copies = [t.clone() for t in (q, k, positions)]
+    encoded = encoder(q, k, positions)[0]
+    for t, c in zip((q, k, positions), copies, strict=True):
+        assert torch.equal(t.nan_to_num(7.0), c.nan_to_num(7.0))
+    spoiled = encoded.isnan().any(-1)
+    assert spoiled[0, 0, 2]
+    assert spoiled.sum() == 1
+
+
+@encoders
+def test_instances_are_isolated(name):
+    one, other = make(name), make(name)
+    q, k, positions = inputs(one)
+    before = other(q, k, positions)[0].clone()
+    with torch.no_grad():
+        for parameter in one.parameters():
+            parameter.add_(1.0)
+        for buffer in one.buffers():
+            buffer.add_(1.0)
+    close(other(q, k, positions)[0], before, 0.0)
+    twin = copy.deepcopy(other)
+    with torch.no_grad():
+        for parameter in twin.parameters():
+            parameter.add_(1.0)
+    close(other(q, k, positions)[0], before, 0.0)
+
+
+# --- bad input -------------------------------------------------------------------------------
+
+
+@encoders
+def test_bad_input_is_named(name):
+    encoder = make(name)
+    q, k, positions = inputs(encoder)
+    d, n = encoder.head_dim, encoder.coord_dim
+
+    def refuses(error, match, *arguments, call=encoder, **named):
+        with pytest.raises(error, match=match):
+            call(*arguments, **named)
+
+    refuses(TypeError, "q must be a floating-point tensor, got torch.int64", q.long(), k, positions)
+    refuses(TypeError, "k must be .* torch.complex128", q, k.to(torch.complex128), positions)
+    refuses(TypeError, "q must be .* list", [[1.0]], k, positions)
+    refuses(ValueError, rf"q must have shape .*{d}\), got", q[..., :0], k, positions)
+    refuses(ValueError, "q must have shape", q[0, 0], k, positions)
+    refuses(
+        ValueError, "positions must have one row for each of the 6 tokens of q", q, k, positions[:5]
+    )
+    refuses(ValueError, "positions .* of k", q, k[..., :5, :], positions)
+    refuses(
+        ValueError,
+        rf"positions must have shape \(..., seq, {n}\), got \(6, {n + 1}\)",
+        q,
+        k,
+        torch.zeros(6, n + 1),
+    )
+    refuses(ValueError, "positions must have shape", q, k, torch.zeros(6))
+    refuses(TypeError, "positions must be .* torch.bool", q, k, positions > 0)
+    refuses(TypeError, "positions must be .* list", q, k, [0, 1, 2, 3, 4, 5])
+    refuses(ValueError, "leading dimensions of positions", q, k, positions.expand(3, -1, -1))
+    refuses(ValueError, "key_positions", q, k, positions, key_positions=positions[:2])
+    refuses(ValueError, "x must have shape", q[..., :0], positions, call=encoder.rotate)
+    refuses(ValueError, "positions must have shape", torch.zeros(6, n + 1), call=encoder.matrix)
+    refuses(ValueError, rf"weight must have .*{d} rows, got", torch.zeros(0, 3), call=encoder.fold)
+    if d > 1:
+        refuses(ValueError, "weight must have", torch.zeros(d + 1, 3), call=encoder.fold)
+    if encoder.heads > 1:
+        refuses(ValueError, f"{encoder.heads} heads", q[:, :1], k[:, :1], positions)
+        refuses(ValueError, "weight must have", torch.zeros(d, 3), call=encoder.fold)
+
+
+def test_one_coordinate_written_flat_gets_a_hint():
+    q = torch.zeros(1, 4, 8)
+    with pytest.raises(ValueError, match=r"positions\[:, None\]"):
+        RoPE(8)(q, q, torch.arange(4))
