@@ -1,0 +1,223 @@
+"""The equation ledger: whole for this project, and every planted orphan is named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tools import ledger
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def notebook(*cells: tuple[str, str], tags: tuple[str, ...] = ()) -> str:
+    made = [{"cell_type": k, "source": s, "metadata": {"tags": list(tags)}} for k, s in cells]
+    return json.dumps({"cells": made})
+
+
+CHAPTER = notebook(
+    ("markdown", "# Rotations\n\nText, and $$ x = y $$ without a label."),
+    ("markdown", "```{prf:theorem} A law\n$$\nR(a)R(b) = R(a + b)\n$$ (eq-law)\n```\n\nMore."),
+    ("code", "%matplotlib inline\n# proves: eq-law, eq-angle\nassert 1 + 1 == 2"),
+    ("markdown", "```{math}\n:label: eq-angle\n\n\\theta_i = 1\n```"),
+)
+TREE = {
+    "_toc.yml": "root: book/intro\nparts:\n- chapters:\n  - file: notebooks/02_b\n"
+    "  - file: notebooks/01_a\n  - file: book/api\n",
+    "book/intro.md": "# Intro\n\nWrite `$$ x $$ (eq-inline)`:\n\n```\n$$ x $$ (eq-block)\n```\n",
+    "book/api.md": "# API\n\n```{eval-rst}\n.. automodule:: stringlib.rope\n   :members:\n```\n",
+    "notebooks/01_a.ipynb": notebook(("markdown", "# A\n\n> $$a = b$$ (eq-a)")),
+    "notebooks/02_b.ipynb": CHAPTER,
+    "stringlib/__init__.py": '"""Top, :eq:`eq-a`."""\n',
+    "stringlib/rope.py": 'class Rope:\n    """It is :eq:`eq-law`."""\n'
+    '    def angle(self):\n        """See :eq:`the angle <eq-angle>`."""\n'
+    'def _hidden():\n    """:eq:`eq-law`"""\n',
+    "tests/test_rope.py": "import pytest\n"
+    'class TestRope:\n    @pytest.mark.proves("eq-a", "eq-law")\n    def test_it(self): ...\n',
+}
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """Write a small project without a fault and return its folder."""
+    for name, text in TREE.items():
+        put(tmp_path, name, text)
+    return tmp_path
+
+
+def put(root: Path, name: str, text: str) -> None:
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf8")
+
+
+def add(root: Path, name: str, text: str) -> None:
+    put(root, name, (root / name).read_text(encoding="utf8") + text)
+
+
+def test_the_project_has_no_orphan_and_a_current_page(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert ledger.main(["--check"]) == 0, capsys.readouterr().err
+
+
+def test_the_page_lists_everything_in_the_order_of_the_book(tree: Path) -> None:
+    assert ledger.main(["--root", str(tree)]) == 0
+    text = (tree / ledger.PAGE).read_text(encoding="utf8")
+    assert [line for line in text.splitlines() if line.startswith("##")] == [
+        "## Rotations",
+        "### `eq-law`",
+        "### `eq-angle`",
+        "## A",
+        "### `eq-a`",
+    ]
+    law, angle, a = text.split("\n### ")[1:]
+    assert "```{math}\nR(a)R(b) = R(a + b)\n```" in law
+    assert "- Derived: {eq}`eq-law` in {doc}`/notebooks/02_b`" in law
+    assert "- Implemented: {py:obj}`stringlib.rope.Rope`, `stringlib.rope._hidden`" in law
+    assert "- Proved: `tests/test_rope.py::TestRope::test_it`, {doc}`/notebooks/02_b`" in law
+    assert "```{math}\n\\theta_i = 1\n```" in angle
+    assert "{py:obj}`stringlib.rope.Rope.angle`" in angle
+    assert "- Proved: {doc}`/notebooks/02_b`" in angle
+    # the package itself is on no API page, so there is nothing to link to
+    assert "- Implemented: `stringlib`\n" in a
+
+
+def test_check_passes_on_a_current_page_and_fails_on_a_stale_one(
+    tree: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--check", "--root", str(tree)]
+    assert ledger.main(arguments) == 1
+    assert not (tree / ledger.PAGE).exists()
+    assert ledger.main(arguments[1:]) == 0
+    assert ledger.main(arguments) == 0
+    chapter = tree / "notebooks/01_a.ipynb"
+    chapter.write_text(chapter.read_text().replace("a = b", "a = c"))
+    capsys.readouterr()
+    assert ledger.main(arguments) == 1
+    assert "book/equations.md is not current" in capsys.readouterr().err
+
+
+def test_a_book_without_equations_has_a_page(tmp_path: Path) -> None:
+    put(tmp_path, "_toc.yml", "root: book/intro\n")
+    put(tmp_path, "book/intro.md", "# Intro\n")
+    assert ledger.main(["--root", str(tmp_path)]) == 0
+    assert "No equation is labelled yet." in (tmp_path / ledger.PAGE).read_text()
+
+
+PROOF = 'import pytest\n@pytest.mark.proves("eq-{}")\ndef test_x(): ...\n'
+ORPHANS = {
+    "label without docstring": (
+        ("book/intro.md", "\n$$ x $$ (eq-new)\n"),
+        ("tests/test_new.py", PROOF.format("new")),
+        "book/intro.md: eq-new is in no docstring",
+    ),
+    "label without proof": (
+        ("book/intro.md", "\n$$ x $$ (eq-new)\n"),
+        ("stringlib/new.py", '""":eq:`eq-new`"""\n'),
+        "book/intro.md: eq-new is proved nowhere",
+    ),
+    "docstring without label": (
+        ("stringlib/new.py", 'def f():\n    """By :eq:`eq-new`."""\n'),
+        None,
+        "stringlib/new.py, docstring of stringlib.new.f: the docstring names eq-new",
+    ),
+    "test without label": (
+        ("tests/test_new.py", PROOF.format("new")),
+        None,
+        "tests/test_new.py::test_x: the proof names eq-new",
+    ),
+    "module mark without label": (
+        ("tests/test_new.py", 'import pytest\npytestmark = pytest.mark.proves("eq-new")\n'),
+        None,
+        "tests/test_new.py: the proof names eq-new",
+    ),
+    "cell without label": (
+        ("notebooks/03.ipynb", notebook(("code", "# proves: eq-new\nassert True"))),
+        None,
+        "notebooks/03.ipynb, cell 0: the proof names eq-new",
+    ),
+    "duplicate label": (
+        ("book/intro.md", "\n$$ x $$ (eq-law)\n"),
+        None,
+        "notebooks/02_b.ipynb, cell 1: eq-law is labelled before, in book/intro.md",
+    ),
+    "label of another form": (
+        ("book/intro.md", "\n$$ x $$ (law)\n"),
+        None,
+        "book/intro.md: label 'law'",
+    ),
+    "cell without assert": (
+        ("notebooks/03.ipynb", notebook(("code", "# proves: eq-law\nprint('assert')"))),
+        None,
+        "notebooks/03.ipynb, cell 0: claims a proof but has no assert",
+    ),
+    "cell that nbval skips": (
+        (
+            "notebooks/03.ipynb",
+            notebook(("code", "# proves: eq-law\nassert True"), tags=("nbval-skip",)),
+        ),
+        None,
+        "notebooks/03.ipynb, cell 0: claims a proof but is tagged nbval-skip",
+    ),
+    "mark on a helper": (
+        ("tests/test_new.py", PROOF.format("law").replace("test_x", "helper")),
+        None,
+        "tests/test_new.py::helper: marked as a proof but never run",
+    ),
+    "mark without ids": (
+        ("tests/test_new.py", "import pytest\n@pytest.mark.proves()\ndef test_x(): ...\n"),
+        None,
+        "tests/test_new.py::test_x: proves(...) takes the ids",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ORPHANS)
+def test_a_planted_orphan_is_named_with_its_place(
+    name: str, tree: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ledger.main(["--root", str(tree)]) == 0
+    *files, message = ORPHANS[name]
+    for file in files:
+        if file:
+            path, text = file
+            put(tree, path, "") if not (tree / path).exists() else None
+            add(tree, path, text)
+    capsys.readouterr()
+    for mode in ([], ["--check"]):
+        assert ledger.main([*mode, "--root", str(tree)]) == 1
+        assert f"error: {message}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "$$ x $$ (eq-x)",
+        "$$\nx\n$$ (eq-x)",
+        "- item\n\n  $$\n  x\n  $$ (eq-x)",
+        "```{math}\n:label: eq-x\nx\n```",
+        ":::{math}\n:label: eq-x\n\nx\n:::",
+        "````{prf:proof}\n```{note}\ntext\n```\n$$x$$ (eq-x)\n````",
+        ":::{admonition} A title\n:class: tip\n```python\ny = 1\n```\n$$x$$ (eq-x)\n:::",
+    ],
+)
+def test_every_way_to_label_is_read(text: str) -> None:
+    assert list(ledger.labelled(f"Before $$y$$.\n\n{text}\n\nAfter `z`.")) == [("eq-x", "x")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Write `$$ x $$ (eq-x)` so.",
+        "```\n$$ x $$ (eq-x)\n```",
+        "```markdown\n$$ x $$ (eq-x)\n```",
+        "```{code-block} markdown\n$$ x $$ (eq-x)\n```",
+        "~~~\n```{math}\n:label: eq-x\n```\n~~~",
+        "$$ x $$ and then (eq-x)",
+    ],
+)
+def test_shown_code_labels_nothing(text: str) -> None:
+    assert list(ledger.labelled(text)) == []
