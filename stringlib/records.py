@@ -1,0 +1,83 @@
+"""Recorded results: what was measured, and everything needed to measure it again."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import tempfile
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+
+
+def write_record(path: Path, *, command: str, seeds: list[int], wall_s: float, data: Any) -> None:
+    """Write a result as JSON, whole or not at all.
+
+    Args:
+        path: The file.
+        command: How to repeat the run, from the root of the repository.
+        seeds: The seeds that were used.
+        wall_s: How long it took, in seconds.
+        data: The result: lists, dictionaries, numbers and strings.
+    """
+    record = {
+        "command": command,
+        "seeds": seeds,
+        "wall_s": round(wall_s, 1),
+        "date": datetime.now(UTC).date().isoformat(),
+        "commit": _commit(path.resolve().parent),
+        "hardware": {
+            "machine": platform.machine(),
+            "processor": _processor(),
+            "threads": torch.get_num_threads(),
+            "cuda": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        },
+        "versions": {"python": platform.python_version(), "torch": metadata.version("torch")},
+        "data": data,
+    }
+    text = json.dumps(record, indent=1, allow_nan=False) + "\n"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf8") as part:
+        part.write(text)
+    os.replace(part.name, path)
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """Read a record.
+
+    Raises:
+        FileNotFoundError: If there is none; the message says that it must be made first.
+        ValueError: If a field is missing.
+    """
+    if not path.exists():
+        raise FileNotFoundError(f"no record at {path}; run the command that the chapter names")
+    record: dict[str, Any] = json.loads(path.read_text(encoding="utf8"))
+    missing = {"command", "seeds", "hardware", "versions", "commit", "data"} - record.keys()
+    if missing:
+        raise ValueError(f"{path.name} must have the fields {sorted(missing)}, which it lacks")
+    return record
+
+
+def _commit(folder: Path) -> str:
+    """Return the commit of the checkout, marked when the tree differs from it."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return done.stdout.strip()
+
+
+def _processor() -> str:
+    """Return the processor's name."""
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text(encoding="utf8").splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor()

@@ -1,0 +1,33 @@
+"""Sympy matrices for the derivations: exact where the rest of the package is numerical."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import sympy as sp
+
+
+def rotation(angle: sp.Expr) -> sp.Matrix:
+    """Return the 2 x 2 matrix that turns the plane by ``angle``, anticlockwise."""
+    return sp.Matrix([[sp.cos(angle), -sp.sin(angle)], [sp.sin(angle), sp.cos(angle)]])
+
+
+def circulant(column: Sequence[sp.Expr]) -> sp.Matrix:
+    """Return the circulant matrix with the given first COLUMN: entry (i, j) is c[(i - j) mod d]."""
+    size = len(column)
+    return sp.Matrix(size, size, lambda i, j: column[(i - j) % size])
+
+
+def fourier_vector(size: int, index: int) -> sp.Matrix:
+    r"""Return the column with entries :math:`e^{2\pi i\,jn/d}`, n from 0, unnormalised."""
+    return sp.Matrix([sp.exp(2 * sp.pi * sp.I * index * n / size) for n in range(size)])
+
+
+def vanishes(expression: sp.Expr | sp.Matrix) -> bool:
+    """Tell whether an expression, or every entry of a matrix, simplifies to 0.
+
+    Complex exponentials are rewritten as cosine and sine first; an expression that
+    sympy cannot simplify counts as not vanishing.
+    """
+    entries = list(expression) if isinstance(expression, sp.MatrixBase) else [expression]
+    return all(sp.simplify(sp.expand(e.rewrite(sp.cos))) == 0 for e in map(sp.sympify, entries))
