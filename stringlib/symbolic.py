@@ -26,8 +26,14 @@ def fourier_vector(size: int, index: int) -> sp.Matrix:
 def vanishes(expression: sp.Expr | sp.Matrix) -> bool:
     """Tell whether an expression, or every entry of a matrix, simplifies to 0.
 
-    Complex exponentials are rewritten as cosine and sine first; an expression that
-    sympy cannot simplify counts as not vanishing.
+    An expression that sympy cannot simplify counts as not vanishing.
     """
-    entries = list(expression) if isinstance(expression, sp.MatrixBase) else [expression]
-    return all(sp.simplify(sp.expand(e.rewrite(sp.cos))) == 0 for e in map(sp.sympify, entries))
+    entries = expression if isinstance(expression, sp.MatrixBase) else [expression]
+    return all(_is_zero(sp.sympify(entry)) for entry in entries)
+
+
+def _is_zero(entry: sp.Expr) -> bool:
+    # expanding merges products of roots of unity; cosines and sines need simplify
+    if sp.expand(entry) == 0:
+        return True
+    return sp.simplify(sp.expand(entry.rewrite(sp.cos))) == 0
