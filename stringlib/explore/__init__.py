@@ -1,5 +1,7 @@
 """Figures that a reader can move: live in Jupyter, with sliders in the built book."""
 
-from stringlib.explore.explorer import Explorer
+from stringlib.explore.explorer import HARD_LIMIT, Explorer
+from stringlib.explore.frames import figure_json
+from stringlib.explore.style import COLOURS, layout, use_matplotlib_style
 
-__all__ = ["Explorer"]
+__all__ = ["COLOURS", "HARD_LIMIT", "Explorer", "figure_json", "layout", "use_matplotlib_style"]

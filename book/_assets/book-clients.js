@@ -1,0 +1,112 @@
+/* Figures that the reader's browser computes, because a grid of their states would
+   be too large to store.  Each takes the values of the sliders and returns what
+   differs from the default figure, as a frame does.  The Python function of the
+   same figure is the reference: the browser test compares the two. */
+window.bookClients = (function () {
+  "use strict";
+
+  const TURN = 2 * Math.PI;
+
+  /* stringlib.explore.figures.clocks.phase_clocks */
+  const FARTHEST = 256, COLUMNS = 8, CELL = 2.7;
+
+  function turnsText(turns) { return turns.toFixed(turns >= 10 ? 0 : turns >= 1 ? 1 : 2); }
+
+  function clocks(values) {
+    const distance = values.distance, position = values.position || 0;
+    const base = values.base || 10000, pairs = (values.dim || 16) / 2;
+    const theta = Array.from({ length: pairs }, function (_, i) { return Math.pow(base, -i / pairs); });
+    const columns = Math.min(pairs, COLUMNS), rows = Math.ceil(pairs / columns);
+    const centres = theta.map(function (_, i) {
+      return [CELL * (i % columns), -(CELL + 0.5) * Math.floor(i / columns)];
+    });
+    function hands(at) {
+      const x = [], y = [];
+      theta.forEach(function (t, i) {
+        x.push(centres[i][0], centres[i][0] + Math.cos(t * at), null);
+        y.push(centres[i][1], centres[i][1] + Math.sin(t * at), null);
+      });
+      return { x: x, y: y };
+    }
+    function scoreAt(d) { return theta.reduce(function (sum, t) { return sum + Math.cos(t * d); }, 0) / pairs; }
+    const turns = theta.map(function (t) { return turnsText(t * distance / TURN); });
+    const score = scoreAt(distance), shown = score.toFixed(2), split = rows === 1 ? 0.52 : 0.44;
+    function head(text, y) {
+      return { text: text, x: 0.5, y: y, xref: "paper", yref: "paper", yanchor: "bottom", showarrow: false };
+    }
+    return {
+      data: [
+        hands(position),
+        hands(position + distance),
+        { x: centres.map(function (c) { return c[0]; }), y: centres.map(function (c) { return c[1] - 1.35; }), text: turns },
+        { y: Array.from({ length: FARTHEST + 1 }, function (_, d) { return scoreAt(d); }) },
+        { x: [distance, distance], y: [0, score] },
+      ],
+      layout: {
+        xaxis: { range: [-CELL / 2, CELL * (columns - 1) + CELL / 2] },
+        yaxis: { range: [-(CELL + 0.5) * (rows - 1) - 1.9, 1.15], domain: [split + 0.12, 1] },
+        yaxis2: { domain: [0, split] },
+        shapes: centres.map(function (c) {
+          return { type: "circle", x0: c[0] - 1, x1: c[0] + 1, y0: c[1] - 1, y1: c[1] + 1, line: { width: 1 } };
+        }),
+        annotations: [
+          head("a dial for each pair of channels; below it the turns between its hands", 1),
+          head("score at distance " + distance + ": " + shown, split),
+        ],
+        meta: {
+          alt: pairs + " dials, one for each pair of channels, from the fastest to the slowest. " +
+            "Each has a hand for the query at position " + position + " and one for the key " + distance +
+            " tokens ahead. Between the hands lie " + turns[0] + " turns on the first dial and " + turns[pairs - 1] +
+            " on the last. Below, the score against distance from 0 to " + FARTHEST + ": at " + distance +
+            " it is " + shown + ".",
+        },
+      },
+    };
+  }
+
+  /* stringlib.explore.figures.spectrum.circulant_spectrum */
+  function reach(values) { return Math.max(1, Math.ceil(1.15 * Math.max(...values.map(Math.abs)) - 1e-9)); }
+
+  function circulant(values) {
+    const d = Object.keys(values).filter(function (name) { return /^c\d+$/.test(name); }).length;
+    const all = Array.from({ length: d }, function (_, m) { return m; });
+    const c = all.map(function (m) { return values["c" + m]; }), r = values.r;
+    const skew = all.map(function (m) { return c[m] - c[(d - m) % d]; });
+    function transform(part) {
+      return all.map(function (k) {
+        return c.reduce(function (sum, value, m) { return sum + value * part(-TURN * k * m / d); }, 0);
+      });
+    }
+    const real = transform(Math.cos), imag = transform(Math.sin);
+    const turns = imag.map(function (v) { return 2 * v; });
+    const plane = reach(real.concat(imag)), line = reach(turns), bars = reach(c.concat(skew));
+    const pairs = turns.slice(1, Math.ceil(d / 2)).map(function (v) { return Math.abs(v).toFixed(2); }).join(", ");
+    function span(axes, half) { axes.range = [-half, half]; return axes; }
+    const heads = [
+      ["c, and what L keeps of it", 0.22, 1], ["eigenvalues of C", 0.78, 1],
+      ["eigenvalues of L", 0.22, 0.4], ["eigenvalues of exp(" + r + " L)", 0.78, 0.4],
+    ];
+    return {
+      data: [
+        { y: c },
+        { y: skew },
+        { x: real, y: imag },
+        { y: turns },
+        { x: turns.map(function (v) { return Math.cos(r * v); }), y: turns.map(function (v) { return Math.sin(r * v); }) },
+      ],
+      layout: {
+        yaxis: span({}, bars), xaxis2: span({}, plane), yaxis2: span({}, plane), xaxis3: span({}, line), yaxis3: span({}, line),
+        annotations: heads.map(function (h) {
+          return { text: h[0], x: h[1], y: h[2], xref: "paper", yref: "paper", yanchor: "bottom", showarrow: false };
+        }),
+        meta: {
+          alt: "Four panels for the circulant matrix C with first column " + c.join(", ") + ": the column, the " +
+            "eigenvalues of C in the complex plane, those of L = C − Cᵀ on the imaginary axis at plus and minus " + pairs +
+            " and at 0, and those of exp(" + r + " L) on the unit circle.",
+        },
+      },
+    };
+  }
+
+  return { clocks: clocks, circulant: circulant };
+})();

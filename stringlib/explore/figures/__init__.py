@@ -1,0 +1,19 @@
+"""The book's moving figures, as plain functions from parameters to a plotly figure.
+
+Each comes with a function that puts its current state into words, for the
+alternative text: ``Explorer(phase_clocks, alt=phase_clocks_text, ...)``.
+"""
+
+from stringlib.explore.figures.clocks import intro_figure, phase_clocks, phase_clocks_text
+from stringlib.explore.figures.shifts import shifted_scores, shifted_scores_text
+from stringlib.explore.figures.spectrum import circulant_spectrum, circulant_spectrum_text
+
+__all__ = [
+    "circulant_spectrum",
+    "circulant_spectrum_text",
+    "intro_figure",
+    "phase_clocks",
+    "phase_clocks_text",
+    "shifted_scores",
+    "shifted_scores_text",
+]

@@ -1,0 +1,125 @@
+"""One style for every figure of the book, plotly and matplotlib alike.
+
+A colour belongs to a method in the whole book.  Every colour stands out from a
+white and from a near-black page (contrast at least 3 to 1), and within one
+family of methods no two are confused under red-green colour blindness.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import plotly.graph_objects as go
+
+__all__ = ["COLOURS", "DIVERGING", "PALETTE", "SEQUENTIAL", "layout", "use_matplotlib_style"]
+
+PALETTE = {
+    "blue": "#2f5fe8",
+    "orange": "#da7b00",
+    "teal": "#00a07f",
+    "magenta": "#b8249e",
+    "sky": "#2f9be0",
+    "red": "#d0283c",
+    "brown": "#846434",
+    "grey": "#7f8a94",
+}
+
+ENCODERS = {
+    "rope": "blue",
+    "circulant": "orange",
+    "cayley": "teal",
+    "mixed": "magenta",
+    "axial": "sky",
+    "reflection": "red",
+    "dense": "brown",
+    "none": "grey",
+}
+ABSOLUTE_AND_BIAS = {
+    "sinusoidal": "red",
+    "learned": "brown",
+    "alibi": "teal",
+    "t5": "sky",
+    "kerple-log": "magenta",
+    "kerple-power": "orange",
+    "interpolation": "blue",
+}
+ATTENTION = {
+    "softmax": "blue",
+    "favor": "orange",
+    "relu": "teal",
+    "favor-circulant": "magenta",
+    "elu": "sky",
+    "hyperbolic": "red",
+    "cosine": "brown",
+    "uniform": "grey",
+}
+FAMILIES = (ENCODERS, ABSOLUTE_AND_BIAS, ATTENTION)
+
+COLOURS = {method: PALETTE[colour] for family in FAMILIES for method, colour in family.items()}
+"""Name of a method → its colour, one mapping for the whole book."""
+
+DIVERGING = [[0.0, "#1f4fd8"], [0.25, "#86a5ee"], [0.5, "#f1f1ee"], [0.75, "#eda75a"], [1.0, "#b85c00"]]
+"""A plotly colour scale for values about zero (set ``zmid=0``)."""
+
+SEQUENTIAL = [[0.0, "#14306f"], [0.35, "#2f5fe8"], [0.7, "#5fb6d9"], [1.0, "#f3e9b5"]]
+"""A plotly colour scale for values from small to large."""
+
+
+def layout(**overrides: Any) -> go.Layout:
+    """Return the book's plotly layout: small margins, a legend below the axes, no zooming.
+
+    Colours of text, grid and background are left out: the page sets them for
+    its light and its dark mode.  Fonts without a size shrink on a phone.
+
+    Args:
+        **overrides: As for ``plotly.graph_objects.Layout``, for instance
+            ``height=320`` or ``xaxis_title="distance"``.
+
+    Returns:
+        A layout for ``Figure(data, layout(...))`` or ``fig.update_layout(...)``.
+
+    Raises:
+        ValueError: If an override is no property of a plotly layout.
+    """
+    base = go.Layout(
+        height=380,
+        margin={"l": 54, "r": 14, "t": 44, "b": 52},
+        title={"x": 0.5, "xanchor": "center", "y": 0.98, "yanchor": "top"},
+        legend={"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "x": 0.5, "xanchor": "center"},
+        hovermode="closest",
+        dragmode=False,
+    )
+    base.update(overrides)
+    return base
+
+
+def use_matplotlib_style() -> None:
+    """Give matplotlib's figures the book's colours, sizes and a white card to stand on.
+
+    The white ground is part of the picture, so that it can be read in dark mode.
+    """
+    import matplotlib as mpl
+
+    mpl.rcParams.update(
+        {
+            "axes.prop_cycle": mpl.cycler(color=list(PALETTE.values())),
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.grid": True,
+            "grid.color": "#d9dde2",
+            "grid.linewidth": 0.7,
+            "axes.axisbelow": True,
+            "axes.edgecolor": "#5b6570",
+            "axes.titlesize": 12,
+            "axes.labelsize": 11,
+            "font.size": 11,
+            "figure.figsize": (7.0, 3.6),
+            "figure.dpi": 100,
+            "figure.facecolor": "white",
+            "savefig.facecolor": "white",
+            "figure.constrained_layout.use": True,
+            "legend.frameon": False,
+            "lines.linewidth": 2.0,
+            "svg.hashsalt": "stringlib",
+        }
+    )
