@@ -1,0 +1,274 @@
+"""What installs the project agrees: metadata, pinned versions, conda's file and the imports."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import shutil
+import subprocess
+import sys
+import textwrap
+import tomllib
+import zipfile
+from collections.abc import Iterable, Iterator
+from functools import cache
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
+import stringlib
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf8"))["project"]
+CONDA = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf8"))["dependencies"]
+CONDA_NAMES = {"pytorch-cpu": "torch"}
+PYTHONS = ("3.11", "3.12", "3.13")
+
+
+def declared(*extras: str) -> dict[str, Requirement]:
+    """Return the requirements of the package with some extras, those that extras name followed."""
+    found: dict[str, Requirement] = {}
+    todo = [*PROJECT["dependencies"]]
+    for extra in extras:
+        todo += PROJECT["optional-dependencies"][extra]
+    for text in todo:
+        requirement = Requirement(text)
+        if requirement.name == PROJECT["name"]:
+            found |= declared(*requirement.extras)
+        else:
+            found[canonicalize_name(requirement.name)] = requirement
+    return found
+
+
+def pinned() -> dict[str, str]:
+    """Return the exact version of each package of constraints.txt."""
+    found = {}
+    for line in (ROOT / "constraints.txt").read_text(encoding="utf8").splitlines():
+        if line and not line.startswith("#"):
+            requirement = Requirement(line)
+            (pin,) = requirement.specifier
+            assert pin.operator == "==", line
+            name = canonicalize_name(requirement.name)
+            assert name not in found, f"{name} is pinned twice"
+            found[name] = pin.version
+    return found
+
+
+# --- metadata, constraints and environment ---
+
+
+def test_every_range_admits_the_pinned_version() -> None:
+    pins, ranges = pinned(), declared("dev")
+    assert set(ranges) <= set(pins)
+    wrong = [f"{r} but {pins[n]}" for n, r in ranges.items() if pins[n] not in r.specifier]
+    assert wrong == []
+
+
+def test_every_range_has_a_lower_bound() -> None:
+    bare = [n for n, r in declared("dev").items() if not re.search(">=|==", str(r.specifier))]
+    assert bare == []
+
+
+def test_everything_that_is_brought_in_is_pinned() -> None:
+    pins = pinned()
+    todo, seen, missing = list(declared("dev").values()), set(), set()
+    while todo:
+        requirement = todo.pop()
+        name = canonicalize_name(requirement.name)
+        # torch pins the libraries of its own build
+        if name == "torch" or (name, *requirement.extras) in seen:
+            continue
+        seen.add((name, *requirement.extras))
+        if name not in pins:
+            missing.add(name)
+        try:
+            needs = [Requirement(text) for text in requires(name) or []]
+        except PackageNotFoundError:
+            continue  # for another system
+        for extra in ("", *requirement.extras):
+            todo += [n for n in needs if not n.marker or n.marker.evaluate({"extra": extra})]
+    assert missing == set()
+    assert len(seen) > 100
+
+
+def test_the_conda_environment_has_the_same_ranges() -> None:
+    conda = [d for d in CONDA if isinstance(d, str)]
+    (pip,) = (d["pip"] for d in CONDA if isinstance(d, dict))
+    found = {}
+    for text in [*conda, *pip]:
+        if text not in ("pip", "-e .") and not text.startswith("python>"):
+            requirement = Requirement(text)
+            name = CONDA_NAMES.get(requirement.name, canonicalize_name(requirement.name))
+            found[name] = requirement.specifier
+    assert found == {name: r.specifier for name, r in declared("dev").items()}
+    assert "-e ." in pip
+    assert "pytorch-cpu" in {Requirement(text).name for text in conda}, "Binder needs the CPU build"
+
+
+def test_the_python_versions_agree_everywhere() -> None:
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf8"))["tool"]
+    oldest, newest = PYTHONS[0], PYTHONS[-1]
+    assert PROJECT["requires-python"] == f">={oldest}"
+    assert tools["ruff"]["target-version"] == f"py{oldest.replace('.', '')}"
+    assert tools["mypy"]["python_version"] == oldest
+    assert f"sys.version_info < ({oldest.replace('.', ', ')})" in read("tools/environment.sh")
+    (conda,) = (d for d in CONDA if isinstance(d, str) and d.startswith("python>"))
+    admitted = [f"3.{n}" for n in range(20) if f"3.{n}" in Requirement(conda).specifier]
+    assert admitted == list(PYTHONS)
+    matrix = yaml.safe_load(read(".github/workflows/test.yml"))["jobs"]["test"]["strategy"][
+        "matrix"
+    ]
+    assert matrix["python"] == [oldest, newest]
+
+
+def test_the_version_stands_in_one_place() -> None:
+    citation = yaml.safe_load(read("CITATION.cff"))
+    assert citation["version"] == stringlib.__version__
+    assert citation["license"] == PROJECT["license"] == "MIT"
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf8")
+
+
+# --- imports ---
+
+
+@cache
+def providers() -> dict[str, set[str]]:
+    """Return for each importable name the installed packages that provide it."""
+    return {
+        name: {canonicalize_name(d) for d in ds} for name, ds in packages_distributions().items()
+    }
+
+
+# part of the tree -> the extras whose packages it may import
+PARTS = {
+    "stringlib": [],
+    "stringlib/explore": ["explore"],
+    "stringlib/symbolic": ["symbolic"],
+    "tools": ["test"],
+    "_ext": ["book"],
+    "tests": ["test"],
+    "notebooks": ["book"],
+}
+OURS = {"stringlib", "tools", "tests", "book_assets"}
+
+
+def part_of(path: Path) -> str:
+    """Return the longest name in ``PARTS`` that leads to a file."""
+    name = str(path.relative_to(ROOT).with_suffix(""))
+    return max((p for p in PARTS if name == p or name.startswith(f"{p}/")), key=len)
+
+
+def sources() -> Iterator[tuple[Path, str]]:
+    """Yield the Python text of every module, script, test and notebook."""
+    for folder in {part.split("/")[0] for part in PARTS}:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            yield path, path.read_text(encoding="utf8")
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        for cell in json.loads(path.read_text(encoding="utf8"))["cells"]:
+            if cell["cell_type"] == "code":
+                yield path, re.sub(r"(?m)^[ \t]*[%!].*$", "", "".join(cell["source"]))
+
+
+def imported(text: str) -> Iterator[str]:
+    """Yield the top-level names that a text imports."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.split(".")[0]
+
+
+def undeclared(names: Iterable[str], extras: list[str]) -> set[str]:
+    """Return the names that no package of some extras provides."""
+    allowed = set(declared(*extras))
+    # a file beside a test or a tool is ours as well
+    local = {p.stem for folder in ("tests", "tools") for p in (ROOT / folder).rglob("*.py")}
+    outside = {n for n in names if n not in sys.stdlib_module_names | OURS | local}
+    return {name for name in outside if not allowed & providers().get(name, set())}
+
+
+def test_every_import_is_declared() -> None:
+    wrong = {}
+    for path, text in sources():
+        found = undeclared(imported(text), PARTS[part_of(path)])
+        if found:
+            wrong[str(path.relative_to(ROOT))] = sorted(found)
+    assert wrong == {}
+
+
+def test_an_undeclared_import_is_found() -> None:
+    names = list(imported("import torch.nn, plotly.io as p\nfrom sympy.abc import x\nimport os"))
+    assert names == ["torch", "plotly", "sympy", "os"]
+    assert undeclared(names, []) == {"plotly", "sympy"}
+    assert undeclared(names, ["explore"]) == {"sympy"}
+    assert undeclared(["nowhere"], ["dev"]) == {"nowhere"}
+
+
+def test_the_package_imports_with_torch_alone() -> None:
+    only_extras = set(declared("dev")) - set(declared())
+    blocked = {name for name, packages in providers().items() if packages & only_extras}
+    program = textwrap.dedent(f"""
+        import sys
+        for name in {sorted(blocked)!r}:
+            sys.modules[name] = None  # an import of it raises ImportError
+        import warnings
+        warnings.simplefilter("ignore")  # torch says that it runs without numpy
+        import pkgutil, stringlib
+        needs_more = ("stringlib.explore", "stringlib.symbolic")
+        for module in pkgutil.walk_packages(stringlib.__path__, "stringlib."):
+            if not module.name.startswith(needs_more):
+                __import__(module.name)
+    """)
+    assert {"plotly", "ipywidgets", "sympy", "numpy", "matplotlib"} <= blocked
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+
+
+# --- the wheel ---
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    """Build the wheel from a copy, so that the tree stays clean."""
+    folder = tmp_path_factory.mktemp("wheel")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, folder)
+    ignore = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "stringlib", folder / "stringlib", ignore=ignore)
+    (folder / "tests").mkdir()
+    (folder / "tests" / "__init__.py").touch()
+    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"]
+    result = subprocess.run(
+        [*command, "-w", "out", "."], cwd=folder, capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stderr
+    (built,) = (folder / "out").glob("stringlib-*.whl")
+    return zipfile.ZipFile(built)
+
+
+def test_the_wheel_holds_the_whole_package_and_nothing_else(wheel: zipfile.ZipFile) -> None:
+    inside = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    tree = {str(p.relative_to(ROOT)) for p in (ROOT / "stringlib").rglob("*.py")}
+    assert inside == tree | {"stringlib/py.typed"}
+    folders = {str(Path(name).parent) for name in tree}
+    assert {f"{folder}/__init__.py" for folder in folders} <= tree, "a folder is no package"
+
+
+def test_the_wheel_alone_needs_torch_alone(wheel: zipfile.ZipFile) -> None:
+    (metadata,) = (n for n in wheel.namelist() if n.endswith(".dist-info/METADATA"))
+    text = wheel.read(metadata).decode()
+    plain = [r for r in re.findall(r"(?m)^Requires-Dist: (.+)$", text) if "extra ==" not in r]
+    assert [Requirement(r).name for r in plain] == ["torch"]
+    assert f"Version: {stringlib.__version__}\n" in text
+    assert "License-Expression: MIT" in text
+    assert SpecifierSet(re.findall(r"Requires-Python: (.+)", text)[0]) == SpecifierSet(">=3.11")
+    assert any(name.endswith("licenses/LICENSE") for name in wheel.namelist())
