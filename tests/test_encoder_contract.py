@@ -267,7 +267,7 @@ def test_state_dict_round_trip(name):
 def test_moves_between_devices(name):
     """The meta device stands for any other one: nothing may stay behind on the CPU."""
     encoder = make(name).to("meta")
-    q, k, positions = (t.to("meta") for t in inputs(encoder))
+    q, _, positions = (t.to("meta") for t in inputs(encoder))
     assert encoder.frequencies().device.type == "meta"
     assert encoder.generators().device.type == "meta"
     assert encoder.matrix(positions).device.type == "meta"

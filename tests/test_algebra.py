@@ -1,0 +1,107 @@
+"""Skew-symmetric and random orthogonal matrices, and positions."""
+
+import pytest
+import torch
+
+from stringlib import STRING, checks
+from stringlib.algebra import haar_orthogonal, pair_channels, planar_skew, skew
+from stringlib.positions import geometric_frequencies, grid_positions
+from stringlib.reference import get_2d_positions
+
+
+def test_skew_fills_the_upper_triangle_row_by_row():
+    got = skew(torch.tensor([1.0, 2.0, 3.0]))
+    assert got.tolist() == [[0, 1, 2], [-1, 0, 3], [-2, -3, 0]]
+    assert skew(torch.zeros(5, 0)).shape == (5, 1, 1)
+    batch = skew(torch.randn(2, 3, 10))
+    assert batch.shape == (2, 3, 5, 5)
+    assert checks.skew_error(batch) == 0
+    with pytest.raises(ValueError, match=r"d\(d-1\)/2 entries .* got 4"):
+        skew(torch.zeros(4))
+
+
+def test_skew_has_a_gradient():
+    values = torch.randn(6, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(skew, values)
+
+
+def test_planar_skew_follows_the_layout():
+    frequencies = torch.tensor([2.0, 3.0])
+    interleaved = planar_skew(frequencies, 5)
+    assert interleaved[0, 1] == -2
+    assert interleaved[3, 2] == 3
+    half = planar_skew(frequencies, 5, "half")
+    assert half[0, 2] == -2
+    assert half[3, 1] == 3
+    assert checks.skew_error(half) == 0
+    assert half.count_nonzero() == 4
+    with pytest.raises(ValueError, match="size must be at least 4, got 3"):
+        planar_skew(frequencies, 3)
+    with pytest.raises(ValueError, match="layout"):
+        pair_channels(2, "diagonal")
+
+
+def test_haar_matrices_are_orthogonal_and_unbiased():
+    """QR without the signs of R gives a mean far from 0 in the first column."""
+    draws = haar_orthogonal(
+        4, 20_000, generator=torch.Generator().manual_seed(0), dtype=torch.float64
+    )
+    assert checks.orthogonality_error(draws) <= 1e-13
+    # entries have variance 1/d: five standard errors
+    assert draws.mean(0).abs().max() <= 5 * (0.25 / 20_000) ** 0.5
+    traces = draws.diagonal(dim1=-2, dim2=-1).sum(-1)
+    assert traces.mean().abs() <= 5 / 20_000**0.5
+    assert (traces**2).mean().item() == pytest.approx(1.0, abs=0.05)  # E tr² = 1 for Haar
+    raw = torch.linalg.qr(torch.randn(20_000, 4, 4, generator=torch.Generator().manual_seed(0)))[0]
+    assert raw.mean(0).abs().max() > 0.1
+
+
+def test_haar_is_reproducible():
+    one, other = (haar_orthogonal(3, 2, generator=torch.Generator().manual_seed(5)) for _ in "ab")
+    assert torch.equal(one, other)
+    with pytest.raises(ValueError, match="size must be at least 1, got 0"):
+        haar_orthogonal(0)
+
+
+@pytest.mark.parametrize("sizes", [(5,), (2, 3), (1, 4), (4, 1), (1, 1), (2, 3, 4), (0, 3)])
+def test_grids_count_cells_in_reading_order(sizes):
+    got = grid_positions(*sizes)
+    expected = torch.cartesian_prod(*[torch.arange(s) for s in sizes]).reshape(-1, len(sizes))
+    assert torch.equal(got, expected.float())
+    assert got.isfinite().all()
+
+
+def test_grid_errors():
+    with pytest.raises(ValueError, match="sizes must name at least one axis"):
+        grid_positions()
+    with pytest.raises(TypeError, match=r"sizes must be an int, got 2\.5"):
+        grid_positions(2.5)
+    with pytest.raises(ValueError, match="pairs must be at least 0, got -1"):
+        geometric_frequencies(-1)
+    assert geometric_frequencies(0).shape == (0,)
+
+
+@pytest.mark.parametrize(("h", "w"), [(3, 5), (1, 5), (5, 1), (1, 1)])
+def test_literal_patch_positions(h, w):
+    counted = get_2d_positions(h, w, normalize=False)
+    assert torch.equal(counted.flip(-1), grid_positions(h, w, dtype=torch.float64))
+    scaled = get_2d_positions(h, w)
+    assert scaled.isfinite().all()
+    assert scaled.min() == 0
+    assert scaled.max() == (1 if h * w > 1 else 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        ({"frequencies": torch.zeros(3, 1)}, r"frequencies must have shape .* got \(3, 1\)"),
+        ({"frequencies": torch.zeros(1, 3, 1), "head_dim": 5}, "head_dim must be at least 6 .* 5"),
+        (
+            {"frequencies": torch.zeros(2, 2, 1), "basis": torch.eye(4)[None]},
+            r"basis must have shape \(2, 4, 4\), got \(1, 4, 4\)",
+        ),
+    ],
+)
+def test_string_refuses_shapes_that_do_not_fit(arguments, match):
+    with pytest.raises(ValueError, match=match):
+        STRING(**arguments)

@@ -1,0 +1,210 @@
+"""What is particular to Circulant-STRING: its columns, its still channels, its gradients."""
+
+import math
+
+import pytest
+import scipy.linalg
+import torch
+
+from stringlib import CirculantSTRING, checks
+from stringlib.algebra import circulant, circulant_eigenvalues, circulant_frequencies, fourier_basis
+from stringlib.encoders.circulant import LARGEST_PRODUCT
+from stringlib.reference import (
+    circulant_string_matrix,
+    circulant_string_rotate,
+    get_eigenvalues,
+    parseval_logits,
+)
+
+SIZES = [1, 2, 3, 5, 8, 15, 16, 64]
+
+
+def random(*shape, seed=0):
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def encoder(head_dim, coord_dim=1, heads=1, block_size=None, seed=0):
+    made = CirculantSTRING(head_dim, coord_dim, heads, block_size).double()
+    with torch.no_grad():
+        made.coefficients.copy_(random(*made.coefficients.shape, seed=seed))
+    return made
+
+
+@pytest.mark.proves("eq-circulant")
+@pytest.mark.parametrize("d", SIZES)
+def test_the_column_convention_is_scipys(d):
+    c = random(d)
+    assert torch.equal(circulant(c), torch.from_numpy(scipy.linalg.circulant(c.numpy())))
+    assert torch.equal(circulant(c)[:, 0], c)
+
+
+@pytest.mark.proves("eq-circulant-eigenvalues")
+@pytest.mark.parametrize("d", SIZES)
+def test_eigenvalues_belong_to_the_fourier_modes(d):
+    c = random(d)
+    matrix, n = circulant(c).to(torch.complex128), torch.arange(d, dtype=torch.float64)
+    for j, eigenvalue in enumerate(circulant_eigenvalues(c)):
+        mode = torch.exp(2j * math.pi * j * n / d)
+        assert checks.largest_difference(matrix @ mode, eigenvalue * mode) <= 1e-12 * d
+
+
+@pytest.mark.proves("eq-fourier-basis")
+@pytest.mark.parametrize("d", SIZES)
+def test_the_fourier_basis_is_orthogonal_and_ordered(d):
+    basis = fourier_basis(d)
+    assert basis.shape == (d, d)
+    assert checks.orthogonality_error(basis) <= 1e-14 * d
+    n = torch.arange(d, dtype=torch.float64)
+    for j in range(1, (d + 1) // 2):
+        cosine = math.sqrt(2 / d) * torch.cos(2 * math.pi * j * n / d)
+        sine = math.sqrt(2 / d) * torch.sin(2 * math.pi * j * n / d)
+        assert checks.largest_difference(basis[:, 2 * j - 2], cosine) <= 1e-13
+        assert checks.largest_difference(basis[:, 2 * j - 1], sine) <= 1e-13
+    constant = basis[:, 2 * ((d - 1) // 2)]
+    assert (
+        checks.largest_difference(constant, torch.full((d,), d**-0.5, dtype=torch.float64)) <= 1e-15
+    )
+    if d % 2 == 0:
+        assert checks.largest_difference(basis[:, -1], (-1) ** n / math.sqrt(d)) <= 1e-15
+
+
+@pytest.mark.proves("eq-circulant-frequencies")
+@pytest.mark.parametrize("d", SIZES)
+def test_the_generator_turns_each_fourier_plane_at_its_frequency(d):
+    c = random(d)
+    generator, basis = circulant(c) - circulant(c).T, fourier_basis(d)
+    frequencies = circulant_frequencies(c)
+    m = torch.arange(d, dtype=torch.float64)
+    assert frequencies.shape == ((d - 1) // 2,)
+    for j, omega in enumerate(frequencies, start=1):
+        assert abs(omega - 2 * (c * torch.sin(2 * math.pi * j * m / d)).sum()) <= 1e-12
+        cosine, sine = basis[:, 2 * j - 2], basis[:, 2 * j - 1]
+        assert checks.largest_difference(generator @ cosine, omega * sine) <= 1e-12
+        assert checks.largest_difference(generator @ sine, -omega * cosine) <= 1e-12
+    still = basis[:, 2 * ((d - 1) // 2) :]
+    assert checks.largest_difference(generator @ still, torch.zeros_like(still)) <= 1e-12
+
+
+@pytest.mark.parametrize("d", SIZES[2:])
+def test_the_map_from_column_to_frequencies_is_half_a_rotation(d):
+    """M Mᵀ = 2d·I: gradient descent on c at rate η is descent on ω at rate 2dη."""
+    jacobian = torch.autograd.functional.jacobian(circulant_frequencies, random(d))
+    pairs = (d - 1) // 2
+    expected = 2 * d * torch.eye(pairs, dtype=torch.float64)
+    assert checks.largest_difference(jacobian @ jacobian.T, expected) <= 1e-12 * d
+    assert torch.linalg.matrix_rank(jacobian) == pairs
+
+
+@pytest.mark.parametrize("d", [5, 8, 15, 16, 64])
+@pytest.mark.parametrize("r", [0.3, -7.0, 25.0])
+def test_matrix_is_the_exponential_of_scipys_circulant(d, r):
+    made = encoder(d)
+    c = scipy.linalg.circulant(made.coefficients.detach().flatten().numpy())
+    expected = torch.from_numpy(scipy.linalg.expm(r * (c - c.T)))
+    got = made.matrix(torch.tensor([[r]], dtype=torch.float64))[0, 0]
+    assert checks.largest_difference(got, expected) <= 1e-11
+
+
+@pytest.mark.proves("eq-circulant-generator", "eq-circulant-fft")
+@pytest.mark.parametrize(("d", "coord_dim", "heads"), [(1, 1, 1), (2, 2, 1), (5, 1, 3), (16, 3, 2)])
+def test_the_literal_forms_agree(d, coord_dim, heads):
+    made, positions = encoder(d, coord_dim, heads), 5 * random(6, coord_dim, seed=1)
+    columns = made.coefficients[:, :, 0].detach()
+    x = random(2, heads, 6, d, seed=2)
+    mu = get_eigenvalues(columns)
+    assert mu.real.abs().max() == 0
+    literal = circulant_string_rotate(x, positions, columns)
+    assert checks.largest_difference(made.rotate(x, positions), literal) <= 1e-12
+    matrices = circulant_string_matrix(positions, columns)
+    assert checks.largest_difference(made.matrix(positions), matrices) <= 1e-11
+
+
+@pytest.mark.proves("eq-circulant-parseval")
+@pytest.mark.parametrize("d", [1, 2, 5, 8, 15, 64, LARGEST_PRODUCT + 4])
+def test_logits_agree_without_an_inverse_transform(d):
+    made, positions = encoder(d, heads=2), 5 * random(6, 1, seed=1)
+    q, k = random(2, 2, 6, d, seed=2)
+    columns = made.coefficients[:, :, 0].detach()
+    rotated = [circulant_string_rotate(x, positions, columns) for x in (q, k)]
+    literal = rotated[0] @ rotated[1].mT
+    for logits in (
+        parseval_logits(q, k, positions, columns),
+        checks.logits(made, q, k, positions),
+    ):
+        assert checks.relative_logit_error(logits, literal, q, k) <= 1e-11
+
+
+@pytest.mark.parametrize(("d", "block_size"), [(12, 4), (12, 3), (12, 1), (512, 16), (510, 15)])
+def test_blocks_stand_on_the_diagonal(d, block_size):
+    made = encoder(d, block_size=block_size)
+    columns = made.coefficients[0, 0].detach()
+    blocks = [torch.from_numpy(scipy.linalg.circulant(c.numpy())) for c in columns]
+    expected = torch.block_diag(*[b - b.T for b in blocks])
+    assert checks.largest_difference(made.generators()[0, 0], expected) <= 1e-11
+
+
+@pytest.mark.parametrize(
+    ("d", "block_size", "still"),
+    [(64, 4, 32), (64, 16, 8), (64, 64, 2), (64, 2, 64), (64, 1, 64), (15, 5, 3), (15, 15, 1)],
+)
+def test_still_channels(d, block_size, still):
+    made = encoder(d, block_size=block_size)
+    assert d - 2 * made.frequencies().shape[1] == still
+    fixed = made.matrix(torch.tensor([[0.7]], dtype=torch.float64))[0, 0] - torch.eye(d).double()
+    assert d - torch.linalg.matrix_rank(fixed, tol=1e-9) == still
+
+
+@pytest.mark.parametrize("block_size", [5, 8, 16])
+def test_half_of_the_coefficients_do_nothing(block_size):
+    made = encoder(2 * block_size if block_size != 5 else 5, 2, 2, block_size)
+    q, k = random(2, 2, 6, made.head_dim, seed=1)
+    loss = (checks.logits(made, q, k, random(6, 2, seed=2)) * random(2, 6, 6, seed=3)).sum()
+    (gradient,) = torch.autograd.grad(loss, made.coefficients)
+    assert gradient.abs().max() > 0.1
+    assert gradient[..., 0].abs().max() <= 1e-15
+    mirrored = gradient[..., 1:].flip(-1)
+    assert checks.largest_difference(gradient[..., 1:], -mirrored) <= 1e-12
+    if block_size % 2 == 0:
+        assert gradient[..., block_size // 2].abs().max() <= 1e-15 * gradient.abs().max()
+
+
+@pytest.mark.parametrize("d", [64, 512])
+def test_product_and_real_fft_give_the_same_basis(d):
+    for block_size in (d, d // 4):
+        made, x = encoder(d, block_size=block_size), random(3, 7, d)
+        direct = x @ made.basis()[0]
+        assert checks.largest_difference(made._rfft(x), direct) <= 1e-12
+        assert checks.largest_difference(made.to_basis(x), direct) <= 1e-12
+        assert checks.largest_difference(made.from_basis(direct), x) <= 1e-12
+
+
+def test_forward_does_no_inverse_transform(monkeypatch):
+    made = encoder(LARGEST_PRODUCT + 2)
+    for name in ("ifft", "irfft", "hfft", "ihfft"):
+        monkeypatch.setattr(torch.fft, name, None)
+    q, k = random(2, 1, 3, made.head_dim)
+    made(q, k, torch.arange(3)[:, None])
+
+
+def test_coefficients_start_small_but_not_at_zero():
+    torch.manual_seed(0)
+    for block_size in (16, 64):
+        made = CirculantSTRING(64, 2, 200, block_size)
+        assert made.coefficients.shape == (200, 2, 64 // block_size, block_size)
+        assert made.frequencies().std().item() == pytest.approx(0.1, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "match"),
+    [
+        ({"block_size": 5}, ValueError, "block_size must divide head_dim 16, got 5"),
+        ({"block_size": 32}, ValueError, "block_size must divide head_dim 16, got 32"),
+        ({"block_size": 0}, ValueError, "block_size must be at least 1, got 0"),
+        ({"block_size": 4.0}, TypeError, "block_size must be an int, got 4.0"),
+        ({"coord_dim": 0}, ValueError, "coord_dim must be at least 1, got 0"),
+        ({"heads": True}, TypeError, "heads must be an int, got True"),
+    ],
+)
+def test_bad_arguments_are_named(arguments, error, match):
+    with pytest.raises(error, match=match):
+        CirculantSTRING(16, **arguments)
