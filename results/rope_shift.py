@@ -1,0 +1,155 @@
+"""Train one attention layer to look three tokens back, then move every position.
+
+    python results/rope_shift.py            # writes results/rope_shift.json
+    python results/rope_shift.py --seeds 2 --steps 100 --output /tmp/try.json
+
+The position reaches the layer in one of three ways: RoPE turns queries and keys, a sinusoidal
+table is added to the tokens, or not at all. Training uses the positions 0 ... 31; the test asks
+how often the layer is right when every position is larger by the same shift. As a control, the
+table is also trained with every batch moved by its own random shift of up to 512.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from stringlib import RoPE
+from stringlib.positions import geometric_frequencies
+from stringlib.records import write_record
+
+METHODS = ("rope", "sinusoidal", "sinusoidal-moved", "none")
+TOKENS, LENGTH, BACK, DIM = 16, 32, 3, 32
+MOVED = 512  # the largest shift that the control meets in training
+SHIFTS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
+
+
+def sinusoidal(positions: Tensor, dim: int = DIM) -> Tensor:
+    """Return the sinusoidal vectors of positions ``(seq, 1)``: float64, ``(seq, dim)``."""
+    angles = positions.double() * geometric_frequencies(dim // 2)
+    return torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)
+
+
+class OneLayer(nn.Module):
+    """Embedding, one head of causal attention, and a readout of what it returned.
+
+    Args:
+        method: How the position enters, one of ``METHODS``.
+    """
+
+    def __init__(self, method: str) -> None:
+        super().__init__()
+        if method not in METHODS:
+            raise ValueError(f"method must be one of {METHODS}, got {method!r}")
+        self.method = method
+        self.embed = nn.Embedding(TOKENS, DIM)
+        self.to_qkv = nn.Linear(DIM, 3 * DIM)
+        self.readout = nn.Linear(DIM, TOKENS)
+        self.rope = RoPE(DIM)
+
+    def forward(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        """Return a score for each token that may be the answer.
+
+        Args:
+            tokens: Integers, ``(batch, seq)``.
+            positions: ``(seq, 1)``.
+
+        Returns:
+            ``(batch, seq, TOKENS)``.
+        """
+        x = self.embed(tokens)
+        if self.method.startswith("sinusoidal"):
+            x = x + sinusoidal(positions).to(x)
+        q, k, v = self.to_qkv(x).unsqueeze(1).chunk(3, -1)  # one head
+        if self.method == "rope":
+            q, k = self.rope(q, k, positions)
+        out = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.readout(out.squeeze(1))
+
+
+def batch(size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Return random tokens ``(size, LENGTH)`` and the answers to those from ``BACK`` on."""
+    tokens = torch.randint(TOKENS, (size, LENGTH), generator=generator)
+    return tokens, tokens[:, :-BACK]
+
+
+def span(shift: int = 0) -> Tensor:
+    """Return the positions ``shift ... shift + LENGTH - 1``, shape ``(LENGTH, 1)``."""
+    return torch.arange(shift, shift + LENGTH)[:, None]
+
+
+def train(method: str, seed: int, steps: int = 600) -> OneLayer:
+    """Train on random tokens at positions 0 ... LENGTH - 1, or moved by a random shift.
+
+    Args:
+        method: One of ``METHODS``; only ``"sinusoidal-moved"`` moves the batches.
+        seed: Of the weights, the tokens and the shifts.
+        steps: Batches of 64 sequences.
+    """
+    torch.manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
+    model = OneLayer(method)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+    for _ in range(steps):
+        tokens, answers = batch(64, generator)
+        shift = 0
+        if method == "sinusoidal-moved":
+            shift = int(torch.randint(MOVED + 1, (), generator=generator))
+        guesses = model(tokens, span(shift))[:, BACK:]
+        loss = nn.functional.cross_entropy(guesses.flatten(0, 1), answers.flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+    return model
+
+
+@torch.no_grad()
+def accuracy(model: OneLayer, shift: int) -> float:
+    """Return how often the best guess is right when every position is larger by ``shift``."""
+    tokens, answers = batch(256, torch.Generator().manual_seed(10_000))
+    guesses = model(tokens, span(shift))[:, BACK:].argmax(-1)
+    return (guesses == answers).double().mean().item()
+
+
+def study(seeds: Sequence[int], steps: int = 600) -> dict[str, list[list[float]]]:
+    """Return for each method a row of accuracies over ``SHIFTS`` for each seed."""
+    results: dict[str, list[list[float]]] = {}
+    for method in METHODS:
+        models = [train(method, seed, steps) for seed in seeds]
+        results[method] = [[round(accuracy(m, s), 5) for s in SHIFTS] for m in models]
+    return results
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the study and write its record."""
+    assert __doc__
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=8, help="how many seeds, from 0")
+    parser.add_argument("--steps", type=int, default=600, help="training steps of each model")
+    parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".json"))
+    args = parser.parse_args(argv)
+    torch.set_num_threads(1)
+    seeds = list(range(args.seeds))
+    start = time.perf_counter()
+    accuracies = study(seeds, args.steps)
+    write_record(
+        args.output,
+        command=f"python results/rope_shift.py --seeds {args.seeds} --steps {args.steps}",
+        seeds=seeds,
+        wall_s=time.perf_counter() - start,
+        data={"shifts": list(SHIFTS), "steps": args.steps, "accuracy": accuracies},
+    )
+    for method, rows in accuracies.items():
+        mean = torch.tensor(rows).mean(0)
+        print(method, *(f"{shift}:{m:.3f}" for shift, m in zip(SHIFTS, mean, strict=True)))
+
+
+if __name__ == "__main__":
+    main()
