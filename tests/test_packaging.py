@@ -157,8 +157,9 @@ PARTS = {
     "_ext": ["book"],
     "tests": ["test"],
     "notebooks": ["book"],
+    "results": ["book"],
 }
-OURS = {"stringlib", "tools", "tests", "book_assets"}
+OURS = {"stringlib", "tools", "tests", "results", "book_assets"}
 
 
 def part_of(path: Path) -> str:
