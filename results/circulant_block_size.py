@@ -1,0 +1,181 @@
+"""Train one attention layer to find a neighbour on a grid, with circulant blocks of each size.
+
+    python results/circulant_block_size.py      # writes results/circulant_block_size.json
+    python results/circulant_block_size.py --seeds 2 --steps 50 --output /tmp/try.json
+
+A 12 x 12 grid holds random symbols. Every cell asks which symbol stands 3 rows below it and
+2 columns to its left. The only position encoding is Circulant-STRING, with blocks of size 1,
+2, 4, 8 or 16 on the diagonal of a head of 16 channels. A control learns the frequencies of the
+full block directly, in the same basis and from the same start.
+
+Adam moves every parameter by about its learning rate. A frequency is a sum of the coefficients
+with a row of M as weights, and that row has the norm sqrt(2b): so the coefficients get the rate
+of the frequencies divided by sqrt(2b), and a step turns the planes alike for every b.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from stringlib import CirculantSTRING, RotaryEncoder
+from stringlib.positions import grid_positions
+from stringlib.records import write_record
+
+METHODS = ("1", "2", "4", "8", "16", "direct")  # block sizes, and the control
+SIDE, SYMBOLS, DOWN, LEFT = 12, 8, 3, 2
+DIM, HEAD_DIM = 32, 16
+RATE, FREQUENCY_RATE = 1e-2, 5e-2
+
+
+class DirectFrequencies(RotaryEncoder):
+    """The planes of a circulant encoder, with the frequencies themselves as parameters."""
+
+    def __init__(self, start: CirculantSTRING) -> None:
+        super().__init__(start.head_dim, start.coord_dim, start.heads)
+        self.rates = nn.Parameter(start.frequencies().detach().float())
+        self.register_buffer("matrix_p", start.basis(), persistent=False)
+
+    def frequencies(self) -> Tensor:
+        """Return Ω: float64, ``(heads, pairs, coord_dim)``."""
+        return self.rates.double()
+
+    def basis(self) -> Tensor:
+        """Return P: float64, ``(heads, head_dim, head_dim)``."""
+        return self.matrix_p
+
+    def to_basis(self, x: Tensor) -> Tensor:
+        """Return Pᵀx."""
+        return x @ self.matrix_p.to(x.dtype)
+
+
+class Neighbour(nn.Module):
+    """Embedding, one head of attention over the whole grid, and a readout.
+
+    Args:
+        method: One of ``METHODS``.
+    """
+
+    def __init__(self, method: str) -> None:
+        super().__init__()
+        if method not in METHODS:
+            raise ValueError(f"method must be one of {METHODS}, got {method!r}")
+        self.embed = nn.Embedding(SYMBOLS, DIM)
+        self.to_q = nn.Linear(DIM, HEAD_DIM)
+        self.to_k = nn.Linear(DIM, HEAD_DIM)
+        self.readout = nn.Linear(DIM, SYMBOLS)
+        block = HEAD_DIM if method == "direct" else int(method)
+        circulant = CirculantSTRING(HEAD_DIM, coord_dim=2, block_size=block)
+        self.encoder: RotaryEncoder = circulant
+        self.encoder_rate = FREQUENCY_RATE / math.sqrt(2 * block)
+        if method == "direct":
+            self.encoder, self.encoder_rate = DirectFrequencies(circulant), FREQUENCY_RATE
+
+    def forward(self, symbols: Tensor) -> Tensor:
+        """Return a score for each symbol that may be the answer.
+
+        Args:
+            symbols: Integers in reading order, ``(batch, SIDE * SIDE)``.
+
+        Returns:
+            ``(batch, SIDE * SIDE, SYMBOLS)``.
+        """
+        x = self.embed(symbols).unsqueeze(1)  # one head
+        q, k = self.encoder(self.to_q(x), self.to_k(x), grid_positions(SIDE, SIDE))
+        found = (q @ k.mT / math.sqrt(HEAD_DIM)).softmax(-1) @ x
+        return self.readout(found.squeeze(1))
+
+
+def asking_cells() -> tuple[Tensor, Tensor]:
+    """Return the cells whose neighbour is on the grid, and that neighbour, in reading order."""
+    rows, columns = grid_positions(SIDE, SIDE, dtype=torch.long).unbind(-1)
+    asking = (rows + DOWN < SIDE) & (columns >= LEFT)
+    cells = torch.arange(SIDE * SIDE)[asking]
+    return cells, cells + DOWN * SIDE - LEFT
+
+
+def batch(size: int, generator: torch.Generator) -> Tensor:
+    """Return random grids, ``(size, SIDE * SIDE)``."""
+    return torch.randint(SYMBOLS, (size, SIDE * SIDE), generator=generator)
+
+
+def train(method: str, seed: int, steps: int = 300) -> Neighbour:
+    """Train on random grids.
+
+    Args:
+        method: One of ``METHODS``.
+        seed: Of the weights and the grids.
+        steps: Batches of 8 grids.
+    """
+    torch.manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
+    model = Neighbour(method)
+    encoder = list(model.encoder.parameters())
+    others = [p for name, p in model.named_parameters() if not name.startswith("encoder.")]
+    optimizer = torch.optim.Adam(
+        [{"params": others, "lr": RATE}, {"params": encoder, "lr": model.encoder_rate}]
+    )
+    cells, neighbours = asking_cells()
+    for _ in range(steps):
+        symbols = batch(8, generator)
+        guesses, answers = model(symbols)[:, cells], symbols[:, neighbours]
+        loss = nn.functional.cross_entropy(guesses.flatten(0, 1), answers.flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return model
+
+
+@torch.no_grad()
+def accuracy(model: Neighbour, grids: int = 128) -> float:
+    """Return how often the best guess is right on new grids."""
+    cells, neighbours = asking_cells()
+    symbols = batch(grids, torch.Generator().manual_seed(10_000))
+    return (model(symbols)[:, cells].argmax(-1) == symbols[:, neighbours]).double().mean().item()
+
+
+def commonest(grids: int = 128) -> float:
+    """Return the accuracy of always naming the commonest symbol of the grid: no position used."""
+    symbols = batch(grids, torch.Generator().manual_seed(10_000))
+    guesses = symbols.mode(-1).values[:, None]
+    return (guesses == symbols[:, asking_cells()[1]]).double().mean().item()
+
+
+def study(seeds: Sequence[int], steps: int = 300) -> dict[str, list[float]]:
+    """Return for each method the accuracy of each seed."""
+    return {m: [round(accuracy(train(m, s, steps)), 5) for s in seeds] for m in METHODS}
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the study and write its record."""
+    assert __doc__
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=16, help="how many seeds, from 0")
+    parser.add_argument("--steps", type=int, default=300, help="training steps of each model")
+    parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".json"))
+    args = parser.parse_args(argv)
+    torch.set_num_threads(1)
+    seeds = list(range(args.seeds))
+    start = time.perf_counter()
+    accuracies = study(seeds, args.steps)
+    write_record(
+        args.output,
+        command=f"python results/circulant_block_size.py --seeds {args.seeds} --steps {args.steps}",
+        seeds=seeds,
+        wall_s=time.perf_counter() - start,
+        data={"steps": args.steps, "commonest": round(commonest(), 5), "accuracy": accuracies},
+    )
+    for method, row in accuracies.items():
+        mean, least = sum(row) / len(row), min(row)
+        solved = sum(a >= 0.95 for a in row)
+        print(f"{method:>6}: mean {mean:.3f}, least {least:.3f}, {solved} of {len(row)} over 0.95")
+
+
+if __name__ == "__main__":
+    main()
