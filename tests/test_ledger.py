@@ -77,10 +77,12 @@ def test_the_page_lists_everything_in_the_order_of_the_book(tree: Path) -> None:
     assert "```{math}\nR(a)R(b) = R(a + b)\n```" in law
     assert "- Derived: {eq}`eq-law` in {doc}`/notebooks/02_b`" in law
     assert "- Implemented: {py:obj}`stringlib.rope.Rope`, `stringlib.rope._hidden`" in law
-    assert "- Proved: `tests/test_rope.py::TestRope::test_it`, {doc}`/notebooks/02_b`" in law
+    assert (
+        "- Proved: `tests/test_rope.py::TestRope::test_it`, a cell of {doc}`/notebooks/02_b`" in law
+    )
     assert "```{math}\n\\theta_i = 1\n```" in angle
     assert "{py:obj}`stringlib.rope.Rope.angle`" in angle
-    assert "- Proved: {doc}`/notebooks/02_b`" in angle
+    assert "- Proved: a cell of {doc}`/notebooks/02_b`" in angle
     # the package itself is on no API page, so there is nothing to link to
     assert "- Implemented: `stringlib`\n" in a
 

@@ -275,7 +275,7 @@ def read_cells(root: Path, ledger: Ledger) -> None:
                 ledger.errors.append(f"{place}: claims a proof but is tagged {min(skipped)}")
             for label in re.split(r"[,\s]+", " ".join(comments).strip()):
                 equation = ledger.known(label, place, "the proof")
-                line = f"{{doc}}`/{page}`"
+                line = f"a cell of {{doc}}`/{page}`"
                 if equation and line not in equation.proved:
                     equation.proved.append(line)
 
