@@ -22,16 +22,16 @@ class CirculantSTRING(RotaryEncoder):
     r"""Rotate by :math:`\exp(\sum_k r_k (C_k - C_k^\top))` with learned circulant :math:`C_k`.
 
     All circulant matrices share their eigenvectors, so the basis is the real Fourier basis
-    and the frequencies are :math:`\omega_j = 2 \sum_m c_m \sin(2\pi jm/b)` in every block of
-    size b. Equations :eq:`eq-circulant-generator` and :eq:`eq-circulant-frequencies`.
-    Of the b coefficients of a block only :math:`\lfloor (b-1)/2 \rfloor` combinations act;
-    one channel of a block (two when b is even) never rotates.
+    and the frequencies are :math:`\omega_j = 2 \sum_m c_m \sin(2\pi jm/B)` in every block of
+    size B. Equations :eq:`eq-circulant-generator` and :eq:`eq-circulant-frequencies`.
+    Of the B coefficients of a block only :math:`\lfloor (B-1)/2 \rfloor` combinations act;
+    one channel of a block (two when B is even) never rotates.
 
     Args:
         head_dim: Number of channels :math:`d` of a head; may be odd.
         coord_dim: Number of coordinates of a position.
         heads: Heads with coefficients of their own; 1 serves any number of heads.
-        block_size: Size b of the circulant blocks on the diagonal, a divisor of
+        block_size: Size B of the circulant blocks on the diagonal, a divisor of
             ``head_dim``; one block if omitted.
 
     Attributes:
@@ -95,7 +95,7 @@ class CirculantSTRING(RotaryEncoder):
         """Return Pᵀx by one real FFT a block."""
         pairs = (self.block_size - 1) // 2
         spectrum = torch.fft.rfft(x.unflatten(-1, (self.blocks, self.block_size)), norm="ortho")
-        # ⟨c_j, x⟩ − i⟨s_j, x⟩ = √2 X_j; the still channels, j = 0 and b/2, have no partner
+        # ⟨c_j, x⟩ − i⟨s_j, x⟩ = √2 X_j; the still channels, j = 0 and B/2, have no partner
         turning = spectrum[..., 1 : pairs + 1] * math.sqrt(2)
         planes = torch.stack([turning.real, -turning.imag], -1)
         still = spectrum.real[..., [0] if self.block_size % 2 else [0, -1]]
