@@ -252,7 +252,68 @@ def test_packages_with_missing_or_short_files_are_found(
     package("short", 60)
     package("gone", 6)
     (tmp_path / "gone.py").unlink()
-    package("unfinished", 6, record=False)
+    package("un_finished", 6, record=False)
+    package("other", 60)
+    pins = tmp_path / "constraints.txt"
+    pins.write_text(
+        "# pins\nwhole==1.0\nshort==1.0 ; os_name == 'posix'\ngone==1.0\nun-finished==1.0\n"
+    )
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
-    broken_packages.main()
-    assert sorted(capsys.readouterr().out.split()) == ["gone==1.0", "short==1.0", "unfinished==1.0"]
+    broken_packages.main(pins)
+    found = sorted(capsys.readouterr().out.split())
+    assert found == ["gone==1.0", "short==1.0", "un_finished==1.0"]
+
+
+# --- continuous integration ---
+
+
+def run_ci(folder: Path, *commands: str) -> tuple[int, list[str], str]:
+    """Run .ci/run where only some commands exist, each of which notes how it was called."""
+    log, bin_ = folder / "log", folder / "bin"
+    bin_.mkdir()
+    log.touch()
+    bash = shutil.which("bash")
+    assert bash
+    for command in commands:
+        stand_in = bin_ / command
+        stand_in.write_text(
+            f'#!{bash}\necho "{command} $* in $PWD, browser ${{REQUIRE_BROWSER:-free}}" >>{log}\n'
+            f"! read -r line || exit 9\n"
+        )
+        stand_in.chmod(0o755)
+    for name in ("dirname", "env"):
+        (bin_ / name).symlink_to(shutil.which(name) or name)
+    result = subprocess.run(
+        [bash, str(ROOT / ".ci/run")],
+        cwd=folder,
+        env={"PATH": str(bin_)},
+        input="not for the suite\n",
+        capture_output=True,
+        text=True,
+    )
+    return result.returncode, log.read_text().splitlines(), result.stderr
+
+
+SUITE = f"make test in {ROOT}, browser 1"
+
+
+def test_ci_runs_the_suite_with_the_browser_that_is_there(tmp_path: Path) -> None:
+    assert run_ci(tmp_path, "chromium", "make", "apt-get") == (0, [SUITE], "")
+    assert (ROOT / ".ci/run").stat().st_mode & 0o111
+
+
+def test_ci_installs_a_browser_first(tmp_path: Path) -> None:
+    code, log, _ = run_ci(tmp_path, "make", "apt-get")
+    assert code == 0
+    assert [line.split(" in ")[0] for line in log[:2]] == [
+        "apt-get update -qq",
+        "apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core",
+    ]
+    assert log[2:] == [SUITE]
+
+
+def test_ci_fails_without_a_browser(tmp_path: Path) -> None:
+    code, log, error = run_ci(tmp_path, "make")
+    assert code == 1
+    assert log == []
+    assert "no Chromium" in error

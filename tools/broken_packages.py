@@ -1,9 +1,19 @@
-"""Print the installed packages of which a file is missing or cut short, as name==version."""
+"""Print the pinned packages of which a file is missing or cut short, as name==version.
+
+python tools/broken_packages.py constraints.txt
+"""
 
 from __future__ import annotations
 
+import re
+import sys
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
+
+
+def canonical(name: str) -> str:
+    """Return the one spelling of a package's name that pip compares."""
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def whole(distribution: Distribution) -> bool:
@@ -18,12 +28,15 @@ def whole(distribution: Distribution) -> bool:
     return distribution.files is not None
 
 
-def main() -> None:
-    """Look at every package of the environment that runs this."""
+def main(constraints: Path) -> None:
+    """Look at every installed package that the constraints pin, and at no other."""
+    lines = constraints.read_text(encoding="utf8").splitlines()
+    pinned = {canonical(line.split("==")[0]) for line in lines if "==" in line}
     for distribution in distributions():
-        if not whole(distribution):
-            print(f"{distribution.metadata['Name']}=={distribution.version}")
+        name = distribution.metadata["Name"]
+        if canonical(name) in pinned and not whole(distribution):
+            print(f"{name}=={distribution.version}")
 
 
 if __name__ == "__main__":
-    main()
+    main(Path(sys.argv[1]))

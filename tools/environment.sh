@@ -39,10 +39,11 @@ pip_install "$TORCH"
 pip_install -e '.[dev]'
 
 # an install that was cut off leaves packages without all of their files, which pip takes as done
-broken=$("$python" tools/broken_packages.py)
+broken=$("$python" tools/broken_packages.py constraints.txt)
 if [ -n "$broken" ]; then
     say "Mending" $broken "..."
-    # shellcheck disable=SC2086  # one word for each package
-    pip_install --force-reinstall --no-deps $broken
+    # one word for each package; what has no record cannot be uninstalled, only written over
+    # shellcheck disable=SC2086
+    pip_install --ignore-installed --no-deps $broken
 fi
 "$python" -m pip check >/dev/null || { "$python" -m pip check || true; fail "the packages do not fit together"; }
