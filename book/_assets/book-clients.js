@@ -16,7 +16,7 @@ window.bookClients = (function () {
     const distance = values.distance, position = values.position || 0;
     const base = values.base || 10000, pairs = (values.dim || 16) / 2;
     const theta = Array.from({ length: pairs }, function (_, i) { return Math.pow(base, -i / pairs); });
-    const columns = Math.min(pairs, COLUMNS), rows = Math.ceil(pairs / columns);
+    const columns = pairs > COLUMNS ? COLUMNS : Math.max(1, Math.floor(pairs / 2)), rows = Math.ceil(pairs / columns);
     const centres = theta.map(function (_, i) {
       return [CELL * (i % columns), -(CELL + 0.5) * Math.floor(i / columns)];
     });
@@ -30,7 +30,7 @@ window.bookClients = (function () {
     }
     function scoreAt(d) { return theta.reduce(function (sum, t) { return sum + Math.cos(t * d); }, 0) / pairs; }
     const turns = theta.map(function (t) { return turnsText(t * distance / TURN); });
-    const score = scoreAt(distance), shown = score.toFixed(2), split = rows === 1 ? 0.52 : 0.44;
+    const score = scoreAt(distance), shown = score.toFixed(2);
     function head(text, y) {
       return { text: text, x: 0.5, y: y, xref: "paper", yref: "paper", yanchor: "bottom", showarrow: false };
     }
@@ -44,14 +44,13 @@ window.bookClients = (function () {
       ],
       layout: {
         xaxis: { range: [-CELL / 2, CELL * (columns - 1) + CELL / 2] },
-        yaxis: { range: [-(CELL + 0.5) * (rows - 1) - 1.9, 1.15], domain: [split + 0.12, 1] },
-        yaxis2: { domain: [0, split] },
+        yaxis: { range: [-(CELL + 0.5) * (rows - 1) - 1.9, 1.15] },
         shapes: centres.map(function (c) {
           return { type: "circle", x0: c[0] - 1, x1: c[0] + 1, y0: c[1] - 1, y1: c[1] + 1, line: { width: 1 } };
         }),
         annotations: [
-          head("a dial for each pair of channels; below it the turns between its hands", 1),
-          head("score at distance " + distance + ": " + shown, split),
+          head("one dial for each pair of channels, fastest first,<br>and the turns between its hands", 1),
+          head("score at distance " + distance + ": " + shown, 0.42),
         ],
         meta: {
           alt: pairs + " dials, one for each pair of channels, from the fastest to the slowest. " +
@@ -83,8 +82,8 @@ window.bookClients = (function () {
     const pairs = turns.slice(1, Math.ceil(d / 2)).map(function (v) { return Math.abs(v).toFixed(2); }).join(", ");
     function span(axes, half) { axes.range = [-half, half]; return axes; }
     const heads = [
-      ["c, and what L keeps of it", 0.22, 1], ["eigenvalues of C", 0.78, 1],
-      ["eigenvalues of L", 0.22, 0.4], ["eigenvalues of exp(" + r + " L)", 0.78, 0.4],
+      ["c, and what L keeps of it", "x", "y"], ["eigenvalues of C", "x2", "y2"],
+      ["eigenvalues of L", "x3", "y3"], ["eigenvalues of exp(" + r + " L)", "x4", "y4"],
     ];
     return {
       data: [
@@ -97,7 +96,7 @@ window.bookClients = (function () {
       layout: {
         yaxis: span({}, bars), xaxis2: span({}, plane), yaxis2: span({}, plane), xaxis3: span({}, line), yaxis3: span({}, line),
         annotations: heads.map(function (h) {
-          return { text: h[0], x: h[1], y: h[2], xref: "paper", yref: "paper", yanchor: "bottom", showarrow: false };
+          return { text: h[0], x: 0.5, y: 1, xref: h[1] + " domain", yref: h[2] + " domain", yanchor: "bottom", showarrow: false };
         }),
         meta: {
           alt: "Four panels for the circulant matrix C with first column " + c.join(", ") + ": the column, the " +

@@ -75,4 +75,5 @@ def panel(explorer: Explorer) -> widgets.VBox:
         control.observe(redraw, "value")
     redraw()
     buttons = [_play(explorer, controls[explorer.play])] if explorer.play else []
-    return widgets.VBox([*controls.values(), *buttons, out, text])
+    shown = [c for n, c in controls.items() if n in explorer.live or len(explorer.grid[n]) > 1]
+    return widgets.VBox([*shown, *buttons, out, text])

@@ -58,7 +58,13 @@ FAMILIES = (ENCODERS, ABSOLUTE_AND_BIAS, ATTENTION)
 COLOURS = {method: PALETTE[colour] for family in FAMILIES for method, colour in family.items()}
 """Name of a method → its colour, one mapping for the whole book."""
 
-DIVERGING = [[0.0, "#1f4fd8"], [0.25, "#86a5ee"], [0.5, "#f1f1ee"], [0.75, "#eda75a"], [1.0, "#b85c00"]]
+DIVERGING = [
+    [0.0, "#1f4fd8"],
+    [0.25, "#86a5ee"],
+    [0.5, "#f1f1ee"],
+    [0.75, "#eda75a"],
+    [1.0, "#b85c00"],
+]
 """A plotly colour scale for values about zero (set ``zmid=0``)."""
 
 SEQUENTIAL = [[0.0, "#14306f"], [0.35, "#2f5fe8"], [0.7, "#5fb6d9"], [1.0, "#f3e9b5"]]
@@ -85,7 +91,15 @@ def layout(**overrides: Any) -> go.Layout:
         height=380,
         margin={"l": 54, "r": 14, "t": 44, "b": 52},
         title={"x": 0.5, "xanchor": "center", "y": 0.98, "yanchor": "top"},
-        legend={"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "x": 0.5, "xanchor": "center"},
+        legend={
+            "orientation": "h",
+            "yref": "container",
+            "y": 0,
+            "yanchor": "bottom",
+            "x": 0.5,
+            "xanchor": "center",
+        },
+        colorway=list(PALETTE.values()),
         hovermode="closest",
         dragmode=False,
     )
@@ -99,10 +113,11 @@ def use_matplotlib_style() -> None:
     The white ground is part of the picture, so that it can be read in dark mode.
     """
     import matplotlib as mpl
+    from cycler import cycler
 
     mpl.rcParams.update(
         {
-            "axes.prop_cycle": mpl.cycler(color=list(PALETTE.values())),
+            "axes.prop_cycle": cycler(color=list(PALETTE.values())),
             "axes.spines.top": False,
             "axes.spines.right": False,
             "axes.grid": True,

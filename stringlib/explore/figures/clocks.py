@@ -15,7 +15,7 @@ from stringlib.explore.style import PALETTE, layout
 __all__ = ["intro_figure", "phase_clocks", "phase_clocks_text"]
 
 FARTHEST = 256
-COLUMNS = 8
+COLUMNS = 8  # at most; a phone is narrow
 CELL = 2.7  # a dial's radius is 1
 
 
@@ -29,17 +29,23 @@ def _turns_text(turns: float) -> str:
     return f"{turns:.0f}" if turns >= 10 else f"{turns:.1f}" if turns >= 1 else f"{turns:.2f}"
 
 
-def _hands(centres: list[tuple[float, float]], angles: list[float], name: str, colour: str) -> go.Scatter:
+def _hands(
+    centres: list[tuple[float, float]], angles: list[float], name: str, colour: str
+) -> go.Scatter:
     """Return one trace of lines from each centre to the rim."""
     x: list[float | None] = []
     y: list[float | None] = []
     for (cx, cy), angle in zip(centres, angles, strict=True):
         x += [cx, cx + math.cos(angle), None]
         y += [cy, cy + math.sin(angle), None]
-    return go.Scatter(x=x, y=y, mode="lines", name=name, line={"color": colour, "width": 3.5}, hoverinfo="skip")
+    return go.Scatter(
+        x=x, y=y, mode="lines", name=name, line={"color": colour, "width": 3.5}, hoverinfo="skip"
+    )
 
 
-def phase_clocks(distance: float, base: float = 10_000.0, dim: int = 16, position: float = 0.0) -> go.Figure:
+def phase_clocks(
+    distance: float, base: float = 10_000.0, dim: int = 16, position: float = 0.0
+) -> go.Figure:
     r"""Draw one dial for each pair of channels above the score against distance.
 
     Pair i turns by :math:`\theta_i` a token, equation :eq:`eq-rope-frequencies`.
@@ -59,7 +65,7 @@ def phase_clocks(distance: float, base: float = 10_000.0, dim: int = 16, positio
     """
     encoder = RoPE(dim, base=base)
     theta = encoder.frequencies()[0, :, 0].tolist()
-    columns = min(len(theta), COLUMNS)
+    columns = COLUMNS if len(theta) > COLUMNS else max(1, len(theta) // 2)
     rows = -(-len(theta) // columns)
     centres = [(CELL * (i % columns), -(CELL + 0.5) * (i // columns)) for i in range(len(theta))]
     curve = _scores(encoder, torch.arange(FARTHEST + 1, dtype=torch.float64))
@@ -92,7 +98,7 @@ def phase_clocks(distance: float, base: float = 10_000.0, dim: int = 16, positio
                 y=[0, score],
                 mode="lines+markers",
                 line={"color": PALETTE["blue"], "width": 2},
-                marker={"size": [0, 12]},
+                marker={"size": [0, 12], "opacity": 1, "line": {"width": 0}},
                 showlegend=False,
                 hoverinfo="skip",
                 xaxis="x2",
@@ -101,38 +107,60 @@ def phase_clocks(distance: float, base: float = 10_000.0, dim: int = 16, positio
         ]
     )
     half = CELL / 2
-    split = 0.52 if rows == 1 else 0.44  # where the score's panel ends
-    heads = [
-        ("a dial for each pair of channels; below it the turns between its hands", 1.0, "bottom"),
-        (f"score at distance {distance:g}: {score:.2f}", split, "bottom"),
-    ]
+    dials = "one dial for each pair of channels, fastest first,<br>and the turns between its hands"
+    heads = [(dials, 1), (f"score at distance {distance:g}: {score:.2f}", 0.42)]
     return fig.update_layout(
         layout(
-            height=460,
-            margin={"l": 44, "r": 14, "t": 30, "b": 76},
-            xaxis={"range": [-half, CELL * (columns - 1) + half], "visible": False, "constrain": "domain"},
+            height=500,
+            margin={"l": 44, "r": 14, "t": 46, "b": 76},
+            xaxis={
+                "range": [-half, CELL * (columns - 1) + half],
+                "visible": False,
+                "constrain": "domain",
+            },
             yaxis={
                 "range": [-(CELL + 0.5) * (rows - 1) - 1.9, 1.15],
-                "domain": [split + 0.12, 1],
+                "domain": [0.52, 1],
                 "visible": False,
                 "scaleanchor": "x",
                 "constrain": "domain",
             },
-            xaxis2={"range": [0, FARTHEST], "anchor": "y2", "title": {"text": "distance (tokens)", "standoff": 6}},
-            yaxis2={"range": [-1.05, 1.1], "domain": [0, split], "anchor": "x2", "dtick": 0.5},
+            xaxis2={
+                "range": [0, FARTHEST],
+                "anchor": "y2",
+                "title": {"text": "distance (tokens)", "standoff": 6},
+            },
+            yaxis2={"range": [-1.05, 1.1], "domain": [0, 0.42], "anchor": "x2", "dtick": 0.5},
             shapes=[
-                {"type": "circle", "x0": x - 1, "x1": x + 1, "y0": y - 1, "y1": y + 1, "line": {"width": 1}}
+                {
+                    "type": "circle",
+                    "x0": x - 1,
+                    "x1": x + 1,
+                    "y0": y - 1,
+                    "y1": y + 1,
+                    "line": {"width": 1},
+                }
                 for x, y in centres
             ],
             annotations=[
-                {"text": text, "x": 0.5, "y": y, "xref": "paper", "yref": "paper", "yanchor": anchor, "showarrow": False}
-                for text, y, anchor in heads
+                {
+                    "text": text,
+                    "x": 0.5,
+                    "y": y,
+                    "xref": "paper",
+                    "yref": "paper",
+                    "yanchor": "bottom",
+                    "showarrow": False,
+                }
+                for text, y in heads
             ],
         )
     )
 
 
-def phase_clocks_text(distance: float, base: float = 10_000.0, dim: int = 16, position: float = 0.0) -> str:
+def phase_clocks_text(
+    distance: float, base: float = 10_000.0, dim: int = 16, position: float = 0.0
+) -> str:
     """Say what :func:`phase_clocks` shows in a state."""
     encoder = RoPE(dim, base=base)
     theta = encoder.frequencies()[0, :, 0].tolist()
@@ -140,9 +168,10 @@ def phase_clocks_text(distance: float, base: float = 10_000.0, dim: int = 16, po
     score = _scores(encoder, torch.tensor([distance], dtype=torch.float64)).item()
     return (
         f"{len(theta)} dials, one for each pair of channels, from the fastest to the slowest. "
-        f"Each has a hand for the query at position {position:g} and one for the key {distance:g} tokens ahead. "
-        f"Between the hands lie {turns[0]} turns on the first dial and {turns[1]} on the last. "
-        f"Below, the score against distance from 0 to {FARTHEST}: at {distance:g} it is {score:.2f}."
+        f"Each has a hand for the query at position {position:g} and one for the key "
+        f"{distance:g} tokens ahead. Between the hands lie {turns[0]} turns on the first dial and "
+        f"{turns[1]} on the last. Below, the score against distance from 0 to {FARTHEST}: "
+        f"at {distance:g} it is {score:.2f}."
     )
 
 
@@ -154,8 +183,9 @@ def intro_figure() -> Explorer:
         name="rotary-clocks",
         client="clocks",
         play="position",
-        initial={"position": 0, "distance": 6},
+        initial={"position": 5, "distance": 8},
         labels={"position": "position of the query", "distance": "distance to the key"},
         position=range(129),
         distance=range(65),
+        base=[100],
     )

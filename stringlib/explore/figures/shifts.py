@@ -14,6 +14,7 @@ __all__ = ["shifted_scores", "shifted_scores_text"]
 
 TOKENS = 24
 DIM = 32
+AXES = ("", "2")
 
 
 def _added(x: Tensor, positions: Tensor) -> Tensor:
@@ -35,7 +36,10 @@ def _scores(shift: float) -> tuple[Tensor, Tensor]:
 
 def _changes(shift: float) -> tuple[float, float]:
     """Return the largest change of a score since shift 0, for both encodings."""
-    rotated, added = ((now - before).abs().max().item() for now, before in zip(_scores(shift), _scores(0), strict=True))
+    rotated, added = (
+        (now - before).abs().max().item()
+        for now, before in zip(_scores(shift), _scores(0), strict=True)
+    )
     return rotated, added
 
 
@@ -58,13 +62,16 @@ def shifted_scores(shift: float) -> go.Figure:
                 z=scores.round(decimals=2).tolist(),
                 coloraxis="coloraxis",
                 hovertemplate="query %{y}, key %{x}: %{z:.2f}<extra></extra>",
-                xaxis=f"x{i}",
-                yaxis=f"y{i}",
+                xaxis=f"x{axis}",
+                yaxis=f"y{axis}",
             )
-            for i, scores in enumerate(_scores(shift), start=1)
+            for axis, scores in zip(AXES, _scores(shift), strict=True)
         ]
     )
-    heads = [f"{name}<br>largest change {change:.2f}" for name, change in zip(names, _changes(shift), strict=True)]
+    heads = [
+        f"{name}<br>largest change {change:.2f}"
+        for name, change in zip(names, _changes(shift), strict=True)
+    ]
     fig.update_layout(
         layout(
             height=400,
@@ -82,17 +89,42 @@ def shifted_scores(shift: float) -> go.Figure:
                 },
             },
             annotations=[
-                {"text": text, "x": x, "y": 1, "xref": "paper", "yref": "paper", "yanchor": "bottom", "showarrow": False}
-                for text, x in zip(heads, (0.235, 0.765), strict=True)
+                {
+                    "text": text,
+                    "x": 0.5,
+                    "y": 1,
+                    "xref": f"x{axis} domain",
+                    "yref": f"y{axis} domain",
+                    "yanchor": "bottom",
+                    "showarrow": False,
+                }
+                for axis, text in zip(AXES, heads, strict=True)
             ],
         )
     )
-    for i, domain in enumerate(([0, 0.47], [0.53, 1]), start=1):
-        square = {"constrain": "domain", "showgrid": False, "zeroline": False, "dtick": 8, "ticks": ""}
+    for axis, domain in zip(AXES, ([0, 0.47], [0.53, 1]), strict=True):
+        square = {
+            "constrain": "domain",
+            "showgrid": False,
+            "zeroline": False,
+            "dtick": 8,
+            "ticks": "",
+        }
         fig.update_layout(
             {
-                f"xaxis{i}": {**square, "domain": domain, "anchor": f"y{i}", "title": {"text": "key", "standoff": 4}},
-                f"yaxis{i}": {**square, "anchor": f"x{i}", "scaleanchor": f"x{i}", "autorange": "reversed"},
+                f"xaxis{axis}": {
+                    **square,
+                    "domain": domain,
+                    "anchor": f"y{axis}",
+                    "title": {"text": "key", "standoff": 4},
+                },
+                f"yaxis{axis}": {
+                    **square,
+                    "anchor": f"x{axis}",
+                    "scaleanchor": f"x{axis}",
+                    "range": [TOKENS - 0.5, -0.5],
+                    "constraintoward": "top",
+                },
             }
         )
     return fig.update_layout(yaxis_title={"text": "query", "standoff": 4})
@@ -102,7 +134,8 @@ def shifted_scores_text(shift: float) -> str:
     """Say what :func:`shifted_scores` shows in a state."""
     rotated, added = _changes(shift)
     return (
-        f"Two heat-maps of the scores between {TOKENS} queries and {TOKENS} keys, every position shifted by {shift:g}. "
+        f"Two heat-maps of the scores between {TOKENS} queries and {TOKENS} keys, "
+        f"every position shifted by {shift:g}. "
         f"Left, rotated by RoPE, the largest change since shift 0 is {rotated:.2f}; "
         f"right, with the sinusoidal table added, it is {added:.2f}."
     )

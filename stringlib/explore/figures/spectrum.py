@@ -21,7 +21,9 @@ RADIUS = 1.5  # of the unit circle's panel
 def _column(coefficients: dict[str, float]) -> Tensor:
     names = [f"c{m}" for m in range(len(coefficients))]
     if sorted(coefficients) != sorted(names):
-        raise ValueError(f"coefficients: expected c0 to c{len(names) - 1}, got {list(coefficients)}")
+        raise ValueError(
+            f"coefficients: expected c0 to c{len(names) - 1}, got {list(coefficients)}"
+        )
     return torch.tensor([coefficients[n] for n in names], dtype=torch.float64)
 
 
@@ -60,12 +62,15 @@ def circulant_spectrum(r: float, **coefficients: float) -> go.Figure:
         "mode": "markers+text",
         "text": [str(k) for k in shown],
         "marker": {"color": colour, "size": 10},
+        "textfont": {"size": 10.5},
         "textposition": ["middle right" if k < d / 2 else "middle left" for k in shown],
     }
     angles = r * turns
     fig = go.Figure(
         [
-            go.Bar(x=shown, y=c.tolist(), marker={"color": PALETTE["grey"]}, name="first column of C"),
+            go.Bar(
+                x=shown, y=c.tolist(), marker={"color": PALETTE["grey"]}, name="first column of C"
+            ),
             go.Scatter(
                 x=shown,
                 y=skew.tolist(),
@@ -73,21 +78,25 @@ def circulant_spectrum(r: float, **coefficients: float) -> go.Figure:
                 marker={"color": PALETTE["blue"], "size": 10, "symbol": "diamond"},
                 name="first column of L = C − Cᵀ",
             ),
-            go.Scatter(x=values.real.tolist(), y=values.imag.tolist(), xaxis="x2", yaxis="y2", **points),
+            go.Scatter(
+                x=values.real.tolist(), y=values.imag.tolist(), xaxis="x2", yaxis="y2", **points
+            ),
             go.Scatter(x=[0.0] * d, y=turns.tolist(), xaxis="x3", yaxis="y3", **points),
-            go.Scatter(x=angles.cos().tolist(), y=angles.sin().tolist(), xaxis="x4", yaxis="y4", **points),
+            go.Scatter(
+                x=angles.cos().tolist(), y=angles.sin().tolist(), xaxis="x4", yaxis="y4", **points
+            ),
         ]
     )
     fig.update_traces(showlegend=False, selector=lambda trace: trace.xaxis is not None)
     fig.update_traces(hovertemplate="%{x:.2f}, %{y:.2f}<extra></extra>")
     plane = _reach([*values.real.tolist(), *values.imag.tolist()])
     line, bars = _reach(turns.tolist()), _reach([*c.tolist(), *skew.tolist()])
-    left, right, low, high = [0, 0.44], [0.56, 1], [0, 0.4], [0.58, 1]
+    left, right, low, high = [0, 0.45], [0.56, 1], [0, 0.43], [0.57, 1]
     heads = [
-        ("c, and what L keeps of it", left, high),
-        ("eigenvalues of C", right, high),
-        ("eigenvalues of L", left, low),
-        (f"eigenvalues of exp({r:g} L)", right, low),
+        ("c, and what L keeps of it", "x", "y"),
+        ("eigenvalues of C", "x2", "y2"),
+        ("eigenvalues of L", "x3", "y3"),
+        (f"eigenvalues of exp({r:g} L)", "x4", "y4"),
     ]
     square = {"constrain": "domain", "nticks": 5}
     return fig.update_layout(
@@ -97,19 +106,49 @@ def circulant_spectrum(r: float, **coefficients: float) -> go.Figure:
             xaxis={"domain": left, "anchor": "y", "dtick": 1},
             yaxis={"domain": high, "anchor": "x", "range": [-bars, bars]},
             xaxis2={"domain": right, "anchor": "y2", "range": [-plane, plane], **square},
-            yaxis2={"domain": high, "anchor": "x2", "range": [-plane, plane], "scaleanchor": "x2", **square},
+            yaxis2={
+                "domain": high,
+                "anchor": "x2",
+                "range": [-plane, plane],
+                "scaleanchor": "x2",
+                **square,
+            },
             xaxis3={"domain": left, "anchor": "y3", "range": [-line, line], **square},
-            yaxis3={"domain": low, "anchor": "x3", "range": [-line, line], "scaleanchor": "x3", **square},
+            yaxis3={
+                "domain": low,
+                "anchor": "x3",
+                "range": [-line, line],
+                "scaleanchor": "x3",
+                **square,
+            },
             xaxis4={"domain": right, "anchor": "y4", "range": [-RADIUS, RADIUS], **square},
-            yaxis4={"domain": low, "anchor": "x4", "range": [-RADIUS, RADIUS], "scaleanchor": "x4", **square},
-            shapes=[{"type": "circle", "xref": "x4", "yref": "y4", "x0": -1, "x1": 1, "y0": -1, "y1": 1}],
+            yaxis4={
+                "domain": low,
+                "anchor": "x4",
+                "range": [-RADIUS, RADIUS],
+                "scaleanchor": "x4",
+                **square,
+            },
+            shapes=[
+                {
+                    "type": "circle",
+                    "xref": "x4",
+                    "yref": "y4",
+                    "x0": -1,
+                    "x1": 1,
+                    "y0": -1,
+                    "y1": 1,
+                    "layer": "below",
+                    "line": {"width": 1},
+                }
+            ],
             annotations=[
                 {
                     "text": text,
-                    "x": sum(x) / 2,
-                    "y": y[1],
-                    "xref": "paper",
-                    "yref": "paper",
+                    "x": 0.5,
+                    "y": 1,
+                    "xref": f"{x} domain",
+                    "yref": f"{y} domain",
                     "yanchor": "bottom",
                     "showarrow": False,
                 }
@@ -126,7 +165,7 @@ def circulant_spectrum_text(r: float, **coefficients: float) -> str:
     first = ", ".join(f"{v:g}" for v in c.tolist())
     pairs = ", ".join(f"{abs(turns[k]):.2f}" for k in range(1, (len(turns) + 1) // 2))
     return (
-        f"Four panels for the circulant matrix C with first column {first}: the column, the eigenvalues of C in "
-        f"the complex plane, those of L = C − Cᵀ on the imaginary axis at plus and minus {pairs} and at 0, and "
-        f"those of exp({r:g} L) on the unit circle."
+        f"Four panels for the circulant matrix C with first column {first}: the column, the "
+        "eigenvalues of C in the complex plane, those of L = C − Cᵀ on the imaginary axis at plus "
+        f"and minus {pairs} and at 0, and those of exp({r:g} L) on the unit circle."
     )

@@ -1,0 +1,56 @@
+"""The built book and a browser to read it with."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture(scope="session")
+def site() -> Path:
+    """The folder of the built pages: $BOOK_HTML, or where `make book` puts them."""
+    root = Path(os.environ.get("BOOK_HTML") or ROOT / "_build" / "html")
+    if not (root / "index.html").is_file():
+        pytest.fail(f"no built book at {root}: run `make book`, or set BOOK_HTML", pytrace=False)
+    return root.resolve()
+
+
+@pytest.fixture(scope="session")
+def pages(site: Path) -> list[Path]:
+    """Every page of the book; the theme's snippets and the redirect are none."""
+    found = [p for p in sorted(site.rglob("*.html")) if "_static" not in p.parts]
+    return [p for p in found if 'http-equiv="refresh"' not in p.read_text(encoding="utf8").lower()]
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """A headless Chromium; without one skip, unless REQUIRE_BROWSER=1."""
+    path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, CHROMIUM)), None)
+    if path is None:
+        message = f"no browser: set CHROMIUM or install one of {', '.join(CHROMIUM)}"
+        if os.environ.get("REQUIRE_BROWSER") == "1":
+            pytest.fail(message, pytrace=False)
+        pytest.skip(message)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        yield chromium
+        chromium.close()

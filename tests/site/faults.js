@@ -1,0 +1,36 @@
+/* What is wrong with the page as it stands, one line each; see reader.py. */
+() => {
+  const found = [], root = document.documentElement, article = document.querySelector("article, [role=main]");
+  const tex = /\\[()\[\]]|\\(?:begin|end|frac|mathbb|sum)\b|\$\$|\$[^\s$][^$\n]{0,200}\$/;
+  const skip = "script, style, noscript, pre, code, textarea, svg, mjx-container, .katex";
+  if (!article || article.innerText.trim().length < 40) { found.push("the page is empty"); }
+  document.querySelectorAll("mjx-merror, [data-mjx-error]").forEach(e => found.push("TeX error: " + e.textContent));
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let node; (node = walker.nextNode());) {
+    const match = tex.exec(node.data);
+    if (match && !node.parentElement.closest(skip)) { found.push("unrendered TeX: " + match[0]); }
+  }
+  if (root.scrollWidth > root.clientWidth + 1) {
+    const wide = [...document.querySelectorAll(".bd-article *")]
+      .filter(e => e.getBoundingClientRect().right > root.clientWidth + 1).slice(0, 3)
+      .map(e => e.tagName.toLowerCase() + "." + e.className + " " + e.textContent.trim().slice(0, 40));
+    found.push("wider than the screen: " + root.scrollWidth + " px of " + root.clientWidth + "; " + wide.join(" | "));
+  }
+  document.querySelectorAll(".book-figure").forEach(box => {
+    const plot = box.querySelector(".book-plot"), edge = plot.getBoundingClientRect();
+    if (plot.dataset.state === undefined || !plot.data.length || !plot.querySelector(".main-svg")) {
+      found.push(box.id + " is not drawn");
+      return;
+    }
+    if (!plot.getAttribute("aria-label")) { found.push(box.id + " has no alternative text"); }
+    const text = getComputedStyle(root).getPropertyValue("--pst-color-text-base").trim();
+    if (plot._fullLayout.font.color !== text) { found.push(box.id + " has not followed the colour mode"); }
+    plot.querySelectorAll("text").forEach(text => {
+      const r = text.getBoundingClientRect();
+      if (r.width && (r.left < edge.left - 3 || r.right > edge.right + 3 || r.bottom > edge.bottom + 3)) {
+        found.push(box.id + " cuts off the text " + JSON.stringify(text.textContent));
+      }
+    });
+  });
+  return found;
+}

@@ -1,0 +1,164 @@
+"""A reader that opens pages offline and says what is wrong with them."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from stringlib.explore import figure_json
+from stringlib.explore.frames import state_of
+
+TIMEOUT_MS = 20_000
+DESKTOP = {"viewport": {"width": 1280, "height": 900}}
+PHONE = {
+    "viewport": {"width": 390, "height": 844},
+    "has_touch": True,
+    "is_mobile": True,
+}
+
+FAULTS = (Path(__file__).parent / "faults.js").read_text(encoding="utf8")
+
+STATE = """box => {
+  const plot = box.querySelector(".book-plot");
+  return JSON.stringify({data: plot._fullData.map((full, i) => {
+    const shown = Object.assign({}, plot.data[i]);
+    // the coordinates as plotly holds them, not as the page handed them over
+    for (const k of ["x", "y", "z", "r", "theta"]) {
+      if (Array.isArray(shown[k])) { shown[k] = full[k]; }
+    }
+    return shown;
+  }), layout: plot.layout});
+}"""
+MATHEMATICS = "async () => { if (window.MathJax?.startup) await MathJax.startup.promise; }"
+DRAWN = """box => {
+  const link = box.querySelector(".book-link");
+  const state = link ? link.getAttribute("href").replace(/^#fig=[^&]*&?/, "") : "";
+  return box.querySelector(".book-plot").dataset.state === state;
+}"""
+DARK = """async () => {
+  Object.assign(document.documentElement.dataset, {mode: "dark", theme: "dark"});
+  const text = getComputedStyle(document.documentElement)
+    .getPropertyValue("--pst-color-text-base").trim();
+  const followed = plot => plot._fullLayout?.font.color === text;
+  for (let i = 0; i < 60; i++) {  // what has not followed by then never will: see faults.js
+    await new Promise(done => setTimeout(done, 50));
+    if ([...document.querySelectorAll(".book-plot")].every(followed)) { return; }
+  }
+}"""
+
+
+class Reader:
+    """A browser window without a network that collects a page's complaints."""
+
+    def __init__(self, browser: Any, **options: Any) -> None:
+        self.complaints: list[str] = []
+        self.context = browser.new_context(**options)
+        self.context.route("**/*", self._route)
+        self.context.set_offline(True)
+        self.context.set_default_timeout(TIMEOUT_MS)
+        self.page = self.context.new_page()
+        self.page.on("console", self._console)
+        self.page.on("pageerror", lambda error: self.complaints.append(f"page error: {error}"))
+        self.page.on("requestfailed", self._failed)
+
+    def _route(self, route: Any) -> None:
+        if route.request.url.startswith(("file:", "data:", "blob:")):
+            route.continue_()
+        else:
+            self.complaints.append(f"asks the network for {route.request.url}")
+            route.abort()
+
+    def _console(self, message: Any) -> None:
+        if message.type == "error":
+            self.complaints.append(f"console error: {message.text}")
+
+    def _failed(self, request: Any) -> None:
+        if request.url.startswith("file:"):
+            self.complaints.append(f"cannot load {request.url}")
+
+    def open(self, path: Path, fragment: str = "") -> None:
+        """Open a page and wait until its mathematics is set and its figures are drawn."""
+        self.complaints.clear()
+        self.page.goto("about:blank")
+        self.page.goto(path.as_uri() + fragment, wait_until="load")
+        self.page.evaluate(MATHEMATICS)
+        for box in self.figures():
+            box.scroll_into_view_if_needed()
+            self.drawn(box)
+
+    def figures(self) -> list[Any]:
+        """Return the figures of the page."""
+        return list(self.page.query_selector_all(".book-figure"))
+
+    def drawn(self, box: Any) -> None:
+        """Wait until a figure shows what its sliders say."""
+        self.page.wait_for_function(DRAWN, arg=box)
+
+    def faults(self) -> list[str]:
+        """Return what is wrong with the page as it stands."""
+        return self.complaints + list(self.page.evaluate(FAULTS))
+
+    def dark(self) -> None:
+        """Switch to the dark mode as the page's own button does, and let the figures follow."""
+        self.page.evaluate(DARK)
+
+    def close(self) -> None:
+        """Close the window."""
+        self.context.close()
+
+
+def about(box: Any) -> dict[str, Any]:
+    """Return the JSON that a figure's page carries."""
+    figure: dict[str, Any] = json.loads(box.query_selector("script").text_content())
+    return figure
+
+
+def expected(figure: dict[str, Any], index: dict[str, int]) -> dict[str, Any]:
+    """Return the state that a figure should show: computed anew where it can be."""
+    explorer = figure["layout"]["meta"]["explorer"]
+    if "source" not in explorer:
+        return state_of(figure, index)
+    module, _, function = explorer["source"].partition(":")
+    draw = getattr(importlib.import_module(module), function)
+    values = {p["name"]: p["values"][index[p["name"]]] for p in explorer["parameters"]}
+    return figure_json(draw(**values))
+
+
+def differences(want: Any, got: Any, path: str = "") -> list[str]:
+    """Return where ``got`` lacks something of ``want``; more is allowed in mappings only."""
+    if isinstance(want, dict):
+        if not isinstance(got, dict):
+            return [f"{path}: expected a mapping, got {got!r}"]
+        return [d for k in want for d in differences(want[k], got.get(k), f"{path}.{k}")]
+    if isinstance(want, list):
+        if not isinstance(got, list) or len(got) != len(want):
+            return [f"{path}: expected {len(want)} values, got {got!r:.80}"]
+        return [d for i, w in enumerate(want) for d in differences(w, got[i], f"{path}[{i}]")]
+    if isinstance(want, float | int) and isinstance(got, float | int):
+        # the page's own arithmetic is not rounded to six digits
+        close = math.isclose(want, got, rel_tol=1e-5, abs_tol=1e-5)
+        return [] if close else [f"{path}: expected {want}, got {got}"]
+    return [] if want == got else [f"{path}: expected {want!r}, got {got!r}"]
+
+
+def compare(box: Any, figure: dict[str, Any]) -> list[str]:
+    """Return how a drawn figure differs from what its sliders' values should give."""
+    sliders = box.query_selector_all("input[type=range]")
+    index = {s.get_attribute("name"): int(s.input_value()) for s in sliders}
+    want, got = expected(figure, index), json.loads(box.evaluate(STATE))
+    layout = {k: v for k, v in want["layout"].items() if k not in ("height", "width", "meta")}
+    for axis in layout.values():
+        if isinstance(axis, dict) and axis.get("constrain") == "domain":
+            axis.pop("domain", None)  # plotly fits it to the screen
+    stale = [
+        f".data[{i}] has {sorted(shown.keys() - full.keys())} which this state has not"
+        for i, (shown, full) in enumerate(zip(got["data"], want["data"], strict=False))
+        if shown.keys() - full.keys() - {"uid"}
+    ]
+    found = stale + differences(want["data"], got["data"], ".data")
+    found += differences(layout, got["layout"], ".layout")
+    name = figure["layout"]["meta"]["explorer"]["name"]
+    return [f"{name} at {index}: {line}" for line in found[:5]]

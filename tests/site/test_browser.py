@@ -1,0 +1,243 @@
+"""Every page in a browser without a network: what it shows, and what its figures do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.site.reader import DESKTOP, PHONE, Reader, about, compare
+from tools.check_site import GENERATED
+
+WINDOWS = {"desktop": DESKTOP, "phone": PHONE}
+
+
+@pytest.fixture(scope="session", params=WINDOWS)
+def reader(browser: Any, request: pytest.FixtureRequest) -> Iterator[Reader]:
+    """A window of each size."""
+    window = Reader(browser, color_scheme="light", **WINDOWS[request.param])
+    yield window
+    window.close()
+
+
+@pytest.fixture(scope="session")
+def with_figures(pages: list[Path]) -> list[Path]:
+    """The pages that have figures."""
+    found = [p for p in pages if 'class="book-figure"' in p.read_text(encoding="utf8")]
+    assert found, "the book shows no figure at all"
+    return found
+
+
+def test_every_page_reads_well_in_light_and_dark(reader: Reader, pages: list[Path]) -> None:
+    """No error, nothing from the network, no raw TeX, nothing too wide, all figures drawn."""
+    found = []
+    for path in pages:
+        reader.open(path)
+        faults = [f"{path.name}, light: {fault}" for fault in reader.faults()]
+        reader.dark()
+        faults += [f"{path.name}, dark: {fault}" for fault in reader.faults()]
+        # an index that Sphinx makes may have no entry
+        found += [f for f in faults if not (path.name in GENERATED and f.endswith("is empty"))]
+    assert not found, "\n".join(found)
+
+
+def sliders(box: Any) -> list[Any]:
+    return [s for s in box.query_selector_all("input[type=range]") if s.is_visible()]
+
+
+def picture(box: Any) -> str:
+    return str(
+        box.eval_on_selector(".book-plot", "plot => plot.querySelector('.main-svg').innerHTML")
+    )
+
+
+def drag(reader: Reader, slider: Any, share: float) -> None:
+    """Drag a slider's thumb to a share of its width, with the finger where there is one."""
+    slider.scroll_into_view_if_needed()
+    box = slider.bounding_box()
+    value = int(slider.input_value()) / max(1, int(slider.get_attribute("max")))
+    y, inset = box["y"] + box["height"] / 2, 8  # half a thumb
+    start, end = (box["x"] + inset + s * (box["width"] - 2 * inset) for s in (value, share))
+    if reader.page.evaluate("matchMedia('(pointer: coarse)').matches"):
+        touch = reader.context.new_cdp_session(reader.page)
+        path = [start + (end - start) * i / 6 for i in range(7)]
+        for kind, x in [("touchStart", path[0]), *(("touchMove", x) for x in path[1:])]:
+            event = {"type": kind, "touchPoints": [{"x": x, "y": y}]}
+            touch.send("Input.dispatchTouchEvent", event)
+        touch.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+        touch.detach()
+    else:
+        reader.page.mouse.move(start, y)
+        reader.page.mouse.down()
+        reader.page.mouse.move(end, y, steps=4)
+        reader.page.mouse.up()
+
+
+def test_sliders_draw_what_python_computes(reader: Reader, with_figures: list[Path]) -> None:
+    """Each slider by keyboard, the first of each figure by mouse or finger too."""
+    found, moved = [], 0
+    phone = reader.page.viewport_size["width"] == PHONE["viewport"]["width"]
+    for path in with_figures:
+        reader.open(path)
+        for box in reader.figures():
+            figure = about(box)
+            found += compare(box, figure)
+            # on the phone the finger is new, not what each slider does
+            for number, slider in enumerate(sliders(box)[: 1 if phone else None]):
+                last = slider.get_attribute("max")
+                slider.focus()
+                # two states: an end of the scale, and one step away from it
+                for key, want in (("End", last), ("ArrowLeft", str(int(last) - 1))):
+                    slider.press(key)
+                    reader.drawn(box)
+                    if slider.input_value() != want:
+                        found.append(f"{path.name}: {key} gives {slider.input_value()}, not {want}")
+                    found += compare(box, figure)
+                if number == 0:
+                    before, shown = slider.input_value(), picture(box)
+                    drag(reader, slider, 0.2 if int(last) > 1 else 1 - int(before))
+                    reader.drawn(box)
+                    if slider.input_value() == before:
+                        found.append(
+                            f"{path.name}: dragging {slider.get_attribute('name')} did nothing"
+                        )
+                    elif picture(box) == shown:
+                        found.append(
+                            f"{path.name}: {figure['layout']['meta']} shows the same picture"
+                        )
+                    found += compare(box, figure)
+                text = slider.evaluate("s => s.previousElementSibling.textContent")
+                if slider.get_attribute("aria-valuetext") != text:
+                    found.append(f"{path.name}: aria-valuetext is not what is shown, {text!r}")
+                moved += 1
+            button = box.query_selector(".book-reset")
+            if button:
+                button.click()
+                reader.drawn(box)
+                found += compare(box, figure)
+        found += [f"{path.name}: {fault}" for fault in reader.faults()]
+    assert not found, "\n".join(found)
+    assert moved, "no slider was found"
+
+
+def test_a_state_is_in_the_address_and_comes_back_from_it(
+    reader: Reader, with_figures: list[Path]
+) -> None:
+    for path in with_figures[:2]:  # the same code serves every page
+        reader.open(path)
+        box = next((b for b in reader.figures() if sliders(b)), None)
+        if box is None:
+            continue
+        slider = sliders(box)[0]
+        slider.focus()
+        slider.press("End")
+        reader.drawn(box)
+        link = box.query_selector(".book-link").get_attribute("href")
+        reader.page.wait_for_function("hash => location.hash === hash", arg=link)
+        before = about(box)["layout"]["meta"]["explorer"]["name"]
+
+        reader.open(path, link)
+        again = reader.page.query_selector(f"#fig-{before}")
+        assert sliders(again)[0].input_value() == sliders(again)[0].get_attribute("max")
+        assert not compare(again, about(again))
+        assert not reader.faults()
+
+        # and an address typed into an open page
+        reader.page.evaluate(f"location.hash = '#fig={before}'")
+        reader.page.wait_for_function(
+            "id => document.querySelector(id).dataset.state !== undefined",
+            arg=f"#fig-{before} .book-plot",
+        )
+        reader.drawn(again)
+        initial = about(again)["layout"]["meta"]["explorer"]["parameters"]
+        shown = [s.input_value() for s in again.query_selector_all("input[type=range]")]
+        assert shown == [str(p["initial"]) for p in initial]
+
+
+def test_play_runs_and_pauses(reader: Reader, with_figures: list[Path]) -> None:
+    played = 0
+    for path in with_figures[:2]:
+        if 'class="book-play"' not in path.read_text(encoding="utf8"):
+            continue
+        reader.open(path)
+        box = next(b for b in reader.figures() if b.query_selector(".book-play"))
+        figure, button = about(box), box.query_selector(".book-play")
+        slider = box.query_selector(f"input[name={figure['layout']['meta']['explorer']['play']}]")
+        first = slider.input_value()
+        button.click()
+        assert button.text_content() == "Pause"
+        reader.page.wait_for_function("([s, v]) => s.value !== v", arg=[slider, first])
+        button.click()
+        assert button.text_content() == "Play"
+        stopped = slider.input_value()
+        reader.page.wait_for_timeout(200)
+        assert slider.input_value() == stopped
+        reader.drawn(box)
+        assert not compare(box, figure)
+        played += 1
+    assert played, "no figure has a play button"
+
+
+def test_figures_are_large_enough_for_a_finger(browser: Any, with_figures: list[Path]) -> None:
+    window = Reader(browser, **PHONE)
+    window.open(with_figures[0])
+    for element in window.page.query_selector_all(".book-figure :is(input, button)"):
+        if element.is_visible():
+            assert element.bounding_box()["height"] >= 44
+    window.close()
+
+
+def test_without_javascript_a_figure_is_told_in_words(
+    browser: Any, with_figures: list[Path]
+) -> None:
+    context = browser.new_context(java_script_enabled=False, offline=True)
+    page = context.new_page()
+    page.goto(with_figures[0].as_uri())
+    figure = page.query_selector(".book-figure")
+    assert len(figure.query_selector(".book-noscript").inner_text()) > 40
+    assert not figure.query_selector(".book-plot").is_visible()
+    context.close()
+
+
+ARTICLE = "<article><p>Some forty characters of text that a reader can read.</p>{}</article>"
+PLANTED = {
+    "a console error": ("<script>console.error('boom')</script>", "console error: boom"),
+    "an exception": ("<script>nowhere.at.all</script>", "page error"),
+    "a wide table": ("<div style='width:3000px'>x</div>", "wider than the screen"),
+    "a TeX error": ("<mjx-merror>Undefined control sequence</mjx-merror>", "TeX error"),
+    "raw dollars": ("<p>so $x^2$ is</p>", "unrendered TeX"),
+    "raw parentheses": (r"<p>so \(x^2\) is</p>", "unrendered TeX"),
+    "an external image": ("<img src='https://example.org/a.png'>", "asks the network"),
+    "a missing file": ("<script src='gone.js'></script>", "cannot load"),
+    "a dead figure": (
+        "<figure class='book-figure' id='fig-a'><div class='book-plot' data-state=''></div></figure>",
+        "fig-a",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", PLANTED)
+def test_the_reader_sees_a_planted_fault(what: str, reader: Reader, tmp_path: Path) -> None:
+    html, complaint = PLANTED[what]
+    page = tmp_path / "page.html"
+    page.write_text(f"<!doctype html><body>{ARTICLE.format(html)}</body>", encoding="utf8")
+    if what == "a dead figure":
+        reader.page.goto(page.as_uri())
+        reader.page.evaluate("document.querySelector('.book-plot').data = []")
+    else:
+        reader.open(page)
+    assert any(complaint in fault for fault in reader.faults())
+
+
+def test_the_reader_sees_an_empty_page_and_finds_no_fault_in_a_good_one(
+    reader: Reader, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.html"
+    page.write_text("<!doctype html><body><article></article></body>", encoding="utf8")
+    reader.open(page)
+    assert reader.faults() == ["the page is empty"]
+    page.write_text(f"<!doctype html><body>{ARTICLE.format('')}</body>", encoding="utf8")
+    reader.open(page)
+    assert reader.faults() == []

@@ -1,0 +1,124 @@
+"""What tools/check_site.py finds: each kind of fault planted in a small good site."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tools.check_site import Site, main
+
+WORDS = "<p>More than forty characters of text, so that the page is not empty.</p>"
+GOOD = f"""<!doctype html><html><head>
+<link rel="stylesheet" href="style.css"><link rel="canonical" href="https://example.org/">
+<script>const port = 80; // no address here</script></head>
+<body><article id="top">{WORDS}
+<a href="other.html#there">x</a> <a href="#top">y</a> <a href="https://example.org/">z</a>
+<a href="#fig=clocks&amp;base=10">state</a>
+<img src="a.png" alt="A falling curve">
+<span class="math">\\(x^2\\)</span> <code>$PATH and $HOME</code>
+<figure id="fig-clocks"><div class="book-plot" aria-label="Eight dials"></div>
+<script type="application/json">{{"see": "https://example.org/x", "tex": "$x$"}}</script></figure>
+</article></body></html>"""
+
+FAULTS = {
+    "an external script": (
+        '<script src="https://cdn.example.org/a.js"></script>',
+        "loads https://cdn",
+    ),
+    "a script without a scheme": ('<script src="//cdn.example.org/a.js"></script>', "loads //cdn"),
+    "an external stylesheet": ('<link rel="stylesheet" href="https://a.example/b.css">', "loads"),
+    "a preload": ('<link rel="preload" href="https://a.example/f.woff2">', "loads"),
+    "an external srcset": (
+        '<img alt="A curve" srcset="a.png 1x, https://a.example/b.png 2x">',
+        "loads",
+    ),
+    "an external frame": ('<iframe src="https://a.example/"></iframe>', "loads"),
+    "an external poster": ('<video poster="http://a.example/p.png"></video>', "loads"),
+    "an inline style": ('<div style="background: url(https://a.example/b.png)"></div>', "loads"),
+    "a style element": ("<style>@import 'https://a.example/b.css';</style>", "loads"),
+    "an inline script": ("<script>fetch('https://a.example/data.json')</script>", "loads"),
+    "a module": ("<script type='module'>import 'https://a.example/m.js'</script>", "loads"),
+    "an image without text": ('<img src="a.png">', "no alternative text"),
+    "an image with an empty text": ('<img src="a.png" alt=" ">', "no alternative text"),
+    "an image with Sphinx's text": (
+        '<img src="a.png" alt="../_images/ab12.png">',
+        "no alternative text",
+    ),
+    "a figure without text": ('<div class="book-plot" aria-label=""></div>', "no alternative text"),
+    "dollars": ("<p>so $x^2$ is</p>", "TeX"),
+    "double dollars": ("<p>so $$x^2$$ is</p>", "TeX"),
+    "parentheses": ("<li>so \\(x\\) is</li>", "TeX"),
+    "a command": ("<p>so \\frac{1}{2} is</p>", "TeX"),
+    "a link to no page": ('<a href="gone.html">x</a>', "gone.html leads nowhere: no such file"),
+    "a link out of the site": ('<a href="../../secret.html">x</a>', "no such file"),
+    "a link to no anchor": ('<a href="other.html#gone">x</a>', "no anchor 'gone'"),
+    "an anchor of its own": ('<a href="#gone">x</a>', "no anchor 'gone'"),
+    "a state of no figure": ('<a href="#fig=gone&amp;a=1">x</a>', "no anchor 'fig-gone'"),
+    "a missing image": ('<img src="gone.png" alt="A curve">', "gone.png leads nowhere"),
+    "a missing script": ('<script src="gone.js"></script>', "gone.js leads nowhere"),
+}
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> Path:
+    (tmp_path / "index.html").write_text(GOOD, encoding="utf8")
+    other = f'<html><body><article id="there">{WORDS}</article></body></html>'
+    (tmp_path / "other.html").write_text(other, encoding="utf8")
+    (tmp_path / "a.png").write_bytes(b"")
+    (tmp_path / "style.css").write_text("body { background: url(a.png) }", encoding="utf8")
+    (tmp_path / "searchindex.js").write_text('Search.setIndex({"docnames": ["index", "other"]})')
+    return tmp_path
+
+
+def test_a_good_site_has_no_problem(good: Path) -> None:
+    assert Site(good).problems() == []
+    assert main(good) == 0
+
+
+@pytest.mark.parametrize("what", FAULTS)
+def test_a_planted_fault_is_found(
+    what: str, good: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    html, message = FAULTS[what]
+    (good / "index.html").write_text(
+        GOOD.replace("</article>", f"{html}</article>"), encoding="utf8"
+    )
+    problems = Site(good).problems()
+    assert problems
+    assert all(line.startswith("index.html: ") and message in line for line in problems)
+    assert main(good) == 1
+    assert message in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "rule", ["@import 'https://a.example/b.css';", "a { src: url(//a.example/f) }"]
+)
+def test_an_external_load_in_a_stylesheet_is_found(rule: str, good: Path) -> None:
+    (good / "style.css").write_text(rule, encoding="utf8")
+    assert [line.partition(" ")[0] for line in Site(good).problems()] == ["style.css:"]
+
+
+def test_an_empty_page_is_found(good: Path) -> None:
+    page = good / "other.html"
+    page.write_text(
+        '<body><nav>A long menu stands on every page</nav><article id="there"></article>'
+    )
+    assert Site(good).problems() == ["other.html: is empty"]
+
+
+def test_a_missing_page_is_found(good: Path) -> None:
+    (good / "searchindex.js").write_text('Search.setIndex({"docnames": ["index", "notebooks/02"]})')
+    assert Site(good).problems() == ["notebooks/02.html: missing"]
+
+
+def test_a_redirect_is_followed(good: Path) -> None:
+    page = good / "start.html"
+    page.write_text('<meta http-equiv="refresh" content="0; url=other.html" />')
+    assert Site(good).problems() == []
+    page.write_text('<meta http-equiv="refresh" content="0; url=gone.html" />')
+    assert Site(good).problems() == ["start.html: redirects to gone.html: no such file"]
+
+
+def test_a_folder_without_pages_is_no_site(tmp_path: Path) -> None:
+    assert main(tmp_path) == 1

@@ -1,0 +1,443 @@
+"""Explorer: frames, texts, limits and the live panel."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+import pytest
+
+from stringlib.explore import HARD_LIMIT, Explorer, figure_json, figures
+from stringlib.explore.frames import PLOTLY, state_of, value_text
+from stringlib.explore.style import COLOURS, FAMILIES, PALETTE, layout
+
+NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
+
+
+def wave(speed: float, size: int, kind: str) -> go.Figure:
+    """A figure in which much differs: data, title, range, type of trace, colour bar."""
+    x = np.linspace(0, 1, 5)
+    line = go.Scatter(x=x, y=np.sin(speed * x), name="line")
+    if kind == "map":
+        other = go.Heatmap(z=size * np.outer(x, x), colorbar_title_text="z")
+    else:
+        other = go.Scatter(x=x, y=size * x, line_color="red")
+    fig = go.Figure([line, other])
+    if size > 1:
+        fig.add_annotation(text="large", x=0, y=0)
+        fig.update_layout(xaxis={"range": [0, size]})
+    return fig.update_layout(title_text=f"speed {speed}")
+
+
+def explorer(**options: Any) -> Explorer:
+    grid = {"speed": [0.5, 1.0, 2.0], "size": [1, 2], "kind": ["line", "map"]}
+    return Explorer(wave, **{"alt": "A wave.", **grid, **options})
+
+
+def test_every_state_is_rebuilt_from_the_frames() -> None:
+    figure = json.loads(json.dumps(explorer(initial={"size": 2}).to_json()))
+    sizes = [range(3), range(2), range(2)]
+    for index in itertools.product(*sizes):
+        point = dict(zip(("speed", "size", "kind"), index, strict=True))
+        state = state_of(figure, point)
+        values = {
+            "speed": [0.5, 1.0, 2.0][point["speed"]],
+            "size": [1, 2][point["size"]],
+            "kind": ["line", "map"][point["kind"]],
+        }
+        state["layout"].pop("meta")
+        assert state == figure_json(wave(**values))
+
+
+def test_a_value_stands_once_for_each_combination_of_what_it_depends_on() -> None:
+    figure = explorer().to_json()
+    about = figure["layout"]["meta"]["explorer"]
+    assert about["groups"] == [["speed"], ["size"], ["size", "kind"], ["kind"]]
+    frames = {frame["name"]: frame for frame in figure["frames"]}
+    assert len(frames) == len(figure["frames"]) == 3 + 2 + 4 + 2
+    # the first trace depends on speed alone, and its x and name on nothing
+    assert frames["speed=0"]["traces"] == [0]
+    assert frames["speed=0"]["data"][0].keys() == {"type", "y"}
+    assert frames["speed=0"]["layout"] == {"title": {"text": "speed 0.5"}}
+    # what one state lacks is taken away, not left over from another
+    assert frames["size=0"]["layout"] == {"annotations": None, "xaxis": None}
+
+
+def test_what_never_changes_is_in_no_frame() -> None:
+    def still(a: int) -> go.Figure:
+        return go.Figure(go.Scatter(y=[1, 2, 3]))
+
+    assert Explorer(still, alt="A line.", a=[1, 2]).to_json()["frames"] == []
+
+
+def test_plotly_accepts_the_frames() -> None:
+    figure = explorer().figure()
+    assert isinstance(figure, go.Figure)
+    assert len(figure.frames) == 11
+
+
+def test_the_same_bytes_every_time() -> None:
+    assert json.dumps(explorer().to_json()) == json.dumps(explorer().to_json())
+
+
+def test_numbers_are_short_and_noise_is_zero() -> None:
+    y = np.array([1 / 3, -0.0, 1e-17, np.nan, np.inf, 1e20, 123456789.0, 2.0])
+    figure = figure_json(go.Figure(go.Scatter(y=y, x=y.astype("float32"))))
+    shown = figure["data"][0]["y"]
+    assert shown == [0.333333, 0, 0, None, None, 1e20, 123457000, 2]
+    assert json.dumps(shown[1]) == "0"
+    assert "template" not in figure["layout"]
+
+
+def test_arrays_keep_their_shape() -> None:
+    z = np.arange(6.0).reshape(2, 3)
+    assert figure_json(go.Figure(go.Heatmap(z=z)))["data"][0]["z"] == z.tolist()
+
+
+def test_without_parameters_it_is_a_plain_figure_with_a_text() -> None:
+    def line() -> go.Figure:
+        return go.Figure(go.Scatter(y=[1, 2]))
+
+    figure = Explorer(line, alt="A rising line.").to_json()
+    assert figure["layout"]["meta"] == {
+        "alt": "A rising line.",
+        "explorer": {"name": "line", "parameters": [], "groups": []},
+    }
+
+
+def test_a_text_can_follow_the_state() -> None:
+    shown = explorer(alt=lambda speed, size, kind: f"{kind} {speed} {size}")
+    assert shown.state(size=2)["layout"]["meta"]["alt"] == "line 0.5 2"
+    figure = shown.to_json()
+    assert (
+        state_of(figure, {"speed": 2, "size": 0, "kind": 1})["layout"]["meta"]["alt"] == "map 2.0 1"
+    )
+
+
+def test_what_the_page_is_told() -> None:
+    about = explorer(
+        name="my-wave", initial={"speed": 1.0}, labels={"speed": "speed (1/s)"}, play="speed"
+    ).to_json()["layout"]["meta"]["explorer"]
+    assert about["name"] == "my-wave"
+    assert about["play"] == "speed"
+    assert about["parameters"][0] == {
+        "name": "speed",
+        "label": "speed (1/s)",
+        "values": [0.5, 1.0, 2.0],
+        "texts": ["0.5", "1", "2"],
+        "initial": 1,
+    }
+    # only functions of the package can be imported by a test
+    assert "source" not in about
+    source = figures.intro_figure().to_json()["layout"]["meta"]["explorer"]["source"]
+    assert source == "stringlib.explore.figures.clocks:phase_clocks"
+
+
+def test_values_may_be_numbers_texts_booleans_or_arrays() -> None:
+    def dot(a: Any, b: Any, c: Any) -> go.Figure:
+        return go.Figure(go.Scatter(y=[0]))
+
+    shown = Explorer(dot, alt="A dot.", a=np.array([1, 2]), b=[True, False], c=range(2))
+    assert shown.grid == {"a": [1, 2], "b": [True, False], "c": [0, 1]}
+    assert [type(v) for v in shown.grid["a"]] == [int, int]
+    assert [value_text(v) for v in (True, False, 0.1 + 0.2, 1e5, 7, "x")] == [
+        "yes", "no", "0.3", "100000", "7", "x",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"alt": " "}, ValueError, r"alt: figure 'wave' needs a text"),
+        ({"alt": 3}, TypeError, r"alt: expected a text .* got 3"),
+        ({"initial": {"sped": 1}}, ValueError, r"initial: 'sped' is not a parameter.*'speed'"),
+        ({"initial": {"speed": 7}}, ValueError, r"initial: speed=7 is not in the grid \[0.5"),
+        ({"labels": {"sped": "x"}}, ValueError, r"labels: 'sped'"),
+        ({"live": {"sped": None}}, ValueError, r"live: 'sped'"),
+        ({"play": "sped"}, ValueError, r"play: 'sped'"),
+        ({"speed": []}, ValueError, r"speed: expected at least one value"),
+        ({"speed": "fast"}, TypeError, r"speed: expected a list of values, got 'fast'"),
+        ({"speed": 3}, TypeError, r"speed: expected a list of values, got 3"),
+        ({"speed": [None]}, TypeError, r"speed: expected finite numbers.*None"),
+        ({"speed": [float("nan")]}, TypeError, r"speed: expected finite numbers.*nan"),
+        ({"speed": [1, 1.0]}, ValueError, r"speed: expected different values"),
+        ({"fig": [1, 2]}, ValueError, r"'fig' clashes"),
+        ({"colour": [1, 2]}, TypeError, r"draw: expected a function of \['speed'.*colour"),
+        ({"name": "My Wave"}, ValueError, r"name: expected lower-case words.*'My Wave'"),
+        ({"max_bytes": HARD_LIMIT + 1}, ValueError, r"max_bytes: expected 1 to 200000, got 200001"),
+        ({"max_bytes": 0}, ValueError, r"max_bytes"),
+    ],
+)
+def test_bad_input_is_named(options: dict, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        explorer(**options)
+
+
+def test_alt_cannot_be_left_out() -> None:
+    with pytest.raises(TypeError, match="alt"):
+        Explorer(wave, speed=[1], size=[1], kind=["line"])  # type: ignore[call-arg]
+
+
+def test_a_function_without_a_name_needs_one() -> None:
+    with pytest.raises(ValueError, match="name: expected"):
+        Explorer(lambda: go.Figure(), alt="Nothing.")
+
+
+def test_draw_must_be_a_function_that_returns_a_figure() -> None:
+    with pytest.raises(TypeError, match="draw: expected a function"):
+        Explorer(go.Figure(), alt="Nothing.", name="a")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"draw: expected a plotly Figure at \{'a': 1\}, got list"):
+        Explorer(lambda a: [a], alt="Nothing.", name="a", a=[1]).to_json()
+
+
+def test_draw_must_leave_meta_alone() -> None:
+    fig = go.Figure(layout_meta={"mine": 1})
+    with pytest.raises(ValueError, match=r"layout.meta .* got \{'mine': 1\}"):
+        Explorer(lambda: fig, alt="Nothing.", name="a").to_json()
+
+
+def test_a_state_without_words_is_refused() -> None:
+    shown = explorer(alt=lambda speed, size, kind: "" if size == 2 else "A wave.")
+    with pytest.raises(ValueError, match="alt"):
+        shown.to_json()
+
+
+def test_the_number_of_traces_may_not_change() -> None:
+    def lines(count: int) -> go.Figure:
+        return go.Figure([go.Scatter(y=[1])] * count)
+
+    with pytest.raises(ValueError, match=r"number of traces.*got 1 .* and 2 at \{'count': 2\}"):
+        Explorer(lines, alt="Lines.", count=[1, 2]).to_json()
+
+
+def test_a_figure_too_large_is_refused_with_its_size() -> None:
+    def noise(seed: int) -> go.Figure:
+        return go.Figure(go.Scatter(y=np.random.default_rng(seed).normal(size=1000)))
+
+    shown = Explorer(noise, alt="Noise.", max_bytes=50_000, seed=range(20))
+    with pytest.raises(ValueError, match=r"'noise' takes [\d,]+ bytes, more than max_bytes=50,000"):
+        shown.to_json()
+
+
+def test_a_state_names_its_parameters() -> None:
+    with pytest.raises(ValueError, match="state: 'sped' is not a parameter"):
+        explorer().state(sped=1)
+
+
+def test_a_client_figure_stores_its_default_state_only() -> None:
+    figure = explorer(client="waves").to_json()
+    assert figure["frames"] == []
+    assert figure["layout"]["meta"]["explorer"]["client"] == "waves"
+
+
+# ---- the live panel ----
+
+
+def drawn(panel: Any) -> dict[str, Any]:
+    """Return the figure that a live panel shows."""
+    import ipywidgets
+
+    out = next(w for w in panel.children if isinstance(w, ipywidgets.Output))
+    return out.outputs[0]["data"][PLOTLY]
+
+
+def test_the_panel_draws_at_each_move() -> None:
+    shown = explorer(initial={"speed": 2.0}, labels={"speed": "speed (1/s)"})
+    panel = shown.widget()
+    speed, size, kind = panel.children[:3]
+    assert (speed.description, size.description) == ("speed (1/s)", "size")
+    assert drawn(panel) == figure_json(wave(2.0, 1, "line"))
+    size.value, kind.value = 2, "map"
+    assert drawn(panel) == figure_json(wave(2.0, 2, "map"))
+
+
+def test_the_panel_plays_and_speaks() -> None:
+    import ipywidgets
+
+    shown = explorer(alt=lambda speed, size, kind: f"<{speed}>", play="speed")
+    panel = shown.widget()
+    play = next(w for w in panel.children if isinstance(w, ipywidgets.Play))
+    play.value = 2
+    assert panel.children[0].value == 2.0
+    assert drawn(panel) == figure_json(wave(2.0, 1, "line"))
+    assert "&lt;2.0&gt;" in panel.children[-1].value
+
+
+def test_a_live_widget_replaces_a_slider_and_starts_at_the_initial_value() -> None:
+    import ipywidgets
+
+    slider = ipywidgets.FloatSlider(value=0, min=0, max=3)
+    panel = explorer(initial={"speed": 1.0}, live={"speed": slider}).widget()
+    assert panel.children[0] is slider
+    assert slider.value == 1.0
+    slider.value = 1.25  # between the grid's values
+    assert drawn(panel) == figure_json(wave(1.25, 1, "line"))
+
+
+def test_a_single_value_has_no_slider() -> None:
+    import ipywidgets
+
+    panel = explorer(size=[2]).widget()
+    names = [w.description for w in panel.children if isinstance(w, ipywidgets.SelectionSlider)]
+    assert names == ["speed", "kind"]
+
+
+def test_the_output_is_a_widget_a_figure_and_a_text() -> None:
+    bundle = explorer()._repr_mimebundle_()
+    assert set(bundle) == {PLOTLY, "application/vnd.jupyter.widget-view+json", "text/plain"}
+    assert bundle[PLOTLY] == explorer().to_json()
+    assert bundle["text/plain"] == "<Explorer wave(speed: 3, size: 2, kind: 2)>"
+
+
+def test_without_ipywidgets_the_figure_is_static() -> None:
+    code = (
+        "import sys; sys.modules['ipywidgets'] = None\n"
+        "import plotly.graph_objects as go\n"
+        "from stringlib.explore import Explorer\n"
+        "def line(a): return go.Figure(go.Scatter(y=[a]))\n"
+        "print(*sorted(Explorer(line, alt='A line.', a=[1, 2])._repr_mimebundle_()))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == [PLOTLY, "text/plain"]
+
+
+# ---- the book's own figures ----
+
+
+def test_phase_clocks_show_the_rotation() -> None:
+    import torch
+
+    from stringlib import RoPE
+
+    encoder = RoPE(16, base=100.0)
+    fig = figures.phase_clocks(distance=7, base=100.0, dim=16, position=3)
+    query, key, _, curve, now = fig.data
+    theta = encoder.frequencies()[0, :, 0].numpy()
+    for hands, at in ((query, 3), (key, 10)):
+        x, y = (np.array(v, dtype=float).reshape(-1, 3) for v in (hands.x, hands.y))
+        np.testing.assert_allclose(x[:, 1] - x[:, 0], np.cos(at * theta), atol=1e-9)
+        np.testing.assert_allclose(y[:, 1] - y[:, 0], np.sin(at * theta), atol=1e-9)
+    ones = torch.ones(1, 1, 16, dtype=torch.float64) / 4
+    q, k = encoder.rotate(ones, torch.tensor([[3.0]])), encoder.rotate(ones, torch.tensor([[10.0]]))
+    assert now.y[1] == pytest.approx((q * k).sum().item(), abs=1e-9)
+    assert curve.y[7] == pytest.approx(now.y[1], abs=1e-9)
+    assert curve.y[0] == pytest.approx(1)
+
+
+def test_shifted_scores_change_only_where_positions_are_added() -> None:
+    start, moved = (figures.shifted_scores(shift) for shift in (0, 1000))
+    rotated = np.abs(np.subtract(start.data[0].z, moved.data[0].z))
+    added = np.abs(np.subtract(start.data[1].z, moved.data[1].z))
+    assert rotated.max() <= 0.01 + 1e-9  # two decimals are drawn
+    assert added.max() > 1
+    printed = float(moved.layout.annotations[1].text.rpartition(" ")[2])
+    assert printed == pytest.approx(added.max(), abs=0.011)
+    assert moved.layout.annotations[0].text.endswith("largest change 0.00")
+
+
+def test_circulant_spectrum_agrees_with_the_matrices() -> None:
+    import torch
+
+    from stringlib.algebra.circulant import circulant
+
+    c = [0.5, 0.9, -0.4, -0.3, 0.2, 0.1, 0.3, 0.0]
+    fig = figures.circulant_spectrum(0.7, **{f"c{m}": v for m, v in enumerate(c)})
+    matrix = circulant(torch.tensor(c, dtype=torch.float64))
+    skew = matrix - matrix.T
+    np.testing.assert_allclose(fig.data[1].y, skew[:, 0], atol=1e-12)
+    for trace, of in ((2, matrix), (3, skew), (4, torch.matrix_exp(0.7 * skew))):
+        drawn_values = np.array(fig.data[trace].x) + 1j * np.array(fig.data[trace].y)
+        values = torch.linalg.eigvals(of).numpy()
+        apart = np.abs(drawn_values[:, None] - values[None])
+        assert apart.min(0).max() < 1e-9
+        assert apart.min(1).max() < 1e-9
+
+
+def test_circulant_spectrum_shows_that_two_coefficients_move_nothing() -> None:
+    c = {f"c{m}": 0.1 * m for m in range(8)}
+    before = figures.circulant_spectrum(1.0, **c)
+    after = figures.circulant_spectrum(1.0, **{**c, "c0": -1.0, "c4": 0.9})
+    assert not np.allclose(before.data[2].x, after.data[2].x)
+    for trace in (1, 3, 4):
+        np.testing.assert_allclose(before.data[trace].y, after.data[trace].y, atol=1e-12)
+
+
+def test_circulant_spectrum_names_its_coefficients() -> None:
+    with pytest.raises(ValueError, match="expected c0 to c1, got"):
+        figures.circulant_spectrum(1.0, c0=1.0, c2=1.0)
+
+
+def test_figures_say_their_numbers() -> None:
+    assert "at 7 it is" in figures.phase_clocks_text(7, 100.0, 16, 3)
+    assert figures.phase_clocks_text(7, dim=8).startswith("4 dials")
+    assert "is 0.00; right" in figures.shifted_scores_text(1000)
+    text = figures.circulant_spectrum_text(0.5, **{f"c{m}": float(m == 1) for m in range(4)})
+    assert "first column 0, 1, 0, 0" in text
+    assert "minus 2.00 and at 0" in text
+
+
+# ---- the committed notebooks ----
+
+
+def notebook_figures() -> list[tuple[str, dict[str, Any]]]:
+    found = []
+    for path in NOTEBOOKS:
+        for cell in json.loads(path.read_text(encoding="utf8"))["cells"]:
+            for output in cell.get("outputs", []):
+                if PLOTLY in output.get("data", {}):
+                    found.append((path.name, output["data"][PLOTLY]))
+    return found
+
+
+def test_figures_of_the_notebooks_are_small_named_and_told_in_words() -> None:
+    faults, names = [], []
+    for name, figure in notebook_figures():
+        meta = figure["layout"].get("meta") or {}
+        if "explorer" not in meta:
+            faults.append(f"{name}: a plotly figure that is no Explorer")
+            continue
+        names.append((name, meta["explorer"]["name"]))
+        size = len(json.dumps(figure, separators=(",", ":")).encode())
+        if size > HARD_LIMIT:
+            faults.append(f"{names[-1]}: {size:,} bytes, more than {HARD_LIMIT:,}")
+        if len(meta.get("alt", "")) < 20:
+            faults.append(f"{names[-1]}: says nothing to those who cannot see it")
+    faults += [f"{n}: two figures of this name" for n in set(names) if names.count(n) > 1]
+    assert not faults
+
+
+# ---- the style ----
+
+
+def luminance(colour: str) -> float:
+    parts = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    return float(linear @ [0.2126, 0.7152, 0.0722])
+
+
+@pytest.mark.parametrize("name", PALETTE)
+@pytest.mark.parametrize("page", ["#ffffff", "#14181e", "#121212"])
+def test_colours_stand_out_from_the_page(name: str, page: str) -> None:
+    light, dark = sorted((luminance(PALETTE[name]), luminance(page)), reverse=True)
+    assert (light + 0.05) / (dark + 0.05) >= 3
+
+
+def test_a_method_has_one_colour_and_a_family_no_two_alike() -> None:
+    methods = [m for family in FAMILIES for m in family]
+    assert len(methods) == len(set(methods)) == len(COLOURS)
+    for family in FAMILIES:
+        assert len(set(family.values())) == len(family)
+
+
+def test_layout_takes_overrides() -> None:
+    shown = layout(height=300, xaxis_title="distance", margin_t=10)
+    assert (shown.height, shown.xaxis.title.text, shown.margin.t) == (300, "distance", 10)
+    assert shown.margin.l == layout().margin.l
+    with pytest.raises(ValueError, match="hight"):
+        layout(hight=300)
