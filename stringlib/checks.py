@@ -13,13 +13,13 @@ from stringlib.encoders.string import RotaryEncoder
 
 
 def largest_difference(a: Tensor, b: Tensor) -> float:
-    """Return max |a − b| over broadcastable tensors, computed in their wider dtype; 0 if empty."""
+    """Return the largest absolute difference of two broadcastable tensors, 0 if they are empty."""
     gap = (a - b).abs()
     return gap.max().item() if gap.numel() else 0.0
 
 
 def skew_error(matrix: Tensor) -> float:
-    """Return max |L + Lᵀ|: 0 for a skew-symmetric matrix. Shape ``(..., d, d)``."""
+    """Return the largest entry of L + Lᵀ, 0 for a skew-symmetric matrix. Shape ``(..., d, d)``."""
     return largest_difference(matrix, -matrix.mT)
 
 

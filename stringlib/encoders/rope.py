@@ -38,7 +38,7 @@ class RoPE(STRING):
 
     @property
     def base(self) -> float:
-        """The base, fixed at construction: the frequencies depend on it."""
+        """The base, fixed at construction because the frequencies depend on it."""
         return self._base
 
     def extra_repr(self) -> str:

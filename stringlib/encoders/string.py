@@ -53,7 +53,7 @@ def rotate_pairs(x: Tensor, phases: Tensor, layout: str = "interleaved") -> Tens
         layout: ``"interleaved"`` pairs channels (2i, 2i+1), ``"half"`` (i, i + pairs).
 
     Returns:
-        The turned tensor: the dtype of ``x``, the broadcast shape.
+        The turned tensor, with the dtype of ``x`` and the broadcast shape.
     """
     pairs = phases.shape[-2]
     phases = phases.to(x.dtype)
