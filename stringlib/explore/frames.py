@@ -20,20 +20,19 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-__all__ = ["PLOTLY", "Value", "figure_json", "frame_name", "split_states", "state_of", "value_text"]
+__all__ = ["PLOTLY", "figure_json", "frame_name", "split_states", "state_of", "value_text"]
 
 PLOTLY = "application/vnd.plotly.v1+json"
 DIGITS = 6
 TINY = 1e-12
 MISSING: Any = object()
 
-Value = int | float | str | bool
 Json = dict[str, Any]
 Path = tuple[Any, ...]
 Index = tuple[int, ...]
 
 
-def value_text(value: Value) -> str:
+def value_text(value: float | str) -> str:
     """Return how a parameter's value is shown beside its slider and written in the address."""
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -177,7 +176,7 @@ def state_of(figure: Json, index: Mapping[str, int]) -> Json:
     The page does the same in ``book/_assets/book-plotly.js``.
 
     Args:
-        figure: What :meth:`~stringlib.explore.Explorer.to_json` returns.
+        figure: What :meth:`~stringlib.explore.explorer.Explorer.to_json` returns.
         index: For each parameter the number of its value.
 
     Returns:

@@ -1,4 +1,4 @@
-"""The live side of an :class:`~stringlib.explore.Explorer`: ipywidgets over a kernel."""
+"""The live side of an :class:`~stringlib.explore.explorer.Explorer`: ipywidgets over a kernel."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def panel(explorer: Explorer) -> widgets.VBox:
         explorer: The figure and its parameters.
 
     Returns:
-        A box: one control for each parameter, a play button where asked for,
-        the figure, and its alternative text to unfold.
+        A box with one control for each parameter, a play button where asked
+        for, the figure, and its alternative text to unfold.
     """
     controls = {n: _slider(explorer, n) for n in explorer.grid}
     out, text = widgets.Output(), widgets.HTML()

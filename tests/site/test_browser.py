@@ -212,7 +212,7 @@ PLANTED = {
     "an external image": ("<img src='https://example.org/a.png'>", "asks the network"),
     "a missing file": ("<script src='gone.js'></script>", "cannot load"),
     "a dead figure": (
-        "<figure class='book-figure' id='fig-a'><div class='book-plot' data-state=''></div></figure>",
+        "<figure class='book-figure' id='fig-a'><div class='book-plot' data-state=''></div>",
         "fig-a",
     ),
 }

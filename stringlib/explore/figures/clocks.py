@@ -48,7 +48,7 @@ def phase_clocks(
 ) -> go.Figure:
     r"""Draw one dial for each pair of channels above the score against distance.
 
-    Pair i turns by :math:`\theta_i` a token, equation :eq:`eq-rope-frequencies`.
+    Pair i turns by :math:`\theta_i = b^{-2i/d}` a token.
     On its dial stand the query, turned by ``position``, and the key, turned by
     ``position + distance``; both start to the right.  Query and key are equal
     before they are turned, so the score is the mean over all dials of the

@@ -74,7 +74,7 @@ def shifted_scores(shift: float) -> go.Figure:
     ]
     fig.update_layout(
         layout(
-            height=400,
+            height=360,
             margin={"l": 40, "r": 10, "t": 48, "b": 92},
             coloraxis={
                 "colorscale": DIVERGING,

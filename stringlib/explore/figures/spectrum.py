@@ -36,9 +36,9 @@ def _reach(values: Sequence[float]) -> int:
 def circulant_spectrum(r: float, **coefficients: float) -> go.Figure:
     r"""Draw c, the eigenvalues of C and of L = C − Cᵀ, and those of exp(rL).
 
-    C has the first column c.  Its eigenvalues are the Fourier transform of c
-    (equation :eq:`eq-circulant-eigenvalues`); L keeps twice their imaginary
-    parts, and exp(rL) winds those around the unit circle.  A pair of conjugate
+    C has the first column c.  Its eigenvalues are the Fourier transform of c;
+    L keeps twice their imaginary parts, and exp(rL) winds those around the unit
+    circle.  A pair of conjugate
     eigenvalues has one colour; what is real, and so never turns, is grey.
 
     Args:
