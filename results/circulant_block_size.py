@@ -9,8 +9,8 @@ A 12 x 12 grid holds random symbols. Every cell asks which symbol stands 3 rows 
 full block directly, in the same basis and from the same start.
 
 Adam moves every parameter by about its learning rate. A frequency is a sum of the coefficients
-with a row of M as weights, and that row has the norm sqrt(2b): so the coefficients get the rate
-of the frequencies divided by sqrt(2b), and a step turns the planes alike for every b.
+with a row of M as weights, and that row has the norm sqrt(2B): so the coefficients get the rate
+of the frequencies divided by sqrt(2B), and a step turns the planes alike for every B.
 """
 
 from __future__ import annotations
