@@ -54,8 +54,9 @@ def generator_error(encoder: RotaryEncoder, positions: Tensor) -> float:
         positions: ``(seq, coord_dim)``.
     """
     exponent = torch.einsum("nk,hkij->hnij", positions.double(), encoder.generators())
-    # matrix_exp refuses the strides that einsum leaves
-    return largest_difference(encoder.matrix(positions), torch.matrix_exp(exponent.contiguous()))
+    # twice: torch 2.13 exponentiates a single small matrix to 1e-10 only, a batch to 1e-15
+    expected = torch.matrix_exp(torch.stack([exponent, exponent]))[0]
+    return largest_difference(encoder.matrix(positions), expected)
 
 
 def logits(encoder: RotaryEncoder, q: Tensor, k: Tensor, positions: Tensor) -> Tensor:

@@ -208,3 +208,14 @@ def test_coefficients_start_small_but_not_at_zero():
 def test_bad_arguments_are_named(arguments, error, match):
     with pytest.raises(error, match=match):
         CirculantSTRING(16, **arguments)
+
+
+def test_one_small_exponent_is_exact():
+    """A batch of one matrix of small norm is where torch.matrix_exp loses digits."""
+    made = encoder(6)
+    with torch.no_grad():
+        made.coefficients.mul_(0.005)
+    r = torch.ones(1, 1, dtype=torch.float64)
+    literal = circulant_string_matrix(r, made.coefficients[:, :, 0].detach())
+    assert checks.largest_difference(made.matrix(r), literal) <= 1e-15
+    assert checks.generator_error(made, r) <= 1e-15

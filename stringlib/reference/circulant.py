@@ -72,7 +72,8 @@ def circulant_string_matrix(positions: Tensor, coefficients: Tensor) -> Tensor:
         exponent = torch.zeros(heads, d, d, dtype=torch.float64)
         for k in range(coord_dim):
             exponent = exponent + r[k] * generators[:, k]
-        matrices.append(torch.matrix_exp(exponent))
+        # twice: torch 2.13 exponentiates a single small matrix to 1e-10 only, a batch to 1e-15
+        matrices.append(torch.matrix_exp(torch.stack([exponent, exponent]))[0])
     return torch.stack(matrices, 1)
 
 
