@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 import subprocess
-import tempfile
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -42,9 +40,9 @@ def write_record(path: Path, *, command: str, seeds: list[int], wall_s: float, d
     }
     text = json.dumps(record, indent=1, allow_nan=False) + "\n"
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf8") as part:
-        part.write(text)
-    os.replace(part.name, path)
+    part = path.with_name(path.name + ".part")
+    part.write_text(text, encoding="utf8")
+    part.replace(path)
 
 
 def read_record(path: Path) -> dict[str, Any]:
