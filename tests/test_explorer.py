@@ -179,14 +179,15 @@ def test_bad_input_is_named(options: dict, error: type[Exception], message: str)
         explorer(**options)
 
 
-def test_alt_cannot_be_left_out() -> None:
-    with pytest.raises(TypeError, match="alt"):
-        Explorer(wave, speed=[1], size=[1], kind=["line"])  # type: ignore[call-arg]
+def test_the_docstring_stands_in_for_a_text() -> None:
+    def dots(n: int) -> go.Figure:
+        """Show n dots."""
+        return go.Figure(go.Scatter(y=list(range(n))))
 
-
-def test_a_function_without_a_name_needs_one() -> None:
-    with pytest.raises(ValueError, match="name: expected"):
-        Explorer(lambda: go.Figure(), alt="Nothing.")
+    assert Explorer(dots, n=[1, 2]).state()["layout"]["meta"]["alt"] == "Show n dots."
+    untold = Explorer(lambda n: dots(n), n=[1, 2])
+    assert untold.state()["layout"]["meta"]["alt"] == ""
+    assert untold.name == "figure"
 
 
 def test_draw_must_be_a_function_that_returns_a_figure() -> None:

@@ -118,7 +118,11 @@ def big_outputs() -> nbformat.NotebookNode:
 
 def big_plotly() -> nbformat.NotebookNode:
     values = list(range(notebooks.plotly_limit() // 4))
-    return planted(2, outputs=[shown(**{notebooks.PLOTLY: {"data": [{"y": values}]}})])
+    return planted(2, outputs=[shown(**{notebooks.PLOTLY: plotly("A line.", values)})])
+
+
+def plotly(alt: str, values: list[int]) -> dict[str, object]:
+    return {"data": [{"y": values}], "layout": {"meta": {"alt": alt}}}
 
 
 def out_of_order() -> nbformat.NotebookNode:
@@ -155,6 +159,10 @@ PLANTED = {
     ),
     "big outputs": (big_outputs(), "at most 300000"),
     "big plotly figure": (big_plotly(), "cell 2: a plotly figure of"),
+    "plotly without text": (
+        planted(2, outputs=[shown(**{notebooks.PLOTLY: plotly(" ", [1])})]),
+        "cell 2: a plotly figure without alternative text",
+    ),
     "no code": (new_notebook(cells=[new_markdown_cell("text")]), "no code cell"),
 }  # fmt: skip
 
