@@ -19,7 +19,7 @@ def circulant(column: Sequence[sp.Expr]) -> sp.Matrix:
 
 
 def fourier_vector(size: int, index: int) -> sp.Matrix:
-    r"""Return the column with entries :math:`e^{2\pi i\,jn/d}`, n from 0, unnormalised."""
+    r"""Return the column with entries :math:`e^{2\pi\mathrm{i}\,jn/d}`, n from 0, unnormalised."""
     return sp.Matrix([sp.exp(2 * sp.pi * sp.I * index * n / size) for n in range(size)])
 
 

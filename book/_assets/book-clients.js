@@ -94,7 +94,7 @@ window.bookClients = (function () {
         { x: turns.map(function (v) { return Math.cos(r * v); }), y: turns.map(function (v) { return Math.sin(r * v); }) },
       ],
       layout: {
-        yaxis: span({}, bars), xaxis2: span({}, plane), yaxis2: span({}, plane), xaxis3: span({}, line), yaxis3: span({}, line),
+        yaxis: span({}, 1.15 * bars), xaxis2: span({}, plane), yaxis2: span({}, plane), xaxis3: span({}, line), yaxis3: span({}, line),
         annotations: heads.map(function (h) {
           return { text: h[0], x: 0.5, y: 1, xref: h[1] + " domain", yref: h[2] + " domain", yanchor: "bottom", showarrow: false };
         }),

@@ -34,8 +34,8 @@ def circulant_eigenvalues(column: Tensor) -> Tensor:
         column: The first column :math:`c`, shape ``(..., d)``.
 
     Returns:
-        :math:`\lambda_j = \sum_m c_m e^{-2\pi i jm/d}`, complex, shape ``(..., d)``; the
-        eigenvector of :math:`\lambda_j` has entries :math:`e^{2\pi i jn/d}/\sqrt d`.
+        :math:`\lambda_j = \sum_m c_m e^{-2\pi\mathrm{i}\,jm/d}`, complex, shape ``(..., d)``; the
+        eigenvector of :math:`\lambda_j` has entries :math:`e^{2\pi\mathrm{i}\,jn/d}/\sqrt d`.
     """
     return torch.fft.fft(column)
 

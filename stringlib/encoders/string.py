@@ -26,7 +26,7 @@ from stringlib.inputs import (
 def unit_phases(positions: Tensor, frequencies: Tensor) -> Tensor:
     r"""Return cosine and sine of :math:`\Omega r` for every head, token and pair.
 
-    Together they are the unit phase :math:`e^{i\,\Omega r}` of equation :eq:`eq-rope-complex`.
+    Together they are the unit phase :math:`e^{\mathrm{i}\,\Omega r}`, :eq:`eq-rope-complex`.
     Angles are computed in float64 (float32 on devices without it): at position 10⁶ a
     float32 angle is already wrong by several hundredths of a radian.
 

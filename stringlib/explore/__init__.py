@@ -2,6 +2,14 @@
 
 from stringlib.explore.explorer import HARD_LIMIT, Explorer
 from stringlib.explore.frames import figure_json
-from stringlib.explore.style import COLOURS, layout, use_matplotlib_style
+from stringlib.explore.style import COLOURS, PALETTE, layout, use_matplotlib_style
 
-__all__ = ["COLOURS", "HARD_LIMIT", "Explorer", "figure_json", "layout", "use_matplotlib_style"]
+__all__ = [
+    "COLOURS",
+    "HARD_LIMIT",
+    "PALETTE",
+    "Explorer",
+    "figure_json",
+    "layout",
+    "use_matplotlib_style",
+]

@@ -104,7 +104,7 @@ def circulant_spectrum(r: float, **coefficients: float) -> go.Figure:
             height=600,
             margin={"l": 36, "r": 14, "t": 34, "b": 64},
             xaxis={"domain": left, "anchor": "y", "dtick": 1},
-            yaxis={"domain": high, "anchor": "x", "range": [-bars, bars]},
+            yaxis={"domain": high, "anchor": "x", "range": [-1.15 * bars, 1.15 * bars]},
             xaxis2={"domain": right, "anchor": "y2", "range": [-plane, plane], **square},
             yaxis2={
                 "domain": high,
