@@ -3,10 +3,10 @@
     python results/circulant_block_size.py      # writes results/circulant_block_size.json
     python results/circulant_block_size.py --seeds 2 --steps 50 --output /tmp/try.json
 
-A 12 x 12 grid holds random symbols. Every cell asks which symbol stands 3 rows below it and
-2 columns to its left. The only position encoding is Circulant-STRING, with blocks of size 1,
-2, 4, 8 or 16 on the diagonal of a head of 16 channels. A control learns the frequencies of the
-full block directly, in the same basis and from the same start.
+A 12 x 12 grid holds random symbols. Every cell whose target lies on the grid asks which symbol
+stands 3 rows below it and 2 columns to its left. The only position encoding is Circulant-STRING,
+with blocks of size 1, 2, 4, 8 or 16 on the diagonal of a head of 16 channels. A control learns
+the frequencies of the full block directly, in the same basis and from the same start.
 
 Adam moves every parameter by about its learning rate. A frequency is a sum of the coefficients
 with a row of M as weights, and that row has the norm sqrt(2B): so the coefficients get the rate

@@ -37,7 +37,7 @@ window.bookClients = (function () {
     return {
       data: [
         hands(position),
-        hands(position + distance),
+        hands(position - distance),
         { x: centres.map(function (c) { return c[0]; }), y: centres.map(function (c) { return c[1] - 1.35; }), text: turns },
         { y: Array.from({ length: FARTHEST + 1 }, function (_, d) { return scoreAt(d); }) },
         { x: [distance, distance], y: [0, score] },
@@ -55,7 +55,7 @@ window.bookClients = (function () {
         meta: {
           alt: pairs + " dials, one for each pair of channels, from the fastest to the slowest. " +
             "Each has a hand for the query at position " + position + " and one for the key " + distance +
-            " tokens ahead. Between the hands lie " + turns[0] + " turns on the first dial and " + turns[pairs - 1] +
+            " tokens behind. Between the hands lie " + turns[0] + " turns on the first dial and " + turns[pairs - 1] +
             " on the last. Below, the score against distance from 0 to " + FARTHEST + ": at " + distance +
             " it is " + shown + ".",
         },

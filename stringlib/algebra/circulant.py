@@ -58,8 +58,8 @@ def circulant_frequencies(column: Tensor) -> Tensor:
 def fourier_basis(size: int) -> Tensor:
     r"""Return the real Fourier basis, equation :eq:`eq-fourier-basis`.
 
-    Columns: for each :math:`1 \le j < d/2` the plane :math:`c_j(n) = \sqrt{2/d}
-    \cos(2\pi jn/d)`, :math:`s_j(n) = \sqrt{2/d} \sin(2\pi jn/d)`, then the constant
+    Columns: for each :math:`1 \le j < d/2` the plane :math:`f_j(n) = \sqrt{2/d}
+    \cos(2\pi jn/d)`, :math:`g_j(n) = \sqrt{2/d} \sin(2\pi jn/d)`, then the constant
     :math:`1/\sqrt d`, then (even :math:`d`) the alternating :math:`(-1)^n/\sqrt d`.
 
     Args:

@@ -18,10 +18,10 @@ def skew(upper: Tensor) -> Tensor:
     r"""Build skew-symmetric matrices from their entries above the diagonal.
 
     Args:
-        upper: The entries :math:`S_{ij}, i < j`, row by row: ``(..., d * (d - 1) // 2)``.
+        upper: The entries :math:`L_{ij}, i < j`, row by row: ``(..., d * (d - 1) // 2)``.
 
     Returns:
-        :math:`S` with :math:`S^\top = -S`, shape ``(..., d, d)``.
+        :math:`L` with :math:`L^\top = -L`, shape ``(..., d, d)``.
 
     Raises:
         ValueError: If the last dimension is not a triangular number.

@@ -95,7 +95,7 @@ class CirculantSTRING(RotaryEncoder):
         """Return Pᵀx by one real FFT a block."""
         pairs = (self.block_size - 1) // 2
         spectrum = torch.fft.rfft(x.unflatten(-1, (self.blocks, self.block_size)), norm="ortho")
-        # ⟨c_j, x⟩ − i⟨s_j, x⟩ = √2 X_j; the still channels, j = 0 and B/2, have no partner
+        # ⟨f_j, x⟩ − i⟨g_j, x⟩ = √2 X_j; the still channels, j = 0 and B/2, have no partner
         turning = spectrum[..., 1 : pairs + 1] * math.sqrt(2)
         planes = torch.stack([turning.real, -turning.imag], -1)
         still = spectrum.real[..., [0] if self.block_size % 2 else [0, -1]]

@@ -1,4 +1,4 @@
-"""Rotary position embedding (RoPE): the identity basis and a geometric row of frequencies."""
+"""Rotary position embedding (RoPE): the identity basis and a geometric sequence of frequencies."""
 
 from __future__ import annotations
 

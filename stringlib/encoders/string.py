@@ -1,8 +1,9 @@
-r"""The one rotation: every exactly relative encoder is :math:`P\,\mathrm{RoPE}(\Omega r)\,P^\top`.
+r"""The one rotation :math:`P\,\mathrm{RoPE}(\Omega r)\,P^\top`.
 
-An orthogonal *basis* P splits the channels into planes; *frequencies* Ω say how fast each
-plane turns along each coordinate of the position r. A variant says only where its P and Ω
-come from.
+Every exactly relative encoder that is continuous, and the same for queries and keys, is of
+this form. An orthogonal *basis* P splits the channels into planes; *frequencies* Ω say how
+fast each plane turns along each coordinate of the position r. A variant says only where its
+P and Ω come from.
 """
 
 from __future__ import annotations

@@ -9,12 +9,12 @@ from torch import Tensor
 
 
 def apply_rope(x: Tensor, positions: Tensor, frequencies: Tensor) -> Tensor:
-    r"""Rotate block j of every token by the angle :math:`p\,\omega_j`, equation :eq:`eq-rope-pair`.
+    r"""Rotate pair i of every token by the angle :math:`t\,\theta_i`, equation :eq:`eq-rope-pair`.
 
     Args:
         x: ``(..., seq, d)`` with even d.
-        positions: ``(..., seq)``.
-        frequencies: ``(d // 2,)``.
+        positions: t, ``(..., seq)``.
+        frequencies: θ, ``(d // 2,)``.
 
     Returns:
         float64, of the shape of ``x``.
@@ -32,8 +32,8 @@ def apply_rope(x: Tensor, positions: Tensor, frequencies: Tensor) -> Tensor:
         )
     x, positions, frequencies = x.double(), positions.double(), frequencies.double()
     blocks = x.reshape(*x.shape[:-1], x.shape[-1] // 2, 2)
-    theta = positions[..., None] * frequencies
-    cos, sin = torch.cos(theta), torch.sin(theta)
+    angles = positions[..., None] * frequencies
+    cos, sin = torch.cos(angles), torch.sin(angles)
     first, second = blocks[..., 0], blocks[..., 1]
     rotated = torch.stack([first * cos - second * sin, first * sin + second * cos], -1)
     return rotated.reshape(x.shape)

@@ -20,7 +20,7 @@ CELL = 2.7  # a dial's radius is 1
 
 
 def _scores(encoder: RoPE, distances: Tensor) -> Tensor:
-    """Return q·R(Δ)k at each distance Δ for q = k = (1, …, 1)/√d, shape ``(distances,)``."""
+    """Return (R(Δ)q)·k at each distance Δ for q = k = (1, …, 1)/√d, shape ``(distances,)``."""
     ones = torch.full((encoder.head_dim,), encoder.head_dim**-0.5, dtype=torch.float64)
     return (encoder.rotate(ones.expand(1, len(distances), -1), distances[:, None]) @ ones)[0]
 
@@ -50,12 +50,12 @@ def phase_clocks(
 
     Pair i turns by :math:`\theta_i = b^{-2i/d}` a token.
     On its dial stand the query, turned by ``position``, and the key, turned by
-    ``position + distance``; both start to the right.  Query and key are equal
+    ``position - distance``; both start to the right.  Query and key are equal
     before they are turned, so the score is the mean over all dials of the
     cosine between the two hands.
 
     Args:
-        distance: How many tokens the key is ahead of the query.
+        distance: How many tokens the key is behind the query.
         base: The base b of the frequencies.
         dim: Channels d of a head: d/2 dials.
         position: The query's own position, which the score does not see.
@@ -74,7 +74,7 @@ def phase_clocks(
     fig = go.Figure(
         [
             _hands(centres, [t * position for t in theta], "query", PALETTE["orange"]),
-            _hands(centres, [t * (position + distance) for t in theta], "key", PALETTE["blue"]),
+            _hands(centres, [t * (position - distance) for t in theta], "key", PALETTE["blue"]),
             go.Scatter(
                 x=[x for x, _ in centres],
                 y=[y - 1.35 for _, y in centres],
@@ -169,7 +169,7 @@ def phase_clocks_text(
     return (
         f"{len(theta)} dials, one for each pair of channels, from the fastest to the slowest. "
         f"Each has a hand for the query at position {position:g} and one for the key "
-        f"{distance:g} tokens ahead. Between the hands lie {turns[0]} turns on the first dial and "
+        f"{distance:g} tokens behind. Between the hands lie {turns[0]} turns on the first dial and "
         f"{turns[1]} on the last. Below, the score against distance from 0 to {FARTHEST}: "
         f"at {distance:g} it is {score:.2f}."
     )
@@ -183,7 +183,7 @@ def intro_figure() -> Explorer:
         name="rotary-clocks",
         client="clocks",
         play="position",
-        initial={"position": 5, "distance": 8},
+        initial={"position": 10, "distance": 8},
         labels={"position": "position of the query", "distance": "distance to the key"},
         position=range(129),
         distance=range(65),

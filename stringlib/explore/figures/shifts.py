@@ -24,7 +24,7 @@ def _added(x: Tensor, positions: Tensor) -> Tensor:
 
 
 def _scores(shift: float) -> tuple[Tensor, Tensor]:
-    """Return the scores q·k/√d of fixed random tokens: rotated, and with the table added."""
+    """Return the scores over √d of fixed random tokens: rotated, and with the table added."""
     generator = torch.Generator().manual_seed(0)
     q, k = torch.randn(2, TOKENS, DIM, generator=generator, dtype=torch.float64)
     positions = torch.arange(TOKENS, dtype=torch.float64)[:, None] + shift
@@ -44,7 +44,7 @@ def _changes(shift: float) -> tuple[float, float]:
 
 
 def shifted_scores(shift: float) -> go.Figure:
-    """Draw the scores of 24 random tokens whose positions all move by ``shift``.
+    """Draw the scores, over √d, of 24 random tokens whose positions all move by ``shift``.
 
     Left the positions rotate queries and keys (RoPE), right a sinusoidal table
     is added to them.  The heads print the largest change since shift 0.
