@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import numbers
+from typing import Any
+
 import torch
 from torch import Tensor
 
 LAYOUTS = ("interleaved", "half")
 
 
-def require_count(name: str, value: int, least: int = 1) -> None:
+def require_count(name: str, value: Any, least: int = 1) -> None:
     """Raise unless ``value`` is an integer of at least ``least``.
 
     Raises:
         TypeError: If it is not an integer.
         ValueError: If it is too small.
     """
-    if isinstance(value, bool) or not isinstance(value, int):
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise TypeError(f"{name} must be an int, got {value!r}")
     if value < least:
         raise ValueError(f"{name} must be at least {least}, got {value}")
 
 
-def require_even(name: str, value: int) -> None:
+def require_even(name: str, value: Any) -> None:
     """Raise unless ``value`` is a positive even integer: every channel needs a partner.
 
     Raises:
@@ -33,23 +36,29 @@ def require_even(name: str, value: int) -> None:
         raise ValueError(f"{name} must be even (channels rotate in pairs), got {value}")
 
 
-def require_positive(name: str, value: float) -> None:
+def require_positive(name: str, value: Any) -> None:
     """Raise unless ``value`` is a positive, finite number.
 
     Raises:
         TypeError: If it is not a number.
         ValueError: If it is not positive or not finite.
     """
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} must be a number, got {value!r}")
-    if not 0 < value < float("inf"):
+    if not 0 < float(value) < float("inf"):
         raise ValueError(f"{name} must be positive and finite, got {value}")
 
 
 def require_layout(value: object) -> None:
     """Raise ``ValueError`` unless ``value`` names a pair layout."""
-    if value not in LAYOUTS:
+    if not isinstance(value, str) or value not in LAYOUTS:
         raise ValueError(f"layout must be one of {LAYOUTS}, got {value!r}")
+
+
+def require_floats(name: str, x: object) -> None:
+    """Raise ``TypeError`` unless ``x`` is a floating-point tensor."""
+    if not isinstance(x, Tensor) or not x.is_floating_point():
+        raise TypeError(f"{name} must be a floating-point tensor, got {_kind(x)}")
 
 
 def require_vectors(name: str, x: Tensor, head_dim: int, heads: int) -> None:
@@ -61,8 +70,7 @@ def require_vectors(name: str, x: Tensor, head_dim: int, heads: int) -> None:
         TypeError: If it is not a floating-point tensor.
         ValueError: If its shape does not fit.
     """
-    if not isinstance(x, Tensor) or not x.is_floating_point():
-        raise TypeError(f"{name} must be a floating-point tensor, got {_kind(x)}")
+    require_floats(name, x)
     expected = f"(..., {'any' if heads == 1 else heads} heads, seq, {head_dim})"
     if x.ndim < 3 or x.shape[-1] != head_dim or (heads != 1 and x.shape[-3] != heads):
         raise ValueError(f"{name} must have shape {expected}, got {tuple(x.shape)}")

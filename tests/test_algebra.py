@@ -1,10 +1,17 @@
 """Skew-symmetric and random orthogonal matrices, and positions."""
 
+import numpy as np
 import pytest
 import torch
 
-from stringlib import STRING, checks
-from stringlib.algebra import haar_orthogonal, pair_channels, planar_skew, skew
+from stringlib import STRING, CirculantSTRING, checks
+from stringlib.algebra import (
+    haar_orthogonal,
+    layout_permutation,
+    pair_channels,
+    planar_skew,
+    skew,
+)
 from stringlib.positions import geometric_frequencies, grid_positions
 from stringlib.reference import get_2d_positions
 
@@ -56,6 +63,18 @@ def test_haar_matrices_are_orthogonal_and_unbiased():
     assert raw.mean(0).abs().max() > 0.1
 
 
+def test_numpy_sizes_are_sizes():
+    assert grid_positions(np.int64(3)).shape == (3, 1)
+    assert geometric_frequencies(np.int32(2), np.float32(100)).tolist() == [1.0, 0.1]
+    encoder = CirculantSTRING(np.int64(8), block_size=np.int64(4))
+    assert repr(encoder) == repr(CirculantSTRING(8, block_size=4))
+
+
+def test_layout_permutation_needs_pairs():
+    with pytest.raises(ValueError, match=r"head_dim must be even .*got 7"):
+        layout_permutation(7)
+
+
 def test_haar_is_reproducible():
     one, other = (haar_orthogonal(3, 2, generator=torch.Generator().manual_seed(5)) for _ in "ab")
     assert torch.equal(one, other)
@@ -94,6 +113,29 @@ def test_literal_patch_positions(h, w):
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
+        ({"frequencies": [[[1.0]]]}, "frequencies must be a floating-point tensor, got list"),
+        ({"frequencies": torch.zeros(1, 1, 1).cfloat()}, "frequencies must be .* torch.complex64"),
+        ({"frequencies": torch.zeros(1, 1, 1), "basis": [[1]]}, "basis must be .* list"),
+    ],
+)
+def test_string_refuses_other_types(arguments, match):
+    with pytest.raises(TypeError, match=match):
+        STRING(**arguments)
+
+
+def test_string_keeps_a_copy():
+    given = torch.ones(1, 2, 1, dtype=torch.float64, requires_grad=True)
+    encoder = STRING(given * 1)
+    with torch.no_grad():
+        given.zero_()
+    assert encoder.frequencies().sum() == 2
+    assert not encoder.frequencies().requires_grad
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        ({"frequencies": torch.zeros(1, 0, 1)}, "head_dim must be given"),
         ({"frequencies": torch.zeros(3, 1)}, r"frequencies must have shape .* got \(3, 1\)"),
         ({"frequencies": torch.zeros(1, 3, 1), "head_dim": 5}, "head_dim must be at least 6 .* 5"),
         (

@@ -173,7 +173,9 @@ def test_folding_leaves_the_logits_and_is_rope(name):
     assert checks.fold_error(encoder, x, w_q, w_k, positions) <= 1e-11
     # a bias folds as one more column of the weight does
     close(encoder.fold(w_q[:, 0]), encoder.fold(w_q)[:, 0])
-    assert encoder.fold(w_q.float()).dtype == torch.float32
+    # one rounding, of the result
+    for dtype in (torch.float32, torch.bfloat16):
+        close(encoder.fold(w_q.to(dtype)), encoder.fold(w_q.to(dtype).double()).to(dtype), 0.0)
 
 
 # --- gradients -------------------------------------------------------------------------------
@@ -275,6 +277,28 @@ def test_moves_between_devices(name):
 
 
 @encoders
+def test_to_empty_and_shared_memory(name):
+    encoder, q_k_positions = make(name), inputs(make(name))
+    shared = copy.deepcopy(encoder).share_memory()
+    assert all(t.is_shared() for t in (*shared.parameters(), *shared.buffers()))
+    emptied = copy.deepcopy(encoder).to("meta").to_empty(device="cpu")
+    emptied.load_state_dict(encoder.state_dict())
+    close(emptied(*q_k_positions)[0], encoder(*q_k_positions)[0], 0.0)
+
+
+@encoders
+def test_the_folded_encoder_stands_alone(name):
+    encoder = make(name)
+    folded = copy.deepcopy(encoder.folded())
+    before = folded.frequencies().clone()
+    with torch.no_grad():
+        for tensor in (*encoder.parameters(), *encoder.buffers()):
+            tensor.add_(1.0)
+    close(folded.frequencies(), before, 0.0)
+    assert list(folded.parameters()) == []
+
+
+@encoders
 def test_vmap(name):
     encoder = make(name)
     q, k, positions = inputs(encoder, batch=(3,))
@@ -286,7 +310,6 @@ def test_vmap(name):
 
 
 @pytest.mark.parametrize("name", ["rope-8", "rope-half-6-heads-3", "circulant-8-2d"])
-@pytest.mark.filterwarnings("ignore")  # the compiler's own remarks about complex numbers
 def test_compile(name):
     encoder = make(name)
     q, k, positions = inputs(encoder)
@@ -355,6 +378,8 @@ def test_strides_do_not_matter(name):
     close(encoder(by_token, k, positions)[0], want)
     one = q[:1].expand(2, -1, -1, -1)
     close(encoder(one, k, positions)[0][1], want[0])
+    shifted = torch.zeros(q.numel() + 1, dtype=q.dtype)[1:].view_as(q).copy_(q)  # odd offset
+    close(encoder(shifted, k, positions)[0], want)
 
 
 @encoders
@@ -425,7 +450,17 @@ def test_bad_input_is_named(name):
     refuses(ValueError, "key_positions", q, k, positions, key_positions=positions[:2])
     refuses(ValueError, "x must have shape", q[..., :0], positions, call=encoder.rotate)
     refuses(ValueError, "positions must have shape", torch.zeros(6, n + 1), call=encoder.matrix)
-    refuses(ValueError, rf"weight must have .*{d} rows, got", torch.zeros(0, 3), call=encoder.fold)
+    refuses(
+        ValueError,
+        rf"weight must have shape .*{d}, model_dim.* got",
+        torch.zeros(0, 3),
+        call=encoder.fold,
+    )
+    refuses(
+        TypeError, "weight must be .* torch.int64", torch.zeros(4 * d, 3).long(), call=encoder.fold
+    )
+    refuses(TypeError, "weight must be .* Linear", torch.nn.Linear(3, d), call=encoder.fold)
+    refuses(ValueError, "weight must have", torch.zeros(4 * d, 3, 2), call=encoder.fold)
     if d > 1:
         refuses(ValueError, "weight must have", torch.zeros(d + 1, 3), call=encoder.fold)
     if encoder.heads > 1:

@@ -51,8 +51,11 @@ def circulant_frequencies(column: Tensor) -> Tensor:
         unit of position, shape ``(..., (d - 1) // 2)``.
     """
     size = column.shape[-1]
-    # the transform has exp(-i...), so its imaginary part is minus the sum of sines
-    return -2 * torch.fft.rfft(column).imag[..., 1 : (size + 1) // 2]
+    m = torch.arange(size, device=column.device)
+    # the odd part first, so that c_0, c_{d/2} and what is even get a gradient of exactly 0
+    odd = column - column[..., -m % size]
+    sines = torch.sin(m.to(column.dtype) * (2 * math.pi / size))
+    return odd @ sines[m[1 : (size + 1) // 2, None] * m % size].mT
 
 
 def fourier_basis(size: int) -> Tensor:

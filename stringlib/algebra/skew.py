@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor
 
-from stringlib.inputs import require_count, require_layout
+from stringlib.inputs import require_count, require_even, require_layout
 
 
 def skew(upper: Tensor) -> Tensor:
@@ -67,7 +67,11 @@ def layout_permutation(head_dim: int) -> Tensor:
 
     Returns:
         An integer tensor of shape ``(head_dim,)``.
+
+    Raises:
+        ValueError: If ``head_dim`` is odd or not positive.
     """
+    require_even("head_dim", head_dim)
     return pair_channels(head_dim // 2).T.flatten()
 
 

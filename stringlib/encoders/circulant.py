@@ -53,8 +53,10 @@ class CirculantSTRING(RotaryEncoder):
         self, head_dim: int, coord_dim: int = 1, heads: int = 1, block_size: int | None = None
     ) -> None:
         super().__init__(head_dim, coord_dim, heads)
-        self.block_size = head_dim if block_size is None else block_size
-        require_count("block_size", self.block_size)
+        if block_size is None:
+            block_size = head_dim
+        require_count("block_size", block_size)
+        self.block_size = int(block_size)
         if head_dim % self.block_size:
             raise ValueError(f"block_size must divide head_dim {head_dim}, got {self.block_size}")
         self.blocks = head_dim // self.block_size
@@ -90,6 +92,10 @@ class CirculantSTRING(RotaryEncoder):
     def extra_repr(self) -> str:
         """Describe the shapes in ``repr``."""
         return f"{super().extra_repr()}, block_size={self.block_size}"
+
+    def _refill(self) -> None:
+        """Compute the basis anew, after ``to_empty``."""
+        self._basis.copy_(self._block_basis())
 
     def _rfft(self, x: Tensor) -> Tensor:
         """Return Pᵀx by one real FFT a block."""

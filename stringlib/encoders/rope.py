@@ -36,6 +36,11 @@ class RoPE(STRING):
         super().__init__(frequencies[:, None].repeat(heads, 1, 1), layout=layout, persistent=False)
         self._base = float(base)
 
+    def _refill(self) -> None:
+        """Compute the frequencies anew, after ``to_empty``."""
+        row = geometric_frequencies(self.head_dim // 2, self._base)
+        self._frequencies.copy_(row[:, None])
+
     @property
     def base(self) -> float:
         """The base, fixed at construction because the frequencies depend on it."""

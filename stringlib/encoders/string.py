@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from stringlib.algebra.skew import planar_skew
 from stringlib.inputs import (
     require_count,
+    require_floats,
     require_layout,
     require_positions,
     require_same_tokens,
@@ -106,7 +107,8 @@ class RotaryEncoder(nn.Module):
         require_count("coord_dim", coord_dim)
         require_count("heads", heads)
         require_layout(layout)
-        self.head_dim, self.coord_dim, self.heads, self.layout = head_dim, coord_dim, heads, layout
+        self.head_dim, self.coord_dim, self.heads = int(head_dim), int(coord_dim), int(heads)
+        self.layout = layout
 
     def frequencies(self) -> Tensor:
         """Return Ω in radians per unit of position: float64, ``(heads, pairs, coord_dim)``."""
@@ -207,13 +209,16 @@ class RotaryEncoder(nn.Module):
             The folded weight, of the same shape and dtype.
 
         Raises:
-            ValueError: If the first dimension does not fit.
+            TypeError: If ``weight`` is not a floating-point tensor.
+            ValueError: If its shape does not fit.
         """
-        rows = weight.shape[0] if weight.ndim else 0
+        require_floats("weight", weight)
+        rows = weight.shape[0] if weight.ndim in (1, 2) else 0
         if rows == 0 or rows % self.head_dim or self.heads not in (1, rows // self.head_dim):
-            number = "any number of heads" if self.heads == 1 else f"{self.heads} heads"
+            heads = "any number of heads" if self.heads == 1 else str(self.heads)
             raise ValueError(
-                f"weight must have {number} of {self.head_dim} rows, got {tuple(weight.shape)}"
+                f"weight must have shape ({heads} * {self.head_dim}, model_dim) or "
+                f"({heads} * {self.head_dim},), got {tuple(weight.shape)}"
             )
         basis = self.basis()
         by_head = weight.reshape(rows // self.head_dim, self.head_dim, -1).to(basis.dtype)
@@ -221,9 +226,7 @@ class RotaryEncoder(nn.Module):
 
     def folded(self) -> STRING:
         """Return the encoder to use behind folded projections: the same frequencies, no basis."""
-        return STRING(
-            self.frequencies().detach().clone(), head_dim=self.head_dim, layout=self.layout
-        )
+        return STRING(self.frequencies(), head_dim=self.head_dim, layout=self.layout)
 
     def extra_repr(self) -> str:
         """Describe the shapes in ``repr``."""
@@ -255,12 +258,21 @@ class RotaryEncoder(nn.Module):
         own = [b for b in self._buffers.values() if b is not None]
 
         def move(t: Tensor) -> Tensor:
-            if any(t is b for b in own):
-                return t.to(fn(t.new_empty(0)).device)
-            return fn(t)
+            if not any(t is b for b in own):
+                return fn(t)
+            probe = fn(t.new_empty(0))
+            if (probe.dtype, probe.device) == (t.dtype, t.device):
+                return fn(t)
+            # nothing can be copied from the meta device: see _refill
+            return torch.empty_like(t, device=probe.device) if t.is_meta else t.to(probe.device)
 
         super()._apply(move, recurse)
+        if any(b.is_meta for b in own):
+            self._refill()
         return self
+
+    def _refill(self) -> None:
+        """Compute buffers that are not in the ``state_dict`` anew, after ``to_empty``."""
 
 
 class STRING(RotaryEncoder):
@@ -274,6 +286,7 @@ class STRING(RotaryEncoder):
         persistent: Whether frequencies and basis belong to the ``state_dict``.
 
     Raises:
+        TypeError: If ``frequencies`` or ``basis`` is not a floating-point tensor.
         ValueError: If the shapes do not fit.
 
     Source:
@@ -292,6 +305,9 @@ class STRING(RotaryEncoder):
         *,
         persistent: bool = True,
     ) -> None:
+        require_floats("frequencies", frequencies)
+        if basis is not None:
+            require_floats("basis", basis)
         if frequencies.ndim != 3:
             raise ValueError(
                 "frequencies must have shape (heads, pairs, coord_dim), "
@@ -299,7 +315,9 @@ class STRING(RotaryEncoder):
             )
         heads, pairs, coord_dim = frequencies.shape
         if head_dim is None:
-            head_dim = 2 * pairs if basis is None else basis.shape[-1]
+            if basis is None and pairs == 0:
+                raise ValueError("head_dim must be given when frequencies have no pairs")
+            head_dim = 2 * pairs if basis is None or basis.ndim == 0 else basis.shape[-1]
         super().__init__(head_dim, coord_dim, heads, layout)
         if head_dim < 2 * pairs:
             raise ValueError(
@@ -309,15 +327,15 @@ class STRING(RotaryEncoder):
             raise ValueError(
                 f"basis must have shape {(heads, head_dim, head_dim)}, got {tuple(basis.shape)}"
             )
-        self.register_buffer("_frequencies", frequencies.double(), persistent)
-        self.register_buffer("_basis", None if basis is None else basis.double(), persistent)
+        self.register_buffer("_frequencies", _own_copy(frequencies), persistent)
+        self.register_buffer("_basis", None if basis is None else _own_copy(basis), persistent)
 
     def frequencies(self) -> Tensor:
-        """Return Ω: float64, ``(heads, pairs, coord_dim)``."""
+        """Return Ω, not to be changed in place: float64, ``(heads, pairs, coord_dim)``."""
         return self._frequencies
 
     def basis(self) -> Tensor:
-        """Return P: float64, ``(heads, head_dim, head_dim)``."""
+        """Return P, not to be changed in place: float64, ``(heads, head_dim, head_dim)``."""
         return super().basis() if self._basis is None else self._basis
 
     def to_basis(self, x: Tensor) -> Tensor:
@@ -327,3 +345,8 @@ class STRING(RotaryEncoder):
     def from_basis(self, x: Tensor) -> Tensor:
         """Return Px for float32 or float64 ``x``."""
         return x if self._basis is None else x @ self._basis.to(x.dtype).mT
+
+
+def _own_copy(x: Tensor) -> Tensor:
+    """Return a float64 copy that shares neither memory nor history with ``x``."""
+    return x.detach().to(torch.float64, copy=True)

@@ -11,6 +11,14 @@ import torch
 from torch import Tensor
 
 
+def _require_coordinates(positions: Tensor, coefficients: Tensor) -> None:
+    if positions.shape[-1] != coefficients.shape[-2]:
+        raise ValueError(
+            f"positions must have {coefficients.shape[-2]} coordinates, one for each circulant "
+            f"matrix of a head, got shape {tuple(positions.shape)}"
+        )
+
+
 def get_eigenvalues(coefficients: Tensor) -> Tensor:
     r"""Return the eigenvalues of :math:`L = C - C^\top`, equation :eq:`eq-circulant-generator`.
 
@@ -39,6 +47,7 @@ def circulant_string_rotate(x: Tensor, positions: Tensor, coefficients: Tensor) 
     Source:
         Schenck et al. 2025, theorem 3.5.
     """
+    _require_coordinates(positions, coefficients)
     mu = get_eigenvalues(coefficients)
     exponent = torch.zeros(1, dtype=torch.complex128)
     for k in range(positions.shape[-1]):
@@ -60,6 +69,7 @@ def circulant_string_matrix(positions: Tensor, coefficients: Tensor) -> Tensor:
     Source:
         Schenck et al. 2025, equation 11.
     """
+    _require_coordinates(positions, coefficients)
     heads, coord_dim, d = coefficients.shape
     generators = torch.zeros(heads, coord_dim, d, d, dtype=torch.float64)
     for i in range(d):
@@ -90,6 +100,7 @@ def parseval_logits(q: Tensor, k: Tensor, positions: Tensor, coefficients: Tenso
         :math:`\frac1d \sum_{j \le d/2} w_j \operatorname{Re}(\overline{Q_j} K_j)` with
         :math:`w_0 = w_{d/2} = 1` and 2 elsewhere: float64, ``(heads, seq, seq)``.
     """
+    _require_coordinates(positions, coefficients)
     d = q.shape[-1]
     half = d // 2 + 1
     mu = torch.fft.fft(coefficients.double())[..., :half]

@@ -50,9 +50,14 @@ def rope_matrix(position: float, head_dim: int, base: float = 10000.0) -> Tensor
     Returns:
         float64, ``(d, d)``.
 
+    Raises:
+        ValueError: If d is odd.
+
     Source:
         Su et al. 2024 (RoFormer), equation 15.
     """
+    if head_dim % 2:
+        raise ValueError(f"head_dim must be even, got {head_dim}")
     matrix = torch.zeros(head_dim, head_dim, dtype=torch.float64)
     for i in range(head_dim // 2):
         angle = position * base ** (-2 * i / head_dim)

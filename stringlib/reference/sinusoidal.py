@@ -20,9 +20,14 @@ def sinusoidal_table(length: int, dim: int, base: float = 10000.0) -> Tensor:
         :math:`\mathrm{PE}_{t,2j} = \sin(t\,b^{-2j/D})` and the cosine beside it: float64,
         ``(length, dim)``.
 
+    Raises:
+        ValueError: If ``dim`` is odd.
+
     Source:
         Vaswani et al. 2017, section 3.5.
     """
+    if dim % 2:
+        raise ValueError(f"dim must be even, got {dim}")
     table = torch.zeros(length, dim, dtype=torch.float64)
     for t in range(length):
         for j in range(dim // 2):
