@@ -320,12 +320,12 @@ def test_phase_clocks_show_the_rotation() -> None:
     fig = figures.phase_clocks(distance=7, base=100.0, dim=16, position=3)
     query, key, _, curve, now = fig.data
     theta = encoder.frequencies()[0, :, 0].numpy()
-    for hands, at in ((query, 3), (key, 10)):
+    for hands, at in ((query, 3), (key, -4)):
         x, y = (np.array(v, dtype=float).reshape(-1, 3) for v in (hands.x, hands.y))
         np.testing.assert_allclose(x[:, 1] - x[:, 0], np.cos(at * theta), atol=1e-9)
         np.testing.assert_allclose(y[:, 1] - y[:, 0], np.sin(at * theta), atol=1e-9)
     ones = torch.ones(1, 1, 16, dtype=torch.float64) / 4
-    q, k = encoder.rotate(ones, torch.tensor([[3.0]])), encoder.rotate(ones, torch.tensor([[10.0]]))
+    q, k = encoder.rotate(ones, torch.tensor([[3.0]])), encoder.rotate(ones, torch.tensor([[-4.0]]))
     assert now.y[1] == pytest.approx((q * k).sum().item(), abs=1e-9)
     assert curve.y[7] == pytest.approx(now.y[1], abs=1e-9)
     assert curve.y[0] == pytest.approx(1)
