@@ -15,18 +15,17 @@ of the frequencies divided by sqrt(2B), and a step turns the planes alike for ev
 
 from __future__ import annotations
 
-import argparse
 import math
-import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from stringlib import CirculantSTRING, RotaryEncoder
 from stringlib.positions import grid_positions
-from stringlib.records import write_record
+from stringlib.records import record_study
 
 METHODS = ("1", "2", "4", "8", "16", "direct")  # block sizes, and the control
 SIDE, SYMBOLS, DOWN, LEFT = 12, 8, 3, 2
@@ -147,31 +146,17 @@ def commonest(grids: int = 128) -> float:
     return (guesses == symbols[:, asking_cells()[1]]).double().mean().item()
 
 
-def study(seeds: Sequence[int], steps: int = 300) -> dict[str, list[float]]:
+def study(seeds: Sequence[int], steps: int) -> dict[str, Any]:
     """Return for each method the accuracy of each seed."""
-    return {m: [round(accuracy(train(m, s, steps)), 5) for s in seeds] for m in METHODS}
+    accuracies = {m: [round(accuracy(train(m, s, steps)), 5) for s in seeds] for m in METHODS}
+    return {"steps": steps, "commonest": round(commonest(), 5), "accuracy": accuracies}
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the study and write its record."""
     assert __doc__
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=12, help="how many seeds, from 0")
-    parser.add_argument("--steps", type=int, default=300, help="training steps of each model")
-    parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".json"))
-    args = parser.parse_args(argv)
-    torch.set_num_threads(1)
-    seeds = list(range(args.seeds))
-    start = time.perf_counter()
-    accuracies = study(seeds, args.steps)
-    write_record(
-        args.output,
-        command=f"python results/circulant_block_size.py --seeds {args.seeds} --steps {args.steps}",
-        seeds=seeds,
-        wall_s=time.perf_counter() - start,
-        data={"steps": args.steps, "commonest": round(commonest(), 5), "accuracy": accuracies},
-    )
-    for method, row in accuracies.items():
+    data = record_study(Path(__file__), __doc__, study, seeds=12, steps=300, argv=argv)
+    for method, row in data["accuracy"].items():
         mean, least = sum(row) / len(row), min(row)
         solved = sum(a >= 0.95 for a in row)
         print(f"{method:>6}: mean {mean:.3f}, least {least:.3f}, {solved} of {len(row)} over 0.95")

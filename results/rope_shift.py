@@ -11,17 +11,16 @@ table is also trained with every batch moved by its own random shift of up to 51
 
 from __future__ import annotations
 
-import argparse
-import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from stringlib import RoPE
 from stringlib.positions import geometric_frequencies
-from stringlib.records import write_record
+from stringlib.records import record_study
 
 METHODS = ("rope", "sinusoidal", "sinusoidal-moved", "none")
 TOKENS, LENGTH, BACK, DIM = 16, 32, 3, 32
@@ -118,35 +117,20 @@ def accuracy(model: OneLayer, shift: int) -> float:
     return (guesses == answers).double().mean().item()
 
 
-def study(seeds: Sequence[int], steps: int = 600) -> dict[str, list[list[float]]]:
+def study(seeds: Sequence[int], steps: int) -> dict[str, Any]:
     """Return for each method a row of accuracies over ``SHIFTS`` for each seed."""
-    results: dict[str, list[list[float]]] = {}
+    accuracies: dict[str, list[list[float]]] = {}
     for method in METHODS:
         models = [train(method, seed, steps) for seed in seeds]
-        results[method] = [[round(accuracy(m, s), 5) for s in SHIFTS] for m in models]
-    return results
+        accuracies[method] = [[round(accuracy(m, s), 5) for s in SHIFTS] for m in models]
+    return {"shifts": list(SHIFTS), "steps": steps, "accuracy": accuracies}
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the study and write its record."""
     assert __doc__
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=8, help="how many seeds, from 0")
-    parser.add_argument("--steps", type=int, default=600, help="training steps of each model")
-    parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".json"))
-    args = parser.parse_args(argv)
-    torch.set_num_threads(1)
-    seeds = list(range(args.seeds))
-    start = time.perf_counter()
-    accuracies = study(seeds, args.steps)
-    write_record(
-        args.output,
-        command=f"python results/rope_shift.py --seeds {args.seeds} --steps {args.steps}",
-        seeds=seeds,
-        wall_s=time.perf_counter() - start,
-        data={"shifts": list(SHIFTS), "steps": args.steps, "accuracy": accuracies},
-    )
-    for method, rows in accuracies.items():
+    data = record_study(Path(__file__), __doc__, study, seeds=8, steps=600, argv=argv)
+    for method, rows in data["accuracy"].items():
         mean = torch.tensor(rows).mean(0)
         print(method, *(f"{shift}:{m:.3f}" for shift, m in zip(SHIFTS, mean, strict=True)))
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import platform
 import subprocess
+import time
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -43,6 +46,46 @@ def write_record(path: Path, *, command: str, seeds: list[int], wall_s: float, d
     part = path.with_name(path.name + ".part")
     part.write_text(text, encoding="utf8")
     part.replace(path)
+
+
+def record_study(
+    script: Path,
+    about: str,
+    study: Callable[[list[int], int], dict[str, Any]],
+    *,
+    seeds: int,
+    steps: int,
+    argv: Sequence[str] | None = None,
+) -> dict[str, Any]:
+    """Read a study's command line, run it on one thread, and write its record beside the script.
+
+    Args:
+        script: The study's file; its record has the same name and ends in ``.json``.
+        about: What the study does, for ``--help``; the first line is shown.
+        study: A function of the seeds and the number of training steps that returns the data.
+        seeds: How many seeds unless ``--seeds`` says otherwise.
+        steps: Training steps unless ``--steps`` says otherwise.
+        argv: The arguments; those of the process if omitted.
+
+    Returns:
+        What ``study`` returned.
+    """
+    parser = argparse.ArgumentParser(description=about.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=seeds, help="how many seeds, from 0")
+    parser.add_argument("--steps", type=int, default=steps, help="training steps of each model")
+    parser.add_argument("--output", type=Path, default=script.with_suffix(".json"))
+    args = parser.parse_args(argv)
+    torch.set_num_threads(1)
+    chosen, start = list(range(args.seeds)), time.perf_counter()
+    data = study(chosen, args.steps)
+    write_record(
+        args.output,
+        command=f"python results/{script.name} --seeds {args.seeds} --steps {args.steps}",
+        seeds=chosen,
+        wall_s=time.perf_counter() - start,
+        data=data,
+    )
+    return data
 
 
 def read_record(path: Path) -> dict[str, Any]:
