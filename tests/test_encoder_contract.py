@@ -6,7 +6,7 @@ import itertools
 import pytest
 import torch
 
-from stringlib import STRING, CirculantSTRING, RoPE, checks
+from stringlib import STRING, RoPE, checks
 from tests.encoder_cases import CASES, heads_of, inputs, make
 
 encoders = pytest.mark.parametrize("name", CASES)
@@ -61,8 +61,7 @@ def test_float32_logits_far_away(name, largest):
     q, k, positions = inputs(exact)
     positions = (positions / 30 * largest).round()
     encoder = make(name, torch.float32)
-    if isinstance(encoder, CirculantSTRING):  # the same frequencies as float32 stores
-        exact.load_state_dict(encoder.state_dict())
+    exact.load_state_dict(encoder.state_dict())  # the same frequencies as float32 stores
     truth = checks.logits(exact, q, k, positions)
     q32, k32 = q.float(), k.float()
     got = checks.logits(encoder, q32, k32, positions.float())
@@ -309,7 +308,9 @@ def test_vmap(name):
     close(by_position, torch.stack([encoder.rotate(q[0], positions + s) for s in shifts]))
 
 
-@pytest.mark.parametrize("name", ["rope-8", "rope-half-6-heads-3", "circulant-8-2d"])
+@pytest.mark.parametrize(
+    "name", ["rope-8", "rope-half-6-heads-3", "circulant-8-2d", "reflection-8"]
+)
 def test_compile(name):
     encoder = make(name)
     q, k, positions = inputs(encoder)

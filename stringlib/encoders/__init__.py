@@ -1,7 +1,8 @@
 """Position encoders: each is one rotation in a basis of its own."""
 
 from stringlib.encoders.circulant import CirculantSTRING
+from stringlib.encoders.reflection import ReflectionSTRING
 from stringlib.encoders.rope import RoPE
 from stringlib.encoders.string import STRING, RotaryEncoder
 
-__all__ = ["STRING", "CirculantSTRING", "RoPE", "RotaryEncoder"]
+__all__ = ["STRING", "CirculantSTRING", "ReflectionSTRING", "RoPE", "RotaryEncoder"]

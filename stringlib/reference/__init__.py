@@ -11,15 +11,18 @@ from stringlib.reference.circulant import (
     parseval_logits,
 )
 from stringlib.reference.grid import get_2d_positions
+from stringlib.reference.reflection import apply_reflection_rope, householder_2d
 from stringlib.reference.rope import apply_rope, rope_matrix
 from stringlib.reference.sinusoidal import sinusoidal_table
 
 __all__ = [
+    "apply_reflection_rope",
     "apply_rope",
     "circulant_string_matrix",
     "circulant_string_rotate",
     "get_2d_positions",
     "get_eigenvalues",
+    "householder_2d",
     "parseval_logits",
     "rope_matrix",
     "sinusoidal_table",
