@@ -1,0 +1,67 @@
+"""RoPE on grids: every pair of channels serves one coordinate."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from stringlib.encoders.string import STRING
+from stringlib.inputs import require_count, require_even
+from stringlib.positions import geometric_frequencies
+
+
+class AxialRoPE(STRING):
+    r"""Rotary position embedding along each coordinate by itself, :eq:`eq-grid-axial`.
+
+    The pairs are shared over the coordinates as evenly as possible, in contiguous blocks of
+    channels; the first coordinates get the pairs that are left over. With one coordinate
+    this is :class:`~stringlib.encoders.rope.RoPE`. Nothing is learned and nothing is in the
+    ``state_dict``.
+
+    Args:
+        head_dim: Even number of channels :math:`d` of a head.
+        coord_dim: Number of coordinates of a position, at most one for each pair.
+        base: :math:`b` in the frequencies :math:`b^{-i/n}` of a coordinate with n pairs,
+            radians per unit of that coordinate.
+        heads: 1 serves any number of heads, all with the same frequencies.
+
+    Raises:
+        TypeError: If an argument has the wrong type.
+        ValueError: If ``head_dim`` is odd, ``base`` not positive or there are fewer pairs than
+            coordinates.
+
+    Source:
+        Heo et al. 2024, RoPE-Axial; there two coordinates with d/4 pairs each.
+    """
+
+    def __init__(self, head_dim: int, coord_dim: int, base: float = 100.0, heads: int = 1) -> None:
+        require_even("head_dim", head_dim)
+        require_count("coord_dim", coord_dim)
+        require_count("heads", heads)
+        if head_dim < 2 * coord_dim:
+            raise ValueError(
+                f"head_dim must be at least {2 * coord_dim}, a pair of channels for each of "
+                f"{coord_dim} coordinates, got {head_dim}"
+            )
+        frequencies = _frequencies(head_dim // 2, coord_dim, base)
+        super().__init__(frequencies.repeat(heads, 1, 1), persistent=False)
+        self._base = float(base)
+
+    def _refill(self) -> None:
+        """Compute the frequencies anew, after ``to_empty``."""
+        self._frequencies.copy_(_frequencies(self.head_dim // 2, self.coord_dim, self._base))
+
+    @property
+    def base(self) -> float:
+        """The base, fixed at construction because the frequencies depend on it."""
+        return self._base
+
+    def extra_repr(self) -> str:
+        """Describe the arguments in ``repr``."""
+        return f"{self.head_dim}, {self.coord_dim}, base={self.base:g}, heads={self.heads}"
+
+
+def _frequencies(pairs: int, coord_dim: int, base: float) -> Tensor:
+    """Return Ω with one entry in each row, ``(pairs, coord_dim)``."""
+    shares = torch.arange(pairs).tensor_split(coord_dim)
+    return torch.block_diag(*(geometric_frequencies(len(s), base)[:, None] for s in shares))
