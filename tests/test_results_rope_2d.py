@@ -1,0 +1,70 @@
+"""The study behind the chapter on grids: its tasks, its models and its record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from results import rope_2d as study
+from stringlib.checks import largest_difference
+from stringlib.records import read_record
+
+RECORD = Path(study.__file__).with_suffix(".json")
+
+
+def grids(task: str, side: int = 8) -> tuple[torch.Tensor, torch.Tensor]:
+    return study.batch(task, side, 3, torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("side", [8, 12])
+def test_the_answers_stand_on_the_diagonals(side: int) -> None:
+    asking = study.asking_cells(side).tolist()
+    assert len(asking) == (side - 2) ** 2
+    for task in study.TASKS:
+        symbols, answers = grids(task, side)
+        table = symbols.view(3, side, side)
+        for column, cell in enumerate(asking):
+            y, x = divmod(cell, side)
+            below_left, above_left = table[:, y + 1, x - 1], table[:, y - 1, x - 1]
+            expected = below_left if task == "one" else above_left + table[:, y + 1, x + 1]
+            assert torch.equal(answers[:, column], expected)
+
+
+@pytest.mark.parametrize("method", study.METHODS)
+def test_moving_the_grid_changes_nothing(method: str) -> None:
+    torch.manual_seed(0)
+    model = study.Head(method, "one").double()
+    symbols, _ = grids("one")
+    here, there = (model(symbols, model.positions(8, *first)) for first in ((0, 0), (40, 23)))
+    assert largest_difference(here, there) < 1e-12
+    assert largest_difference(here, model(symbols, 2 * model.positions(8))) > 1e-4
+
+
+def test_only_the_raster_index_depends_on_the_width() -> None:
+    for method in study.METHODS:
+        model = study.Head(method, "one")
+        steps = [model.positions(side)[side] - model.positions(side)[0] for side in (8, 12)]
+        assert torch.equal(*steps) is (method != "rope")  # one row down
+
+
+def test_training_learns_and_a_seed_repeats_it() -> None:
+    first, second = (study.train("mixed", "two", seed=0, steps=40) for _ in range(2))
+    assert torch.equal(first.encoder.omega, second.encoder.omega)
+    assert study.accuracy(first, "trained", 16) > study.commonest("two", "trained", 16) + 0.05
+
+
+def test_the_committed_record_is_of_this_study() -> None:
+    record = read_record(RECORD)
+    data, n = record["data"], len(record["seeds"])
+    assert n >= 5
+    for task in study.TASKS:
+        assert set(data["accuracy"][task]) == set(study.METHODS)
+        for places in data["accuracy"][task].values():
+            assert {place: len(row) for place, row in places.items()} == dict.fromkeys(
+                study.PLACES, n
+            )
+        for place in study.PLACES:
+            guessing = study.commonest(task, place)
+            assert data["commonest"][task][place] == pytest.approx(guessing, abs=1e-5)
