@@ -1,7 +1,11 @@
 """Position encoders: each is one rotation in a basis of its own."""
 
+from stringlib.encoders.absolute import LearnedAbsolute, Sinusoidal
 from stringlib.encoders.axial import AxialRoPE
+from stringlib.encoders.bias import ALiBi, KerpleLog, KerplePower, T5Bias
+from stringlib.encoders.cayley import CayleySTRING
 from stringlib.encoders.circulant import CirculantSTRING
+from stringlib.encoders.dense import DenseSTRING
 from stringlib.encoders.mixed import MixedRoPE
 from stringlib.encoders.reflection import ReflectionSTRING
 from stringlib.encoders.rope import RoPE
@@ -9,10 +13,18 @@ from stringlib.encoders.string import STRING, RotaryEncoder
 
 __all__ = [
     "STRING",
+    "ALiBi",
     "AxialRoPE",
+    "CayleySTRING",
     "CirculantSTRING",
+    "DenseSTRING",
+    "KerpleLog",
+    "KerplePower",
+    "LearnedAbsolute",
     "MixedRoPE",
     "ReflectionSTRING",
     "RoPE",
     "RotaryEncoder",
+    "Sinusoidal",
+    "T5Bias",
 ]

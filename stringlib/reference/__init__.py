@@ -4,7 +4,26 @@ They follow the printed formulas line by line and share no code with the rest of
 nor with each other, so that a mistake cannot hide in a common helper.
 """
 
+from stringlib.reference.absolute import add_rows
+from stringlib.reference.attention import softmax_attention
 from stringlib.reference.axial import apply_axial_rope
+from stringlib.reference.bias import (
+    alibi_bias,
+    alibi_slopes,
+    kerple_log_bias,
+    kerple_power_bias,
+    t5_bias,
+    t5_bucket,
+)
+from stringlib.reference.cayley import (
+    build_skew_symmetric,
+    build_sparse_skew_symmetric,
+    cayley_after_rope,
+    cayley_apply,
+    cayley_before_split,
+    cayley_string,
+    make_sparse_mask,
+)
 from stringlib.reference.circulant import (
     circulant_string_matrix,
     circulant_string_rotate,
@@ -12,23 +31,41 @@ from stringlib.reference.circulant import (
     parseval_logits,
 )
 from stringlib.reference.grid import get_2d_positions
+from stringlib.reference.liere import liere_first_error, liere_matrix
 from stringlib.reference.mixed import apply_mixed_rope, mixed_start
 from stringlib.reference.reflection import apply_reflection_rope, householder_2d
 from stringlib.reference.rope import apply_rope, rope_matrix
 from stringlib.reference.sinusoidal import sinusoidal_table
 
 __all__ = [
+    "add_rows",
+    "alibi_bias",
+    "alibi_slopes",
     "apply_axial_rope",
     "apply_mixed_rope",
     "apply_reflection_rope",
     "apply_rope",
+    "build_skew_symmetric",
+    "build_sparse_skew_symmetric",
+    "cayley_after_rope",
+    "cayley_apply",
+    "cayley_before_split",
+    "cayley_string",
     "circulant_string_matrix",
     "circulant_string_rotate",
     "get_2d_positions",
     "get_eigenvalues",
     "householder_2d",
+    "kerple_log_bias",
+    "kerple_power_bias",
+    "liere_first_error",
+    "liere_matrix",
+    "make_sparse_mask",
     "mixed_start",
     "parseval_logits",
     "rope_matrix",
     "sinusoidal_table",
+    "softmax_attention",
+    "t5_bias",
+    "t5_bucket",
 ]

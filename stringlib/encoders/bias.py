@@ -1,0 +1,338 @@
+r"""Relative biases: a number for each distance, added to the logits of softmax attention.
+
+:math:`\operatorname{softmax}_j(q_i^\top k_j/\sqrt d + b(t_i - s_j))`, :eq:`eq-bias-softmax`.
+The bias is added after the scaling by :math:`1/\sqrt d`. All are symmetric in the distance,
+:math:`b(\Delta) = b(-\Delta)`, but for :class:`T5Bias`, which has a bucket of its own for each
+side, or none for keys after the query. None is causal: that is the attention's mask.
+"""
+
+from __future__ import annotations
+
+import numbers
+from bisect import bisect_left
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from stringlib.inputs import require_count
+
+
+class RelativeBias(nn.Module):
+    r"""Base of the biases: a subclass says what it adds :meth:`at` each distance.
+
+    The bias of a pair of tokens does not depend on their content. So, for any query, it
+    multiplies the ratio of the weights of two keys by a factor that is the same whatever the
+    three tokens are, equation :eq:`eq-bias-ratio`.
+
+    Args:
+        heads: Number of heads, each with a bias of its own.
+
+    Raises:
+        TypeError: If ``heads`` is not an integer.
+        ValueError: If ``heads`` is below 1.
+    """
+
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        require_count("heads", heads)
+        self.heads = int(heads)
+
+    def at(self, distances: Tensor) -> Tensor:
+        r"""Return the bias at each distance.
+
+        Args:
+            distances: :math:`\Delta = t - s`, the query's position less the key's, ``(n,)``.
+
+        Returns:
+            ``(heads, n)``, in the dtype of the module. It is computed in float32 or better.
+        """
+        raise NotImplementedError
+
+    def forward(self, num_queries: int, num_keys: int, *, offset: int = 0) -> Tensor:
+        """Return the bias of every query and key, to be added to the scaled logits.
+
+        Entry (h, i, j) is the bias of head h at distance ``offset + i - j``. Each distance is
+        computed once, whatever the number of pairs.
+
+        Args:
+            num_queries: Number of queries.
+            num_keys: Number of keys, which stand at 0, 1, 2, …
+            offset: Position of the first query: ``num_keys - num_queries`` when the queries are
+                the last tokens, as in decoding with a cache.
+
+        Returns:
+            ``(heads, num_queries, num_keys)``, in the dtype and on the device of the module.
+
+        Raises:
+            TypeError: If an argument is not an integer.
+            ValueError: If a number of tokens is negative.
+        """
+        require_count("num_queries", num_queries, least=0)
+        require_count("num_keys", num_keys, least=0)
+        _require_integer("offset", offset)
+        device = next(iter((*self.parameters(), *self.buffers()))).device
+        line = self.at(torch.arange(offset - num_keys, offset + num_queries, device=device))
+        query = torch.arange(num_keys, num_keys + num_queries, device=device)
+        which = query[:, None] - torch.arange(num_keys, device=device)
+        # gather reads one index for all heads; its backward beats those of unfold and of indexing
+        spread = line.gather(1, which.flatten().expand(self.heads, -1))
+        return spread.unflatten(1, (num_queries, num_keys))
+
+    def extra_repr(self) -> str:
+        """Describe the arguments in ``repr``."""
+        return f"heads={self.heads}"
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> RelativeBias:
+        """Move; then write fixed numbers anew, exact in the new dtype, also after ``to_empty``."""
+        super()._apply(fn, recurse)
+        self._refill()
+        return self
+
+    def _refill(self) -> None:
+        """Write the buffers that are not in the ``state_dict``."""
+
+
+class ALiBi(RelativeBias):
+    r"""Fixed linear biases, :math:`b(\Delta) = -m_h |\Delta|`, equation :eq:`eq-bias-alibi`.
+
+    Nothing is learned and nothing is in the ``state_dict``.
+
+    Args:
+        heads: Number of heads :math:`H`. For a power of two the slopes are
+            :math:`m_h = 2^{-8h/H}, 1 \le h \le H`. Otherwise the slopes of the largest power of
+            two below H come first, then every other slope of twice that power, steepest first.
+
+    Attributes:
+        slopes: :math:`m_h`, ``(heads,)``.
+
+    Raises:
+        TypeError: If ``heads`` is not an integer.
+        ValueError: If ``heads`` is below 1.
+
+    Source:
+        Press et al. 2022, section 3; the rule for other numbers of heads is in their code.
+    """
+
+    slopes: Tensor
+
+    def __init__(self, heads: int) -> None:
+        super().__init__(heads)
+        self.register_buffer("slopes", torch.empty(self.heads), persistent=False)
+        self._refill()
+
+    def at(self, distances: Tensor) -> Tensor:
+        """Return the bias at each distance, ``(heads, n)``."""
+        slopes = self.slopes.to(_wide(self.slopes))
+        return (-slopes[:, None] * distances.abs().to(slopes.dtype)).to(self.slopes.dtype)
+
+    def _refill(self) -> None:
+        power = 1 << (self.heads.bit_length() - 1)
+        slopes = [2 ** (-8 * h / power) for h in range(1, power + 1)]
+        slopes += [2 ** (-4 * h / power) for h in range(1, 2 * (self.heads - power), 2)]
+        self.slopes.copy_(torch.tensor(slopes, dtype=torch.float64))
+
+
+class T5Bias(RelativeBias):
+    r"""One learned number for each bucket of distances, equation :eq:`eq-bias-t5`.
+
+    Half of a side's buckets hold one distance each, the others intervals that grow
+    geometrically; all distances from ``max_distance`` on share the last one. The boundaries are
+    those of T5's formula, in exact arithmetic.
+
+    Args:
+        heads: Number of heads.
+        num_buckets: Number of buckets. If ``bidirectional``, the first half is for keys up to the
+            query, the second half for keys after it; the first bucket of the second half, for
+            distance 0, is never used.
+        max_distance: Where the last bucket begins, at the latest.
+        bidirectional: Whether keys after the query have buckets of their own. If not, they all
+            share that of distance 0, as is right under a causal mask.
+
+    Attributes:
+        weight: ``(num_buckets, heads)``. Starts normal with a standard deviation of 0.02.
+
+    Raises:
+        TypeError: If a number is not an integer or ``bidirectional`` not a bool.
+        ValueError: If there are fewer than two buckets a side, an odd number for two sides, or
+            ``max_distance`` lies among the distances with a bucket of their own.
+
+    Source:
+        Raffel et al. 2020, section 2.1; the formula is in their code.
+    """
+
+    boundaries: Tensor
+
+    def __init__(
+        self,
+        heads: int,
+        num_buckets: int = 32,
+        max_distance: int = 128,
+        bidirectional: bool = True,
+    ) -> None:
+        super().__init__(heads)
+        if not isinstance(bidirectional, bool):
+            raise TypeError(f"bidirectional must be a bool, got {bidirectional!r}")
+        sides = 2 if bidirectional else 1
+        require_count("num_buckets", num_buckets, least=2 * sides)
+        if num_buckets % sides:
+            raise ValueError(f"num_buckets must be even for two sides, got {num_buckets}")
+        self.num_buckets, self.bidirectional = int(num_buckets), bidirectional
+        self._side = self.num_buckets // sides
+        require_count("max_distance", max_distance, least=self._side // 2 + 1)
+        self.max_distance = int(max_distance)
+        self.weight = nn.Parameter(torch.empty(self.num_buckets, self.heads))
+        whole = torch.empty(self._side - 1, dtype=torch.int64)
+        self.register_buffer("boundaries", whole, persistent=False)
+        self._refill()
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the numbers anew."""
+        nn.init.normal_(self.weight, std=0.02)
+
+    def buckets(self, distances: Tensor) -> Tensor:
+        """Return the bucket of each distance, query less key: int64, of the same shape."""
+        if not self.bidirectional:
+            return torch.bucketize(distances.clamp(min=0), self.boundaries, right=True)
+        near = torch.bucketize(distances.abs(), self.boundaries, right=True)
+        return near + self._side * (distances < 0)
+
+    def at(self, distances: Tensor) -> Tensor:
+        """Return the bias at each distance, ``(heads, n)``."""
+        return nn.functional.embedding(self.buckets(distances), self.weight).mT
+
+    def extra_repr(self) -> str:
+        """Describe the arguments in ``repr``."""
+        return (
+            f"heads={self.heads}, num_buckets={self.num_buckets}, "
+            f"max_distance={self.max_distance}, bidirectional={self.bidirectional}"
+        )
+
+    def _refill(self) -> None:
+        """Write the smallest distance of each bucket but the first."""
+        exact, far = self._side // 2, self._side - self._side // 2
+
+        def first(m: int) -> int:
+            """Return the first n with (n / exact)^far >= (max_distance / exact)^m."""
+            least = self.max_distance**m * exact**far
+            return bisect_left(range(self.max_distance), least, key=lambda n: n**far * exact**m)
+
+        grown = [first(m) for m in range(far)]
+        self.boundaries.copy_(torch.tensor([*range(1, exact), *grown]))
+
+
+class KerpleLog(RelativeBias):
+    r"""Learned logarithmic biases, :math:`-r_1 \log(1 + r_2|\Delta|)`, :eq:`eq-bias-kerple`.
+
+    Args:
+        heads: Number of heads, each with its own :math:`r_1, r_2 > 0`.
+
+    Attributes:
+        log_r1: Logarithm of :math:`r_1`, ``(heads,)``: positive whatever is learned. Starts with
+            :math:`r_1` uniform in (0, 2), at least 0.01.
+        log_r2: Logarithm of :math:`r_2`, ``(heads,)``. Starts with :math:`r_2` uniform in (0, 1),
+            at least 0.01.
+
+    Raises:
+        TypeError: If ``heads`` is not an integer.
+        ValueError: If ``heads`` is below 1.
+
+    Source:
+        Chi et al. 2022, the logarithmic variant; the initial state is that of their code, which
+        clamps the numbers at 0.01 instead of learning logarithms.
+    """
+
+    def __init__(self, heads: int) -> None:
+        super().__init__(heads)
+        self.log_r1 = nn.Parameter(torch.empty(self.heads))
+        self.log_r2 = nn.Parameter(torch.empty(self.heads))
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Draw the numbers anew."""
+        self.log_r1.uniform_(0, 2).clamp_(min=SMALLEST).log_()
+        self.log_r2.uniform_(0, 1).clamp_(min=SMALLEST).log_()
+
+    @property
+    def r1(self) -> Tensor:
+        """The factor, ``(heads,)``, float32 or better."""
+        return self.log_r1.to(_wide(self.log_r1)).exp()
+
+    @property
+    def r2(self) -> Tensor:
+        """The inverse of the distance at which decay sets in, ``(heads,)``, float32 or better."""
+        return self.log_r2.to(_wide(self.log_r2)).exp()
+
+    def at(self, distances: Tensor) -> Tensor:
+        """Return the bias at each distance, ``(heads, n)``."""
+        r1, r2 = self.r1[:, None], self.r2[:, None]
+        return (-r1 * (r2 * distances.abs().to(r2.dtype)).log1p()).to(self.log_r1.dtype)
+
+
+class KerplePower(RelativeBias):
+    r"""Learned power biases, :math:`b(\Delta) = -r_1 |\Delta|^{r_2}`, :eq:`eq-bias-kerple`.
+
+    Args:
+        heads: Number of heads, each with its own :math:`r_1 > 0` and :math:`0 < r_2 < 2`.
+
+    Attributes:
+        log_r1: Logarithm of :math:`r_1`, ``(heads,)``: positive whatever is learned. Starts with
+            :math:`r_1` uniform in (0, 1), at least 0.01.
+        logit_r2: ``(heads,)``, :math:`r_2 = 2/(1 + e^{-x})`. Starts with :math:`r_2` uniform in
+            (0, 2), at least 0.01 away from both ends.
+
+    Raises:
+        TypeError: If ``heads`` is not an integer.
+        ValueError: If ``heads`` is below 1.
+
+    Source:
+        Chi et al. 2022, the power variant; the initial state is that of their code, which
+        clamps the numbers to [0.01, 2] instead.
+    """
+
+    def __init__(self, heads: int) -> None:
+        super().__init__(heads)
+        self.log_r1 = nn.Parameter(torch.empty(self.heads))
+        self.logit_r2 = nn.Parameter(torch.empty(self.heads))
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Draw the numbers anew."""
+        self.log_r1.uniform_(0, 1).clamp_(min=SMALLEST).log_()
+        self.logit_r2.uniform_(0, 1).clamp_(SMALLEST / 2, 1 - SMALLEST / 2).logit_()
+
+    @property
+    def r1(self) -> Tensor:
+        """The factor, ``(heads,)``, float32 or better."""
+        return self.log_r1.to(_wide(self.log_r1)).exp()
+
+    @property
+    def r2(self) -> Tensor:
+        """The exponent, ``(heads,)``, float32 or better."""
+        return 2 * self.logit_r2.to(_wide(self.logit_r2)).sigmoid()
+
+    def at(self, distances: Tensor) -> Tensor:
+        """Return the bias at each distance, ``(heads, n)``."""
+        r1, r2 = self.r1[:, None], self.r2[:, None]
+        far = distances.abs().to(r2.dtype)
+        # 0^r is 0 for every r > 0, but its second derivative in r would be 0 times infinity
+        powers = torch.where(far > 0, far, 1).pow(r2)
+        return (-r1 * torch.where(far > 0, powers, 0)).to(self.log_r1.dtype)
+
+
+SMALLEST = 0.01
+"""No learned number of KERPLE starts below this."""
+
+
+def _require_integer(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"{name} must be an int, got {value!r}")
+
+
+def _wide(x: Tensor) -> torch.dtype:
+    """Return the dtype to compute in: that of ``x``, but float32 for half precision."""
+    return torch.promote_types(x.dtype, torch.float32)

@@ -1,0 +1,211 @@
+"""Absolute encodings: their values, their ends, and what their sum can be."""
+
+import copy
+import math
+
+import pytest
+import torch
+
+import stringlib
+from stringlib import LearnedAbsolute, Sinusoidal, checks
+from stringlib.positions import grid_positions
+from stringlib.reference import add_rows, sinusoidal_table
+
+BOTH = {"sinusoidal": lambda: Sinusoidal(8), "learned": lambda: LearnedAbsolute(50, 8)}
+both = pytest.mark.parametrize("make", BOTH.values(), ids=BOTH)
+
+
+def random(*shape, seed=0):
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+# --- values ----------------------------------------------------------------------------------
+
+
+@pytest.mark.proves("eq-abs-sum")
+@pytest.mark.parametrize(("dim", "base"), [(2, 10000.0), (6, 100.0), (64, 10000.0)])
+def test_the_sinusoids_are_those_of_the_printed_table(dim, base):
+    module, x = Sinusoidal(dim, base), random(2, 40, dim)
+    expected = torch.stack(
+        [add_rows(one, torch.arange(40), sinusoidal_table(40, dim, base)) for one in x]
+    )
+    got = module(x, grid_positions(40))
+    assert checks.largest_difference(got, expected) <= 1e-12
+    assert checks.largest_difference(module(x, torch.arange(40)[:, None]), expected) <= 1e-12
+
+
+def test_any_real_position_has_a_vector():
+    at = torch.tensor([[0.5], [-3.25], [1e6 + 0.125]], dtype=torch.float64)
+    got = Sinusoidal(4, base=100.0)(torch.zeros(3, 4).double(), at)
+    for row, (t,) in zip(got.tolist(), at.tolist(), strict=True):
+        expected = [math.sin(t), math.cos(t), math.sin(t / 10), math.cos(t / 10)]
+        assert row == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.proves("eq-abs-sum")
+def test_a_learned_table_adds_its_rows():
+    module, x = LearnedAbsolute(50, 8).double(), random(3, 6, 8)
+    at = torch.tensor([0, 49, 7, 7, 3, 1])
+    expected = torch.stack([add_rows(one, at, module.weight.detach()) for one in x])
+    for positions in (at[:, None], at[:, None].float(), at[:, None].to(torch.uint8)):
+        assert torch.equal(module(x, positions), expected)
+
+
+@pytest.mark.proves("eq-abs-gram")
+def test_the_gram_matrix_of_the_sinusoids_knows_differences_only():
+    def gram(start):
+        table = Sinusoidal(32)(torch.zeros(20, 32).double(), start + torch.arange(20)[:, None])
+        return table @ table.mT
+
+    theta = 10000.0 ** -(torch.arange(16).double() / 16)
+    apart = torch.arange(20)[:, None] - torch.arange(20)
+    expected = (apart[..., None] * theta).cos().sum(-1)
+    for start in (0, 3, 1000.5):
+        assert checks.largest_difference(gram(start), expected) <= 1e-10
+
+
+def test_initial_standard_deviation():
+    torch.manual_seed(0)
+    weight = LearnedAbsolute(200, 100).weight
+    assert weight.std().item() == pytest.approx(0.02, rel=0.02)
+    assert abs(weight.mean().item()) < 0.001
+
+
+# --- dtypes, shapes, transformations ---------------------------------------------------------
+
+
+@both
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_dtype_out_is_dtype_in_with_one_rounding(make, dtype):
+    module, x, at = make(), random(6, 8).to(dtype), grid_positions(6)
+    got = module(x, at)
+    assert got.dtype == dtype
+    exact = module.double()(x.double(), at)
+    assert checks.largest_difference(got, exact.to(dtype)) <= 4 * torch.finfo(dtype).eps
+
+
+def test_angles_stay_exact_far_away_and_in_a_half_precision_model():
+    at = torch.tensor([[1e6], [123_457.0]])
+    exact = Sinusoidal(64)(torch.zeros(2, 64).double(), at)
+    for module in (Sinusoidal(64), Sinusoidal(64).to(torch.bfloat16), Sinusoidal(64).half()):
+        assert checks.largest_difference(module(torch.zeros(2, 64), at), exact) <= 1e-7
+
+
+@both
+def test_leading_dimensions_broadcast(make):
+    module, x, at = make().double(), random(2, 3, 6, 8), grid_positions(6)
+    shared = module(x, at)
+    assert shared.shape == x.shape
+    own = torch.stack([at, at + 5])[:, None]  # (2, 1, 6, 1)
+    assert torch.equal(module(x, own)[0], shared[0])
+    assert torch.equal(module(x, own)[1], module(x[1], at + 5))
+
+
+@both
+@pytest.mark.parametrize("seq", [0, 1])
+def test_short_and_empty_sequences(make, seq):
+    module = make()
+    assert module(torch.zeros(2, seq, 8), torch.zeros(seq, 1)).shape == (2, seq, 8)
+    assert module(torch.zeros(0, 3, 8), torch.zeros(3, 1)).shape == (0, 3, 8)
+
+
+@both
+def test_gradients_reach_tokens_positions_and_table(make):
+    module = make().double()
+    x, at = random(3, 8).requires_grad_(), torch.tensor([[0.0], [2.0], [2.0]]).double()
+    if isinstance(module, Sinusoidal):
+        assert torch.autograd.gradcheck(module, (x, at.requires_grad_()))
+        return
+    module(x, at).sum().backward()
+    rows = module.weight.grad[:, 0]
+    assert rows[:4].tolist() == [1, 0, 2, 0]
+    assert torch.equal(x.grad, torch.ones_like(x))
+
+
+def test_state_dicts():
+    assert Sinusoidal(8).state_dict() == {}
+    assert list(Sinusoidal(8).parameters()) == []
+    one, other = LearnedAbsolute(5, 4), LearnedAbsolute(5, 4)
+    other.load_state_dict(copy.deepcopy(one.state_dict()))
+    assert list(one.state_dict()) == ["weight"]
+    assert torch.equal(one.weight, other.weight)
+
+
+@both
+def test_copies_devices_and_empty_memory(make):
+    module, x, at = make(), torch.zeros(6, 8), grid_positions(6)
+    expected = module(x, at)
+    state = copy.deepcopy(module.state_dict())
+    moved = copy.deepcopy(module).to("meta")
+    assert moved(x.to("meta"), at.to("meta")).device.type == "meta"
+    emptied = moved.to_empty(device="cpu")
+    emptied.load_state_dict(state)
+    assert torch.equal(emptied(x, at), expected)
+
+
+@both
+def test_compile_and_vmap(make):
+    module, x, at = make(), random(2, 6, 8), grid_positions(6)
+    compiled = torch.compile(module, fullgraph=True)
+    assert checks.largest_difference(compiled(x, at), module(x, at)) <= 1e-12
+    mapped = torch.func.vmap(lambda one: module(one, at))(x)
+    assert torch.equal(mapped, module(x, at))
+
+
+@both
+def test_nan_stays_in_its_token(make):
+    x = torch.zeros(3, 8)
+    x[1, 0] = torch.nan
+    assert make()(x, grid_positions(3)).isnan().any(-1).tolist() == [False, True, False]
+
+
+# --- bad input -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("position", [50, -1, 2.5, 1e30, float("nan"), float("inf")])
+def test_a_position_without_a_row_is_named(position):
+    at = torch.tensor([[0], [position], [3]])
+    with pytest.raises(
+        ValueError,
+        match=rf"positions must be whole numbers from 0 to 49.*{position:g}".replace("+", r"\+"),
+    ):
+        LearnedAbsolute(50, 8)(torch.zeros(3, 8), at)
+
+
+@pytest.mark.parametrize(
+    ("build", "error", "match"),
+    [
+        (lambda: Sinusoidal(7), ValueError, "dim must be even .*got 7"),
+        (lambda: Sinusoidal(8.0), TypeError, "dim must be an int, got 8.0"),
+        (lambda: Sinusoidal(8, base=0), ValueError, "base must be positive"),
+        (lambda: LearnedAbsolute(0, 8), ValueError, "num_positions must be at least 1, got 0"),
+        (lambda: LearnedAbsolute(8, 0), ValueError, "dim must be at least 1, got 0"),
+        (lambda: LearnedAbsolute(True, 8), TypeError, "num_positions must be an int, got True"),
+    ],
+)
+def test_bad_arguments_are_named(build, error, match):
+    with pytest.raises(error, match=match):
+        build()
+
+
+@both
+def test_bad_input_is_named(make):
+    module, x, at = make(), torch.zeros(2, 6, 8), grid_positions(6)
+
+    def refuses(error, match, *arguments):
+        with pytest.raises(error, match=match):
+            module(*arguments)
+
+    refuses(TypeError, "x must be a floating-point tensor, got torch.int64", x.long(), at)
+    refuses(ValueError, r"x must have shape \(..., seq, 8\), got \(2, 6, 7\)", x[..., :7], at)
+    refuses(ValueError, "x must have shape", x[0, 0], at)
+    refuses(ValueError, r"positions must have shape \(..., seq, 1\)", x, torch.zeros(6, 2))
+    refuses(ValueError, r"write positions\[:, None\]", x, torch.zeros(6))
+    refuses(ValueError, "one row for each of the 6 tokens of x", x, at[:5])
+    refuses(TypeError, "positions must be .* torch.bool", x, at > 0)
+    refuses(TypeError, "positions must be .* list", x, [0, 1])
+    refuses(ValueError, "leading dimensions of positions", x, at.expand(3, 6, 1))
+
+
+def test_exported():
+    assert {"Sinusoidal", "LearnedAbsolute"} <= set(stringlib.__all__)

@@ -1,0 +1,404 @@
+"""Relative biases: values, gradients, kernels, and what a bias cannot do."""
+
+import copy
+
+import pytest
+import torch
+
+import stringlib
+from stringlib import ALiBi, KerpleLog, KerplePower, RoPE, T5Bias, checks, reference
+
+CASES = {
+    "alibi-1": lambda: ALiBi(1),
+    "alibi-8": lambda: ALiBi(8),
+    "alibi-12": lambda: ALiBi(12),
+    "t5": lambda: T5Bias(3),
+    "t5-causal": lambda: T5Bias(2, bidirectional=False),
+    "t5-few": lambda: T5Bias(2, num_buckets=6, max_distance=9),
+    "t5-least": lambda: T5Bias(1, num_buckets=2, max_distance=2, bidirectional=False),
+    "kerple-log": lambda: KerpleLog(4),
+    "kerple-power": lambda: KerplePower(4),
+}
+biases = pytest.mark.parametrize("name", CASES)
+
+
+def make(name, dtype=torch.float64):
+    torch.manual_seed(0)
+    module = CASES[name]().to(dtype)
+    with torch.no_grad():
+        for parameter in module.parameters():  # not what it starts as
+            parameter.add_(torch.randn(parameter.shape, dtype=torch.float64).to(dtype))
+    return module
+
+
+def literal(module, num_queries, num_keys, offset=0):
+    """The reference's value for the same parameters."""
+    sizes = num_queries, num_keys, offset
+    if isinstance(module, ALiBi):
+        return reference.alibi_bias(module.heads, *sizes)
+    if isinstance(module, T5Bias):
+        return reference.t5_bias(module.weight, *sizes, module.max_distance, module.bidirectional)
+    r1 = module.log_r1.double().exp()
+    if isinstance(module, KerpleLog):
+        return reference.kerple_log_bias(r1, module.log_r2.double().exp(), *sizes)
+    return reference.kerple_power_bias(r1, 2 / (1 + (-module.logit_r2.double()).exp()), *sizes)
+
+
+def random(*shape, seed=0):
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+# --- values ----------------------------------------------------------------------------------
+
+
+@biases
+@pytest.mark.proves("eq-bias-alibi", "eq-bias-t5", "eq-bias-kerple")
+@pytest.mark.parametrize(
+    ("num_queries", "num_keys", "offset"), [(9, 9, 0), (3, 170, 150), (20, 4, -7)]
+)
+def test_values_are_those_of_the_literal_form(name, num_queries, num_keys, offset):
+    module = make(name)
+    got = module(num_queries, num_keys, offset=offset)
+    expected = literal(module, num_queries, num_keys, offset)
+    assert got.shape == expected.shape
+    assert checks.largest_difference(got, expected) <= 1e-12 * (1 + expected.abs().max().item())
+
+
+@pytest.mark.proves("eq-bias-alibi")
+@pytest.mark.parametrize("heads", range(1, 34))
+def test_slopes_for_every_number_of_heads(heads):
+    got = ALiBi(heads).double().slopes.tolist()
+    assert got == pytest.approx(reference.alibi_slopes(heads), rel=1e-12)
+
+
+def test_twelve_heads_interleave():
+    slopes = ALiBi(12).double().slopes.log2().tolist()
+    assert slopes == pytest.approx([-1, -2, -3, -4, -5, -6, -7, -8, -0.5, -1.5, -2.5, -3.5])
+
+
+@pytest.mark.proves("eq-bias-t5")
+@pytest.mark.parametrize("bidirectional", [True, False])
+@pytest.mark.parametrize(
+    ("num_buckets", "max_distance"), [(32, 128), (64, 256), (32, 1000), (12, 40), (4, 3), (20, 16)]
+)
+def test_buckets_are_those_of_t5(num_buckets, max_distance, bidirectional):
+    distances = torch.arange(-1100, 1101)
+    got = T5Bias(1, num_buckets, max_distance, bidirectional).buckets(distances).tolist()
+    literal = [
+        reference.t5_bucket(-delta, num_buckets, max_distance, bidirectional)
+        for delta in distances.tolist()
+    ]
+    assert got == literal
+
+
+def test_where_the_default_buckets_begin():
+    module = T5Bias(1)
+    assert module.boundaries.tolist() == [*range(1, 8), 8, 12, 16, 23, 32, 46, 64, 91]
+    assert module.buckets(torch.tensor([0, 1, 7, 8, 91, 10_000])).tolist() == [0, 1, 7, 8, 15, 15]
+    assert module.buckets(torch.tensor([-1, -7, -8, -91])).tolist() == [17, 23, 24, 31]
+
+
+def test_boundaries_are_exact_where_a_float_is_not():
+    """Intervals from 5, 10, 20, 40 and 80 on: the printed formula rounds log 2 / log 32 · 5 down."""
+    module = T5Bias(1, num_buckets=10, max_distance=160, bidirectional=False)
+    assert module.boundaries.tolist() == [1, 2, 3, 4, 5, 10, 20, 40, 80]
+    assert module.buckets(torch.tensor([9, 10])).tolist() == [5, 6]
+    assert reference.t5_bucket(-10, 10, 160, bidirectional=False) == 5
+
+
+def test_one_bucket_of_a_two_sided_table_is_never_used():
+    module = T5Bias(2)
+    module(300, 300).square().sum().backward()
+    used = (module.weight.grad != 0).all(-1)
+    assert used.tolist() == [bucket != 16 for bucket in range(32)]
+
+
+def test_keys_after_the_query_share_a_bucket_when_one_sided():
+    bias = make("t5-causal")(5, 5)
+    assert torch.equal(bias[:, 0, 1:], bias[:, 0, :1].expand(-1, 4))
+    assert not torch.equal(bias[:, -1, :-1], bias[:, -1, 1:])
+
+
+@pytest.mark.parametrize("name", ["alibi-12", "kerple-log", "kerple-power"])
+def test_symmetric(name):
+    bias = make(name)(30, 30)
+    assert checks.largest_difference(bias, bias.mT) <= 1e-14 * bias.abs().max().item()
+    assert (bias.diagonal(dim1=1, dim2=2) == 0).all()
+    assert (bias[:, 0].diff() < 0).all()  # and falls with the distance
+
+
+def test_t5_has_two_sides():
+    bias = make("t5")(30, 30)
+    assert not torch.equal(bias, bias.mT)
+
+
+@biases
+def test_a_bias_depends_on_the_distance_alone(name):
+    bias = make(name)(12, 15, offset=4)
+    assert torch.equal(bias[:, 1:, 1:], bias[:, :-1, :-1])
+
+
+@biases
+def test_offset_takes_rows_of_the_larger_bias(name):
+    module = make(name)
+    whole = module(40, 40)
+    tolerance = 1e-14 * (1 + whole.abs().max().item())  # vectorised powers differ in the last bit
+    assert checks.largest_difference(module(1, 40, offset=39), whole[:, 39:]) <= tolerance
+    assert checks.largest_difference(module(7, 22, offset=18), whole[:, 18:25, :22]) <= tolerance
+
+
+# --- kernels ---------------------------------------------------------------------------------
+
+
+def least_eigenvalue(bias):
+    return torch.linalg.eigvalsh(bias.exp()).min().item()
+
+
+@pytest.mark.parametrize("r1", [0.05, 1.0, 4.0])
+def test_the_exponential_of_kerple_is_positive_semidefinite(r1):
+    """Logarithms, and powers up to 2; 3 is not."""
+    distance = torch.arange(60).double()
+    distance = (distance[:, None] - distance).abs()
+    for r2 in (0.01, 1.0, 50.0):
+        assert least_eigenvalue(-r1 * torch.log(1 + r2 * distance)) > -1e-12
+    for r2 in (0.2, 1.0, 1.9, 2.0):
+        assert least_eigenvalue(-r1 * distance**r2) > -1e-12
+    assert least_eigenvalue(-0.01 * distance**3) < -1e-3
+
+
+@pytest.mark.parametrize("name", ["kerple-log", "kerple-power", "alibi-8"])
+def test_the_modules_are_conditionally_positive_semidefinite(name):
+    """cᵀ b c >= 0 whenever the entries of c sum to 0; so exp(λb) is a kernel for every λ."""
+    bias = make(name)(40, 40)
+    centre = torch.eye(40).double() - 1 / 40
+    assert (torch.linalg.eigvalsh(centre @ bias @ centre) > -1e-10 * bias.abs().max()).all()
+    for scale in (0.1, 1.0, 10.0):
+        assert (torch.linalg.eigvalsh((scale * bias).exp()) > -1e-11).all()
+
+
+def test_what_is_learned_stays_in_its_range():
+    log, power = KerpleLog(3).double(), KerplePower(3).double()
+    wide = torch.tensor([-30.0, 0.0, 30.0]).double()
+    with torch.no_grad():
+        for parameter in (*log.parameters(), *power.parameters()):
+            parameter.copy_(wide)
+    assert all((r > 0).all() for r in (log.r1, log.r2, power.r1, power.r2))
+    assert (power.r2 < 2).all()
+
+
+@pytest.mark.parametrize(("build", "r1", "r2"), [(KerpleLog, 2, 1), (KerplePower, 1, 2)])
+def test_initial_state(build, r1, r2):
+    torch.manual_seed(0)
+    module = build(20_000)
+    for value, top in ((module.r1, r1), (module.r2, r2)):
+        assert value.min().item() >= 0.01 * (1 - 1e-5)
+        assert value.max().item() <= top
+        assert value.mean().item() == pytest.approx(top / 2, rel=0.02)
+        assert value.quantile(0.25).item() == pytest.approx(top / 4, rel=0.05)
+
+
+def test_initial_table_of_t5():
+    torch.manual_seed(0)
+    assert T5Bias(500).weight.std().item() == pytest.approx(0.02, rel=0.03)
+
+
+# --- attention -------------------------------------------------------------------------------
+
+
+@biases
+@pytest.mark.proves("eq-bias-softmax")
+def test_torch_adds_the_bias_as_the_literal_attention_does(name):
+    module = make(name)
+    q, k, v = random(3, module.heads, 7, 4)
+    bias = module(7, 7)
+    got = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+    assert checks.largest_difference(got, reference.softmax_attention(q, k, v, bias)) <= 1e-12
+    mask = torch.ones(7, 7).tril().log().double()
+    got = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=bias + mask)
+    causal = reference.softmax_attention(q, k, v, bias, causal=True)
+    assert checks.largest_difference(got, causal) <= 1e-12
+
+
+@pytest.mark.proves("eq-perm-equivariant")
+def test_attention_without_positions_is_permutation_equivariant():
+    q, k, v = random(3, 2, 7, 4)
+    order = torch.randperm(7, generator=torch.Generator().manual_seed(0))
+
+    def moved(**how):
+        there = reference.softmax_attention(q[:, order], k[:, order], v[:, order], **how)
+        return checks.largest_difference(
+            there, reference.softmax_attention(q, k, v, **how)[:, order]
+        )
+
+    assert moved() <= 1e-13
+    assert moved(causal=True) > 0.1
+    assert moved(bias=ALiBi(2)(7, 7)) > 0.01
+
+
+@biases
+@pytest.mark.proves("eq-bias-ratio")
+def test_a_bias_changes_the_ratio_of_two_weights_by_a_factor_that_content_does_not_touch(name):
+    """And a rotation changes it by one that content does touch."""
+    module = make(name)
+    bias = module(6, 6)
+
+    def factor(seed, bias=0.0, turn=None):
+        q, k = random(2, module.heads, 6, 8, seed=seed)
+        plain = (q @ k.mT / 8**0.5).softmax(-1)
+        if turn:
+            q, k = turn(q, k, torch.arange(6)[:, None])
+        weights = (q @ k.mT / 8**0.5 + bias).softmax(-1)
+        return (weights[..., 1] / weights[..., 0]) / (plain[..., 1] / plain[..., 0])
+
+    expected = (bias[..., 1] - bias[..., 0]).exp()
+    for seed in range(3):
+        relative = factor(seed, bias) / expected
+        assert checks.largest_difference(relative, torch.ones(()).double()) <= 1e-10
+    gap = factor(0, turn=RoPE(8)).log() - factor(1, turn=RoPE(8)).log()
+    assert gap.abs().max() > 0.1
+
+
+# --- gradients -------------------------------------------------------------------------------
+
+
+@biases
+def test_gradients(name):
+    module = make(name)
+    names = [n for n, _ in module.named_parameters()]
+    if not names:
+        pytest.skip("nothing is learned")
+    values = [p.detach().clone().requires_grad_() for p in module.parameters()]
+
+    def bias(*values):
+        state = dict(zip(names, values, strict=True))
+        return torch.func.functional_call(module, state, (4, 5), {"offset": 1})
+
+    assert torch.autograd.gradcheck(bias, values)
+    assert torch.autograd.gradgradcheck(bias, values)
+
+
+@pytest.mark.parametrize("logit", [-6.0, -1.0, 0.0, 3.0])
+def test_the_gradient_of_a_power_at_distance_0_is_0(logit):
+    """0 to the power r is 0 for every r > 0, although 0 · log 0 is not a number."""
+    module = KerplePower(1).double()
+    with torch.no_grad():
+        module.logit_r2.fill_(logit)
+    here = module(1, 1).sum()
+    for gradient in torch.autograd.grad(here, list(module.parameters()), create_graph=True):
+        assert gradient.item() == 0
+        for second in torch.autograd.grad(
+            gradient.sum(), list(module.parameters()), retain_graph=True
+        ):
+            assert second.item() == 0
+
+
+# --- dtypes, devices, transformations --------------------------------------------------------
+
+
+@biases
+def test_dtype_and_device_follow_the_module(name):
+    assert CASES[name]()(3, 4).dtype == torch.float32
+    for dtype in (torch.float16, torch.bfloat16, torch.float64):
+        assert make(name, dtype)(3, 4).dtype == dtype
+    moved = make(name).to("meta")(3, 4)
+    assert (moved.device.type, moved.shape) == ("meta", (make(name).heads, 3, 4))
+
+
+@biases
+def test_half_precision_rounds_the_result_only(name):
+    """Distances beyond 256 are not whole in bfloat16: they must not be computed in it."""
+    module = make(name, torch.bfloat16)
+    exact = literal(module, 2, 1500, 1400)
+    if isinstance(module, ALiBi):
+        exact = -module.slopes.double()[:, None, None] * (exact / exact[:, :1, :1] * 1400)
+    gap = (module(2, 1500, offset=1400).double() - exact).abs()
+    assert (gap <= 2**-8 * exact.abs() + 1e-12).all()
+
+
+def test_fixed_slopes_are_written_anew_in_each_dtype():
+    module = ALiBi(12).to(torch.bfloat16).double()
+    assert module.slopes.tolist() == pytest.approx(reference.alibi_slopes(12), rel=1e-15)
+
+
+@biases
+def test_state_dict_copies_and_empty_memory(name):
+    module = make(name)
+    state, expected = copy.deepcopy(module.state_dict()), module(9, 9)
+    learned = {n for n, _ in module.named_parameters()}
+    assert set(state) == learned
+    other = CASES[name]().double()
+    other.load_state_dict(state)
+    assert torch.equal(other(9, 9), expected)
+    emptied = copy.deepcopy(module).to("meta").to_empty(device="cpu")
+    emptied.load_state_dict(state)
+    assert torch.equal(emptied(9, 9), expected)
+    with torch.no_grad():
+        for parameter in copy.deepcopy(module).parameters():
+            parameter.add_(1.0)
+    assert torch.equal(module(9, 9), expected)
+
+
+@biases
+def test_empty_and_single_tokens(name):
+    module = make(name)
+    for num_queries, num_keys in ((0, 0), (0, 5), (5, 0), (1, 1), (1, 0)):
+        bias = module(num_queries, num_keys, offset=3)
+        assert bias.shape == (module.heads, num_queries, num_keys)
+        if list(module.parameters()):
+            bias.sum().backward()
+
+
+@pytest.mark.parametrize("name", ["alibi-12", "t5", "kerple-log", "kerple-power"])
+def test_compile_with_changing_sizes(name):
+    module = make(name)
+    compiled = torch.compile(module, fullgraph=True)
+    for num_queries, num_keys, offset in ((4, 4, 0), (5, 7, 2), (1, 9, 8)):
+        want = module(num_queries, num_keys, offset=offset)
+        got = compiled(num_queries, num_keys, offset=offset)
+        assert checks.largest_difference(got, want) <= 1e-12
+
+
+@pytest.mark.parametrize("name", ["kerple-log", "kerple-power", "t5"])
+def test_vmap_over_parameters(name):
+    modules = [make(name), CASES[name]().double()]
+    stacked, _ = torch.func.stack_module_state(modules)
+    got = torch.func.vmap(lambda p: torch.func.functional_call(modules[0], p, (4, 5)))(stacked)
+    expected = torch.stack([module(4, 5) for module in modules])
+    assert checks.largest_difference(got, expected) <= 1e-12
+
+
+# --- bad input -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("build", "error", "match"),
+    [
+        (lambda: ALiBi(0), ValueError, "heads must be at least 1, got 0"),
+        (lambda: KerpleLog(2.0), TypeError, "heads must be an int, got 2.0"),
+        (lambda: KerplePower(True), TypeError, "heads must be an int, got True"),
+        (lambda: T5Bias(2, num_buckets=31), ValueError, "num_buckets must be even .*got 31"),
+        (lambda: T5Bias(2, num_buckets=2), ValueError, "num_buckets must be at least 4, got 2"),
+        (lambda: T5Bias(2, max_distance=8), ValueError, "max_distance must be at least 9, got 8"),
+        (lambda: T5Bias(2, bidirectional=1), TypeError, "bidirectional must be a bool, got 1"),
+    ],
+)
+def test_bad_arguments_are_named(build, error, match):
+    with pytest.raises(error, match=match):
+        build()
+
+
+@biases
+def test_bad_sizes_are_named(name):
+    module = make(name)
+    with pytest.raises(ValueError, match="num_queries must be at least 0, got -1"):
+        module(-1, 3)
+    with pytest.raises(TypeError, match=r"num_keys must be an int, got 3\.0"):
+        module(3, 3.0)
+    with pytest.raises(TypeError, match=r"offset must be an int, got 0\.5"):
+        module(3, 3, offset=0.5)
+    with pytest.raises(TypeError, match="positional"):
+        module(3, 3, 1)
+
+
+def test_exported():
+    assert {"ALiBi", "KerpleLog", "KerplePower", "T5Bias"} <= set(stringlib.__all__)
