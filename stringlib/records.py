@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import subprocess
 import time
@@ -35,6 +36,7 @@ def write_record(path: Path, *, command: str, seeds: list[int], wall_s: float, d
         "hardware": {
             "machine": platform.machine(),
             "processor": _processor(),
+            "cores": os.cpu_count(),
             "threads": torch.get_num_threads(),
             "cuda": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         },
@@ -55,6 +57,7 @@ def record_study(
     *,
     seeds: int,
     steps: int,
+    steps_are: str = "training steps of each model",
     argv: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """Read a study's command line, run it on one thread, and write its record beside the script.
@@ -62,9 +65,10 @@ def record_study(
     Args:
         script: The study's file; its record has the same name and ends in ``.json``.
         about: What the study does, for ``--help``; the first line is shown.
-        study: A function of the seeds and the number of training steps that returns the data.
+        study: A function of the seeds and the number of steps that returns the data.
         seeds: How many seeds unless ``--seeds`` says otherwise.
-        steps: Training steps unless ``--steps`` says otherwise.
+        steps: How many steps unless ``--steps`` says otherwise.
+        steps_are: What a step is, for ``--help``.
         argv: The arguments; those of the process if omitted.
 
     Returns:
@@ -72,7 +76,7 @@ def record_study(
     """
     parser = argparse.ArgumentParser(description=about.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=seeds, help="how many seeds, from 0")
-    parser.add_argument("--steps", type=int, default=steps, help="training steps of each model")
+    parser.add_argument("--steps", type=int, default=steps, help=steps_are)
     parser.add_argument("--output", type=Path, default=script.with_suffix(".json"))
     args = parser.parse_args(argv)
     torch.set_num_threads(1)

@@ -5,12 +5,15 @@ alternative text: ``Explorer(phase_clocks, alt=phase_clocks_text, ...)``.
 """
 
 from stringlib.explore.figures.clocks import intro_figure, phase_clocks, phase_clocks_text
+from stringlib.explore.figures.ladder import encoding_cost, encoding_cost_text
 from stringlib.explore.figures.shifts import shifted_scores, shifted_scores_text
 from stringlib.explore.figures.spectrum import circulant_spectrum, circulant_spectrum_text
 
 __all__ = [
     "circulant_spectrum",
     "circulant_spectrum_text",
+    "encoding_cost",
+    "encoding_cost_text",
     "intro_figure",
     "phase_clocks",
     "phase_clocks_text",
