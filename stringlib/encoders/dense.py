@@ -1,0 +1,90 @@
+"""DenseSTRING: the definition itself, by the exponential of a matrix for every token."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from stringlib.encoders.string import STRING
+from stringlib.inputs import require_positions, require_same_tokens, require_vectors
+from stringlib.universality import require_generators, universal_form
+
+
+class DenseSTRING(STRING):
+    r"""Rotate by :math:`\exp(\sum_k r_k L_k)`, literally, equation :eq:`eq-string-generators`.
+
+    Slow on purpose, :math:`O(d^3)` a token, and nothing is left out: ``forward`` returns R(r)q and
+    R(r)k. Any encoder can be held against ``DenseSTRING(encoder.generators())``. Basis and
+    frequencies are those of :func:`~stringlib.universality.universal_form`, so
+    ``STRING(dense.frequencies(), dense.basis())`` turns alike at :math:`O(d^2)` a token, and
+    :meth:`fold` with :meth:`folded` at :math:`O(d)`. The generators are fixed; nothing is learned.
+
+    Args:
+        generators: Commuting skew-symmetric :math:`L_k`, in radians per unit of position:
+            ``(heads, coord_dim, d, d)``. Values are checked here, once, and not on the meta device.
+
+    Raises:
+        TypeError: If ``generators`` is not a floating-point tensor.
+        ValueError: If the shape does not fit, or the matrices are not skew-symmetric or do not
+            commute; the message says by how much.
+
+    Source:
+        Schenck et al. 2025, definition 3.1.
+    """
+
+    _generators: Tensor
+
+    def __init__(self, generators: Tensor) -> None:
+        require_generators(generators)
+        if generators.ndim != 4:
+            raise ValueError(
+                "generators must have shape (heads, coord_dim, d, d), "
+                f"got {tuple(generators.shape)}"
+            )
+        heads, coord_dim, size, _ = generators.shape
+        if generators.is_meta:  # no values to look at
+            float64 = generators.new_empty(0, dtype=torch.float64)
+            shapes = (heads, size // 2, coord_dim), (heads, size, size)
+            frequencies, basis = (float64.new_empty(shape) for shape in shapes)
+        else:
+            frequencies, basis = universal_form(generators)
+        super().__init__(frequencies, basis)
+        exact = generators.detach().to(torch.float64, copy=True)
+        self.register_buffer("_generators", (exact - exact.mT) / 2)
+
+    def generators(self) -> Tensor:
+        """Return the given :math:`L_k`, not to be changed in place: float64."""
+        return self._generators
+
+    def matrix(self, positions: Tensor) -> Tensor:
+        """Return R(r) itself: ``(..., heads, seq, head_dim, head_dim)``.
+
+        The dtype is that of floating positions, float64 for integer ones.
+
+        Raises:
+            TypeError: If positions are not numbers.
+            ValueError: If their shape does not fit.
+        """
+        require_positions("positions", positions, self.coord_dim)
+        matrix = self._exponential(positions)
+        return matrix.to(positions.dtype) if positions.is_floating_point() else matrix
+
+    def _exponential(self, positions: Tensor) -> Tensor:
+        exponent = torch.einsum("...nk,hkij->...hnij", positions.double(), self._generators)
+        # twice: torch 2.13 exponentiates a single small matrix to 1e-10 only, a batch to 1e-15
+        return torch.matrix_exp(torch.stack([exponent, exponent]))[0]
+
+    def _phases(self, x: Tensor, positions: Tensor, x_name: str, name: str) -> Tensor:
+        """Return whole matrices where other encoders return the phases of their planes."""
+        require_vectors(x_name, x, self.head_dim, self.heads)
+        require_positions(name, positions, self.coord_dim)
+        require_same_tokens(x_name, x, name, positions)
+        return self._exponential(positions)
+
+    def _encode(
+        self, x: Tensor, phases: Tensor, finish: Callable[[Tensor], Tensor] | None = None
+    ) -> Tensor:
+        """Return R(r)x in both uses: nothing is left out, so there is nothing to finish."""
+        return (phases @ x.double().unsqueeze(-1)).squeeze(-1).to(x.dtype)

@@ -1,0 +1,220 @@
+"""Every STRING is RoPE in a basis: the basis and the frequencies are found to machine precision."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from torch import Tensor
+
+from stringlib import STRING, CirculantSTRING, DenseSTRING, RoPE, checks
+from stringlib.algebra import haar_orthogonal, planar_skew, skew
+from stringlib.universality import universal_form
+
+SIZES = (1, 2, 3, 5, 8, 15, 16, 63, 64)
+KINDS = ("random", "integer", "repeated", "slow", "nearly repeated", "one plane", "scales", "zero")
+
+
+def normal(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def known_frequencies(kind: str, heads: int, pairs: int, coord_dim: int) -> Tensor:
+    omega = normal(heads, pairs, coord_dim)
+    if kind == "integer":
+        return omega.round()
+    if kind == "repeated":
+        return omega[:, :1].repeat(1, pairs, 1)
+    if kind == "slow":  # some planes stand still, some move very slowly
+        return omega * torch.tensor([1.0, 1e-9, 0.0]).repeat(pairs)[:pairs, None]
+    if kind == "nearly repeated":
+        return omega[:, :1] + 10.0 ** -torch.randint(3, 16, (heads, pairs, 1)) * omega
+    if kind == "one plane":
+        return omega * (torch.arange(pairs) == 0)[:, None]
+    if kind == "scales":
+        return omega * torch.tensor([1e-6, 1e6, 1.0])[:coord_dim]
+    return omega * (kind != "zero")
+
+
+def rebuilt(omega: Tensor, basis: Tensor) -> Tensor:
+    return basis.unsqueeze(-3) @ planar_skew(omega.mT, basis.shape[-1]) @ basis.unsqueeze(-3).mT
+
+
+def conjugated(omega: Tensor, basis: Tensor) -> Tensor:
+    generators = rebuilt(omega, basis)
+    return (generators - generators.mT) / 2
+
+
+def relative_residual(generators: Tensor, omega: Tensor, basis: Tensor) -> float:
+    """Return the largest error of any generator, relative to its own largest entry."""
+    size = generators.abs().amax((-2, -1), keepdim=True)
+    gap = (rebuilt(omega, basis) - generators).abs() / size.where(size > 0, 1.0)
+    return gap.max().item()
+
+
+def in_order(omega: Tensor) -> Tensor:
+    """Return frequencies as ``universal_form`` does: oriented, the fastest first."""
+    largest = omega.take_along_dim(omega.abs().argmax(-1, keepdim=True), -1)
+    omega = torch.where(largest < 0, -omega, omega)
+    order = omega.norm(dim=-1).argsort(dim=-1, descending=True)
+    return omega.take_along_dim(order[..., None], -2)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.proves("eq-universal-planes")
+def test_planes_and_frequencies_are_found_again(size: int, kind: str) -> None:
+    for coord_dim, heads in itertools.product((1, 2, 3), (1, 3)):
+        torch.manual_seed(100 * coord_dim + heads)
+        known = known_frequencies(kind, heads, size // 2, coord_dim)
+        generators = conjugated(known, haar_orthogonal(size, heads, dtype=torch.float64))
+        omega, basis = universal_form(generators)
+        assert omega.shape == known.shape
+        assert omega.dtype == basis.dtype == torch.float64
+        assert checks.orthogonality_error(basis) <= 1e-13
+        assert relative_residual(generators, omega, basis) <= 3e-14
+        if kind in ("random", "integer"):  # in the others the order hangs on rounding
+            tolerance = 1e-12 * max(1.0, known.abs().max().item() if known.numel() else 0.0)
+            speed = in_order(known).norm(dim=-1)
+            assert checks.largest_difference(omega.norm(dim=-1), speed) <= tolerance
+        if kind == "random":
+            assert checks.largest_difference(omega, in_order(known)) <= 1e-12
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_the_scale_does_not_matter(scale: float) -> None:
+    torch.manual_seed(0)
+    generators = CirculantSTRING(16, 2, 2, block_size=8).generators()
+    omega, _ = universal_form(generators)
+    scaled, other = universal_form(scale * generators)
+    assert relative_residual(scale * generators, scaled, other) <= 1e-14
+    assert checks.largest_difference(scaled / scale, omega) <= 1e-14
+
+
+def polynomials(size: int) -> Tensor:
+    """Odd powers of one skew matrix are skew and commute."""
+    matrix = skew(normal(size * (size - 1) // 2)) / size**0.5
+    return torch.stack([matrix, matrix @ matrix @ matrix])
+
+
+def kronecker(size: int) -> Tensor:
+    """J ⊗ S and J ⊗ I: every frequency of the second is the same."""
+    turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]], dtype=torch.float64)
+    symmetric = normal(size, size)
+    return torch.stack(
+        [torch.kron(turn, symmetric + symmetric.T), torch.kron(turn, torch.eye(size))]
+    )
+
+
+def two_factors(size: int) -> Tensor:
+    """I ⊗ K and K ⊗ I: each frequency of one with each of the other, in both orientations."""
+    matrix, eye = skew(normal(size * (size - 1) // 2)), torch.eye(size, dtype=torch.float64)
+    return torch.stack([torch.kron(eye, matrix), torch.kron(matrix, eye)])
+
+
+def circulants(size: int) -> Tensor:
+    return CirculantSTRING(size, coord_dim=3, block_size=size // 4).generators()[0]
+
+
+@pytest.mark.parametrize("size", [4, 8])
+@pytest.mark.parametrize("make", [polynomials, kronecker, two_factors, circulants])
+def test_families_with_many_equal_frequencies(make, size: int) -> None:
+    torch.manual_seed(1)
+    generators = make(size)
+    omega, basis = universal_form(generators)  # without a dimension of heads
+    assert omega.shape == (basis.shape[-1] // 2, len(generators))
+    assert checks.orthogonality_error(basis) <= 1e-13
+    assert relative_residual(generators, omega, basis) <= 1e-14
+    batch = torch.stack([generators, generators.flip(0)]).expand(3, -1, -1, -1, -1)
+    omega, basis = universal_form(batch)
+    assert omega.shape[:2] == basis.shape[:2] == (3, 2)
+    assert relative_residual(batch, omega, basis) <= 1e-14
+
+
+def test_planes_that_the_first_combination_takes_for_one() -> None:
+    """Two planes that one combination cannot tell apart, exactly and almost."""
+    weights = torch.randn(2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    basis = haar_orthogonal(8, 1, dtype=torch.float64)
+    for apart in (0.0, 1e-14, 1e-12, 1e-9, 1e-6):
+        omega = torch.tensor([[[1.0, 2.0], [0.0, 0.0], [2.0, 1.0], [0.5, 0.5]]]).double()
+        for _ in range(200):  # the combination is of normed generators: iterate
+            first, second = weights / omega[0].norm(dim=0)
+            omega[0, 1] = omega[0, 0] + 3 * torch.stack([second * (1 + apart), -first])
+        generators = conjugated(omega, basis)
+        unit = generators / generators.norm(dim=(-2, -1), keepdim=True)
+        mixture = torch.einsum("k,hkij->hij", weights, unit)
+        speeds = torch.linalg.eigvals(mixture).imag.sort().values[0, 4:]
+        assert abs(speeds.diff().min() - 3 * apart * abs(second * weights[0])) < 1e-7 + apart
+        assert relative_residual(generators, *universal_form(generators)) <= 1e-13
+
+
+def test_every_plane_of_a_circulant_is_found() -> None:
+    torch.manual_seed(2)
+    encoder = CirculantSTRING(15, coord_dim=2, heads=3).double()
+    torch.nn.init.normal_(encoder.coefficients)
+    omega, basis = universal_form(encoder.generators())
+    assert checks.largest_difference(omega, in_order(encoder.frequencies().detach())) <= 1e-12
+    same = STRING(omega, basis)
+    positions = normal(5, 2)
+    assert checks.largest_difference(same.matrix(positions), encoder.matrix(positions)) <= 1e-12
+
+
+def test_rope_comes_back_as_it_was() -> None:
+    rope = RoPE(64, heads=2)
+    omega, _ = universal_form(rope.generators())
+    assert checks.largest_difference(omega, rope.frequencies()) <= 1e-14
+
+
+def test_single_precision_is_enough_to_commute_and_nothing_is_written_to_the_input() -> None:
+    torch.manual_seed(3)
+    exact = conjugated(normal(1, 8, 2), haar_orthogonal(16, 1, dtype=torch.float64))
+    rounded = exact.float().requires_grad_()
+    before = rounded.detach().clone()
+    omega, basis = universal_form(rounded)
+    assert torch.equal(rounded.detach(), before)
+    assert not omega.requires_grad
+    assert relative_residual(exact, omega, basis) <= 1e-5
+    with pytest.raises(ValueError, match="commute"):
+        universal_form(rounded, tolerance=1e-12)
+
+
+def test_what_is_refused() -> None:
+    torch.manual_seed(4)
+    one, two = skew(normal(2, 15))
+    both = torch.stack([one, two])
+    gap = torch.linalg.matrix_norm(one @ two - two @ one) / one.norm() / two.norm()
+    with pytest.raises(
+        ValueError, match=rf"L_0 L_1 − L_1 L_0 is {gap:.1e} of the product of theirs"
+    ):
+        universal_form(both)
+    with pytest.raises(ValueError, match="L_1 L_2"):
+        universal_form(torch.stack([torch.zeros(6, 6).double(), one, two]))
+    symmetric = one + torch.eye(6) / 6
+    gap = (symmetric + symmetric.T).norm() / symmetric.norm()
+    with pytest.raises(ValueError, match=f"skew-symmetric.* {gap:.1e} of that of L"):
+        universal_form(symmetric[None])
+    with pytest.raises(ValueError, match="finite"):
+        universal_form(torch.full((1, 2, 2), torch.nan))
+    with pytest.raises(TypeError, match=r"generators must be .* torch.int64"):
+        universal_form(both.long())
+    with pytest.raises(ValueError, match=r"shape \(..., coord_dim, d, d\), got \(6, 6\)"):
+        universal_form(one)
+    with pytest.raises(ValueError, match=r"got \(2, 6, 5\)"):
+        universal_form(both[..., :5])
+    with pytest.raises(ValueError, match=r"got \(0, 6, 6\)"):
+        universal_form(both[:0])
+
+
+def test_no_heads_give_no_planes() -> None:
+    omega, basis = universal_form(torch.zeros(0, 2, 4, 4))
+    assert omega.shape == (0, 2, 2)
+    assert basis.shape == (0, 4, 4)
+
+
+def test_one_line_from_the_definition_to_the_fast_form() -> None:
+    torch.manual_seed(5)
+    generators = conjugated(normal(2, 3, 2), haar_orthogonal(7, 2, dtype=torch.float64))
+    positions = normal(6, 2)
+    fast, slow = STRING(*universal_form(generators)), DenseSTRING(generators)
+    assert checks.largest_difference(fast.matrix(positions), slow.matrix(positions)) <= 1e-12
