@@ -18,6 +18,13 @@ def _string(head_dim: int, pairs: int, coord_dim: int, heads: int, layout: str) 
     )
 
 
+class _LongCayley(stringlib.CayleySTRING):
+    """With S so long that a plain solve loses four digits."""
+
+    def skew(self) -> torch.Tensor:
+        return 1e4 * super().skew()
+
+
 CASES: dict[str, Callable[[], RotaryEncoder]] = {
     "rope-2": lambda: stringlib.RoPE(2),
     "rope-8": lambda: stringlib.RoPE(8, heads=1),
@@ -47,6 +54,16 @@ CASES: dict[str, Callable[[], RotaryEncoder]] = {
     "mixed-12-2d-heads-3": lambda: stringlib.MixedRoPE(12, 2, 3, base=100.0),
     "mixed-10-uneven-3d": lambda: stringlib.MixedRoPE(10, 3, 2),
     "mixed-64-3d": lambda: stringlib.MixedRoPE(64, 3, 2),
+    "cayley-1": lambda: stringlib.CayleySTRING(1, heads=2),
+    "cayley-2": lambda: stringlib.CayleySTRING(2, coord_dim=2),
+    "cayley-8": lambda: stringlib.CayleySTRING(8),
+    "cayley-7-3d-heads-3": lambda: stringlib.CayleySTRING(7, coord_dim=3, heads=3),
+    "cayley-8-sparse-2d": lambda: stringlib.CayleySTRING(8, 2, 2, density=0.25),
+    "cayley-15-sparse": lambda: stringlib.CayleySTRING(15, density=0.1),
+    "cayley-6-density-0": lambda: stringlib.CayleySTRING(6, 2, 2, density=0),
+    "cayley-64": lambda: stringlib.CayleySTRING(64, heads=2),
+    "cayley-64-long": lambda: _LongCayley(64, heads=2),
+    "cayley-33-long": lambda: _LongCayley(33, coord_dim=2),
     "string-7": lambda: _string(7, 2, 2, 3, "interleaved"),
     "string-half-7": lambda: _string(7, 2, 3, 2, "half"),
     "string-no-pairs": lambda: stringlib.STRING(torch.zeros(1, 0, 1), head_dim=4),
@@ -59,7 +76,7 @@ def make(name: str, dtype: torch.dtype = torch.float64) -> RotaryEncoder:
     encoder = CASES[name]().to(dtype)
     with torch.no_grad():
         for parameter in encoder.parameters():
-            parameter.normal_(std=parameter.shape[-1] ** -0.5)
+            parameter.normal_(std=max(1, parameter.shape[-1]) ** -0.5)
     return encoder
 
 

@@ -1,5 +1,6 @@
 """Matrices as pure functions: skew-symmetric, circulant and random orthogonal."""
 
+from stringlib.algebra.cayley import cayley
 from stringlib.algebra.circulant import (
     circulant,
     circulant_eigenvalues,
@@ -7,9 +8,17 @@ from stringlib.algebra.circulant import (
     fourier_basis,
 )
 from stringlib.algebra.haar import haar_orthogonal
-from stringlib.algebra.skew import layout_permutation, pair_channels, planar_skew, skew
+from stringlib.algebra.skew import (
+    layout_permutation,
+    pair_channels,
+    planar_skew,
+    skew,
+    sparse_skew,
+    upper_support,
+)
 
 __all__ = [
+    "cayley",
     "circulant",
     "circulant_eigenvalues",
     "circulant_frequencies",
@@ -19,4 +28,6 @@ __all__ = [
     "pair_channels",
     "planar_skew",
     "skew",
+    "sparse_skew",
+    "upper_support",
 ]

@@ -7,6 +7,8 @@ is orthogonal for every real :math:`t`. In a suitable basis it only turns planes
 from __future__ import annotations
 
 import math
+import numbers
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -33,6 +35,46 @@ def skew(upper: Tensor) -> Tensor:
     rows, columns = torch.triu_indices(size, size, offset=1, device=upper.device)
     half = upper.new_zeros(*upper.shape[:-1], size, size)
     half[..., rows, columns] = upper
+    return half - half.mT
+
+
+def upper_support(size: int, density: float) -> Tensor:
+    """Draw places above the diagonal, uniformly and without replacement.
+
+    Args:
+        size: Number of rows and columns d.
+        density: Which part of the d(d−1)/2 places to draw, from 0 to 1. Their number is rounded.
+
+    Returns:
+        Rows and columns, in reading order: integers, ``(2, count)``. The global random
+        generator decides.
+
+    Raises:
+        TypeError: If ``density`` is not a number.
+        ValueError: If it is not between 0 and 1.
+    """
+    require_count("size", size)
+    _require_density(density)
+    places = torch.triu_indices(size, size, offset=1)
+    total = places.shape[1]
+    chosen = torch.randperm(total)[: round(float(density) * total)]
+    return places[:, chosen.sort().values]
+
+
+def sparse_skew(entries: Tensor, support: Tensor, size: int) -> Tensor:
+    r"""Build skew-symmetric matrices from entries at given places, :eq:`eq-cayley-sparse`.
+
+    Args:
+        entries: The entries :math:`S_{ij}`, ``(..., count)``.
+        support: Their rows and columns, ``(2, count)``, all above the diagonal.
+        size: Number of rows and columns d.
+
+    Returns:
+        :math:`S` with :math:`S^\top = -S`, zero elsewhere, ``(..., d, d)``.
+    """
+    rows, columns = support
+    half = entries.new_zeros(*entries.shape[:-1], size, size)
+    half[..., rows, columns] = entries
     return half - half.mT
 
 
@@ -99,3 +141,10 @@ def planar_skew(frequencies: Tensor, size: int, layout: str = "interleaved") -> 
     generator[..., first, second] = -frequencies
     generator[..., second, first] = frequencies
     return generator
+
+
+def _require_density(value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"density must be a number, got {value!r}")
+    if not 0 <= float(value) <= 1:
+        raise ValueError(f"density must be between 0 and 1, got {value}")

@@ -1,0 +1,135 @@
+"""Cayley-STRING: a learned basis, the Cayley transform of a skew-symmetric matrix."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from stringlib.algebra.cayley import cayley
+from stringlib.algebra.skew import sparse_skew, upper_support
+from stringlib.encoders.mixed import MixedRoPE
+from stringlib.encoders.string import RotaryEncoder
+from stringlib.positions import geometric_frequencies
+
+
+class CayleySTRING(RotaryEncoder):
+    r"""Rotate in a learned basis :math:`P = (I - S)(I + S)^{-1}`, :eq:`eq-cayley-transform`.
+
+    S is skew-symmetric and learned, and so are the frequencies. P acts before the rotation,
+    :eq:`eq-cayley-before`; behind it, P would cancel in every score. Each call solves one
+    system for each head, in float64, whatever the number of tokens. At inference use
+    :meth:`fold` and :meth:`folded`: nothing is solved there.
+
+    Args:
+        head_dim: Number of channels :math:`d` of a head; of an odd number one never rotates.
+        coord_dim: Number of coordinates of a position.
+        heads: Heads with a basis and frequencies of their own; 1 serves any number of heads.
+        density: Which part of the d(d−1)/2 entries above the diagonal of S is learned, from 0
+            (P = I) to 1. Their places are drawn once with torch's global random generator,
+            the same for all heads. A sparse S has fewer parameters; P is dense all the same.
+
+    Attributes:
+        entries: The learned entries of S: ``(heads, count)``.
+        omega: Ω in radians per unit of position: ``(heads, pairs, coord_dim)``.
+        support: Rows and columns of the entries: integers, ``(2, count)``, in the
+            ``state_dict``.
+
+    Raises:
+        TypeError: If an argument has the wrong type.
+        ValueError: If ``density`` is not between 0 and 1 or a number is below 1.
+
+    Source:
+        Schenck et al. 2025, Cayley-STRING and theorem 3.4.
+    """
+
+    support: Tensor
+
+    def __init__(
+        self, head_dim: int, coord_dim: int = 1, heads: int = 1, density: float = 1.0
+    ) -> None:
+        super().__init__(head_dim, coord_dim, heads)
+        self.register_buffer("support", upper_support(head_dim, density))
+        self.density = float(density)
+        self.entries = nn.Parameter(torch.empty(heads, self.support.shape[1]))
+        self.omega = nn.Parameter(torch.empty(heads, head_dim // 2, coord_dim))
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        r"""Start near RoPE or, with several coordinates, near the start of :class:`MixedRoPE`.
+
+        The entries are normal with the standard deviation at which :math:`\|Sx\|` is 0.1
+        :math:`\|x\|` in the root mean square: P moves a vector by about a fifth of its length,
+        at any size and density.
+        """
+        in_a_row = 2 * self.entries.shape[1] / self.head_dim
+        if in_a_row:
+            self.entries.normal_(std=0.1 / math.sqrt(in_a_row))
+        pairs = self.omega.shape[1]
+        if self.coord_dim == 1:
+            self.omega.copy_(geometric_frequencies(pairs)[:, None])
+        elif pairs:
+            self.omega.copy_(MixedRoPE(2 * pairs, self.coord_dim, self.heads).omega)
+
+    def skew(self) -> Tensor:
+        """Return S: float64, ``(heads, head_dim, head_dim)``."""
+        return sparse_skew(self.entries.double(), self.support, self.head_dim)
+
+    def frequencies(self) -> Tensor:
+        """Return Ω: float64, ``(heads, pairs, coord_dim)``."""
+        return self.omega.double()
+
+    def basis(self) -> Tensor:
+        """Return P by one solve: float64, ``(heads, head_dim, head_dim)``."""
+        return cayley(self.skew()) if self.entries.shape[1] else super().basis()
+
+    def to_basis(self, x: Tensor) -> Tensor:
+        """Return Pᵀx for float32 or float64 ``x``."""
+        return self._solved().to_basis(x)
+
+    def from_basis(self, x: Tensor) -> Tensor:
+        """Return Px for float32 or float64 ``x``."""
+        return self._solved().from_basis(x)
+
+    def forward(
+        self, q: Tensor, k: Tensor, positions: Tensor, key_positions: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Encode as :meth:`RotaryEncoder.forward`, with one solve for queries and keys."""
+        return self._solved().forward(q, k, positions, key_positions)
+
+    def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Return R(r)x as :meth:`RotaryEncoder.rotate`, with one solve for both ways."""
+        return self._solved().rotate(x, positions)
+
+    def extra_repr(self) -> str:
+        """Describe the arguments in ``repr``."""
+        return f"{super().extra_repr()}, density={self.density:g}"
+
+    def _refill(self) -> None:
+        """Draw a support anew, after ``to_empty``: valid places until a state is loaded."""
+        self.support.copy_(upper_support(self.head_dim, self.density))
+
+    def _solved(self) -> RotaryEncoder:
+        basis = self.basis() if self.entries.shape[1] else None
+        return _Solved(self.frequencies(), basis, self.head_dim)
+
+
+class _Solved(RotaryEncoder):
+    """The encoder during one call: its basis is known, and gradients flow to it."""
+
+    def __init__(self, frequencies: Tensor, basis: Tensor | None, head_dim: int) -> None:
+        super().__init__(head_dim, frequencies.shape[-1], frequencies.shape[0])
+        self._known = frequencies, basis
+
+    def frequencies(self) -> Tensor:
+        return self._known[0]
+
+    def to_basis(self, x: Tensor) -> Tensor:
+        basis = self._known[1]
+        return x if basis is None else x @ basis.to(x.dtype)
+
+    def from_basis(self, x: Tensor) -> Tensor:
+        basis = self._known[1]
+        return x if basis is None else x @ basis.to(x.dtype).mT

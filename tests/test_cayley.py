@@ -1,0 +1,399 @@
+"""What is particular to Cayley-STRING: the solve, the support, what is inert or misplaced."""
+
+import copy
+import math
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from stringlib import CayleySTRING, MixedRoPE, RoPE, checks
+from stringlib.algebra import cayley, haar_orthogonal, skew, sparse_skew, upper_support
+from stringlib.encoders.string import RotaryEncoder
+from stringlib.reference import (
+    apply_rope,
+    build_skew_symmetric,
+    build_sparse_skew_symmetric,
+    cayley_after_rope,
+    cayley_apply,
+    cayley_before_split,
+    cayley_string,
+    make_sparse_mask,
+)
+
+
+def random(*shape, seed=0):
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def encoder(head_dim, coord_dim=1, heads=1, density=1.0, seed=0, std=0.5):
+    torch.manual_seed(seed)
+    made = CayleySTRING(head_dim, coord_dim, heads, density).double()
+    with torch.no_grad():
+        made.entries.copy_(std * random(*made.entries.shape, seed=seed + 1))
+        made.omega.copy_(random(*made.omega.shape, seed=seed + 2))
+    return made
+
+
+def eye(size):
+    return torch.eye(size, dtype=torch.float64)
+
+
+class Operations(TorchDispatchMode):
+    """Names of all operations that reach the backend."""
+
+    def __enter__(self):
+        self.names = []
+        return super().__enter__()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.names.append(func.overloadpacket._qualified_op_name)
+        return func(*args, **(kwargs or {}))
+
+    def count(self, *parts):
+        return sum(any(part in name for part in parts) for name in self.names)
+
+
+# --- the transform ---------------------------------------------------------------------------
+
+
+@pytest.mark.proves("eq-cayley-transform")
+@pytest.mark.parametrize("d", [1, 2, 3, 8, 17, 64])
+def test_the_transform_is_the_literal_one(d):
+    for norm in (0.1, 1.0, 30.0):
+        made = skew(random(2, d * (d - 1) // 2)) * (norm / max(1, d) ** 0.5)
+        for matrix, got in zip(made, cayley(made), strict=True):
+            columns = cayley_apply(matrix, eye(d))  # row i is P e_i
+            assert checks.largest_difference(got, columns.T) <= 1e-12
+            assert checks.largest_difference(got @ (eye(d) + matrix), eye(d) - matrix) <= 1e-11
+
+
+@pytest.mark.parametrize("d", [2, 5, 16, 33, 64, 65])
+@pytest.mark.parametrize("norm", [1e-8, 1.0, 1e2, 1e4, 1e5])
+@pytest.mark.parametrize("spread", [False, True])
+def test_orthogonal_with_determinant_one_however_long_s_is(d, norm, spread):
+    planes = torch.logspace(-4, 0, d // 2).double() if spread else torch.ones(d // 2).double()
+    basis = haar_orthogonal(d, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    diagonal = torch.zeros(d, d).double()
+    for i, s in enumerate(planes):
+        diagonal[2 * i, 2 * i + 1], diagonal[2 * i + 1, 2 * i] = s, -s
+    s = basis @ diagonal @ basis.mT
+    p = cayley(norm * (s - s.mT) / 2)
+    assert checks.orthogonality_error(p) <= 1e-14
+    assert checks.largest_difference(torch.linalg.det(p), torch.ones(8).double()) <= 1e-12
+
+
+@pytest.mark.proves("eq-cayley-plane")
+@pytest.mark.parametrize("t", [-1e4, -1.0, -0.2, 0.0, 1e-9, 0.5, 3.0, 1e4])
+def test_a_plane_turns_anticlockwise_by_twice_the_arc_tangent(t):
+    angle = 2 * math.atan(t)
+    cos, sin = math.cos(angle), math.sin(angle)
+    expected = torch.tensor([[cos, -sin], [sin, cos]], dtype=torch.float64)
+    got = cayley(torch.tensor([[0.0, t], [-t, 0.0]], dtype=torch.float64))
+    assert checks.largest_difference(got, expected) <= 1e-14
+
+
+@pytest.mark.parametrize("std", [0.1, 1.0, 1e3])
+def test_gradients_are_those_of_the_plain_solve(std):
+    """The Newton step is the identity on orthogonal matrices: it must not change a derivative."""
+    upper, upstream = std * random(2, 10), random(2, 5, 5, seed=1)
+    gradients = []
+    for transform in (cayley, lambda s: torch.linalg.solve(eye(5) + s, eye(5) - s)):
+        leaf = upper.clone().requires_grad_()
+        (gradient,) = torch.autograd.grad((transform(skew(leaf)) * upstream).sum(), leaf)
+        gradients.append(gradient)
+    scale = gradients[1].abs().max().item()
+    assert checks.largest_difference(*gradients) <= 1e-11 * scale
+    assert torch.autograd.gradcheck(lambda u: cayley(skew(u)), upper.div(std).requires_grad_())
+    assert torch.autograd.gradgradcheck(lambda u: cayley(skew(u)), upper.div(std).requires_grad_())
+
+
+def test_nan_in_gives_nan_out():
+    made = skew(random(2, 6))
+    made[0, 1, 2] = torch.nan
+    got = cayley(made)
+    assert got[0].isnan().any()
+    assert not got[1].isnan().any()
+
+
+@pytest.mark.parametrize("d", [2, 3, 5, 8])
+def test_signs_reach_every_orthogonal_matrix_with_entries_up_to_one(d):
+    """Some signs of the columns of any orthogonal Q give a transform of S, |S_ij| <= 1."""
+    for seed in range(5):
+        q = haar_orthogonal(d, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+        signs = torch.cartesian_prod(*[torch.tensor([1.0, -1.0], dtype=torch.float64)] * d)
+        determinants = torch.linalg.det(eye(d) + q * signs.view(-1, 1, d))
+        p = q * signs.view(-1, d)[determinants.abs().argmax()]
+        s = torch.linalg.solve(eye(d) + p, eye(d) - p)
+        assert checks.skew_error(s) <= 1e-12
+        assert s.abs().max() <= 1 + 1e-12
+        assert checks.largest_difference(cayley(s), p) <= 1e-12
+
+
+# --- the support -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("d", [1, 2, 7, 16])
+@pytest.mark.parametrize("density", [0, 0.1, 0.5, 0.99, 1])
+def test_the_support_lies_above_the_diagonal_without_repetition(d, density):
+    rows, columns = upper_support(d, density)
+    assert len(rows) == round(density * d * (d - 1) / 2)
+    assert (rows < columns).all()
+    assert len(set(zip(rows.tolist(), columns.tolist(), strict=True))) == len(rows)
+
+
+def test_the_support_is_uniform_and_repeats_with_the_seed():
+    torch.manual_seed(5)
+    hits = torch.zeros(5, 5)
+    for _ in range(2000):
+        rows, columns = upper_support(5, 0.3)
+        hits[rows, columns] += 1
+    upper = hits[tuple(torch.triu_indices(5, 5, 1))]
+    assert upper.sum() == 6000
+    assert (upper - 600).abs().max() < 5 * math.sqrt(2000 * 0.3 * 0.7)
+    drawn = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        drawn.append(CayleySTRING(12, density=0.3).support)
+    assert torch.equal(drawn[0], drawn[1])
+    assert not torch.equal(drawn[0], drawn[2])
+
+
+@pytest.mark.proves("eq-cayley-sparse")
+@pytest.mark.parametrize("density", [0.0, 0.3, 1.0])
+def test_s_is_filled_as_the_literal_form_fills_it(density):
+    made = encoder(9, heads=2, density=density)
+    for entries, got in zip(made.entries.detach(), made.skew(), strict=True):
+        literal = build_sparse_skew_symmetric(entries, made.support.T, 9)
+        assert torch.equal(got, literal)
+        assert checks.skew_error(got) == 0
+    full = random(36)
+    assert torch.equal(build_skew_symmetric(full, 9), skew(full))
+    assert torch.equal(sparse_skew(full, upper_support(9, 1), 9), skew(full))
+
+
+def test_density_one_is_dense_and_density_zero_is_rope():
+    made = encoder(8, heads=3)
+    assert checks.largest_difference(made.skew(), skew(made.entries.detach())) == 0
+    still = encoder(8, heads=3, density=0)
+    assert torch.equal(still.basis(), eye(8).expand(3, -1, -1))
+    assert still.entries.shape == (3, 0)
+    plain, positions = CayleySTRING(8, density=0).double(), torch.arange(5)[:, None]
+    q = random(1, 5, 8)
+    rope = RoPE(8).rotate(q, positions)
+    assert checks.largest_difference(plain.rotate(q, positions), rope) <= 1e-6  # omega is float32
+
+
+@pytest.mark.parametrize("assign", [False, True])
+def test_the_support_travels_with_the_state(assign):
+    one, other = encoder(12, 2, 2, 0.3, seed=0), encoder(12, 2, 2, 0.3, seed=9)
+    assert not torch.equal(one.support, other.support)
+    state = copy.deepcopy(one.state_dict())
+    assert set(state) == {"entries", "omega", "support"}
+    other.load_state_dict(state, assign=assign)
+    q, k, positions = random(2, 5, 12), random(2, 5, 12, seed=1), random(5, 2)
+    for a, b in zip(one(q, k, positions), other(q, k, positions), strict=True):
+        assert torch.equal(a, b)
+    twin = copy.deepcopy(one)
+    assert torch.equal(twin.basis(), one.basis())
+    for moved in (copy.deepcopy(one).to(torch.bfloat16), copy.deepcopy(one).half().float()):
+        assert moved.support.dtype == torch.int64
+        assert torch.equal(moved.support, one.support)
+
+
+def test_an_emptied_encoder_has_a_valid_support():
+    emptied = encoder(12, density=0.3).to("meta").to_empty(device="cpu")
+    rows, columns = emptied.support
+    assert ((rows >= 0) & (rows < columns) & (columns < 12)).all()
+
+
+# --- the encoder -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tokens", [1, 7, 300])
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_one_solve_a_call_and_no_inverse(tokens, elsewhere):
+    made, positions = encoder(8, heads=3), torch.arange(tokens)[:, None]
+    q, k = random(2, 2, 3, tokens, 8)
+    key_positions = positions + 1 if elsewhere else None
+    calls = (
+        lambda: made(q, k, positions, key_positions),
+        lambda: made.rotate(q, positions),
+        lambda: made.fold(random(24, 5)),
+    )
+    for call in calls:
+        with Operations() as operations:
+            call()
+        assert operations.count("solve") == 1
+        assert operations.count("inv") == 0
+    without = encoder(8, heads=3, density=0)
+    with Operations() as operations:
+        without(q, k, positions, key_positions)
+        without.rotate(q, positions)
+    assert operations.count("solve") == 0
+    folded = made.folded()
+    with Operations() as operations:
+        folded(q, k, positions, key_positions)
+    assert operations.count("solve") == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+def test_the_basis_is_solved_in_float64(dtype):
+    made = encoder(16, std=100.0).to(dtype)
+    assert made.basis().dtype == torch.float64
+    assert checks.orthogonality_error(made.basis()) <= 1e-14
+
+
+@pytest.mark.proves("eq-cayley-before")
+@pytest.mark.parametrize(
+    ("d", "coord_dim", "heads", "density"),
+    [(1, 1, 2, 1.0), (2, 1, 1, 1.0), (7, 3, 2, 0.5), (16, 2, 3, 1.0), (16, 1, 1, 0.1)],
+)
+def test_the_literal_form_agrees(d, coord_dim, heads, density):
+    made, positions = encoder(d, coord_dim, heads, density), 5 * random(6, coord_dim)
+    q, k = random(2, 2, heads, 6, d, seed=3)
+    encoded_q, encoded_k = made(q, k, positions)
+    for head in range(heads):
+        s = build_sparse_skew_symmetric(made.entries[head].detach(), made.support.T, d)
+        omega = made.omega[head].detach()
+        for got, x in ((encoded_q, q), (encoded_k, k)):
+            literal = cayley_string(x[:, head], positions, s, omega)
+            assert checks.largest_difference(got[:, head], literal) <= 1e-12
+
+
+def logits(transform, q, k):
+    return transform(q) @ transform(k).mT
+
+
+@pytest.mark.proves("eq-cayley-after")
+def test_behind_rope_the_transform_cancels_and_learns_nothing():
+    d, positions = 16, torch.arange(9.0).double()[:, None]
+    q, k = random(2, 9, d)
+    omega, entries = random(d // 2, 1), 0.5 * random(d * (d - 1) // 2, seed=4)
+    entries.requires_grad_()
+    s = skew(entries)
+    behind = logits(lambda x: cayley_after_rope(x, positions, s, omega), q, k)
+    plain = logits(lambda x: apply_rope(x, positions[:, 0], omega[:, 0]), q, k)
+    assert checks.relative_logit_error(behind.detach(), plain, q, k) <= 1e-14
+    (gradient,) = torch.autograd.grad(behind.softmax(-1).square().sum(), entries)
+    assert gradient.abs().max() <= 1e-13
+    before = logits(lambda x: cayley_string(x, positions, skew(entries), omega), q, k)
+    (gradient,) = torch.autograd.grad(before.softmax(-1).square().sum(), entries)
+    assert gradient.abs().max() >= 1e-3
+    assert checks.relative_logit_error(before.detach(), plain, q, k) >= 1e-2
+
+
+def test_over_all_heads_behind_rope_only_the_sum_of_heads_is_relative():
+    width, heads = 32, 4
+    places = torch.arange(9.0).double()[:, None]
+    q, k = random(2, 9, width)
+    omega, s = random(width // 2, 1), skew(random(width * (width - 1) // 2, seed=4))
+
+    def scores(shift):
+        q_heads, k_heads = (cayley_before_split(x, places + shift, s, omega, heads) for x in (q, k))
+        return q_heads @ k_heads.mT
+
+    change = scores(17.0) - scores(0.0)
+    assert change.sum(0).abs().max() <= 1e-11
+    assert change.abs().max() >= 0.5 * scores(0.0).square().mean().sqrt()
+
+
+@pytest.mark.parametrize(("d", "coord_dim"), [(6, 1), (7, 1), (8, 1), (6, 2), (7, 3)])
+def test_one_direction_for_each_plane_is_inert(d, coord_dim):
+    """The rank of (S, Ω) ↦ generators: turning the vectors of a plane within it changes nothing."""
+    made = encoder(d, coord_dim)
+    pairs, count = d // 2, d * (d - 1) // 2
+
+    def generators(entries, omega):
+        state = {"entries": entries, "omega": omega}
+        return torch.func.functional_call(
+            _Generators(made), {f"of.{n}": v for n, v in state.items()}, ()
+        )
+
+    values = made.entries.detach(), made.omega.detach()
+    jacobians = torch.autograd.functional.jacobian(generators, values)
+    joined = torch.cat([j.flatten(-2 if i == 0 else -3).reshape(coord_dim * d * d, -1)
+                        for i, j in enumerate(jacobians)], 1)  # fmt: skip
+    values = torch.linalg.svdvals(joined)
+    rank = count + pairs * coord_dim - pairs
+    assert (values > 1e-9 * values[0]).sum() == rank
+    assert values[rank - 1] > 1e-4 * values[0]
+
+
+class _Generators(torch.nn.Module):
+    def __init__(self, of: RotaryEncoder) -> None:
+        super().__init__()
+        self.of = of
+
+    def forward(self):
+        return self.of.generators()
+
+
+def test_heads_learn_bases_of_their_own():
+    made = encoder(8, heads=2)
+    q, k = random(2, 2, 5, 8)
+    before = checks.logits(made, q, k, torch.arange(5)[:, None]).detach()
+    with torch.no_grad():
+        made.entries[1].mul_(2)
+    after = checks.logits(made, q, k, torch.arange(5)[:, None])
+    assert torch.equal(before[0], after[0].detach())
+    assert checks.largest_difference(before[1], after[1]) > 0.1
+    after.softmax(-1).square().sum().backward()
+    assert made.entries.grad.abs().amin(0).max() > 1e-4
+    assert made.omega.grad.abs().max() > 1e-4
+
+
+# --- where it starts -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("d", "density"), [(16, 1.0), (64, 1.0), (64, 0.1), (65, 0.02)])
+def test_the_basis_starts_near_the_identity_at_any_size_and_density(d, density):
+    torch.manual_seed(0)
+    made = CayleySTRING(d, heads=50, density=density)
+    length = made.skew().square().sum((-2, -1)).mean().div(d).sqrt().item()
+    assert length == pytest.approx(0.1, rel=0.05)
+    moved = (made.basis() - eye(d)).square().sum((-2, -1)).mean().div(d).sqrt().item()
+    assert moved == pytest.approx(0.2, rel=0.06)
+
+
+def test_the_frequencies_start_as_those_of_rope_or_of_mixed_rope():
+    one = CayleySTRING(17, heads=3)
+    assert checks.largest_difference(one.frequencies(), RoPE(16).frequencies()) <= 1e-7
+    torch.manual_seed(0)
+    several = CayleySTRING(17, 3, 2, density=0.0)
+    torch.manual_seed(0)
+    upper_support(17, 0.0)
+    assert torch.equal(several.omega, MixedRoPE(16, 3, 2).omega)
+    assert CayleySTRING(1, 2).frequencies().shape == (1, 0, 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "match"),
+    [
+        ({"density": -0.1}, ValueError, "density must be between 0 and 1, got -0.1"),
+        ({"density": 1.1}, ValueError, "density must be between 0 and 1, got 1.1"),
+        ({"density": math.nan}, ValueError, "density must be between 0 and 1, got nan"),
+        ({"density": math.inf}, ValueError, "density must be between 0 and 1, got inf"),
+        ({"density": True}, TypeError, "density must be a number, got True"),
+        ({"density": "1"}, TypeError, "density must be a number, got '1'"),
+        ({"density": None}, TypeError, "density must be a number, got None"),
+        ({"head_dim": 0}, ValueError, "head_dim must be at least 1, got 0"),
+        ({"coord_dim": 1.0}, TypeError, "coord_dim must be an int, got 1.0"),
+        ({"heads": 0}, ValueError, "heads must be at least 1, got 0"),
+    ],
+)
+def test_bad_arguments_are_named(arguments, error, match):
+    with pytest.raises(error, match=match):
+        CayleySTRING(**{"head_dim": 8, **arguments})
+
+
+def test_the_literal_forms_name_bad_arguments():
+    with pytest.raises(ValueError, match=r"param_vec must have the shape \(6,\)"):
+        build_skew_symmetric(random(5), 4)
+    with pytest.raises(ValueError, match=r"chosen_indices \(K, 2\)"):
+        build_sparse_skew_symmetric(random(3), make_sparse_mask(4, 0.3), 4)
+    with pytest.raises(ValueError, match="f must be between 0 and 1, got 2"):
+        make_sparse_mask(4, 2)
+    assert make_sparse_mask(4, 0.5).shape == (3, 2)
+    assert make_sparse_mask(4, 0.0).shape == (0, 2)
+    assert cayley_apply(eye(2) * 0, random(0, 2)).shape == (0, 2)
