@@ -1,0 +1,143 @@
+"""Learn the basis of a rotation when the projections are frozen, and when they are free.
+
+    python results/cayley_string.py      # writes results/cayley_string.json
+    python results/cayley_string.py --seeds 2 --steps 50 --output /tmp/try.json
+
+Every token of a random sequence asks which symbol stood three places before it. One attention
+head of 16 channels answers; its only position encoding is Cayley-STRING. Frequencies and readout
+are always learned. In the setting "frozen" the embedding and the query and key projections stay
+as they were drawn, in the setting "free" they are learned too.
+
+The methods are the density of S, with P before the rotation, and "after": a dense S whose
+transform acts on the rotated queries and keys. Density 0 is RoPE with learned frequencies.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from stringlib import CayleySTRING
+from stringlib.encoders.string import rotate_pairs, unit_phases
+from stringlib.records import record_study
+
+SETTINGS = ("frozen", "free")
+METHODS = {"0": 0.0, "0.1": 0.1, "0.5": 0.5, "1": 1.0, "after": 1.0}  # name: density of S
+LENGTH, SYMBOLS, BACK = 24, 8, 3
+DIM, HEAD_DIM = 32, 16
+BATCH, RATE, CONTENT = 16, 1e-2, 0.5
+
+
+class AfterRotation(CayleySTRING):
+    """Cayley-STRING the wrong way round: the transform acts on what has been rotated."""
+
+    def forward(
+        self, q: Tensor, k: Tensor, positions: Tensor, key_positions: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return U RoPE(Ωr)x for queries and keys at the same positions."""
+        phases, transform = unit_phases(positions, self.frequencies()), self.basis()
+        return rotate_pairs(q, phases) @ transform.mT, rotate_pairs(k, phases) @ transform.mT
+
+
+class LookBack(nn.Module):
+    """Embedding, one head of attention, and a readout.
+
+    Args:
+        setting: One of ``SETTINGS``.
+        method: One of ``METHODS``.
+    """
+
+    def __init__(self, setting: str, method: str) -> None:
+        super().__init__()
+        if setting not in SETTINGS or method not in METHODS:
+            raise ValueError(
+                f"setting must be one of {SETTINGS} and method one of {tuple(METHODS)}, "
+                f"got {setting!r} and {method!r}"
+            )
+        self.embed = nn.Embedding(SYMBOLS, DIM)
+        self.to_q, self.to_k = nn.Linear(DIM, HEAD_DIM), nn.Linear(DIM, HEAD_DIM)
+        self.readout = nn.Linear(DIM, SYMBOLS)
+        for projection in (self.to_q, self.to_k):
+            nn.init.normal_(projection.weight, std=CONTENT / math.sqrt(DIM))
+            nn.init.normal_(projection.bias)  # without it a query would not know where to look
+            for parameter in projection.parameters():
+                parameter.requires_grad_(setting == "free")
+        self.embed.weight.requires_grad_(setting == "free")
+        kind = AfterRotation if method == "after" else CayleySTRING
+        self.encoder = kind(HEAD_DIM, density=METHODS[method])
+
+    def forward(self, symbols: Tensor) -> Tensor:
+        """Return a score for each symbol that may be the answer.
+
+        Args:
+            symbols: Integers, ``(batch, LENGTH)``.
+
+        Returns:
+            ``(batch, LENGTH, SYMBOLS)``.
+        """
+        x = self.embed(symbols).unsqueeze(1)  # one head
+        q, k = self.encoder(self.to_q(x), self.to_k(x), torch.arange(LENGTH)[:, None])
+        found = (q @ k.mT / math.sqrt(HEAD_DIM)).softmax(-1) @ x
+        return self.readout(found.squeeze(1))
+
+
+def loss(model: LookBack, symbols: Tensor) -> Tensor:
+    """Return the mean cross-entropy, in nats, of the tokens that have an answer."""
+    guesses = model(symbols)[:, BACK:].flatten(0, 1)
+    return nn.functional.cross_entropy(guesses, symbols[:, :-BACK].flatten())
+
+
+def train(setting: str, method: str, seed: int, steps: int = 300) -> LookBack:
+    """Train on random sequences.
+
+    Args:
+        setting: One of ``SETTINGS``.
+        method: One of ``METHODS``.
+        seed: Of the weights, the support and the sequences.
+        steps: Batches of ``BATCH`` sequences.
+    """
+    torch.manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
+    model = LookBack(setting, method).double()
+    optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=RATE)
+    for _ in range(steps):
+        value = loss(model, torch.randint(SYMBOLS, (BATCH, LENGTH), generator=generator))
+        optimizer.zero_grad()
+        value.backward()
+        optimizer.step()
+    return model
+
+
+@torch.no_grad()
+def held_out_loss(model: LookBack, sequences: int = 256) -> float:
+    """Return the loss on new sequences; knowing nothing costs ln 8 = 2.08."""
+    generator = torch.Generator().manual_seed(10_000)
+    return loss(model, torch.randint(SYMBOLS, (sequences, LENGTH), generator=generator)).item()
+
+
+def study(seeds: Sequence[int], steps: int) -> dict[str, Any]:
+    """Return for each setting and method the loss of each seed on new sequences."""
+    losses = {
+        setting: {m: [held_out_loss(train(setting, m, s, steps)) for s in seeds] for m in METHODS}
+        for setting in SETTINGS
+    }
+    return {"steps": steps, "knowing_nothing": math.log(SYMBOLS), "loss": losses}
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the study and write its record."""
+    assert __doc__
+    data = record_study(Path(__file__), __doc__, study, seeds=10, steps=300, argv=argv)
+    for setting, rows in data["loss"].items():
+        for method, row in rows.items():
+            mean = sum(row) / len(row)
+            print(f"{setting:>6} {method:>5}: mean {mean:.3f}, {min(row):.3f} to {max(row):.3f}")
+
+
+if __name__ == "__main__":
+    main()
