@@ -19,8 +19,8 @@ from stringlib.algebra.skew import planar_skew
 from stringlib.inputs import require_floats
 
 ATTEMPTS = 4  # random combinations; the first is good unless two planes coincide in it
-GOAL = 1e-14  # a residual that is not worth another attempt, relative to the generators
-SAME = 1e-12  # frequencies nearer than this are equal: their planes may be mixed at will
+GOAL = 1e-15  # a residual that is not worth another attempt, relative to the generators
+SAME = 1e-15  # frequencies nearer than this, relative to the generators, are equal
 
 
 @torch.no_grad()
