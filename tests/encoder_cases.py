@@ -25,6 +25,12 @@ class _LongCayley(stringlib.CayleySTRING):
         return 1e4 * super().skew()
 
 
+def _dense(head_dim: int, coord_dim: int, heads: int) -> RotaryEncoder:
+    return stringlib.DenseSTRING(
+        _string(head_dim, head_dim // 2, coord_dim, heads, "interleaved").generators()
+    )
+
+
 CASES: dict[str, Callable[[], RotaryEncoder]] = {
     "rope-2": lambda: stringlib.RoPE(2),
     "rope-8": lambda: stringlib.RoPE(8, heads=1),
@@ -64,6 +70,14 @@ CASES: dict[str, Callable[[], RotaryEncoder]] = {
     "cayley-64": lambda: stringlib.CayleySTRING(64, heads=2),
     "cayley-64-long": lambda: _LongCayley(64, heads=2),
     "cayley-33-long": lambda: _LongCayley(33, coord_dim=2),
+    "dense-1": lambda: stringlib.DenseSTRING(torch.zeros(1, 2, 1, 1)),
+    "dense-2": lambda: _dense(2, 1, 1),
+    "dense-7-3d-heads-2": lambda: _dense(7, 3, 2),
+    "dense-8-2d": lambda: _dense(8, 2, 1),
+    "dense-16-circulant": lambda: stringlib.DenseSTRING(
+        stringlib.CirculantSTRING(16, 2, 2, block_size=4).generators()
+    ),
+    "dense-64": lambda: _dense(64, 2, 2),
     "string-7": lambda: _string(7, 2, 2, 3, "interleaved"),
     "string-half-7": lambda: _string(7, 2, 3, 2, "half"),
     "string-no-pairs": lambda: stringlib.STRING(torch.zeros(1, 0, 1), head_dim=4),
