@@ -1,0 +1,190 @@
+r"""Does RoPE decay? Sums of waves over distance, the integral they start as, and their bounds.
+
+:math:`n = d/2` is the number of pairs. Everything is computed in float64.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from stringlib.inputs import require_count, require_floats, require_positive
+
+EULER = 0.5772156649015329
+"""Euler's constant γ."""
+
+SERIES_TERMS, FRACTION_TERMS, BOUNDARY = 40, 60, 4.0  # relative error below 1e-14
+
+
+def phase_sum(distances: Tensor, frequencies: Tensor, amplitudes: Tensor | None = None) -> Tensor:
+    r"""Return the sum of waves :math:`\sum_i h_i e^{\mathrm{i} t \theta_i}`.
+
+    Unless amplitudes are given it is :math:`S(t)`, equation :eq:`eq-decay-sum`, with
+    :math:`h_i = 1/n`: the real part is the score of equal vectors of ones, over d. Over all
+    distances the mean square is :math:`\sum_i |h_i|^2`, equation :eq:`eq-decay-mean-square`. With
+    :math:`h_i = e^{-\mathrm{i} t_0 \theta_i}/n` it is largest at :math:`t_0`, equation
+    :eq:`eq-decay-anywhere`.
+
+    Args:
+        distances: t, any shape.
+        frequencies: θ, ``(pairs,)``.
+        amplitudes: h, real or complex, ``(pairs,)``.
+
+    Returns:
+        complex128, of the shape of ``distances``.
+
+    Raises:
+        TypeError: If ``frequencies`` is not a floating-point tensor.
+        ValueError: If a shape does not fit.
+    """
+    h = _amplitudes(frequencies, amplitudes)
+    return (_waves(distances, frequencies) * h).sum(-1)
+
+
+def abel_bound(distances: Tensor, frequencies: Tensor, amplitudes: Tensor | None = None) -> Tensor:
+    r"""Return RoFormer's upper bound of ``|phase_sum|``, equation :eq:`eq-decay-abel`.
+
+    Without amplitudes it is the curve of RoFormer's figure 2.
+
+    Args:
+        distances: t, any shape.
+        frequencies: θ, ``(pairs,)``, in the order of the pairs.
+        amplitudes: h, real or complex, ``(pairs,)``.
+
+    Returns:
+        float64, of the shape of ``distances``.
+
+    Raises:
+        TypeError: If ``frequencies`` is not a floating-point tensor.
+        ValueError: If a shape does not fit.
+
+    Source:
+        Su et al. 2024 (RoFormer), section 3.4.3, equations 36 and 37, where :math:`h_n = 0`.
+    """
+    h = _amplitudes(frequencies, amplitudes)
+    steps = torch.diff(h, append=h.new_zeros(1)).abs()
+    partial = _waves(distances, frequencies).cumsum(-1).abs()
+    return steps.max() * partial.sum(-1)
+
+
+def exp_integral(x: Tensor) -> Tensor:
+    r"""Return :math:`E_1(-\mathrm{i}x) = \int_x^\infty e^{\mathrm{i}u}/u\,du` for x > 0.
+
+    A power series up to 4, a continued fraction beyond. Not the divergent expansion of
+    equation :eq:`eq-decay-parts`, whose error has a floor.
+
+    Args:
+        x: Positive floats, any shape.
+
+    Returns:
+        complex128, of the same shape.
+
+    Source:
+        Abramowitz and Stegun 1964, 5.1.11 and 5.1.22 (the latter in its contracted form).
+    """
+    require_floats("x", x)
+    x = x.double()
+    near = x.clamp(max=BOUNDARY)
+    term = torch.ones_like(near, dtype=torch.complex128)
+    total = torch.zeros_like(term)
+    for k in range(1, SERIES_TERMS + 1):
+        term = term * (1j * near / k)
+        total = total + term / k
+    series = -EULER - near.log() + 0.5j * math.pi - total
+    z = -1j * x.clamp(min=BOUNDARY)
+    fraction = z + 2 * FRACTION_TERMS + 1
+    for k in range(FRACTION_TERMS, 0, -1):
+        fraction = z + 2 * k - 1 - k * k / fraction
+    return torch.where(x < BOUNDARY, series, torch.exp(-z) / fraction)
+
+
+def phase_integral(distances: Tensor, base: float) -> Tensor:
+    r"""Return :math:`I(t)`, what :math:`S(t)` becomes with infinitely many pairs.
+
+    Defined by equation :eq:`eq-decay-integral`, computed by :eq:`eq-decay-e1`.
+
+    Args:
+        distances: t ≥ 0, floats of any shape.
+        base: b > 1.
+
+    Returns:
+        complex128, of the same shape.
+
+    Raises:
+        TypeError: If ``distances`` is not a floating-point tensor or ``base`` not a number.
+        ValueError: If ``base`` is not above 1.
+    """
+    require_floats("distances", distances)
+    _require_base(base)
+    t = distances.double()
+    away = torch.where(t == 0, 1.0, t)
+    value = (exp_integral(away / base) - exp_integral(away)) / math.log(base)
+    return torch.where(t == 0, 1, value)
+
+
+def regimes(distances: Tensor, base: float) -> tuple[Tensor, Tensor]:
+    r"""Return the two laws that the integral follows, equation :eq:`eq-decay-regimes`.
+
+    Args:
+        distances: t > 0, floats of any shape.
+        base: b > 1.
+
+    Returns:
+        :math:`(\ln(b/t) - \gamma)/\ln b`, for 1 ≪ t ≪ b, and :math:`b/(t \ln b)`, for t ≫ b.
+
+    Raises:
+        TypeError: If ``distances`` is not a floating-point tensor or ``base`` not a number.
+        ValueError: If ``base`` is not above 1.
+    """
+    require_floats("distances", distances)
+    _require_base(base)
+    t = distances.double()
+    return ((base / t).log() - EULER) / math.log(base), base / (t * math.log(base))
+
+
+def horizon(pairs: int, base: float) -> float:
+    r"""Return the distance where the sum leaves its integral, equation :eq:`eq-decay-horizon`.
+
+    Args:
+        pairs: Number of pairs :math:`n = d/2`.
+        base: b > 1.
+
+    Returns:
+        :math:`2\pi n/\ln b`, where neighbouring fast pairs are a whole turn apart.
+
+    Raises:
+        TypeError: If an argument has the wrong type.
+        ValueError: If ``pairs`` is below 1 or ``base`` not above 1.
+    """
+    require_count("pairs", pairs)
+    _require_base(base)
+    return 2 * math.pi * pairs / math.log(base)
+
+
+def _waves(distances: Tensor, frequencies: Tensor) -> Tensor:
+    """Return the unit waves, complex128, ``(..., pairs)``."""
+    angles = distances.double().unsqueeze(-1) * frequencies.double()
+    return torch.polar(torch.ones_like(angles), angles)
+
+
+def _amplitudes(frequencies: Tensor, amplitudes: Tensor | None) -> Tensor:
+    require_floats("frequencies", frequencies)
+    if frequencies.ndim != 1:
+        raise ValueError(f"frequencies must have shape (pairs,), got {tuple(frequencies.shape)}")
+    if amplitudes is None:
+        pairs = frequencies.shape[0]
+        return torch.full_like(frequencies, 1 / max(pairs, 1), dtype=torch.complex128)
+    if amplitudes.shape != frequencies.shape:
+        raise ValueError(
+            f"amplitudes must have the shape of frequencies, {tuple(frequencies.shape)}, "
+            f"got {tuple(amplitudes.shape)}"
+        )
+    return amplitudes.to(torch.complex128)
+
+
+def _require_base(base: float) -> None:
+    require_positive("base", base)
+    if base <= 1:
+        raise ValueError(f"base must be above 1, got {base}")
