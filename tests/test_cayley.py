@@ -8,8 +8,16 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from stringlib import CayleySTRING, MixedRoPE, RoPE, checks
-from stringlib.algebra import cayley, haar_orthogonal, skew, sparse_skew, upper_support
+from stringlib.algebra import (
+    cayley,
+    connected_parts,
+    haar_orthogonal,
+    skew,
+    sparse_skew,
+    upper_support,
+)
 from stringlib.encoders.string import RotaryEncoder
+from stringlib.explore.figures import cayley as figures
 from stringlib.reference import (
     apply_rope,
     build_skew_symmetric,
@@ -205,6 +213,46 @@ def test_an_emptied_encoder_has_a_valid_support():
     emptied = encoder(12, density=0.3).to("meta").to_empty(device="cpu")
     rows, columns = emptied.support
     assert ((rows >= 0) & (rows < columns) & (columns < 12)).all()
+
+
+def test_the_basis_is_filled_within_the_connected_parts_of_the_support():
+    chain = torch.tensor([[4, 0, 1, 6], [5, 4, 2, 7]])
+    assert connected_parts(chain, 9).tolist() == [0, 1, 1, 3, 0, 0, 6, 6, 8]
+    assert connected_parts(chain[:, :0], 3).tolist() == [0, 1, 2]
+    line = torch.stack([torch.arange(49), torch.arange(1, 50)])
+    assert connected_parts(line, 50).max() == 0
+    torch.manual_seed(0)
+    support = upper_support(40, 0.04)
+    parts = connected_parts(support, 40)
+    assert 1 < len(parts.unique()) < 40
+    basis = cayley(sparse_skew(random(support.shape[1]), support, 40))
+    assert torch.equal(basis.abs() > 1e-14, parts[:, None] == parts)
+
+
+@pytest.mark.parametrize("density", [0.02, 0.12, 1.0])
+def test_the_figure_draws_s_and_its_transform(density):
+    fig = figures.sparse_basis(density)
+    drawn = [
+        torch.tensor([[v or 0.0 for v in row] for row in trace.z]).double() for trace in fig.data
+    ]
+    skew_matrix, basis, _ = figures._sparse_pair(density)
+    assert checks.largest_difference(drawn[0], skew_matrix.abs()) <= 0.006
+    assert checks.largest_difference(drawn[1], basis.abs()) <= 0.006
+    assert f"{figures._sparse_counts(density)[2]} connected" in figures.sparse_basis_text(density)
+
+
+@pytest.mark.parametrize("t", [-3.0, -1.0, 0.0, 0.5, 5.0])
+def test_the_figure_puts_the_eigenvalue_on_the_ray_from_minus_one(t):
+    fig = figures.cayley_circle(t)
+    ray, spot = fig.data[0], fig.data[3]
+    x, y = spot.x[0], spot.y[0]
+    assert math.hypot(x, y) == pytest.approx(1)
+    assert y * (ray.x[1] + 1) == pytest.approx(ray.y[1] * (x + 1))
+    eigenvalue = cayley(torch.tensor([[0.0, t], [-t, 0.0]], dtype=torch.float64))[:, 0]
+    assert eigenvalue.tolist() == pytest.approx([x, y])
+    assert (
+        f"{math.degrees(math.atan2(y, x)):.0f} degrees, the Cayley" in figures.cayley_circle_text(t)
+    )
 
 
 # --- the encoder -----------------------------------------------------------------------------

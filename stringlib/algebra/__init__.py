@@ -9,6 +9,7 @@ from stringlib.algebra.circulant import (
 )
 from stringlib.algebra.haar import haar_orthogonal
 from stringlib.algebra.skew import (
+    connected_parts,
     layout_permutation,
     pair_channels,
     planar_skew,
@@ -22,6 +23,7 @@ __all__ = [
     "circulant",
     "circulant_eigenvalues",
     "circulant_frequencies",
+    "connected_parts",
     "fourier_basis",
     "haar_orthogonal",
     "layout_permutation",

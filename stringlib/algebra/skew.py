@@ -78,6 +78,25 @@ def sparse_skew(entries: Tensor, support: Tensor, size: int) -> Tensor:
     return half - half.mT
 
 
+def connected_parts(support: Tensor, size: int) -> Tensor:
+    """Return which channels a support links, directly or through others.
+
+    Args:
+        support: Rows and columns, ``(2, count)``.
+        size: Number of channels.
+
+    Returns:
+        For each channel the smallest one of its part: integers, ``(size,)``.
+    """
+    parts = torch.arange(size, device=support.device)
+    ends = torch.cat([support, support.flip(0)], 1)
+    while True:
+        smaller = parts.scatter_reduce(0, ends[0], parts[ends[1]], "amin")
+        if torch.equal(smaller, parts):
+            return parts
+        parts = smaller
+
+
 def pair_channels(pairs: int, layout: str = "interleaved") -> Tensor:
     """Return the two channels of each pair.
 
