@@ -107,5 +107,55 @@ window.bookClients = (function () {
     };
   }
 
-  return { clocks: clocks, circulant: circulant };
+  /* stringlib.explore.figures.grid.grid_kernel */
+  const SIDE = 14, GRID_PAIRS = 32, GRID_BASE = 10, GOLDEN = Math.PI * (3 - Math.sqrt(5));
+  const GRID_SHAPES = {
+    "raster index": "stripes along the rows, slightly tilted",
+    "equal frequencies": "a ridge along the rising diagonal through the query",
+    "axial": "a plus of one ridge along the row and one along the column of the query",
+    "mixed, one head": "the same plus, turned by 30 degrees",
+    "mixed, many directions": "a round hill about the query",
+  };
+
+  /* the frequencies of pair i along rows and columns */
+  function gridFrequency(encoder, i) {
+    function power(base, share) { return Math.pow(base, -share); }
+    function along(angle, size) { return [size * Math.cos(angle), size * Math.sin(angle)]; }
+    const half = GRID_PAIRS / 2, second = i < half ? 0 : Math.PI / 2, share = (i % half) / half;
+    switch (encoder) {
+      case "raster index": { const t = power(10000, i / GRID_PAIRS); return [SIDE * t, t]; }
+      case "equal frequencies": { const t = power(GRID_BASE, i / GRID_PAIRS); return [t, t]; }
+      case "axial": return i < half ? [power(GRID_BASE, share), 0] : [0, power(GRID_BASE, share)];
+      case "mixed, one head": return along(Math.PI / 6 + second, power(GRID_BASE, share));
+      default: return along(GOLDEN * i, power(GRID_BASE, i / GRID_PAIRS));
+    }
+  }
+
+  function grid(values) {
+    const omega = Array.from({ length: GRID_PAIRS }, function (_, i) { return gridFrequency(values.encoder, i); });
+    const cells = Array.from({ length: SIDE }, function (_, n) { return n; });
+    let same = 0, high = 0;
+    const z = cells.map(function (row) {
+      return cells.map(function (column) {
+        const down = row - values.row, right = column - values.column;
+        const score = omega.reduce(function (sum, w) { return sum + Math.cos(w[0] * down + w[1] * right); }, 0) / GRID_PAIRS;
+        same += score > 1 - 1e-9; high += score > 0.5;
+        return score;
+      });
+    });
+    function count(n) { return n === 1 ? "1 cell" : n + " cells"; }
+    return {
+      data: [{ z: z }, { x: [values.column], y: [values.row] }],
+      layout: {
+        title: { text: values.encoder + ": score 1 in " + count(same) + ",<br>above 0.5 in " + count(high) },
+        meta: {
+          alt: "Heat-map of the score of a query in row " + values.row + ", column " + values.column + " of a 14 by 14 " +
+            "grid with an equal key in every cell; " + values.encoder + ": " + GRID_SHAPES[values.encoder] +
+            ". The score is 1 in " + count(same) + " and above 0.5 in " + count(high) + ".",
+        },
+      },
+    };
+  }
+
+  return { clocks: clocks, circulant: circulant, grid: grid };
 })();

@@ -5,18 +5,25 @@ alternative text: ``Explorer(phase_clocks, alt=phase_clocks_text, ...)``.
 """
 
 from stringlib.explore.figures.clocks import intro_figure, phase_clocks, phase_clocks_text
+from stringlib.explore.figures.grid import GRID_ENCODERS, grid_kernel, grid_kernel_text
 from stringlib.explore.figures.ladder import encoding_cost, encoding_cost_text
+from stringlib.explore.figures.mirrors import two_mirrors, two_mirrors_text
 from stringlib.explore.figures.shifts import shifted_scores, shifted_scores_text
 from stringlib.explore.figures.spectrum import circulant_spectrum, circulant_spectrum_text
 
 __all__ = [
+    "GRID_ENCODERS",
     "circulant_spectrum",
     "circulant_spectrum_text",
     "encoding_cost",
     "encoding_cost_text",
+    "grid_kernel",
+    "grid_kernel_text",
     "intro_figure",
     "phase_clocks",
     "phase_clocks_text",
     "shifted_scores",
     "shifted_scores_text",
+    "two_mirrors",
+    "two_mirrors_text",
 ]

@@ -1,0 +1,49 @@
+"""What a rotary encoder makes of the offset between a query and a key."""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor
+
+from stringlib.encoders.string import RotaryEncoder
+
+
+def offset_scores(encoder: RotaryEncoder, q: Tensor, k: Tensor, offsets: Tensor) -> Tensor:
+    r"""Return the score of a query with a key at each offset, unscaled, :eq:`eq-grid-score`.
+
+    Relative encoders know nothing else: :math:`\langle R(r)q, R(r+\delta)k\rangle =
+    q^\top R(\delta)k` wherever the query stands.
+
+    Args:
+        encoder: The encoder.
+        q: Queries, ``(..., heads, head_dim)``.
+        k: Keys, of the same shape.
+        offsets: :math:`\delta`, from the query to the key: ``(n, coord_dim)``.
+
+    Returns:
+        ``(..., heads, n)``.
+
+    Raises:
+        TypeError: If ``k`` is not floating point, or offsets are not numbers.
+        ValueError: If a shape does not fit.
+    """
+    moved = k.unsqueeze(-2).expand(*k.shape[:-1], offsets.shape[-2], -1)
+    return (encoder.rotate(moved, offsets) @ q.unsqueeze(-1)).squeeze(-1)
+
+
+def alias_gap(encoder: RotaryEncoder, offsets: Tensor) -> Tensor:
+    r"""Return how far each offset is from one that the encoder cannot see, :eq:`eq-grid-alias`.
+
+    Args:
+        encoder: The encoder.
+        offsets: :math:`\delta`, ``(n, coord_dim)``.
+
+    Returns:
+        The largest distance, over all pairs, of the angle :math:`\Omega\delta` from a whole
+        number of turns, in radians: ``(heads, n)``. It is 0 if and only if
+        :math:`R(\delta) = I`; an encoder without pairs has 0 everywhere.
+    """
+    angles = offsets.double() @ encoder.frequencies().mT
+    beyond = (angles - 2 * math.pi * (angles / (2 * math.pi)).round()).abs()
+    return beyond.amax(-1) if beyond.shape[-1] else beyond.new_zeros(beyond.shape[:-1])

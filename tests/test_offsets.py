@@ -1,0 +1,81 @@
+"""Scores and blind spots as functions of the offset between a query and a key."""
+
+import math
+
+import pytest
+import torch
+
+from stringlib import STRING, AxialRoPE, RoPE, checks
+from stringlib.offsets import alias_gap, offset_scores
+from stringlib.positions import grid_positions
+from tests.encoder_cases import CASES, heads_of, inputs, make
+
+
+@pytest.mark.proves("eq-grid-score")
+@pytest.mark.parametrize("name", CASES)
+def test_the_score_is_a_sum_of_waves_in_the_offset(name):
+    """And it is the score of every two tokens that are so far apart."""
+    encoder = make(name)
+    q, k, positions = inputs(encoder, batch=())
+    offsets = positions - positions[2]
+    own = offset_scores(encoder, q[:, 2], k[:, 2], offsets)
+    # the same content everywhere, the query at token 2
+    everywhere = k[:, 2:3].expand(-1, len(positions), -1)
+    table = checks.logits(encoder, q, everywhere, positions)
+    assert checks.largest_difference(own, table[:, 2]) <= 1e-10
+
+    basis = encoder.basis().detach().expand(heads_of(encoder), -1, -1)
+    omega = encoder.frequencies().detach().expand(heads_of(encoder), -1, -1)
+    pairs = omega.shape[1]
+    waves = torch.zeros_like(own)
+    for head in range(heads_of(encoder)):
+        a, b = basis[head].T @ q[head, 2], basis[head].T @ k[head, 2]
+        waves[head] += a[2 * pairs :] @ b[2 * pairs :]  # channels that stand still
+        for i in range(pairs):
+            x, y = (2 * i, 2 * i + 1) if encoder.layout == "interleaved" else (i, i + pairs)
+            size = math.hypot(a[x], a[y]) * math.hypot(b[x], b[y])
+            phase = math.atan2(b[y], b[x]) - math.atan2(a[y], a[x])
+            waves[head] += size * torch.cos(offsets @ omega[head, i] + phase)
+    assert checks.largest_difference(own, waves) <= 1e-10
+
+
+@pytest.mark.proves("eq-grid-alias")
+@pytest.mark.parametrize("name", CASES)
+def test_an_offset_is_invisible_exactly_where_the_gap_is_zero(name):
+    encoder = make(name)
+    _, _, offsets = inputs(encoder)
+    matrix = encoder.matrix(offsets)
+    eye = torch.eye(encoder.head_dim, dtype=torch.float64)
+    chord = torch.linalg.matrix_norm(matrix - eye, ord=2)  # of the plane turned the farthest
+    assert checks.largest_difference(chord, 2 * (alias_gap(encoder, offsets) / 2).sin()) <= 1e-7
+
+
+@pytest.mark.proves("eq-grid-alias")
+def test_equal_frequencies_see_only_the_sum_and_whole_turns_see_nothing():
+    theta = AxialRoPE(16, 1).frequencies()
+    equal = STRING(theta.expand(1, 8, 2))
+    cells = grid_positions(9, 9, dtype=torch.float64) - 4
+    blind = alias_gap(equal, cells)[0] <= 1e-12
+    assert torch.equal(blind, cells.sum(-1) == 0)
+    assert blind.sum() == 9
+    assert (alias_gap(AxialRoPE(16, 2), cells)[0] <= 1e-12).sum() == 1
+    turns = STRING(2 * math.pi * torch.tensor([[[1.0, 0.0], [3.0, 2.0]]]).double())
+    assert alias_gap(turns, cells).max() <= 1e-12
+    assert alias_gap(turns, cells + 0.5).min() >= 3.14  # half a turn
+
+
+def test_nothing_to_see():
+    assert alias_gap(STRING(torch.zeros(1, 0, 2), head_dim=4), torch.ones(3, 2)).tolist() == [
+        [0.0, 0.0, 0.0]
+    ]
+    assert offset_scores(RoPE(4), torch.ones(2, 4), torch.ones(2, 4), torch.ones(0, 1)).shape == (
+        2,
+        0,
+    )
+
+
+def test_bad_input_is_named():
+    with pytest.raises(ValueError, match="positions must have shape"):
+        offset_scores(RoPE(4), torch.ones(1, 4), torch.ones(1, 4), torch.ones(3, 2))
+    with pytest.raises(TypeError, match="x must be a floating-point tensor"):
+        offset_scores(RoPE(4), torch.ones(1, 4), torch.ones(1, 4).long(), torch.ones(3, 1))
