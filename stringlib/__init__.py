@@ -1,6 +1,7 @@
 """Position encodings and linear attention, as the book derives them."""
 
 from stringlib.encoders import (
+    ENCODERS,
     STRING,
     ALiBi,
     AxialRoPE,
@@ -16,9 +17,11 @@ from stringlib.encoders import (
     RotaryEncoder,
     Sinusoidal,
     T5Bias,
+    make_encoder,
 )
 
 __all__ = [
+    "ENCODERS",
     "STRING",
     "ALiBi",
     "AxialRoPE",
@@ -34,5 +37,6 @@ __all__ = [
     "RotaryEncoder",
     "Sinusoidal",
     "T5Bias",
+    "make_encoder",
 ]
 __version__ = "0.1.0"

@@ -6,6 +6,8 @@ is too much. Errors of logits are relative to :math:`\|q\|\,\|k\|`.
 
 from __future__ import annotations
 
+import copy
+
 import torch
 from torch import Tensor
 
@@ -111,3 +113,32 @@ def fold_error(
     folded_q, folded_k = project(encoder.fold(w_q)), project(encoder.fold(w_k))
     folded = logits(encoder.folded(), folded_q, folded_k, positions)
     return relative_logit_error(direct, folded, q, k)
+
+
+@torch.no_grad()
+def properties(encoder: RotaryEncoder) -> dict[str, float]:
+    """Return the errors of all properties of an encoder at random vectors and positions.
+
+    Measured in float64 on a copy; an encoder that is right stays below 1e-11 everywhere.
+
+    Returns:
+        ``"relative"`` (:func:`translation_error`), ``"orthogonal"``, ``"group law"``,
+        ``"generators"`` and ``"fold"``, each with its error.
+    """
+    exact = copy.deepcopy(encoder).cpu().double()
+    draw = torch.Generator().manual_seed(0)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=draw, dtype=torch.float64)
+
+    heads, seq, width = max(exact.heads, 2), 7, 9
+    q, k = normal(2, heads, seq, exact.head_dim)
+    w_q, w_k = normal(2, heads * exact.head_dim, width)
+    here, there = 10 * normal(2, seq, exact.coord_dim)
+    return {
+        "relative": translation_error(exact, q, k, here, 300.0),
+        "orthogonal": orthogonality_error(exact.matrix(here)),
+        "group law": group_law_error(exact, here, there),
+        "generators": generator_error(exact, here),
+        "fold": fold_error(exact, normal(seq, width), w_q, w_k, here),
+    }

@@ -8,10 +8,12 @@ from stringlib.encoders.circulant import CirculantSTRING
 from stringlib.encoders.dense import DenseSTRING
 from stringlib.encoders.mixed import MixedRoPE
 from stringlib.encoders.reflection import ReflectionSTRING
+from stringlib.encoders.registry import ENCODERS, make_encoder
 from stringlib.encoders.rope import RoPE
 from stringlib.encoders.string import STRING, RotaryEncoder
 
 __all__ = [
+    "ENCODERS",
     "STRING",
     "ALiBi",
     "AxialRoPE",
@@ -27,4 +29,5 @@ __all__ = [
     "RotaryEncoder",
     "Sinusoidal",
     "T5Bias",
+    "make_encoder",
 ]
