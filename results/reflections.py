@@ -114,7 +114,8 @@ def train(method: str, optimizer: str, seed: int, steps: int = 400) -> Run:
         loss.backward()
         stepper.step()
         losses.append(loss.detach())
-        frequencies.append(model.encoder.frequencies().detach().flatten())
+        # a copy: frequencies that are parameters change in place
+        frequencies.append(model.encoder.frequencies().detach().flatten().clone())
     return Run(torch.stack(losses), torch.stack(frequencies))
 
 
