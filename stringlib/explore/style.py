@@ -53,7 +53,8 @@ ATTENTION = {
     "cosine": "brown",
     "uniform": "grey",
 }
-FAMILIES = (ENCODERS, ABSOLUTE_AND_BIAS, ATTENTION)
+SCALING = {"pi": "magenta", "ntk": "orange", "yarn": "teal"}  # each beside unscaled RoPE, blue
+FAMILIES = (ENCODERS, ABSOLUTE_AND_BIAS, ATTENTION, SCALING)
 
 COLOURS = {method: PALETTE[colour] for family in FAMILIES for method, colour in family.items()}
 """Name of a method → its colour, one mapping for the whole book."""
