@@ -1,0 +1,192 @@
+"""Train generators that commute, and generators that need not, then move every position.
+
+    python results/string_commuting.py      # writes results/string_commuting.json
+    python results/string_commuting.py --seeds 2 --steps 50 --output /tmp/try.json
+
+An 8 x 8 grid holds random symbols. Every cell whose target lies on the grid asks which symbol
+stands 2 rows below it and 1 column to its left. One attention head of 16 channels answers, with
+one of three rotations: learned frequencies in fixed planes (mixed), learned frequencies in a
+learned basis (cayley), and the exponential of two free skew-symmetric matrices (liere). All three
+start at the same rotation. Training uses the rows and columns 0 ... 7; the test moves every
+position along the diagonal. As a control, the free matrices are also trained with every batch
+moved by its own random shift of up to 16 in each coordinate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from stringlib import CayleySTRING
+from stringlib.algebra import planar_skew, skew
+from stringlib.positions import grid_positions
+from stringlib.records import record_study
+
+METHODS = ("mixed", "cayley", "liere", "liere-moved")
+SIDE, SYMBOLS, DOWN, LEFT = 8, 8, 2, 1
+DIM, HEAD_DIM, BATCH = 32, 16, 16
+RATE, ENCODER_RATE = 1e-2, 2e-2
+MOVED = 16  # the largest shift that the control meets in training
+SHIFTS = (0, 1, 2, 4, 8, 16, 32, 64)
+
+
+class FreeGenerators(nn.Module):
+    """LieRE: rotate by the exponential of two skew-symmetric matrices that need not commute.
+
+    Args:
+        omega: Frequencies of the rotation to start from, in neighbouring channels,
+            ``(1, pairs, 2)``.
+    """
+
+    def __init__(self, omega: Tensor) -> None:
+        super().__init__()
+        start = planar_skew(omega[0].T, HEAD_DIM)
+        rows, columns = torch.triu_indices(HEAD_DIM, HEAD_DIM, offset=1)
+        self.entries = nn.Parameter(start[:, rows, columns].clone())
+
+    def generators(self) -> Tensor:
+        """Return both matrices, ``(1, 2, HEAD_DIM, HEAD_DIM)``."""
+        return skew(self.entries)[None]
+
+    def forward(self, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Rotate queries and keys, each ``(..., 1, seq, HEAD_DIM)``."""
+        exponents = torch.einsum("nk,kij->nij", positions.to(q), self.generators()[0])
+        turn = torch.matrix_exp(exponents)
+        return (turn @ q[..., None])[..., 0], (turn @ k[..., None])[..., 0]
+
+
+class Neighbour(nn.Module):
+    """Embedding, one head of attention over the whole grid, and a readout.
+
+    Args:
+        method: One of ``METHODS``.
+    """
+
+    def __init__(self, method: str) -> None:
+        super().__init__()
+        if method not in METHODS:
+            raise ValueError(f"method must be one of {METHODS}, got {method!r}")
+        self.embed = nn.Embedding(SYMBOLS, DIM)
+        self.to_q = nn.Linear(DIM, HEAD_DIM)
+        self.to_k = nn.Linear(DIM, HEAD_DIM)
+        self.readout = nn.Linear(DIM, SYMBOLS)
+        omega = 0.3 * torch.randn(1, HEAD_DIM // 2, 2)
+        if method.startswith("liere"):
+            self.encoder: FreeGenerators | CayleySTRING = FreeGenerators(omega)
+        else:  # density 0 leaves no entry of S to learn: the basis stays the identity
+            cayley = CayleySTRING(HEAD_DIM, 2, density=float(method == "cayley"))
+            nn.init.zeros_(cayley.entries)
+            cayley.omega = nn.Parameter(omega)
+            self.encoder = cayley
+
+    def generators(self) -> Tensor:
+        """Return the generators of the rotation, ``(2, HEAD_DIM, HEAD_DIM)``."""
+        generators: Tensor = self.encoder.generators()[0]
+        return generators
+
+    def forward(self, symbols: Tensor, positions: Tensor) -> Tensor:
+        """Return a score for each symbol that may be the answer.
+
+        Args:
+            symbols: Integers in reading order, ``(batch, SIDE * SIDE)``.
+            positions: ``(SIDE * SIDE, 2)``.
+
+        Returns:
+            ``(batch, SIDE * SIDE, SYMBOLS)``.
+        """
+        x = self.embed(symbols).unsqueeze(1)  # one head
+        q, k = self.encoder(self.to_q(x), self.to_k(x), positions)
+        found = (q @ k.mT / HEAD_DIM**0.5).softmax(-1) @ x
+        return self.readout(found.squeeze(1))
+
+
+def asking_cells() -> tuple[Tensor, Tensor]:
+    """Return the cells whose neighbour is on the grid, and that neighbour, in reading order."""
+    rows, columns = grid_positions(SIDE, SIDE, dtype=torch.long).unbind(-1)
+    asking = (rows + DOWN < SIDE) & (columns >= LEFT)
+    cells = torch.arange(SIDE * SIDE)[asking]
+    return cells, cells + DOWN * SIDE - LEFT
+
+
+def batch(size: int, generator: torch.Generator) -> Tensor:
+    """Return random grids, ``(size, SIDE * SIDE)``."""
+    return torch.randint(SYMBOLS, (size, SIDE * SIDE), generator=generator)
+
+
+def train(method: str, seed: int, steps: int = 400) -> Neighbour:
+    """Train on random grids at the origin, or moved by a random shift.
+
+    Args:
+        method: One of ``METHODS``; only ``"liere-moved"`` moves the batches.
+        seed: Of the weights, the grids and the shifts.
+        steps: Batches of ``BATCH`` grids.
+    """
+    torch.manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
+    model = Neighbour(method).double()  # so that another processor's rounding changes no figure
+    others = [p for name, p in model.named_parameters() if not name.startswith("encoder.")]
+    optimizer = torch.optim.Adam(
+        [
+            {"params": others, "lr": RATE},
+            {"params": list(model.encoder.parameters()), "lr": ENCODER_RATE},
+        ]
+    )
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+    (cells, neighbours), places = asking_cells(), grid_positions(SIDE, SIDE)
+    for _ in range(steps):
+        symbols, shift = batch(BATCH, generator), torch.zeros(2)
+        if method == "liere-moved":
+            shift = torch.randint(MOVED + 1, (2,), generator=generator)
+        guesses, answers = model(symbols, places + shift)[:, cells], symbols[:, neighbours]
+        loss = nn.functional.cross_entropy(guesses.flatten(0, 1), answers.flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+    return model
+
+
+@torch.no_grad()
+def accuracy(model: Neighbour, shift: float, grids: int = 64) -> float:
+    """Return how often the best guess is right when both coordinates are larger by ``shift``."""
+    cells, neighbours = asking_cells()
+    symbols = batch(grids, torch.Generator().manual_seed(10_000))
+    guesses = model(symbols, grid_positions(SIDE, SIDE) + shift)[:, cells].argmax(-1)
+    return (guesses == symbols[:, neighbours]).double().mean().item()
+
+
+@torch.no_grad()
+def commutator(model: Neighbour) -> float:
+    """Return the norm of L₁L₂ − L₂L₁ over the product of the norms of the generators."""
+    one, other = model.generators().detach()
+    norms = [torch.linalg.matrix_norm(m) for m in (one @ other - other @ one, one, other)]
+    return (norms[0] / norms[1] / norms[2]).item()
+
+
+def study(seeds: Sequence[int], steps: int) -> dict[str, Any]:
+    """Return for each method the accuracies over ``SHIFTS`` and the commutator of each seed."""
+    rows: dict[str, list[list[float]]] = {}
+    commutators: dict[str, list[float]] = {}
+    for method in METHODS:
+        models = [train(method, seed, steps) for seed in seeds]
+        rows[method] = [[round(accuracy(m, s), 5) for s in SHIFTS] for m in models]
+        commutators[method] = [round(commutator(m), 5) for m in models]
+    return {"shifts": list(SHIFTS), "steps": steps, "accuracy": rows, "commutator": commutators}
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the study and write its record."""
+    assert __doc__
+    data = record_study(Path(__file__), __doc__, study, seeds=10, steps=400, argv=argv)
+    for method, rows in data["accuracy"].items():
+        mean = torch.tensor(rows).mean(0)
+        print(method, *(f"{shift}:{m:.3f}" for shift, m in zip(SHIFTS, mean, strict=True)))
+        print("   at 0:", *(row[0] for row in rows), "commutators:", *data["commutator"][method])
+
+
+if __name__ == "__main__":
+    main()
