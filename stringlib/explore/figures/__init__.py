@@ -4,15 +4,28 @@ Each comes with a function that puts its current state into words, for the
 alternative text: ``Explorer(phase_clocks, alt=phase_clocks_text, ...)``.
 """
 
+from stringlib.explore.figures.biases import bias_curves, bias_curves_text
 from stringlib.explore.figures.clocks import intro_figure, phase_clocks, phase_clocks_text
 from stringlib.explore.figures.grid import GRID_ENCODERS, grid_kernel, grid_kernel_text
 from stringlib.explore.figures.ladder import encoding_cost, encoding_cost_text
 from stringlib.explore.figures.mirrors import two_mirrors, two_mirrors_text
+from stringlib.explore.figures.permutation import POSITIONS, permuted_words, permuted_words_text
+from stringlib.explore.figures.resolution import (
+    RESOLUTION_CONVENTIONS,
+    resolution_scores,
+    resolution_scores_text,
+)
 from stringlib.explore.figures.shifts import shifted_scores, shifted_scores_text
 from stringlib.explore.figures.spectrum import circulant_spectrum, circulant_spectrum_text
+from stringlib.explore.figures.volume import volume_kernel, volume_kernel_text
+from stringlib.explore.figures.walks import sphere_walks, sphere_walks_text
 
 __all__ = [
     "GRID_ENCODERS",
+    "POSITIONS",
+    "RESOLUTION_CONVENTIONS",
+    "bias_curves",
+    "bias_curves_text",
     "circulant_spectrum",
     "circulant_spectrum_text",
     "encoding_cost",
@@ -20,10 +33,18 @@ __all__ = [
     "grid_kernel",
     "grid_kernel_text",
     "intro_figure",
+    "permuted_words",
+    "permuted_words_text",
     "phase_clocks",
     "phase_clocks_text",
+    "resolution_scores",
+    "resolution_scores_text",
     "shifted_scores",
     "shifted_scores_text",
+    "sphere_walks",
+    "sphere_walks_text",
     "two_mirrors",
     "two_mirrors_text",
+    "volume_kernel",
+    "volume_kernel_text",
 ]
