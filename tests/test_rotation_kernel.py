@@ -1,0 +1,132 @@
+"""The product of a batch with phases that it shares: values, gradients of every kind, memory."""
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+import stringlib
+from stringlib.algebra.shared import PIECES, shared_product
+
+SHAPES = [
+    ((5, 2, 3, 4), (2, 3, 4)),  # heads of their own
+    ((5, 2, 3, 4), (3, 4)),
+    ((5, 2, 3, 4), (1, 3, 4)),  # one set for all heads
+    ((5, 2, 3, 4), (5, 1, 3, 4)),  # positions of their own
+    ((2, 1, 3), (2, 4, 1)),  # both broadcast
+    ((2, 3), (4, 2, 3)),  # more positions than vectors
+    ((PIECES + 4, 3), (3,)),  # the last piece is shorter
+    ((3,), (3,)),
+    ((0, 2, 3), (2, 3)),
+    ((5, 0, 3), (1, 3)),
+]
+
+
+def random(*shape):
+    return torch.randn(shape, dtype=torch.complex128, generator=torch.Generator().manual_seed(7))
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # torch's own, on first use
+@pytest.mark.parametrize(("x_shape", "shape"), SHAPES)
+def test_gradients_of_every_kind(x_shape, shape):
+    """First and second, backward and forward, one at a time and many at once."""
+    x, shared = random(*x_shape).requires_grad_(), random(*shape).requires_grad_()
+    assert torch.equal(shared_product(x, shared), x * shared)
+    options = {"check_forward_ad": True, "check_batched_grad": True}
+    assert torch.autograd.gradcheck(shared_product, (x, shared), **options)
+    options = {"check_fwd_over_rev": True, "check_batched_grad": True}
+    assert torch.autograd.gradgradcheck(shared_product, (x, shared), **options)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+@pytest.mark.parametrize(
+    "transform",
+    [
+        torch.func.grad,
+        torch.func.hessian,
+        torch.func.jacfwd,
+        lambda f: torch.func.jacrev(torch.func.jacrev(f)),
+        lambda f: torch.func.jacrev(torch.func.jacfwd(f)),
+    ],
+)
+def test_function_transforms(transform):
+    x, angles = random(5, 2, 3, 4), random(2, 3, 4).real
+
+    def loss(product):
+        def of_angles(angles):
+            return product(x, torch.polar(torch.ones_like(angles), angles)).real.pow(3).sum()
+
+        return of_angles
+
+    got, want = (transform(loss(f))(angles) for f in (shared_product, torch.mul))
+    assert torch.allclose(got, want, rtol=1e-12, atol=1e-12)
+
+
+def test_gradients_per_sample():
+    encoder = stringlib.MixedRoPE(8, 2, 3).double()
+    q, positions = random(4, 3, 5, 8).real, random(5, 2).real
+
+    def loss(omega, q):
+        return torch.func.functional_call(encoder, {"omega": omega}, (q, q, positions))[0].pow(3)
+
+    omega = encoder.omega.detach()
+    each = torch.func.vmap(torch.func.grad(lambda *a: loss(*a).sum()), (None, 0))(omega, q)
+    for got, one in zip(each, q, strict=True):
+        want = torch.autograd.functional.jacobian(lambda w, one=one: loss(w, one).sum(), omega)
+        assert torch.allclose(got, want, rtol=1e-12, atol=1e-12)
+
+
+class Allocations(TorchDispatchMode):
+    """The size in bytes of everything that operators allocate."""
+
+    def __init__(self):
+        super().__init__()
+        self.sizes = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        known = {t.untyped_storage().data_ptr() for t in tensors((args, kwargs))}
+        made = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors(out)}
+        self.sizes += [size for pointer, size in made.items() if pointer not in known]
+        return out
+
+
+def tensors(tree):
+    return [t for t in tree_leaves(tree) if isinstance(t, torch.Tensor)]
+
+
+LEARNED = {
+    "mixed": (lambda: stringlib.MixedRoPE(16, 2, 3), "omega"),
+    "mixed-one-head": (lambda: stringlib.MixedRoPE(16, 2, 1), "omega"),
+    "reflection": (lambda: stringlib.ReflectionSTRING(16, 2, 3), "angles"),
+    "circulant": (lambda: stringlib.CirculantSTRING(16, 2, 3), "coefficients"),
+    "circulant-one-head": (lambda: stringlib.CirculantSTRING(16, 2, 1), "coefficients"),
+    "cayley": (lambda: stringlib.CayleySTRING(16, 2, 3), "omega"),
+}
+
+
+@pytest.mark.parametrize("by_token", [False, True], ids=["contiguous", "transposed"])
+@pytest.mark.parametrize("name", LEARNED)
+def test_learning_frequencies_takes_no_temporary_of_the_size_of_q(name, by_token):
+    """Backward allocates large tensors for the gradients of q and k only, as if Ω were fixed."""
+    build, parameter = LEARNED[name]
+    encoder = build()
+    q, k = torch.randn(2, 64, 3, 10, 16)
+    if by_token:
+        q, k = (t.transpose(1, 2).contiguous().transpose(1, 2) for t in (q, k))
+    positions = torch.randn(10, 2)
+
+    def sizes(learned):
+        getattr(encoder, parameter).requires_grad_(learned)
+        encoded = encoder(q.clone().requires_grad_(), k.clone().requires_grad_(), positions)
+        upstream = [torch.ones_like(t) for t in encoded]
+        with Allocations() as allocations:
+            torch.autograd.backward(encoded, upstream)
+        return sorted(allocations.sizes, reverse=True)
+
+    fixed, learned = sizes(False), sizes(True)
+    whole = q.numel() * q.element_size()
+    large = [size for size in fixed if size >= whole]
+    assert len(large) >= 2  # the measure sees the gradients of q and k
+    assert learned[: len(large)] == large
+    assert learned[len(large)] <= whole // 8
