@@ -9,6 +9,8 @@ from torch import Tensor
 def householder_2d(alpha: Tensor) -> Tensor:
     r"""Return :math:`H(\alpha) = I - 2vv^\top/\|v\|^2`, equation :eq:`eq-reflection-householder`.
 
+    One of them is already relative, up to a constant flip, :eq:`eq-reflection-single`.
+
     Args:
         alpha: Angle of :math:`v = (\cos\alpha, \sin\alpha)`, any shape ``(...)``.
 
@@ -16,7 +18,7 @@ def householder_2d(alpha: Tensor) -> Tensor:
         float64, ``(..., 2, 2)``.
 
     Source:
-        Householder 1958.
+        Householder 1958, the elementary reflection.
     """
     alpha = alpha.double()
     v = torch.stack([torch.cos(alpha), torch.sin(alpha)], -1)

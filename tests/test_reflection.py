@@ -1,0 +1,195 @@
+"""What is particular to Reflection-STRING: its mirrors, its start, and its rate of learning."""
+
+import math
+
+import pytest
+import torch
+
+from stringlib import ReflectionSTRING, RoPE, checks
+from stringlib.explore.figures import two_mirrors, two_mirrors_text
+from stringlib.reference import apply_reflection_rope, apply_rope, householder_2d
+
+
+def random(*shape, seed=0):
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def turn(angle):
+    cos, sin = angle.cos(), angle.sin()
+    return torch.stack([cos, -sin, sin, cos], -1).unflatten(-1, (2, 2))
+
+
+def with_random_angles(*arguments, seed=0):
+    encoder = ReflectionSTRING(*arguments).double()
+    encoder.angles.data = random(*encoder.angles.shape, seed=seed)
+    return encoder
+
+
+@pytest.mark.proves("eq-reflection-householder")
+@pytest.mark.parametrize("shape", [(), (7,), (3, 0), (2, 3, 4)])
+def test_householder_matrices(shape):
+    alpha = 5 * random(*shape, 1)[..., 0]
+    matrix = householder_2d(alpha)
+    assert matrix.shape == (*shape, 2, 2)
+    assert matrix.dtype == torch.float64
+    cos, sin = (2 * alpha).cos(), (2 * alpha).sin()
+    expected = torch.stack([-cos, -sin, -sin, cos], -1).unflatten(-1, (2, 2))
+    assert checks.largest_difference(matrix, expected) <= 1e-14
+    flip = torch.tensor([[-1.0, 0.0], [0.0, 1.0]]).double()
+    assert checks.largest_difference(matrix, turn(2 * alpha) @ flip) <= 1e-14
+    assert checks.largest_difference(matrix @ matrix, torch.eye(2).double()) <= 1e-14
+    assert checks.largest_difference(torch.linalg.det(matrix), -torch.ones(()).double()) <= 1e-14
+
+
+def test_householder_takes_integers_and_float32_and_works_in_float64():
+    for alpha in (torch.tensor([0, 1, 2]), torch.tensor([0.0, 1.0, 2.0])):
+        assert torch.equal(householder_2d(alpha), householder_2d(alpha.double()))
+
+
+@pytest.mark.proves("eq-reflection-rotation")
+@pytest.mark.parametrize("head_dim", [2, 6, 64])
+def test_the_encoder_is_the_literal_product_of_two_mirrors(head_dim):
+    encoder = with_random_angles(head_dim, 1, 3)
+    x, positions = random(2, 3, 7, head_dim), 10 * random(7, 1, seed=1)
+    turned = encoder.rotate(x, positions)
+    for head in range(3):
+        first, second = encoder.angles.detach()[:, head, :, 0]
+        literal = apply_reflection_rope(x[:, head], positions[:, 0], first, second)
+        assert checks.largest_difference(turned[:, head], literal) <= 1e-12
+        rope = apply_rope(x[:, head], positions[:, 0], 2 * (second - first))
+        assert checks.largest_difference(turned[:, head], rope) <= 1e-12
+
+
+@pytest.mark.proves("eq-reflection-rotation")
+def test_with_several_coordinates_the_mirrors_follow_the_whole_position():
+    encoder = with_random_angles(6, 3, 2)
+    positions = random(5, 3, seed=1)
+    first, second = torch.einsum("shpc,nc->shnp", encoder.angles.detach(), positions)
+    blocks = householder_2d(second) @ householder_2d(first)  # (heads, seq, pairs, 2, 2)
+    assert checks.largest_difference(blocks, turn(2 * (second - first))) <= 1e-13
+    matrix = encoder.matrix(positions)
+    for pair in range(3):
+        own = slice(2 * pair, 2 * pair + 2)
+        assert checks.largest_difference(matrix[..., own, own], blocks[:, :, pair]) <= 1e-12
+
+
+@pytest.mark.proves("eq-reflection-single")
+def test_one_mirror_is_rope_backwards_behind_a_constant_flip():
+    omega, positions = 0.7, 10 * random(9, 1)
+    x, y = random(2, 1, 9, 2, seed=1)
+    mirrored = [
+        (householder_2d(omega * positions[:, 0]) @ v[0, :, :, None])[..., 0] for v in (x, y)
+    ]
+    encoder = ReflectionSTRING(2).double()
+    encoder.angles.data = torch.tensor([omega, 0.0], dtype=torch.float64).view(
+        2, 1, 1, 1
+    )  # 2(0 − ω)
+    rotated = [encoder.rotate(v, positions)[0] for v in (x, y)]
+    flip = torch.tensor([-1.0, 1.0]).double()
+    for one, other in zip(mirrored, rotated, strict=True):
+        assert checks.largest_difference(one, other * flip) <= 1e-13
+    scores = mirrored[0] @ mirrored[1].mT, rotated[0] @ rotated[1].mT
+    assert checks.largest_difference(*scores) <= 1e-13
+
+
+@pytest.mark.proves("eq-reflection-rate")
+@pytest.mark.parametrize(("optimizer", "factor"), [("SGD", 8), ("momentum", 8), ("Adam", 4)])
+def test_mirrors_move_frequencies_faster(optimizer, factor):
+    """The whole path, with ω itself trained by the formula of the literal rotation."""
+    encoder = with_random_angles(8, 1, 1)
+    start = encoder.angles.detach().clone()
+    omega = encoder.frequencies().detach()[0, :, 0].clone().requires_grad_()
+    x, target, positions = random(1, 20, 8), random(1, 20, 8, seed=1), random(20, 1, seed=2)
+
+    def make(parameter, factor):
+        rate = 1e-3 * factor
+        if optimizer == "Adam":
+            return torch.optim.Adam([parameter], lr=rate, eps=1e-8 if factor == 1 else 5e-9)
+        return torch.optim.SGD([parameter], lr=rate, momentum=0.9 * (optimizer == "momentum"))
+
+    steppers = make(encoder.angles, 1), make(omega, factor)
+    for _ in range(30):
+        for stepper in steppers:
+            stepper.zero_grad()
+        encoder.rotate(x, positions).sub(target).square().sum().backward()
+        apply_rope(x[0], positions[:, 0], omega).sub(target[0]).square().sum().backward()
+        first, second = encoder.angles.grad
+        assert torch.equal(first, -second)
+        assert checks.largest_difference(second[0, :, 0], 2 * omega.grad) <= 1e-10
+        for stepper in steppers:
+            stepper.step()
+    moved = encoder.frequencies().detach()[0, :, 0]
+    assert checks.largest_difference(moved, omega.detach()) <= 1e-10
+    assert checks.largest_difference(encoder.angles.detach(), start) > 0.01
+    assert checks.largest_difference(encoder.angles.detach().sum(0), start.sum(0)) <= 1e-13
+
+
+@pytest.mark.parametrize("heads", [1, 3])
+def test_it_starts_as_rope(heads):
+    encoder = ReflectionSTRING(64, heads=heads)
+    assert encoder.angles.shape == (2, heads, 32, 1)
+    assert encoder.angles.dtype == torch.float32
+    assert list(encoder.state_dict()) == ["angles"]
+    gap = encoder.frequencies() - RoPE(64, heads=heads).frequencies()
+    assert gap.abs().max() <= 1e-7
+    assert torch.equal(encoder.angles[0], -encoder.angles[1])
+
+
+@pytest.mark.parametrize(("coord_dim", "base"), [(2, 100.0), (3, 10000 ** (1 / 3))])
+def test_with_several_coordinates_pairs_take_turns(coord_dim, base):
+    frequencies = ReflectionSTRING(14, coord_dim).double().frequencies()[0]
+    for pair, row in enumerate(frequencies.tolist()):
+        wanted = [0.0] * coord_dim
+        wanted[pair % coord_dim] = base ** (-pair / 7)
+        assert row == pytest.approx(wanted, abs=1e-7)
+
+
+def test_reset_fills_what_to_empty_left_open():
+    encoder = ReflectionSTRING(8, 2, 3).to("meta").to_empty(device="cpu")
+    encoder.angles.data.fill_(torch.nan)
+    encoder.reset_parameters()
+    assert torch.equal(encoder.angles, ReflectionSTRING(8, 2, 3).angles)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "match"),
+    [
+        ({"head_dim": 7}, ValueError, "head_dim must be even .*got 7"),
+        ({"head_dim": 0}, ValueError, "head_dim must be at least 2, got 0"),
+        ({"head_dim": 8.0}, TypeError, "head_dim must be an int, got 8.0"),
+        ({"head_dim": 8, "coord_dim": 0}, ValueError, "coord_dim must be at least 1, got 0"),
+        ({"head_dim": 8, "heads": True}, TypeError, "heads must be an int, got True"),
+    ],
+)
+def test_bad_arguments_are_named(arguments, error, match):
+    with pytest.raises(error, match=match):
+        ReflectionSTRING(**arguments)
+
+
+@pytest.mark.parametrize(("d", "n", "m"), [(7, 3, 3), (8, 4, 3), (8, 3, 4)])
+def test_the_literal_form_names_wrong_shapes(d, n, m):
+    with pytest.raises(ValueError, match=rf"x must have .*got \(5, {d}\), \({n},\) and \({m},\)"):
+        apply_reflection_rope(random(5, d), torch.arange(5), random(n), random(m))
+
+
+def corners(fig, name):
+    trace = next(t for t in fig.data if t.name == name)
+    return torch.tensor([trace.x, trace.y]).double()
+
+
+@pytest.mark.proves("eq-reflection-rotation")
+@pytest.mark.parametrize("between", [0, 15, 75])
+@pytest.mark.parametrize("first", [0, 45, 165])
+def test_the_figure_turns_the_flag_by_twice_the_angle(between, first):
+    fig = two_mirrors(between, first, 20)
+    flag, image, final = (corners(fig, n) for n in ("flag", "after one mirror", "after both"))
+    wanted = turn(torch.tensor(2 * math.radians(between)).double()) @ flag
+    assert checks.largest_difference(final, wanted) <= 2e-3  # drawn to a thousandth
+    side = [(a[0, 1] * a[1, 2] - a[1, 1] * a[0, 2]).item() for a in (flag, image, final)]
+    assert side[0] > 0.1 > -0.1 > side[1]  # one mirror puts the cloth on the other side
+    assert side[2] > 0.1
+    assert (
+        checks.largest_difference(final, corners(two_mirrors(between, 90, 20), "after both"))
+        <= 2e-3
+    )
+    assert f"at {20 + 2 * between} degrees" in two_mirrors_text(between, first, 20)

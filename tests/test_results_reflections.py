@@ -1,0 +1,76 @@
+"""The study behind the chapter on reflections: equal starts, exact factors, and its record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from results import reflections as study
+from stringlib.checks import largest_difference
+from stringlib.records import read_record
+
+RECORD = Path(study.__file__).with_suffix(".json")
+
+
+def test_every_method_starts_as_the_same_model() -> None:
+    tokens = torch.randint(study.TOKENS, (2, 9))
+    outputs, frequencies = [], []
+    for method in study.METHODS:
+        torch.manual_seed(0)
+        model = study.OneLayer(method)
+        outputs.append(model(tokens))
+        frequencies.append(model.encoder.frequencies())
+    assert all(torch.equal(f, frequencies[0]) for f in frequencies)
+    assert largest_difference(torch.stack(outputs), outputs[0]) == 0
+
+
+def test_an_answer_needs_no_token_but_the_one_five_places_back() -> None:
+    with pytest.raises(ValueError, match=r"method must be one of .*got 'rope'"):
+        study.OneLayer("rope")
+    torch.manual_seed(0)
+    model = study.OneLayer("mirrors")
+    tokens = torch.randint(study.TOKENS, (1, study.LENGTH))
+    changed = tokens.clone()
+    changed[:, 10] = (tokens[:, 10] + 1) % study.TOKENS
+    assert torch.equal(model(tokens)[:, :10], model(changed)[:, :10])  # causal
+
+
+@pytest.mark.parametrize(("optimizer", "same"), [("SGD", "omega-8"), ("Adam", "omega-4")])
+def test_mirrors_follow_the_frequencies_at_the_right_multiple_of_the_rate(
+    optimizer: str, same: str
+) -> None:
+    runs = {m: study.train(m, optimizer, seed=1, steps=40) for m in study.METHODS}
+    mirrors = runs.pop("mirrors")
+    moved = largest_difference(mirrors.frequencies[-1], study.START)
+    for method, run in runs.items():
+        apart = largest_difference(run.frequencies, mirrors.frequencies)
+        assert (apart < 1e-12) == (method == same)
+        assert method == same or apart > 0.1 * moved
+    assert torch.equal(runs["fixed"].frequencies[-1], study.START)
+
+
+def test_training_learns_and_a_seed_repeats_it() -> None:
+    first, second = (study.train("mirrors", "Adam", seed=3, steps=60) for _ in range(2))
+    assert torch.equal(first.losses, second.losses)
+    assert first.losses[-10:].mean() < first.losses[:10].mean()
+
+
+def test_powers_of_ten_are_not_below() -> None:
+    given = [0.0, 1e-15, 1e-12, 2e-12, 0.3, 1.0]
+    assert [study.power_of_ten(e) for e in given] == [1e-12, 1e-12, 1e-12, 1e-11, 1.0, 1.0]
+
+
+def test_the_committed_record_is_of_this_study() -> None:
+    record = read_record(RECORD)
+    data, seeds = record["data"], len(record["seeds"])
+    assert seeds >= 5
+    points = data["steps"] // data["every"]
+    for optimizer, same in (("SGD", "omega-8"), ("Adam", "omega-4")):
+        assert set(data["losses"][optimizer]) == set(study.METHODS)
+        curves = torch.tensor([data["losses"][optimizer][m] for m in study.METHODS])
+        assert curves.shape == (len(study.METHODS), seeds, points)
+        assert data["losses"][optimizer][same] == data["losses"][optimizer]["mirrors"]
+        assert max(data["apart"][optimizer][same]) < 1e-9
+        assert min(data["apart"][optimizer]["omega-1"]) > 1e-3
