@@ -83,7 +83,7 @@ class OneLayer(nn.Module):
 def batch(
     task: str, size: int, length: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return random tokens and questions ``(size, length)``, and the answers from ``FARTHEST`` on."""
+    """Return tokens and questions ``(size, length)``, and the answers from ``FARTHEST`` on."""
     tokens = torch.randint(TOKENS, (size, length), generator=generator)
     back = 1 + torch.randint(TASKS[task], (size, length), generator=generator)
     place = torch.arange(length) - back

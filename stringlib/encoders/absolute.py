@@ -21,7 +21,8 @@ class Sinusoidal(nn.Module):
 
     Channel 2j gets :math:`\sin(t\,b^{-2j/D})` and channel 2j + 1 the cosine: the phases of
     :class:`~stringlib.encoders.rope.RoPE`, whose exact angles are used. Nothing is learned,
-    nothing is in the ``state_dict``, and any real position has a vector.
+    nothing is in the ``state_dict``, and any real position has a vector. Scores of tokens with
+    added vectors are not relative, equation :eq:`eq-abs-terms`.
 
     Args:
         dim: Even number of channels :math:`D` of a token.
