@@ -9,8 +9,9 @@ from torch import Tensor
 def cayley(skew: Tensor) -> Tensor:
     r"""Return :math:`P = (I - S)(I + S)^{-1}`, equation :eq:`eq-cayley-transform`.
 
-    The eigenvalues of S are imaginary, so I + S is invertible for every S; P is orthogonal,
-    has determinant 1 and no eigenvalue −1. One solve for all matrices, no inverse.
+    The eigenvalues of S are imaginary, so I + S is invertible for every S,
+    :eq:`eq-cayley-determinant`. P is orthogonal, has determinant 1 and no eigenvalue −1; of two
+    channels it turns the plane, :eq:`eq-cayley-plane`. One solve for all matrices, no inverse.
 
     Args:
         skew: Skew-symmetric, float64 for an exact result, ``(..., d, d)``.
