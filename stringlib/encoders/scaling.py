@@ -75,7 +75,7 @@ def yarn(
 ) -> Tensor:
     r"""Slow down the pairs that hardly turned in training, equation :eq:`eq-scale-yarn`.
 
-    A pair makes :math:`r = L\,\|\omega\| / 2\pi` turns in training. With ``fast`` turns or more
+    A pair makes :math:`r = T\,\|\omega\| / 2\pi` turns in training. With ``fast`` turns or more
     it stays; with ``slow`` turns or fewer it is divided by ``scale``; between the two the factor
     is linear in r. Released code makes it linear in the number of the pair instead.
     See also :func:`yarn_attention_factor`, the other half of the method.
@@ -84,7 +84,7 @@ def yarn(
         frequencies: Ω, ``(heads, pairs, coord_dim)``. With several coordinates
             :math:`\|\omega\|` is the norm of a row, so that no pair changes its direction.
         scale: :math:`s \ge 1`, the new length over the length in training.
-        length: L, the length in training, in units of position.
+        length: T, the length in training, in units of position.
         slow: Turns up to which a pair is interpolated.
         fast: Turns from which a pair is left alone.
 

@@ -14,7 +14,7 @@ from stringlib.positions import geometric_frequencies
 
 __all__ = ["decay_curves", "decay_curves_text"]
 
-LARGEST, POINTS = 7, 260  # distances up to 10^7
+LARGEST, POINTS = 7, 211  # distances up to 10^7, 30 a decade
 LOWEST, HIGHEST = 3e-4, 1.6
 
 
