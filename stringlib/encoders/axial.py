@@ -15,7 +15,8 @@ class AxialRoPE(STRING):
 
     The pairs are shared over the coordinates as evenly as possible, in contiguous blocks of
     channels; the first coordinates get the pairs that are left over. With one coordinate
-    this is :class:`~stringlib.encoders.rope.RoPE`. Nothing is learned and nothing is in the
+    this is :class:`~stringlib.encoders.rope.RoPE`. A score is a sum of one function of each
+    coordinate's offset, :eq:`eq-grid-separable`. Nothing is learned and nothing is in the
     ``state_dict``.
 
     Args:
