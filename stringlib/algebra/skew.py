@@ -46,7 +46,7 @@ def upper_support(size: int, density: float) -> Tensor:
         density: Which part of the d(d−1)/2 places to draw, from 0 to 1. Their number is rounded.
 
     Returns:
-        Rows and columns, in reading order: integers, ``(2, count)``. The global random
+        Integers, ``(2, count)``, rows and columns in reading order. The global random
         generator decides.
 
     Raises:
@@ -86,7 +86,7 @@ def connected_parts(support: Tensor, size: int) -> Tensor:
         size: Number of channels.
 
     Returns:
-        For each channel the smallest one of its part: integers, ``(size,)``.
+        Integers, ``(size,)``, for each channel the smallest one of its part.
     """
     parts = torch.arange(size, device=support.device)
     ends = torch.cat([support, support.flip(0)], 1)

@@ -20,7 +20,8 @@ class CayleySTRING(RotaryEncoder):
     S is skew-symmetric and learned, and so are the frequencies. P acts before the rotation,
     :eq:`eq-cayley-before`; behind it, P would cancel in every score. Each call solves one
     system for each head, in float64, whatever the number of tokens. At inference use
-    :meth:`fold` and :meth:`folded`: nothing is solved there.
+    :meth:`~stringlib.encoders.string.RotaryEncoder.fold` and
+    :meth:`~stringlib.encoders.string.RotaryEncoder.folded`: nothing is solved there.
 
     Args:
         head_dim: Number of channels :math:`d` of a head; of an odd number one never rotates.
@@ -58,11 +59,13 @@ class CayleySTRING(RotaryEncoder):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        r"""Start near RoPE or, with several coordinates, near the start of :class:`MixedRoPE`.
+        r"""Start near RoPE or, with several coordinates, near RoPE-Mixed.
 
-        The entries are normal with the standard deviation at which :math:`\|Sx\|` is 0.1
-        :math:`\|x\|` in the root mean square: P moves a vector by about a fifth of its length,
-        at any size and density.
+        The frequencies are those at the start of
+        :class:`~stringlib.encoders.mixed.MixedRoPE`, or in one coordinate RoPE's. The entries
+        are normal with the standard deviation at which :math:`\|Sx\|` is 0.1 :math:`\|x\|` in
+        the root mean square: P moves a vector by about a fifth of its length, at any size and
+        density.
         """
         in_a_row = 2 * self.entries.shape[1] / self.head_dim
         if in_a_row:
@@ -96,11 +99,18 @@ class CayleySTRING(RotaryEncoder):
     def forward(
         self, q: Tensor, k: Tensor, positions: Tensor, key_positions: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Encode as :meth:`RotaryEncoder.forward`, with one solve for queries and keys."""
+        """Encode for attention, with one solve for queries and keys.
+
+        Arguments, result and errors are those of
+        :meth:`~stringlib.encoders.string.RotaryEncoder.forward`.
+        """
         return self._solved().forward(q, k, positions, key_positions)
 
     def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
-        """Return R(r)x as :meth:`RotaryEncoder.rotate`, with one solve for both ways."""
+        """Return R(r)x in the dtype of ``x``, with one solve for the way there and back.
+
+        Arguments and errors are those of :meth:`~stringlib.encoders.string.RotaryEncoder.rotate`.
+        """
         return self._solved().rotate(x, positions)
 
     def extra_repr(self) -> str:

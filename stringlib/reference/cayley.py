@@ -119,8 +119,17 @@ def cayley_string(x: Tensor, positions: Tensor, S: Tensor, omega: Tensor) -> Ten
 def cayley_after_rope(x: Tensor, positions: Tensor, S: Tensor, omega: Tensor) -> Tensor:
     r"""Encode one head the wrong way round: :math:`U\,\mathrm{RoPE}(\Omega r)\,x`.
 
-    U is orthogonal and the same for queries and keys: it cancels in every score. Kept to
-    show what fails. Arguments and result are those of :func:`cayley_string`.
+    U is orthogonal and the same for queries and keys: it cancels in every score,
+    :eq:`eq-cayley-after`. Kept to show what fails.
+
+    Args:
+        x: ``(..., seq, d)``.
+        positions: ``(seq, coord_dim)``.
+        S: Skew-symmetric, ``(d, d)``; U is its Cayley transform.
+        omega: Ω, ``(d // 2, coord_dim)``.
+
+    Returns:
+        float64, of the shape of ``x``.
     """
     return cayley_apply(S, _turn(x.double(), positions, omega))
 

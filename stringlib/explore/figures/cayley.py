@@ -41,7 +41,7 @@ def cayley_circle(t: float) -> go.Figure:
         t: The entry of S above the diagonal.
 
     Returns:
-        A figure with two panels: the circle, and the angles against t.
+        A figure with two panels, the circle and the angles against t.
     """
     angle = 2 * math.atan(t)
     x, y = math.cos(angle), math.sin(angle)
