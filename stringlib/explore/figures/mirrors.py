@@ -13,25 +13,26 @@ from stringlib.reference.reflection import householder_2d
 __all__ = ["two_mirrors", "two_mirrors_text"]
 
 FLAG = [[0.0, 0.0], [1.0, 0.0], [0.7, 0.2], [0.7, 0.0]]  # points right, with its cloth to the left
-REACH = 1.3  # of the mirrors
+REACH = 1.25  # of the mirrors
 
 
 def _arc(start: float, end: float, radius: float, text: str, colour: str) -> go.Scatter:
-    """Return an arc between two angles in degrees, with a text at its middle."""
+    """Return an arc between two angles in degrees, and a text outside its middle."""
     angles = [math.radians(start + (end - start) * k / 12) for k in range(13)]
+    x = [round(radius * math.cos(a), 3) for a in angles]
+    y = [round(radius * math.sin(a), 3) for a in angles]
+    outside = 1 + 0.13 / radius
     return go.Scatter(
-        x=[round(radius * math.cos(a), 3) for a in angles],
-        y=[round(radius * math.sin(a), 3) for a in angles],
-        text=["" if k != 6 else text for k in range(13)],
-        textposition="middle right",
+        x=[*x, None, round(outside * x[6], 3)],
+        y=[*y, None, round(outside * y[6], 3)],
+        text=[*[""] * 14, text],
         mode="lines+text",
-        line={"color": colour, "width": 2, "dash": "dot"},
+        line={"color": colour, "width": 2.5, "dash": "dot"},
         showlegend=False,
-        hoverinfo="skip",
     )
 
 
-def two_mirrors(between: float, first: float = 30.0, point: float = 10.0) -> go.Figure:
+def two_mirrors(between: float, first: float = 45.0, point: float = 20.0) -> go.Figure:
     r"""Reflect a flag in one mirror, and the image in another, :eq:`eq-reflection-rotation`.
 
     The first image has its cloth on the other side; the second one is the flag itself, turned by
@@ -72,10 +73,10 @@ def two_mirrors(between: float, first: float = 30.0, point: float = 10.0) -> go.
             line={"color": PALETTE[colour], "width": 4},
             name=name,
         )
-    fig.add_trace(_arc(first, first + between, 1.15, f"{between:g}°", PALETTE["brown"]))
+    fig.add_trace(_arc(first, first + between, 1.1, f"{between:g}°", PALETTE["brown"]))
     fig.add_trace(_arc(point, point + 2 * between, 0.5, f"{2 * between:g}°", PALETTE["red"]))
     fig.update_traces(hoverinfo="skip")
-    axis = {"range": [-1.4, 1.4], "visible": False, "constrain": "domain"}
+    axis = {"range": [-1.35, 1.35], "visible": False, "constrain": "domain"}
     title = f"mirrors {between:g}° apart turn the flag by {2 * between:g}°"
     return fig.update_layout(
         layout(
@@ -88,7 +89,7 @@ def two_mirrors(between: float, first: float = 30.0, point: float = 10.0) -> go.
     )
 
 
-def two_mirrors_text(between: float, first: float = 30.0, point: float = 10.0) -> str:
+def two_mirrors_text(between: float, first: float = 45.0, point: float = 20.0) -> str:
     """Say what :func:`two_mirrors` shows in a state."""
     image = 2 * first - point
     return (
