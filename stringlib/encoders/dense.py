@@ -19,7 +19,7 @@ class DenseSTRING(STRING):
     R(r)k. Any encoder can be held against ``DenseSTRING(encoder.generators())``. Basis and
     frequencies are those of :func:`~stringlib.universality.universal_form`, so
     ``STRING(dense.frequencies(), dense.basis())`` turns alike at :math:`O(d^2)` a token, and
-    :meth:`fold` with :meth:`folded` at :math:`O(d)`. The generators are fixed; nothing is learned.
+    ``fold`` with ``folded`` at :math:`O(d)`. The generators are fixed; nothing is learned.
 
     Args:
         generators: Commuting skew-symmetric :math:`L_k`, in radians per unit of position:
