@@ -81,7 +81,7 @@ def encode_by_half_spectrum(x: Tensor, positions: Tensor, coefficients: Tensor) 
         coefficients: First columns, ``(heads, coord_dim, d)``.
 
     Returns:
-        Real and imaginary parts side by side: ``(..., heads, seq, 2 * (d // 2 + 1))``.
+        ``(..., heads, seq, 2 * (d // 2 + 1))``, real and imaginary parts side by side.
     """
     d = x.shape[-1]
     spectrum = torch.fft.rfft(x)
