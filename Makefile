@@ -12,6 +12,7 @@ TORCH    ?= $(shell grep '^torch==' constraints.txt)
 PIP_ARGS ?=
 PORT     ?= 8000
 JOBS     ?= 2
+ROUNDS   ?= 11
 
 override VENV := $(patsubst ~/%,$(HOME)/%,$(VENV))
 PY   := $(VENV)/bin/python
@@ -26,6 +27,9 @@ ifeq ($(shell test -x $(PY) && echo yes),)
 .PHONY: $(READY)
 endif
 
+# The benchmark has an environment of its own: other libraries may not change what the book runs in.
+BENCH := .venv-bench
+
 # A change to what dresses every page builds the book from clean, any other only the pages it touches.
 FRAME := _config.yml _toc.yml $(shell find _ext book/_assets -type f -not -name '*.pyc')
 PAGES := $(shell find book notebooks stringlib -type f \
@@ -34,7 +38,7 @@ PAGES := $(shell find book notebooks stringlib -type f \
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help book serve test lint lab notebooks env clean
+.PHONY: help book serve test lint lab notebooks bench env clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -53,6 +57,9 @@ lab: $(READY) ## open JupyterLab on the notebooks
 notebooks: $(READY) ## run the notebooks afresh and write them in their stable form
 	$(PY) tools/notebooks.py --jobs $(JOBS)
 	$(PY) tools/ledger.py
+
+bench: $(BENCH)/.ready ## measure the encoders against other libraries, some minutes (ROUNDS=11)
+	$(BENCH)/bin/python -m benchmarks.encoders --rounds $(ROUNDS)
 
 # The fast checks first. Every line that fails fails the target.
 test: $(READY) ## the whole suite: form, types, units, notebooks, book, pages in a browser
@@ -76,6 +83,13 @@ clean: ## remove what was built; the environment stays
 $(READY): constraints.txt pyproject.toml tools/environment.sh
 	@PYTHON='$(PYTHON)' VENV='$(VENV)' TORCH='$(TORCH)' PIP_ARGS='$(PIP_ARGS)' bash tools/environment.sh
 	@rm -f $(VENV)/.ready-*
+	@touch $@
+
+$(BENCH)/.ready: benchmarks/requirements.txt constraints.txt
+	@echo 'Making the environment $(BENCH) ...'
+	@$(PYTHON) -m venv --clear $(BENCH)
+	@$(BENCH)/bin/python -m pip install -qq $(PIP_ARGS) -c <(grep -v '^torch==' constraints.txt) '$(TORCH)'
+	@$(BENCH)/bin/python -m pip install -qq $(PIP_ARGS) --no-deps -r $<
 	@touch $@
 
 _build/frame.stamp: $(FRAME) | $(READY)

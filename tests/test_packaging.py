@@ -158,8 +158,9 @@ PARTS = {
     "tests": ["test"],
     "notebooks": ["book"],
     "results": ["book"],
+    "benchmarks": [],  # the peers are looked for by name, and may be missing
 }
-OURS = {"stringlib", "tools", "tests", "results", "book_assets"}
+OURS = {"stringlib", "tools", "tests", "results", "benchmarks", "book_assets"}
 
 
 def part_of(path: Path) -> str:

@@ -1,0 +1,348 @@
+"""Measure contestants shape by shape, check first that they agree, and record what came out.
+
+A suite names contestants, shapes and goals (`encoders.py` is one); everything else is here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import itertools
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from benchmarks import peers
+from benchmarks.timing import interleaved, peak_megabytes, ratios, summary
+from stringlib.records import write_record
+
+ROOT = Path(__file__).resolve().parents[1]
+MODES = ("forward", "forward and backward")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The size of q and k, and the families that are measured at it."""
+
+    name: str
+    batch: int
+    heads: int
+    seq: int
+    head_dim: int
+    families: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Write the sizes as the tables have them."""
+        sizes = f"B{self.batch} H{self.heads} N{self.seq} D{self.head_dim}"
+        return f"{self.name}: {sizes}"
+
+
+@dataclass
+class Entry:
+    """A contestant at one shape.
+
+    Attributes:
+        call: The function that is measured.
+        inputs: Its arguments, as it likes to have them.
+        parameters: What it learns; the backward pass gives their gradients too.
+        restore: From one of its results to what all of its family must agree on.
+    """
+
+    call: Callable[..., tuple[Tensor, ...]]
+    inputs: Sequence[Tensor]
+    parameters: Sequence[Tensor] = ()
+    restore: Callable[[Tensor], Tensor] = lambda y: y
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """One way to compute what its family computes.
+
+    Attributes:
+        name: Its row in the tables.
+        family: All of a family give the same result; the first is the one that others must match.
+        build: From a shape and its data to an entry. ``ModuleNotFoundError``: not installed.
+        most: Left out where batch × heads × seq is larger, because it takes too long.
+    """
+
+    name: str
+    family: str
+    build: Callable[[Shape, Any], Entry]
+    most: float = float("inf")
+
+    def runs_at(self, shape: Shape) -> bool:
+        """Return whether it is measured at a shape."""
+        tokens = shape.batch * shape.heads * shape.seq
+        return self.family in shape.families and tokens <= self.most
+
+
+@dataclass(frozen=True)
+class Goal:
+    """Time of one contestant / time of another, at one place of the tables, and its bound."""
+
+    one: str
+    other: str
+    shape: str
+    at_least: float | None = None
+    at_most: float | None = None
+    mode: str = MODES[1]
+    threads: int = 2
+
+    def __str__(self) -> str:
+        """Say it in words."""
+        bound = f"≥ {self.at_least:g}" if self.at_most is None else f"≤ {self.at_most:g}"
+        where = f"{self.shape}, {self.mode}, {self.threads} threads"
+        return f"{self.one} / {self.other} {bound} ({where})"
+
+    def met(self, ratio: float) -> bool:
+        """Return whether a measured ratio reaches the bound."""
+        return ratio >= (self.at_least or 0) and ratio <= (self.at_most or float("inf"))
+
+
+@dataclass(frozen=True)
+class Suite:
+    """What is measured together.
+
+    Attributes:
+        name: Part of the record's name.
+        contestants: In the order of the tables.
+        shapes: Where they are measured.
+        goals: What the project wants to reach.
+        data: From a shape and a device to what ``Contestant.build`` gets.
+        baseline: The contestant whose time is 1 in the tables.
+    """
+
+    name: str
+    contestants: Sequence[Contestant]
+    shapes: Sequence[Shape]
+    goals: Sequence[Goal]
+    data: Callable[[Shape, torch.device], Any]
+    baseline: str
+
+
+@dataclass
+class Options:
+    """What the command line says."""
+
+    rounds: int = 15
+    threads: Sequence[int] = (1, 2)
+    shapes: Sequence[str] = ()
+    fresh: bool = False
+    output: Path | None = None
+    device: str = field(default_factory=lambda: "cuda" if torch.cuda.is_available() else "cpu")
+
+
+def build(suite: Suite, shape: Shape, device: torch.device) -> dict[str, Entry]:
+    """Build the contestants of a shape that are installed, and hold them to agree.
+
+    Raises:
+        AssertionError: If two of a family disagree; the message says by how much.
+    """
+    data = suite.data(shape, device)
+    entries: dict[str, Entry] = {}
+    first: dict[str, list[Tensor]] = {}
+    for contestant in suite.contestants:
+        if not contestant.runs_at(shape):
+            continue
+        try:
+            entry = contestant.build(shape, data)
+        except ModuleNotFoundError:
+            continue
+        with torch.no_grad():
+            results = [entry.restore(y) for y in entry.call(*entry.inputs)]
+        wanted = first.setdefault(contestant.family, results)
+        # an angle of n radians in float32 errs by n 2⁻²⁴ and more, and some make it so
+        allowed = 1e-4 + 1e-6 * shape.seq
+        gap = max(
+            ((a - b).abs().max() / b.abs().max()).item()
+            for a, b in zip(results, wanted, strict=True)
+        )
+        if not gap <= allowed:
+            raise AssertionError(
+                f"{contestant.name} differs from its family by {gap:.1e} ({shape})"
+            )
+        entries[contestant.name] = entry
+    return entries
+
+
+def calls(entries: dict[str, Entry], mode: str) -> dict[str, Callable[[], object]]:
+    """Return what is timed: the call alone, or the call and all gradients."""
+    return {name: _call(entry, mode) for name, entry in entries.items()}
+
+
+def _call(entry: Entry, mode: str) -> Callable[[], object]:
+    if mode == MODES[0]:
+        return torch.no_grad()(lambda: entry.call(*entry.inputs))
+    leaves = [x.detach().requires_grad_() for x in entry.inputs]
+    with torch.no_grad():
+        upstream = [torch.randn_like(y) for y in entry.call(*entry.inputs)]
+
+    def both() -> object:
+        results = entry.call(*leaves)
+        return results, torch.autograd.grad(results, [*leaves, *entry.parameters], upstream)
+
+    return both
+
+
+def run(suite: Suite, options: Options) -> dict[str, Any]:
+    """Measure everything, print tables and goals, and write the record.
+
+    After each table what there is goes into a file beside the record; a run that was cut off
+    goes on from there, unless the code or the settings have changed since.
+
+    Returns:
+        The data of the record.
+    """
+    device = torch.device(options.device)
+    output = options.output or ROOT / "results" / f"bench-{suite.name}-{_slug(device)}.json"
+    unfinished = output.with_name(f"{output.name}.part")
+    settings = {
+        "rounds": options.rounds,
+        "device": _slug(device),
+        "torch": torch.__version__,
+        "peers": peers.versions(),
+        "code": _fingerprint(),
+    }
+    data: dict[str, Any] = {"settings": settings, "blocks": []}
+    if unfinished.exists() and not options.fresh:
+        before = json.loads(unfinished.read_text(encoding="utf8"))["data"]
+        if before["settings"] == settings:
+            data = before
+            print(f"Going on with {unfinished.name}: {len(data['blocks'])} tables are there.")
+    start = time.perf_counter() - data.get("wall_s", 0.0)
+    chosen = [s for s in suite.shapes if s.name in options.shapes or not options.shapes]
+    threads = options.threads if device.type == "cpu" else (0,)
+    for block in _missing(suite, chosen, threads, options.rounds, device, data["blocks"]):
+        data["blocks"].append(block)
+        data["wall_s"] = round(time.perf_counter() - start, 1)
+        _write(unfinished, suite, options, data)
+        print_block(suite, block)
+    data["goals"] = [_outcome(goal, data["blocks"]) for goal in suite.goals]
+    print_goals(data["goals"])
+    _write(output, suite, options, data)
+    unfinished.unlink(missing_ok=True)
+    print(f"\nWritten: {output}")
+    return data
+
+
+def _missing(
+    suite: Suite,
+    shapes: Sequence[Shape],
+    threads: Sequence[int],
+    rounds: int,
+    device: torch.device,
+    done: list[dict[str, Any]],
+) -> Iterator[dict[str, Any]]:
+    """Measure the tables that are not there yet, one after the other."""
+    there = {(b["shape"]["name"], b["threads"], b["mode"]) for b in done}
+    wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
+    normally = torch.get_num_threads()
+    for shape in shapes:
+        todo = [
+            (count, mode)
+            for count, mode in itertools.product(threads, MODES)
+            if (shape.name, count, mode) not in there
+        ]
+        if not todo:
+            continue
+        torch.manual_seed(0)
+        entries = build(suite, shape, device)
+        try:
+            for count, mode in todo:
+                torch.set_num_threads(count or normally)
+                functions, load = calls(entries, mode), [os.getloadavg()[0]]
+                memory = {n: peak_megabytes(f, device) for n, f in functions.items()}
+                times = interleaved(functions, rounds, wait)
+                yield {
+                    "shape": asdict(shape),
+                    "threads": count,
+                    "mode": mode,
+                    "load": [round(x, 2) for x in (*load, os.getloadavg()[0])],
+                    "peak_mb": {n: round(m, 2) for n, m in memory.items()},
+                    "times_ms": times,
+                }
+        finally:
+            torch.set_num_threads(normally)
+
+
+def print_block(suite: Suite, block: dict[str, Any]) -> None:
+    """Print one table."""
+    shape, times = Shape(**block["shape"]), block["times_ms"]
+    threads = f", {block['threads']} threads" if block["threads"] else ""
+    load = " to ".join(f"{x:.1f}" for x in block["load"])
+    print(f"\n{shape}, {block['mode']}{threads} (load {load})")
+    print(f"  {'':26}  median ms   quartiles         × {suite.baseline:8} peak MB")
+    for contestant in suite.contestants:
+        if not contestant.runs_at(shape):
+            continue
+        name = contestant.name
+        if name not in times:
+            print(f"  {name:26}  not installed")
+            continue
+        low, middle, high = summary(times[name])
+        ratio = summary(ratios(times, name, suite.baseline))[1]
+        spread = f"{low:.2f} to {high:.2f}"
+        peak = block["peak_mb"][name]
+        print(f"  {name:26} {middle:10.2f}   {spread:20} {ratio:7.2f} {peak:10.1f}")
+
+
+def print_goals(outcomes: list[dict[str, Any]]) -> None:
+    """Print which goals are reached."""
+    print("\nGoals (time of one / time of the other, median over the rounds and quartiles)")
+    for outcome in outcomes:
+        if outcome["ratio"] is None:
+            print(f"  not measured  {outcome['goal']}")
+        else:
+            low, middle, high = outcome["ratio"]
+            verdict = "pass" if outcome["met"] else "MISS"
+            print(f"  {verdict} {middle:7.2f}  {outcome['goal']}  [{low:.2f} to {high:.2f}]")
+
+
+def _outcome(goal: Goal, blocks: list[dict[str, Any]]) -> dict[str, Any]:
+    for block in blocks:
+        place = block["shape"]["name"], block["mode"], block["threads"]
+        times = block["times_ms"]
+        if place == (goal.shape, goal.mode, goal.threads) and {goal.one, goal.other} <= set(times):
+            low, middle, high = summary(ratios(times, goal.one, goal.other))
+            ratio = [round(x, 3) for x in (low, middle, high)]
+            return {"goal": str(goal), "ratio": ratio, "met": goal.met(middle)}
+    return {"goal": str(goal), "ratio": None, "met": None}
+
+
+def _write(path: Path, suite: Suite, options: Options, data: dict[str, Any]) -> None:
+    command = f"python -m benchmarks.{suite.name} --rounds {options.rounds}"
+    write_record(path, command=command, seeds=[0], wall_s=data.get("wall_s", 0.0), data=data)
+
+
+def _slug(device: torch.device) -> str:
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    return "-".join(name.lower().split())
+
+
+def _fingerprint() -> str:
+    """Return a hash of the code that is measured and of the code that measures."""
+    files = sorted(
+        p for folder in ("stringlib", "benchmarks") for p in (ROOT / folder).rglob("*.py")
+    )
+    return hashlib.sha256(b"".join(p.read_bytes() for p in files)).hexdigest()[:16]
+
+
+def main(suite: Suite, argv: Sequence[str] | None = None) -> dict[str, Any]:
+    """Read the command line and run."""
+    defaults = Options()
+    parser = argparse.ArgumentParser(description=f"Measure the suite {suite.name!r}.")
+    parser.add_argument("--rounds", type=int, default=defaults.rounds, help="rounds that count")
+    parser.add_argument("--threads", type=int, nargs="+", default=defaults.threads)
+    names = [shape.name for shape in suite.shapes]
+    parser.add_argument("--shapes", nargs="+", choices=names, default=[], help="all if omitted")
+    parser.add_argument("--device", default=defaults.device)
+    parser.add_argument("--output", type=Path, help="the record; results/bench-... if omitted")
+    parser.add_argument("--fresh", action="store_true", help="do not go on with an unfinished run")
+    return run(suite, Options(**vars(parser.parse_args(argv))))

@@ -1,0 +1,97 @@
+"""Time functions side by side: interleaved rounds, so that a busy machine is busy for all of them.
+
+Nothing here knows what is measured.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+Call = Callable[[], object]
+
+
+def interleaved(
+    calls: Mapping[str, Call],
+    rounds: int,
+    wait: Call = lambda: None,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, list[float]]:
+    """Call every function once a round, in a new random order each time.
+
+    Args:
+        calls: Name → function without arguments.
+        rounds: How many rounds count; one more comes first and does not.
+        wait: Returns when the device has done all that was asked of it.
+        clock: Seconds.
+
+    Returns:
+        Name → milliseconds of each round, in the order of the rounds.
+    """
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    order, shuffle = list(calls), random.Random(0).shuffle
+    for round_number in range(rounds + 1):
+        shuffle(order)
+        for name in order:
+            wait()
+            start = clock()
+            result = calls[name]()
+            wait()
+            elapsed = clock() - start
+            del result  # outside the measured time
+            if round_number:
+                times[name].append(round(1e3 * elapsed, 4))
+    return times
+
+
+def summary(values: list[float]) -> tuple[float, float, float]:
+    """Return lower quartile, median and upper quartile."""
+    if len(values) < 2:
+        return values[0], values[0], values[0]
+    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
+    return low, middle, high
+
+
+def ratios(times: Mapping[str, list[float]], one: str, other: str) -> list[float]:
+    """Return time of ``one`` / time of ``other``, round by round: what slows both drops out."""
+    return [a / b for a, b in zip(times[one], times[other], strict=True)]
+
+
+def peak_megabytes(call: Call, device: torch.device) -> float:
+    """Return how much more memory than before is in use at some moment of a call, in MB."""
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        call()
+        torch.cuda.synchronize()
+        return (torch.cuda.max_memory_allocated() - before) / 1e6
+    cpu = [ProfilerActivity.CPU]
+    with _quiet(), profile(activities=cpu, profile_memory=True) as record:
+        call()
+    events = [e for e in record.profiler.kineto_results.events() if e.name() == "[memory]"]
+    used = peak = 0
+    for event in sorted(events, key=lambda e: e.start_ns()):
+        used += event.nbytes()
+        peak = max(peak, used)
+    return peak / 1e6
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the lines back that PyTorch's profiler writes to the error stream of the process."""
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
