@@ -309,6 +309,13 @@ def test_the_literal_form_agrees(d, coord_dim, heads, density):
             assert checks.largest_difference(got[:, head], literal) <= 1e-12
 
 
+@pytest.mark.parametrize("density", [0.0, 1.0])
+def test_the_way_to_the_basis_and_back(density):
+    made, x = encoder(7, heads=2, density=density), random(2, 5, 7)
+    assert checks.largest_difference(made.to_basis(x), x @ made.basis()) <= 1e-14
+    assert checks.largest_difference(made.from_basis(made.to_basis(x)), x) <= 1e-14
+
+
 def logits(transform, q, k):
     return transform(q) @ transform(k).mT
 
