@@ -44,7 +44,7 @@ def test_weights_are_weights_and_the_mask_hides_what_follows() -> None:
 def test_the_printed_change_is_that_of_the_rows() -> None:
     figure = figures.permuted_words("man dog bites", "RoPE")
     text = figure.layout.annotations[1].text
-    printed = float(text.split("changed by ")[1].split("<")[0])
+    printed = float(text.split("by ")[1].split(",")[0])
     before, after = outputs(ORDERS[0], "RoPE"), outputs("man dog bites", "RoPE")
     drawn = max(np.abs(np.subtract(before[word], after[word])).max() for word in WORDS)
     assert printed >= drawn - 0.01  # all channels count, some are drawn
@@ -60,7 +60,7 @@ def test_bias_curves_are_the_modules() -> None:
     np.testing.assert_allclose(curves["KERPLE power"], -2 * distance**0.5, atol=1e-3)
     log = -2 * np.log(1 + 0.25 * distance)
     np.testing.assert_allclose(curves["KERPLE log"], log, atol=1e-3)
-    stairs = curves["T5 buckets, following it"]
+    stairs = curves["T5 buckets, following log"]
     np.testing.assert_allclose(stairs[:16], log[:16], atol=1e-3)
     assert np.unique(stairs[113:]).size == 1
     assert stairs[113] == pytest.approx(log[113:].mean(), abs=1e-3)

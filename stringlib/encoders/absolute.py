@@ -122,8 +122,8 @@ class LearnedAbsolute(nn.Module):
         except IndexError:
             known = (rows >= 0) & (rows < self.num_positions)
             raise ValueError(
-                f"positions must be whole numbers from 0 to {self.num_positions - 1}, one of the "
-                f"{self.num_positions} rows of the table, got {places[~known][0].item():g}"
+                f"positions must be whole numbers from 0 to {self.num_positions - 1}, "
+                f"the rows of the table, got {places[~known][0].item():g}"
             ) from None
 
     def extra_repr(self) -> str:

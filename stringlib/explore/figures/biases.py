@@ -32,8 +32,8 @@ def _curves(slope: int, r1: float, r2: float, power: float) -> dict[str, Tensor]
     return {
         "alibi": ALiBi(8).double().at(distances)[slope - 1],
         "kerple-power": powers.at(distances)[0],
-        "kerple-log": curve,
         "t5": t5.at(distances)[0],
+        "kerple-log": curve,
     }
 
 
@@ -56,8 +56,8 @@ def bias_curves(slope: int, r1: float, r2: float, power: float) -> go.Figure:
     names = {
         "alibi": "ALiBi",
         "kerple-power": "KERPLE power",
+        "t5": "T5 buckets, following log",
         "kerple-log": "KERPLE log",
-        "t5": "T5 buckets, following it",
     }
     fig = go.Figure(
         [
@@ -67,7 +67,7 @@ def bias_curves(slope: int, r1: float, r2: float, power: float) -> go.Figure:
                 mode="lines",
                 line={
                     "color": COLOURS[method],
-                    "width": 2.5,
+                    "width": 7 if method == "t5" else 2.5,
                     "shape": "hv" if method == "t5" else "linear",
                 },
                 hovertemplate="distance %{x}: %{y:.2f}",

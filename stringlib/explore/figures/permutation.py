@@ -91,7 +91,7 @@ def permuted_words(order: str, positions: str) -> go.Figure:
     )
     heads = [
         ("attention weights", "x", 1.0),
-        (f"outputs: changed by {change:.2f}<br>their mean: by {of_mean:.2f}", "x2", 1.0),
+        (f"outputs changed<br>by {change:.2f}, mean {of_mean:.2f}", "x2", 1.0),
     ]
     plain = {"showgrid": False, "zeroline": False, "ticks": ""}
     places = list(range(len(words)))
@@ -109,7 +109,7 @@ def permuted_words(order: str, positions: str) -> go.Figure:
             yaxis={**plain, "range": [3.5, -0.5], "tickvals": places, "ticktext": words},
             xaxis2={
                 **plain,
-                "domain": [0.62, 1],
+                "domain": [0.58, 1],
                 "anchor": "y2",
                 "tickvals": list(range(SHOWN)),
                 "title": {"text": "channel", "standoff": 4},
