@@ -147,7 +147,10 @@ window.bookClients = (function () {
     return {
       data: [{ z: z }, { x: [values.column], y: [values.row] }],
       layout: {
-        title: { text: values.encoder + ": score 1 in " + count(same) + ",<br>above 0.5 in " + count(high) },
+        annotations: [{
+          text: values.encoder + "<br>score 1 in " + count(same) + ", above 0.5 in " + count(high),
+          x: 0.5, y: 1, xref: "paper", yref: "y domain", yanchor: "bottom", showarrow: false,
+        }],
         meta: {
           alt: "Heat-map of the score of a query in row " + values.row + ", column " + values.column + " of a 14 by 14 " +
             "grid with an equal key in every cell; " + values.encoder + ": " + GRID_SHAPES[values.encoder] +

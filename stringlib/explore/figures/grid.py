@@ -95,7 +95,14 @@ def grid_kernel(encoder: str, row: float, column: float) -> go.Figure:
                 zmin=-1,
                 zmax=1,
                 colorscale=DIVERGING,
-                colorbar={"title": {"text": "score", "side": "top"}, "thickness": 14},
+                colorbar={
+                    "orientation": "h",
+                    "y": -0.17,
+                    "yanchor": "top",
+                    "len": 0.8,
+                    "thickness": 14,
+                    "title": {"text": "score", "side": "bottom"},
+                },
                 hovertemplate="row %{y}, column %{x}: %{z:.2f}<extra></extra>",
             ),
             go.Scatter(
@@ -116,9 +123,19 @@ def grid_kernel(encoder: str, row: float, column: float) -> go.Figure:
     square = {"constrain": "domain", "showgrid": False, "zeroline": False, "dtick": 2, "ticks": ""}
     return fig.update_layout(
         layout(
-            height=430,
-            margin={"l": 44, "r": 8, "t": 50, "b": 46},
-            title_text=f"{encoder}: score 1 in {_cells(same)},<br>above 0.5 in {_cells(high)}",
+            height=470,
+            margin={"l": 44, "r": 8, "t": 48, "b": 104},
+            annotations=[
+                {
+                    "text": f"{encoder}<br>score 1 in {_cells(same)}, above 0.5 in {_cells(high)}",
+                    "x": 0.5,
+                    "y": 1,
+                    "xref": "paper",
+                    "yref": "y domain",
+                    "yanchor": "bottom",
+                    "showarrow": False,
+                }
+            ],
             xaxis={
                 **square,
                 "range": [-0.5, SIDE - 0.5],
@@ -128,6 +145,7 @@ def grid_kernel(encoder: str, row: float, column: float) -> go.Figure:
                 **square,
                 "range": [SIDE - 0.5, -0.5],
                 "scaleanchor": "x",
+                "constraintoward": "top",
                 "title": {"text": "row of the key", "standoff": 4},
             },
         )

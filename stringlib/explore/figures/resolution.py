@@ -73,7 +73,7 @@ def resolution_scores(convention: str, side: int) -> go.Figure:
             )
     patch, width = _changes(convention, side)
     heads = (("x", "by patches", patch), ("x2", "by widths", width))
-    upright = {"range": [0.62, 1.02], "dtick": 0.1}
+    upright = {"range": [0.4, 1.02], "dtick": 0.1}
     return fig.update_layout(
         layout(
             height=370,
