@@ -17,14 +17,14 @@ REACH = 1.25  # of the mirrors
 
 
 def _arc(start: float, end: float, radius: float, text: str, colour: str) -> go.Scatter:
-    """Return an arc between two angles in degrees, and a text outside its middle."""
+    """Return an arc between two angles in degrees, and a text outside, near its middle."""
     angles = [math.radians(start + (end - start) * k / 12) for k in range(13)]
     x = [round(radius * math.cos(a), 3) for a in angles]
     y = [round(radius * math.sin(a), 3) for a in angles]
     outside = 1 + 0.13 / radius
     return go.Scatter(
-        x=[*x, None, round(outside * x[6], 3)],
-        y=[*y, None, round(outside * y[6], 3)],
+        x=[*x, None, round(outside * x[5], 3)],
+        y=[*y, None, round(outside * y[5], 3)],
         text=[*[""] * 14, text],
         mode="lines+text",
         line={"color": colour, "width": 2.5, "dash": "dot"},
