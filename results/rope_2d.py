@@ -32,7 +32,8 @@ TASKS = {"one": [(1, -1)], "two": DIAGONAL, "two-content": DIAGONAL}  # (rows, c
 SYMBOLS = {"one": 8, "two": 2, "two-content": 2}
 PLACES = {"trained": (8, 0, 0), "moved": (8, 40, 23), "larger": (12, 0, 0)}  # side, first cell
 DIM, HEAD_DIM = 32, 16
-RATE, FREQUENCY_RATE = 3e-2, 5e-2
+RATES = {"one": 3e-2, "two": 3e-2, "two-content": 1e-2}  # with content, 3e-2 trains no method
+FREQUENCY_RATE = 5e-2
 
 
 class Head(nn.Module):
@@ -114,7 +115,7 @@ def train(method: str, task: str, seed: int, steps: int = 300) -> Head:
     # a frequency of a circulant is a sum of coefficients with weights of norm sqrt(2d)
     scale = math.sqrt(2 * HEAD_DIM) if method == "circulant" else 1.0
     optimizer = torch.optim.Adam(
-        [{"params": others, "lr": RATE}, {"params": learned, "lr": FREQUENCY_RATE / scale}]
+        [{"params": others, "lr": RATES[task]}, {"params": learned, "lr": FREQUENCY_RATE / scale}]
     )
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     side, *_ = PLACES["trained"]
