@@ -32,7 +32,11 @@ TASKS = {"one": [(1, -1)], "two": DIAGONAL, "two-content": DIAGONAL}  # (rows, c
 SYMBOLS = {"one": 8, "two": 2, "two-content": 2}
 PLACES = {"trained": (8, 0, 0), "moved": (8, 40, 23), "larger": (12, 0, 0)}  # side, first cell
 DIM, HEAD_DIM = 32, 16
-RATES = {"one": 3e-2, "two": 3e-2, "two-content": 1e-2}  # with content, 3e-2 trains no method
+RATES = {
+    "one": 3e-2,
+    "two": 3e-2,
+    "two-content": 1e-2,
+}  # with content, 3e-2 leaves most runs at guessing
 FREQUENCY_RATE = 5e-2
 
 
