@@ -31,7 +31,7 @@ def position_interpolation(frequencies: Tensor, scale: float) -> Tensor:
         ValueError: If a shape does not fit or ``scale`` is below 1.
 
     Source:
-        Chen et al. 2023, section 2.3.
+        Chen et al. 2023.
     """
     _require(frequencies, scale)
     return frequencies.double() / scale
@@ -57,7 +57,7 @@ def ntk_aware(frequencies: Tensor, scale: float) -> Tensor:
         ValueError: If a shape does not fit or ``scale`` is below 1.
 
     Source:
-        Peng et al. 2024 (YaRN), section 3.1 and the appendix on NTK-aware interpolation.
+        Peng et al. 2024 (YaRN), on NTK-aware interpolation.
     """
     _require(frequencies, scale)
     _, pairs, coord_dim = frequencies.shape
@@ -97,7 +97,7 @@ def yarn(
             positive, or ``fast`` not above ``slow``.
 
     Source:
-        Peng et al. 2024 (YaRN), section 3.2, with the values for the Llama family.
+        Peng et al. 2024 (YaRN), with the values for the Llama family.
     """
     _require(frequencies, scale)
     for name, value in (("length", length), ("slow", slow), ("fast", fast)):

@@ -41,7 +41,6 @@ ABSOLUTE_AND_BIAS = {
     "t5": "sky",
     "kerple-log": "magenta",
     "kerple-power": "orange",
-    "interpolation": "blue",
 }
 ATTENTION = {
     "softmax": "blue",
