@@ -316,7 +316,14 @@ def test_vmap(name):
 
 @pytest.mark.parametrize(
     "name",
-    ["rope-8", "rope-half-6-heads-3", "circulant-8-2d", "reflection-8", "cayley-8-sparse-2d"],
+    [
+        "rope-8",
+        "rope-half-6-heads-3",
+        "circulant-8-2d",
+        "reflection-8",
+        "cayley-8-sparse-2d",
+        "dense-8-2d",
+    ],
 )
 def test_compile(name):
     encoder = make(name)

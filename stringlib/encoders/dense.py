@@ -74,7 +74,9 @@ class DenseSTRING(STRING):
     def _exponential(self, positions: Tensor) -> Tensor:
         exponent = torch.einsum("...nk,hkij->...hnij", positions.double(), self._generators)
         # twice: torch 2.13 exponentiates a single small matrix to 1e-10 only, a batch to 1e-15
-        return torch.matrix_exp(torch.stack([exponent, exponent]))[0]
+        both = torch.stack([exponent, exponent])
+        # flat: compiled, matrix_exp gets strides that it cannot flatten itself
+        return torch.matrix_exp(both.flatten(0, -3)).view(both.shape)[0]
 
     def _phases(self, x: Tensor, positions: Tensor, x_name: str, name: str) -> Tensor:
         """Return whole matrices where other encoders return the phases of their planes."""
