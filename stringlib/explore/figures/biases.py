@@ -78,7 +78,7 @@ def bias_curves(slope: int, r1: float, r2: float, power: float) -> go.Figure:
     return fig.update_layout(
         layout(
             height=400,
-            margin={"b": 104},
+            margin={"t": 14, "b": 104},
             xaxis={"title": {"text": "distance |Δ| (tokens)", "standoff": 4}, "range": [0, 128]},
             yaxis={"title": "bias", "range": [-10, 0.3]},
         )
