@@ -350,7 +350,7 @@ def test_empty_and_single_tokens(name):
 
 @pytest.mark.parametrize("name", ["alibi-12", "t5", "kerple-log", "kerple-power"])
 def test_compile_with_changing_sizes(name):
-    torch.compiler.reset()  # all share one forward, and a function is recompiled eight times at most
+    torch.compiler.reset()  # all share one forward, which is recompiled eight times at most
     module = make(name)
     compiled = torch.compile(module, fullgraph=True)
     for num_queries, num_keys, offset in ((4, 4, 0), (5, 7, 2), (1, 9, 8)):
