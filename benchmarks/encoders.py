@@ -157,7 +157,8 @@ def _cayley_by(
             table = literal.mixed_table(data.grid, omega)
             zeros = entries.new_zeros(shape.heads, shape.head_dim, shape.head_dim)
             upper = zeros.index_put((heads, rows, columns), entries)
-            return tuple(rotate(x, upper - upper.mT, table) for x in (q, k))
+            skew = upper - upper.mT
+            return rotate(q, skew, table), rotate(k, skew, table)
 
         return Entry(call, (data.q, data.k), [entries, omega])
 
