@@ -49,7 +49,7 @@ def liere_first_error(a: Tensor, b: Tensor, generators: Tensor) -> Tensor:
         generators: Skew-symmetric :math:`A_i`, ``(coord_dim, d, d)``.
 
     Returns:
-        :math:`-\frac12 \sum_{i<j} (a_i b_j - a_j b_i)\,(A_i A_j - A_j A_i)`: float64, ``(d, d)``.
+        :math:`-\frac12 \sum_{i<j} (a_i b_j - a_j b_i)\,[A_i, A_j]`: float64, ``(d, d)``.
     """
     total = torch.zeros(generators.shape[1:], dtype=torch.float64)
     for i in range(len(generators)):
