@@ -314,6 +314,23 @@ def test_vmap(name):
     close(by_position, torch.stack([encoder.rotate(q[0], positions + s) for s in shifts]))
 
 
+@encoders
+def test_many_encoders_in_one_call(name):
+    """Ensembles: vmap over the stacked parameters and buffers of encoders of one kind."""
+    one, other = make(name), CASES[name]().double()
+    q, k, positions = inputs(one)
+    state = torch.func.stack_module_state([one, other])
+    mapped = torch.func.vmap(
+        lambda *state: torch.func.functional_call(one, state, (q, k, positions)),
+        in_dims=tuple(0 if tensors else None for tensors in state),
+    )
+    if any(state):
+        for got, *want in zip(
+            mapped(*state), one(q, k, positions), other(q, k, positions), strict=True
+        ):
+            close(got, torch.stack(want))
+
+
 @pytest.mark.parametrize(
     "name",
     [

@@ -73,8 +73,10 @@ def sparse_skew(entries: Tensor, support: Tensor, size: int) -> Tensor:
         :math:`S` with :math:`S^\top = -S`, zero elsewhere, ``(..., d, d)``.
     """
     rows, columns = support
-    half = entries.new_zeros(*entries.shape[:-1], size, size)
-    half[..., rows, columns] = entries
+    half = entries.new_zeros(*entries.shape[:-1], size * size)
+    # not half[..., rows, columns] = entries: vmap over several supports cannot do that
+    half = half.scatter(-1, (size * rows + columns).expand(entries.shape), entries)
+    half = half.unflatten(-1, (size, size))
     return half - half.mT
 
 
