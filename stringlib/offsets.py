@@ -7,6 +7,7 @@ import math
 from torch import Tensor
 
 from stringlib.encoders.string import RotaryEncoder
+from stringlib.inputs import require_floats, require_positions
 
 
 def offset_scores(encoder: RotaryEncoder, q: Tensor, k: Tensor, offsets: Tensor) -> Tensor:
@@ -18,16 +19,30 @@ def offset_scores(encoder: RotaryEncoder, q: Tensor, k: Tensor, offsets: Tensor)
     Args:
         encoder: The encoder.
         q: Queries, ``(..., heads, head_dim)``.
-        k: Keys, of the same shape.
+        k: Keys, of the same shape and dtype.
         offsets: :math:`\delta`, from the query to the key: ``(n, coord_dim)``.
 
     Returns:
         ``(..., heads, n)``.
 
     Raises:
-        TypeError: If ``k`` is not floating point, or offsets are not numbers.
+        TypeError: If ``q`` and ``k`` are not floating point, of one dtype, or offsets are not
+            numbers.
         ValueError: If a shape does not fit.
     """
+    require_positions("offsets", offsets, encoder.coord_dim)
+    for name, x in (("q", q), ("k", k)):
+        require_floats(name, x)
+        if x.ndim < 2 or x.shape[-1] != encoder.head_dim or encoder.heads not in (1, x.shape[-2]):
+            heads = "any" if encoder.heads == 1 else encoder.heads
+            raise ValueError(
+                f"{name} must have shape (..., {heads} heads, {encoder.head_dim}), "
+                f"got {tuple(x.shape)}"
+            )
+    if k.shape != q.shape:
+        raise ValueError(f"k must have the shape of q, {tuple(q.shape)}, got {tuple(k.shape)}")
+    if k.dtype != q.dtype:
+        raise TypeError(f"k must have the dtype of q, {q.dtype}, got {k.dtype}")
     moved = k.unsqueeze(-2).expand(*k.shape[:-1], offsets.shape[-2], -1)
     return (encoder.rotate(moved, offsets) @ q.unsqueeze(-1)).squeeze(-1)
 
@@ -43,7 +58,12 @@ def alias_gap(encoder: RotaryEncoder, offsets: Tensor) -> Tensor:
         The largest distance, over all pairs, of the angle :math:`\Omega\delta` from a whole
         number of turns, in radians: ``(heads, n)``. It is 0 if and only if
         :math:`R(\delta) = I`; an encoder without pairs has 0 everywhere.
+
+    Raises:
+        TypeError: If offsets are not numbers.
+        ValueError: If their shape does not fit.
     """
+    require_positions("offsets", offsets, encoder.coord_dim)
     angles = offsets.double() @ encoder.frequencies().mT
     beyond = (angles - 2 * math.pi * (angles / (2 * math.pi)).round()).abs()
     return beyond.amax(-1) if beyond.shape[-1] else beyond.new_zeros(beyond.shape[:-1])

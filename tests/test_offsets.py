@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from stringlib import STRING, AxialRoPE, RoPE, checks
+from stringlib import STRING, AxialRoPE, MixedRoPE, RoPE, checks
 from stringlib.offsets import alias_gap, offset_scores
 from stringlib.positions import grid_positions
 from tests.encoder_cases import CASES, heads_of, inputs, make
@@ -74,8 +74,34 @@ def test_nothing_to_see():
     )
 
 
-def test_bad_input_is_named():
-    with pytest.raises(ValueError, match="positions must have shape"):
-        offset_scores(RoPE(4), torch.ones(1, 4), torch.ones(1, 4), torch.ones(3, 2))
-    with pytest.raises(TypeError, match="x must be a floating-point tensor"):
-        offset_scores(RoPE(4), torch.ones(1, 4), torch.ones(1, 4).long(), torch.ones(3, 1))
+@pytest.mark.parametrize(
+    ("changes", "error", "match"),
+    [
+        (
+            {"offsets": torch.ones(3, 1)},
+            ValueError,
+            r"offsets must have shape .* 2\), got \(3, 1\)",
+        ),
+        ({"offsets": torch.ones(2)}, ValueError, r"offsets must have shape .* got \(2,\)"),
+        ({"offsets": [[1.0, 2.0]]}, TypeError, "offsets must be .* list"),
+        ({"q": torch.ones(3, 4).long()}, TypeError, "q must be a floating-point .* torch.int64"),
+        ({"k": torch.ones(3, 4).long()}, TypeError, "k must be a floating-point .* torch.int64"),
+        (
+            {"q": torch.ones(3, 5)},
+            ValueError,
+            r"q must have shape \(\.\.\., 3 heads, 4\), got \(3, 5\)",
+        ),
+        ({"k": torch.ones(2, 4)}, ValueError, r"k must have shape .* got \(2, 4\)"),
+        ({"q": torch.ones(4)}, ValueError, r"q must have shape .* got \(4,\)"),
+        ({"k": torch.ones(7, 3, 4)}, ValueError, r"k must have the shape of q, \(3, 4\), got \(7"),
+        ({"k": torch.ones(3, 4).double()}, TypeError, "k must have the dtype of q, torch.float32"),
+    ],
+)
+def test_bad_input_is_named(changes, error, match):
+    encoder = MixedRoPE(4, 2, 3)
+    given = {"q": torch.ones(3, 4), "k": torch.ones(3, 4), "offsets": torch.ones(5, 2)} | changes
+    with pytest.raises(error, match=match):
+        offset_scores(encoder, **given)
+    if "offsets" in changes:
+        with pytest.raises(error, match=match):
+            alias_gap(encoder, **changes)
