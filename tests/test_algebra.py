@@ -125,10 +125,13 @@ def test_string_refuses_other_types(arguments, match):
 
 def test_string_keeps_a_copy():
     given = torch.ones(1, 2, 1, dtype=torch.float64, requires_grad=True)
-    encoder = STRING(given * 1)
+    basis = torch.eye(4, dtype=torch.float64)[None]
+    encoder = STRING(given, basis)
     with torch.no_grad():
         given.zero_()
+        basis.zero_()
     assert encoder.frequencies().sum() == 2
+    assert encoder.basis().sum() == 4
     assert not encoder.frequencies().requires_grad
 
 
