@@ -219,8 +219,9 @@ def sparse_basis(density: float) -> go.Figure:
 def sparse_basis_text(density: float) -> str:
     """Say what :func:`sparse_basis` shows in a state."""
     share_s, share_p, parts = _sparse_counts(density)
+    groups = "one connected part" if parts == 1 else f"{parts} connected parts"
     return (
         f"Two 32 by 32 maps of absolute entries. Left the sparse matrix S, {share_s:.0%} filled, "
-        f"which links its channels into {parts} connected parts. Right its Cayley transform P, "
+        f"which links its channels into {groups}. Right its Cayley transform P, "
         f"{share_p:.0%} filled."
     )
