@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import scipy.linalg
 import torch
@@ -53,6 +55,28 @@ def test_it_is_the_exponential_of_the_sum(size: int, distance: float) -> None:
         x = normal(2, 3, len(r), size)
         by_hand = (expected @ x[..., None])[..., 0]
         assert checks.largest_difference(encoder(x, x, r)[1], by_hand) <= 10 * tolerance
+
+
+@pytest.mark.parametrize("angle", [0.01, 0.02, 0.045])
+def test_one_small_turn_alone_keeps_its_digits(angle: float) -> None:
+    """At these angles torch's exponential of a single matrix is wrong by 1e-13 to 2e-10."""
+    quarter = torch.tensor([[0.0, -1.0], [1.0, 0.0]], dtype=torch.float64)
+    position = torch.tensor([[angle]], dtype=torch.float64)
+    (turn,) = DenseSTRING(quarter[None, None]).matrix(position)[0]
+    expected = math.cos(angle) * torch.eye(2, dtype=torch.float64) + math.sin(angle) * quarter
+    assert checks.largest_difference(turn, expected) <= 1e-15
+    (literal,) = liere_matrix(position, quarter[None])
+    assert checks.largest_difference(literal, expected) <= 1e-15
+
+
+def test_rounded_generators_still_rotate() -> None:
+    """What rounding adds that is not skew-symmetric would stretch."""
+    torch.manual_seed(5)
+    given = generators(6, 1, 2).float()
+    given[..., 0, 1] *= 1 + 1e-5
+    encoder = DenseSTRING(given)
+    assert checks.skew_error(encoder.generators()) == 0
+    assert checks.orthogonality_error(encoder.matrix(100 * normal(3, 1))) <= 1e-12
 
 
 def test_nothing_is_left_out() -> None:
