@@ -7,13 +7,13 @@ from torch import Tensor
 
 
 def liere_matrix(positions: Tensor, generators: Tensor) -> Tensor:
-    r"""Return :math:`R(p) = \exp(\sum_i p_i A_i)`, equation :eq:`eq-universal-liere`.
+    r"""Return :math:`R(r) = \exp(\sum_i r_i A_i)`, equation :eq:`eq-universal-liere`.
 
     With commuting generators this is a STRING. Otherwise :math:`R(a)^\top R(b)` is not
     :math:`R(b-a)`, and a score depends on more than the distance.
 
     Args:
-        positions: p, ``(seq, coord_dim)``.
+        positions: r, ``(seq, coord_dim)``.
         generators: Skew-symmetric :math:`A_i`, ``(coord_dim, d, d)``.
 
     Returns:
@@ -31,10 +31,10 @@ def liere_matrix(positions: Tensor, generators: Tensor) -> Tensor:
             f"got shape {tuple(positions.shape)}"
         )
     matrices = []
-    for p in positions.double():
+    for r in positions.double():
         exponent = torch.zeros(generators.shape[1:], dtype=torch.float64)
         for i in range(len(generators)):
-            exponent = exponent + p[i] * generators[i].double()
+            exponent = exponent + r[i] * generators[i].double()
         # twice: torch 2.13 exponentiates a single small matrix to 1e-10 only, a batch to 1e-15
         matrices.append(torch.matrix_exp(torch.stack([exponent, exponent]))[0])
     return torch.stack(matrices)
