@@ -62,7 +62,8 @@ class CayleySTRING(RotaryEncoder):
         r"""Start near RoPE or, with several coordinates, near RoPE-Mixed.
 
         The frequencies are those at the start of
-        :class:`~stringlib.encoders.mixed.MixedRoPE`, or in one coordinate RoPE's. The entries
+        :class:`~stringlib.encoders.mixed.MixedRoPE`, perpendicular directions with base 10, or
+        in one coordinate RoPE's, with base 10000. The entries
         are normal with the standard deviation at which :math:`\|Sx\|` is 0.1 :math:`\|x\|` in
         the root mean square: P moves a vector by about a fifth of its length, at any size and
         density.

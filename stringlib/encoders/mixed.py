@@ -52,7 +52,8 @@ class MixedRoPE(RotaryEncoder):
         :math:`d_c` pairs with perpendicular directions, the same for all magnitudes. The pairs
         stand in :math:`d_c` blocks, one for each direction; when they do not suffice, the last
         blocks lack the smallest magnitude. The directions of a head are the rows of an
-        orthogonal matrix from the Haar measure, so half of the heads are mirrored.
+        orthogonal matrix from the Haar measure, so half of the heads are mirrored. One
+        coordinate has the directions 1 and -1 only, and the base is the same: RoPE has 10000.
         """
         pairs = self.head_dim // 2
         magnitudes = geometric_frequencies(-(-pairs // self.coord_dim), self.base)

@@ -29,7 +29,10 @@ class ReflectionSTRING(RotaryEncoder):
             ``(2, heads, pairs, coord_dim)``. In the beginning :math:`\omega_2 = -\omega_1` and the
             frequencies have RoPE's sizes :math:`b^{-2i/d}`, where pair i sees coordinate
             i modulo ``coord_dim`` and :math:`b = 10000^{1/d_c}`, as n tokens of a grid in
-            :math:`d_c` dimensions are only :math:`n^{1/d_c}` apart.
+            :math:`d_c` dimensions are only :math:`n^{1/d_c}` apart. Directions along the axes,
+            unlike those of :class:`~stringlib.encoders.mixed.MixedRoPE` and
+            :class:`~stringlib.encoders.cayley.CayleySTRING`, which start with base 10 and turn
+            them at random.
 
     Raises:
         TypeError: If an argument is not an integer.
