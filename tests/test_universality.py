@@ -10,7 +10,7 @@ from torch import Tensor
 
 from stringlib import STRING, CirculantSTRING, DenseSTRING, RoPE, checks
 from stringlib.algebra import haar_orthogonal, planar_skew, skew
-from stringlib.universality import universal_form
+from stringlib.universality import _separate, universal_form
 
 SIZES = (1, 2, 3, 5, 8, 15, 16, 63, 64)
 KINDS = ("random", "integer", "repeated", "slow", "nearly repeated", "one plane", "scales", "zero")
@@ -147,6 +147,22 @@ def test_planes_that_the_first_combination_takes_for_one() -> None:
         speeds = torch.linalg.eigvals(mixture).imag.sort().values[0, 4:]
         assert abs(speeds.diff().min() - 3 * apart * abs(second * weights[0])) < 1e-7 + apart
         assert relative_residual(generators, *universal_form(generators)) <= 1e-13
+
+
+@pytest.mark.parametrize("size", [7, 8])
+def test_one_newton_step_squares_the_error(size: int) -> None:
+    """From a basis whose planes are a little mixed, in every way they can be."""
+    torch.manual_seed(6)
+    basis = haar_orthogonal(size, 2, dtype=torch.float64)
+    generators = conjugated(normal(2, size // 2, 3), basis)
+    for mixed in (1e-2, 1e-4, 1e-6):
+        turn = torch.matrix_exp(mixed * skew(normal(2, size * (size - 1) // 2)))
+        step = _separate(generators, basis @ turn)
+        assert checks.orthogonality_error(step) <= 1e-13
+        left = step.mT.unsqueeze(1) @ generators @ step.unsqueeze(1)
+        pairs = torch.arange(size) // 2
+        between = left[..., pairs[:, None] != pairs]
+        assert between.abs().max() <= 100 * mixed**2
 
 
 def test_every_plane_of_a_circulant_is_found() -> None:
