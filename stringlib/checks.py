@@ -124,7 +124,12 @@ def properties(encoder: RotaryEncoder) -> dict[str, float]:
     Returns:
         ``"relative"`` (:func:`translation_error`), ``"orthogonal"``, ``"group law"``,
         ``"generators"`` and ``"fold"``, each with its error.
+
+    Raises:
+        TypeError: If it is not a rotary encoder.
     """
+    if not isinstance(encoder, RotaryEncoder):
+        raise TypeError(f"encoder must be a RotaryEncoder, got {type(encoder).__name__}")
     exact = copy.deepcopy(encoder).cpu().double()
     draw = torch.Generator().manual_seed(0)
 

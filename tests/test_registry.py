@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from stringlib import ENCODERS, checks, make_encoder
+from stringlib import ENCODERS, ALiBi, checks, make_encoder
 from stringlib.explore.style import COLOURS
 from tests.encoder_cases import CASES, make
 from tests.test_checks import Broken
@@ -21,6 +21,11 @@ def test_every_name_makes_an_encoder_of_the_shape_asked_for(name, coord_dim):
     assert name.split("-")[0] in COLOURS
 
 
+def test_the_sparse_one_learns_a_tenth_of_the_entries():
+    dense, sparse = (make_encoder(n, 16, heads=3).entries for n in ("cayley", "cayley-sparse"))
+    assert (dense.shape, sparse.shape) == ((3, 120), (3, 12))
+
+
 def test_an_unknown_name_is_told_the_known_ones():
     with pytest.raises(ValueError, match=r"name must be one of rope, axial, .*, got 'alibi'"):
         make_encoder("alibi", 16)
@@ -29,6 +34,11 @@ def test_an_unknown_name_is_told_the_known_ones():
 @pytest.mark.parametrize("name", CASES)
 def test_one_line_measures_every_property(name):
     assert max(checks.properties(make(name)).values()) <= 1e-11
+
+
+def test_properties_are_those_of_rotary_encoders():
+    with pytest.raises(TypeError, match="encoder must be a RotaryEncoder, got ALiBi"):
+        checks.properties(ALiBi(2))
 
 
 def test_properties_leave_the_encoder_as_it_was():
