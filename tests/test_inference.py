@@ -325,6 +325,13 @@ def test_counts_of_operations(dim: int) -> None:
     assert counts["folded"] == counts["rope"] == complex_product / 2  # two channels a pair
 
 
+def test_the_largest_bar_of_the_cost_stays_within_its_axis() -> None:
+    figure = figures.encoding_cost(1024, 4096, 1)  # the ends of the sliders
+    assert (
+        math.log10(max(figure.data[0].x)) < figure.layout.xaxis.range[1] - 0.3
+    )  # room for a label
+
+
 def test_cost_figure_says_what_it_draws() -> None:
     figure = figures.encoding_cost(64, 197, 32)
     shown = dict(zip(figure.data[0].y, figure.data[0].x, strict=True))

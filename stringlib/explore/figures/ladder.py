@@ -74,7 +74,7 @@ def encoding_cost(dim: int, tokens: int, batch: int) -> go.Figure:
         y=[NAMES[name] for name in shown],
         orientation="h",
         marker={"color": [COLOURS[colour.get(name, "circulant")] for name in shown]},
-        text=[f"{counts[name]:,.0f}" for name in shown],
+        text=[_short(counts[name]) for name in shown],
         textposition="outside",
         cliponaxis=False,
         hovertemplate="%{y}: %{x:,.0f}<extra></extra>",
@@ -87,12 +87,16 @@ def encoding_cost(dim: int, tokens: int, batch: int) -> go.Figure:
             bargap=0.35,
             xaxis={
                 "type": "log",
-                "range": [0, 6.3],
+                "range": [0, 7.3],
                 "dtick": 1,
                 "title": {"text": "operations for one channel of q or k"},
             },
         )
     )
+
+
+def _short(count: float) -> str:
+    return f"{count:,.0f}" if count < 1e6 else f"{count / 1e6:.1f}M"
 
 
 def encoding_cost_text(dim: int, tokens: int, batch: int) -> str:
