@@ -90,8 +90,8 @@ def permuted_words(order: str, positions: str) -> go.Figure:
         ]
     )
     heads = [
-        ("attention weights", "x", 1.0),
-        (f"outputs changed<br>by {change:.2f}, mean {of_mean:.2f}", "x2", 1.0),
+        ("attention weights", "x"),
+        (f"outputs changed<br>by {change:.2f}, mean {of_mean:.2f}", "x2"),
     ]
     plain = {"showgrid": False, "zeroline": False, "ticks": ""}
     places = list(range(len(words)))
@@ -125,13 +125,13 @@ def permuted_words(order: str, positions: str) -> go.Figure:
                 {
                     "text": text,
                     "x": 0.5,
-                    "y": y,
+                    "y": 1,
                     "xref": f"{axis} domain",
                     "yref": "paper",
                     "yanchor": "bottom",
                     "showarrow": False,
                 }
-                for text, axis, y in heads
+                for text, axis in heads
             ],
         )
     )
