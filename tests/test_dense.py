@@ -137,6 +137,7 @@ def test_liere_is_relative_along_lines_through_the_origin_and_nowhere_else() -> 
     assert checks.orthogonality_error(first) <= 1e-13
     with pytest.raises(ValueError, match="positions must have 2 coordinates"):
         liere_matrix(normal(3, 3), pair)
+    assert liere_matrix(normal(0, 2), pair).shape == (0, *pair.shape[1:])
 
 
 @pytest.mark.parametrize("coord_dim", [2, 3])

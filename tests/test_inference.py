@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from stringlib import STRING, CirculantSTRING, RoPE, RotaryEncoder, checks, reference
+from stringlib import STRING, CirculantSTRING, MixedRoPE, RoPE, RotaryEncoder, checks, reference
 from stringlib.algebra import haar_orthogonal
 from stringlib.explore import figures
 from stringlib.explore.figures.ladder import operations
@@ -166,6 +166,20 @@ def test_grouped_queries_share_one_basis_a_group() -> None:
 
 
 @encoders
+@pytest.mark.parametrize("name", ["circulant-64", "circulant-8-2d"])
+def test_a_fixed_basis_folds_before_training_and_leaves_mixed_rope(name: str) -> None:
+    layer, x, positions = layer_of(name)
+    folded, circulant = fold(layer), layer.encoder
+    mixed = MixedRoPE(circulant.head_dim, circulant.coord_dim, circulant.heads).double()
+    pairs = circulant.frequencies().shape[1]
+    with torch.no_grad():
+        mixed.omega.zero_()[:, :pairs] = circulant.frequencies()
+    folded.encoder = mixed
+    assert checks.largest_difference(folded(x, positions), layer(x, positions)) <= 1e-11
+    folded(x, positions).square().sum().backward()
+    assert (mixed.omega.grad[:, :pairs].abs() > 0).all()
+
+
 @pytest.mark.parametrize("cache", ["turned", "plain"])
 def test_decoding_with_a_cache_repeats_the_causal_pass(name: str, cache: str) -> None:
     layer, x, positions = layer_of(name)

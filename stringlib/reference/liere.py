@@ -30,14 +30,14 @@ def liere_matrix(positions: Tensor, generators: Tensor) -> Tensor:
             f"positions must have {generators.shape[0]} coordinates, one for each generator, "
             f"got shape {tuple(positions.shape)}"
         )
-    matrices = []
-    for r in positions.double():
+    matrices = torch.zeros(len(positions), *generators.shape[1:], dtype=torch.float64)
+    for n, r in enumerate(positions.double()):
         exponent = torch.zeros(generators.shape[1:], dtype=torch.float64)
         for i in range(len(generators)):
             exponent = exponent + r[i] * generators[i].double()
         # twice: torch 2.13 exponentiates a single small matrix to 1e-10 only, a batch to 1e-15
-        matrices.append(torch.matrix_exp(torch.stack([exponent, exponent]))[0])
-    return torch.stack(matrices)
+        matrices[n] = torch.matrix_exp(torch.stack([exponent, exponent]))[0]
+    return matrices
 
 
 def liere_first_error(a: Tensor, b: Tensor, generators: Tensor) -> Tensor:
