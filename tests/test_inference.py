@@ -97,6 +97,20 @@ def test_a_half_folded_layer_is_another_layer(name: str, left_out: str) -> None:
     assert checks.largest_difference(wrong(x, positions), layer(x, positions)) > 1e-3
 
 
+@pytest.mark.parametrize("name", ["circulant-64", "circulant-8-2d"])
+def test_a_fixed_basis_folds_before_training_and_leaves_mixed_rope(name: str) -> None:
+    layer, x, positions = layer_of(name)
+    folded, circulant = fold(layer), layer.encoder
+    mixed = MixedRoPE(circulant.head_dim, circulant.coord_dim, circulant.heads).double()
+    pairs = circulant.frequencies().shape[1]
+    with torch.no_grad():
+        mixed.omega.zero_()[:, :pairs] = circulant.frequencies()
+    folded.encoder = mixed
+    assert checks.largest_difference(folded(x, positions), layer(x, positions)) <= 1e-11
+    folded(x, positions).square().sum().backward()
+    assert (mixed.omega.grad[:, :pairs].abs() > 0).all()
+
+
 @encoders
 def test_a_folded_state_dict_loads_into_a_layer_with_the_folded_encoder(name: str) -> None:
     layer, x, positions = layer_of(name)
@@ -166,20 +180,6 @@ def test_grouped_queries_share_one_basis_a_group() -> None:
 
 
 @encoders
-@pytest.mark.parametrize("name", ["circulant-64", "circulant-8-2d"])
-def test_a_fixed_basis_folds_before_training_and_leaves_mixed_rope(name: str) -> None:
-    layer, x, positions = layer_of(name)
-    folded, circulant = fold(layer), layer.encoder
-    mixed = MixedRoPE(circulant.head_dim, circulant.coord_dim, circulant.heads).double()
-    pairs = circulant.frequencies().shape[1]
-    with torch.no_grad():
-        mixed.omega.zero_()[:, :pairs] = circulant.frequencies()
-    folded.encoder = mixed
-    assert checks.largest_difference(folded(x, positions), layer(x, positions)) <= 1e-11
-    folded(x, positions).square().sum().backward()
-    assert (mixed.omega.grad[:, :pairs].abs() > 0).all()
-
-
 @pytest.mark.parametrize("cache", ["turned", "plain"])
 def test_decoding_with_a_cache_repeats_the_causal_pass(name: str, cache: str) -> None:
     layer, x, positions = layer_of(name)
