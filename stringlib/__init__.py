@@ -1,5 +1,18 @@
 """Position encodings and linear attention, as the book derives them."""
 
+from stringlib.attention import (
+    CosineWeight,
+    DecayWeight,
+    ELUFeatures,
+    FavorFeatures,
+    FeatureMap,
+    LinearState,
+    PositionWeight,
+    ReLUFeatures,
+    ToeplitzWeight,
+    linear_attention,
+    softmax_attention,
+)
 from stringlib.encoders import (
     ENCODERS,
     STRING,
@@ -27,16 +40,27 @@ __all__ = [
     "AxialRoPE",
     "CayleySTRING",
     "CirculantSTRING",
+    "CosineWeight",
+    "DecayWeight",
     "DenseSTRING",
+    "ELUFeatures",
+    "FavorFeatures",
+    "FeatureMap",
     "KerpleLog",
     "KerplePower",
     "LearnedAbsolute",
+    "LinearState",
     "MixedRoPE",
+    "PositionWeight",
+    "ReLUFeatures",
     "ReflectionSTRING",
     "RoPE",
     "RotaryEncoder",
     "Sinusoidal",
     "T5Bias",
+    "ToeplitzWeight",
+    "linear_attention",
     "make_encoder",
+    "softmax_attention",
 ]
 __version__ = "0.1.0"

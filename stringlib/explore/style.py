@@ -52,8 +52,22 @@ ATTENTION = {
     "cosine": "brown",
     "uniform": "grey",
 }
+PROJECTIONS = {  # of FAVOR+, beside favor (orthogonal) and favor-circulant
+    "favor-iid": "brown",
+    "favor-hadamard": "sky",
+    "favor-unit-circulant": "teal",
+    "favor-learned": "red",
+}
+WEIGHTS = {  # beside weight 1, which has the colour of its feature map
+    "cosine-positive": "sky",
+    "toeplitz": "red",
+    "retnet": "orange",
+    "gla": "magenta",
+    "rwkv6": "teal",
+    "ssd": "red",
+}
 SCALING = {"pi": "magenta", "ntk": "orange", "yarn": "teal"}  # each beside unscaled RoPE, blue
-FAMILIES = (ENCODERS, ABSOLUTE_AND_BIAS, ATTENTION, SCALING)
+FAMILIES = (ENCODERS, ABSOLUTE_AND_BIAS, ATTENTION, PROJECTIONS, WEIGHTS, SCALING)
 
 COLOURS = {method: PALETTE[colour] for family in FAMILIES for method, colour in family.items()}
 """Name of a method → its colour, one mapping for the whole book."""

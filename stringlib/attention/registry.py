@@ -1,0 +1,1 @@
+r"""Feature maps by name. Skeleton: to be completed."""
