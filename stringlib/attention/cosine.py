@@ -1,4 +1,4 @@
-r"""The cosine weight: a rank of two, by Ptolemy's identity."""
+r"""The cosine weight of cosFormer: a product of features, by the addition theorem."""
 
 from __future__ import annotations
 
@@ -9,34 +9,103 @@ from torch import Tensor
 
 from stringlib.attention.causal import causal_sums
 from stringlib.attention.weights import PositionWeight, masked_product
+from stringlib.inputs import require_positive
 
 
 class CosineWeight(PositionWeight):
-    r"""Weight :math:`\cos(\pi(i-j)/2M)`, or :math:`(1+\cos(\pi(i-j)/2M))/2` if ``positive``."""
+    r"""Weight :math:`\cos(\pi(i-j)/2M)`, or :math:`(1+\cos(\pi(i-j)/2M))/2` if ``positive``.
+
+    Equations :eq:`eq-cosine-weight` and :eq:`eq-cosine-positive`. Since
+    :math:`\cos(a-b) = \cos a\cos b + \sin a\sin b`, :eq:`eq-ptolemy`, attention with this weight
+    is attention without one on 2m features, :eq:`eq-cosine-features`, or on 3m. The cosine is
+    negative beyond M, so longer sequences are refused: a denominator could vanish. The positive
+    form falls from 1 over 1/2 at M to 0 at 2M, takes any length, and has the period 4M: a token
+    4M away counts in full again.
+
+    Args:
+        horizon: M, in tokens.
+        positive: Whether the weight is never negative.
+
+    Raises:
+        TypeError: If ``horizon`` is not a number.
+        ValueError: If it is not positive and finite.
+
+    Source:
+        Qin et al. 2022, section 3.
+    """
 
     def __init__(self, horizon: float, positive: bool = False) -> None:
+        require_positive("horizon", horizon)
         self.horizon, self.positive = horizon, positive
 
-    def matrix(self, num_queries: int, num_keys: int) -> Tensor:
-        """Return the weights."""
-        delta = torch.arange(num_queries)[:, None] - torch.arange(num_keys)
-        cosine = torch.cos(delta.double() * (math.pi / 2 / self.horizon))
+    def matrix(self, num_queries: int, num_keys: int, device: torch.device | None = None) -> Tensor:
+        """Return the weights of all pairs: float64, ``(num_queries, num_keys)``.
+
+        Raises:
+            ValueError: If a distance exceeds the horizon and the weight may be negative.
+        """
+        self._require_reach(max(num_queries, num_keys))
+        queries, keys = (self._angles(0, n, device) for n in (num_queries, num_keys))
+        cosine = torch.cos(queries[:, None] - keys)
         return (1 + cosine) / 2 if self.positive else cosine
 
     def features(self, phi: Tensor, start: int = 0) -> Tensor:
-        """Multiply features by what makes their products carry the weight: 2m of them, or 3m."""
-        angle = (start + torch.arange(phi.shape[-2])).double() * (math.pi / 2 / self.horizon)
-        c, s = torch.cos(angle)[:, None].to(phi), torch.sin(angle)[:, None].to(phi)
-        if self.positive:
-            return torch.cat([phi, phi * c, phi * s], -1) * 0.5**0.5
-        return torch.cat([phi * c, phi * s], -1)
+        """Multiply features by what makes their products carry the weight.
 
-    def sums(self, phi_q, phi_k, u, *, causal, mode, state=None, start=0):  # type: ignore
-        """Return the weighted sums."""
-        if mode == "parallel" and state is None:
-            weights = self.matrix(phi_q.shape[-2], phi_k.shape[-2])
-            return masked_product(phi_q, phi_k, u, weights, causal), None
-        phi_q, phi_k = self.features(phi_q, start), self.features(phi_k, start)
+        Args:
+            phi: ``(..., heads, seq, m)``.
+            start: Position of the first token.
+
+        Returns:
+            ``(..., heads, seq, 2m)``, or 3m for the positive weight; at least float32.
+        """
+        phi = phi.to(torch.promote_types(phi.dtype, torch.float32))
+        angles = self._angles(start, phi.shape[-2], phi.device)
+        table = [torch.cos(angles), torch.sin(angles)]
+        if self.positive:
+            table = [math.sqrt(0.5) * t for t in (torch.ones_like(angles), *table)]
+        # one product for all copies: (seq, 2, 1) times (..., heads, seq, 1, m)
+        return (torch.stack(table, -1).to(phi.dtype).unsqueeze(-1) * phi.unsqueeze(-2)).flatten(-2)
+
+    def sums(
+        self,
+        phi_q: Tensor,
+        phi_k: Tensor,
+        u: Tensor,
+        *,
+        causal: bool,
+        mode: str | None,
+        state: Tensor | None = None,
+        start: int = 0,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return the weighted sums, and the state ``(..., 2m or 3m, d_u)`` if causal.
+
+        Raises:
+            ValueError: If the sequence, with the tokens before it, is too long for the horizon.
+        """
+        self._require_reach(start + max(phi_q.shape[-2], phi_k.shape[-2]))
+        keys = self.features(phi_k, start)
+        u = u.to(keys.dtype)
+        if mode == "parallel":
+            weights = self.matrix(phi_q.shape[-2], phi_k.shape[-2], phi_q.device)
+            out = masked_product(phi_q.to(keys.dtype), phi_k.to(keys.dtype), u, weights, causal)
+            after = keys.mT @ u if causal else None
+            if state is not None:
+                out, after = out + self.features(phi_q, start) @ state, after + state
+            return out, after
+        queries = self.features(phi_q, start)
         if causal:
-            return causal_sums(phi_q, phi_k, u, mode=mode, state=state)
-        return phi_q @ (phi_k.mT @ u), None
+            return causal_sums(queries, keys, u, mode=mode, state=state)
+        return queries @ (keys.mT @ u), None
+
+    def _angles(self, start: int, count: int, device: torch.device | None) -> Tensor:
+        """Return πi/2M for the positions from ``start`` on, in float64: they may be large."""
+        positions = torch.arange(start, start + count, dtype=torch.float64, device=device)
+        return positions * (math.pi / 2 / self.horizon)
+
+    def _require_reach(self, length: int) -> None:
+        if not self.positive and length - 1 > self.horizon:
+            raise ValueError(
+                f"horizon must be at least {length - 1} for {length} tokens, got {self.horizon}: "
+                "farther apart the cosine is negative; positive=True takes any length"
+            )

@@ -30,6 +30,7 @@ from stringlib.reference.circulant import (
     get_eigenvalues,
     parseval_logits,
 )
+from stringlib.reference.cosformer import cosformer, cosine_attention
 from stringlib.reference.grid import get_2d_positions
 from stringlib.reference.liere import liere_first_error, liere_matrix
 from stringlib.reference.mixed import apply_mixed_rope, mixed_start
@@ -53,6 +54,8 @@ __all__ = [
     "cayley_string",
     "circulant_string_matrix",
     "circulant_string_rotate",
+    "cosformer",
+    "cosine_attention",
     "get_2d_positions",
     "get_eigenvalues",
     "householder_2d",

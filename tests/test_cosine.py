@@ -1,0 +1,235 @@
+"""The cosine weight: in every mode equal to its dense matrix, and refused where it is negative."""
+
+import math
+
+import pytest
+import torch
+
+from stringlib import CosineWeight, linear_attention
+from stringlib.attention import ReLUFeatures
+from stringlib.checks import largest_difference
+from stringlib.reference import cosformer, cosine_attention
+
+LENGTHS = [1, 2, 7, 33, 70]
+MODES = ["parallel", "recurrent", "chunk", None]
+
+
+def random(*shape, seed=0, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, dtype=torch.float64, generator=generator).to(dtype)
+
+
+def inputs(n, keys=None, m=5, d_v=3, heads=2):
+    """Return positive features and values, different for each head."""
+    phi_q, phi_k = random(heads, n, m).exp(), random(heads, keys or n, m, seed=1).exp()
+    return phi_q, phi_k, random(heads, keys or n, d_v, seed=2)
+
+
+# --- the weights ---
+
+
+@pytest.mark.proves("eq-cosine-weight", "eq-cosine-positive")
+@pytest.mark.parametrize(("queries", "keys"), [(1, 1), (1, 6), (6, 1), (5, 9), (9, 5)])
+@pytest.mark.parametrize("positive", [False, True])
+def test_the_matrix_holds_the_formula(queries, keys, positive):
+    horizon = 10.5
+    matrix = CosineWeight(horizon, positive).matrix(queries, keys)
+    assert matrix.shape == (queries, keys)
+    assert matrix.dtype == torch.float64
+    for i in range(queries):
+        for j in range(keys):
+            cosine = math.cos(math.pi * (i - j) / (2 * horizon))
+            wanted = (1 + cosine) / 2 if positive else cosine
+            assert abs(matrix[i, j].item() - wanted) < 1e-15
+
+
+def test_where_the_two_forms_stand_at_the_horizon():
+    row = CosineWeight(8).matrix(9, 1)[:, 0]
+    assert row[0] == 1
+    assert abs(row[8]) < 1e-15
+    assert (row > -1e-15).all()
+    row = CosineWeight(8, positive=True).matrix(65, 1)[:, 0]
+    for distance, wanted in ((0, 1), (8, 1 / 2), (16, 0), (24, 1 / 2), (32, 1), (64, 1)):
+        assert abs(row[distance] - wanted) < 1e-15
+    assert (row >= 0).all()
+
+
+@pytest.mark.proves("eq-cosine-features")
+@pytest.mark.parametrize("positive", [False, True])
+def test_products_of_the_features_carry_the_weight(positive):
+    weight = CosineWeight(7, positive)
+    phi_q, phi_k, _ = inputs(8)
+    made = weight.features(phi_q), weight.features(phi_k)
+    assert [x.shape for x in made] == 2 * [(2, 8, 15 if positive else 10)]
+    wanted = weight.matrix(8, 8) * (phi_q @ phi_k.mT)
+    assert largest_difference(made[0] @ made[1].mT, wanted) < 1e-12
+
+
+# --- attention ---
+
+
+@pytest.mark.parametrize("n", LENGTHS)
+@pytest.mark.parametrize("positive", [False, True])
+@pytest.mark.parametrize(("causal", "mode"), [(False, None), (False, "parallel")] + [
+    (True, mode) for mode in MODES
+])  # fmt: skip
+def test_attention_equals_the_literal_sums(n, positive, causal, mode):
+    phi_q, phi_k, v = inputs(n)
+    horizon = n / 3 + 1 if positive else n + 0.5
+    out = linear_attention(phi_q, phi_k, v, CosineWeight(horizon, positive), causal, mode=mode)
+    wanted = cosine_attention(phi_q, phi_k, v, horizon, positive, causal)
+    assert largest_difference(out, wanted) < 1e-12
+
+
+@pytest.mark.parametrize("keys", [1, 4, 12])
+def test_queries_and_keys_may_differ_in_number(keys):
+    phi_q, phi_k, v = inputs(7, keys)
+    for positive in (False, True):
+        out = linear_attention(phi_q, phi_k, v, CosineWeight(12, positive))
+        assert largest_difference(out, cosine_attention(phi_q, phi_k, v, 12, positive)) < 1e-12
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_relu_features_and_the_length_as_horizon_give_cosformer(causal):
+    q, k, v = random(3, 2, 11, 6).unbind()
+    q, k = q + 0.5, k + 0.5  # some feature of each token is positive
+    phi = ReLUFeatures()
+    out = linear_attention(phi(q), phi(k), v, CosineWeight(11), causal)
+    assert largest_difference(out, cosformer(q, k, v, causal)) < 1e-12
+
+
+@pytest.mark.parametrize("positive", [False, True])
+@pytest.mark.parametrize(("causal", "mode"), [(False, None)] + [(True, mode) for mode in MODES])
+def test_gradients_are_those_of_the_literal_sums(positive, causal, mode):
+    tensors = [x.requires_grad_() for x in inputs(9)]
+    upstream = random(2, 9, 3, seed=3)
+    weight = CosineWeight(8, positive)
+    out = linear_attention(*tensors, weight, causal, mode=mode)
+    got = torch.autograd.grad(out, tensors, upstream)
+    wanted = torch.autograd.grad(cosine_attention(*tensors, 8, positive, causal), tensors, upstream)
+    for a, b in zip(got, wanted, strict=True):
+        assert largest_difference(a, b) < 1e-12
+
+
+@pytest.mark.parametrize("positive", [False, True])
+@pytest.mark.parametrize("mode", MODES)
+def test_a_carried_state_counts_the_tokens_before(positive, mode):
+    phi_q, phi_k, v = inputs(50)
+    weight = CosineWeight(49, positive)
+    whole = linear_attention(phi_q, phi_k, v, weight, True)
+    state, parts = None, []
+    for first, last in ((0, 31), (31, 31), (31, 32), (32, 33), (33, 50)):
+        part = (x[:, first:last] for x in (phi_q, phi_k, v))
+        out, state = linear_attention(
+            *part, weight, True, mode=mode, state=state, return_state=True
+        )
+        parts.append(out)
+    assert state.length == 50
+    assert largest_difference(torch.cat(parts, -2), whole) < 1e-12
+
+
+@pytest.mark.parametrize("n", [0, 1])
+@pytest.mark.parametrize("causal", [False, True])
+def test_sequences_of_nothing_and_of_one(n, causal):
+    phi_q, phi_k, v = (x[:, :n] for x in inputs(1))
+    for positive in (False, True):
+        out = linear_attention(phi_q, phi_k, v, CosineWeight(1, positive), causal)
+        assert out.shape == (2, n, 3)
+        assert largest_difference(out, v) < 1e-12  # the only token is its own mean
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("causal", [False, True])
+def test_narrow_inputs_are_summed_in_float32(dtype, causal):
+    n, tolerance = 300, torch.finfo(dtype).eps
+    phi_q, phi_k, v = (x.to(dtype) for x in inputs(n))
+    for positive in (False, True):
+        out = linear_attention(phi_q, phi_k, v, CosineWeight(n, positive), causal)
+        wanted = linear_attention(
+            phi_q.double(), phi_k.double(), v.double(), CosineWeight(n, positive), causal
+        )
+        assert out.dtype == dtype
+        assert largest_difference(out.double(), wanted) < 8 * tolerance * wanted.abs().max()
+
+
+def test_late_positions_keep_their_angles():
+    """In float32 the angle of position 10⁷ + 1 is that of 10⁷."""
+    start, weight = 10**7, CosineWeight(100, positive=True)
+    phi = torch.ones(1, 50, 1)
+    late = weight.features(phi, start)
+    assert late.dtype == torch.float32
+    assert largest_difference((late @ late.mT)[0], weight.matrix(50, 50)) < 1e-6
+
+
+def test_nan_reaches_what_sees_it_and_no_other_head():
+    phi_q, phi_k, v = inputs(6)
+    v[0, 3, 1] = math.nan
+    out = linear_attention(phi_q, phi_k, v, CosineWeight(6), True)
+    assert out[0, 3:, 1].isnan().all()
+    assert not out[1].isnan().any()
+
+
+# --- what is refused ---
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_horizon_too_short_is_refused(causal):
+    phi_q, phi_k, v = inputs(12)
+    linear_attention(phi_q, phi_k, v, CosineWeight(11), causal)
+    with pytest.raises(ValueError, match=r"horizon must be at least 11 for 12 tokens, got 10\.5"):
+        linear_attention(phi_q, phi_k, v, CosineWeight(10.5), causal)
+    with pytest.raises(ValueError, match="horizon must be at least 11 for 12 tokens, got 10"):
+        CosineWeight(10).matrix(4, 12)
+    linear_attention(phi_q, phi_k, v, CosineWeight(1, positive=True), causal)
+
+
+def test_a_carried_state_counts_against_the_horizon():
+    phi_q, phi_k, v = inputs(6)
+    weight = CosineWeight(10)
+    _, state = linear_attention(phi_q, phi_k, v, weight, True, return_state=True)
+    five = [x[:, :5] for x in (phi_q, phi_k, v)]
+    linear_attention(*five, weight, True, state=state)
+    with pytest.raises(ValueError, match="horizon must be at least 11 for 12 tokens, got 10"):
+        linear_attention(phi_q, phi_k, v, weight, True, state=state)
+
+
+@pytest.mark.parametrize(
+    ("horizon", "error", "match"),
+    [
+        (0, ValueError, "horizon must be positive and finite, got 0"),
+        (-3.0, ValueError, r"horizon must be positive and finite, got -3\.0"),
+        (math.nan, ValueError, "horizon must be positive and finite, got nan"),
+        (math.inf, ValueError, "horizon must be positive and finite, got inf"),
+        ("8", TypeError, "horizon must be a number, got '8'"),
+    ],
+)
+def test_bad_horizons_are_named(horizon, error, match):
+    with pytest.raises(error, match=match):
+        CosineWeight(horizon)
+
+
+def test_what_a_short_horizon_would_do():
+    """64 tokens with M = 32: a quarter of the pairs lie beyond it, and a mean leaves its range."""
+    distance = torch.arange(64)[:, None] - torch.arange(64)
+    assert (distance.abs() > 32).double().mean() == 992 / 4096
+    ones = torch.ones(1, 64, 1)
+    for positive in (False, True):
+        out = cosine_attention(ones, ones, torch.arange(64.0)[None, :, None], 32, positive)
+        assert ((out < 0) | (out > 63)).any() != positive
+
+
+# --- the literal twins themselves ---
+
+
+def test_the_twins_are_what_they_say():
+    """On one pair of tokens, by hand."""
+    q, k, v = torch.ones(1, 2, 1), torch.tensor([[[1.0], [2.0]]]), torch.tensor([[[3.0], [5.0]]])
+    c = math.cos(math.pi / 8)  # neighbours, M = 4
+    first, second = (3 + c * 2 * 5) / (1 + 2 * c), (c * 3 + 2 * 5) / (c + 2)
+    got = cosine_attention(q, k, v, 4)[0, :, 0]
+    assert largest_difference(got, torch.tensor([first, second], dtype=torch.float64)) < 1e-15
+    assert cosine_attention(q, k, v, 4, causal=True)[0, 0, 0] == 3
+    c = math.cos(math.pi / 4)  # M is the length, 2
+    first = (3 + c * 2 * 5) / (1 + 2 * c)
+    assert abs(cosformer(q, k, v)[0, 0, 0] - first) < 1e-15
+    assert largest_difference(cosformer(-q, k, v), torch.zeros(1, 2, 1)) == 0  # 0 over 1e-6
