@@ -1,4 +1,4 @@
-r"""Properties of encoders and matrices, each as a function that returns an error figure.
+r"""Properties of encoders, attention and matrices, each a function that returns an error figure.
 
 Used by the tests, the notebooks and the exercises: 0 is exact, and a caller says how much
 is too much. Errors of logits are relative to :math:`\|q\|\,\|k\|`.
@@ -7,10 +7,13 @@ is too much. Errors of logits are relative to :math:`\|q\|\,\|k\|`.
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
+from stringlib.attention.linear import linear_attention
+from stringlib.attention.weights import PositionWeight
 from stringlib.encoders.string import RotaryEncoder
 
 
@@ -113,6 +116,71 @@ def fold_error(
     folded_q, folded_k = project(encoder.fold(w_q)), project(encoder.fold(w_k))
     folded = logits(encoder.folded(), folded_q, folded_k, positions)
     return relative_logit_error(direct, folded, q, k)
+
+
+@torch.no_grad()
+def causality_error(attend: Callable[..., Tensor], *tensors: Tensor) -> float:
+    """Return the most that later tokens change an earlier output, 0 for causal attention.
+
+    For every t, all tokens after t are replaced in all tensors at once; outputs up to t count.
+
+    Args:
+        attend: A function of the tensors that returns ``(..., seq, channels)``.
+        *tensors: Such as queries, keys and values, each ``(..., seq, channels)``.
+    """
+    whole, worst = attend(*tensors), 0.0
+    for t in range(whole.shape[-2] - 1):
+        changed = [torch.cat([x[..., : t + 1, :], 1 - 3 * x[..., t + 1 :, :]], -2) for x in tensors]
+        gap = largest_difference(whole[..., : t + 1, :], attend(*changed)[..., : t + 1, :])
+        worst = max(worst, gap)
+    return worst
+
+
+@torch.no_grad()
+def mode_error(
+    phi_q: Tensor,
+    phi_k: Tensor,
+    v: Tensor,
+    weight: PositionWeight | None = None,
+    *,
+    causal: bool = True,
+    modes: Sequence[str] = ("recurrent", "chunk"),
+) -> float:
+    """Return how far the modes of linear attention are from ``"parallel"``, its n × n product.
+
+    Args:
+        phi_q: Features of the queries, ``(..., heads, n, m)``.
+        phi_k: Features of the keys, ``(..., heads, keys, m)``.
+        v: Values, ``(..., heads, keys, d_v)``.
+        weight: A position weight, or None.
+        causal: Whether query i sees the keys 0 … i only.
+        modes: The modes to compare.
+
+    Returns:
+        The largest difference of an output, relative to the largest value.
+    """
+    plain = linear_attention(phi_q, phi_k, v, weight, causal, mode="parallel")
+    others = [linear_attention(phi_q, phi_k, v, weight, causal, mode=mode) for mode in modes]
+    largest = largest_difference(v, torch.zeros_like(v)) or 1.0
+    return max(largest_difference(plain, other) for other in others) / largest
+
+
+@torch.no_grad()
+def shift_error(
+    attend: Callable[[Tensor], Tensor], positions: Tensor, shift: Tensor | float
+) -> float:
+    """Return how much attention changes when all positions move together, as in root mean square.
+
+    Args:
+        attend: A function of the positions that returns an output, a kernel or weights.
+        positions: ``(..., seq, coord_dim)``.
+        shift: Added to every position: a number, or one for each coordinate.
+
+    Returns:
+        The norm of the change over the norm of what it was; 0 for relative attention.
+    """
+    here, there = attend(positions), attend(positions + shift)
+    return ((there - here).norm() / here.norm()).item() if here.numel() else 0.0
 
 
 @torch.no_grad()

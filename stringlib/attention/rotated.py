@@ -1,0 +1,62 @@
+r"""Rotations behind the feature map: kernelised attention that depends on offsets exactly."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from stringlib.attention.linear import linear_attention
+from stringlib.attention.weights import PositionWeight
+from stringlib.encoders.string import RotaryEncoder
+
+
+def rotated_linear_attention(
+    phi_q: Tensor,
+    phi_k: Tensor,
+    v: Tensor,
+    encoder: RotaryEncoder,
+    positions: Tensor,
+    weight: PositionWeight | None = None,
+    causal: bool = False,
+    *,
+    numerator_only: bool = False,
+    mode: str | None = None,
+) -> Tensor:
+    r"""Turn features instead of queries and keys: :math:`\phi(q_i)^\top R(r_j - r_i)\,\phi(k_j)`.
+
+    Equation :eq:`eq-rotation-after`, or with ``numerator_only`` equation
+    :eq:`eq-rotation-numerator`. Shifting all positions changes nothing, but turned products may
+    be negative, and their sum, the denominator, may be 0. With ``numerator_only`` the denominator
+    is :math:`\sum_j \phi(q_i)^\top\phi(k_j)`: positive for positive features, but then the weights
+    of a query do not sum to 1. To turn *before* the feature map, :eq:`eq-rotation-before`, give
+    encoded queries and keys to the feature map and its features to
+    :func:`~stringlib.attention.linear.linear_attention`.
+
+    Args:
+        phi_q: Features of the queries, ``(..., heads, seq, m)``.
+        phi_k: Features of the keys, of the same shape.
+        v: Values, ``(..., heads, seq, d_v)``.
+        encoder: A rotary encoder of ``head_dim`` m.
+        positions: ``(..., seq, coord_dim)``.
+        weight: A position weight, in numerator and denominator.
+        causal: Whether query i sees the keys 0 … i only.
+        numerator_only: Whether the denominator stays as it is without positions.
+        mode: As for :func:`~stringlib.attention.linear.linear_attention`.
+
+    Returns:
+        ``(..., heads, seq, d_v)``.
+
+    Raises:
+        TypeError: If a tensor is not floating point.
+        ValueError: If a shape does not fit.
+
+    Source:
+        Su et al. 2024 (RoFormer), equation 19, for ``numerator_only``.
+    """
+    q, k = encoder(phi_q, phi_k, positions)
+    if not numerator_only:
+        return linear_attention(q, k, v, weight, causal, mode=mode)
+    ones = torch.ones_like(v[..., :1])
+    above = linear_attention(q, k, v, weight, causal, normalize=False, mode=mode)
+    below = linear_attention(phi_q, phi_k, ones, weight, causal, normalize=False, mode=mode)
+    return above / below.masked_fill(below == 0, 1)

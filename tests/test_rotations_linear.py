@@ -1,0 +1,292 @@
+"""Rotations before, behind and half behind a feature map, and what a shift of positions does."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from stringlib import STRING, CayleySTRING, CirculantSTRING, RoPE, checks
+from stringlib.algebra import circulant
+from stringlib.attention import CosineWeight, DecayWeight, FavorFeatures, linear_attention
+from stringlib.attention.rotated import rotated_linear_attention
+from stringlib.attention.torus import random_turn
+from stringlib.attention.weights import PositionWeight, masked_product
+from stringlib.reference.roformer_linear import roformer_linear_attention
+from stringlib.reference.torus import circulant_error, signed_circulant_error
+
+
+def random(*shape: int, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+
+def case(n: int = 7, m: int = 6, heads: int = 3, d_v: int = 5):
+    """Return positive features of queries and keys, values, positions and an encoder."""
+    phi_q, phi_k = random(2, 2, heads, n, m).exp()
+    frequencies = random(heads, m // 2, 1, seed=2)
+    return phi_q, phi_k, random(2, heads, n, d_v, seed=1), places(n), STRING(frequencies)
+
+
+def places(n: int) -> torch.Tensor:
+    return torch.arange(n, dtype=torch.float64)[:, None]
+
+
+# --- behind the feature map ---
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("n", [1, 2, 7])
+@pytest.mark.proves("eq-rotation-numerator")
+def test_the_numerator_alone_is_roformers_equation(n: int, causal: bool) -> None:
+    phi_q, phi_k, v, positions, encoder = case(n)
+    got = rotated_linear_attention(
+        phi_q, phi_k, v, encoder, positions, causal=causal, numerator_only=True
+    )
+    for head in range(3):
+        for batch in range(2):
+            parts = (x[batch, head : head + 1] for x in (phi_q, phi_k, v))
+            frequencies = encoder.frequencies()[head, :, 0]
+            literal = roformer_linear_attention(*parts, positions[:, 0], frequencies, causal)
+            assert checks.largest_difference(got[batch, head], literal[0]) <= 1e-11
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.proves("eq-rotation-after")
+def test_behind_the_features_the_kernel_is_a_matrix_between(causal: bool) -> None:
+    phi_q, phi_k, v, positions, encoder = case()
+    offsets = (positions.mT - positions)[..., None]  # (query, key, 1): key minus query
+    between = encoder.matrix(offsets)  # (query, heads, key, m, m)
+    kernel = torch.einsum("bhim,ihjml,bhjl->bhij", phi_q, between, phi_k)
+    if causal:
+        kernel = kernel.tril()
+    expected = kernel @ v / kernel.sum(-1, keepdim=True)
+    got = rotated_linear_attention(phi_q, phi_k, v, encoder, positions, causal=causal)
+    assert checks.largest_difference(got, expected) <= 1e-9 * expected.abs().max()
+
+
+@pytest.mark.parametrize("numerator_only", [False, True])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("shift", [1.0, 17.0, 300.0, 0.37])
+def test_behind_the_features_a_shift_changes_nothing(numerator_only, causal, shift) -> None:
+    phi_q, phi_k, v, positions, encoder = case()
+
+    def attend(r):
+        return rotated_linear_attention(
+            phi_q, phi_k, v, encoder, r, causal=causal, numerator_only=numerator_only
+        )
+
+    assert checks.shift_error(attend, positions, shift) <= 1e-11
+
+
+class Turned(torch.nn.Module):
+    """Rotated attention with a learned encoder, for gradients with respect to its parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = CirculantSTRING(4).double()
+
+    def forward(self, phi_q, phi_k, v, numerator_only):
+        r = places(v.shape[-2])
+        return rotated_linear_attention(
+            phi_q, phi_k, v, self.encoder, r, numerator_only=numerator_only
+        )
+
+
+@pytest.mark.parametrize("numerator_only", [False, True])
+def test_gradients_reach_features_values_and_frequencies(numerator_only: bool) -> None:
+    model, name = Turned(), "encoder.coefficients"
+
+    def attend(coefficients, *parts):
+        arguments = (*parts, numerator_only)
+        return torch.func.functional_call(model, {name: coefficients}, arguments)
+
+    inputs = [0.1 * random(1, 1, 1, 4, seed=3), *(x[:1, :1] for x in case(3, 4)[:3])]
+    assert torch.autograd.gradcheck(attend, [x.detach().requires_grad_() for x in inputs])
+
+
+@pytest.mark.parametrize("numerator_only", [False, True])
+def test_no_token_and_nan(numerator_only: bool) -> None:
+    phi_q, phi_k, v, positions, encoder = case()
+    empty = [x[..., :0, :] for x in (phi_q, phi_k, v)]
+    out = rotated_linear_attention(
+        *empty, encoder, positions[:0], numerator_only=numerator_only, causal=True
+    )
+    assert out.shape == (2, 3, 0, 5)
+    v = v.clone()
+    v[0, 0, 0, 0] = math.nan
+    out = rotated_linear_attention(
+        phi_q, phi_k, v, encoder, positions, numerator_only=numerator_only
+    )
+    assert out[0, 0, :, 0].isnan().all()
+    assert out[1].isfinite().all()
+
+
+def test_the_dtype_stays_and_an_odd_number_of_features_is_refused() -> None:
+    phi_q, phi_k, v, positions, encoder = case()
+    out = rotated_linear_attention(*(x.bfloat16() for x in (phi_q, phi_k, v)), encoder, positions)
+    assert out.dtype == torch.bfloat16
+    with pytest.raises(ValueError, match=r"head_dim must be even.*got 5"):
+        RoPE(5)
+    with pytest.raises(ValueError, match=r"q must have shape .*6.* got \(2, 3, 7, 5\)"):
+        rotated_linear_attention(phi_q[..., :5], phi_k[..., :5], v, encoder, positions)
+
+
+@pytest.mark.proves("eq-rotation-decay")
+def test_a_decay_multiplies_the_turned_kernel_and_keeps_it_relative() -> None:
+    phi_q, phi_k, v, positions, encoder = case()
+    decay = DecayWeight(torch.tensor([-0.1, -0.5, -1.0], dtype=torch.float64))
+
+    def attend(r):
+        return rotated_linear_attention(phi_q, phi_k, v, encoder, r, decay, causal=True)
+
+    assert checks.shift_error(attend, positions, 300.0) <= 1e-11
+    q, k = encoder(phi_q, phi_k, positions)
+    kernel = (q @ k.mT * decay.matrix(7, 7)).tril()
+    expected = kernel @ v / kernel.sum(-1, keepdim=True)
+    assert checks.largest_difference(attend(positions), expected) <= 1e-9 * expected.abs().max()
+
+
+@pytest.mark.proves("eq-rotation-padded")
+def test_the_cosine_weight_turns_padded_pairs() -> None:
+    phi_q, phi_k, v, positions, _ = case()
+    horizon = 9.0
+    turn = STRING(torch.full((1, 6, 1), math.pi / 2 / horizon, dtype=torch.float64))
+    padded = [torch.stack([x, torch.zeros_like(x)], -1).flatten(-2) for x in (phi_q, phi_k)]
+    got = rotated_linear_attention(*padded, v, turn, positions)
+    expected = linear_attention(phi_q, phi_k, v, CosineWeight(horizon))
+    assert checks.largest_difference(got, expected) <= 1e-12
+
+
+# --- the torus law ---
+
+
+@pytest.mark.proves("eq-torus-shift")
+def test_turning_the_input_is_turning_the_matrix() -> None:
+    encoder = CayleySTRING(8, heads=2).double()
+    torch.nn.init.normal_(encoder.entries)
+    phi = FavorFeatures(8, 24, heads=2, stabilize=False).double()
+    x, r = random(2, 5, 8) / 2, 10 * random(5, 1, seed=1)
+    turned = phi(encoder.rotate(x, r))
+    weight = phi.projection_matrix()[:, None] @ encoder.matrix(r)  # (heads, token, m, d)
+    by_hand = torch.einsum("hnmd,hnd->hnm", weight, x) - x.square().sum(-1, keepdim=True) / 2
+    assert checks.largest_difference(turned, by_hand.exp() / 24**0.5) <= 1e-12
+
+
+@pytest.mark.proves("eq-torus-circulant-error")
+def test_the_error_of_circulant_features_is_that_of_drawn_ones() -> None:
+    z = random(8)
+    z *= 2**0.5 / z.norm()
+    for expected, signed in ((circulant_error(z), False), (signed_circulant_error(z), True)):
+        generator = torch.Generator().manual_seed(3)
+        r = torch.randn(200_000, 8, generator=generator, dtype=torch.float64)
+        signs = torch.randint(2, r.shape, generator=generator) * 2.0 - 1
+        inputs = signs * z if signed else z.expand_as(r)
+        fft = torch.fft.rfft(r) * torch.fft.rfft(inputs.double())
+        squares = (torch.exp(torch.fft.irfft(fft, 8) - 1).mean(-1) - 1) ** 2
+        error = squares.std() / len(r) ** 0.5
+        assert abs(squares.mean() - expected) <= 4 * error
+        assert error < 0.1 * abs(circulant_error(z) - signed_circulant_error(z))
+
+
+@pytest.mark.parametrize("angle", [0.0, 0.4, math.pi / 4, 2.0])
+def test_a_shift_changes_the_error_of_signed_circulants_as_the_formula_says(angle: float) -> None:
+    for d in (3, 4, 8):
+        z = torch.zeros(d, dtype=torch.float64)
+        z[0], z[1] = 2**0.5 * math.cos(angle), 2**0.5 * math.sin(angle)
+        expected = (math.exp(2) - 1 + 2 * (math.cosh(math.sin(2 * angle)) - 1)) / d
+        assert abs(signed_circulant_error(z) - expected) <= 1e-12
+
+
+@pytest.mark.parametrize("layout", ["interleaved", "half"])
+@pytest.mark.proves("eq-torus-turn")
+def test_a_random_turn_commutes_and_is_uniform(layout: str) -> None:
+    for encoder in (RoPE(6, layout=layout), CirculantSTRING(7, heads=2), CayleySTRING(6, 2, 2)):
+        encoder = encoder.double()
+        for parameter in encoder.parameters():
+            torch.nn.init.normal_(parameter)
+        turn = random_turn(encoder, torch.Generator().manual_seed(0))
+        assert turn.shape == (encoder.heads, encoder.head_dim, encoder.head_dim)
+        assert checks.orthogonality_error(turn) <= 1e-12
+        moved = encoder.matrix(random(3, encoder.coord_dim))  # (heads, 3, d, d)
+        turn = turn[:, None]
+        assert checks.largest_difference(turn @ moved, moved @ turn) <= 1e-12
+    # uniform angles: no entry of a plane has a mean, each has the mean square 1/2
+    generator = torch.Generator().manual_seed(1)
+    rope = RoPE(4, layout=layout)
+    turns = torch.stack([random_turn(rope, generator)[0] for _ in range(2000)])
+    assert turns.mean(0).abs().max() <= 4 / 4000**0.5
+    square = turns.square().mean(0)
+    assert checks.largest_difference(square[square > 0], torch.tensor(0.5).double()) <= 0.04
+    assert (square > 0).sum() == 8
+
+
+@pytest.mark.proves("eq-torus-turn")
+def test_a_random_turn_makes_relu_relative_on_average() -> None:
+    rope, q, k = RoPE(6, base=3.0), random(1, 1, 6), random(1, 1, 6, seed=1)
+    generator = torch.Generator().manual_seed(2)
+    turns = torch.cat([random_turn(rope, generator) for _ in range(4000)])
+
+    def kernels(shift: float) -> torch.Tensor:
+        a, b = (rope.rotate(x, torch.tensor([[r + shift]])) for x, r in ((q, 0.0), (k, 2.0)))
+        return ((turns @ a[0, 0]).relu() * (turns @ b[0, 0]).relu()).sum(-1)
+
+    here, there = kernels(0.0), kernels(1.3)
+    error = (here - there).std().item() / len(turns) ** 0.5
+    assert abs((here - there).mean().item()) <= 4 * error
+    fixed = [rope.rotate(x, torch.tensor([[r]])).relu() for x, r in ((q, 1.3), (k, 3.3))]
+    plain = (fixed[0] * fixed[1]).sum() - (q.relu() * rope.rotate(k, places(3)[2:]).relu()).sum()
+    assert plain.abs() > 8 * error  # without the turn a shift changes it
+
+
+def test_circulant_string_needs_no_signs() -> None:
+    """A Gaussian circulant times an orthogonal circulant is a Gaussian circulant again."""
+    encoder = CirculantSTRING(7).double()
+    torch.nn.init.normal_(encoder.coefficients)
+    place = torch.tensor([[1.7]], dtype=torch.float64)
+    r, moved = random(7), encoder.matrix(place)[0, 0].detach()
+    product = circulant(r) @ moved
+    assert checks.largest_difference(product, circulant(product[:, 0])) <= 1e-12
+    assert abs(product[:, 0].norm() - r.norm()) <= 1e-12
+    z = random(7, seed=1)
+    assert abs(circulant_error(moved @ z) - circulant_error(z)) <= 1e-11
+
+
+# --- the checks themselves ---
+
+
+def test_causality_error_finds_a_leak() -> None:
+    phi_q, phi_k, v, _, _ = case()
+    assert checks.causality_error(
+        lambda *x: linear_attention(*x, causal=True), phi_q, phi_k, v
+    ) == (pytest.approx(0, abs=1e-13))
+    assert checks.causality_error(linear_attention, phi_q, phi_k, v) > 0.1
+
+    def with_one_maximum(q, k, v):
+        return linear_attention(q, k, v * k.amax((-2, -1), keepdim=True), causal=True)
+
+    assert checks.causality_error(with_one_maximum, phi_q, phi_k, v) > 0.1
+
+
+def test_mode_error_compares_modes() -> None:
+    class TwoMinds(PositionWeight):
+        """Another weight in every mode but one."""
+
+        def matrix(self, num_queries, num_keys):
+            return torch.ones(num_queries, num_keys, dtype=torch.float64)
+
+        def sums(self, phi_q, phi_k, u, *, causal, mode, state=None, start=0):
+            factor = 2 if mode == "chunk" else 1
+            return masked_product(phi_q, phi_k, u**factor, None, causal), None
+
+    phi_q, phi_k, v, _, _ = case()
+    assert checks.mode_error(phi_q, phi_k, v) <= 1e-12
+    assert checks.mode_error(phi_q, phi_k, v, TwoMinds(), modes=["recurrent"]) <= 1e-12
+    assert checks.mode_error(phi_q, phi_k, v, TwoMinds()) > 0.1
+
+
+def test_shift_error_sees_absolute_positions() -> None:
+    assert checks.shift_error(lambda r: r, places(4), 1.0) == pytest.approx(2 / 14**0.5)
+    assert checks.shift_error(lambda r: r - r.mT, places(4), 1.0) == 0
+    assert checks.shift_error(lambda r: r, places(0), 1.0) == 0
