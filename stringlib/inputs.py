@@ -76,6 +76,31 @@ def require_vectors(name: str, x: Tensor, head_dim: int, heads: int) -> None:
         raise ValueError(f"{name} must have shape {expected}, got {tuple(x.shape)}")
 
 
+def require_split(dim: int, heads: int) -> None:
+    """Raise unless ``heads`` heads of one size share ``dim`` channels.
+
+    Raises:
+        TypeError: If a number is not an integer.
+        ValueError: If one is below 1 or ``heads`` does not divide ``dim``.
+    """
+    require_count("dim", dim)
+    require_count("heads", heads)
+    if dim % heads:
+        raise ValueError(f"heads must divide dim {dim}, got {heads}")
+
+
+def require_tokens(x: Tensor, dim: int) -> None:
+    """Raise unless ``x`` is a floating-point tensor ``(..., seq, dim)``.
+
+    Raises:
+        TypeError: If it is not a floating-point tensor.
+        ValueError: If its shape does not fit.
+    """
+    require_floats("x", x)
+    if x.ndim < 2 or x.shape[-1] != dim:
+        raise ValueError(f"x must have shape (..., seq, {dim}), got {tuple(x.shape)}")
+
+
 def require_positions(name: str, positions: Tensor, coord_dim: int) -> None:
     """Raise unless ``positions`` is a real tensor ``(..., seq, coord_dim)``.
 
@@ -106,6 +131,48 @@ def require_same_tokens(x_name: str, x: Tensor, name: str, positions: Tensor) ->
         raise ValueError(
             f"the leading dimensions of {name} must broadcast with {tuple(x.shape[:-3])}, "
             f"those of {x_name}; got shape {tuple(positions.shape)}"
+        ) from None
+
+
+def require_mode(mode: object, modes: tuple[str, ...]) -> None:
+    """Raise ``ValueError`` unless ``mode`` is None or one of ``modes``."""
+    if mode is not None and mode not in modes:
+        raise ValueError(f"mode must be None or one of {modes}, got {mode!r}")
+
+
+def require_attention(
+    queries: tuple[str, Tensor], keys: tuple[str, Tensor], values: tuple[str, Tensor]
+) -> None:
+    """Raise unless queries, keys and values, each a name and a tensor, fit for attention.
+
+    Raises:
+        TypeError: If one is not a floating-point tensor.
+        ValueError: If a shape does not fit.
+    """
+    for name, x in (queries, keys, values):
+        require_floats(name, x)
+        if x.ndim < 3:
+            raise ValueError(
+                f"{name} must have shape (..., heads, seq, channels), got {tuple(x.shape)}"
+            )
+    (q_name, q), (k_name, k), (v_name, v) = queries, keys, values
+    if q.shape[-1] != k.shape[-1]:
+        raise ValueError(
+            f"{k_name} must have the {q.shape[-1]} channels of {q_name}, "
+            f"got shape {tuple(k.shape)}"
+        )
+    if k.shape[-2] != v.shape[-2]:
+        raise ValueError(
+            f"{v_name} must have one row for each of the {k.shape[-2]} tokens of {k_name}, "
+            f"got shape {tuple(v.shape)}"
+        )
+    try:
+        torch.broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2])
+    except RuntimeError:
+        shapes = ", ".join(f"{name} {tuple(x.shape)}" for name, x in (queries, keys, values))
+        raise ValueError(
+            f"the leading dimensions of {q_name}, {k_name} and {v_name} must broadcast, "
+            f"got {shapes}"
         ) from None
 
 
