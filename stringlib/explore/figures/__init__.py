@@ -11,6 +11,7 @@ from stringlib.explore.figures.grid import GRID_ENCODERS, grid_kernel, grid_kern
 from stringlib.explore.figures.ladder import encoding_cost, encoding_cost_text
 from stringlib.explore.figures.mirrors import two_mirrors, two_mirrors_text
 from stringlib.explore.figures.permutation import POSITIONS, permuted_words, permuted_words_text
+from stringlib.explore.figures.ptolemy import ptolemy_circle, ptolemy_circle_text
 from stringlib.explore.figures.resolution import (
     RESOLUTION_CONVENTIONS,
     resolution_scores,
@@ -40,6 +41,8 @@ __all__ = [
     "permuted_words_text",
     "phase_clocks",
     "phase_clocks_text",
+    "ptolemy_circle",
+    "ptolemy_circle_text",
     "resolution_scores",
     "resolution_scores_text",
     "shifted_scores",
