@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from stringlib.attention.causal import causal_sums
+from stringlib.attention.decay import decayed_sums
 from stringlib.attention.weights import PositionWeight, masked_product
 from stringlib.inputs import require_positive
 
@@ -97,6 +98,22 @@ class CosineWeight(PositionWeight):
         if causal:
             return causal_sums(queries, keys, u, mode=mode, state=state)
         return queries @ (keys.mT @ u), None
+
+    def rescaled_sums(
+        self,
+        phi_q: Tensor,
+        phi_k: Tensor,
+        u: Tensor,
+        log_decay: Tensor,
+        *,
+        mode: str | None,
+        state: Tensor | None = None,
+        start: int = 0,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return the causal sums under a decay; see :meth:`PositionWeight.rescaled_sums`."""
+        self._require_reach(start + phi_q.shape[-2])
+        queries, keys = (self.features(phi, start) for phi in (phi_q, phi_k))
+        return decayed_sums(queries, keys, u, log_decay, mode=mode, state=state)
 
     def _angles(self, start: int, count: int, device: torch.device | None) -> Tensor:
         """Return πi/2M for the positions from ``start`` on, in float64: they may be large."""

@@ -3,8 +3,11 @@ r"""Softmax attention, on PyTorch's fused kernel."""
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from stringlib.attention.masks import per_head
+from stringlib.inputs import require_attention, require_floats
 
 
 def softmax_attention(
@@ -16,12 +19,45 @@ def softmax_attention(
     *,
     key_mask: Tensor | None = None,
 ) -> Tensor:
-    """Skeleton."""
-    if bias is not None and causal:
-        mask = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool, device=q.device).tril()
-        bias = bias.masked_fill(~mask, float("-inf"))
-        causal = False
+    r"""Return :math:`\operatorname{softmax}(QK^\top/\sqrt d + B)\,V`, :eq:`eq-bias-softmax`.
+
+    Args:
+        q: Queries, ``(..., heads, n, d)``.
+        k: Keys, ``(..., heads, keys, d)``.
+        v: Values, ``(..., heads, keys, d_v)``.
+        bias: Added to the scaled logits, ``(heads, n, keys)`` or what broadcasts with
+            ``(..., heads, n, keys)``; −∞ hides a key.
+        causal: Whether query i sees the keys 0 … i only.
+        key_mask: False for keys that are padding, ``(..., keys)`` or ``(..., heads, keys)``.
+            What their vectors hold is never read, be it NaN.
+
+    Returns:
+        ``(..., heads, n, d_v)``, of the dtype of ``q``. A query that sees no key gets 0.
+
+    Raises:
+        TypeError: If an argument has the wrong dtype.
+        ValueError: If shapes do not fit.
+    """
+    require_attention(("q", q), ("k", k), ("v", v))
+    pairs = q.shape[-2], k.shape[-2]
+    hidden = None
     if key_mask is not None:
-        extra = torch.zeros_like(key_mask, dtype=q.dtype).masked_fill(~key_mask, float("-inf"))
-        bias = extra[..., None, :] + (0 if bias is None else bias)
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, is_causal=causal)
+        lead = torch.broadcast_shapes(k.shape[:-1], v.shape[:-1])
+        hidden = ~per_head(key_mask, lead)[..., None, :]
+        k, v = (x.masked_fill(hidden.mT, 0) for x in (k, v))  # 0 · NaN is NaN
+    if causal and (bias is not None or hidden is not None):
+        # the kernel takes a mask or is_causal, not both
+        later = q.new_ones(pairs, dtype=torch.bool).triu(1)
+        hidden, causal = later if hidden is None else hidden | later, False
+    mask = None if hidden is None else ~hidden
+    if bias is not None:
+        require_floats("bias", bias)
+        heads = q.shape[-3]
+        if bias.shape[-2:] != pairs or (bias.ndim > 2 and bias.shape[-3] not in (1, heads)):
+            raise ValueError(
+                f"bias must have shape (..., {heads}, {pairs[0]}, {pairs[1]}), one matrix for each "
+                f"head, got {tuple(bias.shape)}"
+            )
+        mask = bias if bias.dtype == torch.float32 else bias.to(q.dtype)  # what the kernel takes
+        mask = mask if hidden is None else mask.masked_fill(hidden, float("-inf"))
+    return scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal)

@@ -30,7 +30,7 @@ class PositionWeight(ABC):
         state: Tensor | None = None,
         start: int = 0,
     ) -> tuple[Tensor, Tensor | None]:
-        r"""Return :math:`\sum_j w(i,j)\,\phi(q_i)^\top\phi(k_j)\,u_j`, and the state behind the last.
+        r"""Return :math:`\sum_j w(i,j)\,\phi(q_i)^\top\phi(k_j)\,u_j` and the state.
 
         Args:
             phi_q: Features of the queries, ``(..., heads, n, m)``.
@@ -42,8 +42,49 @@ class PositionWeight(ABC):
             start: How many tokens came before.
 
         Returns:
-            The sums ``(..., heads, n, d_u)``, and the state if the weight has one.
+            The sums ``(..., heads, n, d_u)``, and the state after the last token if there is one.
         """
+
+    def rescaled_sums(
+        self,
+        phi_q: Tensor,
+        phi_k: Tensor,
+        u: Tensor,
+        log_decay: Tensor,
+        *,
+        mode: str | None,
+        state: Tensor | None = None,
+        start: int = 0,
+    ) -> tuple[Tensor, Tensor | None]:
+        r"""Return the causal sums with :math:`w(i,j)\,e^{a_{j+1} + \dots + a_i}` for the weight.
+
+        This is what :mod:`stringlib.attention.scale` needs. Unless a weight knows better, the
+        decay goes into its matrix.
+
+        Args:
+            phi_q: As for :meth:`sums`, and so are the others.
+            phi_k: Features of the keys.
+            u: What is summed.
+            log_decay: The further decay :math:`a \le 0` of each token, ``(..., n)``.
+            mode: None or ``"parallel"``.
+            state: None.
+            start: How many tokens came before.
+
+        Returns:
+            As :meth:`sums`.
+
+        Raises:
+            ValueError: If the mode or the state needs what the weight has not.
+        """
+        if mode not in (None, "parallel") or state is not None:
+            raise ValueError(
+                f"mode must be None or 'parallel', and state None, for {type(self).__name__} with "
+                f"a causal key_scale, got {mode!r}{'' if state is None else ' and a state'}"
+            )
+        total = log_decay.cumsum(-1)
+        decay = (total[..., :, None] - total[..., None, :]).clamp(max=0).exp()
+        weights = decay * self.matrix(u.shape[-2], u.shape[-2]).to(decay)
+        return masked_product(phi_q, phi_k, u, weights, True), None
 
 
 def masked_product(
