@@ -31,8 +31,10 @@ from stringlib.reference.circulant import (
     parseval_logits,
 )
 from stringlib.reference.cosformer import cosformer, cosine_attention
+from stringlib.reference.gated import c_cosgate, circulant_features, gate
 from stringlib.reference.grid import get_2d_positions
 from stringlib.reference.liere import liere_first_error, liere_matrix
+from stringlib.reference.linear import linear_attention, recurrent_attention
 from stringlib.reference.mixed import apply_mixed_rope, mixed_start
 from stringlib.reference.reflection import apply_reflection_rope, householder_2d
 from stringlib.reference.rope import apply_rope, rope_matrix
@@ -48,14 +50,17 @@ __all__ = [
     "apply_rope",
     "build_skew_symmetric",
     "build_sparse_skew_symmetric",
+    "c_cosgate",
     "cayley_after_rope",
     "cayley_apply",
     "cayley_before_split",
     "cayley_string",
+    "circulant_features",
     "circulant_string_matrix",
     "circulant_string_rotate",
     "cosformer",
     "cosine_attention",
+    "gate",
     "get_2d_positions",
     "get_eigenvalues",
     "householder_2d",
@@ -63,9 +68,11 @@ __all__ = [
     "kerple_power_bias",
     "liere_first_error",
     "liere_matrix",
+    "linear_attention",
     "make_sparse_mask",
     "mixed_start",
     "parseval_logits",
+    "recurrent_attention",
     "rope_matrix",
     "sinusoidal_table",
     "softmax_attention",

@@ -1,0 +1,144 @@
+"""Softmax attention on the fused kernel: biases, masks and causality together."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from stringlib import reference, softmax_attention
+from stringlib.checks import largest_difference
+
+EXACT = 1e-12
+INFINITY = float("inf")
+
+
+def tokens(n: int, keys: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    draw = torch.Generator().manual_seed(seed)
+    shapes = (2, n, 4), (2, keys, 4), (2, keys, 3)
+    q, k, v = (torch.randn(s, generator=draw, dtype=torch.float64) for s in shapes)
+    return q, k, v
+
+
+def some_bias(n: int, keys: int) -> Tensor:
+    return torch.randn(2, n, keys, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
+
+
+@pytest.mark.parametrize(("n", "keys"), [(1, 1), (5, 8), (8, 5)])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+def test_every_combination_equals_the_printed_formula(
+    n: int, keys: int, causal: bool, biased: bool, masked: bool
+) -> None:
+    q, k, v = tokens(n, keys)
+    bias = some_bias(n, keys) if biased else None
+    kept = torch.arange(keys) % 3 != 1
+    mask = kept if masked else None
+    hidden = torch.zeros(2, n, keys).double() if bias is None else bias.clone()
+    if masked:
+        hidden[..., ~kept] = -INFINITY
+    if causal:  # the literal form has no key i beyond the last
+        q, hidden = q[:, :keys], hidden[:, :keys]
+        bias = None if bias is None else bias[:, :keys]
+    expected = reference.softmax_attention(q, k, v, hidden, causal)
+    got = softmax_attention(q, k, v, bias, causal, key_mask=mask)
+    assert largest_difference(got, expected) <= EXACT
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("how", ["mask", "bias", "causal"])
+def test_a_query_that_sees_no_key_gets_zero_and_finite_gradients(
+    dtype: torch.dtype, how: str
+) -> None:
+    q, k, v = (x.to(dtype).requires_grad_() for x in tokens(4, 4))
+    bias = torch.zeros(2, 4, 4, dtype=dtype)
+    options: dict = {
+        "mask": {"key_mask": torch.zeros(4).bool()},
+        "bias": {"bias": bias.index_fill(1, torch.tensor([0]), -INFINITY)},
+        "causal": {"key_mask": torch.arange(4) > 0, "causal": True},
+    }[how]
+    out = softmax_attention(q, k, v, **options)
+    assert (out[:, 0] == 0).all()
+    assert all(g.isfinite().all() for g in torch.autograd.grad(out.sum(), (q, k, v)))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_padding_may_hold_anything(causal: bool) -> None:
+    q, k, v = (x.expand(3, 2, 6, -1).clone() for x in tokens(6, 6))
+    mask = torch.arange(6).expand(3, 6) < torch.tensor([[6], [4], [1]])
+    expected = softmax_attention(q, k, v, causal=causal, key_mask=mask)
+    for x, bad in ((k, INFINITY), (v, float("nan"))):
+        x.masked_fill_(~mask[:, None, :, None], bad)
+    leaves = [x.requires_grad_() for x in (q, k, v)]
+    got = softmax_attention(*leaves, causal=causal, key_mask=mask)
+    assert torch.equal(got, expected)
+    assert all(g.isfinite().all() for g in torch.autograd.grad(got.sum(), leaves))
+    by_head = softmax_attention(*leaves, causal=causal, key_mask=mask[:, None].expand(3, 2, 6))
+    assert torch.equal(got, by_head)
+
+
+def test_gradients_reach_a_bias_under_the_causal_mask() -> None:
+    q, k, v = tokens(5, 5)
+    bias = some_bias(5, 5).requires_grad_()
+    got = softmax_attention(q, k, v, bias, causal=True)
+    (gradient,) = torch.autograd.grad((got * got).sum(), bias)
+    literal = reference.softmax_attention(q, k, v, bias, causal=True)
+    (expected,) = torch.autograd.grad((literal * literal).sum(), bias)
+    assert largest_difference(gradient, expected) <= EXACT
+    assert (gradient.triu(1) == 0).all()
+    assert (gradient.tril()[:, 1:] != 0).any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("bias_dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_dtype_of_the_queries_decides(
+    dtype: torch.dtype, bias_dtype: torch.dtype, causal: bool
+) -> None:
+    q, k, v = (x.to(dtype) for x in tokens(6, 6))
+    bias = some_bias(6, 6).to(bias_dtype)
+    out = softmax_attention(q, k, v, bias, causal)
+    assert out.dtype == dtype
+    expected = reference.softmax_attention(q, k, v, bias, causal)
+    coarsest = max(torch.finfo(dtype).eps, torch.finfo(bias_dtype).eps)
+    assert largest_difference(out.double(), expected) < 8 * coarsest
+
+
+def test_no_tokens_and_no_keys() -> None:
+    q, k, v = tokens(0, 0)
+    assert softmax_attention(q, k, v, causal=True).shape == (2, 0, 3)
+    q = tokens(3, 3)[0]
+    assert (softmax_attention(q, k, v) == 0).all()
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_compiles_into_one_graph(causal: bool) -> None:
+    q, k, v = tokens(6, 6)
+    options: dict = {"bias": some_bias(6, 6), "causal": causal, "key_mask": torch.arange(6) < 5}
+    torch.compiler.reset()
+    compiled = torch.compile(softmax_attention, fullgraph=True, backend="eager")
+    expected = softmax_attention(q, k, v, **options)
+    assert largest_difference(compiled(q, k, v, **options), expected) <= EXACT
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "match"),
+    [
+        ({"q": torch.ones(2, 6, 4).long()}, TypeError, "q must be a floating-point tensor"),
+        ({"k": torch.ones(2, 6, 5)}, ValueError, "k must have the 4 channels of q"),
+        ({"v": torch.ones(2, 5, 3)}, ValueError, "v must have one row for each of the 6 tokens"),
+        ({"bias": torch.ones(2, 5, 6)}, ValueError, r"bias must have .* 2, 6, 6\).*\(2, 5, 6\)"),
+        ({"bias": torch.ones(3, 6, 6)}, ValueError, r"bias must have .* one matrix .*\(3, 6, 6\)"),
+        ({"bias": torch.ones(6)}, ValueError, r"bias must have .*got \(6,\)"),
+        ({"bias": torch.ones(2, 6, 6).bool()}, TypeError, "bias must be a floating-point tensor"),
+        ({"key_mask": torch.ones(6)}, TypeError, "key_mask must be a boolean tensor"),
+        ({"key_mask": torch.ones(3, 6).bool()}, ValueError, r"key_mask must .*got \(3, 6\)"),
+    ],
+)
+def test_bad_arguments_are_named(
+    changes: dict[str, Tensor], error: type[Exception], match: str
+) -> None:
+    given = dict(zip(("q", "k", "v"), tokens(6, 6), strict=True)) | changes
+    with pytest.raises(error, match=match):
+        softmax_attention(**given)
