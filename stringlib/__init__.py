@@ -1,16 +1,20 @@
 """Position encodings and linear attention, as the book derives them."""
 
 from stringlib.attention import (
+    FEATURES,
     CosineWeight,
     DecayWeight,
     ELUFeatures,
     FavorFeatures,
     FeatureMap,
+    Gate,
     LinearState,
+    MultiHeadAttention,
     PositionWeight,
     ReLUFeatures,
     ToeplitzWeight,
     linear_attention,
+    make_features,
     softmax_attention,
 )
 from stringlib.encoders import (
@@ -35,6 +39,7 @@ from stringlib.encoders import (
 
 __all__ = [
     "ENCODERS",
+    "FEATURES",
     "STRING",
     "ALiBi",
     "AxialRoPE",
@@ -46,11 +51,13 @@ __all__ = [
     "ELUFeatures",
     "FavorFeatures",
     "FeatureMap",
+    "Gate",
     "KerpleLog",
     "KerplePower",
     "LearnedAbsolute",
     "LinearState",
     "MixedRoPE",
+    "MultiHeadAttention",
     "PositionWeight",
     "ReLUFeatures",
     "ReflectionSTRING",
@@ -61,6 +68,7 @@ __all__ = [
     "ToeplitzWeight",
     "linear_attention",
     "make_encoder",
+    "make_features",
     "softmax_attention",
 ]
 __version__ = "0.1.0"

@@ -3,21 +3,29 @@
 from stringlib.attention.cosine import CosineWeight
 from stringlib.attention.decay import DecayWeight
 from stringlib.attention.features import ELUFeatures, FavorFeatures, FeatureMap, ReLUFeatures
+from stringlib.attention.gate import Gate
 from stringlib.attention.linear import LinearState, linear_attention
+from stringlib.attention.multihead import MultiHeadAttention
+from stringlib.attention.registry import FEATURES, WEIGHTS, make_features
 from stringlib.attention.softmax import softmax_attention
 from stringlib.attention.toeplitz import ToeplitzWeight
 from stringlib.attention.weights import PositionWeight
 
 __all__ = [
+    "FEATURES",
+    "WEIGHTS",
     "CosineWeight",
     "DecayWeight",
     "ELUFeatures",
     "FavorFeatures",
     "FeatureMap",
+    "Gate",
     "LinearState",
+    "MultiHeadAttention",
     "PositionWeight",
     "ReLUFeatures",
     "ToeplitzWeight",
     "linear_attention",
+    "make_features",
     "softmax_attention",
 ]

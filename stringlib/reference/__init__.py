@@ -39,6 +39,13 @@ from stringlib.reference.mixed import apply_mixed_rope, mixed_start
 from stringlib.reference.reflection import apply_reflection_rope, householder_2d
 from stringlib.reference.rope import apply_rope, rope_matrix
 from stringlib.reference.sinusoidal import sinusoidal_table
+from stringlib.reference.toeplitz import (
+    fft_toeplitz_matmul,
+    grid_toeplitz_matrix,
+    nprf_attention,
+    toeplitz_attention,
+    toeplitz_matrix,
+)
 
 __all__ = [
     "add_rows",
@@ -61,8 +68,10 @@ __all__ = [
     "cosformer",
     "cosine_attention",
     "gate",
+    "fft_toeplitz_matmul",
     "get_2d_positions",
     "get_eigenvalues",
+    "grid_toeplitz_matrix",
     "householder_2d",
     "kerple_log_bias",
     "kerple_power_bias",
@@ -71,6 +80,7 @@ __all__ = [
     "linear_attention",
     "make_sparse_mask",
     "mixed_start",
+    "nprf_attention",
     "parseval_logits",
     "recurrent_attention",
     "rope_matrix",
@@ -78,4 +88,6 @@ __all__ = [
     "softmax_attention",
     "t5_bias",
     "t5_bucket",
+    "toeplitz_attention",
+    "toeplitz_matrix",
 ]

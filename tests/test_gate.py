@@ -1,0 +1,151 @@
+"""The gate behind attention: its value, its place, its price, and what it cannot do."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from stringlib import checks, reference
+from stringlib.attention.gate import GATES, Gate
+from stringlib.attention.multihead import MultiHeadAttention
+
+kinds = pytest.mark.parametrize("kind", GATES)
+
+
+def random(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def made(kind: str, dim: int = 6, heads: int = 3, seed: int = 0) -> Gate:
+    gate = Gate(dim, heads, kind).double()
+    with torch.no_grad():
+        gate.to_gate.weight.copy_(random(*gate.to_gate.weight.shape, seed=seed))
+    return gate
+
+
+@pytest.mark.proves("eq-gate")
+@kinds
+@pytest.mark.parametrize(("dim", "heads", "n"), [(6, 3, 5), (6, 1, 2), (5, 5, 1), (1, 1, 7)])
+def test_each_head_equals_the_printed_formula(kind: str, dim: int, heads: int, n: int) -> None:
+    gate, x, y = (
+        made(kind, dim, heads),
+        random(2, n, dim),
+        random(2, heads, n, dim // heads, seed=1),
+    )
+    got, per_head = gate(y, x), gate.to_gate.weight.detach().mT.chunk(heads, -1)
+    for batch in range(2):
+        for head in range(heads):
+            expected = reference.gate(y[batch, head], x[batch], per_head[head])
+            assert checks.largest_difference(got[batch, head], expected) <= 1e-14
+
+
+@kinds
+def test_gradients(kind: str) -> None:
+    gate, x, y = made(kind), random(4, 6), random(3, 4, 2, seed=1)
+    weight = gate.to_gate.weight.detach().clone().requires_grad_()
+
+    def call(y: Tensor, x: Tensor, weight: Tensor) -> Tensor:
+        return torch.func.functional_call(gate, {"to_gate.weight": weight}, (y, x))
+
+    assert torch.autograd.gradcheck(call, (y.requires_grad_(), x.requires_grad_(), weight))
+
+
+@kinds
+def test_a_gate_is_half_open_for_a_token_of_zeros_and_never_leaves_the_unit_interval(
+    kind: str,
+) -> None:
+    gate = made(kind)
+    assert (gate.values(torch.zeros(3, 6, dtype=torch.float64)) == 0.5).all()
+    values = gate.values(100 * random(50, 6))
+    assert values.shape == (3, 50, 1 if kind == "headwise" else 2)
+    assert ((values >= 0) & (values <= 1)).all()
+    assert values.max() > 0.999
+    assert values.min() < 0.001
+
+
+@kinds
+@pytest.mark.parametrize("n", [0, 1])
+def test_short_sequences_and_half_precision(kind: str, n: int) -> None:
+    gate, y, x = made(kind).bfloat16(), random(3, n, 2).bfloat16(), random(n, 6).bfloat16()
+    assert gate(y, x).shape == (3, n, 2)
+    assert gate(y, x).dtype == torch.bfloat16
+    gate.float()
+    with torch.autocast("cpu", torch.bfloat16):
+        assert gate(y.float(), x.float()).dtype == torch.float32
+
+
+def test_bad_input_is_named() -> None:
+    gate, x, y = made("headwise"), random(4, 6), random(3, 4, 2)
+    bad = [
+        (ValueError, "gate must be None or one of headwise, elementwise, got 'both'",
+         lambda: Gate(6, 3, "both")),
+        (ValueError, "heads must divide dim 6, got 4", lambda: Gate(6, 4)),
+        (TypeError, "dim must be an int, got 6.0", lambda: Gate(6.0, 3)),
+        (ValueError, r"x must have shape \(..., seq, 6\), got \(4, 5\)", lambda: gate(y, x[:, 1:])),
+        (ValueError, r"y must have shape \(3, 4, 2\), got \(3, 3, 2\)", lambda: gate(y[:, 1:], x)),
+        (TypeError, "y must be a floating-point tensor", lambda: gate(y.long(), x)),
+        (TypeError, "x must be a floating-point tensor", lambda: gate(y, x.long())),
+    ]  # fmt: skip
+    for error, match, call in bad:
+        with pytest.raises(error, match=match):
+            call()
+
+
+# --- what a gate does, and what it does not ---------------------------------------------------
+
+
+def uniform_layer(kind: str | None, dim: int = 12, heads: int = 3) -> MultiHeadAttention:
+    """Return a layer in which every token counts the same for every other."""
+    torch.manual_seed(0)
+    layer = MultiHeadAttention(dim, heads, gate=kind).double()
+    nn.init.zeros_(layer.to_q.weight)
+    return layer
+
+
+@pytest.mark.proves("eq-gate-rank")
+@pytest.mark.parametrize(("kind", "rank"), [(None, 1), ("headwise", 3), ("elementwise", 12)])
+def test_the_rank_of_what_one_mean_can_become(kind: str | None, rank: int) -> None:
+    out = uniform_layer(kind)(random(40, 12))
+    assert torch.linalg.matrix_rank(out, rtol=1e-10) == rank
+
+
+@pytest.mark.proves("eq-head-rank")
+@pytest.mark.parametrize("kind", [None, *GATES])
+def test_a_head_stays_in_as_many_dimensions_as_it_has_channels(kind: str | None) -> None:
+    torch.manual_seed(0)
+    layer, x = MultiHeadAttention(12, 3, gate=kind).double(), random(60, 12)
+    said = []
+    layer.to_out.register_forward_pre_hook(lambda module, inputs: said.append(inputs[0]))
+    layer(x)
+    for head in range(3):
+        own = slice(4 * head, 4 * head + 4)
+        spoken = said[0][:, own] @ layer.to_out.weight.mT[own]
+        assert torch.linalg.matrix_rank(spoken, rtol=1e-10) == 4
+        product = layer.to_v.weight.mT[:, own] @ layer.to_out.weight.mT[own]
+        assert torch.linalg.matrix_rank(product, rtol=1e-10) == 4
+    whole = layer.to_v.weight.mT @ layer.to_out.weight.mT
+    assert torch.linalg.matrix_rank(whole, rtol=1e-10) == 12
+
+
+@pytest.mark.parametrize("kind", [None, *GATES])
+def test_one_token_alone(kind: str | None) -> None:
+    """Without a gate a linear map, with one a gated linear unit."""
+    torch.manual_seed(0)
+    layer, x = MultiHeadAttention(12, 3, gate=kind).double(), random(1, 12)
+    linear = checks.largest_difference(layer(2 * x), 2 * layer(x)) < 1e-13
+    assert linear is (kind is None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "count"), [(None, 0), ("headwise", 6_144), ("elementwise", 393_216)]
+)
+def test_the_parameters_of_six_layers_of_256_channels(kind: str | None, count: int) -> None:
+    with torch.device("meta"):
+        layer = MultiHeadAttention(256, 4, gate=kind)
+    attention = 6 * sum(p.numel() for p in layer.parameters())
+    plain = 6 * 4 * 256**2
+    assert attention - plain == count
+    whole = plain + 6 * 3 * 256 * 682
+    assert whole == 4_715_520
+    assert round(100 * count / whole, 2) == {0: 0, 6_144: 0.13, 393_216: 8.34}[count]

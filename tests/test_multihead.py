@@ -1,0 +1,566 @@
+"""A layer from its parts: every composition against its formula, its states, and its refusals."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from stringlib import (
+    ALiBi,
+    AxialRoPE,
+    CayleySTRING,
+    CirculantSTRING,
+    CosineWeight,
+    DecayWeight,
+    FavorFeatures,
+    KerpleLog,
+    MixedRoPE,
+    ReLUFeatures,
+    RoPE,
+    T5Bias,
+    ToeplitzWeight,
+    checks,
+    reference,
+)
+from stringlib.attention.cache import KeyValueCache
+from stringlib.attention.linear import LinearState
+from stringlib.attention.multihead import MultiHeadAttention
+from stringlib.attention.registry import FEATURES, WEIGHTS, make_features
+from stringlib.explore.style import COLOURS
+from stringlib.positions import grid_positions
+
+DIM, HEADS, D = 12, 3, 4
+LENGTH = 9
+ATTENTIONS = ("softmax", *FEATURES)
+
+LAYERS: dict[str, dict[str, Any]] = {
+    **{name: {"attention": name} for name in ATTENTIONS},
+    "softmax-rope-gate": {"encoder": "rope", "gate": "elementwise"},
+    "softmax-circulant": {"encoder": CirculantSTRING(D, heads=HEADS), "bias": True},
+    "softmax-alibi": {"encoder": ALiBi(HEADS), "gate": "headwise"},
+    "softmax-t5": {"encoder": T5Bias(HEADS)},
+    "softmax-normal": {"normalize_qk": True, "temperature": 3.0},
+    "relu-before": {"attention": "relu", "encoder": "rope", "rotate": "before"},
+    "relu-after": {"attention": "relu", "encoder": "rope", "rotate": "after"},
+    "elu-cayley": {"attention": "elu", "encoder": CayleySTRING(D), "rotate": "before"},
+    "favor-rope": {"attention": "favor", "encoder": RoPE(D), "num_features": 7},
+    "favor-after": {"attention": "favor", "encoder": "rope", "num_features": 6, "rotate": "after"},
+    "relu-kerple": {"attention": "relu", "encoder": KerpleLog(HEADS)},
+    "nprf": {"attention": "favor", "weight": "toeplitz", "length": LENGTH, "normalize_qk": True},
+    "cosformer": {"attention": "relu", "weight": "cosine", "horizon": LENGTH},
+    "cosine-positive": {"attention": "elu", "weight": "cosine-positive", "horizon": 3},
+    "c-cosgate": {"attention": "favor-circulant", "weight": "cosine", "horizon": LENGTH,
+                  "gate": "elementwise"},
+    "given": {"attention": "relu", "weight": CosineWeight(20), "gate": "headwise"},
+    "own": {"attention": ReLUFeatures()},
+    "retnet": {"attention": "relu", "weight": "retnet"},
+    "retnet-favor": {"attention": "favor", "weight": "retnet", "gate": "headwise"},
+    "gla": {"attention": "elu", "weight": "gla"},
+    "gla-favor": {"attention": "hyperbolic", "weight": "gla", "num_features": 3},
+    "ssd": {"attention": "relu", "weight": "ssd"},
+    "ssd-favor": {"attention": "favor-iid", "weight": "ssd"},
+}  # fmt: skip
+DECAYS = ("retnet", "gla", "ssd")
+PLACES = [
+    (name, causal)
+    for name, options in LAYERS.items()
+    for causal in (False, True)
+    if causal or options.get("weight") not in DECAYS
+]
+STREAMS = [
+    name
+    for name, options in LAYERS.items()
+    if options.get("weight") != "toeplitz"
+    and options.get("rotate") != "after"
+    and name != "relu-kerple"
+]
+
+
+def random(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def make(name: str, causal: bool = True, seed: int = 0) -> MultiHeadAttention:
+    torch.manual_seed(seed)
+    options = copy.deepcopy(LAYERS[name])
+    layer = MultiHeadAttention(DIM, HEADS, causal=causal, **options).double()
+    with torch.no_grad():
+        for parameter in layer.parameters():  # nothing symmetric, nothing near its start
+            parameter.add_(0.3 * torch.randn(parameter.shape, dtype=torch.float64))
+    return layer
+
+
+def split(x: Tensor) -> Tensor:
+    return torch.stack(x.split(D, -1), -3)
+
+
+def dense_scores(layer: MultiHeadAttention, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the scores above and below the bar, ``(..., heads, n, n)``, by their formulas."""
+    q, k = split(layer.to_q(x)), split(layer.to_k(x))
+    n, encoder = x.shape[-2], layer.encoder
+    positions = torch.arange(n)[:, None]
+    if layer.log_temperature is not None:
+        tau = layer.log_temperature.exp()[:, None, None]
+        q = q / q.norm(dim=-1, keepdim=True) * tau.sqrt() * D**0.25
+        k = k / k.norm(dim=-1, keepdim=True) * tau.sqrt() * D**0.25
+    if layer.features is None:
+        if encoder is not None and layer.rotate:
+            q, k = encoder.rotate(q, positions), encoder.rotate(k, positions)
+        logits = torch.einsum("...id,...jd->...ij", q, k) / D**0.5
+        logits = logits if encoder is None or layer.rotate else logits + encoder(n, n)
+        return (logits.exp(),) * 2
+    if isinstance(layer.features, FavorFeatures):
+        q, k = q * D**-0.25, k * D**-0.25
+    if layer.rotate == "before":
+        q, k = encoder.rotate(q, positions), encoder.rotate(k, positions)
+    phi_q, phi_k = plain(layer.features, q), plain(layer.features, k)
+    below = above = torch.einsum("...im,...jm->...ij", phi_q, phi_k)
+    if layer.rotate == "after":
+        turned = encoder.rotate(phi_q, positions), encoder.rotate(phi_k, positions)
+        above = torch.einsum("...im,...jm->...ij", *turned)
+    weight = None if layer.weight is None else layer.weight(x)
+    if weight is None:
+        return above, below
+    if isinstance(weight, DecayWeight):
+        return (decayed_products(weight.log_decay, phi_q, phi_k),) * 2
+    w = weight.matrix(n, n).double()
+    return w * above, w * below
+
+
+def decayed_products(a: Tensor, phi_q: Tensor, phi_k: Tensor) -> Tensor:
+    """Return the products of features under the decays of the tokens between, pair by pair."""
+    n = phi_q.shape[-2]
+    if a.ndim == 1:
+        a = a[:, None].expand(-1, n)
+    a = a if a.ndim == phi_k.ndim else a[..., None]
+    found = torch.zeros(*phi_q.shape[:-1], n, dtype=torch.float64)
+    for i in range(n):
+        for j in range(i + 1):
+            decay = a[..., j + 1 : i + 1, :].sum(-2).exp()
+            found[..., i, j] = (phi_q[..., i, :] * decay * phi_k[..., j, :]).sum(-1)
+    return found
+
+
+def plain(features: nn.Module, x: Tensor) -> Tensor:
+    if isinstance(features, FavorFeatures):
+        w = features.projection_matrix().double()
+        w = torch.cat([w, -w], -2) if features.hyperbolic else w
+        return torch.exp(x @ w.mT - x.square().sum(-1, keepdim=True) / 2)
+    if isinstance(features, ReLUFeatures):
+        return x.clamp(min=0)
+    return torch.where(x > 0, x + 1, x.exp())
+
+
+def dense(layer: MultiHeadAttention, x: Tensor) -> Tensor:
+    above, below = dense_scores(layer, x)
+    if layer.causal:
+        above, below = above.tril(), below.tril()
+    y = torch.einsum("...ij,...jd->...id", above, split(layer.to_v(x)))
+    total = below.sum(-1, keepdim=True)
+    y = y / torch.where(total == 0, 1, total)
+    if layer.gate is not None:
+        y = y * torch.stack((x @ layer.gate.to_gate.weight.mT).sigmoid().chunk(HEADS, -1), -3)
+    return layer.to_out(torch.cat(y.unbind(-3), -1))
+
+
+# --- values and gradients --------------------------------------------------------------------
+
+
+@pytest.mark.proves("eq-gated-layer")
+@pytest.mark.parametrize(("name", "causal"), PLACES)
+@pytest.mark.parametrize("batch", [(), (2,), (2, 1)])
+def test_equals_its_formula(name: str, causal: bool, batch: tuple[int, ...]) -> None:
+    layer, x = make(name, causal), random(*batch, LENGTH, DIM)
+    got, expected = layer(x), dense(layer, x)
+    assert got.shape == x.shape
+    assert checks.largest_difference(got, expected) <= 1e-11 * max(1, expected.abs().max().item())
+
+
+@pytest.mark.parametrize(("name", "causal"), PLACES)
+def test_gradients_equal_those_of_the_formula(name: str, causal: bool) -> None:
+    layer, x = make(name, causal), random(LENGTH, DIM).requires_grad_()
+    leaves = {"x": x, **dict(layer.named_parameters())}
+    probe = random(LENGTH, DIM, seed=4)
+    found = [
+        torch.autograd.grad((f(x) * probe).sum(), list(leaves.values()), allow_unused=True)
+        for f in (layer, lambda x: dense(layer, x))
+    ]
+    for leaf, got, expected in zip(leaves, *found, strict=True):
+        assert got is not None, leaf
+        assert expected is not None, leaf
+        limit = 1e-9 * max(1.0, expected.abs().max().item())
+        assert checks.largest_difference(got, expected) <= limit, leaf
+
+
+@pytest.mark.proves("eq-c-cosgate")
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("gate", ["headwise", "elementwise"])
+@pytest.mark.parametrize(("dim", "heads", "n"), [(12, 3, 9), (10, 2, 1), (7, 1, 6)])
+def test_c_cosgate_equals_its_literal_twin(
+    gate: str, causal: bool, dim: int, heads: int, n: int
+) -> None:
+    torch.manual_seed(1)
+    layer = MultiHeadAttention(
+        dim,
+        heads,
+        attention="favor-circulant",
+        weight="cosine",
+        gate=gate,
+        causal=causal,
+        horizon=9,
+    ).double()
+    w = layer.features.projection_matrix().double()
+    # circ(r) diag(s) has the first column r s_0 and the first row r_{-j} s_j: so are r and s read,
+    # up to a sign that both share
+    r = w[:, :, 0]
+    s = (w[:, 0, :] / r[:, -torch.arange(dim // heads)]).round()
+    projections = (layer.to_q, layer.to_k, layer.to_v, layer.to_out, layer.gate.to_gate)
+    x = random(n, dim)
+    with torch.no_grad():
+        expected = reference.c_cosgate(
+            x, *(p.weight.mT for p in projections), r, s, horizon=9, causal=causal
+        )
+        assert checks.largest_difference(layer(x), expected) <= 1e-12
+
+
+@pytest.mark.parametrize(("name", "causal"), PLACES)
+def test_attention_weights(name: str, causal: bool) -> None:
+    layer, x = make(name, causal), random(2, LENGTH, DIM)
+    above, below = dense_scores(layer, x)
+    if causal:
+        above, below = above.tril(), below.tril()
+    total = below.sum(-1, keepdim=True)
+    expected = torch.where(total == 0, 0, above / total)
+    assert checks.largest_difference(layer.attention_weights(x), expected) <= 1e-11 * max(
+        1, expected.abs().max().item()
+    )
+
+
+# --- time -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_nothing_looks_ahead(name: str) -> None:
+    layer, x = make(name), random(2, LENGTH, DIM)
+    later = x.clone()
+    later[:, 5:] = 3 * random(2, LENGTH - 5, DIM, seed=7)
+    gap = checks.largest_difference(layer(x)[:, :5], layer(later)[:, :5])
+    assert gap <= 1e-12
+    assert checks.largest_difference(layer(x)[:, 5:], layer(later)[:, 5:]) > 1e-3
+
+
+@pytest.mark.parametrize("name", STREAMS)
+@pytest.mark.parametrize("cuts", [(0, 4, 9), (0, 1, 2, 3, 4, 5, 6, 7, 8, 9), (0, 5, 5, 6, 9)])
+def test_decoding_with_a_state_equals_the_whole(name: str, cuts: tuple[int, ...]) -> None:
+    layer, x = make(name), random(2, LENGTH, DIM)
+    state, parts = None, []
+    for start, end in itertools.pairwise(cuts):
+        part, state = layer(x[:, start:end], state=state, return_state=True)
+        parts.append(part)
+    kind = KeyValueCache if layer.features is None else LinearState
+    assert isinstance(state, kind)
+    assert state.length == LENGTH
+    assert checks.largest_difference(torch.cat(parts, 1), layer(x)) <= 1e-11
+
+
+@pytest.mark.parametrize("name", ["softmax-rope-gate", "favor-rope", "elu-cayley", "cosformer"])
+def test_decoding_keeps_a_mask(name: str) -> None:
+    layer, x = make(name), random(2, LENGTH, DIM)
+    mask = torch.ones(2, LENGTH, dtype=torch.bool)
+    mask[1, :3] = False
+    whole = layer(x, key_mask=mask)
+    first, state = layer(x[:, :4], key_mask=mask[:, :4], return_state=True)
+    rest = layer(x[:, 4:], state=state)  # no mask: all that follows counts
+    assert checks.largest_difference(torch.cat([first, rest], 1)[1, 3:], whole[1, 3:]) <= 1e-11
+    assert checks.largest_difference(torch.cat([first, rest], 1)[0], whole[0]) <= 1e-11
+
+
+@pytest.mark.parametrize(("name", "causal"), PLACES)
+def test_padding_is_never_read(name: str, causal: bool) -> None:
+    layer, x = make(name, causal), random(2, LENGTH, DIM)
+    mask = torch.ones(2, LENGTH, dtype=torch.bool)
+    mask[0, 6:] = False
+    other = x.clone()
+    other[0, 6:] = 50 * random(LENGTH - 6, DIM, seed=9)
+    before, after = (layer(y, key_mask=mask) for y in (x, other))
+    assert checks.largest_difference(before[0, :6], after[0, :6]) <= 1e-11
+    assert checks.largest_difference(before[1], layer(x)[1]) <= 1e-11
+
+
+# --- shapes, dtypes, states of a module -------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "causal"), PLACES)
+@pytest.mark.parametrize("shape", [(0, DIM), (1, DIM), (2, 0, DIM), (0, 3, DIM)])
+def test_short_and_empty_sequences(name: str, causal: bool, shape: tuple[int, ...]) -> None:
+    layer, x = make(name, causal), random(*shape)
+    assert layer(x).shape == shape
+    assert layer(x).isfinite().all()
+
+
+@pytest.mark.parametrize(("name", "causal"), PLACES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_low_precision(name: str, causal: bool, dtype: torch.dtype) -> None:
+    layer, x = make(name, causal), random(2, LENGTH, DIM)
+    x = x.to(dtype).double()
+    exact = layer(x)
+    low = copy.deepcopy(layer).to(dtype)(x.to(dtype))
+    assert low.dtype == dtype
+    limit = 1e-4 if dtype == torch.float32 else 0.25
+    scale = exact.abs().max().item()
+    assert checks.largest_difference(low.double(), exact) <= limit * max(1, scale)
+
+
+@pytest.mark.parametrize("name", ["softmax-rope-gate", "favor-rope", "c-cosgate", "nprf"])
+def test_autocast_keeps_angles_and_sums_wide(name: str) -> None:
+    layer = make(name).float()
+    x = random(2, LENGTH, DIM).float()
+    far = 1e6 + torch.arange(LENGTH)[:, None].double()
+    with torch.autocast("cpu", torch.bfloat16):
+        low, moved = layer(x), layer(x, far) if layer.encoder is not None else layer(x)
+    assert low.dtype == torch.bfloat16
+    assert checks.largest_difference(low.float(), layer(x)) < 0.1 * layer(x).abs().max()
+    if name == "softmax-rope-gate":  # bfloat16 angles at a million are noise
+        assert checks.largest_difference(low, moved) < 0.05 * low.abs().max()
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_nan_in_nan_out(name: str) -> None:
+    layer, x = make(name), random(LENGTH, DIM)
+    x[5] = float("nan")
+    out = layer(x)
+    assert out[5:].isnan().all()
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_state_dict_makes_the_same_layer(name: str) -> None:
+    layer, other, x = make(name), make(name, seed=1), random(LENGTH, DIM)
+    assert checks.largest_difference(layer(x), other(x)) > 1e-3
+    other.load_state_dict(layer.state_dict())
+    assert checks.largest_difference(layer(x), other(x)) == 0
+    assert checks.largest_difference(copy.deepcopy(layer)(x), layer(x)) == 0
+
+
+@pytest.mark.parametrize("name", ["softmax-rope-gate", "favor-rope", "c-cosgate", "relu-after"])
+def test_compile(name: str) -> None:
+    layer, x = make(name), random(2, LENGTH, DIM)
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    assert checks.largest_difference(compiled(x), layer(x)) <= 1e-12
+
+
+# --- parts -------------------------------------------------------------------------------------
+
+
+def test_every_name_has_a_map_and_a_colour() -> None:
+    for name in FEATURES:
+        features = make_features(name, 8, heads=3)
+        wide = 16 if name == "hyperbolic" else 8
+        assert features(random(3, 5, 8).float()).shape == (3, 5, wide)
+        assert name in COLOURS
+    assert set(WEIGHTS) <= set(COLOURS)
+
+
+def test_a_generator_draws_the_features() -> None:
+    def matrix(seed: int) -> Tensor:
+        generator = torch.Generator().manual_seed(seed)
+        layer = MultiHeadAttention(8, 2, attention="favor", generator=generator)
+        return layer.features.projection_matrix()
+
+    assert torch.equal(matrix(3), matrix(3))
+    assert not torch.equal(matrix(3), matrix(4))
+
+
+def test_heads_have_features_of_their_own() -> None:
+    matrix = MultiHeadAttention(8, 2, attention="favor-circulant").features.projection_matrix()
+    assert matrix.shape == (2, 4, 4)
+    assert not torch.equal(matrix[0], matrix[1])
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_bias_is_the_weight_of_kernelised_attention(causal: bool) -> None:
+    bias = T5Bias(HEADS, num_buckets=8, max_distance=6).double()
+    torch.nn.init.normal_(bias.weight)
+    layer = MultiHeadAttention(DIM, HEADS, bias, "elu", causal=causal).double()
+    table = bias.at(torch.arange(LENGTH - 1, -LENGTH, -1))
+    same = copy.deepcopy(layer)
+    same.weight.forward = lambda x: ToeplitzWeight(table)
+    x = random(LENGTH, DIM)
+    assert checks.largest_difference(layer(x), same(x)) == 0
+    weight = layer.weight(x).matrix(LENGTH, LENGTH)
+    assert checks.largest_difference(weight, bias(LENGTH, LENGTH).exp()) <= 1e-12
+    assert list(layer.weight.parameters())
+
+
+def test_a_shorter_sequence_uses_the_middle_of_the_table() -> None:
+    layer, x = make("nprf"), random(4, DIM)
+    table = layer.weight.bias
+    assert table.shape == (HEADS, 2 * LENGTH - 1)
+    assert torch.equal(layer.weight(x).bias, table[:, LENGTH - 4 : LENGTH + 3])
+    with pytest.raises(ValueError, match=r"x must have at most length = 9 tokens, got 10"):
+        layer(random(10, DIM))
+
+
+def test_a_toeplitz_table_starts_small() -> None:
+    torch.manual_seed(0)
+    layer = MultiHeadAttention(64, 8, attention="relu", weight="toeplitz", grid=(14, 14))
+    assert layer.weight.bias.shape == (8, 27, 27)
+    assert layer.weight.bias.std().item() == pytest.approx(0.02, rel=0.05)
+
+
+@pytest.mark.parametrize("attention", ["softmax", "favor"])
+def test_positions_of_a_grid(attention: str) -> None:
+    torch.manual_seed(0)
+    layer = MultiHeadAttention(DIM, HEADS, "mixed", attention, grid=(2, 3)).double()
+    assert layer.encoder.coord_dim == 2
+    x = random(2, 6, DIM)
+    assert torch.equal(layer(x), layer(x, grid_positions(2, 3)))
+    moved = layer(x, grid_positions(2, 3) + 5)
+    assert (checks.largest_difference(moved, layer(x)) < 1e-12) is (attention == "softmax")
+
+
+def test_positions_are_counted_where_there_is_one_coordinate() -> None:
+    layer, x = make("softmax-rope-gate"), random(2, LENGTH, DIM)
+    assert torch.equal(layer(x), layer(x, torch.arange(LENGTH)[:, None]))
+    torch.manual_seed(0)
+    layer = MultiHeadAttention(DIM, HEADS, MixedRoPE(D, 2, HEADS))
+    with pytest.raises(ValueError, match=r"positions must be given, \(..., 9, 2\)"):
+        layer(x.float())
+
+
+def test_queries_and_keys_of_one_length() -> None:
+    torch.manual_seed(0)
+    layer = MultiHeadAttention(DIM, HEADS, normalize_qk=True).double()
+    x = 100 * random(50, DIM)
+    assert layer.log_temperature.exp().tolist() == [1, 1, 1]
+    weights = layer.attention_weights(x)
+    ratio = (weights.amax(-1) / weights.amin(-1)).max()  # e^{cos − cos'}
+    assert 1 < ratio <= math.e**2
+    x[3] = 0
+    x.requires_grad_()
+    out = layer(x)
+    out.sum().backward()
+    assert out.isfinite().all()
+    assert x.grad.isfinite().all()
+
+
+# --- folding -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["softmax-circulant", "softmax-rope-gate"])
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_folded_layer_says_the_same(name: str, causal: bool) -> None:
+    layer, x = make(name, causal), random(2, LENGTH, DIM)
+    folded = layer.folded()
+    assert checks.largest_difference(folded(x), layer(x)) <= 1e-12
+    assert list(folded.encoder.parameters()) == []
+    assert not any(p is q for p in folded.parameters() for q in layer.parameters())
+
+
+@pytest.mark.parametrize("name", ["softmax", "softmax-alibi", "relu-before", "relu-after"])
+def test_what_cannot_be_folded_says_so(name: str) -> None:
+    with pytest.raises(ValueError, match="attention must be softmax with a rotary encoder"):
+        make(name).folded()
+
+
+def test_the_basis_is_no_luxury_before_a_relu() -> None:
+    """R(r)x itself, basis and all: rotating in the basis would give another layer."""
+    torch.manual_seed(0)
+    layer = MultiHeadAttention(DIM, HEADS, CirculantSTRING(D), "relu", rotate="before").double()
+    torch.nn.init.normal_(layer.encoder.coefficients)
+    x = random(LENGTH, DIM)
+    assert checks.largest_difference(layer(x), dense(layer, x)) <= 1e-12
+    right = layer(x)
+    layer.encoder.rotate = lambda x, r: layer.encoder(x, x, r)[0]
+    assert checks.largest_difference(layer(x), right) > 1e-3
+
+
+# --- refusals ----------------------------------------------------------------------------------
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"heads": 5}, "heads must divide dim 12, got 5"),
+    ({"gate": "soft"}, "gate must be None or one of headwise, elementwise, got 'soft'"),
+    ({"attention": "gelu"}, r"attention must be softmax, one of relu, .*FeatureMap, got 'gelu'"),
+    ({"attention": "relu", "num_features": 8}, "num_features must be None for ReLUFeatures"),
+    ({"num_features": 8}, "num_features must be None unless attention names random features"),
+    ({"attention": "relu", "encoder": "rope"}, "rotate must be before or after for ReLUFeatures"),
+    ({"attention": "elu", "encoder": RoPE(4)}, "rotate must be before or after for ELUFeatures"),
+    ({"rotate": "before"}, "rotate must be None without an encoder, got 'before'"),
+    ({"encoder": ALiBi(3), "rotate": "before"}, "rotate must be None without an encoder"),
+    ({"encoder": "rope", "rotate": "after"}, "rotate must be None or before for softmax"),
+    ({"encoder": "rope", "rotate": "both"}, "rotate must be None or one of before, after"),
+    ({"encoder": "nope"}, "name must be one of rope"),
+    ({"encoder": RoPE(6)}, "encoder must have head_dim 4, .*, got 6"),
+    ({"encoder": MixedRoPE(4, 1, 2)}, "encoder must have 3 heads, got 2"),
+    ({"encoder": ALiBi(4)}, "encoder must have 3 heads, got 4"),
+    ({"encoder": RoPE(4), "attention": "favor", "num_features": 6, "rotate": "after"},
+     "encoder must have head_dim 6, .*, got 4"),
+    ({"weight": "cosine", "horizon": 9}, "weight must be None for softmax attention"),
+    ({"attention": "relu", "weight": "cosine"}, "horizon must be given for the cosine weight"),
+    ({"attention": "relu", "horizon": 9}, "horizon must be None unless weight is cosine"),
+    ({"attention": "relu", "weight": "toeplitz"}, "length, the longest sequence, or grid"),
+    ({"attention": "relu", "weight": "toeplitz", "length": 4, "grid": (2, 2)},
+     "length, the longest sequence, or grid"),
+    ({"attention": "relu", "weight": "toeplitz", "length": 0}, "length must be at least 1"),
+    ({"attention": "relu", "length": 4}, "length must be None unless weight is toeplitz, got 4"),
+    ({"attention": "relu", "weight": "decay"}, "weight must be None, one of cosine, .*'decay'"),
+    ({"attention": "relu", "weight": "toeplitz", "length": 9, "encoder": ALiBi(3)},
+     "weight must be None with a RelativeBias"),
+    *[({"attention": "elu", "weight": w}, f"causal must be True for weight '{w}'") for w in DECAYS],
+    ({"attention": "elu", "weight": DecayWeight(torch.zeros(3))}, "causal must be True for weight"),
+    ({"normalize_qk": True, "temperature": 0.0}, "temperature must be positive and finite, got 0"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("options", "match"), REFUSED)
+def test_parts_that_cannot_go_together(options: dict[str, Any], match: str) -> None:
+    with pytest.raises(ValueError, match=match):
+        MultiHeadAttention(**{"dim": DIM, "heads": HEADS, **options})
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_horizon_shorter_than_the_sequence(causal: bool) -> None:
+    layer = MultiHeadAttention(
+        DIM, HEADS, attention="relu", weight="cosine", horizon=5, causal=causal
+    )
+    layer(torch.randn(6, DIM))
+    with pytest.raises(ValueError, match=r"horizon must be at least 6.* for 7 tokens, got 5"):
+        layer(torch.randn(7, DIM))
+    if causal:
+        _, state = layer(torch.randn(6, DIM), return_state=True)
+        with pytest.raises(ValueError, match="horizon must be at least 6"):
+            layer(torch.randn(1, DIM), state=state)
+
+
+def test_bad_input_is_named() -> None:
+    layer, x = make("softmax-rope-gate"), random(2, LENGTH, DIM)
+    free, turned, nprf = make("relu", causal=False), make("relu-after"), make("nprf")
+    _, state = layer(x, return_state=True)
+    bad: list[tuple[type[Exception], str, Any]] = [
+        (TypeError, "x must be a floating-point tensor", lambda: layer(x.long())),
+        (ValueError, r"x must have shape \(..., seq, 12\), got \(2, 9, 11\)",
+         lambda: layer(x[..., 1:])),
+        (ValueError, "positions must have", lambda: layer(x, torch.arange(8)[:, None])),
+        (ValueError, "state must be None", lambda: free(x, return_state=True)),
+        (ValueError, "state must be None", lambda: turned(x, return_state=True)),
+        (ValueError, "return_state must be False for ToeplitzWeight",
+         lambda: nprf(x, return_state=True)),
+        (TypeError, "state must be a LinearState, got KeyValueCache",
+         lambda: make("elu")(x, state=state)),
+        (TypeError, "encoder must be a RotaryEncoder", lambda: MultiHeadAttention(9, 3, nn.ReLU())),
+        (TypeError, "heads must be an int", lambda: MultiHeadAttention(12, 3.0)),
+    ]  # fmt: skip
+    for error, match, call in bad:
+        with pytest.raises(error, match=match):
+            call()
+
+
+def test_heads_of_an_axial_encoder_by_name() -> None:
+    layer = MultiHeadAttention(24, 3, "axial", grid=(2, 3))
+    assert isinstance(layer.encoder, AxialRoPE)
+    assert layer(torch.randn(6, 24)).shape == (6, 24)
