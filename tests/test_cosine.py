@@ -128,6 +128,28 @@ def test_a_carried_state_counts_the_tokens_before(positive, mode):
     assert largest_difference(torch.cat(parts, -2), whole) < 1e-12
 
 
+@pytest.mark.parametrize("positive", [False, True])
+@pytest.mark.parametrize("mode", MODES)
+def test_keys_with_a_scale_of_their_own_stream_too(positive, mode):
+    phi_q, phi_k, v = inputs(20)
+    scale = 40 * random(2, 20, seed=4)
+    weight = CosineWeight(19, positive)
+    wanted = cosine_attention(phi_q, phi_k * scale.exp()[..., None], v, 19, positive, causal=True)
+    state, parts = None, []
+    for first, last in ((0, 7), (7, 8), (8, 20)):
+        out, state = linear_attention(
+            *(x[:, first:last] for x in (phi_q, phi_k, v)),
+            weight,
+            True,
+            mode=mode,
+            key_scale=scale[:, first:last],
+            state=state,
+            return_state=True,
+        )
+        parts.append(out)
+    assert largest_difference(torch.cat(parts, -2), wanted) < 1e-9 * wanted.abs().max()
+
+
 @pytest.mark.parametrize("n", [0, 1])
 @pytest.mark.parametrize("causal", [False, True])
 def test_sequences_of_nothing_and_of_one(n, causal):

@@ -7,9 +7,8 @@ import math
 import torch
 from torch import Tensor
 
-from stringlib.attention.causal import causal_sums
-from stringlib.attention.decay import decayed_sums
-from stringlib.attention.weights import PositionWeight, masked_product
+from stringlib.attention.constant import ConstantWeight
+from stringlib.attention.weights import PositionWeight
 from stringlib.inputs import require_positive
 
 
@@ -39,19 +38,22 @@ class CosineWeight(PositionWeight):
         require_positive("horizon", horizon)
         self.horizon, self.positive = horizon, positive
 
-    def matrix(self, num_queries: int, num_keys: int, device: torch.device | None = None) -> Tensor:
+    def matrix(self, num_queries: int, num_keys: int) -> Tensor:
         """Return the weights of all pairs: float64, ``(num_queries, num_keys)``.
 
         Raises:
             ValueError: If a distance exceeds the horizon and the weight may be negative.
         """
         self._require_reach(max(num_queries, num_keys))
-        queries, keys = (self._angles(0, n, device) for n in (num_queries, num_keys))
+        queries, keys = (self._angles(0, n) for n in (num_queries, num_keys))
         cosine = torch.cos(queries[:, None] - keys)
         return (1 + cosine) / 2 if self.positive else cosine
 
     def features(self, phi: Tensor, start: int = 0) -> Tensor:
         """Multiply features by what makes their products carry the weight.
+
+        Equation :eq:`eq-cosine-features`. With a partner 0 for each feature it is a rotation,
+        :eq:`eq-cosine-rotation`.
 
         Args:
             phi: ``(..., heads, seq, m)``.
@@ -79,25 +81,13 @@ class CosineWeight(PositionWeight):
         state: Tensor | None = None,
         start: int = 0,
     ) -> tuple[Tensor, Tensor | None]:
-        """Return the weighted sums, and the state ``(..., 2m or 3m, d_u)`` if causal.
+        """Return the sums and, if causal, the state; see :meth:`PositionWeight.sums`.
 
         Raises:
             ValueError: If the sequence, with the tokens before it, is too long for the horizon.
         """
-        self._require_reach(start + max(phi_q.shape[-2], phi_k.shape[-2]))
-        keys = self.features(phi_k, start)
-        u = u.to(keys.dtype)
-        if mode == "parallel":
-            weights = self.matrix(phi_q.shape[-2], phi_k.shape[-2], phi_q.device)
-            out = masked_product(phi_q.to(keys.dtype), phi_k.to(keys.dtype), u, weights, causal)
-            after = keys.mT @ u if causal else None
-            if state is not None:
-                out, after = out + self.features(phi_q, start) @ state, after + state
-            return out, after
-        queries = self.features(phi_q, start)
-        if causal:
-            return causal_sums(queries, keys, u, mode=mode, state=state)
-        return queries @ (keys.mT @ u), None
+        queries, keys = self._both(phi_q, phi_k, start)
+        return ConstantWeight().sums(queries, keys, u, causal=causal, mode=mode, state=state)
 
     def rescaled_sums(
         self,
@@ -111,11 +101,14 @@ class CosineWeight(PositionWeight):
         start: int = 0,
     ) -> tuple[Tensor, Tensor | None]:
         """Return the causal sums under a decay; see :meth:`PositionWeight.rescaled_sums`."""
-        self._require_reach(start + phi_q.shape[-2])
-        queries, keys = (self.features(phi, start) for phi in (phi_q, phi_k))
-        return decayed_sums(queries, keys, u, log_decay, mode=mode, state=state)
+        queries, keys = self._both(phi_q, phi_k, start)
+        return ConstantWeight().rescaled_sums(queries, keys, u, log_decay, mode=mode, state=state)
 
-    def _angles(self, start: int, count: int, device: torch.device | None) -> Tensor:
+    def _both(self, phi_q: Tensor, phi_k: Tensor, start: int) -> tuple[Tensor, Tensor]:
+        self._require_reach(start + max(phi_q.shape[-2], phi_k.shape[-2]))
+        return self.features(phi_q, start), self.features(phi_k, start)
+
+    def _angles(self, start: int, count: int, device: torch.device | None = None) -> Tensor:
         """Return πi/2M for the positions from ``start`` on, in float64: they may be large."""
         positions = torch.arange(start, start + count, dtype=torch.float64, device=device)
         return positions * (math.pi / 2 / self.horizon)
