@@ -17,6 +17,7 @@ from stringlib.algebra.skew import (
     sparse_skew,
     upper_support,
 )
+from stringlib.algebra.toeplitz import toeplitz, toeplitz_product
 
 __all__ = [
     "cayley",
@@ -31,5 +32,7 @@ __all__ = [
     "planar_skew",
     "skew",
     "sparse_skew",
+    "toeplitz",
+    "toeplitz_product",
     "upper_support",
 ]

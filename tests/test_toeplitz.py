@@ -1,0 +1,435 @@
+"""Toeplitz matrices and the learned bias for every distance, against their literal twins."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from stringlib import ToeplitzWeight, linear_attention, reference
+from stringlib.algebra import toeplitz, toeplitz_product
+from stringlib.algebra.toeplitz import fast_length, hankel_view, toeplitz_spectrum
+from stringlib.attention import toeplitz as module
+from stringlib.checks import largest_difference
+from stringlib.encoders.bias import ALiBi, KerpleLog, KerplePower, RelativeBias, T5Bias
+from tests.test_attention_contract import LargestTensor
+
+SIZES = [1, 2, 7, 196]
+GRIDS = [(1, 1), (1, 6), (5, 1), (3, 5), (14, 14)]
+MODES = ("parallel", "fft")
+
+
+def normal(*shape: int, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+
+def tokens(*lead: int, m: int = 3, d: int = 2) -> tuple[Tensor, Tensor, Tensor]:
+    """Return positive features of queries and keys, and values: ``(*lead, m or d)``."""
+    return (
+        normal(*lead, m, seed=1).abs(),
+        normal(*lead, m, seed=2).abs(),
+        normal(*lead, d, seed=3),
+    )
+
+
+def by_matrix(q: Tensor, k: Tensor, v: Tensor, matrix: Tensor, causal: bool = False) -> Tensor:
+    a = torch.einsum("...im,...jm->...ij", q, k) * matrix
+    a = a.tril() if causal else a
+    return a @ v / a.sum(-1, keepdim=True)
+
+
+# ------------------------------------------------------------------ the literal twins
+
+
+@pytest.mark.proves("eq-toeplitz-fft")
+@pytest.mark.parametrize("n", SIZES)
+def test_the_fft_of_the_sources_multiplies_by_the_matrix(n: int) -> None:
+    single, x = normal(2 * n - 1), normal(n, 4, seed=1)
+    exact = reference.toeplitz_matrix(single) @ x
+    assert largest_difference(reference.fft_toeplitz_matmul(single, x), exact) < 1e-12
+    batch = normal(5, n, 4, seed=2)
+    exact = reference.toeplitz_matrix(single) @ batch
+    assert largest_difference(reference.fft_toeplitz_matmul(single, batch), exact) < 1e-12
+    c, x = normal(2, 3, 2 * n - 1, seed=3), normal(2, 3, n, 4, seed=4)
+    matrices = torch.stack([reference.toeplitz_matrix(row) for row in c.flatten(0, 1)])
+    exact = matrices.view(2, 3, n, n) @ x
+    assert largest_difference(reference.fft_toeplitz_matmul(c, x), exact) < 1e-12
+
+
+def test_the_other_sign_gives_the_transpose_which_a_symmetric_bias_hides() -> None:
+    c, x = normal(13), normal(7, 2, seed=1)
+    right = reference.toeplitz_matrix(c)
+    wrong = reference.fft_toeplitz_matmul(c.flip(-1), x)
+    assert largest_difference(wrong, right.mT @ x) < 1e-12
+    assert largest_difference(wrong, right @ x) > 0.5
+    symmetric = c + c.flip(-1)
+    wrong = reference.fft_toeplitz_matmul(symmetric.flip(-1), x)
+    assert largest_difference(wrong, reference.toeplitz_matrix(symmetric) @ x) < 1e-12
+
+
+@pytest.mark.proves("eq-toeplitz-algorithm")
+@pytest.mark.parametrize("n", [1, 2, 7, 50])
+def test_algorithm_1_equals_the_sums(n: int) -> None:
+    (q, k, v), bias = tokens(n), normal(2 * n - 1)
+    exact = reference.toeplitz_attention(q, k, v, bias)
+    assert largest_difference(reference.nprf_attention(q, k, v, bias), exact) < 1e-11
+
+
+# ------------------------------------------------------------------ matrices
+
+
+@pytest.mark.proves("eq-toeplitz-matrix")
+@pytest.mark.parametrize("n", SIZES)
+def test_toeplitz_fills_the_matrix(n: int) -> None:
+    values = normal(2, 2 * n - 1)
+    for got, row in zip(toeplitz(values), values, strict=True):
+        assert torch.equal(got, reference.toeplitz_matrix(row))
+
+
+@pytest.mark.parametrize("grid", GRIDS)
+def test_toeplitz_fills_the_matrix_of_a_grid(grid: tuple[int, int]) -> None:
+    values = normal(*(2 * size - 1 for size in grid))
+    assert torch.equal(toeplitz(values, axes=2), reference.grid_toeplitz_matrix(values))
+
+
+@pytest.mark.proves("eq-toeplitz-view")
+def test_a_hankel_view_is_the_matrix_backwards_and_costs_no_memory() -> None:
+    values = normal(13)
+    view = hankel_view(values, (7,))
+    assert view.untyped_storage().data_ptr() == values.untyped_storage().data_ptr()
+    assert view.stride() == (1, 1)
+    assert torch.equal(view.flip(-1), reference.toeplitz_matrix(values.flip(0)))
+
+
+def test_fast_lengths_have_small_factors() -> None:
+    assert [fast_length(k) for k in (0, 1, 7, 11, 391, 1023)] == [1, 1, 8, 12, 400, 1024]
+    smooth = {2**a * 3**b * 5**c for a in range(12) for b in range(8) for c in range(6)}
+    for least in range(1, 2000):
+        assert fast_length(least) == min(size for size in smooth if size >= least)
+
+
+@pytest.mark.proves("eq-toeplitz-circulant")
+@pytest.mark.parametrize("n", SIZES)
+def test_the_spectrum_is_that_of_a_circulant_which_holds_the_matrix(n: int) -> None:
+    values = normal(2 * n - 1)
+    column = torch.fft.irfft(toeplitz_spectrum(values), fast_length(2 * n - 1))
+    index = torch.arange(len(column))
+    whole = column[(index[:, None] - index) % len(column)]
+    assert largest_difference(whole[:n, :n], reference.toeplitz_matrix(values)) < 1e-13
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_the_fast_product_equals_the_literal_one(n: int) -> None:
+    values, x = normal(3, 2 * n - 1), normal(2, 3, n, 4, seed=1)
+    exact = reference.fft_toeplitz_matmul(values, x)
+    assert largest_difference(toeplitz_product(values, x), exact) < 1e-12
+    with pytest.raises(ValueError, match=f"x must have {n} rows"):
+        toeplitz_product(values, normal(n + 1, 4))
+
+
+@pytest.mark.parametrize("grid", GRIDS)
+def test_the_fast_product_on_a_grid(grid: tuple[int, int]) -> None:
+    values, x = normal(*(2 * size - 1 for size in grid)), normal(math.prod(grid), 4, seed=1)
+    exact = reference.grid_toeplitz_matrix(values) @ x
+    assert largest_difference(toeplitz_product(values, x, axes=2), exact) < 1e-12
+
+
+# ------------------------------------------------------------------ the weight
+
+
+@pytest.mark.proves("eq-toeplitz-attention")
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("mode", [None, *MODES])
+@pytest.mark.parametrize("n", SIZES)
+def test_attention_equals_its_sums(n: int, mode: str | None, causal: bool) -> None:
+    (q, k, v), bias = tokens(2, n), normal(2, 2 * n - 1)
+    got = linear_attention(q, k, v, ToeplitzWeight(bias), causal, mode=mode)
+    for head in range(2):
+        exact = reference.toeplitz_attention(q[head], k[head], v[head], bias[head], causal)
+        assert largest_difference(got[head], exact) < 1e-12
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("grid", [*GRIDS, (40, 30), (3, 150)])
+def test_attention_on_a_grid(grid: tuple[int, int], mode: str, causal: bool) -> None:
+    n, bias = math.prod(grid), normal(2, *(2 * size - 1 for size in grid))
+    q, k, v = tokens(3, 2, n)
+    matrix = torch.stack([toeplitz(head.exp(), axes=2) for head in bias])
+    if n < 200:
+        assert torch.equal(
+            matrix, torch.stack([reference.grid_toeplitz_matrix(h.exp()) for h in bias])
+        )
+    got = linear_attention(q, k, v, ToeplitzWeight(bias), causal, mode=mode)
+    # an FFT errs by a part of the largest sum, and the first of a causal grid are small
+    limit = 1e-10 if mode == "fft" else 1e-12
+    assert largest_difference(got, by_matrix(q, k, v, matrix, causal)) < limit
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("mode", MODES)
+def test_attention_in_a_volume(mode: str, causal: bool) -> None:
+    sizes = (3, 2, 5)
+    bias, (q, k, v) = normal(1, 5, 3, 9), tokens(2, 30)
+    at = torch.cartesian_prod(*(torch.arange(size) for size in sizes))
+    apart = at[None] - at[:, None] + torch.tensor(sizes) - 1  # from query i to key j
+    matrix = bias[0, apart[..., 0], apart[..., 1], apart[..., 2]].exp()
+    got = linear_attention(q, k, v, ToeplitzWeight(bias), causal, mode=mode)
+    assert largest_difference(got, by_matrix(q, k, v, matrix, causal)) < 1e-12
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("n", [127, 128, 129, 300, module.KEPT + 5])
+def test_values_and_gradients_across_the_edges_of_tiles(n: int, mode: str, causal: bool) -> None:
+    leaves = [x.requires_grad_() for x in (*tokens(2, 2, n), normal(2, 2 * n - 1))]
+    q, k, v, bias = leaves
+    index = n - 1 + torch.arange(n) - torch.arange(n)[:, None]
+    exact = by_matrix(q, k, v, bias.exp()[:, index], causal)
+    got = linear_attention(q, k, v, ToeplitzWeight(bias), causal, mode=mode)
+    assert largest_difference(got, exact) < 1e-11
+    probe = normal(*v.shape, seed=9)
+    wanted = torch.autograd.grad((exact * probe).sum(), leaves)
+    found = torch.autograd.grad((got * probe).sum(), leaves)
+    for one, other in zip(found, wanted, strict=True):
+        assert largest_difference(one, other) < 1e-10 * (1 + other.abs().max().item())
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_gradcheck_on_a_grid(mode: str) -> None:
+    leaves = [x.requires_grad_() for x in (*tokens(2, 6), normal(2, 3, 5))]
+
+    def attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
+        return linear_attention(q, k, v, ToeplitzWeight(bias), mode=mode)
+
+    assert torch.autograd.gradcheck(attend, leaves)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_constant_in_the_bias_cancels(mode: str) -> None:
+    (q, k, v), bias = tokens(2, 9), normal(2, 17)
+    before = linear_attention(q, k, v, ToeplitzWeight(bias), mode=mode)
+    for shift in (3.0, -40.0, 1000.0, -1000.0):
+        after = linear_attention(q, k, v, ToeplitzWeight(bias + shift), mode=mode)
+        assert largest_difference(before, after) < 1e-12
+    bias.requires_grad_()
+    out = linear_attention(q, k, v, ToeplitzWeight(bias), mode=mode)
+    (grad,) = torch.autograd.grad((out * normal(*out.shape, seed=5)).sum(), bias)
+    assert grad.sum(-1).abs().max() < 1e-13 < grad.abs().max()
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("mode", [None, *MODES])
+@pytest.mark.parametrize("shift", [100.0, -200.0])
+def test_biases_beyond_the_exponents_of_float32(
+    shift: float, mode: str | None, causal: bool
+) -> None:
+    (q, k, v), bias = (x.float() for x in tokens(2, 9)), normal(2, 17).float()
+    exact = linear_attention(q, k, v, ToeplitzWeight(bias), causal)
+    bias = (bias + shift).requires_grad_()
+    out = linear_attention(q, k, v, ToeplitzWeight(bias), causal, mode=mode)
+    assert largest_difference(out, exact) < 1e-4  # b + 100 has rounded b
+    assert torch.autograd.grad(out.sum(), bias)[0].isfinite().all()
+    assert ToeplitzWeight(bias).matrix(9, 9).isfinite().all()
+    scale = torch.zeros(2, 9)
+    scaled = linear_attention(q, k, v, ToeplitzWeight(bias), causal, key_scale=scale)
+    assert largest_difference(scaled, exact) < 1e-4
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("top", [-60.0, 0.0, 60.0])
+def test_unnormalised_sums_are_those_of_the_matrix(top: float, mode: str) -> None:
+    (q, k, v), bias = tokens(2, 9), normal(2, 17) + top
+    matrix = torch.stack([reference.toeplitz_matrix(row.exp()) for row in bias])
+    exact = (torch.einsum("him,hjm->hij", q, k) * matrix) @ v
+    weight = ToeplitzWeight(bias)
+    got = linear_attention(q, k, v, weight, mode=mode, normalize=False)
+    torch.testing.assert_close(got, exact, rtol=1e-11, atol=0)
+    narrow = (x.float() for x in (q, k, v))
+    got = linear_attention(*narrow, ToeplitzWeight(bias.float()), mode=mode, normalize=False)
+    torch.testing.assert_close(got.double(), exact, rtol=1e-4, atol=0)
+    torch.testing.assert_close(weight.matrix(9, 9), matrix, rtol=1e-14, atol=0)
+
+
+@pytest.mark.parametrize("mode", [None, *MODES])
+def test_a_wide_bias_keeps_its_digits_in_float32(mode: str | None) -> None:
+    n = 196
+    (q, k, v), bias = (x.float() for x in tokens(1, n)), torch.full((1, 2 * n - 1), -25.0)
+    bias[0, n - 1 + 150] = 0.0  # only the first queries have a key there
+    exact = linear_attention(q.double(), k.double(), v.double(), ToeplitzWeight(bias.double()))
+    got = linear_attention(q, k, v, ToeplitzWeight(bias), mode=mode)
+    assert largest_difference(got, exact) < 2e-5 * exact.abs().max()
+    literal = reference.nprf_attention(q, k, v, bias)  # an FFT in float32 loses them
+    assert largest_difference(literal, exact) > exact.abs().max()
+
+
+@pytest.mark.parametrize("slope", [1.0, -1.0])
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_bias_that_grows_along_the_sequence_underflows_nowhere(
+    slope: float, causal: bool
+) -> None:
+    n = 196
+    (q, k, v), delta = tokens(1, n), torch.arange(1.0 - n, n)
+    index = n - 1 + torch.arange(n) - torch.arange(n)[:, None]
+    logits = (slope * delta.double())[index]
+    if causal:
+        logits = logits.masked_fill(torch.ones(n, n).triu(1).bool(), -math.inf)
+    matrix = (logits - logits.amax(-1, keepdim=True)).exp()
+    exact = by_matrix(q, k, v, matrix)
+    weight = ToeplitzWeight((slope * delta)[None])
+    got = linear_attention(q.float(), k.float(), v.float(), weight, causal)
+    assert largest_difference(got, exact) < 1e-5
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_minus_infinity_hides_an_offset(mode: str) -> None:
+    n = 9
+    (q, k, v), bias = tokens(1, n), normal(1, 2 * n - 1)
+    band = torch.arange(1 - n, n).abs() <= 2
+    bias = bias.masked_fill(~band, -math.inf).requires_grad_()
+    out = linear_attention(q, k, v, ToeplitzWeight(bias), mode=mode)
+    matrix = reference.toeplitz_matrix(bias[0].detach().exp())
+    assert int((matrix == 0).sum()) == (n - 3) * (n - 2)
+    assert largest_difference(out, by_matrix(q, k, v, matrix)) < 1e-12
+    (grad,) = torch.autograd.grad(out.sum(), bias)
+    assert grad.isfinite().all()
+    assert (grad[0, ~band] == 0).all()
+    nothing = ToeplitzWeight(torch.full((1, 2 * n - 1), -math.inf).double())
+    assert (linear_attention(q, k, v, nothing, mode=mode) == 0).all()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_queries_that_find_nothing_get_zero(mode: str) -> None:
+    (q, k, v), bias = tokens(1, 9), normal(1, 17)
+    q[:, 4] = 0
+    out = linear_attention(q, k, v, ToeplitzWeight(bias), mode=mode)
+    assert out.isfinite().all()
+    assert (out[:, 4] == 0).all()
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 9])
+def test_a_long_bias_serves_shorter_sequences(n: int) -> None:
+    bias, (q, k, v) = normal(2, 17), tokens(2, n)
+    middle = bias[:, 9 - n : 8 + n]
+    whole, part = ToeplitzWeight(bias), ToeplitzWeight(middle)
+    assert torch.equal(linear_attention(q, k, v, whole), linear_attention(q, k, v, part))
+    assert torch.equal(whole.matrix(n, n), part.matrix(n, n))
+
+
+def test_one_head_serves_all_and_batches_share_the_bias() -> None:
+    (q, k, v), bias = tokens(4, 3, 9), normal(1, 17)
+    got = linear_attention(q, k, v, ToeplitzWeight(bias))
+    same = linear_attention(q, k, v, ToeplitzWeight(bias.expand(3, -1)))
+    assert torch.equal(got, same)
+
+
+@pytest.mark.parametrize("make", [ALiBi, KerpleLog, KerplePower, T5Bias])
+def test_a_bias_of_softmax_attention_becomes_a_weight(make: type[RelativeBias]) -> None:
+    torch.manual_seed(0)
+    bias = make(2).double()
+    if isinstance(bias, T5Bias):
+        torch.nn.init.normal_(bias.weight)  # so that past and future differ
+    matrix = bias(11, 11).exp()
+    weight = ToeplitzWeight.from_bias(bias, 11)
+    assert largest_difference(weight.matrix(11, 11), matrix) < 1e-14
+    q, k, v = tokens(2, 11)
+    got = linear_attention(q, k, v, weight)
+    assert largest_difference(got, by_matrix(q, k, v, matrix)) < 1e-13
+    if list(bias.parameters()):
+        grads = torch.autograd.grad(got.square().sum(), list(bias.parameters()))
+        assert all(grad.abs().max() > 0 for grad in grads)
+    assert (largest_difference(matrix, matrix.mT) > 0.1) == (make is T5Bias)
+
+
+def test_the_way_is_chosen_by_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[str] = []
+    for name in ("_by_fft", "_by_tiles"):
+        way = getattr(module, name)
+        monkeypatch.setattr(
+            module, name, lambda *args, way=way, name=name: taken.append(name) or way(*args)
+        )
+    for n in (300, 500):  # the crossover for one feature and one channel is 600 · 2/3
+        q, k, v = tokens(1, n, m=1, d=1)
+        linear_attention(q, k, v, ToeplitzWeight(normal(1, 2 * n - 1)))
+    assert taken == ["_by_tiles", "_by_fft"]
+
+
+@pytest.mark.parametrize("n", [module.KEPT // 2, 2 * module.KEPT])
+def test_the_matrix_never_stands_whole(n: int) -> None:
+    leaves = [x.requires_grad_() for x in (*tokens(2, 1, n, m=16, d=16), normal(1, 2 * n - 1))]
+    q, k, v, bias = leaves
+    with LargestTensor() as largest:
+        linear_attention(q, k, v, ToeplitzWeight(bias), mode="parallel").sum().backward()
+    assert largest.elements <= 2 * module.TILE * n
+    with LargestTensor() as largest:
+        linear_attention(q, k, v, ToeplitzWeight(bias), mode="fft").sum().backward()
+    # a whole A1 would have 2 · 17 · 16 n numbers; one feature has a complex spectrum a channel
+    assert largest.elements <= 2 * 17 * 2 * fast_length(2 * n - 1)
+
+
+def test_long_sequences_keep_no_tile_for_the_gradient() -> None:
+    kept: list[int] = []
+
+    def pack(x: Tensor) -> Tensor:
+        kept.append(x.numel())
+        return x
+
+    for n in (module.KEPT, module.KEPT + 1):
+        leaves = [x.requires_grad_() for x in (*tokens(1, n), normal(1, 2 * n - 1))]
+        kept.clear()
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
+            linear_attention(*leaves[:3], ToeplitzWeight(leaves[3]), mode="parallel")
+        assert (max(kept) < 10 * n) == (n > module.KEPT)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_compiles_without_a_break(mode: str) -> None:
+    @torch.compile(backend="aot_eager", fullgraph=True)
+    def attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
+        return linear_attention(q, k, v, ToeplitzWeight(bias), mode=mode)
+
+    (q, k, v), bias = tokens(1, 20), normal(1, 39)
+    exact = linear_attention(q, k, v, ToeplitzWeight(bias))
+    assert largest_difference(attend(q, k, v, bias), exact) < 1e-12
+
+
+@pytest.mark.parametrize(
+    ("bias", "error", "message"),
+    [
+        (torch.zeros(17), ValueError, r"bias must have shape \(heads, 2n - 1\).* got \(17,\)"),
+        (torch.zeros(2, 16), ValueError, r"bias must have shape .* got \(2, 16\)"),
+        (torch.zeros(2, 5, 4), ValueError, r"bias must have shape .* got \(2, 5, 4\)"),
+        (torch.zeros(2, 17, dtype=torch.long), TypeError, "bias must be a floating-point tensor"),
+        ([1.0], TypeError, "bias must be a floating-point tensor, got list"),
+    ],
+)
+def test_a_bias_that_is_none(bias: object, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        ToeplitzWeight(bias)  # type: ignore[arg-type]
+
+
+def test_what_does_not_fit() -> None:
+    (q, k, v), weight = tokens(2, 9), ToeplitzWeight(normal(2, 15))
+    with pytest.raises(ValueError, match="made for 8 tokens, got 9"):
+        linear_attention(q, k, v, weight)
+    with pytest.raises(ValueError, match="as many queries as keys, numbered alike, got 3 and 8"):
+        linear_attention(q[:, :3], k[:, :8], v[:, :8], weight)
+    with pytest.raises(ValueError, match="1 head or the 3 of phi_q"):
+        linear_attention(*tokens(3, 8), weight)
+    with pytest.raises(ValueError, match="made for 6 tokens, got 4"):
+        linear_attention(*tokens(2, 4), ToeplitzWeight(normal(2, 3, 5)))
+    q, k, v = tokens(2, 8)
+    for mode in ("recurrent", "chunk", "dense"):
+        with pytest.raises(ValueError, match=rf"mode must be one of .*fft.* got '{mode}'"):
+            linear_attention(q, k, v, weight, causal=True, mode=mode)
+    with pytest.raises(ValueError, match="no state"):
+        linear_attention(q, k, v, weight, causal=True, return_state=True)
+    with pytest.raises(ValueError, match="state must be None for a ToeplitzWeight"):
+        weight.sums(q, k, v, causal=True, mode=None, state=torch.zeros(2, 3, 2))
+    with pytest.raises(TypeError, match="bias must be a RelativeBias, got Tensor"):
+        ToeplitzWeight.from_bias(torch.zeros(2, 3), 2)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="n must be at least 1, got 0"):
+        ToeplitzWeight.from_bias(ALiBi(2), 0)
