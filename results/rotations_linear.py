@@ -1,0 +1,178 @@
+"""Train attention to look three tokens back, with rotations before and behind a feature map.
+
+    python results/rotations_linear.py      # writes results/rotations_linear.json
+    python results/rotations_linear.py --seeds 2 --steps 50 --output /tmp/try.json
+
+Every token of a random sequence asks which symbol stands three places before it. One head, no mask;
+rotations are all that tells the places. Queries and keys are turned before the feature map, or
+features are turned behind it, or behind it in the numerator alone, or nothing is turned. Softmax
+attention is the control. Frequencies are geometric, as RoPE's, or spread evenly up to 3 radians a
+token. Each model is trained at the positions 0 to 31, then tested there and with every position
+moved. "moving" turns before the feature map and is trained with positions that start anywhere, at
+another place for each batch: the shift becomes part of the training data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from stringlib import STRING, RoPE, RotaryEncoder
+from stringlib.attention import FavorFeatures, ReLUFeatures, linear_attention, softmax_attention
+from stringlib.attention.rotated import rotated_linear_attention
+from stringlib.records import record_study
+
+PLACES = ("before", "moving", "after", "numerator")
+BANDS = ("geometric", "even")
+METHODS = (
+    *(f"softmax before {band}" for band in BANDS),
+    "relu none",
+    "favor none",
+    *(f"{phi} {place} {band}" for phi in ("relu", "favor") for place in PLACES for band in BANDS),
+)
+LENGTH, SYMBOLS, BACK = 32, 16, 3
+DIM, HEAD_DIM, FEATURES = 32, 16, 64
+SHIFTS = (0, 1, 3, 10, 30, 100, 300, 1000)
+RATE, BATCH = 1e-2, 16
+
+
+def encoder(size: int, band: str) -> RotaryEncoder:
+    """Return what turns vectors of ``size`` channels, with frequencies of a band."""
+    if band == "even":
+        pairs = size // 2
+        rates = 3 * (torch.arange(pairs, dtype=torch.float64) + 0.5) / pairs
+        return STRING(rates[None, :, None])
+    return RoPE(size, base=100.0)
+
+
+class LookBack(nn.Module):
+    """Embedding, one head of attention over the whole sequence, and a readout.
+
+    A head has 16 channels; 64 before ReLU, so that both feature maps have 64 features.
+
+    Args:
+        method: One of ``METHODS``.
+    """
+
+    def __init__(self, method: str) -> None:
+        super().__init__()
+        if method not in METHODS:
+            raise ValueError(f"method must be one of {METHODS}, got {method!r}")
+        self.kind, self.place, band = (*method.split(), "geometric")[:3]
+        head_dim = FEATURES if self.kind == "relu" else HEAD_DIM
+        self.embed = nn.Embedding(SYMBOLS, DIM)
+        self.to_q = nn.Linear(DIM, head_dim)
+        self.to_k = nn.Linear(DIM, head_dim)
+        self.readout = nn.Linear(DIM, SYMBOLS)
+        favor = self.kind == "favor"
+        self.phi: nn.Module = FavorFeatures(HEAD_DIM, FEATURES) if favor else ReLUFeatures()
+        self.encoder = encoder(FEATURES if self.place in PLACES[2:] else head_dim, band)
+
+    def forward(self, symbols: Tensor, start: float = 0.0) -> Tensor:
+        """Return a score for each symbol that may be the answer, ``(batch, LENGTH, SYMBOLS)``."""
+        q, k, x, places = self.inputs(symbols, start)
+        if self.kind == "softmax":
+            return self.readout(softmax_attention(q, k, x))[:, 0]
+        phi_q, phi_k = self.phi(q, is_query=True), self.phi(k, is_query=False)
+        if self.place in ("after", "numerator"):
+            only = self.place == "numerator"
+            mixed = rotated_linear_attention(
+                phi_q, phi_k, x, self.encoder, places, numerator_only=only
+            )
+        else:
+            mixed = linear_attention(phi_q, phi_k, x)
+        return self.readout(mixed)[:, 0]
+
+    def inputs(self, symbols: Tensor, start: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return queries and keys as the feature map gets them, values and positions."""
+        x = self.embed(symbols)[:, None]
+        places = start + torch.arange(symbols.shape[-1], dtype=torch.float64)[:, None]
+        q, k = self.to_q(x), self.to_k(x)
+        if self.place in ("before", "moving"):
+            q, k = self.encoder(q, k, places)
+        if self.kind == "favor":  # its features estimate exp(q·k); softmax attention scales itself
+            q, k = q * HEAD_DIM**-0.25, k * HEAD_DIM**-0.25
+        return q, k, x, places
+
+
+def batch(size: int, generator: torch.Generator) -> Tensor:
+    """Return random sequences, ``(size, LENGTH)``."""
+    return torch.randint(SYMBOLS, (size, LENGTH), generator=generator)
+
+
+def train(method: str, seed: int, steps: int = 400) -> LookBack:
+    """Train on random sequences.
+
+    Args:
+        method: One of ``METHODS``.
+        seed: Of the weights, the random features and the sequences.
+        steps: Batches of ``BATCH`` sequences.
+    """
+    torch.manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
+    model = LookBack(method).double()  # so that another processor's rounding changes no figure
+    optimizer = torch.optim.Adam(model.parameters(), lr=RATE)
+    for _ in range(steps):
+        symbols = batch(BATCH, generator)
+        start = torch.randint(2048, (), generator=generator).item()
+        scores = model(symbols, start if model.place == "moving" else 0)[:, BACK:]
+        loss = nn.functional.cross_entropy(scores.flatten(0, 1), symbols[:, :-BACK].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    return model
+
+
+@torch.no_grad()
+def accuracy(model: LookBack, start: float = 0.0, sequences: int = 64) -> float:
+    """Return how often the best guess is right on new sequences at positions from ``start``."""
+    symbols = batch(sequences, torch.Generator().manual_seed(10_000))
+    guesses = model(symbols, start)[:, BACK:].argmax(-1)
+    return (guesses == symbols[:, :-BACK]).double().mean().item()
+
+
+@torch.no_grad()
+def negative_denominators(model: LookBack, sequences: int = 64) -> float:
+    """Return which share of the queries has turned products whose sum is negative."""
+    symbols = batch(sequences, torch.Generator().manual_seed(10_000))
+    q, k, _, places = model.inputs(symbols, 0.0)
+    phi_q, phi_k = model.phi(q, is_query=True), model.phi(k, is_query=False)
+    turned_q, turned_k = model.encoder(phi_q, phi_k, places)
+    return ((turned_q @ turned_k.mT).sum(-1) < 0).double().mean().item()
+
+
+def study(seeds: Sequence[int], steps: int) -> dict[str, Any]:
+    """Return for each method and seed the accuracy at every shift, and signs of denominators."""
+    accuracies: dict[str, list[list[float]]] = {method: [] for method in METHODS}
+    negative: dict[str, list[list[float]]] = {}
+    for method in METHODS:
+        for seed in seeds:
+            model = train(method, seed, steps)
+            accuracies[method].append([round(accuracy(model, s), 5) for s in SHIFTS])
+            if model.place == "after":
+                shares = [negative_denominators(m) for m in (train(method, seed, 0), model)]
+                negative.setdefault(method, []).append([round(share, 5) for share in shares])
+    return {
+        "steps": steps,
+        "shifts": list(SHIFTS),
+        "accuracy": accuracies,
+        "negative denominators at the start and at the end": negative,
+    }
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the study and write its record."""
+    assert __doc__
+    data = record_study(Path(__file__), __doc__, study, seeds=6, steps=400, argv=argv)
+    for method, rows in data["accuracy"].items():
+        means = torch.tensor(rows).mean(0).tolist()
+        print(f"{method:>25}:", *(f"{mean:.2f}" for mean in means))
+
+
+if __name__ == "__main__":
+    main()
