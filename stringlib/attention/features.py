@@ -1,35 +1,95 @@
-r"""Feature maps: what takes the place of softmax's exponential."""
+r"""Feature maps: vectors whose products stand in for softmax's exponential."""
 
 from __future__ import annotations
+
+import math
+from contextlib import nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from stringlib.attention.projections import PROJECTIONS, DenseProjection
+from stringlib.attention.projections import PROJECTIONS
+from stringlib.inputs import require_count, require_floats, require_vectors
 
 
 class FeatureMap(nn.Module):
-    """``phi(x, is_query=True)``: from ``(..., heads, seq, head_dim)`` to ``(..., heads, seq, m)``."""
+    r"""A map :math:`\phi`: attention weighs value j for query i by :math:`\phi(q_i)^\top\phi(k_j)`.
+
+    ``phi(x, is_query=True)`` takes ``(..., heads, seq, head_dim)`` to ``(..., heads, seq, m)``.
+    """
+
+    def scaled_keys(self, k: Tensor) -> tuple[Tensor, Tensor | None]:
+        r"""Return features of keys, and the logarithm of a factor left out of each.
+
+        Args:
+            k: ``(..., heads, seq, head_dim)``.
+
+        Returns:
+            Features ``(..., heads, seq, m)``, and a ``key_scale`` for
+            :func:`~stringlib.attention.linear.linear_attention`: ``(..., heads, seq)``, or None
+            where nothing was left out.
+        """
+        return self(k, is_query=False), None
 
 
 class ReLUFeatures(FeatureMap):
-    """max(x, 0)."""
+    r""":math:`\phi(x) = \max(x, 0)`, entry by entry: as many features as channels."""
 
     def forward(self, x: Tensor, is_query: bool = True) -> Tensor:
-        """Return the features."""
+        """Return the features, of the shape of ``x``; queries and keys alike."""
+        require_floats("x", x)
         return torch.relu(x)
 
 
 class ELUFeatures(FeatureMap):
-    """elu(x) + 1."""
+    r""":math:`\phi(x) = \mathrm{elu}(x) + 1`: :math:`x + 1` above 0, :math:`e^x` below.
+
+    Source:
+        Katharopoulos et al. 2020, equation 7.
+    """
 
     def forward(self, x: Tensor, is_query: bool = True) -> Tensor:
-        """Return the features."""
-        return torch.nn.functional.elu(x) + 1
+        """Return the features, of the shape of ``x``; queries and keys alike."""
+        require_floats("x", x)
+        # elu(x) = eˣ − 1 first would lose small eˣ to rounding: all of it below −17 in float32
+        return x.relu() + x.clamp(max=0).exp()
 
 
 class FavorFeatures(FeatureMap):
-    """Positive random features with E[φ(x)ᵀφ(y)] = exp(xᵀy). Skeleton."""
+    r"""Positive random features: :math:`\mathbb E\,\phi(x)^\top\phi(y) = e^{x^\top y}`.
+
+    .. math:: \phi(x)_i = \tfrac{1}{\sqrt m}\,e^{\omega_i^\top x - \|x\|^2/2},
+
+    equation :eq:`eq-favor-features`, with the rows :math:`\omega_i` of a random matrix W, or the
+    same with both signs of every row, :eq:`eq-favor-hyperbolic`. For :math:`e^{q^\top k/\sqrt d}`
+    multiply q and k by :math:`d^{-1/4}` first.
+
+    Args:
+        head_dim: Number of channels d of a head.
+        num_features: Number of rows of W; ``hyperbolic`` makes two features of each.
+        projection: How W is drawn, a name in
+            :data:`~stringlib.attention.projections.PROJECTIONS`.
+        heads: Heads with a W of their own; 1 serves any number of heads.
+        learnable: Whether what was drawn, all but signs and lengths of rows, is a parameter.
+            After a step of training the features no longer estimate the exponential.
+        hyperbolic: Whether to use both signs of every row: half the error of as many features
+            for small arguments, never more.
+        stabilize: Whether to leave out factors that cancel in normalised attention, so that
+            nothing overflows: each query's largest feature, and the largest of all keys, one
+            number for a batch entry and head. It looks at later keys; see :meth:`scaled_keys`.
+        generator: Draws W; the global generator if omitted.
+
+    Attributes:
+        projection: The module that holds W and multiplies by it.
+
+    Raises:
+        TypeError: If a number is not an integer.
+        ValueError: If a number is below 1, a name unknown, or a projection cannot be learned.
+
+    Source:
+        Choromanski et al. 2021, lemma 1 and section 3.
+    """
 
     def __init__(
         self,
@@ -43,41 +103,125 @@ class FavorFeatures(FeatureMap):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
+        require_count("head_dim", head_dim)
+        require_count("num_features", num_features)
+        require_count("heads", heads)
+        if not isinstance(projection, str) or projection not in PROJECTIONS:
+            raise ValueError(f"projection must be one of {tuple(PROJECTIONS)}, got {projection!r}")
+        if generator is not None and not isinstance(generator, torch.Generator):
+            raise TypeError(f"generator must be a torch.Generator or None, got {generator!r}")
         self.head_dim, self.num_features, self.heads = head_dim, num_features, heads
         self.hyperbolic, self.stabilize = hyperbolic, stabilize
-        self.projection = DenseProjection(
-            PROJECTIONS[projection], head_dim, num_features, heads, generator
+        self.projection = PROJECTIONS[projection](
+            head_dim, num_features, heads, learnable, generator
         )
 
     def projection_matrix(self) -> Tensor:
-        """Return W, ``(heads, m, head_dim)``."""
+        """Return W, ``(heads, num_features, head_dim)``."""
         return self.projection.matrix()
 
     def redraw(self, generator: torch.Generator | None = None) -> None:
-        """Draw W afresh."""
+        """Draw W afresh, in place: buffers and parameters stay the same objects.
+
+        Args:
+            generator: Decides the draw; the global generator if omitted. One of the CPU serves a
+                module on any device.
+        """
         self.projection.redraw(generator)
 
-    def log_features(self, x: Tensor) -> Tensor:
-        """Return the logarithms of the features."""
-        y = self.projection(x)
-        if self.hyperbolic:
-            y = torch.cat([y, -y], -1)
-        return (
-            y
-            - x.square().sum(-1, keepdim=True) / 2
-            - 0.5 * torch.log(torch.tensor(float(y.shape[-1])))
-        )
-
     def forward(self, x: Tensor, is_query: bool = True) -> Tensor:
-        """Return the features."""
-        logs = self.log_features(x)
-        if self.stabilize and logs.numel():
-            dims = (-1,) if is_query else (-2, -1)
-            logs = logs - logs.detach().amax(dims, keepdim=True)
-        return logs.exp()
+        """Return the features.
+
+        Args:
+            x: ``(..., heads, seq, head_dim)``; any number of heads if the map has one.
+            is_query: Whether these are queries, which matters only if ``stabilize``.
+
+        Returns:
+            ``(..., heads, seq, m)`` of the dtype of ``x``, computed in float32 or float64.
+        """
+        wide, exponent = self._project(x)
+        if not self.stabilize or x.shape[-2] == 0:
+            left_out = half_square(wide)
+        elif is_query:
+            left_out = exponent.detach().amax(-1, keepdim=True)  # ‖x‖²/2 would cancel
+        else:
+            half = half_square(wide)
+            largest = exponent.detach().amax(-1, keepdim=True) - half.detach()
+            left_out = half + largest.amax(-2, keepdim=True)
+        return _exponential(exponent, left_out).to(x.dtype)
 
     def scaled_keys(self, k: Tensor) -> tuple[Tensor, Tensor]:
-        """Return features divided by their largest, and the logarithm of what was divided by."""
-        logs = self.log_features(k)
-        scale = logs.detach().amax(-1)
-        return (logs - scale[..., None]).exp(), scale
+        r"""Return keys' features over their largest, and the logarithm of that largest one.
+
+        ``features * log_scale.exp()[..., None]`` is the map without stabiliser. Nothing here
+        depends on other keys, so causal attention can use it token by token,
+        :eq:`eq-favor-scaled-keys`.
+        Dropping the scales instead gives every key the same weight, which is wrong.
+
+        Args:
+            k: ``(..., heads, seq, head_dim)``.
+
+        Returns:
+            Features ``(..., heads, seq, m)``, none above :math:`1/\sqrt m`, and the
+            ``key_scale`` of :func:`~stringlib.attention.linear.linear_attention`,
+            ``(..., heads, seq)`` in float32 or float64, without gradient: that of the features
+            is the whole.
+        """
+        wide, exponent = self._project(k)
+        half = half_square(wide)
+        largest = exponent.detach().amax(-1, keepdim=True) - half.detach()
+        return _exponential(exponent, half + largest).to(k.dtype), largest.squeeze(-1)
+
+    def _project(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return x and Wx, or (Wx, −Wx), in float32 or wider."""
+        require_vectors("x", x, self.head_dim, self.heads)
+        wide = x if x.dtype in (torch.float32, torch.float64) else x.float()
+        device = x.device.type
+        known = torch.amp.is_autocast_available(device)  # the meta device has no autocast
+        with torch.autocast(device, enabled=False) if known else nullcontext():
+            exponent = self.projection(wide)
+        return wide, torch.cat([exponent, -exponent], -1) if self.hyperbolic else exponent
+
+    def extra_repr(self) -> str:
+        """Say what the map was made of."""
+        return (
+            f"{self.head_dim}, {self.num_features}, heads={self.heads}, "
+            f"hyperbolic={self.hyperbolic}, stabilize={self.stabilize}"
+        )
+
+
+def half_square(x: Tensor) -> Tensor:
+    """Return ‖x‖²/2 along the last dimension, which is kept.
+
+    The gradient is x itself, so no square is ever stored. Medians on two CPU cores, 3.1 million
+    numbers in float32, with gradients: 7.7 ms, and 12.3 ms for ``x.square().sum(-1) / 2``.
+    """
+    return _HalfSquare.apply(x)
+
+
+class _HalfSquare(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return torch.linalg.vector_norm(x, dim=-1, keepdim=True).square().div(2)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return g * x
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return (x * tangent).sum(-1, keepdim=True)
+
+
+def _exponential(exponent: Tensor, left_out: Tensor) -> Tensor:
+    """Return exp(exponent − left_out)/√m in the memory of ``exponent``."""
+    return exponent.sub_(left_out + 0.5 * math.log(exponent.shape[-1])).exp_()

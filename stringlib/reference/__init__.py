@@ -31,6 +31,11 @@ from stringlib.reference.circulant import (
     parseval_logits,
 )
 from stringlib.reference.cosformer import cosformer, cosine_attention
+from stringlib.reference.favor import (
+    hyperbolic_features,
+    positive_features,
+    trigonometric_features,
+)
 from stringlib.reference.gated import c_cosgate, circulant_features, gate
 from stringlib.reference.grid import get_2d_positions
 from stringlib.reference.liere import liere_first_error, liere_matrix
@@ -73,6 +78,7 @@ __all__ = [
     "get_eigenvalues",
     "grid_toeplitz_matrix",
     "householder_2d",
+    "hyperbolic_features",
     "kerple_log_bias",
     "kerple_power_bias",
     "liere_first_error",
@@ -82,6 +88,7 @@ __all__ = [
     "mixed_start",
     "nprf_attention",
     "parseval_logits",
+    "positive_features",
     "recurrent_attention",
     "rope_matrix",
     "sinusoidal_table",
@@ -90,4 +97,5 @@ __all__ = [
     "t5_bucket",
     "toeplitz_attention",
     "toeplitz_matrix",
+    "trigonometric_features",
 ]

@@ -1,0 +1,133 @@
+r"""How far random features are from the exponential: errors in closed form.
+
+Each is a *relative* mean squared error, of an estimate of :math:`e^{x^\top y}` over its square. It
+depends on the arguments only through a length: that of :math:`z = x + y`, or for trigonometric
+features that of :math:`x - y`. ``square`` is the squared length, ``num_features`` the number m of
+random vectors.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from stringlib.inputs import require_count
+
+
+def trigonometric_mse(square: Tensor, num_features: int) -> Tensor:
+    r"""Return :math:`\tfrac2m \sinh^2(\|x-y\|^2/2)`, :eq:`eq-favor-mse-trigonometric`.
+
+    Args:
+        square: :math:`\|x - y\|^2`.
+        num_features: Number m of independent Gaussian vectors, with two features each.
+
+    Source:
+        Choromanski et al. 2021, lemma 2, divided by the square of the kernel.
+    """
+    return 2 * torch.sinh(square / 2).square() / num_features
+
+
+def positive_mse(square: Tensor, num_features: int) -> Tensor:
+    r"""Return :math:`(e^{\|z\|^2} - 1)/m`, :eq:`eq-favor-mse-positive`.
+
+    Args:
+        square: :math:`\|z\|^2 = \|x + y\|^2`.
+        num_features: Number m of independent Gaussian vectors, with one feature each.
+
+    Source:
+        Choromanski et al. 2021, lemma 2, divided by the square of the kernel.
+    """
+    return torch.expm1(square) / num_features
+
+
+def hyperbolic_mse(square: Tensor, num_features: int) -> Tensor:
+    r"""Return :math:`\tfrac2m \sinh^2(\|z\|^2/2)`, :eq:`eq-favor-mse-hyperbolic`.
+
+    Args:
+        square: :math:`\|z\|^2 = \|x + y\|^2`.
+        num_features: Number m of independent Gaussian vectors, with two features each.
+
+    Source:
+        Choromanski et al. 2021, lemma 2, divided by the square of the kernel.
+    """
+    return 2 * torch.sinh(square / 2).square() / num_features
+
+
+def orthogonal_mse(
+    square: Tensor, num_features: int, head_dim: int, hyperbolic: bool = False
+) -> Tensor:
+    r"""Return the error of orthogonal rows with :math:`\chi_d` lengths, :eq:`eq-favor-orthogonal`.
+
+    Args:
+        square: :math:`\|z\|^2 = \|x + y\|^2`.
+        num_features: Number m of rows, in blocks of ``head_dim`` rows orthogonal to each other;
+            the last block may be short.
+        head_dim: Number of channels d.
+        hyperbolic: Whether both signs of every row are used.
+    """
+    require_count("num_features", num_features)
+    require_count("head_dim", head_dim)
+    alone = (hyperbolic_mse if hyperbolic else positive_mse)(square, num_features)
+    blocks, rest = divmod(num_features, head_dim)
+    pairs = blocks * head_dim * (head_dim - 1) + rest * (rest - 1)
+    return alone - orthogonal_gain(square, head_dim) * pairs / num_features**2
+
+
+def orthogonal_gain(square: Tensor, head_dim: int) -> Tensor:
+    r"""Return by how much two orthogonal rows are anticorrelated, :eq:`eq-favor-orthogonal-pair`.
+
+    :math:`1 - \mathbb E\,e^{(\omega_1 + \omega_2)^\top z - \|z\|^2} = \mathbb E\,(1 - p_K)` with K
+    from the Poisson law of mean :math:`\|z\|^2` and :math:`p_k = \prod_{i<k} (d+i)/(d+2i)`.
+
+    Args:
+        square: :math:`\|z\|^2`.
+        head_dim: Number of channels d.
+    """
+    factors = [math.log((head_dim + i) / (head_dim + 2 * i)) for i in range(_terms(square))]
+    return _poisson_mean(square, -torch.expm1(_running_sum(factors)))
+
+
+def orthogonal_gain_bound(square: Tensor, head_dim: int) -> Tensor:
+    r"""Return :math:`\tfrac{2}{d+2}(1 - e^{-\|z\|^2/2})^2`, a lower bound of the gain.
+
+    Equation :eq:`eq-favor-orthogonal-bound`.
+
+    Args:
+        square: :math:`\|z\|^2`.
+        head_dim: Number of channels d.
+    """
+    return 2 / (head_dim + 2) * torch.expm1(-square / 2).square()
+
+
+def sqrt_norm_mean(square: Tensor, head_dim: int) -> Tensor:
+    r"""Return what rows of length :math:`\sqrt d` estimate on average, over the truth.
+
+    Equation :eq:`eq-favor-sqrt-norm`. Less than 1 for :math:`z \ne 0`: such features are biased.
+
+    Args:
+        square: :math:`\|z\|^2`.
+        head_dim: Number of channels d.
+    """
+    half = head_dim / 2
+    factors = [math.log(half / (half + i)) for i in range(_terms(square))]
+    return 1 + _poisson_mean(square / 2, torch.expm1(_running_sum(factors)))
+
+
+def _terms(square: Tensor) -> int:
+    """Return how many terms a Poisson mean needs: the rest weighs less than 1e-16."""
+    largest = square.max().item() if square.numel() else 0.0
+    return int(largest + 12 * math.sqrt(largest)) + 40
+
+
+def _running_sum(logs: list[float]) -> Tensor:
+    """Return 0 and the sums of the first 1, 2, … entries."""
+    return torch.tensor([0.0, *logs], dtype=torch.float64).cumsum(0)
+
+
+def _poisson_mean(mean: Tensor, values: Tensor) -> Tensor:
+    """Return the mean of ``values[K]``, K from the Poisson law with the given mean."""
+    k = torch.arange(len(values), dtype=torch.float64)
+    log_weights = torch.xlogy(k, mean[..., None]) - mean[..., None] - torch.lgamma(k + 1)
+    return (log_weights.exp() * values).sum(-1)

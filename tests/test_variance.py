@@ -1,0 +1,130 @@
+"""Errors of random features in closed form: against series, printed formulas and draws."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import scipy.special
+import torch
+from torch import Tensor
+
+from stringlib.attention.variance import (
+    hyperbolic_mse,
+    orthogonal_gain,
+    orthogonal_gain_bound,
+    orthogonal_mse,
+    positive_mse,
+    sqrt_norm_mean,
+    trigonometric_mse,
+)
+
+SQUARES = torch.tensor([0.0, 1e-3, 0.3, 1.0, 2.0, 8.0, 50.0], dtype=torch.float64)
+
+
+def random(*shape: int, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, dtype=torch.float64, generator=generator)
+
+
+def haar(draws: int, d: int, seed: int = 0) -> Tensor:
+    """Return Haar matrices, from the polar factor: no QR, so no sign to forget."""
+    u, _, vh = torch.linalg.svd(random(draws, d, d, seed=seed))
+    return u @ vh
+
+
+def compare(estimates: Tensor, expected: Tensor) -> None:
+    """Hold the mean square of relative errors to within five of its standard errors."""
+    squares = (estimates - 1).square()
+    error = squares.std() / math.sqrt(len(squares))
+    assert abs(squares.mean() - expected) <= 5 * error
+    assert error < 0.05 * expected
+
+
+@pytest.mark.proves(
+    "eq-favor-mse-trigonometric", "eq-favor-mse-positive", "eq-favor-mse-hyperbolic"
+)
+def test_closed_forms_are_those_of_the_paper() -> None:
+    x, y = 0.5 * random(2, 5)
+    kernel, m = (x @ y).exp(), 7
+    plus, minus = ((x + y) @ (x + y), (x - y) @ (x - y))
+    positive = plus.exp() * kernel**2 * (1 - (-plus).exp()) / m
+    printed = {
+        trigonometric_mse(minus, m): plus.exp() / kernel**2 * (1 - (-minus).exp()) ** 2 / (2 * m),
+        positive_mse(plus, m): positive,
+        hyperbolic_mse(plus, m): positive * (1 - (-plus).exp()) / 2,
+    }
+    for ours, theirs in printed.items():
+        torch.testing.assert_close(ours * kernel**2, theirs, rtol=1e-13, atol=0)
+
+
+@pytest.mark.proves(
+    "eq-favor-mse-trigonometric", "eq-favor-mse-positive", "eq-favor-mse-hyperbolic"
+)
+def test_independent_draws_have_these_errors() -> None:
+    along = random(40_000, 6, seed=1)  # ω along z is all that counts
+    square, m = torch.tensor(0.8, dtype=torch.float64), 6
+    u = along * square.sqrt()
+    compare((u - square / 2).exp().mean(-1), positive_mse(square, m))
+    compare((u.cosh() * (-square / 2).exp()).mean(-1), hyperbolic_mse(square, m))
+    compare((u.cos() * (square / 2).exp()).mean(-1), trigonometric_mse(square, m))
+
+
+@pytest.mark.proves("eq-favor-orthogonal")
+@pytest.mark.parametrize("hyperbolic", [False, True])
+@pytest.mark.parametrize("m", [1, 3, 4, 9])
+def test_orthogonal_draws_have_these_errors(m: int, hyperbolic: bool) -> None:
+    d, draws, square = 4, 40_000, torch.tensor(0.7, dtype=torch.float64)
+    blocks = [haar(draws, d, seed) * random(draws, d, d, seed=9 + seed).norm(dim=-1, keepdim=True)
+              for seed in range(-(-m // d))]  # fmt: skip
+    u = torch.cat(blocks, 1)[:, :m, 0] * square.sqrt()
+    terms = u.cosh() if hyperbolic else u.exp()
+    estimates = (terms * (-square / 2).exp()).mean(-1)
+    compare(estimates, orthogonal_mse(square, m, d, hyperbolic))
+
+
+@pytest.mark.proves("eq-favor-orthogonal-pair")
+@pytest.mark.parametrize("d", [1, 2, 3, 16, 64])
+def test_the_pair_is_a_confluent_hypergeometric_function(d: int) -> None:
+    expected = scipy.special.hyp1f1(d, d / 2, SQUARES.numpy() / 2)
+    got = 1 - orthogonal_gain(SQUARES, d)
+    expected = torch.from_numpy(expected) * (-SQUARES).exp()
+    torch.testing.assert_close(got, expected, rtol=0, atol=1e-13)
+
+
+@pytest.mark.proves("eq-favor-orthogonal-bound")
+@pytest.mark.parametrize("d", [1, 2, 3, 16, 64, 1000])
+def test_the_bound_holds_and_is_tight_for_small_arguments(d: int) -> None:
+    gain, bound = orthogonal_gain(SQUARES, d), orthogonal_gain_bound(SQUARES, d)
+    assert (gain >= bound * (1 - 1e-12)).all()
+    assert gain[1] / bound[1] == pytest.approx(1, abs=2e-3)
+
+
+def test_the_bound_in_circulation_fails_for_small_arguments() -> None:
+    d = 64
+    assert (orthogonal_gain(SQUARES[1:3], d) < 2 / (d + 2)).all()
+
+
+@pytest.mark.proves("eq-favor-sqrt-norm")
+@pytest.mark.parametrize("d", [1, 2, 3, 16, 64])
+def test_rows_of_one_length_estimate_too_little(d: int) -> None:
+    expected = scipy.special.hyp0f1(d / 2, d * SQUARES.numpy() / 4) * (-SQUARES / 2).exp().numpy()
+    got = sqrt_norm_mean(SQUARES, d)
+    torch.testing.assert_close(got, torch.from_numpy(expected), rtol=1e-10, atol=1e-14)
+    assert (got[1:] < 1).all()
+    small = SQUARES[1]
+    assert (1 - got[1]) / (small**2 / (4 * (d + 2))) == pytest.approx(1, abs=1e-3)
+    if d > 1:
+        rows = random(200_000, d, seed=d)
+        u = math.sqrt(d) * rows[:, 0] / rows.norm(dim=-1)
+        draws = (u * SQUARES[4].sqrt() - SQUARES[4] / 2).exp()
+        assert abs(draws.mean() - got[4]) <= 4 * draws.std() / math.sqrt(len(draws))
+
+
+def test_no_argument_no_error() -> None:
+    zero = torch.zeros((), dtype=torch.float64)
+    for mse in (trigonometric_mse, positive_mse, hyperbolic_mse):
+        assert mse(zero, 3) == 0
+    assert orthogonal_mse(zero, 3, 4) == 0
+    assert sqrt_norm_mean(zero, 4) == 1
+    assert orthogonal_gain(torch.zeros(0, dtype=torch.float64), 4).shape == (0,)
