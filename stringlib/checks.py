@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -159,10 +160,12 @@ def mode_error(
     Returns:
         The largest difference of an output, relative to the largest value.
     """
-    plain = linear_attention(phi_q, phi_k, v, weight, causal, mode="parallel")
-    others = [linear_attention(phi_q, phi_k, v, weight, causal, mode=mode) for mode in modes]
-    largest = largest_difference(v, torch.zeros_like(v)) or 1.0
-    return max(largest_difference(plain, other) for other in others) / largest
+
+    def attend(mode: str) -> Tensor:
+        return cast(Tensor, linear_attention(phi_q, phi_k, v, weight, causal, mode=mode))
+
+    plain, largest = attend("parallel"), largest_difference(v, torch.zeros_like(v)) or 1.0
+    return max(largest_difference(plain, attend(mode)) for mode in modes) / largest
 
 
 @torch.no_grad()

@@ -2,6 +2,8 @@ r"""Rotations behind the feature map: kernelised attention that depends on offse
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 from torch import Tensor
 
@@ -54,9 +56,11 @@ def rotated_linear_attention(
         Su et al. 2024 (RoFormer), equation 19, for ``numerator_only``.
     """
     q, k = encoder(phi_q, phi_k, positions)
+
+    def attend(q: Tensor, k: Tensor, v: Tensor, normalize: bool) -> Tensor:
+        return cast(Tensor, linear_attention(q, k, v, weight, causal, normalize, mode))
+
     if not numerator_only:
-        return linear_attention(q, k, v, weight, causal, mode=mode)
-    ones = torch.ones_like(v[..., :1])
-    above = linear_attention(q, k, v, weight, causal, normalize=False, mode=mode)
-    below = linear_attention(phi_q, phi_k, ones, weight, causal, normalize=False, mode=mode)
-    return above / below.masked_fill(below == 0, 1)
+        return attend(q, k, v, normalize=True)
+    below = attend(phi_q, phi_k, torch.ones_like(v[..., :1]), normalize=False)
+    return attend(q, k, v, normalize=False) / below.masked_fill(below == 0, 1)

@@ -12,6 +12,11 @@ from stringlib.explore.figures.grid import GRID_ENCODERS, grid_kernel, grid_kern
 from stringlib.explore.figures.ladder import encoding_cost, encoding_cost_text
 from stringlib.explore.figures.mirrors import two_mirrors, two_mirrors_text
 from stringlib.explore.figures.permutation import POSITIONS, permuted_words, permuted_words_text
+from stringlib.explore.figures.places import (
+    KERNEL_FEATURES,
+    shifted_kernels,
+    shifted_kernels_text,
+)
 from stringlib.explore.figures.ptolemy import ptolemy_circle, ptolemy_circle_text
 from stringlib.explore.figures.resolution import (
     RESOLUTION_CONVENTIONS,
@@ -25,6 +30,7 @@ from stringlib.explore.figures.walks import sphere_walks, sphere_walks_text
 
 __all__ = [
     "GRID_ENCODERS",
+    "KERNEL_FEATURES",
     "POSITIONS",
     "RESOLUTION_CONVENTIONS",
     "bias_curves",
@@ -48,6 +54,8 @@ __all__ = [
     "ptolemy_circle_text",
     "resolution_scores",
     "resolution_scores_text",
+    "shifted_kernels",
+    "shifted_kernels_text",
     "shifted_scores",
     "shifted_scores_text",
     "sphere_walks",
