@@ -15,6 +15,8 @@ from stringlib.attention import (
     ToeplitzWeight,
     linear_attention,
     make_features,
+    random_turn,
+    rotated_linear_attention,
     softmax_attention,
 )
 from stringlib.encoders import (
@@ -69,6 +71,8 @@ __all__ = [
     "linear_attention",
     "make_encoder",
     "make_features",
+    "random_turn",
+    "rotated_linear_attention",
     "softmax_attention",
 ]
 __version__ = "0.1.0"
