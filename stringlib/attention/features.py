@@ -196,6 +196,8 @@ def half_square(x: Tensor) -> Tensor:
     The gradient is x itself, so no square is ever stored. Medians on two CPU cores, 3.1 million
     numbers in float32, with gradients: 7.7 ms, and 12.3 ms for ``x.square().sum(-1) / 2``.
     """
+    if torch.compiler.is_compiling():  # fuses the plain form, and cannot trace a forward derivative
+        return x.square().sum(-1, keepdim=True) / 2
     return _HalfSquare.apply(x)
 
 

@@ -13,8 +13,9 @@ class Gate(nn.Module):
     r"""Multiply what each head says by numbers in (0, 1) that the layer's input decides.
 
     :math:`g_i = \sigma(x_i W_\theta)` and :math:`g_i \odot y_i`, equation :eq:`eq-gate`: after
-    attention, before the output projection. The gate of a token sees that token alone, not what
-    its query has found.
+    attention, before the output projection. With it one and the same mean becomes many outputs,
+    :eq:`eq-gate-rank`, but a head stays in as many dimensions as it has channels,
+    :eq:`eq-head-rank`. The gate of a token sees that token alone, not what its query has found.
 
     Args:
         dim: Number of channels of the layer's input.
