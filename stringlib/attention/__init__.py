@@ -1,7 +1,7 @@
 """Attention: softmax, and the kernelised forms whose cost is linear in the sequence."""
 
 from stringlib.attention.cosine import CosineWeight
-from stringlib.attention.decay import DecayWeight
+from stringlib.attention.decay import DecayWeight, decay_mask, decayed_sums
 from stringlib.attention.features import ELUFeatures, FavorFeatures, FeatureMap, ReLUFeatures
 from stringlib.attention.gate import Gate
 from stringlib.attention.linear import LinearState, linear_attention
@@ -9,6 +9,13 @@ from stringlib.attention.multihead import MultiHeadAttention
 from stringlib.attention.registry import FEATURES, WEIGHTS, make_features
 from stringlib.attention.rotated import rotated_linear_attention
 from stringlib.attention.softmax import softmax_attention
+from stringlib.attention.state import (
+    gated_linear_attention,
+    retention,
+    retnet_log_decay,
+    rwkv6,
+    ssd,
+)
 from stringlib.attention.toeplitz import ToeplitzWeight
 from stringlib.attention.torus import random_turn
 from stringlib.attention.weights import PositionWeight
@@ -27,9 +34,16 @@ __all__ = [
     "PositionWeight",
     "ReLUFeatures",
     "ToeplitzWeight",
+    "decay_mask",
+    "decayed_sums",
+    "gated_linear_attention",
     "linear_attention",
     "make_features",
     "random_turn",
+    "retention",
+    "retnet_log_decay",
     "rotated_linear_attention",
+    "rwkv6",
     "softmax_attention",
+    "ssd",
 ]

@@ -1,1 +1,156 @@
-r"""RetNet, GLA, RWKV-6 and SSD by their names. Skeleton: to be written."""
+r"""RetNet, GLA, RWKV-6 and Mamba-2 by their names: one recurrence, four kinds of decay.
+
+All run :math:`S_t = e^{a_t} S_{t-1} + k_t v_t^\top`. None divides by a sum of weights; for the
+normalised form give a :class:`~stringlib.attention.decay.DecayWeight` to ``linear_attention``.
+Each returns the outputs and the last state, which continues the sequence when it is passed back.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from stringlib.attention.decay import decayed_sums
+
+
+def retnet_log_decay(heads: int) -> Tensor:
+    r"""Return :math:`\log \gamma_h` for :math:`\gamma_h = 1 - 2^{-5-h}`, h from 0: ``(heads,)``.
+
+    Equation :eq:`eq-retnet-decay`.
+
+    Source:
+        Sun et al. 2023.
+    """
+    return torch.log1p(-torch.exp2(-5.0 - torch.arange(heads, dtype=torch.float64))).float()
+
+
+def retention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    log_decay: Tensor,
+    *,
+    mode: str | None = None,
+    state: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    r"""Return RetNet's :math:`q_t S_t` under a constant decay, equation :eq:`eq-retnet`.
+
+    Args:
+        q: Queries, ``(..., heads, n, d)``.
+        k: Keys, ``(..., heads, n, d)``.
+        v: Values, ``(..., heads, n, d_v)``.
+        log_decay: :math:`\log \gamma`, ``(heads,)``, as of :func:`retnet_log_decay`.
+        mode: As for :func:`~stringlib.attention.decay.decayed_sums`.
+        state: :math:`S_{-1}`, ``(..., heads, d, d_v)``; zero if omitted.
+
+    Returns:
+        Outputs ``(..., heads, n, d_v)``, not normalised, and the last state.
+
+    Source:
+        Sun et al. 2023.
+    """
+    return decayed_sums(q, k, v, log_decay, mode=mode, state=state)
+
+
+def gated_linear_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    log_decay: Tensor,
+    *,
+    mode: str | None = None,
+    state: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    r"""Return GLA's :math:`q_t S_t`: each channel of the key decays by itself, :eq:`eq-gla`.
+
+    Args:
+        q: Queries, ``(..., heads, n, d)``.
+        k: Keys, ``(..., heads, n, d)``.
+        v: Values, ``(..., heads, n, d_v)``.
+        log_decay: :math:`\log \alpha_t`, ``(..., heads, n, d)``.
+        mode: As for :func:`~stringlib.attention.decay.decayed_sums`.
+        state: :math:`S_{-1}`, ``(..., heads, d, d_v)``; zero if omitted.
+
+    Returns:
+        Outputs ``(..., heads, n, d_v)``, not normalised, and the last state.
+
+    Source:
+        Yang et al. 2024.
+    """
+    return decayed_sums(q, k, v, log_decay, mode=mode, state=state)
+
+
+def rwkv6(
+    r: Tensor,
+    k: Tensor,
+    v: Tensor,
+    log_decay: Tensor,
+    bonus: Tensor,
+    *,
+    mode: str | None = None,
+    state: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    r"""Return RWKV-6's :math:`r_t (S_{t-1} + \mathrm{diag}(u)\,k_t v_t^\top)`, :eq:`eq-rwkv6`.
+
+    A token reads the state before it is decayed and before it writes; for the token itself the
+    bonus u takes the place of the decay.
+
+    Args:
+        r: Receptance, which is the query, ``(..., heads, n, d)``.
+        k: Keys, ``(..., heads, n, d)``.
+        v: Values, ``(..., heads, n, d_v)``.
+        log_decay: :math:`\log w_t`, ``(..., heads, n, d)``.
+        bonus: u, ``(heads, d)``.
+        mode: As for :func:`~stringlib.attention.decay.decayed_sums`.
+        state: :math:`S_{-1}`, ``(..., heads, d, d_v)``; zero if omitted.
+
+    Returns:
+        Outputs ``(..., heads, n, d_v)``, not normalised, and the last state.
+
+    Source:
+        Peng et al. 2024.
+    """
+    # one further token, which nobody reads, so that the last state has seen all; what a token
+    # reads is then the state of the one before it
+    late_k, late_v, late_decay = (pad(x, (0, 0, 1, 0)) for x in (k, v, log_decay))
+    past, state = decayed_sums(
+        pad(r, (0, 0, 0, 1)), late_k, late_v, late_decay, mode=mode, state=state
+    )
+    own = (r * bonus[..., None, :] * k).sum(-1, keepdim=True) * v
+    return past[..., :-1, :] + own, state
+
+
+def ssd(
+    x: Tensor,
+    dt: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    *,
+    mode: str | None = None,
+    state: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    r"""Return Mamba-2's :math:`y_t = C_t^\top h_t`: one decay for all of a head, :eq:`eq-ssd`.
+
+    :math:`h_t = e^{\Delta_t A}\, h_{t-1} + B_t\,(\Delta_t x_t)^\top`. So C is the query, B the
+    key, :math:`\Delta x` the value, and the state matrix a multiple of the identity.
+
+    Args:
+        x: Inputs, ``(..., heads, n, p)``.
+        dt: Steps :math:`\Delta_t > 0`, ``(..., heads, n)``.
+        A: Rates, negative, ``(heads,)``.
+        B: Input maps, ``(..., heads, n, N)``, or 1 head for all.
+        C: Output maps, of the shape of ``B``.
+        mode: As for :func:`~stringlib.attention.decay.decayed_sums`.
+        state: :math:`h_{-1}`, ``(..., heads, N, p)``; zero if omitted.
+
+    Returns:
+        Outputs ``(..., heads, n, p)``, and the last state.
+
+    Source:
+        Dao and Gu 2024.
+    """
+    heads = x.shape[-3]
+    B, C = (y.expand(*y.shape[:-3], heads, *y.shape[-2:]) for y in (B, C))
+    return decayed_sums(C, B, dt[..., None] * x, dt * A[:, None], mode=mode, state=state)

@@ -39,11 +39,19 @@ from stringlib.reference.favor import (
 from stringlib.reference.gated import c_cosgate, circulant_features, gate
 from stringlib.reference.grid import get_2d_positions
 from stringlib.reference.liere import liere_first_error, liere_matrix
-from stringlib.reference.linear import linear_attention, recurrent_attention
+from stringlib.reference.linear import linear_attention, recurrent_attention, state_space
 from stringlib.reference.mixed import apply_mixed_rope, mixed_start
 from stringlib.reference.reflection import apply_reflection_rope, householder_2d
 from stringlib.reference.rope import apply_rope, rope_matrix
 from stringlib.reference.sinusoidal import sinusoidal_table
+from stringlib.reference.state import (
+    delta_rule,
+    gla_recurrence,
+    retnet_recurrence,
+    rwkv6_recurrence,
+    semiseparable_mask,
+    ssd_recurrence,
+)
 from stringlib.reference.toeplitz import (
     fft_toeplitz_matmul,
     grid_toeplitz_matrix,
@@ -72,10 +80,12 @@ __all__ = [
     "circulant_string_rotate",
     "cosformer",
     "cosine_attention",
-    "gate",
+    "delta_rule",
     "fft_toeplitz_matmul",
+    "gate",
     "get_2d_positions",
     "get_eigenvalues",
+    "gla_recurrence",
     "grid_toeplitz_matrix",
     "householder_2d",
     "hyperbolic_features",
@@ -90,9 +100,14 @@ __all__ = [
     "parseval_logits",
     "positive_features",
     "recurrent_attention",
+    "retnet_recurrence",
     "rope_matrix",
+    "rwkv6_recurrence",
+    "semiseparable_mask",
     "sinusoidal_table",
     "softmax_attention",
+    "ssd_recurrence",
+    "state_space",
     "t5_bias",
     "t5_bucket",
     "toeplitz_attention",

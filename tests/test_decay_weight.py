@@ -1,0 +1,344 @@
+"""The recurrence that forgets: its forms, its strong decays, its gradients."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from stringlib import DecayWeight, linear_attention
+from stringlib.attention.decay import CHUNK, decay_mask, decayed_sums
+from stringlib.checks import largest_difference
+from stringlib.reference import semiseparable_mask
+
+MODES = ("parallel", "recurrent", "chunk")
+KINDS = ("constant", "scalar", "vector")
+SIZES = (1, 2, 7, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK + 5)
+HEADS, M, D = 3, 5, 4
+
+
+def random(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
+    draw = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=draw, dtype=torch.float64).to(dtype)
+
+
+def drawn_decay(kind: str, n: int, batch: tuple[int, ...] = (2,), scale: float = 2.0) -> Tensor:
+    shapes = {"constant": (HEADS,), "scalar": (*batch, HEADS, n), "vector": (*batch, HEADS, n, M)}
+    return -scale * random(*shapes[kind], seed=9).abs()
+
+
+def tensors(n: int, batch: tuple[int, ...] = (2,)) -> list[Tensor]:
+    """Return features of queries and keys, what is summed, and a state."""
+    shapes = [(n, M), (n, M), (n, D), (M, D)]
+    return [random(*batch, HEADS, *shape, seed=i) for i, shape in enumerate(shapes)]
+
+
+def by_definition(q: Tensor, k: Tensor, u: Tensor, log_decay: Tensor, state: Tensor) -> Tensor:
+    """Return every output as its own sum over all earlier tokens, weights multiplied one by one."""
+    n = u.shape[-2]
+    a = log_decay[:, None, None].expand(-1, n, 1) if log_decay.ndim == 1 else log_decay
+    a = (a if a.shape[-2:] in ((n, M), (n, 1)) else a[..., None]).expand(*k.shape)
+    out = []
+    for i in range(n):
+        product = torch.ones_like(k[..., 0, :])
+        total = torch.zeros_like(u[..., 0, :])
+        for j in range(i, -1, -1):
+            total = (
+                total + (q[..., i, :] * product * k[..., j, :]).sum(-1)[..., None] * u[..., j, :]
+            )
+            product = product * a[..., j, :].exp()
+        out.append(total + ((q[..., i, :] * product)[..., None, :] @ state)[..., 0, :])
+    return torch.stack(out, -2)
+
+
+@pytest.mark.proves("eq-decay-state", "eq-decay-chunk", "eq-decay-halves")
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("mode", [None, *MODES])
+def test_every_mode_is_the_sum_over_earlier_tokens(mode: str | None, kind: str, n: int) -> None:
+    q, k, u, state = tensors(n)
+    log_decay = drawn_decay(kind, n)
+    expected = by_definition(q, k, u, log_decay, state)
+    got, after = decayed_sums(q, k, u, log_decay, mode=mode, state=state)
+    assert largest_difference(got, expected) <= 1e-12
+    # the state is what one more query sees, after a token that adds and forgets nothing
+    probe = torch.eye(M, dtype=torch.float64).expand(*state.shape[:-2], M, M)
+    read, _ = decayed_sums(
+        probe, 0 * probe, 0 * probe[..., :D], torch.zeros(HEADS).double(), state=after
+    )
+    assert largest_difference(read, after) <= 1e-14
+    longer = [torch.cat([x, x[..., :1, :]], -2) for x in (q, k, u)]
+    more = torch.cat([log_decay, log_decay[..., :1]], -1) if kind == "scalar" else log_decay
+    if kind == "vector":
+        more = torch.cat([log_decay, log_decay[..., :1, :]], -2)
+    step, _ = decayed_sums(
+        *(x[..., -1:, :] for x in longer),
+        more if kind == "constant" else more[..., n:] if kind == "scalar" else more[..., n:, :],
+        state=after,
+    )
+    whole = by_definition(*longer, more, state)
+    assert largest_difference(step, whole[..., -1:, :]) <= 1e-12
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("n", [1, 6, CHUNK + 3])
+def test_the_gradients_of_all_modes_are_those_of_the_definition(kind: str, n: int) -> None:
+    given = [*tensors(n), drawn_decay(kind, n)]
+    probe = random(2, HEADS, n, D, seed=20)
+
+    def gradients(mode: str | None) -> tuple[Tensor, ...]:
+        q, k, u, state, log_decay = leaves = [x.clone().requires_grad_() for x in given]
+        if mode is None:
+            out = by_definition(q, k, u, log_decay, state)
+        else:
+            out = decayed_sums(q, k, u, log_decay, mode=mode, state=state)[0]
+        return torch.autograd.grad((out * probe).sum(), leaves)
+
+    expected = gradients(None)
+    for mode in MODES:
+        for got, want in zip(gradients(mode), expected, strict=True):
+            assert largest_difference(got, want) <= 1e-12 * max(1.0, want.abs().max().item())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("mode", MODES)
+def test_first_and_second_derivatives(mode: str, kind: str) -> None:
+    n = 5
+    shapes = [(1, n, 2), (1, n, 2), (1, n, 1), (1, 2, 1)]
+    q, k, u, state = (random(*shape, seed=i) for i, shape in enumerate(shapes))
+    log_decay = {
+        "constant": -random(1).abs(),
+        "scalar": -random(1, n).abs(),
+        "vector": -random(1, n, 2).abs(),
+    }[kind]
+    leaves = [x.requires_grad_() for x in (q, k, u, log_decay, state)]
+
+    def sums(*x: Tensor) -> tuple[Tensor, Tensor]:
+        return decayed_sums(*x[:4], mode=mode, state=x[4])
+
+    assert torch.autograd.gradcheck(sums, leaves)
+    assert torch.autograd.gradgradcheck(sums, leaves)
+
+
+@pytest.mark.proves("eq-decay-weight")
+@pytest.mark.parametrize("n", [1, 2, 9, 40])
+def test_the_mask_is_made_of_products(n: int) -> None:
+    log_decay = -random(n).abs()
+    mask = decay_mask(log_decay)
+    assert largest_difference(mask, semiseparable_mask(log_decay.exp())) <= 1e-14
+    assert torch.equal(DecayWeight(log_decay[None]).matrix(n, n)[0], mask)
+    constant = DecayWeight(torch.tensor([-0.3, 0.0], dtype=torch.float64)).matrix(n, n + 2)
+    gap = torch.arange(n)[:, None] - torch.arange(n + 2)
+    expected = torch.where(gap >= 0, (-0.3 * gap.double()).exp(), 0)
+    assert largest_difference(constant[0], expected) <= 1e-14
+    assert torch.equal(constant[1], (gap >= 0).double())
+
+
+def test_a_block_below_the_diagonal_has_rank_one() -> None:
+    mask = decay_mask(-random(30).abs())
+    for cut in (1, 11, 29):
+        assert torch.linalg.matrix_rank(mask[cut:, :cut]) == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("mode", MODES)
+def test_without_decay_it_is_a_cumulative_sum(mode: str, kind: str) -> None:
+    n = 2 * CHUNK + 1
+    q, k, u, _ = tensors(n)
+    got, after = decayed_sums(q, k, u, 0 * drawn_decay(kind, n), mode=mode)
+    states = (k[..., :, None] * u[..., None, :]).cumsum(-3)
+    assert largest_difference(got, (q[..., None, :] @ states)[..., 0, :]) <= 1e-11
+    assert largest_difference(after, states[..., -1, :, :]) <= 1e-11
+
+
+# --- strong decays ---
+
+
+@pytest.mark.parametrize("kind", ["scalar", "vector"])
+@pytest.mark.parametrize("mode", MODES)
+def test_minus_infinity_starts_afresh(mode: str, kind: str) -> None:
+    n, resets = 2 * CHUNK + 9, (5, CHUNK, CHUNK + 1, 2 * CHUNK + 8)
+    q, k, u, state = (x.requires_grad_() for x in tensors(n))
+    log_decay = drawn_decay(kind, n)
+    log_decay[:, :, list(resets)] = -torch.inf
+    log_decay.requires_grad_()
+    got, after = decayed_sums(q, k, u, log_decay, mode=mode, state=state)
+    bounds = (0, *resets, n)
+    for start, end in itertools.pairwise(bounds):
+        piece = (x[..., start:end, :] for x in (q, k, u))
+        part = log_decay[:, :, start:end]
+        fresh, last = decayed_sums(*piece, part, mode="recurrent", state=0 * state)
+        if start:
+            assert largest_difference(got[..., start:end, :], fresh) <= 1e-13
+    assert largest_difference(after, last) <= 1e-13
+    gradients = torch.autograd.grad(got.sum(), (q, k, u, state, log_decay))
+    assert all(g.isfinite().all() for g in gradients)
+    assert gradients[-1][:, :, list(resets)].abs().max() == 0
+
+
+@pytest.mark.parametrize("kind", ["scalar", "vector"])
+@pytest.mark.parametrize("mode", MODES)
+def test_digits_survive_behind_a_strong_decay(mode: str, kind: str) -> None:
+    """A difference of cumulative sums of 1e6 would know the logarithms to 0.06 only."""
+    n = CHUNK
+    q, k, u, _ = (x.abs() + 0.1 for x in tensors(n))
+    log_decay = 0.1 * drawn_decay(kind, n)
+    log_decay[:, :, 3] = -1e6
+    exact, _ = decayed_sums(q, k, u, log_decay, mode="recurrent")
+    single, _ = decayed_sums(*(x.float() for x in (q, k, u, log_decay)), mode=mode)
+    assert largest_difference(single / exact, torch.ones(())) <= 2e-6
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("strength", [0.0, 1e-4, 20.0, 1e4])
+def test_sixteen_thousand_tokens_in_float32(kind: str, strength: float) -> None:
+    n = 16_384
+    q, k, u, _ = tensors(n, ())
+    log_decay = -strength * random(*drawn_decay(kind, n, ()).shape, seed=9).abs().clamp(min=0.5)
+    exact, _ = decayed_sums(q, k, u, log_decay)
+    leaves = [x.float().requires_grad_() for x in (q, k, u, log_decay)]
+    single, _ = decayed_sums(*leaves)
+    assert largest_difference(single, exact) <= 3e-6 * exact.abs().max()
+    gradients = torch.autograd.grad(single.square().sum(), leaves)
+    assert all(g.isfinite().all() for g in gradients)
+
+
+# --- what every kernel has to keep ---
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("mode", MODES)
+def test_a_token_changes_nothing_before_it(mode: str, kind: str) -> None:
+    n, t = CHUNK + 8, 20
+    q, k, u, state = tensors(n)
+    log_decay = drawn_decay(kind, n)
+    changed = [x.clone() for x in (q, k, u, log_decay)]
+    for x in changed[: 3 if kind == "constant" else 4]:
+        x[:, :, t:] -= 3.0
+    before, _ = decayed_sums(q, k, u, log_decay, mode=mode, state=state)
+    after, _ = decayed_sums(*changed, mode=mode, state=state)
+    assert torch.equal(before[..., :t, :], after[..., :t, :])
+    assert not torch.equal(before[..., t, :], after[..., t, :])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_rounded_once(mode: str, kind: str, dtype: torch.dtype) -> None:
+    n = 2 * CHUNK
+    given = [(x / 2).to(dtype) for x in (*tensors(n)[:3], drawn_decay(kind, n))]
+    exact, _ = decayed_sums(*(x.double() for x in given), mode=mode)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        got, state = decayed_sums(*given, mode=mode)
+    assert got.dtype == dtype
+    assert state.dtype == torch.float32
+    eps = torch.finfo(dtype).eps
+    torch.testing.assert_close(got.double(), exact, rtol=eps / 1.9, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", [None, *MODES])
+def test_the_parameter_of_a_half_precision_model_may_be_float32(mode: str | None) -> None:
+    q, k, u, _ = (x.bfloat16() for x in tensors(3))
+    decay = drawn_decay("constant", 3).float()
+    assert decayed_sums(q, k, u, decay, mode=mode)[0].dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("mode", MODES)
+def test_nothing_looks_at_values(mode: str, kind: str) -> None:
+    """Fake tensors have none: reading one would raise, and would break torch.compile."""
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        n = CHUNK + 1
+        q, k, u, state = (torch.empty(2, HEADS, *s) for s in ((n, M), (n, M), (n, D), (M, D)))
+        shapes = {"constant": (HEADS,), "scalar": (HEADS, n), "vector": (1, n, M)}
+        log_decay = torch.empty(shapes[kind], requires_grad=True)
+        sums, after = decayed_sums(q, k, u, log_decay, mode=mode, state=state)
+        sums.sum().backward()
+        assert sums.shape == (2, HEADS, n, D)
+        assert after.shape == (2, HEADS, M, D)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("short", "full"),
+    [((HEADS, 6), (2, HEADS, 6)), ((1, 6), (2, HEADS, 6)), ((1, 6, M), (2, HEADS, 6, M))],
+)
+def test_a_decay_may_serve_all_heads_or_the_whole_batch(
+    mode: str, short: tuple[int, ...], full: tuple[int, ...]
+) -> None:
+    q, k, u, state = tensors(6)
+    log_decay = -random(*short).abs()
+    one, _ = decayed_sums(q, k, u, log_decay, mode=mode, state=state)
+    other, _ = decayed_sums(q, k, u, log_decay.expand(full).clone(), mode=mode, state=state)
+    assert largest_difference(one, other) <= 1e-14
+
+
+@pytest.mark.parametrize("mode", [None, *MODES])
+def test_no_tokens_leave_the_state(mode: str | None) -> None:
+    q, k, u, state = tensors(0)
+    sums, after = decayed_sums(q, k, u, drawn_decay("scalar", 0), mode=mode, state=state)
+    assert sums.shape == (2, HEADS, 0, D)
+    assert torch.equal(after, state)
+
+
+def test_nan_in_is_nan_out() -> None:
+    q, k, u, _ = tensors(4)
+    log_decay = drawn_decay("scalar", 4)
+    log_decay[0, 1, 2] = torch.nan
+    sums, after = decayed_sums(q, k, u, log_decay)
+    assert sums[0, 1, 2:].isnan().all()
+    assert after[0, 1].isnan().all()
+    assert sums[1].isfinite().all()
+
+
+# --- as a weight of linear attention ---
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("mode", MODES)
+def test_a_running_maximum_is_one_more_decay(mode: str, kind: str) -> None:
+    n = CHUNK + 5
+    q, k, u, _ = (x.abs() + 0.1 for x in tensors(n))
+    scale, weight = 3 * random(2, HEADS, n, seed=7), DecayWeight(drawn_decay(kind, n))
+    plain = linear_attention(q, k * scale.exp()[..., None], u, weight, causal=True)
+    apart = linear_attention(q, k, u, weight, causal=True, mode=mode, key_scale=scale)
+    assert largest_difference(plain, apart) <= 1e-12
+
+
+@pytest.mark.parametrize(
+    ("error", "match", "call"),
+    [
+        (TypeError, "log_decay must be a floating", lambda: DecayWeight([0.0])),  # type: ignore
+        (ValueError, r"log_decay must have shape \(heads,\)", lambda: DecayWeight(torch.zeros(()))),
+        (
+            ValueError,
+            r"log_decay must have shape .*\(\.\.\., 3, 4\) .* got \(2, 4\)",
+            lambda: decayed_sums(*tensors(4)[:3], torch.zeros(2, 4)),
+        ),
+        (
+            ValueError,
+            "phi_q, phi_k and u must have one row",
+            lambda: decayed_sums(*(x[..., i:, :] for i, x in enumerate(tensors(4)[:3])), -U),
+        ),
+        (
+            ValueError,
+            r"state must have shape \(\.\.\., heads, 5, 4\), got \(5, 3\)",
+            lambda: decayed_sums(*tensors(4)[:3], -U, state=torch.zeros(5, 3)),
+        ),
+        (ValueError, "mode must be", lambda: decayed_sums(*tensors(4)[:3], -U, mode="fft")),
+        (
+            ValueError,
+            r"log_decay must have shape .* 7 tokens, got \(3, 4\)",
+            lambda: DecayWeight(torch.zeros(3, 4)).matrix(7, 7),
+        ),
+    ],
+)
+def test_bad_arguments_are_named(error: type[Exception], match: str, call) -> None:  # type: ignore
+    with pytest.raises(error, match=match):
+        call()
+
+
+U = torch.ones(HEADS)

@@ -1,0 +1,154 @@
+"""RetNet, GLA, RWKV-6 and SSD against their recurrences as printed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from stringlib import DecayWeight, linear_attention, reference
+from stringlib.attention.decay import CHUNK
+from stringlib.attention.state import (
+    gated_linear_attention,
+    retention,
+    retnet_log_decay,
+    rwkv6,
+    ssd,
+)
+from stringlib.checks import largest_difference
+
+HEADS, D, D_V = 2, 5, 3
+MODES = (None, "parallel", "recurrent", "chunk")
+Draw = Callable[..., Tensor]
+
+
+def normal(*shape: int, seed: int) -> Tensor:
+    draw = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=draw, dtype=torch.float64)
+
+
+def qkv(n: int) -> tuple[Tensor, Tensor, Tensor]:
+    return (
+        normal(HEADS, n, D, seed=0),
+        normal(HEADS, n, D, seed=1),
+        normal(HEADS, n, D_V, seed=2),
+    )
+
+
+def arguments(name: str, n: int) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """Return what the function takes, and what its recurrence takes."""
+    q, k, v = qkv(n)
+    alpha = torch.sigmoid(normal(HEADS, n, D, seed=3))
+    if name == "retnet":
+        gamma = torch.tensor([0.9, 0.5]).double()
+        return (q, k, v, gamma.log()), (q, k, v, gamma)
+    if name == "gla":
+        return (q, k, v, alpha.log()), (q, k, v, alpha)
+    if name == "rwkv6":
+        u = normal(HEADS, D, seed=4)
+        return (q, k, v, alpha.log(), u), (q, k, v, alpha, u)
+    dt, rate = softplus(normal(HEADS, n, seed=5)), -normal(HEADS, seed=6).exp()
+    return (v, dt, rate, k, q), (v, dt, rate, k, q)
+
+
+FUNCTIONS = {"retnet": retention, "gla": gated_linear_attention, "rwkv6": rwkv6, "ssd": ssd}
+TWINS = {
+    "retnet": reference.retnet_recurrence,
+    "gla": reference.gla_recurrence,
+    "rwkv6": reference.rwkv6_recurrence,
+    "ssd": reference.ssd_recurrence,
+}
+PER_TOKEN = {"retnet": 3, "gla": 4, "rwkv6": 4, "ssd": (0, 1, 3, 4)}
+
+
+def cut(name: str, given: tuple[Tensor, ...], start: int, end: int) -> tuple[Tensor, ...]:
+    """Return the arguments of some of the tokens; every per-token one has them in dimension 1."""
+    places = PER_TOKEN[name]
+    places = tuple(range(places)) if isinstance(places, int) else places
+    return tuple(x[:, start:end] if i in places else x for i, x in enumerate(given))
+
+
+@pytest.mark.proves("eq-retnet", "eq-gla", "eq-rwkv6", "eq-ssd")
+@pytest.mark.parametrize("n", [1, 2, 7, CHUNK + 1])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_it_is_the_recurrence_of_the_paper(name: str, mode: str | None, n: int) -> None:
+    given, literal = arguments(name, n)
+    out, state = FUNCTIONS[name](*given, mode=mode)
+    expected, last = TWINS[name](*literal)
+    assert largest_difference(out, expected) <= 1e-12
+    assert largest_difference(state, last) <= 1e-12
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_gradients_are_those_of_the_recurrence(name: str) -> None:
+    given, literal = arguments(name, 6)
+    probe = normal(HEADS, 6, D_V, seed=8)
+    leaves = [x.clone().requires_grad_() for x in given]
+    got = torch.autograd.grad((FUNCTIONS[name](*leaves)[0] * probe).sum(), leaves)
+    twins = [x.clone().requires_grad_() for x in literal]
+    want = list(torch.autograd.grad((TWINS[name](*twins)[0] * probe).sum(), twins))
+    if name != "ssd":  # the twin takes the decay, the function its logarithm
+        want[3] = want[3] * literal[3]
+    for a, b in zip(got, want, strict=True):
+        assert largest_difference(a, b) <= 1e-12
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("mode", MODES)
+def test_a_sequence_may_be_cut_anywhere(name: str, mode: str | None) -> None:
+    n = CHUNK + 6
+    given, _ = arguments(name, n)
+    whole, last = FUNCTIONS[name](*given)
+    state, parts = None, []
+    for start, end in ((0, 1), (1, 5), (5, 5), (5, n - 1), (n - 1, n)):
+        out, state = FUNCTIONS[name](*cut(name, given, start, end), mode=mode, state=state)
+        parts.append(out)
+    assert state is not None
+    assert largest_difference(torch.cat(parts, 1), whole) <= 1e-12
+    assert largest_difference(state, last) <= 1e-12
+
+
+@pytest.mark.proves("eq-retnet-decay")
+def test_retnets_decays() -> None:
+    log_decay = retnet_log_decay(8)
+    assert log_decay.dtype == torch.float32
+    for h, a in enumerate(log_decay.tolist()):
+        assert a == pytest.approx(torch.tensor(1 - 2.0 ** (-5 - h)).double().log().item(), rel=1e-6)
+
+
+def test_normalised_it_is_linear_attention_with_a_decay_weight() -> None:
+    q, k, v = (x.abs() for x in qkv(9))
+    gamma = torch.tensor([0.9, 0.5]).double()
+    ones = torch.ones(HEADS, 9, 1, dtype=torch.float64)
+    numerator, _ = retention(q, k, v, gamma.log())
+    denominator, _ = retention(q, k, ones, gamma.log())
+    got = linear_attention(q, k, v, DecayWeight(gamma.log()), causal=True)
+    assert largest_difference(numerator / denominator, got) <= 1e-13
+    raw = linear_attention(q, k, v, DecayWeight(gamma.log()), causal=True, normalize=False)
+    assert largest_difference(numerator, raw) <= 1e-13
+
+
+def test_ssd_shares_its_maps_between_heads_and_keeps_the_dtype() -> None:
+    (x, dt, rate, b, c), _ = arguments("ssd", 8)
+    shared, _ = ssd(x, dt, rate, b[:1], c[:1])
+    apart, _ = ssd(x, dt, rate, b[:1].expand_as(b), c[:1].expand_as(c))
+    assert torch.equal(shared, apart)
+    low, state = ssd(*(y.bfloat16() for y in (x, dt, rate, b, c)))
+    assert low.dtype == torch.bfloat16
+    assert state.dtype == torch.float32
+
+
+@pytest.mark.proves("eq-delta-rule")
+def test_the_delta_rule_replaces_what_a_key_held() -> None:
+    """With orthonormal keys and β = 1, only the last value of each key is read back."""
+    keys = torch.eye(4, dtype=torch.float64)[[0, 1, 2, 0, 1, 0]]
+    values = normal(6, 3, seed=0)
+    out = reference.delta_rule(keys, keys, values, torch.ones(6).double())
+    assert largest_difference(out, values) <= 1e-15
+    # a decay cannot: it forgets all keys, and still adds
+    summed, _ = retention(keys[None], keys[None], values[None], torch.zeros(1).double())
+    assert largest_difference(summed[0, 3], values[0] + values[3]) <= 1e-15
