@@ -442,3 +442,12 @@ def test_a_state_is_a_tuple_of_three() -> None:
     assert (
         largest_difference(linear_attention(phi_q, phi_k, v, causal=True, state=state), fresh) == 0
     )
+
+
+@pytest.mark.proves("eq-linear-ssm")
+def test_a_state_space_model_whose_transition_is_the_identity_is_linear_attention() -> None:
+    phi_q, phi_k, v = tokens(9, heads=1)
+    out = linear_attention(phi_q, phi_k, v, causal=True, normalize=False)
+    identity = torch.eye(3).double().expand(9, 3, 3)
+    literal = reference.state_space(identity, phi_k[0], phi_q[0], v[0])
+    assert largest_difference(out[0], literal) <= EXACT

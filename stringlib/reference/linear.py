@@ -73,3 +73,26 @@ def recurrent_attention(phi_q: Tensor, phi_k: Tensor, v: Tensor) -> tuple[Tensor
         denominator = torch.einsum("hm,hm->h", phi_q[:, t], z)
         rows.append(numerator / denominator[:, None])
     return torch.stack(rows, 1), S, z
+
+
+def state_space(A: Tensor, B: Tensor, C: Tensor, x: Tensor) -> Tensor:
+    r"""Return the outputs of a linear state-space model, equation :eq:`eq-linear-ssm`.
+
+    Args:
+        A: Transitions, ``(n, m, m)``.
+        B: What writes, ``(n, m)``.
+        C: What reads, ``(n, m)``.
+        x: Inputs, ``(n, d)``.
+
+    Returns:
+        float64, ``(n, d)``.
+
+    Source:
+        Dao and Gu 2024, equation 2.
+    """
+    S = torch.zeros(A.shape[-1], x.shape[-1], dtype=torch.float64)
+    rows = []
+    for t in range(x.shape[0]):
+        S = A[t].double() @ S + torch.outer(B[t].double(), x[t].double())
+        rows.append(C[t].double() @ S)
+    return torch.stack(rows)

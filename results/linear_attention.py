@@ -1,0 +1,145 @@
+"""Measure what a state of m features gives back of n stored pairs, and what softmax costs.
+
+    python results/linear_attention.py      # writes results/linear_attention.json
+    python results/linear_attention.py --seeds 2 --steps 1 --output /tmp/try.json
+
+Keys are normal vectors of 64 channels, and each query is one of the keys. Two measures for every
+way to compare: the error of what comes back, ||A - I||^2 / n, and how often the right value is the
+nearest one once the mean of all values is taken away, for normal values of 64 channels. A second
+part times softmax and ReLU attention, with gradients, in turns.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from stringlib import ELUFeatures, FavorFeatures, ReLUFeatures, linear_attention, softmax_attention
+from stringlib.capacity import recall_error
+from stringlib.records import record_study
+
+D, MANY = 64, 1024
+PAIRS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096)
+HEADS, ROUNDS = 4, 5
+
+
+def normalised(phi: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """Return the weights of linear attention, from keys that ask for themselves."""
+
+    def weights(keys: Tensor) -> Tensor:
+        features = phi(keys)
+        scores = features @ features.mT
+        return scores / scores.sum(-1, keepdim=True)
+
+    return weights
+
+
+def favor(m: int) -> Callable[[Tensor], Tensor]:
+    """Return the weights of orthogonal random features, drawn anew."""
+    phi = FavorFeatures(D, m).double()
+    return normalised(lambda keys: phi(keys[None] / D**0.25)[0])
+
+
+def wide_relu(keys: Tensor) -> Tensor:
+    """Return ReLU features of many random directions."""
+    return (keys @ torch.randn(D, MANY, dtype=torch.float64)).relu()
+
+
+def least_squares(keys: Tensor) -> Tensor:
+    """Return the weights of the best state that ReLU features can read."""
+    features = keys.relu()
+    return features @ torch.linalg.pinv(features)
+
+
+METHODS: dict[str, Callable[[Tensor], Tensor]] = {
+    "softmax": lambda keys: (keys @ keys.mT / D**0.5).softmax(-1),
+    "elu": normalised(ELUFeatures()),
+    "relu": normalised(ReLUFeatures()),
+    "relu-1024": normalised(wide_relu),
+    "favor": lambda keys: favor(D)(keys),
+    "favor-1024": lambda keys: favor(MANY)(keys),
+    "signed": lambda keys: keys @ keys.mT / D,
+    "least-squares": least_squares,
+}
+
+
+def decoded(weights: Tensor, values: Tensor) -> float:
+    """Return how often the right value is nearest, the mean of all taken away."""
+    centred = values - values.mean(0)
+    found = weights @ values - values.mean(0)
+    # of values of nearly one length the nearest is the one with the largest product
+    return (found @ centred.mT).argmax(-1).eq(torch.arange(len(values))).double().mean().item()
+
+
+def recall(method: str, pairs: int, seed: int, draws: int) -> tuple[float, float]:
+    """Return the mean error and the mean share decoded, over some draws of keys."""
+    torch.manual_seed(10_000 * seed + pairs)
+    errors, shares = [], []
+    for _ in range(draws):
+        keys, values = torch.randn(2, pairs, D, dtype=torch.float64)
+        weights = METHODS[method](keys)
+        errors.append(recall_error(weights).item())
+        shares.append(decoded(weights, values))
+    return sum(errors) / draws, sum(shares) / draws
+
+
+def one_pass(method: str, causal: bool, q: Tensor, k: Tensor, v: Tensor) -> float:
+    """Return the milliseconds of one forward and backward pass."""
+    start = time.perf_counter()
+    if method == "softmax":
+        out = softmax_attention(q, k, v, causal=causal)
+    else:
+        out = linear_attention(q.relu(), k.relu(), v, causal=causal)
+    torch.autograd.grad(out.sum(), (q, k, v))
+    return 1e3 * (time.perf_counter() - start)
+
+
+def milliseconds(lengths: Sequence[int], rounds: int = ROUNDS) -> dict[str, list[list[float]]]:
+    """Return the times of each method at each length, the methods in turns."""
+    names = {f"{m}{'-causal' * c}": (m, c) for c in (False, True) for m in ("softmax", "relu")}
+    times: dict[str, list[list[float]]] = {name: [] for name in names}
+    for n in lengths:
+        torch.manual_seed(0)
+        data = [torch.randn(1, HEADS, n, D, requires_grad=True) for _ in range(3)]
+        for row in times.values():
+            row.append([])
+        for turn in range(rounds + 1):
+            for name, (method, causal) in names.items():
+                spent = one_pass(method, causal, *data)
+                if turn:  # the first round warms up
+                    times[name][-1].append(round(spent, 3))
+    return times
+
+
+def study(seeds: Sequence[int], steps: int) -> dict[str, Any]:
+    """Return errors and shares for each method, seed and number of pairs, and the times."""
+    data: dict[str, Any] = {"draws": steps, "pairs": PAIRS, "error": {}, "decoded": {}}
+    for method in METHODS:
+        rows = [[recall(method, n, seed, steps) for n in PAIRS] for seed in seeds]
+        data["error"][method] = [[round(e, 6) for e, _ in row] for row in rows]
+        data["decoded"][method] = [[round(s, 5) for _, s in row] for row in rows]
+    return data | {"lengths": LENGTHS, "milliseconds": milliseconds(LENGTHS)}
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the study and write its record."""
+    assert __doc__
+    data = record_study(
+        Path(__file__), __doc__, study, seeds=10, steps=4, steps_are="draws of keys", argv=argv
+    )
+    for method in METHODS:
+        for measure in ("error", "decoded"):
+            means = torch.tensor(data[measure][method]).mean(0).tolist()
+            print(f"{method:>13} {measure:8}", *(f"{x:6.3f}" for x in means))
+    for name, rows in data["milliseconds"].items():
+        print(f"{name:>15} ms", *(f"{sorted(row)[len(row) // 2]:8.2f}" for row in rows))
+
+
+if __name__ == "__main__":
+    main()

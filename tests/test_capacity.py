@@ -1,0 +1,76 @@
+"""Recall out of a state: the error, what bounds it, what predicts it; and the count of products."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from stringlib import ELUFeatures, FeatureMap, ReLUFeatures, linear_attention
+from stringlib.capacity import crosstalk_error, least_error, recall_error
+from stringlib.cost import chunk_products, linear_products, pair_products
+
+
+def normal(*shape: int, seed: int = 0) -> torch.Tensor:
+    draw = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=draw, dtype=torch.float64)
+
+
+@pytest.mark.proves("eq-linear-recall")
+def test_the_error_is_that_of_random_values() -> None:
+    weights, values = normal(2, 7, 7).softmax(-1), normal(1, 7, 200_000, seed=1)
+    measured = (weights @ values - values).square().mean((1, 2))
+    torch.testing.assert_close(recall_error(weights), measured, rtol=0.01, atol=0)
+    assert recall_error(torch.eye(5).double()) == 0
+
+
+@pytest.mark.proves("eq-linear-capacity")
+@pytest.mark.parametrize(("n", "m"), [(1, 1), (6, 6), (3, 8), (40, 7), (64, 63)])
+def test_no_weights_of_rank_m_err_less_and_some_err_as_little(n: int, m: int) -> None:
+    for seed in range(20):
+        product = normal(n, m, seed=seed) @ normal(m, n, seed=100 + seed)
+        best = product * (product.trace() / product.square().sum())  # the best of its multiples
+        for weights in (product, best, product / product.sum(-1, keepdim=True)):
+            assert recall_error(weights) >= least_error(n, m) - 1e-9
+    features = normal(n, m)
+    projection = features @ torch.linalg.pinv(features)
+    assert recall_error(projection).item() == pytest.approx(least_error(n, m), abs=1e-10)
+
+
+@pytest.mark.proves("eq-linear-crosstalk")
+@pytest.mark.parametrize("phi", [ReLUFeatures(), ELUFeatures()])
+@pytest.mark.parametrize("n", [1, 2, 16, 256])
+def test_the_overlap_of_features_predicts_the_error(phi: FeatureMap, n: int) -> None:
+    d, errors = 512, []
+    sample = phi(normal(1, 1, 1_000_000, seed=5))
+    overlap = (sample.mean() ** 2 / sample.square().mean()).item()
+    for seed in range(8):
+        features = phi(normal(1, n, d, seed=seed))[0]
+        scores = features @ features.mT
+        errors.append(recall_error(scores / scores.sum(-1, keepdim=True)))
+    measured = torch.stack(errors).mean().item()
+    predicted = crosstalk_error(n, overlap, overlap**2 + (1 - overlap**2) / d)
+    assert measured == pytest.approx(predicted, rel=0.05, abs=1e-12)
+
+
+@pytest.mark.proves("eq-linear-cost")
+@pytest.mark.parametrize(("n", "m", "d_v"), [(64, 8, 8), (256, 16, 5)])
+def test_the_counts_are_those_of_the_operations_that_run(n: int, m: int, d_v: int) -> None:
+    phi_q, phi_k, v = torch.rand(1, n, m), torch.rand(1, n, m), torch.rand(1, n, d_v)
+
+    def products(causal: bool, mode: str | None) -> int:
+        with FlopCounterMode(display=False) as counter:
+            linear_attention(phi_q, phi_k, v, causal=causal, mode=mode)
+        return counter.get_total_flops() // 2  # a multiplication and an addition
+
+    assert products(False, "parallel") == pair_products(n, m, d_v + 1)
+    assert products(False, None) == linear_products(n, m, d_v + 1)
+    for mode, chunk in (("recurrent", 1), ("chunk", 64), ("parallel", n)):
+        assert products(True, mode) == chunk_products(n, m, d_v + 1, chunk)
+
+
+def test_a_chunk_must_divide_the_length() -> None:
+    with pytest.raises(ValueError, match="chunk must divide n 10, got 4"):
+        chunk_products(10, 2, 2, 4)
+    with pytest.raises(TypeError, match="chunk must be an int"):
+        chunk_products(10, 2, 2, 5.0)  # type: ignore[arg-type]
