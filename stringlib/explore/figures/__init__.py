@@ -25,6 +25,7 @@ from stringlib.explore.figures.resolution import (
 )
 from stringlib.explore.figures.shifts import shifted_scores, shifted_scores_text
 from stringlib.explore.figures.spectrum import circulant_spectrum, circulant_spectrum_text
+from stringlib.explore.figures.states import three_forms, three_forms_text
 from stringlib.explore.figures.volume import volume_kernel, volume_kernel_text
 from stringlib.explore.figures.walks import sphere_walks, sphere_walks_text
 
@@ -60,6 +61,8 @@ __all__ = [
     "shifted_scores_text",
     "sphere_walks",
     "sphere_walks_text",
+    "three_forms",
+    "three_forms_text",
     "two_mirrors",
     "two_mirrors_text",
     "volume_kernel",
