@@ -1,0 +1,152 @@
+"""Train one layer of attention to tell what a key held last, under weights of different reach.
+
+    python results/cosformer.py      # writes results/cosformer.json
+    python results/cosformer.py --seeds 2 --steps 50 --output /tmp/try.json
+
+A sequence of 64 tokens writes random values under 8 keys, again and again, and each token asks
+what its key held last. Without positions attention cannot tell the last value from earlier ones:
+the best it can do is to name the commonest. A position weight that falls with distance lets it
+count recent values more. No method has any other position encoding.
+
+Beside what training reaches stands what the weight allows: the accuracy of naming the value with
+the largest total weight, when no other key interferes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from stringlib import CosineWeight, DecayWeight, linear_attention, softmax_attention
+from stringlib.attention import PositionWeight
+from stringlib.records import record_study
+
+LENGTH, KEYS, VALUES, DIM = 64, 8, 4, 16
+RATE, BATCH = 1e-2, 32
+
+# None is a constant weight. The positive cosine reaches 0 at the far end of the sequence: with a
+# shorter horizon it would rise again. The last one is no cosine: it forgets an eighth a token.
+WEIGHTS: dict[str, PositionWeight | None] = {
+    "softmax": None,
+    "relu": None,
+    "cosine": CosineWeight(LENGTH),
+    "cosine-positive": CosineWeight(LENGTH / 2, positive=True),
+    "retnet": DecayWeight(torch.tensor([7 / 8], dtype=torch.float64).log()),
+}
+METHODS = tuple(WEIGHTS)
+
+
+def batch(size: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the keys and values of random sequences, and what each key held before.
+
+    Returns:
+        Three integer tensors ``(size, LENGTH)``; the last is -100 where a key is new.
+    """
+    keys = torch.randint(KEYS, (size, LENGTH), generator=generator)
+    values = torch.randint(VALUES, (size, LENGTH), generator=generator)
+    same = (keys[:, :, None] == keys[:, None]).tril(-1)  # an earlier token with this key
+    places = torch.where(same, torch.arange(LENGTH), -1).amax(-1)
+    held = torch.where(places < 0, -100, values.gather(1, places.clamp(min=0)))
+    return keys, values, held
+
+
+class Memory(nn.Module):
+    """One head of causal attention from each token's key to the pairs written before it.
+
+    Args:
+        method: One of ``METHODS``.
+    """
+
+    def __init__(self, method: str) -> None:
+        super().__init__()
+        if method not in METHODS:
+            raise ValueError(f"method must be one of {METHODS}, got {method!r}")
+        self.method = method
+        self.to_q = nn.Embedding(KEYS, DIM)
+        self.to_k = nn.Embedding(KEYS + 1, DIM)  # one more: nothing has been written yet
+        self.to_v = nn.Embedding(VALUES + 1, DIM)
+        self.readout = nn.Linear(DIM, VALUES)
+
+    def forward(self, keys: Tensor, values: Tensor) -> Tensor:
+        """Return a score for each value, ``(size, LENGTH, VALUES)``."""
+        written = nn.functional.pad(keys[:, :-1], (1, 0), value=KEYS)
+        held = nn.functional.pad(values[:, :-1], (1, 0), value=VALUES)
+        q, k, v = self.to_q(keys), self.to_k(written), self.to_v(held)
+        q, k, v = (x.unsqueeze(1) for x in (q, k, v))
+        if self.method == "softmax":
+            out = softmax_attention(q, k, v, causal=True)
+        else:
+            out = linear_attention(q.relu(), k.relu(), v, WEIGHTS[self.method], causal=True)
+        assert isinstance(out, Tensor)
+        scores: Tensor = self.readout(out.squeeze(1))
+        return scores
+
+
+def train(method: str, seed: int, steps: int) -> Memory:
+    """Train on random sequences.
+
+    Args:
+        method: One of ``METHODS``.
+        seed: Of the weights and the sequences.
+        steps: Batches.
+    """
+    torch.manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
+    model = Memory(method).double()  # so that another processor's rounding changes no figure
+    optimizer = torch.optim.Adam(model.parameters(), lr=RATE)
+    for _ in range(steps):
+        keys, values, held = batch(BATCH, generator)
+        loss = nn.functional.cross_entropy(model(keys, values).flatten(0, 1), held.flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return model
+
+
+def _right(scores: Tensor, held: Tensor) -> float:
+    asked = held >= 0
+    return (scores.argmax(-1) == held)[asked].double().mean().item()
+
+
+@torch.no_grad()
+def accuracy(model: Memory, size: int = 256) -> float:
+    """Return how often the best guess is right on new sequences."""
+    keys, values, held = batch(size, torch.Generator().manual_seed(10_000))
+    return _right(model(keys, values), held)
+
+
+def ceiling(method: str, size: int = 256) -> float:
+    """Return the accuracy of naming the value of the largest weight, with keys told apart."""
+    keys, values, held = batch(size, torch.Generator().manual_seed(10_000))
+    weight = WEIGHTS[method]
+    matrix = torch.ones(LENGTH, LENGTH) if weight is None else weight.matrix(LENGTH, LENGTH)
+    # the pair of token j is seen from i − 1 = j on, at distance i − 1 − j
+    seen = nn.functional.pad(matrix.tril().squeeze(0)[:-1].double(), (0, 0, 1, 0))
+    same = (keys[:, :, None] == keys[:, None]).double()
+    return _right(seen * same @ nn.functional.one_hot(values, VALUES).double(), held)
+
+
+def study(seeds: Sequence[int], steps: int) -> dict[str, Any]:
+    """Return for each method the accuracy of each seed, and what its weight allows."""
+    return {
+        "steps": steps,
+        "accuracy": {m: [round(accuracy(train(m, s, steps)), 5) for s in seeds] for m in METHODS},
+        "ceiling": {m: round(ceiling(m), 5) for m in METHODS},
+    }
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the study and write its record."""
+    assert __doc__
+    data = record_study(Path(__file__), __doc__, study, seeds=8, steps=500, argv=argv)
+    for method, row in data["accuracy"].items():
+        mean, allowed = sum(row) / len(row), data["ceiling"][method]
+        print(f"{method:>15}: mean {mean:.3f}, {min(row):.3f} to {max(row):.3f}, of {allowed:.3f}")
+
+
+if __name__ == "__main__":
+    main()
