@@ -27,12 +27,13 @@ def rotated_linear_attention(
     r"""Turn features instead of queries and keys: :math:`\phi(q_i)^\top R(r_j - r_i)\,\phi(k_j)`.
 
     Equation :eq:`eq-rotation-after`, or with ``numerator_only`` equation
-    :eq:`eq-rotation-numerator`. Shifting all positions changes nothing, but turned products may
-    be negative, and their sum, the denominator, may be 0. With ``numerator_only`` the denominator
-    is :math:`\sum_j \phi(q_i)^\top\phi(k_j)`: positive for positive features, but then the weights
-    of a query do not sum to 1. To turn *before* the feature map, :eq:`eq-rotation-before`, give
-    encoded queries and keys to the feature map and its features to
-    :func:`~stringlib.attention.linear.linear_attention`.
+    :eq:`eq-rotation-numerator`. A product is a sum of cosines of the offset,
+    :eq:`eq-rotation-pair`. Shifting all positions changes nothing, but products may be negative
+    unless features are padded, :eq:`eq-rotation-padded`, and their sum, the denominator, may be 0.
+    With ``numerator_only`` the denominator is :math:`\sum_j \phi(q_i)^\top\phi(k_j)`: positive for
+    positive features, but then the weights of a query do not sum to 1. To turn *before* the
+    feature map, :eq:`eq-rotation-before`, give encoded queries and keys to the feature map and its
+    features to :func:`~stringlib.attention.linear.linear_attention`.
 
     Args:
         phi_q: Features of the queries, ``(..., heads, seq, m)``.
@@ -40,7 +41,8 @@ def rotated_linear_attention(
         v: Values, ``(..., heads, seq, d_v)``.
         encoder: A rotary encoder of ``head_dim`` m.
         positions: ``(..., seq, coord_dim)``.
-        weight: A position weight, in numerator and denominator.
+        weight: A position weight, in numerator and denominator; with a constant
+            :class:`~stringlib.attention.decay.DecayWeight` equation :eq:`eq-rotation-decay`.
         causal: Whether query i sees the keys 0 … i only.
         numerator_only: Whether the denominator stays as it is without positions.
         mode: As for :func:`~stringlib.attention.linear.linear_attention`.
