@@ -107,11 +107,6 @@ def train(method: str, seed: int, steps: int) -> Memory:
     return model
 
 
-def _right(scores: Tensor, held: Tensor) -> float:
-    asked = held >= 0
-    return (scores.argmax(-1) == held)[asked].double().mean().item()
-
-
 @torch.no_grad()
 def accuracy(model: Memory, size: int = 256) -> float:
     """Return how often the best guess is right on new sequences."""
@@ -124,10 +119,18 @@ def ceiling(method: str, size: int = 256) -> float:
     keys, values, held = batch(size, torch.Generator().manual_seed(10_000))
     weight = WEIGHTS[method]
     matrix = torch.ones(LENGTH, LENGTH) if weight is None else weight.matrix(LENGTH, LENGTH)
-    # the pair of token j is seen from i − 1 = j on, at distance i − 1 − j
+    # the pair of token j is seen from i = j + 1 on, at distance i - 1 - j
     seen = nn.functional.pad(matrix.tril().squeeze(0)[:-1].double(), (0, 0, 1, 0))
     same = (keys[:, :, None] == keys[:, None]).double()
     return _right(seen * same @ nn.functional.one_hot(values, VALUES).double(), held)
+
+
+def _right(scores: Tensor, held: Tensor) -> float:
+    """Return how often the largest score is that of the answer; n equal ones count 1/n each."""
+    asked = held >= 0
+    best = (scores == scores.amax(-1, keepdim=True)).double()
+    named = best.gather(-1, held.clamp(min=0).unsqueeze(-1)).squeeze(-1) / best.sum(-1)
+    return named[asked].mean().item()
 
 
 def study(seeds: Sequence[int], steps: int) -> dict[str, Any]:
