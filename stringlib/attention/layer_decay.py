@@ -12,11 +12,12 @@ from torch import Tensor, nn
 
 from stringlib.attention.decay import DecayWeight
 from stringlib.attention.layer_weight import LayerWeight
+from stringlib.attention.state import retnet_log_decay
 from stringlib.attention.weights import PositionWeight
 
 
 class RetNetDecay(LayerWeight):
-    r"""One constant for each head, :math:`\gamma_h = 1 - 2^{-5-h}`, nothing learned.
+    r"""One constant for each head, :math:`\gamma_h = 1 - 2^{-5-h}`, :eq:`eq-retnet-decay`.
 
     Args:
         heads: Number of heads.
@@ -30,8 +31,7 @@ class RetNetDecay(LayerWeight):
 
     def __init__(self, heads: int) -> None:
         super().__init__()
-        decays = [math.log1p(-(2.0 ** (-5 - h))) for h in range(heads)]
-        self.register_buffer("log_decay", torch.tensor(decays), persistent=False)
+        self.register_buffer("log_decay", retnet_log_decay(heads), persistent=False)
 
     def forward(self, x: Tensor) -> PositionWeight:
         """Return the weight."""
