@@ -7,7 +7,9 @@ from stringlib.algebra.circulant import (
     circulant_frequencies,
     fourier_basis,
 )
+from stringlib.algebra.convolution import circular_convolution
 from stringlib.algebra.haar import haar_orthogonal
+from stringlib.algebra.hadamard import fast_hadamard, hadamard
 from stringlib.algebra.skew import (
     connected_parts,
     layout_permutation,
@@ -24,9 +26,12 @@ __all__ = [
     "circulant",
     "circulant_eigenvalues",
     "circulant_frequencies",
+    "circular_convolution",
     "connected_parts",
+    "fast_hadamard",
     "fourier_basis",
     "haar_orthogonal",
+    "hadamard",
     "layout_permutation",
     "pair_channels",
     "planar_skew",

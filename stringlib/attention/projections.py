@@ -150,7 +150,7 @@ class HadamardProjection(Projection):
     has a length of its own from :math:`\chi_D`. Sylvester's H exists for powers of 2: other sizes
     are padded by zeros to the next, D; then rows of a block are the first d channels of orthogonal
     ones, and D of them fit into a block. Only signs are drawn, so the mean is not exactly
-    :math:`e^{x^\top y}`: see :func:`~stringlib.attention.variance.structured_bias_bounds`.
+    :math:`e^{x^\top y}`, but nearly, :eq:`eq-structured-bias`.
 
     Learnable are the three diagonals.
 
@@ -248,10 +248,9 @@ class UnitCirculantProjection(CirculantProjection):
     The Fourier transform of the first column has random phases :math:`e^{\mathrm i\theta_j}`, real
     signs at j = 0 and d/2, so that circ(r) is orthogonal; each row then has a length of its own
     from :math:`\chi_d`. The error is that of orthogonal features at the price of circulant ones.
-    The mean is not exactly :math:`e^{x^\top y}`:
-    see :func:`~stringlib.attention.variance.structured_bias_bounds`.
+    The mean is not exactly :math:`e^{x^\top y}`, but nearly, :eq:`eq-structured-bias`.
 
-    Learnable are the phases, so that circ(r) stays orthogonal.
+    Learnable are the phases, but for the signs at both ends, so that circ(r) stays orthogonal.
 
     Attributes:
         phases: :math:`\theta`, ``(heads, blocks, d // 2 + 1)``.
@@ -266,14 +265,18 @@ class UnitCirculantProjection(CirculantProjection):
     def _draw(self, generator: torch.Generator | None) -> tuple[Tensor, ...]:
         shape = self.heads, self.blocks, self.head_dim // 2 + 1
         phases = 2 * math.pi * torch.rand(shape, generator=generator)
-        ends = [0] if self.head_dim % 2 else [0, -1]
-        phases[..., ends] = math.pi * torch.round(phases[..., ends] / (2 * math.pi))
+        ends = self._ends(phases.device)
+        phases = torch.where(ends, math.pi * (phases > math.pi).to(phases.dtype), phases)
         signs = _signs((self.heads, self.blocks, self.head_dim), generator)
         return phases, signs, _lengths(self, self.head_dim, generator)
 
     def matrix(self) -> Tensor:
         """Return W, ``(heads, num_features, head_dim)``."""
         return super().matrix() * self.lengths.unsqueeze(-1)
+
+    def _ends(self, device: torch.device) -> Tensor:
+        """Tell where the Fourier transform of a real column is real: at 0 and d/2."""
+        return 2 * torch.arange(self.head_dim // 2 + 1, device=device) % self.head_dim == 0
 
     def _column(self) -> Tensor:
         dtype = self.phases.dtype
@@ -282,7 +285,9 @@ class UnitCirculantProjection(CirculantProjection):
 
     def _spectrum(self, dtype: torch.dtype) -> Tensor:
         phases = self.phases.to(dtype)
-        return torch.polar(torch.ones_like(phases), phases)
+        ends = self._ends(phases.device)
+        real = torch.where(ends, phases.cos().sign(), phases.cos())
+        return torch.complex(real, phases.sin().masked_fill(ends, 0))
 
     def _convolve(self, x: Tensor) -> Tensor:
         return super()._convolve(x) * self.lengths.to(x.dtype).unsqueeze(1)
@@ -307,10 +312,3 @@ def _lengths(projection: Projection, size: int, generator: torch.Generator | Non
     """Draw the length of each row from χ with ``size`` degrees of freedom: ``(heads, m)``."""
     shape = projection.heads, projection.num_features, size
     return torch.randn(shape, generator=generator).norm(dim=-1)
-
-
-def DenseProjection(  # noqa: N802  # until features.py calls the class itself
-    kind: type[Projection], d: int, m: int, heads: int, generator: torch.Generator | None = None
-) -> Projection:
-    """Make a projection."""
-    return kind(d, m, heads, generator=generator)

@@ -30,6 +30,14 @@ from stringlib.reference.circulant import (
     get_eigenvalues,
     parseval_logits,
 )
+from stringlib.reference.circulant_favor import (
+    circulant_favor_features,
+    circulant_gradient,
+    circulant_project,
+    circulant_projection_matrix,
+    hadamard_projection_matrix,
+    unit_circulant_column,
+)
 from stringlib.reference.cosformer import cosformer, cosine_attention
 from stringlib.reference.favor import (
     hyperbolic_features,
@@ -75,7 +83,11 @@ __all__ = [
     "cayley_apply",
     "cayley_before_split",
     "cayley_string",
+    "circulant_favor_features",
     "circulant_features",
+    "circulant_gradient",
+    "circulant_project",
+    "circulant_projection_matrix",
     "circulant_string_matrix",
     "circulant_string_rotate",
     "cosformer",
@@ -87,6 +99,7 @@ __all__ = [
     "get_eigenvalues",
     "gla_recurrence",
     "grid_toeplitz_matrix",
+    "hadamard_projection_matrix",
     "householder_2d",
     "hyperbolic_features",
     "kerple_log_bias",
@@ -113,4 +126,5 @@ __all__ = [
     "toeplitz_attention",
     "toeplitz_matrix",
     "trigonometric_features",
+    "unit_circulant_column",
 ]

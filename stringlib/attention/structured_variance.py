@@ -1,0 +1,195 @@
+r"""Mean and error of features whose rows are structured: circulant, orthogonal circulant, Hadamard.
+
+All are *relative*, of an estimate of :math:`e^{x^\top y}` over its value, and functions of
+:math:`z = x + y` in float64. Unlike for independent rows, its length :math:`\|z\|^2` alone does not
+decide.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from stringlib.inputs import require_count
+
+QUADRATURE = 20  # nodes: even moments of χ_d to the 78th are exact
+
+
+def cyclic_autocorrelation(u: Tensor) -> Tensor:
+    r"""Return :math:`A_\delta = \sum_n u_n u_{n+\delta}`, :eq:`eq-cyclic-autocorrelation`.
+
+    Args:
+        u: ``(..., d)``; indices are modulo d.
+
+    Returns:
+        ``(..., d)``; :math:`A_0 = \|u\|^2` and :math:`A_\delta = A_{d-\delta}`.
+    """
+    spectrum = torch.fft.rfft(u)
+    return torch.fft.irfft(spectrum.abs().square(), n=u.shape[-1])
+
+
+def circulant_mse(z: Tensor, signs: Tensor, num_features: int) -> Tensor:
+    r"""Return the error of m rows of one circulant block, :eq:`eq-circulant-variance`.
+
+    .. math:: \frac1{m^2} \sum_{|\delta| < m} (m - |\delta|)\,(e^{A_\delta} - 1),
+
+    A the cyclic autocorrelation of :math:`s \odot z`. The mean is exactly 1.
+
+    Args:
+        z: ``(..., d)``.
+        signs: s, broadcastable with ``z``.
+        num_features: Number m of rows, at most d.
+
+    Raises:
+        ValueError: If m exceeds d: further blocks have signs of their own.
+    """
+    require_count("num_features", num_features)
+    if num_features > z.shape[-1]:
+        raise ValueError(
+            f"num_features must be at most the {z.shape[-1]} rows of one block, got {num_features}"
+        )
+    correlation = cyclic_autocorrelation(signs * z)
+    return (_pair_weights(num_features, z) * torch.expm1(correlation)).sum(-1)
+
+
+def circulant_mean_mse(z: Tensor, num_features: int) -> Tensor:
+    r"""Return the error averaged over all signs, exactly, :eq:`eq-circulant-variance-signs`.
+
+    Steps of :math:`\delta` split the channels into :math:`\gcd(d, \delta)` cycles. With
+    :math:`a_n = z_n z_{n+\delta}`,
+
+    .. math::
+        \mathbb E_s\,e^{A_\delta} = \prod_{\text{cycles}}
+        \Big(\prod_n \cosh a_n + \prod_n \sinh a_n\Big).
+
+    Args:
+        z: ``(..., d)``.
+        num_features: Number m of rows; more than d are independent blocks.
+    """
+    require_count("num_features", num_features)
+    d = z.shape[-1]
+    means = []
+    for delta in range(d):
+        cycles = math.gcd(d, delta) if delta else d
+        steps = torch.arange(d // cycles)[None] * delta + torch.arange(cycles)[:, None]
+        a = z[..., steps % d] * z[..., (steps + delta) % d]
+        # the logarithm of each cycle's product of cosh, and that of tanh beside it
+        log_cosh = (a.abs() + torch.log1p(torch.exp(-2 * a.abs())) - math.log(2)).sum((-2, -1))
+        means.append(log_cosh + torch.log1p(a.tanh().prod(-1)).sum(-1))
+    excess = torch.expm1(torch.stack(means, -1))
+    blocks, rest = divmod(num_features, d)
+    squares = blocks * d**2 * (_pair_weights(d, z) * excess).sum(-1)
+    if rest:
+        squares = squares + rest**2 * (_pair_weights(rest, z) * excess).sum(-1)
+    return squares / num_features**2
+
+
+def circulant_ratio(square: Tensor) -> Tensor:
+    r"""Return the error over that of independent rows for large d, :eq:`eq-circulant-ratio`.
+
+    :math:`1 + x^2 / 2(e^x - 1)` with :math:`x = \|z\|^2`, for m = d, averaged over the signs, when
+    no channel dominates z. At most 1.3238.
+    """
+    return 1 + square.square() / (2 * torch.expm1(square))
+
+
+def unit_circulant_ratio(square: Tensor) -> Tensor:
+    r"""Return :math:`1 - x^2 / 2(e^x - 1)`, the same for a unit spectrum, :eq:`eq-unit-ratio`.
+
+    It is the limit of orthogonal rows too, and holds for every z.
+    """
+    return 2 - circulant_ratio(square)
+
+
+def unit_circulant_moments(z: Tensor, signs: Tensor, num_features: int) -> tuple[Tensor, Tensor]:
+    r"""Return mean and mean square of unit-modulus circulant features, :eq:`eq-unit-pair`.
+
+    Both over the phases and the lengths of the rows, exactly but for a quadrature over
+    :math:`\chi_d`, given the signs; both over the truth.
+
+    Args:
+        z: ``(d,)``.
+        signs: s, ``(d,)``.
+        num_features: Number m of rows, at most d.
+    """
+    require_count("num_features", num_features)
+    d = z.shape[-1]
+    nodes, weights = _chi_quadrature(d)
+    size = torch.fft.rfft(signs * z).abs() / d
+    frequency = 2 * math.pi * torch.arange(len(size), dtype=torch.float64) / d
+    real = torch.zeros(len(size), dtype=torch.bool)
+    real[[0] if d % 2 else [0, -1]] = True
+
+    def moment(log_factor: Tensor) -> Tensor:
+        """Average a product over all frequencies, given its logarithms in the last dimension."""
+        outer = weights if log_factor.ndim == 2 else torch.outer(weights, weights)
+        return (outer * log_factor.sum(-1).exp()).sum()
+
+    def log_mean(length: Tensor) -> Tensor:
+        """Return log E exp of one random wave with the given amplitude."""
+        log_cosh = length + torch.log1p(torch.exp(-2 * length)) - math.log(2)
+        log_bessel = 2 * length + torch.special.i0e(2 * length).log()
+        return torch.where(real, log_cosh, log_bessel)
+
+    half = z.square().sum() / 2
+    mean = moment(log_mean(nodes[:, None] * size)) * torch.exp(-half)
+    pair_weights = _pair_weights(num_features, z)
+    square = pair_weights[0] * moment(log_mean(2 * nodes[:, None] * size)) * torch.exp(-2 * half)
+    for delta in range(1, d // 2 + 1):
+        one, other = nodes[:, None, None], nodes[None, :, None]
+        cosine = torch.cos(delta * frequency)
+        # |ρ₁ + ρ₂ e^{iδω}|, at least 0 in spite of rounding
+        length = (one**2 + other**2 + 2 * one * other * cosine).clamp(min=0).sqrt() * size
+        weight = pair_weights[list({delta, d - delta})].sum()
+        square = square + weight * moment(log_mean(length)) * torch.exp(-2 * half)
+    return mean, square
+
+
+def structured_bias_bounds(square: Tensor, head_dim: int) -> tuple[Tensor, Tensor]:
+    r"""Return what the relative bias lies between, :eq:`eq-structured-bias`.
+
+    For unit-modulus circulant rows and for Hadamard rows, whatever the direction of z,
+
+    .. math::
+        e^{-\frac{(d+2)\,x^2}{4d^2}} - 1 \;\le\; \frac{\mathbb E\,\hat\kappa}{\kappa} - 1
+        \;\le\; e^{-x/2} \Big(1 - \frac xd\Big)^{-d/2} - 1 .
+
+    Both are about :math:`x^2/4d`.
+
+    Args:
+        square: :math:`x = \|z\|^2`; the upper bound is infinite from d on.
+        head_dim: d; for Hadamard rows the next power of 2.
+    """
+    require_count("head_dim", head_dim)
+    d = head_dim
+    low = torch.expm1(-(d + 2) * square.square() / (4 * d**2))
+    high = torch.expm1(-square / 2 - d / 2 * torch.log1p(-(square / d).clamp(max=1)))
+    return low, high
+
+
+def unit_circulant_bias(z: Tensor) -> Tensor:
+    r"""Return the bias to first order in 1/d, :math:`\sum_n z_n^4 / 8d`, :eq:`eq-unit-bias`.
+
+    Args:
+        z: ``(..., d)``.
+    """
+    return z.pow(4).sum(-1) / (8 * z.shape[-1])
+
+
+def _pair_weights(num_features: int, z: Tensor) -> Tensor:
+    """Return the share of all pairs of m rows that are δ rows apart modulo d: ``(d,)``."""
+    d, m = z.shape[-1], num_features
+    delta = torch.arange(d, dtype=torch.float64)
+    pairs = (m - delta).clamp(min=0) + (m - (d - delta)).clamp(min=0) * (delta > 0)
+    return pairs / m**2
+
+
+def _chi_quadrature(d: int) -> tuple[Tensor, Tensor]:
+    """Return nodes and weights of the mean over χ_d: Gauss's, for the Gamma law of χ²/2."""
+    k = torch.arange(QUADRATURE, dtype=torch.float64)
+    shape = d / 2
+    off = (k[1:] * (k[1:] + shape - 1)).sqrt()
+    nodes, vectors = torch.linalg.eigh(torch.diag(2 * k + shape) + off.diag(1) + off.diag(-1))
+    return (2 * nodes).sqrt(), vectors[0].square()

@@ -1,0 +1,262 @@
+"""Circulant features: the literal algorithm, its gradient, and closed forms of mean and error."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from stringlib import FavorFeatures, checks
+from stringlib.attention import projections
+from stringlib.attention.projections import PROJECTIONS
+from stringlib.attention.structured_variance import (
+    circulant_mean_mse,
+    circulant_mse,
+    circulant_ratio,
+    cyclic_autocorrelation,
+    structured_bias_bounds,
+    unit_circulant_bias,
+    unit_circulant_moments,
+    unit_circulant_ratio,
+)
+from stringlib.reference import (
+    circulant_favor_features,
+    circulant_gradient,
+    circulant_project,
+    circulant_projection_matrix,
+    unit_circulant_column,
+)
+
+SIZES = [1, 2, 3, 5, 8, 9]
+
+
+def random(*shape: int, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, dtype=torch.float64, generator=generator)
+
+
+def all_signs(d: int) -> Tensor:
+    return torch.tensor(list(itertools.product([-1.0, 1.0], repeat=d)), dtype=torch.float64)
+
+
+def made(kind: str, d: int, m: int, draws: int = 1, learnable: bool = False):
+    generator = torch.Generator().manual_seed(1)
+    return PROJECTIONS[kind](d, m, draws, learnable, generator).double()
+
+
+def direction(name: str, d: int, square: float) -> Tensor:
+    z = {"one-hot": torch.eye(d)[0], "constant": torch.ones(d), "random": random(d, seed=3)}[name]
+    return z.double() / z.norm() * math.sqrt(square)
+
+
+@pytest.mark.proves("eq-circulant-product", "eq-circulant-projection")
+@pytest.mark.parametrize("d", SIZES)
+@pytest.mark.parametrize("rows", [1, 10**6], ids=["transform", "product"])
+def test_features_are_those_of_the_printed_algorithm(
+    d: int, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(projections, "FEWEST_ROWS", {"fft": rows})
+    m = 2 * d + 1
+    generator = torch.Generator().manual_seed(1)
+    phi = FavorFeatures(d, m, "circulant", stabilize=False, generator=generator).double()
+    column, signs = phi.projection.column[0], phi.projection.signs[0]
+    matrix = circulant_projection_matrix(column, signs)
+    assert matrix.shape == (3 * d, d)
+    assert checks.largest_difference(phi.projection_matrix()[0], matrix[:m]) == 0
+    x = random(1, 4, d) / 2
+    for token, features in zip(x[0], phi(x)[0], strict=True):
+        literal = circulant_project(token, column, signs)
+        assert checks.largest_difference(literal, matrix @ token) <= 1e-13
+        expected = circulant_favor_features(token, column, signs, m)
+        torch.testing.assert_close(features, expected, rtol=1e-12, atol=0)
+
+
+@pytest.mark.proves("eq-circulant-gradient")
+@pytest.mark.parametrize("d", [*SIZES, 64])
+@pytest.mark.parametrize("rows", [1, 10**6], ids=["transform", "product"])
+def test_the_gradient_of_the_column_is_the_printed_one(
+    d: int, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(projections, "FEWEST_ROWS", {"fft": rows})
+    projection = made("circulant", d, d, learnable=True)
+    x, g = random(2, 1, 7, d, seed=2) / math.sqrt(14)
+    (projection(x[None])[0] * g).sum().backward()
+    expected = circulant_gradient(x[0], g[0], projection.signs[0, 0])
+    assert checks.largest_difference(projection.column.grad[0, 0], expected) <= 1e-14 * d**0.5
+
+
+@pytest.mark.proves("eq-unit-circulant")
+@pytest.mark.parametrize("d", SIZES)
+def test_the_unit_circulant_is_the_printed_sum_of_cosines(d: int) -> None:
+    projection = made("unit-circulant", d, d)
+    column = unit_circulant_column(projection.phases[0, 0], d)
+    literal = circulant_projection_matrix(column[None], projection.signs[0])
+    expected = projection.lengths[0, :, None] * literal
+    assert checks.largest_difference(projection.matrix()[0], expected) <= 1e-13
+    assert checks.orthogonality_error(literal) <= 1e-13
+
+
+@pytest.mark.proves("eq-cyclic-autocorrelation")
+@pytest.mark.parametrize("d", SIZES)
+def test_autocorrelation_sums_products(d: int) -> None:
+    u = random(2, d)
+    expected = torch.stack([(u * u.roll(-delta, -1)).sum(-1) for delta in range(d)], -1)
+    assert checks.largest_difference(cyclic_autocorrelation(u), expected) <= 1e-13
+
+
+@pytest.mark.parametrize(("d", "m"), [(1, 1), (5, 5), (5, 3), (8, 8), (8, 1)])
+def test_the_circulant_error_is_the_mean_over_gaussian_columns(d: int, m: int) -> None:
+    """E exp(ω_i·z + ω_j·z) from the covariance of the printed rows, entry by entry."""
+    z, signs = random(d) / 2, torch.sign(random(d, seed=1))
+    # the rows are linear in r: row i of this matrix, times r, is ω_i·z
+    rows = torch.stack(
+        [circulant_projection_matrix(r[None], signs[None]) @ z for r in torch.eye(d)], 1
+    )[:m]
+    covariance = rows @ rows.T
+    expected = torch.expm1(covariance).mean()
+    assert checks.largest_difference(circulant_mse(z, signs, m), expected) <= 1e-13
+
+
+@pytest.mark.proves("eq-circulant-variance-signs")
+@pytest.mark.parametrize("d", [1, 2, 3, 4, 6, 7, 8])
+def test_the_mean_over_signs_is_exact(d: int) -> None:
+    z = random(d)
+    for m in range(1, d + 1):
+        expected = circulant_mse(z, all_signs(d), m).mean()
+        assert circulant_mean_mse(z, m).item() == pytest.approx(expected.item(), rel=1e-12)
+    whole, part = circulant_mean_mse(z, d), circulant_mean_mse(z, 1)
+    blocks = (4 * d**2 * whole / 2 + part) / (2 * d + 1) ** 2
+    assert circulant_mean_mse(z, 2 * d + 1).item() == pytest.approx(blocks.item(), rel=1e-12)
+    stacked = circulant_mean_mse(torch.stack([z, -2 * z]), d)
+    assert stacked.shape == (2,)
+    assert stacked[0].item() == pytest.approx(whole.item(), rel=1e-12)
+
+
+@pytest.mark.proves("eq-circulant-variance")
+@pytest.mark.parametrize("m", [64, 40])
+def test_measured_errors_of_circulant_features_are_as_derived(m: int) -> None:
+    d, draws = 64, 20_000
+    z = direction("random", d, 1.0)
+    estimate = torch.exp(made("circulant", d, m, draws).matrix() @ z - 0.5).mean(-1)
+    measured = (estimate - 1).square().mean()
+    assert measured.item() == pytest.approx(circulant_mean_mse(z, m).item(), rel=0.06)
+    assert circulant_mean_mse(z, m) > math.expm1(1) / m
+
+
+def test_without_signs_a_constant_vector_is_not_averaged_at_all() -> None:
+    d, z = 16, direction("constant", 16, 1.0)
+    whole = circulant_mse(z, torch.ones(d), d)
+    assert whole.item() == pytest.approx(math.expm1(1))
+    assert whole.item() == pytest.approx(circulant_mse(z, torch.ones(d), 1).item())
+
+
+@pytest.mark.proves("eq-circulant-ratio", "eq-unit-ratio")
+def test_the_ratio_has_its_limit_and_its_largest_value() -> None:
+    x = torch.linspace(0.01, 12, 12_000, dtype=torch.float64)
+    ratio = circulant_ratio(x)
+    assert ratio.max().item() == pytest.approx(1.3238, abs=1e-4)
+    assert x[ratio.argmax()].item() == pytest.approx(1.5936, abs=1e-3)
+    assert torch.equal(ratio + unit_circulant_ratio(x), torch.full_like(x, 2))
+    for square in (0.5, 1.5936, 4.0):
+        z = direction("constant", 2048, square)
+        exact = circulant_mean_mse(z, 2048) * 2048 / math.expm1(square)
+        limit = circulant_ratio(torch.tensor(square, dtype=torch.float64))
+        assert exact.item() == pytest.approx(limit.item(), rel=0.005)
+
+
+@pytest.mark.proves("eq-unit-pair")
+@pytest.mark.parametrize("name", ["one-hot", "constant", "random"])
+@pytest.mark.parametrize(("d", "m"), [(5, 5), (8, 3), (16, 16)])
+def test_moments_of_the_unit_circulant_given_the_signs(name: str, d: int, m: int) -> None:
+    z, draws = direction(name, d, 1.0), 60_000
+    projection = made("unit-circulant", d, m, draws)
+    signs = torch.sign(random(d, seed=5))
+    projection.signs.copy_(signs.expand_as(projection.signs))
+    estimate = torch.exp(projection.matrix() @ z - 0.5).mean(-1)
+    mean, square = unit_circulant_moments(z, signs, m)
+    error = estimate.std() / math.sqrt(draws)
+    assert abs(estimate.mean() - mean) <= 4 * error
+    squares = estimate.square()
+    assert abs(squares.mean() - square) <= 4 * squares.std() / math.sqrt(draws)
+
+
+@pytest.mark.proves("eq-structured-bias")
+@pytest.mark.parametrize("d", [2, 3, 4, 8, 9])
+@pytest.mark.parametrize("square", [0.5, 1.0, 1.9])
+@pytest.mark.parametrize("name", ["one-hot", "constant", "random"])
+def test_the_bias_of_the_unit_circulant_is_bounded(name: str, d: int, square: float) -> None:
+    z = direction(name, d, square)
+    signs = all_signs(d)
+    means = torch.stack([unit_circulant_moments(z, s, 1)[0] for s in signs[: len(signs) // 2]])
+    low, high = structured_bias_bounds(torch.tensor(square).double(), d)
+    assert low <= means.mean() - 1 <= high
+    assert (means - 1 <= high + 1e-12).all()  # for every choice of signs
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_the_bias_of_hadamard_rows_is_bounded(size: int) -> None:
+    """All signs of the three diagonals, all rows, and the mean over lengths by quadrature."""
+    from stringlib.attention.structured_variance import _chi_quadrature
+    from stringlib.reference import hadamard_projection_matrix
+
+    nodes, weights = _chi_quadrature(size)
+    z = direction("random", size, 0.7)
+    means = []
+    for diagonals in all_signs(3 * size):
+        row = hadamard_projection_matrix(diagonals.view(3, size)) @ z
+        means.append((torch.exp(nodes[:, None] * row - 0.35).mean(1) * weights).sum())
+    low, high = structured_bias_bounds(torch.tensor(0.7).double(), size)
+    assert low <= torch.stack(means).mean() - 1 <= high
+
+
+@pytest.mark.proves("eq-unit-bias")
+def test_the_first_order_of_the_bias() -> None:
+    """One-hot: no sign matters, and d² times what is left of the bias stays bounded."""
+    rest = []
+    for d in (32, 64, 128, 256, 512):
+        z = direction("one-hot", d, 2.0)
+        bias = unit_circulant_moments(z, torch.ones(d), 1)[0] - 1
+        rest.append(((bias - unit_circulant_bias(z)) * d**2).item())
+    assert all(abs(r) < 1 for r in rest)
+    assert abs(rest[-1] - rest[-2]) < 0.05
+
+
+@pytest.mark.parametrize("name", ["one-hot", "random"])
+def test_the_unit_circulant_has_the_error_of_orthogonal_rows(name: str) -> None:
+    d, draws = 64, 20_000
+    z = direction(name, d, 1.0)
+    errors = {
+        kind: (torch.exp(made(kind, d, d, draws).matrix() @ z - 0.5).mean(-1) - 1).square()
+        for kind in ("orthogonal", "unit-circulant", "iid")
+    }
+    mean = {kind: e.mean().item() for kind, e in errors.items()}
+    assert mean["unit-circulant"] == pytest.approx(mean["orthogonal"], rel=0.12)
+    assert mean["unit-circulant"] < 0.85 * mean["iid"]
+
+
+def test_the_quadrature_is_exact_for_moments() -> None:
+    from stringlib.attention.structured_variance import _chi_quadrature
+
+    for d in (1, 2, 7, 64, 1024):
+        nodes, weights = _chi_quadrature(d)
+        expected = 1.0
+        for k in range(6):
+            assert (weights * nodes ** (2 * k)).sum().item() == pytest.approx(expected, rel=1e-10)
+            expected *= d + 2 * k
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (lambda z: circulant_mse(z, z, 9), "num_features must be at most the 4 rows .*, got 9"),
+        (lambda z: circulant_mean_mse(z, 0), "num_features must be at least 1, got 0"),
+        (lambda z: unit_circulant_moments(z, z, 0), "num_features must be at least 1, got 0"),
+        (lambda z: structured_bias_bounds(z, 0), "head_dim must be at least 1, got 0"),
+    ],
+)
+def test_bad_numbers_are_named(call, match: str) -> None:
+    with pytest.raises(ValueError, match=match):
+        call(torch.ones(4, dtype=torch.float64))

@@ -1,0 +1,296 @@
+"""Random matrices of FAVOR+: their laws, their fast products, and what a draw keeps."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from stringlib import FavorFeatures, checks
+from stringlib.algebra import circular_convolution, fast_hadamard, hadamard
+from stringlib.attention import projections
+from stringlib.attention.projections import PROJECTIONS, Projection
+from stringlib.reference import hadamard_projection_matrix
+
+SHAPES = [(1, 1, 1), (1, 3, 2), (2, 5, 1), (5, 3, 2), (8, 8, 3), (7, 20, 1), (16, 40, 2)]
+ORTHOGONAL = ("orthogonal", "hadamard", "unit-circulant")
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def random(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64, generator=seeded(seed))
+
+
+def make(name: str, d: int, m: int, heads: int = 1, learnable: bool = False) -> Projection:
+    return PROJECTIONS[name](d, m, heads, learnable, seeded(1)).double()
+
+
+@pytest.fixture(params=["product", "transform"])
+def route(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Force the dense product or the fast transform at every size."""
+    rows = 10**6 if request.param == "product" else 1
+    monkeypatch.setattr(projections, "FEWEST_ROWS", {"fft": rows, "hadamard": rows})
+
+
+@pytest.mark.usefixtures("route")
+@pytest.mark.parametrize("learnable", [False, True])
+@pytest.mark.parametrize(("d", "m", "heads"), SHAPES)
+@pytest.mark.parametrize("name", PROJECTIONS)
+def test_the_product_is_that_with_the_matrix(
+    name: str, d: int, m: int, heads: int, learnable: bool
+) -> None:
+    made = make(name, d, m, heads, learnable)
+    matrix = made.matrix()
+    assert matrix.shape == (heads, m, d)
+    x = random(2, max(heads, 4) if heads == 1 else heads, 6, d).requires_grad_()
+    inputs = [x, *made.parameters()]
+    got, expected = made(x), x @ matrix.mT
+    assert checks.largest_difference(got, expected) <= 1e-13 * d
+    probe = random(*got.shape, seed=2)
+    for one, other in zip(
+        torch.autograd.grad((got.sin() * probe).sum(), inputs),
+        torch.autograd.grad((expected.sin() * probe).sum(), inputs),
+        strict=True,
+    ):
+        assert checks.largest_difference(one, other) <= 1e-11
+    assert made(x.detach()[:, :, :0]).shape == (2, x.shape[1], 0, m)
+
+
+@pytest.mark.parametrize("name", PROJECTIONS)
+def test_large_sizes_take_the_transform_and_agree(name: str) -> None:
+    d = max(projections.FEWEST_ROWS.values())
+    for size, m in ((d, d), (d + 3, d + 100), (d, 2 * d)):
+        made = make(name, size, m, 2)
+        x = random(3, 2, 5, size)
+        assert checks.largest_difference(made(x), x @ made.matrix().mT) <= 1e-11
+        single = made.float()(x.float())
+        assert single.dtype == torch.float32
+        assert checks.largest_difference(single, x @ made.matrix().double().mT) <= 1e-3
+
+
+def test_few_rows_of_a_large_circulant_are_a_product(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(projections, "circular_convolution", None)
+    assert make("circulant", 1024, 64)(random(1, 3, 1024)).shape == (1, 3, 64)
+    with pytest.raises(TypeError):
+        make("circulant", 1024, 1024)(random(1, 3, 1024))
+
+
+@pytest.mark.parametrize("name", ORTHOGONAL)
+@pytest.mark.parametrize(("d", "m"), [(1, 1), (2, 2), (8, 8), (16, 40), (8, 5)])
+def test_rows_of_a_block_are_orthogonal(name: str, d: int, m: int) -> None:
+    matrix = make(name, d, m, 3).matrix()
+    rows = matrix / matrix.norm(dim=-1, keepdim=True)
+    for start in range(0, m, d):
+        block = rows[:, start : start + d]
+        assert checks.orthogonality_error(block.mT) <= 1e-6  # drawn in float32
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 8, 9, 64])
+def test_the_unit_spectrum_keeps_its_modulus_in_double_precision(d: int) -> None:
+    made = make("unit-circulant", d, d)
+    rows = made.matrix()[0] / made.lengths[0, :, None]
+    assert checks.orthogonality_error(rows) <= 1e-13
+    made.bfloat16()
+    rounded = made.double().matrix()[0] / made.lengths[0, :, None]
+    assert checks.orthogonality_error(rounded) <= 1e-2  # lengths are rounded, the modulus is not
+    assert checks.orthogonality_error(rounded / rounded.norm(dim=-1, keepdim=True)) <= 1e-13
+
+
+@pytest.mark.parametrize("name", ORTHOGONAL)
+def test_lengths_follow_chi(name: str) -> None:
+    d, m = 12, 40  # Hadamard pads to 16
+    size = 16 if name == "hadamard" else d
+    made = PROJECTIONS[name](d, m, 500, generator=seeded())
+    lengths = made.lengths if name != "orthogonal" else made.matrix().norm(dim=-1)
+    squares = lengths.double().square()
+    error = math.sqrt(2 * size / squares.numel())
+    assert abs(squares.mean() - size) <= 4 * error
+    assert squares.var().item() == pytest.approx(2 * size, rel=0.05)
+    assert lengths.std(1).min() > 0.1  # every row has its own
+
+
+@pytest.mark.parametrize("name", PROJECTIONS)
+@pytest.mark.parametrize("d", [2, 6, 16])
+def test_rows_have_mean_zero_and_unit_covariance(name: str, d: int) -> None:
+    draws = 40_000
+    w = PROJECTIONS[name](d, 2, draws, generator=seeded()).matrix().double()
+    assert w.mean(0).abs().max() <= 5 / math.sqrt(draws)
+    covariance = torch.einsum("hmi,hmj->mij", w, w) / draws
+    assert checks.largest_difference(covariance, torch.eye(d)) <= 6 * math.sqrt(2 / draws)
+
+
+@pytest.mark.parametrize("name", ["iid", "orthogonal", "circulant"])
+@pytest.mark.parametrize("direction", ["one-hot", "constant", "random"])
+def test_the_estimate_is_unbiased(name: str, direction: str) -> None:
+    d, draws = 8, 40_000
+    z = {"one-hot": torch.eye(d)[0], "constant": torch.ones(d), "random": random(d).float()}
+    z = (z[direction] / z[direction].norm() * math.sqrt(2)).double()
+    w = PROJECTIONS[name](d, d, draws, generator=seeded()).matrix().double()
+    estimate = torch.exp(w @ z - 1).mean(-1)
+    assert abs(estimate.mean() - 1) <= 4 * estimate.std() / math.sqrt(draws)
+
+
+@pytest.mark.parametrize("name", PROJECTIONS)
+def test_a_generator_decides_the_draw(name: str) -> None:
+    first, second = (PROJECTIONS[name](6, 9, 2, generator=seeded(3)) for _ in range(2))
+    drawn = first.matrix().clone()
+    assert torch.equal(drawn, second.matrix())
+    kept = [t.data_ptr() for t in first.state_dict().values()]
+    first.redraw(seeded(4))
+    assert checks.largest_difference(first.matrix(), drawn) > 0.1
+    assert [t.data_ptr() for t in first.state_dict().values()] == kept
+    first.redraw(seeded(3))
+    assert torch.equal(first.matrix(), drawn)
+    torch.manual_seed(5)
+    without = PROJECTIONS[name](6, 9).matrix()
+    torch.manual_seed(5)
+    assert torch.equal(PROJECTIONS[name](6, 9).matrix(), without)
+
+
+@pytest.mark.parametrize("name", PROJECTIONS)
+def test_what_was_drawn_is_saved_and_only_learned_if_asked(name: str) -> None:
+    fixed, learned = make(name, 6, 9, 2), make(name, 6, 9, 2, learnable=True)
+    assert not list(fixed.parameters())
+    (parameter,) = learned.parameters()
+    assert parameter.numel() > 0
+    other = PROJECTIONS[name](6, 9, 2, learnable=True, generator=seeded(9)).double()
+    other.load_state_dict(learned.state_dict())
+    assert torch.equal(other.matrix(), learned.matrix())
+    before = learned.matrix().clone()
+    learned.redraw(seeded(8))
+    assert (learned.matrix() != before).any()
+    assert parameter.requires_grad
+
+
+def test_a_learned_circulant_has_d_numbers_and_a_learned_unit_circulant_stays_orthogonal() -> None:
+    assert [p.numel() for p in make("circulant", 8, 8, learnable=True).parameters()] == [8]
+    made = make("unit-circulant", 8, 8, learnable=True)
+    (phases,) = made.parameters()
+    made(random(1, 5, 8)).exp().sum().backward()
+    assert phases.grad is not None
+    with torch.no_grad():
+        phases -= 0.3 * phases.grad
+    rows = made.matrix()[0] / made.lengths[0, :, None]
+    assert checks.orthogonality_error(rows) <= 1e-12
+
+
+@pytest.mark.usefixtures("route")
+@pytest.mark.parametrize("name", PROJECTIONS)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_projected_in_float32(name: str, dtype: torch.dtype) -> None:
+    made = PROJECTIONS[name](16, 24, generator=seeded())
+    x = random(2, 3, 5, 16).to(dtype)
+    got = made(x)
+    assert got.dtype == torch.float32
+    assert checks.largest_difference(got.double(), x.double() @ made.matrix().double().mT) <= 1e-4
+    rounded = copy.deepcopy(made).to(dtype)
+    assert rounded(x).dtype == torch.float32
+    assert rounded(x).isfinite().all()
+
+
+@pytest.mark.usefixtures("route")
+@pytest.mark.parametrize("name", PROJECTIONS)
+def test_nan_stays_in_its_token(name: str) -> None:
+    made = make(name, 8, 12)
+    x = random(2, 5, 8)
+    x[1, 3, 2] = math.nan
+    bad = made(x).isnan().any(-1)
+    assert bad.nonzero().tolist() == [[1, 3]]
+
+
+@pytest.mark.usefixtures("route")
+@pytest.mark.parametrize("name", PROJECTIONS)
+def test_a_compiled_projection_agrees(name: str) -> None:
+    made, x = make(name, 8, 12, 2, True), random(2, 5, 8).requires_grad_()
+    compiled = torch.compile(made, backend="aot_eager", fullgraph=True)
+    inputs = [x, *made.parameters()]
+    for one, other in zip(
+        torch.autograd.grad(compiled(x).exp().sum(), inputs),
+        torch.autograd.grad(made(x).exp().sum(), inputs),
+        strict=True,
+    ):
+        assert checks.largest_difference(one, other) <= 1e-11
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "match"),
+    [
+        ((0, 4), ValueError, "head_dim must be at least 1, got 0"),
+        ((4, 2.0), TypeError, "num_features must be an int, got 2.0"),
+        ((4, 4, 0), ValueError, "heads must be at least 1, got 0"),
+    ],
+)
+@pytest.mark.parametrize("name", PROJECTIONS)
+def test_bad_numbers_are_named(
+    name: str, arguments: tuple, error: type[Exception], match: str
+) -> None:
+    with pytest.raises(error, match=match):
+        PROJECTIONS[name](*arguments)
+
+
+def test_bad_inputs_are_named() -> None:
+    made = make("circulant", 4, 4, 2)
+    with pytest.raises(ValueError, match=r"x must have shape \(..., 2 heads, seq, 4\)"):
+        made(random(3, 5, 4))
+    with pytest.raises(TypeError, match="x must be a floating-point tensor"):
+        made(torch.zeros(2, 5, 4, dtype=torch.long))
+
+
+@pytest.mark.proves("eq-hadamard")
+@pytest.mark.parametrize("size", [1, 2, 4, 8, 32, 128])
+def test_the_fast_hadamard_transform_is_the_matrix(size: int) -> None:
+    matrix = hadamard(size)
+    assert torch.equal(matrix @ matrix.mT, size * torch.eye(size, dtype=torch.float64))
+    if size > 1:
+        smaller = hadamard(size // 2)
+        rows = [torch.cat([smaller, smaller], 1), torch.cat([smaller, -smaller], 1)]
+        assert torch.equal(matrix, torch.cat(rows))
+    x = random(3, 5, size)
+    assert checks.largest_difference(fast_hadamard(x), x @ matrix) <= 1e-13 * size
+    assert fast_hadamard(x[:0]).shape == (0, 5, size)
+
+
+@pytest.mark.parametrize("size", [0, 3, 12])
+def test_a_hadamard_matrix_needs_a_power_of_two(size: int) -> None:
+    with pytest.raises(ValueError, match=f"size must be .*, got {size}"):
+        hadamard(size)
+    with pytest.raises(ValueError, match=f"last dimension of x must be .*, got {size}"):
+        fast_hadamard(torch.zeros(2, size))
+
+
+@pytest.mark.proves("eq-hadamard-projection")
+@pytest.mark.parametrize(("d", "m"), [(1, 1), (4, 4), (6, 11), (8, 20), (3, 2)])
+def test_hadamard_rows_are_those_of_the_literal_product(d: int, m: int) -> None:
+    made = make("hadamard", d, m, 2)
+    size = made.block_size
+    for head in range(2):
+        blocks = [hadamard_projection_matrix(diagonals) for diagonals in made.diagonals[head]]
+        assert all(b.shape == (size, size) for b in blocks)
+        rows = torch.cat(blocks)[:m, :d] * made.lengths[head, :, None]
+        assert checks.largest_difference(made.matrix()[head], rows) <= 1e-13
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 5, 8, 16])
+def test_convolution_has_first_and_second_derivatives(d: int) -> None:
+    x, r = random(2, 3, d).requires_grad_(), random(2, 1, d, seed=1).requires_grad_()
+
+    def convolve(x: Tensor, r: Tensor) -> Tensor:
+        return circular_convolution(x, torch.fft.rfft(r))
+
+    assert torch.autograd.gradcheck(convolve, (x, r))
+    assert torch.autograd.gradgradcheck(convolve, (x, r))
+    batched = torch.func.vmap(convolve, in_dims=(0, None))(x.detach(), r.detach()[0])
+    assert checks.largest_difference(batched, convolve(x, r[:1])) <= 1e-14
+
+
+def test_features_are_made_of_the_projection() -> None:
+    for name in PROJECTIONS:
+        phi = FavorFeatures(8, 12, name, heads=2, generator=seeded(1))
+        expected = PROJECTIONS[name](8, 12, 2, generator=seeded(1)).matrix()
+        assert torch.equal(phi.projection_matrix(), expected)
