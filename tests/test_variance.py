@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from stringlib.attention.variance import (
+    attention_mse,
     hyperbolic_mse,
     orthogonal_gain,
     orthogonal_gain_bound,
@@ -128,3 +129,31 @@ def test_no_argument_no_error() -> None:
     assert orthogonal_mse(zero, 3, 4) == 0
     assert sqrt_norm_mean(zero, 4) == 1
     assert orthogonal_gain(torch.zeros(0, dtype=torch.float64), 4).shape == (0,)
+
+
+@pytest.mark.proves("eq-favor-covariance", "eq-favor-attention-error")
+@pytest.mark.parametrize(("n", "keys"), [(3, 5), (1, 2), (4, 1)])
+def test_the_error_of_attention_is_that_of_a_written_out_sum(n: int, keys: int) -> None:
+    q, k, m = 0.4 * random(n, 3, seed=1), 0.4 * random(keys, 3, seed=2), 17
+    expected, size = 0.0, 0.0
+    for i in range(n):
+        weights = (q[i] @ k.T).softmax(-1)
+        z = q[i] + k
+        covariance = ((z @ z.T).exp() - 1) / m
+        for j in range(keys):
+            less_mean = -weights
+            less_mean = less_mean + torch.eye(keys, dtype=torch.float64)[j]
+            expected += weights[j].item() ** 2 * (less_mean @ covariance @ less_mean).item()
+            size += weights[j].item() ** 2
+    assert attention_mse(q, k, m).item() == pytest.approx(expected / size, rel=1e-12, abs=1e-15)
+
+
+@pytest.mark.proves("eq-favor-covariance")
+def test_two_estimates_with_the_same_rows_have_this_covariance() -> None:
+    z, w = 0.6 * random(2, 4, seed=3)
+    omega = random(400_000, 4, seed=4)
+    product = ((omega @ z - z @ z / 2).exp() - 1) * ((omega @ w - w @ w / 2).exp() - 1)
+    expected = torch.expm1(z @ w)
+    error = product.std() / math.sqrt(len(product))
+    assert abs(product.mean() - expected) <= 4 * error
+    assert error < 0.1 * abs(expected)

@@ -61,9 +61,9 @@ class FavorFeatures(FeatureMap):
 
     .. math:: \phi(x)_i = \tfrac{1}{\sqrt m}\,e^{\omega_i^\top x - \|x\|^2/2},
 
-    equation :eq:`eq-favor-features`, with the rows :math:`\omega_i` of a random matrix W, or the
-    same with both signs of every row, :eq:`eq-favor-hyperbolic`. For :math:`e^{q^\top k/\sqrt d}`
-    multiply q and k by :math:`d^{-1/4}` first.
+    equations :eq:`eq-favor-features` and :eq:`eq-favor-unbiased`, with the rows :math:`\omega_i`
+    of a random matrix W, or the same with both signs of every row, :eq:`eq-favor-hyperbolic`. For
+    :math:`e^{q^\top k/\sqrt d}` multiply q and k by :math:`d^{-1/4}` first.
 
     Args:
         head_dim: Number of channels d of a head.
@@ -130,7 +130,7 @@ class FavorFeatures(FeatureMap):
         self.projection.redraw(generator)
 
     def forward(self, x: Tensor, is_query: bool = True) -> Tensor:
-        """Return the features.
+        """Return the features; if ``stabilize``, less the factors of :eq:`eq-favor-stabiliser`.
 
         Args:
             x: ``(..., heads, seq, head_dim)``; any number of heads if the map has one.

@@ -115,6 +115,35 @@ def sqrt_norm_mean(square: Tensor, head_dim: int) -> Tensor:
     return 1 + _poisson_mean(square / 2, torch.expm1(_running_sum(factors)))
 
 
+def attention_mse(q: Tensor, k: Tensor, num_features: int) -> Tensor:
+    r"""Return the mean of :math:`\|\hat A - A\|^2 / \|A\|^2` to the first order in 1/m.
+
+    A are the weights of softmax attention, :math:`\hat A` those of positive features with
+    independent rows. By :eq:`eq-favor-attention-error` the relative error of a weight is that of
+    its estimate :math:`\varepsilon_{ij}` less a mean over the keys, and by
+    :eq:`eq-favor-covariance` the covariance of :math:`\varepsilon_{ij}` and
+    :math:`\varepsilon_{il}` is :math:`(e^{(q_i + k_j)^\top (q_i + k_l)} - 1)/m`.
+
+    Args:
+        q: Queries, ``(..., n, d)``, scaled so that softmax takes :math:`q^\top k`.
+        k: Keys, ``(..., keys, d)``.
+        num_features: Number m of independent rows.
+
+    Returns:
+        ``(...)``.
+    """
+    kernel = (q @ k.mT).exp()
+    weights = kernel / kernel.sum(-1, keepdim=True)
+    between = (k @ k.mT).exp()
+    tilted = weights * kernel
+    mixed = tilted @ between
+    spread = kernel.square() * between.diagonal(dim1=-2, dim2=-1).unsqueeze(-2)
+    spread = spread - 2 * kernel * mixed + (tilted * mixed).sum(-1, keepdim=True)
+    spread = spread * q.square().sum(-1, keepdim=True).exp() / num_features
+    squares = weights.square()
+    return (squares * spread).sum((-1, -2)) / squares.sum((-1, -2))
+
+
 def _terms(square: Tensor) -> int:
     """Return how many terms a Poisson mean needs: the rest weighs less than 1e-16."""
     largest = square.max().item() if square.numel() else 0.0

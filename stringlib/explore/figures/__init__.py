@@ -7,6 +7,7 @@ alternative text: ``Explorer(phase_clocks, alt=phase_clocks_text, ...)``.
 from stringlib.explore.figures.biases import bias_curves, bias_curves_text
 from stringlib.explore.figures.clocks import intro_figure, phase_clocks, phase_clocks_text
 from stringlib.explore.figures.decay import decay_curves, decay_curves_text
+from stringlib.explore.figures.favor import FAVOR_KINDS, favor_error, favor_error_text
 from stringlib.explore.figures.gating import gated_query, gated_query_text
 from stringlib.explore.figures.grid import GRID_ENCODERS, grid_kernel, grid_kernel_text
 from stringlib.explore.figures.ladder import encoding_cost, encoding_cost_text
@@ -30,6 +31,7 @@ from stringlib.explore.figures.volume import volume_kernel, volume_kernel_text
 from stringlib.explore.figures.walks import sphere_walks, sphere_walks_text
 
 __all__ = [
+    "FAVOR_KINDS",
     "GRID_ENCODERS",
     "KERNEL_FEATURES",
     "POSITIONS",
@@ -42,6 +44,8 @@ __all__ = [
     "decay_curves_text",
     "encoding_cost",
     "encoding_cost_text",
+    "favor_error",
+    "favor_error_text",
     "gated_query",
     "gated_query_text",
     "grid_kernel",

@@ -1,0 +1,161 @@
+"""How far attention with random features is from softmax, and from two maps without chance.
+
+    python results/favor_plus.py      # writes results/favor_plus.json
+    python results/favor_plus.py --seeds 2 --steps 32 --output /tmp/try.json
+
+Queries and keys lie on a sphere in 64 dimensions; t is the square of its radius, and so the inverse
+temperature of softmax on unit vectors. "spread": all of them are independent. "matched": key i has
+the cosine 0.8 with query i, and so every query has one key to find.
+
+The error of a map is the distance of its matrix of attention weights from softmax's, over the
+length of the latter (Frobenius norms). All maps get the same number m of features: those with two
+features a row of W have m/2 rows. Two maps look at no random numbers: "uniform" gives every key
+the same weight, and "line" takes exp(x) for 1 + x, which needs 65 features.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from stringlib import FavorFeatures
+from stringlib.records import record_study
+from stringlib.reference import trigonometric_features
+
+DIM = 64
+KINDS = ("spread", "matched")
+SQUARES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+SIZES = (16, 32, 64, 128, 256, 512, 1024, 2048)
+PROJECTIONS = ("iid", "orthogonal", "hadamard", "circulant", "unit-circulant")
+MAPS = (*PROJECTIONS, "hyperbolic", "trigonometric")  # these two: orthogonal rows, independent rows
+
+
+def tokens(kind: str, square: float, count: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Return queries and keys, ``(count, DIM)``, of squared length ``square``.
+
+    Args:
+        kind: One of ``KINDS``.
+        square: t.
+        count: How many of each.
+        seed: Decides the directions, which are the same for every ``square``.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    draws = torch.randn(2, count, DIM, generator=generator, dtype=torch.float64)
+    q, k = normalize(draws, dim=-1)
+    if kind == "matched":
+        aside = normalize(k - (k * q).sum(-1, keepdim=True) * q, dim=-1)
+        k = 0.8 * q + 0.6 * aside
+    return math.sqrt(square) * q, math.sqrt(square) * k
+
+
+def scores(name: str, size: int, q: Tensor, k: Tensor, seed: int) -> Tensor:
+    """Return an estimate of exp(q·k), each row up to a factor.
+
+    Args:
+        name: One of ``MAPS``.
+        size: Number of features m.
+        q: Queries, ``(n, DIM)``.
+        k: Keys, ``(n, DIM)``.
+        seed: Of the random matrix.
+    """
+    if name == "trigonometric":
+        generator = torch.Generator().manual_seed(1000 + seed)
+        matrix = torch.randn(size // 2, DIM, generator=generator, dtype=torch.float64)
+        return trigonometric_features(q, matrix) @ trigonometric_features(k, matrix).T
+    phi = features(name, size, seed)
+    return (phi(q[None]) @ phi(k[None], is_query=False).mT)[0]
+
+
+@functools.cache
+def features(name: str, size: int, seed: int) -> FavorFeatures:
+    """Return the feature map of a name, with ``size`` features, in float64."""
+    both = name == "hyperbolic"
+    return FavorFeatures(
+        DIM,
+        size // 2 if both else size,
+        "orthogonal" if both else name,
+        hyperbolic=both,
+        generator=torch.Generator().manual_seed(1000 + seed),
+    ).double()
+
+
+def attention(estimate: Tensor) -> Tensor:
+    """Return the rows over their sums."""
+    return estimate / estimate.sum(-1, keepdim=True)
+
+
+def error(weights: Tensor, exact: Tensor) -> float:
+    """Return the distance of attention weights from the exact ones, over the length of these."""
+    return float(f"{(torch.linalg.norm(weights - exact) / torch.linalg.norm(exact)).item():.4g}")
+
+
+def study(seeds: Sequence[int], steps: int) -> dict[str, Any]:
+    """Return errors by kind, t and map (and m), a list over seeds.
+
+    Args:
+        seeds: Of tokens and random matrices.
+        steps: Number of queries, and of keys.
+    """
+
+    def over(f: Callable[[Tensor, Tensor, int], float], kind: str, square: float) -> list[float]:
+        return [f(*tokens(kind, square, steps, seed), seed) for seed in seeds]
+
+    def exact(q: Tensor, k: Tensor) -> Tensor:
+        return attention((q @ k.T).exp())
+
+    data: dict[str, Any] = {"tokens": steps, "dim": DIM, "sizes": list(SIZES), "error": {}}
+    for kind in KINDS:
+        for square in SQUARES:
+            found: dict[str, Any] = {
+                "uniform": over(
+                    lambda q, k, s: error(attention(torch.ones(len(q), len(k))), exact(q, k)),
+                    kind,
+                    square,
+                ),
+                "line": over(
+                    lambda q, k, s: error(attention(1 + q @ k.T), exact(q, k)), kind, square
+                ),
+            }
+            for name in MAPS:
+                found[name] = [
+                    over(
+                        lambda q, k, s, name=name, size=size: error(  # type: ignore[misc]
+                            attention(scores(name, size, q, k, s)), exact(q, k)
+                        ),
+                        kind,
+                        square,
+                    )
+                    for size in SIZES
+                ]
+            data["error"].setdefault(kind, {})[f"{square:g}"] = found
+    return data
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the study and write its record."""
+    assert __doc__
+    data = record_study(
+        Path(__file__),
+        __doc__,
+        study,
+        seeds=12,
+        steps=128,
+        steps_are="queries, and keys",
+        argv=argv,
+    )
+    for kind, by_square in data["error"].items():
+        for square, found in by_square.items():
+            at = {n: torch.tensor(found[n][SIZES.index(64)]).median().item() for n in MAPS}
+            base = {n: torch.tensor(found[n]).median().item() for n in ("uniform", "line")}
+            print(f"{kind}, t = {square}:", {n: round(v, 3) for n, v in (base | at).items()})
+
+
+if __name__ == "__main__":
+    main()
