@@ -107,7 +107,8 @@ def linear_attention(
             common = key_scale.detach().amax(-1, keepdim=True)
             k = k * (key_scale - common).exp()[..., None]
             sums, after = weight.sums(q, k, u, causal=False, mode=mode)
-        out, total = sums[..., :-1], sums[..., -1:]
+        # split, not slices: two slices would have two gradients of full width to add
+        out, total = sums.split([v.shape[-1], 1], -1)
         if normalize:
             out = out / total.masked_fill(total == 0, 1)
         elif common is not None:

@@ -28,7 +28,7 @@ def linear_attention(
         float64, ``(heads, n, d_v)``.
 
     Source:
-        Katharopoulos et al. 2020, equation 4.
+        Katharopoulos et al. 2020.
     """
     phi_q, phi_k, v = phi_q.double(), phi_k.double(), v.double()
     rows = []
@@ -59,7 +59,7 @@ def recurrent_attention(phi_q: Tensor, phi_k: Tensor, v: Tensor) -> tuple[Tensor
         normaliser z ``(heads, m)``.
 
     Source:
-        Katharopoulos et al. 2020, equations 18 to 20.
+        Katharopoulos et al. 2020.
     """
     phi_q, phi_k, v = phi_q.double(), phi_k.double(), v.double()
     heads, n, m = phi_q.shape
@@ -88,7 +88,7 @@ def state_space(A: Tensor, B: Tensor, C: Tensor, x: Tensor) -> Tensor:
         float64, ``(n, d)``.
 
     Source:
-        Dao and Gu 2024, equation 2.
+        Dao and Gu 2024.
     """
     S = torch.zeros(A.shape[-1], x.shape[-1], dtype=torch.float64)
     rows = []

@@ -1,0 +1,57 @@
+"""The study behind the chapter on linear attention: its ways to compare, and its record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from results import linear_attention as study
+from stringlib.capacity import least_error
+from stringlib.records import read_record
+
+RECORD = Path(study.__file__).with_suffix(".json")
+
+
+@pytest.mark.parametrize("method", study.METHODS)
+def test_one_pair_comes_back_and_a_seed_repeats_itself(method: str) -> None:
+    error, share = study.recall(method, 1, seed=0, draws=2)
+    assert share == 1
+    assert error == pytest.approx(0, abs=0.5 if method == "signed" else 1e-9)
+    assert study.recall(method, 16, 1, 1) == study.recall(method, 16, 1, 1)
+    assert study.recall(method, 16, 1, 1) != study.recall(method, 16, 2, 1)
+
+
+def test_the_best_state_reaches_the_bound() -> None:
+    for pairs in (32, 128):
+        error, _ = study.recall("least-squares", pairs, seed=0, draws=1)
+        assert error == pytest.approx(least_error(pairs, study.D), abs=1e-9)
+
+
+def test_a_value_is_decoded_by_its_direction_from_the_mean() -> None:
+    values = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]]).double()
+    assert study.decoded(torch.eye(3).double(), values) == 1
+    flat = torch.full((3, 3), 0.3).double() + 0.1 * torch.eye(3).double()
+    assert study.decoded(flat, values + 5) == 1  # the mean is no obstacle
+    assert study.decoded(torch.eye(3).double()[[1, 2, 0]], values) == 0
+
+
+def test_the_times_are_in_turns() -> None:
+    times = study.milliseconds([8, 16], rounds=2)
+    assert set(times) == {"softmax", "relu", "softmax-causal", "relu-causal"}
+    assert all([len(row) for row in rows] == [2, 2] for rows in times.values())
+
+
+def test_the_committed_record_is_of_this_study() -> None:
+    record = read_record(RECORD)
+    data = record["data"]
+    assert len(record["seeds"]) >= 5
+    assert tuple(data["pairs"]) == study.PAIRS
+    assert tuple(data["lengths"]) == study.LENGTHS
+    for measure in ("error", "decoded"):
+        assert set(data[measure]) == set(study.METHODS)
+        for rows in data[measure].values():
+            assert [len(row) for row in rows] == [len(study.PAIRS)] * len(record["seeds"])
+    again, _ = study.recall("elu", 32, seed=3, draws=data["draws"])
+    assert data["error"]["elu"][3][study.PAIRS.index(32)] == pytest.approx(again, abs=1e-5)
