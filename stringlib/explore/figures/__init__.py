@@ -11,6 +11,7 @@ from stringlib.explore.figures.favor import FAVOR_KINDS, favor_error, favor_erro
 from stringlib.explore.figures.gating import gated_query, gated_query_text
 from stringlib.explore.figures.grid import GRID_ENCODERS, grid_kernel, grid_kernel_text
 from stringlib.explore.figures.ladder import encoding_cost, encoding_cost_text
+from stringlib.explore.figures.memory import decay_memory, decay_memory_text
 from stringlib.explore.figures.mirrors import two_mirrors, two_mirrors_text
 from stringlib.explore.figures.permutation import POSITIONS, permuted_words, permuted_words_text
 from stringlib.explore.figures.places import (
@@ -27,6 +28,11 @@ from stringlib.explore.figures.resolution import (
 from stringlib.explore.figures.shifts import shifted_scores, shifted_scores_text
 from stringlib.explore.figures.spectrum import circulant_spectrum, circulant_spectrum_text
 from stringlib.explore.figures.states import three_forms, three_forms_text
+from stringlib.explore.figures.toeplitz import (
+    toeplitz_circulant,
+    toeplitz_circulant_text,
+    toeplitz_operations,
+)
 from stringlib.explore.figures.volume import volume_kernel, volume_kernel_text
 from stringlib.explore.figures.walks import sphere_walks, sphere_walks_text
 
@@ -42,6 +48,8 @@ __all__ = [
     "circulant_spectrum_text",
     "decay_curves",
     "decay_curves_text",
+    "decay_memory",
+    "decay_memory_text",
     "encoding_cost",
     "encoding_cost_text",
     "favor_error",
@@ -67,6 +75,9 @@ __all__ = [
     "sphere_walks_text",
     "three_forms",
     "three_forms_text",
+    "toeplitz_circulant",
+    "toeplitz_circulant_text",
+    "toeplitz_operations",
     "two_mirrors",
     "two_mirrors_text",
     "volume_kernel",
