@@ -69,14 +69,12 @@ def decayed_sums(
         mode = "recurrent" if n == 1 else "chunk"
     exact = torch.promote_types(u.dtype, torch.float32)
     with torch.autocast(u.device.type, enabled=False):  # sums over many tokens need the digits
-        tensors = [x.to(exact) for x in (phi_q, phi_k, u, decay)]
+        q, k, w, a = (x.to(exact) for x in (phi_q, phi_k, u, decay))
         if state is None:
-            leading = torch.broadcast_shapes(*(x.shape[:-2] for x in tensors))
-            state = tensors[0].new_zeros(*leading, m, u.shape[-1])
+            leading = torch.broadcast_shapes(*(x.shape[:-2] for x in (q, k, w, a)))
+            state = q.new_zeros(*leading, m, w.shape[-1])
         state = state.to(exact)
-        if n == 0:
-            return (tensors[0] @ state).to(u.dtype), state
-        sums, state = _MODES[mode](*tensors, state)
+        sums, state = _MODES[mode](q, k, w, a, state) if n else (q @ state, state)
     return sums.to(u.dtype), state
 
 
