@@ -12,7 +12,7 @@ from stringlib.explore.style import PALETTE, layout
 __all__ = ["gated_query", "gated_query_text"]
 
 KEYS = ("a", "b", "c", "d", "e")
-VALUES = [[0.5, 1.0], [1.5, 0.6], [1.3, 1.5], [0.7, 1.8], [1.0, 1.1]]  # all on one side of 0
+VALUES = [[0.5, 1.0], [1.5, 0.6], [1.3, 1.5], [0.7, 1.8], [1.25, 0.95]]  # away from 0
 HULL = [0, 1, 2, 3]  # e lies inside
 START_SCORE = 3.0
 
@@ -93,7 +93,13 @@ def gated_query(match: float, first: float, second: float, start: bool = False) 
                 y=[v[1] for v in VALUES],
                 mode="markers+text",
                 text=list(KEYS),
-                textposition=["middle left", "bottom right", "top right", "top center", "top left"],
+                textposition=[
+                    "middle left",
+                    "bottom right",
+                    "top right",
+                    "top center",
+                    "bottom left",
+                ],
                 marker={"color": PALETTE["grey"], "size": 8},
                 xaxis="x3",
                 yaxis="y3",
@@ -120,7 +126,7 @@ def gated_query(match: float, first: float, second: float, start: bool = False) 
     return fig.update_layout(
         layout(
             height=620,
-            margin={"l": 36, "r": 14, "t": 34, "b": 40},
+            margin={"l": 36, "r": 14, "t": 34, "b": 56},
             xaxis={"domain": left, "anchor": "y"},
             yaxis={"domain": high, "anchor": "x", "range": [0, 1.05], "dtick": 0.5},
             xaxis2={"domain": right, "anchor": "y2", "range": [-6.5, 6.5], "dtick": 3},
