@@ -207,7 +207,10 @@ def _tile(q: Tensor, keys: Tensor, u: Tensor, window: Tensor, sizes: tuple[int, 
     # a tile has a shift of its own: a bias that grows all along a sequence underflows nowhere
     weights = hankel_view(_moderate_exp(window), sizes)
     scores = (q @ keys).unflatten(-1, sizes).unflatten(-len(sizes) - 1, (-1, *sizes[1:]))
-    return (scores * weights).flatten(-len(sizes)).flatten(-len(sizes) - 1, -2) @ u
+    # the gradient of the weights needs the scores; where nobody asks for it, spare the memory
+    kept = torch.is_grad_enabled() and weights.requires_grad
+    scores = scores * weights if kept else scores.mul_(weights)
+    return scores.flatten(-len(sizes)).flatten(-len(sizes) - 1, -2) @ u
 
 
 def _by_fft(phi_q: Tensor, phi_k: Tensor, u: Tensor, bias: Tensor, causal: bool) -> Tensor:
