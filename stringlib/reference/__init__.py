@@ -50,6 +50,7 @@ from stringlib.reference.liere import liere_first_error, liere_matrix
 from stringlib.reference.linear import linear_attention, recurrent_attention, state_space
 from stringlib.reference.mixed import apply_mixed_rope, mixed_start
 from stringlib.reference.reflection import apply_reflection_rope, householder_2d
+from stringlib.reference.roformer_linear import roformer_linear_attention
 from stringlib.reference.rope import apply_rope, rope_matrix
 from stringlib.reference.sinusoidal import sinusoidal_table
 from stringlib.reference.state import (
@@ -114,6 +115,7 @@ __all__ = [
     "positive_features",
     "recurrent_attention",
     "retnet_recurrence",
+    "roformer_linear_attention",
     "rope_matrix",
     "rwkv6_recurrence",
     "semiseparable_mask",
