@@ -13,6 +13,7 @@ PIP_ARGS ?=
 PORT     ?= 8000
 JOBS     ?= 2
 ROUNDS   ?= 11
+SUITES   ?= encoders attention
 
 override VENV := $(patsubst ~/%,$(HOME)/%,$(VENV))
 PY   := $(VENV)/bin/python
@@ -58,8 +59,8 @@ notebooks: $(READY) ## run the notebooks afresh and write them in their stable f
 	$(PY) tools/notebooks.py --jobs $(JOBS)
 	$(PY) tools/ledger.py
 
-bench: $(BENCH)/.ready ## measure the encoders against other libraries, some minutes (ROUNDS=11)
-	$(BENCH)/bin/python -m benchmarks.encoders --rounds $(ROUNDS)
+bench: $(BENCH)/.ready ## measure against other libraries, some minutes (ROUNDS=11, SUITES=attention)
+	for suite in $(SUITES); do $(BENCH)/bin/python -m benchmarks.$$suite --rounds $(ROUNDS); done
 
 # The fast checks first. Every line that fails fails the target.
 test: $(READY) ## the whole suite: form, types, units, notebooks, book, pages in a browser
@@ -85,11 +86,15 @@ $(READY): constraints.txt pyproject.toml tools/environment.sh
 	@rm -f $(VENV)/.ready-*
 	@touch $@
 
-$(BENCH)/.ready: benchmarks/requirements.txt constraints.txt
+# What has to be compiled may be missing in the end: the tables then say that it is not installed.
+$(BENCH)/.ready: benchmarks/requirements.txt benchmarks/compiled.txt constraints.txt
 	@echo 'Making the environment $(BENCH) ...'
 	@$(PYTHON) -m venv --clear $(BENCH)
 	@$(BENCH)/bin/python -m pip install -qq $(PIP_ARGS) -c <(grep -v '^torch==' constraints.txt) '$(TORCH)'
 	@$(BENCH)/bin/python -m pip install -qq $(PIP_ARGS) --no-deps -r $<
+	@echo 'Compiling what benchmarks/compiled.txt lists, some minutes ...'
+	@$(BENCH)/bin/python -m pip install -qq $(PIP_ARGS) --no-deps --no-build-isolation \
+	  -r benchmarks/compiled.txt || echo 'It did not compile here: measuring without it.'
 	@touch $@
 
 _build/frame.stamp: $(FRAME) | $(READY)

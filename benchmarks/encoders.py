@@ -258,7 +258,8 @@ GOALS = (
     Goal("CayleySTRING by token", "CayleySTRING", "two", at_least=5),
 )
 
-SUITE = Suite("encoders", CONTESTANTS, SHAPES, GOALS, make_data, baseline="clone")
+PEERS = ("rotary-embedding-torch", "transformers", "torchtune")
+SUITE = Suite("encoders", CONTESTANTS, SHAPES, GOALS, make_data, PEERS)
 
 
 def run(argv: Sequence[str] | None = None) -> dict[str, Any]:

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from benchmarks import peers
+from benchmarks.scaling import Ladder, print_scaling, scaling
 from benchmarks.timing import interleaved, peak_megabytes, ratios, summary
 from stringlib.records import write_record
 
@@ -29,7 +30,7 @@ MODES = ("forward", "forward and backward")
 
 @dataclass(frozen=True)
 class Shape:
-    """The size of q and k, and the families that are measured at it."""
+    """The size of q and k, and the families that are measured at it; in ``rounds`` at most."""
 
     name: str
     batch: int
@@ -37,6 +38,7 @@ class Shape:
     seq: int
     head_dim: int
     families: tuple[str, ...]
+    rounds: int = 1000
 
     def __str__(self) -> str:
         """Write the sizes as the tables have them."""
@@ -85,10 +87,13 @@ class Contestant:
 
 @dataclass(frozen=True)
 class Goal:
-    """Time of one contestant / time of another, at one place of the tables, and its bound."""
+    """Time of one contestant / time of another, at one place of the tables, and its bound.
+
+    With ``other`` left out, the peak memory of the one, in MB.
+    """
 
     one: str
-    other: str
+    other: str | None
     shape: str
     at_least: float | None = None
     at_most: float | None = None
@@ -99,11 +104,22 @@ class Goal:
         """Say it in words."""
         bound = f"≥ {self.at_least:g}" if self.at_most is None else f"≤ {self.at_most:g}"
         where = f"{self.shape}, {self.mode}, {self.threads} threads"
+        if self.other is None:
+            return f"peak of {self.one} {bound} MB ({where})"
         return f"{self.one} / {self.other} {bound} ({where})"
 
-    def met(self, ratio: float) -> bool:
-        """Return whether a measured ratio reaches the bound."""
-        return ratio >= (self.at_least or 0) and ratio <= (self.at_most or float("inf"))
+    def met(self, value: float) -> bool:
+        """Return whether a measured ratio or peak reaches the bound."""
+        return value >= (self.at_least or 0) and value <= (self.at_most or float("inf"))
+
+    def value(self, block: dict[str, Any]) -> tuple[float, float, float] | None:
+        """Return what a table has to say: quartile, median, quartile; None if nothing."""
+        place, times = (block["shape"]["name"], block["mode"], block["threads"]), block["times_ms"]
+        if place != (self.shape, self.mode, self.threads) or self.one not in times:
+            return None
+        if self.other is None:
+            return 3 * (block["peak_mb"][self.one],)
+        return summary(ratios(times, self.one, self.other)) if self.other in times else None
 
 
 @dataclass(frozen=True)
@@ -116,7 +132,8 @@ class Suite:
         shapes: Where they are measured.
         goals: What the project wants to reach.
         data: From a shape and a device to what ``Contestant.build`` gets.
-        baseline: The contestant whose time is 1 in the tables.
+        peers: The distributions whose versions are recorded.
+        ladders: Shapes that differ in length alone, with what is compared along them.
     """
 
     name: str
@@ -124,7 +141,8 @@ class Suite:
     shapes: Sequence[Shape]
     goals: Sequence[Goal]
     data: Callable[[Shape, torch.device], Any]
-    baseline: str
+    peers: Sequence[str]
+    ladders: Sequence[Ladder] = ()
 
 
 @dataclass
@@ -207,7 +225,7 @@ def run(suite: Suite, options: Options) -> dict[str, Any]:
         "rounds": options.rounds,
         "device": _slug(device),
         "torch": torch.__version__,
-        "peers": peers.versions(),
+        "peers": peers.versions(suite.peers),
         "code": _fingerprint(),
     }
     data: dict[str, Any] = {"settings": settings, "blocks": []}
@@ -225,6 +243,9 @@ def run(suite: Suite, options: Options) -> dict[str, Any]:
         _write(unfinished, suite, options, data)
         print_block(suite, block)
     data["goals"] = [_outcome(goal, data["blocks"]) for goal in suite.goals]
+    data["scaling"] = [scaling(ladder, data["blocks"]) for ladder in suite.ladders]
+    for found in data["scaling"]:
+        print_scaling(found)
     print_goals(data["goals"])
     _write(output, suite, options, data)
     unfinished.unlink(missing_ok=True)
@@ -259,7 +280,7 @@ def _missing(
                 torch.set_num_threads(count or normally)
                 functions, load = calls(entries, mode), [os.getloadavg()[0]]
                 memory = {n: peak_megabytes(f, device) for n, f in functions.items()}
-                times = interleaved(functions, rounds, wait)
+                times = interleaved(functions, min(rounds, shape.rounds), wait)
                 yield {
                     "shape": asdict(shape),
                     "threads": count,
@@ -273,12 +294,13 @@ def _missing(
 
 
 def print_block(suite: Suite, block: dict[str, Any]) -> None:
-    """Print one table."""
+    """Print one table; the times of its first row are the unit of the ratios."""
     shape, times = Shape(**block["shape"]), block["times_ms"]
+    baseline = next(c.name for c in suite.contestants if c.name in times)
     threads = f", {block['threads']} threads" if block["threads"] else ""
     load = " to ".join(f"{x:.1f}" for x in block["load"])
     print(f"\n{shape}, {block['mode']}{threads} (load {load})")
-    print(f"  {'':26}  median ms   quartiles         × {suite.baseline:8} peak MB")
+    print(f"  {'':26}  median ms   quartiles         × {baseline:8} peak MB")
     for contestant in suite.contestants:
         if not contestant.runs_at(shape):
             continue
@@ -287,7 +309,7 @@ def print_block(suite: Suite, block: dict[str, Any]) -> None:
             print(f"  {name:26}  not installed")
             continue
         low, middle, high = summary(times[name])
-        ratio = summary(ratios(times, name, suite.baseline))[1]
+        ratio = summary(ratios(times, name, baseline))[1]
         spread = f"{low:.2f} to {high:.2f}"
         peak = block["peak_mb"][name]
         print(f"  {name:26} {middle:10.2f}   {spread:20} {ratio:7.2f} {peak:10.1f}")
@@ -306,14 +328,11 @@ def print_goals(outcomes: list[dict[str, Any]]) -> None:
 
 
 def _outcome(goal: Goal, blocks: list[dict[str, Any]]) -> dict[str, Any]:
-    for block in blocks:
-        place = block["shape"]["name"], block["mode"], block["threads"]
-        times = block["times_ms"]
-        if place == (goal.shape, goal.mode, goal.threads) and {goal.one, goal.other} <= set(times):
-            low, middle, high = summary(ratios(times, goal.one, goal.other))
-            ratio = [round(x, 3) for x in (low, middle, high)]
-            return {"goal": str(goal), "ratio": ratio, "met": goal.met(middle)}
-    return {"goal": str(goal), "ratio": None, "met": None}
+    found = [value for block in blocks if (value := goal.value(block)) is not None]
+    if not found:
+        return {"goal": str(goal), "ratio": None, "met": None}
+    rounded = [round(x, 3) for x in found[0]]
+    return {"goal": str(goal), "ratio": rounded, "met": goal.met(found[0][1])}
 
 
 def _write(path: Path, suite: Suite, options: Options, data: dict[str, Any]) -> None:

@@ -1,27 +1,30 @@
-"""Other libraries' rotary embeddings, called as their users call them. All are optional."""
+"""Other libraries, called as their users call them. All are optional.
+
+The environment of `make bench` has them, see requirements.txt beside this.
+"""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Callable
+import io
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import torch
 from torch import Tensor
 
 Rotate = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
-# The distributions that the environment of `make bench` has, see requirements.txt beside this.
-PEERS = ("rotary-embedding-torch", "transformers", "torchtune")
 
-
-def versions() -> dict[str, str | None]:
-    """Return the version of each peer, None where it is not installed."""
+def versions(names: Sequence[str]) -> dict[str, str | None]:
+    """Return the version of each distribution, None where it is not installed."""
     found: dict[str, str | None] = {}
-    for name in PEERS:
+    for name in names:
         try:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
@@ -67,3 +70,64 @@ def _torchtune_file() -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def performer_features(matrix: Tensor) -> Callable[[Tensor, bool], Tensor]:
+    """Return performer-pytorch's softmax features with a given W, ``(m, head_dim)``.
+
+    It adds 1e-4 to each feature, so that no denominator is 0; here nothing, so that contestants
+    compute the same.
+    """
+    kernel = importlib.import_module("performer_pytorch.performer_pytorch").softmax_kernel
+    return lambda x, is_query: kernel(x, projection_matrix=matrix, is_query=is_query, eps=0.0)
+
+
+def performer_attention(causal: bool) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    """Return its attention on features; if causal the form that needs no GPU."""
+    module = importlib.import_module("performer_pytorch.performer_pytorch")
+    form = module.causal_linear_attention_noncuda if causal else module.linear_attention
+    attend: Callable[[Tensor, Tensor, Tensor], Tensor] = form
+    return attend
+
+
+def performer_layer(dim: int, heads: int, matrix: Tensor) -> torch.nn.Module:
+    """Return its causal layer with a given W and the features of :func:`performer_features`."""
+    module = importlib.import_module("performer_pytorch.performer_pytorch")
+    features, m = performer_features(matrix), len(matrix)
+    with redirect_stdout(io.StringIO()):  # it says that it found no GPU code
+        layer: torch.nn.Module = module.SelfAttention(
+            dim, causal=True, heads=heads, dim_head=dim // heads, nb_features=m
+        )
+    attention: Any = layer.fast_attention
+    attention.forward = lambda q, k, v: attention.causal_linear_fn(
+        features(q, True), features(k, False), v, eps=0.0
+    )
+    return layer
+
+
+def fast_transformers_linear(device: torch.device) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    """Return its linear attention with elu(x) + 1, ``(batch, seq, heads, d)``, not causal."""
+    attention = importlib.import_module("fast_transformers.attention.linear_attention")
+    masking = importlib.import_module("fast_transformers.masking")
+    layer = attention.LinearAttention(0).to(device)
+
+    def call(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        n = q.shape[1]
+        everything = masking.FullMask(n, device=device)
+        lengths = masking.LengthMask(torch.full((len(q),), n, device=device))
+        out: Tensor = layer(q, k, v, everything, lengths, lengths)
+        return out
+
+    return call
+
+
+def fast_transformers_causal() -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    """Return its causal product in C++ with the division around it, ``(batch, heads, seq, ·)``."""
+    product = importlib.import_module("fast_transformers.causal_product").causal_dot_product
+
+    def call(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        total = torch.einsum("bhnm,bhnm->bhn", q, k.cumsum(2)) + 1e-6
+        out: Tensor = product(q, k, v)
+        return out / total[..., None]
+
+    return call

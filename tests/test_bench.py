@@ -13,7 +13,7 @@ import pytest
 import torch
 from packaging.requirements import Requirement
 
-from benchmarks import encoders, harness, literal, peers
+from benchmarks import attention, encoders, harness, literal, peers
 from benchmarks.timing import interleaved, peak_megabytes, ratios, summary
 from stringlib import CayleySTRING, reference
 from stringlib.records import read_record
@@ -109,7 +109,7 @@ def test_every_contestant_is_measured_somewhere_and_every_goal_names_what_is():
         (c.name, s.name) for c in encoders.CONTESTANTS for s in encoders.SHAPES if c.runs_at(s)
     }
     assert {name for name, _ in measured} == {c.name for c in encoders.CONTESTANTS}
-    assert all((encoders.SUITE.baseline, s.name) in measured for s in encoders.SHAPES)
+    assert all(("clone", s.name) in measured for s in encoders.SHAPES), "the unit of the tables"
     for goal in encoders.GOALS:
         assert {(goal.one, goal.shape), (goal.other, goal.shape)} <= measured
         assert (goal.at_least is None) != (goal.at_most is None)
@@ -248,11 +248,12 @@ def test_the_command_line(monkeypatch):
 
 
 def test_the_peers_are_pinned_and_agree_with_the_constraints():
-    text = (ROOT / "benchmarks/requirements.txt").read_text(encoding="utf8")
+    files = [ROOT / "benchmarks" / f"{name}.txt" for name in ("requirements", "compiled")]
+    text = "\n".join(file.read_text(encoding="utf8") for file in files)
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     found = {r.name: str(r.specifier) for r in map(Requirement, lines)}
     assert all(version.startswith("==") for version in found.values())
-    assert set(peers.PEERS) <= set(found)
+    assert {*encoders.PEERS, *attention.PEERS} <= set(found)
     assert "torch" not in found, "PyTorch is that of constraints.txt"
     both = set(found) & set(pinned())
     assert both
@@ -266,11 +267,13 @@ def test_make_bench_has_an_environment_of_its_own(tmp_path):
         shutil.copy(ROOT / name, tmp_path)
     for folder in ("_ext", "book/_assets", "notebooks", "stringlib", "benchmarks"):
         (tmp_path / folder).mkdir(parents=True)
-    shutil.copy(ROOT / "benchmarks/requirements.txt", tmp_path / "benchmarks")
+    for name in ("requirements.txt", "compiled.txt"):
+        shutil.copy(ROOT / "benchmarks" / name, tmp_path / "benchmarks")
     python.write_text(
         f"""#!/usr/bin/env bash
 echo "$*" >>{log}
 [ "$1 $2" != "-m venv" ] || {{ mkdir -p .venv-bench/bin; cp "$0" .venv-bench/bin/python; }}
+[[ "$*" != *compiled.txt ]]  # there is no compiler
 """
     )
     python.chmod(0o755)
@@ -282,19 +285,25 @@ echo "$*" >>{log}
         subprocess.run(command, check=True, capture_output=True, env=clean)
         return log.read_text().splitlines()
 
-    venv, torch_alone, others, measure = make("bench", "TORCH=torch==2.14.0", "PIP_ARGS=-v")
+    venv, torch_alone, others, compiled, *measure = make(
+        "bench", "TORCH=torch==2.14.0", "PIP_ARGS=-v"
+    )
     assert venv.endswith("-m venv --clear .venv-bench")
     assert re.search(r"install -qq -v -c \S+ torch==2\.14\.0$", torch_alone)
     assert others.endswith("install -qq -v --no-deps -r benchmarks/requirements.txt")
-    assert measure == "-m benchmarks.encoders --rounds 11"
-    assert make("bench", "ROUNDS=3") == ["-m benchmarks.encoders --rounds 3"]
+    assert compiled.endswith(
+        "install -qq -v --no-deps --no-build-isolation -r benchmarks/compiled.txt"
+    )
+    assert measure == [f"-m benchmarks.{suite} --rounds 11" for suite in ("encoders", "attention")]
+    again = make("bench", "ROUNDS=3", "SUITES=attention")
+    assert again == ["-m benchmarks.attention --rounds 3"]
     assert not (tmp_path / ".venv").exists()
 
 
 def test_the_record_is_of_the_whole_benchmark():
     data = read_record(ROOT / "results/bench-encoders-cpu.json")["data"]
     assert None not in data["settings"]["peers"].values(), "measured without a peer"
-    assert set(data["settings"]["peers"]) == set(peers.PEERS)
+    assert set(data["settings"]["peers"]) == set(encoders.PEERS)
     places = {(b["shape"]["name"], b["threads"], b["mode"]) for b in data["blocks"]}
     assert places == set(
         itertools.product([s.name for s in encoders.SHAPES], (1, 2), harness.MODES)

@@ -1,0 +1,386 @@
+"""Attention, softmax and kernelised, against other libraries and printed formulas.
+
+python -m benchmarks.attention, after python -m benchmarks.encoders in `make bench`. Where a
+family has features, they are given, so that all of it compute the same; random features share
+their matrix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+import stringlib
+from benchmarks import literal_attention as literal
+from benchmarks import peers
+from benchmarks.harness import Contestant, Entry, Goal, Shape, Suite, main
+from benchmarks.scaling import Ladder
+from stringlib import linear_attention
+
+FORWARD = "forward"
+
+
+class Data(NamedTuple):
+    """Random queries, keys and values, positive features of both, and what weights are made of."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    phi_q: Tensor
+    phi_k: Tensor
+    log_decay: Tensor
+    bias: Tensor
+
+    @property
+    def qkv(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values."""
+        return self.q, self.k, self.v
+
+    @property
+    def features(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Features of queries and keys, and values."""
+        return self.phi_q, self.phi_k, self.v
+
+
+def make_data(shape: Shape, device: torch.device) -> Data:
+    """Return random tensors ``(batch, heads, seq, head_dim)``, one decay a token, and a bias."""
+    q, k, v = torch.randn(3, shape.batch, shape.heads, shape.seq, shape.head_dim)
+    log_decay = -torch.rand(shape.batch, shape.heads, shape.seq) / 8
+    bias = torch.randn(shape.heads, 2 * shape.seq - 1) / 2
+    # no feature is 0, so that no denominator is
+    made = (q, k, v, q.relu() + 0.1, k.relu() + 0.1, log_decay, bias)
+    return Data(*(t.to(device) for t in made))
+
+
+Build = Callable[[Shape, Data], Entry]
+Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+def _on(which: str, attend: Callable[[Shape], Attend]) -> Build:
+    """Build what takes three tensors of the data, ``"qkv"`` or ``"features"``, and gives one."""
+
+    def build(shape: Shape, data: Data) -> Entry:
+        call = attend(shape)
+        return Entry(lambda *x: (call(*x),), getattr(data, which))
+
+    return build
+
+
+def _plain(attend: Callable[..., Any]) -> Callable[[Shape], Attend]:
+    return lambda shape: attend
+
+
+def _sdpa(causal: bool) -> Build:
+    attend = torch.nn.functional.scaled_dot_product_attention
+    return _on("qkv", _plain(lambda q, k, v: attend(q, k, v, is_causal=causal)))
+
+
+def _with_features(make: Callable[[Shape], stringlib.FeatureMap]) -> Build:
+    """Build attention from queries and keys on, not causal: features, then sums."""
+
+    def build(shape: Shape, data: Data) -> Entry:
+        phi = make(shape).to(data.q.device)
+
+        def call(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor]:
+            return (linear_attention(phi(q), phi(k, is_query=False), v),)
+
+        return Entry(call, data.qkv)
+
+    return build
+
+
+def _linear(
+    causal: bool, weight: Callable[[Shape], stringlib.PositionWeight] | None = None
+) -> Build:
+    """Build attention on features, with a weight that needs no parameter."""
+
+    def attend(shape: Shape) -> Attend:
+        made = None if weight is None else weight(shape)
+        return lambda q, k, v: linear_attention(q, k, v, made, causal)
+
+    return _on("features", attend)
+
+
+def _cosine(shape: Shape) -> stringlib.PositionWeight:
+    return stringlib.CosineWeight(shape.seq)
+
+
+# --- random features ---
+
+
+def _favor(
+    shape: Shape, projection: str = "orthogonal", hyperbolic: bool = False
+) -> stringlib.FavorFeatures:
+    """Return FAVOR+ with as many features as channels, drawn from the same seed each time."""
+    generator = torch.Generator().manual_seed(1)
+    return stringlib.FavorFeatures(
+        shape.head_dim, shape.head_dim, projection, hyperbolic=hyperbolic, generator=generator
+    )
+
+
+class _Scaled(torch.nn.Module):
+    """Features of x/d^(1/4), as performer-pytorch divides: they estimate exp(qᵀk/√d)."""
+
+    def __init__(self, phi: stringlib.FavorFeatures) -> None:
+        super().__init__()
+        self.phi = phi
+
+    def forward(self, x: Tensor, is_query: bool = True) -> Tensor:
+        features: Tensor = self.phi(x * self.phi.head_dim**-0.25, is_query)
+        return features
+
+
+def _unit_rows(features: Tensor) -> Tensor:
+    """Divide every row by its norm: contestants leave out different factors that cancel."""
+    return features / features.norm(dim=-1, keepdim=True)
+
+
+def _map(projection: str, hyperbolic: bool = False) -> Build:
+    def build(shape: Shape, data: Data) -> Entry:
+        phi = _Scaled(_favor(shape, projection, hyperbolic)).to(data.q.device)
+        return Entry(lambda q, k: (phi(q, True), phi(k, False)), (data.q, data.k), (), _unit_rows)
+
+    return build
+
+
+def _performer_map(shape: Shape, data: Data) -> Entry:
+    matrix = _favor(shape).projection_matrix()[0].to(data.q.device)
+    phi = peers.performer_features(matrix)
+    return Entry(lambda q, k: (phi(q, True), phi(k, False)), (data.q, data.k), (), _unit_rows)
+
+
+def _circulant_as_matrix(shape: Shape, data: Data) -> Entry:
+    """Build the circulant map with its matrix written out: what the FFT has to beat."""
+    phi = _Scaled(_favor(shape)).to(data.q.device)
+    matrix = _favor(shape, "circulant").projection_matrix().to(data.q.device)
+    weight = phi.phi.projection.get_buffer("weight")
+    assert weight.shape == matrix.shape
+    weight.copy_(matrix)
+    return Entry(lambda q, k: (phi(q, True), phi(k, False)), (data.q, data.k), (), _unit_rows)
+
+
+def _performer(shape: Shape, data: Data) -> Entry:
+    matrix = _favor(shape).projection_matrix()[0].to(data.q.device)
+    phi, attend = peers.performer_features(matrix), peers.performer_attention(False)
+    return Entry(lambda q, k, v: (attend(phi(q, True), phi(k, False), v),), data.qkv)
+
+
+def _performer_causal(shape: Shape) -> Attend:
+    return peers.performer_attention(causal=True)
+
+
+# --- other libraries ---
+
+
+def _fast_transformers(shape: Shape, data: Data) -> Entry:
+    call = peers.fast_transformers_linear(data.q.device)
+    inputs = [x.transpose(1, 2).contiguous() for x in data.qkv]
+    return Entry(lambda *x: (call(*x),), inputs, (), lambda y: y.transpose(1, 2))
+
+
+def _fast_transformers_causal(shape: Shape) -> Attend:
+    return peers.fast_transformers_causal()
+
+
+# --- Toeplitz ---
+
+
+def _toeplitz(mode: str | None = None) -> Build:
+    def build(shape: Shape, data: Data) -> Entry:
+        bias = data.bias.clone().requires_grad_()
+
+        def call(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor]:
+            return (linear_attention(q, k, v, stringlib.ToeplitzWeight(bias), mode=mode),)
+
+        return Entry(call, data.features, [bias])
+
+    return build
+
+
+def _toeplitz_fft(shape: Shape, data: Data) -> Entry:
+    bias = data.bias.clone().requires_grad_()
+    return Entry(lambda q, k, v: (literal.toeplitz_fft(q, k, v, bias),), data.features, [bias])
+
+
+def _sdpa_bias(shape: Shape, data: Data) -> Entry:
+    """Build softmax attention with a learned bias for each offset, gathered to a matrix."""
+    bias, place = data.bias.clone().requires_grad_(), torch.arange(shape.seq, device=data.q.device)
+    index = place - place[:, None] + shape.seq - 1
+    attend = torch.nn.functional.scaled_dot_product_attention
+    return Entry(lambda q, k, v: (attend(q, k, v, attn_mask=bias[:, index]),), data.qkv, [bias])
+
+
+# --- decay ---
+
+
+def _ssd(shape: Shape, data: Data) -> Entry:
+    def call(q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor) -> tuple[Tensor]:
+        weight = stringlib.DecayWeight(log_decay)
+        return (linear_attention(q, k, v, weight, causal=True, normalize=False),)
+
+    return Entry(call, (*data.features, data.log_decay))
+
+
+def _ssd_chunks(shape: Shape, data: Data) -> Entry:
+    return Entry(lambda *x: (literal.decayed_chunks(*x),), (*data.features, data.log_decay))
+
+
+def _ssd_minimal(shape: Shape, data: Data) -> Entry:
+    c, b, x = (t.transpose(1, 2).contiguous() for t in data.features)
+    a = data.log_decay.transpose(1, 2).contiguous()
+    return Entry(
+        lambda c, b, x, a: (literal.ssd(x, a, b, c),), (c, b, x, a), (), lambda y: y.transpose(1, 2)
+    )
+
+
+# --- a whole layer ---
+
+
+def _tokens(shape: Shape, data: Data) -> Tensor:
+    return data.q.transpose(1, 2).flatten(2).contiguous()
+
+
+def _layer(shape: Shape, data: Data) -> Entry:
+    layer = _seeded_layer(shape).to(data.q.device)
+    return Entry(lambda x: (layer(x),), [_tokens(shape, data)], [*layer.parameters()])
+
+
+def _performer_layer(shape: Shape, data: Data) -> Entry:
+    """Build performer-pytorch's layer with the weights and the random matrix of ours."""
+    ours = _seeded_layer(shape)
+    matrix = _favor(shape).projection_matrix()[0].to(data.q.device)
+    layer = peers.performer_layer(ours.dim, ours.heads, matrix)
+    with torch.no_grad():
+        for name in ("to_q", "to_k", "to_v", "to_out"):
+            layer.get_parameter(f"{name}.weight").copy_(ours.get_parameter(f"{name}.weight"))
+        layer.get_parameter("to_out.bias").zero_()
+    layer = layer.to(data.q.device)
+    return Entry(lambda x: (layer(x),), [_tokens(shape, data)], [*layer.parameters()])
+
+
+def _seeded_layer(shape: Shape) -> stringlib.MultiHeadAttention:
+    torch.manual_seed(1)
+    return stringlib.MultiHeadAttention(
+        shape.heads * shape.head_dim, shape.heads, attention=_favor(shape), causal=True
+    )
+
+
+SLOW = 8192  # batch × heads × seq up to which those with a state for every token are measured
+
+CONTESTANTS: Sequence[Contestant] = (
+    Contestant("FAVOR+", "map", _map("orthogonal")),
+    Contestant("performer-pytorch map", "map", _performer_map),
+    Contestant("circulant", "map-circulant", _map("circulant")),
+    Contestant("circulant as a matrix", "map-circulant", _circulant_as_matrix),
+    Contestant("hyperbolic", "map-hyperbolic", _map("orthogonal", hyperbolic=True)),
+    Contestant("SDPA", "softmax", _sdpa(causal=False)),
+    Contestant("ReLU", "relu", _with_features(lambda s: stringlib.ReLUFeatures())),
+    Contestant("ELU", "elu", _with_features(lambda s: stringlib.ELUFeatures())),
+    Contestant("fast-transformers", "elu", _fast_transformers),
+    Contestant("FAVOR+ attention", "favor", _with_features(lambda s: _Scaled(_favor(s)))),
+    Contestant("performer-pytorch", "favor", _performer),
+    Contestant("cosine", "cosine", _linear(False, _cosine)),
+    Contestant("cosFormer", "cosine", _on("features", _plain(literal.cosformer))),
+    Contestant("SDPA causal", "softmax-causal", _sdpa(causal=True)),
+    Contestant("linear causal", "causal", _linear(causal=True)),
+    Contestant("fast-transformers causal", "causal", _on("features", _fast_transformers_causal)),
+    Contestant("performer-pytorch causal", "causal", _on("features", _performer_causal), SLOW),
+    Contestant("all chunks at once", "causal", _on("features", _plain(literal.chunked))),
+    Contestant("cosine causal", "cosine-causal", _linear(True, _cosine)),
+    Contestant(
+        "cosFormer causal", "cosine-causal", _on("features", _plain(literal.cosformer_cumsum)), SLOW
+    ),
+    Contestant("Toeplitz", "toeplitz", _toeplitz()),
+    Contestant("Toeplitz by rows", "toeplitz-modes", _toeplitz("parallel")),
+    Contestant("Toeplitz by FFT", "toeplitz-modes", _toeplitz("fft")),
+    Contestant("Toeplitz, literal FFT", "toeplitz", _toeplitz_fft, 4096),
+    Contestant("SDPA with a bias", "softmax-bias", _sdpa_bias),
+    Contestant("decay", "decay", _ssd),
+    Contestant("SSD, literal", "decay", _ssd_minimal),
+    Contestant("decay, literal chunks", "decay", _ssd_chunks),
+    Contestant("layer", "layer", _layer),
+    Contestant("performer-pytorch layer", "layer", _performer_layer),
+)
+
+MAPS = ("map", "map-circulant", "map-hyperbolic")
+BOTH_WAYS = ("softmax", "relu", "elu", "favor", "cosine")
+CAUSAL = ("softmax-causal", "causal", "cosine-causal")
+TOEPLITZ = ("toeplitz", "softmax-bias")
+LENGTHS = tuple(
+    Shape(f"N{n}", 1, 2, n, 64, (*BOTH_WAYS, *CAUSAL), rounds=5 if n > 10_000 else 1000)
+    for n in (128, 256, 512, 1024, 2048, 4096, 8192, 16384)
+)
+SHAPES = (
+    Shape("map 64", 2, 8, 1024, 64, MAPS),
+    Shape("map 128", 2, 8, 1024, 128, MAPS),
+    Shape("map 256", 2, 8, 1024, 256, MAPS),
+    Shape("short", 8, 8, 128, 64, BOTH_WAYS),
+    Shape("medium", 4, 8, 256, 64, BOTH_WAYS),
+    Shape("causal", 1, 8, 1024, 64, CAUSAL),
+    Shape("patches", 2, 4, 197, 64, TOEPLITZ),
+    Shape("patches 512", 2, 4, 512, 64, TOEPLITZ),
+    Shape("offsets", 1, 1, 8192, 16, ("toeplitz", "toeplitz-modes")),
+    Shape("decay", 1, 4, 4096, 64, ("decay",)),
+    Shape("layer", 2, 4, 1024, 64, ("layer",)),
+    *LENGTHS,
+)
+
+GOALS = (
+    Goal("performer-pytorch map", "FAVOR+", "map 64", at_least=1.5),
+    Goal("performer-pytorch map", "circulant", "map 128", at_least=1.9),
+    Goal("performer-pytorch map", "circulant", "map 256", at_least=2.5),
+    *(Goal("circulant as a matrix", "circulant", f"map {d}", at_least=1) for d in (64, 128, 256)),
+    Goal("SDPA", "ReLU", "short", at_least=1, mode=FORWARD),
+    Goal("SDPA", "ReLU", "short", at_least=1),
+    Goal("SDPA", "FAVOR+ attention", "medium", at_least=1, mode=FORWARD),
+    Goal("SDPA", "FAVOR+ attention", "medium", at_least=1),
+    Goal("fast-transformers causal", "linear causal", "causal", at_least=1.6),
+    Goal("performer-pytorch causal", "linear causal", "causal", at_least=10),
+    Goal("linear causal", None, "causal", at_most=32),
+    Goal("cosFormer causal", "cosine causal", "causal", at_least=50, mode=FORWARD),
+    Goal("cosFormer causal", "cosine causal", "causal", at_least=50),
+    Goal("Toeplitz, literal FFT", "Toeplitz", "patches", at_least=50),
+    Goal("Toeplitz", "SDPA with a bias", "patches", at_most=1.2),
+    Goal("Toeplitz", "SDPA with a bias", "patches 512", at_most=1.2),
+    Goal("Toeplitz", "Toeplitz by rows", "offsets", at_most=1.1),
+    Goal("Toeplitz", "Toeplitz by FFT", "offsets", at_most=1.1),
+    Goal("SSD, literal", "decay", "decay", at_least=3),
+    Goal("decay, literal chunks", "decay", "decay", at_least=3),
+    Goal("performer-pytorch layer", "layer", "layer", at_least=2),
+)
+
+LADDERS = (
+    Ladder(
+        "Not causal",
+        tuple(shape.name for shape in LENGTHS),
+        "SDPA",
+        ("ReLU", "ELU", "FAVOR+ attention", "cosine", "performer-pytorch", "fast-transformers"),
+    ),
+    Ladder(
+        "Causal",
+        tuple(shape.name for shape in LENGTHS),
+        "SDPA causal",
+        (
+            "linear causal",
+            "cosine causal",
+            "fast-transformers causal",
+            "performer-pytorch causal",
+            "cosFormer causal",
+        ),
+    ),
+)
+
+PEERS = ("performer-pytorch", "pytorch-fast-transformers")
+SUITE = Suite("attention", CONTESTANTS, SHAPES, GOALS, make_data, PEERS, LADDERS)
+
+
+def run(argv: Sequence[str] | None = None) -> dict[str, Any]:
+    """Measure as the command line says."""
+    return main(SUITE, argv)
+
+
+if __name__ == "__main__":
+    run()
