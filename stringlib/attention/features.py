@@ -3,13 +3,13 @@ r"""Feature maps: vectors whose products stand in for softmax's exponential."""
 from __future__ import annotations
 
 import math
-from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from stringlib.attention.projections import PROJECTIONS
+from stringlib.autocast import without_autocast
 from stringlib.inputs import require_count, require_floats, require_vectors
 
 
@@ -73,8 +73,8 @@ class FavorFeatures(FeatureMap):
         heads: Heads with a W of their own; 1 serves any number of heads.
         learnable: Whether what was drawn, all but signs and lengths of rows, is a parameter.
             After a step of training the features no longer estimate the exponential.
-        hyperbolic: Whether to use both signs of every row: half the error of as many features
-            for small arguments, never more.
+        hyperbolic: Whether to use both signs of every row. With as many features from
+            independent rows, the squared error is smaller by :math:`1 - e^{-\|x+y\|^2}`.
         stabilize: Whether to leave out factors that cancel in normalised attention, so that
             nothing overflows: each query's largest feature, and the largest of all keys, one
             number for a batch entry and head. It looks at later keys; see :meth:`scaled_keys`.
@@ -176,9 +176,7 @@ class FavorFeatures(FeatureMap):
         """Return x and Wx, or (Wx, −Wx), in float32 or wider."""
         require_vectors("x", x, self.head_dim, self.heads)
         wide = x if x.dtype in (torch.float32, torch.float64) else x.float()
-        device = x.device.type
-        known = torch.amp.is_autocast_available(device)  # the meta device has no autocast
-        with torch.autocast(device, enabled=False) if known else nullcontext():
+        with without_autocast(x):
             exponent = self.projection(wide)
         return wide, torch.cat([exponent, -exponent], -1) if self.hyperbolic else exponent
 

@@ -116,11 +116,11 @@ def sqrt_norm_mean(square: Tensor, head_dim: int) -> Tensor:
 
 
 def attention_mse(q: Tensor, k: Tensor, num_features: int) -> Tensor:
-    r"""Return the mean of :math:`\|\hat A - A\|^2 / \|A\|^2` to the first order in 1/m.
+    r"""Return the mean of :math:`\|\hat A - \bar A\|^2 / \|\bar A\|^2` to the first order in 1/m.
 
-    A are the weights of softmax attention, :math:`\hat A` those of positive features with
-    independent rows. By :eq:`eq-favor-attention-error` the relative error of a weight is that of
-    its estimate :math:`\varepsilon_{ij}` less a mean over the keys, and by
+    :math:`\bar A` are the weights of softmax attention, :math:`\hat A` those of positive features
+    with independent rows. By :eq:`eq-favor-attention-error` the relative error of a weight is that
+    of its estimate :math:`\varepsilon_{ij}` less a mean over the keys, and by
     :eq:`eq-favor-covariance` the covariance of :math:`\varepsilon_{ij}` and
     :math:`\varepsilon_{il}` is :math:`(e^{(q_i + k_j)^\top (q_i + k_l)} - 1)/m`.
 
