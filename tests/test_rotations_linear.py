@@ -11,6 +11,7 @@ from stringlib import STRING, CayleySTRING, CirculantSTRING, RoPE, checks
 from stringlib.algebra import circulant
 from stringlib.attention import CosineWeight, DecayWeight, FavorFeatures, linear_attention
 from stringlib.attention.rotated import rotated_linear_attention
+from stringlib.attention.structured_variance import circulant_mean_mse
 from stringlib.attention.torus import random_turn
 from stringlib.attention.weights import PositionWeight, masked_product
 from stringlib.reference.roformer_linear import roformer_linear_attention
@@ -188,6 +189,12 @@ def test_the_error_of_circulant_features_is_that_of_drawn_ones() -> None:
         error = squares.std() / len(r) ** 0.5
         assert abs(squares.mean() - expected) <= 4 * error
         assert error < 0.1 * abs(circulant_error(z) - signed_circulant_error(z))
+
+
+@pytest.mark.parametrize("d", [1, 2, 5, 8])
+def test_the_twin_over_all_signs_is_the_closed_form(d: int) -> None:
+    z = random(d, seed=4) / d**0.5
+    assert abs(circulant_mean_mse(z, d).item() - signed_circulant_error(z)) <= 1e-12
 
 
 @pytest.mark.parametrize("angle", [0.0, 0.4, math.pi / 4, 2.0])
