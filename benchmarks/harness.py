@@ -72,17 +72,20 @@ class Contestant:
         family: All of a family give the same result; the first is the one that others must match.
         build: From a shape and its data to an entry. ``ModuleNotFoundError``: not installed.
         most: Left out where batch × heads × seq is larger, because it takes too long.
+        longest: Left out where seq is larger.
     """
 
     name: str
     family: str
     build: Callable[[Shape, Any], Entry]
     most: float = float("inf")
+    longest: float = float("inf")
 
     def runs_at(self, shape: Shape) -> bool:
         """Return whether it is measured at a shape."""
         tokens = shape.batch * shape.heads * shape.seq
-        return self.family in shape.families and tokens <= self.most
+        small = tokens <= self.most and shape.seq <= self.longest
+        return self.family in shape.families and small
 
 
 @dataclass(frozen=True)
