@@ -76,6 +76,8 @@ class ToeplitzWeight(PositionWeight):
     def from_bias(cls, bias: RelativeBias, n: int) -> ToeplitzWeight:
         r"""Return the weight :math:`e^{b(i - j)}` of a bias made for softmax attention.
 
+        Those of KERPLE make it positive semidefinite, :eq:`eq-toeplitz-cpd`.
+
         Args:
             bias: ``ALiBi``, ``T5Bias``, ``KerpleLog`` or ``KerplePower``. It counts distances
                 from the key to the query.
