@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from stringlib import linear_attention, make_features, softmax_attention
 from stringlib.records import record_study
 
-DIM, VALUES, BATCH, RATE = 32, 8, 64, 4e-3
+DIM, VALUES, BATCH, RATE = 32, 8, 64, 1e-2
 MAPS = (
     "softmax",
     "relu",
@@ -148,7 +148,7 @@ def study(seeds: Sequence[int], steps: int) -> dict[str, Any]:
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the study and write its record."""
     assert __doc__
-    record_study(Path(__file__), __doc__, study, seeds=5, steps=800, argv=argv)
+    record_study(Path(__file__), __doc__, study, seeds=3, steps=400, argv=argv)
 
 
 if __name__ == "__main__":
