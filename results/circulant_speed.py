@@ -1,0 +1,91 @@
+"""Time the product with a circulant matrix, dense and by the fast Fourier transform.
+
+    python results/circulant_speed.py      # writes results/circulant_speed.json
+    python results/circulant_speed.py --seeds 1 --steps 3 --output /tmp/try.json
+
+Two million numbers in float32, as vectors of d channels, times a d x d matrix: as a dense product,
+and as x -> irfft(rfft(r) * rfft(s x)), forward alone and with the gradient of x, the latter also
+with autograd's own derivative of the transforms. All forms take turns within a round, on one and
+on two threads; a "seed" is a repetition of the whole, its number the median of its rounds.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from stringlib.algebra import circulant, circular_convolution
+from stringlib.records import record_study
+
+SIZES = (32, 64, 128, 192, 256, 512, 1024)
+NUMBERS = 2_000_000
+FORMS = ("dense", "fft", "dense, gradient", "fft, gradient", "autograd, gradient")
+
+
+def forms(d: int, seed: int) -> dict[str, Callable[[], None]]:
+    """Return one call for each of ``FORMS``."""
+    generator = torch.Generator().manual_seed(seed)
+    x, g = torch.randn(2, 8, NUMBERS // (8 * d), d, generator=generator)
+    r, s = torch.randn(2, d, generator=generator).unbind()
+    s, x = s.sign(), x.requires_grad_()
+    matrix, spectrum = circulant(r) * s, torch.fft.rfft(r)
+
+    products: dict[str, Callable[[], Tensor]] = {
+        "dense": lambda: x @ matrix.mT,
+        "fft": lambda: circular_convolution(x * s, spectrum),
+        "autograd": lambda: torch.fft.irfft(torch.fft.rfft(x * s) * spectrum, n=d),
+    }
+
+    def call(form: str) -> None:
+        name, _, gradient = form.partition(", ")
+        with torch.set_grad_enabled(bool(gradient)):
+            y = products[name]()
+            if gradient:
+                torch.autograd.grad(y, x, g)
+
+    return {form: lambda form=form: call(form) for form in FORMS}
+
+
+def study(seeds: Sequence[int], steps: int) -> dict[str, Any]:
+    """Return milliseconds: ``{threads: {form: [[one number a seed] for each size]}}``."""
+    found: dict[str, dict[str, list[list[float]]]] = {}
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        found[str(threads)] = {form: [[] for _ in SIZES] for form in FORMS}
+        for seed in seeds:
+            for place, d in enumerate(SIZES):
+                calls = forms(d, seed)
+                times: dict[str, list[float]] = {form: [] for form in calls}
+                for _ in range(steps):
+                    for form, call in calls.items():
+                        start = time.perf_counter()
+                        call()
+                        times[form].append(time.perf_counter() - start)
+                for form, taken in times.items():
+                    median = round(1e3 * statistics.median(taken), 3)
+                    found[str(threads)][form][place].append(median)
+    torch.set_num_threads(1)
+    return {"sizes": SIZES, "numbers": NUMBERS, "rounds": steps, "ms": found}
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the study and write its record."""
+    assert __doc__
+    data = record_study(
+        Path(__file__), __doc__, study, seeds=5, steps=9, steps_are="rounds of each form", argv=argv
+    )
+    for threads, rows in data["ms"].items():
+        for place, d in enumerate(data["sizes"]):
+            ms = {form: statistics.median(row[place]) for form, row in rows.items()}
+            forward, gradient = ms["fft"] / ms["dense"], ms["fft, gradient"] / ms["dense, gradient"]
+            print(f"{threads} threads, d = {d:4}: fft {forward:.2f}, with gradients {gradient:.2f}")
+
+
+if __name__ == "__main__":
+    main()
