@@ -6,6 +6,12 @@ alternative text: ``Explorer(phase_clocks, alt=phase_clocks_text, ...)``.
 
 from stringlib.explore.figures.biases import bias_curves, bias_curves_text
 from stringlib.explore.figures.clocks import intro_figure, phase_clocks, phase_clocks_text
+from stringlib.explore.figures.correlation import (
+    CIRCULANT_SIGNS,
+    CIRCULANT_VECTORS,
+    row_correlation,
+    row_correlation_text,
+)
 from stringlib.explore.figures.decay import decay_curves, decay_curves_text
 from stringlib.explore.figures.favor import FAVOR_KINDS, favor_error, favor_error_text
 from stringlib.explore.figures.gating import gated_query, gated_query_text
@@ -37,6 +43,8 @@ from stringlib.explore.figures.volume import volume_kernel, volume_kernel_text
 from stringlib.explore.figures.walks import sphere_walks, sphere_walks_text
 
 __all__ = [
+    "CIRCULANT_SIGNS",
+    "CIRCULANT_VECTORS",
     "FAVOR_KINDS",
     "GRID_ENCODERS",
     "KERNEL_FEATURES",
@@ -67,6 +75,8 @@ __all__ = [
     "ptolemy_circle_text",
     "resolution_scores",
     "resolution_scores_text",
+    "row_correlation",
+    "row_correlation_text",
     "shifted_kernels",
     "shifted_kernels_text",
     "shifted_scores",
