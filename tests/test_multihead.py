@@ -564,3 +564,13 @@ def test_heads_of_an_axial_encoder_by_name() -> None:
     layer = MultiHeadAttention(24, 3, "axial", grid=(2, 3))
     assert isinstance(layer.encoder, AxialRoPE)
     assert layer(torch.randn(6, 24)).shape == (6, 24)
+
+
+@pytest.mark.parametrize(("name", "causal"), PLACES)
+def test_shapes_without_memory(name: str, causal: bool) -> None:
+    """On the meta device: nothing looks at a value, and nothing is made on another device."""
+    layer, x = make(name, causal).to("meta"), torch.empty(2, LENGTH, DIM, device="meta").double()
+    mask = torch.ones(2, LENGTH, dtype=torch.bool, device="meta")
+    out = layer(x, key_mask=mask)
+    assert out.shape == x.shape
+    assert out.device.type == "meta"

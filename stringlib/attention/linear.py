@@ -11,6 +11,7 @@ from stringlib.attention.constant import ConstantWeight
 from stringlib.attention.masks import per_head
 from stringlib.attention.scale import hide, running_maximum
 from stringlib.attention.weights import PositionWeight
+from stringlib.autocast import without_autocast
 from stringlib.inputs import require_attention, require_floats
 
 
@@ -82,7 +83,7 @@ def linear_attention(
     sums_before = None if state is None else state.sums.to(dtype)
     largest = None if state is None else state.log_scale
     common = None
-    with torch.autocast(v.device.type, enabled=False):  # a sum needs its digits
+    with without_autocast(v):  # a sum needs its digits
         q, k = phi_q.to(dtype), phi_k.to(dtype)
         u = torch.cat([v.to(dtype), v.new_ones(*v.shape[:-1], 1, dtype=dtype)], -1)
         if key_scale is not None:

@@ -9,13 +9,13 @@ P and Ω come from.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 
 import torch
 from torch import Tensor, nn
 
 from stringlib.algebra.shared import shared_product
 from stringlib.algebra.skew import planar_skew
+from stringlib.autocast import without_autocast
 from stringlib.inputs import (
     require_count,
     require_floats,
@@ -250,9 +250,7 @@ class RotaryEncoder(nn.Module):
         self, x: Tensor, phases: Tensor, finish: Callable[[Tensor], Tensor] | None = None
     ) -> Tensor:
         wide = x if x.dtype in (torch.float32, torch.float64) else x.float()
-        device = x.device.type
-        known = torch.amp.is_autocast_available(device)  # the meta device has no autocast
-        with torch.autocast(device, enabled=False) if known else nullcontext():
+        with without_autocast(x):
             turned = rotate_pairs(self.to_basis(wide), phases, self.layout)
             return (finish(turned) if finish else turned).to(x.dtype)
 
