@@ -106,7 +106,7 @@ def three_forms(token: int, chunk: int) -> go.Figure:
         frame | {"x0": first - 0.5, "x1": token + 0.5, "line": {"width": 3, "color": OWN}},
     ]
     heads = [
-        ("comparisons", "x", "y"),
+        ("query (row), key (column)", "x", "y"),
         (f"sums of token {token}", "x2", "y2"),
         (f"state before token {first}", "x3", "y3"),
         (f"state after token {token}", "x4", "y4"),
@@ -116,7 +116,7 @@ def three_forms(token: int, chunk: int) -> go.Figure:
             height=560,
             barmode="relative",
             margin={"l": 34, "r": 12, "t": 34, "b": 96},
-            xaxis={"domain": left, "anchor": "y", "title": "key", "dtick": 1, "showgrid": False},
+            xaxis={"domain": left, "anchor": "y", "dtick": 1, "showgrid": False},
             yaxis={"domain": high, "anchor": "x", "dtick": 1, **down},
             xaxis2={"domain": right, "anchor": "y2", "type": "category"},
             yaxis2={"domain": high, "anchor": "x2", "range": [-8, 20]},
