@@ -28,8 +28,8 @@ NUMBERS = 2_000_000
 FORMS = ("dense", "fft", "dense, gradient", "fft, gradient", "autograd, gradient")
 
 
-def forms(d: int, seed: int) -> dict[str, Callable[[], None]]:
-    """Return one call for each of ``FORMS``."""
+def forms(d: int, seed: int) -> dict[str, Callable[[], Tensor]]:
+    """Return one call for each of ``FORMS``: it returns the product, or the gradient of x."""
     generator = torch.Generator().manual_seed(seed)
     x, g = torch.randn(2, 8, NUMBERS // (8 * d), d, generator=generator)
     r, s = torch.randn(2, d, generator=generator).unbind()
@@ -42,12 +42,11 @@ def forms(d: int, seed: int) -> dict[str, Callable[[], None]]:
         "autograd": lambda: torch.fft.irfft(torch.fft.rfft(x * s) * spectrum, n=d),
     }
 
-    def call(form: str) -> None:
+    def call(form: str) -> Tensor:
         name, _, gradient = form.partition(", ")
         with torch.set_grad_enabled(bool(gradient)):
             y = products[name]()
-            if gradient:
-                torch.autograd.grad(y, x, g)
+            return torch.autograd.grad(y, x, g)[0] if gradient else y
 
     return {form: lambda form=form: call(form) for form in FORMS}
 

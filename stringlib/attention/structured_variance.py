@@ -89,16 +89,16 @@ def circulant_mean_mse(z: Tensor, num_features: int) -> Tensor:
 def circulant_ratio(square: Tensor) -> Tensor:
     r"""Return the error over that of independent rows for large d, :eq:`eq-circulant-ratio`.
 
-    :math:`1 + x^2 / 2(e^x - 1)` with :math:`x = \|z\|^2`, for m = d, averaged over the signs, when
-    no channel dominates z. At most 1.3238.
+    :math:`1 + \zeta^2 / 2(e^\zeta - 1)` with :math:`\zeta = \|z\|^2`, for m = d, averaged over the
+    signs, when no channel dominates z. At most 1.3238.
     """
     return 1 + square.square() / (2 * torch.expm1(square))
 
 
 def unit_circulant_ratio(square: Tensor) -> Tensor:
-    r"""Return :math:`1 - x^2 / 2(e^x - 1)`, the same for a unit spectrum, :eq:`eq-unit-ratio`.
+    r"""Return the same for a unit spectrum, :eq:`eq-unit-ratio`.
 
-    It is the limit of orthogonal rows too, and holds for every z.
+    :math:`1 - \zeta^2 / 2(e^\zeta - 1)`, the limit of orthogonal rows too; it holds for every z.
     """
     return 2 - circulant_ratio(square)
 
@@ -153,13 +153,13 @@ def structured_bias_bounds(square: Tensor, head_dim: int) -> tuple[Tensor, Tenso
     For unit-modulus circulant rows and for Hadamard rows, whatever the direction of z,
 
     .. math::
-        e^{-\frac{(d+2)\,x^2}{4d^2}} - 1 \;\le\; \frac{\mathbb E\,\hat\kappa}{\kappa} - 1
-        \;\le\; e^{-x/2} \Big(1 - \frac xd\Big)^{-d/2} - 1 .
+        e^{-\frac{(d+2)\,\zeta^2}{4d^2}} - 1 \;\le\; \frac{\mathbb E\,\hat\kappa}{\kappa} - 1
+        \;\le\; e^{-\zeta/2} \Big(1 - \frac \zeta d\Big)^{-d/2} - 1 .
 
-    Both are about :math:`x^2/4d`.
+    Both are about :math:`\zeta^2/4d`.
 
     Args:
-        square: :math:`x = \|z\|^2`; the upper bound is infinite from d on.
+        square: :math:`\zeta = \|z\|^2`; the upper bound is infinite from d on.
         head_dim: d; for Hadamard rows the next power of 2.
     """
     require_count("head_dim", head_dim)

@@ -166,9 +166,9 @@ def row_correlation_text(vector: str, signs: str, square: float) -> str:
     largest = correlation[1:].abs().max().item()
     last = {kind: row[-1] for kind, row in errors.items()}
     return (
-        f"A {vector} vector of 16 channels and squared length {square:g}, {signs}: its entries, its "
-        f"cyclic autocorrelation, at most {largest:.2f} in size away from 0, and the error of the "
-        f"mean of 1 to 16 features, which starts at {errors['iid'][0]:.2f} and at 16 rows is "
+        f"A {vector} vector of 16 channels and squared length {square:g}, {signs}: its entries, "
+        f"its cyclic autocorrelation, at most {largest:.2f} in size away from 0, and the error of "
+        f"the mean of 1 to 16 features. It starts at {errors['iid'][0]:.2f} and at 16 rows is "
         f"{last['iid']:.3f} for independent rows, {last['circulant']:.3f} for the circulant with "
         f"these signs and {last['mean']:.3f} for a circulant on average over all signs."
     )
