@@ -119,7 +119,7 @@ def three_forms(token: int, chunk: int) -> go.Figure:
             xaxis={"domain": left, "anchor": "y", "dtick": 1, "showgrid": False},
             yaxis={"domain": high, "anchor": "x", "dtick": 1, **down},
             xaxis2={"domain": right, "anchor": "y2", "type": "category"},
-            yaxis2={"domain": high, "anchor": "x2", "range": [-7, 19]},
+            yaxis2={"domain": high, "anchor": "x2", "range": [-8, 19]},
             xaxis3={"domain": left, "anchor": "y3", "type": "category", "showgrid": False},
             yaxis3={"domain": low, "anchor": "x3", "type": "category", **down},
             xaxis4={"domain": right, "anchor": "y4", "type": "category", "showgrid": False},
