@@ -22,7 +22,7 @@ from stringlib.inputs import require_count, require_floats
 
 MODES = ("parallel", "fft")
 TILE = 128
-"""Queries whose rows of the matrix exist at one time. 64 to 256 are within 10 %."""
+"""Queries whose rows of the matrix exist at one time. Forward, 64 to 256 are within 10 %."""
 
 KEPT = 1024
 """Up to this length the rows are kept for the gradient; beyond it they are computed again."""
