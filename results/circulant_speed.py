@@ -5,8 +5,8 @@
 
 Two million numbers in float32, as vectors of d channels, times a d x d matrix: as a dense product,
 and as x -> irfft(rfft(r) * rfft(s x)), forward alone and with the gradient of x, the latter also
-with autograd's own derivative of the transforms. All forms take turns within a round, on one and
-on two threads; a "seed" is a repetition of the whole, its number the median of its rounds.
+with autograd's own derivative of the transforms. All forms take turns within a round, on one
+thread; a "seed" is a repetition of the whole, its number the median of its rounds.
 """
 
 from __future__ import annotations
@@ -52,24 +52,19 @@ def forms(d: int, seed: int) -> dict[str, Callable[[], Tensor]]:
 
 
 def study(seeds: Sequence[int], steps: int) -> dict[str, Any]:
-    """Return milliseconds: ``{threads: {form: [[one number a seed] for each size]}}``."""
-    found: dict[str, dict[str, list[list[float]]]] = {}
-    for threads in (1, 2):
-        torch.set_num_threads(threads)
-        found[str(threads)] = {form: [[] for _ in SIZES] for form in FORMS}
-        for seed in seeds:
-            for place, d in enumerate(SIZES):
-                calls = forms(d, seed)
-                times: dict[str, list[float]] = {form: [] for form in calls}
-                for _ in range(steps):
-                    for form, call in calls.items():
-                        start = time.perf_counter()
-                        call()
-                        times[form].append(time.perf_counter() - start)
-                for form, taken in times.items():
-                    median = round(1e3 * statistics.median(taken), 3)
-                    found[str(threads)][form][place].append(median)
-    torch.set_num_threads(1)
+    """Return milliseconds: ``{form: [[one number a seed] for each size]}``."""
+    found: dict[str, list[list[float]]] = {form: [[] for _ in SIZES] for form in FORMS}
+    for seed in seeds:
+        for place, d in enumerate(SIZES):
+            calls = forms(d, seed)
+            times: dict[str, list[float]] = {form: [] for form in calls}
+            for _ in range(steps):
+                for form, call in calls.items():
+                    start = time.perf_counter()
+                    call()
+                    times[form].append(time.perf_counter() - start)
+            for form, taken in times.items():
+                found[form][place].append(round(1e3 * statistics.median(taken), 3))
     return {"sizes": SIZES, "numbers": NUMBERS, "rounds": steps, "ms": found}
 
 
@@ -79,11 +74,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     data = record_study(
         Path(__file__), __doc__, study, seeds=5, steps=9, steps_are="rounds of each form", argv=argv
     )
-    for threads, rows in data["ms"].items():
-        for place, d in enumerate(data["sizes"]):
-            ms = {form: statistics.median(row[place]) for form, row in rows.items()}
-            forward, gradient = ms["fft"] / ms["dense"], ms["fft, gradient"] / ms["dense, gradient"]
-            print(f"{threads} threads, d = {d:4}: fft {forward:.2f}, with gradients {gradient:.2f}")
+    for place, d in enumerate(data["sizes"]):
+        ms = {form: statistics.median(row[place]) for form, row in data["ms"].items()}
+        forward, gradient = ms["fft"] / ms["dense"], ms["fft, gradient"] / ms["dense, gradient"]
+        print(f"d = {d:4}: fft / dense {forward:.2f}, with gradients {gradient:.2f}")
 
 
 if __name__ == "__main__":
