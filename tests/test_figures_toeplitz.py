@@ -1,7 +1,5 @@
 """The figure of a Toeplitz matrix inside a circulant one, and its count of operations."""
 
-import re
-
 import pytest
 import torch
 
@@ -11,15 +9,15 @@ from stringlib.explore import figures
 @pytest.mark.parametrize("tokens", [2, 5])
 def test_the_frame_holds_the_matrix_and_the_rest_is_circulant(tokens):
     fig = figures.toeplitz_circulant(tokens, 196, 64)
-    whole = torch.tensor(fig.data[0].z)
+    cells = fig.data[0].z
+    whole = torch.tensor([[99 if c is None else c for c in row] for row in cells])
+    assert all(row.count(None) == 1 for row in map(list, cells))
     index = torch.arange(2 * tokens)
     assert torch.equal(whole, whole[:, 0][(index[:, None] - index) % (2 * tokens)])
     corner = index[:tokens] - index[:tokens, None]  # j − i
     assert torch.equal(whole[:tokens, :tokens].long(), corner)
-    for cells, numbers in zip(fig.data[0].text, fig.data[0].z, strict=True):
-        for text, number in zip(cells, numbers, strict=True):
-            inner = re.search(r"<sub>(.*)</sub>", text)
-            assert float(inner[1] if inner else text) == number
+    shown = [["" if c is None else str(c) for c in row] for row in cells]
+    assert [list(row) for row in fig.data[0].text] == shown
     frame = fig.layout.shapes[0]
     assert (frame.x0, frame.x1, frame.y0, frame.y1) == (-0.5, tokens - 0.5, -0.5, tokens - 0.5)
     assert sum(row[0] for row in fig.data[1].z) == tokens

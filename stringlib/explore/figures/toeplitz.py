@@ -54,9 +54,10 @@ def toeplitz_circulant(tokens: int, length: int, features: int) -> go.Figure:
     fig = go.Figure(
         [
             go.Heatmap(
-                z=[[0.0 if c is None else float(c) for c in row] for row in cells],
-                text=[["0" if c is None else f"b<sub>{c}</sub>" for c in row] for row in cells],
+                z=cells,
+                text=[["" if c is None else str(c) for c in row] for row in cells],
                 texttemplate="%{text}",
+                textfont={"size": 14},
                 **heat,
                 zmid=0,
                 zmin=-tokens,
@@ -135,7 +136,7 @@ def toeplitz_circulant(tokens: int, length: int, features: int) -> go.Figure:
                 }
             ],
             annotations=[
-                _head("circulant, C in the frame", "x", "y"),
+                _head("offset j − i of each weight; C is framed", "x", "y"),
                 _head("x", "x2", "y"),
                 _head("y", "x3", "y"),
                 _head(f"operations: matrix {_short(here[0])}, FFT {_short(here[1])}", "x4", "y4"),
@@ -149,7 +150,7 @@ def toeplitz_circulant_text(tokens: int, length: int, features: int) -> str:
     by_matrix, by_fft = toeplitz_operations(length, features)
     return (
         f"A circulant matrix of size {2 * tokens} whose top left block of size {tokens} is a "
-        f"Toeplitz matrix with the biases b of offsets {1 - tokens} to {tokens - 1}; it multiplies "
+        f"Toeplitz matrix with the weights of offsets {1 - tokens} to {tokens - 1}; it multiplies "
         f"{tokens} numbers x and as many zeros, and the first {tokens} results are the product y. "
         "Below, operations against the number of tokens, two curves that cross. At "
         f"{length} tokens and {features} features the matrix takes {_short(by_matrix)} and the "
