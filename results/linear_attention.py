@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from stringlib import ELUFeatures, FavorFeatures, ReLUFeatures, linear_attention, softmax_attention
+from stringlib.attention.features import FeatureMap
 from stringlib.capacity import recall_error
 from stringlib.records import record_study
 
@@ -29,26 +30,21 @@ LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096)
 HEADS, ROUNDS = 4, 5
 
 
-def normalised(phi: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+def attend(phi: FeatureMap, keys: Tensor) -> Tensor:
     """Return the weights of linear attention, from keys that ask for themselves."""
-
-    def weights(keys: Tensor) -> Tensor:
-        features = phi(keys)
-        scores = features @ features.mT
-        return scores / scores.sum(-1, keepdim=True)
-
-    return weights
+    # what is left out of a query's features cancels, what is left out of one key's would not
+    scores = phi(keys[None])[0] @ phi(keys[None], is_query=False)[0].mT
+    return scores / scores.sum(-1, keepdim=True)
 
 
 def favor(m: int) -> Callable[[Tensor], Tensor]:
-    """Return the weights of orthogonal random features, drawn anew."""
-    phi = FavorFeatures(D, m).double()
-    return normalised(lambda keys: phi(keys[None] / D**0.25)[0])
+    """Return the weights of orthogonal random features, drawn anew at each call."""
+    return lambda keys: attend(FavorFeatures(D, m).double(), keys / D**0.25)
 
 
 def wide_relu(keys: Tensor) -> Tensor:
-    """Return ReLU features of many random directions."""
-    return (keys @ torch.randn(D, MANY, dtype=torch.float64)).relu()
+    """Return the weights of ReLU features of many random directions."""
+    return attend(ReLUFeatures(), keys @ torch.randn(D, MANY, dtype=torch.float64))
 
 
 def least_squares(keys: Tensor) -> Tensor:
@@ -59,11 +55,11 @@ def least_squares(keys: Tensor) -> Tensor:
 
 METHODS: dict[str, Callable[[Tensor], Tensor]] = {
     "softmax": lambda keys: (keys @ keys.mT / D**0.5).softmax(-1),
-    "elu": normalised(ELUFeatures()),
-    "relu": normalised(ReLUFeatures()),
-    "relu-1024": normalised(wide_relu),
-    "favor": lambda keys: favor(D)(keys),
-    "favor-1024": lambda keys: favor(MANY)(keys),
+    "elu": lambda keys: attend(ELUFeatures(), keys),
+    "relu": lambda keys: attend(ReLUFeatures(), keys),
+    "relu-1024": wide_relu,
+    "favor": favor(D),
+    "favor-1024": favor(MANY),
     "signed": lambda keys: keys @ keys.mT / D,
     "least-squares": least_squares,
 }

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from results import linear_attention as study
+from stringlib import FavorFeatures
 from stringlib.capacity import least_error
 from stringlib.records import read_record
 
@@ -27,6 +28,20 @@ def test_the_best_state_reaches_the_bound() -> None:
     for pairs in (32, 128):
         error, _ = study.recall("least-squares", pairs, seed=0, draws=1)
         assert error == pytest.approx(least_error(pairs, study.D), abs=1e-9)
+
+
+def test_random_features_estimate_softmax_and_keep_what_each_key_weighs() -> None:
+    keys = torch.randn(12, study.D, generator=torch.Generator().manual_seed(0)).double()
+    torch.manual_seed(5)
+    found = study.favor(study.MANY)(keys)
+    torch.manual_seed(5)
+    omega = FavorFeatures(study.D, study.MANY).double().projection_matrix()[0]
+    x = keys / study.D**0.25
+    features = (x @ omega.mT - x.square().sum(-1, keepdim=True) / 2).exp()
+    torch.testing.assert_close(
+        found, (features @ features.mT / (features @ features.sum(0))[:, None])
+    )
+    assert found.sub(study.METHODS["softmax"](keys)).abs().mean() < 0.05
 
 
 def test_a_value_is_decoded_by_its_direction_from_the_mean() -> None:
