@@ -87,14 +87,15 @@ $(READY): constraints.txt pyproject.toml tools/environment.sh
 	@touch $@
 
 # What has to be compiled may be missing in the end: the tables then say that it is not installed.
+# The short PATH hides a compiler of CUDA, which would be used and need more than is here.
 $(BENCH)/.ready: benchmarks/requirements.txt benchmarks/compiled.txt constraints.txt
 	@echo 'Making the environment $(BENCH) ...'
 	@$(PYTHON) -m venv --clear $(BENCH)
 	@$(BENCH)/bin/python -m pip install -qq $(PIP_ARGS) -c <(grep -v '^torch==' constraints.txt) '$(TORCH)'
 	@$(BENCH)/bin/python -m pip install -qq $(PIP_ARGS) --no-deps -r $<
 	@echo 'Compiling what benchmarks/compiled.txt lists, some minutes ...'
-	@$(BENCH)/bin/python -m pip install -qq $(PIP_ARGS) --no-deps --no-build-isolation \
-	  -r benchmarks/compiled.txt || echo 'It did not compile here: measuring without it.'
+	@PATH=/usr/bin:/bin $(BENCH)/bin/python -m pip install -qq $(PIP_ARGS) --no-deps \
+	  --no-build-isolation -r benchmarks/compiled.txt || echo 'It did not: measuring without it.'
 	@touch $@
 
 _build/frame.stamp: $(FRAME) | $(READY)
