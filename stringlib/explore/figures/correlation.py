@@ -116,7 +116,7 @@ def row_correlation(vector: str, signs: str, square: float) -> go.Figure:
     reach = 1.1 * math.sqrt(square)
     titles = [
         ("s ⊙ z", "x", "y"),
-        ("Aδ, likeness of rows δ apart", "x2", "y2"),
+        ("Aδ: rows δ apart", "x2", "y2"),
         ("error of the mean of m features", "x3", "y3"),
     ]
     return fig.update_layout(
