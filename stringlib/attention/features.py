@@ -74,7 +74,7 @@ class FavorFeatures(FeatureMap):
         learnable: Whether what was drawn, all but signs and lengths of rows, is a parameter.
             After a step of training the features no longer estimate the exponential.
         hyperbolic: Whether to use both signs of every row. With as many features from
-            independent rows, the squared error is smaller by :math:`1 - e^{-\|x+y\|^2}`.
+            independent rows, the squared error is that times :math:`1 - e^{-\|x+y\|^2}`.
         stabilize: Whether to leave out factors that cancel in normalised attention, so that
             nothing overflows: each query's largest feature, and the largest of all keys, one
             number for a batch entry and head. It looks at later keys; see :meth:`scaled_keys`.

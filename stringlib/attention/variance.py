@@ -112,7 +112,7 @@ def sqrt_norm_mean(square: Tensor, head_dim: int) -> Tensor:
     """
     half = head_dim / 2
     factors = [math.log(half / (half + i)) for i in range(_terms(square))]
-    return 1 + _poisson_mean(square / 2, torch.expm1(_running_sum(factors)))
+    return _poisson_mean(square / 2, _running_sum(factors).exp())
 
 
 def attention_mse(q: Tensor, k: Tensor, num_features: int) -> Tensor:
@@ -146,7 +146,8 @@ def attention_mse(q: Tensor, k: Tensor, num_features: int) -> Tensor:
 
 def _terms(square: Tensor) -> int:
     """Return how many terms a Poisson mean needs: the rest weighs less than 1e-16."""
-    largest = square.max().item() if square.numel() else 0.0
+    finite = square[square.isfinite()]
+    largest = finite.max().item() if finite.numel() else 0.0
     return int(largest + 12 * math.sqrt(largest)) + 40
 
 
@@ -157,6 +158,7 @@ def _running_sum(logs: list[float]) -> Tensor:
 
 def _poisson_mean(mean: Tensor, values: Tensor) -> Tensor:
     """Return the mean of ``values[K]``, K from the Poisson law with the given mean."""
-    k = torch.arange(len(values), dtype=torch.float64)
-    log_weights = torch.xlogy(k, mean[..., None]) - mean[..., None] - torch.lgamma(k + 1)
-    return (log_weights.exp() * values).sum(-1)
+    k, values = torch.arange(len(values), device=mean.device), values.to(mean.device)
+    wide = mean.double()[..., None]
+    log_weights = torch.xlogy(k, wide) - wide - torch.lgamma(k.double() + 1)
+    return (log_weights.exp() * values).sum(-1).to(mean.dtype)
