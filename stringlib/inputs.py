@@ -158,8 +158,7 @@ def require_attention(
     (q_name, q), (k_name, k), (v_name, v) = queries, keys, values
     if q.shape[-1] != k.shape[-1]:
         raise ValueError(
-            f"{k_name} must have the {q.shape[-1]} channels of {q_name}, "
-            f"got shape {tuple(k.shape)}"
+            f"{k_name} must have the {q.shape[-1]} channels of {q_name}, got shape {tuple(k.shape)}"
         )
     if k.shape[-2] != v.shape[-2]:
         raise ValueError(
@@ -174,6 +173,46 @@ def require_attention(
             f"the leading dimensions of {q_name}, {k_name} and {v_name} must broadcast, "
             f"got {shapes}"
         ) from None
+
+
+def require_causal(
+    queries: tuple[str, Tensor], keys: tuple[str, Tensor], values: tuple[str, Tensor]
+) -> None:
+    """Raise unless they fit for attention in which the token of each query is a key too.
+
+    Raises:
+        TypeError: If one is not a floating-point tensor.
+        ValueError: If a shape does not fit.
+    """
+    require_attention(queries, keys, values)
+    (q_name, q), (k_name, k) = queries, keys
+    if q.shape[-2] != k.shape[-2]:
+        raise ValueError(
+            f"{k_name} must have a token for each of the {q.shape[-2]} of {q_name} when causal "
+            f"(earlier ones are in the state), got shape {tuple(k.shape)}"
+        )
+
+
+def require_state(state: object, lead: tuple[int, ...], m: int, width: int) -> None:
+    """Raise unless ``state`` is a floating-point tensor ``(*lead, m, width)`` or serves as one.
+
+    Raises:
+        TypeError: If it is not a floating-point tensor.
+        ValueError: If its shape does not fit.
+    """
+    require_floats("state", state)
+    assert isinstance(state, Tensor)
+    if not expands(state.shape, (*lead, m, width)) or state.shape[-2:] != (m, width):
+        raise ValueError(
+            f"state must have shape {(*lead, m, width)}, one row for each feature, "
+            f"got {tuple(state.shape)}"
+        )
+
+
+def expands(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    """Return whether a tensor of this shape can be expanded to another, or has it."""
+    sizes = zip(reversed(shape), reversed(wanted), strict=False)
+    return len(shape) <= len(wanted) and all(a in (1, b) for a, b in sizes)
 
 
 def _kind(value: object) -> str:

@@ -276,6 +276,37 @@ def test_a_decay_may_serve_all_heads_or_the_whole_batch(
     assert largest_difference(one, other) <= 1e-14
 
 
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("lead", [(3, 2), (2, 2), (1, 2), (4,)])
+@pytest.mark.parametrize("size", [1, 4])
+def test_a_decay_for_each_feature_needs_no_batch(
+    size: int, lead: tuple[int, ...], mode: str
+) -> None:
+    """Of shape (heads, n, m), also where it might be read as a batch of (heads, n)."""
+    heads, n, m = lead[-1], 1 if size == 1 else lead[-1], size
+    q, k = random(2, *lead, n, m, seed=1)
+    u, state = random(*lead, n, D, seed=2), random(*lead, m, D, seed=3)
+    log_decay = -random(heads, n, m, seed=4).abs()
+    if lead[:-1] == (heads,) and n == heads:
+        return  # then it is a batch
+    whole = log_decay.expand(*lead, n, m)
+    got, after = decayed_sums(q, k, u, log_decay, mode=mode, state=state)
+    expected, last = decayed_sums(q, k, u, whole, mode=mode, state=state)
+    assert got.shape == u.shape
+    assert largest_difference(got, expected) <= 1e-14
+    assert largest_difference(after, last) <= 1e-14
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_keys_may_lack_the_batch_that_decays_have(mode: str, kind: str) -> None:
+    q, k, u, state = tensors(6)
+    log_decay = drawn_decay(kind, 6)
+    got, _ = decayed_sums(q, k[0], u, log_decay, mode=mode, state=state)
+    expected, _ = decayed_sums(q, k[:1].expand_as(k), u, log_decay, mode=mode, state=state)
+    assert largest_difference(got, expected) <= 1e-14
+
+
 @pytest.mark.parametrize("mode", [None, *MODES])
 def test_no_tokens_leave_the_state(mode: str | None) -> None:
     q, k, u, state = tensors(0)
@@ -315,17 +346,22 @@ def test_a_running_maximum_is_one_more_decay(mode: str, kind: str) -> None:
         (ValueError, r"log_decay must have shape \(heads,\)", lambda: DecayWeight(torch.zeros(()))),
         (
             ValueError,
-            r"log_decay must have shape .*\(\.\.\., 3, 4\) .* got \(2, 4\)",
+            r"log_decay must have shape .*\(2, 3, 4\) .* got \(2, 4\)",
             lambda: decayed_sums(*tensors(4)[:3], torch.zeros(2, 4)),
         ),
         (
             ValueError,
-            "phi_q, phi_k and u must have one row",
-            lambda: decayed_sums(*(x[..., i:, :] for i, x in enumerate(tensors(4)[:3])), -U),
+            "u must have one row for each of the 4 tokens of phi_k",
+            lambda: decayed_sums(*tensors(4)[:2], tensors(5)[2], -U),
         ),
         (
             ValueError,
-            r"state must have shape \(\.\.\., heads, 5, 4\), got \(5, 3\)",
+            "phi_k must have a token for each of the 3 of phi_q",
+            lambda: decayed_sums(tensors(3)[0], *tensors(4)[1:3], -U),
+        ),
+        (
+            ValueError,
+            r"state must have shape \(2, 3, 5, 4\), .*got \(5, 3\)",
             lambda: decayed_sums(*tensors(4)[:3], -U, state=torch.zeros(5, 3)),
         ),
         (ValueError, "mode must be", lambda: decayed_sums(*tensors(4)[:3], -U, mode="fft")),

@@ -281,6 +281,86 @@ def test_pieces_equal_the_whole(name: str, scaled: bool, cuts: tuple[int, ...]) 
     assert largest_difference(torch.cat(pieces, 1), whole) <= EXACT
 
 
+@pytest.mark.parametrize("level", [-1000.0, 1000.0])
+@pytest.mark.parametrize("kept", ["001011", "110011", "100110", "000001"])
+@pytest.mark.parametrize("name", ["constant", "cosine", "decay"])
+def test_padding_between_pieces_changes_no_scale(name: str, kept: str, level: float) -> None:
+    """Wherever a piece is all padding, or begins with it, a state keeps what it holds."""
+    phi_q, phi_k, v = tokens(6)
+    weight, weights = SCALED[name](6)
+    mask, scale = torch.tensor([x == "1" for x in kept]), 8 * draw(2, 6, seed=4) + level
+    scale[:, 4:] += 900  # later keys are so loud that earlier ones vanish beside them
+    loud = scale - level - torch.arange(6).ge(4) * 900.0
+    hidden = mask.double().expand(2, 6, 6) * (1 if weights is None else weights)
+    early = reference.linear_attention(
+        phi_q,
+        phi_k * loud.exp()[..., None] * (torch.arange(6) < 4)[:, None],
+        v,
+        hidden,
+        causal=True,
+    )
+    late = reference.linear_attention(
+        phi_q,
+        phi_k * loud.exp()[..., None] * (torch.arange(6) >= 4)[:, None],
+        v,
+        hidden,
+        causal=True,
+    )
+    # a query sees the loud keys alone as soon as there is one
+    expected = torch.where(late.isnan(), early, late).nan_to_num()
+    for cuts in ((), (2, 4), (1, 2, 3, 4, 5), (4,)):
+        state, pieces = None, []
+        for start, end in itertools.pairwise((0, *cuts, 6)):
+            out, state = linear_attention(
+                *(x[:, start:end] for x in (phi_q, phi_k, v)),
+                weight,
+                causal=True,
+                key_scale=scale[:, start:end],
+                key_mask=mask[start:end],
+                state=state,
+                return_state=True,
+            )
+            pieces.append(out)
+        assert largest_difference(torch.cat(pieces, 1), expected) <= EXACT
+
+
+@pytest.mark.parametrize("name", SCALED)
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_scale_of_minus_infinity_is_a_factor_of_zero(name: str, causal: bool) -> None:
+    if name == "decay" and not causal:
+        pytest.skip("a decay is causal")
+    phi_q, phi_k, v = tokens(7)
+    weight, weights = SCALED[name](7)
+    scale = (8 * draw(2, 7, seed=4)).requires_grad_()
+    absent = torch.tensor([1, 1, 0, 0, 1, 0, 1]).bool()
+    expected = reference.linear_attention(
+        phi_q, phi_k * scale.exp()[..., None] * ~absent[:, None], v, weights, causal=causal
+    ).nan_to_num()
+    got = linear_attention(
+        phi_q, phi_k, v, weight, causal, key_scale=scale.masked_fill(absent, -torch.inf)
+    )
+    assert largest_difference(got, expected) <= EXACT
+    (gradient,) = torch.autograd.grad(got.sum(), scale)
+    assert gradient.isfinite().all()
+    assert (gradient[:, absent] == 0).all()
+
+
+def test_a_mask_may_have_the_batch_that_keys_and_values_have_not() -> None:
+    phi_q, phi_k, v = tokens(6)
+    mask = torch.tensor([[True] * 6, [False] + [True] * 5])
+    got = linear_attention(phi_q.expand(2, -1, -1, -1), phi_k, v, key_mask=mask)
+    for out, kept in zip(got, mask, strict=True):
+        assert largest_difference(out, linear_attention(phi_q, phi_k, v, key_mask=kept)) <= EXACT
+
+
+def test_an_empty_batch_carries_a_scale_on() -> None:
+    empty = [x.expand(0, *x.shape) for x in tokens(4)]
+    given = {"causal": True, "key_scale": torch.zeros(0, 2, 4).double(), "return_state": True}
+    _, state = linear_attention(*empty, **given)
+    out, _ = linear_attention(*empty, **given, state=state)
+    assert out.shape == (0, 2, 4, 5)
+
+
 # ------------------------------------------------------------------ numbers and machines
 
 
@@ -405,6 +485,17 @@ TOEPLITZ = ToeplitzWeight(torch.zeros(2, 11).double())
         ({"mode": "fft", "causal": True}, ValueError, "mode must be None or one of"),
         ({"phi_q": draw(2, 4, 3), "causal": True}, ValueError, "phi_k must have a token for each"),
         ({"state": MADE}, ValueError, "state must be left out unless causal"),
+        ({"state": MADE.sums, "causal": True}, TypeError, "state must be a LinearState.*Tensor"),
+        (
+            {"state": MADE._replace(sums=draw(2, 4, 6)), "causal": True},
+            ValueError,
+            r"state must have shape \(2, 3, 6\), .*got \(2, 4, 6\)",
+        ),
+        (
+            {"state": MADE._replace(sums=draw(3, 3, 6)), "causal": True},
+            ValueError,
+            r"state must have shape \(2, 3, 6\), .*got \(3, 3, 6\)",
+        ),
         ({"return_state": True}, ValueError, "return_state must be left out unless causal"),
         ({"key_mask": draw(6)}, TypeError, "key_mask must be a boolean tensor.*float64"),
         ({"key_mask": torch.ones(5).bool()}, ValueError, r"key_mask must have .*got \(5,\)"),

@@ -105,6 +105,34 @@ def test_the_dtype_of_the_queries_decides(
     assert largest_difference(out.double(), expected) < 8 * coarsest
 
 
+def test_the_queries_decide_under_autocast_and_beside_other_dtypes_too() -> None:
+    q, k, v = tokens(6, 6)
+    exact = softmax_attention(q, k, v)
+    assert softmax_attention(q, k.float(), v.bfloat16()).dtype == torch.float64
+    with torch.autocast("cpu", torch.bfloat16):
+        out = softmax_attention(q.float(), k.float(), v.float(), some_bias(6, 6) * 0)
+    assert out.dtype == torch.float32
+    assert largest_difference(out.double(), exact) < 0.05
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_leading_dimensions_broadcast(causal: bool) -> None:
+    q, k, v = tokens(5, 5)
+    bias = some_bias(5, 5)
+    one = softmax_attention(q[:1], k, v, bias, causal)  # one head of queries, two of keys
+    assert (
+        largest_difference(one, softmax_attention(q[:1].expand(2, -1, -1), k, v, bias, causal)) == 0
+    )
+    # keys without a batch, and a mask that has one
+    kept = torch.tensor([[True] * 5, [True, False, True, True, False], [True] * 4 + [False]])
+    some = softmax_attention(q.expand(3, -1, -1, -1), k, v, bias, causal, key_mask=kept)
+    for row, mask in zip(some, kept, strict=True):
+        assert (
+            largest_difference(row, softmax_attention(q, k, v, bias, causal, key_mask=mask))
+            <= EXACT
+        )
+
+
 def test_no_tokens_and_no_keys() -> None:
     q, k, v = tokens(0, 0)
     assert softmax_attention(q, k, v, causal=True).shape == (2, 0, 3)
@@ -128,8 +156,9 @@ def test_compiles_into_one_graph(causal: bool) -> None:
         ({"q": torch.ones(2, 6, 4).long()}, TypeError, "q must be a floating-point tensor"),
         ({"k": torch.ones(2, 6, 5)}, ValueError, "k must have the 4 channels of q"),
         ({"v": torch.ones(2, 5, 3)}, ValueError, "v must have one row for each of the 6 tokens"),
-        ({"bias": torch.ones(2, 5, 6)}, ValueError, r"bias must have .* 2, 6, 6\).*\(2, 5, 6\)"),
+        ({"bias": torch.ones(2, 5, 6)}, ValueError, r"bias must have .*\(2, 6, 6\).*\(2, 5, 6\)"),
         ({"bias": torch.ones(3, 6, 6)}, ValueError, r"bias must have .* one matrix .*\(3, 6, 6\)"),
+        ({"bias": torch.ones(3, 2, 6, 6)}, ValueError, r"bias must have .*\(3, 2, 6, 6\)"),
         ({"bias": torch.ones(6)}, ValueError, r"bias must have .*got \(6,\)"),
         ({"bias": torch.ones(2, 6, 6).bool()}, TypeError, "bias must be a floating-point tensor"),
         ({"key_mask": torch.ones(6)}, TypeError, "key_mask must be a boolean tensor"),

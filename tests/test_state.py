@@ -142,6 +142,41 @@ def test_ssd_shares_its_maps_between_heads_and_keeps_the_dtype() -> None:
     assert state.dtype == torch.float32
 
 
+def test_wide_decays_leave_the_dtype_of_the_values() -> None:
+    (x, dt, rate, b, c), _ = arguments("ssd", 8)
+    out, _ = ssd(x.bfloat16(), dt.float(), rate.float(), b.bfloat16(), c.bfloat16())
+    assert out.dtype == torch.bfloat16
+    (r, k, v, log_decay, bonus), _ = arguments("rwkv6", 8)
+    out, _ = rwkv6(r.bfloat16(), k.bfloat16(), v.bfloat16(), log_decay.float(), bonus.float())
+    assert out.dtype == torch.bfloat16
+
+
+BAD = [
+    ("retnet", 0, torch.ones(HEADS, 4, D).long(), TypeError, "q must be a floating-point tensor"),
+    ("retnet", 0, torch.ones(4, D), ValueError, r"q must have shape \(\.\.\., heads, .*\(4, 5\)"),
+    ("gla", 1, torch.ones(HEADS, 4, 3), ValueError, "k must have the 5 channels of q"),
+    ("gla", 0, torch.ones(HEADS, 3, D), ValueError, "k must have a token for each of the 3 of q"),
+    ("rwkv6", 0, torch.ones(3, 4, D), ValueError, "leading dimensions of r, k and v must"),
+    ("rwkv6", 3, -torch.ones(HEADS, 4), ValueError, r"log_decay .*\(2, 4, 5\), got \(2, 4\)"),
+    ("rwkv6", 4, torch.ones(D), ValueError, r"bonus must have shape \(2, 5\), got \(5,\)"),
+    ("ssd", 1, torch.ones(HEADS, 5), ValueError, r"dt must have shape \(2, 4\), got \(2, 5\)"),
+    ("ssd", 2, -torch.ones(3), ValueError, r"A must have shape \(2,\), got \(3,\)"),
+    ("ssd", 3, torch.ones(HEADS, 4, 3), ValueError, "B must have the 5 channels of C"),
+]
+
+
+@pytest.mark.parametrize(("name", "place", "bad", "error", "match"), BAD)
+def test_bad_arguments_are_named(
+    name: str, place: int, bad: Tensor, error: type[Exception], match: str
+) -> None:
+    given = list(arguments(name, 4)[0])
+    given[place] = bad
+    with pytest.raises(error, match=match):
+        FUNCTIONS[name](*given)
+    with pytest.raises(ValueError, match="heads must be at least 1, got 0"):
+        retnet_log_decay(0)
+
+
 @pytest.mark.proves("eq-delta-rule")
 def test_the_delta_rule_replaces_what_a_key_held() -> None:
     """With orthonormal keys and β = 1, only the last value of each key is read back."""

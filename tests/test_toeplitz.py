@@ -326,6 +326,14 @@ def test_one_head_serves_all_and_batches_share_the_bias() -> None:
     assert torch.equal(got, same)
 
 
+@pytest.mark.parametrize("mode", [None, *MODES])
+def test_one_head_of_features_serves_all_biases(mode: str | None) -> None:
+    (q, k, v), bias = tokens(3, 9), normal(3, 17)
+    whole = linear_attention(q[:1].expand_as(q), k[:1].expand_as(k), v, ToeplitzWeight(bias))
+    got = linear_attention(q[:1], k[:1], v, ToeplitzWeight(bias), mode=mode)
+    assert largest_difference(got, whole) < 1e-12
+
+
 @pytest.mark.parametrize("make", [ALiBi, KerpleLog, KerplePower, T5Bias])
 def test_a_bias_of_softmax_attention_becomes_a_weight(make: type[RelativeBias]) -> None:
     torch.manual_seed(0)

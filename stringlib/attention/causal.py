@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from stringlib.inputs import require_mode
+from stringlib.inputs import require_mode, require_state
 
 # Medians on two CPU cores, 16 heads, n = 1024, m = d = 64, float32, milliseconds with gradients,
 # chunks of 32 : 64. 1 thread: 38 : 37; 2 threads: 34 : 31. At n = 4096, 4 heads: 46 : 44, 55 : 37.
@@ -40,12 +40,15 @@ def causal_sums(
         token.
 
     Raises:
-        ValueError: If the mode is unknown.
+        ValueError: If the mode is unknown or the state does not fit.
     """
     require_mode(mode, MODES)
     length = {"parallel": max(u.shape[-2], 1), "recurrent": 1}.get(mode or "chunk", CHUNK)
-    given = [phi_q, phi_k, u] if state is None else [phi_q, phi_k, u, state]
+    given = [phi_q, phi_k, u]
     lead = torch.broadcast_shapes(*(x.shape[:-2] for x in given))
+    if state is not None:
+        require_state(state, lead, phi_k.shape[-1], u.shape[-1])
+        given.append(state)
     flat = [x.expand(*lead, *x.shape[-2:]).flatten(0, -3) for x in given]
     after = None if state is None else flat[3]
     sums = []

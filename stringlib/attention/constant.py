@@ -51,4 +51,4 @@ class ConstantWeight(PositionWeight):
         start: int = 0,
     ) -> tuple[Tensor, Tensor | None]:
         """Return the causal sums under a decay; see :meth:`PositionWeight.rescaled_sums`."""
-        return decayed_sums(phi_q, phi_k, u, log_decay, mode=mode, state=state)
+        return decayed_sums(phi_q, phi_k, u, log_decay[..., None], mode=mode, state=state)

@@ -15,10 +15,10 @@ from torch.nn.functional import pad
 
 from stringlib.attention.weights import PositionWeight
 from stringlib.autocast import without_autocast
-from stringlib.inputs import require_floats, require_mode
+from stringlib.inputs import expands, require_causal, require_floats, require_mode, require_state
 
 # Medians on one CPU thread, 8 heads, m = d = 64, float32, milliseconds with gradients, chunks of
-# 32 : 64. One decay a token: n = 1024 29 : 34, n = 4096 118 : 104. One a feature, n = 1024: 87 : 82.
+# 32 : 64. One decay a token: n = 1024 29 : 34, n = 4096 118 : 104; one a feature: n = 1024 87 : 82.
 CHUNK = 32
 
 
@@ -53,44 +53,40 @@ def decayed_sums(
         TypeError: If an argument is not a floating-point tensor.
         ValueError: If shapes do not fit, or there is no such mode.
     """
-    for name, x in (("phi_q", phi_q), ("phi_k", phi_k), ("u", u), ("log_decay", log_decay)):
-        require_floats(name, x)
-    n, m = phi_k.shape[-2:]
-    if phi_q.shape[-2:] != (n, m) or u.shape[-2] != n:
-        raise ValueError(
-            "phi_q, phi_k and u must have one row for each of the same tokens, and phi_q and phi_k "
-            f"as many features, got {tuple(phi_q.shape)}, {tuple(phi_k.shape)} and {tuple(u.shape)}"
-        )
-    if state is not None and state.shape[-2:] != (m, u.shape[-1]):
-        expected = f"(..., heads, {m}, {u.shape[-1]})"
-        raise ValueError(f"state must have shape {expected}, got {tuple(state.shape)}")
+    require_causal(("phi_q", phi_q), ("phi_k", phi_k), ("u", u))
+    require_floats("log_decay", log_decay)
     require_mode(mode, tuple(_MODES))
-    decay = _per_feature(log_decay, phi_k)
+    n, m = phi_k.shape[-2:]
+    lead = torch.broadcast_shapes(*(x.shape[:-2] for x in (phi_q, phi_k, u)))
+    decay = _per_feature(log_decay, lead, n, m)
+    if state is not None:
+        require_state(state, lead, m, u.shape[-1])
     if mode is None:
         mode = "recurrent" if n == 1 else "chunk"
     exact = torch.promote_types(u.dtype, torch.float32)
     with without_autocast(u):  # sums over many tokens need the digits
         q, k, w, a = (x.to(exact) for x in (phi_q, phi_k, u, decay))
         if state is None:
-            leading = torch.broadcast_shapes(*(x.shape[:-2] for x in (q, k, w, a)))
-            state = q.new_zeros(*leading, m, w.shape[-1])
+            state = q.new_zeros(*lead, m, w.shape[-1])
         state = state.to(exact)
         sums, state = _MODES[mode](q, k, w, a, state) if n else (q @ state, state)
     return sums.to(u.dtype), state
 
 
-def _per_feature(log_decay: Tensor, phi_k: Tensor) -> Tensor:
+def _per_feature(log_decay: Tensor, lead: tuple[int, ...], n: int, m: int) -> Tensor:
     """Return the logarithms as ``(..., heads, n, 1)`` or ``(..., heads, n, m)``."""
-    heads, n, m = phi_k.shape[-3:]
-    shape = tuple(log_decay.shape)
+    heads, shape = lead[-1], tuple(log_decay.shape)
     if shape in ((heads,), (1,)):
         return log_decay[:, None, None].expand(-1, n, 1)
-    if 2 <= len(shape) < phi_k.ndim and shape[-1] == n and shape[-2] in (heads, 1):
+    scalar = len(shape) > 1 and shape[-1] == n and expands(shape[:-1], lead)
+    vector = len(shape) > 2 and shape[-2] == n and expands(shape[:-2], lead)
+    vector = vector and shape[-1] in (1, m)
+    if scalar and (shape[-2] == heads or not vector):
         return log_decay[..., None]
-    if 3 <= len(shape) <= phi_k.ndim and shape[-3] in (heads, 1) and shape[-2:] in ((n, m), (n, 1)):
+    if vector:
         return log_decay
     raise ValueError(
-        f"log_decay must have shape ({heads},), (..., {heads}, {n}) or (..., {heads}, {n}, {m}) "
+        f"log_decay must have shape ({heads},), {(*lead, n)} or {(*lead, n, m)} "
         f"for {heads} heads, {n} tokens and {m} features, got {shape}"
     )
 
@@ -266,5 +262,6 @@ class DecayWeight(PositionWeight):
         start: int = 0,
     ) -> tuple[Tensor, Tensor | None]:
         """Return the causal sums under a further decay: the logarithms add up."""
-        both = _per_feature(self.log_decay, phi_k) + log_decay[..., None]
+        lead = torch.broadcast_shapes(*(x.shape[:-2] for x in (phi_q, phi_k, u)))
+        both = _per_feature(self.log_decay, lead, *phi_k.shape[-2:]) + log_decay[..., None]
         return decayed_sums(phi_q, phi_k, u, both, mode=mode, state=state)

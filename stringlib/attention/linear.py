@@ -2,6 +2,7 @@ r"""Kernelised attention: softmax's exponential replaced by a product of feature
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -9,10 +10,10 @@ from torch import Tensor
 
 from stringlib.attention.constant import ConstantWeight
 from stringlib.attention.masks import per_head
-from stringlib.attention.scale import hide, running_maximum
+from stringlib.attention.scale import LEAST, running_maximum
 from stringlib.attention.weights import PositionWeight
 from stringlib.autocast import without_autocast
-from stringlib.inputs import require_attention, require_floats
+from stringlib.inputs import expands, require_attention, require_causal, require_floats
 
 
 class LinearState(NamedTuple):
@@ -60,8 +61,8 @@ def linear_attention(
             ``"chunk"`` chunk by chunk (both only if causal), ``"fft"`` is for
             :class:`~stringlib.attention.toeplitz.ToeplitzWeight`. None picks the fastest.
         key_scale: Logarithms of factors left out of ``phi_k``, ``(..., heads, keys)``, as
-            ``FavorFeatures.scaled_keys`` gives them. Only their differences count, and a causal
-            sum compares a key with earlier ones alone.
+            ``FavorFeatures.scaled_keys`` gives them; −∞ for a factor 0. Only their differences
+            count, and a causal sum compares a key with earlier ones alone.
         key_mask: False for keys that are padding, ``(..., keys)`` or ``(..., heads, keys)``.
             What their features and values hold is never read, be it NaN.
         state: What earlier tokens left; only if causal.
@@ -81,7 +82,9 @@ def linear_attention(
     for x in (phi_q, phi_k, v):
         dtype = torch.promote_types(dtype, x.dtype)
     sums_before = None if state is None else state.sums.to(dtype)
-    largest = None if state is None else state.log_scale
+    largest = None
+    if state is not None and state.log_scale is not None:
+        largest = state.log_scale.to(dtype)
     common = None
     with without_autocast(v):  # a sum needs its digits
         q, k = phi_q.to(dtype), phi_k.to(dtype)
@@ -89,10 +92,11 @@ def linear_attention(
         if key_scale is not None:
             key_scale = key_scale.to(dtype)
         if key_mask is not None:
-            kept = per_head(key_mask, torch.broadcast_shapes(phi_k.shape[:-1], v.shape[:-1]))
+            lead = torch.broadcast_shapes(*(x.shape[:-2] for x in (phi_q, phi_k, v)))
+            kept = per_head(key_mask, (*lead, v.shape[-2]))
             k, u = (x.masked_fill(~kept[..., None], 0) for x in (k, u))  # 0 · NaN is NaN
-            key_scale = None if key_scale is None else hide(key_scale, kept)
-        if key_scale is None or not key_scale.numel():
+            key_scale = None if key_scale is None else key_scale.masked_fill(~kept, -math.inf)
+        if key_scale is None or not key_scale.shape[-1]:
             sums, after = weight.sums(
                 q, k, u, causal=causal, mode=mode, state=sums_before, start=start
             )
@@ -105,7 +109,7 @@ def linear_attention(
                 q, k, u, log_decay, mode=mode, state=sums_before, start=start
             )
         else:
-            common = key_scale.detach().amax(-1, keepdim=True)
+            common = key_scale.detach().amax(-1, keepdim=True).clamp(min=LEAST)
             k = k * (key_scale - common).exp()[..., None]
             sums, after = weight.sums(q, k, u, causal=False, mode=mode)
         # split, not slices: two slices would have two gradients of full width to add
@@ -134,14 +138,12 @@ def _check(
     return_state: bool,
 ) -> None:
     """Raise unless the arguments fit; looks at types, shapes and dtypes only."""
-    require_attention(("phi_q", phi_q), ("phi_k", phi_k), ("v", v))
+    require = require_causal if causal else require_attention
+    require(("phi_q", phi_q), ("phi_k", phi_k), ("v", v))
     if weight is not None and not isinstance(weight, PositionWeight):
         raise TypeError(f"weight must be a PositionWeight or None, got {weight!r}")
-    if causal and phi_q.shape[-2] != phi_k.shape[-2]:
-        raise ValueError(
-            f"phi_k must have a token for each of the {phi_q.shape[-2]} of phi_q when causal "
-            f"(earlier ones are in the state), got shape {tuple(phi_k.shape)}"
-        )
+    if state is not None and not isinstance(state, LinearState):
+        raise TypeError(f"state must be a LinearState or None, got {type(state).__name__}")
     if not causal:
         if mode in ("recurrent", "chunk"):
             raise ValueError(f"mode must be None or 'parallel' unless causal, got {mode!r}")
@@ -151,8 +153,7 @@ def _check(
     if key_scale is not None:
         require_floats("key_scale", key_scale)
         wanted = phi_k.shape[:-1]
-        sizes = zip(reversed(key_scale.shape), reversed(wanted), strict=False)
-        fits = 2 <= key_scale.ndim <= len(wanted) and all(a in (1, b) for a, b in sizes)
+        fits = key_scale.ndim >= 2 and expands(key_scale.shape, wanted)
         if not fits or key_scale.shape[-1] != wanted[-1]:
             raise ValueError(
                 f"key_scale must have shape {tuple(wanted)}, one number for each row of phi_k, "

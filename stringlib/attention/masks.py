@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from stringlib.inputs import expands
+
 
 def per_head(key_mask: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Return a mask of the keys that broadcasts over heads.
@@ -27,9 +29,7 @@ def per_head(key_mask: Tensor, shape: tuple[int, ...]) -> Tensor:
             f"key_mask must be a boolean tensor, True for a key that counts, got {kind}"
         )
     mask = key_mask.unsqueeze(-2) if 1 <= key_mask.ndim < len(shape) else key_mask
-    sizes = zip(reversed(mask.shape), reversed(shape), strict=False)
-    fits = 2 <= mask.ndim <= len(shape) and all(a in (1, b) for a, b in sizes)
-    if not fits or mask.shape[-1] != shape[-1]:
+    if mask.ndim < 2 or not expands(mask.shape, shape) or mask.shape[-1] != shape[-1]:
         raise ValueError(
             f"key_mask must have shape {tuple(shape)}, or that without the heads, "
             f"got {tuple(key_mask.shape)}"

@@ -11,22 +11,23 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-
-def hide(key_scale: Tensor, kept: Tensor) -> Tensor:
-    """Return scales in which a hidden key has the least of the others: it is never a maximum."""
-    if not key_scale.numel():
-        return key_scale
-    least = key_scale.masked_fill(~kept, float("inf")).amin(-1, keepdim=True)
-    return torch.where(kept, key_scale, least.masked_fill(least == float("inf"), 0))
+LEAST = -1e30
+"""Where no key has been seen, in place of −∞, which has no difference from itself."""
 
 
 def running_maximum(key_scale: Tensor, before: Tensor | None) -> tuple[Tensor, Tensor]:
     """Return c and the logarithm of the decay that its growth means, both ``(..., n)``.
 
     Args:
-        key_scale: s, ``(..., n)`` with n ≥ 1.
+        key_scale: s, ``(..., n)`` with n ≥ 1; −∞ for a key that is not there.
         before: c of the token before the first, ``(...)``; None if there was none.
     """
-    first = key_scale[..., :1] if before is None else before[..., None]
-    largest = torch.maximum(key_scale.cummax(-1).values, first)
-    return largest, torch.cat([first.expand_as(largest[..., :1]), largest[..., :-1]], -1) - largest
+    largest = key_scale.cummax(-1).values.clamp(min=LEAST)
+    if before is None:
+        first = largest[..., :1]
+    else:
+        first = before[..., None]
+        largest = torch.maximum(largest, first)
+    previous = torch.cat([first.expand_as(largest[..., :1]), largest[..., :-1]], -1)
+    # before the first key there is nothing to shrink, and so long a step would cost later digits
+    return largest, (previous - largest).masked_fill(previous <= LEAST, 0)

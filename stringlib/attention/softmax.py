@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from stringlib.attention.masks import per_head
-from stringlib.inputs import require_attention, require_floats
+from stringlib.inputs import expands, require_attention, require_floats
 
 
 def softmax_attention(
@@ -25,8 +25,8 @@ def softmax_attention(
         q: Queries, ``(..., heads, n, d)``.
         k: Keys, ``(..., heads, keys, d)``.
         v: Values, ``(..., heads, keys, d_v)``.
-        bias: Added to the scaled logits, ``(heads, n, keys)`` or what broadcasts with
-            ``(..., heads, n, keys)``; −∞ hides a key.
+        bias: Added to the scaled logits, ``(..., heads, n, keys)``; −∞ hides a key. One head
+            serves all, and so does one batch.
         causal: Whether query i sees the keys 0 … i only.
         key_mask: False for keys that are padding, ``(..., keys)`` or ``(..., heads, keys)``.
             What their vectors hold is never read, be it NaN.
@@ -40,10 +40,11 @@ def softmax_attention(
     """
     require_attention(("q", q), ("k", k), ("v", v))
     pairs = q.shape[-2], k.shape[-2]
+    lead = torch.broadcast_shapes(*(x.shape[:-2] for x in (q, k, v)))
+    k, v = k.to(q.dtype), v.to(q.dtype)
     hidden = None
     if key_mask is not None:
-        lead = torch.broadcast_shapes(k.shape[:-1], v.shape[:-1])
-        hidden = ~per_head(key_mask, lead)[..., None, :]
+        hidden = ~per_head(key_mask, (*lead, pairs[1]))[..., None, :]
         k, v = (x.masked_fill(hidden.mT, 0) for x in (k, v))  # 0 · NaN is NaN
     if causal and (bias is not None or hidden is not None):
         # the kernel takes a mask or is_causal, not both
@@ -52,12 +53,12 @@ def softmax_attention(
     mask = None if hidden is None else ~hidden
     if bias is not None:
         require_floats("bias", bias)
-        heads = q.shape[-3]
-        if bias.shape[-2:] != pairs or (bias.ndim > 2 and bias.shape[-3] not in (1, heads)):
+        if bias.shape[-2:] != pairs or not expands(bias.shape[:-2], lead):
             raise ValueError(
-                f"bias must have shape (..., {heads}, {pairs[0]}, {pairs[1]}), one matrix for each "
-                f"head, got {tuple(bias.shape)}"
+                f"bias must have shape {(*lead, *pairs)}, one matrix for each head, "
+                f"got {tuple(bias.shape)}"
             )
         mask = bias if bias.dtype == torch.float32 else bias.to(q.dtype)  # what the kernel takes
         mask = mask if hidden is None else mask.masked_fill(hidden, float("-inf"))
-    return scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal)
+    out = scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal)
+    return out.to(q.dtype)  # autocast has its own

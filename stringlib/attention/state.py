@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from stringlib.attention.decay import decayed_sums
+from stringlib.inputs import expands, require_causal, require_count, require_floats
 
 
 def retnet_log_decay(heads: int) -> Tensor:
@@ -19,9 +20,14 @@ def retnet_log_decay(heads: int) -> Tensor:
 
     Equation :eq:`eq-retnet-decay`.
 
+    Raises:
+        TypeError: If ``heads`` is not an integer.
+        ValueError: If it is below 1.
+
     Source:
         Sun et al. 2023.
     """
+    require_count("heads", heads)
     return torch.log1p(-torch.exp2(-5.0 - torch.arange(heads, dtype=torch.float64))).float()
 
 
@@ -47,9 +53,14 @@ def retention(
     Returns:
         Outputs ``(..., heads, n, d_v)``, not normalised, and the last state.
 
+    Raises:
+        TypeError: If an argument is not a floating-point tensor.
+        ValueError: If shapes do not fit, or there is no such mode.
+
     Source:
         Sun et al. 2023.
     """
+    require_causal(("q", q), ("k", k), ("v", v))
     return decayed_sums(q, k, v, log_decay, mode=mode, state=state)
 
 
@@ -75,9 +86,14 @@ def gated_linear_attention(
     Returns:
         Outputs ``(..., heads, n, d_v)``, not normalised, and the last state.
 
+    Raises:
+        TypeError: If an argument is not a floating-point tensor.
+        ValueError: If shapes do not fit, or there is no such mode.
+
     Source:
         Yang et al. 2024.
     """
+    require_causal(("q", q), ("k", k), ("v", v))
     return decayed_sums(q, k, v, log_decay, mode=mode, state=state)
 
 
@@ -108,9 +124,17 @@ def rwkv6(
     Returns:
         Outputs ``(..., heads, n, d_v)``, not normalised, and the last state.
 
+    Raises:
+        TypeError: If an argument is not a floating-point tensor.
+        ValueError: If shapes do not fit, or there is no such mode.
+
     Source:
         Peng et al. 2024.
     """
+    require_causal(("r", r), ("k", k), ("v", v))
+    lead = torch.broadcast_shapes(*(x.shape[:-2] for x in (r, k, v)))
+    _require("log_decay", log_decay, lead, k.shape[-2:])
+    _require("bonus", bonus, lead[-1:], k.shape[-1:])
     # one further token, which nobody reads, so that the last state has seen all; what a token
     # reads is then the state of the one before it
     late_k, late_v, late_decay = (pad(x, (0, 0, 1, 0)) for x in (k, v, log_decay))
@@ -118,7 +142,7 @@ def rwkv6(
         pad(r, (0, 0, 0, 1)), late_k, late_v, late_decay, mode=mode, state=state
     )
     own = (r * bonus[..., None, :] * k).sum(-1, keepdim=True) * v
-    return past[..., :-1, :] + own, state
+    return (past[..., :-1, :] + own).to(v.dtype), state
 
 
 def ssd(
@@ -148,9 +172,25 @@ def ssd(
     Returns:
         Outputs ``(..., heads, n, p)``, and the last state.
 
+    Raises:
+        TypeError: If an argument is not a floating-point tensor.
+        ValueError: If shapes do not fit, or there is no such mode.
+
     Source:
         Dao and Gu 2024.
     """
-    heads = x.shape[-3]
-    B, C = (y.expand(*y.shape[:-3], heads, *y.shape[-2:]) for y in (B, C))
-    return decayed_sums(C, B, dt[..., None] * x, dt * A[:, None], mode=mode, state=state)
+    require_causal(("C", C), ("B", B), ("x", x))
+    lead = torch.broadcast_shapes(*(y.shape[:-2] for y in (C, B, x)))
+    _require("dt", dt, lead, x.shape[-2:-1])
+    _require("A", A, lead[-1:], ())
+    log_decay = (dt * A[:, None])[..., None]  # one for all features
+    y, state = decayed_sums(C, B, dt[..., None] * x, log_decay, mode=mode, state=state)
+    return y.to(x.dtype), state  # dt and A may be wider
+
+
+def _require(name: str, x: Tensor, lead: tuple[int, ...], own: tuple[int, ...]) -> None:
+    """Raise unless ``x`` has shape ``(*lead, *own)``; one head, or one batch, serves all."""
+    require_floats(name, x)
+    split = x.ndim - len(own)
+    if split < 1 or x.shape[split:] != own or not expands(x.shape[:split], lead):
+        raise ValueError(f"{name} must have shape {(*lead, *own)}, got {tuple(x.shape)}")

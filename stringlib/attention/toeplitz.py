@@ -139,12 +139,14 @@ class ToeplitzWeight(PositionWeight):
             )
         if state is not None or start:
             raise ValueError("state must be None for a ToeplitzWeight, which has no recurrence")
-        heads, n = phi_q.shape[-3], phi_q.shape[-2]
+        lead = torch.broadcast_shapes(*(x.shape[:-2] for x in (phi_q, phi_k, u)))
+        heads, n = lead[-1], phi_q.shape[-2]
         bias = self._fitted(n, phi_k.shape[-2])
         if bias.shape[0] not in (1, heads):
             raise ValueError(
                 f"bias must have 1 head or the {heads} of phi_q, got shape {tuple(bias.shape)}"
             )
+        phi_q = phi_q.expand(*lead, -1, -1)
         if 0 in (*phi_q.shape, *u.shape):
             return phi_q @ (phi_k.mT @ u), None
         if causal:  # in reading order too, the offsets of later keys are those after the centre

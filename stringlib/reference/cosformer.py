@@ -84,5 +84,5 @@ def cosformer(q: Tensor, k: Tensor, v: Tensor, causal: bool = False, eps: float 
                 sin_k += math.sin(angle_j) * k[head, j]
             cos_q, sin_q = math.cos(angle_i) * q[head, i], math.sin(angle_i) * q[head, i]
             total = torch.dot(cos_q, cos_k) + torch.dot(sin_q, sin_k)
-            out[head, i] = (cos_q @ cos_kv + sin_q @ sin_kv) / max(total, eps)
+            out[head, i] = (cos_q @ cos_kv + sin_q @ sin_kv) / total.clamp(min=eps)
     return out

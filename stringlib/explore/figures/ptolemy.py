@@ -36,7 +36,7 @@ def _lines(
     """Return one trace of line segments, for instance ``pairs="AB CD"``."""
     x: list[float | None] = []
     y: list[float | None] = []
-    for one, other in pairs.split():
+    for one, other in map(tuple, pairs.split()):
         x += [corners[one][0], corners[other][0], None]
         y += [corners[one][1], corners[other][1], None]
     line = {"color": colour, "width": width}
