@@ -224,6 +224,55 @@ def test_the_first_order_of_the_bias() -> None:
     assert abs(rest[-1] - rest[-2]) < 0.05
 
 
+def mean_moments_of_two_channels(d: int, gap: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return z of square length 2, and mean and mean square over the two relative signs."""
+    z = torch.zeros(d, dtype=torch.float64)
+    z[0] = z[gap] = 1
+    both = []
+    for sign in (1.0, -1.0):
+        signs = torch.ones_like(z)
+        signs[gap] = sign
+        both.append(torch.stack(unit_circulant_moments(z, signs, d)))
+    mean, square = torch.stack(both).mean(0)
+    return z, mean, square
+
+
+@pytest.mark.proves("eq-unit-bias")
+@pytest.mark.parametrize(("d", "gap"), [(128, 64), (128, 40), (129, 64)])
+def test_the_bias_of_two_channels_depends_on_whether_they_are_opposite(d: int, gap: int) -> None:
+    z, mean, _ = mean_moments_of_two_channels(d, gap)
+    first = unit_circulant_bias(z)
+    assert first.item() == pytest.approx(0 if 2 * gap == d else 2 / (8 * d), abs=1e-12)
+    assert abs(mean - 1 - first) * d**2 < 3
+    assert torch.equal(unit_circulant_bias(torch.stack([z, z])), first.expand(2))
+
+
+@pytest.mark.proves("eq-unit-ratio")
+@pytest.mark.parametrize(("gap", "limit"), [(2, 0.8063), (3, 0.7005)], ids=["half", "third"])
+def test_the_limit_of_the_ratio_is_not_that_of_two_channels(gap: int, limit: float) -> None:
+    """Their few correlated rows count beyond second order; one channel has the limit."""
+    whole = math.expm1(2)
+    claimed = unit_circulant_ratio(torch.tensor(2.0, dtype=torch.float64)).item()
+    gaps = []
+    for d in (64, 128):
+        _, mean, square = mean_moments_of_two_channels(d, d // gap)
+        gaps.append(((square - 2 * mean + 1) * d / whole - limit).item())
+    assert abs(gaps[1]) < 0.045
+    assert abs(gaps[1]) < 0.6 * abs(gaps[0]) + 1e-3  # as 1/d
+    assert limit > claimed + 0.01
+    mean, square = unit_circulant_moments(direction("one-hot", 256, 2.0), torch.ones(256), 256)
+    assert (square - 2 * mean + 1).item() * 256 / whole == pytest.approx(claimed, abs=0.045)
+
+
+def test_two_opposite_channels_have_a_larger_error_at_every_even_size() -> None:
+    for d in (2, 6, 64, 256):
+        z = torch.zeros(d, dtype=torch.float64)
+        z[0] = z[d // 2] = 2
+        ratio = circulant_mean_mse(z, d).item() * d / math.expm1(8)
+        assert ratio == pytest.approx(1 + (math.cosh(8) - 1) / math.expm1(8))
+        assert ratio > 1.49
+
+
 @pytest.mark.parametrize("name", ["one-hot", "random"])
 def test_the_unit_circulant_has_the_error_of_orthogonal_rows(name: str) -> None:
     d, draws = 64, 20_000
