@@ -29,7 +29,7 @@ class ConstantWeight(PositionWeight):
         state: Tensor | None = None,
         start: int = 0,
     ) -> tuple[Tensor, Tensor | None]:
-        """Return the sums and, if causal, the state; see :meth:`PositionWeight.sums`."""
+        """Return the sums and, if causal, the state; see ``PositionWeight.sums``."""
         if causal:
             return causal_sums(phi_q, phi_k, u, mode=mode, state=state)
         require_mode(mode, MODES)
@@ -50,5 +50,5 @@ class ConstantWeight(PositionWeight):
         state: Tensor | None = None,
         start: int = 0,
     ) -> tuple[Tensor, Tensor | None]:
-        """Return the causal sums under a decay; see :meth:`PositionWeight.rescaled_sums`."""
+        """Return the causal sums under a decay; see ``PositionWeight.rescaled_sums``."""
         return decayed_sums(phi_q, phi_k, u, log_decay[..., None], mode=mode, state=state)

@@ -81,7 +81,7 @@ class CosineWeight(PositionWeight):
         state: Tensor | None = None,
         start: int = 0,
     ) -> tuple[Tensor, Tensor | None]:
-        """Return the sums and, if causal, the state; see :meth:`PositionWeight.sums`.
+        """Return the sums and, if causal, the state; see ``PositionWeight.sums``.
 
         Raises:
             ValueError: If the sequence, with the tokens before it, is too long for the horizon.
@@ -100,7 +100,7 @@ class CosineWeight(PositionWeight):
         state: Tensor | None = None,
         start: int = 0,
     ) -> tuple[Tensor, Tensor | None]:
-        """Return the causal sums under a decay; see :meth:`PositionWeight.rescaled_sums`."""
+        """Return the causal sums under a decay; see ``PositionWeight.rescaled_sums``."""
         queries, keys = self._both(phi_q, phi_k, start)
         return ConstantWeight().rescaled_sums(queries, keys, u, log_decay, mode=mode, state=state)
 

@@ -46,7 +46,7 @@ class Projection(nn.Module):
     """
 
     parts: tuple[str, ...] = ()
-    """The tensors that :meth:`_draw` returns, by name; the first is what can be learned."""
+    """The tensors that ``_draw`` returns, by name; the first is what can be learned."""
 
     def __init__(
         self,
@@ -165,7 +165,7 @@ class HadamardProjection(Projection):
 
     @property
     def block_size(self) -> int:
-        """The largest number of rows that depend on each other: a power of 2."""
+        """The largest number of rows that depend on each other, a power of 2."""
         return next_power(self.head_dim)
 
     def _draw(self, generator: torch.Generator | None) -> tuple[Tensor, ...]:

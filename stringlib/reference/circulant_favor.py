@@ -17,7 +17,7 @@ def circulant_project(x: Tensor, column: Tensor, signs: Tensor) -> Tensor:
         signs: s, ``(blocks, d)``.
 
     Returns:
-        The products of all blocks, one after the other: float64, ``(blocks * d,)``.
+        The products of all blocks, one after the other; float64, ``(blocks * d,)``.
     """
     parts = []
     for r, s in zip(column.double(), signs.double(), strict=True):

@@ -57,8 +57,8 @@ def ptolemy_circle(query: float, key: float, horizon: int = 12) -> go.Figure:
         horizon: M.
 
     Returns:
-        A figure with two panels: the circle, and for each key the two products as
-        areas on top of each other.
+        A figure with two panels. One is the circle, the other shows for each key the two
+        products as areas on top of each other.
 
     Raises:
         ValueError: If a position lies outside.
