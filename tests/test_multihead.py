@@ -32,6 +32,7 @@ from stringlib.attention.cache import KeyValueCache
 from stringlib.attention.linear import LinearState
 from stringlib.attention.multihead import MultiHeadAttention
 from stringlib.attention.registry import FEATURES, WEIGHTS, make_features
+from stringlib.attention.rotated import rotated_linear_attention
 from stringlib.explore.style import COLOURS
 from stringlib.positions import grid_positions
 
@@ -285,12 +286,68 @@ def test_decoding_keeps_a_mask(name: str) -> None:
 def test_padding_is_never_read(name: str, causal: bool) -> None:
     layer, x = make(name, causal), random(2, LENGTH, DIM)
     mask = torch.ones(2, LENGTH, dtype=torch.bool)
-    mask[0, 6:] = False
-    other = x.clone()
-    other[0, 6:] = 50 * random(LENGTH - 6, DIM, seed=9)
-    before, after = (layer(y, key_mask=mask) for y in (x, other))
-    assert checks.largest_difference(before[0, :6], after[0, :6]) <= 1e-11
+    mask[0, [2, *range(6, LENGTH)]] = False
+    before = layer(x, key_mask=mask)
     assert checks.largest_difference(before[1], layer(x)[1]) <= 1e-11
+    for padding in (50 * random(LENGTH, DIM, seed=9), torch.full((LENGTH, DIM), math.nan)):
+        after = layer(torch.where(mask[..., None], x, padding), key_mask=mask)
+        assert checks.largest_difference(before[mask], after[mask]) <= 1e-11
+
+
+@pytest.mark.parametrize("name", ["relu", "favor", "gla", "gla-favor", "ssd"])
+def test_padding_without_a_place_is_as_if_it_were_not_there(name: str) -> None:
+    layer, x = make(name), random(2, LENGTH, DIM)
+    mask = torch.tensor([True, False, True, True, False, False, True, True, False])
+    out, state = layer(x, key_mask=mask, return_state=True)
+    expected, short = layer(x[:, mask], return_state=True)
+    assert checks.largest_difference(out[:, mask], expected) <= 1e-12
+    follows = random(2, 1, DIM, seed=2)
+    assert (
+        checks.largest_difference(layer(follows, state=state), layer(follows, state=short)) <= 1e-12
+    )
+
+
+@pytest.mark.parametrize("name", ["softmax", "relu", "favor", "favor-after"])
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_mask_for_each_head(name: str, causal: bool) -> None:
+    layer, x = make(name, causal), random(2, LENGTH, DIM)
+    mask = random(2, HEADS, LENGTH, seed=3) > -0.5
+    assert (
+        layer.attention_weights(x, key_mask=mask).masked_select(~mask[..., None, :]).abs().max()
+        == 0
+    )
+    if causal and layer.rotate != "after":
+        first, state = layer(x[:, :4], key_mask=mask[..., :4], return_state=True)
+        rest = layer(x[:, 4:], key_mask=mask[..., 4:], state=state)
+        whole = layer(x, key_mask=mask)
+        assert checks.largest_difference(torch.cat([first, rest], 1), whole) <= 1e-11
+
+
+def test_a_padded_key_does_not_decide_how_small_features_become() -> None:
+    """A long key has features of e^-300, 0 in float32; those of a zero key are about 1."""
+    layer = make("favor", causal=False).float()
+    x = 80 * random(DIM, seed=5).float() + random(2, LENGTH, DIM).float()
+    keys = layer.to_k(x[:, :7]).unflatten(-1, (HEADS, D)) / D**0.25
+    assert (keys.square().sum(-1) / 2).min() > 300  # a feature is about e to minus this
+    x[:, 7:] = 0
+    exact = copy.deepcopy(layer).double()(x.double()[:, :7])
+    out = layer(x, key_mask=torch.arange(LENGTH) < 7)[:, :7].double()
+    assert checks.largest_difference(out, exact) <= 1e-2 * exact.abs().max()
+
+
+def test_features_rotate_in_full_precision() -> None:
+    """Products of ReLU features may be far below the features: nothing may be rounded before."""
+    torch.manual_seed(0)
+    phi_q, phi_k, v = torch.rand(3, 2, 64, 8).relu().bfloat16()
+    r = torch.arange(64)[:, None]
+    for only in (False, True):
+        options = {"causal": True, "numerator_only": only}
+        low = rotated_linear_attention(phi_q, phi_k, v, RoPE(8), r, **options)
+        exact = rotated_linear_attention(
+            phi_q.double(), phi_k.double(), v.double(), RoPE(8), r, **options
+        )
+        assert low.dtype == torch.bfloat16
+        torch.testing.assert_close(low, exact.bfloat16(), rtol=2**-7, atol=1e-6)
 
 
 # --- shapes, dtypes, states of a module -------------------------------------------------------
@@ -389,7 +446,7 @@ def test_a_bias_is_the_weight_of_kernelised_attention(causal: bool) -> None:
     layer = MultiHeadAttention(DIM, HEADS, bias, "elu", causal=causal).double()
     table = bias.at(torch.arange(LENGTH - 1, -LENGTH, -1))
     same = copy.deepcopy(layer)
-    same.weight.forward = lambda x: ToeplitzWeight(table)
+    same.weight.forward = lambda x, mask=None: ToeplitzWeight(table)
     x = random(LENGTH, DIM)
     assert checks.largest_difference(layer(x), same(x)) == 0
     weight = layer.weight(x).matrix(LENGTH, LENGTH)
@@ -422,6 +479,15 @@ def test_positions_of_a_grid(attention: str) -> None:
     assert torch.equal(layer(x), layer(x, grid_positions(2, 3)))
     moved = layer(x, grid_positions(2, 3) + 5)
     assert (checks.largest_difference(moved, layer(x)) < 1e-12) is (attention == "softmax")
+
+
+def test_a_grid_is_decoded_row_by_row() -> None:
+    layer, x = MultiHeadAttention(24, 3, "axial", grid=(2, 3), causal=True), torch.randn(6, 24)
+    first, state = layer(x[:4], return_state=True)
+    rest = layer(x[4:], state=state)
+    assert checks.largest_difference(torch.cat([first, rest]), layer(x)) <= 1e-5
+    with pytest.raises(ValueError, match="positions must have one row for each"):
+        layer(torch.randn(7, 24))
 
 
 def test_positions_are_counted_where_there_is_one_coordinate() -> None:
@@ -514,6 +580,16 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     *[({"attention": "elu", "weight": w}, f"causal must be True for weight '{w}'") for w in DECAYS],
     ({"attention": "elu", "weight": DecayWeight(torch.zeros(3))}, "causal must be True for weight"),
     ({"normalize_qk": True, "temperature": 0.0}, "temperature must be positive and finite, got 0"),
+    ({"temperature": 2.0}, "temperature must be 1 unless normalize_qk, got 2"),
+    ({"attention": FavorFeatures(4, 5, heads=2)}, "attention must be a map for 3 heads of 4 chan"),
+    ({"attention": FavorFeatures(5, 4)}, "attention must be a map for 3 heads of 4 channels"),
+    ({"attention": "elu", "weight": "gla", "encoder": "rope", "rotate": "after", "causal": True},
+     "rotate must be before with the weight gla"),
+    ({"grid": (2, 3)}, "grid must be None unless weight is toeplitz or an encoder reads two"),
+    ({"grid": (2, 3), "encoder": RoPE(4)}, "grid must be None unless weight is toeplitz"),
+    *[({"grid": g, "attention": "elu", "weight": "toeplitz"}, r"grid must be \(rows, columns\)")
+      for g in (5, (4,), (2, 3, 4))],
+    ({"grid": (2, 0), "encoder": "axial"}, "grid must be at least 1, got 0"),
 ]  # fmt: skip
 
 
@@ -554,6 +630,15 @@ def test_bad_input_is_named() -> None:
          lambda: make("elu")(x, state=state)),
         (TypeError, "encoder must be a RotaryEncoder", lambda: MultiHeadAttention(9, 3, nn.ReLU())),
         (TypeError, "heads must be an int", lambda: MultiHeadAttention(12, 3.0)),
+        (TypeError, "causal must be a bool, got 'no'",
+         lambda: MultiHeadAttention(12, 3, causal="no")),
+        (TypeError, "key_mask must be a boolean", lambda: turned(x, key_mask=torch.ones(2, 9))),
+        (ValueError, "key_mask must have shape",
+         lambda: turned(x, key_mask=torch.ones(2, 8).bool())),
+        (ValueError, "key_mask must have shape",
+         lambda: layer(x, state=state, key_mask=torch.ones(2, 8).bool())),
+        (ValueError, "state must hold keys and values like", lambda: layer(x[:1], state=state)),
+        (ValueError, "state must hold keys and values like", lambda: layer(x[0], state=state)),
     ]  # fmt: skip
     for error, match, call in bad:
         with pytest.raises(error, match=match):

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 
 from stringlib.attention.features import FavorFeatures, FeatureMap
+from stringlib.attention.layer_decay import GLADecay
 from stringlib.attention.layer_weight import BiasWeight, GivenWeight, LayerShape, LayerWeight
 from stringlib.attention.registry import FEATURES, WEIGHTS, make_features
 from stringlib.attention.weights import PositionWeight
 from stringlib.encoders.bias import RelativeBias
 from stringlib.encoders.registry import make_encoder
 from stringlib.encoders.string import RotaryEncoder
+from stringlib.inputs import require_count
 
 PLACES = ("before", "after")
 
@@ -53,7 +56,13 @@ def compose(
     rotary = isinstance(encoder, (RotaryEncoder, str))
     place = _place(rotary, features, rotate)
     encoder = _encoder(encoder, shape, width if place == "after" else shape.head_dim)
+    _require_grid(shape, encoder, weight)
     made = _weight(weight, features, shape._replace(features=width))
+    if place == "after" and isinstance(made, GLADecay):
+        raise ValueError(
+            "rotate must be before with the weight gla: two features that are forgotten at "
+            "different rates cannot be rotated into each other, got after"
+        )
     if isinstance(encoder, RelativeBias) and features is not None:
         if made is not None:
             raise ValueError(
@@ -69,7 +78,13 @@ def count_features(features: FeatureMap, shape: LayerShape) -> int:
     with torch.no_grad():
         tensors = (*features.parameters(), *features.buffers())
         like = next((t for t in tensors if t.is_floating_point()), torch.zeros(()))
-        return features(like.new_zeros(shape.heads, 1, shape.head_dim)).shape[-1]
+        try:
+            return features(like.new_zeros(shape.heads, 1, shape.head_dim)).shape[-1]
+        except ValueError as error:
+            raise ValueError(
+                f"attention must be a map for {shape.heads} heads of {shape.head_dim} channels, "
+                f"got {type(features).__name__}: {error}"
+            ) from error
 
 
 def _features(
@@ -130,6 +145,23 @@ def _encoder(encoder: Any, shape: LayerShape, width: int) -> RotaryEncoder | Rel
             f"rotates, got {encoder.head_dim}"
         )
     return encoder
+
+
+def _require_grid(
+    shape: LayerShape, encoder: RotaryEncoder | RelativeBias | None, weight: Any
+) -> None:
+    """Raise unless the grid is rows and columns, and something reads it."""
+    if shape.grid is None:
+        return
+    if not isinstance(shape.grid, Sequence) or len(shape.grid) != 2:
+        raise ValueError(f"grid must be (rows, columns), got {shape.grid!r}")
+    for number in shape.grid:
+        require_count("grid", number)
+    if weight != "toeplitz" and not (isinstance(encoder, RotaryEncoder) and encoder.coord_dim == 2):
+        raise ValueError(
+            "grid must be None unless weight is toeplitz or an encoder reads two coordinates, "
+            f"got {shape.grid!r}"
+        )
 
 
 def _weight(weight: Any, features: FeatureMap | None, shape: LayerShape) -> LayerWeight | None:

@@ -1,6 +1,8 @@
 r"""How a layer decides what to forget: constant as in RetNet, or from its input as in GLA and SSD.
 
 Each gives :math:`\log` of the decay, at most 0, to :class:`~stringlib.attention.decay.DecayWeight`.
+Where the input decides, padding makes nothing forgotten: it is as if it were not there. A constant
+decay counts places, padding or not.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from torch import Tensor, nn
 
 from stringlib.attention.decay import DecayWeight
 from stringlib.attention.layer_weight import LayerWeight
+from stringlib.attention.masks import per_head
 from stringlib.attention.state import retnet_log_decay
 from stringlib.attention.weights import PositionWeight
 
@@ -33,7 +36,7 @@ class RetNetDecay(LayerWeight):
         super().__init__()
         self.register_buffer("log_decay", retnet_log_decay(heads), persistent=False)
 
-    def forward(self, x: Tensor) -> PositionWeight:
+    def forward(self, x: Tensor, key_mask: Tensor | None = None) -> PositionWeight:
         """Return the weight."""
         return DecayWeight(self.log_decay)
 
@@ -59,10 +62,15 @@ class GLADecay(LayerWeight):
         self.down = nn.Linear(dim, rank, bias=False)
         self.up = nn.Linear(rank, heads * features)
 
-    def forward(self, x: Tensor) -> PositionWeight:
+    def forward(self, x: Tensor, key_mask: Tensor | None = None) -> PositionWeight:
         """Return the weight for tokens ``x``."""
         logits = self.up(self.down(x)).unflatten(-1, (self.heads, -1)).transpose(-3, -2)
-        return DecayWeight(nn.functional.logsigmoid(logits) / 16)
+        log_decay = nn.functional.logsigmoid(logits) / 16
+        if key_mask is not None:
+            log_decay = log_decay.masked_fill(
+                ~per_head(key_mask, log_decay.shape[:-1])[..., None], 0
+            )
+        return DecayWeight(log_decay)
 
 
 class SSDDecay(LayerWeight):
@@ -96,7 +104,10 @@ class SSDDecay(LayerWeight):
         step = torch.empty_like(self.log_rate).uniform_(math.log(1e-3), math.log(0.1)).exp()
         self.to_step.bias.copy_(step.expm1().log())  # the inverse of softplus
 
-    def forward(self, x: Tensor) -> PositionWeight:
+    def forward(self, x: Tensor, key_mask: Tensor | None = None) -> PositionWeight:
         """Return the weight for tokens ``x``."""
         step = nn.functional.softplus(self.to_step(x))
-        return DecayWeight(-(self.log_rate.exp() * step).mT)
+        log_decay = -(self.log_rate.exp() * step).mT
+        if key_mask is not None:
+            log_decay = log_decay.masked_fill(~per_head(key_mask, log_decay.shape), 0)
+        return DecayWeight(log_decay)

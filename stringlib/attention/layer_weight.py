@@ -47,8 +47,11 @@ class LayerWeight(nn.Module):
     causal_only = False
 
     @abstractmethod
-    def forward(self, x: Tensor) -> PositionWeight:
-        """Return the weight for tokens ``x``, ``(..., seq, dim)``."""
+    def forward(self, x: Tensor, key_mask: Tensor | None = None) -> PositionWeight:
+        """Return the weight for tokens ``x``, ``(..., seq, dim)``.
+
+        What a token that the mask calls padding holds is not read.
+        """
 
 
 class GivenWeight(LayerWeight):
@@ -63,7 +66,7 @@ class GivenWeight(LayerWeight):
         self.weight = weight
         self.causal_only = isinstance(weight, DecayWeight)
 
-    def forward(self, x: Tensor) -> PositionWeight:
+    def forward(self, x: Tensor, key_mask: Tensor | None = None) -> PositionWeight:
         """Return the weight."""
         return self.weight
 
@@ -98,7 +101,7 @@ class LearnedToeplitz(LayerWeight):
         """Draw the numbers anew."""
         nn.init.normal_(self.bias, std=0.02)
 
-    def forward(self, x: Tensor) -> PositionWeight:
+    def forward(self, x: Tensor, key_mask: Tensor | None = None) -> PositionWeight:
         """Return the weight for the length of ``x``.
 
         Raises:
@@ -131,7 +134,7 @@ class BiasWeight(LayerWeight):
         super().__init__()
         self.bias = bias
 
-    def forward(self, x: Tensor) -> PositionWeight:
+    def forward(self, x: Tensor, key_mask: Tensor | None = None) -> PositionWeight:
         """Return the weight for the length of ``x``."""
         n = max(x.shape[-2], 1)
         # an entry of the table belongs to key minus query, a bias to query minus key

@@ -15,6 +15,7 @@ from stringlib.attention.features import FavorFeatures, FeatureMap
 from stringlib.attention.gate import Gate
 from stringlib.attention.layer_weight import LayerShape
 from stringlib.attention.linear import LinearState, linear_attention
+from stringlib.attention.masks import per_head
 from stringlib.attention.rotated import rotated_linear_attention
 from stringlib.attention.softmax import softmax_attention
 from stringlib.attention.weights import PositionWeight
@@ -54,7 +55,8 @@ class MultiHeadAttention(nn.Module):
             or features ``"after"`` it, in the numerator only. FAVOR+ rotates before unless told
             otherwise; ReLU and ELU must be told, for neither place is right for all uses.
         normalize_qk: Whether queries and keys get one length, so that softmax and FAVOR+ see
-            :math:`e^{\tau\cos(q,k)}` with a learned temperature :math:`\tau` for each head.
+            :math:`e^{\tau\cos(q,k)}` with a learned temperature :math:`\tau` for each head. With
+            ReLU features :math:`\tau` cancels.
         temperature: Where :math:`\tau` starts. At 1, as in Luo et al. 2021, no key counts more
             than :math:`e^2` times as much as another.
         bias: Whether the four projections add a constant. The gate has none.
@@ -102,6 +104,10 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         require_split(dim, heads)
         require_positive("temperature", temperature)
+        if not isinstance(causal, bool):
+            raise TypeError(f"causal must be a bool, got {causal!r}")
+        if temperature != 1 and not normalize_qk:
+            raise ValueError(f"temperature must be 1 unless normalize_qk, got {temperature}")
         self.dim, self.heads, self.head_dim = int(dim), int(heads), int(dim // heads)
         self.causal, self.grid = causal, grid
         self.to_q, self.to_k, self.to_v, self.to_out = (
@@ -130,7 +136,8 @@ class MultiHeadAttention(nn.Module):
             positions: For a rotary encoder, ``(..., seq, coord_dim)``. If omitted, tokens are
                 counted from 0, or from the end of ``state``, or along the rows of ``grid``.
                 Without a rotary encoder they are not used.
-            key_mask: False for padding, which no token sees, ``(..., seq)``.
+            key_mask: False for padding, which no token sees, ``(..., seq)``. It still has a
+                place: tokens behind it are not counted anew.
             state: What earlier tokens left, for a causal layer.
             return_state: Whether to return the state behind the last token as well.
 
@@ -234,7 +241,7 @@ class MultiHeadAttention(nn.Module):
         if isinstance(self.features, FavorFeatures):
             # they estimate exp(xᵀy), softmax has exp(qᵀk/√d)
             q, k = (y * self.head_dim**-0.25 for y in (q, k))
-        weight = None if self.weight is None else self.weight(x)
+        weight = None if self.weight is None else self.weight(x, key_mask)
         found = self._kernelised(
             self.features, weight, q, k, v, positions, key_mask, state, return_state
         )
@@ -251,6 +258,8 @@ class MultiHeadAttention(nn.Module):
     ) -> tuple[Tensor, KeyValueCache]:
         if isinstance(self.encoder, RotaryEncoder) and positions is not None:
             q, k = self.encoder(q, k, positions)
+        if key_mask is not None:
+            key_mask = per_head(key_mask, k.shape[:-1]).expand(k.shape[:-1])
         cache, before, n = KeyValueCache(k, v, key_mask), 0, q.shape[-2]
         if state is not None:
             before, cache = state.length, state.extended(k, v, key_mask)
@@ -279,21 +288,17 @@ class MultiHeadAttention(nn.Module):
     ) -> Tensor | tuple[Tensor, LinearState]:
         if isinstance(self.encoder, RotaryEncoder) and positions is not None:
             if self.rotate == "after":
-                phi_q, phi_k = phi(q), phi(k, is_query=False)
-                if key_mask is not None:
-                    hidden = ~key_mask[..., None, :, None]
-                    phi_k, v = (y.masked_fill(hidden, 0) for y in (phi_k, v))
+                phi_k, scale = phi.scaled_keys(k)
                 return rotated_linear_attention(
-                    *(phi_q, phi_k, v, self.encoder, positions, weight, self.causal),
+                    *(phi(q), phi_k, v, self.encoder, positions, weight, self.causal),
                     numerator_only=True,
+                    key_scale=scale,
+                    key_mask=key_mask,
                 )
             # R(r)x itself: the outer basis cancels in a product, not in a feature
             q, k = (self.encoder.rotate(y, positions) for y in (q, k))
-        if self.causal and isinstance(phi, FavorFeatures):
-            # what all keys are divided by looks at later ones; what each is divided by does not
-            phi_k, scale = phi.scaled_keys(k)
-        else:
-            phi_k, scale = phi(k, is_query=False), None
+        # what all keys are divided by looks at later ones and at padding; these scales do not
+        phi_k, scale = phi.scaled_keys(k)
         return linear_attention(
             phi(q),
             phi_k,
@@ -316,7 +321,9 @@ class MultiHeadAttention(nn.Module):
                 f"positions must be given, (..., {x.shape[-2]}, {coord_dim}), for an encoder of "
                 f"{coord_dim} coordinates, got None"
             )
-        return grid_positions(*self.grid).to(x.device)
+        places = grid_positions(*self.grid).to(x.device)
+        before = 0 if state is None else state.length
+        return places[before : before + x.shape[-2]] if self.causal else places
 
 
 def _with_norm(x: Tensor, norm: Tensor) -> Tensor:

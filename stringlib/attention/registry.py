@@ -108,10 +108,11 @@ def _toeplitz(shape: LayerShape) -> LayerWeight:
             "length, the longest sequence, or grid, (rows, columns), must be given for the weight "
             f"toeplitz, one of the two, got length={shape.length!r} and grid={shape.grid!r}"
         )
-    size = (shape.length,) if shape.grid is None else tuple(shape.grid)
-    for number in size:
-        require_count("length" if shape.grid is None else "grid", number)
-    return LearnedToeplitz(shape.heads, tuple(int(n) for n in size if n is not None))
+    if shape.grid is not None:
+        return LearnedToeplitz(shape.heads, tuple(int(n) for n in shape.grid))
+    require_count("length", shape.length)
+    assert shape.length is not None
+    return LearnedToeplitz(shape.heads, (int(shape.length),))
 
 
 WEIGHTS: dict[str, Callable[[LayerShape], LayerWeight]] = {
