@@ -297,6 +297,24 @@ def test_a_decay_for_each_feature_needs_no_batch(
     assert largest_difference(after, last) <= 1e-14
 
 
+def test_a_decay_of_the_shape_of_a_batch_of_heads_and_tokens_is_one() -> None:
+    q, k, u = (random(3, 3, 3, 3, seed=i) for i in range(3))
+    log_decay = -random(3, 3, 3, seed=4).abs()
+    got, _ = decayed_sums(q, k, u, log_decay)
+    expected, _ = decayed_sums(q, k, u, log_decay[..., None].expand_as(k))
+    assert largest_difference(got, expected) <= 1e-14
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_state_may_be_stored_in_half_precision(mode: str) -> None:
+    q, k, u, state = tensors(5)
+    low = state.half()
+    got, after = decayed_sums(q, k, u, drawn_decay("scalar", 5), mode=mode, state=low)
+    expected, _ = decayed_sums(q, k, u, drawn_decay("scalar", 5), mode=mode, state=low.double())
+    assert after.dtype == torch.float64
+    assert largest_difference(got, expected) <= 1e-14
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_keys_may_lack_the_batch_that_decays_have(mode: str, kind: str) -> None:

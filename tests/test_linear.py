@@ -353,6 +353,34 @@ def test_a_mask_may_have_the_batch_that_keys_and_values_have_not() -> None:
         assert largest_difference(out, linear_attention(phi_q, phi_k, v, key_mask=kept)) <= EXACT
 
 
+def test_one_scale_for_all_heads_of_a_single_token() -> None:
+    """As many sequences as heads: the scales of a batch are not those of the features of a head."""
+    phi_q, phi_k, v = (x.expand(2, 2, 2, -1) * draw(2, 1, 1, 1, seed=9) for x in tokens(2))
+    scale = 3 * draw(2, 1, 2, seed=4)
+    whole = linear_attention(phi_q, phi_k, v, causal=True, key_scale=scale.expand(2, 2, 2))
+    state, out = None, []
+    for t in range(2):
+        part = (x[..., t : t + 1, :] for x in (phi_q, phi_k, v))
+        y, state = linear_attention(
+            *part, causal=True, key_scale=scale[..., t : t + 1], state=state, return_state=True
+        )
+        out.append(y)
+    assert largest_difference(torch.cat(out, -2), whole) <= EXACT
+
+
+@pytest.mark.parametrize("name", SCALED)
+def test_gradients_stay_finite_however_far_scales_are_apart(name: str) -> None:
+    phi_q, phi_k, v = tokens(12)
+    scale = (1e4 * (draw(2, 12, seed=4) - 0.5)).requires_grad_()
+    leaves = [x.requires_grad_() for x in (phi_q, phi_k, v)]
+    out = linear_attention(*leaves, SCALED[name](12)[0], causal=True, key_scale=scale)
+    # the loudest key so far takes all
+    loudest = scale.cummax(-1).indices[..., None].expand_as(v)
+    assert largest_difference(out, v.gather(1, loudest)) <= EXACT
+    gradients = torch.autograd.grad(out.sum(), [*leaves, scale])
+    assert all(g.isfinite().all() for g in gradients)
+
+
 def test_an_empty_batch_carries_a_scale_on() -> None:
     empty = [x.expand(0, *x.shape) for x in tokens(4)]
     given = {"causal": True, "key_scale": torch.zeros(0, 2, 4).double(), "return_state": True}
@@ -498,6 +526,7 @@ TOEPLITZ = ToeplitzWeight(torch.zeros(2, 11).double())
         ),
         ({"return_state": True}, ValueError, "return_state must be left out unless causal"),
         ({"key_mask": draw(6)}, TypeError, "key_mask must be a boolean tensor.*float64"),
+        ({"key_mask": torch.ones(1).bool()}, ValueError, r"key_mask must have .*got \(1,\)"),
         ({"key_mask": torch.ones(5).bool()}, ValueError, r"key_mask must have .*got \(5,\)"),
         ({"key_scale": draw(3, 6)}, ValueError, r"key_scale must have shape \(2, 6\).*\(3, 6\)"),
         ({"key_scale": torch.ones(2, 6).long()}, TypeError, "key_scale must be a floating"),

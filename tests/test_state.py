@@ -142,6 +142,15 @@ def test_ssd_shares_its_maps_between_heads_and_keeps_the_dtype() -> None:
     assert state.dtype == torch.float32
 
 
+def test_one_step_for_all_heads_of_a_single_token() -> None:
+    (x, _, rate, b, c), _ = arguments("ssd", 1)
+    x, b, c = (y.expand(HEADS, *y.shape) for y in (x, b, c))
+    dt, state = softplus(normal(HEADS, 1, 1, seed=5)), normal(HEADS, HEADS, D, D_V, seed=6)
+    got, _ = ssd(x, dt, rate, b, c, state=state)
+    expected, _ = ssd(x, dt.expand(-1, HEADS, -1), rate, b, c, state=state)
+    assert largest_difference(got, expected) <= 1e-14
+
+
 def test_wide_decays_leave_the_dtype_of_the_values() -> None:
     (x, dt, rate, b, c), _ = arguments("ssd", 8)
     out, _ = ssd(x.bfloat16(), dt.float(), rate.float(), b.bfloat16(), c.bfloat16())
