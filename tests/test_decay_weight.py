@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -121,6 +122,48 @@ def test_first_and_second_derivatives(mode: str, kind: str) -> None:
 
     assert torch.autograd.gradcheck(sums, leaves)
     assert torch.autograd.gradgradcheck(sums, leaves)
+
+
+@pytest.mark.parametrize(
+    "mapped", [(0, 0, 0, 0, 0), (None, None, 0, None, None), (None,) * 3 + (0, 0)]
+)
+def test_the_gradient_by_hand_serves_torch_func(mapped: tuple[int | None, ...]) -> None:
+    given = [*tensors(CHUNK + 3)[:3], drawn_decay("scalar", CHUNK + 3), tensors(1)[3]]
+
+    def total(mode: str) -> Callable[..., Tensor]:
+        def call(*x: Tensor) -> Tensor:
+            sums, after = decayed_sums(*x[:4], mode=mode, state=x[4])
+            return sums.square().sum() + after.sum()
+
+        return call
+
+    places = tuple(range(5))
+    some = [x if dim == 0 else x[0] for x, dim in zip(given, mapped, strict=True)]
+    found = [
+        torch.func.vmap(torch.func.grad(total(mode), places), mapped)(*some)
+        for mode in ("chunk", "recurrent")
+    ]
+    for got, want in zip(*found, strict=True):
+        assert largest_difference(got, want) <= 1e-12 * want.abs().max().item()
+    tangents = tuple(random(*x.shape, seed=i) for i, x in enumerate(given))
+    forwards = [
+        torch.func.jvp(total(mode), tuple(given), tangents)[1] for mode in ("chunk", "recurrent")
+    ]
+    assert largest_difference(*forwards) <= 1e-12 * forwards[1].abs().item()
+
+
+def test_only_the_last_state_may_be_used() -> None:
+    q, k, u, state = (x.requires_grad_() for x in tensors(CHUNK + 3))
+    log_decay = drawn_decay("scalar", CHUNK + 3).requires_grad_()
+    leaves = (k, u, log_decay, state)
+    found = [
+        torch.autograd.grad(
+            decayed_sums(q, k, u, log_decay, mode=mode, state=state)[1].square().sum(), leaves
+        )
+        for mode in ("chunk", "recurrent")
+    ]
+    for got, want in zip(*found, strict=True):
+        assert largest_difference(got, want) <= 1e-12 * want.abs().max().item()
 
 
 @pytest.mark.proves("eq-decay-weight")

@@ -88,7 +88,9 @@ def linear_attention(
     common = None
     with without_autocast(v):  # a sum needs its digits
         q, k = phi_q.to(dtype), phi_k.to(dtype)
-        u = torch.cat([v.to(dtype), v.new_ones(*v.shape[:-1], 1, dtype=dtype)], -1)
+        u = v.to(dtype)
+        if normalize or return_state or state is not None:
+            u = torch.cat([u, v.new_ones(*v.shape[:-1], 1, dtype=dtype)], -1)
         if key_scale is not None:
             key_scale = key_scale.to(dtype)
         if key_mask is not None:
@@ -112,8 +114,10 @@ def linear_attention(
             common = key_scale.detach().amax(-1, keepdim=True).clamp(min=LEAST)
             k = k * (key_scale - common).exp()[..., None]
             sums, after = weight.sums(q, k, u, causal=False, mode=mode)
-        # split, not slices: two slices would have two gradients of full width to add
-        out, total = sums.split([v.shape[-1], 1], -1)
+        out = sums
+        if u.shape[-1] > v.shape[-1]:
+            # split, not slices: two slices would have two gradients of full width to add
+            out, total = sums.split([v.shape[-1], 1], -1)
         if normalize:
             out = out / total.masked_fill(total == 0, 1)
         elif common is not None:
