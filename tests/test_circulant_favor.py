@@ -302,6 +302,7 @@ def test_the_quadrature_is_exact_for_moments() -> None:
     [
         (lambda z: circulant_mse(z, z, 9), "num_features must be at most the 4 rows .*, got 9"),
         (lambda z: circulant_mean_mse(z, 0), "num_features must be at least 1, got 0"),
+        (lambda z: unit_circulant_moments(z, z, 5), "at most the 4 rows of one block, got 5"),
         (lambda z: unit_circulant_moments(z, z, 0), "num_features must be at least 1, got 0"),
         (lambda z: structured_bias_bounds(z, 0), "head_dim must be at least 1, got 0"),
     ],

@@ -45,11 +45,7 @@ def circulant_mse(z: Tensor, signs: Tensor, num_features: int) -> Tensor:
     Raises:
         ValueError: If m exceeds d: further blocks have signs of their own.
     """
-    require_count("num_features", num_features)
-    if num_features > z.shape[-1]:
-        raise ValueError(
-            f"num_features must be at most the {z.shape[-1]} rows of one block, got {num_features}"
-        )
+    _require_one_block(num_features, z)
     correlation = cyclic_autocorrelation(signs * z)
     return (_pair_weights(num_features, z) * torch.expm1(correlation)).sum(-1)
 
@@ -114,8 +110,11 @@ def unit_circulant_moments(z: Tensor, signs: Tensor, num_features: int) -> tuple
         z: ``(d,)``.
         signs: s, ``(d,)``.
         num_features: Number m of rows, at most d.
+
+    Raises:
+        ValueError: If m exceeds d: further blocks have signs of their own.
     """
-    require_count("num_features", num_features)
+    _require_one_block(num_features, z)
     d = z.shape[-1]
     nodes, weights = _chi_quadrature(d)
     size = torch.fft.rfft(signs * z).abs() / d
@@ -183,11 +182,19 @@ def unit_circulant_bias(z: Tensor) -> Tensor:
     return (square * (square - opposite)).sum(-1) / (8 * d)
 
 
+def _require_one_block(num_features: int, z: Tensor) -> None:
+    require_count("num_features", num_features)
+    if num_features > z.shape[-1]:
+        raise ValueError(
+            f"num_features must be at most the {z.shape[-1]} rows of one block, got {num_features}"
+        )
+
+
 def _pair_weights(num_features: int, z: Tensor) -> Tensor:
     """Return the share of all pairs of m rows that are δ rows apart modulo d: ``(d,)``."""
     d, m = z.shape[-1], num_features
     delta = torch.arange(d, dtype=torch.float64)
-    pairs = (m - delta).clamp(min=0) + (m - (d - delta)).clamp(min=0) * (delta > 0)
+    pairs = (m - delta).clamp(min=0) + (m - (d - delta)).clamp(min=0)  # either way round
     return pairs / m**2
 
 
