@@ -22,8 +22,9 @@ from stringlib.inputs import require_count, require_vectors
 # A fast transform costs the same for few rows of a block as for all, a product only what is asked
 # for. Medians on two CPU cores, 2 million numbers in float32, with gradients, transform / product
 # for m = d, 1 and 2 threads: FFT d = 128 1.3 and 1.3, 192 0.9 and 0.9, 256 0.7 and 0.7, 512 0.4
-# and 0.4. Three Hadamards, forward: d = 128 1.8 and 2.3, 256 0.9 and 0.9, 512 0.4 and 0.4.
-FEWEST_ROWS = {"fft": 192, "hadamard": 256}
+# and 0.4. Three Hadamards, CPU time on 1 thread, with gradients: d = 256 2.6, 512 1.5, 1024 0.6;
+# forward 1.7, 0.7, 0.5.
+FEWEST_ROWS = {"fft": 192, "hadamard": 1024}
 
 
 class Projection(nn.Module):
