@@ -181,6 +181,7 @@ def test_late_positions_keep_their_angles():
     late = weight.features(phi, start)
     assert late.dtype == torch.float32
     assert largest_difference((late @ late.mT)[0], weight.matrix(50, 50)) < 1e-6
+    assert torch.equal(weight.features(phi.bfloat16(), start), late)  # as wide as from float32
 
 
 def test_nan_reaches_what_sees_it_and_no_other_head():
