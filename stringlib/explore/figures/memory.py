@@ -38,14 +38,14 @@ def decay_memory(gamma: float, reset: float, kept: float) -> go.Figure:
     Returns:
         A figure with two panels: weights above, decays below.
     """
-    factors = _decays(gamma, reset, kept)
-    places, rows = list(range(TOKENS)), []
+    places, rows, found = list(range(TOKENS)), [], []
     for (name, row), colour, width in zip(
-        factors.items(), (CONSTANT, GATED), (3.5, 2), strict=True
+        _decays(gamma, reset, kept).items(), (CONSTANT, GATED), (3.5, 2), strict=True
     ):
-        rows.append(_line(places, _left(row), f"{name} decay", colour, width))
+        left = _left(row)
+        rows.append(_line(places, left, f"{name} decay", colour, width))
         rows.append(_line(places, row, None, colour, width))
-    found = [_left(row)[FACT].item() for row in factors.values()]
+        found.append(left[FACT].item())
     rows.append(
         go.Scatter(
             x=[FACT, FACT],
