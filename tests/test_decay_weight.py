@@ -368,6 +368,25 @@ def test_keys_may_lack_the_batch_that_decays_have(mode: str, kind: str) -> None:
     assert largest_difference(got, expected) <= 1e-14
 
 
+@pytest.mark.parametrize("mode", [None, "chunk"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_little_is_kept_for_the_gradient(kind: str, mode: str | None) -> None:
+    """A state for each token, in one tensor or in many, would be 32 times the features."""
+    n, size = 512, 32
+    q, k, u = (random(HEADS, n, size, seed=i).requires_grad_() for i in range(3))
+    shape = {"constant": (HEADS,), "scalar": (HEADS, n), "vector": (HEADS, n, size)}[kind]
+    log_decay = (-random(*shape, seed=4).abs()).requires_grad_()
+    kept: dict[int, int] = {}
+
+    def pack(x: Tensor) -> Tensor:
+        kept[x.untyped_storage().data_ptr()] = x.untyped_storage().nbytes()
+        return x
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
+        decayed_sums(q, k, u, log_decay, mode=mode)
+    assert sum(kept.values()) < (24 if kind == "vector" else 12) * q.untyped_storage().nbytes()
+
+
 @pytest.mark.parametrize("mode", [None, *MODES])
 def test_no_tokens_leave_the_state(mode: str | None) -> None:
     q, k, u, state = tensors(0)

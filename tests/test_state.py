@@ -146,8 +146,8 @@ def test_one_step_for_all_heads_of_a_single_token() -> None:
     (x, _, rate, b, c), _ = arguments("ssd", 1)
     x, b, c = (y.expand(HEADS, *y.shape) for y in (x, b, c))
     dt, state = softplus(normal(HEADS, 1, 1, seed=5)), normal(HEADS, HEADS, D, D_V, seed=6)
-    got, _ = ssd(x, dt, rate, b, c, state=state)
-    expected, _ = ssd(x, dt.expand(-1, HEADS, -1), rate, b, c, state=state)
+    got, _ = ssd(x, dt, rate[:1], b, c, state=state)
+    expected, _ = ssd(x, dt.expand(-1, HEADS, -1), rate[:1].expand(HEADS), b, c, state=state)
     assert largest_difference(got, expected) <= 1e-14
 
 
