@@ -36,7 +36,7 @@ def decay_memory(gamma: float, reset: float, kept: float) -> go.Figure:
         kept: What it is there.
 
     Returns:
-        A figure with two panels: weights above, decays below.
+        A figure with two panels, weights above, decays below.
     """
     places, rows, found = list(range(TOKENS)), [], []
     for (name, row), colour, width in zip(
