@@ -55,8 +55,8 @@ def recurrent_attention(phi_q: Tensor, phi_k: Tensor, v: Tensor) -> tuple[Tensor
         v: Values, ``(heads, n, d_v)``.
 
     Returns:
-        In float64 the outputs ``(heads, n, d_v)``, the last state S ``(heads, m, d_v)`` and the last
-        normaliser z ``(heads, m)``.
+        In float64 the outputs ``(heads, n, d_v)``, the last state S ``(heads, m, d_v)`` and the
+        last normaliser z ``(heads, m)``.
 
     Source:
         Katharopoulos et al. 2020.
