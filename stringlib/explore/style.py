@@ -58,16 +58,10 @@ PROJECTIONS = {  # of FAVOR+, beside favor (orthogonal) and favor-circulant
     "favor-unit-circulant": "teal",
     "favor-learned": "red",
 }
-WEIGHTS = {  # beside weight 1, which has the colour of its feature map
-    "cosine-positive": "sky",
-    "toeplitz": "red",
-    "retnet": "orange",
-    "gla": "magenta",
-    "rwkv6": "teal",
-    "ssd": "red",
-}
+WEIGHTS = {"cosine-positive": "sky", "toeplitz": "red"}  # weight 1: as its feature map
+DECAYS = {"retnet": "orange", "gla": "magenta", "rwkv6": "teal", "ssd": "red"}
 SCALING = {"pi": "magenta", "ntk": "orange", "yarn": "teal"}  # each beside unscaled RoPE, blue
-FAMILIES = (ENCODERS, ABSOLUTE_AND_BIAS, ATTENTION, PROJECTIONS, WEIGHTS, SCALING)
+FAMILIES = (ENCODERS, ABSOLUTE_AND_BIAS, ATTENTION, PROJECTIONS, WEIGHTS, DECAYS, SCALING)
 
 COLOURS = {method: PALETTE[colour] for family in FAMILIES for method, colour in family.items()}
 """Name of a method → its colour, one mapping for the whole book."""
