@@ -99,7 +99,9 @@ def three_forms(token: int, chunk: int) -> go.Figure:
         ]
     )
     left, right, low, high = [0, 0.45], [0.58, 1], [0, 0.37], [0.55, 1]
-    down = {"autorange": "reversed", "showgrid": False, "zeroline": False}
+    bare = {"showgrid": False, "zeroline": False}
+    table = {"range": [TOKENS - 0.5, -0.5], **bare}  # the first row on top
+    down = {"range": [FEATURES - 0.5, -0.5], **bare}
     frame = {"type": "rect", "y0": token - 0.5, "y1": token + 0.5, "line": {"width": 3}}
     boxes = [
         frame | {"x0": -0.5, "x1": first - 0.5, "line": {"width": 3, "color": STATE}},
@@ -117,7 +119,7 @@ def three_forms(token: int, chunk: int) -> go.Figure:
             barmode="relative",
             margin={"l": 34, "r": 12, "t": 34, "b": 96},
             xaxis={"domain": left, "anchor": "y", "dtick": 1, "showgrid": False},
-            yaxis={"domain": high, "anchor": "x", "dtick": 1, **down},
+            yaxis={"domain": high, "anchor": "x", "dtick": 1, **table},
             xaxis2={"domain": right, "anchor": "y2", "type": "category"},
             yaxis2={"domain": high, "anchor": "x2", "range": [-8, 19]},
             xaxis3={"domain": left, "anchor": "y3", "type": "category", "showgrid": False},

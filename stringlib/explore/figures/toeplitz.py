@@ -106,7 +106,7 @@ def toeplitz_circulant(tokens: int, length: int, features: int) -> go.Figure:
             height=680,
             margin={"l": 54, "r": 14, "t": 10, "b": 70},
             xaxis={"domain": [0, 0.78], "anchor": "y", **bare},
-            yaxis={"domain": top, "anchor": "x", "autorange": "reversed", **bare},
+            yaxis={"domain": top, "anchor": "x", "range": [len(known) - 0.5, -0.5], **bare},
             xaxis2={"domain": [0.81, 0.88], "anchor": "y", **bare},
             xaxis3={"domain": [0.93, 1], "anchor": "y", **bare},
             xaxis4={
