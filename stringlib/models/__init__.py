@@ -1,0 +1,7 @@
+"""Models put together from the layers: a vision transformer and a language model."""
+
+from stringlib.models.configs import CONFIGS, make_language_model
+from stringlib.models.language import LanguageModel
+from stringlib.models.vit import ViT
+
+__all__ = ["CONFIGS", "LanguageModel", "ViT", "make_language_model"]
