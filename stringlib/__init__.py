@@ -38,6 +38,7 @@ from stringlib.encoders import (
     T5Bias,
     make_encoder,
 )
+from stringlib.models import LanguageModel, ViT
 
 __all__ = [
     "ENCODERS",
@@ -56,6 +57,7 @@ __all__ = [
     "Gate",
     "KerpleLog",
     "KerplePower",
+    "LanguageModel",
     "LearnedAbsolute",
     "LinearState",
     "MixedRoPE",
@@ -68,6 +70,7 @@ __all__ = [
     "Sinusoidal",
     "T5Bias",
     "ToeplitzWeight",
+    "ViT",
     "linear_attention",
     "make_encoder",
     "make_features",
