@@ -1,0 +1,137 @@
+"""Every recorded result says how it was made, and part IV draws nothing else."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stringlib.records import read_record
+
+ROOT = Path(__file__).resolve().parents[1]
+RECORDS = sorted((ROOT / "results").glob("*.json"))
+FIELDS = {"command", "seeds", "wall_s", "date", "commit", "hardware", "versions", "data"}
+PART_FOUR = sorted((ROOT / "notebooks").glob("*.ipynb"))
+PART_FOUR = [path for path in PART_FOUR if 18 <= int(path.name[:2]) <= 22]
+FIGURES = {"image/png", "image/svg+xml", "application/vnd.plotly.v1+json"}
+MADE_HERE = {"Explorer", "LiveLoss"}
+"""A figure that is computed or trained in the notebook goes through one of these."""
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=lambda p: p.stem)
+def test_a_record_says_how_to_repeat_it(path: Path) -> None:
+    record = read_record(path)
+    assert record.keys() >= FIELDS
+    assert re.fullmatch(r"[0-9a-f]{7,40}(-dirty)?", record["commit"])
+    assert {"machine", "processor", "threads", "cuda"} <= record["hardware"].keys()
+    assert {"python", "torch"} <= record["versions"].keys()
+    assert record["wall_s"] > 0
+    words = shlex.split(record["command"])
+    assert words[0] in ("python", "make")
+    if words[0] == "python" and words[1] != "-m":
+        assert (ROOT / words[1]).exists()
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=lambda p: p.stem)
+def test_every_run_of_a_sweep_is_there_with_its_time(path: Path) -> None:
+    record = read_record(path)
+    for name, cell in record["data"].get("cells", {}).items() if is_sweep(record) else ():
+        assert [run["seed"] for run in cell["runs"]] == record["seeds"], name
+        assert all(run["wall_s"] > 0 for run in cell["runs"]), name
+        assert len(record["seeds"]) >= 5, name
+        assert "dirty" not in record["commit"], "record it from a clean checkout"
+
+
+def is_sweep(record: dict[str, Any]) -> bool:
+    """Tell whether ``stringlib.train.sweep`` wrote a record."""
+    cells = record["data"].get("cells") if isinstance(record["data"], dict) else None
+    return isinstance(cells, dict) and all("runs" in cell for cell in cells.values())
+
+
+def code_cells(path: Path) -> Iterator[tuple[ast.Module, dict[str, Any]]]:
+    """Yield each code cell, parsed, with the cell itself."""
+    for cell in json.loads(path.read_text(encoding="utf8"))["cells"]:
+        if cell["cell_type"] == "code":
+            source = re.sub(r"(?m)^[ \t]*[%!].*$", "", "".join(cell["source"]))
+            yield ast.parse(source), cell
+
+
+def names_read(node: ast.AST) -> set[str]:
+    """Return the names that a piece of code uses."""
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+
+
+def names_bound(node: ast.stmt) -> set[str]:
+    """Return the names that a statement binds."""
+    if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+        return {node.name}
+    stored = (n for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+    return {n.id for n in stored}
+
+
+def draws(cell: dict[str, Any]) -> bool:
+    """Tell whether a cell's outputs hold a figure."""
+    return any(FIGURES & out.get("data", {}).keys() for out in cell["outputs"])
+
+
+def unfounded(path: Path) -> list[str]:
+    """Return the first line of each figure that comes neither from a record nor from here."""
+    known = {"read_record"}  # and what is made of it
+    wrong = []
+    for tree, cell in code_cells(path):
+        for statement in tree.body:
+            if names_read(statement) & known:
+                known |= names_bound(statement)
+        if draws(cell) and not names_read(tree) & (known | MADE_HERE):
+            wrong.append("".join(cell["source"]).splitlines()[0])
+    return wrong
+
+
+@pytest.mark.parametrize("path", PART_FOUR, ids=lambda p: p.stem)
+def test_every_figure_comes_from_a_record_or_is_made_in_the_chapter(path: Path) -> None:
+    assert unfounded(path) == []
+
+
+@pytest.mark.parametrize("path", PART_FOUR, ids=lambda p: p.stem)
+def test_the_command_of_every_record_is_in_the_chapter(path: Path) -> None:
+    cells = json.loads(path.read_text(encoding="utf8"))["cells"]
+    code = "".join(s for c in cells if c["cell_type"] == "code" for s in c["source"])
+    used = set(re.findall(r"([\w-]+)\.json", code))
+    used = {name for name in used if (ROOT / "results" / f"{name}.json").exists()}
+    assert used, "a chapter of part IV shows recorded results"
+    shown = "".join(s for c in cells if c["cell_type"] == "markdown" for s in c["source"])
+    for cell in cells:
+        for out in cell.get("outputs", []):
+            shown += "".join(out.get("text", []))
+            shown += "".join(out.get("data", {}).get("text/markdown", []))
+    missing = {
+        name: command
+        for name in used
+        if (command := read_record(ROOT / "results" / f"{name}.json")["command"]) not in shown
+    }
+    assert missing == {}
+
+
+def test_a_figure_from_nowhere_is_found(tmp_path: Path) -> None:
+    def cell(source: str, figure: bool) -> dict[str, Any]:
+        outputs = [{"data": {"image/png": ""}}] if figure else []
+        return {"cell_type": "code", "source": [source], "outputs": outputs}
+
+    cells = [
+        cell("runs = read_record(path)['data']\nown = [0.9, 0.8]", False),
+        cell("def draw(ax):\n    ax.plot(runs)", False),
+        cell("draw(ax)", True),
+        cell("plt.plot(own)", True),
+        cell("Explorer(figure)", True),
+        cell("best = max(runs)", False),
+        cell("plt.bar(1, best)", True),
+    ]
+    path = tmp_path / "18_try.ipynb"
+    path.write_text(json.dumps({"cells": cells}), encoding="utf8")
+    assert unfounded(path) == ["plt.plot(own)"]
