@@ -2,6 +2,7 @@
 
 from stringlib.explore.explorer import HARD_LIMIT, Explorer
 from stringlib.explore.frames import figure_json
+from stringlib.explore.live import LiveLoss
 from stringlib.explore.style import COLOURS, PALETTE, layout, use_matplotlib_style
 
 __all__ = [
@@ -9,6 +10,7 @@ __all__ = [
     "HARD_LIMIT",
     "PALETTE",
     "Explorer",
+    "LiveLoss",
     "figure_json",
     "layout",
     "use_matplotlib_style",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,21 +12,8 @@ from lightning_fabric import Fabric
 from torch import nn
 
 from stringlib.tasks.task import IGNORE, Task
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How to train."""
-
-    steps: int = 1000
-    batch_size: int = 64
-    rate: float = 1e-3
-    warmup: int = 0
-    weight_decay: float = 0.0
-    clip: float | None = 1.0
-    penalty: float = 0.0
-    seed: int = 0
-    log_every: int = 20
+from stringlib.train.optimizer import make_optimizer, penalty, set_rate
+from stringlib.train.settings import Settings
 
 
 @dataclass
@@ -38,14 +24,6 @@ class History:
     losses: list[float] = field(default_factory=list)
     scores: dict[str, float] = field(default_factory=dict)
     wall_s: float = 0.0
-
-
-def rate_at(step: int, settings: Settings) -> float:
-    """Return the factor of the learning rate: linear warm-up, then half a cosine down to 0."""
-    if step < settings.warmup:
-        return (step + 1) / settings.warmup
-    done = (step - settings.warmup) / max(1, settings.steps - settings.warmup)
-    return 0.5 * (1 + math.cos(math.pi * done))
 
 
 def fit(
@@ -59,9 +37,7 @@ def fit(
     """Train a model in place and return its history, with the scores at the end."""
     fabric = fabric or Fabric(accelerator="cpu", devices=1)
     start, history = time.perf_counter(), History()
-    optimizer = torch.optim.AdamW(
-        model.parameters(), settings.rate, weight_decay=settings.weight_decay
-    )
+    optimizer: torch.optim.Optimizer = make_optimizer(model, settings)
     wrapped, optimizer = fabric.setup(model, optimizer)
     world, rank = fabric.world_size, fabric.global_rank
     for step in range(settings.steps):
@@ -71,10 +47,10 @@ def fit(
         count = (targets != IGNORE).sum().item()
         inputs, targets = (fabric.to_device(t[rank::world]) for t in (inputs, targets))
         loss = task.loss(wrapped(inputs), targets) * (world / count)
-        for group in optimizer.param_groups:
-            group["lr"] = settings.rate * rate_at(step, settings)
+        set_rate(optimizer, step, settings)
         optimizer.zero_grad()
-        fabric.backward(loss)
+        added = penalty(model) if settings.penalty else None
+        fabric.backward(loss if added is None else loss + settings.penalty * added)
         if settings.clip is not None:
             fabric.clip_gradients(wrapped, optimizer, max_norm=settings.clip)
         optimizer.step()
@@ -94,7 +70,7 @@ def evaluate(model: nn.Module, task: Task) -> dict[str, float]:
     model.eval()
     scores = {}
     for name, batches in task.held_out().items():
-        total, count = 0.0, 0
+        total, count = 0.0, 0.0
         for inputs, targets in batches:
             total += task.score(model(inputs), targets).item()
             count += (targets != IGNORE).sum().item()

@@ -1,0 +1,86 @@
+"""How to train: the numbers of a run."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from dataclasses import dataclass
+from typing import Any
+
+from stringlib.inputs import require_count, require_positive
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to train.
+
+    Attributes:
+        steps: Number of updates.
+        batch_size: Examples an update, over all processes.
+        rate: Largest learning rate of AdamW; it grows linearly for ``warmup`` steps and falls
+            as half a cosine to 0.
+        warmup: Steps before the rate is at its largest.
+        weight_decay: AdamW's, on the matrices of ``nn.Linear`` alone: not on embeddings, norms,
+            biases and whatever belongs to an encoder.
+        clip: Largest norm of the whole gradient; None for no limit.
+        penalty: λ of the penalty λ Σ c² on all coefficients of Circulant-STRING.
+        encoder_rate: Largest learning rate of the parameters of rotary encoders; ``rate`` if None.
+        seed: Decides the batches. The model is drawn by whoever makes it.
+        log_every: Steps between two entries of the history.
+        checkpoint_every: Steps between two checkpoints, where a folder is given.
+        evaluate_every: Steps between two evaluations; None for the end alone.
+        betas: AdamW's.
+
+    Raises:
+        TypeError: If a number has the wrong kind.
+        ValueError: If a number is out of its range.
+    """
+
+    steps: int = 1000
+    batch_size: int = 64
+    rate: float = 1e-3
+    warmup: int = 0
+    weight_decay: float = 0.0
+    clip: float | None = 1.0
+    penalty: float = 0.0
+    encoder_rate: float | None = None
+    seed: int = 0
+    log_every: int = 20
+    checkpoint_every: int = 500
+    evaluate_every: int | None = None
+    betas: tuple[float, float] = (0.9, 0.999)
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that make no sense."""
+        for name in ("steps", "batch_size", "log_every", "checkpoint_every"):
+            require_count(name, getattr(self, name))
+        for name in ("warmup", "seed"):
+            require_count(name, getattr(self, name), least=0)
+        require_positive("rate", self.rate)
+        for name in ("weight_decay", "penalty"):
+            _require_not_negative(name, getattr(self, name))
+        for name in ("clip", "encoder_rate"):
+            if getattr(self, name) is not None:
+                require_positive(name, getattr(self, name))
+        if self.evaluate_every is not None:
+            require_count("evaluate_every", self.evaluate_every)
+        if len(self.betas) != 2 or not all(0 <= b < 1 for b in self.betas):
+            raise ValueError(f"betas must be two numbers in [0, 1), got {self.betas}")
+
+
+def rate_factor(step: int, settings: Settings) -> float:
+    """Return the learning rate of a step, as a factor of its largest.
+
+    Linear from 1/warmup to 1, then half a cosine towards 0.
+    """
+    if step < settings.warmup:
+        return (step + 1) / settings.warmup
+    done = (step - settings.warmup) / max(1, settings.steps - settings.warmup)
+    return 0.5 * (1 + math.cos(math.pi * done))
+
+
+def _require_not_negative(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+    if not 0 <= float(value) < math.inf:
+        raise ValueError(f"{name} must be finite and not negative, got {value}")
