@@ -1,51 +1,228 @@
-"""Small images."""
+"""Images to classify, at their own size or at places of a larger canvas."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from stringlib.inputs import require_count
 from stringlib.models.vit import ViT
+from stringlib.tasks.download import load
 from stringlib.tasks.task import Task
 
+Examples = tuple[Tensor, Tensor]
 
-class Digits(Task):
-    """The 8 x 8 digits of scikit-learn, on a canvas of their size or at places of a larger one."""
 
-    def __init__(self, canvas: int = 8) -> None:
-        from sklearn.datasets import load_digits
+class Images(Task):
+    """Name the class of an image.
 
-        found = load_digits()
-        images = torch.tensor(found.images, dtype=torch.float32)[:, None] / 16
-        labels = torch.tensor(found.target)
-        order = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))
-        images, labels = images[order], labels[order]
-        self.train, self.test = (images[:1347], labels[:1347]), (images[1347:], labels[1347:])
-        self.canvas = canvas
+    On a canvas larger than the images, each is shown at a place of the canvas, the rest of which is
+    0. Places are whole numbers of ``step`` away from the upper left corner. Training uses those
+    whose row and column are in the first half, and at each step new ones at random; ``"moved"``
+    tests at all others. A model that has learned what stands where fails there; one that has
+    learned how the parts of an image lie to each other does not.
 
-    def batch(self, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Return images, ``(size, 1, canvas, canvas)``, and labels."""
+    Test sets, by name:
+
+    - ``"test"``: other images, placed as in training;
+    - ``"moved"``, on a larger canvas: the same images at places that no image was trained at;
+    - ``"fine"``, if ``scale`` is above 1: the images and places of ``"test"`` at ``scale`` times
+      the resolution, interpolated bilinearly; as many more patches, each of as many pixels as ever.
+
+    Args:
+        train: Images to train on, ``(count, channels, side, side)``, and their classes,
+            ``(count,)``.
+        test: Images to test on, in the same form.
+        white: The brightest value; what is shown is divided by it.
+        classes: Number of classes.
+        canvas: Side of the canvas in pixels; the side of the images if omitted.
+        step: Pixels between neighbouring places; ``patch`` if omitted, so that patches cut an image
+            in the same way at every place.
+        scale: How many times finer the pixels of ``"fine"`` are.
+        views: How many places each test image is shown at, where there are several.
+        patch: Side of a patch of :meth:`model`.
+
+    Raises:
+        TypeError: If a number is not an integer.
+        ValueError: If shapes do not fit, or the canvas is too small or has no other place.
+    """
+
+    def __init__(
+        self,
+        train: Examples,
+        test: Examples,
+        *,
+        white: float = 255,
+        classes: int = 10,
+        canvas: int | None = None,
+        step: int | None = None,
+        scale: int = 1,
+        views: int = 4,
+        patch: int = 2,
+    ) -> None:
+        for name, (images, labels) in {"train": train, "test": test}.items():
+            if images.ndim != 4 or images.shape[2] != images.shape[3] or not len(images):
+                raise ValueError(
+                    f"the images of {name} must have shape (count, channels, side, side), "
+                    f"got {tuple(images.shape)}"
+                )
+            if labels.shape != images.shape[:1]:
+                raise ValueError(
+                    f"the classes of {name} must have shape ({len(images)},), "
+                    f"got {tuple(labels.shape)}"
+                )
+        self.channels, self.side = train[0].shape[1:3]
+        require_count("patch", patch)
+        for name, value in {"classes": classes, "scale": scale, "views": views}.items():
+            require_count(name, value)
+        if canvas is not None:
+            require_count("canvas", canvas, least=self.side)
+        if step is not None:
+            require_count("step", step)
+        self.train, self.test, self.white, self.classes = train, test, white, classes
+        self.canvas, self.patch, self.scale = canvas or self.side, patch, scale
+        if self.canvas % patch:
+            raise ValueError(f"patch must divide the canvas of {self.canvas}, got {patch}")
+        corners = torch.arange(0, self.canvas - self.side + 1, step or patch)
+        if canvas is not None and canvas > self.side and len(corners) < 2:
+            raise ValueError(
+                f"canvas must leave room for another place, {step or patch} from the first: "
+                f"got {canvas} for images of {self.side}"
+            )
+        self.views = views if len(corners) > 1 else 1
+        places = torch.cartesian_prod(corners, corners)
+        known = (places <= (self.canvas - self.side) // 2).all(-1)
+        self.places, self.other_places = places[known], places[~known]
+
+    def batch(self, size: int, generator: torch.Generator) -> Examples:
+        """Return images, ``(size, channels, canvas, canvas)`` from 0 to 1, and classes."""
+        require_count("size", size)
         images, labels = self.train
         rows = torch.randint(len(images), (size,), generator=generator)
-        return self._place(images[rows], 0), labels[rows]
+        return self._shown(images[rows], self.places, generator), labels[rows].long()
 
-    def held_out(self) -> dict[str, Iterator[tuple[Tensor, Tensor]]]:
-        """Return test images at the places of training and, on a larger canvas, elsewhere."""
-        images, labels = self.test
-        found = {"test": iter([(self._place(images, 0), labels)])}
-        if self.canvas > 8:
-            found["moved"] = iter([(self._place(images, self.canvas - 8), labels)])
+    def held_out(self) -> dict[str, Iterator[Examples]]:
+        """Return ``"test"``, and ``"moved"`` and ``"fine"`` where the options ask for them."""
+        found = {"test": self._batches(self.places)}
+        if len(self.other_places):
+            found["moved"] = self._batches(self.other_places)
+        if self.scale > 1:
+            found["fine"] = self._batches(self.places, self.scale)
         return found
 
-    def _place(self, images: Tensor, at: int) -> Tensor:
-        canvas = images.new_zeros(len(images), 1, self.canvas, self.canvas)
-        canvas[:, :, at : at + 8, at : at + 8] = images
-        return canvas
+    def _batches(self, places: Tensor, scale: int = 1) -> Iterator[Examples]:
+        generator = torch.Generator().manual_seed(10_000)
+        images, labels = self.test
+        for _ in range(self.views):
+            for some, names in zip(images.split(250), labels.split(250), strict=True):
+                shown = self._shown(some, places, generator)
+                if scale > 1:
+                    shown = nn.functional.interpolate(
+                        shown, scale_factor=scale, mode="bilinear", align_corners=False
+                    )
+                yield shown, names.long()
+
+    def _shown(self, images: Tensor, places: Tensor, generator: torch.Generator) -> Tensor:
+        """Return each image at one of the places, chosen at random if there are several."""
+        images = images.float() / self.white
+        if self.canvas == self.side:
+            return images
+        chosen = torch.zeros(len(images), dtype=torch.long)
+        if len(places) > 1:
+            chosen = torch.randint(len(places), (len(images),), generator=generator)
+        rows, columns = (places[chosen, axis, None] + torch.arange(self.side) for axis in (0, 1))
+        shown = images.new_zeros(len(images), self.channels, self.canvas, self.canvas)
+        at = torch.arange(len(images))[:, None, None]
+        shown[at, :, rows[:, :, None], columns[:, None, :]] = images.permute(0, 2, 3, 1)
+        return shown
 
     def model(self, **options: Any) -> nn.Module:
-        """Return a small vision transformer."""
-        sizes = {"patch_size": 2, "dim": 48, "depth": 2, "heads": 3, "hidden": 96}
-        return ViT(self.canvas, classes=10, **{**sizes, **options})
+        """Return a vision transformer of two layers of three heads with 48 channels."""
+        sizes = {"patch_size": self.patch, "dim": 48, "depth": 2, "heads": 3, "hidden": 96}
+        sizes["channels"] = self.channels
+        return ViT(self.canvas, classes=self.classes, **{**sizes, **options})
+
+
+class Digits(Images):
+    """The 1,797 handwritten digits of scikit-learn, 8 × 8: 1,347 to train on, 450 to test on.
+
+    Args:
+        canvas: Side of the canvas; with more than 8 the digits are placed on it, and there is a
+            test set ``"moved"``.
+        **options: Those of :class:`Images`.
+
+    Raises:
+        ImportError: If scikit-learn is missing.
+    """
+
+    def __init__(self, canvas: int = 8, **options: Any) -> None:
+        try:
+            from sklearn.datasets import load_digits
+        except ImportError as error:
+            raise ImportError(
+                "the digits come with scikit-learn: pip install 'stringlib[train]'"
+            ) from error
+        images, labels = load_digits(return_X_y=True)
+        order = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))
+        images = torch.tensor(images, dtype=torch.uint8).view(-1, 1, 8, 8)[order]
+        labels = torch.tensor(labels)[order]
+        super().__init__(
+            (images[:1347], labels[:1347]),
+            (images[1347:], labels[1347:]),
+            white=16,
+            canvas=canvas,
+            **options,
+        )
+
+
+def mnist(path: str | Path | None = None, **options: Any) -> Images:
+    """Return MNIST: 28 × 28 digits, 60,000 to train on and 10,000 to test on.
+
+    Args:
+        path: A folder with the data set's parquet files; downloaded once if omitted.
+        **options: Those of :class:`Images`; ``patch`` is 4 if omitted.
+
+    Raises:
+        ImportError: If the package ``datasets`` is missing.
+        ConnectionError: If the data can be neither found nor downloaded.
+    """
+    found = load("ylecun/mnist", "mnist", path)
+    return Images(
+        *((_pixels(found[part]["image"]), torch.tensor(found[part]["label"])) for part in SPLITS),
+        **{"patch": 4, **options},
+    )
+
+
+def cifar10(path: str | Path | None = None, **options: Any) -> Images:
+    """Return CIFAR-10: 32 × 32 photographs of ten things, 50,000 to train on, 10,000 to test on.
+
+    Args:
+        path: A folder with the data set's parquet files; downloaded once if omitted.
+        **options: Those of :class:`Images`; ``patch`` is 4 if omitted.
+
+    Raises:
+        ImportError: If the package ``datasets`` is missing.
+        ConnectionError: If the data can be neither found nor downloaded.
+    """
+    found = load("uoft-cs/cifar10", "plain_text", path)
+    return Images(
+        *((_pixels(found[part]["img"]), torch.tensor(found[part]["label"])) for part in SPLITS),
+        **{"patch": 4, **options},
+    )
+
+
+SPLITS = ("train", "test")
+
+
+def _pixels(pictures: Any) -> Tensor:
+    """Return pictures as ``(count, channels, side, side)`` bytes."""
+    rows = []
+    for picture in pictures:
+        channels = len(picture.getbands())
+        pixels = torch.frombuffer(bytearray(picture.tobytes()), dtype=torch.uint8)
+        rows.append(pixels.view(picture.height, picture.width, channels).movedim(-1, 0))
+    return torch.stack(rows)

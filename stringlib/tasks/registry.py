@@ -3,24 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from stringlib.tasks.images import Digits
+from stringlib.tasks.images import Digits, cifar10, mnist
+from stringlib.tasks.listops import ListOps
+from stringlib.tasks.mqar import MQAR
 from stringlib.tasks.recall import Recall
 from stringlib.tasks.task import Task
-from stringlib.tasks.text import Text
+from stringlib.tasks.text import Text, wikitext
+from stringlib.tasks.volumes import Volumes
 
 TASKS: dict[str, Callable[..., Task]] = {
     "recall": Recall,
+    "mqar": MQAR,
+    "listops": ListOps,
     "digits": Digits,
-    "moved-digits": lambda canvas=16: Digits(canvas),
+    "moved-digits": partial(Digits, canvas=16),
+    "mnist": mnist,
+    "cifar10": cifar10,
+    "volumes": Volumes,
     "text": Text,
+    "wikitext": wikitext,
 }
-"""Name → constructor."""
+"""Name → constructor. ``moved-digits`` is ``digits`` on a canvas of 16."""
 
 
 def make_task(name: str, **options: Any) -> Task:
-    """Return a new task by its name."""
+    """Return a new task by its name.
+
+    Args:
+        name: One of ``TASKS``.
+        **options: Those of the task.
+
+    Raises:
+        ValueError: If there is no task of that name.
+    """
     if name not in TASKS:
         raise ValueError(f"name must be one of {', '.join(TASKS)}, got {name!r}")
     return TASKS[name](**options)
