@@ -13,7 +13,7 @@ PIP_ARGS ?=
 PORT     ?= 8000
 JOBS     ?= 2
 ROUNDS   ?= 11
-SUITES   ?= encoders attention
+SUITES   ?= limits encoders attention states
 
 override VENV := $(patsubst ~/%,$(HOME)/%,$(VENV))
 PY   := $(VENV)/bin/python

@@ -73,6 +73,7 @@ class Contestant:
         build: From a shape and its data to an entry. ``ModuleNotFoundError``: not installed.
         most: Left out where batch × heads × seq is larger, because it takes too long.
         longest: Left out where seq is larger.
+        tolerance: By how much more than rounding it may differ: kernels that multiply in TF32.
     """
 
     name: str
@@ -80,6 +81,7 @@ class Contestant:
     build: Callable[[Shape, Any], Entry]
     most: float = float("inf")
     longest: float = float("inf")
+    tolerance: float = 0.0
 
     def runs_at(self, shape: Shape) -> bool:
         """Return whether it is measured at a shape."""
@@ -185,7 +187,7 @@ def build(suite: Suite, shape: Shape, device: torch.device) -> dict[str, Entry]:
             ((a - b).abs().max() / b.abs().max()).item()
             for a, b in zip(results, wanted, strict=True)
         )
-        if not gap <= allowed:
+        if not gap <= allowed + contestant.tolerance:
             raise AssertionError(
                 f"{contestant.name} differs from its family by {gap:.1e} ({shape})"
             )
@@ -222,11 +224,11 @@ def run(suite: Suite, options: Options) -> dict[str, Any]:
         The data of the record.
     """
     device = torch.device(options.device)
-    output = options.output or ROOT / "results" / f"bench-{suite.name}-{_slug(device)}.json"
+    output = options.output or ROOT / "results" / f"bench-{suite.name}-{device_name(device)}.json"
     unfinished = output.with_name(f"{output.name}.part")
     settings = {
         "rounds": options.rounds,
-        "device": _slug(device),
+        "device": device_name(device),
         "torch": torch.__version__,
         "peers": peers.versions(suite.peers),
         "code": _fingerprint(),
@@ -339,11 +341,19 @@ def _outcome(goal: Goal, blocks: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _write(path: Path, suite: Suite, options: Options, data: dict[str, Any]) -> None:
-    command = f"python -m benchmarks.{suite.name} --rounds {options.rounds}"
+    command = command_line(suite.name, options.rounds, options.threads)
     write_record(path, command=command, seeds=[0], wall_s=data.get("wall_s", 0.0), data=data)
 
 
-def _slug(device: torch.device) -> str:
+def command_line(name: str, rounds: int, threads: Sequence[int]) -> str:
+    """Return what to type to measure a suite again."""
+    counts = [*threads]
+    chosen = "" if counts == [*Options().threads] else f" --threads {' '.join(map(str, counts))}"
+    return f"python -m benchmarks.{name} --rounds {rounds}{chosen}"
+
+
+def device_name(device: torch.device) -> str:
+    """Return what a record of this device is called by."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
     return "-".join(name.lower().split())
 

@@ -20,6 +20,7 @@ from stringlib.records import read_record
 from tests.test_packaging import ROOT, pinned
 
 CPU = torch.device("cpu")
+PARTS = ("limits", "encoders", "attention", "states")
 TINY = harness.Shape("tiny", 2, 2, 10, 8, encoders.FAST)
 FEW = harness.Shape("few", 1, 2, 4, 8, ("copy", "dense"))
 SUITE = dataclasses.replace(
@@ -173,7 +174,7 @@ def test_a_run_prints_tables_and_goals_and_writes_a_record(options, capsys):
     printed = capsys.readouterr().out
     record = read_record(options.output)
     assert record["data"] == json.loads(json.dumps(data))
-    assert record["command"] == "python -m benchmarks.encoders --rounds 3"
+    assert record["command"] == "python -m benchmarks.encoders --rounds 3 --threads 1"
     assert [(b["shape"]["name"], b["mode"]) for b in data["blocks"]] == [
         (shape, mode) for shape in ("tiny", "few") for mode in harness.MODES
     ]
@@ -294,7 +295,7 @@ echo "$*" >>{log}
     assert compiled.endswith(
         "install -qq -v --no-deps --no-build-isolation -r benchmarks/compiled.txt"
     )
-    assert measure == [f"-m benchmarks.{suite} --rounds 11" for suite in ("encoders", "attention")]
+    assert measure == [f"-m benchmarks.{suite} --rounds 11" for suite in PARTS]
     again = make("bench", "ROUNDS=3", "SUITES=attention")
     assert again == ["-m benchmarks.attention --rounds 3"]
     assert not (tmp_path / ".venv").exists()
