@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
+
 from torch import Tensor
+
+from stringlib.inputs import require_count
 
 
 def recall_error(weights: Tensor) -> Tensor:
@@ -38,3 +43,66 @@ def crosstalk_error(n: int, overlap: float, spread: float) -> float:
     """
     wrong = (n - 1) * overlap
     return (wrong**2 + (n - 1) * spread) / (1 + wrong) ** 2
+
+
+def guess_accuracy(pairs: int, values: int) -> Fraction:
+    r"""Return :math:`\mathbb E[\max_v c_v] / P`, the exact score of naming the commonest value.
+
+    The values of the pairs are independent and uniform, :math:`c_v` of them are v, and one pair is
+    asked. Nothing that knows the counts alone does better: :eq:`eq-recall-guess`.
+
+    Args:
+        pairs: Pairs P in a sequence.
+        values: Values to choose from.
+
+    Raises:
+        TypeError: If a number is not an integer.
+        ValueError: If one is below 1.
+    """
+    require_count("pairs", pairs)
+    require_count("values", values)
+    # E[max] = sum over t of P(max > t)
+    above = [1 - _share_at_most(t, pairs, values) for t in range(pairs)]
+    return sum(above, Fraction(0)) / pairs
+
+
+def guess_loss(pairs: int, values: int) -> float:
+    """Return the mean cross-entropy, in nats, of answering with the shares of the values.
+
+    Nothing that knows the counts alone does better: :eq:`eq-recall-guess-loss`. Arguments and
+    errors are those of :func:`guess_accuracy`.
+    """
+    require_count("pairs", pairs)
+    require_count("values", values)
+    loss = 0.0
+    for count in range(1, pairs + 1):
+        chance = math.comb(pairs, count) * (values - 1) ** (pairs - count) / values**pairs
+        share = count / pairs
+        loss -= values * chance * share * math.log(share)
+    return loss
+
+
+def swap_bound(values: int) -> Fraction:
+    """Return 1 − (1 − 1/values)/4: what sums over places cannot beat, :eq:`eq-recall-swap`.
+
+    Args:
+        values: Values to choose from.
+
+    Raises:
+        TypeError: If it is not an integer.
+        ValueError: If it is below 1.
+    """
+    require_count("values", values)
+    return 1 - (1 - Fraction(1, values)) / 4
+
+
+def _share_at_most(most: int, pairs: int, values: int) -> Fraction:
+    """Return the chance that no value comes more than ``most`` times among the pairs."""
+    # ways[n]: sequences of n pairs that use the values looked at so far, none too often
+    ways = [1] + [0] * pairs
+    for _ in range(values):
+        ways = [
+            sum(math.comb(n, c) * ways[n - c] for c in range(min(most, n) + 1))
+            for n in range(pairs + 1)
+        ]
+    return Fraction(ways[pairs], values**pairs)

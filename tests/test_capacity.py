@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections import Counter
+from fractions import Fraction
+
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from stringlib import ELUFeatures, FeatureMap, ReLUFeatures, linear_attention
-from stringlib.capacity import crosstalk_error, least_error, recall_error
+from stringlib.capacity import (
+    crosstalk_error,
+    guess_accuracy,
+    guess_loss,
+    least_error,
+    recall_error,
+    swap_bound,
+)
 from stringlib.cost import chunk_products, linear_products, pair_products
 
 
@@ -74,3 +86,44 @@ def test_a_chunk_must_divide_the_length() -> None:
         chunk_products(10, 2, 2, 4)
     with pytest.raises(TypeError, match="chunk must be an int"):
         chunk_products(10, 2, 2, 5.0)  # type: ignore[arg-type]
+
+
+@pytest.mark.proves("eq-recall-guess", "eq-recall-guess-loss")
+@pytest.mark.parametrize(("pairs", "values"), [(1, 1), (1, 4), (2, 2), (4, 3), (3, 5), (6, 2)])
+def test_guessing_from_the_counts_is_what_all_sequences_give(pairs: int, values: int) -> None:
+    """Every list of values is as likely: go through all of them."""
+    right, loss = Fraction(0), 0.0
+    for listed in itertools.product(range(values), repeat=pairs):
+        shares = [Fraction(c, pairs) for c in Counter(listed).values()]
+        right += max(shares)
+        loss -= sum(float(s) * math.log(s) for s in shares)
+    assert guess_accuracy(pairs, values) == right / values**pairs
+    assert guess_loss(pairs, values) == pytest.approx(loss / values**pairs, abs=1e-12)
+
+
+def test_guessing_eight_pairs_and_its_bad_input() -> None:
+    assert float(guess_accuracy(8, 8)) == pytest.approx(0.32465, abs=1e-5)
+    assert float(guess_accuracy(32, 8)) == pytest.approx(0.22024, abs=1e-5)
+    for function in (guess_accuracy, guess_loss):
+        with pytest.raises(ValueError, match="pairs must be"):
+            function(0, 8)
+        with pytest.raises(TypeError, match="values must be"):
+            function(8, 2.5)
+
+
+@pytest.mark.proves("eq-recall-swap")
+def test_no_sum_over_places_is_right_on_more_than_three_swaps_of_four() -> None:
+    """Keys in both orders, values in both: whatever the terms, one of the four fails."""
+    draw = torch.Generator().manual_seed(0)
+    # margin of the first value: a term for the order of the keys, one for each value's place
+    keys, first, second = torch.randn(3, 200_000, 2, generator=draw, dtype=torch.float64)
+    right = torch.zeros(len(keys), dtype=torch.long)
+    for order, swapped in itertools.product(range(2), repeat=2):
+        margin = keys[:, order] + first[:, swapped] + second[:, 1 - swapped]
+        right += (margin > 0) == (order == swapped)
+    assert right.max() == 3
+    assert swap_bound(2) == Fraction(7, 8)
+    assert swap_bound(8) == Fraction(25, 32)
+    assert swap_bound(1) == 1  # one value is no question
+    with pytest.raises(ValueError, match="values must be"):
+        swap_bound(0)

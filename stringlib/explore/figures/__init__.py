@@ -26,6 +26,7 @@ from stringlib.explore.figures.places import (
     shifted_kernels_text,
 )
 from stringlib.explore.figures.ptolemy import ptolemy_circle, ptolemy_circle_text
+from stringlib.explore.figures.recall import recalled_value, recalled_value_text
 from stringlib.explore.figures.resolution import (
     RESOLUTION_CONVENTIONS,
     resolution_scores,
@@ -73,6 +74,8 @@ __all__ = [
     "phase_clocks_text",
     "ptolemy_circle",
     "ptolemy_circle_text",
+    "recalled_value",
+    "recalled_value_text",
     "resolution_scores",
     "resolution_scores_text",
     "row_correlation",

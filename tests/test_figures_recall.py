@@ -1,0 +1,44 @@
+"""The figure of a question and its answer: what it draws is what a shifted layer computes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from stringlib import reference
+from stringlib.explore.figures import recalled_value, recalled_value_text
+from stringlib.explore.figures.recall import RIGHT, TOKENS, VALUES
+
+STATES = [(0, 6), (0.5, 2), (0.75, 0), (1, 6)]
+
+
+@pytest.mark.parametrize(("share", "sharpness"), STATES)
+def test_the_map_is_attention_with_mixed_keys(share: float, sharpness: float) -> None:
+    fig = recalled_value(share, sharpness)
+    names = sorted(set(TOKENS))
+    x = torch.eye(len(names), dtype=torch.float64)[[names.index(t) for t in TOKENS]]
+    keys = (1 - share) * x
+    keys[1:] += share * x[:-1]
+    scale = sharpness * len(names) ** 0.5  # the reference divides by √d
+    for query in range(len(TOKENS)):
+        seen = slice(0, query + 1)
+        parts = scale * x[query][None, None], keys[None, seen], x[None, seen]
+        said = reference.softmax_attention(*parts)
+        drawn = fig.data[0].z[query]
+        assert sum(drawn) == pytest.approx(1, abs=6e-3)
+        assert not any(drawn[query + 1 :])
+        for name in names:
+            heard = sum(w for w, t in zip(drawn, TOKENS, strict=True) if t == name)
+            assert heard == pytest.approx(said[0, 0, names.index(name)].item(), abs=3e-3)
+    assert list(fig.data[1].y) == pytest.approx(
+        [said[0, 0, names.index(v)].item() for v in VALUES], abs=1e-3
+    )
+    text = recalled_value_text(share, sharpness)
+    assert f"{fig.data[1].y[2]:.2f} to {RIGHT}" in text
+
+
+def test_the_right_value_wins_behind_a_shift_and_the_commonest_without() -> None:
+    assert f"it answers {RIGHT}, the right one" in recalled_value_text(1, 6)
+    assert "it answers 1, not 4" in recalled_value_text(0, 6)
+    assert TOKENS.count("1") == 2
+    assert TOKENS[TOKENS.index(TOKENS[-1]) + 1] == RIGHT
