@@ -24,6 +24,7 @@ class LayerShape(NamedTuple):
         horizon: M of the cosine weights.
         length: Longest sequence of a Toeplitz table.
         grid: Rows and columns of an image.
+        coord_dim: Coordinates that an encoder asked for by name reads; None for the default.
         features: Number of features of a head.
     """
 
@@ -33,6 +34,7 @@ class LayerShape(NamedTuple):
     horizon: float | None
     length: int | None
     grid: tuple[int, int] | None
+    coord_dim: int | None = None
     features: int = 0
 
     @property

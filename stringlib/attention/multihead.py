@@ -17,6 +17,7 @@ from stringlib.attention.layer_weight import LayerShape
 from stringlib.attention.linear import LinearState, linear_attention
 from stringlib.attention.masks import per_head
 from stringlib.attention.rotated import rotated_linear_attention
+from stringlib.attention.shift import KeyShift, ShiftedState
 from stringlib.attention.softmax import softmax_attention
 from stringlib.attention.weights import PositionWeight
 from stringlib.encoders.bias import RelativeBias
@@ -24,7 +25,7 @@ from stringlib.encoders.string import RotaryEncoder
 from stringlib.inputs import require_positive, require_split, require_tokens
 from stringlib.positions import grid_positions
 
-State = LinearState | KeyValueCache
+State = LinearState | KeyValueCache | ShiftedState
 
 
 class MultiHeadAttention(nn.Module):
@@ -51,6 +52,8 @@ class MultiHeadAttention(nn.Module):
         length: Longest sequence of the weight ``"toeplitz"``.
         grid: Rows and columns of an image, for ``"toeplitz"`` instead of ``length``. Then an
             encoder asked for by name reads two coordinates, and positions default to the grid's.
+        coord_dim: Number of coordinates that an encoder asked for by name reads; if omitted 1,
+            or 2 with a ``grid``.
         rotate: Whether kernelised attention rotates queries and keys ``"before"`` the feature map
             or features ``"after"`` it, in the numerator only. FAVOR+ rotates before unless told
             otherwise; ReLU and ELU must be told, for neither place is right for all uses.
@@ -59,6 +62,8 @@ class MultiHeadAttention(nn.Module):
             ReLU features :math:`\tau` cancels.
         temperature: Where :math:`\tau` starts. At 1, as in Luo et al. 2021, no key counts more
             than :math:`e^2` times as much as another.
+        shift: Whether the key of a token takes in the key of the token before it, see
+            :class:`~stringlib.attention.shift.KeyShift`.
         bias: Whether the four projections add a constant. The gate has none.
         generator: Draws the random features; the global generator if omitted.
 
@@ -69,6 +74,7 @@ class MultiHeadAttention(nn.Module):
         weight: What makes the position weight of each call; None for weight 1.
         gate: The gate, or None.
         log_temperature: Logarithm of :math:`\tau`, ``(heads,)``; None without ``normalize_qk``.
+        shift: The mixture of keys, or None.
 
     Raises:
         TypeError: If an argument has the wrong kind.
@@ -95,9 +101,11 @@ class MultiHeadAttention(nn.Module):
         horizon: float | None = None,
         length: int | None = None,
         grid: tuple[int, int] | None = None,
+        coord_dim: int | None = None,
         rotate: str | None = None,
         normalize_qk: bool = False,
         temperature: float = 1.0,
+        shift: bool = False,
         bias: bool = False,
         generator: torch.Generator | None = None,
     ) -> None:
@@ -113,12 +121,13 @@ class MultiHeadAttention(nn.Module):
         self.to_q, self.to_k, self.to_v, self.to_out = (
             nn.Linear(self.dim, self.dim, bias=bias) for _ in range(4)
         )
-        shape = LayerShape(self.dim, self.heads, causal, horizon, length, grid)
+        shape = LayerShape(self.dim, self.heads, causal, horizon, length, grid, coord_dim)
         parts = compose(shape, encoder, attention, weight, num_features, rotate, generator)
         self.features, self.encoder, self.rotate, self.weight = parts
         self.gate = None if gate is None else Gate(self.dim, self.heads, gate)
         start = torch.full((self.heads,), math.log(temperature))
         self.log_temperature = nn.Parameter(start) if normalize_qk else None
+        self.shift = KeyShift(self.heads) if shift else None
 
     def forward(
         self,
@@ -144,7 +153,8 @@ class MultiHeadAttention(nn.Module):
         Returns:
             ``(..., seq, dim)``, of the dtype of ``x``; with ``return_state`` a pair. The state is
             a :class:`~stringlib.attention.linear.LinearState`, or for softmax a
-            :class:`~stringlib.attention.cache.KeyValueCache`.
+            :class:`~stringlib.attention.cache.KeyValueCache`; with a ``shift`` it is a
+            :class:`~stringlib.attention.shift.ShiftedState`.
 
         Raises:
             TypeError: If ``x`` is not floating point or another argument has the wrong kind.
@@ -214,7 +224,8 @@ class MultiHeadAttention(nn.Module):
                 "state must be None, and return_state False, unless the layer is causal and does "
                 f"not rotate features; got a layer with causal={self.causal}, rotate={self.rotate}"
             )
-        kind = KeyValueCache if self.features is None else LinearState
+        kind: type = KeyValueCache if self.features is None else LinearState
+        kind = kind if self.shift is None else ShiftedState
         if state is not None and not isinstance(state, kind):
             raise TypeError(f"state must be a {kind.__name__}, got {type(state).__name__}")
 
@@ -229,6 +240,24 @@ class MultiHeadAttention(nn.Module):
     ) -> tuple[Tensor, State | None]:
         """Return what the heads say, ``(..., heads, seq, d_v)``, and the state if asked for."""
         q, k = self._split(self.to_q(x)), self._split(self.to_k(x))
+        if self.shift is None:
+            return self._attend_to(k, q, v, x, positions, key_mask, state, return_state)
+        before, rest = (None, None) if state is None else state
+        k, last = self.shift(k, before, key_mask)
+        out, after = self._attend_to(k, q, v, x, positions, key_mask, rest, return_state)
+        return out, None if after is None else ShiftedState(last, after)
+
+    def _attend_to(
+        self,
+        k: Tensor,
+        q: Tensor,
+        v: Tensor,
+        x: Tensor,
+        positions: Tensor | None,
+        key_mask: Tensor | None,
+        state: Any,
+        return_state: bool,
+    ) -> tuple[Tensor, LinearState | KeyValueCache | None]:
         if self.log_temperature is not None:
             # products over √d are then τ cos(q, k)
             norm = (self.log_temperature / 2).exp() * self.head_dim**0.25

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stringlib.encoders.axial import AxialRoPE
+from stringlib.encoders.bias import ALiBi, KerpleLog, KerplePower, RelativeBias, T5Bias
 from stringlib.encoders.cayley import CayleySTRING
 from stringlib.encoders.circulant import CirculantSTRING
 from stringlib.encoders.mixed import MixedRoPE
@@ -32,6 +33,14 @@ ENCODERS: dict[str, Callable[[int, int, int], RotaryEncoder]] = {
 }
 """Name → constructor of ``(head_dim, coord_dim, heads)``, other arguments at their defaults."""
 
+BIASES: dict[str, Callable[[int, bool], RelativeBias]] = {
+    "alibi": lambda heads, causal: ALiBi(heads),
+    "t5": lambda heads, causal: T5Bias(heads, bidirectional=not causal),
+    "kerple-log": lambda heads, causal: KerpleLog(heads),
+    "kerple-power": lambda heads, causal: KerplePower(heads),
+}
+"""Name → constructor of ``(heads, causal)``, other arguments at their defaults."""
+
 
 def make_encoder(name: str, head_dim: int, coord_dim: int = 1, heads: int = 1) -> RotaryEncoder:
     """Return a new encoder by its name.
@@ -49,3 +58,21 @@ def make_encoder(name: str, head_dim: int, coord_dim: int = 1, heads: int = 1) -
     if name not in ENCODERS:
         raise ValueError(f"name must be one of {', '.join(ENCODERS)}, got {name!r}")
     return ENCODERS[name](head_dim, coord_dim, heads)
+
+
+def make_bias(name: str, heads: int, causal: bool = False) -> RelativeBias:
+    """Return a new relative bias by its name.
+
+    Args:
+        name: One of :data:`BIASES`.
+        heads: Number of heads, each with a bias of its own.
+        causal: Whether keys after the query are masked. Then T5 spends all its buckets on those
+            before it.
+
+    Raises:
+        TypeError: If ``heads`` is not an integer.
+        ValueError: If the name is unknown or ``heads`` is below 1.
+    """
+    if name not in BIASES:
+        raise ValueError(f"name must be one of {', '.join(BIASES)}, got {name!r}")
+    return BIASES[name](heads, causal)

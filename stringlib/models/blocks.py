@@ -1,17 +1,25 @@
-"""The pre-norm block of a transformer, and its two kinds of feed-forward part."""
+"""The pre-norm block of a transformer, its two kinds of feed-forward part, and their start."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from stringlib.attention.multihead import MultiHeadAttention
+from stringlib.attention.layer_weight import LayerWeight
+from stringlib.attention.multihead import MultiHeadAttention, State
+from stringlib.inputs import require_count
 
 
 class MLP(nn.Module):
-    """Two projections with a GELU between them."""
+    """Two projections with a GELU between them: ``2 * dim * hidden`` weights and two biases.
+
+    Args:
+        dim: Number of channels of a token.
+        hidden: Number of channels between the projections.
+    """
 
     def __init__(self, dim: int, hidden: int) -> None:
         super().__init__()
@@ -24,7 +32,17 @@ class MLP(nn.Module):
 
 
 class SwiGLU(nn.Module):
-    """Three projections: one, through SiLU, gates another."""
+    r"""Three projections, :math:`(\mathrm{SiLU}(x W_1) \odot x W_2) W_3`, without biases.
+
+    ``3 * dim * hidden`` weights: two thirds of the ``hidden`` of a plain MLP make as many.
+
+    Args:
+        dim: Number of channels of a token.
+        hidden: Number of channels between the projections.
+
+    Source:
+        Shazeer 2020.
+    """
 
     def __init__(self, dim: int, hidden: int) -> None:
         super().__init__()
@@ -37,37 +55,93 @@ class SwiGLU(nn.Module):
         return self.to_out(nn.functional.silu(self.to_gate(x)) * self.to_hidden(x))
 
 
-FEED_FORWARD = {"mlp": MLP, "swiglu": SwiGLU}
+FEED_FORWARD: dict[str, type[MLP] | type[SwiGLU]] = {"mlp": MLP, "swiglu": SwiGLU}
+"""Name → class of ``(dim, hidden)``."""
 
 
 class Block(nn.Module):
-    """x + attention(norm(x)), then x + feed-forward(norm(x))."""
+    """x + attention(norm(x)), then x + feed-forward(norm(x)).
+
+    Args:
+        dim: Number of channels of a token.
+        heads: Number of heads.
+        mlp: A name in :data:`FEED_FORWARD`, or None for attention alone.
+        hidden: Channels of the feed-forward part between its projections.
+        **attention: What :class:`~stringlib.attention.multihead.MultiHeadAttention` takes.
+
+    Raises:
+        TypeError: If an argument has the wrong kind.
+        ValueError: If ``mlp`` is unknown, or the attention refuses its arguments.
+
+    Source:
+        Xiong et al. 2020 for the place of the norm.
+    """
 
     def __init__(
         self, dim: int, heads: int, *, mlp: str | None = "mlp", hidden: int, **attention: Any
     ) -> None:
         super().__init__()
-        self.norm_attention = nn.LayerNorm(dim)
+        if mlp is not None and mlp not in FEED_FORWARD:
+            raise ValueError(f"mlp must be None or one of {', '.join(FEED_FORWARD)}, got {mlp!r}")
+        require_count("hidden", hidden)
         self.attention = MultiHeadAttention(dim, heads, **attention)
-        self.norm_mlp = nn.LayerNorm(dim) if mlp else None
-        self.mlp = FEED_FORWARD[mlp](dim, hidden) if mlp else None
+        self.norm_attention = nn.LayerNorm(dim)
+        self.mlp = None if mlp is None else FEED_FORWARD[mlp](dim, hidden)
+        self.norm_mlp = None if mlp is None else nn.LayerNorm(dim)
 
-    def forward(self, x: Tensor, positions: Tensor | None = None, **options: Any) -> Any:
-        """Return tokens, ``(..., seq, dim)``; with ``return_state`` the state as well."""
-        found = self.attention(self.norm_attention(x), positions, **options)
-        added, state = found if isinstance(found, tuple) else (found, None)
+    def forward(
+        self,
+        x: Tensor,
+        positions: Tensor | None = None,
+        *,
+        state: State | None = None,
+        return_state: bool = False,
+    ) -> tuple[Tensor, State | None]:
+        """Return the tokens after the block, and its attention's state.
+
+        Args:
+            x: Tokens, ``(..., seq, dim)``.
+            positions: ``(..., seq, coord_dim)``, for a rotary encoder.
+            state: What earlier tokens left in this block, for causal attention.
+            return_state: Whether to return the state behind the last token.
+
+        Returns:
+            ``(..., seq, dim)``, and the state or None.
+        """
+        found = self.attention(
+            self.norm_attention(x), positions, state=state, return_state=return_state
+        )
+        added, after = found if isinstance(found, tuple) else (found, None)
         x = x + added
-        if self.mlp is not None:
-            assert self.norm_mlp is not None
+        if self.mlp is not None and self.norm_mlp is not None:
             x = x + self.mlp(self.norm_mlp(x))
-        return (x, state) if state is not None else x
+        return x, after
 
 
 @torch.no_grad()
-def initialize(model: nn.Module) -> None:
-    """Draw every projection and embedding anew, normal with standard deviation 0.02."""
+def initialize(model: nn.Module, blocks: nn.ModuleList) -> None:
+    r"""Draw the projections of a model anew, so that no layer makes its tokens larger or smaller.
+
+    Every projection is normal with a standard deviation of :math:`1/\sqrt{\mathrm{inputs}}` and
+    has the bias 0. What a block adds to its tokens is divided by :math:`\sqrt{2\,\mathrm{depth}}`,
+    so that all blocks together add about as much as one would. Encoders, feature maps and decays
+    keep the start that their sources give them.
+
+    Args:
+        model: The model.
+        blocks: Its blocks.
+
+    Source:
+        Radford et al. 2019, section 2.3, for the division.
+    """
+    kept = {p for m in model.modules() if isinstance(m, LayerWeight) for p in m.modules()}
     for module in model.modules():
-        if isinstance(module, (nn.Linear, nn.Embedding)):
-            nn.init.normal_(module.weight, std=0.02)
-        if isinstance(module, nn.Linear) and module.bias is not None:
-            nn.init.zeros_(module.bias)
+        if isinstance(module, nn.Linear) and module not in kept:
+            nn.init.normal_(module.weight, std=1 / math.sqrt(module.in_features))
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+    for block in blocks:
+        assert isinstance(block, Block)
+        for part in (block.attention, block.mlp):
+            if part is not None:
+                part.to_out.weight /= math.sqrt(2 * len(blocks))

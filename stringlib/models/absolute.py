@@ -1,0 +1,93 @@
+"""Absolute encodings of a grid: what is added to a patch because of the place it has."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from stringlib.encoders.absolute import Sinusoidal
+from stringlib.inputs import require_count, require_positions
+
+
+class GridSinusoidal(nn.Module):
+    """Add sines and cosines of each coordinate: the channels are split evenly between them.
+
+    Args:
+        dim: Number of channels, a multiple of twice ``coord_dim``.
+        coord_dim: Number of coordinates.
+
+    Raises:
+        TypeError: If a number is not an integer.
+        ValueError: If the channels cannot be split evenly into pairs.
+
+    Source:
+        Vaswani et al. 2017, section 3.5, for one coordinate.
+    """
+
+    def __init__(self, dim: int, coord_dim: int) -> None:
+        super().__init__()
+        require_count("dim", dim)
+        if dim % (2 * coord_dim):
+            raise ValueError(
+                f"dim must be a multiple of {2 * coord_dim} for sinusoids of {coord_dim} "
+                f"coordinates, got {dim}"
+            )
+        self.coord_dim = coord_dim
+        self.line = Sinusoidal(dim // coord_dim)
+
+    def forward(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Return ``x``, ``(..., cells, dim)``, plus the encoding of ``(..., cells, coord_dim)``."""
+        require_positions("positions", positions, self.coord_dim)
+        parts = zip(x.chunk(self.coord_dim, -1), positions.split(1, -1), strict=True)
+        return torch.cat([self.line(part, place) for part, place in parts], -1)
+
+
+class GridTable(nn.Module):
+    """Add one learned vector for each cell of a grid, read between cells by interpolation.
+
+    A place between cells gets the weighted mean of its neighbours, linear along each axis; a place
+    beyond the edge gets what the edge has.
+
+    Args:
+        sizes: Number of cells along each axis.
+        dim: Number of channels.
+
+    Attributes:
+        weight: ``(*sizes, dim)``. Starts normal with a standard deviation of 0.02.
+
+    Raises:
+        TypeError: If a number is not an integer.
+        ValueError: If a number is below 1.
+
+    Source:
+        Dosovitskiy et al. 2021, section 3.1; section 3.2 for reading it between cells.
+    """
+
+    def __init__(self, sizes: tuple[int, ...], dim: int) -> None:
+        super().__init__()
+        for size in sizes:
+            require_count("sizes", size)
+        require_count("dim", dim)
+        self.sizes = tuple(sizes)
+        self.weight = nn.Parameter(torch.empty(*self.sizes, dim))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the table anew."""
+        nn.init.normal_(self.weight, std=0.02)
+
+    def forward(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Return ``x``, ``(..., cells, dim)``, plus what stands at ``(..., cells, axes)``."""
+        require_positions("positions", positions, len(self.sizes))
+        share = positions.new_ones(*positions.shape[:-1], 1, dtype=torch.float32)
+        for size, place in zip(self.sizes, positions.float().unbind(-1), strict=True):
+            cells = torch.arange(size, device=x.device)
+            near = 1 - (place.clamp(0, size - 1)[..., None] - cells).abs()
+            share = (share[..., None] * near.clamp(min=0)[..., None, :]).flatten(-2)
+        return x + (share.to(self.weight.dtype) @ self.weight.flatten(0, -2)).to(x.dtype)
+
+    def stretched(self, positions: Tensor, sizes: tuple[int, ...]) -> Tensor:
+        """Return where the cells of a grid of other ``sizes`` lie when it covers the table."""
+        ratio = torch.tensor(self.sizes) / torch.tensor(sizes)
+        ratio = ratio.to(positions.device)
+        return (positions + 0.5) * ratio - 0.5
