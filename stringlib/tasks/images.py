@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -188,13 +189,10 @@ def mnist(path: str | Path | None = None, **options: Any) -> Images:
 
     Raises:
         ImportError: If the package ``datasets`` is missing.
-        ConnectionError: If the data can be neither found nor downloaded.
+        FileNotFoundError: If ``path`` has no such files.
+        ConnectionError: If the data are neither kept nor can be downloaded.
     """
-    found = load("ylecun/mnist", "mnist", path)
-    return Images(
-        *((_pixels(found[part]["image"]), torch.tensor(found[part]["label"])) for part in SPLITS),
-        **{"patch": 4, **options},
-    )
+    return Images(*_read("ylecun/mnist", "mnist", "image", path), **{"patch": 4, **options})
 
 
 def cifar10(path: str | Path | None = None, **options: Any) -> Images:
@@ -206,23 +204,21 @@ def cifar10(path: str | Path | None = None, **options: Any) -> Images:
 
     Raises:
         ImportError: If the package ``datasets`` is missing.
-        ConnectionError: If the data can be neither found nor downloaded.
+        FileNotFoundError: If ``path`` has no such files.
+        ConnectionError: If the data are neither kept nor can be downloaded.
     """
-    found = load("uoft-cs/cifar10", "plain_text", path)
-    return Images(
-        *((_pixels(found[part]["img"]), torch.tensor(found[part]["label"])) for part in SPLITS),
-        **{"patch": 4, **options},
-    )
+    return Images(*_read("uoft-cs/cifar10", "plain_text", "img", path), **{"patch": 4, **options})
 
 
-SPLITS = ("train", "test")
-
-
-def _pixels(pictures: Any) -> Tensor:
-    """Return pictures as ``(count, channels, side, side)`` bytes."""
-    rows = []
-    for picture in pictures:
-        channels = len(picture.getbands())
-        pixels = torch.frombuffer(bytearray(picture.tobytes()), dtype=torch.uint8)
-        rows.append(pixels.view(picture.height, picture.width, channels).movedim(-1, 0))
-    return torch.stack(rows)
+@lru_cache(maxsize=2)  # to decode the pictures takes seconds
+def _read(name: str, config: str, column: str, path: str | Path | None) -> list[Examples]:
+    """Return images as bytes, ``(count, channels, side, side)``, and classes, of both splits."""
+    found = load(name, config, path).with_format("torch")
+    parts = []
+    for split in ("train", "test"):
+        rows = found[split][:]
+        images, labels = rows[column], rows["label"]
+        if images.ndim == 3:  # pictures in grey come without channels
+            images = images[:, None]
+        parts.append((images, labels))
+    return parts

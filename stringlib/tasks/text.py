@@ -157,7 +157,7 @@ def wikitext(path: str | Path | None = None, **options: Any) -> Text:
         Merity et al. 2017.
     """
     found = load("Salesforce/wikitext", "wikitext-103-raw-v1", path)
-    train, test = ("".join(found[part]["text"]) for part in ("train", "test"))
+    train, test = ("".join(found[part]["text"][:]) for part in ("train", "test"))
     return Text(train, test=test, **options)
 
 

@@ -88,6 +88,10 @@ class Volumes(Task):
         return volumes.unflatten(-1, (self.size,) * 3), labels
 
     def model(self, **options: Any) -> nn.Module:
-        """Return a transformer of two layers of two heads with 48 channels, a token a cell."""
-        sizes = {"dim": 48, "depth": 2, "heads": 2, "hidden": 96, "channels": MARKS}
+        """Return a transformer of two layers of two heads with 48 channels, a token a cell.
+
+        It averages its tokens. A class token would not do: it stands still while the others are
+        rotated, so a relative encoder tells it where each of them is.
+        """
+        sizes = {"dim": 48, "depth": 2, "heads": 2, "hidden": 96, "channels": MARKS, "pool": "mean"}
         return ViT((self.size,) * 3, **{"patch_size": 1, "classes": 6, **sizes, **options})
