@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from stringlib.encoders.absolute import Sinusoidal
 from stringlib.inputs import require_count, require_positions
+from stringlib.positions import grid_positions
 
 
 class GridSinusoidal(nn.Module):
@@ -86,8 +87,12 @@ class GridTable(nn.Module):
             share = (share[..., None] * near.clamp(min=0)[..., None, :]).flatten(-2)
         return x + (share.to(self.weight.dtype) @ self.weight.flatten(0, -2)).to(x.dtype)
 
-    def stretched(self, positions: Tensor, sizes: tuple[int, ...]) -> Tensor:
-        """Return where the cells of a grid of other ``sizes`` lie when it covers the table."""
-        ratio = torch.tensor(self.sizes) / torch.tensor(sizes)
-        ratio = ratio.to(positions.device)
-        return (positions + 0.5) * ratio - 0.5
+    def places(self, *sizes: int) -> Tensor:
+        """Return where the cells of a grid of these sizes lie when it covers the table.
+
+        The centre of a cell i of n lies at (i + ½) / n of the way; for the table's own sizes these
+        are the whole numbers.
+        """
+        columns = grid_positions(*sizes).to(self.weight.device).unbind(-1)
+        shares = [own / other for own, other in zip(self.sizes, sizes, strict=True)]
+        return torch.stack([(c + 0.5) * s - 0.5 for c, s in zip(columns, shares, strict=True)], -1)

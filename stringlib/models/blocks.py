@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import math
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from stringlib.attention.layer_weight import LayerWeight
 from stringlib.attention.multihead import MultiHeadAttention, State
+from stringlib.encoders.bias import RelativeBias
+from stringlib.encoders.registry import BIASES, ENCODERS
+from stringlib.encoders.string import RotaryEncoder
 from stringlib.inputs import require_count
 
 
@@ -55,6 +59,11 @@ class SwiGLU(nn.Module):
         return self.to_out(nn.functional.silu(self.to_gate(x)) * self.to_hidden(x))
 
 
+Model = TypeVar("Model", bound=nn.Module)
+
+ABSOLUTE = ("sinusoidal", "learned")
+"""Encoders that add a vector to each token."""
+
 FEED_FORWARD: dict[str, type[MLP] | type[SwiGLU]] = {"mlp": MLP, "swiglu": SwiGLU}
 """Name → class of ``(dim, hidden)``."""
 
@@ -66,7 +75,8 @@ class Block(nn.Module):
         dim: Number of channels of a token.
         heads: Number of heads.
         mlp: A name in :data:`FEED_FORWARD`, or None for attention alone.
-        hidden: Channels of the feed-forward part between its projections.
+        hidden: Channels of the feed-forward part between its projections; if omitted ``4 * dim``
+            for ``"mlp"`` and two thirds of it for ``"swiglu"``, which makes as many weights.
         **attention: What :class:`~stringlib.attention.multihead.MultiHeadAttention` takes.
 
     Raises:
@@ -78,11 +88,19 @@ class Block(nn.Module):
     """
 
     def __init__(
-        self, dim: int, heads: int, *, mlp: str | None = "mlp", hidden: int, **attention: Any
+        self,
+        dim: int,
+        heads: int,
+        *,
+        mlp: str | None = "mlp",
+        hidden: int | None = None,
+        **attention: Any,
     ) -> None:
         super().__init__()
         if mlp is not None and mlp not in FEED_FORWARD:
             raise ValueError(f"mlp must be None or one of {', '.join(FEED_FORWARD)}, got {mlp!r}")
+        if hidden is None:
+            hidden = 8 * dim // 3 if mlp == "swiglu" else 4 * dim
         require_count("hidden", hidden)
         self.attention = MultiHeadAttention(dim, heads, **attention)
         self.norm_attention = nn.LayerNorm(dim)
@@ -116,6 +134,39 @@ class Block(nn.Module):
         if self.mlp is not None and self.norm_mlp is not None:
             x = x + self.mlp(self.norm_mlp(x))
         return x, after
+
+
+def require_encoder(encoder: object) -> None:
+    """Raise unless a model can be made with such an encoder.
+
+    Raises:
+        TypeError: If it is neither a name, nor a module, nor None.
+        ValueError: If it is a name that nothing has.
+    """
+    if isinstance(encoder, str):
+        names = (*ENCODERS, *BIASES, *ABSOLUTE)
+        if encoder not in names:
+            raise ValueError(f"encoder must be None or one of {', '.join(names)}, got {encoder!r}")
+    elif encoder is not None and not isinstance(encoder, (RotaryEncoder, RelativeBias)):
+        raise TypeError(
+            "encoder must be a name, a RotaryEncoder, a RelativeBias or None, "
+            f"got {type(encoder).__name__}"
+        )
+
+
+def folded(model: Model) -> Model:
+    """Return a copy of a model whose layers are folded.
+
+    See :meth:`~stringlib.attention.multihead.MultiHeadAttention.folded`.
+
+    Raises:
+        ValueError: If a layer has no rotary encoder or is not softmax attention.
+    """
+    copied = copy.deepcopy(model)
+    for block in copied.modules():
+        if isinstance(block, Block):
+            block.attention = block.attention.folded()
+    return copied
 
 
 @torch.no_grad()

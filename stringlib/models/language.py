@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from stringlib.attention.multihead import State
 from stringlib.encoders.absolute import LearnedAbsolute, Sinusoidal
 from stringlib.encoders.registry import BIASES, make_bias
-from stringlib.inputs import require_count
-from stringlib.models.blocks import Block, initialize
+from stringlib.inputs import require_count, require_positive, require_split
+from stringlib.models.blocks import Block, folded, initialize, require_encoder
 
 
 class LanguageModel(nn.Module):
@@ -31,8 +31,7 @@ class LanguageModel(nn.Module):
             or bias that all blocks share. None: position enters through causality alone.
         attention: As for :class:`~stringlib.attention.multihead.MultiHeadAttention`.
         gate: As for :class:`~stringlib.attention.multihead.MultiHeadAttention`.
-        hidden: Channels between the projections of the feed-forward part; if omitted
-            ``4 * dim`` for ``"mlp"``, two thirds of it for ``"swiglu"``.
+        hidden: As for :class:`~stringlib.models.blocks.Block`.
         mlp: ``"swiglu"``, ``"mlp"``, or None for attention alone.
         tied: Whether the scores use the embedding's vectors.
         length: Longest sequence, for a learned table: encoder ``"learned"`` or weight
@@ -72,38 +71,33 @@ class LanguageModel(nn.Module):
         **options: Any,
     ) -> None:
         super().__init__()
-        for name, number in (("vocab", vocab), ("dim", dim), ("depth", depth)):
-            require_count(name, number)
-        toeplitz = options.get("weight") == "toeplitz"
-        if length is None and (encoder == "learned" or toeplitz):
-            raise ValueError(
-                "length, the longest sequence, must be given for encoder 'learned' and weight "
-                "'toeplitz', got None"
-            )
+        require_count("vocab", vocab)
+        require_count("depth", depth)
+        require_split(dim, heads)
+        require_encoder(encoder)
+        self.length = None
+        if encoder == "learned" or options.get("weight") == "toeplitz":
+            if length is None:
+                raise ValueError(
+                    "length, the longest sequence, must be given for encoder 'learned' and weight "
+                    "'toeplitz', got None"
+                )
+            require_count("length", length)
+            self.length = int(length)
         self.embed = nn.Embedding(vocab, dim)
         self.absolute: Sinusoidal | LearnedAbsolute | None = None
         if encoder == "sinusoidal":
             self.absolute, encoder = Sinusoidal(dim), None
         elif encoder == "learned":
-            assert length is not None
-            self.absolute, encoder = LearnedAbsolute(length, dim), None
+            assert self.length is not None
+            self.absolute, encoder = LearnedAbsolute(self.length, dim), None
         elif isinstance(encoder, str) and encoder in BIASES:
             encoder = make_bias(encoder, heads, causal=True)
-        if toeplitz:
-            options["length"] = length
+        if options.get("weight") == "toeplitz":
+            options["length"] = self.length
+        options |= {"encoder": encoder, "attention": attention, "gate": gate}
         self.blocks = nn.ModuleList(
-            Block(
-                dim,
-                heads,
-                mlp=mlp,
-                hidden=hidden or (8 * dim // 3 if mlp == "swiglu" else 4 * dim),
-                encoder=encoder,
-                attention=attention,
-                gate=gate,
-                causal=True,
-                **options,
-            )
-            for _ in range(depth)
+            Block(dim, heads, mlp=mlp, hidden=hidden, causal=True, **options) for _ in range(depth)
         )
         self.norm = nn.LayerNorm(dim)
         self.readout = nn.Linear(dim, vocab, bias=False)
@@ -119,15 +113,33 @@ class LanguageModel(nn.Module):
         *,
         state: Sequence[State] | None = None,
         return_state: bool = False,
-    ) -> Any:
-        """Return scores, ``(batch, seq, vocab)``, of the token after each."""
+    ) -> Tensor | tuple[Tensor, tuple[State, ...]]:
+        """Return a score of every token that may follow each.
+
+        Args:
+            tokens: Whole numbers from 0 to ``vocab - 1``, ``(batch, seq)``.
+            positions: ``(seq, 1)`` or ``(batch, seq, 1)``, read by a rotary encoder and by
+                ``"sinusoidal"`` and ``"learned"``. If omitted, tokens are counted from 0, or from
+                the end of ``state``. Biases and weights count tokens themselves.
+            state: What earlier tokens left, one state for each block.
+            return_state: Whether to return the states behind the last token as well.
+
+        Returns:
+            Scores, not normalised, ``(batch, seq, vocab)``; with ``return_state`` a pair.
+
+        Raises:
+            TypeError: If ``tokens`` are not integers, or a state has the wrong kind.
+            ValueError: If a shape does not fit, there are more tokens than a learned table knows,
+                or a state is asked of layers that have none: with the weight ``"toeplitz"``, with
+                a bias on features, or with features that are rotated.
+        """
+        before = self._require_tokens(tokens, state)
         x = self.embed(tokens)
         if positions is None:
-            before = 0 if state is None else state[0].length
             positions = torch.arange(before, before + tokens.shape[-1], device=x.device)[:, None]
         if isinstance(self.absolute, Sinusoidal):
-            length = math.sqrt(self.absolute.dim / 2)  # of its vectors; a token's have length 1
-            x = self.absolute(x * length, positions) / length
+            norm = math.sqrt(self.absolute.dim / 2)  # of its vectors; a token's is about 1
+            x = self.absolute(x * norm, positions) / norm
         elif self.absolute is not None:
             x = self.absolute(x, positions)
         after = []
@@ -137,3 +149,80 @@ class LanguageModel(nn.Module):
             after.append(left)
         scores = self.readout(self.norm(x))
         return (scores, tuple(after)) if return_state else scores
+
+    @torch.no_grad()
+    def generate(
+        self,
+        tokens: Tensor,
+        count: int,
+        *,
+        temperature: float = 1.0,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """Return the tokens with ``count`` further ones behind them, drawn one after another.
+
+        Each step reads one token and the state of those before it. Softmax attention keeps all keys
+        and values; a linear state stays of one size, so that a step costs the same at any length.
+
+        Args:
+            tokens: Those to begin with, at least one, ``(batch, seq)``.
+            count: How many to draw.
+            temperature: What scores are divided by; 0 takes the largest, the first of equals.
+            generator: Draws the tokens; the global generator if omitted.
+
+        Returns:
+            ``(batch, seq + count)``.
+
+        Raises:
+            TypeError: If an argument has the wrong kind.
+            ValueError: If ``tokens`` are empty, a number does not fit, or the layers have no state.
+        """
+        require_count("count", count, least=0)
+        if temperature != 0:
+            require_positive("temperature", temperature)
+        self._require_tokens(tokens, None)
+        if not tokens.shape[-1]:
+            raise ValueError("tokens must hold at least one token to go on from, got none")
+        drawn, state = [tokens], None
+        for _ in range(count):
+            scores, state = self(drawn[-1], state=state, return_state=True)
+            last = scores[..., -1, :]
+            if temperature == 0:
+                token = last.argmax(-1, keepdim=True)
+            else:
+                shares = (last.float() / temperature).softmax(-1)
+                token = torch.multinomial(shares, 1, generator=generator)
+            drawn.append(token)
+        return torch.cat(drawn, -1)
+
+    def folded(self) -> LanguageModel:
+        """Return a copy whose encoders cost what RoPE costs: their basis is in the projections.
+
+        Raises:
+            ValueError: If a layer has no rotary encoder or is not softmax attention.
+        """
+        return folded(self)
+
+    def _require_tokens(self, tokens: Tensor, state: Sequence[State] | None) -> int:
+        """Return how many tokens came before these; raise if they or the state do not fit."""
+        if not isinstance(tokens, Tensor) or tokens.dtype not in (torch.int64, torch.int32):
+            kind = tokens.dtype if isinstance(tokens, Tensor) else type(tokens).__name__
+            raise TypeError(f"tokens must be a tensor of integers, int64 or int32, got {kind}")
+        if tokens.ndim != 2:
+            raise ValueError(f"tokens must have shape (batch, seq), got {tuple(tokens.shape)}")
+        if state is not None and len(state) != len(self.blocks):
+            raise ValueError(
+                f"state must hold one state for each of {len(self.blocks)} blocks, got {len(state)}"
+            )
+        for left in state or ():
+            if not isinstance(left, State):
+                raise TypeError(
+                    f"state must hold what return_state gave, got {type(left).__name__}"
+                )
+        before = 0 if state is None else state[0].length
+        if self.length is not None and before + tokens.shape[-1] > self.length:
+            raise ValueError(
+                f"tokens must be at most length = {self.length}, those before included, "
+                f"got {before + tokens.shape[-1]}"
+            )
+        return before

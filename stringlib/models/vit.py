@@ -8,10 +8,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from stringlib.encoders.registry import BIASES, ENCODERS, make_bias
-from stringlib.inputs import require_count
+from stringlib.encoders.registry import BIASES, make_bias
+from stringlib.encoders.string import RotaryEncoder
+from stringlib.inputs import (
+    require_count,
+    require_floats,
+    require_positions,
+    require_same_tokens,
+    require_split,
+)
 from stringlib.models.absolute import GridSinusoidal, GridTable
-from stringlib.models.blocks import Block, initialize
+from stringlib.models.blocks import Block, folded, initialize, require_encoder
 from stringlib.positions import grid_positions
 
 POOLS = ("cls", "mean")
@@ -25,8 +32,7 @@ class ViT(nn.Module):
 
     Args:
         image_size: Pixels along each axis; an int is a square image. One axis is a series, three
-            are a volume. Images of other sizes can be given too: the size is needed for learned
-            tables alone.
+            are a volume. Images of other sizes can be given too: only learned tables have a size.
         patch_size: Pixels of a patch along each axis, divisors of ``image_size``; an int serves
             all axes.
         classes: Number of classes.
@@ -41,8 +47,7 @@ class ViT(nn.Module):
         attention: As for :class:`~stringlib.attention.multihead.MultiHeadAttention`.
         gate: As for :class:`~stringlib.attention.multihead.MultiHeadAttention`.
         channels: Channels of an image.
-        hidden: Channels between the projections of the feed-forward part; if omitted
-            ``4 * dim`` for ``"mlp"``, two thirds of it for ``"swiglu"``.
+        hidden: As for :class:`~stringlib.models.blocks.Block`.
         mlp: ``"mlp"``, ``"swiglu"``, or None for attention alone.
         pool: ``"cls"`` reads a class token that stands before the patches. It stands at
             coordinate 0 and is not rotated, so its logits with a patch depend on where the patch
@@ -82,14 +87,15 @@ class ViT(nn.Module):
         **options: Any,
     ) -> None:
         super().__init__()
-        for name, number in (("classes", classes), ("dim", dim), ("depth", depth)):
+        for name, number in (("classes", classes), ("depth", depth), ("channels", channels)):
             require_count(name, number)
-        self.image_size = (image_size,) * 2 if isinstance(image_size, int) else tuple(image_size)
-        axes = len(self.image_size)
-        self.patch_size = (patch_size,) * axes if isinstance(patch_size, int) else tuple(patch_size)
-        self.grid = self._cells("image_size", self.image_size)
+        require_split(dim, heads)
+        require_encoder(encoder)
         if pool not in POOLS:
             raise ValueError(f"pool must be one of {', '.join(POOLS)}, got {pool!r}")
+        self.image_size, self.patch_size = _sizes(image_size, patch_size)
+        self.grid = self._cells("image_size", self.image_size)
+        axes = len(self.grid)
         self.channels, self.pool = channels, pool
         self.embed = nn.Linear(channels * math.prod(self.patch_size), dim)
         self.cls = nn.Parameter(torch.empty(dim)) if pool == "cls" else None
@@ -100,27 +106,20 @@ class ViT(nn.Module):
             self.absolute, encoder = GridTable(self.grid, dim), None
         elif isinstance(encoder, str) and encoder in BIASES:
             encoder = make_bias(encoder, heads)
-        elif isinstance(encoder, str) and encoder in ENCODERS:
+        elif isinstance(encoder, str):
             options["coord_dim"] = axes
-        if options.get("weight") == "toeplitz":
-            if self.cls is not None:
-                raise ValueError(
-                    "pool must be 'mean' for weight 'toeplitz', whose table has a number for each "
-                    f"offset between patches and none for a class token, got {pool!r}"
-                )
-            options |= {"length": self.grid[0]} if axes == 1 else {"grid": self.grid}
-        self.blocks = nn.ModuleList(
-            Block(
-                dim,
-                heads,
-                mlp=mlp,
-                hidden=hidden or (8 * dim // 3 if mlp == "swiglu" else 4 * dim),
-                encoder=encoder,
-                attention=attention,
-                gate=gate,
-                **options,
+        elif isinstance(encoder, RotaryEncoder) and encoder.coord_dim != axes:
+            raise ValueError(
+                f"encoder must read {axes} coordinates, as image_size has, got {encoder.coord_dim}"
             )
-            for _ in range(depth)
+        self.toeplitz = options.get("weight") == "toeplitz"
+        if self.toeplitz:
+            options |= self._table(options)
+        if self.cls is not None and options.get("causal"):
+            raise ValueError("pool must be 'mean' for causal attention: a class token sees nothing")
+        options |= {"encoder": encoder, "attention": attention, "gate": gate}
+        self.blocks = nn.ModuleList(
+            Block(dim, heads, mlp=mlp, hidden=hidden, **options) for _ in range(depth)
         )
         self.norm = nn.LayerNorm(dim)
         self.readout = nn.Linear(dim, classes)
@@ -129,38 +128,121 @@ class ViT(nn.Module):
             nn.init.normal_(self.cls, std=dim**-0.5)
 
     def patches(self, images: Tensor) -> Tensor:
-        """Return ``(batch, cells, channels * patch)`` of ``(batch, channels, *sizes)``."""
-        x = images
-        for axis, p in enumerate(self.patch_size):
-            x = x.unfold(2 + axis, p, p)
+        """Return the patches in reading order.
+
+        Args:
+            images: ``(batch, channels, *sizes)``.
+
+        Returns:
+            ``(batch, cells, channels * pixels of a patch)``.
+
+        Raises:
+            TypeError: If ``images`` is not a floating-point tensor.
+            ValueError: If its shape does not fit.
+        """
+        require_floats("images", images)
         axes = len(self.patch_size)
+        if images.ndim != 2 + axes or images.shape[1] != self.channels:
+            raise ValueError(
+                f"images must have shape (batch, {self.channels} channels, {axes} sizes), "
+                f"got {tuple(images.shape)}"
+            )
+        self._cells("images", tuple(images.shape[2:]))
+        x = images
+        for axis, pixels in enumerate(self.patch_size):
+            x = x.unfold(2 + axis, pixels, pixels)
         return x.flatten(2 + axes).movedim(1, -2).flatten(-2).flatten(1, axes)
 
     def forward(self, images: Tensor, positions: Tensor | None = None) -> Tensor:
-        """Return scores, ``(batch, classes)``."""
-        sizes = self._cells("images", tuple(images.shape[2:]))
-        x = self.embed(self.patches(images))
-        given = positions is not None
+        """Return a score of each class.
+
+        Args:
+            images: ``(batch, channels, *sizes)``, the sizes multiples of those of a patch.
+            positions: Coordinates of the patches, ``(cells, axes)`` or ``(batch, cells, axes)``.
+                If omitted they are :func:`~stringlib.positions.grid_positions`, counted in patches
+                from 0. At twice the resolution, half of them keeps to the range of training
+                (position interpolation). A learned table is read at given positions as they are;
+                if they are omitted and the grid is another, it is stretched over that grid.
+
+        Returns:
+            ``(batch, classes)``, not normalised.
+
+        Raises:
+            TypeError: If ``images`` is not a floating-point tensor.
+            ValueError: If a shape does not fit, or a learned table of offsets is for another size.
+        """
+        # under autocast a projection returns half precision: the tokens are summed in full
+        x = self.embed(self.patches(images)).to(self.embed.weight.dtype)
+        grid = self._cells("images", tuple(images.shape[2:]))
+        if self.toeplitz and grid != self.grid:
+            raise ValueError(
+                f"images must have sizes {self.image_size} for weight 'toeplitz', "
+                f"got {tuple(images.shape[2:])}"
+            )
+        if isinstance(self.absolute, GridTable) and positions is None:
+            x = self.absolute(x, self.absolute.places(*grid))
         if positions is None:
-            positions = grid_positions(*sizes).to(images.device)
-        if isinstance(self.absolute, GridTable) and not given and sizes != self.grid:
-            x = self.absolute(x, self.absolute.stretched(positions, sizes))
-        elif self.absolute is not None:
+            positions = grid_positions(*grid).to(images.device)
+        else:
+            require_positions("positions", positions, len(grid))
+            require_same_tokens("images", x.unsqueeze(-3), "positions", positions)
+            if isinstance(self.absolute, GridTable):
+                x = self.absolute(x, positions)
+        if isinstance(self.absolute, GridSinusoidal):
             x = self.absolute(x, positions)
         if self.cls is not None:
-            x = torch.cat([self.cls.to(x.dtype).expand(len(x), 1, -1), x], 1)
+            x = torch.cat([self.cls.expand(len(x), 1, -1), x], 1)
             positions = torch.cat([torch.zeros_like(positions[..., :1, :]), positions], -2)
         for block in self.blocks:
             x, _ = block(x, positions)
         x = self.norm(x)
         return self.readout(x[:, 0] if self.cls is not None else x.mean(1))
 
+    def folded(self) -> ViT:
+        """Return a copy whose encoders cost what RoPE costs: their basis is in the projections.
+
+        Raises:
+            ValueError: If a layer has no rotary encoder or is not softmax attention.
+        """
+        return folded(self)
+
     def _cells(self, name: str, sizes: tuple[int, ...]) -> tuple[int, ...]:
         """Return the number of patches along each axis, or say what does not fit."""
-        fits = len(sizes) == len(self.patch_size)
-        if not fits or any(n % p for n, p in zip(sizes, self.patch_size, strict=True)):
+        if any(n % pixels for n, pixels in zip(sizes, self.patch_size, strict=True)):
             raise ValueError(
                 f"{name} must have sizes that are multiples of patch_size {self.patch_size}, "
                 f"got {sizes}"
             )
-        return tuple(n // p for n, p in zip(sizes, self.patch_size, strict=True))
+        return tuple(n // pixels for n, pixels in zip(sizes, self.patch_size, strict=True))
+
+    def _table(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Return what makes the weight "toeplitz" one of this grid."""
+        if self.cls is not None:
+            raise ValueError(
+                "pool must be 'mean' for weight 'toeplitz', whose table has a number for each "
+                f"offset between patches and none for a class token, got {self.pool!r}"
+            )
+        if len(self.grid) > 2:
+            raise ValueError(
+                f"image_size must have one or two axes for weight 'toeplitz', got {self.image_size}"
+            )
+        name, value = ("length", self.grid[0]) if len(self.grid) == 1 else ("grid", self.grid)
+        if options.get(name, value) != value:
+            raise ValueError(f"{name} must be {value}, as image_size has it, got {options[name]}")
+        return {name: value}
+
+
+def _sizes(
+    image_size: int | tuple[int, ...], patch_size: int | tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return both as one number for each axis."""
+    image = (image_size,) * 2 if isinstance(image_size, int) else tuple(image_size)
+    patch = (patch_size,) * len(image) if isinstance(patch_size, int) else tuple(patch_size)
+    for name, sizes in (("image_size", image), ("patch_size", patch)):
+        for size in sizes:
+            require_count(name, size)
+    if len(image) not in (1, 2, 3):
+        raise ValueError(f"image_size must have one to three axes, got {image}")
+    if len(patch) != len(image):
+        raise ValueError(f"patch_size must have {len(image)} axes like image_size, got {patch}")
+    return image, patch
