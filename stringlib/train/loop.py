@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import time
+import math
+import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import torch
 from lightning_fabric import Fabric
-from torch import nn
+from torch import Tensor, nn
 
 from stringlib.tasks.task import IGNORE, Task
-from stringlib.train.optimizer import make_optimizer, penalty, set_rate
+from stringlib.train.checkpoint import Store, describe
+from stringlib.train.evaluate import evaluate
+from stringlib.train.history import History
+from stringlib.train.interrupt import Interrupted, StopRequest
+from stringlib.train.log import Log
+from stringlib.train.optimizer import coefficients, make_optimizer, set_rate
 from stringlib.train.settings import Settings
-
-
-@dataclass
-class History:
-    """What a run left."""
-
-    steps: list[int] = field(default_factory=list)
-    losses: list[float] = field(default_factory=list)
-    scores: dict[str, float] = field(default_factory=dict)
-    wall_s: float = 0.0
 
 
 def fit(
@@ -33,47 +30,122 @@ def fit(
     *,
     fabric: Fabric | None = None,
     on_log: Callable[[History], Any] | None = None,
+    folder: Path | None = None,
+    resume: bool = True,
+    progress: bool | None = None,
 ) -> History:
-    """Train a model in place and return its history, with the scores at the end."""
+    """Train a model in place and return its history, with the scores at the end.
+
+    A batch is a function of seed and step alone, and so is whatever the model draws at random. So
+    a run that goes on from a checkpoint sees what it would have seen, on the CPU to the last bit,
+    and each of several processes takes its rows of the same batch.
+
+    Args:
+        model: The model; it ends on Fabric's device.
+        task: Gives batches, loss and test sets.
+        settings: How to train.
+        fabric: Where, see :func:`~stringlib.train.hardware.make_fabric`; the CPU, one process, if
+            omitted. It must be launched.
+        on_log: Called with the history after each entry, by the first process.
+        folder: Keeps ``checkpoint.pt`` and ``metrics.jsonl``; nothing is kept if omitted. With it,
+            Ctrl-C and SIGTERM end the run after its step, saved.
+        resume: Whether to go on from the checkpoint in ``folder``, if there is one. A run that is
+            over is not repeated: its parameters and its history are read.
+        progress: Whether to show a progress bar; in a terminal only if omitted.
+
+    Raises:
+        ValueError: If the processes cannot share a batch evenly, a batch has no target, or the
+            checkpoint is of another run.
+        FloatingPointError: If the loss or its gradient is no longer finite.
+        Interrupted: A ``KeyboardInterrupt``: the run was asked to stop, and is saved.
+    """
     fabric = fabric or Fabric(accelerator="cpu", devices=1)
-    start, history = time.perf_counter(), History()
-    optimizer: torch.optim.Optimizer = make_optimizer(model, settings)
-    wrapped, optimizer = fabric.setup(model, optimizer)
-    world, rank = fabric.world_size, fabric.global_rank
-    for step in range(settings.steps):
-        # a batch depends on seed and step alone: whoever resumes here sees the same
-        generator = torch.Generator().manual_seed(settings.seed * 1_000_003 + step)
-        inputs, targets = task.batch(settings.batch_size, generator)
-        count = (targets != IGNORE).sum().item()
-        inputs, targets = (fabric.to_device(t[rank::world]) for t in (inputs, targets))
-        loss = task.loss(wrapped(inputs), targets) * (world / count)
-        set_rate(optimizer, step, settings)
-        optimizer.zero_grad()
-        added = penalty(model) if settings.penalty else None
-        fabric.backward(loss if added is None else loss + settings.penalty * added)
-        if settings.clip is not None:
-            fabric.clip_gradients(wrapped, optimizer, max_norm=settings.clip)
-        optimizer.step()
-        if step % settings.log_every == 0 or step == settings.steps - 1:
-            history.steps.append(step)
-            history.losses.append(loss.item())
-            if on_log is not None:
-                on_log(history)
-    history.scores = evaluate(wrapped, task)
-    history.wall_s = time.perf_counter() - start
+    if settings.batch_size % fabric.world_size:
+        raise ValueError(
+            f"batch_size must be a multiple of the {fabric.world_size} processes, "
+            f"got {settings.batch_size}"
+        )
+    about, plain_optimizer = describe(model, task, settings), make_optimizer(model, settings)
+    wrapped, optimizer = fabric.setup(model, plain_optimizer)
+    path = None if folder is None else folder / "checkpoint.pt"
+    store = Store(path, about, model, plain_optimizer, fabric)
+    start, history = store.load() if resume else (0, History())
+    if history.scores:
+        return history
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+    log = Log(history, start, settings, fabric, folder, on_log)
+    penalised = coefficients(model) if settings.penalty else []
+    stop = StopRequest()
+    model.train()
+    with (
+        nullcontext() if folder is None else stop,
+        torch.random.fork_rng([fabric.device] if fabric.device.type == "cuda" else []),
+        _bar(start, settings.steps, progress, fabric) as bar,
+    ):
+        for step in range(start, settings.steps):
+            inputs, targets, count = _rows(task, settings, step, fabric)
+            _seed(settings.seed, step, fabric)
+            loss = task.loss(wrapped(inputs), targets) * (fabric.world_size / count)
+            rate = set_rate(plain_optimizer, step, settings)
+            optimizer.zero_grad()
+            squares = [c.square().sum() for c in penalised]
+            fabric.backward(loss + settings.penalty * sum(squares) if squares else loss)
+            norm = fabric.clip_gradients(
+                wrapped, optimizer, max_norm=settings.clip or math.inf, error_if_nonfinite=False
+            )
+            assert norm is not None
+            optimizer.step()
+            log.see(step, loss.detach(), norm, rate, inputs)
+            done, final = step + 1, step + 1 == settings.steps
+            if final or (settings.evaluate_every and done % settings.evaluate_every == 0):
+                log.scores(done, evaluate(model, task, fabric), final)
+            asked = (
+                stop.asked if fabric.world_size == 1 else log.is_due(step) and _any(stop, fabric)
+            )
+            if final or asked or done % settings.checkpoint_every == 0:
+                log.check()
+                log.clock()
+                store.save(done, history)
+            bar.update()
+            if asked:
+                raise Interrupted(f"stopped after {done} of {settings.steps} steps, saved: {path}")
     return history
 
 
-@torch.no_grad()
-def evaluate(model: nn.Module, task: Task) -> dict[str, float]:
-    """Return the mean score on each test set."""
-    model.eval()
-    scores = {}
-    for name, batches in task.held_out().items():
-        total, count = 0.0, 0.0
-        for inputs, targets in batches:
-            total += task.score(model(inputs), targets).item()
-            count += (targets != IGNORE).sum().item()
-        scores[name] = total / count
-    model.train()
-    return scores
+def _rows(
+    task: Task, settings: Settings, step: int, fabric: Fabric
+) -> tuple[Tensor, Tensor, float]:
+    """Return this process's rows of the batch, and the number of targets in the whole of it."""
+    generator = torch.Generator().manual_seed(settings.seed * 1_000_003 + step)
+    inputs, targets = task.batch(settings.batch_size, generator)
+    count = (targets != IGNORE).sum().item()
+    if not count:
+        raise ValueError(f"batch of step {step} must have a target, got none")
+    mine = slice(fabric.global_rank, None, fabric.world_size)
+    return fabric.to_device(inputs[mine]), fabric.to_device(targets[mine]), count
+
+
+def _seed(seed: int, step: int, fabric: Fabric) -> None:
+    """Seed what a model may draw from, anew at each step: then there is no state to save."""
+    number = (seed * 1_000_003 + step) * fabric.world_size + fabric.global_rank
+    torch.default_generator.manual_seed(number)
+    if fabric.device.type == "cuda":
+        torch.cuda.manual_seed(number)
+
+
+def _any(stop: StopRequest, fabric: Fabric) -> bool:
+    """Return whether any process was asked to stop: none may go on alone."""
+    asked = torch.tensor(float(stop.asked), device=fabric.device)
+    found = fabric.all_reduce(asked, reduce_op="sum")
+    assert isinstance(found, Tensor)
+    return found.item() > 0
+
+
+def _bar(start: int, steps: int, progress: bool | None, fabric: Fabric) -> Any:
+    """Return a progress bar, or nothing that does as if."""
+    from tqdm import tqdm
+
+    shown = sys.stderr.isatty() if progress is None else progress
+    hidden = not (shown and fabric.is_global_zero)
+    return tqdm(total=steps, initial=start, unit="step", disable=hidden, leave=False)

@@ -44,12 +44,9 @@ def set_rate(optimizer: torch.optim.Optimizer, step: int, settings: Settings) ->
     return factor * settings.rate
 
 
-def penalty(model: nn.Module) -> Tensor | None:
-    """Return Σ c² over the coefficients of every Circulant-STRING; None if there is none."""
-    encoders = [m for m in model.modules() if isinstance(m, CirculantSTRING)]
-    if not encoders:
-        return None
-    return torch.stack([e.coefficients.square().sum() for e in encoders]).sum()
+def coefficients(model: nn.Module) -> list[Tensor]:
+    """Return the coefficients of every Circulant-STRING: what the penalty acts on."""
+    return [m.coefficients for m in model.modules() if isinstance(m, CirculantSTRING)]
 
 
 def _ids(model: nn.Module, kind: type[nn.Module]) -> set[int]:

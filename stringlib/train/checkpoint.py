@@ -1,0 +1,113 @@
+"""Checkpoints: written whole or not at all, and refused where they do not belong."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning_fabric import Fabric
+from torch import nn
+
+from stringlib.tasks.task import Task
+from stringlib.train.history import History
+from stringlib.train.settings import Settings
+
+FREE = ("checkpoint_every",)
+"""Settings that may change when a run goes on: they alter no number."""
+
+
+def describe(model: nn.Module, task: Task, settings: Settings) -> dict[str, Any]:
+    """Return what a run is, in plain values: settings, task, and the model's parts and shapes."""
+    simple = (bool, int, float, str, tuple, type(None))
+    about = {k: v for k, v in vars(task).items() if isinstance(v, simple) and k[0] != "_"}
+    return {
+        "settings": {k: v for k, v in asdict(settings).items() if k not in FREE},
+        "task": {"class": type(task).__name__, **{k: repr(v) for k, v in about.items()}},
+        "shapes": {k: tuple(v.shape) for k, v in model.state_dict().items()},
+        "parts": dict(enumerate(repr(model).splitlines())),
+    }
+
+
+class Store:
+    """The checkpoint of one run.
+
+    Args:
+        path: The file; None keeps nothing.
+        about: What the run is, from :func:`describe`.
+        model: The model itself, as one process has it.
+        optimizer: Its optimiser.
+        fabric: The processes; the first one writes.
+    """
+
+    def __init__(
+        self,
+        path: Path | None,
+        about: Mapping[str, Any],
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        fabric: Fabric,
+    ) -> None:
+        self.path, self.about, self.fabric = path, about, fabric
+        self.model, self.optimizer = model, optimizer
+
+    def save(self, step: int, history: History) -> None:
+        """Write the checkpoint; whatever happens meanwhile, the file is the old one or the new."""
+        if self.path is None or not self.fabric.is_global_zero:
+            return
+        state = {
+            "about": self.about,
+            "step": step,
+            "history": asdict(history),
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "precision": self.fabric.strategy.precision.state_dict(),  # a scaler has a state
+        }
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        part = self.path.with_name(self.path.name + ".part")
+        with part.open("wb") as file:
+            torch.save(state, file)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(self.path)
+
+    def load(self) -> tuple[int, History]:
+        """Bring model and optimiser to where the checkpoint left them.
+
+        Returns:
+            The number of updates made, and the history: 0 and an empty one without checkpoint.
+
+        Raises:
+            ValueError: If the checkpoint is of another run; the message names the difference.
+        """
+        if self.path is None or not self.path.exists():
+            return 0, History()
+        state = torch.load(self.path, map_location="cpu", weights_only=True)
+        self._require_same(state["about"])
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.fabric.strategy.precision.load_state_dict(state["precision"])
+        return state["step"], History(**state["history"])
+
+    def _require_same(self, about: Mapping[str, Any]) -> None:
+        kinds = {"settings": "other settings", "task": "another task"}
+        for what in ("settings", "task", "shapes", "parts"):
+            found = _difference(about[what], self.about[what])
+            if found:
+                raise ValueError(
+                    f"{self.path} must be of the same run to go on from, but is of "
+                    f"{kinds.get(what, 'another model')}: {found}; choose another folder, or "
+                    "start anew"
+                )
+
+
+def _difference(old: Mapping[Any, Any], new: Mapping[Any, Any]) -> str:
+    """Return the first entry that differs, in words."""
+    for key in dict.fromkeys([*old, *new]):
+        before, now = (str(x[key]).strip() if key in x else "missing" for x in (old, new))
+        if before != now:
+            return f"{'' if isinstance(key, int) else f'{key} '}was {before}, is {now}"
+    return ""

@@ -1,0 +1,65 @@
+"""What a run leaves: its history, and the same as lines of JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+
+@dataclass
+class History:
+    """What a run left; the lists have one entry for each logged step.
+
+    Attributes:
+        steps: The logged steps, counted from 0.
+        losses: Loss of the whole batch, before the update of that step.
+        rates: Learning rate of that step.
+        norms: Norm of the gradient before it was clipped.
+        evaluations: Scores on the way: ``[{"step": updates made, "scores": {name: score}}]``.
+        scores: Score on each test set, at the end.
+        wall_s: Seconds, over all parts of a run that was resumed.
+    """
+
+    steps: list[int] = field(default_factory=list)
+    losses: list[float] = field(default_factory=list)
+    rates: list[float] = field(default_factory=list)
+    norms: list[float] = field(default_factory=list)
+    evaluations: list[dict[str, Any]] = field(default_factory=list)
+    scores: dict[str, float] = field(default_factory=dict)
+    wall_s: float = 0.0
+
+
+class MetricsFile:
+    """Lines of JSON, one for each logged step or evaluation.
+
+    Args:
+        path: The file.
+        start: The step at which the run begins or goes on. Lines from there on, and one that was
+            cut off, are taken out: the steps are done again.
+    """
+
+    def __init__(self, path: Path, start: int) -> None:
+        self.path = path
+        lines = path.read_text(encoding="utf8").splitlines() if start and path.exists() else []
+        kept = [line for line in lines if _is_before(line, start)]
+        part = path.with_name(path.name + ".part")
+        part.write_text("".join(line + "\n" for line in kept), encoding="utf8")
+        part.replace(path)
+
+    def write(self, **line: Any) -> None:
+        """Add one line, at once; a number that is not finite is null."""
+        line = {k: None if isinstance(v, float) and not isfinite(v) else v for k, v in line.items()}
+        with self.path.open("a", encoding="utf8") as file:
+            file.write(json.dumps(line, allow_nan=False) + "\n")
+
+
+def _is_before(line: str, start: int) -> bool:
+    try:
+        entry = json.loads(line)
+    except json.JSONDecodeError:
+        return False
+    # scores belong to the model after so many updates, a loss to the model before its step
+    return bool(entry["step"] <= start if "scores" in entry else entry["step"] < start)

@@ -1,0 +1,440 @@
+"""The training loop: its numbers, its checkpoints, and what it does when it is stopped."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from stringlib.encoders import CirculantSTRING
+from stringlib.models import LanguageModel
+from stringlib.tasks import Task, make_task
+from stringlib.train import History, Interrupted, Settings, evaluate, fit, make_fabric
+from stringlib.train.optimizer import make_optimizer, set_rate
+from stringlib.train.settings import rate_factor
+
+ROOT = Path(__file__).parents[1]
+SETTINGS = Settings(
+    steps=23, batch_size=8, rate=1e-2, warmup=3, log_every=4, checkpoint_every=5, evaluate_every=10
+)
+
+
+class Sums(Task):
+    """Which of two classes: whether four numbers sum to more than 0."""
+
+    metric = "accuracy"
+
+    def __init__(self, size: int = 4, bad_step: int | None = None) -> None:
+        self.size, self._bad, self._batches = size, bad_step, 0
+
+    def batch(self, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        x = torch.randn(size, self.size, generator=generator)
+        target = (x.sum(-1) > 0).long()
+        if self._batches == self._bad:
+            x[0, 0] = math.nan
+        self._batches += 1
+        return x, target
+
+    def held_out(self) -> dict[str, Iterator[tuple[Tensor, Tensor]]]:
+        generator = torch.Generator().manual_seed(7)
+        kept, self._bad = self._bad, None
+        batches = [self.batch(n, generator) for n in (5, 3)]
+        self._bad = kept
+        return {"test": iter(batches)}
+
+    def model(self, **options: Any) -> nn.Module:
+        return nn.Sequential(
+            nn.Linear(self.size, 8), nn.Dropout(options.get("dropout", 0.3)), nn.Linear(8, 2)
+        )
+
+
+def make(seed: int = 0, **options: Any) -> nn.Module:
+    torch.manual_seed(seed)
+    return Sums().model(**options)
+
+
+def same(one: nn.Module, other: nn.Module) -> bool:
+    """Return whether all parameters are equal to the last bit."""
+    states = one.state_dict(), other.state_dict()
+    return all(torch.equal(a, b) for a, b in zip(*(s.values() for s in states), strict=True))
+
+
+def lines(folder: Path) -> list[dict[str, Any]]:
+    """Return the metrics, without the speed."""
+    text = (folder / "metrics.jsonl").read_text(encoding="utf8")
+    entries = [json.loads(line) for line in text.splitlines()]
+    return [{k: v for k, v in e.items() if not k.endswith("_per_s")} for e in entries]
+
+
+def without_time(history: History) -> History:
+    return dataclasses.replace(history, wall_s=0.0)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[nn.Module, History, Path]:
+    """A run that nothing interrupts."""
+    folder = tmp_path_factory.mktemp("whole")
+    model = make()
+    return model, fit(model, Sums(), SETTINGS, folder=folder), folder
+
+
+def check_same(
+    whole: tuple[nn.Module, History, Path], model: nn.Module, history: History, folder: Path
+) -> None:
+    assert same(model, whole[0])
+    assert without_time(history) == without_time(whole[1])
+    assert lines(folder) == lines(whole[2])
+
+
+# --- numbers ---------------------------------------------------------------------------------
+
+
+def test_the_rate_warms_up_linearly_and_falls_as_half_a_cosine() -> None:
+    settings = Settings(steps=10, warmup=4)
+    rates = [rate_factor(step, settings) for step in range(10)]
+    assert rates[:4] == [0.25, 0.5, 0.75, 1.0]
+    assert rates[4:] == pytest.approx([0.5 + 0.5 * math.cos(math.pi * i / 6) for i in range(6)])
+    assert rate_factor(0, Settings(steps=1, warmup=0)) == 1.0
+
+
+def test_only_matrices_of_linear_layers_decay() -> None:
+    model = LanguageModel(11, 16, 2, 2, "cayley", hidden=8, mlp="mlp", tied=True)
+    optimizer = make_optimizer(model, Settings(weight_decay=0.1, encoder_rate=1e-4))
+    names = {id(p): name for name, p in model.named_parameters()}
+    groups = {g["kind"]: {names[id(p)] for p in g["params"]} for g in optimizer.param_groups}
+    decays = {g["kind"]: g["weight_decay"] for g in optimizer.param_groups}
+    assert decays == {"matrix": 0.1, "other": 0.0, "encoder": 0.0}
+    assert sum(len(group) for group in groups.values()) == len(names)
+    assert groups["encoder"]
+    assert all(".encoder." in name for name in groups["encoder"])
+    assert all(name.endswith(".weight") and "norm" not in name for name in groups["matrix"])
+    assert len(groups["matrix"]) == 2 * 6  # of a block: q, k, v, out, and two of the MLP
+    assert "embed.weight" in groups["other"]  # which the readout shares
+    assert set_rate(optimizer, 0, Settings(rate=1e-2, encoder_rate=1e-4)) == 1e-2
+    rates = {g["kind"]: g["lr"] for g in optimizer.param_groups}
+    assert rates == {"matrix": 1e-2, "other": 1e-2, "encoder": 1e-4}
+
+
+def test_the_penalty_pulls_the_coefficients_of_circulant_string_to_zero() -> None:
+    task = make_task("recall", pairs=2)
+    settings = Settings(steps=1, batch_size=4, rate=1e-3, penalty=1e6, clip=None)
+    torch.manual_seed(0)
+    model = task.model(encoder="circulant")
+    before = copy_of(model)
+    fit(model, task, settings)
+    after = copy_of(model)
+    assert before
+    for name, c in before.items():
+        # against such a penalty the loss is nothing, and Adam's first step is the rate itself
+        assert torch.allclose(after[name], c - 1e-3 * c.sign(), atol=1e-5)
+
+
+def copy_of(model: nn.Module) -> dict[str, Tensor]:
+    return {
+        name: m.coefficients.detach().clone()
+        for name, m in model.named_modules()
+        if isinstance(m, CirculantSTRING)
+    }
+
+
+def test_one_step_is_adamw_on_the_clipped_mean_of_the_loss() -> None:
+    settings = Settings(steps=1, batch_size=6, rate=1e-2, weight_decay=0.1, clip=0.01, seed=3)
+    model, twin, task = make(dropout=0.0), make(dropout=0.0), Sums()
+    history = fit(model, task, settings)
+    x, target = task.batch(6, torch.Generator().manual_seed(3 * 1_000_003))
+    loss = nn.functional.cross_entropy(twin(x), target)
+    loss.backward()
+    norm = nn.utils.clip_grad_norm_(twin.parameters(), 0.01)
+    weights = [p for p in twin.parameters() if p.ndim == 2]
+    others = [p for p in twin.parameters() if p.ndim < 2]
+    torch.optim.AdamW(
+        [{"params": weights, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}], 1e-2
+    ).step()
+    assert history.losses == pytest.approx([loss.item()])
+    assert history.norms == pytest.approx([norm.item()])
+    for a, b in zip(model.parameters(), twin.parameters(), strict=True):
+        assert torch.allclose(a, b, atol=1e-7)
+
+
+def test_training_leaves_the_global_generator_and_learns() -> None:
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    model = make_before(before)
+    history = fit(model, Sums(), dataclasses.replace(SETTINGS, steps=200))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert history.scores["test"] > 0.9
+    assert history.losses[-1] < history.losses[0]
+    assert model.training
+
+
+def make_before(state: Tensor) -> nn.Module:
+    model = make()
+    torch.set_rng_state(state)
+    return model
+
+
+def test_evaluation_is_the_mean_over_all_targets_without_dropout() -> None:
+    model, task = make(), Sums()
+    scores = evaluate(model, task)
+    assert scores == evaluate(model, task)
+    right = sum(
+        int((model.eval()(x).argmax(-1) == target).sum()) for x, target in task.held_out()["test"]
+    )
+    assert scores == {"test": right / 8}
+
+
+def test_an_empty_test_set_and_a_batch_without_target_are_refused() -> None:
+    class Empty(Sums):
+        def held_out(self) -> dict[str, Iterator[tuple[Tensor, Tensor]]]:
+            return {"nothing": iter(())}
+
+        def batch(self, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+            return torch.zeros(size, 4), torch.full((size,), -100)
+
+    with pytest.raises(ValueError, match="'nothing' must have targets"):
+        evaluate(make(), Empty())
+    with pytest.raises(ValueError, match="batch of step 0 must have a target"):
+        fit(make(), Empty(), SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"steps": 0}, ValueError, "steps must be at least 1, got 0"),
+        ({"batch_size": 1.5}, TypeError, "batch_size must be an int, got 1.5"),
+        ({"warmup": -1}, ValueError, "warmup must be at least 0, got -1"),
+        ({"rate": 0.0}, ValueError, "rate must be positive and finite"),
+        ({"weight_decay": -0.1}, ValueError, "weight_decay must be finite and not negative"),
+        ({"penalty": None}, TypeError, "penalty must be a number, got None"),
+        ({"clip": 0}, ValueError, "clip must be positive"),
+        ({"encoder_rate": math.inf}, ValueError, "encoder_rate must be positive and finite"),
+        ({"evaluate_every": 0}, ValueError, "evaluate_every must be at least 1"),
+        ({"betas": (0.9, 1.0)}, ValueError, "betas must be two numbers"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(
+    changes: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        Settings(**changes)
+
+
+# --- stopped and resumed ---------------------------------------------------------------------
+
+
+class CrashError(Exception):
+    """The power goes off."""
+
+
+@pytest.mark.parametrize("entry", [0, 1, 2, 4])
+def test_a_run_that_crashed_goes_on_to_the_same_bits(
+    whole: tuple[nn.Module, History, Path], tmp_path: Path, entry: int
+) -> None:
+    def crash(history: History) -> None:
+        if len(history.steps) == entry + 1:
+            raise CrashError
+
+    with pytest.raises(CrashError):
+        fit(make(), Sums(), SETTINGS, folder=tmp_path, on_log=crash)
+    torch.manual_seed(99)  # whatever was drawn since
+    model = make()
+    torch.rand(17)
+    history = fit(model, Sums(), SETTINGS, folder=tmp_path)
+    check_same(whole, model, history, tmp_path)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_after_the_step_and_says_where(
+    whole: tuple[nn.Module, History, Path], tmp_path: Path, number: int
+) -> None:
+    before = signal.getsignal(number)
+
+    def kill(history: History) -> None:
+        if history.steps[-1] == 12:
+            os.kill(os.getpid(), number)
+
+    with pytest.raises(Interrupted, match=r"after 13 of 23 steps, saved: .*checkpoint\.pt"):
+        fit(make(), Sums(), SETTINGS, folder=tmp_path, on_log=kill)
+    assert signal.getsignal(number) is before
+    assert torch.load(tmp_path / "checkpoint.pt", weights_only=True)["step"] == 13
+    model = make(1)  # what it starts from does not matter any more
+    history = fit(model, Sums(), SETTINGS, folder=tmp_path)
+    check_same(whole, model, history, tmp_path)
+
+
+def test_a_second_signal_does_not_wait_for_the_step(tmp_path: Path) -> None:
+    def kill(history: History) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(10)
+
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        fit(make(), Sums(), SETTINGS, folder=tmp_path, on_log=kill)
+    assert not isinstance(stopped.value, Interrupted)
+
+
+def test_a_killed_process_leaves_a_checkpoint_to_go_on_from(
+    whole: tuple[nn.Module, History, Path], tmp_path: Path
+) -> None:
+    code = (
+        "import time; from test_train import *\n"
+        f"settings = dataclasses.replace(SETTINGS, checkpoint_every=1)\n"
+        f"fit(make(), Sums(), settings, folder=Path({str(tmp_path)!r}), "
+        "on_log=lambda h: time.sleep(60 if h.steps[-1] == 16 else 0))"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"},
+    )
+    deadline = time.monotonic() + 100
+    path = tmp_path / "metrics.jsonl"
+    while not path.exists() or '"step": 16' not in path.read_text(encoding="utf8"):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    assert torch.load(tmp_path / "checkpoint.pt", weights_only=True)["step"] == 16
+    model = make()
+    # how often to save may change: it alters no number
+    history = fit(model, Sums(), SETTINGS, folder=tmp_path)
+    check_same(whole, model, history, tmp_path)
+
+
+def test_a_checkpoint_half_written_is_none(
+    whole: tuple[nn.Module, History, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, calls = torch.save, []
+
+    def save(state: Any, file: Any) -> None:
+        calls.append(state["step"])
+        if len(calls) == 2:
+            file.write(b"half of it")
+            raise CrashError
+        real(state, file)
+
+    monkeypatch.setattr(torch, "save", save)
+    with pytest.raises(CrashError):
+        fit(make(), Sums(), SETTINGS, folder=tmp_path)
+    assert calls == [5, 10]
+    assert (tmp_path / "checkpoint.pt.part").read_bytes() == b"half of it"
+    model = make()
+    history = fit(model, Sums(), SETTINGS, folder=tmp_path)
+    assert calls[2:] == [10, 15, 20, 23]
+    check_same(whole, model, history, tmp_path)
+    assert not (tmp_path / "checkpoint.pt.part").exists()
+
+
+def test_a_run_that_is_over_is_read_not_repeated(
+    whole: tuple[nn.Module, History, Path],
+) -> None:
+    model, before = make(2), (whole[2] / "checkpoint.pt").stat().st_mtime_ns
+    assert fit(model, Sums(), SETTINGS, folder=whole[2]) == whole[1]
+    assert same(model, whole[0])
+    assert (whole[2] / "checkpoint.pt").stat().st_mtime_ns == before
+
+
+def test_a_run_can_start_anew_in_its_folder(
+    whole: tuple[nn.Module, History, Path], tmp_path: Path
+) -> None:
+    fit(make(1), Sums(), dataclasses.replace(SETTINGS, seed=1), folder=tmp_path)
+    model = make()
+    history = fit(model, Sums(), SETTINGS, folder=tmp_path, resume=False)
+    check_same(whole, model, history, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("model", "task", "settings", "message"),
+    [
+        (make(), Sums(), {"rate": 0.02}, "of other settings: rate was 0.01, is 0.02"),
+        (make(), Sums(), {"seed": 1}, "of other settings: seed was 0, is 1"),
+        (make(), Sums(5), {}, "of another task: size was 4, is 5"),
+        (nn.Linear(4, 2), Sums(), {}, r"of another model: 0.weight was \(8, 4\), is missing"),
+        (make(dropout=0.1), Sums(), {}, "of another model: .*p=0.3.* is .*p=0.1"),
+    ],
+)
+def test_a_checkpoint_of_another_run_is_refused(
+    whole: tuple[nn.Module, History, Path],
+    model: nn.Module,
+    task: Task,
+    settings: dict[str, Any],
+    message: str,
+) -> None:
+    before = [p.clone() for p in model.parameters()]
+    changed = dataclasses.replace(SETTINGS, **settings)
+    with pytest.raises(ValueError, match=message):
+        fit(model, task, changed, folder=whole[2])
+    assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+    assert lines(whole[2])[-1]["step"] == 23
+
+
+# --- what is said ----------------------------------------------------------------------------
+
+
+def test_the_metrics_are_lines_of_json(whole: tuple[nn.Module, History, Path]) -> None:
+    _, history, folder = whole
+    entries = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    logged = [entry for entry in entries if "loss" in entry]
+    assert [entry["step"] for entry in logged] == history.steps == [0, 4, 8, 12, 16, 20, 22]
+    for key, values in (("loss", history.losses), ("rate", history.rates), ("norm", history.norms)):
+        assert [entry[key] for entry in logged] == values
+    assert all(entry["examples_per_s"] > 0 for entry in logged)
+    scored = [entry for entry in entries if "scores" in entry]
+    assert scored == history.evaluations
+    assert [entry["step"] for entry in scored] == [10, 20, 23]
+    assert scored[-1]["scores"] == history.scores
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_step(tmp_path: Path) -> None:
+    settings = dataclasses.replace(SETTINGS, evaluate_every=None)
+    with pytest.raises(FloatingPointError, match="was not in step 13;"):
+        fit(make(), Sums(bad_step=13), settings, folder=tmp_path)
+    kept = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
+    assert kept["step"] == 10  # from before, and good
+    assert all(value.isfinite().all() for value in kept["model"].values())
+    assert [entry["step"] for entry in lines(tmp_path)] == [0, 4, 8, 12]
+
+
+def test_it_is_quiet_and_the_bar_comes_when_asked(capfd: pytest.CaptureFixture[str]) -> None:
+    settings = dataclasses.replace(SETTINGS, steps=2)
+    fit(make(), Sums(), settings)
+    assert capfd.readouterr() == ("", "")
+    fit(make(), Sums(), settings, progress=True)
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "/2 [" in err
+
+
+def test_several_processes_need_a_batch_they_can_share() -> None:
+    fabric = make_fabric("cpu", devices=2)
+    with pytest.raises(ValueError, match="batch_size must be a multiple of the 2 processes, got 9"):
+        fit(make(), Sums(), dataclasses.replace(SETTINGS, batch_size=9), fabric=fabric)
+
+
+def test_hardware_that_is_not_there_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"precision must be one of 32-true, .* got '8-bit'"):
+        make_fabric(precision="8-bit")
+    with pytest.raises(ValueError, match=r"accelerator='abacus'.* must fit this machine"):
+        make_fabric("abacus")
+
+
+def test_mixed_precision_trains_too() -> None:
+    model = make(dropout=0.0)
+    seen = []
+    model[0].register_forward_hook(lambda module, inputs, output: seen.append(output.dtype))
+    history = fit(model, Sums(), SETTINGS, fabric=make_fabric("cpu", precision="bf16-mixed"))
+    assert set(seen) == {torch.bfloat16}  # in training and in evaluation
+    assert {p.dtype for p in model.parameters()} == {torch.float32}
+    assert history.losses[-1] < history.losses[0]
