@@ -1,0 +1,82 @@
+"""Every composition that a model can be asked for by name: small ones, for the tests of models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from stringlib import ENCODERS, LanguageModel
+from stringlib.attention.registry import FEATURES
+from stringlib.encoders.registry import BIASES
+
+NAMES: tuple[str | None, ...] = (None, *ENCODERS, *BIASES, "sinusoidal", "learned")
+LENGTH, VOCAB = 7, 11
+WEIGHTS: dict[str, dict[str, Any]] = {
+    "cosine": {"horizon": 20},
+    "cosine-positive": {"horizon": 20},
+    "toeplitz": {},
+    "retnet": {},
+    "gla": {},
+    "ssd": {},
+}
+DECAYS = ("retnet", "gla", "ssd")
+
+
+def place(encoder: str | None, attention: str) -> dict[str, Any]:
+    """Return the place of the rotation, which ReLU and ELU must be told."""
+    return {"rotate": "before"} if encoder in ENCODERS and attention in ("relu", "elu") else {}
+
+
+CASES: dict[str, dict[str, Any]] = {
+    **{
+        f"{attention}-{encoder}": {
+            "encoder": encoder,
+            "attention": attention,
+            **place(encoder, attention),
+        }
+        for attention in ("softmax", *FEATURES)
+        for encoder in NAMES
+        if attention in ("softmax", "relu", "favor") or encoder in (None, "mixed", "learned")
+    },
+    **{
+        f"{attention}-{weight}-{encoder}": {
+            "encoder": encoder,
+            "attention": attention,
+            "weight": weight,
+            **options,
+            **place(encoder, attention),
+        }
+        for attention in ("elu", "favor-circulant")
+        for weight, options in WEIGHTS.items()
+        for encoder in (None, "circulant")
+    },
+    "favor-after": {"encoder": "mixed", "attention": "favor", "rotate": "after", "num_features": 6},
+    "relu-after": {"encoder": "axial", "attention": "relu", "rotate": "after"},
+    "gate": {"encoder": "mixed", "gate": "elementwise"},
+    "normal": {"encoder": "mixed", "normalize_qk": True, "gate": "headwise"},
+    "shift": {"encoder": "mixed", "shift": True, "bias": False},
+    "c-cosgate": {"attention": "favor-circulant", "weight": "cosine", "horizon": 20,
+                  "gate": "elementwise"},
+}  # fmt: skip
+"""Name → encoder, attention, gate and options of a model."""
+
+
+def has_state(name: str) -> bool:
+    """Return whether the layers of a case can be continued token by token."""
+    options = CASES[name]
+    bias_on_features = options.get("encoder") in BIASES and options["attention"] != "softmax"
+    toeplitz = options.get("weight") == "toeplitz"
+    return not (bias_on_features or toeplitz or options.get("rotate") == "after")
+
+
+def language_model(name: str, seed: int = 0, **options: Any) -> LanguageModel:
+    """Return a small language model of a case, two blocks of two heads of eight channels."""
+    torch.manual_seed(seed)
+    return LanguageModel(VOCAB, 16, 2, 2, length=LENGTH, **{**CASES[name], **options})
+
+
+def text(*shape: int, seed: int = 0) -> Tensor:
+    """Return random tokens."""
+    return torch.randint(VOCAB, shape, generator=torch.Generator().manual_seed(seed))

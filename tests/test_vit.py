@@ -1,0 +1,269 @@
+"""The vision transformer: every composition, explicit places, other sizes, folding, refusals."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from stringlib import (
+    ENCODERS,
+    AxialRoPE,
+    CirculantSTRING,
+    MixedRoPE,
+    ViT,
+    checks,
+)
+from stringlib.positions import grid_positions
+from tests.model_cases import CASES, DECAYS
+
+SIZES: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
+    "series": ((12,), (3,)),
+    "image": ((6, 8), (3, 2)),
+    "volume": ((4, 4, 6), (2, 2, 3)),
+}
+CLASSES = 5
+
+
+def options(name: str) -> dict[str, Any]:
+    """Return a case for images: RoPE becomes axial, and what only looks back is causal."""
+    found = dict(CASES[name])
+    if found.get("encoder") == "rope":
+        found["encoder"] = "axial"
+    if found.get("weight") in DECAYS:
+        found |= {"causal": True}
+    if found.get("weight") in (*DECAYS, "toeplitz"):
+        found |= {"pool": "mean"}
+    return found
+
+
+def make(name: str, size: str = "image", seed: int = 0, **more: Any) -> ViT:
+    torch.manual_seed(seed)
+    image, patch = SIZES[size]
+    found = {"channels": 2, **options(name), **more}
+    return ViT(image, patch, CLASSES, 24, 2, 2, **found)
+
+
+def pictures(model: ViT, *sizes: int, count: int = 3, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(count, model.channels, *(sizes or model.image_size), generator=generator)
+
+
+# --- every composition -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_all_that_can_learn_does(name: str) -> None:
+    model = make(name)
+    scores = model(pictures(model))
+    assert scores.shape == (3, CLASSES)
+    loss = nn.functional.cross_entropy(scores, torch.tensor([0, 1, 2]))
+    assert loss.isfinite()
+    loss.backward()
+    for key, parameter in model.named_parameters():
+        assert parameter.grad is not None, key
+        assert parameter.grad.isfinite().all(), key
+        assert (parameter.grad != 0).any(), key
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_half_precision_stays_near(name: str) -> None:
+    model = make(name)
+    seen: list[Tensor] = []
+    model.blocks[0].register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+    with torch.autocast("cpu", torch.bfloat16):
+        scores = model(pictures(model))
+    assert seen[0].dtype == torch.float32  # tokens are summed in full precision
+    assert scores.isfinite().all()
+    assert (scores.float() - model(pictures(model))).abs().median() <= 0.02
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_state_dict_makes_the_same_model(name: str) -> None:
+    model, other = make(name), make(name, seed=1)
+    images = pictures(model)
+    assert not torch.equal(model(images), other(images))
+    other.load_state_dict(model.state_dict())
+    assert torch.equal(model(images), other(images))
+
+
+@pytest.mark.parametrize("size", ["series", "volume"])
+@pytest.mark.parametrize("pool", ["cls", "mean"])
+@pytest.mark.parametrize("encoder", [None, *ENCODERS, "alibi", "sinusoidal", "learned"])
+def test_one_axis_and_three(encoder: str | None, pool: str, size: str) -> None:
+    if encoder == "rope" and size == "volume":
+        with pytest.raises(ValueError, match="coord_dim must be 1 for rope, got 3; axial takes"):
+            make("gate", size, encoder=encoder, pool=pool)
+        return
+    model = make("gate", size, encoder=encoder, pool=pool)
+    assert model(pictures(model)).shape == (3, CLASSES)
+    larger = [2 * n for n in model.image_size]
+    assert model(pictures(model, *larger)).shape == (3, CLASSES)
+
+
+# --- patches and places ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_patches_in_reading_order(size: str) -> None:
+    model = make("gate", size)
+    images = pictures(model, count=2)
+    cells = [range(n) for n in model.grid]
+    found = model.patches(images)
+    for patch, cell in zip(found.unbind(1), itertools.product(*cells), strict=True):
+        box = [slice(i * p, (i + 1) * p) for i, p in zip(cell, model.patch_size, strict=True)]
+        assert torch.equal(patch, images[(slice(None), slice(None), *box)].flatten(1))
+
+
+@pytest.mark.parametrize("encoder", ["axial", "circulant", "sinusoidal"])
+def test_places_are_counted_in_patches_from_0(encoder: str) -> None:
+    model = make("gate", encoder=encoder)
+    for sizes in ((2, 4), (4, 2), (4, 8), (1, 3)):
+        images = pictures(model, 3 * sizes[0], 2 * sizes[1])
+        assert torch.equal(model(images), model(images, grid_positions(*sizes)))
+
+
+def test_positions_can_be_given() -> None:
+    """At twice the resolution half the places keep to the range of training."""
+    model = make("gate", encoder="mixed").double()
+    images = pictures(model, 12, 16).double()
+    places = grid_positions(4, 8)
+    near = model(images, places / 2)
+    assert checks.largest_difference(near, model(images)) > 1e-6
+    each = torch.stack([places, places / 2, places])
+    mixed = model(images, each)
+    assert checks.largest_difference(mixed[1], near[1]) <= 1e-12
+    assert checks.largest_difference(mixed[0], model(images)[0]) <= 1e-12
+
+
+@pytest.mark.parametrize("encoder", ["axial", "mixed", "reflection", "circulant", "cayley"])
+def test_only_a_class_token_sees_where_the_picture_is(encoder: str) -> None:
+    for pool in ("mean", "cls"):
+        model = make("gate", encoder=encoder, pool=pool).double()
+        for parameter in model.parameters():
+            nn.init.normal_(parameter, std=0.3)
+        images, places = pictures(model).double(), grid_positions(*model.grid)
+        moved = model(images, places + torch.tensor([5.0, -3.0]))
+        gap = checks.largest_difference(model(images), moved)
+        assert gap <= 1e-10 if pool == "mean" else gap > 1e-3, (pool, gap)
+
+
+def test_the_class_token_is_not_rotated() -> None:
+    model = make("gate", encoder="mixed")
+    seen: list[Tensor] = []
+    model.blocks[1].register_forward_pre_hook(lambda _, args: seen.append(args[1]))
+    model(pictures(model))
+    model(pictures(model), grid_positions(*model.grid) + 7)
+    for places, shift in zip(seen, (0, 7), strict=True):
+        assert torch.equal(places[0], torch.zeros(2))
+        assert torch.equal(places[1:], grid_positions(*model.grid) + shift)
+
+
+def test_a_model_without_places_sees_a_set() -> None:
+    model = make("softmax-None").double()
+    images = pictures(model).double()
+    flipped = images.unflatten(2, (2, 3)).flip(2).flatten(2, 3)  # rows of patches change places
+    assert checks.largest_difference(model(images), model(flipped)) <= 1e-12
+    placed = make("softmax-learned").double()
+    assert checks.largest_difference(placed(images), placed(flipped)) > 1e-4
+
+
+def test_a_model_reads_its_table_at_given_places() -> None:
+    model = make("softmax-learned").double()
+    images = pictures(model, 12, 16).double()
+    stretched = model.absolute.places(4, 8)
+    assert torch.equal(model(images), model(images, stretched))
+    assert checks.largest_difference(model(images), model(images, grid_positions(4, 8))) > 1e-4
+
+
+# --- parts -------------------------------------------------------------------------------------
+
+
+def test_a_table_of_offsets_in_the_plane() -> None:
+    model = make("elu-toeplitz-None")
+    assert model.blocks[0].attention.weight.bias.shape == (2, 3, 7)
+    series = make("elu-toeplitz-None", "series", length=4)
+    assert series.blocks[0].attention.weight.bias.shape == (2, 7)
+    assert series(pictures(series)).shape == (3, CLASSES)
+
+
+def test_who_shares_an_encoder() -> None:
+    def encoders(encoder: Any) -> set[nn.Module]:
+        return {block.attention.encoder for block in make("gate", encoder=encoder).blocks}
+
+    for shared in ("alibi", "t5", MixedRoPE(12, 2, 2)):
+        assert len(encoders(shared)) == 1
+    for own in ("axial", "mixed"):
+        assert len(encoders(own)) == 2
+    assert isinstance(encoders("axial").pop(), AxialRoPE)
+    model = make("favor-after")
+    assert model.blocks[0].attention.encoder.head_dim == 6  # that of the features
+
+
+@pytest.mark.parametrize("encoder", ["axial", "mixed", "reflection", "circulant", "cayley"])
+@pytest.mark.parametrize("pool", ["cls", "mean"])
+def test_a_folded_model_says_the_same(encoder: str, pool: str) -> None:
+    model = make("gate", encoder=encoder, pool=pool).double()
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    folded, images = model.folded(), pictures(model).double()
+    assert checks.largest_difference(model(images), folded(images)) <= 1e-10
+    assert not any(list(block.attention.encoder.parameters()) for block in folded.blocks)
+    with pytest.raises(ValueError, match="attention must be softmax with a rotary encoder"):
+        make("softmax-sinusoidal").folded()
+
+
+# --- refusals ----------------------------------------------------------------------------------
+
+
+def vit(image: Any = 8, patch: Any = 2, **more: Any) -> ViT:
+    return ViT(image, patch, CLASSES, **{"dim": 24, "heads": 2, **more})
+
+
+def test_bad_input_is_named() -> None:
+    model, table = vit(), vit(attention="elu", weight="toeplitz", pool="mean")
+    bad: list[tuple[type[Exception], str, Any]] = [
+        (ValueError, r"image_size must have sizes that are multiples of patch_size \(3, 3\)",
+         lambda: vit(8, 3)),
+        (ValueError, r"images must have sizes that are multiples .*, got \(8, 9\)",
+         lambda: model(torch.zeros(2, 1, 8, 9))),
+        (ValueError, r"images must have shape \(batch, 1 channels, 2 sizes\), got \(2, 3, 8, 8\)",
+         lambda: model(torch.zeros(2, 3, 8, 8))),
+        (ValueError, r"images must have shape .*, got \(1, 8, 8\)",
+         lambda: model(torch.zeros(1, 8, 8))),
+        (TypeError, "images must be a floating-point tensor",
+         lambda: model(torch.zeros(2, 1, 8, 8, dtype=torch.uint8))),
+        (ValueError, r"images must have sizes \(8, 8\) for weight 'toeplitz', got \(8, 4\)",
+         lambda: table(torch.zeros(2, 1, 8, 4))),
+        (ValueError, r"positions must have shape \(..., seq, 2\), got \(16, 1\)",
+         lambda: model(torch.zeros(2, 1, 8, 8), torch.zeros(16, 1))),
+        (ValueError, "positions must have one row for each of the 16 tokens of images",
+         lambda: model(torch.zeros(2, 1, 8, 8), torch.zeros(17, 2))),
+        (ValueError, "image_size must have one to three axes", lambda: vit((8,) * 4)),
+        (ValueError, "patch_size must have 2 axes like image_size", lambda: vit(8, (2, 2, 2))),
+        (TypeError, "image_size must be an int, got 8.0", lambda: vit((8.0, 8))),
+        (ValueError, "patch_size must be at least 1, got 0", lambda: vit(8, 0)),
+        (ValueError, "pool must be one of cls, mean, got 'max'", lambda: vit(pool="max")),
+        (ValueError, "encoder must be None or one of rope, .*, got 'rotary'",
+         lambda: vit(encoder="rotary")),
+        (ValueError, "encoder must read 2 coordinates, as image_size has, got 1",
+         lambda: vit(encoder=CirculantSTRING(12))),
+        (ValueError, "mlp must be None or one of", lambda: vit(mlp="moe")),
+        (ValueError, "dim must be a multiple of 4 for sinusoids of 2 coordinates, got 22",
+         lambda: vit(dim=22, encoder="sinusoidal")),
+        (ValueError, "pool must be 'mean' for weight 'toeplitz'",
+         lambda: vit(attention="elu", weight="toeplitz")),
+        (ValueError, "pool must be 'mean' for causal attention", lambda: vit(causal=True)),
+        (ValueError, "image_size must have one or two axes for weight 'toeplitz'",
+         lambda: vit((4, 4, 4), attention="elu", weight="toeplitz", pool="mean")),
+        (ValueError, r"grid must be \(4, 4\), as image_size has it, got \(2, 8\)",
+         lambda: vit(attention="elu", weight="toeplitz", pool="mean", grid=(2, 8))),
+        (ValueError, "classes must be at least 1, got 0", lambda: ViT(8, 2, 0)),
+        (ValueError, "heads must divide dim 24, got 5", lambda: vit(heads=5)),
+    ]  # fmt: skip
+    for error, match, call in bad:
+        with pytest.raises(error, match=match):
+            call()
