@@ -1,6 +1,9 @@
-"""What attention costs: multiplications inside matrix products, for one head."""
+"""What attention costs, for one head: multiplications, numbers moved and kept, and least times."""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Mapping
 
 from stringlib.inputs import require_count
 
@@ -39,3 +42,67 @@ def chunk_products(n: int, m: int, width: int, chunk: int) -> int:
         raise ValueError(f"chunk must divide n {n}, got {chunk}")
     # the first chunk has no state to read
     return n * chunk * (m + width) + (2 * n - chunk) * m * width
+
+
+def moved_numbers(n: int, d: int, d_v: int) -> int:
+    r"""Return :math:`2n(d + d_v)`: what attention reads and writes at least, :eq:`eq-moved`.
+
+    Queries, keys and values once, and the result once; nothing in between leaves the processor.
+
+    Args:
+        n: Tokens.
+        d: Channels of a query and a key.
+        d_v: Channels of a value.
+    """
+    return 2 * n * (d + d_v)
+
+
+def least_seconds(work: Mapping[str, float], rates: Mapping[str, float]) -> float:
+    """Return the time below which no machine with these rates can come, :eq:`eq-roofline`.
+
+    Args:
+        work: How much of each kind is to be done, for instance
+            ``{"multiplications": 1e9, "bytes": 4e6}``.
+        rates: How much of each kind the machine does in a second.
+
+    Raises:
+        ValueError: If there is a kind of work without a rate.
+
+    Source:
+        Williams et al. 2009.
+    """
+    missing = sorted(set(work) - set(rates))
+    if missing:
+        raise ValueError(f"rates must have one for each kind of work, got none for {missing}")
+    return max((work[kind] / rates[kind] for kind in work), default=0.0)
+
+
+def amdahl(share: float, factor: float = math.inf) -> float:
+    """Return how many times as fast the whole becomes when a part of it does, :eq:`eq-amdahl`.
+
+    Args:
+        share: Part of the whole's time that is made faster, from 0 to 1.
+        factor: How many times as fast that part becomes; infinite: it takes no time any more.
+
+    Raises:
+        ValueError: If share is not in [0, 1], or factor is not positive.
+
+    Source:
+        Amdahl 1967.
+    """
+    if not 0 <= share <= 1:
+        raise ValueError(f"share must be between 0 and 1, got {share}")
+    if not factor > 0:
+        raise ValueError(f"factor must be positive, got {factor}")
+    left = 1 - share + share / factor
+    return 1 / left if left else math.inf
+
+
+def cache_numbers(n: int, d: int, d_v: int) -> int:
+    """Return :math:`n(d + d_v)`: the keys and values of all tokens so far, :eq:`eq-kept`."""
+    return n * (d + d_v)
+
+
+def state_numbers(m: int, d_v: int) -> int:
+    """Return :math:`m(d_v + 1)`: the state of linear attention, at any length, :eq:`eq-kept`."""
+    return m * (d_v + 1)

@@ -34,6 +34,11 @@ from stringlib.explore.figures.resolution import (
 )
 from stringlib.explore.figures.shifts import shifted_scores, shifted_scores_text
 from stringlib.explore.figures.spectrum import circulant_spectrum, circulant_spectrum_text
+from stringlib.explore.figures.speed import (
+    attention_times,
+    attention_times_text,
+    attention_work,
+)
 from stringlib.explore.figures.states import three_forms, three_forms_text
 from stringlib.explore.figures.toeplitz import (
     toeplitz_circulant,
@@ -51,6 +56,9 @@ __all__ = [
     "KERNEL_FEATURES",
     "POSITIONS",
     "RESOLUTION_CONVENTIONS",
+    "attention_times",
+    "attention_times_text",
+    "attention_work",
     "bias_curves",
     "bias_curves_text",
     "circulant_spectrum",

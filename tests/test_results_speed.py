@@ -1,0 +1,206 @@
+"""What the chapter on speed rests on: counts, bounds, the figure, and what the records say."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from benchmarks import limits
+from stringlib import FavorFeatures, MultiHeadAttention, ToeplitzWeight, linear_attention
+from stringlib.cost import (
+    amdahl,
+    cache_numbers,
+    least_seconds,
+    linear_products,
+    moved_numbers,
+    pair_products,
+    state_numbers,
+)
+from stringlib.explore.figures import attention_times, attention_times_text, attention_work, speed
+from stringlib.records import read_record
+
+ROOT = Path(__file__).resolve().parents[1]
+RATES = {"multiplications": 7e10, "bytes": 1e10, "exponentials": 2e9, "operations": 1e10}
+
+
+def recorded(name: str) -> dict:
+    return read_record(ROOT / "results" / f"bench-{name}-cpu.json")["data"]
+
+
+# --- counts ----------------------------------------------------------------------------------
+
+
+@pytest.mark.proves("eq-moved")
+@pytest.mark.parametrize(("n", "d", "d_v"), [(1, 1, 1), (10, 4, 6), (7, 8, 8)])
+def test_what_is_moved_is_what_goes_in_and_comes_out(n: int, d: int, d_v: int) -> None:
+    q, k, v = torch.rand(n, d), torch.rand(n, d), torch.rand(n, d_v)
+    out = (q @ k.mT).softmax(-1) @ v
+    assert moved_numbers(n, d, d_v) == sum(x.numel() for x in (q, k, v, out))
+
+
+@pytest.mark.proves("eq-roofline")
+def test_the_slowest_kind_of_work_sets_the_least_time() -> None:
+    rates = {"bytes": 10.0, "multiplications": 4.0}
+    assert least_seconds({"bytes": 30, "multiplications": 8}, rates) == 3
+    assert least_seconds({"bytes": 30, "multiplications": 80}, rates) == 20
+    assert least_seconds({"bytes": 30}, rates) == 3
+    assert least_seconds({}, rates) == 0
+    with pytest.raises(ValueError, match=r"got none for \['exponentials'\]"):
+        least_seconds({"bytes": 1, "exponentials": 1}, rates)
+
+
+@pytest.mark.proves("eq-amdahl")
+def test_amdahl_is_old_time_over_new_time() -> None:
+    for share in (0.0, 0.04, 0.5, 0.9):
+        for factor in (0.5, 1.0, 2.0, 100.0):
+            parts = [share * 7, (1 - share) * 7]
+            assert amdahl(share, factor) == pytest.approx(7 / (parts[0] / factor + parts[1]))
+        assert amdahl(share) == pytest.approx(1 / (1 - share))
+    assert amdahl(1.0) == math.inf
+    for share in (-0.1, 1.1, math.nan):
+        with pytest.raises(ValueError, match="share must be between 0 and 1"):
+            amdahl(share)
+    for factor in (0.0, -1.0, math.nan):
+        with pytest.raises(ValueError, match="factor must be positive"):
+            amdahl(0.5, factor)
+
+
+@pytest.mark.proves("eq-kept")
+def test_what_is_kept_is_what_layers_keep() -> None:
+    heads, dim, tokens = 3, 24, 11
+    x = torch.rand(tokens, dim)
+    _, cache = MultiHeadAttention(dim, heads, causal=True)(x, return_state=True)
+    numbers = cache.keys.numel() + cache.values.numel()
+    assert numbers == heads * cache_numbers(tokens, 8, 8)
+    for length in (1, tokens):
+        layer = MultiHeadAttention(dim, heads, attention="elu", causal=True)
+        _, state = layer(x[:length], return_state=True)
+        assert state.sums.numel() == heads * state_numbers(8, 8)
+
+
+@pytest.mark.parametrize("method", speed.METHODS)
+def test_the_work_of_each_method_is_what_its_code_multiplies(method: str) -> None:
+    n, d, m = 48, 8, 16
+    q, k, v = torch.rand(3, 1, n, d)
+    phi_q, phi_k, bias = torch.rand(1, n, m), torch.rand(1, n, m), torch.rand(1, 2 * n - 1)
+    favor = FavorFeatures(d, m)
+    forms: dict[str, Callable[[], object]] = {
+        "softmax": lambda: (q @ k.mT).softmax(-1) @ v,
+        "relu": lambda: linear_attention(q.relu(), k.relu(), v),
+        "favor": lambda: linear_attention(favor(q), favor(k, is_query=False), v),
+        "toeplitz": lambda: linear_attention(phi_q, phi_k, v, ToeplitzWeight(bias)),
+    }
+    work = attention_work(method, n, d, m)
+    if method == "toeplitz-fft":
+        assert work["operations"] == pytest.approx(10 * n * math.log2(2 * n) * m * (d + 1))
+        assert "multiplications" not in work
+        return
+    with FlopCounterMode(display=False) as counter:
+        forms[method]()
+    assert counter.get_total_flops() == 2 * work["multiplications"]
+    assert work.get("exponentials", 0) == {"softmax": n * n, "favor": 2 * n * m}.get(method, 0)
+    width = m if method == "toeplitz" else d
+    assert work["bytes"] == 4 * 2 * n * (width + d)
+
+
+def test_there_is_no_other_method() -> None:
+    with pytest.raises(ValueError, match=r"method must be one of .*, got 'elu'"):
+        attention_work("elu", 8, 8, 8)
+
+
+# --- the figure ------------------------------------------------------------------------------
+
+DOTS = {"softmax": [(256, 0.5)], "toeplitz-fft": [(512, 20.0), (1024, 41.0)]}
+
+
+def states() -> list[tuple[int, int, int]]:
+    return [(n, d, m) for n in (256, 65536) for d in (32, 64) for m in (64, 256)]
+
+
+@pytest.mark.parametrize(("tokens", "channels", "features"), states())
+def test_bars_are_the_curves_at_the_chosen_length(tokens: int, channels: int, features: int):
+    fig = attention_times(tokens, channels, features, rates=RATES, recorded=DOTS)
+    *lines, bars = fig.data
+    curves, dots = lines[::2], lines[1::2]
+    names = list(speed.METHODS)
+    assert [c.name for c in curves] == [speed.METHODS[n][0] for n in names]
+    at = {c.name: c.y[list(c.x).index(tokens)] for c in curves}
+    assert dict(zip(bars.y, bars.x, strict=True)) == at
+    for name, dot in zip(names, dots, strict=True):
+        drawn = list(zip(dot.x, dot.y, strict=True))
+        assert drawn == (DOTS.get(name, []) if channels == features == 64 else [])
+    text = attention_times_text(tokens, channels, features, rates=RATES, recorded=DOTS)
+    for name, bar in zip(reversed(names), bars.text, strict=True):
+        work = attention_work(name, tokens, channels, features)
+        kind = max(work, key=lambda k: work[k] / RATES[k])
+        assert bar.endswith(kind)
+        assert f"({kind})" in text
+    assert ("recorded" in text) == (channels == features == 64)
+    low, high = (10**x for x in fig.layout.xaxis2.range)
+    assert all(low < x < high for x in bars.x)
+
+
+# --- what the records say --------------------------------------------------------------------
+
+
+def machine() -> dict[str, float]:
+    rows = [r for r in recorded("limits")["limits"] if r["threads"] == 1]
+    best: dict[str, float] = {}
+    for row in rows:
+        if row["unit"] != "bytes" or row["name"] == f"copy {limits.COPIES[-1]} bytes":
+            best[row["unit"]] = max(best.get(row["unit"], 0.0), limits.rate(row))
+    return best
+
+
+def test_no_recorded_time_is_below_its_bound() -> None:
+    rates, names = machine(), {"softmax": "SDPA", "relu": "ReLU", "favor": "FAVOR+ attention"}
+    checked = 0
+    for block in recorded("attention")["blocks"]:
+        shape = block["shape"]
+        if block["threads"] != 1 or block["mode"] != "forward" or shape["seq"] < 1024:
+            continue
+        for method, name in names.items():
+            if name in block["times_ms"]:
+                work = attention_work(method, shape["seq"], shape["head_dim"], shape["head_dim"])
+                heads = shape["batch"] * shape["heads"]
+                least = heads * 1e3 * least_seconds(work, rates)
+                assert statistics.median(block["times_ms"][name]) > 0.9 * least, (name, shape)
+                checked += 1
+    assert checked >= 15
+
+
+def test_the_counts_of_the_ladder_are_of_order_length_over_channels() -> None:
+    ratios = [pair_products(n, 64, 64) / linear_products(n, 64, 65) for n in (1024, 4096)]
+    assert ratios[1] == 4 * ratios[0]
+    assert ratios[0] == pytest.approx(1024 / 64, rel=0.02)
+
+
+def test_the_memory_of_a_recorded_layer_grows_with_the_length_alone() -> None:
+    kept: dict[str, list[float]] = {}
+    for block in recorded("attention")["blocks"]:
+        shape = block["shape"]
+        if (
+            shape["name"].startswith("N")
+            and shape["seq"] >= 4096
+            and (block["threads"], block["mode"]) == (1, "forward")
+        ):
+            for name in ("SDPA", "ReLU", "FAVOR+ attention", "linear causal"):
+                numbers = block["peak_mb"][name] * 1e6 / 4 / shape["heads"] / shape["seq"]
+                kept.setdefault(name, []).append(numbers)
+    assert all(max(v) < 1.3 * min(v) for v in kept.values())
+    assert max(kept["SDPA"]) < min(kept["ReLU"])
+
+
+def test_the_chapter_names_the_command_of_every_record_it_reads() -> None:
+    cells = json.loads((ROOT / "notebooks/22_speed.ipynb").read_text(encoding="utf8"))["cells"]
+    text = "".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    assert "make bench" in text
+    for study in ("toeplitz_crossover", "circulant_speed", "inference_ladder"):
+        assert f"python results/{study}.py" in text
