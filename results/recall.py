@@ -42,10 +42,10 @@ TWO: dict[str, Any] = {"encoder": "t5", "depth": 2, "rate": 3e-3, "longer": 2}
 SETS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "8 pairs, no shift": (MAPS, EIGHT),
     "8 pairs, shift": (MAPS, EIGHT | SHIFT),
-    "8 pairs, shift, unit": (("softmax", *RANDOM), EIGHT | SHIFT | UNIT),
+    "8 pairs, shift, unit": (("softmax", "relu", *RANDOM), EIGHT | SHIFT | UNIT),
     "32 pairs, no shift": (("softmax", "relu", "favor"), MANY),
     "32 pairs, shift": (MAPS, MANY | SHIFT),
-    "32 pairs, shift, unit": (("softmax", *RANDOM), MANY | SHIFT | UNIT),
+    "32 pairs, shift, unit": (("softmax", "relu", *RANDOM), MANY | SHIFT | UNIT),
     "32 pairs, shift, m = 128": (("favor", "favor-circulant"), MANY | SHIFT | LARGE),
     "32 pairs, shift, unit, m = 128": (RANDOM[:-1], MANY | SHIFT | UNIT | LARGE),
     "32 pairs, shift, unit, 5,000 sequences": (
