@@ -84,6 +84,11 @@ class Images(Task):
             require_count("canvas", canvas, least=self.side)
         if step is not None:
             require_count("step", step)
+        largest = max(int(train[1].max()), int(test[1].max()))
+        if classes <= largest:
+            raise ValueError(
+                f"classes must be more than the largest class {largest}, got {classes}"
+            )
         self.train, self.test, self.white, self.classes = train, test, white, classes
         self.canvas, self.patch, self.scale = canvas or self.side, patch, scale
         if self.canvas % patch:

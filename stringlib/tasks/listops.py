@@ -69,8 +69,7 @@ class ListOps(Task):
     where a causal model does not look.
 
     Args:
-        min_length: Expressions are longer than that; tokens count, brackets opened with their
-            operator.
+        min_length: Expressions are longer than that, in tokens; ``[MAX`` is one, ``]`` another.
         max_length: Expressions are shorter than that.
         depth: Deepest level; the outermost is 1, and at the deepest stand only digits.
         arguments: Most arguments of an operator.
@@ -79,7 +78,7 @@ class ListOps(Task):
         seed: Seed of the expressions.
 
     ``ListOps(500, 2000, depth=10, arguments=10, train_size=96_000, test_size=2_000)`` is the task
-    of the source; drawing it takes minutes.
+    of the source; drawing it takes about ten minutes.
 
     Raises:
         TypeError: If a number is not an integer.
@@ -171,7 +170,7 @@ def _pool(
         if min_length < len(tokens) < max_length:
             found.setdefault(bytes(tokens), value)
         tried += 1
-        if tried > 1000 * (len(found) + 1000):
+        if tried > 10_000 + 1000 * len(found):
             raise ValueError(
                 f"min_length {min_length}, max_length {max_length}, depth {depth}, "
                 f"arguments {arguments} must admit {count} different expressions: "

@@ -70,6 +70,8 @@ class Text(Task):
         windows: int | None = None,
     ) -> None:
         require_count("length", length)
+        if not isinstance(test_lengths, Sequence):
+            raise TypeError(f"test_lengths must be a sequence of counts, got {test_lengths!r}")
         for n in test_lengths:
             require_count("test_lengths", n)
         self.length, self.test_lengths = length, tuple(test_lengths) or (length,)

@@ -1,0 +1,306 @@
+"""What every task is to the training loop; none touches the network."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from stringlib.tasks import TASKS, Task, make_task
+from stringlib.tasks.task import IGNORE
+
+OPTIONS: dict[str, dict] = {
+    "recall": {},
+    "mqar": {"pairs": 4, "length": 16, "vocab": 32},
+    "listops": {"train_size": 200, "test_size": 50, "max_length": 32},
+    "digits": {},
+    "moved-digits": {"scale": 2, "views": 1},
+    "volumes": {"size": 4, "others": 3},
+    "text": {"length": 32, "test_lengths": (32, 64), "windows": 3},
+}
+"""Small forms of the tasks that need no download."""
+CLASSES = {"recall": 8, "mqar": 16, "listops": 10, "digits": 10, "moved-digits": 10, "volumes": 6}
+every_task = pytest.mark.parametrize("name", OPTIONS)
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def make(name: str) -> Task:
+    return make_task(name, **OPTIONS[name])
+
+
+def everything(task: Task) -> dict[str, list[tuple[Tensor, Tensor]]]:
+    return {name: list(batches) for name, batches in task.held_out().items()}
+
+
+def test_all_other_tasks_are_downloads() -> None:
+    assert set(TASKS) - set(OPTIONS) == {"mnist", "cifar10", "wikitext"}
+
+
+def test_an_unknown_name_is_told_the_known_ones() -> None:
+    with pytest.raises(ValueError, match=r"name must be one of recall, .*, got 'sorting'"):
+        make_task("sorting")
+
+
+@every_task
+def test_a_batch_is_a_function_of_its_generator_alone(name: str) -> None:
+    task, before = make(name), torch.get_rng_state()
+    first = task.batch(8, seeded(3))
+    task.batch(5, seeded(4))
+    everything(task)
+    again, other = task.batch(8, seeded(3)), task.batch(8, seeded(4))
+    twin = make(name).batch(8, seeded(3))
+    for a, b, c in zip(first, again, twin, strict=True):
+        assert torch.equal(a, b)
+        assert torch.equal(a, c)
+    assert first[0].shape != other[0].shape or not torch.equal(first[0], other[0])
+    assert torch.equal(before, torch.get_rng_state()), "drawn from the global generator"
+
+
+@every_task
+def test_test_sets_are_the_same_each_time(name: str) -> None:
+    task = make(name)
+    first, again = everything(task), everything(task)
+    assert list(first) == list(again)
+    for part, batches in first.items():
+        assert len(batches) == len(again[part]) > 0
+        for one, other in zip(batches, again[part], strict=True):
+            assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+@every_task
+def test_a_batch_has_its_size_and_fits_the_model(name: str) -> None:
+    task = make(name)
+    model = task.model()
+    tested = [some for batches in everything(task).values() for some in batches]
+    for inputs, targets in [task.batch(1, seeded()), task.batch(6, seeded()), *tested]:
+        assert len(inputs) == len(targets)
+        assert inputs.dtype in (torch.float32, torch.long)
+        assert targets.dtype == torch.long
+        assert (targets != IGNORE).any()
+        if name in CLASSES:
+            asked = targets[targets != IGNORE]
+            low = 16 if name == "mqar" else 0
+            assert asked.min() >= low
+            assert asked.max() < low + CLASSES[name]
+    for size in (1, 6):
+        inputs, targets = task.batch(size, seeded())
+        assert len(inputs) == size
+        assert model(inputs).shape[:-1] == targets.shape
+
+
+@every_task
+@pytest.mark.parametrize(("size", "error"), [(0, ValueError), (2.0, TypeError)])
+def test_a_batch_has_at_least_one_example(name: str, size: int, error: type[Exception]) -> None:
+    with pytest.raises(error, match="size must be"):
+        make(name).batch(size, seeded())
+
+
+@every_task
+def test_loss_and_score_are_sums_over_what_is_asked(name: str) -> None:
+    task = make(name)
+    _, targets = task.batch(5, seeded())
+    outputs = torch.randn(*targets.shape, 256, generator=seeded()).double()
+    logs = outputs.log_softmax(-1).reshape(-1, 256)
+    asked = [(i, t) for i, t in enumerate(targets.flatten().tolist()) if t != IGNORE]
+    loss = -sum(logs[i, t].item() for i, t in asked)
+    assert task.loss(outputs, targets).item() == pytest.approx(loss, rel=1e-5)
+    right = sum(int(logs[i].argmax() == t) for i, t in asked)
+    expected = loss / math.log(2) if task.metric == "bits" else right
+    assert task.score(outputs, targets).item() == pytest.approx(expected, rel=1e-5)
+    halves = task.loss(outputs[:2], targets[:2]) + task.loss(outputs[2:], targets[2:])
+    assert halves.item() == pytest.approx(loss, rel=1e-5)
+    perfect = nn.functional.one_hot(targets.clamp(min=0), 256) * 1e4
+    whole = 0 if task.metric == "bits" else len(asked)
+    assert task.score(perfect, targets).item() == pytest.approx(whole, abs=1e-3)
+
+
+@every_task
+def test_a_loss_in_low_precision_is_summed_in_single(name: str) -> None:
+    task = make(name)
+    _, targets = task.batch(64, seeded())
+    outputs = torch.randn(*targets.shape, 256, generator=seeded()).bfloat16()
+    loss = task.loss(outputs, targets)
+    assert loss.dtype == torch.float32
+    assert loss.item() == pytest.approx(task.loss(outputs.double(), targets).item(), rel=1e-5)
+
+
+@every_task
+def test_the_model_learns_one_batch(name: str) -> None:
+    task = make(name)
+    torch.manual_seed(0)
+    inputs, targets = task.batch(8, seeded())
+    model = task.model(encoder="axial" if inputs.is_floating_point() else "rope")
+    optimizer = torch.optim.Adam(model.parameters(), 5e-3)
+    count = (targets != IGNORE).sum()
+    losses = []
+    for _ in range(40):
+        loss = task.loss(model(inputs), targets) / count
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    # less than any constant answer could have
+    shares = targets[targets != IGNORE].bincount() / count
+    constant = torch.special.entr(shares).sum().item()
+    assert losses[-1] < 0.7 * constant < losses[0]
+
+
+BAD: list[tuple[str, dict, type[Exception], str]] = [
+    ("recall", {"pairs": 0}, ValueError, "pairs must be at least 1, got 0"),
+    ("recall", {"pairs": 2.5}, TypeError, "pairs must be an int, got 2.5"),
+    ("recall", {"pairs": 4, "keys": 3}, ValueError, "keys must be at least 4, got 3"),
+    ("recall", {"keys": 0}, ValueError, "keys must be at least 8, got 0"),
+    ("recall", {"values": 0}, ValueError, "values must be at least 1"),
+    ("mqar", {"pairs": 0}, ValueError, "pairs must be at least 1"),
+    ("mqar", {"pairs": 4, "length": 15}, ValueError, "length must be at least 16, got 15"),
+    ("mqar", {"pairs": 4, "length": 17}, ValueError, "length must be even"),
+    ("mqar", {"pairs": 4, "vocab": 9}, ValueError, "vocab must be at least 10, got 9"),
+    ("mqar", {"power": 0}, ValueError, "power must be positive"),
+    ("mqar", {"power": "1"}, TypeError, "power must be a number"),
+    ("listops", {"min_length": -1}, ValueError, "min_length must be at least 0"),
+    ("listops", {"min_length": 8, "max_length": 9}, ValueError, "max_length must be at least 10"),
+    ("listops", {"depth": 1}, ValueError, "depth must be at least 2"),
+    ("listops", {"arguments": 1}, ValueError, "arguments must be at least 2"),
+    ("listops", {"train_size": 0}, ValueError, "train_size must be at least 1"),
+    ("listops", {"test_size": 1.0}, TypeError, "test_size must be an int"),
+    ("listops", {"depth": 2, "arguments": 2}, ValueError, "must admit 22000 different"),
+    ("digits", {"canvas": 7}, ValueError, "canvas must be at least 8, got 7"),
+    ("digits", {"canvas": 9}, ValueError, "patch must divide the canvas of 9, got 2"),
+    ("digits", {"canvas": 12, "step": 5}, ValueError, "canvas must leave room for another place"),
+    ("digits", {"patch": 3}, ValueError, "patch must divide the canvas of 8, got 3"),
+    ("digits", {"scale": 0}, ValueError, "scale must be at least 1"),
+    ("digits", {"views": 0}, ValueError, "views must be at least 1"),
+    ("digits", {"classes": 9}, ValueError, "classes must be more than the largest"),
+    ("digits", {"step": 0}, ValueError, "step must be at least 1"),
+    ("digits", {"canvas": 16.0}, TypeError, "canvas must be an int"),
+    ("volumes", {"size": 1}, ValueError, "size must be at least 2"),
+    ("volumes", {"region": 1}, ValueError, "region must be at least 2"),
+    ("volumes", {"size": 4, "region": 5}, ValueError, "region must be at most size 4, got 5"),
+    ("volumes", {"size": 2, "others": 7}, ValueError, "others must leave cells"),
+    ("volumes", {"others": -1}, ValueError, "others must be at least 0"),
+    ("text", {"text": 5}, TypeError, "text must be bytes or a string, got int"),
+    ("text", {"text": "", "length": 4}, ValueError, "more than 4 bytes to train on, got 0"),
+    ("text", {"text": "a" * 50, "length": 10}, ValueError, "more than 10 bytes to test on, got 5"),
+    ("text", {"text": "a" * 50, "test": 3}, TypeError, "test must be bytes or a string, got int"),
+    ("text", {"share": 1.0}, ValueError, "share must be between 0 and 1, got 1.0"),
+    ("text", {"length": 0}, ValueError, "length must be at least 1"),
+    ("text", {"test_lengths": (64, 0)}, ValueError, "test_lengths must be at least 1"),
+    ("text", {"test_lengths": 64}, TypeError, "test_lengths must be a sequence"),
+    ("text", {"last": 129}, ValueError, "last must be at most the shortest test length 128"),
+    ("text", {"windows": 0}, ValueError, "windows must be at least 1"),
+]
+
+
+@pytest.mark.parametrize(("name", "options", "error", "message"), BAD)
+def test_a_bad_option_is_named(
+    name: str, options: dict, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        make_task(name, **options)
+
+
+# --- data sets of the Hugging Face hub, here as small files in the same form ---
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """Return a function that writes a data set's parquet files, and shut off the network."""
+    datasets = pytest.importorskip("datasets")
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "kept")
+    datasets.disable_progress_bars()
+
+    def write(folder: str, features: dict | None, **splits: dict) -> Path:
+        (tmp_path / folder).mkdir()
+        kinds = None if features is None else datasets.Features(features)
+        for split, columns in splits.items():
+            made = datasets.Dataset.from_dict(columns, features=kinds)
+            made.to_parquet(tmp_path / folder / f"{split}-00000-of-00001.parquet")
+        return tmp_path / folder
+
+    return write
+
+
+def pictures(count: int, mode: str, side: int) -> tuple[list, Tensor]:
+    """Return random pictures, and the same as ``(count, channels, side, side)`` bytes."""
+    from PIL import Image
+
+    channels = {"L": 1, "RGB": 3}[mode]
+    pixels = torch.randint(256, (count, side, side, channels), generator=seeded(count))
+    data = [bytes(picture.flatten().tolist()) for picture in pixels]
+    return [Image.frombytes(mode, (side, side), one) for one in data], pixels.movedim(-1, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "mode", "side"), [("mnist", "image", "L", 28), ("cifar10", "img", "RGB", 32)]
+)
+def test_pictures_are_read_as_they_are(
+    name: str, column: str, mode: str, side: int, hub: Callable[..., Path]
+) -> None:
+    import datasets
+
+    shown, pixels = pictures(12, mode, side)
+    labels = [(7 * i) % 10 for i in range(12)]
+    kinds = {column: datasets.Image(), "label": datasets.ClassLabel(num_classes=10)}
+    folder = hub(
+        name,
+        kinds,
+        train={column: shown[:8], "label": labels[:8]},
+        test={column: shown[8:], "label": labels[8:]},
+    )
+    task = make_task(name, path=folder)
+    assert torch.equal(task.train[0], pixels[:8])
+    assert torch.equal(task.test[0], pixels[8:])
+    assert task.train[1].tolist() == labels[:8]
+    ((images, classes),) = everything(task)["test"]
+    assert torch.equal(images, pixels[8:] / 255)
+    assert classes.tolist() == labels[8:]
+    images, classes = task.batch(5, seeded())
+    assert images.shape == (5, *pixels.shape[1:])
+    assert task.loss(task.model()(images), classes).isfinite()
+    assert list(make_task(name, path=folder, canvas=2 * side).held_out()) == ["test", "moved"]
+
+
+def test_wikitext_is_read_as_raw_bytes(hub: Callable[..., Path]) -> None:
+    lines = ["", " = Naïve = \n", "", " Robert <unk> is an actor . \n"] * 4
+    folder = hub("wiki", None, train={"text": lines}, test={"text": lines[1:5]})
+    task = make_task("wikitext", path=folder, length=16)
+    assert bytes(task.train.tolist()) == "".join(lines).encode()
+    assert bytes(task.test.tolist()) == "".join(lines[1:5]).encode()
+    assert task.metric == "bits"
+    assert task.loss(task.model()(task.batch(2, seeded())[0]), task.batch(2, seeded())[1]) > 0
+
+
+@pytest.mark.parametrize("name", ["mnist", "cifar10", "wikitext"])
+def test_without_data_the_error_says_what_to_do(
+    name: str, hub: Callable[..., Path], tmp_path: Path
+) -> None:
+    with pytest.raises(ConnectionError, match=r"(?s)Connect to the network once.*path=") as found:
+        make_task(name)
+    assert name in str(found.value)
+    assert found.value.__cause__ is not None
+    with pytest.raises(FileNotFoundError, match=r"path must be a folder with train\*\.parquet"):
+        make_task(name, path=tmp_path)
+
+
+@pytest.mark.parametrize("name", ["mnist", "cifar10", "wikitext"])
+def test_without_the_package_the_error_names_the_extra(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(ImportError, match=r"pip install 'stringlib\[data\]'"):
+        make_task(name)
+
+
+def test_without_scikit_learn_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    with pytest.raises(ImportError, match=r"pip install 'stringlib\[train\]'"):
+        make_task("digits")
