@@ -30,7 +30,7 @@ class ShiftedState(NamedTuple):
 
 
 class KeyShift(nn.Module):
-    r"""Mix each key with the one before it, :math:`(1 - \mu_h) k_t + \mu_h k_{t-1}`.
+    r"""Mix each key with the one before it, :math:`(1 - \beta_h) k_t + \beta_h k_{t-1}`.
 
     Attention sums functions of single tokens. With this one number a head can find a token by
     what stands before it, as associative recall asks: without it a single layer cannot. Nothing
@@ -41,7 +41,8 @@ class KeyShift(nn.Module):
         heads: Number of heads.
 
     Attributes:
-        logit: ``(heads,)``, :math:`\mu_h = \sigma(\mathrm{logit}_h)`. Starts at 0: both count half.
+        logit: ``(heads,)``, :math:`\beta_h = \sigma(\mathrm{logit}_h)`. Starts at 0, where both
+            count half.
 
     Source:
         Olsson et al. 2022, the smeared-key architecture.

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import math
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -58,8 +57,6 @@ class SwiGLU(nn.Module):
         """Return ``(..., dim)``."""
         return self.to_out(nn.functional.silu(self.to_gate(x)) * self.to_hidden(x))
 
-
-Model = TypeVar("Model", bound=nn.Module)
 
 ABSOLUTE = ("sinusoidal", "learned")
 """Encoders that add a vector to each token."""
@@ -154,19 +151,17 @@ def require_encoder(encoder: object) -> None:
         )
 
 
-def folded(model: Model) -> Model:
-    """Return a copy of a model whose layers are folded.
+def fold_blocks(blocks: nn.ModuleList) -> None:
+    """Fold the attention of every block, in place.
 
     See :meth:`~stringlib.attention.multihead.MultiHeadAttention.folded`.
 
     Raises:
         ValueError: If a layer has no rotary encoder or is not softmax attention.
     """
-    copied = copy.deepcopy(model)
-    for block in copied.modules():
-        if isinstance(block, Block):
-            block.attention = block.attention.folded()
-    return copied
+    for block in blocks:
+        assert isinstance(block, Block)
+        block.attention = block.attention.folded()
 
 
 @torch.no_grad()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +14,7 @@ from stringlib.attention.multihead import State
 from stringlib.encoders.absolute import LearnedAbsolute, Sinusoidal
 from stringlib.encoders.registry import BIASES, make_bias
 from stringlib.inputs import require_count, require_positive, require_split
-from stringlib.models.blocks import Block, folded, initialize, require_encoder
+from stringlib.models.blocks import Block, fold_blocks, initialize, require_encoder
 
 
 class LanguageModel(nn.Module):
@@ -201,7 +202,9 @@ class LanguageModel(nn.Module):
         Raises:
             ValueError: If a layer has no rotary encoder or is not softmax attention.
         """
-        return folded(self)
+        model = copy.deepcopy(self)
+        fold_blocks(model.blocks)
+        return model
 
     def _require_tokens(self, tokens: Tensor, state: Sequence[State] | None) -> int:
         """Return how many tokens came before these; raise if they or the state do not fit."""

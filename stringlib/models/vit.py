@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any
 
@@ -18,7 +19,7 @@ from stringlib.inputs import (
     require_split,
 )
 from stringlib.models.absolute import GridSinusoidal, GridTable
-from stringlib.models.blocks import Block, folded, initialize, require_encoder
+from stringlib.models.blocks import Block, fold_blocks, initialize, require_encoder
 from stringlib.positions import grid_positions
 
 POOLS = ("cls", "mean")
@@ -204,7 +205,9 @@ class ViT(nn.Module):
         Raises:
             ValueError: If a layer has no rotary encoder or is not softmax attention.
         """
-        return folded(self)
+        model = copy.deepcopy(self)
+        fold_blocks(model.blocks)
+        return model
 
     def _cells(self, name: str, sizes: tuple[int, ...]) -> tuple[int, ...]:
         """Return the number of patches along each axis, or say what does not fit."""
