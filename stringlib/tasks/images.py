@@ -76,6 +76,11 @@ class Images(Task):
                     f"the classes of {name} must have shape ({len(images)},), "
                     f"got {tuple(labels.shape)}"
                 )
+        if train[0].shape[1:] != test[0].shape[1:]:
+            raise ValueError(
+                f"the images of train and test must have one shape, "
+                f"got {tuple(train[0].shape[1:])} and {tuple(test[0].shape[1:])}"
+            )
         self.channels, self.side = train[0].shape[1:3]
         require_count("patch", patch)
         for name, value in {"classes": classes, "scale": scale, "views": views}.items():

@@ -25,10 +25,11 @@ class Volumes(Task):
     are all distances.
 
     In training a and b are in the first ``region`` cells of each axis. They are there in
-    ``"test"`` too; in ``"moved"`` they are in the last ``region``. While the regions do not
-    overlap, no place of a mark in ``"moved"`` has been trained on, and what was learned of the
-    places alone is worth nothing there; the offset from a to b still says everything. The other
-    marks are anywhere, so every place has been seen with something in it.
+    ``"test"`` too, and there a place says much: a mark at the edge has the other further in. In
+    ``"moved"`` they are in the last ``region`` cells. While the regions do not overlap, no place of
+    a mark in ``"moved"`` has been trained on, and what was learned of the places alone is worth
+    nothing; the offset from a to b still says everything. The other marks are anywhere, so every
+    place has been seen with something in it.
 
     Args:
         size: Cells along each axis.

@@ -1,0 +1,240 @@
+"""Images at places of a canvas, and volumes: what is shown where."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import torch
+from torch import Tensor
+
+from stringlib.tasks import make_task
+from stringlib.tasks.images import Digits, Images
+from stringlib.tasks.volumes import Volumes
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def together(task: Images | Volumes, name: str) -> tuple[Tensor, Tensor]:
+    """Return a whole test set."""
+    inputs, targets = zip(*task.held_out()[name], strict=True)
+    return torch.cat(inputs), torch.cat(targets)
+
+
+def find(shown: Tensor, image: Tensor) -> list[tuple[int, int]]:
+    """Return the places where an image stands on a canvas that is empty but for it."""
+    side, room = image.shape[-1], shown.shape[-1] - image.shape[-1]
+    found = []
+    for row in range(room + 1):
+        for column in range(room + 1):
+            empty = torch.zeros_like(shown)
+            empty[:, row : row + side, column : column + side] = image
+            if torch.equal(empty, shown):
+                found.append((row, column))
+    return found
+
+
+# --- images ---
+
+
+def test_the_digits_are_scikit_learns_each_once() -> None:
+    from sklearn.datasets import load_digits
+
+    task = Digits()
+    (train, names), (test, others) = task.train, task.test
+    assert (len(train), len(test)) == (1347, 450)
+    ours = Counter(
+        (bytes(image.flatten().tolist()), int(label))
+        for image, label in zip(torch.cat([train, test]), torch.cat([names, others]), strict=True)
+    )
+    images, labels = load_digits(return_X_y=True)
+    theirs = Counter(
+        (bytes(i.astype("uint8")), int(n)) for i, n in zip(images, labels, strict=True)
+    )
+    assert ours == theirs
+    assert len(ours) == 1797, "a digit stands in both parts"
+    assert (others.bincount(minlength=10) > 30).all()
+
+
+def test_digits_of_their_own_size_are_shown_as_they_are() -> None:
+    task = Digits()
+    images, labels = together(task, "test")
+    assert list(task.held_out()) == ["test"]
+    assert torch.equal(images * 16, task.test[0].float())
+    assert torch.equal(labels, task.test[1])
+    images, labels = task.batch(64, seeded(1))
+    rows = torch.randint(1347, (64,), generator=seeded(1))
+    assert torch.equal(images * 16, task.train[0][rows].float())
+    assert torch.equal(labels, task.train[1][rows])
+    assert images.min() == 0
+    assert images.max() == 1
+
+
+def test_moved_digits_are_trained_at_nine_places_and_tested_at_sixteen_others() -> None:
+    task = make_task("moved-digits", views=1)
+    assert task.canvas == 16
+    known = {tuple(place) for place in task.places.tolist()}
+    other = {tuple(place) for place in task.other_places.tolist()}
+    assert known == {(r, c) for r in (0, 2, 4) for c in (0, 2, 4)}
+    assert other == {(r, c) for r in range(0, 9, 2) for c in range(0, 9, 2)} - known
+    for name, places in {"test": known, "moved": other}.items():
+        images, _ = together(task, name)
+        seen = Counter()
+        for shown, image in zip(images, task.test[0].float() / 16, strict=True):
+            found = set(find(shown, image)) & places
+            assert found, f"a digit of {name} is not where it should be"
+            seen.update(found)
+        assert set(seen) == places, "a place is never shown"
+    images, labels = task.batch(40, seeded())
+    rows = torch.randint(1347, (40,), generator=seeded())
+    assert torch.equal(labels, task.train[1][rows])
+    for shown, image in zip(images, task.train[0][rows].float() / 16, strict=True):
+        assert set(find(shown, image)) & known
+
+
+def test_views_show_every_test_image_as_often() -> None:
+    task = Digits(canvas=16, views=3)
+    images, labels = together(task, "moved")
+    assert torch.equal(labels, task.test[1].repeat(3))
+    sums = task.test[0].float().sum((1, 2, 3)) / 16
+    torch.testing.assert_close(images.sum((1, 2, 3)), sums.repeat(3))
+    assert not torch.equal(images[:450], images[450:900])
+    assert len(together(Digits(views=3), "test")[0]) == 450, "there is one place only"
+
+
+def test_places_are_a_step_apart() -> None:
+    task = Digits(canvas=16, step=1)
+    assert (len(task.places), len(task.other_places)) == (25, 56)
+    assert (len(Digits(canvas=16, step=8).places), len(Digits(canvas=16, step=8).other_places)) == (
+        1,
+        3,
+    )
+
+
+def test_a_finer_image_is_interpolated_between_pixels() -> None:
+    task = Digits(scale=2)
+    fine, labels = together(task, "fine")
+    coarse, _ = together(task, "test")
+    assert fine.shape == (450, 1, 16, 16)
+    assert torch.equal(labels, task.test[1])
+    # pixel centres of the finer grid lie a quarter from the nearest centre of the coarser
+    near, below = coarse[:, 0, 3, 3:5], coarse[:, 0, 4, 3:5]
+    rows = 0.75 * near + 0.25 * below
+    expected = 0.75 * rows[:, 0] + 0.25 * rows[:, 1]
+    torch.testing.assert_close(fine[:, 0, 7, 7], expected)
+    torch.testing.assert_close(fine[:, :, ::15, ::15], coarse[:, :, ::7, ::7])  # corners stay
+    model = task.model(encoder="axial")
+    assert model(fine[:2]).shape == (2, 10)
+
+
+def test_fine_and_test_show_the_same_places() -> None:
+    task = Digits(canvas=12, scale=3, views=2)
+    fine, _ = together(task, "fine")
+    coarse, _ = together(task, "test")
+    again = torch.nn.functional.interpolate(
+        coarse, scale_factor=3, mode="bilinear", align_corners=False
+    )
+    torch.testing.assert_close(fine, again)
+
+
+def test_colours_go_with_their_pixels() -> None:
+    pixels = torch.arange(2 * 3 * 4 * 4).view(2, 3, 4, 4).to(torch.uint8)
+    labels = torch.tensor([1, 0])
+    task = Images((pixels, labels), (pixels, labels), classes=2, canvas=8, patch=4, views=1)
+    assert task.places.tolist() == [[0, 0]]
+    assert task.other_places.tolist() == [[0, 4], [4, 0], [4, 4]]
+    images, found = together(task, "test")
+    assert torch.equal(images[:, :, :4, :4], pixels / 255)
+    assert images[:, :, 4:].abs().max() == images[:, :, :, 4:].abs().max() == 0
+    assert torch.equal(found, labels)
+    assert task.model()(images).shape == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("train", "message"),
+    [
+        ((torch.zeros(3, 4, 4), torch.zeros(3).long()), "the images of train must have shape"),
+        ((torch.zeros(3, 1, 4, 5), torch.zeros(3).long()), r"got \(3, 1, 4, 5\)"),
+        ((torch.zeros(0, 1, 4, 4), torch.zeros(0).long()), "the images of train must have shape"),
+        ((torch.zeros(3, 1, 4, 4), torch.zeros(2).long()), r"classes of train must have shape \(3"),
+        ((torch.zeros(3, 1, 6, 6), torch.zeros(3).long()), "train and test must have one shape"),
+    ],
+)
+def test_images_of_a_wrong_shape_are_refused(train: tuple[Tensor, Tensor], message: str) -> None:
+    test = torch.zeros(2, 1, 4, 4), torch.zeros(2).long()
+    with pytest.raises(ValueError, match=message):
+        Images(train, test)
+
+
+# --- volumes ---
+
+
+def places(volumes: Tensor) -> Tensor:
+    """Return where marks a and b are, ``(2, count, 3)``; each is there once."""
+    assert (volumes[:, :2].sum((2, 3, 4)) == 1).all()
+    return torch.stack([volumes[:, mark].nonzero()[:, 1:] for mark in (0, 1)])
+
+
+def by_offset(offset: list[int]) -> int:
+    """Return the class that the definition gives to an offset."""
+    (axis,) = [i for i in range(3) if offset[i]]
+    return 2 * axis + (offset[axis] < 0)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"size": 4}, {"size": 5, "region": 3, "others": 0}, {"size": 2, "others": 6}]
+)
+def test_the_offset_says_everything(options: dict) -> None:
+    task = Volumes(**options)
+    size, region, others = task.size, task.region, task.others
+    for name, first in (("train", 0), ("test", 0), ("moved", size - region)):
+        volumes, labels = task.batch(500, seeded()) if name == "train" else together(task, name)
+        assert volumes.shape[1:] == (3, size, size, size)
+        a, b = places(volumes)
+        assert [by_offset(o) for o in (b - a).tolist()] == labels.tolist()
+        for place in (a, b):
+            assert place.min() >= first
+            assert place.max() < first + region
+        assert (volumes.sum(1) <= 1).all(), "two marks share a cell"
+        assert (volumes[:, 2].sum((1, 2, 3)) == others).all()
+        assert set(volumes.unique().tolist()) == {0.0, 1.0}
+
+
+def test_directions_and_distances_are_equally_frequent_and_places_are_all_used() -> None:
+    task = Volumes(size=6, region=4)
+    volumes, labels = task.batch(6000, seeded())
+    a, b = places(volumes)
+    assert (labels.bincount(minlength=6) - 1000).abs().max() < 5 * 1000**0.5
+    distances = (b - a).abs().sum(-1).bincount(minlength=4)[1:]
+    assert (distances - 2000).abs().max() < 5 * 2000**0.5
+    for place in (a, b):
+        assert len({tuple(p) for p in place.tolist()}) == 4**3
+    # the other marks are anywhere: each cell has one with the same chance, a and b apart
+    seen = volumes[:, 2].sum(0)[4:].flatten()
+    mean = 6000 * 8 / (6**3 - 2)
+    assert (seen - mean).abs().max() < 5 * mean**0.5
+
+
+def test_places_that_were_learned_are_worth_nothing_where_marks_moved() -> None:
+    task = Volumes()
+    volumes, labels = task.batch(20_000, seeded())
+    seen = torch.zeros(2, 6, 6, 6, 6)  # of each mark: how often it stood there, by class
+    for mark, place in enumerate(places(volumes)):
+        seen[mark].index_put_((*place.unbind(-1), labels), torch.tensor(1.0), accumulate=True)
+    chances = ((seen + 1) / (seen + 1).sum(-1, keepdim=True)).log()
+
+    def accuracy(name: str, marks: tuple[int, ...]) -> float:
+        volumes, labels = together(task, name)
+        where = places(volumes)
+        scores = sum(chances[m][tuple(where[m].unbind(-1))] for m in marks)
+        # what ties shares its point
+        best = scores == scores.amax(-1, keepdim=True)
+        return (best[torch.arange(len(labels)), labels] / best.sum(-1)).mean().item()
+
+    assert accuracy("moved", (0, 1)) == pytest.approx(1 / 6)
+    # at home a place excludes directions, so that one mark alone is a good guess …
+    assert accuracy("test", (0,)) == pytest.approx(0.4, abs=0.05)
+    # … and both together a better one
+    assert accuracy("test", (0, 1)) > 0.6

@@ -1,0 +1,172 @@
+"""Text as bytes: what is asked in which window, so that lengths can be compared."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import Tensor
+
+from stringlib.tasks.task import IGNORE
+from stringlib.tasks.text import Text, python_topics
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def numbered(count: int) -> bytes:
+    """Return a text in which two bytes that follow each other say where they are."""
+    return bytes(b for i in range(count // 2 + 1) for b in (i // 256, i % 256))[:count]
+
+
+def windows(task: Text, length: int) -> tuple[Tensor, Tensor]:
+    inputs, targets = zip(*task.held_out()[str(length)], strict=True)
+    return torch.cat(inputs), torch.cat(targets)
+
+
+def asked_places(task: Text, length: int) -> list[int]:
+    """Return which bytes of the test text are asked for, found by looking for each window."""
+    text, found = bytes(task.test.tolist()), []
+    for inputs, targets in zip(*windows(task, length), strict=True):
+        whole = bytes([*inputs.tolist(), targets[-1].item()])
+        start = text.find(whole)
+        assert start >= 0
+        assert text.count(whole) == 1, "the text must tell where a window is"
+        for place, target in enumerate(targets.tolist()):
+            if target != IGNORE:
+                assert target == text[start + place + 1]
+                found.append(start + place + 1)
+    return found
+
+
+def test_the_embedded_text_is_pythons_language_reference() -> None:
+    from pydoc_data.topics import topics
+
+    text = python_topics()
+    assert text == python_topics()
+    assert 400_000 < len(text) < 1_200_000  # it grows from version to version
+    assert all(topic.encode() in text for topic in topics.values())
+    task = Text()
+    assert bytes(torch.cat([task.train, task.test]).tolist()) == text
+    assert len(task.train) == int(0.9 * len(text))
+
+
+def test_a_training_window_is_followed_by_its_targets() -> None:
+    text = numbered(4000)
+    task = Text(text, length=16, share=0.5)
+    inputs, targets = task.batch(3000, seeded())
+    assert inputs.shape == targets.shape == (3000, 16)
+    starts = set()
+    for row, wanted in zip(inputs.tolist(), targets.tolist(), strict=True):
+        start = text.find(bytes(row))
+        assert bytes(wanted) == text[start + 1 : start + 17]
+        assert start + 17 <= 2000, "a byte to test on was trained on"
+        starts.add(start)
+    assert min(starts) < 10
+    assert max(starts) > 2000 - 17 - 10
+
+
+@pytest.mark.parametrize("size", [18, 33, 100])
+def test_the_last_possible_window_is_drawn_and_no_later_one(size: int) -> None:
+    text = bytes(range(size))
+    task = Text(text, length=16, test=bytes(17))
+    last = task.batch(5000, seeded())[1][:, -1]
+    assert last.min() == 16
+    assert last.max() == size - 1
+
+
+@pytest.mark.parametrize("lengths", [(8,), (8, 16, 64), (16, 128), (64, 8)])
+def test_every_length_is_asked_for_the_same_bytes_once(lengths: tuple[int, ...]) -> None:
+    task = Text(numbered(3000), 8, lengths, share=0.8)
+    longest = max(lengths)
+    # all of the test text that fills windows of the longest length
+    expected = list(range(1, 599 // longest * longest + 1))
+    assert list(task.held_out()) == [str(n) for n in lengths]
+    for length in lengths:
+        assert asked_places(task, length) == expected
+        assert (windows(task, length)[1] != IGNORE).all()
+
+
+def test_a_length_that_does_not_divide_the_longest_is_asked_for_less() -> None:
+    task = Text(numbered(3000), 8, (24, 64), share=0.8)
+    found = asked_places(task, 24)
+    assert len(found) == len(set(found)) == 9 * 48
+    assert set(found) < set(asked_places(task, 64))
+
+
+@pytest.mark.parametrize("last", [1, 8, 5])
+def test_with_last_only_the_context_differs_between_lengths(last: int) -> None:
+    lengths = (8, 16, 64)
+    task = Text(numbered(2000), 8, lengths, share=0.8, last=last)
+    blocks = (400 - 1 - (64 - last)) // last
+    for length in lengths:
+        inputs, targets = windows(task, length)
+        assert inputs.shape == (blocks, length)
+        assert (targets[:, : length - last] == IGNORE).all()
+        assert (targets[:, length - last :] != IGNORE).all()
+        found = asked_places(task, length)
+        assert found == list(range(64 - last + 1, 64 - last + 1 + blocks * last))
+
+
+@pytest.mark.parametrize("last", [None, 8])
+def test_few_windows_are_spread_over_the_test_text(last: int | None) -> None:
+    text, lengths = numbered(20_000), (16, 64)
+    whole = Text(text, 8, lengths, share=0.5, last=last)
+    some = Text(text, 8, lengths, share=0.5, last=last, windows=5)
+    block = last or 64
+    for length in lengths:
+        found = asked_places(some, length)
+        assert len(found) == len(set(found)) == 5 * block
+        assert set(found) < set(asked_places(whole, length))
+        assert min(found) < 100
+        assert max(found) > 9_900
+        starts = found[::block]
+        gaps = [b - a for a, b in pairwise(starts)]
+        assert max(gaps) - min(gaps) <= block
+    assert asked_places(some, 16) == asked_places(some, 64)
+    many = Text(text, 8, lengths, share=0.5, last=last, windows=10_000)
+    assert asked_places(many, 64) == asked_places(whole, 64)
+
+
+def test_equal_shares_of_all_bytes_cost_eight_bits() -> None:
+    task = Text(length=64)
+    inputs, targets = next(task.held_out()["64"])
+    assert task.score(torch.zeros(*inputs.shape, 256), targets).item() == pytest.approx(
+        8 * targets.numel()
+    )
+
+
+def test_the_shares_of_the_bytes_cost_their_entropy() -> None:
+    text = b"aaaabbcd" * 100
+    task = Text(text, 8, share=0.5)
+    counts = Counter(text)
+    logits = torch.full((256,), -1e9)
+    for byte, count in counts.items():
+        logits[byte] = torch.tensor(count / len(text)).log()
+    bits = asked = 0.0
+    for _, targets in task.held_out()["8"]:
+        bits += task.score(logits.expand(*targets.shape, 256), targets).item()
+        asked += targets.numel()
+    # in the 392 bytes asked for, the first and last 4 of a repetition are missing
+    assert bits / asked == pytest.approx(1.75, abs=0.02)
+
+
+def test_a_text_to_test_on_takes_nothing_from_training() -> None:
+    task = Text("abc" * 20, 8, test="xyz" * 10)
+    assert bytes(task.train.tolist()) == b"abc" * 20
+    assert bytes(task.test.tolist()) == b"xyz" * 10
+
+
+def test_a_string_is_read_as_utf8() -> None:
+    assert bytes(Text("Kähler " * 20, 8, test=b"a" * 9).train.tolist()) == ("Kähler " * 20).encode()
+
+
+def test_the_model_has_room_for_the_longest_window() -> None:
+    task = Text(numbered(2000), 8, (8, 64))
+    model = task.model(encoder="learned")
+    inputs, targets = windows(task, 64)
+    assert model(inputs[:1]).shape == (1, 64, 256)
+    assert targets.shape[1] == 64
