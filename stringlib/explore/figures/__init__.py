@@ -17,6 +17,11 @@ from stringlib.explore.figures.favor import FAVOR_KINDS, favor_error, favor_erro
 from stringlib.explore.figures.gating import gated_query, gated_query_text
 from stringlib.explore.figures.grid import GRID_ENCODERS, grid_kernel, grid_kernel_text
 from stringlib.explore.figures.ladder import encoding_cost, encoding_cost_text
+from stringlib.explore.figures.lengths import (
+    LENGTH_METHODS,
+    beyond_training,
+    beyond_training_text,
+)
 from stringlib.explore.figures.memory import decay_memory, decay_memory_text
 from stringlib.explore.figures.mirrors import two_mirrors, two_mirrors_text
 from stringlib.explore.figures.permutation import POSITIONS, permuted_words, permuted_words_text
@@ -54,11 +59,14 @@ __all__ = [
     "FAVOR_KINDS",
     "GRID_ENCODERS",
     "KERNEL_FEATURES",
+    "LENGTH_METHODS",
     "POSITIONS",
     "RESOLUTION_CONVENTIONS",
     "attention_times",
     "attention_times_text",
     "attention_work",
+    "beyond_training",
+    "beyond_training_text",
     "bias_curves",
     "bias_curves_text",
     "circulant_spectrum",
