@@ -80,6 +80,21 @@ def test_positions_are_counted_and_can_be_given() -> None:
     assert checks.largest_difference(absolute(tokens), absolute(tokens, counted + 5)) > 1e-3
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_shapes_without_memory(name: str) -> None:
+    """On the meta device: nothing looks at a value, and nothing is made on another device."""
+    model = language_model(name).to("meta")
+    scores = model(text(2, LENGTH).to("meta"))
+    assert (scores.shape, scores.device.type) == ((2, LENGTH, VOCAB), "meta")
+
+
+@pytest.mark.parametrize("name", ["softmax-circulant", "favor-rope", "c-cosgate", "elu-gla-None"])
+def test_compile(name: str) -> None:
+    model, tokens = language_model(name).double(), text(2, LENGTH)
+    compiled = torch.compile(model, fullgraph=True, backend="eager")
+    assert checks.largest_difference(compiled(tokens), model(tokens)) <= 1e-12
+
+
 # --- parts --------------------------------------------------------------------------------------
 
 

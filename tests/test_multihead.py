@@ -481,6 +481,14 @@ def test_positions_of_a_grid(attention: str) -> None:
     assert (checks.largest_difference(moved, layer(x)) < 1e-12) is (attention == "softmax")
 
 
+def test_an_encoder_by_name_reads_the_coordinates_asked_for() -> None:
+    layer, x = MultiHeadAttention(24, 3, "mixed", coord_dim=3), torch.randn(2, 6, 24)
+    assert layer.encoder.coord_dim == 3
+    assert layer(x, grid_positions(1, 2, 3)).shape == x.shape
+    with pytest.raises(ValueError, match=r"positions must be given, \(..., 6, 3\)"):
+        layer(x)
+
+
 def test_a_grid_is_decoded_row_by_row() -> None:
     layer, x = MultiHeadAttention(24, 3, "axial", grid=(2, 3), causal=True), torch.randn(6, 24)
     first, state = layer(x[:4], return_state=True)
@@ -590,6 +598,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     *[({"grid": g, "attention": "elu", "weight": "toeplitz"}, r"grid must be \(rows, columns\)")
       for g in (5, (4,), (2, 3, 4))],
     ({"grid": (2, 0), "encoder": "axial"}, "grid must be at least 1, got 0"),
+    *[({"coord_dim": 2, "encoder": e}, "coord_dim must be None unless encoder is a name, got 2")
+      for e in (None, RoPE(4), ALiBi(3))],
+    ({"coord_dim": 0, "encoder": "axial"}, "coord_dim must be at least 1, got 0"),
 ]  # fmt: skip
 
 
@@ -632,6 +643,7 @@ def test_bad_input_is_named() -> None:
         (TypeError, "heads must be an int", lambda: MultiHeadAttention(12, 3.0)),
         (TypeError, "causal must be a bool, got 'no'",
          lambda: MultiHeadAttention(12, 3, causal="no")),
+        (TypeError, "shift must be a bool, got 1", lambda: MultiHeadAttention(12, 3, shift=1)),
         (TypeError, "key_mask must be a boolean", lambda: turned(x, key_mask=torch.ones(2, 9))),
         (ValueError, "key_mask must have shape",
          lambda: turned(x, key_mask=torch.ones(2, 8).bool())),

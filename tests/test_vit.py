@@ -90,6 +90,21 @@ def test_a_state_dict_makes_the_same_model(name: str) -> None:
     assert torch.equal(model(images), other(images))
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_shapes_without_memory(name: str) -> None:
+    model = make(name).to("meta")
+    scores = model(pictures(model).to("meta"))
+    assert (scores.shape, scores.device.type) == ((3, CLASSES), "meta")
+
+
+@pytest.mark.parametrize("name", ["softmax-mixed", "softmax-learned", "favor-None"])
+def test_compile(name: str) -> None:
+    model = make(name).double()
+    compiled = torch.compile(model, fullgraph=True, backend="eager")
+    images = pictures(model).double()
+    assert checks.largest_difference(compiled(images), model(images)) <= 1e-12
+
+
 @pytest.mark.parametrize("size", ["series", "volume"])
 @pytest.mark.parametrize("pool", ["cls", "mean"])
 @pytest.mark.parametrize("encoder", [None, *ENCODERS, "alibi", "sinusoidal", "learned"])

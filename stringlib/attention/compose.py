@@ -129,7 +129,9 @@ def _encoder(encoder: Any, shape: LayerShape, width: int) -> RotaryEncoder | Rel
     if shape.coord_dim is not None and not isinstance(encoder, str):
         raise ValueError(f"coord_dim must be None unless encoder is a name, got {shape.coord_dim}")
     if isinstance(encoder, str):
-        coord_dim = shape.coord_dim or (1 if shape.grid is None else 2)
+        coord_dim = shape.coord_dim
+        if coord_dim is None:
+            coord_dim = 1 if shape.grid is None else 2
         return make_encoder(encoder, width, coord_dim, heads=shape.heads)
     if encoder is None:
         return None

@@ -112,8 +112,9 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         require_split(dim, heads)
         require_positive("temperature", temperature)
-        if not isinstance(causal, bool):
-            raise TypeError(f"causal must be a bool, got {causal!r}")
+        for name, flag in (("causal", causal), ("shift", shift)):
+            if not isinstance(flag, bool):
+                raise TypeError(f"{name} must be a bool, got {flag!r}")
         if temperature != 1 and not normalize_qk:
             raise ValueError(f"temperature must be 1 unless normalize_qk, got {temperature}")
         self.dim, self.heads, self.head_dim = int(dim), int(heads), int(dim // heads)
