@@ -21,7 +21,7 @@ class Task(ABC):
     """
 
     metric = "accuracy"
-    """Name of the score: ``"accuracy"``, or ``"bits"`` a target."""
+    """What the score is, ``"accuracy"`` or ``"bits"`` (bits a target, the fewer the better)."""
 
     @abstractmethod
     def batch(self, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:

@@ -13,7 +13,7 @@ from stringlib.models.vit import ViT
 from stringlib.tasks.task import Task
 
 MARKS = 3
-"""Channels: mark a, mark b, and those that mean nothing."""
+"""Channels of a volume, one for mark a, one for mark b, one for those that mean nothing."""
 
 
 class Volumes(Task):
