@@ -17,7 +17,15 @@ from typing import Any
 import torch
 
 
-def write_record(path: Path, *, command: str, seeds: list[int], wall_s: float, data: Any) -> None:
+def write_record(
+    path: Path,
+    *,
+    command: str,
+    seeds: list[int],
+    wall_s: float,
+    data: Any,
+    source: Path | None = None,
+) -> None:
     """Write a result as JSON, whole or not at all.
 
     Args:
@@ -26,13 +34,14 @@ def write_record(path: Path, *, command: str, seeds: list[int], wall_s: float, d
         seeds: The seeds that were used.
         wall_s: How long it took, in seconds.
         data: The result: lists, dictionaries, numbers and strings.
+        source: The script that measured, whose commit is recorded; this package's if omitted.
     """
     record = {
         "command": command,
         "seeds": seeds,
         "wall_s": round(wall_s, 1),
         "date": datetime.now(UTC).date().isoformat(),
-        "commit": _commit(path.resolve().parent),
+        "commit": _commit((source or Path(__file__)).resolve().parent),
         "hardware": {
             "machine": platform.machine(),
             "processor": _processor(),
@@ -88,6 +97,7 @@ def record_study(
         seeds=chosen,
         wall_s=time.perf_counter() - start,
         data=data,
+        source=script,
     )
     return data
 

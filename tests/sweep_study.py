@@ -1,0 +1,32 @@
+"""A study for the tests of sweeps: it is run as a script, as those in results/ are."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from stringlib.train.sweep import record_sweep
+
+CELLS = {"b": {"scale": 2}, "a": {"scale": 3, "sizes": (1, 2)}}
+
+
+def run(seed: int, steps: int, scale: int, sizes: tuple[int, ...] = ()) -> dict[str, Any]:
+    """Return what can be foretold; slow, wrong or deadly where the environment says so."""
+    me = f"{'a' if scale == 3 else 'b'}{seed}"
+    if os.environ.get("SLOW") == me:
+        time.sleep(60)
+    if os.environ.get("WRONG") == me:
+        raise ArithmeticError("as asked")
+    score = float("nan") if os.environ.get("NAN") == me else float(scale * seed + steps)
+    return {"scores": {"test": score}, "process": list(sizes)}
+
+
+def main(argv: list[str] | None = None) -> None:
+    record_sweep(Path(__file__), "A study for tests.", CELLS, run, seeds=3, steps=5, argv=argv)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,209 @@
+"""Studies of many runs: interrupted, gone wrong, changed, started twice."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stringlib.records import read_record
+from stringlib.train.kept import Kept
+from stringlib.train.sweep import record_sweep
+
+ROOT = Path(__file__).parents[1]
+SCRIPT = ROOT / "tests" / "sweep_study.py"
+CELLS = {"b": {"scale": 2}, "a": {"scale": 3, "sizes": [1, 2]}}
+
+
+def start(output: Path, *words: str, **environment: str) -> subprocess.Popen[str]:
+    """Start the study as a reader would, with its own process group for Ctrl-C."""
+    return subprocess.Popen(
+        [sys.executable, str(SCRIPT), "--output", str(output), *words],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def finish(output: Path, *words: str, **environment: str) -> tuple[int, str, str]:
+    process = start(output, *words, **environment)
+    out, err = process.communicate(timeout=120)
+    return process.returncode, out, err
+
+
+def data(output: Path) -> Any:
+    """Return the data of a record without the times."""
+    found = read_record(output)["data"]
+    for cell in found["cells"].values():
+        for run in cell["runs"]:
+            assert run.pop("wall_s") >= 0
+    return found
+
+
+def lines(output: Path) -> list[dict[str, Any]]:
+    kept = output.with_suffix(".runs.jsonl").read_text(encoding="utf8")
+    return [json.loads(line) for line in kept.splitlines()]
+
+
+EXPECTED = {
+    "steps": 5,
+    "cells": {
+        "b": {
+            "told": {"scale": 2},
+            "runs": [
+                {"seed": seed, "scores": {"test": 2 * seed + 5.0}, "process": []}
+                for seed in range(3)
+            ],
+        },
+        "a": {
+            "told": {"scale": 3, "sizes": [1, 2]},
+            "runs": [
+                {"seed": seed, "scores": {"test": 3 * seed + 5.0}, "process": [1, 2]}
+                for seed in range(3)
+            ],
+        },
+    },
+}
+
+
+def test_the_record_is_the_same_with_one_job_and_with_two(tmp_path: Path) -> None:
+    for jobs in ("1", "2"):
+        output = tmp_path / f"{jobs}.json"
+        code, out, err = finish(output, "--jobs", jobs)
+        assert (code, err) == (0, "")
+        assert "6 runs to do, 0 done" in out
+        assert data(output) == EXPECTED
+        assert list(data(output)["cells"]) == ["b", "a"]  # as defined, not as the alphabet
+        assert not output.with_suffix(".runs.jsonl").exists()
+    record = read_record(output)
+    assert record["command"] == "python results/sweep_study.py --seeds 3 --steps 5"
+    assert record["seeds"] == [0, 1, 2]
+    # the commit of the script, though the record lies outside of every checkout
+    if (ROOT / ".git").exists():
+        assert record["commit"] != "unknown"
+
+
+@pytest.fixture
+def study(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The study as a module, which its processes can import too."""
+    monkeypatch.syspath_prepend(str(SCRIPT.parent))
+    return importlib.import_module("sweep_study")
+
+
+@pytest.mark.parametrize(
+    ("how", "words"), [("WRONG", "ArithmeticError: as asked"), ("NAN", "JSON")]
+)
+def test_a_run_that_fails_leaves_the_others_and_is_named(
+    study: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, words: str
+) -> None:
+    output = tmp_path / "study.json"
+    monkeypatch.setenv(how, "a1")
+    with pytest.raises(SystemExit) as stopped:
+        study.main(["--jobs", "1", "--output", str(output)])
+    assert "in 'a' with seed 1" in str(stopped.value)
+    assert words in str(stopped.value)
+    assert "1 of 6 runs failed; the others are kept" in str(stopped.value)
+    assert not output.exists()
+    assert len(lines(output)) == 5
+    monkeypatch.delenv(how)
+    study.main(["--jobs", "1", "--output", str(output)])
+    assert data(output) == EXPECTED
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_study_that_is_stopped_goes_on(tmp_path: Path, number: int) -> None:
+    output = tmp_path / "study.json"
+    process = start(output, "--jobs", "1", SLOW="b1")
+    deadline = time.monotonic() + 100
+    kept = output.with_suffix(".runs.jsonl")
+    while not kept.exists() or kept.read_text(encoding="utf8").count("\n") < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    os.killpg(process.pid, number)  # Ctrl-C reaches the whole group
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "stopped; what is done is kept" in out
+    assert "Traceback" not in err
+    assert [(line["cell"], line["seed"]) for line in lines(output)] == [("b", 0), ("a", 0)]
+    code, out, _ = finish(output)
+    assert code == 0
+    assert "4 runs to do, 2 done" in out
+    assert data(output) == EXPECTED
+
+
+def test_a_second_process_is_refused_while_the_first_runs(tmp_path: Path) -> None:
+    output = tmp_path / "study.json"
+    with Kept.open(output, CELLS, 5):
+        code, _, err = finish(output)
+    assert code == 1
+    assert "another process runs this study" in err
+    assert not output.exists()
+
+
+def test_lines_of_another_configuration_are_not_taken_for_done(tmp_path: Path) -> None:
+    output = tmp_path / "study.json"
+    with Kept.open(output, CELLS, 5) as kept:
+        kept.add("a", 0, {"x": 1, "wall_s": 0})
+        kept.add("b", 0, {"x": 2, "wall_s": 0})
+    changed = {**CELLS, "a": {"scale": 4}}
+    cases: list[tuple[Any, int, set[tuple[str, int]]]] = [
+        (CELLS, 5, {("a", 0), ("b", 0)}),
+        (changed, 5, {("b", 0)}),
+        ({"a": CELLS["a"]}, 5, {("a", 0)}),
+        (CELLS, 6, set()),
+    ]
+    for cells, steps, done in cases:
+        with Kept.open(output, cells, steps) as kept:
+            assert set(kept.found) == done
+
+
+def test_a_line_that_was_cut_off_is_done_again_and_spoils_no_other(tmp_path: Path) -> None:
+    output = tmp_path / "study.json"
+    with Kept.open(output, CELLS, 5) as kept:
+        kept.add("a", 0, {"x": 1, "wall_s": 0})
+        kept.add("a", 1, {"x": 1, "wall_s": 0})
+    path = output.with_suffix(".runs.jsonl")
+    path.write_text(path.read_text(encoding="utf8")[:-9], encoding="utf8")
+    with Kept.open(output, CELLS, 5) as kept:
+        assert set(kept.found) == {("a", 0)}
+        kept.add("a", 2, {"x": 3, "wall_s": 0})
+    with Kept.open(output, CELLS, 5) as kept:
+        assert set(kept.found) == {("a", 0), ("a", 2)}
+
+
+def test_some_cells_alone_leave_no_record_until_none_is_missing(study: Any, tmp_path: Path) -> None:
+    output = tmp_path / "study.json"
+    study.main(["--jobs", "1", "--output", str(output), "--only", "a*"])
+    assert not output.exists()
+    assert {line["cell"] for line in lines(output)} == {"a"}
+    study.main(["--jobs", "1", "--output", str(output), "--only", "b"])
+    assert data(output) == EXPECTED
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--only", "c"], "--only must fit one of b, a; got 'c'"),
+        (["--seeds", "0"], "--seeds must be at least 1, got 0"),
+        (["--jobs", "-1"], "--jobs must be at least 1, got -1"),
+    ],
+)
+def test_a_bad_command_line_says_what_is_expected(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    argv = ["--output", str(tmp_path / "x.json"), *words]
+    with pytest.raises(SystemExit) as stopped:
+        record_sweep(SCRIPT, "About.", CELLS, dict, steps=5, argv=argv)
+    assert stopped.value.code == 2
+    assert message in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
