@@ -1,0 +1,133 @@
+"""A table and a picture of several methods, each trained with several seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stringlib.spread import interval, mean
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Cells = Mapping[str, Mapping[str, Any]]
+
+
+def table(cells: Cells, metric: str) -> str:
+    """Return a Markdown table: mean and 95 % interval of each score, seeds, size and time.
+
+    Args:
+        cells: Name → ``{"parameters": …, "runs": [{"scores": …, "wall_s": …}]}``.
+        metric: What the scores are.
+    """
+    sets = list(next(iter(cells.values()))["runs"][0]["scores"])
+    head = ["method", *(f"{metric}, {name}" for name in sets), "seeds", "parameters", "s a run"]
+    rows = [
+        [
+            name,
+            *(spread_text([run["scores"][s] for run in cell["runs"]]) for s in sets),
+            str(len(cell["runs"])),
+            f"{cell['parameters']:,}",
+            f"{mean([run['wall_s'] for run in cell['runs']]):.1f}",
+        ]
+        for name, cell in cells.items()
+    ]
+    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
+    lines = [[*head], ["-" * width for width in widths], *rows]
+    return "\n".join(
+        "| " + " | ".join(text.ljust(w) for text, w in zip(line, widths, strict=True)) + " |"
+        for line in lines
+    )
+
+
+def spread_text(values: Sequence[float]) -> str:
+    """Return ``"0.912 [0.893, 0.931]"``: mean and 95 % interval; of one value itself alone."""
+    if len(values) == 1:
+        return f"{values[0]:.3f}"
+    low, high = interval(values)
+    return f"{mean(values):.3f} [{low:.3f}, {high:.3f}]"
+
+
+def plot(cells: Cells, metric: str, paths: Sequence[Path], title: str) -> None:
+    """Draw loss curves, each with the range of its seeds, and scores with their intervals.
+
+    Args:
+        cells: Name → ``{"told": …, "runs": [{"seed": …, "losses": …, "logged": …, "scores": …}]}``.
+        metric: What the scores are.
+        paths: Files to write, whose ends say the format.
+        title: Stands above.
+    """
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    from stringlib.explore.style import use_matplotlib_style
+
+    colours = colours_of(cells)
+    sets = list(next(iter(cells.values()))["runs"][0]["scores"])
+    with mpl.rc_context():
+        use_matplotlib_style()
+        height = max(3.4, 1.4 + 0.3 * len(cells))
+        fig = Figure(figsize=(5 + 2.8 * len(sets), height), layout="constrained")
+        axes = fig.subplots(1, 1 + len(sets), width_ratios=[5, *[2.8] * len(sets)])
+        _losses(axes[0], cells, colours)
+        for ax, name in zip(axes[1:], sets, strict=True):
+            _scores(ax, cells, name, colours)
+            ax.set(title=f"{metric}, {name}", yticks=[])
+        fig.suptitle(title)
+        fig.legend(
+            *axes[0].get_legend_handles_labels(),
+            loc="outside lower center",
+            ncols=min(4, len(cells)),
+        )
+        for path in paths:
+            part = path.with_name("part-" + path.name)
+            fig.savefig(part, metadata={"Date": None} if path.suffix == ".svg" else None)
+            part.replace(path)
+
+
+def colours_of(cells: Cells) -> dict[str, str]:
+    """Return a colour for each method: the book's where it has one, no colour twice in a row."""
+    from stringlib.explore.style import COLOURS, PALETTE
+
+    told = {name: cell["told"] for name, cell in cells.items()}
+    axes = [
+        axis
+        for axis in ("attention", "encoder", "weight")
+        if len({str(one.get(axis)) for one in told.values()}) > 1
+    ]
+    axis = axes[0] if axes else "attention"
+    colours: dict[str, str] = {}
+    for name, one in told.items():
+        own = COLOURS.get(str(one.get(axis) or "none"))
+        spare = [c for c in PALETTE.values() if c not in colours.values()] or [*PALETTE.values()]
+        colours[name] = own if own and own not in colours.values() else spare[0]
+    return colours
+
+
+def _losses(ax: Axes, cells: Cells, colours: Mapping[str, str]) -> None:
+    for name, cell in cells.items():
+        runs = [run["losses"] for run in cell["runs"]]
+        steps = cell["runs"][0]["logged"]
+        at_step = list(zip(*runs, strict=True))
+        ax.plot(steps, [mean(each) for each in at_step], color=colours[name], label=name)
+        ax.fill_between(
+            steps,
+            [min(each) for each in at_step],
+            [max(each) for each in at_step],
+            color=colours[name],
+            alpha=0.2,
+            linewidth=0,
+        )
+    ax.set(xlabel="step", ylabel="loss", title="loss: mean and range of the seeds")
+
+
+def _scores(ax: Axes, cells: Cells, test_set: str, colours: Mapping[str, str]) -> None:
+    for row, (name, cell) in enumerate(cells.items()):
+        values = [run["scores"][test_set] for run in cell["runs"]]
+        ax.plot(values, [row] * len(values), "o", color=colours[name], alpha=0.4, markersize=5)
+        ax.plot([mean(values)], [row], "|", color=colours[name], markersize=14, markeredgewidth=2)
+        if len(values) > 1:
+            ax.plot([*interval(values)], [row, row], color=colours[name])
+    ax.set(ylim=(len(cells) - 0.5, -0.5))
+    ax.set_xlabel("seeds, mean and 95 % interval")

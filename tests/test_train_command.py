@@ -1,0 +1,225 @@
+"""The command ``python -m stringlib.train``: what it writes, and what it says when it cannot."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stringlib.records import read_record
+from stringlib.spread import interval, mean
+from stringlib.train import loop
+from stringlib.train.__main__ import main
+from stringlib.train.options import AXES, read_options
+from stringlib.train.report import colours_of, plot, spread_text, table
+
+ROOT = Path(__file__).parents[1]
+SHORT = ["--steps", "3", "--batch-size", "4", "--accelerator", "cpu", "--log-every", "1"]
+RECALL = ["recall", "--task-option", "pairs=2", *SHORT]
+
+
+def test_methods_and_seeds_end_in_a_table_a_plot_and_a_record(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = [*RECALL, "--attention", "softmax,favor", "--encoder", "none,rope"]
+    words += ["--seeds", "2", "--folder", str(tmp_path)]
+    assert main(words) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    names = ["softmax no-encoder", "softmax rope", "favor no-encoder", "favor rope"]
+    cells = read_record(tmp_path / "record.json")["data"]["cells"]
+    assert list(cells) == names
+    for name, cell in cells.items():
+        assert [run["seed"] for run in cell["runs"]] == [0, 1]
+        assert cell["runs"][0]["losses"] != cell["runs"][1]["losses"]
+        scores = [run["scores"]["test"] for run in cell["runs"]]
+        low, high = interval(scores)
+        row = next(line for line in out.splitlines() if line.startswith(f"| {name} "))
+        assert f"{mean(scores):.3f} [{low:.3f}, {high:.3f}]" in row
+        assert f"| {cell['parameters']:,} " in row
+        for seed in (0, 1):
+            folder = tmp_path / name.replace(" ", "+") / f"seed-{seed}"
+            assert {p.name for p in folder.iterdir()} == {"checkpoint.pt", "metrics.jsonl"}
+    assert (tmp_path / "table.md").read_text(encoding="utf8") in out
+    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in (tmp_path / "plot.svg").read_text(encoding="utf8")
+    assert not [*tmp_path.rglob("*part*")]
+
+    # a third seed is trained; the others are over
+    trained: list[Any] = []
+    monkeypatch.setattr(loop, "_rows", spy(loop._rows, trained))
+    words[words.index("--seeds") + 1] = "3"
+    assert main(words) == 0
+    assert {settings.seed for settings in trained} == {2}
+    assert len(trained) == 3 * len(names)
+    again = read_record(tmp_path / "record.json")
+    assert again["seeds"] == [0, 1, 2]
+    for name in names:
+        assert again["data"]["cells"][name]["runs"][:2] == cells[name]["runs"]
+
+    # other settings in the same folder would mix what does not belong together
+    words[words.index("--steps") + 1] = "4"
+    assert main(words) == 2
+    assert "of other settings: steps was 3, is 4" in capsys.readouterr().err
+    assert main([*words, "--fresh"]) == 0
+    assert len(trained) == 3 * len(names) + 4 * 3 * len(names)
+
+
+def spy(function: Any, trained: list[Any]) -> Any:
+    def spied(task: Any, settings: Any, step: int, fabric: Any) -> Any:
+        trained.append(settings)
+        return function(task, settings, step, fabric)
+
+    return spied
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["recal"], "task must be one of recall, mqar, listops, digits"),
+        (
+            ["recall", "--attention", "softmax,sofmax"],
+            "--attention must name some of softmax",
+        ),
+        (["recall", "--encoder", "role"], "--encoder must name some of none, rope, axial"),
+        (["recall", "--gate", "head"], "--gate must name some of none, headwise, elementwise"),
+        (["recall", "--shift", "yes"], "--shift must name some of off, on, got 'yes'"),
+        (["recall", "--task-option", "pear=3"], "--task-option of recall must be one of pairs"),
+        (["recall", "--task-option", "pairs"], "--task-option must be NAME=VALUE, got 'pairs'"),
+        (["recall", "--task-option", "pairs=0"], "pairs must be at least 1, got 0"),
+        (["recall", "--model-option", "colour=3"], "colour"),
+        (["recall", "--rate", "-1"], "rate must be positive and finite"),
+        (["recall", "--seeds", "0"], "--seeds, --devices and --nodes must be at least 1"),
+        (["recall", "--weight", "cosine", "--attention", "relu"], "horizon must be given"),
+        (["recall", "--precision", "half"], "precision must be one of 32-true, bf16-mixed"),
+        (["recall", "--accelerator", "abacus"], "accelerator='abacus'"),
+    ],
+)
+def test_a_bad_command_line_names_what_is_expected(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    try:
+        code = main([*words, "--folder", str(tmp_path / "new")])
+    except SystemExit as stopped:
+        code = stopped.code  # type: ignore[assignment]
+    assert code == 2
+    _, err = capsys.readouterr()
+    assert message in err
+    assert "Traceback" not in err
+    assert not (tmp_path / "new").exists()
+
+
+def test_help_explains_every_option_and_every_name(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["--help"])
+    assert stopped.value.code == 0
+    text = capsys.readouterr().out
+    for names in AXES.values():
+        assert all(name in text for name in names)
+    assert "python -m stringlib.train recall --attention favor-circulant --seeds 5" in text
+    for line in text.split("files:")[0].splitlines():
+        assert not line.strip().endswith(("N", "NAME,…"))  # an option without a word about it
+
+
+def test_every_example_of_the_help_can_be_read(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    text = capsys.readouterr().out.split("examples:")[1].split("tasks:")[0].replace("\\\n", " ")
+    commands = [line.split()[3:] for line in text.splitlines() if "python -m" in line]
+    assert len(commands) == 5
+    for words in commands:
+        assert read_options(words).cells
+
+
+def test_ctrl_c_saves_and_the_same_command_goes_on(tmp_path: Path) -> None:
+    words = ["-m", "stringlib.train", "recall", "--task-option", "pairs=2", "--accelerator", "cpu"]
+    words += ["--batch-size", "4", "--log-every", "1", "--folder", str(tmp_path)]
+    process = subprocess.Popen(
+        [sys.executable, *words, "--steps", "100000"],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    metrics = tmp_path / "softmax" / "seed-0" / "metrics.jsonl"
+    deadline = time.monotonic() + 100
+    while not metrics.exists() or not metrics.stat().st_size:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "of 100000 steps, saved: " in err
+    assert "the same command goes on from there: python -m stringlib.train recall" in err
+    assert "Traceback" not in err
+    assert (tmp_path / "softmax" / "seed-0" / "checkpoint.pt").exists()
+    assert not (tmp_path / "record.json").exists()
+
+
+CELLS: dict[str, Any] = {
+    "relu": {
+        "told": {"attention": "relu"},
+        "parameters": 1234,
+        "runs": [
+            {"scores": {"test": s}, "wall_s": 2.0, "logged": [0, 9], "losses": [2.0, s]}
+            for s in (0.25, 0.5, 0.75)
+        ],
+    },
+    "favor": {
+        "told": {"attention": "favor"},
+        "parameters": 99,
+        "runs": [{"scores": {"test": 0.5}, "wall_s": 1.0, "logged": [0, 9], "losses": [2.0, 1.0]}],
+    },
+}
+
+
+def test_the_table_has_means_and_intervals() -> None:
+    lines = table(CELLS, "accuracy").splitlines()
+    assert len({len(line) for line in lines}) == 1
+    assert [word.strip() for word in lines[2].strip("|").split("|")] == [
+        "relu",
+        "0.500 [-0.121, 1.121]",
+        "3",
+        "1,234",
+        "2.0",
+    ]
+    assert [word.strip() for word in lines[3].strip("|").split("|")][1] == "0.500"
+    assert spread_text([0.25, 0.5, 0.75]) == "0.500 [-0.121, 1.121]"
+
+
+def test_the_plot_has_the_book_s_colours_and_the_same_bytes_twice(tmp_path: Path) -> None:
+    from stringlib.explore.style import COLOURS
+
+    assert colours_of(CELLS) == {name: COLOURS[name] for name in CELLS}
+    encoders = {
+        name: {"told": {"attention": "softmax", "encoder": None if name == "no" else name}}
+        for name in ("no", "rope", "circulant")
+    }
+    assert list(colours_of(encoders).values()) == [
+        COLOURS[name] for name in ("none", "rope", "circulant")
+    ]
+    both = {f"relu {i}": {"told": {"attention": "relu"}} for i in range(3)}
+    assert len(set(colours_of(both).values())) == 3
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        plot(CELLS, "accuracy", [tmp_path / name / f"plot.{end}" for end in ("png", "svg")], "x")
+    for end in ("png", "svg"):
+        assert (tmp_path / f"a/plot.{end}").read_bytes() == (
+            tmp_path / f"b/plot.{end}"
+        ).read_bytes()
+
+
+def test_a_record_of_the_command_can_be_read_as_json(tmp_path: Path) -> None:
+    assert main([*RECALL, "--folder", str(tmp_path), "--attention", "relu"]) == 0
+    record = json.loads((tmp_path / "record.json").read_text(encoding="utf8"))
+    assert record["command"].startswith("python -m stringlib.train recall --task-option pairs=2")
+    assert record["data"]["metric"] == "accuracy"
+    told = record["data"]["cells"]["relu"]["told"]
+    assert told == {"attention": "relu"}

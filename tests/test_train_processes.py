@@ -1,0 +1,87 @@
+"""Two processes give what one gives, and stop together."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+ROOT = Path(__file__).parents[1]
+SCRIPT = ROOT / "tests" / "two_processes.py"
+
+
+def launch(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run a command that starts a second process, and wait for both."""
+    return subprocess.run(
+        [sys.executable, *words],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+
+
+def one_process(folder: Path) -> Any:
+    spec = importlib.util.spec_from_file_location("two_processes", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.train(1, folder)
+
+
+def load(folder: Path) -> Any:
+    return torch.load(folder / "checkpoint.pt", weights_only=True)
+
+
+def test_two_processes_stop_together_go_on_and_end_where_one_does(tmp_path: Path) -> None:
+    history = one_process(tmp_path / "one")
+    folder = tmp_path / "two"
+    stopped = launch(str(SCRIPT), "2", str(folder), "4")
+    assert (stopped.returncode, stopped.stdout, stopped.stderr) == (130, "", "")
+    assert load(folder)["step"] == 5
+    ended = launch(str(SCRIPT), "2", str(folder))
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+    one, two = load(tmp_path / "one"), load(folder)
+    for name, value in one["model"].items():
+        # float64, the same batch, another order of addition
+        assert torch.allclose(value, two["model"][name], rtol=0, atol=1e-12), name
+    assert torch.equal(two["model"]["unused"], torch.ones(3, dtype=torch.float64))
+    for key in ("losses", "norms", "rates"):
+        pairs = zip(one["history"][key], two["history"][key], strict=True)
+        assert all(abs(a - b) < 1e-12 for a, b in pairs), key
+    assert one["history"]["evaluations"] == two["history"]["evaluations"]
+    assert two["history"]["scores"] == history.scores
+    written = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    steps = [line["step"] for line in written if "loss" in line]
+    assert steps == history.steps  # each once: only the first process writes
+
+
+def test_the_command_trains_in_two_processes_and_reports_once(tmp_path: Path) -> None:
+    words = ["-m", "stringlib.train", "recall", "--task-option", "pairs=2", "--steps", "6"]
+    words += ["--batch-size", "10", "--seeds", "2", "--rate", "1e-2", "--accelerator", "cpu"]
+    found = {}
+    for devices in ("1", "2"):
+        folder = tmp_path / devices
+        done = launch(*words, "--devices", devices, "--folder", str(folder))
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.count("softmax, seed 1: accuracy") == 1
+        assert done.stdout.count("| method") == 1
+        found[devices] = json.loads((folder / "record.json").read_text(encoding="utf8"))["data"]
+    runs = (found[devices]["cells"]["softmax"]["runs"] for devices in found)
+    for one, two in zip(*runs, strict=True):
+        assert all(abs(a - b) < 1e-6 for a, b in zip(one["losses"], two["losses"], strict=True))
+        assert one["scores"] == two["scores"]
+
+
+def test_a_batch_that_two_processes_cannot_share_is_refused(tmp_path: Path) -> None:
+    words = ["-m", "stringlib.train", "recall", "--batch-size", "9", "--devices", "2"]
+    done = launch(*words, "--accelerator", "cpu", "--folder", str(tmp_path))
+    assert done.returncode == 2
+    assert done.stderr == "error: batch_size must be a multiple of the 2 processes, got 9\n"
