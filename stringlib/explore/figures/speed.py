@@ -19,8 +19,8 @@ METHODS = {  # name → label, colour, dash
     "softmax": ("softmax", "softmax", "solid"),
     "relu": ("ReLU", "relu", "solid"),
     "favor": ("FAVOR+", "favor", "solid"),
-    "toeplitz": ("Toeplitz, rows", "toeplitz", "solid"),
-    "toeplitz-fft": ("Toeplitz, FFT", "toeplitz", "dash"),
+    "toeplitz": ("Toeplitz, rows", "toeplitz", "dot"),
+    "toeplitz-fft": ("Toeplitz, FFT", "toeplitz", "longdash"),
 }
 
 
@@ -69,8 +69,8 @@ def attention_work(method: str, n: int, d: int, m: int) -> dict[str, float]:
         m: Features.
 
     Returns:
-        Kind of work → how much: multiplications (each with its addition) in matrix products,
-        exponentials, operations of real FFTs, and bytes moved.
+        Multiplications (each with its addition) in matrix products, exponentials, operations of
+        real FFTs, and bytes moved, under these names.
 
     Raises:
         ValueError: If there is no such method.
@@ -117,7 +117,7 @@ def attention_times(
             marker={
                 "color": COLOURS[colour],
                 "size": 8,
-                "symbol": "circle-open" if dash == "dash" else "circle",
+                "symbol": "circle-open" if dash == "longdash" else "circle",
             },
             showlegend=False,
         )
