@@ -42,8 +42,8 @@ class LanguageModel(nn.Module):
 
     Attributes:
         embed: The vectors of the tokens, ``(vocab, dim)``, with a standard deviation of
-            :math:`1/\sqrt{\mathrm{dim}}`: each starts about 1 long. Sinusoids are scaled to the
-            same length, which is what Vaswani et al. do when they enlarge the tokens instead.
+            :math:`1/\sqrt{\mathrm{dim}}`: each starts about 1 long. Sinusoids are scaled to this
+            length; Vaswani et al. enlarge the tokens instead.
         absolute: What is added to a token because of its place, or None.
         blocks: The blocks, each a :class:`~stringlib.models.blocks.Block`.
 
