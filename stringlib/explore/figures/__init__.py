@@ -24,6 +24,7 @@ from stringlib.explore.figures.lengths import (
 )
 from stringlib.explore.figures.memory import decay_memory, decay_memory_text
 from stringlib.explore.figures.mirrors import two_mirrors, two_mirrors_text
+from stringlib.explore.figures.nearness import nearest_tokens, nearest_tokens_text
 from stringlib.explore.figures.permutation import POSITIONS, permuted_words, permuted_words_text
 from stringlib.explore.figures.places import (
     KERNEL_FEATURES,
@@ -84,6 +85,8 @@ __all__ = [
     "grid_kernel",
     "grid_kernel_text",
     "intro_figure",
+    "nearest_tokens",
+    "nearest_tokens_text",
     "permuted_words",
     "permuted_words_text",
     "phase_clocks",

@@ -1,0 +1,24 @@
+"""From bits to perplexity, and from one unit of text to another."""
+
+from __future__ import annotations
+
+from stringlib.inputs import require_positive
+
+
+def perplexity(bits: float, unit: float = 1.0) -> float:
+    """Return the perplexity of a model by its bits a byte.
+
+    It is the number of equally likely answers that would be as hard to guess. Models with
+    different units, such as bytes and words, compare in bits a byte alone.
+
+    Args:
+        bits: Bits a byte. Of two models the difference, which gives the
+            quotient of their perplexities.
+        unit: Bytes of what the perplexity is of: 1 for a byte, the mean length for a word.
+
+    Raises:
+        TypeError: If ``unit`` is no number.
+        ValueError: If ``unit`` is not positive.
+    """
+    require_positive("unit", unit)
+    return float(2 ** (bits * unit))
