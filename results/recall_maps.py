@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from stringlib import linear_attention, make_features, softmax_attention
 from stringlib.records import record_study
+from stringlib.tasks import recall as tasks
 
 DIM, VALUES, BATCH, RATE = 32, 8, 64, 1e-2
 MAPS = (
@@ -48,11 +49,8 @@ def batch(task: str, size: int, generator: torch.Generator) -> tuple[Tensor, Ten
     Keys are the tokens from ``VALUES`` on.
     """
     pairs, count, _, _ = TASKS[task]
-    keys = torch.rand(size, count, generator=generator).argsort(-1)[:, :pairs] + VALUES
-    values = torch.randint(VALUES, (size, pairs), generator=generator)
-    asked = torch.randint(pairs, (size, 1), generator=generator)
-    listed = torch.stack([keys, values], -1).flatten(1)
-    return torch.cat([listed, keys.gather(1, asked)], 1), values.gather(1, asked)[:, 0]
+    tokens, targets = tasks.Recall(pairs, count, VALUES).batch(size, generator)
+    return tokens, targets[:, -1]
 
 
 class Recall(nn.Module):
