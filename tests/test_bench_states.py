@@ -11,7 +11,7 @@ import types
 import pytest
 import torch
 
-from benchmarks import harness, limits, peers, states
+from benchmarks import harness, limits, peers, recorded, states
 from stringlib.attention import state
 from stringlib.checks import largest_difference
 from stringlib.records import read_record
@@ -159,3 +159,41 @@ def test_the_record_of_limits_is_of_the_whole_list():
     for count in {r["threads"] for r in rows}:
         assert wanted == [(r["name"], r["unit"], r["work"]) for r in rows if r["threads"] == count]
     assert all(len(r["times_ms"]) == record["data"]["rounds"] for r in rows)
+
+
+# --- reading -----------------------------------------------------------------------------------
+
+
+def block(name: str, n: int, threads: int, mode: str = "forward") -> dict[str, object]:
+    shape = {"name": name, "seq": n, "batch": 2, "heads": 5}
+    held, times = {"it": 0.4}, {"it": [20.0, 40.0]}
+    return {"shape": shape, "threads": threads, "mode": mode, "times_ms": times, "peak_mb": held}
+
+
+@pytest.mark.parametrize("threads", [0, 1])
+def test_a_ladder_is_read_for_one_thread_or_a_gpu(threads):
+    rows = [block("N100", 100, threads), block("N200", 200, threads), block("text", 7, threads)]
+    rows += [block("N100", 100, 2), block("N400", 400, threads, "forward and backward")]
+    record = {"data": {"blocks": rows}}
+    assert set(recorded.blocks(record)) == {"N100", "N200", "text"}
+    lengths, times, held = recorded.ladder(record, "it")
+    assert (lengths, times) == ([100, 200], [[2.0, 4.0], [2.0, 4.0]])
+    assert held == pytest.approx([100, 50])  # 100,000 numbers, of 10 heads
+    assert recorded.ladder(record, "it", "forward and backward")[0] == [400]
+    assert recorded.ladder(record, "that") == ([], [], [])
+
+
+def test_rates_are_the_best_of_a_kind_and_bytes_come_from_memory():
+    made = [("bytes", 10, 1), ("bytes", 90, 2), ("exponentials", 10, 1), ("exponentials", 10, 5)]
+    rows = [{"unit": u, "work": w, "threads": 1, "times_ms": [t, 99]} for u, w, t in made]
+    rows.append({"unit": "exponentials", "work": 10, "threads": 2, "times_ms": [0.1]})
+    found = recorded.rates({"data": {"limits": rows}})
+    assert found == pytest.approx({"bytes": 45_000, "exponentials": 10_000})
+
+
+def test_records_of_all_devices_are_found_the_processor_first(tmp_path):
+    for name in ("bench-states-a-gpu", "bench-states-cpu", "bench-limits-cpu"):
+        text = (ROOT / "results/bench-states-cpu.json").read_text()
+        (tmp_path / f"{name}.json").write_text(text)
+    assert list(recorded.records("states", tmp_path)) == ["cpu", "a-gpu"]
+    assert recorded.records("states")["cpu"]["data"]["blocks"]

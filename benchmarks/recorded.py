@@ -1,0 +1,59 @@
+"""Read what `make bench` has recorded: times along a ladder of lengths, memory, and rates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness import MODES, ROOT
+from benchmarks.limits import rate
+from stringlib.records import read_record
+
+Record = dict[str, Any]
+
+
+def records(part: str, folder: Path = ROOT / "results") -> dict[str, Record]:
+    """Return device → record of a part of the benchmark, the processor's first."""
+    paths = folder.glob(f"bench-{part}-*.json")
+    found = {p.stem.removeprefix(f"bench-{part}-"): read_record(p) for p in paths}
+    return dict(sorted(found.items(), key=lambda item: (item[0] != "cpu", item[0])))
+
+
+def blocks(record: Record, mode: str = MODES[0], threads: int = 1) -> dict[str, Record]:
+    """Return name of a shape → its table; a GPU's tables are those of its only thread count."""
+    return {
+        b["shape"]["name"]: b
+        for b in record["data"]["blocks"]
+        if b["mode"] == mode and b["threads"] in (threads, 0)
+    }
+
+
+def ladder(
+    record: Record, name: str, mode: str = MODES[0]
+) -> tuple[list[int], list[list[float]], list[float]]:
+    """Return what is recorded of a contestant along the shapes that differ in length alone.
+
+    Returns:
+        The lengths; for each of them milliseconds a head, one number a round; and the numbers, of
+        4 bytes, that a call holds at most for each token and head, beyond its inputs.
+    """
+    lengths, times, held = [], [], []
+    for place, block in blocks(record, mode).items():
+        if place.startswith("N") and name in block["times_ms"]:
+            shape = block["shape"]
+            heads = shape["batch"] * shape["heads"]
+            lengths.append(shape["seq"])
+            times.append([t / heads for t in block["times_ms"][name]])
+            held.append(block["peak_mb"][name] * 1e6 / 4 / heads / shape["seq"])
+    return lengths, times, held
+
+
+def rates(record: Record) -> dict[str, float]:
+    """Return kind of work → best rate a second, of one thread; bytes from memory, not a cache."""
+    rows = [r for r in record["data"]["limits"] if r["threads"] in (1, 0)]
+    largest = max(r["work"] for r in rows if r["unit"] == "bytes")
+    best: dict[str, float] = {}
+    for row in rows:
+        if row["unit"] != "bytes" or row["work"] == largest:
+            best[row["unit"]] = max(best.get(row["unit"], 0.0), rate(row))
+    return best
