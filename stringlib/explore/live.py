@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import plotly.graph_objects as go
 
-from stringlib.explore.frames import PLOTLY, figure_json
+from stringlib.explore.explorer import Explorer
+from stringlib.explore.frames import PLOTLY
 from stringlib.explore.style import COLOURS, PALETTE, layout
 
 __all__ = ["LiveLoss"]
@@ -40,7 +42,8 @@ class LiveLoss:
         total: Steps of a run.
         names: One a run: methods in :data:`~stringlib.explore.style.COLOURS` have their colour.
         chance: The loss of guessing, a dotted line.
-        title: Above the figure.
+        title: Above the figure; in lower case and with dashes its name in the page, where no two
+            figures may have the same.
 
     Raises:
         ValueError: If ``total`` is less than 1, or names are missing or double.
@@ -129,9 +132,9 @@ class LiveLoss:
             return
         from IPython.display import display
 
-        plain = figure_json(self.figure())
-        plain["layout"]["meta"] = {"alt": self.alt()}
-        bundle = {PLOTLY: plain, "text/plain": repr(self)}
+        name = re.sub("[^a-z0-9]+", "-", self.title.lower()).strip("-")
+        whole = Explorer(self.figure, alt=self.alt(), name=name).to_json()
+        bundle = {PLOTLY: whole, "text/plain": repr(self)}
         if self._handle is None:
             self._handle = display(bundle, raw=True, display_id=True)
         else:

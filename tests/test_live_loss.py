@@ -1,0 +1,116 @@
+"""The live plot of the loss: what it draws, when, and what a saved notebook keeps."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import IPython
+import IPython.display
+import pytest
+
+from stringlib.explore import COLOURS, LiveLoss
+from stringlib.explore import live as module
+from stringlib.explore.frames import PLOTLY
+from stringlib.train import History
+
+
+def history(last: int) -> History:
+    steps = [*range(0, last, 20), last]
+    return History(steps=steps, losses=[2 - 0.005 * step for step in steps])
+
+
+class Screen:
+    """Where a notebook would show it."""
+
+    def __init__(self) -> None:
+        self.pictures: list[dict[str, Any]] = []
+        self.displays = 0
+
+    def display(self, bundle: dict[str, Any], raw: bool, display_id: bool) -> Screen:
+        assert raw
+        assert display_id
+        self.displays += 1
+        return self.update(bundle, raw)
+
+    def update(self, bundle: dict[str, Any], raw: bool) -> Screen:
+        self.pictures.append(bundle)
+        return self
+
+
+@pytest.fixture
+def screen(monkeypatch: pytest.MonkeyPatch) -> Screen:
+    shown = Screen()
+    monkeypatch.setattr(IPython, "get_ipython", lambda: SimpleNamespace(kernel=None))
+    monkeypatch.setattr(IPython.display, "display", shown.display)
+    monkeypatch.delenv("STRINGLIB_LIVE", raising=False)
+    return shown
+
+
+def test_one_figure_is_updated_and_its_last_state_is_whole(
+    screen: Screen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PAUSE", 0.0)
+    live = LiveLoss(100, ["softmax", "relu"], chance=math.log(8), title="Two methods")
+    for name in live.names:
+        for last in (20, 40, 99):
+            live.of(name)(history(last))
+    assert screen.displays == 1
+    assert len(screen.pictures) == 6
+    figure = screen.pictures[-1][PLOTLY]
+    assert [trace["name"] for trace in figure["data"]] == ["softmax", "relu"]
+    for trace in figure["data"]:
+        assert trace["line"]["color"] == COLOURS[trace["name"]]
+        assert trace["x"] == history(99).steps
+        assert trace["y"] == pytest.approx(history(99).losses)
+    assert figure["layout"]["xaxis"]["range"] == [0, 100]
+    meta = figure["layout"]["meta"]
+    assert meta["explorer"]["name"] == "two-methods"
+    assert meta["alt"] == (
+        "Two methods over 100 steps: softmax from 2 to 1.5; relu from 2 to 1.5. Guessing costs 2.1."
+    )
+
+
+def test_it_does_not_draw_more_often_than_can_be_seen(screen: Screen) -> None:
+    live = LiveLoss(1000)
+    for last in range(0, 999, 3):
+        live(history(last))
+    assert len(screen.pictures) < 10
+    live(history(999))  # the end is always drawn
+    assert screen.pictures[-1][PLOTLY]["data"][0]["x"][-1] == 999
+
+
+def test_where_nobody_looks_on_there_is_one_picture_at_the_end(
+    screen: Screen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STRINGLIB_LIVE", "0")
+    monkeypatch.setattr(module, "PAUSE", 0.0)
+    live = LiveLoss(100, ["a", "b"])
+    for name in live.names:
+        for last in (20, 99):
+            assert screen.pictures == []
+            live.of(name)(history(last))
+    assert screen.displays == len(screen.pictures) == 1
+
+
+def test_in_a_terminal_nothing_happens(
+    screen: Screen, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for shell in (None, SimpleNamespace()):  # python, and ipython
+        monkeypatch.setattr(IPython, "get_ipython", lambda shell=shell: shell)
+        LiveLoss(100)(history(99))
+    assert screen.pictures == []
+    assert capfd.readouterr() == ("", "")
+
+
+def test_what_cannot_be_drawn_is_refused() -> None:
+    with pytest.raises(ValueError, match="total must be at least 1, got 0"):
+        LiveLoss(0)
+    for names in ("loss", [], ["a", "a"]):
+        with pytest.raises(ValueError, match="names must be a list of different names"):
+            LiveLoss(1, names)
+    with pytest.raises(ValueError, match=r"name must be one of \['a', 'b'\], got 'c'"):
+        LiveLoss(1, ["a", "b"]).of("c")
+    with pytest.raises(ValueError, match=r"of\(name\) must say which"):
+        LiveLoss(1, ["a", "b"])(history(0))
