@@ -191,6 +191,8 @@ BAD: list[tuple[str, dict, type[Exception], str]] = [
     ("text", {"text": "a" * 50, "length": 10}, ValueError, "more than 10 bytes to test on, got 5"),
     ("text", {"text": "a" * 50, "test": 3}, TypeError, "test must be bytes or a string, got int"),
     ("text", {"share": 1.0}, ValueError, "share must be between 0 and 1, got 1.0"),
+    ("text", {"share": 0}, ValueError, "share must be positive"),
+    ("text", {"share": "0.9"}, TypeError, "share must be a number"),
     ("text", {"length": 0}, ValueError, "length must be at least 1"),
     ("text", {"test_lengths": (64, 0)}, ValueError, "test_lengths must be at least 1"),
     ("text", {"test_lengths": 64}, TypeError, "test_lengths must be a sequence"),

@@ -168,6 +168,12 @@ def test_images_of_a_wrong_shape_are_refused(train: tuple[Tensor, Tensor], messa
         Images(train, test)
 
 
+def test_the_brightest_value_is_positive() -> None:
+    some = torch.zeros(2, 1, 4, 4), torch.zeros(2).long()
+    with pytest.raises(ValueError, match="white must be positive"):
+        Images(some, some, white=0)
+
+
 # --- volumes ---
 
 

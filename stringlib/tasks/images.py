@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from stringlib.inputs import require_count
+from stringlib.inputs import require_count, require_positive
 from stringlib.models.vit import ViT
 from stringlib.tasks.download import load
 from stringlib.tasks.task import Task
@@ -82,6 +82,7 @@ class Images(Task):
                 f"got {tuple(train[0].shape[1:])} and {tuple(test[0].shape[1:])}"
             )
         self.channels, self.side = train[0].shape[1:3]
+        require_positive("white", white)
         require_count("patch", patch)
         for name, value in {"classes": classes, "scale": scale, "views": views}.items():
             require_count(name, value)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from stringlib.inputs import require_count
+from stringlib.inputs import require_count, require_positive
 from stringlib.models.configs import make_language_model
 from stringlib.tasks.download import load
 from stringlib.tasks.task import IGNORE, Task
@@ -84,7 +84,8 @@ class Text(Task):
                 )
         if windows is not None:
             require_count("windows", windows)
-        if not 0 < share < 1:
+        require_positive("share", share)
+        if share >= 1:
             raise ValueError(f"share must be between 0 and 1, got {share}")
         self.last, self.windows = last, windows
         data = _bytes("text", python_topics() if text is None else text)
