@@ -45,4 +45,4 @@ class Task(ABC):
         """Return the summed score of the targets that are not ``IGNORE``."""
         if self.metric == "bits":
             return self.loss(outputs, targets) / torch.log(torch.tensor(2.0))
-        return ((outputs.argmax(-1) == targets) & (targets != IGNORE)).sum()
+        return (outputs.argmax(-1) == targets).sum()  # no class has the number IGNORE
