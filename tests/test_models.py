@@ -107,6 +107,7 @@ def test_who_shares_an_encoder() -> None:
         assert len(set(encoders(shared))) == 1, shared
     for own in ("rope", "mixed", "cayley"):
         assert len(set(encoders(own))) == 3, own
+    assert not encoders("t5")[0].bidirectional
 
 
 @pytest.mark.parametrize("name", BIASES)
