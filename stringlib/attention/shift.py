@@ -30,7 +30,9 @@ class ShiftedState(NamedTuple):
 
 
 class KeyShift(nn.Module):
-    r"""Mix each key with the one before it, :math:`(1 - \beta_h) k_t + \beta_h k_{t-1}`.
+    r"""Mix each key with the one before: :math:`(1 - \beta_h) k_t + \beta_h k_{t-1}`.
+
+    Equation :eq:`eq-key-shift`.
 
     Attention sums functions of single tokens. With this one number a head can find a token by
     what stands before it, as associative recall asks: without it a single layer cannot. Nothing
