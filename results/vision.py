@@ -10,8 +10,7 @@ class token or by the mean of the patches. ``volumes`` have three coordinates; t
 one mark to another is asked for. ``performer`` is ``moved``, read by the mean, with the maps of
 linear attention; "unit" gives queries and keys one length, with a learned temperature.
 
-Models of a seed share their batches, of 32 examples. Volumes are learned or not learned early: they
-have half the steps.
+Models of a seed share their batches, of 32 examples.
 """
 
 from __future__ import annotations
@@ -122,7 +121,7 @@ def train(task: str, seed: int, steps: int, **options: Any) -> tuple[Any, ViT, A
     Args:
         task: One of ``TASKS``.
         seed: Of the weights and the batches.
-        steps: Batches of 32 examples; volumes have half as many.
+        steps: Batches of 32 examples.
         **options: Of the model, and ``on_log`` of the training loop.
     """
     on_log = options.pop("on_log", None)
@@ -131,7 +130,6 @@ def train(task: str, seed: int, steps: int, **options: Any) -> tuple[Any, ViT, A
     torch.manual_seed(seed)
     model = made.model(**options)
     assert isinstance(model, ViT)
-    steps = max(1, steps // 2) if task == "volumes" else steps
     settings = Settings(steps, BATCH, rate=RATE, warmup=steps // 20, seed=seed)
     return made, model, fit(model, made, settings, on_log=on_log)
 
