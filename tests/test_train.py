@@ -355,6 +355,19 @@ def test_a_run_can_start_anew_in_its_folder(
     check_same(whole, model, history, tmp_path)
 
 
+def test_a_run_begun_anew_never_goes_on_from_the_old_one(
+    whole: tuple[nn.Module, History, Path], tmp_path: Path
+) -> None:
+    def crash(history: History) -> None:
+        raise CrashError
+
+    fit(make(1), Sums(), SETTINGS, folder=tmp_path)
+    with pytest.raises(CrashError):
+        fit(make(), Sums(), SETTINGS, folder=tmp_path, resume=False, on_log=crash)
+    model = make()
+    check_same(whole, model, fit(model, Sums(), SETTINGS, folder=tmp_path), tmp_path)
+
+
 @pytest.mark.parametrize(
     ("model", "task", "settings", "message"),
     [

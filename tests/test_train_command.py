@@ -157,7 +157,7 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(tmp_path: Path) -> None:
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "of 100000 steps, saved: " in err
-    assert "the same command goes on from there: python -m stringlib.train recall" in err
+    assert "goes on from the last checkpoint: python -m stringlib.train recall" in err
     assert "Traceback" not in err
     assert (tmp_path / "softmax" / "seed-0" / "checkpoint.pt").exists()
     assert not (tmp_path / "record.json").exists()

@@ -21,11 +21,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     command = shlex.join(["python", "-m", "stringlib.train", *(argv or sys.argv[1:])])
     try:
         return _run(options, command)
-    except (ValueError, FloatingPointError, OSError) as error:
+    except (ValueError, FloatingPointError, ImportError, OSError) as error:
         _complain(f"error: {error}")
         return 2
-    except Interrupted as stopped:
-        _complain(f"{stopped}\nthe same command goes on from there: {command}")
+    except KeyboardInterrupt as stopped:
+        where = str(stopped) if isinstance(stopped, Interrupted) else "stopped at once"
+        _complain(f"{where}\nthe same command goes on from the last checkpoint: {command}")
         return 130
 
 

@@ -17,7 +17,7 @@ from stringlib.train.history import History
 from stringlib.train.settings import Settings
 
 FREE = ("checkpoint_every",)
-"""Settings that may change when a run goes on: they alter no number."""
+"""Settings that may change when a run goes on, for they alter no number."""
 
 
 def describe(model: nn.Module, task: Task, settings: Settings) -> dict[str, Any]:
@@ -56,8 +56,13 @@ class Store:
 
     def save(self, step: int, history: History) -> None:
         """Write the checkpoint; whatever happens meanwhile, the file is the old one or the new."""
-        if self.path is None or not self.fabric.is_global_zero:
+        if self.path is None:
             return
+        if self.fabric.is_global_zero:
+            self._write(self.path, step, history)
+        self.fabric.barrier()  # a process that ends earlier takes the others with it
+
+    def _write(self, path: Path, step: int, history: History) -> None:
         state = {
             "about": self.about,
             "step": step,
@@ -66,24 +71,33 @@ class Store:
             "optimizer": self.optimizer.state_dict(),
             "precision": self.fabric.strategy.precision.state_dict(),  # a scaler has a state
         }
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        part = self.path.with_name(self.path.name + ".part")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(path.name + ".part")
         with part.open("wb") as file:
             torch.save(state, file)
             file.flush()
             os.fsync(file.fileno())
-        part.replace(self.path)
+        part.replace(path)
+
+    def clear(self) -> None:
+        """Remove the checkpoint: whoever starts anew must not go on from it later."""
+        if self.path is not None and self.fabric.is_global_zero:
+            self.path.unlink(missing_ok=True)
 
     def load(self) -> tuple[int, History]:
         """Bring model and optimiser to where the checkpoint left them.
 
         Returns:
-            The number of updates made, and the history: 0 and an empty one without checkpoint.
+            How many updates were made, and the history; 0 and an empty one without checkpoint.
 
         Raises:
-            ValueError: If the checkpoint is of another run; the message names the difference.
+            ValueError: If the checkpoint is of another run; the message names the difference. Or
+                if the processes do not see the same file.
         """
-        if self.path is None or not self.path.exists():
+        if self.path is None:
+            return 0, History()
+        self._require_seen(self.path)
+        if not self.path.exists():
             return 0, History()
         state = torch.load(self.path, map_location="cpu", weights_only=True)
         self._require_same(state["about"])
@@ -91,6 +105,16 @@ class Store:
         self.optimizer.load_state_dict(state["optimizer"])
         self.fabric.strategy.precision.load_state_dict(state["precision"])
         return state["step"], History(**state["history"])
+
+    def _require_seen(self, path: Path) -> None:
+        """Raise unless all processes see the checkpoint, or none."""
+        if self.fabric.world_size == 1:
+            return
+        mine = torch.tensor(float(path.exists()), device=self.fabric.device)
+        seen = self.fabric.all_reduce(mine, reduce_op="mean")
+        assert isinstance(seen, torch.Tensor)
+        if seen.item() not in (0, 1):
+            raise ValueError(f"{path} must be on a disk that all processes share, but some lack it")
 
     def _require_same(self, about: Mapping[str, Any]) -> None:
         kinds = {"settings": "other settings", "task": "another task"}

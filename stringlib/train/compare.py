@@ -40,8 +40,8 @@ def train_all(
     """Train what is not trained yet, seed by seed.
 
     Returns:
-        Name of the method → ``{"told", "parameters", "runs": [{"seed", "scores", "logged",
-        "losses", "wall_s"}]}``, as :mod:`stringlib.train.sweep` records it.
+        For each name what the model was told, its number of ``parameters``, and its ``runs``, each
+        with ``seed``, ``scores``, ``logged`` steps, ``losses`` there, and ``wall_s``.
     """
     cells: dict[str, dict[str, Any]] = {
         name: {"told": told, "runs": []} for name, told in options.cells.items()

@@ -69,6 +69,8 @@ def fit(
     wrapped, optimizer = fabric.setup(model, plain_optimizer)
     path = None if folder is None else folder / "checkpoint.pt"
     store = Store(path, about, model, plain_optimizer, fabric)
+    if not resume:
+        store.clear()
     start, history = store.load() if resume else (0, History())
     if history.scores:
         return history
@@ -107,6 +109,8 @@ def fit(
                 log.check()
                 log.clock()
                 store.save(done, history)
+            if log.is_due(step):
+                bar.set_postfix_str(f"loss {history.losses[-1]:.4g}", refresh=False)
             bar.update()
             if asked:
                 raise Interrupted(f"stopped after {done} of {settings.steps} steps, saved: {path}")

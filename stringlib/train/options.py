@@ -111,7 +111,13 @@ def make_parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("task", help="what to learn, see below")
-    add("--task-option", action="append", default=[], metavar="NAME=VALUE", help="pairs=16, say")
+    add(
+        "--task-option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="such as pairs=16; repeatable",
+    )
     model = parser.add_argument_group("model (the task's own unless given)")
     for axis in AXES:
         default = "softmax" if axis == "attention" else None
@@ -124,7 +130,11 @@ def make_parser() -> argparse.ArgumentParser:
     ):
         model.add_argument(f"--{name}", type=int, metavar="N", help=text)
     model.add_argument(
-        "--model-option", action="append", default=[], metavar="NAME=VALUE", help="horizon=64, say"
+        "--model-option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="such as horizon=64; repeatable",
     )
     training = parser.add_argument_group("training")
     training.add_argument("--seeds", type=int, default=1, help="how many, from 0 (1)")
