@@ -6,13 +6,13 @@ from stringlib.inputs import require_positive
 
 
 def perplexity(bits: float, unit: float = 1.0) -> float:
-    """Return the perplexity of a model by its bits a byte.
+    """Return the perplexity of a model by its bits a byte, :eq:`eq-perplexity`.
 
     It is the number of equally likely answers that would be as hard to guess. Models with
     different units, such as bytes and words, compare in bits a byte alone.
 
     Args:
-        bits: Bits a byte. Of two models the difference, which gives the
+        bits: Bits a byte, :eq:`eq-bits-per-byte`. Of two models the difference, which gives the
             quotient of their perplexities.
         unit: Bytes of what the perplexity is of: 1 for a byte, the mean length for a word.
 

@@ -11,6 +11,7 @@ from stringlib.explore.figures.nearness import near_share
 from stringlib.perplexity import perplexity
 
 
+@pytest.mark.proves("eq-perplexity")
 def test_perplexity_of_a_word_is_that_of_its_bytes_multiplied() -> None:
     assert perplexity(8) == 256
     assert perplexity(2.5, 4) == pytest.approx(perplexity(2.5) ** 4)
@@ -24,6 +25,7 @@ def test_a_unit_has_a_positive_length(unit: object, error: type[Exception]) -> N
         perplexity(1.0, unit)  # type: ignore[arg-type]
 
 
+@pytest.mark.proves("eq-near-share")
 @pytest.mark.parametrize("tokens", [1, 7, 200])
 def test_share_of_the_nearest(tokens: int) -> None:
     flat = [0.3] * tokens

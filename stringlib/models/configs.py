@@ -21,7 +21,7 @@ width and depth of the smallest GPT-2.
 
 
 def make_language_model(name: str, vocab: int, **options: Any) -> LanguageModel:
-    """Return a new language model of a named size.
+    """Return a new language model of a named size; :eq:`eq-model-parameters` counts it.
 
     Args:
         name: One of :data:`CONFIGS`.

@@ -29,7 +29,7 @@ def python_topics() -> bytes:
 
 
 class Text(Task):
-    """Name each next byte; the score is in bits a byte.
+    """Name each next byte; the score is in bits a byte, :eq:`eq-bits-per-byte`.
 
     The end of the text is the test set. It is read in windows, for each of ``test_lengths`` one
     test set with that name (``"128"``), and the same bytes are asked for at every length, as many

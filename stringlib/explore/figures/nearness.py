@@ -15,7 +15,7 @@ NEAR = 4
 
 
 def near_share(weights: list[float], near: int) -> float:
-    """Return which share of all weight lies on the last ``near`` tokens.
+    """Return which share of all weight lies on the last ``near`` tokens, :eq:`eq-near-share`.
 
     Args:
         weights: The weight at distance 0, 1, 2 …
