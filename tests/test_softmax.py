@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from stringlib import reference, softmax_attention
 from stringlib.checks import largest_difference
@@ -171,3 +174,20 @@ def test_bad_arguments_are_named(
     given = dict(zip(("q", "k", "v"), tokens(6, 6), strict=True)) | changes
     with pytest.raises(error, match=match):
         softmax_attention(**given)
+
+
+@pytest.mark.parametrize("lead", [(2,), (3, 2)])
+def test_the_fused_kernel_serves_with_and_without_a_batch(lead: tuple[int, ...]) -> None:
+    called = []
+
+    class Listen(TorchDispatchMode):
+        def __torch_dispatch__(
+            self, op: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            called.append(op.name())
+            return op(*args, **(kwargs or {}))
+
+    q, k, v = torch.randn(3, *lead, 9, 4)
+    with Listen():
+        assert softmax_attention(q, k, v).shape == q.shape
+    assert any("flash" in name for name in called)  # the other way calls aten::_softmax

@@ -60,5 +60,9 @@ def softmax_attention(
             )
         mask = bias if bias.dtype == torch.float32 else bias.to(q.dtype)  # what the kernel takes
         mask = mask if hidden is None else mask.masked_fill(hidden, float("-inf"))
+    if len(lead) == 1:
+        # without a batch dimension PyTorch falls back to the n × n matrix
+        q, k, v = (x.expand(*lead, *x.shape[-2:])[None] for x in (q, k, v))
     out = scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal)
+    out = out.squeeze(0) if len(lead) == 1 else out
     return out.to(q.dtype)  # autocast has its own
