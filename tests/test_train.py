@@ -441,6 +441,8 @@ def test_hardware_that_is_not_there_is_refused() -> None:
         make_fabric(precision="8-bit")
     with pytest.raises(ValueError, match=r"accelerator='abacus'.* must fit this machine"):
         make_fabric("abacus")
+    with pytest.raises(ValueError, match="the accelerator has, such as 'bf16-mixed', got '16-mix"):
+        make_fabric("cpu", precision="16-mixed")
 
 
 def test_mixed_precision_trains_too() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 
 from lightning_fabric import Fabric
 from lightning_fabric.strategies.ddp import DDPStrategy
@@ -32,15 +33,23 @@ def make_fabric(
     # a static graph allows parameters that get no gradient, without a search at each step
     strategy = DDPStrategy(static_graph=True) if devices * nodes > 1 else "auto"
     try:
-        return Fabric(
-            accelerator=accelerator,
-            devices=devices,
-            num_nodes=nodes,
-            precision=precision,  # type: ignore[arg-type]
-            strategy=strategy,
-        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it takes another precision and says so; see below
+            fabric = Fabric(
+                accelerator=accelerator,
+                devices=devices,
+                num_nodes=nodes,
+                precision=precision,  # type: ignore[arg-type]
+                strategy=strategy,
+            )
     except (RuntimeError, ValueError) as error:
         raise ValueError(
             f"accelerator={accelerator!r}, devices={devices}, precision={precision!r} must fit "
             f"this machine: {error}"
         ) from None
+    if fabric.strategy.precision.precision != precision:
+        raise ValueError(
+            f"precision must be one that the accelerator has, such as "
+            f"{fabric.strategy.precision.precision!r}, got {precision!r}"
+        )
+    return fabric
