@@ -87,7 +87,7 @@ def recalled_value(share: float, sharpness: float) -> go.Figure:
                 "range": [len(names) - 0.5, -0.5],
             },
             xaxis2={"anchor": "y2", "type": "category", "title": {"text": "value"}},
-            yaxis2={"domain": [0, 0.25], "range": [0, 1.05], "dtick": 0.5},
+            yaxis2={"domain": [0, 0.25], "range": [0, 1.25], "dtick": 0.5},
             annotations=[
                 {
                     "text": text,
