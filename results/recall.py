@@ -12,8 +12,8 @@ with a learned temperature. Models of two layers train twice as long, at a lower
 
 Beside the accuracy on new sequences of the same kind ("test"), each run measures: for random
 features that are not learned the accuracy with another draw of them ("redrawn"); of circulants,
-learned or not, with 32 pairs the accuracy with 64; of models that saw the same 5,000 sequences again and again
-the accuracy on these ("seen"); and with a shift the share of the earlier key.
+learned or not, with 32 pairs the accuracy with 64; of models that saw the same 5,000 sequences
+again and again the accuracy on these ("seen"); and with a shift the share of the earlier key.
 """
 
 from __future__ import annotations
