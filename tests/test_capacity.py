@@ -122,7 +122,10 @@ def test_no_sum_over_places_is_right_on_more_than_three_swaps_of_four() -> None:
         margin = keys[:, order] + first[:, swapped] + second[:, 1 - swapped]
         right += (margin > 0) == (order == swapped)
     assert right.max() == 3
-    assert swap_bound(2) == Fraction(7, 8)
+    # two pairs, two values: a sum that is right on seven of the eight sequences
+    listed = itertools.product(range(2), repeat=3)  # asked key first or second, two values
+    reached = sum((2 * b + a - order > 0.5) == (b if order else a) for order, a, b in listed)
+    assert swap_bound(2) == Fraction(reached, 8) == Fraction(7, 8)
     assert swap_bound(8) == Fraction(25, 32)
     assert swap_bound(1) == 1  # one value is no question
     with pytest.raises(ValueError, match="values must be"):
