@@ -115,7 +115,7 @@ def beyond_training(method: str, scale: int) -> go.Figure:
                 "tickvals": ticks,
                 "title": {"text": "distance of the key (tokens)", "standoff": 2},
             },
-            yaxis={"domain": [0.46, 1], "range": [-6.2, 1.6], "title": "score"},
+            yaxis={"domain": [0.46, 1], "range": [-6.2, 2.4], "title": "score"},
             xaxis2={
                 "anchor": "y2",
                 "dtick": 1,
