@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from stringlib.tasks import Task, make_task
+from stringlib.tasks.text import Text
 from stringlib.train import Settings, evaluate, fit
 from stringlib.train.sweep import record_sweep
 
@@ -56,14 +56,14 @@ CELLS: dict[str, dict[str, Any]] = {
 """Name → options of :class:`~stringlib.models.LanguageModel`."""
 
 
-def text_task() -> Task:
+def text_task() -> Text:
     """Return what is trained on, and scored without overlap."""
-    return make_task("text", length=LENGTH)
+    return Text(length=LENGTH)
 
 
-def context_task() -> Task:
+def context_task() -> Text:
     """Return the same bytes to name, with more and more of the text before them."""
-    return make_task("text", length=LENGTH, test_lengths=CONTEXTS, last=LAST, windows=WINDOWS)
+    return Text(length=LENGTH, test_lengths=CONTEXTS, last=LAST, windows=WINDOWS)
 
 
 @torch.no_grad()
