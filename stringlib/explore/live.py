@@ -14,7 +14,7 @@ from stringlib.explore.explorer import Explorer
 from stringlib.explore.frames import PLOTLY
 from stringlib.explore.style import COLOURS, PALETTE, layout
 
-__all__ = ["LiveLoss"]
+__all__ = ["LiveLoss", "Steps"]
 
 PAUSE = 0.5
 """Seconds between two pictures, at least."""
