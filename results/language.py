@@ -118,7 +118,7 @@ def run(seed: int, steps: int, **options: Any) -> dict[str, Any]:
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the study and write its record."""
     assert __doc__
-    record_sweep(Path(__file__), __doc__, CELLS, run, steps=300, argv=argv)
+    record_sweep(Path(__file__), __doc__, CELLS, run, steps=1200, argv=argv)
 
 
 if __name__ == "__main__":
