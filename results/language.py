@@ -31,22 +31,25 @@ ROPE = {"encoder": "rope"}
 CIRCULANT = {"attention": "favor-circulant"}
 COSINE = {"weight": "cosine", "horizon": LENGTH}
 
+GATE = {"gate": "elementwise"}
+
 CELLS: dict[str, dict[str, Any]] = {
     "softmax, RoPE": ROPE,
     "softmax, RoPE, headwise gate": {**ROPE, "gate": "headwise"},
-    "softmax, RoPE, elementwise gate": {**ROPE, "gate": "elementwise"},
+    "softmax, RoPE, elementwise gate": {**ROPE, **GATE},
     "softmax": {},
     "FAVOR+": {"attention": "favor"},
     "circulant": CIRCULANT,
-    "learned circulant": {"attention": "favor-learned"},
     "circulant, cosine": {**CIRCULANT, **COSINE},
-    "circulant, elementwise gate": {**CIRCULANT, "gate": "elementwise"},
-    "C-CosGate": {**CIRCULANT, **COSINE, "gate": "elementwise"},
+    "C-CosGate": {**CIRCULANT, **COSINE, **GATE},
     "FAVOR+, RoPE": {"attention": "favor", **ROPE},
+    "circulant, RoPE": {**CIRCULANT, **ROPE},
+    "learned circulant, RoPE": {"attention": "favor-learned", **ROPE},
+    "circulant, RoPE, cosine": {**CIRCULANT, **ROPE, **COSINE},
+    "circulant, RoPE, elementwise gate": {**CIRCULANT, **ROPE, **GATE},
+    "C-CosGate, RoPE": {**CIRCULANT, **ROPE, **COSINE, **GATE},
     "FAVOR+, SSD": {"attention": "favor", "weight": "ssd"},
     "circulant, SSD": {**CIRCULANT, "weight": "ssd"},
-    "learned circulant, SSD": {"attention": "favor-learned", "weight": "ssd"},
-    "ReLU": {"attention": "relu"},
     "ReLU, cosine": {"attention": "relu", **COSINE},
     "ReLU, Toeplitz": {"attention": "relu", "weight": "toeplitz"},
     "ELU, RetNet": {"attention": "elu", "weight": "retnet"},
