@@ -32,6 +32,7 @@ CELLS: dict[str, dict[str, Any]] = {
     "softmax": {},
     "FAVOR+": {"attention": "favor"},
     "circulant": {"attention": "favor-circulant"},
+    "circulant, RoPE": {"attention": "favor-circulant", "encoder": "rope"},
     "ReLU": {"attention": "relu"},
     "ReLU, cosine": {"attention": "relu", "weight": "cosine", "horizon": 32},
     "ELU, GLA": {"attention": "elu", "weight": "gla"},
@@ -77,7 +78,7 @@ def run(seed: int, steps: int, **options: Any) -> dict[str, Any]:
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the study and write its record."""
     assert __doc__
-    record_sweep(Path(__file__), __doc__, CELLS, run, steps=500, argv=argv)
+    record_sweep(Path(__file__), __doc__, CELLS, run, steps=1000, argv=argv)
 
 
 if __name__ == "__main__":
