@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from collections.abc import Callable
@@ -180,11 +179,3 @@ def test_the_memory_of_a_recorded_layer_grows_with_the_length_alone() -> None:
         kept[name] = [x for n, x in zip(lengths, numbers, strict=True) if n >= 4096]
     assert all(len(v) == 3 and max(v) < 1.3 * min(v) for v in kept.values())
     assert max(kept["SDPA"]) < min(kept["ReLU"])
-
-
-def test_the_chapter_names_the_command_of_every_record_it_reads() -> None:
-    cells = json.loads((ROOT / "notebooks/22_speed.ipynb").read_text(encoding="utf8"))["cells"]
-    text = "".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
-    assert "make bench" in text
-    for study in ("toeplitz_crossover", "circulant_speed", "inference_ladder"):
-        assert f"python results/{study}.py" in text
