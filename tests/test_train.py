@@ -396,6 +396,32 @@ def test_a_checkpoint_of_another_run_is_refused(
 # --- what is said ----------------------------------------------------------------------------
 
 
+def test_a_checkpoint_of_other_data_is_refused_in_few_words(tmp_path: Path) -> None:
+    settings = Settings(steps=1, batch_size=2)
+    options: dict[str, Any] = {"length": 8, "test_lengths": (8,)}
+    for name, old, new in (
+        ("listops", {"train_size": 500, "test_size": 9}, {"train_size": 499, "test_size": 10}),
+        ("text", {"text": "ab" * 50, **options}, {"text": "ba" * 50, **options}),
+    ):
+        task, other = make_task(name, **old), make_task(name, **new)
+        fit(task.model(dim=8, depth=1, heads=1), task, settings, folder=tmp_path / name)
+        with pytest.raises(ValueError, match=r"of another task: train was .*data of shape") as told:
+            fit(other.model(dim=8, depth=1, heads=1), other, settings, folder=tmp_path / name)
+        assert len(str(told.value)) < 600
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage", b"PK\x03\x04", "half", "else"])
+def test_a_broken_checkpoint_is_named(tmp_path: Path, content: bytes | str) -> None:
+    path = tmp_path / "checkpoint.pt"
+    torch.save({"weights": torch.zeros(1000)}, path)  # what another program may have left
+    if content == "half":
+        path.write_bytes(path.read_bytes()[:2000])
+    elif isinstance(content, bytes):
+        path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"checkpoint\.pt must be a checkpoint of a run, but is"):
+        fit(make(), Sums(), SETTINGS, folder=tmp_path)
+
+
 def test_the_metrics_are_lines_of_json(whole: tuple[nn.Module, History, Path]) -> None:
     _, history, folder = whole
     entries = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import pickle
+import zlib
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -22,11 +24,12 @@ FREE = ("checkpoint_every",)
 
 def describe(model: nn.Module, task: Task, settings: Settings) -> dict[str, Any]:
     """Return what a run is, in plain values: settings, task, and the model's parts and shapes."""
-    simple = (bool, int, float, str, tuple, type(None))
-    about = {k: v for k, v in vars(task).items() if isinstance(v, simple) and k[0] != "_"}
+    about = {k: v for k, v in vars(task).items() if k[0] != "_"}
+    plain = (bool, int, float, str, tuple, type(None), torch.Tensor)
+    told = {k: _brief(v) for k, v in about.items() if isinstance(v, plain)}
     return {
         "settings": {k: v for k, v in asdict(settings).items() if k not in FREE},
-        "task": {"class": type(task).__name__, **{k: repr(v) for k, v in about.items()}},
+        "task": {"class": type(task).__name__, **told},
         "shapes": {k: tuple(v.shape) for k, v in model.state_dict().items()},
         "parts": dict(enumerate(repr(model).splitlines())),
     }
@@ -92,19 +95,32 @@ class Store:
 
         Raises:
             ValueError: If the checkpoint is of another run; the message names the difference. Or
-                if the processes do not see the same file.
+                if the file is no checkpoint, or the processes do not see the same file.
         """
         if self.path is None:
             return 0, History()
         self._require_seen(self.path)
         if not self.path.exists():
             return 0, History()
-        state = torch.load(self.path, map_location="cpu", weights_only=True)
+        state = self._read(self.path)
         self._require_same(state["about"])
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.fabric.strategy.precision.load_state_dict(state["precision"])
         return state["step"], History(**state["history"])
+
+    def _read(self, path: Path) -> dict[str, Any]:
+        """Return what a checkpoint holds; raise if the file is none, or is broken."""
+        try:
+            state = torch.load(path, map_location="cpu", weights_only=True)
+        except (RuntimeError, EOFError, pickle.UnpicklingError):
+            state = None
+        if not isinstance(state, dict) or "about" not in state:
+            raise ValueError(
+                f"{path} must be a checkpoint of a run, but is broken or something else; remove "
+                "it, choose another folder, or start anew"
+            )
+        return state
 
     def _require_seen(self, path: Path) -> None:
         """Raise unless all processes see the checkpoint, or none."""
@@ -126,6 +142,16 @@ class Store:
                     f"{kinds.get(what, 'another model')}: {found}; choose another folder, or "
                     "start anew"
                 )
+
+
+def _brief(value: Any) -> str:
+    """Return a value in words; of data their shape and a checksum."""
+    if isinstance(value, tuple):
+        return f"({', '.join(_brief(part) for part in value)})"
+    if not isinstance(value, torch.Tensor):
+        return repr(value)
+    values = value.detach().cpu().flatten().contiguous().view(torch.uint8).numpy().data
+    return f"data of shape {tuple(value.shape)} with checksum {zlib.crc32(values):08x}"
 
 
 def _difference(old: Mapping[Any, Any], new: Mapping[Any, Any]) -> str:
