@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from stringlib.records import read_record
 from stringlib.spread import interval, mean
@@ -95,6 +96,11 @@ def spy(function: Any, trained: list[Any]) -> Any:
         (["recall", "--task-option", "pairs"], "--task-option must be NAME=VALUE, got 'pairs'"),
         (["recall", "--task-option", "pairs=0"], "pairs must be at least 1, got 0"),
         (["recall", "--model-option", "colour=3"], "colour"),
+        (["recall", "--model-option", "attention=relu"], "must be given as --attention"),
+        (["recall", "--model-option", "dim=8"], "must be given as --dim"),
+        (["recall", "--attention", "softmax,relu", "--features", "8"], "--features must go with"),
+        (["digits", "--task-option", "canvs=3"], "canvs"),
+        (["digits", "--task-option", "options=3"], "options"),
         (["recall", "--rate", "-1"], "rate must be positive and finite"),
         (["recall", "--seeds", "0"], "--seeds, --devices and --nodes must be at least 1"),
         (["recall", "--weight", "cosine", "--attention", "relu"], "horizon must be given"),
@@ -114,6 +120,13 @@ def test_a_bad_command_line_names_what_is_expected(
     assert message in err
     assert "Traceback" not in err
     assert not (tmp_path / "new").exists()
+
+
+def test_options_of_the_images_reach_a_task_that_hands_them_on(tmp_path: Path) -> None:
+    words = ["digits", "--task-option", "patch=4", "--steps", "1", "--dim", "6"]
+    assert main([*words, "--accelerator", "cpu", "--folder", str(tmp_path)]) == 0
+    state = torch.load(tmp_path / "softmax/seed-0/checkpoint.pt", weights_only=True)
+    assert state["model"]["embed.weight"].shape == (6, 16)
 
 
 def test_help_explains_every_option_and_every_name(capsys: pytest.CaptureFixture[str]) -> None:
