@@ -329,12 +329,11 @@ def test_a_checkpoint_half_written_is_none(
     with pytest.raises(CrashError):
         fit(make(), Sums(), SETTINGS, folder=tmp_path)
     assert calls == [5, 10]
-    assert (tmp_path / "checkpoint.pt.part").read_bytes() == b"half of it"
+    assert not (tmp_path / "checkpoint.pt.part").exists()  # on a full disk it would be in the way
     model = make()
     history = fit(model, Sums(), SETTINGS, folder=tmp_path)
     assert calls[2:] == [10, 15, 20, 23]
     check_same(whole, model, history, tmp_path)
-    assert not (tmp_path / "checkpoint.pt.part").exists()
 
 
 def test_a_run_that_is_over_is_read_not_repeated(

@@ -76,11 +76,15 @@ class Store:
         }
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(path.name + ".part")
-        with part.open("wb") as file:
-            torch.save(state, file)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
+        try:
+            with part.open("wb") as file:
+                torch.save(state, file)
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(path)
+        except BaseException:  # half a file helps nobody, least of all on a full disk
+            part.unlink(missing_ok=True)
+            raise
 
     def clear(self) -> None:
         """Remove the checkpoint: whoever starts anew must not go on from it later."""
