@@ -18,6 +18,7 @@ from stringlib.records import read_record
 from stringlib.spread import interval, mean
 from stringlib.train import loop
 from stringlib.train.__main__ import main
+from stringlib.train.lock import locked
 from stringlib.train.options import AXES, read_options
 from stringlib.train.report import colours_of, plot, spread_text, table
 
@@ -174,6 +175,46 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(tmp_path: Path) -> None:
     assert "Traceback" not in err
     assert (tmp_path / "softmax" / "seed-0" / "checkpoint.pt").exists()
     assert not (tmp_path / "record.json").exists()
+
+
+def test_a_run_begun_anew_and_stopped_goes_on_without_fresh(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = [*RECALL, "--attention", "softmax,relu", "--folder", str(tmp_path)]
+    assert main(words) == 0
+    words[words.index("--steps") + 1] = "4"
+
+    def stop(*_: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGINT)
+        return rows(*_)
+
+    rows = loop._rows
+    monkeypatch.setattr(loop, "_rows", stop)
+    assert main([*words, "--fresh"]) == 130
+    err = capsys.readouterr().err
+    assert "the same command without --fresh goes on" in err
+    assert "--fresh" not in err.splitlines()[-1].split("checkpoint: ")[1]
+    monkeypatch.undo()
+    assert main(words) == 0  # nothing of the old runs is in its way
+
+
+def test_a_loss_gone_bad_names_method_and_seed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*RECALL, "--rate", "1e30", "--folder", str(tmp_path)]) == 2
+    assert "error: softmax, seed 0: the loss or its gradient" in capsys.readouterr().err
+
+
+def test_two_commands_do_not_share_a_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [*RECALL, "--folder", str(tmp_path)]
+    with locked(tmp_path / ".lock"):
+        assert main(words) == 2
+    assert "another process trains in" in capsys.readouterr().err
+    assert not (tmp_path / "softmax").exists()
+    assert main(words) == 0
+    assert not (tmp_path / ".lock").exists()
 
 
 CELLS: dict[str, Any] = {

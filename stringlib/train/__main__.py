@@ -5,20 +5,27 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from lightning_fabric import Fabric
 
 from stringlib.records import write_record
 from stringlib.train.compare import make_all, train_all
 from stringlib.train.hardware import make_fabric
 from stringlib.train.interrupt import Interrupted
+from stringlib.train.lock import locked
 from stringlib.train.options import Options, read_options
 from stringlib.train.report import plot, table
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Train, compare and report; return the exit code."""
-    options = read_options(argv)
-    command = shlex.join(["python", "-m", "stringlib.train", *(argv or sys.argv[1:])])
+    words = [*(sys.argv[1:] if argv is None else argv)]
+    options = read_options(words)
+    command = shlex.join(["python", "-m", "stringlib.train", *words])
     try:
         return _run(options, command)
     except (ValueError, FloatingPointError, ImportError, OSError) as error:
@@ -26,7 +33,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt as stopped:
         where = str(stopped) if isinstance(stopped, Interrupted) else "stopped at once"
-        _complain(f"{where}\nthe same command goes on from the last checkpoint: {command}")
+        what = "the same command" + " without --fresh" * options.fresh
+        again = command.replace(" --fresh", "")  # which would begin once more
+        _complain(f"{where}\n{what} goes on from the last checkpoint: {again}")
         return 130
 
 
@@ -34,24 +43,53 @@ def _run(options: Options, command: str) -> int:
     task = make_all(options)
     fabric = make_fabric(**options.hardware)
     fabric.launch()
-    first = fabric.is_global_zero
-    cells = train_all(options, task, fabric, print if first else lambda _: None)
-    if not first:
-        return 0
-    shown = table(cells, task.metric)
+    with _alone(options.folder, fabric):
+        cells = train_all(options, task, fabric, print if fabric.is_global_zero else lambda _: None)
+        if fabric.is_global_zero:
+            _report(options, task.metric, cells, command)
+    return 0
+
+
+def _report(options: Options, metric: str, cells: dict[str, Any], command: str) -> None:
+    """Write and print what came out."""
+    shown = table(cells, metric)
     print(f"\n{shown}\n")
     folder = options.folder
-    (folder / "table.md").write_text(shown + "\n", encoding="utf8")
-    plot(cells, task.metric, [folder / "plot.png", folder / "plot.svg"], options.task)
+    part = folder / "table.md.part"
+    part.write_text(shown + "\n", encoding="utf8")
+    part.replace(folder / "table.md")
+    plot(cells, metric, [folder / "plot.png", folder / "plot.svg"], options.task)
     write_record(
         folder / "record.json",
         command=command,
         seeds=list(range(options.seeds)),
         wall_s=sum(run["wall_s"] for cell in cells.values() for run in cell["runs"]),
-        data={"task": options.task, "metric": task.metric, "cells": cells},
+        data={"task": options.task, "metric": metric, "cells": cells},
     )
     print(f"table, plot, record and checkpoints are in {folder}")
-    return 0
+
+
+@contextmanager
+def _alone(folder: Path, fabric: Fabric) -> Iterator[None]:
+    """Keep a second command out of the folder; all processes of this one learn if it is taken."""
+    with ExitStack() as stack:
+        trouble = ""
+        if fabric.is_global_zero:
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(locked(folder / ".lock"))
+            except BlockingIOError:
+                trouble = f"another process trains in {folder}; choose another --folder, or wait"
+            except OSError as error:
+                trouble = str(error)
+        trouble = fabric.broadcast(trouble)
+        if trouble:
+            raise OSError(trouble)
+        try:
+            yield
+        finally:
+            if fabric.is_global_zero:
+                (folder / ".lock").unlink(missing_ok=True)
 
 
 def _complain(text: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -42,24 +43,33 @@ def train_all(
     Returns:
         For each name what the model was told, its number of ``parameters``, and its ``runs``, each
         with ``seed``, ``scores``, ``logged`` steps, ``losses`` there, and ``wall_s``.
+
+    Raises:
+        FloatingPointError: If a run went wrong; the message names its method and seed.
     """
     cells: dict[str, dict[str, Any]] = {
         name: {"told": told, "runs": []} for name, told in options.cells.items()
     }
+    if options.fresh and fabric.is_global_zero:  # all at once: whoever stops early can go on
+        for name, seed in itertools.product(cells, range(options.seeds)):
+            (folder_of(options, name, seed) / "checkpoint.pt").unlink(missing_ok=True)
     for seed in range(options.seeds):
         for name, cell in cells.items():
             torch.manual_seed(seed)
             model = task.model(**cell["told"])
             cell["parameters"] = count(model)
-            history = fit(
-                model,
-                task,
-                dataclasses.replace(options.settings, seed=seed),
-                fabric=fabric,
-                folder=folder_of(options, name, seed),
-                resume=not options.fresh,
-                progress=options.progress,
-            )
+            try:
+                history = fit(
+                    model,
+                    task,
+                    dataclasses.replace(options.settings, seed=seed),
+                    fabric=fabric,
+                    folder=folder_of(options, name, seed),
+                    resume=not options.fresh,
+                    progress=options.progress,
+                )
+            except FloatingPointError as error:
+                raise FloatingPointError(f"{name}, seed {seed}: {error}") from None
             scores = ", ".join(f"{test} {score:.4g}" for test, score in history.scores.items())
             say(f"{name}, seed {seed}: {task.metric} {scores}, {history.wall_s:.1f} s")
             cell["runs"].append(

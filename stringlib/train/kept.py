@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
+
+from stringlib.train.lock import locked
 
 Cells = Mapping[str, Mapping[str, Any]]
 
@@ -43,7 +43,11 @@ class Kept:
         """
         path = record.with_suffix(".runs.jsonl")
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(path) as file:
+        with ExitStack() as stack:
+            try:
+                file = stack.enter_context(locked(path))
+            except BlockingIOError:
+                raise SystemExit(f"another process runs this study and writes {path}") from None
             kept = cls(path, file, cells, steps)
             try:
                 yield kept
@@ -80,21 +84,6 @@ class Kept:
         told = self._told.get(run["cell"])
         if told is not None and run["steps"] == self._steps and run.get("told") == told:
             self.found[run["cell"], run["seed"]] = run["found"]
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[TextIOWrapper]:
-    """Open a file to append to, for this process alone."""
-    while True:
-        with path.open("a", encoding="utf8") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise SystemExit(f"another process runs this study and writes {path}") from None
-            # whoever had the lock before may have removed the file meanwhile
-            if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
-                yield file
-                return
 
 
 def _plain(value: Any) -> Any:

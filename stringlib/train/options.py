@@ -108,6 +108,7 @@ def make_parser() -> argparse.ArgumentParser:
         description=ABOUT,
         epilog=EXAMPLES.format(tasks=", ".join(TASKS), **names),
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     add = parser.add_argument
     add("task", help="what to learn, see below")
