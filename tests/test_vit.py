@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -238,6 +239,10 @@ def vit(image: Any = 8, patch: Any = 2, **more: Any) -> ViT:
     return ViT(image, patch, CLASSES, **{"dim": 24, "heads": 2, **more})
 
 
+def test_sizes_may_be_integers_of_numpy_and_lists() -> None:
+    assert vit(np.int64(8), np.int64(2)).grid == vit([8, 8], [2, 2]).grid == (4, 4)
+
+
 def test_bad_input_is_named() -> None:
     model, table = vit(), vit(attention="elu", weight="toeplitz", pool="mean")
     bad: list[tuple[type[Exception], str, Any]] = [
@@ -260,6 +265,11 @@ def test_bad_input_is_named() -> None:
         (ValueError, "image_size must have one to three axes", lambda: vit((8,) * 4)),
         (ValueError, "patch_size must have 2 axes like image_size", lambda: vit(8, (2, 2, 2))),
         (TypeError, "image_size must be an int, got 8.0", lambda: vit((8.0, 8))),
+        (TypeError, "image_size must be an int or one for each axis, got 8.0", lambda: vit(8.0)),
+        (TypeError, "patch_size must be an int or one for each axis, got None",
+         lambda: vit(8, None)),
+        (ValueError, "coord_dim must be 2, as image_size has, got 3",
+         lambda: vit(encoder="axial", coord_dim=3)),
         (ValueError, "patch_size must be at least 1, got 0", lambda: vit(8, 0)),
         (ValueError, "pool must be one of cls, mean, got 'max'", lambda: vit(pool="max")),
         (ValueError, "encoder must be None or one of rope, .*, got 'rotary'",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import numbers
 from typing import Any
 
 import torch
@@ -108,6 +109,10 @@ class ViT(nn.Module):
         elif isinstance(encoder, str) and encoder in BIASES:
             encoder = make_bias(encoder, heads)
         elif isinstance(encoder, str):
+            if options.get("coord_dim", axes) != axes:
+                raise ValueError(
+                    f"coord_dim must be {axes}, as image_size has, got {options['coord_dim']}"
+                )
             options["coord_dim"] = axes
         elif isinstance(encoder, RotaryEncoder) and encoder.coord_dim != axes:
             raise ValueError(
@@ -239,8 +244,13 @@ def _sizes(
     image_size: int | tuple[int, ...], patch_size: int | tuple[int, ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return both as one number for each axis."""
-    image = (image_size,) * 2 if isinstance(image_size, int) else tuple(image_size)
-    patch = (patch_size,) * len(image) if isinstance(patch_size, int) else tuple(patch_size)
+    for name, size in (("image_size", image_size), ("patch_size", patch_size)):
+        if not isinstance(size, (numbers.Integral, tuple, list)):
+            raise TypeError(f"{name} must be an int or one for each axis, got {size!r}")
+    image = tuple(image_size) if isinstance(image_size, (tuple, list)) else (image_size,) * 2
+    patch = (
+        tuple(patch_size) if isinstance(patch_size, (tuple, list)) else (patch_size,) * len(image)
+    )
     for name, sizes in (("image_size", image), ("patch_size", patch)):
         for size in sizes:
             require_count(name, size)
