@@ -53,6 +53,8 @@ def unseen_share(frequencies: Tensor, scaled: Tensor, length: float, longer: flo
         TypeError: If a tensor is not floating point or a number is none.
         ValueError: If the shapes differ or a number is not positive.
     """
+    for name, tensor in (("frequencies", frequencies), ("scaled", scaled)):
+        require_floats(name, tensor)
     if frequencies.shape != scaled.shape:
         raise ValueError(
             f"scaled must have the shape of frequencies, {tuple(frequencies.shape)}, "

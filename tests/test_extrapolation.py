@@ -122,6 +122,8 @@ def test_bad_arguments() -> None:
         seen_turns(theta, 0)
     with pytest.raises(ValueError, match=r"scaled must have the shape of frequencies, \(1, 4, 1\)"):
         unseen_share(theta, theta[:, :2], 64, 128)
+    with pytest.raises(TypeError, match="scaled must be a floating-point tensor"):
+        unseen_share(theta, [1.0, 0.1], 64, 128)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="longer must be at least 64"):
         tail_share(ALiBi(2), 64, 32)
     with pytest.raises(ValueError, match="length must be at least 1"):
