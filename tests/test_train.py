@@ -195,6 +195,13 @@ def test_evaluation_is_the_mean_over_all_targets_without_dropout() -> None:
     assert scores == {"test": right / 8}
 
 
+def test_an_evaluation_that_fails_leaves_the_model_in_training() -> None:
+    model = nn.Linear(3, 2)
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        evaluate(model, Sums())
+    assert model.training
+
+
 def test_an_empty_test_set_and_a_batch_without_target_are_refused() -> None:
     class Empty(Sums):
         def held_out(self) -> dict[str, Iterator[tuple[Tensor, Tensor]]]:

@@ -26,19 +26,21 @@ def evaluate(model: nn.Module, task: Task, fabric: Fabric | None = None) -> dict
     device = next(model.parameters()).device
     rank, world = fabric.global_rank, fabric.world_size
     training = model.training
-    model.eval()
     sums: dict[str, tuple[float, int]] = {}
-    for name, batches in task.held_out().items():
-        total, count = 0.0, 0
-        for number, (inputs, targets) in enumerate(batches):
-            if number % world != rank:
-                continue
-            with fabric.autocast():
-                outputs = model(inputs.to(device))
-            total += task.score(outputs, targets.to(device)).item()
-            count += int((targets != IGNORE).sum())
-        sums[name] = total, count
-    model.train(training)
+    model.eval()
+    try:
+        for name, batches in task.held_out().items():
+            total, count = 0.0, 0
+            for number, (inputs, targets) in enumerate(batches):
+                if number % world != rank:
+                    continue
+                with fabric.autocast():
+                    outputs = model(inputs.to(device))
+                total += task.score(outputs, targets.to(device)).item()
+                count += int((targets != IGNORE).sum())
+            sums[name] = total, count
+    finally:
+        model.train(training)
     if world > 1:
         mine = torch.tensor(list(sums.values()), dtype=torch.float64, device=fabric.device)
         whole = fabric.all_reduce(mine, reduce_op="sum")
