@@ -244,3 +244,11 @@ def test_places_that_were_learned_are_worth_nothing_where_marks_moved() -> None:
     assert accuracy("test", (0,)) == pytest.approx(0.4, abs=0.05)
     # … and both together a better one
     assert accuracy("test", (0, 1)) > 0.6
+
+
+def test_marks_of_a_volume_reach_both_ends_at_every_distance() -> None:
+    volumes, labels = make_task("volumes").batch(4000, torch.Generator().manual_seed(0))
+    a, b = (volumes[:, mark].flatten(1).argmax(-1) for mark in (0, 1))
+    stride = torch.tensor([36, 6, 1])[labels // 2]
+    pairs = torch.stack([a // stride % 6, b // stride % 6], -1).unique(dim=0).tolist()
+    assert pairs == [[i, j] for i in range(3) for j in range(3) if i != j]

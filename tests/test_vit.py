@@ -239,6 +239,16 @@ def vit(image: Any = 8, patch: Any = 2, **more: Any) -> ViT:
     return ViT(image, patch, CLASSES, **{"dim": 24, "heads": 2, **more})
 
 
+def test_a_table_is_stretched_over_a_finer_grid() -> None:
+    table = GridTable((3,), 1)
+    places = table.places(6)
+    assert places.flatten().tolist() == [-0.25, 0.25, 0.75, 1.25, 1.75, 2.25]
+    with torch.no_grad():
+        table.weight.copy_(torch.tensor([[0.0], [10.0], [40.0]]))
+    found = table(torch.zeros(6, 1), places).flatten()
+    torch.testing.assert_close(found, torch.tensor([0.0, 2.5, 7.5, 17.5, 32.5, 40.0]))
+
+
 def test_sizes_may_be_integers_of_numpy_and_lists() -> None:
     assert vit(np.int64(8), np.int64(2)).grid == vit([8, 8], [2, 2]).grid == (4, 4)
 
