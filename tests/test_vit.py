@@ -18,6 +18,7 @@ from stringlib import (
     ViT,
     checks,
 )
+from stringlib.models.absolute import GridTable
 from stringlib.positions import grid_positions
 from tests.model_cases import CASES, DECAYS
 
