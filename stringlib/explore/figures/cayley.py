@@ -10,7 +10,7 @@ from torch import Tensor
 
 from stringlib.algebra.cayley import cayley
 from stringlib.algebra.skew import connected_parts, sparse_skew
-from stringlib.explore.style import COLOURS, PALETTE, SEQUENTIAL, layout
+from stringlib.explore.style import COLOURS, PALETTE, SEQUENTIAL, heading, layout
 
 __all__ = ["cayley_circle", "cayley_circle_text", "sparse_basis", "sparse_basis_text"]
 
@@ -19,15 +19,7 @@ SIZE = 32
 
 
 def _head(text: str, axis: str) -> dict[str, object]:
-    return {
-        "text": text,
-        "x": 0.5,
-        "y": 1,
-        "xref": f"x{axis} domain",
-        "yref": f"y{axis} domain",
-        "yanchor": "bottom",
-        "showarrow": False,
-    }
+    return heading(text, xref=f"x{axis} domain", yref=f"y{axis} domain")
 
 
 def cayley_circle(t: float) -> go.Figure:

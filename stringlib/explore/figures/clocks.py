@@ -10,7 +10,7 @@ from torch import Tensor
 
 from stringlib import RoPE
 from stringlib.explore.explorer import Explorer
-from stringlib.explore.style import PALETTE, layout
+from stringlib.explore.style import PALETTE, heading, layout
 
 __all__ = ["intro_figure", "phase_clocks", "phase_clocks_text"]
 
@@ -142,18 +142,7 @@ def phase_clocks(
                 }
                 for x, y in centres
             ],
-            annotations=[
-                {
-                    "text": text,
-                    "x": 0.5,
-                    "y": y,
-                    "xref": "paper",
-                    "yref": "paper",
-                    "yanchor": "bottom",
-                    "showarrow": False,
-                }
-                for text, y in heads
-            ],
+            annotations=[heading(text, y=y) for text, y in heads],
         )
     )
 

@@ -13,7 +13,7 @@ from stringlib.attention.structured_variance import (
     circulant_mse,
     cyclic_autocorrelation,
 )
-from stringlib.explore.style import COLOURS, PALETTE, layout
+from stringlib.explore.style import COLOURS, PALETTE, heading, layout
 
 __all__ = ["CIRCULANT_SIGNS", "CIRCULANT_VECTORS", "row_correlation", "row_correlation_text"]
 
@@ -144,16 +144,7 @@ def row_correlation(vector: str, signs: str, square: float) -> go.Figure:
                 ],
             },
             annotations=[
-                {
-                    "text": text,
-                    "x": 0.5,
-                    "y": 1,
-                    "xref": f"{x} domain",
-                    "yref": f"{y} domain",
-                    "yanchor": "bottom",
-                    "showarrow": False,
-                }
-                for text, x, y in titles
+                heading(text, xref=f"{x} domain", yref=f"{y} domain") for text, x, y in titles
             ],
         )
     )

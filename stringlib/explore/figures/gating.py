@@ -7,7 +7,7 @@ import math
 import plotly.graph_objects as go
 import torch
 
-from stringlib.explore.style import PALETTE, layout
+from stringlib.explore.style import PALETTE, heading, layout
 
 __all__ = ["gated_query", "gated_query_text"]
 
@@ -140,16 +140,7 @@ def gated_query(match: float, first: float, second: float, start: bool = False) 
                 **plane,
             },
             annotations=[
-                {
-                    "text": text,
-                    "x": 0.5,
-                    "y": 1,
-                    "xref": f"{x} domain",
-                    "yref": f"{y} domain",
-                    "yanchor": "bottom",
-                    "showarrow": False,
-                }
-                for text, x, y in heads
+                heading(text, xref=f"{x} domain", yref=f"{y} domain") for text, x, y in heads
             ],
         )
     )

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from stringlib import STRING, AxialRoPE, RoPE, RotaryEncoder
-from stringlib.explore.style import DIVERGING, PALETTE, layout
+from stringlib.explore.style import DIVERGING, PALETTE, heading, layout
 from stringlib.offsets import offset_scores
 from stringlib.positions import geometric_frequencies, grid_positions
 
@@ -126,15 +126,10 @@ def grid_kernel(encoder: str, row: float, column: float) -> go.Figure:
             height=470,
             margin={"l": 44, "r": 8, "t": 48, "b": 104},
             annotations=[
-                {
-                    "text": f"{encoder}<br>score 1 in {_cells(same)}, above 0.5 in {_cells(high)}",
-                    "x": 0.5,
-                    "y": 1,
-                    "xref": "paper",
-                    "yref": "y domain",
-                    "yanchor": "bottom",
-                    "showarrow": False,
-                }
+                heading(
+                    f"{encoder}<br>score 1 in {_cells(same)}, above 0.5 in {_cells(high)}",
+                    yref="y domain",
+                )
             ],
             xaxis={
                 **square,

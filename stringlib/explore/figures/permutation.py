@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from stringlib import ALiBi, RoPE, Sinusoidal
-from stringlib.explore.style import DIVERGING, SEQUENTIAL, layout
+from stringlib.explore.style import DIVERGING, SEQUENTIAL, heading, layout
 
 __all__ = ["POSITIONS", "WORDS", "permuted_words", "permuted_words_text"]
 
@@ -121,18 +121,7 @@ def permuted_words(order: str, positions: str) -> go.Figure:
                 "tickvals": [*places, 3],
                 "ticktext": [*words, "mean"],
             },
-            annotations=[
-                {
-                    "text": text,
-                    "x": 0.5,
-                    "y": 1,
-                    "xref": f"{axis} domain",
-                    "yref": "paper",
-                    "yanchor": "bottom",
-                    "showarrow": False,
-                }
-                for text, axis in heads
-            ],
+            annotations=[heading(text, xref=f"{axis} domain") for text, axis in heads],
         )
     )
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from stringlib.attention.features import FavorFeatures, ReLUFeatures
 from stringlib.checks import shift_error
 from stringlib.encoders.rope import RoPE
-from stringlib.explore.style import DIVERGING, layout
+from stringlib.explore.style import DIVERGING, heading, layout
 
 __all__ = ["KERNEL_FEATURES", "shifted_kernels", "shifted_kernels_text"]
 
@@ -115,15 +115,11 @@ def shifted_kernels(shift: float, features: str) -> go.Figure:
             margin={"l": 30, "r": 10, "t": 34, "b": 74},
             coloraxis=colours,
             annotations=[
-                {
-                    "text": text,
-                    "x": 0.5,
-                    "y": 1,
-                    "xref": f"x{number} domain".replace("x1 ", "x "),
-                    "yref": f"y{number} domain".replace("y1 ", "y "),
-                    "yanchor": "bottom",
-                    "showarrow": False,
-                }
+                heading(
+                    text,
+                    xref=f"x{number} domain".replace("x1 ", "x "),
+                    yref=f"y{number} domain".replace("y1 ", "y "),
+                )
                 for text, number in heads
             ],
             **axes,

@@ -6,7 +6,7 @@ import math
 
 import plotly.graph_objects as go
 
-from stringlib.explore.style import COLOURS, PALETTE, layout
+from stringlib.explore.style import COLOURS, PALETTE, heading, layout
 
 __all__ = ["ptolemy_circle", "ptolemy_circle_text"]
 
@@ -142,18 +142,7 @@ def ptolemy_circle(query: float, key: float, horizon: int = 12) -> go.Figure:
                     "line": {"width": 1},
                 }
             ],
-            annotations=[
-                {
-                    "text": text,
-                    "x": 0.5,
-                    "y": y,
-                    "xref": "paper",
-                    "yref": "paper",
-                    "yanchor": "bottom",
-                    "showarrow": False,
-                }
-                for text, y in heads
-            ],
+            annotations=[heading(text, y=y) for text, y in heads],
         )
     )
 

@@ -6,7 +6,7 @@ import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
-from stringlib.explore.style import PALETTE, SEQUENTIAL, layout
+from stringlib.explore.style import PALETTE, SEQUENTIAL, heading, layout
 
 __all__ = ["recalled_value", "recalled_value_text"]
 
@@ -88,18 +88,7 @@ def recalled_value(share: float, sharpness: float) -> go.Figure:
             },
             xaxis2={"anchor": "y2", "type": "category", "title": {"text": "value"}},
             yaxis2={"domain": [0, 0.25], "range": [0, 1.25], "dtick": 0.5},
-            annotations=[
-                {
-                    "text": text,
-                    "x": 0.5,
-                    "y": y,
-                    "xref": "paper",
-                    "yref": "paper",
-                    "yanchor": "bottom",
-                    "showarrow": False,
-                }
-                for text, y in heads
-            ],
+            annotations=[heading(text, y=y) for text, y in heads],
         )
     )
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from stringlib import AxialRoPE
-from stringlib.explore.style import COLOURS, layout
+from stringlib.explore.style import COLOURS, heading, layout
 from stringlib.offsets import offset_scores
 
 __all__ = ["RESOLUTION_CONVENTIONS", "resolution_scores", "resolution_scores_text"]
@@ -92,15 +92,7 @@ def resolution_scores(convention: str, side: int) -> go.Figure:
             yaxis=upright,
             yaxis2={**upright, "anchor": "x2"},
             annotations=[
-                {
-                    "text": f"{text}:<br>changes by {change:.3f}",
-                    "x": 0.5,
-                    "y": 1,
-                    "xref": f"{x} domain",
-                    "yref": "paper",
-                    "yanchor": "bottom",
-                    "showarrow": False,
-                }
+                heading(f"{text}:<br>changes by {change:.3f}", xref=f"{x} domain")
                 for x, text, change in heads
             ],
         )

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from stringlib import RoPE
-from stringlib.explore.style import DIVERGING, layout
+from stringlib.explore.style import DIVERGING, heading, layout
 from stringlib.positions import geometric_frequencies
 
 __all__ = ["shifted_scores", "shifted_scores_text"]
@@ -89,15 +89,7 @@ def shifted_scores(shift: float) -> go.Figure:
                 },
             },
             annotations=[
-                {
-                    "text": text,
-                    "x": 0.5,
-                    "y": 1,
-                    "xref": f"x{axis} domain",
-                    "yref": f"y{axis} domain",
-                    "yanchor": "bottom",
-                    "showarrow": False,
-                }
+                heading(text, xref=f"x{axis} domain", yref=f"y{axis} domain")
                 for axis, text in zip(AXES, heads, strict=True)
             ],
         )

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from stringlib.algebra.circulant import circulant_eigenvalues
-from stringlib.explore.style import PALETTE, layout
+from stringlib.explore.style import PALETTE, heading, layout
 
 __all__ = ["circulant_spectrum", "circulant_spectrum_text"]
 
@@ -143,16 +143,7 @@ def circulant_spectrum(r: float, **coefficients: float) -> go.Figure:
                 }
             ],
             annotations=[
-                {
-                    "text": text,
-                    "x": 0.5,
-                    "y": 1,
-                    "xref": f"{x} domain",
-                    "yref": f"{y} domain",
-                    "yanchor": "bottom",
-                    "showarrow": False,
-                }
-                for text, x, y in heads
+                heading(text, xref=f"{x} domain", yref=f"{y} domain") for text, x, y in heads
             ],
         )
     )

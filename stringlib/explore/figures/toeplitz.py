@@ -6,7 +6,7 @@ import math
 
 import plotly.graph_objects as go
 
-from stringlib.explore.style import COLOURS, DIVERGING, PALETTE, layout
+from stringlib.explore.style import COLOURS, DIVERGING, PALETTE, heading, layout
 
 __all__ = ["toeplitz_circulant", "toeplitz_circulant_text", "toeplitz_operations"]
 
@@ -159,15 +159,7 @@ def toeplitz_circulant_text(tokens: int, length: int, features: int) -> str:
 
 
 def _head(text: str, x: str, y: str) -> dict[str, object]:
-    return {
-        "text": text,
-        "x": 0.5,
-        "y": 1,
-        "xref": f"{x} domain",
-        "yref": f"{y} domain",
-        "yanchor": "bottom",
-        "showarrow": False,
-    }
+    return heading(text, xref=f"{x} domain", yref=f"{y} domain")
 
 
 def _short(count: float) -> str:

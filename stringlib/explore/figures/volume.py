@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from stringlib import STRING, AxialRoPE
-from stringlib.explore.style import DIVERGING, layout
+from stringlib.explore.style import DIVERGING, heading, layout
 from stringlib.offsets import offset_scores
 from stringlib.positions import grid_positions
 
@@ -74,15 +74,11 @@ def volume_kernel(time: float) -> go.Figure:
                 },
             },
             annotations=[
-                {
-                    "text": f"{name}<br>from {scores.min():.2f} to {scores.max():.2f}",
-                    "x": 0.5,
-                    "y": 1,
-                    "xref": f"x{axis} domain",
-                    "yref": f"y{axis} domain",
-                    "yanchor": "bottom",
-                    "showarrow": False,
-                }
+                heading(
+                    f"{name}<br>from {scores.min():.2f} to {scores.max():.2f}",
+                    xref=f"x{axis} domain",
+                    yref=f"y{axis} domain",
+                )
                 for axis, (name, scores) in zip(AXES, slices.items(), strict=True)
             ],
         )
