@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from stringlib import ENCODERS, LanguageModel
 from stringlib.attention.registry import FEATURES
@@ -80,3 +80,13 @@ def language_model(name: str, seed: int = 0, **options: Any) -> LanguageModel:
 def text(*shape: int, seed: int = 0) -> Tensor:
     """Return random tokens."""
     return torch.randint(VOCAB, shape, generator=torch.Generator().manual_seed(seed))
+
+
+def require_gradients(model: nn.Module, loss: Tensor) -> None:
+    """Fail unless the loss is finite and every parameter has a finite gradient that is not 0."""
+    assert loss.isfinite()
+    loss.backward()
+    for key, parameter in model.named_parameters():
+        assert parameter.grad is not None, key
+        assert parameter.grad.isfinite().all(), key
+        assert (parameter.grad != 0).any(), key

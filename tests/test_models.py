@@ -13,7 +13,7 @@ from stringlib import ALiBi, CirculantSTRING, LanguageModel, RoPE, checks
 from stringlib.encoders.registry import BIASES, make_bias
 from stringlib.models import CONFIGS, make_language_model
 from stringlib.models.blocks import MLP, SwiGLU
-from tests.model_cases import CASES, LENGTH, VOCAB, language_model, text
+from tests.model_cases import CASES, LENGTH, VOCAB, language_model, require_gradients, text
 
 DIM = 16
 
@@ -31,12 +31,7 @@ def test_all_that_can_learn_does(name: str) -> None:
     scores = model(tokens)
     assert scores.shape == (3, LENGTH, VOCAB)
     loss = nn.functional.cross_entropy(scores.flatten(0, 1), text(3, LENGTH, seed=1).flatten())
-    assert loss.isfinite()
-    loss.backward()
-    for key, parameter in model.named_parameters():
-        assert parameter.grad is not None, key
-        assert parameter.grad.isfinite().all(), key
-        assert (parameter.grad != 0).any(), key
+    require_gradients(model, loss)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -20,7 +20,7 @@ from stringlib import (
 )
 from stringlib.models.absolute import GridTable
 from stringlib.positions import grid_positions
-from tests.model_cases import CASES, DECAYS
+from tests.model_cases import CASES, DECAYS, require_gradients
 
 SIZES: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
     "series": ((12,), (3,)),
@@ -63,12 +63,7 @@ def test_all_that_can_learn_does(name: str) -> None:
     scores = model(pictures(model))
     assert scores.shape == (3, CLASSES)
     loss = nn.functional.cross_entropy(scores, torch.tensor([0, 1, 2]))
-    assert loss.isfinite()
-    loss.backward()
-    for key, parameter in model.named_parameters():
-        assert parameter.grad is not None, key
-        assert parameter.grad.isfinite().all(), key
-        assert (parameter.grad != 0).any(), key
+    require_gradients(model, loss)
 
 
 @pytest.mark.parametrize("name", CASES)
