@@ -67,6 +67,7 @@ def test_one_figure_is_updated_and_its_last_state_is_whole(
     assert figure["layout"]["xaxis"]["range"] == [0, 100]
     meta = figure["layout"]["meta"]
     assert meta["explorer"]["name"] == "two-methods"
+    assert "source" not in meta["explorer"]  # no other process can call a method again
     assert meta["alt"] == (
         "Two methods over 100 steps: softmax from 2 to 1.5; relu from 2 to 1.5. Guessing costs 2.1."
     )
