@@ -8,7 +8,8 @@ resolution too: with the patches counted, and with their places interpolated. ``
 same digits on a canvas of 16 × 16, trained at nine places and tested at all twenty-five, read by a
 class token or by the mean of the patches. ``volumes`` have three coordinates; the direction from
 one mark to another is asked for. ``performer`` is ``moved``, read by the mean, with the maps of
-linear attention; "unit" gives queries and keys one length, with a learned temperature.
+linear attention; "unit" gives queries and keys one length, with a learned temperature. ``longer``
+are some of both, trained four times as long: is what fell behind worse, or only slower?
 
 Models of a seed share their batches, of 32 examples.
 """
@@ -65,6 +66,9 @@ CELLS: dict[str, dict[str, Any]] = {
     **{f"volumes {e}": {"task": "volumes", **_encoder(e)} for e in ENCODERS},
     **{f"performer {n}": {"task": "moved", **MEAN, **told} for n, told in PERFORMERS.items()},
 }
+LONGER = [f"moved {e}" for e in ("learned", "axial", "circulant")]
+LONGER += [f"performer {n}" for n in PERFORMERS if n.startswith("favor") and "axial" not in n]
+CELLS |= {f"longer {name}": {**CELLS[name], "times": 4} for name in LONGER}
 
 
 @torch.no_grad()
@@ -134,9 +138,9 @@ def train(task: str, seed: int, steps: int, **options: Any) -> tuple[Any, ViT, A
     return made, model, fit(model, made, settings, on_log=on_log)
 
 
-def run(seed: int, steps: int, task: str, **options: Any) -> dict[str, Any]:
-    """Train one model; return its scores and its loss on the way."""
-    made, model, history = train(task, seed, steps, **options)
+def run(seed: int, steps: int, task: str, times: int = 1, **options: Any) -> dict[str, Any]:
+    """Train one model for ``times`` as many steps; return its scores and its loss on the way."""
+    made, model, history = train(task, seed, times * steps, **options)
     found: dict[str, Any] = {
         "scores": {name: round(score, 4) for name, score in history.scores.items()},
         "losses": [round(x, 4) for x in history.losses],

@@ -87,6 +87,11 @@ def test_a_run_has_the_scores_of_its_task(name: str) -> None:
     assert len(found["losses"]) >= 1
 
 
+def test_a_longer_run_is_the_same_run_with_more_steps() -> None:
+    long = study.run(seed=1, steps=2, **study.CELLS["longer moved axial"])
+    assert long == study.run(seed=1, steps=8, **study.CELLS["moved axial"])
+
+
 @pytest.mark.parametrize("name", [n for n in study.CELLS if n.startswith("performer")])
 def test_every_performer_can_be_built(name: str) -> None:
     told = {k: v for k, v in study.CELLS[name].items() if k != "task"}
