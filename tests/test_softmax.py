@@ -176,8 +176,9 @@ def test_bad_arguments_are_named(
         softmax_attention(**given)
 
 
-@pytest.mark.parametrize("lead", [(2,), (3, 2)])
-def test_the_fused_kernel_serves_with_and_without_a_batch(lead: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("masked", ["", "bias", "key_mask"])
+@pytest.mark.parametrize("lead", [(2,), (3, 2), (1, 2), (5, 3, 2)], ids=str)
+def test_the_fused_kernel_serves_every_shape(lead: tuple[int, ...], masked: str) -> None:
     called = []
 
     class Listen(TorchDispatchMode):
@@ -188,6 +189,25 @@ def test_the_fused_kernel_serves_with_and_without_a_batch(lead: tuple[int, ...])
             return op(*args, **(kwargs or {}))
 
     q, k, v = torch.randn(3, *lead, 9, 4)
+    options = {
+        "": {},
+        "bias": {"bias": torch.randn(2, 9, 9)},
+        "key_mask": {"key_mask": (torch.rand(*lead[:-1], 9) > 0.3) | (torch.arange(9) == 0)},
+    }[masked]
     with Listen():
-        assert softmax_attention(q, k, v).shape == q.shape
+        out = softmax_attention(q, k, v, **options)
     assert any("flash" in name for name in called)  # the other way calls aten::_softmax
+    scores = q @ k.mT / 2
+    if masked == "bias":
+        scores = scores + options["bias"]
+    if masked == "key_mask":
+        scores = scores.masked_fill(~options["key_mask"][..., None, None, :], -torch.inf)
+    assert largest_difference(out, scores.softmax(-1) @ v) < 1e-6
+
+
+@pytest.mark.parametrize("own", [(1,), (2,), (3, 1), (3, 2), (1, 2), (5, 1, 1), (5, 3, 2)], ids=str)
+def test_a_bias_of_any_batch_serves(own: tuple[int, ...]) -> None:
+    q, k, v = torch.randn(3, 5, 3, 2, 7, 4, dtype=torch.float64)
+    bias = torch.randn(*own, 7, 7, dtype=torch.float64)
+    want = (q @ k.mT / 2 + bias).softmax(-1) @ v
+    assert largest_difference(softmax_attention(q, k, v, bias), want) < 1e-12

@@ -2,6 +2,8 @@ r"""Softmax attention, on PyTorch's fused kernel."""
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
@@ -60,9 +62,13 @@ def softmax_attention(
             )
         mask = bias if bias.dtype == torch.float32 else bias.to(q.dtype)  # what the kernel takes
         mask = mask if hidden is None else mask.masked_fill(hidden, float("-inf"))
-    if len(lead) == 1:
-        # without a batch dimension PyTorch falls back to the n × n matrix
-        q, k, v = (x.expand(*lead, *x.shape[-2:])[None] for x in (q, k, v))
+    # the fused kernel wants one batch dimension, for the mask too; with fewer or more PyTorch falls
+    # back to the n × n matrix
+    whole = math.prod(lead[:-1]), lead[-1]
+    q, k, v = (x.expand(*lead, *x.shape[-2:]).reshape(*whole, *x.shape[-2:]) for x in (q, k, v))
+    if mask is not None and len(lead) > 2 and mask.ndim > 3:
+        mask = mask.expand(*lead[:-1], *mask.shape[-3:]).flatten(0, -4)
+    elif mask is not None and mask.ndim == 3:
+        mask = mask[None]
     out = scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal)
-    out = out.squeeze(0) if len(lead) == 1 else out
-    return out.to(q.dtype)  # autocast has its own
+    return out.view(*lead, *out.shape[-2:]).to(q.dtype)  # autocast has its own
