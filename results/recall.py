@@ -8,7 +8,8 @@ and the model names its value, one of eight. The model is one head with 32 chann
 before attention and before the readout; there is no feed-forward part and, unless said otherwise,
 no position. With a shift, a key takes in the key of the token before it. FAVOR+ has m = 32 features
 unless said otherwise, "hyperbolic" twice as many; "unit" gives all queries and keys one length,
-with a learned temperature. Models of two layers train twice as long, at a lower rate.
+with a learned temperature. Models of two layers train twice as long, at a lower rate; "longer" is
+four times as long.
 
 Beside the accuracy on new sequences of the same kind ("test"), each run measures: for random
 features that are not learned the accuracy with another draw of them ("redrawn"); of circulants,
@@ -51,6 +52,11 @@ SETS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "32 pairs, shift, unit, 5,000 sequences": (
         ("favor", "favor-circulant", "favor-learned"),
         MANY | SHIFT | UNIT | {"examples": 5000},
+    ),
+    "32 pairs, shift, longer": (("relu", "favor", "favor-circulant"), MANY | SHIFT | {"longer": 4}),
+    "32 pairs, shift, unit, longer": (
+        ("favor", "favor-circulant"),
+        MANY | SHIFT | UNIT | {"longer": 4},
     ),
     "8 pairs, rope": (("softmax",), EIGHT | {"encoder": "rope"}),
     "8 pairs, t5": (("softmax",), EIGHT | {"encoder": "t5"}),

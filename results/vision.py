@@ -68,7 +68,7 @@ CELLS: dict[str, dict[str, Any]] = {
 }
 LONGER = [f"moved {e}" for e in ("learned", "axial", "circulant")]
 LONGER += [f"performer {n}" for n in PERFORMERS if n.startswith("favor") and "axial" not in n]
-CELLS |= {f"longer {name}": {**CELLS[name], "times": 4} for name in LONGER}
+CELLS |= {f"longer {name}": {**CELLS[name], "longer": 4} for name in LONGER}
 
 
 @torch.no_grad()
@@ -138,9 +138,9 @@ def train(task: str, seed: int, steps: int, **options: Any) -> tuple[Any, ViT, A
     return made, model, fit(model, made, settings, on_log=on_log)
 
 
-def run(seed: int, steps: int, task: str, times: int = 1, **options: Any) -> dict[str, Any]:
-    """Train one model for ``times`` as many steps; return its scores and its loss on the way."""
-    made, model, history = train(task, seed, times * steps, **options)
+def run(seed: int, steps: int, task: str, longer: int = 1, **options: Any) -> dict[str, Any]:
+    """Train one model, ``longer`` times as many steps; return scores, and losses on the way."""
+    made, model, history = train(task, seed, longer * steps, **options)
     found: dict[str, Any] = {
         "scores": {name: round(score, 4) for name, score in history.scores.items()},
         "losses": [round(x, 4) for x in history.losses],
