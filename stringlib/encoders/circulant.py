@@ -68,7 +68,10 @@ class CirculantSTRING(RotaryEncoder):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Start near the identity. Not at it: there mirrored data give no gradient on average."""
+        """Start near the identity. Not at it: there mirrored data give no gradient on average.
+
+        The other sign of the coefficients is the mirrored position, :eq:`eq-vit-mirror`.
+        """
         self.coefficients.normal_(std=0.1 / math.sqrt(2 * self.block_size))
 
     def frequencies(self) -> Tensor:

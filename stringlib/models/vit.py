@@ -53,8 +53,9 @@ class ViT(nn.Module):
         mlp: ``"mlp"``, ``"swiglu"``, or None for attention alone.
         pool: ``"cls"`` reads a class token that stands before the patches. It stands at
             coordinate 0 and is not rotated, so its logits with a patch depend on where the patch
-            is: with a class token even a rotary encoder is not blind to a shift of the image.
-            ``"mean"`` reads the mean of the patches.
+            is, :eq:`eq-vit-cls`: with a class token even a rotary encoder is not blind to a shift
+            of the image. ``"mean"`` reads the mean of the patches: blind to their order without an
+            encoder, :eq:`eq-vit-bag`, and to a shift with a relative one, :eq:`eq-vit-shift`.
         **options: Options of attention, for every block, such as ``weight`` or ``num_features``.
 
     A bias, and every weight but ``"toeplitz"``, counts tokens in reading order, the class token
