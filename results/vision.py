@@ -67,7 +67,7 @@ CELLS: dict[str, dict[str, Any]] = {
     **{f"performer {n}": {"task": "moved", **MEAN, **told} for n, told in PERFORMERS.items()},
 }
 LONGER = [f"moved {e}" for e in ("learned", "axial", "circulant")]
-LONGER += [f"performer {n}" for n in PERFORMERS if n.startswith("favor") and "axial" not in n]
+LONGER += ["performer favor", "performer favor, toeplitz"]
 CELLS |= {f"longer {name}": {**CELLS[name], "longer": 4} for name in LONGER}
 
 
