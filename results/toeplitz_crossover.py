@@ -6,8 +6,9 @@
 One thread, float32 inputs, values of 64 channels; times are milliseconds a head. The ways take
 turns, a seed is a turn. "algorithm 1" is the literal twin, whose FFT is of float32 and which holds
 all products of features and channels at once; "fft" goes feature by feature in float64. The
-matrix is that of `ToeplitzWeight`. "softmax" is PyTorch's fused attention with the bias as a mask
-that stands ready. Where a way would need gigabytes or minutes, there is no time.
+matrix is that of `ToeplitzWeight`. "softmax" is PyTorch's attention with the bias as a mask that
+stands ready, fused at 64 features only: keys have to be as wide as values. Where a way would need
+gigabytes or minutes, there is no time.
 """
 
 from __future__ import annotations
