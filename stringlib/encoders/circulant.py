@@ -68,7 +68,7 @@ class CirculantSTRING(RotaryEncoder):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Start near the identity. Not at it: there mirrored data give no gradient on average.
+        """Start near the identity. Not at it: there data alike in reverse order give no gradient.
 
         The other sign of the coefficients is the mirrored position, :eq:`eq-vit-mirror`.
         """
