@@ -24,11 +24,12 @@ def _weights(share: float, sharpness: float) -> Tensor:
 
 
 def _votes(share: float, sharpness: float) -> list[float]:
-    """Return the weight that the question gives to each of ``VALUES``."""
+    """Return the share of each of ``VALUES`` in the weight that the question gives to values."""
     last = _weights(share, sharpness)[-1].tolist()
-    return [
+    heard = [
         sum(w for w, token in zip(last, TOKENS, strict=True) if token == value) for value in VALUES
     ]
+    return [w / sum(heard) for w in heard]
 
 
 def recalled_value(share: float, sharpness: float) -> go.Figure:
@@ -42,7 +43,8 @@ def recalled_value(share: float, sharpness: float) -> go.Figure:
         sharpness: Score of a query and a key that are the same.
 
     Returns:
-        A figure of a heat-map, a row for each query, and below it the summed weight of each value.
+        A figure of a heat-map, a row for each query, and below it the share of each value in the
+        last row's weight on values.
     """
     weights, votes = _weights(share, sharpness), _votes(share, sharpness)
     winner = max(votes)
@@ -73,7 +75,7 @@ def recalled_value(share: float, sharpness: float) -> go.Figure:
         ]
     )
     plain = {"showgrid": False, "zeroline": False, "ticks": "", "tickvals": places}
-    heads = [("weights: a row for each query", 1.0), ("what the last row gives each value", 0.25)]
+    heads = [("weights: a row for each query", 1.0), ("shares of the values in the last row", 0.25)]
     return fig.update_layout(
         layout(
             height=560,
@@ -102,5 +104,5 @@ def recalled_value_text(share: float, sharpness: float) -> str:
     return (
         f"Attention among the tokens {' '.join(TOKENS)}, the last of which asks for the value of "
         f"C. Share of the earlier token in a key {share:g}, score of a match {sharpness:g}. The "
-        f"question gives a weight of {heard}: it answers {best}, {verdict}."
+        f"question's weight on values has shares of {heard}: it answers {best}, {verdict}."
     )
