@@ -1,22 +1,19 @@
-"""The studies behind the chapter on recall: their sequences, their runs and their records."""
+"""The study behind the chapter on recall: its sequences, its runs and its record."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import torch
 
-from results import mqar, recall
+from results import recall
 from stringlib.capacity import guess_accuracy
 from stringlib.records import read_record
 from stringlib.tasks.recall import Recall
 
 
-def record_path(study: ModuleType) -> Path:
-    assert study.__file__
-    return Path(study.__file__).with_suffix(".json")
+RECORD = Path(recall.__file__).with_suffix(".json")
 
 
 def test_cells_ask_for_every_map_with_and_without_a_shift() -> None:
@@ -73,30 +70,19 @@ def test_a_shift_recalls_and_a_seed_repeats_it() -> None:
     assert without["scores"]["test"] < float(guess_accuracy(8, 8)) + 0.03
 
 
-def test_a_run_of_many_questions() -> None:
-    found = mqar.run(seed=0, steps=60, **mqar.CELLS["softmax"])
-    assert found["losses"][-1] < found["losses"][0]
-    assert set(found["scores"]) == {"test"}
-
-
-RECORDED = [study for study in (recall, mqar) if record_path(study).exists()]
-
-
-@pytest.mark.parametrize("study", RECORDED)
-def test_the_committed_records_are_of_these_studies(study: ModuleType) -> None:
-    record = read_record(record_path(study))
+def test_the_committed_record_is_of_this_study() -> None:
+    record = read_record(RECORD)
     cells = record["data"]["cells"]
     assert len(record["seeds"]) >= 5
-    assert {name: cell["told"] for name, cell in cells.items()} == study.CELLS
+    assert {name: cell["told"] for name, cell in cells.items()} == recall.CELLS
     for cell in cells.values():
         assert [run["seed"] for run in cell["runs"]] == record["seeds"]
         assert all(0 <= score <= 1 for run in cell["runs"] for score in run["scores"].values())
 
 
-@pytest.mark.parametrize("study", [s for s in RECORDED if s is recall])
-def test_without_a_shift_no_recorded_layer_beats_the_counts(study: ModuleType) -> None:
+def test_without_a_shift_no_recorded_layer_beats_the_counts() -> None:
     """2,000 test sequences: the score of a guess is within four standard errors of its mean."""
-    record = read_record(record_path(study))
+    record = read_record(RECORD)
     checked = 0
     for name, cell in record["data"]["cells"].items():
         if name.split(":")[0] in ("8 pairs, no shift", "32 pairs, no shift"):
