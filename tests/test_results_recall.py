@@ -12,7 +12,6 @@ from stringlib.capacity import guess_accuracy
 from stringlib.records import read_record
 from stringlib.tasks.recall import Recall
 
-
 RECORD = Path(recall.__file__).with_suffix(".json")
 
 
