@@ -359,7 +359,7 @@ def test_the_way_is_chosen_by_shape(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(
             module, name, lambda *args, way=way, name=name: taken.append(name) or way(*args)
         )
-    for n in (300, 500):  # the crossover for one feature and one channel is 600 · 2/3
+    for n in (450, 620):  # the crossover for one feature and one channel is 800 · 2/3
         q, k, v = tokens(1, n, m=1, d=1)
         linear_attention(q, k, v, ToeplitzWeight(normal(1, 2 * n - 1)))
     assert taken == ["_by_tiles", "_by_fft"]

@@ -27,8 +27,8 @@ TILE = 128
 KEPT = 1024
 """Up to this length the rows are kept for the gradient; beyond it they are computed again."""
 
-CROSSOVER = 600
-r"""The FFT is taken from :math:`n = 600\,md/(m + d)` on, d the columns of ``u``.
+CROSSOVER = 800
+r"""The FFT is taken from :math:`n = 800\,md/(m + d)` on, d the columns of ``u``.
 
 The rows cost :math:`O(n^2 (m + d))`, the FFTs :math:`O(n \log n \cdot md)`.
 """
