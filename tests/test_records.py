@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import json
 import re
 import shlex
@@ -41,11 +42,19 @@ def test_a_record_says_how_to_repeat_it(path: Path) -> None:
 @pytest.mark.parametrize("path", RECORDS, ids=lambda p: p.stem)
 def test_every_run_of_a_sweep_is_there_with_its_time(path: Path) -> None:
     record = read_record(path)
-    for name, cell in record["data"].get("cells", {}).items() if is_sweep(record) else ():
+    if not is_sweep(record):
+        return
+    cells = record["data"]["cells"]
+    study = importlib.import_module(f"results.{path.stem}")
+    # as JSON has them: lists, no tuples
+    assert {name: cell["told"] for name, cell in cells.items()} == json.loads(
+        json.dumps(study.CELLS)
+    )
+    assert len(record["seeds"]) >= 5
+    assert "dirty" not in record["commit"], "record it from a clean checkout"
+    for name, cell in cells.items():
         assert [run["seed"] for run in cell["runs"]] == record["seeds"], name
         assert all(run["wall_s"] > 0 for run in cell["runs"]), name
-        assert len(record["seeds"]) >= 5, name
-        assert "dirty" not in record["commit"], "record it from a clean checkout"
 
 
 def is_sweep(record: dict[str, Any]) -> bool:

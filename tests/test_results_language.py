@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 from torch import Tensor, nn
 
 from results import language as study
-from stringlib.records import read_record
 from stringlib.tasks.task import IGNORE
-
-RECORD = Path(study.__file__).with_suffix(".json")
 
 
 class Copier(nn.Module):
@@ -69,15 +64,3 @@ def test_training_learns_and_a_seed_repeats_it() -> None:
     _, again = study.train(0, 12, **study.ROPE)
     assert first.losses == again.losses
     assert first.losses[-1] < first.losses[0] - 0.5
-
-
-def test_the_committed_record_is_of_this_study() -> None:
-    record = read_record(RECORD)
-    assert len(record["seeds"]) >= 5
-    assert set(record["data"]["cells"]) == set(study.CELLS)
-    for name, cell in record["data"]["cells"].items():
-        assert cell["told"] == study.CELLS[name]
-        assert len(cell["runs"]) == len(record["seeds"])
-        for run in cell["runs"]:
-            assert 1 < run["bits"] < 8
-            assert list(run["context"]) == [str(n) for n in study.CONTEXTS]

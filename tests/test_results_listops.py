@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 from torch import Tensor, nn
 
 from results import listops as study
-from stringlib.records import read_record
 from stringlib.tasks.listops import CLOSE, OPERATORS, ListOps
-
-RECORD = Path(study.__file__).with_suffix(".json")
 
 
 def small() -> ListOps:
@@ -54,15 +49,3 @@ def test_a_run_is_repeated_by_its_seed() -> None:
     first, again = (study.run(0, 3, attention="relu") for _ in range(2))
     assert first == again
     assert first["commonest"] < first["outermost"]
-
-
-def test_the_committed_record_is_of_this_study() -> None:
-    record = read_record(RECORD)
-    assert len(record["seeds"]) >= 5
-    assert set(record["data"]["cells"]) == set(study.CELLS)
-    for name, cell in record["data"]["cells"].items():
-        assert cell["told"] == study.CELLS[name]
-        assert len(cell["runs"]) == len(record["seeds"])
-        for run in cell["runs"]:
-            assert set(run["operators"]) == set(OPERATORS)
-            assert 0 < run["accuracy"] < 1

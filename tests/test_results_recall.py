@@ -69,16 +69,6 @@ def test_a_shift_recalls_and_a_seed_repeats_it() -> None:
     assert without["scores"]["test"] < float(guess_accuracy(8, 8)) + 0.03
 
 
-def test_the_committed_record_is_of_this_study() -> None:
-    record = read_record(RECORD)
-    cells = record["data"]["cells"]
-    assert len(record["seeds"]) >= 5
-    assert {name: cell["told"] for name, cell in cells.items()} == recall.CELLS
-    for cell in cells.values():
-        assert [run["seed"] for run in cell["runs"]] == record["seeds"]
-        assert all(0 <= score <= 1 for run in cell["runs"] for score in run["scores"].values())
-
-
 def test_without_a_shift_no_recorded_layer_beats_the_counts() -> None:
     """2,000 test sequences: the score of a guess is within four standard errors of its mean."""
     record = read_record(RECORD)

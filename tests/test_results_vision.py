@@ -1,9 +1,6 @@
-"""The studies behind the chapter on vision transformers: what they measure, and their records."""
+"""The studies behind the chapter on vision transformers: what they measure."""
 
 from __future__ import annotations
-
-from pathlib import Path
-from types import ModuleType
 
 import pytest
 import torch
@@ -14,7 +11,6 @@ from results import vision as study
 from stringlib.checks import largest_difference
 from stringlib.models import ViT
 from stringlib.positions import grid_positions
-from stringlib.records import read_record
 from stringlib.tasks import make_task
 from stringlib.tasks.images import Images
 
@@ -146,11 +142,3 @@ def test_a_transfer_run_has_every_copy() -> None:
         assert ("frequencies" in copied) == (name != "without")
     slow, fast = (found["tuned"][n]["frequencies"]["way"] for n in ("zero, 1e-4", "zero"))
     assert 0 < slow < fast
-
-
-@pytest.mark.parametrize("module", [study, transfer])
-def test_the_committed_record_is_of_this_study(module: ModuleType) -> None:
-    record = read_record(Path(str(module.__file__)).with_suffix(".json"))
-    cells = record["data"]["cells"]
-    assert len(record["seeds"]) >= 5
-    assert {name: cell["told"] for name, cell in cells.items()} == module.CELLS
