@@ -1,5 +1,6 @@
 """Figures that a reader can move: live in Jupyter, with sliders in the built book."""
 
+from stringlib.explore.describe import describe
 from stringlib.explore.explorer import HARD_LIMIT, Explorer
 from stringlib.explore.frames import figure_json
 from stringlib.explore.live import LiveLoss
@@ -11,6 +12,7 @@ __all__ = [
     "PALETTE",
     "Explorer",
     "LiveLoss",
+    "describe",
     "figure_json",
     "layout",
     "use_matplotlib_style",

@@ -11,6 +11,8 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from stringlib.explore.describe import describe
+
 __all__ = [
     "COLOURS",
     "DIVERGING",
@@ -149,10 +151,18 @@ def heading(
 def use_matplotlib_style() -> None:
     """Give matplotlib's figures the book's colours, sizes and a white card to stand on.
 
-    The white ground is part of the picture, so that it can be read in dark mode.
+    The white ground is part of the picture, so that it can be read in dark mode. In a notebook
+    each picture is saved with the text of :func:`~stringlib.explore.describe.describe`.
     """
     import matplotlib as mpl
     from cycler import cycler
+    from IPython import get_ipython
+
+    shell = get_ipython()
+    if shell is not None:
+        shell.display_formatter.formatters["text/plain"].for_type_by_name(
+            "matplotlib.figure", "Figure", lambda fig, printer, cycle: printer.text(describe(fig))
+        )
 
     mpl.rcParams.update(
         {

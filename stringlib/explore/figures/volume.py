@@ -115,7 +115,8 @@ def volume_kernel_text(time: float) -> str:
     """Say what :func:`volume_kernel` shows in a state."""
     parts = []
     for name, scores in _slices(time).items():
-        row, column = divmod(int(scores.argmax()), 2 * REACH + 1)
+        # several cells may share the highest score, to within rounding: name the first
+        row, column = (scores > scores.max() - 1e-9).nonzero()[0].tolist()
         parts.append(f"{name}, highest, {scores.max():.2f}, at ({row - REACH}, {column - REACH})")
     return (
         f"Two heat-maps of the scores at time offset {time:g}, over rows and columns from "

@@ -1,0 +1,213 @@
+"""What the comparison of notebooks lets pass, and every planted change that it has to catch."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_notebook
+
+from tests.nbval_numbers import FORM, PLOTLY, Settler
+from tools import notebooks
+
+
+def agree(new: Any, saved: Any, *, form: bool = False) -> bool:
+    return Settler(form).settle(copy.deepcopy(new), saved) == saved
+
+
+# --- texts ---
+
+
+@pytest.mark.parametrize(
+    ("new", "saved"),
+    [
+        ("error 1.25 at 3", "error 1.24 at 3"),
+        ("|  9.99 |", "| 10.00 |"),
+        ("-0.00", "0.00"),
+        ("-0.0", "+0.0"),
+        ("43%", "44%"),
+        ("43 % of 7", "42 % of 7"),
+        ("2.9e-05", "3.0e-05"),
+        ("9.9e-05", "1.0e-04"),
+        ("off by 1.0", "off by 1"),
+        ("−0.31", "−0.32"),
+        ("a 0.5,\nb 0.25", "a 0.4,\nb 0.26"),
+        ("tensor([ 1.5, -0.2])", "tensor([ 1.4, -0.3])"),
+    ],
+)
+def test_texts_that_agree(new: str, saved: str) -> None:
+    assert agree(new, saved)
+    assert agree(saved, new)
+
+
+@pytest.mark.parametrize(
+    ("new", "saved"),
+    [
+        ("error 1.25", "error 1.27"),
+        ("error 1.25", "error 2.25"),
+        ("score 0.42", "score -0.42"),
+        ("score 0.42", "score −0.42"),
+        ("17 of 20", "18 of 20"),
+        ("1,234", "1,235"),
+        ("43%", "45%"),
+        ("43%", "43"),
+        ("below 1e-12", "below 1e-11"),
+        ("3e-16", "6e-16"),
+        ("inside 0.3", "outside 0.3"),
+        ("0.3, 0.4", "0.3"),
+        ("0.3", "0.3\n"),
+        ("float32", "float64"),
+        ("RWKV-6", "RWKV-7"),
+        ("nan", "0.5"),
+        ("True", "False"),
+        ("x**2", "x**3"),
+        ("0.5 m", "0.5 s"),
+        ("1.2.3", "1.2.4"),
+    ],
+)
+def test_texts_that_do_not(new: str, saved: str) -> None:
+    assert not agree(new, saved)
+    assert not agree(saved, new)
+
+
+def test_form_alone_takes_any_number_but_no_other_text() -> None:
+    assert agree("loss 1.25 after 100", "loss -3.5e-4 after 80", form=True)
+    assert not agree("loss 1.25", "error 1.25", form=True)
+    assert not agree("1.25", "1.25, 2.5", form=True)
+    assert not agree("nan", "1.25", form=True)
+
+
+def test_what_agrees_is_replaced_and_the_rest_stays() -> None:
+    assert Settler().settle("0.31 and 0.5", "0.32 and 0.9") == "0.32 and 0.5"
+
+
+# --- plotly figures ---
+
+
+def figure() -> dict[str, Any]:
+    curve = {"type": "scatter", "name": "rope", "x": [0, 1, 2], "y": [0.0, 0.5, 1.0]}
+    return {
+        "data": [
+            curve,
+            {**curve, "name": "alibi", "xaxis": "x2", "yaxis": "y2", "y": [1e-9, 1e-3, 1.0]},
+            {"type": "heatmap", "z": [[0.0, 1.0], [0.2, 0.3]], "text": [["0.00", "1.00"]]},
+        ],
+        "layout": {
+            "height": 380,
+            "yaxis2": {"type": "log"},
+            "yaxis": {"range": [0, 1.5]},
+            "annotations": [{"text": "largest 1.25", "x": 0.5, "y": 1}],
+            "meta": {"alt": "A line.", "explorer": {"parameters": [{"values": [1, 2.5]}]}},
+        },
+        "frames": [
+            {"name": "base=0", "traces": [0], "data": [{"type": "scatter", "y": [0.0, 0.5, 1.0]}]},
+            {"name": "base=1", "traces": [0], "data": [{"type": "scatter", "y": [1.0, 0.5, 0.0]}],
+             "layout": {"title": {"text": "base 2.50"}}},
+        ],
+    }  # fmt: skip
+
+
+def edited(*path: Any, value: Any) -> dict[str, Any]:
+    whole = figure()
+    inside: Any = whole
+    for key in path[:-1]:
+        inside = inside[key]
+    inside[path[-1]] = value(inside[path[-1]]) if callable(value) else value
+    return whole
+
+
+def without(*path: Any) -> dict[str, Any]:
+    whole = figure()
+    inside: Any = whole
+    for key in path[:-1]:
+        inside = inside[key]
+    del inside[path[-1]]
+    return whole
+
+
+def same(new: dict[str, Any], *, form: bool = False) -> bool:
+    return agree({PLOTLY: new}, {PLOTLY: figure()}, form=form)
+
+
+UNSEEN = {
+    "nothing": figure(),
+    "a point by less than a pixel": edited("data", 0, "y", 1, value=0.504),
+    "far below on a log axis, by a hundredth": edited("data", 1, "y", 0, value=1.05e-9),
+    "a colour": edited("data", 2, "z", 1, 0, value=0.209),
+    "a state": edited("frames", 1, "data", 0, "y", 2, value=-0.004),
+    "a printed digit": edited("layout", "annotations", 0, "text", value="largest 1.24"),
+}
+SEEN: dict[str, Any] = {
+    "a point by more than a line": edited("data", 0, "y", 1, value=0.51),
+    "a sign": edited("data", 0, "y", 2, value=-1.0),
+    "a point on a log axis": edited("data", 1, "y", 0, value=1.2e-9),
+    "a whole curve": edited("data", 0, "y", value=lambda y: [v + 0.01 for v in y]),
+    "a place": edited("data", 0, "x", 1, value=1.02),
+    "a colour": edited("data", 2, "z", 1, 0, value=0.22),
+    "a state": edited("frames", 1, "data", 0, "y", 2, value=0.01),
+    "a state's name": edited("frames", 1, "name", value="base=2"),
+    "a title of a state": edited("frames", 1, "layout", "title", "text", value="base 2.60"),
+    "a state's trace": edited("frames", 1, "traces", value=[1]),
+    "a point less": edited("data", 0, "y", value=[0.0, 0.5]),
+    "a gap": edited("data", 0, "y", 1, value=None),
+    "a name": edited("data", 0, "name", value="ropes"),
+    "a number in a cell": edited("data", 2, "text", 0, 1, value="1.02"),
+    "a height": edited("layout", "height", value=381),
+    "a slider": edited("layout", "meta", "explorer", "parameters", 0, "values", value=[1, 2.6]),
+    "alternative text": edited("layout", "meta", "alt", value="A curve."),
+    "a range": edited("layout", "yaxis", "range", value=[0, 1.6]),
+    "a scale": without("layout", "yaxis2", "type"),
+    "no trace": without("data", 1),
+    "no state": without("frames", 0),
+    "no legend": without("data", 0, "name"),
+}
+FORM_SEEN = ("a point less", "a gap", "a name", "no trace", "no state", "no legend",
+             "alternative text", "a state's name", "a scale")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNSEEN)
+def test_a_figure_that_looks_the_same_agrees(name: str) -> None:
+    assert same(UNSEEN[name])
+
+
+@pytest.mark.parametrize("name", SEEN)
+def test_a_figure_that_looks_otherwise_does_not(name: str) -> None:
+    assert not same(SEEN[name])
+    assert same(SEEN[name], form=True) == (name not in FORM_SEEN)
+
+
+# --- in nbval ---
+
+CHAPTER: dict[str, tuple[str, Callable[[str], str]]] = {
+    "print('sine', 0.8415)": lambda out: out.replace("0.8415", "0.8414"),
+    "print('cosine', 0.5403)": lambda out: out.replace("0.5403", "0.5405"),
+    "print('ten')": lambda out: out.replace("ten", "nine"),
+    "1.5": lambda out: out.replace("1.5", "-1.5"),
+}  # type: ignore[assignment]
+"""Cells, and what is done to the saved output of each; all but the first are seen."""
+
+
+def test_nbval_fails_the_cells_whose_outputs_say_something_else(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "chapter.ipynb"
+    trained = new_code_cell("print('loss', 0.7)", metadata={"tags": [FORM]})
+    nb = new_notebook(cells=[*(new_code_cell(source) for source in CHAPTER), trained])
+    notebooks.run(nb, tmp_path)
+    notebooks.normalise(nb)
+    for cell, change in zip(nb.cells, [*CHAPTER.values(), str], strict=True):
+        (output,) = cell.outputs
+        if output.output_type == "stream":
+            output.text = change(output.text)
+        else:
+            output.data["text/plain"] = change(output.data["text/plain"])
+    nb.cells[-1].outputs[0].text = "loss 0.2\n"
+    nbformat.write(nb, path)
+    assert notebooks.replay([path], jobs=1) == 1
+    said = capfd.readouterr().out
+    failed = [number for number in range(5) if f"Cell {number}: Cell outputs differ" in said]
+    assert failed == [1, 2, 3]
