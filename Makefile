@@ -39,7 +39,7 @@ PAGES := $(shell find book notebooks stringlib -type f \
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help book serve test lint lab notebooks bench env clean
+.PHONY: help book serve test portable lab notebooks bench env clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -75,6 +75,9 @@ test: $(READY) ## the whole suite: form, types, units, notebooks, book, pages in
 	$(JB) --path-output _build/test
 	$(PY) tools/check_site.py _build/test/_build/html
 	BOOK_HTML="$(CURDIR)/_build/test/_build/html" $(PY) -m pytest -q -n $(JOBS) --dist loadfile tests/site
+
+portable: $(READY) ## replay the notebooks once more, as the plainest processor computes
+	$(PY) tools/notebooks.py --replay --plain --jobs $(JOBS)
 
 env: $(READY) ## only make the environment
 

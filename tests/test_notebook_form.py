@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import nbformat
 import pytest
@@ -252,6 +254,24 @@ def test_two_runs_leave_the_same_bytes_and_a_changed_number_fails_the_replay(
     assert notebooks.replay([path], jobs=1) == 0
     path.write_bytes(first.replace(b"0.3333333333333333", b"0.3333333333333343"))
     assert notebooks.replay([path], jobs=1) == 1
+
+
+def test_plain_hides_what_not_every_processor_has(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seen = []
+
+    def run(command: list[str], *, cwd: Path, env: dict[str, str]) -> Any:
+        seen.append(env)
+        return SimpleNamespace(returncode=0)
+
+    monkeypatch.setattr(notebooks.subprocess, "run", run)
+    monkeypatch.delenv("ATEN_CPU_CAPABILITY", raising=False)
+    for options in ([], ["--plain"]):
+        assert notebooks.main(["--replay", *options, str(tmp_path / "chapter.ipynb")]) == 0
+    as_it_is, plain = seen
+    assert "ATEN_CPU_CAPABILITY" not in as_it_is
+    assert plain == as_it_is | notebooks.PLAIN
 
 
 def test_a_cell_that_fails_leaves_the_notebook_alone(tmp_path: Path) -> None:
