@@ -16,6 +16,7 @@ from torch import Tensor
 from stringlib.attention.linear import linear_attention
 from stringlib.attention.weights import PositionWeight
 from stringlib.encoders.string import RotaryEncoder
+from stringlib.precision import widen
 
 
 def largest_difference(a: Tensor, b: Tensor) -> float:
@@ -59,7 +60,7 @@ def generator_error(encoder: RotaryEncoder, positions: Tensor) -> float:
         encoder: The encoder.
         positions: ``(seq, coord_dim)``.
     """
-    exponent = torch.einsum("nk,hkij->hnij", positions.double(), encoder.generators())
+    exponent = torch.einsum("nk,hkij->hnij", widen(positions), encoder.generators())
     # twice: torch 2.13 exponentiates a single small matrix to 1e-10 only, a batch to 1e-15
     expected = torch.matrix_exp(torch.stack([exponent, exponent]))[0]
     return largest_difference(encoder.matrix(positions), expected)
@@ -73,8 +74,8 @@ def logits(encoder: RotaryEncoder, q: Tensor, k: Tensor, positions: Tensor) -> T
 
 def relative_logit_error(a: Tensor, b: Tensor, q: Tensor, k: Tensor) -> float:
     r"""Return max :math:`|a - b| / (\|q\|\,\|k\|)` for logits a and b of queries q and keys k."""
-    norms = q.double().norm(dim=-1).unsqueeze(-1) * k.double().norm(dim=-1).unsqueeze(-2)
-    return largest_difference(a.double() / norms, b.double() / norms)
+    norms = widen(q).norm(dim=-1).unsqueeze(-1) * widen(k).norm(dim=-1).unsqueeze(-2)
+    return largest_difference(widen(a) / norms, widen(b) / norms)
 
 
 def translation_error(

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from stringlib.encoders.bias import RelativeBias
 from stringlib.inputs import require_count, require_floats, require_positive
+from stringlib.precision import widen
 
 
 def seen_turns(frequencies: Tensor, length: float) -> Tensor:
@@ -31,7 +32,7 @@ def seen_turns(frequencies: Tensor, length: float) -> Tensor:
     """
     require_floats("frequencies", frequencies)
     require_positive("length", length)
-    return frequencies.double().abs() * (length / (2 * math.pi))
+    return widen(frequencies).abs() * (length / (2 * math.pi))
 
 
 def unseen_share(frequencies: Tensor, scaled: Tensor, length: float, longer: float) -> Tensor:
@@ -86,7 +87,7 @@ def effective_window(bias: RelativeBias, length: int) -> Tensor:
     """
     require_count("length", length)
     device = next(iter((*bias.parameters(), *bias.buffers()))).device
-    rows = bias.at(torch.arange(length, device=device)).double()
+    rows = widen(bias.at(torch.arange(length, device=device)))
     return (rows - rows[:, :1]).exp().sum(-1)
 
 

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from stringlib.encoders.string import RotaryEncoder
 from stringlib.inputs import require_floats, require_positions
+from stringlib.precision import widen
 
 
 def offset_scores(encoder: RotaryEncoder, q: Tensor, k: Tensor, offsets: Tensor) -> Tensor:
@@ -64,6 +65,6 @@ def alias_gap(encoder: RotaryEncoder, offsets: Tensor) -> Tensor:
         ValueError: If their shape does not fit.
     """
     require_positions("offsets", offsets, encoder.coord_dim)
-    angles = offsets.double() @ encoder.frequencies().mT
+    angles = widen(offsets) @ encoder.frequencies().mT
     beyond = (angles - 2 * math.pi * (angles / (2 * math.pi)).round()).abs()
     return beyond.amax(-1) if beyond.shape[-1] else beyond.new_zeros(beyond.shape[:-1])

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from stringlib.inputs import require_count, require_positive
+from stringlib.precision import widest
 
 
 def grid_positions(*sizes: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -56,4 +57,4 @@ def geometric_frequencies(pairs: int, base: float = 10000.0) -> Tensor:
     """
     require_count("pairs", pairs, least=0)
     require_positive("base", base)
-    return float(base) ** -(torch.arange(pairs, dtype=torch.float64) / max(pairs, 1))
+    return float(base) ** -(torch.arange(pairs, dtype=widest()) / max(pairs, 1))

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.inputs import require_count
+from stringlib.precision import at_least_float32, widest
 
 
 class RelativeBias(nn.Module):
@@ -124,14 +125,14 @@ class ALiBi(RelativeBias):
 
     def at(self, distances: Tensor) -> Tensor:
         """Return the bias at each distance, ``(heads, n)``."""
-        slopes = self.slopes.to(_wide(self.slopes))
+        slopes = self.slopes.to(at_least_float32(self.slopes.dtype))
         return (-slopes[:, None] * distances.abs().to(slopes.dtype)).to(self.slopes.dtype)
 
     def _refill(self) -> None:
         power = 1 << (self.heads.bit_length() - 1)
         slopes = [2 ** (-8 * h / power) for h in range(1, power + 1)]
         slopes += [2 ** (-4 * h / power) for h in range(1, 2 * (self.heads - power), 2)]
-        self.slopes.copy_(torch.tensor(slopes, dtype=torch.float64))
+        self.slopes.copy_(torch.tensor(slopes, dtype=widest(self.slopes.device)))
 
 
 class T5Bias(RelativeBias):
@@ -259,12 +260,12 @@ class KerpleLog(RelativeBias):
     @property
     def r1(self) -> Tensor:
         """The factor, ``(heads,)``, float32 or better."""
-        return self.log_r1.to(_wide(self.log_r1)).exp()
+        return self.log_r1.to(at_least_float32(self.log_r1.dtype)).exp()
 
     @property
     def r2(self) -> Tensor:
         """The inverse of the distance at which decay sets in, ``(heads,)``, float32 or better."""
-        return self.log_r2.to(_wide(self.log_r2)).exp()
+        return self.log_r2.to(at_least_float32(self.log_r2.dtype)).exp()
 
     def at(self, distances: Tensor) -> Tensor:
         """Return the bias at each distance, ``(heads, n)``."""
@@ -308,12 +309,12 @@ class KerplePower(RelativeBias):
     @property
     def r1(self) -> Tensor:
         """The factor, ``(heads,)``, float32 or better."""
-        return self.log_r1.to(_wide(self.log_r1)).exp()
+        return self.log_r1.to(at_least_float32(self.log_r1.dtype)).exp()
 
     @property
     def r2(self) -> Tensor:
         """The exponent, ``(heads,)``, float32 or better."""
-        return 2 * self.logit_r2.to(_wide(self.logit_r2)).sigmoid()
+        return 2 * self.logit_r2.to(at_least_float32(self.logit_r2.dtype)).sigmoid()
 
     def at(self, distances: Tensor) -> Tensor:
         """Return the bias at each distance, ``(heads, n)``."""
@@ -331,8 +332,3 @@ SMALLEST = 0.01
 def _require_integer(name: str, value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise TypeError(f"{name} must be an int, got {value!r}")
-
-
-def _wide(x: Tensor) -> torch.dtype:
-    """Return the dtype to compute in: that of ``x``, but float32 for half precision."""
-    return torch.promote_types(x.dtype, torch.float32)

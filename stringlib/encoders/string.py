@@ -24,6 +24,7 @@ from stringlib.inputs import (
     require_same_tokens,
     require_vectors,
 )
+from stringlib.precision import at_least_float32, widen, widest
 
 
 def unit_phases(positions: Tensor, frequencies: Tensor) -> Tensor:
@@ -40,8 +41,7 @@ def unit_phases(positions: Tensor, frequencies: Tensor) -> Tensor:
     Returns:
         ``(..., heads, seq, pairs, 2)``.
     """
-    exact = torch.float32 if positions.device.type == "mps" else torch.float64
-    angles = positions.to(exact).unsqueeze(-3) @ frequencies.to(exact).mT
+    angles = widen(positions).unsqueeze(-3) @ widen(frequencies).mT
     return torch.stack([angles.cos(), angles.sin()], -1)
 
 
@@ -119,7 +119,8 @@ class RotaryEncoder(nn.Module):
 
     def basis(self) -> Tensor:
         """Return P, orthogonal, pairs first: float64, ``(heads, head_dim, head_dim)``."""
-        eye = torch.eye(self.head_dim, dtype=torch.float64, device=self.frequencies().device)
+        device = self.frequencies().device
+        eye = torch.eye(self.head_dim, dtype=widest(device), device=device)
         return eye.expand(self.heads, -1, -1)
 
     def to_basis(self, x: Tensor) -> Tensor:
@@ -255,20 +256,30 @@ class RotaryEncoder(nn.Module):
             return (finish(turned) if finish else turned).to(x.dtype)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> RotaryEncoder:
-        """Move buffers but keep their dtype: a bfloat16 model still needs exact frequencies."""
+        """Move, and keep frequencies and bases exact: a bfloat16 model needs them too.
+
+        What is fixed stays in the widest dtype of its device. What is learned goes to float32 or
+        float64 when told to, and is not made narrower than float32.
+        """
         own = [b for b in self._buffers.values() if b is not None]
 
         def move(t: Tensor) -> Tensor:
-            if not any(t is b for b in own):
-                return fn(t)
-            probe = fn(t.new_empty(0))
-            if (probe.dtype, probe.device) == (t.dtype, t.device):
-                return fn(t)
-            # nothing can be copied from the meta device: see _refill
-            return torch.empty_like(t, device=probe.device) if t.is_meta else t.to(probe.device)
+            fixed = any(t is b for b in own)
+            # every device has integers: only they can ask where all is moved to
+            device = fn(t.new_empty(0, dtype=torch.int64)).device
+            t = t.to(widest(device)) if t.dtype == torch.float64 else t
+            wanted = keep = fn(t.new_empty(0)).dtype
+            if fixed:
+                keep = widest(device) if t.is_floating_point() else t.dtype
+            elif wanted != at_least_float32(wanted):
+                keep = at_least_float32(t.dtype)
+            if fixed and t.is_meta:  # nothing can be copied from there: see _refill
+                return torch.empty_like(t, dtype=keep, device=device)
+            done = keep == wanted and (device == t.device or not fixed)
+            return fn(t) if done else t.to(device, keep)
 
         super()._apply(move, recurse)
-        if any(b.is_meta for b in own):
+        if any(b.is_meta or b.dtype == torch.float32 for b in own):
             self._refill()
         return self
 
@@ -350,4 +361,4 @@ class STRING(RotaryEncoder):
 
 def _own_copy(x: Tensor) -> Tensor:
     """Return a float64 copy that shares neither memory nor history with ``x``."""
-    return x.detach().to(torch.float64, copy=True)
+    return x.detach().to(widest(x.device), copy=True)
