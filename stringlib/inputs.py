@@ -134,6 +134,27 @@ def require_same_tokens(x_name: str, x: Tensor, name: str, positions: Tensor) ->
         ) from None
 
 
+def require_places(name: str, x: Tensor, positions: object) -> None:
+    """Raise unless positions, or None, expand to the leading dimensions of tokens ``x``.
+
+    An encoder broadcasts its vectors with the positions; a layer returns what it was given tokens
+    for, ``(..., seq, dim)``, and no more.
+
+    Raises:
+        TypeError: If they are no tensor.
+        ValueError: If they have more leading dimensions than ``x``, or others.
+    """
+    if positions is None:
+        return
+    if not isinstance(positions, Tensor):
+        raise TypeError(f"positions must be a tensor of real numbers, got {_kind(positions)}")
+    if not expands(positions.shape[:-2], x.shape[:-2]):
+        raise ValueError(
+            f"the leading dimensions of positions must expand to {tuple(x.shape[:-2])}, "
+            f"those of {name}; got shape {tuple(positions.shape)}"
+        )
+
+
 def require_mode(mode: object, modes: tuple[str, ...]) -> None:
     """Raise ``ValueError`` unless ``mode`` is None or one of ``modes``."""
     if mode is not None and mode not in modes:

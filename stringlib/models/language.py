@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from stringlib.attention.multihead import State
 from stringlib.encoders.absolute import LearnedAbsolute, Sinusoidal
 from stringlib.encoders.registry import BIASES, make_bias
-from stringlib.inputs import require_count, require_positive, require_split
+from stringlib.inputs import require_count, require_places, require_positive, require_split
 from stringlib.models.blocks import Block, fold_blocks, initialize, require_encoder
 
 
@@ -136,6 +136,7 @@ class LanguageModel(nn.Module):
         """
         before = self._require_tokens(tokens, state)
         x = self.embed(tokens)
+        require_places("tokens", x, positions)
         if positions is None:
             positions = torch.arange(before, before + tokens.shape[-1], device=x.device)[:, None]
         if isinstance(self.absolute, Sinusoidal):

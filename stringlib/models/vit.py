@@ -15,6 +15,7 @@ from stringlib.encoders.string import RotaryEncoder
 from stringlib.inputs import (
     require_count,
     require_floats,
+    require_places,
     require_positions,
     require_same_tokens,
     require_split,
@@ -193,6 +194,7 @@ class ViT(nn.Module):
         else:
             require_positions("positions", positions, len(grid))
             require_same_tokens("images", x.unsqueeze(-3), "positions", positions)
+            require_places("images", x, positions)
             if isinstance(self.absolute, GridTable):
                 x = self.absolute(x, positions)
         if isinstance(self.absolute, GridSinusoidal):
