@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._subclasses import FakeTensor
 
 LAYOUTS = ("interleaved", "half")
 
@@ -132,6 +133,11 @@ def require_same_tokens(x_name: str, x: Tensor, name: str, positions: Tensor) ->
             f"the leading dimensions of {name} must broadcast with {tuple(x.shape[:-3])}, "
             f"those of {x_name}; got shape {tuple(positions.shape)}"
         ) from None
+
+
+def has_values(x: Tensor) -> bool:
+    """Return whether a tensor's numbers can be looked at: not while shapes alone are traced."""
+    return not (x.is_meta or isinstance(x, FakeTensor) or torch.compiler.is_compiling())
 
 
 def require_places(name: str, x: Tensor, positions: object) -> None:

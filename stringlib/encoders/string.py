@@ -17,6 +17,7 @@ from stringlib.algebra.shared import shared_product
 from stringlib.algebra.skew import planar_skew
 from stringlib.autocast import without_autocast
 from stringlib.inputs import (
+    has_values,
     require_count,
     require_floats,
     require_layout,
@@ -198,7 +199,7 @@ class RotaryEncoder(nn.Module):
         basis = self.basis().unsqueeze(1)
         return basis @ planes @ basis.mT
 
-    def fold(self, weight: Tensor) -> Tensor:
+    def fold(self, weight: Tensor, heads: int | None = None) -> Tensor:
         r"""Move the basis into a projection: :math:`W \mapsto P^\top W`, equation :eq:`eq-fold`.
 
         Fold the query and the key projection, then encode with :meth:`folded`: the logits
@@ -208,21 +209,37 @@ class RotaryEncoder(nn.Module):
         Args:
             weight: ``(heads * head_dim, model_dim)`` as in ``nn.Linear``, or its bias,
                 ``(heads * head_dim,)``. An encoder with ``heads=1`` serves any number of heads.
+            heads: How many heads the weight has. An encoder with ``heads=1`` cannot know, so say it
+                where queries, keys and values share one weight: that is not to be folded as a
+                whole, for its values would turn too. Without it only a weight of three square parts
+                is known to be one.
 
         Returns:
             The folded weight, of the same shape and dtype.
 
         Raises:
-            TypeError: If ``weight`` is not a floating-point tensor.
-            ValueError: If its shape does not fit.
+            TypeError: If ``weight`` is not a floating-point tensor or ``heads`` not an integer.
+            ValueError: If a shape or ``heads`` does not fit.
         """
         require_floats("weight", weight)
+        if heads is not None:
+            require_count("heads", heads)
+            if self.heads not in (1, heads):
+                raise ValueError(f"heads must be {self.heads}, those of the encoder, got {heads}")
+        own = heads or (None if self.heads == 1 else self.heads)
         rows = weight.shape[0] if weight.ndim in (1, 2) else 0
-        if rows == 0 or rows % self.head_dim or self.heads not in (1, rows // self.head_dim):
-            heads = "any number of heads" if self.heads == 1 else str(self.heads)
+        if rows == 0 or rows % self.head_dim or own not in (None, rows // self.head_dim):
+            count = own or "any number of heads"
             raise ValueError(
-                f"weight must have shape ({heads} * {self.head_dim}, model_dim) or "
-                f"({heads} * {self.head_dim},), got {tuple(weight.shape)}"
+                f"weight must have shape ({count} * {self.head_dim}, model_dim) or "
+                f"({count} * {self.head_dim},), got {tuple(weight.shape)}"
+            )
+        third = rows // 3
+        if own is None and weight.shape == (3 * third, third) and third % self.head_dim == 0:
+            raise ValueError(
+                "weight must project to queries or to keys, not to queries, keys and values as "
+                f"(3 * {third}, {third}) does, got {tuple(weight.shape)}: fold the parts, or give "
+                "heads"
             )
         basis = self.basis()
         by_head = weight.reshape(rows // self.head_dim, self.head_dim, -1).to(basis.dtype)
@@ -287,19 +304,25 @@ class RotaryEncoder(nn.Module):
         """Compute buffers that are not in the ``state_dict`` anew, after ``to_empty``."""
 
 
+ORTHOGONAL = 2e-4
+"""How far PᵀP may be from I in an entry: the exponential in float32 is off by 7e-5 at d = 512."""
+
+
 class STRING(RotaryEncoder):
     r"""An encoder with given, fixed basis and frequencies, equation :eq:`eq-string`.
 
     Args:
         frequencies: Ω, ``(heads, pairs, coord_dim)``, in radians per unit of position.
-        basis: P, orthogonal, ``(heads, head_dim, head_dim)``; the identity if omitted.
+        basis: P, orthogonal, ``(heads, head_dim, head_dim)``; the identity if omitted. Values are
+            checked here, once, and not on the meta device.
         head_dim: Number of channels; ``2 * pairs`` (or the size of the basis) if omitted.
         layout: How the pairs are numbered, ``"interleaved"`` or ``"half"``.
         persistent: Whether frequencies and basis belong to the ``state_dict``.
 
     Raises:
         TypeError: If ``frequencies`` or ``basis`` is not a floating-point tensor.
-        ValueError: If the shapes do not fit.
+        ValueError: If the shapes do not fit or the basis is not orthogonal; the message says by how
+            much.
 
     Source:
         Schenck et al. 2025, theorem 3.4.
@@ -339,6 +362,8 @@ class STRING(RotaryEncoder):
             raise ValueError(
                 f"basis must have shape {(heads, head_dim, head_dim)}, got {tuple(basis.shape)}"
             )
+        if basis is not None and has_values(basis):
+            _require_orthogonal(basis)
         self.register_buffer("_frequencies", _own_copy(frequencies), persistent)
         self.register_buffer("_basis", None if basis is None else _own_copy(basis), persistent)
 
@@ -357,6 +382,16 @@ class STRING(RotaryEncoder):
     def from_basis(self, x: Tensor) -> Tensor:
         """Return Px for float32 or float64 ``x``."""
         return x if self._basis is None else x @ self._basis.to(x.dtype).mT
+
+
+def _require_orthogonal(basis: Tensor) -> None:
+    exact = widen(basis.detach())
+    largest = (exact.mT @ exact - torch.eye(basis.shape[-1]).to(exact)).abs().max().item()
+    if not largest <= ORTHOGONAL:  # nor NaN
+        raise ValueError(
+            f"basis must be orthogonal, PᵀP = I within {ORTHOGONAL:.0e}, got entries that are off "
+            f"by {largest:.1e}"
+        )
 
 
 def _own_copy(x: Tensor) -> Tensor:
