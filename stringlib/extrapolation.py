@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from stringlib.encoders.bias import RelativeBias
-from stringlib.inputs import require_count, require_floats, require_positive
+from stringlib.inputs import require_count, require_floats, require_kind, require_positive
 from stringlib.precision import widen
 
 
@@ -82,9 +82,10 @@ def effective_window(bias: RelativeBias, length: int) -> Tensor:
         float64, ``(heads,)``.
 
     Raises:
-        TypeError: If ``length`` is not an integer.
-        ValueError: If it is below 1.
+        TypeError: If ``bias`` is none or ``length`` not an integer.
+        ValueError: If ``length`` is below 1.
     """
+    require_kind("bias", bias, RelativeBias)
     require_count("length", length)
     device = next(iter((*bias.parameters(), *bias.buffers()))).device
     rows = widen(bias.at(torch.arange(length, device=device)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -48,6 +49,24 @@ def require_positive(name: str, value: Any) -> None:
         raise TypeError(f"{name} must be a number, got {value!r}")
     if not 0 < float(value) < float("inf"):
         raise ValueError(f"{name} must be positive and finite, got {value}")
+
+
+def require_bool(name: str, value: object) -> None:
+    """Raise ``TypeError`` unless ``value`` is a bool: text and tensors would count as true."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be a bool, got {value!r}")
+
+
+def require_name(name: str, value: object, known: Collection[str]) -> None:
+    """Raise ``ValueError`` unless ``value`` is one of the known names."""
+    if not isinstance(value, str) or value not in known:
+        raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}")
+
+
+def require_kind(name: str, value: object, kind: type) -> None:
+    """Raise ``TypeError`` unless ``value`` is an instance of a class."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} must be a {kind.__name__}, got {_kind(value)}")
 
 
 def require_layout(value: object) -> None:
@@ -102,6 +121,12 @@ def require_tokens(x: Tensor, dim: int) -> None:
         raise ValueError(f"x must have shape (..., seq, {dim}), got {tuple(x.shape)}")
 
 
+def require_numbers(name: str, x: object) -> None:
+    """Raise ``TypeError`` unless ``x`` is a tensor of real numbers, integer or floating."""
+    if not isinstance(x, Tensor) or x.is_complex() or x.dtype == torch.bool:
+        raise TypeError(f"{name} must be a tensor of real numbers, got {_kind(x)}")
+
+
 def require_positions(name: str, positions: Tensor, coord_dim: int) -> None:
     """Raise unless ``positions`` is a real tensor ``(..., seq, coord_dim)``.
 
@@ -109,9 +134,7 @@ def require_positions(name: str, positions: Tensor, coord_dim: int) -> None:
         TypeError: If it is not a tensor of real numbers.
         ValueError: If its shape does not fit.
     """
-    real = isinstance(positions, Tensor) and not positions.is_complex()
-    if not real or positions.dtype == torch.bool:
-        raise TypeError(f"{name} must be a tensor of real numbers, got {_kind(positions)}")
+    require_numbers(name, positions)
     if positions.ndim < 2 or positions.shape[-1] != coord_dim:
         hint = "; write positions[:, None]" if positions.ndim == 1 and coord_dim == 1 else ""
         raise ValueError(
@@ -140,7 +163,7 @@ def has_values(x: Tensor) -> bool:
     return not (x.is_meta or isinstance(x, FakeTensor) or torch.compiler.is_compiling())
 
 
-def require_places(name: str, x: Tensor, positions: object) -> None:
+def require_places(name: str, x: Tensor, positions: Tensor | None) -> None:
     """Raise unless positions, or None, expand to the leading dimensions of tokens ``x``.
 
     An encoder broadcasts its vectors with the positions; a layer returns what it was given tokens
@@ -152,8 +175,7 @@ def require_places(name: str, x: Tensor, positions: object) -> None:
     """
     if positions is None:
         return
-    if not isinstance(positions, Tensor):
-        raise TypeError(f"positions must be a tensor of real numbers, got {_kind(positions)}")
+    require_numbers("positions", positions)
     if not expands(positions.shape[:-2], x.shape[:-2]):
         raise ValueError(
             f"the leading dimensions of positions must expand to {tuple(x.shape[:-2])}, "

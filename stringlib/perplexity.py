@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numbers
+
 from stringlib.inputs import require_positive
 
 
@@ -17,8 +19,10 @@ def perplexity(bits: float, unit: float = 1.0) -> float:
         unit: Bytes of what the perplexity is of: 1 for a byte, the mean length for a word.
 
     Raises:
-        TypeError: If ``unit`` is no number.
+        TypeError: If an argument is no number.
         ValueError: If ``unit`` is not positive.
     """
+    if isinstance(bits, bool) or not isinstance(bits, numbers.Real):
+        raise TypeError(f"bits must be a number, got {bits!r}")
     require_positive("unit", unit)
     return float(2 ** (bits * unit))

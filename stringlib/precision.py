@@ -15,7 +15,7 @@ def widest(device: torch.device | None = None) -> torch.dtype:
     Args:
         device: The device; that of new tensors if omitted.
     """
-    device = device or torch.get_default_device()
+    device = device or torch.empty(0).device  # torch.compile cannot ask for the default device
     return torch.float32 if device.type in WITHOUT_FLOAT64 else torch.float64
 
 

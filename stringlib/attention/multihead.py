@@ -22,7 +22,13 @@ from stringlib.attention.softmax import softmax_attention
 from stringlib.attention.weights import PositionWeight
 from stringlib.encoders.bias import RelativeBias
 from stringlib.encoders.string import RotaryEncoder
-from stringlib.inputs import require_places, require_positive, require_split, require_tokens
+from stringlib.inputs import (
+    require_bool,
+    require_places,
+    require_positive,
+    require_split,
+    require_tokens,
+)
 from stringlib.positions import grid_positions
 
 State = LinearState | KeyValueCache | ShiftedState
@@ -112,9 +118,9 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         require_split(dim, heads)
         require_positive("temperature", temperature)
-        for name, flag in (("causal", causal), ("shift", shift)):
-            if not isinstance(flag, bool):
-                raise TypeError(f"{name} must be a bool, got {flag!r}")
+        flags = {"causal": causal, "normalize_qk": normalize_qk, "shift": shift, "bias": bias}
+        for name, flag in flags.items():
+            require_bool(name, flag)
         if temperature != 1 and not normalize_qk:
             raise ValueError(f"temperature must be 1 unless normalize_qk, got {temperature}")
         self.dim, self.heads, self.head_dim = int(dim), int(heads), int(dim // heads)
@@ -221,6 +227,7 @@ class MultiHeadAttention(nn.Module):
         return x.unflatten(-1, (self.heads, self.head_dim)).transpose(-3, -2)
 
     def _require_state(self, state: object, return_state: bool) -> None:
+        require_bool("return_state", return_state)
         if state is None and not return_state:
             return
         if not self.causal or self.rotate == "after":

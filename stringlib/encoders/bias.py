@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from stringlib.inputs import require_count
+from stringlib.inputs import require_bool, require_count, require_numbers
 from stringlib.precision import at_least_float32, widest
 
 
@@ -48,6 +48,10 @@ class RelativeBias(nn.Module):
 
         Returns:
             ``(heads, n)``, in the dtype of the module. It is computed in float32 or better.
+
+        Raises:
+            TypeError: If distances are not a tensor of real numbers.
+            ValueError: If their shape does not fit.
         """
         raise NotImplementedError
 
@@ -125,6 +129,7 @@ class ALiBi(RelativeBias):
 
     def at(self, distances: Tensor) -> Tensor:
         """Return the bias at each distance, ``(heads, n)``."""
+        _require_distances(distances)
         slopes = self.slopes.to(at_least_float32(self.slopes.dtype))
         return (-slopes[:, None] * distances.abs().to(slopes.dtype)).to(self.slopes.dtype)
 
@@ -173,8 +178,7 @@ class T5Bias(RelativeBias):
         bidirectional: bool = True,
     ) -> None:
         super().__init__(heads)
-        if not isinstance(bidirectional, bool):
-            raise TypeError(f"bidirectional must be a bool, got {bidirectional!r}")
+        require_bool("bidirectional", bidirectional)
         sides = 2 if bidirectional else 1
         require_count("num_buckets", num_buckets, least=2 * sides)
         if num_buckets % sides:
@@ -195,6 +199,7 @@ class T5Bias(RelativeBias):
 
     def buckets(self, distances: Tensor) -> Tensor:
         """Return the bucket of each distance, query less key: int64, of the same shape."""
+        require_numbers("distances", distances)
         if not self.bidirectional:
             return torch.bucketize(distances.clamp(min=0), self.boundaries, right=True)
         near = torch.bucketize(distances.abs(), self.boundaries, right=True)
@@ -202,6 +207,7 @@ class T5Bias(RelativeBias):
 
     def at(self, distances: Tensor) -> Tensor:
         """Return the bias at each distance, ``(heads, n)``."""
+        _require_distances(distances)
         return nn.functional.embedding(self.buckets(distances), self.weight).mT
 
     def extra_repr(self) -> str:
@@ -269,6 +275,7 @@ class KerpleLog(RelativeBias):
 
     def at(self, distances: Tensor) -> Tensor:
         """Return the bias at each distance, ``(heads, n)``."""
+        _require_distances(distances)
         r1, r2 = self.r1[:, None], self.r2[:, None]
         return (-r1 * (r2 * distances.abs().to(r2.dtype)).log1p()).to(self.log_r1.dtype)
 
@@ -318,6 +325,7 @@ class KerplePower(RelativeBias):
 
     def at(self, distances: Tensor) -> Tensor:
         """Return the bias at each distance, ``(heads, n)``."""
+        _require_distances(distances)
         r1, r2 = self.r1[:, None], self.r2[:, None]
         far = distances.abs().to(r2.dtype)
         # 0^r is 0 for every r > 0, but its second derivative in r would be 0 times infinity
@@ -327,6 +335,12 @@ class KerplePower(RelativeBias):
 
 SMALLEST = 0.01
 """No learned number of KERPLE starts below this."""
+
+
+def _require_distances(distances: Tensor) -> None:
+    require_numbers("distances", distances)
+    if distances.ndim != 1:
+        raise ValueError(f"distances must have shape (n,), got {tuple(distances.shape)}")
 
 
 def _require_integer(name: str, value: Any) -> None:

@@ -15,6 +15,7 @@ from stringlib.encoders.string import RotaryEncoder
 from stringlib.inputs import (
     require_count,
     require_floats,
+    require_name,
     require_places,
     require_positions,
     require_same_tokens,
@@ -95,8 +96,7 @@ class ViT(nn.Module):
             require_count(name, number)
         require_split(dim, heads)
         require_encoder(encoder)
-        if pool not in POOLS:
-            raise ValueError(f"pool must be one of {', '.join(POOLS)}, got {pool!r}")
+        require_name("pool", pool, POOLS)
         self.image_size, self.patch_size = _sizes(image_size, patch_size)
         self.grid = self._cells("image_size", self.image_size)
         axes = len(self.grid)
