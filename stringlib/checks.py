@@ -7,7 +7,6 @@ is too much. Errors of logits are relative to :math:`\|q\|\,\|k\|`.
 from __future__ import annotations
 
 import copy
-import numbers
 from collections.abc import Callable, Sequence
 from typing import cast
 
@@ -18,9 +17,9 @@ from stringlib.attention.linear import linear_attention
 from stringlib.attention.weights import PositionWeight
 from stringlib.encoders.string import RotaryEncoder
 from stringlib.inputs import (
-    require_attention,
     require_floats,
     require_kind,
+    require_number,
     require_numbers,
     require_positions,
 )
@@ -99,7 +98,10 @@ def logits(encoder: RotaryEncoder, q: Tensor, k: Tensor, positions: Tensor) -> T
 
 def relative_logit_error(a: Tensor, b: Tensor, q: Tensor, k: Tensor) -> float:
     r"""Return max :math:`|a - b| / (\|q\|\,\|k\|)` for logits a and b of queries q and keys k."""
-    require_attention(("q", q), ("k", k), ("k", k))
+    for name, x in (("q", q), ("k", k)):
+        require_floats(name, x)
+        if x.ndim < 2:
+            raise ValueError(f"{name} must have shape (..., seq, head_dim), got {tuple(x.shape)}")
     _require_pair(("a", a), ("b", b))
     norms = widen(q).norm(dim=-1).unsqueeze(-1) * widen(k).norm(dim=-1).unsqueeze(-2)
     return largest_difference(widen(a) / norms, widen(b) / norms)
@@ -284,5 +286,5 @@ def _require_shift(positions: Tensor, shift: Tensor | float) -> None:
     require_numbers("positions", positions)
     if isinstance(shift, Tensor):
         _require_pair(("positions", positions), ("shift", shift))
-    elif isinstance(shift, bool) or not isinstance(shift, numbers.Real):
-        raise TypeError(f"shift must be a number or a tensor, got {type(shift).__name__}")
+    else:
+        require_number("shift", shift)

@@ -38,6 +38,12 @@ def require_even(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be even (channels rotate in pairs), got {value}")
 
 
+def require_number(name: str, value: Any) -> None:
+    """Raise ``TypeError`` unless ``value`` is a real number."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+
+
 def require_positive(name: str, value: Any) -> None:
     """Raise unless ``value`` is a positive, finite number.
 
@@ -45,8 +51,7 @@ def require_positive(name: str, value: Any) -> None:
         TypeError: If it is not a number.
         ValueError: If it is not positive or not finite.
     """
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{name} must be a number, got {value!r}")
+    require_number(name, value)
     if not 0 < float(value) < float("inf"):
         raise ValueError(f"{name} must be positive and finite, got {value}")
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import numbers
-
-from stringlib.inputs import require_positive
+from stringlib.inputs import require_number, require_positive
 
 
 def perplexity(bits: float, unit: float = 1.0) -> float:
@@ -22,7 +20,6 @@ def perplexity(bits: float, unit: float = 1.0) -> float:
         TypeError: If an argument is no number.
         ValueError: If ``unit`` is not positive.
     """
-    if isinstance(bits, bool) or not isinstance(bits, numbers.Real):
-        raise TypeError(f"bits must be a number, got {bits!r}")
+    require_number("bits", bits)
     require_positive("unit", unit)
     return float(2 ** (bits * unit))
