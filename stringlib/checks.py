@@ -16,27 +16,47 @@ from torch import Tensor
 from stringlib.attention.linear import linear_attention
 from stringlib.attention.weights import PositionWeight
 from stringlib.encoders.string import RotaryEncoder
+from stringlib.inputs import (
+    require_floats,
+    require_kind,
+    require_number,
+    require_numbers,
+    require_positions,
+)
+from stringlib.precision import widen
 
 
 def largest_difference(a: Tensor, b: Tensor) -> float:
-    """Return the largest absolute difference of two broadcastable tensors, 0 if they are empty."""
+    """Return the largest absolute difference of two broadcastable tensors, 0 if they are empty.
+
+    Raises:
+        TypeError: If one is no tensor of numbers.
+        ValueError: If their shapes do not broadcast.
+    """
+    _require_pair(("a", a), ("b", b))
     gap = (a - b).abs()
     return gap.max().item() if gap.numel() else 0.0
 
 
 def skew_error(matrix: Tensor) -> float:
     """Return the largest entry of L + Lᵀ, 0 for a skew-symmetric matrix. Shape ``(..., d, d)``."""
+    _require_matrices("matrix", matrix)
     return largest_difference(matrix, -matrix.mT)
 
 
 def orthogonality_error(matrix: Tensor) -> float:
-    r"""Return max :math:`|R^\top R - I|`, equation :eq:`eq-isometry`. Shape ``(..., d, d)``."""
+    r"""Return max :math:`|R^\top R - I|`, equation :eq:`eq-isometry`. Shape ``(..., d, d)``.
+
+    With more rows than columns it is the columns that are held to be orthonormal.
+    """
+    _require_matrices("matrix", matrix, square=False)
     eye = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
     return largest_difference(matrix.mT @ matrix, eye)
 
 
 def commutator_error(generators: Tensor) -> float:
     """Return the largest entry of any L_i L_j − L_j L_i. Shape ``(..., coord_dim, d, d)``."""
+    _require_matrices("generators", generators, axes=3)
     left, right = generators.unsqueeze(-3), generators.unsqueeze(-4)
     return largest_difference(left @ right, right @ left)
 
@@ -49,6 +69,8 @@ def group_law_error(encoder: RotaryEncoder, a: Tensor, b: Tensor) -> float:
         a: Positions, ``(..., seq, coord_dim)``.
         b: Positions, ``(..., seq, coord_dim)``.
     """
+    require_kind("encoder", encoder, RotaryEncoder)
+    _require_pair(("a", a), ("b", b))
     return largest_difference(encoder.matrix(a) @ encoder.matrix(b), encoder.matrix(a + b))
 
 
@@ -59,7 +81,9 @@ def generator_error(encoder: RotaryEncoder, positions: Tensor) -> float:
         encoder: The encoder.
         positions: ``(seq, coord_dim)``.
     """
-    exponent = torch.einsum("nk,hkij->hnij", positions.double(), encoder.generators())
+    require_kind("encoder", encoder, RotaryEncoder)
+    require_positions("positions", positions, encoder.coord_dim)
+    exponent = torch.einsum("...nk,hkij->...hnij", widen(positions), encoder.generators())
     # twice: torch 2.13 exponentiates a single small matrix to 1e-10 only, a batch to 1e-15
     expected = torch.matrix_exp(torch.stack([exponent, exponent]))[0]
     return largest_difference(encoder.matrix(positions), expected)
@@ -67,14 +91,20 @@ def generator_error(encoder: RotaryEncoder, positions: Tensor) -> float:
 
 def logits(encoder: RotaryEncoder, q: Tensor, k: Tensor, positions: Tensor) -> Tensor:
     """Return the encoded products of all queries and keys, unscaled: ``(..., heads, seq, seq)``."""
+    require_kind("encoder", encoder, RotaryEncoder)
     q, k = encoder(q, k, positions)
     return q @ k.mT
 
 
 def relative_logit_error(a: Tensor, b: Tensor, q: Tensor, k: Tensor) -> float:
     r"""Return max :math:`|a - b| / (\|q\|\,\|k\|)` for logits a and b of queries q and keys k."""
-    norms = q.double().norm(dim=-1).unsqueeze(-1) * k.double().norm(dim=-1).unsqueeze(-2)
-    return largest_difference(a.double() / norms, b.double() / norms)
+    for name, x in (("q", q), ("k", k)):
+        require_floats(name, x)
+        if x.ndim < 2:
+            raise ValueError(f"{name} must have shape (..., seq, head_dim), got {tuple(x.shape)}")
+    _require_pair(("a", a), ("b", b))
+    norms = widen(q).norm(dim=-1).unsqueeze(-1) * widen(k).norm(dim=-1).unsqueeze(-2)
+    return largest_difference(widen(a) / norms, widen(b) / norms)
 
 
 def translation_error(
@@ -92,6 +122,7 @@ def translation_error(
     Returns:
         The largest change relative to :math:`\|q\|\,\|k\|`.
     """
+    _require_shift(positions, shift)
     here, there = logits(encoder, q, k, positions), logits(encoder, q, k, positions + shift)
     return relative_logit_error(here, there, q, k)
 
@@ -108,6 +139,13 @@ def fold_error(
         w_k: Key projection, of the same shape.
         positions: ``(..., seq, coord_dim)``.
     """
+    require_kind("encoder", encoder, RotaryEncoder)
+    for name, weight in (("x", x), ("w_q", w_q), ("w_k", w_k)):
+        require_floats(name, weight)
+        if weight.ndim < 2 or weight.shape[-1] != x.shape[-1]:
+            raise ValueError(
+                f"{name} must have shape (..., channels of x), got {tuple(weight.shape)}"
+            )
 
     def project(weight: Tensor) -> Tensor:
         return (x @ weight.mT).unflatten(-1, (-1, encoder.head_dim)).transpose(-3, -2)
@@ -129,6 +167,10 @@ def causality_error(attend: Callable[..., Tensor], *tensors: Tensor) -> float:
         attend: A function of the tensors that returns ``(..., seq, channels)``.
         *tensors: Such as queries, keys and values, each ``(..., seq, channels)``.
     """
+    for x in tensors:
+        require_floats("tensors", x)
+        if x.ndim < 2:
+            raise ValueError(f"tensors must have shape (..., seq, channels), got {tuple(x.shape)}")
     whole, worst = attend(*tensors), 0.0
     for t in range(whole.shape[-2] - 1):
         changed = [torch.cat([x[..., : t + 1, :], 1 - 3 * x[..., t + 1 :, :]], -2) for x in tensors]
@@ -182,6 +224,7 @@ def shift_error(
     Returns:
         The norm of the change over the norm of what it was; 0 for relative attention.
     """
+    _require_shift(positions, shift)
     here, there = attend(positions), attend(positions + shift)
     return ((there - here).norm() / here.norm()).item() if here.numel() else 0.0
 
@@ -199,8 +242,7 @@ def properties(encoder: RotaryEncoder) -> dict[str, float]:
     Raises:
         TypeError: If it is not a rotary encoder.
     """
-    if not isinstance(encoder, RotaryEncoder):
-        raise TypeError(f"encoder must be a RotaryEncoder, got {type(encoder).__name__}")
+    require_kind("encoder", encoder, RotaryEncoder)
     exact = copy.deepcopy(encoder).cpu().double()
     draw = torch.Generator().manual_seed(0)
 
@@ -218,3 +260,31 @@ def properties(encoder: RotaryEncoder) -> dict[str, float]:
         "generators": generator_error(exact, here),
         "fold": fold_error(exact, normal(seq, width), w_q, w_k, here),
     }
+
+
+def _require_pair(a: tuple[str, Tensor], b: tuple[str, Tensor]) -> None:
+    for name, x in (a, b):
+        if not isinstance(x, Tensor) or x.dtype == torch.bool:
+            kind = x.dtype if isinstance(x, Tensor) else type(x).__name__
+            raise TypeError(f"{name} must be a tensor of numbers, got {kind}")
+    try:
+        torch.broadcast_shapes(a[1].shape, b[1].shape)
+    except RuntimeError:
+        raise ValueError(
+            f"{b[0]} must broadcast with {a[0]}, {tuple(a[1].shape)}, got shape {tuple(b[1].shape)}"
+        ) from None
+
+
+def _require_matrices(name: str, matrix: Tensor, *, axes: int = 2, square: bool = True) -> None:
+    require_floats(name, matrix)
+    if matrix.ndim < axes or (square and matrix.shape[-1] != matrix.shape[-2]):
+        shape = "(..., coord_dim, d, d)" if axes == 3 else "(..., d, d)"
+        raise ValueError(f"{name} must have shape {shape}, got {tuple(matrix.shape)}")
+
+
+def _require_shift(positions: Tensor, shift: Tensor | float) -> None:
+    require_numbers("positions", positions)
+    if isinstance(shift, Tensor):
+        _require_pair(("positions", positions), ("shift", shift))
+    else:
+        require_number("shift", shift)

@@ -152,7 +152,8 @@ def horizon(pairs: int, base: float) -> float:
         base: b > 1.
 
     Returns:
-        :math:`2\pi n/\ln b`, where neighbouring fast pairs are a whole turn apart.
+        :math:`2\pi n/\ln b`, where neighbouring fast pairs are a whole turn apart. Nearer, sum and
+        integral differ by what the ends of the sum add, about :math:`1/n`: little from 32 pairs on.
 
     Raises:
         TypeError: If an argument has the wrong type.

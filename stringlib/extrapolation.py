@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from stringlib.encoders.bias import RelativeBias
-from stringlib.inputs import require_count, require_floats, require_positive
+from stringlib.inputs import require_count, require_floats, require_kind, require_positive
+from stringlib.precision import widen
 
 
 def seen_turns(frequencies: Tensor, length: float) -> Tensor:
@@ -31,7 +32,7 @@ def seen_turns(frequencies: Tensor, length: float) -> Tensor:
     """
     require_floats("frequencies", frequencies)
     require_positive("length", length)
-    return frequencies.double().abs() * (length / (2 * math.pi))
+    return widen(frequencies).abs() * (length / (2 * math.pi))
 
 
 def unseen_share(frequencies: Tensor, scaled: Tensor, length: float, longer: float) -> Tensor:
@@ -81,12 +82,13 @@ def effective_window(bias: RelativeBias, length: int) -> Tensor:
         float64, ``(heads,)``.
 
     Raises:
-        TypeError: If ``length`` is not an integer.
-        ValueError: If it is below 1.
+        TypeError: If ``bias`` is none or ``length`` not an integer.
+        ValueError: If ``length`` is below 1.
     """
+    require_kind("bias", bias, RelativeBias)
     require_count("length", length)
     device = next(iter((*bias.parameters(), *bias.buffers()))).device
-    rows = bias.at(torch.arange(length, device=device)).double()
+    rows = widen(bias.at(torch.arange(length, device=device)))
     return (rows - rows[:, :1]).exp().sum(-1)
 
 

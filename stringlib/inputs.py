@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numbers
+from collections.abc import Collection
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch._subclasses import FakeTensor
 
 LAYOUTS = ("interleaved", "half")
 
@@ -36,6 +38,12 @@ def require_even(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be even (channels rotate in pairs), got {value}")
 
 
+def require_number(name: str, value: Any) -> None:
+    """Raise ``TypeError`` unless ``value`` is a real number."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+
+
 def require_positive(name: str, value: Any) -> None:
     """Raise unless ``value`` is a positive, finite number.
 
@@ -43,10 +51,27 @@ def require_positive(name: str, value: Any) -> None:
         TypeError: If it is not a number.
         ValueError: If it is not positive or not finite.
     """
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{name} must be a number, got {value!r}")
+    require_number(name, value)
     if not 0 < float(value) < float("inf"):
         raise ValueError(f"{name} must be positive and finite, got {value}")
+
+
+def require_bool(name: str, value: object) -> None:
+    """Raise ``TypeError`` unless ``value`` is a bool: text and tensors would count as true."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be a bool, got {value!r}")
+
+
+def require_name(name: str, value: object, known: Collection[str]) -> None:
+    """Raise ``ValueError`` unless ``value`` is one of the known names."""
+    if not isinstance(value, str) or value not in known:
+        raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}")
+
+
+def require_kind(name: str, value: object, kind: type) -> None:
+    """Raise ``TypeError`` unless ``value`` is an instance of a class."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} must be a {kind.__name__}, got {_kind(value)}")
 
 
 def require_layout(value: object) -> None:
@@ -101,6 +126,12 @@ def require_tokens(x: Tensor, dim: int) -> None:
         raise ValueError(f"x must have shape (..., seq, {dim}), got {tuple(x.shape)}")
 
 
+def require_numbers(name: str, x: object) -> None:
+    """Raise ``TypeError`` unless ``x`` is a tensor of real numbers, integer or floating."""
+    if not isinstance(x, Tensor) or x.is_complex() or x.dtype == torch.bool:
+        raise TypeError(f"{name} must be a tensor of real numbers, got {_kind(x)}")
+
+
 def require_positions(name: str, positions: Tensor, coord_dim: int) -> None:
     """Raise unless ``positions`` is a real tensor ``(..., seq, coord_dim)``.
 
@@ -108,9 +139,7 @@ def require_positions(name: str, positions: Tensor, coord_dim: int) -> None:
         TypeError: If it is not a tensor of real numbers.
         ValueError: If its shape does not fit.
     """
-    real = isinstance(positions, Tensor) and not positions.is_complex()
-    if not real or positions.dtype == torch.bool:
-        raise TypeError(f"{name} must be a tensor of real numbers, got {_kind(positions)}")
+    require_numbers(name, positions)
     if positions.ndim < 2 or positions.shape[-1] != coord_dim:
         hint = "; write positions[:, None]" if positions.ndim == 1 and coord_dim == 1 else ""
         raise ValueError(
@@ -132,6 +161,31 @@ def require_same_tokens(x_name: str, x: Tensor, name: str, positions: Tensor) ->
             f"the leading dimensions of {name} must broadcast with {tuple(x.shape[:-3])}, "
             f"those of {x_name}; got shape {tuple(positions.shape)}"
         ) from None
+
+
+def has_values(x: Tensor) -> bool:
+    """Return whether a tensor's numbers can be looked at: not while shapes alone are traced."""
+    return not (x.is_meta or isinstance(x, FakeTensor) or torch.compiler.is_compiling())
+
+
+def require_places(name: str, x: Tensor, positions: Tensor | None) -> None:
+    """Raise unless positions, or None, expand to the leading dimensions of tokens ``x``.
+
+    An encoder broadcasts its vectors with the positions; a layer returns what it was given tokens
+    for, ``(..., seq, dim)``, and no more.
+
+    Raises:
+        TypeError: If they are no tensor.
+        ValueError: If they have more leading dimensions than ``x``, or others.
+    """
+    if positions is None:
+        return
+    require_numbers("positions", positions)
+    if not expands(positions.shape[:-2], x.shape[:-2]):
+        raise ValueError(
+            f"the leading dimensions of positions must expand to {tuple(x.shape[:-2])}, "
+            f"those of {name}; got shape {tuple(positions.shape)}"
+        )
 
 
 def require_mode(mode: object, modes: tuple[str, ...]) -> None:

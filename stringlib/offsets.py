@@ -7,7 +7,8 @@ import math
 from torch import Tensor
 
 from stringlib.encoders.string import RotaryEncoder
-from stringlib.inputs import require_floats, require_positions
+from stringlib.inputs import require_floats, require_kind, require_positions
+from stringlib.precision import widen
 
 
 def offset_scores(encoder: RotaryEncoder, q: Tensor, k: Tensor, offsets: Tensor) -> Tensor:
@@ -30,6 +31,7 @@ def offset_scores(encoder: RotaryEncoder, q: Tensor, k: Tensor, offsets: Tensor)
             numbers.
         ValueError: If a shape does not fit.
     """
+    require_kind("encoder", encoder, RotaryEncoder)
     require_positions("offsets", offsets, encoder.coord_dim)
     for name, x in (("q", q), ("k", k)):
         require_floats(name, x)
@@ -63,7 +65,8 @@ def alias_gap(encoder: RotaryEncoder, offsets: Tensor) -> Tensor:
         TypeError: If offsets are not numbers.
         ValueError: If their shape does not fit.
     """
+    require_kind("encoder", encoder, RotaryEncoder)
     require_positions("offsets", offsets, encoder.coord_dim)
-    angles = offsets.double() @ encoder.frequencies().mT
+    angles = widen(offsets) @ encoder.frequencies().mT
     beyond = (angles - 2 * math.pi * (angles / (2 * math.pi)).round()).abs()
     return beyond.amax(-1) if beyond.shape[-1] else beyond.new_zeros(beyond.shape[:-1])

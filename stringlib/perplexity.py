@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stringlib.inputs import require_positive
+from stringlib.inputs import require_number, require_positive
 
 
 def perplexity(bits: float, unit: float = 1.0) -> float:
@@ -17,8 +17,9 @@ def perplexity(bits: float, unit: float = 1.0) -> float:
         unit: Bytes of what the perplexity is of: 1 for a byte, the mean length for a word.
 
     Raises:
-        TypeError: If ``unit`` is no number.
+        TypeError: If an argument is no number.
         ValueError: If ``unit`` is not positive.
     """
+    require_number("bits", bits)
     require_positive("unit", unit)
     return float(2 ** (bits * unit))

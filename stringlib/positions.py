@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from stringlib.inputs import require_count, require_positive
+from stringlib.precision import widest
 
 
 def grid_positions(*sizes: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -27,14 +28,29 @@ def grid_positions(*sizes: int, dtype: torch.dtype = torch.float32) -> Tensor:
         A tensor of shape ``(product of sizes, len(sizes))``.
 
     Raises:
-        ValueError: If no size is given or one is negative.
+        TypeError: If a size is not an integer or ``dtype`` not one of real numbers.
+        ValueError: If no size is given, one is negative, or cells would get one coordinate in
+            ``dtype``: bfloat16 counts to 256.
     """
     if not sizes:
         raise ValueError("sizes must name at least one axis, got none")
     for size in sizes:
         require_count("sizes", size, least=0)
+    largest = _largest_whole(dtype)
+    if max(sizes) - 1 > largest:
+        raise ValueError(
+            f"dtype must tell all whole numbers up to {max(sizes) - 1} apart, got {dtype}, "
+            f"which does up to {largest}"
+        )
     axes = [torch.arange(size, dtype=dtype) for size in sizes]
     return torch.stack(torch.meshgrid(*axes, indexing="ij"), -1).flatten(0, -2)
+
+
+def _largest_whole(dtype: torch.dtype) -> int:
+    """Return the number up to which a dtype holds every whole number."""
+    if not isinstance(dtype, torch.dtype) or dtype == torch.bool or dtype.is_complex:
+        raise TypeError(f"dtype must be a torch.dtype of real numbers, got {dtype!r}")
+    return int(2 / torch.finfo(dtype).eps) if dtype.is_floating_point else torch.iinfo(dtype).max
 
 
 def geometric_frequencies(pairs: int, base: float = 10000.0) -> Tensor:
@@ -56,4 +72,4 @@ def geometric_frequencies(pairs: int, base: float = 10000.0) -> Tensor:
     """
     require_count("pairs", pairs, least=0)
     require_positive("base", base)
-    return float(base) ** -(torch.arange(pairs, dtype=torch.float64) / max(pairs, 1))
+    return float(base) ** -(torch.arange(pairs, dtype=widest()) / max(pairs, 1))

@@ -1,13 +1,17 @@
 r"""From generators to planes: every STRING as :math:`P\,\mathrm{RoPE}(\Omega r)\,P^\top`.
 
 Commuting skew-symmetric matrices turn common planes. These are found in real arithmetic, without
-ever deciding which frequencies are equal or zero:
+deciding which planes move:
 
 1. A random combination of the generators tells all planes apart that any of them tells apart.
 2. Reflections make it tridiagonal. Then it only links even channels with odd ones, and the singular
    vectors of this link are the planes, orthonormal also where frequencies repeat or vanish.
 3. Planes that the combination hardly tells apart come out a little mixed. Newton steps with all
-   generators at once separate them.
+   generators at once separate them. Here, and only here, is a threshold: planes whose frequencies
+   differ by less than :data:`SAME` in every generator are left as they are.
+
+What comes out is held against the generators: a further combination is drawn until nothing but
+rounding is left of the difference, and planes that do not fit are refused.
 """
 
 from __future__ import annotations
@@ -16,11 +20,12 @@ import torch
 from torch import Tensor
 
 from stringlib.algebra.skew import planar_skew
-from stringlib.inputs import require_floats
+from stringlib.inputs import require_floats, require_positive
+from stringlib.precision import widest
 
-ATTEMPTS = 4  # random combinations; the first is good unless two planes coincide in it
+ATTEMPTS = 32  # random combinations; the first is good unless two planes coincide in it
 GOAL = 1e-15  # a residual that is not worth another attempt, relative to the generators
-SAME = 1e-15  # frequencies nearer than this, relative to the generators, are equal
+SAME = 1e-15  # planes with frequencies nearer than this, relative to the generators, stay mixed
 
 
 @torch.no_grad()
@@ -30,12 +35,14 @@ def universal_form(generators: Tensor, tolerance: float | None = None) -> tuple[
     ``STRING(*universal_form(generators))`` rotates by :math:`\exp(\sum_k r_k L_k)`. There are
     always :math:`\lfloor d/2 \rfloor` planes, so that heads fit together and no threshold decides
     which of them move: a plane that stands still has frequency 0. The fastest come first, each with
-    the orientation that makes its largest frequency positive. Gradients do not pass.
+    the orientation that makes its largest frequency positive. Gradients do not pass. It is computed
+    on the CPU, wherever the generators are.
 
     Args:
         generators: :math:`L_k`, ``(..., coord_dim, d, d)``.
-        tolerance: How far from skew-symmetric and commuting they may be, relative to their
-            Frobenius norms; if omitted the square root of their dtype's precision.
+        tolerance: How far they may be from skew-symmetric, from commuting and from what the planes
+            found make of them, relative to their Frobenius norms; if omitted the square root of
+            their dtype's precision.
 
     Returns:
         Ω, ``(..., d // 2, coord_dim)``, and P, ``(..., d, d)``, both float64.
@@ -43,36 +50,46 @@ def universal_form(generators: Tensor, tolerance: float | None = None) -> tuple[
     Raises:
         TypeError: If ``generators`` is not a floating-point tensor.
         ValueError: If the shape does not fit, or the matrices are not finite, not skew-symmetric or
-            do not commute; the message says by how much.
+            do not commute, or no common planes are found; the message says by how much.
 
     Source:
         Schenck et al. 2025, theorem 3.4; Ward and Gray 1978 for the link of even and odd channels.
     """
     require_generators(generators)
-    _require_commuting(generators, tolerance)
+    if tolerance is None:
+        tolerance = torch.finfo(generators.dtype).eps ** 0.5
+    require_positive("tolerance", tolerance)
+    device, exact = generators.device, generators.cpu().double()
+    departure = _departure(exact, tolerance)
     *lead, coord_dim, size, _ = generators.shape
-    exact = generators.double().reshape(-1, coord_dim, size, size)
+    exact = exact.reshape(-1, coord_dim, size, size)
     exact = (exact - exact.mT) / 2
     norms = torch.linalg.matrix_norm(exact, keepdim=True)
     unit = exact / norms.where(norms > 0, 1.0)
 
-    basis = torch.eye(size, dtype=exact.dtype, device=exact.device).expand_as(exact[:, 0])
+    basis = torch.eye(size).to(exact).expand_as(exact[:, 0])
     least = torch.full_like(exact[:, 0, 0, 0], torch.inf)
     draw = torch.Generator().manual_seed(0)
     for _ in range(ATTEMPTS):
-        weights = torch.randn(coord_dim, generator=draw, dtype=exact.dtype).to(exact.device)
+        weights = torch.randn(coord_dim, generator=draw, dtype=exact.dtype)
         found = _planes(torch.einsum("k,hkij->hij", weights, unit))
         for _ in range(3):
             residual = _residual(unit, found)
             basis = found.where((residual < least)[:, None, None], basis)
             least = residual.minimum(least)
             found = _separate(unit, found)
-        if (least <= GOAL).all():
+        if (least <= max(GOAL, departure)).all():
             break
+    if (least > tolerance).any():
+        raise ValueError(
+            "generators must turn common planes: what those found leave of one is "
+            f"{least.max():.1e} of its norm, more than {tolerance:.1e}"
+        )
 
     basis = _in_order(basis, _frequencies(exact, basis))
-    frequencies = _frequencies(exact, basis)
-    return frequencies.reshape(*lead, size // 2, coord_dim), basis.reshape(*lead, size, size)
+    frequencies = _frequencies(exact, basis).reshape(*lead, size // 2, coord_dim)
+    basis = basis.reshape(*lead, size, size)
+    return frequencies.to(device, widest(device)), basis.to(device, widest(device))
 
 
 def require_generators(generators: Tensor) -> None:
@@ -88,11 +105,8 @@ def require_generators(generators: Tensor) -> None:
         raise ValueError(f"generators must have shape (..., coord_dim, d, d), got {shape}")
 
 
-def _require_commuting(generators: Tensor, tolerance: float | None) -> None:
-    """Raise unless the matrices are finite, skew-symmetric and commute."""
-    if tolerance is None:
-        tolerance = torch.finfo(generators.dtype).eps ** 0.5
-    exact = generators.double()
+def _departure(exact: Tensor, tolerance: float) -> float:
+    """Return how far the matrices are from commuting and skew-symmetric, or refuse them."""
     if not exact.isfinite().all():
         raise ValueError("generators must be finite, got inf or nan")
     norms = torch.linalg.matrix_norm(exact)
@@ -112,6 +126,7 @@ def _require_commuting(generators: Tensor, tolerance: float | None) -> None:
             f"generators must commute: the norm of L_{first} L_{second} − L_{second} L_{first} is "
             f"{commutators.max():.1e} of the product of theirs, more than {tolerance:.1e}"
         )
+    return max(skewness.max().item(), commutators.max().item()) if exact.numel() else 0.0
 
 
 def _planes(matrix: Tensor) -> Tensor:

@@ -249,17 +249,37 @@ def test_autocast_does_not_touch_the_angles(name):
 
 @encoders
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_a_module_moved_to_half_precision_keeps_its_fixed_frequencies(name, dtype):
-    encoder = make(name)
-    moved = copy.deepcopy(encoder).to(dtype)
-    with torch.no_grad():
-        for parameter in encoder.parameters():  # what is learned is rounded, and nothing else
-            parameter.copy_(parameter.to(dtype))
+@pytest.mark.parametrize("stored", [torch.float32, torch.float64])
+def test_a_module_moved_to_half_precision_keeps_its_frequencies(name, stored, dtype):
+    encoder = make(name, stored)
+    moved = copy.deepcopy(encoder)
+    learned = list(moved.parameters())
+    moved.to(dtype)
+    assert all(a is b for a, b in zip(moved.parameters(), learned, strict=True))
+    assert {p.dtype for p in learned} <= {stored}
     close(moved.basis(), encoder.basis(), 0.0)
     close(moved.frequencies(), encoder.frequencies(), 0.0)
     assert moved.frequencies().dtype == moved.basis().dtype == torch.float64
     q, k, positions = inputs(encoder, dtype=dtype)
     assert {t.dtype for t in moved(q, k, positions)} == {dtype}
+
+
+@encoders
+def test_what_is_learned_goes_to_float32_and_float64_as_it_is_told(name):
+    """With its gradient, which has its dtype; and back from half precision to what it was told."""
+    encoder = make(name)
+    for parameter in encoder.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    for steps, dtype in (
+        ((torch.float32,), torch.float32),
+        ((torch.bfloat16,), torch.float32),
+        ((torch.float64, torch.float16), torch.float64),
+        ((torch.bfloat16, torch.float32), torch.float32),
+    ):
+        for step in steps:
+            encoder.to(step)
+        assert {t.dtype for p in encoder.parameters() for t in (p, p.grad)} <= {dtype}
+        assert encoder.frequencies().dtype == encoder.basis().dtype == torch.float64
 
 
 @encoders

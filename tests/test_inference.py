@@ -10,7 +10,16 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from stringlib import STRING, CirculantSTRING, MixedRoPE, RoPE, RotaryEncoder, checks, reference
+from stringlib import (
+    STRING,
+    CirculantSTRING,
+    MixedRoPE,
+    RoPE,
+    RotaryEncoder,
+    checks,
+    make_encoder,
+    reference,
+)
 from stringlib.algebra import haar_orthogonal
 from stringlib.explore import figures
 from stringlib.explore.figures.ladder import operations
@@ -174,6 +183,40 @@ def test_grouped_queries_share_one_basis_a_group() -> None:
     own = STRING(torch.randn(6, 4, 1), haar_orthogonal(d, 6, dtype=torch.float64))
     with pytest.raises(ValueError, match=r"weight must have shape \(6 \* 8, model_dim\)"):
         own.fold(w_k)  # a basis for each query head: the shared keys have no one basis to move to
+
+
+@pytest.mark.parametrize("name", ["circulant", "rope", "cayley"])
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_a_fused_projection_is_refused_or_its_heads_are_told(name: str, count: int) -> None:
+    """Folded as a whole it would turn the values too."""
+    encoder, dim = make_encoder(name, 6), 6 * count
+    fused = torch.randn(3 * dim, dim)
+    with pytest.raises(ValueError, match=rf"queries or to keys, .* got \({3 * dim}, {dim}\)"):
+        encoder.fold(fused)
+    for whole in (fused, fused[:, 0], torch.randn(3 * dim, dim + 1), torch.randn(2 * dim, dim)):
+        with pytest.raises(
+            ValueError, match=rf"weight must have shape \({count} \* 6, model_dim\)"
+        ):
+            encoder.fold(whole, heads=count)
+    for part in fused[: 2 * dim].split(dim):
+        assert torch.equal(encoder.fold(part, heads=count), encoder.fold(part))
+        assert torch.equal(encoder.fold(part[:, 0], count), encoder.fold(part[:, 0]))
+    both = torch.cat([encoder.fold(part) for part in fused[: 2 * dim].split(dim)])
+    assert torch.allclose(encoder.fold(fused[: 2 * dim]), both, atol=1e-6)
+    assert encoder.fold(fused, heads=3 * count).shape == fused.shape  # it is said to be no such one
+    if count % 3:  # narrow projections are what they were
+        assert encoder.fold(torch.randn(6, 2)).shape == (6, 2)
+    for wrong, error in ((0, ValueError), (1.0, TypeError), (True, TypeError)):
+        with pytest.raises(error, match=f"heads must be .* got {wrong}"):
+            encoder.fold(fused, heads=wrong)
+
+
+def test_the_heads_of_an_encoder_are_the_heads_of_a_weight() -> None:
+    encoder = CirculantSTRING(4, heads=3)
+    weight = torch.randn(12, 4)  # three heads of four channels, and no fused projection
+    assert torch.equal(encoder.fold(weight, heads=3), encoder.fold(weight))
+    with pytest.raises(ValueError, match="heads must be 3, those of the encoder, got 1"):
+        encoder.fold(weight, heads=1)
 
 
 # --- decoding --------------------------------------------------------------------------------

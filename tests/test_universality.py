@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from stringlib import STRING, CirculantSTRING, DenseSTRING, RoPE, checks
+from stringlib import STRING, CirculantSTRING, DenseSTRING, RoPE, checks, universality
 from stringlib.algebra import haar_orthogonal, planar_skew, skew
 from stringlib.universality import _separate, universal_form
 
@@ -147,6 +147,50 @@ def test_planes_that_the_first_combination_takes_for_one() -> None:
         speeds = torch.linalg.eigvals(mixture).imag.sort().values[0, 4:]
         assert abs(speeds.diff().min() - 3 * apart * abs(second * weights[0])) < 1e-7 + apart
         assert relative_residual(generators, *universal_form(generators)) <= 1e-13
+
+
+def planes_alike(combinations: int, planes: int, seed: int) -> Tensor:
+    """Return generators with planes that none of the first combinations tells apart."""
+    draw, coord_dim = torch.Generator().manual_seed(0), combinations + 2
+    rows = [
+        torch.randn(coord_dim, generator=draw, dtype=torch.float64) for _ in range(combinations)
+    ]
+    unseen = torch.linalg.svd(torch.stack(rows))[2][combinations:]
+    torch.manual_seed(seed)
+    omega = normal(coord_dim) + normal(planes, 2) @ unseen
+    norms = omega.norm(dim=0)  # a plane more for each generator, which makes their norms equal
+    omega = torch.cat([omega, torch.diag((2 * norms.max() ** 2 - norms**2).sqrt())])
+    return conjugated(omega, haar_orthogonal(2 * len(omega), dtype=torch.float64))
+
+
+@pytest.mark.parametrize("planes", [2, 3, 11])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_planes_that_four_combinations_take_for_one(planes: int, seed: int) -> None:
+    generators = planes_alike(4, planes, seed)
+    assert relative_residual(generators, *universal_form(generators)) <= 3e-14
+    rounded = generators.float()
+    assert relative_residual(generators, *universal_form(rounded)) <= 1e-5
+    mixed = torch.stack([generators, planes_alike(4, planes, seed + 7)])
+    assert relative_residual(mixed, *universal_form(mixed)) <= 3e-14
+
+
+def test_planes_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(universality, "ATTEMPTS", 3)
+    generators = planes_alike(3, 6, 2)
+    with pytest.raises(ValueError, match=r"common planes: .* of its norm, more than 1.5e-08"):
+        universal_form(generators)
+    with pytest.raises(ValueError, match="common planes"):
+        DenseSTRING(generators[None])
+
+
+def test_what_nearly_commutes_has_no_planes() -> None:
+    """Equal planes, and noise on each: commutators are as its square, what is left as noise."""
+    torch.manual_seed(8)
+    turn = conjugated(torch.ones(3, 1).double(), haar_orthogonal(6, dtype=torch.float64))
+    noise = skew(normal(2, 15))
+    generators = turn + 3e-5 * (noise - turn @ noise @ turn)  # what commutes with the turn
+    with pytest.raises(ValueError, match="common planes"):
+        universal_form(generators)
 
 
 @pytest.mark.parametrize("size", [7, 8])

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from stringlib.inputs import require_count
+from stringlib.precision import widen, widest
 
 
 def circulant(column: Tensor) -> Tensor:
@@ -78,9 +79,9 @@ def fourier_basis(size: int) -> Tensor:
     n = torch.arange(size)
     j = torch.arange(1, (size + 1) // 2)
     # reduce n·j modulo d as integers: the angle stays below 2π and keeps all its digits
-    angle = (n[:, None] * j % size).double() * (2 * math.pi / size)
+    angle = widen(n[:, None] * j % size) * (2 * math.pi / size)
     planes = torch.stack([angle.cos(), angle.sin()], -1).flatten(1) * math.sqrt(2 / size)
-    still = [torch.ones(size, dtype=torch.float64)]
+    still = [torch.ones(size, dtype=widest())]
     if size % 2 == 0:
-        still.append(1.0 - 2.0 * (n % 2).double())
+        still.append(1.0 - 2.0 * widen(n % 2))
     return torch.cat([planes, torch.stack(still, 1) / math.sqrt(size)], 1)

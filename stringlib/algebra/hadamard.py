@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from stringlib.inputs import require_count
+from stringlib.precision import widest
 
 
 def hadamard(size: int) -> Tensor:
@@ -24,8 +25,8 @@ def hadamard(size: int) -> Tensor:
         ValueError: If it is not a power of 2.
     """
     _require_power("size", size)
-    two = torch.tensor([[1.0, 1.0], [1.0, -1.0]], dtype=torch.float64)
-    matrix = torch.ones(1, 1, dtype=torch.float64)
+    two = torch.tensor([[1.0, 1.0], [1.0, -1.0]], dtype=widest())
+    matrix = torch.ones(1, 1, dtype=widest())
     for _ in range(size.bit_length() - 1):
         matrix = torch.kron(two, matrix)
     return matrix

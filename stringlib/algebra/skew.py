@@ -7,13 +7,12 @@ is orthogonal for every real :math:`t`. In a suitable basis it only turns planes
 from __future__ import annotations
 
 import math
-import numbers
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from stringlib.inputs import require_count, require_even, require_layout
+from stringlib.inputs import require_count, require_even, require_layout, require_number
 
 
 def skew(upper: Tensor) -> Tensor:
@@ -165,7 +164,6 @@ def planar_skew(frequencies: Tensor, size: int, layout: str = "interleaved") -> 
 
 
 def _require_density(value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f"density must be a number, got {value!r}")
+    require_number("density", value)
     if not 0 <= float(value) <= 1:
         raise ValueError(f"density must be between 0 and 1, got {value}")

@@ -10,6 +10,7 @@ from torch import Tensor
 from stringlib.attention.constant import ConstantWeight
 from stringlib.attention.weights import PositionWeight
 from stringlib.inputs import require_positive
+from stringlib.precision import widest
 
 
 class CosineWeight(PositionWeight):
@@ -110,7 +111,7 @@ class CosineWeight(PositionWeight):
 
     def _angles(self, start: int, count: int, device: torch.device | None = None) -> Tensor:
         """Return πi/2M for the positions from ``start`` on, in float64: they may be large."""
-        positions = torch.arange(start, start + count, dtype=torch.float64, device=device)
+        positions = torch.arange(start, start + count, dtype=widest(device), device=device)
         return positions * (math.pi / 2 / self.horizon)
 
     def _require_reach(self, length: int) -> None:

@@ -22,7 +22,13 @@ from stringlib.attention.softmax import softmax_attention
 from stringlib.attention.weights import PositionWeight
 from stringlib.encoders.bias import RelativeBias
 from stringlib.encoders.string import RotaryEncoder
-from stringlib.inputs import require_positive, require_split, require_tokens
+from stringlib.inputs import (
+    require_bool,
+    require_places,
+    require_positive,
+    require_split,
+    require_tokens,
+)
 from stringlib.positions import grid_positions
 
 State = LinearState | KeyValueCache | ShiftedState
@@ -112,9 +118,9 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         require_split(dim, heads)
         require_positive("temperature", temperature)
-        for name, flag in (("causal", causal), ("shift", shift)):
-            if not isinstance(flag, bool):
-                raise TypeError(f"{name} must be a bool, got {flag!r}")
+        flags = {"causal": causal, "normalize_qk": normalize_qk, "shift": shift, "bias": bias}
+        for name, flag in flags.items():
+            require_bool(name, flag)
         if temperature != 1 and not normalize_qk:
             raise ValueError(f"temperature must be 1 unless normalize_qk, got {temperature}")
         self.dim, self.heads, self.head_dim = int(dim), int(heads), int(dim // heads)
@@ -143,8 +149,9 @@ class MultiHeadAttention(nn.Module):
 
         Args:
             x: Tokens, normalised already where a model normalises, ``(..., seq, dim)``.
-            positions: For a rotary encoder, ``(..., seq, coord_dim)``. If omitted, tokens are
-                counted from 0, or from the end of ``state``, or along the rows of ``grid``.
+            positions: For a rotary encoder, ``(..., seq, coord_dim)``, the leading dimensions
+                expanding to those of ``x``. If omitted, tokens are counted from 0, or from the
+                end of ``state``, or along the rows of ``grid``.
                 Without a rotary encoder they are not used.
             key_mask: False for padding, which no token sees, ``(..., seq)``. It still has a
                 place: tokens behind it are not counted anew.
@@ -163,6 +170,7 @@ class MultiHeadAttention(nn.Module):
                 layer that has none.
         """
         require_tokens(x, self.dim)
+        require_places("x", x, positions)
         self._require_state(state, return_state)
         v = self._split(self.to_v(x))
         out, after = self._attend(x, v, positions, key_mask, state, return_state)
@@ -179,6 +187,7 @@ class MultiHeadAttention(nn.Module):
         It attends to the unit vectors in place of values, so it holds for every kind of layer.
         """
         require_tokens(x, self.dim)
+        require_places("x", x, positions)
         n = x.shape[-2]
         unit = torch.eye(n, dtype=x.dtype, device=x.device)
         return self._attend(x, unit.expand(*x.shape[:-2], self.heads, n, n), positions, key_mask)[0]
@@ -218,6 +227,7 @@ class MultiHeadAttention(nn.Module):
         return x.unflatten(-1, (self.heads, self.head_dim)).transpose(-3, -2)
 
     def _require_state(self, state: object, return_state: bool) -> None:
+        require_bool("return_state", return_state)
         if state is None and not return_state:
             return
         if not self.causal or self.rotate == "after":

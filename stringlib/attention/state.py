@@ -13,6 +13,7 @@ from torch.nn.functional import pad
 
 from stringlib.attention.decay import decayed_sums
 from stringlib.inputs import expands, require_causal, require_count, require_floats
+from stringlib.precision import widest
 
 
 def retnet_log_decay(heads: int) -> Tensor:
@@ -28,7 +29,7 @@ def retnet_log_decay(heads: int) -> Tensor:
         Sun et al. 2023.
     """
     require_count("heads", heads)
-    return torch.log1p(-torch.exp2(-5.0 - torch.arange(heads, dtype=torch.float64))).float()
+    return torch.log1p(-torch.exp2(-5.0 - torch.arange(heads, dtype=widest()))).float()
 
 
 def retention(

@@ -19,6 +19,7 @@ from stringlib.algebra.toeplitz import (
 from stringlib.attention.weights import PositionWeight
 from stringlib.encoders.bias import RelativeBias
 from stringlib.inputs import require_count, require_floats
+from stringlib.precision import widest
 
 MODES = ("parallel", "fft")
 TILE = 128
@@ -221,7 +222,7 @@ def _by_fft(phi_q: Tensor, phi_k: Tensor, u: Tensor, bias: Tensor, causal: bool)
     """Return the sums by FFT, one feature at a time, in float64 where the device has it."""
     axes = bias.ndim - 1
     sizes = toeplitz_sizes(bias, axes)
-    wide = torch.float32 if u.device.type == "mps" else torch.float64
+    wide = widest(u.device)
     spectrum = toeplitz_spectrum(_moderate_exp(bias).to(wide), axes).unsqueeze(1)
     q, k, columns = (x.to(wide).mT.contiguous().unflatten(-1, sizes) for x in (phi_q, phi_k, u))
     features = zip(q.unbind(-axes - 1), k.unbind(-axes - 1), strict=True)

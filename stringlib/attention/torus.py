@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from stringlib.encoders.string import STRING, RotaryEncoder
+from stringlib.precision import widest
 
 
 @torch.no_grad()
@@ -31,7 +32,7 @@ def random_turn(encoder: RotaryEncoder, generator: torch.Generator | None = None
     frequencies = encoder.frequencies()
     device = frequencies.device if generator is None else generator.device
     shares = torch.rand(
-        frequencies.shape[:2], generator=generator, dtype=torch.float64, device=device
+        frequencies.shape[:2], generator=generator, dtype=widest(device), device=device
     )
     basis = encoder.basis()
     angles = 2 * math.pi * shares[..., None].to(basis.device)

@@ -14,6 +14,7 @@ from stringlib.inputs import (
     require_positions,
     require_same_tokens,
 )
+from stringlib.precision import at_least_float32
 
 
 class Sinusoidal(nn.Module):
@@ -141,5 +142,4 @@ def _require_tokens(x: Tensor, positions: Tensor, dim: int) -> None:
 
 def _add(x: Tensor, encoding: Tensor) -> Tensor:
     """Add in float32 or better, and round once."""
-    wide = torch.promote_types(x.dtype, torch.float32)
-    return (x + encoding.to(wide)).to(x.dtype)
+    return (x + encoding.to(at_least_float32(x.dtype))).to(x.dtype)

@@ -16,7 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from stringlib.inputs import require_count
+from stringlib.inputs import require_bool, require_count, require_numbers
+from stringlib.precision import at_least_float32, widest
 
 
 class RelativeBias(nn.Module):
@@ -47,6 +48,10 @@ class RelativeBias(nn.Module):
 
         Returns:
             ``(heads, n)``, in the dtype of the module. It is computed in float32 or better.
+
+        Raises:
+            TypeError: If distances are not a tensor of real numbers.
+            ValueError: If their shape does not fit.
         """
         raise NotImplementedError
 
@@ -124,14 +129,15 @@ class ALiBi(RelativeBias):
 
     def at(self, distances: Tensor) -> Tensor:
         """Return the bias at each distance, ``(heads, n)``."""
-        slopes = self.slopes.to(_wide(self.slopes))
+        _require_distances(distances)
+        slopes = self.slopes.to(at_least_float32(self.slopes.dtype))
         return (-slopes[:, None] * distances.abs().to(slopes.dtype)).to(self.slopes.dtype)
 
     def _refill(self) -> None:
         power = 1 << (self.heads.bit_length() - 1)
         slopes = [2 ** (-8 * h / power) for h in range(1, power + 1)]
         slopes += [2 ** (-4 * h / power) for h in range(1, 2 * (self.heads - power), 2)]
-        self.slopes.copy_(torch.tensor(slopes, dtype=torch.float64))
+        self.slopes.copy_(torch.tensor(slopes, dtype=widest(self.slopes.device)))
 
 
 class T5Bias(RelativeBias):
@@ -172,8 +178,7 @@ class T5Bias(RelativeBias):
         bidirectional: bool = True,
     ) -> None:
         super().__init__(heads)
-        if not isinstance(bidirectional, bool):
-            raise TypeError(f"bidirectional must be a bool, got {bidirectional!r}")
+        require_bool("bidirectional", bidirectional)
         sides = 2 if bidirectional else 1
         require_count("num_buckets", num_buckets, least=2 * sides)
         if num_buckets % sides:
@@ -194,6 +199,7 @@ class T5Bias(RelativeBias):
 
     def buckets(self, distances: Tensor) -> Tensor:
         """Return the bucket of each distance, query less key: int64, of the same shape."""
+        require_numbers("distances", distances)
         if not self.bidirectional:
             return torch.bucketize(distances.clamp(min=0), self.boundaries, right=True)
         near = torch.bucketize(distances.abs(), self.boundaries, right=True)
@@ -201,6 +207,7 @@ class T5Bias(RelativeBias):
 
     def at(self, distances: Tensor) -> Tensor:
         """Return the bias at each distance, ``(heads, n)``."""
+        _require_distances(distances)
         return nn.functional.embedding(self.buckets(distances), self.weight).mT
 
     def extra_repr(self) -> str:
@@ -259,15 +266,16 @@ class KerpleLog(RelativeBias):
     @property
     def r1(self) -> Tensor:
         """The factor, ``(heads,)``, float32 or better."""
-        return self.log_r1.to(_wide(self.log_r1)).exp()
+        return self.log_r1.to(at_least_float32(self.log_r1.dtype)).exp()
 
     @property
     def r2(self) -> Tensor:
         """The inverse of the distance at which decay sets in, ``(heads,)``, float32 or better."""
-        return self.log_r2.to(_wide(self.log_r2)).exp()
+        return self.log_r2.to(at_least_float32(self.log_r2.dtype)).exp()
 
     def at(self, distances: Tensor) -> Tensor:
         """Return the bias at each distance, ``(heads, n)``."""
+        _require_distances(distances)
         r1, r2 = self.r1[:, None], self.r2[:, None]
         return (-r1 * (r2 * distances.abs().to(r2.dtype)).log1p()).to(self.log_r1.dtype)
 
@@ -308,15 +316,16 @@ class KerplePower(RelativeBias):
     @property
     def r1(self) -> Tensor:
         """The factor, ``(heads,)``, float32 or better."""
-        return self.log_r1.to(_wide(self.log_r1)).exp()
+        return self.log_r1.to(at_least_float32(self.log_r1.dtype)).exp()
 
     @property
     def r2(self) -> Tensor:
         """The exponent, ``(heads,)``, float32 or better."""
-        return 2 * self.logit_r2.to(_wide(self.logit_r2)).sigmoid()
+        return 2 * self.logit_r2.to(at_least_float32(self.logit_r2.dtype)).sigmoid()
 
     def at(self, distances: Tensor) -> Tensor:
         """Return the bias at each distance, ``(heads, n)``."""
+        _require_distances(distances)
         r1, r2 = self.r1[:, None], self.r2[:, None]
         far = distances.abs().to(r2.dtype)
         # 0^r is 0 for every r > 0, but its second derivative in r would be 0 times infinity
@@ -328,11 +337,12 @@ SMALLEST = 0.01
 """No learned number of KERPLE starts below this."""
 
 
+def _require_distances(distances: Tensor) -> None:
+    require_numbers("distances", distances)
+    if distances.ndim != 1:
+        raise ValueError(f"distances must have shape (n,), got {tuple(distances.shape)}")
+
+
 def _require_integer(name: str, value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise TypeError(f"{name} must be an int, got {value!r}")
-
-
-def _wide(x: Tensor) -> torch.dtype:
-    """Return the dtype to compute in: that of ``x``, but float32 for half precision."""
-    return torch.promote_types(x.dtype, torch.float32)

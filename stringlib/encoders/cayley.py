@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from stringlib.algebra.cayley import cayley
 from stringlib.algebra.skew import sparse_skew, upper_support
 from stringlib.encoders.mixed import MixedRoPE
 from stringlib.encoders.string import RotaryEncoder
 from stringlib.positions import geometric_frequencies
+from stringlib.precision import wide_parameter, widen
 
 
 class CayleySTRING(RotaryEncoder):
@@ -53,8 +54,8 @@ class CayleySTRING(RotaryEncoder):
         super().__init__(head_dim, coord_dim, heads)
         self.register_buffer("support", upper_support(head_dim, density))
         self.density = float(density)
-        self.entries = nn.Parameter(torch.empty(heads, self.support.shape[1]))
-        self.omega = nn.Parameter(torch.empty(heads, head_dim // 2, coord_dim))
+        self.entries = wide_parameter(heads, self.support.shape[1])
+        self.omega = wide_parameter(heads, head_dim // 2, coord_dim)
         self.reset_parameters()
 
     @torch.no_grad()
@@ -79,11 +80,11 @@ class CayleySTRING(RotaryEncoder):
 
     def skew(self) -> Tensor:
         """Return S: float64, ``(heads, head_dim, head_dim)``."""
-        return sparse_skew(self.entries.double(), self.support, self.head_dim)
+        return sparse_skew(widen(self.entries), self.support, self.head_dim)
 
     def frequencies(self) -> Tensor:
         """Return Ω: float64, ``(heads, pairs, coord_dim)``."""
-        return self.omega.double()
+        return widen(self.omega)
 
     def basis(self) -> Tensor:
         """Return P by one solve: float64, ``(heads, head_dim, head_dim)``."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from stringlib.algebra.circulant import circulant_frequencies, fourier_basis
 from stringlib.encoders.string import RotaryEncoder
 from stringlib.inputs import require_count
+from stringlib.precision import wide_parameter, widen
 
 # Medians on two CPU cores, 4.8 million numbers in float32, product : rfft, milliseconds.
 # Forward, 2 threads: d = 64 7 : 12, 128 8 : 9, 256 13 : 8, 512 22 : 8, 1024 42 : 9.
@@ -60,9 +61,7 @@ class CirculantSTRING(RotaryEncoder):
         if head_dim % self.block_size:
             raise ValueError(f"block_size must divide head_dim {head_dim}, got {self.block_size}")
         self.blocks = head_dim // self.block_size
-        self.coefficients = nn.Parameter(
-            torch.empty(heads, coord_dim, self.blocks, self.block_size)
-        )
+        self.coefficients = wide_parameter(heads, coord_dim, self.blocks, self.block_size)
         self.register_buffer("_basis", self._block_basis(), persistent=False)
         self.reset_parameters()
 
@@ -76,7 +75,7 @@ class CirculantSTRING(RotaryEncoder):
 
     def frequencies(self) -> Tensor:
         """Return Ω, all pairs of the first block first: float64, ``(heads, pairs, coord_dim)``."""
-        return circulant_frequencies(self.coefficients.double()).flatten(2).mT
+        return circulant_frequencies(widen(self.coefficients)).flatten(2).mT
 
     def basis(self) -> Tensor:
         """Return P, the same for every head: float64, ``(heads, head_dim, head_dim)``."""

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from stringlib.encoders.string import STRING
 from stringlib.inputs import require_positions, require_same_tokens, require_vectors
+from stringlib.precision import widen
 from stringlib.universality import require_generators, universal_form
 
 
@@ -45,13 +46,12 @@ class DenseSTRING(STRING):
             )
         heads, coord_dim, size, _ = generators.shape
         if generators.is_meta:  # no values to look at
-            float64 = generators.new_empty(0, dtype=torch.float64)
             shapes = (heads, size // 2, coord_dim), (heads, size, size)
-            frequencies, basis = (float64.new_empty(shape) for shape in shapes)
+            frequencies, basis = (generators.new_empty(shape) for shape in shapes)
         else:
             frequencies, basis = universal_form(generators)
         super().__init__(frequencies, basis)
-        exact = generators.detach().to(torch.float64, copy=True)
+        exact = widen(generators.detach())
         self.register_buffer("_generators", (exact - exact.mT) / 2)
 
     def generators(self) -> Tensor:
@@ -72,7 +72,7 @@ class DenseSTRING(STRING):
         return matrix.to(positions.dtype) if positions.is_floating_point() else matrix
 
     def _exponential(self, positions: Tensor) -> Tensor:
-        exponent = torch.einsum("...nk,hkij->...hnij", positions.double(), self._generators)
+        exponent = torch.einsum("...nk,hkij->...hnij", widen(positions), self._generators)
         # twice: torch 2.13 exponentiates a single small matrix to 1e-10 only, a batch to 1e-15
         both = torch.stack([exponent, exponent])
         # flat: compiled, matrix_exp gets strides that it cannot flatten itself
@@ -89,4 +89,4 @@ class DenseSTRING(STRING):
         self, x: Tensor, phases: Tensor, finish: Callable[[Tensor], Tensor] | None = None
     ) -> Tensor:
         """Return R(r)x in both uses: nothing is left out, so there is nothing to finish."""
-        return (phases @ x.double().unsqueeze(-1)).squeeze(-1).to(x.dtype)
+        return (phases @ widen(x).unsqueeze(-1)).squeeze(-1).to(x.dtype)

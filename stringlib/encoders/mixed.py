@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from stringlib.algebra.haar import haar_orthogonal
 from stringlib.encoders.string import RotaryEncoder
 from stringlib.inputs import require_even, require_positive
 from stringlib.positions import geometric_frequencies
+from stringlib.precision import wide_parameter, widen, widest
 
 
 class MixedRoPE(RotaryEncoder):
@@ -41,7 +42,7 @@ class MixedRoPE(RotaryEncoder):
         require_positive("base", base)
         super().__init__(head_dim, coord_dim, heads)
         self.base = float(base)
-        self.omega = nn.Parameter(torch.empty(heads, head_dim // 2, coord_dim))
+        self.omega = wide_parameter(heads, head_dim // 2, coord_dim)
         self.reset_parameters()
 
     @torch.no_grad()
@@ -59,12 +60,12 @@ class MixedRoPE(RotaryEncoder):
         magnitudes = geometric_frequencies(-(-pairs // self.coord_dim), self.base)
         shares = torch.arange(pairs).tensor_split(self.coord_dim)
         along_the_axes = torch.block_diag(*(magnitudes[: len(s), None] for s in shares))
-        turn = haar_orthogonal(self.coord_dim, self.heads, dtype=torch.float64)
+        turn = haar_orthogonal(self.coord_dim, self.heads, dtype=widest())
         self.omega.copy_(along_the_axes @ turn)
 
     def frequencies(self) -> Tensor:
         """Return Ω: float64, ``(heads, pairs, coord_dim)``."""
-        return self.omega.double()
+        return widen(self.omega)
 
     def extra_repr(self) -> str:
         """Describe the arguments in ``repr``."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from stringlib.encoders.string import RotaryEncoder
 from stringlib.inputs import require_even
 from stringlib.positions import geometric_frequencies
+from stringlib.precision import wide_parameter, widen, widest
 
 
 class ReflectionSTRING(RotaryEncoder):
@@ -42,7 +43,7 @@ class ReflectionSTRING(RotaryEncoder):
     def __init__(self, head_dim: int, coord_dim: int = 1, heads: int = 1) -> None:
         require_even("head_dim", head_dim)
         super().__init__(head_dim, coord_dim, heads)
-        self.angles = nn.Parameter(torch.empty(2, heads, head_dim // 2, coord_dim))
+        self.angles = wide_parameter(2, heads, head_dim // 2, coord_dim)
         self.reset_parameters()
 
     @torch.no_grad()
@@ -50,12 +51,12 @@ class ReflectionSTRING(RotaryEncoder):
         """Start as RoPE, with both mirrors turning at the same speed in opposite directions."""
         pairs = self.head_dim // 2
         pair = torch.arange(pairs)
-        frequencies = torch.zeros(pairs, self.coord_dim, dtype=torch.float64)
+        frequencies = torch.zeros(pairs, self.coord_dim, dtype=widest())
         base = 10000.0 ** (1 / self.coord_dim)
         frequencies[pair, pair % self.coord_dim] = geometric_frequencies(pairs, base)
         self.angles.copy_(torch.stack([-frequencies, frequencies])[:, None] / 4)
 
     def frequencies(self) -> Tensor:
         """Return Ω = 2(ω₂ − ω₁): float64, ``(heads, pairs, coord_dim)``."""
-        first, second = self.angles.double()
+        first, second = widen(self.angles)
         return 2 * (second - first)

@@ -12,6 +12,7 @@ from stringlib.encoders.mixed import MixedRoPE
 from stringlib.encoders.reflection import ReflectionSTRING
 from stringlib.encoders.rope import RoPE
 from stringlib.encoders.string import RotaryEncoder
+from stringlib.inputs import require_bool, require_name
 
 
 def _rope(head_dim: int, coord_dim: int, heads: int) -> RotaryEncoder:
@@ -55,8 +56,7 @@ def make_encoder(name: str, head_dim: int, coord_dim: int = 1, heads: int = 1) -
         TypeError: If a number is not an integer.
         ValueError: If the name is unknown or a number does not fit the encoder.
     """
-    if name not in ENCODERS:
-        raise ValueError(f"name must be one of {', '.join(ENCODERS)}, got {name!r}")
+    require_name("name", name, ENCODERS)
     return ENCODERS[name](head_dim, coord_dim, heads)
 
 
@@ -70,9 +70,9 @@ def make_bias(name: str, heads: int, causal: bool = False) -> RelativeBias:
             before it.
 
     Raises:
-        TypeError: If ``heads`` is not an integer.
+        TypeError: If ``heads`` is not an integer or ``causal`` not a bool.
         ValueError: If the name is unknown or ``heads`` is below 1.
     """
-    if name not in BIASES:
-        raise ValueError(f"name must be one of {', '.join(BIASES)}, got {name!r}")
+    require_name("name", name, BIASES)
+    require_bool("causal", causal)
     return BIASES[name](heads, causal)

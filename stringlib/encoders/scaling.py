@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from stringlib.inputs import require_floats, require_positive
+from stringlib.precision import widen
 
 
 def position_interpolation(frequencies: Tensor, scale: float) -> Tensor:
@@ -34,7 +35,7 @@ def position_interpolation(frequencies: Tensor, scale: float) -> Tensor:
         Chen et al. 2023.
     """
     _require(frequencies, scale)
-    return frequencies.double() / scale
+    return widen(frequencies) / scale
 
 
 def ntk_aware(frequencies: Tensor, scale: float) -> Tensor:
@@ -66,8 +67,8 @@ def ntk_aware(frequencies: Tensor, scale: float) -> Tensor:
             "frequencies must have shape (heads, at least 2 pairs, 1) for NTK-aware scaling, "
             f"got {tuple(frequencies.shape)}"
         )
-    place = torch.arange(pairs, dtype=torch.float64, device=frequencies.device) / (pairs - 1)
-    return frequencies.double() * float(scale) ** -place[:, None]
+    place = torch.arange(pairs, device=frequencies.device)
+    return widen(frequencies) * float(scale) ** -(widen(place)[:, None] / (pairs - 1))
 
 
 def yarn(
@@ -104,7 +105,7 @@ def yarn(
         require_positive(name, value)
     if fast <= slow:
         raise ValueError(f"fast must be above slow={slow}, got {fast}")
-    wide = frequencies.double()
+    wide = widen(frequencies)
     turns = wide.norm(dim=-1, keepdim=True) * (length / (2 * math.pi))
     keep = ((turns - slow) / (fast - slow)).clamp(0, 1)
     return wide * (keep + (1 - keep) / scale)

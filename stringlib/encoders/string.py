@@ -17,6 +17,7 @@ from stringlib.algebra.shared import shared_product
 from stringlib.algebra.skew import planar_skew
 from stringlib.autocast import without_autocast
 from stringlib.inputs import (
+    has_values,
     require_count,
     require_floats,
     require_layout,
@@ -24,6 +25,7 @@ from stringlib.inputs import (
     require_same_tokens,
     require_vectors,
 )
+from stringlib.precision import at_least_float32, widen, widest
 
 
 def unit_phases(positions: Tensor, frequencies: Tensor) -> Tensor:
@@ -40,8 +42,7 @@ def unit_phases(positions: Tensor, frequencies: Tensor) -> Tensor:
     Returns:
         ``(..., heads, seq, pairs, 2)``.
     """
-    exact = torch.float32 if positions.device.type == "mps" else torch.float64
-    angles = positions.to(exact).unsqueeze(-3) @ frequencies.to(exact).mT
+    angles = widen(positions).unsqueeze(-3) @ widen(frequencies).mT
     return torch.stack([angles.cos(), angles.sin()], -1)
 
 
@@ -119,7 +120,8 @@ class RotaryEncoder(nn.Module):
 
     def basis(self) -> Tensor:
         """Return P, orthogonal, pairs first: float64, ``(heads, head_dim, head_dim)``."""
-        eye = torch.eye(self.head_dim, dtype=torch.float64, device=self.frequencies().device)
+        device = self.frequencies().device
+        eye = torch.eye(self.head_dim, dtype=widest(device), device=device)
         return eye.expand(self.heads, -1, -1)
 
     def to_basis(self, x: Tensor) -> Tensor:
@@ -197,7 +199,7 @@ class RotaryEncoder(nn.Module):
         basis = self.basis().unsqueeze(1)
         return basis @ planes @ basis.mT
 
-    def fold(self, weight: Tensor) -> Tensor:
+    def fold(self, weight: Tensor, heads: int | None = None) -> Tensor:
         r"""Move the basis into a projection: :math:`W \mapsto P^\top W`, equation :eq:`eq-fold`.
 
         Fold the query and the key projection, then encode with :meth:`folded`: the logits
@@ -207,21 +209,37 @@ class RotaryEncoder(nn.Module):
         Args:
             weight: ``(heads * head_dim, model_dim)`` as in ``nn.Linear``, or its bias,
                 ``(heads * head_dim,)``. An encoder with ``heads=1`` serves any number of heads.
+            heads: How many heads the weight has. An encoder with ``heads=1`` cannot know, so say it
+                where queries, keys and values share one weight: that is not to be folded as a
+                whole, for its values would turn too. Without it only a weight of three square parts
+                is known to be one.
 
         Returns:
             The folded weight, of the same shape and dtype.
 
         Raises:
-            TypeError: If ``weight`` is not a floating-point tensor.
-            ValueError: If its shape does not fit.
+            TypeError: If ``weight`` is not a floating-point tensor or ``heads`` not an integer.
+            ValueError: If a shape or ``heads`` does not fit.
         """
         require_floats("weight", weight)
+        if heads is not None:
+            require_count("heads", heads)
+            if self.heads not in (1, heads):
+                raise ValueError(f"heads must be {self.heads}, those of the encoder, got {heads}")
+        own = heads or (None if self.heads == 1 else self.heads)
         rows = weight.shape[0] if weight.ndim in (1, 2) else 0
-        if rows == 0 or rows % self.head_dim or self.heads not in (1, rows // self.head_dim):
-            heads = "any number of heads" if self.heads == 1 else str(self.heads)
+        if rows == 0 or rows % self.head_dim or own not in (None, rows // self.head_dim):
+            count = own or "any number of heads"
             raise ValueError(
-                f"weight must have shape ({heads} * {self.head_dim}, model_dim) or "
-                f"({heads} * {self.head_dim},), got {tuple(weight.shape)}"
+                f"weight must have shape ({count} * {self.head_dim}, model_dim) or "
+                f"({count} * {self.head_dim},), got {tuple(weight.shape)}"
+            )
+        third = rows // 3
+        if own is None and weight.shape == (3 * third, third) and third % self.head_dim == 0:
+            raise ValueError(
+                "weight must project to queries or to keys, not to queries, keys and values as "
+                f"(3 * {third}, {third}) does, got {tuple(weight.shape)}: fold the parts, or give "
+                "heads"
             )
         basis = self.basis()
         by_head = weight.reshape(rows // self.head_dim, self.head_dim, -1).to(basis.dtype)
@@ -255,20 +273,30 @@ class RotaryEncoder(nn.Module):
             return (finish(turned) if finish else turned).to(x.dtype)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> RotaryEncoder:
-        """Move buffers but keep their dtype: a bfloat16 model still needs exact frequencies."""
+        """Move, and keep frequencies and bases exact: a bfloat16 model needs them too.
+
+        What is fixed stays in the widest dtype of its device. What is learned goes to float32 or
+        float64 when told to, and is not made narrower than float32.
+        """
         own = [b for b in self._buffers.values() if b is not None]
 
         def move(t: Tensor) -> Tensor:
-            if not any(t is b for b in own):
-                return fn(t)
-            probe = fn(t.new_empty(0))
-            if (probe.dtype, probe.device) == (t.dtype, t.device):
-                return fn(t)
-            # nothing can be copied from the meta device: see _refill
-            return torch.empty_like(t, device=probe.device) if t.is_meta else t.to(probe.device)
+            fixed = any(t is b for b in own)
+            # every device has integers: only they can ask where all is moved to
+            device = fn(t.new_empty(0, dtype=torch.int64)).device
+            t = t.to(widest(device)) if t.dtype == torch.float64 else t
+            wanted = keep = fn(t.new_empty(0)).dtype
+            if fixed:
+                keep = widest(device) if t.is_floating_point() else t.dtype
+            elif wanted != at_least_float32(wanted):
+                keep = at_least_float32(t.dtype)
+            if fixed and t.is_meta:  # nothing can be copied from there: see _refill
+                return torch.empty_like(t, dtype=keep, device=device)
+            done = keep == wanted and (device == t.device or not fixed)
+            return fn(t) if done else t.to(device, keep)
 
         super()._apply(move, recurse)
-        if any(b.is_meta for b in own):
+        if any(b.is_meta or b.dtype == torch.float32 for b in own):
             self._refill()
         return self
 
@@ -276,19 +304,25 @@ class RotaryEncoder(nn.Module):
         """Compute buffers that are not in the ``state_dict`` anew, after ``to_empty``."""
 
 
+ORTHOGONAL = 2e-4
+"""How far PᵀP may be from I in an entry: the exponential in float32 is off by 7e-5 at d = 512."""
+
+
 class STRING(RotaryEncoder):
     r"""An encoder with given, fixed basis and frequencies, equation :eq:`eq-string`.
 
     Args:
         frequencies: Ω, ``(heads, pairs, coord_dim)``, in radians per unit of position.
-        basis: P, orthogonal, ``(heads, head_dim, head_dim)``; the identity if omitted.
+        basis: P, orthogonal, ``(heads, head_dim, head_dim)``; the identity if omitted. Values are
+            checked here, once, and not on the meta device.
         head_dim: Number of channels; ``2 * pairs`` (or the size of the basis) if omitted.
         layout: How the pairs are numbered, ``"interleaved"`` or ``"half"``.
         persistent: Whether frequencies and basis belong to the ``state_dict``.
 
     Raises:
         TypeError: If ``frequencies`` or ``basis`` is not a floating-point tensor.
-        ValueError: If the shapes do not fit.
+        ValueError: If the shapes do not fit or the basis is not orthogonal; the message says by how
+            much.
 
     Source:
         Schenck et al. 2025, theorem 3.4.
@@ -317,7 +351,7 @@ class STRING(RotaryEncoder):
         heads, pairs, coord_dim = frequencies.shape
         if head_dim is None:
             if basis is None and pairs == 0:
-                raise ValueError("head_dim must be given when frequencies have no pairs")
+                raise ValueError("head_dim must be given for frequencies without pairs, got None")
             head_dim = 2 * pairs if basis is None or basis.ndim == 0 else basis.shape[-1]
         super().__init__(head_dim, coord_dim, heads, layout)
         if head_dim < 2 * pairs:
@@ -328,6 +362,8 @@ class STRING(RotaryEncoder):
             raise ValueError(
                 f"basis must have shape {(heads, head_dim, head_dim)}, got {tuple(basis.shape)}"
             )
+        if basis is not None and has_values(basis):
+            _require_orthogonal(basis)
         self.register_buffer("_frequencies", _own_copy(frequencies), persistent)
         self.register_buffer("_basis", None if basis is None else _own_copy(basis), persistent)
 
@@ -348,6 +384,16 @@ class STRING(RotaryEncoder):
         return x if self._basis is None else x @ self._basis.to(x.dtype).mT
 
 
+def _require_orthogonal(basis: Tensor) -> None:
+    exact = widen(basis.detach())
+    largest = (exact.mT @ exact - torch.eye(basis.shape[-1]).to(exact)).abs().max().item()
+    if not largest <= ORTHOGONAL:  # nor NaN
+        raise ValueError(
+            f"basis must be orthogonal, PᵀP = I within {ORTHOGONAL:.0e}, got entries that are off "
+            f"by {largest:.1e}"
+        )
+
+
 def _own_copy(x: Tensor) -> Tensor:
     """Return a float64 copy that shares neither memory nor history with ``x``."""
-    return x.detach().to(torch.float64, copy=True)
+    return x.detach().to(widest(x.device), copy=True)

@@ -94,7 +94,7 @@ class Block(nn.Module):
         **attention: Any,
     ) -> None:
         super().__init__()
-        if mlp is not None and mlp not in FEED_FORWARD:
+        if mlp is not None and (not isinstance(mlp, str) or mlp not in FEED_FORWARD):
             raise ValueError(f"mlp must be None or one of {', '.join(FEED_FORWARD)}, got {mlp!r}")
         if hidden is None:
             hidden = 8 * dim // 3 if mlp == "swiglu" else 4 * dim

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from stringlib.inputs import require_name
 from stringlib.models.language import LanguageModel
 
 CONFIGS: dict[str, dict[str, Any]] = {
@@ -32,6 +33,5 @@ def make_language_model(name: str, vocab: int, **options: Any) -> LanguageModel:
     Raises:
         ValueError: If the name is unknown, or the model refuses its arguments.
     """
-    if name not in CONFIGS:
-        raise ValueError(f"name must be one of {', '.join(CONFIGS)}, got {name!r}")
+    require_name("name", name, CONFIGS)
     return LanguageModel(vocab, **{**CONFIGS[name], **options})

@@ -13,7 +13,13 @@ from torch import Tensor, nn
 from stringlib.attention.multihead import State
 from stringlib.encoders.absolute import LearnedAbsolute, Sinusoidal
 from stringlib.encoders.registry import BIASES, make_bias
-from stringlib.inputs import require_count, require_positive, require_split
+from stringlib.inputs import (
+    require_bool,
+    require_count,
+    require_places,
+    require_positive,
+    require_split,
+)
 from stringlib.models.blocks import Block, fold_blocks, initialize, require_encoder
 
 
@@ -76,6 +82,9 @@ class LanguageModel(nn.Module):
         require_count("depth", depth)
         require_split(dim, heads)
         require_encoder(encoder)
+        require_bool("tied", tied)
+        if length is not None:
+            require_count("length", length)
         self.length = None
         if encoder == "learned" or options.get("weight") == "toeplitz":
             if length is None:
@@ -83,7 +92,6 @@ class LanguageModel(nn.Module):
                     "length, the longest sequence, must be given for encoder 'learned' and weight "
                     "'toeplitz', got None"
                 )
-            require_count("length", length)
             self.length = int(length)
         self.embed = nn.Embedding(vocab, dim)
         self.absolute: Sinusoidal | LearnedAbsolute | None = None
@@ -134,8 +142,10 @@ class LanguageModel(nn.Module):
                 or a state is asked of layers that have none: with the weight ``"toeplitz"``, with
                 a bias on features, or with features that are rotated.
         """
+        require_bool("return_state", return_state)
         before = self._require_tokens(tokens, state)
         x = self.embed(tokens)
+        require_places("tokens", x, positions)
         if positions is None:
             positions = torch.arange(before, before + tokens.shape[-1], device=x.device)[:, None]
         if isinstance(self.absolute, Sinusoidal):
@@ -179,7 +189,8 @@ class LanguageModel(nn.Module):
             ValueError: If ``tokens`` are empty, a number does not fit, or the layers have no state.
         """
         require_count("count", count, least=0)
-        if temperature != 0:
+        greedy = isinstance(temperature, (int, float)) and temperature == 0
+        if not greedy or isinstance(temperature, bool):
             require_positive("temperature", temperature)
         self._require_tokens(tokens, None)
         if not tokens.shape[-1]:
@@ -188,7 +199,7 @@ class LanguageModel(nn.Module):
         for _ in range(count):
             scores, state = self(drawn[-1], state=state, return_state=True)
             last = scores[..., -1, :]
-            if temperature == 0:
+            if greedy:
                 token = last.argmax(-1, keepdim=True)
             else:
                 shares = (last.float() / temperature).softmax(-1)
@@ -213,6 +224,8 @@ class LanguageModel(nn.Module):
             raise TypeError(f"tokens must be a tensor of integers, int64 or int32, got {kind}")
         if tokens.ndim != 2:
             raise ValueError(f"tokens must have shape (batch, seq), got {tuple(tokens.shape)}")
+        if state is not None and not isinstance(state, (tuple, list)):
+            raise TypeError(f"state must be one state for each block, got {type(state).__name__}")
         if state is not None and len(state) != len(self.blocks):
             raise ValueError(
                 f"state must hold one state for each of {len(self.blocks)} blocks, got {len(state)}"

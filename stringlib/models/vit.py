@@ -15,6 +15,8 @@ from stringlib.encoders.string import RotaryEncoder
 from stringlib.inputs import (
     require_count,
     require_floats,
+    require_name,
+    require_places,
     require_positions,
     require_same_tokens,
     require_split,
@@ -94,8 +96,7 @@ class ViT(nn.Module):
             require_count(name, number)
         require_split(dim, heads)
         require_encoder(encoder)
-        if pool not in POOLS:
-            raise ValueError(f"pool must be one of {', '.join(POOLS)}, got {pool!r}")
+        require_name("pool", pool, POOLS)
         self.image_size, self.patch_size = _sizes(image_size, patch_size)
         self.grid = self._cells("image_size", self.image_size)
         axes = len(self.grid)
@@ -123,7 +124,10 @@ class ViT(nn.Module):
         if self.toeplitz:
             options |= self._table(options)
         if self.cls is not None and options.get("causal"):
-            raise ValueError("pool must be 'mean' for causal attention: a class token sees nothing")
+            raise ValueError(
+                "pool must be 'mean' for causal attention, as a class token sees nothing, "
+                f"got {pool!r}"
+            )
         options |= {"encoder": encoder, "attention": attention, "gate": gate}
         self.blocks = nn.ModuleList(
             Block(dim, heads, mlp=mlp, hidden=hidden, **options) for _ in range(depth)
@@ -193,6 +197,7 @@ class ViT(nn.Module):
         else:
             require_positions("positions", positions, len(grid))
             require_same_tokens("images", x.unsqueeze(-3), "positions", positions)
+            require_places("images", x, positions)
             if isinstance(self.absolute, GridTable):
                 x = self.absolute(x, positions)
         if isinstance(self.absolute, GridSinusoidal):

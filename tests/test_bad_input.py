@@ -1,0 +1,170 @@
+"""Bad arguments of encoders, biases, positions, checks and models: named, with what was given."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from stringlib import (
+    ALiBi,
+    DenseSTRING,
+    KerpleLog,
+    KerplePower,
+    LanguageModel,
+    LearnedAbsolute,
+    MixedRoPE,
+    MultiHeadAttention,
+    RoPE,
+    Sinusoidal,
+    T5Bias,
+    ViT,
+    checks,
+    make_encoder,
+)
+from stringlib.encoders.registry import make_bias
+from stringlib.encoders.scaling import ntk_aware, position_interpolation, yarn
+from stringlib.extrapolation import effective_window, tail_share
+from stringlib.models import make_language_model
+from stringlib.models.absolute import GridSinusoidal, GridTable
+from stringlib.offsets import alias_gap, offset_scores
+from stringlib.perplexity import perplexity
+from stringlib.positions import geometric_frequencies, grid_positions
+from stringlib.universality import universal_form
+
+BAD = {
+    "text": "x",
+    "a list": [1, 2],
+    "a dict": {},
+    "an object": object(),
+    "complex": 1j,
+    "a complex tensor": torch.ones(4, 8, dtype=torch.complex64),
+    "a bool tensor": torch.ones(4, 8, dtype=torch.bool),
+}
+LINE, PLANE, Q = torch.arange(4.0)[:, None], torch.rand(4, 2), torch.rand(2, 2, 4, 8)
+X, TOKENS = torch.rand(2, 4, 16), torch.zeros(2, 4, dtype=torch.int64)
+MIXED, TEXT = MixedRoPE(8, 2, 2), LanguageModel(5, 8, 1, 2, "rope")
+BIASES = [bias(2) for bias in (ALiBi, T5Bias, KerpleLog, KerplePower)]
+CALLS = [
+    (make_encoder, {"name": "mixed", "head_dim": 8, "coord_dim": 2, "heads": 1}),
+    (make_bias, {"name": "t5", "heads": 2, "causal": True}),
+    (make_language_model, {"name": "tiny", "vocab": 5}),
+    (RoPE, {"head_dim": 8, "base": 10.0, "heads": 1, "layout": "half"}),
+    (DenseSTRING, {"generators": torch.zeros(1, 2, 4, 4)}),
+    (MIXED, {"q": Q, "k": Q, "positions": PLANE, "key_positions": PLANE}),
+    (MIXED.fold, {"weight": torch.rand(16, 5), "heads": 2}),
+    *((bias.at, {"distances": torch.arange(3)}) for bias in BIASES),
+    *((bias, {"num_queries": 2, "num_keys": 3, "offset": 1}) for bias in BIASES),
+    (Sinusoidal(16), {"x": X, "positions": LINE}),
+    (LearnedAbsolute(4, 16), {"x": X, "positions": LINE}),
+    (GridSinusoidal, {"dim": 16, "coord_dim": 2}),
+    (GridSinusoidal(16, 2), {"x": X, "positions": PLANE}),
+    (GridTable((2, 3), 16), {"x": X, "positions": PLANE}),
+    (geometric_frequencies, {"pairs": 3, "base": 10.0}),
+    (position_interpolation, {"frequencies": torch.rand(1, 4, 1), "scale": 2}),
+    (ntk_aware, {"frequencies": torch.rand(1, 4, 1), "scale": 2}),
+    (yarn, {"frequencies": torch.rand(1, 4, 1), "scale": 2, "length": 9, "slow": 1, "fast": 2}),
+    (universal_form, {"generators": torch.zeros(2, 4, 4), "tolerance": 0.1}),
+    (effective_window, {"bias": ALiBi(2), "length": 3}),
+    (tail_share, {"bias": ALiBi(2), "length": 3, "longer": 5}),
+    (offset_scores, {"encoder": MIXED, "q": Q[:, :, 0], "k": Q[:, :, 0], "offsets": PLANE}),
+    (alias_gap, {"encoder": MIXED, "offsets": PLANE}),
+    (perplexity, {"bits": 2.0, "unit": 3.0}),
+    (checks.skew_error, {"matrix": torch.zeros(3, 3)}),
+    (checks.orthogonality_error, {"matrix": torch.eye(3)}),
+    (checks.commutator_error, {"generators": torch.zeros(2, 3, 3)}),
+    (checks.group_law_error, {"encoder": MIXED, "a": PLANE, "b": PLANE}),
+    (checks.generator_error, {"encoder": MIXED, "positions": PLANE}),
+    (checks.logits, {"encoder": MIXED, "q": Q, "k": Q, "positions": PLANE}),
+    (checks.translation_error, {"encoder": MIXED, "q": Q, "k": Q, "positions": PLANE, "shift": 1}),
+    (checks.shift_error, {"attend": lambda r: r, "positions": PLANE, "shift": 1}),
+    (checks.properties, {"encoder": MIXED}),
+    (TEXT, {"tokens": TOKENS, "positions": LINE, "state": None, "return_state": False}),
+    (TEXT.generate, {"tokens": TOKENS, "count": 1, "temperature": 0.5}),
+    (LanguageModel, {"vocab": 5, "dim": 8, "depth": 1, "heads": 2, "encoder": "rope",
+                     "mlp": "mlp", "hidden": 8, "tied": True, "length": 7}),
+    (ViT, {"image_size": 4, "patch_size": 2, "classes": 3, "dim": 8, "depth": 1, "heads": 2,
+           "encoder": "mixed", "mlp": "mlp", "pool": "cls", "channels": 1}),
+    (ViT(4, 2, 3, 8, 1, 2), {"images": torch.rand(2, 1, 4, 4), "positions": PLANE}),
+    (MultiHeadAttention, {"dim": 8, "heads": 2, "causal": True, "normalize_qk": True,
+                          "temperature": 2.0, "shift": False, "bias": False}),
+]  # fmt: skip
+
+
+def name_of(function) -> str:
+    owner = getattr(function, "__self__", function)
+    return getattr(function, "__name__", type(owner).__name__)
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments"), CALLS, ids=[f"{i}-{name_of(f)}" for i, (f, _) in enumerate(CALLS)]
+)
+def test_what_is_no_such_argument_is_named(function, arguments) -> None:
+    function(**arguments)
+    for name in arguments:
+        if name == "attend":  # what is no function says so itself
+            continue
+        for kind, bad in BAD.items():
+            if kind == "a list" and name in ("image_size", "patch_size"):
+                continue  # one number for each axis
+            with pytest.raises((TypeError, ValueError)) as caught:
+                function(**{**arguments, name: bad})
+            said = str(caught.value)
+            known = (name, "positions") if name in ("a", "b", "shift") else (name,)
+            assert "got" in said, (name, kind, said)
+            assert any(word in said for word in known), (name, kind, said)
+
+
+@pytest.mark.parametrize(
+    ("match", "call"),
+    [
+        (r"name must be one of rope, .*, got \['rope'\]", lambda: make_encoder(["rope"], 8)),
+        (r"distances must be a tensor of real numbers, got list", lambda: ALiBi(2).at([1, 2])),
+        (r"distances must have shape \(n,\), got \(2, 3\)", lambda: BIASES[2].at(torch.ones(2, 3))),
+        (r"distances must have shape \(n,\), got \(\)", lambda: BIASES[1].at(torch.tensor(3))),
+        ("coord_dim must be at least 1, got 0", lambda: GridSinusoidal(8, 0)),
+        ("sizes must be one number for each axis, got 3", lambda: GridTable(3, 4)),
+        (r"x must have shape \(..., seq, 16\), got \(4, 8\)",
+         lambda: GridTable((2, 2), 16)(torch.rand(4, 8), PLANE)),
+        ("positions must have one row for each of the 3 tokens of x",
+         lambda: GridTable((2, 2), 16)(torch.rand(3, 16), PLANE)),
+        ("temperature must be a number, got False",
+         lambda: TEXT.generate(TOKENS, 1, temperature=False)),
+        ("length must be at least 1, got 0", lambda: LanguageModel(5, 8, 1, 2, length=0)),
+        ("tied must be a bool, got 1", lambda: LanguageModel(5, 8, 1, 2, tied=1)),
+        (r"b must broadcast with a, \(3,\), got shape \(4,\)",
+         lambda: checks.largest_difference(torch.ones(3), torch.ones(4))),
+        ("a must be a tensor of numbers, got float",
+         lambda: checks.largest_difference(1.0, torch.ones(4))),
+        ("b must be a tensor of numbers, got torch.bool",
+         lambda: checks.largest_difference(torch.ones(4), torch.ones(4) > 0)),
+        (r"matrix must have shape \(..., d, d\), got \(2, 3\)",
+         lambda: checks.skew_error(torch.ones(2, 3))),
+        (r"generators must have shape .* got \(3, 3\)",
+         lambda: checks.commutator_error(torch.ones(3, 3))),
+        ("tensors must have shape", lambda: checks.causality_error(lambda x: x, torch.ones(3))),
+        ("tensors must be a floating-point tensor, got int",
+         lambda: checks.causality_error(lambda x: x, 3)),
+        (r"w_k must have shape \(..., channels of x\), got \(16, 4\)",
+         lambda: checks.fold_error(MIXED, torch.rand(4, 3), torch.rand(16, 3), torch.rand(16, 4),
+                                   PLANE)),
+    ],
+)  # fmt: skip
+def test_these_too(match: str, call) -> None:
+    with pytest.raises((TypeError, ValueError), match=match):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "most"),
+    [(torch.bfloat16, 257), (torch.float16, 2049), (torch.int8, 128), (torch.uint8, 256)],
+)
+def test_a_grid_is_not_counted_in_a_dtype_that_cannot_count_it(dtype, most) -> None:
+    cells = grid_positions(most, 2, dtype=dtype)
+    assert cells.dtype == dtype
+    assert len(cells.double().unique(dim=0)) == 2 * most
+    with pytest.raises(ValueError, match=f"dtype must tell all whole numbers up to {most} apart"):
+        grid_positions(1, most + 1, dtype=dtype)
+    for wrong in (torch.bool, torch.complex64, "float32"):
+        with pytest.raises(TypeError, match=r"dtype must be a torch.dtype of real numbers, got"):
+            grid_positions(3, dtype=wrong)
+    assert grid_positions(0, 3, dtype=dtype).shape == (0, 2)
