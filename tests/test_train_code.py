@@ -196,6 +196,19 @@ def test_a_function_that_a_model_or_a_sweep_is_given_counts(
     assert runs[0] == runs[1] != runs[2]
 
 
+def test_data_of_a_task_are_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = load(monkeypatch).Sums()
+    bare = code_of(task=task)
+    task.words = {"text": ["w"] * 5000}
+    task.rows = [(torch.full((2,), i), i) for i in range(99)]
+    found = [code_of(task=task)]
+    assert len(found[0]) - len(bare) < 5
+    for rows in (task.rows[:-1] + task.rows[:1], task.rows):
+        task.rows = [(x.clone(), i) for x, i in rows]
+        found.append(code_of(task=task))
+    assert found[1] != found[0] == found[2]
+
+
 def test_the_package_s_own_code_counts_to_the_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     from stringlib.encoders import string
     from stringlib.models import LanguageModel

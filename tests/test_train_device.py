@@ -44,6 +44,9 @@ def test_the_best_device_is_chosen(machine: Any, monkeypatch: pytest.MonkeyPatch
         assert find_device() == best
     machine("mps")
     assert find_device(wide=True) == "cpu"  # Apple's GPU has no float64
+    monkeypatch.setenv("STRINGLIB_DEVICE", "mps")
+    assert find_device(wide=True) == "cpu"
+    assert find_device("mps", wide=True) == "mps"  # asked for: PyTorch says why not
 
 
 def test_a_device_that_is_unknown_or_not_there_is_named(

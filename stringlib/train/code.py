@@ -22,6 +22,7 @@ from torch import nn
 Parts = Iterator[tuple[str, Any]]
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), range, Enum)
+COLLECTIONS = (list, tuple, set, frozenset)
 CHANGES_NOTHING = ("explore", "files", "records", "train")
 COMPUTES = ("loop", "evaluate", "optimizer", "settings")
 """Parts of this package that only keep, show and report; of ``train`` these compute."""
@@ -76,8 +77,8 @@ def brief(value: Any) -> str:
 
 def _told(thing: Any) -> str:
     """Return one thing in words, without its parts."""
-    if isinstance(thing, PLAIN):
-        text = repr(thing)
+    if _is_plain(thing):
+        text = _text(thing)
         return text if len(text) < 80 else f"{type(thing).__name__} {_digest(text)}"
     if isinstance(thing, torch.Tensor):
         return brief(thing)
@@ -88,14 +89,34 @@ def _told(thing: Any) -> str:
         return _name(thing)
     if type(thing).__name__ == "ndarray":
         return f"data with checksum {zlib.crc32(thing.tobytes()):08x}"
-    if isinstance(thing, list | tuple | set | frozenset | dict):
+    if isinstance(thing, (*COLLECTIONS, dict)):
         return f"{type(thing).__name__} of {len(thing)}"
     return f"a {_name(type(thing))}"
 
 
+def _is_plain(thing: Any) -> bool:
+    """Return whether something is numbers and words, alone or together."""
+    if isinstance(thing, dict):
+        return all(_is_plain(part) for pair in thing.items() for part in pair)
+    return isinstance(thing, PLAIN) or (
+        isinstance(thing, COLLECTIONS) and all(map(_is_plain, thing))
+    )
+
+
+def _text(thing: Any) -> str:
+    """Return plain things in words, sets in an order that does not change with the process."""
+    if isinstance(thing, dict):
+        return f"{{{', '.join(f'{_text(k)}: {_text(v)}' for k, v in thing.items())}}}"
+    if isinstance(thing, set | frozenset):
+        return f"{{{', '.join(sorted(map(_text, thing)))}}}"
+    if isinstance(thing, list | tuple):
+        return f"{type(thing).__name__}({', '.join(map(_text, thing))})"
+    return repr(thing)
+
+
 def _parts(name: str, thing: Any) -> Parts:
     """Yield what else has to be looked into, each by a name."""
-    if isinstance(thing, (*PLAIN, torch.Tensor, ModuleType)):
+    if _is_plain(thing) or isinstance(thing, torch.Tensor | ModuleType):
         return
     if isinstance(thing, FunctionType):
         yield from _function(thing)
@@ -116,11 +137,10 @@ def _parts(name: str, thing: Any) -> Parts:
     elif isinstance(thing, property):
         yield from ((f"{name}.{part}", getattr(thing, part)) for part in ("fget", "fset"))
     elif isinstance(thing, dict):
-        yield from ((f"{name}[{_told(key)}]", value) for key, value in thing.items())
-    elif isinstance(thing, set | frozenset):
-        yield from ((f"{name}[{i}]", value) for i, value in enumerate(sorted(thing, key=_told)))
-    elif isinstance(thing, list | tuple):
-        yield from ((f"{name}[{i}]", value) for i, value in enumerate(thing))
+        yield from ((f"what is in {name}", x) for pair in thing.items() for x in pair)
+    elif isinstance(thing, COLLECTIONS):  # one entry, however many things are in it
+        order = sorted(thing, key=_told) if isinstance(thing, set | frozenset) else thing
+        yield from ((f"what is in {name}", x) for x in order)
     else:
         yield from _object(name, thing)
 
@@ -187,8 +207,8 @@ def _lines(code: CodeType) -> list[str]:
             continue  # a class inside: its docstring, its line
         if isinstance(value, CodeType):
             lines += [step.opname, *_lines(value)]
-        elif isinstance(value, frozenset):  # whose order changes from process to process
-            lines.append(f"{step.opname} {sorted(value, key=repr)!r}")
+        elif _is_plain(value):
+            lines.append(f"{step.opname} {_text(value)}")
         else:
             lines.append(f"{step.opname} {value!r}")
     return lines

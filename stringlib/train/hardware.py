@@ -25,7 +25,7 @@ def find_device(device: str = "auto", wide: bool = False) -> str:
     Args:
         device: One of ``DEVICES``. ``"auto"`` is what the environment names as
             ``STRINGLIB_DEVICE``, else the GPU of this machine, else the CPU.
-        wide: Whether float64 is needed, which Apple's GPU lacks: then it is not chosen.
+        wide: Whether float64 is needed, which Apple's GPU lacks: then ``"auto"`` does without it.
 
     Raises:
         ValueError: If the name is unknown, or there is no such device.
@@ -33,6 +33,7 @@ def find_device(device: str = "auto", wide: bool = False) -> str:
     name = "device"
     if device == "auto":
         name, device = "STRINGLIB_DEVICE", os.environ.get("STRINGLIB_DEVICE") or "auto"
+        device = "cpu" if wide and device == "mps" else device
     there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if device not in DEVICES:
         raise ValueError(f"{name} must be one of {', '.join(DEVICES)}, got {device!r}")
