@@ -143,7 +143,7 @@ def test_a_checkpoint_without_room_leaves_the_last_one(
         ((MetricsFile, "write"), ""),
         ((Figure, "savefig"), "plot.png"),
     ],
-    ids=str,
+    ids=["save", "fsync", "text", "metrics", "figure"],
 )
 def test_the_command_ends_with_a_line_about_a_full_disk(
     tmp_path: Path,

@@ -24,8 +24,8 @@ Parts = Iterator[tuple[str, Any]]
 PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), range, Enum)
 COLLECTIONS = (list, tuple, set, frozenset)
 CHANGES_NOTHING = ("explore", "files", "records", "train")
+"""Parts of this package that keep, show and report; all of ``train`` but what computes."""
 COMPUTES = ("loop", "evaluate", "optimizer", "settings")
-"""Parts of this package that only keep, show and report; of ``train`` these compute."""
 INNER = vars(nn.Module()).keys() - {"_modules"}
 UNSEEN = {"__doc__", "__firstlineno__", "__static_attributes__", "__module__", "__qualname__"}
 
@@ -71,6 +71,8 @@ def brief(value: Any) -> str:
         return f"({', '.join(brief(part) for part in value)})"
     if not isinstance(value, torch.Tensor):
         return repr(value)
+    if value.is_meta or value.layout != torch.strided:
+        return f"data of shape {tuple(value.shape)}"
     values = value.detach().cpu().flatten().contiguous().view(torch.uint8).numpy().data
     return f"data of shape {tuple(value.shape)} with checksum {zlib.crc32(values):08x}"
 
