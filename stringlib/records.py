@@ -8,13 +8,15 @@ import os
 import platform
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from stringlib.files import whole
 
 
 def write_record(
@@ -25,8 +27,13 @@ def write_record(
     wall_s: float,
     data: Any,
     source: Path | None = None,
+    made: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
+    then: str = "make room and run it again",
 ) -> None:
     """Write a result as JSON, whole or not at all.
+
+    Commit, hardware and versions are those of the runs. Where runs differ in one of them, all that
+    it was stands there, and ``made`` tells which run was made with what.
 
     Args:
         path: The file.
@@ -35,28 +42,53 @@ def write_record(
         wall_s: How long it took, in seconds.
         data: The result: lists, dictionaries, numbers and strings.
         source: The script that measured, whose commit is recorded; this package's if omitted.
+        made: Name of each run → the :func:`stamp` of each of its parts; now if omitted.
+        then: What to do if it cannot be written, the end of the message.
+
+    Raises:
+        OSError: If it cannot be written.
     """
+    made = made or {"": [stamp(source)]}
+    groups: dict[str, list[str]] = {}
+    for name, stamps in made.items():
+        for one in stamps:
+            groups.setdefault(json.dumps(one), []).append(name)
+    kinds = [json.loads(one) for one in groups]
     record = {
         "command": command,
         "seeds": seeds,
         "wall_s": round(wall_s, 1),
         "date": datetime.now(UTC).date().isoformat(),
-        "commit": _commit((source or Path(__file__)).resolve().parent),
-        "hardware": {
-            "machine": platform.machine(),
-            "processor": _processor(),
-            "cores": os.cpu_count(),
-            "threads": torch.get_num_threads(),
-            "cuda": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-        },
-        "versions": {"python": platform.python_version(), "torch": metadata.version("torch")},
+        **_together(kinds),
         "data": data,
     }
+    if len(kinds) > 1:
+        runs = groups.values()
+        record["made"] = [{"runs": r, **kind} for r, kind in zip(runs, kinds, strict=True)]
     text = json.dumps(record, indent=1, allow_nan=False) + "\n"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
-    part.write_text(text, encoding="utf8")
-    part.replace(path)
+    with whole(path, then) as part:
+        part.write_text(text, encoding="utf8")
+
+
+def stamp(source: Path | None = None, device: str | None = None) -> dict[str, Any]:
+    """Return what a run is made with: commit, hardware and versions.
+
+    Args:
+        source: The script; this package if omitted.
+        device: What it runs on, ``"cuda"`` for instance, if that is known.
+    """
+    hardware = {
+        "machine": platform.machine(),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "cuda": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+    }
+    return {
+        "commit": _commit((source or Path(__file__)).resolve().parent),
+        "hardware": hardware if device is None else {**hardware, "device": device},
+        "versions": {"python": platform.python_version(), "torch": metadata.version("torch")},
+    }
 
 
 def record_study(
@@ -82,6 +114,9 @@ def record_study(
 
     Returns:
         What ``study`` returned.
+
+    Raises:
+        SystemExit: If the command line is wrong, or the record cannot be written.
     """
     parser = argparse.ArgumentParser(description=about.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=seeds, help="how many seeds, from 0")
@@ -89,16 +124,20 @@ def record_study(
     parser.add_argument("--output", type=Path, default=script.with_suffix(".json"))
     args = parser.parse_args(argv)
     torch.set_num_threads(1)
+    made = {"all": [stamp(script)]}  # of the code that runs, whatever is committed meanwhile
     chosen, start = list(range(args.seeds)), time.perf_counter()
     data = study(chosen, args.steps)
-    write_record(
-        args.output,
-        command=f"python results/{script.name} --seeds {args.seeds} --steps {args.steps}",
-        seeds=chosen,
-        wall_s=time.perf_counter() - start,
-        data=data,
-        source=script,
-    )
+    try:
+        write_record(
+            args.output,
+            command=f"python results/{script.name} --seeds {args.seeds} --steps {args.steps}",
+            seeds=chosen,
+            wall_s=time.perf_counter() - start,
+            data=data,
+            made=made,
+        )
+    except OSError as error:
+        raise SystemExit(str(error)) from None
     return data
 
 
@@ -116,6 +155,15 @@ def read_record(path: Path) -> dict[str, Any]:
     if missing:
         raise ValueError(f"{path.name} must have the fields {sorted(missing)}, which it lacks")
     return record
+
+
+def _together(values: Sequence[Any]) -> Any:
+    """Return what all values are; where they differ, each of them, in one text."""
+    if isinstance(values[0], dict):
+        keys = dict.fromkeys(key for value in values for key in value)
+        return {key: _together([value.get(key) for value in values]) for key in keys}
+    different = dict.fromkeys(values)
+    return values[0] if len(different) == 1 else "; ".join(map(str, different))
 
 
 def _commit(folder: Path) -> str:

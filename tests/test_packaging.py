@@ -209,6 +209,17 @@ def test_every_import_is_declared() -> None:
     assert wrong == {}
 
 
+def test_what_colab_is_told_to_install_is_what_the_chapters_need() -> None:
+    (told,) = re.findall(r"%pip install .*copy\[([\w,]+)\]", read("book/running.md"))
+    needed: set[str] = set()
+    for path, text in sources():
+        if path.parent.name in ("notebooks", "results"):
+            assert undeclared(imported(text), told.split(",")) == set(), path.name
+            parts = re.findall(r"(?:from|import) (stringlib(?:\.\w+)*)", text)
+            needed |= {e for p in parts for e in PARTS[part_of(ROOT / p.replace(".", "/"))]}
+    assert set(declared(*needed - {"data"})) <= set(declared(*told.split(",")))
+
+
 def test_an_undeclared_import_is_found() -> None:
     names = list(imported("import torch.nn, plotly.io as p\nfrom sympy.abc import x\nimport os"))
     assert names == ["torch", "plotly", "sympy", "os"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import signal
@@ -13,11 +14,14 @@ from typing import Any
 
 import pytest
 import torch
+from matplotlib.figure import Figure
 
 from stringlib.records import read_record
 from stringlib.spread import interval, mean
 from stringlib.train import loop
 from stringlib.train.__main__ import main
+from stringlib.train.compare import make_all, train_all
+from stringlib.train.hardware import make_fabric
 from stringlib.train.lock import locked
 from stringlib.train.options import AXES, read_options
 from stringlib.train.report import colours_of, plot, spread_text, table
@@ -268,6 +272,54 @@ def test_the_plot_has_the_book_s_colours_and_the_same_bytes_twice(tmp_path: Path
         assert (tmp_path / f"a/plot.{end}").read_bytes() == (
             tmp_path / f"b/plot.{end}"
         ).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("metric", "scores", "least", "most"),
+    [
+        ("accuracy", {"a": (0.1, 0.3), "b": (0.7, 0.9)}, 0, 1),
+        ("accuracy", {"a": (1.0, 1.0), "b": (0.99, 1.0)}, 0, 1),
+        ("accuracy", {"a": (0.0,)}, 0, 1),
+        ("bits", {"a": (1.9, 2.4), "b": (2.0, 2.1, 2.2)}, 0, 9),
+    ],
+)
+def test_the_plot_stays_within_what_scores_can_be(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    metric: str,
+    scores: dict[str, tuple[float, ...]],
+    least: float,
+    most: float,
+) -> None:
+    drawn: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda fig, path, **_: drawn.append(fig) or path.touch())
+    cells = {
+        name: {
+            "told": {"attention": name},
+            "runs": [
+                {"scores": {"test": s}, "logged": [0, 9], "losses": [2.0, 1.0]} for s in values
+            ],
+        }
+        for name, values in scores.items()
+    }
+    plot(cells, metric, [tmp_path / "plot.png"], "x")
+    axis = drawn[0].axes[1]
+    low, high = axis.get_xlim()
+    assert least <= low < high <= most
+    seen = [x for line in axis.lines for x in line.get_xdata()]
+    assert low <= min(seen) <= max(seen) <= high
+    assert {s for values in scores.values() for s in values} <= set(seen)
+
+
+def test_the_bar_says_which_run_of_how_many(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = [*RECALL, "--attention", "relu,elu", "--seeds", "2", "--folder", str(tmp_path)]
+    options = dataclasses.replace(read_options(words), progress=True)
+    train_all(options, make_all(options), make_fabric("cpu"), lambda _: None)
+    err = capfd.readouterr().err
+    for run in ("1/4 relu, seed 0", "2/4 elu, seed 0", "3/4 relu, seed 1", "4/4 elu, seed 1"):
+        assert f"{run}:" in err
 
 
 def test_a_record_of_the_command_can_be_read_as_json(tmp_path: Path) -> None:

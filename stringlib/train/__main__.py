@@ -12,6 +12,7 @@ from typing import Any
 
 from lightning_fabric import Fabric
 
+from stringlib.files import whole
 from stringlib.records import write_record
 from stringlib.train.compare import make_all, train_all
 from stringlib.train.hardware import make_fabric
@@ -55,16 +56,23 @@ def _report(options: Options, metric: str, cells: dict[str, Any], command: str) 
     shown = table(cells, metric)
     print(f"\n{shown}\n")
     folder = options.folder
-    part = folder / "table.md.part"
-    part.write_text(shown + "\n", encoding="utf8")
-    part.replace(folder / "table.md")
-    plot(cells, metric, [folder / "plot.png", folder / "plot.svg"], options.task)
+    then = f"every run is kept in {folder}; make room, and the same command reports them"
+    with whole(folder / "table.md", then) as part:
+        part.write_text(shown + "\n", encoding="utf8")
+    plot(cells, metric, [folder / "plot.png", folder / "plot.svg"], options.task, then)
+    made = {
+        f"{name}, seed {run['seed']}": run.pop("made")
+        for name, cell in cells.items()
+        for run in cell["runs"]
+    }
     write_record(
         folder / "record.json",
         command=command,
         seeds=list(range(options.seeds)),
         wall_s=sum(run["wall_s"] for cell in cells.values() for run in cell["runs"]),
         data={"task": options.task, "metric": metric, "cells": cells},
+        made=made,
+        then=then,
     )
     print(f"table, plot, record and checkpoints are in {folder}")
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import pickle
-import zlib
+import platform
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -14,24 +14,48 @@ import torch
 from lightning_fabric import Fabric
 from torch import nn
 
+from stringlib.files import whole
 from stringlib.tasks.task import Task
+from stringlib.train.code import brief, code_of
+from stringlib.train.hardware import first_writes
 from stringlib.train.history import History
 from stringlib.train.settings import Settings
 
 FREE = ("checkpoint_every",)
 """Settings that may change when a run goes on, for they alter no number."""
 
+KINDS = {
+    "settings": "other settings",
+    "task": "another task",
+    "shapes": "another model",
+    "parts": "another model",
+    "python": "another Python",
+    "code": "other code",
+}
+"""What is compared → what a run is of that differs in it."""
 
-def describe(model: nn.Module, task: Task, settings: Settings) -> dict[str, Any]:
-    """Return what a run is, in plain values: settings, task, and the model's parts and shapes."""
+
+def describe(
+    model: nn.Module, task: Task, settings: Settings, code: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Return what a run is: settings, task, the model's parts and shapes, and the code of all.
+
+    Args:
+        model: The model.
+        task: The task.
+        settings: How to train.
+        code: That of the training loop, as from :func:`~stringlib.train.code.code_of`.
+    """
     about = {k: v for k, v in vars(task).items() if k[0] != "_"}
     plain = (bool, int, float, str, tuple, type(None), torch.Tensor)
-    told = {k: _brief(v) for k, v in about.items() if isinstance(v, plain)}
+    told = {k: brief(v) for k, v in about.items() if isinstance(v, plain)}
     return {
         "settings": {k: v for k, v in asdict(settings).items() if k not in FREE},
         "task": {"class": type(task).__name__, **told},
         "shapes": {k: tuple(v.shape) for k, v in model.state_dict().items()},
         "parts": dict(enumerate(repr(model).splitlines())),
+        "python": {"version": ".".join(platform.python_version_tuple()[:2])},  # whose code it is
+        "code": {**(code or {}), **code_of(model=model, task=task)},
     }
 
 
@@ -56,14 +80,19 @@ class Store:
     ) -> None:
         self.path, self.about, self.fabric = path, about, fabric
         self.model, self.optimizer = model, optimizer
+        self.kept = 0  # steps
 
     def save(self, step: int, history: History) -> None:
-        """Write the checkpoint; whatever happens meanwhile, the file is the old one or the new."""
+        """Write the checkpoint; whatever happens meanwhile, the file is the old one or the new.
+
+        Raises:
+            OSError: If it cannot be written, in every process.
+        """
         if self.path is None:
             return
-        if self.fabric.is_global_zero:
-            self._write(self.path, step, history)
-        self.fabric.barrier()  # a process that ends earlier takes the others with it
+        path = self.path
+        first_writes(self.fabric, lambda: self._write(path, step, history))
+        self.kept = step
 
     def _write(self, path: Path, step: int, history: History) -> None:
         state = {
@@ -74,17 +103,12 @@ class Store:
             "optimizer": self.optimizer.state_dict(),
             "precision": self.fabric.strategy.precision.state_dict(),  # a scaler has a state
         }
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(path.name + ".part")
-        try:
-            with part.open("wb") as file:
-                torch.save(state, file)
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(path)
-        except BaseException:  # half a file helps nobody, least of all on a full disk
-            part.unlink(missing_ok=True)
-            raise
+        kept = f"its first {self.kept} steps are kept" if self.kept else "nothing of it is kept"
+        then = f"the run stops at step {step}, {kept}; make room, and start it again to go on"
+        with whole(path, then) as part, part.open("wb") as file:
+            torch.save(state, file)
+            file.flush()
+            os.fsync(file.fileno())
 
     def clear(self) -> None:
         """Remove the checkpoint: whoever starts anew must not go on from it later."""
@@ -108,23 +132,45 @@ class Store:
             return 0, History()
         state = self._read(self.path)
         self._require_same(state["about"])
-        self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.fabric.strategy.precision.load_state_dict(state["precision"])
-        return state["step"], History(**state["history"])
+        try:
+            history = History(**state["history"])
+            for name, value in asdict(History()).items():
+                if not isinstance(getattr(history, name), type(value)):
+                    raise TypeError(name)
+            self.optimizer.load_state_dict(state["optimizer"])
+            self.fabric.strategy.precision.load_state_dict(state["precision"])
+            self.model.load_state_dict(state["model"])
+            self.kept = int(state["step"])
+        except Exception as error:  # whatever entries of another kind lead to
+            raise self._broken(self.path) from error
+        return self.kept, history
 
     def _read(self, path: Path) -> dict[str, Any]:
         """Return what a checkpoint holds; raise if the file is none, or is broken."""
         try:
-            state = torch.load(path, map_location="cpu", weights_only=True)
-        except (RuntimeError, EOFError, pickle.UnpicklingError):
-            state = None
-        if not isinstance(state, dict) or "about" not in state:
+            with warnings.catch_warnings(action="ignore"):  # about the age of a file of others
+                state = torch.load(path, map_location="cpu", weights_only=True)
+            about = state["about"]
+            old = isinstance(about["parts"], dict) and "code" not in about
+            good = old or all(isinstance(about[what], dict) for what in KINDS)
+        except PermissionError:  # which names the file
+            raise
+        except Exception:  # whatever reading something else leads to
+            good = False
+        if not good:
+            raise self._broken(path)
+        if old:
             raise ValueError(
-                f"{path} must be a checkpoint of a run, but is broken or something else; remove "
-                "it, choose another folder, or start anew"
+                f"{path} must say what code its run is of, but is of an older version, which did "
+                "not note it; remove it, choose another folder, or start anew"
             )
-        return state
+        return dict(state)
+
+    def _broken(self, path: Path) -> ValueError:
+        return ValueError(
+            f"{path} must be a checkpoint of a run, but is broken or something else; remove "
+            "it, choose another folder, or start anew"
+        )
 
     def _require_seen(self, path: Path) -> None:
         """Raise unless all processes see the checkpoint, or none."""
@@ -137,25 +183,13 @@ class Store:
             raise ValueError(f"{path} must be on a disk that all processes share, but some lack it")
 
     def _require_same(self, about: Mapping[str, Any]) -> None:
-        kinds = {"settings": "other settings", "task": "another task"}
-        for what in ("settings", "task", "shapes", "parts"):
+        for what, kind in KINDS.items():
             found = _difference(about[what], self.about[what])
             if found:
                 raise ValueError(
-                    f"{self.path} must be of the same run to go on from, but is of "
-                    f"{kinds.get(what, 'another model')}: {found}; choose another folder, or "
-                    "start anew"
+                    f"{self.path} must be of the same run to go on from, but is of {kind}: "
+                    f"{found}; choose another folder, or start anew"
                 )
-
-
-def _brief(value: Any) -> str:
-    """Return a value in words; of data their shape and a checksum."""
-    if isinstance(value, tuple):
-        return f"({', '.join(_brief(part) for part in value)})"
-    if not isinstance(value, torch.Tensor):
-        return repr(value)
-    values = value.detach().cpu().flatten().contiguous().view(torch.uint8).numpy().data
-    return f"data of shape {tuple(value.shape)} with checksum {zlib.crc32(values):08x}"
 
 
 def _difference(old: Mapping[Any, Any], new: Mapping[Any, Any]) -> str:

@@ -42,7 +42,8 @@ def train_all(
 
     Returns:
         For each name what the model was told, its number of ``parameters``, and its ``runs``, each
-        with ``seed``, ``scores``, ``logged`` steps, ``losses`` there, and ``wall_s``.
+        with ``seed``, ``scores``, ``logged`` steps, ``losses`` there, ``wall_s``, and what its
+        parts were ``made`` with.
 
     Raises:
         FloatingPointError: If a run went wrong; the message names its method and seed.
@@ -53,34 +54,37 @@ def train_all(
     if options.fresh and fabric.is_global_zero:  # all at once: whoever stops early can go on
         for name, seed in itertools.product(cells, range(options.seeds)):
             (folder_of(options, name, seed) / "checkpoint.pt").unlink(missing_ok=True)
-    for seed in range(options.seeds):
-        for name, cell in cells.items():
-            torch.manual_seed(seed)
-            model = task.model(**cell["told"])
-            cell["parameters"] = count(model)
-            try:
-                history = fit(
-                    model,
-                    task,
-                    dataclasses.replace(options.settings, seed=seed),
-                    fabric=fabric,
-                    folder=folder_of(options, name, seed),
-                    resume=not options.fresh,
-                    progress=options.progress,
-                )
-            except FloatingPointError as error:
-                raise FloatingPointError(f"{name}, seed {seed}: {error}") from None
-            scores = ", ".join(f"{test} {score:.4g}" for test, score in history.scores.items())
-            say(f"{name}, seed {seed}: {task.metric} {scores}, {history.wall_s:.1f} s")
-            cell["runs"].append(
-                {
-                    "seed": seed,
-                    "scores": history.scores,
-                    "logged": history.steps,
-                    "losses": history.losses,
-                    "wall_s": round(history.wall_s, 1),
-                }
+    runs = [*itertools.product(range(options.seeds), cells)]
+    for number, (seed, name) in enumerate(runs, 1):
+        cell = cells[name]
+        torch.manual_seed(seed)
+        model = task.model(**cell["told"])
+        cell["parameters"] = count(model)
+        try:
+            history = fit(
+                model,
+                task,
+                dataclasses.replace(options.settings, seed=seed),
+                fabric=fabric,
+                folder=folder_of(options, name, seed),
+                resume=not options.fresh,
+                progress=options.progress,
+                label=f"{number}/{len(runs)} {name}, seed {seed}",
             )
+        except FloatingPointError as error:
+            raise FloatingPointError(f"{name}, seed {seed}: {error}") from None
+        scores = ", ".join(f"{test} {score:.4g}" for test, score in history.scores.items())
+        say(f"{name}, seed {seed}: {task.metric} {scores}, {history.wall_s:.1f} s")
+        cell["runs"].append(
+            {
+                "seed": seed,
+                "scores": history.scores,
+                "logged": history.steps,
+                "losses": history.losses,
+                "wall_s": round(history.wall_s, 1),
+                "made": history.made,
+            }
+        )
     return cells
 
 

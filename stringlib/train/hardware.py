@@ -3,24 +3,54 @@
 from __future__ import annotations
 
 import logging
+import os
 import warnings
+from collections.abc import Callable
+from typing import Any
 
+import torch
 from lightning_fabric import Fabric
 from lightning_fabric.strategies.ddp import DDPStrategy
 
+DEVICES = ("auto", "cpu", "cuda", "mps")
 PRECISIONS = ("32-true", "bf16-mixed", "16-mixed")
 
 # it announces every process that it starts
 logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
 
 
+def find_device(device: str = "auto", wide: bool = False) -> str:
+    """Return the kind of device to train on.
+
+    Args:
+        device: One of ``DEVICES``. ``"auto"`` is what the environment names as
+            ``STRINGLIB_DEVICE``, else the GPU of this machine, else the CPU.
+        wide: Whether float64 is needed, which Apple's GPU lacks: then ``"auto"`` does without it.
+
+    Raises:
+        ValueError: If the name is unknown, or there is no such device.
+    """
+    name = "device"
+    if device == "auto":
+        name, device = "STRINGLIB_DEVICE", os.environ.get("STRINGLIB_DEVICE") or "auto"
+        device = "cpu" if wide and device == "mps" else device
+    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if device not in DEVICES:
+        raise ValueError(f"{name} must be one of {', '.join(DEVICES)}, got {device!r}")
+    if not there.get(device, True):
+        raise ValueError(f"{name} must be a device that PyTorch finds here, got {device!r}")
+    if device != "auto":
+        return device
+    return "cuda" if there["cuda"] else "mps" if there["mps"] and not wide else "cpu"
+
+
 def make_fabric(
-    accelerator: str = "cpu", devices: int = 1, nodes: int = 1, precision: str = "32-true"
+    accelerator: str = "auto", devices: int = 1, nodes: int = 1, precision: str = "32-true"
 ) -> Fabric:
     """Return Lightning Fabric for one process or, by DDP, for several.
 
     Args:
-        accelerator: ``"cpu"``, ``"cuda"``, ``"mps"``, or ``"auto"`` for the best there is.
+        accelerator: ``"cpu"``, ``"cuda"``, ``"mps"``, or ``"auto"``, see :func:`find_device`.
         devices: Processes a machine, each with a device of its own.
         nodes: Machines.
         precision: ``"32-true"``, ``"bf16-mixed"`` or ``"16-mixed"``.
@@ -30,6 +60,8 @@ def make_fabric(
     """
     if precision not in PRECISIONS:
         raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
+    if accelerator == "auto":
+        accelerator = find_device()
     # a static graph allows parameters that get no gradient, without a search at each step
     strategy = DDPStrategy(static_graph=True) if devices * nodes > 1 else "auto"
     try:
@@ -53,3 +85,20 @@ def make_fabric(
             f"{fabric.strategy.precision.precision!r}, got {precision!r}"
         )
     return fabric
+
+
+def first_writes(fabric: Fabric, write: Callable[[], Any]) -> None:
+    """Let the first process write, and wait for it: if it fails, no other one goes on alone.
+
+    Raises:
+        OSError: If it cannot be written, in every process.
+    """
+    trouble = None
+    if fabric.is_global_zero:
+        try:
+            write()
+        except OSError as error:
+            trouble = error
+    trouble = fabric.broadcast(trouble)
+    if trouble is not None:
+        raise trouble

@@ -8,6 +8,10 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from stringlib.files import append, whole
+
+THEN = "the run is kept up to its last checkpoint; make room, and start it again to go on"
+
 
 @dataclass
 class History:
@@ -21,6 +25,8 @@ class History:
         evaluations: Scores on the way: ``[{"step": updates made, "scores": {name: score}}]``.
         scores: Score on each test set, at the end.
         wall_s: Seconds, over all parts of a run that was resumed.
+        made: Commit, hardware and versions of each part that differs from the one before it, see
+            :func:`~stringlib.records.stamp`; empty where nothing is kept.
     """
 
     steps: list[int] = field(default_factory=list)
@@ -30,6 +36,7 @@ class History:
     evaluations: list[dict[str, Any]] = field(default_factory=list)
     scores: dict[str, float] = field(default_factory=dict)
     wall_s: float = 0.0
+    made: list[dict[str, Any]] = field(default_factory=list, compare=False)
 
 
 class MetricsFile:
@@ -37,23 +44,26 @@ class MetricsFile:
 
     Args:
         path: The file.
-        start: The step at which the run begins or goes on. Lines from there on, and one that was
-            cut off, are taken out: the steps are done again.
     """
 
-    def __init__(self, path: Path, start: int) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
-        lines = path.read_text(encoding="utf8").splitlines() if start and path.exists() else []
+
+    def begin(self, start: int) -> None:
+        """Take out what is not before the step at which the run begins or goes on.
+
+        Lines from there on, and one that was cut off: the steps are done again.
+        """
+        there = start and self.path.exists()
+        lines = self.path.read_text(encoding="utf8").splitlines() if there else []
         kept = [line for line in lines if _is_before(line, start)]
-        part = path.with_name(path.name + ".part")
-        part.write_text("".join(line + "\n" for line in kept), encoding="utf8")
-        part.replace(path)
+        with whole(self.path, THEN) as part:
+            part.write_text("".join(line + "\n" for line in kept), encoding="utf8")
 
     def write(self, **line: Any) -> None:
         """Add one line, at once; a number that is not finite is null."""
         line = {k: None if isinstance(v, float) and not isfinite(v) else v for k, v in line.items()}
-        with self.path.open("a", encoding="utf8") as file:
-            file.write(json.dumps(line, allow_nan=False) + "\n")
+        append(self.path, json.dumps(line, allow_nan=False) + "\n", THEN)
 
 
 def _is_before(line: str, start: int) -> bool:

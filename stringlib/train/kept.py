@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
+from stringlib.files import append
 from stringlib.train.lock import locked
 
 Cells = Mapping[str, Mapping[str, Any]]
+THEN = "the runs before it are kept; make room, and the same command goes on"
 
 
 class Kept:
@@ -20,35 +21,60 @@ class Kept:
     Attributes:
         path: The file, ``<record>.runs.jsonl``.
         found: ``(cell, seed)`` → what the run returned, as JSON gives it back. Lines of other
-            arguments or another number of steps do not count.
+            arguments, another number of steps or other code do not count.
+        made: ``(cell, seed)`` → commit, hardware and versions of that run.
+        changed: How many lines are of other code.
     """
 
-    def __init__(self, path: Path, file: TextIOWrapper, cells: Cells, steps: int) -> None:
-        self.path, self._file, self._steps = path, file, steps
+    def __init__(
+        self,
+        path: Path,
+        cells: Cells,
+        steps: int,
+        code: str,
+        made: Mapping[str, Any],
+    ) -> None:
+        self.path, self._steps, self._code, self._now = path, steps, code, dict(made)
         self._told = {name: _plain(told) for name, told in cells.items()}
         self.found: dict[tuple[str, int], dict[str, Any]] = {}
+        self.made: dict[tuple[str, int], dict[str, Any]] = {}
+        self.changed = 0
         text = path.read_text(encoding="utf8")
         if text and not text.endswith("\n"):  # a line was cut off: the next one starts afresh
-            file.write("\n")
+            append(path, "\n", THEN)
         for line in text.splitlines():
             self._read(line)
 
     @classmethod
     @contextmanager
-    def open(cls, record: Path, cells: Cells, steps: int) -> Iterator[Kept]:
+    def open(
+        cls,
+        record: Path,
+        cells: Cells,
+        steps: int,
+        code: str = "",
+        made: Mapping[str, Any] | None = None,
+    ) -> Iterator[Kept]:
         """Open the runs of a record, and leave no empty file behind.
 
+        Args:
+            record: The record that they are for.
+            cells: Name → arguments of its runs.
+            steps: How many steps each.
+            code: Digest of the code that runs now.
+            made: What runs that are kept now are made with.
+
         Raises:
-            SystemExit: If another process has them open.
+            SystemExit: If another process has them open, or they do not tell their code.
         """
         path = record.with_suffix(".runs.jsonl")
         path.parent.mkdir(parents=True, exist_ok=True)
         with ExitStack() as stack:
             try:
-                file = stack.enter_context(locked(path))
+                stack.enter_context(locked(path))
             except BlockingIOError:
                 raise SystemExit(f"another process runs this study and writes {path}") from None
-            kept = cls(path, file, cells, steps)
+            kept = cls(path, cells, steps, code, made or {})
             try:
                 yield kept
             finally:
@@ -60,17 +86,21 @@ class Kept:
 
         Raises:
             ValueError: If it holds a number that is not finite, or what JSON cannot hold.
+            OSError: If it cannot be written.
         """
         line = {"cell": cell, "seed": seed, "steps": self._steps, "told": self._told[cell]}
+        line |= {"code": self._code, "made": self._now, "found": found}
         try:
-            text = json.dumps({**line, "found": found}, allow_nan=False)
+            text = json.dumps(line, allow_nan=False)
         except (TypeError, ValueError) as error:
             raise ValueError(
                 f"run of {cell!r} with seed {seed} must return JSON: {error}"
             ) from None
-        self._file.write(text + "\n")
-        self._file.flush()
-        self.found[cell, seed] = _plain(found)
+        then = (
+            f"the {len(self.found)} runs before it are kept; make room, and say it again to go on"
+        )
+        append(self.path, text + "\n", then)
+        self.found[cell, seed], self.made[cell, seed] = _plain(found), self._now
 
     def remove(self) -> None:
         """Remove the file: the record holds all of it, or nothing was in it."""
@@ -82,8 +112,18 @@ class Kept:
         except json.JSONDecodeError:  # cut off
             return
         told = self._told.get(run["cell"])
-        if told is not None and run["steps"] == self._steps and run.get("told") == told:
-            self.found[run["cell"], run["seed"]] = run["found"]
+        if told is None or run["steps"] != self._steps or run.get("told") != told:
+            return
+        if "code" not in run:
+            raise SystemExit(
+                f"{self.path} is of an older version, whose runs do not say what code they are of; "
+                "end the study with that version, or remove the file to do them again"
+            )
+        if run["code"] != self._code:
+            self.changed += 1
+            return
+        place = run["cell"], run["seed"]
+        self.found[place], self.made[place] = run["found"], run["made"]
 
 
 def _plain(value: Any) -> Any:

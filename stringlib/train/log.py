@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor
 
+from stringlib.train.hardware import first_writes
 from stringlib.train.history import History, MetricsFile
 from stringlib.train.settings import Settings
 
@@ -39,9 +41,10 @@ class Log:
         on_log: Callable[[History], Any] | None,
     ) -> None:
         self.history, self.settings, self.fabric = history, settings, fabric
-        first = fabric.is_global_zero
-        self.on_log = on_log if first else None
-        self.file = MetricsFile(folder / "metrics.jsonl", start) if folder and first else None
+        self.on_log = on_log if fabric.is_global_zero else None
+        self.file = MetricsFile(folder / "metrics.jsonl") if folder else None
+        if self.file is not None:
+            first_writes(fabric, partial(self.file.begin, start))
         self.earlier_s, self.began = history.wall_s, time.perf_counter()
         self.examples, self.tokens, self.since = 0, 0, self.began
         # the first step that went wrong stays on the device: to look is to wait for it
@@ -94,7 +97,7 @@ class Log:
         if final:
             self.history.scores = scores
         if self.file is not None:
-            self.file.write(step=updates, scores=scores)
+            first_writes(self.fabric, partial(self.file.write, step=updates, scores=scores))
         self._restart()
 
     def clock(self) -> None:
@@ -111,7 +114,8 @@ class Log:
             speed = {"examples_per_s": round(self.examples / seconds, 1)}
             if self.tokens:
                 speed["tokens_per_s"] = round(self.tokens / seconds, 1)
-            self.file.write(step=step, loss=loss, rate=rate, norm=norm, **speed)
+            line = {"step": step, "loss": loss, "rate": rate, "norm": norm, **speed}
+            first_writes(self.fabric, partial(self.file.write, **line))
         if self.on_log is not None:
             self.on_log(history)
         self._restart()

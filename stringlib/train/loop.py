@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,12 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
+from stringlib.records import stamp
 from stringlib.tasks.task import IGNORE, Task
 from stringlib.train.checkpoint import Store, describe
+from stringlib.train.code import code_of
 from stringlib.train.evaluate import evaluate
+from stringlib.train.hardware import find_device, make_fabric
 from stringlib.train.history import History
 from stringlib.train.interrupt import Interrupted, StopRequest
 from stringlib.train.log import Log
@@ -28,11 +31,13 @@ def fit(
     task: Task,
     settings: Settings,
     *,
+    device: str | None = None,
     fabric: Fabric | None = None,
     on_log: Callable[[History], Any] | None = None,
     folder: Path | None = None,
     resume: bool = True,
     progress: bool | None = None,
+    label: str = "",
 ) -> History:
     """Train a model in place and return its history, with the scores at the end.
 
@@ -41,80 +46,108 @@ def fit(
     and each of several processes takes its rows of the same batch.
 
     Args:
-        model: The model; it ends on Fabric's device.
+        model: The model; wherever it trains, it ends on the device that it came from.
         task: Gives batches, loss and test sets.
         settings: How to train.
-        fabric: Where, see :func:`~stringlib.train.hardware.make_fabric`; the CPU, one process, if
-            omitted. It must be launched.
+        device: ``"cpu"``, ``"cuda"``, ``"mps"``, or ``"auto"``, as if omitted: what the environment
+            names as ``STRINGLIB_DEVICE``, else the GPU of this machine if it has one.
+        fabric: In place of a device: one or several processes, launched, as from
+            :func:`~stringlib.train.hardware.make_fabric`.
         on_log: Called with the history after each entry, by the first process.
         folder: Keeps ``checkpoint.pt`` and ``metrics.jsonl``; nothing is kept if omitted. With it,
             Ctrl-C and SIGTERM end the run after its step, saved.
         resume: Whether to go on from the checkpoint in ``folder``, if there is one. A run that is
             over is not repeated: its parameters and its history are read.
         progress: Whether to show a progress bar; in a terminal only if omitted.
+        label: Stands before the bar.
 
     Raises:
-        ValueError: If the processes cannot share a batch evenly, a batch has no target, or the
-            checkpoint is of another run.
+        ValueError: If the device is not there or is given twice, the processes cannot share a
+            batch evenly, a batch has no target, or the checkpoint is none, or of another run.
         FloatingPointError: If the loss or its gradient is no longer finite.
+        OSError: If a file cannot be written; the message says what is kept.
         Interrupted: A ``KeyboardInterrupt``: the run was asked to stop, and is saved.
     """
-    fabric = fabric or Fabric(accelerator="cpu", devices=1)
+    if device is not None and fabric is not None:
+        raise ValueError(f"device must be left out where fabric says it, got {device!r}")
+    wide = any(p.dtype == torch.float64 for p in model.parameters())
+    fabric = fabric or make_fabric(find_device(device or "auto", wide))
     if settings.batch_size % fabric.world_size:
         raise ValueError(
             f"batch_size must be a multiple of the {fabric.world_size} processes, "
             f"got {settings.batch_size}"
         )
-    about, plain_optimizer = describe(model, task, settings), make_optimizer(model, settings)
-    wrapped, optimizer = fabric.setup(model, plain_optimizer)
-    path = None if folder is None else folder / "checkpoint.pt"
-    store = Store(path, about, model, plain_optimizer, fabric)
-    if not resume:
-        store.clear()
-    start, history = store.load() if resume else (0, History())
-    if history.scores:
+    about = {} if folder is None else describe(model, task, settings, OWN_CODE)
+    plain_optimizer = make_optimizer(model, settings)
+    with _lent(model):
+        wrapped, optimizer = fabric.setup(model, plain_optimizer)
+        path = None if folder is None else folder / "checkpoint.pt"
+        store = Store(path, about, model, plain_optimizer, fabric)
+        if not resume:
+            store.clear()
+        start, history = store.load() if resume else (0, History())
+        if history.scores:
+            return history
+        if folder is not None:
+            made = stamp(device=fabric.device.type)
+            history.made += [made] * (history.made[-1:] != [made])
+        log = Log(history, start, settings, fabric, folder, on_log)
+        penalised = coefficients(model) if settings.penalty else []
+        stop = StopRequest()
+        model.train()
+        with (
+            nullcontext() if folder is None else stop,
+            torch.random.fork_rng([fabric.device] if fabric.device.type == "cuda" else []),
+            _bar(start, settings.steps, progress, label, fabric) as bar,
+        ):
+            for step in range(start, settings.steps):
+                inputs, targets, count = _rows(task, settings, step, fabric)
+                _seed(settings.seed, step, fabric)
+                loss = task.loss(wrapped(inputs), targets) * (fabric.world_size / count)
+                rate = set_rate(plain_optimizer, step, settings)
+                optimizer.zero_grad()
+                squares = [c.square().sum() for c in penalised]
+                fabric.backward(loss + settings.penalty * sum(squares) if squares else loss)
+                norm = fabric.clip_gradients(
+                    wrapped, optimizer, max_norm=settings.clip or math.inf, error_if_nonfinite=False
+                )
+                assert norm is not None
+                optimizer.step()
+                log.see(step, loss.detach(), norm, rate, inputs)
+                done, final = step + 1, step + 1 == settings.steps
+                if final or (settings.evaluate_every and done % settings.evaluate_every == 0):
+                    log.scores(done, evaluate(model, task, fabric), final)
+                asked = (
+                    stop.asked
+                    if fabric.world_size == 1
+                    else log.is_due(step) and _any(stop, fabric)
+                )
+                if final or asked or done % settings.checkpoint_every == 0:
+                    log.check()
+                    log.clock()
+                    store.save(done, history)
+                if log.is_due(step):
+                    bar.set_postfix_str(f"loss {history.losses[-1]:.4g}", refresh=False)
+                bar.update()
+                if asked:
+                    raise Interrupted(
+                        f"stopped after {done} of {settings.steps} steps, saved: {path}"
+                    )
         return history
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-    log = Log(history, start, settings, fabric, folder, on_log)
-    penalised = coefficients(model) if settings.penalty else []
-    stop = StopRequest()
-    model.train()
-    with (
-        nullcontext() if folder is None else stop,
-        torch.random.fork_rng([fabric.device] if fabric.device.type == "cuda" else []),
-        _bar(start, settings.steps, progress, fabric) as bar,
-    ):
-        for step in range(start, settings.steps):
-            inputs, targets, count = _rows(task, settings, step, fabric)
-            _seed(settings.seed, step, fabric)
-            loss = task.loss(wrapped(inputs), targets) * (fabric.world_size / count)
-            rate = set_rate(plain_optimizer, step, settings)
-            optimizer.zero_grad()
-            squares = [c.square().sum() for c in penalised]
-            fabric.backward(loss + settings.penalty * sum(squares) if squares else loss)
-            norm = fabric.clip_gradients(
-                wrapped, optimizer, max_norm=settings.clip or math.inf, error_if_nonfinite=False
-            )
-            assert norm is not None
-            optimizer.step()
-            log.see(step, loss.detach(), norm, rate, inputs)
-            done, final = step + 1, step + 1 == settings.steps
-            if final or (settings.evaluate_every and done % settings.evaluate_every == 0):
-                log.scores(done, evaluate(model, task, fabric), final)
-            asked = (
-                stop.asked if fabric.world_size == 1 else log.is_due(step) and _any(stop, fabric)
-            )
-            if final or asked or done % settings.checkpoint_every == 0:
-                log.check()
-                log.clock()
-                store.save(done, history)
-            if log.is_due(step):
-                bar.set_postfix_str(f"loss {history.losses[-1]:.4g}", refresh=False)
-            bar.update()
-            if asked:
-                raise Interrupted(f"stopped after {done} of {settings.steps} steps, saved: {path}")
-    return history
+
+
+OWN_CODE = code_of(loop=fit)
+"""Taken when this is imported: whatever watches a run from outside is no other training."""
+
+
+@contextmanager
+def _lent(model: nn.Module) -> Iterator[None]:
+    """Bring a model back to the device that it comes from, whatever happens."""
+    home = next(model.parameters()).device
+    try:
+        yield
+    finally:
+        model.to(home)
 
 
 def _rows(
@@ -146,10 +179,10 @@ def _any(stop: StopRequest, fabric: Fabric) -> bool:
     return found.item() > 0
 
 
-def _bar(start: int, steps: int, progress: bool | None, fabric: Fabric) -> Any:
+def _bar(start: int, steps: int, progress: bool | None, label: str, fabric: Fabric) -> Any:
     """Return a progress bar, or nothing that does as if."""
     from tqdm import tqdm
 
     shown = sys.stderr.isatty() if progress is None else progress
     hidden = not (shown and fabric.is_global_zero)
-    return tqdm(total=steps, initial=start, unit="step", disable=hidden, leave=False)
+    return tqdm(total=steps, initial=start, desc=label, unit="step", disable=hidden, leave=False)

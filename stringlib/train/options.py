@@ -151,7 +151,7 @@ def make_parser() -> argparse.ArgumentParser:
     files.add_argument("--quiet", action="store_true", help="no progress bar")
     hardware = parser.add_argument_group("hardware")
     hardware.add_argument(
-        "--accelerator", default="auto", help="cpu, cuda, mps (the best there is)"
+        "--accelerator", default="auto", help="cpu, cuda, mps (STRINGLIB_DEVICE, or the best)"
     )
     hardware.add_argument("--devices", type=int, default=1, help="processes a machine (1)")
     hardware.add_argument("--nodes", type=int, default=1, help="machines (1)")

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stringlib.files import whole
 from stringlib.spread import interval, mean
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Cells = Mapping[str, Mapping[str, Any]]
+
+RANGES = {"accuracy": (0.0, 1.0), "bits": (0.0, math.inf)}
+"""Metric → what its scores can be, at least and at most."""
 
 
 def table(cells: Cells, metric: str) -> str:
@@ -49,7 +54,7 @@ def spread_text(values: Sequence[float]) -> str:
     return f"{mean(values):.3f} [{low:.3f}, {high:.3f}]"
 
 
-def plot(cells: Cells, metric: str, paths: Sequence[Path], title: str) -> None:
+def plot(cells: Cells, metric: str, paths: Sequence[Path], title: str, then: str = "") -> None:
     """Draw loss curves, each with the range of its seeds, and scores with their intervals.
 
     Args:
@@ -57,6 +62,10 @@ def plot(cells: Cells, metric: str, paths: Sequence[Path], title: str) -> None:
         metric: What the scores are.
         paths: Files to write, whose ends say the format.
         title: Stands above.
+        then: What to do if they cannot be written, the end of the message.
+
+    Raises:
+        OSError: If a file cannot be written.
     """
     import matplotlib as mpl
     from matplotlib.figure import Figure
@@ -72,7 +81,7 @@ def plot(cells: Cells, metric: str, paths: Sequence[Path], title: str) -> None:
         axes = fig.subplots(1, 1 + len(sets), width_ratios=[5, *[2.8] * len(sets)])
         _losses(axes[0], cells, colours)
         for ax, name in zip(axes[1:], sets, strict=True):
-            _scores(ax, cells, name, colours)
+            _scores(ax, cells, name, colours, RANGES.get(metric, (-math.inf, math.inf)))
             ax.set(title=f"{metric}, {name}", yticks=[])
         fig.suptitle(title)
         fig.legend(
@@ -81,9 +90,9 @@ def plot(cells: Cells, metric: str, paths: Sequence[Path], title: str) -> None:
             ncols=min(4, len(cells)),
         )
         for path in paths:
-            part = path.with_name("part-" + path.name)
-            fig.savefig(part, metadata={"Date": None} if path.suffix == ".svg" else None)
-            part.replace(path)
+            kind = path.suffix[1:]
+            with whole(path, then) as part:
+                fig.savefig(part, format=kind, metadata={"Date": None} if kind == "svg" else None)
 
 
 def colours_of(cells: Cells) -> dict[str, str]:
@@ -122,12 +131,23 @@ def _losses(ax: Axes, cells: Cells, colours: Mapping[str, str]) -> None:
     ax.set(xlabel="step", ylabel="loss", title="loss: mean and range of the seeds")
 
 
-def _scores(ax: Axes, cells: Cells, test_set: str, colours: Mapping[str, str]) -> None:
+def _scores(
+    ax: Axes,
+    cells: Cells,
+    test_set: str,
+    colours: Mapping[str, str],
+    possible: tuple[float, float],
+) -> None:
+    """Draw seeds, mean and interval, as far as scores can be: a wide interval ends there."""
+    least, most = possible
     for row, (name, cell) in enumerate(cells.items()):
         values = [run["scores"][test_set] for run in cell["runs"]]
-        ax.plot(values, [row] * len(values), "o", color=colours[name], alpha=0.4, markersize=5)
-        ax.plot([mean(values)], [row], "|", color=colours[name], markersize=14, markeredgewidth=2)
+        look: dict[str, Any] = {"color": colours[name], "clip_on": False}  # whole at the edge too
+        ax.plot(values, [row] * len(values), "o", alpha=0.4, markersize=5, **look)
+        ax.plot([mean(values)], [row], "|", markersize=14, markeredgewidth=2, **look)
         if len(values) > 1:
-            ax.plot([*interval(values)], [row, row], color=colours[name])
-    ax.set(ylim=(len(cells) - 0.5, -0.5))
+            low, high = interval(values)
+            ax.plot([max(low, least), min(high, most)], [row, row], **look)
+    left, right = ax.get_xlim()
+    ax.set(xlim=(max(left, least), min(right, most)), ylim=(len(cells) - 0.5, -0.5))
     ax.set_xlabel("seeds, mean and 95 % interval")

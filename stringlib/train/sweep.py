@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import threading
 import time
@@ -18,7 +19,9 @@ from typing import Any
 import torch
 
 from stringlib.inputs import require_count
-from stringlib.records import write_record
+from stringlib.records import stamp, write_record
+from stringlib.train.code import code_of, digest
+from stringlib.train.hardware import DEVICES, find_device
 from stringlib.train.kept import Kept
 
 Run = Callable[..., dict[str, Any]]
@@ -39,12 +42,13 @@ def record_sweep(
     """Run every cell with every seed, in processes of one thread, and write one record.
 
     The command line: ``--seeds`` and ``--steps``; ``--jobs``, how many runs at a time, which
-    changes no result but the times; ``--only PATTERN``, the cells to run now; ``--output``.
+    changes no result but the times; ``--only PATTERN``, the cells to run now; ``--device``, where
+    models train; ``--output``.
 
-    Every finished run is a line of ``<record>.runs.jsonl``. Stopped and started again, the study
-    goes on with the runs that are missing, those of a cell whose arguments changed among them;
-    the file goes when the record is written. It does not see a change of what ``run`` does with
-    its arguments: remove it then.
+    Every finished run is a line of ``<record>.runs.jsonl``, with the commit and the hardware that
+    made it. Stopped and started again, the study goes on with the runs that are missing, among them
+    those of a cell whose arguments changed, and all if the code of ``run`` did, or of what it
+    calls; the file goes when the record is written.
 
     Args:
         script: The study's file; its record has the same name and ends in ``.json``.
@@ -62,18 +66,28 @@ def record_sweep(
 
     Raises:
         SystemExit: If the command line is wrong, another process runs this study into the same
-            record, or runs failed: the others are kept, and each failure is told with cell and
-            seed.
+            record, the disk is full, or runs failed: the others are kept, and each failure is told
+            with cell and seed.
     """
     args = _arguments(about, cells, seeds, steps, steps_are, script, argv)
     torch.set_num_threads(1)  # here too, for the record's word about the hardware
+    try:
+        _sweep(script, cells, run, args)
+    except OSError as error:
+        raise SystemExit(str(error)) from None
+
+
+def _sweep(script: Path, cells: Cells, run: Run, args: argparse.Namespace) -> None:
     wanted = [(name, seed) for name in cells for seed in range(args.seeds)]
-    with Kept.open(args.output, cells, args.steps) as kept:
+    code, made = digest(code_of(run=run)), stamp(script, args.device)
+    with Kept.open(args.output, cells, args.steps, code, made) as kept:
         # seed by seed: whoever stops early has every cell
         todo = sorted(
             (pair for pair in wanted if fnmatch(pair[0], args.only) and pair not in kept.found),
             key=lambda pair: pair[1],
         )
+        if kept.changed:
+            print(f"{kept.changed} runs in {kept.path} are of other code and do not count")
         print(f"{len(todo)} runs to do, {sum(p in kept.found for p in wanted)} done", flush=True)
         failures = _run_all(run, todo, cells, args, kept)
         if failures:
@@ -100,7 +114,8 @@ def record_sweep(
                     for name, told in cells.items()
                 },
             },
-            source=script,
+            made={f"{name}, seed {seed}": [kept.made[name, seed]] for name, seed in wanted},
+            then=f"every run is kept in {kept.path}; make room, and say it again",
         )
         kept.remove()
 
@@ -119,6 +134,9 @@ def _arguments(
     parser.add_argument("--steps", type=int, default=steps, help=steps_are)
     parser.add_argument("--jobs", type=int, default=2, help="runs at a time, each on one thread")
     parser.add_argument(
+        "--device", default="auto", choices=DEVICES, help="where models train (the best there is)"
+    )
+    parser.add_argument(
         "--only",
         default="*",
         metavar="PATTERN",
@@ -130,6 +148,7 @@ def _arguments(
     try:
         for name in ("seeds", "steps", "jobs"):
             require_count(f"--{name}", getattr(args, name))
+        args.device = find_device(args.device)
     except ValueError as error:
         parser.error(str(error))
     if not any(fnmatch(name, args.only) for name in cells):
@@ -146,7 +165,7 @@ def _run_all(
 ) -> list[str]:
     """Do the runs, keep each, and return a text about each that failed."""
     failures = []
-    with _processes(args.jobs) as pool:
+    with _processes(args.jobs, args.device) as pool:
         waiting = {
             pool.submit(_timed, run, seed, args.steps, dict(cells[name])): (name, seed)
             for name, seed in todo
@@ -165,26 +184,39 @@ def _run_all(
 def _take(
     future: Future[dict[str, Any]], name: str, seed: int, kept: Kept, count: str
 ) -> list[str]:
-    """Keep the result of a run, or return what went wrong."""
+    """Keep the result of a run, or return what went wrong.
+
+    Raises:
+        OSError: If it cannot be written: then no other one can.
+    """
     try:
         found = future.result()
-        kept.add(name, seed, found)
     except Exception as error:  # whatever a study's function may raise
-        told = "".join(traceback.format_exception(error)).rstrip()
-        print(f"{count} {name} seed {seed} FAILED", flush=True)
-        return [f"{told}\n^ in {name!r} with seed {seed}"]
+        return [_failure(error, name, seed, count)]
+    try:
+        kept.add(name, seed, found)
+    except ValueError as error:
+        return [_failure(error, name, seed, count)]
     print(f"{count} {name} seed {seed} {found['wall_s']} s", flush=True)
     return []
 
 
+def _failure(error: Exception, name: str, seed: int, count: str) -> str:
+    told = "".join(traceback.format_exception(error)).rstrip()
+    print(f"{count} {name} seed {seed} FAILED", flush=True)
+    return f"{told}\n^ in {name!r} with seed {seed}"
+
+
 @contextmanager
-def _processes(jobs: int) -> Iterator[ProcessPoolExecutor]:
+def _processes(jobs: int, device: str) -> Iterator[ProcessPoolExecutor]:
     """Give processes for the runs; an exception, Ctrl-C and SIGTERM end those that still run."""
     others = set(active_children())
     before = None
     if threading.current_thread() is threading.main_thread():
         before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_quiet)
+    pool = ProcessPoolExecutor(
+        jobs, mp_context=get_context("spawn"), initializer=_begin, initargs=(device,)
+    )
     try:
         yield pool
     except BaseException:
@@ -198,8 +230,9 @@ def _processes(jobs: int) -> Iterator[ProcessPoolExecutor]:
             signal.signal(signal.SIGTERM, before)
 
 
-def _quiet() -> None:
-    """Leave Ctrl-C to the process that keeps the results."""
+def _begin(device: str) -> None:
+    """Leave Ctrl-C to the process that keeps the results, and say where models train."""
+    os.environ["STRINGLIB_DEVICE"] = device
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 

@@ -1,0 +1,178 @@
+"""Where a model trains: on the reader's GPU if there is one, on the CPU under test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from stringlib.records import read_record
+from stringlib.train import Settings, fit, hardware, make_fabric, sweep
+from stringlib.train.__main__ import main
+from stringlib.train.hardware import find_device
+from tests.test_train import Sums, make, same
+from tools.notebooks import ENVIRONMENT
+
+SETTINGS = Settings(steps=3, batch_size=2, log_every=1)
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return what makes this a machine with such devices, and with nothing in its environment."""
+
+    def has(*devices: str) -> None:
+        monkeypatch.delenv("STRINGLIB_DEVICE", raising=False)
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: "cuda" in devices)
+        monkeypatch.setattr(torch.backends.mps, "is_available", lambda: "mps" in devices)
+
+    return has
+
+
+def test_the_best_device_is_chosen(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for devices, best in (((), "cpu"), (("mps",), "mps"), (("mps", "cuda"), "cuda")):
+        machine(*devices)
+        assert find_device() == find_device("auto") == best
+        assert find_device("cpu") == "cpu"
+        for named in (*devices, "cpu"):
+            monkeypatch.setenv("STRINGLIB_DEVICE", named)
+            assert find_device() == named
+        monkeypatch.setenv("STRINGLIB_DEVICE", "auto")
+        assert find_device() == best
+        monkeypatch.setenv("STRINGLIB_DEVICE", "")
+        assert find_device() == best
+    machine("mps")
+    assert find_device(wide=True) == "cpu"  # Apple's GPU has no float64
+    monkeypatch.setenv("STRINGLIB_DEVICE", "mps")
+    assert find_device(wide=True) == "cpu"
+    assert find_device("mps", wide=True) == "mps"  # asked for: PyTorch says why not
+
+
+def test_a_device_that_is_unknown_or_not_there_is_named(
+    machine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine()
+    with pytest.raises(ValueError, match="device must be one of auto, cpu, cuda, mps, got 'gpu7'"):
+        find_device("gpu7")
+    with pytest.raises(ValueError, match=r"device must be a device that PyTorch finds .*got 'mps'"):
+        find_device("mps")
+    monkeypatch.setenv("STRINGLIB_DEVICE", "cuda")
+    with pytest.raises(ValueError, match=r"STRINGLIB_DEVICE must be .* finds here, got 'cuda'"):
+        fit(make(), Sums(), SETTINGS)
+    monkeypatch.setenv("STRINGLIB_DEVICE", "tpu")
+    with pytest.raises(ValueError, match=r"STRINGLIB_DEVICE must be one of auto, cpu, .*got 'tpu'"):
+        fit(make(), Sums(), SETTINGS)
+    with pytest.raises(ValueError, match=r"device must be left out where fabric .* got 'cpu'"):
+        fit(make(), Sums(), SETTINGS, device="cpu", fabric=make_fabric("cpu"))
+
+
+def test_a_run_asks_for_the_reader_s_gpu(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    real = hardware.Fabric
+
+    def fabric(accelerator: str, **told: Any) -> Any:
+        asked.append(accelerator)
+        return real(accelerator="cpu", **told)
+
+    monkeypatch.setattr(hardware, "Fabric", fabric)
+    for devices, told in (((), {}), (("cuda",), {}), (("mps",), {}), (("cuda",), "cpu")):
+        machine(*devices)
+        fit(make(), Sums(), SETTINGS, **({"device": told} if told else {}))
+    assert asked == ["cpu", "cuda", "mps", "cpu"]
+    machine("mps")
+    fit(make(dropout=0.0).double(), Wide(), SETTINGS)
+    assert asked[-1] == "cpu"
+
+
+class Wide(Sums):
+    def batch(self, size: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+        x, target = super().batch(size, generator)
+        return x.double(), target
+
+
+def test_argument_variable_and_fabric_give_the_same_run(
+    machine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine("cuda")
+    models = make(), make(), make()
+    found = [fit(models[0], Sums(), SETTINGS, device="cpu")]
+    found.append(fit(models[1], Sums(), SETTINGS, fabric=make_fabric("cpu")))
+    monkeypatch.setenv("STRINGLIB_DEVICE", "cpu")
+    found.append(fit(models[2], Sums(), SETTINGS))
+    assert found[0].losses == found[1].losses == found[2].losses
+    assert same(models[0], models[1])
+    assert same(models[0], models[2])
+
+
+@pytest.mark.parametrize("bad", [None, 1])
+def test_a_model_comes_back_to_where_it_was(
+    monkeypatch: pytest.MonkeyPatch, bad: int | None
+) -> None:
+    model, home = make(), make().state_dict()
+    fabric = make_fabric("cpu")
+    real = fabric.setup
+
+    def setup(module: Any, optimizer: Any) -> Any:
+        monkeypatch.setattr(module, "to", lambda device: moved.append(device), raising=False)
+        return real(module, optimizer)
+
+    moved: list[Any] = []
+    monkeypatch.setattr(fabric, "setup", setup)
+    if bad is None:
+        fit(model, Sums(), SETTINGS, fabric=fabric)
+    else:
+        with pytest.raises(FloatingPointError):
+            fit(model, Sums(bad_step=bad), SETTINGS, fabric=fabric)
+    assert moved[-1] == torch.device("cpu")
+    assert home.keys() == model.state_dict().keys()
+
+
+def test_the_command_and_the_sweeps_take_a_device(
+    machine: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    machine()
+    words = ["recall", "--steps", "1", "--task-option", "pairs=2", "--folder", str(tmp_path / "x")]
+    assert main([*words, "--accelerator", "mps"]) == 2
+    assert "accelerator='mps'" in capsys.readouterr().err
+    monkeypatch.setenv("STRINGLIB_DEVICE", "cuda")
+    assert main(words) == 2
+    assert "error: STRINGLIB_DEVICE must be a device that" in capsys.readouterr().err
+
+    cells, output = {"a": {"x": 1}}, tmp_path / "study.json"
+    argv = ["--output", str(output), "--seeds", "1"]
+    machine("cuda")
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a GPU")
+    seen: list[str] = []
+
+    def run_all(run: Any, todo: Any, cells: Any, args: Any, kept: Any) -> list[str]:
+        seen.append(args.device)
+        for name, seed in todo:
+            kept.add(name, seed, {"wall_s": 1.5})
+        return []
+
+    monkeypatch.setattr(sweep, "_run_all", run_all)
+    for more, device in (([], "cuda"), (["--device", "cpu"], "cpu")):
+        sweep.record_sweep(tmp_path / "study.py", "About.", cells, dict, steps=2, argv=argv + more)
+        assert read_record(output)["hardware"]["device"] == device == seen[-1]
+    with pytest.raises(SystemExit):
+        sweep.record_sweep(
+            tmp_path / "s.py", "About.", cells, dict, steps=2, argv=["--device", "mps"]
+        )
+    assert "device must be a device that PyTorch finds here" in capsys.readouterr().err
+
+
+def test_the_processes_of_a_sweep_are_told_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep.signal, "signal", lambda *_: None)
+    monkeypatch.setenv("STRINGLIB_DEVICE", "cpu")
+    with sweep._processes(1, "cuda") as pool:
+        pool._initializer(*pool._initargs)
+    assert sweep.os.environ["STRINGLIB_DEVICE"] == "cuda"
+
+
+def test_notebooks_and_tests_train_on_the_cpu() -> None:
+    assert ENVIRONMENT["STRINGLIB_DEVICE"] == "cpu"
+    assert find_device() == "cpu"
