@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -27,7 +27,8 @@ def whole(path: Path, then: str) -> Iterator[Path]:
         yield part
         part.replace(path)
     except BaseException as error:  # half a file helps nobody, least of all on a full disk
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink()
         # PyTorch goes on after the disk has refused, and says that it lost its place
         cause = error if isinstance(error, OSError) else error.__context__
         if isinstance(error, Exception) and isinstance(cause, OSError):
