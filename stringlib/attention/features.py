@@ -141,14 +141,15 @@ class FavorFeatures(FeatureMap):
         """
         wide, exponent = self._project(x)
         if not self.stabilize or x.shape[-2] == 0:
-            left_out = half_square(wide)
-        elif is_query:
-            left_out = exponent.detach().amax(-1, keepdim=True)  # ‖x‖²/2 would cancel
-        else:
-            half = half_square(wide)
-            largest = exponent.detach().amax(-1, keepdim=True) - half.detach()
-            left_out = half + largest.amax(-2, keepdim=True)
-        return _exponential(exponent, left_out).to(x.dtype)
+            return _exponential(exponent, half_square(wide)).to(x.dtype)
+        own = exponent.detach().amax(-1, keepdim=True)
+        if is_query:
+            return _exponential(exponent, own).to(x.dtype)  # ‖x‖²/2 would cancel
+        largest = own - half_square(wide)
+        # first what is exact: beside ‖x‖²/2 the exponents would lose their digits
+        return _exponential(exponent.sub_(own), largest.detach().amax(-2, True) - largest).to(
+            x.dtype
+        )
 
     def scaled_keys(self, k: Tensor) -> tuple[Tensor, Tensor]:
         r"""Return keys' features over their largest, and the logarithm of that largest one.
@@ -168,9 +169,10 @@ class FavorFeatures(FeatureMap):
             is the whole.
         """
         wide, exponent = self._project(k)
-        half = half_square(wide)
-        largest = exponent.detach().amax(-1, keepdim=True) - half.detach()
-        return _exponential(exponent, half + largest).to(k.dtype), largest.squeeze(-1)
+        half, own = half_square(wide), exponent.detach().amax(-1, keepdim=True)
+        # nothing is left to subtract from the largest, which is 0, but the gradient of ‖x‖²/2
+        features = _exponential(exponent.sub_(own), half - half.detach())
+        return features.to(k.dtype), (own - half.detach()).squeeze(-1)
 
     def _project(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return x and Wx, or (Wx, −Wx), in float32 or wider."""
