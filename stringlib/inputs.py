@@ -49,6 +49,13 @@ def require_positive(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be positive and finite, got {value}")
 
 
+def require_bool(**flags: Any) -> None:
+    """Raise ``TypeError`` unless each flag, given by its name, is True or False."""
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            raise TypeError(f"{name} must be a bool, got {value!r}")
+
+
 def require_layout(value: object) -> None:
     """Raise ``ValueError`` unless ``value`` names a pair layout."""
     if not isinstance(value, str) or value not in LAYOUTS:

@@ -172,6 +172,27 @@ def test_no_key_at_all_gives_zero(name: str, causal: bool, mode: str | None) -> 
 
 
 @pytest.mark.parametrize(("name", "causal", "mode"), WAYS)
+@pytest.mark.parametrize(("small_q", "small_k"), [(3e-21, 7e-20), (2e-38, 1.0), (1.0, 4e-39)])
+def test_gradients_of_tiny_features_are_finite(
+    name: str, causal: bool, mode: str | None, small_q: float, small_k: float
+) -> None:
+    n, weight = 37, WEIGHTS[name]
+    data, tensor = inputs(n), drawn(weight, n)
+    made = weight.build(tensor if tensor is None else tensor.float(), n, 0)
+    sizes = (small_q, small_k, 1.0)
+    tiny = [(size * x).float().requires_grad_() for x, size in zip(data, sizes, strict=True)]
+    out = linear_attention(*tiny, made, causal=causal, mode=mode)
+    wide = [x.detach().double().requires_grad_() for x in tiny]
+    exact = dense_attention(*wide, weight.dense(tensor, n), causal)
+    torch.testing.assert_close(out.double(), exact, rtol=0, atol=1e-4)
+    found = torch.autograd.grad(out.square().sum(), tiny)
+    assert all(x.isfinite().all() for x in found)
+    if min(sizes) > 1e-30:  # the gradient itself can be represented
+        for a, b in zip(found, torch.autograd.grad(exact.square().sum(), wide), strict=True):
+            torch.testing.assert_close(a.double(), b, rtol=0, atol=1e-4 * b.abs().max().item())
+
+
+@pytest.mark.parametrize(("name", "causal", "mode"), WAYS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_dtype_in_is_dtype_out(
     name: str, causal: bool, mode: str | None, dtype: torch.dtype

@@ -335,6 +335,19 @@ def test_a_padded_key_does_not_decide_how_small_features_become() -> None:
     assert checks.largest_difference(out, exact) <= 1e-2 * exact.abs().max()
 
 
+@pytest.mark.parametrize("weight", [None, "cosine", "toeplitz", "retnet", "ssd", "gla"])
+def test_long_inputs_of_favor_have_finite_gradients(weight: str | None) -> None:
+    options = {"cosine": {"horizon": 50.0}, "toeplitz": {"length": 41}}.get(str(weight), {})
+    for seed in range(4):
+        torch.manual_seed(seed)
+        layer = MultiHeadAttention(96, 1, None, "favor", weight=weight, causal=True, **options)
+        x = (20 * random(2, 41, 96, seed=seed).float()).requires_grad_()
+        out = layer(x)
+        assert out.isfinite().all()
+        found = torch.autograd.grad(out.square().sum(), [x, *layer.parameters()])
+        assert all(gradient.isfinite().all() for gradient in found)
+
+
 def test_features_rotate_in_full_precision() -> None:
     """Products of ReLU features may be far below the features: nothing may be rounded before."""
     torch.manual_seed(0)

@@ -36,6 +36,7 @@ class CosineWeight(PositionWeight):
 
     def __init__(self, horizon: float, positive: bool = False) -> None:
         require_positive("horizon", horizon)
+        super().__init__()
         self.horizon, self.positive = horizon, positive
 
     def matrix(self, num_queries: int, num_keys: int) -> Tensor:

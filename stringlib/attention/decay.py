@@ -233,11 +233,15 @@ class DecayWeight(PositionWeight):
         ValueError: If it has no dimension for the heads.
     """
 
+    causal_only = True
+    log_decay: Tensor
+
     def __init__(self, log_decay: Tensor) -> None:
         require_floats("log_decay", log_decay)
         if log_decay.ndim == 0:
             raise ValueError("log_decay must have shape (heads,) or more, got ()")
-        self.log_decay = log_decay
+        super().__init__()
+        self._hold("log_decay", log_decay)
 
     def matrix(self, num_queries: int, num_keys: int) -> Tensor:
         """Return the weights, ``(..., heads, num_queries, num_keys)``, 0 for later keys.
