@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from stringlib.attention.features import FavorFeatures, FeatureMap
+from stringlib.attention.features import FeatureMap
 from stringlib.attention.layer_decay import GLADecay
 from stringlib.attention.layer_weight import BiasWeight, GivenWeight, LayerShape, LayerWeight
 from stringlib.attention.registry import FEATURES, WEIGHTS, make_features
@@ -15,7 +15,7 @@ from stringlib.attention.weights import PositionWeight
 from stringlib.encoders.bias import RelativeBias
 from stringlib.encoders.registry import make_encoder
 from stringlib.encoders.string import RotaryEncoder
-from stringlib.inputs import require_count
+from stringlib.inputs import require_count, require_positive
 
 PLACES = ("before", "after")
 
@@ -100,6 +100,7 @@ def _features(
             f"num_features must be None unless attention names random features, got {num_features}"
         )
     if isinstance(attention, FeatureMap):
+        require_positive("scale of the feature map", attention.scale)
         return attention
     if attention != "softmax":
         raise ValueError(
@@ -117,7 +118,9 @@ def _place(rotary: bool, features: FeatureMap | None, rotate: str | None) -> str
         return None
     if features is None and rotate == "after":
         raise ValueError("rotate must be None or before for softmax: it has no features to rotate")
-    if rotate is None and not (features is None or isinstance(features, FavorFeatures)):
+    if rotate is None and features is not None:
+        rotate = features.place
+    if rotate is None and features is not None:
         raise ValueError(
             f"rotate must be before or after for {type(features).__name__}, got None: before it, "
             "scores depend on more than the offset; after it, weights may be negative"

@@ -17,7 +17,16 @@ class FeatureMap(nn.Module):
     r"""A map :math:`\phi`: attention weighs value j for query i by :math:`\phi(q_i)^\top\phi(k_j)`.
 
     ``phi(x, is_query=True)`` takes ``(..., heads, seq, head_dim)`` to ``(..., heads, seq, m)``.
+
+    Attributes:
+        scale: What a layer multiplies queries and keys by before the map. One that estimates
+            :math:`e^{x^\top y}` says :math:`d^{-1/4}`, as softmax has :math:`q^\top k/\sqrt d`.
+        place: Where a layer rotates unless it is told, ``"before"`` or ``"after"`` the map; None
+            if it has to be told.
     """
+
+    scale: float = 1.0
+    place: str | None = None
 
     def scaled_keys(self, k: Tensor) -> tuple[Tensor, Tensor | None]:
         r"""Return features of keys, and the logarithm of a factor left out of each.
@@ -82,6 +91,7 @@ class FavorFeatures(FeatureMap):
 
     Attributes:
         projection: The module that holds W and multiplies by it.
+        scale: :math:`d^{-1/4}`. The map itself does not multiply by it.
 
     Raises:
         TypeError: If a number is not an integer.
@@ -90,6 +100,8 @@ class FavorFeatures(FeatureMap):
     Source:
         Choromanski et al. 2021, lemma 1 and section 3.
     """
+
+    place = "before"
 
     def __init__(
         self,
@@ -112,6 +124,7 @@ class FavorFeatures(FeatureMap):
             raise TypeError(f"generator must be a torch.Generator or None, got {generator!r}")
         self.head_dim, self.num_features, self.heads = head_dim, num_features, heads
         self.hyperbolic, self.stabilize = hyperbolic, stabilize
+        self.scale = head_dim**-0.25
         self.projection = PROJECTIONS[projection](
             head_dim, num_features, heads, learnable, generator
         )

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from stringlib.attention.cache import KeyValueCache
 from stringlib.attention.compose import compose
-from stringlib.attention.features import FavorFeatures, FeatureMap
+from stringlib.attention.features import FeatureMap
 from stringlib.attention.gate import Gate
 from stringlib.attention.layer_weight import LayerShape
 from stringlib.attention.linear import LinearState, linear_attention
@@ -55,8 +55,8 @@ class MultiHeadAttention(nn.Module):
         coord_dim: Number of coordinates that an encoder asked for by name reads; if omitted 1,
             or 2 with a ``grid``.
         rotate: Whether kernelised attention rotates queries and keys ``"before"`` the feature map
-            or features ``"after"`` it, in the numerator only. FAVOR+ rotates before unless told
-            otherwise; ReLU and ELU must be told, for neither place is right for all uses.
+            or features ``"after"`` it, in the numerator only. If omitted the map says it: FAVOR+
+            rotates before; ReLU and ELU must be told, for neither place is right for all uses.
         normalize_qk: Whether queries and keys get one length, so that softmax and FAVOR+ see
             :math:`e^{\tau\cos(q,k)}` with a learned temperature :math:`\tau` for each head. With
             ReLU features :math:`\tau` cancels.
@@ -268,9 +268,8 @@ class MultiHeadAttention(nn.Module):
         if self.features is None:
             out, cache = self._softmax(q, k, v, positions, key_mask, state)
             return out, cache if return_state else None
-        if isinstance(self.features, FavorFeatures):
-            # they estimate exp(xᵀy), softmax has exp(qᵀk/√d)
-            q, k = (y * self.head_dim**-0.25 for y in (q, k))
+        if self.features.scale != 1:
+            q, k = (y * self.features.scale for y in (q, k))
         weight = None if self.weight is None else self.weight(x, key_mask)
         found = self._kernelised(
             self.features, weight, q, k, v, positions, key_mask, state, return_state
