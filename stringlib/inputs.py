@@ -56,6 +56,12 @@ def require_bool(**flags: Any) -> None:
             raise TypeError(f"{name} must be a bool, got {value!r}")
 
 
+def require_generator(generator: Any) -> None:
+    """Raise ``TypeError`` unless it is a generator of random numbers, or None."""
+    if generator is not None and not isinstance(generator, torch.Generator):
+        raise TypeError(f"generator must be a torch.Generator or None, got {generator!r}")
+
+
 def require_layout(value: object) -> None:
     """Raise ``ValueError`` unless ``value`` names a pair layout."""
     if not isinstance(value, str) or value not in LAYOUTS:

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from stringlib.attention.scalar_decay import scalar_decay_chunks
-from stringlib.attention.weights import PositionWeight
+from stringlib.attention.weights import PositionWeight, require_pairs
 from stringlib.autocast import without_autocast
 from stringlib.inputs import expands, require_causal, require_floats, require_mode, require_state
 
@@ -219,6 +219,9 @@ def decay_mask(log_decay: Tensor) -> Tensor:
     Returns:
         ``(..., n, n)``, lower triangular with ones on the diagonal.
     """
+    require_floats("log_decay", log_decay)
+    if log_decay.ndim == 0:
+        raise ValueError("log_decay must have shape (..., n), got ()")
     n = log_decay.shape[-1]
     # column j is summed from j + 1 on: a difference of two sums from the start loses digits
     # after a strong decay, and is no number at all after -inf
@@ -259,6 +262,7 @@ class DecayWeight(PositionWeight):
             ValueError: If ``log_decay`` is not constant and has not one entry a token. With one
                 for each feature there is no such matrix.
         """
+        require_pairs(num_queries, num_keys)
         tokens = max(num_queries, num_keys)
         log_decay = self.log_decay
         if log_decay.ndim == 1:
@@ -289,7 +293,9 @@ class DecayWeight(PositionWeight):
             ValueError: If not causal.
         """
         if not causal:
-            raise ValueError("causal must be True with a DecayWeight: it weighs earlier keys only")
+            raise ValueError(
+                "causal must be True with a DecayWeight, which weighs earlier keys only, got False"
+            )
         return decayed_sums(phi_q, phi_k, u, self.log_decay, mode=mode, state=state)
 
     def rescaled_sums(

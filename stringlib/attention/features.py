@@ -10,7 +10,13 @@ from torch import Tensor, nn
 
 from stringlib.attention.projections import PROJECTIONS
 from stringlib.autocast import without_autocast
-from stringlib.inputs import require_count, require_floats, require_vectors
+from stringlib.inputs import (
+    require_bool,
+    require_count,
+    require_floats,
+    require_generator,
+    require_vectors,
+)
 
 
 class FeatureMap(nn.Module):
@@ -94,7 +100,7 @@ class FavorFeatures(FeatureMap):
         scale: :math:`d^{-1/4}`. The map itself does not multiply by it.
 
     Raises:
-        TypeError: If a number is not an integer.
+        TypeError: If an argument has the wrong kind.
         ValueError: If a number is below 1, a name unknown, or a projection cannot be learned.
 
     Source:
@@ -120,8 +126,8 @@ class FavorFeatures(FeatureMap):
         require_count("heads", heads)
         if not isinstance(projection, str) or projection not in PROJECTIONS:
             raise ValueError(f"projection must be one of {tuple(PROJECTIONS)}, got {projection!r}")
-        if generator is not None and not isinstance(generator, torch.Generator):
-            raise TypeError(f"generator must be a torch.Generator or None, got {generator!r}")
+        require_bool(learnable=learnable, hyperbolic=hyperbolic, stabilize=stabilize)
+        require_generator(generator)
         self.head_dim, self.num_features, self.heads = head_dim, num_features, heads
         self.hyperbolic, self.stabilize = hyperbolic, stabilize
         self.scale = head_dim**-0.25
@@ -152,6 +158,7 @@ class FavorFeatures(FeatureMap):
         Returns:
             ``(..., heads, seq, m)`` of the dtype of ``x``, computed in float32 or float64.
         """
+        require_bool(is_query=is_query)
         wide, exponent = self._project(x)
         if not self.stabilize or x.shape[-2] == 0:
             return _exponential(exponent, half_square(wide)).to(x.dtype)

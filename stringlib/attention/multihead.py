@@ -22,7 +22,13 @@ from stringlib.attention.softmax import softmax_attention
 from stringlib.attention.weights import PositionWeight
 from stringlib.encoders.bias import RelativeBias
 from stringlib.encoders.string import RotaryEncoder
-from stringlib.inputs import require_positive, require_split, require_tokens
+from stringlib.inputs import (
+    require_bool,
+    require_generator,
+    require_positive,
+    require_split,
+    require_tokens,
+)
 from stringlib.positions import grid_positions
 
 State = LinearState | KeyValueCache | ShiftedState
@@ -112,9 +118,8 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         require_split(dim, heads)
         require_positive("temperature", temperature)
-        for name, flag in (("causal", causal), ("shift", shift)):
-            if not isinstance(flag, bool):
-                raise TypeError(f"{name} must be a bool, got {flag!r}")
+        require_bool(causal=causal, shift=shift, bias=bias, normalize_qk=normalize_qk)
+        require_generator(generator)
         if temperature != 1 and not normalize_qk:
             raise ValueError(f"temperature must be 1 unless normalize_qk, got {temperature}")
         self.dim, self.heads, self.head_dim = int(dim), int(heads), int(dim // heads)
@@ -163,6 +168,7 @@ class MultiHeadAttention(nn.Module):
                 layer that has none.
         """
         require_tokens(x, self.dim)
+        require_bool(return_state=return_state)
         self._require_state(state, return_state)
         v = self._split(self.to_v(x))
         out, after = self._attend(x, v, positions, key_mask, state, return_state)

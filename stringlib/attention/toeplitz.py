@@ -18,7 +18,7 @@ from stringlib.algebra.toeplitz import (
 )
 from stringlib.attention.known import is_known
 from stringlib.attention.scale import LEAST
-from stringlib.attention.weights import PositionWeight, ScaledSums
+from stringlib.attention.weights import PositionWeight, ScaledSums, require_pairs
 from stringlib.encoders.bias import RelativeBias
 from stringlib.inputs import require_count, require_floats
 
@@ -119,6 +119,7 @@ class ToeplitzWeight(PositionWeight):
         Raises:
             ValueError: If the numbers differ or do not fit the bias.
         """
+        require_pairs(num_queries, num_keys)
         bias = self._fitted(num_queries, num_keys)
         rows = toeplitz(bias, bias.ndim - 1)
         if not num_keys:
@@ -210,6 +211,7 @@ class ToeplitzWeight(PositionWeight):
             near = near and not causal and _is_near(key_scale - common, dtype)
             if near or mode == "fft":
                 k = k * (key_scale - common).exp()[..., None]
+        scale: Tensor | None
         if mode == "fft":
             out, scale = _by_fft(q, k, columns, bias)
         else:

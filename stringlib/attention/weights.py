@@ -12,6 +12,7 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from stringlib.attention.scale import LEAST, running_maximum
+from stringlib.inputs import require_count
 
 
 class ScaledSums(NamedTuple):
@@ -168,6 +169,12 @@ class PositionWeight(nn.Module, ABC):
                 f"mode must be None or 'parallel', and state None, for {type(self).__name__} with "
                 f"a causal key_scale, got {mode!r}{'' if state is None else ' and a state'}"
             )
+
+
+def require_pairs(num_queries: int, num_keys: int) -> None:
+    """Raise unless both are numbers of tokens."""
+    require_count("num_queries", num_queries, least=0)
+    require_count("num_keys", num_keys, least=0)
 
 
 def masked_product(

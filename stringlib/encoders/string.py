@@ -317,7 +317,7 @@ class STRING(RotaryEncoder):
         heads, pairs, coord_dim = frequencies.shape
         if head_dim is None:
             if basis is None and pairs == 0:
-                raise ValueError("head_dim must be given when frequencies have no pairs")
+                raise ValueError("head_dim must be given when frequencies have no pairs, got None")
             head_dim = 2 * pairs if basis is None or basis.ndim == 0 else basis.shape[-1]
         super().__init__(head_dim, coord_dim, heads, layout)
         if head_dim < 2 * pairs:

@@ -123,7 +123,10 @@ class ViT(nn.Module):
         if self.toeplitz:
             options |= self._table(options)
         if self.cls is not None and options.get("causal"):
-            raise ValueError("pool must be 'mean' for causal attention: a class token sees nothing")
+            raise ValueError(
+                f"pool must be 'mean' for causal attention, where a class token sees nothing, "
+                f"got {pool!r}"
+            )
         options |= {"encoder": encoder, "attention": attention, "gate": gate}
         self.blocks = nn.ModuleList(
             Block(dim, heads, mlp=mlp, hidden=hidden, **options) for _ in range(depth)
