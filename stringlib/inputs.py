@@ -56,10 +56,17 @@ def require_positive(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be positive and finite, got {value}")
 
 
-def require_bool(name: str, value: object) -> None:
-    """Raise ``TypeError`` unless ``value`` is a bool: text and tensors would count as true."""
-    if not isinstance(value, bool):
-        raise TypeError(f"{name} must be a bool, got {value!r}")
+def require_bool(**flags: object) -> None:
+    """Raise ``TypeError`` unless each flag is a bool: text and tensors would count as true."""
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            raise TypeError(f"{name} must be a bool, got {value!r}")
+
+
+def require_generator(generator: object) -> None:
+    """Raise ``TypeError`` unless it is a generator of random numbers, or None."""
+    if generator is not None and not isinstance(generator, torch.Generator):
+        raise TypeError(f"generator must be a torch.Generator or None, got {generator!r}")
 
 
 def require_name(name: str, value: object, known: Collection[str]) -> None:

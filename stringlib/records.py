@@ -153,7 +153,9 @@ def read_record(path: Path) -> dict[str, Any]:
     record: dict[str, Any] = json.loads(path.read_text(encoding="utf8"))
     missing = {"command", "seeds", "hardware", "versions", "commit", "data"} - record.keys()
     if missing:
-        raise ValueError(f"{path.name} must have the fields {sorted(missing)}, which it lacks")
+        raise ValueError(
+            f"{path.name} must have the fields {sorted(missing)} too, got {sorted(record)}"
+        )
     return record
 
 

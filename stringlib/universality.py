@@ -114,7 +114,7 @@ def _departure(exact: Tensor, tolerance: float) -> float:
     skewness = torch.linalg.matrix_norm(unit + unit.mT)
     if (skewness > tolerance).any():
         raise ValueError(
-            "generators must be skew-symmetric, L + Lᵀ = 0: its norm is "
+            "generators must be skew-symmetric, L + Lᵀ = 0, got a norm of it that is "
             f"{skewness.max():.1e} of that of L, more than {tolerance:.1e}"
         )
     left, right = unit.unsqueeze(-3), unit.unsqueeze(-4)
@@ -124,7 +124,7 @@ def _departure(exact: Tensor, tolerance: float) -> float:
         first, second = divmod(int(commutators.argmax()) % pairs, exact.shape[-3])
         raise ValueError(
             f"generators must commute: the norm of L_{first} L_{second} − L_{second} L_{first} is "
-            f"{commutators.max():.1e} of the product of theirs, more than {tolerance:.1e}"
+            f"{commutators.max():.1e} of the product of theirs, got more than {tolerance:.1e}"
         )
     return max(skewness.max().item(), commutators.max().item()) if exact.numel() else 0.0
 

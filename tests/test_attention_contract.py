@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import stringlib
-from stringlib import FeatureMap, linear_attention, softmax_attention
+from stringlib import FeatureMap, MultiHeadAttention, attention, linear_attention, softmax_attention
+from stringlib.attention.projections import IidProjection
+from stringlib.attention.rotated import rotated_linear_attention
+from stringlib.attention.shift import KeyShift
 from tests.attention_cases import (
     FEATURES,
     HEAD_DIM,
@@ -169,6 +174,27 @@ def test_no_key_at_all_gives_zero(name: str, causal: bool, mode: str | None) -> 
     out = linear_attention(phi_q, phi_k, v, weight.build(tensor, n, 0), causal=causal, mode=mode)
     assert (out == 0).all()
     assert all(g.isfinite().all() for g in torch.autograd.grad(out.sum(), leaves))
+
+
+@pytest.mark.parametrize(("name", "causal", "mode"), WAYS)
+@pytest.mark.parametrize(("small_q", "small_k"), [(3e-21, 7e-20), (2e-38, 1.0), (1.0, 4e-39)])
+def test_gradients_of_tiny_features_are_finite(
+    name: str, causal: bool, mode: str | None, small_q: float, small_k: float
+) -> None:
+    n, weight = 37, WEIGHTS[name]
+    data, tensor = inputs(n), drawn(weight, n)
+    made = weight.build(tensor if tensor is None else tensor.float(), n, 0)
+    sizes = (small_q, small_k, 1.0)
+    tiny = [(size * x).float().requires_grad_() for x, size in zip(data, sizes, strict=True)]
+    out = linear_attention(*tiny, made, causal=causal, mode=mode)
+    wide = [x.detach().double().requires_grad_() for x in tiny]
+    exact = dense_attention(*wide, weight.dense(tensor, n), causal)
+    torch.testing.assert_close(out.double(), exact, rtol=0, atol=1e-4)
+    found = torch.autograd.grad(out.square().sum(), tiny)
+    assert all(x.isfinite().all() for x in found)
+    if min(sizes) > 1e-30:  # the gradient itself can be represented
+        for a, b in zip(found, torch.autograd.grad(exact.square().sum(), wide), strict=True):
+            torch.testing.assert_close(a.double(), b, rtol=0, atol=1e-4 * b.abs().max().item())
 
 
 @pytest.mark.parametrize(("name", "causal", "mode"), WAYS)
@@ -548,3 +574,78 @@ def test_bad_input_is_named() -> None:
     for error, name, call in bad:
         with pytest.raises(error, match=rf"\b{name}\b.*got|\b{name}\b must"):
             call()
+
+
+Q, K, V = (torch.rand(2, HEADS, 5, 4) for _ in range(3))
+ROWS = torch.arange(5.0)[:, None]
+
+
+@pytest.mark.parametrize(
+    ("error", "match", "call"),
+    [
+        (TypeError, "causal must be a bool, got 1", lambda: softmax_attention(Q, K, V, causal=1)),
+        (
+            TypeError,
+            "causal must be a .*, got 'no'",
+            lambda: linear_attention(Q, K, V, causal="no"),
+        ),
+        (TypeError, "normalize must be a bool", lambda: linear_attention(Q, K, V, normalize=None)),
+        (
+            TypeError,
+            r"return_state must be a bool, got \[\]",
+            lambda: linear_attention(Q, K, V, causal=True, return_state=[]),
+        ),
+        (
+            TypeError,
+            "phi_q must be a floating-point tensor, got NoneType",
+            lambda: rotated_linear_attention(None, K, V, stringlib.RoPE(4), ROWS),
+        ),
+        (
+            TypeError,
+            "encoder must be a RotaryEncoder, got str",
+            lambda: rotated_linear_attention(Q, K, V, "rope", ROWS),
+        ),
+        (
+            TypeError,
+            "key_scale must be a floating-point tensor, got float",
+            lambda: rotated_linear_attention(Q, K, V, stringlib.RoPE(4), ROWS, key_scale=3.0),
+        ),
+        (
+            TypeError,
+            "numerator_only must be a bool, got 2",
+            lambda: rotated_linear_attention(Q, K, V, stringlib.RoPE(4), ROWS, numerator_only=2),
+        ),
+        (TypeError, "log_decay must be a floating-point", lambda: attention.decay_mask([0.0, 1.0])),
+        (ValueError, r"log_decay must .*got \(\)", lambda: attention.decay_mask(torch.tensor(0.0))),
+        (TypeError, "encoder must be a RotaryEncoder", lambda: attention.random_turn(None)),
+        (TypeError, "positive must be a bool", lambda: stringlib.CosineWeight(3, positive="no")),
+        (TypeError, "phi must be a floating", lambda: stringlib.CosineWeight(9).features(Q.long())),
+        (TypeError, "num_keys must be an int", lambda: stringlib.CosineWeight(9).matrix(3, 2.0)),
+        (ValueError, "num_queries must be at", lambda: stringlib.DecayWeight(-ROWS).matrix(-1, 2)),
+        (TypeError, "hyperbolic must be a", lambda: stringlib.FavorFeatures(4, 4, hyperbolic=1)),
+        (TypeError, "is_query must be a", lambda: stringlib.FavorFeatures(4, 4)(Q, is_query="k")),
+        (TypeError, "generator must be", lambda: stringlib.FavorFeatures(4, 4).redraw(7)),
+        (TypeError, "learnable must be a bool", lambda: IidProjection(4, 4, learnable="yes")),
+        (TypeError, "heads must be an int, got 2.5", lambda: KeyShift(2.5)),
+        (ValueError, r"k must have shape \(\.\.\., 2, seq", lambda: KeyShift(2)(Q)),
+        (TypeError, "before must be a", lambda: KeyShift(HEADS)(Q, before=1)),
+        (TypeError, "bias must be a bool", lambda: MultiHeadAttention(8, 2, bias="no")),
+        (TypeError, "normalize_qk must be a", lambda: MultiHeadAttention(8, 2, normalize_qk=1)),
+        (TypeError, "generator must be a", lambda: MultiHeadAttention(8, 2, generator=3)),
+        (
+            TypeError,
+            "coord_dim must be an int, got 1.0",
+            lambda: MultiHeadAttention(8, 2, "rope", coord_dim=1.0),
+        ),
+        (
+            ValueError,
+            "grid must be .rows, columns., got 'ab",
+            lambda: MultiHeadAttention(8, 2, "rope", grid="abc"),
+        ),
+    ],
+)
+def test_what_is_no_flag_tensor_or_generator_is_named(
+    error: type[Exception], match: str, call: Callable[[], object]
+) -> None:
+    with pytest.raises(error, match=match):
+        call()

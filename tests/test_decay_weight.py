@@ -12,6 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from stringlib import DecayWeight, linear_attention
 from stringlib.attention.decay import CHUNK, decay_mask, decayed_sums
+from stringlib.attention.state import gated_linear_attention
 from stringlib.checks import largest_difference
 from stringlib.reference import semiseparable_mask
 
@@ -340,12 +341,31 @@ def test_a_decay_for_each_feature_needs_no_batch(
     assert largest_difference(after, last) <= 1e-14
 
 
-def test_a_decay_of_the_shape_of_a_batch_of_heads_and_tokens_is_one() -> None:
+@pytest.mark.parametrize("mode", MODES)
+def test_a_decay_that_may_be_one_a_token_or_one_a_feature_is_refused(mode: str) -> None:
     q, k, u = (random(3, 3, 3, 3, seed=i) for i in range(3))
     log_decay = -random(3, 3, 3, seed=4).abs()
-    got, _ = decayed_sums(q, k, u, log_decay)
-    expected, _ = decayed_sums(q, k, u, log_decay[..., None].expand_as(k))
-    assert largest_difference(got, expected) <= 1e-14
+    for call in (
+        lambda: decayed_sums(q, k, u, log_decay, mode=mode),
+        lambda: linear_attention(q, k, u, DecayWeight(log_decay), causal=True, mode=mode),
+    ):
+        with pytest.raises(ValueError, match=r"\(3, 3, 3, 1\).*got \(3, 3, 3\), which may be"):
+            call()
+    # said in full, either is meant; GLA has one a feature in any case
+    token, feature = log_decay[..., None], log_decay[None]
+    by_token, _ = decayed_sums(q, k, u, token, mode=mode)
+    assert largest_difference(by_token, decayed_sums(q, k, u, token.expand_as(k))[0]) <= 1e-14
+    by_feature, _ = decayed_sums(q, k, u, feature, mode=mode)
+    assert largest_difference(by_feature, decayed_sums(q, k, u, feature.expand_as(k))[0]) <= 1e-14
+    gated, _ = gated_linear_attention(q, k, u, log_decay, mode=mode)
+    assert torch.equal(gated, by_feature)
+    assert largest_difference(by_feature, by_token) > 0.1
+
+
+def test_one_decay_a_token_has_a_matrix_in_either_form() -> None:
+    log_decay = -random(2, 3, 5, seed=4).abs()
+    plain, full = DecayWeight(log_decay), DecayWeight(log_decay[..., None])
+    assert torch.equal(plain.matrix(5, 5), full.matrix(5, 5))
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -353,3 +353,29 @@ def test_bad_tensors_are_named() -> None:
     for fixed in (ReLUFeatures(), ELUFeatures()):
         with pytest.raises(TypeError, match=r"x must be a floating-point tensor, got torch\.int64"):
             fixed(torch.ones(2, 4, 6, dtype=torch.long))
+
+
+@pytest.mark.parametrize("hyperbolic", [False, True])
+@pytest.mark.parametrize("size", [1.0, 170.0, 3e4, 7e5])
+def test_no_feature_of_a_key_is_above_its_bound(size: float, hyperbolic: bool) -> None:
+    phi = favor(6, 9, hyperbolic=hyperbolic).float()
+    k = size * random(2, 3, 11, 6).float()
+    features, log_scale = phi.scaled_keys(k)
+    bound = (1 + 1e-6) * features.shape[-1] ** -0.5
+    assert log_scale.isfinite().all()
+    for found in (features, phi(k, is_query=False)):
+        assert 0.999 * bound < found.max() <= bound
+    # each key has a largest feature, and of all keys together one is at the bound
+    assert (features.amax(-1) > 0.999 * bound).all()
+
+
+def test_the_gradient_of_scaled_keys_is_whole() -> None:
+    phi, k = favor(5, 7), random(3, 4, 5).requires_grad_()
+    features, log_scale = phi.scaled_keys(k)
+    assert not log_scale.requires_grad
+    probe = random(3, 4, 7)
+    (got,) = torch.autograd.grad((features * log_scale.exp()[..., None] * probe).sum(), k)
+    plain = favor(5, 7)
+    plain.stabilize = False
+    (exact,) = torch.autograd.grad((plain(k) * probe).sum(), k)
+    torch.testing.assert_close(got, exact, rtol=1e-10, atol=1e-12)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,8 +20,10 @@ from stringlib import (
     CosineWeight,
     DecayWeight,
     FavorFeatures,
+    FeatureMap,
     KerpleLog,
     MixedRoPE,
+    PositionWeight,
     ReLUFeatures,
     RoPE,
     T5Bias,
@@ -34,6 +37,7 @@ from stringlib.attention.multihead import MultiHeadAttention
 from stringlib.attention.registry import FEATURES, WEIGHTS, make_features
 from stringlib.attention.rotated import rotated_linear_attention
 from stringlib.explore.style import COLOURS
+from stringlib.models.blocks import Block
 from stringlib.positions import grid_positions
 
 DIM, HEADS, D = 12, 3, 4
@@ -335,6 +339,19 @@ def test_a_padded_key_does_not_decide_how_small_features_become() -> None:
     assert checks.largest_difference(out, exact) <= 1e-2 * exact.abs().max()
 
 
+@pytest.mark.parametrize("weight", [None, "cosine", "toeplitz", "retnet", "ssd", "gla"])
+def test_long_inputs_of_favor_have_finite_gradients(weight: str | None) -> None:
+    options = {"cosine": {"horizon": 50.0}, "toeplitz": {"length": 41}}.get(str(weight), {})
+    for seed in range(4):
+        torch.manual_seed(seed)
+        layer = MultiHeadAttention(96, 1, None, "favor", weight=weight, causal=True, **options)
+        x = (20 * random(2, 41, 96, seed=seed).float()).requires_grad_()
+        out = layer(x)
+        assert out.isfinite().all()
+        found = torch.autograd.grad(out.square().sum(), [x, *layer.parameters()])
+        assert all(gradient.isfinite().all() for gradient in found)
+
+
 def test_features_rotate_in_full_precision() -> None:
     """Products of ReLU features may be far below the features: nothing may be rounded before."""
     torch.manual_seed(0)
@@ -452,6 +469,111 @@ def test_a_bias_is_the_weight_of_kernelised_attention(causal: bool) -> None:
     weight = layer.weight(x).matrix(LENGTH, LENGTH)
     assert checks.largest_difference(weight, bias(LENGTH, LENGTH).exp()) <= 1e-12
     assert list(layer.weight.parameters())
+
+
+class Tilted(PositionWeight):
+    """A weight of one's own that learns, and calls no constructor of its base but the default."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = ToeplitzWeight(nn.Parameter(random(2, 17).float()))
+
+    def matrix(self, num_queries: int, num_keys: int) -> Tensor:
+        return self.inner.matrix(num_queries, num_keys)
+
+    def sums(self, *args: Any, **options: Any) -> tuple[Tensor, Tensor | None]:
+        return self.inner.sums(*args, **options)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: ToeplitzWeight(nn.Parameter(random(2, 17).float())),
+        lambda: DecayWeight(nn.Parameter(-random(2).float().abs())),
+        Tilted,
+    ],
+)
+def test_what_a_given_weight_learns_is_of_the_layer(build: Callable[[], PositionWeight]) -> None:
+    weight = build()
+    (table,) = weight.parameters()
+    options = {"attention": "relu", "weight": weight, "causal": True}
+    layer = MultiHeadAttention(8, 2, **options)
+    block = Block(8, 2, **options)
+    for module, prefix in ((layer, "weight."), (block, "attention.weight.")):
+        (name,) = (name for name, p in module.named_parameters() if p is table)
+        assert name.startswith(prefix)
+        assert torch.equal(module.state_dict()[name], table)
+    layer(random(2, 9, 8).float()).sum().backward()
+    assert table.grad is not None
+    assert table.grad.abs().max() > 0
+    other = MultiHeadAttention(8, 2, **options | {"weight": build()})
+    other.load_state_dict(layer.state_dict())
+    x = random(2, 9, 8).float()
+    assert torch.equal(other(x), layer(x))
+    assert layer.double()(x.double()).dtype == table.dtype == torch.float64
+    assert copy.deepcopy(layer)(x.double()).shape == x.shape
+
+
+def test_a_weight_of_ones_own_need_not_call_its_base() -> None:
+    class Even(PositionWeight):
+        def __init__(self, level: float) -> None:
+            self.level = level
+
+        def matrix(self, num_queries: int, num_keys: int) -> Tensor:
+            return torch.full((num_queries, num_keys), self.level)
+
+        def sums(self, q: Tensor, k: Tensor, u: Tensor, **options: Any) -> tuple[Tensor, None]:
+            return self.level * (q @ (k.mT @ u)), None
+
+    x = random(2, 9, 8).float()
+    torch.manual_seed(0)
+    layer = MultiHeadAttention(8, 2, attention="elu", weight=Even(0.5))
+    torch.manual_seed(0)
+    plain = MultiHeadAttention(8, 2, attention="elu")
+    assert checks.largest_difference(layer(x), plain(x)) < 1e-6
+    assert len(list(layer.parameters())) == len(list(plain.parameters()))
+
+
+def test_a_given_table_moves_with_the_layer() -> None:
+    layer = MultiHeadAttention(8, 2, attention="elu", weight=ToeplitzWeight(torch.zeros(2, 17)))
+    assert not any("bias" in name for name in layer.state_dict())
+    on_meta = layer.to("meta")
+    assert on_meta(torch.zeros(2, 9, 8, device="meta")).shape == (2, 9, 8)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1.7])
+def test_a_table_that_learns_elsewhere_is_refused(scale: float) -> None:
+    bias = torch.zeros(2, 17, requires_grad=True)
+    for weight in (ToeplitzWeight(bias), ToeplitzWeight(scale * bias)):
+        with pytest.raises(ValueError, match=r"weight must .*nn\.Parameter\(bias\).*got bias with"):
+            MultiHeadAttention(8, 2, attention="relu", weight=weight)
+
+
+class Wrapped(FeatureMap):
+    """FAVOR+ in another class, as a user would write it."""
+
+    place = "before"
+
+    def __init__(self, inner: FavorFeatures, scale: float = 1.0) -> None:
+        super().__init__()
+        self.inner, self.scale = inner, scale
+
+    def forward(self, x: Tensor, is_query: bool = True) -> Tensor:
+        return self.inner(x, is_query)
+
+
+def test_a_map_of_ones_own_is_scaled_when_it_says_so() -> None:
+    x, plain = random(2, 7, 12).float(), FavorFeatures(6, 5, heads=2)
+
+    def attend(features: FeatureMap) -> Tensor:
+        torch.manual_seed(3)
+        return MultiHeadAttention(12, 2, RoPE(6), features)(x)
+
+    assert plain.scale == pytest.approx(6**-0.25)
+    assert checks.largest_difference(attend(Wrapped(plain, plain.scale)), attend(plain)) < 1e-6
+    assert checks.largest_difference(attend(Wrapped(plain)), attend(plain)) > 1e-3
+    with pytest.raises(TypeError, match="scale of the feature map must be a number, got 'all'"):
+        attend(Wrapped(plain, "all"))  # type: ignore[arg-type]
 
 
 def test_a_shorter_sequence_uses_the_middle_of_the_table() -> None:

@@ -9,7 +9,13 @@ import torch
 
 from stringlib import STRING, CayleySTRING, CirculantSTRING, RoPE, checks
 from stringlib.algebra import circulant
-from stringlib.attention import CosineWeight, DecayWeight, FavorFeatures, linear_attention
+from stringlib.attention import (
+    CosineWeight,
+    DecayWeight,
+    FavorFeatures,
+    ToeplitzWeight,
+    linear_attention,
+)
 from stringlib.attention.rotated import rotated_linear_attention
 from stringlib.attention.structured_variance import circulant_mean_mse
 from stringlib.attention.torus import random_turn
@@ -297,3 +303,27 @@ def test_shift_error_sees_absolute_positions() -> None:
     assert checks.shift_error(lambda r: r, places(4), 1.0) == pytest.approx(2 / 14**0.5)
     assert checks.shift_error(lambda r: r - r.mT, places(4), 1.0) == 0
     assert checks.shift_error(lambda r: r, places(0), 1.0) == 0
+
+
+@pytest.mark.parametrize("numerator_only", [False, True])
+def test_a_far_smaller_earlier_key_is_no_smaller_for_its_own_query(numerator_only: bool) -> None:
+    generator = torch.Generator().manual_seed(4)
+    phi_q, phi_k = torch.rand(2, 1, 5, 6, generator=generator)
+    v = torch.randn(1, 5, 3, generator=generator)
+    scale = torch.tensor([[-300.0, -299.0, 1.0, 0.0, 2.0]])
+    positions = torch.arange(5)[:, None] / 10
+    options = {"causal": True, "numerator_only": numerator_only}
+    got = rotated_linear_attention(phi_q, phi_k, v, RoPE(6), positions, key_scale=scale, **options)
+    early = rotated_linear_attention(
+        *(x[:, :2] for x in (phi_q, phi_k, v)),
+        *(RoPE(6), positions[:2]),
+        key_scale=scale[:, :2] + 300,
+        **options,
+    )
+    assert checks.largest_difference(got[:, :2], early) < 1e-5 < 0.1 < early.abs().max()
+    # a bias beyond what float32 can hold cancels too
+    one, other = (
+        rotated_linear_attention(phi_q, phi_k, v, RoPE(6), positions, ToeplitzWeight(b), **options)
+        for b in (torch.linspace(0, 3, 9)[None], torch.linspace(200, 203, 9)[None])
+    )
+    assert checks.largest_difference(one, other) < 1e-4

@@ -8,10 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from stringlib import ToeplitzWeight, linear_attention, reference
+from stringlib import PositionWeight, ToeplitzWeight, linear_attention, reference
 from stringlib.algebra import toeplitz, toeplitz_product
 from stringlib.algebra.toeplitz import fast_length, hankel_view, toeplitz_spectrum
 from stringlib.attention import toeplitz as module
+from stringlib.attention.weights import masked_product
 from stringlib.checks import largest_difference
 from stringlib.encoders.bias import ALiBi, KerpleLog, KerplePower, RelativeBias, T5Bias
 from tests.test_attention_contract import LargestTensor
@@ -352,17 +353,156 @@ def test_a_bias_of_softmax_attention_becomes_a_weight(make: type[RelativeBias]) 
     assert (largest_difference(matrix, matrix.mT) > 0.1) == (make is T5Bias)
 
 
-def test_the_way_is_chosen_by_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fft_is_taken_where_it_is_the_faster_and_exact(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[str] = []
     for name in ("_by_fft", "_by_tiles"):
         way = getattr(module, name)
         monkeypatch.setattr(
             module, name, lambda *args, way=way, name=name: taken.append(name) or way(*args)
         )
-    for n in (450, 620):  # the crossover for one feature and one channel is 800 · 2/3
+
+    def way_of(n: int, spread: float = 1.0, causal: bool = False) -> str:
         q, k, v = tokens(1, n, m=1, d=1)
-        linear_attention(q, k, v, ToeplitzWeight(normal(1, 2 * n - 1)))
-    assert taken == ["_by_tiles", "_by_fft"]
+        weight = ToeplitzWeight(spread * normal(1, 2 * n - 1))
+        linear_attention(q, k, v, weight, causal)
+        return taken[-1]
+
+    # the crossover for one feature and one channel is 800 · 2/3
+    assert (way_of(450), way_of(620)) == ("_by_tiles", "_by_fft")
+    assert way_of(620, spread=5) == way_of(620, causal=True) == "_by_tiles"
+
+
+# ------------------------------------------------------------------ biases of any range
+
+
+def by_logarithms(
+    q: Tensor, k: Tensor, v: Tensor, logits: Tensor, causal: bool
+) -> tuple[Tensor, Tensor]:
+    """Return attention, and that to |v|, by logarithms: no weight of any size is lost."""
+    products = q @ k.mT
+    if causal:
+        logits = logits.masked_fill(torch.ones_like(products).triu(1).bool(), -math.inf)
+    logits = torch.where(products > 0, logits + products.clamp(min=1e-300).log(), -math.inf)
+    weights = logits.softmax(-1).nan_to_num(0)  # a query that finds nothing gets 0
+    return weights @ v, weights @ v.abs()
+
+
+def wide_bias(kind: str, n: int) -> Tensor:
+    delta = torch.arange(1.0 - n, n, dtype=torch.float64)
+    if kind == "spike":
+        return torch.stack([-57.0 * (delta != n // 2), -4e3 * (delta != -n // 3)])
+    if kind == "steep":
+        return torch.stack([-1.9 * delta, 43.0 * delta.abs()])
+    return {"noise": 150.0, "much": 2.0e4}[kind] * normal(2, 2 * n - 1, seed=6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("features", ["positive", "sparse", "masked", "scaled"])
+@pytest.mark.parametrize("kind", ["spike", "steep", "noise", "much"])
+def test_biases_of_any_range(kind: str, features: str, causal: bool, dtype: torch.dtype) -> None:
+    n = 141
+    (q, k, v), bias = tokens(2, n), wide_bias(kind, n)
+    options: dict[str, Tensor] = {}
+    if features == "sparse":  # the key with the largest bias often says nothing
+        q, k = (q - 0.9).relu(), (k - 0.9).relu()
+    if features == "masked":
+        options["key_mask"] = torch.arange(n) % 5 == 0
+    if features == "scaled":
+        options["key_scale"] = 60 * normal(2, n, seed=8)
+    narrow = [x.to(dtype).requires_grad_() for x in (q, k, v, bias)]
+    options = {a: x.to(dtype) if x.is_floating_point() else x for a, x in options.items()}
+    got = linear_attention(*narrow[:3], ToeplitzWeight(narrow[3]), causal, **options)  # type: ignore
+    wide = [x.detach().double().requires_grad_() for x in narrow]
+    logits = wide[3][:, n - 1 + torch.arange(n) - torch.arange(n)[:, None]]
+    if "key_mask" in options:
+        logits = logits.masked_fill(~options["key_mask"], -math.inf)
+    if "key_scale" in options:
+        logits = logits + options["key_scale"].double()[:, None]
+    exact, size = by_logarithms(*wide[:3], logits, causal)
+    limit = 1e-4 if dtype == torch.float32 else 1e-10
+    assert isinstance(got, Tensor)
+    assert ((got - exact).abs() <= limit * size).all()
+    probe = normal(*v.shape, seed=9)
+    found = torch.autograd.grad((got * probe.to(dtype)).sum(), narrow)
+    for one, other in zip(found, torch.autograd.grad((exact * probe).sum(), wide), strict=True):
+        assert largest_difference(one, other) <= 10 * limit * (1 + other.abs().max().item())
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_biases_of_any_range_on_a_grid(causal: bool) -> None:
+    grid = (3, 50)
+    (q, k, v), bias = tokens(2, 150), 300 * normal(2, 5, 99, seed=6)
+    logits = torch.stack([toeplitz(head, axes=2) for head in bias])
+    exact, size = by_logarithms(q, k, v, logits, causal)
+    assert math.prod(grid) == q.shape[-2]
+    got = linear_attention(q.float(), k.float(), v.float(), ToeplitzWeight(bias.float()), causal)
+    assert ((got - exact).abs() <= 1e-4 * size).all()
+
+
+def test_a_long_table_with_one_offset_far_above_the_others() -> None:
+    n = 2700  # long enough for an FFT
+    (q, k, v), bias = (x.float() for x in tokens(1, n, m=7)), torch.full((1, 2 * n - 1), -45.0)
+    bias[0, n - 1 + 2000] = 0.0
+    got = linear_attention(q, k, v, ToeplitzWeight(bias))
+    assert got.abs().max() <= v.abs().max()
+    rows = torch.tensor([0, 699, 700, n - 1])
+    index = n - 1 + torch.arange(n) - rows[:, None]
+    exact, size = by_logarithms(q[:, rows].double(), k.double(), v.double(), bias[:, index], False)
+    assert ((got[:, rows] - exact).abs() <= 1e-4 * size).all()
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_jump_in_the_scale_of_keys_loses_no_digits(causal: bool) -> None:
+    n = 40
+    (q, k, v), bias = (x.float() for x in tokens(1, n)), normal(1, 2 * n - 1).float()
+    scale = normal(1, n, seed=4).float() + 3e5 * (torch.arange(n) > 12)
+    logits = bias[:, n - 1 + torch.arange(n) - torch.arange(n)[:, None]].double()
+    logits = logits + scale[:, None].double()
+    exact, size = by_logarithms(q.double(), k.double(), v.double(), logits, causal)
+    for weight in (ToeplitzWeight(bias), ByMatrix(ToeplitzWeight(bias))):
+        got = linear_attention(q, k, v, weight, causal, key_scale=scale)
+        assert ((got - exact).abs() <= 1e-5 * size).all()
+
+
+class ByMatrix(PositionWeight):
+    """A weight of one's own, which knows its matrix and nothing else."""
+
+    def __init__(self, weight: PositionWeight) -> None:
+        super().__init__()
+        self.weight = weight
+
+    def matrix(self, num_queries: int, num_keys: int) -> Tensor:
+        return self.weight.matrix(num_queries, num_keys)
+
+    def sums(self, phi_q, phi_k, u, *, causal, mode, state=None, start=0):  # type: ignore
+        weights = self.matrix(phi_q.shape[-2], phi_k.shape[-2])
+        return masked_product(phi_q, phi_k, u, weights, causal), None
+
+
+@pytest.mark.parametrize("mode", [None, *MODES])
+def test_what_is_not_divided_is_never_scaled(mode: str | None) -> None:
+    (q, k, v), bias = (x.float() for x in tokens(1, 9)), normal(1, 17).float()
+    true = linear_attention(q, k, v, ToeplitzWeight(bias), normalize=False, mode=mode)
+    for shift in (-80.0, 80.0):
+        weight = ToeplitzWeight(bias + shift)
+        out = linear_attention(q, k, v, weight, normalize=False, mode=mode)
+        torch.testing.assert_close(out.double(), true.double() * math.exp(shift), rtol=1e-4, atol=0)
+    above = linear_attention(q, k, v, ToeplitzWeight(bias + 120), normalize=False, mode=mode)
+    assert above.isinf().all()  # as the true sums in float32 are
+
+
+def test_a_map_over_tables_with_torch_func() -> None:
+    (q, k, v), tables = tokens(1, 9), 40 * normal(3, 1, 17)
+
+    def attend(bias: Tensor) -> Tensor:
+        out = linear_attention(q, k, v, ToeplitzWeight(bias))
+        assert isinstance(out, Tensor)
+        return out
+
+    mapped = torch.func.vmap(attend)(tables)
+    exact = torch.stack([attend(bias) for bias in tables])
+    assert largest_difference(mapped, exact) < 1e-13
 
 
 @pytest.mark.parametrize("n", [module.KEPT // 2, 2 * module.KEPT])

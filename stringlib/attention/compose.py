@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from stringlib.attention.features import FavorFeatures, FeatureMap
+from stringlib.attention.features import FeatureMap
 from stringlib.attention.layer_decay import GLADecay
 from stringlib.attention.layer_weight import BiasWeight, GivenWeight, LayerShape, LayerWeight
 from stringlib.attention.registry import FEATURES, WEIGHTS, make_features
@@ -15,7 +15,7 @@ from stringlib.attention.weights import PositionWeight
 from stringlib.encoders.bias import RelativeBias
 from stringlib.encoders.registry import make_encoder
 from stringlib.encoders.string import RotaryEncoder
-from stringlib.inputs import require_count
+from stringlib.inputs import require_count, require_positive
 
 PLACES = ("before", "after")
 
@@ -51,6 +51,7 @@ def compose(
         TypeError: If an argument has the wrong kind.
         ValueError: If a name is unknown, a number does not fit, or two parts contradict.
     """
+    _require_places(shape)
     features = _features(attention, shape, num_features, generator)
     width = shape.head_dim if features is None else count_features(features, shape)
     rotary = isinstance(encoder, (RotaryEncoder, str))
@@ -100,6 +101,7 @@ def _features(
             f"num_features must be None unless attention names random features, got {num_features}"
         )
     if isinstance(attention, FeatureMap):
+        require_positive("scale of the feature map", attention.scale)
         return attention
     if attention != "softmax":
         raise ValueError(
@@ -116,8 +118,12 @@ def _place(rotary: bool, features: FeatureMap | None, rotate: str | None) -> str
     if not rotary:
         return None
     if features is None and rotate == "after":
-        raise ValueError("rotate must be None or before for softmax: it has no features to rotate")
-    if rotate is None and not (features is None or isinstance(features, FavorFeatures)):
+        raise ValueError(
+            "rotate must be None or before for softmax, which has no features to rotate, got after"
+        )
+    if rotate is None and features is not None:
+        rotate = features.place
+    if rotate is None and features is not None:
         raise ValueError(
             f"rotate must be before or after for {type(features).__name__}, got None: before it, "
             "scores depend on more than the offset; after it, weights may be negative"
@@ -151,16 +157,24 @@ def _encoder(encoder: Any, shape: LayerShape, width: int) -> RotaryEncoder | Rel
     return encoder
 
 
-def _require_grid(
-    shape: LayerShape, encoder: RotaryEncoder | RelativeBias | None, weight: Any
-) -> None:
-    """Raise unless the grid is rows and columns, and something reads it."""
+def _require_places(shape: LayerShape) -> None:
+    """Raise unless the grid, if there is one, is rows and columns, and coordinates are counted."""
+    if shape.coord_dim is not None:
+        require_count("coord_dim", shape.coord_dim)
     if shape.grid is None:
         return
     if not isinstance(shape.grid, Sequence) or len(shape.grid) != 2:
         raise ValueError(f"grid must be (rows, columns), got {shape.grid!r}")
     for number in shape.grid:
         require_count("grid", number)
+
+
+def _require_grid(
+    shape: LayerShape, encoder: RotaryEncoder | RelativeBias | None, weight: Any
+) -> None:
+    """Raise unless something reads the grid."""
+    if shape.grid is None:
+        return
     if weight != "toeplitz" and not (isinstance(encoder, RotaryEncoder) and encoder.coord_dim == 2):
         raise ValueError(
             "grid must be None unless weight is toeplitz or an encoder reads two coordinates, "
@@ -192,6 +206,7 @@ def _weight(weight: Any, features: FeatureMap | None, shape: LayerShape) -> Laye
         )
     if made.causal_only and not shape.causal:
         raise ValueError(
-            f"causal must be True for weight {weight!r}: a decay forgets the past only"
+            f"causal must be True for weight {weight!r}, a decay that forgets the past only, "
+            f"got {shape.causal}"
         )
     return made

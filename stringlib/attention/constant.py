@@ -7,7 +7,7 @@ from torch import Tensor
 
 from stringlib.attention.causal import MODES, causal_sums
 from stringlib.attention.decay import decayed_sums
-from stringlib.attention.weights import PositionWeight, masked_product
+from stringlib.attention.weights import PositionWeight, masked_product, require_pairs
 from stringlib.inputs import require_mode
 
 
@@ -16,6 +16,7 @@ class ConstantWeight(PositionWeight):
 
     def matrix(self, num_queries: int, num_keys: int) -> Tensor:
         """Return ones, ``(num_queries, num_keys)``."""
+        require_pairs(num_queries, num_keys)
         return torch.ones(num_queries, num_keys)
 
     def sums(

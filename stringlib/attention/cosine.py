@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from stringlib.attention.constant import ConstantWeight
-from stringlib.attention.weights import PositionWeight
-from stringlib.inputs import require_positive
+from stringlib.attention.weights import PositionWeight, require_pairs
+from stringlib.inputs import require_bool, require_count, require_floats, require_positive
 from stringlib.precision import widest
 
 
@@ -28,7 +28,7 @@ class CosineWeight(PositionWeight):
         positive: Whether the weight is never negative.
 
     Raises:
-        TypeError: If ``horizon`` is not a number.
+        TypeError: If ``horizon`` is not a number, or ``positive`` no bool.
         ValueError: If it is not positive and finite.
 
     Source:
@@ -37,6 +37,8 @@ class CosineWeight(PositionWeight):
 
     def __init__(self, horizon: float, positive: bool = False) -> None:
         require_positive("horizon", horizon)
+        require_bool(positive=positive)
+        super().__init__()
         self.horizon, self.positive = horizon, positive
 
     def matrix(self, num_queries: int, num_keys: int) -> Tensor:
@@ -45,6 +47,7 @@ class CosineWeight(PositionWeight):
         Raises:
             ValueError: If a distance exceeds the horizon and the weight may be negative.
         """
+        require_pairs(num_queries, num_keys)
         self._require_reach(max(num_queries, num_keys))
         queries, keys = (self._angles(0, n) for n in (num_queries, num_keys))
         cosine = torch.cos(queries[:, None] - keys)
@@ -63,6 +66,10 @@ class CosineWeight(PositionWeight):
         Returns:
             ``(..., heads, seq, 2m)``, or 3m for the positive weight; at least float32.
         """
+        require_floats("phi", phi)
+        require_count("start", start, least=0)
+        if phi.ndim < 2:
+            raise ValueError(f"phi must have shape (..., heads, seq, m), got {tuple(phi.shape)}")
         phi = phi.to(torch.promote_types(phi.dtype, torch.float32))
         angles = self._angles(start, phi.shape[-2], phi.device)
         table = [torch.cos(angles), torch.sin(angles)]

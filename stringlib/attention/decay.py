@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from stringlib.attention.scalar_decay import scalar_decay_chunks
-from stringlib.attention.weights import PositionWeight
+from stringlib.attention.weights import PositionWeight, require_pairs
 from stringlib.autocast import without_autocast
 from stringlib.inputs import expands, require_causal, require_floats, require_mode, require_state
 
@@ -42,7 +42,9 @@ def decayed_sums(
         phi_k: Features of the keys, ``(..., heads, n, m)``.
         u: What is summed, ``(..., heads, n, d_u)``.
         log_decay: The logarithms :math:`a_t \le 0`; ``-inf`` forgets everything. Shape
-            ``(heads,)``, ``(..., heads, n)``, or ``(..., heads, n, m)``: one for each feature.
+            ``(heads,)``, ``(..., heads, n)``, or ``(..., heads, n, m)``: one for each feature;
+            or ``(..., heads, n, 1)``. With all leading dimensions the last two are never
+            mistaken for the second; a shape that may be either is refused.
         mode: "recurrent" goes token by token, "chunk" from chunk to chunk, "parallel" makes
             one chunk, and so an n × n matrix, of all tokens; None picks the fastest.
         state: S before the first token, ``(..., heads, m, d_u)``; zero if omitted.
@@ -82,6 +84,13 @@ def _per_feature(log_decay: Tensor, lead: tuple[int, ...], n: int, m: int) -> Te
     scalar = len(shape) > 1 and shape[-1] == n and expands(shape[:-1], lead)
     vector = len(shape) > 2 and shape[-2] == n and expands(shape[:-2], lead)
     vector = vector and shape[-1] in (1, m)
+    # one head may serve all, but a shape with all heads is meant so
+    if scalar and vector and shape[-2] == shape[-3] == heads and log_decay.numel() > 1:
+        raise ValueError(
+            f"log_decay must say whether it is one a token or one a feature: give one a token as "
+            f"{(*lead, n, 1)}, one a feature as {(*lead, n, m)}, where 1 serves for any number "
+            f"of the first {len(lead)}; got {shape}, which may be either"
+        )
     if scalar and (shape[-2] == heads or not vector):
         return log_decay[..., None]
     if vector:
@@ -210,6 +219,9 @@ def decay_mask(log_decay: Tensor) -> Tensor:
     Returns:
         ``(..., n, n)``, lower triangular with ones on the diagonal.
     """
+    require_floats("log_decay", log_decay)
+    if log_decay.ndim == 0:
+        raise ValueError("log_decay must have shape (..., n), got ()")
     n = log_decay.shape[-1]
     # column j is summed from j + 1 on: a difference of two sums from the start loses digits
     # after a strong decay, and is no number at all after -inf
@@ -225,19 +237,23 @@ class DecayWeight(PositionWeight):
 
     Args:
         log_decay: The logarithms :math:`a_t \le 0`; ``-inf`` forgets everything. Shape
-            ``(heads,)`` constant, ``(..., heads, seq)`` one a token, or
-            ``(..., heads, seq, m)`` one a token and feature.
+            ``(heads,)`` constant, ``(..., heads, seq)`` or ``(..., heads, seq, 1)`` one a token,
+            or ``(..., heads, seq, m)`` one a token and feature.
 
     Raises:
         TypeError: If it is not a floating-point tensor.
         ValueError: If it has no dimension for the heads.
     """
 
+    causal_only = True
+    log_decay: Tensor
+
     def __init__(self, log_decay: Tensor) -> None:
         require_floats("log_decay", log_decay)
         if log_decay.ndim == 0:
             raise ValueError("log_decay must have shape (heads,) or more, got ()")
-        self.log_decay = log_decay
+        super().__init__()
+        self._hold("log_decay", log_decay)
 
     def matrix(self, num_queries: int, num_keys: int) -> Tensor:
         """Return the weights, ``(..., heads, num_queries, num_keys)``, 0 for later keys.
@@ -246,10 +262,13 @@ class DecayWeight(PositionWeight):
             ValueError: If ``log_decay`` is not constant and has not one entry a token. With one
                 for each feature there is no such matrix.
         """
+        require_pairs(num_queries, num_keys)
         tokens = max(num_queries, num_keys)
         log_decay = self.log_decay
         if log_decay.ndim == 1:
             log_decay = log_decay[:, None].expand(-1, tokens)
+        if log_decay.ndim > 2 and log_decay.shape[-2:] == (tokens, 1):
+            log_decay = log_decay.squeeze(-1)
         if log_decay.shape[-1] != tokens:
             raise ValueError(
                 f"log_decay must have shape (heads,) or (..., heads, {tokens}) to give the weights "
@@ -274,7 +293,9 @@ class DecayWeight(PositionWeight):
             ValueError: If not causal.
         """
         if not causal:
-            raise ValueError("causal must be True with a DecayWeight: it weighs earlier keys only")
+            raise ValueError(
+                "causal must be True with a DecayWeight, which weighs earlier keys only, got False"
+            )
         return decayed_sums(phi_q, phi_k, u, self.log_decay, mode=mode, state=state)
 
     def rescaled_sums(

@@ -10,14 +10,29 @@ from torch import Tensor, nn
 
 from stringlib.attention.projections import PROJECTIONS
 from stringlib.autocast import without_autocast
-from stringlib.inputs import require_count, require_floats, require_vectors
+from stringlib.inputs import (
+    require_bool,
+    require_count,
+    require_floats,
+    require_generator,
+    require_vectors,
+)
 
 
 class FeatureMap(nn.Module):
     r"""A map :math:`\phi`: attention weighs value j for query i by :math:`\phi(q_i)^\top\phi(k_j)`.
 
     ``phi(x, is_query=True)`` takes ``(..., heads, seq, head_dim)`` to ``(..., heads, seq, m)``.
+
+    Attributes:
+        scale: What a layer multiplies queries and keys by before the map. One that estimates
+            :math:`e^{x^\top y}` says :math:`d^{-1/4}`, as softmax has :math:`q^\top k/\sqrt d`.
+        place: Where a layer rotates unless it is told, ``"before"`` or ``"after"`` the map; None
+            if it has to be told.
     """
+
+    scale: float = 1.0
+    place: str | None = None
 
     def scaled_keys(self, k: Tensor) -> tuple[Tensor, Tensor | None]:
         r"""Return features of keys, and the logarithm of a factor left out of each.
@@ -82,14 +97,17 @@ class FavorFeatures(FeatureMap):
 
     Attributes:
         projection: The module that holds W and multiplies by it.
+        scale: :math:`d^{-1/4}`. The map itself does not multiply by it.
 
     Raises:
-        TypeError: If a number is not an integer.
+        TypeError: If an argument has the wrong kind.
         ValueError: If a number is below 1, a name unknown, or a projection cannot be learned.
 
     Source:
         Choromanski et al. 2021, lemma 1 and section 3.
     """
+
+    place = "before"
 
     def __init__(
         self,
@@ -108,10 +126,11 @@ class FavorFeatures(FeatureMap):
         require_count("heads", heads)
         if not isinstance(projection, str) or projection not in PROJECTIONS:
             raise ValueError(f"projection must be one of {tuple(PROJECTIONS)}, got {projection!r}")
-        if generator is not None and not isinstance(generator, torch.Generator):
-            raise TypeError(f"generator must be a torch.Generator or None, got {generator!r}")
+        require_bool(learnable=learnable, hyperbolic=hyperbolic, stabilize=stabilize)
+        require_generator(generator)
         self.head_dim, self.num_features, self.heads = head_dim, num_features, heads
         self.hyperbolic, self.stabilize = hyperbolic, stabilize
+        self.scale = head_dim**-0.25
         self.projection = PROJECTIONS[projection](
             head_dim, num_features, heads, learnable, generator
         )
@@ -139,16 +158,18 @@ class FavorFeatures(FeatureMap):
         Returns:
             ``(..., heads, seq, m)`` of the dtype of ``x``, computed in float32 or float64.
         """
+        require_bool(is_query=is_query)
         wide, exponent = self._project(x)
         if not self.stabilize or x.shape[-2] == 0:
-            left_out = half_square(wide)
-        elif is_query:
-            left_out = exponent.detach().amax(-1, keepdim=True)  # ‖x‖²/2 would cancel
-        else:
-            half = half_square(wide)
-            largest = exponent.detach().amax(-1, keepdim=True) - half.detach()
-            left_out = half + largest.amax(-2, keepdim=True)
-        return _exponential(exponent, left_out).to(x.dtype)
+            return _exponential(exponent, half_square(wide)).to(x.dtype)
+        own = exponent.detach().amax(-1, keepdim=True)
+        if is_query:
+            return _exponential(exponent, own).to(x.dtype)  # ‖x‖²/2 would cancel
+        largest = own - half_square(wide)
+        # first what is exact: beside ‖x‖²/2 the exponents would lose their digits
+        return _exponential(exponent.sub_(own), largest.detach().amax(-2, True) - largest).to(
+            x.dtype
+        )
 
     def scaled_keys(self, k: Tensor) -> tuple[Tensor, Tensor]:
         r"""Return keys' features over their largest, and the logarithm of that largest one.
@@ -168,9 +189,10 @@ class FavorFeatures(FeatureMap):
             is the whole.
         """
         wide, exponent = self._project(k)
-        half = half_square(wide)
-        largest = exponent.detach().amax(-1, keepdim=True) - half.detach()
-        return _exponential(exponent, half + largest).to(k.dtype), largest.squeeze(-1)
+        half, own = half_square(wide), exponent.detach().amax(-1, keepdim=True)
+        # nothing is left to subtract from the largest, which is 0, but the gradient of ‖x‖²/2
+        features = _exponential(exponent.sub_(own), half - half.detach())
+        return features.to(k.dtype), (own - half.detach()).squeeze(-1)
 
     def _project(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return x and Wx, or (Wx, −Wx), in float32 or wider."""

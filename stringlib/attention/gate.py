@@ -59,6 +59,7 @@ class Gate(nn.Module):
             ValueError: If a shape does not fit.
         """
         require_floats("y", y)
+        require_tokens(x, self.dim)
         expected = (*x.shape[:-2], self.heads, x.shape[-2], self.dim // self.heads)
         if y.shape != expected:
             raise ValueError(f"y must have shape {tuple(expected)}, got {tuple(y.shape)}")

@@ -110,4 +110,4 @@ class SSDDecay(LayerWeight):
         log_decay = -(self.log_rate.exp() * step).mT
         if key_mask is not None:
             log_decay = log_decay.masked_fill(~per_head(key_mask, log_decay.shape), 0)
-        return DecayWeight(log_decay)
+        return DecayWeight(log_decay[..., None])  # one for all features, whatever the sizes

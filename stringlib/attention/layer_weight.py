@@ -8,7 +8,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from stringlib.attention.decay import DecayWeight
 from stringlib.attention.toeplitz import ToeplitzWeight
 from stringlib.attention.weights import PositionWeight
 from stringlib.encoders.bias import RelativeBias
@@ -60,13 +59,25 @@ class GivenWeight(LayerWeight):
     """A weight that is what it is, whatever the tokens.
 
     Args:
-        weight: The weight. Its tensors, if it has any, stay on their device.
+        weight: The weight. Its parameters are those of the layer, and its tensors move along.
+
+    Raises:
+        ValueError: If it was computed from what learns: nobody would find that to train it.
     """
 
     def __init__(self, weight: PositionWeight) -> None:
         super().__init__()
+        if "_parameters" not in vars(weight):  # one's own, whose constructor calls no other
+            nn.Module.__init__(weight)
+        for name, tensor in weight.named_buffers():
+            if tensor.requires_grad:
+                raise ValueError(
+                    "weight must hold parameters, or tensors without gradient: give "
+                    f"{type(weight).__name__}(nn.Parameter({name})), or what {name} comes from "
+                    f"as encoder; got {name} with requires_grad"
+                )
         self.weight = weight
-        self.causal_only = isinstance(weight, DecayWeight)
+        self.causal_only = weight.causal_only
 
     def forward(self, x: Tensor, key_mask: Tensor | None = None) -> PositionWeight:
         """Return the weight."""

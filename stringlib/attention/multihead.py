@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from stringlib.attention.cache import KeyValueCache
 from stringlib.attention.compose import compose
-from stringlib.attention.features import FavorFeatures, FeatureMap
+from stringlib.attention.features import FeatureMap
 from stringlib.attention.gate import Gate
 from stringlib.attention.layer_weight import LayerShape
 from stringlib.attention.linear import LinearState, linear_attention
@@ -24,6 +24,7 @@ from stringlib.encoders.bias import RelativeBias
 from stringlib.encoders.string import RotaryEncoder
 from stringlib.inputs import (
     require_bool,
+    require_generator,
     require_places,
     require_positive,
     require_split,
@@ -61,8 +62,8 @@ class MultiHeadAttention(nn.Module):
         coord_dim: Number of coordinates that an encoder asked for by name reads; if omitted 1,
             or 2 with a ``grid``.
         rotate: Whether kernelised attention rotates queries and keys ``"before"`` the feature map
-            or features ``"after"`` it, in the numerator only. FAVOR+ rotates before unless told
-            otherwise; ReLU and ELU must be told, for neither place is right for all uses.
+            or features ``"after"`` it, in the numerator only. If omitted the map says it: FAVOR+
+            rotates before; ReLU and ELU must be told, for neither place is right for all uses.
         normalize_qk: Whether queries and keys get one length, so that softmax and FAVOR+ see
             :math:`e^{\tau\cos(q,k)}` with a learned temperature :math:`\tau` for each head. With
             ReLU features :math:`\tau` cancels.
@@ -118,9 +119,8 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         require_split(dim, heads)
         require_positive("temperature", temperature)
-        flags = {"causal": causal, "normalize_qk": normalize_qk, "shift": shift, "bias": bias}
-        for name, flag in flags.items():
-            require_bool(name, flag)
+        require_bool(causal=causal, shift=shift, bias=bias, normalize_qk=normalize_qk)
+        require_generator(generator)
         if temperature != 1 and not normalize_qk:
             raise ValueError(f"temperature must be 1 unless normalize_qk, got {temperature}")
         self.dim, self.heads, self.head_dim = int(dim), int(heads), int(dim // heads)
@@ -170,6 +170,7 @@ class MultiHeadAttention(nn.Module):
                 layer that has none.
         """
         require_tokens(x, self.dim)
+        require_bool(return_state=return_state)
         require_places("x", x, positions)
         self._require_state(state, return_state)
         v = self._split(self.to_v(x))
@@ -227,7 +228,6 @@ class MultiHeadAttention(nn.Module):
         return x.unflatten(-1, (self.heads, self.head_dim)).transpose(-3, -2)
 
     def _require_state(self, state: object, return_state: bool) -> None:
-        require_bool("return_state", return_state)
         if state is None and not return_state:
             return
         if not self.causal or self.rotate == "after":
@@ -278,9 +278,8 @@ class MultiHeadAttention(nn.Module):
         if self.features is None:
             out, cache = self._softmax(q, k, v, positions, key_mask, state)
             return out, cache if return_state else None
-        if isinstance(self.features, FavorFeatures):
-            # they estimate exp(xᵀy), softmax has exp(qᵀk/√d)
-            q, k = (y * self.head_dim**-0.25 for y in (q, k))
+        if self.features.scale != 1:
+            q, k = (y * self.features.scale for y in (q, k))
         weight = None if self.weight is None else self.weight(x, key_mask)
         found = self._kernelised(
             self.features, weight, q, k, v, positions, key_mask, state, return_state

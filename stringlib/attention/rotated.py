@@ -2,16 +2,22 @@ r"""Rotations behind the feature map: kernelised attention that depends on offse
 
 from __future__ import annotations
 
-import math
 from typing import cast
 
 import torch
 from torch import Tensor
 
-from stringlib.attention.linear import linear_attention
-from stringlib.attention.masks import per_head
-from stringlib.attention.weights import PositionWeight
+from stringlib.attention.linear import (
+    linear_attention,
+    moderate_rows,
+    require_fitting,
+    weighted_sums,
+    where_has_gradient,
+)
+from stringlib.attention.weights import PositionWeight, ScaledSums
+from stringlib.autocast import without_autocast
 from stringlib.encoders.string import RotaryEncoder
+from stringlib.inputs import require_bool
 
 
 def rotated_linear_attention(
@@ -50,35 +56,42 @@ def rotated_linear_attention(
         causal: Whether query i sees the keys 0 … i only.
         numerator_only: Whether the denominator stays as it is without positions.
         mode: As for :func:`~stringlib.attention.linear.linear_attention`.
-        key_scale: Logarithms of factors left out of ``phi_k``, as there; but all keys are divided
-            by the largest, also if causal.
+        key_scale: Logarithms of factors left out of ``phi_k``, as there.
         key_mask: False for keys that are padding, as there.
 
     Returns:
         ``(..., heads, seq, d_v)``, of the dtype of ``v``; computed in float32 at least.
 
     Raises:
-        TypeError: If a tensor is not floating point.
-        ValueError: If a shape does not fit.
+        TypeError: If an argument has the wrong type or dtype.
+        ValueError: If shapes do not fit, or an option does not apply.
 
     Source:
         Su et al. 2024 (RoFormer), equation 19, for ``numerator_only``.
     """
+    require_fitting(phi_q, phi_k, v, weight, causal, mode, key_scale)
+    require_bool(numerator_only=numerator_only)
+    if not isinstance(encoder, RotaryEncoder):
+        raise TypeError(f"encoder must be a RotaryEncoder, got {type(encoder).__name__}")
     dtype = torch.promote_types(v.dtype, torch.float32)  # a product may be far below its terms
-    phi_q, phi_k, u = phi_q.to(dtype), phi_k.to(dtype), v.to(dtype)
-    if key_scale is not None and key_scale.shape[-1]:
-        if key_mask is not None:
-            hidden = ~per_head(key_mask, phi_k.shape[:-1])
-            key_scale = key_scale.masked_fill(hidden, -math.inf)
-        largest = key_scale.amax(-1, keepdim=True).clamp(min=torch.finfo(key_scale.dtype).min)
-        phi_k = phi_k * (key_scale - largest).exp()[..., None].to(dtype)
+    phi_q, phi_k, u = moderate_rows(phi_q).to(dtype), phi_k.to(dtype), v.to(dtype)
     q, k = encoder(phi_q, phi_k, positions)
 
-    def attend(q: Tensor, k: Tensor, u: Tensor, normalize: bool) -> Tensor:
-        out = linear_attention(q, k, u, weight, causal, normalize, mode, key_mask=key_mask)
-        return cast(Tensor, out)
-
     if not numerator_only:
-        return attend(q, k, u, normalize=True).to(v.dtype)
-    below = attend(phi_q, phi_k, torch.ones_like(u[..., :1]), normalize=False)
-    return (attend(q, k, u, normalize=False) / below.masked_fill(below == 0, 1)).to(v.dtype)
+        out = linear_attention(
+            *(q, k, u, weight, causal), mode=mode, key_scale=key_scale, key_mask=key_mask
+        )
+        return cast(Tensor, out).to(v.dtype)
+
+    def sums(q: Tensor, k: Tensor, u: Tensor) -> ScaledSums:
+        return weighted_sums(
+            *(q, k, u, weight, causal, mode), key_scale=key_scale, key_mask=key_mask
+        )
+
+    with without_autocast(v):
+        above, below = sums(q, k, u), sums(phi_q, phi_k, torch.ones_like(u[..., :1]))
+        numerator, denominator = where_has_gradient(above.sums, below.sums)
+        out = numerator / denominator
+        if above.log_scale is not None and below.log_scale is not None:
+            out = out * (above.log_scale - below.log_scale).exp()[..., None]
+    return out.to(v.dtype)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from stringlib.attention.cache import KeyValueCache
 from stringlib.attention.linear import LinearState
 from stringlib.attention.masks import per_head
+from stringlib.inputs import require_count, require_floats
 
 
 class ShiftedState(NamedTuple):
@@ -52,6 +53,7 @@ class KeyShift(nn.Module):
 
     def __init__(self, heads: int) -> None:
         super().__init__()
+        require_count("heads", heads)
         self.logit = nn.Parameter(torch.zeros(heads))
 
     def forward(
@@ -66,7 +68,24 @@ class KeyShift(nn.Module):
 
         Returns:
             Of the shape and dtype of ``k``, and ``(..., heads, 1, head_dim)``.
+
+        Raises:
+            TypeError: If an argument is not a tensor of the right dtype.
+            ValueError: If a shape does not fit.
         """
+        require_floats("k", k)
+        heads = len(self.logit)
+        if k.ndim < 3 or k.shape[-3] != heads:
+            raise ValueError(
+                f"k must have shape (..., {heads}, seq, head_dim), got {tuple(k.shape)}"
+            )
+        if before is not None:
+            require_floats("before", before)
+            if before.shape != (*k.shape[:-2], 1, k.shape[-1]):
+                raise ValueError(
+                    f"before must have shape {(*k.shape[:-2], 1, k.shape[-1])}, one key like those "
+                    f"of k, got {tuple(before.shape)}"
+                )
         if key_mask is not None:
             k = k.masked_fill(~per_head(key_mask, k.shape[:-1])[..., None], 0)
         if before is None:

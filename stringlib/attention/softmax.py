@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from stringlib.attention.masks import per_head
-from stringlib.inputs import expands, require_attention, require_floats
+from stringlib.inputs import expands, require_attention, require_bool, require_floats
 
 
 def softmax_attention(
@@ -37,9 +37,10 @@ def softmax_attention(
         ``(..., heads, n, d_v)``, of the dtype of ``q``. A query that sees no key gets 0.
 
     Raises:
-        TypeError: If an argument has the wrong dtype.
+        TypeError: If an argument has the wrong type or dtype.
         ValueError: If shapes do not fit.
     """
+    require_bool(causal=causal)
     require_attention(("q", q), ("k", k), ("v", v))
     pairs = q.shape[-2], k.shape[-2]
     lead = torch.broadcast_shapes(*(x.shape[:-2] for x in (q, k, v)))

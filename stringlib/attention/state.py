@@ -95,6 +95,8 @@ def gated_linear_attention(
         Yang et al. 2024.
     """
     require_causal(("q", q), ("k", k), ("v", v))
+    lead = torch.broadcast_shapes(*(x.shape[:-2] for x in (q, k, v)))
+    log_decay = _with_all_dimensions("log_decay", log_decay, lead, k.shape[-2:])
     return decayed_sums(q, k, v, log_decay, mode=mode, state=state)
 
 
@@ -134,7 +136,7 @@ def rwkv6(
     """
     require_causal(("r", r), ("k", k), ("v", v))
     lead = torch.broadcast_shapes(*(x.shape[:-2] for x in (r, k, v)))
-    _require("log_decay", log_decay, lead, k.shape[-2:])
+    log_decay = _with_all_dimensions("log_decay", log_decay, lead, k.shape[-2:])
     _require("bonus", bonus, lead[-1:], k.shape[-1:])
     # one further token, which nobody reads, so that the last state has seen all; what a token
     # reads is then the state of the one before it
@@ -187,6 +189,14 @@ def ssd(
     log_decay = (dt * A[:, None])[..., None]  # one for all features
     y, state = decayed_sums(C, B, dt[..., None] * x, log_decay, mode=mode, state=state)
     return y.to(x.dtype), state  # dt and A may be wider
+
+
+def _with_all_dimensions(
+    name: str, x: Tensor, lead: tuple[int, ...], own: tuple[int, ...]
+) -> Tensor:
+    """Return ``x`` with ones in front, so that nobody mistakes its dimensions for others."""
+    _require(name, x, lead, own)
+    return x[(None,) * (len(lead) + len(own) - x.ndim)]
 
 
 def _require(name: str, x: Tensor, lead: tuple[int, ...], own: tuple[int, ...]) -> None:

@@ -16,7 +16,9 @@ from stringlib.algebra.toeplitz import (
     toeplitz_sizes,
     toeplitz_spectrum,
 )
-from stringlib.attention.weights import PositionWeight
+from stringlib.attention.known import is_known
+from stringlib.attention.scale import LEAST
+from stringlib.attention.weights import PositionWeight, ScaledSums, require_pairs
 from stringlib.encoders.bias import RelativeBias
 from stringlib.inputs import require_count, require_floats
 from stringlib.precision import widest
@@ -29,9 +31,16 @@ KEPT = 1024
 """Up to this length the rows are kept for the gradient; beyond it they are computed again."""
 
 CROSSOVER = 800
-r"""The FFT is taken from :math:`n = 800\,md/(m + d)` on, d the columns of ``u``.
+r"""The FFT is the faster from :math:`n = 800\,md/(m + d)` on, d the columns of ``u``.
 
 The rows cost :math:`O(n^2 (m + d))`, the FFTs :math:`O(n \log n \cdot md)`.
+"""
+
+FLAT = {torch.float32: 16.0, torch.float64: 8.0}
+r"""How far biases may be apart, that the FFT in float64 serves sums of a dtype.
+
+Its error beside a query's own sums is at most about :math:`10^{-16} \sqrt n\,e^{16} < 10^{-6}`,
+or :math:`10^{-16} \sqrt n\,e^8 < 10^{-10}`.
 """
 
 
@@ -43,12 +52,18 @@ class ToeplitzWeight(PositionWeight):
     gradients reach ``bias``.
 
     There are two ways to the sums. ``mode="parallel"`` multiplies rows of the n × n matrix, a tile
-    of queries at a time, and is as exact as the dtype. ``mode="fft"`` multiplies by FFT, one
-    feature at a time, in float64 whatever the input's dtype: the error of an FFT is relative to
-    the largest weight of all, 1e-16 in float64 and 1e-7 in float32, so that weights which are
-    smaller than that beside it are lost. The default is the faster, by shape alone, which is the
-    matrix up to ten or twenty thousand tokens. There is no recurrence and no state: decoding is
-    not made faster.
+    of queries at a time, and is as exact as the dtype for biases of any range: where they are
+    large, each query has a shift of its own, by the largest bias that meets a product other than
+    0. ``mode="fft"`` multiplies by FFT, one feature at a time, in float64 whatever the input's
+    dtype, and is imprecise: its error is relative to the largest weights, keys and values of *all*
+    rows, 1e-16 of them in float64 and 1e-7 in float32. A query whose own sums are small beside
+    that gets a wrong result, as do early queries if later keys are large, or NaN.
+
+    The default is the matrix, but for the one case in which the FFT is known to serve and, by
+    shape, is the faster: not causal, with 64 features from twenty thousand tokens on, and a table
+    that lies on the CPU, where looking at it costs nothing, and spans at most 16 (8 in float64).
+    Then every query sees every key, and none by less than 1e-7 of the largest weight. There is no
+    recurrence and no state: decoding is not made faster.
 
     Args:
         bias: :math:`b`, on a sequence ``(heads, 2n - 1)`` with :math:`b_{j-i}` at index
@@ -64,6 +79,8 @@ class ToeplitzWeight(PositionWeight):
         Luo et al. 2021, section 3 and algorithm 1.
     """
 
+    bias: Tensor
+
     def __init__(self, bias: Tensor) -> None:
         require_floats("bias", bias)
         if bias.ndim < 2 or not all(size % 2 for size in bias.shape[1:]):
@@ -71,7 +88,8 @@ class ToeplitzWeight(PositionWeight):
                 "bias must have shape (heads, 2n - 1), or (heads, 2h - 1, 2w - 1) on a grid, "
                 f"got {tuple(bias.shape)}"
             )
-        self.bias = bias
+        super().__init__()
+        self._hold("bias", bias)
 
     @classmethod
     def from_bias(cls, bias: RelativeBias, n: int) -> ToeplitzWeight:
@@ -97,13 +115,17 @@ class ToeplitzWeight(PositionWeight):
     def matrix(self, num_queries: int, num_keys: int) -> Tensor:
         """Return the weights w(i, j), ``(heads, num_queries, num_keys)``; no causal mask.
 
-        Shifted as in :meth:`sums` where the dtype of the bias cannot hold them.
+        A row whose largest weight the dtype cannot hold is divided by a factor of its own.
 
         Raises:
             ValueError: If the numbers differ or do not fit the bias.
         """
+        require_pairs(num_queries, num_keys)
         bias = self._fitted(num_queries, num_keys)
-        return toeplitz(_moderate_exp(bias), bias.ndim - 1)
+        rows = toeplitz(bias, bias.ndim - 1)
+        if not num_keys:
+            return rows
+        return (rows - _excess(rows.detach().amax(-1, keepdim=True), rows.dtype)).exp()
 
     def sums(
         self,
@@ -118,28 +140,50 @@ class ToeplitzWeight(PositionWeight):
     ) -> tuple[Tensor, None]:
         r"""Return :math:`\sum_j w(i,j)\,\phi(q_i)^\top\phi(k_j)\,u_j`; there is no state.
 
-        Where the largest bias is beyond ±66 (float32) or ±532 (float64), so that the sums
-        themselves could not be represented, the bias of the head is shifted into that range.
-        This multiplies a query's sums by a common factor and leaves their ratios alone.
-
         Args:
             phi_q: Features of the queries, ``(..., heads, n, m)``.
             phi_k: Features of the keys, ``(..., heads, n, m)``.
             u: What is summed, ``(..., heads, n, d_u)``.
             causal: Whether query i sees the keys 0 … i only.
-            mode: ``"parallel"``, ``"fft"`` or None, the faster.
+            mode: ``"parallel"``, ``"fft"`` or None, the faster that is exact.
             state: Must be None.
             start: Must be 0.
 
         Raises:
             ValueError: If shapes do not fit, the mode is unknown, or there is a state.
         """
+        found = self.scaled_sums(
+            phi_q, phi_k, u, None, causal=causal, mode=mode, state=state, start=start
+        )
+        if found.log_scale is None:
+            return found.sums, None
+        return found.sums * found.log_scale.exp()[..., None].to(found.sums), None
+
+    def scaled_sums(
+        self,
+        phi_q: Tensor,
+        phi_k: Tensor,
+        u: Tensor,
+        key_scale: Tensor | None,
+        *,
+        causal: bool,
+        mode: str | None,
+        state: Tensor | None = None,
+        start: int = 0,
+        largest: Tensor | None = None,
+    ) -> ScaledSums:
+        """Return the sums less a factor for each query; see ``PositionWeight.scaled_sums``."""
+        if key_scale is not None and causal:
+            self._require_plain(mode, state)
         if mode is not None and mode not in MODES:
             raise ValueError(
                 f"mode must be one of {MODES} or None for a ToeplitzWeight, got {mode!r}"
             )
         if state is not None or start:
-            raise ValueError("state must be None for a ToeplitzWeight, which has no recurrence")
+            raise ValueError(
+                "state must be None for a ToeplitzWeight, which has no recurrence, got one of "
+                f"{start} tokens"
+            )
         lead = torch.broadcast_shapes(*(x.shape[:-2] for x in (phi_q, phi_k, u)))
         heads, n = lead[-1], phi_q.shape[-2]
         bias = self._fitted(n, phi_k.shape[-2])
@@ -149,19 +193,34 @@ class ToeplitzWeight(PositionWeight):
             )
         phi_q = phi_q.expand(*lead, -1, -1)
         if 0 in (*phi_q.shape, *u.shape):
-            return phi_q @ (phi_k.mT @ u), None
+            return ScaledSums(phi_q @ (phi_k.mT @ u), None, None, None)
+        dtype = torch.promote_types(u.dtype, torch.float32)
+        q, k, columns = (x.to(dtype) for x in (phi_q, phi_k, u))
+        bias = bias.to(torch.promote_types(bias.dtype, torch.float32))
+        if mode is None:
+            fast = n * (q.shape[-1] + u.shape[-1]) > CROSSOVER * q.shape[-1] * u.shape[-1]
+            mode = "fft" if fast and not causal and _is_flat(bias, dtype) else "parallel"
         if causal:  # in reading order too, the offsets of later keys are those after the centre
             flat = bias.flatten(1)
             later = torch.arange(flat.shape[1], device=bias.device) > flat.shape[1] // 2
             bias = flat.masked_fill(later, -math.inf).view_as(bias)
-        if mode is None:
-            m, d = phi_q.shape[-1], u.shape[-1]
-            mode = "fft" if n * (m + d) > CROSSOVER * m * d else "parallel"
-        dtype = torch.promote_types(u.dtype, torch.float32)
-        way = _by_fft if mode == "fft" else _by_tiles
-        q, k, columns, bias = (x.to(dtype) for x in (phi_q, phi_k, u, bias))
-        out = way(q, k, columns, bias, causal)
-        return out.to(u.dtype), None
+        common, near = None, _is_near(bias, dtype)
+        if key_scale is not None:
+            common = key_scale.detach()
+            common = common.cummax(-1).values if causal else common.amax(-1, keepdim=True)
+            common = common.clamp(min=LEAST)
+            near = near and not causal and _is_near(key_scale - common, dtype)
+            if near or mode == "fft":
+                k = k * (key_scale - common).exp()[..., None]
+        scale: Tensor | None
+        if mode == "fft":
+            out, scale = _by_fft(q, k, columns, bias)
+        else:
+            scales = (None, None) if near else (key_scale, common)
+            out, scale = _by_tiles(q, k, columns, bias, causal, not near, *scales)
+        if common is not None:
+            scale = common if scale is None else scale + common
+        return ScaledSums(out.to(u.dtype), scale, None, None)
 
     def _fitted(self, num_queries: int, num_keys: int) -> Tensor:
         """Return the biases of so many tokens: the middle of those of a longer sequence."""
@@ -182,48 +241,93 @@ class ToeplitzWeight(PositionWeight):
         return self.bias[:, tokens - num_keys : tokens + num_keys - 1]
 
 
-def _by_tiles(phi_q: Tensor, phi_k: Tensor, u: Tensor, bias: Tensor, causal: bool) -> Tensor:
-    """Return the sums by rows of the matrix, a tile of queries at a time."""
+def _by_tiles(
+    phi_q: Tensor,
+    phi_k: Tensor,
+    u: Tensor,
+    bias: Tensor,
+    causal: bool,
+    exact: bool,
+    key_scale: Tensor | None,
+    common: Tensor | None,
+) -> tuple[Tensor, Tensor | None]:
+    """Return the sums by rows of the matrix, a tile of queries at a time, and their log scale."""
     sizes, dims = toeplitz_sizes(bias, bias.ndim - 1), list(range(1, bias.ndim))
     long = sizes[0]  # tiles are cut along the first axis; each of its places has `across` tokens
     across = phi_q.shape[-2] // long
     backwards, keys, u = bias.flip(dims), phi_k.flip(-2).mT, u.flip(-2)
+    if key_scale is not None and common is not None:
+        key_scale, common = key_scale.flip(-1), common.expand(*common.shape[:-1], phi_q.shape[-2])
     rows = max(1, TILE // across)
-    out = []
+    out, scales = [], []
     for start in range(0, long, rows):
         count = min(rows, long - start)
         first = long - start - count if causal else 0  # the keys before it are all too late
+        queries = (start * across, count * across)
         args = (
-            phi_q.narrow(-2, start * across, count * across),
+            phi_q.narrow(-2, *queries),
             keys[..., first * across :],
             u[..., first * across :, :],
             backwards.narrow(1, start + first, count + long - first - 1),
             (long - first, *sizes[1:]),
+            exact,
+            None if key_scale is None else key_scale[..., first * across :],
+            None if common is None else common.narrow(-1, *queries),
         )
         if long * across > KEPT:
-            out.append(checkpoint(_tile, *args, use_reentrant=False, preserve_rng_state=False))
+            found = checkpoint(_tile, *args, use_reentrant=False, preserve_rng_state=False)
         else:
-            out.append(_tile(*args))
-    return torch.cat(out, -2)
+            found = _tile(*args)
+        out.append(found[0])
+        scales.append(found[1])
+    return torch.cat(out, -2), torch.cat(scales, -1) if exact else None
 
 
-def _tile(q: Tensor, keys: Tensor, u: Tensor, window: Tensor, sizes: tuple[int, ...]) -> Tensor:
+def _tile(
+    q: Tensor,
+    keys: Tensor,
+    u: Tensor,
+    window: Tensor,
+    sizes: tuple[int, ...],
+    exact: bool,
+    key_scale: Tensor | None,
+    common: Tensor | None,
+) -> tuple[Tensor, Tensor | None]:
     """Return the sums of a tile, from the biases between it and the keys, last key first."""
-    # a tile has a shift of its own: a bias that grows all along a sequence underflows nowhere
-    weights = hankel_view(_moderate_exp(window), sizes)
-    scores = (q @ keys).unflatten(-1, sizes).unflatten(-len(sizes) - 1, (-1, *sizes[1:]))
+
+    def by_place(pairs: Tensor) -> Tensor:
+        return pairs.unflatten(-1, sizes).unflatten(-len(sizes) - 1, (-1, *sizes[1:]))
+
+    scores = by_place(q @ keys)
+    largest = None
+    if exact:
+        logits, axes = hankel_view(window, sizes), list(range(-len(sizes), 0))
+        if key_scale is not None and common is not None:
+            # their difference first: beside a large scale a bias would lose its digits
+            logits = logits + by_place(key_scale.unsqueeze(-2) - common.unsqueeze(-1))
+        # a key that answers nothing must not set the shift: the others would underflow beside it
+        logits = torch.where(scores.detach() == 0, -math.inf, logits)
+        largest = logits.detach().amax(axes, keepdim=True).clamp(min=LEAST)
+        weights = (logits - largest).exp().to(scores.dtype)
+        largest = largest.flatten(-2 * len(sizes)).to(scores.dtype)
+    else:  # one exponential an offset, not one a pair
+        weights = hankel_view(window.exp().to(scores.dtype), sizes)
     # the gradient of the weights needs the scores; where nobody asks for it, spare the memory
-    kept = torch.is_grad_enabled() and weights.requires_grad
+    kept = exact or (torch.is_grad_enabled() and weights.requires_grad)
     scores = scores * weights if kept else scores.mul_(weights)
-    return scores.flatten(-len(sizes)).flatten(-len(sizes) - 1, -2) @ u
+    return scores.flatten(-len(sizes)).flatten(-len(sizes) - 1, -2) @ u, largest
 
 
-def _by_fft(phi_q: Tensor, phi_k: Tensor, u: Tensor, bias: Tensor, causal: bool) -> Tensor:
-    """Return the sums by FFT, one feature at a time, in float64 where the device has it."""
+def _by_fft(phi_q: Tensor, phi_k: Tensor, u: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the sums by FFT, one feature at a time, in float64 where the device has it.
+
+    And the logarithm of the factor that was left out of all sums of a head, ``(heads, 1)``.
+    """
     axes = bias.ndim - 1
     sizes = toeplitz_sizes(bias, axes)
     wide = widest(u.device)
-    spectrum = toeplitz_spectrum(_moderate_exp(bias).to(wide), axes).unsqueeze(1)
+    shift = _excess(bias.detach().amax(tuple(range(1, bias.ndim)), keepdim=True), u.dtype)
+    spectrum = toeplitz_spectrum((bias - shift).exp().to(wide), axes).unsqueeze(1)
     q, k, columns = (x.to(wide).mT.contiguous().unflatten(-1, sizes) for x in (phi_q, phi_k, u))
     features = zip(q.unbind(-axes - 1), k.unbind(-axes - 1), strict=True)
     # the spectra of one feature are as large as u; kept for all, they would be m times that
@@ -234,7 +338,7 @@ def _by_fft(phi_q: Tensor, phi_k: Tensor, u: Tensor, bias: Tensor, causal: bool)
         for pair in features
     )
     total: Any = sum(parts)
-    return total.flatten(-axes).mT.to(u.dtype)
+    return total.flatten(-axes).mT.to(u.dtype), shift.flatten(1).to(u.dtype)
 
 
 def _feature(q: Tensor, k: Tensor, columns: Tensor, spectrum: Tensor, axes: int) -> Tensor:
@@ -243,9 +347,20 @@ def _feature(q: Tensor, k: Tensor, columns: Tensor, spectrum: Tensor, axes: int)
     return spectral_product(spectrum, terms, axes) * q.unsqueeze(-axes - 1)
 
 
-def _moderate_exp(bias: Tensor) -> Tensor:
-    """Return exp(bias), each head's multiplied by what keeps its largest within the dtype."""
-    info = torch.finfo(bias.dtype)
-    bound = 0.75 * math.log(info.max)
-    largest = bias.detach().amax(tuple(range(1, bias.ndim)), keepdim=True).clamp(min=info.min)
-    return (bias - (largest - largest.clamp(-bound, bound))).exp()
+def _excess(largest: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return how far a logarithm is beyond those whose exponentials sum within the dtype."""
+    bound = 0.75 * math.log(torch.finfo(dtype).max)
+    largest = largest.clamp(min=LEAST)
+    return largest - largest.clamp(-bound, bound)
+
+
+def _is_near(logs: Tensor, dtype: torch.dtype) -> bool:
+    """Return whether exponentials, but for those that are 0, are known to be of moderate size."""
+    bound = 0.35 * math.log(torch.finfo(dtype).max)
+    return is_known(logs, lambda x: (x.abs() <= bound) | (x == -math.inf))
+
+
+def _is_flat(bias: Tensor, dtype: torch.dtype) -> bool:
+    """Return whether a table is known to span no more than ``FLAT``."""
+    dims, span = tuple(range(1, bias.ndim)), FLAT[dtype]
+    return is_known(bias, lambda x: x >= x.amax(dims, keepdim=True) - span)

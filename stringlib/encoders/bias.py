@@ -178,7 +178,7 @@ class T5Bias(RelativeBias):
         bidirectional: bool = True,
     ) -> None:
         super().__init__(heads)
-        require_bool("bidirectional", bidirectional)
+        require_bool(bidirectional=bidirectional)
         sides = 2 if bidirectional else 1
         require_count("num_buckets", num_buckets, least=2 * sides)
         if num_buckets % sides:

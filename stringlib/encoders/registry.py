@@ -74,5 +74,5 @@ def make_bias(name: str, heads: int, causal: bool = False) -> RelativeBias:
         ValueError: If the name is unknown or ``heads`` is below 1.
     """
     require_name("name", name, BIASES)
-    require_bool("causal", causal)
+    require_bool(causal=causal)
     return BIASES[name](heads, causal)

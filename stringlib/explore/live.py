@@ -69,7 +69,7 @@ class LiveLoss:
     def __call__(self, history: Steps) -> None:
         """Follow the only run; of several, see :meth:`of`."""
         if len(self.names) > 1:
-            raise ValueError(f"of(name) must say which of {self.names} the run is")
+            raise ValueError(f"of(name) must say which of {self.names} the run is, got none")
         self.of(self.names[0])(history)
 
     def of(self, name: str) -> Callable[[Steps], None]:

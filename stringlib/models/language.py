@@ -82,7 +82,7 @@ class LanguageModel(nn.Module):
         require_count("depth", depth)
         require_split(dim, heads)
         require_encoder(encoder)
-        require_bool("tied", tied)
+        require_bool(tied=tied)
         if length is not None:
             require_count("length", length)
         self.length = None
@@ -142,7 +142,7 @@ class LanguageModel(nn.Module):
                 or a state is asked of layers that have none: with the weight ``"toeplitz"``, with
                 a bias on features, or with features that are rotated.
         """
-        require_bool("return_state", return_state)
+        require_bool(return_state=return_state)
         before = self._require_tokens(tokens, state)
         x = self.embed(tokens)
         require_places("tokens", x, positions)

@@ -174,7 +174,7 @@ def _pool(
             raise ValueError(
                 f"min_length {min_length}, max_length {max_length}, depth {depth}, "
                 f"arguments {arguments} must admit {count} different expressions: "
-                f"found {len(found)} in {tried} draws"
+                f"got {len(found)} in {tried} draws"
             )
     width = max_length - 1
     rows = b"".join(tokens.ljust(width, bytes([PADDING])) for tokens in found)
