@@ -156,13 +156,13 @@ def use_matplotlib_style() -> None:
     """
     import matplotlib as mpl
     from cycler import cycler
-    from IPython import get_ipython
+    from matplotlib.figure import Figure
 
-    shell = get_ipython()
-    if shell is not None:
-        shell.display_formatter.formatters["text/plain"].for_type_by_name(
-            "matplotlib.figure", "Figure", lambda fig, printer, cycle: printer.text(describe(fig))
-        )
+    def say(figure: Figure, printer: Any, cycle: bool) -> None:
+        printer.text(describe(figure))
+
+    # IPython's hook for its plain text; a formatter for Figure would be removed by its backend
+    Figure._repr_pretty_ = say  # type: ignore[attr-defined]
 
     mpl.rcParams.update(
         {
