@@ -119,7 +119,7 @@ def _place(rotary: bool, features: FeatureMap | None, rotate: str | None) -> str
         return None
     if features is None and rotate == "after":
         raise ValueError(
-            "rotate must be None or before for softmax, which has no features to rotate, got after"
+            "rotate must be None or before for softmax: it has no features to rotate, got after"
         )
     if rotate is None and features is not None:
         rotate = features.place
@@ -206,7 +206,7 @@ def _weight(weight: Any, features: FeatureMap | None, shape: LayerShape) -> Laye
         )
     if made.causal_only and not shape.causal:
         raise ValueError(
-            f"causal must be True for weight {weight!r}, a decay that forgets the past only, "
+            f"causal must be True for weight {weight!r}: a decay forgets the past only, "
             f"got {shape.causal}"
         )
     return made

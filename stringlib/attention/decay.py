@@ -294,7 +294,7 @@ class DecayWeight(PositionWeight):
         """
         if not causal:
             raise ValueError(
-                "causal must be True with a DecayWeight, which weighs earlier keys only, got False"
+                "causal must be True with a DecayWeight: it weighs earlier keys only, got False"
             )
         return decayed_sums(phi_q, phi_k, u, self.log_decay, mode=mode, state=state)
 
