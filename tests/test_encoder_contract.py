@@ -346,9 +346,13 @@ def test_many_encoders_in_one_call(name):
 def test_compile(name):
     encoder = make(name)
     q, k, positions = inputs(encoder)
-    # all graphs are traced; to generate code takes many seconds, so one encoder does
-    backend = "inductor" if name == "rope-8" else "aot_eager"
-    compiled = torch.compile(encoder, fullgraph=True, backend=backend)
+    if name == "rope-8":
+        # code is generated for one encoder, and as plain as can be: it takes seconds
+        slow = {"cpp.vec_isa_ok", "cpp_cache_precompile_headers"}
+        slow &= set(torch._inductor.list_options())
+        compiled = torch.compile(encoder, fullgraph=True, options=dict.fromkeys(slow, False))
+    else:
+        compiled = torch.compile(encoder, fullgraph=True, backend="eager")
     close(compiled(q, k, positions)[0], encoder(q, k, positions)[0])
     close(compiled(q, k, positions + 1)[1], encoder(q, k, positions + 1)[1])
 
