@@ -69,12 +69,12 @@ test: $(READY) ## the whole suite: form, types, units, notebooks, book, pages in
 	$(PY) -m mypy
 	$(PY) tools/notebooks.py --check
 	$(PY) tools/ledger.py --check
-	$(PY) -m pytest -q -n $(JOBS) --ignore=tests/site tests
+	$(PY) -m pytest -q -p no:nbval -n $(JOBS) --dist worksteal --ignore=tests/site tests
 	$(PY) tools/notebooks.py --replay --jobs $(JOBS)
 	rm -rf _build/test
 	$(JB) --path-output _build/test
 	$(PY) tools/check_site.py _build/test/_build/html
-	BOOK_HTML="$(CURDIR)/_build/test/_build/html" $(PY) -m pytest -q -n $(JOBS) --dist loadfile tests/site
+	BOOK_HTML="$(CURDIR)/_build/test/_build/html" $(PY) -m pytest -q -p no:nbval -n $(JOBS) --dist worksteal tests/site
 
 portable: $(READY) ## replay the notebooks once more, as the plainest processor computes
 	$(PY) tools/notebooks.py --replay --plain --jobs $(JOBS)

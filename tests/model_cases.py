@@ -63,6 +63,24 @@ CASES: dict[str, dict[str, Any]] = {
 """Name → encoder, attention, gate and options of a model."""
 
 
+def _covering() -> list[str]:
+    """Return cases that have each encoder, with softmax and with features, and each other part."""
+    seen: set[tuple[Any, ...]] = set()
+    found = []
+    for name, told in CASES.items():
+        softmax = told.get("attention", "softmax") == "softmax"
+        parts = {(key, str(value)) for key, value in told.items() if key != "encoder"}
+        parts |= {("encoder", told.get("encoder"), softmax)}
+        if not parts <= seen:
+            seen |= parts
+            found.append(name)
+    return found
+
+
+COVERING = _covering()
+"""For what a model does part by part: be saved, moved, rounded."""
+
+
 def has_state(name: str) -> bool:
     """Return whether the layers of a case can be continued token by token."""
     options = CASES[name]

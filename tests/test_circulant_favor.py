@@ -22,6 +22,7 @@ from stringlib.attention.structured_variance import (
     unit_circulant_moments,
     unit_circulant_ratio,
 )
+from stringlib.attention.variance import orthogonal_mse, positive_mse
 from stringlib.reference import (
     circulant_favor_features,
     circulant_gradient,
@@ -171,7 +172,7 @@ def test_the_ratio_has_its_limit_and_its_largest_value() -> None:
 @pytest.mark.parametrize("name", ["one-hot", "constant", "random"])
 @pytest.mark.parametrize(("d", "m"), [(5, 5), (8, 3), (16, 16)])
 def test_moments_of_the_unit_circulant_given_the_signs(name: str, d: int, m: int) -> None:
-    z, draws = direction(name, d, 1.0), 60_000
+    z, draws = direction(name, d, 1.0), 20_000
     projection = made("unit-circulant", d, m, draws)
     signs = torch.sign(random(d, seed=5))
     projection.signs.copy_(signs.expand_as(projection.signs))
@@ -184,9 +185,17 @@ def test_moments_of_the_unit_circulant_given_the_signs(name: str, d: int, m: int
 
 
 @pytest.mark.proves("eq-structured-bias")
-@pytest.mark.parametrize("d", [2, 3, 4, 8, 9])
-@pytest.mark.parametrize("square", [0.5, 1.0, 1.9])
-@pytest.mark.parametrize("name", ["one-hot", "constant", "random"])
+@pytest.mark.parametrize(
+    ("name", "square", "d"),
+    [
+        *itertools.product(("one-hot", "constant", "random"), (0.5, 1.0, 1.9), (2, 3, 4)),
+        # hundreds of signs each
+        ("constant", 1.0, 8),
+        ("random", 1.9, 8),
+        ("one-hot", 0.5, 9),
+        ("random", 1.9, 9),
+    ],
+)
 def test_the_bias_of_the_unit_circulant_is_bounded(name: str, d: int, square: float) -> None:
     z = direction(name, d, square)
     signs = all_signs(d)
@@ -216,7 +225,7 @@ def test_the_bias_of_hadamard_rows_is_bounded(size: int) -> None:
 def test_the_first_order_of_the_bias() -> None:
     """One-hot: no sign matters, and d² times what is left of the bias stays bounded."""
     rest = []
-    for d in (32, 64, 128, 256, 512):
+    for d in (16, 32, 64, 128, 256):
         z = direction("one-hot", d, 2.0)
         bias = unit_circulant_moments(z, torch.ones(d), 1)[0] - 1
         rest.append(((bias - unit_circulant_bias(z)) * d**2).item())
@@ -275,15 +284,12 @@ def test_two_opposite_channels_have_a_larger_error_at_every_even_size() -> None:
 
 @pytest.mark.parametrize("name", ["one-hot", "random"])
 def test_the_unit_circulant_has_the_error_of_orthogonal_rows(name: str) -> None:
-    d, draws = 64, 20_000
+    d, draws, one = 64, 8_000, torch.ones((), dtype=torch.float64)
     z = direction(name, d, 1.0)
-    errors = {
-        kind: (torch.exp(made(kind, d, d, draws).matrix() @ z - 0.5).mean(-1) - 1).square()
-        for kind in ("orthogonal", "unit-circulant", "iid")
-    }
-    mean = {kind: e.mean().item() for kind, e in errors.items()}
-    assert mean["unit-circulant"] == pytest.approx(mean["orthogonal"], rel=0.12)
-    assert mean["unit-circulant"] < 0.85 * mean["iid"]
+    estimate = torch.exp(made("unit-circulant", d, d, draws).matrix() @ z - 0.5).mean(-1)
+    measured = (estimate - 1).square().mean().item()  # its standard error is 1.7 %
+    assert measured == pytest.approx(orthogonal_mse(one, d, d).item(), rel=0.12)
+    assert measured < 0.85 * positive_mse(one, d).item()
 
 
 def test_the_quadrature_is_exact_for_moments() -> None:

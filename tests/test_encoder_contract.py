@@ -28,12 +28,12 @@ def floats(encoder):
 
 
 @encoders
-@pytest.mark.parametrize("shift", [1, 17, 300, 0.37, -1234.5])
 @pytest.mark.proves("eq-relative")
-def test_shifting_every_position_leaves_the_logits(name, shift):
+def test_shifting_every_position_leaves_the_logits(name):
     encoder = make(name)
     q, k, positions = inputs(encoder)
-    assert checks.translation_error(encoder, q, k, positions, shift) <= 1e-11
+    for shift in (1, 17, 300, 0.37, -1234.5):
+        assert checks.translation_error(encoder, q, k, positions, shift) <= 1e-11, shift
 
 
 @encoders
@@ -200,9 +200,9 @@ def test_gradients(name):
         return torch.func.functional_call(encoder, state, (q, k, positions))
 
     leaves = [t.requires_grad_() for t in (q, k, positions)]
-    assert torch.autograd.gradcheck(encode, (*leaves, *parameters))
-    if encoder.head_dim <= 8:
-        assert torch.autograd.gradgradcheck(encode, (*leaves, *parameters))
+    # every entry of small Jacobians; of large ones, and of second derivatives, a random product
+    assert torch.autograd.gradcheck(encode, (*leaves, *parameters), fast_mode=encoder.head_dim > 5)
+    assert torch.autograd.gradgradcheck(encode, (*leaves, *parameters), fast_mode=True)
 
 
 @pytest.mark.parametrize("name", [n for n in CASES if "rfft" in n])
@@ -223,17 +223,18 @@ def test_gradient_of_the_real_fft_path_is_the_adjoint(name):
 
 
 @encoders
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-def test_dtype_out_is_dtype_in(name, dtype):
+def test_dtype_out_is_dtype_in(name):
     encoder = make(name)
     q, k, positions = inputs(encoder)
-    encoded = encoder(q.to(dtype), k.to(dtype), positions)
-    assert {t.dtype for t in encoded} == {dtype}
-    assert encoder.rotate(q.to(dtype), positions).dtype == dtype
-    exact = encoder(q.to(dtype).double(), k.to(dtype).double(), positions)
-    for got, want in zip(encoded, exact, strict=True):
-        # one rounding of the result: angles and products are float32 or better
-        close(got.double(), want.to(dtype).double(), 8 * torch.finfo(dtype).eps * want.abs().max())
+    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+        encoded = encoder(q.to(dtype), k.to(dtype), positions)
+        assert {t.dtype for t in encoded} == {dtype}
+        assert encoder.rotate(q.to(dtype), positions).dtype == dtype
+        exact = encoder(q.to(dtype).double(), k.to(dtype).double(), positions)
+        for got, want in zip(encoded, exact, strict=True):
+            # one rounding of the result: angles and products are float32 or better
+            rounding = 8 * torch.finfo(dtype).eps * want.abs().max()
+            close(got.double(), want.to(dtype).double(), rounding)
 
 
 @encoders
@@ -365,7 +366,13 @@ def test_many_encoders_in_one_call(name):
 def test_compile(name):
     encoder = make(name)
     q, k, positions = inputs(encoder)
-    compiled = torch.compile(encoder, fullgraph=True)
+    if name == "rope-8":
+        # code is generated for one encoder, and as plain as can be: it takes seconds
+        slow = {"cpp.vec_isa_ok", "cpp_cache_precompile_headers"}
+        slow &= set(torch._inductor.list_options())
+        compiled = torch.compile(encoder, fullgraph=True, options=dict.fromkeys(slow, False))
+    else:
+        compiled = torch.compile(encoder, fullgraph=True, backend="eager")
     close(compiled(q, k, positions)[0], encoder(q, k, positions)[0])
     close(compiled(q, k, positions + 1)[1], encoder(q, k, positions + 1)[1])
 
@@ -392,16 +399,16 @@ def test_positions_of_every_accepted_shape(name):
 
 
 @encoders
-@pytest.mark.parametrize("seq", [0, 1, 2])
-def test_short_and_empty_sequences(name, seq):
+def test_short_and_empty_sequences(name):
     encoder = make(name)
-    q, k, positions = inputs(encoder, seq=seq)
-    encoded_q, encoded_k = encoder(q, k, positions)
-    assert encoded_q.shape == q.shape
-    assert encoded_k.shape == k.shape
-    assert encoder.matrix(positions).shape[-3] == seq
-    empty = q[:0]
-    assert encoder(empty, empty, positions)[0].shape == empty.shape
+    for seq in (0, 1, 2):
+        q, k, positions = inputs(encoder, seq=seq)
+        encoded_q, encoded_k = encoder(q, k, positions)
+        assert encoded_q.shape == q.shape
+        assert encoded_k.shape == k.shape
+        assert encoder.matrix(positions).shape[-3] == seq
+        empty = q[:0]
+        assert encoder(empty, empty, positions)[0].shape == empty.shape
 
 
 @encoders

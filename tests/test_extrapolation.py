@@ -52,7 +52,7 @@ def test_new_angles_are_those_that_a_walk_meets(scale: int) -> None:
         share = unseen_share(theta, slower, length, scale * length)[0, :, 0]
         for i in range(8):  # count the arcs of a fine circle that only the test meets
             seen, met = (
-                {int(a) for a in (walk % (2 * math.pi)) * 1000 / (2 * math.pi)}
+                set(((walk % (2 * math.pi)) * 1000 / (2 * math.pi)).int().tolist())
                 for walk in (steps * theta[0, i, 0], scale * steps * slower[0, i, 0])
             )
             if (steps[1] * theta[0, i, 0] * scale * 1000 / (2 * math.pi)) < 1:

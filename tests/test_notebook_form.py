@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -218,13 +219,19 @@ def test_a_write_that_fails_leaves_the_file_whole(
 
 
 def test_the_command_fails_on_a_fault_and_passes_without(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(notebooks, "ProcessPoolExecutor", in_threads)
     good = save(tmp_path, sound(), "good.ipynb")
     bad = save(tmp_path, emptied(), "bad.ipynb")
     assert notebooks.main(["--check", str(good)]) == 0
     assert notebooks.main(["--check", str(good), str(bad)]) == 1
     assert "bad.ipynb: cell 1: not run" in capfd.readouterr().err
+
+
+def in_threads(jobs: int, **_: object) -> ThreadPoolExecutor:
+    """Processes take seconds to start."""
+    return ThreadPoolExecutor(jobs)
 
 
 # --- with a kernel ---
@@ -248,7 +255,7 @@ def test_two_runs_leave_the_same_bytes_and_a_changed_number_fails_the_replay(
     first = path.read_bytes()
     assert b"0.3333333333333333" in first
     assert nbformat.read(path, 4).cells[3].outputs[0].data["text/plain"] == "'1'"
-    assert notebooks.main([str(path)]) == 0
+    assert notebooks.process(path, "run")[1] == []
     assert path.read_bytes() == first
 
     assert notebooks.replay([path], jobs=1) == 0

@@ -62,9 +62,9 @@ def test_a_run_measures_what_its_cell_allows(cell: str, scores: set[str]) -> Non
 
 def test_a_shift_recalls_and_a_seed_repeats_it() -> None:
     with_shift = recall.CELLS["8 pairs, shift: softmax"]
-    first, second = (recall.run(seed=0, steps=200, **with_shift) for _ in range(2))
+    first, second = (recall.run(seed=0, steps=20, **with_shift) for _ in range(2))
     assert first == second
-    assert first["scores"]["test"] > 0.95
+    assert recall.run(seed=0, steps=200, **with_shift)["scores"]["test"] > 0.95
     without = recall.run(seed=0, steps=200, **recall.CELLS["8 pairs, no shift: softmax"])
     assert without["scores"]["test"] < float(guess_accuracy(8, 8)) + 0.03
 

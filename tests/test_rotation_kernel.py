@@ -9,13 +9,13 @@ import stringlib
 from stringlib.algebra.shared import PIECES, shared_product
 
 SHAPES = [
-    ((5, 2, 3, 4), (2, 3, 4)),  # heads of their own
-    ((5, 2, 3, 4), (3, 4)),
-    ((5, 2, 3, 4), (1, 3, 4)),  # one set for all heads
-    ((5, 2, 3, 4), (5, 1, 3, 4)),  # positions of their own
-    ((2, 1, 3), (2, 4, 1)),  # both broadcast
-    ((2, 3), (4, 2, 3)),  # more positions than vectors
-    ((PIECES + 4, 3), (3,)),  # the last piece is shorter
+    ((2, 2, 3, 2), (2, 3, 2)),  # heads of their own
+    ((2, 2, 3, 2), (3, 2)),
+    ((2, 2, 3, 2), (1, 3, 2)),  # one set for all heads
+    ((2, 2, 3, 2), (2, 1, 3, 2)),  # positions of their own
+    ((2, 1, 2), (2, 3, 1)),  # both broadcast
+    ((2, 3), (3, 2, 3)),  # more positions than vectors
+    ((PIECES + 4, 2), (2,)),  # the last piece is shorter
     ((3,), (3,)),
     ((0, 2, 3), (2, 3)),
     ((5, 0, 3), (1, 3)),

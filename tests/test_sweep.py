@@ -9,12 +9,14 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stringlib.records import read_record
+from stringlib.train import sweep
 from stringlib.train.kept import Kept
 from stringlib.train.sweep import record_sweep
 
@@ -76,15 +78,99 @@ EXPECTED = {
 }
 
 
-def test_the_record_is_the_same_with_one_job_and_with_two(tmp_path: Path) -> None:
-    for jobs in ("1", "2"):
-        output = tmp_path / f"{jobs}.json"
-        code, out, err = finish(output, "--jobs", jobs)
-        assert (code, err) == (0, "")
-        assert "6 runs to do, 0 done" in out
-        assert data(output) == EXPECTED
-        assert list(data(output)["cells"]) == ["b", "a"]  # as defined, not as the alphabet
-        assert not output.with_suffix(".runs.jsonl").exists()
+@pytest.fixture
+def study(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The study as a module, which its processes can import too."""
+    monkeypatch.syspath_prepend(str(SCRIPT.parent))
+    return importlib.import_module("sweep_study")
+
+
+@pytest.fixture
+def threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads for the runs: a process takes seconds to import torch."""
+    monkeypatch.setattr(sweep, "ProcessPoolExecutor", in_threads)
+
+
+def in_threads(jobs: int, **_: Any) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(jobs)
+
+
+@pytest.mark.usefixtures("threads")
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_the_record_is_the_same_with_one_job_and_with_two(
+    study: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], jobs: str
+) -> None:
+    output = tmp_path / "study.json"
+    study.main(["--jobs", jobs, "--output", str(output)])
+    assert "6 runs to do, 0 done" in capsys.readouterr().out
+    assert data(output) == EXPECTED
+    assert list(data(output)["cells"]) == ["b", "a"]  # as defined, not as the alphabet
+    assert not output.with_suffix(".runs.jsonl").exists()
+
+
+def test_a_run_that_fails_leaves_the_others_and_is_named(
+    study: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = tmp_path / "study.json"
+    monkeypatch.setenv("WRONG", "a1")
+    monkeypatch.setenv("NAN", "b0")
+    with pytest.raises(SystemExit) as stopped:
+        study.main(["--jobs", "1", "--output", str(output)])
+    assert "ArithmeticError: as asked\n^ in 'a' with seed 1" in str(stopped.value)
+    assert "must return JSON: Out of range float values" in str(stopped.value)
+    assert "^ in 'b' with seed 0" in str(stopped.value)
+    assert "2 of 6 runs failed; the others are kept" in str(stopped.value)
+    assert not output.exists()
+    assert len(lines(output)) == 4
+    monkeypatch.delenv("WRONG")
+    monkeypatch.delenv("NAN")
+    monkeypatch.setattr(sweep, "ProcessPoolExecutor", in_threads)
+    study.main(["--jobs", "1", "--output", str(output)])
+    assert data(output) == EXPECTED
+
+
+@pytest.mark.usefixtures("threads")
+def test_a_study_that_is_terminated_keeps_what_is_done(
+    study: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "study.json"
+
+    def add(kept: Kept, *what: Any) -> None:
+        keep(kept, *what)
+        if what[:2] == ("a", 0):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    keep, before = Kept.add, signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(Kept, "add", add)
+    with pytest.raises(SystemExit) as stopped:
+        study.main(["--jobs", "1", "--output", str(output)])
+    assert stopped.value.code == 130
+    assert "stopped; what is done is kept" in capsys.readouterr().out
+    assert signal.getsignal(signal.SIGTERM) == before
+    done = [(line["cell"], line["seed"]) for line in lines(output)]
+    assert done[:2] == [("b", 0), ("a", 0)]
+    monkeypatch.undo()
+    assert not output.exists()
+
+
+def test_a_study_that_is_stopped_goes_on(tmp_path: Path) -> None:
+    output = tmp_path / "study.json"
+    process = start(output, "--jobs", "1", SLOW="b1")
+    deadline = time.monotonic() + 100
+    kept = output.with_suffix(".runs.jsonl")
+    while not kept.exists() or kept.read_text(encoding="utf8").count("\n") < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)  # Ctrl-C reaches the whole group
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "stopped; what is done is kept" in out
+    assert "Traceback" not in err
+    assert [(line["cell"], line["seed"]) for line in lines(output)] == [("b", 0), ("a", 0)]
+    code, out, err = finish(output, "--jobs", "2")
+    assert (code, err) == (0, "")
+    assert "4 runs to do, 2 done" in out
+    assert data(output) == EXPECTED
     record = read_record(output)
     assert record["command"] == "python results/sweep_study.py --seeds 3 --steps 5"
     assert record["seeds"] == [0, 1, 2]
@@ -93,60 +179,13 @@ def test_the_record_is_the_same_with_one_job_and_with_two(tmp_path: Path) -> Non
         assert record["commit"] != "unknown"
 
 
-@pytest.fixture
-def study(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The study as a module, which its processes can import too."""
-    monkeypatch.syspath_prepend(str(SCRIPT.parent))
-    return importlib.import_module("sweep_study")
-
-
-@pytest.mark.parametrize(
-    ("how", "words"), [("WRONG", "ArithmeticError: as asked"), ("NAN", "JSON")]
-)
-def test_a_run_that_fails_leaves_the_others_and_is_named(
-    study: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, words: str
-) -> None:
+def test_a_second_process_is_refused_while_the_first_runs(study: Any, tmp_path: Path) -> None:
     output = tmp_path / "study.json"
-    monkeypatch.setenv(how, "a1")
-    with pytest.raises(SystemExit) as stopped:
-        study.main(["--jobs", "1", "--output", str(output)])
-    assert "in 'a' with seed 1" in str(stopped.value)
-    assert words in str(stopped.value)
-    assert "1 of 6 runs failed; the others are kept" in str(stopped.value)
-    assert not output.exists()
-    assert len(lines(output)) == 5
-    monkeypatch.delenv(how)
-    study.main(["--jobs", "1", "--output", str(output)])
-    assert data(output) == EXPECTED
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_study_that_is_stopped_goes_on(tmp_path: Path, number: int) -> None:
-    output = tmp_path / "study.json"
-    process = start(output, "--jobs", "1", SLOW="b1")
-    deadline = time.monotonic() + 100
-    kept = output.with_suffix(".runs.jsonl")
-    while not kept.exists() or kept.read_text(encoding="utf8").count("\n") < 2:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    os.killpg(process.pid, number)  # Ctrl-C reaches the whole group
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert "stopped; what is done is kept" in out
-    assert "Traceback" not in err
-    assert [(line["cell"], line["seed"]) for line in lines(output)] == [("b", 0), ("a", 0)]
-    code, out, _ = finish(output)
-    assert code == 0
-    assert "4 runs to do, 2 done" in out
-    assert data(output) == EXPECTED
-
-
-def test_a_second_process_is_refused_while_the_first_runs(tmp_path: Path) -> None:
-    output = tmp_path / "study.json"
-    with Kept.open(output, CELLS, 5):
-        code, _, err = finish(output)
-    assert code == 1
-    assert "another process runs this study" in err
+    with (
+        Kept.open(output, CELLS, 5),
+        pytest.raises(SystemExit, match="another process runs this study"),
+    ):
+        study.main(["--output", str(output)])  # a lock of the file, not of the process
     assert not output.exists()
 
 
@@ -181,6 +220,7 @@ def test_a_line_that_was_cut_off_is_done_again_and_spoils_no_other(tmp_path: Pat
         assert set(kept.found) == {("a", 0), ("a", 2)}
 
 
+@pytest.mark.usefixtures("threads")
 def test_some_cells_alone_leave_no_record_until_none_is_missing(study: Any, tmp_path: Path) -> None:
     output = tmp_path / "study.json"
     study.main(["--jobs", "1", "--output", str(output), "--only", "a*"])

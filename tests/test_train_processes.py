@@ -10,7 +10,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
+
+from stringlib.train.__main__ import main
 
 ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / "tests" / "two_processes.py"
@@ -63,18 +66,22 @@ def test_two_processes_stop_together_go_on_and_end_where_one_does(tmp_path: Path
     assert steps == history.steps  # each once: only the first process writes
 
 
-def test_the_command_trains_in_two_processes_and_reports_once(tmp_path: Path) -> None:
-    words = ["-m", "stringlib.train", "recall", "--task-option", "pairs=2", "--steps", "6"]
+def test_the_command_trains_in_two_processes_and_reports_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["recall", "--task-option", "pairs=2", "--steps", "6"]
     words += ["--batch-size", "10", "--seeds", "2", "--rate", "1e-2", "--accelerator", "cpu"]
-    found = {}
-    for devices in ("1", "2"):
-        folder = tmp_path / devices
-        done = launch(*words, "--devices", devices, "--folder", str(folder))
-        assert (done.returncode, done.stderr) == (0, "")
-        assert done.stdout.count("softmax, seed 1: accuracy") == 1
-        assert done.stdout.count("| method") == 1
-        found[devices] = json.loads((folder / "record.json").read_text(encoding="utf8"))["data"]
-    runs = (found[devices]["cells"]["softmax"]["runs"] for devices in found)
+    assert main([*words, "--devices", "1", "--folder", str(tmp_path / "1")]) == 0
+    out, err = capsys.readouterr()
+    words += ["--devices", "2", "--folder", str(tmp_path / "2")]
+    done = launch("-m", "stringlib.train", *words)
+    assert done.returncode == 0
+    for told, complaint in ((out, err), (done.stdout, done.stderr)):
+        assert complaint == ""
+        assert told.count("softmax, seed 1: accuracy") == 1
+        assert told.count("| method") == 1
+    records = (json.loads((tmp_path / n / "record.json").read_text("utf8")) for n in "12")
+    runs = (record["data"]["cells"]["softmax"]["runs"] for record in records)
     for one, two in zip(*runs, strict=True):
         assert all(abs(a - b) < 1e-6 for a, b in zip(one["losses"], two["losses"], strict=True))
         assert one["scores"] == two["scores"]

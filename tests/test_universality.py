@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 import torch
 from torch import Tensor
@@ -65,7 +63,7 @@ def in_order(omega: Tensor) -> Tensor:
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.proves("eq-universal-planes")
 def test_planes_and_frequencies_are_found_again(size: int, kind: str) -> None:
-    for coord_dim, heads in itertools.product((1, 2, 3), (1, 3)):
+    for coord_dim, heads in ((1, 3), (2, 1), (3, 3)):
         torch.manual_seed(100 * coord_dim + heads)
         known = known_frequencies(kind, heads, size // 2, coord_dim)
         generators = conjugated(known, haar_orthogonal(size, heads, dtype=torch.float64))

@@ -20,7 +20,7 @@ from stringlib import (
 )
 from stringlib.models.absolute import GridTable
 from stringlib.positions import grid_positions
-from tests.model_cases import CASES, DECAYS, require_gradients
+from tests.model_cases import CASES, COVERING, DECAYS, require_gradients
 
 SIZES: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
     "series": ((12,), (3,)),
@@ -66,7 +66,7 @@ def test_all_that_can_learn_does(name: str) -> None:
     require_gradients(model, loss)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", COVERING)
 def test_half_precision_stays_near(name: str) -> None:
     model = make(name)
     seen: list[Tensor] = []
@@ -78,7 +78,7 @@ def test_half_precision_stays_near(name: str) -> None:
     assert (scores.float() - model(pictures(model))).abs().median() <= 0.02
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", COVERING)
 def test_a_state_dict_makes_the_same_model(name: str) -> None:
     model, other = make(name), make(name, seed=1)
     images = pictures(model)
@@ -87,7 +87,7 @@ def test_a_state_dict_makes_the_same_model(name: str) -> None:
     assert torch.equal(model(images), other(images))
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", COVERING)
 def test_shapes_without_memory(name: str) -> None:
     model = make(name).to("meta")
     scores = model(pictures(model).to("meta"))
@@ -97,6 +97,7 @@ def test_shapes_without_memory(name: str) -> None:
 @pytest.mark.parametrize("name", ["softmax-mixed", "softmax-learned", "favor-None"])
 def test_compile(name: str) -> None:
     model = make(name).double()
+    model.blocks = model.blocks[:1]  # the others are traced alike
     compiled = torch.compile(model, fullgraph=True, backend="eager")
     images = pictures(model).double()
     assert checks.largest_difference(compiled(images), model(images)) <= 1e-12

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.site.reader import book, pages_of
+
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = [
     "--no-sandbox",
@@ -25,18 +26,17 @@ FLAGS = [
 
 @pytest.fixture(scope="session")
 def site() -> Path:
-    """The folder of the built pages: $BOOK_HTML, or where `make book` puts them."""
-    root = Path(os.environ.get("BOOK_HTML") or ROOT / "_build" / "html")
+    """The folder of the built pages."""
+    root = book()
     if not (root / "index.html").is_file():
         pytest.fail(f"no built book at {root}: run `make book`, or set BOOK_HTML", pytrace=False)
-    return root.resolve()
+    return root
 
 
 @pytest.fixture(scope="session")
 def pages(site: Path) -> list[Path]:
-    """Every page of the book; the theme's snippets and the redirect are none."""
-    found = [p for p in sorted(site.rglob("*.html")) if "_static" not in p.parts]
-    return [p for p in found if 'http-equiv="refresh"' not in p.read_text(encoding="utf8").lower()]
+    """Every page of the book."""
+    return pages_of(site)
 
 
 @pytest.fixture(scope="session")

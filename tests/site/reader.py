@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any
 
 from stringlib.explore import figure_json
 from stringlib.explore.frames import state_of
 
+ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT_MS = 20_000
 DESKTOP = {"viewport": {"width": 1280, "height": 900}}
 PHONE = {
@@ -43,11 +46,22 @@ DARK = """async () => {
   const text = getComputedStyle(document.documentElement)
     .getPropertyValue("--pst-color-text-base").trim();
   const followed = plot => plot._fullLayout?.font.color === text;
-  for (let i = 0; i < 60; i++) {  // what has not followed by then never will: see faults.js
-    await new Promise(done => setTimeout(done, 50));
+  for (let i = 0; i < 120; i++) {  // what has not followed by then never will: see faults.js
     if ([...document.querySelectorAll(".book-plot")].every(followed)) { return; }
+    await new Promise(done => setTimeout(done, 25));
   }
 }"""
+
+
+def book() -> Path:
+    """Return the folder of the built pages: $BOOK_HTML, or where `make book` puts them."""
+    return Path(os.environ.get("BOOK_HTML") or ROOT / "_build" / "html").resolve()
+
+
+def pages_of(root: Path) -> list[Path]:
+    """Return every page of the book; the theme's snippets and the redirect are none."""
+    found = [p for p in sorted(root.rglob("*.html")) if "_static" not in p.parts]
+    return [p for p in found if 'http-equiv="refresh"' not in p.read_text(encoding="utf8").lower()]
 
 
 class Reader:
@@ -81,8 +95,8 @@ class Reader:
 
     def open(self, path: Path, fragment: str = "") -> None:
         """Open a page and wait until its mathematics is set and its figures are drawn."""
-        self.complaints.clear()
         self.page.goto("about:blank")
+        self.complaints.clear()  # what the page before had not loaded when it was left
         self.page.goto(path.as_uri() + fragment, wait_until="load")
         self.page.evaluate(MATHEMATICS)
         for box in self.figures():
@@ -121,10 +135,15 @@ def expected(figure: dict[str, Any], index: dict[str, int]) -> dict[str, Any]:
     explorer = figure["layout"]["meta"]["explorer"]
     if "source" not in explorer:
         return state_of(figure, index)
-    module, _, function = explorer["source"].partition(":")
-    draw = getattr(importlib.import_module(module), function)
     values = {p["name"]: p["values"][index[p["name"]]] for p in explorer["parameters"]}
-    return figure_json(draw(**values))
+    return computed(explorer["source"], json.dumps(values))
+
+
+@functools.lru_cache(maxsize=256)
+def computed(source: str, values: str) -> dict[str, Any]:
+    """Return what a function of the package draws; windows of every size ask for the same."""
+    module, _, function = source.partition(":")
+    return figure_json(getattr(importlib.import_module(module), function)(**json.loads(values)))
 
 
 def differences(want: Any, got: Any, path: str = "") -> list[str]:
@@ -150,9 +169,10 @@ def compare(box: Any, figure: dict[str, Any]) -> list[str]:
     index = {s.get_attribute("name"): int(s.input_value()) for s in sliders}
     want, got = expected(figure, index), json.loads(box.evaluate(STATE))
     layout = {k: v for k, v in want["layout"].items() if k not in ("height", "width", "meta")}
-    for axis in layout.values():
+    for name, axis in layout.items():
         if isinstance(axis, dict) and axis.get("constrain") == "domain":
-            axis.pop("domain", None)  # plotly fits it to the screen
+            # plotly fits it to the screen
+            layout[name] = {k: v for k, v in axis.items() if k != "domain"}
     stale = [
         f".data[{i}] has {sorted(shown.keys() - full.keys())} which this state has not"
         for i, (shown, full) in enumerate(zip(got["data"], want["data"], strict=False))
