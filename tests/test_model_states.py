@@ -40,9 +40,9 @@ def test_layers_without_a_state_say_so(name: str) -> None:
 @pytest.mark.parametrize("name", STATES)
 def test_generating_with_a_state_equals_reading_all_again(name: str) -> None:
     model, start = language_model(name).double(), text(2, 2)
-    drawn = model.generate(start, 5, generator=torch.Generator().manual_seed(3))
+    drawn = model.generate(start, 3, generator=torch.Generator().manual_seed(3))
     generator, expected = torch.Generator().manual_seed(3), start
-    for _ in range(5):
+    for _ in range(3):
         shares = model(expected)[:, -1].float().softmax(-1)
         expected = torch.cat([expected, shares.multinomial(1, generator=generator)], 1)
     assert torch.equal(drawn, expected)

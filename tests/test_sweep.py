@@ -167,7 +167,7 @@ def test_a_study_that_is_stopped_goes_on(tmp_path: Path) -> None:
     assert "stopped; what is done is kept" in out
     assert "Traceback" not in err
     assert [(line["cell"], line["seed"]) for line in lines(output)] == [("b", 0), ("a", 0)]
-    code, out, err = finish(output, "--jobs", "2")
+    code, out, err = finish(output, "--jobs", "1")
     assert (code, err) == (0, "")
     assert "4 runs to do, 2 done" in out
     assert data(output) == EXPECTED
