@@ -161,6 +161,7 @@ PLANTED = {
         "cell 3: an image without",
     ),
     "big outputs": (big_outputs(), "at most 300000"),
+    "big picture": (planted(3, outputs=[shown(**{"image/png": PNG * 30_000})]), "at most 300000"),
     "big plotly figure": (big_plotly(), "cell 2: a plotly figure of"),
     "plotly without text": (
         planted(2, outputs=[shown(**{notebooks.PLOTLY: plotly(" ", [1])})]),
@@ -175,6 +176,11 @@ def test_a_planted_fault_is_named(name: str, tmp_path: Path) -> None:
     nb, message = PLANTED[name]
     _, found = notebooks.process(save(tmp_path, nb), "check")
     assert any(message in fault for fault in found), found
+
+
+def test_the_text_of_a_picture_is_not_on_the_page(tmp_path: Path) -> None:
+    nb = planted(3, outputs=[shown(**{"image/png": PNG, "text/plain": "line " * 80_000})])
+    assert notebooks.process(save(tmp_path, nb), "check")[1] == []
 
 
 def test_paths_that_are_the_same_everywhere_are_no_fault(tmp_path: Path) -> None:
