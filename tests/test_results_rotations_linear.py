@@ -57,9 +57,10 @@ def test_frequencies_reach_as_far_as_said() -> None:
 
 
 def test_training_learns_and_a_seed_repeats_it() -> None:
-    first, second = (study.train("softmax before even", seed=1, steps=60) for _ in range(2))
+    first, second = (study.train("softmax before even", seed=1, steps=5) for _ in range(2))
     assert torch.equal(first.readout.weight, second.readout.weight)
-    assert study.accuracy(first) > 0.5
+    trained = study.train("softmax before even", seed=1, steps=60)
+    assert study.accuracy(trained) > 0.5
 
 
 def test_the_answer_is_three_places_back() -> None:

@@ -45,9 +45,10 @@ def test_softmax_and_favor_attend_to_the_same_products() -> None:
 
 
 def test_training_learns_and_a_seed_repeats_it() -> None:
-    first, second = (study.train("offset", "favor toeplitz", 1, steps=40) for _ in range(2))
+    first, second = (study.train("offset", "favor toeplitz", 1, steps=5) for _ in range(2))
     assert torch.equal(first.bias, second.bias)
-    assert study.accuracy(first, "offset", 16) > 0.4
+    trained = study.train("offset", "favor toeplitz", 1, steps=40)
+    assert study.accuracy(trained, "offset", 16) > 0.4
 
 
 def test_the_committed_record_is_of_this_study() -> None:
