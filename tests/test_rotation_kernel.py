@@ -9,10 +9,10 @@ import stringlib
 from stringlib.algebra.shared import PIECES, shared_product
 
 SHAPES = [
-    ((2, 2, 3, 2), (2, 3, 2)),  # heads of their own
-    ((2, 2, 3, 2), (3, 2)),
-    ((2, 2, 3, 2), (1, 3, 2)),  # one set for all heads
-    ((2, 2, 3, 2), (2, 1, 3, 2)),  # positions of their own
+    ((3, 2, 3, 2), (2, 3, 2)),  # heads of their own
+    ((3, 2, 3, 2), (3, 2)),
+    ((3, 2, 3, 2), (1, 3, 2)),  # one set for all heads
+    ((3, 2, 3, 2), (3, 1, 3, 2)),  # positions of their own
     ((2, 1, 2), (2, 3, 1)),  # both broadcast
     ((2, 3), (3, 2, 3)),  # more positions than vectors
     ((PIECES + 4, 2), (2,)),  # the last piece is shorter
