@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 WITHOUT_FLOAT64 = ("mps",)
-"""Types of devices that have no float64: Apple's GPU."""
+"""Types of devices that have no float64, Apple's GPU among them."""
 
 
 def widest(device: torch.device | None = None) -> torch.dtype:

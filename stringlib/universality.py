@@ -8,7 +8,7 @@ deciding which planes move:
    vectors of this link are the planes, orthonormal also where frequencies repeat or vanish.
 3. Planes that the combination hardly tells apart come out a little mixed. Newton steps with all
    generators at once separate them. Here, and only here, is a threshold: planes whose frequencies
-   differ by less than :data:`SAME` in every generator are left as they are.
+   differ by less than ``SAME`` in every generator are left as they are.
 
 What comes out is held against the generators: a further combination is drawn until nothing but
 rounding is left of the difference, and planes that do not fit are refused.

@@ -305,7 +305,7 @@ class RotaryEncoder(nn.Module):
 
 
 ORTHOGONAL = 2e-4
-"""How far PᵀP may be from I in an entry: the exponential in float32 is off by 7e-5 at d = 512."""
+"""How far PᵀP may be from I in an entry; the exponential in float32 is off by 7e-5 at d = 512."""
 
 
 class STRING(RotaryEncoder):

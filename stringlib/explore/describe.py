@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    import matplotlib.figure
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.cm import ScalarMappable
-    from matplotlib.figure import Figure
     from numpy.typing import ArrayLike
 
 __all__ = ["describe"]
@@ -24,7 +24,7 @@ __all__ = ["describe"]
 BLOCKS = 8
 
 
-def describe(figure: Figure) -> str:
+def describe(figure: matplotlib.figure.Figure) -> str:
     """Return the text, a line for each panel and each thing drawn in it.
 
     Points are shares of the panel's width and height, three decimals each, so that they mean the

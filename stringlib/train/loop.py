@@ -137,7 +137,7 @@ def fit(
 
 
 OWN_CODE = code_of(loop=fit)
-"""Taken when this is imported: whatever watches a run from outside is no other training."""
+"""Taken when this is imported, since whatever watches a run from outside is no other training."""
 
 
 @contextmanager
