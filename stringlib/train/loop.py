@@ -77,7 +77,7 @@ def fit(
             f"batch_size must be a multiple of the {fabric.world_size} processes, "
             f"got {settings.batch_size}"
         )
-    about = {} if folder is None else describe(model, task, settings, OWN_CODE)
+    about = {} if folder is None else describe(model, task, settings, _OWN_CODE)
     plain_optimizer = make_optimizer(model, settings)
     with _lent(model):
         wrapped, optimizer = fabric.setup(model, plain_optimizer)
@@ -136,8 +136,8 @@ def fit(
         return history
 
 
-OWN_CODE = code_of(loop=fit)
-"""Taken when this is imported, since whatever watches a run from outside is no other training."""
+# taken when this is imported: whatever watches a run from outside is no other training
+_OWN_CODE = code_of(loop=fit)
 
 
 @contextmanager
