@@ -108,6 +108,7 @@ def test_the_record_is_the_same_with_one_job_and_with_two(
     assert not output.with_suffix(".runs.jsonl").exists()
 
 
+@pytest.mark.usefixtures("threads")
 def test_a_run_that_fails_leaves_the_others_and_is_named(
     study: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,7 +125,6 @@ def test_a_run_that_fails_leaves_the_others_and_is_named(
     assert len(lines(output)) == 4
     monkeypatch.delenv("WRONG")
     monkeypatch.delenv("NAN")
-    monkeypatch.setattr(sweep, "ProcessPoolExecutor", in_threads)
     study.main(["--jobs", "1", "--output", str(output)])
     assert data(output) == EXPECTED
 
@@ -152,7 +152,9 @@ def test_a_study_that_is_terminated_keeps_what_is_done(
     assert not output.exists()
 
 
-def test_a_study_that_is_stopped_goes_on(tmp_path: Path) -> None:
+def test_a_study_that_is_stopped_goes_on(
+    study: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     output = tmp_path / "study.json"
     process = start(output, "--jobs", "1", SLOW="b1")
     deadline = time.monotonic() + 100
@@ -166,9 +168,13 @@ def test_a_study_that_is_stopped_goes_on(tmp_path: Path) -> None:
     assert "stopped; what is done is kept" in out
     assert "Traceback" not in err
     assert [(line["cell"], line["seed"]) for line in lines(output)] == [("b", 0), ("a", 0)]
-    code, out, err = finish(output, "--jobs", "1")
-    assert (code, err) == (0, "")
+    code, out, err = finish(output, "--jobs", "1", WRONG="a1")
+    assert code == 1
     assert "4 runs to do, 2 done" in out
+    assert "ArithmeticError: as asked\n^ in 'a' with seed 1\n1 of 4 runs failed" in err
+    assert len(lines(output)) == 5
+    monkeypatch.setattr(sweep, "ProcessPoolExecutor", in_threads)
+    study.main(["--output", str(output)])
     assert data(output) == EXPECTED
     record = read_record(output)
     assert record["command"] == "python results/sweep_study.py --seeds 3 --steps 5"

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from lightning_fabric import Fabric
 
 from stringlib.train.__main__ import main
 
@@ -87,8 +88,15 @@ def test_the_command_trains_in_two_processes_and_reports_once(
         assert one["scores"] == two["scores"]
 
 
-def test_a_batch_that_two_processes_cannot_share_is_refused(tmp_path: Path) -> None:
-    words = ["-m", "stringlib.train", "recall", "--batch-size", "9", "--devices", "2"]
-    done = launch(*words, "--accelerator", "cpu", "--folder", str(tmp_path))
-    assert done.returncode == 2
-    assert done.stderr == "error: batch_size must be a multiple of the 2 processes, got 9\n"
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_a_batch_that_two_processes_cannot_share_is_refused_by_both_and_told_once(
+    rank: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # what each of them does, but that it meets no other
+    monkeypatch.setenv("LOCAL_RANK", rank)
+    monkeypatch.setattr(Fabric, "launch", lambda fabric: None)
+    monkeypatch.setattr(Fabric, "broadcast", lambda fabric, told: told)
+    words = ["recall", "--batch-size", "9", "--devices", "2", "--accelerator", "cpu"]
+    assert main([*words, "--folder", str(tmp_path)]) == 2
+    told = "error: batch_size must be a multiple of the 2 processes, got 9\n"
+    assert capsys.readouterr().err == (told if rank == "0" else "")
