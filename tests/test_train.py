@@ -179,6 +179,20 @@ def test_training_leaves_the_global_generator_and_learns() -> None:
     assert model.training
 
 
+def test_what_a_model_draws_is_another_number_with_every_seed_and_step() -> None:
+    def drawn(seed: int) -> list[float]:
+        model, numbers = make(), []
+        model.register_forward_pre_hook(
+            lambda module, _: numbers.append(torch.rand(()).item()) if module.training else None
+        )
+        fit(model, Sums(), dataclasses.replace(SETTINGS, seed=seed, evaluate_every=0))
+        return numbers
+
+    one, other = drawn(0), drawn(1)
+    assert one == drawn(0)
+    assert len({*one, *other}) == 2 * SETTINGS.steps
+
+
 def make_before(state: Tensor) -> nn.Module:
     model = make()
     torch.set_rng_state(state)
