@@ -124,7 +124,7 @@ def _departure(exact: Tensor, tolerance: float) -> float:
         first, second = divmod(int(commutators.argmax()) % pairs, exact.shape[-3])
         raise ValueError(
             f"generators must commute: the norm of L_{first} L_{second} − L_{second} L_{first} is "
-            f"{commutators.max():.1e} of the product of theirs, got more than {tolerance:.1e}"
+            f"{commutators.max():.1e} of the product of theirs, more than {tolerance:.1e}"
         )
     return max(skewness.max().item(), commutators.max().item()) if exact.numel() else 0.0
 

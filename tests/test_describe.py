@@ -89,4 +89,5 @@ def test_an_empty_figure_and_empty_panels_have_a_text() -> None:
     figure, axes = plt.subplots()
     axes.plot([], [])
     axes.scatter([], [])
+    axes.imshow(np.ones((2, 2)), vmin=1, vmax=1)  # all of one colour
     assert "line | " in describe(figure)

@@ -89,7 +89,7 @@ def _colours(mappable: ScalarMappable) -> str:
     if values is None:
         return ""
     low, high = mappable.get_clim()
-    shares = (np.asarray(values, dtype=float) - low) / (high - low)
+    shares = (np.asarray(values, dtype=float) - low) / ((high - low) or 1)
     shape = " × ".join(str(size) for size in shares.shape)
     return f"{shape} values from {low:.3g} to {high:.3g}: {_digest(shares.reshape(-1, 1))}"
 
