@@ -11,8 +11,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import stringlib
 from stringlib import FeatureMap, MultiHeadAttention, attention, linear_attention, softmax_attention
+from stringlib.attention.linear import rotated_linear_attention
 from stringlib.attention.projections import IidProjection
-from stringlib.attention.rotated import rotated_linear_attention
 from stringlib.attention.shift import KeyShift
 from tests.attention_cases import (
     FEATURES,

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from stringlib import ELUFeatures, FavorFeatures, ReLUFeatures, checks, linear_attention
-from stringlib.attention.features import half_square
 from stringlib.attention.projections import PROJECTIONS
+from stringlib.kernels.features import half_square
 from stringlib.reference import hyperbolic_features, positive_features, trigonometric_features
 
 EXACT = 1e-12

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.algebra.circulant import circulant
-from stringlib.algebra.convolution import circular_convolution
 from stringlib.algebra.haar import haar_orthogonal
 from stringlib.algebra.hadamard import fast_hadamard, hadamard, next_power
 from stringlib.inputs import require_bool, require_count, require_generator, require_vectors
+from stringlib.kernels.fft import circular_convolution
 
 # A fast transform costs the same for few rows of a block as for all, a product only what is asked
 # for. Medians on two CPU cores, 2 million numbers in float32, with gradients, transform / product

@@ -81,13 +81,13 @@ class CirculantSTRING(RotaryEncoder):
         """Return P, the same for every head: float64, ``(heads, head_dim, head_dim)``."""
         return self._basis.expand(self.heads, -1, -1)
 
-    def to_basis(self, x: Tensor) -> Tensor:
+    def to_basis(self, x: Tensor, basis: Tensor | None = None) -> Tensor:
         """Return Pᵀx for float32 or float64 ``x``: a product or a real FFT, whichever is faster."""
         if self.head_dim <= LARGEST_PRODUCT or x.numel() == 0:  # MKL has no FFT of nothing
             return x @ self._basis.to(x.dtype)
         return self._rfft(x)
 
-    def from_basis(self, x: Tensor) -> Tensor:
+    def from_basis(self, x: Tensor, basis: Tensor | None = None) -> Tensor:
         """Return Px for float32 or float64 ``x``."""
         return x @ self._basis.to(x.dtype).mT
 
@@ -98,6 +98,9 @@ class CirculantSTRING(RotaryEncoder):
     def _refill(self) -> None:
         """Compute the basis anew, after ``to_empty``."""
         self._basis.copy_(self._block_basis())
+
+    def _call_basis(self) -> None:
+        return None  # P is fixed, and one for all heads
 
     def _rfft(self, x: Tensor) -> Tensor:
         """Return Pᵀx by one real FFT a block."""

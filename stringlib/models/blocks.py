@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from stringlib.attention.layer_weight import LayerWeight
 from stringlib.attention.multihead import MultiHeadAttention, State
+from stringlib.attention.weights import PositionWeight
 from stringlib.encoders.bias import RelativeBias
 from stringlib.encoders.registry import BIASES, ENCODERS
 from stringlib.encoders.string import RotaryEncoder
@@ -180,7 +180,7 @@ def initialize(model: nn.Module, blocks: nn.ModuleList) -> None:
     Source:
         Radford et al. 2019, section 2.3, for the division.
     """
-    kept = {p for m in model.modules() if isinstance(m, LayerWeight) for p in m.modules()}
+    kept = {p for m in model.modules() if isinstance(m, PositionWeight) for p in m.modules()}
     for module in model.modules():
         if isinstance(module, nn.Linear) and module not in kept:
             nn.init.normal_(module.weight, std=1 / math.sqrt(module.in_features))
