@@ -423,6 +423,57 @@ def test_keys_elsewhere(name):
 
 
 @encoders
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_phases_stand_for_their_positions(name, dtype):
+    encoder = make(name)
+    q, k, positions = inputs(encoder, seq=5, dtype=dtype)
+    phases = encoder.phases(positions)
+    for got, want in zip(encoder(q, k, phases), encoder(q, k, positions), strict=True):
+        assert torch.equal(got, want)
+    assert torch.equal(encoder.rotate(q, phases), encoder.rotate(q, positions))
+    few = encoder.phases(positions[:2])
+    got, want = (encoder(q[..., :2, :], k, *r) for r in ((few, phases), (positions[:2], positions)))
+    assert torch.equal(got[0], want[0])
+    assert torch.equal(got[1], want[1])
+    for batched in (positions.expand(2, -1, -1), positions.expand(1, -1, -1)):
+        got, _ = encoder(q, k, encoder.phases(batched))
+        close(got, encoder(q, k, positions)[0], 1e-11 if dtype == torch.float64 else 0.05)
+
+
+@encoders
+def test_phases_carry_gradients_and_digits(name):
+    encoder = make(name)
+    q, k, positions = inputs(encoder, seq=3)
+    phases = encoder.phases(positions)
+    narrow = phases.to(torch.bfloat16)
+    assert narrow.turns.dtype == torch.float32  # angles in bfloat16 would be lost
+    assert phases.to("meta").turns.is_meta
+    found = []
+    for places in (positions, phases) if [*encoder.parameters()] else ():
+        encoder.zero_grad()
+        sum(x.pow(3).sum() for x in encoder(q, k, places)).backward()
+        found.append([p.grad.clone() for p in encoder.parameters() if p.grad is not None])
+    for a, b in zip(*found, strict=True) if found else ():
+        close(a, b, 1e-10)
+
+
+@encoders
+def test_phases_of_others_are_refused(name):
+    encoder = make(name)
+    q, k, positions = inputs(encoder, seq=5)
+    phases = encoder.phases(positions)
+    bad = [encoder.phases(positions[:4]), phases._replace(turns=phases.turns[..., :0])]
+    bad.append(phases._replace(turns=phases.turns[..., :1, :, :, :].repeat(9, 1, 1, 1)))
+    for wrong in bad:
+        with pytest.raises(ValueError, match="positions must be phases of this encoder for the 5"):
+            encoder(q, k, wrong)
+    with pytest.raises(ValueError, match="leading dimensions of positions must broadcast"):
+        encoder.rotate(q, encoder.phases(positions.expand(3, -1, -1)))
+    with pytest.raises(ValueError, match="key_positions must be phases of this encoder"):
+        encoder(q, k, phases, encoder.phases(positions[:1]))
+
+
+@encoders
 def test_strides_do_not_matter(name):
     """Views with transposed, sliced, odd or expanded strides give what a copy gives."""
     encoder = make(name)
