@@ -12,9 +12,11 @@ from stringlib.inputs import (
     require_count,
     require_floats,
     require_generator,
+    require_name,
     require_vectors,
 )
 from stringlib.kernels.features import exponential, half_square
+from stringlib.precision import at_least_float32
 
 
 class FeatureMap(nn.Module):
@@ -27,10 +29,12 @@ class FeatureMap(nn.Module):
             :math:`e^{x^\top y}` says :math:`d^{-1/4}`, as softmax has :math:`q^\top k/\sqrt d`.
         place: Where a layer rotates unless it is told, ``"before"`` or ``"after"`` the map; None
             if it has to be told.
+        nonnegative: Whether no feature is negative, so that no weight is.
     """
 
     scale: float = 1.0
     place: str | None = None
+    nonnegative: bool = True
 
     def scaled_keys(self, k: Tensor) -> tuple[Tensor, Tensor | None]:
         r"""Return features of keys, and the logarithm of a factor left out of each.
@@ -122,8 +126,7 @@ class FavorFeatures(FeatureMap):
         require_count("head_dim", head_dim)
         require_count("num_features", num_features)
         require_count("heads", heads)
-        if not isinstance(projection, str) or projection not in PROJECTIONS:
-            raise ValueError(f"projection must be one of {tuple(PROJECTIONS)}, got {projection!r}")
+        require_name("projection", projection, PROJECTIONS)
         require_bool(learnable=learnable, hyperbolic=hyperbolic, stabilize=stabilize)
         require_generator(generator)
         self.head_dim, self.num_features, self.heads = head_dim, num_features, heads
@@ -195,9 +198,9 @@ class FavorFeatures(FeatureMap):
     def _project(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return x and Wx, or (Wx, −Wx), in float32 or wider."""
         require_vectors("x", x, self.head_dim, self.heads)
-        wide = x if x.dtype in (torch.float32, torch.float64) else x.float()
+        wide = x.to(at_least_float32(x.dtype))
         with without_autocast(x):
-            exponent = self.projection(wide)
+            exponent = self.projection.product(wide)
         return wide, torch.cat([exponent, -exponent], -1) if self.hyperbolic else exponent
 
     def extra_repr(self) -> str:
