@@ -76,7 +76,7 @@ def linear_attention(
     """
     require_bool(normalize=normalize, return_state=return_state)
     _require_fitting(phi_q, phi_k, v, weight, causal, mode, key_scale)
-    _require_state(causal, key_scale, state, return_state)
+    _require_state(causal, state, return_state)
     out, after = attend(
         *(phi_q, phi_k, v, weight, causal, mode, key_scale, key_mask, state),
         normalize=normalize,
@@ -106,7 +106,16 @@ def attend(
     normalize: bool = True,
     ones: bool = True,
 ) -> tuple[Tensor, LinearState | None]:
-    """Do what :func:`linear_attention` does, unchecked, and return the state if there is one."""
+    """Do what :func:`linear_attention` does, unchecked, and return the state if there is one.
+
+    Raises:
+        ValueError: If keys have a scale, but those that the state has seen had none, or vice versa.
+    """
+    if state is not None and state.length and (state.log_scale is None) != (key_scale is None):
+        given = "no key_scale" if key_scale is None else "a key_scale"
+        raise ValueError(
+            f"key_scale must be given if and only if it was when the state was made, got {given}"
+        )
     with without_autocast(v):  # a sum needs its digits
         q, k, u, key_scale = _prepared(phi_q, phi_k, v, key_scale, key_mask)
         if ones:
@@ -289,9 +298,7 @@ def _require_fitting(
             )
 
 
-def _require_state(
-    causal: bool, key_scale: Tensor | None, state: LinearState | None, return_state: bool
-) -> None:
+def _require_state(causal: bool, state: LinearState | None, return_state: bool) -> None:
     """Raise unless a state fits the attention that it is for."""
     if state is not None and not isinstance(state, LinearState):
         raise TypeError(f"state must be a LinearState or None, got {type(state).__name__}")
@@ -299,9 +306,4 @@ def _require_state(
         name, given = ("return_state", True) if state is None else ("state", "a state")
         raise ValueError(
             f"{name} must be left out unless causal, where there is a last token, got {given}"
-        )
-    if state is not None and state.length and (state.log_scale is None) != (key_scale is None):
-        given = "no key_scale" if key_scale is None else "a key_scale"
-        raise ValueError(
-            f"key_scale must be given if and only if it was when the state was made, got {given}"
         )

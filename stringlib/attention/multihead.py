@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -19,18 +18,18 @@ from stringlib.attention.registry import (
     count_features,
     layer_features,
     layer_weight,
+    place_of_rotation,
+    require_grid,
 )
 from stringlib.attention.shift import KeyShift, ShiftedState
-from stringlib.attention.softmax import KeyValueCache, softmax_attention
+from stringlib.attention.softmax import KeyValueCache, continued_softmax
 from stringlib.attention.weights import LinearState, PositionWeight
 from stringlib.encoders.bias import RelativeBias
 from stringlib.encoders.registry import layer_encoder
 from stringlib.encoders.string import Phases, RotaryEncoder
 from stringlib.inputs import (
     expands,
-    per_head,
     require_bool,
-    require_count,
     require_generator,
     require_places,
     require_positive,
@@ -42,7 +41,6 @@ from stringlib.positions import grid_positions
 from stringlib.precision import at_least_float32
 
 State = LinearState | KeyValueCache | ShiftedState
-PLACES = ("before", "after")
 
 
 class MultiHeadAttention(nn.Module):
@@ -138,14 +136,16 @@ class MultiHeadAttention(nn.Module):
         self.to_q, self.to_k, self.to_v, self.to_out = (
             nn.Linear(self.dim, self.dim, bias=bias) for _ in range(4)
         )
-        _require_grid(grid, coord_dim)
+        require_grid(grid, coord_dim)
         self.features = layer_features(
             attention, self.head_dim, num_features, self.heads, generator
         )
         width = self.head_dim
         if self.features is not None:
             width = count_features(self.features, self.head_dim, self.heads)
-        self.rotate = _place(isinstance(encoder, (RotaryEncoder, str)), self.features, rotate)
+        self.rotate = place_of_rotation(
+            isinstance(encoder, (RotaryEncoder, str)), self.features, rotate
+        )
         self.encoder = layer_encoder(
             encoder,
             width if self.rotate == "after" else self.head_dim,
@@ -183,8 +183,8 @@ class MultiHeadAttention(nn.Module):
 
         Returns:
             ``(..., seq, dim)``, of the dtype of ``x``; with ``return_state`` a pair. The state is
-            a :class:`~stringlib.attention.linear.LinearState`, or for softmax a
-            :class:`~stringlib.attention.cache.KeyValueCache`; with a ``shift`` it is a
+            a :class:`~stringlib.attention.weights.LinearState`, or for softmax a
+            :class:`~stringlib.attention.softmax.KeyValueCache`; with a ``shift`` it is a
             :class:`~stringlib.attention.shift.ShiftedState`.
 
         Raises:
@@ -324,43 +324,20 @@ class MultiHeadAttention(nn.Module):
             # products over √d are then τ cos(q, k)
             norm = (self.log_temperature / 2).exp() * self.head_dim**0.25
             q, k = (_with_norm(y, norm[:, None, None]) for y in (q, k))
-        phases = self._phases(x, positions, state)
-        after: LinearState | KeyValueCache | None
-        if self.features is None:
-            out, after = self._softmax(q, k, v, phases, key_mask, state)
-        else:
+        rotary = self.encoder if isinstance(self.encoder, RotaryEncoder) else None
+        phases = None if rotary is None else self._phases(rotary, x, positions, state)
+        after: Any
+        if self.features is not None:
             weight = None if self.weight is None else self.weight(x, key_mask)
-            out, after = self._kernelised(self.features, weight, q, k, v, phases, key_mask, state)
-        if last is None or after is None:
-            return out, after
-        return out, ShiftedState(last, after)
-
-    def _softmax(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        phases: Phases | None,
-        key_mask: Tensor | None,
-        state: KeyValueCache | None,
-    ) -> tuple[Tensor, KeyValueCache]:
-        if isinstance(self.encoder, RotaryEncoder) and phases is not None:
-            q, k = self.encoder(q, k, phases)
-        if key_mask is not None:
-            key_mask = per_head(key_mask, k.shape[:-1]).expand(k.shape[:-1])
-        cache, before, n = KeyValueCache(k, v, key_mask), 0, q.shape[-2]
-        if state is not None:
-            before, cache = state.length, state.extended(k, v, key_mask)
-        bias = None
-        if isinstance(self.encoder, RelativeBias):
-            bias = self.encoder(n, cache.length, offset=before)
-        if before and n > 1:
-            # query i stands at before + i, of which the kernel's own causal mask knows nothing
-            later = torch.ones(n, cache.length, dtype=torch.bool, device=q.device).triu(before + 1)
-            bias = (q.new_zeros(()) if bias is None else bias).masked_fill(later, -math.inf)
-        causal = self.causal and not before
-        out = softmax_attention(q, cache.keys, cache.values, bias, causal, key_mask=cache.mask)
-        return out, cache
+            out, after = self._kernelised(
+                self.features, weight, q, k, v, rotary, phases, key_mask, state
+            )
+        else:
+            if rotary is not None and phases is not None:
+                q, k = rotary(q, k, phases)
+            bias = self.encoder if isinstance(self.encoder, RelativeBias) else None
+            out, after = continued_softmax(q, k, v, bias, self.causal, key_mask, state)
+        return out, after if last is None else ShiftedState(last, after)
 
     def _kernelised(
         self,
@@ -369,13 +346,13 @@ class MultiHeadAttention(nn.Module):
         q: Tensor,
         k: Tensor,
         v: Tensor,
+        rotary: RotaryEncoder | None,
         phases: Phases | None,
         key_mask: Tensor | None,
         state: LinearState | None,
     ) -> tuple[Tensor, LinearState | None]:
         if phi.scale != 1:
             q, k = (y * phi.scale for y in (q, k))
-        rotary = self.encoder if isinstance(self.encoder, RotaryEncoder) else None
         if rotary is not None and phases is not None and self.rotate == "before":
             # R(r)x itself: the outer basis cancels in a product, not in a feature
             q, k = (rotary.rotate(y, phases) for y in (q, k))
@@ -392,17 +369,19 @@ class MultiHeadAttention(nn.Module):
         return out, None
 
     def _phases(
-        self, x: Tensor, positions: Tensor | Phases | None, state: State | None
-    ) -> Phases | None:
-        """Return what a rotary encoder makes of the positions, counted if nobody says them."""
-        if not isinstance(self.encoder, RotaryEncoder):
-            return None
-        if positions is None:
-            positions = self._positions(self.encoder.coord_dim, x, state)
+        self,
+        rotary: RotaryEncoder,
+        x: Tensor,
+        positions: Tensor | Phases | None,
+        state: State | None,
+    ) -> Phases:
+        """Return what the encoder makes of the positions, counted if nobody says them."""
         if isinstance(positions, Phases):
             return positions
+        if positions is None:
+            positions = self._positions(rotary.coord_dim, x, state)
         require_same_tokens("x", x.unsqueeze(-3), "positions", positions)
-        return self.encoder.phases(positions).to(at_least_float32(x.dtype))
+        return rotary.phases(positions).to(at_least_float32(x.dtype))
 
     def _positions(self, coord_dim: int, x: Tensor, state: State | None) -> Tensor:
         """Return where the tokens stand when nobody says it."""
@@ -416,40 +395,6 @@ class MultiHeadAttention(nn.Module):
             )
         places = grid_positions(*self.grid).to(x.device)
         return places[before : before + x.shape[-2]] if self.causal else places
-
-
-def _place(rotary: bool, features: FeatureMap | None, rotate: str | None) -> str | None:
-    """Return where a rotary encoder acts, before or after the feature map; None without one."""
-    if rotate is not None and (rotate not in PLACES or not rotary):
-        expected = f"None or one of {', '.join(PLACES)}" if rotary else "None without an encoder"
-        raise ValueError(f"rotate must be {expected}, got {rotate!r}")
-    if not rotary:
-        return None
-    if features is None:
-        if rotate == "after":
-            raise ValueError(
-                "rotate must be None or before for softmax: it has no features to rotate, got after"
-            )
-        return "before"
-    rotate = rotate or features.place
-    if rotate is None:
-        raise ValueError(
-            f"rotate must be before or after for {type(features).__name__}, got None: before it, "
-            "scores depend on more than the offset; after it, weights may be negative"
-        )
-    return rotate
-
-
-def _require_grid(grid: object, coord_dim: object) -> None:
-    """Raise unless the grid, if there is one, is rows and columns, and coordinates are counted."""
-    if coord_dim is not None:
-        require_count("coord_dim", coord_dim)
-    if grid is None:
-        return
-    if not isinstance(grid, Sequence) or len(grid) != 2:
-        raise ValueError(f"grid must be (rows, columns), got {grid!r}")
-    for number in grid:
-        require_count("grid", number)
 
 
 def _require_places(x: Tensor, positions: Tensor | Phases | None) -> None:

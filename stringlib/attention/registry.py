@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from inspect import signature
 from typing import Any, NamedTuple
 
@@ -14,6 +14,8 @@ from stringlib.attention.features import ELUFeatures, FavorFeatures, FeatureMap,
 from stringlib.attention.learned import GLADecay, LearnedToeplitz, RetNetDecay, SSDDecay
 from stringlib.attention.weights import PositionWeight
 from stringlib.inputs import require_count, require_name, require_positive
+
+PLACES = ("before", "after")
 
 MakeFeatures = Callable[[int, int | None, int, torch.Generator | None], FeatureMap]
 
@@ -135,6 +137,28 @@ def count_features(features: FeatureMap, head_dim: int, heads: int) -> int:
         ) from error
 
 
+def place_of_rotation(rotary: bool, features: FeatureMap | None, rotate: str | None) -> str | None:
+    """Return where a rotary encoder acts, before or after the feature map; None without one."""
+    if rotate is not None and (rotate not in PLACES or not rotary):
+        expected = f"None or one of {', '.join(PLACES)}" if rotary else "None without an encoder"
+        raise ValueError(f"rotate must be {expected}, got {rotate!r}")
+    if not rotary:
+        return None
+    if features is None:
+        if rotate == "after":
+            raise ValueError(
+                "rotate must be None or before for softmax: it has no features to rotate, got after"
+            )
+        return "before"
+    rotate = rotate or features.place
+    if rotate is None:
+        raise ValueError(
+            f"rotate must be before or after for {type(features).__name__}, got None: before it, "
+            "scores depend on more than the offset; after it, weights may be negative"
+        )
+    return rotate
+
+
 class LayerShape(NamedTuple):
     """What a layer tells the constructor of its weight.
 
@@ -216,6 +240,18 @@ def layer_weight(weight: Any, shape: LayerShape, **options: Any) -> PositionWeig
             f"weight must be None, one of {', '.join(WEIGHTS)}, or a PositionWeight, got {weight!r}"
         )
     return None if weight is None else _adopted(weight)
+
+
+def require_grid(grid: object, coord_dim: object) -> None:
+    """Raise unless the grid, if there is one, is rows and columns, and coordinates are counted."""
+    if coord_dim is not None:
+        require_count("coord_dim", coord_dim)
+    if grid is None:
+        return
+    if not isinstance(grid, Sequence) or len(grid) != 2:
+        raise ValueError(f"grid must be (rows, columns), got {grid!r}")
+    for number in grid:
+        require_count("grid", number)
 
 
 def _adopted(weight: PositionWeight) -> PositionWeight:

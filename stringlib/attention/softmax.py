@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from stringlib.encoders.bias import RelativeBias
 from stringlib.inputs import (
     expands,
     per_head,
@@ -123,3 +124,38 @@ class KeyValueCache(NamedTuple):
 def _or_all(mask: Tensor | None, keys: Tensor) -> Tensor:
     """Return the mask, all True if there was none."""
     return keys.new_ones(keys.shape[:-1], dtype=torch.bool) if mask is None else mask
+
+
+def continued_softmax(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: RelativeBias | None,
+    causal: bool,
+    key_mask: Tensor | None,
+    cache: KeyValueCache | None,
+) -> tuple[Tensor, KeyValueCache]:
+    """Attend to the tokens of a cache and to further ones, and return the longer cache.
+
+    Args:
+        q: Queries of the further tokens, ``(..., heads, n, d)``.
+        k: Their keys.
+        v: Their values, ``(..., heads, n, d_v)``.
+        bias: What is added to the logits of each distance.
+        causal: Whether a token sees itself and earlier ones only.
+        key_mask: False for further tokens that are padding.
+        cache: What earlier tokens left; None if there were none.
+    """
+    if key_mask is not None:
+        key_mask = per_head(key_mask, k.shape[:-1]).expand(k.shape[:-1])
+    before, n = 0 if cache is None else cache.length, q.shape[-2]
+    cache = KeyValueCache(k, v, key_mask) if cache is None else cache.extended(k, v, key_mask)
+    added = None if bias is None else bias(n, cache.length, offset=before)
+    if before and n > 1:
+        # query i stands at before + i, of which the kernel's own causal mask knows nothing
+        later = torch.ones(n, cache.length, dtype=torch.bool, device=q.device).triu(before + 1)
+        added = (q.new_zeros(()) if added is None else added).masked_fill(later, -math.inf)
+    out = softmax_attention(
+        q, cache.keys, cache.values, added, causal and not before, key_mask=cache.mask
+    )
+    return out, cache
