@@ -73,6 +73,13 @@ def linear_attention(
     Raises:
         TypeError: If an argument has the wrong type or dtype.
         ValueError: If shapes do not fit, or an option does not apply.
+
+    Example:
+        >>> from stringlib import CosineWeight, ReLUFeatures
+        >>> phi, (q, k, v) = ReLUFeatures(), torch.randn(3, 8, 6, 196, 64)
+        >>> phi_q, phi_k = phi(q), phi(k, is_query=False)
+        >>> linear_attention(phi_q, phi_k, v, CosineWeight(256), causal=True).shape
+        torch.Size([8, 6, 196, 64])
     """
     require_bool(normalize=normalize, return_state=return_state)
     _require_fitting(phi_q, phi_k, v, weight, causal, mode, key_scale)

@@ -97,6 +97,12 @@ class MultiHeadAttention(nn.Module):
 
     Source:
         Vaswani et al. 2017, section 3.2.2; Qiu et al. 2025 for the place of the gate.
+
+    Example:
+        >>> layer = MultiHeadAttention(384, heads=6, encoder="rope", attention="favor", causal=True)
+        >>> out, state = layer(torch.randn(8, 196, 384), return_state=True)
+        >>> layer(torch.randn(8, 1, 384), state=state).shape  # the next token
+        torch.Size([8, 1, 384])
     """
 
     features: FeatureMap | None

@@ -46,6 +46,12 @@ def softmax_attention(
     Raises:
         TypeError: If an argument has the wrong type or dtype.
         ValueError: If shapes do not fit.
+
+    Example:
+        >>> from stringlib import ALiBi
+        >>> q, k, v = torch.randn(3, 8, 6, 196, 64)
+        >>> softmax_attention(q, k, v, bias=ALiBi(6)(196, 196), causal=True).shape
+        torch.Size([8, 6, 196, 64])
     """
     require_bool(causal=causal)
     require_attention(("q", q), ("k", k), ("v", v))

@@ -46,6 +46,13 @@ class CirculantSTRING(RotaryEncoder):
 
     Source:
         Schenck et al. 2025, equation 11 and theorem 3.5.
+
+    Example:
+        >>> from stringlib.positions import grid_positions
+        >>> encoder = CirculantSTRING(64, coord_dim=2, heads=6, block_size=16)
+        >>> q, k = torch.randn(2, 8, 6, 196, 64)
+        >>> encoder(q, k, grid_positions(14, 14))[0].shape
+        torch.Size([8, 6, 196, 64])
     """
 
     _basis: Tensor

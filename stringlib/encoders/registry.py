@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from stringlib.encoders.axial import AxialRoPE
 from stringlib.encoders.bias import ALiBi, KerpleLog, KerplePower, RelativeBias, T5Bias
 from stringlib.encoders.cayley import CayleySTRING
 from stringlib.encoders.circulant import CirculantSTRING
 from stringlib.encoders.mixed import MixedRoPE
 from stringlib.encoders.reflection import ReflectionSTRING
-from stringlib.encoders.rope import RoPE
+from stringlib.encoders.rope import AxialRoPE, RoPE
 from stringlib.encoders.string import RotaryEncoder
 from stringlib.inputs import require_bool, require_name
 
@@ -56,6 +55,10 @@ def make_encoder(name: str, head_dim: int, coord_dim: int = 1, heads: int = 1) -
     Raises:
         TypeError: If a number is not an integer.
         ValueError: If the name is unknown or a number does not fit the encoder.
+
+    Example:
+        >>> make_encoder("mixed", head_dim=64, coord_dim=2, heads=6)
+        MixedRoPE(head_dim=64, coord_dim=2, heads=6, base=10)
     """
     require_name("name", name, ENCODERS)
     return ENCODERS[name](head_dim, coord_dim, heads)

@@ -108,6 +108,13 @@ class RotaryEncoder(nn.Module):
         Raises:
             TypeError: If positions are not numbers.
             ValueError: If their shape does not fit.
+
+        Example:
+            >>> from stringlib import RoPE
+            >>> encoder, q = RoPE(64), torch.randn(2, 6, 10, 64)
+            >>> phases = encoder.phases(torch.arange(10)[:, None])  # once, for all layers
+            >>> encoder(q, q, phases)[0].shape
+            torch.Size([2, 6, 10, 64])
         """
         require_positions("positions", positions, self.coord_dim)
         return Phases(self._turns(positions), self._call_basis())
@@ -208,6 +215,16 @@ class RotaryEncoder(nn.Module):
         Raises:
             TypeError: If ``weight`` is not a floating-point tensor or ``heads`` not an integer.
             ValueError: If a shape or ``heads`` does not fit.
+
+        Example:
+            >>> from stringlib import CayleySTRING
+            >>> encoder, positions = CayleySTRING(8), torch.arange(5)[:, None]
+            >>> x, w = torch.randn(5, 32), torch.randn(3 * 8, 32)  # to 3 heads of 8 channels
+            >>> q, folded = ((x @ m.mT).unflatten(-1, (3, 8)).transpose(0, 1)
+            ...              for m in (w, encoder.fold(w)))
+            >>> (encoder(q, q, positions)[0] - encoder.folded()(folded, folded, positions)[0]
+            ...  ).abs().max().item() < 1e-4
+            True
         """
         require_floats("weight", weight)
         if heads is not None:

@@ -67,6 +67,12 @@ class LanguageModel(nn.Module):
 
     Source:
         Vaswani et al. 2017, section 3.4, for the embedding; Radford et al. 2019.
+
+    Example:
+        >>> model = LanguageModel(vocab=256, dim=64, depth=2, heads=4, encoder="rope")
+        >>> tokens = torch.randint(256, (8, 100))
+        >>> model(tokens).shape, model.generate(tokens, count=5).shape
+        (torch.Size([8, 100, 256]), torch.Size([8, 105]))
     """
 
     def __init__(

@@ -79,6 +79,11 @@ class ViT(nn.Module):
 
     Source:
         Dosovitskiy et al. 2021.
+
+    Example:
+        >>> model = ViT(image_size=32, patch_size=4, classes=10, channels=3, encoder="circulant")
+        >>> model(torch.randn(8, 3, 32, 32)).shape
+        torch.Size([8, 10])
     """
 
     def __init__(
