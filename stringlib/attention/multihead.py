@@ -259,6 +259,12 @@ class MultiHeadAttention(nn.Module):
             f"dim={self.dim}, heads={self.heads}, attention={kind}{encoder}, causal={self.causal}"
         )
 
+    @property
+    def has_state(self) -> bool:
+        """Whether the layer can be continued token by token, from the state of earlier ones."""
+        weighted = self.weight is not None and not self.weight.has_state
+        return self.causal and self.rotate != "after" and not weighted
+
     def _split(self, x: Tensor) -> Tensor:
         """Return ``(..., seq, dim)`` as ``(..., heads, seq, head_dim)``."""
         return x.unflatten(-1, (self.heads, self.head_dim)).transpose(-3, -2)
