@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -61,9 +62,7 @@ def circulant_spectrum(r: float, **coefficients: float) -> Drawn:
     shown = list(range(d))
     colour = [PALETTE["grey"] if k in (0, d / 2) else COLOURS[min(k, d - k) - 1] for k in shown]
 
-    def plane(
-        head: str, x: Tensor, y: Tensor, reach: float, shapes: Sequence[dict[str, object]] = ()
-    ) -> Panel:
+    def plane(head: str, x: Tensor, y: Tensor, reach: float, *shapes: dict[str, Any]) -> Panel:
         eigenvalues = dots(
             x.tolist(),
             y.tolist(),
@@ -75,7 +74,7 @@ def circulant_spectrum(r: float, **coefficients: float) -> Drawn:
             hover=HOVER,
         )
         both = axis(low=-reach, high=reach, nticks=5)
-        return Panel([eigenvalues], head, x=both, y=both, shapes=shapes, square=True)
+        return Panel([eigenvalues], head, x=both, y=both, shapes=list(shapes), square=True)
 
     blue, grey = PALETTE["blue"], PALETTE["grey"]
     first_column = bars(shown, c.tolist(), grey, "first column of C", hover=HOVER)
@@ -101,7 +100,7 @@ def circulant_spectrum(r: float, **coefficients: float) -> Drawn:
                 angles.cos(),
                 angles.sin(),
                 RADIUS,
-                shapes=[{**circle(), "layer": "below"}],
+                {**circle(), "layer": "below"},
             ),
         ],
         across=0.11,

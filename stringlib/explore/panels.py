@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,11 +30,11 @@ class Panel:
         width: Its part of a row, beside the widths of the others.
     """
 
-    traces: Sequence[Any]
+    traces: list[Any]
     head: str = ""
-    x: Mapping[str, Any] = field(default_factory=dict)
-    y: Mapping[str, Any] = field(default_factory=dict)
-    shapes: Sequence[Mapping[str, Any]] = ()
+    x: dict[str, Any] = field(default_factory=dict)
+    y: dict[str, Any] = field(default_factory=dict)
+    shapes: list[dict[str, Any]] = field(default_factory=list)
     square: bool = False
     width: float = 1
 
@@ -56,8 +56,8 @@ def panels(
         **overrides: As for :func:`~stringlib.explore.style.layout`.
 
     Returns:
-        A figure with the traces in the order of their panels, which are numbered as one reads:
-        axes ``x`` and ``y``, then ``x2`` and ``y2``.
+        A figure with the traces in the order of their panels, which are numbered as one reads
+        them. The first has the axes ``x`` and ``y``, the second ``x2`` and ``y2``.
 
     Raises:
         ValueError: If there are not as many heights as rows.
