@@ -12,7 +12,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from stringlib import ELUFeatures, FeatureMap, ReLUFeatures, linear_attention
-from stringlib.capacity import (
+from stringlib.theory.capacity import (
     crosstalk_error,
     guess_accuracy,
     guess_loss,
@@ -20,7 +20,7 @@ from stringlib.capacity import (
     recall_error,
     swap_bound,
 )
-from stringlib.cost import chunk_products, linear_products, pair_products
+from stringlib.theory.cost import chunk_products, linear_products, pair_products
 
 
 def normal(*shape: int, seed: int = 0) -> torch.Tensor:

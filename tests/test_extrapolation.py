@@ -9,7 +9,7 @@ import torch
 
 from stringlib import ALiBi, KerpleLog, KerplePower, RoPE, T5Bias
 from stringlib.encoders.scaling import ntk_aware, position_interpolation, yarn
-from stringlib.extrapolation import (
+from stringlib.theory.extrapolation import (
     effective_window,
     match_weight,
     seen_turns,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from stringlib.attention.variance import orthogonal_mse, positive_mse
 from stringlib.explore import Explorer
 from stringlib.explore.figures import FAVOR_KINDS, favor_error, favor_error_text
+from stringlib.theory.variance import orthogonal_mse, positive_mse
 
 
 @pytest.mark.parametrize("kind", FAVOR_KINDS)

@@ -11,7 +11,7 @@ from stringlib.explore.figures.lengths import (
     beyond_training,
     beyond_training_text,
 )
-from stringlib.extrapolation import seen_turns
+from stringlib.theory.extrapolation import seen_turns
 
 
 def scores(method: str, scale: int) -> dict[int, float]:

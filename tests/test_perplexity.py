@@ -8,7 +8,7 @@ import pytest
 
 from stringlib.explore.figures import nearest_tokens, nearest_tokens_text
 from stringlib.explore.figures.nearness import near_share
-from stringlib.perplexity import perplexity
+from stringlib.theory.perplexity import perplexity
 
 
 @pytest.mark.proves("eq-perplexity")

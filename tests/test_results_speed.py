@@ -13,7 +13,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import recorded
 from stringlib import FavorFeatures, MultiHeadAttention, ToeplitzWeight, linear_attention
-from stringlib.cost import (
+from stringlib.explore.figures import attention_times, attention_times_text, attention_work, speed
+from stringlib.theory.cost import (
     amdahl,
     cache_numbers,
     least_seconds,
@@ -22,7 +23,6 @@ from stringlib.cost import (
     pair_products,
     state_numbers,
 )
-from stringlib.explore.figures import attention_times, attention_times_text, attention_work, speed
 
 ROOT = Path(__file__).resolve().parents[1]
 RATES = {"multiplications": 7e10, "bytes": 1e10, "exponentials": 2e9, "operations": 1e10}

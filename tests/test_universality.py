@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from stringlib import STRING, CirculantSTRING, DenseSTRING, RoPE, checks, universality
-from stringlib.algebra import haar_orthogonal, planar_skew, skew
-from stringlib.universality import _separate, universal_form
+from stringlib import STRING, CirculantSTRING, DenseSTRING, RoPE, checks
+from stringlib.algebra import haar_orthogonal, planar_skew, skew, universality
+from stringlib.algebra.universality import _separate, universal_form
 
 SIZES = (1, 2, 3, 5, 8, 15, 16, 63, 64)
 KINDS = ("random", "integer", "repeated", "slow", "nearly repeated", "one plane", "scales", "zero")

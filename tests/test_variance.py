@@ -10,7 +10,7 @@ import scipy.special
 import torch
 from torch import Tensor
 
-from stringlib.attention.variance import (
+from stringlib.theory.variance import (
     attention_mse,
     hyperbolic_mse,
     orthogonal_gain,

@@ -15,8 +15,8 @@ from torch.nn.functional import pad
 
 from stringlib.attention.scalar_decay import scalar_decay_chunks
 from stringlib.attention.weights import PositionWeight, require_pairs
-from stringlib.autocast import without_autocast
 from stringlib.inputs import expands, require_causal, require_floats, require_mode, require_state
+from stringlib.precision import without_autocast
 
 # Medians on one CPU thread, 8 heads, m = d = 64, float32, milliseconds with gradients, chunks of
 # 32 : 64. One decay a token: n = 1024 29 : 34, n = 4096 118 : 104; one a feature: n = 1024 87 : 82.

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.attention.projections import PROJECTIONS
-from stringlib.autocast import without_autocast
 from stringlib.inputs import (
     require_bool,
     require_count,
@@ -17,6 +16,7 @@ from stringlib.inputs import (
     require_generator,
     require_vectors,
 )
+from stringlib.precision import without_autocast
 
 
 class FeatureMap(nn.Module):

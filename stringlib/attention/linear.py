@@ -12,7 +12,6 @@ from stringlib.attention.constant import ConstantWeight
 from stringlib.attention.known import is_known, may_look
 from stringlib.attention.masks import per_head
 from stringlib.attention.weights import PositionWeight, ScaledSums
-from stringlib.autocast import without_autocast
 from stringlib.inputs import (
     expands,
     require_attention,
@@ -20,6 +19,7 @@ from stringlib.inputs import (
     require_causal,
     require_floats,
 )
+from stringlib.precision import without_autocast
 
 
 class LinearState(NamedTuple):

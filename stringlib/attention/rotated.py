@@ -15,9 +15,9 @@ from stringlib.attention.linear import (
     where_has_gradient,
 )
 from stringlib.attention.weights import PositionWeight, ScaledSums
-from stringlib.autocast import without_autocast
 from stringlib.encoders.string import RotaryEncoder
 from stringlib.inputs import require_bool
+from stringlib.precision import without_autocast
 
 
 def rotated_linear_attention(

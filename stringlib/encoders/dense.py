@@ -7,10 +7,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from stringlib.algebra.universality import require_generators, universal_form
 from stringlib.encoders.string import STRING
 from stringlib.inputs import require_positions, require_same_tokens, require_vectors
 from stringlib.precision import widen
-from stringlib.universality import require_generators, universal_form
 
 
 class DenseSTRING(STRING):
@@ -18,7 +18,7 @@ class DenseSTRING(STRING):
 
     Slow on purpose, :math:`O(d^3)` a token, and nothing is left out: ``forward`` returns R(r)q and
     R(r)k. Any encoder can be held against ``DenseSTRING(encoder.generators())``. Basis and
-    frequencies are those of :func:`~stringlib.universality.universal_form`, so
+    frequencies are those of :func:`~stringlib.algebra.universality.universal_form`, so
     ``STRING(dense.frequencies(), dense.basis())`` turns alike at :math:`O(d^2)` a token, and
     ``fold`` with ``folded`` at :math:`O(d)`. The generators are fixed; nothing is learned.
 

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from stringlib.algebra.shared import shared_product
 from stringlib.algebra.skew import planar_skew
-from stringlib.autocast import without_autocast
 from stringlib.inputs import (
     has_values,
     require_count,
@@ -25,7 +24,7 @@ from stringlib.inputs import (
     require_same_tokens,
     require_vectors,
 )
-from stringlib.precision import at_least_float32, widen, widest
+from stringlib.precision import at_least_float32, widen, widest, without_autocast
 
 
 def unit_phases(positions: Tensor, frequencies: Tensor) -> Tensor:

@@ -8,12 +8,12 @@ import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
-from stringlib.attention.structured_variance import (
+from stringlib.explore.style import COLOURS, PALETTE, heading, layout
+from stringlib.theory.structured_variance import (
     circulant_mean_mse,
     circulant_mse,
     cyclic_autocorrelation,
 )
-from stringlib.explore.style import COLOURS, PALETTE, heading, layout
 
 __all__ = ["CIRCULANT_SIGNS", "CIRCULANT_VECTORS", "row_correlation", "row_correlation_text"]
 

@@ -8,9 +8,9 @@ import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
-from stringlib import decay
 from stringlib.explore.style import COLOURS, PALETTE, layout
 from stringlib.positions import geometric_frequencies
+from stringlib.theory import rope_decay
 
 __all__ = ["decay_curves", "decay_curves_text"]
 
@@ -34,9 +34,9 @@ def decay_curves(dim: int, base: float) -> go.Figure:
         A figure with logarithmic axes.
     """
     t = _distances()
-    total = decay.phase_sum(t, geometric_frequencies(dim // 2, base)).abs()
-    early, late = decay.regimes(t, base)
-    floor, leaves = (dim / 2) ** -0.5, decay.horizon(dim // 2, base)
+    total = rope_decay.phase_sum(t, geometric_frequencies(dim // 2, base)).abs()
+    early, late = rope_decay.regimes(t, base)
+    floor, leaves = (dim / 2) ** -0.5, rope_decay.horizon(dim // 2, base)
     dash = {"color": PALETTE["teal"], "width": 2, "dash": "dash"}
     dots = {"color": PALETTE["magenta"], "width": 2, "dash": "dot"}
     fig = go.Figure(
@@ -44,7 +44,7 @@ def decay_curves(dim: int, base: float) -> go.Figure:
             _line(t, total, "sum |S|", {"color": COLOURS["rope"], "width": 1.2}),
             _line(
                 t,
-                decay.phase_integral(t, base).abs(),
+                rope_decay.phase_integral(t, base).abs(),
                 "integral |I|",
                 {"color": PALETTE["orange"], "width": 3},
             ),
@@ -92,7 +92,7 @@ def _line(x: Tensor, y: Tensor, name: str, line: dict[str, object]) -> go.Scatte
 
 def decay_curves_text(dim: int, base: float) -> str:
     """Say what :func:`decay_curves` shows in a state."""
-    leaves = decay.horizon(dim // 2, base)
+    leaves = rope_decay.horizon(dim // 2, base)
     return (
         f"Both axes logarithmic: distances from 1 to ten million, d = {dim}, base {base:g}. The "
         f"sum follows the integral up to about {leaves:.0f} tokens; then it scatters about "

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from stringlib.attention.features import FavorFeatures
-from stringlib.attention.variance import orthogonal_mse, positive_mse
 from stringlib.explore.style import COLOURS, PALETTE, layout
+from stringlib.theory.variance import orthogonal_mse, positive_mse
 
 __all__ = ["FAVOR_KINDS", "favor_error", "favor_error_text"]
 

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from stringlib import STRING, AxialRoPE, RoPE, RotaryEncoder
 from stringlib.explore.style import DIVERGING, PALETTE, heading, layout
-from stringlib.offsets import offset_scores
 from stringlib.positions import geometric_frequencies, grid_positions
+from stringlib.theory.offsets import offset_scores
 
 __all__ = ["GRID_ENCODERS", "grid_kernel", "grid_kernel_text"]
 

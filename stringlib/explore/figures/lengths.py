@@ -9,7 +9,7 @@ from torch import Tensor
 from stringlib import RoPE
 from stringlib.encoders.scaling import ntk_aware, position_interpolation, yarn
 from stringlib.explore.style import COLOURS, layout
-from stringlib.extrapolation import seen_turns, unseen_share
+from stringlib.theory.extrapolation import seen_turns, unseen_share
 
 __all__ = ["LENGTH_METHODS", "beyond_training", "beyond_training_text"]
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from stringlib import AxialRoPE
 from stringlib.explore.style import COLOURS, heading, layout
-from stringlib.offsets import offset_scores
+from stringlib.theory.offsets import offset_scores
 
 __all__ = ["RESOLUTION_CONVENTIONS", "resolution_scores", "resolution_scores_text"]
 

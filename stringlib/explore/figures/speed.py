@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from stringlib.cost import least_seconds, linear_products, moved_numbers, pair_products
 from stringlib.explore.figures.toeplitz import toeplitz_operations
 from stringlib.explore.style import COLOURS, layout
+from stringlib.theory.cost import least_seconds, linear_products, moved_numbers, pair_products
 
 __all__ = ["attention_times", "attention_times_text", "attention_work"]
 

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from stringlib import STRING, AxialRoPE
 from stringlib.explore.style import DIVERGING, heading, layout
-from stringlib.offsets import offset_scores
 from stringlib.positions import grid_positions
+from stringlib.theory.offsets import offset_scores
 
 __all__ = ["volume_kernel", "volume_kernel_text"]
 
