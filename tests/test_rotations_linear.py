@@ -18,8 +18,8 @@ from stringlib.attention import (
 )
 from stringlib.attention.rotated import rotated_linear_attention
 from stringlib.attention.weights import PositionWeight, masked_product
-from stringlib.reference.roformer_linear import roformer_linear_attention
-from stringlib.reference.torus import circulant_error, signed_circulant_error
+from stringlib.reference.features import circulant_error, signed_circulant_error
+from stringlib.reference.linear import roformer_linear_attention
 from stringlib.theory.structured_variance import circulant_mean_mse
 from stringlib.theory.torus import random_turn
 

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 import torch
 
 from stringlib.explore.style import PALETTE, layout
-from stringlib.reference.reflection import householder_2d
+from stringlib.reference.rope import householder_2d
 
 __all__ = ["two_mirrors", "two_mirrors_text"]
 

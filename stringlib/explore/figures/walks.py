@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from stringlib.explore.style import PALETTE, layout
-from stringlib.reference.liere import liere_matrix
+from stringlib.reference.string import liere_matrix
 
 __all__ = ["sphere_walks", "sphere_walks_text"]
 
