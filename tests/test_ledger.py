@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -24,10 +25,9 @@ CHAPTER = notebook(
     ("markdown", "```{math}\n:label: eq-angle\n\n\\theta_i = 1\n```"),
 )
 TREE = {
-    "_toc.yml": "root: book/intro\nparts:\n- chapters:\n  - file: notebooks/02_b\n"
-    "  - file: notebooks/01_a\n  - file: book/api\n",
+    "_toc.yml": "format: jb-book\nroot: book/intro\nparts:\n- chapters:\n  - file: notebooks/02_b\n"
+    "  - file: notebooks/01_a\n",
     "book/intro.md": "# Intro\n\nWrite `$$ x $$ (eq-inline)`:\n\n```\n$$ x $$ (eq-block)\n```\n",
-    "book/api.md": "# API\n\n```{eval-rst}\n.. automodule:: stringlib.rope\n   :members:\n```\n",
     "notebooks/01_a.ipynb": notebook(("markdown", "# A\n\n> $$a = b$$ (eq-a)")),
     "notebooks/02_b.ipynb": CHAPTER,
     "stringlib/__init__.py": '"""Top, :eq:`eq-a`."""\n',
@@ -57,15 +57,15 @@ def add(root: Path, name: str, text: str) -> None:
     put(root, name, (root / name).read_text(encoding="utf8") + text)
 
 
-def test_the_project_has_no_orphan_and_a_current_page(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_project_has_no_orphan(capsys: pytest.CaptureFixture[str]) -> None:
     assert ledger.main(["--check"]) == 0, capsys.readouterr().err
 
 
-def test_the_page_lists_everything_in_the_order_of_the_book(tree: Path) -> None:
+def test_the_page_lists_everything_in_the_order_of_the_book(
+    tree: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert ledger.main(["--root", str(tree)]) == 0
-    text = (tree / ledger.PAGE).read_text(encoding="utf8")
+    text = capsys.readouterr().out
     assert [line for line in text.splitlines() if line.startswith("##")] == [
         "## Rotations",
         "### `eq-law`",
@@ -83,30 +83,32 @@ def test_the_page_lists_everything_in_the_order_of_the_book(tree: Path) -> None:
     assert "```{math}\n\\theta_i = 1\n```" in angle
     assert "{py:obj}`stringlib.rope.Rope.angle`" in angle
     assert "- Proved: a cell of {doc}`/notebooks/02_b`" in angle
-    # the package itself is on no API page, so there is nothing to link to
-    assert "- Implemented: `stringlib`\n" in a
+    assert "- Implemented: {py:obj}`stringlib`\n" in a
 
 
-def test_check_passes_on_a_current_page_and_fails_on_a_stale_one(
-    tree: Path, capsys: pytest.CaptureFixture[str]
+def test_a_book_without_equations_has_a_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = ["--check", "--root", str(tree)]
-    assert ledger.main(arguments) == 1
-    assert not (tree / ledger.PAGE).exists()
-    assert ledger.main(arguments[1:]) == 0
-    assert ledger.main(arguments) == 0
-    chapter = tree / "notebooks/01_a.ipynb"
-    chapter.write_text(chapter.read_text().replace("a = b", "a = c"))
-    capsys.readouterr()
-    assert ledger.main(arguments) == 1
-    assert "book/equations.md is not current" in capsys.readouterr().err
-
-
-def test_a_book_without_equations_has_a_page(tmp_path: Path) -> None:
     put(tmp_path, "_toc.yml", "root: book/intro\n")
     put(tmp_path, "book/intro.md", "# Intro\n")
     assert ledger.main(["--root", str(tmp_path)]) == 0
-    assert "No equation is labelled yet." in (tmp_path / ledger.PAGE).read_text()
+    assert "No equation is labelled yet." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("fault", ["", "an orphan"])
+def test_the_book_is_built_with_the_list_and_warns_of_an_orphan(
+    fault: str, tree: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    if fault:
+        add(tree, "book/intro.md", "\n$$ x $$ (eq-new)\n")
+    page = (ROOT / f"{ledger.PAGE}.md").read_text(encoding="utf8")
+    assert ledger.PLACE in page
+    source = [page]
+    ledger.fill_in(SimpleNamespace(srcdir=tree), ledger.PAGE, source)
+    assert source[0].startswith("# Equation ledger\n")
+    assert ledger.PLACE not in source[0]
+    assert source[0].endswith(ledger.render(ledger.read(tree)))
+    assert ("eq-new is in no docstring" in caplog.text) == bool(fault)
 
 
 PROOF = 'import pytest\n@pytest.mark.proves("eq-{}")\ndef test_x(): ...\n'
