@@ -30,13 +30,9 @@ from stringlib.theory.structured_variance import (
     unit_circulant_ratio,
 )
 from stringlib.theory.variance import orthogonal_mse, positive_mse
+from tests.draws import random
 
 SIZES = [1, 2, 3, 5, 8, 9]
-
-
-def random(*shape: int, seed: int = 0) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, dtype=torch.float64, generator=generator)
 
 
 def all_signs(d: int) -> Tensor:

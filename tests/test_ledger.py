@@ -125,37 +125,30 @@ ORPHANS = {
     ),
     "docstring without label": (
         ("stringlib/new.py", 'def f():\n    """By :eq:`eq-new`."""\n'),
-        None,
         "stringlib/new.py, docstring of stringlib.new.f: the docstring names eq-new",
     ),
     "test without label": (
         ("tests/test_new.py", PROOF.format("new")),
-        None,
         "tests/test_new.py::test_x: the proof names eq-new",
     ),
     "module mark without label": (
         ("tests/test_new.py", 'import pytest\npytestmark = pytest.mark.proves("eq-new")\n'),
-        None,
         "tests/test_new.py: the proof names eq-new",
     ),
     "cell without label": (
         ("notebooks/03.ipynb", notebook(("code", "# proves: eq-new\nassert True"))),
-        None,
         "notebooks/03.ipynb, cell 0: the proof names eq-new",
     ),
     "duplicate label": (
         ("book/intro.md", "\n$$ x $$ (eq-law)\n"),
-        None,
         "notebooks/02_b.ipynb, cell 1: eq-law is labelled before, in book/intro.md",
     ),
     "label of another form": (
         ("book/intro.md", "\n$$ x $$ (law)\n"),
-        None,
         "book/intro.md: label 'law'",
     ),
     "cell without assert": (
         ("notebooks/03.ipynb", notebook(("code", "# proves: eq-law\nprint('assert')"))),
-        None,
         "notebooks/03.ipynb, cell 0: claims a proof but has no assert",
     ),
     "cell that nbval skips": (
@@ -163,17 +156,14 @@ ORPHANS = {
             "notebooks/03.ipynb",
             notebook(("code", "# proves: eq-law\nassert True"), tags=("nbval-skip",)),
         ),
-        None,
         "notebooks/03.ipynb, cell 0: claims a proof but is tagged nbval-skip",
     ),
     "mark on a helper": (
         ("tests/test_new.py", PROOF.format("law").replace("test_x", "helper")),
-        None,
         "tests/test_new.py::helper: marked as a proof but never run",
     ),
     "mark without ids": (
         ("tests/test_new.py", "import pytest\n@pytest.mark.proves()\ndef test_x(): ...\n"),
-        None,
         "tests/test_new.py::test_x: proves(...) takes the ids",
     ),
 }
@@ -185,11 +175,9 @@ def test_a_planted_orphan_is_named_with_its_place(
 ) -> None:
     assert ledger.main(["--root", str(tree)]) == 0
     *files, message = ORPHANS[name]
-    for file in files:
-        if file:
-            path, text = file
-            put(tree, path, "") if not (tree / path).exists() else None
-            add(tree, path, text)
+    for path, text in files:
+        put(tree, path, "") if not (tree / path).exists() else None
+        add(tree, path, text)
     capsys.readouterr()
     for mode in ([], ["--check"]):
         assert ledger.main([*mode, "--root", str(tree)]) == 1

@@ -15,11 +15,7 @@ from stringlib import RoPE, checks
 from stringlib.explore.figures import decay as figure
 from stringlib.positions import geometric_frequencies
 from stringlib.theory import rope_decay
-
-
-def random(*shape: int, seed: int = 0) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, dtype=torch.float64, generator=generator)
+from tests.draws import random
 
 
 def exact_e1(x: float) -> sp.Expr:
@@ -78,7 +74,7 @@ def test_the_integral_at_zero_is_one_and_its_gradient_finite() -> None:
 
 @pytest.mark.proves("eq-decay-parts")
 @pytest.mark.parametrize("x", [0.3, 1.0, 10.0, 60.0])
-@pytest.mark.parametrize("terms", [0, 1, 2, 5, 9, 20])
+@pytest.mark.parametrize("terms", [0, 1, 5, 20])
 def test_the_remainder_is_at_most_the_first_term_left_out(x: float, terms: int) -> None:
     ix = sp.I * sp.Float(x, 40)
     partial = -sp.exp(ix) / ix * sum(sp.factorial(k) / ix**k for k in range(terms))
@@ -106,7 +102,7 @@ def test_sizes_of_the_integral_at_base_10000(t: float, size: float) -> None:
     assert given == pytest.approx(size, abs=5.1e-4)
 
 
-@pytest.mark.parametrize("pairs", [8, 64, 300])
+@pytest.mark.parametrize("pairs", [8, 300])
 @pytest.mark.parametrize("base", [100.0, 10_000.0])
 def test_a_riemann_sum_errs_by_at_most_the_variation_over_n(pairs: int, base: float) -> None:
     t = torch.linspace(0, 3 * pairs, 200, dtype=torch.float64)
@@ -116,7 +112,7 @@ def test_a_riemann_sum_errs_by_at_most_the_variation_over_n(pairs: int, base: fl
 
 
 @pytest.mark.proves("eq-decay-horizon")
-@pytest.mark.parametrize("pairs", [64, 256, 1024])
+@pytest.mark.parametrize("pairs", [64, 1024])
 @pytest.mark.parametrize("base", [100.0, 10_000.0])
 def test_the_sum_leaves_the_integral_at_the_horizon(pairs: int, base: float) -> None:
     leaves = rope_decay.horizon(pairs, base)
@@ -153,7 +149,7 @@ def test_the_largest_score_may_stand_at_any_distance(distance: int) -> None:
 
 
 @pytest.mark.proves("eq-decay-abel")
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_abel_bound_holds(seed: int) -> None:
     theta = geometric_frequencies(64)
     t = torch.linspace(0, 1e4, 500, dtype=torch.float64)
