@@ -147,6 +147,18 @@ def test_planes_that_the_first_combination_takes_for_one() -> None:
         assert relative_residual(generators, *universal_form(generators)) <= 1e-13
 
 
+@pytest.mark.parametrize("kind", ["random", "slow", "nearly repeated"])
+def test_newton_steps_spare_further_combinations(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(universality, "ATTEMPTS", 1)
+    for seed in range(6):
+        torch.manual_seed(seed)
+        known = known_frequencies(kind, 3, 8, 2)
+        generators = conjugated(known, haar_orthogonal(16, 3, dtype=torch.float64))
+        assert relative_residual(generators, *universal_form(generators)) <= 1e-14
+
+
 def planes_alike(combinations: int, planes: int, seed: int) -> Tensor:
     """Return generators with planes that none of the first combinations tells apart."""
     draw, coord_dim = torch.Generator().manual_seed(0), combinations + 2
