@@ -37,10 +37,18 @@ def recurrent_attention(phi_q: Tensor, phi_k: Tensor, v: Tensor) -> tuple[Tensor
     Source:
         Katharopoulos et al. 2020.
     """
-    keep_all = torch.diag_embed(torch.ones_like(phi_k))
-    S = _states(keep_all, phi_k, v)
-    z = _states(keep_all, phi_k, torch.ones_like(v[..., :1]))
-    return _read(phi_q, S) / _read(phi_q, z), S[:, -1], z[:, -1, :, 0]
+    phi_q, phi_k, v = phi_q.double(), phi_k.double(), v.double()
+    heads, n, m = phi_q.shape
+    S = torch.zeros(heads, m, v.shape[-1], dtype=torch.float64)
+    z = torch.zeros(heads, m, dtype=torch.float64)
+    rows = []
+    for t in range(n):
+        S = S + torch.einsum("hm,hd->hmd", phi_k[:, t], v[:, t])
+        z = z + phi_k[:, t]
+        numerator = torch.einsum("hm,hmd->hd", phi_q[:, t], S)
+        denominator = torch.einsum("hm,hm->h", phi_q[:, t], z)
+        rows.append(numerator / denominator[:, None])
+    return torch.stack(rows, 1), S, z
 
 
 def state_space(A: Tensor, B: Tensor, C: Tensor, x: Tensor) -> Tensor:

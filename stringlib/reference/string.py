@@ -103,8 +103,11 @@ def circulant_string_rotate(x: Tensor, positions: Tensor, coefficients: Tensor) 
     """
     _require_coordinates(positions, coefficients)
     mu = get_eigenvalues(coefficients)
-    exponent = torch.einsum("nk,hkj->hnj", positions.to(mu.dtype), mu)
-    return torch.fft.ifft(torch.exp(exponent) * torch.fft.fft(x.double())).real
+    exponent = torch.zeros(1, dtype=torch.complex128)
+    for k in range(positions.shape[-1]):
+        exponent = exponent + positions.double()[:, k, None] * mu[:, None, k, :]
+    spectrum = torch.fft.fft(x.double())
+    return torch.fft.ifft(torch.exp(exponent) * spectrum).real
 
 
 def circulant_string_matrix(positions: Tensor, coefficients: Tensor) -> Tensor:
