@@ -49,10 +49,6 @@ class DirectFrequencies(RotaryEncoder):
         """Return P: float64, ``(heads, head_dim, head_dim)``."""
         return self.matrix_p
 
-    def to_basis(self, x: Tensor) -> Tensor:
-        """Return Pᵀx."""
-        return x @ self.matrix_p.to(x.dtype)
-
 
 class Neighbour(nn.Module):
     """Embedding, one head of attention over the whole grid, and a readout.

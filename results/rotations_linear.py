@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from stringlib import STRING, RoPE, RotaryEncoder
 from stringlib.attention import FavorFeatures, ReLUFeatures, linear_attention, softmax_attention
-from stringlib.attention.rotated import rotated_linear_attention
+from stringlib.attention.linear import rotated_linear_attention
 from stringlib.records import record_study
 
 PLACES = ("before", "moving", "after", "numerator")

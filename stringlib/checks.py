@@ -26,6 +26,11 @@ from stringlib.inputs import (
 from stringlib.precision import widen
 
 
+def normal(*shape: int) -> Tensor:
+    """Return float64 numbers from the standard normal distribution: something to check with."""
+    return torch.randn(*shape, dtype=torch.float64)
+
+
 def largest_difference(a: Tensor, b: Tensor) -> float:
     """Return the largest absolute difference of two broadcastable tensors, 0 if they are empty.
 

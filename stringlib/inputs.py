@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
@@ -161,12 +161,17 @@ def require_same_tokens(x_name: str, x: Tensor, name: str, positions: Tensor) ->
             f"{name} must have one row for each of the {x.shape[-2]} tokens of {x_name}, "
             f"got shape {tuple(positions.shape)}"
         )
+    require_same_leading(x_name, x, name, positions, own=2)
+
+
+def require_same_leading(x_name: str, x: Tensor, name: str, given: Tensor, own: int) -> None:
+    """Raise ``ValueError`` unless all but the last three of ``x`` and ``own`` broadcast."""
     try:
-        torch.broadcast_shapes(x.shape[:-3], positions.shape[:-2])
+        torch.broadcast_shapes(x.shape[:-3], given.shape[:-own])
     except RuntimeError:
         raise ValueError(
             f"the leading dimensions of {name} must broadcast with {tuple(x.shape[:-3])}, "
-            f"those of {x_name}; got shape {tuple(positions.shape)}"
+            f"those of {x_name}; got shape {tuple(given.shape)}"
         ) from None
 
 
@@ -274,6 +279,54 @@ def expands(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
     """Return whether a tensor of this shape can be expanded to another, or has it."""
     sizes = zip(reversed(shape), reversed(wanted), strict=False)
     return len(shape) <= len(wanted) and all(a in (1, b) for a, b in sizes)
+
+
+def per_head(key_mask: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Return a mask of the keys that broadcasts over heads.
+
+    Args:
+        key_mask: True where a key counts: ``(..., heads, keys)`` if it has as many dimensions as
+            ``shape``; with fewer it has none for heads, ``(..., keys)``.
+        shape: That of all keys, ``(..., heads, keys)``.
+
+    Returns:
+        ``(..., heads or 1, keys)``.
+
+    Raises:
+        TypeError: If the mask is not a boolean tensor.
+        ValueError: If its shape does not fit.
+    """
+    if not isinstance(key_mask, Tensor) or key_mask.dtype != torch.bool:
+        kind = getattr(key_mask, "dtype", type(key_mask).__name__)
+        raise TypeError(
+            f"key_mask must be a boolean tensor, True for a key that counts, got {kind}"
+        )
+    mask = key_mask.unsqueeze(-2) if 1 <= key_mask.ndim < len(shape) else key_mask
+    if mask.ndim < 2 or not expands(mask.shape, shape) or mask.shape[-1] != shape[-1]:
+        raise ValueError(
+            f"key_mask must have shape {tuple(shape)}, or that without the heads, "
+            f"got {tuple(key_mask.shape)}"
+        )
+    return mask
+
+
+def is_known(x: Tensor, test: Callable[[Tensor], Tensor]) -> bool:
+    """Return whether all numbers pass a test, or False where looking at them is not free.
+
+    A GPU would have to be waited for, a compiled graph would break, and a batch of ``vmap`` has
+    no single answer.
+    """
+    if not may_look(x):
+        return False
+    try:
+        return bool(test(x.detach()).all())
+    except RuntimeError:
+        return False
+
+
+def may_look(x: Tensor) -> bool:
+    """Return whether values are at hand: those of a GPU or of a compiled graph are not."""
+    return x.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def _kind(value: object) -> str:

@@ -27,6 +27,10 @@ def grid_positions(*sizes: int, dtype: torch.dtype = torch.float32) -> Tensor:
     Returns:
         A tensor of shape ``(product of sizes, len(sizes))``.
 
+    Example:
+        >>> grid_positions(2, 3).tolist()
+        [[0.0, 0.0], [0.0, 1.0], [0.0, 2.0], [1.0, 0.0], [1.0, 1.0], [1.0, 2.0]]
+
     Raises:
         TypeError: If a size is not an integer or ``dtype`` not one of real numbers.
         ValueError: If no size is given, one is negative, or cells would get one coordinate in

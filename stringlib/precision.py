@@ -11,6 +11,9 @@ from torch import Tensor, nn
 WITHOUT_FLOAT64 = ("mps",)
 """Types of devices that have no float64, Apple's GPU among them."""
 
+LEAST = -1e30
+"""A logarithm below all others, in place of −∞, which has no difference from itself."""
+
 
 def widest(device: torch.device | None = None) -> torch.dtype:
     """Return float64, or float32 on a device that has no float64.

@@ -122,35 +122,60 @@ WEIGHTS: dict[str, Weight] = {
 """Name → weight. Lengths must differ from 4, the number of features that "decay-vector" wants."""
 
 
-def _favor(projection: str, m: int, **options: bool) -> Callable[[], FeatureMap]:
-    def build() -> FeatureMap:
+@dataclass(frozen=True)
+class Features:
+    """A feature map, with its formula written out once more.
+
+    Attributes:
+        make: Constructor of the map, of float64, for ``HEADS`` heads.
+        plain: From the map, for what it has drawn, and ``(batch, HEADS, n, head_dim)`` to features
+            that differ from those of the map by a factor for each token at most.
+        head_dim: Channels of a head.
+        exponential: Whether products stand for exp(xᵀy), so that a layer has to scale by d^(−1/4).
+        nonnegative: Whether no feature is negative.
+        stabilized: Whether the map leaves out factors that depend on the tokens.
+    """
+
+    make: Callable[[], FeatureMap]
+    plain: Callable[[FeatureMap, Tensor], Tensor]
+    head_dim: int = HEAD_DIM
+    exponential: bool = False
+    nonnegative: bool = True
+    stabilized: bool = False
+
+
+def _exponentials(phi: FeatureMap, x: Tensor) -> Tensor:
+    w = phi.projection_matrix()
+    w = torch.cat([w, -w], -2) if phi.hyperbolic else w
+    y = torch.einsum("hmd,bhnd->bhnm", w, x)
+    return torch.exp(y - x.square().sum(-1, keepdim=True) / 2)
+
+
+def _favor(projection: str, m: int, head_dim: int = HEAD_DIM, **options: bool) -> Features:
+    def make() -> FeatureMap:
         generator = torch.Generator().manual_seed(5)
         return stringlib.FavorFeatures(
-            HEAD_DIM if projection != "hadamard" else 8,
-            m,
-            projection,
-            heads=HEADS,
-            generator=generator,
-            **options,
+            head_dim, m, projection, heads=HEADS, generator=generator, **options
         ).double()
 
-    return build
+    stabilized = options.get("stabilize", True)
+    return Features(make, _exponentials, head_dim, exponential=True, stabilized=stabilized)
 
 
-FEATURES: dict[str, Callable[[], FeatureMap]] = {
-    "relu": stringlib.ReLUFeatures,
-    "elu": stringlib.ELUFeatures,
+FEATURES: dict[str, Features] = {
+    "relu": Features(stringlib.ReLUFeatures, lambda phi, x: x.clamp(min=0)),
+    "elu": Features(stringlib.ELUFeatures, lambda phi, x: torch.where(x > 0, x + 1, x.exp())),
+    "favor": _favor("orthogonal", 12),
+    "favor-raw": _favor("orthogonal", 5, stabilize=False),
     "favor-iid": _favor("iid", 7),
-    "favor-orthogonal": _favor("orthogonal", 12),
-    "favor-orthogonal-raw": _favor("orthogonal", 5, stabilize=False),
-    "favor-hadamard": _favor("hadamard", 9),
+    "favor-hadamard": _favor("hadamard", 9, head_dim=8),
     "favor-circulant": _favor("circulant", 3),
     "favor-circulant-stacked": _favor("circulant", 11),
     "favor-unit-circulant": _favor("unit-circulant", 8),
     "favor-learned": _favor("circulant", 5, learnable=True),
     "hyperbolic": _favor("orthogonal", 4, hyperbolic=True),
 }
-"""Name → constructor of a feature map of float64 for ``HEADS`` heads."""
+"""Name, that of the registry where it has one → feature map."""
 
 
 def inputs(

@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from stringlib import ENCODERS, LanguageModel
+from stringlib import ENCODERS, LanguageModel, PositionWeight
+from stringlib.attention import registry
 from stringlib.attention.registry import FEATURES
 from stringlib.encoders.registry import BIASES
 
 NAMES: tuple[str | None, ...] = (None, *ENCODERS, *BIASES, "sinusoidal", "learned")
 LENGTH, VOCAB = 7, 11
+OPTIONS: dict[str, Any] = {"horizon": 20}
+"""What a weight must be told, if it asks for it; a model says the length itself."""
+
 WEIGHTS: dict[str, dict[str, Any]] = {
-    "cosine": {"horizon": 20},
-    "cosine-positive": {"horizon": 20},
-    "toeplitz": {},
-    "retnet": {},
-    "gla": {},
-    "ssd": {},
+    name: {option: OPTIONS[option] for option in signature(make).parameters if option in OPTIONS}
+    for name, make in registry.WEIGHTS.items()
 }
-DECAYS = ("retnet", "gla", "ssd")
+"""Name → options."""
+
+
+def weight(name: str, features: int = 8) -> PositionWeight:
+    """Return the weight of a layer of 16 channels and two heads, for at most ``LENGTH`` tokens."""
+    options = {"length": LENGTH} if name == "toeplitz" else WEIGHTS[name]
+    made = registry.layer_weight(name, registry.LayerShape(16, 2, features), **options)
+    assert made is not None
+    return made
+
+
+DECAYS = tuple(name for name in WEIGHTS if weight(name).causal_only)
 
 
 def place(encoder: str | None, attention: str) -> dict[str, Any]:
@@ -83,10 +95,7 @@ COVERING = _covering()
 
 def has_state(name: str) -> bool:
     """Return whether the layers of a case can be continued token by token."""
-    options = CASES[name]
-    bias_on_features = options.get("encoder") in BIASES and options["attention"] != "softmax"
-    toeplitz = options.get("weight") == "toeplitz"
-    return not (bias_on_features or toeplitz or options.get("rotate") == "after")
+    return all(block.attention.has_state for block in language_model(name).blocks)
 
 
 def language_model(name: str, seed: int = 0, **options: Any) -> LanguageModel:

@@ -10,13 +10,12 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import stringlib
-from stringlib import FeatureMap, MultiHeadAttention, attention, linear_attention, softmax_attention
+from stringlib import MultiHeadAttention, attention, linear_attention, softmax_attention
+from stringlib.attention.linear import rotated_linear_attention
 from stringlib.attention.projections import IidProjection
-from stringlib.attention.rotated import rotated_linear_attention
 from stringlib.attention.shift import KeyShift
 from tests.attention_cases import (
     FEATURES,
-    HEAD_DIM,
     HEADS,
     WEIGHTS,
     Weight,
@@ -44,10 +43,6 @@ def drawn(weight: Weight, n: int, batch: tuple[int, ...] = (2,), seed: int = 3) 
     if weight.draw is None:
         return None
     return weight.draw(batch, n, torch.Generator().manual_seed(seed))
-
-
-def size_of_features(phi: FeatureMap) -> int:
-    return phi.head_dim if isinstance(phi, stringlib.FavorFeatures) else HEAD_DIM
 
 
 @pytest.mark.parametrize("n", LENGTHS)
@@ -377,58 +372,53 @@ def test_sixteen_thousand_tokens_in_float32(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FEATURES)
-def test_features_are_positive_and_of_the_right_shape(name: str) -> None:
-    phi = FEATURES[name]()
-    d = size_of_features(phi)
+def test_features_have_the_sign_and_shape_that_they_say(name: str) -> None:
+    case, phi = FEATURES[name], FEATURES[name].make()
+    assert phi.nonnegative == case.nonnegative
     for batch, n in (((), 3), ((2,), 1), ((2, 3), 4), ((2,), 0), ((0,), 4)):
-        x = torch.randn(*batch, HEADS, n, d, dtype=torch.float64)
+        x = torch.randn(*batch, HEADS, n, case.head_dim, dtype=torch.float64)
         for is_query in (True, False):
             y = phi(x, is_query=is_query)
             assert y.shape[:-1] == x.shape[:-1]
-            assert (y >= 0).all()
+            assert (y >= 0).all() or not case.nonnegative
 
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("name", FEATURES)
 def test_features_and_attention_equal_their_definition(name: str, causal: bool) -> None:
-    phi = FEATURES[name]()
+    case, phi = FEATURES[name], FEATURES[name].make()
     torch.manual_seed(0)
-    q, k = torch.randn(2, 2, HEADS, 11, size_of_features(phi), dtype=torch.float64)
+    q, k = torch.randn(2, 2, HEADS, 11, case.head_dim, dtype=torch.float64)
     v = torch.randn(2, HEADS, 11, 3, dtype=torch.float64)
     got = linear_attention(phi(q), phi(k, is_query=False), v, causal=causal)
-    if isinstance(phi, stringlib.FavorFeatures):
-        w = phi.projection_matrix()
-        w = torch.cat([w, -w], -2) if name == "hyperbolic" else w
-        assert w.dtype == torch.float64
-
-        def plain(x: Tensor) -> Tensor:
-            y = torch.einsum("hmd,bhnd->bhnm", w, x)
-            return torch.exp(y - x.square().sum(-1, keepdim=True) / 2)
-
-    elif name == "relu":
-
-        def plain(x: Tensor) -> Tensor:
-            return x.clamp(min=0)
-
-    else:
-
-        def plain(x: Tensor) -> Tensor:
-            return torch.where(x > 0, x + 1, x.exp())
-
-    expected = dense_attention(plain(q), plain(k), v, torch.ones(()).double(), causal)
+    plain_q, plain_k = case.plain(phi, q), case.plain(phi, k)
+    expected = dense_attention(plain_q, plain_k, v, torch.ones(()).double(), causal)
     expected = expected.nan_to_num()  # ReLU: a query that no key answers
     torch.testing.assert_close(got, expected, rtol=0, atol=EXACT)
 
 
-FAVOR = [n for n in FEATURES if n.startswith(("favor", "hyper"))]
+@pytest.mark.parametrize("name", FEATURES)
+def test_a_layer_scales_what_stands_for_the_exponential(name: str) -> None:
+    """Softmax has qᵀk/√d; a map that estimates exp(qᵀk) is to get q and k over d^(1/4)."""
+    case, phi = FEATURES[name], FEATURES[name].make()
+    assert phi.scale == pytest.approx(case.head_dim**-0.25 if case.exponential else 1)
+    layer = MultiHeadAttention(HEADS * case.head_dim, HEADS, attention=phi).double()
+    x = torch.randn(1, 7, HEADS * case.head_dim, dtype=torch.float64)
+    q, k = (layer._split(project(x)) * phi.scale for project in (layer.to_q, layer.to_k))
+    a = torch.einsum("...im,...jm->...ij", case.plain(phi, q), case.plain(phi, k))
+    expected = (a / a.sum(-1, keepdim=True)).nan_to_num()
+    torch.testing.assert_close(layer.attention_weights(x), expected, rtol=0, atol=EXACT)
+
+
+STABILIZED = [name for name, case in FEATURES.items() if case.stabilized]
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-@pytest.mark.parametrize("name", [n for n in FAVOR if not n.endswith("raw")])
+@pytest.mark.parametrize("name", STABILIZED)
 def test_nothing_looks_ahead_through_the_stabiliser(name: str, dtype: torch.dtype) -> None:
-    phi = FEATURES[name]().to(dtype)
+    phi = FEATURES[name].make().to(dtype)
     torch.manual_seed(0)
-    q, k = torch.randn(2, 2, HEADS, 40, size_of_features(phi), dtype=dtype)
+    q, k = torch.randn(2, 2, HEADS, 40, FEATURES[name].head_dim, dtype=dtype)
     v = torch.randn(2, HEADS, 40, 3, dtype=dtype)
     loud = k.clone()
     with torch.no_grad():  # keys that have the largest features there are
@@ -446,20 +436,20 @@ def test_nothing_looks_ahead_through_the_stabiliser(name: str, dtype: torch.dtyp
 
 @pytest.mark.parametrize("length", [10, 30])
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("name", [n for n in FAVOR if not n.endswith("raw")])
+@pytest.mark.parametrize("name", STABILIZED)
 def test_long_vectors_stay_finite_and_exact_in_float32(
     name: str, causal: bool, length: float
 ) -> None:
-    phi = FEATURES[name]()
+    phi = FEATURES[name].make()
     torch.manual_seed(0)
-    d = size_of_features(phi)
+    d = FEATURES[name].head_dim
     q, k = torch.randn(2, 2, HEADS, 30, d, dtype=torch.float64)
     k = length * k / k.norm(dim=-1, keepdim=True) * torch.rand(30, 1).double()
     q = length * q / q.norm(dim=-1, keepdim=True)
     v = torch.randn(2, HEADS, 30, 3, dtype=torch.float64)
 
     def attend(dtype: torch.dtype) -> Tensor:
-        map_ = FEATURES[name]().to(dtype)
+        map_ = FEATURES[name].make().to(dtype)
         features, scale = map_.scaled_keys(k.to(dtype))
         return linear_attention(
             map_(q.to(dtype)), features, v.to(dtype), causal=causal, key_scale=scale
@@ -475,11 +465,11 @@ def test_long_vectors_stay_finite_and_exact_in_float32(
     assert plain.isfinite().all()
 
 
-@pytest.mark.parametrize("name", [n for n in FAVOR if not n.endswith("raw")])
+@pytest.mark.parametrize("name", STABILIZED)
 def test_prefill_and_decode_equal_the_whole(name: str) -> None:
-    phi = FEATURES[name]()
+    phi = FEATURES[name].make()
     torch.manual_seed(0)
-    q, k = 3 * torch.randn(2, 2, HEADS, 25, size_of_features(phi), dtype=torch.float64)
+    q, k = 3 * torch.randn(2, 2, HEADS, 25, FEATURES[name].head_dim, dtype=torch.float64)
     v = torch.randn(2, HEADS, 25, 3, dtype=torch.float64)
 
     def attend(start: int, end: int, state):  # type: ignore[no-untyped-def]

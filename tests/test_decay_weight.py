@@ -11,9 +11,10 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from stringlib import DecayWeight, linear_attention
-from stringlib.attention.decay import CHUNK, decay_mask, decayed_sums
+from stringlib.attention.decay import decay_mask, decayed_sums
 from stringlib.attention.state import gated_linear_attention
 from stringlib.checks import largest_difference
+from stringlib.kernels.recurrence import DECAY_CHUNK as CHUNK
 from stringlib.reference import semiseparable_mask
 
 MODES = ("parallel", "recurrent", "chunk")

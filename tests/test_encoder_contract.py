@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from stringlib import DenseSTRING, RoPE, checks
-from tests.encoder_cases import CASES, heads_of, inputs, make
+from tests.encoder_cases import CASES, TWINS, heads_of, inputs, make
 
 encoders = pytest.mark.parametrize("name", CASES)
 
@@ -73,6 +73,19 @@ def test_float32_logits_far_away(name, largest):
     assert checks.relative_logit_error(got, truth, q, k) <= 1e-6
     shift = largest / 2
     assert checks.translation_error(encoder, q32, k32, positions.float(), shift) <= 1e-6
+
+
+@encoders
+def test_equals_its_literal_twin(name):
+    encoder = make(name)
+    if name == "cayley-64-long":
+        pytest.skip("the literal solve loses four digits, as the case is there to show")
+    x, _, positions = inputs(encoder, seq=5, batch=())
+    got = encoder.rotate(x, positions)
+    for head in range(heads_of(encoder)):
+        own = head if encoder.heads > 1 else 0
+        expected = TWINS[type(encoder)](encoder, own, x[head], positions)
+        assert expected is None or checks.largest_difference(got[head], expected) <= 1e-11
 
 
 @encoders
@@ -360,7 +373,7 @@ def test_many_encoders_in_one_call(name):
         "circulant-8-2d",
         "reflection-8",
         "cayley-8-sparse-2d",
-        "dense-8-2d",
+        "dense-7-3d-heads-2",
     ],
 )
 def test_compile(name):
@@ -420,6 +433,57 @@ def test_keys_elsewhere(name):
     last_q, all_k = encoder(q[..., -1:, :], k, positions[-1:], key_positions=positions)
     close(last_q, full_q[..., -1:, :])
     close(all_k, full_k)
+
+
+@encoders
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_phases_stand_for_their_positions(name, dtype):
+    encoder = make(name)
+    q, k, positions = inputs(encoder, seq=5, dtype=dtype)
+    phases = encoder.phases(positions)
+    for got, want in zip(encoder(q, k, phases), encoder(q, k, positions), strict=True):
+        assert torch.equal(got, want)
+    assert torch.equal(encoder.rotate(q, phases), encoder.rotate(q, positions))
+    few = encoder.phases(positions[:2])
+    got, want = (encoder(q[..., :2, :], k, *r) for r in ((few, phases), (positions[:2], positions)))
+    assert torch.equal(got[0], want[0])
+    assert torch.equal(got[1], want[1])
+    for batched in (positions.expand(2, -1, -1), positions.expand(1, -1, -1)):
+        got, _ = encoder(q, k, encoder.phases(batched))
+        close(got, encoder(q, k, positions)[0], 1e-11 if dtype == torch.float64 else 0.05)
+
+
+@encoders
+def test_phases_carry_gradients_and_digits(name):
+    encoder = make(name)
+    q, k, positions = inputs(encoder, seq=3)
+    phases = encoder.phases(positions)
+    narrow = phases.to(torch.bfloat16)
+    assert narrow.turns.dtype == torch.float32  # angles in bfloat16 would be lost
+    assert phases.to("meta").turns.is_meta
+    found = []
+    for places in (positions, phases) if [*encoder.parameters()] else ():
+        encoder.zero_grad()
+        sum(x.pow(3).sum() for x in encoder(q, k, places)).backward()
+        found.append([p.grad.clone() for p in encoder.parameters() if p.grad is not None])
+    for a, b in zip(*found, strict=True) if found else ():
+        close(a, b, 1e-10)
+
+
+@encoders
+def test_phases_of_others_are_refused(name):
+    encoder = make(name)
+    q, k, positions = inputs(encoder, seq=5)
+    phases = encoder.phases(positions)
+    bad = [encoder.phases(positions[:4]), phases._replace(turns=phases.turns[..., :0])]
+    bad.append(phases._replace(turns=phases.turns[..., :1, :, :, :].repeat(9, 1, 1, 1)))
+    for wrong in bad:
+        with pytest.raises(ValueError, match="positions must be phases of this encoder for the 5"):
+            encoder(q, k, wrong)
+    with pytest.raises(ValueError, match="leading dimensions of positions must broadcast"):
+        encoder.rotate(q, encoder.phases(positions.expand(3, -1, -1)))
+    with pytest.raises(ValueError, match="key_positions must be phases of this encoder"):
+        encoder(q, k, phases, encoder.phases(positions[:1]))
 
 
 @encoders

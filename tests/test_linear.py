@@ -18,9 +18,9 @@ from stringlib import (
     linear_attention,
     reference,
 )
-from stringlib.attention.causal import CHUNK
-from stringlib.attention.constant import ConstantWeight
+from stringlib.attention.weights import ConstantWeight
 from stringlib.checks import largest_difference
+from stringlib.kernels.recurrence import PLAIN_CHUNK as CHUNK
 
 MODES = ("parallel", "recurrent", "chunk")
 EXACT = 1e-12

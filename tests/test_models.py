@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from stringlib import ALiBi, CirculantSTRING, LanguageModel, RoPE, checks
+from stringlib import ALiBi, CirculantSTRING, LanguageModel, RoPE, checks, make_encoder
 from stringlib.encoders.registry import BIASES, make_bias
 from stringlib.models import CONFIGS, make_language_model
 from stringlib.models.blocks import MLP, SwiGLU
@@ -107,9 +107,9 @@ def test_who_shares_an_encoder() -> None:
         model = LanguageModel(VOCAB, DIM, 3, 2, encoder)
         return [block.attention.encoder for block in model.blocks]
 
-    for shared in ("alibi", "t5", "kerple-log", ALiBi(2), RoPE(8), CirculantSTRING(8)):
+    for shared in ("alibi", "t5", "kerple-log", "rope", ALiBi(2), RoPE(8), CirculantSTRING(8)):
         assert len(set(encoders(shared))) == 1, shared
-    for own in ("rope", "mixed", "cayley"):
+    for own in ("mixed", "reflection", "cayley"):  # which learn
         assert len(set(encoders(own))) == 3, own
     assert not encoders("t5")[0].bidirectional
 
@@ -262,3 +262,23 @@ def test_bad_input_is_named() -> None:
 def test_no_tokens_no_scores() -> None:
     for name in ("softmax-rope", "favor-rope", "elu-gla-None", "softmax-learned"):
         assert language_model(name)(text(2, 0)).shape == (2, 0, VOCAB)
+
+
+@pytest.mark.parametrize("name", ["rope", "mixed", "cayley"])
+def test_phases_are_made_once_for_layers_that_share_an_encoder(name: str) -> None:
+    made: list[Tensor] = []
+
+    def count(model: LanguageModel) -> tuple[int, int]:
+        for encoder in {block.attention.encoder for block in model.blocks}:
+            phases = encoder.phases
+            encoder.phases = lambda places, phases=phases: made.append(places) or phases(places)
+        made.clear()
+        model(text(2, 5))
+        once = len(made)
+        model.generate(text(2, 5), 4)
+        return once, len(made) - once
+
+    own = LanguageModel(VOCAB, DIM, 3, 2, name)
+    assert count(own) == ((1, 4) if name == "rope" else (3, 12))
+    shared = LanguageModel(VOCAB, DIM, 3, 2, make_encoder(name, 8, heads=2))
+    assert count(shared) == (1, 4)

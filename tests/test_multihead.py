@@ -31,11 +31,11 @@ from stringlib import (
     checks,
     reference,
 )
-from stringlib.attention.cache import KeyValueCache
-from stringlib.attention.linear import LinearState
+from stringlib.attention import LinearState
+from stringlib.attention.linear import rotated_linear_attention
 from stringlib.attention.multihead import MultiHeadAttention
 from stringlib.attention.registry import FEATURES, WEIGHTS, make_features
-from stringlib.attention.rotated import rotated_linear_attention
+from stringlib.attention.softmax import KeyValueCache
 from stringlib.explore.style import COLOURS
 from stringlib.models.blocks import Block
 from stringlib.positions import grid_positions
@@ -482,9 +482,6 @@ class Tilted(PositionWeight):
     def matrix(self, num_queries: int, num_keys: int) -> Tensor:
         return self.inner.matrix(num_queries, num_keys)
 
-    def sums(self, *args: Any, **options: Any) -> tuple[Tensor, Tensor | None]:
-        return self.inner.sums(*args, **options)
-
 
 @pytest.mark.parametrize(
     "build",
@@ -522,9 +519,6 @@ def test_a_weight_of_ones_own_need_not_call_its_base() -> None:
 
         def matrix(self, num_queries: int, num_keys: int) -> Tensor:
             return torch.full((num_queries, num_keys), self.level)
-
-        def sums(self, q: Tensor, k: Tensor, u: Tensor, **options: Any) -> tuple[Tensor, None]:
-            return self.level * (q @ (k.mT @ u)), None
 
     x = random(2, 9, 8).float()
     torch.manual_seed(0)
@@ -581,7 +575,8 @@ def test_a_shorter_sequence_uses_the_middle_of_the_table() -> None:
     layer, x = make("nprf"), random(4, DIM)
     table = layer.weight.bias
     assert table.shape == (HEADS, 2 * LENGTH - 1)
-    assert torch.equal(layer.weight(x).bias, table[:, LENGTH - 4 : LENGTH + 3])
+    middle = ToeplitzWeight(table[:, LENGTH - 4 : LENGTH + 3])
+    assert torch.equal(layer.weight(x).matrix(4, 4), middle.matrix(4, 4))
     with pytest.raises(ValueError, match=r"x must have at most length = 9 tokens, got 10"):
         layer(random(10, DIM))
 
@@ -758,7 +753,7 @@ def test_bad_input_is_named() -> None:
         (ValueError, "positions must have", lambda: layer(x, torch.arange(8)[:, None])),
         (ValueError, "state must be None", lambda: free(x, return_state=True)),
         (ValueError, "state must be None", lambda: turned(x, return_state=True)),
-        (ValueError, "return_state must be False for ToeplitzWeight",
+        (ValueError, "return_state must be False for LearnedToeplitz",
          lambda: nprf(x, return_state=True)),
         (TypeError, "state must be a LinearState, got KeyValueCache",
          lambda: make("elu")(x, state=state)),

@@ -6,7 +6,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import stringlib
-from stringlib.algebra.shared import PIECES, shared_product
+from stringlib.kernels.rotation import PIECES, shared_product
 
 SHAPES = [
     ((3, 2, 3, 2), (2, 3, 2)),  # heads of their own

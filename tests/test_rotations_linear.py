@@ -16,8 +16,8 @@ from stringlib.attention import (
     ToeplitzWeight,
     linear_attention,
 )
-from stringlib.attention.rotated import rotated_linear_attention
-from stringlib.attention.weights import PositionWeight, masked_product
+from stringlib.attention.linear import rotated_linear_attention
+from stringlib.attention.weights import PositionWeight, WeightedSums
 from stringlib.reference.features import circulant_error, signed_circulant_error
 from stringlib.reference.linear import roformer_linear_attention
 from stringlib.theory.structured_variance import circulant_mean_mse
@@ -289,9 +289,10 @@ def test_mode_error_compares_modes() -> None:
         def matrix(self, num_queries, num_keys):
             return torch.ones(num_queries, num_keys, dtype=torch.float64)
 
-        def sums(self, phi_q, phi_k, u, *, causal, mode, state=None, start=0):
+        def sums(self, phi_q, phi_k, u, key_scale=None, *, causal, mode=None, state=None):
             factor = 2 if mode == "chunk" else 1
-            return masked_product(phi_q, phi_k, u**factor, None, causal), None
+            sums = (phi_q @ phi_k.mT).tril() @ u**factor
+            return WeightedSums(sums, None, None)
 
     phi_q, phi_k, v, _, _ = case()
     assert checks.mode_error(phi_q, phi_k, v) <= 1e-12

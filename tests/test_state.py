@@ -10,7 +10,6 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from stringlib import DecayWeight, linear_attention, reference
-from stringlib.attention.decay import CHUNK
 from stringlib.attention.state import (
     gated_linear_attention,
     retention,
@@ -19,6 +18,7 @@ from stringlib.attention.state import (
     ssd,
 )
 from stringlib.checks import largest_difference
+from stringlib.kernels.recurrence import DECAY_CHUNK as CHUNK
 
 HEADS, D, D_V = 2, 5, 3
 MODES = (None, "parallel", "recurrent", "chunk")

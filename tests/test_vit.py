@@ -166,8 +166,9 @@ def test_only_a_class_token_sees_where_the_picture_is(encoder: str) -> None:
 
 def test_the_class_token_is_not_rotated() -> None:
     model = make("gate", encoder="mixed")
-    seen: list[Tensor] = []
-    model.blocks[1].register_forward_pre_hook(lambda _, args: seen.append(args[1]))
+    encoder, seen = model.blocks[1].attention.encoder, []
+    phases = encoder.phases
+    encoder.phases = lambda positions: seen.append(positions) or phases(positions)
     model(pictures(model))
     model(pictures(model), grid_positions(*model.grid) + 7)
     for places, shift in zip(seen, (0, 7), strict=True):
@@ -207,9 +208,9 @@ def test_who_shares_an_encoder() -> None:
     def encoders(encoder: Any) -> set[nn.Module]:
         return {block.attention.encoder for block in make("gate", encoder=encoder).blocks}
 
-    for shared in ("alibi", "t5", MixedRoPE(12, 2, 2)):
+    for shared in ("alibi", "t5", "axial", MixedRoPE(12, 2, 2)):
         assert len(encoders(shared)) == 1
-    for own in ("axial", "mixed"):
+    for own in ("circulant", "mixed"):  # which learn
         assert len(encoders(own)) == 2
     assert isinstance(encoders("axial").pop(), AxialRoPE)
     model = make("favor-after")

@@ -29,8 +29,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from markdown_it.renderer import RendererHTML
 from myst_parser.config.main import MdParserConfig
+from myst_parser.mdit_to_docutils.base import DocutilsRenderer
 from myst_parser.parsers.directives import parse_directive_text
 from myst_parser.parsers.mdit import create_md_parser
 from sphinx.application import Sphinx
@@ -46,7 +46,7 @@ ID = re.compile(r"eq-[a-z0-9]+(?:-[a-z0-9]+)*")
 ROLE = re.compile(r":eq:`(?:[^`<]*<)?([^`<>]+)>?`")
 COMMENT = re.compile(r"^\s*#\s*proves:(.*)$", re.MULTILINE)
 MARKDOWN = create_md_parser(
-    MdParserConfig(enable_extensions={"amsmath", "colon_fence", "dollarmath"}), RendererHTML
+    MdParserConfig(enable_extensions={"amsmath", "colon_fence", "dollarmath"}), DocutilsRenderer
 )
 # text in these is shown as it stands; in other directives it is parsed
 VERBATIM = ("code", "code-block", "code-cell", "literalinclude", "raw", "eval-rst", "mermaid")

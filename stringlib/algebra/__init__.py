@@ -7,7 +7,6 @@ from stringlib.algebra.circulant import (
     circulant_frequencies,
     fourier_basis,
 )
-from stringlib.algebra.convolution import circular_convolution
 from stringlib.algebra.haar import haar_orthogonal
 from stringlib.algebra.hadamard import fast_hadamard, hadamard
 from stringlib.algebra.skew import (
@@ -21,6 +20,7 @@ from stringlib.algebra.skew import (
 )
 from stringlib.algebra.toeplitz import toeplitz, toeplitz_product
 from stringlib.algebra.universality import universal_form
+from stringlib.kernels.fft import circular_convolution
 
 __all__ = [
     "cayley",

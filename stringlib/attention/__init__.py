@@ -4,10 +4,9 @@ from stringlib.attention.cosine import CosineWeight
 from stringlib.attention.decay import DecayWeight, decay_mask, decayed_sums
 from stringlib.attention.features import ELUFeatures, FavorFeatures, FeatureMap, ReLUFeatures
 from stringlib.attention.gate import Gate
-from stringlib.attention.linear import LinearState, linear_attention
+from stringlib.attention.linear import linear_attention, rotated_linear_attention
 from stringlib.attention.multihead import MultiHeadAttention
 from stringlib.attention.registry import FEATURES, WEIGHTS, make_features
-from stringlib.attention.rotated import rotated_linear_attention
 from stringlib.attention.softmax import softmax_attention
 from stringlib.attention.state import (
     gated_linear_attention,
@@ -17,7 +16,7 @@ from stringlib.attention.state import (
     ssd,
 )
 from stringlib.attention.toeplitz import ToeplitzWeight
-from stringlib.attention.weights import PositionWeight
+from stringlib.attention.weights import LinearState, PositionWeight
 from stringlib.theory.torus import random_turn
 
 __all__ = [

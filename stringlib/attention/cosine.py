@@ -7,10 +7,9 @@ import math
 import torch
 from torch import Tensor
 
-from stringlib.attention.constant import ConstantWeight
-from stringlib.attention.weights import PositionWeight, require_pairs
+from stringlib.attention.weights import Factors, PositionWeight, require_pairs
 from stringlib.inputs import require_bool, require_count, require_floats, require_positive
-from stringlib.precision import widest
+from stringlib.precision import at_least_float32, widest
 
 
 class CosineWeight(PositionWeight):
@@ -70,7 +69,7 @@ class CosineWeight(PositionWeight):
         require_count("start", start, least=0)
         if phi.ndim < 2:
             raise ValueError(f"phi must have shape (..., heads, seq, m), got {tuple(phi.shape)}")
-        phi = phi.to(torch.promote_types(phi.dtype, torch.float32))
+        phi = phi.to(at_least_float32(phi.dtype))
         angles = self._angles(start, phi.shape[-2], phi.device)
         table = [torch.cos(angles), torch.sin(angles)]
         if self.positive:
@@ -78,43 +77,14 @@ class CosineWeight(PositionWeight):
         # one product for all copies: (seq, 2, 1) times (..., heads, seq, 1, m)
         return (torch.stack(table, -1).to(phi.dtype).unsqueeze(-1) * phi.unsqueeze(-2)).flatten(-2)
 
-    def sums(
-        self,
-        phi_q: Tensor,
-        phi_k: Tensor,
-        u: Tensor,
-        *,
-        causal: bool,
-        mode: str | None,
-        state: Tensor | None = None,
-        start: int = 0,
-    ) -> tuple[Tensor, Tensor | None]:
-        """Return the sums and, if causal, the state; see ``PositionWeight.sums``.
+    def factors(self, phi_q: Tensor, phi_k: Tensor, start: int = 0) -> Factors:
+        """Return 2m features, or 3m; see ``PositionWeight.factors``.
 
         Raises:
             ValueError: If the sequence, with the tokens before it, is too long for the horizon.
         """
-        queries, keys = self._both(phi_q, phi_k, start)
-        return ConstantWeight().sums(queries, keys, u, causal=causal, mode=mode, state=state)
-
-    def rescaled_sums(
-        self,
-        phi_q: Tensor,
-        phi_k: Tensor,
-        u: Tensor,
-        log_decay: Tensor,
-        *,
-        mode: str | None,
-        state: Tensor | None = None,
-        start: int = 0,
-    ) -> tuple[Tensor, Tensor | None]:
-        """Return the causal sums under a decay; see ``PositionWeight.rescaled_sums``."""
-        queries, keys = self._both(phi_q, phi_k, start)
-        return ConstantWeight().rescaled_sums(queries, keys, u, log_decay, mode=mode, state=state)
-
-    def _both(self, phi_q: Tensor, phi_k: Tensor, start: int) -> tuple[Tensor, Tensor]:
         self._require_reach(start + max(phi_q.shape[-2], phi_k.shape[-2]))
-        return self.features(phi_q, start), self.features(phi_k, start)
+        return Factors(self.features(phi_q, start), self.features(phi_k, start))
 
     def _angles(self, start: int, count: int, device: torch.device | None = None) -> Tensor:
         """Return πi/2M for the positions from ``start`` on, in float64: they may be large."""

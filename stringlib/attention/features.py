@@ -2,9 +2,6 @@ r"""Feature maps: vectors whose products stand in for softmax's exponential."""
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
@@ -14,9 +11,11 @@ from stringlib.inputs import (
     require_count,
     require_floats,
     require_generator,
+    require_name,
     require_vectors,
 )
-from stringlib.precision import without_autocast
+from stringlib.kernels.features import exponential, half_square
+from stringlib.precision import at_least_float32, without_autocast
 
 
 class FeatureMap(nn.Module):
@@ -29,10 +28,12 @@ class FeatureMap(nn.Module):
             :math:`e^{x^\top y}` says :math:`d^{-1/4}`, as softmax has :math:`q^\top k/\sqrt d`.
         place: Where a layer rotates unless it is told, ``"before"`` or ``"after"`` the map; None
             if it has to be told.
+        nonnegative: Whether no feature is negative, so that no weight is.
     """
 
     scale: float = 1.0
     place: str | None = None
+    nonnegative: bool = True
 
     def scaled_keys(self, k: Tensor) -> tuple[Tensor, Tensor | None]:
         r"""Return features of keys, and the logarithm of a factor left out of each.
@@ -105,6 +106,14 @@ class FavorFeatures(FeatureMap):
 
     Source:
         Choromanski et al. 2021, lemma 1 and section 3.
+
+    Example:
+        >>> _ = torch.manual_seed(0)
+        >>> phi = FavorFeatures(16, 4096, stabilize=False)
+        >>> x, y = torch.randn(2, 1, 1, 16) / 8  # one head, one token
+        >>> estimate, exact = (phi(x) * phi(y)).sum(), (x * y).sum().exp()
+        >>> abs(estimate / exact - 1).item() < 0.05
+        True
     """
 
     place = "before"
@@ -124,8 +133,7 @@ class FavorFeatures(FeatureMap):
         require_count("head_dim", head_dim)
         require_count("num_features", num_features)
         require_count("heads", heads)
-        if not isinstance(projection, str) or projection not in PROJECTIONS:
-            raise ValueError(f"projection must be one of {tuple(PROJECTIONS)}, got {projection!r}")
+        require_name("projection", projection, PROJECTIONS)
         require_bool(learnable=learnable, hyperbolic=hyperbolic, stabilize=stabilize)
         require_generator(generator)
         self.head_dim, self.num_features, self.heads = head_dim, num_features, heads
@@ -161,13 +169,13 @@ class FavorFeatures(FeatureMap):
         require_bool(is_query=is_query)
         wide, exponent = self._project(x)
         if not self.stabilize or x.shape[-2] == 0:
-            return _exponential(exponent, half_square(wide)).to(x.dtype)
+            return exponential(exponent, half_square(wide)).to(x.dtype)
         own = exponent.detach().amax(-1, keepdim=True)
         if is_query:
-            return _exponential(exponent, own).to(x.dtype)  # ‖x‖²/2 would cancel
+            return exponential(exponent, own).to(x.dtype)  # ‖x‖²/2 would cancel
         largest = own - half_square(wide)
         # first what is exact: beside ‖x‖²/2 the exponents would lose their digits
-        return _exponential(exponent.sub_(own), largest.detach().amax(-2, True) - largest).to(
+        return exponential(exponent.sub_(own), largest.detach().amax(-2, True) - largest).to(
             x.dtype
         )
 
@@ -191,15 +199,15 @@ class FavorFeatures(FeatureMap):
         wide, exponent = self._project(k)
         half, own = half_square(wide), exponent.detach().amax(-1, keepdim=True)
         # nothing is left to subtract from the largest, which is 0, but the gradient of ‖x‖²/2
-        features = _exponential(exponent.sub_(own), half - half.detach())
+        features = exponential(exponent.sub_(own), half - half.detach())
         return features.to(k.dtype), (own - half.detach()).squeeze(-1)
 
     def _project(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return x and Wx, or (Wx, −Wx), in float32 or wider."""
         require_vectors("x", x, self.head_dim, self.heads)
-        wide = x if x.dtype in (torch.float32, torch.float64) else x.float()
+        wide = x.to(at_least_float32(x.dtype))
         with without_autocast(x):
-            exponent = self.projection(wide)
+            exponent = self.projection.product(wide)
         return wide, torch.cat([exponent, -exponent], -1) if self.hyperbolic else exponent
 
     def extra_repr(self) -> str:
@@ -208,42 +216,3 @@ class FavorFeatures(FeatureMap):
             f"{self.head_dim}, {self.num_features}, heads={self.heads}, "
             f"hyperbolic={self.hyperbolic}, stabilize={self.stabilize}"
         )
-
-
-def half_square(x: Tensor) -> Tensor:
-    """Return ‖x‖²/2 along the last dimension, which is kept.
-
-    The gradient is x itself, so no square is ever stored. Medians on two CPU cores, 3.1 million
-    numbers in float32, with gradients: 7.7 ms, and 12.3 ms for ``x.square().sum(-1) / 2``.
-    """
-    if torch.compiler.is_compiling():  # fuses the plain form, and cannot trace a forward derivative
-        return x.square().sum(-1, keepdim=True) / 2
-    return _HalfSquare.apply(x)
-
-
-class _HalfSquare(torch.autograd.Function):
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(x: Tensor) -> Tensor:
-        return torch.linalg.vector_norm(x, dim=-1, keepdim=True).square().div(2)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs)
-        ctx.save_for_forward(*inputs)
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Tensor:
-        (x,) = ctx.saved_tensors
-        return g * x
-
-    @staticmethod
-    def jvp(ctx: Any, tangent: Tensor) -> Tensor:
-        (x,) = ctx.saved_tensors
-        return (x * tangent).sum(-1, keepdim=True)
-
-
-def _exponential(exponent: Tensor, left_out: Tensor) -> Tensor:
-    """Return exp(exponent − left_out)/√m in the memory of ``exponent``."""
-    return exponent.sub_(left_out + 0.5 * math.log(exponent.shape[-1])).exp_()

@@ -3,37 +3,26 @@ r"""Kernelised attention: softmax's exponential replaced by a product of feature
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from stringlib.attention.constant import ConstantWeight
-from stringlib.attention.known import is_known, may_look
-from stringlib.attention.masks import per_head
-from stringlib.attention.weights import PositionWeight, ScaledSums
+from stringlib.attention.weights import ConstantWeight, LinearState, PositionWeight, WeightedSums
+from stringlib.encoders.string import Phases, RotaryEncoder
 from stringlib.inputs import (
     expands,
+    is_known,
+    may_look,
+    per_head,
     require_attention,
     require_bool,
     require_causal,
     require_floats,
+    require_kind,
 )
-from stringlib.precision import without_autocast
+from stringlib.precision import at_least_float32, without_autocast
 
-
-class LinearState(NamedTuple):
-    """What the tokens so far leave behind: all that later ones need to know of them.
-
-    Attributes:
-        sums: Features times [values, 1], ``(..., heads, m, d_v + 1)``; float32 or float64.
-        log_scale: Natural logarithm of the factor left out of ``sums``, ``(..., heads)``, or None.
-        length: Number of tokens so far.
-    """
-
-    sums: Tensor
-    log_scale: Tensor | None
-    length: int
+CONSTANT = ConstantWeight()
 
 
 def linear_attention(
@@ -83,102 +72,171 @@ def linear_attention(
     Raises:
         TypeError: If an argument has the wrong type or dtype.
         ValueError: If shapes do not fit, or an option does not apply.
+
+    Example:
+        >>> from stringlib import CosineWeight, ReLUFeatures
+        >>> phi, (q, k, v) = ReLUFeatures(), torch.randn(3, 8, 6, 196, 64)
+        >>> phi_q, phi_k = phi(q), phi(k, is_query=False)
+        >>> linear_attention(phi_q, phi_k, v, CosineWeight(256), causal=True).shape
+        torch.Size([8, 6, 196, 64])
     """
     require_bool(normalize=normalize, return_state=return_state)
-    require_fitting(phi_q, phi_k, v, weight, causal, mode, key_scale, state, return_state)
-    # the column of ones; it makes a state whole too
-    ones = normalize or return_state or state is not None
-
-    def attend(phi_q: Tensor) -> tuple[ScaledSums, Tensor, Tensor]:
-        found = weighted_sums(
-            *(phi_q, phi_k, v, weight, causal, mode),
-            key_scale=key_scale,
-            key_mask=key_mask,
-            state=state,
-            ones=ones,
-        )
-        # split, not slices: two slices would have two gradients of full width to add
-        return found, *found.sums.split([v.shape[-1], int(ones)], -1)
-
-    with without_autocast(v):  # a sum needs its digits
-        if normalize and not may_look(v):
-            phi_q = moderate_rows(phi_q)
-        found, out, total = attend(phi_q)
-        if normalize:
-            if not is_known(total, has_gradient):
-                if may_look(v) and not is_known(phi_q, _has_moderate_rows):
-                    found, out, total = attend(moderate_rows(phi_q))
-                out, total = where_has_gradient(out, total)
-            out = out / total
-        elif found.log_scale is not None:
-            half = (found.log_scale / 2).exp()[..., None]  # in two steps 0 stays 0 for longer
-            out = out * half * half
-    out = out.to(v.dtype)
+    _require_fitting(phi_q, phi_k, v, weight, causal, mode, key_scale)
+    _require_state(causal, state, return_state)
+    out, after = attend(
+        *(phi_q, phi_k, v, weight, causal, mode, key_scale, key_mask, state),
+        normalize=normalize,
+        # the column of ones makes a state whole too
+        ones=normalize or return_state or state is not None,
+    )
     if not return_state:
         return out
-    if found.state is None:
+    if after is None:
         raise ValueError(
             f"return_state must be False for {type(weight).__name__}, which has no state, got True"
         )
-    start = 0 if state is None else state.length
-    return out, LinearState(found.state, found.largest, start + v.shape[-2])
+    return out, after
 
 
-def weighted_sums(
+def attend(
     phi_q: Tensor,
     phi_k: Tensor,
     v: Tensor,
     weight: PositionWeight | None,
     causal: bool,
-    mode: str | None,
-    *,
-    key_scale: Tensor | None,
-    key_mask: Tensor | None,
+    mode: str | None = None,
+    key_scale: Tensor | None = None,
+    key_mask: Tensor | None = None,
     state: LinearState | None = None,
-    ones: bool = False,
-) -> ScaledSums:
-    """Return what :func:`linear_attention` divides, in float32 at least, unchecked.
+    *,
+    normalize: bool = True,
+    ones: bool = True,
+) -> tuple[Tensor, LinearState | None]:
+    """Do what :func:`linear_attention` does, unchecked, and return the state if there is one.
+
+    Raises:
+        ValueError: If keys have a scale, but those that the state has seen had none, or vice versa.
+    """
+    if state is not None and state.length and (state.log_scale is None) != (key_scale is None):
+        given = "no key_scale" if key_scale is None else "a key_scale"
+        raise ValueError(
+            f"key_scale must be given if and only if it was when the state was made, got {given}"
+        )
+    with without_autocast(v):  # a sum needs its digits
+        q, k, u, key_scale = _prepared(phi_q, phi_k, v, key_scale, key_mask)
+        if ones:
+            u = torch.cat([u, u.new_ones(*u.shape[:-1], 1)], -1)
+
+        def sums(q: Tensor) -> tuple[WeightedSums, Tensor, Tensor]:
+            found = (weight or CONSTANT).sums(
+                q, k, u, key_scale, causal=causal, mode=mode, state=state
+            )
+            # split, not slices: two slices would have two gradients of full width to add
+            return found, *found.sums.split([v.shape[-1], int(ones)], -1)
+
+        if normalize and not may_look(v):
+            q = _moderate_rows(q)
+        found, out, total = sums(q)
+        if normalize:
+            if not is_known(total, _has_gradient):
+                if may_look(v) and not is_known(q, _has_moderate_rows):
+                    found, out, total = sums(_moderate_rows(q))
+                out, total = _where_has_gradient(out, total)
+            out = out / total
+        elif found.log_scale is not None:
+            half = (found.log_scale / 2).exp()[..., None]  # in two steps 0 stays 0 for longer
+            out = out * half * half
+    return out.to(v.dtype), found.state
+
+
+def rotated_linear_attention(
+    phi_q: Tensor,
+    phi_k: Tensor,
+    v: Tensor,
+    encoder: RotaryEncoder,
+    positions: Tensor | Phases,
+    weight: PositionWeight | None = None,
+    causal: bool = False,
+    *,
+    numerator_only: bool = False,
+    mode: str | None = None,
+    key_scale: Tensor | None = None,
+    key_mask: Tensor | None = None,
+) -> Tensor:
+    r"""Turn features instead of queries and keys: :math:`\phi(q_i)^\top R(r_j - r_i)\,\phi(k_j)`.
+
+    Equation :eq:`eq-rotation-after`, or with ``numerator_only`` equation
+    :eq:`eq-rotation-numerator`. A product is a sum of cosines of the offset,
+    :eq:`eq-rotation-pair`. Shifting all positions changes nothing, but products may be negative
+    unless features are padded, :eq:`eq-rotation-padded`, and their sum, the denominator, may be 0.
+    With ``numerator_only`` the denominator is :math:`\sum_j \phi(q_i)^\top\phi(k_j)`: positive for
+    positive features, but then the weights of a query do not sum to 1. To turn *before* the
+    feature map, :eq:`eq-rotation-before`, give encoded queries and keys to the feature map and its
+    features to :func:`linear_attention`.
 
     Args:
-        phi_q: As there, and so are the others.
-        phi_k: Features of the keys.
-        v: Values.
-        weight: The position weight.
+        phi_q: Features of the queries, ``(..., heads, seq, m)``.
+        phi_k: Features of the keys, of the same shape.
+        v: Values, ``(..., heads, seq, d_v)``.
+        encoder: A rotary encoder of ``head_dim`` m.
+        positions: ``(..., seq, coord_dim)``, or the encoder's
+            :class:`~stringlib.encoders.string.Phases` there.
+        weight: A position weight, in numerator and denominator; with a constant
+            :class:`~stringlib.attention.decay.DecayWeight` equation :eq:`eq-rotation-decay`.
         causal: Whether query i sees the keys 0 … i only.
-        mode: How to compute it.
-        key_scale: Logarithms of factors left out of ``phi_k``.
-        key_mask: False for keys that are padding.
-        state: What earlier tokens left.
-        ones: Whether to sum a column of ones too, the last.
+        numerator_only: Whether the denominator stays as it is without positions.
+        mode: As for :func:`linear_attention`.
+        key_scale: Logarithms of factors left out of ``phi_k``, as there.
+        key_mask: False for keys that are padding, as there.
+
+    Returns:
+        ``(..., heads, seq, d_v)``, of the dtype of ``v``; computed in float32 at least.
+
+    Raises:
+        TypeError: If an argument has the wrong type or dtype.
+        ValueError: If shapes do not fit, or an option does not apply.
+
+    Source:
+        Su et al. 2024 (RoFormer), equation 19, for ``numerator_only``.
     """
-    dtype = torch.float32
-    for x in (phi_q, phi_k, v):
-        dtype = torch.promote_types(dtype, x.dtype)
-    sums_before, largest, start = None, None, 0
-    if state is not None:
-        sums_before, start = state.sums.to(dtype), state.length
-        largest = None if state.log_scale is None else state.log_scale.to(dtype)
-    q, k, u = phi_q.to(dtype), phi_k.to(dtype), v.to(dtype)
-    if ones:
-        u = torch.cat([u, v.new_ones(*v.shape[:-1], 1, dtype=dtype)], -1)
+    _require_fitting(phi_q, phi_k, v, weight, causal, mode, key_scale)
+    require_bool(numerator_only=numerator_only)
+    require_kind("encoder", encoder, RotaryEncoder)
+    with without_autocast(v):
+        # a product may be far below its terms
+        q, k, u, key_scale = _prepared(_moderate_rows(phi_q), phi_k, v, key_scale, key_mask)
+        turned_q, turned_k = encoder(q, k, positions)
+        if not numerator_only:
+            out, _ = attend(turned_q, turned_k, u, weight, causal, mode, key_scale)
+            return out.to(v.dtype)
+        weight, ones = weight or CONSTANT, torch.ones_like(u[..., :1])
+        above = weight.sums(turned_q, turned_k, u, key_scale, causal=causal, mode=mode)
+        below = weight.sums(q, k, ones, key_scale, causal=causal, mode=mode)
+        numerator, denominator = _where_has_gradient(above.sums, below.sums)
+        out = numerator / denominator
+        if above.log_scale is not None and below.log_scale is not None:
+            out = out * (above.log_scale - below.log_scale).exp()[..., None]
+    return out.to(v.dtype)
+
+
+def _prepared(
+    phi_q: Tensor, phi_k: Tensor, v: Tensor, key_scale: Tensor | None, key_mask: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """Return all in one dtype, float32 at least, and keys that are padding as 0."""
+    dtype = torch.promote_types(phi_q.dtype, torch.promote_types(phi_k.dtype, v.dtype))
+    dtype = at_least_float32(dtype)
+    q, k, u = (x.to(dtype) for x in (phi_q, phi_k, v))
     if key_scale is not None:
         key_scale = key_scale.to(dtype)
     if key_mask is not None:
-        lead = torch.broadcast_shapes(*(x.shape[:-2] for x in (phi_q, phi_k, v)))
-        kept = per_head(key_mask, (*lead, v.shape[-2]))
+        lead = torch.broadcast_shapes(*(x.shape[:-2] for x in (q, k, u)))
+        kept = per_head(key_mask, (*lead, u.shape[-2]))
         k, u = (x.masked_fill(~kept[..., None], 0) for x in (k, u))  # 0 · NaN is NaN
         key_scale = None if key_scale is None else key_scale.masked_fill(~kept, -math.inf)
-    return (weight or ConstantWeight()).scaled_sums(
-        *(q, k, u, key_scale),
-        causal=causal,
-        mode=mode,
-        state=sums_before,
-        start=start,
-        largest=largest,
-    )
+    return q, k, u, key_scale
 
 
-def moderate_rows(phi_q: Tensor) -> Tensor:
+def _moderate_rows(phi_q: Tensor) -> Tensor:
     """Return features of queries, each divided by the power of 2 next to its largest.
 
     It cancels in a quotient of two sums, which could be too small for their gradient. Rows of
@@ -186,7 +244,7 @@ def moderate_rows(phi_q: Tensor) -> Tensor:
     """
     if not phi_q.shape[-1]:
         return phi_q
-    wide = phi_q.to(torch.promote_types(phi_q.dtype, torch.float32))
+    wide = phi_q.to(at_least_float32(phi_q.dtype))
     largest = wide.detach().abs().amax(-1, keepdim=True)
     wide = torch.where(largest < _least(wide.dtype), wide.detach(), wide)
     return wide * torch.exp2(-largest.clamp(min=torch.finfo(wide.dtype).tiny).log2().round())
@@ -198,17 +256,17 @@ def _has_moderate_rows(phi_q: Tensor) -> Tensor:
     return (largest == 0) | (largest > 1e-3)
 
 
-def has_gradient(total: Tensor) -> Tensor:
+def _has_gradient(total: Tensor) -> Tensor:
     """Return where a quotient with this denominator has a gradient that can be represented."""
     return total.abs() >= _least(total.dtype)
 
 
-def where_has_gradient(sums: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
+def _where_has_gradient(sums: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
     """Return numerator and denominator; without gradient where it could not be represented.
 
     A denominator 0 becomes 1.
     """
-    kept = has_gradient(total.detach())
+    kept = _has_gradient(total.detach())
     sums, total = (torch.where(kept, x, x.detach()) for x in (sums, total))
     return sums, total.masked_fill(total == 0, 1)
 
@@ -218,7 +276,7 @@ def _least(dtype: torch.dtype) -> float:
     return float(torch.finfo(dtype).tiny ** 0.8)
 
 
-def require_fitting(
+def _require_fitting(
     phi_q: Tensor,
     phi_k: Tensor,
     v: Tensor,
@@ -226,8 +284,6 @@ def require_fitting(
     causal: bool,
     mode: str | None,
     key_scale: Tensor | None,
-    state: LinearState | None = None,
-    return_state: bool = False,
 ) -> None:
     """Raise unless the arguments fit; looks at types, shapes and dtypes only."""
     require_bool(causal=causal)
@@ -235,17 +291,8 @@ def require_fitting(
     require(("phi_q", phi_q), ("phi_k", phi_k), ("v", v))
     if weight is not None and not isinstance(weight, PositionWeight):
         raise TypeError(f"weight must be a PositionWeight or None, got {weight!r}")
-    if state is not None and not isinstance(state, LinearState):
-        raise TypeError(f"state must be a LinearState or None, got {type(state).__name__}")
-    if not causal:
-        if mode in ("recurrent", "chunk"):
-            raise ValueError(f"mode must be None or 'parallel' unless causal, got {mode!r}")
-        if state is not None or return_state:
-            name = "return_state" if state is None else "state"
-            raise ValueError(
-                f"{name} must be left out unless causal, where there is a last token, got "
-                f"{return_state if state is None else 'a state'}"
-            )
+    if not causal and mode in ("recurrent", "chunk"):
+        raise ValueError(f"mode must be None or 'parallel' unless causal, got {mode!r}")
     if key_scale is not None:
         require_floats("key_scale", key_scale)
         wanted = phi_k.shape[:-1]
@@ -255,8 +302,14 @@ def require_fitting(
                 f"key_scale must have shape {tuple(wanted)}, one number for each row of phi_k, "
                 f"got {tuple(key_scale.shape)}"
             )
-    if state is not None and state.length and (state.log_scale is None) != (key_scale is None):
-        given = "no key_scale" if key_scale is None else "a key_scale"
+
+
+def _require_state(causal: bool, state: LinearState | None, return_state: bool) -> None:
+    """Raise unless a state fits the attention that it is for."""
+    if state is not None and not isinstance(state, LinearState):
+        raise TypeError(f"state must be a LinearState or None, got {type(state).__name__}")
+    if not causal and (state is not None or return_state):
+        name, given = ("return_state", True) if state is None else ("state", "a state")
         raise ValueError(
-            f"key_scale must be given if and only if it was when the state was made, got {given}"
+            f"{name} must be left out unless causal, where there is a last token, got {given}"
         )

@@ -9,28 +9,36 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from stringlib.attention.cache import KeyValueCache
-from stringlib.attention.compose import compose
 from stringlib.attention.features import FeatureMap
 from stringlib.attention.gate import Gate
-from stringlib.attention.layer_weight import LayerShape
-from stringlib.attention.linear import LinearState, linear_attention
-from stringlib.attention.masks import per_head
-from stringlib.attention.rotated import rotated_linear_attention
+from stringlib.attention.learned import BiasWeight
+from stringlib.attention.linear import attend, rotated_linear_attention
+from stringlib.attention.registry import (
+    LayerShape,
+    count_features,
+    layer_features,
+    layer_weight,
+    place_of_rotation,
+    require_grid,
+)
 from stringlib.attention.shift import KeyShift, ShiftedState
-from stringlib.attention.softmax import softmax_attention
-from stringlib.attention.weights import PositionWeight
+from stringlib.attention.softmax import KeyValueCache, continued_softmax
+from stringlib.attention.weights import LinearState, PositionWeight
 from stringlib.encoders.bias import RelativeBias
-from stringlib.encoders.string import RotaryEncoder
+from stringlib.encoders.registry import layer_encoder
+from stringlib.encoders.string import Phases, RotaryEncoder
 from stringlib.inputs import (
+    expands,
     require_bool,
     require_generator,
     require_places,
     require_positive,
+    require_same_tokens,
     require_split,
     require_tokens,
 )
 from stringlib.positions import grid_positions
+from stringlib.precision import at_least_float32
 
 State = LinearState | KeyValueCache | ShiftedState
 
@@ -89,6 +97,12 @@ class MultiHeadAttention(nn.Module):
 
     Source:
         Vaswani et al. 2017, section 3.2.2; Qiu et al. 2025 for the place of the gate.
+
+    Example:
+        >>> layer = MultiHeadAttention(384, heads=6, encoder="rope", attention="favor", causal=True)
+        >>> out, state = layer(torch.randn(8, 196, 384), return_state=True)
+        >>> layer(torch.randn(8, 1, 384), state=state).shape  # the next token
+        torch.Size([8, 1, 384])
     """
 
     features: FeatureMap | None
@@ -128,9 +142,24 @@ class MultiHeadAttention(nn.Module):
         self.to_q, self.to_k, self.to_v, self.to_out = (
             nn.Linear(self.dim, self.dim, bias=bias) for _ in range(4)
         )
-        shape = LayerShape(self.dim, self.heads, causal, horizon, length, grid, coord_dim)
-        parts = compose(shape, encoder, attention, weight, num_features, rotate, generator)
-        self.features, self.encoder, self.rotate, self.weight = parts
+        require_grid(grid, coord_dim)
+        self.features = layer_features(
+            attention, self.head_dim, num_features, self.heads, generator
+        )
+        width = self.head_dim
+        if self.features is not None:
+            width = count_features(self.features, self.head_dim, self.heads)
+        self.rotate = place_of_rotation(
+            isinstance(encoder, (RotaryEncoder, str)), self.features, rotate
+        )
+        self.encoder = layer_encoder(
+            encoder,
+            width if self.rotate == "after" else self.head_dim,
+            self.heads,
+            coord_dim,
+            default_coord_dim=1 if grid is None else 2,
+        )
+        self.weight = self._make_weight(weight, width, horizon=horizon, length=length, grid=grid)
         self.gate = None if gate is None else Gate(self.dim, self.heads, gate)
         start = torch.full((self.heads,), math.log(temperature))
         self.log_temperature = nn.Parameter(start) if normalize_qk else None
@@ -139,7 +168,7 @@ class MultiHeadAttention(nn.Module):
     def forward(
         self,
         x: Tensor,
-        positions: Tensor | None = None,
+        positions: Tensor | Phases | None = None,
         *,
         key_mask: Tensor | None = None,
         state: State | None = None,
@@ -150,9 +179,9 @@ class MultiHeadAttention(nn.Module):
         Args:
             x: Tokens, normalised already where a model normalises, ``(..., seq, dim)``.
             positions: For a rotary encoder, ``(..., seq, coord_dim)``, the leading dimensions
-                expanding to those of ``x``. If omitted, tokens are counted from 0, or from the
-                end of ``state``, or along the rows of ``grid``.
-                Without a rotary encoder they are not used.
+                expanding to those of ``x``, or what ``encoder.phases`` made of it. If omitted,
+                tokens are counted from 0, or from the end of ``state``, or along the rows of
+                ``grid``. Without a rotary encoder they are not used.
             key_mask: False for padding, which no token sees, ``(..., seq)``. It still has a
                 place: tokens behind it are not counted anew.
             state: What earlier tokens left, for a causal layer.
@@ -160,8 +189,8 @@ class MultiHeadAttention(nn.Module):
 
         Returns:
             ``(..., seq, dim)``, of the dtype of ``x``; with ``return_state`` a pair. The state is
-            a :class:`~stringlib.attention.linear.LinearState`, or for softmax a
-            :class:`~stringlib.attention.cache.KeyValueCache`; with a ``shift`` it is a
+            a :class:`~stringlib.attention.weights.LinearState`, or for softmax a
+            :class:`~stringlib.attention.softmax.KeyValueCache`; with a ``shift`` it is a
             :class:`~stringlib.attention.shift.ShiftedState`.
 
         Raises:
@@ -171,24 +200,31 @@ class MultiHeadAttention(nn.Module):
         """
         require_tokens(x, self.dim)
         require_bool(return_state=return_state)
-        require_places("x", x, positions)
+        _require_places(x, positions)
         self._require_state(state, return_state)
         v = self._split(self.to_v(x))
-        out, after = self._attend(x, v, positions, key_mask, state, return_state)
+        out, after = self._attend(x, v, positions, key_mask, state)
         if self.gate is not None:
             out = self.gate(out, x)
         out = self.to_out(out.transpose(-3, -2).flatten(-2))
-        return (out, after) if after is not None else out
+        if not return_state:
+            return out
+        if after is None:
+            raise ValueError(
+                f"return_state must be False for {type(self.weight).__name__}, which has no state, "
+                "got True"
+            )
+        return out, after
 
     def attention_weights(
-        self, x: Tensor, positions: Tensor | None = None, *, key_mask: Tensor | None = None
+        self, x: Tensor, positions: Tensor | Phases | None = None, *, key_mask: Tensor | None = None
     ) -> Tensor:
         """Return how much every token counts for every other, ``(..., heads, seq, seq)``.
 
         It attends to the unit vectors in place of values, so it holds for every kind of layer.
         """
         require_tokens(x, self.dim)
-        require_places("x", x, positions)
+        _require_places(x, positions)
         n = x.shape[-2]
         unit = torch.eye(n, dtype=x.dtype, device=x.device)
         return self._attend(x, unit.expand(*x.shape[:-2], self.heads, n, n), positions, key_mask)[0]
@@ -223,6 +259,12 @@ class MultiHeadAttention(nn.Module):
             f"dim={self.dim}, heads={self.heads}, attention={kind}{encoder}, causal={self.causal}"
         )
 
+    @property
+    def has_state(self) -> bool:
+        """Whether the layer can be continued token by token, from the state of earlier ones."""
+        weighted = self.weight is not None and not self.weight.has_state
+        return self.causal and self.rotate != "after" and not weighted
+
     def _split(self, x: Tensor) -> Tensor:
         """Return ``(..., seq, dim)`` as ``(..., heads, seq, head_dim)``."""
         return x.unflatten(-1, (self.heads, self.head_dim)).transpose(-3, -2)
@@ -240,78 +282,74 @@ class MultiHeadAttention(nn.Module):
         if state is not None and not isinstance(state, kind):
             raise TypeError(f"state must be a {kind.__name__}, got {type(state).__name__}")
 
+    def _make_weight(self, weight: Any, features: int, **options: Any) -> PositionWeight | None:
+        """Return the position weight, or say what contradicts it."""
+        grid = options["grid"]
+        reads_grid = isinstance(self.encoder, RotaryEncoder) and self.encoder.coord_dim == 2
+        if grid is not None and weight != "toeplitz":
+            if not reads_grid:
+                raise ValueError(
+                    "grid must be None unless weight is toeplitz or an encoder reads two "
+                    f"coordinates, got {grid!r}"
+                )
+            options["grid"] = None
+        if self.features is None and weight is not None:
+            raise ValueError(
+                "weight must be None for softmax attention, whose logits take a bias instead "
+                f"(encoder=ALiBi(heads), for instance), got {weight!r}"
+            )
+        made = layer_weight(weight, LayerShape(self.dim, self.heads, features), **options)
+        if self.features is not None and isinstance(self.encoder, RelativeBias):
+            if made is not None:
+                raise ValueError(
+                    "weight must be None with a RelativeBias as encoder, which is itself the "
+                    f"weight of kernelised attention, got {weight!r}"
+                )
+            made, self.encoder = BiasWeight(self.encoder), None
+        if made is not None and made.causal_only and not self.causal:
+            raise ValueError(
+                f"causal must be True for weight {weight!r}: a decay forgets the past only, "
+                f"got {self.causal}"
+            )
+        if made is not None and self.rotate == "after" and not made.rotatable:
+            raise ValueError(
+                f"rotate must be before with the weight {weight}: two features that are forgotten "
+                "at different rates cannot be rotated into each other, got after"
+            )
+        return made
+
     def _attend(
         self,
         x: Tensor,
         v: Tensor,
-        positions: Tensor | None,
+        positions: Tensor | Phases | None,
         key_mask: Tensor | None,
         state: Any = None,
-        return_state: bool = False,
     ) -> tuple[Tensor, State | None]:
-        """Return what the heads say, ``(..., heads, seq, d_v)``, and the state if asked for."""
+        """Return what the heads say, ``(..., heads, seq, d_v)``, and the state if there is one."""
         q, k = self._split(self.to_q(x)), self._split(self.to_k(x))
-        if self.shift is None:
-            return self._attend_to(k, q, v, x, positions, key_mask, state, return_state)
-        before, rest = (None, None) if state is None else state
-        k, last = self.shift(k, before, key_mask)
-        out, after = self._attend_to(k, q, v, x, positions, key_mask, rest, return_state)
-        return out, None if after is None else ShiftedState(last, after)
-
-    def _attend_to(
-        self,
-        k: Tensor,
-        q: Tensor,
-        v: Tensor,
-        x: Tensor,
-        positions: Tensor | None,
-        key_mask: Tensor | None,
-        state: Any,
-        return_state: bool,
-    ) -> tuple[Tensor, LinearState | KeyValueCache | None]:
+        last = None
+        if self.shift is not None:
+            before, state = (None, None) if state is None else state
+            k, last = self.shift(k, before, key_mask)
         if self.log_temperature is not None:
             # products over √d are then τ cos(q, k)
             norm = (self.log_temperature / 2).exp() * self.head_dim**0.25
             q, k = (_with_norm(y, norm[:, None, None]) for y in (q, k))
-        if isinstance(self.encoder, RotaryEncoder) and positions is None:
-            positions = self._positions(self.encoder.coord_dim, x, state)
-        if self.features is None:
-            out, cache = self._softmax(q, k, v, positions, key_mask, state)
-            return out, cache if return_state else None
-        if self.features.scale != 1:
-            q, k = (y * self.features.scale for y in (q, k))
-        weight = None if self.weight is None else self.weight(x, key_mask)
-        found = self._kernelised(
-            self.features, weight, q, k, v, positions, key_mask, state, return_state
-        )
-        return found if isinstance(found, tuple) else (found, None)
-
-    def _softmax(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        positions: Tensor | None,
-        key_mask: Tensor | None,
-        state: KeyValueCache | None,
-    ) -> tuple[Tensor, KeyValueCache]:
-        if isinstance(self.encoder, RotaryEncoder) and positions is not None:
-            q, k = self.encoder(q, k, positions)
-        if key_mask is not None:
-            key_mask = per_head(key_mask, k.shape[:-1]).expand(k.shape[:-1])
-        cache, before, n = KeyValueCache(k, v, key_mask), 0, q.shape[-2]
-        if state is not None:
-            before, cache = state.length, state.extended(k, v, key_mask)
-        bias = None
-        if isinstance(self.encoder, RelativeBias):
-            bias = self.encoder(n, cache.length, offset=before)
-        if before and n > 1:
-            # query i stands at before + i, of which the kernel's own causal mask knows nothing
-            later = torch.ones(n, cache.length, dtype=torch.bool, device=q.device).triu(before + 1)
-            bias = (q.new_zeros(()) if bias is None else bias).masked_fill(later, -math.inf)
-        causal = self.causal and not before
-        out = softmax_attention(q, cache.keys, cache.values, bias, causal, key_mask=cache.mask)
-        return out, cache
+        rotary = self.encoder if isinstance(self.encoder, RotaryEncoder) else None
+        phases = None if rotary is None else self._phases(rotary, x, positions, state)
+        after: Any
+        if self.features is not None:
+            weight = None if self.weight is None else self.weight(x, key_mask)
+            out, after = self._kernelised(
+                self.features, weight, q, k, v, rotary, phases, key_mask, state
+            )
+        else:
+            if rotary is not None and phases is not None:
+                q, k = rotary(q, k, phases)
+            bias = self.encoder if isinstance(self.encoder, RelativeBias) else None
+            out, after = continued_softmax(q, k, v, bias, self.causal, key_mask, state)
+        return out, after if last is None else ShiftedState(last, after)
 
     def _kernelised(
         self,
@@ -320,40 +358,47 @@ class MultiHeadAttention(nn.Module):
         q: Tensor,
         k: Tensor,
         v: Tensor,
-        positions: Tensor | None,
+        rotary: RotaryEncoder | None,
+        phases: Phases | None,
         key_mask: Tensor | None,
         state: LinearState | None,
-        return_state: bool,
-    ) -> Tensor | tuple[Tensor, LinearState]:
-        if isinstance(self.encoder, RotaryEncoder) and positions is not None:
-            if self.rotate == "after":
-                phi_k, scale = phi.scaled_keys(k)
-                return rotated_linear_attention(
-                    *(phi(q), phi_k, v, self.encoder, positions, weight, self.causal),
-                    numerator_only=True,
-                    key_scale=scale,
-                    key_mask=key_mask,
-                )
+    ) -> tuple[Tensor, LinearState | None]:
+        if phi.scale != 1:
+            q, k = (y * phi.scale for y in (q, k))
+        if rotary is not None and phases is not None and self.rotate == "before":
             # R(r)x itself: the outer basis cancels in a product, not in a feature
-            q, k = (self.encoder.rotate(y, positions) for y in (q, k))
+            q, k = (rotary.rotate(y, phases) for y in (q, k))
         # what all keys are divided by looks at later ones and at padding; these scales do not
         phi_k, scale = phi.scaled_keys(k)
-        return linear_attention(
-            phi(q),
-            phi_k,
-            v,
-            weight,
-            self.causal,
+        if rotary is None or phases is None or self.rotate == "before":
+            return attend(phi(q), phi_k, v, weight, self.causal, None, scale, key_mask, state)
+        out = rotated_linear_attention(
+            *(phi(q), phi_k, v, rotary, phases, weight, self.causal),
+            numerator_only=True,
             key_scale=scale,
             key_mask=key_mask,
-            state=state,
-            return_state=return_state,
         )
+        return out, None
+
+    def _phases(
+        self,
+        rotary: RotaryEncoder,
+        x: Tensor,
+        positions: Tensor | Phases | None,
+        state: State | None,
+    ) -> Phases:
+        """Return what the encoder makes of the positions, counted if nobody says them."""
+        if isinstance(positions, Phases):
+            return positions
+        if positions is None:
+            positions = self._positions(rotary.coord_dim, x, state)
+        require_same_tokens("x", x.unsqueeze(-3), "positions", positions)
+        return rotary.phases(positions).to(at_least_float32(x.dtype))
 
     def _positions(self, coord_dim: int, x: Tensor, state: State | None) -> Tensor:
         """Return where the tokens stand when nobody says it."""
+        before = 0 if state is None else state.length
         if coord_dim == 1:
-            before = 0 if state is None else state.length
             return torch.arange(before, before + x.shape[-2], device=x.device)[:, None]
         if self.grid is None or coord_dim != 2:
             raise ValueError(
@@ -361,11 +406,21 @@ class MultiHeadAttention(nn.Module):
                 f"{coord_dim} coordinates, got None"
             )
         places = grid_positions(*self.grid).to(x.device)
-        before = 0 if state is None else state.length
         return places[before : before + x.shape[-2]] if self.causal else places
+
+
+def _require_places(x: Tensor, positions: Tensor | Phases | None) -> None:
+    """Raise unless positions, or their phases, are for tokens of this batch and no others."""
+    if not isinstance(positions, Phases):
+        require_places("x", x, positions)
+    elif not expands(positions.turns.shape[:-4], x.shape[:-2]):
+        raise ValueError(
+            f"the leading dimensions of positions must expand to {tuple(x.shape[:-2])}, "
+            f"those of x; got phases of shape {tuple(positions.turns.shape)}"
+        )
 
 
 def _with_norm(x: Tensor, norm: Tensor) -> Tensor:
     """Return vectors of that norm; a zero vector stays 0."""
-    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    wide = x.to(at_least_float32(x.dtype))
     return (nn.functional.normalize(wide, dim=-1) * norm).to(x.dtype)

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.algebra.circulant import circulant
-from stringlib.algebra.convolution import circular_convolution
 from stringlib.algebra.haar import haar_orthogonal
 from stringlib.algebra.hadamard import fast_hadamard, hadamard, next_power
 from stringlib.inputs import require_bool, require_count, require_generator, require_vectors
+from stringlib.kernels.fft import circular_convolution
 
 # A fast transform costs the same for few rows of a block as for all, a product only what is asked
 # for. Medians on two CPU cores, 2 million numbers in float32, with gradients, transform / product
@@ -93,7 +93,7 @@ class Projection(nn.Module):
             ValueError: If its shape is not ``(..., heads, n, head_dim)``.
         """
         require_vectors("x", x, self.head_dim, self.heads)
-        return self._project(x if x.dtype == torch.float64 else x.float())
+        return self.product(x if x.dtype == torch.float64 else x.float())
 
     def extra_repr(self) -> str:
         """Describe the shapes in ``repr``."""
@@ -102,7 +102,8 @@ class Projection(nn.Module):
     def _draw(self, generator: torch.Generator | None) -> tuple[Tensor, ...]:
         raise NotImplementedError
 
-    def _project(self, x: Tensor) -> Tensor:
+    def product(self, x: Tensor) -> Tensor:
+        """Return Wx for float32 or float64 ``x``, unchecked."""
         weight = self.matrix().to(x.dtype)
         # one product for the whole batch, where one W serves all heads
         return x @ (weight[0] if self.heads == 1 else weight).mT
@@ -183,9 +184,10 @@ class HadamardProjection(Projection):
         rows = (first @ second @ third).flatten(1, 2)[:, : self.num_features, : self.head_dim]
         return rows * self.lengths.unsqueeze(-1)
 
-    def _project(self, x: Tensor) -> Tensor:
+    def product(self, x: Tensor) -> Tensor:
+        """Return Wx, by the transform where it pays."""
         if not self._pays("hadamard"):
-            return super()._project(x)
+            return super().product(x)
         y = nn.functional.pad(x, (0, self.block_size - self.head_dim)).unsqueeze(-2)
         # each of the three transforms leaves out its 1/√D
         scale = self.block_size**-1.5 * self.lengths
@@ -233,9 +235,10 @@ class CirculantProjection(Projection):
         """Return the Fourier transform of r, ``(heads, blocks, d // 2 + 1)``."""
         return torch.fft.rfft(self.column.to(dtype))
 
-    def _project(self, x: Tensor) -> Tensor:
+    def product(self, x: Tensor) -> Tensor:
+        """Return Wx, by the transform where it pays."""
         if not self._pays("fft"):
-            return super()._project(x)
+            return super().product(x)
         return self._convolve(x)
 
     def _convolve(self, x: Tensor) -> Tensor:

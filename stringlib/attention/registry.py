@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from inspect import signature
+from typing import Any, NamedTuple
 
 import torch
+from torch import nn
 
 from stringlib.attention.cosine import CosineWeight
 from stringlib.attention.features import ELUFeatures, FavorFeatures, FeatureMap, ReLUFeatures
-from stringlib.attention.layer_decay import GLADecay, RetNetDecay, SSDDecay
-from stringlib.attention.layer_weight import (
-    GivenWeight,
-    LayerShape,
-    LayerWeight,
-    LearnedToeplitz,
-)
-from stringlib.inputs import require_count
+from stringlib.attention.learned import GLADecay, LearnedToeplitz, RetNetDecay, SSDDecay
+from stringlib.attention.weights import PositionWeight
+from stringlib.inputs import require_count, require_name, require_positive
+
+PLACES = ("before", "after")
+
+MakeFeatures = Callable[[int, int | None, int, torch.Generator | None], FeatureMap]
 
 
-def _favor(
-    projection: str, learnable: bool = False, hyperbolic: bool = False
-) -> Callable[[int, int | None, int, torch.Generator | None], FeatureMap]:
+def _favor(projection: str, learnable: bool = False, hyperbolic: bool = False) -> MakeFeatures:
     def build(
         head_dim: int, num_features: int | None, heads: int, generator: torch.Generator | None
     ) -> FeatureMap:
@@ -37,9 +37,7 @@ def _favor(
     return build
 
 
-def _fixed(
-    kind: Callable[[], FeatureMap],
-) -> Callable[[int, int | None, int, torch.Generator | None], FeatureMap]:
+def _fixed(kind: Callable[[], FeatureMap]) -> MakeFeatures:
     def build(
         head_dim: int, num_features: int | None, heads: int, generator: torch.Generator | None
     ) -> FeatureMap:
@@ -53,7 +51,7 @@ def _fixed(
     return build
 
 
-FEATURES: dict[str, Callable[[int, int | None, int, torch.Generator | None], FeatureMap]] = {
+FEATURES: dict[str, MakeFeatures] = {
     "relu": _fixed(ReLUFeatures),
     "elu": _fixed(ELUFeatures),
     "favor": _favor("orthogonal"),
@@ -88,39 +86,183 @@ def make_features(
         TypeError: If a number is not an integer.
         ValueError: If the name is unknown, or a number does not fit.
     """
-    if not isinstance(name, str) or name not in FEATURES:
-        raise ValueError(f"name must be one of {', '.join(FEATURES)}, got {name!r}")
+    require_name("name", name, FEATURES)
     return FEATURES[name](head_dim, num_features, heads, generator)
 
 
-def _cosine(shape: LayerShape, positive: bool = False) -> LayerWeight:
-    if shape.horizon is None:
+def layer_features(
+    attention: Any,
+    head_dim: int,
+    num_features: int | None,
+    heads: int,
+    generator: torch.Generator | None,
+) -> FeatureMap | None:
+    """Return the feature map of a layer, asked for by name or given; None for softmax.
+
+    Raises:
+        ValueError: If it is neither, or ``num_features`` does not apply.
+    """
+    if isinstance(attention, str) and attention in FEATURES:
+        return make_features(attention, head_dim, num_features, heads, generator)
+    if num_features is not None:
+        raise ValueError(
+            f"num_features must be None unless attention names random features, got {num_features}"
+        )
+    if isinstance(attention, FeatureMap):
+        require_positive("scale of the feature map", attention.scale)
+        return attention
+    if attention != "softmax":
+        raise ValueError(
+            f"attention must be softmax, one of {', '.join(FEATURES)}, or a FeatureMap, "
+            f"got {attention!r}"
+        )
+    return None
+
+
+@torch.no_grad()
+def count_features(features: FeatureMap, head_dim: int, heads: int) -> int:
+    """Return how many features the map gives for a head's channels.
+
+    Raises:
+        ValueError: If it is not made for such heads.
+    """
+    tensors = (*features.parameters(), *features.buffers())
+    like = next((t for t in tensors if t.is_floating_point()), torch.zeros(()))
+    try:
+        return features(like.new_zeros(heads, 1, head_dim)).shape[-1]
+    except ValueError as error:
+        raise ValueError(
+            f"attention must be a map for {heads} heads of {head_dim} channels, "
+            f"got {type(features).__name__}: {error}"
+        ) from error
+
+
+def place_of_rotation(rotary: bool, features: FeatureMap | None, rotate: str | None) -> str | None:
+    """Return where a rotary encoder acts, before or after the feature map; None without one."""
+    if rotate is not None and (rotate not in PLACES or not rotary):
+        expected = f"None or one of {', '.join(PLACES)}" if rotary else "None without an encoder"
+        raise ValueError(f"rotate must be {expected}, got {rotate!r}")
+    if not rotary:
+        return None
+    if features is None:
+        if rotate == "after":
+            raise ValueError(
+                "rotate must be None or before for softmax: it has no features to rotate, got after"
+            )
+        return "before"
+    rotate = rotate or features.place
+    if rotate is None:
+        raise ValueError(
+            f"rotate must be before or after for {type(features).__name__}, got None: before it, "
+            "scores depend on more than the offset; after it, weights may be negative"
+        )
+    return rotate
+
+
+class LayerShape(NamedTuple):
+    """What a layer tells the constructor of its weight.
+
+    Attributes:
+        dim: Number of channels of a token.
+        heads: Number of heads.
+        features: Number of features of a head.
+    """
+
+    dim: int
+    heads: int
+    features: int
+
+
+def _cosine(
+    shape: LayerShape, horizon: float | None = None, positive: bool = False
+) -> PositionWeight:
+    if horizon is None:
         raise ValueError(
             "horizon must be given for the cosine weight, at least the longest distance of two "
             "tokens, got None"
         )
-    return GivenWeight(CosineWeight(shape.horizon, positive))
+    return CosineWeight(horizon, positive)
 
 
-def _toeplitz(shape: LayerShape) -> LayerWeight:
-    if (shape.length is None) == (shape.grid is None):
+def _cosine_positive(shape: LayerShape, horizon: float | None = None) -> PositionWeight:
+    return _cosine(shape, horizon, positive=True)
+
+
+def _toeplitz(
+    shape: LayerShape, length: int | None = None, grid: tuple[int, int] | None = None
+) -> PositionWeight:
+    if (length is None) == (grid is None):
         raise ValueError(
             "length, the longest sequence, or grid, (rows, columns), must be given for the weight "
-            f"toeplitz, one of the two, got length={shape.length!r} and grid={shape.grid!r}"
+            f"toeplitz, one of the two, got length={length!r} and grid={grid!r}"
         )
-    if shape.grid is not None:
-        return LearnedToeplitz(shape.heads, tuple(int(n) for n in shape.grid))
-    require_count("length", shape.length)
-    assert shape.length is not None
-    return LearnedToeplitz(shape.heads, (int(shape.length),))
+    if grid is not None:
+        return LearnedToeplitz(shape.heads, tuple(int(n) for n in grid))
+    require_count("length", length)
+    assert length is not None
+    return LearnedToeplitz(shape.heads, (int(length),))
 
 
-WEIGHTS: dict[str, Callable[[LayerShape], LayerWeight]] = {
+WEIGHTS: dict[str, Callable[..., PositionWeight]] = {
     "cosine": _cosine,
-    "cosine-positive": lambda shape: _cosine(shape, positive=True),
+    "cosine-positive": _cosine_positive,
     "toeplitz": _toeplitz,
     "retnet": lambda shape: RetNetDecay(shape.heads),
     "gla": lambda shape: GLADecay(shape.dim, shape.heads, shape.features),
     "ssd": lambda shape: SSDDecay(shape.dim, shape.heads),
 }
-"""Name → constructor of the weight of a layer."""
+"""Name → constructor of a layer's weight, of a :class:`LayerShape` and the options it names."""
+
+
+def layer_weight(weight: Any, shape: LayerShape, **options: Any) -> PositionWeight | None:
+    """Return the weight of a layer, asked for by name or given; None for weight 1.
+
+    Args:
+        weight: A name in :data:`WEIGHTS`, a weight, or None.
+        shape: What the constructor is told.
+        **options: Options of the layer that are for a weight; None if not given.
+
+    Raises:
+        ValueError: If it is none of these, or an option is not one of the weight's.
+    """
+    made = WEIGHTS.get(weight) if isinstance(weight, str) else None
+    taken = {} if made is None else signature(made).parameters
+    for option, given in options.items():
+        if given is not None and option not in taken:
+            users = [name for name, make in WEIGHTS.items() if option in signature(make).parameters]
+            raise ValueError(
+                f"{option} must be None unless weight is {' or '.join(users)}, got {given!r}"
+            )
+    if made is not None:
+        return made(shape, **{name: given for name, given in options.items() if given is not None})
+    if weight is not None and not isinstance(weight, PositionWeight):
+        raise ValueError(
+            f"weight must be None, one of {', '.join(WEIGHTS)}, or a PositionWeight, got {weight!r}"
+        )
+    return None if weight is None else _adopted(weight)
+
+
+def require_grid(grid: object, coord_dim: object) -> None:
+    """Raise unless the grid, if there is one, is rows and columns, and coordinates are counted."""
+    if coord_dim is not None:
+        require_count("coord_dim", coord_dim)
+    if grid is None:
+        return
+    if not isinstance(grid, Sequence) or len(grid) != 2:
+        raise ValueError(f"grid must be (rows, columns), got {grid!r}")
+    for number in grid:
+        require_count("grid", number)
+
+
+def _adopted(weight: PositionWeight) -> PositionWeight:
+    """Return a weight that somebody made, ready to be part of a layer."""
+    if "_parameters" not in vars(weight):  # one's own, whose constructor calls no other
+        nn.Module.__init__(weight)
+    for name, tensor in weight.named_buffers():
+        if tensor.requires_grad:
+            raise ValueError(
+                "weight must hold parameters, or tensors without gradient: give "
+                f"{type(weight).__name__}(nn.Parameter({name})), or what {name} comes from "
+                f"as encoder; got {name} with requires_grad"
+            )
+    return weight

@@ -7,10 +7,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from stringlib.attention.cache import KeyValueCache
-from stringlib.attention.linear import LinearState
-from stringlib.attention.masks import per_head
-from stringlib.inputs import require_count, require_floats
+from stringlib.attention.softmax import KeyValueCache
+from stringlib.attention.weights import LinearState
+from stringlib.inputs import per_head, require_count, require_floats
 
 
 class ShiftedState(NamedTuple):

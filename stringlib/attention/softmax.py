@@ -3,13 +3,20 @@ r"""Softmax attention, on PyTorch's fused kernel."""
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from stringlib.attention.masks import per_head
-from stringlib.inputs import expands, require_attention, require_bool, require_floats
+from stringlib.encoders.bias import RelativeBias
+from stringlib.inputs import (
+    expands,
+    per_head,
+    require_attention,
+    require_bool,
+    require_floats,
+)
 
 
 def softmax_attention(
@@ -39,6 +46,12 @@ def softmax_attention(
     Raises:
         TypeError: If an argument has the wrong type or dtype.
         ValueError: If shapes do not fit.
+
+    Example:
+        >>> from stringlib import ALiBi
+        >>> q, k, v = torch.randn(3, 8, 6, 196, 64)
+        >>> softmax_attention(q, k, v, bias=ALiBi(6)(196, 196), causal=True).shape
+        torch.Size([8, 6, 196, 64])
     """
     require_bool(causal=causal)
     require_attention(("q", q), ("k", k), ("v", v))
@@ -73,3 +86,82 @@ def softmax_attention(
         mask = mask[None]
     out = scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal)
     return out.view(*lead, *out.shape[-2:]).to(q.dtype)  # autocast has its own
+
+
+class KeyValueCache(NamedTuple):
+    """Keys and values of all tokens so far. It grows with each of them; a linear state does not.
+
+    Attributes:
+        keys: ``(..., heads, tokens, head_dim)``, already encoded.
+        values: ``(..., heads, tokens, d_v)``.
+        mask: Which tokens are seen, ``(..., heads, tokens)``, or None for all.
+    """
+
+    keys: Tensor
+    values: Tensor
+    mask: Tensor | None
+
+    @property
+    def length(self) -> int:
+        """Number of tokens so far."""
+        return self.keys.shape[-2]
+
+    def extended(self, keys: Tensor, values: Tensor, mask: Tensor | None) -> KeyValueCache:
+        """Return the cache with further tokens behind the ones so far.
+
+        Raises:
+            ValueError: If they are of another batch, or of other heads.
+        """
+        pairs = (self.keys, keys), (self.values, values)
+        if any(a.shape[:-2] != b.shape[:-2] or a.shape[-1] != b.shape[-1] for a, b in pairs):
+            raise ValueError(
+                f"state must hold keys and values like {tuple(keys.shape)} and "
+                f"{tuple(values.shape)} but for the number of tokens, got "
+                f"{tuple(self.keys.shape)} and {tuple(self.values.shape)}"
+            )
+        if mask is not None or self.mask is not None:
+            masks = _or_all(self.mask, self.keys), _or_all(mask, keys)
+            mask = torch.cat(masks, -1)
+        return KeyValueCache(
+            torch.cat([self.keys, keys], -2), torch.cat([self.values, values], -2), mask
+        )
+
+
+def _or_all(mask: Tensor | None, keys: Tensor) -> Tensor:
+    """Return the mask, all True if there was none."""
+    return keys.new_ones(keys.shape[:-1], dtype=torch.bool) if mask is None else mask
+
+
+def continued_softmax(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: RelativeBias | None,
+    causal: bool,
+    key_mask: Tensor | None,
+    cache: KeyValueCache | None,
+) -> tuple[Tensor, KeyValueCache]:
+    """Attend to the tokens of a cache and to further ones, and return the longer cache.
+
+    Args:
+        q: Queries of the further tokens, ``(..., heads, n, d)``.
+        k: Their keys.
+        v: Their values, ``(..., heads, n, d_v)``.
+        bias: What is added to the logits of each distance.
+        causal: Whether a token sees itself and earlier ones only.
+        key_mask: False for further tokens that are padding.
+        cache: What earlier tokens left; None if there were none.
+    """
+    if key_mask is not None:
+        key_mask = per_head(key_mask, k.shape[:-1]).expand(k.shape[:-1])
+    before, n = 0 if cache is None else cache.length, q.shape[-2]
+    cache = KeyValueCache(k, v, key_mask) if cache is None else cache.extended(k, v, key_mask)
+    added = None if bias is None else bias(n, cache.length, offset=before)
+    if before and n > 1:
+        # query i stands at before + i, of which the kernel's own causal mask knows nothing
+        later = torch.ones(n, cache.length, dtype=torch.bool, device=q.device).triu(before + 1)
+        added = (q.new_zeros(()) if added is None else added).masked_fill(later, -math.inf)
+    out = softmax_attention(
+        q, cache.keys, cache.values, added, causal and not before, key_mask=cache.mask
+    )
+    return out, cache

@@ -76,27 +76,14 @@ def gated_linear_attention(
 ) -> tuple[Tensor, Tensor]:
     r"""Return GLA's :math:`q_t S_t`: each channel of the key decays by itself, :eq:`eq-gla`.
 
-    Args:
-        q: Queries, ``(..., heads, n, d)``.
-        k: Keys, ``(..., heads, n, d)``.
-        v: Values, ``(..., heads, n, d_v)``.
-        log_decay: :math:`\log \alpha_t`, ``(..., heads, n, d)``.
-        mode: As for :func:`~stringlib.attention.decay.decayed_sums`.
-        state: :math:`S_{-1}`, ``(..., heads, d, d_v)``; zero if omitted.
-
-    Returns:
-        Outputs ``(..., heads, n, d_v)``, not normalised, and the last state.
-
-    Raises:
-        TypeError: If an argument is not a floating-point tensor.
-        ValueError: If shapes do not fit, or there is no such mode.
+    Arguments, results and errors are those of :func:`retention`, but for ``log_decay``, which is
+    :math:`\log \alpha_t`, ``(..., heads, n, d)``.
 
     Source:
         Yang et al. 2024.
     """
     require_causal(("q", q), ("k", k), ("v", v))
-    lead = torch.broadcast_shapes(*(x.shape[:-2] for x in (q, k, v)))
-    log_decay = _with_all_dimensions("log_decay", log_decay, lead, k.shape[-2:])
+    log_decay = _with_all_dimensions(log_decay, q, k, v)
     return decayed_sums(q, k, v, log_decay, mode=mode, state=state)
 
 
@@ -113,7 +100,8 @@ def rwkv6(
     r"""Return RWKV-6's :math:`r_t (S_{t-1} + \mathrm{diag}(u)\,k_t v_t^\top)`, :eq:`eq-rwkv6`.
 
     A token reads the state before it is decayed and before it writes; for the token itself the
-    bonus u takes the place of the decay.
+    bonus u takes the place of the decay. The other arguments, results and errors are those of
+    :func:`gated_linear_attention`.
 
     Args:
         r: Receptance, which is the query, ``(..., heads, n, d)``.
@@ -121,22 +109,15 @@ def rwkv6(
         v: Values, ``(..., heads, n, d_v)``.
         log_decay: :math:`\log w_t`, ``(..., heads, n, d)``.
         bonus: u, ``(heads, d)``.
-        mode: As for :func:`~stringlib.attention.decay.decayed_sums`.
-        state: :math:`S_{-1}`, ``(..., heads, d, d_v)``; zero if omitted.
-
-    Returns:
-        Outputs ``(..., heads, n, d_v)``, not normalised, and the last state.
-
-    Raises:
-        TypeError: If an argument is not a floating-point tensor.
-        ValueError: If shapes do not fit, or there is no such mode.
+        mode: As there.
+        state: As there.
 
     Source:
         Peng et al. 2024.
     """
     require_causal(("r", r), ("k", k), ("v", v))
+    log_decay = _with_all_dimensions(log_decay, r, k, v)
     lead = torch.broadcast_shapes(*(x.shape[:-2] for x in (r, k, v)))
-    log_decay = _with_all_dimensions("log_decay", log_decay, lead, k.shape[-2:])
     _require("bonus", bonus, lead[-1:], k.shape[-1:])
     # one further token, which nobody reads, so that the last state has seen all; what a token
     # reads is then the state of the one before it
@@ -161,7 +142,8 @@ def ssd(
     r"""Return Mamba-2's :math:`y_t = C_t^\top h_t`: one decay for all of a head, :eq:`eq-ssd`.
 
     :math:`h_t = e^{\Delta_t A}\, h_{t-1} + B_t\,(\Delta_t x_t)^\top`. So C is the query, B the
-    key, :math:`\Delta x` the value, and the state matrix a multiple of the identity.
+    key, :math:`\Delta x` the value, and the state matrix a multiple of the identity. The other
+    arguments, results and errors are those of :func:`retention`.
 
     Args:
         x: Inputs, ``(..., heads, n, p)``.
@@ -169,15 +151,8 @@ def ssd(
         A: Rates, negative, ``(heads,)``.
         B: Input maps, ``(..., heads, n, N)``, or 1 head for all.
         C: Output maps, of the shape of ``B``.
-        mode: As for :func:`~stringlib.attention.decay.decayed_sums`.
+        mode: As there.
         state: :math:`h_{-1}`, ``(..., heads, N, p)``; zero if omitted.
-
-    Returns:
-        Outputs ``(..., heads, n, p)``, and the last state.
-
-    Raises:
-        TypeError: If an argument is not a floating-point tensor.
-        ValueError: If shapes do not fit, or there is no such mode.
 
     Source:
         Dao and Gu 2024.
@@ -191,12 +166,11 @@ def ssd(
     return y.to(x.dtype), state  # dt and A may be wider
 
 
-def _with_all_dimensions(
-    name: str, x: Tensor, lead: tuple[int, ...], own: tuple[int, ...]
-) -> Tensor:
-    """Return ``x`` with ones in front, so that nobody mistakes its dimensions for others."""
-    _require(name, x, lead, own)
-    return x[(None,) * (len(lead) + len(own) - x.ndim)]
+def _with_all_dimensions(log_decay: Tensor, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Return the decays with ones in front, so that nobody mistakes their dimensions for others."""
+    lead = torch.broadcast_shapes(*(x.shape[:-2] for x in (q, k, v)))
+    _require("log_decay", log_decay, lead, k.shape[-2:])
+    return log_decay[(None,) * (len(lead) + 2 - log_decay.ndim)]
 
 
 def _require(name: str, x: Tensor, lead: tuple[int, ...], own: tuple[int, ...]) -> None:

@@ -3,32 +3,24 @@ r"""A learned bias for every distance: the Toeplitz weight of Luo et al. 2021.""
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
-from stringlib.algebra.toeplitz import (
-    hankel_view,
-    spectral_product,
-    toeplitz,
-    toeplitz_sizes,
-    toeplitz_spectrum,
+from stringlib.algebra.toeplitz import toeplitz, toeplitz_sizes
+from stringlib.attention.weights import (
+    LinearState,
+    PositionWeight,
+    WeightedSums,
+    common_scale,
+    require_pairs,
 )
-from stringlib.attention.known import is_known
-from stringlib.attention.scale import LEAST
-from stringlib.attention.weights import PositionWeight, ScaledSums, require_pairs
 from stringlib.encoders.bias import RelativeBias
-from stringlib.inputs import require_count, require_floats
-from stringlib.precision import widest
+from stringlib.inputs import is_known, require_count, require_floats
+from stringlib.kernels.toeplitz import excess, toeplitz_by_fft, toeplitz_by_tiles
+from stringlib.precision import at_least_float32
 
 MODES = ("parallel", "fft")
-TILE = 128
-"""Queries whose rows of the matrix exist at one time. Forward, 64 to 256 are within 10 %."""
-
-KEPT = 1024
-"""Up to this length the rows are kept for the gradient; beyond it they are computed again."""
 
 CROSSOVER = 800
 r"""The FFT is the faster from :math:`n = 800\,md/(m + d)` on, d the columns of ``u``.
@@ -125,64 +117,43 @@ class ToeplitzWeight(PositionWeight):
         rows = toeplitz(bias, bias.ndim - 1)
         if not num_keys:
             return rows
-        return (rows - _excess(rows.detach().amax(-1, keepdim=True), rows.dtype)).exp()
+        return (rows - excess(rows.detach().amax(-1, keepdim=True), rows.dtype)).exp()
 
     def sums(
         self,
         phi_q: Tensor,
         phi_k: Tensor,
         u: Tensor,
+        key_scale: Tensor | None = None,
         *,
         causal: bool,
-        mode: str | None,
-        state: Tensor | None = None,
-        start: int = 0,
-    ) -> tuple[Tensor, None]:
-        r"""Return :math:`\sum_j w(i,j)\,\phi(q_i)^\top\phi(k_j)\,u_j`; there is no state.
+        mode: str | None = None,
+        state: LinearState | None = None,
+    ) -> WeightedSums:
+        r"""Return :math:`\sum_j w(i,j)\,e^{s_j}\phi(q_i)^\top\phi(k_j)\,u_j`, less a factor.
 
         Args:
             phi_q: Features of the queries, ``(..., heads, n, m)``.
             phi_k: Features of the keys, ``(..., heads, n, m)``.
             u: What is summed, ``(..., heads, n, d_u)``.
+            key_scale: The logarithms :math:`s_j`, ``(..., heads, n)``.
             causal: Whether query i sees the keys 0 … i only.
             mode: ``"parallel"``, ``"fft"`` or None, the faster that is exact.
             state: Must be None.
-            start: Must be 0.
 
         Raises:
             ValueError: If shapes do not fit, the mode is unknown, or there is a state.
         """
-        found = self.scaled_sums(
-            phi_q, phi_k, u, None, causal=causal, mode=mode, state=state, start=start
-        )
-        if found.log_scale is None:
-            return found.sums, None
-        return found.sums * found.log_scale.exp()[..., None].to(found.sums), None
-
-    def scaled_sums(
-        self,
-        phi_q: Tensor,
-        phi_k: Tensor,
-        u: Tensor,
-        key_scale: Tensor | None,
-        *,
-        causal: bool,
-        mode: str | None,
-        state: Tensor | None = None,
-        start: int = 0,
-        largest: Tensor | None = None,
-    ) -> ScaledSums:
-        """Return the sums less a factor for each query; see ``PositionWeight.scaled_sums``."""
-        if key_scale is not None and causal:
+        if causal and key_scale is not None:
             self._require_plain(mode, state)
         if mode is not None and mode not in MODES:
             raise ValueError(
                 f"mode must be one of {MODES} or None for a ToeplitzWeight, got {mode!r}"
             )
-        if state is not None or start:
+        if state is not None:
             raise ValueError(
                 "state must be None for a ToeplitzWeight, which has no recurrence, got one of "
-                f"{start} tokens"
+                f"{state.length} tokens"
             )
         lead = torch.broadcast_shapes(*(x.shape[:-2] for x in (phi_q, phi_k, u)))
         heads, n = lead[-1], phi_q.shape[-2]
@@ -193,12 +164,12 @@ class ToeplitzWeight(PositionWeight):
             )
         phi_q = phi_q.expand(*lead, -1, -1)
         if 0 in (*phi_q.shape, *u.shape):
-            return ScaledSums(phi_q @ (phi_k.mT @ u), None, None, None)
-        dtype = torch.promote_types(u.dtype, torch.float32)
-        q, k, columns = (x.to(dtype) for x in (phi_q, phi_k, u))
-        bias = bias.to(torch.promote_types(bias.dtype, torch.float32))
+            return WeightedSums(phi_q @ (phi_k.mT @ u), None, None)
+        dtype = u.dtype
+        bias = bias.to(at_least_float32(bias.dtype))
         if mode is None:
-            fast = n * (q.shape[-1] + u.shape[-1]) > CROSSOVER * q.shape[-1] * u.shape[-1]
+            m, width = phi_q.shape[-1], u.shape[-1]
+            fast = n * (m + width) > CROSSOVER * m * width
             mode = "fft" if fast and not causal and _is_flat(bias, dtype) else "parallel"
         if causal:  # in reading order too, the offsets of later keys are those after the centre
             flat = bias.flatten(1)
@@ -206,21 +177,19 @@ class ToeplitzWeight(PositionWeight):
             bias = flat.masked_fill(later, -math.inf).view_as(bias)
         common, near = None, _is_near(bias, dtype)
         if key_scale is not None:
-            common = key_scale.detach()
-            common = common.cummax(-1).values if causal else common.amax(-1, keepdim=True)
-            common = common.clamp(min=LEAST)
+            common = common_scale(key_scale, causal)
             near = near and not causal and _is_near(key_scale - common, dtype)
             if near or mode == "fft":
-                k = k * (key_scale - common).exp()[..., None]
+                phi_k = phi_k * (key_scale - common).exp()[..., None]
         scale: Tensor | None
         if mode == "fft":
-            out, scale = _by_fft(q, k, columns, bias)
+            out, scale = toeplitz_by_fft(phi_q, phi_k, u, bias)
         else:
-            scales = (None, None) if near else (key_scale, common)
-            out, scale = _by_tiles(q, k, columns, bias, causal, not near, *scales)
+            apart = None if near or key_scale is None or common is None else (key_scale, common)
+            out, scale = toeplitz_by_tiles(phi_q, phi_k, u, bias, causal, not near, apart)
         if common is not None:
             scale = common if scale is None else scale + common
-        return ScaledSums(out.to(u.dtype), scale, None, None)
+        return WeightedSums(out, scale, None)
 
     def _fitted(self, num_queries: int, num_keys: int) -> Tensor:
         """Return the biases of so many tokens: the middle of those of a longer sequence."""
@@ -239,119 +208,6 @@ class ToeplitzWeight(PositionWeight):
         if len(sizes) > 1 or not num_keys:
             return self.bias
         return self.bias[:, tokens - num_keys : tokens + num_keys - 1]
-
-
-def _by_tiles(
-    phi_q: Tensor,
-    phi_k: Tensor,
-    u: Tensor,
-    bias: Tensor,
-    causal: bool,
-    exact: bool,
-    key_scale: Tensor | None,
-    common: Tensor | None,
-) -> tuple[Tensor, Tensor | None]:
-    """Return the sums by rows of the matrix, a tile of queries at a time, and their log scale."""
-    sizes, dims = toeplitz_sizes(bias, bias.ndim - 1), list(range(1, bias.ndim))
-    long = sizes[0]  # tiles are cut along the first axis; each of its places has `across` tokens
-    across = phi_q.shape[-2] // long
-    backwards, keys, u = bias.flip(dims), phi_k.flip(-2).mT, u.flip(-2)
-    if key_scale is not None and common is not None:
-        key_scale, common = key_scale.flip(-1), common.expand(*common.shape[:-1], phi_q.shape[-2])
-    rows = max(1, TILE // across)
-    out, scales = [], []
-    for start in range(0, long, rows):
-        count = min(rows, long - start)
-        first = long - start - count if causal else 0  # the keys before it are all too late
-        queries = (start * across, count * across)
-        args = (
-            phi_q.narrow(-2, *queries),
-            keys[..., first * across :],
-            u[..., first * across :, :],
-            backwards.narrow(1, start + first, count + long - first - 1),
-            (long - first, *sizes[1:]),
-            exact,
-            None if key_scale is None else key_scale[..., first * across :],
-            None if common is None else common.narrow(-1, *queries),
-        )
-        if long * across > KEPT:
-            found = checkpoint(_tile, *args, use_reentrant=False, preserve_rng_state=False)
-        else:
-            found = _tile(*args)
-        out.append(found[0])
-        scales.append(found[1])
-    return torch.cat(out, -2), torch.cat(scales, -1) if exact else None
-
-
-def _tile(
-    q: Tensor,
-    keys: Tensor,
-    u: Tensor,
-    window: Tensor,
-    sizes: tuple[int, ...],
-    exact: bool,
-    key_scale: Tensor | None,
-    common: Tensor | None,
-) -> tuple[Tensor, Tensor | None]:
-    """Return the sums of a tile, from the biases between it and the keys, last key first."""
-
-    def by_place(pairs: Tensor) -> Tensor:
-        return pairs.unflatten(-1, sizes).unflatten(-len(sizes) - 1, (-1, *sizes[1:]))
-
-    scores = by_place(q @ keys)
-    largest = None
-    if exact:
-        logits, axes = hankel_view(window, sizes), list(range(-len(sizes), 0))
-        if key_scale is not None and common is not None:
-            # their difference first: beside a large scale a bias would lose its digits
-            logits = logits + by_place(key_scale.unsqueeze(-2) - common.unsqueeze(-1))
-        # a key that answers nothing must not set the shift: the others would underflow beside it
-        logits = torch.where(scores.detach() == 0, -math.inf, logits)
-        largest = logits.detach().amax(axes, keepdim=True).clamp(min=LEAST)
-        weights = (logits - largest).exp().to(scores.dtype)
-        largest = largest.flatten(-2 * len(sizes)).to(scores.dtype)
-    else:  # one exponential an offset, not one a pair
-        weights = hankel_view(window.exp().to(scores.dtype), sizes)
-    # the gradient of the weights needs the scores; where nobody asks for it, spare the memory
-    kept = exact or (torch.is_grad_enabled() and weights.requires_grad)
-    scores = scores * weights if kept else scores.mul_(weights)
-    return scores.flatten(-len(sizes)).flatten(-len(sizes) - 1, -2) @ u, largest
-
-
-def _by_fft(phi_q: Tensor, phi_k: Tensor, u: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the sums by FFT, one feature at a time, in float64 where the device has it.
-
-    And the logarithm of the factor that was left out of all sums of a head, ``(heads, 1)``.
-    """
-    axes = bias.ndim - 1
-    sizes = toeplitz_sizes(bias, axes)
-    wide = widest(u.device)
-    shift = _excess(bias.detach().amax(tuple(range(1, bias.ndim)), keepdim=True), u.dtype)
-    spectrum = toeplitz_spectrum((bias - shift).exp().to(wide), axes).unsqueeze(1)
-    q, k, columns = (x.to(wide).mT.contiguous().unflatten(-1, sizes) for x in (phi_q, phi_k, u))
-    features = zip(q.unbind(-axes - 1), k.unbind(-axes - 1), strict=True)
-    # the spectra of one feature are as large as u; kept for all, they would be m times that
-    parts = (
-        checkpoint(
-            _feature, *pair, columns, spectrum, axes, use_reentrant=False, preserve_rng_state=False
-        )
-        for pair in features
-    )
-    total: Any = sum(parts)
-    return total.flatten(-axes).mT.to(u.dtype), shift.flatten(1).to(u.dtype)
-
-
-def _feature(q: Tensor, k: Tensor, columns: Tensor, spectrum: Tensor, axes: int) -> Tensor:
-    """Return what one feature adds to the sums, ``(..., d_u, *sizes)``."""
-    terms = k.unsqueeze(-axes - 1) * columns
-    return spectral_product(spectrum, terms, axes) * q.unsqueeze(-axes - 1)
-
-
-def _excess(largest: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return how far a logarithm is beyond those whose exponentials sum within the dtype."""
-    bound = 0.75 * math.log(torch.finfo(dtype).max)
-    largest = largest.clamp(min=LEAST)
-    return largest - largest.clamp(-bound, bound)
 
 
 def _is_near(logs: Tensor, dtype: torch.dtype) -> bool:

@@ -1,7 +1,13 @@
 r"""Position weights: how much the pair of query i and key j counts, whatever it says.
 
 Kernelised attention is :math:`\sum_j w(i,j)\,\phi(q_i)^\top\phi(k_j)\,v_j`, divided by the same sum
-without :math:`v_j`. A weight knows its dense matrix, and the cheapest way to that sum.
+without :math:`v_j`. A weight is its dense matrix. Where it is also a product of features under a
+decay, it says so in :meth:`PositionWeight.factors`, and the sums cost no n × n matrix.
+
+Keys may come with a scale, kept apart as a logarithm: key j stands for :math:`e^{s_j}\phi(k_j)`.
+A sum is divided by the largest factor that it sees, which cancels when numerator and denominator
+are divided by each other. A causal sum has seen :math:`c_i = \max_{j \le i} s_j`. When c grows,
+what the state holds shrinks by :math:`e^{c_{i-1} - c_i} \le 1`: this is one more decay.
 """
 
 from __future__ import annotations
@@ -9,38 +15,184 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import NamedTuple
 
+import torch
 from torch import Tensor, nn
 
-from stringlib.attention.scale import LEAST, running_maximum
-from stringlib.inputs import require_count
+from stringlib.inputs import require_count, require_mode, require_state
+from stringlib.kernels.recurrence import MODES, causal_sums
+from stringlib.precision import LEAST
 
 
-class ScaledSums(NamedTuple):
+class LinearState(NamedTuple):
+    """What the tokens so far leave behind: all that later ones need to know of them.
+
+    Attributes:
+        sums: Features times [values, 1], ``(..., heads, m, d_v + 1)``; float32 or float64.
+        log_scale: Natural logarithm of the factor left out of ``sums``, ``(..., heads)``, or None.
+        length: Number of tokens so far.
+    """
+
+    sums: Tensor
+    log_scale: Tensor | None
+    length: int
+
+
+class Factors(NamedTuple):
+    r"""A weighted product as :math:`q_i^\top \mathrm{diag}(e^{a_{j+1} + \dots + a_i})\,k_j`.
+
+    Attributes:
+        q: Features of the queries.
+        k: Features of the keys.
+        log_decay: The logarithms a, ``(..., n, 1)`` or ``(..., n, m)``; None for no decay.
+    """
+
+    q: Tensor
+    k: Tensor
+    log_decay: Tensor | None = None
+
+
+class WeightedSums(NamedTuple):
     """Weighted sums, each query's less a factor that cancels where sums are divided by each other.
 
     Attributes:
         sums: ``(..., heads, n, d_u)``.
         log_scale: Logarithm of the factor, ``(..., heads, n)`` or 1 for all n; None for a factor 1.
         state: After the last token, if there is one.
-        largest: ``log_scale`` of that state, ``(..., heads)``, or None.
     """
 
     sums: Tensor
     log_scale: Tensor | None
-    state: Tensor | None
-    largest: Tensor | None
+    state: LinearState | None
 
 
 class PositionWeight(nn.Module, ABC):
-    """What every weight gives: its dense matrix, and the weighted sums over the keys.
+    """Base of the weights: a matrix, and factors where it has some.
 
     A module, so that a layer has what its weight learns among its parameters.
 
     Attributes:
         causal_only: Whether it weighs earlier keys only.
+        rotatable: Whether features may be rotated into each other before they are weighted.
     """
 
     causal_only = False
+    rotatable = True
+
+    @property
+    def has_state(self) -> bool:
+        """Whether sums can be continued from a state, token by token: if there are factors."""
+        return type(self).factors is not PositionWeight.factors
+
+    def forward(self, x: Tensor, key_mask: Tensor | None = None) -> PositionWeight:
+        """Return the weight for a layer's tokens ``x``, ``(..., seq, dim)``: itself.
+
+        A subclass that learns from the tokens how they count makes a weight of them here. What a
+        token that the mask calls padding holds is not read.
+        """
+        return self
+
+    @abstractmethod
+    def matrix(self, num_queries: int, num_keys: int) -> Tensor:
+        """Return the weights w(i, j), ``(..., heads, num_queries, num_keys)``; no causal mask."""
+
+    def factors(self, phi_q: Tensor, phi_k: Tensor, start: int = 0) -> Factors | None:
+        """Return the weighted product of features as :class:`Factors`, or None if it is none.
+
+        Args:
+            phi_q: Features of the queries, ``(..., heads, n, m)``.
+            phi_k: Features of the keys, ``(..., heads, keys, m)``.
+            start: How many tokens came before.
+        """
+        return None
+
+    def sums(
+        self,
+        phi_q: Tensor,
+        phi_k: Tensor,
+        u: Tensor,
+        key_scale: Tensor | None = None,
+        *,
+        causal: bool,
+        mode: str | None = None,
+        state: LinearState | None = None,
+    ) -> WeightedSums:
+        r"""Return :math:`\sum_j w(i,j)\,e^{s_j}\phi(q_i)^\top\phi(k_j)\,u_j`, less a factor.
+
+        Args:
+            phi_q: Features of the queries, ``(..., heads, n, m)``; float32 or float64, as all.
+            phi_k: Features of the keys, ``(..., heads, keys, m)``.
+            u: What is summed, ``(..., heads, keys, d_u)``.
+            key_scale: The logarithms :math:`s_j`, ``(..., heads, keys)``; None for factors 1.
+            causal: Whether query i sees the keys 0 … i only.
+            mode: How to compute it; None picks the fastest.
+            state: What earlier tokens left, if there were any.
+
+        Raises:
+            ValueError: If an option is one that the weight has not.
+        """
+        if self.causal_only and not causal:
+            raise ValueError(
+                f"causal must be True with a {type(self).__name__}: it weighs earlier keys only, "
+                "got False"
+            )
+        if key_scale is not None and not key_scale.shape[-1]:
+            key_scale = None
+        lead = torch.broadcast_shapes(*(x.shape[:-2] for x in (phi_q, phi_k, u)))
+        if causal and phi_k.shape[:-2] != lead:
+            phi_k = phi_k.expand(*lead, *phi_k.shape[-2:])
+        start = 0 if state is None else state.length
+        factors = self.factors(phi_q, phi_k, start)
+        if factors is None:
+            return self._dense_sums(phi_q, phi_k, u, key_scale, causal, mode, state)
+        require_mode(mode, MODES)
+        q, k, log_decay = factors
+        largest = None if state is None else state.log_scale
+        common = None
+        if key_scale is not None:
+            common = common_scale(key_scale, causal, largest)
+            k = k * (key_scale - common).exp()[..., None]
+            if causal:
+                further = _shrinking(common, largest)[..., None]
+                log_decay = further if log_decay is None else log_decay + further
+                largest = common[..., -1]
+        if not causal:
+            return WeightedSums(_sums_over_all(q, k, u, mode), common, None)
+        before = None
+        if state is not None:
+            before = state.sums.to(u.dtype)
+            require_state(before, lead, k.shape[-1], u.shape[-1])
+        if log_decay is not None:
+            log_decay = log_decay.to(u.dtype)
+        found, after = causal_sums(q, k, u, log_decay, mode, before)
+        return WeightedSums(found, common, LinearState(after, largest, start + u.shape[-2]))
+
+    def _dense_sums(
+        self,
+        phi_q: Tensor,
+        phi_k: Tensor,
+        u: Tensor,
+        key_scale: Tensor | None,
+        causal: bool,
+        mode: str | None,
+        state: LinearState | None,
+    ) -> WeightedSums:
+        self._require_plain(mode, state)
+        scores = (phi_q @ phi_k.mT) * self.matrix(phi_q.shape[-2], phi_k.shape[-2]).to(phi_q)
+        common = None
+        if key_scale is not None:
+            common = common_scale(key_scale, causal)
+            # a later key may be larger, without end, than the largest that a causal query sees
+            shares = (key_scale[..., None, :] - common[..., :, None]).clamp(max=0).exp()
+            scores = scores * shares
+        return WeightedSums((scores.tril() if causal else scores) @ u, common, None)
+
+    def _require_plain(self, mode: str | None, state: LinearState | None) -> None:
+        """Raise unless the n × n matrix, which knows of no state, can do what is asked."""
+        if mode not in (None, "parallel") or state is not None:
+            raise ValueError(
+                f"mode must be None or 'parallel', and state None, for {type(self).__name__}, "
+                f"got {mode!r}{'' if state is None else ' and a state'}"
+            )
 
     def _hold(self, name: str, x: Tensor) -> None:
         """Keep a tensor as a parameter if it is one, and otherwise so that it moves along."""
@@ -49,126 +201,18 @@ class PositionWeight(nn.Module, ABC):
         else:
             self.register_buffer(name, x, persistent=False)
 
-    @abstractmethod
+
+class ConstantWeight(PositionWeight):
+    """Weight 1: every pair counts for what its features say, :eq:`eq-linear-associative`."""
+
     def matrix(self, num_queries: int, num_keys: int) -> Tensor:
-        """Return the weights w(i, j), ``(..., heads, num_queries, num_keys)``; no causal mask."""
+        """Return ones, ``(num_queries, num_keys)``."""
+        require_pairs(num_queries, num_keys)
+        return torch.ones(num_queries, num_keys)
 
-    @abstractmethod
-    def sums(
-        self,
-        phi_q: Tensor,
-        phi_k: Tensor,
-        u: Tensor,
-        *,
-        causal: bool,
-        mode: str | None,
-        state: Tensor | None = None,
-        start: int = 0,
-    ) -> tuple[Tensor, Tensor | None]:
-        r"""Return :math:`\sum_j w(i,j)\,\phi(q_i)^\top\phi(k_j)\,u_j` and the state.
-
-        Args:
-            phi_q: Features of the queries, ``(..., heads, n, m)``.
-            phi_k: Features of the keys, ``(..., heads, keys, m)``.
-            u: What is summed, ``(..., heads, keys, d_u)``.
-            causal: Whether query i sees the keys 0 … i only.
-            mode: How to compute it; None picks the fastest.
-            state: What earlier tokens left, if there were any.
-            start: How many tokens came before.
-
-        Returns:
-            The sums ``(..., heads, n, d_u)``, and the state after the last token if there is one.
-        """
-
-    def scaled_sums(
-        self,
-        phi_q: Tensor,
-        phi_k: Tensor,
-        u: Tensor,
-        key_scale: Tensor | None,
-        *,
-        causal: bool,
-        mode: str | None,
-        state: Tensor | None = None,
-        start: int = 0,
-        largest: Tensor | None = None,
-    ) -> ScaledSums:
-        r"""Return the sums with a factor :math:`e^{s_j}` for each key, less one for each query.
-
-        Args:
-            phi_q: As for :meth:`sums`, and so are the others.
-            phi_k: Features of the keys.
-            u: What is summed.
-            key_scale: The logarithms :math:`s_j`, ``(..., heads, keys)``; None for factors 1.
-            causal: Whether query i sees the keys 0 … i only.
-            mode: How to compute it.
-            state: What earlier tokens left.
-            start: How many tokens came before.
-            largest: The ``log_scale`` of ``state``.
-        """
-        if key_scale is None or not key_scale.shape[-1]:
-            sums, after = self.sums(
-                phi_q, phi_k, u, causal=causal, mode=mode, state=state, start=start
-            )
-            return ScaledSums(sums, None, after, largest)
-        # a common factor cancels whatever it is, so it needs no gradient
-        if causal:
-            common, log_decay = running_maximum(key_scale.detach(), largest)
-            phi_k = phi_k * (key_scale - common).exp()[..., None]
-            sums, after = self.rescaled_sums(
-                phi_q, phi_k, u, log_decay, mode=mode, state=state, start=start
-            )
-            return ScaledSums(sums, common, after, common[..., -1])
-        common = key_scale.detach().amax(-1, keepdim=True).clamp(min=LEAST)
-        phi_k = phi_k * (key_scale - common).exp()[..., None]
-        sums, after = self.sums(phi_q, phi_k, u, causal=False, mode=mode)
-        return ScaledSums(sums, common, after, None)
-
-    def rescaled_sums(
-        self,
-        phi_q: Tensor,
-        phi_k: Tensor,
-        u: Tensor,
-        log_decay: Tensor,
-        *,
-        mode: str | None,
-        state: Tensor | None = None,
-        start: int = 0,
-    ) -> tuple[Tensor, Tensor | None]:
-        r"""Return the causal sums with :math:`w(i,j)\,e^{a_{j+1} + \dots + a_i}` for the weight.
-
-        This is what :mod:`stringlib.attention.scale` needs. Unless a weight knows better, the
-        decay goes into its matrix.
-
-        Args:
-            phi_q: As for :meth:`sums`, and so are the others.
-            phi_k: Features of the keys.
-            u: What is summed.
-            log_decay: The further decay :math:`a \le 0` of each token, ``(..., n)``.
-            mode: None or ``"parallel"``.
-            state: None.
-            start: How many tokens came before.
-
-        Returns:
-            As :meth:`sums`.
-
-        Raises:
-            ValueError: If the mode or the state needs what the weight has not.
-        """
-        from stringlib.attention.decay import decay_mask  # which builds on this module
-
-        self._require_plain(mode, state)
-        decay = decay_mask(log_decay)
-        weights = decay * self.matrix(u.shape[-2], u.shape[-2]).to(decay)
-        return masked_product(phi_q, phi_k, u, weights, True), None
-
-    def _require_plain(self, mode: str | None, state: Tensor | None) -> None:
-        """Raise unless a causal key scale is to go into the matrix."""
-        if mode not in (None, "parallel") or state is not None:
-            raise ValueError(
-                f"mode must be None or 'parallel', and state None, for {type(self).__name__} with "
-                f"a causal key_scale, got {mode!r}{'' if state is None else ' and a state'}"
-            )
+    def factors(self, phi_q: Tensor, phi_k: Tensor, start: int = 0) -> Factors:
+        """Return the features as they are."""
+        return Factors(phi_q, phi_k)
 
 
 def require_pairs(num_queries: int, num_keys: int) -> None:
@@ -177,13 +221,31 @@ def require_pairs(num_queries: int, num_keys: int) -> None:
     require_count("num_keys", num_keys, least=0)
 
 
-def masked_product(
-    phi_q: Tensor, phi_k: Tensor, u: Tensor, weights: Tensor | None, causal: bool
-) -> Tensor:
-    """Return the sums by their n × n matrix: the plain form that all others must equal."""
-    scores = phi_q @ phi_k.mT
-    if weights is not None:
-        scores = scores * weights.to(scores)
-    if causal:
-        scores = scores.tril()
-    return scores @ u
+def _sums_over_all(q: Tensor, k: Tensor, u: Tensor, mode: str | None) -> Tensor:
+    """Return the sums over all keys, in the cheaper order of the two products."""
+    queries, (keys, m), width = q.shape[-2], k.shape[-2:], u.shape[-1]
+    few = queries * keys * (m + width) <= (queries + keys) * m * width
+    return (q @ k.mT) @ u if mode == "parallel" or few else q @ (k.mT @ u)
+
+
+def common_scale(key_scale: Tensor, causal: bool, before: Tensor | None = None) -> Tensor:
+    """Return c: for each query, ``(..., n)``, if causal, and otherwise for all, ``(..., 1)``.
+
+    Args:
+        key_scale: s, ``(..., n)`` with n ≥ 1; −∞ for a key that is not there.
+        causal: Whether query i sees the keys 0 … i only.
+        before: c of the token before the first, ``(...)``; None if there was none.
+    """
+    key_scale = key_scale.detach()  # a common factor cancels, so it needs no gradient
+    if not causal:
+        return key_scale.amax(-1, keepdim=True).clamp(min=LEAST)
+    common = key_scale.cummax(-1).values.clamp(min=LEAST)
+    return common if before is None else torch.maximum(common, before[..., None].to(common.dtype))
+
+
+def _shrinking(common: Tensor, before: Tensor | None) -> Tensor:
+    """Return the logarithms of the decay that the growth of c means, ``(..., n)``."""
+    first = common[..., :1] if before is None else before[..., None].to(common.dtype)
+    previous = torch.cat([first.expand_as(common[..., :1]), common[..., :-1]], -1)
+    # before the first key there is nothing to shrink, and so long a step would cost later digits
+    return (previous - common).masked_fill(previous <= LEAST, 0)

@@ -1,7 +1,6 @@
 """Position encoders: each is one rotation in a basis of its own."""
 
 from stringlib.encoders.absolute import LearnedAbsolute, Sinusoidal
-from stringlib.encoders.axial import AxialRoPE
 from stringlib.encoders.bias import ALiBi, KerpleLog, KerplePower, T5Bias
 from stringlib.encoders.cayley import CayleySTRING
 from stringlib.encoders.circulant import CirculantSTRING
@@ -9,7 +8,7 @@ from stringlib.encoders.dense import DenseSTRING
 from stringlib.encoders.mixed import MixedRoPE
 from stringlib.encoders.reflection import ReflectionSTRING
 from stringlib.encoders.registry import ENCODERS, make_encoder
-from stringlib.encoders.rope import RoPE
+from stringlib.encoders.rope import AxialRoPE, RoPE
 from stringlib.encoders.string import STRING, RotaryEncoder
 
 __all__ = [

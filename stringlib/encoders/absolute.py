@@ -6,7 +6,6 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.encoders.rope import RoPE
-from stringlib.encoders.string import unit_phases
 from stringlib.inputs import (
     require_count,
     require_even,
@@ -14,6 +13,7 @@ from stringlib.inputs import (
     require_positions,
     require_same_tokens,
 )
+from stringlib.kernels.rotation import unit_phases
 from stringlib.precision import at_least_float32
 
 

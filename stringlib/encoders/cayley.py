@@ -90,31 +90,6 @@ class CayleySTRING(RotaryEncoder):
         """Return P by one solve: float64, ``(heads, head_dim, head_dim)``."""
         return cayley(self.skew()) if self.entries.shape[1] else super().basis()
 
-    def to_basis(self, x: Tensor) -> Tensor:
-        """Return Pᵀx for float32 or float64 ``x``."""
-        return self._solved().to_basis(x)
-
-    def from_basis(self, x: Tensor) -> Tensor:
-        """Return Px for float32 or float64 ``x``."""
-        return self._solved().from_basis(x)
-
-    def forward(
-        self, q: Tensor, k: Tensor, positions: Tensor, key_positions: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Encode for attention, with one solve for queries and keys.
-
-        Arguments, result and errors are those of
-        :meth:`~stringlib.encoders.string.RotaryEncoder.forward`.
-        """
-        return self._solved().forward(q, k, positions, key_positions)
-
-    def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
-        """Return R(r)x in the dtype of ``x``, with one solve for the way there and back.
-
-        Arguments and errors are those of :meth:`~stringlib.encoders.string.RotaryEncoder.rotate`.
-        """
-        return self._solved().rotate(x, positions)
-
     def extra_repr(self) -> str:
         """Describe the arguments in ``repr``."""
         return f"{super().extra_repr()}, density={self.density:g}"
@@ -123,25 +98,5 @@ class CayleySTRING(RotaryEncoder):
         """Draw a support anew, after ``to_empty``: valid places until a state is loaded."""
         self.support.copy_(upper_support(self.head_dim, self.density))
 
-    def _solved(self) -> RotaryEncoder:
-        basis = self.basis() if self.entries.shape[1] else None
-        return _Solved(self.frequencies(), basis, self.head_dim)
-
-
-class _Solved(RotaryEncoder):
-    """The encoder during one call: its basis is known, and gradients flow to it."""
-
-    def __init__(self, frequencies: Tensor, basis: Tensor | None, head_dim: int) -> None:
-        super().__init__(head_dim, frequencies.shape[-1], frequencies.shape[0])
-        self._known = frequencies, basis
-
-    def frequencies(self) -> Tensor:
-        return self._known[0]
-
-    def to_basis(self, x: Tensor) -> Tensor:
-        basis = self._known[1]
-        return x if basis is None else x @ basis.to(x.dtype)
-
-    def from_basis(self, x: Tensor) -> Tensor:
-        basis = self._known[1]
-        return x if basis is None else x @ basis.to(x.dtype).mT
+    def _call_basis(self) -> Tensor | None:
+        return self.basis() if self.entries.shape[1] else None

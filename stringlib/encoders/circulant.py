@@ -46,6 +46,13 @@ class CirculantSTRING(RotaryEncoder):
 
     Source:
         Schenck et al. 2025, equation 11 and theorem 3.5.
+
+    Example:
+        >>> from stringlib.positions import grid_positions
+        >>> encoder = CirculantSTRING(64, coord_dim=2, heads=6, block_size=16)
+        >>> q, k = torch.randn(2, 8, 6, 196, 64)
+        >>> encoder(q, k, grid_positions(14, 14))[0].shape
+        torch.Size([8, 6, 196, 64])
     """
 
     _basis: Tensor
@@ -81,13 +88,13 @@ class CirculantSTRING(RotaryEncoder):
         """Return P, the same for every head: float64, ``(heads, head_dim, head_dim)``."""
         return self._basis.expand(self.heads, -1, -1)
 
-    def to_basis(self, x: Tensor) -> Tensor:
+    def to_basis(self, x: Tensor, basis: Tensor | None = None) -> Tensor:
         """Return Pᵀx for float32 or float64 ``x``: a product or a real FFT, whichever is faster."""
         if self.head_dim <= LARGEST_PRODUCT or x.numel() == 0:  # MKL has no FFT of nothing
             return x @ self._basis.to(x.dtype)
         return self._rfft(x)
 
-    def from_basis(self, x: Tensor) -> Tensor:
+    def from_basis(self, x: Tensor, basis: Tensor | None = None) -> Tensor:
         """Return Px for float32 or float64 ``x``."""
         return x @ self._basis.to(x.dtype).mT
 
@@ -98,6 +105,9 @@ class CirculantSTRING(RotaryEncoder):
     def _refill(self) -> None:
         """Compute the basis anew, after ``to_empty``."""
         self._basis.copy_(self._block_basis())
+
+    def _call_basis(self) -> None:
+        return None  # P is fixed, and one for all heads
 
     def _rfft(self, x: Tensor) -> Tensor:
         """Return Pᵀx by one real FFT a block."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
 from stringlib.algebra.universality import require_generators, universal_form
-from stringlib.encoders.string import STRING
-from stringlib.inputs import require_positions, require_same_tokens, require_vectors
+from stringlib.encoders.string import STRING, Phases
+from stringlib.inputs import require_positions
 from stringlib.precision import widen
 
 
@@ -68,25 +66,20 @@ class DenseSTRING(STRING):
             ValueError: If their shape does not fit.
         """
         require_positions("positions", positions, self.coord_dim)
-        matrix = self._exponential(positions)
+        matrix = self._turns(positions)
         return matrix.to(positions.dtype) if positions.is_floating_point() else matrix
 
-    def _exponential(self, positions: Tensor) -> Tensor:
+    def _turns(self, positions: Tensor) -> Tensor:
+        """Return whole matrices where other encoders return the phases of their planes."""
         exponent = torch.einsum("...nk,hkij->...hnij", widen(positions), self._generators)
         # twice: torch 2.13 exponentiates a single small matrix to 1e-10 only, a batch to 1e-15
         both = torch.stack([exponent, exponent])
         # flat: compiled, matrix_exp gets strides that it cannot flatten itself
         return torch.matrix_exp(both.flatten(0, -3)).view(both.shape)[0]
 
-    def _phases(self, x: Tensor, positions: Tensor, x_name: str, name: str) -> Tensor:
-        """Return whole matrices where other encoders return the phases of their planes."""
-        require_vectors(x_name, x, self.head_dim, self.heads)
-        require_positions(name, positions, self.coord_dim)
-        require_same_tokens(x_name, x, name, positions)
-        return self._exponential(positions)
+    def _turn_shape(self) -> tuple[int, int]:
+        return self.head_dim, self.head_dim
 
-    def _encode(
-        self, x: Tensor, phases: Tensor, finish: Callable[[Tensor], Tensor] | None = None
-    ) -> Tensor:
-        """Return R(r)x in both uses: nothing is left out, so there is nothing to finish."""
-        return (phases @ widen(x).unsqueeze(-1)).squeeze(-1).to(x.dtype)
+    def _encode(self, x: Tensor, phases: Phases, whole: bool = False) -> Tensor:
+        """Return R(r)x in both uses: nothing is left out."""
+        return (widen(phases.turns) @ widen(x).unsqueeze(-1)).squeeze(-1).to(x.dtype)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
-from stringlib.encoders.axial import AxialRoPE
 from stringlib.encoders.bias import ALiBi, KerpleLog, KerplePower, RelativeBias, T5Bias
 from stringlib.encoders.cayley import CayleySTRING
 from stringlib.encoders.circulant import CirculantSTRING
 from stringlib.encoders.mixed import MixedRoPE
 from stringlib.encoders.reflection import ReflectionSTRING
-from stringlib.encoders.rope import RoPE
+from stringlib.encoders.rope import AxialRoPE, RoPE
 from stringlib.encoders.string import RotaryEncoder
 from stringlib.inputs import require_bool, require_name
 
@@ -55,6 +55,10 @@ def make_encoder(name: str, head_dim: int, coord_dim: int = 1, heads: int = 1) -
     Raises:
         TypeError: If a number is not an integer.
         ValueError: If the name is unknown or a number does not fit the encoder.
+
+    Example:
+        >>> make_encoder("mixed", head_dim=64, coord_dim=2, heads=6)
+        MixedRoPE(head_dim=64, coord_dim=2, heads=6, base=10)
     """
     require_name("name", name, ENCODERS)
     return ENCODERS[name](head_dim, coord_dim, heads)
@@ -76,3 +80,42 @@ def make_bias(name: str, heads: int, causal: bool = False) -> RelativeBias:
     require_name("name", name, BIASES)
     require_bool(causal=causal)
     return BIASES[name](heads, causal)
+
+
+def layer_encoder(
+    encoder: Any, head_dim: int, heads: int, coord_dim: int | None, default_coord_dim: int = 1
+) -> RotaryEncoder | RelativeBias | None:
+    """Return the encoder of a layer, asked for by name or given.
+
+    Args:
+        encoder: A name in :data:`ENCODERS`, a rotary encoder, a bias, or None.
+        head_dim: Number of channels, or features, that it is to rotate.
+        heads: Number of heads of the layer.
+        coord_dim: Number of coordinates for an encoder asked for by name.
+        default_coord_dim: The same if that is None.
+
+    Raises:
+        TypeError: If it has the wrong kind.
+        ValueError: If it is not made for such heads.
+    """
+    if isinstance(encoder, str):
+        coord_dim = default_coord_dim if coord_dim is None else coord_dim
+        return make_encoder(encoder, head_dim, coord_dim, heads=heads)
+    if coord_dim is not None:
+        raise ValueError(f"coord_dim must be None unless encoder is a name, got {coord_dim}")
+    if encoder is None:
+        return None
+    if not isinstance(encoder, (RotaryEncoder, RelativeBias)):
+        raise TypeError(
+            "encoder must be a RotaryEncoder or its name, a RelativeBias or None, "
+            f"got {type(encoder).__name__}"
+        )
+    rotary = isinstance(encoder, RotaryEncoder)
+    if encoder.heads not in ((1, heads) if rotary else (heads,)):
+        raise ValueError(f"encoder must have {heads} heads, got {encoder.heads}")
+    if rotary and encoder.head_dim != head_dim:
+        raise ValueError(
+            f"encoder must have head_dim {head_dim}, the number of channels or features that it "
+            f"rotates, got {encoder.head_dim}"
+        )
+    return encoder

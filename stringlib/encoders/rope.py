@@ -1,13 +1,44 @@
-"""Rotary position embedding (RoPE): the identity basis and a geometric sequence of frequencies."""
+"""Rotary position embedding (RoPE), on a line and on grids: no basis, fixed frequencies."""
 
 from __future__ import annotations
+
+import torch
+from torch import Tensor
 
 from stringlib.encoders.string import STRING
 from stringlib.inputs import require_count, require_even
 from stringlib.positions import geometric_frequencies
 
 
-class RoPE(STRING):
+class GeometricRoPE(STRING):
+    """Each pair serves one coordinate, with a geometric sequence of frequencies for each."""
+
+    def __init__(
+        self, head_dim: int, coord_dim: int, base: float, heads: int, layout: str = "interleaved"
+    ) -> None:
+        require_even("head_dim", head_dim)
+        require_count("coord_dim", coord_dim)
+        require_count("heads", heads)
+        if head_dim < 2 * coord_dim:
+            raise ValueError(
+                f"head_dim must be at least {2 * coord_dim}, a pair of channels for each of "
+                f"{coord_dim} coordinates, got {head_dim}"
+            )
+        frequencies = _frequencies(head_dim // 2, coord_dim, base).repeat(heads, 1, 1)
+        super().__init__(frequencies, layout=layout, persistent=False)
+        self._base = float(base)
+
+    @property
+    def base(self) -> float:
+        """The base, fixed at construction because the frequencies depend on it."""
+        return self._base
+
+    def _refill(self) -> None:
+        """Compute the frequencies anew, after ``to_empty``."""
+        self._frequencies.copy_(_frequencies(self.head_dim // 2, self.coord_dim, self._base))
+
+
+class RoPE(GeometricRoPE):
     r"""Rotary position embedding in one coordinate, :eq:`eq-rope-pair`, :eq:`eq-rope-frequencies`.
 
     Nothing is learned and nothing is in the ``state_dict``.
@@ -25,27 +56,58 @@ class RoPE(STRING):
 
     Source:
         Su et al. 2024 (RoFormer), equations 14, 15 and 34.
+
+    Example:
+        >>> q, k = torch.randn(2, 8, 6, 196, 64)  # batch 8, 6 heads, 196 tokens
+        >>> q, k = RoPE(64)(q, k, torch.arange(196)[:, None])
+        >>> q.shape
+        torch.Size([8, 6, 196, 64])
     """
 
     def __init__(
         self, head_dim: int, base: float = 10000.0, heads: int = 1, layout: str = "interleaved"
     ) -> None:
-        require_even("head_dim", head_dim)
-        require_count("heads", heads)
-        frequencies = geometric_frequencies(head_dim // 2, base)
-        super().__init__(frequencies[:, None].repeat(heads, 1, 1), layout=layout, persistent=False)
-        self._base = float(base)
-
-    def _refill(self) -> None:
-        """Compute the frequencies anew, after ``to_empty``."""
-        row = geometric_frequencies(self.head_dim // 2, self._base)
-        self._frequencies.copy_(row[:, None])
-
-    @property
-    def base(self) -> float:
-        """The base, fixed at construction because the frequencies depend on it."""
-        return self._base
+        super().__init__(head_dim, 1, base, heads, layout)
 
     def extra_repr(self) -> str:
         """Describe the arguments in ``repr``."""
         return f"{self.head_dim}, base={self.base:g}, heads={self.heads}, layout={self.layout!r}"
+
+
+class AxialRoPE(GeometricRoPE):
+    r"""Rotary position embedding along each coordinate by itself, :eq:`eq-grid-axial`.
+
+    The pairs are shared over the coordinates as evenly as possible, in contiguous blocks of
+    channels; the first coordinates get the pairs that are left over. With one coordinate
+    this is :class:`RoPE`. A score is a sum of one function of each
+    coordinate's offset, :eq:`eq-grid-separable`. Nothing is learned and nothing is in the
+    ``state_dict``.
+
+    Args:
+        head_dim: Even number of channels :math:`d` of a head.
+        coord_dim: Number of coordinates of a position, at most one for each pair.
+        base: :math:`b` in the frequencies :math:`b^{-i/n}` of a coordinate with n pairs,
+            radians per unit of that coordinate.
+        heads: 1 serves any number of heads, all with the same frequencies.
+
+    Raises:
+        TypeError: If an argument has the wrong type.
+        ValueError: If ``head_dim`` is odd, ``base`` not positive or there are fewer pairs than
+            coordinates.
+
+    Source:
+        Heo et al. 2024, RoPE-Axial; there two coordinates with d/4 pairs each.
+    """
+
+    def __init__(self, head_dim: int, coord_dim: int, base: float = 100.0, heads: int = 1) -> None:
+        super().__init__(head_dim, coord_dim, base, heads)
+
+    def extra_repr(self) -> str:
+        """Describe the arguments in ``repr``."""
+        return f"{self.head_dim}, {self.coord_dim}, base={self.base:g}, heads={self.heads}"
+
+
+def _frequencies(pairs: int, coord_dim: int, base: float) -> Tensor:
+    """Return Ω with one entry in each row, ``(pairs, coord_dim)``."""
+    shares = torch.arange(pairs).tensor_split(coord_dim)
+    return torch.block_diag(*(geometric_frequencies(len(s), base)[:, None] for s in shares))

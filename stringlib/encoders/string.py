@@ -9,11 +9,11 @@ P and Ω come from.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from stringlib.algebra.shared import shared_product
 from stringlib.algebra.skew import planar_skew
 from stringlib.inputs import (
     has_values,
@@ -21,85 +21,47 @@ from stringlib.inputs import (
     require_floats,
     require_layout,
     require_positions,
+    require_same_leading,
     require_same_tokens,
     require_vectors,
 )
+from stringlib.kernels.rotation import rotate_pairs, unit_phases
 from stringlib.precision import at_least_float32, widen, widest, without_autocast
 
 
-def unit_phases(positions: Tensor, frequencies: Tensor) -> Tensor:
-    r"""Return cosine and sine of :math:`\Omega r` for every head, token and pair.
+class Phases(NamedTuple):
+    """What an encoder makes of positions: computed once, it serves queries, keys and all layers.
 
-    Together they are the unit phase :math:`e^{\mathrm{i}\,\Omega r}`, :eq:`eq-rope-complex`.
-    Angles are computed in float64 (float32 on devices without it): at position 10⁶ a
-    float32 angle is already wrong by several hundredths of a radian.
-
-    Args:
-        positions: ``(..., seq, coord_dim)``.
-        frequencies: Radians per unit, ``(heads, pairs, coord_dim)``.
-
-    Returns:
-        ``(..., heads, seq, pairs, 2)``.
+    Attributes:
+        turns: Cosine and sine of each pair, ``(..., heads, seq, pairs, 2)``.
+        basis: P where the encoder computes it anew in each call, ``(heads, head_dim, head_dim)``.
     """
-    angles = widen(positions).unsqueeze(-3) @ widen(frequencies).mT
-    return torch.stack([angles.cos(), angles.sin()], -1)
 
+    turns: Tensor
+    basis: Tensor | None = None
 
-def rotate_pairs(x: Tensor, phases: Tensor, layout: str = "interleaved") -> Tensor:
-    r"""Turn every pair of channels by its phase, equation :eq:`eq-rope-pair`.
+    def to(self, *args: Any, **kwargs: Any) -> Phases:
+        """Move and convert, as ``Tensor.to`` does, but to no dtype narrower than float32."""
 
-    Channels behind the pairs are passed through.
+        def move(x: Tensor) -> Tensor:
+            moved = x.to(*args, **kwargs)
+            exact = at_least_float32(moved.dtype)
+            return moved if moved.dtype == exact else x.to(moved.device, exact)
 
-    Args:
-        x: float32 or float64, ``(..., channels)``.
-        phases: Cosines and sines, broadcastable, ``(..., pairs, 2)``, ``2 * pairs <= channels``.
-        layout: ``"interleaved"`` pairs channels (2i, 2i+1), ``"half"`` (i, i + pairs).
-
-    Returns:
-        The turned tensor, with the dtype of ``x`` and the broadcast shape.
-    """
-    pairs = phases.shape[-2]
-    phases = phases.to(x.dtype)
-    turning, still = x[..., : 2 * pairs], x[..., 2 * pairs :]
-    if layout == "interleaved" and not torch.compiler.is_compiling():
-        # neighbours are the two parts of a complex number: one pass over memory, no temporary,
-        # 1.2 times a copy where the real form below takes 4 times (two CPU cores, d = 64)
-        turned = torch.view_as_real(
-            shared_product(_as_complex(turning), torch.view_as_complex(phases))
-        )
-    else:
-        # compilers fuse real arithmetic and know nothing of complex numbers:
-        # (a, b) cos + (b, a) (-sin, sin)
-        shape, part = ((pairs, 2), -1) if layout == "interleaved" else ((2, pairs), -2)
-        both = turning.unflatten(-1, shape)
-        cos, sin = phases.unbind(-1)
-        cos, sin = torch.stack([cos, cos], part), torch.stack([-sin, sin], part)
-        turned = torch.addcmul(both * cos, both.flip(part), sin)
-    turned = turned.flatten(-2)
-    if still.shape[-1] == 0:
-        return turned
-    return torch.cat([turned, still.expand(*turned.shape[:-1], -1)], -1)
-
-
-def _as_complex(x: Tensor) -> Tensor:
-    """View adjacent channels as complex numbers; copy only when the strides forbid the view."""
-    pairs = x.unflatten(-1, (-1, 2))
-    *outer, last = pairs.stride()
-    if last != 1 or any(s % 2 for s in outer) or pairs.storage_offset() % 2:
-        pairs = pairs.clone(memory_format=torch.contiguous_format)
-    return torch.view_as_complex(pairs)
+        return Phases(move(self.turns), None if self.basis is None else move(self.basis))
 
 
 class RotaryEncoder(nn.Module):
     r"""Base of all encoders of the form :math:`R(r) = P\,\mathrm{RoPE}(\Omega r)\,P^\top`.
 
-    A subclass gives :meth:`frequencies` and, when P is not the identity, :meth:`basis`,
-    :meth:`to_basis` and :meth:`from_basis`. Equation :eq:`eq-string`; Schenck et al. 2025,
-    theorem 3.4.
+    A subclass gives :meth:`frequencies` and, when P is not the identity, :meth:`basis`; one with
+    a faster product also :meth:`to_basis` and :meth:`from_basis`. Equation :eq:`eq-string`;
+    Schenck et al. 2025, theorem 3.4.
 
     Shapes, here and in the methods: ``q``, ``k``, ``x`` are ``(..., heads, seq, head_dim)``;
     ``positions`` is ``(..., seq, coord_dim)``, integer or floating, its leading dimensions
-    broadcast with those of ``x``. ``heads=1`` serves any number of heads.
+    broadcast with those of ``x``; or what :meth:`phases` made of it. ``heads=1`` serves any number
+    of heads.
     """
 
     def __init__(
@@ -123,16 +85,45 @@ class RotaryEncoder(nn.Module):
         eye = torch.eye(self.head_dim, dtype=widest(device), device=device)
         return eye.expand(self.heads, -1, -1)
 
-    def to_basis(self, x: Tensor) -> Tensor:
-        """Return Pᵀx for float32 or float64 ``x``."""
-        return x
+    def to_basis(self, x: Tensor, basis: Tensor | None = None) -> Tensor:
+        """Return Pᵀx for float32 or float64 ``x``; ``basis`` is P, if it is known already."""
+        basis = self._call_basis() if basis is None else basis
+        return x if basis is None else x @ basis.to(x.dtype)
 
-    def from_basis(self, x: Tensor) -> Tensor:
-        """Return Px for float32 or float64 ``x``."""
-        return x
+    def from_basis(self, x: Tensor, basis: Tensor | None = None) -> Tensor:
+        """Return Px for float32 or float64 ``x``; ``basis`` is P, if it is known already."""
+        basis = self._call_basis() if basis is None else basis
+        return x if basis is None else x @ basis.to(x.dtype).mT
+
+    def phases(self, positions: Tensor) -> Phases:
+        """Return what :meth:`forward` and :meth:`rotate` compute from positions, to be shared.
+
+        Angles are computed in float64, and so are the results, where the device has it. They follow
+        what is learned: an optimiser's step makes them stale.
+
+        Args:
+            positions: ``(..., seq, coord_dim)``.
+
+        Raises:
+            TypeError: If positions are not numbers.
+            ValueError: If their shape does not fit.
+
+        Example:
+            >>> from stringlib import RoPE
+            >>> encoder, q = RoPE(64), torch.randn(2, 6, 10, 64)
+            >>> phases = encoder.phases(torch.arange(10)[:, None])  # once, for all layers
+            >>> encoder(q, q, phases)[0].shape
+            torch.Size([2, 6, 10, 64])
+        """
+        require_positions("positions", positions, self.coord_dim)
+        return Phases(self._turns(positions), self._call_basis())
 
     def forward(
-        self, q: Tensor, k: Tensor, positions: Tensor, key_positions: Tensor | None = None
+        self,
+        q: Tensor,
+        k: Tensor,
+        positions: Tensor | Phases,
+        key_positions: Tensor | Phases | None = None,
     ) -> tuple[Tensor, Tensor]:
         r"""Encode for attention: :math:`\mathrm{RoPE}(\Omega r)\,P^\top x` of queries and keys.
 
@@ -152,23 +143,27 @@ class RotaryEncoder(nn.Module):
             TypeError: If ``q`` or ``k`` is not floating point, or positions are not numbers.
             ValueError: If a shape does not fit.
         """
-        phases = self._phases(q, positions, "q", "positions")
-        if key_positions is None:
-            require_vectors("k", k, self.head_dim, self.heads)
-            require_same_tokens("k", k, "positions", positions)
-            return self._encode(q, phases), self._encode(k, phases)
-        key_phases = self._phases(k, key_positions, "k", "key_positions")
+        key_name = "positions" if key_positions is None else "key_positions"
+        self._require_fitting(q, positions, "q", "positions")
+        self._require_fitting(
+            k, positions if key_positions is None else key_positions, "k", key_name
+        )
+        phases = key_phases = self._phases(positions)
+        if key_positions is not None:
+            key_phases = self._phases(key_positions, phases.basis)
+        elif q.dtype == k.dtype:
+            phases = key_phases = phases.to(at_least_float32(q.dtype))  # once for both
         return self._encode(q, phases), self._encode(k, key_phases)
 
-    def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
+    def rotate(self, x: Tensor, positions: Tensor | Phases) -> Tensor:
         """Return R(r)x, in the dtype of ``x``.
 
         Raises:
             TypeError: If ``x`` is not floating point, or positions are not numbers.
             ValueError: If a shape does not fit.
         """
-        phases = self._phases(x, positions, "x", "positions")
-        return self._encode(x, phases, self.from_basis)
+        self._require_fitting(x, positions, "x", "positions")
+        return self._encode(x, self._phases(positions), whole=True)
 
     def matrix(self, positions: Tensor) -> Tensor:
         """Return R(r) itself: ``(..., heads, seq, head_dim, head_dim)``.
@@ -219,6 +214,16 @@ class RotaryEncoder(nn.Module):
         Raises:
             TypeError: If ``weight`` is not a floating-point tensor or ``heads`` not an integer.
             ValueError: If a shape or ``heads`` does not fit.
+
+        Example:
+            >>> from stringlib import CayleySTRING
+            >>> encoder, positions = CayleySTRING(8), torch.arange(5)[:, None]
+            >>> x, w = torch.randn(5, 32), torch.randn(3 * 8, 32)  # to 3 heads of 8 channels
+            >>> q, folded = ((x @ m.mT).unflatten(-1, (3, 8)).transpose(0, 1)
+            ...              for m in (w, encoder.fold(w)))
+            >>> (encoder(q, q, positions)[0] - encoder.folded()(folded, folded, positions)[0]
+            ...  ).abs().max().item() < 1e-4
+            True
         """
         require_floats("weight", weight)
         if heads is not None:
@@ -252,10 +257,12 @@ class RotaryEncoder(nn.Module):
         """Describe the shapes in ``repr``."""
         return f"head_dim={self.head_dim}, coord_dim={self.coord_dim}, heads={self.heads}"
 
-    def _phases(self, x: Tensor, positions: Tensor, x_name: str, name: str) -> Tensor:
-        require_vectors(x_name, x, self.head_dim, self.heads)
-        require_positions(name, positions, self.coord_dim)
-        require_same_tokens(x_name, x, name, positions)
+    def _call_basis(self) -> Tensor | None:
+        """Return the P that :meth:`to_basis` is to get in this call; None if it needs none."""
+        return None if type(self).basis is RotaryEncoder.basis else self.basis()
+
+    def _turns(self, positions: Tensor) -> Tensor:
+        """Return cosine and sine of all pairs at the positions."""
         frequencies = self.frequencies()
         if self.layout == "interleaved":
             # still channels as pairs that turn at frequency 0: one product, nothing to join
@@ -263,13 +270,39 @@ class RotaryEncoder(nn.Module):
             frequencies = nn.functional.pad(frequencies, (0, 0, 0, still))
         return unit_phases(positions, frequencies)
 
-    def _encode(
-        self, x: Tensor, phases: Tensor, finish: Callable[[Tensor], Tensor] | None = None
-    ) -> Tensor:
-        wide = x if x.dtype in (torch.float32, torch.float64) else x.float()
+    def _phases(self, positions: Tensor | Phases, basis: Tensor | None = None) -> Phases:
+        if isinstance(positions, Phases):
+            return positions
+        return Phases(self._turns(positions), self._call_basis() if basis is None else basis)
+
+    def _require_fitting(
+        self, x: Tensor, positions: Tensor | Phases, x_name: str, name: str
+    ) -> None:
+        """Raise unless there are vectors, and a position or a phase for each of them."""
+        require_vectors(x_name, x, self.head_dim, self.heads)
+        if not isinstance(positions, Phases):
+            require_positions(name, positions, self.coord_dim)
+            require_same_tokens(x_name, x, name, positions)
+            return
+        shape, heads = tuple(positions.turns.shape), 1 if self.heads == 1 else x.shape[-3]
+        expected = heads, x.shape[-2], *self._turn_shape()
+        if shape[-4:] != expected:
+            raise ValueError(
+                f"{name} must be phases of this encoder for the {x.shape[-2]} tokens of {x_name}, "
+                f"(..., {', '.join(map(str, expected))}), got shape {shape}"
+            )
+        require_same_leading(x_name, x, name, positions.turns, own=4)
+
+    def _turn_shape(self) -> tuple[int, int]:
+        """Return the shape of what turns one token of one head: its pairs, still ones included."""
+        return self.head_dim // 2, 2
+
+    def _encode(self, x: Tensor, phases: Phases, whole: bool = False) -> Tensor:
+        """Return RoPE(Ωr)Pᵀx, or R(r)x if ``whole``."""
+        wide = x.to(at_least_float32(x.dtype))
         with without_autocast(x):
-            turned = rotate_pairs(self.to_basis(wide), phases, self.layout)
-            return (finish(turned) if finish else turned).to(x.dtype)
+            turned = rotate_pairs(self.to_basis(wide, phases.basis), phases.turns, self.layout)
+            return (self.from_basis(turned, phases.basis) if whole else turned).to(x.dtype)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> RotaryEncoder:
         """Move, and keep frequencies and bases exact: a bfloat16 model needs them too.
@@ -374,13 +407,12 @@ class STRING(RotaryEncoder):
         """Return P, not to be changed in place: float64, ``(heads, head_dim, head_dim)``."""
         return super().basis() if self._basis is None else self._basis
 
-    def to_basis(self, x: Tensor) -> Tensor:
-        """Return Pᵀx for float32 or float64 ``x``."""
-        return x if self._basis is None else x @ self._basis.to(x.dtype)
+    def _call_basis(self) -> Tensor | None:
+        return self._basis
 
-    def from_basis(self, x: Tensor) -> Tensor:
-        """Return Px for float32 or float64 ``x``."""
-        return x if self._basis is None else x @ self._basis.to(x.dtype).mT
+    def _turn_shape(self) -> tuple[int, int]:
+        interleaved = self.layout == "interleaved"
+        return (self.head_dim // 2 if interleaved else self._frequencies.shape[1]), 2
 
 
 def _require_orthogonal(basis: Tensor) -> None:

@@ -71,7 +71,13 @@ PROJECTIONS = {  # of FAVOR+, beside favor (orthogonal) and favor-circulant
 WEIGHTS = {"cosine-positive": "sky", "toeplitz": "red"}  # weight 1: as its feature map
 DECAYS = {"retnet": "orange", "gla": "magenta", "rwkv6": "teal", "ssd": "red"}
 SCALING = {"pi": "magenta", "ntk": "orange", "yarn": "teal"}  # each beside unscaled RoPE, blue
-FAMILIES = (ENCODERS, ABSOLUTE_AND_BIAS, ATTENTION, PROJECTIONS, WEIGHTS, DECAYS, SCALING)
+VARIANTS = {"cayley-sparse": "teal"}  # as what they vary
+ELSEWHERE: dict[str, str] = {}
+"""Methods that come from elsewhere, such as your own: a name and one of the palette."""
+FAMILIES = (
+    *(ENCODERS, ABSOLUTE_AND_BIAS, ATTENTION, PROJECTIONS, WEIGHTS, DECAYS, SCALING, VARIANTS),
+    ELSEWHERE,
+)
 
 COLOURS = {method: PALETTE[colour] for family in FAMILIES for method, colour in family.items()}
 """Name of a method → its colour, one mapping for the whole book."""

@@ -8,12 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from stringlib.attention.layer_weight import LayerWeight
 from stringlib.attention.multihead import MultiHeadAttention, State
+from stringlib.attention.weights import PositionWeight
 from stringlib.encoders.bias import RelativeBias
 from stringlib.encoders.registry import BIASES, ENCODERS
-from stringlib.encoders.string import RotaryEncoder
-from stringlib.inputs import require_count
+from stringlib.encoders.string import Phases, RotaryEncoder
+from stringlib.inputs import require_count, require_same_tokens
+from stringlib.precision import at_least_float32
 
 
 class MLP(nn.Module):
@@ -107,7 +108,7 @@ class Block(nn.Module):
     def forward(
         self,
         x: Tensor,
-        positions: Tensor | None = None,
+        positions: Tensor | Phases | None = None,
         *,
         state: State | None = None,
         return_state: bool = False,
@@ -116,7 +117,7 @@ class Block(nn.Module):
 
         Args:
             x: Tokens, ``(..., seq, dim)``.
-            positions: ``(..., seq, coord_dim)``, for a rotary encoder.
+            positions: ``(..., seq, coord_dim)``, for a rotary encoder, or its phases there.
             state: What earlier tokens left in this block, for causal attention.
             return_state: Whether to return the state behind the last token.
 
@@ -126,11 +127,43 @@ class Block(nn.Module):
         found = self.attention(
             self.norm_attention(x), positions, state=state, return_state=return_state
         )
-        added, after = found if isinstance(found, tuple) else (found, None)
+        added, after = found if return_state else (found, None)
         x = x + added
         if self.mlp is not None and self.norm_mlp is not None:
             x = x + self.mlp(self.norm_mlp(x))
         return x, after
+
+
+def share_encoders(blocks: nn.ModuleList) -> None:
+    """Let blocks whose encoders learn nothing have one: they are alike, and so are their phases."""
+    attentions = [block.attention for block in blocks if isinstance(block, Block)]
+    first = attentions[0].encoder
+    if isinstance(first, RotaryEncoder) and not [*first.parameters()]:
+        for attention in attentions:
+            attention.encoder = first
+
+
+def phases_of(blocks: nn.ModuleList, positions: Tensor, x: Tensor) -> list[Tensor | Phases]:
+    """Return what each block reads of the positions of tokens ``x``.
+
+    The phases of an encoder are computed once, whatever the number of blocks that share it.
+
+    Raises:
+        ValueError: If there is not one position for each token.
+    """
+    made: dict[int, Phases] = {}
+    read: list[Tensor | Phases] = []
+    for block in blocks:
+        assert isinstance(block, Block)
+        encoder = block.attention.encoder
+        if not isinstance(encoder, RotaryEncoder):
+            read.append(positions)
+            continue
+        if id(encoder) not in made:
+            require_same_tokens("x", x.unsqueeze(-3), "positions", positions)
+            made[id(encoder)] = encoder.phases(positions).to(at_least_float32(x.dtype))
+        read.append(made[id(encoder)])
+    return read
 
 
 def require_encoder(encoder: object) -> None:
@@ -159,9 +192,12 @@ def fold_blocks(blocks: nn.ModuleList) -> None:
     Raises:
         ValueError: If a layer has no rotary encoder or is not softmax attention.
     """
+    shared: dict[int, RotaryEncoder | RelativeBias | None] = {}
     for block in blocks:
         assert isinstance(block, Block)
+        encoder = block.attention.encoder
         block.attention = block.attention.folded()
+        block.attention.encoder = shared.setdefault(id(encoder), block.attention.encoder)
 
 
 @torch.no_grad()
@@ -180,7 +216,7 @@ def initialize(model: nn.Module, blocks: nn.ModuleList) -> None:
     Source:
         Radford et al. 2019, section 2.3, for the division.
     """
-    kept = {p for m in model.modules() if isinstance(m, LayerWeight) for p in m.modules()}
+    kept = {p for m in model.modules() if isinstance(m, PositionWeight) for p in m.modules()}
     for module in model.modules():
         if isinstance(module, nn.Linear) and module not in kept:
             nn.init.normal_(module.weight, std=1 / math.sqrt(module.in_features))

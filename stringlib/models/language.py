@@ -20,7 +20,14 @@ from stringlib.inputs import (
     require_positive,
     require_split,
 )
-from stringlib.models.blocks import Block, fold_blocks, initialize, require_encoder
+from stringlib.models.blocks import (
+    Block,
+    fold_blocks,
+    initialize,
+    phases_of,
+    require_encoder,
+    share_encoders,
+)
 
 
 class LanguageModel(nn.Module):
@@ -32,8 +39,9 @@ class LanguageModel(nn.Module):
         depth: Number of blocks.
         heads: Number of heads of each block, a divisor of ``dim``.
         encoder: Where position enters. A name in
-            :data:`~stringlib.encoders.registry.ENCODERS`: each block has an encoder of its own. A
-            name in :data:`~stringlib.encoders.registry.BIASES`: one bias for all blocks.
+            :data:`~stringlib.encoders.registry.ENCODERS`: each block has an encoder of its own,
+            or all have one if it learns nothing. A name in
+            :data:`~stringlib.encoders.registry.BIASES`: one bias for all blocks.
             ``"sinusoidal"`` or ``"learned"``: a vector added to each token. A module: an encoder
             or bias that all blocks share. None: position enters through causality alone.
         attention: As for :class:`~stringlib.attention.multihead.MultiHeadAttention`.
@@ -59,6 +67,12 @@ class LanguageModel(nn.Module):
 
     Source:
         Vaswani et al. 2017, section 3.4, for the embedding; Radford et al. 2019.
+
+    Example:
+        >>> model = LanguageModel(vocab=256, dim=64, depth=2, heads=4, encoder="rope")
+        >>> tokens = torch.randint(256, (8, 100))
+        >>> model(tokens).shape, model.generate(tokens, count=5).shape
+        (torch.Size([8, 100, 256]), torch.Size([8, 105]))
     """
 
     def __init__(
@@ -108,6 +122,8 @@ class LanguageModel(nn.Module):
         self.blocks = nn.ModuleList(
             Block(dim, heads, mlp=mlp, hidden=hidden, causal=True, **options) for _ in range(depth)
         )
+        if isinstance(encoder, str):
+            share_encoders(self.blocks)
         self.norm = nn.LayerNorm(dim)
         self.readout = nn.Linear(dim, vocab, bias=False)
         initialize(self, self.blocks)
@@ -154,9 +170,10 @@ class LanguageModel(nn.Module):
         elif self.absolute is not None:
             x = self.absolute(x, positions)
         after = []
-        for i, block in enumerate(self.blocks):
+        read = phases_of(self.blocks, positions, x)
+        for i, (block, places) in enumerate(zip(self.blocks, read, strict=True)):
             earlier = None if state is None else state[i]
-            x, left = block(x, positions, state=earlier, return_state=return_state)
+            x, left = block(x, places, state=earlier, return_state=return_state)
             after.append(left)
         scores = self.readout(self.norm(x))
         return (scores, tuple(after)) if return_state else scores

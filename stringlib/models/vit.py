@@ -22,7 +22,14 @@ from stringlib.inputs import (
     require_split,
 )
 from stringlib.models.absolute import GridSinusoidal, GridTable
-from stringlib.models.blocks import Block, fold_blocks, initialize, require_encoder
+from stringlib.models.blocks import (
+    Block,
+    fold_blocks,
+    initialize,
+    phases_of,
+    require_encoder,
+    share_encoders,
+)
 from stringlib.positions import grid_positions
 
 POOLS = ("cls", "mean")
@@ -44,7 +51,8 @@ class ViT(nn.Module):
         depth: Number of blocks.
         heads: Number of heads of each block, a divisor of ``dim``.
         encoder: Where position enters. A name in :data:`~stringlib.encoders.registry.ENCODERS`:
-            each block has an encoder of its own, which reads the coordinates.
+            each block has an encoder of its own, which reads the coordinates, or all have one if it
+            learns nothing.
             ``"sinusoidal"`` or ``"learned"``: a vector added to each patch. A name in
             :data:`~stringlib.encoders.registry.BIASES`: one bias for all blocks. A module: an
             encoder or bias that all blocks share. None: patches are a set.
@@ -71,6 +79,11 @@ class ViT(nn.Module):
 
     Source:
         Dosovitskiy et al. 2021.
+
+    Example:
+        >>> model = ViT(image_size=32, patch_size=4, classes=10, channels=3, encoder="circulant")
+        >>> model(torch.randn(8, 3, 32, 32)).shape
+        torch.Size([8, 10])
     """
 
     def __init__(
@@ -132,6 +145,8 @@ class ViT(nn.Module):
         self.blocks = nn.ModuleList(
             Block(dim, heads, mlp=mlp, hidden=hidden, **options) for _ in range(depth)
         )
+        if isinstance(encoder, str):
+            share_encoders(self.blocks)
         self.norm = nn.LayerNorm(dim)
         self.readout = nn.Linear(dim, classes)
         initialize(self, self.blocks)
@@ -205,8 +220,9 @@ class ViT(nn.Module):
         if self.cls is not None:
             x = torch.cat([self.cls.expand(len(x), 1, -1), x], 1)
             positions = torch.cat([torch.zeros_like(positions[..., :1, :]), positions], -2)
-        for block in self.blocks:
-            x, _ = block(x, positions)
+        read = phases_of(self.blocks, positions, x)
+        for block, places in zip(self.blocks, read, strict=True):
+            x, _ = block(x, places)
         x = self.norm(x)
         return self.readout(x[:, 0] if self.cls is not None else x.mean(1))
 

@@ -1,4 +1,4 @@
-"""A product whose second factor serves a whole batch, and whose gradient sums as it goes."""
+"""The phases of tokens, and the turn of pairs of channels by them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,74 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from stringlib.precision import widen
+
 # The longest dimension that is summed over is cut into at most so many pieces: a temporary holds
 # a sixteenth of x (or one entry of a smaller batch), and a batch of thousands takes few steps.
 PIECES = 16
+
+
+def unit_phases(positions: Tensor, frequencies: Tensor) -> Tensor:
+    r"""Return cosine and sine of :math:`\Omega r` for every head, token and pair.
+
+    Together they are the unit phase :math:`e^{\mathrm{i}\,\Omega r}`, :eq:`eq-rope-complex`.
+    Angles are computed in float64 (float32 on devices without it): at position 10⁶ a
+    float32 angle is already wrong by several hundredths of a radian.
+
+    Args:
+        positions: ``(..., seq, coord_dim)``.
+        frequencies: Radians per unit, ``(heads, pairs, coord_dim)``.
+
+    Returns:
+        ``(..., heads, seq, pairs, 2)``.
+    """
+    angles = widen(positions).unsqueeze(-3) @ widen(frequencies).mT
+    return torch.stack([angles.cos(), angles.sin()], -1)
+
+
+def rotate_pairs(x: Tensor, phases: Tensor, layout: str = "interleaved") -> Tensor:
+    r"""Turn every pair of channels by its phase, equation :eq:`eq-rope-pair`.
+
+    Channels behind the pairs are passed through.
+
+    Args:
+        x: float32 or float64, ``(..., channels)``.
+        phases: Cosines and sines, broadcastable, ``(..., pairs, 2)``, ``2 * pairs <= channels``.
+        layout: ``"interleaved"`` pairs channels (2i, 2i+1), ``"half"`` (i, i + pairs).
+
+    Returns:
+        The turned tensor, with the dtype of ``x`` and the broadcast shape.
+    """
+    pairs = phases.shape[-2]
+    phases = phases.to(x.dtype)
+    turning, still = x[..., : 2 * pairs], x[..., 2 * pairs :]
+    if layout == "interleaved" and not torch.compiler.is_compiling():
+        # neighbours are the two parts of a complex number: one pass over memory, no temporary,
+        # 1.2 times a copy where the real form below takes 4 times (two CPU cores, d = 64)
+        turned = torch.view_as_real(
+            shared_product(_as_complex(turning), torch.view_as_complex(phases))
+        )
+    else:
+        # compilers fuse real arithmetic and know nothing of complex numbers:
+        # (a, b) cos + (b, a) (-sin, sin)
+        shape, part = ((pairs, 2), -1) if layout == "interleaved" else ((2, pairs), -2)
+        both = turning.unflatten(-1, shape)
+        cos, sin = phases.unbind(-1)
+        cos, sin = torch.stack([cos, cos], part), torch.stack([-sin, sin], part)
+        turned = torch.addcmul(both * cos, both.flip(part), sin)
+    turned = turned.flatten(-2)
+    if still.shape[-1] == 0:
+        return turned
+    return torch.cat([turned, still.expand(*turned.shape[:-1], -1)], -1)
+
+
+def _as_complex(x: Tensor) -> Tensor:
+    """View adjacent channels as complex numbers; copy only when the strides forbid the view."""
+    pairs = x.unflatten(-1, (-1, 2))
+    *outer, last = pairs.stride()
+    if last != 1 or any(s % 2 for s in outer) or pairs.storage_offset() % 2:
+        pairs = pairs.clone(memory_format=torch.contiguous_format)
+    return torch.view_as_complex(pairs)
 
 
 def shared_product(x: Tensor, shared: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-r"""One decay a token: the chunks of :mod:`stringlib.attention.decay`, with a gradient by hand.
+r"""One decay a token: the chunks of :mod:`stringlib.kernels.recurrence`, with a gradient by hand.
 
 Autograd would write some forty tensors of the size of the features for one gradient, and memory
 that is new costs more than the sums in it. Medians of CPU time on one thread, 4 heads, n = 4096,
