@@ -67,7 +67,7 @@ def linear_attention(
 
     Returns:
         ``(..., heads, n, d_v)``, of the dtype of ``v``; sums are in float32 at least. With
-        ``return_state`` a pair, the :class:`LinearState` second.
+        ``return_state`` a pair, the :class:`~stringlib.attention.weights.LinearState` second.
 
     Raises:
         TypeError: If an argument has the wrong type or dtype.
