@@ -28,7 +28,8 @@ def built(root: Path, text: str) -> tuple[SimpleNamespace, str]:
 def test_every_module_is_on_one_page() -> None:
     pages = "\n".join(p.read_text(encoding="utf8") for p in (ROOT / "book/api").glob("*.md"))
     described = Counter(re.findall(r"automodule:: (\S+)", built(ROOT, pages)[1]))
-    files = [p.relative_to(ROOT).with_suffix("") for p in (ROOT / "stringlib").rglob("*.py")]
+    paths = [*(ROOT / "stringlib").rglob("*.py"), *(ROOT / "book/figures").glob("*.py")]
+    files = [path.relative_to(ROOT).with_suffix("") for path in paths]
     modules = {".".join(p.parts).removesuffix(".__init__") for p in files}
     assert described == Counter(modules - {"stringlib.train.__main__"})
 
