@@ -33,7 +33,7 @@ BENCH := .venv-bench
 
 # A change to what dresses every page builds the book from clean, any other only the pages it touches.
 FRAME := _config.yml _toc.yml $(shell find _ext book/_assets -type f -not -name '*.pyc')
-PAGES := $(shell find book notebooks stringlib -type f \
+PAGES := $(shell find book notebooks stringlib tools $(wildcard tests) -type f \
            \( -name '*.md' -o -name '*.ipynb' -o -name '*.bib' -o -name '*.py' \) \
            -not -path '*/.ipynb_checkpoints/*')
 
@@ -57,7 +57,6 @@ lab: $(READY) ## open JupyterLab on the notebooks
 
 notebooks: $(READY) ## run the notebooks afresh and write them in their stable form
 	$(PY) tools/notebooks.py --jobs $(JOBS)
-	$(PY) tools/ledger.py
 
 bench: $(BENCH)/.ready ## measure against other libraries, some minutes (ROUNDS=11, SUITES=attention)
 	for suite in $(SUITES); do $(BENCH)/bin/python -m benchmarks.$$suite --rounds $(ROUNDS); done

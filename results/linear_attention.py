@@ -21,8 +21,8 @@ from torch import Tensor
 
 from stringlib import ELUFeatures, FavorFeatures, ReLUFeatures, linear_attention, softmax_attention
 from stringlib.attention.features import FeatureMap
-from stringlib.capacity import recall_error
 from stringlib.records import record_study
+from stringlib.theory.capacity import recall_error
 
 D, MANY = 64, 1024
 PAIRS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -30,6 +33,14 @@ def widen(x: Tensor) -> Tensor:
 def at_least_float32(dtype: torch.dtype) -> torch.dtype:
     """Return the dtype, or float32 for a narrower one."""
     return torch.promote_types(dtype, torch.float32)
+
+
+def without_autocast(x: Tensor) -> AbstractContextManager[Any]:
+    """Return a context in which products on the device of ``x`` keep the dtype of their factors."""
+    device = x.device.type
+    # the meta device, of shapes without memory, has no autocast
+    known = torch.amp.is_autocast_available(device)
+    return torch.autocast(device, enabled=False) if known else nullcontext()
 
 
 def wide_parameter(*shape: int) -> nn.Parameter:

@@ -4,16 +4,17 @@ import numpy as np
 import pytest
 import torch
 
-from stringlib import STRING, CirculantSTRING, checks
+from stringlib import STRING, CayleySTRING, CirculantSTRING, RoPE, checks, random_turn
 from stringlib.algebra import (
     haar_orthogonal,
     layout_permutation,
     pair_channels,
     planar_skew,
     skew,
+    upper_support,
 )
 from stringlib.positions import geometric_frequencies, grid_positions
-from stringlib.reference import get_2d_positions
+from stringlib.reference import get_2d_positions, make_sparse_mask
 
 
 def test_skew_fills_the_upper_triangle_row_by_row():
@@ -75,9 +76,30 @@ def test_layout_permutation_needs_pairs():
         layout_permutation(7)
 
 
-def test_haar_is_reproducible():
-    one, other = (haar_orthogonal(3, 2, generator=torch.Generator().manual_seed(5)) for _ in "ab")
-    assert torch.equal(one, other)
+def seeded(draw, seed):
+    """Return what is drawn from the global generator."""
+    torch.manual_seed(seed)
+    return draw()
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: haar_orthogonal(3, 2),
+        lambda: haar_orthogonal(3, 2, generator=torch.default_generator),
+        lambda: upper_support(12, 0.3),
+        lambda: CayleySTRING(12, density=0.3).support,
+        lambda: make_sparse_mask(12, 0.3),
+        lambda: random_turn(RoPE(8)),
+        lambda: random_turn(RoPE(8), torch.default_generator),
+    ],
+)
+def test_a_draw_repeats_with_its_seed_alone(draw):
+    assert torch.equal(seeded(draw, 1), seeded(draw, 1))
+    assert not torch.equal(seeded(draw, 1), seeded(draw, 2))
+
+
+def test_an_orthogonal_matrix_has_a_size():
     with pytest.raises(ValueError, match="size must be at least 1, got 0"):
         haar_orthogonal(0)
 

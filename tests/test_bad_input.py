@@ -21,15 +21,15 @@ from stringlib import (
     checks,
     make_encoder,
 )
+from stringlib.algebra.universality import universal_form
 from stringlib.encoders.registry import make_bias
 from stringlib.encoders.scaling import ntk_aware, position_interpolation, yarn
-from stringlib.extrapolation import effective_window, tail_share
 from stringlib.models import make_language_model
 from stringlib.models.absolute import GridSinusoidal, GridTable
-from stringlib.offsets import alias_gap, offset_scores
-from stringlib.perplexity import perplexity
 from stringlib.positions import geometric_frequencies, grid_positions
-from stringlib.universality import universal_form
+from stringlib.theory.extrapolation import effective_window, tail_share
+from stringlib.theory.offsets import alias_gap, offset_scores
+from stringlib.theory.perplexity import perplexity
 
 BAD = {
     "text": "x",

@@ -12,7 +12,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from stringlib import ELUFeatures, FeatureMap, ReLUFeatures, linear_attention
-from stringlib.capacity import (
+from stringlib.theory.capacity import (
     crosstalk_error,
     guess_accuracy,
     guess_loss,
@@ -20,17 +20,13 @@ from stringlib.capacity import (
     recall_error,
     swap_bound,
 )
-from stringlib.cost import chunk_products, linear_products, pair_products
-
-
-def normal(*shape: int, seed: int = 0) -> torch.Tensor:
-    draw = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=draw, dtype=torch.float64)
+from stringlib.theory.cost import chunk_products, linear_products, pair_products
+from tests.draws import random
 
 
 @pytest.mark.proves("eq-linear-recall")
 def test_the_error_is_that_of_random_values() -> None:
-    weights, values = normal(2, 7, 7).softmax(-1), normal(1, 7, 200_000, seed=1)
+    weights, values = random(2, 7, 7).softmax(-1), random(1, 7, 200_000, seed=1)
     measured = (weights @ values - values).square().mean((1, 2))
     torch.testing.assert_close(recall_error(weights), measured, rtol=0.01, atol=0)
     assert recall_error(torch.eye(5).double()) == 0
@@ -40,11 +36,11 @@ def test_the_error_is_that_of_random_values() -> None:
 @pytest.mark.parametrize(("n", "m"), [(1, 1), (6, 6), (3, 8), (40, 7), (64, 63)])
 def test_no_weights_of_rank_m_err_less_and_some_err_as_little(n: int, m: int) -> None:
     for seed in range(20):
-        product = normal(n, m, seed=seed) @ normal(m, n, seed=100 + seed)
+        product = random(n, m, seed=seed) @ random(m, n, seed=100 + seed)
         best = product * (product.trace() / product.square().sum())  # the best of its multiples
         for weights in (product, best, product / product.sum(-1, keepdim=True)):
             assert recall_error(weights) >= least_error(n, m) - 1e-9
-    features = normal(n, m)
+    features = random(n, m)
     projection = features @ torch.linalg.pinv(features)
     assert recall_error(projection).item() == pytest.approx(least_error(n, m), abs=1e-10)
 
@@ -54,10 +50,10 @@ def test_no_weights_of_rank_m_err_less_and_some_err_as_little(n: int, m: int) ->
 @pytest.mark.parametrize("n", [1, 2, 16, 256])
 def test_the_overlap_of_features_predicts_the_error(phi: FeatureMap, n: int) -> None:
     d, errors = 512, []
-    sample = phi(normal(1, 1, 1_000_000, seed=5))
+    sample = phi(random(1, 1, 1_000_000, seed=5))
     overlap = (sample.mean() ** 2 / sample.square().mean()).item()
     for seed in range(8):
-        features = phi(normal(1, n, d, seed=seed))[0]
+        features = phi(random(1, n, d, seed=seed))[0]
         scores = features @ features.mT
         errors.append(recall_error(scores / scores.sum(-1, keepdim=True)))
     measured = torch.stack(errors).mean().item()

@@ -28,10 +28,7 @@ from stringlib.reference import (
     cayley_string,
     make_sparse_mask,
 )
-
-
-def random(*shape, seed=0):
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+from tests.draws import random
 
 
 def encoder(head_dim, coord_dim=1, heads=1, density=1.0, seed=0, std=0.5):
@@ -66,7 +63,7 @@ class Operations(TorchDispatchMode):
 
 
 @pytest.mark.proves("eq-cayley-transform")
-@pytest.mark.parametrize("d", [1, 2, 3, 8, 17, 64])
+@pytest.mark.parametrize("d", [1, 2, 17, 64])
 def test_the_transform_is_the_literal_one(d):
     for norm in (0.1, 1.0, 30.0):
         made = skew(random(2, d * (d - 1) // 2)) * (norm / max(1, d) ** 0.5)
@@ -76,8 +73,8 @@ def test_the_transform_is_the_literal_one(d):
             assert checks.largest_difference(got @ (eye(d) + matrix), eye(d) - matrix) <= 1e-11
 
 
-@pytest.mark.parametrize("d", [2, 5, 16, 33, 64, 65])
-@pytest.mark.parametrize("norm", [1e-8, 1.0, 1e2, 1e4, 1e5])
+@pytest.mark.parametrize("d", [2, 5, 64])
+@pytest.mark.parametrize("norm", [1e-8, 1.0, 1e5])
 @pytest.mark.parametrize("spread", [False, True])
 def test_orthogonal_with_determinant_one_however_long_s_is(d, norm, spread):
     planes = torch.logspace(-4, 0, d // 2).double() if spread else torch.ones(d // 2).double()
@@ -92,7 +89,7 @@ def test_orthogonal_with_determinant_one_however_long_s_is(d, norm, spread):
 
 
 @pytest.mark.proves("eq-cayley-plane")
-@pytest.mark.parametrize("t", [-1e4, -1.0, -0.2, 0.0, 1e-9, 0.5, 3.0, 1e4])
+@pytest.mark.parametrize("t", [-1e4, -0.2, 0.0, 1e-9, 3.0])
 def test_a_plane_turns_anticlockwise_by_twice_the_arc_tangent(t):
     angle = 2 * math.atan(t)
     cos, sin = math.cos(angle), math.sin(angle)
@@ -150,7 +147,7 @@ def test_the_support_lies_above_the_diagonal_without_repetition(d, density):
     assert len(set(zip(rows.tolist(), columns.tolist(), strict=True))) == len(rows)
 
 
-def test_the_support_is_uniform_and_repeats_with_the_seed():
+def test_the_support_is_uniform():
     torch.manual_seed(5)
     hits = torch.zeros(5, 5)
     for _ in range(2000):
@@ -159,12 +156,6 @@ def test_the_support_is_uniform_and_repeats_with_the_seed():
     upper = hits[tuple(torch.triu_indices(5, 5, 1))]
     assert upper.sum() == 6000
     assert (upper - 600).abs().max() < 5 * math.sqrt(2000 * 0.3 * 0.7)
-    drawn = []
-    for seed in (1, 1, 2):
-        torch.manual_seed(seed)
-        drawn.append(CayleySTRING(12, density=0.3).support)
-    assert torch.equal(drawn[0], drawn[1])
-    assert not torch.equal(drawn[0], drawn[2])
 
 
 @pytest.mark.proves("eq-cayley-sparse")

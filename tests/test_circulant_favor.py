@@ -12,7 +12,14 @@ from torch import Tensor
 from stringlib import FavorFeatures, checks
 from stringlib.attention import projections
 from stringlib.attention.projections import PROJECTIONS
-from stringlib.attention.structured_variance import (
+from stringlib.reference import (
+    circulant_favor_features,
+    circulant_gradient,
+    circulant_project,
+    circulant_projection_matrix,
+    unit_circulant_column,
+)
+from stringlib.theory.structured_variance import (
     circulant_mean_mse,
     circulant_mse,
     circulant_ratio,
@@ -22,21 +29,10 @@ from stringlib.attention.structured_variance import (
     unit_circulant_moments,
     unit_circulant_ratio,
 )
-from stringlib.attention.variance import orthogonal_mse, positive_mse
-from stringlib.reference import (
-    circulant_favor_features,
-    circulant_gradient,
-    circulant_project,
-    circulant_projection_matrix,
-    unit_circulant_column,
-)
+from stringlib.theory.variance import orthogonal_mse, positive_mse
+from tests.draws import random
 
 SIZES = [1, 2, 3, 5, 8, 9]
-
-
-def random(*shape: int, seed: int = 0) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, dtype=torch.float64, generator=generator)
 
 
 def all_signs(d: int) -> Tensor:
@@ -208,8 +204,8 @@ def test_the_bias_of_the_unit_circulant_is_bounded(name: str, d: int, square: fl
 @pytest.mark.parametrize("size", [1, 2, 4])
 def test_the_bias_of_hadamard_rows_is_bounded(size: int) -> None:
     """All signs of the three diagonals, all rows, and the mean over lengths by quadrature."""
-    from stringlib.attention.structured_variance import _chi_quadrature
     from stringlib.reference import hadamard_projection_matrix
+    from stringlib.theory.structured_variance import _chi_quadrature
 
     nodes, weights = _chi_quadrature(size)
     z = direction("random", size, 0.7)
@@ -293,7 +289,7 @@ def test_the_unit_circulant_has_the_error_of_orthogonal_rows(name: str) -> None:
 
 
 def test_the_quadrature_is_exact_for_moments() -> None:
-    from stringlib.attention.structured_variance import _chi_quadrature
+    from stringlib.theory.structured_variance import _chi_quadrature
 
     for d in (1, 2, 7, 64, 1024):
         nodes, weights = _chi_quadrature(d)

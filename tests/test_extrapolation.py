@@ -9,7 +9,7 @@ import torch
 
 from stringlib import ALiBi, KerpleLog, KerplePower, RoPE, T5Bias
 from stringlib.encoders.scaling import ntk_aware, position_interpolation, yarn
-from stringlib.extrapolation import (
+from stringlib.theory.extrapolation import (
     effective_window,
     match_weight,
     seen_turns,
@@ -27,8 +27,8 @@ def kerple_log(r1: float, r2: float) -> KerpleLog:
 
 
 @pytest.mark.proves("eq-extra-turns")
-@pytest.mark.parametrize(("head_dim", "base"), [(16, 1e4), (64, 1e4), (128, 5e5), (8, 100.0)])
-@pytest.mark.parametrize("length", [64, 512, 4096])
+@pytest.mark.parametrize(("head_dim", "base"), [(64, 1e4), (128, 5e5), (8, 100.0)])
+@pytest.mark.parametrize("length", [64, 4096])
 def test_the_pairs_behind_the_formula_make_no_turn(head_dim: int, base: float, length: int) -> None:
     turns = seen_turns(RoPE(head_dim, base=base).frequencies(), length)[0, :, 0]
     literal = [length * base ** (-2 * i / head_dim) / (2 * math.pi) for i in range(head_dim // 2)]

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from book.figures.favor_plus import FAVOR_KINDS, favor_error
-from stringlib.attention.variance import orthogonal_mse, positive_mse
+from stringlib.theory.variance import orthogonal_mse, positive_mse
 
 
 @pytest.mark.parametrize("kind", FAVOR_KINDS)

@@ -7,7 +7,7 @@ import torch
 
 from book.figures.length_extrapolation import LENGTH_METHODS, beyond_training
 from stringlib import RoPE
-from stringlib.extrapolation import seen_turns
+from stringlib.theory.extrapolation import seen_turns
 
 
 def scores(method: str, scale: int) -> dict[int, float]:

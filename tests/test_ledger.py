@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -24,10 +25,9 @@ CHAPTER = notebook(
     ("markdown", "```{math}\n:label: eq-angle\n\n\\theta_i = 1\n```"),
 )
 TREE = {
-    "_toc.yml": "root: book/intro\nparts:\n- chapters:\n  - file: notebooks/02_b\n"
-    "  - file: notebooks/01_a\n  - file: book/api\n",
+    "_toc.yml": "format: jb-book\nroot: book/intro\nparts:\n- chapters:\n  - file: notebooks/02_b\n"
+    "  - file: notebooks/01_a\n",
     "book/intro.md": "# Intro\n\nWrite `$$ x $$ (eq-inline)`:\n\n```\n$$ x $$ (eq-block)\n```\n",
-    "book/api.md": "# API\n\n```{eval-rst}\n.. automodule:: stringlib.rope\n   :members:\n```\n",
     "notebooks/01_a.ipynb": notebook(("markdown", "# A\n\n> $$a = b$$ (eq-a)")),
     "notebooks/02_b.ipynb": CHAPTER,
     "stringlib/__init__.py": '"""Top, :eq:`eq-a`."""\n',
@@ -57,15 +57,15 @@ def add(root: Path, name: str, text: str) -> None:
     put(root, name, (root / name).read_text(encoding="utf8") + text)
 
 
-def test_the_project_has_no_orphan_and_a_current_page(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_project_has_no_orphan(capsys: pytest.CaptureFixture[str]) -> None:
     assert ledger.main(["--check"]) == 0, capsys.readouterr().err
 
 
-def test_the_page_lists_everything_in_the_order_of_the_book(tree: Path) -> None:
+def test_the_page_lists_everything_in_the_order_of_the_book(
+    tree: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert ledger.main(["--root", str(tree)]) == 0
-    text = (tree / ledger.PAGE).read_text(encoding="utf8")
+    text = capsys.readouterr().out
     assert [line for line in text.splitlines() if line.startswith("##")] == [
         "## Rotations",
         "### `eq-law`",
@@ -83,30 +83,32 @@ def test_the_page_lists_everything_in_the_order_of_the_book(tree: Path) -> None:
     assert "```{math}\n\\theta_i = 1\n```" in angle
     assert "{py:obj}`stringlib.rope.Rope.angle`" in angle
     assert "- Proved: a cell of {doc}`/notebooks/02_b`" in angle
-    # the package itself is on no API page, so there is nothing to link to
-    assert "- Implemented: `stringlib`\n" in a
+    assert "- Implemented: {py:obj}`stringlib`\n" in a
 
 
-def test_check_passes_on_a_current_page_and_fails_on_a_stale_one(
-    tree: Path, capsys: pytest.CaptureFixture[str]
+def test_a_book_without_equations_has_a_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = ["--check", "--root", str(tree)]
-    assert ledger.main(arguments) == 1
-    assert not (tree / ledger.PAGE).exists()
-    assert ledger.main(arguments[1:]) == 0
-    assert ledger.main(arguments) == 0
-    chapter = tree / "notebooks/01_a.ipynb"
-    chapter.write_text(chapter.read_text().replace("a = b", "a = c"))
-    capsys.readouterr()
-    assert ledger.main(arguments) == 1
-    assert "book/equations.md is not current" in capsys.readouterr().err
-
-
-def test_a_book_without_equations_has_a_page(tmp_path: Path) -> None:
     put(tmp_path, "_toc.yml", "root: book/intro\n")
     put(tmp_path, "book/intro.md", "# Intro\n")
     assert ledger.main(["--root", str(tmp_path)]) == 0
-    assert "No equation is labelled yet." in (tmp_path / ledger.PAGE).read_text()
+    assert "No equation is labelled yet." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("fault", ["", "an orphan"])
+def test_the_book_is_built_with_the_list_and_warns_of_an_orphan(
+    fault: str, tree: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    if fault:
+        add(tree, "book/intro.md", "\n$$ x $$ (eq-new)\n")
+    page = (ROOT / f"{ledger.PAGE}.md").read_text(encoding="utf8")
+    assert ledger.PLACE in page
+    source = [page]
+    ledger.fill_in(SimpleNamespace(srcdir=tree), ledger.PAGE, source)
+    assert source[0].startswith("# Equation ledger\n")
+    assert ledger.PLACE not in source[0]
+    assert source[0].endswith(ledger.render(ledger.read(tree)))
+    assert ("eq-new is in no docstring" in caplog.text) == bool(fault)
 
 
 PROOF = 'import pytest\n@pytest.mark.proves("eq-{}")\ndef test_x(): ...\n'
@@ -123,37 +125,30 @@ ORPHANS = {
     ),
     "docstring without label": (
         ("stringlib/new.py", 'def f():\n    """By :eq:`eq-new`."""\n'),
-        None,
         "stringlib/new.py, docstring of stringlib.new.f: the docstring names eq-new",
     ),
     "test without label": (
         ("tests/test_new.py", PROOF.format("new")),
-        None,
         "tests/test_new.py::test_x: the proof names eq-new",
     ),
     "module mark without label": (
         ("tests/test_new.py", 'import pytest\npytestmark = pytest.mark.proves("eq-new")\n'),
-        None,
         "tests/test_new.py: the proof names eq-new",
     ),
     "cell without label": (
         ("notebooks/03.ipynb", notebook(("code", "# proves: eq-new\nassert True"))),
-        None,
         "notebooks/03.ipynb, cell 0: the proof names eq-new",
     ),
     "duplicate label": (
         ("book/intro.md", "\n$$ x $$ (eq-law)\n"),
-        None,
         "notebooks/02_b.ipynb, cell 1: eq-law is labelled before, in book/intro.md",
     ),
     "label of another form": (
         ("book/intro.md", "\n$$ x $$ (law)\n"),
-        None,
         "book/intro.md: label 'law'",
     ),
     "cell without assert": (
         ("notebooks/03.ipynb", notebook(("code", "# proves: eq-law\nprint('assert')"))),
-        None,
         "notebooks/03.ipynb, cell 0: claims a proof but has no assert",
     ),
     "cell that nbval skips": (
@@ -161,17 +156,14 @@ ORPHANS = {
             "notebooks/03.ipynb",
             notebook(("code", "# proves: eq-law\nassert True"), tags=("nbval-skip",)),
         ),
-        None,
         "notebooks/03.ipynb, cell 0: claims a proof but is tagged nbval-skip",
     ),
     "mark on a helper": (
         ("tests/test_new.py", PROOF.format("law").replace("test_x", "helper")),
-        None,
         "tests/test_new.py::helper: marked as a proof but never run",
     ),
     "mark without ids": (
         ("tests/test_new.py", "import pytest\n@pytest.mark.proves()\ndef test_x(): ...\n"),
-        None,
         "tests/test_new.py::test_x: proves(...) takes the ids",
     ),
 }
@@ -183,11 +175,9 @@ def test_a_planted_orphan_is_named_with_its_place(
 ) -> None:
     assert ledger.main(["--root", str(tree)]) == 0
     *files, message = ORPHANS[name]
-    for file in files:
-        if file:
-            path, text = file
-            put(tree, path, "") if not (tree / path).exists() else None
-            add(tree, path, text)
+    for path, text in files:
+        put(tree, path, "") if not (tree / path).exists() else None
+        add(tree, path, text)
     capsys.readouterr()
     for mode in ([], ["--check"]):
         assert ledger.main([*mode, "--root", str(tree)]) == 1

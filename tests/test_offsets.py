@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from stringlib import STRING, AxialRoPE, MixedRoPE, RoPE, checks
-from stringlib.offsets import alias_gap, offset_scores
 from stringlib.positions import grid_positions
+from stringlib.theory.offsets import alias_gap, offset_scores
 from tests.encoder_cases import CASES, heads_of, inputs, make
 
 

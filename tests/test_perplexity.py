@@ -7,7 +7,7 @@ import math
 import pytest
 
 from book.figures.language_model import near_share, nearest_tokens
-from stringlib.perplexity import perplexity
+from stringlib.theory.perplexity import perplexity
 
 
 @pytest.mark.proves("eq-perplexity")

@@ -9,8 +9,8 @@ import torch
 
 from results import linear_attention as study
 from stringlib import FavorFeatures
-from stringlib.capacity import least_error
 from stringlib.records import read_record
+from stringlib.theory.capacity import least_error
 
 RECORD = Path(study.__file__).with_suffix(".json")
 

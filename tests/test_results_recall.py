@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from results import recall
-from stringlib.capacity import guess_accuracy
 from stringlib.records import read_record
 from stringlib.tasks.recall import Recall
+from stringlib.theory.capacity import guess_accuracy
 
 RECORD = Path(recall.__file__).with_suffix(".json")
 

@@ -15,7 +15,7 @@ from benchmarks import recorded
 from book.figures import speed
 from book.figures.speed import attention_times, attention_work
 from stringlib import FavorFeatures, MultiHeadAttention, ToeplitzWeight, linear_attention
-from stringlib.cost import (
+from stringlib.theory.cost import (
     amdahl,
     cache_numbers,
     least_seconds,

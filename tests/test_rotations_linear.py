@@ -17,11 +17,11 @@ from stringlib.attention import (
     linear_attention,
 )
 from stringlib.attention.linear import rotated_linear_attention
-from stringlib.attention.structured_variance import circulant_mean_mse
-from stringlib.attention.torus import random_turn
 from stringlib.attention.weights import PositionWeight, WeightedSums
-from stringlib.reference.roformer_linear import roformer_linear_attention
-from stringlib.reference.torus import circulant_error, signed_circulant_error
+from stringlib.reference.features import circulant_error, signed_circulant_error
+from stringlib.reference.linear import roformer_linear_attention
+from stringlib.theory.structured_variance import circulant_mean_mse
+from stringlib.theory.torus import random_turn
 
 
 def random(*shape: int, seed: int = 0) -> torch.Tensor:

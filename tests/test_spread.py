@@ -7,7 +7,7 @@ import math
 import pytest
 from scipy import stats
 
-from stringlib.spread import difference, interval, mean, t_quantile
+from stringlib.theory.spread import difference, interval, mean, t_quantile
 
 VALUES = [0.31, 0.35, 0.28, 0.40, 0.33]
 OTHERS = [0.30, 0.30, 0.27, 0.33, 0.30]

@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from stringlib.capacity import guess_accuracy
 from stringlib.tasks.listops import NEST, OPERATORS, PADDING, TOKENS, ListOps, draw
 from stringlib.tasks.mqar import MQAR
 from stringlib.tasks.recall import Recall
 from stringlib.tasks.task import IGNORE
+from stringlib.theory.capacity import guess_accuracy
 
 
 def seeded(seed: int = 0) -> torch.Generator:

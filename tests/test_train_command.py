@@ -17,7 +17,7 @@ import torch
 from matplotlib.figure import Figure
 
 from stringlib.records import read_record
-from stringlib.spread import interval, mean
+from stringlib.theory.spread import interval, mean
 from stringlib.train import loop
 from stringlib.train.__main__ import main
 from stringlib.train.compare import make_all, train_all

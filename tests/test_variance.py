@@ -10,7 +10,7 @@ import scipy.special
 import torch
 from torch import Tensor
 
-from stringlib.attention.variance import (
+from stringlib.theory.variance import (
     attention_mse,
     hyperbolic_mse,
     orthogonal_gain,
@@ -20,13 +20,9 @@ from stringlib.attention.variance import (
     sqrt_norm_mean,
     trigonometric_mse,
 )
+from tests.draws import random
 
 SQUARES = torch.tensor([0.0, 1e-3, 0.3, 1.0, 2.0, 8.0, 50.0], dtype=torch.float64)
-
-
-def random(*shape: int, seed: int = 0) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, dtype=torch.float64, generator=generator)
 
 
 def haar(draws: int, d: int, seed: int = 0) -> Tensor:
@@ -86,7 +82,7 @@ def test_orthogonal_draws_have_these_errors(m: int, hyperbolic: bool) -> None:
 
 
 @pytest.mark.proves("eq-favor-orthogonal-pair")
-@pytest.mark.parametrize("d", [1, 2, 3, 16, 64])
+@pytest.mark.parametrize("d", [1, 2, 3, 64])
 def test_the_pair_is_a_confluent_hypergeometric_function(d: int) -> None:
     expected = scipy.special.hyp1f1(d, d / 2, SQUARES.numpy() / 2)
     got = 1 - orthogonal_gain(SQUARES, d)
@@ -108,7 +104,7 @@ def test_the_bound_in_circulation_fails_for_small_arguments() -> None:
 
 
 @pytest.mark.proves("eq-favor-sqrt-norm")
-@pytest.mark.parametrize("d", [1, 2, 3, 16, 64])
+@pytest.mark.parametrize("d", [1, 2, 3, 64])
 def test_rows_of_one_length_estimate_too_little(d: int) -> None:
     expected = scipy.special.hyp0f1(d / 2, d * SQUARES.numpy() / 4) * (-SQUARES / 2).exp().numpy()
     got = sqrt_norm_mean(SQUARES, d)

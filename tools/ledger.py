@@ -1,7 +1,7 @@
-"""List every labelled equation with what derives, implements and proves it.
+"""Check that every labelled equation is implemented and proved, and make the page that says where.
 
-    python tools/ledger.py           # write book/equations.md
-    python tools/ledger.py --check   # change nothing; fail if the page is not current
+    python tools/ledger.py --check   # fail on an orphan
+    python tools/ledger.py           # print the list as well, in Markdown
 
 An equation has one id everywhere, ``eq-something``:
 
@@ -12,7 +12,8 @@ An equation has one id everywhere, ``eq-something``:
 * its proof: ``@pytest.mark.proves("eq-something")`` on a test, or the comment
   ``# proves: eq-something`` in a notebook cell that contains an ``assert``.
 
-An id that lacks one of the three is an orphan, and an error that names the id and the place.
+An id that lacks one of the three is an orphan, and an error that names the id and the place. While
+the book is built, the list stands in for ``{ledger}`` on its page.
 """
 
 from __future__ import annotations
@@ -29,20 +30,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
+from myst_parser.config.main import MdParserConfig
+from myst_parser.mdit_to_docutils.base import DocutilsRenderer
+from myst_parser.parsers.directives import parse_directive_text
+from myst_parser.parsers.mdit import create_md_parser
+from sphinx.application import Sphinx
+from sphinx.directives.patches import MathDirective
+from sphinx.util import logging
+from sphinx_external_toc.parsing import parse_toc_yaml
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = Path("book/equations.md")
+PAGE = "book/equations"
+PLACE = "```{ledger}\n```\n"
 
 ID = re.compile(r"eq-[a-z0-9]+(?:-[a-z0-9]+)*")
-# every display is matched, so that the end of one is never taken for the start of the next
-DOLLARS = re.compile(
-    r"\$\$((?:(?!\$\$).)+)\$\$(?:[ \t]*\(([^()\s]+)\)[ \t]*$)?", re.DOTALL | re.MULTILINE
-)
-FENCE = re.compile(r"[ >]*(?P<mark>`{3,}|:{3,}|~{3,})(?P<info>\s*(?:\{(?P<name>[\w:-]+)\})?[^`]*)$")
 ROLE = re.compile(r":eq:`(?:[^`<]*<)?([^`<>]+)>?`")
 COMMENT = re.compile(r"^\s*#\s*proves:(.*)$", re.MULTILINE)
-# fenced text in these is shown as it stands; in other directives it is parsed
+MARKDOWN = create_md_parser(
+    MdParserConfig(enable_extensions={"amsmath", "colon_fence", "dollarmath"}), DocutilsRenderer
+)
+# text in these is shown as it stands; in other directives it is parsed
 VERBATIM = ("code", "code-block", "code-cell", "literalinclude", "raw", "eval-rst", "mermaid")
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 Names = tuple[str, ...]
@@ -57,7 +64,7 @@ class Equation:
     tex: str
     page: str
     place: str
-    implemented: list[tuple[str, str]] = field(default_factory=list)  # (object, module)
+    implemented: list[str] = field(default_factory=list)
     proved: list[str] = field(default_factory=list)  # Markdown
 
 
@@ -83,98 +90,51 @@ class Ledger:
 
 def labelled(text: str) -> Iterator[tuple[str, str]]:
     """Yield the id and the TeX of every labelled equation of a Markdown text, in order."""
-    prose: list[str] = []
-    opened: list[str] = []  # directives whose body is read as prose
-    lines = iter(text.splitlines())
-    for line in lines:
-        fence = FENCE.match(line)
-        if not fence:
-            prose.append(re.sub(r"(`+)(?!`).+?(?<!`)\1(?!`)", "", line))  # less inline code
-            continue
-        mark, name = fence["mark"], fence["name"]
-        if opened and not fence["info"].strip() and mark == opened[-1]:
-            opened.pop()
-        elif name == "math":
-            yield from _dollars(prose)
-            prose.clear()
-            yield from _directive(list(_until(lines, mark)))
-        elif name and name not in VERBATIM:
-            opened.append(mark)
-        else:
-            list(_until(lines, mark))  # code, shown as it stands
-    yield from _dollars(prose)
-
-
-def _dollars(prose: list[str]) -> Iterator[tuple[str, str]]:
-    """Yield the label and the TeX of every ``$$ ... $$ (label)``."""
-    for match in DOLLARS.finditer("\n".join(prose)):
-        if match[2]:
-            yield match[2], textwrap.dedent(match[1]).strip()
-
-
-def _until(lines: Iterator[str], mark: str) -> Iterator[str]:
-    """Yield lines up to the fence that closes ``mark``."""
-    for line in lines:
-        bare = line.strip(" >")
-        if bare.startswith(mark) and not bare.strip(mark[0]):
-            return
-        yield line
-
-
-def _directive(body: list[str]) -> Iterator[tuple[str, str]]:
-    """Yield the label and the TeX of the body of a ``{math}`` directive."""
-    options = [line for line in body if re.match(r"\s*:\w+:", line)]
-    tex = textwrap.dedent("\n".join(line for line in body if line not in options)).strip()
-    for option in options:
-        label = re.match(r"\s*:label:\s*(\S+)", option)
-        if label:
-            yield label[1], tex
+    for token in MARKDOWN.parse(text):
+        directive = re.match(r"\s*\{([\w:-]+)\}", token.info)
+        if token.type == "math_block_label":
+            yield token.info, textwrap.dedent(token.content).strip()
+        elif directive and directive[1] == "math":
+            math = parse_directive_text(MathDirective, "", token.content)
+            if "label" in math.options:
+                yield math.options["label"], "\n".join(math.body).strip()
+        elif directive and directive[1] not in VERBATIM:
+            yield from labelled(token.content)
 
 
 def pages(root: Path) -> list[Path]:
     """Return the chapters and pages that may label equations, in the order of ``_toc.yml``."""
-    found = sorted([*(root / "book").rglob("*.md"), *(root / "notebooks").glob("*.ipynb")])
-    toc = yaml.safe_load((root / "_toc.yml").read_text(encoding="utf8"))
-    order = [toc["root"], *_files(toc)]
-    names = {p: str(p.relative_to(root).with_suffix("")) for p in found if p != root / PAGE}
-    last = len(order)
-    return sorted(
-        names, key=lambda p: (order.index(names[p]) if names[p] in order else last, names[p])
-    )
+    order = {name: place for place, name in enumerate(parse_toc_yaml(root / "_toc.yml"))}
+    found = [*(root / "book").rglob("*.md"), *(root / "notebooks").glob("*.ipynb")]
+    return sorted(found, key=lambda p: (order.get(document(root, p), len(order)), p))
 
 
-def _files(toc: Any) -> Iterator[str]:
-    """Yield every ``file:`` of a table of contents, in order."""
-    if isinstance(toc, dict):
-        if "file" in toc:
-            yield re.sub(r"\.(md|ipynb)$", "", toc["file"])
-        for value in toc.values():
-            yield from _files(value)
-    elif isinstance(toc, list):
-        for item in toc:
-            yield from _files(item)
+def document(root: Path, path: Path) -> str:
+    """Return the name of a page as the book's links take it."""
+    return str(path.relative_to(root).with_suffix(""))
 
 
-def markdown(path: Path, root: Path) -> Iterator[tuple[str, str]]:
-    """Yield every Markdown text of a page or notebook with its place."""
+def cells(root: Path, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield every cell of a notebook, or a whole page as one, with its place."""
     text, name = path.read_text(encoding="utf8"), str(path.relative_to(root))
     if path.suffix == ".md":
-        yield name, text
+        yield name, {"cell_type": "markdown", "source": text}
         return
     for index, cell in enumerate(json.loads(text)["cells"]):
-        if cell["cell_type"] == "markdown":
-            yield f"{name}, cell {index}", "".join(cell["source"])
+        yield f"{name}, cell {index}", {**cell, "source": "".join(cell["source"])}
 
 
 def read_labels(root: Path, ledger: Ledger) -> None:
     """Find every labelled equation of the book."""
     for path in pages(root):
-        page = str(path.relative_to(root).with_suffix(""))
-        for place, text in markdown(path, root):
-            title = re.search(r"^# (.+)$", text, re.MULTILINE)
+        page = document(root, path)
+        for place, cell in cells(root, path):
+            if cell["cell_type"] != "markdown":
+                continue
+            title = re.search(r"^# (.+)$", cell["source"], re.MULTILINE)
             if title:
                 ledger.titles.setdefault(page, title[1].strip())
-            for label, tex in labelled(text):
+            for label, tex in labelled(cell["source"]):
                 if not ID.fullmatch(label):
                     ledger.errors.append(f"{place}: label {label!r}: an id is like eq-rope-angle")
                 elif label in ledger.equations:
@@ -209,7 +169,7 @@ def read_docstrings(root: Path, ledger: Ledger) -> None:
             for label in dict.fromkeys(ROLE.findall(ast.get_docstring(node) or "")):
                 equation = ledger.known(label, place, "the docstring")
                 if equation:
-                    equation.implemented.append((name, module))
+                    equation.implemented.append(name)
 
 
 # --- what proves them ---
@@ -260,23 +220,18 @@ def _proof(call: ast.Call, place: str, ledger: Ledger) -> None:
 def read_cells(root: Path, ledger: Ledger) -> None:
     """Find every ``# proves:`` comment in the code cells of the chapters."""
     for path in pages(root):
-        if path.suffix != ".ipynb":
-            continue
-        page = str(path.relative_to(root).with_suffix(""))
-        for index, cell in enumerate(json.loads(path.read_text(encoding="utf8"))["cells"]):
-            source = "".join(cell["source"])
-            comments = COMMENT.findall(source) if cell["cell_type"] == "code" else []
+        for place, cell in cells(root, path):
+            comments = COMMENT.findall(cell["source"]) if cell["cell_type"] == "code" else []
             if not comments:
                 continue
-            place = f"{path.relative_to(root)}, cell {index}"
-            if not has_assert(source):
+            if not has_assert(cell["source"]):
                 ledger.errors.append(f"{place}: claims a proof but has no assert")
             skipped = NOT_RUN & set(cell["metadata"].get("tags", []))
             if skipped:
                 ledger.errors.append(f"{place}: claims a proof but is tagged {min(skipped)}")
             for label in re.split(r"[,\s]+", " ".join(comments).strip()):
                 equation = ledger.known(label, place, "the proof")
-                line = f"a cell of {{doc}}`/{page}`"
+                line = f"a cell of {{doc}}`/{document(root, path)}`"
                 if equation and line not in equation.proved:
                     equation.proved.append(line)
 
@@ -308,42 +263,19 @@ def read(root: Path) -> Ledger:
     return ledger
 
 
-def documented_modules(root: Path) -> set[str]:
-    """Return the modules whose members the API pages describe, and so can be linked to."""
-    found = set()
-    for path in (root / "book").rglob("*.md"):
-        found |= set(re.findall(r"automodule:: ([\w.]+)", path.read_text(encoding="utf8")))
-    return found
-
-
-HEAD = """\
-# Equation ledger
-
-<!-- Written by tools/ledger.py; edit the chapters, the docstrings and the tests instead. -->
-
-Every labelled equation of the book, in the book's order: where it is derived, which code
-implements it, and which test or notebook cell proves it. The tests fail when any of the three
-is missing.
-"""
-
-
-def render(root: Path, ledger: Ledger) -> str:
-    """Return the text of the page."""
-    linkable = documented_modules(root)
+def render(ledger: Ledger) -> str:
+    """Return the list, in Markdown."""
     by_page: dict[str, list[Equation]] = defaultdict(list)
     for equation in ledger.equations.values():
         by_page[equation.page].append(equation)
-    blocks = [HEAD]
-    if not by_page:
-        blocks.append("No equation is labelled yet.\n")
+    blocks = [] if by_page else ["No equation is labelled yet.\n"]
     for page, equations in by_page.items():
         blocks.append(f"## {ledger.titles.get(page, page)}\n")
         for equation in equations:
             code = ", ".join(
-                f"{{py:obj}}`{name}`"
-                if module in linkable and not re.search(r"\._(?!_)", name)
-                else f"`{name}`"
-                for name, module in equation.implemented
+                # the API pages leave out what is private
+                f"`{name}`" if re.search(r"\._(?!_)", name) else f"{{py:obj}}`{name}`"
+                for name in equation.implemented
             )
             blocks.append(
                 f"### `{equation.label}`\n\n```{{math}}\n{equation.tex}\n```\n\n"
@@ -354,11 +286,27 @@ def render(root: Path, ledger: Ledger) -> str:
     return "\n".join(blocks)
 
 
+def fill_in(app: Sphinx, page: str, source: list[str]) -> None:
+    """Write the list in its place while the book is built."""
+    if PLACE in source[0]:
+        ledger = read(Path(app.srcdir))
+        for error in ledger.errors:
+            logging.getLogger(__name__).warning(error)
+        source[0] = source[0].replace(PLACE, render(ledger))
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Make the page in every build: whatever it lists may have changed."""
+    app.connect("source-read", fill_in)
+    app.connect("env-get-outdated", lambda _app, env, *_: [PAGE] if PAGE in env.found_docs else [])
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Write or check the page."""
+    """Name every orphan, or print the list."""
     assert __doc__
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="change nothing, fail if not current")
+    parser.add_argument("--check", action="store_true", help="print no list")
     parser.add_argument("--root", type=Path, default=ROOT, help="the project's folder")
     args = parser.parse_args(argv)
     ledger = read(args.root)
@@ -366,14 +314,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
     if ledger.errors:
         return 1
-    page, text = args.root / PAGE, render(args.root, ledger)
-    current = page.exists() and page.read_text(encoding="utf8") == text
-    if args.check and not current:
-        print(f"error: {PAGE} is not current: python tools/ledger.py", file=sys.stderr)
-        return 1
-    if not current:
-        page.write_text(text, encoding="utf8")
-    print(f"{len(ledger.equations)} equations, each with its code and its proof")
+    count = f"{len(ledger.equations)} equations, each with its code and its proof"
+    print(count if args.check else render(ledger))
     return 0
 
 

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from book.figures.marks import axis, bars, line, rounded
-from stringlib.attention.structured_variance import (
+from stringlib.explore import COLOURS, PALETTE, Drawn, Panel, panels
+from stringlib.theory.structured_variance import (
     circulant_mean_mse,
     circulant_mse,
     cyclic_autocorrelation,
 )
-from stringlib.explore import COLOURS, PALETTE, Drawn, Panel, panels
 
 __all__ = ["CIRCULANT_SIGNS", "CIRCULANT_VECTORS", "row_correlation"]
 

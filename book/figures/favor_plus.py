@@ -11,8 +11,8 @@ from torch import Tensor
 
 from book.figures.marks import axis, bars, dots, line, rounded, significant, upright
 from stringlib.attention.features import FavorFeatures
-from stringlib.attention.variance import orthogonal_mse, positive_mse
 from stringlib.explore import COLOURS, PALETTE, Drawn, Panel, panels
+from stringlib.theory.variance import orthogonal_mse, positive_mse
 
 __all__ = ["FAVOR_KINDS", "favor_error"]
 

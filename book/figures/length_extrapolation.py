@@ -12,7 +12,7 @@ from book.figures.marks import axis, bars, box, line, rounded
 from stringlib import RoPE
 from stringlib.encoders.scaling import ntk_aware, position_interpolation, yarn
 from stringlib.explore import COLOURS, Drawn, Panel, panels
-from stringlib.extrapolation import seen_turns, unseen_share
+from stringlib.theory.extrapolation import seen_turns, unseen_share
 
 __all__ = ["LENGTH_METHODS", "beyond_training"]
 

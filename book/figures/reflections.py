@@ -9,7 +9,7 @@ import torch
 
 from book.figures.marks import line, rounded
 from stringlib.explore import PALETTE, Drawn, layout
-from stringlib.reference.reflection import householder_2d
+from stringlib.reference.rope import householder_2d
 
 __all__ = ["two_mirrors"]
 

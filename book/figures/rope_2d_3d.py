@@ -13,8 +13,8 @@ from book.figures.marks import CELLS, axis, colour_axis, dots, downwards, heat, 
 from stringlib import STRING, AxialRoPE, RoPE, RotaryEncoder
 from stringlib.explore import COLOURS, PALETTE, Drawn, Panel, panels
 from stringlib.explore.style import DIVERGING
-from stringlib.offsets import offset_scores
 from stringlib.positions import geometric_frequencies, grid_positions
+from stringlib.theory.offsets import offset_scores
 
 __all__ = [
     "GRID_ENCODERS",

@@ -9,9 +9,9 @@ import plotly.graph_objects as go
 import torch
 
 from book.figures.marks import axis, line, significant
-from stringlib import decay
 from stringlib.explore import COLOURS, PALETTE, Drawn, layout
 from stringlib.positions import geometric_frequencies
+from stringlib.theory import rope_decay
 
 __all__ = ["decay_curves"]
 
@@ -31,12 +31,12 @@ def decay_curves(dim: int, base: float) -> Drawn:
     """
     # whole distances, evenly spread on the logarithmic axis
     t = torch.logspace(0, LARGEST, POINTS, dtype=torch.float64).round().unique()
-    total = decay.phase_sum(t, geometric_frequencies(dim // 2, base)).abs()
-    integral = decay.phase_integral(t, base).abs()
-    early, late = decay.regimes(t, base)
+    total = rope_decay.phase_sum(t, geometric_frequencies(dim // 2, base)).abs()
+    integral = rope_decay.phase_integral(t, base).abs()
+    early, late = rope_decay.regimes(t, base)
     within_early = [v if v > LOWEST else None for v in early.tolist()]
     within_late = [v if v < HIGHEST else None for v in late.tolist()]
-    floor, leaves = (dim / 2) ** -0.5, decay.horizon(dim // 2, base)
+    floor, leaves = (dim / 2) ** -0.5, rope_decay.horizon(dim // 2, base)
     grey = PALETTE["grey"]
 
     def curve(y: Any, colour: str, name: str, **look: Any) -> go.Scatter:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from book.figures.marks import dots, line, rounded
 from stringlib.explore import PALETTE, Drawn, layout
-from stringlib.reference.liere import liere_matrix
+from stringlib.reference.string import liere_matrix
 
 __all__ = ["sphere_walks"]
 

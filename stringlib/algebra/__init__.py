@@ -1,4 +1,4 @@
-"""Matrices as pure functions: skew-symmetric, circulant and random orthogonal."""
+"""Matrices as pure functions: skew-symmetric, circulant, random orthogonal, common planes."""
 
 from stringlib.algebra.cayley import cayley
 from stringlib.algebra.circulant import (
@@ -19,6 +19,7 @@ from stringlib.algebra.skew import (
     upper_support,
 )
 from stringlib.algebra.toeplitz import toeplitz, toeplitz_product
+from stringlib.algebra.universality import universal_form
 from stringlib.kernels.fft import circular_convolution
 
 __all__ = [
@@ -39,5 +40,6 @@ __all__ = [
     "sparse_skew",
     "toeplitz",
     "toeplitz_product",
+    "universal_form",
     "upper_support",
 ]

@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 
 from stringlib.attention.weights import Factors, PositionWeight, require_pairs
-from stringlib.autocast import without_autocast
 from stringlib.inputs import expands, require_causal, require_floats, require_mode, require_state
 from stringlib.kernels.recurrence import MODES, causal_sums, decay_matrix
-from stringlib.precision import at_least_float32
+from stringlib.precision import at_least_float32, without_autocast
 
 
 def decayed_sums(

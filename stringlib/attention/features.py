@@ -6,7 +6,6 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.attention.projections import PROJECTIONS
-from stringlib.autocast import without_autocast
 from stringlib.inputs import (
     require_bool,
     require_count,
@@ -16,7 +15,7 @@ from stringlib.inputs import (
     require_vectors,
 )
 from stringlib.kernels.features import exponential, half_square
-from stringlib.precision import at_least_float32
+from stringlib.precision import at_least_float32, without_autocast
 
 
 class FeatureMap(nn.Module):

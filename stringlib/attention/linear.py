@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from stringlib.attention.weights import ConstantWeight, LinearState, PositionWeight, WeightedSums
-from stringlib.autocast import without_autocast
 from stringlib.encoders.string import Phases, RotaryEncoder
 from stringlib.inputs import (
     expands,
@@ -21,7 +20,7 @@ from stringlib.inputs import (
     require_floats,
     require_kind,
 )
-from stringlib.precision import at_least_float32
+from stringlib.precision import at_least_float32, without_autocast
 
 CONSTANT = ConstantWeight()
 
@@ -68,7 +67,7 @@ def linear_attention(
 
     Returns:
         ``(..., heads, n, d_v)``, of the dtype of ``v``; sums are in float32 at least. With
-        ``return_state`` a pair, the :class:`LinearState` second.
+        ``return_state`` a pair, the :class:`~stringlib.attention.weights.LinearState` second.
 
     Raises:
         TypeError: If an argument has the wrong type or dtype.

@@ -80,7 +80,7 @@ class PositionWeight(nn.Module, ABC):
 
     @property
     def has_state(self) -> bool:
-        """Whether sums can be continued from a state, token by token: if there are factors."""
+        """Whether it has factors, so that sums go on from a state, token by token."""
         return type(self).factors is not PositionWeight.factors
 
     def forward(self, x: Tensor, key_mask: Tensor | None = None) -> PositionWeight:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from stringlib.algebra.universality import require_generators, universal_form
 from stringlib.encoders.string import STRING, Phases
 from stringlib.inputs import require_positions
 from stringlib.precision import widen
-from stringlib.universality import require_generators, universal_form
 
 
 class DenseSTRING(STRING):
@@ -16,7 +16,7 @@ class DenseSTRING(STRING):
 
     Slow on purpose, :math:`O(d^3)` a token, and nothing is left out: ``forward`` returns R(r)q and
     R(r)k. Any encoder can be held against ``DenseSTRING(encoder.generators())``. Basis and
-    frequencies are those of :func:`~stringlib.universality.universal_form`, so
+    frequencies are those of :func:`~stringlib.algebra.universality.universal_form`, so
     ``STRING(dense.frequencies(), dense.basis())`` turns alike at :math:`O(d^2)` a token, and
     ``fold`` with ``folded`` at :math:`O(d)`. The generators are fixed; nothing is learned.
 

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.algebra.skew import planar_skew
-from stringlib.autocast import without_autocast
 from stringlib.inputs import (
     has_values,
     require_count,
@@ -27,7 +26,7 @@ from stringlib.inputs import (
     require_vectors,
 )
 from stringlib.kernels.rotation import rotate_pairs, unit_phases
-from stringlib.precision import at_least_float32, widen, widest
+from stringlib.precision import at_least_float32, widen, widest, without_autocast
 
 
 class Phases(NamedTuple):

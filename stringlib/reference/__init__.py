@@ -1,12 +1,19 @@
 """Literal float64 twins of the published algorithms: slow, plain, and independent.
 
-They follow the printed formulas line by line and share no code with the rest of the package,
-nor with each other, so that a mistake cannot hide in a common helper.
+They follow the printed formulas line by line and share no code with the rest of the package, so
+that a mistake cannot hide in a common helper. Among themselves they share what is one formula: the
+sum over pairs of tokens, the recurrence over tokens, the rotation of a pair.
 """
 
-from stringlib.reference.absolute import add_rows
-from stringlib.reference.attention import softmax_attention
-from stringlib.reference.axial import apply_axial_rope
+from stringlib.reference.absolute import (
+    add_rows,
+    sinusoidal_table,
+)
+from stringlib.reference.attention import (
+    c_cosgate,
+    gate,
+    softmax_attention,
+)
 from stringlib.reference.bias import (
     alibi_bias,
     alibi_slopes,
@@ -24,42 +31,51 @@ from stringlib.reference.cayley import (
     cayley_string,
     make_sparse_mask,
 )
-from stringlib.reference.circulant import (
-    circulant_string_matrix,
-    circulant_string_rotate,
-    get_eigenvalues,
-    parseval_logits,
-)
-from stringlib.reference.circulant_favor import (
+from stringlib.reference.features import (
     circulant_favor_features,
+    circulant_features,
     circulant_gradient,
     circulant_project,
     circulant_projection_matrix,
     hadamard_projection_matrix,
-    unit_circulant_column,
-)
-from stringlib.reference.cosformer import cosformer, cosine_attention
-from stringlib.reference.favor import (
     hyperbolic_features,
     positive_features,
     trigonometric_features,
+    unit_circulant_column,
 )
-from stringlib.reference.gated import c_cosgate, circulant_features, gate
-from stringlib.reference.grid import get_2d_positions
-from stringlib.reference.liere import liere_first_error, liere_matrix
-from stringlib.reference.linear import linear_attention, recurrent_attention, state_space
-from stringlib.reference.mixed import apply_mixed_rope, mixed_start
-from stringlib.reference.reflection import apply_reflection_rope, householder_2d
-from stringlib.reference.roformer_linear import roformer_linear_attention
-from stringlib.reference.rope import apply_rope, rope_matrix
-from stringlib.reference.sinusoidal import sinusoidal_table
+from stringlib.reference.linear import (
+    cosformer,
+    cosine_attention,
+    linear_attention,
+    roformer_linear_attention,
+)
+from stringlib.reference.rope import (
+    apply_axial_rope,
+    apply_mixed_rope,
+    apply_reflection_rope,
+    apply_rope,
+    get_2d_positions,
+    householder_2d,
+    mixed_start,
+    rope_matrix,
+)
 from stringlib.reference.state import (
     delta_rule,
     gla_recurrence,
+    recurrent_attention,
     retnet_recurrence,
     rwkv6_recurrence,
     semiseparable_mask,
     ssd_recurrence,
+    state_space,
+)
+from stringlib.reference.string import (
+    circulant_string_matrix,
+    circulant_string_rotate,
+    get_eigenvalues,
+    liere_first_error,
+    liere_matrix,
+    parseval_logits,
 )
 from stringlib.reference.toeplitz import (
     fft_toeplitz_matmul,

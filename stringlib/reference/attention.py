@@ -1,4 +1,7 @@
-"""Softmax attention as it is printed: one query after the other."""
+"""Attention layers as they are printed: softmax, a gate, and a whole C-CosGate layer.
+
+The last is circulant FAVOR+ features, the cosine weight and a gate behind both.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,9 @@ import math
 
 import torch
 from torch import Tensor
+
+from stringlib.reference.features import circulant_features
+from stringlib.reference.linear import cosine_attention
 
 
 def softmax_attention(
@@ -43,3 +49,72 @@ def softmax_attention(
             for j in range(seen):
                 out[head, i] += weights[j] / total * v[head, j]
     return out
+
+
+def gate(y: Tensor, x: Tensor, w_theta: Tensor) -> Tensor:
+    r"""Return :math:`Y \odot \sigma(X W_\theta)`, equation :eq:`eq-gate`.
+
+    Args:
+        y: What one head says, ``(seq, d_v)``.
+        x: The layer's input, ``(seq, dim)``.
+        w_theta: ``(dim, d_v)``, or ``(dim, 1)`` for one number a head.
+
+    Returns:
+        float64, ``(seq, d_v)``.
+
+    Source:
+        Qiu et al. 2025.
+    """
+    y, x, w_theta = y.double(), x.double(), w_theta.double()
+    out = torch.zeros_like(y)
+    for i in range(y.shape[0]):
+        for c in range(y.shape[1]):
+            before = torch.dot(x[i], w_theta[:, min(c, w_theta.shape[1] - 1)]).item()
+            out[i, c] = y[i, c] / (1 + math.exp(-before))
+    return out
+
+
+def c_cosgate(
+    x: Tensor,
+    w_q: Tensor,
+    w_k: Tensor,
+    w_v: Tensor,
+    w_o: Tensor,
+    w_theta: Tensor,
+    r: Tensor,
+    s: Tensor,
+    horizon: float,
+    causal: bool = False,
+) -> Tensor:
+    r"""Return a whole layer, equation :eq:`eq-c-cosgate`.
+
+    Matrices multiply from the right, :math:`q_i = x_i W_q`; head h owns columns h·d to h·d + d − 1.
+
+    Args:
+        x: The layer's input, ``(seq, dim)``.
+        w_q: Query projection, ``(dim, heads * d)``.
+        w_k: Key projection.
+        w_v: Value projection.
+        w_o: Output projection, ``(heads * d, dim)``.
+        w_theta: The gate's projection: ``(dim, heads * d)``, or ``(dim, heads)`` if headwise.
+        r: First columns of the circulants, ``(heads, d)``.
+        s: Their signs, ``(heads, d)``.
+        horizon: M of the cosine.
+        causal: Whether token i sees the tokens 0 … i only.
+
+    Returns:
+        float64, ``(seq, dim)``.
+    """
+    x, w_q, w_k, w_v, w_o = (t.double() for t in (x, w_q, w_k, w_v, w_o))
+    heads, d = r.shape
+    gates = w_theta.shape[1] // heads
+    said = []
+    for h in range(heads):
+        own = slice(h * d, h * d + d)
+        q, k, v = x @ w_q[:, own], x @ w_k[:, own], x @ w_v[:, own]
+        # a query times a key is then exp(q·k/√d), in expectation
+        phi_q = torch.stack([circulant_features(q_i / d**0.25, r[h], s[h]) for q_i in q])
+        phi_k = torch.stack([circulant_features(k_j / d**0.25, r[h], s[h]) for k_j in k])
+        y = cosine_attention(phi_q[None], phi_k[None], v[None], horizon, causal=causal)[0]
+        said.append(gate(y, x, w_theta[:, h * gates : (h + 1) * gates]))
+    return torch.cat(said, -1) @ w_o

@@ -8,6 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from stringlib.reference.rope import apply_rope
+
 
 def build_skew_symmetric(param_vec: Tensor, d_model: int) -> Tensor:
     r"""Fill a skew-symmetric matrix from its entries above the diagonal.
@@ -157,13 +159,8 @@ def cayley_before_split(
 
 
 def _turn(x: Tensor, positions: Tensor, omega: Tensor) -> Tensor:
-    """Turn pair i of token n by the angle Σ_k Ω_ik r_nk, one number after the other."""
-    columns = list(x.unbind(-1))
-    for i, row in enumerate(omega.double()):
-        angle = torch.zeros(positions.shape[0], dtype=torch.float64)
-        for k in range(positions.shape[1]):
-            angle = angle + row[k] * positions[:, k].double()
-        a, b = columns[2 * i], columns[2 * i + 1]
-        columns[2 * i] = a * torch.cos(angle) - b * torch.sin(angle)
-        columns[2 * i + 1] = a * torch.sin(angle) + b * torch.cos(angle)
-    return torch.stack(columns, -1) if columns else x
+    """Turn pair i of token n by the angle Σ_k Ω_ik r_nk, one coordinate after the other."""
+    turned, rest = x.tensor_split([2 * len(omega)], -1)
+    for k in range(positions.shape[1]):
+        turned = apply_rope(turned, positions[:, k], omega[:, k])
+    return torch.cat([turned, rest], -1)

@@ -1,9 +1,13 @@
-"""Kernelised attention as it is printed: a sum over all pairs, and a recurrence over tokens."""
+"""Kernelised attention as it is printed: a sum over all pairs of tokens."""
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
+
+from stringlib.reference.rope import apply_rope
 
 
 def linear_attention(
@@ -46,53 +50,115 @@ def linear_attention(
     return torch.stack(rows).reshape(*phi_q.shape[:2], v.shape[-1])
 
 
-def recurrent_attention(phi_q: Tensor, phi_k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    r"""Return causal attention by the recurrence of equation :eq:`eq-linear-state`.
+def roformer_linear_attention(
+    phi_q: Tensor,
+    phi_k: Tensor,
+    v: Tensor,
+    positions: Tensor,
+    frequencies: Tensor,
+    causal: bool = False,
+) -> Tensor:
+    r"""Return :math:`\sum_j (R_i\phi(q_i))^\top R_j\phi(k_j) v_j / \sum_j \phi(q_i)^\top\phi(k_j)`.
+
+    Equation :eq:`eq-rotation-numerator`: the denominator is not rotated.
 
     Args:
-        phi_q: Features of the queries, ``(heads, n, m)``.
-        phi_k: Features of the keys, ``(heads, n, m)``.
-        v: Values, ``(heads, n, d_v)``.
+        phi_q: Features of the queries, ``(heads, seq, m)`` with even m.
+        phi_k: Features of the keys, ``(heads, seq, m)``.
+        v: Values, ``(heads, seq, d_v)``.
+        positions: Of queries and keys, ``(seq,)``.
+        frequencies: Radians per position of each pair of features, ``(m // 2,)``.
+        causal: Whether query i sees the keys 0 … i only.
 
     Returns:
-        In float64 the outputs ``(heads, n, d_v)``, the last state S ``(heads, m, d_v)`` and the
-        last normaliser z ``(heads, m)``.
+        float64, ``(heads, seq, d_v)``.
+
+    Raises:
+        ValueError: If m is odd or the number of frequencies is not m / 2.
 
     Source:
-        Katharopoulos et al. 2020.
+        Su et al. 2024 (RoFormer), equation 19.
     """
-    phi_q, phi_k, v = phi_q.double(), phi_k.double(), v.double()
-    heads, n, m = phi_q.shape
-    S = torch.zeros(heads, m, v.shape[-1], dtype=torch.float64)
-    z = torch.zeros(heads, m, dtype=torch.float64)
-    rows = []
-    for t in range(n):
-        S = S + torch.einsum("hm,hd->hmd", phi_k[:, t], v[:, t])
-        z = z + phi_k[:, t]
-        numerator = torch.einsum("hm,hmd->hd", phi_q[:, t], S)
-        denominator = torch.einsum("hm,hm->h", phi_q[:, t], z)
-        rows.append(numerator / denominator[:, None])
-    return torch.stack(rows, 1), S, z
+    m = phi_q.shape[-1]
+    if m % 2 or frequencies.shape != (m // 2,):
+        raise ValueError(
+            "phi_q must have an even number m of features and frequencies the shape (m / 2,), "
+            f"got {tuple(phi_q.shape)} and {tuple(frequencies.shape)}"
+        )
+    turned_q, turned_k = (apply_rope(phi, positions, frequencies) for phi in (phi_q, phi_k))
+    above = linear_attention(turned_q, turned_k, v, causal=causal, normalize=False)
+    below = linear_attention(phi_q, phi_k, torch.ones_like(v), causal=causal, normalize=False)
+    return above / below
 
 
-def state_space(A: Tensor, B: Tensor, C: Tensor, x: Tensor) -> Tensor:
-    r"""Return the outputs of a linear state-space model, equation :eq:`eq-linear-ssm`.
+def cosine_attention(
+    phi_q: Tensor,
+    phi_k: Tensor,
+    v: Tensor,
+    horizon: float,
+    positive: bool = False,
+    causal: bool = False,
+) -> Tensor:
+    r"""Return attention with the cosine weight of every pair of tokens.
+
+    The weight of query i and key j is :math:`\cos(\pi(i-j)/2M)`, :eq:`eq-cosine-weight`, or
+    half of one plus that, :eq:`eq-cosine-positive`. It may be negative here: nothing refuses a
+    horizon that is too short.
 
     Args:
-        A: Transitions, ``(n, m, m)``.
-        B: What writes, ``(n, m)``.
-        C: What reads, ``(n, m)``.
-        x: Inputs, ``(n, d)``.
+        phi_q: Features of the queries, ``(heads, seq, m)``.
+        phi_k: Features of the keys, ``(heads, keys, m)``.
+        v: Values, ``(heads, keys, d_v)``.
+        horizon: M, in tokens.
+        positive: Which of the two weights.
+        causal: Whether query i sees the keys 0 … i only.
 
     Returns:
-        float64, ``(n, d)``.
+        float64, ``(heads, seq, d_v)``.
+    """
+    heads, n, keys = *phi_q.shape[:2], phi_k.shape[1]
+    weights = torch.zeros(n, keys, dtype=torch.float64)
+    for i in range(n):
+        for j in range(keys):
+            weight = math.cos(math.pi * (i - j) / (2 * horizon))
+            weights[i, j] = (1 + weight) / 2 if positive else weight
+    return linear_attention(phi_q, phi_k, v, weights.expand(heads, n, keys), causal)
+
+
+def cosformer(q: Tensor, k: Tensor, v: Tensor, causal: bool = False, eps: float = 1e-6) -> Tensor:
+    r"""Return cosFormer's attention by its four sums, :eq:`eq-cosine-features`.
+
+    As in the authors' code: ReLU features, positions from 1, a horizon that is the longer of the
+    two lengths AT HAND, and denominators of at least ``eps``.
+
+    Args:
+        q: Queries, ``(heads, seq, d)``.
+        k: Keys, ``(heads, keys, d)``.
+        v: Values, ``(heads, keys, d_v)``.
+        causal: Whether query i sees the keys 0 … i only.
+        eps: Smaller denominators are replaced by this.
+
+    Returns:
+        float64, ``(heads, seq, d_v)``.
 
     Source:
-        Dao and Gu 2024.
+        Qin et al. 2022, section 3, and their code.
     """
-    S = torch.zeros(A.shape[-1], x.shape[-1], dtype=torch.float64)
-    rows = []
-    for t in range(x.shape[0]):
-        S = A[t].double() @ S + torch.outer(B[t].double(), x[t].double())
-        rows.append(C[t].double() @ S)
-    return torch.stack(rows)
+    q, k, v = q.double().clamp(min=0), k.double().clamp(min=0), v.double()
+    horizon = max(q.shape[1], k.shape[1])
+    out = torch.zeros(*q.shape[:-1], v.shape[-1], dtype=torch.float64)
+    for head in range(q.shape[0]):
+        for i in range(q.shape[1]):
+            angle_i = math.pi / 2 * (i + 1) / horizon
+            cos_kv = torch.zeros(k.shape[-1], v.shape[-1], dtype=torch.float64)
+            sin_kv, cos_k, sin_k = cos_kv.clone(), cos_kv[:, 0].clone(), cos_kv[:, 0].clone()
+            for j in range(i + 1 if causal else k.shape[1]):
+                angle_j = math.pi / 2 * (j + 1) / horizon
+                cos_kv += math.cos(angle_j) * torch.outer(k[head, j], v[head, j])
+                sin_kv += math.sin(angle_j) * torch.outer(k[head, j], v[head, j])
+                cos_k += math.cos(angle_j) * k[head, j]
+                sin_k += math.sin(angle_j) * k[head, j]
+            cos_q, sin_q = math.cos(angle_i) * q[head, i], math.sin(angle_i) * q[head, i]
+            total = torch.dot(cos_q, cos_k) + torch.dot(sin_q, sin_k)
+            out[head, i] = (cos_q @ cos_kv + sin_q @ sin_kv) / total.clamp(min=eps)
+    return out

@@ -1,4 +1,4 @@
-"""RoPE as it is printed: two-by-two matrices, one pair after the other."""
+"""RoPE as it is printed, its forms for images, and rotations as two mirrors."""
 
 from __future__ import annotations
 
@@ -65,3 +65,172 @@ def rope_matrix(position: float, head_dim: int, base: float = 10000.0) -> Tensor
         matrix[2 * i, 2 * i + 1] = -math.sin(angle)
         matrix[2 * i + 1, 2 * i] = math.sin(angle)
     return matrix
+
+
+def apply_axial_rope(x: Tensor, positions: Tensor, base: float = 100.0) -> Tensor:
+    r"""Rotate each coordinate's own pairs of channels, equation :eq:`eq-grid-axial`.
+
+    Args:
+        x: ``(..., seq, d)`` with even d.
+        positions: ``(seq, coord_dim)``.
+        base: The base of the frequencies.
+
+    Returns:
+        float64, of the shape of ``x``.
+
+    Raises:
+        ValueError: If d is odd or there are more coordinates than pairs.
+
+    Source:
+        Heo et al. 2024, RoPE-Axial.
+    """
+    pairs, coord_dim = x.shape[-1] // 2, positions.shape[-1]
+    if x.shape[-1] % 2 or pairs < coord_dim:
+        raise ValueError(
+            f"x must have an even last dimension of at least {2 * coord_dim}, one pair for each "
+            f"coordinate of positions, got {tuple(x.shape)}"
+        )
+    rotated = []
+    first = 0  # of the channels of the coordinate
+    for k in range(coord_dim):
+        own = pairs // coord_dim + (1 if k < pairs % coord_dim else 0)
+        frequencies = torch.tensor([base ** (-i / own) for i in range(own)], dtype=torch.float64)
+        channels = x[..., first : first + 2 * own]
+        rotated.append(apply_rope(channels, positions[:, k], frequencies))
+        first += 2 * own
+    return torch.cat(rotated, -1)
+
+
+def mixed_start(head_dim: int, angle: float, base: float = 10.0) -> tuple[Tensor, Tensor]:
+    r"""Return the frequencies along x and y with which a head starts, :eq:`eq-grid-start`.
+
+    Args:
+        head_dim: d, a multiple of 4.
+        angle: The head's random rotation in radians.
+        base: The base of the magnitudes.
+
+    Returns:
+        :math:`\theta^x` and :math:`\theta^y`, float64, ``(d // 2,)`` each: d/4 magnitudes along
+        the direction ``angle``, then the same along ``angle`` + π/2.
+
+    Raises:
+        ValueError: If 4 does not divide d.
+
+    Source:
+        Heo et al. 2024, RoPE-Mixed.
+    """
+    if head_dim % 4:
+        raise ValueError(f"head_dim must be a multiple of 4, got {head_dim}")
+    along_x, along_y = [], []
+    for direction in (angle, angle + math.pi / 2):
+        for t in range(head_dim // 4):
+            magnitude = base ** (-t / (head_dim / 4))
+            along_x.append(magnitude * math.cos(direction))
+            along_y.append(magnitude * math.sin(direction))
+    return torch.tensor(along_x).double(), torch.tensor(along_y).double()
+
+
+def apply_mixed_rope(x: Tensor, positions: Tensor, along_x: Tensor, along_y: Tensor) -> Tensor:
+    r"""Multiply pair t by :math:`e^{\mathrm{i}(\theta^x_t p^x + \theta^y_t p^y)}`.
+
+    Equation :eq:`eq-grid-mixed` for two coordinates.
+
+    Args:
+        x: ``(..., heads, seq, d)`` with even d.
+        positions: :math:`(p^x, p^y)` of each token, ``(seq, 2)``.
+        along_x: :math:`\theta^x`, ``(heads, d // 2)``.
+        along_y: :math:`\theta^y`, ``(heads, d // 2)``.
+
+    Returns:
+        float64, of the shape of ``x``.
+
+    Raises:
+        ValueError: If positions have not two coordinates.
+
+    Source:
+        Heo et al. 2024, RoPE-Mixed.
+    """
+    if positions.shape[-1] != 2:
+        raise ValueError(f"positions must have shape (seq, 2), got {tuple(positions.shape)}")
+    x, positions = x.double(), positions.double()
+    place_x, place_y = positions[:, 0], positions[:, 1]
+    angle = torch.einsum("n,ht->hnt", place_x, along_x.double())
+    angle = angle + torch.einsum("n,ht->hnt", place_y, along_y.double())
+    numbers = torch.complex(x[..., 0::2], x[..., 1::2])
+    turned = numbers * torch.exp(1j * angle)
+    return torch.stack([turned.real, turned.imag], -1).reshape(x.shape)
+
+
+def householder_2d(alpha: Tensor) -> Tensor:
+    r"""Return :math:`H(\alpha) = I - 2vv^\top/\|v\|^2`, equation :eq:`eq-reflection-householder`.
+
+    One of them is already relative, up to a constant flip, :eq:`eq-reflection-single`.
+
+    Args:
+        alpha: Angle of :math:`v = (\cos\alpha, \sin\alpha)`, any shape ``(...)``.
+
+    Returns:
+        float64, ``(..., 2, 2)``.
+
+    Source:
+        Householder 1958, the elementary reflection.
+    """
+    alpha = alpha.double()
+    v = torch.stack([torch.cos(alpha), torch.sin(alpha)], -1)
+    outer = v[..., :, None] * v[..., None, :]
+    squared_norm = torch.sum(v * v, -1)[..., None, None]
+    return torch.eye(2, dtype=torch.float64, device=alpha.device) - 2 * outer / squared_norm
+
+
+def apply_reflection_rope(x: Tensor, positions: Tensor, omega1: Tensor, omega2: Tensor) -> Tensor:
+    r"""Multiply pair i of every token by :math:`H(t\,\omega^{(2)}_i)\,H(t\,\omega^{(1)}_i)`.
+
+    Equation :eq:`eq-reflection-rotation`, block by block.
+
+    Args:
+        x: ``(..., seq, d)`` with even d; pairs are neighbouring channels.
+        positions: t, ``(..., seq)``.
+        omega1: :math:`\omega^{(1)}`, ``(d // 2,)``: the mirror that comes first.
+        omega2: :math:`\omega^{(2)}`, ``(d // 2,)``.
+
+    Returns:
+        float64, of the shape of ``x``.
+
+    Raises:
+        ValueError: If d is odd or the number of angles is not d / 2.
+    """
+    wanted = (x.shape[-1] // 2,)
+    if x.shape[-1] % 2 or omega1.shape != wanted or omega2.shape != wanted:
+        raise ValueError(
+            "x must have an even last dimension d, omega1 and omega2 the shape (d / 2,), "
+            f"got {tuple(x.shape)}, {tuple(omega1.shape)} and {tuple(omega2.shape)}"
+        )
+    blocks = x.double().reshape(*x.shape[:-1], x.shape[-1] // 2, 2)
+    positions = positions.double()[..., None]
+    first = householder_2d(positions * omega1.double())
+    second = householder_2d(positions * omega2.double())
+    rotations = second @ first
+    return torch.einsum("...ij,...j->...i", rotations, blocks).reshape(x.shape)
+
+
+def get_2d_positions(num_patches_h: int, num_patches_w: int, normalize: bool = True) -> Tensor:
+    """Return the (x, y) coordinates of image patches in reading order.
+
+    Scaling makes one patch of offset depend on the resolution: the package itself counts
+    patches, see :func:`stringlib.positions.grid_positions`. A single row or column is put
+    at 0; the literal division by ``num_patches - 1`` would give NaN there.
+
+    Args:
+        num_patches_h: Number of rows.
+        num_patches_w: Number of columns.
+        normalize: Whether to divide by the largest coordinate.
+
+    Returns:
+        float64, ``(num_patches_h * num_patches_w, 2)``.
+    """
+    rows = [[float(x), float(y)] for y in range(num_patches_h) for x in range(num_patches_w)]
+    positions = torch.tensor(rows, dtype=torch.float64).reshape(-1, 2)
+    if normalize:
+        positions[:, 0] /= max(num_patches_w - 1, 1)
+        positions[:, 1] /= max(num_patches_h - 1, 1)
+    return positions

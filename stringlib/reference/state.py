@@ -1,9 +1,72 @@
-"""Linear attention that forgets, as each paper prints it: one token after the other."""
+"""Attention as a recurrence, as each paper prints it: one token after the other."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
+
+
+def _states(A: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    r"""Return :math:`S_t = A_t S_{t-1} + k_t v_t^\top` of every t; A is ``(heads, n, d, d)``."""
+    A, k, v = A.double(), k.double(), v.double()
+    s = torch.zeros(len(k), k.shape[-1], v.shape[-1], dtype=torch.float64)
+    found = []
+    for t in range(k.shape[1]):
+        s = A[:, t] @ s + k[:, t, :, None] * v[:, t, None, :]
+        found.append(s)
+    return torch.stack(found, 1)
+
+
+def _read(q: Tensor, S: Tensor) -> Tensor:
+    """Return what each query reads of its state, ``(heads, n, d_v)``."""
+    return torch.einsum("hnd,hndv->hnv", q.double(), S)
+
+
+def recurrent_attention(phi_q: Tensor, phi_k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    r"""Return causal attention by the recurrence of equation :eq:`eq-linear-state`.
+
+    Args:
+        phi_q: Features of the queries, ``(heads, n, m)``.
+        phi_k: Features of the keys, ``(heads, n, m)``.
+        v: Values, ``(heads, n, d_v)``.
+
+    Returns:
+        In float64 the outputs ``(heads, n, d_v)``, the last state S ``(heads, m, d_v)`` and the
+        last normaliser z ``(heads, m)``.
+
+    Source:
+        Katharopoulos et al. 2020.
+    """
+    phi_q, phi_k, v = phi_q.double(), phi_k.double(), v.double()
+    heads, n, m = phi_q.shape
+    S = torch.zeros(heads, m, v.shape[-1], dtype=torch.float64)
+    z = torch.zeros(heads, m, dtype=torch.float64)
+    rows = []
+    for t in range(n):
+        S = S + torch.einsum("hm,hd->hmd", phi_k[:, t], v[:, t])
+        z = z + phi_k[:, t]
+        numerator = torch.einsum("hm,hmd->hd", phi_q[:, t], S)
+        denominator = torch.einsum("hm,hm->h", phi_q[:, t], z)
+        rows.append(numerator / denominator[:, None])
+    return torch.stack(rows, 1), S, z
+
+
+def state_space(A: Tensor, B: Tensor, C: Tensor, x: Tensor) -> Tensor:
+    r"""Return the outputs of a linear state-space model, equation :eq:`eq-linear-ssm`.
+
+    Args:
+        A: Transitions, ``(n, m, m)``.
+        B: What writes, ``(n, m)``.
+        C: What reads, ``(n, m)``.
+        x: Inputs, ``(n, d)``.
+
+    Returns:
+        float64, ``(n, d)``.
+
+    Source:
+        Dao and Gu 2024.
+    """
+    return _read(C[None], _states(A[None], B[None], x[None]))[0]
 
 
 def retnet_recurrence(q: Tensor, k: Tensor, v: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor]:
@@ -21,16 +84,8 @@ def retnet_recurrence(q: Tensor, k: Tensor, v: Tensor, gamma: Tensor) -> tuple[T
     Source:
         Sun et al. 2023.
     """
-    heads, n, d = q.shape
-    out = torch.zeros(heads, n, v.shape[-1], dtype=torch.float64)
-    last = torch.zeros(heads, d, v.shape[-1], dtype=torch.float64)
-    for h in range(heads):
-        s = torch.zeros(d, v.shape[-1], dtype=torch.float64)
-        for t in range(n):
-            s = gamma[h].double() * s + torch.outer(k[h, t].double(), v[h, t].double())
-            out[h, t] = q[h, t].double() @ s
-        last[h] = s
-    return out, last
+    S = _states(torch.diag_embed(gamma[:, None, None].expand_as(k)), k, v)
+    return _read(q, S), S[:, -1]
 
 
 def gla_recurrence(q: Tensor, k: Tensor, v: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor]:
@@ -50,17 +105,8 @@ def gla_recurrence(q: Tensor, k: Tensor, v: Tensor, alpha: Tensor) -> tuple[Tens
     Source:
         Yang et al. 2024.
     """
-    heads, n, d = q.shape
-    out = torch.zeros(heads, n, v.shape[-1], dtype=torch.float64)
-    last = torch.zeros(heads, d, v.shape[-1], dtype=torch.float64)
-    for h in range(heads):
-        s = torch.zeros(d, v.shape[-1], dtype=torch.float64)
-        for t in range(n):
-            s = torch.diag(alpha[h, t].double()) @ s
-            s = s + torch.outer(k[h, t].double(), v[h, t].double())
-            out[h, t] = q[h, t].double() @ s
-        last[h] = s
-    return out, last
+    S = _states(torch.diag_embed(alpha), k, v)
+    return _read(q, S), S[:, -1]
 
 
 def rwkv6_recurrence(
@@ -83,26 +129,13 @@ def rwkv6_recurrence(
     Source:
         Peng et al. 2024.
     """
-    heads, n, d = r.shape
-    out = torch.zeros(heads, n, v.shape[-1], dtype=torch.float64)
-    last = torch.zeros(heads, d, v.shape[-1], dtype=torch.float64)
-    for h in range(heads):
-        s = torch.zeros(d, v.shape[-1], dtype=torch.float64)
-        for t in range(n):
-            written = torch.outer(k[h, t].double(), v[h, t].double())
-            out[h, t] = r[h, t].double() @ (s + torch.diag(u[h].double()) @ written)
-            s = torch.diag(w[h, t].double()) @ s + written
-        last[h] = s
-    return out, last
+    S = _states(torch.diag_embed(w), k, v)
+    before = torch.cat([torch.zeros_like(S[:, :1]), S[:, :-1]], 1)
+    bonus = u[:, None].double() * k.double()
+    return _read(r, before + bonus[..., None] * v.double()[..., None, :]), S[:, -1]
 
 
-def ssd_recurrence(
-    x: Tensor,
-    dt: Tensor,
-    A: Tensor,
-    B: Tensor,
-    C: Tensor,
-) -> tuple[Tensor, Tensor]:
+def ssd_recurrence(x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor) -> tuple[Tensor, Tensor]:
     r"""Return :math:`y_t = C_t^\top h_t`, :math:`h_t = e^{\Delta_t A} h_{t-1} + \Delta_t B_t x_t`.
 
     Equation :eq:`eq-ssd`.
@@ -120,18 +153,10 @@ def ssd_recurrence(
     Source:
         Dao and Gu 2024.
     """
-    heads, n, p = x.shape
-    out = torch.zeros(heads, n, p, dtype=torch.float64)
-    last = torch.zeros(heads, B.shape[-1], p, dtype=torch.float64)
-    for head in range(heads):
-        h = torch.zeros(B.shape[-1], p, dtype=torch.float64)
-        for t in range(n):
-            step = dt[head, t].double()
-            h = torch.exp(step * A[head].double()) * h
-            h = h + step * torch.outer(B[head, t].double(), x[head, t].double())
-            out[head, t] = C[head, t].double() @ h
-        last[head] = h
-    return out, last
+    step = dt[..., None].double()
+    decay = torch.exp(step * A[:, None, None].double()).expand_as(B)
+    h = _states(torch.diag_embed(decay), step * B.double(), x)
+    return _read(C, h), h[:, -1]
 
 
 def semiseparable_mask(a: Tensor) -> Tensor:
@@ -174,12 +199,6 @@ def delta_rule(q: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> Tensor:
     Source:
         Schlag et al. 2021.
     """
-    n, d = q.shape
-    out = torch.zeros(n, v.shape[-1], dtype=torch.float64)
-    s = torch.zeros(d, v.shape[-1], dtype=torch.float64)
-    eye = torch.eye(d, dtype=torch.float64)
-    for t in range(n):
-        key, value, rate = k[t].double(), v[t].double(), beta[t].double()
-        s = (eye - rate * torch.outer(key, key)) @ s + rate * torch.outer(key, value)
-        out[t] = q[t].double() @ s
-    return out
+    k, rate = k.double(), beta[:, None].double()
+    keep = torch.eye(k.shape[-1], dtype=torch.float64) - (rate * k)[:, :, None] * k[:, None]
+    return state_space(keep, rate * k, q, v)

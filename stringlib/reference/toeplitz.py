@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
+
+from stringlib.reference.linear import linear_attention
 
 
 def toeplitz_matrix(c: Tensor) -> Tensor:
@@ -96,17 +96,8 @@ def toeplitz_attention(
     Source:
         Luo et al. 2021, equation of section 3.1.
     """
-    n = len(phi_q)
-    out = torch.zeros(n, v.shape[-1], dtype=torch.float64)
-    for i in range(n):
-        total = 0.0
-        for j in range(i + 1 if causal else n):
-            score = sum(a * b for a, b in zip(phi_q[i].tolist(), phi_k[j].tolist(), strict=True))
-            weight = math.exp(bias[(j - i) + n - 1].item()) * score
-            out[i] += weight * v[j].double()
-            total += weight
-        out[i] /= total
-    return out
+    weights = toeplitz_matrix(torch.exp(bias.double()))
+    return linear_attention(phi_q[None], phi_k[None], v[None], weights[None], causal)[0]
 
 
 def grid_toeplitz_matrix(c: Tensor) -> Tensor:

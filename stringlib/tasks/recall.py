@@ -63,8 +63,8 @@ class Recall(Task):
         """Return the accuracy of naming the commonest value of each test sequence.
 
         That needs no attention, only an average: a model that does not beat it recalls nothing.
-        :func:`~stringlib.capacity.guess_accuracy` is what to expect of it, 0.32 for 8 pairs and 8
-        values.
+        :func:`~stringlib.theory.capacity.guess_accuracy` is what to expect of it, 0.32 for 8 pairs
+        and 8 values.
         """
         right = count = 0
         for tokens, targets in self.held_out()["test"]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stringlib.files import whole
-from stringlib.spread import interval, mean
+from stringlib.theory.spread import interval, mean
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,13 +12,10 @@ from scipy.integrate import quad
 from torch import Tensor
 
 from book.figures.rope_decay import decay_curves
-from stringlib import RoPE, checks, decay
+from stringlib import RoPE, checks
 from stringlib.positions import geometric_frequencies
-
-
-def random(*shape: int, seed: int = 0) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, dtype=torch.float64, generator=generator)
+from stringlib.theory import rope_decay
+from tests.draws import random
 
 
 def exact_e1(x: float) -> sp.Expr:
@@ -32,7 +29,7 @@ def test_the_sum_is_ropes_score_of_ones() -> None:
     t = torch.arange(0, 2000, 7, dtype=torch.float64)
     turned = encoder.rotate(ones.expand(1, len(t), 32), t[:, None])
     scores = (turned @ ones[0, 0])[0] / 32
-    total = decay.phase_sum(t, encoder.frequencies()[0, :, 0])
+    total = rope_decay.phase_sum(t, encoder.frequencies()[0, :, 0])
     assert checks.largest_difference(total.real, scores) <= 1e-12
 
 
@@ -43,7 +40,7 @@ def test_the_sum_with_amplitudes_is_any_score() -> None:
     turned = encoder.rotate(q.expand(1, 50, 16), t[:, None])
     pairs = [torch.view_as_complex(x.unflatten(-1, (-1, 2))) for x in (q, k)]
     amplitudes = pairs[0] * pairs[1].conj()
-    total = decay.phase_sum(t, encoder.frequencies()[0, :, 0], amplitudes)
+    total = rope_decay.phase_sum(t, encoder.frequencies()[0, :, 0], amplitudes)
     assert checks.largest_difference(total.real, (turned @ k)[0]) <= 1e-12
 
 
@@ -51,7 +48,7 @@ def test_the_sum_with_amplitudes_is_any_score() -> None:
 def test_exponential_integral_has_fourteen_digits_on_both_sides_of_the_boundary() -> None:
     x = torch.cat([torch.logspace(-9, 9, 37), torch.linspace(3.5, 4.5, 21)]).double()
     exact = torch.tensor([complex(exact_e1(v)) for v in x.tolist()], dtype=torch.complex128)
-    assert ((decay.exp_integral(x) - exact).abs() / exact.abs()).max() <= 1e-14
+    assert ((rope_decay.exp_integral(x) - exact).abs() / exact.abs()).max() <= 1e-14
 
 
 @pytest.mark.proves("eq-decay-integral", "eq-decay-e1")
@@ -62,13 +59,13 @@ def test_the_integral_by_quadrature(t: float, base: float) -> None:
         return getattr(cmath.exp(1j * t * base**-s), part)
 
     parts = [quad(lambda s, p=p: wave(p, s), 0, 1, limit=2000)[0] for p in ("real", "imag")]
-    given = decay.phase_integral(torch.tensor(t).double(), base).item()
+    given = rope_decay.phase_integral(torch.tensor(t).double(), base).item()
     assert abs(given - complex(*parts)) <= 1e-9
 
 
 def test_the_integral_at_zero_is_one_and_its_gradient_finite() -> None:
     t = torch.zeros(2, dtype=torch.float64, requires_grad=True)
-    value = decay.phase_integral(t, 100.0)
+    value = rope_decay.phase_integral(t, 100.0)
     assert value.tolist() == [1, 1]
     value.abs().sum().backward()
     assert t.grad is not None
@@ -77,7 +74,7 @@ def test_the_integral_at_zero_is_one_and_its_gradient_finite() -> None:
 
 @pytest.mark.proves("eq-decay-parts")
 @pytest.mark.parametrize("x", [0.3, 1.0, 10.0, 60.0])
-@pytest.mark.parametrize("terms", [0, 1, 2, 5, 9, 20])
+@pytest.mark.parametrize("terms", [0, 1, 5, 20])
 def test_the_remainder_is_at_most_the_first_term_left_out(x: float, terms: int) -> None:
     ix = sp.I * sp.Float(x, 40)
     partial = -sp.exp(ix) / ix * sum(sp.factorial(k) / ix**k for k in range(terms))
@@ -89,42 +86,42 @@ def test_the_remainder_is_at_most_the_first_term_left_out(x: float, terms: int) 
 @pytest.mark.parametrize("base", [1e4, 1e8])
 def test_the_integral_follows_a_logarithm_then_one_over_t(base: float) -> None:
     t = torch.logspace(2, math.log10(base) - 2, 30, dtype=torch.float64)
-    early, _ = decay.regimes(t, base)
-    gap = decay.phase_integral(t, base).real - early
+    early, _ = rope_decay.regimes(t, base)
+    gap = rope_decay.phase_integral(t, base).real - early
     # what is left out: E₁(−it) is at most 1/t, the series after −γ − ln x at most x²/4
     assert (gap.abs() * math.log(base) <= 1 / t + (t / base) ** 2 / 4 + 1e-12).all()
     far = base * torch.logspace(2, 4, 30, dtype=torch.float64)
-    _, late = decay.regimes(far, base)
-    size = decay.phase_integral(far, base).abs()
+    _, late = rope_decay.regimes(far, base)
+    size = rope_decay.phase_integral(far, base).abs()
     assert (size / late - 1).abs().max() <= 1 / base + 2e-2
 
 
 @pytest.mark.parametrize(("t", "size"), [(10, 0.706), (100, 0.468), (1e3, 0.246), (1e4, 0.077)])
 def test_sizes_of_the_integral_at_base_10000(t: float, size: float) -> None:
-    given = decay.phase_integral(torch.tensor(float(t)), 1e4).abs().item()
+    given = rope_decay.phase_integral(torch.tensor(float(t)), 1e4).abs().item()
     assert given == pytest.approx(size, abs=5.1e-4)
 
 
-@pytest.mark.parametrize("pairs", [8, 64, 300])
+@pytest.mark.parametrize("pairs", [8, 300])
 @pytest.mark.parametrize("base", [100.0, 10_000.0])
 def test_a_riemann_sum_errs_by_at_most_the_variation_over_n(pairs: int, base: float) -> None:
     t = torch.linspace(0, 3 * pairs, 200, dtype=torch.float64)
-    total = decay.phase_sum(t, geometric_frequencies(pairs, base))
-    gap = (total - decay.phase_integral(t, base)).abs()
+    total = rope_decay.phase_sum(t, geometric_frequencies(pairs, base))
+    gap = (total - rope_decay.phase_integral(t, base)).abs()
     assert (gap <= t * (1 - 1 / base) / pairs + 1e-12).all()
 
 
 @pytest.mark.proves("eq-decay-horizon")
-@pytest.mark.parametrize("pairs", [64, 256, 1024])
+@pytest.mark.parametrize("pairs", [64, 1024])
 @pytest.mark.parametrize("base", [100.0, 10_000.0])
 def test_the_sum_leaves_the_integral_at_the_horizon(pairs: int, base: float) -> None:
-    leaves = decay.horizon(pairs, base)
+    leaves = rope_decay.horizon(pairs, base)
     assert leaves == pytest.approx(2 * math.pi * pairs / math.log(base), rel=1e-15)
     theta, wave = geometric_frequencies(pairs, base), 1 / math.sqrt(pairs * math.log(base))
 
     def gap(low: float, high: float) -> Tensor:
         t = torch.linspace(low * leaves, high * leaves, 200, dtype=torch.float64)
-        return (decay.phase_sum(t, theta) - decay.phase_integral(t, base)).abs()
+        return (rope_decay.phase_sum(t, theta) - rope_decay.phase_integral(t, base)).abs()
 
     assert gap(0, 0.5).max() <= 2 / pairs
     assert 0.7 * wave < gap(1.15, 1.9).mean() < 1.5 * wave
@@ -135,7 +132,7 @@ def test_the_mean_square_is_the_sum_of_squared_amplitudes() -> None:
     theta, h = geometric_frequencies(16), torch.view_as_complex(random(16, 2))
     generator = torch.Generator().manual_seed(1)
     t = 1e9 * torch.rand(200_000, dtype=torch.float64, generator=generator)
-    mean = decay.phase_sum(t, theta, h).abs().square().mean()
+    mean = rope_decay.phase_sum(t, theta, h).abs().square().mean()
     assert mean == pytest.approx(h.abs().square().sum().item(), rel=0.02)
 
 
@@ -145,21 +142,21 @@ def test_the_largest_score_may_stand_at_any_distance(distance: int) -> None:
     theta = geometric_frequencies(32)
     h = torch.polar(torch.full_like(theta, 1 / 32), -distance * theta)
     t = distance + torch.arange(-300, 301, dtype=torch.float64)
-    score = decay.phase_sum(t, theta, h).real
+    score = rope_decay.phase_sum(t, theta, h).real
     assert score.argmax() == 300
     assert score[300].item() == pytest.approx(1, abs=1e-10)
     assert score[torch.arange(601) != 300].max() < 0.999
 
 
 @pytest.mark.proves("eq-decay-abel")
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_abel_bound_holds(seed: int) -> None:
     theta = geometric_frequencies(64)
     t = torch.linspace(0, 1e4, 500, dtype=torch.float64)
     h = torch.view_as_complex(random(64, 2, seed=seed))
     for amplitudes in (h, h.cumsum(0), None):
-        bound = decay.abel_bound(t, theta, amplitudes)
-        assert (decay.phase_sum(t, theta, amplitudes).abs() <= bound * (1 + 1e-12)).all()
+        bound = rope_decay.abel_bound(t, theta, amplitudes)
+        assert (rope_decay.phase_sum(t, theta, amplitudes).abs() <= bound * (1 + 1e-12)).all()
 
 
 @pytest.mark.proves("eq-decay-abel")
@@ -169,7 +166,7 @@ def test_the_abel_bound_step_by_step() -> None:
     partial = [waves[0], waves[0] + waves[1], sum(waves)]
     steps = [h[1] - h[0], h[2] - h[1], -h[2]]
     literal = max(abs(s) for s in steps) * sum(abs(s) for s in partial)
-    given = decay.abel_bound(torch.tensor(5.0), torch.tensor(theta).double(), torch.tensor(h))
+    given = rope_decay.abel_bound(torch.tensor(5.0), torch.tensor(theta).double(), torch.tensor(h))
     assert given.item() == pytest.approx(literal, rel=1e-6)
 
 
@@ -177,10 +174,10 @@ def test_empty_and_odd_shapes() -> None:
     theta = geometric_frequencies(4)
     for shape in ((0,), (), (2, 3)):
         t = torch.ones(shape, dtype=torch.float64)
-        assert decay.phase_sum(t, theta).shape == shape
-        assert decay.abel_bound(t, theta).shape == shape
-        assert decay.phase_integral(t, 10.0).shape == shape
-    assert decay.phase_sum(torch.arange(3), theta).dtype == torch.complex128
+        assert rope_decay.phase_sum(t, theta).shape == shape
+        assert rope_decay.abel_bound(t, theta).shape == shape
+        assert rope_decay.phase_integral(t, 10.0).shape == shape
+    assert rope_decay.phase_sum(torch.arange(3), theta).dtype == torch.complex128
 
 
 T, THETA = torch.ones(2), torch.ones(3)
@@ -189,15 +186,19 @@ T, THETA = torch.ones(2), torch.ones(3)
 @pytest.mark.parametrize(
     ("call", "error", "match"),
     [
-        (lambda: decay.phase_sum(T, THETA[None]), ValueError, r"\(pairs,\), got \(1, 3\)"),
-        (lambda: decay.phase_sum(T, THETA.int()), TypeError, "frequencies must be .*int32"),
-        (lambda: decay.abel_bound(T, THETA, T), ValueError, r"amplitudes .*\(3,\), got \(2,\)"),
-        (lambda: decay.phase_integral(T, 1), ValueError, "base must be above 1, got 1"),
-        (lambda: decay.phase_integral(T.long(), 10), TypeError, "distances must be .*int64"),
-        (lambda: decay.exp_integral(T.long()), TypeError, "x must be .*int64"),
-        (lambda: decay.regimes(T, "10"), TypeError, "base must be a number"),
-        (lambda: decay.horizon(0, 10), ValueError, "pairs must be at least 1, got 0"),
-        (lambda: decay.horizon(4, 0.5), ValueError, "base must be above 1, got 0.5"),
+        (lambda: rope_decay.phase_sum(T, THETA[None]), ValueError, r"\(pairs,\), got \(1, 3\)"),
+        (lambda: rope_decay.phase_sum(T, THETA.int()), TypeError, "frequencies must be .*int32"),
+        (
+            lambda: rope_decay.abel_bound(T, THETA, T),
+            ValueError,
+            r"amplitudes .*\(3,\), got \(2,\)",
+        ),
+        (lambda: rope_decay.phase_integral(T, 1), ValueError, "base must be above 1, got 1"),
+        (lambda: rope_decay.phase_integral(T.long(), 10), TypeError, "distances must be .*int64"),
+        (lambda: rope_decay.exp_integral(T.long()), TypeError, "x must be .*int64"),
+        (lambda: rope_decay.regimes(T, "10"), TypeError, "base must be a number"),
+        (lambda: rope_decay.horizon(0, 10), ValueError, "pairs must be at least 1, got 0"),
+        (lambda: rope_decay.horizon(4, 0.5), ValueError, "base must be above 1, got 0.5"),
     ],
 )
 def test_bad_input_is_named(call: object, error: type[Exception], match: str) -> None:
@@ -212,12 +213,12 @@ def test_the_figure_draws_what_the_functions_return() -> None:
     at = list(total.x).index(1000.0)
     t = torch.tensor(1000.0).double()
     values = [
-        decay.phase_sum(t, geometric_frequencies(32)).abs(),
-        decay.phase_integral(t, 1e4).abs(),
+        rope_decay.phase_sum(t, geometric_frequencies(32)).abs(),
+        rope_decay.phase_integral(t, 1e4).abs(),
     ]
     for trace, value in zip((total, integral), values, strict=True):
         assert trace.y[at] == pytest.approx(value.item(), rel=1e-3)
-    assert early.y[at] == pytest.approx(decay.regimes(t, 1e4)[0].item(), rel=1e-3)
+    assert early.y[at] == pytest.approx(rope_decay.regimes(t, 1e4)[0].item(), rel=1e-3)
     assert late.y[-1] == pytest.approx(1e4 / (1e7 * math.log(1e4)), rel=1e-3)
     assert floor.y[0] == pytest.approx(32**-0.5)
     assert "horizon πd/ln b = 22 tokens" in fig.layout.title.text

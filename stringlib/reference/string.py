@@ -1,14 +1,68 @@
-"""Circulant-STRING as it is printed: a complex FFT, a product, an inverse FFT.
+"""One rotation from generators, as LieRE prints it, and from circulant ones by FFT.
 
 ``coefficients`` are first columns throughout.
 """
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
+
+from stringlib.reference.ladder import encode_by_half_spectrum
+
+
+def liere_matrix(positions: Tensor, generators: Tensor) -> Tensor:
+    r"""Return :math:`R(r) = \exp(\sum_i r_i A_i)`, equation :eq:`eq-universal-liere`.
+
+    With commuting generators this is a STRING. Otherwise :math:`R(a)^\top R(b)` is not
+    :math:`R(b-a)`, and a score depends on more than the distance.
+
+    Args:
+        positions: r, ``(seq, coord_dim)``.
+        generators: Skew-symmetric :math:`A_i`, ``(coord_dim, d, d)``.
+
+    Returns:
+        float64, ``(seq, d, d)``.
+
+    Raises:
+        ValueError: If there is not one generator for each coordinate.
+
+    Source:
+        Ostmeier et al. 2025 (LieRE).
+    """
+    if positions.shape[-1] != generators.shape[0]:
+        raise ValueError(
+            f"positions must have {generators.shape[0]} coordinates, one for each generator, "
+            f"got shape {tuple(positions.shape)}"
+        )
+    matrices = torch.zeros(len(positions), *generators.shape[1:], dtype=torch.float64)
+    for n, r in enumerate(positions.double()):
+        exponent = torch.zeros(generators.shape[1:], dtype=torch.float64)
+        for i in range(len(generators)):
+            exponent = exponent + r[i] * generators[i].double()
+        # twice: torch 2.13 exponentiates a single small matrix to 1e-10 only, a batch to 1e-15
+        matrices[n] = torch.matrix_exp(torch.stack([exponent, exponent]))[0]
+    return matrices
+
+
+def liere_first_error(a: Tensor, b: Tensor, generators: Tensor) -> Tensor:
+    r"""Return the leading term of :math:`R(a)^\top R(b) - R(b-a)`, :eq:`eq-universal-area`.
+
+    Args:
+        a: Position of the query, ``(coord_dim,)``.
+        b: Position of the key, ``(coord_dim,)``.
+        generators: Skew-symmetric :math:`A_i`, ``(coord_dim, d, d)``.
+
+    Returns:
+        :math:`-\frac12 \sum_{i<j} (a_i b_j - a_j b_i)\,[A_i, A_j]`: float64, ``(d, d)``.
+    """
+    total = torch.zeros(generators.shape[1:], dtype=torch.float64)
+    for i in range(len(generators)):
+        for j in range(i + 1, len(generators)):
+            area = (a[i] * b[j] - a[j] * b[i]) / 2
+            one, other = generators[i].double(), generators[j].double()
+            total = total - area * (one @ other - other @ one)
+    return total
 
 
 def _require_coordinates(positions: Tensor, coefficients: Tensor) -> None:
@@ -70,21 +124,12 @@ def circulant_string_matrix(positions: Tensor, coefficients: Tensor) -> Tensor:
         Schenck et al. 2025, equation 11.
     """
     _require_coordinates(positions, coefficients)
-    heads, coord_dim, d = coefficients.shape
-    generators = torch.zeros(heads, coord_dim, d, d, dtype=torch.float64)
+    c, d = coefficients.double(), coefficients.shape[-1]
+    generators = torch.zeros(*c.shape, d, dtype=torch.float64)
     for i in range(d):
         for j in range(d):
-            generators[..., i, j] = (
-                coefficients[..., (i - j) % d].double() - coefficients[..., (j - i) % d].double()
-            )
-    matrices = []
-    for r in positions.double():
-        exponent = torch.zeros(heads, d, d, dtype=torch.float64)
-        for k in range(coord_dim):
-            exponent = exponent + r[k] * generators[:, k]
-        # twice: torch 2.13 exponentiates a single small matrix to 1e-10 only, a batch to 1e-15
-        matrices.append(torch.matrix_exp(torch.stack([exponent, exponent]))[0])
-    return torch.stack(matrices, 1)
+            generators[..., i, j] = c[..., (i - j) % d] - c[..., (j - i) % d]
+    return torch.stack([liere_matrix(positions, head) for head in generators])
 
 
 def parseval_logits(q: Tensor, k: Tensor, positions: Tensor, coefficients: Tensor) -> Tensor:
@@ -101,16 +146,5 @@ def parseval_logits(q: Tensor, k: Tensor, positions: Tensor, coefficients: Tenso
         :math:`w_0 = w_{d/2} = 1` and 2 elsewhere: float64, ``(heads, seq, seq)``.
     """
     _require_coordinates(positions, coefficients)
-    d = q.shape[-1]
-    half = d // 2 + 1
-    mu = torch.fft.fft(coefficients.double())[..., :half]
-    angle = torch.einsum("nk,hkj->hnj", positions.double(), 2 * mu.imag)
-    turn = torch.polar(torch.ones_like(angle), angle)
-    spectrum_q = torch.fft.rfft(q.double()) * turn
-    spectrum_k = torch.fft.rfft(k.double()) * turn
-    weight = torch.full((half,), 2.0, dtype=torch.float64)
-    weight[0] = 1.0
-    if d % 2 == 0:
-        weight[math.floor(d / 2)] = 1.0
-    product = torch.einsum("hnj,hmj->hnm", (spectrum_q * weight).conj(), spectrum_k)
-    return product.real / d
+    half_q, half_k = (encode_by_half_spectrum(x.double(), positions, coefficients) for x in (q, k))
+    return half_q @ half_k.mT

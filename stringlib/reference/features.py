@@ -1,11 +1,75 @@
-r"""Circulant FAVOR+ as it is printed: complex FFTs, one token and one block at a time."""
+"""Random features as they are printed: one feature, one token, one block at a time.
+
+``matrix`` holds the random vectors, one a row. None of these is stabilised.
+"""
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import torch
 from torch import Tensor
+
+
+def positive_features(x: Tensor, matrix: Tensor) -> Tensor:
+    r"""Return FAVOR+'s features :math:`e^{\omega_i^\top x - \|x\|^2/2}/\sqrt m`.
+
+    Equation :eq:`eq-favor-features`.
+
+    Args:
+        x: ``(..., d)``.
+        matrix: The rows :math:`\omega_i`, ``(m, d)``.
+
+    Returns:
+        float64, ``(..., m)``.
+
+    Source:
+        Choromanski et al. 2021, lemma 1.
+    """
+    x, matrix = x.double(), matrix.double()
+    front = torch.exp(-(x * x).sum(-1) / 2) / math.sqrt(len(matrix))
+    return torch.stack([front * torch.exp((x * omega).sum(-1)) for omega in matrix], -1)
+
+
+def hyperbolic_features(x: Tensor, matrix: Tensor) -> Tensor:
+    r"""Return the features of both signs: all :math:`\omega_i`, then all :math:`-\omega_i`.
+
+    Equation :eq:`eq-favor-hyperbolic`.
+
+    Args:
+        x: ``(..., d)``.
+        matrix: The rows :math:`\omega_i`, ``(m, d)``.
+
+    Returns:
+        float64, ``(..., 2m)``.
+
+    Source:
+        Choromanski et al. 2021, lemma 1.
+    """
+    return positive_features(x, torch.cat([matrix, -matrix]))
+
+
+def trigonometric_features(x: Tensor, matrix: Tensor) -> Tensor:
+    r"""Return the features of sines and cosines, whose products may be negative.
+
+    Equation :eq:`eq-favor-trigonometric`.
+
+    Args:
+        x: ``(..., d)``.
+        matrix: The rows :math:`\omega_i`, ``(m, d)``.
+
+    Returns:
+        float64, ``(..., 2m)``, all cosines first.
+
+    Source:
+        Choromanski et al. 2021, section 2.3.
+    """
+    x, matrix = x.double(), matrix.double()
+    front = torch.exp((x * x).sum(-1) / 2) / math.sqrt(len(matrix))
+    cosines = [front * torch.cos((x * omega).sum(-1)) for omega in matrix]
+    sines = [front * torch.sin((x * omega).sum(-1)) for omega in matrix]
+    return torch.stack(cosines + sines, -1)
 
 
 def circulant_project(x: Tensor, column: Tensor, signs: Tensor) -> Tensor:
@@ -60,6 +124,20 @@ def circulant_favor_features(x: Tensor, column: Tensor, signs: Tensor, num_featu
     exponent = circulant_project(x, column, signs)[:num_features]
     half = x.double().square().sum() / 2
     return torch.exp(exponent - half) / math.sqrt(num_features)
+
+
+def circulant_features(x: Tensor, r: Tensor, s: Tensor) -> Tensor:
+    r"""Return :math:`e^{-\|x\|^2/2} \exp(\mathrm{circ}(r)\,\mathrm{diag}(s)\,x) / \sqrt d`.
+
+    Args:
+        x: One query or key, ``(d,)``.
+        r: First column of the circulant, ``(d,)``.
+        s: Signs, ``(d,)``.
+
+    Returns:
+        float64, ``(d,)``: as many features as channels.
+    """
+    return circulant_favor_features(x, r[None], s[None], len(x))
 
 
 def circulant_gradient(x: Tensor, grad_output: Tensor, signs: Tensor) -> Tensor:
@@ -123,3 +201,33 @@ def hadamard_projection_matrix(diagonals: Tensor) -> Tensor:
             transform[i, n] = (-1) ** (i & n).bit_count() / math.sqrt(size)
     first, second, third = (torch.diag(d) for d in diagonals.double())
     return transform @ first @ transform @ second @ transform @ third
+
+
+def circulant_error(z: Tensor) -> float:
+    r"""Return :math:`\frac1d \sum_\delta (e^{A_\delta} - 1)` for a full circulant of Gaussian rows.
+
+    Equation :eq:`eq-torus-circulant-error`: the mean square error of the estimate of
+    :math:`e^{x^\top y}`, relative to its square, with z = x + y and the cyclic autocorrelation
+    :math:`A_\delta = \sum_n z_n z_{n+\delta}`. With signs, z is what they make of x + y.
+
+    Args:
+        z: ``(d,)``.
+    """
+    values = [float(entry) for entry in z]
+    d, total = len(values), 0.0
+    for delta in range(d):
+        total += math.exp(sum(values[n] * values[(n + delta) % d] for n in range(d))) - 1
+    return total / d
+
+
+def signed_circulant_error(z: Tensor) -> float:
+    """Return the mean of :func:`circulant_error` over all signs, 2^d of them.
+
+    Equation :eq:`eq-torus-circulant-error`.
+
+    Args:
+        z: ``(d,)``, for small d.
+    """
+    choices = itertools.product((1.0, -1.0), repeat=len(z))
+    errors = [circulant_error(z * torch.tensor(signs, dtype=z.dtype)) for signs in choices]
+    return sum(errors) / len(errors)

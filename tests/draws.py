@@ -1,0 +1,11 @@
+"""Random numbers for tests."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def random(*shape: int, seed: int = 0) -> Tensor:
+    """Return normal float64 numbers, the same for the same seed."""
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))

@@ -1,0 +1,55 @@
+"""The API pages describe every module of the package, whenever one comes or goes."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+SPEC = importlib.util.spec_from_file_location("api_pages", ROOT / "_ext" / "api_pages.py")
+api_pages = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(api_pages)
+
+
+def built(root: Path, text: str) -> tuple[SimpleNamespace, str]:
+    """Return the application and a page's text as Sphinx reads it."""
+    app = SimpleNamespace(srcdir=root, env=SimpleNamespace(found_docs={"page"}))
+    assert api_pages.outdated(app, app.env) == []
+    source = [text]
+    api_pages.fill_in(app, "page", source)
+    return app, source[0]
+
+
+def test_every_module_is_on_one_page() -> None:
+    pages = "\n".join(p.read_text(encoding="utf8") for p in (ROOT / "book/api").glob("*.md"))
+    described = Counter(re.findall(r"automodule:: (\S+)", built(ROOT, pages)[1]))
+    paths = [*(ROOT / "stringlib").rglob("*.py"), *(ROOT / "book/figures").glob("*.py")]
+    files = [path.relative_to(ROOT).with_suffix("") for path in paths]
+    modules = {".".join(p.parts).removesuffix(".__init__") for p in files}
+    assert described == Counter(modules - {"stringlib.train.__main__"})
+
+
+def test_a_page_follows_its_folder(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for name in ("__init__", "__main__", "registry", "one"):
+        (tmp_path / f"{name}.py").touch()
+    app, text = built(tmp_path, "# Title\n\n```{modules} *.py\n```\n")
+    assert [line for line in text.splitlines() if line.startswith(("#", "..", "   :no"))] == [
+        "# Title",
+        ".. automodule:: ",
+        "   :no-members:",
+        "## `one`",
+        ".. automodule:: one",
+        "## `registry`",
+        ".. automodule:: registry",
+        "   :no-value:",
+    ]
+    assert api_pages.outdated(app, app.env) == []
+    (tmp_path / "two.py").touch()
+    assert api_pages.outdated(app, app.env) == ["page"]
+    built(tmp_path, "```{modules} nowhere/*.py\n```\n")
+    assert "no module is nowhere/*.py" in caplog.text
