@@ -13,6 +13,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
+from stringlib.algebra.skew import turned_by
 from stringlib.attention.linear import linear_attention
 from stringlib.attention.weights import PositionWeight
 from stringlib.encoders.string import RotaryEncoder
@@ -88,9 +89,7 @@ def generator_error(encoder: RotaryEncoder, positions: Tensor) -> float:
     """
     require_kind("encoder", encoder, RotaryEncoder)
     require_positions("positions", positions, encoder.coord_dim)
-    exponent = torch.einsum("...nk,hkij->...hnij", widen(positions), encoder.generators())
-    # twice: torch 2.13 exponentiates a single small matrix to 1e-10 only, a batch to 1e-15
-    expected = torch.matrix_exp(torch.stack([exponent, exponent]))[0]
+    expected = turned_by(encoder.generators(), widen(positions))
     return largest_difference(encoder.matrix(positions), expected)
 
 

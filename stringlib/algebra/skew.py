@@ -163,6 +163,23 @@ def planar_skew(frequencies: Tensor, size: int, layout: str = "interleaved") -> 
     return generator
 
 
+def turned_by(generators: Tensor, positions: Tensor) -> Tensor:
+    r"""Return the rotations :math:`\exp(\sum_k r_k L_k)`, equation :eq:`eq-string-generators`.
+
+    Args:
+        generators: Skew-symmetric :math:`L_k`, ``(heads, coord_dim, d, d)``.
+        positions: r, ``(..., seq, coord_dim)``, of the same dtype.
+
+    Returns:
+        ``(..., heads, seq, d, d)``.
+    """
+    exponent = torch.einsum("...nk,hkij->...hnij", positions, generators)
+    # twice: torch 2.13 exponentiates a single small matrix to 1e-10 only, a batch to 1e-15
+    both = torch.stack([exponent, exponent])
+    # flat: compiled, matrix_exp gets strides that it cannot flatten itself
+    return torch.matrix_exp(both.flatten(0, -3)).view(both.shape)[0]
+
+
 def _require_density(value: Any) -> None:
     require_number("density", value)
     if not 0 <= float(value) <= 1:

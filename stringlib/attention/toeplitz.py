@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from stringlib.algebra.toeplitz import toeplitz, toeplitz_sizes
+from stringlib.algebra.toeplitz import toeplitz
 from stringlib.attention.weights import (
     LinearState,
     PositionWeight,
@@ -17,6 +17,7 @@ from stringlib.attention.weights import (
 )
 from stringlib.encoders.bias import RelativeBias
 from stringlib.inputs import is_known, require_count, require_floats
+from stringlib.kernels.fft import toeplitz_sizes
 from stringlib.kernels.toeplitz import excess, toeplitz_by_fft, toeplitz_by_tiles
 from stringlib.precision import at_least_float32
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
+from stringlib.algebra.skew import turned_by
 from stringlib.algebra.universality import require_generators, universal_form
 from stringlib.encoders.string import STRING, Phases
 from stringlib.inputs import require_positions
@@ -71,11 +71,7 @@ class DenseSTRING(STRING):
 
     def _turns(self, positions: Tensor) -> Tensor:
         """Return whole matrices where other encoders return the phases of their planes."""
-        exponent = torch.einsum("...nk,hkij->...hnij", widen(positions), self._generators)
-        # twice: torch 2.13 exponentiates a single small matrix to 1e-10 only, a batch to 1e-15
-        both = torch.stack([exponent, exponent])
-        # flat: compiled, matrix_exp gets strides that it cannot flatten itself
-        return torch.matrix_exp(both.flatten(0, -3)).view(both.shape)[0]
+        return turned_by(self._generators, widen(positions))
 
     def _turn_shape(self) -> tuple[int, int]:
         return self.head_dim, self.head_dim

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from stringlib.algebra.toeplitz import (
+from stringlib.kernels.fft import (
     hankel_view,
     spectral_product,
     toeplitz_sizes,
