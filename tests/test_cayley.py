@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from book.figures import cayley_string as figures
 from stringlib import CayleySTRING, MixedRoPE, RoPE, checks
 from stringlib.algebra import (
     cayley,
@@ -17,7 +18,6 @@ from stringlib.algebra import (
     upper_support,
 )
 from stringlib.encoders.string import RotaryEncoder
-from stringlib.explore.figures import cayley as figures
 from stringlib.reference import (
     apply_rope,
     build_skew_symmetric,
@@ -231,30 +231,27 @@ def test_the_basis_is_filled_within_the_connected_parts_of_the_support():
 
 @pytest.mark.parametrize("density", [0.02, 0.12, 1.0])
 def test_the_figure_draws_s_and_its_transform(density):
-    fig = figures.sparse_basis(density)
+    fig, text = figures.sparse_basis(density)
     drawn = [
         torch.tensor([[v or 0.0 for v in row] for row in trace.z]).double() for trace in fig.data
     ]
-    skew_matrix, basis, _ = figures._sparse_pair(density)
+    skew_matrix, basis, parts = figures._sparse_pair(density)
     assert checks.largest_difference(drawn[0], skew_matrix.abs()) <= 0.006
     assert checks.largest_difference(drawn[1], basis.abs()) <= 0.006
-    parts = figures._sparse_counts(density)[2]
     told = "one connected part." if parts == 1 else f"{parts} connected parts."
-    assert told in figures.sparse_basis_text(density)
+    assert told in text
 
 
 @pytest.mark.parametrize("t", [-3.0, -1.0, 0.0, 0.5, 5.0])
 def test_the_figure_puts_the_eigenvalue_on_the_ray_from_minus_one(t):
-    fig = figures.cayley_circle(t)
+    fig, text = figures.cayley_circle(t)
     ray, spot = fig.data[0], fig.data[3]
     x, y = spot.x[0], spot.y[0]
     assert math.hypot(x, y) == pytest.approx(1)
     assert y * (ray.x[1] + 1) == pytest.approx(ray.y[1] * (x + 1))
     eigenvalue = cayley(torch.tensor([[0.0, t], [-t, 0.0]], dtype=torch.float64))[:, 0]
     assert eigenvalue.tolist() == pytest.approx([x, y])
-    assert (
-        f"{math.degrees(math.atan2(y, x)):.0f} degrees, the Cayley" in figures.cayley_circle_text(t)
-    )
+    assert f"{math.degrees(math.atan2(y, x)):.0f} degrees, the Cayley" in text
 
 
 # --- the encoder -----------------------------------------------------------------------------

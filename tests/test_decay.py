@@ -11,8 +11,8 @@ import torch
 from scipy.integrate import quad
 from torch import Tensor
 
+from book.figures.rope_decay import decay_curves
 from stringlib import RoPE, checks, decay
-from stringlib.explore.figures import decay as figure
 from stringlib.positions import geometric_frequencies
 
 
@@ -207,7 +207,7 @@ def test_bad_input_is_named(call: object, error: type[Exception], match: str) ->
 
 
 def test_the_figure_draws_what_the_functions_return() -> None:
-    fig = figure.decay_curves(64, 1e4)
+    fig, text = decay_curves(64, 1e4)
     total, integral, early, late, floor = fig.data
     at = list(total.x).index(1000.0)
     t = torch.tensor(1000.0).double()
@@ -221,4 +221,4 @@ def test_the_figure_draws_what_the_functions_return() -> None:
     assert late.y[-1] == pytest.approx(1e4 / (1e7 * math.log(1e4)), rel=1e-3)
     assert floor.y[0] == pytest.approx(32**-0.5)
     assert "horizon πd/ln b = 22 tokens" in fig.layout.title.text
-    assert "up to about 22 tokens" in figure.decay_curves_text(64, 1e4)
+    assert "up to about 22 tokens" in text

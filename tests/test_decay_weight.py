@@ -12,6 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from stringlib import DecayWeight, linear_attention
 from stringlib.attention.decay import decay_mask, decayed_sums
+from stringlib.attention.learned import GLADecay, SSDDecay
 from stringlib.attention.state import gated_linear_attention
 from stringlib.checks import largest_difference
 from stringlib.kernels.recurrence import DECAY_CHUNK as CHUNK
@@ -478,3 +479,18 @@ def test_bad_arguments_are_named(error: type[Exception], match: str, call) -> No
 
 
 U = torch.ones(HEADS)
+
+
+def test_a_decay_that_tokens_decide_equals_its_formula() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(2, 5, 12, dtype=torch.float64)
+    gla = GLADecay(12, heads=3, features=4).double()
+    alpha = torch.sigmoid(x @ gla.down.weight.mT @ gla.up.weight.mT + gla.up.bias) ** (1 / 16)
+    got = gla(x).log_decay.exp()
+    torch.testing.assert_close(got, alpha.unflatten(-1, (3, 4)).transpose(1, 2))
+    ssd = SSDDecay(12, heads=3).double()
+    step = (1 + (x @ ssd.to_step.weight.mT + ssd.to_step.bias).exp()).log()
+    got = ssd(x).log_decay.exp().squeeze(-1)
+    torch.testing.assert_close(got, (-ssd.log_rate.exp() * step).exp().mT)
+    with pytest.raises(ValueError, match="weight must have seen its tokens to have a matrix"):
+        gla.matrix(5, 5)

@@ -13,7 +13,8 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from stringlib.explore import HARD_LIMIT, Explorer, figure_json, figures
+from book.figures.rope import intro_figure
+from stringlib.explore import HARD_LIMIT, Drawn, Explorer, figure_json
 from stringlib.explore.frames import PLOTLY, state_of, value_text
 from stringlib.explore.style import COLOURS, FAMILIES, PALETTE, layout
 
@@ -133,10 +134,10 @@ def test_what_the_page_is_told() -> None:
         "texts": ["0.5", "1", "2"],
         "initial": 1,
     }
-    # only functions of the package can be imported by a test
+    # only functions of the book and of the package can be imported by a test
     assert "source" not in about
-    source = figures.intro_figure().to_json()["layout"]["meta"]["explorer"]["source"]
-    assert source == "stringlib.explore.figures.clocks:phase_clocks"
+    source = intro_figure().to_json()["layout"]["meta"]["explorer"]["source"]
+    assert source == "book.figures.rope:phase_clocks"
 
 
 def test_values_may_be_numbers_texts_booleans_or_arrays() -> None:
@@ -188,6 +189,21 @@ def test_the_docstring_stands_in_for_a_text() -> None:
     untold = Explorer(lambda n: dots(n), n=[1, 2])
     assert untold.state()["layout"]["meta"]["alt"] == ""
     assert untold.name == "figure"
+
+
+def test_a_figure_may_be_drawn_with_its_words() -> None:
+    def dots(n: int) -> Drawn:
+        """Not this."""
+        return Drawn(go.Figure(go.Scatter(y=list(range(n)))), f"{n} dots." if n < 3 else " ")
+
+    shown = Explorer(dots, n=[1, 2])
+    figure = shown.to_json()
+    assert state_of(figure, {"n": 1})["layout"]["meta"]["alt"] == "2 dots."
+    assert state_of(figure, {"n": 1})["data"][0]["y"] == [0, 1]
+    own = Explorer(dots, alt=lambda n: f"{n} points", n=[1, 2])
+    assert own.state(n=2)["layout"]["meta"]["alt"] == "2 points"
+    with pytest.raises(ValueError, match="alt: figure 'dots' needs a text"):
+        shown.state(n=3)
 
 
 def test_draw_must_be_a_function_that_returns_a_figure() -> None:
@@ -306,81 +322,6 @@ def test_without_ipywidgets_the_figure_is_static() -> None:
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.split() == [PLOTLY, "text/plain"]
-
-
-# ---- the book's own figures ----
-
-
-def test_phase_clocks_show_the_rotation() -> None:
-    import torch
-
-    from stringlib import RoPE
-
-    encoder = RoPE(16, base=100.0)
-    fig = figures.phase_clocks(distance=7, base=100.0, dim=16, position=3)
-    query, key, _, curve, now = fig.data
-    theta = encoder.frequencies()[0, :, 0].numpy()
-    for hands, at in ((query, 3), (key, -4)):
-        x, y = (np.array(v, dtype=float).reshape(-1, 3) for v in (hands.x, hands.y))
-        np.testing.assert_allclose(x[:, 1] - x[:, 0], np.cos(at * theta), atol=1e-9)
-        np.testing.assert_allclose(y[:, 1] - y[:, 0], np.sin(at * theta), atol=1e-9)
-    ones = torch.ones(1, 1, 16, dtype=torch.float64) / 4
-    q, k = encoder.rotate(ones, torch.tensor([[3.0]])), encoder.rotate(ones, torch.tensor([[-4.0]]))
-    assert now.y[1] == pytest.approx((q * k).sum().item(), abs=1e-9)
-    assert curve.y[7] == pytest.approx(now.y[1], abs=1e-9)
-    assert curve.y[0] == pytest.approx(1)
-
-
-def test_shifted_scores_change_only_where_positions_are_added() -> None:
-    start, moved = (figures.shifted_scores(shift) for shift in (0, 1000))
-    rotated = np.abs(np.subtract(start.data[0].z, moved.data[0].z))
-    added = np.abs(np.subtract(start.data[1].z, moved.data[1].z))
-    assert rotated.max() <= 0.01 + 1e-9  # two decimals are drawn
-    assert added.max() > 1
-    printed = float(moved.layout.annotations[1].text.rpartition(" ")[2])
-    assert printed == pytest.approx(added.max(), abs=0.011)
-    assert moved.layout.annotations[0].text.endswith("largest change 0.00")
-
-
-def test_circulant_spectrum_agrees_with_the_matrices() -> None:
-    import torch
-
-    from stringlib.algebra.circulant import circulant
-
-    c = [0.5, 0.9, -0.4, -0.3, 0.2, 0.1, 0.3, 0.0]
-    fig = figures.circulant_spectrum(0.7, **{f"c{m}": v for m, v in enumerate(c)})
-    matrix = circulant(torch.tensor(c, dtype=torch.float64))
-    skew = matrix - matrix.T
-    np.testing.assert_allclose(fig.data[1].y, skew[:, 0], atol=1e-12)
-    for trace, of in ((2, matrix), (3, skew), (4, torch.matrix_exp(0.7 * skew))):
-        drawn_values = np.array(fig.data[trace].x) + 1j * np.array(fig.data[trace].y)
-        values = torch.linalg.eigvals(of).numpy()
-        apart = np.abs(drawn_values[:, None] - values[None])
-        assert apart.min(0).max() < 1e-9
-        assert apart.min(1).max() < 1e-9
-
-
-def test_circulant_spectrum_shows_that_two_coefficients_move_nothing() -> None:
-    c = {f"c{m}": 0.1 * m for m in range(8)}
-    before = figures.circulant_spectrum(1.0, **c)
-    after = figures.circulant_spectrum(1.0, **{**c, "c0": -1.0, "c4": 0.9})
-    assert not np.allclose(before.data[2].x, after.data[2].x)
-    for trace in (1, 3, 4):
-        np.testing.assert_allclose(before.data[trace].y, after.data[trace].y, atol=1e-12)
-
-
-def test_circulant_spectrum_names_its_coefficients() -> None:
-    with pytest.raises(ValueError, match="expected c0 to c1, got"):
-        figures.circulant_spectrum(1.0, c0=1.0, c2=1.0)
-
-
-def test_figures_say_their_numbers() -> None:
-    assert "at 7 it is" in figures.phase_clocks_text(7, 100.0, 16, 3)
-    assert figures.phase_clocks_text(7, dim=8).startswith("4 dials")
-    assert "is 0.00; right" in figures.shifted_scores_text(1000)
-    text = figures.circulant_spectrum_text(0.5, **{f"c{m}": float(m == 1) for m in range(4)})
-    assert "first column 0, 1, 0, 0" in text
-    assert "minus 2.00 and at 0" in text
 
 
 # ---- the committed notebooks ----

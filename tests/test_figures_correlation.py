@@ -8,7 +8,7 @@ import math
 import pytest
 import torch
 
-from stringlib.explore import figures
+from book.figures import circulant_favor as figures
 
 STATES = list(itertools.product(figures.CIRCULANT_VECTORS, figures.CIRCULANT_SIGNS, (0.5, 2.0)))
 
@@ -17,7 +17,7 @@ STATES = list(itertools.product(figures.CIRCULANT_VECTORS, figures.CIRCULANT_SIG
 def test_bars_and_lines_are_those_of_the_vector(vector: str, signs: str, square: float) -> None:
     bars, correlation, independent, _, circulant = figures.row_correlation(
         vector, signs, square
-    ).data
+    ).figure.data
     u = torch.tensor(bars.y)
     for delta, value in enumerate(correlation.y):
         assert abs((u * u.roll(-delta)).sum() - value) < 2e-3
@@ -30,14 +30,14 @@ def test_bars_and_lines_are_those_of_the_vector(vector: str, signs: str, square:
 
 
 def test_the_default_state_makes_the_point() -> None:
-    flat = figures.row_correlation("constant", "no signs", 1.0).data[4].y
+    flat = figures.row_correlation("constant", "no signs", 1.0).figure.data[4].y
     assert max(flat) - min(flat) < 1e-9
-    one = figures.row_correlation("one channel", "no signs", 1.0).data
+    one = figures.row_correlation("one channel", "no signs", 1.0).figure.data
     assert all(abs(a - b) < 1e-4 for a, b in zip(one[2].y, one[4].y, strict=True))
 
 
 def test_text_and_errors() -> None:
-    text = figures.row_correlation_text("constant", "no signs", 1.0)
+    text = figures.row_correlation("constant", "no signs", 1.0).alt
     assert "at most 1.00 in size" in text
     assert "0.107 for independent rows, 1.718 for the circulant" in text
     with pytest.raises(ValueError, match=r"vector must be one of .*, got 'x'"):

@@ -5,14 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
+from book.figures.favor_plus import FAVOR_KINDS, favor_error
 from stringlib.attention.variance import orthogonal_mse, positive_mse
-from stringlib.explore import Explorer
-from stringlib.explore.figures import FAVOR_KINDS, favor_error, favor_error_text
 
 
 @pytest.mark.parametrize("kind", FAVOR_KINDS)
 def test_lines_are_the_formulas_and_bars_are_all_draws(kind: str) -> None:
-    figure = favor_error(1.0, 64, kind)
+    figure = favor_error(1.0, 64, kind).figure
     independent, own, measured, bars, median = figure.data
     one = torch.ones((), dtype=torch.float64)
     assert independent.y[2] == pytest.approx(positive_mse(one, 64).sqrt().item(), rel=5e-3)
@@ -30,18 +29,7 @@ def test_lines_are_the_formulas_and_bars_are_all_draws(kind: str) -> None:
 
 
 def test_the_text_says_what_is_drawn() -> None:
-    text = favor_error_text(2.0, 64, "iid")
-    median = favor_error(2.0, 64, "iid").data[4].x[0]
+    figure, text = favor_error(2.0, 64, "iid")
+    median = figure.data[4].x[0]
     assert f"median is {median:.2f}" in text
     assert median < 0.9
-
-
-def test_the_explorer_fits_a_page() -> None:
-    made = Explorer(
-        favor_error,
-        alt=favor_error_text,
-        length=[0.5, 2.5],
-        size=[16, 256],
-        kind=list(FAVOR_KINDS),
-    )
-    assert len(made.to_json()["data"]) == 5

@@ -7,9 +7,8 @@ import math
 import pytest
 import torch
 
+from book.figures.gating import HULL, START_SCORE, VALUES, gated_query
 from stringlib import reference
-from stringlib.explore.figures import gated_query, gated_query_text
-from stringlib.explore.figures.gating import HULL, START_SCORE, VALUES
 
 
 @pytest.mark.parametrize("start", [False, True])
@@ -17,7 +16,7 @@ from stringlib.explore.figures.gating import HULL, START_SCORE, VALUES
 def test_the_points_are_attention_and_its_gate(
     match: float, first: float, second: float, start: bool
 ) -> None:
-    fig = gated_query(match, first, second, start)
+    fig, text = gated_query(match, first, second, start)
     scores = [START_SCORE, 0, match, 0, 0, 0][0 if start else 1 :]
     values = torch.tensor([[0.0, 0.0], *VALUES][0 if start else 1 :]).double()
     # q = 1 and one channel: the scores themselves are the keys
@@ -31,14 +30,13 @@ def test_the_points_are_attention_and_its_gate(
     assert sum(fig.data[0].y) == pytest.approx(1, abs=3e-3)
     assert (fig.data[0].y[0] > 0) is start
     assert fig.data[2].y[0] == pytest.approx(1 / (1 + math.exp(-first)), abs=1e-3)
-    text = gated_query_text(match, first, second, start)
     assert f"({gated[0, 0]:.2f}, {gated[0, 1]:.2f})" in text
     assert ("start token" in text) is start
 
 
 def test_the_default_state_makes_its_point() -> None:
     """No match, no start token: loud without the gate, quiet with it."""
-    output = gated_query(0, -3, -3).data[5]
+    output = gated_query(0, -3, -3).figure.data[5]
     (x0, x1), (y0, y1) = output.x, output.y
     assert math.hypot(x0, y0) > 1.5
     assert math.hypot(x1, y1) < 0.1
@@ -58,7 +56,7 @@ def test_the_values_leave_0_outside_and_e_inside_their_hull() -> None:
 
 def test_the_number_of_traces_and_points_never_changes() -> None:
     shapes = {
-        tuple((len(t.x), t.type) for t in gated_query(m, u, -u, s).data)
+        tuple((len(t.x), t.type) for t in gated_query(m, u, -u, s).figure.data)
         for m in (0, 8)
         for u in (-6, 6)
         for s in (False, True)

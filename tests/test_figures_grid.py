@@ -3,13 +3,14 @@
 import pytest
 import torch
 
+from book.figures import rope_2d_3d as figures
 from stringlib import AxialRoPE, checks
-from stringlib.explore import figures
 from stringlib.positions import grid_positions
 
 
 def heat(encoder, row, column):
-    return torch.tensor(figures.grid_kernel(encoder, row, column).data[0].z, dtype=torch.float64)
+    cells = figures.grid_kernel(encoder, row, column).figure.data[0].z
+    return torch.tensor(cells, dtype=torch.float64)
 
 
 @pytest.mark.parametrize("name", figures.GRID_ENCODERS)
@@ -34,9 +35,9 @@ def test_shapes_are_as_the_text_says():
     round_hill = middle["mixed, many directions"]
     ring = [round_hill[6 + a, 6 + b] for a, b in ((5, 0), (0, 5), (-5, 0), (3, 4), (4, -3))]
     assert torch.stack(ring).std() < 0.05
-    text = figures.grid_kernel_text("equal frequencies", 6, 6)
+    text = figures.grid_kernel("equal frequencies", 6, 6).alt
     assert "score is 1 in 13 cells and above 0.5 in 63 cells" in text
-    assert "score is 1 in 1 cell and" in figures.grid_kernel_text("axial", 0, 13)
+    assert "score is 1 in 1 cell and" in figures.grid_kernel("axial", 0, 13).alt
 
 
 @pytest.mark.parametrize(
@@ -44,19 +45,19 @@ def test_shapes_are_as_the_text_says():
 )
 @pytest.mark.parametrize("side", [7, 20, 56])
 def test_a_convention_keeps_one_kind_of_offset_at_most(convention, kept, side):
-    fig = figures.resolution_scores(convention, side)
+    fig, text = figures.resolution_scores(convention, side)
     changes = [float(a.text.split()[-1]) for a in fig.layout.annotations]
     assert [change == 0 for change in changes] == [kept == 0, kept == 1]
-    trained, tested = (dict(zip(fig.data[n].x, fig.data[n].y, strict=True)) for n in (0, 2))
+    trained, tested = (dict(zip(fig.data[n].x, fig.data[n].y, strict=True)) for n in (0, 1))
     common = trained.keys() & tested.keys() & set(range(1, 14))
     same = all(abs(trained[x] - tested[x]) < 1e-12 for x in common)
     assert common
     assert same is (kept == 0)
-    assert f"up to {changes[0]:.3f}, against" in figures.resolution_scores_text(convention, side)
+    assert f"up to {changes[0]:.3f}, against" in text
 
 
 def test_resolutions_show_the_scores_of_patches():
-    fig = figures.resolution_scores("scale", 28)
+    fig = figures.resolution_scores("scale", 28).figure
     ones = torch.full((1, 28, 64), 1 / 8, dtype=torch.float64)
     columns = torch.stack([torch.zeros(28), 0.5 * torch.arange(28)], -1).double()
     expected = checks.logits(AxialRoPE(64, 2), ones, ones, columns)[0, 0]
@@ -65,7 +66,7 @@ def test_resolutions_show_the_scores_of_patches():
 
 
 def test_a_slice_shows_the_scores_at_its_time():
-    fig = figures.volume_kernel(2)
+    fig = figures.volume_kernel(2).figure
     axial = torch.tensor(fig.data[0].z)
 
     def mean_cosine(time, row, column):
@@ -77,10 +78,10 @@ def test_a_slice_shows_the_scores_at_its_time():
     for row, column in ((0, 0), (-6, 3), (5, -2)):
         assert abs(axial[row + 6, column + 6] - mean_cosine(2, row, column)) < 0.0051
     # the mixed head has its ridges elsewhere, and is as high where the query stands
-    middle = figures.volume_kernel(0)
+    middle, text = figures.volume_kernel(0)
     for trace in middle.data:
         assert trace.z[6][6] == 1.0
-    assert "axial, highest, 1.00, at (0, 0)" in figures.volume_kernel_text(0)
+    assert "axial, highest, 1.00, at (0, 0)" in text
     mixed = torch.tensor(fig.data[1].z)
     assert torch.equal(axial, axial.flip(0))
     assert (mixed - mixed.flip(0)).abs().max() > 0.2

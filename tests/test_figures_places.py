@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stringlib.explore import figures
+from book.figures import rotations_meet_linear_attention as figures
 
 
 def maps(shift: float, features: str) -> list[np.ndarray]:
     """Return the kernel before, its change, the kernel after, its change."""
-    return [np.array(trace.z) for trace in figures.shifted_kernels(shift, features).data]
+    before, after, *changes = figures.shifted_kernels(shift, features).figure.data
+    return [np.array(trace.z) for trace in (before, changes[0], after, changes[1])]
 
 
 @pytest.mark.parametrize("features", figures.KERNEL_FEATURES)
@@ -28,15 +29,15 @@ def test_a_shift_moves_what_is_turned_before_the_features_only(features: str) ->
 
 
 def test_every_negative_entry_is_marked_and_counted() -> None:
-    figure = figures.shifted_kernels(4, "random, 64")
-    after = figure.data[2]
+    figure, text = figures.shifted_kernels(4, "random, 64")
+    after = figure.data[1]
     marks = np.array(after.text) != ""
     assert marks.any()
     assert (np.array(after.z)[marks] <= 0).all()
     assert (np.array(after.z)[~marks] >= 0).all()
     share = f"{marks.mean():.0%} "
-    assert share in figure.layout.annotations[2].text
-    assert share in figures.shifted_kernels_text(4, "random, 64")
+    assert share in figure.layout.annotations[1].text
+    assert share in text
 
 
 def test_a_kernel_has_mean_size_one_and_more_features_help() -> None:
@@ -45,7 +46,7 @@ def test_a_kernel_has_mean_size_one_and_more_features_help() -> None:
         before, _, after, _ = maps(64, features)
         assert abs(abs(before).mean() - 1) < 0.01
         assert abs(abs(after).mean() - 1) < 0.01
-        errors.append(float(figures.shifted_kernels_text(64, features).split("%")[0].split()[-1]))
+        errors.append(float(figures.shifted_kernels(64, features).alt.split("%")[0].split()[-1]))
     assert errors[1] > errors[2] > errors[3] > 0
 
 

@@ -7,8 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
+from book.figures import why_positions as figures
 from stringlib import ALiBi
-from stringlib.explore import figures
 
 WORDS = ("dog", "bites", "man")
 ORDERS = [" ".join(order) for order in itertools.permutations(WORDS)]
@@ -16,7 +16,7 @@ ORDERS = [" ".join(order) for order in itertools.permutations(WORDS)]
 
 def outputs(order: str, positions: str) -> dict[str, list[float]]:
     """Return word → the drawn channels of its output, and those of the mean."""
-    rows = figures.permuted_words(order, positions).data[1].z
+    rows = figures.permuted_words(order, positions).figure.data[1].z
     return dict(zip([*order.split(), "mean"], map(list, rows), strict=True))
 
 
@@ -36,23 +36,23 @@ def test_positions_tell_the_sentences_apart(positions: str) -> None:
 
 def test_weights_are_weights_and_the_mask_hides_what_follows() -> None:
     for positions in figures.POSITIONS:
-        weights = np.array(figures.permuted_words(ORDERS[3], positions).data[0].z)
+        weights = np.array(figures.permuted_words(ORDERS[3], positions).figure.data[0].z)
         np.testing.assert_allclose(weights.sum(1), 1, atol=2e-3)
         assert (np.triu(weights, 1) == 0).all() == (positions == "causal mask")
 
 
 def test_the_printed_change_is_that_of_the_rows() -> None:
-    figure = figures.permuted_words("man dog bites", "RoPE")
+    figure, told = figures.permuted_words("man dog bites", "RoPE")
     text = figure.layout.annotations[1].text
     printed = float(text.split("by ")[1].split(",")[0])
     before, after = outputs(ORDERS[0], "RoPE"), outputs("man dog bites", "RoPE")
     drawn = max(np.abs(np.subtract(before[word], after[word])).max() for word in WORDS)
     assert printed >= drawn - 0.01  # all channels count, some are drawn
-    assert f"{printed:.2f}" in figures.permuted_words_text("man dog bites", "RoPE")
+    assert f"{printed:.2f}" in told
 
 
 def test_bias_curves_are_the_modules() -> None:
-    figure = figures.bias_curves(slope=3, r1=2.0, r2=0.25, power=0.5)
+    figure = figures.bias_curves(slope=3, r1=2.0, r2=0.25, power=0.5).figure
     curves = {trace.name: np.array(trace.y) for trace in figure.data}
     distance = np.arange(129)
     np.testing.assert_allclose(curves["ALiBi"], -distance / 8, atol=1e-3)

@@ -8,8 +8,8 @@ import re
 
 import pytest
 
+from book.figures import cosformer as figures
 from stringlib import CosineWeight
-from stringlib.explore import figures
 
 PLACES = list(itertools.product((0, 3, 7, 12), repeat=2))
 
@@ -26,7 +26,7 @@ def sides(figure: object) -> dict[str, float]:
 
 @pytest.mark.parametrize(("query", "key"), PLACES)
 def test_the_drawn_lengths_are_those_of_the_theorem(query: int, key: int) -> None:
-    drawn = sides(figures.ptolemy_circle(query, key))
+    drawn = sides(figures.ptolemy_circle(query, key).figure)
     a, b = (math.pi / 24 * position for position in (query, key))
     wanted = {
         "AC": 1,
@@ -43,14 +43,14 @@ def test_the_drawn_lengths_are_those_of_the_theorem(query: int, key: int) -> Non
 
 @pytest.mark.parametrize(("query", "key"), PLACES)
 def test_the_curve_is_the_weight_and_the_dot_is_on_it(query: int, key: int) -> None:
-    figure = figures.ptolemy_circle(query, key)
+    figure, text = figures.ptolemy_circle(query, key)
     row = CosineWeight(12).matrix(13, 13)[query].tolist()
     assert list(figure.data[6].y)[::4] == pytest.approx(row, abs=1e-12)
     assert (figure.data[7].x[1], figure.data[7].y[1]) == (key, pytest.approx(row[key], abs=1e-12))
     parts = [float(x) for x in re.findall(r"-?\d\.\d\d", figure.layout.annotations[0].text)]
     assert parts[2] == pytest.approx(row[key], abs=0.0051)
     assert parts[0] + parts[1] == pytest.approx(parts[2], abs=0.0151)
-    assert f"BD = {row[key]:.2f}" in figures.ptolemy_circle_text(query, key)
+    assert f"BD = {row[key]:.2f}" in text
 
 
 def test_a_position_beyond_the_horizon_is_refused() -> None:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import pytest
 import torch
 
+from book.figures.associative_recall import RIGHT, TOKENS, VALUES, recalled_value
 from stringlib import reference
-from stringlib.explore.figures import recalled_value, recalled_value_text
-from stringlib.explore.figures.recall import RIGHT, TOKENS, VALUES
 
 STATES = [(0, 6), (0.5, 2), (0.75, 0), (1, 6)]
 
 
 @pytest.mark.parametrize(("share", "sharpness"), STATES)
 def test_the_map_is_attention_with_mixed_keys(share: float, sharpness: float) -> None:
-    fig = recalled_value(share, sharpness)
+    fig, text = recalled_value(share, sharpness)
     names = sorted(set(TOKENS))
     x = torch.eye(len(names), dtype=torch.float64)[[names.index(t) for t in TOKENS]]
     keys = (1 - share) * x
@@ -32,12 +31,11 @@ def test_the_map_is_attention_with_mixed_keys(share: float, sharpness: float) ->
             assert heard == pytest.approx(said[0, 0, names.index(name)].item(), abs=3e-3)
     heard = torch.stack([said[0, 0, names.index(v)] for v in VALUES])
     assert list(fig.data[1].y) == pytest.approx((heard / heard.sum()).tolist(), abs=1e-3)
-    text = recalled_value_text(share, sharpness)
     assert f"{fig.data[1].text[2]} to {RIGHT}" in text
 
 
 def test_the_right_value_wins_behind_a_shift_and_the_commonest_without() -> None:
-    assert f"it answers {RIGHT}, the right one" in recalled_value_text(1, 6)
-    assert "it answers 1, not 4" in recalled_value_text(0, 6)
+    assert f"it answers {RIGHT}, the right one" in recalled_value(1, 6).alt
+    assert "it answers 1, not 4" in recalled_value(0, 6).alt
     assert TOKENS.count("1") == 2
     assert TOKENS[TOKENS.index(TOKENS[-1]) + 1] == RIGHT

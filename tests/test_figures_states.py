@@ -7,9 +7,9 @@ import itertools
 import pytest
 import torch
 
+from book.figures import linear_attention as states
 from stringlib import linear_attention
 from stringlib.checks import largest_difference
-from stringlib.explore.figures import states, three_forms, three_forms_text
 
 STATES = list(itertools.product(range(states.TOKENS), (1, 2, 4, 8)))
 
@@ -30,7 +30,7 @@ def test_the_two_parts_add_up_to_what_the_package_computes(token: int, chunk: in
         normalize=False,
         return_state=True,
     )
-    fig = three_forms(token, chunk)
+    fig = states.three_forms(token, chunk).figure
     _, by_state, own, row, before, now = fig.data
     both = exact(by_state.y) + exact(own.y)
     assert largest_difference(both, exact(row.y)) < 1e-12
@@ -45,13 +45,13 @@ def test_the_two_parts_add_up_to_what_the_package_computes(token: int, chunk: in
 
 @pytest.mark.parametrize(("token", "chunk"), STATES)
 def test_the_frames_cover_the_keys_that_the_token_sees(token: int, chunk: int) -> None:
-    shapes = three_forms(token, chunk).layout.shapes
+    shapes = states.three_forms(token, chunk).figure.layout.shapes
     covered = [k for s in shapes for k in range(round(s.x0 + 0.5), round(s.x1 + 0.5))]
     assert covered == list(range(token + 1))
     assert len(shapes) == (1 if token < chunk else 2)
 
 
 def test_the_text_names_the_two_ways() -> None:
-    assert "keys 0 to 3 come through the state" in three_forms_text(5, 4)
-    assert "4 to 5 one by one" in three_forms_text(5, 4)
-    assert "No chunk is complete, so keys 0 to 5" in three_forms_text(5, 8)
+    assert "keys 0 to 3 come through the state" in states.three_forms(5, 4).alt
+    assert "4 to 5 one by one" in states.three_forms(5, 4).alt
+    assert "No chunk is complete, so keys 0 to 5" in states.three_forms(5, 8).alt

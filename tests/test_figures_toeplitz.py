@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from stringlib.explore import figures
+from book.figures import toeplitz_rpe as figures
 
 
 @pytest.mark.parametrize("tokens", [2, 5])
 def test_the_frame_holds_the_matrix_and_the_rest_is_circulant(tokens):
-    fig = figures.toeplitz_circulant(tokens, 196, 64)
+    fig = figures.toeplitz_circulant(tokens, 196, 64).figure
     cells = fig.data[0].z
     whole = torch.tensor([[99 if c is None else c for c in row] for row in cells])
     assert all(row.count(None) == 1 for row in map(list, cells))
@@ -25,13 +25,12 @@ def test_the_frame_holds_the_matrix_and_the_rest_is_circulant(tokens):
 
 @pytest.mark.parametrize(("length", "features"), [(64, 16), (196, 64), (32768, 256)])
 def test_the_marks_lie_on_the_curves_and_the_text_names_them(length, features):
-    fig = figures.toeplitz_circulant(4, length, features)
+    fig, text = figures.toeplitz_circulant(4, length, features)
     counts = figures.toeplitz_operations(length, features)
     assert [fig.data[4].y[0], fig.data[6].y[0]] == list(counts)
     assert fig.data[4].x[0] == fig.data[6].x[0] == length
     curve = dict(zip(fig.data[3].x, fig.data[3].y, strict=True))
     assert curve[1024] == figures.toeplitz_operations(1024, features)[0]
-    text = figures.toeplitz_circulant_text(4, length, features)
     assert f"At {length} tokens and {features} features" in text
     title = fig.layout.annotations[-1].text
     for count in title.removeprefix("operations: matrix ").split(", FFT "):

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from book.figures.string_at_inference import encoding_cost, operations
 from stringlib import (
     STRING,
     CirculantSTRING,
@@ -21,8 +22,6 @@ from stringlib import (
     reference,
 )
 from stringlib.algebra import haar_orthogonal
-from stringlib.explore import figures
-from stringlib.explore.figures.ladder import operations
 from stringlib.reference import ladder
 from tests.encoder_cases import CASES, heads_of, make
 
@@ -383,18 +382,17 @@ def test_counts_of_operations(dim: int) -> None:
 
 
 def test_the_largest_bar_of_the_cost_stays_within_its_axis() -> None:
-    figure = figures.encoding_cost(1024, 4096, 1)  # the ends of the sliders
+    figure = encoding_cost(1024, 4096, 1).figure  # the ends of the sliders
     assert (
         math.log10(max(figure.data[0].x)) < figure.layout.xaxis.range[1] - 0.3
     )  # room for a label
 
 
 def test_cost_figure_says_what_it_draws() -> None:
-    figure = figures.encoding_cost(64, 197, 32)
+    figure, text = encoding_cost(64, 197, 32)
     shown = dict(zip(figure.data[0].y, figure.data[0].x, strict=True))
     assert shown["<b>folded</b>"] == shown["RoPE"] == 3
     assert shown["attention itself"] == 394
-    text = figures.encoding_cost_text(64, 197, 32)
     assert "product with P 131" in text
     assert "attention itself 394" in text
 

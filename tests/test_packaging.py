@@ -155,6 +155,7 @@ PARTS = {
     "stringlib/symbolic": ["symbolic"],
     "stringlib/tasks": ["train", "data"],  # inside functions only
     "stringlib/train": ["train", "cluster"],  # the latter inside a function only
+    "book": ["explore"],
     "tools": ["test"],
     "_ext": ["book"],
     "tests": ["test"],
@@ -162,7 +163,7 @@ PARTS = {
     "results": ["book"],
     "benchmarks": [],  # the peers are looked for by name, and may be missing
 }
-OURS = {"stringlib", "tools", "tests", "results", "benchmarks", "book_assets"}
+OURS = {"stringlib", "book", "tools", "tests", "results", "benchmarks", "book_assets"}
 
 
 def part_of(path: Path) -> str:
@@ -252,30 +253,45 @@ def test_the_package_imports_with_torch_alone() -> None:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
-    """Build the wheel from a copy, so that the tree stays clean."""
-    folder = tmp_path_factory.mktemp("wheel")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the package and of what stands beside it, so that the tree stays clean."""
+    folder = tmp_path_factory.mktemp("tree")
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, folder)
     ignore = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "stringlib", folder / "stringlib", ignore=ignore)
-    (folder / "tests").mkdir()
-    (folder / "tests" / "__init__.py").touch()
+    for name in ("tests", "results", "book/figures"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "__init__.py").touch()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(tree: Path) -> zipfile.ZipFile:
+    """The wheel that is built from the copy."""
     command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"]
-    result = subprocess.run(
-        [*command, "-w", "out", "."], cwd=folder, capture_output=True, text=True
-    )
+    result = subprocess.run([*command, "-w", "out", "."], cwd=tree, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
-    (built,) = (folder / "out").glob("stringlib-*.whl")
+    (built,) = (tree / "out").glob("stringlib-*.whl")
     return zipfile.ZipFile(built)
 
 
 def test_the_wheel_holds_the_whole_package_and_nothing_else(wheel: zipfile.ZipFile) -> None:
     inside = {name for name in wheel.namelist() if ".dist-info/" not in name}
-    tree = {str(p.relative_to(ROOT)) for p in (ROOT / "stringlib").rglob("*.py")}
-    assert inside == tree | {"stringlib/py.typed", "stringlib/tasks/digits.gz"}
-    folders = {str(Path(name).parent) for name in tree}
-    assert {f"{folder}/__init__.py" for folder in folders} <= tree, "a folder is no package"
+    files = {str(p.relative_to(ROOT)) for p in (ROOT / "stringlib").rglob("*.py")}
+    assert inside == files | {"stringlib/py.typed", "stringlib/tasks/digits.gz"}
+    folders = {str(Path(name).parent) for name in files}
+    assert {f"{folder}/__init__.py" for folder in folders} <= files, "a folder is no package"
+
+
+def test_an_editable_install_finds_what_stands_beside_the_package(tree: Path) -> None:
+    program = "import setuptools.build_meta as b; print(b.build_editable('editable'))"
+    (tree / "editable").mkdir()
+    subprocess.run([sys.executable, "-c", program], cwd=tree, capture_output=True, check=True)
+    (built,) = (tree / "editable").glob("*.whl")
+    archive = zipfile.ZipFile(built)
+    (path,) = (n for n in archive.namelist() if n.endswith(".pth"))
+    assert Path(archive.read(path).decode().strip()) == tree
 
 
 def test_the_wheel_alone_needs_torch_alone(wheel: zipfile.ZipFile) -> None:

@@ -6,8 +6,7 @@ import math
 
 import pytest
 
-from stringlib.explore.figures import nearest_tokens, nearest_tokens_text
-from stringlib.explore.figures.nearness import near_share
+from book.figures.language_model import near_share, nearest_tokens
 from stringlib.perplexity import perplexity
 
 
@@ -38,9 +37,9 @@ def test_share_of_the_nearest(tokens: int) -> None:
 
 @pytest.mark.parametrize("length", [64, 1024])
 def test_the_figure_draws_what_its_text_says(length: int) -> None:
-    fig, told = nearest_tokens(length, 4), nearest_tokens_text(length, 4)
+    fig, told = nearest_tokens(length, 4)
     for curve in fig.data:
-        assert len(curve.x) == 21  # as many points at every length
+        assert len(curve.x) == 20  # as many points at every length
         assert curve.y[-1] == 1
         at_four = curve.y[list(curve.x).index(4)]
         assert f"{at_four:.1%}" in told

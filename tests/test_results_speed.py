@@ -12,6 +12,8 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import recorded
+from book.figures import speed
+from book.figures.speed import attention_times, attention_work
 from stringlib import FavorFeatures, MultiHeadAttention, ToeplitzWeight, linear_attention
 from stringlib.cost import (
     amdahl,
@@ -22,7 +24,6 @@ from stringlib.cost import (
     pair_products,
     state_numbers,
 )
-from stringlib.explore.figures import attention_times, attention_times_text, attention_work, speed
 
 ROOT = Path(__file__).resolve().parents[1]
 RATES = {"multiplications": 7e10, "bytes": 1e10, "exponentials": 2e9, "operations": 1e10}
@@ -127,7 +128,7 @@ def states() -> list[tuple[int, int, int]]:
 
 @pytest.mark.parametrize(("tokens", "channels", "features"), states())
 def test_bars_are_the_curves_at_the_chosen_length(tokens: int, channels: int, features: int):
-    fig = attention_times(tokens, channels, features, rates=RATES, recorded=DOTS)
+    fig, text = attention_times(tokens, channels, features, rates=RATES, recorded=DOTS)
     *lines, bars = fig.data
     curves, dots = lines[::2], lines[1::2]
     names = list(speed.METHODS)
@@ -137,7 +138,6 @@ def test_bars_are_the_curves_at_the_chosen_length(tokens: int, channels: int, fe
     for name, dot in zip(names, dots, strict=True):
         drawn = list(zip(dot.x, dot.y, strict=True))
         assert drawn == (DOTS.get(name, []) if channels == features == 64 else [])
-    text = attention_times_text(tokens, channels, features, rates=RATES, recorded=DOTS)
     for name, bar in zip(reversed(names), bars.text, strict=True):
         work = attention_work(name, tokens, channels, features)
         kind = max(work, key=lambda k: work[k] / RATES[k])

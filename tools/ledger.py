@@ -7,7 +7,8 @@ An equation has one id everywhere, ``eq-something``:
 
 * its label, in a chapter or a page: ``$$ ... $$ (eq-something)``, or a ``{math}`` directive
   with ``:label: eq-something``;
-* the docstring of what implements it in ``stringlib``: ``:eq:`eq-something```;
+* the docstring of what implements it in ``stringlib`` or in ``book/figures``:
+  ``:eq:`eq-something```;
 * its proof: ``@pytest.mark.proves("eq-something")`` on a test, or the comment
   ``# proves: eq-something`` in a notebook cell that contains an ``assert``.
 
@@ -197,8 +198,8 @@ def definitions(tree: ast.AST, path: tuple[str, ...] = ()) -> Iterator[tuple[Nam
 
 
 def read_docstrings(root: Path, ledger: Ledger) -> None:
-    """Find every ``:eq:`` role in the docstrings of the package."""
-    for path in sorted((root / "stringlib").rglob("*.py")):
+    """Find every ``:eq:`` role in the docstrings of the package and of the chapters' figures."""
+    for path in sorted([*(root / "stringlib").rglob("*.py"), *(root / "book").rglob("*.py")]):
         relative = path.relative_to(root).with_suffix("")
         module = ".".join(p for p in relative.parts if p != "__init__")
         tree = ast.parse(path.read_text(encoding="utf8"))

@@ -7,7 +7,15 @@ window.bookClients = (function () {
 
   const TURN = 2 * Math.PI;
 
-  /* stringlib.explore.figures.clocks.phase_clocks */
+  /* what stringlib.explore.panels writes above the panel of a number, "" for the first */
+  function head(text, number) {
+    return {
+      text: text, x: 0.5, y: 1, xref: "x" + number + " domain", yref: "y" + number + " domain",
+      yanchor: "bottom", showarrow: false,
+    };
+  }
+
+  /* book.figures.rope.phase_clocks */
   const FARTHEST = 256, COLUMNS = 8, CELL = 2.7;
 
   function turnsText(turns) { return turns.toFixed(turns >= 10 ? 0 : turns >= 1 ? 1 : 2); }
@@ -31,9 +39,6 @@ window.bookClients = (function () {
     function scoreAt(d) { return theta.reduce(function (sum, t) { return sum + Math.cos(t * d); }, 0) / pairs; }
     const turns = theta.map(function (t) { return turnsText(t * distance / TURN); });
     const score = scoreAt(distance), shown = score.toFixed(2);
-    function head(text, y) {
-      return { text: text, x: 0.5, y: y, xref: "paper", yref: "paper", yanchor: "bottom", showarrow: false };
-    }
     return {
       data: [
         hands(position),
@@ -46,11 +51,12 @@ window.bookClients = (function () {
         xaxis: { range: [-CELL / 2, CELL * (columns - 1) + CELL / 2] },
         yaxis: { range: [-(CELL + 0.5) * (rows - 1) - 1.9, 1.15] },
         shapes: centres.map(function (c) {
-          return { type: "circle", x0: c[0] - 1, x1: c[0] + 1, y0: c[1] - 1, y1: c[1] + 1, line: { width: 1 } };
+          const box = { x0: c[0] - 1, x1: c[0] + 1, y0: c[1] - 1, y1: c[1] + 1, xref: "x", yref: "y" };
+          return Object.assign({ type: "circle", line: { width: 1 } }, box);
         }),
         annotations: [
-          head("one dial for each pair of channels, fastest first,<br>and the turns between its hands", 1),
-          head("score at distance " + distance + ": " + shown, 0.42),
+          head("one dial for each pair of channels, fastest first,<br>and the turns between its hands", ""),
+          head("score at distance " + distance + ": " + shown, "2"),
         ],
         meta: {
           alt: pairs + " dials, one for each pair of channels, from the fastest to the slowest. " +
@@ -63,7 +69,7 @@ window.bookClients = (function () {
     };
   }
 
-  /* stringlib.explore.figures.spectrum.circulant_spectrum */
+  /* book.figures.circulant_string.circulant_spectrum */
   function reach(values) { return Math.max(1, Math.ceil(1.15 * Math.max(...values.map(Math.abs)) - 1e-9)); }
 
   function circulant(values) {
@@ -81,10 +87,6 @@ window.bookClients = (function () {
     const plane = reach(real.concat(imag)), line = reach(turns), bars = reach(c.concat(skew));
     const pairs = turns.slice(1, Math.ceil(d / 2)).map(function (v) { return Math.abs(v).toFixed(2); }).join(", ");
     function span(axes, half) { axes.range = [-half, half]; return axes; }
-    const heads = [
-      ["c, and what L keeps of it", "x", "y"], ["eigenvalues of C", "x2", "y2"],
-      ["eigenvalues of L", "x3", "y3"], ["eigenvalues of exp(" + r + " L)", "x4", "y4"],
-    ];
     return {
       data: [
         { y: c },
@@ -95,9 +97,10 @@ window.bookClients = (function () {
       ],
       layout: {
         yaxis: span({}, 1.15 * bars), xaxis2: span({}, plane), yaxis2: span({}, plane), xaxis3: span({}, line), yaxis3: span({}, line),
-        annotations: heads.map(function (h) {
-          return { text: h[0], x: 0.5, y: 1, xref: h[1] + " domain", yref: h[2] + " domain", yanchor: "bottom", showarrow: false };
-        }),
+        annotations: [
+          head("c, and what L keeps of it", ""), head("eigenvalues of C", "2"),
+          head("eigenvalues of L", "3"), head("eigenvalues of exp(" + r + " L)", "4"),
+        ],
         meta: {
           alt: "Four panels for the circulant matrix C with first column " + c.join(", ") + ": the column, the " +
             "eigenvalues of C in the complex plane, those of L = C − Cᵀ on the imaginary axis at plus and minus " + pairs +
@@ -107,7 +110,7 @@ window.bookClients = (function () {
     };
   }
 
-  /* stringlib.explore.figures.grid.grid_kernel */
+  /* book.figures.rope_2d_3d.grid_kernel */
   const SIDE = 14, GRID_PAIRS = 32, GRID_BASE = 10, GOLDEN = Math.PI * (3 - Math.sqrt(5));
   const GRID_SHAPES = {
     "raster index": "stripes along the rows, slightly tilted",
@@ -147,10 +150,9 @@ window.bookClients = (function () {
     return {
       data: [{ z: z }, { x: [values.column], y: [values.row] }],
       layout: {
-        annotations: [{
-          text: values.encoder + "<br>score 1 in " + count(same) + ", above 0.5 in " + count(high),
-          x: 0.5, y: 1, xref: "paper", yref: "y domain", yanchor: "bottom", showarrow: false,
-        }],
+        annotations: [
+          head(values.encoder + "<br>score 1 in " + count(same) + ", above 0.5 in " + count(high), ""),
+        ],
         meta: {
           alt: "Heat-map of the score of a query in row " + values.row + ", column " + values.column + " of a 14 by 14 " +
             "grid with an equal key in every cell; " + values.encoder + ": " + GRID_SHAPES[values.encoder] +

@@ -18,7 +18,6 @@ __all__ = [
     "DIVERGING",
     "PALETTE",
     "SEQUENTIAL",
-    "heading",
     "layout",
     "use_matplotlib_style",
 ]
@@ -129,29 +128,6 @@ def layout(**overrides: Any) -> go.Layout:
     )
     base.update(overrides)
     return base
-
-
-def heading(
-    text: str, *, x: float = 0.5, y: float = 1, xref: str = "paper", yref: str = "paper"
-) -> dict[str, Any]:
-    """Return the annotation that stands above a panel of a figure.
-
-    Args:
-        text: What it says.
-        x: Its middle, as a share of ``xref``.
-        y: Its lower edge, as a share of ``yref``.
-        xref: ``"paper"`` for the whole figure, or ``"x2 domain"`` for a panel.
-        yref: The same for the height.
-    """
-    return {
-        "text": text,
-        "x": x,
-        "y": y,
-        "xref": xref,
-        "yref": yref,
-        "yanchor": "bottom",
-        "showarrow": False,
-    }
 
 
 def use_matplotlib_style() -> None:

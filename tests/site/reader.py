@@ -141,9 +141,10 @@ def expected(figure: dict[str, Any], index: dict[str, int]) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=256)
 def computed(source: str, values: str) -> dict[str, Any]:
-    """Return what a function of the package draws; windows of every size ask for the same."""
+    """Return what one of the book's figures draws; windows of every size ask for the same."""
     module, _, function = source.partition(":")
-    return figure_json(getattr(importlib.import_module(module), function)(**json.loads(values)))
+    drawn = getattr(importlib.import_module(module), function)(**json.loads(values))
+    return figure_json(drawn.figure)
 
 
 def differences(want: Any, got: Any, path: str = "") -> list[str]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
-import plotly.graph_objects as go
-
+from book.figures import marks
+from book.figures.toeplitz_rpe import toeplitz_operations
 from stringlib.cost import least_seconds, linear_products, moved_numbers, pair_products
-from stringlib.explore.figures.toeplitz import toeplitz_operations
-from stringlib.explore.style import COLOURS, layout
+from stringlib.explore import COLOURS, Drawn, Panel, panels
 
-__all__ = ["attention_times", "attention_times_text", "attention_work"]
+__all__ = ["attention_times", "attention_work"]
 
 LENGTHS = [2**k for k in range(6, 18)]
 NUMBER = 4  # bytes of a float32
@@ -88,7 +88,7 @@ def attention_times(
     *,
     rates: Mapping[str, float],
     recorded: Mapping[str, Sequence[tuple[int, float]]],
-) -> go.Figure:
+) -> Drawn:
     """Draw the least times of one head against the length, and what sets them at one length.
 
     Args:
@@ -102,100 +102,56 @@ def attention_times(
     Returns:
         A figure with curves above and bars below.
     """
-    fig = go.Figure()
-    same = channels == features == 64
+    dots = recorded if channels == features == 64 else {}
+    hover = "n = %{x:,}: %{y:.3g} ms"
+    curves = []
     for name, (label, colour, dash) in METHODS.items():
         times = [_milliseconds(name, n, channels, features, rates) for n in LENGTHS]
-        fig.add_scatter(
-            x=LENGTHS, y=times, name=label, line={"color": COLOURS[colour], "dash": dash}
-        )
-        dots = recorded.get(name, ()) if same else ()
-        fig.add_scatter(
-            x=[n for n, _ in dots],
-            y=[ms for _, ms in dots],
-            mode="markers",
-            marker={
-                "color": COLOURS[colour],
-                "size": 8,
-                "symbol": "circle-open" if dash == "longdash" else "circle",
-            },
-            showlegend=False,
-        )
-    fig.update_traces(hovertemplate="n = %{x:,}: %{y:.3g} ms<extra></extra>")
+        measured = dots.get(name, ())
+        lengths, medians = [n for n, _ in measured], [ms for _, ms in measured]
+        symbol = "circle-open" if dash == "longdash" else "circle"
+        curves += [
+            marks.line(LENGTHS, times, COLOURS[colour], label, width=2, dash=dash, hover=hover),
+            marks.dots(lengths, medians, COLOURS[colour], size=8, symbol=symbol, hover=hover),
+        ]
+    least = {name: _milliseconds(name, tokens, channels, features, rates) for name in METHODS}
+    limits = {name: _limit(name, tokens, channels, features, rates) for name in METHODS}
     shown = list(reversed(METHODS))
-    bars = [_milliseconds(name, tokens, channels, features, rates) for name in shown]
-    fig.add_bar(
-        x=bars,
-        y=[METHODS[name][0] for name in shown],
+    bars = marks.bars(
+        [least[name] for name in shown],
+        [METHODS[name][0] for name in shown],
+        [COLOURS[METHODS[name][1]] for name in shown],
         orientation="h",
-        marker={"color": [COLOURS[METHODS[name][1]] for name in shown]},
-        text=[
-            f"{_short(ms)}: {_limit(name, tokens, channels, features, rates)}"
-            for name, ms in zip(shown, bars, strict=True)
-        ],
-        textposition=["inside" if ms > 30 else "outside" for ms in bars],
+        text=[f"{_short(least[name])}: {limits[name]}" for name in shown],
+        textposition=["inside" if least[name] > 30 else "outside" for name in shown],
         insidetextanchor="end",
         cliponaxis=False,
-        hoverinfo="skip",
-        showlegend=False,
-        xaxis="x2",
-        yaxis="y2",
     )
-    line = {"type": "line", "xref": "x", "yref": "y domain", "y0": 0, "y1": 1}
-    return fig.update_layout(
-        layout(
-            height=640,
-            margin={"l": 108, "r": 14, "t": 30, "b": 92},
-            bargap=0.3,
-            xaxis={
-                "type": "log",
-                "anchor": "y",
-                "title": {"text": "tokens n"},
-                "tickvals": [64, 512, 4096, 32768],
-                "ticktext": ["64", "512", "4,096", "32,768"],
-                "range": [math.log10(56), math.log10(150_000)],
-            },
-            yaxis={
-                "domain": [0.45, 1],
-                "type": "log",
-                "range": [-3.2, 4.7],
-                "dtick": 2,
-                "title": {"text": "ms a head"},
-                "exponentformat": "power",
-            },
-            xaxis2={
-                "anchor": "y2",
-                "type": "log",
-                "range": [-3.2, 4.7],
-                "dtick": 2,
-                "title": {"text": "least ms a head, and what sets it"},
-                "exponentformat": "power",
-            },
-            yaxis2={"domain": [0, 0.29], "anchor": "x2"},
-            shapes=[{**line, "x0": tokens, "x1": tokens, "line": {"width": 1.5, "dash": "dot"}}],
-        )
+    milliseconds = partial(
+        marks.axis, low=-3.2, high=4.7, type="log", dtick=2, exponentformat="power"
     )
-
-
-def attention_times_text(
-    tokens: int,
-    channels: int,
-    features: int,
-    *,
-    rates: Mapping[str, float],
-    recorded: Mapping[str, Sequence[tuple[int, float]]],
-) -> str:
-    """Say what :func:`attention_times` shows in a state."""
-    bars = ", ".join(
-        f"{label} {_short(_milliseconds(name, tokens, channels, features, rates))} "
-        f"({_limit(name, tokens, channels, features, rates)})"
-        for name, (label, _, _) in METHODS.items()
+    fig = panels(
+        Panel(
+            curves,
+            x=marks.tokens_axis([64, 512, 4096, 32768], math.log10(56), math.log10(150_000)),
+            y=milliseconds("ms a head"),
+            shapes=[marks.upright(tokens, width=1.5, dash="dot")],
+        ),
+        Panel([bars], x=milliseconds("least ms a head, and what sets it")),
+        heights=(0.55, 0.29),
+        height=640,
+        margin={"l": 108, "r": 14, "t": 30, "b": 92},
+        bargap=0.3,
     )
-    dots = " Dots are recorded medians." if channels == features == 64 and recorded else ""
-    return (
+    told = ", ".join(
+        f"{label} {_short(least[name])} ({limits[name]})" for name, (label, _, _) in METHODS.items()
+    )
+    seen = " Dots are recorded medians." if dots else ""
+    return Drawn(
+        fig,
         f"Least times of one head against the number of tokens, with {channels} channels and "
         f"{features} features: softmax and Toeplitz by rows grow with the square of the length, "
-        f"the others about in proportion.{dots} Bars at {tokens:,} tokens: {bars}."
+        f"the others about in proportion.{seen} Bars at {tokens:,} tokens: {told}.",
     )
 
 

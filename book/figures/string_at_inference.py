@@ -6,9 +6,10 @@ import math
 
 import plotly.graph_objects as go
 
-from stringlib.explore.style import COLOURS, layout
+from book.figures.marks import axis, bars
+from stringlib.explore import COLOURS, Drawn, layout
 
-__all__ = ["encoding_cost", "encoding_cost_text", "operations"]
+__all__ = ["encoding_cost", "operations"]
 
 HEADS = 6
 NAMES = {
@@ -22,7 +23,7 @@ NAMES = {
     "projections": "W<sub>q</sub>, W<sub>k</sub>",
     "attention": "attention itself",
 }
-RUNGS = ("matrix_exp", "fft", "rfft", "half", "basis", "folded", "rope")
+TOLD = ("matrix_exp", "fft", "rfft", "half", "basis")  # one by one, in words
 
 
 def operations(dim: int, tokens: int, batch: int) -> dict[str, float]:
@@ -55,7 +56,7 @@ def operations(dim: int, tokens: int, batch: int) -> dict[str, float]:
     }
 
 
-def encoding_cost(dim: int, tokens: int, batch: int) -> go.Figure:
+def encoding_cost(dim: int, tokens: int, batch: int) -> Drawn:
     """Draw the operations that each rung spends on one channel of a query or a key.
 
     Args:
@@ -69,43 +70,31 @@ def encoding_cost(dim: int, tokens: int, batch: int) -> go.Figure:
     counts = operations(dim, tokens, batch)
     colour = {"matrix_exp": "dense", "rope": "rope", "projections": "none", "attention": "none"}
     shown = list(reversed(counts))
-    bars = go.Bar(
-        x=[counts[name] for name in shown],
-        y=[NAMES[name] for name in shown],
+    rungs = bars(
+        [counts[name] for name in shown],
+        [NAMES[name] for name in shown],
+        [COLOURS[colour.get(name, "circulant")] for name in shown],
         orientation="h",
-        marker={"color": [COLOURS[colour.get(name, "circulant")] for name in shown]},
         text=[_short(counts[name]) for name in shown],
         textposition="outside",
         cliponaxis=False,
-        hovertemplate="%{y}: %{x:,.0f}<extra></extra>",
-        showlegend=False,
+        hover="%{y}: %{x:,.0f}",
     )
-    return go.Figure(bars).update_layout(
-        layout(
-            height=400,
-            margin={"l": 118, "r": 40, "t": 20, "b": 48},
-            bargap=0.35,
-            xaxis={
-                "type": "log",
-                "range": [0, 7.3],
-                "dtick": 1,
-                "title": {"text": "operations for one channel of q or k"},
-            },
-        )
+    axes = layout(
+        height=400,
+        margin={"l": 118, "r": 40, "t": 20, "b": 48},
+        bargap=0.35,
+        xaxis=axis("operations for one channel of q or k", 0, 7.3, type="log", dtick=1),
+    )
+    told = ", ".join(f"{NAMES[name]} {counts[name]:,.0f}" for name in TOLD)
+    return Drawn(
+        go.Figure([rungs], axes),
+        f"Bars of the operations for one channel of a query or a key, at {dim} channels, {tokens} "
+        f"tokens and {batch} sequences. {told}. Folded and RoPE take {counts['folded']:.0f} each. "
+        f"The projections take {counts['projections']:,.0f}, "
+        f"the attention itself {counts['attention']:,.0f}.",
     )
 
 
 def _short(count: float) -> str:
     return f"{count:,.0f}" if count < 1e6 else f"{count / 1e6:.1f}M"
-
-
-def encoding_cost_text(dim: int, tokens: int, batch: int) -> str:
-    """Say what :func:`encoding_cost` shows in a state."""
-    counts = operations(dim, tokens, batch)
-    rungs = ", ".join(f"{NAMES[n]} {counts[n]:,.0f}" for n in RUNGS if n not in ("folded", "rope"))
-    return (
-        f"Bars of the operations for one channel of a query or a key, at {dim} channels, {tokens} "
-        f"tokens and {batch} sequences. {rungs}. Folded and RoPE take {counts['folded']:.0f} each. "
-        f"The projections take {counts['projections']:,.0f}, "
-        f"the attention itself {counts['attention']:,.0f}."
-    )

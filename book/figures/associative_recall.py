@@ -1,0 +1,85 @@
+"""A question, the places that its key finds with and without a shift, and the vote they give."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from book.figures.marks import CELLS, axis, bars, downwards, heat, rounded
+from stringlib.explore import PALETTE, Drawn, Panel, panels
+from stringlib.explore.style import SEQUENTIAL
+
+__all__ = ["recalled_value"]
+
+TOKENS = "A3B1C4D1E5C"
+VALUES = "1345"
+RIGHT = "4"
+
+
+def _weights(share: float, sharpness: float) -> Tensor:
+    """Return causal softmax weights, ``(seq, seq)``, of tokens with orthonormal embeddings."""
+    same = torch.tensor([[float(a == b) for b in TOKENS] for a in TOKENS], dtype=torch.float64)
+    before = torch.nn.functional.pad(same[:, :-1], (1, 0))  # nothing stands before the first
+    scores = sharpness * ((1 - share) * same + share * before)
+    return (scores + torch.ones_like(scores).tril().log()).softmax(-1)
+
+
+def recalled_value(share: float, sharpness: float) -> Drawn:
+    """Draw the attention among five pairs and a question, and what the question hears.
+
+    Every token has an embedding of its own, orthogonal to all others, that serves as query and
+    key. The key of a place is mixed from its own token and the one before.
+
+    Args:
+        share: Share of the token before in a key, from 0 to 1.
+        sharpness: Score of a query and a key that are the same.
+
+    Returns:
+        A figure of a heat-map, a row for each query, and below it the share of each value in the
+        last row's weight on values.
+    """
+    weights = _weights(share, sharpness)
+    heard = [
+        sum(w for w, token in zip(weights[-1].tolist(), TOKENS, strict=True) if token == value)
+        for value in VALUES
+    ]
+    votes = [w / sum(heard) for w in heard]
+    best = VALUES[votes.index(max(votes))]
+    shares = bars(
+        list(VALUES),
+        rounded(votes),
+        [PALETTE["blue" if v == max(votes) else "grey"] for v in votes],
+        text=[f"{v:.2f}" for v in votes],
+        textposition="outside",
+        cliponaxis=False,
+        hover="value %{x}: %{y:.2f}",
+    )
+    names = list(TOKENS)
+    places = {"tickvals": list(range(len(names)))}
+    fig = panels(
+        Panel(
+            [heat(rounded(weights), (SEQUENTIAL, 0, 1), "weight %{z:.2f}")],
+            "weights: a row for each query",
+            x={**CELLS, **places, "ticktext": names},
+            y=downwards(len(names), **places, ticktext=[*names[:-1], "C ?"]),
+        ),
+        Panel(
+            [shares],
+            "shares of the values in the last row",
+            x=axis("value", type="category"),
+            y=axis(low=0, high=1.25, dtick=0.5),
+        ),
+        heights=(0.62, 0.25),
+        down=0.13,
+        height=560,
+        showlegend=False,
+        margin={"l": 40, "r": 14, "t": 34, "b": 44},
+    )
+    told = ", ".join(f"{v:.2f} to {name}" for v, name in zip(votes, VALUES, strict=True))
+    verdict = "the right one" if best == RIGHT else f"not {RIGHT}, the right one"
+    return Drawn(
+        fig,
+        f"Attention among the tokens {' '.join(TOKENS)}, the last of which asks for the value of "
+        f"C. Share of the earlier token in a key {share:g}, score of a match {sharpness:g}. The "
+        f"question's weight on values has shares of {told}: it answers {best}, {verdict}.",
+    )

@@ -1,0 +1,201 @@
+"""Clocks that turn with the position, and scores that a shift of all positions leaves alone."""
+
+from __future__ import annotations
+
+import math
+
+import plotly.graph_objects as go
+import torch
+from torch import Tensor
+
+from book.figures.marks import (
+    CELLS,
+    axis,
+    circle,
+    colour_axis,
+    downwards,
+    heat,
+    line,
+    pin,
+    rounded,
+    segments,
+)
+from stringlib import RoPE
+from stringlib.explore import PALETTE, Drawn, Explorer, Panel, panels
+from stringlib.explore.style import DIVERGING
+from stringlib.positions import geometric_frequencies
+
+__all__ = ["intro_figure", "phase_clocks", "shifted_scores"]
+
+FARTHEST = 256
+COLUMNS = 8  # at most; a phone is narrow
+CELL = 2.7  # a dial's radius is 1
+TOKENS, DIM = 24, 32  # of the shifted scores
+
+
+def _turns_text(turns: float) -> str:
+    return f"{turns:.0f}" if turns >= 10 else f"{turns:.1f}" if turns >= 1 else f"{turns:.2f}"
+
+
+def phase_clocks(
+    distance: float, base: float = 10_000.0, dim: int = 16, position: float = 0.0
+) -> Drawn:
+    r"""Draw one dial for each pair of channels above the score against distance.
+
+    Pair i turns by :math:`\theta_i = b^{-2i/d}` a token.
+    On its dial stand the query, turned by ``position``, and the key, turned by
+    ``position - distance``; both start to the right.  Query and key are equal
+    before they are turned, so the score is the mean over all dials of the
+    cosine between the two hands.
+
+    Args:
+        distance: How many tokens the key is behind the query.
+        base: The base b of the frequencies.
+        dim: Channels d of a head: d/2 dials.
+        position: The query's own position, which the score does not see.
+
+    Returns:
+        A figure; dials from fastest to slowest, each with the turns between its hands.
+    """
+    encoder = RoPE(dim, base=base)
+    theta = encoder.frequencies()[0, :, 0].tolist()
+    columns = COLUMNS if len(theta) > COLUMNS else max(1, len(theta) // 2)
+    rows = -(-len(theta) // columns)
+    centres = [(CELL * (i % columns), -(CELL + 0.5) * (i // columns)) for i in range(len(theta))]
+    turns = [_turns_text(t * distance / (2 * math.pi)) for t in theta]
+    *curve, score = _clock_scores(encoder, [*range(FARTHEST + 1), distance])
+
+    def hands(at: float, name: str, colour: str) -> go.Scatter:
+        ends = [
+            ((x, y), (x + math.cos(t * at), y + math.sin(t * at)))
+            for t, (x, y) in zip(theta, centres, strict=True)
+        ]
+        return segments(ends, PALETTE[colour], name, width=3.5)
+
+    half = CELL / 2
+    dials = Panel(
+        [
+            hands(position, "query", "orange"),
+            hands(position - distance, "key", "blue"),
+            line(
+                [x for x, _ in centres],
+                [y - 1.35 for _, y in centres],
+                PALETTE["grey"],
+                text=turns,
+                mode="text",
+            ),
+        ],
+        "one dial for each pair of channels, fastest first,<br>and the turns between its hands",
+        x=axis(low=-half, high=CELL * (columns - 1) + half, visible=False),
+        y=axis(low=-(CELL + 0.5) * (rows - 1) - 1.9, high=1.15, visible=False),
+        shapes=[circle(x, y) for x, y in centres],
+        square=True,
+    )
+    scores = Panel(
+        [
+            line(
+                list(range(FARTHEST + 1)),
+                curve,
+                PALETTE["grey"],
+                width=2,
+                hover="distance %{x}: score %{y:.3f}",
+            ),
+            pin(distance, score, PALETTE["blue"]),
+        ],
+        f"score at distance {distance:g}: {score:.2f}",
+        x=axis("distance (tokens)", 0, FARTHEST),
+        y=axis(low=-1.05, high=1.1, dtick=0.5),
+    )
+    fig = panels(
+        dials,
+        scores,
+        heights=(0.48, 0.42),
+        down=0.1,
+        height=500,
+        margin={"l": 44, "r": 14, "t": 46, "b": 76},
+    )
+    return Drawn(
+        fig,
+        f"{len(theta)} dials, one for each pair of channels, from the fastest to the slowest. "
+        f"Each has a hand for the query at position {position:g} and one for the key "
+        f"{distance:g} tokens behind. Between the hands lie {turns[0]} turns on the first dial and "
+        f"{turns[-1]} on the last. Below, the score against distance from 0 to {FARTHEST}: "
+        f"at {distance:g} it is {score:.2f}.",
+    )
+
+
+def _clock_scores(encoder: RoPE, distances: list[float]) -> list[float]:
+    """Return (R(Δ)q)·k at each distance Δ for q = k = (1, …, 1)/√d."""
+    ones = torch.full((encoder.head_dim,), encoder.head_dim**-0.5, dtype=torch.float64)
+    places = torch.tensor(distances, dtype=torch.float64)[:, None]
+    scores: Tensor = encoder.rotate(ones.expand(1, len(distances), -1), places)[0] @ ones
+    return scores.tolist()
+
+
+def intro_figure() -> Explorer:
+    """Return the front page's figure: both tokens move on, and the score stays."""
+    return Explorer(
+        phase_clocks,
+        name="rotary-clocks",
+        client="clocks",
+        play="position",
+        initial={"position": 10, "distance": 8},
+        labels={"position": "position of the query", "distance": "distance to the key"},
+        position=range(129),
+        distance=range(65),
+        base=[100],
+    )
+
+
+def _shifted(shift: float) -> tuple[Tensor, Tensor]:
+    """Return the scores over √d of fixed random tokens: rotated, and with the table added."""
+    generator = torch.Generator().manual_seed(0)
+    q, k = torch.randn(2, TOKENS, DIM, generator=generator, dtype=torch.float64)
+    positions = torch.arange(TOKENS, dtype=torch.float64)[:, None] + shift
+    rotated_q, rotated_k = RoPE(DIM)(q[None], k[None], positions)
+    angles = positions * geometric_frequencies(DIM // 2)
+    table = torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)
+    rotated, added = rotated_q[0] @ rotated_k[0].mT, (q + table) @ (k + table).mT
+    return rotated / DIM**0.5, added / DIM**0.5
+
+
+def shifted_scores(shift: float) -> Drawn:
+    """Draw the scores, over √d, of 24 random tokens whose positions all move by ``shift``.
+
+    Left the positions rotate queries and keys (RoPE), right a sinusoidal table
+    is added to them.  The heads print the largest change since shift 0.
+
+    Args:
+        shift: What is added to every position, in tokens.
+
+    Returns:
+        A figure of two heat-maps with one colour scale.
+    """
+    scores, start = _shifted(shift), _shifted(0)
+    changes = [(now - before).abs().max().item() for now, before in zip(scores, start, strict=True)]
+    maps = [
+        Panel(
+            [heat(rounded(now, 2), hover="query %{y}, key %{x}: %{z:.2f}")],
+            f"{name}<br>largest change {change:.2f}",
+            x=axis("key", dtick=8, **CELLS),
+            y=downwards(TOKENS, dtick=8, constraintoward="top"),
+            square=True,
+        )
+        for name, now, change in zip(
+            ("rotated (RoPE)", "sinusoid added"), scores, changes, strict=True
+        )
+    ]
+    fig = panels(
+        maps,
+        across=0.06,
+        height=360,
+        margin={"l": 40, "r": 10, "t": 48, "b": 92},
+        coloraxis=colour_axis(DIVERGING, -4, 4, y=-0.2, title="score"),
+    )
+    return Drawn(
+        fig.update_layout(yaxis_title={"text": "query", "standoff": 4}),
+        f"Two heat-maps of the scores between {TOKENS} queries and {TOKENS} keys, "
+        f"every position shifted by {shift:g}. "
+        f"Left, rotated by RoPE, the largest change since shift 0 is {changes[0]:.2f}; "
+        f"right, with the sinusoidal table added, it is {changes[1]:.2f}.",
+    )

@@ -1,0 +1,247 @@
+"""Queries on a grid and in a volume: how each scores the cells around it, at every resolution."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from book.figures.marks import CELLS, axis, colour_axis, dots, downwards, heat, line, rounded
+from stringlib import STRING, AxialRoPE, RoPE, RotaryEncoder
+from stringlib.explore import COLOURS, PALETTE, Drawn, Panel, panels
+from stringlib.explore.style import DIVERGING
+from stringlib.offsets import offset_scores
+from stringlib.positions import geometric_frequencies, grid_positions
+
+__all__ = [
+    "GRID_ENCODERS",
+    "RESOLUTION_CONVENTIONS",
+    "grid_kernel",
+    "resolution_scores",
+    "volume_kernel",
+]
+
+DIM = 64
+SIDE = TRAINED = 14  # patches in a row, in the picture and in training
+BASE = 10.0  # one for all that see two coordinates or three, so that only directions differ
+TURN = math.pi / 6  # of the mixed head's directions
+GOLDEN = math.pi * (3 - math.sqrt(5))  # spreads any number of directions evenly
+REACH = 6  # of the volume
+# an orthogonal matrix in thirds: the directions of a mixed head in three coordinates at its start
+THIRDS = torch.tensor([[2.0, 2, 1], [-2, 1, 2], [1, -2, 2]], dtype=torch.float64) / 3
+
+
+def _scores(encoder: RotaryEncoder, offsets: Tensor) -> Tensor:
+    """Return the score of equal, constant unit vectors at each offset."""
+    ones = torch.full((1, DIM), DIM**-0.5, dtype=torch.float64)
+    return offset_scores(encoder, ones, ones, offsets)[0]
+
+
+def _raster() -> RotaryEncoder:
+    """RoPE of the index in reading order: one row is SIDE columns."""
+    theta = RoPE(DIM).frequencies()
+    return STRING(theta @ torch.tensor([[SIDE, 1.0]], dtype=torch.float64))
+
+
+def _equal() -> RotaryEncoder:
+    theta = geometric_frequencies(DIM // 2, BASE)
+    return STRING(theta[None, :, None].expand(1, -1, 2))
+
+
+def _mixed_head() -> RotaryEncoder:
+    """A head at its start: axial RoPE in turned coordinates."""
+    cos, sin = math.cos(TURN), math.sin(TURN)
+    turn = torch.tensor([[cos, sin], [-sin, cos]], dtype=torch.float64)
+    return STRING(AxialRoPE(DIM, 2, BASE).frequencies() @ turn)
+
+
+def _many_directions() -> RotaryEncoder:
+    angle = GOLDEN * torch.arange(DIM // 2, dtype=torch.float64)
+    theta = geometric_frequencies(DIM // 2, BASE)
+    return STRING((theta[:, None] * torch.stack([angle.cos(), angle.sin()], -1))[None])
+
+
+GRID_ENCODERS: dict[str, Callable[[], RotaryEncoder]] = {
+    "raster index": _raster,
+    "equal frequencies": _equal,
+    "axial": lambda: AxialRoPE(DIM, 2, BASE),
+    "mixed, one head": _mixed_head,
+    "mixed, many directions": _many_directions,
+}
+"""Name of a way to turn two coordinates → its encoder."""
+
+
+def _cells(count: int) -> str:
+    return "1 cell" if count == 1 else f"{count} cells"
+
+
+def grid_kernel(encoder: str, row: float, column: float) -> Drawn:
+    r"""Draw the score of one query with an equal key in each of 14 x 14 cells.
+
+    The vectors are constant, 64 channels, so the score is the mean over all pairs
+    of :math:`\cos \omega_i^\top \delta`, with the offset :math:`\delta` from query to key.
+    The base is 10, and 10000 for the raster index.
+
+    Args:
+        encoder: One of ``GRID_ENCODERS``.
+        row: Row of the query, from 0 at the top.
+        column: Column of the query.
+
+    Returns:
+        A heat-map with the query's cell marked.
+    """
+    query = torch.tensor([row, column], dtype=torch.float64)
+    offsets = grid_positions(SIDE, SIDE, dtype=torch.float64) - query
+    scores = _scores(GRID_ENCODERS[encoder](), offsets).view(SIDE, SIDE)
+    same, high = _cells(int((scores > 1 - 1e-9).sum())), _cells(int((scores > 0.5).sum()))
+    ring: dict[str, Any] = {"symbol": "circle-open", "size": 17, "marker_line_width": 3}
+    cells = Panel(
+        [
+            heat(scores.tolist(), hover="row %{y}, column %{x}: %{z:.2f}"),
+            dots([column], [row], PALETTE["blue"], **ring),
+        ],
+        f"{encoder}<br>score 1 in {same}, above 0.5 in {high}",
+        x=axis("column of the key", -0.5, SIDE - 0.5, dtick=2, **CELLS),
+        y=axis("row of the key", **downwards(SIDE, dtick=2, constraintoward="top")),
+        square=True,
+    )
+    shape = {
+        "raster index": "stripes along the rows, slightly tilted",
+        "equal frequencies": "a ridge along the rising diagonal through the query",
+        "axial": "a plus of one ridge along the row and one along the column of the query",
+        "mixed, one head": "the same plus, turned by 30 degrees",
+        "mixed, many directions": "a round hill about the query",
+    }[encoder]
+    return Drawn(
+        panels(
+            cells,
+            height=470,
+            margin={"l": 44, "r": 8, "t": 48, "b": 104},
+            coloraxis=colour_axis(DIVERGING, -1, 1, y=-0.17, title="score"),
+        ),
+        f"Heat-map of the score of a query in row {row:g}, column {column:g} of a {SIDE} by {SIDE} "
+        f"grid with an equal key in every cell; {encoder}: {shape}. The score is 1 in {same} and "
+        f"above 0.5 in {high}.",
+    )
+
+
+RESOLUTION_CONVENTIONS: dict[str, Callable[[int], float]] = {
+    "count patches": lambda side: 1.0,
+    "scale": lambda side: TRAINED / side,
+    "pin the corners": lambda side: (TRAINED - 1) / (side - 1),
+}
+"""Name of a convention → the coordinate of one patch, when a row has ``side`` of them."""
+
+
+def _along(patches: Tensor, step: float) -> Tensor:
+    """Return the score of equal vectors so many patches apart in a row."""
+    offsets = torch.outer(patches, torch.tensor([0.0, step], dtype=torch.float64))
+    return _scores(AxialRoPE(DIM, 2), offsets)
+
+
+def resolution_scores(convention: str, side: int) -> Drawn:
+    """Draw the score along a row, in training and with another number of patches.
+
+    Query and key are equal and constant, the encoder is axial RoPE with its usual
+    base.  Left the offset is counted in patches, right in widths of the picture.
+
+    Args:
+        convention: One of ``RESOLUTION_CONVENTIONS``.
+        side: Number of patches in a row at the test; 14 in training.
+
+    Returns:
+        A figure with two panels; their heads say how much the scores change.
+    """
+    step = RESOLUTION_CONVENTIONS[convention](side)
+    both = torch.arange(min(side, TRAINED), dtype=torch.float64)
+    widths = torch.linspace(0, 1 - 1 / TRAINED, 53, dtype=torch.float64)
+    by_patch = (_along(both, step) - _along(both, 1.0)).abs().max()
+    by_width = (_along(side * widths, step) - _along(TRAINED * widths, 1.0)).abs().max()
+    rows = (
+        (f"{TRAINED} patches, trained", TRAINED, 1.0, COLOURS["none"], 6.0),
+        (f"{side} patches", side, step, COLOURS["axial"], 2.5),
+    )
+    left, right = [], []
+    for name, patches, one, colour, width in rows:
+        places = torch.arange(patches, dtype=torch.float64)
+        look: dict[str, Any] = {"width": width, "hover": "%{x:.3g}: %{y:.3f}"}
+        scores = _along(places, one).tolist()
+        left.append(line(places.tolist(), scores, colour, name, **look))
+        right.append(line((places / patches).tolist(), scores, colour, **look))
+    upright = axis(low=0.4, high=1.02, dtick=0.1)
+    fig = panels(
+        [
+            Panel(
+                left,
+                f"by patches:<br>changes by {by_patch:.3f}",
+                x=axis("patches", 0, TRAINED),
+                y=upright,
+            ),
+            Panel(
+                right,
+                f"by widths:<br>changes by {by_width:.3f}",
+                x=axis("widths of the picture", 0, 1),
+                y=upright,
+            ),
+        ],
+        across=0.1,
+        height=370,
+        margin={"l": 40, "r": 12, "t": 44, "b": 88},
+    )
+    return Drawn(
+        fig,
+        f"Two panels with the score along a row of {TRAINED} patches, as trained, and of {side}; "
+        f"convention: {convention}. Against the offset in patches the two curves differ by up to "
+        f"{by_patch:.3f}, against the offset in widths of the picture by up to {by_width:.3f}.",
+    )
+
+
+def volume_kernel(time: float) -> Drawn:
+    """Draw one slice in time of the scores around a query, in three coordinates.
+
+    Query and key are equal and constant, the base is 10.  Left axial RoPE, right a
+    head of mixed RoPE at its start.
+
+    Args:
+        time: Steps in time from the query to the keys of the slice.
+
+    Returns:
+        A figure of two heat-maps over rows and columns.
+    """
+    axial = AxialRoPE(DIM, 3, BASE)
+    encoders = {"axial": axial, "mixed, one head": STRING(axial.frequencies() @ THIRDS)}
+    size, span = 2 * REACH + 1, list(range(-REACH, REACH + 1))
+    window = grid_positions(size, size, dtype=torch.float64) - REACH
+    offsets = torch.nn.functional.pad(window, (1, 0), value=time)
+    maps, highest = [], []
+    for name, encoder in encoders.items():
+        scores = _scores(encoder, offsets).view(size, size)
+        # several cells may share the highest score, to within rounding: name the first
+        row, column = (scores > scores.max() - 1e-9).nonzero()[0].tolist()
+        place = f"({row - REACH}, {column - REACH})"
+        highest.append(f"{name}, highest, {scores.max():.2f}, at {place}")
+        hover = "%{y} down, %{x} right: %{z:.2f}"
+        maps.append(
+            Panel(
+                [heat(rounded(scores, 2), hover=hover, x=span, y=span)],
+                f"{name}<br>from {scores.min():.2f} to {scores.max():.2f}",
+                x=axis("columns right", dtick=3, **CELLS),
+                y=axis(low=REACH + 0.5, high=-REACH - 0.5, constraintoward="top", dtick=3, **CELLS),
+                square=True,
+            )
+        )
+    fig = panels(
+        maps,
+        across=0.08,
+        height=350,
+        margin={"l": 40, "r": 10, "t": 48, "b": 92},
+        coloraxis=colour_axis(DIVERGING, -1, 1, y=-0.2, title="score"),
+    )
+    return Drawn(
+        fig.update_layout(yaxis_title={"text": "rows down", "standoff": 4}),
+        f"Two heat-maps of the scores at time offset {time:g}, over rows and columns from "
+        f"-{REACH} to {REACH}. {'; '.join(highest)}.",
+    )

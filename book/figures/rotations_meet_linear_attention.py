@@ -1,0 +1,117 @@
+"""What a shift of all positions does to a kernel that is turned before or after its features."""
+
+from __future__ import annotations
+
+from functools import lru_cache, partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from book.figures.marks import CELLS, axis, colour_axis, downwards, heat, rounded
+from stringlib.attention.features import FavorFeatures, ReLUFeatures
+from stringlib.checks import shift_error
+from stringlib.encoders.rope import RoPE
+from stringlib.explore import Drawn, Panel, panels
+from stringlib.explore.style import DIVERGING
+
+__all__ = ["KERNEL_FEATURES", "shifted_kernels"]
+
+TOKENS, CHANNELS, BASE, LIMIT = 12, 16, 20.0, 3.0
+KERNEL_FEATURES = ("ReLU, 16", "random, 16", "random, 64", "random, 1024")
+"""The feature maps of :func:`shifted_kernels`, with their numbers of features."""
+
+
+@lru_cache
+def _features(features: str) -> tuple[nn.Module, Tensor, Tensor, RoPE]:
+    if features not in KERNEL_FEATURES:
+        raise ValueError(f"features must be one of {KERNEL_FEATURES}, got {features!r}")
+    kind, count = features.split(", ")
+    draw = torch.Generator().manual_seed(1)
+    q, k = torch.randn(2, 1, TOKENS, CHANNELS, generator=draw, dtype=torch.float64)
+    q, k = (nn.functional.normalize(x, dim=-1) * 1.2 for x in (q, k))
+    favor = FavorFeatures(CHANNELS, int(count), "orthogonal", stabilize=False, generator=draw)
+    phi = ReLUFeatures() if kind == "ReLU" else favor.double()
+    return phi, q, k, RoPE(int(count), BASE)
+
+
+def _kernel(positions: Tensor, features: str, before: bool) -> Tensor:
+    """Return the products of turned queries and keys over their mean size, ``(tokens, tokens)``."""
+    phi, q, k, after = _features(features)
+    if before:
+        q, k = RoPE(CHANNELS, BASE)(q, k, positions)
+    a, b = phi(q), phi(k)
+    if not before:
+        a, b = after(a, b, positions)
+    kernel: Tensor = (a @ b.mT)[0]
+    return kernel / kernel.abs().mean()
+
+
+class Fact(NamedTuple):
+    """What a shift does to a kernel."""
+
+    kernel: Tensor
+    change: Tensor
+    size: str  # of the change
+    negative: float  # which share of the entries is
+
+
+def _facts(shift: float, features: str) -> list[Fact]:
+    """Return the kernel that is turned before its features, and the one turned after."""
+    start = torch.arange(TOKENS, dtype=torch.float64)[:, None]
+    facts = []
+    for before in (True, False):
+        kernel = partial(_kernel, features=features, before=before)
+        here, there = kernel(start), kernel(start + shift)
+        error = shift_error(kernel, start, shift)
+        size = f"{error:.0%}" if error > 1e-9 else "nothing"
+        facts.append(Fact(there, there - here, size, (there < 0).double().mean().item()))
+    return facts
+
+
+def shifted_kernels(shift: float, features: str) -> Drawn:
+    """Draw the kernel of twelve tokens at moved positions, turned before and after its features.
+
+    Above, the products of the features of query (row) and key (column), over their mean size; a
+    minus marks the negative ones. Below, what the shift has changed.
+
+    Args:
+        shift: Added to all positions.
+        features: One of ``KERNEL_FEATURES``.
+
+    Returns:
+        A figure of four heat-maps with one colour scale.
+
+    Raises:
+        ValueError: If the features are unknown.
+    """
+    facts = _facts(shift, features)
+
+    def entries(head: str, values: Tensor, *, marked: bool = False) -> Panel:
+        marks = [["−" if marked and v < 0 else "" for v in row] for row in values.tolist()]
+        hover = "query %{y}, key %{x}: %{z:.2f}"
+        cells = heat(rounded(values, 2), hover=hover, text=marks, texttemplate="%{text}")
+        rows = downwards(TOKENS, dtick=4)
+        return Panel([cells], head, x=axis(dtick=4, **CELLS), y=rows, square=True)
+
+    negative = facts[1].negative
+    fig = panels(
+        [
+            entries("turned before φ", facts[0].kernel),
+            entries(f"turned after φ, {negative:.0%} negative", facts[1].kernel, marked=True),
+        ],
+        [entries(f"the shift changed {fact.size}", fact.change) for fact in facts],
+        across=0.08,
+        down=0.12,
+        height=600,
+        margin={"l": 30, "r": 10, "t": 34, "b": 74},
+        coloraxis=colour_axis(DIVERGING, -LIMIT, LIMIT, y=-0.08),
+    )
+    moved = facts[0].size + (" of its size" if facts[0].size != "nothing" else "")
+    return Drawn(
+        fig,
+        f"Two kernels of 12 tokens, features {features}, all positions moved by {shift:g}. Turned "
+        f"before the features the kernel is nowhere negative, and the shift changed {moved}. "
+        "Turned after them the shift changed nothing, and "
+        f"{negative:.0%} of the entries are negative.",
+    )

@@ -1,0 +1,170 @@
+"""Words that change places, and what a bias adds to the logit of a key that is far away."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+import torch
+from torch import Tensor
+
+from book.figures.marks import CELLS, axis, downwards, heat, line, rounded
+from stringlib import ALiBi, KerpleLog, KerplePower, RoPE, Sinusoidal, T5Bias
+from stringlib.explore import COLOURS, Drawn, Panel, layout, panels
+from stringlib.explore.style import DIVERGING, SEQUENTIAL
+
+__all__ = ["POSITIONS", "WORDS", "bias_curves", "permuted_words"]
+
+WORDS = ("dog", "bites", "man")
+POSITIONS = ("none", "causal mask", "sinusoid added", "ALiBi", "RoPE")
+DIM, SHOWN = 16, 6  # channels, and how many of them are drawn
+FARTHEST = 128
+
+
+def _attend(words: Sequence[str], positions: str) -> tuple[Tensor, Tensor]:
+    """Return the weights ``(3, 3)`` and the output ``(3, DIM)`` of one head with fixed weights."""
+    generator = torch.Generator().manual_seed(3)
+    meanings = torch.randn(len(WORDS), DIM, generator=generator, dtype=torch.float64)
+    to_qkv = torch.randn(3, DIM, DIM, generator=generator, dtype=torch.float64) / DIM**0.5
+    x, places = meanings[[WORDS.index(word) for word in words]], torch.arange(len(words))[:, None]
+    if positions == "sinusoid added":
+        x = Sinusoidal(DIM)(x, places)
+    q, k, v = x @ to_qkv
+    if positions == "RoPE":
+        q, k = (turned[0] for turned in RoPE(DIM)(q[None], k[None], places))
+    scores = q @ k.mT / DIM**0.5
+    if positions == "ALiBi":
+        scores = scores + ALiBi(8).double()(len(words), len(words))[0]  # the steepest head
+    if positions == "causal mask":
+        scores = scores + torch.ones_like(scores).tril().log()
+    weights = scores.softmax(-1)
+    return weights, weights @ v
+
+
+def permuted_words(order: str, positions: str) -> Drawn:
+    """Draw the attention between three words, and its output, in some order.
+
+    Left the weights, a row for each query.  Right the first channels of each
+    word's output, and of the mean of the three.  The head prints how much a
+    word's own output has changed since ``dog bites man``.
+
+    Args:
+        order: The three words, with blanks between.
+        positions: How positions enter, one of ``POSITIONS``.
+
+    Returns:
+        A figure of two heat-maps.
+    """
+    words = order.split()
+    _, before = _attend(WORDS, positions)
+    weights, out = _attend(words, positions)
+    mean = out.mean(0)
+    change = (out - before[[WORDS.index(word) for word in words]]).abs().max()
+    of_mean = (mean - before.mean(0)).abs().max()
+    rows = torch.cat([out, mean[None]])[:, :SHOWN]
+    seen = heat(rounded(weights), (SEQUENTIAL, 0, 1), "weight %{z:.3f}", texttemplate="%{z:.2f}")
+    said = heat(rounded(rows), (DIVERGING, -2, 2), "channel %{x}: %{z:.2f}")
+    places = list(range(len(words)))
+    named: dict[str, Any] = {"tickvals": places, "ticktext": words}
+    fig = panels(
+        [
+            Panel(
+                [seen],
+                "attention weights",
+                x=axis("key", **CELLS, **named),
+                y=downwards(4, **named),
+            ),
+            Panel(
+                [said],
+                f"outputs changed<br>by {change:.2f}, mean {of_mean:.2f}",
+                x=axis("channel", **CELLS, tickvals=list(range(SHOWN))),
+                y=downwards(4, tickvals=[*places, 3], ticktext=[*words, "mean"]),
+            ),
+        ],
+        across=0.16,
+        height=330,
+        margin={"l": 52, "r": 10, "t": 52, "b": 52},
+    )
+    return Drawn(
+        fig,
+        f"Attention between the words {', '.join(words)}, in this order; positions: "
+        f"{positions}. Left a heat-map of the weights, right one of each word's output and of "
+        f"their mean. Since the order dog, bites, man the output of a word has changed by at most "
+        f"{change:.2f}, and the mean by {of_mean:.2f}.",
+    )
+
+
+@torch.no_grad()
+@torch.random.fork_rng(devices=[])  # biases start at random: not with the reader's numbers
+def _curves(slope: int, r1: float, r2: float, power: float) -> dict[str, Tensor]:
+    """Return method → bias at the distances 0 … FARTHEST."""
+    distances = torch.arange(FARTHEST + 1)
+    log, powers = KerpleLog(1).double(), KerplePower(1).double()
+    log.log_r1.fill_(math.log(r1))
+    log.log_r2.fill_(math.log(r2))
+    powers.log_r1.fill_(math.log(r1))
+    powers.logit_r2.fill_(math.log(power / (2 - power)))
+    curve = log.at(distances)[0]
+    t5 = T5Bias(1, bidirectional=False).double()
+    of = t5.buckets(distances)
+    t5.weight[:, 0] = of.bincount(curve) / of.bincount()
+    return {
+        "alibi": ALiBi(8).double().at(distances)[slope - 1],
+        "kerple-power": powers.at(distances)[0],
+        "t5": t5.at(distances)[0],
+        "kerple-log": curve,
+    }
+
+
+def bias_curves(slope: int, r1: float, r2: float, power: float) -> Drawn:
+    """Draw four biases against the distance of the key.
+
+    ALiBi is a line, KERPLE a power or a logarithm.  T5 learns one number for
+    each bucket of distances: here each is the mean of KERPLE's logarithm over
+    its bucket, to show the buckets.
+
+    Args:
+        slope: ALiBi's slope is 1 over 2 to this power.
+        r1: Factor of both KERPLE biases.
+        r2: KERPLE's logarithm is −r1 log(1 + r2 Δ).
+        power: KERPLE's power is −r1 Δ to this power, between 0 and 2.
+
+    Returns:
+        A figure with one line a method.
+    """
+    names = {
+        "alibi": "ALiBi",
+        "kerple-power": "KERPLE power",
+        "t5": "T5 buckets, following log",
+        "kerple-log": "KERPLE log",
+    }
+    curves = _curves(slope, r1, r2, power)
+    lines = [
+        line(
+            None,
+            rounded(curve),
+            COLOURS[method],
+            names[method],
+            width=7 if method == "t5" else 2.5,
+            line_shape="hv" if method == "t5" else "linear",
+            hover="distance %{x}: %{y:.2f}",
+        )
+        for method, curve in curves.items()
+    ]
+    far = {method: curve[64].item() for method, curve in curves.items()}
+    axes = layout(
+        height=400,
+        margin={"t": 14, "b": 104},
+        xaxis=axis("distance |Δ| (tokens)", 0, 128),
+        yaxis=axis("bias", -10, 0.3),
+    )
+    return Drawn(
+        go.Figure(lines, axes),
+        "Bias against distance from 0 to 128. At distance 64 ALiBi, a line, is "
+        f"{far['alibi']:.1f}, KERPLE's power {far['kerple-power']:.1f} and its logarithm "
+        f"{far['kerple-log']:.1f}. T5's "
+        "staircase follows the logarithm in steps of one token up to 16, then in longer ones; the "
+        "last begins at 113.",
+    )
