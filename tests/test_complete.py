@@ -36,8 +36,10 @@ def test_a_bias_has_cases(name: str) -> None:
 def test_a_feature_map_has_a_case_with_its_formula(name: str) -> None:
     case = attention_cases.FEATURES.get(name)
     assert case is not None, f"add {name!r} to FEATURES in tests/attention_cases.py"
-    kind = type(make_features(name, 8))
-    assert type(case.make()) is kind, f"FEATURES[{name!r}] in tests/attention_cases.py is another"
+    tested, named = case.make(), make_features(name, 8)
+    learned = [[key for key, _ in phi.named_parameters()] for phi in (tested, named)]
+    assert type(tested) is type(named), f"FEATURES[{name!r}] in tests/attention_cases.py is another"
+    assert learned[0] == learned[1], f"FEATURES[{name!r}] in tests/attention_cases.py is another"
 
 
 @pytest.mark.parametrize("name", PROJECTIONS)
