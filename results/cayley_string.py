@@ -15,16 +15,14 @@ transform acts on the rotated queries and keys. Density 0 is RoPE with learned f
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from stringlib import CayleySTRING
 from stringlib.encoders.string import rotate_pairs, unit_phases
-from stringlib.records import record_study
+from stringlib.train.learn import Training
+from stringlib.train.study import Study
 
 SETTINGS = ("frozen", "free")
 METHODS = {"0": 0.0, "0.1": 0.1, "0.5": 0.5, "1": 1.0, "after": 1.0}  # name: density of S
@@ -86,58 +84,41 @@ class LookBack(nn.Module):
         return self.readout(found.squeeze(1))
 
 
-def loss(model: LookBack, symbols: Tensor) -> Tensor:
+def loss(model: LookBack, generator: torch.Generator, count: int = BATCH) -> Tensor:
     """Return the mean cross-entropy, in nats, of the tokens that have an answer."""
+    return cross_entropy(model, torch.randint(SYMBOLS, (count, LENGTH), generator=generator))
+
+
+def cross_entropy(model: LookBack, symbols: Tensor) -> Tensor:
+    """Return the loss on given symbols."""
     guesses = model(symbols)[:, BACK:].flatten(0, 1)
     return nn.functional.cross_entropy(guesses, symbols[:, :-BACK].flatten())
-
-
-def train(setting: str, method: str, seed: int, steps: int = 300) -> LookBack:
-    """Train on random sequences.
-
-    Args:
-        setting: One of ``SETTINGS``.
-        method: One of ``METHODS``.
-        seed: Of the weights, the support and the sequences.
-        steps: Batches of ``BATCH`` sequences.
-    """
-    torch.manual_seed(seed)
-    generator = torch.Generator().manual_seed(seed)
-    model = LookBack(setting, method).double()
-    optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=RATE)
-    for _ in range(steps):
-        value = loss(model, torch.randint(SYMBOLS, (BATCH, LENGTH), generator=generator))
-        optimizer.zero_grad()
-        value.backward()
-        optimizer.step()
-    return model
 
 
 @torch.no_grad()
 def held_out_loss(model: LookBack, sequences: int = 256) -> float:
     """Return the loss on new sequences; knowing nothing costs ln 8 = 2.08."""
-    generator = torch.Generator().manual_seed(10_000)
-    return loss(model, torch.randint(SYMBOLS, (sequences, LENGTH), generator=generator)).item()
+    return loss(model, torch.Generator().manual_seed(10_000), sequences).item()
 
 
-def study(seeds: Sequence[int], steps: int) -> dict[str, Any]:
-    """Return for each setting and method the loss of each seed on new sequences."""
-    losses = {
-        setting: {m: [held_out_loss(train(setting, m, s, steps)) for s in seeds] for m in METHODS}
-        for setting in SETTINGS
-    }
-    return {"steps": steps, "knowing_nothing": math.log(SYMBOLS), "loss": losses}
+def measure(model: LookBack) -> dict[str, float]:
+    """Return the loss on new sequences."""
+    return {"loss": held_out_loss(model)}
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Run the study and write its record."""
-    assert __doc__
-    data = record_study(Path(__file__), __doc__, study, seeds=10, steps=300, argv=argv)
-    for setting, rows in data["loss"].items():
-        for method, row in rows.items():
-            mean = sum(row) / len(row)
-            print(f"{setting:>6} {method:>5}: mean {mean:.3f}, {min(row):.3f} to {max(row):.3f}")
+CELLS = {f"{s} {m}": {"setting": s, "method": m} for s in SETTINGS for m in METHODS}
+TRAINING = Training(LookBack, loss, measure, rates=RATE)
+STUDY = Study(
+    __file__,
+    __doc__,
+    CELLS,
+    TRAINING,
+    steps=300,
+    seeds=10,
+    beside={"knowing_nothing": math.log(SYMBOLS)},
+)
+train = TRAINING.train
 
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

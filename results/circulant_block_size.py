@@ -16,16 +16,14 @@ of the frequencies divided by sqrt(2B), and a step turns the planes alike for ev
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from stringlib import CirculantSTRING, RotaryEncoder
 from stringlib.positions import grid_positions
-from stringlib.records import record_study
+from stringlib.train.learn import Training
+from stringlib.train.study import Study
 
 METHODS = ("1", "2", "4", "8", "16", "direct")  # block sizes, and the control
 SIDE, SYMBOLS, DOWN, LEFT = 12, 8, 3, 2
@@ -100,31 +98,17 @@ def batch(size: int, generator: torch.Generator) -> Tensor:
     return torch.randint(SYMBOLS, (size, SIDE * SIDE), generator=generator)
 
 
-def train(method: str, seed: int, steps: int = 300) -> Neighbour:
-    """Train on random grids.
-
-    Args:
-        method: One of ``METHODS``.
-        seed: Of the weights and the grids.
-        steps: Batches of 8 grids.
-    """
-    torch.manual_seed(seed)
-    generator = torch.Generator().manual_seed(seed)
-    model = Neighbour(method).double()  # so that another processor's rounding changes no figure
-    encoder = list(model.encoder.parameters())
-    others = [p for name, p in model.named_parameters() if not name.startswith("encoder.")]
-    optimizer = torch.optim.Adam(
-        [{"params": others, "lr": RATE}, {"params": encoder, "lr": model.encoder_rate}]
-    )
+def loss(model: Neighbour, generator: torch.Generator) -> Tensor:
+    """Return the cross-entropy on 8 random grids."""
     cells, neighbours = asking_cells()
-    for _ in range(steps):
-        symbols = batch(8, generator)
-        guesses, answers = model(symbols)[:, cells], symbols[:, neighbours]
-        loss = nn.functional.cross_entropy(guesses.flatten(0, 1), answers.flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    return model
+    symbols = batch(8, generator)
+    guesses, answers = model(symbols)[:, cells], symbols[:, neighbours]
+    return nn.functional.cross_entropy(guesses.flatten(0, 1), answers.flatten())
+
+
+def rates(model: Neighbour) -> dict[str, float]:
+    """Return the rate of the weights and that of the encoder."""
+    return {"": RATE, "encoder": model.encoder_rate}
 
 
 @torch.no_grad()
@@ -142,21 +126,24 @@ def commonest(grids: int = 128) -> float:
     return (guesses == symbols[:, asking_cells()[1]]).double().mean().item()
 
 
-def study(seeds: Sequence[int], steps: int) -> dict[str, Any]:
-    """Return for each method the accuracy of each seed."""
-    accuracies = {m: [round(accuracy(train(m, s, steps)), 5) for s in seeds] for m in METHODS}
-    return {"steps": steps, "commonest": round(commonest(), 5), "accuracy": accuracies}
+def measure(model: Neighbour) -> dict[str, float]:
+    """Return the accuracy."""
+    return {"accuracy": round(accuracy(model), 5)}
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Run the study and write its record."""
-    assert __doc__
-    data = record_study(Path(__file__), __doc__, study, seeds=12, steps=300, argv=argv)
-    for method, row in data["accuracy"].items():
-        mean, least = sum(row) / len(row), min(row)
-        solved = sum(a >= 0.95 for a in row)
-        print(f"{method:>6}: mean {mean:.3f}, least {least:.3f}, {solved} of {len(row)} over 0.95")
+CELLS = {method: {"method": method} for method in METHODS}
+TRAINING = Training(Neighbour, loss, measure, rates)
+STUDY = Study(
+    __file__,
+    __doc__,
+    CELLS,
+    TRAINING,
+    steps=300,
+    seeds=12,
+    beside={"commonest": lambda: round(commonest(), 5)},
+)
+train = TRAINING.train
 
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

@@ -21,8 +21,6 @@ channels.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -31,10 +29,11 @@ from torch.nn.functional import normalize
 
 from stringlib import FavorFeatures
 from stringlib.attention.projections import PROJECTIONS
-from stringlib.records import record_study
+from stringlib.train.learn import adam, learn
+from stringlib.train.study import Study
 
 DIM = 64
-KINDS = tuple(PROJECTIONS)
+KINDS = ("iid", "orthogonal", "hadamard", "circulant", "unit-circulant")
 SQUARE, DRAWS = 2.0, 4000
 DIRECTIONS = ("random", "constant", "one-hot")
 SIZES = (16, 32, 64, 128, 256, 512)
@@ -96,7 +95,7 @@ def tokens(count: int, generator: torch.Generator, scale: Tensor | float) -> Ten
     return x / x.square().sum(-1).mean().sqrt()
 
 
-def learn(seed: int, steps: int) -> dict[str, Any]:
+def learning(seed: int, steps: int) -> dict[str, Any]:
     """Train r, and measure before and after."""
     generator = torch.Generator().manual_seed(seed)
     scale = torch.ones(DIM, dtype=torch.float64)
@@ -115,53 +114,35 @@ def learn(seed: int, steps: int) -> dict[str, Any]:
         phi.stabilize = True
         return {name: round(value, 5) for name, value in found.items()}
 
-    before = measure()
-    optimizer = torch.optim.Adam(phi.parameters(), lr=0.02)
-    for _ in range(steps):
+    def loss() -> Tensor:
         q, k = tokens(64, generator, scale)
-        loss = distance(weights(phi, q, k), (q @ k.mT).softmax(-1))
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        return distance(weights(phi, q, k), (q @ k.mT).softmax(-1))
+
+    before = measure()
+    learn(phi, loss, steps, adam(phi, 0.02))
     return {"before": before, "after": measure()}
 
 
-def study(seeds: Sequence[int], steps: int) -> dict[str, Any]:
-    """Return the three parts, each with one entry a seed."""
-    kernel = {kind: [kernel_errors(kind, s) for s in seeds] for kind in KINDS}
-    attention = {k: [attention_errors(k, s) for s in seeds] for k in (*KINDS, "uniform")}
-    learned = [learn(s, steps) for s in seeds]
-    return {
-        "steps": steps,
-        "sizes": SIZES,
-        "kernel": kernel,
-        "attention": attention,
-        "learned": learned,
-    }
+def run(seed: int, steps: int, part: str, kind: str) -> dict[str, Any]:
+    """Return one of the three parts."""
+    if part == "learned":
+        return {part: learning(seed, steps)}
+    return {part: (kernel_errors if part == "kernel" else attention_errors)(kind, seed)}
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Run the study and write its record."""
-    assert __doc__
-    data = record_study(
-        Path(__file__),
-        __doc__,
-        study,
-        seeds=10,
-        steps=300,
-        steps_are="training steps of each r",
-        argv=argv,
-    )
-    place = SIZES.index(64)
-    for kind in KINDS:
-        rows = data["kernel"][kind]
-        mean = {z: sum(r[z][0] for r in rows) / len(rows) for z in DIRECTIONS}
-        error = sum(row[place] for row in data["attention"][kind]) / len(rows)
-        print(f"{kind:>14}: {mean}, attention {error:.3f}")
-    for when in ("before", "after"):
-        rows = [row[when] for row in data["learned"]]
-        print(when, {name: sum(r[name] for r in rows) / len(rows) for name in rows[0]})
+PARTS = {"kernel": KINDS, "attention": (*KINDS, "uniform"), "learned": ("circulant",)}
+CELLS = {f"{p} {k}": {"part": p, "kind": k} for p, kinds in PARTS.items() for k in kinds}
+STUDY = Study(
+    __file__,
+    __doc__,
+    CELLS,
+    run,
+    steps=300,
+    seeds=10,
+    steps_are="training steps of each r",
+    beside={"sizes": SIZES},
+)
 
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

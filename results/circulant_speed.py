@@ -13,15 +13,13 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from stringlib.algebra import circulant, circular_convolution
-from stringlib.records import record_study
+from stringlib.train.study import Study
 
 SIZES = (32, 64, 128, 192, 256, 512, 1024)
 NUMBERS = 2_000_000
@@ -51,34 +49,30 @@ def forms(d: int, seed: int) -> dict[str, Callable[[], Tensor]]:
     return {form: lambda form=form: call(form) for form in FORMS}
 
 
-def study(seeds: Sequence[int], steps: int) -> dict[str, Any]:
-    """Return milliseconds: ``{form: [[one number a seed] for each size]}``."""
-    found: dict[str, list[list[float]]] = {form: [[] for _ in SIZES] for form in FORMS}
-    for seed in seeds:
-        for place, d in enumerate(SIZES):
-            calls = forms(d, seed)
-            times: dict[str, list[float]] = {form: [] for form in calls}
-            for _ in range(steps):
-                for form, call in calls.items():
-                    start = time.perf_counter()
-                    call()
-                    times[form].append(time.perf_counter() - start)
-            for form, taken in times.items():
-                found[form][place].append(round(1e3 * statistics.median(taken), 3))
-    return {"sizes": SIZES, "numbers": NUMBERS, "rounds": steps, "ms": found}
+def run(seed: int, steps: int, d: int) -> dict[str, dict[str, float]]:
+    """Return the milliseconds of each form, the median of the rounds."""
+    calls = forms(d, seed)
+    times: dict[str, list[float]] = {form: [] for form in calls}
+    for _ in range(steps):
+        for form, call in calls.items():
+            start = time.perf_counter()
+            call()
+            times[form].append(time.perf_counter() - start)
+    return {"ms": {f: round(1e3 * statistics.median(taken), 3) for f, taken in times.items()}}
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Run the study and write its record."""
-    assert __doc__
-    data = record_study(
-        Path(__file__), __doc__, study, seeds=5, steps=9, steps_are="rounds of each form", argv=argv
-    )
-    for place, d in enumerate(data["sizes"]):
-        ms = {form: statistics.median(row[place]) for form, row in data["ms"].items()}
-        forward, gradient = ms["fft"] / ms["dense"], ms["fft, gradient"] / ms["dense, gradient"]
-        print(f"d = {d:4}: fft / dense {forward:.2f}, with gradients {gradient:.2f}")
+CELLS = {f"d = {d}": {"d": d} for d in SIZES}
+STUDY = Study(
+    __file__,
+    __doc__,
+    CELLS,
+    run,
+    steps=9,
+    steps_are="rounds of each form",
+    jobs=1,
+    beside={"numbers": NUMBERS},
+)
 
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

@@ -14,16 +14,13 @@ the largest total weight, when no other key interferes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
 from stringlib import CosineWeight, DecayWeight, linear_attention, softmax_attention
 from stringlib.attention import PositionWeight
-from stringlib.records import record_study
+from stringlib.train.learn import Training
+from stringlib.train.study import Study
 
 LENGTH, KEYS, VALUES, DIM = 64, 8, 4, 16
 RATE, BATCH = 1e-2, 32
@@ -86,25 +83,10 @@ class Memory(nn.Module):
         return scores
 
 
-def train(method: str, seed: int, steps: int) -> Memory:
-    """Train on random sequences.
-
-    Args:
-        method: One of ``METHODS``.
-        seed: Of the weights and the sequences.
-        steps: Batches.
-    """
-    torch.manual_seed(seed)
-    generator = torch.Generator().manual_seed(seed)
-    model = Memory(method).double()  # so that another processor's rounding changes no figure
-    optimizer = torch.optim.Adam(model.parameters(), lr=RATE)
-    for _ in range(steps):
-        keys, values, held = batch(BATCH, generator)
-        loss = nn.functional.cross_entropy(model(keys, values).flatten(0, 1), held.flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    return model
+def loss(model: Memory, generator: torch.Generator) -> Tensor:
+    """Return the cross-entropy on random sequences."""
+    keys, values, held = batch(BATCH, generator)
+    return nn.functional.cross_entropy(model(keys, values).flatten(0, 1), held.flatten())
 
 
 @torch.no_grad()
@@ -133,23 +115,24 @@ def _right(scores: Tensor, held: Tensor) -> float:
     return named[asked].mean().item()
 
 
-def study(seeds: Sequence[int], steps: int) -> dict[str, Any]:
-    """Return for each method the accuracy of each seed, and what its weight allows."""
-    return {
-        "steps": steps,
-        "accuracy": {m: [round(accuracy(train(m, s, steps)), 5) for s in seeds] for m in METHODS},
-        "ceiling": {m: round(ceiling(m), 5) for m in METHODS},
-    }
+def measure(model: Memory) -> dict[str, float]:
+    """Return the accuracy."""
+    return {"accuracy": round(accuracy(model), 5)}
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Run the study and write its record."""
-    assert __doc__
-    data = record_study(Path(__file__), __doc__, study, seeds=8, steps=500, argv=argv)
-    for method, row in data["accuracy"].items():
-        mean, allowed = sum(row) / len(row), data["ceiling"][method]
-        print(f"{method:>15}: mean {mean:.3f}, {min(row):.3f} to {max(row):.3f}, of {allowed:.3f}")
+CELLS = {method: {"method": method} for method in METHODS}
+TRAINING = Training(Memory, loss, measure, rates=RATE)
+STUDY = Study(
+    __file__,
+    __doc__,
+    CELLS,
+    TRAINING,
+    steps=500,
+    seeds=8,
+    beside={"ceiling": lambda: {m: round(ceiling(m), 5) for m in METHODS}},
+)
+train = TRAINING.train
 
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

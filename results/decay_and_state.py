@@ -15,16 +15,13 @@ each token. The weights start alike for a seed whatever the decay.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, softplus
 
 from stringlib.attention import decayed_sums
-from stringlib.records import record_study
+from stringlib.train.learn import Training
+from stringlib.train.study import Study
 
 DECAYS = ("none", "constant", "scalar", "vector")
 TASKS = ("one marker", "two markers")
@@ -100,27 +97,11 @@ class Memory(nn.Module):
         return self.readout(torch.cat([found, x], -1))[:, 0, :, 0]
 
 
-def train(decay: str, task: str, seed: int, steps: int = 300) -> Memory:
-    """Train on random sequences.
-
-    Args:
-        decay: One of ``DECAYS``.
-        task: One of ``TASKS``.
-        seed: Of the weights and the sequences.
-        steps: Batches of 32 sequences.
-    """
-    torch.manual_seed(seed)
-    generator = torch.Generator().manual_seed(seed)
-    model = Memory(decay).double()  # so that another processor's rounding changes no figure
-    optimizer = torch.optim.Adam(model.parameters(), lr=RATE)
-    for _ in range(steps):
-        tokens, answers = batch(task, 32, LENGTH, generator)
-        asked = ~answers.isnan()
-        loss = binary_cross_entropy_with_logits(model(tokens)[asked], answers[asked])
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    return model
+def loss(model: Memory, generator: torch.Generator, task: str) -> Tensor:
+    """Return the cross-entropy on 32 random sequences."""
+    tokens, answers = batch(task, 32, LENGTH, generator)
+    asked = ~answers.isnan()
+    return binary_cross_entropy_with_logits(model(tokens)[asked], answers[asked])
 
 
 @torch.no_grad()
@@ -150,30 +131,25 @@ def by_age(task: str, length: int = LENGTH, size: int = 128) -> float:
     return max(right)
 
 
-def study(seeds: Sequence[int], steps: int) -> dict[str, Any]:
-    """Return for each task and decay the accuracy of each seed, at both lengths."""
-    data: dict[str, Any] = {"steps": steps, "length": LENGTH, "long": LONG, "tasks": {}}
-    for task in TASKS:
-        rows: dict[str, Any] = {"by_age": round(by_age(task), 5), "short": {}, "long": {}}
-        for decay in DECAYS:
-            models = [train(decay, task, seed, steps) for seed in seeds]
-            rows["short"][decay] = [round(accuracy(m, task), 5) for m in models]
-            rows["long"][decay] = [round(accuracy(m, task, LONG, 32), 5) for m in models]
-        data["tasks"][task] = rows
-    return data
+def measure(model: Memory, task: str) -> dict[str, float]:
+    """Return the accuracy at the length of training and at four times as much."""
+    long = accuracy(model, task, LONG, 32)
+    return {"short": round(accuracy(model, task), 5), "long": round(long, 5)}
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Run the study and write its record."""
-    assert __doc__
-    data = record_study(Path(__file__), __doc__, study, seeds=6, steps=300, argv=argv)
-    for task, rows in data["tasks"].items():
-        print(f"{task}: by age alone {rows['by_age']:.3f}")
-        for decay in DECAYS:
-            for where in ("short", "long"):
-                row = rows[where][decay]
-                print(f"{decay:>9}, {where}: mean {sum(row) / len(row):.3f}, least {min(row):.3f}")
+CELLS = {f"{task}, {decay}": {"task": task, "decay": decay} for task in TASKS for decay in DECAYS}
+TRAINING = Training(Memory, loss, measure, rates=RATE)
+STUDY = Study(
+    __file__,
+    __doc__,
+    CELLS,
+    TRAINING,
+    steps=300,
+    seeds=6,
+    beside={"by_age": lambda: {task: round(by_age(task), 5) for task in TASKS}},
+)
+train = TRAINING.train
 
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

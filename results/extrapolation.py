@@ -14,9 +14,8 @@ from __future__ import annotations
 import copy
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -32,7 +31,7 @@ from stringlib.encoders.scaling import (
 from stringlib.tasks import Task, make_task
 from stringlib.tasks.task import IGNORE
 from stringlib.train import Settings, fit
-from stringlib.train.sweep import record_sweep
+from stringlib.train.study import Study
 
 LENGTH, LENGTHS = 64, (64, 128, 256, 512, 1024)
 EDGES = (0, 16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024)  # of places in the longest window
@@ -240,11 +239,8 @@ def run(seed: int, steps: int, task: str, method: str) -> dict[str, Any]:
     return found | {"read": {name: read_text(one) for name, one in models.items()}}
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Run the study and write its record."""
-    assert __doc__
-    record_sweep(Path(__file__), __doc__, CELLS, run, steps=STEPS, argv=argv)
+STUDY = Study(__file__, __doc__, CELLS, run, steps=STEPS)
 
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

@@ -17,8 +17,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -26,8 +24,8 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from stringlib import FavorFeatures
-from stringlib.records import record_study
 from stringlib.reference import trigonometric_features
+from stringlib.train.study import Study
 
 DIM = 64
 KINDS = ("spread", "matched")
@@ -96,66 +94,38 @@ def error(weights: Tensor, exact: Tensor) -> float:
     return float(f"{(torch.linalg.norm(weights - exact) / torch.linalg.norm(exact)).item():.4g}")
 
 
-def study(seeds: Sequence[int], steps: int) -> dict[str, Any]:
-    """Return errors by kind, t and map (and m), a list over seeds.
+def run(seed: int, steps: int, kind: str, square: float) -> dict[str, Any]:
+    """Return the error of each map, of those with random features for each of ``SIZES``.
 
     Args:
-        seeds: Of tokens and random matrices.
+        seed: Of tokens and random matrices.
         steps: Number of queries, and of keys.
+        kind: One of ``KINDS``.
+        square: t.
     """
-
-    def over(f: Callable[[Tensor, Tensor, int], float], kind: str, square: float) -> list[float]:
-        return [f(*tokens(kind, square, steps, seed), seed) for seed in seeds]
-
-    def exact(q: Tensor, k: Tensor) -> Tensor:
-        return attention((q @ k.T).exp())
-
-    data: dict[str, Any] = {"tokens": steps, "dim": DIM, "sizes": list(SIZES), "error": {}}
-    for kind in KINDS:
-        for square in SQUARES:
-            found: dict[str, Any] = {
-                "uniform": over(
-                    lambda q, k, s: error(attention(torch.ones(len(q), len(k))), exact(q, k)),
-                    kind,
-                    square,
-                ),
-                "line": over(
-                    lambda q, k, s: error(attention(1 + q @ k.T), exact(q, k)), kind, square
-                ),
-            }
-            for name in MAPS:
-                found[name] = [
-                    over(
-                        lambda q, k, s, name=name, size=size: error(  # type: ignore[misc]
-                            attention(scores(name, size, q, k, s)), exact(q, k)
-                        ),
-                        kind,
-                        square,
-                    )
-                    for size in SIZES
-                ]
-            data["error"].setdefault(kind, {})[f"{square:g}"] = found
-    return data
+    q, k = tokens(kind, square, steps, seed)
+    exact = attention((q @ k.T).exp())
+    found: dict[str, Any] = {
+        "uniform": error(attention(torch.ones(steps, steps)), exact),
+        "line": error(attention(1 + q @ k.T), exact),
+    }
+    for name in MAPS:
+        found[name] = [error(attention(scores(name, m, q, k, seed)), exact) for m in SIZES]
+    return {"error": found}
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Run the study and write its record."""
-    assert __doc__
-    data = record_study(
-        Path(__file__),
-        __doc__,
-        study,
-        seeds=12,
-        steps=128,
-        steps_are="queries, and keys",
-        argv=argv,
-    )
-    for kind, by_square in data["error"].items():
-        for square, found in by_square.items():
-            at = {n: torch.tensor(found[n][SIZES.index(64)]).median().item() for n in MAPS}
-            base = {n: torch.tensor(found[n]).median().item() for n in ("uniform", "line")}
-            print(f"{kind}, t = {square}:", {n: round(v, 3) for n, v in (base | at).items()})
+CELLS = {f"{kind}, t = {t:g}": {"kind": kind, "square": t} for kind in KINDS for t in SQUARES}
+STUDY = Study(
+    __file__,
+    __doc__,
+    CELLS,
+    run,
+    steps=128,
+    seeds=12,
+    steps_are="queries, and keys",
+    beside={"dim": DIM, "sizes": SIZES},
+)
 
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

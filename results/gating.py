@@ -13,15 +13,14 @@ weight; the gate behind it is none, headwise (one number for a token) or element
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from stringlib import MultiHeadAttention
-from stringlib.records import record_study
+from stringlib.train.learn import adam, learn
+from stringlib.train.study import Study
 
 ATTENTIONS: dict[str, dict[str, Any]] = {
     "softmax": {"attention": "softmax"},
@@ -92,28 +91,18 @@ def batch(size: int, generator: torch.Generator) -> tuple[tuple[Tensor, ...], Te
     return (keys, values, asked, kinds), answers * (kinds == 0)[..., None]
 
 
-def train(attention: str, gate: str, start: bool, seed: int, steps: int = 600) -> Recall:
-    """Train on random sequences.
+def loss(model: Recall, generator: torch.Generator) -> Tensor:
+    """Return the mean squared distance to the answers of random sequences."""
+    inputs, answers = batch(BATCH, generator)
+    return (model(*inputs) - answers).square().sum(-1).mean()
 
-    Args:
-        attention: One of ``ATTENTIONS``.
-        gate: One of ``GATES``.
-        start: Whether queries see a start token.
-        seed: Of weights, features and sequences.
-        steps: Batches of ``BATCH`` sequences.
-    """
+
+def train(*, seed: int, steps: int, attention: str, gate: str, start: bool) -> Recall:
+    """Return a trained model; one generator draws its features and then the sequences."""
     torch.manual_seed(seed)
     generator = torch.Generator().manual_seed(seed)
     model = Recall(attention, gate, start, generator).double()
-    optimizer = torch.optim.Adam(model.parameters(), lr=RATE)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, max(steps, 1))
-    for _ in range(steps):
-        inputs, answers = batch(BATCH, generator)
-        loss = (model(*inputs) - answers).square().sum(-1).mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        schedule.step()
+    learn(model, lambda: loss(model, generator), steps, adam(model, RATE), cosine=True)
     return model
 
 
@@ -137,32 +126,23 @@ def measure(model: Recall, sequences: int = 256) -> dict[str, list[float]]:
     }
 
 
-def study(seeds: Sequence[int], steps: int) -> dict[str, Any]:
-    """Return what each seed of each combination measures."""
-    runs = [
-        {
-            "attention": attention,
-            "gate": gate,
-            "start": start,
-            "seeds": [measure(train(attention, gate, start, s, steps)) for s in seeds],
-        }
-        for attention in ATTENTIONS
-        for gate in GATES
-        for start in (False, True)
-    ]
-    return {"steps": steps, "kinds": list(KINDS), "runs": runs}
+def run(seed: int, steps: int, **cell: Any) -> dict[str, list[float]]:
+    """Train one model and measure it."""
+    return measure(train(seed=seed, steps=steps, **cell))
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Run the study and write its record."""
-    assert __doc__
-    data = record_study(Path(__file__), __doc__, study, seeds=5, steps=600, argv=argv)
-    for run in data["runs"]:
-        errors = torch.tensor([m["error"] for m in run["seeds"]]).mean(0).tolist()
-        place = "start" if run["start"] else ""
-        shown = ", ".join(f"{k} {e:.3f}" for k, e in zip(KINDS, errors, strict=True))
-        print(f"{run['attention']:>10} {run['gate']:>12} {place:>6}: {shown}")
+CELLS = {
+    f"{attention}, {gate}{', start' * start}": {
+        "attention": attention,
+        "gate": gate,
+        "start": start,
+    }
+    for attention in ATTENTIONS
+    for gate in GATES
+    for start in (False, True)
+}
+STUDY = Study(__file__, __doc__, CELLS, run, steps=600)
 
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

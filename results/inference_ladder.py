@@ -17,7 +17,6 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -26,8 +25,8 @@ from torch.profiler import ProfilerActivity, profile
 
 from stringlib import CirculantSTRING, RoPE
 from stringlib.algebra import fourier_basis
-from stringlib.records import record_study
 from stringlib.reference import ladder
+from stringlib.train.study import Study
 
 BATCH, HEADS, TOKENS, DIM = 32, 6, 197, 64
 THREADS = (1, 2)
@@ -196,50 +195,31 @@ def memory() -> dict[str, dict[str, float]]:
     return found
 
 
-def study(seeds: Sequence[int], calls: int) -> dict[str, Any]:
-    """Return all times in milliseconds, a list over the rounds, and the memory."""
-    layer: dict[str, Any] = {}
-    for threads in THREADS:
-        torch.set_num_threads(threads)
-        rounds = [layer_round(seed, calls) for seed in seeds]
-        layer[str(threads)] = {
-            kind: {name: [r[kind][name] for r in rounds] for name in rounds[0][kind]}
-            for kind in rounds[0]
-        }
-    torch.set_num_threads(1)
-    sizes = [size_round(seed, calls) for seed in seeds]
-    return {
-        "shape": [BATCH, HEADS, TOKENS, DIM],
-        "calls": calls,
-        "layer": layer,
-        "memory": memory(),
-        "sizes": list(SIZES),
-        "by_size": {
-            kind: {name: [r[kind][name] for r in sizes] for name in sizes[0][kind]}
-            for kind in sizes[0]
-        },
-    }
+def run(seed: int, steps: int, what: str, threads: int) -> dict[str, Any]:
+    """Return the times of one round, of the layer or of other sizes of a head."""
+    torch.set_num_threads(threads)
+    try:
+        return (layer_round if what == "layer" else size_round)(seed, steps)
+    finally:
+        torch.set_num_threads(1)
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Run the study and write its record."""
-    assert __doc__
-    data = record_study(
-        Path(__file__),
-        __doc__,
-        study,
-        seeds=11,
-        steps=3,
-        steps_are="calls of each rung in a round",
-        argv=argv,
-    )
-    for threads, kinds in data["layer"].items():
-        for kind, rows in kinds.items():
-            print(f"{threads} threads, {kind}, median milliseconds [quartiles]")
-            for name, row in rows.items():
-                low, middle, high = statistics.quantiles(row, n=4, method="inclusive")
-                print(f"  {name:11} {middle:8.1f} [{low:.1f}, {high:.1f}]")
+CELLS: dict[str, dict[str, Any]] = {
+    **{f"layer, {t} threads": {"what": "layer", "threads": t} for t in THREADS},
+    "sizes": {"what": "sizes", "threads": 1},
+}
+STUDY = Study(
+    __file__,
+    __doc__,
+    CELLS,
+    run,
+    steps=3,
+    seeds=11,
+    steps_are="calls of each rung in a round",
+    jobs=1,
+    beside={"shape": [BATCH, HEADS, TOKENS, DIM], "sizes": SIZES, "memory": memory},
+)
 
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

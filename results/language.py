@@ -13,8 +13,6 @@ window holds the same 128 bytes twice.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,7 +20,7 @@ from torch import Tensor, nn
 
 from stringlib.tasks.text import Text
 from stringlib.train import Settings, evaluate, fit
-from stringlib.train.sweep import record_sweep
+from stringlib.train.study import Study
 
 LENGTH, BATCH, RATE, WARMUP = 256, 8, 5e-3, 50
 LAST, WINDOWS = 16, 256
@@ -113,11 +111,8 @@ def run(seed: int, steps: int, **options: Any) -> dict[str, Any]:
     }
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Run the study and write its record."""
-    assert __doc__
-    record_sweep(Path(__file__), __doc__, CELLS, run, steps=1000, argv=argv)
+STUDY = Study(__file__, __doc__, CELLS, run, steps=1000)
 
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

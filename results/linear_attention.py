@@ -13,16 +13,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from stringlib import ELUFeatures, FavorFeatures, ReLUFeatures, linear_attention, softmax_attention
 from stringlib.attention.features import FeatureMap
-from stringlib.records import record_study
 from stringlib.theory.capacity import recall_error
+from stringlib.train.study import Study
 
 D, MANY = 64, 1024
 PAIRS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
@@ -113,29 +111,24 @@ def milliseconds(lengths: Sequence[int], rounds: int = ROUNDS) -> dict[str, list
     return times
 
 
-def study(seeds: Sequence[int], steps: int) -> dict[str, Any]:
-    """Return errors and shares for each method, seed and number of pairs, and the times."""
-    data: dict[str, Any] = {"draws": steps, "pairs": PAIRS, "error": {}, "decoded": {}}
-    for method in METHODS:
-        rows = [[recall(method, n, seed, steps) for n in PAIRS] for seed in seeds]
-        data["error"][method] = [[round(e, 6) for e, _ in row] for row in rows]
-        data["decoded"][method] = [[round(s, 5) for _, s in row] for row in rows]
-    return data | {"lengths": LENGTHS, "milliseconds": milliseconds(LENGTHS)}
+def run(seed: int, steps: int, method: str) -> dict[str, list[float]]:
+    """Return error and share decoded for each number of pairs."""
+    errors, shares = zip(*(recall(method, n, seed, steps) for n in PAIRS), strict=True)
+    return {"error": [round(e, 6) for e in errors], "decoded": [round(s, 5) for s in shares]}
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Run the study and write its record."""
-    assert __doc__
-    data = record_study(
-        Path(__file__), __doc__, study, seeds=10, steps=4, steps_are="draws of keys", argv=argv
-    )
-    for method in METHODS:
-        for measure in ("error", "decoded"):
-            means = torch.tensor(data[measure][method]).mean(0).tolist()
-            print(f"{method:>13} {measure:8}", *(f"{x:6.3f}" for x in means))
-    for name, rows in data["milliseconds"].items():
-        print(f"{name:>15} ms", *(f"{sorted(row)[len(row) // 2]:8.2f}" for row in rows))
+CELLS = {method: {"method": method} for method in METHODS}
+STUDY = Study(
+    __file__,
+    __doc__,
+    CELLS,
+    run,
+    steps=4,
+    seeds=10,
+    steps_are="draws of keys",
+    beside={"pairs": PAIRS, "lengths": LENGTHS, "milliseconds": lambda: milliseconds(LENGTHS)},
+)
 
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

@@ -13,8 +13,6 @@ naming the commonest digit, and of naming the commonest digit for the outermost 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,7 +20,7 @@ from torch import nn
 
 from stringlib.tasks.listops import OPERATORS, ListOps
 from stringlib.train import Settings, fit
-from stringlib.train.sweep import record_sweep
+from stringlib.train.study import Study
 
 EXPRESSIONS = {"min_length": 4, "max_length": 32, "depth": 3}
 BATCH, RATE, WARMUP = 64, 3e-3, 50
@@ -75,11 +73,8 @@ def run(seed: int, steps: int, **options: Any) -> dict[str, Any]:
     }
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Run the study and write its record."""
-    assert __doc__
-    record_sweep(Path(__file__), __doc__, CELLS, run, steps=1000, argv=argv)
+STUDY = Study(__file__, __doc__, CELLS, run, steps=1000)
 
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

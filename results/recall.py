@@ -19,19 +19,28 @@ again and again the accuracy on these ("seen"); and with a shift the share of th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from stringlib.attention.registry import FEATURES
 from stringlib.tasks.recall import Recall
 from stringlib.train import Settings, evaluate, fit
-from stringlib.train.sweep import record_sweep
+from stringlib.train.study import Study
 
-MAPS = ("softmax", *FEATURES)
+MAPS = (
+    "softmax",
+    "relu",
+    "elu",
+    "favor",
+    "favor-iid",
+    "favor-hadamard",
+    "favor-circulant",
+    "favor-unit-circulant",
+    "favor-learned",
+    "hyperbolic",
+)
 RANDOM = tuple(name for name in MAPS if name not in ("softmax", "relu", "elu"))
 FIXED = tuple(name for name in RANDOM if name != "favor-learned")
 RATE = 1e-2
@@ -124,11 +133,8 @@ def run(
     return {"scores": {name: round(score, 4) for name, score in scores.items()}, **found}
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Run the study and write its record."""
-    assert __doc__
-    record_sweep(Path(__file__), __doc__, CELLS, run, steps=400, argv=argv)
+STUDY = Study(__file__, __doc__, CELLS, run, steps=400)
 
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

@@ -12,16 +12,13 @@ once, m of them, and stay as they are, but for "favor-learned".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
 from stringlib import linear_attention, make_features, softmax_attention
-from stringlib.records import record_study
 from stringlib.tasks import recall as tasks
+from stringlib.train.learn import Training
+from stringlib.train.study import Study
 
 DIM, VALUES, BATCH, RATE = 32, 8, 64, 1e-2
 MAPS = (
@@ -98,21 +95,10 @@ class Recall(nn.Module):
         return self.readout(self.out(found[:, 0, 0]) + x[:, -1])
 
 
-def train(method: str, task: str, seed: int, steps: int) -> Recall:
-    """Train on new random sequences at every step."""
-    torch.manual_seed(seed)
-    generator = torch.Generator().manual_seed(seed)
-    model = Recall(method, task)
-    optimizer = torch.optim.Adam(model.parameters(), lr=RATE)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-    for _ in range(steps):
-        sequence, answer = batch(task, BATCH, generator)
-        loss = nn.functional.cross_entropy(model(sequence), answer)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        schedule.step()
-    return model
+def loss(model: Recall, generator: torch.Generator, task: str) -> Tensor:
+    """Return the cross-entropy on new random sequences."""
+    sequence, answer = batch(task, BATCH, generator)
+    return nn.functional.cross_entropy(model(sequence), answer)
 
 
 @torch.no_grad()
@@ -129,25 +115,32 @@ def commonest(task: str, count: int = 2000) -> float:
     return (guess == answer).double().mean().item()
 
 
-def study(seeds: Sequence[int], steps: int) -> dict[str, Any]:
-    """Return for each task and map the accuracy of each seed."""
-    found: dict[str, dict[str, list[float]]] = {}
-    for task, (_, _, _, features) in TASKS.items():
-        maps = MAPS if features == DIM else [m for m in MAPS if m.startswith("favor")]
-        found[task] = {
-            m: [round(accuracy(train(m, task, s, steps), task), 4) for s in seeds] for m in maps
-        }
-        print(task, {m: sum(row) / len(row) for m, row in found[task].items()}, flush=True)
-    size = sum(p.numel() for p in Recall("relu", "8 pairs").parameters())
-    guesses = {task: round(commonest(task), 4) for task in TASKS}
-    return {"steps": steps, "parameters": size, "commonest": guesses, "accuracy": found}
+def measure(model: Recall, task: str) -> dict[str, float]:
+    """Return the accuracy."""
+    return {"accuracy": round(accuracy(model, task), 4)}
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Run the study and write its record."""
-    assert __doc__
-    record_study(Path(__file__), __doc__, study, seeds=3, steps=400, argv=argv)
+CELLS = {
+    f"{task}: {method}": {"task": task, "method": method}
+    for task, (_, _, _, features) in TASKS.items()
+    for method in MAPS
+    if features == DIM or method.startswith("favor")
+}
+TRAINING = Training(Recall, loss, measure, rates=RATE, cosine=True, wide=False)
+STUDY = Study(
+    __file__,
+    __doc__,
+    CELLS,
+    TRAINING,
+    steps=400,
+    seeds=3,
+    beside={
+        "parameters": lambda: sum(p.numel() for p in Recall("relu", "8 pairs").parameters()),
+        "commonest": lambda: {task: round(commonest(task), 4) for task in TASKS},
+    },
+)
+train = TRAINING.train
 
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

@@ -16,8 +16,6 @@ so frequencies that are parameters get half the epsilon.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -25,7 +23,8 @@ from torch import Tensor, nn
 
 from stringlib import MixedRoPE, ReflectionSTRING, RotaryEncoder
 from stringlib.positions import geometric_frequencies, grid_positions
-from stringlib.records import record_study
+from stringlib.train.learn import learn
+from stringlib.train.study import Study
 
 METHODS = ("fixed", "omega-1", "omega-4", "omega-8", "mirrors")
 FACTORS = {"fixed": 0.0, "omega-1": 1.0, "omega-4": 4.0, "omega-8": 8.0, "mirrors": 1.0}
@@ -104,18 +103,19 @@ def train(method: str, optimizer: str, seed: int, steps: int = 400) -> Run:
     torch.manual_seed(seed)
     generator = torch.Generator().manual_seed(seed)
     model = OneLayer(method)
-    stepper = make_optimizer(optimizer, model, FACTORS[method])
     losses, frequencies = [], []
-    for _ in range(steps):
+
+    def loss() -> Tensor:
         tokens = torch.randint(TOKENS, (32, LENGTH), generator=generator)
         guesses, answers = model(tokens)[:, BACK:], tokens[:, :-BACK]
-        loss = nn.functional.cross_entropy(guesses.flatten(0, 1), answers.flatten())
-        stepper.zero_grad()
-        loss.backward()
-        stepper.step()
+        return nn.functional.cross_entropy(guesses.flatten(0, 1), answers.flatten())
+
+    def note(loss: Tensor) -> None:
         losses.append(loss.detach())
         # a copy: frequencies that are parameters change in place
         frequencies.append(model.encoder.frequencies().detach().flatten().clone())
+
+    learn(model, loss, steps, make_optimizer(optimizer, model, FACTORS[method]), after=note)
     return Run(torch.stack(losses), torch.stack(frequencies))
 
 
@@ -124,39 +124,25 @@ def power_of_ten(error: float) -> float:
     return 10.0 ** max(-12, math.ceil(math.log10(error))) if error > 0 else 1e-12
 
 
-def study(seeds: Sequence[int], steps: int) -> dict[str, Any]:
+def run(seed: int, steps: int, optimizer: str) -> dict[str, Any]:
     """Return loss curves, and how far the frequencies of each method are from the mirrors'."""
-    losses: dict[str, Any] = {}
-    apart: dict[str, Any] = {}
-    for name in OPTIMIZERS:
-        runs = {m: [train(m, name, seed, steps) for seed in seeds] for m in METHODS}
-        mirrors = runs["mirrors"]
-        losses[name] = {
-            m: [[round(x.mean().item(), 5) for x in run.losses.split(EVERY)] for run in row]
-            for m, row in runs.items()
-        }
-        apart[name] = {
-            m: [
-                power_of_ten((run.frequencies - mirror.frequencies).abs().max().item())
-                for run, mirror in zip(row, mirrors, strict=True)
-            ]
-            for m, row in runs.items()
-        }
-    return {"steps": steps, "every": EVERY, "losses": losses, "apart": apart}
+    runs = {method: train(method, optimizer, seed, steps) for method in METHODS}
+    turned = runs["mirrors"].frequencies
+    return {
+        "losses": {
+            method: [round(x.mean().item(), 5) for x in run.losses.split(EVERY)]
+            for method, run in runs.items()
+        },
+        "apart": {
+            method: power_of_ten((run.frequencies - turned).abs().max().item())
+            for method, run in runs.items()
+        },
+    }
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Run the study and write its record."""
-    assert __doc__
-    data = record_study(Path(__file__), __doc__, study, seeds=8, steps=400, argv=argv)
-    for name in OPTIMIZERS:
-        for method in METHODS:
-            last = torch.tensor(data["losses"][name][method])[:, -1]
-            print(
-                f"{name:4} {method:8} final loss {last.mean():.3f} ({last.min():.3f} to "
-                f"{last.max():.3f}), frequencies apart {max(data['apart'][name][method]):.0e}"
-            )
+CELLS = {optimizer: {"optimizer": optimizer} for optimizer in OPTIMIZERS}
+STUDY = Study(__file__, __doc__, CELLS, run, steps=400, seeds=8, beside={"every": EVERY})
 
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

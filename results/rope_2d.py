@@ -15,8 +15,6 @@ origin; the tests are on such grids, on the same grids moved by (40, 23), and on
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,7 +22,8 @@ from torch import Tensor, nn
 
 from stringlib import AxialRoPE, CirculantSTRING, MixedRoPE, RoPE, RotaryEncoder
 from stringlib.positions import grid_positions
-from stringlib.records import record_study
+from stringlib.train.learn import Training
+from stringlib.train.study import Study
 
 METHODS = ("rope", "axial", "mixed", "circulant", "axial-2")  # the last one has two heads
 DIAGONAL = [(-1, -1), (1, 1)]
@@ -102,37 +101,19 @@ def batch(task: str, side: int, size: int, generator: torch.Generator) -> tuple[
     return symbols, torch.stack(read).sum(0)
 
 
-def train(method: str, task: str, seed: int, steps: int = 300) -> Head:
-    """Train on random 8 x 8 grids at the origin.
-
-    Args:
-        method: One of ``METHODS``.
-        task: One of ``TASKS``.
-        seed: Of the weights and the grids.
-        steps: Batches of 16 grids.
-    """
-    torch.manual_seed(seed)
-    generator = torch.Generator().manual_seed(seed)
-    model = Head(method, task).double()  # so that another processor's rounding changes no figure
-    learned = list(model.encoder.parameters())
-    others = [p for name, p in model.named_parameters() if not name.startswith("encoder.")]
-    # a frequency of a circulant is a sum of coefficients with weights of norm sqrt(2d)
-    scale = math.sqrt(2 * HEAD_DIM) if method == "circulant" else 1.0
-    optimizer = torch.optim.Adam(
-        [{"params": others, "lr": RATES[task]}, {"params": learned, "lr": FREQUENCY_RATE / scale}]
-    )
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+def loss(model: Head, generator: torch.Generator, task: str) -> Tensor:
+    """Return the cross-entropy on 16 random 8 x 8 grids at the origin."""
     side, *_ = PLACES["trained"]
-    positions, asking = model.positions(side), asking_cells(side)
-    for _ in range(steps):
-        symbols, answers = batch(task, side, 16, generator)
-        guesses = model(symbols, positions)[:, asking]
-        loss = nn.functional.cross_entropy(guesses.flatten(0, 1), answers.flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        schedule.step()
-    return model
+    symbols, answers = batch(task, side, 16, generator)
+    guesses = model(symbols, model.positions(side))[:, asking_cells(side)]
+    return nn.functional.cross_entropy(guesses.flatten(0, 1), answers.flatten())
+
+
+def rates(model: Head) -> dict[str, float]:
+    """Return the rate of the weights and that of the frequencies."""
+    # a frequency of a circulant is a sum of coefficients with weights of norm sqrt(2d)
+    scale = math.sqrt(2 * HEAD_DIM) if model.method == "circulant" else 1.0
+    return {"": RATES[model.task], "encoder": FREQUENCY_RATE / scale}
 
 
 @torch.no_grad()
@@ -150,29 +131,23 @@ def commonest(task: str, place: str, grids: int = 64) -> float:
     return (answers == answers.flatten().mode().values).double().mean().item()
 
 
-def study(seeds: Sequence[int], steps: int) -> dict[str, Any]:
-    """Return for each task, method and place the accuracy of each seed, and that of guessing."""
-    found: dict[str, Any] = {task: {} for task in TASKS}
-    for task in TASKS:
-        for method in METHODS:
-            models = [train(method, task, seed, steps) for seed in seeds]
-            found[task][method] = {p: [round(accuracy(m, p), 5) for m in models] for p in PLACES}
-    guessing = {task: {p: round(commonest(task, p), 5) for p in PLACES} for task in TASKS}
-    return {"steps": steps, "commonest": guessing, "accuracy": found}
+def measure(model: Head) -> dict[str, Any]:
+    """Return the accuracy at each place."""
+    return {"accuracy": {place: round(accuracy(model, place), 5) for place in PLACES}}
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Run the study and write its record."""
-    assert __doc__
-    data = record_study(Path(__file__), __doc__, study, seeds=10, steps=300, argv=argv)
-    for task, methods in data["accuracy"].items():
-        for method, places in methods.items():
-            shown = (
-                f"{p} {sum(a) / len(a):.2f} ({min(a):.2f} to {max(a):.2f})"
-                for p, a in places.items()
-            )
-            print(f"{task} {method:>9}:", *shown)
+def guessing() -> dict[str, dict[str, float]]:
+    """Return the accuracy of naming the commonest answer in each task, at each place."""
+    return {task: {place: round(commonest(task, place), 5) for place in PLACES} for task in TASKS}
+
+
+CELLS = {f"{task} {m}": {"task": task, "method": m} for task in TASKS for m in METHODS}
+TRAINING = Training(Head, loss, measure, rates, cosine=True)
+STUDY = Study(
+    __file__, __doc__, CELLS, TRAINING, steps=300, seeds=10, beside={"commonest": guessing}
+)
+train = TRAINING.train
 
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

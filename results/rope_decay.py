@@ -11,8 +11,7 @@ up to ``LONG / LENGTH`` times as long, and the models are tested again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -25,7 +24,8 @@ from stringlib.encoders.scaling import (
     yarn,
     yarn_attention_factor,
 )
-from stringlib.records import record_study
+from stringlib.train.learn import Training
+from stringlib.train.study import Study
 
 TASKS = {"near": 3, "far": 40, "anywhere": None}  # how far back the answer stands
 SYMBOLS, LENGTH, LONG, DIM = 8, 64, 256, 64
@@ -98,27 +98,10 @@ def batch(
     return tokens, answers
 
 
-def train(task: str, seed: int, steps: int = 2000) -> OneHead:
-    """Train on batches of 128 sequences of ``LENGTH`` symbols.
-
-    Args:
-        task: One of ``TASKS``.
-        seed: Of the weights and the tokens.
-        steps: Number of batches.
-    """
-    torch.manual_seed(seed)
-    generator = torch.Generator().manual_seed(seed)
-    model = OneHead().double()  # so that another processor's rounding changes no figure
-    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-    for _ in range(steps):
-        tokens, answers = batch(task, 128, generator)
-        loss = nn.functional.cross_entropy(model(tokens), answers)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        schedule.step()
-    return model
+def loss(model: OneHead, generator: torch.Generator, task: str) -> Tensor:
+    """Return the cross-entropy on 128 sequences of ``LENGTH`` symbols."""
+    tokens, answers = batch(task, 128, generator)
+    return nn.functional.cross_entropy(model(tokens), answers)
 
 
 @torch.no_grad()
@@ -138,32 +121,21 @@ def accuracy(model: OneHead, task: str, length: int = LENGTH) -> float:
     return (model(tokens).argmax(-1) == answers).double().mean().item()
 
 
-def study(seeds: Sequence[int], steps: int) -> dict[str, Any]:
-    """Return for each task and seed the profile, and the accuracies of each method."""
-    profiles: dict[str, list[list[float]]] = {}
-    accuracies: dict[str, dict[str, list[list[float]]]] = {}
-    for task in TASKS:
-        models = [train(task, seed, steps) for seed in seeds]
-        profiles[task] = [[round(s, 4) for s in profile(m, task, LONG).tolist()] for m in models]
-        accuracies[task] = {}
-        for method in METHODS:
-            rows = []
-            for model in models:
-                model.extend(method)
-                rows.append([round(accuracy(model, task, n), 5) for n in (LENGTH, LONG)])
-            accuracies[task][method] = rows
-    return {"steps": steps, "profile": profiles, "accuracy": accuracies}
+def measure(model: OneHead, task: str) -> dict[str, Any]:
+    """Return the profile, and the accuracies of each method at both lengths."""
+    found: dict[str, Any] = {"profile": [round(s, 4) for s in profile(model, task, LONG).tolist()]}
+    found["accuracy"] = {}
+    for method in METHODS:
+        model.extend(method)
+        found["accuracy"][method] = [round(accuracy(model, task, n), 5) for n in (LENGTH, LONG)]
+    return found
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Run the study and write its record."""
-    assert __doc__
-    data = record_study(Path(__file__), __doc__, study, seeds=8, steps=2000, argv=argv)
-    for task, methods in data["accuracy"].items():
-        for method, rows in methods.items():
-            short, long = torch.tensor(rows).mean(0).tolist()
-            print(f"{task:8} {method:5} {LENGTH}: {short:.3f}  {LONG}: {long:.3f}")
+CELLS = {task: {"task": task} for task in TASKS}
+TRAINING = Training(OneHead, loss, measure, rates=5e-3, cosine=True)
+STUDY = Study(__file__, __doc__, CELLS, TRAINING, steps=2000, seeds=8)
+train = TRAINING.train
 
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

@@ -11,16 +11,13 @@ table is also trained with every batch moved by its own random shift of up to 51
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
 from stringlib import RoPE
 from stringlib.positions import geometric_frequencies
-from stringlib.records import record_study
+from stringlib.train.learn import Training
+from stringlib.train.study import Study
 
 METHODS = ("rope", "sinusoidal", "sinusoidal-moved", "none")
 TOKENS, LENGTH, BACK, DIM = 16, 32, 3, 32
@@ -82,31 +79,14 @@ def span(shift: int = 0) -> Tensor:
     return torch.arange(shift, shift + LENGTH)[:, None]
 
 
-def train(method: str, seed: int, steps: int = 600) -> OneLayer:
-    """Train on random tokens at positions 0 ... LENGTH - 1, or moved by a random shift.
-
-    Args:
-        method: One of ``METHODS``; only ``"sinusoidal-moved"`` moves the batches.
-        seed: Of the weights, the tokens and the shifts.
-        steps: Batches of 64 sequences.
-    """
-    torch.manual_seed(seed)
-    generator = torch.Generator().manual_seed(seed)
-    model = OneLayer(method).double()  # so that another processor's rounding changes no figure
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-    for _ in range(steps):
-        tokens, answers = batch(64, generator)
-        shift = 0
-        if method == "sinusoidal-moved":
-            shift = int(torch.randint(MOVED + 1, (), generator=generator))
-        guesses = model(tokens, span(shift))[:, BACK:]
-        loss = nn.functional.cross_entropy(guesses.flatten(0, 1), answers.flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        schedule.step()
-    return model
+def loss(model: OneLayer, generator: torch.Generator, method: str) -> Tensor:
+    """Return the cross-entropy on 64 sequences; only ``"sinusoidal-moved"`` moves them."""
+    tokens, answers = batch(64, generator)
+    shift = 0
+    if method == "sinusoidal-moved":
+        shift = int(torch.randint(MOVED + 1, (), generator=generator))
+    guesses = model(tokens, span(shift))[:, BACK:]
+    return nn.functional.cross_entropy(guesses.flatten(0, 1), answers.flatten())
 
 
 @torch.no_grad()
@@ -117,23 +97,16 @@ def accuracy(model: OneLayer, shift: int) -> float:
     return (guesses == answers).double().mean().item()
 
 
-def study(seeds: Sequence[int], steps: int) -> dict[str, Any]:
-    """Return for each method a row of accuracies over ``SHIFTS`` for each seed."""
-    accuracies: dict[str, list[list[float]]] = {}
-    for method in METHODS:
-        models = [train(method, seed, steps) for seed in seeds]
-        accuracies[method] = [[round(accuracy(m, s), 5) for s in SHIFTS] for m in models]
-    return {"shifts": list(SHIFTS), "steps": steps, "accuracy": accuracies}
+def measure(model: OneLayer) -> dict[str, list[float]]:
+    """Return the accuracies over ``SHIFTS``."""
+    return {"accuracy": [round(accuracy(model, shift), 5) for shift in SHIFTS]}
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Run the study and write its record."""
-    assert __doc__
-    data = record_study(Path(__file__), __doc__, study, seeds=8, steps=600, argv=argv)
-    for method, rows in data["accuracy"].items():
-        mean = torch.tensor(rows).mean(0)
-        print(method, *(f"{shift}:{m:.3f}" for shift, m in zip(SHIFTS, mean, strict=True)))
+CELLS = {method: {"method": method} for method in METHODS}
+TRAINING = Training(OneLayer, loss, measure, rates=1e-2, cosine=True)
+STUDY = Study(__file__, __doc__, CELLS, TRAINING, steps=600, seeds=8, beside={"shifts": SHIFTS})
+train = TRAINING.train
 
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

@@ -14,17 +14,14 @@ another place for each batch: the shift becomes part of the training data.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
 from stringlib import STRING, RoPE, RotaryEncoder
 from stringlib.attention import FavorFeatures, ReLUFeatures, linear_attention, softmax_attention
 from stringlib.attention.linear import rotated_linear_attention
-from stringlib.records import record_study
+from stringlib.train.learn import Training
+from stringlib.train.study import Study
 
 PLACES = ("before", "moving", "after", "numerator")
 BANDS = ("geometric", "even")
@@ -104,28 +101,12 @@ def batch(size: int, generator: torch.Generator) -> Tensor:
     return torch.randint(SYMBOLS, (size, LENGTH), generator=generator)
 
 
-def train(method: str, seed: int, steps: int = 400) -> LookBack:
-    """Train on random sequences.
-
-    Args:
-        method: One of ``METHODS``.
-        seed: Of the weights, the random features and the sequences.
-        steps: Batches of ``BATCH`` sequences.
-    """
-    torch.manual_seed(seed)
-    generator = torch.Generator().manual_seed(seed)
-    model = LookBack(method).double()  # so that another processor's rounding changes no figure
-    optimizer = torch.optim.Adam(model.parameters(), lr=RATE)
-    for _ in range(steps):
-        symbols = batch(BATCH, generator)
-        start = torch.randint(2048, (), generator=generator).item()
-        scores = model(symbols, start if model.place == "moving" else 0)[:, BACK:]
-        loss = nn.functional.cross_entropy(scores.flatten(0, 1), symbols[:, :-BACK].flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-    return model
+def loss(model: LookBack, generator: torch.Generator) -> Tensor:
+    """Return the cross-entropy on random sequences; those of "moving" start anywhere."""
+    symbols = batch(BATCH, generator)
+    start = torch.randint(2048, (), generator=generator).item()
+    scores = model(symbols, start if model.place == "moving" else 0)[:, BACK:]
+    return nn.functional.cross_entropy(scores.flatten(0, 1), symbols[:, :-BACK].flatten())
 
 
 @torch.no_grad()
@@ -146,33 +127,25 @@ def negative_denominators(model: LookBack, sequences: int = 64) -> float:
     return ((turned_q @ turned_k.mT).sum(-1) < 0).double().mean().item()
 
 
-def study(seeds: Sequence[int], steps: int) -> dict[str, Any]:
-    """Return for each method and seed the accuracy at every shift, and signs of denominators."""
-    accuracies: dict[str, list[list[float]]] = {method: [] for method in METHODS}
-    negative: dict[str, list[list[float]]] = {}
-    for method in METHODS:
-        for seed in seeds:
-            model = train(method, seed, steps)
-            accuracies[method].append([round(accuracy(model, s), 5) for s in SHIFTS])
-            if model.place == "after":
-                shares = [negative_denominators(m) for m in (train(method, seed, 0), model)]
-                negative.setdefault(method, []).append([round(share, 5) for share in shares])
-    return {
-        "steps": steps,
-        "shifts": list(SHIFTS),
-        "accuracy": accuracies,
-        "negative denominators at the start and at the end": negative,
-    }
+def measure(model: LookBack) -> dict[str, list[float]]:
+    """Return the accuracy at every shift."""
+    return {"accuracy": [round(accuracy(model, shift), 5) for shift in SHIFTS]}
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Run the study and write its record."""
-    assert __doc__
-    data = record_study(Path(__file__), __doc__, study, seeds=6, steps=400, argv=argv)
-    for method, rows in data["accuracy"].items():
-        means = torch.tensor(rows).mean(0).tolist()
-        print(f"{method:>25}:", *(f"{mean:.2f}" for mean in means))
+def run(seed: int, steps: int, method: str) -> dict[str, list[float]]:
+    """Return the accuracies, and signs of denominators at the start and the end."""
+    model = train(seed=seed, steps=steps, method=method)
+    found = measure(model)
+    if model.place == "after":
+        models = (train(seed=seed, steps=0, method=method), model)
+        found["negative denominators"] = [round(negative_denominators(m), 5) for m in models]
+    return found
+
+
+CELLS = {method: {"method": method} for method in METHODS}
+train = Training(LookBack, loss, measure, rates=RATE, clip=1.0).train
+STUDY = Study(__file__, __doc__, CELLS, run, steps=400, seeds=6, beside={"shifts": SHIFTS})
 
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

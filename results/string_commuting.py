@@ -14,8 +14,6 @@ moved by its own random shift of up to 16 in each coordinate.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,7 +22,8 @@ from torch import Tensor, nn
 from stringlib import CayleySTRING
 from stringlib.algebra import planar_skew, skew
 from stringlib.positions import grid_positions
-from stringlib.records import record_study
+from stringlib.train.learn import Training
+from stringlib.train.study import Study
 
 METHODS = ("mixed", "cayley", "liere", "liere-moved")
 SIDE, SYMBOLS, DOWN, LEFT = 8, 8, 2, 1
@@ -117,37 +116,20 @@ def batch(size: int, generator: torch.Generator) -> Tensor:
     return torch.randint(SYMBOLS, (size, SIDE * SIDE), generator=generator)
 
 
-def train(method: str, seed: int, steps: int = 400) -> Neighbour:
-    """Train on random grids at the origin, or moved by a random shift.
+def loss(model: Neighbour, generator: torch.Generator, method: str) -> Tensor:
+    """Return the cross-entropy on random grids; only ``"liere-moved"`` moves them."""
+    cells, neighbours = asking_cells()
+    symbols, shift = batch(BATCH, generator), torch.zeros(2)
+    if method == "liere-moved":
+        shift = torch.randint(MOVED + 1, (2,), generator=generator)
+    places = grid_positions(SIDE, SIDE) + shift
+    guesses, answers = model(symbols, places)[:, cells], symbols[:, neighbours]
+    return nn.functional.cross_entropy(guesses.flatten(0, 1), answers.flatten())
 
-    Args:
-        method: One of ``METHODS``; only ``"liere-moved"`` moves the batches.
-        seed: Of the weights, the grids and the shifts.
-        steps: Batches of ``BATCH`` grids.
-    """
-    torch.manual_seed(seed)
-    generator = torch.Generator().manual_seed(seed)
-    model = Neighbour(method).double()  # so that another processor's rounding changes no figure
-    others = [p for name, p in model.named_parameters() if not name.startswith("encoder.")]
-    optimizer = torch.optim.Adam(
-        [
-            {"params": others, "lr": RATE},
-            {"params": list(model.encoder.parameters()), "lr": ENCODER_RATE},
-        ]
-    )
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-    (cells, neighbours), places = asking_cells(), grid_positions(SIDE, SIDE)
-    for _ in range(steps):
-        symbols, shift = batch(BATCH, generator), torch.zeros(2)
-        if method == "liere-moved":
-            shift = torch.randint(MOVED + 1, (2,), generator=generator)
-        guesses, answers = model(symbols, places + shift)[:, cells], symbols[:, neighbours]
-        loss = nn.functional.cross_entropy(guesses.flatten(0, 1), answers.flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        schedule.step()
-    return model
+
+def rates(model: Neighbour) -> dict[str, float]:
+    """Return the rate of the weights and that of the encoder."""
+    return {"": RATE, "encoder": ENCODER_RATE}
 
 
 @torch.no_grad()
@@ -167,26 +149,17 @@ def commutator(model: Neighbour) -> float:
     return (norms[0] / norms[1] / norms[2]).item()
 
 
-def study(seeds: Sequence[int], steps: int) -> dict[str, Any]:
-    """Return for each method the accuracies over ``SHIFTS`` and the commutator of each seed."""
-    rows: dict[str, list[list[float]]] = {}
-    commutators: dict[str, list[float]] = {}
-    for method in METHODS:
-        models = [train(method, seed, steps) for seed in seeds]
-        rows[method] = [[round(accuracy(m, s), 5) for s in SHIFTS] for m in models]
-        commutators[method] = [round(commutator(m), 5) for m in models]
-    return {"shifts": list(SHIFTS), "steps": steps, "accuracy": rows, "commutator": commutators}
+def measure(model: Neighbour) -> dict[str, Any]:
+    """Return the accuracies over ``SHIFTS`` and the commutator."""
+    accuracies = [round(accuracy(model, shift), 5) for shift in SHIFTS]
+    return {"accuracy": accuracies, "commutator": round(commutator(model), 5)}
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Run the study and write its record."""
-    assert __doc__
-    data = record_study(Path(__file__), __doc__, study, seeds=10, steps=400, argv=argv)
-    for method, rows in data["accuracy"].items():
-        mean = torch.tensor(rows).mean(0)
-        print(method, *(f"{shift}:{m:.3f}" for shift, m in zip(SHIFTS, mean, strict=True)))
-        print("   at 0:", *(row[0] for row in rows), "commutators:", *data["commutator"][method])
+CELLS = {method: {"method": method} for method in METHODS}
+TRAINING = Training(Neighbour, loss, measure, rates, cosine=True)
+STUDY = Study(__file__, __doc__, CELLS, TRAINING, steps=400, seeds=10, beside={"shifts": SHIFTS})
+train = TRAINING.train
 
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

@@ -4,26 +4,25 @@
     python results/toeplitz_crossover.py --seeds 1 --output /tmp/try.json
 
 One thread, float32 inputs, values of 64 channels; times are milliseconds a head. The ways take
-turns, a seed is a turn. "algorithm 1" is the literal twin, whose FFT is of float32 and which holds
-all products of features and channels at once; "fft" goes feature by feature in float64. The
-matrix is that of `ToeplitzWeight`. "softmax" is PyTorch's attention with the bias as a mask that
-stands ready, fused at 64 features only: keys have to be as wide as values. Where a way would need
-gigabytes or minutes, there is no time.
+turns; a seed is a turn behind one that warms up. "algorithm 1" is the literal twin, whose FFT is of
+float32 and which holds all products of features and channels at once; "fft" goes feature by feature
+in float64. The matrix is that of `ToeplitzWeight`. "softmax" is PyTorch's attention with the bias
+as a mask that stands ready, fused at 64 features only: keys have to be as wide as values. Where a
+way would need gigabytes or minutes, there is no time.
 """
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from stringlib import ToeplitzWeight, linear_attention, reference, softmax_attention
 from stringlib.algebra import toeplitz
-from stringlib.records import record_study
+from stringlib.train.study import Study
 
 LENGTHS = {
     16: (512, 2048, 8192, 16384, 32768),
@@ -72,43 +71,36 @@ def milliseconds(way: Callable[..., Tensor], args: Sequence[Tensor], train: bool
     return (time.perf_counter() - start) * 1e3 / heads(n)
 
 
-def study(seeds: Sequence[int], steps: int) -> dict[str, Any]:
-    """Return for each number of features, length and way the times, forward and with gradients."""
-    times: dict[str, dict[str, dict[str, dict[str, list[float]]]]] = {}
-    for m, lengths in LENGTHS.items():
-        for n in lengths[: steps or None]:
-            args = inputs(n, m, seed=0)
-            ready = n <= LARGEST["softmax"]
-            known = ways(toeplitz(args[3]) if ready else None)
-            known = {name: way for name, way in known.items() if n <= LARGEST.get(name, n)}
-            for kind in ("forward",) if n > 8192 else ("forward", "training"):
-                row: dict[str, list[float]] = {name: [] for name in known}
-                for _ in (-1, *seeds):  # the first turn warms up
-                    for name, way in known.items():
-                        row[name].append(milliseconds(way, args, kind == "training", n))
-                kept = {name: [round(t, 4) for t in ts[1:]] for name, ts in row.items()}
-                times.setdefault(kind, {}).setdefault(str(m), {})[str(n)] = kept
-    return {"channels": CHANNELS, "milliseconds": times}
+def run(seed: int, steps: int, kind: str, m: int, n: int) -> dict[str, dict[str, float]]:
+    """Return the times of all ways that are not too large, the median of ``steps`` turns."""
+    args = inputs(n, m, seed=0)
+    ready = n <= LARGEST["softmax"]
+    known = ways(toeplitz(args[3]) if ready else None)
+    known = {name: way for name, way in known.items() if n <= LARGEST.get(name, n)}
+    times: dict[str, list[float]] = {name: [] for name in known}
+    for _ in range(1 + steps):  # the first turn warms up
+        for name, way in known.items():
+            times[name].append(milliseconds(way, args, kind == "training", n))
+    return {"ms": {name: round(statistics.median(ts[1:]), 4) for name, ts in times.items()}}
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Run the study and write its record."""
-    assert __doc__
-    data = record_study(
-        Path(__file__),
-        __doc__,
-        study,
-        seeds=5,
-        steps=0,
-        steps_are="how many of the lengths to take; 0 is all",
-        argv=argv,
-    )
-    for kind, features in data["milliseconds"].items():
-        for m, lengths in features.items():
-            for n, row in lengths.items():
-                medians = {name: sorted(ts)[len(ts) // 2] for name, ts in row.items()}
-                print(f"{kind:8} m = {m:2} n = {n:5}", {a: round(t, 2) for a, t in medians.items()})
+CELLS = {
+    f"{kind}, m = {m}, n = {n}": {"kind": kind, "m": m, "n": n}
+    for m, lengths in LENGTHS.items()
+    for n in lengths
+    for kind in (("forward",) if n > 8192 else ("forward", "training"))
+}
+STUDY = Study(
+    __file__,
+    __doc__,
+    CELLS,
+    run,
+    steps=1,
+    steps_are="turns of all ways, behind one that warms up",
+    jobs=1,
+    beside={"channels": CHANNELS},
+)
 
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

@@ -14,10 +14,6 @@ The bias of all methods that have one starts near 0 and learns at the same rate.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -33,7 +29,8 @@ from stringlib import (
 )
 from stringlib.algebra import toeplitz
 from stringlib.encoders.bias import KerpleLog
-from stringlib.records import record_study
+from stringlib.train.learn import Training
+from stringlib.train.study import Study
 
 TASKS = ("offset", "kind")
 METHODS = {
@@ -114,30 +111,16 @@ def answers(task: str, tokens: Tensor) -> Tensor:
     return symbols.gather(-1, last.clamp(min=0)).masked_fill(last < 0, -100)
 
 
-def train(task: str, method: str, seed: int, steps: int = 300) -> Layer:
-    """Train on random sequences.
+def loss(model: Layer, generator: torch.Generator, task: str) -> Tensor:
+    """Return the cross-entropy on 16 random sequences."""
+    tokens = batch(16, generator)
+    scores, wanted = model(tokens), answers(task, tokens)
+    return functional.cross_entropy(scores.flatten(0, 1), wanted.flatten())
 
-    Args:
-        task: One of ``TASKS``.
-        method: One of ``METHODS``.
-        seed: Of the weights, the features and the sequences.
-        steps: Batches of 16 sequences.
-    """
-    torch.manual_seed(seed)
-    generator = torch.Generator().manual_seed(seed)
-    model = Layer(method).double()  # so that another processor's rounding changes no figure
-    positional = [model.bias, *model.kerple.parameters()]
-    others = [p for p in model.parameters() if all(p is not other for other in positional)]
-    groups = [{"params": others, "lr": RATE}, {"params": positional, "lr": BIAS_RATE}]
-    optimizer = torch.optim.Adam(groups)
-    for _ in range(steps):
-        tokens = batch(16, generator)
-        scores, wanted = model(tokens), answers(task, tokens)
-        loss = functional.cross_entropy(scores.flatten(0, 1), wanted.flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    return model
+
+def rates(model: Layer) -> dict[str, float]:
+    """Return the rate of the weights and that of the biases."""
+    return {"": RATE, "bias": BIAS_RATE, "kerple": BIAS_RATE}
 
 
 @torch.no_grad()
@@ -149,25 +132,16 @@ def accuracy(model: Layer, task: str, sequences: int = 256) -> float:
     return (model(tokens).argmax(-1) == wanted)[asked].double().mean().item()
 
 
-def study(seeds: Sequence[int], steps: int) -> dict[str, Any]:
-    """Return for each task and method the accuracy of each seed."""
-    runs = {
-        task: {
-            m: [round(accuracy(train(task, m, s, steps), task), 5) for s in seeds] for m in METHODS
-        }
-        for task in TASKS
-    }
-    return {"steps": steps, "accuracy": runs}
+def measure(model: Layer, task: str) -> dict[str, float]:
+    """Return the accuracy."""
+    return {"accuracy": round(accuracy(model, task), 5)}
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Run the study and write its record."""
-    assert __doc__
-    data = record_study(Path(__file__), __doc__, study, seeds=8, steps=300, argv=argv)
-    for task, methods in data["accuracy"].items():
-        for method, row in methods.items():
-            print(f"{task:7} {method:30} {sum(row) / len(row):.3f} {min(row):.3f} {max(row):.3f}")
+CELLS = {f"{task}: {m}": {"task": task, "method": m} for task in TASKS for m in METHODS}
+TRAINING = Training(Layer, loss, measure, rates)
+STUDY = Study(__file__, __doc__, CELLS, TRAINING, steps=300, seeds=8)
+train = TRAINING.train
 
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

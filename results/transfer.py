@@ -17,8 +17,6 @@ and on these and the same turned by half a turn, pixel by pixel; and how far the
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -30,7 +28,7 @@ from stringlib.models.blocks import Block
 from stringlib.positions import grid_positions
 from stringlib.tasks import make_task
 from stringlib.train import Settings, evaluate, fit
-from stringlib.train.sweep import record_sweep
+from stringlib.train.study import Study
 
 STEPS, BATCH, RATE, TUNING_RATE, SLOW = 400, 32, 3e-3, 1e-3, 1e-4
 TASKS: dict[str, tuple[str, dict[str, int], str]] = {
@@ -156,19 +154,15 @@ def run(seed: int, steps: int, task: str, base: str) -> dict[str, Any]:
     return found
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Run the study and write its record."""
-    assert __doc__
-    record_sweep(
-        Path(__file__),
-        __doc__,
-        CELLS,
-        run,
-        steps=STEPS,
-        steps_are="training steps before STRING is added; half as many follow",
-        argv=argv,
-    )
+STUDY = Study(
+    __file__,
+    __doc__,
+    CELLS,
+    run,
+    steps=STEPS,
+    steps_are="training steps before STRING is added; half as many follow",
+)
 
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

@@ -16,8 +16,6 @@ Models of a seed share their batches, of 32 examples.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -28,7 +26,7 @@ from stringlib.positions import grid_positions
 from stringlib.tasks import make_task
 from stringlib.tasks.images import Images
 from stringlib.train import Settings, fit
-from stringlib.train.sweep import record_sweep
+from stringlib.train.study import Study
 
 STEPS, BATCH, RATE = 400, 32, 3e-3
 ABSOLUTE = ("none", "sinusoidal", "learned")
@@ -152,11 +150,8 @@ def run(seed: int, steps: int, task: str, longer: int = 1, **options: Any) -> di
     return found
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Run the study and write its record."""
-    assert __doc__
-    record_sweep(Path(__file__), __doc__, CELLS, run, steps=STEPS, argv=argv)
+STUDY = Study(__file__, __doc__, CELLS, run, steps=STEPS)
 
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

@@ -12,15 +12,12 @@ start at position 1000. A learned table has no rows beyond 31: there it has no a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
 from stringlib import ALiBi, KerpleLog, KerplePower, LearnedAbsolute, RoPE, Sinusoidal, T5Bias
-from stringlib.records import record_study
+from stringlib.train.learn import Training
+from stringlib.train.study import Study
 
 TOKENS, FARTHEST, LENGTH, DIM, HEADS = 16, 3, 32, 32, 4
 TASKS = {"previous": 1, "asked": FARTHEST}  # the largest m that is asked
@@ -90,29 +87,11 @@ def batch(
     return tokens, back, tokens.gather(1, place.clamp(min=0))[:, FARTHEST:]
 
 
-def train(task: str, method: str, seed: int, steps: int) -> OneLayer:
-    """Train on batches of 32 random sequences at positions 0 ... LENGTH - 1.
-
-    Args:
-        task: One of ``TASKS``.
-        method: One of ``METHODS``.
-        seed: Of the weights and the tokens.
-        steps: Number of batches.
-    """
-    torch.manual_seed(seed)
-    generator = torch.Generator().manual_seed(seed)
-    model = OneLayer(method).double()  # so that another processor's rounding changes no figure
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, max(steps, 1))
-    for _ in range(steps):
-        tokens, back, answers = batch(task, 32, LENGTH, generator)
-        guesses = model(tokens, back)[:, FARTHEST:]
-        loss = nn.functional.cross_entropy(guesses.flatten(0, 1), answers.flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        schedule.step()
-    return model
+def loss(model: OneLayer, generator: torch.Generator, task: str) -> Tensor:
+    """Return the cross-entropy on 32 random sequences at positions 0 ... LENGTH - 1."""
+    tokens, back, answers = batch(task, 32, LENGTH, generator)
+    guesses = model(tokens, back)[:, FARTHEST:]
+    return nn.functional.cross_entropy(guesses.flatten(0, 1), answers.flatten())
 
 
 @torch.no_grad()
@@ -126,27 +105,17 @@ def accuracy(model: OneLayer, task: str, test: str) -> float | None:
     return (guesses == answers).double().mean().item()
 
 
-def study(seeds: Sequence[int], steps: int) -> dict[str, Any]:
-    """Return ``accuracy[task][method]``: for each seed a row of accuracies over ``TESTS``."""
-    found: dict[str, dict[str, list[list[float | None]]]] = {}
-    for task in TASKS:
-        found[task] = {}
-        for method in METHODS:
-            models = [train(task, method, seed, steps) for seed in seeds]
-            rows = [[accuracy(model, task, test) for test in TESTS] for model in models]
-            found[task][method] = [[a if a is None else round(a, 5) for a in row] for row in rows]
-    return {"tests": list(TESTS), "steps": steps, "accuracy": found}
+def measure(model: OneLayer, task: str) -> dict[str, list[float | None]]:
+    """Return the accuracies over ``TESTS``."""
+    found = [accuracy(model, task, test) for test in TESTS]
+    return {"accuracy": [a if a is None else round(a, 5) for a in found]}
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Run the study and write its record."""
-    assert __doc__
-    data = record_study(Path(__file__), __doc__, study, seeds=5, steps=500, argv=argv)
-    for task, methods in data["accuracy"].items():
-        for method, rows in methods.items():
-            columns = [[a for a in column if a is not None] for column in zip(*rows, strict=True)]
-            print(task, method, *(f"{sum(c) / len(c):.3f}" if c else "-" for c in columns))
+CELLS = {f"{task} {m}": {"task": task, "method": m} for task in TASKS for m in METHODS}
+TRAINING = Training(OneLayer, loss, measure, rates=1e-2, cosine=True)
+STUDY = Study(__file__, __doc__, CELLS, TRAINING, steps=500, beside={"tests": list(TESTS)})
+train = TRAINING.train
 
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

@@ -1,11 +1,14 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and that one process holds alone."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from io import TextIOWrapper
 from pathlib import Path
+from typing import Any
 
 
 @contextmanager
@@ -50,6 +53,33 @@ def append(path: Path, text: str, then: str) -> None:
         if path.exists():
             os.truncate(path, size)
         raise _named(path, error, then) from error
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """Return the lines of JSON of a file, but for one that was cut off; none without the file."""
+    found = []
+    for line in path.read_text(encoding="utf8").splitlines() if path.exists() else []:
+        with suppress(json.JSONDecodeError):
+            found.append(json.loads(line))
+    return found
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[TextIOWrapper]:
+    """Open a file to append to, for this process alone; the lock ends with the process.
+
+    Raises:
+        BlockingIOError: If another process has it.
+    """
+    import fcntl  # not everywhere
+
+    while True:
+        with path.open("a", encoding="utf8") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # whoever had the lock before may have removed the file meanwhile
+            if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                yield file
+                return
 
 
 def _named(path: Path, error: OSError, then: str) -> OSError:

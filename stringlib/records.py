@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import platform
 import subprocess
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -70,11 +68,49 @@ def write_record(
         part.write_text(text, encoding="utf8")
 
 
+def write_runs(
+    path: Path, *, command: str, cells: Mapping[str, Any], data: Mapping[str, Any], then: str
+) -> None:
+    """Write the record of cells × seeds.
+
+    Args:
+        path: The file.
+        command: How to repeat the runs.
+        cells: Name → ``{"told": …, "runs": [one a seed]}``. Each run has its ``seed``, its
+            ``wall_s``, and in ``made`` the :func:`stamp` of each of its parts, which is taken out.
+        data: What stands before the cells.
+        then: What to do if it cannot be written, the end of the message.
+
+    Raises:
+        OSError: If it cannot be written.
+    """
+    runs = [(name, run) for name, cell in cells.items() for run in cell["runs"]]
+    made = {f"{name}, seed {run['seed']}": run.pop("made") for name, run in runs}
+    write_record(
+        path,
+        command=command,
+        seeds=list(dict.fromkeys(run["seed"] for _, run in runs)),
+        wall_s=sum(run["wall_s"] for _, run in runs),
+        data={**data, "cells": cells},
+        made=made,
+        then=then,
+    )
+
+
 def stamp(source: Path | None = None, device: str | None = None) -> dict[str, Any]:
     """Return what a run is made with: commit, hardware and versions.
 
     Args:
         source: The script; this package if omitted.
+        device: What it runs on, ``"cuda"`` for instance, if that is known.
+    """
+    return {"commit": _commit((source or Path(__file__)).resolve().parent), **machine(device)}
+
+
+def machine(device: str | None = None) -> dict[str, Any]:
+    """Return what this process computes with: hardware and versions.
+
+    Args:
         device: What it runs on, ``"cuda"`` for instance, if that is known.
     """
     hardware = {
@@ -85,60 +121,9 @@ def stamp(source: Path | None = None, device: str | None = None) -> dict[str, An
         "cuda": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
     }
     return {
-        "commit": _commit((source or Path(__file__)).resolve().parent),
         "hardware": hardware if device is None else {**hardware, "device": device},
         "versions": {"python": platform.python_version(), "torch": metadata.version("torch")},
     }
-
-
-def record_study(
-    script: Path,
-    about: str,
-    study: Callable[[list[int], int], dict[str, Any]],
-    *,
-    seeds: int,
-    steps: int,
-    steps_are: str = "training steps of each model",
-    argv: Sequence[str] | None = None,
-) -> dict[str, Any]:
-    """Read a study's command line, run it on one thread, and write its record beside the script.
-
-    Args:
-        script: The study's file; its record has the same name and ends in ``.json``.
-        about: What the study does, for ``--help``; the first line is shown.
-        study: A function of the seeds and the number of steps that returns the data.
-        seeds: How many seeds unless ``--seeds`` says otherwise.
-        steps: How many steps unless ``--steps`` says otherwise.
-        steps_are: What a step is, for ``--help``.
-        argv: The arguments; those of the process if omitted.
-
-    Returns:
-        What ``study`` returned.
-
-    Raises:
-        SystemExit: If the command line is wrong, or the record cannot be written.
-    """
-    parser = argparse.ArgumentParser(description=about.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=seeds, help="how many seeds, from 0")
-    parser.add_argument("--steps", type=int, default=steps, help=steps_are)
-    parser.add_argument("--output", type=Path, default=script.with_suffix(".json"))
-    args = parser.parse_args(argv)
-    torch.set_num_threads(1)
-    made = {"all": [stamp(script)]}  # of the code that runs, whatever is committed meanwhile
-    chosen, start = list(range(args.seeds)), time.perf_counter()
-    data = study(chosen, args.steps)
-    try:
-        write_record(
-            args.output,
-            command=f"python results/{script.name} --seeds {args.seeds} --steps {args.steps}",
-            seeds=chosen,
-            wall_s=time.perf_counter() - start,
-            data=data,
-            made=made,
-        )
-    except OSError as error:
-        raise SystemExit(str(error)) from None
-    return data
 
 
 def read_record(path: Path) -> dict[str, Any]:
@@ -157,6 +142,36 @@ def read_record(path: Path) -> dict[str, Any]:
             f"{path.name} must have the fields {sorted(missing)} too, got {sorted(record)}"
         )
     return record
+
+
+def gather(data: Mapping[str, Any], what: str, *by: str) -> dict[Any, Any]:
+    """Return what the runs of a study measured, by what their cells were told.
+
+    Args:
+        data: The data of the study's record.
+        what: The name of the measure; cells without it are left out.
+        *by: Names of one or more things that cells were told, the outermost first.
+
+    Returns:
+        ``{value: {next value: [one entry a seed]}}``, with a level for each name, and one more for
+        the keys of a measure that is a dictionary.
+    """
+    found: dict[Any, Any] = {}
+    for cell in data["cells"].values():
+        rows = [run[what] for run in cell["runs"] if what in run]
+        if rows:
+            place = found
+            for name in by[:-1]:
+                place = place.setdefault(cell["told"][name], {})
+            place[cell["told"][by[-1]]] = _columns(rows)
+    return found
+
+
+def _columns(rows: Sequence[Any]) -> Any:
+    """Return dictionaries of the same keys as one, with a list of their entries for each key."""
+    if not isinstance(rows[0], dict):
+        return rows
+    return {key: _columns([row[key] for row in rows]) for key in rows[0]}
 
 
 def _together(values: Sequence[Any]) -> Any:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
-from stringlib.train.sweep import record_sweep
+from stringlib.train.study import Study
 
 CELLS = {"b": {"scale": 2}, "a": {"scale": 3, "sizes": (1, 2)}}
 
@@ -16,6 +15,13 @@ CELLS = {"b": {"scale": 2}, "a": {"scale": 3, "sizes": (1, 2)}}
 def run(seed: int, steps: int, scale: int, sizes: tuple[int, ...] = ()) -> dict[str, Any]:
     """Return what can be foretold; slow, wrong or deadly where the environment says so."""
     me = f"{'a' if scale == 3 else 'b'}{seed}"
+    if "DIARY" in os.environ:
+        diary = Path(os.environ["DIARY"])
+        begun = diary.read_text().split()
+        with diary.open("a") as file:
+            file.write(f"{me} {os.getpid()}\n")
+        if os.environ["HANG"] == me and me not in begun:
+            time.sleep(60)
     if os.environ.get("SLOW") == me:
         time.sleep(60)
     if os.environ.get("WRONG") == me:
@@ -24,9 +30,9 @@ def run(seed: int, steps: int, scale: int, sizes: tuple[int, ...] = ()) -> dict[
     return {"scores": {"test": score}, "process": list(sizes)}
 
 
-def main(argv: list[str] | None = None) -> None:
-    record_sweep(Path(__file__), "A study for tests.", CELLS, run, seeds=3, steps=5, argv=argv)
+STUDY = Study(__file__, "A study for tests.", CELLS, run, seeds=3, steps=5)
+main = STUDY.main
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

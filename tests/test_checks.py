@@ -1,14 +1,13 @@
 """The checks themselves: each must see the fault that it is there for."""
 
 import json
-import os
 
 import pytest
 import sympy as sp
 import torch
 
 from stringlib import CirculantSTRING, RoPE, checks, symbolic
-from stringlib.records import read_record, record_study, write_record
+from stringlib.records import read_record, write_record
 
 
 class Broken(RoPE):
@@ -107,39 +106,6 @@ def test_records_are_whole_and_complete(tmp_path):
         read_record(path)
     with pytest.raises(FileNotFoundError, match="no record"):
         read_record(tmp_path / "none.json")
-
-
-def test_a_study_is_recorded_with_the_command_that_repeats_it(tmp_path):
-    script = tmp_path / "toy.py"
-
-    def study(seeds, steps):
-        return {"sum": sum(seeds) * steps}
-
-    arguments = ["--seeds", "3", "--steps", "5"]
-    assert record_study(script, "A toy.", study, seeds=9, steps=9, argv=arguments) == {"sum": 15}
-    record = read_record(tmp_path / "toy.json")
-    assert record["command"] == "python results/toy.py --seeds 3 --steps 5"
-    assert record["seeds"] == [0, 1, 2]
-    assert record["data"] == {"sum": 15}
-    assert record["hardware"]["threads"] == 1
-    assert record["hardware"]["cores"] == os.cpu_count()
-    other = tmp_path / "other.json"
-    record_study(script, "A toy.", study, seeds=2, steps=4, argv=["--output", str(other)])
-    assert read_record(other)["data"] == {"sum": 4}
-
-
-def test_a_study_says_what_its_steps_are(tmp_path, capsys):
-    with pytest.raises(SystemExit):
-        record_study(
-            tmp_path / "toy.py",
-            "A toy.",
-            lambda seeds, steps: {},
-            seeds=1,
-            steps=1,
-            steps_are="calls in a round",
-            argv=["--help"],
-        )
-    assert "calls in a round" in capsys.readouterr().out
 
 
 def test_the_learned_encoder_can_be_trained():

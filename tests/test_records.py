@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import json
 import re
 import shlex
@@ -37,30 +36,6 @@ def test_a_record_says_how_to_repeat_it(path: Path) -> None:
     assert words[0] in ("python", "make")
     if words[0] == "python" and words[1] != "-m":
         assert (ROOT / words[1]).exists()
-
-
-@pytest.mark.parametrize("path", RECORDS, ids=lambda p: p.stem)
-def test_every_run_of_a_sweep_is_there_with_its_time(path: Path) -> None:
-    record = read_record(path)
-    if not is_sweep(record):
-        return
-    cells = record["data"]["cells"]
-    study = importlib.import_module(f"results.{path.stem}")
-    # as JSON has them: lists, no tuples
-    assert {name: cell["told"] for name, cell in cells.items()} == json.loads(
-        json.dumps(study.CELLS)
-    )
-    assert len(record["seeds"]) >= 5
-    assert "dirty" not in record["commit"], "record it from a clean checkout"
-    for name, cell in cells.items():
-        assert [run["seed"] for run in cell["runs"]] == record["seeds"], name
-        assert all(run["wall_s"] > 0 for run in cell["runs"]), name
-
-
-def is_sweep(record: dict[str, Any]) -> bool:
-    """Tell whether ``stringlib.train.sweep`` wrote a record."""
-    cells = record["data"].get("cells") if isinstance(record["data"], dict) else None
-    return isinstance(cells, dict) and all("runs" in cell for cell in cells.values())
 
 
 def code_cells(path: Path) -> Iterator[tuple[ast.Module, dict[str, Any]]]:

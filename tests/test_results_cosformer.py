@@ -1,16 +1,11 @@
-"""The study behind the chapter on the cosine weight: its task, its ceiling and its record."""
+"""The study behind the chapter on the cosine weight: its task and its ceiling."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 import torch
 
 from results import cosformer as study
-from stringlib.records import read_record
-
-RECORD = Path(study.__file__).with_suffix(".json")
 
 
 def test_what_a_key_held_is_its_last_value() -> None:
@@ -54,20 +49,3 @@ def test_the_ceiling_names_the_value_of_the_largest_weight() -> None:
 def test_equal_scores_share_the_answer() -> None:
     scores = torch.tensor([[[1.0, 1, 0, 0], [0, 0, 3, 0], [1, 1, 1, 1], [2, 0, 0, 0]]])
     assert study._right(scores, torch.tensor([[1, 2, 0, -100]])) == pytest.approx(1.75 / 3)
-
-
-def test_training_learns_and_a_seed_repeats_it() -> None:
-    first, second = (study.train("retnet", seed=1, steps=5) for _ in range(2))
-    assert torch.equal(first.readout.weight, second.readout.weight)
-    trained = study.train("retnet", seed=1, steps=60)
-    assert study.accuracy(trained, size=64) > 0.6
-
-
-def test_the_committed_record_is_of_this_study() -> None:
-    record = read_record(RECORD)
-    data = record["data"]
-    assert len(record["seeds"]) >= 5
-    assert set(data["accuracy"]) == set(data["ceiling"]) == set(study.METHODS)
-    assert all(len(row) == len(record["seeds"]) for row in data["accuracy"].values())
-    for method in study.METHODS:
-        assert data["ceiling"][method] == pytest.approx(study.ceiling(method), abs=1e-5)

@@ -1,17 +1,12 @@
-"""The study behind the chapter on decay: its tasks, its models and its record."""
+"""The study behind the chapter on decay: its tasks and its models."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
 from results import rope_decay
-from stringlib.records import read_record
-
-RECORD = Path(rope_decay.__file__).with_suffix(".json")
 
 
 def generator() -> torch.Generator:
@@ -57,22 +52,3 @@ def test_yarn_multiplies_scores_by_the_square_of_its_factor() -> None:
     assert (sharp / model.score_table(8) - (1 + 0.1 * torch.tensor(4.0).log()) ** 2).abs().max() < (
         1e-6
     )
-
-
-def test_training_learns_and_a_seed_repeats_it() -> None:
-    first, second = (rope_decay.train("anywhere", seed=0, steps=60) for _ in range(2))
-    assert torch.equal(first.readout.weight, second.readout.weight)
-    untrained = rope_decay.train("anywhere", seed=0, steps=0)
-    assert rope_decay.accuracy(first, "anywhere") > rope_decay.accuracy(untrained, "anywhere") + 0.3
-
-
-def test_the_committed_record_is_of_this_study() -> None:
-    record = read_record(RECORD)
-    data, seeds = record["data"], len(record["seeds"])
-    assert seeds >= 5
-    assert set(data["profile"]) == set(data["accuracy"]) == set(rope_decay.TASKS)
-    for task in rope_decay.TASKS:
-        assert torch.tensor(data["profile"][task]).shape == (seeds, rope_decay.LONG)
-        assert set(data["accuracy"][task]) == set(rope_decay.METHODS)
-        for rows in data["accuracy"][task].values():
-            assert torch.tensor(rows).shape == (seeds, 2)

@@ -1,17 +1,13 @@
-"""The study behind the chapter on decay: its task, its controls and its record."""
+"""The study behind the chapter on decay: its task and its controls."""
 
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import pytest
 import torch
 
 from results import decay_and_state as study
-from stringlib.records import read_record
-
-RECORD = Path(study.__file__).with_suffix(".json")
 
 
 @pytest.mark.parametrize("task", study.TASKS)
@@ -48,25 +44,6 @@ def test_the_log_decay_has_the_shape_that_the_name_says() -> None:
         assert (log_decay == 0).all() == (decay == "none")
 
 
-def test_training_learns_and_a_seed_repeats_it() -> None:
-    first, second = (study.train("scalar", "one marker", seed=1, steps=5) for _ in range(2))
-    assert torch.equal(first.embed.weight, second.embed.weight)
-    trained = study.train("scalar", "one marker", seed=1, steps=60)
-    assert study.accuracy(trained, "one marker", size=32) > study.by_age("one marker", size=32)
-
-
 def test_a_rule_by_age_is_right_where_age_decides() -> None:
     """In sequences of two tokens a symbol was there before if its age is 1."""
     assert study.by_age("one marker", length=2, size=400) == 1
-
-
-def test_the_committed_record_is_of_this_study() -> None:
-    record = read_record(RECORD)
-    data = record["data"]
-    assert len(record["seeds"]) >= 5
-    assert set(data["tasks"]) == set(study.TASKS)
-    for task, rows in data["tasks"].items():
-        assert rows["by_age"] == pytest.approx(study.by_age(task), abs=1e-5)
-        for where in ("short", "long"):
-            assert set(rows[where]) == set(study.DECAYS)
-            assert all(len(row) == len(record["seeds"]) for row in rows[where].values())

@@ -1,16 +1,11 @@
-"""The study of random features against softmax: its tokens, its maps, its record."""
+"""The study of random features against softmax: its tokens and its maps."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 import torch
 
 from results import favor_plus as study
-from stringlib.records import read_record
-
-RECORD = Path(study.__file__).with_suffix(".json")
 
 
 @pytest.mark.parametrize("kind", study.KINDS)
@@ -39,26 +34,3 @@ def test_every_map_estimates_softmax(name: str) -> None:
 def test_errors_are_relative() -> None:
     exact = torch.tensor([[3.0, 4.0]]).double()
     assert study.error(exact + torch.tensor([[0.0, 1.0]]), exact) == 0.2
-
-
-def test_the_committed_record_is_of_this_study() -> None:
-    record = read_record(RECORD)
-    data = record["data"]
-    assert len(record["seeds"]) >= 10
-    assert data["sizes"] == list(study.SIZES)
-    assert set(data["error"]) == set(study.KINDS)
-    for by_square in data["error"].values():
-        assert set(by_square) == {f"{t:g}" for t in study.SQUARES}
-        for found in by_square.values():
-            assert set(found) == {"uniform", "line", *study.MAPS}
-            assert all(len(found[n]) == len(study.SIZES) for n in study.MAPS)
-            assert all(len(row) == len(record["seeds"]) for n in study.MAPS for row in found[n])
-
-
-def test_the_record_repeats() -> None:
-    data = read_record(RECORD)["data"]
-    q, k = study.tokens("matched", 1.0, data["tokens"], seed=2)
-    exact = study.attention((q @ k.T).exp())
-    again = study.error(study.attention(study.scores("hyperbolic", 64, q, k, seed=2)), exact)
-    recorded = data["error"]["matched"]["1"]["hyperbolic"][study.SIZES.index(64)][2]
-    assert again == pytest.approx(recorded, rel=1e-3)

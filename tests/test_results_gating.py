@@ -1,17 +1,11 @@
-"""The study behind the chapter on gating: its task, its layer and its record."""
+"""The study behind the chapter on gating: its task and its layer."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 import torch
 
 from results import gating as study
-from stringlib.checks import largest_difference
-from stringlib.records import read_record
-
-RECORD = Path(study.__file__).with_suffix(".json")
 
 
 def drawn(size: int = 64):
@@ -54,30 +48,9 @@ def test_a_gate_cannot_tell_whether_a_key_is_there() -> None:
     assert torch.equal(gates[..., behind, :], moved[..., behind, :])
 
 
-def test_training_learns_and_a_seed_repeats_it() -> None:
-    first, second = (study.train("softmax", "headwise", True, seed=1, steps=5) for _ in range(2))
-    assert largest_difference(first.key.weight, second.key.weight) == 0
-    trained = study.train("softmax", "headwise", True, seed=1, steps=80)
-    assert study.measure(trained, 16)["error"][2] < 0.1
-
-
 @pytest.mark.parametrize(
     ("name", "given"), [("attention", ("linear", "none")), ("gate", ("relu", "both"))]
 )
 def test_unknown_names(name: str, given: tuple[str, str]) -> None:
     with pytest.raises(ValueError, match=f"{name} must be one of"):
         study.Recall(*given, True, torch.Generator())
-
-
-def test_the_committed_record_is_of_this_study() -> None:
-    record = read_record(RECORD)
-    runs = record["data"]["runs"]
-    assert len(record["seeds"]) >= 5
-    assert {(r["attention"], r["gate"], r["start"]) for r in runs} == {
-        (a, g, s) for a in study.ATTENTIONS for g in study.GATES for s in (False, True)
-    }
-    for run in runs:
-        assert len(run["seeds"]) == len(record["seeds"])
-        for measured in run["seeds"]:
-            assert ("gate" in measured) is (run["gate"] != "none")
-            assert all(0 <= e <= 2 for e in measured["error"])

@@ -1,17 +1,13 @@
-"""The study behind the chapter on inference: its rungs and its record."""
+"""The study behind the chapter on inference: its rungs."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 import torch
 
 from results import inference_ladder as study
 from stringlib import CirculantSTRING, checks
-from stringlib.records import read_record
 
-RECORD = Path(study.__file__).with_suffix(".json")
 RUNGS = ["matrix_exp", "fft", "rfft", "half", "basis", "folded", "rope"]
 
 
@@ -54,21 +50,3 @@ def test_memory_counts_results_and_what_is_saved(monkeypatch: pytest.MonkeyPatch
     assert min(found["peak"].values()) >= 1
     assert found["peak"]["fft"] > found["peak"]["rfft"] > found["peak"]["rope"]
     assert found["saved"]["fft"] > found["saved"]["rfft"] > found["saved"]["rope"]
-
-
-def test_the_committed_record_is_of_this_study() -> None:
-    record = read_record(RECORD)
-    data, rounds = record["data"], len(record["seeds"])
-    assert rounds >= 5
-    assert data["shape"] == [study.BATCH, study.HEADS, study.TOKENS, study.DIM]
-    assert list(data["layer"]) == [str(t) for t in study.THREADS]
-    for kinds in data["layer"].values():
-        assert set(kinds["forward"]) == {*RUNGS, "projections", "attention"}
-        assert set(kinds["gradients"]) == set(RUNGS[1:])
-        times = [row for kind in kinds.values() for row in kind.values()]
-        assert all(len(row) == rounds and min(row) > 0 for row in times)
-    assert data["sizes"] == list(study.SIZES)
-    for rows in (row for kind in data["by_size"].values() for row in kind.values()):
-        assert torch.tensor(rows).shape == (rounds, len(study.SIZES))
-    assert set(data["memory"]["peak"]) == set(RUNGS)
-    assert min(data["memory"]["peak"].values()) >= 1

@@ -1,18 +1,13 @@
-"""The study behind the chapter on linear attention: its ways to compare, and its record."""
+"""The study behind the chapter on linear attention: its ways to compare."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 import torch
 
 from results import linear_attention as study
 from stringlib import FavorFeatures
-from stringlib.records import read_record
 from stringlib.theory.capacity import least_error
-
-RECORD = Path(study.__file__).with_suffix(".json")
 
 
 @pytest.mark.parametrize("method", study.METHODS)
@@ -56,17 +51,3 @@ def test_the_times_are_in_turns() -> None:
     times = study.milliseconds([8, 16], rounds=2)
     assert set(times) == {"softmax", "relu", "softmax-causal", "relu-causal"}
     assert all([len(row) for row in rows] == [2, 2] for rows in times.values())
-
-
-def test_the_committed_record_is_of_this_study() -> None:
-    record = read_record(RECORD)
-    data = record["data"]
-    assert len(record["seeds"]) >= 5
-    assert tuple(data["pairs"]) == study.PAIRS
-    assert tuple(data["lengths"]) == study.LENGTHS
-    for measure in ("error", "decoded"):
-        assert set(data[measure]) == set(study.METHODS)
-        for rows in data[measure].values():
-            assert [len(row) for row in rows] == [len(study.PAIRS)] * len(record["seeds"])
-    again, _ = study.recall("elu", 32, seed=3, draws=data["draws"])
-    assert data["error"]["elu"][3][study.PAIRS.index(32)] == pytest.approx(again, abs=1e-5)

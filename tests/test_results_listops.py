@@ -43,9 +43,3 @@ def test_accuracy_by_operator_is_the_share_of_that_value(digit: int) -> None:
     for i, name in enumerate(OPERATORS):
         mine = values[tokens[:, 0] == 10 + i]
         assert found[name] == pytest.approx((mine == digit).double().mean().item(), abs=1e-6)
-
-
-def test_a_run_is_repeated_by_its_seed() -> None:
-    first, again = (study.run(0, 3, attention="relu") for _ in range(2))
-    assert first == again
-    assert first["commonest"] < first["outermost"]

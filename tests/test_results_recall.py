@@ -18,7 +18,7 @@ RECORD = Path(recall.__file__).with_suffix(".json")
 def test_cells_ask_for_every_map_with_and_without_a_shift() -> None:
     for name in ("8 pairs, no shift", "8 pairs, shift", "32 pairs, shift"):
         told = [recall.CELLS[f"{name}: {attention}"] for attention in recall.MAPS]
-        assert {t["attention"] for t in told} == {"softmax", *recall.FEATURES}
+        assert {t["attention"] for t in told} == set(recall.MAPS)
         assert {t.get("shift", False) for t in told} == {"no shift" not in name}
         assert {t["pairs"] for t in told} == {int(name.split()[0])}
     for name, told in recall.CELLS.items():
@@ -60,10 +60,8 @@ def test_a_run_measures_what_its_cell_allows(cell: str, scores: set[str]) -> Non
     assert ("share" in found) is ("shift" in cell)
 
 
-def test_a_shift_recalls_and_a_seed_repeats_it() -> None:
+def test_a_shift_recalls_and_nothing_else_does() -> None:
     with_shift = recall.CELLS["8 pairs, shift: softmax"]
-    first, second = (recall.run(seed=0, steps=20, **with_shift) for _ in range(2))
-    assert first == second
     assert recall.run(seed=0, steps=200, **with_shift)["scores"]["test"] > 0.95
     without = recall.run(seed=0, steps=200, **recall.CELLS["8 pairs, no shift: softmax"])
     assert without["scores"]["test"] < float(guess_accuracy(8, 8)) + 0.03

@@ -1,17 +1,12 @@
-"""The study behind the chapter on reflections: equal starts, exact factors, and its record."""
+"""The study behind the chapter on reflections: equal starts, exact factors."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 import torch
 
 from results import reflections as study
 from stringlib.checks import largest_difference
-from stringlib.records import read_record
-
-RECORD = Path(study.__file__).with_suffix(".json")
 
 
 def test_every_method_starts_as_the_same_model() -> None:
@@ -51,9 +46,7 @@ def test_mirrors_follow_the_frequencies_at_the_right_multiple_of_the_rate(
     assert torch.equal(runs["fixed"].frequencies[-1], study.START)
 
 
-def test_training_learns_and_a_seed_repeats_it() -> None:
-    first, second = (study.train("mirrors", "Adam", seed=3, steps=5) for _ in range(2))
-    assert torch.equal(first.losses, second.losses)
+def test_training_learns() -> None:
     trained = study.train("mirrors", "Adam", seed=3, steps=60)
     assert trained.losses[-10:].mean() < trained.losses[:10].mean()
 
@@ -61,17 +54,3 @@ def test_training_learns_and_a_seed_repeats_it() -> None:
 def test_powers_of_ten_are_not_below() -> None:
     given = [0.0, 1e-15, 1e-12, 2e-12, 0.3, 1.0]
     assert [study.power_of_ten(e) for e in given] == [1e-12, 1e-12, 1e-12, 1e-11, 1.0, 1.0]
-
-
-def test_the_committed_record_is_of_this_study() -> None:
-    record = read_record(RECORD)
-    data, seeds = record["data"], len(record["seeds"])
-    assert seeds >= 5
-    points = data["steps"] // data["every"]
-    for optimizer, same in (("SGD", "omega-8"), ("Adam", "omega-4")):
-        assert set(data["losses"][optimizer]) == set(study.METHODS)
-        curves = torch.tensor([data["losses"][optimizer][m] for m in study.METHODS])
-        assert curves.shape == (len(study.METHODS), seeds, points)
-        assert data["losses"][optimizer][same] == data["losses"][optimizer]["mirrors"]
-        assert max(data["apart"][optimizer][same]) < 1e-9
-        assert min(data["apart"][optimizer]["omega-1"]) > 1e-3

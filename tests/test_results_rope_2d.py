@@ -1,17 +1,12 @@
-"""The study behind the chapter on grids: its tasks, its models and its record."""
+"""The study behind the chapter on grids: its tasks and its models."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 import torch
 
 from results import rope_2d as study
 from stringlib.checks import largest_difference
-from stringlib.records import read_record
-
-RECORD = Path(study.__file__).with_suffix(".json")
 
 
 def grids(task: str, side: int = 8) -> tuple[torch.Tensor, torch.Tensor]:
@@ -57,25 +52,3 @@ def test_scores_see_the_symbols_only_where_the_task_says_so(task: str, knows: bo
     model.encoder.register_forward_pre_hook(lambda _, given: asked.append(given[0].detach()))
     model(grids(task)[0], model.positions(8))
     assert (largest_difference(asked[0], asked[0][:, :, :1]) > 0.1) is knows
-
-
-def test_training_learns_and_a_seed_repeats_it() -> None:
-    first, second = (study.train("mixed", "one", seed=0, steps=5) for _ in range(2))
-    assert torch.equal(first.encoder.omega, second.encoder.omega)
-    trained = study.train("mixed", "one", seed=0, steps=100)
-    assert study.accuracy(trained, "trained", 16) > 2 * study.commonest("one", "trained", 16)
-
-
-def test_the_committed_record_is_of_this_study() -> None:
-    record = read_record(RECORD)
-    data, n = record["data"], len(record["seeds"])
-    assert n >= 5
-    for task in study.TASKS:
-        assert set(data["accuracy"][task]) == set(study.METHODS)
-        for places in data["accuracy"][task].values():
-            assert {place: len(row) for place, row in places.items()} == dict.fromkeys(
-                study.PLACES, n
-            )
-        for place in study.PLACES:
-            guessing = study.commonest(task, place)
-            assert data["commonest"][task][place] == pytest.approx(guessing, abs=1e-5)

@@ -1,17 +1,12 @@
-"""The study behind the chapter on rotations and linear attention: task, models and record."""
+"""The study behind the chapter on rotations and linear attention: task and models."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 import torch
 
 from results import rotations_linear as study
 from stringlib.checks import largest_difference
-from stringlib.records import read_record
-
-RECORD = Path(study.__file__).with_suffix(".json")
 
 
 def outputs(method: str, start: float, seed: int = 0) -> torch.Tensor:
@@ -56,13 +51,6 @@ def test_frequencies_reach_as_far_as_said() -> None:
         assert study.encoder(size, "geometric").frequencies().max() == 1
 
 
-def test_training_learns_and_a_seed_repeats_it() -> None:
-    first, second = (study.train("softmax before even", seed=1, steps=5) for _ in range(2))
-    assert torch.equal(first.readout.weight, second.readout.weight)
-    trained = study.train("softmax before even", seed=1, steps=60)
-    assert study.accuracy(trained) > 0.5
-
-
 def test_the_answer_is_three_places_back() -> None:
     model = study.LookBack("relu none")
     model.forward = lambda symbols, start: torch.nn.functional.one_hot(
@@ -74,18 +62,3 @@ def test_the_answer_is_three_places_back() -> None:
 def test_an_unknown_method_is_named() -> None:
     with pytest.raises(ValueError, match=r"method must be one of .* got 'relu'"):
         study.LookBack("relu")
-
-
-def test_the_committed_record_is_of_this_study() -> None:
-    record = read_record(RECORD)
-    data = record["data"]
-    assert len(record["seeds"]) >= 5
-    assert list(data["accuracy"]) == list(study.METHODS)
-    assert data["shifts"] == list(study.SHIFTS)
-    for method, rows in data["accuracy"].items():
-        assert len(rows) == len(record["seeds"])
-        assert all(len(row) == len(study.SHIFTS) for row in rows)
-        if "softmax" in method or method.split()[1] in ("none", "after", "numerator"):
-            assert all(max(row) - min(row) < 1e-3 for row in rows)
-    negative = data["negative denominators at the start and at the end"]
-    assert list(negative) == [m for m in study.METHODS if " after " in m]

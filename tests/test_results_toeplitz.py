@@ -1,8 +1,6 @@
-"""The two studies behind the chapter on Toeplitz weights: tasks, ways and records."""
+"""The two studies behind the chapter on Toeplitz weights: tasks and ways."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 import torch
@@ -11,7 +9,6 @@ from results import toeplitz_crossover as crossover
 from results import toeplitz_rpe as study
 from stringlib.algebra import toeplitz
 from stringlib.checks import largest_difference
-from stringlib.records import read_record
 
 
 def test_the_tasks_ask_what_they_say() -> None:
@@ -44,23 +41,6 @@ def test_softmax_and_favor_attend_to_the_same_products() -> None:
     assert largest_difference(exact(tokens), model(tokens)) < 0.02
 
 
-def test_training_learns_and_a_seed_repeats_it() -> None:
-    first, second = (study.train("offset", "favor toeplitz", 1, steps=5) for _ in range(2))
-    assert torch.equal(first.bias, second.bias)
-    trained = study.train("offset", "favor toeplitz", 1, steps=40)
-    assert study.accuracy(trained, "offset", 16) > 0.4
-
-
-def test_the_committed_record_is_of_this_study() -> None:
-    record = read_record(Path(study.__file__).with_suffix(".json"))
-    runs = record["data"]["accuracy"]
-    assert len(record["seeds"]) >= 5
-    assert list(runs) == list(study.TASKS)
-    for methods in runs.values():
-        assert list(methods) == list(study.METHODS)
-        assert all(len(row) == len(record["seeds"]) for row in methods.values())
-
-
 def test_the_ways_that_are_timed_agree() -> None:
     args = crossover.inputs(200, 16, seed=0)
     exact = crossover.ways(None)["algorithm 1"](*(x.double() for x in args))
@@ -68,14 +48,3 @@ def test_the_ways_that_are_timed_agree() -> None:
     for name in ("algorithm 1", "matrix", "fft"):
         assert largest_difference(ways[name](*args), exact) < 1e-4
     assert ways["softmax"](*args).shape == exact.shape
-
-
-def test_the_committed_times_are_of_these_ways() -> None:
-    record = read_record(Path(crossover.__file__).with_suffix(".json"))
-    times = record["data"]["milliseconds"]["forward"]
-    assert len(record["seeds"]) >= 3
-    assert {int(m): tuple(map(int, lengths)) for m, lengths in times.items()} == crossover.LENGTHS
-    for n, row in times["64"].items():
-        wanted = [a for a in crossover.ways(None) if int(n) <= crossover.LARGEST.get(a, int(n))]
-        assert list(row) == wanted
-        assert all(len(ts) == len(record["seeds"]) for ts in row.values())

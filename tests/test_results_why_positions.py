@@ -1,16 +1,11 @@
-"""The study behind the chapter on why positions: its tasks, its models and its record."""
+"""The study behind the chapter on why positions: its tasks and its models."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 import torch
 
 from results import why_positions as study
-from stringlib.records import read_record
-
-RECORD = Path(study.__file__).with_suffix(".json")
 
 
 def generator() -> torch.Generator:
@@ -50,28 +45,3 @@ def test_no_token_sees_what_comes_after_it(method: str) -> None:
     gap = (model(tokens, back) - model(changed, back)).abs().amax((0, 2))
     assert gap[:8].max() < 1e-12
     assert gap[8:].min() > 1e-6
-
-
-def test_training_learns_and_a_seed_repeats_it() -> None:
-    first, second = (study.train("previous", "rope", seed=0, steps=30) for _ in range(2))
-    assert torch.equal(first.readout.weight, second.readout.weight)
-    untrained = study.train("previous", "rope", seed=0, steps=0)
-    before, after = (study.accuracy(m, "previous", "as trained") for m in (untrained, first))
-    assert before is not None
-    assert after is not None
-    assert after > before + 0.05
-
-
-def test_the_committed_record_is_of_this_study() -> None:
-    record = read_record(RECORD)
-    data = record["data"]
-    assert len(record["seeds"]) >= 5
-    assert data["tests"] == list(study.TESTS)
-    assert set(data["accuracy"]) == set(study.TASKS)
-    for methods in data["accuracy"].values():
-        assert set(methods) == set(study.METHODS)
-        for method, rows in methods.items():
-            assert len(rows) == len(record["seeds"])
-            for row in rows:
-                assert [a is None for a in row] == [method == "learned" and i > 0 for i in range(3)]
-                assert all(a is None or 0 <= a <= 1 for a in row)

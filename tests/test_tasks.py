@@ -300,9 +300,3 @@ def test_without_the_package_the_error_names_the_extra(
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(ImportError, match=r"pip install 'stringlib\[data\]'"):
         make_task(name)
-
-
-def test_without_scikit_learn_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
-    with pytest.raises(ImportError, match=r"pip install 'stringlib\[train\]'"):
-        make_task("digits")

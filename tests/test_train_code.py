@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import json
 import sys
@@ -20,7 +21,8 @@ from stringlib.train import History, Settings, fit
 from stringlib.train.__main__ import main
 from stringlib.train.code import code_of, digest
 from stringlib.train.kept import Kept
-from stringlib.train.sweep import record_sweep
+from stringlib.train.learn import Training
+from stringlib.train.study import Study
 
 ROOT = Path(__file__).parents[1]
 SETTINGS = Settings(steps=3, batch_size=2)
@@ -196,6 +198,22 @@ def test_a_function_that_a_model_or_a_sweep_is_given_counts(
     assert runs[0] == runs[1] != runs[2]
 
 
+def test_the_loss_of_a_study_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for change in (
+        (),
+        (),
+        ("own_helpers.more(x) -> own_helpers.more(-x)",),
+        ("(-1) > 0 -> (-1) > 1",),
+    ):
+        own = load(monkeypatch, *change)
+        run = Training(own.Own, own.Sums.batch, own.helper, rates=0.1)
+        found.append(digest(code_of(run=run)))
+    assert found[0] == found[1]
+    assert len(set(found)) == 3
+    assert found[0] != digest(code_of(run=dataclasses.replace(run, rates=0.2)))
+
+
 def test_data_of_a_task_are_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     task = load(monkeypatch).Sums()
     bare = code_of(task=task)
@@ -312,7 +330,7 @@ def test_a_record_of_a_sweep_says_what_each_run_was_made_with(study: Any, tmp_pa
     keep(output, "a", code, MADE)
     keep(output, "b", code, other)
     words = ["--seeds", "1", "--output", str(output)]
-    record_sweep(SCRIPT, "About.", CELLS, study.run, steps=5, argv=words)
+    Study(SCRIPT, "About.", CELLS, study.run, steps=5).main(words)
     record = read_record(output)
     assert (record["commit"], record["versions"]) == ("bbbbbbb; aaaaaaa", {"torch": "2"})
     assert record["hardware"] == {"cores": "5; 3", "cuda": "X; None"}

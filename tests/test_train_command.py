@@ -16,13 +16,13 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
+from stringlib.files import locked
 from stringlib.records import read_record
 from stringlib.theory.spread import interval, mean
 from stringlib.train import loop
 from stringlib.train.__main__ import main
 from stringlib.train.compare import make_all, train_all
 from stringlib.train.hardware import make_fabric
-from stringlib.train.lock import locked
 from stringlib.train.options import AXES, read_options
 from stringlib.train.report import colours_of, plot, spread_text, table
 

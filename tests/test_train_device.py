@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from stringlib.records import read_record
-from stringlib.train import Settings, fit, hardware, make_fabric, sweep
+from stringlib.train import Settings, fit, hardware, make_fabric, study
 from stringlib.train.__main__ import main
 from stringlib.train.hardware import find_device
 from tests.test_train import Sums, make, same
@@ -128,7 +128,7 @@ def test_a_model_comes_back_to_where_it_was(
     assert home.keys() == model.state_dict().keys()
 
 
-def test_the_command_and_the_sweeps_take_a_device(
+def test_the_command_and_the_studies_take_a_device(
     machine: Any,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
@@ -148,29 +148,30 @@ def test_the_command_and_the_sweeps_take_a_device(
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a GPU")
     seen: list[str] = []
 
-    def run_all(run: Any, todo: Any, cells: Any, args: Any, kept: Any) -> list[str]:
+    def run_all(self: Any, todo: Any, args: Any, kept: Any) -> list[str]:
         seen.append(args.device)
         for name, seed in todo:
             kept.add(name, seed, {"wall_s": 1.5})
         return []
 
-    monkeypatch.setattr(sweep, "_run_all", run_all)
+    monkeypatch.setattr(study.Study, "_run_all", run_all)
+    made = study.Study(tmp_path / "study.py", "About.", cells, dict, steps=2)
     for more, device in (([], "cuda"), (["--device", "cpu"], "cpu")):
-        sweep.record_sweep(tmp_path / "study.py", "About.", cells, dict, steps=2, argv=argv + more)
+        made.main(argv + more)
         assert read_record(output)["hardware"]["device"] == device == seen[-1]
     with pytest.raises(SystemExit):
-        sweep.record_sweep(
-            tmp_path / "s.py", "About.", cells, dict, steps=2, argv=["--device", "mps"]
-        )
+        made.main(["--device", "mps"])
     assert "device must be a device that PyTorch finds here" in capsys.readouterr().err
 
 
-def test_the_processes_of_a_sweep_are_told_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep.signal, "signal", lambda *_: None)
+def test_the_run_of_a_study_is_told_the_device(
+    machine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine("cuda")
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a GPU")
     monkeypatch.setenv("STRINGLIB_DEVICE", "cpu")
-    with sweep._processes(1, "cuda") as pool:
-        pool._initializer(*pool._initargs)
-    assert sweep.os.environ["STRINGLIB_DEVICE"] == "cuda"
+    found, made = study._do(lambda seed, steps: {"on": find_device()}, 0, 1, {}, "cuda")
+    assert found["on"] == made["hardware"]["device"] == "cuda"
 
 
 def test_notebooks_and_tests_train_on_the_cpu() -> None:

@@ -17,7 +17,7 @@ from stringlib.train import fit
 from stringlib.train.__main__ import main
 from stringlib.train.history import MetricsFile
 from stringlib.train.kept import Kept
-from stringlib.train.sweep import record_sweep
+from stringlib.train.study import Study
 from tests.test_train import SETTINGS, Sums, make, same
 
 WORDS = ["recall", "--task-option", "pairs=2", "--steps", "4", "--batch-size", "3", "--quiet"]
@@ -188,9 +188,9 @@ def test_a_sweep_without_room_says_what_is_kept(
             with pytest.raises(OSError, match=r"jsonl could not be written.*runs before it are k"):
                 kept.add("a", 1, {"wall_s": 2.5})
         assert set(kept.found) == {("a", 0)}
-    monkeypatch.setattr("stringlib.train.sweep.digest", lambda code: "")
+    monkeypatch.setattr("stringlib.train.study.digest", lambda code: "")
     monkeypatch.setattr(Path, "write_text", full)
     words = ["--seeds", "1", "--output", str(output)]
     with pytest.raises(SystemExit, match=r"study\.json could not .*every run is kept in .*jsonl"):
-        record_sweep(tmp_path / "study.py", "About.", cells, dict, steps=5, argv=words)
+        Study(tmp_path / "study.py", "About.", cells, dict, steps=5).main(words)
     assert [path.name for path in tmp_path.iterdir()] == ["study.runs.jsonl"]

@@ -12,12 +12,11 @@ from typing import Any
 
 from lightning_fabric import Fabric
 
-from stringlib.files import whole
-from stringlib.records import write_record
+from stringlib.files import locked, whole
+from stringlib.records import write_runs
 from stringlib.train.compare import make_all, train_all
 from stringlib.train.hardware import make_fabric
 from stringlib.train.interrupt import Interrupted
-from stringlib.train.lock import locked
 from stringlib.train.options import Options, read_options
 from stringlib.train.report import plot, table
 
@@ -60,18 +59,11 @@ def _report(options: Options, metric: str, cells: dict[str, Any], command: str) 
     with whole(folder / "table.md", then) as part:
         part.write_text(shown + "\n", encoding="utf8")
     plot(cells, metric, [folder / "plot.png", folder / "plot.svg"], options.task, then)
-    made = {
-        f"{name}, seed {run['seed']}": run.pop("made")
-        for name, cell in cells.items()
-        for run in cell["runs"]
-    }
-    write_record(
+    write_runs(
         folder / "record.json",
         command=command,
-        seeds=list(range(options.seeds)),
-        wall_s=sum(run["wall_s"] for cell in cells.values() for run in cell["runs"]),
-        data={"task": options.task, "metric": metric, "cells": cells},
-        made=made,
+        cells=cells,
+        data={"task": options.task, "metric": metric},
         then=then,
     )
     print(f"table, plot, record and checkpoints are in {folder}")

@@ -17,7 +17,7 @@ from torch import nn
 from stringlib.files import whole
 from stringlib.tasks.task import Task
 from stringlib.train.code import brief, code_of
-from stringlib.train.hardware import first_writes
+from stringlib.train.hardware import first_writes, over_all
 from stringlib.train.history import History
 from stringlib.train.settings import Settings
 
@@ -174,12 +174,8 @@ class Store:
 
     def _require_seen(self, path: Path) -> None:
         """Raise unless all processes see the checkpoint, or none."""
-        if self.fabric.world_size == 1:
-            return
         mine = torch.tensor(float(path.exists()), device=self.fabric.device)
-        seen = self.fabric.all_reduce(mine, reduce_op="mean")
-        assert isinstance(seen, torch.Tensor)
-        if seen.item() not in (0, 1):
+        if over_all(self.fabric, mine, "mean").item() not in (0, 1):
             raise ValueError(f"{path} must be on a disk that all processes share, but some lack it")
 
     def _require_same(self, about: Mapping[str, Any]) -> None:

@@ -23,9 +23,19 @@ Parts = Iterator[tuple[str, Any]]
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), range, Enum)
 COLLECTIONS = (list, tuple, set, frozenset)
+WRAPPERS = {
+    staticmethod: ("__func__",),
+    classmethod: ("__func__",),
+    MethodType: ("__func__", "__self__"),
+    functools.partial: ("func", "args", "keywords"),
+    property: ("fget", "fset"),
+    functools.cached_property: ("func",),
+    type(functools.cache(len)): ("__wrapped__",),
+}
+"""What wraps functions → the attributes in which they are."""
 CHANGES_NOTHING = ("explore", "files", "records", "train")
 """Parts of this package that keep, show and report; all of ``train`` but what computes."""
-COMPUTES = ("loop", "evaluate", "optimizer", "settings")
+COMPUTES = ("loop", "learn", "evaluate", "optimizer", "settings")
 INNER = vars(nn.Module()).keys() - {"_modules"}
 UNSEEN = {"__doc__", "__firstlineno__", "__static_attributes__", "__module__", "__qualname__"}
 
@@ -50,13 +60,13 @@ def code_of(**things: Any) -> dict[str, str]:
     todo = list(things.items())
     while todo:
         name, thing = todo.pop()
-        told = _told(thing)
+        told, parts = _look(name, thing)
         if found.get(name, told) != told:  # of two modules with one name
             told = _digest(found[name] + told)
         found[name] = told
         if id(thing) not in seen:
             seen[id(thing)] = thing
-            todo += _parts(name, thing)
+            todo += parts
     return dict(sorted(found.items()))
 
 
@@ -77,23 +87,35 @@ def brief(value: Any) -> str:
     return f"data of shape {tuple(value.shape)} with checksum {zlib.crc32(values):08x}"
 
 
-def _told(thing: Any) -> str:
-    """Return one thing in words, without its parts."""
+def _look(name: str, thing: Any) -> tuple[str, Parts]:
+    """Return one thing in words, and what else has to be looked into, each by a name."""
     if _is_plain(thing):
         text = _text(thing)
-        return text if len(text) < 80 else f"{type(thing).__name__} {_digest(text)}"
+        return text if len(text) < 80 else f"{type(thing).__name__} {_digest(text)}", iter(())
     if isinstance(thing, torch.Tensor):
-        return brief(thing)
+        return brief(thing), iter(())
+    if type(thing).__name__ == "ndarray":
+        return f"data with checksum {zlib.crc32(thing.tobytes()):08x}", iter(())
     if isinstance(thing, FunctionType):
         lines = _lines(thing.__code__) if _is_own(thing) else []
-        return f"{_name(thing)}, code {_digest(chr(10).join(lines))}"
+        return f"{_name(thing)}, code {_digest(chr(10).join(lines))}", _function(thing)
     if isinstance(thing, type):
-        return _name(thing)
-    if type(thing).__name__ == "ndarray":
-        return f"data with checksum {zlib.crc32(thing.tobytes()):08x}"
-    if isinstance(thing, (*COLLECTIONS, dict)):
-        return f"{type(thing).__name__} of {len(thing)}"
-    return f"a {_name(type(thing))}"
+        return _name(thing), _class(thing)
+    if isinstance(thing, (*COLLECTIONS, dict)):  # one entry, however many things are in it
+        return f"{type(thing).__name__} of {len(thing)}", _inside(name, thing)
+    if type(thing) in WRAPPERS:
+        inside = WRAPPERS[type(thing)]
+        return f"a {type(thing).__name__}", ((f"{name}.{x}", getattr(thing, x)) for x in inside)
+    return f"a {_name(type(thing))}", _object(name, thing)
+
+
+def _inside(name: str, thing: Any) -> Parts:
+    """Yield what is in a collection, sets in an order that does not change with the process."""
+    if isinstance(thing, dict):
+        thing = [x for pair in thing.items() for x in pair]
+    elif isinstance(thing, set | frozenset):
+        thing = sorted(thing, key=lambda x: _look(name, x)[0])
+    yield from ((f"what is in {name}", x) for x in thing)
 
 
 def _is_plain(thing: Any) -> bool:
@@ -116,42 +138,18 @@ def _text(thing: Any) -> str:
     return repr(thing)
 
 
-def _parts(name: str, thing: Any) -> Parts:
-    """Yield what else has to be looked into, each by a name."""
-    if _is_plain(thing) or isinstance(thing, torch.Tensor | ModuleType):
-        return
-    if isinstance(thing, FunctionType):
-        yield from _function(thing)
-    elif isinstance(thing, type):
-        if _is_own(thing):
-            yield from ((_name(base), base) for base in thing.__mro__[1:] if _is_own(base))
-            for key, value in vars(thing).items():
-                method = isinstance(value, FunctionType | staticmethod | classmethod)
-                if method or not key.startswith("__"):
-                    yield f"{_name(thing)}.{key}", value
-    elif isinstance(thing, staticmethod | classmethod):
-        yield name, thing.__func__
-    elif isinstance(thing, MethodType):
-        yield from ((name, thing.__func__), (f"{name}.__self__", thing.__self__))
-    elif isinstance(thing, functools.partial):
-        yield from ((f"{name}.func", thing.func), (f"{name}.args", thing.args))
-        yield f"{name}.keywords", thing.keywords
-    elif isinstance(thing, property):
-        yield from ((f"{name}.{part}", getattr(thing, part)) for part in ("fget", "fset"))
-    elif isinstance(thing, dict):
-        yield from ((f"what is in {name}", x) for pair in thing.items() for x in pair)
-    elif isinstance(thing, COLLECTIONS):  # one entry, however many things are in it
-        order = sorted(thing, key=_told) if isinstance(thing, set | frozenset) else thing
-        yield from ((f"what is in {name}", x) for x in order)
-    else:
-        yield from _object(name, thing)
+def _class(thing: type) -> Parts:
+    """Yield the bases of a class, its methods and what else stands in it."""
+    if _is_own(thing):
+        yield from ((_name(base), base) for base in thing.__mro__[1:] if _is_own(base))
+        for key, value in vars(thing).items():
+            method = isinstance(value, FunctionType | staticmethod | classmethod)
+            if method or not key.startswith("__"):
+                yield f"{_name(thing)}.{key}", value
 
 
 def _object(name: str, thing: Any) -> Parts:
     """Yield class and attributes of an object; numbers of its own concern are state, not code."""
-    for wrapped in ("__wrapped__", "func"):  # a function with a cache, a property with one
-        if isinstance(inspect.getattr_static(thing, wrapped, None), FunctionType):
-            yield name, getattr(thing, wrapped)
     if _is_own(type(thing)) or isinstance(thing, nn.Module):
         yield _name(type(thing)), type(thing)
         for key, value in getattr(thing, "__dict__", {}).items():
@@ -167,10 +165,9 @@ def _function(function: FunctionType) -> Parts:
     if not _is_own(function):
         return
     name, code, space = _name(function), function.__code__, function.__globals__
-    defaults = function.__defaults__ or ()
-    given = dict(zip(code.co_varnames[code.co_argcount - len(defaults) :], defaults, strict=False))
-    for key, value in {**given, **(function.__kwdefaults__ or {})}.items():
-        yield f"{name}({key})", value
+    for one in inspect.signature(function, follow_wrapped=False).parameters.values():
+        if one.default is not one.empty:
+            yield f"{name}({one.name})", one.default
     for key, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
         if cell != CellType():  # something is in it
             yield f"{name}, its {key}", cell.cell_contents
@@ -209,10 +206,8 @@ def _lines(code: CodeType) -> list[str]:
             continue  # a class inside: its docstring, its line
         if isinstance(value, CodeType):
             lines += [step.opname, *_lines(value)]
-        elif _is_plain(value):
-            lines.append(f"{step.opname} {_text(value)}")
         else:
-            lines.append(f"{step.opname} {value!r}")
+            lines.append(f"{step.opname} {_text(value)}")
     return lines
 
 

@@ -7,6 +7,7 @@ from lightning_fabric import Fabric
 from torch import nn
 
 from stringlib.tasks.task import IGNORE, Task
+from stringlib.train.hardware import over_all
 
 
 @torch.no_grad()
@@ -43,9 +44,7 @@ def evaluate(model: nn.Module, task: Task, fabric: Fabric | None = None) -> dict
         model.train(training)
     if world > 1:
         mine = torch.tensor(list(sums.values()), dtype=torch.float64, device=fabric.device)
-        whole = fabric.all_reduce(mine, reduce_op="sum")
-        assert isinstance(whole, torch.Tensor)
-        sums = dict(zip(sums, whole.tolist(), strict=True))
+        sums = dict(zip(sums, over_all(fabric, mine, "sum").tolist(), strict=True))
     empty = [name for name, (_, count) in sums.items() if not count]
     if empty:
         raise ValueError(f"test set {empty[0]!r} must have targets, got none")

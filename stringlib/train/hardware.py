@@ -87,6 +87,15 @@ def make_fabric(
     return fabric
 
 
+def over_all(fabric: Fabric, x: torch.Tensor, how: str) -> torch.Tensor:
+    """Return the ``"mean"``, ``"sum"`` or ``"min"`` of a tensor over all processes."""
+    if fabric.world_size == 1:
+        return x
+    whole = fabric.all_reduce(x.detach().clone(), reduce_op=how)
+    assert isinstance(whole, torch.Tensor)
+    return whole
+
+
 def first_writes(fabric: Fabric, write: Callable[[], Any]) -> None:
     """Let the first process write, and wait for it: if it fails, no other one goes on alone.
 

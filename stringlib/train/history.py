@@ -8,7 +8,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from stringlib.files import append, whole
+from stringlib.files import append, read_lines, whole
 
 THEN = "the run is kept up to its last checkpoint; make room, and start it again to go on"
 
@@ -54,22 +54,13 @@ class MetricsFile:
 
         Lines from there on, and one that was cut off: the steps are done again.
         """
-        there = start and self.path.exists()
-        lines = self.path.read_text(encoding="utf8").splitlines() if there else []
-        kept = [line for line in lines if _is_before(line, start)]
+        lines = read_lines(self.path) if start else []
+        # scores belong to the model after so many updates, a loss to the model before its step
+        kept = [x for x in lines if x["step"] < start or (x["step"] == start and "scores" in x)]
         with whole(self.path, THEN) as part:
-            part.write_text("".join(line + "\n" for line in kept), encoding="utf8")
+            part.write_text("".join(json.dumps(x) + "\n" for x in kept), encoding="utf8")
 
     def write(self, **line: Any) -> None:
         """Add one line, at once; a number that is not finite is null."""
         line = {k: None if isinstance(v, float) and not isfinite(v) else v for k, v in line.items()}
         append(self.path, json.dumps(line, allow_nan=False) + "\n", THEN)
-
-
-def _is_before(line: str, start: int) -> bool:
-    try:
-        entry = json.loads(line)
-    except json.JSONDecodeError:
-        return False
-    # scores belong to the model after so many updates, a loss to the model before its step
-    return bool(entry["step"] <= start if "scores" in entry else entry["step"] < start)

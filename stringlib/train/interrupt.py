@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import signal
 import threading
-from types import FrameType, TracebackType
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -15,34 +17,36 @@ class Interrupted(KeyboardInterrupt):
 
 
 class StopRequest:
-    """While entered, a first signal is noted in ``asked``; a second one interrupts at once.
+    """A first signal is noted in ``asked``; a second one interrupts at once.
 
     In the midst of an update the parameters are neither those before it nor those after it:
-    nothing that could be resumed exactly. Outside the main thread, where Python gives no
-    signals, it does nothing.
+    nothing that could be resumed exactly.
     """
 
     def __init__(self) -> None:
         self.asked = False
-        self._old: dict[signal.Signals, Any] = {}
 
-    def __enter__(self) -> StopRequest:
-        """Take over the signals."""
-        if threading.current_thread() is threading.main_thread():
-            self._old = {number: signal.signal(number, self._note) for number in SIGNALS}
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Give the signals back."""
-        for number, handler in self._old.items():
-            signal.signal(number, handler)
-
-    def _note(self, number: int, frame: FrameType | None) -> None:
+    def note(self, number: int, frame: FrameType | None) -> None:
+        """Handle a signal."""
         if self.asked:
             raise KeyboardInterrupt
         self.asked = True
+
+
+@contextmanager
+def handled(handler: Callable[[int, FrameType | None], Any], *signals: int) -> Iterator[None]:
+    """Let a function handle signals; outside the main thread, where Python gives none, do nothing.
+
+    Args:
+        handler: As :func:`signal.signal` takes it.
+        *signals: Their numbers.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    old = {number: signal.signal(number, handler) for number in signals}
+    try:
+        yield
+    finally:
+        for number, before in old.items():
+            signal.signal(number, before)

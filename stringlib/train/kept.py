@@ -8,8 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from stringlib.files import append
-from stringlib.train.lock import locked
+from stringlib.files import append, locked, read_lines
 
 Cells = Mapping[str, Mapping[str, Any]]
 THEN = "the runs before it are kept; make room, and the same command goes on"
@@ -20,9 +19,9 @@ class Kept:
 
     Attributes:
         path: The file, ``<record>.runs.jsonl``.
-        found: ``(cell, seed)`` → what the run returned, as JSON gives it back. Lines of other
-            arguments, another number of steps or other code do not count.
-        made: ``(cell, seed)`` → commit, hardware and versions of that run.
+        found: ``(cell, seed)`` → what the run returned, as JSON gives it back, and in ``made`` a
+            list of one: its commit, hardware and versions. Lines of other arguments, another number
+            of steps or other code do not count.
         changed: How many lines are of other code.
     """
 
@@ -37,13 +36,12 @@ class Kept:
         self.path, self._steps, self._code, self._now = path, steps, code, dict(made)
         self._told = {name: _plain(told) for name, told in cells.items()}
         self.found: dict[tuple[str, int], dict[str, Any]] = {}
-        self.made: dict[tuple[str, int], dict[str, Any]] = {}
         self.changed = 0
         text = path.read_text(encoding="utf8")
         if text and not text.endswith("\n"):  # a line was cut off: the next one starts afresh
             append(path, "\n", THEN)
-        for line in text.splitlines():
-            self._read(line)
+        for run in read_lines(path):
+            self._read(run)
 
     @classmethod
     @contextmanager
@@ -81,36 +79,43 @@ class Kept:
                 if path.exists() and not path.stat().st_size:
                     kept.remove()
 
-    def add(self, cell: str, seed: int, found: Mapping[str, Any]) -> None:
+    def add(
+        self,
+        cell: str,
+        seed: int,
+        found: Mapping[str, Any],
+        where: Mapping[str, Any] | None = None,
+    ) -> None:
         """Keep one run, at once.
+
+        Args:
+            cell: Name of its cell.
+            seed: Its seed.
+            found: What it returned.
+            where: :func:`~stringlib.records.machine` of the process that did it; this one's if
+                omitted.
 
         Raises:
             ValueError: If it holds a number that is not finite, or what JSON cannot hold.
             OSError: If it cannot be written.
         """
+        made = {**self._now, **(where or {})}
         line = {"cell": cell, "seed": seed, "steps": self._steps, "told": self._told[cell]}
-        line |= {"code": self._code, "made": self._now, "found": found}
+        line |= {"code": self._code, "made": made, "found": found}
         try:
             text = json.dumps(line, allow_nan=False)
         except (TypeError, ValueError) as error:
             raise ValueError(
                 f"run of {cell!r} with seed {seed} must return JSON: {error}"
             ) from None
-        then = (
-            f"the {len(self.found)} runs before it are kept; make room, and say it again to go on"
-        )
-        append(self.path, text + "\n", then)
-        self.found[cell, seed], self.made[cell, seed] = _plain(found), self._now
+        append(self.path, text + "\n", THEN)
+        self._read(json.loads(text))
 
     def remove(self) -> None:
         """Remove the file: the record holds all of it, or nothing was in it."""
         self.path.unlink()
 
-    def _read(self, line: str) -> None:
-        try:
-            run = json.loads(line)
-        except json.JSONDecodeError:  # cut off
-            return
+    def _read(self, run: dict[str, Any]) -> None:
         told = self._told.get(run["cell"])
         if told is None or run["steps"] != self._steps or run.get("told") != told:
             return
@@ -122,8 +127,7 @@ class Kept:
         if run["code"] != self._code:
             self.changed += 1
             return
-        place = run["cell"], run["seed"]
-        self.found[place], self.made[place] = run["found"], run["made"]
+        self.found[run["cell"], run["seed"]] = {**run["found"], "made": [run["made"]]}
 
 
 def _plain(value: Any) -> Any:

@@ -12,7 +12,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor
 
-from stringlib.train.hardware import first_writes
+from stringlib.train.hardware import first_writes, over_all
 from stringlib.train.history import History, MetricsFile
 from stringlib.train.settings import Settings
 
@@ -76,7 +76,7 @@ class Log:
             self.tokens += inputs.numel() * self.fabric.world_size
         if self.is_due(step):
             self.check()
-            self._entry(step, self._over_all(loss, "mean").item(), norm.item(), rate)
+            self._entry(step, over_all(self.fabric, loss, "mean").item(), norm.item(), rate)
 
     def check(self) -> None:
         """Stop a run that went wrong, in all processes.
@@ -84,7 +84,7 @@ class Log:
         Raises:
             FloatingPointError: It names the step.
         """
-        first = int(self._over_all(self.broken, "min"))
+        first = int(over_all(self.fabric, self.broken, "min"))
         if first < NEVER:
             raise FloatingPointError(
                 f"the loss or its gradient must be finite, but was not in step {first}; a smaller "
@@ -122,11 +122,3 @@ class Log:
 
     def _restart(self) -> None:
         self.examples, self.tokens, self.since = 0, 0, time.perf_counter()
-
-    def _over_all(self, x: Tensor, how: str) -> Tensor:
-        """Return the mean or the least over all processes."""
-        if self.fabric.world_size == 1:
-            return x
-        whole = self.fabric.all_reduce(x.detach().clone(), reduce_op=how)
-        assert isinstance(whole, Tensor)
-        return whole

@@ -18,9 +18,9 @@ from stringlib.tasks.task import IGNORE, Task
 from stringlib.train.checkpoint import Store, describe
 from stringlib.train.code import code_of
 from stringlib.train.evaluate import evaluate
-from stringlib.train.hardware import find_device, make_fabric
+from stringlib.train.hardware import find_device, make_fabric, over_all
 from stringlib.train.history import History
-from stringlib.train.interrupt import Interrupted, StopRequest
+from stringlib.train.interrupt import SIGNALS, Interrupted, StopRequest, handled
 from stringlib.train.log import Log
 from stringlib.train.optimizer import coefficients, make_optimizer, set_rate
 from stringlib.train.settings import Settings
@@ -96,7 +96,7 @@ def fit(
         stop = StopRequest()
         model.train()
         with (
-            nullcontext() if folder is None else stop,
+            nullcontext() if folder is None else handled(stop.note, *SIGNALS),
             torch.random.fork_rng([fabric.device] if fabric.device.type == "cuda" else []),
             _bar(start, settings.steps, progress, label, fabric) as bar,
         ):
@@ -174,9 +174,7 @@ def _seed(seed: int, step: int, fabric: Fabric) -> None:
 def _any(stop: StopRequest, fabric: Fabric) -> bool:
     """Return whether any process was asked to stop: none may go on alone."""
     asked = torch.tensor(float(stop.asked), device=fabric.device)
-    found = fabric.all_reduce(asked, reduce_op="sum")
-    assert isinstance(found, Tensor)
-    return found.item() > 0
+    return over_all(fabric, asked, "sum").item() > 0
 
 
 def _bar(start: int, steps: int, progress: bool | None, label: str, fabric: Fabric) -> Any:

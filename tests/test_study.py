@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from stringlib.records import read_record
-from stringlib.train import sweep
+from stringlib.train import study as engine
 from stringlib.train.kept import Kept
-from stringlib.train.sweep import record_sweep
+from stringlib.train.study import Study
 
 ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / "tests" / "sweep_study.py"
@@ -88,7 +88,7 @@ def study(monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.fixture
 def threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads for the runs: a process takes seconds to import torch."""
-    monkeypatch.setattr(sweep, "ProcessPoolExecutor", in_threads)
+    monkeypatch.setattr(engine, "ProcessPoolExecutor", in_threads)
 
 
 def in_threads(jobs: int, **_: Any) -> ThreadPoolExecutor:
@@ -142,7 +142,7 @@ def test_a_study_that_is_terminated_keeps_what_is_done(
 
     keep, before = Kept.add, signal.getsignal(signal.SIGTERM)
     monkeypatch.setattr(Kept, "add", add)
-    monkeypatch.setattr(sweep, "ProcessPoolExecutor", lambda *_, **__: pool)
+    monkeypatch.setattr(engine, "ProcessPoolExecutor", lambda *_, **__: pool)
     with pytest.raises(SystemExit) as stopped:
         study.main(["--jobs", "1", "--output", str(output)])
     assert stopped.value.code == 130
@@ -173,7 +173,7 @@ def test_a_study_that_is_stopped_goes_on(
     assert "4 runs to do, 2 done" in out
     assert "ArithmeticError: as asked\n^ in 'a' with seed 1\n1 of 4 runs failed" in err
     assert len(lines(output)) == 5
-    monkeypatch.setattr(sweep, "ProcessPoolExecutor", in_threads)
+    monkeypatch.setattr(engine, "ProcessPoolExecutor", in_threads)
     study.main(["--output", str(output)])
     assert data(output) == EXPECTED
     record = read_record(output)
@@ -248,7 +248,13 @@ def test_a_bad_command_line_says_what_is_expected(
 ) -> None:
     argv = ["--output", str(tmp_path / "x.json"), *words]
     with pytest.raises(SystemExit) as stopped:
-        record_sweep(SCRIPT, "About.", CELLS, dict, steps=5, argv=argv)
+        Study(SCRIPT, "About.", CELLS, dict, steps=5).main(argv)
     assert stopped.value.code == 2
     assert message in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_study_says_what_its_steps_are(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        Study(SCRIPT, "About.", CELLS, dict, steps=5, steps_are="calls in a round").main(["--help"])
+    assert "calls in a round" in capsys.readouterr().out

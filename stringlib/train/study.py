@@ -1,0 +1,267 @@
+"""A study: cells × seeds. Each run is kept as soon as it is done, and none is done twice."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from multiprocessing import active_children, get_context
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from stringlib.inputs import require_count
+from stringlib.records import machine, stamp, write_runs
+from stringlib.train.code import code_of, digest
+from stringlib.train.hardware import DEVICES, find_device
+from stringlib.train.interrupt import handled
+from stringlib.train.kept import Kept
+
+Run = Callable[..., Mapping[str, Any]]
+Cells = Mapping[str, Mapping[str, Any]]
+
+_ONE_AT_A_TIME = threading.Lock()  # PyTorch's random numbers belong to the process
+
+
+@dataclass(frozen=True)
+class Study:
+    """What is run: every cell with every seed.
+
+    Every finished run is a line of ``<record>.runs.jsonl``, with the commit and the hardware that
+    made it. Stopped and started again, the study goes on with the runs that are missing, among them
+    those of a cell whose arguments changed, and all if the code of ``run`` did, or of what it
+    calls; the file goes when the record is written.
+
+    Args:
+        script: The study's file; its record has the same name and ends in ``.json``.
+        about: What the study does, for ``--help``; the first line is shown.
+        cells: Name → what ``run`` is told, by keyword: what JSON can hold.
+        run: ``run(seed=…, steps=…, **cell)`` returns what is recorded of one run: numbers, strings,
+            lists and dictionaries. It must stand at the top of a module, as must the parts of a
+            :class:`~stringlib.train.learn.Training`.
+        steps: How many steps unless ``--steps`` says otherwise.
+        seeds: How many seeds unless ``--seeds`` says otherwise.
+        steps_are: What a step is, for ``--help``.
+        jobs: How many runs at a time unless ``--jobs`` says otherwise; 1 for times.
+        beside: What is recorded beside the runs, and belongs to none; a function is called.
+
+    The data of the record: ``{"steps": …, "cells": {name: {"told": …, "runs": [one a seed]}}}`` and
+    what stands ``beside``; each run has its ``seed`` and its ``wall_s``. Cells stand as defined,
+    seeds from 0. :func:`stringlib.records.gather` reads them.
+    """
+
+    script: str | Path
+    about: str | None
+    cells: Cells
+    run: Run
+    steps: int
+    seeds: int = 5
+    steps_are: str = "training steps of each model"
+    jobs: int = 2
+    beside: Mapping[str, Any] = field(default_factory=dict)
+
+    def main(self, argv: Sequence[str] | None = None) -> None:
+        """Run what is missing, each run on one thread, and write the record.
+
+        The command line: ``--seeds`` and ``--steps``; ``--jobs``, how many runs at a time, which
+        changes no result but the times; ``--scheduler``, a Dask cluster that runs them instead;
+        ``--only PATTERN``, the cells to run now; ``--device``, where models train; ``--output``.
+
+        Args:
+            argv: The arguments; those of the process if omitted.
+
+        Raises:
+            SystemExit: If the command line is wrong, another process runs this study into the same
+                record, the disk is full, or runs failed: the others are kept, and each failure is
+                told with cell and seed.
+        """
+        args = self._arguments(argv)
+        torch.set_num_threads(1)  # here too, for the record's word about the hardware
+        try:
+            self._main(args)
+        except OSError as error:
+            raise SystemExit(str(error)) from None
+
+    def _main(self, args: argparse.Namespace) -> None:
+        wanted = [(name, seed) for name in self.cells for seed in range(args.seeds)]
+        code, made = digest(code_of(run=self.run)), stamp(Path(self.script), args.device)
+        with Kept.open(args.output, self.cells, args.steps, code, made) as kept:
+            # seed by seed: whoever stops early has every cell
+            todo = sorted(
+                (pair for pair in wanted if fnmatch(pair[0], args.only) and pair not in kept.found),
+                key=lambda pair: pair[1],
+            )
+            if kept.changed:
+                print(f"{kept.changed} runs in {kept.path} are of other code and do not count")
+            done = sum(pair in kept.found for pair in wanted)
+            print(f"{len(todo)} runs to do, {done} done", flush=True)
+            failures = self._run_all(todo, args, kept)
+            if failures:
+                raise SystemExit(
+                    "\n".join(failures) + f"\n{len(failures)} of {len(todo)} runs failed; the "
+                    f"others are kept in {kept.path}, and the same command tries the missing ones "
+                    "again"
+                )
+            if all(pair in kept.found for pair in wanted):
+                self._record(args, kept)
+
+    def _record(self, args: argparse.Namespace, kept: Kept) -> None:
+        """Write the record of all runs, and remove the file that kept them."""
+        cells = {
+            name: {
+                "told": dict(told),
+                "runs": [{"seed": n, **kept.found[name, n]} for n in range(args.seeds)],
+            }
+            for name, told in self.cells.items()
+        }
+        beside = {name: x() if callable(x) else x for name, x in self.beside.items()}
+        script = Path(self.script).name
+        write_runs(
+            args.output,
+            command=f"python results/{script} --seeds {args.seeds} --steps {args.steps}",
+            cells=cells,
+            data={"steps": args.steps, **beside},
+            then=f"every run is kept in {kept.path}; make room, and say it again",
+        )
+        kept.remove()
+        print(f"written: {args.output}", flush=True)
+
+    def _arguments(self, argv: Sequence[str] | None) -> argparse.Namespace:
+        parser = argparse.ArgumentParser(description=(self.about or "").partition("\n")[0])
+        add = parser.add_argument
+        add("--seeds", type=int, default=self.seeds, help="how many seeds, from 0")
+        add("--steps", type=int, default=self.steps, help=self.steps_are)
+        add("--jobs", type=int, default=self.jobs, help="runs at a time, each on one thread")
+        add(
+            "--scheduler",
+            metavar="ADDRESS",
+            help="a Dask scheduler, tcp://host:8786 for instance, whose workers do the runs",
+        )
+        add(
+            "--device",
+            default="auto",
+            choices=DEVICES,
+            help="where models train (the best there is)",
+        )
+        add(
+            "--only",
+            default="*",
+            metavar="PATTERN",
+            help="run the cells of such names now, '8 pairs*' for instance; the record is written "
+            "when no cell is missing",
+        )
+        add("--output", type=Path, default=Path(self.script).with_suffix(".json"))
+        args = parser.parse_args(argv)
+        try:
+            for name in ("seeds", "steps", "jobs"):
+                require_count(f"--{name}", getattr(args, name))
+            if args.scheduler is None:  # a worker of a cluster looks at its own machine
+                args.device = find_device(args.device)
+        except ValueError as error:
+            parser.error(str(error))
+        if not any(fnmatch(name, args.only) for name in self.cells):
+            parser.error(f"--only must fit one of {', '.join(self.cells)}; got {args.only!r}")
+        return args
+
+    def _run_all(
+        self, todo: Sequence[tuple[str, int]], args: argparse.Namespace, kept: Kept
+    ) -> list[str]:
+        """Do the runs, keep each, and return a text about each that failed."""
+        failures = []
+        workers = _cluster(args.scheduler) if args.scheduler else _processes(args.jobs)
+        with handled(signal.default_int_handler, signal.SIGTERM), workers as pool:  # as Ctrl-C
+            waiting = {
+                pool.submit(_do, self.run, seed, args.steps, dict(self.cells[name]), args.device): (
+                    name,
+                    seed,
+                )
+                for name, seed in todo
+            }
+            try:
+                for number, future in enumerate(as_completed(waiting), 1):
+                    failures += _take(future, *waiting.pop(future), kept, f"{number}/{len(todo)}")
+            except KeyboardInterrupt:
+                for future in [f for f in waiting if f.done() and not f.cancelled()]:
+                    _take(future, *waiting[future], kept, "last")
+                print(f"stopped; what is done is kept in {kept.path}", flush=True)
+                raise SystemExit(130) from None
+        return failures
+
+
+def _do(run: Run, seed: int, steps: int, told: dict[str, Any], device: str) -> tuple[Any, Any]:
+    """Return what a run found, with its time, and the machine that it ran on."""
+    with _ONE_AT_A_TIME:
+        os.environ["STRINGLIB_DEVICE"] = device
+        torch.set_num_threads(1)
+        start = time.perf_counter()
+        found = run(seed=seed, steps=steps, **told)
+        wall_s = round(time.perf_counter() - start, 1)
+        return {**found, "wall_s": wall_s}, machine(find_device(device))
+
+
+def _take(
+    future: Future[tuple[Any, Any]], name: str, seed: int, kept: Kept, count: str
+) -> list[str]:
+    """Keep the result of a run, or return what went wrong.
+
+    Raises:
+        OSError: If it cannot be written: then no other one can.
+    """
+    try:
+        found, where = future.result()
+    except Exception as error:  # whatever a study's function may raise
+        return [_failure(error, name, seed, count)]
+    try:
+        kept.add(name, seed, found, where)
+    except ValueError as error:
+        return [_failure(error, name, seed, count)]
+    print(f"{count} {name} seed {seed} {found['wall_s']} s", flush=True)
+    return []
+
+
+def _failure(error: Exception, name: str, seed: int, count: str) -> str:
+    told = "".join(traceback.format_exception(error)).rstrip()
+    print(f"{count} {name} seed {seed} FAILED", flush=True)
+    return f"{told}\n^ in {name!r} with seed {seed}"
+
+
+@contextmanager
+def _processes(jobs: int) -> Iterator[Executor]:
+    """Give processes of this machine; an exception ends those that still run."""
+    others = set(active_children())
+    pool = ProcessPoolExecutor(
+        jobs, mp_context=get_context("spawn"), initializer=_leave_ctrl_c_to_the_parent
+    )
+    try:
+        yield pool
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in set(active_children()) - others:
+            process.terminate()
+        raise
+    finally:
+        pool.shutdown()
+
+
+def _leave_ctrl_c_to_the_parent() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@contextmanager
+def _cluster(scheduler: str) -> Iterator[Executor]:
+    """Give a Dask cluster: a run whose worker dies goes to another one."""
+    try:
+        from distributed import Client
+    except ImportError:
+        raise SystemExit("--scheduler needs Dask: pip install 'stringlib[cluster]'") from None
+    with Client(scheduler) as client:  # when it leaves, the cluster forgets what it waits for
+        yield client.get_executor(pure=False)

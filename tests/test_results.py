@@ -1,0 +1,309 @@
+"""Every study: its record is of its declaration, a seed repeats, training learns, claims hold."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import runpy
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from stringlib.attention.registry import FEATURES, WEIGHTS
+from stringlib.encoders.registry import BIASES, ENCODERS
+from stringlib.records import gather, read_record
+from stringlib.train.learn import Training
+
+ROOT = Path(__file__).resolve().parents[1]
+STUDIES = sorted(path.stem for path in (ROOT / "results").glob("*.py"))
+SEEDS = {"recall_maps": 3, "favor_plus": 10}
+"""Study → least number of seeds, if it is not five."""
+CHEAP = {
+    "circulant_favor": "learned circulant",
+    "extrapolation": "needle none",
+    "inference_ladder": "sizes",
+    "recall": "8 pairs, shift, unit: favor",
+    "toeplitz_crossover": "forward, m = 64, n = 64",
+    "vision": "volumes none",
+}
+"""Study → a cell that takes a second or two, if it is not the first one."""
+TIMES = ("circulant_speed", "inference_ladder", "toeplitz_crossover")
+SLOW = ("memory", "milliseconds")  # what stands beside runs, and takes long to measure again
+
+
+def study_of(name: str) -> ModuleType:
+    return importlib.import_module(f"results.{name}")
+
+
+def record_of(name: str) -> dict[str, Any]:
+    return read_record(ROOT / "results" / f"{name}.json")
+
+
+def data_of(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = record_of(name)["data"]
+    return found
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON gives it back: lists, no tuples."""
+    return json.loads(json.dumps(value))
+
+
+def leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield every number with its place."""
+    pairs = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, part in pairs:
+        if isinstance(part, (dict, list)):
+            yield from leaves(part, f"{place}/{key}")
+        else:
+            yield f"{place}/{key}", part
+
+
+def places(run: dict[str, Any]) -> set[tuple[str, bool]]:
+    """Return where a run has a number, and where none, but for what grows with the steps."""
+    run = {key: value for key, value in run.items() if key not in ("losses", "seed", "wall_s")}
+    return {
+        (place, value is None) for place, value in leaves(plain(run)) if "/losses/" not in place
+    }
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_the_record_is_of_the_declared_cells_seeds_and_steps(name: str) -> None:
+    study, record = study_of(name).STUDY, record_of(name)
+    words = f"--seeds {study.seeds} --steps {study.steps}"
+    assert record["command"] == f"python results/{name}.py {words}"
+    assert record["seeds"] == list(range(study.seeds))
+    assert study.seeds >= SEEDS.get(name, 5)
+    assert Path(study.script).stem == name
+    data = record["data"]
+    assert data["steps"] == study.steps
+    assert {cell: found["told"] for cell, found in data["cells"].items()} == plain(study.cells)
+    assert list(data["cells"]) == list(study.cells)
+    for cell, found in data["cells"].items():
+        assert [run["seed"] for run in found["runs"]] == record["seeds"], cell
+        assert all(places(run) == places(found["runs"][0]) for run in found["runs"]), cell
+        if any("wall_s" in run for run in found["runs"]):  # older records have no times
+            assert all(run["wall_s"] > 0 for run in found["runs"]), cell
+            assert "dirty" not in record["commit"], "record it from a clean checkout"
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_what_stands_beside_the_runs_is_what_the_study_says(name: str) -> None:
+    beside, data = study_of(name).STUDY.beside, data_of(name)
+    assert set(data) == {"steps", "cells", *beside}
+    said = {k: v() if callable(v) else v for k, v in beside.items() if k not in SLOW}
+    recorded = dict(leaves({k: data[k] for k in said}))
+    assert recorded == pytest.approx(dict(leaves(plain(said))), abs=1e-5)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_run_has_the_recorded_shape_and_a_seed_repeats_it(name: str) -> None:
+    study = study_of(name).STUDY
+    cell = CHEAP.get(name, next(iter(study.cells)))
+    steps = 16 if name == "favor_plus" else 1 if name in TIMES else 3
+    first = plain(study.run(seed=1, steps=steps, **study.cells[cell]))
+    assert places(first) == places(data_of(name)["cells"][cell]["runs"][0])
+    if name in TIMES:
+        assert all(value > 0 for _, value in leaves(first))
+        return
+    assert plain(study.run(seed=1, steps=steps, **study.cells[cell])) == first
+    if isinstance(study.run, Training):
+        one, two, other = (
+            list(study.run.train(seed=seed, steps=3, **study.cells[cell]).state_dict().values())
+            for seed in (1, 1, 2)
+        )
+        assert all(torch.equal(a, b) for a, b in zip(one, two, strict=True))
+        assert any(not torch.equal(a, b) for a, b in zip(one, other, strict=True))
+    else:
+        assert plain(study.run(seed=2, steps=steps, **study.cells[cell])) != first
+
+
+@pytest.mark.parametrize(
+    ("name", "cell", "seed"),
+    [
+        ("favor_plus", "matched, t = 1", 2),
+        ("linear_attention", "elu", 3),
+        ("circulant_favor", "attention uniform", 4),
+        ("circulant_favor", "attention circulant", 0),
+        ("circulant_favor", "learned circulant", 0),
+    ],
+)
+def test_what_is_computed_fast_is_computed_again(name: str, cell: str, seed: int) -> None:
+    study, recorded = study_of(name).STUDY, data_of(name)["cells"][cell]["runs"][seed]
+    again = plain(study.run(seed=seed, steps=study.steps, **study.cells[cell]))
+    wanted = {k: v for k, v in recorded.items() if k in again}
+    assert dict(leaves(again)) == pytest.approx(dict(leaves(wanted)), rel=1e-3, abs=1e-5)
+
+
+def test_a_new_name_in_a_registry_changes_no_study(monkeypatch: pytest.MonkeyPatch) -> None:
+    for registry in (FEATURES, WEIGHTS, ENCODERS, BIASES):
+        monkeypatch.setitem(registry, "new", next(iter(registry.values())))
+    for name in STUDIES:
+        anew = runpy.run_path(str(ROOT / "results" / f"{name}.py"))["STUDY"]
+        assert anew.cells == study_of(name).STUDY.cells, name
+
+
+# --- training learns -------------------------------------------------------------------------
+
+
+def gain(study: ModuleType, score: Callable[[Any], float], steps: int, **told: Any) -> float:
+    """Return by how much training raises a score."""
+    before, after = (score(study.train(**told, seed=0, steps=n)) for n in (0, steps))
+    return after - before
+
+
+LEARNS: dict[str, tuple[float, Callable[[ModuleType], float]]] = {
+    "circulant_block_size": (
+        0,
+        lambda s: (
+            s.accuracy(s.train(seed=1, steps=60, method="16"), grids=16) - 2 * s.commonest(16)
+        ),
+    ),
+    "cosformer": (0.6, lambda s: s.accuracy(s.train(seed=1, steps=60, method="retnet"), size=64)),
+    "decay_and_state": (
+        0,
+        lambda s: (
+            s.accuracy(
+                s.train(seed=1, steps=60, decay="scalar", task="one marker"), "one marker", size=32
+            )
+            - s.by_age("one marker", size=32)
+        ),
+    ),
+    "gating": (
+        -0.1,
+        lambda s: (
+            -s.measure(
+                s.train(seed=1, steps=80, attention="softmax", gate="headwise", start=True), 16
+            )["error"][2]
+        ),
+    ),
+    "recall_maps": (
+        0.6,
+        lambda s: s.accuracy(
+            s.train(seed=0, steps=150, method="softmax", task="8 pairs"), "8 pairs", 300
+        ),
+    ),
+    "rope_2d": (
+        0,
+        lambda s: (
+            s.accuracy(s.train(seed=0, steps=100, method="mixed", task="one"), "trained", 16)
+            - 2 * s.commonest("one", "trained", 16)
+        ),
+    ),
+    "rotations_linear": (
+        0.5,
+        lambda s: s.accuracy(s.train(seed=1, steps=60, method="softmax before even")),
+    ),
+    "toeplitz_rpe": (
+        0.4,
+        lambda s: s.accuracy(
+            s.train(seed=1, steps=40, task="offset", method="favor toeplitz"), "offset", 16
+        ),
+    ),
+    "rope_decay": (
+        0.3,
+        lambda s: gain(s, lambda model: s.accuracy(model, "anywhere"), 60, task="anywhere"),
+    ),
+    "rope_shift": (0.05, lambda s: gain(s, lambda model: s.accuracy(model, 0), 40, method="rope")),
+    "string_commuting": (
+        0.1,
+        lambda s: gain(s, lambda model: s.accuracy(model, 0), 60, method="liere"),
+    ),
+    "why_positions": (
+        0.05,
+        lambda s: gain(
+            s,
+            lambda model: s.accuracy(model, "previous", "as trained"),
+            30,
+            task="previous",
+            method="rope",
+        ),
+    ),
+}
+"""Study → what a few steps reach at least, and how it is measured."""
+
+
+@pytest.mark.parametrize("name", LEARNS)
+def test_training_learns(name: str) -> None:
+    least, score = LEARNS[name]
+    assert score(study_of(name)) > least
+
+
+# --- what a record shows ---------------------------------------------------------------------
+
+
+def test_shares_are_shares_and_times_are_positive() -> None:
+    checked = 0
+    for name in STUDIES:
+        for cell in data_of(name)["cells"].values():
+            for run in cell["runs"]:
+                for place, value in leaves(run):
+                    measure = place.split("/")[1]
+                    if measure in ("accuracy", "short", "long", "decoded", "scores", "places"):
+                        assert value is None or 0 <= value <= 1, (name, place)
+                        checked += 1
+                    if measure in ("ms", "forward", "gradients"):
+                        assert value > 0, (name, place)
+                        checked += 1
+    assert checked > 9000
+
+
+def test_reflections_follow_the_frequencies_at_the_right_multiple_of_the_rate() -> None:
+    data = data_of("reflections")
+    losses, apart = (gather(data, what, "optimizer") for what in ("losses", "apart"))
+    for optimizer, same in (("SGD", "omega-8"), ("Adam", "omega-4")):
+        curves, far = losses[optimizer], apart[optimizer]
+        points = data["steps"] // data["every"]
+        assert all(len(row) == points for rows in curves.values() for row in rows)
+        assert curves[same] == curves["mirrors"]
+        assert max(far[same]) < 1e-9
+        assert min(far["omega-1"]) > 1e-3
+
+
+def test_only_what_turns_before_a_feature_map_loses_by_a_shift() -> None:
+    data = data_of("rotations_linear")
+    for method, rows in gather(data, "accuracy", "method").items():
+        if "softmax" in method or method.split()[1] in ("none", "after", "numerator"):
+            assert all(max(row) - min(row) < 1e-3 for row in rows)
+    negative = gather(data, "negative denominators", "method")
+    assert list(negative) == [m for m in study_of("rotations_linear").METHODS if " after " in m]
+
+
+def test_a_learned_table_has_no_accuracy_where_it_has_no_rows() -> None:
+    for methods in gather(data_of("why_positions"), "accuracy", "task", "method").values():
+        for method, rows in methods.items():
+            for row in rows:
+                assert [a is None for a in row] == [method == "learned" and i > 0 for i in range(3)]
+
+
+def test_only_a_gate_has_gates() -> None:
+    for cell in data_of("gating")["cells"].values():
+        for run in cell["runs"]:
+            assert ("gate" in run) is (cell["told"]["gate"] != "none")
+            assert all(0 <= e <= 2 for e in run["error"])
+
+
+def test_no_way_is_timed_where_it_would_be_too_large() -> None:
+    study = study_of("toeplitz_crossover")
+    for cell in data_of("toeplitz_crossover")["cells"].values():
+        n = cell["told"]["n"]
+        wanted = [way for way in study.ways(None) if n <= study.LARGEST.get(way, n)]
+        assert all(list(run["ms"]) == wanted for run in cell["runs"])
+
+
+def test_every_rung_has_its_times_and_its_memory() -> None:
+    rungs = ["matrix_exp", "fft", "rfft", "half", "basis", "folded", "rope"]
+    data = data_of("inference_ladder")
+    for name, cell in data["cells"].items():
+        for run in cell["runs"]:
+            if name == "sizes":
+                assert all(len(row) == len(data["sizes"]) for row in run["forward"].values())
+                continue
+            assert set(run["forward"]) == {*rungs, "projections", "attention"}
+            assert set(run["gradients"]) == set(rungs[1:])
+    assert set(data["memory"]["peak"]) == set(rungs)
+    assert min(data["memory"]["peak"].values()) >= 1
