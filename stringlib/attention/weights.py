@@ -152,7 +152,7 @@ class PositionWeight(nn.Module, ABC):
             common = common_scale(key_scale, causal, largest)
             k = k * (key_scale - common).exp()[..., None]
             if causal:
-                further = _shrinking(common, largest)[..., None]
+                further = shrinking(common, largest)[..., None]
                 log_decay = further if log_decay is None else log_decay + further
                 largest = common[..., -1]
         if not causal:
@@ -243,7 +243,7 @@ def common_scale(key_scale: Tensor, causal: bool, before: Tensor | None = None) 
     return common if before is None else torch.maximum(common, before[..., None].to(common.dtype))
 
 
-def _shrinking(common: Tensor, before: Tensor | None) -> Tensor:
+def shrinking(common: Tensor, before: Tensor | None = None) -> Tensor:
     """Return the logarithms of the decay that the growth of c means, ``(..., n)``."""
     first = common[..., :1] if before is None else before[..., None].to(common.dtype)
     previous = torch.cat([first.expand_as(common[..., :1]), common[..., :-1]], -1)
