@@ -128,8 +128,8 @@ class Features:
 
     Attributes:
         make: Constructor of the map, of float64, for ``HEADS`` heads.
-        plain: From the map, for what it has drawn, and ``(batch, HEADS, n, head_dim)`` to features
-            that differ from those of the map by a factor for each token at most.
+        plain: From the map, for what it has drawn, and ``(..., heads, n, d)`` to features that
+            differ from those of the map by a factor for each token at most.
         head_dim: Channels of a head.
         exponential: Whether products stand for exp(xᵀy), so that a layer has to scale by d^(−1/4).
         nonnegative: Whether no feature is negative.
@@ -147,8 +147,7 @@ class Features:
 def _exponentials(phi: FeatureMap, x: Tensor) -> Tensor:
     w = phi.projection_matrix()
     w = torch.cat([w, -w], -2) if phi.hyperbolic else w
-    y = torch.einsum("hmd,bhnd->bhnm", w, x)
-    return torch.exp(y - x.square().sum(-1, keepdim=True) / 2)
+    return torch.exp(x @ w.mT - x.square().sum(-1, keepdim=True) / 2)
 
 
 def _favor(projection: str, m: int, head_dim: int = HEAD_DIM, **options: bool) -> Features:

@@ -36,9 +36,10 @@ from stringlib.attention.linear import rotated_linear_attention
 from stringlib.attention.multihead import MultiHeadAttention
 from stringlib.attention.registry import FEATURES, WEIGHTS, make_features
 from stringlib.attention.softmax import KeyValueCache
-from stringlib.explore.style import COLOURS
 from stringlib.models.blocks import Block
 from stringlib.positions import grid_positions
+from tests import attention_cases
+from tests.model_cases import DECAYS
 
 DIM, HEADS, D = 12, 3, 4
 LENGTH = 9
@@ -71,20 +72,14 @@ LAYERS: dict[str, dict[str, Any]] = {
     "ssd": {"attention": "relu", "weight": "ssd"},
     "ssd-favor": {"attention": "favor-iid", "weight": "ssd"},
 }  # fmt: skip
-DECAYS = ("retnet", "gla", "ssd")
 PLACES = [
     (name, causal)
     for name, options in LAYERS.items()
     for causal in (False, True)
     if causal or options.get("weight") not in DECAYS
 ]
-STREAMS = [
-    name
-    for name, options in LAYERS.items()
-    if options.get("weight") != "toeplitz"
-    and options.get("rotate") != "after"
-    and name != "relu-kerple"
-]
+MAPS = {type(case.make()): case for case in attention_cases.FEATURES.values()}
+"""Class of a feature map → one of its cases, with its formula."""
 
 
 def random(*shape: int, seed: int = 0) -> Tensor:
@@ -120,11 +115,12 @@ def dense_scores(layer: MultiHeadAttention, x: Tensor) -> tuple[Tensor, Tensor]:
         logits = torch.einsum("...id,...jd->...ij", q, k) / D**0.5
         logits = logits if encoder is None or layer.rotate else logits + encoder(n, n)
         return (logits.exp(),) * 2
-    if isinstance(layer.features, FavorFeatures):
+    case = MAPS[type(layer.features)]
+    if case.exponential:
         q, k = q * D**-0.25, k * D**-0.25
     if layer.rotate == "before":
         q, k = encoder.rotate(q, positions), encoder.rotate(k, positions)
-    phi_q, phi_k = plain(layer.features, q), plain(layer.features, k)
+    phi_q, phi_k = (case.plain(layer.features, y) for y in (q, k))
     below = above = torch.einsum("...im,...jm->...ij", phi_q, phi_k)
     if layer.rotate == "after":
         turned = encoder.rotate(phi_q, positions), encoder.rotate(phi_k, positions)
@@ -152,16 +148,6 @@ def decayed_products(a: Tensor, phi_q: Tensor, phi_k: Tensor) -> Tensor:
     return found
 
 
-def plain(features: nn.Module, x: Tensor) -> Tensor:
-    if isinstance(features, FavorFeatures):
-        w = features.projection_matrix().double()
-        w = torch.cat([w, -w], -2) if features.hyperbolic else w
-        return torch.exp(x @ w.mT - x.square().sum(-1, keepdim=True) / 2)
-    if isinstance(features, ReLUFeatures):
-        return x.clamp(min=0)
-    return torch.where(x > 0, x + 1, x.exp())
-
-
 def dense(layer: MultiHeadAttention, x: Tensor) -> Tensor:
     above, below = dense_scores(layer, x)
     if layer.causal:
@@ -172,6 +158,9 @@ def dense(layer: MultiHeadAttention, x: Tensor) -> Tensor:
     if layer.gate is not None:
         y = y * torch.stack((x @ layer.gate.to_gate.weight.mT).sigmoid().chunk(HEADS, -1), -3)
     return layer.to_out(torch.cat(y.unbind(-3), -1))
+
+
+STREAMS = [name for name in LAYERS if make(name).has_state]
 
 
 # --- values and gradients --------------------------------------------------------------------
@@ -432,13 +421,15 @@ def test_compile(name: str) -> None:
 # --- parts -------------------------------------------------------------------------------------
 
 
-def test_every_name_has_a_map_and_a_colour() -> None:
-    for name in FEATURES:
-        features = make_features(name, 8, heads=3)
-        wide = 16 if name == "hyperbolic" else 8
-        assert features(random(3, 5, 8).float()).shape == (3, 5, wide)
-        assert name in COLOURS
-    assert set(WEIGHTS) <= set(COLOURS)
+def test_every_weight_has_a_layer() -> None:
+    missing = set(WEIGHTS) - {options.get("weight") for options in LAYERS.values()}
+    assert not missing, f"add layers with {missing} to LAYERS"
+
+
+def test_random_features_are_as_many_as_channels_unless_told() -> None:
+    for name in [name for name in FEATURES if name.startswith("favor")]:
+        assert make_features(name, 8, heads=3)(random(3, 5, 8).float()).shape == (3, 5, 8)
+    assert make_features("hyperbolic", 8)(random(3, 5, 8).float()).shape == (3, 5, 16)
 
 
 def test_a_generator_draws_the_features() -> None:
