@@ -76,15 +76,18 @@ def _plain_sums(
     sums = []
     # split, not slices: the gradient of each slice would be a tensor of the full length
     for one_q, one_k, one_u in zip(*(x.split(length, -2) for x in flat[:3]), strict=True):
-        own = torch.bmm(one_q, one_k.mT).tril_()
-        if after is None:
-            sums.append(torch.bmm(own, one_u))
-            after = torch.bmm(one_k.mT, one_u)
-        else:
-            sums.append(torch.baddbmm(torch.bmm(one_q, after), own, one_u))
-            after = torch.baddbmm(after, one_k.mT, one_u)
+        found, after = _chunk(one_q, one_k, one_u, after)
+        sums.append(found)
     assert after is not None  # split gives one chunk at least
     return torch.cat(sums, -2).unflatten(0, lead), after.unflatten(0, lead)
+
+
+def _chunk(q: Tensor, k: Tensor, u: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return the sums of one chunk and the state behind it, for ``(batch, tokens, ...)``."""
+    own = torch.bmm(q, k.mT).tril_()
+    if state is None:
+        return torch.bmm(own, u), torch.bmm(k.mT, u)
+    return torch.baddbmm(torch.bmm(q, state), own, u), torch.baddbmm(state, k.mT, u)
 
 
 def _token_by_token(
