@@ -81,12 +81,6 @@ def require_kind(name: str, value: object, kind: type) -> None:
         raise TypeError(f"{name} must be a {kind.__name__}, got {_kind(value)}")
 
 
-def require_layout(value: object) -> None:
-    """Raise ``ValueError`` unless ``value`` names a pair layout."""
-    if not isinstance(value, str) or value not in LAYOUTS:
-        raise ValueError(f"layout must be one of {LAYOUTS}, got {value!r}")
-
-
 def require_floats(name: str, x: object) -> None:
     """Raise ``TypeError`` unless ``x`` is a floating-point tensor."""
     if not isinstance(x, Tensor) or not x.is_floating_point():

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stringlib.inputs import require_count, require_even, require_layout, require_number
+from stringlib.inputs import LAYOUTS, require_count, require_even, require_name, require_number
 
 
 def skew(upper: Tensor) -> Tensor:
@@ -112,7 +112,7 @@ def pair_channels(pairs: int, layout: str = "interleaved") -> Tensor:
         ValueError: If the layout is unknown.
     """
     require_count("pairs", pairs, least=0)
-    require_layout(layout)
+    require_name("layout", layout, LAYOUTS)
     channels = torch.arange(2 * pairs)
     return channels.view(pairs, 2) if layout == "interleaved" else channels.view(2, pairs).T
 

@@ -131,16 +131,7 @@ class ToeplitzWeight(PositionWeight):
         mode: str | None = None,
         state: LinearState | None = None,
     ) -> WeightedSums:
-        r"""Return :math:`\sum_j w(i,j)\,e^{s_j}\phi(q_i)^\top\phi(k_j)\,u_j`, less a factor.
-
-        Args:
-            phi_q: Features of the queries, ``(..., heads, n, m)``.
-            phi_k: Features of the keys, ``(..., heads, n, m)``.
-            u: What is summed, ``(..., heads, n, d_u)``.
-            key_scale: The logarithms :math:`s_j`, ``(..., heads, n)``.
-            causal: Whether query i sees the keys 0 … i only.
-            mode: ``"parallel"``, ``"fft"`` or None, the faster that is exact.
-            state: Must be None.
+        """Return the weighted sums, less a factor; see ``PositionWeight.sums``.
 
         Raises:
             ValueError: If shapes do not fit, the mode is unknown, or there is a state.

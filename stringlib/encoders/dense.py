@@ -7,7 +7,6 @@ from torch import Tensor
 from stringlib.algebra.skew import turned_by
 from stringlib.algebra.universality import require_generators, universal_form
 from stringlib.encoders.string import STRING, Phases
-from stringlib.inputs import require_positions
 from stringlib.precision import widen
 
 
@@ -56,22 +55,12 @@ class DenseSTRING(STRING):
         """Return the given :math:`L_k`, not to be changed in place: float64."""
         return self._generators
 
-    def matrix(self, positions: Tensor) -> Tensor:
-        """Return R(r) itself: ``(..., heads, seq, head_dim, head_dim)``.
-
-        The dtype is that of floating positions, float64 for integer ones.
-
-        Raises:
-            TypeError: If positions are not numbers.
-            ValueError: If their shape does not fit.
-        """
-        require_positions("positions", positions, self.coord_dim)
-        matrix = self._turns(positions)
-        return matrix.to(positions.dtype) if positions.is_floating_point() else matrix
-
     def _turns(self, positions: Tensor) -> Tensor:
         """Return whole matrices where other encoders return the phases of their planes."""
         return turned_by(self._generators, widen(positions))
+
+    def _matrices(self, positions: Tensor) -> Tensor:
+        return self._turns(positions)
 
     def _turn_shape(self) -> tuple[int, int]:
         return self.head_dim, self.head_dim

@@ -16,10 +16,11 @@ from torch import Tensor, nn
 
 from stringlib.algebra.skew import planar_skew
 from stringlib.inputs import (
+    LAYOUTS,
     has_values,
     require_count,
     require_floats,
-    require_layout,
+    require_name,
     require_positions,
     require_same_leading,
     require_same_tokens,
@@ -71,7 +72,7 @@ class RotaryEncoder(nn.Module):
         require_count("head_dim", head_dim)
         require_count("coord_dim", coord_dim)
         require_count("heads", heads)
-        require_layout(layout)
+        require_name("layout", layout, LAYOUTS)
         self.head_dim, self.coord_dim, self.heads = int(head_dim), int(coord_dim), int(heads)
         self.layout = layout
 
@@ -175,10 +176,7 @@ class RotaryEncoder(nn.Module):
             ValueError: If their shape does not fit.
         """
         require_positions("positions", positions, self.coord_dim)
-        phases = unit_phases(positions, self.frequencies()).unsqueeze(-3)
-        basis = self.basis().unsqueeze(-3)
-        # row j of the basis is Pᵀ applied to unit vector j
-        matrix = basis @ rotate_pairs(basis, phases, self.layout).mT
+        matrix = self._matrices(positions)
         return matrix.to(positions.dtype) if positions.is_floating_point() else matrix
 
     def generators(self) -> Tensor:
@@ -256,6 +254,12 @@ class RotaryEncoder(nn.Module):
     def extra_repr(self) -> str:
         """Describe the shapes in ``repr``."""
         return f"head_dim={self.head_dim}, coord_dim={self.coord_dim}, heads={self.heads}"
+
+    def _matrices(self, positions: Tensor) -> Tensor:
+        phases = unit_phases(positions, self.frequencies()).unsqueeze(-3)
+        basis = self.basis().unsqueeze(-3)
+        # row j of the basis is Pᵀ applied to unit vector j
+        return basis @ rotate_pairs(basis, phases, self.layout).mT
 
     def _call_basis(self) -> Tensor | None:
         """Return the P that :meth:`to_basis` is to get in this call; None if it needs none."""
