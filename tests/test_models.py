@@ -282,3 +282,11 @@ def test_phases_are_made_once_for_layers_that_share_an_encoder(name: str) -> Non
     assert count(own) == ((1, 4) if name == "rope" else (3, 12))
     shared = LanguageModel(VOCAB, DIM, 3, 2, make_encoder(name, 8, heads=2))
     assert count(shared) == (1, 4)
+
+
+@pytest.mark.parametrize("name", ["rope", "cayley"])
+def test_a_model_that_shares_phases_compiles(name: str) -> None:
+    torch.manual_seed(0)
+    model, tokens = LanguageModel(VOCAB, DIM, 2, 2, name), text(2, 5)
+    compiled = torch.compile(model, fullgraph=True, backend="eager")
+    assert checks.largest_difference(compiled(tokens), model(tokens)) < 1e-4
