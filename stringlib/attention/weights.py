@@ -247,5 +247,4 @@ def shrinking(common: Tensor, before: Tensor | None = None) -> Tensor:
     """Return the logarithms of the decay that the growth of c means, ``(..., n)``."""
     first = common[..., :1] if before is None else before[..., None].to(common.dtype)
     previous = torch.cat([first.expand_as(common[..., :1]), common[..., :-1]], -1)
-    # before the first key there is nothing to shrink, and so long a step would cost later digits
-    return (previous - common).masked_fill(previous <= LEAST, 0)
+    return previous - common
