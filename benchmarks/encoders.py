@@ -1,8 +1,8 @@
 """Rotary encoders against other libraries, printed formulas and a mere copy of q and k.
 
 python -m benchmarks.encoders, or `make bench`, which brings the other libraries. Every call
-encodes q and k once. Ours compute their angles anew in every call, in float64; libraries keep
-what they keep.
+encodes q and k once. Ours compute their angles anew in every call, in float64, unless a name says
+that the phases are given; libraries keep what they keep.
 """
 
 from __future__ import annotations
@@ -86,6 +86,12 @@ def _rope_half(shape: Shape, data: Data) -> Entry:
     inputs, restore = _half_inputs(shape, data)
     rope = stringlib.RoPE(shape.head_dim, layout="half").to(data.q.device)
     return Entry(lambda q, k: rope(q, k, data.line), inputs, restore=restore)
+
+
+def _rope_with_phases(shape: Shape, data: Data) -> Entry:
+    rope = stringlib.RoPE(shape.head_dim).to(data.q.device)
+    phases = rope.phases(data.line).to(data.q.dtype)
+    return Entry(lambda q, k: rope(q, k, phases), (data.q, data.k))
 
 
 def _rotary_embedding_torch(shape: Shape, data: Data) -> Entry:
@@ -213,6 +219,7 @@ def _dense_in_basis(shape: Shape) -> stringlib.RotaryEncoder:
 CONTESTANTS: Sequence[Contestant] = (
     Contestant("clone", "copy", _copy),
     Contestant("RoPE", "rope", _ours(lambda s: stringlib.RoPE(s.head_dim), "line")),
+    Contestant("RoPE, phases given", "rope", _rope_with_phases),
     Contestant("RoPE half", "rope", _rope_half),
     Contestant("rotary-embedding-torch", "rope", _rotary_embedding_torch),
     Contestant("transformers", "rope", _transformers),
@@ -245,12 +252,14 @@ SHAPES = (
     Shape("long", 2, 8, 4096, 64, FAST),
     Shape("two", 2, 6, 197, 64, FAST),
     Shape("small", 2, 2, 16, 64, ("copy", "dense")),
+    Shape("step", 1, 8, 1, 64, ("copy", "rope", "circulant", "cayley")),
 )
 
 GOALS = (
     Goal("rotary-embedding-torch", "RoPE", "ViT", at_least=6),
     Goal("transformers", "RoPE", "ViT", at_least=4),
     Goal("RoPE", "clone", "ViT", at_most=1.3),
+    Goal("RoPE, phases given", "clone", "long", at_most=1.5, mode="forward"),
     Goal("rope-vit mixed", "MixedRoPE", "ViT", at_least=1.8),
     Goal("CirculantSTRING by FFT", "CirculantSTRING folded", "ViT", at_least=30),
     Goal("CirculantSTRING", "RoPE", "ViT", at_most=3.5),
