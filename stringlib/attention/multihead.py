@@ -336,49 +336,36 @@ class MultiHeadAttention(nn.Module):
             # products over √d are then τ cos(q, k)
             norm = (self.log_temperature / 2).exp() * self.head_dim**0.25
             q, k = (_with_norm(y, norm[:, None, None]) for y in (q, k))
-        rotary = self.encoder if isinstance(self.encoder, RotaryEncoder) else None
-        phases = None if rotary is None else self._phases(rotary, x, positions, state)
-        after: Any
-        if self.features is not None:
-            weight = None if self.weight is None else self.weight(x, key_mask)
-            out, after = self._kernelised(
-                self.features, weight, q, k, v, rotary, phases, key_mask, state
-            )
-        else:
-            if rotary is not None and phases is not None:
-                q, k = rotary(q, k, phases)
+        turn = None
+        if isinstance(self.encoder, RotaryEncoder):
+            turn = self.encoder, self._phases(self.encoder, x, positions, state)
+        after: Any = None
+        if self.features is None:
+            if turn is not None:
+                q, k = turn[0](q, k, turn[1])
             bias = self.encoder if isinstance(self.encoder, RelativeBias) else None
             out, after = continued_softmax(q, k, v, bias, self.causal, key_mask, state)
+        else:
+            phi, weight = self.features, None if self.weight is None else self.weight(x, key_mask)
+            if phi.scale != 1:
+                q, k = (y * phi.scale for y in (q, k))
+            if turn is not None and self.rotate == "before":
+                # R(r)x itself: the outer basis cancels in a product, not in a feature
+                q, k = (turn[0].rotate(y, turn[1]) for y in (q, k))
+            # what all keys are divided by looks at later ones and at padding; these scales do not
+            phi_k, scale = phi.scaled_keys(k)
+            if turn is not None and self.rotate == "after":
+                out = rotated_linear_attention(
+                    *(phi(q), phi_k, v, *turn, weight, self.causal),
+                    numerator_only=True,
+                    key_scale=scale,
+                    key_mask=key_mask,
+                )
+            else:
+                out, after = attend(
+                    phi(q), phi_k, v, weight, self.causal, None, scale, key_mask, state
+                )
         return out, after if last is None else ShiftedState(last, after)
-
-    def _kernelised(
-        self,
-        phi: FeatureMap,
-        weight: PositionWeight | None,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        rotary: RotaryEncoder | None,
-        phases: Phases | None,
-        key_mask: Tensor | None,
-        state: LinearState | None,
-    ) -> tuple[Tensor, LinearState | None]:
-        if phi.scale != 1:
-            q, k = (y * phi.scale for y in (q, k))
-        if rotary is not None and phases is not None and self.rotate == "before":
-            # R(r)x itself: the outer basis cancels in a product, not in a feature
-            q, k = (rotary.rotate(y, phases) for y in (q, k))
-        # what all keys are divided by looks at later ones and at padding; these scales do not
-        phi_k, scale = phi.scaled_keys(k)
-        if rotary is None or phases is None or self.rotate == "before":
-            return attend(phi(q), phi_k, v, weight, self.causal, None, scale, key_mask, state)
-        out = rotated_linear_attention(
-            *(phi(q), phi_k, v, rotary, phases, weight, self.causal),
-            numerator_only=True,
-            key_scale=scale,
-            key_mask=key_mask,
-        )
-        return out, None
 
     def _phases(
         self,
