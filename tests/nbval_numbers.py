@@ -94,9 +94,9 @@ class Settler:
         return new
 
     def entry(self, key: str, new: Any, saved: Any, near: Near | None) -> Any:
-        """Return an entry of an output, settled; nbval compares no pictures."""
-        if key.startswith("image/") and key != "image/svg+xml":
-            return new
+        """Return an entry of an output, settled; a picture is what was saved."""
+        if key.startswith("image/"):
+            return saved
         return self.figure(new, saved) if key == PLOTLY else self.settle(new, saved, near)
 
     def text(self, new: str, saved: str) -> str:

@@ -5,7 +5,9 @@ from stringlib.explore.explorer import HARD_LIMIT, Drawn, Explorer
 from stringlib.explore.frames import figure_json
 from stringlib.explore.live import LiveLoss
 from stringlib.explore.panels import Panel, panels
+from stringlib.explore.source import Source
 from stringlib.explore.style import COLOURS, PALETTE, layout, use_matplotlib_style
+from stringlib.explore.table import Table
 
 __all__ = [
     "COLOURS",
@@ -15,6 +17,8 @@ __all__ = [
     "Explorer",
     "LiveLoss",
     "Panel",
+    "Source",
+    "Table",
     "describe",
     "figure_json",
     "layout",

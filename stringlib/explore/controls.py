@@ -13,6 +13,22 @@ from stringlib.explore.frames import PLOTLY, value_text
 __all__ = ["controls"]
 
 PLAY_SECONDS = 6.0
+MOST_BUTTONS = 6
+
+
+def _control(values: Sequence[Any], label: str) -> widgets.ValueWidget:
+    """Return a slider for amounts, a box for yes and no, buttons for a few names, else a list."""
+    if {True, False} == set(values) and all(isinstance(v, bool) for v in values):
+        return widgets.Checkbox(description=label, indent=False)
+    kind = widgets.SelectionSlider
+    if isinstance(values[0], str):
+        kind = widgets.ToggleButtons if len(values) <= MOST_BUTTONS else widgets.Dropdown
+    return kind(
+        options=[(value_text(v), v) for v in values],
+        description=label,
+        style={"description_width": "initial"},
+        layout={"width": "auto"},
+    )
 
 
 def _play(values: Sequence[Any], first: Any, control: widgets.ValueWidget) -> widgets.Play:
@@ -47,7 +63,7 @@ def controls(
         grid: For each parameter its values.
         initial: For each parameter the value to start from.
         labels: For each parameter the words beside its control.
-        live: For some parameters a control in place of a slider over the values.
+        live: For some parameters a control in place of one over the values.
         play: A parameter to run through with a play button.
 
     Returns:
@@ -55,14 +71,7 @@ def controls(
         for, the figure, and its alternative text to unfold.
     """
     chosen = {
-        name: live[name]
-        if name in live
-        else widgets.SelectionSlider(
-            options=[(value_text(v), v) for v in values],
-            description=labels[name],
-            style={"description_width": "initial"},
-            layout={"width": "auto"},
-        )
+        name: live[name] if name in live else _control(values, labels[name])
         for name, values in grid.items()
     }
     for name, control in chosen.items():

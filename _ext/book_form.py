@@ -1,0 +1,116 @@
+"""The form in which a chapter is read: content first, its code one line away.
+
+The source of every code cell folds into one line that says what the cell shows, and how many of
+its checks passed. That line is the comment with which the cell begins; after ``# proves:`` it names
+the equations by their numbers. Without a comment it says what the cell defines. The tag
+``show-code`` leaves a cell open: code that is meant to be read. The code of a figure stands behind
+the figure. ``book-form.js`` has the switch that opens all of a page; folds need no script.
+"""
+
+from __future__ import annotations
+
+import ast
+import html
+import re
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.transforms.post_transforms import SphinxPostTransform
+
+PROVES = re.compile(r"#\s*proves:\s*(.+)")
+
+
+class CodeFold(nodes.Element):
+    """A cell's source under the line that says what it shows."""
+
+
+def visit_fold(self: Any, node: CodeFold) -> None:
+    """Open the fold."""
+    self.body.append(
+        '<details class="book-code"><summary>'
+        f'<span class="book-what">{html.escape(node["title"])}</span> '
+        f'<span class="book-note">{html.escape(node["note"])}</span></summary>\n'
+    )
+
+
+def depart_fold(self: Any, node: CodeFold) -> None:
+    """Close the fold."""
+    self.body.append("</details>\n")
+
+
+class FoldCode(SphinxPostTransform):
+    """Fold the source of every code cell, and put that of a figure behind the figure."""
+
+    default_priority = 198  # after MyST-NB has picked an output's form, before it hides inputs
+    formats = ("html",)
+
+    def run(self, **kwargs: Any) -> None:
+        """Fold the cells of one page."""
+        for cell in list(self.document.findall(nodes.container)):
+            parts = {c.get("nb_element"): c for c in cell.children if isinstance(c, nodes.Element)}
+            source, output = parts.get("cell_code_source"), parts.get("cell_code_output")
+            if cell.get("nb_element") != "cell_code" or source is None:
+                continue
+            if "show-code" in cell["cell_metadata"].get("tags", []):
+                continue
+            if cell.get("hide_mode") == "input":
+                del cell["hide_mode"]  # MyST-NB's own fold
+            figure = output is not None and shows_figure(output)
+            fold = CodeFold("", source.deepcopy())
+            fold["title"], fold["note"] = self.describe(source.astext(), figure)
+            cell["classes"].append("cell-silent" if output is None else "cell-shows")
+            cell.remove(source)
+            cell.insert(len(cell) if figure else 0, fold)
+
+    def describe(self, source: str, figure: bool) -> tuple[str, str]:
+        """Return what a cell shows, and how long it is and what it checks."""
+        lines = source.strip().splitlines()
+        code = "\n".join("pass" if line.lstrip()[:1] in ("%", "!") else line for line in lines)
+        tree = ast.parse(code)
+        note = f"{len(lines)} line{'s' * (len(lines) > 1)}"
+        checks = sum(isinstance(node, ast.Assert) for node in ast.walk(tree))
+        if checks:
+            note += f", {checks} check{'s' * (checks > 1)} passed"
+        return self.title(lines[0], tree, figure, "sp." in source), note
+
+    def title(self, first: str, tree: ast.Module, figure: bool, algebra: bool) -> str:
+        """Return the line that a cell folds into."""
+        proves = PROVES.match(first)
+        if proves:
+            numbers = ", ".join(self.number(label.strip()) for label in proves[1].split(","))
+            return f"{'Proof' if algebra else 'Check'} of {numbers}"
+        if first.startswith("# "):
+            return first[2:]
+        defined = [n.name for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef)]
+        if figure:
+            return "Code of the figure"
+        if defined:
+            return f"Code: {', '.join(defined)}"
+        if any(isinstance(node, ast.Import | ast.ImportFrom) for node in tree.body):
+            return "Setup"
+        return "Code"
+
+    def number(self, label: str) -> str:
+        """Return an equation's number as the page shows it."""
+        known = self.env.get_domain("math").equations.get(label)  # type: ignore[attr-defined]
+        if known is None:
+            return label
+        page, count = known
+        numbers = self.env.toc_fignumbers.get(page, {}).get("displaymath", {})
+        number = numbers.get(nodes.make_id(f"equation-{label}"), (count,))
+        return f"({'.'.join(map(str, number))})"
+
+
+def shows_figure(output: nodes.Element) -> bool:
+    """Return whether an output shows a picture, a figure or a table."""
+    raw = any("book-" in node.astext()[:60] for node in output.findall(nodes.raw))
+    return raw or next(output.findall(nodes.image), None) is not None
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Register the transform and the switch."""
+    app.add_node(CodeFold, html=(visit_fold, depart_fold))
+    app.add_post_transform(FoldCode)
+    app.add_js_file("book-form.js", loading_method="defer")
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

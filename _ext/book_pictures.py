@@ -1,0 +1,77 @@
+"""Matplotlib's pictures as part of the page: SVG in the page's own colours and font.
+
+A notebook saves them as SVG on white (``stringlib.explore.use_matplotlib_style``). Here white
+becomes nothing, and what is drawn in the style's colours for text, axes and grid takes those of the
+page, so that one picture serves light and dark. Several pictures of one cell stand side by side
+where there is room, and below each other on a phone.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import Any, ClassVar
+
+from docutils import nodes
+from myst_nb.core import render
+from sphinx.application import Sphinx
+
+from stringlib.explore.style import GRID, MUTED, TEXT
+
+SVG = "image/svg+xml"
+THEME = {
+    "#ffffff": "none",
+    "#000000": "currentColor",
+    TEXT: "currentColor",
+    MUTED: "var(--pst-color-text-muted)",
+    GRID: "var(--book-grid)",
+}
+PIXELS = 4 / 3  # of a point
+
+
+def themed(svg: str, key: str, alt: str) -> str:
+    """Return a picture as an element of the page.
+
+    Args:
+        svg: What matplotlib wrote.
+        key: Goes before every id: those of two pictures of a page may be the same.
+        alt: What it shows, in words.
+    """
+    head, body = svg[svg.index("<svg") :].split(">", 1)
+    view = re.search(r'viewBox="[\d.]+ [\d.]+ ([\d.]+) ([\d.]+)"', head)
+    if view is None:
+        raise ValueError(f"svg must have a viewBox, got {head!r}")
+    for drawn, own in THEME.items():
+        body = body.replace(drawn, own)
+    body = re.sub(r"<metadata>.*?</metadata>\s*", "", body, flags=re.DOTALL)
+    body = re.sub(r'\bid="', f'id="{key}-', body)
+    body = re.sub(r'(url\(#|href="#)', rf"\g<1>{key}-", body)
+    width = round(float(view[1]) * PIXELS)
+    return (
+        f'<div class="book-picture" style="flex-basis:{width}px;max-width:{width}px">'
+        f'<svg {view[0]} role="img" aria-label="{html.escape(alt)}" fill="currentColor" '
+        f'xmlns:xlink="http://www.w3.org/1999/xlink">{body}</div>'
+    )
+
+
+class SvgMime:
+    """MyST-NB mime render plug-in for pictures."""
+
+    mime_priority_overrides: ClassVar = [("html", SVG, -5)]
+
+    @staticmethod
+    def handle_mime(renderer: Any, data: Any, inline: bool) -> list[nodes.Element] | None:
+        """Return the node of a picture, or None to leave an output to MyST-NB."""
+        if data.mime_type != SVG:
+            return None
+        alt = data.cell_metadata.get("mystnb", {}).get("image", {}).get("alt", "")
+        picture = themed(data.content, f"p{data.cell_index}-{data.output_index}", alt)
+        return [nodes.raw(text=picture, format="html")]
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Register the plug-in."""
+    plugins = render.load_mime_renders()
+    if SvgMime not in plugins:
+        plugins.append(SvgMime)
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

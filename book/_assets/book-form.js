@@ -1,0 +1,87 @@
+/* The switch that opens all code of a page, remembered for the whole book; predictions that a
+   reader can enter; and what the theme leaves out for those who do not see or do not point. */
+(function () {
+  "use strict";
+
+  const KEY = "book-code";
+  const folds = Array.from(document.querySelectorAll("details.book-code"));
+  const title = document.querySelector(".bd-article h1");
+
+  // a private window may keep nothing
+  function kept() { try { return localStorage.getItem(KEY) === "all"; } catch { return false; } }
+  function keep(all) { try { localStorage.setItem(KEY, all ? "all" : ""); } catch { return; } }
+
+  if (folds.length && title) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "book-all";
+    button.textContent = "Show all code";
+    const show = function (all) {
+      button.setAttribute("aria-pressed", String(all));
+      folds.forEach(function (fold) { fold.open = all; });
+    };
+    button.addEventListener("click", function () {
+      const all = button.getAttribute("aria-pressed") !== "true";
+      keep(all);
+      show(all);
+    });
+    title.after(button);
+    show(kept());
+  }
+
+  /* ---- predictions: the next result waits for a choice among the points of the box's list ---- */
+
+  function resultOf(box) {
+    let cell = box.nextElementSibling;
+    while (cell && !cell.querySelector(".cell_output")) { cell = cell.nextElementSibling; }
+    if (!cell) { return []; }
+    const found = Array.from(cell.querySelectorAll(".cell_output, .book-code"));
+    // the sentence that says what came out
+    const next = cell.nextElementSibling;
+    return next && next.matches("p") ? found.concat(next) : found;
+  }
+
+  document.querySelectorAll(".admonition.predict").forEach(function (box, number) {
+    const list = box.querySelector("ul"), hidden = list ? resultOf(box) : [];
+    if (!hidden.length) { return; }
+    function reveal() { hidden.forEach(function (part) { part.hidden = false; }); }
+    hidden.forEach(function (part) { part.hidden = true; });
+    list.className = "book-guess";
+    list.setAttribute("role", "radiogroup");
+    list.setAttribute("aria-label", "Your prediction");
+    Array.from(list.children).forEach(function (point) {
+      const label = document.createElement("label"), radio = document.createElement("input");
+      radio.type = "radio";
+      radio.name = "guess-" + number;
+      radio.addEventListener("change", reveal);
+      label.append(radio, ...point.childNodes);
+      point.setAttribute("role", "presentation");
+      point.append(label);
+    });
+    const skip = document.createElement("button");
+    skip.type = "button";
+    skip.textContent = "Show me";
+    skip.addEventListener("click", reveal);
+    list.after(skip);
+    addEventListener("beforeprint", reveal);
+  });
+
+  /* ---- names that the theme leaves out, or says otherwise than it shows them ---- */
+
+  document.querySelectorAll(".search-button-field").forEach(function (field) { field.removeAttribute("aria-label"); });
+  document.querySelectorAll(".has-children > details > summary").forEach(function (summary) {
+    const link = summary.closest(".has-children").querySelector("a");
+    summary.setAttribute("aria-label", "Pages of " + link.textContent.trim());
+  });
+  document.querySelectorAll(".bd-sidebar-primary").forEach(function (bar) {
+    bar.setAttribute("role", "navigation");
+    bar.setAttribute("aria-label", "Book");
+  });
+
+  // what scrolls sideways can be scrolled by keyboard
+  addEventListener("load", function () {
+    document.querySelectorAll(".bd-article :is(pre, table, div.math, .book-numbers)").forEach(function (box) {
+      if (box.scrollWidth > box.clientWidth + 1) { box.tabIndex = 0; }
+    });
+  });
+})();

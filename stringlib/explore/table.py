@@ -1,0 +1,112 @@
+"""Numbers as a table, with their intervals drawn beside them."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Collection, Mapping, Sequence
+
+__all__ = ["Table"]
+
+Interval = tuple[float, float, float]
+Cell = str | int | float | Interval
+
+
+class Table:
+    """A table whose first column names the rows.
+
+    A notebook keeps it as aligned text, for readers of the file, and as HTML for the page, which
+    draws each interval on the scale of its column.
+
+    Args:
+        columns: Heading → cells, one for each row: a text, a number, or ``(mean, low, high)``.
+        caption: What the table shows, with the unit.
+        digits: Digits behind the point.
+        marked: Names of the rows that decide.
+
+    Raises:
+        ValueError: If there is no column, columns differ in length, or a marked row is not there.
+
+    Example:
+        >>> Table({"encoder": ["none", "RoPE"], "accuracy": [(0.12, 0.1, 0.14), (0.9, 0.85, 0.95)]},
+        ...       caption="Recall", digits=2, marked=["RoPE"])
+        Recall
+        encoder  accuracy
+        none     0.12 (0.10 to 0.14)
+        RoPE     0.90 (0.85 to 0.95)  <
+    """
+
+    def __init__(
+        self,
+        columns: Mapping[str, Sequence[Cell]],
+        *,
+        caption: str,
+        digits: int = 3,
+        marked: Collection[str] = (),
+    ) -> None:
+        if len({len(cells) for cells in columns.values()}) != 1:
+            raise ValueError(
+                "columns must be one or more, of one length, got "
+                f"{ {head: len(cells) for head, cells in columns.items()} }"
+            )
+        self.columns = {head: list(cells) for head, cells in columns.items()}
+        self.caption, self.digits, self.marked = caption, digits, marked
+        self.names = [self._text(cell)[0] for cell in next(iter(self.columns.values()))]
+        for name in marked:
+            if name not in self.names:
+                raise ValueError(f"marked must name rows, {', '.join(self.names)}, got {name!r}")
+
+    def __repr__(self) -> str:
+        texts = [[head, *map(self._line, cells)] for head, cells in self.columns.items()]
+        widths = [max(map(len, column)) for column in texts]
+        ends = ["", *("  <" if name in self.marked else "" for name in self.names)]
+        rows = zip(*texts, strict=True)
+        lines = [
+            "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+            + end
+            for row, end in zip(rows, ends, strict=True)
+        ]
+        return "\n".join([self.caption, *lines])
+
+    def _repr_html_(self) -> str:
+        heads = "".join(f'<th scope="col">{html.escape(head)}</th>' for head in self.columns)
+        spans = {head: _span(cells) for head, cells in self.columns.items()}
+        rows = []
+        for number, name in enumerate(self.names):
+            cells = [f'<th scope="row">{html.escape(name)}</th>']
+            for head, column in [*self.columns.items()][1:]:
+                value, between = self._text(column[number])
+                small = f" <small>{between}</small>" if between else ""
+                bar = _bar(column[number], *spans[head])
+                cells.append(f"<td>{html.escape(value)}{small}{bar}</td>")
+            mark = ' class="book-marked"' if name in self.marked else ""
+            rows.append(f"<tr{mark}>{''.join(cells)}</tr>")
+        body = "\n".join(rows)
+        return (
+            f'<div class="book-numbers"><table><caption>{html.escape(self.caption)}</caption>\n'
+            f"<thead><tr>{heads}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>"
+        )
+
+    def _line(self, cell: Cell) -> str:
+        value, between = self._text(cell)
+        return f"{value} ({between})" if between else value
+
+    def _text(self, cell: Cell) -> tuple[str, str]:
+        """Return a cell's value, and its interval if it has one."""
+        if isinstance(cell, tuple):
+            mean, low, high = (f"{number:.{self.digits}f}" for number in cell)
+            return mean, f"{low} to {high}"
+        return (f"{cell:.{self.digits}f}" if isinstance(cell, float) else str(cell)), ""
+
+
+def _span(cells: Sequence[Cell]) -> tuple[float, float]:
+    """Return where the bars of a column begin, and how far they go."""
+    ends = [number for cell in cells if isinstance(cell, tuple) for number in cell]
+    return (min(ends), max(ends) - min(ends)) if ends else (0.0, 0.0)
+
+
+def _bar(cell: Cell, start: float, length: float) -> str:
+    """Return the interval of a cell, in whole hundredths of the column's; book.css draws it."""
+    if not isinstance(cell, tuple):
+        return ""
+    mean, low, high = (round(100 * (number - start) / (length or 1)) for number in cell)
+    return f'<span class="book-bar" style="--mean:{mean}%;--low:{low}%;--high:{high}%"></span>'

@@ -1,0 +1,95 @@
+"""Draw the poster of every figure of the built book: its first state, for who has no JavaScript.
+
+    python tools/posters.py _build/html     # writes book/_assets/posters/NAME.svg
+
+A poster stands in the page until its figure is drawn. It has the light colours, is as wide as the
+text on paper, and says in a comment of which figure it is, so that a test finds those out of date.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+POSTERS = Path(__file__).resolve().parents[1] / "book" / "_assets" / "posters"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+DRAW = """async () => {
+  window.dispatchEvent(new Event("beforeprint"));
+  const found = [];
+  for (const box of document.querySelectorAll(".book-figure")) {
+    const plot = box.querySelector(".book-plot"), size = {width: 640, height: plot.clientHeight};
+    const url = await Plotly.toImage(plot, Object.assign({format: "svg"}, size));
+    found.push([box.querySelector("script").textContent, url]);
+  }
+  return found;
+}"""
+
+
+def digest(figure: dict[str, Any]) -> str:
+    """Return what tells whether a poster is of this figure as it stands."""
+    first = {part: figure[part] for part in ("data", "layout")}
+    return hashlib.sha256(json.dumps(first, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def tidy(svg: str) -> str:
+    """Round coordinates, and number the names that plotly draws by lot."""
+    # coordinates alone: the numbers that a figure writes stay
+    svg = re.sub(
+        r'(\s(?:d|transform|points|x|y|width|height)=")([^"]*)',
+        lambda match: match[1] + re.sub(r"(\d+\.\d\d)\d+", r"\1", match[2]),
+        svg,
+    )
+    names = sorted(set(re.findall(r'id="([^"]+)"', svg)), key=svg.index)
+    for number, name in sorted(enumerate(names), key=lambda item: -len(item[1])):
+        svg = re.sub(rf"(?<=[\"#]){re.escape(name)}(?=[\"')&])", f"i{number}", svg)
+    return svg
+
+
+def write(root: Path) -> int:
+    """Write the posters of every page below ``root``, and return how many."""
+    from playwright.sync_api import sync_playwright
+
+    browser = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
+    POSTERS.mkdir(exist_ok=True)
+    drawn = set()
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])
+        page = chromium.new_page(viewport={"width": 1280, "height": 900}, color_scheme="light")
+        for path in sorted(root.rglob("*.html")):
+            if 'class="book-figure"' not in path.read_text(encoding="utf8"):
+                continue
+            page.goto(path.resolve().as_uri())
+            for text, url in page.evaluate(DRAW):
+                figure = json.loads(text)
+                name = figure["layout"]["meta"]["explorer"]["name"]
+                svg = tidy(unquote(url.partition(",")[2]))
+                mark = f"<!-- {digest(figure)} -->"
+                (POSTERS / f"{name}.svg").write_text(f"{svg}{mark}\n", encoding="utf8")
+                drawn.add(name)
+        chromium.close()
+    for path in POSTERS.glob("*.svg"):
+        if path.stem not in drawn:
+            path.unlink()
+    return len(drawn)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Draw them."""
+    assert __doc__
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("root", type=Path, help="folder of the built pages")
+    print(f"{write(parser.parse_args(argv).root)} posters in {POSTERS.name}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
