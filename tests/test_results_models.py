@@ -508,6 +508,15 @@ def test_the_table_of_scores_is_attention_with_rope() -> None:
     assert (sharp / model.score_table(8) - ratio).abs().max() < 1e-6
 
 
+@pytest.mark.parametrize("phi", ["relu", "favor"])
+def test_turning_the_numerator_alone_is_another_method(phi: str) -> None:
+    symbols = rotations_linear.batch(2, generator())
+    after, numerator = (
+        seeded(rotations_linear.LookBack, f"{phi} {place} even") for place in ("after", "numerator")
+    )
+    assert largest_difference(after(symbols), numerator(symbols)) > 1e-3
+
+
 def test_all_feature_maps_have_as_many_features() -> None:
     for method in rotations_linear.METHODS[2:]:
         model = rotations_linear.LookBack(method)
