@@ -21,6 +21,8 @@ from torch import Tensor, nn
 
 from stringlib import CayleySTRING
 from stringlib.encoders.string import rotate_pairs, unit_phases
+from stringlib.inputs import require_name
+from stringlib.models.one_head import OneHead
 from stringlib.train.learn import Training
 from stringlib.train.study import Study
 
@@ -42,8 +44,8 @@ class AfterRotation(CayleySTRING):
         return rotate_pairs(q, phases) @ transform.mT, rotate_pairs(k, phases) @ transform.mT
 
 
-class LookBack(nn.Module):
-    """Embedding, one head of attention, and a readout.
+class LookBack(OneHead):
+    """One head whose only position encoding is Cayley-STRING.
 
     Args:
         setting: One of ``SETTINGS``.
@@ -51,15 +53,9 @@ class LookBack(nn.Module):
     """
 
     def __init__(self, setting: str, method: str) -> None:
-        super().__init__()
-        if setting not in SETTINGS or method not in METHODS:
-            raise ValueError(
-                f"setting must be one of {SETTINGS} and method one of {tuple(METHODS)}, "
-                f"got {setting!r} and {method!r}"
-            )
-        self.embed = nn.Embedding(SYMBOLS, DIM)
-        self.to_q, self.to_k = nn.Linear(DIM, HEAD_DIM), nn.Linear(DIM, HEAD_DIM)
-        self.readout = nn.Linear(DIM, SYMBOLS)
+        require_name("setting", setting, SETTINGS)
+        require_name("method", method, METHODS)
+        super().__init__(SYMBOLS, DIM, HEAD_DIM)
         for projection in (self.to_q, self.to_k):
             nn.init.normal_(projection.weight, std=CONTENT / math.sqrt(DIM))
             nn.init.normal_(projection.bias)  # without it a query would not know where to look
@@ -70,18 +66,8 @@ class LookBack(nn.Module):
         self.encoder = kind(HEAD_DIM, density=METHODS[method])
 
     def forward(self, symbols: Tensor) -> Tensor:
-        """Return a score for each symbol that may be the answer.
-
-        Args:
-            symbols: Integers, ``(batch, LENGTH)``.
-
-        Returns:
-            ``(batch, LENGTH, SYMBOLS)``.
-        """
-        x = self.embed(symbols).unsqueeze(1)  # one head
-        q, k = self.encoder(self.to_q(x), self.to_k(x), torch.arange(LENGTH)[:, None])
-        found = (q @ k.mT / math.sqrt(HEAD_DIM)).softmax(-1) @ x
-        return self.readout(found.squeeze(1))
+        """Return a score for each symbol that may be the answer, ``(batch, LENGTH, SYMBOLS)``."""
+        return super().forward(symbols, torch.arange(LENGTH)[:, None])
 
 
 def loss(model: LookBack, generator: torch.Generator, count: int = BATCH) -> Tensor:

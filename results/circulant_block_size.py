@@ -21,6 +21,8 @@ import torch
 from torch import Tensor, nn
 
 from stringlib import CirculantSTRING, RotaryEncoder
+from stringlib.inputs import require_name
+from stringlib.models.one_head import OneHead
 from stringlib.positions import grid_positions
 from stringlib.train.learn import Training
 from stringlib.train.study import Study
@@ -48,21 +50,16 @@ class DirectFrequencies(RotaryEncoder):
         return self.matrix_p
 
 
-class Neighbour(nn.Module):
-    """Embedding, one head of attention over the whole grid, and a readout.
+class Neighbour(OneHead):
+    """One head over the whole grid.
 
     Args:
         method: One of ``METHODS``.
     """
 
     def __init__(self, method: str) -> None:
-        super().__init__()
-        if method not in METHODS:
-            raise ValueError(f"method must be one of {METHODS}, got {method!r}")
-        self.embed = nn.Embedding(SYMBOLS, DIM)
-        self.to_q = nn.Linear(DIM, HEAD_DIM)
-        self.to_k = nn.Linear(DIM, HEAD_DIM)
-        self.readout = nn.Linear(DIM, SYMBOLS)
+        require_name("method", method, METHODS)
+        super().__init__(SYMBOLS, DIM, HEAD_DIM)
         block = HEAD_DIM if method == "direct" else int(method)
         circulant = CirculantSTRING(HEAD_DIM, coord_dim=2, block_size=block)
         self.encoder: RotaryEncoder = circulant
@@ -71,18 +68,8 @@ class Neighbour(nn.Module):
             self.encoder, self.encoder_rate = DirectFrequencies(circulant), FREQUENCY_RATE
 
     def forward(self, symbols: Tensor) -> Tensor:
-        """Return a score for each symbol that may be the answer.
-
-        Args:
-            symbols: Integers in reading order, ``(batch, SIDE * SIDE)``.
-
-        Returns:
-            ``(batch, SIDE * SIDE, SYMBOLS)``.
-        """
-        x = self.embed(symbols).unsqueeze(1)  # one head
-        q, k = self.encoder(self.to_q(x), self.to_k(x), grid_positions(SIDE, SIDE))
-        found = (q @ k.mT / math.sqrt(HEAD_DIM)).softmax(-1) @ x
-        return self.readout(found.squeeze(1))
+        """Return a score for each symbol that may be the answer, in reading order."""
+        return super().forward(symbols, grid_positions(SIDE, SIDE))
 
 
 def asking_cells() -> tuple[Tensor, Tensor]:

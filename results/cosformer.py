@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from stringlib import CosineWeight, DecayWeight, linear_attention, softmax_attention
 from stringlib.attention import PositionWeight
+from stringlib.inputs import require_name
 from stringlib.train.learn import Training
 from stringlib.train.study import Study
 
@@ -60,8 +61,7 @@ class Memory(nn.Module):
 
     def __init__(self, method: str) -> None:
         super().__init__()
-        if method not in METHODS:
-            raise ValueError(f"method must be one of {METHODS}, got {method!r}")
+        require_name("method", method, METHODS)
         self.method = method
         self.to_q = nn.Embedding(KEYS, DIM)
         self.to_k = nn.Embedding(KEYS + 1, DIM)  # one more: nothing has been written yet

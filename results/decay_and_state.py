@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, softplus
 
 from stringlib.attention import decayed_sums
+from stringlib.inputs import require_name
 from stringlib.train.learn import Training
 from stringlib.train.study import Study
 
@@ -69,8 +70,7 @@ class Memory(nn.Module):
 
     def __init__(self, decay: str) -> None:
         super().__init__()
-        if decay not in DECAYS:
-            raise ValueError(f"decay must be one of {DECAYS}, got {decay!r}")
+        require_name("decay", decay, DECAYS)
         self.decay = decay
         self.embed = nn.Embedding(SYMBOLS + len(TASKS), DIM)
         self.to_qkv = nn.Linear(DIM, 3 * HEAD_DIM, bias=False)

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from stringlib import MultiHeadAttention
+from stringlib.inputs import require_name
 from stringlib.train.learn import adam, learn
 from stringlib.train.study import Study
 
@@ -45,10 +46,8 @@ class Recall(nn.Module):
 
     def __init__(self, attention: str, gate: str, start: bool, generator: torch.Generator) -> None:
         super().__init__()
-        if attention not in ATTENTIONS:
-            raise ValueError(f"attention must be one of {', '.join(ATTENTIONS)}, got {attention!r}")
-        if gate not in GATES:
-            raise ValueError(f"gate must be one of {', '.join(GATES)}, got {gate!r}")
+        require_name("attention", attention, ATTENTIONS)
+        require_name("gate", gate, GATES)
         self.key = nn.Embedding(KEYS, DIM)
         self.value = nn.Embedding(VALUES, DIM)
         self.role = nn.Embedding(3, DIM)  # a query that asks, a mute one, the start token

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from stringlib import linear_attention, make_features, softmax_attention
+from stringlib.inputs import require_name
 from stringlib.tasks import recall as tasks
 from stringlib.train.learn import Training
 from stringlib.train.study import Study
@@ -60,10 +61,8 @@ class Recall(nn.Module):
 
     def __init__(self, method: str, task: str) -> None:
         super().__init__()
-        if method not in MAPS or task not in TASKS:
-            raise ValueError(
-                f"expected one of {MAPS} and of {tuple(TASKS)}, got {method!r}, {task!r}"
-            )
+        require_name("method", method, MAPS)
+        require_name("task", task, TASKS)
         _, keys, self.shifted, features = TASKS[task]
         self.embed = nn.Embedding(VALUES + keys, DIM)
         self.to_q, self.to_k, self.to_v = (nn.Linear(DIM, DIM, bias=False) for _ in range(3))

@@ -22,6 +22,8 @@ import torch
 from torch import Tensor, nn
 
 from stringlib import MixedRoPE, ReflectionSTRING, RotaryEncoder
+from stringlib.inputs import require_name
+from stringlib.models.one_head import OneHead
 from stringlib.positions import geometric_frequencies, grid_positions
 from stringlib.train.learn import learn
 from stringlib.train.study import Study
@@ -43,8 +45,8 @@ class Run(NamedTuple):
     frequencies: Tensor
 
 
-class OneLayer(nn.Module):
-    """Embedding, one head of causal attention, and a readout of what it returned.
+class OneLayer(OneHead):
+    """One head of causal attention, and a readout of what it returned.
 
     Args:
         method: One of ``METHODS``.
@@ -53,13 +55,8 @@ class OneLayer(nn.Module):
     encoder: RotaryEncoder
 
     def __init__(self, method: str) -> None:
-        super().__init__()
-        if method not in METHODS:
-            raise ValueError(f"method must be one of {METHODS}, got {method!r}")
-        self.embed = nn.Embedding(TOKENS, DIM)
-        self.to_q = nn.Linear(DIM, HEAD_DIM)
-        self.to_k = nn.Linear(DIM, HEAD_DIM)
-        self.readout = nn.Linear(DIM, TOKENS)
+        require_name("method", method, METHODS)
+        super().__init__(TOKENS, DIM, HEAD_DIM)
         self.double()  # so that another processor's rounding changes no figure
         if method == "mirrors":
             self.encoder = mirrors = ReflectionSTRING(HEAD_DIM).double()

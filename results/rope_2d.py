@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from stringlib import AxialRoPE, CirculantSTRING, MixedRoPE, RoPE, RotaryEncoder
+from stringlib.inputs import require_name
 from stringlib.positions import grid_positions
 from stringlib.train.learn import Training
 from stringlib.train.study import Study
@@ -48,6 +49,8 @@ class Head(nn.Module):
     """
 
     def __init__(self, method: str, task: str) -> None:
+        require_name("method", method, METHODS)
+        require_name("task", task, TASKS)
         super().__init__()
         self.method, self.task = method, task
         self.embed = nn.Embedding(SYMBOLS[task], DIM)

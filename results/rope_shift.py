@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from stringlib import RoPE
+from stringlib.inputs import require_name
 from stringlib.positions import geometric_frequencies
 from stringlib.train.learn import Training
 from stringlib.train.study import Study
@@ -40,8 +41,7 @@ class OneLayer(nn.Module):
 
     def __init__(self, method: str) -> None:
         super().__init__()
-        if method not in METHODS:
-            raise ValueError(f"method must be one of {METHODS}, got {method!r}")
+        require_name("method", method, METHODS)
         self.method = method
         self.embed = nn.Embedding(TOKENS, DIM)
         self.to_qkv = nn.Linear(DIM, 3 * DIM)

@@ -20,6 +20,8 @@ from torch import Tensor, nn
 from stringlib import STRING, RoPE, RotaryEncoder
 from stringlib.attention import FavorFeatures, ReLUFeatures, linear_attention, softmax_attention
 from stringlib.attention.linear import rotated_linear_attention
+from stringlib.inputs import require_name
+from stringlib.models.one_head import OneHead
 from stringlib.train.learn import Training
 from stringlib.train.study import Study
 
@@ -46,8 +48,8 @@ def encoder(size: int, band: str) -> RotaryEncoder:
     return RoPE(size, base=100.0)
 
 
-class LookBack(nn.Module):
-    """Embedding, one head of attention over the whole sequence, and a readout.
+class LookBack(OneHead):
+    """One head of attention over the whole sequence, and a readout of what it returned.
 
     A head has 16 channels; 64 before ReLU, so that both feature maps have 64 features.
 
@@ -56,18 +58,14 @@ class LookBack(nn.Module):
     """
 
     def __init__(self, method: str) -> None:
-        super().__init__()
-        if method not in METHODS:
-            raise ValueError(f"method must be one of {METHODS}, got {method!r}")
-        self.kind, self.place, band = (*method.split(), "geometric")[:3]
-        head_dim = FEATURES if self.kind == "relu" else HEAD_DIM
-        self.embed = nn.Embedding(SYMBOLS, DIM)
-        self.to_q = nn.Linear(DIM, head_dim)
-        self.to_k = nn.Linear(DIM, head_dim)
-        self.readout = nn.Linear(DIM, SYMBOLS)
-        favor = self.kind == "favor"
+        require_name("method", method, METHODS)
+        kind, place, band = (*method.split(), "geometric")[:3]
+        head_dim = FEATURES if kind == "relu" else HEAD_DIM
+        super().__init__(SYMBOLS, DIM, head_dim)
+        self.kind, self.place = kind, place
+        favor = kind == "favor"
         self.phi: nn.Module = FavorFeatures(HEAD_DIM, FEATURES) if favor else ReLUFeatures()
-        self.encoder = encoder(FEATURES if self.place in PLACES[2:] else head_dim, band)
+        self.encoder = encoder(FEATURES if place in PLACES[2:] else head_dim, band)
 
     def forward(self, symbols: Tensor, start: float = 0.0) -> Tensor:
         """Return a score for each symbol that may be the answer, ``(batch, LENGTH, SYMBOLS)``."""

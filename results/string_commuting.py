@@ -21,6 +21,8 @@ from torch import Tensor, nn
 
 from stringlib import CayleySTRING
 from stringlib.algebra import planar_skew, skew
+from stringlib.inputs import require_name
+from stringlib.models.one_head import OneHead
 from stringlib.positions import grid_positions
 from stringlib.train.learn import Training
 from stringlib.train.study import Study
@@ -58,21 +60,16 @@ class FreeGenerators(nn.Module):
         return (turn @ q[..., None])[..., 0], (turn @ k[..., None])[..., 0]
 
 
-class Neighbour(nn.Module):
-    """Embedding, one head of attention over the whole grid, and a readout.
+class Neighbour(OneHead):
+    """One head over the whole grid.
 
     Args:
         method: One of ``METHODS``.
     """
 
     def __init__(self, method: str) -> None:
-        super().__init__()
-        if method not in METHODS:
-            raise ValueError(f"method must be one of {METHODS}, got {method!r}")
-        self.embed = nn.Embedding(SYMBOLS, DIM)
-        self.to_q = nn.Linear(DIM, HEAD_DIM)
-        self.to_k = nn.Linear(DIM, HEAD_DIM)
-        self.readout = nn.Linear(DIM, SYMBOLS)
+        require_name("method", method, METHODS)
+        super().__init__(SYMBOLS, DIM, HEAD_DIM)
         omega = 0.3 * torch.randn(1, HEAD_DIM // 2, 2)
         if method.startswith("liere"):
             self.encoder: FreeGenerators | CayleySTRING = FreeGenerators(omega)
@@ -86,21 +83,6 @@ class Neighbour(nn.Module):
         """Return the generators of the rotation, ``(2, HEAD_DIM, HEAD_DIM)``."""
         generators: Tensor = self.encoder.generators()[0]
         return generators
-
-    def forward(self, symbols: Tensor, positions: Tensor) -> Tensor:
-        """Return a score for each symbol that may be the answer.
-
-        Args:
-            symbols: Integers in reading order, ``(batch, SIDE * SIDE)``.
-            positions: ``(SIDE * SIDE, 2)``.
-
-        Returns:
-            ``(batch, SIDE * SIDE, SYMBOLS)``.
-        """
-        x = self.embed(symbols).unsqueeze(1)  # one head
-        q, k = self.encoder(self.to_q(x), self.to_k(x), positions)
-        found = (q @ k.mT / HEAD_DIM**0.5).softmax(-1) @ x
-        return self.readout(found.squeeze(1))
 
 
 def asking_cells() -> tuple[Tensor, Tensor]:

@@ -29,6 +29,7 @@ from stringlib import (
 )
 from stringlib.algebra import toeplitz
 from stringlib.encoders.bias import KerpleLog
+from stringlib.inputs import require_name
 from stringlib.train.learn import Training
 from stringlib.train.study import Study
 
@@ -58,8 +59,7 @@ class Layer(nn.Module):
 
     def __init__(self, method: str) -> None:
         super().__init__()
-        if method not in METHODS:
-            raise ValueError(f"method must be one of {list(METHODS)}, got {method!r}")
+        require_name("method", method, METHODS)
         self.parts = method.split()
         self.embed = nn.Embedding(KINDS * SYMBOLS, DIM)
         self.to_q = nn.Linear(DIM, HEAD_DIM)

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from stringlib import ALiBi, KerpleLog, KerplePower, LearnedAbsolute, RoPE, Sinusoidal, T5Bias
+from stringlib.inputs import require_name
 from stringlib.train.learn import Training
 from stringlib.train.study import Study
 
@@ -41,8 +42,7 @@ class OneLayer(nn.Module):
 
     def __init__(self, method: str) -> None:
         super().__init__()
-        if method not in METHODS:
-            raise ValueError(f"method must be one of {METHODS}, got {method!r}")
+        require_name("method", method, METHODS)
         self.embed = nn.Embedding(TOKENS, DIM)
         self.ask = nn.Embedding(FARTHEST, DIM)
         self.to_qkv = nn.Linear(DIM, 3 * DIM)

@@ -282,21 +282,16 @@ def test_wikitext_is_read_as_raw_bytes(hub: Callable[..., Path]) -> None:
 
 
 @pytest.mark.parametrize("name", ["mnist", "cifar10", "wikitext"])
-def test_without_data_the_error_says_what_to_do(
-    name: str, hub: Callable[..., Path], tmp_path: Path
+def test_without_data_or_the_package_the_error_says_what_to_do(
+    name: str, hub: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(ConnectionError, match=r"(?s)Connect to the network once.*path=") as found:
         make_task(name)
     assert name in str(found.value)
     assert found.value.__cause__ is not None
+    half = hub("half", None, train={"text": ["a"]})
     with pytest.raises(FileNotFoundError, match=r"path must be a folder with train\*\.parquet"):
-        make_task(name, path=tmp_path)
-
-
-@pytest.mark.parametrize("name", ["mnist", "cifar10", "wikitext"])
-def test_without_the_package_the_error_names_the_extra(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+        make_task(name, path=half)
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(ImportError, match=r"pip install 'stringlib\[data\]'"):
         make_task(name)

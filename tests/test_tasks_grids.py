@@ -102,10 +102,8 @@ def test_views_show_every_test_image_as_often() -> None:
 def test_places_are_a_step_apart() -> None:
     task = Digits(canvas=16, step=1)
     assert (len(task.places), len(task.other_places)) == (25, 56)
-    assert (len(Digits(canvas=16, step=8).places), len(Digits(canvas=16, step=8).other_places)) == (
-        1,
-        3,
-    )
+    wide = Digits(canvas=16, step=8)
+    assert (len(wide.places), len(wide.other_places)) == (1, 3)
 
 
 def test_a_finer_image_is_interpolated_between_pixels() -> None:
@@ -157,16 +155,12 @@ def test_colours_go_with_their_pixels() -> None:
         ((torch.zeros(3, 1, 6, 6), torch.zeros(3).long()), "train and test must have one shape"),
     ],
 )
-def test_images_of_a_wrong_shape_are_refused(train: tuple[Tensor, Tensor], message: str) -> None:
+def test_wrong_images_are_refused(train: tuple[Tensor, Tensor], message: str) -> None:
     test = torch.zeros(2, 1, 4, 4), torch.zeros(2).long()
     with pytest.raises(ValueError, match=message):
         Images(train, test)
-
-
-def test_the_brightest_value_is_positive() -> None:
-    some = torch.zeros(2, 1, 4, 4), torch.zeros(2).long()
     with pytest.raises(ValueError, match="white must be positive"):
-        Images(some, some, white=0)
+        Images(test, test, white=0)
 
 
 # --- volumes ---

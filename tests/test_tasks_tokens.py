@@ -52,13 +52,6 @@ def test_recall_has_eight_pairs_in_seventeen_tokens() -> None:
     assert torch.equal(targets[:, -1], values[torch.arange(64), asked])
 
 
-def test_every_place_and_value_is_asked_equally_often() -> None:
-    tokens, targets = Recall().batch(8000, seeded())
-    places = (tokens[:, :-1:2] == tokens[:, -1:]).long().argmax(-1)
-    for drawn in (places, targets[:, -1]):
-        assert (drawn.bincount(minlength=8) - 1000).abs().max() < 5 * 1000**0.5
-
-
 @pytest.mark.parametrize("pairs", [1, 8, 32])
 def test_naming_the_commonest_value_scores_what_it_should(pairs: int) -> None:
     expected = float(guess_accuracy(pairs, 8))

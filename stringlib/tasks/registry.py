@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from stringlib.inputs import require_name
 from stringlib.tasks.images import Digits, cifar10, mnist
 from stringlib.tasks.listops import ListOps
 from stringlib.tasks.mqar import MQAR
@@ -39,6 +40,5 @@ def make_task(name: str, **options: Any) -> Task:
     Raises:
         ValueError: If there is no task of that name.
     """
-    if name not in TASKS:
-        raise ValueError(f"name must be one of {', '.join(TASKS)}, got {name!r}")
+    require_name("name", name, TASKS)
     return TASKS[name](**options)

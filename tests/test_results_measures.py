@@ -1,0 +1,171 @@
+"""What studies without training measure: errors of maps, states and features, times and memory."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from results import (
+    circulant_favor,
+    circulant_speed,
+    favor_plus,
+    inference_ladder,
+    linear_attention,
+    toeplitz_crossover,
+)
+from stringlib import CirculantSTRING, FavorFeatures, checks
+from stringlib.algebra import toeplitz
+from stringlib.checks import largest_difference
+from stringlib.theory.capacity import least_error
+
+RUNGS = ["matrix_exp", "fft", "rfft", "half", "basis", "folded", "rope"]
+
+
+# --- random features -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", favor_plus.KINDS)
+def test_tokens_lie_on_their_sphere(kind: str) -> None:
+    q, k = favor_plus.tokens(kind, 2.0, 10, seed=3)
+    for x in (q, k):
+        torch.testing.assert_close(x.square().sum(-1), torch.full((10,), 2.0).double())
+    cosines = (q * k).sum(-1) / 2
+    if kind == "matched":
+        torch.testing.assert_close(cosines, torch.full((10,), 0.8).double())
+    else:
+        assert cosines.abs().max() < 0.5
+    torch.testing.assert_close(favor_plus.tokens(kind, 8.0, 10, seed=3)[0], 2 * q)
+
+
+@pytest.mark.parametrize("name", favor_plus.MAPS)
+def test_every_map_estimates_softmax(name: str) -> None:
+    q, k = favor_plus.tokens("spread", 0.25, 8, seed=0)
+    exact = favor_plus.attention((q @ k.T).exp())
+    few, many = (favor_plus.scores(name, m, q, k, seed=0) for m in (16, 2048))
+    assert many.shape == (8, 8)
+    found = favor_plus.error(favor_plus.attention(many), exact)
+    assert found < 0.03
+    assert found < favor_plus.error(favor_plus.attention(few), exact)
+
+
+def test_errors_are_relative() -> None:
+    exact = torch.tensor([[3.0, 4.0]]).double()
+    assert favor_plus.error(exact + torch.tensor([[0.0, 1.0]]), exact) == 0.2
+
+
+def test_independent_rows_have_the_error_of_the_theory(monkeypatch: pytest.MonkeyPatch) -> None:
+    for z in circulant_favor.directions(3).values():
+        assert z.square().sum().item() == pytest.approx(circulant_favor.SQUARE)
+    monkeypatch.setattr(circulant_favor, "DRAWS", 2000)
+    errors = circulant_favor.kernel_errors("iid", 0)
+    expected = math.expm1(circulant_favor.SQUARE) / circulant_favor.DIM
+    for error, bias in errors.values():
+        assert error == pytest.approx(expected, rel=0.4)
+        assert abs(bias) < 0.03
+
+
+def test_training_lowers_the_error_it_is_trained_on() -> None:
+    found = circulant_favor.learning(0, 40)
+    assert found["after"]["error skewed"] < 0.9 * found["before"]["error skewed"]
+    assert found["before"]["length"] == pytest.approx(8, abs=2.5)
+
+
+# --- what a state gives back -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", linear_attention.METHODS)
+def test_one_pair_comes_back_and_a_seed_repeats_itself(method: str) -> None:
+    error, share = linear_attention.recall(method, 1, seed=0, draws=2)
+    assert share == 1
+    assert error == pytest.approx(0, abs=0.5 if method == "signed" else 1e-9)
+    one, same, other = (linear_attention.recall(method, 16, seed, 1) for seed in (1, 1, 2))
+    assert one == same != other
+
+
+def test_the_best_state_reaches_the_bound() -> None:
+    for pairs in (32, 128):
+        error, _ = linear_attention.recall("least-squares", pairs, seed=0, draws=1)
+        assert error == pytest.approx(least_error(pairs, linear_attention.D), abs=1e-9)
+
+
+def test_random_features_estimate_softmax_and_keep_what_each_key_weighs() -> None:
+    d, many = linear_attention.D, linear_attention.MANY
+    keys = torch.randn(12, d, generator=torch.Generator().manual_seed(0)).double()
+    torch.manual_seed(5)
+    found = linear_attention.favor(many)(keys)
+    torch.manual_seed(5)
+    omega = FavorFeatures(d, many).double().projection_matrix()[0]
+    x = keys / d**0.25
+    features = (x @ omega.mT - x.square().sum(-1, keepdim=True) / 2).exp()
+    torch.testing.assert_close(
+        found, (features @ features.mT / (features @ features.sum(0))[:, None])
+    )
+    assert found.sub(linear_attention.METHODS["softmax"](keys)).abs().mean() < 0.05
+
+
+def test_a_value_is_decoded_by_its_direction_from_the_mean() -> None:
+    decoded, eye = linear_attention.decoded, torch.eye(3).double()
+    values = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]]).double()
+    assert decoded(eye, values) == 1
+    assert decoded(0.3 + 0.1 * eye, values + 5) == 1  # the mean is no obstacle
+    assert decoded(eye[[1, 2, 0]], values) == 0
+
+
+# --- times and memory ------------------------------------------------------------------------
+
+
+def test_times_are_in_turns_and_each_is_of_all_its_calls() -> None:
+    times = linear_attention.milliseconds([8, 16], rounds=2)
+    assert set(times) == {"softmax", "relu", "softmax-causal", "relu-causal"}
+    assert all([len(row) for row in rows] == [2, 2] for rows in times.values())
+    calls: list[int] = []
+    assert inference_ladder.milliseconds(lambda: calls.append(1), 3) < 100
+    assert len(calls) == 3
+
+
+def test_every_form_of_the_circulant_product_is_the_same() -> None:
+    found = {name: call() for name, call in circulant_speed.forms(64, 0).items()}
+    assert tuple(found) == circulant_speed.FORMS
+    assert largest_difference(found["dense"], found["fft"]) < 1e-4
+    for name in ("fft, gradient", "autograd, gradient"):
+        assert largest_difference(found["dense, gradient"], found[name]) < 1e-4
+
+
+def test_all_ways_to_a_toeplitz_sum_agree() -> None:
+    args = toeplitz_crossover.inputs(200, 16, seed=0)
+    exact = toeplitz_crossover.ways(None)["algorithm 1"](*(x.double() for x in args))
+    ways = toeplitz_crossover.ways(toeplitz(args[3]))
+    for name in ("algorithm 1", "matrix", "fft"):
+        assert largest_difference(ways[name](*args), exact) < 1e-4
+    assert ways["softmax"](*args).shape == exact.shape
+
+
+def test_all_rungs_give_the_same_scores_and_the_folded_one_those_of_folded_vectors() -> None:
+    torch.manual_seed(0)
+    encoder, positions = CirculantSTRING(8, heads=3), torch.arange(5.0)[:, None]
+    q, k = torch.randn(2, 2, 3, 5, 8)
+    want = checks.logits(encoder.double(), q.double(), k.double(), positions)
+    ways = inference_ladder.rungs(encoder.float(), positions)
+    assert list(ways) == RUNGS
+    for name, way in ways.items():
+        turned_q, turned_k = way(q, k)
+        assert turned_q.dtype == torch.float32
+        error = checks.relative_logit_error(turned_q @ turned_k.mT, want, q, k)
+        assert (error < 1e-6) == (name not in ("folded", "rope"))
+    basis = encoder.basis().float()
+    turned_q, turned_k = ways["folded"](q @ basis, k @ basis)
+    assert checks.relative_logit_error(turned_q @ turned_k.mT, want, q, k) < 1e-6
+
+
+def test_memory_counts_results_and_what_is_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("BATCH", 2), ("HEADS", 2), ("TOKENS", 5), ("DIM", 8)):
+        monkeypatch.setattr(inference_ladder, name, value)
+    found = inference_ladder.memory()
+    assert list(found["peak"]) == RUNGS
+    assert list(found["saved"]) == RUNGS[1:]
+    # every rung holds its result; the complex FFT holds spectra beside it
+    assert min(found["peak"].values()) >= 1
+    assert found["peak"]["fft"] > found["peak"]["rfft"] > found["peak"]["rope"]
+    assert found["saved"]["fft"] > found["saved"]["rfft"] > found["saved"]["rope"]

@@ -1,0 +1,344 @@
+"""The studies that train whole models on a task: their cells, sequences and probes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from results import extrapolation, language, listops, recall, transfer, vision
+from stringlib import RoPE
+from stringlib.checks import largest_difference
+from stringlib.encoders.scaling import yarn_attention_factor
+from stringlib.models import ViT
+from stringlib.positions import grid_positions
+from stringlib.tasks import make_task
+from stringlib.tasks.images import Images
+from stringlib.tasks.listops import CLOSE, OPERATORS, ListOps
+from stringlib.tasks.recall import Recall
+from stringlib.tasks.task import IGNORE
+from stringlib.theory.capacity import guess_accuracy
+
+BAG = {"dim": 16, "heads": 2, "depth": 1}
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+class Says(nn.Module):
+    """Gives the scores that a function gives."""
+
+    def __init__(self, scores) -> None:
+        super().__init__()
+        self.scores = scores
+
+    def forward(self, inputs: Tensor, positions: object = None) -> Tensor:
+        return self.scores(inputs)
+
+
+# --- recall ----------------------------------------------------------------------------------
+
+
+def test_cells_of_recall_ask_for_every_map_with_and_without_a_shift() -> None:
+    for name in ("8 pairs, no shift", "8 pairs, shift", "32 pairs, shift"):
+        told = [recall.CELLS[f"{name}: {attention}"] for attention in recall.MAPS]
+        assert {t["attention"] for t in told} == set(recall.MAPS)
+        assert {t.get("shift", False) for t in told} == {"no shift" not in name}
+        assert {t["pairs"] for t in told} == {int(name.split()[0])}
+    for name, told in recall.CELLS.items():
+        assert (", unit" in name) is told.get("normalize_qk", False)
+        assert ("m = 128" in name) is (told.get("num_features") == 128)
+        assert ("two layers" in name) is (told.get("depth") == 2)
+
+
+def test_the_same_sequences_come_again_and_new_ones_test() -> None:
+    task = recall.SeenRecall(50, pairs=4, keys=6)
+    known = {tuple(row) for row in task.inputs.tolist()}
+    for seed in range(3):
+        inputs, targets = task.batch(64, generator(seed))
+        assert {tuple(row) for row in inputs.tolist()} <= known
+        for row, target in zip(inputs.tolist(), targets[:, -1].tolist(), strict=True):
+            assert dict(zip(row[0:-1:2], row[1:-1:2], strict=True))[row[-1]] == target
+    held = task.held_out()
+    (seen, _), *_ = held["seen"]
+    assert torch.equal(seen, task.inputs)
+    ours, theirs = (next(sets["test"])[0] for sets in (held, Recall(4, 6).held_out()))
+    assert torch.equal(ours, theirs)
+
+
+def test_a_shift_recalls_and_nothing_else_does() -> None:
+    scores = {
+        shift: recall.run(seed=0, steps=200, **recall.CELLS[f"8 pairs, {shift}: softmax"])["scores"]
+        for shift in ("shift", "no shift")
+    }
+    assert scores["shift"]["test"] > 0.95
+    assert scores["no shift"]["test"] < float(guess_accuracy(8, 8)) + 0.03
+
+
+# --- ListOps ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("digit", [0, 9])
+def test_accuracy_by_operator_is_the_share_of_that_value(digit: int) -> None:
+    task = ListOps(**listops.EXPRESSIONS, train_size=200, test_size=300)
+    for inputs, targets in task.held_out()["test"]:
+        assert ((inputs[:, 0] >= 10) & (inputs[:, 0] < CLOSE)).all(), "every one has an operator"
+        assert ((targets >= 0).sum(-1) == 1).all()
+        assert inputs.shape[1] <= 31
+    tokens, values = task.test
+    always = Says(lambda x: nn.functional.one_hot(torch.full_like(x, digit), 16).float())
+    found = listops.by_operator(always, task)
+    assert list(found) == list(OPERATORS)
+    for i, name in enumerate(OPERATORS):
+        mine = values[tokens[:, 0] == 10 + i]
+        assert found[name] == pytest.approx((mine == digit).double().mean().item(), abs=1e-6)
+
+
+# --- language --------------------------------------------------------------------------------
+
+
+def test_the_second_copy_is_free_for_who_copies_and_not_for_who_does_not() -> None:
+    half = language.LENGTH // 2
+    test = torch.randint(256, (1000,), generator=generator())
+    # the byte after this one, in the first copy
+    copier = Says(lambda x: 30.0 * nn.functional.one_hot(x.roll(half - 1, 1), 256))
+    assert language.second_copy(copier, test) < 1e-9
+    blind = Says(lambda x: torch.zeros(*x.shape, 256))
+    assert language.second_copy(blind, test) == pytest.approx(8)
+
+
+def test_every_context_names_the_same_bytes() -> None:
+    named = []
+    for length, batches in language.context_task().held_out().items():
+        targets = torch.cat([t for _, t in batches])
+        assert targets.shape[1] == int(length)
+        assert (targets[:, : -language.LAST] == IGNORE).all()
+        named.append(targets[:, -language.LAST :])
+    assert len(named) == len(language.CONTEXTS)
+    assert all(torch.equal(named[0], other) for other in named[1:])
+    assert named[0].shape == (language.WINDOWS, language.LAST)
+
+
+@pytest.mark.parametrize("name", language.CELLS)
+def test_models_are_of_one_size_but_for_what_a_method_adds(name: str) -> None:
+    def count(**options: object) -> int:
+        return sum(p.numel() for p in language.text_task().model(**options).parameters())
+
+    more = count(**language.CELLS[name]) / count(**language.ROPE) - 1
+    gated = language.CELLS[name].get("gate") == "elementwise"
+    assert 0 <= more < (0.08 if gated else 0.04)
+
+
+# --- lengths ---------------------------------------------------------------------------------
+
+
+def small(encoder: str | None = "rope") -> nn.Module:
+    torch.manual_seed(0)
+    return extrapolation.LanguageModel(256, 16, 1, 2, encoder)
+
+
+@pytest.mark.parametrize("length", [24, 64, 200])
+def test_every_needle_is_there_once_and_asked_for_once(length: int) -> None:
+    task = extrapolation.Needle(length)
+    tokens, targets = task.batch(20, generator())
+    told = task.KEYS * task.VALUES
+    assert tokens.shape == targets.shape == (20, length)
+    assert (targets[:, : -task.KEYS] == IGNORE).all()
+    for row, answers in zip(tokens.tolist(), targets[:, -task.KEYS :].tolist(), strict=True):
+        needles = dict(divmod(t, task.VALUES) for t in row[: -task.KEYS] if t < told)
+        assert sorted(needles) == list(range(task.KEYS))
+        assert sum(t < told for t in row) == task.KEYS
+        asked = [t - told - task.FILLERS for t in row[-task.KEYS :]]
+        assert [needles[key] for key in asked] == answers
+        assert sorted(asked) == list(range(task.KEYS))
+
+
+def test_needles_stand_anywhere() -> None:
+    tokens, _ = extrapolation.Needle(64).batch(2000, generator())
+    share = (tokens < 64).double().mean(0)
+    assert 0.1 < share[:56].min() < share[:56].max() < 0.19
+    assert share[56:].max() == 0
+
+
+@pytest.mark.parametrize(
+    ("how", "fastest", "slowest"), [("pi", 1 / 4, 1 / 4), ("ntk", 1, 1 / 4), ("yarn", 1, 1 / 4)]
+)
+def test_scaling_changes_frequencies_alone_and_nothing_at_the_trained_length(
+    how: str, fastest: float, slowest: float
+) -> None:
+    model, tokens = small(), torch.arange(100)[None]
+    own = model.blocks[0].attention
+    longer = extrapolation.scaled(model, how, 256)
+    layer = longer.blocks[0].attention
+    ratio = (layer.encoder.frequencies() / RoPE(8).frequencies()).flatten()
+    assert ratio[0].item() == pytest.approx(fastest)
+    assert ratio[-1].item() == pytest.approx(slowest)
+    by = yarn_attention_factor(4) if how == "yarn" else 1
+    assert torch.allclose(layer.to_q.weight, by * own.to_q.weight)
+    assert not torch.allclose(longer(tokens), model(tokens), atol=1e-3)
+    assert isinstance(own.encoder, RoPE)  # the original is as it was
+    same = extrapolation.scaled(model, how, extrapolation.LENGTH)
+    assert largest_difference(same(tokens[:, :64]), model(tokens[:, :64])) < 1e-5
+
+
+def test_the_sliding_window_sees_64_bytes_and_no_more() -> None:
+    model = small()
+    inputs, targets = torch.randint(256, (2, 2, 256), generator=generator())
+    costs = extrapolation.sliding(model, inputs, targets)
+    whole = extrapolation.bits(model, inputs[:, :64], targets[:, :64])
+    assert costs.shape == targets.shape
+    assert largest_difference(costs[:, :64], whole) < 1e-5
+    # place 100 belongs to the window that begins at 64
+    alone = extrapolation.bits(model, inputs[:, 64:128], targets[:, 64:128])
+    assert largest_difference(costs[:, 100], alone[:, 36]) < 1e-5
+    changed = inputs.clone()
+    changed[:, 63] = (changed[:, 63] + 1) % 256
+    moved = (extrapolation.sliding(model, changed, targets) - costs).abs().amax(0) > 1e-6
+    assert moved.nonzero().flatten().tolist() == list(range(63, 96))
+
+
+def test_places_are_averaged_between_edges() -> None:
+    found = extrapolation.by_place(torch.arange(1024.0).expand(3, 1024))
+    assert (found[0], found[-1]) == (7.5, (768 + 1023) / 2)
+    assert len(found) == len(extrapolation.EDGES) - 1
+
+
+def test_bits_of_a_model_that_knows_nothing() -> None:
+    inputs = torch.randint(256, (3, 32), generator=generator())
+    costs = extrapolation.bits(Says(lambda x: torch.zeros(*x.shape, 256)), inputs, inputs)
+    assert largest_difference(costs, torch.full((3, 32), 8.0)) < 1e-5
+
+
+def test_needles_are_counted_by_distance() -> None:
+    def oracle(reach: int) -> nn.Module:
+        """Look up the key among the last ``reach`` tokens; otherwise say 0."""
+
+        def scores(tokens: Tensor) -> Tensor:
+            found = torch.zeros(*tokens.shape, 8)
+            for row, line in enumerate(tokens.tolist()):
+                for place in range(len(line) - 8, len(line)):
+                    for t in line[max(0, place - reach) : len(line) - 8]:
+                        if t < 64 and t // 8 == line[place] - 80:
+                            found[row, place, t % 8] = 1
+            return found
+
+        return Says(scores)
+
+    found = extrapolation.read_needle(extrapolation.always(oracle(2000)))
+    assert found["lengths"] == found["distances"] == [1.0] * 5
+    near = extrapolation.read_needle(extrapolation.always(oracle(127)))
+    assert near["distances"][:2] == [1.0, 1.0]
+    assert all(share < 0.3 for share in near["distances"][2:])
+    assert near["lengths"][1] == 1.0 > near["lengths"][2] > near["lengths"][4]
+
+
+# --- vision ----------------------------------------------------------------------------------
+
+
+def moved_task() -> Images:
+    task = make_task("moved-digits", views=1)
+    assert isinstance(task, Images)
+    return task
+
+
+def test_places_are_rows_from_the_top() -> None:
+    def corner(images: Tensor) -> Tensor:
+        """Give class 1 if all that is bright is in the upper left quarter, else class 0."""
+        inside = images[:, :, :8, :8].sum((1, 2, 3)) > images.sum((1, 2, 3)) - 0.5
+        return nn.functional.one_hot(inside.long(), 2).float()
+
+    task = moved_task()
+    task.test = torch.full((4, 1, 8, 8), 16), torch.ones(4, dtype=torch.long)
+    places = vision.at_places(Says(corner), task)
+    assert places[0][0] == 1
+    assert sum(map(sum, places)) == 1
+    # one dot, at the place itself
+    task.test = torch.zeros(4, 1, 8, 8), torch.ones(4, dtype=torch.long)
+    task.test[0][..., 0, 0] = 16
+    inside = [[float(r <= 3 and c <= 3) for c in range(5)] for r in range(5)]
+    assert vision.at_places(Says(corner), task) == inside
+    # rows and columns apart: class 1 on the upper half
+    upper = Says(lambda x: nn.functional.one_hot((x[:, :, :8].sum((1, 2, 3)) > 0).long(), 2))
+    assert vision.at_places(upper, task) == [[float(r <= 3)] * 5 for r in range(5)]
+
+
+def test_a_bag_of_patches_sees_no_place() -> None:
+    torch.manual_seed(0)
+    model = moved_task().model(**BAG).double()
+    shown = torch.rand(3, 1, 8, 8).double()
+    here, there = (model(nn.functional.pad(shown, pad)) for pad in ((0, 8, 0, 8), (4, 4, 6, 2)))
+    assert largest_difference(here, there) < 1e-12
+
+
+def test_finer_positions_are_counted_or_interpolated(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = make_task("digits", scale=2)
+    asked: list[Tensor] = []
+
+    def remember(model: ViT, images: Tensor, labels: Tensor, at: Tensor) -> float:
+        assert images.shape[1:] == (1, 16, 16)
+        asked.append(at)
+        return 0.5
+
+    monkeypatch.setattr(vision, "accuracy", remember)
+    assert vision.finer(task.model(**BAG), task) == {"counted": 0.5, "interpolated": 0.5}
+    counted, between = asked
+    assert torch.equal(counted, grid_positions(8, 8))
+    # four patches of the fine grid lie around the centre of each coarse one
+    centres = between.view(4, 2, 4, 2, 2).mean((1, 3)).flatten(0, 1)
+    assert largest_difference(centres, grid_positions(4, 4)) < 1e-6
+    assert largest_difference(between[1] - between[0], torch.tensor([0, 0.5])) < 1e-6
+
+
+def test_a_longer_run_is_the_same_run_with_more_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    def weights(model: ViT, task: Images) -> float:
+        return sum(p.double().sum().item() for p in model.parameters())
+
+    monkeypatch.setattr(vision, "at_places", weights)  # 25 places take seconds, and say less
+    long = vision.run(seed=1, steps=2, **vision.CELLS["longer moved axial"])
+    assert long == vision.run(seed=1, steps=8, **vision.CELLS["moved axial"])
+    assert long["scores"].keys() == {"test", "moved"}
+
+
+@pytest.mark.parametrize("name", [n for n in vision.CELLS if n.startswith("performer")])
+def test_every_performer_can_be_built(name: str) -> None:
+    told = {k: v for k, v in vision.CELLS[name].items() if k != "task"}
+    torch.manual_seed(0)
+    assert moved_task().model(**told)(torch.rand(2, 1, 16, 16)).shape == (2, 10)
+
+
+# --- transfer --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("task", transfer.TASKS)
+@pytest.mark.parametrize("base", transfer.BASES)
+def test_zero_start_changes_nothing_and_noise_does(task: str, base: str) -> None:
+    made, model = transfer.pretrain(task, base, seed=0, steps=2)
+    images = torch.rand(4, 1, made.canvas, made.canvas)
+    still, noisy = (transfer.with_string(model, start) for start in ("zero", "noise"))
+    assert transfer.largest_change(model, still, images) < 1e-5
+    assert transfer.largest_change(model, noisy, images) > 1e-4
+    assert transfer.encoders(model) == []
+    assert len(transfer.encoders(noisy)) == len(noisy.blocks)
+    assert transfer.frequencies(noisy).std() == pytest.approx(0.1, rel=0.2)
+
+
+@pytest.mark.parametrize(("base", "pool"), [("none", "mean"), ("none", "cls"), ("learned", "mean")])
+def test_the_gradient_at_zero_vanishes_only_without_any_absolute_place(
+    base: str, pool: str
+) -> None:
+    torch.manual_seed(0)
+    model = make_task("digits").model(pool=pool, encoder=None if base == "none" else base)
+    model = transfer.with_string(model, "zero")
+    found = transfer.gradients(model, torch.rand(6, 1, 8, 8), torch.arange(6))
+    assert found["plain"] > 1e-3
+    assert (found["patches mirrored"] < 1e-14) == (base == "none" and pool == "mean")
+    assert found["pixels mirrored"] > 1e-4
+    assert found["pixels mirrored"] != pytest.approx(found["plain"], rel=1e-3)
+
+
+def test_a_small_rate_moves_the_frequencies_less() -> None:
+    found = transfer.run(seed=0, steps=2, **transfer.CELLS["digits none"])["tuned"]
+    assert found.keys() == transfer.STARTS.keys()
+    slow, fast = (found[n]["frequencies"]["way"] for n in ("zero, 1e-4", "zero"))
+    assert 0 < slow < fast
