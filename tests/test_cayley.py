@@ -187,15 +187,9 @@ def test_density_one_is_dense_and_density_zero_is_rope():
 def test_the_support_travels_with_the_state(assign):
     one, other = encoder(12, 2, 2, 0.3, seed=0), encoder(12, 2, 2, 0.3, seed=9)
     assert not torch.equal(one.support, other.support)
-    state = copy.deepcopy(one.state_dict())
-    assert set(state) == {"entries", "omega", "support"}
-    other.load_state_dict(state, assign=assign)
-    q, k, positions = random(2, 5, 12), random(2, 5, 12, seed=1), random(5, 2)
-    for a, b in zip(one(q, k, positions), other(q, k, positions), strict=True):
-        assert torch.equal(a, b)
-    twin = copy.deepcopy(one)
-    assert torch.equal(twin.basis(), one.basis())
-    for moved in (copy.deepcopy(one).to(torch.bfloat16), copy.deepcopy(one).half().float()):
+    other.load_state_dict(copy.deepcopy(one.state_dict()), assign=assign)
+    assert torch.equal(other.basis(), one.basis())
+    for moved in (other.to(torch.bfloat16), other.half().float()):
         assert moved.support.dtype == torch.int64
         assert torch.equal(moved.support, one.support)
 
@@ -283,27 +277,14 @@ def test_the_basis_is_solved_in_float64(dtype):
 
 
 @pytest.mark.proves("eq-cayley-before")
-@pytest.mark.parametrize(
-    ("d", "coord_dim", "heads", "density"),
-    [(1, 1, 2, 1.0), (2, 1, 1, 1.0), (7, 3, 2, 0.5), (16, 2, 3, 1.0), (16, 1, 1, 0.1)],
-)
-def test_the_literal_form_agrees(d, coord_dim, heads, density):
-    made, positions = encoder(d, coord_dim, heads, density), 5 * random(6, coord_dim)
-    q, k = random(2, 2, heads, 6, d, seed=3)
-    encoded_q, encoded_k = made(q, k, positions)
-    for head in range(heads):
-        s = build_sparse_skew_symmetric(made.entries[head].detach(), made.support.T, d)
-        omega = made.omega[head].detach()
-        for got, x in ((encoded_q, q), (encoded_k, k)):
-            literal = cayley_string(x[:, head], positions, s, omega)
-            assert checks.largest_difference(got[:, head], literal) <= 1e-12
-
-
-@pytest.mark.parametrize("density", [0.0, 1.0])
-def test_the_way_to_the_basis_and_back(density):
-    made, x = encoder(7, heads=2, density=density), random(2, 5, 7)
-    assert checks.largest_difference(made.to_basis(x), x @ made.basis()) <= 1e-14
-    assert checks.largest_difference(made.from_basis(made.to_basis(x)), x) <= 1e-14
+def test_forward_is_the_literal_form_before_the_outer_basis():
+    made, positions = encoder(7, 3, 2, 0.5), 5 * random(6, 3)
+    x = random(2, 6, 7, seed=3)
+    encoded, _ = made(x, x, positions)
+    for head in range(2):
+        s = build_sparse_skew_symmetric(made.entries[head].detach(), made.support.T, 7)
+        literal = cayley_string(x[head], positions, s, made.omega[head].detach())
+        assert checks.largest_difference(encoded[head], literal) <= 1e-12
 
 
 def logits(transform, q, k):
@@ -374,20 +355,6 @@ class _Generators(torch.nn.Module):
         return self.of.generators()
 
 
-def test_heads_learn_bases_of_their_own():
-    made = encoder(8, heads=2)
-    q, k = random(2, 2, 5, 8)
-    before = checks.logits(made, q, k, torch.arange(5)[:, None]).detach()
-    with torch.no_grad():
-        made.entries[1].mul_(2)
-    after = checks.logits(made, q, k, torch.arange(5)[:, None])
-    assert torch.equal(before[0], after[0].detach())
-    assert checks.largest_difference(before[1], after[1]) > 0.1
-    after.softmax(-1).square().sum().backward()
-    assert made.entries.grad.abs().amin(0).max() > 1e-4
-    assert made.omega.grad.abs().max() > 1e-4
-
-
 # --- where it starts -------------------------------------------------------------------------
 
 
@@ -410,26 +377,6 @@ def test_the_frequencies_start_as_those_of_rope_or_of_mixed_rope():
     upper_support(17, 0.0)
     assert torch.equal(several.omega, MixedRoPE(16, 3, 2).omega)
     assert CayleySTRING(1, 2).frequencies().shape == (1, 0, 2)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error", "match"),
-    [
-        ({"density": -0.1}, ValueError, "density must be between 0 and 1, got -0.1"),
-        ({"density": 1.1}, ValueError, "density must be between 0 and 1, got 1.1"),
-        ({"density": math.nan}, ValueError, "density must be between 0 and 1, got nan"),
-        ({"density": math.inf}, ValueError, "density must be between 0 and 1, got inf"),
-        ({"density": True}, TypeError, "density must be a number, got True"),
-        ({"density": "1"}, TypeError, "density must be a number, got '1'"),
-        ({"density": None}, TypeError, "density must be a number, got None"),
-        ({"head_dim": 0}, ValueError, "head_dim must be at least 1, got 0"),
-        ({"coord_dim": 1.0}, TypeError, "coord_dim must be an int, got 1.0"),
-        ({"heads": 0}, ValueError, "heads must be at least 1, got 0"),
-    ],
-)
-def test_bad_arguments_are_named(arguments, error, match):
-    with pytest.raises(error, match=match):
-        CayleySTRING(**{"head_dim": 8, **arguments})
 
 
 def test_the_literal_forms_name_bad_arguments():
