@@ -404,6 +404,7 @@ def test_positions_of_every_accepted_shape(name):
     own = torch.stack([positions, positions + 2])
     both = encoder(q, k, own)[0]
     close(both[1], encoder(q[1], k[1], positions + 2)[0])
+    close(encoder(q, k, own[:, None])[0][1], encoder(q, k, positions + 2)[0])
     whole = positions.round()
     close(encoder(q, k, whole.long())[0], encoder(q, k, whole)[0], 0.0)
     close(encoder.matrix(whole.long()), encoder.matrix(whole), 0.0)
