@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -114,19 +115,23 @@ def test_the_weight_of_a_match_is_a_softmax(gap: float) -> None:
         assert match_weight(gap, n) == pytest.approx(scores.softmax(0)[0].item(), rel=1e-12)
 
 
-def test_bad_arguments() -> None:
-    theta = RoPE(8).frequencies()
-    with pytest.raises(TypeError, match="frequencies must"):
-        seen_turns(torch.arange(3), 64)
-    with pytest.raises(ValueError, match="length must"):
-        seen_turns(theta, 0)
-    with pytest.raises(ValueError, match=r"scaled must have the shape of frequencies, \(1, 4, 1\)"):
-        unseen_share(theta, theta[:, :2], 64, 128)
-    with pytest.raises(TypeError, match="scaled must be a floating-point tensor"):
-        unseen_share(theta, [1.0, 0.1], 64, 128)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="longer must be at least 64"):
-        tail_share(ALiBi(2), 64, 32)
-    with pytest.raises(ValueError, match="length must be at least 1"):
-        effective_window(ALiBi(2), 0)
-    with pytest.raises(TypeError, match="length must"):
-        match_weight(1.0, 2.5)
+THETA = RoPE(8).frequencies()
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (lambda: seen_turns(torch.arange(3), 64), "frequencies must"),
+        (lambda: seen_turns(THETA, 0), "length must"),
+        (lambda: unseen_share(THETA, THETA[:, :2], 64, 128),
+         r"scaled must have the shape of frequencies, \(1, 4, 1\)"),
+        (lambda: unseen_share(THETA, [1.0, 0.1], 64, 128),
+         "scaled must be a floating-point tensor"),
+        (lambda: tail_share(ALiBi(2), 64, 32), "longer must be at least 64"),
+        (lambda: effective_window(ALiBi(2), 0), "length must be at least 1"),
+        (lambda: match_weight(1.0, 2.5), "length must"),
+    ],
+)  # fmt: skip
+def test_bad_arguments_are_named(call: Callable[[], object], match: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=match):
+        call()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Tensor
 
 from stringlib import STRING, RoPE, checks
 from stringlib.encoders.scaling import (
@@ -15,10 +15,7 @@ from stringlib.encoders.scaling import (
     yarn,
     yarn_attention_factor,
 )
-
-
-def random(*shape: int) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+from tests.draws import random
 
 
 def literal_yarn(pairs: int, base: float, scale: float, length: float) -> list[float]:
@@ -121,23 +118,22 @@ THETA = torch.ones(1, 4, 1)
 
 
 @pytest.mark.parametrize(
-    ("call", "error", "match"),
+    ("call", "match"),
     [
-        (lambda: position_interpolation(THETA, 0.5), ValueError, "at least 1, got 0.5"),
-        (lambda: position_interpolation(THETA, "2"), TypeError, "scale must be a number, got '2'"),
-        (lambda: position_interpolation(THETA[0], 2), ValueError, r"coord_dim\), got \(4, 1\)"),
-        (lambda: position_interpolation(THETA.int(), 2), TypeError, "frequencies must be .*int32"),
-        (lambda: position_interpolation([1.0], 2), TypeError, "frequencies must be .*list"),
-        (lambda: ntk_aware(THETA[:, :1], 2), ValueError, r"at least 2 pairs.*got \(1, 1, 1\)"),
-        (lambda: ntk_aware(torch.ones(1, 4, 2), 2), ValueError, r"got \(1, 4, 2\)"),
-        (lambda: ntk_aware(THETA, float("nan")), ValueError, "scale must be positive and finite"),
-        (lambda: yarn(THETA, 2, 0), ValueError, "length must be positive"),
-        (lambda: yarn(THETA, 2, 64, slow=0), ValueError, "slow must be positive"),
-        (lambda: yarn(THETA, 2, 64, slow=4, fast=4), ValueError, "above slow=4, got 4"),
-        (lambda: yarn_attention_factor(0.9), ValueError, "scale must be at least 1, got 0.9"),
+        (lambda: position_interpolation(THETA, 0.5), "at least 1, got 0.5"),
+        (lambda: position_interpolation(THETA, "2"), "scale must be a number, got '2'"),
+        (lambda: position_interpolation(THETA[0], 2), r"coord_dim\), got \(4, 1\)"),
+        (lambda: position_interpolation(THETA.int(), 2), "frequencies must be .*int32"),
+        (lambda: position_interpolation([1.0], 2), "frequencies must be .*list"),
+        (lambda: ntk_aware(THETA[:, :1], 2), r"at least 2 pairs.*got \(1, 1, 1\)"),
+        (lambda: ntk_aware(torch.ones(1, 4, 2), 2), r"got \(1, 4, 2\)"),
+        (lambda: ntk_aware(THETA, float("nan")), "scale must be positive and finite"),
+        (lambda: yarn(THETA, 2, 0), "length must be positive"),
+        (lambda: yarn(THETA, 2, 64, slow=0), "slow must be positive"),
+        (lambda: yarn(THETA, 2, 64, slow=4, fast=4), "above slow=4, got 4"),
+        (lambda: yarn_attention_factor(0.9), "scale must be at least 1, got 0.9"),
     ],
 )  # fmt: skip
-def test_bad_input_is_named(call: object, error: type[Exception], match: str) -> None:
-    assert callable(call)
-    with pytest.raises(error, match=match):
+def test_bad_input_is_named(call: Callable[[], object], match: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=match):
         call()
