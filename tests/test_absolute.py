@@ -17,9 +17,6 @@ both = pytest.mark.parametrize("make", BOTH.values(), ids=BOTH)
 X, AT = torch.zeros(2, 6, 8), grid_positions(6)
 
 
-# --- values ----------------------------------------------------------------------------------
-
-
 @pytest.mark.proves("eq-abs-sum")
 @pytest.mark.parametrize(("dim", "base"), [(2, 10000.0), (6, 100.0), (64, 10000.0)])
 def test_the_sinusoids_are_those_of_the_printed_table(dim, base):
@@ -67,9 +64,6 @@ def test_initial_standard_deviation():
     weight = LearnedAbsolute(200, 100).weight
     assert weight.std().item() == pytest.approx(0.02, rel=0.02)
     assert abs(weight.mean().item()) < 0.001
-
-
-# --- dtypes, shapes, transformations ---------------------------------------------------------
 
 
 @both
@@ -151,9 +145,6 @@ def test_nan_stays_in_its_token(make):
     assert make()(x, grid_positions(3)).isnan().any(-1).tolist() == [False, True, False]
 
 
-# --- bad input -------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("position", [50, -1, 2.5, 1e30, float("nan"), float("inf")])
 def test_a_position_without_a_row_is_named(position):
     at = torch.tensor([[0], [position], [3]])
@@ -197,9 +188,6 @@ def test_bad_arguments_are_named(call, match):
 def test_bad_input_is_named(make, x, positions, match):
     with pytest.raises((TypeError, ValueError), match=match):
         make()(x, positions)
-
-
-# --- on a grid -------------------------------------------------------------------------------
 
 
 def test_sinusoids_of_each_coordinate():

@@ -45,9 +45,6 @@ def literal(module, num_queries, num_keys, offset=0):
     return reference.kerple_power_bias(r1, 2 / (1 + (-module.logit_r2.double()).exp()), *sizes)
 
 
-# --- values ----------------------------------------------------------------------------------
-
-
 @biases
 @pytest.mark.proves("eq-bias-alibi", "eq-bias-t5", "eq-bias-kerple")
 @pytest.mark.parametrize(
@@ -130,25 +127,6 @@ def test_a_bias_depends_on_the_distance_alone_so_that_an_offset_takes_rows_of_a_
     assert checks.largest_difference(module(7, 22, offset=18), whole[:, 18:25, :22]) <= tolerance
 
 
-# --- kernels ---------------------------------------------------------------------------------
-
-
-def least_eigenvalue(bias):
-    return torch.linalg.eigvalsh(bias.exp()).min().item()
-
-
-@pytest.mark.parametrize("r1", [0.05, 1.0, 4.0])
-def test_the_exponential_of_kerple_is_positive_semidefinite(r1):
-    """Logarithms, and powers up to 2; 3 is not."""
-    distance = torch.arange(60).double()
-    distance = (distance[:, None] - distance).abs()
-    for r2 in (0.01, 1.0, 50.0):
-        assert least_eigenvalue(-r1 * torch.log(1 + r2 * distance)) > -1e-12
-    for r2 in (0.2, 1.0, 1.9, 2.0):
-        assert least_eigenvalue(-r1 * distance**r2) > -1e-12
-    assert least_eigenvalue(-0.01 * distance**3) < -1e-3
-
-
 @pytest.mark.parametrize("name", ["kerple-log", "kerple-power", "alibi-8"])
 def test_the_modules_are_conditionally_positive_semidefinite(name):
     """cᵀ b c >= 0 whenever the entries of c sum to 0; so exp(λb) is a kernel for every λ."""
@@ -183,9 +161,6 @@ def test_initial_state(build, r1, r2):
 def test_initial_table_of_t5():
     torch.manual_seed(0)
     assert T5Bias(500).weight.std().item() == pytest.approx(0.02, rel=0.03)
-
-
-# --- attention -------------------------------------------------------------------------------
 
 
 @biases
@@ -240,9 +215,6 @@ def test_a_bias_changes_the_ratio_of_two_weights_by_a_factor_that_content_does_n
     assert gap.abs().max() > 0.1
 
 
-# --- gradients -------------------------------------------------------------------------------
-
-
 @learned
 def test_gradients(name):
     module = make(name)
@@ -270,9 +242,6 @@ def test_the_gradient_of_a_power_at_distance_0_is_0(logit):
             gradient.sum(), list(module.parameters()), retain_graph=True
         ):
             assert second.item() == 0
-
-
-# --- dtypes, devices, transformations --------------------------------------------------------
 
 
 @biases
@@ -342,9 +311,6 @@ def test_vmap_over_parameters(name):
     got = torch.func.vmap(lambda p: torch.func.functional_call(modules[0], p, (4, 5)))(stacked)
     expected = torch.stack([module(4, 5) for module in modules])
     assert checks.largest_difference(got, expected) <= 1e-12
-
-
-# --- bad input -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -59,9 +59,6 @@ class Operations(TorchDispatchMode):
         return sum(any(part in name for part in parts) for name in self.names)
 
 
-# --- the transform ---------------------------------------------------------------------------
-
-
 @pytest.mark.proves("eq-cayley-transform")
 @pytest.mark.parametrize("d", [1, 2, 17, 64])
 def test_the_transform_is_the_literal_one(d):
@@ -133,9 +130,6 @@ def test_signs_reach_every_orthogonal_matrix_with_entries_up_to_one(d):
         assert checks.skew_error(s) <= 1e-12
         assert s.abs().max() <= 1 + 1e-12
         assert checks.largest_difference(cayley(s), p) <= 1e-12
-
-
-# --- the support -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("d", [1, 2, 7, 16])
@@ -222,9 +216,6 @@ def test_the_figure_puts_the_eigenvalue_on_the_ray_from_minus_one(t):
     eigenvalue = cayley(torch.tensor([[0.0, t], [-t, 0.0]], dtype=torch.float64))[:, 0]
     assert eigenvalue.tolist() == pytest.approx([x, y])
     assert f"{math.degrees(math.atan2(y, x)):.0f} degrees, the Cayley" in text
-
-
-# --- the encoder -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("tokens", [1, 7, 300])
@@ -327,9 +318,6 @@ class _Generators(torch.nn.Module):
 
     def forward(self):
         return self.of.generators()
-
-
-# --- where it starts -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("d", "density"), [(16, 1.0), (64, 1.0), (64, 0.1), (65, 0.02)])

@@ -54,9 +54,6 @@ def close(a, b, tolerance=1e-12):
     assert checks.largest_difference(a, b) <= tolerance
 
 
-# --- mathematics -----------------------------------------------------------------------------
-
-
 @encoders
 @pytest.mark.proves("eq-relative")
 def test_shifting_every_position_leaves_the_logits(name):
@@ -203,9 +200,6 @@ def test_folding_leaves_the_logits_and_is_rope(name):
         close(encoder.fold(w_q.to(dtype)), encoder.fold(w_q.to(dtype).double()).to(dtype), 0.0)
 
 
-# --- gradients -------------------------------------------------------------------------------
-
-
 @encoders
 def test_gradients(name):
     encoder = make(name)
@@ -237,9 +231,6 @@ def test_gradient_of_the_real_fft_path_is_the_adjoint(name):
     plane = basis.mT @ encoder.matrix(positions)[0] @ basis
     expected = (basis[0] @ (plane.mT @ upstream[..., None]))[..., 0]
     close(q.grad, expected, 1e-11)
-
-
-# --- dtypes, devices, transformations --------------------------------------------------------
 
 
 @encoders
@@ -391,9 +382,6 @@ def test_compile(name):
         close(got, want, 1e-10)
 
 
-# --- shapes ----------------------------------------------------------------------------------
-
-
 @encoders
 def test_positions_of_every_accepted_shape(name):
     encoder = make(name)
@@ -530,9 +518,6 @@ def test_inputs_are_not_changed_and_nan_stays_in_its_token(name):
     spoiled = encoded.isnan().any(-1)
     assert spoiled[0, 0, 2]
     assert spoiled.sum() == 1
-
-
-# --- bad input -------------------------------------------------------------------------------
 
 
 @encoders

@@ -45,9 +45,6 @@ def layer_of(
     return layer, x, 10 * torch.randn(7, encoder.coord_dim, dtype=torch.float64)
 
 
-# --- a whole layer ---------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.parametrize("causal", [False, True])
 def test_folding_leaves_the_output_of_a_layer_and_the_gradients_of_its_tokens(
@@ -165,9 +162,6 @@ def test_the_heads_of_an_encoder_are_the_heads_of_a_weight() -> None:
         encoder.fold(weight, heads=1)
 
 
-# --- low precision ---------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", ["circulant-8-2d", "circulant-15-block-5", "string-7", "rope-8"])
 def test_rounding_folded_weights_costs_what_rounding_weights_costs(name: str) -> None:
     errors = []
@@ -193,8 +187,6 @@ def test_a_layer_in_bfloat16_folded_from_double(name: str) -> None:
     assert half.encoder.frequencies().dtype == torch.float64
     assert checks.largest_difference(got.double(), exact) <= 0.1 * exact.abs().max()
 
-
-# --- the ladder ------------------------------------------------------------------------------
 
 LADDER = [
     ladder.encode_by_matrix_exp,

@@ -47,9 +47,6 @@ def test_positions_are_counted_and_can_be_given() -> None:
     assert checks.largest_difference(absolute(tokens), absolute(tokens, counted + 5)) > 1e-3
 
 
-# --- states -------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("name", "cuts"),
     # token by token, with a longer piece between; and a longer piece first
@@ -95,9 +92,6 @@ def test_temperature() -> None:
     assert len({tuple(t.flatten().tolist()) for t in hot}) == 8
     assert torch.equal(model.generate(start, 0), start)
     assert not model.generate(start, 1).requires_grad
-
-
-# --- parts --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", BIASES)
@@ -155,9 +149,6 @@ def test_a_token_and_its_sinusoid_are_of_one_length() -> None:
     assert model.embed(tokens).norm(dim=-1).mean().item() == pytest.approx(1, abs=0.02)
 
 
-# --- sizes --------------------------------------------------------------------------------------
-
-
 def test_two_thirds_as_wide_swiglu_has_as_many_weights() -> None:
     gated, plain = SwiGLU(256, 682), MLP(256, 1024)
     assert count(gated) == 3 * 256 * 682 == 523_776
@@ -194,56 +185,51 @@ def test_a_size_by_name(name: str) -> None:
     assert len(model.blocks) == 1
 
 
-# --- refusals -----------------------------------------------------------------------------------
-
-
 def test_bad_input_is_named() -> None:
     model, tokens = language_model("softmax-rope"), text(2, 4)
     learned, nprf = language_model("softmax-learned"), language_model("elu-toeplitz-None")
+    linear = language_model("elu-None")
     _, state = model(tokens, return_state=True)
     _, seen = learned(tokens, return_state=True)
-    bad: list[tuple[type[Exception], str, Any]] = [
-        (ValueError, "name must be one of tiny, small, 6x256, .*, got 'huge'",
+
+    def new(**changes: Any) -> LanguageModel:
+        return LanguageModel(**{"vocab": VOCAB, "dim": DIM, "depth": 1, "heads": 2, **changes})
+
+    length = "length, the longest sequence, must be given"
+    too_long = "tokens must be at most length = 7, those before included, got 8"
+    bad: list[tuple[str, Any]] = [
+        ("name must be one of tiny, small, 6x256, .*, got 'huge'",
          lambda: make_language_model("huge", VOCAB)),
-        (ValueError, "encoder must be None or one of rope, .*, alibi, .*, learned, got 'rotary'",
-         lambda: LanguageModel(VOCAB, DIM, 1, 2, "rotary")),
-        (TypeError, "encoder must be a name, .* or None, got ReLU",
-         lambda: LanguageModel(VOCAB, DIM, 1, 2, nn.ReLU())),
-        (ValueError, "attention must be softmax, one of relu",
-         lambda: LanguageModel(VOCAB, DIM, 1, 2, None, "hardmax")),
-        (ValueError, "gate must be None or one of", lambda: language_model("gate", gate="half")),
-        (ValueError, "mlp must be None or one of mlp, swiglu, got 'moe'",
-         lambda: language_model("gate", mlp="moe")),
-        (ValueError, "hidden must be at least 1, got 0", lambda: language_model("gate", hidden=0)),
-        (ValueError, "heads must divide dim 16, got 3", lambda: LanguageModel(VOCAB, DIM, 1, 3)),
-        (TypeError, "depth must be an int, got 1.0", lambda: LanguageModel(VOCAB, DIM, 1.0, 2)),
-        (ValueError, "vocab must be at least 1, got 0", lambda: LanguageModel(0, DIM, 1, 2)),
-        (ValueError, "length, the longest sequence, must be given",
-         lambda: LanguageModel(VOCAB, DIM, 1, 2, "learned")),
-        (ValueError, "length, the longest sequence, must be given",
-         lambda: LanguageModel(VOCAB, DIM, 1, 2, attention="elu", weight="toeplitz")),
-        (TypeError, "tokens must be a tensor of integers, .* got torch.float32",
-         lambda: model(tokens.float())),
-        (TypeError, "tokens must be a tensor of integers, .* got list", lambda: model([[1, 2]])),
-        (ValueError, r"tokens must have shape \(batch, seq\), got \(4,\)",
-         lambda: model(tokens[0])),
-        *[(ValueError, "tokens must be at most length = 7, those before included, got 8", call)
-          for call in (lambda: learned(text(2, 8)), lambda: nprf(text(2, 8)),
-                       lambda: learned(tokens, state=seen), lambda: learned.generate(tokens, 5))],
-        (ValueError, "positions must have", lambda: model(tokens, torch.arange(3)[:, None])),
-        (ValueError, "state must hold one state for each of 2 blocks, got 1",
+        ("encoder must be None or one of rope, .*, alibi, .*, learned, got 'rotary'",
+         lambda: new(encoder="rotary")),
+        ("encoder must be a name, .* or None, got ReLU", lambda: new(encoder=nn.ReLU())),
+        ("attention must be softmax, one of relu", lambda: new(attention="hardmax")),
+        ("gate must be None or one of", lambda: new(gate="half")),
+        ("mlp must be None or one of mlp, swiglu, got 'moe'", lambda: new(mlp="moe")),
+        ("hidden must be at least 1, got 0", lambda: new(hidden=0)),
+        ("heads must divide dim 16, got 3", lambda: new(heads=3)),
+        ("depth must be an int, got 1.0", lambda: new(depth=1.0)),
+        ("vocab must be at least 1, got 0", lambda: new(vocab=0)),
+        (length, lambda: new(encoder="learned")),
+        (length, lambda: new(attention="elu", weight="toeplitz")),
+        ("tokens must be a tensor of integers, .* torch.float32", lambda: model(tokens.float())),
+        (r"tokens must have shape \(batch, seq\), got \(4,\)", lambda: model(tokens[0])),
+        (too_long, lambda: learned(text(2, 8))),
+        (too_long, lambda: nprf(text(2, 8))),
+        (too_long, lambda: learned(tokens, state=seen)),
+        (too_long, lambda: learned.generate(tokens, 5)),
+        ("positions must have", lambda: model(tokens, torch.arange(3)[:, None])),
+        ("state must hold one state for each of 2 blocks, got 1",
          lambda: model(tokens, state=state[:1])),
-        (TypeError, "state must hold what return_state gave, got Tensor",
+        ("state must hold what return_state gave, got Tensor",
          lambda: model(tokens, state=state[0][:2])),
-        (TypeError, "state must be a LinearState, got KeyValueCache",
-         lambda: language_model("elu-None")(tokens, state=state)),
-        (ValueError, "tokens must hold at least one token", lambda: model.generate(text(2, 0), 1)),
-        (ValueError, "count must be at least 0, got -1", lambda: model.generate(tokens, -1)),
-        (ValueError, "temperature must be positive",
-         lambda: model.generate(tokens, 1, temperature=-1)),
+        ("state must be a LinearState, got KeyValueCache", lambda: linear(tokens, state=state)),
+        ("tokens must hold at least one token", lambda: model.generate(text(2, 0), 1)),
+        ("count must be at least 0, got -1", lambda: model.generate(tokens, -1)),
+        ("temperature must be positive", lambda: model.generate(tokens, 1, temperature=-1)),
     ]  # fmt: skip
-    for error, match, call in bad:
-        with pytest.raises(error, match=match):
+    for match, call in bad:
+        with pytest.raises((TypeError, ValueError), match=match):
             call()
 
 

@@ -15,9 +15,6 @@ def seed():
     torch.manual_seed(0)
 
 
-# --- the start -------------------------------------------------------------------------------
-
-
 @pytest.mark.proves("eq-grid-start")
 @pytest.mark.parametrize(("head_dim", "base"), [(4, 10.0), (16, 10.0), (64, 50.0)])
 def test_in_two_coordinates_it_starts_as_the_literal_form(head_dim, base):
@@ -70,9 +67,6 @@ def test_with_one_coordinate_it_starts_as_rope_up_to_the_sign():
     assert checks.largest_difference(omega.abs(), rope) <= 1e-7
     sign = omega[:, :1].sign()
     assert checks.largest_difference(omega, sign * rope) <= 1e-7
-
-
-# --- learning --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("coord_dim", [1, 2, 3])

@@ -92,9 +92,6 @@ def test_compile(kind: str, name: str) -> None:
     assert checks.largest_difference(compiled(given), model(given)) <= 1e-12
 
 
-# --- encoders ----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("kind", "encoder", "number"),
     [
@@ -161,8 +158,6 @@ def test_what_cannot_be_folded_says_so(kind: str, name: str) -> None:
     with pytest.raises(ValueError, match="attention must be softmax with a rotary encoder"):
         model_and_input(kind, name)[0].folded()
 
-
-# --- positions are for the tokens that are given, and return no others --------------------------
 
 EXTRA = ((2, 1), (1, 3), (5, 3), (2,), (1, 1))
 

@@ -89,9 +89,6 @@ def test_fold_changes_nothing(encoder):
     assert torch.equal(encoder.fold(weight), weight)
 
 
-# --- along axes ------------------------------------------------------------------------------
-
-
 @pytest.mark.proves("eq-grid-axial")
 @pytest.mark.parametrize("shares", [[4], [16, 16], [11, 11, 10], [3, 2], [1, 1, 1, 1], [3, 2, 2]])
 def test_pairs_are_shared_as_evenly_as_possible_in_contiguous_blocks(shares):

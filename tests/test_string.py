@@ -24,9 +24,6 @@ def generators(size: int, coord_dim: int, heads: int) -> Tensor:
     return STRING(normal(heads, size // 2, coord_dim), basis).generators()
 
 
-# --- a basis and frequencies -----------------------------------------------------------------
-
-
 @pytest.mark.parametrize("size", [1, 2, 7, 64, 512])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_orthogonal_matrices_of_any_making_are_taken(size: int, dtype: torch.dtype) -> None:
@@ -75,9 +72,6 @@ def test_what_is_given_is_copied() -> None:
     assert encoder.basis().sum() == 4
     assert not encoder.frequencies().requires_grad
     assert checks.largest_difference(dense.generators(), before) <= 1e-15
-
-
-# --- generators ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 16])

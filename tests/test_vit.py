@@ -29,9 +29,6 @@ def test_one_axis_and_three(encoder: str | None, pool: str, size: str) -> None:
     assert model(pictures(model, *larger)).shape == (3, CLASSES)
 
 
-# --- patches and places ------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("size", SIZES)
 def test_patches_in_reading_order(size: str) -> None:
     model = vision_model("gate", size)
@@ -105,9 +102,6 @@ def test_a_model_reads_its_table_at_given_places() -> None:
     assert checks.largest_difference(model(images), model(images, grid_positions(4, 8))) > 1e-4
 
 
-# --- parts -------------------------------------------------------------------------------------
-
-
 def test_a_table_of_offsets_in_the_plane() -> None:
     model = vision_model("elu-toeplitz-None")
     assert model.blocks[0].attention.weight.bias.shape == (2, 3, 7)
@@ -121,9 +115,6 @@ def test_an_encoder_of_features_turns_them() -> None:
     assert model.blocks[0].attention.encoder.head_dim == 6
 
 
-# --- refusals ----------------------------------------------------------------------------------
-
-
 def vit(image: Any = 8, patch: Any = 2, **more: Any) -> ViT:
     return ViT(image, patch, CLASSES, **{"dim": 24, "heads": 2, **more})
 
@@ -133,51 +124,46 @@ def test_sizes_may_be_integers_of_numpy_and_lists() -> None:
 
 
 def test_bad_input_is_named() -> None:
-    model, table = vit(), vit(attention="elu", weight="toeplitz", pool="mean")
-    bad: list[tuple[type[Exception], str, Any]] = [
-        (ValueError, r"image_size must have sizes that are multiples of patch_size \(3, 3\)",
+    toeplitz = {"attention": "elu", "weight": "toeplitz", "pool": "mean"}
+    model, table = vit(), vit(**toeplitz)
+    images = torch.zeros(2, 1, 8, 8)
+    bad: list[tuple[str, Any]] = [
+        (r"image_size must have sizes that are multiples of patch_size \(3, 3\)",
          lambda: vit(8, 3)),
-        (ValueError, r"images must have sizes that are multiples .*, got \(8, 9\)",
+        (r"images must have sizes that are multiples .*, got \(8, 9\)",
          lambda: model(torch.zeros(2, 1, 8, 9))),
-        (ValueError, r"images must have shape \(batch, 1 channels, 2 sizes\), got \(2, 3, 8, 8\)",
+        (r"images must have shape \(batch, 1 channels, 2 sizes\), got \(2, 3, 8, 8\)",
          lambda: model(torch.zeros(2, 3, 8, 8))),
-        (ValueError, r"images must have shape .*, got \(1, 8, 8\)",
-         lambda: model(torch.zeros(1, 8, 8))),
-        (TypeError, "images must be a floating-point tensor",
-         lambda: model(torch.zeros(2, 1, 8, 8, dtype=torch.uint8))),
-        (ValueError, r"images must have sizes \(8, 8\) for weight 'toeplitz', got \(8, 4\)",
-         lambda: table(torch.zeros(2, 1, 8, 4))),
-        (ValueError, r"positions must have shape \(..., seq, 2\), got \(16, 1\)",
-         lambda: model(torch.zeros(2, 1, 8, 8), torch.zeros(16, 1))),
-        (ValueError, "positions must have one row for each of the 16 tokens of images",
-         lambda: model(torch.zeros(2, 1, 8, 8), torch.zeros(17, 2))),
-        (ValueError, "image_size must have one to three axes", lambda: vit((8,) * 4)),
-        (ValueError, "patch_size must have 2 axes like image_size", lambda: vit(8, (2, 2, 2))),
-        (TypeError, "image_size must be an int, got 8.0", lambda: vit((8.0, 8))),
-        (TypeError, "image_size must be an int or one for each axis, got 8.0", lambda: vit(8.0)),
-        (TypeError, "patch_size must be an int or one for each axis, got None",
-         lambda: vit(8, None)),
-        (ValueError, "coord_dim must be 2, as image_size has, got 3",
+        (r"images must have shape .*, got \(1, 8, 8\)", lambda: model(images[0])),
+        ("images must be a floating-point tensor", lambda: model(images.byte())),
+        (r"images must have sizes \(8, 8\) for weight 'toeplitz', got \(8, 4\)",
+         lambda: table(images[..., :4])),
+        (r"positions must have shape \(..., seq, 2\), got \(16, 1\)",
+         lambda: model(images, torch.zeros(16, 1))),
+        ("positions must have one row for each of the 16 tokens of images",
+         lambda: model(images, torch.zeros(17, 2))),
+        ("image_size must have one to three axes", lambda: vit((8,) * 4)),
+        ("patch_size must have 2 axes like image_size", lambda: vit(8, (2, 2, 2))),
+        ("image_size must be an int, got 8.0", lambda: vit((8.0, 8))),
+        ("image_size must be an int or one for each axis, got 8.0", lambda: vit(8.0)),
+        ("coord_dim must be 2, as image_size has, got 3",
          lambda: vit(encoder="axial", coord_dim=3)),
-        (ValueError, "patch_size must be at least 1, got 0", lambda: vit(8, 0)),
-        (ValueError, "pool must be one of cls, mean, got 'max'", lambda: vit(pool="max")),
-        (ValueError, "encoder must be None or one of rope, .*, got 'rotary'",
-         lambda: vit(encoder="rotary")),
-        (ValueError, "encoder must read 2 coordinates, as image_size has, got 1",
+        ("patch_size must be at least 1, got 0", lambda: vit(8, 0)),
+        ("pool must be one of cls, mean, got 'max'", lambda: vit(pool="max")),
+        ("encoder must be None or one of rope, .*, got 'rotary'", lambda: vit(encoder="rotary")),
+        ("encoder must read 2 coordinates, as image_size has, got 1",
          lambda: vit(encoder=CirculantSTRING(12))),
-        (ValueError, "mlp must be None or one of", lambda: vit(mlp="moe")),
-        (ValueError, "dim must be a multiple of 4 for sinusoids of 2 coordinates, got 22",
+        ("dim must be a multiple of 4 for sinusoids of 2 coordinates, got 22",
          lambda: vit(dim=22, encoder="sinusoidal")),
-        (ValueError, "pool must be 'mean' for weight 'toeplitz'",
-         lambda: vit(attention="elu", weight="toeplitz")),
-        (ValueError, "pool must be 'mean' for causal attention", lambda: vit(causal=True)),
-        (ValueError, "image_size must have one or two axes for weight 'toeplitz'",
-         lambda: vit((4, 4, 4), attention="elu", weight="toeplitz", pool="mean")),
-        (ValueError, r"grid must be \(4, 4\), as image_size has it, got \(2, 8\)",
-         lambda: vit(attention="elu", weight="toeplitz", pool="mean", grid=(2, 8))),
-        (ValueError, "classes must be at least 1, got 0", lambda: ViT(8, 2, 0)),
-        (ValueError, "heads must divide dim 24, got 5", lambda: vit(heads=5)),
+        ("pool must be 'mean' for weight 'toeplitz'", lambda: vit(**{**toeplitz, "pool": "cls"})),
+        ("pool must be 'mean' for causal attention", lambda: vit(causal=True)),
+        ("image_size must have one or two axes for weight 'toeplitz'",
+         lambda: vit((4, 4, 4), **toeplitz)),
+        (r"grid must be \(4, 4\), as image_size has it, got \(2, 8\)",
+         lambda: vit(**toeplitz, grid=(2, 8))),
+        ("classes must be at least 1, got 0", lambda: ViT(8, 2, 0)),
+        ("heads must divide dim 24, got 5", lambda: vit(heads=5)),
     ]  # fmt: skip
-    for error, match, call in bad:
-        with pytest.raises(error, match=match):
+    for match, call in bad:
+        with pytest.raises((TypeError, ValueError), match=match):
             call()
