@@ -80,13 +80,6 @@ def test_buckets_are_those_of_t5(num_buckets, max_distance, bidirectional):
     assert got == literal
 
 
-def test_where_the_default_buckets_begin():
-    module = T5Bias(1)
-    assert module.boundaries.tolist() == [*range(1, 8), 8, 12, 16, 23, 32, 46, 64, 91]
-    assert module.buckets(torch.tensor([0, 1, 7, 8, 91, 10_000])).tolist() == [0, 1, 7, 8, 15, 15]
-    assert module.buckets(torch.tensor([-1, -7, -8, -91])).tolist() == [17, 23, 24, 31]
-
-
 def test_boundaries_are_exact_where_a_float_is_not():
     """Buckets from 5, 10, 20, 40, 80: printed, log 2 / log 32 · 5 is rounded down to 0."""
     module = T5Bias(1, num_buckets=10, max_distance=160, bidirectional=False)

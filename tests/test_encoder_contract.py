@@ -260,39 +260,36 @@ def test_autocast_does_not_touch_the_angles(name):
         close(a, b, 0.0)
 
 
+F16, BF16, F32, F64 = torch.float16, torch.bfloat16, torch.float32, torch.float64
+
+
 @encoders
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("stored", [torch.float32, torch.float64])
-def test_a_module_moved_to_half_precision_keeps_its_frequencies(name, stored, dtype):
+@pytest.mark.parametrize(
+    ("stored", "steps", "kept"),
+    [
+        *((stored, (half,), stored) for stored in (F32, F64) for half in (F16, BF16)),
+        (F64, (F32,), F32),
+        (F32, (F64, F16), F64),
+        (F64, (BF16, F32), F32),
+    ],
+)
+def test_what_is_learned_goes_to_float32_and_float64_as_it_is_told(name, stored, steps, kept):
+    """With its gradient, which has its dtype; half precision leaves both, and all digits."""
     encoder = make(name, stored)
     moved = copy.deepcopy(encoder)
-    learned = list(moved.parameters())
-    moved.to(dtype)
-    assert all(a is b for a, b in zip(moved.parameters(), learned, strict=True))
-    assert {p.dtype for p in learned} <= {stored}
-    close(moved.basis(), encoder.basis(), 0.0)
-    close(moved.frequencies(), encoder.frequencies(), 0.0)
-    assert moved.frequencies().dtype == moved.basis().dtype == torch.float64
-    q, k, positions = inputs(encoder, dtype=dtype)
-    assert {t.dtype for t in moved(q, k, positions)} == {dtype}
-
-
-@encoders
-def test_what_is_learned_goes_to_float32_and_float64_as_it_is_told(name):
-    """With its gradient, which has its dtype; and back from half precision to what it was told."""
-    encoder = make(name)
-    for parameter in encoder.parameters():
+    for parameter in moved.parameters():
         parameter.grad = torch.ones_like(parameter)
-    for steps, dtype in (
-        ((torch.float32,), torch.float32),
-        ((torch.bfloat16,), torch.float32),
-        ((torch.float64, torch.float16), torch.float64),
-        ((torch.bfloat16, torch.float32), torch.float32),
-    ):
-        for step in steps:
-            encoder.to(step)
-        assert {t.dtype for p in encoder.parameters() for t in (p, p.grad)} <= {dtype}
-        assert encoder.frequencies().dtype == encoder.basis().dtype == torch.float64
+    own = list(moved.parameters())
+    for step in steps:
+        moved.to(step)
+    assert all(a is b for a, b in zip(moved.parameters(), own, strict=True))
+    assert {t.dtype for p in own for t in (p, p.grad)} <= {kept}
+    assert moved.frequencies().dtype == moved.basis().dtype == F64
+    if kept == stored:
+        close(moved.basis(), encoder.basis(), 0.0)
+        close(moved.frequencies(), encoder.frequencies(), 0.0)
+    q, k, positions = inputs(moved, dtype=steps[-1])
+    assert {t.dtype for t in moved(q, k, positions)} == {steps[-1]}
 
 
 @encoders
@@ -493,17 +490,14 @@ def test_strides_do_not_matter(name):
     encoder = make(name)
     q, k, positions = inputs(encoder)
     want = encoder(q, k, positions)[0]
-    wide = torch.zeros(*q.shape[:-1], q.shape[-1] + 3, dtype=q.dtype)
-    sliced = wide[..., 1 : 1 + q.shape[-1]].copy_(q)
-    close(encoder(sliced, k, positions)[0], want)
+    sliced = torch.zeros(*q.shape[:-1], q.shape[-1] + 3, dtype=q.dtype)[..., 1:-2].copy_(q)
     transposed = q.transpose(-1, -2).contiguous().transpose(-1, -2)
-    close(encoder(transposed, k, positions)[0], want)
     by_token = q.transpose(-2, -3).contiguous().transpose(-2, -3)
-    close(encoder(by_token, k, positions)[0], want)
+    odd_offset = torch.zeros(q.numel() + 1, dtype=q.dtype)[1:].view_as(q).copy_(q)
+    for view in (sliced, transposed, by_token, odd_offset):
+        close(encoder(view, k, positions)[0], want)
     one = q[:1].expand(2, -1, -1, -1)
     close(encoder(one, k, positions)[0][1], want[0])
-    shifted = torch.zeros(q.numel() + 1, dtype=q.dtype)[1:].view_as(q).copy_(q)  # odd offset
-    close(encoder(shifted, k, positions)[0], want)
 
 
 @encoders
