@@ -37,14 +37,6 @@ def test_householder_takes_integers_and_float32_and_works_in_float64():
         assert torch.equal(householder_2d(alpha), householder_2d(alpha.double()))
 
 
-@pytest.mark.proves("eq-reflection-rotation")
-def test_two_mirrors_are_the_rotation_by_twice_the_angle_between_them():
-    x, t, first, second = random(2, 7, 6), 10 * random(7), random(3, seed=1), random(3, seed=2)
-    mirrored = apply_reflection_rope(x, t, first, second)
-    rotated = apply_rope(x, t, 2 * (second - first))
-    assert checks.largest_difference(mirrored, rotated) <= 1e-12
-
-
 @pytest.mark.proves("eq-reflection-single")
 def test_one_mirror_is_rope_backwards_behind_a_constant_flip():
     omega, positions = 0.7, 10 * random(9, 1)
