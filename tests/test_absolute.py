@@ -11,6 +11,7 @@ from stringlib.models.absolute import GridSinusoidal, GridTable
 from stringlib.positions import grid_positions
 from stringlib.reference import add_rows, sinusoidal_table
 from tests.draws import random
+from tests.refusals import refused
 
 BOTH = {"sinusoidal": lambda: Sinusoidal(8), "learned": lambda: LearnedAbsolute(50, 8)}
 both = pytest.mark.parametrize("make", BOTH.values(), ids=BOTH)
@@ -159,15 +160,15 @@ def test_a_position_without_a_row_is_named(position):
     ("call", "match"),
     [
         (lambda: Sinusoidal(7), "dim must be even .*got 7"),
-        (lambda: Sinusoidal(8.0), "dim must be an int, got 8.0"),
+        (lambda: Sinusoidal(8.0), "TypeError: dim must be an int, got 8.0"),
         (lambda: Sinusoidal(8, base=0), "base must be positive"),
         (lambda: LearnedAbsolute(0, 8), "num_positions must be at least 1, got 0"),
         (lambda: LearnedAbsolute(8, 0), "dim must be at least 1, got 0"),
-        (lambda: LearnedAbsolute(True, 8), "num_positions must be an int, got True"),
+        (lambda: LearnedAbsolute(True, 8), "TypeError: num_positions must be an int, got True"),
     ],
 )
 def test_bad_arguments_are_named(call, match):
-    with pytest.raises((TypeError, ValueError), match=match):
+    with refused(match):
         call()
 
 
@@ -175,18 +176,18 @@ def test_bad_arguments_are_named(call, match):
 @pytest.mark.parametrize(
     ("x", "positions", "match"),
     [
-        (X.long(), AT, "x must be a floating-point tensor, got torch.int64"),
+        (X.long(), AT, "TypeError: x must be a floating-point tensor, got torch.int64"),
         (X[..., :7], AT, r"x must have shape \(..., seq, 8\), got \(2, 6, 7\)"),
         (X[0, 0], AT, "x must have shape"),
         (X, torch.zeros(6, 2), r"positions must have shape \(..., seq, 1\)"),
         (X, torch.zeros(6), r"write positions\[:, None\]"),
         (X, AT[:5], "one row for each of the 6 tokens of x"),
-        (X, AT > 0, "positions must be .* torch.bool"),
+        (X, AT > 0, "TypeError: positions must be .* torch.bool"),
         (X, AT.expand(3, 6, 1), "leading dimensions of positions"),
     ],
 )
 def test_bad_input_is_named(make, x, positions, match):
-    with pytest.raises((TypeError, ValueError), match=match):
+    with refused(match):
         make()(x, positions)
 
 

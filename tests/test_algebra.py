@@ -15,6 +15,7 @@ from stringlib.algebra import (
 )
 from stringlib.positions import geometric_frequencies, grid_positions
 from stringlib.reference import get_2d_positions, make_sparse_mask
+from tests.refusals import refused
 
 
 def test_skew_fills_the_upper_triangle_row_by_row():
@@ -107,12 +108,12 @@ def test_grids_count_cells_in_reading_order(sizes):
         (lambda: layout_permutation(7), "head_dim must be even .*got 7"),
         (lambda: haar_orthogonal(0), "size must be at least 1, got 0"),
         (lambda: grid_positions(), "sizes must name at least one axis"),
-        (lambda: grid_positions(2.5), r"sizes must be an int, got 2\.5"),
+        (lambda: grid_positions(2.5), r"TypeError: sizes must be an int, got 2\.5"),
         (lambda: geometric_frequencies(-1), "pairs must be at least 0, got -1"),
     ],
 )
 def test_bad_arguments_are_named(call, match):
-    with pytest.raises((TypeError, ValueError), match=match):
+    with refused(match):
         call()
 
 

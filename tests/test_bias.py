@@ -7,6 +7,7 @@ import torch
 
 from stringlib import ALiBi, KerpleLog, KerplePower, RoPE, T5Bias, checks, reference
 from tests.draws import random
+from tests.refusals import refused
 
 CASES = {
     "alibi-8": lambda: ALiBi(8),
@@ -310,18 +311,18 @@ def test_vmap_over_parameters(name):
     ("call", "match"),
     [
         (lambda: ALiBi(0), "heads must be at least 1, got 0"),
-        (lambda: KerpleLog(2.0), "heads must be an int, got 2.0"),
-        (lambda: KerplePower(True), "heads must be an int, got True"),
+        (lambda: KerpleLog(2.0), "TypeError: heads must be an int, got 2.0"),
+        (lambda: KerplePower(True), "TypeError: heads must be an int, got True"),
         (lambda: T5Bias(2, num_buckets=31), "num_buckets must be even .*got 31"),
         (lambda: T5Bias(2, num_buckets=2), "num_buckets must be at least 4, got 2"),
         (lambda: T5Bias(2, max_distance=8), "max_distance must be at least 9, got 8"),
-        (lambda: T5Bias(2, bidirectional=1), "bidirectional must be a bool, got 1"),
+        (lambda: T5Bias(2, bidirectional=1), "TypeError: bidirectional must be a bool, got 1"),
         (lambda: ALiBi(2)(-1, 3), "num_queries must be at least 0, got -1"),
-        (lambda: ALiBi(2)(3, 3.0), r"num_keys must be an int, got 3\.0"),
-        (lambda: ALiBi(2)(3, 3, offset=0.5), r"offset must be an int, got 0\.5"),
-        (lambda: ALiBi(2)(3, 3, 1), "positional"),
+        (lambda: ALiBi(2)(3, 3.0), r"TypeError: num_keys must be an int, got 3\.0"),
+        (lambda: ALiBi(2)(3, 3, offset=0.5), r"TypeError: offset must be an int, got 0\.5"),
+        (lambda: ALiBi(2)(3, 3, 1), "TypeError: positional"),
     ],
 )
 def test_bad_arguments_are_named(call, match):
-    with pytest.raises((TypeError, ValueError), match=match):
+    with refused(match):
         call()

@@ -20,6 +20,7 @@ from stringlib import (
     checks,
 )
 from tests.encoder_cases import CASES, TWINS, heads_of, inputs, make
+from tests.refusals import refused
 
 encoders = pytest.mark.parametrize("name", CASES)
 
@@ -523,15 +524,23 @@ def test_bad_input_is_named(name):
     shape = rf"must have shape \(..., seq, {n}\), got"
     weight = rf"weight must have shape .*{d}, model_dim.* got"
     rows = [
-        (encoder, (q.long(), k, positions), "q must be a floating-point tensor, got torch.int64"),
-        (encoder, (q, k.to(torch.complex128), positions), "k must be .* torch.complex128"),
+        (
+            encoder,
+            (q.long(), k, positions),
+            "TypeError: q must be a floating-point tensor, got torch.int64",
+        ),
+        (
+            encoder,
+            (q, k.to(torch.complex128), positions),
+            "TypeError: k must be .* torch.complex128",
+        ),
         (encoder, (q[..., :0], k, positions), rf"q must have shape .*{d}\), got"),
         (encoder, (q[0, 0], k, positions), "q must have shape"),
         (encoder, (q, k, positions[:5]), "positions must have one row for each of the 6 tokens of"),
         (encoder, (q, k[..., :5, :], positions), "positions .* of k"),
         (encoder, (q, k, more), rf"positions {shape} \(6, {n + 1}\)"),
         (encoder, (q, k, torch.zeros(6)), rf"positions {shape} \(6,\)"),
-        (encoder, (q, k, positions > 0), "positions must be .* torch.bool"),
+        (encoder, (q, k, positions > 0), "TypeError: positions must be .* torch.bool"),
         (encoder, (q, k, positions.expand(3, -1, -1)), "leading dimensions of positions"),
         (encoder, (q, k, positions, positions[:2]), "key_positions"),
         (encoder.rotate, (q[..., :0], positions), "x must have shape"),
@@ -539,8 +548,8 @@ def test_bad_input_is_named(name):
         (encoder.matrix, (more,), "positions must have shape"),
         (encoder.fold, (torch.zeros(0, 3),), weight),
         (encoder.fold, (torch.zeros(4 * d, 3, 2),), weight),
-        (encoder.fold, (torch.zeros(4 * d, 3).long(),), "weight must be .* torch.int64"),
-        (encoder.fold, (torch.nn.Linear(3, d),), "weight must be .* Linear"),
+        (encoder.fold, (torch.zeros(4 * d, 3).long(),), "TypeError: weight must be .* torch.int64"),
+        (encoder.fold, (torch.nn.Linear(3, d),), "TypeError: weight must be .* Linear"),
     ]
     if n == 1:  # a line written flat gets a hint
         rows.append((encoder, (q, k, torch.zeros(6)), r"positions\[:, None\]"))
@@ -550,7 +559,7 @@ def test_bad_input_is_named(name):
         rows.append((encoder, (q[:, :1], k[:, :1], positions), f"{encoder.heads} heads"))
         rows.append((encoder.fold, (torch.zeros(d, 3),), weight))
     for call, arguments, match in rows:
-        with pytest.raises((TypeError, ValueError), match=match):
+        with refused(match):
             call(*arguments)
 
 
@@ -582,18 +591,18 @@ def test_numbers_of_a_constructor_are_named(kind):
         *inspect.signature(kind).parameters
     }
     rows = [
-        *((name, 0, ValueError, f"{name} must be at least [12], got 0") for name in counts),
-        *((name, 1.5, TypeError, f"{name} must be an int, got 1.5") for name in counts),
-        *((name, True, TypeError, f"{name} must be an int, got True") for name in counts),
+        *((name, 0, f"{name} must be at least [12], got 0") for name in counts),
+        *((name, 1.5, f"TypeError: {name} must be an int, got 1.5") for name in counts),
+        *((name, True, f"TypeError: {name} must be an int, got True") for name in counts),
     ]
     if "base" in inspect.signature(kind).parameters:
         positive = "base must be positive and finite, got"
-        rows += [("base", bad, ValueError, positive) for bad in (0, -1.0, math.inf, math.nan)]
-        rows += [("base", bad, TypeError, "base must be a number, got") for bad in ("10", None)]
+        rows += [("base", bad, positive) for bad in (0, -1.0, math.inf, math.nan)]
+        rows += [("base", bad, "TypeError: base must be a number, got") for bad in ("10", None)]
     if kind not in (CirculantSTRING, CayleySTRING):
-        rows.append(("head_dim", 7, ValueError, "head_dim must be even .*got 7"))
-    for name, bad, error, match in rows:
-        with pytest.raises(error, match=match):
+        rows.append(("head_dim", 7, "head_dim must be even .*got 7"))
+    for name, bad, match in rows:
+        with refused(match):
             kind(**{**arguments, name: bad})
 
 
@@ -610,11 +619,11 @@ OMEGA = torch.zeros(2, 2, 1)
         (CayleySTRING, (8, 1, 1, -0.1), "density must be between 0 and 1, got -0.1"),
         (CayleySTRING, (8, 1, 1, 1.1), "density must be between 0 and 1, got 1.1"),
         (CayleySTRING, (8, 1, 1, math.nan), "density must be between 0 and 1, got nan"),
-        (CayleySTRING, (8, 1, 1, True), "density must be a number, got True"),
-        (CayleySTRING, (8, 1, 1, "1"), "density must be a number, got '1'"),
-        (STRING, ([[[1.0]]],), "frequencies must be a floating-point tensor, got list"),
-        (STRING, (OMEGA.cfloat(),), "frequencies must be .* torch.complex64"),
-        (STRING, (OMEGA, [[1]]), "basis must be .* list"),
+        (CayleySTRING, (8, 1, 1, True), "TypeError: density must be a number, got True"),
+        (CayleySTRING, (8, 1, 1, "1"), "TypeError: density must be a number, got '1'"),
+        (STRING, ([[[1.0]]],), "TypeError: frequencies must be a floating-point tensor, got list"),
+        (STRING, (OMEGA.cfloat(),), "TypeError: frequencies must be .* torch.complex64"),
+        (STRING, (OMEGA, [[1]]), "TypeError: basis must be .* list"),
         (STRING, (OMEGA[:, :0],), "head_dim must be given"),
         (STRING, (OMEGA[0],), r"frequencies must have shape .* got \(2, 1\)"),
         (STRING, (OMEGA, None, 3), "head_dim must be at least 4 .* 3"),
@@ -625,9 +634,13 @@ OMEGA = torch.zeros(2, 2, 1)
         ),
         (DenseSTRING, (torch.zeros(1, 4, 4),), r"\(heads, coord_dim, d, d\), got \(1, 4, 4\)"),
         (DenseSTRING, (torch.eye(4)[None, None],), r"skew-symmetric.* 2.0e\+00 of that of L"),
-        (DenseSTRING, ([[0.0]],), "generators must be a floating-point tensor, got list"),
+        (
+            DenseSTRING,
+            ([[0.0]],),
+            "TypeError: generators must be a floating-point tensor, got list",
+        ),
     ],
 )
 def test_what_does_not_fit_a_constructor_is_named(kind, arguments, match):
-    with pytest.raises((TypeError, ValueError), match=match):
+    with refused(match):
         kind(*arguments)

@@ -23,6 +23,7 @@ from stringlib.theory.extrapolation import (
     unseen_share,
 )
 from tests.draws import random
+from tests.refusals import refused
 
 
 def literal_yarn(pairs: int, base: float, scale: float, length: float) -> list[float]:
@@ -224,10 +225,10 @@ THETA = torch.ones(1, 4, 1)
     ("call", "match"),
     [
         (lambda: position_interpolation(THETA, 0.5), "at least 1, got 0.5"),
-        (lambda: position_interpolation(THETA, "2"), "scale must be a number, got '2'"),
+        (lambda: position_interpolation(THETA, "2"), "TypeError: scale must be a number, got '2'"),
         (lambda: position_interpolation(THETA[0], 2), r"coord_dim\), got \(4, 1\)"),
-        (lambda: position_interpolation(THETA.int(), 2), "frequencies must be .*int32"),
-        (lambda: position_interpolation([1.0], 2), "frequencies must be .*list"),
+        (lambda: position_interpolation(THETA.int(), 2), "TypeError: frequencies must be .*int32"),
+        (lambda: position_interpolation([1.0], 2), "TypeError: frequencies must be .*list"),
         (lambda: ntk_aware(THETA[:, :1], 2), r"at least 2 pairs.*got \(1, 1, 1\)"),
         (lambda: ntk_aware(torch.ones(1, 4, 2), 2), r"got \(1, 4, 2\)"),
         (lambda: ntk_aware(THETA, float("nan")), "scale must be positive and finite"),
@@ -235,17 +236,17 @@ THETA = torch.ones(1, 4, 1)
         (lambda: yarn(THETA, 2, 64, slow=0), "slow must be positive"),
         (lambda: yarn(THETA, 2, 64, slow=4, fast=4), "above slow=4, got 4"),
         (lambda: yarn_attention_factor(0.9), "scale must be at least 1, got 0.9"),
-        (lambda: seen_turns(torch.arange(3), 64), "frequencies must"),
+        (lambda: seen_turns(torch.arange(3), 64), "TypeError: frequencies must"),
         (lambda: seen_turns(THETA, 0), "length must"),
         (lambda: unseen_share(THETA, THETA[:, :2], 64, 128),
          r"scaled must have the shape of frequencies, \(1, 4, 1\)"),
         (lambda: unseen_share(THETA, [1.0, 0.1], 64, 128),
-         "scaled must be a floating-point tensor"),
+         "TypeError: scaled must be a floating-point tensor"),
         (lambda: tail_share(ALiBi(2), 64, 32), "longer must be at least 64"),
         (lambda: effective_window(ALiBi(2), 0), "length must be at least 1"),
-        (lambda: match_weight(1.0, 2.5), "length must"),
+        (lambda: match_weight(1.0, 2.5), "TypeError: length must"),
     ],
 )  # fmt: skip
 def test_bad_input_is_named(call: Callable[[], object], match: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=match):
+    with refused(match):
         call()

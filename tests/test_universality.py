@@ -10,6 +10,7 @@ from stringlib import STRING, CirculantSTRING, DenseSTRING, RoPE, RotaryEncoder,
 from stringlib.algebra import haar_orthogonal, planar_skew, skew, universality
 from stringlib.algebra.universality import _separate, universal_form
 from tests.draws import random
+from tests.refusals import refused
 
 SIZES = (1, 2, 3, 8, 15, 64)
 KINDS = ("random", "integer", "repeated", "slow", "nearly repeated", "one plane", "scales", "zero")
@@ -268,14 +269,14 @@ SKEWNESS = (SYMMETRIC + SYMMETRIC.T).norm() / SYMMETRIC.norm()
         (torch.stack([0 * ONE, ONE, TWO]), "L_1 L_2"),
         (SYMMETRIC[None], f"skew-symmetric.* {SKEWNESS:.1e} of that of L"),
         (torch.full((1, 2, 2), torch.nan), "finite"),
-        (BOTH.long(), r"generators must be .* torch.int64"),
+        (BOTH.long(), r"TypeError: generators must be .* torch.int64"),
         (ONE, r"shape \(..., coord_dim, d, d\), got \(6, 6\)"),
         (BOTH[..., :5], r"got \(2, 6, 5\)"),
         (BOTH[:0], r"got \(0, 6, 6\)"),
     ],
 )
 def test_what_is_refused(generators: Tensor, match: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=match):
+    with refused(match):
         universal_form(generators)
 
 
