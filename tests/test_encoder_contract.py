@@ -394,6 +394,7 @@ def test_positions_of_every_accepted_shape(name):
     whole = positions.round()
     close(encoder(q, k, whole.long())[0], encoder(q, k, whole)[0], 0.0)
     close(encoder.matrix(whole.long()), encoder.matrix(whole), 0.0)
+    assert encoder.matrix(whole.float()).dtype == torch.float32
     deep, _, _ = inputs(encoder, batch=(2, 3))
     assert encoder.rotate(deep, positions).shape == deep.shape
     assert encoder.matrix(own).shape == (2, encoder.heads, 6, encoder.head_dim, encoder.head_dim)

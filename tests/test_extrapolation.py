@@ -151,6 +151,7 @@ def test_new_angles_are_those_that_a_walk_meets(scale: int) -> None:
         "ntk": ntk_aware(theta, scale),
         "yarn": yarn(theta, scale, length, fast=4),
     }
+    assert not unseen_share(theta, theta, length, length / 2).any()
     steps = torch.arange(0, length, 1 / 64, dtype=torch.float64)
     for name, slower in ways.items():
         share = unseen_share(theta, slower, length, scale * length)[0, :, 0]
