@@ -26,47 +26,28 @@ class _LongCayley(stringlib.CayleySTRING):
         return 1e4 * super().skew()
 
 
-def _dense(head_dim: int, coord_dim: int, heads: int) -> RotaryEncoder:
-    return stringlib.DenseSTRING(
-        _given(head_dim, head_dim // 2, coord_dim, heads, "interleaved").generators()
-    )
-
-
 CASES: dict[str, Callable[[], RotaryEncoder]] = {
-    "rope-2": lambda: stringlib.RoPE(2),
-    "rope-8": lambda: stringlib.RoPE(8, heads=1),
+    "rope-8": lambda: stringlib.RoPE(8),
     "rope-half-6-heads-3": lambda: stringlib.RoPE(6, base=100.0, heads=3, layout="half"),
-    "circulant-1": lambda: stringlib.CirculantSTRING(1),
-    "circulant-2": lambda: stringlib.CirculantSTRING(2, coord_dim=2),
-    "circulant-8-2d": lambda: stringlib.CirculantSTRING(8, coord_dim=2, heads=2),
-    "circulant-15-3d-heads-3": lambda: stringlib.CirculantSTRING(15, coord_dim=3, heads=3),
-    "circulant-15-block-5": lambda: stringlib.CirculantSTRING(15, 1, 2, block_size=5),
-    "circulant-12-block-1": lambda: stringlib.CirculantSTRING(12, 2, block_size=1),
-    "circulant-64": lambda: stringlib.CirculantSTRING(64, heads=2),
-    "circulant-260-rfft": lambda: stringlib.CirculantSTRING(260, block_size=20),
-    "circulant-261-rfft-odd": lambda: stringlib.CirculantSTRING(261, block_size=9),
-    "reflection-2-3d": lambda: stringlib.ReflectionSTRING(2, coord_dim=3),
-    "reflection-8": lambda: stringlib.ReflectionSTRING(8),
-    "reflection-6-2d-heads-3": lambda: stringlib.ReflectionSTRING(6, coord_dim=2, heads=3),
-    "axial-8-1d": lambda: stringlib.AxialRoPE(8, 1),
-    "axial-12-2d-heads-3": lambda: stringlib.AxialRoPE(12, 2, heads=3),
     "axial-10-uneven-2d": lambda: stringlib.AxialRoPE(10, 2, base=10.0),
-    "mixed-2-2d": lambda: stringlib.MixedRoPE(2, 2, 1),
-    "mixed-8-2d": lambda: stringlib.MixedRoPE(8, 2, 1),
+    "axial-14-3d-heads-3": lambda: stringlib.AxialRoPE(14, 3, heads=3),
     "mixed-12-2d-heads-3": lambda: stringlib.MixedRoPE(12, 2, 3, base=100.0),
     "mixed-10-uneven-3d": lambda: stringlib.MixedRoPE(10, 3, 2),
+    "reflection-2-3d": lambda: stringlib.ReflectionSTRING(2, coord_dim=3),
+    "reflection-6-heads-3": lambda: stringlib.ReflectionSTRING(6, heads=3),
+    "circulant-2-2d": lambda: stringlib.CirculantSTRING(2, coord_dim=2),
+    "circulant-8-2d": lambda: stringlib.CirculantSTRING(8, coord_dim=2, heads=2),
+    "circulant-15-block-5": lambda: stringlib.CirculantSTRING(15, 1, 2, block_size=5),
+    "circulant-260-rfft": lambda: stringlib.CirculantSTRING(260, block_size=20),
+    "circulant-261-rfft-odd": lambda: stringlib.CirculantSTRING(261, block_size=9),
     "cayley-1": lambda: stringlib.CayleySTRING(1, heads=2),
-    "cayley-2": lambda: stringlib.CayleySTRING(2, coord_dim=2),
-    "cayley-8": lambda: stringlib.CayleySTRING(8),
     "cayley-7-3d-heads-3": lambda: stringlib.CayleySTRING(7, coord_dim=3, heads=3),
-    "cayley-8-sparse-2d": lambda: stringlib.CayleySTRING(8, 2, 2, density=0.25),
+    "cayley-8-sparse-2d": lambda: stringlib.CayleySTRING(8, 2, density=0.25),
     "cayley-6-density-0": lambda: stringlib.CayleySTRING(6, 2, 2, density=0),
     "cayley-64-long": lambda: _LongCayley(64, heads=2),
     "dense-1": lambda: stringlib.DenseSTRING(torch.zeros(1, 2, 1, 1)),
-    "dense-2": lambda: _dense(2, 1, 1),
-    "dense-7-3d-heads-2": lambda: _dense(7, 3, 2),
-    "dense-16-circulant": lambda: stringlib.DenseSTRING(
-        stringlib.CirculantSTRING(16, 2, 2, block_size=4).generators()
+    "dense-7-3d-heads-2": lambda: stringlib.DenseSTRING(
+        _given(7, 3, 3, 2, "interleaved").generators()
     ),
     "string-7": lambda: _given(7, 2, 2, 3, "interleaved"),
     "string-half-7": lambda: _given(7, 2, 3, 2, "half"),
@@ -88,10 +69,13 @@ def _mixed(e: RotaryEncoder, h: int, x: Tensor, r: Tensor) -> Tensor | None:
     return reference.apply_mixed_rope(x[None], r, *along)[0]
 
 
-def _reflection(e: RotaryEncoder, h: int, x: Tensor, r: Tensor) -> Tensor | None:
-    if e.coord_dim != 1:
-        return None
-    return reference.apply_reflection_rope(x, r[:, 0], *e.angles[:, h, :, 0])
+def _reflection(e: RotaryEncoder, h: int, x: Tensor, r: Tensor) -> Tensor:
+    once = torch.ones(1)  # the angles of all coordinates together, for one token at a time
+    angles = torch.einsum("spc,nc->nsp", e.angles[:, h], r)
+    rows = [
+        reference.apply_reflection_rope(t[None], once, *a) for t, a in zip(x, angles, strict=True)
+    ]
+    return torch.cat(rows)
 
 
 def _cayley(e: RotaryEncoder, h: int, x: Tensor, r: Tensor) -> Tensor:

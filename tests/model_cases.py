@@ -6,15 +6,15 @@ from inspect import signature
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from stringlib import ENCODERS, LanguageModel, PositionWeight
+from stringlib import ENCODERS, LanguageModel, PositionWeight, ViT
 from stringlib.attention import registry
 from stringlib.attention.registry import FEATURES
 from stringlib.encoders.registry import BIASES
 
 NAMES: tuple[str | None, ...] = (None, *ENCODERS, *BIASES, "sinusoidal", "learned")
-LENGTH, VOCAB = 7, 11
+LENGTH, VOCAB, CLASSES = 7, 11, 5
 OPTIONS: dict[str, Any] = {"horizon": 20}
 """What a weight must be told, if it asks for it; a model says the length itself."""
 
@@ -109,11 +109,36 @@ def text(*shape: int, seed: int = 0) -> Tensor:
     return torch.randint(VOCAB, shape, generator=torch.Generator().manual_seed(seed))
 
 
-def require_gradients(model: nn.Module, loss: Tensor) -> None:
-    """Fail unless the loss is finite and every parameter has a finite gradient that is not 0."""
-    assert loss.isfinite()
-    loss.backward()
-    for key, parameter in model.named_parameters():
-        assert parameter.grad is not None, key
-        assert parameter.grad.isfinite().all(), key
-        assert (parameter.grad != 0).any(), key
+SIZES: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
+    "series": ((12,), (3,)),
+    "image": ((6, 8), (3, 2)),
+    "volume": ((4, 4, 6), (2, 2, 3)),
+}
+"""Name → size of an image, size of a patch."""
+
+
+def vision_model(name: str, size: str = "image", seed: int = 0, **options: Any) -> ViT:
+    """Return a small vision transformer of a case: RoPE is axial, what only looks back causal."""
+    torch.manual_seed(seed)
+    told = {"channels": 2, **CASES[name]}
+    if told.get("encoder") == "rope":
+        told["encoder"] = "axial"
+    if told.get("weight") in DECAYS:
+        told["causal"] = True
+    if told.get("weight") in (*DECAYS, "toeplitz"):
+        told["pool"] = "mean"
+    return ViT(*SIZES[size], CLASSES, 24, 2, 2, **{**told, **options})
+
+
+def pictures(model: ViT, *sizes: int) -> Tensor:
+    """Return three random images, of the size of the model unless told."""
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(3, model.channels, *(sizes or model.image_size), generator=generator)
+
+
+def model_and_input(kind: str, name: str, **options: Any) -> tuple[LanguageModel | ViT, Tensor]:
+    """Return a model of ``"text"`` or of ``"images"``, and three of what it reads."""
+    if kind == "text":
+        return language_model(name, **options), text(3, LENGTH)
+    model = vision_model(name, **options)
+    return model, pictures(model)

@@ -6,20 +6,16 @@ import math
 import pytest
 import torch
 
-import stringlib
 from stringlib import LearnedAbsolute, Sinusoidal, checks
+from stringlib.models.absolute import GridSinusoidal, GridTable
 from stringlib.positions import grid_positions
 from stringlib.reference import add_rows, sinusoidal_table
+from tests.draws import random
+from tests.refusals import refused
 
 BOTH = {"sinusoidal": lambda: Sinusoidal(8), "learned": lambda: LearnedAbsolute(50, 8)}
 both = pytest.mark.parametrize("make", BOTH.values(), ids=BOTH)
-
-
-def random(*shape, seed=0):
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-
-
-# --- values ----------------------------------------------------------------------------------
+X, AT = torch.zeros(2, 6, 8), grid_positions(6)
 
 
 @pytest.mark.proves("eq-abs-sum")
@@ -69,9 +65,6 @@ def test_initial_standard_deviation():
     weight = LearnedAbsolute(200, 100).weight
     assert weight.std().item() == pytest.approx(0.02, rel=0.02)
     assert abs(weight.mean().item()) < 0.001
-
-
-# --- dtypes, shapes, transformations ---------------------------------------------------------
 
 
 @both
@@ -124,25 +117,17 @@ def test_gradients_reach_tokens_positions_and_table(make):
     assert torch.equal(x.grad, torch.ones_like(x))
 
 
-def test_state_dicts():
-    assert Sinusoidal(8).state_dict() == {}
-    assert list(Sinusoidal(8).parameters()) == []
-    one, other = LearnedAbsolute(5, 4), LearnedAbsolute(5, 4)
-    other.load_state_dict(copy.deepcopy(one.state_dict()))
-    assert list(one.state_dict()) == ["weight"]
-    assert torch.equal(one.weight, other.weight)
-
-
 @both
 def test_copies_devices_and_empty_memory(make):
     module, x, at = make(), torch.zeros(6, 8), grid_positions(6)
     expected = module(x, at)
     state = copy.deepcopy(module.state_dict())
+    assert list(state) == [name for name, _ in module.named_parameters()]
     moved = copy.deepcopy(module).to("meta")
     assert moved(x.to("meta"), at.to("meta")).device.type == "meta"
-    emptied = moved.to_empty(device="cpu")
-    emptied.load_state_dict(state)
-    assert torch.equal(emptied(x, at), expected)
+    for other in (make(), moved.to_empty(device="cpu")):
+        other.load_state_dict(state)
+        assert torch.equal(other(x, at), expected)
 
 
 @both
@@ -161,9 +146,6 @@ def test_nan_stays_in_its_token(make):
     assert make()(x, grid_positions(3)).isnan().any(-1).tolist() == [False, True, False]
 
 
-# --- bad input -------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("position", [50, -1, 2.5, 1e30, float("nan"), float("inf")])
 def test_a_position_without_a_row_is_named(position):
     at = torch.tensor([[0], [position], [3]])
@@ -175,39 +157,78 @@ def test_a_position_without_a_row_is_named(position):
 
 
 @pytest.mark.parametrize(
-    ("build", "error", "match"),
+    ("call", "match"),
     [
-        (lambda: Sinusoidal(7), ValueError, "dim must be even .*got 7"),
-        (lambda: Sinusoidal(8.0), TypeError, "dim must be an int, got 8.0"),
-        (lambda: Sinusoidal(8, base=0), ValueError, "base must be positive"),
-        (lambda: LearnedAbsolute(0, 8), ValueError, "num_positions must be at least 1, got 0"),
-        (lambda: LearnedAbsolute(8, 0), ValueError, "dim must be at least 1, got 0"),
-        (lambda: LearnedAbsolute(True, 8), TypeError, "num_positions must be an int, got True"),
+        (lambda: Sinusoidal(7), "dim must be even .*got 7"),
+        (lambda: Sinusoidal(8.0), "TypeError: dim must be an int, got 8.0"),
+        (lambda: Sinusoidal(8, base=0), "base must be positive"),
+        (lambda: LearnedAbsolute(0, 8), "num_positions must be at least 1, got 0"),
+        (lambda: LearnedAbsolute(8, 0), "dim must be at least 1, got 0"),
+        (lambda: LearnedAbsolute(True, 8), "TypeError: num_positions must be an int, got True"),
     ],
 )
-def test_bad_arguments_are_named(build, error, match):
-    with pytest.raises(error, match=match):
-        build()
+def test_bad_arguments_are_named(call, match):
+    with refused(match):
+        call()
 
 
 @both
-def test_bad_input_is_named(make):
-    module, x, at = make(), torch.zeros(2, 6, 8), grid_positions(6)
+@pytest.mark.parametrize(
+    ("x", "positions", "match"),
+    [
+        (X.long(), AT, "TypeError: x must be a floating-point tensor, got torch.int64"),
+        (X[..., :7], AT, r"x must have shape \(..., seq, 8\), got \(2, 6, 7\)"),
+        (X[0, 0], AT, "x must have shape"),
+        (X, torch.zeros(6, 2), r"positions must have shape \(..., seq, 1\)"),
+        (X, torch.zeros(6), r"write positions\[:, None\]"),
+        (X, AT[:5], "one row for each of the 6 tokens of x"),
+        (X, AT > 0, "TypeError: positions must be .* torch.bool"),
+        (X, AT.expand(3, 6, 1), "leading dimensions of positions"),
+    ],
+)
+def test_bad_input_is_named(make, x, positions, match):
+    with refused(match):
+        make()(x, positions)
 
-    def refuses(error, match, *arguments):
-        with pytest.raises(error, match=match):
-            module(*arguments)
 
-    refuses(TypeError, "x must be a floating-point tensor, got torch.int64", x.long(), at)
-    refuses(ValueError, r"x must have shape \(..., seq, 8\), got \(2, 6, 7\)", x[..., :7], at)
-    refuses(ValueError, "x must have shape", x[0, 0], at)
-    refuses(ValueError, r"positions must have shape \(..., seq, 1\)", x, torch.zeros(6, 2))
-    refuses(ValueError, r"write positions\[:, None\]", x, torch.zeros(6))
-    refuses(ValueError, "one row for each of the 6 tokens of x", x, at[:5])
-    refuses(TypeError, "positions must be .* torch.bool", x, at > 0)
-    refuses(TypeError, "positions must be .* list", x, [0, 1])
-    refuses(ValueError, "leading dimensions of positions", x, at.expand(3, 6, 1))
+def test_sinusoids_of_each_coordinate():
+    x, places = torch.randn(2, 6, 24), grid_positions(2, 3)
+    found = GridSinusoidal(24, 2)(x, places)
+    line = Sinusoidal(12)
+    assert torch.equal(found[..., :12], line(x[..., :12], places[:, :1]))
+    assert torch.equal(found[..., 12:], line(x[..., 12:], places[:, 1:]))
+    x = torch.randn(6, 8)
+    assert torch.equal(GridSinusoidal(8, 1)(x, places[:, :1]), Sinusoidal(8)(x, places[:, :1]))
 
 
-def test_exported():
-    assert {"Sinusoidal", "LearnedAbsolute"} <= set(stringlib.__all__)
+@pytest.mark.parametrize("sizes", [(5,), (2, 3), (2, 3, 4)])
+def test_a_table_adds_its_row(sizes):
+    table, places = GridTable(sizes, 8), grid_positions(*sizes)
+    x = torch.randn(2, len(places), 8)
+    rows = x + table.weight.flatten(0, -2)
+    assert torch.equal(table(x, places), rows)
+    assert torch.equal(table.places(*sizes), places)
+    if len(sizes) == 1:
+        line = LearnedAbsolute(5, 8)
+        line.weight.data = table.weight.data
+        assert torch.equal(table(x, places), line(x, places))
+
+
+@pytest.mark.parametrize(("sizes", "kind"), [((5,), "linear"), ((4, 3), "bilinear")])
+def test_a_table_over_another_grid_is_interpolated(sizes, kind):
+    table = GridTable(sizes, 8).double()
+    for other in ([2 * n for n in sizes], [n + 1 for n in sizes], [1 for _ in sizes]):
+        image = table.weight.movedim(-1, 0)[None]
+        expected = torch.nn.functional.interpolate(image, other, mode=kind, align_corners=False)
+        places = table.places(*other)
+        found = table(torch.zeros(len(places), 8).double(), places)
+        assert checks.largest_difference(found, expected[0].flatten(1).mT) <= 1e-6
+
+
+def test_a_table_between_and_beyond_its_cells():
+    table = GridTable((2, 3), 8)
+    at = torch.tensor([[0.5, 1.25], [-3.0, 9.0]])
+    found = table(torch.zeros(2, 8), at)
+    w = table.weight
+    between = 0.5 * (0.75 * w[0, 1] + 0.25 * w[0, 2]) + 0.5 * (0.75 * w[1, 1] + 0.25 * w[1, 2])
+    assert torch.allclose(found, torch.stack([between, w[0, 2]]), atol=1e-7)

@@ -1,4 +1,4 @@
-"""What is left at inference: folding a whole layer, caches, low precision, and the ladder."""
+"""What is left at inference: folding a whole layer, low precision, and the ladder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stringlib import (
     STRING,
     CirculantSTRING,
     MixedRoPE,
-    RoPE,
+    MultiHeadAttention,
     RotaryEncoder,
     checks,
     make_encoder,
@@ -25,141 +25,88 @@ from stringlib.algebra import haar_orthogonal
 from stringlib.reference import ladder
 from tests.encoder_cases import CASES, heads_of, make
 
-encoders = pytest.mark.parametrize("name", CASES)
-MODEL_DIM = 10
+SMALL = [name for name in CASES if "rfft" not in name]
 
 
-class Attention(nn.Module):
-    """Multi-head softmax attention with biases everywhere; positions rotate q and k."""
-
-    def __init__(self, encoder: RotaryEncoder) -> None:
-        super().__init__()
-        rows = heads_of(encoder) * encoder.head_dim
-        self.to_q, self.to_k, self.to_v = (nn.Linear(MODEL_DIM, rows) for _ in range(3))
-        self.to_out = nn.Linear(rows, MODEL_DIM)
-        self.encoder = encoder
-
-    def heads(self, x: Tensor) -> Tensor:
-        return x.unflatten(-1, (-1, self.encoder.head_dim)).transpose(-3, -2)
-
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, causal: bool = False) -> Tensor:
-        scores = q @ k.mT / math.sqrt(self.encoder.head_dim)
-        if causal:
-            future = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
-            scores = scores.masked_fill(future, -torch.inf)
-        out = scores.softmax(-1) @ v
-        return self.to_out(out.transpose(-3, -2).flatten(-2))
-
-    def forward(self, x: Tensor, positions: Tensor, causal: bool = False) -> Tensor:
-        q, k = self.encoder(self.heads(self.to_q(x)), self.heads(self.to_k(x)), positions)
-        return self.attend(q, k, self.heads(self.to_v(x)), causal)
-
-
-def layer_of(name: str, seed: int = 3) -> tuple[Attention, Tensor, Tensor]:
-    """Return a layer with large biases, tokens (2, 7, MODEL_DIM) and their positions."""
+def layer_of(
+    name: str, seed: int = 3, causal: bool = False
+) -> tuple[MultiHeadAttention, Tensor, Tensor]:
+    """Return a layer with large biases, tokens (2, 7, dim) and their positions."""
     encoder = make(name)
     torch.manual_seed(seed)
-    layer = Attention(encoder).double()
+    heads = heads_of(encoder)
+    dim = heads * encoder.head_dim
+    layer = MultiHeadAttention(dim, heads, encoder, bias=True, causal=causal).double()
     with torch.no_grad():
         for linear in (layer.to_q, layer.to_k, layer.to_v, layer.to_out):
-            linear.weight.normal_(std=MODEL_DIM**-0.5)
+            linear.weight.normal_(std=dim**-0.5)
             linear.bias.normal_()
-    x = torch.randn(2, 7, MODEL_DIM, dtype=torch.float64)
+    x = torch.randn(2, 7, dim, dtype=torch.float64)
     return layer, x, 10 * torch.randn(7, encoder.coord_dim, dtype=torch.float64)
 
 
-@torch.no_grad()
-def fold(layer: Attention, biases: bool = True, keys: bool = True) -> Attention:
-    """Return a copy with folded projections and no basis left."""
-    folded = copy.deepcopy(layer)
-    for linear in (folded.to_q, folded.to_k)[: 2 if keys else 1]:
-        linear.weight.copy_(layer.encoder.fold(linear.weight))
-        if biases:
-            linear.bias.copy_(layer.encoder.fold(linear.bias))
-    folded.encoder = layer.encoder.folded()
-    return folded
-
-
-# --- a whole layer ---------------------------------------------------------------------------
-
-
-@encoders
+@pytest.mark.parametrize("name", SMALL)
 @pytest.mark.parametrize("causal", [False, True])
-def test_folding_leaves_the_output_of_a_layer(name: str, causal: bool) -> None:
-    layer, x, positions = layer_of(name)
-    folded = fold(layer)
-    want = layer(x, positions, causal)
-    assert checks.largest_difference(folded(x, positions, causal), want) <= 1e-11
-    assert list(folded.encoder.parameters()) == []
+def test_folding_leaves_the_output_of_a_layer_and_the_gradients_of_its_tokens(
+    name: str, causal: bool
+) -> None:
+    layer, x, positions = layer_of(name, causal=causal)
+    folded, loaded = layer.folded(), copy.deepcopy(layer)
     eye = torch.eye(layer.encoder.head_dim, dtype=torch.float64)
     assert torch.equal(folded.encoder.basis(), eye.expand(layer.encoder.heads, -1, -1))
-    moved = folded(x, positions + 17, causal)
-    assert checks.largest_difference(moved, want) <= 1e-11
+    loaded.encoder = layer.encoder.folded()
+    loaded.load_state_dict(folded.state_dict())
+    found = []
+    for which, shift in ((layer, 0), (folded, 0), (folded, 17), (loaded, 0)):
+        leaf = x.clone().requires_grad_()
+        out = which(leaf, positions + shift)
+        out.square().sum().backward()
+        found.append((out, leaf.grad))
+    for out, gradient in found[1:]:
+        assert checks.largest_difference(out, found[0][0]) <= 1e-11
+        assert checks.largest_difference(gradient, found[0][1]) <= 1e-10
 
 
-@pytest.mark.parametrize("name", ["circulant-8-2d", "circulant-64", "string-7", "string-half-7"])
-@pytest.mark.parametrize("left_out", ["biases", "keys"])
-def test_a_half_folded_layer_is_another_layer(name: str, left_out: str) -> None:
+@pytest.mark.parametrize("name", ["circulant-8-2d", "string-7", "string-half-7"])
+@pytest.mark.parametrize("left_out", [("to_q.bias", "to_k.bias"), ("to_k.weight", "to_k.bias")])
+def test_a_half_folded_layer_is_another_layer(name: str, left_out: tuple[str, ...]) -> None:
     layer, x, positions = layer_of(name)
-    wrong = fold(layer, **{left_out: False})
+    wrong = layer.folded()
+    wrong.load_state_dict({key: layer.state_dict()[key] for key in left_out}, strict=False)
     assert checks.largest_difference(wrong(x, positions), layer(x, positions)) > 1e-3
 
 
-@pytest.mark.parametrize("name", ["circulant-64", "circulant-8-2d"])
-def test_a_fixed_basis_folds_before_training_and_leaves_mixed_rope(name: str) -> None:
-    layer, x, positions = layer_of(name)
-    folded, circulant = fold(layer), layer.encoder
-    mixed = MixedRoPE(circulant.head_dim, circulant.coord_dim, circulant.heads).double()
-    pairs = circulant.frequencies().shape[1]
+def test_a_fixed_basis_folds_before_training_and_leaves_mixed_rope() -> None:
+    layer, x, positions = layer_of("circulant-8-2d")
+    folded, frequencies = layer.folded(), layer.encoder.frequencies()
+    folded.encoder = mixed = MixedRoPE(8, 2, 2).double()
     with torch.no_grad():
-        mixed.omega.zero_()[:, :pairs] = circulant.frequencies()
-    folded.encoder = mixed
+        mixed.omega.zero_()[:, :3] = frequencies
     assert checks.largest_difference(folded(x, positions), layer(x, positions)) <= 1e-11
     folded(x, positions).square().sum().backward()
-    assert (mixed.omega.grad[:, :pairs].abs() > 0).all()
-
-
-@encoders
-def test_a_folded_state_dict_loads_into_a_layer_with_the_folded_encoder(name: str) -> None:
-    layer, x, positions = layer_of(name)
-    state = {k: v for k, v in layer.state_dict().items() if not k.startswith("encoder.")}
-    for key in ("to_q.weight", "to_q.bias", "to_k.weight", "to_k.bias"):
-        state[key] = layer.encoder.fold(state[key])
-    other = Attention(layer.encoder).double()
-    other.encoder = layer.encoder.folded()
-    missing, unexpected = other.load_state_dict(state, strict=False)
-    assert unexpected == []
-    assert all(key.startswith("encoder.") for key in missing)
-    assert checks.largest_difference(other(x, positions), layer(x, positions)) <= 1e-11
-
-
-@encoders
-def test_gradients_of_the_tokens_survive_the_fold(name: str) -> None:
-    layer, x, positions = layer_of(name)
-    grads = []
-    for which in (layer, fold(layer)):
-        leaf = x.clone().requires_grad_()
-        which(leaf, positions).square().sum().backward()
-        grads.append(leaf.grad)
-    assert checks.largest_difference(*grads) <= 1e-10
+    assert (mixed.omega.grad[:, :3].abs() > 0).all()
 
 
 def test_values_turned_there_and_back_fold_into_two_other_weights() -> None:
     """out_i = R(r_i)ᵀ Σ_j w_ij R(r_j) v_j: P goes into W_v by rows and into W_o by columns."""
     layer, x, positions = layer_of("string-7")
-
-    def output(layer: Attention, literal: bool) -> Tensor:
-        encoder, (q, k, v) = layer.encoder, map(layer.heads, (layer.to_q(x), layer.to_k(x), x @ w))
-        rotate = encoder.rotate if literal else lambda v, r: encoder(v, v, r)[0]
-        turned_q, turned_k = encoder(q, k, positions)
-        mixed = (turned_q @ turned_k.mT).softmax(-1) @ rotate(v, positions)
-        return rotate(mixed, -positions).transpose(-3, -2).flatten(-2) @ out
-
     encoder = layer.encoder
-    w, out = layer.to_v.weight.detach().mT, layer.to_out.weight.detach().mT
-    want = output(layer, literal=True)
-    w, out = encoder.fold(w.mT).mT, encoder.fold(out)
-    assert checks.largest_difference(output(fold(layer), literal=False), want) <= 1e-11
+
+    def output(layer: MultiHeadAttention, w_v: Tensor, w_out: Tensor, literal: bool) -> Tensor:
+        def heads(projected: Tensor) -> Tensor:
+            return projected.unflatten(-1, (-1, encoder.head_dim)).transpose(-3, -2)
+
+        def rotate(v: Tensor, r: Tensor) -> Tensor:
+            return encoder.rotate(v, r) if literal else layer.encoder(v, v, r)[0]
+
+        q, k = layer.encoder(heads(layer.to_q(x)), heads(layer.to_k(x)), positions)
+        mixed = (q @ k.mT).softmax(-1) @ rotate(heads(x @ w_v.mT), positions)
+        return rotate(mixed, -positions).transpose(-3, -2).flatten(-2) @ w_out
+
+    w_v, w_out = layer.to_v.weight.detach(), layer.to_out.weight.detach().mT
+    want = output(layer, w_v, w_out, literal=True)
+    got = output(layer.folded(), encoder.fold(w_v), encoder.fold(w_out), literal=False)
+    assert checks.largest_difference(got, want) <= 1e-11
 
 
 def test_grouped_queries_share_one_basis_a_group() -> None:
@@ -170,15 +117,12 @@ def test_grouped_queries_share_one_basis_a_group() -> None:
     x, positions = torch.randn(6, 5, dtype=torch.float64), torch.arange(6.0)[:, None]
 
     def scores(encoder: RotaryEncoder, w_q: Tensor, w_k: Tensor) -> Tensor:
-        q = (x @ w_q.mT).unflatten(-1, (groups, d)).transpose(-3, -2)
-        k = (x @ w_k.mT).unflatten(-1, (groups, d)).transpose(-3, -2)
-        q, k = encoder(q, k, positions)
-        return q @ k.mT
+        q, k = ((x @ w.mT).unflatten(-1, (groups, d)).transpose(-3, -2) for w in (w_q, w_k))
+        return checks.logits(encoder, q, k.expand_as(q), positions)
 
-    folded = scores(
-        encoder.folded(), torch.stack([encoder.fold(w) for w in w_q]), encoder.fold(w_k)
-    )
-    assert checks.largest_difference(folded, scores(encoder, w_q, w_k)) <= 1e-12
+    parts = torch.stack([encoder.fold(w) for w in w_q]), encoder.fold(w_k)
+    want = scores(encoder, w_q, w_k)
+    assert checks.largest_difference(scores(encoder.folded(), *parts), want) <= 1e-12
     own = STRING(torch.randn(6, 4, 1), haar_orthogonal(d, 6, dtype=torch.float64))
     with pytest.raises(ValueError, match=r"weight must have shape \(6 \* 8, model_dim\)"):
         own.fold(w_k)  # a basis for each query head: the shared keys have no one basis to move to
@@ -218,77 +162,31 @@ def test_the_heads_of_an_encoder_are_the_heads_of_a_weight() -> None:
         encoder.fold(weight, heads=1)
 
 
-# --- decoding --------------------------------------------------------------------------------
-
-
-@encoders
-@pytest.mark.parametrize("cache", ["turned", "plain"])
-def test_decoding_with_a_cache_repeats_the_causal_pass(name: str, cache: str) -> None:
-    layer, x, positions = layer_of(name)
-    layer = fold(layer)
-    want, keys, values = layer(x, positions, causal=True), [], []
-    for t in range(x.shape[1]):
-        token, here = x[:, t : t + 1], positions[t : t + 1]
-        q, k = layer.heads(layer.to_q(token)), layer.heads(layer.to_k(token))
-        values.append(layer.heads(layer.to_v(token)))
-        if cache == "turned":  # once, when written
-            q, k = layer.encoder(q, k, here)
-            keys.append(k)
-            all_keys = torch.cat(keys, -2)
-        else:  # all of them, each time
-            keys.append(k)
-            q, all_keys = layer.encoder(
-                q, torch.cat(keys, -2), here, key_positions=positions[: t + 1]
-            )
-        out = layer.attend(q, all_keys, torch.cat(values, -2))
-        assert checks.largest_difference(out, want[:, t : t + 1]) <= 1e-12
-
-
-@encoders
-def test_a_cache_can_be_moved_to_new_positions(name: str) -> None:
-    layer, x, positions = layer_of(name)
-    encoder, k = layer.encoder.folded(), layer.heads(layer.to_k(x)).detach()
-    _, cached = encoder(k, k, positions)
-    shift = torch.full_like(positions[:1], -3.5)
-    _, moved = encoder(cached, cached, shift.expand_as(positions))
-    assert checks.largest_difference(moved, encoder(k, k, positions + shift)[1]) <= 1e-11
-
-
-# --- low precision ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["circulant-64", "circulant-15-block-5", "string-7", "rope-8"])
+@pytest.mark.parametrize("name", ["circulant-8-2d", "circulant-15-block-5", "string-7", "rope-8"])
 def test_rounding_folded_weights_costs_what_rounding_weights_costs(name: str) -> None:
-    def error(layer: Attention, exact: Tensor) -> float:
-        rounded = copy.deepcopy(layer)
-        with torch.no_grad():
-            for linear in (rounded.to_q, rounded.to_k):
-                for p in linear.parameters():
-                    p.copy_(p.bfloat16())
-        return (rounded(x, positions) - exact).square().mean().item()
-
-    plain, folded = [], []
+    errors = []
     for seed in range(20):
         layer, x, positions = layer_of(name, seed)
         exact = layer(x, positions).detach()
-        plain.append(error(layer, exact))
-        folded.append(error(fold(layer), exact))
-    ratio = math.sqrt(sum(folded) / sum(plain))
+        for rounded in (layer, layer.folded()):
+            with torch.no_grad():
+                for p in (*rounded.to_q.parameters(), *rounded.to_k.parameters()):
+                    p.copy_(p.bfloat16())
+            errors.append((rounded(x, positions) - exact).square().mean().item())
+    ratio = math.sqrt(sum(errors[1::2]) / sum(errors[::2]))
     assert (ratio == 1.0) if name == "rope-8" else (0.8 < ratio < 1.25)
 
 
-@encoders
+@pytest.mark.parametrize("name", SMALL)
 def test_a_layer_in_bfloat16_folded_from_double(name: str) -> None:
     layer, x, positions = layer_of(name)
     exact = layer(x, positions)
-    half = fold(layer).to(torch.bfloat16)
+    half = layer.folded().to(torch.bfloat16)
     got = half(x.bfloat16(), positions)
     assert got.dtype == torch.bfloat16
     assert half.encoder.frequencies().dtype == torch.float64
     assert checks.largest_difference(got.double(), exact) <= 0.1 * exact.abs().max()
 
-
-# --- the ladder ------------------------------------------------------------------------------
 
 LADDER = [
     ladder.encode_by_matrix_exp,
@@ -395,8 +293,3 @@ def test_cost_figure_says_what_it_draws() -> None:
     assert shown["attention itself"] == 394
     assert "product with P 131" in text
     assert "attention itself 394" in text
-
-
-def test_rope_has_nothing_to_fold() -> None:
-    weight = torch.randn(16, 5)
-    assert torch.equal(RoPE(8).fold(weight), weight)

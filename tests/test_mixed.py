@@ -1,4 +1,4 @@
-"""What is particular to mixed RoPE: where it starts, what it learns, its literal twin."""
+"""What is particular to mixed RoPE: where it starts, what it learns, its literal form."""
 
 import math
 
@@ -7,44 +7,12 @@ import torch
 
 from stringlib import AxialRoPE, CirculantSTRING, MixedRoPE, RoPE, checks
 from stringlib.reference import apply_mixed_rope, mixed_start
-
-
-def random(*shape, seed=0):
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+from tests.draws import random
 
 
 @pytest.fixture(autouse=True)
 def seed():
     torch.manual_seed(0)
-
-
-@pytest.mark.proves("eq-grid-mixed")
-@pytest.mark.parametrize(("head_dim", "heads"), [(2, 1), (10, 2), (64, 3)])
-def test_equals_the_literal_form(head_dim, heads):
-    encoder = MixedRoPE(head_dim, 2, heads).double()
-    torch.nn.init.normal_(encoder.omega)
-    x, positions = random(2, heads, 7, head_dim), 30 * random(7, 2, seed=1)
-    along_x, along_y = encoder.omega.detach().unbind(-1)
-    literal = apply_mixed_rope(x, positions, along_x, along_y)
-    assert checks.largest_difference(encoder.rotate(x, positions), literal) <= 1e-12
-    moved = apply_mixed_rope(x, positions, along_y, along_x)
-    assert checks.largest_difference(moved, literal) > 0.1  # the literal form tells x from y
-
-
-def test_the_angle_is_omega_times_position_for_any_number_of_coordinates():
-    encoder = MixedRoPE(6, 3, 2).double()
-    x, r = random(2, 1, 6), random(1, 3, seed=1)
-    turned = encoder.rotate(x, r)
-    for head in range(2):
-        for i in range(3):
-            angle = sum(encoder.omega[head, i, k].item() * r[0, k].item() for k in range(3))
-            a, b = x[head, 0, 2 * i].item(), x[head, 0, 2 * i + 1].item()
-            expected = complex(a, b) * complex(math.cos(angle), math.sin(angle))
-            got = complex(*turned[head, 0, 2 * i : 2 * i + 2].tolist())
-            assert abs(got - expected) <= 1e-14
-
-
-# --- the start -------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("eq-grid-start")
@@ -101,9 +69,6 @@ def test_with_one_coordinate_it_starts_as_rope_up_to_the_sign():
     assert checks.largest_difference(omega, sign * rope) <= 1e-7
 
 
-# --- learning --------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("coord_dim", [1, 2, 3])
 def test_gradients_reach_every_frequency(coord_dim):
     encoder = MixedRoPE(12, coord_dim, 2)
@@ -125,54 +90,8 @@ def test_it_can_become_every_other_encoder_without_a_basis():
         assert checks.largest_difference(encoder.rotate(x, r), expected) <= 1e-13
 
 
-def test_reset_parameters_draws_anew_and_the_seed_repeats_it():
-    encoder = MixedRoPE(8, 2, 3)
-    before = encoder.omega.detach().clone()
-    encoder.reset_parameters()
-    assert checks.largest_difference(encoder.omega, before) > 0.1
-    torch.manual_seed(0)
-    assert torch.equal(MixedRoPE(8, 2, 3).omega, before)
-
-
-def test_the_parameter_is_all_of_the_state_and_repr_shows_the_arguments():
-    encoder = MixedRoPE(8, 2, 3)
-    assert set(encoder.state_dict()) == {"omega"}
-    assert encoder.omega.dtype == torch.float32
-    assert repr(encoder) == "MixedRoPE(head_dim=8, coord_dim=2, heads=3, base=10)"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error", "match"),
-    [
-        ((7, 2, 1), ValueError, "head_dim must be even .* got 7"),
-        ((8, 0, 1), ValueError, "coord_dim must be at least 1, got 0"),
-        ((8, 2, 0), ValueError, "heads must be at least 1, got 0"),
-        ((8, 2, 1.5), TypeError, "heads must be an int, got 1.5"),
-        ((8, 2, 1, -1.0), ValueError, "base must be positive"),
-        ((8, 2, 1, None), TypeError, "base must be a number"),
-    ],
-)
-def test_bad_arguments_are_named(arguments, error, match):
-    with pytest.raises(error, match=match):
-        MixedRoPE(*arguments)
-
-
 def test_the_literal_forms_refuse_what_does_not_fit():
     with pytest.raises(ValueError, match="head_dim must be a multiple of 4, got 6"):
         mixed_start(6, 0.0)
     with pytest.raises(ValueError, match=r"positions must have shape \(seq, 2\), got \(5, 3\)"):
         apply_mixed_rope(torch.zeros(1, 5, 4), torch.zeros(5, 3), *torch.zeros(2, 1, 2))
-
-
-def test_compile_keeps_gradients():
-    encoder = MixedRoPE(8, 2, 2).double()
-    q, k, positions = random(2, 5, 8), random(2, 5, 8, seed=1), random(5, 2, seed=2)
-
-    def loss(call):
-        turned_q, turned_k = call(q, k, positions)
-        return (turned_q @ turned_k.mT).square().sum()
-
-    (expected,) = torch.autograd.grad(loss(encoder), encoder.omega)
-    compiled = torch.compile(encoder, fullgraph=True, backend="aot_eager")
-    (got,) = torch.autograd.grad(loss(compiled), encoder.omega)
-    assert checks.largest_difference(got, expected) <= 1e-10

@@ -1,292 +1,203 @@
-"""The language model: every composition, its time, its states, its sizes, its refusals."""
+"""What every model must hold, of text and of images: every composition, moved, rounded, folded."""
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from stringlib import ALiBi, CirculantSTRING, LanguageModel, RoPE, checks, make_encoder
-from stringlib.encoders.registry import BIASES, make_bias
-from stringlib.models import CONFIGS, make_language_model
-from stringlib.models.blocks import MLP, SwiGLU
-from tests.model_cases import (
-    CASES,
-    COVERING,
-    LENGTH,
-    VOCAB,
-    language_model,
-    require_gradients,
-    text,
+from stringlib import (
+    ALiBi,
+    CirculantSTRING,
+    LanguageModel,
+    MixedRoPE,
+    MultiHeadAttention,
+    RoPE,
+    ViT,
+    checks,
+    make_encoder,
 )
+from stringlib.positions import grid_positions
+from tests.model_cases import CASES, CLASSES, COVERING, LENGTH, VOCAB, model_and_input
 
-DIM = 16
-
-
-def count(model: nn.Module) -> int:
-    return sum(p.numel() for p in model.parameters())
+kinds = pytest.mark.parametrize("kind", ["text", "images"])
 
 
-# --- every composition -------------------------------------------------------------------------
-
-
+@kinds
 @pytest.mark.parametrize("name", CASES)
-def test_all_that_can_learn_does(name: str) -> None:
-    model, tokens = language_model(name), text(3, LENGTH)
-    scores = model(tokens)
-    assert scores.shape == (3, LENGTH, VOCAB)
-    loss = nn.functional.cross_entropy(scores.flatten(0, 1), text(3, LENGTH, seed=1).flatten())
-    require_gradients(model, loss)
+def test_all_that_can_learn_does(kind: str, name: str) -> None:
+    model, given = model_and_input(kind, name)
+    scores = model(given)
+    assert scores.shape == ((3, LENGTH, VOCAB) if kind == "text" else (3, CLASSES))
+    scores = scores.flatten(0, -2)
+    loss = nn.functional.cross_entropy(scores, torch.arange(len(scores)) % CLASSES)
+    assert loss.isfinite()
+    loss.backward()
+    for key, parameter in model.named_parameters():
+        assert parameter.grad is not None, key
+        assert parameter.grad.isfinite().all(), key
+        assert (parameter.grad != 0).any(), key
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_nothing_looks_ahead(name: str) -> None:
-    model, tokens = language_model(name).double(), text(2, LENGTH)
-    later = tokens.clone()
-    later[:, 4:] = (tokens[:, 4:] + 1 + text(2, LENGTH - 4, seed=2) % (VOCAB - 1)) % VOCAB
-    assert checks.largest_difference(model(tokens)[:, :4], model(later)[:, :4]) <= 1e-12
-    assert checks.largest_difference(model(tokens)[:, 4:], model(later)[:, 4:]) > 1e-3
-
-
+@kinds
 @pytest.mark.parametrize("name", COVERING)
-def test_half_precision_stays_near(name: str) -> None:
-    model, tokens = language_model(name), text(2, LENGTH)
-    with torch.autocast("cpu", torch.bfloat16):
-        scores = model(tokens)
-    assert scores.isfinite().all()
-    # ReLU features may leave a query next to nothing to divide by: not the largest, the median
-    assert (scores.float() - model(tokens)).abs().median() <= 0.02
-
-
-@pytest.mark.parametrize("name", COVERING)
-def test_a_state_dict_makes_the_same_model(name: str) -> None:
-    model, other, tokens = language_model(name), language_model(name, seed=1), text(2, LENGTH)
-    assert not torch.equal(model(tokens), other(tokens))
-    other.load_state_dict(model.state_dict())
-    assert torch.equal(model(tokens), other(tokens))
-
-
-def test_positions_are_counted_and_can_be_given() -> None:
-    model, tokens = language_model("softmax-rope").double(), text(2, LENGTH)
-    counted = torch.arange(LENGTH)[:, None]
-    assert torch.equal(model(tokens), model(tokens, counted))
-    moved = model(tokens, counted + 1000)
-    assert checks.largest_difference(model(tokens), moved) <= 1e-10
-    assert checks.largest_difference(model(tokens), model(tokens, counted / 2)) > 1e-4
-    each = torch.stack([counted, counted / 2])
-    both = torch.cat([model(tokens[:1]), model(tokens[1:], counted / 2)])
-    assert checks.largest_difference(model(tokens, each), both) <= 1e-12
-    absolute = language_model("softmax-sinusoidal").double()
-    assert checks.largest_difference(absolute(tokens), absolute(tokens, counted + 5)) > 1e-3
-
-
-@pytest.mark.parametrize("name", COVERING)
-def test_shapes_without_memory(name: str) -> None:
-    """On the meta device: nothing looks at a value, and nothing is made on another device."""
-    model = language_model(name).to("meta")
-    scores = model(text(2, LENGTH).to("meta"))
-    assert (scores.shape, scores.device.type) == ((2, LENGTH, VOCAB), "meta")
-
-
-@pytest.mark.parametrize("name", ["softmax-circulant", "c-cosgate", "elu-gla-None"])
-def test_compile(name: str) -> None:
-    model, tokens = language_model(name).double(), text(2, LENGTH)
-    model.blocks = model.blocks[:1]  # the others are traced alike
-    compiled = torch.compile(model, fullgraph=True, backend="eager")
-    assert checks.largest_difference(compiled(tokens), model(tokens)) <= 1e-12
-
-
-# --- parts --------------------------------------------------------------------------------------
-
-
-def test_who_shares_an_encoder() -> None:
-    def encoders(encoder: Any) -> list[nn.Module]:
-        model = LanguageModel(VOCAB, DIM, 3, 2, encoder)
-        return [block.attention.encoder for block in model.blocks]
-
-    for shared in ("alibi", "t5", "kerple-log", "rope", ALiBi(2), RoPE(8), CirculantSTRING(8)):
-        assert len(set(encoders(shared))) == 1, shared
-    for own in ("mixed", "reflection", "cayley"):  # which learn
-        assert len(set(encoders(own))) == 3, own
-    assert not encoders("t5")[0].bidirectional
-
-
-@pytest.mark.parametrize("name", BIASES)
-def test_a_bias_by_name(name: str) -> None:
-    bias = make_bias(name, 3)
-    assert bias(4, 5).shape == (3, 4, 5)
-    if name == "t5":  # under a causal mask all buckets are for the past
-        assert (bias.bidirectional, make_bias(name, 3, True).bidirectional) == (True, False)
-    with pytest.raises(ValueError, match=r"name must be one of alibi, t5, .*, got 'rope'"):
-        make_bias("rope", 3)
-
-
-@pytest.mark.parametrize("tied", [False, True])
-def test_a_tied_readout_is_the_embedding(tied: bool) -> None:
-    model = language_model("softmax-rope", tied=tied)
-    assert (model.readout.weight is model.embed.weight) is tied
-    same = copy.deepcopy(model)
-    assert (same.readout.weight is same.embed.weight) is tied
-    assert count(language_model("softmax-rope", tied=False)) - count(model) == tied * VOCAB * DIM
-
-
-def test_where_projections_start() -> None:
-    torch.manual_seed(0)
-    model = LanguageModel(500, 256, 8, 4, mlp="mlp", gate="elementwise", tied=False)
-    assert model.embed.weight.std().item() == pytest.approx(1 / 16, rel=0.02)
-    assert model.readout.weight.std().item() == pytest.approx(1 / 16, rel=0.02)
-    for block in model.blocks:
-        inner = block.attention
-        for part in (inner.to_q, inner.to_k, inner.to_v, inner.gate.to_gate, block.mlp.to_hidden):
-            assert part.weight.std().item() == pytest.approx(1 / 16, rel=0.02)
-        assert inner.to_out.weight.std().item() == pytest.approx(1 / 16 / 4, rel=0.02)
-        assert block.mlp.to_out.weight.std().item() == pytest.approx(1 / 32 / 4, rel=0.02)
-        assert not block.mlp.to_out.bias.any()
-
-
-def test_decays_keep_their_own_start() -> None:
-    torch.manual_seed(0)
-    model = LanguageModel(VOCAB, 64, 2, 4, attention="elu", weight="ssd")
-    for block in model.blocks:
-        step = nn.functional.softplus(block.attention.weight.to_step.bias)
-        assert 1e-3 <= step.min() <= step.max() <= 0.1 + 1e-6
-
-
-def test_a_token_and_its_sinusoid_are_of_one_length() -> None:
-    torch.manual_seed(0)
-    model = LanguageModel(1000, 64, 1, 2, "sinusoidal")
+def test_half_precision_stays_near(kind: str, name: str) -> None:
+    model, given = model_and_input(kind, name)
     seen: list[Tensor] = []
     model.blocks[0].register_forward_pre_hook(lambda _, args: seen.append(args[0]))
-    tokens = torch.arange(1000)[None]
-    model(tokens)
-    added = (seen[0] - model.embed(tokens)).norm(dim=-1)
-    assert torch.allclose(added, torch.ones(()), atol=1e-5)
-    assert model.embed(tokens).norm(dim=-1).mean().item() == pytest.approx(1, abs=0.02)
+    with torch.autocast("cpu", torch.bfloat16):
+        scores = model(given)
+    assert seen[0].dtype == torch.float32  # tokens are summed in full precision
+    assert scores.isfinite().all()
+    # ReLU features may leave a query next to nothing to divide by: not the largest, the median
+    assert (scores.float() - model(given)).abs().median() <= 0.02
 
 
-# --- sizes --------------------------------------------------------------------------------------
+@kinds
+@pytest.mark.parametrize("name", COVERING)
+def test_a_state_dict_makes_the_same_model(kind: str, name: str) -> None:
+    (model, given), (other, _) = (model_and_input(kind, name, seed=seed) for seed in (0, 1))
+    assert not torch.equal(model(given), other(given))
+    other.load_state_dict(model.state_dict())
+    assert torch.equal(model(given), other(given))
 
 
-def test_two_thirds_as_wide_swiglu_has_as_many_weights() -> None:
-    gated, plain = SwiGLU(256, 682), MLP(256, 1024)
-    assert count(gated) == 3 * 256 * 682 == 523_776
-    biases = plain.to_hidden.bias.numel() + plain.to_out.bias.numel()
-    assert count(plain) - biases == 2 * 256 * 1024 == 524_288
-    x = torch.randn(5, 256)
-    hidden = x @ gated.to_gate.weight.mT
-    expected = (
-        hidden * hidden.sigmoid() * (x @ gated.to_hidden.weight.mT)
-    ) @ gated.to_out.weight.mT
-    assert torch.allclose(gated(x), expected, atol=1e-6)
+@kinds
+@pytest.mark.parametrize("name", COVERING)
+def test_shapes_without_memory(kind: str, name: str) -> None:
+    """On the meta device: nothing looks at a value, and nothing is made on another device."""
+    model, given = model_and_input(kind, name)
+    scores = model.to("meta")(given.to("meta"))
+    assert scores.device.type == "meta"
+    assert (scores.shape[0], scores.shape[-1]) == (3, VOCAB if kind == "text" else CLASSES)
 
 
-def test_the_parameters_of_6x256() -> None:
-    model = make_language_model("6x256", VOCAB, attention="favor-circulant")
-    assert model.blocks[0].attention.features.projection_matrix().shape == (4, 64, 64)
-    assert [block.mlp.to_out.in_features for block in model.blocks] == [682] * 6
-    beside = count(model) - VOCAB * 256
-    norms = 6 * 2 * 512 + 512
-    assert beside == 6 * (4 * 256**2 + 523_776) + norms == 4_722_176
-    for gate, more, percent in (("elementwise", 393_216, 8.33), ("headwise", 6_144, 0.13)):
-        gated = make_language_model("6x256", VOCAB, attention="favor-circulant", gate=gate)
-        assert count(gated) - count(model) == more
-        assert 100 * more / beside == pytest.approx(percent, abs=0.005)
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        *(("text", name) for name in ("softmax-circulant", "c-cosgate", "elu-gla-None")),
+        *(("images", name) for name in ("softmax-mixed", "softmax-learned", "favor-None")),
+        *(("text", name) for name in ("softmax-rope", "softmax-cayley")),
+    ],
+)
+def test_compile(kind: str, name: str) -> None:
+    model, given = model_and_input(kind, name)
+    model = model.double()
+    given = given if kind == "text" else given.double()
+    if name not in ("softmax-rope", "softmax-cayley"):  # two blocks, that share phases or do not
+        model.blocks = model.blocks[:1]  # the others are traced alike
+    compiled = torch.compile(model, fullgraph=True, backend="eager")
+    assert checks.largest_difference(compiled(given), model(given)) <= 1e-12
 
 
-@pytest.mark.parametrize("name", CONFIGS)
-def test_a_size_by_name(name: str) -> None:
-    model = make_language_model(name, VOCAB, depth=1, encoder="rope")
-    sizes = CONFIGS[name]
-    assert model.embed.embedding_dim == sizes["dim"]
-    assert model.blocks[0].attention.heads == sizes["heads"]
-    assert 0 <= 8 * sizes["dim"] / 3 - sizes["hidden"] < 1
-    assert len(model.blocks) == 1
-
-
-# --- refusals -----------------------------------------------------------------------------------
-
-
-def test_bad_input_is_named() -> None:
-    model, tokens = language_model("softmax-rope"), text(2, 4)
-    learned, nprf = language_model("softmax-learned"), language_model("elu-toeplitz-None")
-    _, state = model(tokens, return_state=True)
-    _, seen = learned(tokens, return_state=True)
-    bad: list[tuple[type[Exception], str, Any]] = [
-        (ValueError, "name must be one of tiny, small, 6x256, .*, got 'huge'",
-         lambda: make_language_model("huge", VOCAB)),
-        (ValueError, "encoder must be None or one of rope, .*, alibi, .*, learned, got 'rotary'",
-         lambda: LanguageModel(VOCAB, DIM, 1, 2, "rotary")),
-        (TypeError, "encoder must be a name, .* or None, got ReLU",
-         lambda: LanguageModel(VOCAB, DIM, 1, 2, nn.ReLU())),
-        (ValueError, "attention must be softmax, one of relu",
-         lambda: LanguageModel(VOCAB, DIM, 1, 2, None, "hardmax")),
-        (ValueError, "gate must be None or one of", lambda: language_model("gate", gate="half")),
-        (ValueError, "mlp must be None or one of mlp, swiglu, got 'moe'",
-         lambda: language_model("gate", mlp="moe")),
-        (ValueError, "hidden must be at least 1, got 0", lambda: language_model("gate", hidden=0)),
-        (ValueError, "heads must divide dim 16, got 3", lambda: LanguageModel(VOCAB, DIM, 1, 3)),
-        (TypeError, "depth must be an int, got 1.0", lambda: LanguageModel(VOCAB, DIM, 1.0, 2)),
-        (ValueError, "vocab must be at least 1, got 0", lambda: LanguageModel(0, DIM, 1, 2)),
-        (ValueError, "length, the longest sequence, must be given",
-         lambda: LanguageModel(VOCAB, DIM, 1, 2, "learned")),
-        (ValueError, "length, the longest sequence, must be given",
-         lambda: LanguageModel(VOCAB, DIM, 1, 2, attention="elu", weight="toeplitz")),
-        (TypeError, "tokens must be a tensor of integers, .* got torch.float32",
-         lambda: model(tokens.float())),
-        (TypeError, "tokens must be a tensor of integers, .* got list", lambda: model([[1, 2]])),
-        (ValueError, r"tokens must have shape \(batch, seq\), got \(4,\)",
-         lambda: model(tokens[0])),
-        *[(ValueError, "tokens must be at most length = 7, those before included, got 8", call)
-          for call in (lambda: learned(text(2, 8)), lambda: nprf(text(2, 8)),
-                       lambda: learned(tokens, state=seen), lambda: learned.generate(tokens, 5))],
-        (ValueError, "positions must have", lambda: model(tokens, torch.arange(3)[:, None])),
-        (ValueError, "state must hold one state for each of 2 blocks, got 1",
-         lambda: model(tokens, state=state[:1])),
-        (TypeError, "state must hold what return_state gave, got Tensor",
-         lambda: model(tokens, state=state[0][:2])),
-        (TypeError, "state must be a LinearState, got KeyValueCache",
-         lambda: language_model("elu-None")(tokens, state=state)),
-        (ValueError, "tokens must hold at least one token", lambda: model.generate(text(2, 0), 1)),
-        (ValueError, "count must be at least 0, got -1", lambda: model.generate(tokens, -1)),
-        (ValueError, "temperature must be positive",
-         lambda: model.generate(tokens, 1, temperature=-1)),
-    ]  # fmt: skip
-    for error, match, call in bad:
-        with pytest.raises(error, match=match):
-            call()
-
-
-def test_no_tokens_no_scores() -> None:
-    for name in ("softmax-rope", "favor-rope", "elu-gla-None", "softmax-learned"):
-        assert language_model(name)(text(2, 0)).shape == (2, 0, VOCAB)
+@pytest.mark.parametrize(
+    ("kind", "encoder", "number"),
+    [
+        *(("text", name, 1) for name in ("alibi", "t5", "kerple-log", "rope")),
+        *(("text", given, 1) for given in (ALiBi(2), RoPE(8), CirculantSTRING(8))),
+        *(("text", name, 2) for name in ("mixed", "reflection", "cayley")),  # which learn
+        *(("images", given, 1) for given in ("alibi", "t5", "axial", MixedRoPE(12, 2, 2))),
+        *(("images", name, 2) for name in ("circulant", "mixed")),
+    ],
+)
+def test_who_shares_an_encoder(kind: str, encoder: Any, number: int) -> None:
+    model, _ = model_and_input(kind, "gate", encoder=encoder)
+    assert len({block.attention.encoder for block in model.blocks}) == number
 
 
 @pytest.mark.parametrize("name", ["rope", "mixed", "cayley"])
 def test_phases_are_made_once_for_layers_that_share_an_encoder(name: str) -> None:
     made: list[Tensor] = []
 
-    def count(model: LanguageModel) -> tuple[int, int]:
-        for encoder in {block.attention.encoder for block in model.blocks}:
-            phases = encoder.phases
-            encoder.phases = lambda places, phases=phases: made.append(places) or phases(places)
+    def count(encoder: Any) -> tuple[int, int]:
+        model, tokens = model_and_input("text", "gate", encoder=encoder)
+        for used in {block.attention.encoder for block in model.blocks}:
+            phases = used.phases
+            used.phases = lambda places, phases=phases: made.append(places) or phases(places)
         made.clear()
-        model(text(2, 5))
+        model(tokens)
         once = len(made)
-        model.generate(text(2, 5), 4)
+        model.generate(tokens, 4)
         return once, len(made) - once
 
-    own = LanguageModel(VOCAB, DIM, 3, 2, name)
-    assert count(own) == ((1, 4) if name == "rope" else (3, 12))
-    shared = LanguageModel(VOCAB, DIM, 3, 2, make_encoder(name, 8, heads=2))
-    assert count(shared) == (1, 4)
+    assert count(name) == ((1, 4) if name == "rope" else (2, 8))
+    assert count(make_encoder(name, 8, heads=2)) == (1, 4)
 
 
-@pytest.mark.parametrize("name", ["rope", "cayley"])
-def test_a_model_that_shares_phases_compiles(name: str) -> None:
-    torch.manual_seed(0)
-    model, tokens = LanguageModel(VOCAB, DIM, 2, 2, name), text(2, 5)
-    compiled = torch.compile(model, fullgraph=True, backend="eager")
-    assert checks.largest_difference(compiled(tokens), model(tokens)) < 1e-4
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("text", {}),
+        ("text", {"shift": True}),
+        ("images", {"pool": "cls"}),
+        ("images", {"pool": "mean"}),
+    ],
+)
+@pytest.mark.parametrize("encoder", ["axial", "mixed", "reflection", "circulant", "cayley"])
+def test_a_folded_model_says_the_same(encoder: str, kind: str, options: dict[str, Any]) -> None:
+    model, given = model_and_input(kind, "gate", encoder=encoder, **options)
+    model = model.double()
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    folded = model.folded()
+    given = given if kind == "text" else given.double()
+    assert checks.largest_difference(model(given), folded(given)) <= 1e-10
+    encoders = [{block.attention.encoder for block in m.blocks} for m in (model, folded)]
+    assert len(encoders[0]) == len(encoders[1])  # shared as before
+    assert not any(list(encoder.parameters()) for encoder in encoders[1])
+    if kind == "text":
+        drawn = (m.generate(given, 3, temperature=0) for m in (model, folded))
+        assert torch.equal(*drawn)
+
+
+@kinds
+@pytest.mark.parametrize(
+    "name", ["softmax-None", "softmax-alibi", "softmax-sinusoidal", "favor-rope"]
+)
+def test_what_cannot_be_folded_says_so(kind: str, name: str) -> None:
+    with pytest.raises(ValueError, match="attention must be softmax with a rotary encoder"):
+        model_and_input(kind, name)[0].folded()
+
+
+EXTRA = ((2, 1), (1, 3), (5, 3), (2,), (1, 1))
+
+
+@pytest.mark.parametrize("lead", EXTRA)
+@pytest.mark.parametrize("attention", ["softmax", "relu"])
+def test_a_layer_refuses_positions_of_more_than_its_tokens(lead, attention) -> None:
+    rotate = None if attention == "softmax" else "before"
+    layer = MultiHeadAttention(12, 2, encoder="mixed", attention=attention, rotate=rotate)
+    x, line = torch.randn(3, 5, 12), torch.arange(5.0)[:, None]
+    for call in (layer, layer.attention_weights):
+        with pytest.raises(
+            ValueError, match=r"leading dimensions of positions must .* \(3,\), .*x; got"
+        ):
+            call(x, line.expand(*lead, 5, 1))
+        for fits in (line, line[None], line.expand(3, 5, 1)):
+            assert call(x, fits).shape == call(x).shape
+        with pytest.raises(ValueError, match=r"must expand to \(\), .* got shape \(1, 5, 1\)"):
+            call(x[0], line[None])
+        with pytest.raises(TypeError, match="positions must be a tensor of real numbers, got list"):
+            call(x, [[0.0]] * 5)
+
+
+@pytest.mark.parametrize("lead", EXTRA)
+@pytest.mark.parametrize("name", ["rope", "mixed", "alibi", "sinusoidal", "learned", None])
+def test_models_refuse_positions_of_more_than_their_tokens(name, lead) -> None:
+    text = LanguageModel(7, 12, 1, 2, name, length=5)
+    tokens, line = torch.arange(15).view(3, 5) % 7, torch.arange(5)[:, None]
+    with pytest.raises(ValueError, match=r"positions must expand to \(3,\), those of tokens; got"):
+        text(tokens, line.expand(*lead, 5, 1))
+    assert text(tokens, line.expand(1, 5, 1)).shape == text(tokens, line).shape == (3, 5, 7)
+    if name == "rope":
+        return
+    for pool in ("cls", "mean"):
+        vit = ViT((4, 6), 2, 4, 16, 1, 2, name, pool=pool)
+        images, grid = torch.randn(3, 1, 4, 6), grid_positions(2, 3)
+        with pytest.raises(
+            ValueError, match=r"leading dimensions of positions .* images; got shape"
+        ):
+            vit(images, grid.expand(*lead, 6, 2))
+        assert vit(images, grid.expand(3, 6, 2)).shape == vit(images, grid).shape == (3, 4)

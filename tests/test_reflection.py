@@ -8,21 +8,12 @@ import torch
 from book.figures.reflections import two_mirrors
 from stringlib import ReflectionSTRING, RoPE, checks
 from stringlib.reference import apply_reflection_rope, apply_rope, householder_2d
-
-
-def random(*shape, seed=0):
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+from tests.draws import random
 
 
 def turn(angle):
     cos, sin = angle.cos(), angle.sin()
     return torch.stack([cos, -sin, sin, cos], -1).unflatten(-1, (2, 2))
-
-
-def with_random_angles(*arguments, seed=0):
-    encoder = ReflectionSTRING(*arguments).double()
-    encoder.angles.data = random(*encoder.angles.shape, seed=seed)
-    return encoder
 
 
 @pytest.mark.proves("eq-reflection-householder")
@@ -46,33 +37,6 @@ def test_householder_takes_integers_and_float32_and_works_in_float64():
         assert torch.equal(householder_2d(alpha), householder_2d(alpha.double()))
 
 
-@pytest.mark.proves("eq-reflection-rotation")
-@pytest.mark.parametrize("head_dim", [2, 6, 64])
-def test_the_encoder_is_the_literal_product_of_two_mirrors(head_dim):
-    encoder = with_random_angles(head_dim, 1, 3)
-    x, positions = random(2, 3, 7, head_dim), 10 * random(7, 1, seed=1)
-    turned = encoder.rotate(x, positions)
-    for head in range(3):
-        first, second = encoder.angles.detach()[:, head, :, 0]
-        literal = apply_reflection_rope(x[:, head], positions[:, 0], first, second)
-        assert checks.largest_difference(turned[:, head], literal) <= 1e-12
-        rope = apply_rope(x[:, head], positions[:, 0], 2 * (second - first))
-        assert checks.largest_difference(turned[:, head], rope) <= 1e-12
-
-
-@pytest.mark.proves("eq-reflection-rotation")
-def test_with_several_coordinates_the_mirrors_follow_the_whole_position():
-    encoder = with_random_angles(6, 3, 2)
-    positions = random(5, 3, seed=1)
-    first, second = torch.einsum("shpc,nc->shnp", encoder.angles.detach(), positions)
-    blocks = householder_2d(second) @ householder_2d(first)  # (heads, seq, pairs, 2, 2)
-    assert checks.largest_difference(blocks, turn(2 * (second - first))) <= 1e-13
-    matrix = encoder.matrix(positions)
-    for pair in range(3):
-        own = slice(2 * pair, 2 * pair + 2)
-        assert checks.largest_difference(matrix[..., own, own], blocks[:, :, pair]) <= 1e-12
-
-
 @pytest.mark.proves("eq-reflection-single")
 def test_one_mirror_is_rope_backwards_behind_a_constant_flip():
     omega, positions = 0.7, 10 * random(9, 1)
@@ -81,9 +45,7 @@ def test_one_mirror_is_rope_backwards_behind_a_constant_flip():
         (householder_2d(omega * positions[:, 0]) @ v[0, :, :, None])[..., 0] for v in (x, y)
     ]
     encoder = ReflectionSTRING(2).double()
-    encoder.angles.data = torch.tensor([omega, 0.0], dtype=torch.float64).view(
-        2, 1, 1, 1
-    )  # 2(0 − ω)
+    encoder.angles.data = torch.tensor([omega, 0.0], dtype=torch.float64).view(2, 1, 1, 1)
     rotated = [encoder.rotate(v, positions)[0] for v in (x, y)]
     flip = torch.tensor([-1.0, 1.0]).double()
     for one, other in zip(mirrored, rotated, strict=True):
@@ -96,7 +58,8 @@ def test_one_mirror_is_rope_backwards_behind_a_constant_flip():
 @pytest.mark.parametrize(("optimizer", "factor"), [("SGD", 8), ("momentum", 8), ("Adam", 4)])
 def test_mirrors_move_frequencies_faster(optimizer, factor):
     """The whole path, with ω itself trained by the formula of the literal rotation."""
-    encoder = with_random_angles(8, 1, 1)
+    encoder = ReflectionSTRING(8).double()
+    encoder.angles.data = random(*encoder.angles.shape)
     start = encoder.angles.detach().clone()
     omega = encoder.frequencies().detach()[0, :, 0].clone().requires_grad_()
     x, target, positions = random(1, 20, 8), random(1, 20, 8, seed=1), random(20, 1, seed=2)
@@ -128,8 +91,6 @@ def test_mirrors_move_frequencies_faster(optimizer, factor):
 def test_it_starts_as_rope(heads):
     encoder = ReflectionSTRING(64, heads=heads)
     assert encoder.angles.shape == (2, heads, 32, 1)
-    assert encoder.angles.dtype == torch.float32
-    assert list(encoder.state_dict()) == ["angles"]
     gap = encoder.frequencies() - RoPE(64, heads=heads).frequencies()
     assert gap.abs().max() <= 1e-7
     assert torch.equal(encoder.angles[0], -encoder.angles[1])
@@ -142,28 +103,6 @@ def test_with_several_coordinates_pairs_take_turns(coord_dim, base):
         wanted = [0.0] * coord_dim
         wanted[pair % coord_dim] = base ** (-pair / 7)
         assert row == pytest.approx(wanted, abs=1e-7)
-
-
-def test_reset_fills_what_to_empty_left_open():
-    encoder = ReflectionSTRING(8, 2, 3).to("meta").to_empty(device="cpu")
-    encoder.angles.data.fill_(torch.nan)
-    encoder.reset_parameters()
-    assert torch.equal(encoder.angles, ReflectionSTRING(8, 2, 3).angles)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error", "match"),
-    [
-        ({"head_dim": 7}, ValueError, "head_dim must be even .*got 7"),
-        ({"head_dim": 0}, ValueError, "head_dim must be at least 2, got 0"),
-        ({"head_dim": 8.0}, TypeError, "head_dim must be an int, got 8.0"),
-        ({"head_dim": 8, "coord_dim": 0}, ValueError, "coord_dim must be at least 1, got 0"),
-        ({"head_dim": 8, "heads": True}, TypeError, "heads must be an int, got True"),
-    ],
-)
-def test_bad_arguments_are_named(arguments, error, match):
-    with pytest.raises(error, match=match):
-        ReflectionSTRING(**arguments)
 
 
 @pytest.mark.parametrize(("d", "n", "m"), [(7, 3, 3), (8, 4, 3), (8, 3, 4)])

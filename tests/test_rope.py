@@ -1,16 +1,13 @@
-"""What is particular to RoPE: its frequencies, its layouts, its literal twin."""
+"""What is particular to RoPE, on a line and along axes: its frequencies, layouts and scores."""
 
 import pytest
 import torch
 
-from stringlib import RoPE, checks
+from stringlib import AxialRoPE, RoPE, checks
 from stringlib.algebra import layout_permutation
-from stringlib.positions import geometric_frequencies
-from stringlib.reference import apply_rope, rope_matrix, sinusoidal_table
-
-
-def random(*shape, seed=0):
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+from stringlib.positions import geometric_frequencies, grid_positions
+from stringlib.reference import apply_axial_rope, rope_matrix, sinusoidal_table
+from tests.draws import random
 
 
 @pytest.mark.proves("eq-rope-frequencies")
@@ -19,19 +16,15 @@ def test_frequencies_are_geometric(head_dim, base):
     expected = [base ** (-2 * i / head_dim) for i in range(head_dim // 2)]
     got = RoPE(head_dim, base, heads=3).frequencies()
     assert got.shape == (3, head_dim // 2, 1)
-    assert got.dtype == torch.float64
     for head in got:
         assert head[:, 0].tolist() == pytest.approx(expected, rel=1e-15)
     assert geometric_frequencies(head_dim // 2, base).tolist() == pytest.approx(expected, rel=1e-15)
+    assert torch.equal(AxialRoPE(head_dim, 1, base, heads=3).frequencies(), got)
 
 
-@pytest.mark.proves("eq-rope-pair")
-@pytest.mark.parametrize("head_dim", [2, 6, 64])
-def test_interleaved_equals_the_literal_form(head_dim):
-    rope = RoPE(head_dim)
-    x, positions = random(2, 3, 7, head_dim), 50 * random(7, 1, seed=1)
-    literal = apply_rope(x, positions[:, 0], rope.frequencies()[0, :, 0])
-    assert checks.largest_difference(rope.rotate(x, positions), literal) <= 1e-13
+def test_the_usual_bases():
+    assert RoPE(8).base == 10_000
+    assert AxialRoPE(8, 2).base == 100
 
 
 @pytest.mark.proves("eq-telescope")
@@ -61,7 +54,6 @@ def test_pairs_are_complex_numbers_times_a_phase():
 def test_one_permutation_turns_interleaved_into_half(head_dim):
     x, positions = random(2, 4, 7, head_dim), 100 * random(7, 1, seed=1)
     order = layout_permutation(head_dim)
-    assert sorted(order.tolist()) == list(range(head_dim))
     assert order.tolist() == [*range(0, head_dim, 2), *range(1, head_dim, 2)]
     interleaved, half = RoPE(head_dim), RoPE(head_dim, layout="half")
     permuted = interleaved.rotate(x, positions)[..., order]
@@ -91,34 +83,42 @@ def test_the_sinusoidal_table_is_the_diagonal_of_the_rotation():
         assert checks.largest_difference(table[:, 2 * j + 1], matrices[:, 2 * j, 2 * j]) <= 1e-13
 
 
-def test_nothing_is_learned_stored_or_shared():
-    rope = RoPE(8)
-    assert list(rope.parameters()) == []
-    assert rope.state_dict() == {}
-    with pytest.raises(AttributeError):
-        rope.base = 500.0
-    assert RoPE(8, base=500.0).base == 500.0
-    assert checks.largest_difference(RoPE(8).frequencies(), rope.frequencies()) == 0
-
-
-def test_fold_changes_nothing():
+@pytest.mark.parametrize("encoder", [RoPE(8), AxialRoPE(8, 2)])
+def test_fold_changes_nothing(encoder):
     weight = random(16, 5)
-    assert torch.equal(RoPE(8).fold(weight), weight)
+    assert torch.equal(encoder.fold(weight), weight)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "match"),
-    [
-        ({"head_dim": 7}, ValueError, "head_dim must be even .*got 7"),
-        ({"head_dim": 0}, ValueError, "head_dim must be at least 2, got 0"),
-        ({"head_dim": 8.0}, TypeError, "head_dim must be an int, got 8.0"),
-        ({"head_dim": 8, "base": 0}, ValueError, "base must be positive"),
-        ({"head_dim": 8, "base": float("inf")}, ValueError, "base must be positive and finite"),
-        ({"head_dim": 8, "base": "10000"}, TypeError, "base must be a number"),
-        ({"head_dim": 8, "heads": 0}, ValueError, "heads must be at least 1, got 0"),
-        ({"head_dim": 8, "layout": "neox"}, ValueError, "layout must be one of .*got 'neox'"),
-    ],
-)
-def test_bad_arguments_are_named(arguments, error, match):
-    with pytest.raises(error, match=match):
-        RoPE(**arguments)
+@pytest.mark.proves("eq-grid-axial")
+@pytest.mark.parametrize("shares", [[4], [16, 16], [11, 11, 10], [3, 2], [1, 1, 1, 1], [3, 2, 2]])
+def test_pairs_are_shared_as_evenly_as_possible_in_contiguous_blocks(shares):
+    pairs = sum(shares)
+    omega = AxialRoPE(2 * pairs, len(shares), base=30.0, heads=2).frequencies()
+    assert omega.shape == (2, pairs, len(shares))
+    for head in omega:
+        first = 0
+        for k, own in enumerate(shares):
+            block = head[first : first + own]
+            expected = [30.0 ** (-i / own) for i in range(own)]
+            assert block[:, k].tolist() == pytest.approx(expected, rel=1e-15)
+            assert block.count_nonzero() == own  # nothing of the other coordinates
+            first += own
+
+
+@pytest.mark.proves("eq-grid-separable")
+def test_the_score_is_a_sum_of_one_function_of_each_coordinate():
+    """The table of scores over a grid has no interaction: second differences across axes are 0."""
+    q, k = random(2, 1, 1, 16)
+    encoder = AxialRoPE(16, 2)
+    offsets = grid_positions(7, 9, dtype=torch.float64)
+    turned = encoder.rotate(k.expand(1, 63, -1), offsets)
+    table = (turned @ q[0, 0]).view(7, 9)
+    mixed_difference = table.diff(dim=0).diff(dim=1)
+    assert mixed_difference.abs().max() <= 1e-13
+    assert table.std() > 0.1
+
+
+@pytest.mark.parametrize(("head_dim", "coord_dim"), [(7, 2), (2, 2)])
+def test_the_literal_form_refuses_what_it_cannot_share(head_dim, coord_dim):
+    with pytest.raises(ValueError, match="x must have an even last dimension"):
+        apply_axial_rope(torch.zeros(1, 3, head_dim), torch.zeros(3, coord_dim))

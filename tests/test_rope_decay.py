@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import cmath
 import math
+from collections.abc import Callable
 
 import pytest
 import sympy as sp
@@ -16,6 +17,7 @@ from stringlib import RoPE, checks
 from stringlib.positions import geometric_frequencies
 from stringlib.theory import rope_decay
 from tests.draws import random
+from tests.refusals import refused
 
 
 def exact_e1(x: float) -> sp.Expr:
@@ -184,26 +186,24 @@ T, THETA = torch.ones(2), torch.ones(3)
 
 
 @pytest.mark.parametrize(
-    ("call", "error", "match"),
+    ("call", "match"),
     [
-        (lambda: rope_decay.phase_sum(T, THETA[None]), ValueError, r"\(pairs,\), got \(1, 3\)"),
-        (lambda: rope_decay.phase_sum(T, THETA.int()), TypeError, "frequencies must be .*int32"),
+        (lambda: rope_decay.phase_sum(T, THETA[None]), r"\(pairs,\), got \(1, 3\)"),
+        (lambda: rope_decay.phase_sum(T, THETA.int()), "TypeError: frequencies must be .*int32"),
         (
             lambda: rope_decay.abel_bound(T, THETA, T),
-            ValueError,
             r"amplitudes .*\(3,\), got \(2,\)",
         ),
-        (lambda: rope_decay.phase_integral(T, 1), ValueError, "base must be above 1, got 1"),
-        (lambda: rope_decay.phase_integral(T.long(), 10), TypeError, "distances must be .*int64"),
-        (lambda: rope_decay.exp_integral(T.long()), TypeError, "x must be .*int64"),
-        (lambda: rope_decay.regimes(T, "10"), TypeError, "base must be a number"),
-        (lambda: rope_decay.horizon(0, 10), ValueError, "pairs must be at least 1, got 0"),
-        (lambda: rope_decay.horizon(4, 0.5), ValueError, "base must be above 1, got 0.5"),
+        (lambda: rope_decay.phase_integral(T, 1), "base must be above 1, got 1"),
+        (lambda: rope_decay.phase_integral(T.long(), 10), "TypeError: distances must be .*int64"),
+        (lambda: rope_decay.exp_integral(T.long()), "TypeError: x must be .*int64"),
+        (lambda: rope_decay.regimes(T, "10"), "TypeError: base must be a number"),
+        (lambda: rope_decay.horizon(0, 10), "pairs must be at least 1, got 0"),
+        (lambda: rope_decay.horizon(4, 0.5), "base must be above 1, got 0.5"),
     ],
 )
-def test_bad_input_is_named(call: object, error: type[Exception], match: str) -> None:
-    assert callable(call)
-    with pytest.raises(error, match=match):
+def test_bad_input_is_named(call: Callable[[], object], match: str) -> None:
+    with refused(match):
         call()
 
 

@@ -1,21 +1,33 @@
-"""A given basis is orthogonal, or refused."""
+"""Encoders that are given: a basis and frequencies, or generators; held against SciPy and LieRE."""
+
+from __future__ import annotations
+
+import math
 
 import pytest
+import scipy.linalg
 import torch
+from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from stringlib import STRING
+from stringlib import STRING, DenseSTRING, checks
 from stringlib.algebra import cayley, fourier_basis, haar_orthogonal, skew
+from stringlib.reference import liere_first_error, liere_matrix
 
 
-def entries(size: int) -> torch.Tensor:
-    return torch.randn(size * (size - 1) // 2, generator=torch.Generator().manual_seed(size))
+def normal(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def generators(size: int, coord_dim: int, heads: int) -> Tensor:
+    basis = haar_orthogonal(size, heads, dtype=torch.float64)
+    return STRING(normal(heads, size // 2, coord_dim), basis).generators()
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 64, 512])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_orthogonal_matrices_of_any_making_are_taken(size: int, dtype: torch.dtype) -> None:
-    eye, s = torch.eye(size, dtype=dtype), skew(entries(size).to(dtype))
+    eye, s = torch.eye(size, dtype=dtype), skew(normal(size * (size - 1) // 2).to(dtype))
     for basis in (
         eye.flip(0),
         haar_orthogonal(size, dtype=dtype),
@@ -47,3 +59,103 @@ def test_where_there_are_no_values_none_are_looked_at() -> None:
     assert STRING(frequencies.to("meta"), basis.to("meta")).basis().shape == (2, 5, 5)
     with FakeTensorMode():
         STRING(torch.ones(2, 2, 1), torch.zeros(2, 5, 5))
+
+
+def test_what_is_given_is_copied() -> None:
+    given = torch.ones(1, 2, 1, dtype=torch.float64, requires_grad=True)
+    basis, turns = torch.eye(4, dtype=torch.float64)[None], generators(5, 2, 3)
+    encoder, dense, before = STRING(given, basis), DenseSTRING(turns), turns.clone()
+    with torch.no_grad():
+        for tensor in (given, basis, turns):
+            tensor.zero_()
+    assert encoder.frequencies().sum() == 2
+    assert encoder.basis().sum() == 4
+    assert not encoder.frequencies().requires_grad
+    assert checks.largest_difference(dense.generators(), before) <= 1e-15
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 16])
+@pytest.mark.parametrize("distance", [0.01, 0.02, 1.0, 100.0])
+@pytest.mark.proves("eq-string-generators")
+def test_it_is_the_exponential_of_the_sum(size: int, distance: float) -> None:
+    """Also for one small matrix alone, where torch's own exponential loses digits."""
+    torch.manual_seed(size)
+    given = generators(size, 2, 1)
+    encoder = DenseSTRING(given)
+    for r in (normal(1, 2), normal(4, 2)):
+        r = distance * r
+        exponents = torch.einsum("nk,kij->nij", r, given[0]).numpy()
+        expected = torch.from_numpy(scipy.linalg.expm(exponents))
+        tolerance = 1e-13 * (1 + 10 * distance)
+        assert checks.largest_difference(encoder.matrix(r)[0], expected) <= tolerance
+        literal = liere_matrix(r, given[0])
+        assert checks.largest_difference(encoder.matrix(r)[0], literal) <= tolerance
+        x = normal(2, 3, len(r), size)
+        by_hand = (expected @ x[..., None])[..., 0]
+        assert checks.largest_difference(encoder(x, x, r)[1], by_hand) <= 10 * tolerance
+
+
+@pytest.mark.parametrize("angle", [0.01, 0.02, 0.045])
+def test_one_small_turn_alone_keeps_its_digits(angle: float) -> None:
+    """At these angles torch's exponential of a single matrix is wrong by 1e-13 to 2e-10."""
+    quarter = torch.tensor([[0.0, -1.0], [1.0, 0.0]], dtype=torch.float64)
+    position = torch.tensor([[angle]], dtype=torch.float64)
+    (turn,) = DenseSTRING(quarter[None, None]).matrix(position)[0]
+    expected = math.cos(angle) * torch.eye(2, dtype=torch.float64) + math.sin(angle) * quarter
+    assert checks.largest_difference(turn, expected) <= 1e-15
+    (literal,) = liere_matrix(position, quarter[None])
+    assert checks.largest_difference(literal, expected) <= 1e-15
+
+
+def test_rounded_generators_still_rotate() -> None:
+    """What rounding adds that is not skew-symmetric would stretch."""
+    torch.manual_seed(5)
+    given = generators(6, 1, 2).float()
+    given[..., 0, 1] *= 1 + 1e-5
+    encoder = DenseSTRING(given)
+    assert checks.skew_error(encoder.generators()) == 0
+    assert checks.orthogonality_error(encoder.matrix(100 * normal(3, 1))) <= 1e-12
+
+
+def test_the_meta_device_builds_the_same_shapes() -> None:
+    torch.manual_seed(2)
+    given = generators(7, 2, 3)
+    skeleton, encoder = DenseSTRING(given.to("meta")), DenseSTRING(given)
+    for name, value in encoder.state_dict().items():
+        assert skeleton.state_dict()[name].shape == value.shape
+    filled = skeleton.to_empty(device="cpu")
+    filled.load_state_dict(encoder.state_dict())
+    r = normal(4, 2)
+    assert torch.equal(filled.matrix(r), encoder.matrix(r))
+
+
+@pytest.mark.proves("eq-universal-liere")
+def test_liere_is_relative_along_lines_through_the_origin_and_nowhere_else() -> None:
+    torch.manual_seed(3)
+    pair = skew(normal(2, 15))
+    a, b = normal(2), normal(2)
+    line = torch.stack([a, 2.5 * a, 1.5 * a])
+    first, second, difference = liere_matrix(line, pair)
+    assert checks.largest_difference(first.T @ second, difference) <= 1e-12
+    first, second, difference = liere_matrix(torch.stack([a, b, b - a]), pair)
+    assert checks.largest_difference(first.T @ second, difference) > 0.1
+    assert checks.orthogonality_error(first) <= 1e-13
+    with pytest.raises(ValueError, match="positions must have 2 coordinates"):
+        liere_matrix(normal(3, 3), pair)
+    assert liere_matrix(normal(0, 2), pair).shape == (0, *pair.shape[1:])
+
+
+@pytest.mark.parametrize("coord_dim", [2, 3])
+@pytest.mark.proves("eq-universal-area")
+def test_the_first_error_of_liere_is_an_area_times_a_commutator(coord_dim: int) -> None:
+    torch.manual_seed(4)
+    given, (a, b) = skew(normal(coord_dim, 15)), normal(2, coord_dim)
+    errors = []
+    for step in (1e-2, 1e-3):
+        first, second, difference = liere_matrix(step * torch.stack([a, b, b - a]), given)
+        predicted = liere_first_error(step * a, step * b, given)
+        errors.append(checks.largest_difference(first.T @ second - difference, predicted))
+        assert predicted.abs().max() > 1e-7
+    assert errors[1] < 2e-3 * errors[0]  # what is left is of third order
+    commuting = generators(6, coord_dim, 1)[0]
+    assert liere_first_error(a, b, commuting).abs().max() <= 1e-13

@@ -6,9 +6,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from stringlib import STRING, CirculantSTRING, DenseSTRING, RoPE, checks
+from stringlib import STRING, CirculantSTRING, DenseSTRING, RoPE, RotaryEncoder, checks
 from stringlib.algebra import haar_orthogonal, planar_skew, skew, universality
 from stringlib.algebra.universality import _separate, universal_form
+from tests.draws import random
+from tests.refusals import refused
 
 SIZES = (1, 2, 3, 8, 15, 64)
 KINDS = ("random", "integer", "repeated", "slow", "nearly repeated", "one plane", "scales", "zero")
@@ -219,21 +221,26 @@ def test_one_newton_step_squares_the_error(size: int) -> None:
         assert between.abs().max() <= 100 * mixed**2
 
 
-def test_every_plane_of_a_circulant_is_found() -> None:
-    torch.manual_seed(2)
+def circulant() -> RotaryEncoder:
     encoder = CirculantSTRING(15, coord_dim=2, heads=3).double()
     torch.nn.init.normal_(encoder.coefficients)
+    return encoder
+
+
+def given() -> RotaryEncoder:
+    return STRING(normal(2, 3, 2), haar_orthogonal(7, 2, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("make", [circulant, given, lambda: RoPE(64, heads=2)])
+def test_from_the_definition_to_the_fast_form_of_an_encoder(make) -> None:
+    torch.manual_seed(2)
+    encoder = make()
     omega, basis = universal_form(encoder.generators())
     assert checks.largest_difference(omega, in_order(encoder.frequencies().detach())) <= 1e-12
-    same = STRING(omega, basis)
-    positions = normal(5, 2)
-    assert checks.largest_difference(same.matrix(positions), encoder.matrix(positions)) <= 1e-12
-
-
-def test_rope_comes_back_as_it_was() -> None:
-    rope = RoPE(64, heads=2)
-    omega, _ = universal_form(rope.generators())
-    assert checks.largest_difference(omega, rope.frequencies()) <= 1e-14
+    positions, fast = normal(5, encoder.coord_dim), STRING(omega, basis)
+    slow = DenseSTRING(encoder.generators())
+    for same in (encoder, slow):
+        assert checks.largest_difference(fast.matrix(positions), same.matrix(positions)) <= 1e-12
 
 
 def test_single_precision_is_enough_to_commute_and_nothing_is_written_to_the_input() -> None:
@@ -249,42 +256,31 @@ def test_single_precision_is_enough_to_commute_and_nothing_is_written_to_the_inp
         universal_form(rounded, tolerance=1e-12)
 
 
-def test_what_is_refused() -> None:
-    torch.manual_seed(4)
-    one, two = skew(normal(2, 15))
-    both = torch.stack([one, two])
-    gap = torch.linalg.matrix_norm(one @ two - two @ one) / one.norm() / two.norm()
-    with pytest.raises(
-        ValueError, match=rf"L_0 L_1 − L_1 L_0 is {gap:.1e} of the product of theirs"
-    ):
-        universal_form(both)
-    with pytest.raises(ValueError, match="L_1 L_2"):
-        universal_form(torch.stack([torch.zeros(6, 6).double(), one, two]))
-    symmetric = one + torch.eye(6) / 6
-    gap = (symmetric + symmetric.T).norm() / symmetric.norm()
-    with pytest.raises(ValueError, match=f"skew-symmetric.* {gap:.1e} of that of L"):
-        universal_form(symmetric[None])
-    with pytest.raises(ValueError, match="finite"):
-        universal_form(torch.full((1, 2, 2), torch.nan))
-    with pytest.raises(TypeError, match=r"generators must be .* torch.int64"):
-        universal_form(both.long())
-    with pytest.raises(ValueError, match=r"shape \(..., coord_dim, d, d\), got \(6, 6\)"):
-        universal_form(one)
-    with pytest.raises(ValueError, match=r"got \(2, 6, 5\)"):
-        universal_form(both[..., :5])
-    with pytest.raises(ValueError, match=r"got \(0, 6, 6\)"):
-        universal_form(both[:0])
+ONE, TWO = skew(random(2, 15))
+BOTH, SYMMETRIC = torch.stack([ONE, TWO]), ONE + torch.eye(6) / 6
+COMMUTATOR = torch.linalg.matrix_norm(ONE @ TWO - TWO @ ONE) / ONE.norm() / TWO.norm()
+SKEWNESS = (SYMMETRIC + SYMMETRIC.T).norm() / SYMMETRIC.norm()
+
+
+@pytest.mark.parametrize(
+    ("generators", "match"),
+    [
+        (BOTH, rf"L_0 L_1 − L_1 L_0 is {COMMUTATOR:.1e} of the product of theirs"),
+        (torch.stack([0 * ONE, ONE, TWO]), "L_1 L_2"),
+        (SYMMETRIC[None], f"skew-symmetric.* {SKEWNESS:.1e} of that of L"),
+        (torch.full((1, 2, 2), torch.nan), "finite"),
+        (BOTH.long(), r"TypeError: generators must be .* torch.int64"),
+        (ONE, r"shape \(..., coord_dim, d, d\), got \(6, 6\)"),
+        (BOTH[..., :5], r"got \(2, 6, 5\)"),
+        (BOTH[:0], r"got \(0, 6, 6\)"),
+    ],
+)
+def test_what_is_refused(generators: Tensor, match: str) -> None:
+    with refused(match):
+        universal_form(generators)
 
 
 def test_no_heads_give_no_planes() -> None:
     omega, basis = universal_form(torch.zeros(0, 2, 4, 4))
     assert omega.shape == (0, 2, 2)
     assert basis.shape == (0, 4, 4)
-
-
-def test_one_line_from_the_definition_to_the_fast_form() -> None:
-    torch.manual_seed(5)
-    generators = conjugated(normal(2, 3, 2), haar_orthogonal(7, 2, dtype=torch.float64))
-    positions = normal(6, 2)
-    fast, slow = STRING(*universal_form(generators)), DenseSTRING(generators)
-    assert checks.largest_difference(fast.matrix(positions), slow.matrix(positions)) <= 1e-12

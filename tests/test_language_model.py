@@ -1,0 +1,241 @@
+"""The language model alone: its time, its states, what it draws, its parts, sizes and refusals."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from stringlib import LanguageModel, checks
+from stringlib.encoders.registry import BIASES, make_bias
+from stringlib.models import CONFIGS, make_language_model
+from stringlib.models.blocks import MLP, SwiGLU
+from tests.model_cases import CASES, COVERING, LENGTH, VOCAB, has_state, language_model, text
+from tests.refusals import refused
+
+DIM = 16
+STATES = [name for name in CASES if has_state(name)]
+
+
+def count(model: nn.Module) -> int:
+    return sum(p.numel() for p in model.parameters())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_nothing_looks_ahead(name: str) -> None:
+    model, tokens = language_model(name).double(), text(2, LENGTH)
+    later = tokens.clone()
+    later[:, 4:] = (tokens[:, 4:] + 1 + text(2, LENGTH - 4, seed=2) % (VOCAB - 1)) % VOCAB
+    assert checks.largest_difference(model(tokens)[:, :4], model(later)[:, :4]) <= 1e-12
+    assert checks.largest_difference(model(tokens)[:, 4:], model(later)[:, 4:]) > 1e-3
+
+
+def test_positions_are_counted_and_can_be_given() -> None:
+    model, tokens = language_model("softmax-rope").double(), text(2, LENGTH)
+    counted = torch.arange(LENGTH)[:, None]
+    assert torch.equal(model(tokens), model(tokens, counted))
+    moved = model(tokens, counted + 1000)
+    assert checks.largest_difference(model(tokens), moved) <= 1e-10
+    assert checks.largest_difference(model(tokens), model(tokens, counted / 2)) > 1e-4
+    each = torch.stack([counted, counted / 2])
+    both = torch.cat([model(tokens[:1]), model(tokens[1:], counted / 2)])
+    assert checks.largest_difference(model(tokens, each), both) <= 1e-12
+    absolute = language_model("softmax-sinusoidal").double()
+    assert checks.largest_difference(absolute(tokens), absolute(tokens, counted + 5)) > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("name", "cuts"),
+    # token by token, with a longer piece between; and a longer piece first
+    [(n, (0, 1, 2, 5, 6, 7)) for n in STATES] + [(n, (0, 3, 7)) for n in STATES if n in COVERING],
+)
+def test_the_states_are_all_that_is_needed_of_earlier_tokens(
+    name: str, cuts: tuple[int, ...]
+) -> None:
+    model, tokens = language_model(name).double(), text(2, LENGTH)
+    state, parts = None, []
+    for start, end in itertools.pairwise(cuts):
+        part, state = model(tokens[:, start:end], state=state, return_state=True)
+        parts.append(part)
+    assert [left.length for left in state] == [LENGTH] * 2
+    assert checks.largest_difference(torch.cat(parts, 1), model(tokens)) <= 1e-10
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in STATES])
+def test_layers_without_a_state_say_so(name: str) -> None:
+    with pytest.raises(ValueError, match="state"):
+        language_model(name)(text(2, 3), return_state=True)
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_generating_with_a_state_equals_reading_all_again(name: str) -> None:
+    model, start = language_model(name).double(), text(2, 2)
+    drawn = model.generate(start, 3, generator=torch.Generator().manual_seed(3))
+    generator, expected = torch.Generator().manual_seed(3), start
+    for _ in range(3):
+        shares = model(expected)[:, -1].float().softmax(-1)
+        expected = torch.cat([expected, shares.multinomial(1, generator=generator)], 1)
+    assert torch.equal(drawn, expected)
+
+
+def test_temperature() -> None:
+    model, start = language_model("softmax-rope"), text(3, 2)
+    cold = model.generate(start, 5, temperature=0)
+    assert torch.equal(cold, model.generate(start, 5, temperature=1e-6))
+    scores = model(cold)[:, 1:-1]
+    assert torch.equal(scores.argmax(-1), cold[:, 2:])
+    generators = [torch.Generator().manual_seed(seed) for seed in range(8)]
+    hot = [model.generate(start, 5, temperature=50.0, generator=g) for g in generators]
+    assert len({tuple(t.flatten().tolist()) for t in hot}) == 8
+    assert torch.equal(model.generate(start, 0), start)
+    assert not model.generate(start, 1).requires_grad
+
+
+@pytest.mark.parametrize("name", BIASES)
+def test_a_bias_by_name(name: str) -> None:
+    bias = make_bias(name, 3)
+    assert bias(4, 5).shape == (3, 4, 5)
+    if name == "t5":  # under a causal mask all buckets are for the past
+        assert (bias.bidirectional, make_bias(name, 3, True).bidirectional) == (True, False)
+        model = language_model("softmax-t5")
+        assert not model.blocks[0].attention.encoder.bidirectional
+    with pytest.raises(ValueError, match=r"name must be one of alibi, t5, .*, got 'rope'"):
+        make_bias("rope", 3)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_a_tied_readout_is_the_embedding(tied: bool) -> None:
+    model = language_model("softmax-rope", tied=tied)
+    assert (model.readout.weight is model.embed.weight) is tied
+    same = copy.deepcopy(model)
+    assert (same.readout.weight is same.embed.weight) is tied
+    assert count(language_model("softmax-rope", tied=False)) - count(model) == tied * VOCAB * DIM
+
+
+def test_where_projections_start() -> None:
+    torch.manual_seed(0)
+    model = LanguageModel(500, 256, 8, 4, mlp="mlp", gate="elementwise", tied=False)
+    assert model.embed.weight.std().item() == pytest.approx(1 / 16, rel=0.02)
+    assert model.readout.weight.std().item() == pytest.approx(1 / 16, rel=0.02)
+    for block in model.blocks:
+        inner = block.attention
+        for part in (inner.to_q, inner.to_k, inner.to_v, inner.gate.to_gate, block.mlp.to_hidden):
+            assert part.weight.std().item() == pytest.approx(1 / 16, rel=0.02)
+        assert inner.to_out.weight.std().item() == pytest.approx(1 / 16 / 4, rel=0.02)
+        assert block.mlp.to_out.weight.std().item() == pytest.approx(1 / 32 / 4, rel=0.02)
+        assert not block.mlp.to_out.bias.any()
+
+
+def test_decays_keep_their_own_start() -> None:
+    torch.manual_seed(0)
+    model = LanguageModel(VOCAB, 64, 2, 4, attention="elu", weight="ssd")
+    for block in model.blocks:
+        step = nn.functional.softplus(block.attention.weight.to_step.bias)
+        assert 1e-3 <= step.min() <= step.max() <= 0.1 + 1e-6
+
+
+def test_a_token_and_its_sinusoid_are_of_one_length() -> None:
+    torch.manual_seed(0)
+    model = LanguageModel(1000, 64, 1, 2, "sinusoidal")
+    seen: list[Tensor] = []
+    model.blocks[0].register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+    tokens = torch.arange(1000)[None]
+    model(tokens)
+    added = (seen[0] - model.embed(tokens)).norm(dim=-1)
+    assert torch.allclose(added, torch.ones(()), atol=1e-5)
+    assert model.embed(tokens).norm(dim=-1).mean().item() == pytest.approx(1, abs=0.02)
+
+
+def test_two_thirds_as_wide_swiglu_has_as_many_weights() -> None:
+    gated, plain = SwiGLU(256, 682), MLP(256, 1024)
+    assert count(gated) == 3 * 256 * 682 == 523_776
+    biases = plain.to_hidden.bias.numel() + plain.to_out.bias.numel()
+    assert count(plain) - biases == 2 * 256 * 1024 == 524_288
+    x = torch.randn(5, 256)
+    hidden = x @ gated.to_gate.weight.mT
+    expected = (
+        hidden * hidden.sigmoid() * (x @ gated.to_hidden.weight.mT)
+    ) @ gated.to_out.weight.mT
+    assert torch.allclose(gated(x), expected, atol=1e-6)
+
+
+def test_the_parameters_of_6x256() -> None:
+    model = make_language_model("6x256", VOCAB, attention="favor-circulant")
+    assert model.blocks[0].attention.features.projection_matrix().shape == (4, 64, 64)
+    assert [block.mlp.to_out.in_features for block in model.blocks] == [682] * 6
+    beside = count(model) - VOCAB * 256
+    norms = 6 * 2 * 512 + 512
+    assert beside == 6 * (4 * 256**2 + 523_776) + norms == 4_722_176
+    for gate, more, percent in (("elementwise", 393_216, 8.33), ("headwise", 6_144, 0.13)):
+        gated = make_language_model("6x256", VOCAB, attention="favor-circulant", gate=gate)
+        assert count(gated) - count(model) == more
+        assert 100 * more / beside == pytest.approx(percent, abs=0.005)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_size_by_name(name: str) -> None:
+    model = make_language_model(name, VOCAB, depth=1, encoder="rope")
+    sizes = CONFIGS[name]
+    assert model.embed.embedding_dim == sizes["dim"]
+    assert model.blocks[0].attention.heads == sizes["heads"]
+    assert 0 <= 8 * sizes["dim"] / 3 - sizes["hidden"] < 1
+    assert len(model.blocks) == 1
+
+
+def test_bad_input_is_named() -> None:
+    model, tokens = language_model("softmax-rope"), text(2, 4)
+    learned, nprf = language_model("softmax-learned"), language_model("elu-toeplitz-None")
+    linear = language_model("elu-None")
+    _, state = model(tokens, return_state=True)
+    _, seen = learned(tokens, return_state=True)
+
+    def new(**changes: Any) -> LanguageModel:
+        return LanguageModel(**{"vocab": VOCAB, "dim": DIM, "depth": 1, "heads": 2, **changes})
+
+    length = "length, the longest sequence, must be given"
+    too_long = "tokens must be at most length = 7, those before included, got 8"
+    bad: list[tuple[str, Any]] = [
+        ("name must be one of tiny, small, 6x256, .*, got 'huge'",
+         lambda: make_language_model("huge", VOCAB)),
+        ("encoder must be None or one of rope, .*, alibi, .*, learned, got 'rotary'",
+         lambda: new(encoder="rotary")),
+        ("TypeError: encoder must be a name, .* or None, got ReLU", lambda: new(encoder=nn.ReLU())),
+        ("attention must be softmax, one of relu", lambda: new(attention="hardmax")),
+        ("gate must be None or one of", lambda: new(gate="half")),
+        ("mlp must be None or one of mlp, swiglu, got 'moe'", lambda: new(mlp="moe")),
+        ("hidden must be at least 1, got 0", lambda: new(hidden=0)),
+        ("heads must divide dim 16, got 3", lambda: new(heads=3)),
+        ("TypeError: depth must be an int, got 1.0", lambda: new(depth=1.0)),
+        ("vocab must be at least 1, got 0", lambda: new(vocab=0)),
+        (length, lambda: new(encoder="learned")),
+        (length, lambda: new(attention="elu", weight="toeplitz")),
+        ("TypeError: tokens must be a tensor of integers, .* torch.float32",
+         lambda: model(tokens.float())),
+        (r"tokens must have shape \(batch, seq\), got \(4,\)", lambda: model(tokens[0])),
+        (too_long, lambda: learned(text(2, 8))),
+        (too_long, lambda: nprf(text(2, 8))),
+        (too_long, lambda: learned(tokens, state=seen)),
+        (too_long, lambda: learned.generate(tokens, 5)),
+        ("positions must have", lambda: model(tokens, torch.arange(3)[:, None])),
+        ("state must hold one state for each of 2 blocks, got 1",
+         lambda: model(tokens, state=state[:1])),
+        ("TypeError: state must hold what return_state gave, got Tensor",
+         lambda: model(tokens, state=state[0][:2])),
+        ("TypeError: state must be a LinearState, got KeyValueCache",
+         lambda: linear(tokens, state=state)),
+        ("tokens must hold at least one token", lambda: model.generate(text(2, 0), 1)),
+        ("count must be at least 0, got -1", lambda: model.generate(tokens, -1)),
+        ("temperature must be positive", lambda: model.generate(tokens, 1, temperature=-1)),
+    ]  # fmt: skip
+    for match, call in bad:
+        with refused(match):
+            call()
+
+
+def test_no_tokens_no_scores() -> None:
+    for name in ("softmax-rope", "favor-rope", "elu-gla-None", "softmax-learned"):
+        assert language_model(name)(text(2, 0)).shape == (2, 0, VOCAB)
