@@ -117,17 +117,21 @@ def test_an_environment_without_its_python_is_made_again(project: Path, make: Ca
     assert any("-m venv" in c for c in calls(project))
 
 
-def test_an_old_python_is_refused_with_a_clear_message(project: Path, make: Callable) -> None:
-    result = make("env", OLD="1", VERSION="3.10.2")
+@pytest.mark.parametrize(
+    ("python", "environment", "message"),
+    [
+        ("python", {"OLD": "1"}, "is Python 3.10.2, but the book needs Python 3.11 or newer"),
+        ("python9.9", {}, "python9.9 not found"),
+    ],
+)
+def test_a_python_that_is_old_or_missing_is_named(
+    python: str, environment: dict[str, str], message: str, project: Path, make: Callable
+) -> None:
+    path = f"{project}/python" if python == "python" else python
+    result = make("env", f"PYTHON={path}", VERSION="3.10.2", **environment)
     assert result.returncode != 0
-    assert "is Python 3.10.2, but the book needs Python 3.11 or newer" in result.stderr
+    assert message in result.stderr
     assert not (project / ".venv").exists()
-
-
-def test_a_missing_python_is_named(make: Callable) -> None:
-    result = make("env", "PYTHON=python9.9")
-    assert result.returncode != 0
-    assert "python9.9 not found" in result.stderr
 
 
 def test_a_folder_that_is_no_environment_is_left_alone(project: Path, make: Callable) -> None:
@@ -149,18 +153,36 @@ def test_another_torch_is_taken_without_the_pin(project: Path, make: Callable) -
     assert any("pip install" in c for c in calls(project)), "the pinned torch comes back"
 
 
+def test_the_benchmark_has_an_environment_of_its_own(project: Path, make: Callable) -> None:
+    (project / "benchmarks").mkdir()
+    for name in ("requirements.txt", "compiled.txt"):
+        shutil.copy(ROOT / "benchmarks" / name, project / "benchmarks")
+    # the fourth call fails: there is no compiler
+    assert make("bench", "TORCH=torch==2.14.0", "PIP_ARGS=-v", FAIL_AT="4").returncode == 0
+    venv, torch_alone, others, compiled, *measure = calls(project)
+    assert venv == "-m venv --clear .venv-bench"
+    assert re.search(r"install -qq -v -c \S+ torch==2\.14\.0$", torch_alone)
+    assert others.endswith("install -qq -v --no-deps -r benchmarks/requirements.txt")
+    options = "--no-deps --no-build-isolation -r benchmarks/compiled.txt"
+    assert compiled.endswith(f"install -qq -v {options}")
+    suites = ("limits", "encoders", "attention", "states")
+    assert measure == [f"-m benchmarks.{suite} --rounds 11" for suite in suites]
+    make("bench", "ROUNDS=3", "SUITES=attention")
+    assert calls(project) == ["-m benchmarks.attention --rounds 3"]
+    assert not (project / ".venv").exists()
+
+
 # --- make test ---
 
 
-def run_suite(
-    make: Callable, project: Path, **environment: str
-) -> subprocess.CompletedProcess[str]:
+def ready(project: Path) -> list[str]:
+    """Return what makes the stand-in the environment's Python and the builder of the book."""
     stand_in = project / "python"
-    return make("test", f"PY={stand_in}", f"JB={stand_in} build", "READY=python", **environment)
+    return [f"PY={stand_in}", f"JB={stand_in} build", "READY=python"]
 
 
 def test_the_suite_runs_the_fast_checks_first(project: Path, make: Callable) -> None:
-    assert run_suite(make, project).returncode == 0
+    assert make("test", *ready(project)).returncode == 0
     run = " | ".join(calls(project))
     order = [
         "ruff check",
@@ -182,45 +204,38 @@ def test_the_suite_runs_the_fast_checks_first(project: Path, make: Callable) -> 
 def test_a_failing_step_fails_the_suite_and_is_the_last(
     step: int, project: Path, make: Callable
 ) -> None:
-    assert run_suite(make, project, FAIL_AT=str(step)).returncode != 0
+    assert make("test", *ready(project), FAIL_AT=str(step)).returncode != 0
     assert len(calls(project)) == step
 
 
 # --- make book ---
 
 
-def build_book(
-    make: Callable, project: Path, **environment: str
-) -> subprocess.CompletedProcess[str]:
-    stand_in = project / "python"
-    return make("book", f"PY={stand_in}", f"JB={stand_in} build", "READY=python", **environment)
-
-
 def test_the_book_is_built_once_and_again_when_a_page_changes(
     project: Path, make: Callable
 ) -> None:
-    result = build_book(make, project)
+    result = make("book", *ready(project))
     last = result.stdout.splitlines()[-1]
     assert last == f"The book is at file://{project}/_build/html/index.html"
     assert calls(project) == ["build"]
 
-    assert build_book(make, project).stdout.splitlines() == [last]
+    assert make("book", *ready(project)).stdout.splitlines() == [last]
     assert calls(project) == []
 
     later = (project / "_build/book.stamp").stat().st_mtime + 5
     os.utime(project / "book/intro.md", (later, later))
-    build_book(make, project)
+    make("book", *ready(project))
     assert calls(project) == ["build"]
 
 
 def test_what_dresses_every_page_builds_from_clean(project: Path, make: Callable) -> None:
-    build_book(make, project)
+    make("book", *ready(project))
     kept = project / "_build/html/page.html"
     kept.parent.mkdir()
     kept.touch()
     later = (project / "_build/book.stamp").stat().st_mtime + 5
     os.utime(project / "_config.yml", (later, later))
-    build_book(make, project)
+    make("book", *ready(project))
     assert calls(project) == ["build"]
     assert not kept.exists()
 
@@ -228,9 +243,9 @@ def test_what_dresses_every_page_builds_from_clean(project: Path, make: Callable
 def test_a_failed_build_is_not_taken_for_done(project: Path, make: Callable) -> None:
     doctrees = project / "_build/.doctrees"
     doctrees.mkdir(parents=True)
-    assert build_book(make, project, FAIL_AT="1").returncode != 0
+    assert make("book", *ready(project), FAIL_AT="1").returncode != 0
     assert not doctrees.exists()
-    assert build_book(make, project).returncode == 0
+    assert make("book", *ready(project)).returncode == 0
     assert calls(project) == ["build"]
 
 
