@@ -79,15 +79,15 @@ def test_a_run_of_limits_writes_a_record_and_keeps_the_threads(small, tmp_path, 
     before = torch.get_num_threads()
     output = tmp_path / "r.json"
     data = limits.run(
-        ["--rounds", "2", "--threads", "2", "1", "--device", "cpu", "--output", str(output)]
+        ["--rounds", "2", "--threads", "1", "3", "--device", "cpu", "--output", str(output)]
     )
     assert torch.get_num_threads() == before
     record = read_record(output)
     assert record["data"] == json.loads(json.dumps(data))
-    assert record["command"] == "python -m benchmarks.limits --rounds 2 --threads 2 1"
+    assert record["command"] == "python -m benchmarks.limits --rounds 2 --threads 1 3"
     names = [limit.name for limit in limits.limits(CPU)]
     assert [(r["name"], r["threads"]) for r in data["limits"]] == [
-        (name, count) for count in (2, 1) for name in names
+        (name, count) for count in (1, 3) for name in names
     ]
     assert all(len(r["times_ms"]) == 2 and min(r["times_ms"]) > 0 for r in data["limits"])
     assert "real FFT of 64" in capsys.readouterr().out

@@ -203,6 +203,11 @@ def test_the_literal_forms_of_attention_are_those_of_the_references():
     scores = q @ k.mT * data.bias.double().exp()[:, 127 + offset]
     found = literal_attention.toeplitz_fft(q, k, v, data.bias.double())
     assert largest_difference(found, scores @ v / scores.sum(-1, keepdim=True)) < 1e-11
+    q, k, v = data.qkv
+    logits = q @ k.mT / 4**0.5 + data.bias[:, 127 + offset]
+    (biased,) = (c for c in attention.CONTESTANTS if c.name == "SDPA with a bias")
+    found = biased.build(tiny(attention.SUITE), data).call(q, k, v)[0]
+    assert largest_difference(found, logits.softmax(-1) @ v) < 1e-5
 
 
 def test_every_state_computes_what_its_name_says():

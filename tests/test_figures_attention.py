@@ -125,6 +125,8 @@ def test_the_drawn_lengths_are_those_of_ptolemy_and_the_curve_is_the_weight() ->
         assert drawn == pytest.approx({**cosines, "BC": math.sin(a), "AD": math.sin(b)}, abs=1e-12)
         row = CosineWeight(12).matrix(13, 13)[at["query"]].tolist()
         weight = pytest.approx(row[at["key"]], abs=1e-12)
+        rim = figure.layout.shapes[0]
+        assert [rim.x0, rim.x1, rim.y0, rim.y1] == [-0.5, 0.5, -0.5, 0.5]
         assert drawn["AB"] * drawn["CD"] + drawn["BC"] * drawn["AD"] == weight
         assert list(figure.data[6].y)[::4] == pytest.approx(row, abs=1e-12)
         assert (figure.data[7].x[1], figure.data[7].y[1]) == (at["key"], weight)
@@ -239,7 +241,8 @@ def test_the_points_are_attention_and_its_gate() -> None:
         keys = torch.tensor(scores)[None, :, None]
         said = reference.softmax_attention(torch.ones(1, 1, 1), keys, values[None])[0]
         gated = reference.gate(said, torch.ones(1, 1), torch.tensor([[first, second]]))
-        weights, _, gates, *_, output = fig.data
+        weights, sigmoid, gates, *_, output = fig.data
+        assert sigmoid.y == pytest.approx([1 / (1 + math.exp(-x)) for x in sigmoid.x], abs=1e-4)
         points = exact([output.x, output.y]).mT
         assert largest_difference(points, torch.cat([said, gated])) < 1e-3
         assert sum(weights.y) == pytest.approx(1, abs=3e-3)

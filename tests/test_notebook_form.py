@@ -77,10 +77,12 @@ def test_normalise_keeps_tags_and_image_metadata_and_drops_the_rest() -> None:
 def test_normalise_takes_out_what_differs_between_machines() -> None:
     where = f"{notebooks.ROOT}/stringlib/x.py /a/lib/site-packages/torch/y.py <f at 0x7f3a00ff11>"
     error = new_output("error", ename="E", evalue="no", traceback=[f"{where}", "line 2"])
-    nb = new_notebook(cells=[code("f", 1, printed(where), error)])
+    page = shown(**{"text/html": where})
+    nb = new_notebook(cells=[code("f", 1, printed(where), page, error)])
     notebooks.normalise(nb)
-    stream, error = nb.cells[0].outputs
+    stream, page, error = nb.cells[0].outputs
     assert stream.text == "stringlib/x.py .../site-packages/torch/y.py <f at 0x...>"
+    assert page.data["text/html"] == stream.text
     assert error.traceback == ["E: no"]
 
 
