@@ -41,8 +41,8 @@ def test_scaling_reads_the_tables():
     blocks = [
         block(n, slow=[n**2 / 1500, 1e9, 0.0], fast=[float(n)] * 3) for n in (1024, 2048, 4096)
     ]
-    blocks.append(block(7, slow=[1.0], fast=[1.0]))
-    ladder = scaling.Ladder("it", ("N1024", "N2048", "N4096"), "slow", ("fast", "absent"))
+    blocks += [block(n, slow=[1.0], fast=[1.0]) for n in (7, 512)]  # elsewhere, and too short
+    ladder = scaling.Ladder("it", ("N512", "N1024", "N2048", "N4096"), "slow", ("fast", "absent"))
     slow, fast = scaling.scaling(ladder, blocks)["rows"]
     assert (slow["contestant"], slow["growth"], slow["ahead_from"]) == ("slow", 2.0, None)
     assert (fast["contestant"], fast["growth"], fast["ahead_from"]) == ("fast", 1.0, 1500)
