@@ -341,8 +341,8 @@ def _outcome(goal: Goal, blocks: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _write(path: Path, suite: Suite, options: Options, data: dict[str, Any]) -> None:
-    command = command_line(suite.name, options.rounds, options.threads)
-    write_record(path, command=command, seeds=[0], wall_s=data.get("wall_s", 0.0), data=data)
+    typed = command_line(suite.name, options.rounds, options.threads)
+    write_record(path, command=typed, seeds=[0], wall_s=data.get("wall_s", 0.0), data=data)
 
 
 def command_line(name: str, rounds: int, threads: Sequence[int]) -> str:
@@ -366,15 +366,21 @@ def _fingerprint() -> str:
     return hashlib.sha256(b"".join(p.read_bytes() for p in files)).hexdigest()[:16]
 
 
-def main(suite: Suite, argv: Sequence[str] | None = None) -> dict[str, Any]:
-    """Read the command line and run."""
+def command(description: str) -> argparse.ArgumentParser:
+    """Return what reads the options that every part of the benchmark has."""
     defaults = Options()
-    parser = argparse.ArgumentParser(description=f"Measure the suite {suite.name!r}.")
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--rounds", type=int, default=defaults.rounds, help="rounds that count")
     parser.add_argument("--threads", type=int, nargs="+", default=defaults.threads)
-    names = [shape.name for shape in suite.shapes]
-    parser.add_argument("--shapes", nargs="+", choices=names, default=[], help="all if omitted")
     parser.add_argument("--device", default=defaults.device)
     parser.add_argument("--output", type=Path, help="the record; results/bench-... if omitted")
+    return parser
+
+
+def main(suite: Suite, argv: Sequence[str] | None = None) -> dict[str, Any]:
+    """Read the command line and run."""
+    parser = command(f"Measure the suite {suite.name!r}.")
+    names = [shape.name for shape in suite.shapes]
+    parser.add_argument("--shapes", nargs="+", choices=names, default=[], help="all if omitted")
     parser.add_argument("--fresh", action="store_true", help="do not go on with an unfinished run")
     return run(suite, Options(**vars(parser.parse_args(argv))))

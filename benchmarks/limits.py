@@ -6,17 +6,15 @@ places that stand ready, so that no time is spent on new memory.
 
 from __future__ import annotations
 
-import argparse
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from benchmarks.harness import ROOT, Options, command_line, device_name
+from benchmarks.harness import ROOT, command, command_line, device_name
 from benchmarks.timing import interleaved
 from stringlib.records import write_record
 
@@ -131,13 +129,7 @@ def rate(row: dict[str, Any]) -> float:
 
 def run(argv: Sequence[str] | None = None) -> dict[str, Any]:
     """Measure as the command line says, print a table and write the record."""
-    defaults = Options()
-    parser = argparse.ArgumentParser(description="Measure what the machine can do at most.")
-    parser.add_argument("--rounds", type=int, default=defaults.rounds, help="rounds that count")
-    parser.add_argument("--threads", type=int, nargs="+", default=defaults.threads)
-    parser.add_argument("--device", default=defaults.device)
-    parser.add_argument("--output", type=Path, help="the record; results/bench-... if omitted")
-    options = parser.parse_args(argv)
+    options = command("Measure what the machine can do at most.").parse_args(argv)
     device, start = torch.device(options.device), time.perf_counter()
     threads = options.threads if device.type == "cpu" else (0,)
     data = {"rounds": options.rounds, "limits": measure(device, threads, options.rounds)}

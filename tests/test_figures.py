@@ -1,4 +1,4 @@
-"""What every figure of the book holds; what is one figure's own stands in its chapter's test."""
+"""What every figure of the book holds; the files beside this one hold what each computes."""
 
 from __future__ import annotations
 
@@ -9,86 +9,16 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from stringlib.explore import HARD_LIMIT, Drawn, Explorer, figure_json
 from stringlib.explore.frames import state_of
+from tests.figure_cases import CASES, find, states
 
 FOLDER = Path(__file__).parents[1] / "book" / "figures"
-RATES = {"multiplications": 3e10, "exponentials": 8e8, "operations": 4e9, "bytes": 1e10}
-
-# figure -> a few values of each of its sliders, the first ones its page's default state
-CASES: dict[str, dict[str, list[Any]]] = {
-    "why_positions.permuted_words": {
-        "order": ["man bites dog", "dog bites man", "bites dog man"],
-        "positions": ["none", "causal mask", "sinusoid added", "ALiBi", "RoPE"],
-    },
-    "why_positions.bias_curves": {
-        "slope": [4, 1], "r1": [1, 0.5, 2], "r2": [0.25, 1], "power": [0.5, 1.5],
-    },
-    "rope.phase_clocks": {
-        "distance": [6, 1, 17], "base": [10_000, 10], "dim": [16, 2, 32], "position": [8, 0],
-    },
-    "rope.shifted_scores": {"shift": [100, 0, 10_000]},
-    "rope_decay.decay_curves": {"dim": [128, 8], "base": [10_000, 100, 500_000]},
-    "rope_2d_3d.grid_kernel": {
-        "encoder": [
-            "axial", "raster index", "equal frequencies", "mixed, one head",
-            "mixed, many directions",
-        ],
-        "row": [6, 0], "column": [6, 13],
-    },
-    "rope_2d_3d.resolution_scores": {
-        "convention": ["count patches", "scale", "pin the corners"], "side": [28, 7, 56],
-    },
-    "rope_2d_3d.volume_kernel": {"time": [2, 0, -6]},
-    "string.sphere_walks": {"between": [15, 0, 90], "distance": [1, 0.25]},
-    "circulant_string.circulant_spectrum": {
-        "r": [1, 0, 0.5], "c0": [0.5], "c1": [0.5, -1], "c2": [-0.25, 0], "c3": [0.25],
-    },
-    "cayley_string.cayley_circle": {"t": [1.5, -3, 0]},
-    "cayley_string.sparse_basis": {"density": [0.05, 0.02, 1]},
-    "reflections.two_mirrors": {"between": [45, 0], "first": [45, 90], "point": [20, 120]},
-    "string_at_inference.encoding_cost": {
-        "dim": [64, 1024], "tokens": [197, 4096], "batch": [1, 32],
-    },
-    "linear_attention.three_forms": {"token": [5, 0, 7], "chunk": [4, 1, 8]},
-    "favor_plus.favor_error": {
-        "length": [1.0, 2.5], "size": [64, 16, 256],
-        "kind": ["iid", "orthogonal", "circulant", "hyperbolic"],
-    },
-    "circulant_favor.row_correlation": {
-        "vector": ["constant", "smooth", "random", "one channel"],
-        "signs": ["no signs", "signs 1", "signs 3"], "square": [1.0, 2.0],
-    },
-    "cosformer.ptolemy_circle": {"query": [8, 0, 12], "key": [3, 0, 12]},
-    "toeplitz_rpe.toeplitz_circulant": {
-        "tokens": [4, 2], "length": [196, 8192], "features": [64, 256],
-    },
-    "rotations_meet_linear_attention.shifted_kernels": {
-        "shift": [16, 0], "features": ["ReLU, 16", "random, 16", "random, 1024"],
-    },
-    "gating.gated_query": {
-        "match": [0, 8], "first": [-3, 6], "second": [-3, 0], "start": [False, True],
-    },
-    "decay_and_state.decay_memory": {
-        "gamma": [0.9, 0.5], "reset": [8, 24], "kept": [0.0, 1.0],
-    },
-    "associative_recall.recalled_value": {"share": [1, 0, 0.5], "sharpness": [6, 2, 0]},
-    "language_model.nearest_tokens": {"length": [256, 64, 1024], "half_life": [4, 16]},
-    "length_extrapolation.beyond_training": {
-        "method": ["rope", "pi", "ntk", "yarn"], "scale": [16, 2],
-    },
-    "speed.attention_times": {
-        "tokens": [1024, 256, 65536], "channels": [64, 32], "features": [64, 256],
-        "rates": [RATES], "recorded": [{"softmax": [(256, 0.5)], "toeplitz-fft": [(512, 20.0)]}],
-    },
-}  # fmt: skip
 
 # figure -> numbers of its words that its picture implies, at the values of its sliders
 IMPLIED: dict[str, Callable[..., Sequence[float]]] = {
@@ -104,24 +34,6 @@ IMPLIED: dict[str, Callable[..., Sequence[float]]] = {
     ],
 }  # fmt: skip
 NUMBER = re.compile(r"-?\d+(?:,\d{3})*(?:\.\d+)?%?")
-
-
-def find(name: str) -> Callable[..., Drawn]:
-    module, _, function = name.partition(".")
-    return getattr(importlib.import_module(f"book.figures.{module}"), function)
-
-
-@cache
-def states(name: str) -> list[tuple[dict[str, Any], Drawn]]:
-    """Return every combination of a case's values, and what is drawn."""
-    torch.manual_seed(0)
-    before = torch.get_rng_state()
-    grid = CASES[name]
-    points = [dict(zip(grid, v, strict=True)) for v in itertools.product(*grid.values())]
-    drawn = [(point, find(name)(**point)) for point in points]
-    # a cell after the figure draws the same numbers, however many states the figure has
-    assert torch.equal(torch.get_rng_state(), before), "a figure moves the reader's random numbers"
-    return drawn
 
 
 def leaves(value: Any) -> Iterator[Any]:
@@ -236,3 +148,31 @@ def test_a_page_moves_between_the_states(name: str) -> None:
         assert state["layout"].pop("meta")["alt"] == alt
         assert len(alt) > 80
         assert state == figure_json(figure)
+
+
+BAD = {
+    "circulant_favor.row_correlation": [
+        (("x", "no signs", 1.0), r"vector must be one of .*, got 'x'"),
+        (("constant", "x", 1.0), r"signs must be one of .*, got 'x'"),
+    ],
+    "cosformer.ptolemy_circle": [
+        ((2, 13), "key must lie between 0 and the horizon 12, got 13"),
+        ((-1, 3), "query must lie between 0 and the horizon 12, got -1"),
+    ],
+    "rotations_meet_linear_attention.shifted_kernels": [
+        ((0, "elu"), r"features must be one of .*, got 'elu'"),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "message"), [(name, *case) for name in BAD for case in BAD[name]]
+)
+def test_what_cannot_be_drawn_is_named(name: str, given: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        find(name)(*given)
+
+
+def test_a_circulant_names_its_coefficients() -> None:
+    with pytest.raises(ValueError, match="expected c0 to c1, got"):
+        find("circulant_string.circulant_spectrum")(1.0, c0=1.0, c2=1.0)

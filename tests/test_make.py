@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -32,48 +31,65 @@ esac
 """
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    """Lay out what make reads, and a Python that only notes what it is asked."""
-    for name in ("Makefile", "constraints.txt", "pyproject.toml", "_config.yml", "_toc.yml"):
-        shutil.copy(ROOT / name, tmp_path)
-    for folder in ("_ext", "book/_assets", "notebooks", "stringlib", "tools"):
-        (tmp_path / folder).mkdir(parents=True)
-    shutil.copy(ROOT / "tools/environment.sh", tmp_path / "tools")
-    (tmp_path / "book/intro.md").write_text("# Intro\n")
-    python = tmp_path / "python"
-    python.write_text(STAND_IN)
-    python.chmod(0o755)
-    return tmp_path
+class Project:
+    """What make reads, and a Python that only notes what it is asked."""
 
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in ("Makefile", "constraints.txt", "pyproject.toml", "_config.yml", "_toc.yml"):
+            shutil.copy(ROOT / name, folder)
+        for name in ("_ext", "book/_assets", "notebooks", "stringlib", "tools", "benchmarks"):
+            (folder / name).mkdir(parents=True)
+        for name in (
+            "tools/environment.sh",
+            "benchmarks/requirements.txt",
+            "benchmarks/compiled.txt",
+        ):
+            shutil.copy(ROOT / name, folder / name)
+        (folder / "book/intro.md").write_text("# Intro\n")
+        python = folder / "python"
+        python.write_text(STAND_IN)
+        python.chmod(0o755)
+        # the stand-in as the environment's Python and as the builder of the book
+        self.ready = [f"PY={python}", f"JB={python} build", "READY=python"]
 
-@pytest.fixture
-def make(project: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Return a function that calls make there and brings back what was run."""
-
-    def call(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        log = project / "log"
-        log.write_text("")
+    def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Call make there."""
+        (self.folder / "log").write_text("")
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS"))}
         for name in ("PYTHON", "VENV", "TORCH", "PIP_ARGS", "JOBS"):
             clean.pop(name, None)
         return subprocess.run(
-            ["make", f"PYTHON={project / 'python'}", *arguments],
-            cwd=project,
-            env={**clean, "LOG": str(log), **environment},
+            ["make", f"PYTHON={self.folder / 'python'}", *arguments],
+            cwd=self.folder,
+            env={**clean, "LOG": str(self.folder / "log"), **environment},
             capture_output=True,
             text=True,
         )
 
-    return call
+    def make(self, *arguments: str, **environment: str) -> list[str]:
+        """Return what Python was asked by a call of make that went well."""
+        result = self.run(*arguments, **environment)
+        assert result.returncode == 0, result.stderr
+        return self.calls()
+
+    def fail(self, *arguments: str, **environment: str) -> str:
+        """Return what a call of make says that does not."""
+        result = self.run(*arguments, **environment)
+        assert result.returncode != 0
+        return result.stderr
+
+    def calls(self) -> list[str]:
+        return (self.folder / "log").read_text().splitlines()
 
 
-def calls(project: Path) -> list[str]:
-    return (project / "log").read_text().splitlines()
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path)
 
 
-def test_help_is_the_default_and_lists_every_target(make: Callable) -> None:
-    result = make()
+def test_help_is_the_default_and_lists_every_target(project: Project) -> None:
+    result = project.run()
     assert result.returncode == 0
     listed = set(re.findall(r"^  make (\w+)", result.stdout, re.MULTILINE))
     assert listed >= {"book", "serve", "test", "lab", "notebooks", "help", "clean"}
@@ -81,87 +97,86 @@ def test_help_is_the_default_and_lists_every_target(make: Callable) -> None:
     assert set(phony) == listed
 
 
-def test_the_environment_is_made_once_and_again_when_a_pin_changes(
-    project: Path, make: Callable
-) -> None:
-    assert make("env").returncode == 0
-    installs = [c for c in calls(project) if "pip install" in c]
-    assert re.search(r"-c \S+ torch==2\.\d+\.\d+$", installs[0]), "torch is named first, by its pin"
-    assert installs[1].endswith("-e .[dev]")
+def test_the_environment_is_made_once_and_again_when_a_pin_changes(project: Project) -> None:
+    first, second = (c for c in project.make("env") if "pip install" in c)
+    assert re.search(r"-c \S+ torch==2\.\d+\.\d+$", first), "torch is named first, by its pin"
+    assert second.endswith("-e .[dev]")
+    assert project.make("env") == []
 
-    assert make("env").returncode == 0
-    assert calls(project) == []
-
-    pins = project / "constraints.txt"
+    pins = project.folder / "constraints.txt"
     pins.write_text(pins.read_text() + "# another\n")
-    assert make("env").returncode == 0
-    assert not any("venv" in c for c in calls(project))
-    assert any("pip install" in c for c in calls(project))
-    assert len(list((project / ".venv").glob(".ready-*"))) == 1
+    again = project.make("env")
+    assert not any("venv" in c for c in again)
+    assert any("pip install" in c for c in again)
+    assert len(list((project.folder / ".venv").glob(".ready-*"))) == 1
 
 
 @pytest.mark.parametrize("step", range(1, 8))
 def test_an_environment_cut_off_at_any_step_is_finished_by_the_next_run(
-    step: int, project: Path, make: Callable
+    step: int, project: Project
 ) -> None:
-    assert make("env", FAIL_AT=str(step)).returncode != 0
-    assert not list(project.glob(".venv/.ready-*"))
-    assert make("env").returncode == 0
-    assert any(c.endswith("-e .[dev]") for c in calls(project))
+    project.fail("env", FAIL_AT=str(step))
+    assert not list(project.folder.glob(".venv/.ready-*"))
+    assert any(c.endswith("-e .[dev]") for c in project.make("env"))
 
 
-def test_an_environment_without_its_python_is_made_again(project: Path, make: Callable) -> None:
-    assert make("env").returncode == 0
-    (project / ".venv/bin/python").unlink()
-    assert make("env").returncode == 0
-    assert any("-m venv" in c for c in calls(project))
+def test_an_environment_without_its_python_is_made_again(project: Project) -> None:
+    project.make("env")
+    (project.folder / ".venv/bin/python").unlink()
+    assert any("-m venv" in c for c in project.make("env"))
 
 
-def test_an_old_python_is_refused_with_a_clear_message(project: Path, make: Callable) -> None:
-    result = make("env", OLD="1", VERSION="3.10.2")
-    assert result.returncode != 0
-    assert "is Python 3.10.2, but the book needs Python 3.11 or newer" in result.stderr
-    assert not (project / ".venv").exists()
+@pytest.mark.parametrize(
+    ("arguments", "environment", "message"),
+    [
+        ([], {"OLD": "1"}, "is Python 3.10.2, but the book needs Python 3.11 or newer"),
+        (["PYTHON=python9.9"], {}, "python9.9 not found"),
+    ],
+)
+def test_a_python_that_is_old_or_missing_is_named(
+    arguments: list[str], environment: dict[str, str], message: str, project: Project
+) -> None:
+    assert message in project.fail("env", *arguments, VERSION="3.10.2", **environment)
+    assert not (project.folder / ".venv").exists()
 
 
-def test_a_missing_python_is_named(make: Callable) -> None:
-    result = make("env", "PYTHON=python9.9")
-    assert result.returncode != 0
-    assert "python9.9 not found" in result.stderr
-
-
-def test_a_folder_that_is_no_environment_is_left_alone(project: Path, make: Callable) -> None:
-    precious = project / "thesis" / "chapter.txt"
+def test_a_folder_that_is_no_environment_is_left_alone(project: Project) -> None:
+    precious = project.folder / "thesis" / "chapter.txt"
     precious.parent.mkdir()
     precious.touch()
-    result = make("env", "VENV=thesis")
-    assert result.returncode != 0
-    assert "is no virtual environment" in result.stderr
+    assert "is no virtual environment" in project.fail("env", "VENV=thesis")
     assert precious.exists()
 
 
-def test_another_torch_is_taken_without_the_pin(project: Path, make: Callable) -> None:
-    assert make("env", "TORCH=torch==9.9", "PIP_ARGS=--no-cache-dir -v").returncode == 0
-    first = next(c for c in calls(project) if "pip install" in c)
+def test_another_torch_is_taken_without_the_pin(project: Project) -> None:
+    made = project.make("env", "TORCH=torch==9.9", "PIP_ARGS=--no-cache-dir -v")
+    first = next(c for c in made if "pip install" in c)
     assert first.startswith("-m pip install -qq --no-cache-dir -v -c ")
     assert first.endswith(" torch==9.9")
-    assert make("env").returncode == 0
-    assert any("pip install" in c for c in calls(project)), "the pinned torch comes back"
+    assert any("pip install" in c for c in project.make("env")), "the pinned torch comes back"
+
+
+def test_the_benchmark_has_an_environment_of_its_own(project: Project) -> None:
+    # the fourth call fails: there is no compiler
+    made = project.make("bench", "TORCH=torch==2.14.0", "PIP_ARGS=-v", FAIL_AT="4")
+    venv, torch_alone, others, compiled, *measure = made
+    assert venv == "-m venv --clear .venv-bench"
+    assert re.search(r"install -qq -v -c \S+ torch==2\.14\.0$", torch_alone)
+    assert others.endswith("install -qq -v --no-deps -r benchmarks/requirements.txt")
+    options = "--no-deps --no-build-isolation -r benchmarks/compiled.txt"
+    assert compiled.endswith(f"install -qq -v {options}")
+    suites = ("limits", "encoders", "attention", "states")
+    assert measure == [f"-m benchmarks.{suite} --rounds 11" for suite in suites]
+    again = project.make("bench", "ROUNDS=3", "SUITES=attention")
+    assert again == ["-m benchmarks.attention --rounds 3"]
+    assert not (project.folder / ".venv").exists()
 
 
 # --- make test ---
 
 
-def run_suite(
-    make: Callable, project: Path, **environment: str
-) -> subprocess.CompletedProcess[str]:
-    stand_in = project / "python"
-    return make("test", f"PY={stand_in}", f"JB={stand_in} build", "READY=python", **environment)
-
-
-def test_the_suite_runs_the_fast_checks_first(project: Path, make: Callable) -> None:
-    assert run_suite(make, project).returncode == 0
-    run = " | ".join(calls(project))
+def test_the_suite_runs_the_fast_checks_first(project: Project) -> None:
+    run = " | ".join(project.make("test", *project.ready))
     order = [
         "ruff check",
         "ruff format --check",
@@ -179,59 +194,50 @@ def test_the_suite_runs_the_fast_checks_first(project: Path, make: Callable) -> 
 
 
 @pytest.mark.parametrize("step", range(1, 1 + sum("$(PY)" in s or "$(JB)" in s for s in STEPS)))
-def test_a_failing_step_fails_the_suite_and_is_the_last(
-    step: int, project: Path, make: Callable
-) -> None:
-    assert run_suite(make, project, FAIL_AT=str(step)).returncode != 0
-    assert len(calls(project)) == step
+def test_a_failing_step_fails_the_suite_and_is_the_last(step: int, project: Project) -> None:
+    project.fail("test", *project.ready, FAIL_AT=str(step))
+    assert len(project.calls()) == step
 
 
 # --- make book ---
 
 
-def build_book(
-    make: Callable, project: Path, **environment: str
-) -> subprocess.CompletedProcess[str]:
-    stand_in = project / "python"
-    return make("book", f"PY={stand_in}", f"JB={stand_in} build", "READY=python", **environment)
+def later(project: Project, name: str) -> None:
+    """Change a file after the book was built."""
+    time = (project.folder / "_build/book.stamp").stat().st_mtime + 5
+    os.utime(project.folder / name, (time, time))
 
 
-def test_the_book_is_built_once_and_again_when_a_page_changes(
-    project: Path, make: Callable
-) -> None:
-    result = build_book(make, project)
-    last = result.stdout.splitlines()[-1]
-    assert last == f"The book is at file://{project}/_build/html/index.html"
-    assert calls(project) == ["build"]
+def test_the_book_is_built_once_and_again_when_a_page_changes(project: Project) -> None:
+    last = f"The book is at file://{project.folder}/_build/html/index.html"
+    assert project.run("book", *project.ready).stdout.splitlines()[-1] == last
+    assert project.calls() == ["build"]
 
-    assert build_book(make, project).stdout.splitlines() == [last]
-    assert calls(project) == []
+    assert project.run("book", *project.ready).stdout.splitlines() == [last]
+    assert project.calls() == []
 
-    later = (project / "_build/book.stamp").stat().st_mtime + 5
-    os.utime(project / "book/intro.md", (later, later))
-    build_book(make, project)
-    assert calls(project) == ["build"]
+    later(project, "book/intro.md")
+    assert project.make("book", *project.ready) == ["build"]
 
 
-def test_what_dresses_every_page_builds_from_clean(project: Path, make: Callable) -> None:
-    build_book(make, project)
-    kept = project / "_build/html/page.html"
+def test_what_dresses_every_page_builds_from_clean(project: Project) -> None:
+    project.make("book", *project.ready)
+    kept = project.folder / "_build/html/page.html"
     kept.parent.mkdir()
     kept.touch()
-    later = (project / "_build/book.stamp").stat().st_mtime + 5
-    os.utime(project / "_config.yml", (later, later))
-    build_book(make, project)
-    assert calls(project) == ["build"]
+    later(project, "_config.yml")
+    assert project.make("book", *project.ready) == ["build"]
     assert not kept.exists()
 
 
-def test_a_failed_build_is_not_taken_for_done(project: Path, make: Callable) -> None:
-    doctrees = project / "_build/.doctrees"
-    doctrees.mkdir(parents=True)
-    assert build_book(make, project, FAIL_AT="1").returncode != 0
+def test_a_failed_build_is_not_taken_for_done(project: Project) -> None:
+    project.make("book", *project.ready)
+    later(project, "book/intro.md")
+    doctrees = project.folder / "_build/.doctrees"
+    doctrees.mkdir()
+    project.fail("book", *project.ready, FAIL_AT="1")
     assert not doctrees.exists()
-    assert build_book(make, project).returncode == 0
-    assert calls(project) == ["build"]
+    assert project.make("book", *project.ready) == ["build"]
 
 
 # --- mending ---

@@ -77,10 +77,12 @@ def test_normalise_keeps_tags_and_image_metadata_and_drops_the_rest() -> None:
 def test_normalise_takes_out_what_differs_between_machines() -> None:
     where = f"{notebooks.ROOT}/stringlib/x.py /a/lib/site-packages/torch/y.py <f at 0x7f3a00ff11>"
     error = new_output("error", ename="E", evalue="no", traceback=[f"{where}", "line 2"])
-    nb = new_notebook(cells=[code("f", 1, printed(where), error)])
+    page = shown(**{"text/html": where})
+    nb = new_notebook(cells=[code("f", 1, printed(where), page, error)])
     notebooks.normalise(nb)
-    stream, error = nb.cells[0].outputs
+    stream, page, error = nb.cells[0].outputs
     assert stream.text == "stringlib/x.py .../site-packages/torch/y.py <f at 0x...>"
+    assert page.data["text/html"] == stream.text
     assert error.traceback == ["E: no"]
 
 
@@ -120,7 +122,7 @@ def big_outputs() -> nbformat.NotebookNode:
 
 
 def big_plotly() -> nbformat.NotebookNode:
-    values = list(range(notebooks.plotly_limit() // 4))
+    values = list(range(notebooks.HARD_LIMIT // 4))
     return planted(2, outputs=[shown(**{notebooks.PLOTLY: plotly("A line.", values)})])
 
 
@@ -208,22 +210,6 @@ def test_no_run_rewrites_the_form_alone(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_write_that_fails_leaves_the_file_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "chapter.ipynb"
-    path.write_text("before")
-
-    def full(*_: object) -> None:
-        raise OSError("no space left")
-
-    monkeypatch.setattr(notebooks.os, "replace", full)
-    with pytest.raises(OSError, match="no space"):
-        notebooks.write(path, "after")
-    assert path.read_text() == "before"
-    assert list(tmp_path.iterdir()) == [path]
-
-
 def test_the_command_fails_on_a_fault_and_passes_without(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -253,9 +239,7 @@ def live(path: Path) -> Path:
     return save(path, new_notebook(cells=cells))
 
 
-def test_two_runs_leave_the_same_bytes_and_a_changed_number_fails_the_replay(
-    tmp_path: Path,
-) -> None:
+def test_two_runs_leave_the_same_bytes_that_a_replay_agrees_with(tmp_path: Path) -> None:
     path = live(tmp_path)
     assert notebooks.main([str(path)]) == 0
     first = path.read_bytes()
@@ -263,10 +247,7 @@ def test_two_runs_leave_the_same_bytes_and_a_changed_number_fails_the_replay(
     assert nbformat.read(path, 4).cells[3].outputs[0].data["text/plain"] == "'1'"
     assert notebooks.process(path, "run")[1] == []
     assert path.read_bytes() == first
-
-    assert notebooks.replay([path], jobs=1) == 0
-    path.write_bytes(first.replace(b"0.3333333333333333", b"0.3333333333333343"))
-    assert notebooks.replay([path], jobs=1) == 1
+    assert notebooks.replay([path], jobs=1) == 0  # test_nbval_numbers.py plants what fails
 
 
 def test_plain_hides_what_not_every_processor_has(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
@@ -13,7 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import recorded
 from book.figures import speed
-from book.figures.speed import attention_times, attention_work
+from book.figures.speed import attention_work
 from stringlib import FavorFeatures, MultiHeadAttention, ToeplitzWeight, linear_attention
 from stringlib.theory.cost import (
     amdahl,
@@ -24,9 +23,7 @@ from stringlib.theory.cost import (
     pair_products,
     state_numbers,
 )
-
-ROOT = Path(__file__).resolve().parents[1]
-RATES = {"multiplications": 7e10, "bytes": 1e10, "exponentials": 2e9, "operations": 1e10}
+from tests.figure_cases import states
 
 
 def cpu(part: str) -> recorded.Record:
@@ -116,36 +113,28 @@ def test_there_is_no_other_method() -> None:
 
 # --- the figure ------------------------------------------------------------------------------
 
-DOTS: dict[str, list[tuple[int, float]]] = {
-    "softmax": [(256, 0.5)],
-    "toeplitz-fft": [(512, 20.0), (1024, 41.0)],
-}
 
-
-def states() -> list[tuple[int, int, int]]:
-    return [(n, d, m) for n in (256, 65536) for d in (32, 64) for m in (64, 256)]
-
-
-@pytest.mark.parametrize(("tokens", "channels", "features"), states())
-def test_bars_are_the_curves_at_the_chosen_length(tokens: int, channels: int, features: int):
-    fig, text = attention_times(tokens, channels, features, rates=RATES, recorded=DOTS)
-    *lines, bars = fig.data
-    curves, dots = lines[::2], lines[1::2]
-    names = list(speed.METHODS)
-    assert [c.name for c in curves] == [speed.METHODS[n][0] for n in names]
-    at = {c.name: c.y[list(c.x).index(tokens)] for c in curves}
-    assert dict(zip(bars.y, bars.x, strict=True)) == at
-    for name, dot in zip(names, dots, strict=True):
-        drawn = list(zip(dot.x, dot.y, strict=True))
-        assert drawn == (DOTS.get(name, []) if channels == features == 64 else [])
-    for name, bar in zip(reversed(names), bars.text, strict=True):
-        work = attention_work(name, tokens, channels, features)
-        kind = max(work, key=lambda k: work[k] / RATES[k])
-        assert bar.endswith(kind)
-        assert f"({kind})" in text
-    assert ("recorded" in text) == (channels == features == 64)
-    low, high = (10**x for x in fig.layout.xaxis2.range)
-    assert all(low < x < high for x in bars.x)
+def test_bars_are_the_curves_at_the_chosen_length() -> None:
+    for at, (fig, text) in states("speed.attention_times"):
+        tokens, channels, features, rates, dotted = at.values()
+        *lines, bars = fig.data
+        curves, dots = lines[::2], lines[1::2]
+        names = list(speed.METHODS)
+        assert [c.name for c in curves] == [speed.METHODS[n][0] for n in names]
+        drawn = {c.name: c.y[list(c.x).index(tokens)] for c in curves}
+        assert dict(zip(bars.y, bars.x, strict=True)) == drawn
+        recorded_here = channels == features == 64
+        for name, dot in zip(names, dots, strict=True):
+            shown = list(zip(dot.x, dot.y, strict=True))
+            assert shown == (dotted.get(name, []) if recorded_here else [])
+        for name, bar in zip(reversed(names), bars.text, strict=True):
+            work = attention_work(name, tokens, channels, features)
+            kind = max(work, key=lambda k: work[k] / rates[k])
+            assert bar.endswith(kind)
+            assert f"({kind})" in text
+        assert ("recorded" in text) == recorded_here
+        low, high = (10**x for x in fig.layout.xaxis2.range)
+        assert all(low < x < high for x in bars.x)
 
 
 # --- what the records say --------------------------------------------------------------------

@@ -104,7 +104,6 @@ class Reader:
             self.drawn(box)
 
     def figures(self) -> list[Any]:
-        """Return the figures of the page."""
         return list(self.page.query_selector_all(".book-figure"))
 
     def drawn(self, box: Any) -> None:
@@ -112,7 +111,6 @@ class Reader:
         self.page.wait_for_function(DRAWN, arg=box)
 
     def faults(self) -> list[str]:
-        """Return what is wrong with the page as it stands."""
         return self.complaints + list(self.page.evaluate(FAULTS))
 
     def dark(self) -> None:
@@ -120,7 +118,6 @@ class Reader:
         self.page.evaluate(DARK)
 
     def close(self) -> None:
-        """Close the window."""
         self.context.close()
 
 

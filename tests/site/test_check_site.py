@@ -51,7 +51,7 @@ FAULTS = {
     "parentheses": ("<li>so \\(x\\) is</li>", "TeX"),
     "a command": ("<p>so \\frac{1}{2} is</p>", "TeX"),
     "a link to no page": ('<a href="gone.html">x</a>', "gone.html leads nowhere: no such file"),
-    "a link out of the site": ('<a href="../../secret.html">x</a>', "no such file"),
+    "a link out of the site": ('<a href="../secret.html">x</a>', "no such file"),
     "a link to no anchor": ('<a href="other.html#gone">x</a>', "no anchor 'gone'"),
     "an anchor of its own": ('<a href="#gone">x</a>', "no anchor 'gone'"),
     "a state of no figure": ('<a href="#fig=gone&amp;a=1">x</a>', "no anchor 'fig-gone'"),
@@ -62,6 +62,9 @@ FAULTS = {
 
 @pytest.fixture
 def good(tmp_path: Path) -> Path:
+    (tmp_path / "secret.html").touch()  # beside the site
+    tmp_path /= "site"
+    tmp_path.mkdir()
     (tmp_path / "index.html").write_text(GOOD, encoding="utf8")
     other = f'<html><body><article id="there">{WORDS}</article></body></html>'
     (tmp_path / "other.html").write_text(other, encoding="utf8")

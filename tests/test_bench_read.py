@@ -1,105 +1,52 @@
-"""The benchmarks of decaying states and of the machine itself, at tiny sizes."""
+"""How fast the machine is at most, how time grows, and what is read from the records."""
 
 from __future__ import annotations
 
-import dataclasses
-import itertools
 import json
-import sys
-import types
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks import harness, limits, peers, recorded, states
-from stringlib.attention import state
-from stringlib.checks import largest_difference
+from benchmarks import limits, recorded, scaling
 from stringlib.records import read_record
 from tests.test_packaging import ROOT
 
 CPU = torch.device("cpu")
-TINY = harness.Shape("tiny", 2, 3, 130, 8, states.FAMILIES)
-FLA = {c.name for c in states.CONTESTANTS if c.name.startswith("fla")}
+
+# --- growth and crossovers -----------------------------------------------------------------------
 
 
-# --- states ----------------------------------------------------------------------------------
+@pytest.mark.parametrize("power", [0.0, 1.0, 2.0])
+def test_growth_is_the_power(power):
+    lengths = [1024, 2048, 4096, 16384]
+    assert scaling.growth(lengths, [3 * n**power for n in lengths]) == pytest.approx(power)
+    assert scaling.growth([1024], [1.0]) is None
 
 
-def test_every_state_computes_what_its_name_says():
-    torch.manual_seed(0)
-    data = states.Data(*(x.double() for x in states.make_data(TINY, CPU)))
-    q, k, v = data[:3]
-    step, minus = -data.scalar, -torch.ones(TINY.heads, dtype=torch.float64)
-    wanted = {
-        "no decay": (q @ k.mT).tril() @ v,
-        "RetNet": state.retention(q, k, v, data.constant)[0],
-        "SSD": state.ssd(v / step[..., None], step, minus, k, q)[0],
-        "GLA": state.gated_linear_attention(q, k, v, data.vector)[0],
-        "SDPA causal": torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True),
-    }
-    assert set(wanted) | FLA == {c.name for c in states.CONTESTANTS}
-    for contestant in states.CONTESTANTS:
-        if contestant.name not in FLA:
-            entry = contestant.build(TINY, data)
-            (found,) = entry.call(*entry.inputs)
-            assert largest_difference(found, wanted[contestant.name]) < 1e-11, contestant.name
+def test_a_crossover_lies_where_the_curves_meet():
+    lengths = [128, 256, 512, 1024]
+    square, line = [n**2 / 300 for n in lengths], [float(n) for n in lengths]
+    assert scaling.crossover(lengths, square, line) == pytest.approx(300)
+    assert scaling.crossover(lengths, line, square) is None, "slower in the end"
+    assert scaling.crossover(lengths, line, [t / 2 for t in line]) == 128, "always faster"
+    assert scaling.crossover(lengths, line, [9.0, 100.0, 600.0, 100.0]) > 512, "for good"
 
 
-@pytest.mark.parametrize("mode", harness.MODES)
-def test_what_is_given_gets_a_gradient(mode):
-    entries = harness.build(states.SUITE, TINY, CPU)
-    assert set(entries) == {c.name for c in states.CONTESTANTS} - FLA, "fla needs a GPU"
-    for name, call in harness.calls(entries, mode).items():
-        result = call()
-        if mode == "forward and backward":
-            assert len(result[1]) == (4 if name in ("SSD", "GLA") else 3), name
-            assert all(g.abs().sum() > 0 for g in result[1]), name
+def test_scaling_reads_the_tables():
+    def block(n, **times):
+        shape = {"name": f"N{n}", "seq": n}
+        return {"shape": shape, "mode": "forward", "threads": 1, "times_ms": times}
 
-
-def test_fla_is_called_with_tokens_before_heads_and_without_its_scale(monkeypatch):
-    """With a stand-in that computes as its documentation says."""
-
-    def chunk_gla(q, k, v, g, scale):
-        q, k, v, g = (x.transpose(1, 2) for x in (q, k, v, g))
-        return scale * state.gated_linear_attention(q, k, v, g)[0].transpose(1, 2), None
-
-    with pytest.raises(ModuleNotFoundError, match="CUDA"):
-        peers.fla("gla", CPU)
-    for name in ("fla", "fla.ops"):
-        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
-    module = types.ModuleType("fla.ops.gla")
-    module.chunk_gla = chunk_gla
-    monkeypatch.setitem(sys.modules, "fla.ops.gla", module)
-    real = peers.fla
-    monkeypatch.setattr(peers, "fla", lambda form, device: real(form, torch.device("cuda")))
-    one = tuple(c for c in states.CONTESTANTS if c.family == "gla")
-    suite = dataclasses.replace(states.SUITE, contestants=one)
-    assert set(harness.build(suite, TINY, CPU)) == {"GLA", "fla GLA"}  # and they agree
-
-
-def test_a_tolerance_is_added_to_rounding():
-    def off(shape, data):
-        entry = states.CONTESTANTS[1].build(shape, data)
-        return dataclasses.replace(entry, restore=lambda y: y * 1.005)
-
-    for tolerance, agrees in ((0.0, False), (states.TF32, True)):
-        wrong = harness.Contestant("off", "none", off, tolerance=tolerance)
-        suite = dataclasses.replace(states.SUITE, contestants=(*states.CONTESTANTS[:2], wrong))
-        if agrees:
-            assert "off" in harness.build(suite, TINY, CPU)
-        else:
-            with pytest.raises(AssertionError, match="off differs"):
-                harness.build(suite, TINY, CPU)
-
-
-def test_the_record_of_states_is_of_the_whole_suite():
-    data = read_record(ROOT / "results/bench-states-cpu.json")["data"]
-    places = {(b["shape"]["name"], b["threads"], b["mode"]) for b in data["blocks"]}
-    counts = {b["threads"] for b in data["blocks"]}
-    assert 1 in counts
-    assert places == set(itertools.product([s.name for s in states.SHAPES], counts, harness.MODES))
-    for block in data["blocks"]:
-        assert set(block["times_ms"]) == {c.name for c in states.CONTESTANTS} - FLA
+    blocks = [
+        block(n, slow=[n**2 / 1500, 1e9, 0.0], fast=[float(n)] * 3) for n in (1024, 2048, 4096)
+    ]
+    blocks += [block(n, slow=[1.0], fast=[1.0]) for n in (7, 512)]  # elsewhere, and too short
+    ladder = scaling.Ladder("it", ("N512", "N1024", "N2048", "N4096"), "slow", ("fast", "absent"))
+    slow, fast = scaling.scaling(ladder, blocks)["rows"]
+    assert (slow["contestant"], slow["growth"], slow["ahead_from"]) == ("slow", 2.0, None)
+    assert (fast["contestant"], fast["growth"], fast["ahead_from"]) == ("fast", 1.0, 1500)
+    assert fast["longest"] == 4096
 
 
 # --- limits ----------------------------------------------------------------------------------
@@ -113,8 +60,6 @@ def small(monkeypatch):
 
 
 def test_limits_count_what_they_do(small):
-    from torch.utils.flop_counter import FlopCounterMode
-
     found = {limit.name: limit for limit in limits.limits(CPU)}
     assert {limit.unit for limit in found.values()} == {
         "bytes", "multiplications", "exponentials", "operations"
@@ -134,15 +79,15 @@ def test_a_run_of_limits_writes_a_record_and_keeps_the_threads(small, tmp_path, 
     before = torch.get_num_threads()
     output = tmp_path / "r.json"
     data = limits.run(
-        ["--rounds", "2", "--threads", "2", "1", "--device", "cpu", "--output", str(output)]
+        ["--rounds", "2", "--threads", "1", "3", "--device", "cpu", "--output", str(output)]
     )
     assert torch.get_num_threads() == before
     record = read_record(output)
     assert record["data"] == json.loads(json.dumps(data))
-    assert record["command"] == "python -m benchmarks.limits --rounds 2 --threads 2 1"
+    assert record["command"] == "python -m benchmarks.limits --rounds 2 --threads 1 3"
     names = [limit.name for limit in limits.limits(CPU)]
     assert [(r["name"], r["threads"]) for r in data["limits"]] == [
-        (name, count) for count in (2, 1) for name in names
+        (name, count) for count in (1, 3) for name in names
     ]
     assert all(len(r["times_ms"]) == 2 and min(r["times_ms"]) > 0 for r in data["limits"])
     assert "real FFT of 64" in capsys.readouterr().out

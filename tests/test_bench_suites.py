@@ -1,0 +1,254 @@
+"""All suites of the benchmark: what they compare agrees, and their records are whole."""
+
+import dataclasses
+import itertools
+import math
+import sys
+import types
+
+import pytest
+import torch
+
+from benchmarks import attention, encoders, harness, literal, literal_attention, peers, states
+from stringlib import CayleySTRING, reference
+from stringlib.attention import state
+from stringlib.checks import largest_difference
+from stringlib.records import read_record
+from tests.test_packaging import ROOT
+
+CPU = torch.device("cpu")
+SUITES = {module.SUITE.name: module.SUITE for module in (encoders, attention, states)}
+SIZES = {"encoders": (2, 2, 10, 8), "attention": (2, 2, 128, 4), "states": (2, 3, 130, 8)}
+# distribution → how its contestants are called
+PEERS = {
+    "rotary-embedding-torch": "rotary-embedding-torch",
+    "transformers": "transformers",
+    "torchtune": "torchtune",
+    "performer-pytorch": "performer-pytorch",
+    "pytorch-fast-transformers": "fast-transformers",
+    "flash-linear-attention": "fla",
+}
+MAY_BE_MISSING = {"pytorch-fast-transformers", "flash-linear-attention"}  # a compiler, a GPU
+
+
+@pytest.fixture(autouse=True)
+def no_peers(monkeypatch):
+    """Make the peers missing wherever the tests run; those of fla need a GPU."""
+
+    def missing(*_, **__):
+        raise ModuleNotFoundError
+
+    for name in ("rotary_embedding_torch", "transformers", "torchtune", "performer_features",
+                 "performer_attention", "performer_layer", "fast_transformers_linear",
+                 "fast_transformers_causal"):  # fmt: skip
+        monkeypatch.setattr(peers, name, missing)
+
+
+def ours(suite, missing=PEERS):
+    """Return the names of a suite's contestants but those of missing peers."""
+    gone = tuple(PEERS[name] for name in missing)
+    return {c.name for c in suite.contestants if not c.name.startswith(gone)}
+
+
+def tiny(suite):
+    families = tuple(dict.fromkeys(c.family for c in suite.contestants))
+    return harness.Shape("tiny", *SIZES[suite.name], families)
+
+
+@pytest.mark.parametrize("suite", SUITES.values(), ids=SUITES)
+def test_every_contestant_is_measured_somewhere_and_every_goal_names_what_is(suite):
+    measured = {(c.name, s.name) for c in suite.contestants for s in suite.shapes if c.runs_at(s)}
+    assert {name for name, _ in measured} == {c.name for c in suite.contestants}
+    assert len({s.name for s in suite.shapes}) == len(suite.shapes)
+    for goal in suite.goals:
+        assert {(name, goal.shape) for name in (goal.one, goal.other) if name} <= measured
+        assert (goal.at_least is None) != (goal.at_most is None)
+    for ladder in suite.ladders:
+        for name in (ladder.reference, *ladder.others):
+            assert len({s for c, s in measured if c == name and s in ladder.shapes}) >= 4
+
+
+def test_a_copy_is_the_unit_of_every_table_of_encoders():
+    (clone,) = (c for c in encoders.CONTESTANTS if c.name == "clone")
+    assert all(clone.runs_at(shape) for shape in encoders.SHAPES)
+
+
+@pytest.mark.parametrize("mode", harness.MODES)
+@pytest.mark.parametrize("suite", SUITES.values(), ids=SUITES)
+def test_families_agree_and_all_gradients_are_taken(suite, mode):
+    entries = harness.build(suite, tiny(suite), CPU)
+    assert set(entries) == ours(suite)
+    for name, call in harness.calls(entries, mode).items():
+        result, entry = call(), entries[name]
+        if mode == "forward":
+            assert not any(y.requires_grad for y in result), name
+        else:
+            results, gradients = result
+            assert all(y.isfinite().all() for y in results), name
+            assert len(gradients) == len(entry.inputs) + len(entry.parameters), name
+            assert all(g.abs().sum() > 0 for g in gradients), name
+
+
+@pytest.mark.parametrize(
+    ("suite", "learned", "fixed"),
+    [
+        (
+            encoders.SUITE,
+            ("MixedRoPE", "rope-vit mixed", "CirculantSTRING", "CayleySTRING"),
+            ("RoPE", "CirculantSTRING folded", "clone"),
+        ),
+        (
+            attention.SUITE,
+            ("layer", "Toeplitz", "Toeplitz, literal FFT", "SDPA with a bias"),
+            ("SDPA", "FAVOR+ attention", "decay"),
+        ),
+    ],
+)
+def test_what_is_learned_gets_a_gradient(suite, learned, fixed):
+    entries = harness.build(suite, tiny(suite), CPU)
+    assert {n for n in (*learned, *fixed) if entries[n].parameters} == set(learned)
+
+
+@pytest.mark.parametrize("suite", SUITES.values(), ids=SUITES)
+def test_the_record_is_of_the_whole_suite(suite):
+    data = read_record(ROOT / f"results/bench-{suite.name}-cpu.json")["data"]
+    versions = data["settings"]["peers"]
+    assert set(versions) == set(suite.peers)
+    missing = {name for name in versions if versions[name] is None}
+    assert missing <= MAY_BE_MISSING, "measured without a peer"
+    names = [shape.name for shape in suite.shapes]
+    places = {(b["shape"]["name"], b["threads"], b["mode"]) for b in data["blocks"]}
+    assert places == set(itertools.product(names, (1, 2), harness.MODES))
+    for block in data["blocks"]:
+        shape = suite.shapes[names.index(block["shape"]["name"])]
+        here = {c.name for c in suite.contestants if c.runs_at(shape)}
+        assert set(block["times_ms"]) == here & ours(suite, missing)
+    assert [g["goal"] for g in data["goals"]] == [str(goal) for goal in suite.goals]
+    for goal in data["goals"]:
+        assert goal["met"] is not None or any(PEERS[name] in goal["goal"] for name in missing)
+    rows = [row for ladder in data.get("scaling", ()) for row in ladder["rows"]]
+    assert all(row["growth"] is None or math.isfinite(row["growth"]) for row in rows)
+
+
+# --- one against the other -----------------------------------------------------------------------
+
+
+def backwards(shape, data):
+    entry = encoders.CONTESTANTS[1].build(shape, data)
+    return dataclasses.replace(entry, call=lambda q, k: entry.call(k, q))
+
+
+def nothing(shape, data):
+    return harness.Entry(lambda q, k: (q * torch.nan, k), (data.q, data.k))
+
+
+def a_little(shape, data):
+    entry = encoders.CONTESTANTS[1].build(shape, data)
+    return dataclasses.replace(entry, restore=lambda y: y * 1.005)
+
+
+@pytest.mark.parametrize(
+    ("build", "tolerance", "agrees"),
+    [
+        (backwards, 0.0, False),
+        (nothing, 0.0, False),
+        (a_little, 0.0, False),
+        (a_little, states.TF32, True),
+    ],
+)
+def test_one_that_computes_something_else_is_refused(build, tolerance, agrees):
+    other = harness.Contestant("other", "rope", build, tolerance=tolerance)
+    contestants = (*encoders.CONTESTANTS[:2], other)
+    suite = dataclasses.replace(encoders.SUITE, contestants=contestants)
+    if agrees:
+        assert "other" in harness.build(suite, tiny(suite), CPU)
+    else:
+        with pytest.raises(AssertionError, match="other differs from its family by"):
+            harness.build(suite, tiny(suite), CPU)
+
+
+def test_the_literal_cayley_forms_are_those_of_the_reference():
+    torch.manual_seed(0)
+    encoder = CayleySTRING(6, 2).double()
+    x, positions = torch.randn(2, 1, 5, 6).double(), torch.randn(5, 2).double()
+    skew, omega = encoder.skew().detach(), encoder.omega.detach()
+    want = reference.cayley_string(x[:, 0], positions, skew[0], omega[0])
+    table = literal.mixed_table(positions, omega)
+    for form in (literal.cayley_solve, literal.cayley_tokens):
+        got = form(x, skew, table.to(torch.complex128))[:, 0]
+        assert torch.allclose(got, want, atol=1e-6)  # turned in float32
+
+
+def test_the_literal_forms_of_attention_are_those_of_the_references():
+    torch.manual_seed(0)
+    data = attention.make_data(tiny(attention.SUITE), CPU)
+    q, k, v, a = (x.double() for x in (*data.features, data.log_decay))
+    cosines = literal_attention.cosformer, literal_attention.cosformer_cumsum
+    for causal, form in zip((False, True), cosines, strict=True):
+        wanted = reference.cosformer(q[0], k[0], v[0], causal)
+        assert largest_difference(form(q, k, v)[0], wanted) < 1e-6  # its angles are in float32
+    wanted = (q @ k.mT).tril() @ v / (q @ k.mT).tril().sum(-1, keepdim=True)
+    assert largest_difference(literal_attention.chunked(q, k, v, 32), wanted) < 1e-12
+    held, rows = 0, []
+    for t in range(128):
+        held = held * a[..., t, None, None].exp() + k[..., t, :, None] * v[..., t, None, :]
+        rows.append((q[..., t, None, :] @ held).squeeze(-2))
+    wanted = torch.stack(rows, -2)
+    found = literal_attention.decayed_chunks(q, k, v, a, 32)
+    assert largest_difference(found, wanted) < 1e-11
+    swapped = (x.transpose(1, 2) for x in (v, a, k, q))
+    found = literal_attention.ssd(*swapped, 32).transpose(1, 2)
+    assert largest_difference(found, wanted) < 1e-11
+    offset = torch.arange(128) - torch.arange(128)[:, None]
+    scores = q @ k.mT * data.bias.double().exp()[:, 127 + offset]
+    found = literal_attention.toeplitz_fft(q, k, v, data.bias.double())
+    assert largest_difference(found, scores @ v / scores.sum(-1, keepdim=True)) < 1e-11
+    q, k, v = data.qkv
+    logits = q @ k.mT / 4**0.5 + data.bias[:, 127 + offset]
+    (biased,) = (c for c in attention.CONTESTANTS if c.name == "SDPA with a bias")
+    found = biased.build(tiny(attention.SUITE), data).call(q, k, v)[0]
+    assert largest_difference(found, logits.softmax(-1) @ v) < 1e-5
+
+
+def test_every_state_computes_what_its_name_says():
+    torch.manual_seed(0)
+    shape = tiny(states.SUITE)
+    data = states.Data(*(x.double() for x in states.make_data(shape, CPU)))
+    q, k, v = data[:3]
+    step, minus = -data.scalar, -torch.ones(shape.heads, dtype=torch.float64)
+    wanted = {
+        "no decay": (q @ k.mT).tril() @ v,
+        "RetNet": state.retention(q, k, v, data.constant)[0],
+        "SSD": state.ssd(v / step[..., None], step, minus, k, q)[0],
+        "GLA": state.gated_linear_attention(q, k, v, data.vector)[0],
+        "SDPA causal": torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True),
+    }
+    assert set(wanted) == ours(states.SUITE)
+    for contestant in states.CONTESTANTS:
+        if contestant.name in wanted:
+            entry = contestant.build(shape, data)
+            (found,) = entry.call(*entry.inputs)
+            assert largest_difference(found, wanted[contestant.name]) < 1e-11, contestant.name
+            decays = 1 if contestant.name in ("SSD", "GLA") else 0
+            assert len(entry.inputs) == 3 + decays, "what is given gets a gradient"
+
+
+def test_fla_is_called_with_tokens_before_heads_and_without_its_scale(monkeypatch):
+    """With a stand-in that computes as its documentation says."""
+
+    def chunk_gla(q, k, v, g, scale):
+        q, k, v, g = (x.transpose(1, 2) for x in (q, k, v, g))
+        return scale * state.gated_linear_attention(q, k, v, g)[0].transpose(1, 2), None
+
+    with pytest.raises(ModuleNotFoundError, match="CUDA"):
+        peers.fla("gla", CPU)
+    for name in ("fla", "fla.ops"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    module = types.ModuleType("fla.ops.gla")
+    module.chunk_gla = chunk_gla
+    monkeypatch.setitem(sys.modules, "fla.ops.gla", module)
+    real = peers.fla
+    monkeypatch.setattr(peers, "fla", lambda form, device: real(form, torch.device("cuda")))
+    one = tuple(c for c in states.CONTESTANTS if c.family == "gla")
+    suite = dataclasses.replace(states.SUITE, contestants=one)
+    assert set(harness.build(suite, tiny(suite), CPU)) == {"GLA", "fla GLA"}  # and they agree

@@ -1,0 +1,323 @@
+"""The figures of the chapters on attention show what the package computes."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+import pytest
+import torch
+
+from book.figures import linear_attention as three_forms
+from book.figures.associative_recall import RIGHT, TOKENS, VALUES, recalled_value
+from book.figures.circulant_favor import row_correlation
+from book.figures.gating import HULL, START_SCORE
+from book.figures.gating import VALUES as PLANE
+from book.figures.length_extrapolation import beyond_training
+from book.figures.rotations_meet_linear_attention import KERNEL_FEATURES, shifted_kernels
+from book.figures.toeplitz_rpe import toeplitz_operations
+from stringlib import CosineWeight, RoPE, linear_attention, reference
+from stringlib.checks import largest_difference
+from stringlib.theory.extrapolation import seen_turns
+from stringlib.theory.variance import orthogonal_mse, positive_mse
+from tests.figure_cases import states
+
+# --- one causal sum in three forms ---
+
+
+def exact(values: object) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def test_the_two_parts_add_up_to_what_the_package_computes() -> None:
+    phi_q, phi_k, u = (x[None] for x in three_forms._example())
+    for at, (fig, text) in states("linear_attention.three_forms"):
+        token, chunk = at["token"], at["chunk"]
+        seen, first = slice(token + 1), token - token % chunk
+        sums, state = linear_attention(
+            phi_q[:, seen],
+            phi_k[:, seen],
+            u[:, seen, :-1],
+            causal=True,
+            normalize=False,
+            return_state=True,
+        )
+        _, by_state, own, row, before, now = fig.data
+        both = exact(by_state.y) + exact(own.y)
+        assert largest_difference(both, exact(row.y)) < 1e-12
+        assert largest_difference(both[:-1], sums[0, token]) < 1e-12
+        assert largest_difference(exact(now.z), state.sums[0]) < 1e-12
+        assert largest_difference(exact(before.z), phi_k[0, :first].mT @ u[0, :first]) < 1e-12
+        low, high = fig.layout.yaxis2.range
+        assert low < min(*by_state.y, *own.y, *row.y)
+        assert high > max(row.y)
+        # the frames cover the keys that the token sees
+        frames = fig.layout.shapes
+        covered = [k for s in frames for k in range(round(s.x0 + 0.5), round(s.x1 + 0.5))]
+        assert covered == list(range(token + 1))
+        assert len(frames) == (2 if first else 1)
+        parts = (
+            f"keys 0 to {first - 1} come through the state, keys {first} to {token} one by one",
+            f"No chunk is complete, so keys 0 to {token}",
+        )
+        assert parts[first == 0] in text
+
+
+# --- random features ---
+
+
+def test_lines_are_the_formulas_and_bars_are_all_draws() -> None:
+    for at, (figure, text) in states("favor_plus.favor_error"):
+        independent, own, measured, bars, median = figure.data
+        square = exact(at["length"] ** 2)
+        assert independent.y[2] == pytest.approx(positive_mse(square, 64).sqrt().item(), rel=5e-3)
+        mse = {
+            "iid": positive_mse(square, 64),
+            "orthogonal": orthogonal_mse(square, 64, 64),
+            "hyperbolic": orthogonal_mse(square, 32, 64, hyperbolic=True),
+        }.get(at["kind"])
+        assert own.y[2] == (mse if mse is None else pytest.approx(mse.sqrt().item(), rel=5e-3))
+        assert sum(bars.y) == pytest.approx(100, abs=0.2)
+        assert f"median is {median.x[0]:.2f}" in text
+        if at["length"] == 1:  # small arguments, so that 1,000 draws hold the whole error
+            assert mse is None or measured.y[2] == pytest.approx(mse.sqrt().item(), rel=0.1)
+            assert 0.9 < median.x[0] < 1.05 or at["size"] < 64
+        elif at["kind"] == "iid":
+            assert median.x[0] < 0.9
+
+
+def test_bars_and_lines_are_those_of_the_vector() -> None:
+    for at, (figure, _) in states("circulant_favor.row_correlation"):
+        bars, correlation, independent, _, circulant = figure.data
+        u = torch.tensor(bars.y)
+        for delta, value in enumerate(correlation.y):
+            assert abs((u * u.roll(-delta)).sum() - value) < 2e-3
+        assert abs(correlation.y[0] - at["square"]) < 1e-3
+        for m in (1, 7, 16):
+            assert abs(independent.y[m - 1] - math.expm1(at["square"]) / m) < 1e-4
+            gaps = range(1 - m, m)
+            wanted = sum((m - abs(k)) * math.expm1(correlation.y[k % 16]) for k in gaps) / m**2
+            assert abs(circulant.y[m - 1] - wanted) < 1e-2
+
+
+def test_a_constant_vector_gains_nothing_from_more_rows_and_one_channel_all() -> None:
+    flat, text = row_correlation("constant", "no signs", 1.0)
+    assert max(flat.data[4].y) - min(flat.data[4].y) < 1e-9
+    assert "at most 1.00 in size" in text
+    assert "0.107 for independent rows, 1.718 for the circulant" in text
+    one = row_correlation("one channel", "no signs", 1.0).figure.data
+    assert all(abs(a - b) < 1e-4 for a, b in zip(one[2].y, one[4].y, strict=True))
+
+
+# --- positions as weights ---
+
+
+def test_the_drawn_lengths_are_those_of_ptolemy_and_the_curve_is_the_weight() -> None:
+    for at, (figure, text) in states("cosformer.ptolemy_circle"):
+        drawn = {}
+        for trace, names in zip(figure.data[:4], ("AC", "AB CD", "BC AD", "BD"), strict=True):
+            for place, name in enumerate(names.split()):
+                x, y = (v[3 * place : 3 * place + 2] for v in (trace.x, trace.y))
+                drawn[name] = math.dist((x[0], y[0]), (x[1], y[1]))
+        a, b = (math.pi / 24 * at[name] for name in ("query", "key"))
+        cosines = {"AC": 1, "AB": math.cos(a), "CD": math.cos(b), "BD": math.cos(a - b)}
+        assert drawn == pytest.approx({**cosines, "BC": math.sin(a), "AD": math.sin(b)}, abs=1e-12)
+        row = CosineWeight(12).matrix(13, 13)[at["query"]].tolist()
+        weight = pytest.approx(row[at["key"]], abs=1e-12)
+        rim = figure.layout.shapes[0]
+        assert [rim.x0, rim.x1, rim.y0, rim.y1] == [-0.5, 0.5, -0.5, 0.5]
+        assert drawn["AB"] * drawn["CD"] + drawn["BC"] * drawn["AD"] == weight
+        assert list(figure.data[6].y)[::4] == pytest.approx(row, abs=1e-12)
+        assert (figure.data[7].x[1], figure.data[7].y[1]) == (at["key"], weight)
+        parts = [float(x) for x in re.findall(r"-?\d\.\d\d", figure.layout.annotations[0].text)]
+        assert parts[2] == pytest.approx(row[at["key"]], abs=0.0051)
+        assert parts[0] + parts[1] == pytest.approx(parts[2], abs=0.0151)
+        assert f"BD = {row[at['key']]:.2f}" in text
+
+
+def test_the_frame_holds_the_toeplitz_matrix_and_the_marks_lie_on_the_curves() -> None:
+    for at, (fig, text) in states("toeplitz_rpe.toeplitz_circulant"):
+        tokens, length, features = at.values()
+        cells = fig.data[0].z
+        whole = torch.tensor([[99 if c is None else c for c in row] for row in cells])
+        assert all(row.count(None) == 1 for row in map(list, cells))
+        index = torch.arange(2 * tokens)
+        assert torch.equal(whole, whole[:, 0][(index[:, None] - index) % (2 * tokens)])
+        corner = index[:tokens] - index[:tokens, None]  # j − i
+        assert torch.equal(whole[:tokens, :tokens].long(), corner)
+        shown = [["" if c is None else str(c) for c in row] for row in cells]
+        assert [list(row) for row in fig.data[0].text] == shown
+        frame, end = fig.layout.shapes[0], tokens - 0.5
+        assert (frame.x0, frame.x1, frame.y0, frame.y1) == (-0.5, end, -0.5, end)
+        assert sum(row[0] for row in fig.data[1].z) == tokens
+        matrix, at_matrix, _, at_fft = fig.data[3:]
+        assert [at_matrix.y[0], at_fft.y[0]] == list(toeplitz_operations(length, features))
+        assert at_matrix.x[0] == at_fft.x[0] == length
+        curve = dict(zip(matrix.x, matrix.y, strict=True))
+        assert curve[1024] == toeplitz_operations(1024, features)[0]
+        assert f"At {length} tokens and {features} features" in text
+        title = fig.layout.annotations[-1].text
+        for count in title.removeprefix("operations: matrix ").split(", FFT "):
+            assert count in text
+
+
+def test_the_matrix_is_cheaper_at_196_tokens_and_the_fft_at_8192() -> None:
+    by_matrix, by_fft = toeplitz_operations(196, 64)
+    assert by_matrix == 2 * 196**2 * 129
+    assert 7 < by_fft / by_matrix < 7.2
+    assert toeplitz_operations(8192, 64)[0] > toeplitz_operations(8192, 64)[1]
+
+
+def test_the_curves_are_products_of_the_decays_below_and_the_words_give_the_stars() -> None:
+    for at, (figure, text) in states("decay_and_state.decay_memory"):
+        gamma, reset, kept = at.values()
+        constant, gated, stars, *decays = figure.data
+        for curve, decay, star in zip((constant, gated), decays, stars.y, strict=True):
+            assert (curve.yaxis, decay.yaxis) == ("y", "y2")
+            assert curve.line.color == decay.line.color
+            for j, y in enumerate(curve.y):
+                assert y == pytest.approx(math.prod(decay.y[j + 1 :]), abs=2e-4)
+            assert star == curve.y[stars.x[0]]
+            assert f"with {star:.2f} for token {stars.x[0]}" in text
+            assert f"{star:.2f}" in figure.layout.annotations[0].text
+        assert set(decays[0].y) == {gamma}
+        assert [t for t, y in enumerate(decays[1].y) if y != 1] == ([reset] if kept < 1 else [])
+        assert gated.y[0] == (1 if reset == 0 else kept)
+        assert f"it is {gated.y[0]:.2f} before token {reset}" in text
+
+
+# --- rotations and kernels ---
+
+
+def maps(shift: float, features: str) -> list[np.ndarray]:
+    """Return the kernel before, its change, the kernel after, its change."""
+    before, after, *changes = shifted_kernels(shift, features).figure.data
+    return [np.array(trace.z) for trace in (before, changes[0], after, changes[1])]
+
+
+@pytest.mark.parametrize("features", KERNEL_FEATURES)
+def test_a_shift_moves_what_is_turned_before_the_features_only(features: str) -> None:
+    before, change_before, after, change_after = maps(16, features)
+    start = maps(0, features)
+    assert not start[1].any()
+    assert not start[3].any()
+    np.testing.assert_allclose(before - start[0], change_before, atol=0.011)
+    assert abs(change_before).max() > 0.1
+    assert not change_after.any()
+    np.testing.assert_array_equal(after, start[2])
+    assert before.min() >= 0
+    assert after.min() < 0 or features == "random, 1024"
+
+
+def test_kernels_have_mean_size_one_more_features_help_and_negative_entries_are_marked() -> None:
+    errors = []
+    for at, (figure, text) in states("rotations_meet_linear_attention.shifted_kernels"):
+        before, after = (np.array(trace.z) for trace in figure.data[:2])
+        marks = np.array(figure.data[1].text) != ""
+        assert marks.any() or at["features"] == "random, 1024"
+        assert (after[marks] <= 0).all()
+        assert (after[~marks] >= 0).all()
+        share = f"{marks.mean():.0%} "
+        assert share in figure.layout.annotations[1].text
+        assert share in text
+        assert abs(abs(before).mean() - 1) < 0.01
+        assert abs(abs(after).mean() - 1) < 0.01
+        if at["shift"] == 64:
+            errors.append(float(text.split("%")[0].split()[-1]))
+    assert errors[1] > errors[2] > errors[3] > 0
+
+
+# --- gates ---
+
+
+def test_the_points_are_attention_and_its_gate() -> None:
+    for at, (fig, text) in states("gating.gated_query"):
+        match, first, second, start = at.values()
+        skipped = 0 if start else 1
+        scores = [START_SCORE, 0, match, 0, 0, 0][skipped:]
+        values = exact([[0.0, 0.0], *PLANE][skipped:])
+        # q = 1 and one channel: the scores themselves are the keys
+        keys = torch.tensor(scores)[None, :, None]
+        said = reference.softmax_attention(torch.ones(1, 1, 1), keys, values[None])[0]
+        gated = reference.gate(said, torch.ones(1, 1), torch.tensor([[first, second]]))
+        weights, sigmoid, gates, *_, output = fig.data
+        assert sigmoid.y == pytest.approx([1 / (1 + math.exp(-x)) for x in sigmoid.x], abs=1e-4)
+        points = exact([output.x, output.y]).mT
+        assert largest_difference(points, torch.cat([said, gated])) < 1e-3
+        assert sum(weights.y) == pytest.approx(1, abs=3e-3)
+        assert (weights.y[0] > 0) is start
+        assert gates.y[0] == pytest.approx(1 / (1 + math.exp(-first)), abs=1e-3)
+        assert f"({gated[0, 0]:.2f}, {gated[0, 1]:.2f})" in text
+        assert ("start token" in text) is start
+        (x0, x1), (y0, y1) = output.x, output.y
+        if (match, first, second, start) == (0, -3, -3, False):  # the page's first state
+            assert math.hypot(x0, y0) > 1.5
+            assert math.hypot(x1, y1) < 0.1
+        assert [len(trace.x) for trace in fig.data] == [6, 49, 2, 6, 5, 2]  # the same in all
+
+
+def test_the_values_leave_0_outside_and_e_inside_their_hull() -> None:
+    corners = torch.tensor([PLANE[i] for i in HULL])
+    edges = corners.roll(-1, 0) - corners
+
+    def inside(point: list[float]) -> bool:
+        to = torch.tensor(point) - corners
+        return bool((edges[:, 0] * to[:, 1] - edges[:, 1] * to[:, 0] > 0).all())
+
+    assert inside(PLANE[4])
+    assert not inside([0.0, 0.0])
+
+
+# --- what is recalled, and how far ---
+
+
+def test_the_map_is_attention_with_mixed_keys() -> None:
+    names = sorted(set(TOKENS))
+    x = torch.eye(len(names), dtype=torch.float64)[[names.index(t) for t in TOKENS]]
+    for at, (fig, text) in states("associative_recall.recalled_value"):
+        keys = (1 - at["share"]) * x
+        keys[1:] += at["share"] * x[:-1]
+        scale = at["sharpness"] * len(names) ** 0.5  # the reference divides by √d
+        for query, drawn in enumerate(fig.data[0].z):
+            seen = slice(0, query + 1)
+            parts = scale * x[query][None, None], keys[None, seen], x[None, seen]
+            said = reference.softmax_attention(*parts)[0, 0]
+            assert sum(drawn) == pytest.approx(1, abs=6e-3)
+            assert not any(drawn[query + 1 :])
+            heard = torch.tensor(drawn, dtype=torch.float64) @ x
+            assert largest_difference(heard, said) < 3e-3
+        votes = said[[names.index(v) for v in VALUES]]
+        assert list(fig.data[1].y) == pytest.approx((votes / votes.sum()).tolist(), abs=1e-3)
+        assert f"{fig.data[1].text[2]} to {RIGHT}" in text
+
+
+def test_the_right_value_wins_behind_a_shift_and_the_commonest_without() -> None:
+    assert f"it answers {RIGHT}, the right one" in recalled_value(1, 6).alt
+    assert "it answers 1, not 4" in recalled_value(0, 6).alt
+    assert TOKENS.count("1") == 2
+    assert TOKENS[TOKENS.index(TOKENS[-1]) + 1] == RIGHT
+
+
+def scores(method: str, line: int = 1) -> dict[int, float]:
+    drawn = beyond_training(method, 16).figure.data[line]
+    return dict(zip(drawn.x, drawn.y, strict=True))
+
+
+def test_the_fit_ends_with_training_and_interpolation_reads_it_more_slowly() -> None:
+    shown, wish, slow = scores("rope"), scores("rope", 0), scores("pi")
+    assert max(abs(shown[x] - wish[x]) for x in wish if x < 64) < 0.3
+    assert shown[128] > shown[4] > wish[128] + 2
+    assert max(shown) == 1024
+    assert slow[16] == pytest.approx(shown[1], abs=2e-3)
+    assert slow[512] == pytest.approx(shown[32], abs=2e-3)
+
+
+def test_bars_are_the_circle_seen_and_new() -> None:
+    turns = seen_turns(RoPE(16).frequencies(), 64)[0, :, 0]
+    for at, (fig, text) in states("length_extrapolation.beyond_training"):
+        seen, new = (torch.tensor(bar.y) for bar in fig.data[2:])
+        assert torch.allclose(seen.double(), turns.clamp(max=1), atol=1e-4)
+        assert (seen + new).max() < 1.0001
+        assert (new.max() < 1e-4).item() is (at["method"] in ("pi", "yarn"))
+        assert f"{int((new > 0.005).sum())} of 8 pairs meet new ones" in text
