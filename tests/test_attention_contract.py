@@ -95,7 +95,7 @@ def test_equals_the_dense_sum(name: str, causal: bool, n: int, normalize: bool) 
         torch.testing.assert_close(got, expected, **limits)
 
 
-@pytest.mark.parametrize("n", [1, 7, 40])
+@pytest.mark.parametrize("n", [1, 7, 70])
 @pytest.mark.parametrize(("name", "causal"), PLACES)
 def test_gradients_equal_those_of_the_dense_sum(name: str, causal: bool, n: int) -> None:
     leaves = [x.requires_grad_() for x in given(name, n)]
