@@ -454,7 +454,10 @@ def test_features_have_the_sign_shape_and_scale_that_they_say(name: str) -> None
         x = random(*batch, HEADS, n, case.head_dim)
         keys, scale = phi.scaled_keys(x)
         assert (scale is not None) == case.exponential
-        assert scale is None or scale.shape == x.shape[:-1]
+        if scale is None:
+            assert torch.equal(keys, phi(x))
+        else:
+            assert scale.shape == x.shape[:-1]
         for y in (phi(x), phi(x, is_query=False), keys):
             assert y.shape == (*x.shape[:-1], m)
             assert (y >= 0).all() or not case.nonnegative
