@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from stringlib import checks, reference
 from stringlib.attention.gate import GATES, Gate
 from stringlib.attention.multihead import MultiHeadAttention
+from tests.draws import random
 
 kinds = pytest.mark.parametrize("kind", GATES)
-
-
-def random(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
 def made(kind: str, dim: int = 6, heads: int = 3, seed: int = 0) -> Gate:
@@ -38,17 +35,6 @@ def test_each_head_equals_the_printed_formula(kind: str, dim: int, heads: int, n
         for head in range(heads):
             expected = reference.gate(y[batch, head], x[batch], per_head[head])
             assert checks.largest_difference(got[batch, head], expected) <= 1e-14
-
-
-@kinds
-def test_gradients(kind: str) -> None:
-    gate, x, y = made(kind), random(4, 6), random(3, 4, 2, seed=1)
-    weight = gate.to_gate.weight.detach().clone().requires_grad_()
-
-    def call(y: Tensor, x: Tensor, weight: Tensor) -> Tensor:
-        return torch.func.functional_call(gate, {"to_gate.weight": weight}, (y, x))
-
-    assert torch.autograd.gradcheck(call, (y.requires_grad_(), x.requires_grad_(), weight))
 
 
 @kinds

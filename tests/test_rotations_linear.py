@@ -22,11 +22,7 @@ from stringlib.reference.features import circulant_error, signed_circulant_error
 from stringlib.reference.linear import roformer_linear_attention
 from stringlib.theory.structured_variance import circulant_mean_mse
 from stringlib.theory.torus import random_turn
-
-
-def random(*shape: int, seed: int = 0) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+from tests.draws import random
 
 
 def case(n: int = 7, m: int = 6, heads: int = 3, d_v: int = 5):
