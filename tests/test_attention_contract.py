@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 
 import pytest
 import torch
@@ -13,14 +12,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import stringlib
 from stringlib import (
     LinearState,
-    MultiHeadAttention,
-    attention,
     linear_attention,
-    softmax_attention,
 )
-from stringlib.attention.linear import rotated_linear_attention
-from stringlib.attention.projections import IidProjection
-from stringlib.attention.shift import KeyShift
 from tests.attention_cases import FEATURES, HEADS, WEIGHTS, dense_attention, inputs
 from tests.draws import random
 
@@ -550,59 +543,3 @@ def test_prefill_and_decode_equal_the_whole(name: str) -> None:
         out.append(y)
     whole = stabilized(name, q, k, v)
     torch.testing.assert_close(torch.cat(out, -2), whole, rtol=0, atol=EXACT)
-
-
-# ----------------------------------------------------------------------- errors
-
-Q, K, V = (torch.rand(2, HEADS, 5, 4) for _ in range(3))
-ROWS = torch.arange(5.0)[:, None]
-LONG = Q.long()
-
-
-def rotated(phi_q=Q, encoder=stringlib.RoPE(4), **options: object) -> Tensor:  # noqa: B008
-    return rotated_linear_attention(phi_q, K, V, encoder, ROWS, **options)
-
-
-BAD: list[tuple[type[Exception], str, Callable[[], object]]] = [
-    (TypeError, "causal must be a .*, got 1", lambda: softmax_attention(Q, K, V, causal=1)),
-    (TypeError, "causal must be a .*, got 'no'", lambda: linear_attention(Q, K, V, causal="no")),
-    (TypeError, "normalize must be a bool", lambda: linear_attention(Q, K, V, normalize=None)),
-    (TypeError, r"return_state must be a bool, got \[\]",
-     lambda: linear_attention(Q, K, V, causal=True, return_state=[])),
-    (ValueError, "causal must be True with a DecayWeight: .* got False",
-     lambda: linear_attention(Q, K, V, stringlib.DecayWeight(-torch.ones(HEADS)))),
-    (TypeError, "phi_q must be a floating-point tensor, got NoneType", lambda: rotated(phi_q=None)),
-    (TypeError, "encoder must be a RotaryEncoder, got str", lambda: rotated(encoder="rope")),
-    (TypeError, "key_scale must be a floating-point tensor, got float",
-     lambda: rotated(key_scale=3.0)),
-    (TypeError, "numerator_only must be a bool, got 2", lambda: rotated(numerator_only=2)),
-    (TypeError, "log_decay must be a floating-point", lambda: attention.decay_mask([0.0, 1.0])),
-    (ValueError, r"log_decay must .*got \(\)", lambda: attention.decay_mask(torch.tensor(0.0))),
-    (TypeError, "encoder must be a RotaryEncoder", lambda: attention.random_turn(None)),
-    (TypeError, "positive must be a bool", lambda: stringlib.CosineWeight(3, positive="no")),
-    (TypeError, "phi must be a floating", lambda: stringlib.CosineWeight(9).features(LONG)),
-    (TypeError, "num_keys must be an int", lambda: stringlib.CosineWeight(9).matrix(3, 2.0)),
-    (ValueError, "num_queries must be at", lambda: stringlib.DecayWeight(-ROWS).matrix(-1, 2)),
-    (TypeError, "hyperbolic must be a", lambda: stringlib.FavorFeatures(4, 4, hyperbolic=1)),
-    (TypeError, "is_query must be a", lambda: stringlib.FavorFeatures(4, 4)(Q, is_query="k")),
-    (TypeError, "generator must be", lambda: stringlib.FavorFeatures(4, 4).redraw(7)),
-    (TypeError, "learnable must be a bool", lambda: IidProjection(4, 4, learnable="yes")),
-    (TypeError, "heads must be an int, got 2.5", lambda: KeyShift(2.5)),
-    (ValueError, r"k must have shape \(\.\.\., 2, seq", lambda: KeyShift(2)(Q)),
-    (TypeError, "before must be a", lambda: KeyShift(HEADS)(Q, before=1)),
-    (TypeError, "bias must be a bool", lambda: MultiHeadAttention(8, 2, bias="no")),
-    (TypeError, "normalize_qk must be a", lambda: MultiHeadAttention(8, 2, normalize_qk=1)),
-    (TypeError, "generator must be a", lambda: MultiHeadAttention(8, 2, generator=3)),
-    (TypeError, "coord_dim must be an int, got 1.0",
-     lambda: MultiHeadAttention(8, 2, "rope", coord_dim=1.0)),
-    (ValueError, "grid must be .rows, columns., got 'ab",
-     lambda: MultiHeadAttention(8, 2, "rope", grid="abc")),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("error", "match", "call"), BAD)
-def test_what_is_no_flag_tensor_or_generator_is_named(
-    error: type[Exception], match: str, call: Callable[[], object]
-) -> None:
-    with pytest.raises(error, match=match):
-        call()

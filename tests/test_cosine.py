@@ -118,18 +118,9 @@ def test_a_carried_state_counts_against_the_horizon():
         linear_attention(phi_q, phi_k, v, weight, True, state=state)
 
 
-@pytest.mark.parametrize(
-    ("horizon", "error", "match"),
-    [
-        (0, ValueError, "horizon must be positive and finite, got 0"),
-        (-3.0, ValueError, r"horizon must be positive and finite, got -3\.0"),
-        (math.nan, ValueError, "horizon must be positive and finite, got nan"),
-        (math.inf, ValueError, "horizon must be positive and finite, got inf"),
-        ("8", TypeError, "horizon must be a number, got '8'"),
-    ],
-)
-def test_bad_horizons_are_named(horizon, error, match):
-    with pytest.raises(error, match=match):
+@pytest.mark.parametrize("horizon", [0, -3.0, math.nan, math.inf])
+def test_bad_horizons_are_named(horizon):
+    with pytest.raises(ValueError, match=f"horizon must be positive and finite, got {horizon}"):
         CosineWeight(horizon)
 
 

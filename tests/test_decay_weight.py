@@ -360,9 +360,14 @@ def summed(*, n: int = 4, queries: int = 4, values: int = 4, decay=(HEADS,), **o
 
 
 BAD = [
-    (TypeError, "log_decay must be a floating", lambda: DecayWeight([0.0])),
-    (TypeError, "log_decay must be a floating", lambda: DecayWeight(torch.zeros(2).int())),
+    (TypeError, r"log_decay must be a floating-point tensor, got torch\.int32",
+     lambda: DecayWeight(torch.zeros(2).int())),
     (ValueError, r"log_decay must have shape \(heads,\)", lambda: DecayWeight(torch.zeros(()))),
+    (ValueError, r"log_decay must .*got \(\)", lambda: decay_mask(torch.zeros(()))),
+    (ValueError, "causal must be True with a DecayWeight: .* got False",
+     lambda: linear_attention(*tensors(4)[:3], DecayWeight(-torch.ones(HEADS)))),
+    (ValueError, "num_queries must be at least 0, got -1",
+     lambda: DecayWeight(-torch.ones(HEADS)).matrix(-1, 2)),
     (ValueError, r"log_decay must have shape .*\(2, 3, 4\) .* got \(2, 4\)",
      lambda: summed(decay=(2, 4))),
     (ValueError, r"log_decay must have shape .*\(2, 3, 4\) .* got \(2, 3, 5\)",

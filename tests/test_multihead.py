@@ -727,7 +727,6 @@ def test_bad_input_is_named() -> None:
     free, turned, nprf = make("relu", causal=False), make("relu-after"), make("nprf")
     _, state = layer(x, return_state=True)
     bad: list[tuple[type[Exception], str, Any]] = [
-        (TypeError, "x must be a floating-point tensor", lambda: layer(x.long())),
         (ValueError, r"x must have shape \(..., seq, 12\), got \(2, 9, 11\)",
          lambda: layer(x[..., 1:])),
         (ValueError, "positions must have", lambda: layer(x, torch.arange(8)[:, None])),
@@ -738,10 +737,6 @@ def test_bad_input_is_named() -> None:
         (TypeError, "state must be a LinearState, got KeyValueCache",
          lambda: make("elu")(x, state=state)),
         (TypeError, "encoder must be a RotaryEncoder", lambda: MultiHeadAttention(9, 3, nn.ReLU())),
-        (TypeError, "heads must be an int", lambda: MultiHeadAttention(12, 3.0)),
-        (TypeError, "causal must be a bool, got 'no'",
-         lambda: MultiHeadAttention(12, 3, causal="no")),
-        (TypeError, "shift must be a bool, got 1", lambda: MultiHeadAttention(12, 3, shift=1)),
         (TypeError, "key_mask must be a boolean", lambda: turned(x, key_mask=torch.ones(2, 9))),
         (ValueError, "key_mask must have shape",
          lambda: turned(x, key_mask=torch.ones(2, 8).bool())),

@@ -205,28 +205,16 @@ def test_a_compiled_projection_agrees(name: str) -> None:
         assert checks.largest_difference(one, other) <= 1e-11
 
 
-BAD = [
-    ((0, 4), ValueError, "head_dim must be at least 1, got 0"),
-    ((4, 2.0), TypeError, "num_features must be an int, got 2.0"),
-    ((4, 4, 0), ValueError, "heads must be at least 1, got 0"),
-]
-
-
-@pytest.mark.parametrize(("arguments", "error", "match"), BAD)
 @pytest.mark.parametrize("name", PROJECTIONS)
-def test_bad_numbers_are_named(
-    name: str, arguments: tuple, error: type[Exception], match: str
-) -> None:
-    with pytest.raises(error, match=match):
-        PROJECTIONS[name](*arguments)
+@pytest.mark.parametrize("argument", ["head_dim", "num_features", "heads"])
+def test_bad_numbers_are_named(name: str, argument: str) -> None:
+    with pytest.raises(ValueError, match=f"{argument} must be at least 1, got 0"):
+        PROJECTIONS[name](**{"head_dim": 4, "num_features": 4, argument: 0})
 
 
-def test_bad_inputs_are_named() -> None:
-    made = make("circulant", 4, 4, 2)
+def test_a_bad_shape_is_named() -> None:
     with pytest.raises(ValueError, match=r"x must have shape \(..., 2 heads, seq, 4\)"):
-        made(random(3, 5, 4))
-    with pytest.raises(TypeError, match="x must be a floating-point tensor"):
-        made(torch.zeros(2, 5, 4, dtype=torch.long))
+        make("circulant", 4, 4, 2)(random(3, 5, 4))
 
 
 @pytest.mark.proves("eq-hadamard")

@@ -147,15 +147,12 @@ def test_compiles_into_one_graph(causal: bool) -> None:
 
 
 BAD = [
-    ({"q": torch.ones(2, 6, 4).long()}, TypeError, "q must be a floating-point tensor"),
     ({"k": torch.ones(2, 6, 5)}, ValueError, "k must have the 4 channels of q"),
     ({"v": torch.ones(2, 5, 3)}, ValueError, "v must have one row for each of the 6 tokens"),
     ({"bias": torch.ones(2, 5, 6)}, ValueError, r"bias must have .*\(2, 6, 6\).*\(2, 5, 6\)"),
     ({"bias": torch.ones(3, 6, 6)}, ValueError, r"bias must have .* one matrix .*\(3, 6, 6\)"),
     ({"bias": torch.ones(3, 2, 6, 6)}, ValueError, r"bias must have .*\(3, 2, 6, 6\)"),
     ({"bias": torch.ones(6)}, ValueError, r"bias must have .*got \(6,\)"),
-    ({"bias": torch.ones(2, 6, 6).bool()}, TypeError, "bias must be a floating-point tensor"),
-    ({"key_mask": torch.ones(6)}, TypeError, "key_mask must be a boolean tensor"),
     ({"key_mask": torch.ones(3, 6).bool()}, ValueError, r"key_mask must .*got \(3, 6\)"),
 ]
 

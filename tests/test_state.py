@@ -140,26 +140,23 @@ def test_wide_decays_leave_the_dtype_of_the_values() -> None:
 
 
 BAD = [
-    ("retnet", 0, torch.ones(HEADS, 4, D).long(), TypeError, "q must be a floating-point tensor"),
-    ("retnet", 0, torch.ones(4, D), ValueError, r"q must have shape \(\.\.\., heads, .*\(4, 5\)"),
-    ("gla", 1, torch.ones(HEADS, 4, 3), ValueError, "k must have the 5 channels of q"),
-    ("gla", 0, torch.ones(HEADS, 3, D), ValueError, "k must have a token for each of the 3 of q"),
-    ("rwkv6", 0, torch.ones(3, 4, D), ValueError, "leading dimensions of r, k and v must"),
-    ("rwkv6", 3, -torch.ones(HEADS, 4), ValueError, r"log_decay .*\(2, 4, 5\), got \(2, 4\)"),
-    ("rwkv6", 4, torch.ones(D), ValueError, r"bonus must have shape \(2, 5\), got \(5,\)"),
-    ("ssd", 1, torch.ones(HEADS, 5), ValueError, r"dt must have shape \(2, 4\), got \(2, 5\)"),
-    ("ssd", 2, -torch.ones(3), ValueError, r"A must have shape \(2,\), got \(3,\)"),
-    ("ssd", 3, torch.ones(HEADS, 4, 3), ValueError, "B must have the 5 channels of C"),
+    ("retnet", 0, torch.ones(4, D), r"q must have shape \(\.\.\., heads, .*\(4, 5\)"),
+    ("gla", 1, torch.ones(HEADS, 4, 3), "k must have the 5 channels of q"),
+    ("gla", 0, torch.ones(HEADS, 3, D), "k must have a token for each of the 3 of q"),
+    ("rwkv6", 0, torch.ones(3, 4, D), "leading dimensions of r, k and v must"),
+    ("rwkv6", 3, -torch.ones(HEADS, 4), r"log_decay .*\(2, 4, 5\), got \(2, 4\)"),
+    ("rwkv6", 4, torch.ones(D), r"bonus must have shape \(2, 5\), got \(5,\)"),
+    ("ssd", 1, torch.ones(HEADS, 5), r"dt must have shape \(2, 4\), got \(2, 5\)"),
+    ("ssd", 2, -torch.ones(3), r"A must have shape \(2,\), got \(3,\)"),
+    ("ssd", 3, torch.ones(HEADS, 4, 3), "B must have the 5 channels of C"),
 ]
 
 
-@pytest.mark.parametrize(("name", "place", "bad", "error", "match"), BAD)
-def test_bad_arguments_are_named(
-    name: str, place: int, bad: Tensor, error: type[Exception], match: str
-) -> None:
+@pytest.mark.parametrize(("name", "place", "bad", "match"), BAD)
+def test_bad_arguments_are_named(name: str, place: int, bad: Tensor, match: str) -> None:
     given = list(arguments(name, 4)[0])
     given[place] = bad
-    with pytest.raises(error, match=match):
+    with pytest.raises(ValueError, match=match):
         FUNCTIONS[name](*given)
     with pytest.raises(ValueError, match="heads must be at least 1, got 0"):
         retnet_log_decay(0)
