@@ -248,9 +248,6 @@ def test_more_keys_than_queries(name: str, mode: str | None, queries: int, keys:
         torch.testing.assert_close(out, expected, rtol=0, atol=EXACT)
 
 
-# ----------------------------------------------------------------------- states
-
-
 def piece(name: str, tensors: list[Tensor], start: int, end: int) -> list[Tensor]:
     """Return the part of all tensors that belongs to some tokens."""
     cut = [x[..., start:end, :] for x in tensors[:3]]
@@ -295,9 +292,6 @@ def test_gradients_flow_through_a_carried_state(name: str) -> None:
     got = gradients(torch.cat([first, second], -2), leaves)
     for a, b in zip(got, gradients(attend(name, leaves), leaves), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-11)
-
-
-# ------------------------------------------------------------- scales kept apart
 
 
 @pytest.mark.parametrize("normalize", [False, True])
@@ -386,9 +380,6 @@ def test_padding_between_pieces_changes_no_scale(name: str, kept: str, level: fl
         torch.testing.assert_close(torch.cat(pieces, -2), expected, rtol=0, atol=EXACT)
 
 
-# ----------------------------------------------------------------------- memory
-
-
 class LargestTensor(TorchDispatchMode):
     """Records the number of elements of the largest tensor that any operation makes."""
 
@@ -432,9 +423,6 @@ def test_sixteen_thousand_tokens_in_float32(name: str) -> None:
     tensors = given(name, 16384, ())
     low = attend(name, narrow(tensors, torch.float32))
     assert (low - attend(name, tensors)).abs().max() < 2e-4
-
-
-# ------------------------------------------------------------------ feature maps
 
 
 @pytest.mark.parametrize("name", FEATURES)

@@ -17,9 +17,6 @@ def inputs(n):
     return random(2, n, 5).exp(), random(2, n, 5, seed=1).exp(), random(2, n, 3, seed=2)
 
 
-# --- the weights ---
-
-
 @pytest.mark.proves("eq-cosine-weight", "eq-cosine-positive")
 @pytest.mark.parametrize(("queries", "keys"), [(1, 1), (1, 6), (6, 1), (5, 9), (9, 5)])
 @pytest.mark.parametrize("positive", [False, True])
@@ -57,9 +54,6 @@ def test_products_of_the_features_carry_the_weight(positive):
     assert largest_difference(made[0] @ made[1].mT, wanted) < 1e-12
 
 
-# --- attention ---
-
-
 @pytest.mark.parametrize("n", [1, 2, 7])
 @pytest.mark.parametrize("positive", [False, True])
 @pytest.mark.parametrize("causal", [False, True])
@@ -92,9 +86,6 @@ def test_late_positions_keep_their_angles():
     assert late.dtype == torch.float32
     assert largest_difference((late @ late.mT)[0], weight.matrix(50, 50)) < 1e-6
     assert torch.equal(weight.features(phi.bfloat16(), start), late)  # as wide as from float32
-
-
-# --- what is refused ---
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -132,9 +123,6 @@ def test_what_a_short_horizon_would_do():
     for positive in (False, True):
         out = cosine_attention(ones, ones, torch.arange(64.0)[None, :, None], 32, positive)
         assert ((out < 0) | (out > 63)).any() != positive
-
-
-# --- the literal twins themselves ---
 
 
 def test_the_twins_are_what_they_say():

@@ -169,9 +169,6 @@ def test_a_block_below_the_diagonal_has_rank_one() -> None:
         assert torch.linalg.matrix_rank(mask[cut:, :cut]) == 1
 
 
-# --- strong decays ---
-
-
 @pytest.mark.parametrize("kind", ["scalar", "vector"])
 @pytest.mark.parametrize("mode", MODES)
 def test_minus_infinity_starts_afresh(mode: str, kind: str) -> None:
@@ -219,9 +216,6 @@ def test_sixteen_thousand_tokens_in_float32(kind: str, strength: float) -> None:
     assert largest_difference(single, exact) <= 3e-6 * exact.abs().max()
     gradients = torch.autograd.grad(single.square().sum(), leaves)
     assert all(g.isfinite().all() for g in gradients)
-
-
-# --- what every kernel has to keep ---
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -349,9 +343,6 @@ def test_little_is_kept_for_the_gradient(kind: str, mode: str | None) -> None:
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
         decayed_sums(q, k, u, log_decay, mode=mode)
     assert sum(kept.values()) < (24 if kind == "vector" else 12) * q.untyped_storage().nbytes()
-
-
-# --- what is refused, and what tokens decide ---
 
 
 def summed(*, n: int = 4, queries: int = 4, values: int = 4, decay=(HEADS,), **options: object):

@@ -76,9 +76,6 @@ def test_bad_input_is_named(match: str, call) -> None:  # type: ignore[no-untype
         call()
 
 
-# --- what a gate does, and what it does not ---------------------------------------------------
-
-
 def uniform_layer(kind: str | None, dim: int = 12, heads: int = 3) -> MultiHeadAttention:
     """Return a layer in which every token counts the same for every other."""
     torch.manual_seed(0)

@@ -29,9 +29,6 @@ def tokens(n: int, heads: int = 2, m: int = 3, d_v: int = 5) -> tuple[Tensor, Te
     return draw(heads, n, m, seed=1), draw(heads, n, m, seed=2), values
 
 
-# ------------------------------------------------------------------ three forms, one sum
-
-
 @pytest.mark.proves("eq-linear-attention", "eq-linear-ones")
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("normalize", [True, False])
@@ -83,9 +80,6 @@ def test_a_nan_among_the_keys_reaches_every_query_that_sees_it() -> None:
     assert out[1].isfinite().all()
 
 
-# ------------------------------------------------------------------ masks and scales
-
-
 def test_a_later_scale_changes_no_earlier_bit() -> None:
     phi_q, phi_k, v = (x.float() for x in tokens(90))
     scale = draw(2, 90, seed=4).float()
@@ -125,9 +119,6 @@ def test_an_empty_batch_carries_a_scale_on() -> None:
     _, state = linear_attention(*empty, **given)
     out, _ = linear_attention(*empty, **given, state=state)
     assert out.shape == (0, 2, 4, 5)
-
-
-# ------------------------------------------------------------------ numbers and machines
 
 
 def test_a_long_sum_in_bfloat16_keeps_counting() -> None:
@@ -206,9 +197,6 @@ def test_the_gradient_of_many_chunks_is_linear_too() -> None:
     """A slice's gradient is as long as the whole, so a loop over slices would be quadratic."""
     few, many = (measure(n, None, heads=1, size=8)[1] for n in (1024, 8192))
     assert many < 1.1 * few
-
-
-# ------------------------------------------------------------------ errors
 
 
 MADE = linear_attention(*tokens(6), causal=True, return_state=True)[1]

@@ -185,9 +185,6 @@ def stream(layer: MultiHeadAttention, x: Tensor, cuts: tuple[int, ...], key_mask
 STREAMS = [name for name in LAYERS if make(name).has_state]
 
 
-# --- values and gradients --------------------------------------------------------------------
-
-
 @pytest.mark.proves("eq-gated-layer")
 @pytest.mark.parametrize(("name", "causal"), PLACES)
 @pytest.mark.parametrize("batch", [(), (2, 1)])
@@ -236,9 +233,6 @@ def test_c_cosgate_equals_its_literal_twin(
             x, *(p.weight.mT for p in projections), r, s, horizon=9, causal=causal
         )
         assert checks.largest_difference(layer(x), expected) <= 1e-12
-
-
-# --- time -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", LAYERS)
@@ -357,9 +351,6 @@ def test_features_rotate_in_full_precision() -> None:
         torch.testing.assert_close(low, exact.bfloat16(), rtol=2**-7, atol=1e-6)
 
 
-# --- shapes, dtypes, states of a module -------------------------------------------------------
-
-
 @pytest.mark.parametrize(("name", "causal"), PLACES)
 def test_short_and_empty_sequences(name: str, causal: bool) -> None:
     layer = make(name, causal)
@@ -417,9 +408,6 @@ def test_compile(name: str) -> None:
     layer, x = make(name), random(2, LENGTH, DIM)
     compiled = torch.compile(layer, fullgraph=True, backend="eager")
     assert checks.largest_difference(compiled(x), layer(x)) <= 1e-12
-
-
-# --- parts -------------------------------------------------------------------------------------
 
 
 def test_every_weight_has_a_layer() -> None:
@@ -633,9 +621,6 @@ def test_queries_and_keys_of_one_length() -> None:
     assert x.grad.isfinite().all()
 
 
-# --- folding -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", ["softmax-circulant", "softmax-rope-gate", "shift"])
 @pytest.mark.parametrize("causal", [False, True])
 def test_a_folded_layer_says_the_same(name: str, causal: bool) -> None:
@@ -651,8 +636,6 @@ def test_what_cannot_be_folded_says_so(name: str) -> None:
     with pytest.raises(ValueError, match="attention must be softmax with a rotary encoder"):
         make(name).folded()
 
-
-# --- refusals ----------------------------------------------------------------------------------
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"heads": 5}, "heads must divide dim 12, got 5"),
