@@ -234,7 +234,7 @@ def test_no_tokens(name: str, causal: bool, mode: str | None, batch: tuple[int, 
 
 
 @pytest.mark.parametrize("mode", [None, "parallel"])
-@pytest.mark.parametrize(("queries", "keys"), [(3, 8), (8, 3), (1, 5), (4, 0), (40, 3)])
+@pytest.mark.parametrize(("queries", "keys"), [(3, 8), (8, 3), (1, 5), (4, 0), (40, 3), (3, 40)])
 @pytest.mark.parametrize("name", ["constant", "cosine", "cosine-positive"])
 def test_more_keys_than_queries(name: str, mode: str | None, queries: int, keys: int) -> None:
     n = max(queries, keys)
