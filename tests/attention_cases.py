@@ -74,6 +74,12 @@ def _decays(log_decay: Tensor | None, n: int) -> Tensor:
 
 
 ALL = ("parallel", "recurrent", "chunk")
+
+
+def _decay(draw: Draw) -> Weight:
+    return Weight(draw, lambda t, n, start: DecayWeight(t), _decays, ALL, causal=(True,))
+
+
 WEIGHTS: dict[str, Weight] = {
     "constant": Weight(
         None, lambda t, n, start: None, lambda t, n: torch.ones(1, n, n).double(), ALL
@@ -97,26 +103,12 @@ WEIGHTS: dict[str, Weight] = {
         ("parallel", "fft"),
         carries=False,
     ),
-    "decay-heads": Weight(
-        lambda batch, n, g: -torch.rand(HEADS, generator=g, dtype=torch.float64),
-        lambda t, n, start: DecayWeight(t),
-        _decays,
-        ALL,
-        causal=(True,),
+    "decay-heads": _decay(lambda batch, n, g: -torch.rand(HEADS, generator=g).double()),
+    "decay-scalar": _decay(
+        lambda batch, n, g: -2 * torch.rand(*batch, HEADS, n, generator=g).double()
     ),
-    "decay-scalar": Weight(
-        lambda batch, n, g: -2 * torch.rand(*batch, HEADS, n, generator=g, dtype=torch.float64),
-        lambda t, n, start: DecayWeight(t),
-        _decays,
-        ALL,
-        causal=(True,),
-    ),
-    "decay-vector": Weight(
-        lambda batch, n, g: -3 * torch.rand(*batch, HEADS, n, 4, generator=g).double(),
-        lambda t, n, start: DecayWeight(t),
-        _decays,
-        ALL,
-        causal=(True,),
+    "decay-vector": _decay(
+        lambda batch, n, g: -3 * torch.rand(*batch, HEADS, n, 4, generator=g).double()
     ),
 }
 """Name → weight. Lengths must differ from 4, the number of features that "decay-vector" wants."""

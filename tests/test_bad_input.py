@@ -1,27 +1,50 @@
-"""Bad arguments of encoders, biases, positions, checks and models: named, with what was given."""
+"""Bad arguments: whatever takes them names them, with what was given."""
 
 from __future__ import annotations
+
+from functools import partial
 
 import pytest
 import torch
 
 from stringlib import (
     ALiBi,
+    CosineWeight,
+    DecayWeight,
     DenseSTRING,
+    ELUFeatures,
+    FavorFeatures,
     KerpleLog,
     KerplePower,
     LanguageModel,
     LearnedAbsolute,
     MixedRoPE,
     MultiHeadAttention,
+    ReLUFeatures,
     RoPE,
     Sinusoidal,
     T5Bias,
+    ToeplitzWeight,
     ViT,
     checks,
+    linear_attention,
     make_encoder,
+    random_turn,
+    softmax_attention,
 )
 from stringlib.algebra.universality import universal_form
+from stringlib.attention.decay import decay_mask, decayed_sums
+from stringlib.attention.gate import Gate
+from stringlib.attention.linear import rotated_linear_attention
+from stringlib.attention.projections import PROJECTIONS
+from stringlib.attention.shift import KeyShift
+from stringlib.attention.state import (
+    gated_linear_attention,
+    retention,
+    retnet_log_decay,
+    rwkv6,
+    ssd,
+)
 from stringlib.encoders.registry import make_bias
 from stringlib.encoders.scaling import ntk_aware, position_interpolation, yarn
 from stringlib.models import make_language_model
@@ -41,6 +64,7 @@ BAD = {
     "a bool tensor": torch.ones(4, 8, dtype=torch.bool),
 }
 LINE, PLANE, Q = torch.arange(4.0)[:, None], torch.rand(4, 2), torch.rand(2, 2, 4, 8)
+SCALE, MASK = Q[..., 0], torch.ones(2, 4, dtype=torch.bool)
 X, TOKENS = torch.rand(2, 4, 16), torch.zeros(2, 4, dtype=torch.int64)
 MIXED, TEXT = MixedRoPE(8, 2, 2), LanguageModel(5, 8, 1, 2, "rope")
 BIASES = [bias(2) for bias in (ALiBi, T5Bias, KerpleLog, KerplePower)]
@@ -85,8 +109,50 @@ CALLS = [
     (ViT, {"image_size": 4, "patch_size": 2, "classes": 3, "dim": 8, "depth": 1, "heads": 2,
            "encoder": "mixed", "mlp": "mlp", "pool": "cls", "channels": 1}),
     (ViT(4, 2, 3, 8, 1, 2), {"images": torch.rand(2, 1, 4, 4), "positions": PLANE}),
-    (MultiHeadAttention, {"dim": 8, "heads": 2, "causal": True, "normalize_qk": True,
-                          "temperature": 2.0, "shift": False, "bias": False}),
+    (partial(MultiHeadAttention, encoder="axial"),
+     {"dim": 8, "heads": 2, "attention": "favor", "gate": "headwise", "weight": "toeplitz",
+      "causal": True, "num_features": 3, "grid": (2, 3), "coord_dim": 2, "rotate": "before",
+      "normalize_qk": True, "temperature": 2.0, "shift": False, "bias": False, "generator": None}),
+    (MultiHeadAttention(16, 2, MIXED, causal=True),
+     {"x": X, "positions": PLANE, "key_mask": MASK, "state": None, "return_state": True}),
+    (linear_attention, {"phi_q": Q, "phi_k": Q, "v": Q, "weight": CosineWeight(9), "causal": True,
+                        "normalize": True, "mode": "chunk", "key_scale": SCALE, "key_mask": MASK,
+                        "state": None, "return_state": True}),
+    (rotated_linear_attention, {"phi_q": Q, "phi_k": Q, "v": Q, "encoder": MIXED,
+                                "positions": PLANE, "weight": CosineWeight(9), "causal": True,
+                                "numerator_only": True, "mode": "chunk", "key_scale": SCALE,
+                                "key_mask": MASK}),
+    (softmax_attention, {"q": Q, "k": Q, "v": Q, "bias": torch.rand(2, 4, 4), "causal": True,
+                         "key_mask": MASK}),
+    (decayed_sums, {"phi_q": Q, "phi_k": Q, "u": Q, "log_decay": -SCALE, "mode": "chunk",
+                    "state": torch.rand(2, 2, 8, 8)}),
+    (decay_mask, {"log_decay": -SCALE}),
+    (DecayWeight, {"log_decay": -SCALE}),
+    (DecayWeight(-torch.ones(2)).matrix, {"num_queries": 2, "num_keys": 3}),
+    (CosineWeight, {"horizon": 9, "positive": True}),
+    (CosineWeight(9).matrix, {"num_queries": 2, "num_keys": 3}),
+    (CosineWeight(9).features, {"phi": Q, "start": 1}),
+    (ToeplitzWeight, {"bias": torch.rand(2, 7)}),
+    (ToeplitzWeight.from_bias, {"bias": ALiBi(2), "n": 3}),
+    (ReLUFeatures(), {"x": Q}),
+    (ELUFeatures(), {"x": Q}),
+    (FavorFeatures, {"head_dim": 4, "num_features": 3, "projection": "iid", "heads": 2,
+                     "learnable": True, "hyperbolic": True, "stabilize": True, "generator": None}),
+    (FavorFeatures(8, 4), {"x": Q, "is_query": True}),
+    (FavorFeatures(8, 4).redraw, {"generator": None}),
+    *((make, {"head_dim": 4, "num_features": 3, "heads": 2, "learnable": True, "generator": None})
+      for make in PROJECTIONS.values()),
+    (PROJECTIONS["circulant"](8, 4, 2), {"x": Q}),
+    (random_turn, {"encoder": MIXED, "generator": None}),
+    (retnet_log_decay, {"heads": 2}),
+    (retention, {"q": Q, "k": Q, "v": Q, "log_decay": -torch.ones(2), "mode": "chunk"}),
+    (gated_linear_attention, {"q": Q, "k": Q, "v": Q, "log_decay": -Q}),
+    (rwkv6, {"r": Q, "k": Q, "v": Q, "log_decay": -Q, "bonus": Q[0, :, 0]}),
+    (ssd, {"x": Q, "dt": SCALE, "A": -torch.ones(2), "B": Q, "C": Q}),
+    (Gate, {"dim": 8, "heads": 2}),
+    (Gate(16, 2), {"y": Q, "x": X}),
+    (KeyShift, {"heads": 2}),
+    (KeyShift(2), {"k": Q, "before": Q[..., :1, :], "key_mask": MASK}),
 ]  # fmt: skip
 
 
@@ -104,7 +170,7 @@ def test_what_is_no_such_argument_is_named(function, arguments) -> None:
         if name == "attend":  # what is no function says so itself
             continue
         for kind, bad in BAD.items():
-            if kind == "a list" and name in ("image_size", "patch_size"):
+            if kind == "a list" and name in ("image_size", "patch_size", "grid"):
                 continue  # one number for each axis
             with pytest.raises((TypeError, ValueError)) as caught:
                 function(**{**arguments, name: bad})
@@ -141,6 +207,12 @@ def test_what_is_no_such_argument_is_named(function, arguments) -> None:
          lambda: checks.skew_error(torch.ones(2, 3))),
         (r"generators must have shape .* got \(3, 3\)",
          lambda: checks.commutator_error(torch.ones(3, 3))),
+        ("encoder must be a RotaryEncoder, got str",
+         lambda: rotated_linear_attention(Q, Q, Q, "rope", LINE)),
+        (r"k must have shape \(\.\.\., 2, seq, head_dim\), got \(3, 4, 8\)",
+         lambda: KeyShift(2)(torch.rand(3, 4, 8))),
+        (r"before must have shape \(2, 2, 1, 8\), .*got \(2, 2, 4, 8\)", lambda: KeyShift(2)(Q, Q)),
+        ("causal must be a bool, got 1", lambda: softmax_attention(Q, Q, Q, causal=1)),
         ("tensors must have shape", lambda: checks.causality_error(lambda x: x, torch.ones(3))),
         ("tensors must be a floating-point tensor, got int",
          lambda: checks.causality_error(lambda x: x, 3)),

@@ -17,9 +17,11 @@ from stringlib.reference import (
     circulant_gradient,
     circulant_project,
     circulant_projection_matrix,
+    hadamard_projection_matrix,
     unit_circulant_column,
 )
 from stringlib.theory.structured_variance import (
+    _chi_quadrature,
     circulant_mean_mse,
     circulant_mse,
     circulant_ratio,
@@ -204,9 +206,6 @@ def test_the_bias_of_the_unit_circulant_is_bounded(name: str, d: int, square: fl
 @pytest.mark.parametrize("size", [1, 2, 4])
 def test_the_bias_of_hadamard_rows_is_bounded(size: int) -> None:
     """All signs of the three diagonals, all rows, and the mean over lengths by quadrature."""
-    from stringlib.reference import hadamard_projection_matrix
-    from stringlib.theory.structured_variance import _chi_quadrature
-
     nodes, weights = _chi_quadrature(size)
     z = direction("random", size, 0.7)
     means = []
@@ -289,8 +288,6 @@ def test_the_unit_circulant_has_the_error_of_orthogonal_rows(name: str) -> None:
 
 
 def test_the_quadrature_is_exact_for_moments() -> None:
-    from stringlib.theory.structured_variance import _chi_quadrature
-
     for d in (1, 2, 7, 64, 1024):
         nodes, weights = _chi_quadrature(d)
         expected = 1.0
@@ -299,16 +296,16 @@ def test_the_quadrature_is_exact_for_moments() -> None:
             expected *= d + 2 * k
 
 
-@pytest.mark.parametrize(
-    ("call", "match"),
-    [
-        (lambda z: circulant_mse(z, z, 9), "num_features must be at most the 4 rows .*, got 9"),
-        (lambda z: circulant_mean_mse(z, 0), "num_features must be at least 1, got 0"),
-        (lambda z: unit_circulant_moments(z, z, 5), "at most the 4 rows of one block, got 5"),
-        (lambda z: unit_circulant_moments(z, z, 0), "num_features must be at least 1, got 0"),
-        (lambda z: structured_bias_bounds(z, 0), "head_dim must be at least 1, got 0"),
-    ],
-)
+BAD = [
+    (lambda z: circulant_mse(z, z, 9), "num_features must be at most the 4 rows .*, got 9"),
+    (lambda z: circulant_mean_mse(z, 0), "num_features must be at least 1, got 0"),
+    (lambda z: unit_circulant_moments(z, z, 5), "at most the 4 rows of one block, got 5"),
+    (lambda z: unit_circulant_moments(z, z, 0), "num_features must be at least 1, got 0"),
+    (lambda z: structured_bias_bounds(z, 0), "head_dim must be at least 1, got 0"),
+]
+
+
+@pytest.mark.parametrize(("call", "match"), BAD)
 def test_bad_numbers_are_named(call, match: str) -> None:
     with pytest.raises(ValueError, match=match):
         call(torch.ones(4, dtype=torch.float64))

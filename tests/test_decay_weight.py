@@ -17,16 +17,12 @@ from stringlib.attention.state import gated_linear_attention
 from stringlib.checks import largest_difference
 from stringlib.kernels.recurrence import DECAY_CHUNK as CHUNK
 from stringlib.reference import semiseparable_mask
+from tests.draws import random
 
 MODES = ("parallel", "recurrent", "chunk")
 KINDS = ("constant", "scalar", "vector")
 SIZES = (1, 2, 7, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK + 5)
 HEADS, M, D = 3, 5, 4
-
-
-def random(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
-    draw = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=draw, dtype=torch.float64).to(dtype)
 
 
 def drawn_decay(kind: str, n: int, batch: tuple[int, ...] = (2,), scale: float = 2.0) -> Tensor:
@@ -89,20 +85,19 @@ def test_every_mode_is_the_sum_over_earlier_tokens(kind: str, n: int) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n", [1, 6, CHUNK + 3])
 def test_the_gradients_of_all_modes_are_those_of_the_definition(kind: str, n: int) -> None:
-    given = [*tensors(n), drawn_decay(kind, n)]
+    q, k, u, state, log_decay = leaves = [
+        x.requires_grad_() for x in (*tensors(n), drawn_decay(kind, n))
+    ]
     probe = random(2, HEADS, n, D, seed=20)
-
-    def gradients(mode: str | None) -> tuple[Tensor, ...]:
-        q, k, u, state, log_decay = leaves = [x.clone().requires_grad_() for x in given]
-        if mode is None:
-            out = by_definition(q, k, u, log_decay, state)
-        else:
-            out = decayed_sums(q, k, u, log_decay, mode=mode, state=state)[0]
-        return torch.autograd.grad((out * probe).sum(), leaves)
-
-    expected = gradients(None)
+    definition = by_definition(q, k, u, log_decay, state)
+    expected = torch.autograd.grad((definition * probe).sum(), leaves)
+    _, last = decayed_sums(q, k, u, log_decay, mode="recurrent", state=state)
+    by_state = torch.autograd.grad(last.square().sum(), leaves[1:])
     for mode in MODES:
-        for got, want in zip(gradients(mode), expected, strict=True):
+        sums, after = decayed_sums(q, k, u, log_decay, mode=mode, state=state)
+        found = torch.autograd.grad((sums * probe).sum(), leaves, retain_graph=True)
+        alone = torch.autograd.grad(after.square().sum(), leaves[1:])  # the sums are not used
+        for got, want in zip((*found, *alone), (*expected, *by_state), strict=True):
             assert largest_difference(got, want) <= 1e-12 * max(1.0, want.abs().max().item())
 
 
@@ -154,20 +149,6 @@ def test_the_gradient_by_hand_serves_torch_func(mapped: tuple[int | None, ...]) 
     assert largest_difference(*forwards) <= 1e-12 * forwards[1].abs().item()
 
 
-def test_only_the_last_state_may_be_used() -> None:
-    q, k, u, state = (x.requires_grad_() for x in tensors(CHUNK + 3))
-    log_decay = drawn_decay("scalar", CHUNK + 3).requires_grad_()
-    leaves = (k, u, log_decay, state)
-    found = [
-        torch.autograd.grad(
-            decayed_sums(q, k, u, log_decay, mode=mode, state=state)[1].square().sum(), leaves
-        )
-        for mode in ("chunk", "recurrent")
-    ]
-    for got, want in zip(*found, strict=True):
-        assert largest_difference(got, want) <= 1e-12 * want.abs().max().item()
-
-
 @pytest.mark.proves("eq-decay-weight")
 @pytest.mark.parametrize("n", [1, 2, 9, 40])
 def test_the_mask_is_made_of_products(n: int) -> None:
@@ -186,20 +167,6 @@ def test_a_block_below_the_diagonal_has_rank_one() -> None:
     mask = decay_mask(-random(30).abs())
     for cut in (1, 11, 29):
         assert torch.linalg.matrix_rank(mask[cut:, :cut]) == 1
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("mode", MODES)
-def test_without_decay_it_is_a_cumulative_sum(mode: str, kind: str) -> None:
-    n = 2 * CHUNK + 1
-    q, k, u, _ = tensors(n)
-    got, after = decayed_sums(q, k, u, 0 * drawn_decay(kind, n), mode=mode)
-    states = (k[..., :, None] * u[..., None, :]).cumsum(-3)
-    assert largest_difference(got, (q[..., None, :] @ states)[..., 0, :]) <= 1e-11
-    assert largest_difference(after, states[..., -1, :, :]) <= 1e-11
-
-
-# --- strong decays ---
 
 
 @pytest.mark.parametrize("kind", ["scalar", "vector"])
@@ -251,44 +218,24 @@ def test_sixteen_thousand_tokens_in_float32(kind: str, strength: float) -> None:
     assert all(g.isfinite().all() for g in gradients)
 
 
-# --- what every kernel has to keep ---
-
-
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("mode", MODES)
-def test_a_token_changes_nothing_before_it(mode: str, kind: str) -> None:
-    n, t = CHUNK + 8, 20
-    q, k, u, state = tensors(n)
-    log_decay = drawn_decay(kind, n)
-    changed = [x.clone() for x in (q, k, u, log_decay)]
-    for x in changed[: 3 if kind == "constant" else 4]:
-        x[:, :, t:] -= 3.0
-    before, _ = decayed_sums(q, k, u, log_decay, mode=mode, state=state)
-    after, _ = decayed_sums(*changed, mode=mode, state=state)
-    assert torch.equal(before[..., :t, :], after[..., :t, :])
-    assert not torch.equal(before[..., t, :], after[..., t, :])
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_is_rounded_once(mode: str, kind: str, dtype: torch.dtype) -> None:
-    n = 2 * CHUNK
-    given = [(x / 2).to(dtype) for x in (*tensors(n)[:3], drawn_decay(kind, n))]
-    exact, _ = decayed_sums(*(x.double() for x in given), mode=mode)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        got, state = decayed_sums(*given, mode=mode)
-    assert got.dtype == dtype
-    assert state.dtype == torch.float32
-    eps = torch.finfo(dtype).eps
-    torch.testing.assert_close(got.double(), exact, rtol=eps / 1.9, atol=1e-5)
-
-
 @pytest.mark.parametrize("mode", [None, *MODES])
-def test_the_parameter_of_a_half_precision_model_may_be_float32(mode: str | None) -> None:
-    q, k, u, _ = (x.bfloat16() for x in tensors(3))
-    decay = drawn_decay("constant", 3).float()
-    assert decayed_sums(q, k, u, decay, mode=mode)[0].dtype == torch.bfloat16
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_rounded_once(mode: str | None, kind: str, dtype: torch.dtype) -> None:
+    n = 2 * CHUNK
+    *given, state, log_decay = ((x / 2).to(dtype) for x in (*tensors(n), drawn_decay(kind, n)))
+    wide = [x.double() for x in (*given, log_decay)]
+    exact, last = decayed_sums(*wide, mode=mode, state=state)  # a state may be a half too
+    assert last.dtype == torch.float64
+    expected, _ = decayed_sums(*wide, mode=mode, state=state.double())
+    assert largest_difference(exact, expected) <= 1e-14
+    for decay in (log_decay, log_decay.float()):  # what a model learns may be wider
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            got, after = decayed_sums(*given, decay, mode=mode, state=state)
+        assert got.dtype == dtype
+        assert after.dtype == torch.float32
+        eps = torch.finfo(dtype).eps
+        torch.testing.assert_close(got.double(), exact, rtol=eps / 1.9, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -370,16 +317,6 @@ def test_one_decay_a_token_has_a_matrix_in_either_form() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_state_may_be_stored_in_half_precision(mode: str) -> None:
-    q, k, u, state = tensors(5)
-    low = state.half()
-    got, after = decayed_sums(q, k, u, drawn_decay("scalar", 5), mode=mode, state=low)
-    expected, _ = decayed_sums(q, k, u, drawn_decay("scalar", 5), mode=mode, state=low.double())
-    assert after.dtype == torch.float64
-    assert largest_difference(got, expected) <= 1e-14
-
-
-@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_keys_may_lack_the_batch_that_decays_have(mode: str, kind: str) -> None:
     q, k, u, state = tensors(6)
@@ -408,77 +345,41 @@ def test_little_is_kept_for_the_gradient(kind: str, mode: str | None) -> None:
     assert sum(kept.values()) < (24 if kind == "vector" else 12) * q.untyped_storage().nbytes()
 
 
-@pytest.mark.parametrize("mode", [None, *MODES])
-def test_no_tokens_leave_the_state(mode: str | None) -> None:
-    q, k, u, state = tensors(0)
-    sums, after = decayed_sums(q, k, u, drawn_decay("scalar", 0), mode=mode, state=state)
-    assert sums.shape == (2, HEADS, 0, D)
-    assert torch.equal(after, state)
+def summed(*, n: int = 4, queries: int = 4, values: int = 4, decay=(HEADS,), **options: object):
+    q, k, u = tensors(queries)[0], tensors(n)[1], tensors(values)[2]
+    return decayed_sums(q, k, u, -torch.ones(decay), **options)
 
 
-def test_nan_in_is_nan_out() -> None:
-    q, k, u, _ = tensors(4)
-    log_decay = drawn_decay("scalar", 4)
-    log_decay[0, 1, 2] = torch.nan
-    sums, after = decayed_sums(q, k, u, log_decay)
-    assert sums[0, 1, 2:].isnan().all()
-    assert after[0, 1].isnan().all()
-    assert sums[1].isfinite().all()
+BAD = [
+    (TypeError, r"log_decay must be a floating-point tensor, got torch\.int32",
+     lambda: DecayWeight(torch.zeros(2).int())),
+    (ValueError, r"log_decay must have shape \(heads,\)", lambda: DecayWeight(torch.zeros(()))),
+    (ValueError, r"log_decay must .*got \(\)", lambda: decay_mask(torch.zeros(()))),
+    (ValueError, "causal must be True with a DecayWeight: .* got False",
+     lambda: linear_attention(*tensors(4)[:3], DecayWeight(-torch.ones(HEADS)))),
+    (ValueError, "num_queries must be at least 0, got -1",
+     lambda: DecayWeight(-torch.ones(HEADS)).matrix(-1, 2)),
+    (ValueError, r"log_decay must have shape .*\(2, 3, 4\) .* got \(2, 4\)",
+     lambda: summed(decay=(2, 4))),
+    (ValueError, r"log_decay must have shape .*\(2, 3, 4\) .* got \(2, 3, 5\)",
+     lambda: linear_attention(*tensors(4)[:3], DecayWeight(torch.zeros(2, 3, 5)), causal=True)),
+    (ValueError, "u must have one row for each of the 4 tokens of phi_k",
+     lambda: summed(values=5)),
+    (ValueError, "phi_k must have a token for each of the 3 of phi_q", lambda: summed(queries=3)),
+    (ValueError, r"state must have shape \(2, 3, 5, 4\), .*got \(5, 3\)",
+     lambda: summed(state=torch.zeros(5, 3))),
+    (ValueError, "mode must be", lambda: summed(mode="fft")),
+    (ValueError, r"log_decay must have shape .* 7 tokens, got \(3, 4\)",
+     lambda: DecayWeight(torch.zeros(3, 4)).matrix(7, 7)),
+    (ValueError, "weight must have seen its tokens to have a matrix: .* GLADecay",
+     lambda: GLADecay(12, heads=3, features=4).matrix(5, 5)),
+]  # fmt: skip
 
 
-# --- as a weight of linear attention ---
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("mode", MODES)
-def test_a_running_maximum_is_one_more_decay(mode: str, kind: str) -> None:
-    n = CHUNK + 5
-    q, k, u, _ = (x.abs() + 0.1 for x in tensors(n))
-    scale, weight = 3 * random(2, HEADS, n, seed=7), DecayWeight(drawn_decay(kind, n))
-    plain = linear_attention(q, k * scale.exp()[..., None], u, weight, causal=True)
-    apart = linear_attention(q, k, u, weight, causal=True, mode=mode, key_scale=scale)
-    assert largest_difference(plain, apart) <= 1e-12
-
-
-@pytest.mark.parametrize(
-    ("error", "match", "call"),
-    [
-        (TypeError, "log_decay must be a floating", lambda: DecayWeight([0.0])),  # type: ignore
-        (ValueError, r"log_decay must have shape \(heads,\)", lambda: DecayWeight(torch.zeros(()))),
-        (
-            ValueError,
-            r"log_decay must have shape .*\(2, 3, 4\) .* got \(2, 4\)",
-            lambda: decayed_sums(*tensors(4)[:3], torch.zeros(2, 4)),
-        ),
-        (
-            ValueError,
-            "u must have one row for each of the 4 tokens of phi_k",
-            lambda: decayed_sums(*tensors(4)[:2], tensors(5)[2], -U),
-        ),
-        (
-            ValueError,
-            "phi_k must have a token for each of the 3 of phi_q",
-            lambda: decayed_sums(tensors(3)[0], *tensors(4)[1:3], -U),
-        ),
-        (
-            ValueError,
-            r"state must have shape \(2, 3, 5, 4\), .*got \(5, 3\)",
-            lambda: decayed_sums(*tensors(4)[:3], -U, state=torch.zeros(5, 3)),
-        ),
-        (ValueError, "mode must be", lambda: decayed_sums(*tensors(4)[:3], -U, mode="fft")),
-        (
-            ValueError,
-            r"log_decay must have shape .* 7 tokens, got \(3, 4\)",
-            lambda: DecayWeight(torch.zeros(3, 4)).matrix(7, 7),
-        ),
-    ],
-)
+@pytest.mark.parametrize(("error", "match", "call"), BAD)
 def test_bad_arguments_are_named(error: type[Exception], match: str, call) -> None:  # type: ignore
     with pytest.raises(error, match=match):
         call()
-
-
-U = torch.ones(HEADS)
 
 
 def test_a_decay_that_tokens_decide_equals_its_formula() -> None:
@@ -492,5 +393,3 @@ def test_a_decay_that_tokens_decide_equals_its_formula() -> None:
     step = (1 + (x @ ssd.to_step.weight.mT + ssd.to_step.bias).exp()).log()
     got = ssd(x).log_decay.exp().squeeze(-1)
     torch.testing.assert_close(got, (-ssd.log_rate.exp() * step).exp().mT)
-    with pytest.raises(ValueError, match="weight must have seen its tokens to have a matrix"):
-        gla.matrix(5, 5)

@@ -40,9 +40,6 @@ LEARNED = {
 }
 
 
-# --- half precision --------------------------------------------------------------------------
-
-
 def frequencies(model: nn.Module) -> list[torch.Tensor]:
     return [m.frequencies() for m in model.modules() if isinstance(m, RotaryEncoder)]
 
@@ -126,9 +123,6 @@ def test_a_narrow_default_dtype_makes_no_narrow_frequencies(name: str) -> None:
     finally:
         torch.set_default_dtype(before)
     assert {p.dtype for p in encoder.parameters()} == {torch.float32}
-
-
-# --- a device without float64 ----------------------------------------------------------------
 
 
 class NoFloat64(TorchDispatchMode):
