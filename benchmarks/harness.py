@@ -225,7 +225,8 @@ def run(suite: Suite, options: Options) -> dict[str, Any]:
     """
     device = torch.device(options.device)
     output = options.output or ROOT / "results" / f"bench-{suite.name}-{device_name(device)}.json"
-    unfinished = output.with_name(f"{output.name}.part")
+    # not ".part": the finished record is written under that name first
+    unfinished = output.with_name(f"{output.name}.unfinished")
     settings = {
         "rounds": options.rounds,
         "device": device_name(device),

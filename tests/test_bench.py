@@ -139,12 +139,12 @@ def test_a_run_that_was_cut_off_loses_nothing_and_goes_on(options, monkeypatch, 
         with pytest.raises(KeyboardInterrupt):
             harness.run(SUITE, options)
     assert options.output.read_text() == "an earlier record"
-    part = options.output.with_name("r.json.part")
+    part = options.output.with_name("r.json.unfinished")
     done = json.loads(part.read_text())["data"]["blocks"]
     assert len(done) == 2
 
     data = harness.run(SUITE, options)
-    assert "Going on with r.json.part: 2 tables" in capsys.readouterr().out
+    assert "Going on with r.json.unfinished: 2 tables" in capsys.readouterr().out
     assert data["blocks"][:2] == done
     assert len(data["blocks"]) == 4
     assert not part.exists()
@@ -155,7 +155,7 @@ def test_an_unfinished_run_of_something_else_is_not_taken_up(change, options, mo
     options.shapes = ["few"]
     first = harness.run(SUITE, options)
     assert [b["shape"]["name"] for b in first["blocks"]] == ["few", "few"]
-    part = options.output.with_name("r.json.part")
+    part = options.output.with_name("r.json.unfinished")
     options.output.rename(part)
     before = json.loads(part.read_text())["data"]["blocks"]
     if change == "rounds":

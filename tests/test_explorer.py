@@ -292,10 +292,20 @@ def test_a_live_widget_replaces_a_slider_and_starts_at_the_initial_value() -> No
     assert drawn(panel) == figure_json(wave(1.25, 1, "line"))
 
 
-def test_a_single_value_has_no_slider() -> None:
-    panel = explorer(size=[2]).widget()
-    names = [w.description for w in panel.children if isinstance(w, ipywidgets.SelectionSlider)]
-    assert names == ["speed", "kind"]
+def test_the_kind_of_values_decides_the_live_control_and_a_single_value_has_none() -> None:
+    def draw(**values: Any) -> go.Figure:
+        return go.Figure()
+
+    grid = {"amount": [1, 2], "name": ["a", "b"], "yes": [False, True], "one": [2]}
+    panel = Explorer(draw, alt="Nothing.", many=[*"abcdefg"], **grid).widget()
+    found = {w.description: type(w) for w in panel.children if hasattr(w, "description")}
+    assert {name: found.get(name) for name in ("amount", "name", "yes", "one", "many")} == {
+        "amount": ipywidgets.SelectionSlider,
+        "name": ipywidgets.ToggleButtons,
+        "yes": ipywidgets.Checkbox,
+        "one": None,
+        "many": ipywidgets.Dropdown,
+    }
 
 
 def test_the_output_is_a_widget_a_figure_and_a_text() -> None:

@@ -35,7 +35,11 @@ STATE = """box => {
     return shown;
   }), layout: plot.layout});
 }"""
-MATHEMATICS = "async () => { if (window.MathJax?.startup) await MathJax.startup.promise; }"
+MATHEMATICS = """async () => {
+  if (!window.MathJax?.startup) { return; }
+  await MathJax.startup.promise;
+  await MathJax.startup.document.lazyTypesetAll();  // what nobody has come near, too
+}"""
 DRAWN = """box => {
   const link = box.querySelector(".book-link");
   const state = link ? link.getAttribute("href").replace(/^#fig=[^&]*&?/, "") : "";
@@ -107,7 +111,7 @@ class Reader:
         return list(self.page.query_selector_all(".book-figure"))
 
     def drawn(self, box: Any) -> None:
-        """Wait until a figure shows what its sliders say."""
+        """Wait until a figure shows what its controls say."""
         self.page.wait_for_function(DRAWN, arg=box)
 
     def faults(self) -> list[str]:
@@ -162,9 +166,9 @@ def differences(want: Any, got: Any, path: str = "") -> list[str]:
 
 
 def compare(box: Any, figure: dict[str, Any]) -> list[str]:
-    """Return how a drawn figure differs from what its sliders' values should give."""
-    sliders = box.query_selector_all("input[type=range]")
-    index = {s.get_attribute("name"): int(s.input_value()) for s in sliders}
+    """Return how a drawn figure differs from what its controls' values should give."""
+    controls = box.query_selector_all(".book-control")
+    index = {c.get_attribute("data-name"): int(c.get_attribute("data-index")) for c in controls}
     want, got = expected(figure, index), json.loads(box.evaluate(STATE))
     layout = {k: v for k, v in want["layout"].items() if k not in ("height", "width", "meta")}
     for name, axis in layout.items():

@@ -49,6 +49,24 @@ def sliders(box: Any) -> list[Any]:
     return [s for s in box.query_selector_all("input[type=range]") if s.is_visible()]
 
 
+def choose(box: Any) -> Iterator[str]:
+    """Choose, of every control that is no slider, each end of its values; yield its name."""
+    for control in box.query_selector_all(".book-control:not(.book-slider, [hidden])"):
+        kind, name = (control.get_attribute(f"data-{key}") for key in ("kind", "name"))
+        if kind == "list":
+            options = len(control.query_selector_all("option"))
+            moves = [{"index": n} for n in (options - 1, 0)]
+            for move in moves:
+                control.query_selector("select").select_option(**move)
+                yield name
+        else:
+            inputs = control.query_selector_all("input")
+            for one in (inputs[-1], inputs[0]):
+                one.focus()
+                one.press("Space")
+                yield name
+
+
 def picture(box: Any) -> str:
     return str(
         box.eval_on_selector(".book-plot", "plot => plot.querySelector('.main-svg').innerHTML")
@@ -109,6 +127,10 @@ def move(reader: Reader, box: Any) -> tuple[list[str], int]:
         if slider.get_attribute("aria-valuetext") != text:
             found.append(f"aria-valuetext is not what is shown, {text!r}")
         moved += 1
+    for name in choose(box):
+        reader.drawn(box)
+        found += [f"{name}: {fault}" for fault in compare(box, figure)]
+        moved += 1
     button = box.query_selector(".book-reset")
     if button:
         button.click()
@@ -133,8 +155,8 @@ def test_a_page_reads_well_and_its_sliders_draw_what_python_computes(
             moved += count
         if moved:
             faults += [f"moved: {fault}" for fault in reader.faults()]
-        elif 'type="range"' in path.read_text(encoding="utf8"):
-            faults.append("no slider was found")
+        elif 'class="book-panel"' in path.read_text(encoding="utf8"):
+            faults.append("no control was found")
         reader.dark()
         faults += [f"dark: {fault}" for fault in reader.faults()]
         found += [f"{window}, {fault}" for fault in faults]
@@ -171,7 +193,7 @@ def test_a_state_is_in_the_address_and_comes_back_from_it(
     )
     reader.drawn(again)
     initial = about(again)["layout"]["meta"]["explorer"]["parameters"]
-    shown = [s.input_value() for s in again.query_selector_all("input[type=range]")]
+    shown = [c.get_attribute("data-index") for c in again.query_selector_all(".book-control")]
     assert shown == [str(p["initial"]) for p in initial]
 
 
@@ -225,7 +247,7 @@ PLANTED = {
     "an external image": ("<img src='https://example.org/a.png'>", "asks the network"),
     "a missing file": ("<script src='gone.js'></script>", "cannot load"),
     "a dead figure": (
-        "<figure class='book-figure' id='fig-a'><div class='book-plot' data-state=''></div>",
+        "<div class='book-figure' id='fig-a'><div class='book-plot' data-state=''></div>",
         "fig-a",
     ),
 }

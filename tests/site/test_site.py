@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PLOTLY = "application/vnd.plotly.v1+json"
 SCRIPT = re.compile(
-    r'<figure class="book-figure" id="fig-([^"]+)">.*?'
+    r'<div class="book-figure" id="fig-([^"]+)">.*?'
     r'<script type="application/json">(.*?)</script>',
     re.DOTALL,
 )
@@ -45,7 +45,7 @@ def test_every_figure_of_a_notebook_is_on_its_page(site: Path) -> None:
 def test_only_pages_with_figures_load_plotly(pages: list[Path]) -> None:
     for page in pages:
         html = page.read_text(encoding="utf8")
-        assert ("plotly.min.js" in html) == ('class="book-figure"' in html), page.name
+        assert ("plotly-cartesian.min.js" in html) == ('class="book-figure"' in html), page.name
 
 
 def test_every_client_function_exists(site: Path, pages: list[Path]) -> None:
