@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from stringlib.files import locked
 from stringlib.records import read_record
 from stringlib.train import study as engine
 from stringlib.train.kept import Kept
@@ -52,9 +53,12 @@ def data(output: Path) -> Any:
     return found
 
 
+def runs_of(output: Path) -> Path:
+    return output.with_suffix(".runs.jsonl")
+
+
 def lines(output: Path) -> list[dict[str, Any]]:
-    kept = output.with_suffix(".runs.jsonl").read_text(encoding="utf8")
-    return [json.loads(line) for line in kept.splitlines()]
+    return [json.loads(line) for line in runs_of(output).read_text(encoding="utf8").splitlines()]
 
 
 EXPECTED = {
@@ -187,7 +191,7 @@ def test_a_study_that_is_stopped_goes_on(
 def test_a_second_process_is_refused_while_the_first_runs(study: Any, tmp_path: Path) -> None:
     output = tmp_path / "study.json"
     with (
-        Kept.open(output, CELLS, 5),
+        locked(runs_of(output), "other words"),
         pytest.raises(SystemExit, match="another process runs this study"),
     ):
         study.main(["--output", str(output)])  # a lock of the file, not of the process
@@ -196,9 +200,9 @@ def test_a_second_process_is_refused_while_the_first_runs(study: Any, tmp_path: 
 
 def test_lines_of_another_configuration_are_not_taken_for_done(tmp_path: Path) -> None:
     output = tmp_path / "study.json"
-    with Kept.open(output, CELLS, 5) as kept:
-        kept.add("a", 0, {"x": 1, "wall_s": 0})
-        kept.add("b", 0, {"x": 2, "wall_s": 0})
+    kept = Kept(runs_of(output), CELLS, 5)
+    kept.add("a", 0, {"x": 1, "wall_s": 0})
+    kept.add("b", 0, {"x": 2, "wall_s": 0})
     changed = {**CELLS, "a": {"scale": 4}}
     cases: list[tuple[Any, int, set[tuple[str, int]]]] = [
         (CELLS, 5, {("a", 0), ("b", 0)}),
@@ -207,22 +211,19 @@ def test_lines_of_another_configuration_are_not_taken_for_done(tmp_path: Path) -
         (CELLS, 6, set()),
     ]
     for cells, steps, done in cases:
-        with Kept.open(output, cells, steps) as kept:
-            assert set(kept.found) == done
+        assert set(Kept(runs_of(output), cells, steps).found) == done
 
 
 def test_a_line_that_was_cut_off_is_done_again_and_spoils_no_other(tmp_path: Path) -> None:
-    output = tmp_path / "study.json"
-    with Kept.open(output, CELLS, 5) as kept:
-        kept.add("a", 0, {"x": 1, "wall_s": 0})
-        kept.add("a", 1, {"x": 1, "wall_s": 0})
-    path = output.with_suffix(".runs.jsonl")
+    path = tmp_path / "study.runs.jsonl"
+    kept = Kept(path, CELLS, 5)
+    kept.add("a", 0, {"x": 1, "wall_s": 0})
+    kept.add("a", 1, {"x": 1, "wall_s": 0})
     path.write_text(path.read_text(encoding="utf8")[:-9], encoding="utf8")
-    with Kept.open(output, CELLS, 5) as kept:
-        assert set(kept.found) == {("a", 0)}
-        kept.add("a", 2, {"x": 3, "wall_s": 0})
-    with Kept.open(output, CELLS, 5) as kept:
-        assert set(kept.found) == {("a", 0), ("a", 2)}
+    kept = Kept(path, CELLS, 5)
+    assert set(kept.found) == {("a", 0)}
+    kept.add("a", 2, {"x": 3, "wall_s": 0})
+    assert set(Kept(path, CELLS, 5).found) == {("a", 0), ("a", 2)}
 
 
 @pytest.mark.usefixtures("threads")

@@ -320,8 +320,8 @@ def study(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def keep(output: Path, cell: str, code: str, made: dict[str, Any]) -> None:
-    with Kept.open(output, CELLS, 5, code, made) as kept:
-        kept.add(cell, 0, {"x": 1.5, "wall_s": 0.5})
+    kept = Kept(output.with_suffix(".runs.jsonl"), CELLS, 5, code, made)
+    kept.add(cell, 0, {"x": 1.5, "wall_s": 0.5})
 
 
 def test_a_record_of_a_sweep_says_what_each_run_was_made_with(study: Any, tmp_path: Path) -> None:
@@ -345,8 +345,8 @@ def test_runs_of_other_code_are_done_again(tmp_path: Path) -> None:
     output = tmp_path / "study.json"
     keep(output, "a", "old", MADE)
     keep(output, "b", "new", MADE)
-    with Kept.open(output, CELLS, 5, "new") as kept:
-        assert (set(kept.found), kept.changed) == ({("b", 0)}, 1)
+    kept = Kept(output.with_suffix(".runs.jsonl"), CELLS, 5, "new")
+    assert (set(kept.found), kept.changed) == ({("b", 0)}, 1)
 
 
 def test_kept_runs_of_an_older_version_are_refused(study: Any, tmp_path: Path) -> None:

@@ -20,8 +20,7 @@ from stringlib.files import locked
 from stringlib.records import read_record
 from stringlib.theory.spread import interval, mean
 from stringlib.train import loop
-from stringlib.train.__main__ import main
-from stringlib.train.compare import make_all, train_all
+from stringlib.train.__main__ import main, make_all, train_all
 from stringlib.train.hardware import make_fabric
 from stringlib.train.options import AXES, read_options
 from stringlib.train.report import colours_of, plot, spread_text, table
@@ -213,7 +212,7 @@ def test_two_commands_do_not_share_a_folder(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = [*RECALL, "--folder", str(tmp_path)]
-    with locked(tmp_path / ".lock"):
+    with locked(tmp_path / ".lock", ""):
         assert main(words) == 2
     assert "another process trains in" in capsys.readouterr().err
     assert not (tmp_path / "softmax").exists()

@@ -181,13 +181,13 @@ def test_a_sweep_without_room_says_what_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     output, cells = tmp_path / "study.json", {"a": {"x": 1}}
-    with Kept.open(output, cells, 5) as kept:
-        kept.add("a", 0, {"wall_s": 1.5})
-        with monkeypatch.context() as patch:
-            patch.setattr(Path, "open", full)
-            with pytest.raises(OSError, match=r"jsonl could not be written.*runs before it are k"):
-                kept.add("a", 1, {"wall_s": 2.5})
-        assert set(kept.found) == {("a", 0)}
+    kept = Kept(output.with_suffix(".runs.jsonl"), cells, 5)
+    kept.add("a", 0, {"wall_s": 1.5})
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", full)
+        with pytest.raises(OSError, match=r"jsonl could not be written.*runs before it are k"):
+            kept.add("a", 1, {"wall_s": 2.5})
+    assert set(kept.found) == {("a", 0)}
     monkeypatch.setattr("stringlib.train.study.digest", lambda code: "")
     monkeypatch.setattr(Path, "write_text", full)
     words = ["--seeds", "1", "--output", str(output)]
