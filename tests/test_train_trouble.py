@@ -13,9 +13,8 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
-from stringlib.train import fit
+from stringlib.train import fit, history
 from stringlib.train.__main__ import main
-from stringlib.train.history import MetricsFile
 from stringlib.train.kept import Kept
 from stringlib.train.study import Study
 from tests.test_train import SETTINGS, Sums, make, same
@@ -140,7 +139,7 @@ def test_a_checkpoint_without_room_leaves_the_last_one(
         ((torch, "save"), "relu/seed-0/checkpoint.pt"),
         ((os, "fsync"), "relu/seed-0/checkpoint.pt"),
         ((Path, "write_text"), "relu/seed-0/metrics.jsonl"),
-        ((MetricsFile, "write"), ""),
+        ((history, "append"), ""),
         ((Figure, "savefig"), "plot.png"),
     ],
     ids=["save", "fsync", "text", "metrics", "figure"],
