@@ -1,11 +1,8 @@
 """Files that are written whole or not at all, also where the disk is full."""
 
-from __future__ import annotations
-
 import errno
 import os
 import resource
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,7 +16,7 @@ FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 @contextmanager
-def room(size: int) -> Iterator[None]:
+def room(size):
     """Let no file grow beyond a size: what a full disk does, as far as a program can tell."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
@@ -30,7 +27,7 @@ def room(size: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("size", [500, 4096, 9000])  # where PyTorch says it in three ways
-def test_a_file_without_room_is_named_and_the_old_one_stays(tmp_path: Path, size: int) -> None:
+def test_a_file_without_room_is_named_and_the_old_one_stays(tmp_path, size):
     path = tmp_path / "new" / "weights.pt"
     with whole(path, "") as part:
         part.write_text("old")
@@ -46,13 +43,13 @@ def test_a_file_without_room_is_named_and_the_old_one_stays(tmp_path: Path, size
     assert [*path.parent.iterdir()] == [path]
 
 
-def test_another_error_is_not_taken_for_the_disk_s(tmp_path: Path) -> None:
+def test_another_error_is_not_taken_for_the_disk_s(tmp_path):
     with pytest.raises(ZeroDivisionError), whole(tmp_path / "a", "") as part:
         part.write_text(f"half{1 / 0}")
     assert [*tmp_path.iterdir()] == []
 
 
-def test_lines_are_added_whole(tmp_path: Path) -> None:
+def test_lines_are_added_whole(tmp_path):
     path = tmp_path / "lines"
     append(path, "αβ\n", "")
     with pytest.raises(OSError, match=r"lines could not be written: .*; say it again"), room(20):
@@ -61,7 +58,7 @@ def test_lines_are_added_whole(tmp_path: Path) -> None:
     assert path.read_text(encoding="utf8") == "αβ\nγ\n"
 
 
-def test_a_record_without_room_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_without_room_is_named(tmp_path, monkeypatch):
     path = tmp_path / "toy.json"
     write_record(path, command="", seeds=[], wall_s=0, data=3)
     before = path.read_text()
@@ -73,5 +70,5 @@ def test_a_record_without_room_is_named(tmp_path: Path, monkeypatch: pytest.Monk
     assert [*tmp_path.iterdir()] == [path]
 
 
-def raise_full(*_: object, **__: object) -> None:
+def raise_full(*_, **__):
     raise FULL

@@ -1,7 +1,5 @@
 """Studies of many runs: interrupted, gone wrong, changed, started twice."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import os
@@ -11,7 +9,6 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -26,7 +23,7 @@ SCRIPT = ROOT / "tests" / "sweep_study.py"
 CELLS = {"b": {"scale": 2}, "a": {"scale": 3, "sizes": [1, 2]}}
 
 
-def start(output: Path, *words: str, **environment: str) -> subprocess.Popen[str]:
+def start(output, *words, **environment):
     """Start the study as a reader would, with its own process group for Ctrl-C."""
     return subprocess.Popen(
         [sys.executable, str(SCRIPT), "--output", str(output), *words],
@@ -38,13 +35,13 @@ def start(output: Path, *words: str, **environment: str) -> subprocess.Popen[str
     )
 
 
-def finish(output: Path, *words: str, **environment: str) -> tuple[int, str, str]:
+def finish(output, *words, **environment):
     process = start(output, *words, **environment)
     out, err = process.communicate(timeout=120)
     return process.returncode, out, err
 
 
-def data(output: Path) -> Any:
+def data(output):
     """Return the data of a record without the times."""
     found = read_record(output)["data"]
     for cell in found["cells"].values():
@@ -53,11 +50,11 @@ def data(output: Path) -> Any:
     return found
 
 
-def runs_of(output: Path) -> Path:
+def runs_of(output):
     return output.with_suffix(".runs.jsonl")
 
 
-def lines(output: Path) -> list[dict[str, Any]]:
+def lines(output):
     return [json.loads(line) for line in runs_of(output).read_text(encoding="utf8").splitlines()]
 
 
@@ -83,27 +80,25 @@ EXPECTED = {
 
 
 @pytest.fixture
-def study(monkeypatch: pytest.MonkeyPatch) -> Any:
+def study(monkeypatch):
     """The study as a module, which its processes can import too."""
     monkeypatch.syspath_prepend(str(SCRIPT.parent))
     return importlib.import_module("sweep_study")
 
 
 @pytest.fixture
-def threads(monkeypatch: pytest.MonkeyPatch) -> None:
+def threads(monkeypatch):
     """Threads for the runs: a process takes seconds to import torch."""
     monkeypatch.setattr(engine, "ProcessPoolExecutor", in_threads)
 
 
-def in_threads(jobs: int, **_: Any) -> ThreadPoolExecutor:
+def in_threads(jobs, **_):
     return ThreadPoolExecutor(jobs)
 
 
 @pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize("jobs", ["1", "2"])
-def test_the_record_is_the_same_with_one_job_and_with_two(
-    study: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], jobs: str
-) -> None:
+def test_the_record_is_the_same_with_one_job_and_with_two(study, tmp_path, capsys, jobs):
     output = tmp_path / "study.json"
     study.main(["--jobs", jobs, "--output", str(output)])
     assert "6 runs to do, 0 done" in capsys.readouterr().out
@@ -113,9 +108,7 @@ def test_the_record_is_the_same_with_one_job_and_with_two(
 
 
 @pytest.mark.usefixtures("threads")
-def test_a_run_that_fails_leaves_the_others_and_is_named(
-    study: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_fails_leaves_the_others_and_is_named(study, tmp_path, monkeypatch):
     output = tmp_path / "study.json"
     monkeypatch.setenv("WRONG", "a1")
     monkeypatch.setenv("NAN", "b0")
@@ -133,12 +126,10 @@ def test_a_run_that_fails_leaves_the_others_and_is_named(
     assert data(output) == EXPECTED
 
 
-def test_a_study_that_is_terminated_keeps_what_is_done(
-    study: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_study_that_is_terminated_keeps_what_is_done(study, tmp_path, monkeypatch, capsys):
     output, pool = tmp_path / "study.json", ThreadPoolExecutor(1)
 
-    def add(kept: Kept, *what: Any) -> None:
+    def add(kept, *what):
         keep(kept, *what)
         if len(kept.found) == 2:
             pool.shutdown()  # all runs are done, and two of them kept
@@ -156,9 +147,7 @@ def test_a_study_that_is_terminated_keeps_what_is_done(
     assert not output.exists()
 
 
-def test_a_study_that_is_stopped_goes_on(
-    study: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_study_that_is_stopped_goes_on(study, tmp_path, monkeypatch):
     output = tmp_path / "study.json"
     process = start(output, "--jobs", "1", SLOW="b1")
     deadline = time.monotonic() + 100
@@ -188,7 +177,7 @@ def test_a_study_that_is_stopped_goes_on(
         assert record["commit"] != "unknown"
 
 
-def test_a_second_process_is_refused_while_the_first_runs(study: Any, tmp_path: Path) -> None:
+def test_a_second_process_is_refused_while_the_first_runs(study, tmp_path):
     output = tmp_path / "study.json"
     with (
         locked(runs_of(output), "other words"),
@@ -198,13 +187,13 @@ def test_a_second_process_is_refused_while_the_first_runs(study: Any, tmp_path: 
     assert not output.exists()
 
 
-def test_lines_of_another_configuration_are_not_taken_for_done(tmp_path: Path) -> None:
+def test_lines_of_another_configuration_are_not_taken_for_done(tmp_path):
     output = tmp_path / "study.json"
     kept = Kept(runs_of(output), CELLS, 5)
     kept.add("a", 0, {"x": 1, "wall_s": 0})
     kept.add("b", 0, {"x": 2, "wall_s": 0})
     changed = {**CELLS, "a": {"scale": 4}}
-    cases: list[tuple[Any, int, set[tuple[str, int]]]] = [
+    cases = [
         (CELLS, 5, {("a", 0), ("b", 0)}),
         (changed, 5, {("b", 0)}),
         ({"a": CELLS["a"]}, 5, {("a", 0)}),
@@ -214,7 +203,7 @@ def test_lines_of_another_configuration_are_not_taken_for_done(tmp_path: Path) -
         assert set(Kept(runs_of(output), cells, steps).found) == done
 
 
-def test_a_line_that_was_cut_off_is_done_again_and_spoils_no_other(tmp_path: Path) -> None:
+def test_a_line_that_was_cut_off_is_done_again_and_spoils_no_other(tmp_path):
     path = tmp_path / "study.runs.jsonl"
     kept = Kept(path, CELLS, 5)
     kept.add("a", 0, {"x": 1, "wall_s": 0})
@@ -227,7 +216,7 @@ def test_a_line_that_was_cut_off_is_done_again_and_spoils_no_other(tmp_path: Pat
 
 
 @pytest.mark.usefixtures("threads")
-def test_some_cells_alone_leave_no_record_until_none_is_missing(study: Any, tmp_path: Path) -> None:
+def test_some_cells_alone_leave_no_record_until_none_is_missing(study, tmp_path):
     output = tmp_path / "study.json"
     study.main(["--jobs", "1", "--output", str(output), "--only", "a*"])
     assert not output.exists()
@@ -244,9 +233,7 @@ def test_some_cells_alone_leave_no_record_until_none_is_missing(study: Any, tmp_
         (["--jobs", "-1"], "--jobs must be at least 1, got -1"),
     ],
 )
-def test_a_bad_command_line_says_what_is_expected(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
-) -> None:
+def test_a_bad_command_line_says_what_is_expected(tmp_path, capsys, words, message):
     argv = ["--output", str(tmp_path / "x.json"), *words]
     with pytest.raises(SystemExit) as stopped:
         Study(SCRIPT, "About.", CELLS, dict, steps=5).main(argv)
@@ -255,7 +242,7 @@ def test_a_bad_command_line_says_what_is_expected(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_study_says_what_its_steps_are(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_study_says_what_its_steps_are(capsys):
     with pytest.raises(SystemExit):
         Study(SCRIPT, "About.", CELLS, dict, steps=5, steps_are="calls in a round").main(["--help"])
     assert "calls in a round" in capsys.readouterr().out

@@ -1,23 +1,20 @@
 """A run is of the code that it was made with: what counts as other code, and what it is told as."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 import json
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from stringlib import records
 from stringlib.records import read_record
 from stringlib.tasks import Task
-from stringlib.train import History, Settings, fit
+from stringlib.train import Settings, fit
 from stringlib.train.__main__ import main
 from stringlib.train.code import code_of, digest
 from stringlib.train.kept import Kept
@@ -102,7 +99,7 @@ def run(seed, steps, size=1):
 HELPERS = "def more(x):\n    return 2 * x\n\ndef unused(x):\n    return x\n"
 
 
-def load(monkeypatch: pytest.MonkeyPatch, *changes: str) -> ModuleType:
+def load(monkeypatch, *changes):
     """Return the reader's own module after changes of its source, ``"old -> new"``."""
     own, helpers = OWN, HELPERS
     for old, new in (change.split(" -> ") for change in changes):
@@ -143,9 +140,7 @@ OTHER = {
 
 
 @pytest.mark.parametrize("change", SAME)
-def test_words_about_code_and_code_that_nobody_calls_change_nothing(
-    monkeypatch: pytest.MonkeyPatch, change: str
-) -> None:
+def test_words_about_code_and_code_that_nobody_calls_change_nothing(monkeypatch, change):
     found = []
     for changes in ((), (change,)):
         own = load(monkeypatch, *changes)
@@ -155,8 +150,8 @@ def test_words_about_code_and_code_that_nobody_calls_change_nothing(
 
 @pytest.mark.parametrize(("change", "named"), OTHER.items())
 def test_a_run_of_other_code_is_refused_and_the_change_is_named(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, change: str, named: str
-) -> None:
+    monkeypatch, tmp_path, change, named
+):
     own = load(monkeypatch)
     history = fit(own.Own(), own.Sums(), SETTINGS, folder=tmp_path)
     own = load(monkeypatch)  # a new session
@@ -170,9 +165,7 @@ def test_a_run_of_other_code_is_refused_and_the_change_is_named(
     fit(model, own.Sums(), SETTINGS, folder=tmp_path, resume=False)
 
 
-def test_a_method_changed_in_a_notebook_is_other_code(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_method_changed_in_a_notebook_is_other_code(monkeypatch, tmp_path):
     own = load(monkeypatch)
     fit(own.Own(), own.Sums(), SETTINGS, folder=tmp_path)
     real = own.Own.forward
@@ -181,15 +174,13 @@ def test_a_method_changed_in_a_notebook_is_other_code(
         fit(own.Own(), own.Sums(), SETTINGS, folder=tmp_path)
 
 
-def test_a_function_that_a_model_or_a_sweep_is_given_counts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_function_that_a_model_or_a_sweep_is_given_counts(monkeypatch):
     class Given(nn.Module):
-        def __init__(self, f: Any) -> None:
+        def __init__(self, f):
             super().__init__()
             self.f = f
 
-        def forward(self, x: Tensor) -> Tensor:
+        def forward(self, x):
             return self.f(x)
 
     sine, doubled = (code_of(model=nn.Sequential(Given(f))) for f in (torch.sin, lambda x: 2 * x))
@@ -198,7 +189,7 @@ def test_a_function_that_a_model_or_a_sweep_is_given_counts(
     assert runs[0] == runs[1] != runs[2]
 
 
-def test_the_loss_of_a_study_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_loss_of_a_study_counts(monkeypatch):
     found = []
     for change in (
         (),
@@ -214,7 +205,7 @@ def test_the_loss_of_a_study_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found[0] != digest(code_of(run=dataclasses.replace(run, rates=0.2)))
 
 
-def test_data_of_a_task_are_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_of_a_task_are_one_entry(monkeypatch):
     task = load(monkeypatch).Sums()
     bare = code_of(task=task)
     task.words = {"text": ["w"] * 5000}
@@ -227,7 +218,7 @@ def test_data_of_a_task_are_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found[1] != found[0] == found[2]
 
 
-def test_the_package_s_own_code_counts_to_the_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_package_s_own_code_counts_to_the_kernels(monkeypatch):
     from stringlib.encoders import string
     from stringlib.models import LanguageModel
 
@@ -237,9 +228,7 @@ def test_the_package_s_own_code_counts_to_the_kernels(monkeypatch: pytest.Monkey
     assert before != code_of(model=model)
 
 
-def test_a_checkpoint_of_an_older_version_is_refused_with_what_to_do(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_checkpoint_of_an_older_version_is_refused_with_what_to_do(monkeypatch, tmp_path):
     own = load(monkeypatch)
     fit(own.Own(), own.Sums(), SETTINGS, folder=tmp_path)
     path = tmp_path / "checkpoint.pt"
@@ -250,9 +239,7 @@ def test_a_checkpoint_of_an_older_version_is_refused_with_what_to_do(
         fit(own.Own(), own.Sums(), SETTINGS, folder=tmp_path)
 
 
-def test_a_run_of_another_python_is_not_said_to_be_of_other_code(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_run_of_another_python_is_not_said_to_be_of_other_code(monkeypatch, tmp_path):
     own = load(monkeypatch)
     fit(own.Own(), own.Sums(), SETTINGS, folder=tmp_path)
     monkeypatch.setattr("platform.python_version_tuple", lambda: ("3", "99", "1"))
@@ -263,9 +250,7 @@ def test_a_run_of_another_python_is_not_said_to_be_of_other_code(
 # --- what a record says of its runs ----------------------------------------------------------
 
 
-def test_a_record_says_what_its_runs_were_made_with_not_who_reports(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_record_says_what_its_runs_were_made_with_not_who_reports(tmp_path, monkeypatch):
     words = ["recall", "--task-option", "pairs=2", "--steps", "2", "--batch-size", "3"]
     words += ["--attention", "relu", "--quiet", "--folder", str(tmp_path), "--seeds"]
     for seeds, commit, told in (
@@ -284,16 +269,14 @@ def test_a_record_says_what_its_runs_were_made_with_not_who_reports(
     assert record["hardware"]["device"] == "cpu"
     assert record["hardware"]["threads"] == torch.get_num_threads()
     assert record["data"]["cells"]["relu"]["runs"][0].keys() == {
-        *("seed", "scores", "logged", "losses", "wall_s"),
+        *("seed", "scores", "logged", "losses", "wall_s")
     }
 
 
-def test_a_run_that_went_on_elsewhere_names_both_machines(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_run_that_went_on_elsewhere_names_both_machines(monkeypatch, tmp_path):
     own = load(monkeypatch)
 
-    def stop(history: History) -> None:
+    def stop(history):
         if history.steps[-1] == 2:
             raise KeyboardInterrupt
 
@@ -314,17 +297,17 @@ MADE = {"commit": "aaaaaaa", "hardware": {"cores": 3, "cuda": None}, "versions":
 
 
 @pytest.fixture
-def study(monkeypatch: pytest.MonkeyPatch) -> Any:
+def study(monkeypatch):
     monkeypatch.syspath_prepend(str(SCRIPT.parent))
     return importlib.import_module("sweep_study")
 
 
-def keep(output: Path, cell: str, code: str, made: dict[str, Any]) -> None:
+def keep(output, cell, code, made):
     kept = Kept(output.with_suffix(".runs.jsonl"), CELLS, 5, code, made)
     kept.add(cell, 0, {"x": 1.5, "wall_s": 0.5})
 
 
-def test_a_record_of_a_sweep_says_what_each_run_was_made_with(study: Any, tmp_path: Path) -> None:
+def test_a_record_of_a_sweep_says_what_each_run_was_made_with(study, tmp_path):
     output, code = tmp_path / "study.json", digest(code_of(run=study.run))
     other = {**MADE, "commit": "bbbbbbb", "hardware": {"cores": 5, "cuda": "X"}}
     keep(output, "a", code, MADE)
@@ -334,14 +317,11 @@ def test_a_record_of_a_sweep_says_what_each_run_was_made_with(study: Any, tmp_pa
     record = read_record(output)
     assert (record["commit"], record["versions"]) == ("bbbbbbb; aaaaaaa", {"torch": "2"})
     assert record["hardware"] == {"cores": "5; 3", "cuda": "X; None"}
-    assert record["made"] == [
-        {"runs": ["b, seed 0"], **other},
-        {"runs": ["a, seed 0"], **MADE},
-    ]
+    assert record["made"] == [{"runs": ["b, seed 0"], **other}, {"runs": ["a, seed 0"], **MADE}]
     assert record["data"]["cells"]["a"]["runs"] == [{"seed": 0, "x": 1.5, "wall_s": 0.5}]
 
 
-def test_runs_of_other_code_are_done_again(tmp_path: Path) -> None:
+def test_runs_of_other_code_are_done_again(tmp_path):
     output = tmp_path / "study.json"
     keep(output, "a", "old", MADE)
     keep(output, "b", "new", MADE)
@@ -349,7 +329,7 @@ def test_runs_of_other_code_are_done_again(tmp_path: Path) -> None:
     assert (set(kept.found), kept.changed) == ({("b", 0)}, 1)
 
 
-def test_kept_runs_of_an_older_version_are_refused(study: Any, tmp_path: Path) -> None:
+def test_kept_runs_of_an_older_version_are_refused(study, tmp_path):
     output = tmp_path / "study.json"
     line = {"cell": "a", "seed": 0, "steps": 5, "told": CELLS["a"], "found": {"wall_s": 1}}
     path = output.with_suffix(".runs.jsonl")

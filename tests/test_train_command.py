@@ -1,7 +1,5 @@
 """The command ``python -m stringlib.train``: what it writes, and what it says when it cannot."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os
@@ -10,7 +8,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -30,9 +27,7 @@ SHORT = ["--steps", "3", "--batch-size", "4", "--accelerator", "cpu", "--log-eve
 RECALL = ["recall", "--task-option", "pairs=2", *SHORT]
 
 
-def test_methods_and_seeds_end_in_a_table_a_plot_and_a_record(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_methods_and_seeds_end_in_a_table_a_plot_and_a_record(tmp_path, capsys, monkeypatch):
     words = [*RECALL, "--attention", "softmax,favor", "--encoder", "none,rope"]
     words += ["--seeds", "2", "--folder", str(tmp_path)]
     assert main(words) == 0
@@ -58,7 +53,7 @@ def test_methods_and_seeds_end_in_a_table_a_plot_and_a_record(
     assert not [*tmp_path.rglob("*part*")]
 
     # a third seed is trained; the others are over
-    trained: list[Any] = []
+    trained = []
     monkeypatch.setattr(loop, "_rows", spy(loop._rows, trained))
     words[words.index("--seeds") + 1] = "3"
     assert main(words) == 0
@@ -77,8 +72,8 @@ def test_methods_and_seeds_end_in_a_table_a_plot_and_a_record(
     assert len(trained) == 3 * len(names) + 4 * 3 * len(names)
 
 
-def spy(function: Any, trained: list[Any]) -> Any:
-    def spied(task: Any, settings: Any, step: int, fabric: Any) -> Any:
+def spy(function, trained):
+    def spied(task, settings, step, fabric):
         trained.append(settings)
         return function(task, settings, step, fabric)
 
@@ -89,10 +84,7 @@ def spy(function: Any, trained: list[Any]) -> Any:
     ("words", "message"),
     [
         (["recal"], "task must be one of recall, mqar, listops, digits"),
-        (
-            ["recall", "--attention", "softmax,sofmax"],
-            "--attention must name some of softmax",
-        ),
+        (["recall", "--attention", "softmax,sofmax"], "--attention must name some of softmax"),
         (["recall", "--encoder", "role"], "--encoder must name some of none, rope, axial"),
         (["recall", "--gate", "head"], "--gate must name some of none, headwise, elementwise"),
         (["recall", "--shift", "yes"], "--shift must name some of off, on, got 'yes'"),
@@ -112,9 +104,7 @@ def spy(function: Any, trained: list[Any]) -> Any:
         (["recall", "--accelerator", "abacus"], "accelerator='abacus'"),
     ],
 )
-def test_a_bad_command_line_names_what_is_expected(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
-) -> None:
+def test_a_bad_command_line_names_what_is_expected(tmp_path, capsys, words, message):
     try:
         code = main([*words, "--folder", str(tmp_path / "new")])
     except SystemExit as stopped:
@@ -126,14 +116,14 @@ def test_a_bad_command_line_names_what_is_expected(
     assert not (tmp_path / "new").exists()
 
 
-def test_options_of_the_images_reach_a_task_that_hands_them_on(tmp_path: Path) -> None:
+def test_options_of_the_images_reach_a_task_that_hands_them_on(tmp_path):
     words = ["digits", "--task-option", "patch=4", "--steps", "1", "--dim", "6"]
     assert main([*words, "--accelerator", "cpu", "--folder", str(tmp_path)]) == 0
     state = torch.load(tmp_path / "softmax/seed-0/checkpoint.pt", weights_only=True)
     assert state["model"]["embed.weight"].shape == (6, 16)
 
 
-def test_help_explains_every_option_and_every_name(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_explains_every_option_and_every_name(capsys):
     with pytest.raises(SystemExit) as stopped:
         main(["--help"])
     assert stopped.value.code == 0
@@ -145,7 +135,7 @@ def test_help_explains_every_option_and_every_name(capsys: pytest.CaptureFixture
         assert not line.strip().endswith(("N", "NAME,…"))  # an option without a word about it
 
 
-def test_every_example_of_the_help_can_be_read(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_example_of_the_help_can_be_read(capsys):
     with pytest.raises(SystemExit):
         main(["--help"])
     text = capsys.readouterr().out.split("examples:")[1].split("tasks:")[0].replace("\\\n", " ")
@@ -155,7 +145,7 @@ def test_every_example_of_the_help_can_be_read(capsys: pytest.CaptureFixture[str
         assert read_options(words).cells
 
 
-def test_ctrl_c_saves_and_the_same_command_goes_on(tmp_path: Path) -> None:
+def test_ctrl_c_saves_and_the_same_command_goes_on(tmp_path):
     words = ["-m", "stringlib.train", "recall", "--task-option", "pairs=2", "--accelerator", "cpu"]
     words += ["--batch-size", "4", "--log-every", "1", "--folder", str(tmp_path)]
     process = subprocess.Popen(
@@ -180,14 +170,12 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(tmp_path: Path) -> None:
     assert not (tmp_path / "record.json").exists()
 
 
-def test_a_run_begun_anew_and_stopped_goes_on_without_fresh(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_begun_anew_and_stopped_goes_on_without_fresh(tmp_path, capsys, monkeypatch):
     words = [*RECALL, "--attention", "softmax,relu", "--folder", str(tmp_path)]
     assert main(words) == 0
     words[words.index("--steps") + 1] = "4"
 
-    def stop(*_: Any) -> Any:
+    def stop(*_):
         os.kill(os.getpid(), signal.SIGINT)
         return rows(*_)
 
@@ -201,16 +189,12 @@ def test_a_run_begun_anew_and_stopped_goes_on_without_fresh(
     assert main(words) == 0  # nothing of the old runs is in its way
 
 
-def test_a_loss_gone_bad_names_method_and_seed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_loss_gone_bad_names_method_and_seed(tmp_path, capsys):
     assert main([*RECALL, "--rate", "1e30", "--folder", str(tmp_path)]) == 2
     assert "error: softmax, seed 0: the loss or its gradient" in capsys.readouterr().err
 
 
-def test_two_commands_do_not_share_a_folder(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_two_commands_do_not_share_a_folder(tmp_path, capsys):
     words = [*RECALL, "--folder", str(tmp_path)]
     with locked(tmp_path / ".lock", ""):
         assert main(words) == 2
@@ -220,7 +204,7 @@ def test_two_commands_do_not_share_a_folder(
     assert not (tmp_path / ".lock").exists()
 
 
-CELLS: dict[str, Any] = {
+CELLS = {
     "relu": {
         "told": {"attention": "relu"},
         "parameters": 1234,
@@ -237,7 +221,7 @@ CELLS: dict[str, Any] = {
 }
 
 
-def test_the_table_has_means_and_intervals() -> None:
+def test_the_table_has_means_and_intervals():
     lines = table(CELLS, "accuracy").splitlines()
     assert len({len(line) for line in lines}) == 1
     assert [word.strip() for word in lines[2].strip("|").split("|")] == [
@@ -251,7 +235,7 @@ def test_the_table_has_means_and_intervals() -> None:
     assert spread_text([0.25, 0.5, 0.75]) == "0.500 [-0.121, 1.121]"
 
 
-def test_the_plot_has_the_book_s_colours_and_the_same_bytes_twice(tmp_path: Path) -> None:
+def test_the_plot_has_the_book_s_colours_and_the_same_bytes_twice(tmp_path):
     from stringlib.explore.style import COLOURS
 
     assert colours_of(CELLS) == {name: COLOURS[name] for name in CELLS}
@@ -283,14 +267,9 @@ def test_the_plot_has_the_book_s_colours_and_the_same_bytes_twice(tmp_path: Path
     ],
 )
 def test_the_plot_stays_within_what_scores_can_be(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    metric: str,
-    scores: dict[str, tuple[float, ...]],
-    least: float,
-    most: float,
-) -> None:
-    drawn: list[Figure] = []
+    tmp_path, monkeypatch, metric, scores, least, most
+):
+    drawn = []
     monkeypatch.setattr(Figure, "savefig", lambda fig, path, **_: drawn.append(fig) or path.touch())
     cells = {
         name: {
@@ -310,9 +289,7 @@ def test_the_plot_stays_within_what_scores_can_be(
     assert {s for values in scores.values() for s in values} <= set(seen)
 
 
-def test_the_bar_says_which_run_of_how_many(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_the_bar_says_which_run_of_how_many(tmp_path, capfd):
     words = [*RECALL, "--attention", "relu,elu", "--seeds", "2", "--folder", str(tmp_path)]
     options = dataclasses.replace(read_options(words), progress=True)
     train_all(options, make_all(options), make_fabric("cpu"), lambda _: None)
@@ -321,7 +298,7 @@ def test_the_bar_says_which_run_of_how_many(
         assert f"{run}:" in err
 
 
-def test_a_record_of_the_command_can_be_read_as_json(tmp_path: Path) -> None:
+def test_a_record_of_the_command_can_be_read_as_json(tmp_path):
     assert main([*RECALL, "--folder", str(tmp_path), "--attention", "relu"]) == 0
     record = json.loads((tmp_path / "record.json").read_text(encoding="utf8"))
     assert record["command"].startswith("python -m stringlib.train recall --task-option pairs=2")

@@ -1,10 +1,5 @@
 """Where a model trains: on the reader's GPU if there is one, on the CPU under test."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import pytest
 import torch
 
@@ -19,10 +14,10 @@ SETTINGS = Settings(steps=3, batch_size=2, log_every=1)
 
 
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> Any:
+def machine(monkeypatch):
     """Return what makes this a machine with such devices, and with nothing in its environment."""
 
-    def has(*devices: str) -> None:
+    def has(*devices):
         monkeypatch.delenv("STRINGLIB_DEVICE", raising=False)
         monkeypatch.setattr(torch.cuda, "is_available", lambda: "cuda" in devices)
         monkeypatch.setattr(torch.backends.mps, "is_available", lambda: "mps" in devices)
@@ -30,7 +25,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Any:
     return has
 
 
-def test_the_best_device_is_chosen(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_best_device_is_chosen(machine, monkeypatch):
     for devices, best in (((), "cpu"), (("mps",), "mps"), (("mps", "cuda"), "cuda")):
         machine(*devices)
         assert find_device() == find_device("auto") == best
@@ -49,9 +44,7 @@ def test_the_best_device_is_chosen(machine: Any, monkeypatch: pytest.MonkeyPatch
     assert find_device("mps", wide=True) == "mps"  # asked for: PyTorch says why not
 
 
-def test_a_device_that_is_unknown_or_not_there_is_named(
-    machine: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_device_that_is_unknown_or_not_there_is_named(machine, monkeypatch):
     machine()
     with pytest.raises(ValueError, match="device must be one of auto, cpu, cuda, mps, got 'gpu7'"):
         find_device("gpu7")
@@ -67,11 +60,11 @@ def test_a_device_that_is_unknown_or_not_there_is_named(
         fit(make(), Sums(), SETTINGS, device="cpu", fabric=make_fabric("cpu"))
 
 
-def test_a_run_asks_for_the_reader_s_gpu(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
+def test_a_run_asks_for_the_reader_s_gpu(machine, monkeypatch):
+    asked = []
     real = hardware.Fabric
 
-    def fabric(accelerator: str, **told: Any) -> Any:
+    def fabric(accelerator, **told):
         asked.append(accelerator)
         return real(accelerator="cpu", **told)
 
@@ -86,14 +79,12 @@ def test_a_run_asks_for_the_reader_s_gpu(machine: Any, monkeypatch: pytest.Monke
 
 
 class Wide(Sums):
-    def batch(self, size: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+    def batch(self, size, generator):
         x, target = super().batch(size, generator)
         return x.double(), target
 
 
-def test_argument_variable_and_fabric_give_the_same_run(
-    machine: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_argument_variable_and_fabric_give_the_same_run(machine, monkeypatch):
     machine("cuda")
     models = make(), make(), make()
     found = [fit(models[0], Sums(), SETTINGS, device="cpu")]
@@ -106,18 +97,16 @@ def test_argument_variable_and_fabric_give_the_same_run(
 
 
 @pytest.mark.parametrize("bad", [None, 1])
-def test_a_model_comes_back_to_where_it_was(
-    monkeypatch: pytest.MonkeyPatch, bad: int | None
-) -> None:
+def test_a_model_comes_back_to_where_it_was(monkeypatch, bad):
     model, home = make(), make().state_dict()
     fabric = make_fabric("cpu")
     real = fabric.setup
 
-    def setup(module: Any, optimizer: Any) -> Any:
+    def setup(module, optimizer):
         monkeypatch.setattr(module, "to", lambda device: moved.append(device), raising=False)
         return real(module, optimizer)
 
-    moved: list[Any] = []
+    moved = []
     monkeypatch.setattr(fabric, "setup", setup)
     if bad is None:
         fit(model, Sums(), SETTINGS, fabric=fabric)
@@ -128,12 +117,7 @@ def test_a_model_comes_back_to_where_it_was(
     assert home.keys() == model.state_dict().keys()
 
 
-def test_the_command_and_the_studies_take_a_device(
-    machine: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_command_and_the_studies_take_a_device(machine, monkeypatch, tmp_path, capsys):
     machine()
     words = ["recall", "--steps", "1", "--task-option", "pairs=2", "--folder", str(tmp_path / "x")]
     assert main([*words, "--accelerator", "mps"]) == 2
@@ -146,9 +130,9 @@ def test_the_command_and_the_studies_take_a_device(
     argv = ["--output", str(output), "--seeds", "1"]
     machine("cuda")
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a GPU")
-    seen: list[str] = []
+    seen = []
 
-    def run_all(self: Any, todo: Any, args: Any, kept: Any) -> list[str]:
+    def run_all(self, todo, args, kept):
         seen.append(args.device)
         for name, seed in todo:
             kept.add(name, seed, {"wall_s": 1.5})
@@ -164,9 +148,7 @@ def test_the_command_and_the_studies_take_a_device(
     assert "device must be a device that PyTorch finds here" in capsys.readouterr().err
 
 
-def test_the_run_of_a_study_is_told_the_device(
-    machine: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_run_of_a_study_is_told_the_device(machine, monkeypatch):
     machine("cuda")
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a GPU")
     monkeypatch.setenv("STRINGLIB_DEVICE", "cpu")
@@ -174,6 +156,6 @@ def test_the_run_of_a_study_is_told_the_device(
     assert found["on"] == made["hardware"]["device"] == "cuda"
 
 
-def test_notebooks_and_tests_train_on_the_cpu() -> None:
+def test_notebooks_and_tests_train_on_the_cpu():
     assert ENVIRONMENT["STRINGLIB_DEVICE"] == "cpu"
     assert find_device() == "cpu"

@@ -1,13 +1,10 @@
 """What the trainer says where a file is something else, or the disk is full."""
 
-from __future__ import annotations
-
 import dataclasses
 import errno
 import os
 import pickle
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -23,13 +20,13 @@ WORDS = ["recall", "--task-option", "pairs=2", "--steps", "4", "--batch-size", "
 WORDS += ["--attention", "relu", "--log-every", "1", "--checkpoint-every", "2"]
 
 
-def full(*_: Any, **__: Any) -> None:
+def full(*_, **__):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 # --- no checkpoint ---------------------------------------------------------------------------
 
-CONTENTS: dict[str, bytes] = {
+CONTENTS = {
     "empty": b"",
     "text": b"hello world, this is a text\n",
     "a byte": b"q",
@@ -45,14 +42,14 @@ CONTENTS: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("name", CONTENTS)
-def test_a_file_that_is_no_checkpoint_is_named(tmp_path: Path, name: str) -> None:
+def test_a_file_that_is_no_checkpoint_is_named(tmp_path, name):
     (tmp_path / "checkpoint.pt").write_bytes(CONTENTS[name])
     with pytest.raises(ValueError, match=r"checkpoint\.pt must be a checkpoint of a run, but is"):
         fit(make(), Sums(), SETTINGS, folder=tmp_path)
     assert (tmp_path / "checkpoint.pt").read_bytes() == CONTENTS[name]
 
 
-def test_a_folder_and_half_a_checkpoint_are_no_checkpoint(tmp_path: Path) -> None:
+def test_a_folder_and_half_a_checkpoint_are_no_checkpoint(tmp_path):
     path = tmp_path / "one" / "checkpoint.pt"
     path.mkdir(parents=True)
     with pytest.raises(ValueError, match=r"checkpoint\.pt must be a checkpoint of a run, but is"):
@@ -83,7 +80,7 @@ def test_a_folder_and_half_a_checkpoint_are_no_checkpoint(tmp_path: Path) -> Non
     ],
     ids=str,
 )
-def test_a_checkpoint_with_wrong_entries_is_named(tmp_path: Path, wrong: dict[str, Any]) -> None:
+def test_a_checkpoint_with_wrong_entries_is_named(tmp_path, wrong):
     settings = dataclasses.replace(SETTINGS, steps=2)
     fit(make(), Sums(), settings, folder=tmp_path)
     path = tmp_path / "checkpoint.pt"
@@ -92,9 +89,7 @@ def test_a_checkpoint_with_wrong_entries_is_named(tmp_path: Path, wrong: dict[st
         fit(make(), Sums(), settings, folder=tmp_path)
 
 
-def test_the_command_ends_with_a_line_about_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_ends_with_a_line_about_it(tmp_path, capsys):
     path = tmp_path / "relu" / "seed-0" / "checkpoint.pt"
     path.parent.mkdir(parents=True)
     path.write_text("no checkpoint\n", encoding="utf8")
@@ -108,12 +103,10 @@ def test_the_command_ends_with_a_line_about_it(
 
 
 @pytest.mark.parametrize(("good", "kept"), [(0, "nothing of it is"), (1, "its first 5 steps are")])
-def test_a_checkpoint_without_room_leaves_the_last_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, good: int, kept: str
-) -> None:
+def test_a_checkpoint_without_room_leaves_the_last_one(tmp_path, monkeypatch, good, kept):
     real, calls = torch.save, []
 
-    def save(state: Any, file: Any) -> None:
+    def save(state, file):
         calls.append(state["step"])
         if len(calls) > good:
             file.write(b"half")
@@ -144,13 +137,7 @@ def test_a_checkpoint_without_room_leaves_the_last_one(
     ],
     ids=["save", "fsync", "text", "metrics", "figure"],
 )
-def test_the_command_ends_with_a_line_about_a_full_disk(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    place: tuple[Any, str],
-    name: str,
-) -> None:
+def test_the_command_ends_with_a_line_about_a_full_disk(tmp_path, monkeypatch, capsys, place, name):
     monkeypatch.setattr(*place, full)
     assert main([*WORDS, "--folder", str(tmp_path)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
@@ -161,12 +148,10 @@ def test_the_command_ends_with_a_line_about_a_full_disk(
     assert not [*tmp_path.rglob("*.part")]
 
 
-def test_a_record_without_room_keeps_the_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_record_without_room_keeps_the_runs(tmp_path, monkeypatch, capsys):
     real = Path.write_text
 
-    def write_text(path: Path, *text: Any, **how: Any) -> Any:
+    def write_text(path, *text, **how):
         return full() if path.name == "record.json.part" else real(path, *text, **how)
 
     monkeypatch.setattr(Path, "write_text", write_text)
@@ -176,9 +161,7 @@ def test_a_record_without_room_keeps_the_runs(
     assert f"every run is kept in {tmp_path}; make room, and the same command reports" in line
 
 
-def test_a_sweep_without_room_says_what_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sweep_without_room_says_what_is_kept(tmp_path, monkeypatch):
     output, cells = tmp_path / "study.json", {"a": {"x": 1}}
     kept = Kept(output.with_suffix(".runs.jsonl"), cells, 5)
     kept.add("a", 0, {"wall_s": 1.5})
