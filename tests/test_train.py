@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch import nn
 
+from stringlib import records
 from stringlib.encoders import CirculantSTRING
 from stringlib.models import LanguageModel
 from stringlib.tasks import Task, make_task
@@ -226,11 +227,25 @@ def test_settings_that_make_no_sense_are_refused(changes, error, message):
         Settings(**changes)
 
 
+def test_a_run_that_went_on_elsewhere_names_both_machines(monkeypatch, tmp_path):
+    def stop(history):
+        if history.steps[-1] == 4:
+            raise CrashError
+
+    settings = dataclasses.replace(SETTINGS, checkpoint_every=1)
+    for _ in range(2):  # the second time it goes on where it was stopped, with the same
+        with pytest.raises(CrashError):
+            fit(make(), Sums(), settings, folder=tmp_path, on_log=stop)
+    monkeypatch.setattr(records, "_processor", lambda: "another")
+    history = fit(make(), Sums(), settings, folder=tmp_path)
+    assert [part["hardware"]["processor"] == "another" for part in history.made] == [False, True]
+
+
 class CrashError(Exception):
     """The power goes off."""
 
 
-@pytest.mark.parametrize("entry", [0, 1, 2, 4])
+@pytest.mark.parametrize("entry", [0, 1, 2, 4, 5])  # the last one just after a checkpoint
 def test_a_run_that_crashed_goes_on_to_the_same_bits(whole, tmp_path, entry):
     def crash(history):
         if len(history.steps) == entry + 1:
@@ -363,6 +378,15 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_step(tmp_path):
     assert kept["step"] == 10  # from before, and good
     assert all(value.isfinite().all() for value in kept["model"].values())
     assert [entry["step"] for entry in lines(tmp_path)] == [0, 4, 8, 12]
+
+
+def test_a_gradient_that_is_not_finite_stops_the_run_too():
+    class Root(nn.Linear):
+        def forward(self, x):
+            return super().forward(x) + (0 * self.weight.sum()).sqrt()
+
+    with pytest.raises(FloatingPointError, match="was not in step 0;"):
+        fit(Root(4, 2), Sums(), SETTINGS)
 
 
 def test_it_is_quiet_and_the_bar_comes_when_asked(capfd):

@@ -1,7 +1,6 @@
 """The command ``python -m stringlib.train``: what it writes, and what it says when it cannot."""
 
 import dataclasses
-import json
 import os
 import signal
 import subprocess
@@ -13,6 +12,7 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
+from stringlib import records
 from stringlib.files import locked
 from stringlib.records import read_record
 from stringlib.theory.spread import interval, mean
@@ -53,8 +53,8 @@ def test_methods_and_seeds_end_in_a_table_a_plot_and_a_record(tmp_path, capsys, 
     assert not [*tmp_path.rglob("*part*")]
 
     # a third seed is trained; the others are over
-    trained = []
-    monkeypatch.setattr(loop, "_rows", spy(loop._rows, trained))
+    trained, rows = [], loop._rows
+    monkeypatch.setattr(loop, "_rows", lambda *of: trained.append(of[1]) or rows(*of))
     words[words.index("--seeds") + 1] = "3"
     assert main(words) == 0
     assert {settings.seed for settings in trained} == {2}
@@ -70,14 +70,6 @@ def test_methods_and_seeds_end_in_a_table_a_plot_and_a_record(tmp_path, capsys, 
     assert "of other settings: steps was 3, is 4" in capsys.readouterr().err
     assert main([*words, "--fresh"]) == 0
     assert len(trained) == 3 * len(names) + 4 * 3 * len(names)
-
-
-def spy(function, trained):
-    def spied(task, settings, step, fabric):
-        trained.append(settings)
-        return function(task, settings, step, fabric)
-
-    return spied
 
 
 @pytest.mark.parametrize(
@@ -298,10 +290,25 @@ def test_the_bar_says_which_run_of_how_many(tmp_path, capfd):
         assert f"{run}:" in err
 
 
-def test_a_record_of_the_command_can_be_read_as_json(tmp_path):
-    assert main([*RECALL, "--folder", str(tmp_path), "--attention", "relu"]) == 0
-    record = json.loads((tmp_path / "record.json").read_text(encoding="utf8"))
+def test_a_record_says_what_its_runs_were_made_with_not_who_reports(tmp_path, monkeypatch):
+    words = [*RECALL, "--attention", "relu", "--folder", str(tmp_path), "--seeds"]
+    for seeds, commit, told in (
+        ("1", "aaaaaaa", "aaaaaaa"),
+        ("1", "bbbbbbb", "aaaaaaa"),
+        ("2", "ccccccc", "aaaaaaa; ccccccc"),
+    ):
+        monkeypatch.setattr(records, "_commit", lambda _, c=commit: c)
+        assert main([*words, seeds]) == 0
+        record = read_record(tmp_path / "record.json")
+        assert record["commit"] == told
+    assert [(part["runs"], part["commit"]) for part in record["made"]] == [
+        (["relu, seed 0"], "aaaaaaa"),
+        (["relu, seed 1"], "ccccccc"),
+    ]
     assert record["command"].startswith("python -m stringlib.train recall --task-option pairs=2")
+    assert record["hardware"]["device"] == "cpu"
+    assert record["hardware"]["threads"] == torch.get_num_threads()
     assert record["data"]["metric"] == "accuracy"
-    told = record["data"]["cells"]["relu"]["told"]
-    assert told == {"attention": "relu"}
+    cell = record["data"]["cells"]["relu"]
+    assert cell["told"] == {"attention": "relu"}
+    assert cell["runs"][0].keys() == {*("seed", "scores", "logged", "losses", "wall_s")}

@@ -24,49 +24,14 @@ def full(*_, **__):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-# --- no checkpoint ---------------------------------------------------------------------------
-
-CONTENTS = {
-    "empty": b"",
-    "text": b"hello world, this is a text\n",
-    "a byte": b"q",
-    "dot": b".",
-    "accents": "naïve τ\n".encode(),
-    "json": b'{"about": {"settings": 1}}',
-    "numbers": bytes(range(256)) * 9,
-    "pickle": pickle.dumps({"about": 1}),
-    "old pickle": pickle.dumps([1, 2], 0),
-    "object": pickle.dumps(Path("x")),
-    "zip": b"PK\x03\x04abc",
-}
-
-
-@pytest.mark.parametrize("name", CONTENTS)
-def test_a_file_that_is_no_checkpoint_is_named(tmp_path, name):
-    (tmp_path / "checkpoint.pt").write_bytes(CONTENTS[name])
-    with pytest.raises(ValueError, match=r"checkpoint\.pt must be a checkpoint of a run, but is"):
-        fit(make(), Sums(), SETTINGS, folder=tmp_path)
-    assert (tmp_path / "checkpoint.pt").read_bytes() == CONTENTS[name]
-
-
-def test_a_folder_and_half_a_checkpoint_are_no_checkpoint(tmp_path):
-    path = tmp_path / "one" / "checkpoint.pt"
-    path.mkdir(parents=True)
-    with pytest.raises(ValueError, match=r"checkpoint\.pt must be a checkpoint of a run, but is"):
-        fit(make(), Sums(), SETTINGS, folder=path.parent)
-    path = tmp_path / "checkpoint.pt"
-    fit(make(), Sums(), dataclasses.replace(SETTINGS, steps=1), folder=tmp_path)
-    whole = path.read_bytes()
-    for length in (1, 97, len(whole) // 2, len(whole) - 1):
-        path.write_bytes(whole[:length])
-        with pytest.raises(ValueError, match=r"must be a checkpoint of a run, but is broken"):
-            fit(make(), Sums(), SETTINGS, folder=tmp_path)
-
-
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"about": 3},
+        *(b"", b"hello world, this is a text\n", b"q", b".", "naïve τ\n".encode()),
+        *(b'{"about": {"settings": 1}}', bytes(range(256)) * 9, b"PK\x03\x04abc"),
+        *(pickle.dumps({"about": 1}), pickle.dumps([1, 2], 0), pickle.dumps(Path("x"))),
+        *(1, 97, 2000, -1),  # so much of a checkpoint
+        {"about": 3},  # in place of what it holds
         {"about": {}},
         {"about": {"settings": {}, "task": {}, "shapes": [], "parts": {}, "code": {}}},
         {"step": "two"},
@@ -78,15 +43,26 @@ def test_a_folder_and_half_a_checkpoint_are_no_checkpoint(tmp_path):
         {"optimizer": {}},
         {"optimizer": [1]},
     ],
-    ids=str,
+    ids=lambda wrong: str(wrong)[:40],
 )
-def test_a_checkpoint_with_wrong_entries_is_named(tmp_path, wrong):
+def test_what_is_no_checkpoint_is_named_and_left(tmp_path, wrong):
     settings = dataclasses.replace(SETTINGS, steps=2)
     fit(make(), Sums(), settings, folder=tmp_path)
     path = tmp_path / "checkpoint.pt"
-    torch.save(torch.load(path, weights_only=True) | wrong, path)
+    if isinstance(wrong, dict):
+        torch.save(torch.load(path, weights_only=True) | wrong, path)
+    else:
+        path.write_bytes(path.read_bytes()[:wrong] if isinstance(wrong, int) else wrong)
+    before = path.read_bytes()
     with pytest.raises(ValueError, match=r"checkpoint\.pt must be a checkpoint of a run, but is"):
         fit(make(), Sums(), settings, folder=tmp_path)
+    assert path.read_bytes() == before
+
+
+def test_a_folder_is_no_checkpoint(tmp_path):
+    (tmp_path / "checkpoint.pt").mkdir()
+    with pytest.raises(ValueError, match=r"checkpoint\.pt must be a checkpoint of a run, but is"):
+        fit(make(), Sums(), SETTINGS, folder=tmp_path)
 
 
 def test_the_command_ends_with_a_line_about_it(tmp_path, capsys):
@@ -97,9 +73,6 @@ def test_the_command_ends_with_a_line_about_it(tmp_path, capsys):
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"error: {path} must be a checkpoint")
     assert main([*WORDS, "--folder", str(tmp_path), "--fresh"]) == 0
-
-
-# --- a full disk -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("good", "kept"), [(0, "nothing of it is"), (1, "its first 5 steps are")])
@@ -126,39 +99,37 @@ def test_a_checkpoint_without_room_leaves_the_last_one(tmp_path, monkeypatch, go
     assert same(model, whole)
 
 
+def full_for(name, real=Path.write_text):
+    """Return what writes every text but that of one file."""
+    return lambda path, *text, **how: (
+        full() if path.name == f"{name}.part" else real(path, *text, **how)
+    )
+
+
 @pytest.mark.parametrize(
-    ("place", "name"),
+    ("owner", "function", "fails", "name"),
     [
-        ((torch, "save"), "relu/seed-0/checkpoint.pt"),
-        ((os, "fsync"), "relu/seed-0/checkpoint.pt"),
-        ((Path, "write_text"), "relu/seed-0/metrics.jsonl"),
-        ((history, "append"), ""),
-        ((Figure, "savefig"), "plot.png"),
+        (torch, "save", full, "relu/seed-0/checkpoint.pt"),
+        (os, "fsync", full, "relu/seed-0/checkpoint.pt"),
+        (Path, "write_text", full_for("metrics.jsonl"), "relu/seed-0/metrics.jsonl"),
+        (history, "append", full, ""),
+        (Figure, "savefig", full, "plot.png"),
+        (Path, "write_text", full_for("table.md"), "table.md"),
+        (Path, "write_text", full_for("record.json"), "record.json"),
     ],
-    ids=["save", "fsync", "text", "metrics", "figure"],
 )
-def test_the_command_ends_with_a_line_about_a_full_disk(tmp_path, monkeypatch, capsys, place, name):
-    monkeypatch.setattr(*place, full)
+def test_the_command_ends_with_a_line_about_a_full_disk(
+    tmp_path, monkeypatch, capsys, owner, function, fails, name
+):
+    monkeypatch.setattr(owner, function, fails)
     assert main([*WORDS, "--folder", str(tmp_path)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "No space left on device" in line
+    then = f"every run is kept in {tmp_path}; make room, and the same command reports them"
     if name:
         assert f"{tmp_path / name} could not be written: No space left on device; " in line
-        assert "make room, and" in line
+        assert line.endswith("; make room, and start it again to go on" if "/" in name else then)
     assert not [*tmp_path.rglob("*.part")]
-
-
-def test_a_record_without_room_keeps_the_runs(tmp_path, monkeypatch, capsys):
-    real = Path.write_text
-
-    def write_text(path, *text, **how):
-        return full() if path.name == "record.json.part" else real(path, *text, **how)
-
-    monkeypatch.setattr(Path, "write_text", write_text)
-    assert main([*WORDS, "--folder", str(tmp_path)]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "record.json could not be written" in line
-    assert f"every run is kept in {tmp_path}; make room, and the same command reports" in line
 
 
 def test_a_sweep_without_room_says_what_is_kept(tmp_path, monkeypatch):
