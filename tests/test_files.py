@@ -1,18 +1,15 @@
 """Files that are written whole or not at all, also where the disk is full."""
 
 import errno
-import os
+import fcntl
 import resource
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 import torch
 
-from stringlib.files import append, whole
+from stringlib.files import append, locked, whole
 from stringlib.records import write_record
-
-FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 @contextmanager
@@ -58,17 +55,33 @@ def test_lines_are_added_whole(tmp_path):
     assert path.read_text(encoding="utf8") == "αβ\nγ\n"
 
 
-def test_a_record_without_room_is_named(tmp_path, monkeypatch):
-    path = tmp_path / "toy.json"
-    write_record(path, command="", seeds=[], wall_s=0, data=3)
-    before = path.read_text()
-    monkeypatch.setattr(Path, "write_text", raise_full)
-    words = r"toy\.json could not be written: No space left on device; make room and run it again"
-    with pytest.raises(OSError, match=words):
-        write_record(path, command="", seeds=[], wall_s=0, data=4)
-    assert path.read_text() == before
-    assert [*tmp_path.iterdir()] == [path]
+def test_a_record_says_that_it_has_to_be_made_again(tmp_path):
+    words = r"toy\.json could not be written: .*; make room and run it again"
+    with pytest.raises(OSError, match=words), room(20):
+        write_record(tmp_path / "toy.json", command="", seeds=[], wall_s=0, data=3)
+    assert [*tmp_path.iterdir()] == []
 
 
-def raise_full(*_, **__):
-    raise FULL
+def test_a_lock_keeps_others_out_and_leaves_no_empty_file(tmp_path):
+    path = tmp_path / "new" / "lock"
+    with locked(path, ""), pytest.raises(BlockingIOError, match="mine"), locked(path, "mine"):
+        pass
+    assert not path.exists()
+    with locked(path, ""):
+        path.write_text("a line\n")
+    assert path.read_text() == "a line\n"
+
+
+def test_a_lock_of_a_file_that_was_removed_meanwhile_is_none(tmp_path, monkeypatch):
+    path, real, taken = tmp_path / "lock", fcntl.flock, []
+
+    def flock(file, how):
+        real(file, how)
+        taken.append(file)
+        if len(taken) == 1:  # whoever had it before removes it now
+            path.unlink()
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with locked(path, ""):
+        assert len(taken) == 2
+        assert path.exists()

@@ -1,6 +1,5 @@
 """Two processes give what one gives, and stop together."""
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -12,6 +11,7 @@ import torch
 from lightning_fabric import Fabric
 
 from stringlib.train.__main__ import main
+from tests.two_processes import train
 
 ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / "tests" / "two_processes.py"
@@ -28,21 +28,12 @@ def launch(*words):
     )
 
 
-def one_process(folder):
-    spec = importlib.util.spec_from_file_location("two_processes", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.train(1, folder)
-
-
 def load(folder):
     return torch.load(folder / "checkpoint.pt", weights_only=True)
 
 
 def test_two_processes_stop_together_go_on_and_end_where_one_does(tmp_path):
-    history = one_process(tmp_path / "one")
+    history = train(1, tmp_path / "one")
     folder = tmp_path / "two"
     stopped = launch(str(SCRIPT), "2", str(folder), "4")
     assert (stopped.returncode, stopped.stdout, stopped.stderr) == (130, "", "")
