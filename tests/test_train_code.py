@@ -184,6 +184,13 @@ def test_a_function_that_a_model_or_a_sweep_is_given_counts(monkeypatch):
     assert runs[0] == runs[1] != runs[2]
 
 
+def test_what_a_function_closes_over_counts_and_the_order_of_a_set_does_not(monkeypatch):
+    scaled = load(monkeypatch).scaled
+    assert code_of(f=scaled(1.5)) == code_of(f=scaled(1.5)) != code_of(f=scaled(2.5))
+    assert code_of(x={0, 8}) == code_of(x={8, 0}) != code_of(x={0, 7})
+    assert repr({0, 8}) != repr({8, 0})
+
+
 def test_the_loss_of_a_study_counts(monkeypatch):
     found = []
     for change in ((), (), ("helpers.more(x) -> helpers.more(-x)",), ("(-1) > 0 -> (-1) > 1",)):
