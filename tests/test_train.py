@@ -229,11 +229,11 @@ def test_settings_that_make_no_sense_are_refused(changes, error, message):
 
 def test_a_run_that_went_on_elsewhere_names_both_machines(monkeypatch, tmp_path):
     def stop(history):
-        if history.steps[-1] == 4:
+        if history.steps[-1] == last:
             raise CrashError
 
     settings = dataclasses.replace(SETTINGS, checkpoint_every=1)
-    for _ in range(2):  # the second time it goes on where it was stopped, with the same
+    for last in (4, 8):  # the second time it goes on where it was stopped, with the same
         with pytest.raises(CrashError):
             fit(make(), Sums(), settings, folder=tmp_path, on_log=stop)
     monkeypatch.setattr(records, "_processor", lambda: "another")
