@@ -16,7 +16,7 @@ from stringlib import records
 from stringlib.files import locked
 from stringlib.records import read_record
 from stringlib.theory.spread import interval, mean
-from stringlib.train import loop
+from stringlib.train import fit, loop
 from stringlib.train.__main__ import main, make_all, train_all
 from stringlib.train.hardware import make_fabric
 from stringlib.train.options import AXES, read_options
@@ -281,13 +281,30 @@ def test_the_plot_stays_within_what_scores_can_be(
     assert {s for values in scores.values() for s in values} <= set(seen)
 
 
-def test_the_bar_says_which_run_of_how_many(tmp_path, capfd):
+def test_options_say_what_a_model_is_told_and_how_it_trains():
+    words = ["recall", "--attention", "softmax,favor", "--features", "8", "--shift", "on"]
+    words += ["--gate", "none", "--dim", "4", "--clip", "none", "--task-option", "pairs=2"]
+    options = read_options(words)
+    told = {"dim": 4, "gate": None, "shift": True}
+    assert options.cells == {
+        "softmax no-gate shift": {**told, "attention": "softmax"},
+        "favor no-gate shift": {**told, "attention": "favor", "num_features": 8},
+    }
+    assert options.settings.clip is None
+    assert options.task_options == {"pairs": 2}
+
+
+def test_the_bar_says_which_run_of_how_many_and_a_model_is_drawn_by_its_seed(tmp_path, capfd):
     words = [*RECALL, "--attention", "relu,elu", "--seeds", "2", "--folder", str(tmp_path)]
     options = dataclasses.replace(read_options(words), progress=True)
-    train_all(options, make_all(options), make_fabric("cpu"), lambda _: None)
+    task = make_all(options)
+    cells = train_all(options, task, make_fabric("cpu"), lambda _: None)
     err = capfd.readouterr().err
     for run in ("1/4 relu, seed 0", "2/4 elu, seed 0", "3/4 relu, seed 1", "4/4 elu, seed 1"):
         assert f"{run}:" in err
+    torch.manual_seed(1)
+    alone = fit(task.model(attention="elu"), task, dataclasses.replace(options.settings, seed=1))
+    assert alone.losses == cells["elu"]["runs"][1]["losses"]
 
 
 def test_a_record_says_what_its_runs_were_made_with_not_who_reports(tmp_path, monkeypatch):
