@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -65,20 +64,32 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[TextIOWrapper]:
-    """Open a file to append to, for this process alone; the lock ends with the process.
+def locked(path: Path, otherwise: str) -> Iterator[None]:
+    """Hold a file for this process alone, at most until it ends; an empty one is removed then.
+
+    Args:
+        path: The file; it and its folder are made.
+        otherwise: What to say if another process has it.
 
     Raises:
         BlockingIOError: If another process has it.
     """
     import fcntl  # not everywhere
 
+    path.parent.mkdir(parents=True, exist_ok=True)
     while True:
         with path.open("a", encoding="utf8") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise BlockingIOError(otherwise) from None
             # whoever had the lock before may have removed the file meanwhile
             if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
-                yield file
+                try:
+                    yield
+                finally:
+                    if path.exists() and not path.stat().st_size:
+                        path.unlink()
                 return
 
 

@@ -1,25 +1,19 @@
 """Files that are written whole or not at all, also where the disk is full."""
 
-from __future__ import annotations
-
 import errno
-import os
+import fcntl
 import resource
-from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 import torch
 
-from stringlib.files import append, whole
+from stringlib.files import append, locked, whole
 from stringlib.records import write_record
-
-FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 @contextmanager
-def room(size: int) -> Iterator[None]:
+def room(size):
     """Let no file grow beyond a size: what a full disk does, as far as a program can tell."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
@@ -30,7 +24,7 @@ def room(size: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("size", [500, 4096, 9000])  # where PyTorch says it in three ways
-def test_a_file_without_room_is_named_and_the_old_one_stays(tmp_path: Path, size: int) -> None:
+def test_a_file_without_room_is_named_and_the_old_one_stays(tmp_path, size):
     path = tmp_path / "new" / "weights.pt"
     with whole(path, "") as part:
         part.write_text("old")
@@ -46,13 +40,13 @@ def test_a_file_without_room_is_named_and_the_old_one_stays(tmp_path: Path, size
     assert [*path.parent.iterdir()] == [path]
 
 
-def test_another_error_is_not_taken_for_the_disk_s(tmp_path: Path) -> None:
+def test_another_error_is_not_taken_for_the_disk_s(tmp_path):
     with pytest.raises(ZeroDivisionError), whole(tmp_path / "a", "") as part:
         part.write_text(f"half{1 / 0}")
     assert [*tmp_path.iterdir()] == []
 
 
-def test_lines_are_added_whole(tmp_path: Path) -> None:
+def test_lines_are_added_whole(tmp_path):
     path = tmp_path / "lines"
     append(path, "αβ\n", "")
     with pytest.raises(OSError, match=r"lines could not be written: .*; say it again"), room(20):
@@ -61,17 +55,33 @@ def test_lines_are_added_whole(tmp_path: Path) -> None:
     assert path.read_text(encoding="utf8") == "αβ\nγ\n"
 
 
-def test_a_record_without_room_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "toy.json"
-    write_record(path, command="", seeds=[], wall_s=0, data=3)
-    before = path.read_text()
-    monkeypatch.setattr(Path, "write_text", raise_full)
-    words = r"toy\.json could not be written: No space left on device; make room and run it again"
-    with pytest.raises(OSError, match=words):
-        write_record(path, command="", seeds=[], wall_s=0, data=4)
-    assert path.read_text() == before
-    assert [*tmp_path.iterdir()] == [path]
+def test_a_record_says_that_it_has_to_be_made_again(tmp_path):
+    words = r"toy\.json could not be written: .*; make room and run it again"
+    with pytest.raises(OSError, match=words), room(20):
+        write_record(tmp_path / "toy.json", command="", seeds=[], wall_s=0, data=3)
+    assert [*tmp_path.iterdir()] == []
 
 
-def raise_full(*_: object, **__: object) -> None:
-    raise FULL
+def test_a_lock_keeps_others_out_and_leaves_no_empty_file(tmp_path):
+    path = tmp_path / "new" / "lock"
+    with locked(path, ""), pytest.raises(BlockingIOError, match="mine"), locked(path, "mine"):
+        pass
+    assert not path.exists()
+    with locked(path, ""):
+        path.write_text("a line\n")
+    assert path.read_text() == "a line\n"
+
+
+def test_a_lock_of_a_file_that_was_removed_meanwhile_is_none(tmp_path, monkeypatch):
+    path, real, taken = tmp_path / "lock", fcntl.flock, []
+
+    def flock(file, how):
+        real(file, how)
+        taken.append(file)
+        if len(taken) == 1:  # whoever had it before removes it now
+            path.unlink()
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with locked(path, ""):
+        assert len(taken) == 2
+        assert path.exists()

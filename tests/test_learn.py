@@ -1,12 +1,10 @@
 """The loop of the studies: rates, schedule, clipping, and what its functions are told."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from stringlib.train.learn import Training, adam, learn
 
@@ -14,22 +12,22 @@ from stringlib.train.learn import Training, adam, learn
 class Two(nn.Module):
     """Two numbers, one of them in a part of its own."""
 
-    def __init__(self, start: float = 1.0) -> None:
+    def __init__(self, start=1.0):
         super().__init__()
         self.plain = nn.Parameter(torch.tensor(start))
         self.encoder = nn.ParameterDict({"omega": nn.Parameter(torch.tensor(start))})
         self.frozen = nn.Parameter(torch.tensor(start), requires_grad=False)
 
-    def sum(self) -> Tensor:
+    def sum(self):
         return self.plain + self.encoder["omega"] + self.frozen
 
 
-def moved(model: Two) -> list[float]:
+def moved(model):
     """Return how far each number went from 1."""
     return [1 - x.item() for x in (model.plain, model.encoder["omega"], model.frozen)]
 
 
-def test_every_part_has_its_rate_and_what_is_frozen_has_none() -> None:
+def test_every_part_has_its_rate_and_what_is_frozen_has_none():
     model = Two()
     learn(model, model.sum, 1, adam(model, {"": 0.1, "encoder": 0.3}))  # Adam's first step: rate
     assert moved(model) == pytest.approx([0.1, 0.3, 0], abs=1e-6)
@@ -41,7 +39,7 @@ def test_every_part_has_its_rate_and_what_is_frozen_has_none() -> None:
 
 
 @pytest.mark.parametrize(("cosine", "way"), [(False, 8.0), (True, 4.5)])
-def test_a_cosine_falls_from_the_rate_to_zero(cosine: bool, way: float) -> None:
+def test_a_cosine_falls_from_the_rate_to_zero(cosine, way):
     """With a constant gradient each step of Adam is as long as its rate."""
     model = Two()
     learn(model, model.sum, 8, adam(model, 0.1), cosine=cosine)
@@ -50,7 +48,7 @@ def test_a_cosine_falls_from_the_rate_to_zero(cosine: bool, way: float) -> None:
     assert moved(model)[0] == pytest.approx(0.1 * way, abs=1e-5)
 
 
-def test_gradients_are_clipped_together_and_losses_are_told() -> None:
+def test_gradients_are_clipped_together_and_losses_are_told():
     model, seen = Two(), []
     optimizer = torch.optim.SGD([{"params": [model.plain, model.encoder["omega"]]}], lr=1.0)
     learn(model, model.sum, 2, optimizer, clip=0.5, after=lambda loss: seen.append(loss.item()))
@@ -58,12 +56,12 @@ def test_gradients_are_clipped_together_and_losses_are_told() -> None:
     assert seen == pytest.approx([3, 3 - 2 * 0.5 / 2**0.5], abs=1e-5)
 
 
-def test_functions_are_told_what_they_name_and_numbers_follow_the_seed() -> None:
-    def loss(model: Two, generator: torch.Generator, task: str) -> Tensor:
+def test_functions_are_told_what_they_name_and_numbers_follow_the_seed():
+    def loss(model, generator, task):
         assert (task, model.plain.dtype) == ("a task", torch.float64)
         return model.sum() * torch.rand((), generator=generator)
 
-    def measure(model: Two, start: float) -> dict[str, float]:
+    def measure(model, start):
         assert not torch.is_grad_enabled()
         return {"way": start - model.plain.item()}
 

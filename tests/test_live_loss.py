@@ -1,10 +1,7 @@
 """The live plot of the loss: what it draws, when, and what a saved notebook keeps."""
 
-from __future__ import annotations
-
 import math
 from types import SimpleNamespace
-from typing import Any
 
 import IPython
 import IPython.display
@@ -16,7 +13,7 @@ from stringlib.explore.frames import PLOTLY
 from stringlib.train import History
 
 
-def history(last: int) -> History:
+def history(last):
     steps = [*range(0, last, 20), last]
     return History(steps=steps, losses=[2 - 0.005 * step for step in steps])
 
@@ -24,23 +21,23 @@ def history(last: int) -> History:
 class Screen:
     """Where a notebook would show it."""
 
-    def __init__(self) -> None:
-        self.pictures: list[dict[str, Any]] = []
+    def __init__(self):
+        self.pictures = []
         self.displays = 0
 
-    def display(self, bundle: dict[str, Any], raw: bool, display_id: bool) -> Screen:
+    def display(self, bundle, raw, display_id):
         assert raw
         assert display_id
         self.displays += 1
         return self.update(bundle, raw)
 
-    def update(self, bundle: dict[str, Any], raw: bool) -> Screen:
+    def update(self, bundle, raw):
         self.pictures.append(bundle)
         return self
 
 
 @pytest.fixture
-def screen(monkeypatch: pytest.MonkeyPatch) -> Screen:
+def screen(monkeypatch):
     shown = Screen()
     monkeypatch.setattr(IPython, "get_ipython", lambda: SimpleNamespace(kernel=None))
     monkeypatch.setattr(IPython.display, "display", shown.display)
@@ -48,9 +45,7 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> Screen:
     return shown
 
 
-def test_one_figure_is_updated_and_its_last_state_is_whole(
-    screen: Screen, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_figure_is_updated_and_its_last_state_is_whole(screen, monkeypatch):
     monkeypatch.setattr(module, "PAUSE", 0.0)
     live = LiveLoss(100, ["softmax", "relu"], chance=math.log(8), title="Two methods")
     for name in live.names:
@@ -73,7 +68,7 @@ def test_one_figure_is_updated_and_its_last_state_is_whole(
     )
 
 
-def test_it_does_not_draw_more_often_than_can_be_seen(screen: Screen) -> None:
+def test_it_does_not_draw_more_often_than_can_be_seen(screen):
     live = LiveLoss(1000)
     for last in range(0, 999, 3):
         live(history(last))
@@ -82,9 +77,7 @@ def test_it_does_not_draw_more_often_than_can_be_seen(screen: Screen) -> None:
     assert screen.pictures[-1][PLOTLY]["data"][0]["x"][-1] == 999
 
 
-def test_where_nobody_looks_on_there_is_one_picture_at_the_end(
-    screen: Screen, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_nobody_looks_on_there_is_one_picture_at_the_end(screen, monkeypatch):
     monkeypatch.setenv("STRINGLIB_LIVE", "0")
     monkeypatch.setattr(module, "PAUSE", 0.0)
     live = LiveLoss(100, ["a", "b"])
@@ -95,9 +88,7 @@ def test_where_nobody_looks_on_there_is_one_picture_at_the_end(
     assert screen.displays == len(screen.pictures) == 1
 
 
-def test_in_a_terminal_nothing_happens(
-    screen: Screen, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_in_a_terminal_nothing_happens(screen, monkeypatch, capfd):
     for shell in (None, SimpleNamespace()):  # python, and ipython
         monkeypatch.setattr(IPython, "get_ipython", lambda shell=shell: shell)
         LiveLoss(100)(history(99))
@@ -105,7 +96,7 @@ def test_in_a_terminal_nothing_happens(
     assert capfd.readouterr() == ("", "")
 
 
-def test_what_cannot_be_drawn_is_refused() -> None:
+def test_what_cannot_be_drawn_is_refused():
     with pytest.raises(ValueError, match="total must be at least 1, got 0"):
         LiveLoss(0)
     for names in ("loss", [], ["a", "a"]):

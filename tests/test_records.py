@@ -1,14 +1,10 @@
 """Every recorded result says how it was made, and part IV draws nothing else."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -25,7 +21,7 @@ MADE_HERE = {"Explorer", "LiveLoss"}
 
 
 @pytest.mark.parametrize("path", RECORDS, ids=lambda p: p.stem)
-def test_a_record_says_how_to_repeat_it(path: Path) -> None:
+def test_a_record_says_how_to_repeat_it(path):
     record = read_record(path)
     assert record.keys() >= FIELDS
     assert re.fullmatch(r"[0-9a-f]{7,40}(-dirty)?", record["commit"])
@@ -38,7 +34,7 @@ def test_a_record_says_how_to_repeat_it(path: Path) -> None:
         assert (ROOT / words[1]).exists()
 
 
-def code_cells(path: Path) -> Iterator[tuple[ast.Module, dict[str, Any]]]:
+def code_cells(path):
     """Yield each code cell, parsed, with the cell itself."""
     for cell in json.loads(path.read_text(encoding="utf8"))["cells"]:
         if cell["cell_type"] == "code":
@@ -46,12 +42,12 @@ def code_cells(path: Path) -> Iterator[tuple[ast.Module, dict[str, Any]]]:
             yield ast.parse(source), cell
 
 
-def names_read(node: ast.AST) -> set[str]:
+def names_read(node):
     """Return the names that a piece of code uses."""
     return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
 
 
-def names_bound(node: ast.stmt) -> set[str]:
+def names_bound(node):
     """Return the names that a statement binds."""
     if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
         return {node.name}
@@ -59,12 +55,12 @@ def names_bound(node: ast.stmt) -> set[str]:
     return {n.id for n in stored}
 
 
-def draws(cell: dict[str, Any]) -> bool:
+def draws(cell):
     """Tell whether a cell's outputs hold a figure."""
     return any(FIGURES & out.get("data", {}).keys() for out in cell["outputs"])
 
 
-def unfounded(path: Path) -> list[str]:
+def unfounded(path):
     """Return the first line of each figure that comes neither from a record nor from here."""
     known = {"read_record"}  # and what is made of it
     wrong = []
@@ -78,12 +74,12 @@ def unfounded(path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("path", PART_FOUR, ids=lambda p: p.stem)
-def test_every_figure_comes_from_a_record_or_is_made_in_the_chapter(path: Path) -> None:
+def test_every_figure_comes_from_a_record_or_is_made_in_the_chapter(path):
     assert unfounded(path) == []
 
 
 @pytest.mark.parametrize("path", PART_FOUR, ids=lambda p: p.stem)
-def test_the_command_of_every_record_is_in_the_chapter(path: Path) -> None:
+def test_the_command_of_every_record_is_in_the_chapter(path):
     cells = json.loads(path.read_text(encoding="utf8"))["cells"]
     code = "".join(s for c in cells if c["cell_type"] == "code" for s in c["source"])
     used = set(re.findall(r"([\w-]+)\.json", code))
@@ -98,14 +94,14 @@ def test_the_command_of_every_record_is_in_the_chapter(path: Path) -> None:
     assert missing == {}
 
 
-def command_of(name: str) -> str:
+def command_of(name):
     """Return the command that makes a record, as the book gives it."""
-    command: str = read_record(ROOT / "results" / f"{name}.json")["command"]
+    command = read_record(ROOT / "results" / f"{name}.json")["command"]
     return "make bench" if command.startswith("python -m benchmarks.") else command
 
 
-def test_a_figure_from_nowhere_is_found(tmp_path: Path) -> None:
-    def cell(source: str, figure: bool) -> dict[str, Any]:
+def test_a_figure_from_nowhere_is_found(tmp_path):
+    def cell(source, figure):
         outputs = [{"data": {"image/png": ""}}] if figure else []
         return {"cell_type": "code", "source": [source], "outputs": outputs}
 

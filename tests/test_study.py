@@ -1,7 +1,5 @@
 """Studies of many runs: interrupted, gone wrong, changed, started twice."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import os
@@ -11,12 +9,13 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from stringlib.files import locked
 from stringlib.records import read_record
 from stringlib.train import study as engine
+from stringlib.train.code import code_of, digest
 from stringlib.train.kept import Kept
 from stringlib.train.study import Study
 
@@ -25,10 +24,10 @@ SCRIPT = ROOT / "tests" / "sweep_study.py"
 CELLS = {"b": {"scale": 2}, "a": {"scale": 3, "sizes": [1, 2]}}
 
 
-def start(output: Path, *words: str, **environment: str) -> subprocess.Popen[str]:
+def start(output, **environment):
     """Start the study as a reader would, with its own process group for Ctrl-C."""
     return subprocess.Popen(
-        [sys.executable, str(SCRIPT), "--output", str(output), *words],
+        [sys.executable, str(SCRIPT), "--output", str(output), "--jobs", "1"],
         env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -37,13 +36,7 @@ def start(output: Path, *words: str, **environment: str) -> subprocess.Popen[str
     )
 
 
-def finish(output: Path, *words: str, **environment: str) -> tuple[int, str, str]:
-    process = start(output, *words, **environment)
-    out, err = process.communicate(timeout=120)
-    return process.returncode, out, err
-
-
-def data(output: Path) -> Any:
+def data(output):
     """Return the data of a record without the times."""
     found = read_record(output)["data"]
     for cell in found["cells"].values():
@@ -52,67 +45,64 @@ def data(output: Path) -> Any:
     return found
 
 
-def lines(output: Path) -> list[dict[str, Any]]:
-    kept = output.with_suffix(".runs.jsonl").read_text(encoding="utf8")
-    return [json.loads(line) for line in kept.splitlines()]
+def runs_of(output):
+    return output.with_suffix(".runs.jsonl")
+
+
+def lines(output):
+    return [json.loads(line) for line in runs_of(output).read_text(encoding="utf8").splitlines()]
 
 
 EXPECTED = {
     "steps": 5,
     "cells": {
-        "b": {
-            "told": {"scale": 2},
+        name: {
+            "told": CELLS[name],
             "runs": [
-                {"seed": seed, "scores": {"test": 2 * seed + 5.0}, "process": []}
+                {"seed": seed, "scores": {"test": scale * seed + 5.0}, "process": sizes}
                 for seed in range(3)
             ],
-        },
-        "a": {
-            "told": {"scale": 3, "sizes": [1, 2]},
-            "runs": [
-                {"seed": seed, "scores": {"test": 3 * seed + 5.0}, "process": [1, 2]}
-                for seed in range(3)
-            ],
-        },
+        }
+        for name, scale, sizes in (("b", 2, []), ("a", 3, [1, 2]))
     },
 }
+MADE = {"commit": "aaaaaaa", "hardware": {"cores": 3, "cuda": None}, "versions": {"torch": "2"}}
 
 
 @pytest.fixture
-def study(monkeypatch: pytest.MonkeyPatch) -> Any:
+def output(tmp_path):
+    return tmp_path / "study.json"
+
+
+@pytest.fixture
+def study(monkeypatch):
     """The study as a module, which its processes can import too."""
     monkeypatch.syspath_prepend(str(SCRIPT.parent))
     return importlib.import_module("sweep_study")
 
 
 @pytest.fixture
-def threads(monkeypatch: pytest.MonkeyPatch) -> None:
+def threads(monkeypatch):
     """Threads for the runs: a process takes seconds to import torch."""
     monkeypatch.setattr(engine, "ProcessPoolExecutor", in_threads)
 
 
-def in_threads(jobs: int, **_: Any) -> ThreadPoolExecutor:
+def in_threads(jobs, **_):
     return ThreadPoolExecutor(jobs)
 
 
 @pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize("jobs", ["1", "2"])
-def test_the_record_is_the_same_with_one_job_and_with_two(
-    study: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], jobs: str
-) -> None:
-    output = tmp_path / "study.json"
+def test_the_record_is_the_same_with_one_job_and_with_two(study, output, capsys, jobs):
     study.main(["--jobs", jobs, "--output", str(output)])
     assert "6 runs to do, 0 done" in capsys.readouterr().out
     assert data(output) == EXPECTED
     assert list(data(output)["cells"]) == ["b", "a"]  # as defined, not as the alphabet
-    assert not output.with_suffix(".runs.jsonl").exists()
+    assert not runs_of(output).exists()
 
 
 @pytest.mark.usefixtures("threads")
-def test_a_run_that_fails_leaves_the_others_and_is_named(
-    study: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    output = tmp_path / "study.json"
+def test_a_run_that_fails_leaves_the_others_and_is_named(study, output, monkeypatch):
     monkeypatch.setenv("WRONG", "a1")
     monkeypatch.setenv("NAN", "b0")
     with pytest.raises(SystemExit) as stopped:
@@ -129,12 +119,10 @@ def test_a_run_that_fails_leaves_the_others_and_is_named(
     assert data(output) == EXPECTED
 
 
-def test_a_study_that_is_terminated_keeps_what_is_done(
-    study: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    output, pool = tmp_path / "study.json", ThreadPoolExecutor(1)
+def test_a_study_that_is_terminated_keeps_what_is_done(study, output, monkeypatch, capsys):
+    pool = ThreadPoolExecutor(1)
 
-    def add(kept: Kept, *what: Any) -> None:
+    def add(kept, *what):
         keep(kept, *what)
         if len(kept.found) == 2:
             pool.shutdown()  # all runs are done, and two of them kept
@@ -152,14 +140,10 @@ def test_a_study_that_is_terminated_keeps_what_is_done(
     assert not output.exists()
 
 
-def test_a_study_that_is_stopped_goes_on(
-    study: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    output = tmp_path / "study.json"
-    process = start(output, "--jobs", "1", SLOW="b1")
+def test_a_study_that_is_stopped_goes_on(study, output, monkeypatch):
+    process = start(output, SLOW="b1")
     deadline = time.monotonic() + 100
-    kept = output.with_suffix(".runs.jsonl")
-    while not kept.exists() or kept.read_text(encoding="utf8").count("\n") < 2:
+    while not runs_of(output).exists() or len(lines(output)) < 2:
         assert time.monotonic() < deadline
         time.sleep(0.05)
     os.killpg(process.pid, signal.SIGINT)  # Ctrl-C reaches the whole group
@@ -168,8 +152,9 @@ def test_a_study_that_is_stopped_goes_on(
     assert "stopped; what is done is kept" in out
     assert "Traceback" not in err
     assert [(line["cell"], line["seed"]) for line in lines(output)] == [("b", 0), ("a", 0)]
-    code, out, err = finish(output, "--jobs", "1", WRONG="a1")
-    assert code == 1
+    process = start(output, WRONG="a1")
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 1
     assert "4 runs to do, 2 done" in out
     assert "ArithmeticError: as asked\n^ in 'a' with seed 1\n1 of 4 runs failed" in err
     assert len(lines(output)) == 5
@@ -184,50 +169,72 @@ def test_a_study_that_is_stopped_goes_on(
         assert record["commit"] != "unknown"
 
 
-def test_a_second_process_is_refused_while_the_first_runs(study: Any, tmp_path: Path) -> None:
-    output = tmp_path / "study.json"
+def test_a_second_process_is_refused_while_the_first_runs(study, output):
     with (
-        Kept.open(output, CELLS, 5),
+        locked(runs_of(output), "other words"),
         pytest.raises(SystemExit, match="another process runs this study"),
     ):
         study.main(["--output", str(output)])  # a lock of the file, not of the process
     assert not output.exists()
 
 
-def test_lines_of_another_configuration_are_not_taken_for_done(tmp_path: Path) -> None:
-    output = tmp_path / "study.json"
-    with Kept.open(output, CELLS, 5) as kept:
-        kept.add("a", 0, {"x": 1, "wall_s": 0})
-        kept.add("b", 0, {"x": 2, "wall_s": 0})
-    changed = {**CELLS, "a": {"scale": 4}}
-    cases: list[tuple[Any, int, set[tuple[str, int]]]] = [
-        (CELLS, 5, {("a", 0), ("b", 0)}),
-        (changed, 5, {("b", 0)}),
-        ({"a": CELLS["a"]}, 5, {("a", 0)}),
-        (CELLS, 6, set()),
-    ]
-    for cells, steps, done in cases:
-        with Kept.open(output, cells, steps) as kept:
-            assert set(kept.found) == done
+def keep(output, *runs, code="", made=None):
+    """Return what is kept after some runs more; a run is a cell and its seed."""
+    kept = Kept(runs_of(output), CELLS, 5, code, made)
+    for cell, seed in runs:
+        kept.add(cell, seed, {"x": 1.5, "wall_s": 0.5})
+    return kept
 
 
-def test_a_line_that_was_cut_off_is_done_again_and_spoils_no_other(tmp_path: Path) -> None:
-    output = tmp_path / "study.json"
-    with Kept.open(output, CELLS, 5) as kept:
-        kept.add("a", 0, {"x": 1, "wall_s": 0})
-        kept.add("a", 1, {"x": 1, "wall_s": 0})
-    path = output.with_suffix(".runs.jsonl")
+@pytest.mark.parametrize(
+    ("cells", "steps", "code", "done", "changed"),
+    [
+        (CELLS, 5, "new", {("a", 0), ("b", 0)}, 0),
+        ({**CELLS, "a": {"scale": 4}}, 5, "new", {("b", 0)}, 0),
+        ({"a": CELLS["a"]}, 5, "new", {("a", 0)}, 0),
+        (CELLS, 6, "new", set(), 0),
+        (CELLS, 5, "newer", set(), 2),
+    ],
+)
+def test_lines_of_another_study_are_not_taken_for_done(output, cells, steps, code, done, changed):
+    keep(output, ("a", 0), ("b", 0), code="new")
+    kept = Kept(runs_of(output), cells, steps, code)
+    assert (set(kept.found), kept.changed) == (done, changed)
+
+
+def test_a_line_that_was_cut_off_is_done_again_and_spoils_no_other(output):
+    keep(output, ("a", 0), ("a", 1))
+    path = runs_of(output)
     path.write_text(path.read_text(encoding="utf8")[:-9], encoding="utf8")
-    with Kept.open(output, CELLS, 5) as kept:
-        assert set(kept.found) == {("a", 0)}
-        kept.add("a", 2, {"x": 3, "wall_s": 0})
-    with Kept.open(output, CELLS, 5) as kept:
-        assert set(kept.found) == {("a", 0), ("a", 2)}
+    assert set(keep(output).found) == {("a", 0)}
+    keep(output, ("a", 2))
+    assert set(keep(output).found) == {("a", 0), ("a", 2)}
+
+
+def test_kept_runs_of_an_older_version_are_refused(study, output):
+    line = {"cell": "a", "seed": 0, "steps": 5, "told": CELLS["a"], "found": {"wall_s": 1}}
+    runs_of(output).write_text(json.dumps(line) + "\n")
+    with pytest.raises(SystemExit, match=r"study\.runs\.jsonl .*older version.*remove the file"):
+        study.main(["--output", str(output)])
+    assert lines(output) == [line]
+
+
+def test_a_record_says_what_each_run_was_made_with(study, output):
+    code = digest(code_of(run=study.run))
+    other = {**MADE, "commit": "bbbbbbb", "hardware": {"cores": 5, "cuda": "X"}}
+    keep(output, ("a", 0), code=code, made=MADE)
+    keep(output, ("b", 0), code=code, made=other)
+    words = ["--seeds", "1", "--output", str(output)]
+    Study(SCRIPT, "About.", CELLS, study.run, steps=5).main(words)
+    record = read_record(output)
+    assert (record["commit"], record["versions"]) == ("bbbbbbb; aaaaaaa", {"torch": "2"})
+    assert record["hardware"] == {"cores": "5; 3", "cuda": "X; None"}
+    assert record["made"] == [{"runs": ["b, seed 0"], **other}, {"runs": ["a, seed 0"], **MADE}]
+    assert record["data"]["cells"]["a"]["runs"] == [{"seed": 0, "x": 1.5, "wall_s": 0.5}]
 
 
 @pytest.mark.usefixtures("threads")
-def test_some_cells_alone_leave_no_record_until_none_is_missing(study: Any, tmp_path: Path) -> None:
-    output = tmp_path / "study.json"
+def test_some_cells_alone_leave_no_record_until_none_is_missing(study, output):
     study.main(["--jobs", "1", "--output", str(output), "--only", "a*"])
     assert not output.exists()
     assert {line["cell"] for line in lines(output)} == {"a"}
@@ -243,18 +250,15 @@ def test_some_cells_alone_leave_no_record_until_none_is_missing(study: Any, tmp_
         (["--jobs", "-1"], "--jobs must be at least 1, got -1"),
     ],
 )
-def test_a_bad_command_line_says_what_is_expected(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
-) -> None:
-    argv = ["--output", str(tmp_path / "x.json"), *words]
+def test_a_bad_command_line_says_what_is_expected(output, tmp_path, capsys, words, message):
     with pytest.raises(SystemExit) as stopped:
-        Study(SCRIPT, "About.", CELLS, dict, steps=5).main(argv)
+        Study(SCRIPT, "About.", CELLS, dict, steps=5).main(["--output", str(output), *words])
     assert stopped.value.code == 2
     assert message in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_study_says_what_its_steps_are(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_study_says_what_its_steps_are(capsys):
     with pytest.raises(SystemExit):
         Study(SCRIPT, "About.", CELLS, dict, steps=5, steps_are="calls in a round").main(["--help"])
     assert "calls in a round" in capsys.readouterr().out

@@ -1,7 +1,5 @@
 """A study on a Dask cluster: two worker processes, one of which is killed in the midst of a run."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import os
@@ -10,10 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,7 +18,7 @@ from tests.test_study import EXPECTED, ROOT, SCRIPT, data
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
 
 
-def wait_for(found: Callable[[], Any]) -> Any:
+def wait_for(found):
     deadline = time.monotonic() + 100
     while not (it := found()):
         assert time.monotonic() < deadline
@@ -32,7 +27,7 @@ def wait_for(found: Callable[[], Any]) -> Any:
 
 
 @contextmanager
-def dask(*words: str, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+def dask(*words, **environment):
     """Run a part of a cluster as its command does."""
     paths = f"{ROOT}{os.pathsep}{SCRIPT.parent}"
     process = subprocess.Popen(
@@ -48,18 +43,16 @@ def dask(*words: str, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
         process.wait()
 
 
-def test_a_run_whose_worker_is_killed_is_run_again_and_counted_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_whose_worker_is_killed_is_run_again_and_counted_once(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(SCRIPT.parent))
     study = importlib.import_module("sweep_study")
     output, diary, where = (tmp_path / name for name in ("study.json", "diary", "scheduler.json"))
     diary.touch()
 
-    def killed() -> list[str]:
+    def killed():
         return [line for line in diary.read_text().splitlines() if line.startswith("a1 ")]
 
-    def kill() -> None:
+    def kill():
         (line, *_) = wait_for(killed)
         os.kill(int(line.split()[1]), signal.SIGKILL)
 
@@ -88,9 +81,7 @@ def test_a_run_whose_worker_is_killed_is_run_again_and_counted_once(
     assert not output.with_suffix(".runs.jsonl").exists()
 
 
-def test_without_dask_the_error_names_the_extra(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_dask_the_error_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(SCRIPT.parent))
     monkeypatch.setitem(sys.modules, "distributed", None)
     words = ["--scheduler", "tcp://127.0.0.1:1", "--output", str(tmp_path / "study.json")]

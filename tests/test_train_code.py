@@ -1,30 +1,18 @@
 """A run is of the code that it was made with: what counts as other code, and what it is told as."""
 
-from __future__ import annotations
-
 import dataclasses
-import importlib
-import json
 import sys
-from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from stringlib import records
-from stringlib.records import read_record
 from stringlib.tasks import Task
-from stringlib.train import History, Settings, fit
-from stringlib.train.__main__ import main
+from stringlib.train import Settings, fit
 from stringlib.train.code import code_of, digest
-from stringlib.train.kept import Kept
 from stringlib.train.learn import Training
-from stringlib.train.study import Study
 
-ROOT = Path(__file__).parents[1]
 SETTINGS = Settings(steps=3, batch_size=2)
 OWN = '''
 import functools
@@ -102,7 +90,7 @@ def run(seed, steps, size=1):
 HELPERS = "def more(x):\n    return 2 * x\n\ndef unused(x):\n    return x\n"
 
 
-def load(monkeypatch: pytest.MonkeyPatch, *changes: str) -> ModuleType:
+def load(monkeypatch, *changes):
     """Return the reader's own module after changes of its source, ``"old -> new"``."""
     own, helpers = OWN, HELPERS
     for old, new in (change.split(" -> ") for change in changes):
@@ -142,25 +130,29 @@ OTHER = {
 }
 
 
+@pytest.fixture
+def own(monkeypatch, tmp_path):
+    """The reader's own module, with a run of it in the folder."""
+    module = load(monkeypatch)
+    go_on(module, tmp_path)
+    return module
+
+
+def go_on(own, folder):
+    return fit(own.Own(), own.Sums(), SETTINGS, folder=folder)
+
+
 @pytest.mark.parametrize("change", SAME)
-def test_words_about_code_and_code_that_nobody_calls_change_nothing(
-    monkeypatch: pytest.MonkeyPatch, change: str
-) -> None:
-    found = []
-    for changes in ((), (change,)):
-        own = load(monkeypatch, *changes)
-        found.append(code_of(model=own.Own(), task=own.Sums()))
-    assert found[0] == found[1]
+def test_words_about_code_and_code_that_nobody_calls_change_nothing(monkeypatch, change):
+    before, after = load(monkeypatch), load(monkeypatch, change)
+    assert code_of(m=before.Own(), t=before.Sums()) == code_of(m=after.Own(), t=after.Sums())
 
 
 @pytest.mark.parametrize(("change", "named"), OTHER.items())
 def test_a_run_of_other_code_is_refused_and_the_change_is_named(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, change: str, named: str
-) -> None:
-    own = load(monkeypatch)
-    history = fit(own.Own(), own.Sums(), SETTINGS, folder=tmp_path)
-    own = load(monkeypatch)  # a new session
-    assert fit(own.Own(), own.Sums(), SETTINGS, folder=tmp_path) == history
+    monkeypatch, tmp_path, own, change, named
+):
+    go_on(load(monkeypatch), tmp_path)  # a new session
     own = load(monkeypatch, change)
     model = own.Own()
     before = model.weight.weight.clone()
@@ -170,42 +162,38 @@ def test_a_run_of_other_code_is_refused_and_the_change_is_named(
     fit(model, own.Sums(), SETTINGS, folder=tmp_path, resume=False)
 
 
-def test_a_method_changed_in_a_notebook_is_other_code(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    own = load(monkeypatch)
-    fit(own.Own(), own.Sums(), SETTINGS, folder=tmp_path)
+def test_a_method_changed_in_a_notebook_is_other_code(monkeypatch, tmp_path, own):
     real = own.Own.forward
     monkeypatch.setattr(own.Own, "forward", lambda self, x: 1000 * real(self, x))
     with pytest.raises(ValueError, match=r"of other code: own\.Own\.forward was .*code \w+, is"):
-        fit(own.Own(), own.Sums(), SETTINGS, folder=tmp_path)
+        go_on(own, tmp_path)
 
 
-def test_a_function_that_a_model_or_a_sweep_is_given_counts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_function_that_a_model_or_a_sweep_is_given_counts(monkeypatch):
     class Given(nn.Module):
-        def __init__(self, f: Any) -> None:
+        def __init__(self, f):
             super().__init__()
             self.f = f
 
-        def forward(self, x: Tensor) -> Tensor:
+        def forward(self, x):
             return self.f(x)
 
     sine, doubled = (code_of(model=nn.Sequential(Given(f))) for f in (torch.sin, lambda x: 2 * x))
     assert sine != doubled != code_of(model=nn.Sequential(Given(lambda x: 3 * x)))
-    runs = [digest(code_of(run=load(monkeypatch, *c).run)) for c in ((), (), ("tanh -> sin",))]
+    runs = [code_of(run=load(monkeypatch, *c).run) for c in ((), (), ("tanh -> sin",))]
     assert runs[0] == runs[1] != runs[2]
 
 
-def test_the_loss_of_a_study_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_function_closes_over_counts_and_the_order_of_a_set_does_not(monkeypatch):
+    scaled = load(monkeypatch).scaled
+    assert code_of(f=scaled(1.5)) == code_of(f=scaled(1.5)) != code_of(f=scaled(2.5))
+    assert code_of(x={0, 8}) == code_of(x={8, 0}) != code_of(x={0, 7})
+    assert repr({0, 8}) != repr({8, 0})
+
+
+def test_the_loss_of_a_study_counts(monkeypatch):
     found = []
-    for change in (
-        (),
-        (),
-        ("own_helpers.more(x) -> own_helpers.more(-x)",),
-        ("(-1) > 0 -> (-1) > 1",),
-    ):
+    for change in ((), (), ("helpers.more(x) -> helpers.more(-x)",), ("(-1) > 0 -> (-1) > 1",)):
         own = load(monkeypatch, *change)
         run = Training(own.Own, own.Sums.batch, own.helper, rates=0.1)
         found.append(digest(code_of(run=run)))
@@ -214,7 +202,7 @@ def test_the_loss_of_a_study_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found[0] != digest(code_of(run=dataclasses.replace(run, rates=0.2)))
 
 
-def test_data_of_a_task_are_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_of_a_task_are_one_entry(monkeypatch):
     task = load(monkeypatch).Sums()
     bare = code_of(task=task)
     task.words = {"text": ["w"] * 5000}
@@ -227,7 +215,7 @@ def test_data_of_a_task_are_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found[1] != found[0] == found[2]
 
 
-def test_the_package_s_own_code_counts_to_the_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_package_s_own_code_counts_to_the_kernels(monkeypatch):
     from stringlib.encoders import string
     from stringlib.models import LanguageModel
 
@@ -237,123 +225,16 @@ def test_the_package_s_own_code_counts_to_the_kernels(monkeypatch: pytest.Monkey
     assert before != code_of(model=model)
 
 
-def test_a_checkpoint_of_an_older_version_is_refused_with_what_to_do(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    own = load(monkeypatch)
-    fit(own.Own(), own.Sums(), SETTINGS, folder=tmp_path)
+def test_a_checkpoint_of_an_older_version_is_refused_with_what_to_do(tmp_path, own):
     path = tmp_path / "checkpoint.pt"
     state = torch.load(path, weights_only=True)
     del state["about"]["code"], state["about"]["python"]
     torch.save(state, path)
     with pytest.raises(ValueError, match=r"checkpoint\.pt .*older version.*remove it, choose"):
-        fit(own.Own(), own.Sums(), SETTINGS, folder=tmp_path)
+        go_on(own, tmp_path)
 
 
-def test_a_run_of_another_python_is_not_said_to_be_of_other_code(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    own = load(monkeypatch)
-    fit(own.Own(), own.Sums(), SETTINGS, folder=tmp_path)
+def test_a_run_of_another_python_is_not_said_to_be_of_other_code(monkeypatch, tmp_path, own):
     monkeypatch.setattr("platform.python_version_tuple", lambda: ("3", "99", "1"))
     with pytest.raises(ValueError, match=r"of another Python: version was 3\.\d+, is 3\.99;"):
-        fit(own.Own(), own.Sums(), SETTINGS, folder=tmp_path)
-
-
-# --- what a record says of its runs ----------------------------------------------------------
-
-
-def test_a_record_says_what_its_runs_were_made_with_not_who_reports(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    words = ["recall", "--task-option", "pairs=2", "--steps", "2", "--batch-size", "3"]
-    words += ["--attention", "relu", "--quiet", "--folder", str(tmp_path), "--seeds"]
-    for seeds, commit, told in (
-        ("1", "aaaaaaa", "aaaaaaa"),
-        ("1", "bbbbbbb", "aaaaaaa"),
-        ("2", "ccccccc", "aaaaaaa; ccccccc"),
-    ):
-        monkeypatch.setattr(records, "_commit", lambda _, c=commit: c)
-        assert main([*words, seeds]) == 0
-        record = read_record(tmp_path / "record.json")
-        assert record["commit"] == told
-    assert [(part["runs"], part["commit"]) for part in record["made"]] == [
-        (["relu, seed 0"], "aaaaaaa"),
-        (["relu, seed 1"], "ccccccc"),
-    ]
-    assert record["hardware"]["device"] == "cpu"
-    assert record["hardware"]["threads"] == torch.get_num_threads()
-    assert record["data"]["cells"]["relu"]["runs"][0].keys() == {
-        *("seed", "scores", "logged", "losses", "wall_s"),
-    }
-
-
-def test_a_run_that_went_on_elsewhere_names_both_machines(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    own = load(monkeypatch)
-
-    def stop(history: History) -> None:
-        if history.steps[-1] == 2:
-            raise KeyboardInterrupt
-
-    settings = Settings(steps=4, batch_size=2, log_every=2, checkpoint_every=1)
-    for _ in range(2):  # the second time it goes on where it was stopped, with the same
-        with pytest.raises(KeyboardInterrupt):
-            fit(own.Own(), own.Sums(), settings, folder=tmp_path, on_log=stop)
-    monkeypatch.setattr(records, "_processor", lambda: "another")
-    history = fit(own.Own(), own.Sums(), settings, folder=tmp_path)
-    assert [part["hardware"]["processor"] == "another" for part in history.made] == [False, True]
-
-
-# --- sweeps ----------------------------------------------------------------------------------
-
-CELLS = {"b": {"scale": 2}, "a": {"scale": 3, "sizes": [1, 2]}}
-SCRIPT = ROOT / "tests" / "sweep_study.py"
-MADE = {"commit": "aaaaaaa", "hardware": {"cores": 3, "cuda": None}, "versions": {"torch": "2"}}
-
-
-@pytest.fixture
-def study(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(SCRIPT.parent))
-    return importlib.import_module("sweep_study")
-
-
-def keep(output: Path, cell: str, code: str, made: dict[str, Any]) -> None:
-    with Kept.open(output, CELLS, 5, code, made) as kept:
-        kept.add(cell, 0, {"x": 1.5, "wall_s": 0.5})
-
-
-def test_a_record_of_a_sweep_says_what_each_run_was_made_with(study: Any, tmp_path: Path) -> None:
-    output, code = tmp_path / "study.json", digest(code_of(run=study.run))
-    other = {**MADE, "commit": "bbbbbbb", "hardware": {"cores": 5, "cuda": "X"}}
-    keep(output, "a", code, MADE)
-    keep(output, "b", code, other)
-    words = ["--seeds", "1", "--output", str(output)]
-    Study(SCRIPT, "About.", CELLS, study.run, steps=5).main(words)
-    record = read_record(output)
-    assert (record["commit"], record["versions"]) == ("bbbbbbb; aaaaaaa", {"torch": "2"})
-    assert record["hardware"] == {"cores": "5; 3", "cuda": "X; None"}
-    assert record["made"] == [
-        {"runs": ["b, seed 0"], **other},
-        {"runs": ["a, seed 0"], **MADE},
-    ]
-    assert record["data"]["cells"]["a"]["runs"] == [{"seed": 0, "x": 1.5, "wall_s": 0.5}]
-
-
-def test_runs_of_other_code_are_done_again(tmp_path: Path) -> None:
-    output = tmp_path / "study.json"
-    keep(output, "a", "old", MADE)
-    keep(output, "b", "new", MADE)
-    with Kept.open(output, CELLS, 5, "new") as kept:
-        assert (set(kept.found), kept.changed) == ({("b", 0)}, 1)
-
-
-def test_kept_runs_of_an_older_version_are_refused(study: Any, tmp_path: Path) -> None:
-    output = tmp_path / "study.json"
-    line = {"cell": "a", "seed": 0, "steps": 5, "told": CELLS["a"], "found": {"wall_s": 1}}
-    path = output.with_suffix(".runs.jsonl")
-    path.write_text(json.dumps(line) + "\n")
-    with pytest.raises(SystemExit, match=r"study\.runs\.jsonl .*older version.*remove the file"):
-        study.main(["--output", str(output)])
-    assert path.read_text() == json.dumps(line) + "\n"
+        go_on(own, tmp_path)

@@ -1,27 +1,23 @@
 """The command ``python -m stringlib.train``: what it writes, and what it says when it cannot."""
 
-from __future__ import annotations
-
 import dataclasses
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from matplotlib.figure import Figure
 
+from stringlib import records
 from stringlib.files import locked
 from stringlib.records import read_record
 from stringlib.theory.spread import interval, mean
-from stringlib.train import loop
-from stringlib.train.__main__ import main
-from stringlib.train.compare import make_all, train_all
+from stringlib.train import fit, loop
+from stringlib.train.__main__ import main, make_all, train_all
 from stringlib.train.hardware import make_fabric
 from stringlib.train.options import AXES, read_options
 from stringlib.train.report import colours_of, plot, spread_text, table
@@ -31,9 +27,7 @@ SHORT = ["--steps", "3", "--batch-size", "4", "--accelerator", "cpu", "--log-eve
 RECALL = ["recall", "--task-option", "pairs=2", *SHORT]
 
 
-def test_methods_and_seeds_end_in_a_table_a_plot_and_a_record(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_methods_and_seeds_end_in_a_table_a_plot_and_a_record(tmp_path, capsys, monkeypatch):
     words = [*RECALL, "--attention", "softmax,favor", "--encoder", "none,rope"]
     words += ["--seeds", "2", "--folder", str(tmp_path)]
     assert main(words) == 0
@@ -59,8 +53,8 @@ def test_methods_and_seeds_end_in_a_table_a_plot_and_a_record(
     assert not [*tmp_path.rglob("*part*")]
 
     # a third seed is trained; the others are over
-    trained: list[Any] = []
-    monkeypatch.setattr(loop, "_rows", spy(loop._rows, trained))
+    trained, rows = [], loop._rows
+    monkeypatch.setattr(loop, "_rows", lambda *of: trained.append(of[1]) or rows(*of))
     words[words.index("--seeds") + 1] = "3"
     assert main(words) == 0
     assert {settings.seed for settings in trained} == {2}
@@ -78,22 +72,11 @@ def test_methods_and_seeds_end_in_a_table_a_plot_and_a_record(
     assert len(trained) == 3 * len(names) + 4 * 3 * len(names)
 
 
-def spy(function: Any, trained: list[Any]) -> Any:
-    def spied(task: Any, settings: Any, step: int, fabric: Any) -> Any:
-        trained.append(settings)
-        return function(task, settings, step, fabric)
-
-    return spied
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["recal"], "task must be one of recall, mqar, listops, digits"),
-        (
-            ["recall", "--attention", "softmax,sofmax"],
-            "--attention must name some of softmax",
-        ),
+        (["recall", "--attention", "softmax,sofmax"], "--attention must name some of softmax"),
         (["recall", "--encoder", "role"], "--encoder must name some of none, rope, axial"),
         (["recall", "--gate", "head"], "--gate must name some of none, headwise, elementwise"),
         (["recall", "--shift", "yes"], "--shift must name some of off, on, got 'yes'"),
@@ -113,9 +96,7 @@ def spy(function: Any, trained: list[Any]) -> Any:
         (["recall", "--accelerator", "abacus"], "accelerator='abacus'"),
     ],
 )
-def test_a_bad_command_line_names_what_is_expected(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
-) -> None:
+def test_a_bad_command_line_names_what_is_expected(tmp_path, capsys, words, message):
     try:
         code = main([*words, "--folder", str(tmp_path / "new")])
     except SystemExit as stopped:
@@ -127,14 +108,14 @@ def test_a_bad_command_line_names_what_is_expected(
     assert not (tmp_path / "new").exists()
 
 
-def test_options_of_the_images_reach_a_task_that_hands_them_on(tmp_path: Path) -> None:
+def test_options_of_the_images_reach_a_task_that_hands_them_on(tmp_path):
     words = ["digits", "--task-option", "patch=4", "--steps", "1", "--dim", "6"]
     assert main([*words, "--accelerator", "cpu", "--folder", str(tmp_path)]) == 0
     state = torch.load(tmp_path / "softmax/seed-0/checkpoint.pt", weights_only=True)
     assert state["model"]["embed.weight"].shape == (6, 16)
 
 
-def test_help_explains_every_option_and_every_name(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_explains_every_option_and_every_name(capsys):
     with pytest.raises(SystemExit) as stopped:
         main(["--help"])
     assert stopped.value.code == 0
@@ -146,7 +127,7 @@ def test_help_explains_every_option_and_every_name(capsys: pytest.CaptureFixture
         assert not line.strip().endswith(("N", "NAME,…"))  # an option without a word about it
 
 
-def test_every_example_of_the_help_can_be_read(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_example_of_the_help_can_be_read(capsys):
     with pytest.raises(SystemExit):
         main(["--help"])
     text = capsys.readouterr().out.split("examples:")[1].split("tasks:")[0].replace("\\\n", " ")
@@ -156,7 +137,7 @@ def test_every_example_of_the_help_can_be_read(capsys: pytest.CaptureFixture[str
         assert read_options(words).cells
 
 
-def test_ctrl_c_saves_and_the_same_command_goes_on(tmp_path: Path) -> None:
+def test_ctrl_c_saves_and_the_same_command_goes_on(tmp_path):
     words = ["-m", "stringlib.train", "recall", "--task-option", "pairs=2", "--accelerator", "cpu"]
     words += ["--batch-size", "4", "--log-every", "1", "--folder", str(tmp_path)]
     process = subprocess.Popen(
@@ -181,14 +162,12 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(tmp_path: Path) -> None:
     assert not (tmp_path / "record.json").exists()
 
 
-def test_a_run_begun_anew_and_stopped_goes_on_without_fresh(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_begun_anew_and_stopped_goes_on_without_fresh(tmp_path, capsys, monkeypatch):
     words = [*RECALL, "--attention", "softmax,relu", "--folder", str(tmp_path)]
     assert main(words) == 0
     words[words.index("--steps") + 1] = "4"
 
-    def stop(*_: Any) -> Any:
+    def stop(*_):
         os.kill(os.getpid(), signal.SIGINT)
         return rows(*_)
 
@@ -202,18 +181,14 @@ def test_a_run_begun_anew_and_stopped_goes_on_without_fresh(
     assert main(words) == 0  # nothing of the old runs is in its way
 
 
-def test_a_loss_gone_bad_names_method_and_seed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_loss_gone_bad_names_method_and_seed(tmp_path, capsys):
     assert main([*RECALL, "--rate", "1e30", "--folder", str(tmp_path)]) == 2
     assert "error: softmax, seed 0: the loss or its gradient" in capsys.readouterr().err
 
 
-def test_two_commands_do_not_share_a_folder(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_two_commands_do_not_share_a_folder(tmp_path, capsys):
     words = [*RECALL, "--folder", str(tmp_path)]
-    with locked(tmp_path / ".lock"):
+    with locked(tmp_path / ".lock", ""):
         assert main(words) == 2
     assert "another process trains in" in capsys.readouterr().err
     assert not (tmp_path / "softmax").exists()
@@ -221,7 +196,7 @@ def test_two_commands_do_not_share_a_folder(
     assert not (tmp_path / ".lock").exists()
 
 
-CELLS: dict[str, Any] = {
+CELLS = {
     "relu": {
         "told": {"attention": "relu"},
         "parameters": 1234,
@@ -238,7 +213,7 @@ CELLS: dict[str, Any] = {
 }
 
 
-def test_the_table_has_means_and_intervals() -> None:
+def test_the_table_has_means_and_intervals():
     lines = table(CELLS, "accuracy").splitlines()
     assert len({len(line) for line in lines}) == 1
     assert [word.strip() for word in lines[2].strip("|").split("|")] == [
@@ -252,7 +227,7 @@ def test_the_table_has_means_and_intervals() -> None:
     assert spread_text([0.25, 0.5, 0.75]) == "0.500 [-0.121, 1.121]"
 
 
-def test_the_plot_has_the_book_s_colours_and_the_same_bytes_twice(tmp_path: Path) -> None:
+def test_the_plot_has_the_book_s_colours_and_the_same_bytes_twice(tmp_path):
     from stringlib.explore.style import COLOURS
 
     assert colours_of(CELLS) == {name: COLOURS[name] for name in CELLS}
@@ -284,14 +259,9 @@ def test_the_plot_has_the_book_s_colours_and_the_same_bytes_twice(tmp_path: Path
     ],
 )
 def test_the_plot_stays_within_what_scores_can_be(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    metric: str,
-    scores: dict[str, tuple[float, ...]],
-    least: float,
-    most: float,
-) -> None:
-    drawn: list[Figure] = []
+    tmp_path, monkeypatch, metric, scores, least, most
+):
+    drawn = []
     monkeypatch.setattr(Figure, "savefig", lambda fig, path, **_: drawn.append(fig) or path.touch())
     cells = {
         name: {
@@ -311,21 +281,51 @@ def test_the_plot_stays_within_what_scores_can_be(
     assert {s for values in scores.values() for s in values} <= set(seen)
 
 
-def test_the_bar_says_which_run_of_how_many(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_options_say_what_a_model_is_told_and_how_it_trains():
+    words = ["recall", "--attention", "softmax,favor", "--features", "8", "--shift", "on"]
+    words += ["--gate", "none", "--dim", "4", "--clip", "none", "--task-option", "pairs=2"]
+    options = read_options(words)
+    told = {"dim": 4, "gate": None, "shift": True}
+    assert options.cells == {
+        "softmax no-gate shift": {**told, "attention": "softmax"},
+        "favor no-gate shift": {**told, "attention": "favor", "num_features": 8},
+    }
+    assert options.settings.clip is None
+    assert options.task_options == {"pairs": 2}
+
+
+def test_the_bar_says_which_run_of_how_many_and_a_model_is_drawn_by_its_seed(tmp_path, capfd):
     words = [*RECALL, "--attention", "relu,elu", "--seeds", "2", "--folder", str(tmp_path)]
     options = dataclasses.replace(read_options(words), progress=True)
-    train_all(options, make_all(options), make_fabric("cpu"), lambda _: None)
+    task = make_all(options)
+    cells = train_all(options, task, make_fabric("cpu"), lambda _: None)
     err = capfd.readouterr().err
     for run in ("1/4 relu, seed 0", "2/4 elu, seed 0", "3/4 relu, seed 1", "4/4 elu, seed 1"):
         assert f"{run}:" in err
+    torch.manual_seed(1)
+    alone = fit(task.model(attention="elu"), task, dataclasses.replace(options.settings, seed=1))
+    assert alone.losses == cells["elu"]["runs"][1]["losses"]
 
 
-def test_a_record_of_the_command_can_be_read_as_json(tmp_path: Path) -> None:
-    assert main([*RECALL, "--folder", str(tmp_path), "--attention", "relu"]) == 0
-    record = json.loads((tmp_path / "record.json").read_text(encoding="utf8"))
+def test_a_record_says_what_its_runs_were_made_with_not_who_reports(tmp_path, monkeypatch):
+    words = [*RECALL, "--attention", "relu", "--folder", str(tmp_path), "--seeds"]
+    for seeds, commit, told in (
+        ("1", "aaaaaaa", "aaaaaaa"),
+        ("1", "bbbbbbb", "aaaaaaa"),
+        ("2", "ccccccc", "aaaaaaa; ccccccc"),
+    ):
+        monkeypatch.setattr(records, "_commit", lambda _, c=commit: c)
+        assert main([*words, seeds]) == 0
+        record = read_record(tmp_path / "record.json")
+        assert record["commit"] == told
+    assert [(part["runs"], part["commit"]) for part in record["made"]] == [
+        (["relu, seed 0"], "aaaaaaa"),
+        (["relu, seed 1"], "ccccccc"),
+    ]
     assert record["command"].startswith("python -m stringlib.train recall --task-option pairs=2")
+    assert record["hardware"]["device"] == "cpu"
+    assert record["hardware"]["threads"] == torch.get_num_threads()
     assert record["data"]["metric"] == "accuracy"
-    told = record["data"]["cells"]["relu"]["told"]
-    assert told == {"attention": "relu"}
+    cell = record["data"]["cells"]["relu"]
+    assert cell["told"] == {"attention": "relu"}
+    assert cell["runs"][0].keys() == {*("seed", "scores", "logged", "losses", "wall_s")}

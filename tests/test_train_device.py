@@ -1,9 +1,6 @@
 """Where a model trains: on the reader's GPU if there is one, on the CPU under test."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -19,10 +16,10 @@ SETTINGS = Settings(steps=3, batch_size=2, log_every=1)
 
 
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> Any:
+def machine(monkeypatch):
     """Return what makes this a machine with such devices, and with nothing in its environment."""
 
-    def has(*devices: str) -> None:
+    def has(*devices):
         monkeypatch.delenv("STRINGLIB_DEVICE", raising=False)
         monkeypatch.setattr(torch.cuda, "is_available", lambda: "cuda" in devices)
         monkeypatch.setattr(torch.backends.mps, "is_available", lambda: "mps" in devices)
@@ -30,7 +27,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Any:
     return has
 
 
-def test_the_best_device_is_chosen(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_best_device_is_chosen(machine, monkeypatch):
     for devices, best in (((), "cpu"), (("mps",), "mps"), (("mps", "cuda"), "cuda")):
         machine(*devices)
         assert find_device() == find_device("auto") == best
@@ -49,29 +46,47 @@ def test_the_best_device_is_chosen(machine: Any, monkeypatch: pytest.MonkeyPatch
     assert find_device("mps", wide=True) == "mps"  # asked for: PyTorch says why not
 
 
+@pytest.mark.parametrize(
+    ("device", "variable", "message"),
+    [
+        ("gpu7", "", "^device must be one of auto, cpu, cuda, mps, got 'gpu7'"),
+        ("mps", "", "^device must be a device that PyTorch finds here, got 'mps'"),
+        (None, "cuda", "STRINGLIB_DEVICE must be a device that PyTorch finds here, got 'cuda'"),
+        (None, "tpu", "STRINGLIB_DEVICE must be one of auto, cpu, .*got 'tpu'"),
+    ],
+)
 def test_a_device_that_is_unknown_or_not_there_is_named(
-    machine: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    machine, monkeypatch, device, variable, message
+):
     machine()
-    with pytest.raises(ValueError, match="device must be one of auto, cpu, cuda, mps, got 'gpu7'"):
-        find_device("gpu7")
-    with pytest.raises(ValueError, match=r"device must be a device that PyTorch finds .*got 'mps'"):
-        find_device("mps")
-    monkeypatch.setenv("STRINGLIB_DEVICE", "cuda")
-    with pytest.raises(ValueError, match=r"STRINGLIB_DEVICE must be .* finds here, got 'cuda'"):
-        fit(make(), Sums(), SETTINGS)
-    monkeypatch.setenv("STRINGLIB_DEVICE", "tpu")
-    with pytest.raises(ValueError, match=r"STRINGLIB_DEVICE must be one of auto, cpu, .*got 'tpu'"):
-        fit(make(), Sums(), SETTINGS)
+    monkeypatch.setenv("STRINGLIB_DEVICE", variable)
+    with pytest.raises(ValueError, match=message):
+        fit(make(), Sums(), SETTINGS, device=device)
+
+
+def test_a_device_is_given_once():
     with pytest.raises(ValueError, match=r"device must be left out where fabric .* got 'cpu'"):
         fit(make(), Sums(), SETTINGS, device="cpu", fabric=make_fabric("cpu"))
 
 
-def test_a_run_asks_for_the_reader_s_gpu(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
+@pytest.mark.parametrize(
+    ("accelerator", "precision", "message"),
+    [
+        ("auto", "8-bit", r"precision must be one of 32-true, .* got '8-bit'"),
+        ("abacus", "32-true", "accelerator='abacus'.* must fit this machine"),
+        ("cpu", "16-mixed", "the accelerator has, such as 'bf16-mixed', got '16-mix"),
+    ],
+)
+def test_hardware_that_is_not_there_is_named(accelerator, precision, message):
+    with pytest.raises(ValueError, match=message):
+        make_fabric(accelerator, precision=precision)
+
+
+def test_a_run_asks_for_the_reader_s_gpu(machine, monkeypatch):
+    asked = []
     real = hardware.Fabric
 
-    def fabric(accelerator: str, **told: Any) -> Any:
+    def fabric(accelerator, **told):
         asked.append(accelerator)
         return real(accelerator="cpu", **told)
 
@@ -86,14 +101,12 @@ def test_a_run_asks_for_the_reader_s_gpu(machine: Any, monkeypatch: pytest.Monke
 
 
 class Wide(Sums):
-    def batch(self, size: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
-        x, target = super().batch(size, generator)
+    def draw(self, size, generator):
+        x, target = super().draw(size, generator)
         return x.double(), target
 
 
-def test_argument_variable_and_fabric_give_the_same_run(
-    machine: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_argument_variable_and_fabric_give_the_same_run(machine, monkeypatch):
     machine("cuda")
     models = make(), make(), make()
     found = [fit(models[0], Sums(), SETTINGS, device="cpu")]
@@ -106,34 +119,22 @@ def test_argument_variable_and_fabric_give_the_same_run(
 
 
 @pytest.mark.parametrize("bad", [None, 1])
-def test_a_model_comes_back_to_where_it_was(
-    monkeypatch: pytest.MonkeyPatch, bad: int | None
-) -> None:
-    model, home = make(), make().state_dict()
-    fabric = make_fabric("cpu")
+def test_a_model_comes_back_to_where_it_was(monkeypatch, bad):
+    model, fabric, moved = make(), make_fabric("cpu"), []
     real = fabric.setup
 
-    def setup(module: Any, optimizer: Any) -> Any:
-        monkeypatch.setattr(module, "to", lambda device: moved.append(device), raising=False)
-        return real(module, optimizer)
+    def setup(module, optimizer):
+        wrapped = real(module, optimizer)
+        monkeypatch.setattr(module, "to", moved.append)
+        return wrapped
 
-    moved: list[Any] = []
     monkeypatch.setattr(fabric, "setup", setup)
-    if bad is None:
-        fit(model, Sums(), SETTINGS, fabric=fabric)
-    else:
-        with pytest.raises(FloatingPointError):
-            fit(model, Sums(bad_step=bad), SETTINGS, fabric=fabric)
-    assert moved[-1] == torch.device("cpu")
-    assert home.keys() == model.state_dict().keys()
+    with nullcontext() if bad is None else pytest.raises(FloatingPointError):
+        fit(model, Sums(bad_step=bad), SETTINGS, fabric=fabric)
+    assert moved == [torch.device("cpu")]
 
 
-def test_the_command_and_the_studies_take_a_device(
-    machine: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_command_and_the_studies_take_a_device(machine, monkeypatch, tmp_path, capsys):
     machine()
     words = ["recall", "--steps", "1", "--task-option", "pairs=2", "--folder", str(tmp_path / "x")]
     assert main([*words, "--accelerator", "mps"]) == 2
@@ -146,9 +147,9 @@ def test_the_command_and_the_studies_take_a_device(
     argv = ["--output", str(output), "--seeds", "1"]
     machine("cuda")
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a GPU")
-    seen: list[str] = []
+    seen = []
 
-    def run_all(self: Any, todo: Any, args: Any, kept: Any) -> list[str]:
+    def run_all(self, todo, args, kept):
         seen.append(args.device)
         for name, seed in todo:
             kept.add(name, seed, {"wall_s": 1.5})
@@ -164,9 +165,7 @@ def test_the_command_and_the_studies_take_a_device(
     assert "device must be a device that PyTorch finds here" in capsys.readouterr().err
 
 
-def test_the_run_of_a_study_is_told_the_device(
-    machine: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_run_of_a_study_is_told_the_device(machine, monkeypatch):
     machine("cuda")
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a GPU")
     monkeypatch.setenv("STRINGLIB_DEVICE", "cpu")
@@ -174,6 +173,6 @@ def test_the_run_of_a_study_is_told_the_device(
     assert found["on"] == made["hardware"]["device"] == "cuda"
 
 
-def test_notebooks_and_tests_train_on_the_cpu() -> None:
+def test_notebooks_and_tests_train_on_the_cpu():
     assert ENVIRONMENT["STRINGLIB_DEVICE"] == "cpu"
     assert find_device() == "cpu"

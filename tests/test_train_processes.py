@@ -1,26 +1,23 @@
 """Two processes give what one gives, and stop together."""
 
-from __future__ import annotations
-
-import importlib.util
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from lightning_fabric import Fabric
 
 from stringlib.train.__main__ import main
+from tests.two_processes import train
 
 ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / "tests" / "two_processes.py"
 
 
-def launch(*words: str) -> subprocess.CompletedProcess[str]:
+def launch(*words):
     """Run a command that starts a second process, and wait for both."""
     return subprocess.run(
         [sys.executable, *words],
@@ -31,21 +28,12 @@ def launch(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def one_process(folder: Path) -> Any:
-    spec = importlib.util.spec_from_file_location("two_processes", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.train(1, folder)
-
-
-def load(folder: Path) -> Any:
+def load(folder):
     return torch.load(folder / "checkpoint.pt", weights_only=True)
 
 
-def test_two_processes_stop_together_go_on_and_end_where_one_does(tmp_path: Path) -> None:
-    history = one_process(tmp_path / "one")
+def test_two_processes_stop_together_go_on_and_end_where_one_does(tmp_path):
+    history = train(1, tmp_path / "one")
     folder = tmp_path / "two"
     stopped = launch(str(SCRIPT), "2", str(folder), "4")
     assert (stopped.returncode, stopped.stdout, stopped.stderr) == (130, "", "")
@@ -67,9 +55,7 @@ def test_two_processes_stop_together_go_on_and_end_where_one_does(tmp_path: Path
     assert steps == history.steps  # each once: only the first process writes
 
 
-def test_the_command_trains_in_two_processes_and_reports_once(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_trains_in_two_processes_and_reports_once(tmp_path, capsys):
     words = ["recall", "--task-option", "pairs=2", "--steps", "6"]
     words += ["--batch-size", "10", "--seeds", "2", "--rate", "1e-2", "--accelerator", "cpu"]
     assert main([*words, "--devices", "1", "--folder", str(tmp_path / "1")]) == 0
@@ -90,8 +76,8 @@ def test_the_command_trains_in_two_processes_and_reports_once(
 
 @pytest.mark.parametrize("rank", ["0", "1"])
 def test_a_batch_that_two_processes_cannot_share_is_refused_by_both_and_told_once(
-    rank: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+    rank, tmp_path, monkeypatch, capsys
+):
     # what each of them does, but that it meets no other
     monkeypatch.setenv("LOCAL_RANK", rank)
     monkeypatch.setattr(Fabric, "launch", lambda fabric: None)

@@ -1,21 +1,17 @@
 """What the trainer says where a file is something else, or the disk is full."""
 
-from __future__ import annotations
-
 import dataclasses
 import errno
 import os
 import pickle
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from matplotlib.figure import Figure
 
-from stringlib.train import fit
+from stringlib.train import fit, history
 from stringlib.train.__main__ import main
-from stringlib.train.history import MetricsFile
 from stringlib.train.kept import Kept
 from stringlib.train.study import Study
 from tests.test_train import SETTINGS, Sums, make, same
@@ -24,53 +20,18 @@ WORDS = ["recall", "--task-option", "pairs=2", "--steps", "4", "--batch-size", "
 WORDS += ["--attention", "relu", "--log-every", "1", "--checkpoint-every", "2"]
 
 
-def full(*_: Any, **__: Any) -> None:
+def full(*_, **__):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-# --- no checkpoint ---------------------------------------------------------------------------
-
-CONTENTS: dict[str, bytes] = {
-    "empty": b"",
-    "text": b"hello world, this is a text\n",
-    "a byte": b"q",
-    "dot": b".",
-    "accents": "naïve τ\n".encode(),
-    "json": b'{"about": {"settings": 1}}',
-    "numbers": bytes(range(256)) * 9,
-    "pickle": pickle.dumps({"about": 1}),
-    "old pickle": pickle.dumps([1, 2], 0),
-    "object": pickle.dumps(Path("x")),
-    "zip": b"PK\x03\x04abc",
-}
-
-
-@pytest.mark.parametrize("name", CONTENTS)
-def test_a_file_that_is_no_checkpoint_is_named(tmp_path: Path, name: str) -> None:
-    (tmp_path / "checkpoint.pt").write_bytes(CONTENTS[name])
-    with pytest.raises(ValueError, match=r"checkpoint\.pt must be a checkpoint of a run, but is"):
-        fit(make(), Sums(), SETTINGS, folder=tmp_path)
-    assert (tmp_path / "checkpoint.pt").read_bytes() == CONTENTS[name]
-
-
-def test_a_folder_and_half_a_checkpoint_are_no_checkpoint(tmp_path: Path) -> None:
-    path = tmp_path / "one" / "checkpoint.pt"
-    path.mkdir(parents=True)
-    with pytest.raises(ValueError, match=r"checkpoint\.pt must be a checkpoint of a run, but is"):
-        fit(make(), Sums(), SETTINGS, folder=path.parent)
-    path = tmp_path / "checkpoint.pt"
-    fit(make(), Sums(), dataclasses.replace(SETTINGS, steps=1), folder=tmp_path)
-    whole = path.read_bytes()
-    for length in (1, 97, len(whole) // 2, len(whole) - 1):
-        path.write_bytes(whole[:length])
-        with pytest.raises(ValueError, match=r"must be a checkpoint of a run, but is broken"):
-            fit(make(), Sums(), SETTINGS, folder=tmp_path)
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"about": 3},
+        *(b"", b"hello world, this is a text\n", b"q", b".", "naïve τ\n".encode()),
+        *(b'{"about": {"settings": 1}}', bytes(range(256)) * 9, b"PK\x03\x04abc"),
+        *(pickle.dumps({"about": 1}), pickle.dumps([1, 2], 0), pickle.dumps(Path("x"))),
+        *(1, 97, 2000, -1),  # so much of a checkpoint
+        {"about": 3},  # in place of what it holds
         {"about": {}},
         {"about": {"settings": {}, "task": {}, "shapes": [], "parts": {}, "code": {}}},
         {"step": "two"},
@@ -82,20 +43,29 @@ def test_a_folder_and_half_a_checkpoint_are_no_checkpoint(tmp_path: Path) -> Non
         {"optimizer": {}},
         {"optimizer": [1]},
     ],
-    ids=str,
+    ids=lambda wrong: str(wrong)[:40],
 )
-def test_a_checkpoint_with_wrong_entries_is_named(tmp_path: Path, wrong: dict[str, Any]) -> None:
+def test_what_is_no_checkpoint_is_named_and_left(tmp_path, wrong):
     settings = dataclasses.replace(SETTINGS, steps=2)
     fit(make(), Sums(), settings, folder=tmp_path)
     path = tmp_path / "checkpoint.pt"
-    torch.save(torch.load(path, weights_only=True) | wrong, path)
+    if isinstance(wrong, dict):
+        torch.save(torch.load(path, weights_only=True) | wrong, path)
+    else:
+        path.write_bytes(path.read_bytes()[:wrong] if isinstance(wrong, int) else wrong)
+    before = path.read_bytes()
     with pytest.raises(ValueError, match=r"checkpoint\.pt must be a checkpoint of a run, but is"):
         fit(make(), Sums(), settings, folder=tmp_path)
+    assert path.read_bytes() == before
 
 
-def test_the_command_ends_with_a_line_about_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_is_no_checkpoint(tmp_path):
+    (tmp_path / "checkpoint.pt").mkdir()
+    with pytest.raises(ValueError, match=r"checkpoint\.pt must be a checkpoint of a run, but is"):
+        fit(make(), Sums(), SETTINGS, folder=tmp_path)
+
+
+def test_the_command_ends_with_a_line_about_it(tmp_path, capsys):
     path = tmp_path / "relu" / "seed-0" / "checkpoint.pt"
     path.parent.mkdir(parents=True)
     path.write_text("no checkpoint\n", encoding="utf8")
@@ -105,16 +75,11 @@ def test_the_command_ends_with_a_line_about_it(
     assert main([*WORDS, "--folder", str(tmp_path), "--fresh"]) == 0
 
 
-# --- a full disk -----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("good", "kept"), [(0, "nothing of it is"), (1, "its first 5 steps are")])
-def test_a_checkpoint_without_room_leaves_the_last_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, good: int, kept: str
-) -> None:
+def test_a_checkpoint_without_room_leaves_the_last_one(tmp_path, monkeypatch, good, kept):
     real, calls = torch.save, []
 
-    def save(state: Any, file: Any) -> None:
+    def save(state, file):
         calls.append(state["step"])
         if len(calls) > good:
             file.write(b"half")
@@ -134,60 +99,48 @@ def test_a_checkpoint_without_room_leaves_the_last_one(
     assert same(model, whole)
 
 
+def full_for(name, real=Path.write_text):
+    """Return what writes every text but that of one file."""
+    return lambda path, *text, **how: (
+        full() if path.name == f"{name}.part" else real(path, *text, **how)
+    )
+
+
 @pytest.mark.parametrize(
-    ("place", "name"),
+    ("owner", "function", "fails", "name"),
     [
-        ((torch, "save"), "relu/seed-0/checkpoint.pt"),
-        ((os, "fsync"), "relu/seed-0/checkpoint.pt"),
-        ((Path, "write_text"), "relu/seed-0/metrics.jsonl"),
-        ((MetricsFile, "write"), ""),
-        ((Figure, "savefig"), "plot.png"),
+        (torch, "save", full, "relu/seed-0/checkpoint.pt"),
+        (os, "fsync", full, "relu/seed-0/checkpoint.pt"),
+        (Path, "write_text", full_for("metrics.jsonl"), "relu/seed-0/metrics.jsonl"),
+        (history, "append", full, ""),
+        (Figure, "savefig", full, "plot.png"),
+        (Path, "write_text", full_for("table.md"), "table.md"),
+        (Path, "write_text", full_for("record.json"), "record.json"),
     ],
-    ids=["save", "fsync", "text", "metrics", "figure"],
 )
 def test_the_command_ends_with_a_line_about_a_full_disk(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    place: tuple[Any, str],
-    name: str,
-) -> None:
-    monkeypatch.setattr(*place, full)
+    tmp_path, monkeypatch, capsys, owner, function, fails, name
+):
+    monkeypatch.setattr(owner, function, fails)
     assert main([*WORDS, "--folder", str(tmp_path)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "No space left on device" in line
+    then = f"every run is kept in {tmp_path}; make room, and the same command reports them"
     if name:
         assert f"{tmp_path / name} could not be written: No space left on device; " in line
-        assert "make room, and" in line
+        assert line.endswith("; make room, and start it again to go on" if "/" in name else then)
     assert not [*tmp_path.rglob("*.part")]
 
 
-def test_a_record_without_room_keeps_the_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    real = Path.write_text
-
-    def write_text(path: Path, *text: Any, **how: Any) -> Any:
-        return full() if path.name == "record.json.part" else real(path, *text, **how)
-
-    monkeypatch.setattr(Path, "write_text", write_text)
-    assert main([*WORDS, "--folder", str(tmp_path)]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "record.json could not be written" in line
-    assert f"every run is kept in {tmp_path}; make room, and the same command reports" in line
-
-
-def test_a_sweep_without_room_says_what_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sweep_without_room_says_what_is_kept(tmp_path, monkeypatch):
     output, cells = tmp_path / "study.json", {"a": {"x": 1}}
-    with Kept.open(output, cells, 5) as kept:
-        kept.add("a", 0, {"wall_s": 1.5})
-        with monkeypatch.context() as patch:
-            patch.setattr(Path, "open", full)
-            with pytest.raises(OSError, match=r"jsonl could not be written.*runs before it are k"):
-                kept.add("a", 1, {"wall_s": 2.5})
-        assert set(kept.found) == {("a", 0)}
+    kept = Kept(output.with_suffix(".runs.jsonl"), cells, 5)
+    kept.add("a", 0, {"wall_s": 1.5})
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", full)
+        with pytest.raises(OSError, match=r"jsonl could not be written.*runs before it are k"):
+            kept.add("a", 1, {"wall_s": 2.5})
+    assert set(kept.found) == {("a", 0)}
     monkeypatch.setattr("stringlib.train.study.digest", lambda code: "")
     monkeypatch.setattr(Path, "write_text", full)
     words = ["--seeds", "1", "--output", str(output)]

@@ -1,37 +1,34 @@
 """Train in float64 with some number of processes: python two_processes.py DEVICES FOLDER [STOP]."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys
 from pathlib import Path
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from stringlib.tasks.recall import Recall
 from stringlib.tasks.task import IGNORE
-from stringlib.train import History, Interrupted, Settings, fit, make_fabric
+from stringlib.train import Interrupted, Settings, fit, make_fabric
 
 
 class Recall64(Recall):
     """Recall whose loss keeps float64, with targets missing in some rows."""
 
-    def batch(self, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def batch(self, size, generator):
         tokens, targets = super().batch(size, generator)
         targets[torch.rand(size, generator=generator) < 0.3] = IGNORE
         targets[0, -1] = 0
         return tokens, targets
 
-    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+    def loss(self, outputs, targets):
         return nn.functional.cross_entropy(
             outputs.flatten(0, -2), targets.flatten(), ignore_index=IGNORE, reduction="sum"
         )
 
 
-def train(devices: int, folder: Path, stop: int | None = None) -> History:
+def train(devices, folder, stop=None):
     """Train for 12 steps; the first process, and it alone, is asked to stop at a logged one."""
     torch.set_num_threads(1)
     fabric = make_fabric("cpu", devices)
@@ -41,11 +38,11 @@ def train(devices: int, folder: Path, stop: int | None = None) -> History:
     model = task.model(encoder="circulant", attention="relu", rotate="after").double()
     model.register_parameter("unused", nn.Parameter(torch.ones(3, dtype=torch.float64)))
 
-    def kill(history: History) -> None:
+    def kill(history):
         if history.steps[-1] == stop:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    settings: dict[str, Any] = {"rate": 1e-2, "weight_decay": 0.1, "penalty": 0.1, "clip": 0.5}
+    settings = {"rate": 1e-2, "weight_decay": 0.1, "penalty": 0.1, "clip": 0.5}
     return fit(
         model,
         task,

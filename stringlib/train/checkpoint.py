@@ -7,6 +7,7 @@ import platform
 import warnings
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -90,8 +91,7 @@ class Store:
         """
         if self.path is None:
             return
-        path = self.path
-        first_writes(self.fabric, lambda: self._write(path, step, history))
+        first_writes(self.fabric, partial(self._write, self.path, step, history))
         self.kept = step
 
     def _write(self, path: Path, step: int, history: History) -> None:

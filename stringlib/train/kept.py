@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from stringlib.files import append, locked, read_lines
+from stringlib.files import append, read_lines
 
 Cells = Mapping[str, Mapping[str, Any]]
 THEN = "the runs before it are kept; make room, and the same command goes on"
 
 
 class Kept:
-    """Finished runs, locked against a second process while open.
+    """Finished runs, read from a file and added to it.
 
     Attributes:
-        path: The file, ``<record>.runs.jsonl``.
         found: ``(cell, seed)`` → what the run returned, as JSON gives it back, and in ``made`` a
             list of one: its commit, hardware and versions. Lines of other arguments, another number
             of steps or other code do not count.
         changed: How many lines are of other code.
+
+    Args:
+        path: The file.
+        cells: Name → arguments of its runs.
+        steps: How many steps each.
+        code: Digest of the code that runs now.
+        made: What runs that are kept now are made with.
+
+    Raises:
+        SystemExit: If there are runs that do not tell their code.
     """
 
     def __init__(
@@ -30,54 +38,18 @@ class Kept:
         path: Path,
         cells: Cells,
         steps: int,
-        code: str,
-        made: Mapping[str, Any],
+        code: str = "",
+        made: Mapping[str, Any] | None = None,
     ) -> None:
-        self.path, self._steps, self._code, self._now = path, steps, code, dict(made)
+        self.path, self._steps, self._code, self._now = path, steps, code, made or {}
         self._told = {name: _plain(told) for name, told in cells.items()}
         self.found: dict[tuple[str, int], dict[str, Any]] = {}
         self.changed = 0
-        text = path.read_text(encoding="utf8")
+        text = path.read_text(encoding="utf8") if path.exists() else ""
         if text and not text.endswith("\n"):  # a line was cut off: the next one starts afresh
             append(path, "\n", THEN)
         for run in read_lines(path):
             self._read(run)
-
-    @classmethod
-    @contextmanager
-    def open(
-        cls,
-        record: Path,
-        cells: Cells,
-        steps: int,
-        code: str = "",
-        made: Mapping[str, Any] | None = None,
-    ) -> Iterator[Kept]:
-        """Open the runs of a record, and leave no empty file behind.
-
-        Args:
-            record: The record that they are for.
-            cells: Name → arguments of its runs.
-            steps: How many steps each.
-            code: Digest of the code that runs now.
-            made: What runs that are kept now are made with.
-
-        Raises:
-            SystemExit: If another process has them open, or they do not tell their code.
-        """
-        path = record.with_suffix(".runs.jsonl")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with ExitStack() as stack:
-            try:
-                stack.enter_context(locked(path))
-            except BlockingIOError:
-                raise SystemExit(f"another process runs this study and writes {path}") from None
-            kept = cls(path, cells, steps, code, made or {})
-            try:
-                yield kept
-            finally:
-                if path.exists() and not path.stat().st_size:
-                    kept.remove()
 
     def add(
         self,
@@ -110,10 +82,6 @@ class Kept:
             ) from None
         append(self.path, text + "\n", THEN)
         self._read(json.loads(text))
-
-    def remove(self) -> None:
-        """Remove the file: the record holds all of it, or nothing was in it."""
-        self.path.unlink()
 
     def _read(self, run: dict[str, Any]) -> None:
         told = self._told.get(run["cell"])

@@ -19,9 +19,8 @@ from stringlib.train.checkpoint import Store, describe
 from stringlib.train.code import code_of
 from stringlib.train.evaluate import evaluate
 from stringlib.train.hardware import find_device, make_fabric, over_all
-from stringlib.train.history import History
+from stringlib.train.history import History, Log
 from stringlib.train.interrupt import SIGNALS, Interrupted, StopRequest, handled
-from stringlib.train.log import Log
 from stringlib.train.optimizer import coefficients, make_optimizer, set_rate
 from stringlib.train.settings import Settings
 

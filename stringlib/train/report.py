@@ -1,4 +1,4 @@
-"""A table and a picture of several methods, each trained with several seeds."""
+"""What came out of several methods, each trained with several seeds: table, picture, record."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stringlib.files import whole
+from stringlib.records import write_runs
 from stringlib.theory.spread import interval, mean
 
 if TYPE_CHECKING:
@@ -17,6 +18,33 @@ Cells = Mapping[str, Mapping[str, Any]]
 
 RANGES = {"accuracy": (0.0, 1.0), "bits": (0.0, math.inf)}
 """Metric → what its scores can be, at least and at most."""
+
+
+def report(
+    cells: dict[str, dict[str, Any]], task: str, metric: str, folder: Path, command: str
+) -> None:
+    """Write ``table.md``, ``plot.png``, ``plot.svg`` and ``record.json``, and print the table.
+
+    Args:
+        cells: As :func:`table` and :func:`plot` take them; see also
+            :func:`~stringlib.records.write_runs`.
+        task: Name of the task.
+        metric: What the scores are.
+        folder: Where the files go.
+        command: How to repeat the runs.
+
+    Raises:
+        OSError: If a file cannot be written.
+    """
+    shown = table(cells, metric)
+    print(f"\n{shown}\n")
+    then = f"every run is kept in {folder}; make room, and the same command reports them"
+    with whole(folder / "table.md", then) as part:
+        part.write_text(shown + "\n", encoding="utf8")
+    plot(cells, metric, [folder / "plot.png", folder / "plot.svg"], task, then)
+    data = {"task": task, "metric": metric}
+    write_runs(folder / "record.json", command=command, cells=cells, data=data, then=then)
+    print(f"table, plot, record and checkpoints are in {folder}")
 
 
 def table(cells: Cells, metric: str) -> str:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-import numbers
 from dataclasses import dataclass
 from typing import Any
 
-from stringlib.inputs import require_count, require_positive
+from stringlib.inputs import require_count, require_number, require_positive
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,6 @@ def rate_factor(step: int, settings: Settings) -> float:
 
 
 def _require_not_negative(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{name} must be a number, got {value!r}")
+    require_number(name, value)
     if not 0 <= float(value) < math.inf:
         raise ValueError(f"{name} must be finite and not negative, got {value}")

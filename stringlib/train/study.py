@@ -19,15 +19,15 @@ from typing import Any
 
 import torch
 
+from stringlib.files import locked
 from stringlib.inputs import require_count
 from stringlib.records import machine, stamp, write_runs
 from stringlib.train.code import code_of, digest
 from stringlib.train.hardware import DEVICES, find_device
 from stringlib.train.interrupt import handled
-from stringlib.train.kept import Kept
+from stringlib.train.kept import Cells, Kept
 
 Run = Callable[..., Mapping[str, Any]]
-Cells = Mapping[str, Mapping[str, Any]]
 
 _ONE_AT_A_TIME = threading.Lock()  # PyTorch's random numbers belong to the process
 
@@ -94,7 +94,9 @@ class Study:
     def _main(self, args: argparse.Namespace) -> None:
         wanted = [(name, seed) for name in self.cells for seed in range(args.seeds)]
         code, made = digest(code_of(run=self.run)), stamp(Path(self.script), args.device)
-        with Kept.open(args.output, self.cells, args.steps, code, made) as kept:
+        path = args.output.with_suffix(".runs.jsonl")
+        with locked(path, f"another process runs this study and writes {path}"):
+            kept = Kept(path, self.cells, args.steps, code, made)
             # seed by seed: whoever stops early has every cell
             todo = sorted(
                 (pair for pair in wanted if fnmatch(pair[0], args.only) and pair not in kept.found),
@@ -132,7 +134,7 @@ class Study:
             data={"steps": args.steps, **beside},
             then=f"every run is kept in {kept.path}; make room, and say it again",
         )
-        kept.remove()
+        kept.path.unlink()
         print(f"written: {args.output}", flush=True)
 
     def _arguments(self, argv: Sequence[str] | None) -> argparse.Namespace:
