@@ -39,7 +39,7 @@ PAGES := $(shell find book notebooks stringlib tools $(wildcard tests) -type f \
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help book serve test portable lab notebooks bench env clean
+.PHONY: help book posters serve test portable lab notebooks bench env clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -77,6 +77,9 @@ test: $(READY) ## the whole suite: form, types, units, notebooks, book, pages in
 
 portable: $(READY) ## replay the notebooks once more, as the plainest processor computes
 	$(PY) tools/notebooks.py --replay --plain --jobs $(JOBS)
+
+posters: _build/book.stamp ## draw the posters of the figures anew, with Chromium; build again to use them
+	$(PY) tools/posters.py $(HTML)
 
 env: $(READY) ## only make the environment
 

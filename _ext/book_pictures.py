@@ -43,7 +43,8 @@ def themed(svg: str, key: str, alt: str) -> str:
         raise ValueError(f"svg must have a viewBox, got {head!r}")
     for drawn, own in THEME.items():
         body = body.replace(drawn, own)
-    body = re.sub(r"<metadata>.*?</metadata>\s*", "", body, flags=re.DOTALL)
+    # a style of its own would hold for the whole page
+    body = re.sub(r"<style.*?</style>\s*", "", body, flags=re.DOTALL)
     body = re.sub(r'\bid="', f'id="{key}-', body)
     body = re.sub(r'(url\(#|href="#)', rf"\g<1>{key}-", body)
     width = round(float(view[1]) * PIXELS)

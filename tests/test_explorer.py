@@ -296,12 +296,12 @@ def test_the_kind_of_values_decides_the_live_control_and_a_single_value_has_none
     def draw(**values: Any) -> go.Figure:
         return go.Figure()
 
-    grid = {"amount": [1, 2], "name": ["a", "b"], "yes": [False, True], "one": [2]}
+    grid = {"amount": [1, 2], "kind": ["a", "b"], "yes": [False, True], "one": [2]}
     panel = Explorer(draw, alt="Nothing.", many=[*"abcdefg"], **grid).widget()
     found = {w.description: type(w) for w in panel.children if hasattr(w, "description")}
-    assert {name: found.get(name) for name in ("amount", "name", "yes", "one", "many")} == {
+    assert {name: found.get(name) for name in ("amount", "kind", "yes", "one", "many")} == {
         "amount": ipywidgets.SelectionSlider,
-        "name": ipywidgets.ToggleButtons,
+        "kind": ipywidgets.ToggleButtons,
         "yes": ipywidgets.Checkbox,
         "one": None,
         "many": ipywidgets.Dropdown,

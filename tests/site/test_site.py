@@ -7,6 +7,9 @@ import re
 from pathlib import Path
 
 import pytest
+from plotly.offline import get_plotlyjs_version
+
+from tools.posters import digest
 
 ROOT = Path(__file__).resolve().parents[2]
 PLOTLY = "application/vnd.plotly.v1+json"
@@ -46,6 +49,36 @@ def test_only_pages_with_figures_load_plotly(pages: list[Path]) -> None:
     for page in pages:
         html = page.read_text(encoding="utf8")
         assert ("plotly-cartesian.min.js" in html) == ('class="book-figure"' in html), page.name
+
+
+def test_the_plotly_of_the_pages_is_that_of_the_package() -> None:
+    own = (ROOT / "book" / "_assets" / "plotly-cartesian.min.js").read_text(encoding="utf8")
+    version = re.search(r"plotly\.js \(cartesian - minified\) v([\d.]+)", own)
+    assert version
+    assert version[1] == get_plotlyjs_version()
+
+
+def test_every_figure_has_a_poster_of_what_it_shows(site: Path, pages: list[Path]) -> None:
+    wrong = []
+    for page in pages:
+        for name, figure in figures(page).items():
+            poster = site / "_static" / "posters" / f"{name}.svg"
+            # what a page computes anew may differ in a last digit
+            mark = digest(figure) if page.parent.name == "notebooks" else "<svg"
+            if not poster.is_file() or mark not in poster.read_text(encoding="utf8"):
+                wrong.append(name)
+    assert not wrong, f"make posters: {wrong}"
+
+
+def test_code_is_folded_under_a_line_that_says_what_it_shows(pages: list[Path]) -> None:
+    wrong = {}
+    for page in pages:
+        html = page.read_text(encoding="utf8")
+        cells = len(re.findall(r'<div class="cell [^"]*docutils container"', html))
+        folds = re.findall(r'<span class="book-what">(.*?)</span>', html)
+        if cells != len(folds) or not all(folds):
+            wrong[page.stem] = cells, folds
+    assert not wrong
 
 
 def test_every_client_function_exists(site: Path, pages: list[Path]) -> None:
