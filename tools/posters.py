@@ -48,7 +48,7 @@ def tidy(svg: str) -> str:
         lambda match: match[1] + re.sub(r"(\d+\.\d\d)\d+", r"\1", match[2]),
         svg,
     )
-    svg = re.sub(r" trace[0-9a-f]{6}(?=[ \"])", "", svg)
+    svg = re.sub(r"(?<=cb)[0-9a-f]{6}| trace[0-9a-f]{6}(?=[ \"])", "", svg)
     names = [*dict.fromkeys(re.findall(r'id="([^"]+)"', svg))]
     for number, name in sorted(enumerate(names), key=lambda item: -len(item[1])):
         svg = re.sub(rf"(?<=[\"#]){re.escape(name)}(?=[\"')&])", f"i{number}", svg)
