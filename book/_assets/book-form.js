@@ -33,8 +33,8 @@
 
   function resultOf(box) {
     let cell = box.nextElementSibling;
-    while (cell && !cell.querySelector(".cell_output")) { cell = cell.nextElementSibling; }
-    if (!cell) { return []; }
+    while (cell && !cell.matches("section, .cell:has(.cell_output)")) { cell = cell.nextElementSibling; }
+    if (!cell || cell.matches("section")) { return []; }
     const found = Array.from(cell.querySelectorAll(".cell_output, .book-code"));
     // the sentence that says what came out
     const next = cell.nextElementSibling;

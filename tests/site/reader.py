@@ -102,6 +102,8 @@ class Reader:
         self.page.goto("about:blank")
         self.complaints.clear()  # what the page before had not loaded when it was left
         self.page.goto(path.as_uri() + fragment, wait_until="load")
+        for button in self.page.query_selector_all(".predict button"):
+            button.click()  # what waits for a prediction
         self.page.evaluate(MATHEMATICS)
         for box in self.figures():
             box.scroll_into_view_if_needed()

@@ -224,6 +224,30 @@ def test_figures_are_large_enough_for_a_finger(browser: Any, with_figures: list[
     window.close()
 
 
+def test_a_result_waits_for_a_prediction(reader: Reader, pages: list[Path]) -> None:
+    path = next(p for p in pages if p.stem == "02_rope")
+    reader.page.goto(path.as_uri())
+    box = reader.page.locator(".admonition.predict:has(.book-guess)").first
+    result = reader.page.locator(".admonition.predict:has(.book-guess) ~ .cell .cell_output").first
+    assert not result.is_visible()
+    box.locator("input").nth(1).check()
+    assert result.is_visible()
+
+
+def test_all_code_of_the_book_opens_at_once(browser: Any, pages: list[Path]) -> None:
+    first, second = (p for p in pages if p.stem in ("02_rope", "03_rope_decay"))
+    window = Reader(browser, **DESKTOP)
+    opened = "document.querySelectorAll('details.book-code[open]').length"
+    window.page.goto(first.as_uri())
+    assert window.page.evaluate(opened) == 0
+    window.page.locator(".book-all").click()
+    folds = window.page.locator("details.book-code").count()
+    assert window.page.evaluate(opened) == folds > 20
+    window.page.goto(second.as_uri())
+    assert window.page.evaluate(opened) > 20
+    window.close()
+
+
 def test_without_javascript_a_figure_is_told_in_words(
     browser: Any, with_figures: list[Path]
 ) -> None:

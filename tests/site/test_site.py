@@ -76,7 +76,7 @@ def test_code_is_folded_under_a_line_that_says_what_it_shows(pages: list[Path]) 
         html = page.read_text(encoding="utf8")
         cells = len(re.findall(r'<div class="cell [^"]*docutils container"', html))
         folds = re.findall(r'<span class="book-what">(.*?)</span>', html)
-        if cells != len(folds) or not all(folds):
+        if cells != len(folds) or {"", "Code"} & {*folds}:
             wrong[page.stem] = cells, folds
     assert not wrong
 
