@@ -2,9 +2,9 @@
 
 The source of every code cell folds into one line that says what the cell shows, and how many of
 its checks passed. That line is the comment with which the cell begins; after ``# proves:`` it names
-the equations by their numbers. Without a comment it says what the cell defines. The tag
-``show-code`` leaves a cell open: code that is meant to be read. The code of a figure stands behind
-the figure. ``book-form.js`` has the switch that opens all of a page; folds need no script.
+the equations by their numbers. The tag ``show-code`` leaves a cell open: code that is meant to be
+read. The code of a figure stands behind the figure. ``book-form.js`` has the switch that opens all
+of a page; folds need no script.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def depart_fold(self: Any, node: CodeFold) -> None:
 class FoldCode(SphinxPostTransform):
     """Fold the source of every code cell, and put that of a figure behind the figure."""
 
-    default_priority = 198  # after MyST-NB has picked an output's form, before it hides inputs
+    default_priority = 198  # after MyST-NB has picked an output's form
     formats = ("html",)
 
     def run(self, **kwargs: Any) -> None:
@@ -54,16 +54,14 @@ class FoldCode(SphinxPostTransform):
                 continue
             if "show-code" in cell["cell_metadata"].get("tags", []):
                 continue
-            if cell.get("hide_mode") == "input":
-                del cell["hide_mode"]  # MyST-NB's own fold
             figure = output is not None and shows_figure(output)
             fold = CodeFold("", source.deepcopy())
-            fold["title"], fold["note"] = self.describe(source.astext(), figure)
+            fold["title"], fold["note"] = self.describe(source.astext())
             cell["classes"].append("cell-silent" if output is None else "cell-shows")
             cell.remove(source)
             cell.insert(len(cell) if figure else 0, fold)
 
-    def describe(self, source: str, figure: bool) -> tuple[str, str]:
+    def describe(self, source: str) -> tuple[str, str]:
         """Return what a cell shows, and how long it is and what it checks."""
         lines = source.strip().splitlines()
         code = "\n".join("pass" if line.lstrip()[:1] in ("%", "!") else line for line in lines)
@@ -72,24 +70,12 @@ class FoldCode(SphinxPostTransform):
         checks = sum(isinstance(node, ast.Assert) for node in ast.walk(tree))
         if checks:
             note += f", {checks} check{'s' * (checks > 1)} passed"
-        return self.title(lines[0], tree, figure, "sp." in source), note
-
-    def title(self, first: str, tree: ast.Module, figure: bool, algebra: bool) -> str:
-        """Return the line that a cell folds into."""
-        proves = PROVES.match(first)
+        proves = PROVES.match(lines[0])
         if proves:
             numbers = ", ".join(self.number(label.strip()) for label in proves[1].split(","))
-            return f"{'Proof' if algebra else 'Check'} of {numbers}"
-        if first.startswith("# "):
-            return first[2:]
-        defined = [n.name for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef)]
-        if figure:
-            return "Code of the figure"
-        if defined:
-            return f"Code: {', '.join(defined)}"
-        if any(isinstance(node, ast.Import | ast.ImportFrom) for node in tree.body):
-            return "Setup"
-        return "Code"
+            return f"{'Proof' if 'sp.' in source else 'Check'} of {numbers}", note
+        # a cell without a title is refused by the tests of the pages
+        return lines[0][2:] if lines[0].startswith("# ") else "Code", note
 
     def number(self, label: str) -> str:
         """Return an equation's number as the page shows it."""

@@ -66,10 +66,10 @@ def test_a_sound_notebook_has_no_fault(tmp_path: Path) -> None:
 
 def test_normalise_keeps_tags_and_image_metadata_and_drops_the_rest() -> None:
     figure = {"image": {"alt": "A circle.", "width": "60%"}, "figure": {"name": "fig-circle"}}
-    nb = new_notebook(cells=[code("1 + 1", 1, tags=["hide-input"], mystnb=figure, collapsed=True)])
+    nb = new_notebook(cells=[code("1 + 1", 1, tags=["show-code"], mystnb=figure, collapsed=True)])
     nb.metadata["widgets"] = {"state": {}}
     notebooks.normalise(nb)
-    assert nb.cells[0].metadata == {"tags": ["hide-input"], "mystnb": figure}
+    assert nb.cells[0].metadata == {"tags": ["show-code"], "mystnb": figure}
     assert set(nb.metadata) == {"kernelspec", "language_info"}
     assert nb.cells[0].id == "cell-00"
 

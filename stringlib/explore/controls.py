@@ -8,22 +8,24 @@ from typing import Any
 
 import ipywidgets as widgets
 
-from stringlib.explore.frames import PLOTLY, value_text
+from stringlib.explore.frames import PLOTLY, control_kind, value_text
 
 __all__ = ["controls"]
 
 PLAY_SECONDS = 6.0
-MOST_BUTTONS = 6
+KINDS = {
+    "slider": widgets.SelectionSlider,
+    "choice": widgets.ToggleButtons,
+    "list": widgets.Dropdown,
+}
 
 
 def _control(values: Sequence[Any], label: str) -> widgets.ValueWidget:
-    """Return a slider for amounts, a box for yes and no, buttons for a few names, else a list."""
-    if {True, False} == set(values) and all(isinstance(v, bool) for v in values):
+    """Return the control that fits the values."""
+    kind = control_kind(values)
+    if kind == "switch":
         return widgets.Checkbox(description=label, indent=False)
-    kind = widgets.SelectionSlider
-    if isinstance(values[0], str):
-        kind = widgets.ToggleButtons if len(values) <= MOST_BUTTONS else widgets.Dropdown
-    return kind(
+    return KINDS[kind](
         options=[(value_text(v), v) for v in values],
         description=label,
         style={"description_width": "initial"},

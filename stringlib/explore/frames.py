@@ -25,6 +25,7 @@ __all__ = ["PLOTLY", "figure_json", "frame_name", "split_states", "state_of", "v
 PLOTLY = "application/vnd.plotly.v1+json"
 DIGITS = 6
 TINY = 1e-12
+MOST_BUTTONS = 6
 MISSING: Any = object()
 
 Json = dict[str, Any]
@@ -37,6 +38,23 @@ def value_text(value: float | str) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:.10g}" if isinstance(value, float) else str(value)
+
+
+def control_kind(values: Sequence[Any]) -> str:
+    """Return which control fits a parameter: one decision for the page and the live widget.
+
+    Args:
+        values: All that it can have.
+
+    Returns:
+        ``"switch"`` for yes and no, ``"choice"`` (buttons) for a few names, ``"list"`` for many,
+        and ``"slider"`` for amounts.
+    """
+    if len(values) == 2 and all(isinstance(value, bool) for value in values):
+        return "switch"
+    if isinstance(values[0], str):
+        return "choice" if len(values) <= MOST_BUTTONS else "list"
+    return "slider"
 
 
 def _number(value: float) -> float | int | None:
