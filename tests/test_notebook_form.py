@@ -74,6 +74,12 @@ def test_normalise_keeps_tags_and_image_metadata_and_drops_the_rest() -> None:
     assert nb.cells[0].id == "cell-00"
 
 
+def test_an_editor_folds_the_call_of_a_figure() -> None:
+    nb = new_notebook(cells=[code("f", 1, shown(**{notebooks.PLOTLY: plotly("A line.", [1])}))])
+    notebooks.normalise(nb)
+    assert nb.cells[0].metadata == {"jupyter": {"source_hidden": True}, "cellView": "form"}
+
+
 def test_normalise_takes_out_what_differs_between_machines() -> None:
     where = f"{notebooks.ROOT}/stringlib/x.py /a/lib/site-packages/torch/y.py <f at 0x7f3a00ff11>"
     error = new_output("error", ename="E", evalue="no", traceback=[f"{where}", "line 2"])
@@ -169,6 +175,13 @@ PLANTED = {
         planted(2, outputs=[shown(**{notebooks.PLOTLY: plotly(" ", [1])})]),
         "cell 2: a plotly figure without alternative text",
     ),
+    "role of a name": (planted(0, source="{py:func}`~a.b`"), "cell 0: a role {py:...}"),
+    "role of a citation": (planted(0, source="{cite:t}`su2024roformer`"), "a role {cite}"),
+    "citation in other words": (
+        planted(0, source="[RoFormer](https://arxiv.org/abs/2104.09864)"),
+        "a link to su2024roformer that reads neither Su et al. [[2024](...)]",
+    ),
+    "number of a chapter": (planted(0, source="See chapter 7."), "the number of a chapter"),
     "no code": (new_notebook(cells=[new_markdown_cell("text")]), "no code cell"),
 }  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,10 @@ import pytest
 from tools.check_site import Site, main
 
 WORDS = "<p>More than forty characters of text, so that the page is not empty.</p>"
+EXPLORER = {"name": "clocks", "parameters": [{"name": "base", "texts": ["10", "100"]}]}
+FIGURE = json.dumps(
+    {"see": "https://example.org/x", "tex": "$x$", "layout": {"meta": {"explorer": EXPLORER}}}
+)
 GOOD = f"""<!doctype html><html><head>
 <link rel="stylesheet" href="style.css"><link rel="canonical" href="https://example.org/">
 <script>const port = 80; // no address here</script></head>
@@ -18,7 +23,7 @@ GOOD = f"""<!doctype html><html><head>
 <img src="a.png" alt="A falling curve">
 <span class="math">\\(x^2\\)</span> <code>$PATH and $HOME</code>
 <figure id="fig-clocks"><div class="book-plot" aria-label="Eight dials"></div>
-<script type="application/json">{{"see": "https://example.org/x", "tex": "$x$"}}</script></figure>
+<script type="application/json">{FIGURE}</script></figure>
 </article></body></html>"""
 
 FAULTS = {
@@ -55,6 +60,14 @@ FAULTS = {
     "a link to no anchor": ('<a href="other.html#gone">x</a>', "no anchor 'gone'"),
     "an anchor of its own": ('<a href="#gone">x</a>', "no anchor 'gone'"),
     "a state of no figure": ('<a href="#fig=gone&amp;a=1">x</a>', "no anchor 'fig-gone'"),
+    "a state that a figure lacks": (
+        '<a href="#fig=clocks&amp;base=11">x</a>',
+        "figure clocks has no base=11",
+    ),
+    "a parameter that a figure lacks": (
+        '<a href="#fig=clocks&amp;size=10">x</a>',
+        "figure clocks has no size=10",
+    ),
     "a missing image": ('<img src="gone.png" alt="A curve">', "gone.png leads nowhere"),
     "a missing script": ('<script src="gone.js"></script>', "gone.js leads nowhere"),
 }

@@ -81,6 +81,28 @@ def test_code_is_folded_under_a_line_that_says_what_it_shows(pages: list[Path]) 
     assert not wrong
 
 
+def test_what_a_plain_notebook_shows_is_linked_and_numbered(site: Path) -> None:
+    page = (site / "notebooks" / "02_rope.html").read_text(encoding="utf8")
+    name = r'href="../book/api/encoders.html#stringlib.encoders.rope.RoPE"[^>]*><code'
+    assert re.search(name, page)
+    assert re.search(r"Su <em>et al.</em> \[<a[^>]*bibliography.html#", page)
+    assert "Table 2.1" in page
+    assert "Figure 2.1" in page
+    assert 'class="book-state reference external" href="#fig=phase-clocks&amp;' in page
+
+
+def test_chapters_are_numbered_as_the_table_of_contents_has_them(pages: list[Path]) -> None:
+    titles, told = {}, set()
+    for page in pages:
+        html = page.read_text(encoding="utf8")
+        title = re.search(r'<h1><span class="section-number">(\d+)\. ', html)
+        titles[page.name] = title[1] if title else ""
+        link = r'href="(?:[^"]*/)?(\d\d_\w+\.html)"><span[^>]*>[Cc]hapter (\d+)</span>'
+        told |= {*re.findall(link, html)}
+    assert told
+    assert all(titles[name] == number for name, number in told)
+
+
 def test_every_client_function_exists(site: Path, pages: list[Path]) -> None:
     code = (site / "_static" / "book-clients.js").read_text(encoding="utf8")
     exported = re.findall(r"(\w+): \w+", re.search(r"return \{ ([^}]*) \};\n\}\)\(\);", code)[1])
