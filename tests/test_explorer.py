@@ -117,6 +117,9 @@ def test_what_the_page_is_told() -> None:
     ).to_json()["layout"]["meta"]["explorer"]
     assert about["name"] == "my-wave"
     assert about["play"] == "speed"
+    assert "drag" not in about
+    held = {"speed": "turn2", "size": "y at -1.5"}
+    assert explorer(drag=held).to_json()["layout"]["meta"]["explorer"]["drag"] == held
     assert about["parameters"][0] == {
         "name": "speed",
         "label": "speed (1/s)",
@@ -152,6 +155,9 @@ def test_values_may_be_numbers_texts_booleans_or_arrays() -> None:
         ({"labels": {"sped": "x"}}, ValueError, r"labels: 'sped'"),
         ({"live": {"sped": None}}, ValueError, r"live: 'sped'"),
         ({"play": "sped"}, ValueError, r"play: 'sped'"),
+        ({"drag": {"sped": "x"}}, ValueError, r"drag: 'sped'"),
+        ({"drag": {"speed": "z"}}, ValueError, r"drag: .* got speed='z'"),
+        ({"drag": {"kind": "x"}}, ValueError, r"drag: expected for an amount .* got kind='x'"),
         ({"speed": []}, ValueError, r"speed: expected at least one value"),
         ({"speed": "fast"}, TypeError, r"speed: expected a list of values, got 'fast'"),
         ({"speed": 3}, TypeError, r"speed: expected a list of values, got 3"),

@@ -139,6 +139,7 @@ def intro_figure() -> Explorer:
         name="rotary-clocks",
         client="clocks",
         play="position",
+        drag={"distance": "x2"},
         initial={"position": 10, "distance": 8},
         labels={"position": "position of the query", "distance": "distance to the key"},
         position=range(129),

@@ -215,6 +215,47 @@ def test_play_runs_and_pauses(reader: Reader, with_figures: list[Path]) -> None:
     assert not compare(box, figure)
 
 
+POINT = """([box, name, handle, value]) => {
+  const [, kind, panel, at] = /^(x|y|turn)(\\d*)(?: at (.+))?$/.exec(handle);
+  const plot = box.querySelector(".book-plot"), corner = plot.getBoundingClientRect();
+  const x = plot._fullLayout["xaxis" + panel], y = plot._fullLayout["yaxis" + panel];
+  const turn = value * Math.PI / 180;
+  const place = {
+    x: [x.d2p(value), at ? y.d2p(Number(at)) : y._length / 2],
+    y: [at ? x.d2p(Number(at)) : x._length / 2, y.d2p(value)],
+    turn: [x.d2p(Math.cos(turn)), y.d2p(Math.sin(turn))],
+  }[kind];
+  return [corner.left + x._offset + place[0], corner.top + y._offset + place[1]];
+}"""
+
+
+def test_what_is_dragged_takes_the_value_under_the_pointer(
+    reader: Reader, with_figures: list[Path]
+) -> None:
+    dragged = 0
+    for path in with_figures:
+        if "book-plot held" not in path.read_text(encoding="utf8"):
+            continue
+        reader.open(path)
+        for box in (b for b in reader.figures() if b.query_selector(".held")):
+            box.scroll_into_view_if_needed()
+            figure, mouse = about(box), reader.page.mouse
+            explorer = figure["layout"]["meta"]["explorer"]
+            parameters = {p["name"]: p for p in explorer["parameters"]}
+            for name, handle in explorer["drag"].items():
+                parameter = parameters[name]
+                for index in (len(parameter["values"]) // 3, len(parameter["values"]) // 2):
+                    place = [box, name, handle, parameter["values"][index]]
+                    mouse.move(*reader.page.evaluate(POINT, place))
+                    (mouse.up if index == len(parameter["values"]) // 2 else mouse.down)()
+                    control = box.query_selector(f".book-control[data-name={name}]")
+                    assert control.get_attribute("data-index") == str(index), (path.stem, name)
+                    dragged += 1
+                reader.drawn(box)
+                assert not compare(box, figure), path.stem
+    assert dragged
+
+
 def test_figures_are_large_enough_for_a_finger(browser: Any, with_figures: list[Path]) -> None:
     window = Reader(browser, **PHONE)
     window.open(with_figures[0])
