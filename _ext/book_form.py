@@ -18,6 +18,10 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
+SCRIPTLESS = (
+    "Without JavaScript formulas stand here as they were written, in TeX, and figures as pictures "
+    "of one state with its description."
+)
 PROVES = re.compile(r"#\s*proves:\s*(.+)")
 
 
@@ -72,20 +76,29 @@ class FoldCode(SphinxPostTransform):
             note += f", {checks} check{'s' * (checks > 1)} passed"
         proves = PROVES.match(lines[0])
         if proves:
-            numbers = ", ".join(self.number(label.strip()) for label in proves[1].split(","))
-            return f"{'Proof' if 'sp.' in source else 'Check'} of {numbers}", note
+            numbers = [self.number(label.strip()) for label in proves[1].split(",")]
+            return f"{'Proof' if 'sp.' in source else 'Check'} of {ranges(numbers)}", note
         # a cell without a title is refused by the tests of the pages
         return lines[0][2:] if lines[0].startswith("# ") else "Code", note
 
-    def number(self, label: str) -> str:
-        """Return an equation's number as the page shows it."""
-        known = self.env.get_domain("math").equations.get(label)  # type: ignore[attr-defined]
-        if known is None:
-            return label
-        page, count = known
+    def number(self, label: str) -> tuple[int, ...]:
+        """Return an equation's number as the page shows it, by its parts."""
+        page, count = self.env.get_domain("math").equations[label]  # type: ignore[attr-defined]
         numbers = self.env.toc_fignumbers.get(page, {}).get("displaymath", {})
-        number = numbers.get(nodes.make_id(f"equation-{label}"), (count,))
-        return f"({'.'.join(map(str, number))})"
+        return tuple(numbers.get(nodes.make_id(f"equation-{label}"), (count,)))
+
+
+def ranges(numbers: list[tuple[int, ...]]) -> str:
+    """Return numbers of equations in their order, three or more in a row by the ends alone."""
+    rows: list[list[tuple[int, ...]]] = []
+    for number in sorted({*numbers}):
+        before = rows[-1][-1] if rows else ()
+        if before[:-1] == number[:-1] and before and before[-1] + 1 == number[-1]:
+            rows[-1].append(number)
+        else:
+            rows.append([number])
+    texts = [[f"({'.'.join(map(str, number))})" for number in row] for row in rows]
+    return ", ".join(f"{row[0]} to {row[-1]}" if len(row) > 2 else ", ".join(row) for row in texts)
 
 
 def shows_figure(output: nodes.Element) -> bool:
@@ -94,8 +107,18 @@ def shows_figure(output: nodes.Element) -> bool:
     return raw or next(output.findall(nodes.image), None) is not None
 
 
+def say_what_needs_scripts(
+    app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any
+) -> None:
+    """Say on a page with formulas why a reader without scripts sees TeX."""
+    body = context.get("body") or ""
+    if 'class="math' in body:
+        context["body"] = f'<noscript><p class="book-noscript">{SCRIPTLESS}</p></noscript>{body}'
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the transform and the switch."""
+    app.connect("html-page-context", say_what_needs_scripts)
     app.add_node(CodeFold, html=(visit_fold, depart_fold))
     app.add_post_transform(FoldCode)
     app.add_js_file("book-form.js", loading_method="defer")

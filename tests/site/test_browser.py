@@ -294,10 +294,11 @@ def test_without_javascript_a_figure_is_told_in_words(
 ) -> None:
     context = browser.new_context(java_script_enabled=False, offline=True)
     page = context.new_page()
-    page.goto(with_figures[0].as_uri())
+    page.goto(next(p for p in with_figures if p.stem == "02_rope").as_uri())
     figure = page.query_selector(".book-figure")
     assert len(figure.query_selector(".book-noscript").inner_text()) > 40
     assert not figure.query_selector(".book-plot").is_visible()
+    assert "in TeX" in page.inner_text("article noscript >> nth=0")
     context.close()
 
 

@@ -81,6 +81,11 @@ def test_code_is_folded_under_a_line_that_says_what_it_shows(pages: list[Path]) 
     assert not wrong
 
 
+def test_equations_in_a_row_are_named_by_the_ends(site: Path) -> None:
+    page = (site / "notebooks" / "02_rope.html").read_text(encoding="utf8")
+    assert "Proof of (2.2) to (2.4)" in page
+
+
 def test_what_a_plain_notebook_shows_is_linked_and_numbered(site: Path) -> None:
     page = (site / "notebooks" / "02_rope.html").read_text(encoding="utf8")
     name = r'href="../book/api/encoders.html#stringlib.encoders.rope.RoPE"[^>]*><code'
