@@ -29,7 +29,7 @@ from sphinx_external_toc.parsing import parse_toc_yaml
 FOLDER = "notebooks/"
 HEADS = {
     "relative": "relative",
-    "axes": "coordi&shy;nates",
+    "axes": "coordinates",
     "learned": "learns",
     "numbers": "numbers a head",
     "folds": "folds",
