@@ -16,6 +16,7 @@ record. ``book-tables.js`` makes the tables sortable; without it they stand in t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,11 +28,11 @@ from sphinx.util.docutils import SphinxDirective
 from sphinx_external_toc.parsing import parse_toc_yaml
 
 FOLDER = "notebooks/"
+PLAIN = re.compile(r"[\d,.]+|–|no state|grows, .*")
 HEADS = {
     "relative": "relative",
     "axes": "coordinates",
     "learned": "learns",
-    "numbers": "numbers a head",
     "folds": "folds",
     "training": "time, training",
     "inference": "time, inference",
@@ -87,6 +88,15 @@ def table(caption: str, rows: list[methods.Row], chapters: dict[str, int]) -> st
     return "\n".join([*lines, "````"])
 
 
+def align(node: nodes.Node) -> None:
+    """Mark the cells of columns that hold nothing but plain numbers, to be set flush right."""
+    rows = [list(row.findall(nodes.entry)) for row in node.findall(nodes.row)]
+    for _, *cells in zip(*rows, strict=True):
+        if all(PLAIN.fullmatch(cell.astext()) for cell in cells):
+            for cell in cells:
+                cell["classes"].append("book-number")
+
+
 def _line(cells: list[str]) -> list[str]:
     return [("* - " if not i else "  - ") + cell for i, cell in enumerate(cells)]
 
@@ -104,6 +114,8 @@ class Methods(SphinxDirective):
         caption, rows = TABLES[self.arguments[0]]
         text = table(caption, rows(), numbers(Path(self.env.srcdir)))
         found: list[nodes.Node] = self.parse_text_to_nodes(text)
+        for node in found:
+            align(node)
         return found
 
 
@@ -151,7 +163,7 @@ def listed(part: str, lines: list[str], root: Path) -> str:
         wanted, got = (", ".join(names) for names in (known[part], told))
         raise ValueError(f"chapters of {part} must have a sentence each: {wanted}; got {got}")
     count = numbers(root)
-    return "\n".join(f"{count[name]}. {{doc}}`/{name}` {told[name]}" for name in known[part])
+    return "\n".join(f"{count[name]}. {{doc}}`/{name}`\\\n   {told[name]}" for name in known[part])
 
 
 def substitute(app: Sphinx, config: Any) -> None:

@@ -16,8 +16,8 @@ from stringlib.theory.spread import mean
 
 def span(values: dict[str, list[float]], names: list[str]) -> str:
     """Return the least and the largest mean of some cells as text."""
-    means = [mean(values[name]) for name in names]
-    return f"{min(means):.2f} to {max(means):.2f}"
+    means = [f"{mean(values[name]):.2f}" for name in names]
+    return " to ".join(dict.fromkeys((min(means), max(means))))
 
 
 def facts() -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Every position encoding and every attention that has a name, as a row of a table.
 
 What a property is, is computed here from the class; what came of it, :mod:`book.recorded` reads. Only
-two things are typed, in :data:`ABOUT`: what is learned, in words, and the chapter.
+two things are typed, in :data:`ABOUT`: what the learned numbers are, and the chapter.
 """
 
 from __future__ import annotations
@@ -31,43 +31,43 @@ MISSING = "–"
 
 
 class About(NamedTuple):
-    """What is typed about a method: what it learns, and the chapter that derives it."""
+    """What is typed about a method: what its numbers are, and the chapter that derives it."""
 
     learned: str
     chapter: str
 
 
 ABOUT = {
-    "none": About("nothing", "01_why_positions"),
-    "sinusoidal": About("nothing", "01_why_positions"),
-    "learned": About("a vector a place", "01_why_positions"),
-    "rope": About("nothing", "02_rope"),
-    "axial": About("nothing", "04_rope_2d_3d"),
+    "none": About("", "01_why_positions"),
+    "sinusoidal": About("", "01_why_positions"),
+    "learned": About("in vectors", "01_why_positions"),
+    "rope": About("", "02_rope"),
+    "axial": About("", "04_rope_2d_3d"),
     "mixed": About("frequencies", "04_rope_2d_3d"),
     "reflection": About("frequencies", "08_reflections"),
     "circulant": About("frequencies", "06_circulant_string"),
-    "cayley": About("frequencies, basis", "07_cayley_string"),
-    "cayley-sparse": About("frequencies, basis", "07_cayley_string"),
-    "alibi": About("nothing", "01_why_positions"),
-    "t5": About("a bias a bucket", "01_why_positions"),
-    "kerple-log": About("two of a curve", "01_why_positions"),
-    "kerple-power": About("two of a curve", "01_why_positions"),
-    "softmax": About("nothing", "10_linear_attention"),
-    "relu": About("nothing", "10_linear_attention"),
-    "elu": About("nothing", "10_linear_attention"),
-    "favor": About("nothing", "11_favor_plus"),
-    "favor-iid": About("nothing", "11_favor_plus"),
-    "favor-hadamard": About("nothing", "11_favor_plus"),
-    "favor-circulant": About("nothing", "12_circulant_favor"),
-    "favor-unit-circulant": About("nothing", "12_circulant_favor"),
-    "favor-learned": About("the projection", "12_circulant_favor"),
-    "hyperbolic": About("nothing", "11_favor_plus"),
-    "cosine": About("nothing", "13_cosformer"),
-    "cosine-positive": About("nothing", "13_cosformer"),
-    "toeplitz": About("a weight a distance", "14_toeplitz_rpe"),
-    "retnet": About("nothing", "17_decay_and_state"),
-    "gla": About("decays of a token", "17_decay_and_state"),
-    "ssd": About("a decay of a token", "17_decay_and_state"),
+    "cayley": About("with a basis", "07_cayley_string"),
+    "cayley-sparse": About("with a basis", "07_cayley_string"),
+    "alibi": About("", "01_why_positions"),
+    "t5": About("buckets", "01_why_positions"),
+    "kerple-log": About("of a curve", "01_why_positions"),
+    "kerple-power": About("of a curve", "01_why_positions"),
+    "softmax": About("", "10_linear_attention"),
+    "relu": About("", "10_linear_attention"),
+    "elu": About("", "10_linear_attention"),
+    "favor": About("", "11_favor_plus"),
+    "favor-iid": About("", "11_favor_plus"),
+    "favor-hadamard": About("", "11_favor_plus"),
+    "favor-circulant": About("", "12_circulant_favor"),
+    "favor-unit-circulant": About("", "12_circulant_favor"),
+    "favor-learned": About("of the projection", "12_circulant_favor"),
+    "hyperbolic": About("", "11_favor_plus"),
+    "cosine": About("", "13_cosformer"),
+    "cosine-positive": About("", "13_cosformer"),
+    "toeplitz": About("distances", "14_toeplitz_rpe"),
+    "retnet": About("", "17_decay_and_state"),
+    "gla": About("for decays", "17_decay_and_state"),
+    "ssd": About("for a decay", "17_decay_and_state"),
 }
 """Name → what is typed about it."""
 
@@ -201,7 +201,7 @@ def folding(made: nn.Module | None) -> str:
     x, w_q, w_k, places = normal(5, 9), normal(HEAD, 9), normal(HEAD, 9), normal(5, made.coord_dim)
     if fold_error(made, x, w_q, w_k, places) > EXACT:
         return "no"
-    return "nothing to fold" if torch.equal(made.fold(w_q), w_q) else "yes"
+    return "nothing" if torch.equal(made.fold(w_q), w_q) else "yes"
 
 
 def counted(made: nn.Module | None) -> str:
@@ -242,8 +242,7 @@ def encoders() -> list[Row]:
         cells = {
             "relative": MISSING if made is None else "yes" if is_relative(made) else "no",
             "axes": coordinates(name),
-            "learned": typed.learned,
-            "numbers": counted(made),
+            "learned": f"{counted(made)} {typed.learned}".strip(),
             "folds": folding(made),
             "training": times(time["training"].get(name)),
             "inference": times(time["inference"].get(name)),
@@ -352,8 +351,7 @@ def attentions() -> list[Row]:
             "causal": "both" if works(name, causal=False) else "only",
             "kept": kept(name),
             "rope": rotation(name),
-            "learned": typed.learned,
-            "numbers": learned(name),
+            "learned": f"{learned(name)} {typed.learned}".strip(),
             "from": MISSING if start is None else f"{start:,.0f}",
             "share": MISSING if share is None else f"{100 * share:.1f}",
             "text": MISSING if with_ is None else f"{recorded.about(with_[1])}, {with_[0]}",

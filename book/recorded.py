@@ -66,7 +66,7 @@ def about(values: Sequence[float], digits: int = 2, sign: str = "") -> str:
     middle = mean(values)
     half = interval(values)[1] - middle
     # seeds that agree in all digits shown need no ± 0.00
-    spread = f" ± {half:.{digits}f}" if round(half, digits) else ""
+    spread = f"\u00a0±\u00a0{half:.{digits}f}" if round(half, digits) else ""
     return f"{middle:{sign}.{digits}f}{spread}".replace("-", "−")
 
 
