@@ -9,9 +9,10 @@ stands for the table of ``book.methods.encoders()``, one row for every registere
     01_why_positions: Attention sees a set.
     ```
 
-for the chapters of that part of ``_toc.yml``, each with its number, its title and the sentence that
-is given here. ``{{ bits["ELU, GLA"] }}`` in a page is a number that :mod:`book.recorded` reads from a
-record. ``book-tables.js`` makes the tables sortable; without it they stand in the registries' order.
+for the chapters of that part of ``_toc.yml``, each with its number, its title and the sentence
+that is given here. ``{{ bits["ELU, GLA"] }}`` in a page is a number that ``book.recorded`` reads
+from a record. ``book-tables.js`` makes the tables sortable; without it they stand in the order of
+the registries.
 """
 
 from __future__ import annotations
@@ -21,17 +22,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from book import facts, methods
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from sphinx_external_toc.parsing import parse_toc_yaml
 
+from book import facts, methods
+
 FOLDER = "notebooks/"
-PLAIN = re.compile(r"[\d,.]+|–|no state|grows, .*")
+PLAIN = re.compile(r"[+−]?[\d,.]+(\s±\s[\d.]+)?|–|no state|grows, .*")
 HEADS = {
     "relative": "relative",
-    "axes": "coordinates",
+    "axes": "axes",
     "learned": "learns",
     "folds": "folds",
     "training": "time, training",
@@ -91,9 +93,9 @@ def table(caption: str, rows: list[methods.Row], chapters: dict[str, int]) -> st
 def align(node: nodes.Node) -> None:
     """Mark the cells of columns that hold nothing but plain numbers, to be set flush right."""
     rows = [list(row.findall(nodes.entry)) for row in node.findall(nodes.row)]
-    for _, *cells in zip(*rows, strict=True):
+    for head, *cells in zip(*rows, strict=True):
         if all(PLAIN.fullmatch(cell.astext()) for cell in cells):
-            for cell in cells:
+            for cell in (head, *cells):
                 cell["classes"].append("book-number")
 
 

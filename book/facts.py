@@ -1,4 +1,4 @@
-"""The numbers of the page that chooses a method, and of the front page: ``{{ bits["ELU, GLA"] }}``."""
+"""The numbers in the text of the front page and of the page that chooses a method."""
 
 from __future__ import annotations
 
@@ -23,12 +23,20 @@ def span(values: dict[str, list[float]], names: list[str]) -> str:
 def facts() -> dict[str, Any]:
     """Return name → number as text, or a dictionary of such."""
     vision, longer, bits = recorded.vision(), recorded.longer(), recorded.language()
-    recall, pairs = recorded.recall(), recorded.measured("recall", recorded.score("redrawn"))
+    recall = recorded.recall()
+    drawn = {
+        kind: recorded.measured("recall", recorded.score(kind))[
+            "32 pairs, shift, unit: favor-circulant"
+        ]
+        for kind in ("test", "redrawn")
+    }
     encoders, attentions = recorded.encoder_times(), recorded.attention_times()
     other, finer, opposite = (vision[key] for key in ("other", "interpolated", "moved"))
     names = [f"digits {name}" for name in (*ABSOLUTE, *ENCODERS) if name != "rope"]
     rotary = [f"volumes {name}" for name in ENCODERS if name != "rope"]
+    fft = recorded.fft()
     cache, state = cache_numbers(1, WIDE, WIDE), state_numbers(WIDE, WIDE)
+    favor = {name: vision["same"][f"performer favor{name}"] for name in ("", ", toeplitz")}
     random = [name for name in recall if name.startswith("favor")]
     return {
         "bits": texts(bits),
@@ -40,7 +48,7 @@ def facts() -> dict[str, Any]:
         "known": texts(vision["same"]),
         "other": texts(other),
         "mean_gap": gap(other["moved axial"], other["moved cls axial"]),
-        "bias_gap": gap(vision["same"]["performer favor, toeplitz"], vision["same"]["performer favor"]),
+        "bias_gap": gap(favor[", toeplitz"], favor[""]),
         "volumes": texts(vision["test"]),
         "opposite": texts(opposite),
         "volumes_span": span(vision["test"], rotary),
@@ -50,17 +58,15 @@ def facts() -> dict[str, Any]:
         "far": texts(longer["far"]),
         "recall": texts(recall),
         "recall_random": span(recall, random),
-        "redrawn": about(pairs["32 pairs, shift, unit: favor-circulant"]),
-        "kept_drawn": about(
-            recorded.measured("recall", recorded.score("test"))[
-                "32 pairs, shift, unit: favor-circulant"
-            ]
-        ),
+        "redrawn": about(drawn["redrawn"]),
+        "kept_drawn": about(drawn["test"]),
         "guess": f"{float(guess_accuracy(8, 8)):.3f}",
         "training": {name: f"{value:.1f}" for name, value in encoders["training"].items()},
         "inference": {name: f"{value:.1f}" for name, value in encoders["inference"].items()},
         "start": {name: f"{value:,.0f}" for name, value in attentions["from"].items()},
         "share": {name: f"{100 * value:.1f} %" for name, value in attentions["share"].items()},
+        "fft_projection": f"{fft['projection']:.1f}",
+        "fft_toeplitz": f"{fft['toeplitz']:,.0f}",
         "cache": f"{cache:,}",
         "state": f"{state:,}",
         "even": f"{state // cache + 1}",

@@ -1,13 +1,13 @@
 """Every position encoding and every attention that has a name, as a row of a table.
 
-What a property is, is computed here from the class; what came of it, :mod:`book.recorded` reads. Only
-two things are typed, in :data:`ABOUT`: what the learned numbers are, and the chapter.
+Properties are computed here from the classes; what came of them, ``book.recorded`` reads. Only two
+things are typed, in ``ABOUT``: what the learned numbers are, and the chapter.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -16,13 +16,12 @@ from torch.func import functional_call
 
 from book import recorded
 from stringlib import FavorFeatures, MultiHeadAttention, RotaryEncoder, make_encoder, make_features
-from stringlib.attention.registry import FEATURES, WEIGHTS, LayerShape, layer_weight
+from stringlib.attention.registry import FEATURES, WEIGHTS
 from stringlib.checks import fold_error, largest_difference, normal, properties, shift_error
 from stringlib.encoders.bias import RelativeBias
 from stringlib.encoders.registry import BIASES, ENCODERS, make_bias
 from stringlib.models.absolute import GridSinusoidal, GridTable
 from stringlib.models.blocks import ABSOLUTE
-from stringlib.theory.cost import cache_numbers, state_numbers
 
 HEAD, AXES = 16, 2  # channels of a head and coordinates, as in chapter 19
 WIDE, HEADS, LENGTH = 64, 4, 256  # channels of a head, heads and tokens of an attention
@@ -40,18 +39,18 @@ class About(NamedTuple):
 ABOUT = {
     "none": About("", "01_why_positions"),
     "sinusoidal": About("", "01_why_positions"),
-    "learned": About("in vectors", "01_why_positions"),
+    "learned": About("entries", "01_why_positions"),
     "rope": About("", "02_rope"),
     "axial": About("", "04_rope_2d_3d"),
     "mixed": About("frequencies", "04_rope_2d_3d"),
     "reflection": About("frequencies", "08_reflections"),
     "circulant": About("frequencies", "06_circulant_string"),
-    "cayley": About("with a basis", "07_cayley_string"),
-    "cayley-sparse": About("with a basis", "07_cayley_string"),
+    "cayley": About("entries", "07_cayley_string"),
+    "cayley-sparse": About("entries", "07_cayley_string"),
     "alibi": About("", "01_why_positions"),
     "t5": About("buckets", "01_why_positions"),
-    "kerple-log": About("of a curve", "01_why_positions"),
-    "kerple-power": About("of a curve", "01_why_positions"),
+    "kerple-log": About("parameters", "01_why_positions"),
+    "kerple-power": About("parameters", "01_why_positions"),
     "softmax": About("", "10_linear_attention"),
     "relu": About("", "10_linear_attention"),
     "elu": About("", "10_linear_attention"),
@@ -60,14 +59,14 @@ ABOUT = {
     "favor-hadamard": About("", "11_favor_plus"),
     "favor-circulant": About("", "12_circulant_favor"),
     "favor-unit-circulant": About("", "12_circulant_favor"),
-    "favor-learned": About("of the projection", "12_circulant_favor"),
+    "favor-learned": About("entries", "12_circulant_favor"),
     "hyperbolic": About("", "11_favor_plus"),
     "cosine": About("", "13_cosformer"),
     "cosine-positive": About("", "13_cosformer"),
     "toeplitz": About("distances", "14_toeplitz_rpe"),
     "retnet": About("", "17_decay_and_state"),
-    "gla": About("for decays", "17_decay_and_state"),
-    "ssd": About("for a decay", "17_decay_and_state"),
+    "gla": About("weights", "17_decay_and_state"),
+    "ssd": About("weights", "17_decay_and_state"),
 }
 """Name → what is typed about it."""
 
@@ -95,7 +94,7 @@ def about(name: str) -> About:
         ValueError: If nothing is; the message says where to add it.
     """
     if name not in ABOUT:
-        raise ValueError(f"{name!r} has a registered name and no row: add it to ABOUT in {__file__}")
+        raise ValueError(f"{name!r} is registered and has no row: add it to ABOUT in {__file__}")
     return ABOUT[name]
 
 
@@ -183,13 +182,12 @@ def is_relative(made: nn.Module) -> bool:
         return properties(made)["relative"] < EXACT
     if isinstance(made, RelativeBias):
         return largest_difference(made(5, 7, offset=2), made(5, 14, offset=9)[..., 7:]) < EXACT
-    axes = made.coord_dim if isinstance(made, GridSinusoidal) else len(made.sizes)
-    width = made.dim if isinstance(made, GridSinusoidal) else made.weight.shape[-1]
-    q, k = normal(2, 4, width)
-    places = torch.arange(4 * axes).view(4, axes) % 5.0
+    added: Any = made  # one of ABSOLUTE: a vector for each place
+    q, k = normal(2, 4, added.dim if isinstance(made, GridSinusoidal) else HEAD)
+    places = torch.arange(4.0 * AXES, dtype=torch.float64).view(4, AXES) % 5
 
     def scores(at: Tensor) -> Tensor:
-        return made(q, at.double()) @ made(k, at.double()).mT
+        return added(q, at) @ added(k, at).mT
 
     return shift_error(scores, places, 3.0) < EXACT
 
@@ -286,9 +284,8 @@ def rotation(name: str) -> str:
         options = {"encoder": "rope", "rotate": place, "causal": True}
         if not works(name, **options):
             continue
-        made, x = layer(name, **options), normal(6, WIDE * HEADS)
-        places = torch.arange(6.0, dtype=torch.float64)[:, None]
-        if shift_error(lambda at, made=made, x=x: made(x, at), places, 3.0) < EXACT:
+        attend = partial(layer(name, **options), normal(6, WIDE * HEADS))
+        if shift_error(attend, torch.arange(6.0, dtype=torch.float64)[:, None], 3.0) < EXACT:
             exact.append(place)
     if name == "softmax":
         return "yes" if exact else "no"
@@ -347,7 +344,7 @@ def attentions() -> list[Row]:
             if name == "softmax"
             else "weight"
             if name in WEIGHTS
-            else "features φ",
+            else "features",
             "causal": "both" if works(name, causal=False) else "only",
             "kept": kept(name),
             "rope": rotation(name),

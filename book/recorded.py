@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks.recorded import blocks, ladder, records
 from benchmarks.scaling import crossover
-from stringlib.records import read_record
+from stringlib.records import gather, read_record
 from stringlib.theory.spread import difference, interval, mean
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
@@ -194,3 +194,19 @@ def attention_times() -> dict[str, dict[str, float]]:
         last = lengths.index(LONGEST)
         found["share"][name] = median(rows[last]) / median(reference[last])
     return found
+
+
+def fft() -> dict[str, float]:
+    """Return what an FFT costs where a plain product would do, forward.
+
+    ``"projection"`` is how many times as long a circulant of 64 channels takes, ``"toeplitz"`` the
+    number of tokens up to which Toeplitz weights are slower, at 64 features and channels.
+    """
+    circulant = gather(data("circulant_speed"), "ms", "d")[64]
+    rows = gather(data("toeplitz_crossover"), "ms", "kind", "m", "n")["forward"][64]
+    both = {n: row for n, row in rows.items() if {"matrix", "fft"} <= row.keys()}
+    plain, fast = ([median(row[way]) for row in both.values()] for way in ("matrix", "fft"))
+    return {
+        "projection": _ratio(circulant, "fft", "dense"),
+        "toeplitz": crossover(list(both), plain, fast) or float("inf"),
+    }
