@@ -36,17 +36,17 @@ HEADS = {
     "axes": "axes",
     "learned": "learns",
     "folds": "folds",
-    "training": "time, training",
-    "inference": "time, inference",
-    "text": "text, bits",
+    "training": "training, × RoPE",
+    "inference": "inference, × RoPE",
+    "text": "text, bits a byte",
     "needles": "needles",
     "images": "images",
     "volumes": "volumes",
     "kind": "kind",
     "causal": "causal",
-    "kept": "kept a head",
+    "kept": "keeps, numbers",
     "rope": "exact RoPE",
-    "from": "faster from",
+    "from": "faster from, tokens",
     "share": "time, %",
     "recall": "recall",
 }
@@ -76,7 +76,7 @@ def table(caption: str, rows: list[methods.Row], chapters: dict[str, int]) -> st
     Raises:
         ValueError: If a chapter is not in the table of contents.
     """
-    heads = ["name", *(HEADS[key] for key in rows[0].cells), "chapter"]
+    heads = ["name", *(HEADS[key] for key in rows[0].cells), "ch."]
     lines = [f"````{{list-table}} {caption}", ":header-rows: 1", ":stub-columns: 1"]
     lines += [":class: book-sortable", ""]
     lines += _line(heads)
