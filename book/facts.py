@@ -1,0 +1,73 @@
+"""The numbers in the text of the front page and of the page that chooses a method."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from book import recorded
+from book.methods import WIDE
+from book.recorded import about, gap, texts
+from stringlib.encoders.registry import ENCODERS
+from stringlib.models.blocks import ABSOLUTE
+from stringlib.theory.capacity import guess_accuracy
+from stringlib.theory.cost import cache_numbers, state_numbers
+from stringlib.theory.spread import mean
+
+
+def span(values: dict[str, list[float]], names: list[str]) -> str:
+    """Return the least and the largest mean of some cells as text."""
+    means = [f"{mean(values[name]):.2f}" for name in names]
+    return " to ".join(dict.fromkeys((min(means), max(means))))
+
+
+def facts() -> dict[str, Any]:
+    """Return name → number as text, or a dictionary of such."""
+    vision, longer, bits = recorded.vision(), recorded.longer(), recorded.language()
+    recall = recorded.recall()
+    drawn = {
+        kind: recorded.measured("recall", recorded.score(kind))[
+            "32 pairs, shift, unit: favor-circulant"
+        ]
+        for kind in ("test", "redrawn")
+    }
+    encoders, attentions = recorded.encoder_times(), recorded.attention_times()
+    other, finer, opposite = (vision[key] for key in ("other", "interpolated", "moved"))
+    names = [f"digits {name}" for name in (*ABSOLUTE, *ENCODERS) if name != "rope"]
+    rotary = [f"volumes {name}" for name in ENCODERS if name != "rope"]
+    fft = recorded.fft()
+    cache, state = cache_numbers(1, WIDE, WIDE), state_numbers(WIDE, WIDE)
+    favor = {name: vision["same"][f"performer favor{name}"] for name in ("", ", toeplitz")}
+    random = [name for name in recall if name.startswith("favor")]
+    return {
+        "bits": texts(bits),
+        "digits": texts(vision["test"]),
+        "digits_span": span(vision["test"], names),
+        "counted_span": span(vision["counted"], names),
+        "finer": texts(finer),
+        "finer_gap": gap(finer["digits learned"], finer["digits axial"]),
+        "known": texts(vision["same"]),
+        "other": texts(other),
+        "mean_gap": gap(other["moved axial"], other["moved cls axial"]),
+        "bias_gap": gap(favor[", toeplitz"], favor[""]),
+        "volumes": texts(vision["test"]),
+        "opposite": texts(opposite),
+        "volumes_span": span(vision["test"], rotary),
+        "opposite_span": span(opposite, rotary),
+        "longer": texts(longer["text"], sign="+"),
+        "needles": texts(longer["needles"]),
+        "far": texts(longer["far"]),
+        "recall": texts(recall),
+        "recall_random": span(recall, random),
+        "redrawn": about(drawn["redrawn"]),
+        "kept_drawn": about(drawn["test"]),
+        "guess": f"{float(guess_accuracy(8, 8)):.3f}",
+        "training": {name: f"{value:.1f}" for name, value in encoders["training"].items()},
+        "inference": {name: f"{value:.1f}" for name, value in encoders["inference"].items()},
+        "start": {name: f"{value:,.0f}" for name, value in attentions["from"].items()},
+        "share": {name: f"{100 * value:.1f} %" for name, value in attentions["share"].items()},
+        "fft_projection": f"{fft['projection']:.1f}",
+        "fft_toeplitz": f"{fft['toeplitz']:,.0f}",
+        "cache": f"{cache:,}",
+        "state": f"{state:,}",
+        "even": f"{state // cache + 1}",
+    }

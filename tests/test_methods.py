@@ -1,0 +1,274 @@
+"""The tables of all methods: complete, of what the classes are, and as the records have it."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from docutils import nodes
+
+from book import facts, methods, recorded
+from results import extrapolation, language, recall, vision
+from stringlib import make_encoder
+from stringlib.attention.registry import FEATURES, WEIGHTS
+from stringlib.encoders.registry import BIASES, ENCODERS
+from stringlib.encoders.rope import RoPE
+from stringlib.models.blocks import ABSOLUTE
+from stringlib.theory.spread import difference, interval, mean
+
+ROOT = Path(__file__).resolve().parents[1]
+SPEC = importlib.util.spec_from_file_location("book_choice", ROOT / "_ext" / "book_choice.py")
+book_choice = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(book_choice)
+
+
+@pytest.fixture(scope="module")
+def encoders() -> dict[str, methods.Row]:
+    return {row.name: row for row in methods.encoders()}
+
+
+@pytest.fixture(scope="module")
+def attentions() -> dict[str, methods.Row]:
+    return {row.name: row for row in methods.attentions()}
+
+
+# --- complete ---
+
+
+def test_every_name_has_a_row(encoders, attentions) -> None:
+    assert set(encoders) == {"none", *ABSOLUTE, *ENCODERS, *BIASES}
+    assert set(attentions) == {"softmax", *FEATURES, *WEIGHTS}
+    assert set(methods.ABOUT) == {*encoders, *attentions}, "ABOUT in book/methods.py has others"
+
+
+def test_a_new_name_without_a_row_stops_the_book(monkeypatch) -> None:
+    monkeypatch.setitem(ENCODERS, "new", lambda head_dim, coord_dim, heads: RoPE(head_dim))
+    with pytest.raises(ValueError, match=r"'new' is registered .*add it to ABOUT in .*methods\.py"):
+        methods.encoders()
+
+
+def test_every_row_fills_every_column(encoders, attentions) -> None:
+    for rows in (encoders, attentions):
+        (columns,) = {tuple(row.cells) for row in rows.values()}
+        assert set(columns) <= set(book_choice.HEADS)
+        assert all(text.strip() for row in rows.values() for text in row.cells.values())
+
+
+def test_every_class_and_chapter_is_there(encoders, attentions) -> None:
+    chapters = book_choice.numbers(ROOT)
+    for row in (*encoders.values(), *attentions.values()):
+        module, _, name = row.code.rpartition(".")
+        assert not row.code or hasattr(importlib.import_module(module), name)
+        assert f"notebooks/{row.chapter}" in chapters
+
+
+# --- what the classes are ---
+
+
+def test_numbers_that_act_are_those_of_the_chapters(encoders) -> None:
+    d, axes = methods.HEAD, methods.AXES
+    pairs, entries = d // 2, d * (d - 1) // 2
+    expected = {
+        "none": "0",
+        "rope": "0",
+        "axial": "0",
+        "mixed": f"{axes * pairs} frequencies",
+        # two mirrors a pair, of which the difference counts
+        "reflection": f"{axes * pairs} of {2 * axes * pairs} frequencies",
+        # chapter 6: c_0, c_{d/2} and the symmetric part do nothing
+        "circulant": f"{axes * ((d - 1) // 2)} of {axes * d} frequencies",
+        # chapter 7: d/2 are spare
+        "cayley": f"{entries + axes * pairs - pairs} of {entries + axes * pairs} entries",
+        # of 32 buckets that of distance 0 among the keys behind stays empty, and a constant is free
+        "t5": "30 of 32 buckets",
+        "kerple-log": "2 parameters",
+        "kerple-power": "2 parameters",
+        "alibi": "0",
+        "learned": f"{14 * 14 * d:,} entries",
+    }
+    found = {name: row.cells["learned"] for name, row in encoders.items()}
+    assert {name: found[name] for name in expected} == expected
+
+
+def test_relative_is_what_the_theory_says(encoders) -> None:
+    found = {name: row.cells["relative"] for name, row in encoders.items()}
+    assert found == {
+        name: "–" if name == "none" else "no" if name in ABSOLUTE else "yes" for name in encoders
+    }
+
+
+def test_a_bias_that_sees_places_is_not_called_relative() -> None:
+    class Drifting(methods.RelativeBias):
+        def forward(self, queries: int, keys: int, *, offset: int = 0) -> torch.Tensor:
+            return torch.arange(queries * keys).view(1, queries, keys) + float(offset)
+
+    assert not methods.is_relative(Drifting(1))
+
+
+def test_only_what_has_a_basis_folds(encoders) -> None:
+    found = {name: row.cells["folds"] for name, row in encoders.items()}
+    folds = {name for name, text in found.items() if text == "yes"}
+    assert folds == {"circulant", "cayley", "cayley-sparse"}
+    for name in ENCODERS:
+        basis = make_encoder(name, 8).basis()
+        assert (name in folds) == (not torch.equal(basis[0], torch.eye(8).to(basis)))
+    assert {found[name] for name in BIASES} == {"no"}
+
+
+def test_the_state_of_an_attention_has_the_size_of_the_theory(attentions) -> None:
+    d = methods.WIDE
+    found = {name: row.cells["kept"] for name, row in attentions.items()}
+    assert found["softmax"] == f"grows, {2 * d} a token"
+    assert found["toeplitz"] == "no state"
+    for name, copies in {"relu": 1, "gla": 1, "hyperbolic": 2, "cosine-positive": 3}.items():
+        assert found[name] == f"{copies * d * (d + 1):,}"
+    causal = {name for name, row in attentions.items() if row.cells["causal"] == "only"}
+    assert causal == {"retnet", "gla", "ssd"}
+    exact = {name: row.cells["rope"] for name, row in attentions.items()}
+    assert exact.pop("softmax") == "yes"
+    assert {name for name, place in exact.items() if place != "after φ"} == {"gla"}
+
+
+# --- as the records have it ---
+
+
+def numbers_of(text: str) -> list[float]:
+    return [float(x) for x in re.findall(r"[+-]?\d+\.\d+", text.replace("−", "-"))]
+
+
+def test_cells_are_means_and_intervals_of_the_records(encoders, attentions) -> None:
+    """Counted once more, from the files."""
+
+    def agrees(text: str, values: list[float]) -> bool:
+        middle, *half = numbers_of(text)
+        low, high = interval(values)
+        wide = half[0] if half else 0.0
+        return abs(middle - mean(values)) < 0.0051 and abs(wide - (high - low) / 2) < 0.0051
+
+    bits = recorded.data("language")["cells"]["ELU, GLA"]["runs"]
+    assert agrees(attentions["gla"].cells["text"], [run["bits"] for run in bits])
+    pairs = recorded.data("recall")["cells"]["32 pairs, shift: relu"]["runs"]
+    assert agrees(attentions["relu"].cells["recall"], [run["scores"]["test"] for run in pairs])
+    places = recorded.data("vision")["cells"]["moved axial"]["runs"]
+    new = [
+        sum(sum(row) for row in run["places"]) - sum(sum(row[:3]) for row in run["places"][:3])
+        for run in places
+    ]
+    assert agrees(encoders["axial"].cells["images"], [total / 16 for total in new])
+    rope = [
+        run["read"]["rope"]["lengths"]
+        for run in recorded.data("extrapolation")["cells"]["text rope"]["runs"]
+    ]
+    assert agrees(encoders["rope"].cells["text"], [row[-1] - row[0] for row in rope])
+
+
+def test_a_dash_stands_where_and_only_where_there_is_no_run(encoders, attentions) -> None:
+    tried = {n for n, row in encoders.items() if row.cells["text"] != methods.MISSING}
+    assert tried == set(extrapolation.METHODS) - {"gla"}
+    tried = {n for n, row in encoders.items() if row.cells["images"] != methods.MISSING}
+    assert tried == set(vision.ENCODERS)
+    tried = {n for n, row in attentions.items() if row.cells["recall"] != methods.MISSING}
+    assert tried == set(recall.MAPS)
+    asked = {told.get("weight") for told in language.CELLS.values()} - {None}
+    found = {n for n in WEIGHTS if attentions[n].cells["text"] != methods.MISSING}
+    assert found == asked
+
+
+def test_the_words_of_the_page_hold() -> None:
+    """What the page says without a number."""
+    seen, long, bits = recorded.vision(), recorded.longer(), recorded.language()
+
+    def less(one: list[float], other: list[float]) -> bool:
+        return difference(one, other)[2] < 0
+
+    # a text
+    for ahead in ("ELU, GLA", "ELU, SSD", "softmax, RoPE"):
+        assert all(less(bits[ahead], bits[b]) for b in ("FAVOR+, RoPE", "ReLU, Toeplitz"))
+    floor = mean(bits["softmax"])
+    assert all(abs(mean(bits[b]) - floor) < 0.02 for b in ("ReLU, cosine", "C-CosGate"))
+    # images
+    other, finer, counted = seen["other"], seen["interpolated"], seen["counted"]
+    assert difference(other["moved axial"], other["moved cls axial"])[1] > 0
+    assert difference(finer["digits learned"], finer["digits axial"])[1] > 0
+    assert all(mean(row) < 0.3 for row in counted.values())
+    biased, plain = (seen["same"][f"performer favor{x}"] for x in (", toeplitz", ""))
+    assert difference(biased, plain)[1] < 0 < difference(biased, plain)[2]
+    assert less(other["performer favor, axial"], other["performer favor"])
+    # more tokens than in training
+    level = ("kerple-log", "kerple-power", "gla", "alibi")
+    assert max(abs(mean(long["text"][m])) for m in level) < 0.03
+    assert min(mean(long["text"][m]) for m in ("rope", "yarn", "t5")) > 1
+    assert min(mean(long["needles"][m]) for m in ("none", "t5", "yarn")) > 0.97
+    best = {m: row for m, row in long["needles"].items() if m in level}
+    assert max(best, key=lambda m: mean(best[m])) == "kerple-log"
+
+
+def test_the_settings_that_the_page_names_are_those_of_the_studies() -> None:
+    assert extrapolation.LENGTH == 64
+    assert extrapolation.LENGTHS[-1] == 1024 == 16 * extrapolation.LENGTH
+    assert vision.STEPS == recorded.data("vision")["steps"] == 400
+    for study in ("vision", "language", "extrapolation", "recall"):
+        assert {len(c["runs"]) for c in recorded.data(study)["cells"].values()} == {5}
+    assert recorded.LONGEST == 16384
+    assert methods.WIDE == 64
+
+
+def test_no_mean_is_typed_on_the_page() -> None:
+    text = (ROOT / "book" / "choose.md").read_text(encoding="utf8")
+    text = re.sub(r"\{\{.*?\}\}", "", text, flags=re.DOTALL)
+    assert re.findall(r"\d\.\d", text) == []
+    known = facts.facts()
+    for name in re.findall(r"\{\{ (\w+)", text):
+        assert name in known
+
+
+# --- on the page ---
+
+
+def test_a_table_marks_columns_of_plain_numbers() -> None:
+    def cell(text: str) -> nodes.entry:
+        return nodes.entry("", nodes.paragraph(text=text))
+
+    rows = [("name", "n", "words"), ("a", "4,160", "yes"), ("b", "–", "12 of 14")]
+    group = nodes.tgroup("", *(nodes.row("", *map(cell, row)) for row in rows))
+    book_choice.align(nodes.table("", group))
+    marked = [[bool(e["classes"]) for e in row.findall(nodes.entry)] for row in group.children]
+    assert marked == [[False, True, False]] * 3
+
+
+TOC = """
+format: jb-book
+root: intro
+parts:
+  - caption: One
+    numbered: 1
+    chapters: [{file: notebooks/a}, {file: notebooks/b}]
+  - caption: Two
+    numbered: 1
+    chapters: [{file: notebooks/c}]
+  - caption: Reference
+    chapters: [{file: notebooks/d}]
+"""
+
+
+def test_chapters_are_counted_on_and_need_a_sentence_each(tmp_path: Path) -> None:
+    (tmp_path / "_toc.yml").write_text(TOC, encoding="utf8")
+    assert list(book_choice.numbers(tmp_path).values()) == [1, 2, 3]
+    text = book_choice.listed("Two", ["c: Third,", "  indeed."], tmp_path)
+    assert text == "3. {doc}`/notebooks/c`\\\n   Third, indeed."
+    for part, lines in (("Three", []), ("One", ["a: First."]), ("Two", ["c:"])):
+        with pytest.raises(ValueError, match="got"):
+            book_choice.listed(part, lines, tmp_path)
+    with pytest.raises(ValueError, match=r"chapter of x must be in _toc\.yml, got notebooks/z"):
+        book_choice.table("T", [methods.Row("x", "", {"axes": "1"}, "z")], {})
+
+
+def test_numbers_reach_the_pages_beside_what_the_book_has_set() -> None:
+    config = SimpleNamespace(myst_substitutions={"own": 1})
+    book_choice.substitute(None, config)
+    assert config.myst_substitutions["own"] == 1
+    assert config.myst_substitutions["state"] == f"{64 * 65:,}"
