@@ -5,6 +5,7 @@
 * Every term of the page of terms, with its other names, finds the sections that its text links to,
   also where the section itself does not say it so (``GQA``).
 * ``book/_assets/book-scorer.js`` puts chapters before all else.
+* ``book/_assets/book-filter.js`` narrows the long lists, terms and formulas, to what is typed.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from sphinx.search import languages
 from sphinx.search.en import SearchEnglish
 
 TERMS = "book/terms"
+LISTS = re.compile(r'class="(?:[^"]* )?(?:book-formula|glossary)[" ]')
 # American to British, as the book writes. The same patterns serve Python and JavaScript.
 SPELLINGS = (
     (r"^([a-z]{4,})iz(?=(?:e|es|ed|er|ers|ing|able|ations?)$)", r"\1is"),
@@ -88,9 +90,18 @@ def add_terms(app: Sphinx, doctree: nodes.document, page: str) -> None:
         doctree += nodes.meta(name="keywords", content=words)
 
 
+def add_filter(
+    app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document | None
+) -> None:
+    """Load the filter where there is a list for it."""
+    if LISTS.search(context.get("body") or ""):
+        app.add_js_file("book-filter.js", loading_method="defer")
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the language and the hook."""
     languages["en"] = BookEnglish
     app.connect("env-updated", read_terms)
     app.connect("doctree-resolved", add_terms)
+    app.connect("html-page-context", add_filter)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

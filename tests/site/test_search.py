@@ -78,11 +78,10 @@ def test_either_spelling_finds_the_same_chapters(
     british: str, american: str, window: Reader, site: Path
 ) -> None:
     chapters = [
-        [link for link in search(window, site, word) if link.startswith("notebooks/")]
+        {link.partition("#")[0] for link in search(window, site, word) if group(link) == 0}
         for word in (british, american)
     ]
-    assert chapters[0]
-    assert [c.partition("#")[0] for c in chapters[0]] == [c.partition("#")[0] for c in chapters[1]]
+    assert chapters[0] == chapters[1] != set()
 
 
 def test_the_index_and_the_query_are_cut_alike(window: Reader, site: Path) -> None:
