@@ -1,8 +1,9 @@
-"""The equation ledger: whole for this project, and every planted orphan is named."""
+"""The list of formulas: whole for this project, and every planted orphan is named."""
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,12 +24,24 @@ CHAPTER = notebook(
     ("markdown", "```{prf:theorem} A law\n$$\nR(a)R(b) = R(a + b)\n$$ (eq-law)\n```\n\nMore."),
     ("code", "%matplotlib inline\n# proves: eq-law, eq-angle\nassert 1 + 1 == 2"),
     ("markdown", "```{math}\n:label: eq-angle\n\n\\theta_i = 1\n```"),
+    (
+        "markdown",
+        "| equation | says | in the code | proved by |\n|---|---|---|---|\n"
+        "| {eq}`eq-law`, {eq}`eq-angle` | angles add | {py:func}`rope` | sympy, $d = 2$ |\n",
+    ),
 )
 TREE = {
     "_toc.yml": "format: jb-book\nroot: book/intro\nparts:\n- chapters:\n  - file: notebooks/02_b\n"
     "  - file: notebooks/01_a\n",
     "book/intro.md": "# Intro\n\nWrite `$$ x $$ (eq-inline)`:\n\n```\n$$ x $$ (eq-block)\n```\n",
-    "notebooks/01_a.ipynb": notebook(("markdown", "# A\n\n> $$a = b$$ (eq-a)")),
+    "notebooks/01_a.ipynb": notebook(
+        ("markdown", "# A\n\n> $$a = b$$ (eq-a)"),
+        (
+            "markdown",
+            "| equation | in the code | proved by |\n|---|---|---|\n"
+            "| {eq}`eq-a` two letters | `stringlib` | proof |\n| {eq}`eq-law` elsewhere | | |\n",
+        ),
+    ),
     "notebooks/02_b.ipynb": CHAPTER,
     "stringlib/__init__.py": '"""Top, :eq:`eq-a`."""\n',
     "stringlib/rope.py": 'class Rope:\n    """It is :eq:`eq-law`."""\n'
@@ -66,24 +79,34 @@ def test_the_page_lists_everything_in_the_order_of_the_book(
 ) -> None:
     assert ledger.main(["--root", str(tree)]) == 0
     text = capsys.readouterr().out
-    assert [line for line in text.splitlines() if line.startswith("##")] == [
+    assert re.findall(r'^## .*|(?<= id=")[\w-]+', text, re.MULTILINE) == [
         "## Rotations",
-        "### `eq-law`",
-        "### `eq-angle`",
+        "eq-law",
+        "eq-angle",
         "## A",
-        "### `eq-a`",
+        "eq-a",
     ]
-    law, angle, a = text.split("\n### ")[1:]
+    law, angle, a = text.split('<div class="book-formula"')[1:]
+    assert "{eq}`eq-law` angles add\n" in law
     assert "```{math}\nR(a)R(b) = R(a + b)\n```" in law
-    assert "- Derived: {eq}`eq-law` in {doc}`/notebooks/02_b`" in law
-    assert "- Implemented: {py:obj}`stringlib.rope.Rope`, `stringlib.rope._hidden`" in law
+    assert "In the code: {py:obj}`~stringlib.rope.Rope`, `stringlib.rope._hidden`." in law
     assert (
-        "- Proved: `tests/test_rope.py::TestRope::test_it`, a cell of {doc}`/notebooks/02_b`" in law
+        "Proof (sympy, $d = 2$):\n\n"
+        "- the test “it” in `tests/test_rope.py`\n- a cell of {doc}`/notebooks/02_b`\n" in law
     )
+    assert "{eq}`eq-angle` angles add\n" in angle
     assert "```{math}\n\\theta_i = 1\n```" in angle
-    assert "{py:obj}`stringlib.rope.Rope.angle`" in angle
-    assert "- Proved: a cell of {doc}`/notebooks/02_b`" in angle
-    assert "- Implemented: {py:obj}`stringlib`\n" in a
+    assert "{py:obj}`~stringlib.rope.Rope.angle`" in angle
+    assert "\n\n- a cell of {doc}`/notebooks/02_b`\n" in angle
+    assert "{eq}`eq-a` two letters\n" in a
+    assert "In the code: {py:obj}`~stringlib`. Proof (proof):" in a
+
+
+def test_nearly_every_formula_has_its_name_from_the_summary_of_its_chapter() -> None:
+    """A table of another form would leave them out without a word."""
+    equations = ledger.read(ROOT).equations.values()
+    bare = [e.label for e in equations if not e.name or not e.how]
+    assert len(bare) <= len(equations) // 50, bare
 
 
 def test_a_book_without_equations_has_a_page(
@@ -105,7 +128,7 @@ def test_the_book_is_built_with_the_list_and_warns_of_an_orphan(
     assert ledger.PLACE in page
     source = [page]
     ledger.fill_in(SimpleNamespace(srcdir=tree), ledger.PAGE, source)
-    assert source[0].startswith("# Equation ledger\n")
+    assert source[0].startswith("# All formulas\n")
     assert ledger.PLACE not in source[0]
     assert source[0].endswith(ledger.render(ledger.read(tree)))
     assert ("eq-new is in no docstring" in caplog.text) == bool(fault)

@@ -163,7 +163,7 @@ PARTS = {
     "results": ["book"],
     "benchmarks": [],  # the peers are looked for by name, and may be missing
 }
-OURS = {"stringlib", "book", "tools", "tests", "results", "benchmarks", "book_assets"}
+OURS = {"stringlib", "book", "_ext", "tools", "tests", "results", "benchmarks", "book_assets"}
 
 
 def part_of(path: Path) -> str:

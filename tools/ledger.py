@@ -13,7 +13,8 @@ An equation has one id everywhere, ``eq-something``:
   ``# proves: eq-something`` in a notebook cell that contains an ``assert``.
 
 An id that lacks one of the three is an orphan, and an error that names the id and the place. While
-the book is built, the list stands in for ``{ledger}`` on its page.
+the book is built, the list stands in for ``{ledger}`` on its page: each formula with what the
+summary of its chapter says of it, and behind it, folded, its code and its proofs.
 """
 
 from __future__ import annotations
@@ -49,10 +50,28 @@ COMMENT = re.compile(r"^\s*#\s*proves:(.*)$", re.MULTILINE)
 MARKDOWN = create_md_parser(
     MdParserConfig(enable_extensions={"amsmath", "colon_fence", "dollarmath"}), DocutilsRenderer
 )
+# A formula of the page: open what is read, folded what is looked up.
+ENTRY = """<div class="book-formula" id="{label}">
+
+{name}
+
+```{{math}}
+{tex}
+```
+
+<details><summary>Code and checks<span class="visually-hidden"> of {label}</span></summary>
+
+In the code: {code}. Proof{how}:
+
+{proofs}
+
+</details></div>
+"""
 # text in these is shown as it stands; in other directives it is parsed
 VERBATIM = ("code", "code-block", "code-cell", "literalinclude", "raw", "eval-rst", "mermaid")
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 Names = tuple[str, ...]
+SUMMARY = re.compile(r"^\| equation \|.*\n\|[-|]+\n((?:\|.*\n?)+)", re.MULTILINE)
 NOT_RUN = {"nbval-skip", "skip-execution", "raises-exception"}
 
 
@@ -64,6 +83,8 @@ class Equation:
     tex: str
     page: str
     place: str
+    name: str = ""  # what the summary of its chapter says of it, Markdown
+    how: str = ""  # and of its proof
     implemented: list[str] = field(default_factory=list)
     proved: list[str] = field(default_factory=list)  # Markdown
 
@@ -100,6 +121,17 @@ def labelled(text: str) -> Iterator[tuple[str, str]]:
                 yield math.options["label"], "\n".join(math.body).strip()
         elif directive and directive[1] not in VERBATIM:
             yield from labelled(token.content)
+
+
+def named(text: str) -> Iterator[tuple[str, str, str]]:
+    """Yield what the summary table of a chapter says of an id: in a few words, and of its proof."""
+    for table in SUMMARY.finditer(text):
+        says = table[0].startswith("| equation | says |")
+        for row in table[1].splitlines():
+            first, second, *_, how = row.strip()[1:-1].split("|")
+            words = second if says else re.sub(r"\{eq\}`[^`]*`", "", first)
+            for label in re.findall(r"\{eq\}`([^`]*)`", first):
+                yield label, words.strip(), how.strip()
 
 
 def pages(root: Path) -> list[Path]:
@@ -142,6 +174,10 @@ def read_labels(root: Path, ledger: Ledger) -> None:
                     ledger.errors.append(f"{place}: {label} is labelled before, in {first}")
                 else:
                     ledger.equations[label] = Equation(label, tex, page, place)
+            for label, words, how in named(cell["source"]):
+                equation = ledger.equations.get(label)
+                if equation and equation.page == page:
+                    equation.name, equation.how = words, how
 
 
 # --- what implements them ---
@@ -200,21 +236,27 @@ def read_tests(root: Path, ledger: Ledger) -> None:
                 on_definitions.add(call)
                 if not re.match("test|Test", node.name):
                     ledger.errors.append(f"{place}: marked as a proof but never run as a test")
-                _proof(call, place, ledger)
+                line = f"the test “{in_words(node.name)}” in `{file}`"
+                _proof(call, place, line, ledger)
         for call in marks([tree]):
             if call not in on_definitions:
-                _proof(call, file, ledger)
+                _proof(call, file, f"the tests in `{file}`", ledger)
 
 
-def _proof(call: ast.Call, place: str, ledger: Ledger) -> None:
+def in_words(name: str) -> str:
+    """Return the name of a test, which is a sentence, as one."""
+    return re.sub(r"^[Tt]est_?", "", name).replace("_", " ")
+
+
+def _proof(call: ast.Call, place: str, line: str, ledger: Ledger) -> None:
     """Note a test under each equation that its mark names."""
     labels = [a.value for a in call.args if isinstance(a, ast.Constant)]
     if not labels or len(labels) != len(call.args) or call.keywords:
         ledger.errors.append(f"{place}: proves(...) takes the ids as plain strings")
     for label in labels:
         equation = ledger.known(str(label), place, "the proof")
-        if equation and f"`{place}`" not in equation.proved:
-            equation.proved.append(f"`{place}`")
+        if equation and line not in equation.proved:
+            equation.proved.append(line)
 
 
 def read_cells(root: Path, ledger: Ledger) -> None:
@@ -224,7 +266,8 @@ def read_cells(root: Path, ledger: Ledger) -> None:
             comments = COMMENT.findall(cell["source"]) if cell["cell_type"] == "code" else []
             if not comments:
                 continue
-            if not has_assert(cell["source"]):
+            code = parsed(cell["source"])
+            if not any(isinstance(node, ast.Assert) for node in ast.walk(code)):
                 ledger.errors.append(f"{place}: claims a proof but has no assert")
             skipped = NOT_RUN & set(cell["metadata"].get("tags", []))
             if skipped:
@@ -236,13 +279,13 @@ def read_cells(root: Path, ledger: Ledger) -> None:
                     equation.proved.append(line)
 
 
-def has_assert(source: str) -> bool:
-    """Tell whether a cell, its magic lines apart, contains an ``assert`` statement."""
+def parsed(source: str) -> ast.Module:
+    """Return the code of a cell, its magic lines apart; nothing if it is no Python."""
     code = re.sub(r"^[ \t]*[%!].*$", "", source, flags=re.MULTILINE)
     try:
-        return any(isinstance(node, ast.Assert) for node in ast.walk(ast.parse(code)))
+        return ast.parse(code)
     except SyntaxError:
-        return False
+        return ast.Module(body=[], type_ignores=[])
 
 
 # --- the page ---
@@ -271,19 +314,25 @@ def render(ledger: Ledger) -> str:
     blocks = [] if by_page else ["No equation is labelled yet.\n"]
     for page, equations in by_page.items():
         blocks.append(f"## {ledger.titles.get(page, page)}\n")
-        for equation in equations:
-            code = ", ".join(
-                # the API pages leave out what is private
-                f"`{name}`" if re.search(r"\._(?!_)", name) else f"{{py:obj}}`{name}`"
-                for name in equation.implemented
-            )
-            blocks.append(
-                f"### `{equation.label}`\n\n```{{math}}\n{equation.tex}\n```\n\n"
-                f"- Derived: {{eq}}`{equation.label}` in {{doc}}`/{page}`\n"
-                f"- Implemented: {code}\n"
-                f"- Proved: {', '.join(equation.proved)}\n"
-            )
+        blocks += [ENTRY.format(**entry(equation)) for equation in equations]
     return "\n".join(blocks)
+
+
+def entry(equation: Equation) -> dict[str, str]:
+    """Return what stands in the list for one equation, in Markdown."""
+    code = (
+        # the API pages leave out what is private
+        f"`{name}`" if re.search(r"\._(?!_)", name) else f"{{py:obj}}`~{name}`"
+        for name in equation.implemented
+    )
+    return {
+        "label": equation.label,
+        "name": f"{{eq}}`{equation.label}` {equation.name}".rstrip(),
+        "tex": equation.tex,
+        "code": ", ".join(code),
+        "how": f" ({equation.how})" if equation.how else "",
+        "proofs": "\n".join(f"- {line}" for line in equation.proved),
+    }
 
 
 def fill_in(app: Sphinx, page: str, source: list[str]) -> None:
