@@ -66,6 +66,23 @@
     addEventListener("beforeprint", reveal);
   });
 
+  /* ---- folded boxes: a link to one or into it opens it, and its button bears its title ---- */
+
+  function openTarget() {
+    const target = document.querySelector(":target"), box = target && target.closest(".toggle-hidden");
+    if (box) {
+      box.querySelector(".toggle-button").click();
+      target.scrollIntoView();
+    }
+  }
+  addEventListener("hashchange", openTarget);
+  addEventListener("load", function () {
+    document.querySelectorAll(".admonition-title > .toggle-button").forEach(function (button) {
+      button.setAttribute("aria-label", button.parentElement.textContent.trim());
+    });
+    openTarget();
+  });
+
   /* ---- names that the theme leaves out, or says otherwise than it shows them ---- */
 
   document.querySelectorAll(".search-button-field").forEach(function (field) { field.removeAttribute("aria-label"); });

@@ -117,3 +117,31 @@ def test_every_client_function_exists(site: Path, pages: list[Path]) -> None:
         for figure in figures(page).values()
     }
     assert used - {None} <= set(exported)
+
+
+def test_every_correction_and_every_exercise_is_listed_once_with_a_link(site: Path) -> None:
+    for page, kind, one in (
+        ("corrections", r'<div class="correction dropdown admonition" id="([^"]+)"', "<dt>"),
+        ("exercises", r'<div class="exercise admonition" id="([^"]+)"', "<li>"),
+    ):
+        boxes = {
+            f"../notebooks/{path.name}#{name}"
+            for path in (site / "notebooks").glob("*.html")
+            for name in re.findall(kind, path.read_text(encoding="utf8"))
+        }
+        html = (site / "book" / f"{page}.html").read_text(encoding="utf8")
+        entries = html.partition("<article")[2].partition("</article>")[0].split(one)[1:]
+        # a correction of two sources stands under both
+        assert {re.search(r'href="([^"]+)"', entry)[1] for entry in entries} == boxes, page
+        assert len(boxes) > 40
+
+
+def test_every_reference_is_cited_and_says_where(site: Path) -> None:
+    html = (site / "book" / "bibliography.html").read_text(encoding="utf8")
+    entries = html.partition('<dl class="book-references"')[2].partition("</dl>")[0].split("<dt ")
+    known = re.findall(r"^@\w+\{", (ROOT / "book/references.bib").read_text(), re.MULTILINE)
+    assert len(entries) - 1 == len(known), "an entry that no page cites is left out"
+    for entry in entries[1:]:
+        assert re.match(r'id="[^"]+">[^<]+, \d{4}[a-h]?</dt>', entry), entry[:80]
+        assert 'class="reference external" href="https://' in entry
+        assert re.search(r'"book-cited">Cited in <a class="reference internal" href="[^"]+#', entry)
