@@ -142,7 +142,7 @@ def move(reader: Reader, box: Any) -> tuple[list[str], int]:
 def test_a_page_reads_well_and_its_sliders_draw_what_python_computes(
     readers: dict[str, Reader], site: Path, page: str
 ) -> None:
-    """No error, nothing from the network, no raw TeX, nothing too wide, in light and in dark."""
+    """No error, nothing from the network, no raw TeX, nothing too wide, no barrier."""
     path = site / page
     found = []
     for window, reader in readers.items():
@@ -157,8 +157,13 @@ def test_a_page_reads_well_and_its_sliders_draw_what_python_computes(
             faults += [f"moved: {fault}" for fault in reader.faults()]
         elif 'class="book-panel"' in path.read_text(encoding="utf8"):
             faults.append("no control was found")
-        reader.dark()
+        reader.dress("dark")
         faults += [f"dark: {fault}" for fault in reader.faults()]
+        # colours in both themes, everything else once a width
+        if window == "desktop":
+            faults += [f"dark: {barrier}" for barrier in reader.barriers("color-contrast")]
+            reader.dress("light")
+        faults += reader.barriers()
         found += [f"{window}, {fault}" for fault in faults]
     # an index that Sphinx makes may have no entry
     found = [f for f in found if not (path.name in GENERATED and f.endswith("is empty"))]
@@ -248,6 +253,16 @@ def test_all_code_of_the_book_opens_at_once(browser: Any, pages: list[Path]) -> 
     window.close()
 
 
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_opened_code_shuts_nobody_out(browser: Any, pages: list[Path], theme: str) -> None:
+    window = Reader(browser, **PHONE)
+    window.open(next(p for p in pages if p.stem == "01_why_positions"))
+    window.page.locator(".book-all").click()
+    window.dress(theme)
+    assert window.barriers() == []
+    window.close()
+
+
 def test_without_javascript_a_figure_is_told_in_words(
     browser: Any, with_figures: list[Path]
 ) -> None:
@@ -275,6 +290,19 @@ PLANTED = {
         "fig-a",
     ),
 }
+
+
+@pytest.mark.parametrize(
+    ("html", "rule"),
+    [
+        ("<img src='data:,'>", "image-alt"),
+        ("<p style='color: #999; background: #fff'>pale</p>", "color-contrast"),
+        ("<button></button>", "button-name"),
+    ],
+)
+def test_the_reader_sees_a_planted_barrier(html: str, rule: str, reader: Reader) -> None:
+    reader.page.set_content(f"<!doctype html><body>{ARTICLE.format(html)}</body>")
+    assert any(fault.startswith(rule) for fault in reader.barriers())
 
 
 @pytest.mark.parametrize("what", PLANTED)
