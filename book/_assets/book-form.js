@@ -84,6 +84,14 @@
   // the role that docutils gives an entry is no longer one, and none of a list
   document.querySelectorAll("[role=doc-biblioentry]").forEach(function (entry) { entry.setAttribute("role", "listitem"); });
 
+  // the corner of a table whose rows have names is no heading: a reader would be told of an empty one
+  document.querySelectorAll(".bd-article th.head").forEach(function (corner) {
+    if (corner.textContent.trim()) { return; }
+    const cell = document.createElement("td");
+    cell.className = corner.className;
+    corner.replaceWith(cell);
+  });
+
   // what scrolls sideways can be scrolled by keyboard, also what a fold or a prediction held back
   function scrollable() {
     document.querySelectorAll(".bd-article :is(pre, table, div.math, .book-numbers)").forEach(function (box) {

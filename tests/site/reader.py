@@ -57,10 +57,11 @@ DRESS = """async theme => {
     await new Promise(done => setTimeout(done, 25));
   }
 }"""
-# axe-core sees nothing in the outlines of letters, but spends a third of its time on them; and it
-# would take a colour on its way to another for the colour
+# axe-core sees nothing in the outlines of letters, but spends a third of its time on them; it does
+# not read MathML, as screen readers do; and it takes a colour on its way to another for the colour
 STILL = """() => {
   document.querySelectorAll("mjx-container > svg").forEach(svg => svg.replaceChildren());
+  document.querySelectorAll("mjx-assistive-mml").forEach(m => m.replaceChildren(m.textContent));
   const style = document.createElement("style");
   style.textContent = "*, ::before, ::after { transition: none !important; }";
   document.head.append(style);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -260,6 +261,21 @@ def test_opened_code_shuts_nobody_out(browser: Any, pages: list[Path], theme: st
     window.page.locator(".book-all").click()
     window.dress(theme)
     assert window.barriers() == []
+    window.close()
+
+
+def test_a_chapter_prints_with_its_figures_and_nothing_to_press(
+    browser: Any, pages: list[Path]
+) -> None:
+    window = Reader(browser, color_scheme="dark", **DESKTOP)
+    window.page.goto(next(p for p in pages if p.stem == "07_cayley_string").as_uri())
+    printed = window.page.pdf(format="A4")
+    assert len(re.findall(rb"/Type\s*/Page\b", printed)) <= 14
+    drawn = ".book-plot[data-state][data-width='640']"
+    assert window.page.locator(drawn).count() == len(window.figures()) > 0
+    window.page.emulate_media(media="print")
+    pressed = window.page.locator("nav, button, .book-panel, .bd-sidebar").all()
+    assert [one.inner_html()[:80] for one in pressed if one.is_visible()] == []
     window.close()
 
 
