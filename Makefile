@@ -39,7 +39,7 @@ PAGES := $(shell find book notebooks stringlib tools results benchmarks $(wildca
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help book posters serve test portable lab notebooks bench env clean
+.PHONY: help book pdf posters serve test portable lab notebooks bench env clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -48,6 +48,9 @@ help: ## this list
 
 book: _build/book.stamp ## build the book and print the page to open
 	@echo "The book is at file://$(abspath $(HTML))/index.html"
+
+pdf: _build/book.stamp ## print the whole book as one PDF, with Chromium
+	$(PY) tools/pdf.py $(HTML) _build/book.pdf
 
 serve: _build/book.stamp ## serve the built book on localhost (PORT=8000)
 	$(PY) -m http.server --bind 127.0.0.1 --directory $(HTML) $(PORT)

@@ -55,16 +55,20 @@ def tidy(svg: str) -> str:
     return svg
 
 
+def chromium() -> str | None:
+    """Return where Chromium is."""
+    return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
+
+
 def write(root: Path) -> int:
     """Write the posters of every page below ``root``, and return how many."""
     from playwright.sync_api import sync_playwright
 
-    browser = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
     POSTERS.mkdir(exist_ok=True)
     drawn = set()
     with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])
-        page = chromium.new_page(viewport={"width": 1280, "height": 900}, color_scheme="light")
+        browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme="light")
         for path in sorted(root.rglob("*.html")):
             if 'class="book-figure"' not in path.read_text(encoding="utf8"):
                 continue
@@ -76,7 +80,7 @@ def write(root: Path) -> int:
                 mark = f"<!-- {digest(figure)} -->"
                 (POSTERS / f"{name}.svg").write_text(f"{svg}{mark}\n", encoding="utf8")
                 drawn.add(name)
-        chromium.close()
+        browser.close()
     for path in POSTERS.glob("*.svg"):
         if path.stem not in drawn:
             path.unlink()

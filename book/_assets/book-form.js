@@ -44,7 +44,10 @@
   document.querySelectorAll(".admonition.predict").forEach(function (box, number) {
     const list = box.querySelector("ul"), hidden = list ? resultOf(box) : [];
     if (!hidden.length) { return; }
-    function reveal() { hidden.forEach(function (part) { part.hidden = false; }); }
+    function reveal() {
+      hidden.forEach(function (part) { part.hidden = false; });
+      scrollable();
+    }
     hidden.forEach(function (part) { part.hidden = true; });
     list.className = "book-guess";
     list.setAttribute("role", "radiogroup");
@@ -95,10 +98,24 @@
     bar.setAttribute("aria-label", "Book");
   });
 
-  // what scrolls sideways can be scrolled by keyboard
-  addEventListener("load", function () {
+  // the role that docutils gives an entry is no longer one, and none of a list
+  document.querySelectorAll("[role=doc-biblioentry]").forEach(function (entry) { entry.setAttribute("role", "listitem"); });
+
+  // the corner of a table whose rows have names is no heading: a reader would be told of an empty one
+  document.querySelectorAll(".bd-article th.head").forEach(function (corner) {
+    if (corner.textContent.trim()) { return; }
+    const cell = document.createElement("td");
+    cell.className = corner.className;
+    corner.replaceWith(cell);
+  });
+
+  // what scrolls sideways can be scrolled by keyboard, also what a fold or a prediction held back
+  function scrollable() {
     document.querySelectorAll(".bd-article :is(pre, table, div.math, .book-numbers)").forEach(function (box) {
       if (box.scrollWidth > box.clientWidth + 1) { box.tabIndex = 0; }
     });
-  });
+  }
+  addEventListener("load", scrollable);
+  addEventListener("resize", scrollable);
+  document.addEventListener("toggle", scrollable, true);
 })();

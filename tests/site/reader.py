@@ -10,6 +10,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from axe_playwright_python.sync_playwright import Axe
+
 from stringlib.explore import figure_json
 from stringlib.explore.frames import state_of
 
@@ -45,8 +47,8 @@ DRAWN = """box => {
   const state = link ? link.getAttribute("href").replace(/^#fig=[^&]*&?/, "") : "";
   return box.querySelector(".book-plot").dataset.state === state;
 }"""
-DARK = """async () => {
-  Object.assign(document.documentElement.dataset, {mode: "dark", theme: "dark"});
+DRESS = """async theme => {
+  Object.assign(document.documentElement.dataset, {mode: theme, theme});
   const text = getComputedStyle(document.documentElement)
     .getPropertyValue("--pst-color-text-base").trim();
   const followed = plot => plot._fullLayout?.font.color === text;
@@ -54,6 +56,15 @@ DARK = """async () => {
     if ([...document.querySelectorAll(".book-plot")].every(followed)) { return; }
     await new Promise(done => setTimeout(done, 25));
   }
+}"""
+# axe-core sees nothing in the outlines of letters, but spends a third of its time on them; it does
+# not read MathML, as screen readers do; and it takes a colour on its way to another for the colour
+STILL = """() => {
+  document.querySelectorAll("mjx-container > svg").forEach(svg => svg.replaceChildren());
+  document.querySelectorAll("mjx-assistive-mml").forEach(m => m.replaceChildren(m.textContent));
+  const style = document.createElement("style");
+  style.textContent = "*, ::before, ::after { transition: none !important; }";
+  document.head.append(style);
 }"""
 
 
@@ -119,9 +130,23 @@ class Reader:
     def faults(self) -> list[str]:
         return self.complaints + list(self.page.evaluate(FAULTS))
 
-    def dark(self) -> None:
-        """Switch to the dark mode as the page's own button does, and let the figures follow."""
-        self.page.evaluate(DARK)
+    def dress(self, theme: str) -> None:
+        """Switch to light or dark as the page's own button does, and let the figures follow."""
+        self.page.evaluate(DRESS, theme)
+
+    def barriers(self, *rules: str) -> list[str]:
+        """Return what axe-core finds to shut a reader out, by some of its rules or by all.
+
+        The formulas are gone afterwards: it comes last.
+        """
+        self.page.evaluate(STILL)
+        options = {"resultTypes": ["violations"], **({"runOnly": list(rules)} if rules else {})}
+        found = Axe().run(self.page, options=options).response["violations"]
+        return [
+            f"{fault['id']}: {node['html']:.120}: {node['failureSummary']}"
+            for fault in found
+            for node in fault["nodes"]
+        ]
 
     def close(self) -> None:
         self.context.close()

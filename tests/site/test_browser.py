@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -142,7 +143,7 @@ def move(reader: Reader, box: Any) -> tuple[list[str], int]:
 def test_a_page_reads_well_and_its_sliders_draw_what_python_computes(
     readers: dict[str, Reader], site: Path, page: str
 ) -> None:
-    """No error, nothing from the network, no raw TeX, nothing too wide, in light and in dark."""
+    """No error, nothing from the network, no raw TeX, nothing too wide, no barrier."""
     path = site / page
     found = []
     for window, reader in readers.items():
@@ -157,8 +158,13 @@ def test_a_page_reads_well_and_its_sliders_draw_what_python_computes(
             faults += [f"moved: {fault}" for fault in reader.faults()]
         elif 'class="book-panel"' in path.read_text(encoding="utf8"):
             faults.append("no control was found")
-        reader.dark()
+        reader.dress("dark")
         faults += [f"dark: {fault}" for fault in reader.faults()]
+        # colours in both themes, everything else once a width
+        if window == "desktop":
+            faults += [f"dark: {barrier}" for barrier in reader.barriers("color-contrast")]
+            reader.dress("light")
+        faults += reader.barriers()
         found += [f"{window}, {fault}" for fault in faults]
     # an index that Sphinx makes may have no entry
     found = [f for f in found if not (path.name in GENERATED and f.endswith("is empty"))]
@@ -322,6 +328,31 @@ def test_without_javascript_corrections_are_open(browser: Any, pages: list[Path]
     context.close()
 
 
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_opened_code_shuts_nobody_out(browser: Any, pages: list[Path], theme: str) -> None:
+    window = Reader(browser, **PHONE)
+    window.open(next(p for p in pages if p.stem == "01_why_positions"))
+    window.page.locator(".book-all").click()
+    window.dress(theme)
+    assert window.barriers() == []
+    window.close()
+
+
+def test_a_chapter_prints_with_its_figures_and_nothing_to_press(
+    browser: Any, pages: list[Path]
+) -> None:
+    window = Reader(browser, color_scheme="dark", **DESKTOP)
+    window.page.goto(next(p for p in pages if p.stem == "07_cayley_string").as_uri())
+    printed = window.page.pdf(format="A4")
+    assert len(re.findall(rb"/Type\s*/Page\b", printed)) <= 14
+    drawn = ".book-plot[data-state]"  # nobody has come near the last
+    assert window.page.locator(drawn).count() == len(window.figures()) > 0
+    window.page.emulate_media(media="print")
+    pressed = window.page.locator("nav, button, .book-panel, .bd-sidebar").all()
+    assert [one.inner_html()[:80] for one in pressed if one.is_visible()] == []
+    window.close()
+
+
 def test_without_javascript_a_figure_is_told_in_words(
     browser: Any, with_figures: list[Path]
 ) -> None:
@@ -350,6 +381,19 @@ PLANTED = {
         "fig-a",
     ),
 }
+
+
+@pytest.mark.parametrize(
+    ("html", "rule"),
+    [
+        ("<img src='data:,'>", "image-alt"),
+        ("<p style='color: #999; background: #fff'>pale</p>", "color-contrast"),
+        ("<button></button>", "button-name"),
+    ],
+)
+def test_the_reader_sees_a_planted_barrier(html: str, rule: str, reader: Reader) -> None:
+    reader.page.set_content(f"<!doctype html><body>{ARTICLE.format(html)}</body>")
+    assert any(fault.startswith(rule) for fault in reader.barriers())
 
 
 @pytest.mark.parametrize("what", PLANTED)

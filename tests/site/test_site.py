@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from pathlib import Path
@@ -68,6 +69,27 @@ def test_every_figure_has_a_poster_of_what_it_shows(site: Path, pages: list[Path
             if not poster.is_file() or mark not in poster.read_text(encoding="utf8"):
                 wrong.append(name)
     assert not wrong, f"make posters: {wrong}"
+
+
+def test_a_page_weighs_little(site: Path, pages: list[Path]) -> None:
+    """With its scripts, its styles and the icons, compressed as a server sends them."""
+    sizes: dict[Path, int] = {}
+
+    def size(path: Path) -> int:
+        if path not in sizes:
+            sizes[path] = len(gzip.compress(path.read_bytes(), 6))
+        return sizes[path]
+
+    icons = site / "_static" / "vendor" / "fontawesome" / "webfonts" / "fa-solid-900.woff2"
+    heavy = {}
+    for page in pages:
+        html = page.read_text(encoding="utf8")
+        names = {*re.findall(r'<(?:script|link)\b[^>]* (?:src|href)="([^"?]+\.(?:js|css))', html)}
+        names |= {name.replace("tex-svg", "ui/lazy") for name in names if "tex-svg" in name}
+        files = [icons, page, *((page.parent / name).resolve() for name in names)]
+        if sum(map(size, files)) > 1.6e6:
+            heavy[page.name] = sum(map(size, files))
+    assert not heavy
 
 
 def test_code_is_folded_under_a_line_that_says_what_it_shows(pages: list[Path]) -> None:

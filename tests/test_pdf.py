@@ -1,0 +1,67 @@
+"""The book as one PDF: which pages in which order, and where their links lead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+from tools.pdf import contents, joined
+
+ROOT = Path(__file__).resolve().parents[1]
+TOC = {
+    "root": "book/intro",
+    "parts": [
+        {"caption": "Before", "chapters": [{"file": "book/notation"}]},
+        {"caption": "Part I", "chapters": [{"file": "notebooks/b"}, {"file": "notebooks/a"}]},
+        {"caption": "Reference", "chapters": [{"file": "book/api/index"}, {"file": "book/end"}]},
+    ],
+}
+ARTICLE = """<head></head><nav>around</nav>
+<article class="bd-article"><h1 id="top">{name}</h1>{more}</article>"""
+MORE = """<a href="#top">here</a> <a href="a.html#top">there</a>
+<a href="../book/intro.html">first</a>
+<a href="../book/api/index.html#f">left out</a> <a href="https://example.org/a.html">outside</a>
+<img src="../_static/p.svg"> <input id="x"><label for="x">x</label>
+<svg><path id="glyph"></path><use href="#glyph"></use></svg>"""
+
+
+def test_the_pages_stand_in_the_order_of_the_contents() -> None:
+    assert [*contents(TOC)] == [
+        ("book/intro", ""),
+        ("book/notation", "Before"),
+        ("notebooks/b", "Part I"),
+        ("notebooks/a", ""),
+        ("book/end", "Reference"),
+    ]
+    names = [name for name, _ in contents(yaml.safe_load((ROOT / "_toc.yml").read_text()))]
+    assert names[0] == "book/intro"
+    chapters = [name for name in names if name.startswith("notebooks/")]
+    files = (ROOT / "notebooks").glob("*.ipynb")
+    assert chapters == sorted(f"notebooks/{path.stem}" for path in files)
+
+
+def test_a_link_leads_to_its_place_in_the_whole(tmp_path: Path) -> None:
+    for name, _ in contents(TOC):
+        path = tmp_path / f"{name}.html"
+        path.parent.mkdir(exist_ok=True)
+        more = MORE if name == "notebooks/b" else ""
+        path.write_text(ARTICLE.format(name=name, more=more), encoding="utf8")
+    whole = joined(tmp_path, [*contents(TOC)])
+    titles = [title.text for title in whole.find_all("h1")]
+    assert titles == [name for name, _ in contents(TOC)]
+    assert [part.text for part in whole.select(".book-part")] == ["Before", "Part I", "Reference"]
+    assert len(whole.find_all("nav")) == 1
+    places = {str(tag["id"]) for tag in whole.find_all(id=True)}
+    links = {link.text: link.get("href") for link in whole.find_all("a")}
+    assert links == {
+        "here": "#notebooks/b--top",
+        "there": "#notebooks/a--top",
+        "first": "#book/intro",
+        "left out": None,
+        "outside": "https://example.org/a.html",
+    }
+    assert {str(link)[1:] for link in links.values() if link and link[0] == "#"} <= places
+    assert whole.select_one("label")["for"] == whole.select_one("input")["id"]
+    assert whole.select_one("img")["src"] == "../_static/p.svg"
+    assert whole.select_one("use")["href"] == "#glyph"

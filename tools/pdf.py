@@ -1,0 +1,157 @@
+"""Print the built book as one PDF, with Chromium.
+
+    python tools/pdf.py _build/html _build/book.pdf
+
+The articles of the pages are joined into one page first, in the order of the table of contents:
+so a link from chapter to chapter leads to its place in the PDF, and pages are counted through. The
+reference of the package stays out; a link to it becomes plain text.
+"""
+
+from __future__ import annotations
+
+import argparse
+import posixpath
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urljoin, urlsplit
+
+import yaml
+from bs4 import BeautifulSoup, Tag
+
+from tools.posters import chromium
+
+LEFT_OUT = "book/api/"
+REFERRING = ("for", "aria-labelledby", "aria-describedby")
+STYLE = """
+@media print {
+  .book-page + .book-page { break-before: page; }
+  .book-part { color: var(--pst-color-text-muted); font-size: 1.1rem; }
+}
+"""
+FOOT = """<div style="width: 100%; text-align: center; font: 8pt sans-serif">
+  <span class="pageNumber"></span>
+</div>"""
+MATHEMATICS = """async () => {
+  await MathJax.startup.promise;
+  await MathJax.startup.document.lazyTypesetAll();
+}"""
+
+
+def contents(toc: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield each page of a table of contents, and the caption of the part that it begins."""
+    yield toc["root"], ""
+    for part in toc["parts"]:
+        caption = part["caption"]
+        for chapter in part["chapters"]:
+            if not chapter["file"].startswith(LEFT_OUT):
+                yield chapter["file"], caption
+                caption = ""
+
+
+def joined(root: Path, pages: Sequence[tuple[str, str]]) -> BeautifulSoup:
+    """Return the first page, its article followed by those of all others.
+
+    An id gets the name of its page in front, since two pages may have the same.
+    """
+    names = [name for name, _ in pages]
+    whole = read(root, names[0])
+    articles = []
+    for name, caption in pages:
+        page = whole if name == names[0] else read(root, name)
+        article = page.select_one("article.bd-article")
+        if article is None:
+            raise ValueError(f"{name}.html must have an article")
+        adapt(article, name, names)
+        article["id"] = anchor(name)
+        article["class"] = "bd-article book-page"
+        if caption:
+            part = whole.new_tag("p", attrs={"class": "book-part"})
+            part.string = caption
+            article.insert(0, part)
+        articles.append(article)
+    articles[0].insert_after(*articles[1:])
+    style = whole.new_tag("style")
+    style.string = STYLE
+    (whole.head or whole).append(style)
+    return whole
+
+
+def read(root: Path, name: str) -> BeautifulSoup:
+    """Return a built page."""
+    return BeautifulSoup((root / f"{name}.html").read_text(encoding="utf8"), "html.parser")
+
+
+def anchor(name: str, place: str = "") -> str:
+    """Return the id that a place of a page has in the whole."""
+    return f"{name}--{place}" if place else name
+
+
+def adapt(article: Tag, name: str, names: Sequence[str]) -> None:
+    """Make ids, links and files of an article right for the whole, beside the first page."""
+    for tag in article.find_all(True):
+        if tag.find_parent("svg"):
+            continue  # a picture refers to itself alone
+        if "id" in tag.attrs:
+            tag["id"] = anchor(name, str(tag["id"]))
+        for key in REFERRING:
+            if key in tag.attrs:
+                tag[key] = " ".join(anchor(name, one) for one in str(tag[key]).split())
+        for key in {"href", "src"} & tag.attrs.keys():
+            url = urlsplit(urljoin(f"{name}.html", str(tag[key])))
+            target = url.path.removesuffix(".html")
+            if url.scheme:
+                continue
+            if key == "src":
+                tag[key] = posixpath.relpath(url.path, posixpath.dirname(names[0]))
+            elif target in names:
+                tag[key] = f"#{anchor(target, url.fragment)}"
+            else:
+                del tag[key]
+
+
+def write(root: Path, toc: Path, target: Path) -> None:
+    """Write the PDF."""
+    from playwright.sync_api import sync_playwright
+
+    pages = [*contents(yaml.safe_load(toc.read_text(encoding="utf8")))]
+    whole = (root / pages[0][0]).with_name("whole.html")  # whose links to styles are its own
+    whole.write_text(str(joined(root, pages)), encoding="utf8")
+    try:
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+            page = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme="light")
+            page.set_default_timeout(600_000)
+            page.goto(whole.resolve().as_uri())
+            page.evaluate(MATHEMATICS)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            page.pdf(
+                path=target,
+                format="A4",
+                tagged=True,
+                outline=True,
+                display_header_footer=True,
+                header_template="<span></span>",
+                footer_template=FOOT,
+            )
+            browser.close()
+    finally:
+        whole.unlink()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print it."""
+    assert __doc__
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("root", type=Path, help="folder of the built pages")
+    parser.add_argument("target", type=Path, help="file to write")
+    parser.add_argument("--toc", type=Path, default=Path("_toc.yml"), help="table of contents")
+    asked = parser.parse_args(argv)
+    write(asked.root, asked.toc, asked.target)
+    print(f"The book as one PDF is {asked.target}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
