@@ -15,6 +15,19 @@ from stringlib.explore import Drawn
 RATES = {"multiplications": 3e10, "exponentials": 8e8, "operations": 4e9, "bytes": 1e10}
 RECORDED = {"softmax": [(256, 0.5)], "toeplitz-fft": [(512, 20.0), (1024, 41.0)]}
 
+TIMED = {
+    "not causal": {
+        "softmax": ("softmax", "solid", [256, 1024], [0.2, 3.0]),
+        "ReLU": ("relu", "solid", [256, 1024], [0.25, 1.0]),
+        "Toeplitz, FFT": ("toeplitz", "dash", [512, 1024], [20.0, 41.0]),
+    },
+    "causal": {
+        "softmax": ("softmax", "solid", [256, 1024], [0.1, 1.5]),
+        "GLA": ("gla", "solid", [256, 1024], [0.9, 3.5]),
+        "SSD": ("ssd", "solid", [512, 1024], [0.5, 1.0]),
+    },
+}
+
 # figure -> a few values of each of its sliders, the first ones its page's default state
 CASES: dict[str, dict[str, list[Any]]] = {
     "why_positions.permuted_words": {
@@ -77,6 +90,9 @@ CASES: dict[str, dict[str, list[Any]]] = {
     "language_model.nearest_tokens": {"length": [256, 64, 1024], "half_life": [4, 16]},
     "length_extrapolation.beyond_training": {
         "method": ["rope", "pi", "ntk", "yarn"], "scale": [16, 2],
+    },
+    "speed.recorded_times": {
+        "tokens": [1024, 256], "mask": ["not causal", "causal"], "recorded": [TIMED],
     },
     "speed.attention_times": {
         "tokens": [1024, 256, 65536], "channels": [64, 32], "features": [64, 256],

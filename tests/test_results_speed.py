@@ -111,7 +111,21 @@ def test_there_is_no_other_method() -> None:
         attention_work("elu", 8, 8, 8)
 
 
-# --- the figure ------------------------------------------------------------------------------
+# --- the figures -----------------------------------------------------------------------------
+
+
+def test_bars_are_the_times_that_were_recorded_at_the_chosen_length() -> None:
+    for at, (fig, text) in states("speed.recorded_times"):
+        tokens, mask, timed = at.values()
+        *lines, bars = fig.data
+        assert [line.name for line in lines] == list(timed[mask])
+        drawn = {line.name: dict(zip(line.x, line.y, strict=True)).get(tokens) for line in lines}
+        assert dict(zip(bars.y, bars.x, strict=True)) == {k: v for k, v in drawn.items() if v}
+        for name, bar in zip(bars.y, bars.text, strict=True):
+            assert f"{name} {bar}" in text
+            assert (name == "softmax") == (not bar.endswith("of softmax"))
+            low, high = (10**x for x in fig.layout.xaxis2.range)
+            assert low < drawn[name] < high
 
 
 def test_bars_are_the_curves_at_the_chosen_length() -> None:

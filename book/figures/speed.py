@@ -1,4 +1,4 @@
-"""The least time that a machine needs for attention, and which of its limits sets it."""
+"""Times of attention: those that were recorded, and the least that a machine needs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from book.figures.toeplitz_rpe import toeplitz_operations
 from stringlib.explore import COLOURS, Drawn, Panel, panels
 from stringlib.theory.cost import least_seconds, linear_products, moved_numbers, pair_products
 
-__all__ = ["attention_times", "attention_work"]
+__all__ = ["attention_times", "attention_work", "recorded_times"]
 
 LENGTHS = [2**k for k in range(6, 18)]
 NUMBER = 4  # bytes of a float32
@@ -79,6 +79,80 @@ def attention_work(method: str, n: int, d: int, m: int) -> dict[str, float]:
         raise ValueError(f"method must be one of {list(WORK)}, got {method!r}")
     width = m if method.startswith("toeplitz") else d
     return WORK[method](n, d, m) | {"bytes": NUMBER * moved_numbers(n, width, d)}
+
+
+Curve = tuple[str, str, Sequence[int], Sequence[float]]
+"""Colour and dash of a method, its lengths, and milliseconds a head."""
+
+
+def recorded_times(tokens: int, mask: str, *, recorded: Mapping[str, Mapping[str, Curve]]) -> Drawn:
+    """Draw recorded times of one head against the length, and compare them at one length.
+
+    Args:
+        tokens: Length whose bars are drawn.
+        mask: Whose times: one of the names of ``recorded``.
+        recorded: Name of a mask → label of a method → its times; the first method is the one that
+            the others are compared with.
+
+    Returns:
+        A figure with curves above and bars below, for the methods with a time at that length.
+    """
+    hover = "n = %{x:,}: %{y:.3g} ms"
+    lines = [
+        marks.line(
+            list(lengths),
+            marks.significant(times),
+            COLOURS[colour],
+            label,
+            width=2,
+            dash=dash,
+            hover=hover,
+            mode="lines+markers",
+        )
+        for label, (colour, dash, lengths, times) in recorded[mask].items()
+    ]
+    at = {
+        label: dict(zip(lengths, times, strict=True)).get(tokens)
+        for label, (_, _, lengths, times) in recorded[mask].items()
+    }
+    here = {label: ms for label, ms in at.items() if ms is not None}
+    first, base = next(iter(here.items()))
+    told = {
+        label: _short(ms) + ("" if label == first else f", {ms / base:.2g} of {first}")
+        for label, ms in here.items()
+    }
+    shown = list(reversed(here))
+    bars = marks.bars(
+        marks.significant([here[label] for label in shown]),
+        shown,
+        [COLOURS[recorded[mask][label][0]] for label in shown],
+        orientation="h",
+        text=[told[label] for label in shown],
+        textposition=["inside" if here[label] > 10 else "outside" for label in shown],
+        insidetextanchor="end",
+        cliponaxis=False,
+    )
+    milliseconds = partial(marks.axis, type="log", dtick=1, exponentformat="power")
+    fig = panels(
+        Panel(
+            lines,
+            x=marks.tokens_axis([128, 1024, 8192], math.log10(56), math.log10(40_000)),
+            y=milliseconds("ms a head", -2.2, 3.8),
+            shapes=[marks.upright(tokens, width=1.5, dash="dot")],
+        ),
+        Panel([bars], x=milliseconds(f"ms a head at {tokens:,} tokens", -2.2, 3.8)),
+        heights=(0.52, 0.32),
+        height=600,
+        margin={"l": 84, "r": 14, "t": 14, "b": 92},
+        bargap=0.3,
+    )
+    words = "; ".join(f"{label} {text}" for label, text in told.items())
+    return Drawn(
+        fig,
+        f"Recorded milliseconds a head against the number of tokens, {mask}, both logarithmic: "
+        f"softmax rises about twice as steeply as what goes through a state. Bars at {tokens:,} "
+        f"tokens: {words}.",
+    )
 
 
 def attention_times(

@@ -100,9 +100,15 @@ class LiveLoss:
             showlegend=len(self.names) > 1,
         )
         if self.chance is not None:
+            # beside the axes, where no curve crosses the word
             fig.add_hline(
-                self.chance, line_dash="dot", line_color=PALETTE["grey"], annotation_text="guessing"
+                self.chance,
+                line_dash="dot",
+                line_color=PALETTE["grey"],
+                annotation_text="guessing",
+                annotation_position="right",
             )
+            fig.update_layout(margin_r=66)
         return fig
 
     def alt(self) -> str:
