@@ -20,6 +20,7 @@ from stringlib.theory.structured_variance import (
 __all__ = ["CIRCULANT_SIGNS", "CIRCULANT_VECTORS", "row_correlation"]
 
 SIZE = 16
+TICKS = (0.03, 0.1, 0.3, 1, 3, 10, 30)  # of the error: plotly's own are too many, without zeros
 CIRCULANT_VECTORS = ("constant", "smooth", "random", "one channel")
 """The vectors z that :func:`row_correlation` knows."""
 CIRCULANT_SIGNS = ("no signs", "signs 1", "signs 2", "signs 3")
@@ -94,7 +95,7 @@ def row_correlation(vector: str, signs: str, square: float) -> Drawn:
         ],
         "error of the mean of m features",
         x=axis("rows m", 0.5, SIZE + 0.5),
-        y=axis(low=math.log10(low), high=math.log10(high), type="log", nticks=5),
+        y=axis(low=math.log10(low), high=math.log10(high), type="log", tickvals=TICKS),
     )
     fig = panels(
         [

@@ -118,6 +118,17 @@ def test_what_a_plain_notebook_shows_is_linked_and_numbered(site: Path) -> None:
     assert 'class="book-state reference external" href="#fig=phase-clocks&amp;' in page
 
 
+def test_all_pictures_of_a_cell_share_one_caption(site: Path) -> None:
+    shared = 0
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        cells = json.loads(path.read_text(encoding="utf8"))["cells"]
+        own = [cell for cell in cells if "figure" in cell["metadata"].get("mystnb", {})]
+        shared += sum(len(cell["outputs"]) > 1 for cell in own)
+        html = (site / "notebooks" / f"{path.stem}.html").read_text(encoding="utf8")
+        assert html.count('<span class="caption-number">Figure') == len(own), path.name
+    assert shared, "no cell shows several pictures"
+
+
 def test_chapters_are_numbered_as_the_table_of_contents_has_them(pages: list[Path]) -> None:
     titles, told = {}, set()
     for page in pages:
