@@ -3,16 +3,19 @@
 A notebook saves them as SVG on white (``stringlib.explore.use_matplotlib_style``). Here white
 becomes nothing, and what is drawn in the style's colours for text, axes and grid takes those of the
 page, so that one picture serves light and dark. Several pictures of one cell stand side by side
-where there is room, and below each other on a phone.
+where there is room, and below each other on a phone, above one caption.
 """
 
 from __future__ import annotations
 
 import html
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from docutils import nodes
+from myst_nb import sphinx_
 from myst_nb.core import render
 from sphinx.application import Sphinx
 
@@ -73,8 +76,29 @@ class SvgMime:
         return [nodes.raw(text=picture, format="html")]
 
 
+@contextmanager
+def one_figure(renderer: Any, options: Any, line: int) -> Iterator[None]:
+    """Wrap an output in its figure: MyST-NB would give each picture of a cell one of the same name.
+
+    Args:
+        renderer: MyST-NB's, at the outputs of a cell.
+        options: The cell's ``mystnb.figure``, if it has any.
+        line: The cell's.
+    """
+    before = renderer.current_node.children[-1:]
+    if options and before and isinstance(before[0], nodes.figure):
+        caption = before[0].pop()
+        with renderer.current_node_context(before[0]):
+            yield
+        before[0].append(caption)
+    else:
+        with render.create_figure_context(renderer, options, line):
+            yield
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the plug-in."""
+    sphinx_.create_figure_context = one_figure
     plugins = render.load_mime_renders()
     if SvgMime not in plugins:
         plugins.append(SvgMime)
