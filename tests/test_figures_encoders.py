@@ -39,7 +39,9 @@ def test_outputs_follow_their_words_only_without_positions(positions: str) -> No
 
 def test_weights_are_weights_the_mask_hides_what_follows_and_the_change_is_printed() -> None:
     for at, (figure, told) in states("why_positions.permuted_words"):
-        weights = np.array(figure.data[0].z)
+        weights = np.array(figure.data[0].customdata).reshape(3, 3)
+        areas = np.array(figure.data[0].marker.size).reshape(3, 3) ** 2
+        np.testing.assert_allclose(areas / areas.max(), weights / weights.max(), atol=1e-2)
         np.testing.assert_allclose(weights.sum(1), 1, atol=2e-3)
         assert (np.triu(weights, 1) == 0).all() == (at["positions"] == "causal mask")
         before, after = outputs(WORDS, at["positions"]), outputs(**at)
