@@ -100,6 +100,27 @@ def test_shifted_scores_change_only_where_positions_are_added() -> None:
         assert "is 0.00; right" in text
 
 
+def test_a_pair_is_followed_to_its_places() -> None:
+    for at, (figure, _) in states("rope.pair_layouts"):
+        pair, half = min(at["pair"], at["dim"] // 2 - 1), at["dim"] // 2
+        followed = np.array(figure.data[1].x, dtype=float).reshape(2, 3)[:, :2]
+        assert followed.tolist() == [[2 * pair, pair], [2 * pair + 1, pair + half]]
+        below = [int(channel) for channel in figure.data[3].text]
+        assert below == [*range(0, at["dim"], 2), *range(1, at["dim"], 2)]
+
+
+# --- STRING ---
+
+
+def test_scores_of_a_moving_pair_stay_without_area_or_with_commuting_generators() -> None:
+    for at, (figure, text) in states("string.moving_pair"):
+        scores = np.array([trace.y for trace in figure.data])
+        level = at["mixing"] == 0 or at["direction"] == 0
+        assert (np.ptp(scores, axis=1).max() < 2e-3) == level
+        assert ("level" in text) == level
+        assert ("commutator: 0.00" in figure.layout.title.text) == (at["mixing"] == 0)
+
+
 # --- grids and volumes ---
 
 
