@@ -240,10 +240,9 @@ def pair_layouts(pair: int, dim: int) -> Drawn:
         )
     half = dim // 2
     axes = layout(
-        height=210,
-        margin={"l": 8, "r": 8, "t": 52, "b": 8},
-        title_text=f"interleaved, above: channels {2 * pair} and {2 * pair + 1}<br>"
-        f"half, below: places {pair} and {pair + half}",
+        height=200,
+        margin={"l": 8, "r": 8, "t": 44, "b": 8},
+        title_text=f"channels {2 * pair} and {2 * pair + 1} → places {pair} and {pair + half}",
         xaxis=axis(visible=False),
         yaxis=axis(low=-0.4, high=1.4, visible=False),
     )
