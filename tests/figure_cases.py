@@ -41,6 +41,7 @@ CASES: dict[str, dict[str, list[Any]]] = {
         "distance": [6, 1, 17], "base": [10_000, 10], "dim": [16, 2, 32], "position": [8, 0],
     },
     "rope.shifted_scores": {"shift": [100, 0, 10_000]},
+    "rope.pair_layouts": {"pair": [1, 0, 7], "dim": [16, 4, 12]},
     "rope_decay.decay_curves": {"dim": [128, 8], "base": [10_000, 100, 500_000]},
     "rope_2d_3d.grid_kernel": {
         "encoder": [
@@ -54,6 +55,7 @@ CASES: dict[str, dict[str, list[Any]]] = {
     },
     "rope_2d_3d.volume_kernel": {"time": [2, 0, -6]},
     "string.sphere_walks": {"between": [15, 0, 90], "distance": [1, 0.25]},
+    "string.moving_pair": {"mixing": [0.2, 0, 1.0], "direction": [90, 0, 30]},
     "circulant_string.circulant_spectrum": {
         "r": [1, 0, 0.5], "c0": [0.5], "c1": [0.5, -1], "c2": [-0.25, 0], "c3": [0.25],
     },

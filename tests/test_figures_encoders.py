@@ -39,7 +39,9 @@ def test_outputs_follow_their_words_only_without_positions(positions: str) -> No
 
 def test_weights_are_weights_the_mask_hides_what_follows_and_the_change_is_printed() -> None:
     for at, (figure, told) in states("why_positions.permuted_words"):
-        weights = np.array(figure.data[0].z)
+        weights = np.array(figure.data[0].customdata).reshape(3, 3)
+        areas = np.array(figure.data[0].marker.size).reshape(3, 3) ** 2
+        np.testing.assert_allclose(areas / areas.max(), weights / weights.max(), atol=1e-2)
         np.testing.assert_allclose(weights.sum(1), 1, atol=2e-3)
         assert (np.triu(weights, 1) == 0).all() == (at["positions"] == "causal mask")
         before, after = outputs(WORDS, at["positions"]), outputs(**at)
@@ -96,6 +98,27 @@ def test_shifted_scores_change_only_where_positions_are_added() -> None:
         assert heads[0].endswith("largest change 0.00")
         assert float(heads[1].rpartition(" ")[2]) == pytest.approx(added.max(), abs=0.011)
         assert "is 0.00; right" in text
+
+
+def test_a_pair_is_followed_to_its_places() -> None:
+    for at, (figure, _) in states("rope.pair_layouts"):
+        pair, half = min(at["pair"], at["dim"] // 2 - 1), at["dim"] // 2
+        followed = np.array(figure.data[1].x, dtype=float).reshape(2, 3)[:, :2]
+        assert followed.tolist() == [[2 * pair, pair], [2 * pair + 1, pair + half]]
+        below = [int(channel) for channel in figure.data[3].text]
+        assert below == [*range(0, at["dim"], 2), *range(1, at["dim"], 2)]
+
+
+# --- STRING ---
+
+
+def test_scores_of_a_moving_pair_stay_without_area_or_with_commuting_generators() -> None:
+    for at, (figure, text) in states("string.moving_pair"):
+        scores = np.array([trace.y for trace in figure.data])
+        level = at["mixing"] == 0 or at["direction"] == 0
+        assert (np.ptp(scores, axis=1).max() < 2e-3) == level
+        assert ("level" in text) == level
+        assert ("commutator: 0.00" in figure.layout.title.text) == (at["mixing"] == 0)
 
 
 # --- grids and volumes ---

@@ -25,9 +25,8 @@ window.bookClients = (function () {
     const base = values.base || 10000, pairs = (values.dim || 16) / 2;
     const theta = Array.from({ length: pairs }, function (_, i) { return Math.pow(base, -i / pairs); });
     const columns = pairs > COLUMNS ? COLUMNS : Math.max(1, Math.floor(pairs / 2)), rows = Math.ceil(pairs / columns);
-    const centres = theta.map(function (_, i) {
-      return [CELL * (i % columns), -(CELL + 0.5) * Math.floor(i / columns)];
-    });
+    const below = pairs > COLUMNS ? 1.9 : 1.35, pitch = CELL + (pairs > COLUMNS ? 1.3 : 0.5);
+    const centres = theta.map(function (_, i) { return [CELL * (i % columns), -pitch * Math.floor(i / columns)]; });
     function hands(at) {
       const x = [], y = [];
       theta.forEach(function (t, i) {
@@ -43,13 +42,13 @@ window.bookClients = (function () {
       data: [
         hands(position),
         hands(position - distance),
-        { x: centres.map(function (c) { return c[0]; }), y: centres.map(function (c) { return c[1] - 1.35; }), text: turns },
+        { x: centres.map(function (c) { return c[0]; }), y: centres.map(function (c) { return c[1] - below; }), text: turns },
         { y: Array.from({ length: FARTHEST + 1 }, function (_, d) { return scoreAt(d); }) },
         { x: [distance, distance], y: [0, score] },
       ],
       layout: {
         xaxis: { range: [-CELL / 2, CELL * (columns - 1) + CELL / 2] },
-        yaxis: { range: [-(CELL + 0.5) * (rows - 1) - 1.9, 1.15] },
+        yaxis: { range: [-pitch * (rows - 1) - below - 0.55, 1.15] },
         shapes: centres.map(function (c) {
           const box = { x0: c[0] - 1, x1: c[0] + 1, y0: c[1] - 1, y1: c[1] + 1, xref: "x", yref: "y" };
           return Object.assign({ type: "circle", line: { width: 1 } }, box);

@@ -1,4 +1,4 @@
-"""Clocks that turn with the position, and scores that a shift of all positions leaves alone."""
+"""Clocks that turn with the position, scores that a shift leaves alone, and the two layouts."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from book.figures.marks import (
     axis,
     circle,
     colour_axis,
+    dots,
     downwards,
     heat,
     line,
@@ -21,11 +22,12 @@ from book.figures.marks import (
     segments,
 )
 from stringlib import RoPE
-from stringlib.explore import PALETTE, Drawn, Explorer, Panel, panels
+from stringlib.algebra.skew import layout_permutation
+from stringlib.explore import PALETTE, Drawn, Explorer, Panel, layout, panels
 from stringlib.explore.style import DIVERGING
 from stringlib.positions import geometric_frequencies
 
-__all__ = ["intro_figure", "phase_clocks", "shifted_scores"]
+__all__ = ["intro_figure", "pair_layouts", "phase_clocks", "shifted_scores"]
 
 FARTHEST = 256
 COLUMNS = 8  # at most; a phone is narrow
@@ -61,7 +63,9 @@ def phase_clocks(
     theta = encoder.frequencies()[0, :, 0].tolist()
     columns = COLUMNS if len(theta) > COLUMNS else max(1, len(theta) // 2)
     rows = -(-len(theta) // columns)
-    centres = [(CELL * (i % columns), -(CELL + 0.5) * (i // columns)) for i in range(len(theta))]
+    # dials in two full rows are small on a phone, and their numbers are not
+    below, pitch = (1.9, CELL + 1.3) if len(theta) > COLUMNS else (1.35, CELL + 0.5)
+    centres = [(CELL * (i % columns), -pitch * (i // columns)) for i in range(len(theta))]
     turns = [_turns_text(t * distance / (2 * math.pi)) for t in theta]
     *curve, score = _clock_scores(encoder, [*range(FARTHEST + 1), distance])
 
@@ -79,7 +83,7 @@ def phase_clocks(
             hands(position - distance, "key", "blue"),
             line(
                 [x for x, _ in centres],
-                [y - 1.35 for _, y in centres],
+                [y - below for _, y in centres],
                 PALETTE["grey"],
                 text=turns,
                 mode="text",
@@ -87,7 +91,7 @@ def phase_clocks(
         ],
         "one dial for each pair of channels, fastest first,<br>and the turns between its hands",
         x=axis(low=-half, high=CELL * (columns - 1) + half, visible=False),
-        y=axis(low=-(CELL + 0.5) * (rows - 1) - 1.9, high=1.15, visible=False),
+        y=axis(low=-pitch * (rows - 1) - below - 0.55, high=1.15, visible=False),
         shapes=[circle(x, y) for x, y in centres],
         square=True,
     )
@@ -199,4 +203,53 @@ def shifted_scores(shift: float) -> Drawn:
         f"every position shifted by {shift:g}. "
         f"Left, rotated by RoPE, the largest change since shift 0 is {changes[0]:.2f}; "
         f"right, with the sinusoidal table added, it is {changes[1]:.2f}.",
+    )
+
+
+def pair_layouts(pair: int, dim: int) -> Drawn:
+    """Draw where the channels of the interleaved layout stand in the half layout.
+
+    Args:
+        pair: The pair that is followed; the last one if there are not so many.
+        dim: Channels d of a head.
+
+    Returns:
+        A figure of two rows of channels with a line for each.
+    """
+    pair, order = min(pair, dim // 2 - 1), layout_permutation(dim).tolist()
+    ways = [((channel, 1), (place, 0)) for place, channel in enumerate(order)]
+    others = [way for way, channel in zip(ways, order, strict=True) if channel // 2 != pair]
+    followed = [way for way in ways if way not in others]
+    traces = [
+        segments(others, PALETTE["grey"], width=1),
+        segments(followed, PALETTE["orange"], width=4),
+    ]
+    for height, row in ((1, list(range(dim))), (0, order)):
+        fill = [PALETTE["orange" if channel // 2 == pair else "blue"] for channel in row]
+        letters = {"color": "white", "size": 11}
+        names = [str(channel) for channel in row]
+        traces.append(
+            dots(
+                list(range(dim)),
+                [height] * dim,
+                fill,
+                size=20,
+                symbol="square",
+                text=names,
+                textfont=letters,
+            )
+        )
+    half = dim // 2
+    axes = layout(
+        height=200,
+        margin={"l": 8, "r": 8, "t": 44, "b": 8},
+        title_text=f"channels {2 * pair} and {2 * pair + 1} → places {pair} and {pair + half}",
+        xaxis=axis(visible=False),
+        yaxis=axis(low=-0.4, high=1.4, visible=False),
+    )
+    return Drawn(
+        go.Figure(traces, axes),
+        f"Two rows of {dim} channels. Above, pair {pair} are the neighbours {2 * pair} and "
+        f"{2 * pair + 1}. Lines lead to the row below, where they stand in the places {pair} and "
+        f"{pair + half}, {half} apart.",
     )

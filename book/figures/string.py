@@ -1,4 +1,4 @@
-"""Walks on a sphere: right then up, up then right, and straight there."""
+"""Walks on a sphere, in two orders and straight; and scores of pairs of tokens that move off."""
 
 from __future__ import annotations
 
@@ -9,15 +9,19 @@ import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
-from book.figures.marks import dots, line, rounded
+from book.figures.marks import axis, dots, line, rounded
+from stringlib import STRING
+from stringlib.algebra import haar_orthogonal, skew
 from stringlib.explore import PALETTE, Drawn, layout
 from stringlib.reference.string import liere_matrix
 
-__all__ = ["sphere_walks"]
+__all__ = ["moving_pair", "sphere_walks"]
 
 POINTS = 12  # of a leg
 TILT = math.radians(20)  # from how high the sphere is seen
 START = (-15.0, -25.0)  # longitude and latitude of the vector, degrees
+FARTHEST = 30  # patches a pair moves
+PAIRS = {"pair 1": "blue", "pair 2": "orange", "pair 3": "teal"}
 WALKS = {"right, then up": "blue", "up, then right": "orange", "straight": "teal"}
 
 
@@ -78,8 +82,8 @@ def sphere_walks(between: float, distance: float) -> Drawn:
         seen = _on_sphere(torch.linspace(-90, 90, 37), torch.full((37,), latitude))
         traces.append(line(*_screen(seen), grey, width=1, dash="dot"))
     named = {"axis of L₁, right": "solid", "axis of L₂, up": "dash"}
-    for axis, (name, dash) in zip(_axes(between), named.items(), strict=True):
-        both = torch.stack([-1.25 * axis, 1.25 * axis])
+    for turned_about, (name, dash) in zip(_axes(between), named.items(), strict=True):
+        both = torch.stack([-1.25 * turned_about, 1.25 * turned_about])
         traces.append(line(*_screen(both), brown, name, width=2, dash=dash))
     for (name, colour), walk in zip(WALKS.items(), walks, strict=True):
         sizes = [0] * (len(walk) - 1) + [13]  # a dot at the end alone
@@ -103,4 +107,53 @@ def sphere_walks(between: float, distance: float) -> Drawn:
         f"A vector on a sphere and two axes {between:g} degrees apart. The vector walks "
         f"{distance:g} radians to the right about one axis and as far up about the other, in both "
         f"orders and straight. It ends {where}, up to {gap:.2f} apart.",
+    )
+
+
+def moving_pair(mixing: float, direction: float) -> Drawn:
+    """Draw the scores of three queries and keys that move off together.
+
+    The key stands three patches from its query along the first coordinate.
+
+    Args:
+        mixing: How much of a random matrix is added to the second of two commuting generators.
+        direction: Where the pairs move, in degrees from the offset.
+
+    Returns:
+        A figure with one line a pair.
+    """
+    generator = torch.Generator().manual_seed(3)
+    basis = haar_orthogonal(8, 1, generator=generator, dtype=torch.float64)
+    speeds = 0.4 * torch.randn(1, 4, 2, generator=generator, dtype=torch.float64)
+    generators = STRING(speeds, basis).generators()[0].detach().clone()
+    generators[1] += mixing * skew(torch.randn(28, generator=generator, dtype=torch.float64)) / 8
+    tokens = torch.randn(3, 2, 8, generator=generator).double()
+    tokens = torch.nn.functional.normalize(tokens, dim=-1)
+    angle = torch.deg2rad(torch.tensor(direction).double())
+    away = torch.arange(FARTHEST + 1).double()[:, None] * torch.stack([angle.cos(), angle.sin()])
+    at_query = liere_matrix(away, generators)
+    at_key = liere_matrix(away + torch.tensor([3.0, 0.0]), generators)
+    first, second = generators
+    part = (first @ second - second @ first).norm() / (first.norm() * second.norm())
+    scores = [((at_query @ q) * (at_key @ k)).sum(-1) for q, k in tokens]
+    hover = "moved by %{x}: score %{y:.3f}"
+    lines = [
+        line(None, rounded(score), PALETTE[colour], name, hover=hover)
+        for score, (name, colour) in zip(scores, PAIRS.items(), strict=True)
+    ]
+    drift = max((score.max() - score.min()).item() for score in scores)
+    axes = layout(
+        height=380,
+        margin={"l": 54, "r": 14, "t": 44, "b": 88},
+        title_text=f"commutator: {part:.2f} of the product of norms",
+        xaxis=axis("distance moved (patches)", 0, FARTHEST),
+        yaxis=axis("score", -1, 1),
+    )
+    ends = ", ".join(f"{score[-1]:.2f}" for score in scores)
+    how = "The lines are level" if drift < 1e-9 else "The lines drift and wander"
+    return Drawn(
+        go.Figure(lines, axes),
+        f"Scores of three pairs of tokens that move off at {direction:g} degrees from their "
+        f"offset, mixing {mixing:g}, commutator {part:.2f} of the product of norms. {how}; "
+        f"{FARTHEST} patches away they are at {ends}.",
     )

@@ -10,16 +10,17 @@ import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
-from book.figures.marks import CELLS, axis, downwards, heat, line, rounded
+from book.figures.marks import CELLS, axis, dots, downwards, heat, line, rounded
 from stringlib import ALiBi, KerpleLog, KerplePower, RoPE, Sinusoidal, T5Bias
-from stringlib.explore import COLOURS, Drawn, Panel, layout, panels
-from stringlib.explore.style import DIVERGING, SEQUENTIAL
+from stringlib.explore import COLOURS, PALETTE, Drawn, Panel, layout, panels
+from stringlib.explore.style import DIVERGING
 
 __all__ = ["POSITIONS", "WORDS", "bias_curves", "permuted_words"]
 
 WORDS = ("dog", "bites", "man")
 POSITIONS = ("none", "causal mask", "sinusoid added", "ALiBi", "RoPE")
 DIM, SHOWN = 16, 6  # channels, and how many of them are drawn
+LARGEST = 44  # pixels across, the disc of weight 1
 FARTHEST = 128
 
 
@@ -46,7 +47,7 @@ def _attend(words: Sequence[str], positions: str) -> tuple[Tensor, Tensor]:
 def permuted_words(order: str, positions: str) -> Drawn:
     """Draw the attention between three words, and its output, in some order.
 
-    Left the weights, a row for each query.  Right the first channels of each
+    Left the weights, a row for each query, as discs of that area.  Right the first channels of each
     word's output, and of the mean of the three.  The head prints how much a
     word's own output has changed since ``dog bites man``.
 
@@ -55,7 +56,7 @@ def permuted_words(order: str, positions: str) -> Drawn:
         positions: How positions enter, one of ``POSITIONS``.
 
     Returns:
-        A figure of two heat-maps.
+        A figure of a row of discs for each query, and a heat-map.
     """
     words = order.split()
     _, before = _attend(WORDS, positions)
@@ -64,16 +65,26 @@ def permuted_words(order: str, positions: str) -> Drawn:
     change = (out - before[[WORDS.index(word) for word in words]]).abs().max()
     of_mean = (mean - before.mean(0)).abs().max()
     rows = torch.cat([out, mean[None]])[:, :SHOWN]
-    seen = heat(rounded(weights), (SEQUENTIAL, 0, 1), "weight %{z:.3f}", texttemplate="%{z:.2f}")
-    said = heat(rounded(rows), (DIVERGING, -2, 2), "channel %{x}: %{z:.2f}")
     places = list(range(len(words)))
+    flat = weights.flatten()
+    seen = dots(
+        places * len(words),
+        [row for row in places for _ in places],
+        PALETTE["blue"],
+        size=rounded(LARGEST * flat.sqrt(), 1),
+        text=[f"{weight:.2f}" for weight in flat],
+        textposition="bottom center",
+        customdata=rounded(flat),
+        hover="weight %{customdata:.3f}",
+    )
+    said = heat(rounded(rows), (DIVERGING, -2, 2), "channel %{x}: %{z:.2f}")
     named: dict[str, Any] = {"tickvals": places, "ticktext": words}
     fig = panels(
         [
             Panel(
                 [seen],
                 "attention weights",
-                x=axis("key", **CELLS, **named),
+                x=axis("key", -0.5, 2.5, **CELLS, **named),
                 y=downwards(4, **named),
             ),
             Panel(
@@ -90,7 +101,7 @@ def permuted_words(order: str, positions: str) -> Drawn:
     return Drawn(
         fig,
         f"Attention between the words {', '.join(words)}, in this order; positions: "
-        f"{positions}. Left a heat-map of the weights, right one of each word's output and of "
+        f"{positions}. Left the weights as discs, right a heat-map of each word's output and of "
         f"their mean. Since the order dog, bites, man the output of a word has changed by at most "
         f"{change:.2f}, and the mean by {of_mean:.2f}.",
     )
