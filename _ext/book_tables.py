@@ -17,7 +17,7 @@ from sphinx.transforms import SphinxTransform
 CAPTION = re.compile(r"<caption>(.*?)</caption>", re.DOTALL)
 
 
-class NumberedTable(nodes.Element):
+class NumberedTable(nodes.figure):
     """A table of numbers under its caption."""
 
 
@@ -45,6 +45,8 @@ class CountTables(SphinxTransform):
                 continue
             table = NumberedTable(ids=[f"table-{number}"])
             table += nodes.caption("", html.unescape(found[1]))
+            # of a figure docutils leaves the caption open, for a legend
+            table += nodes.raw("", "</figcaption>", format="html")
             table += nodes.raw("", CAPTION.sub("", raw.astext()), format="html")
             raw.replace_self(table)
 

@@ -29,16 +29,18 @@
     show(kept());
   }
 
-  /* ---- predictions: the next result waits for a choice among the points of the box's list ---- */
+  /* ---- predictions: the next results wait for a choice among the points of the box's list ---- */
 
   function resultOf(box) {
     let cell = box.nextElementSibling;
     while (cell && !cell.matches("section, .cell:has(.cell_output)")) { cell = cell.nextElementSibling; }
     if (!cell || cell.matches("section")) { return []; }
-    const found = Array.from(cell.querySelectorAll(".cell_output, .book-code"));
+    const found = [];
+    for (; cell && cell.matches(".cell"); cell = cell.nextElementSibling) {
+      found.push(...cell.querySelectorAll(".cell_output, .book-code"));
+    }
     // the sentence that says what came out
-    const next = cell.nextElementSibling;
-    return next && next.matches("p") ? found.concat(next) : found;
+    return cell && cell.matches("p") ? found.concat(cell) : found;
   }
 
   document.querySelectorAll(".admonition.predict").forEach(function (box, number) {

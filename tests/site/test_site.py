@@ -113,7 +113,7 @@ def test_what_a_plain_notebook_shows_is_linked_and_numbered(site: Path) -> None:
     name = r'href="../book/api/encoders.html#stringlib.encoders.rope.RoPE"[^>]*><code'
     assert re.search(name, page)
     assert re.search(r"Su <em>et al.</em> \[<a[^>]*bibliography.html#", page)
-    assert "Table 2.1" in page
+    assert '<figcaption>\n<p><span class="caption-number">Table 2.1' in page
     assert "Figure 2.1" in page
     assert 'class="book-state reference external" href="#fig=phase-clocks&amp;' in page
 
