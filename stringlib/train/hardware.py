@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import warnings
@@ -64,6 +65,8 @@ def make_fabric(
         accelerator = find_device()
     # a static graph allows parameters that get no gradient, without a search at each step
     strategy = DDPStrategy(static_graph=True) if devices * nodes > 1 else "auto"
+    if devices * nodes > 1:
+        atexit.register(_leave_group)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # it takes another precision and says so; see below
@@ -85,6 +88,12 @@ def make_fabric(
             f"{fabric.strategy.precision.precision!r}, got {precision!r}"
         )
     return fabric
+
+
+def _leave_group() -> None:
+    """Leave the group of processes: its threads may abort an interpreter that ends before."""
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 def over_all(fabric: Fabric, x: torch.Tensor, how: str) -> torch.Tensor:
