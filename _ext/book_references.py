@@ -7,7 +7,6 @@ cite it, each linked at the first place.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from copy import deepcopy
@@ -24,18 +23,15 @@ from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util.nodes import make_refnode
 
-ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5})(?:; )?")
+from tools.citations import ARXIV, authors
+
 # pages that repeat what chapters say
 LISTS = {"book/corrections", "book/exercises"}
 
 
 def author_year(entry: Entry) -> str:
-    """Return authors and year as the text cites them: one, two, or the first of several."""
-    people = entry.persons["author"]
-    names = [" ".join(map(str, p.rich_prelast_names + p.rich_last_names)) for p in people]
-    if len(names) == 2 and names[1] != "others":
-        return f"{' and '.join(names)}, {entry.fields['year']}"
-    return f"{names[0]}{' et al.' * (len(names) > 1)}, {entry.fields['year']}"
+    """Return authors and year as the text cites them."""
+    return f"{authors(entry)}, {entry.fields['year']}"
 
 
 class AuthorYear(BaseLabelStyle):
@@ -67,7 +63,7 @@ class BookStyle(UnsortedStyle):
         found = ARXIV.search(entry.fields.get("note", ""))
         if found:
             entry.fields["eprint"] = found[1]
-            note = ARXIV.sub("", entry.fields.pop("note")).rstrip("; ")
+            note = ARXIV.sub("", entry.fields.pop("note")).strip("; ")
             if note:
                 entry.fields["note"] = note[0].upper() + note[1:]
         return super().format_entry(label, entry, bib_data)
