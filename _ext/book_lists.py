@@ -206,8 +206,10 @@ def exercise_list(root: Path) -> tuple[str, list[str]]:
             lines.setdefault(page, []).append(f"- {{ref}}`{exercise[2]}`: {exercise[1]}")
     count = sum(map(len, lines.values()))
     blocks = [f"{count} exercises in {len(lines)} chapters.\n"]
-    for page, found in lines.items():
-        blocks += [f"## {int(Path(page).name[:2])}. {titles[page]}\n", *found, ""]
+    # chapters are listed in the order of the table of contents, which numbers them
+    for number, page in enumerate(titles, 1):
+        if page in lines:
+            blocks += [f"## {number}. {titles[page]}\n", *lines[page], ""]
     return "\n".join(blocks), []
 
 
