@@ -160,9 +160,8 @@ def test_a_page_reads_well_and_its_sliders_draw_what_python_computes(
             faults.append("no control was found")
         reader.dress("dark")
         faults += [f"dark: {fault}" for fault in reader.faults()]
-        # colours in both themes, everything else once a width
+        # both widths and both themes, each once: what only one of the four forms has would be odd
         if window == "desktop":
-            faults += [f"dark: {barrier}" for barrier in reader.barriers("color-contrast")]
             reader.dress("light")
         faults += reader.barriers()
         found += [f"{window}, {fault}" for fault in faults]
