@@ -17,13 +17,13 @@ from sphinx.transforms import SphinxTransform
 CAPTION = re.compile(r"<caption>(.*?)</caption>", re.DOTALL)
 
 
-class NumberedTable(nodes.figure):
+class NumberedTable(nodes.General, nodes.Element):
     """A table of numbers under its caption."""
 
 
 def visit_table(self: Any, node: NumberedTable) -> None:
     """Open the table."""
-    self.body.append(self.starttag(node, "figure", "", CLASS="book-table"))
+    self.body.append(self.starttag(node, "figure", "", CLASS="book-table") + "<figcaption>\n")
 
 
 def depart_table(self: Any, node: NumberedTable) -> None:
@@ -44,8 +44,9 @@ class CountTables(SphinxTransform):
             if found is None:
                 continue
             table = NumberedTable(ids=[f"table-{number}"])
-            table += nodes.caption("", html.unescape(found[1]))
-            # of a figure docutils leaves the caption open, for a legend
+            link = f'<a class="headerlink" href="#table-{number}" title="Link to this table">#</a>'
+            text = nodes.Text(html.unescape(found[1]))
+            table += nodes.caption("", "", text, nodes.raw("", link, format="html"))
             table += nodes.raw("", "</figcaption>", format="html")
             table += nodes.raw("", CAPTION.sub("", raw.astext()), format="html")
             raw.replace_self(table)
