@@ -52,7 +52,7 @@ def themed(svg: str, key: str, alt: str) -> str:
     body = re.sub(r'(url\(#|href="#)', rf"\g<1>{key}-", body)
     width = round(float(view[1]) * PIXELS)
     return (
-        f'<div class="book-picture" style="flex-basis:{width}px;max-width:{width}px">'
+        f'<div class="book-picture" style="--width:{width}px">'
         f'<svg {view[0]} role="img" aria-label="{html.escape(alt)}" fill="currentColor" '
         f'xmlns:xlink="http://www.w3.org/1999/xlink">{body}</div>'
     )
