@@ -147,7 +147,7 @@ def moving_pair(mixing: float, direction: float) -> Drawn:
         margin={"l": 54, "r": 14, "t": 44, "b": 88},
         title_text=f"commutator: {part:.2f} of the product of norms",
         xaxis=axis("distance moved (patches)", 0, FARTHEST),
-        yaxis=axis("score", -1, 1),
+        yaxis=axis("score", -1.1, 1.1, dtick=0.5),
     )
     ends = ", ".join(f"{score[-1]:.2f}" for score in scores)
     how = "The lines are level" if drift < 1e-9 else "The lines drift and wander"
