@@ -84,7 +84,7 @@ def encoding_cost(dim: int, tokens: int, batch: int) -> Drawn:
         height=400,
         margin={"l": 118, "r": 40, "t": 20, "b": 48},
         bargap=0.35,
-        xaxis=axis("operations for one channel of q or k", 0, 7.3, type="log", dtick=1),
+        xaxis=axis("operations for one channel of q or k", 0, 7.3, type="log", dtick=2),
     )
     told = ", ".join(f"{NAMES[name]} {counts[name]:,.0f}" for name in TOLD)
     return Drawn(
