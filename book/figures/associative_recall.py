@@ -1,19 +1,61 @@
-"""A question, the places that its key finds with and without a shift, and the vote they give."""
+"""The task; and what its question finds with and without a shift, and the vote that this gives."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from book.figures.marks import CELLS, axis, bars, downwards, heat, rounded
+from book.figures.marks import CELLS, axis, bars, dots, downwards, heat, rounded
 from stringlib.explore import PALETTE, Drawn, Panel, panels
 from stringlib.explore.style import SEQUENTIAL
 
-__all__ = ["recalled_value"]
+__all__ = ["asked_value", "recalled_value"]
 
 TOKENS = "A3B1C4D1E5C"
 VALUES = "1345"
 RIGHT = "4"
+
+DEALS = {1: "A3B1C4D1E5", 2: "D2A5E3B1C2", 3: "B4E4C1A5D3"}
+
+
+def asked_value(asked: str, deal: int) -> Drawn:
+    """Draw one sequence of the task: five pairs, a question and its answer.
+
+    Args:
+        asked: The key that is asked, from A to E.
+        deal: Which order of the keys and which values, a key of ``DEALS``.
+
+    Returns:
+        A figure of a row of tokens; the asked key and its value are framed in colours.
+    """
+    tokens = [*DEALS[deal], asked]
+    place = tokens.index(asked)
+    places = list(range(len(tokens)))
+    look = {"size": 24, "symbol": "square-open"}
+    names = {"text": [*tokens[:-1], f"{asked}?"], "textposition": "middle center"}
+    row = dots(places, [0] * len(tokens), PALETTE["grey"], **look, **names)
+    colours = [PALETTE[name] for name in ("blue", "orange", "blue")]
+    pair = dots([place, place + 1, places[-1]], [0] * 3, colours, **look)
+    pair.update(marker_line_width=3)
+    hidden = {"showgrid": False, "zeroline": False, "showticklabels": False, "fixedrange": True}
+    head = f"{asked} is asked: the answer is {tokens[place + 1]}"
+    fig = panels(
+        Panel(
+            [row, pair],
+            head,
+            x=axis(low=-0.6, high=10.6, **hidden),
+            y=axis(low=-1, high=1, **hidden),
+        ),
+        height=130,
+        showlegend=False,
+        margin={"l": 8, "r": 8, "t": 34, "b": 8},
+    )
+    return Drawn(
+        fig,
+        f"The tokens {' '.join(DEALS[deal])}, five keys each before its value, and then the "
+        f"question {asked}. Its first place is framed in blue and the value {tokens[place + 1]} "
+        "behind it, the answer, in orange.",
+    )
 
 
 def _weights(share: float, sharpness: float) -> Tensor:
