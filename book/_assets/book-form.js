@@ -111,6 +111,12 @@
     corner.replaceWith(cell);
   });
 
+  // a long name in a table may break between its words
+  document.querySelectorAll(".bd-article td :is(code .pre, code:not(:has(*)))").forEach(function (name) {
+    const words = name.textContent.split(/(?<=[._])(?=\w)|(?<=[a-z])(?=[A-Z])/);
+    name.replaceChildren(...words.flatMap(function (word, i) { return i ? [document.createElement("wbr"), word] : [word]; }));
+  });
+
   // what scrolls sideways can be scrolled by keyboard, also what a fold or a prediction held back
   function scrollable() {
     document.querySelectorAll(".bd-article :is(pre, table, div.math, .book-numbers)").forEach(function (box) {
