@@ -85,8 +85,8 @@ def delta_rule(
         state = state.to(exact).expand(*lead, *state.shape[-2:])
     with without_autocast(v):  # a product of many factors needs the digits
         tokens = (x.to(exact) for x in (q, k, v, beta[..., None], log_decay))
-        wide = [x.expand(*lead, *x.shape[-2:]) for x in tokens]
-        out, state = delta_sums(*wide, mode=mode, state=state)
+        q, k, u, rate, a = (x.expand(*lead, *x.shape[-2:]) for x in tokens)
+        out, state = delta_sums(q, k, u, rate, a, mode, state)
     return out.to(v.dtype), state
 
 
