@@ -61,12 +61,15 @@ ABOUT = {
     "favor-unit-circulant": About("", "12_circulant_favor"),
     "favor-learned": About("entries", "12_circulant_favor"),
     "hyperbolic": About("", "11_favor_plus"),
+    "identity": About("", "17_decay_and_state"),
     "cosine": About("", "13_cosformer"),
     "cosine-positive": About("", "13_cosformer"),
     "toeplitz": About("distances", "14_toeplitz_rpe"),
     "retnet": About("", "17_decay_and_state"),
     "gla": About("weights", "17_decay_and_state"),
     "ssd": About("weights", "17_decay_and_state"),
+    "delta": About("weights", "17_decay_and_state"),
+    "gated-delta": About("weights", "17_decay_and_state"),
 }
 """Name → what is typed about it."""
 
@@ -257,6 +260,7 @@ def layer(name: str, **options: Any) -> MultiHeadAttention:
     """Return an attention layer by the name of its comparison or of its weight."""
     if name in WEIGHTS:
         told: dict[str, Any] = {"attention": "elu", "weight": name}
+        told |= {"attention": "identity"} if name.endswith("delta") else {}
         told |= {"horizon": 2.0 * LENGTH} if name.startswith("cosine") else {}
         told |= {"length": LENGTH} if name == "toeplitz" else {}
     else:

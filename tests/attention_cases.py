@@ -154,6 +154,8 @@ def _favor(projection: str, m: int, head_dim: int = HEAD_DIM, **options: bool) -
 
 
 FEATURES: dict[str, Features] = {
+    "identity": Features(stringlib.IdentityFeatures, lambda phi, x: x,
+                         nonnegative=False),
     "relu": Features(stringlib.ReLUFeatures, lambda phi, x: x.clamp(min=0)),
     "elu": Features(stringlib.ELUFeatures, lambda phi, x: torch.where(x > 0, x + 1, x.exp())),
     "favor": _favor("orthogonal", 12),
@@ -165,7 +167,7 @@ FEATURES: dict[str, Features] = {
     "favor-unit-circulant": _favor("unit-circulant", 8),
     "favor-learned": _favor("circulant", 5, learnable=True),
     "hyperbolic": _favor("orthogonal", 4, hyperbolic=True),
-}
+}  # fmt: skip
 """Name, that of the registry where it has one → feature map."""
 
 

@@ -34,6 +34,8 @@ from stringlib import (
 )
 from stringlib.algebra.universality import universal_form
 from stringlib.attention.decay import decay_mask, decayed_sums
+from stringlib.attention.delta import DeltaWeight, delta_rule
+from stringlib.attention.features import IdentityFeatures
 from stringlib.attention.gate import Gate
 from stringlib.attention.linear import rotated_linear_attention
 from stringlib.attention.projections import PROJECTIONS
@@ -126,6 +128,10 @@ CALLS = [
                          "key_mask": MASK}),
     (decayed_sums, {"phi_q": Q, "phi_k": Q, "u": Q, "log_decay": -SCALE, "mode": "chunk",
                     "state": torch.rand(2, 2, 8, 8)}),
+    (delta_rule, {"q": Q, "k": Q, "v": Q, "beta": SCALE, "log_decay": -SCALE, "mode": "chunk",
+                  "state": torch.rand(2, 2, 8, 8)}),
+    (DeltaWeight, {"beta": SCALE, "log_decay": -SCALE}),
+    (IdentityFeatures(), {"x": Q}),
     (decay_mask, {"log_decay": -SCALE}),
     (DecayWeight, {"log_decay": -SCALE}),
     (DecayWeight(-torch.ones(2)).matrix, {"num_queries": 2, "num_keys": 3}),

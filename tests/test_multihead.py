@@ -31,6 +31,7 @@ from stringlib import (
     reference,
 )
 from stringlib.attention import LinearState
+from stringlib.attention.delta import DeltaWeight
 from stringlib.attention.linear import rotated_linear_attention
 from stringlib.attention.multihead import MultiHeadAttention
 from stringlib.attention.registry import FEATURES, WEIGHTS, make_features
@@ -72,6 +73,10 @@ LAYERS: dict[str, dict[str, Any]] = {
     "gla-favor": {"attention": "hyperbolic", "weight": "gla", "num_features": 3},
     "ssd": {"attention": "relu", "weight": "ssd"},
     "ssd-favor": {"attention": "favor-iid", "weight": "ssd"},
+    "delta": {"attention": "identity", "weight": "delta"},
+    "delta-rope": {"attention": "identity", "weight": "delta", "encoder": "rope"},
+    "gated-delta": {"attention": "identity", "weight": "gated-delta", "gate": "elementwise"},
+    "gated-delta-favor": {"attention": "favor", "weight": "gated-delta", "shift": True},
     "shift": {"encoder": CirculantSTRING(D, heads=HEADS), "normalize_qk": True, "shift": True},
     "shift-favor": {"attention": "favor", "encoder": "rope", "num_features": 7, "shift": True},
     "shift-cosine": {"attention": "relu", "weight": "cosine", "horizon": 20, "shift": True},
@@ -132,6 +137,8 @@ def dense_scores(layer: MultiHeadAttention, x: Tensor) -> tuple[Tensor, Tensor]:
     weight = None if layer.weight is None else layer.weight(x)
     if weight is None:
         return above, below
+    if isinstance(weight, DeltaWeight):
+        return (replaced_products(weight, phi_q, phi_k),) * 2
     if isinstance(weight, DecayWeight):
         return (decayed_products(weight.log_decay, phi_q, phi_k),) * 2
     w = weight.matrix(n, n).double()
@@ -152,10 +159,28 @@ def decayed_products(a: Tensor, phi_q: Tensor, phi_k: Tensor) -> Tensor:
     return found
 
 
+def replaced_products(weight: DeltaWeight, phi_q: Tensor, phi_k: Tensor) -> Tensor:
+    """Return what each query reads of each key, by the recurrence on unit vectors as values."""
+    n = phi_q.shape[-2]
+    alpha = torch.ones_like(weight.beta) if weight.log_decay is None else weight.log_decay.exp()
+    given = (
+        *(y / y.norm(dim=-1, keepdim=True) for y in (phi_q, phi_k)),
+        torch.eye(n, dtype=torch.float64).expand(*phi_q.shape[:-2], n, n),
+        *(y[..., None] for y in (weight.beta, alpha)),
+    )
+    q, k, v, beta, alpha = (y.expand(*phi_q.shape[:-1], -1).flatten(0, -3) for y in given)
+    read, _ = reference.delta_rule_recurrence(q, k, v, beta[..., 0], alpha[..., 0])
+    return read.unflatten(0, phi_q.shape[:-2])
+
+
 def dense_weights(layer: MultiHeadAttention, x: Tensor) -> Tensor:
     above, below = dense_scores(layer, x)
     if layer.causal:
         above, below = above.tril(), below.tril()
+    if layer.features is not None and not (
+        layer.features.nonnegative and (layer.weight is None or layer.weight.normalized)
+    ):
+        return above
     total = below.sum(-1, keepdim=True)
     return above / torch.where(total == 0, 1, total)
 
@@ -286,7 +311,7 @@ def test_padding_is_never_read(name: str, causal: bool) -> None:
                 assert checks.largest_difference(before[mask], found[mask]) <= 1e-11
 
 
-@pytest.mark.parametrize("name", ["relu", "favor", "gla", "gla-favor", "ssd"])
+@pytest.mark.parametrize("name", ["relu", "favor", "gla", "gla-favor", "ssd", "delta"])
 def test_padding_without_a_place_is_as_if_it_were_not_there(name: str) -> None:
     layer, x = make(name), random(2, LENGTH, DIM)
     mask = torch.tensor([True, False, True, True, False, False, True, True, False])
@@ -668,6 +693,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"attention": FavorFeatures(5, 4)}, "attention must be a map for 3 heads of 4 channels"),
     ({"attention": "elu", "weight": "gla", "encoder": "rope", "rotate": "after", "causal": True},
      "rotate must be before with the weight gla"),
+    ({"attention": "elu", "weight": "delta", "encoder": "rope", "rotate": "after", "causal": True},
+     "rotate must be before with the weight delta"),
+    ({"attention": "identity", "encoder": "rope", "rotate": "after"},
+     "rotate must be None or before for IdentityFeatures"),
     ({"grid": (2, 3)}, "grid must be None unless weight is toeplitz or an encoder reads two"),
     ({"grid": (2, 3), "encoder": RoPE(4)}, "grid must be None unless weight is toeplitz"),
     *[({"grid": g, "attention": "elu", "weight": "toeplitz"}, r"grid must be \(rows, columns\)")

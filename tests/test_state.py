@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from stringlib import DecayWeight, linear_attention, reference
+from stringlib.attention.delta import delta_rule
 from stringlib.attention.state import (
     gated_linear_attention,
     retention,
@@ -35,18 +36,24 @@ def arguments(name: str, n: int) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]
     if name == "rwkv6":
         u = random(HEADS, D, seed=4)
         return (q, k, v, alpha.log(), u), (q, k, v, alpha, u)
+    if name == "delta":
+        k, beta = k / k.norm(dim=-1, keepdim=True), 2 * torch.sigmoid(random(HEADS, n, seed=7))
+        return (q, k, v, beta, alpha[..., 0].log()), (q, k, v, beta, alpha[..., 0])
     dt, rate = softplus(random(HEADS, n, seed=5)), -random(HEADS, seed=6).exp()
     return (v, dt, rate, k, q), (v, dt, rate, k, q)
 
 
-FUNCTIONS = {"retnet": retention, "gla": gated_linear_attention, "rwkv6": rwkv6, "ssd": ssd}
+FUNCTIONS = {"retnet": retention, "gla": gated_linear_attention, "rwkv6": rwkv6, "ssd": ssd,
+             "delta": delta_rule}  # fmt: skip
 TWINS = {
     "retnet": reference.retnet_recurrence,
     "gla": reference.gla_recurrence,
     "rwkv6": reference.rwkv6_recurrence,
     "ssd": reference.ssd_recurrence,
+    "delta": reference.delta_rule_recurrence,
 }
-PER_TOKEN = {"retnet": (0, 1, 2), "gla": range(4), "rwkv6": range(4), "ssd": (0, 1, 3, 4)}
+PER_TOKEN = {"retnet": (0, 1, 2), "gla": range(4), "rwkv6": range(4), "ssd": (0, 1, 3, 4),
+             "delta": range(5)}  # fmt: skip
 
 
 @pytest.mark.proves("eq-retnet", "eq-gla", "eq-rwkv6", "eq-ssd")
@@ -70,7 +77,8 @@ def test_gradients_are_those_of_the_recurrence(name: str) -> None:
     twins = [x.clone().requires_grad_() for x in literal]
     want = list(torch.autograd.grad((TWINS[name](*twins)[0] * probe).sum(), twins))
     if name != "ssd":  # the twin takes the decay, the function its logarithm
-        want[3] = want[3] * literal[3]
+        decay = 4 if name == "delta" else 3
+        want[decay] = want[decay] * literal[decay]
     for a, b in zip(got, want, strict=True):
         assert largest_difference(a, b) <= 1e-12
 
@@ -167,8 +175,8 @@ def test_the_delta_rule_replaces_what_a_key_held() -> None:
     """With orthonormal keys and β = 1, only the last value of each key is read back."""
     keys = torch.eye(4, dtype=torch.float64)[[0, 1, 2, 0, 1, 0]]
     values = random(6, 3, seed=0)
-    out = reference.delta_rule(keys, keys, values, torch.ones(6).double())
-    assert largest_difference(out, values) <= 1e-15
+    out, _ = delta_rule(keys[None], keys[None], values[None], torch.ones(1, 6).double())
+    assert largest_difference(out[0], values) <= 1e-15
     # a decay cannot: it forgets all keys, and still adds
     summed, _ = retention(keys[None], keys[None], values[None], torch.zeros(1).double())
     assert largest_difference(summed[0, 3], values[0] + values[3]) <= 1e-15

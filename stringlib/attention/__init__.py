@@ -2,7 +2,14 @@
 
 from stringlib.attention.cosine import CosineWeight
 from stringlib.attention.decay import DecayWeight, decay_mask, decayed_sums
-from stringlib.attention.features import ELUFeatures, FavorFeatures, FeatureMap, ReLUFeatures
+from stringlib.attention.delta import DeltaWeight, delta_rule
+from stringlib.attention.features import (
+    ELUFeatures,
+    FavorFeatures,
+    FeatureMap,
+    IdentityFeatures,
+    ReLUFeatures,
+)
 from stringlib.attention.gate import Gate
 from stringlib.attention.linear import linear_attention, rotated_linear_attention
 from stringlib.attention.multihead import MultiHeadAttention
@@ -24,10 +31,12 @@ __all__ = [
     "WEIGHTS",
     "CosineWeight",
     "DecayWeight",
+    "DeltaWeight",
     "ELUFeatures",
     "FavorFeatures",
     "FeatureMap",
     "Gate",
+    "IdentityFeatures",
     "LinearState",
     "MultiHeadAttention",
     "PositionWeight",
@@ -35,6 +44,7 @@ __all__ = [
     "ToeplitzWeight",
     "decay_mask",
     "decayed_sums",
+    "delta_rule",
     "gated_linear_attention",
     "linear_attention",
     "make_features",

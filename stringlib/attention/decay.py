@@ -52,7 +52,7 @@ def decayed_sums(
     require_floats("log_decay", log_decay)
     require_mode(mode, MODES)
     lead = torch.broadcast_shapes(*(x.shape[:-2] for x in (phi_q, phi_k, u)))
-    log_decay = _with_features(log_decay, lead, *phi_k.shape[-2:])
+    log_decay = with_features(log_decay, lead, *phi_k.shape[-2:])
     exact = at_least_float32(u.dtype)
     if state is not None:
         require_state(state, lead, phi_k.shape[-1], u.shape[-1])
@@ -63,7 +63,7 @@ def decayed_sums(
     return sums.to(u.dtype), state
 
 
-def _with_features(log_decay: Tensor, lead: tuple[int, ...], n: int, m: int) -> Tensor:
+def with_features(log_decay: Tensor, lead: tuple[int, ...], n: int, m: int) -> Tensor:
     """Return the logarithms as ``(..., heads, n, 1)`` or ``(..., heads, n, m)``."""
     heads, shape = lead[-1], tuple(log_decay.shape)
     if shape in ((heads,), (1,)):
@@ -152,4 +152,4 @@ class DecayWeight(PositionWeight):
     def factors(self, phi_q: Tensor, phi_k: Tensor, start: int = 0) -> Factors:
         """Return the features as they are, and the decay."""
         lead = torch.broadcast_shapes(phi_q.shape[:-2], phi_k.shape[:-2])
-        return Factors(phi_q, phi_k, _with_features(self.log_decay, lead, *phi_k.shape[-2:]))
+        return Factors(phi_q, phi_k, with_features(self.log_decay, lead, *phi_k.shape[-2:]))

@@ -28,7 +28,8 @@ class FeatureMap(nn.Module):
             :math:`e^{x^\top y}` says :math:`d^{-1/4}`, as softmax has :math:`q^\top k/\sqrt d`.
         place: Where a layer rotates unless it is told, ``"before"`` or ``"after"`` the map; None
             if it has to be told.
-        nonnegative: Whether no feature is negative, so that no weight is.
+        nonnegative: Whether no feature is negative, so that no weight is. If one may be, a layer
+            does not divide by the sum of the weights, which may be 0.
     """
 
     scale: float = 1.0
@@ -47,6 +48,18 @@ class FeatureMap(nn.Module):
             where nothing was left out.
         """
         return self(k, is_query=False), None
+
+
+class IdentityFeatures(FeatureMap):
+    r""":math:`\phi(x) = x`, as RetNet, GLA, Mamba-2 and DeltaNet have it: divided by no sum."""
+
+    place = "before"
+    nonnegative = False
+
+    def forward(self, x: Tensor, is_query: bool = True) -> Tensor:
+        """Return ``x``; queries and keys alike."""
+        require_floats("x", x)
+        return x
 
 
 class ReLUFeatures(FeatureMap):

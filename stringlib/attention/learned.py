@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.attention.decay import DecayWeight
+from stringlib.attention.delta import DeltaWeight, ReplacingWeight
 from stringlib.attention.state import retnet_log_decay
 from stringlib.attention.toeplitz import ToeplitzWeight
 from stringlib.attention.weights import PositionWeight
@@ -119,6 +120,39 @@ class SSDDecay(TokenDecay):
         """Return one logarithm a token, for all features: ``(..., heads, seq, 1)``."""
         step = nn.functional.softplus(self.to_step(x))
         return -(self.log_rate.exp() * step).mT[..., None]
+
+
+class LearnedDelta(ReplacingWeight):
+    r"""The delta rule whose rates the tokens decide, :math:`\beta_t = 2\,\sigma(x_t W + b)`.
+
+    Rates above 1 turn what the state held to its negative, which lets it count.
+
+    Args:
+        dim: Number of channels of a token.
+        heads: Number of heads.
+        gated: Whether the state decays as well, as in :class:`SSDDecay`.
+
+    Attributes:
+        to_rate: W and b, an ``nn.Linear``.
+        decay: The decay, or None.
+
+    Source:
+        Yang et al. 2024; Yang et al. 2025 for the decay; Grazzi et al. 2025 for the factor 2.
+    """
+
+    def __init__(self, dim: int, heads: int, gated: bool = False) -> None:
+        super().__init__()
+        self.to_rate = nn.Linear(dim, heads)
+        self.decay = SSDDecay(dim, heads) if gated else None
+
+    def forward(self, x: Tensor, key_mask: Tensor | None = None) -> DeltaWeight:
+        """Return the rule for tokens ``x``, ``(..., seq, dim)``; padding writes nothing."""
+        beta = 2 * torch.sigmoid(self.to_rate(x)).mT
+        if key_mask is not None:
+            beta = beta.masked_fill(~per_head(key_mask, beta.shape), 0)
+        if self.decay is None:
+            return DeltaWeight(beta)
+        return DeltaWeight(beta, self.decay(x, key_mask).log_decay.squeeze(-1))
 
 
 class LearnedToeplitz(ToeplitzWeight):

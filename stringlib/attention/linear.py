@@ -83,6 +83,11 @@ def linear_attention(
     require_bool(normalize=normalize, return_state=return_state)
     _require_fitting(phi_q, phi_k, v, weight, causal, mode, key_scale)
     _require_state(causal, state, return_state)
+    if normalize and weight is not None and not weight.normalized:
+        raise ValueError(
+            f"normalize must be False for {type(weight).__name__}, which has no sum of weights to "
+            "divide by, got True"
+        )
     out, after = attend(
         *(phi_q, phi_k, v, weight, causal, mode, key_scale, key_mask, state),
         normalize=normalize,

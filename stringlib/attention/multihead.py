@@ -308,13 +308,13 @@ class MultiHeadAttention(nn.Module):
             made, self.encoder = BiasWeight(self.encoder), None
         if made is not None and made.causal_only and not self.causal:
             raise ValueError(
-                f"causal must be True for weight {weight!r}: a decay forgets the past only, "
+                f"causal must be True for weight {weight!r}, which looks back only, "
                 f"got {self.causal}"
             )
         if made is not None and self.rotate == "after" and not made.rotatable:
             raise ValueError(
-                f"rotate must be before with the weight {weight}: two features that are forgotten "
-                "at different rates cannot be rotated into each other, got after"
+                f"rotate must be before with the weight {weight}, whose features may not be "
+                "rotated into each other, got after"
             )
         return made
 
@@ -363,7 +363,9 @@ class MultiHeadAttention(nn.Module):
                 )
             else:
                 out, after = attend(
-                    phi(q), phi_k, v, weight, self.causal, None, scale, key_mask, state
+                    *(phi(q), phi_k, v, weight, self.causal, None, scale, key_mask, state),
+                    # what may be negative has no sum to divide by
+                    normalize=phi.nonnegative and (weight is None or weight.normalized),
                 )
         return out, after if last is None else ShiftedState(last, after)
 

@@ -10,8 +10,20 @@ import torch
 from torch import nn
 
 from stringlib.attention.cosine import CosineWeight
-from stringlib.attention.features import ELUFeatures, FavorFeatures, FeatureMap, ReLUFeatures
-from stringlib.attention.learned import GLADecay, LearnedToeplitz, RetNetDecay, SSDDecay
+from stringlib.attention.features import (
+    ELUFeatures,
+    FavorFeatures,
+    FeatureMap,
+    IdentityFeatures,
+    ReLUFeatures,
+)
+from stringlib.attention.learned import (
+    GLADecay,
+    LearnedDelta,
+    LearnedToeplitz,
+    RetNetDecay,
+    SSDDecay,
+)
 from stringlib.attention.weights import PositionWeight
 from stringlib.inputs import require_count, require_name, require_positive
 
@@ -61,6 +73,7 @@ FEATURES: dict[str, MakeFeatures] = {
     "favor-unit-circulant": _favor("unit-circulant"),
     "favor-learned": _favor("circulant", learnable=True),
     "hyperbolic": _favor("orthogonal", hyperbolic=True),
+    "identity": _fixed(IdentityFeatures),
 }
 """Name → constructor of ``(head_dim, num_features, heads, generator)``."""
 
@@ -78,7 +91,8 @@ def make_features(
         name: One of :data:`FEATURES`.
         head_dim: Number of channels of a head.
         num_features: Number of random features, ``head_dim`` if omitted; ``"hyperbolic"`` has
-            twice as many. None for ``"relu"`` and ``"elu"``, which have ``head_dim``.
+            twice as many. None for ``"identity"``, ``"relu"`` and ``"elu"``, which have
+            ``head_dim``.
         heads: Heads with a random matrix of their own; 1 serves any number of heads.
         generator: Draws the random matrix; the global generator if omitted.
 
@@ -150,6 +164,11 @@ def place_of_rotation(rotary: bool, features: FeatureMap | None, rotate: str | N
                 "rotate must be None or before for softmax: it has no features to rotate, got after"
             )
         return "before"
+    if rotate == "after" and not features.nonnegative:
+        raise ValueError(
+            f"rotate must be None or before for {type(features).__name__}, whose features may be "
+            "negative and are divided by no sum, got after"
+        )
     rotate = rotate or features.place
     if rotate is None:
         raise ValueError(
@@ -210,6 +229,8 @@ WEIGHTS: dict[str, Callable[..., PositionWeight]] = {
     "retnet": lambda shape: RetNetDecay(shape.heads),
     "gla": lambda shape: GLADecay(shape.dim, shape.heads, shape.features),
     "ssd": lambda shape: SSDDecay(shape.dim, shape.heads),
+    "delta": lambda shape: LearnedDelta(shape.dim, shape.heads),
+    "gated-delta": lambda shape: LearnedDelta(shape.dim, shape.heads, gated=True),
 }
 """Name → constructor of a layer's weight, of a :class:`LayerShape` and the options it names."""
 

@@ -73,10 +73,12 @@ class PositionWeight(nn.Module, ABC):
     Attributes:
         causal_only: Whether it weighs earlier keys only.
         rotatable: Whether features may be rotated into each other before they are weighted.
+        normalized: Whether sums are divided by the sum of the weights.
     """
 
     causal_only = False
     rotatable = True
+    normalized = True
 
     @property
     def has_state(self) -> bool:

@@ -60,6 +60,7 @@ ATTENTION = {
     "hyperbolic": "red",
     "cosine": "brown",
     "uniform": "grey",
+    "identity": "grey",
 }
 PROJECTIONS = {  # of FAVOR+, beside favor (orthogonal) and favor-circulant
     "favor-iid": "brown",
@@ -68,7 +69,14 @@ PROJECTIONS = {  # of FAVOR+, beside favor (orthogonal) and favor-circulant
     "favor-learned": "red",
 }
 WEIGHTS = {"cosine-positive": "sky", "toeplitz": "red"}  # weight 1: as its feature map
-DECAYS = {"retnet": "orange", "gla": "magenta", "rwkv6": "teal", "ssd": "red"}
+DECAYS = {
+    "retnet": "orange",
+    "gla": "magenta",
+    "rwkv6": "teal",
+    "ssd": "red",
+    "delta": "sky",
+    "gated-delta": "brown",
+}
 SCALING = {"pi": "magenta", "ntk": "orange", "yarn": "teal"}  # each beside unscaled RoPE, blue
 VARIANTS = {"cayley-sparse": "teal"}  # as what they vary
 ELSEWHERE: dict[str, str] = {}

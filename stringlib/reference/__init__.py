@@ -60,7 +60,7 @@ from stringlib.reference.rope import (
     rope_matrix,
 )
 from stringlib.reference.state import (
-    delta_rule,
+    delta_rule_recurrence,
     gla_recurrence,
     recurrent_attention,
     retnet_recurrence,
@@ -109,7 +109,7 @@ __all__ = [
     "circulant_string_rotate",
     "cosformer",
     "cosine_attention",
-    "delta_rule",
+    "delta_rule_recurrence",
     "fft_toeplitz_matmul",
     "gate",
     "get_2d_positions",

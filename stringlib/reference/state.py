@@ -182,23 +182,27 @@ def semiseparable_mask(a: Tensor) -> Tensor:
     return mask
 
 
-def delta_rule(q: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> Tensor:
-    r"""Return DeltaNet's :math:`q_t S_t`, equation :eq:`eq-delta-rule`: no decay, for comparison.
+def delta_rule_recurrence(
+    q: Tensor, k: Tensor, v: Tensor, beta: Tensor, alpha: Tensor
+) -> tuple[Tensor, Tensor]:
+    r"""Return Gated DeltaNet's :math:`q_t S_t`, equation :eq:`eq-delta-rule` if alpha is 1.
 
-    :math:`S_t = (I - \beta_t k_t k_t^\top) S_{t-1} + \beta_t k_t v_t^\top`.
+    :math:`S_t = \alpha_t (I - \beta_t k_t k_t^\top) S_{t-1} + \beta_t k_t v_t^\top`.
 
     Args:
-        q: Queries, ``(n, d)``.
-        k: Keys of norm 1, ``(n, d)``.
-        v: Values, ``(n, d_v)``.
-        beta: ``(n,)``.
+        q: Queries, ``(heads, n, d)``.
+        k: Keys of norm 1, ``(heads, n, d)``.
+        v: Values, ``(heads, n, d_v)``.
+        beta: Rates, ``(heads, n)``.
+        alpha: Decays, ``(heads, n)``.
 
     Returns:
-        float64, ``(n, d_v)``.
+        Outputs ``(heads, n, d_v)`` and the last state ``(heads, d, d_v)``, float64.
 
     Source:
-        Schlag et al. 2021.
+        Schlag et al. 2021; Yang et al. 2025 for alpha.
     """
-    k, rate = k.double(), beta[:, None].double()
-    keep = torch.eye(k.shape[-1], dtype=torch.float64) - (rate * k)[:, :, None] * k[:, None]
-    return state_space(keep, rate * k, q, v)
+    k, written = k.double(), beta[..., None].double() * k.double()
+    keep = torch.eye(k.shape[-1], dtype=torch.float64) - written[..., :, None] * k[..., None, :]
+    S = _states(alpha[..., None, None].double() * keep, written, v)
+    return _read(q, S), S[:, -1]

@@ -1,0 +1,168 @@
+r"""The delta rule: a running state that replaces what a key held, where a sum would add to it.
+
+:math:`S_t = e^{a_t} (I - \beta_t k_t k_t^\top) S_{t-1} + \beta_t k_t v_t^\top` is one step of size
+:math:`\beta_t` down the gradient of :math:`\tfrac12\|S^\top k_t - v_t\|^2`. With a key of norm 1
+and :math:`\beta = 1` the state then answers this key with this value, whatever it said before.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from stringlib.attention.decay import with_features
+from stringlib.attention.weights import LinearState, PositionWeight, WeightedSums
+from stringlib.inputs import (
+    expands,
+    require_causal,
+    require_floats,
+    require_mode,
+    require_state,
+)
+from stringlib.kernels.delta import delta_sums
+from stringlib.kernels.recurrence import MODES
+from stringlib.precision import at_least_float32, without_autocast
+
+
+def delta_rule(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    beta: Tensor,
+    log_decay: Tensor | None = None,
+    *,
+    mode: str | None = None,
+    state: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    r"""Return :math:`S_t^\top q_t` for every token, and the last state: :eq:`eq-delta-rule`.
+
+    :math:`S_t = e^{a_t} (I - \beta_t k_t k_t^\top) S_{t-1} + \beta_t k_t v_t^\top`. Nothing is
+    normalised: no state grows without end if :math:`0 \le \beta_t \|k_t\|^2 \le 2`. Half precision
+    is computed in float32, and so is its state.
+
+    Args:
+        q: Queries, ``(..., heads, n, d)``.
+        k: Keys, ``(..., heads, n, d)``, as a rule of norm 1.
+        v: Values, ``(..., heads, n, d_v)``.
+        beta: Rates :math:`\beta_t`, ``(..., heads, n)``: 0 writes nothing, 1 replaces, 2 reflects.
+        log_decay: The logarithms :math:`a_t \le 0`, ``(heads,)`` or ``(..., heads, n)``; −∞
+            forgets everything. None forgets nothing but what is replaced.
+        mode: ``"recurrent"`` goes token by token, ``"chunk"`` from chunk to chunk, ``"parallel"``
+            makes one chunk, and so an n × n matrix, of all tokens; None picks the fastest.
+        state: S before the first token, ``(..., heads, d, d_v)``; zero if omitted.
+
+    Returns:
+        Outputs ``(..., heads, n, d_v)`` in the dtype of ``v``, and the last state.
+
+    Raises:
+        TypeError: If an argument is not a floating-point tensor.
+        ValueError: If shapes do not fit, or there is no such mode.
+
+    Source:
+        Schlag et al. 2021 for the rule, Yang et al. 2024 for the chunks, Yang et al. 2025 for the
+        decay.
+
+    Example:
+        >>> key, values = torch.tensor([[[1.0, 0.0], [1.0, 0.0]]]), torch.tensor([[[3.0], [5.0]]])
+        >>> delta_rule(key, key, values, torch.ones(1, 2))[0].flatten()  # the second replaces
+        tensor([3., 5.])
+    """
+    require_causal(("q", q), ("k", k), ("v", v))
+    require_mode(mode, MODES)
+    lead, n = torch.broadcast_shapes(*(x.shape[:-2] for x in (q, k, v))), v.shape[-2]
+    require_floats("beta", beta)
+    if beta.ndim < 2 or beta.shape[-1] != n or not expands(beta.shape[:-1], lead):
+        raise ValueError(f"beta must have shape {(*lead, n)}, got {tuple(beta.shape)}")
+    if log_decay is None:
+        log_decay = torch.zeros_like(beta)[..., None]
+    else:
+        require_floats("log_decay", log_decay)
+        log_decay = with_features(log_decay, lead, n, 1)
+    exact = at_least_float32(v.dtype)
+    if state is not None:
+        require_state(state, lead, k.shape[-1], v.shape[-1])
+        state = state.to(exact).expand(*lead, *state.shape[-2:])
+    with without_autocast(v):  # a product of many factors needs the digits
+        tokens = (x.to(exact) for x in (q, k, v, beta[..., None], log_decay))
+        q, k, u, rate, a = (x.expand(*lead, *x.shape[-2:]) for x in tokens)
+        out, state = delta_sums(q, k, u, rate, a, mode, state)
+    return out.to(v.dtype), state
+
+
+class ReplacingWeight(PositionWeight):
+    """Base of the weights under which a key counts for less when a later one is like it.
+
+    So there is no weight of a pair alone, and no sum of weights to divide by.
+    """
+
+    causal_only = True
+    has_state = True
+    normalized = False
+    rotatable = False
+
+    def matrix(self, num_queries: int, num_keys: int) -> Tensor:
+        """Raise: what a pair counts for depends on the keys between."""
+        raise ValueError(
+            "weight must be one of pairs to have a matrix: under the delta rule a pair depends on "
+            f"the keys between, got a {type(self).__name__}"
+        )
+
+
+class DeltaWeight(ReplacingWeight):
+    r"""The delta rule in place of a sum, :eq:`eq-delta-rule`, for attention with features.
+
+    Features are divided by their length, so that :math:`0 \le \beta_t \le 2` keeps the state
+    bounded.
+
+    Args:
+        beta: Rates :math:`\beta_t`, ``(..., heads, seq)``.
+        log_decay: The logarithms :math:`a_t \le 0`, ``(heads,)`` or ``(..., heads, seq)``; None
+            forgets nothing but what is replaced.
+
+    Raises:
+        TypeError: If one is not a floating-point tensor.
+
+    Source:
+        Yang et al. 2024; Yang et al. 2025 with the decay.
+    """
+
+    beta: Tensor
+    log_decay: Tensor | None
+
+    def __init__(self, beta: Tensor, log_decay: Tensor | None = None) -> None:
+        require_floats("beta", beta)
+        super().__init__()
+        self._hold("beta", beta)
+        if log_decay is None:
+            self.log_decay = None
+        else:
+            require_floats("log_decay", log_decay)
+            self._hold("log_decay", log_decay)
+
+    def sums(
+        self,
+        phi_q: Tensor,
+        phi_k: Tensor,
+        u: Tensor,
+        key_scale: Tensor | None = None,
+        *,
+        causal: bool,
+        mode: str | None = None,
+        state: LinearState | None = None,
+    ) -> WeightedSums:
+        """Return what the state answers each query; a scale of keys cancels.
+
+        Raises:
+            ValueError: If not causal, or a shape does not fit.
+        """
+        if not causal:
+            raise ValueError(
+                "causal must be True with a DeltaWeight: a state is written in an order, got False"
+            )
+        q, k = (normalize(x, dim=-1) for x in (phi_q, phi_k))
+        before = None if state is None else state.sums
+        out, after = delta_rule(q, k, u, self.beta, self.log_decay, mode=mode, state=before)
+        length = u.shape[-2] + (0 if state is None else state.length)
+        scale = None if key_scale is None else after.new_zeros(after.shape[:-2])
+        return WeightedSums(out, None, LinearState(after, scale, length))

@@ -1,0 +1,94 @@
+r"""The delta rule chunk by chunk: a state that replaces what a key held, instead of adding to it.
+
+Token t writes :math:`k_t u_t^\top`, where :math:`u_t = \beta_t (v_t - e^{a_t} S_{t-1}^\top k_t)` is
+how far the state was from the value. So the rule is a decayed sum of the u, and within a chunk
+these solve one triangular system, whose right side is linear in the state before the chunk:
+everything but a chain of affine maps of the state is computed for all chunks at once.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from stringlib.kernels.recurrence import decay_matrix, in_chunks, sum_of_later
+
+# TODO measure
+CHUNK = 32
+
+
+def delta_sums(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    beta: Tensor,
+    log_decay: Tensor,
+    mode: str | None = None,
+    state: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    r"""Return :math:`S_t^\top q_t` for every token, and the last state.
+
+    :math:`S_t = e^{a_t} (I - \beta_t k_t k_t^\top) S_{t-1} + \beta_t k_t v_t^\top`.
+
+    Args:
+        q: Queries, ``(..., n, d)``, in float32 or float64 as all are, and with the leading
+            dimensions of all others.
+        k: Keys, ``(..., n, d)``.
+        v: Values, ``(..., n, d_v)``.
+        beta: Rates, ``(..., n, 1)``.
+        log_decay: The logarithms a, ``(..., n, 1)``.
+        mode: ``"parallel"``: one chunk; ``"recurrent"``: token by token; ``"chunk"`` or None:
+            chunks.
+        state: S before the first token, ``(..., d, d_v)``; 0 if None.
+
+    Returns:
+        The outputs ``(..., n, d_v)``, and the state ``(..., d, d_v)`` after the last token.
+    """
+    n = v.shape[-2]
+    if state is None:
+        state = q.new_zeros(*v.shape[:-2], k.shape[-1], v.shape[-1])
+    if n == 0:
+        return q @ state, state
+    if mode == "recurrent" or (mode is None and n == 1):
+        return _token_by_token(q, k, v, beta, log_decay, state)
+    size = n if mode == "parallel" else min(CHUNK, n)
+    tokens = in_chunks(size, q, k, v, beta, log_decay)
+    q, k, v, beta, log_decay = (x.unflatten(-2, (-1, size)) for x in tokens)
+    out, state = _chunks(q, k, v, beta, log_decay, state)
+    return out.flatten(-3, -2)[..., :n, :], state
+
+
+def _token_by_token(
+    q: Tensor, k: Tensor, v: Tensor, beta: Tensor, log_decay: Tensor, state: Tensor
+) -> tuple[Tensor, Tensor]:
+    keep, out = log_decay.exp(), []
+    for t in range(v.shape[-2]):
+        key, state = k[..., t, None, :], keep[..., t, :, None] * state
+        u = beta[..., t, None, :] * (v[..., t, None, :] - key @ state)
+        state = state + key.mT * u
+        out.append(q[..., t, None, :] @ state)
+    return torch.cat(out, -2), state
+
+
+def _chunks(
+    q: Tensor, k: Tensor, v: Tensor, beta: Tensor, log_decay: Tensor, state: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Go through chunks of tokens, ``(..., chunks, size, ...)``."""
+    since_start = log_decay.cumsum(-2).exp()
+    pairs = decay_matrix(log_decay.squeeze(-1))
+    # u = own - old S: what a chunk writes, S being the state before it
+    right = torch.cat([beta * v, beta * since_start * k], -1)
+    # the solver reads what is below the diagonal, and takes the diagonal as 1
+    solved = torch.linalg.solve_triangular(
+        beta * (k @ k.mT) * pairs, right, upper=False, unitriangular=True
+    )
+    own, old = solved.split([v.shape[-1], k.shape[-1]], -1)
+    within = (q @ k.mT) * pairs
+    written = (sum_of_later(log_decay).exp() * k).mT
+    kept = since_start[..., -1:, :] * torch.eye(k.shape[-1]).to(k) - written @ old
+    added = written @ own
+    before = []
+    for keep, add in zip(kept.unbind(-3), added.unbind(-3), strict=True):
+        before.append(state)
+        state = keep @ state + add
+    return within @ own + (since_start * q - within @ old) @ torch.stack(before, -3), state
