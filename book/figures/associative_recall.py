@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -31,13 +33,14 @@ def asked_value(asked: str, deal: int) -> Drawn:
     tokens = [*DEALS[deal], asked]
     place = tokens.index(asked)
     places = list(range(len(tokens)))
-    look = {"size": 24, "symbol": "square-open"}
-    names = {"text": [*tokens[:-1], f"{asked}?"], "textposition": "middle center"}
+    look: dict[str, Any] = {"size": 24, "symbol": "square-open"}
+    names: dict[str, Any] = {"text": [*tokens[:-1], f"{asked}?"], "textposition": "middle center"}
     row = dots(places, [0] * len(tokens), PALETTE["grey"], **look, **names)
     colours = [PALETTE[name] for name in ("blue", "orange", "blue")]
     pair = dots([place, place + 1, places[-1]], [0] * 3, colours, **look)
     pair.update(marker_line_width=3)
-    hidden = {"showgrid": False, "zeroline": False, "showticklabels": False, "fixedrange": True}
+    hidden: dict[str, Any] = dict.fromkeys(("showgrid", "zeroline", "showticklabels"), False)
+    hidden["fixedrange"] = True
     head = f"{asked} is asked: the answer is {tokens[place + 1]}"
     fig = panels(
         Panel(
