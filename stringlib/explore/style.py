@@ -60,7 +60,6 @@ ATTENTION = {
     "hyperbolic": "red",
     "cosine": "brown",
     "uniform": "grey",
-    "identity": "grey",
 }
 PROJECTIONS = {  # of FAVOR+, beside favor (orthogonal) and favor-circulant
     "favor-iid": "brown",
@@ -78,7 +77,7 @@ DECAYS = {
     "gated-delta": "brown",
 }
 SCALING = {"pi": "magenta", "ntk": "orange", "yarn": "teal"}  # each beside unscaled RoPE, blue
-VARIANTS = {"cayley-sparse": "teal"}  # as what they vary
+VARIANTS = {"cayley-sparse": "teal", "identity": "grey"}  # as what they vary
 ELSEWHERE: dict[str, str] = {}
 """Methods that come from elsewhere, such as your own: a name and one of the palette."""
 FAMILIES = (
