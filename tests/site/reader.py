@@ -203,7 +203,9 @@ def compare(box: Any, figure: dict[str, Any]) -> list[str]:
     controls = box.query_selector_all(".book-control")
     index = {c.get_attribute("data-name"): int(c.get_attribute("data-index")) for c in controls}
     want, got = expected(figure, index), json.loads(box.evaluate(STATE))
-    layout = {k: v for k, v in want["layout"].items() if k not in ("height", "width", "meta")}
+    # the size is the page's, and margins grow to what labels need
+    own = ("height", "width", "margin", "meta")
+    layout = {k: v for k, v in want["layout"].items() if k not in own}
     for name, axis in layout.items():
         if isinstance(axis, dict) and axis.get("constrain") == "domain":
             # plotly fits it to the screen
