@@ -13,7 +13,9 @@ from torch import Tensor
 
 from stringlib.kernels.recurrence import decay_matrix, in_chunks, sum_of_later
 
-# TODO measure
+# Medians on two CPU cores, 8 heads, d = d_v = 64, float32, milliseconds with gradients, chunks of
+# 16 : 32 : 64 : 128. n = 1024, 1 thread: 70 : 53 : 54 : 78, 2 threads: 53 : 33 : 36 : 45. At
+# n = 4096, 1 thread: 313 : 237 : 249 : 333. A decayed sum of the same size takes 20, 13 and 84.
 CHUNK = 32
 
 
