@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from stringlib import linear_attention
+from stringlib import RoPE, linear_attention, rotated_linear_attention
 from stringlib.attention.delta import DeltaWeight, delta_rule
 from stringlib.attention.learned import LearnedDelta
 from stringlib.checks import largest_difference
@@ -148,6 +148,9 @@ BAD = [
      "normalize must be False for DeltaWeight"),
     (lambda x: linear_attention(*x[:3], DeltaWeight(x[3]), normalize=False),
      "causal must be True with a DeltaWeight"),
+    (lambda x: rotated_linear_attention(*x[:2], x[2], RoPE(6), torch.arange(6.0)[:, None],
+                                        DeltaWeight(x[3]), causal=True),
+     "weight must have a sum to divide by"),
     (lambda x: DeltaWeight(x[3]).matrix(6, 6), "weight must be one of pairs .* a DeltaWeight"),
     (lambda x: LearnedDelta(4, 2).matrix(6, 6), "weight must be one of pairs .* a LearnedDelta"),
 ]  # fmt: skip

@@ -85,8 +85,8 @@ def linear_attention(
     _require_state(causal, state, return_state)
     if normalize and weight is not None and not weight.normalized:
         raise ValueError(
-            f"normalize must be False for {type(weight).__name__}, which has no sum of weights to "
-            "divide by, got True"
+            f"normalize must be False for {type(weight).__name__}, which has no sum to divide by, "
+            "got True"
         )
     out, after = attend(
         *(phi_q, phi_k, v, weight, causal, mode, key_scale, key_mask, state),
@@ -207,6 +207,11 @@ def rotated_linear_attention(
     _require_fitting(phi_q, phi_k, v, weight, causal, mode, key_scale)
     require_bool(numerator_only=numerator_only)
     require_kind("encoder", encoder, RotaryEncoder)
+    if weight is not None and not weight.normalized:
+        raise ValueError(
+            "weight must have a sum to divide by, or queries and keys be rotated instead of "
+            f"features, got {type(weight).__name__}"
+        )
     with without_autocast(v):
         # a product may be far below its terms
         q, k, u, key_scale = _prepared(_moderate_rows(phi_q), phi_k, v, key_scale, key_mask)
