@@ -156,10 +156,7 @@ class DeltaWeight(ReplacingWeight):
         Raises:
             ValueError: If not causal, or a shape does not fit.
         """
-        if not causal:
-            raise ValueError(
-                "causal must be True with a DeltaWeight: a state is written in an order, got False"
-            )
+        self._require_direction(causal)
         q, k = (normalize(x, dim=-1) for x in (phi_q, phi_k))
         before = None if state is None else state.sums
         out, after = delta_rule(q, k, u, self.beta, self.log_decay, mode=mode, state=before)

@@ -132,11 +132,7 @@ class PositionWeight(nn.Module, ABC):
         Raises:
             ValueError: If an option is one that the weight has not.
         """
-        if self.causal_only and not causal:
-            raise ValueError(
-                f"causal must be True with a {type(self).__name__}: it weighs earlier keys only, "
-                "got False"
-            )
+        self._require_direction(causal)
         if key_scale is not None and not key_scale.shape[-1]:
             key_scale = None
         lead = torch.broadcast_shapes(*(x.shape[:-2] for x in (phi_q, phi_k, u)))
@@ -187,6 +183,14 @@ class PositionWeight(nn.Module, ABC):
             shares = (key_scale[..., None, :] - common[..., :, None]).clamp(max=0).exp()
             scores = scores * shares
         return WeightedSums((scores.tril() if causal else scores) @ u, common, None)
+
+    def _require_direction(self, causal: bool) -> None:
+        """Raise if the weight, which looks back only, is asked to look ahead."""
+        if self.causal_only and not causal:
+            raise ValueError(
+                f"causal must be True with a {type(self).__name__}: it weighs earlier keys only, "
+                "got False"
+            )
 
     def _require_plain(self, mode: str | None, state: LinearState | None) -> None:
         """Raise unless the n × n matrix, which knows of no state, can do what is asked."""

@@ -105,7 +105,7 @@ def decayed_chunks(
 ) -> tuple[Tensor, Tensor]:
     """Go chunk by chunk under a decay, equation :eq:`eq-decay-chunk`; the plain form."""
     n = u.shape[-2]
-    q, k, u, log_decay = (x.unflatten(-2, (-1, size)) for x in in_chunks(size, q, k, u, log_decay))
+    q, k, u, log_decay = (x.unflatten(-2, (-1, size)) for x in padded(size, q, k, u, log_decay))
     since_start = log_decay.cumsum(-2).exp()
     added = (k * sum_of_later(log_decay).exp()).mT @ u
     kept = since_start[..., -1, :, None]
@@ -123,7 +123,7 @@ def _scalar_chunks(
 ) -> tuple[Tensor, Tensor]:
     """Do as :func:`decayed_chunks` with one decay a token, and with a gradient by hand."""
     n = u.shape[-2]
-    tokens = in_chunks(size, q, k, u, log_decay)
+    tokens = padded(size, q, k, u, log_decay)
     lead = torch.broadcast_shapes(*(x.shape[:-2] for x in (*tokens, state)))
     *chunks, state = (x.expand(*lead, *x.shape[-2:]) for x in (*tokens, state))
     q, k, u, a = (x.unflatten(-2, (-1, size)) for x in chunks)
@@ -135,7 +135,7 @@ def _scalar_chunks(
     return sums[..., :n, :] if n % size else sums, state
 
 
-def in_chunks(size: int, *tensors: Tensor) -> tuple[Tensor, ...]:
+def padded(size: int, *tensors: Tensor) -> tuple[Tensor, ...]:
     """Add tokens without key and value that forget nothing, to a multiple of ``size``."""
     missing = -tensors[0].shape[-2] % size
     return tuple(pad(x, (0, 0, 0, missing)) for x in tensors) if missing else tensors
@@ -146,7 +146,7 @@ def _scores(q: Tensor, k: Tensor, log_decay: Tensor) -> Tensor:
     if log_decay.shape[-1] == 1:
         return q @ k.mT * decay_matrix(log_decay.squeeze(-1))
     size = q.shape[-2]
-    q, k, log_decay = in_chunks(1 << (size - 1).bit_length(), q, k, log_decay)  # halving needs 2ⁿ
+    q, k, log_decay = padded(1 << (size - 1).bit_length(), q, k, log_decay)  # halving needs 2ⁿ
     return _scores_by_halves(q, k, log_decay)[..., :size, :size]
 
 
