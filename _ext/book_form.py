@@ -1,28 +1,35 @@
 """The form in which a chapter is read: content first, its code one line away.
 
 The source of every code cell folds into one line that says what the cell shows, and how many of
-its checks passed. That line is the comment with which the cell begins; after ``# proves:`` it names
-the equations by their numbers. The tag ``show-code`` leaves a cell open: code that is meant to be
-read. The code of a figure stands behind the figure. ``book-form.js`` has the switch that opens all
-of a page; folds need no script.
+its checks passed. That line is the comment with which the cell begins; where it says what the cell
+proves, the line names the equations by their numbers. The tag ``show-code`` leaves a cell open:
+code that is meant to be read. The code of a figure stands behind the figure. ``book-form.js`` has
+the switch that opens all of a page; folds need no script.
 """
 
 from __future__ import annotations
 
 import ast
 import html
-import re
+from collections import defaultdict
 from typing import Any
 
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
+from tools.ledger import PROVES
+
 SCRIPTLESS = (
     "Without JavaScript formulas stand here as they were written, in TeX, and figures as pictures "
     "of one state with its description."
 )
-PROVES = re.compile(r"#\s*proves:\s*(.+)")
+# what a cell gives an equation, by the kind that its comment names
+GIVES = {
+    "by algebra": "Proof of",
+    "for small sizes": "All small cases of",
+    "in float64": "Check of",
+}
 
 
 class CodeFold(nodes.Element):
@@ -74,10 +81,11 @@ class FoldCode(SphinxPostTransform):
         checks = sum(isinstance(node, ast.Assert) for node in ast.walk(tree))
         if checks:
             note += f", {checks} check{'s' * (checks > 1)} passed"
-        proves = PROVES.match(lines[0])
-        if proves:
-            numbers = [self.number(label.strip()) for label in proves[1].split(",")]
-            return f"{'Proof' if 'sp.' in source else 'Check'} of {ranges(numbers)}", note
+        proves = defaultdict(list)
+        for kind, labels in PROVES.findall(source):
+            proves[GIVES[kind]] += [self.number(label.strip()) for label in labels.split(",")]
+        if proves and PROVES.match(lines[0]):
+            return ". ".join(f"{gives} {ranges(of)}" for gives, of in proves.items()), note
         # a cell without a title is refused by the tests of the pages
         return lines[0][2:] if lines[0].startswith("# ") else "Code", note
 

@@ -22,7 +22,11 @@ def notebook(*cells: tuple[str, str], tags: tuple[str, ...] = ()) -> str:
 CHAPTER = notebook(
     ("markdown", "# Rotations\n\nText, and $$ x = y $$ without a label."),
     ("markdown", "```{prf:theorem} A law\n$$\nR(a)R(b) = R(a + b)\n$$ (eq-law)\n```\n\nMore."),
-    ("code", "%matplotlib inline\n# proves: eq-law, eq-angle\nassert 1 + 1 == 2"),
+    (
+        "code",
+        "%matplotlib inline\n# proves by algebra: eq-law\n"
+        "# proves in float64: eq-angle\nassert vanishes(1)",
+    ),
     ("markdown", "```{math}\n:label: eq-angle\n\n\\theta_i = 1\n```"),
     (
         "markdown",
@@ -79,6 +83,7 @@ def test_the_page_lists_everything_in_the_order_of_the_book(
 ) -> None:
     assert ledger.main(["--root", str(tree)]) == 0
     text = capsys.readouterr().out
+    assert text.startswith("3 formulas, proved: 1 by algebra, 2 in float64.")
     assert re.findall(r'^## .*|(?<= id=")[\w-]+', text, re.MULTILINE) == [
         "## Rotations",
         "eq-law",
@@ -91,15 +96,16 @@ def test_the_page_lists_everything_in_the_order_of_the_book(
     assert "```{math}\nR(a)R(b) = R(a + b)\n```" in law
     assert "In the code: {py:obj}`~stringlib.rope.Rope`, `stringlib.rope._hidden`." in law
     assert (
-        "Proof (sympy, $d = 2$):\n\n"
-        "- the test “it” in `tests/test_rope.py`\n- a cell of {doc}`/notebooks/02_b`\n" in law
+        "Proof by algebra (sympy, $d = 2$):\n\n"
+        "- the test “it” in `tests/test_rope.py`\n"
+        "- by algebra, a cell of {doc}`/notebooks/02_b`\n" in law
     )
     assert "{eq}`eq-angle` angles add\n" in angle
     assert "```{math}\n\\theta_i = 1\n```" in angle
     assert "{py:obj}`~stringlib.rope.Rope.angle`" in angle
-    assert "\n\n- a cell of {doc}`/notebooks/02_b`\n" in angle
+    assert "\n\n- in float64, a cell of {doc}`/notebooks/02_b`\n" in angle
     assert "{eq}`eq-a` two letters\n" in a
-    assert "In the code: {py:obj}`~stringlib`. Proof (proof):" in a
+    assert "In the code: {py:obj}`~stringlib`. Proof in float64 (proof):" in a
 
 
 def test_nearly_every_formula_has_its_name_from_the_summary_of_its_chapter() -> None:
@@ -159,7 +165,7 @@ ORPHANS = {
         "tests/test_new.py: the proof names eq-new",
     ),
     "cell without label": (
-        ("notebooks/03.ipynb", notebook(("code", "# proves: eq-new\nassert True"))),
+        ("notebooks/03.ipynb", notebook(("code", "# proves in float64: eq-new\nassert True"))),
         "notebooks/03.ipynb, cell 0: the proof names eq-new",
     ),
     "duplicate label": (
@@ -171,13 +177,21 @@ ORPHANS = {
         "book/intro.md: label 'law'",
     ),
     "cell without assert": (
-        ("notebooks/03.ipynb", notebook(("code", "# proves: eq-law\nprint('assert')"))),
+        ("notebooks/03.ipynb", notebook(("code", "# proves in float64: eq-law\nprint('assert')"))),
         "notebooks/03.ipynb, cell 0: claims a proof but has no assert",
+    ),
+    "cell that does not say how": (
+        ("notebooks/03.ipynb", notebook(("code", "# proves: eq-law\nassert True"))),
+        "notebooks/03.ipynb, cell 0: write '# proves by algebra: eq-...'",
+    ),
+    "algebra without symbols": (
+        ("notebooks/03.ipynb", notebook(("code", "# proves by algebra: eq-law\nassert True"))),
+        "notebooks/03.ipynb, cell 0: claims algebra but has no symbols",
     ),
     "cell that nbval skips": (
         (
             "notebooks/03.ipynb",
-            notebook(("code", "# proves: eq-law\nassert True"), tags=("nbval-skip",)),
+            notebook(("code", "# proves in float64: eq-law\nassert True"), tags=("nbval-skip",)),
         ),
         "notebooks/03.ipynb, cell 0: claims a proof but is tagged nbval-skip",
     ),

@@ -9,12 +9,15 @@ An equation has one id everywhere, ``eq-something``:
   with ``:label: eq-something``;
 * the docstring of what implements it in ``stringlib`` or in ``book/figures``:
   ``:eq:`eq-something```;
-* its proof: ``@pytest.mark.proves("eq-something")`` on a test, or the comment
-  ``# proves: eq-something`` in a notebook cell that contains an ``assert``.
+* its proof: ``@pytest.mark.proves("eq-something")`` on a test, which is one in float64, or a
+  comment in a notebook cell that contains an ``assert``, which says of which kind the proof is:
+  ``# proves by algebra: eq-something``, ``# proves for small sizes: ...`` (every case up to a size,
+  by a computer) or ``# proves in float64: ...``.
 
 An id that lacks one of the three is an orphan, and an error that names the id and the place. While
-the book is built, the list stands in for ``{ledger}`` on its page: each formula with what the
-summary of its chapter says of it, and behind it, folded, its code and its proofs.
+the book is built, the list stands in for ``{ledger}`` on its page: how many formulas have which
+kind of proof, then each formula with what the summary of its chapter says of it, and behind it,
+folded, its code and its proofs.
 """
 
 from __future__ import annotations
@@ -46,7 +49,10 @@ PLACE = "```{ledger}\n```\n"
 
 ID = re.compile(r"eq-[a-z0-9]+(?:-[a-z0-9]+)*")
 ROLE = re.compile(r":eq:`(?:[^`<]*<)?([^`<>]+)>?`")
-COMMENT = re.compile(r"^\s*#\s*proves:(.*)$", re.MULTILINE)
+# the kinds of proof, the strongest first
+KINDS = ("by algebra", "for small sizes", "in float64")
+PROVES = re.compile(rf"^\s*#\s*proves ({'|'.join(KINDS)}):(.*)$", re.MULTILINE)
+ALGEBRA = re.compile(r"\bsp\.|\bsympy\b|stringlib\.symbolic|\bvanishes\(")
 MARKDOWN = create_md_parser(
     MdParserConfig(enable_extensions={"amsmath", "colon_fence", "dollarmath"}), DocutilsRenderer
 )
@@ -61,7 +67,7 @@ ENTRY = """<div class="book-formula" id="{label}">
 
 <details><summary>Code and checks<span class="visually-hidden"> of {label}</span></summary>
 
-In the code: {code}. Proof{how}:
+In the code: {code}. Proof {kind}{how}:
 
 {proofs}
 
@@ -87,6 +93,12 @@ class Equation:
     how: str = ""  # and of its proof
     implemented: list[str] = field(default_factory=list)
     proved: list[str] = field(default_factory=list)  # Markdown
+    kinds: set[str] = field(default_factory=set)
+
+    @property
+    def kind(self) -> str:
+        """The strongest kind of its proofs."""
+        return min(self.kinds, key=KINDS.index, default=KINDS[-1])
 
 
 @dataclass
@@ -254,16 +266,27 @@ def _proof(call: ast.Call, place: str, line: str, ledger: Ledger) -> None:
     if not labels or len(labels) != len(call.args) or call.keywords:
         ledger.errors.append(f"{place}: proves(...) takes the ids as plain strings")
     for label in labels:
-        equation = ledger.known(str(label), place, "the proof")
-        if equation and line not in equation.proved:
+        note(ledger.known(str(label), place, "the proof"), line, "in float64")
+
+
+def note(equation: Equation | None, line: str, kind: str) -> None:
+    """Note a proof under its equation, once."""
+    if equation:
+        equation.kinds.add(kind)
+        if line not in equation.proved:
             equation.proved.append(line)
 
 
 def read_cells(root: Path, ledger: Ledger) -> None:
-    """Find every ``# proves:`` comment in the code cells of the chapters."""
+    """Find every comment that names a proof in the code cells of the chapters."""
     for path in pages(root):
         for place, cell in cells(root, path):
-            comments = COMMENT.findall(cell["source"]) if cell["cell_type"] == "code" else []
+            if cell["cell_type"] != "code":
+                continue
+            comments = PROVES.findall(cell["source"])
+            if re.search(r"^\s*#\s*proves\b", PROVES.sub("", cell["source"]), re.MULTILINE):
+                kinds = " or ".join(f"'# proves {kind}: eq-...'" for kind in KINDS)
+                ledger.errors.append(f"{place}: write {kinds}")
             if not comments:
                 continue
             code = parsed(cell["source"])
@@ -272,11 +295,12 @@ def read_cells(root: Path, ledger: Ledger) -> None:
             skipped = NOT_RUN & set(cell["metadata"].get("tags", []))
             if skipped:
                 ledger.errors.append(f"{place}: claims a proof but is tagged {min(skipped)}")
-            for label in re.split(r"[,\s]+", " ".join(comments).strip()):
-                equation = ledger.known(label, place, "the proof")
-                line = f"a cell of {{doc}}`/{document(root, path)}`"
-                if equation and line not in equation.proved:
-                    equation.proved.append(line)
+            for kind, labels in comments:
+                if kind == KINDS[0] and not ALGEBRA.search(cell["source"]):
+                    ledger.errors.append(f"{place}: claims algebra but has no symbols")
+                for label in re.split(r"[,\s]+", labels.strip()):
+                    line = f"{kind}, a cell of {{doc}}`/{document(root, path)}`"
+                    note(ledger.known(label, place, "the proof"), line, kind)
 
 
 def parsed(source: str) -> ast.Module:
@@ -311,11 +335,18 @@ def render(ledger: Ledger) -> str:
     by_page: dict[str, list[Equation]] = defaultdict(list)
     for equation in ledger.equations.values():
         by_page[equation.page].append(equation)
-    blocks = [] if by_page else ["No equation is labelled yet.\n"]
+    blocks = [f"{counts(ledger)}\n"] if by_page else ["No equation is labelled yet.\n"]
     for page, equations in by_page.items():
         blocks.append(f"## {ledger.titles.get(page, page)}\n")
         blocks += [ENTRY.format(**entry(equation)) for equation in equations]
     return "\n".join(blocks)
+
+
+def counts(ledger: Ledger) -> str:
+    """Return how many equations have which kind of proof, in words."""
+    of_kind = [sum(e.kind == kind for e in ledger.equations.values()) for kind in KINDS]
+    shares = (f"{count} {kind}" for count, kind in zip(of_kind, KINDS, strict=True) if count)
+    return f"{len(ledger.equations)} formulas, proved: {', '.join(shares)}."
 
 
 def entry(equation: Equation) -> dict[str, str]:
@@ -330,6 +361,7 @@ def entry(equation: Equation) -> dict[str, str]:
         "name": f"{{eq}}`{equation.label}` {equation.name}".rstrip(),
         "tex": equation.tex,
         "code": ", ".join(code),
+        "kind": equation.kind,
         "how": f" ({equation.how})" if equation.how else "",
         "proofs": "\n".join(f"- {line}" for line in equation.proved),
     }
@@ -363,8 +395,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
     if ledger.errors:
         return 1
-    count = f"{len(ledger.equations)} equations, each with its code and its proof"
-    print(count if args.check else render(ledger))
+    print(counts(ledger) if args.check else render(ledger))
     return 0
 
 
