@@ -14,15 +14,15 @@ from stringlib.inputs import require_count, require_positions, require_same_toke
 
 
 class Roll(nn.Module):
-    r"""Move features on by their position, in circles: :math:`\phi(q_i)^\top P^{j-i}\,\phi(k_j)`.
+    r"""Move features on by their position, in circles: :math:`\phi(q_i)^\top \Pi^{j-i}\,\phi(k_j)`.
 
-    Equation :eq:`eq-rotation-roll`. P is a permutation: it moves each feature to the next place of
+    Equation :eq:`eq-rotation-roll`. Π is a permutation: it moves each feature to the next place of
     its cycle, and the last to the first. So products see the offset alone, exactly, and features
     that are not negative stay so. Offsets that differ by a multiple of :attr:`period` look alike:
     cycles of coprime lengths make it their product.
 
-    Positions are whole numbers, of an integer dtype: no orthogonal matrix between I and P keeps all
-    features from being negative.
+    Positions are whole numbers, of an integer dtype: of all orthogonal matrices, permutations alone
+    keep every feature from being negative.
 
     Args:
         cycles: Lengths of the cycles, which lie side by side; their sum is the number of features.
@@ -35,7 +35,7 @@ class Roll(nn.Module):
         ValueError: If there is no cycle, or one is shorter than 1.
 
     Source:
-        Chen 2021 (PermuteFormer), section 4, without its factor :math:`r^{i-j}`, which a
+        Chen 2021 (PermuteFormer), without its factor :math:`r^{i-j}`, which a
         :class:`~stringlib.attention.decay.DecayWeight` is.
 
     Example:
@@ -83,7 +83,7 @@ class Roll(nn.Module):
         return _taken(phi_q, origins), _taken(phi_k, origins)
 
     def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
-        """Return :math:`P^r x`, for shapes as in :meth:`forward`.
+        """Return Πʳx, for shapes as in :meth:`forward`.
 
         Raises:
             TypeError: If ``x`` is not floating point or positions are not of an integer dtype.
@@ -100,7 +100,7 @@ class Roll(nn.Module):
         that turns at :math:`\pi`.
 
         Raises:
-            ValueError: If the number of even cycles is odd: then det P = −1, and P is no rotation.
+            ValueError: If the number of even cycles is odd: then det Π = −1, and Π is no rotation.
         """
         turning: list[int] = []
         alternating: list[int] = []
