@@ -25,6 +25,7 @@ from stringlib.attention.features import FavorFeatures, ReLUFeatures
 from stringlib.attention.roll import Roll
 from stringlib.checks import shift_error
 from stringlib.encoders.rope import RoPE
+from stringlib.encoders.string import STRING
 from stringlib.explore import COLOURS, PALETTE, Drawn, Panel, panels
 from stringlib.explore.style import DIVERGING
 
@@ -155,8 +156,8 @@ def rolled_features(offset: int, cycles: str) -> Drawn:
         raise ValueError(f"cycles must be one of {', '.join(CYCLES)}, got {cycles!r}")
     if offset not in range(OFFSETS + 1):
         raise ValueError(f"offset must be a whole number from 0 to {OFFSETS}, got {offset}")
-    roll, turn = Roll(CYCLES[cycles]), RoPE(sum(CYCLES[cycles]), BASE)
-    draw = torch.Generator().manual_seed(9)
+    roll, turn = Roll(CYCLES[cycles]), STRING(torch.arange(0.25, 3, 0.5)[None, :, None])
+    draw = torch.Generator().manual_seed(26)
     query, key = torch.randn(2, 1, 1, turn.head_dim, generator=draw, dtype=torch.float64).relu()
     places = torch.arange(OFFSETS + 1)[:, None]
     rolled = roll.rotate(key.expand(-1, OFFSETS + 1, -1), places)[0]
@@ -172,11 +173,11 @@ def rolled_features(offset: int, cycles: str) -> Drawn:
     features = Panel(
         [
             bars(numbers, rounded(rolled[offset], 2), colours, hover="feature %{x}: %{y}"),
-            dots(numbers, rounded(query[0, 0], 2), PALETTE["grey"], symbol="diamond-open"),
+            dots(numbers, rounded(query[0, 0], 2), PALETTE["grey"], symbol="diamond", size=9),
         ],
         f"the key's features, rolled by {offset}; diamonds: the query's",
         x=axis("feature", dtick=1),
-        y=axis(low=0, high=2.8, dtick=1),
+        y=axis(low=0, high=2.1, dtick=1),
     )
     weights = Panel(
         [
