@@ -190,7 +190,7 @@ def rolled_features(offset: int, cycles: str) -> Drawn:
             ),
             dots([offset], rounded([products[offset]], 2), PALETTE["red"]),
         ],
-        "their product at each offset; the line: the same features turned in pairs",
+        "products at each offset; line: turned in pairs",
         x=axis("offset δ", -1, OFFSETS + 1, dtick=12),
         y=axis(),
         shapes=[

@@ -58,7 +58,7 @@ class Roll(nn.Module):
 
     @property
     def period(self) -> int:
-        """Return the least common multiple of the cycles: an offset that moves no feature."""
+        """Return the smallest offset above 0 that moves no feature, a least common multiple."""
         return math.lcm(*self.cycles)
 
     def forward(self, phi_q: Tensor, phi_k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
@@ -71,7 +71,7 @@ class Roll(nn.Module):
                 those of the features.
 
         Returns:
-            The rolled features of queries and of keys: the same numbers, at other places.
+            Both, rolled, in the shape and dtype that they had.
 
         Raises:
             TypeError: If features are not floating point or positions not of an integer dtype.
