@@ -138,7 +138,7 @@ class Roll(nn.Module):
 
     def _origins(self, positions: Tensor) -> Tensor:
         """Return from which place each feature comes: ``(..., 1, seq, m)``."""
-        moved, start = positions.long().unsqueeze(-3), 0
+        moved, start = positions.unsqueeze(-3), 0
         parts = []
         for length in self.cycles:
             parts.append(start + (torch.arange(length, device=moved.device) - moved) % length)
