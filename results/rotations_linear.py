@@ -7,9 +7,10 @@ Every token of a random sequence asks which symbol stands three places before it
 rotations are all that tells the places. Queries and keys are turned before the feature map, or
 features are turned behind it, or behind it in the numerator alone, or nothing is turned. Softmax
 attention is the control. Frequencies are geometric, as RoPE's, or spread evenly up to 3 radians a
-token. Each model is trained at the positions 0 to 31, then tested there and with every position
-moved. "moving" turns before the feature map and is trained with positions that start anywhere, at
-another place for each batch: the shift becomes part of the training data.
+token. Or the 64 features are rolled by position, in one cycle or in cycles of 31 and 33. Each model
+is trained at the positions 0 to 31, then tested there and with every position moved. "moving" turns
+before the feature map and is trained with positions that start anywhere, at another place for each
+batch: the shift becomes part of the training data.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from stringlib import STRING, RoPE, RotaryEncoder
+from stringlib import STRING, Roll, RoPE, RotaryEncoder
 from stringlib.attention import FavorFeatures, ReLUFeatures, linear_attention, softmax_attention
 from stringlib.attention.linear import rotated_linear_attention
 from stringlib.inputs import require_name
@@ -27,11 +28,13 @@ from stringlib.train.study import Study
 
 PLACES = ("before", "moving", "after", "numerator")
 BANDS = ("geometric", "even")
+CYCLES = {"64": (64,), "31+33": (31, 33)}
 METHODS = (
     *(f"softmax before {band}" for band in BANDS),
     "relu none",
     "favor none",
     *(f"{phi} {place} {band}" for phi in ("relu", "favor") for place in PLACES for band in BANDS),
+    *(f"{phi} roll {cycles}" for phi in ("relu", "favor") for cycles in CYCLES),
 )
 LENGTH, SYMBOLS, BACK = 32, 16, 3
 DIM, HEAD_DIM, FEATURES = 32, 16, 64
@@ -39,8 +42,10 @@ SHIFTS = (0, 1, 3, 10, 30, 100, 300, 1000)
 RATE, BATCH = 1e-2, 16
 
 
-def encoder(size: int, band: str) -> RotaryEncoder:
-    """Return what turns vectors of ``size`` channels, with frequencies of a band."""
+def encoder(size: int, band: str) -> RotaryEncoder | Roll:
+    """Return what turns vectors of ``size`` channels, with frequencies of a band, or rolls them."""
+    if band in CYCLES:
+        return Roll(CYCLES[band])
     if band == "even":
         pairs = size // 2
         rates = 3 * (torch.arange(pairs, dtype=torch.float64) + 0.5) / pairs
@@ -65,7 +70,7 @@ class LookBack(OneHead):
         self.kind, self.place = kind, place
         favor = kind == "favor"
         self.phi: nn.Module = FavorFeatures(HEAD_DIM, FEATURES) if favor else ReLUFeatures()
-        self.encoder = encoder(FEATURES if place in PLACES[2:] else head_dim, band)
+        self.encoder = encoder(head_dim if place in ("none", *PLACES[:2]) else FEATURES, band)
 
     def forward(self, symbols: Tensor, start: float = 0.0) -> Tensor:
         """Return a score for each symbol that may be the answer, ``(batch, LENGTH, SYMBOLS)``."""
@@ -79,6 +84,8 @@ class LookBack(OneHead):
                 phi_q, phi_k, x, self.encoder, places, numerator_only=only
             )
         else:
+            if self.place == "roll":
+                phi_q, phi_k = self.encoder(phi_q, phi_k, places.long())
             mixed = linear_attention(phi_q, phi_k, x)
         return self.readout(mixed)[:, 0]
 

@@ -82,6 +82,9 @@ CASES: dict[str, dict[str, list[Any]]] = {
         "shift": [16, 0, 64],
         "features": ["ReLU, 16", "random, 16", "random, 64", "random, 1024"],
     },
+    "rotations_meet_linear_attention.rolled_features": {
+        "offset": [3, 0, 12, 60], "cycles": ["5 + 7", "12", "3 + 4 + 5"],
+    },
     "gating.gated_query": {
         "match": [0, 8], "first": [-3, 6], "second": [-3, 1], "start": [False, True],
     },

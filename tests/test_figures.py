@@ -162,6 +162,11 @@ BAD = {
     "rotations_meet_linear_attention.shifted_kernels": [
         ((0, "elu"), r"features must be one of .*, got 'elu'"),
     ],
+    "rotations_meet_linear_attention.rolled_features": [
+        ((0, "7"), r"cycles must be one of .*, got '7'"),
+        ((61, "12"), "offset must be a whole number from 0 to 60, got 61"),
+        ((0.5, "12"), "offset must be a whole number from 0 to 60, got 0.5"),
+    ],
 }
 
 

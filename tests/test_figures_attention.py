@@ -228,6 +228,20 @@ def test_kernels_have_mean_size_one_more_features_help_and_negative_entries_are_
     assert errors[1] > errors[2] > errors[3] > 0
 
 
+def test_rolled_products_repeat_are_positive_and_those_of_the_features_shown() -> None:
+    periods = {"12": 12, "5 + 7": 35, "3 + 4 + 5": 60}
+    for at, (figure, text) in states("rotations_meet_linear_attention.rolled_features"):
+        key, query, signed, products, marked = (np.array(trace.y) for trace in figure.data)
+        offset, period = at["offset"], periods[at["cycles"]]
+        assert products.min() >= 0 > signed.min()
+        assert signed[0] == products[0]
+        np.testing.assert_array_equal(products[period:], products[: len(products) - period])
+        assert marked == products[offset]
+        assert abs(key @ query - marked[0]) < 0.05
+        assert f"they repeat after {period}." in text
+        assert len(set(figure.data[0].marker.color)) == at["cycles"].count("+") + 1
+
+
 # --- gates ---
 
 

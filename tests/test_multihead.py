@@ -59,6 +59,11 @@ LAYERS: dict[str, dict[str, Any]] = {
     "elu-cayley": {"attention": "elu", "encoder": CayleySTRING(D), "rotate": "before"},
     "favor-rope": {"attention": "favor", "encoder": RoPE(D), "num_features": 7},
     "favor-after": {"attention": "favor", "encoder": "rope", "num_features": 6, "rotate": "after"},
+    "relu-roll": {"attention": "relu", "rotate": "roll", "gate": "headwise"},
+    "favor-roll": {"attention": "favor", "rotate": "roll", "num_features": 9, "cycles": (4, 5)},
+    "elu-roll-kerple": {"attention": "elu", "rotate": "roll", "encoder": KerpleLog(HEADS)},
+    "ssd-roll": {"attention": "relu", "weight": "ssd", "rotate": "roll", "cycles": (1, 3)},
+    "shift-roll": {"attention": "identity", "rotate": "roll", "shift": True},
     "relu-kerple": {"attention": "relu", "encoder": KerpleLog(HEADS)},
     "nprf": {"attention": "favor", "weight": "toeplitz", "length": LENGTH, "normalize_qk": True},
     "cosformer": {"attention": "relu", "weight": "cosine", "horizon": LENGTH},
@@ -130,6 +135,8 @@ def dense_scores(layer: MultiHeadAttention, x: Tensor) -> tuple[Tensor, Tensor]:
     if layer.rotate == "before":
         q, k = encoder.rotate(q, positions), encoder.rotate(k, positions)
     phi_q, phi_k = (case.plain(layer.features, y) for y in (q, k))
+    if layer.roll is not None:
+        phi_q, phi_k = (rolled(y, layer.roll.cycles) for y in (phi_q, phi_k))
     below = above = torch.einsum("...im,...jm->...ij", phi_q, phi_k)
     if layer.rotate == "after":
         turned = encoder.rotate(phi_q, positions), encoder.rotate(phi_k, positions)
@@ -143,6 +150,15 @@ def dense_scores(layer: MultiHeadAttention, x: Tensor) -> tuple[Tensor, Tensor]:
         return (decayed_products(weight.log_decay, phi_q, phi_k),) * 2
     w = weight.matrix(n, n).double()
     return w * above, w * below
+
+
+def rolled(phi: Tensor, cycles: tuple[int, ...]) -> Tensor:
+    """Return features moved on by their token's number, cycle by cycle."""
+    tokens = [
+        torch.cat([torch.roll(part, t, -1) for part in row.split(cycles, -1)], -1)
+        for t, row in enumerate(phi.unbind(-2))
+    ]
+    return torch.stack(tokens, -2)
 
 
 def decayed_products(a: Tensor, phi_q: Tensor, phi_k: Tensor) -> Tensor:
@@ -664,8 +680,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"num_features": 8}, "num_features must be None unless attention names random features"),
     ({"attention": "relu", "encoder": "rope"}, "rotate must be before or after for ReLUFeatures"),
     ({"attention": "elu", "encoder": RoPE(4)}, "rotate must be before or after for ELUFeatures"),
-    ({"rotate": "before"}, "rotate must be None without an encoder, got 'before'"),
-    ({"encoder": ALiBi(3), "rotate": "before"}, "rotate must be None without an encoder"),
+    ({"rotate": "before"}, "rotate must be None or roll without a rotary encoder, got 'before'"),
+    ({"encoder": ALiBi(3), "rotate": "before"}, "rotate must be None or roll without a rotary"),
     ({"encoder": "rope", "rotate": "after"}, "rotate must be None or before for softmax"),
     ({"encoder": "rope", "rotate": "both"}, "rotate must be None or one of before, after"),
     ({"encoder": "nope"}, "name must be one of rope"),

@@ -181,6 +181,7 @@ LAYERS = {
     **{f"elu-{name}": {"attention": "elu", "weight": name, **options}
        for name, options in WEIGHTS.items()},
     "favor-after": {"encoder": "circulant", "attention": "favor", "rotate": "after"},
+    "relu-roll": {"attention": "relu", "rotate": "roll", "cycles": (5, 7)},
     "normal": {"encoder": "cayley", "normalize_qk": True, "gate": "headwise", "shift": True},
 }  # fmt: skip
 

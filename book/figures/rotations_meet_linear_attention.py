@@ -1,4 +1,4 @@
-"""What a shift of all positions does to a kernel that is turned before or after its features."""
+"""Features turned before and after their map, and features that are rolled."""
 
 from __future__ import annotations
 
@@ -8,18 +8,36 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from book.figures.marks import CELLS, axis, colour_axis, downwards, heat, rounded
+from book.figures.marks import (
+    CELLS,
+    axis,
+    bars,
+    colour_axis,
+    dots,
+    downwards,
+    heat,
+    level,
+    line,
+    rounded,
+    upright,
+)
 from stringlib.attention.features import FavorFeatures, ReLUFeatures
+from stringlib.attention.roll import Roll
 from stringlib.checks import shift_error
 from stringlib.encoders.rope import RoPE
-from stringlib.explore import Drawn, Panel, panels
+from stringlib.encoders.string import STRING
+from stringlib.explore import COLOURS, PALETTE, Drawn, Panel, panels
 from stringlib.explore.style import DIVERGING
 
-__all__ = ["KERNEL_FEATURES", "shifted_kernels"]
+__all__ = ["CYCLES", "KERNEL_FEATURES", "rolled_features", "shifted_kernels"]
 
 TOKENS, CHANNELS, BASE, LIMIT = 12, 16, 20.0, 3.0
 KERNEL_FEATURES = ("ReLU, 16", "random, 16", "random, 64", "random, 1024")
 """The feature maps of :func:`shifted_kernels`, with their numbers of features."""
+
+CYCLES = {"12": (12,), "5 + 7": (5, 7), "3 + 4 + 5": (3, 4, 5)}
+"""The cycles of :func:`rolled_features`, by their names."""
+OFFSETS = 60
 
 
 @lru_cache
@@ -114,4 +132,83 @@ def shifted_kernels(shift: float, features: str) -> Drawn:
         f"before the features the kernel is nowhere negative, and the shift changed {moved}. "
         "Turned after them the shift changed nothing, and "
         f"{negative:.0%} of the entries are negative.",
+    )
+
+
+def rolled_features(offset: int, cycles: str) -> Drawn:
+    r"""Draw twelve features of a key, rolled by its offset, and the products at all offsets.
+
+    Above, the features of the query as dots over those of the key as bars; a colour is a cycle.
+    Below, their products :math:`\phi(q)^\top \Pi^\delta\,\phi(k)`, and those of the same features
+    turned in pairs.
+
+    Args:
+        offset: That of the key, from 0 to 60.
+        cycles: One of ``CYCLES``.
+
+    Returns:
+        A figure of two panels.
+
+    Raises:
+        ValueError: If the offset or the cycles are not among these.
+    """
+    if cycles not in CYCLES:
+        raise ValueError(f"cycles must be one of {', '.join(CYCLES)}, got {cycles!r}")
+    if offset not in range(OFFSETS + 1):
+        raise ValueError(f"offset must be a whole number from 0 to {OFFSETS}, got {offset}")
+    roll, turn = Roll(CYCLES[cycles]), STRING(torch.arange(0.25, 3, 0.5)[None, :, None])
+    draw = torch.Generator().manual_seed(26)
+    query, key = torch.randn(2, 1, 1, turn.head_dim, generator=draw, dtype=torch.float64).relu()
+    places = torch.arange(OFFSETS + 1)[:, None]
+    rolled = roll.rotate(key.expand(-1, OFFSETS + 1, -1), places)[0]
+    products = (rolled @ query[0, 0]).tolist()
+    between = torch.arange(4 * OFFSETS + 1)[:, None] / 4
+    signed = turn.rotate(key.expand(-1, len(between), -1), between)[0] @ query[0, 0]
+    colours = [
+        colour
+        for length, colour in zip(roll.cycles, PALETTE.values(), strict=False)
+        for _ in range(length)
+    ]
+    numbers = list(range(turn.head_dim))
+    features = Panel(
+        [
+            bars(numbers, rounded(rolled[offset], 2), colours, hover="feature %{x}: %{y}"),
+            dots(numbers, rounded(query[0, 0], 2), PALETTE["grey"], symbol="diamond", size=9),
+        ],
+        f"the key's features, rolled by {offset}; diamonds: the query's",
+        x=axis("feature", dtick=1),
+        y=axis(low=0, high=2.1, dtick=1),
+    )
+    weights = Panel(
+        [
+            line(between[:, 0].tolist(), rounded(signed, 2), PALETTE["grey"], width=1),
+            bars(
+                places[:, 0].tolist(),
+                rounded(products, 2),
+                COLOURS["relu"],
+                hover="offset %{x}: %{y}",
+            ),
+            dots([offset], rounded([products[offset]], 2), PALETTE["red"]),
+        ],
+        "products at each offset; line: turned in pairs",
+        x=axis("offset δ", -1, OFFSETS + 1, dtick=12),
+        y=axis(),
+        shapes=[
+            level(0, width=1),
+            *(
+                upright(at - 0.5, width=1, dash="dot")
+                for at in range(roll.period, OFFSETS, roll.period)
+            ),
+        ],
+    )
+    fig = panels(
+        features, weights, down=0.2, height=560, margin={"l": 40, "r": 10, "t": 34, "b": 48}
+    )
+    lengths = " and ".join(map(str, roll.cycles)) if len(roll.cycles) > 1 else "12"
+    return Drawn(
+        fig,
+        f"Twelve features of a key in cycles of {lengths}, rolled by {offset}, beside those of a "
+        f"query: their product is {products[offset]:.2f}. Below, the products at the offsets 0 to "
+        f"{OFFSETS}: the smallest is {min(products):.2f}, and they repeat after {roll.period}. The "
+        f"same features turned in pairs go down to {signed.min():.2f}.",
     )

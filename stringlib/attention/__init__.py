@@ -14,6 +14,7 @@ from stringlib.attention.gate import Gate
 from stringlib.attention.linear import linear_attention, rotated_linear_attention
 from stringlib.attention.multihead import MultiHeadAttention
 from stringlib.attention.registry import FEATURES, WEIGHTS, make_features
+from stringlib.attention.roll import Roll
 from stringlib.attention.softmax import softmax_attention
 from stringlib.attention.state import (
     gated_linear_attention,
@@ -41,6 +42,7 @@ __all__ = [
     "MultiHeadAttention",
     "PositionWeight",
     "ReLUFeatures",
+    "Roll",
     "ToeplitzWeight",
     "decay_mask",
     "decayed_sums",

@@ -173,7 +173,8 @@ def rotated_linear_attention(
     Equation :eq:`eq-rotation-after`, or with ``numerator_only`` equation
     :eq:`eq-rotation-numerator`. A product is a sum of cosines of the offset,
     :eq:`eq-rotation-pair`. Shifting all positions changes nothing, but products may be negative
-    unless features are padded, :eq:`eq-rotation-padded`, and their sum, the denominator, may be 0.
+    unless features are padded, :eq:`eq-rotation-padded`, and their sum, the denominator, may be 0;
+    features that are rolled by a :class:`~stringlib.attention.roll.Roll` stay positive.
     With ``numerator_only`` the denominator is :math:`\sum_j \phi(q_i)^\top\phi(k_j)`: positive for
     positive features, but then the weights of a query do not sum to 1. To turn *before* the
     feature map, :eq:`eq-rotation-before`, give encoded queries and keys to the feature map and its

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from stringlib.attention.registry import (
     LayerShape,
     count_features,
     layer_features,
+    layer_roll,
     layer_weight,
     place_of_rotation,
     require_grid,
@@ -72,6 +74,10 @@ class MultiHeadAttention(nn.Module):
         rotate: Whether kernelised attention rotates queries and keys ``"before"`` the feature map
             or features ``"after"`` it, in the numerator only. If omitted the map says it: FAVOR+
             rotates before; ReLU and ELU must be told, for neither place is right for all uses.
+            ``"roll"`` needs no encoder: it moves features on by their position, see
+            :class:`~stringlib.attention.roll.Roll`, in numerator and denominator.
+        cycles: Lengths of the cycles in which features are rolled, one for all if omitted. Their
+            sum is the number of features of a head.
         normalize_qk: Whether queries and keys get one length, so that softmax and FAVOR+ see
             :math:`e^{\tau\cos(q,k)}` with a learned temperature :math:`\tau` for each head. With
             ReLU features :math:`\tau` cancels.
@@ -86,6 +92,7 @@ class MultiHeadAttention(nn.Module):
         to_q: :math:`W_q`, an ``nn.Linear``; and so ``to_k``, ``to_v`` and ``to_out``.
         features: The feature map; None for softmax.
         encoder: The rotary encoder, the bias of softmax, or None.
+        roll: What rolls features by their position, or None.
         weight: What makes the position weight of each call; None for weight 1.
         gate: The gate, or None.
         log_temperature: Logarithm of :math:`\tau`, ``(heads,)``; None without ``normalize_qk``.
@@ -124,6 +131,7 @@ class MultiHeadAttention(nn.Module):
         grid: tuple[int, int] | None = None,
         coord_dim: int | None = None,
         rotate: str | None = None,
+        cycles: Sequence[int] | None = None,
         normalize_qk: bool = False,
         temperature: float = 1.0,
         shift: bool = False,
@@ -152,6 +160,7 @@ class MultiHeadAttention(nn.Module):
         self.rotate = place_of_rotation(
             isinstance(encoder, (RotaryEncoder, str)), self.features, rotate
         )
+        self.roll = layer_roll(self.rotate, cycles, width)
         self.encoder = layer_encoder(
             encoder,
             width if self.rotate == "after" else self.head_dim,
@@ -179,9 +188,9 @@ class MultiHeadAttention(nn.Module):
         Args:
             x: Tokens, normalised already where a model normalises, ``(..., seq, dim)``.
             positions: For a rotary encoder, ``(..., seq, coord_dim)``, the leading dimensions
-                expanding to those of ``x``, or what ``encoder.phases`` made of it. If omitted,
-                tokens are counted from 0, or from the end of ``state``, or along the rows of
-                ``grid``. Without a rotary encoder they are not used.
+                expanding to those of ``x``, or what ``encoder.phases`` made of it; for a roll whole
+                numbers, ``(..., seq, 1)``. If omitted, tokens are counted from 0, or from the end
+                of ``state``, or along the rows of ``grid``. Otherwise they are not used.
             key_mask: False for padding, which no token sees, ``(..., seq)``. It still has a
                 place: tokens behind it are not counted anew.
             state: What earlier tokens left, for a causal layer.
@@ -311,10 +320,10 @@ class MultiHeadAttention(nn.Module):
                 f"causal must be True for weight {weight!r}, which looks back only, "
                 f"got {self.causal}"
             )
-        if made is not None and self.rotate == "after" and not made.rotatable:
+        if made is not None and self.rotate in ("after", "roll") and not made.rotatable:
             raise ValueError(
                 f"rotate must be before with the weight {weight}, whose features may not be "
-                "rotated into each other, got after"
+                f"rotated into each other, got {self.rotate}"
             )
         return made
 
@@ -362,8 +371,13 @@ class MultiHeadAttention(nn.Module):
                     key_mask=key_mask,
                 )
             else:
+                phi_q = phi(q)
+                if self.roll is not None:
+                    if positions is None:
+                        positions = self._positions(1, x, state)
+                    phi_q, phi_k = self.roll(phi_q, phi_k, positions)
                 out, after = attend(
-                    *(phi(q), phi_k, v, weight, self.causal, None, scale, key_mask, state),
+                    *(phi_q, phi_k, v, weight, self.causal, None, scale, key_mask, state),
                     # what may be negative has no sum to divide by
                     normalize=phi.nonnegative and (weight is None or weight.normalized),
                 )

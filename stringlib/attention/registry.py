@@ -24,6 +24,7 @@ from stringlib.attention.learned import (
     RetNetDecay,
     SSDDecay,
 )
+from stringlib.attention.roll import Roll
 from stringlib.attention.weights import PositionWeight
 from stringlib.inputs import require_count, require_name, require_positive
 
@@ -152,17 +153,17 @@ def count_features(features: FeatureMap, head_dim: int, heads: int) -> int:
 
 
 def place_of_rotation(rotary: bool, features: FeatureMap | None, rotate: str | None) -> str | None:
-    """Return where a rotary encoder acts, before or after the feature map; None without one."""
-    if rotate is not None and (rotate not in PLACES or not rotary):
-        expected = f"None or one of {', '.join(PLACES)}" if rotary else "None without an encoder"
-        raise ValueError(f"rotate must be {expected}, got {rotate!r}")
+    """Return where positions act: a rotary encoder before or after the feature map, or a roll."""
+    if rotate is not None and rotate not in (PLACES if rotary else ("roll",)):
+        expected = f"one of {', '.join(PLACES)} with" if rotary else "roll without"
+        raise ValueError(f"rotate must be None or {expected} a rotary encoder, got {rotate!r}")
+    if features is None and rotate in ("after", "roll"):
+        raise ValueError(
+            f"rotate must be None or before for softmax: it has no features to rotate, got {rotate}"
+        )
     if not rotary:
-        return None
+        return rotate
     if features is None:
-        if rotate == "after":
-            raise ValueError(
-                "rotate must be None or before for softmax: it has no features to rotate, got after"
-            )
         return "before"
     if rotate == "after" and not features.nonnegative:
         raise ValueError(
@@ -176,6 +177,25 @@ def place_of_rotation(rotary: bool, features: FeatureMap | None, rotate: str | N
             "scores depend on more than the offset; after it, weights may be negative"
         )
     return rotate
+
+
+def layer_roll(rotate: str | None, cycles: Sequence[int] | None, features: int) -> Roll | None:
+    """Return what rolls a head's features, in one cycle unless told otherwise, or None.
+
+    Raises:
+        TypeError: If ``cycles`` is not a tuple or list of integers.
+        ValueError: If it does not apply or fit.
+    """
+    if rotate != "roll":
+        if cycles is not None:
+            raise ValueError(f"cycles must be None unless rotate is roll, got {cycles!r}")
+        return None
+    roll = Roll((features,) if cycles is None else cycles)
+    if sum(roll.cycles) != features:
+        raise ValueError(
+            f"cycles must have the sum {features}, the features of a head, got {roll.cycles}"
+        )
+    return roll
 
 
 class LayerShape(NamedTuple):

@@ -1,0 +1,206 @@
+"""Rolled features: relative at whole positions, never negative, and a STRING where P is one."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from stringlib import MultiHeadAttention, Roll, checks, linear_attention
+from stringlib.attention import DecayWeight
+from tests.draws import random
+from tests.refusals import refused
+
+CYCLES = [(1,), (2,), (7,), (64,), (5, 3, 7), (4, 6, 5), (8, 4, 2, 2), (1, 1, 3), (31, 33)]
+ROTATIONS = [cycles for cycles in CYCLES if sum(n % 2 == 0 for n in cycles) % 2 == 0]
+sets = pytest.mark.parametrize("cycles", CYCLES)
+
+
+def permutation(cycles: tuple[int, ...]) -> Tensor:
+    """Return P: a one in row a + 1, column a, and from the end of each cycle to its start."""
+    P, start = torch.zeros(sum(cycles), sum(cycles), dtype=torch.float64), 0
+    for length in cycles:
+        for a in range(length):
+            P[start + (a + 1) % length, start + a] = 1
+        start += length
+    return P
+
+
+def places(n: int, start: int = 0) -> Tensor:
+    return torch.arange(start, start + n)[:, None]
+
+
+@sets
+@pytest.mark.proves("eq-rotation-roll")
+def test_a_product_has_the_permutation_to_the_offset_between(cycles) -> None:
+    m, positions = sum(cycles), torch.tensor([-7, 0, 1, 2, 5, 100])[:, None]
+    phi_q, phi_k = random(2, 2, 3, 6, m)
+    a, b = Roll(cycles)(phi_q, phi_k, positions)
+    P = permutation(cycles)
+    for i, j in itertools.product(range(6), repeat=2):
+        offset = int(positions[j] - positions[i])
+        between = torch.linalg.matrix_power(P if offset >= 0 else P.mT, abs(offset))
+        expected = torch.einsum("bhm,mn,bhn->bh", phi_q[..., i, :], between, phi_k[..., j, :])
+        assert checks.largest_difference((a[..., i, :] * b[..., j, :]).sum(-1), expected) <= 1e-12
+
+
+@sets
+def test_a_roll_moves_numbers_and_changes_none(cycles) -> None:
+    x, roll = random(2, 5, sum(cycles)), Roll(cycles)
+    one = roll.rotate(x, torch.ones(5, 1, dtype=torch.int32))
+    assert torch.equal(one, x @ permutation(cycles).mT)
+    assert torch.equal(roll.rotate(x, places(5)).sort().values, x.sort().values)
+    far = places(5, 10**15)  # where an angle in float64 has lost a digit and float32 all
+    assert torch.equal(roll.rotate(roll.rotate(x, far), -far), x)
+    assert roll.rotate(x.bfloat16(), places(5)).dtype == torch.bfloat16
+    assert roll.rotate(x[:, :0], places(0)).shape == (2, 0, sum(cycles))
+    assert torch.equal(roll.rotate(x, places(5).to(torch.uint8)), roll.rotate(x, places(5)))
+
+
+@pytest.mark.parametrize("cycles", ROTATIONS)
+@pytest.mark.proves("eq-roll-string")
+def test_an_even_permutation_is_a_string_at_whole_positions(cycles) -> None:
+    roll, positions = Roll(cycles), places(50, -20)
+    string = roll.as_string()
+    x = random(2, 50, sum(cycles))
+    assert (
+        checks.largest_difference(string.rotate(x, positions), roll.rotate(x, positions)) <= 1e-12
+    )
+    # each cycle has the frequencies 2πj/n, and pairs of even ones π
+    expected = [2 * math.pi * j / n for n in cycles for j in range(1, (n + 1) // 2)]
+    expected += [math.pi] * (sum(n % 2 == 0 for n in cycles) // 2)
+    got = string.frequencies().flatten()
+    assert checks.largest_difference(got, torch.tensor(expected, dtype=torch.float64)) <= 1e-15
+    assert abs(torch.linalg.det(permutation(cycles)).item() - 1) <= 1e-12
+
+
+@pytest.mark.parametrize("cycles", [c for c in CYCLES if c not in ROTATIONS])
+def test_an_odd_permutation_is_no_rotation(cycles) -> None:
+    assert abs(torch.linalg.det(permutation(cycles)).item() + 1) <= 1e-12
+    with refused("cycles must have an even number of even lengths to be a rotation, got"):
+        Roll(cycles).as_string()
+
+
+@sets
+def test_the_period_is_the_least_common_multiple(cycles) -> None:
+    roll = Roll(cycles)
+    x = torch.arange(sum(cycles), dtype=torch.float64)[None, None]
+    same = [t for t in range(1, roll.period + 1) if torch.equal(roll.rotate(x, places(1, t)), x)]
+    assert same == [roll.period]
+
+
+@sets
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_is_positive_and_a_shift_changes_nothing(cycles, causal) -> None:
+    phi_q, phi_k = random(2, 3, 9, sum(cycles)).exp()
+    v, roll = random(3, 9, 4, seed=1), Roll(cycles)
+    decay = DecayWeight(torch.tensor([-0.1, -0.5, -1.0], dtype=torch.float64)) if causal else None
+
+    def attend(r, v=v):
+        return linear_attention(*roll(phi_q, phi_k, r), v, decay, causal)
+
+    for shift in (1, 17, 10**12):
+        assert checks.largest_difference(attend(places(9)), attend(places(9, shift))) <= 1e-12
+    unit = torch.eye(9, dtype=torch.float64).expand(3, 9, 9)
+    weights = attend(places(9), unit)
+    assert weights.min() >= 0
+    assert checks.largest_difference(weights.sum(-1), torch.ones(3, 9)) <= 1e-12
+
+
+def test_positions_of_each_sequence_and_of_none() -> None:
+    roll, x = Roll((4, 6)), random(5, 2, 3, 7, 10)
+    lead = torch.arange(2)[:, None, None] * 3 + places(7)  # (2, 7, 1)
+    got = roll.rotate(x, lead)
+    for b in range(2):
+        assert torch.equal(got[:, b], roll.rotate(x[:, b], lead[b]))
+    one = roll.rotate(x[0, 0], lead)  # features of one sequence at the places of two
+    assert torch.equal(one[1], roll.rotate(x[0, 0], lead[1]))
+    assert one.shape == (2, 3, 7, 10)
+
+
+def test_gradients_return_to_where_the_features_came_from() -> None:
+    roll = Roll((3, 2))
+    parts = [random(2, 4, 5, seed=s).requires_grad_() for s in (0, 1)]
+    assert torch.autograd.gradcheck(lambda q, k: roll(q, k, places(4, -2)), parts)
+    x, probe = random(2, 4, 5).requires_grad_(), random(2, 4, 5, seed=3)
+    (roll.rotate(x, places(4)) * probe).sum().backward()
+    assert torch.equal(x.grad, roll.rotate(probe, -places(4)))
+
+
+def test_it_is_traced_without_looking_at_positions() -> None:
+    roll = Roll((3, 2))
+    meta = roll.rotate(torch.empty(2, 4, 5, device="meta"), places(4).to("meta"))
+    assert meta.shape == (2, 4, 5)
+    assert not list(roll.state_dict())
+
+
+@pytest.mark.parametrize("attention", ["relu", "favor", "identity"])
+@pytest.mark.parametrize("cycles", [None, (2, 4)])
+def test_a_layer_reads_the_positions_it_is_given(attention, cycles) -> None:
+    torch.manual_seed(0)
+    options = {"attention": attention, "rotate": "roll", "cycles": cycles, "causal": True}
+    layer, x = MultiHeadAttention(18, 3, **options).double(), random(2, 8, 18)
+    assert layer.roll.period == (6 if cycles is None else 4)
+    out = layer(x)
+    assert checks.largest_difference(layer(x, places(8, 1000)), out) <= 1e-12
+    assert checks.largest_difference(layer(x, 2 * places(8)), out) > 1e-4
+    two = torch.stack([places(8), 2 * places(8)])
+    assert checks.largest_difference(layer(x, two)[1], layer(x[1], 2 * places(8))) <= 1e-12
+    begin, state = layer(x[:, :5], two[:, :5], return_state=True)
+    rest = layer(x[:, 5:], two[:, 5:], state=state)
+    assert checks.largest_difference(torch.cat([begin, rest], 1), layer(x, two)) <= 1e-12
+    if attention != "identity":
+        assert layer.attention_weights(x).min() >= 0
+
+
+CALLS = {
+    "TypeError: cycles must be a tuple or list of integers, got 64": lambda: Roll(64),
+    "TypeError: cycles must be a tuple or list of integers, got '64'": lambda: Roll("64"),
+    "TypeError: cycles must be an int, got 2.0": lambda: Roll((2.0, 3)),
+    "cycles must be at least 1, got 0": lambda: Roll((0, 3)),
+    "cycles must have at least one length, got none": lambda: Roll(()),
+    r"x must have shape \(..., any heads, seq, 5\), got \(1, 4, 6\)": lambda: Roll((5,)).rotate(
+        random(1, 4, 6), places(4)
+    ),
+    "TypeError: x must be a floating-point tensor": lambda: Roll((5,)).rotate(
+        torch.ones(1, 4, 5).long(), places(4)
+    ),
+    "TypeError: positions must be whole numbers of an integer dtype .* got torch.float32": (
+        lambda: Roll((5,)).rotate(random(1, 4, 5), places(4).float())
+    ),
+    r"positions must have shape \(..., seq, 1\), got \(4, 2\)": lambda: Roll((5,)).rotate(
+        random(1, 4, 5), places(4).expand(4, 2)
+    ),
+    "positions must have one row for each of the 4 tokens of phi_q": lambda: Roll((5,))(
+        *random(2, 1, 4, 5), places(3)
+    ),
+    "TypeError: positions must be a tensor of real numbers, got Phases": lambda: layer(
+        rotate="roll"
+    )(random(3, 12).float(), Roll((3, 3)).as_string().phases(places(3))),
+    "cycles must have the sum 4, the features of a head, got": lambda: layer(
+        rotate="roll", cycles=(3, 3)
+    ),
+    "cycles must be None unless rotate is roll, got": lambda: layer(cycles=(4,)),
+    "rotate must be before with the weight gla, .* got roll": lambda: layer(
+        rotate="roll", weight="gla", causal=True
+    ),
+    "rotate must be None or before for softmax.* got roll": lambda: layer(
+        rotate="roll", attention="softmax"
+    ),
+    "rotate must be None or one of before, after with a rotary encoder, got 'roll'": lambda: layer(
+        rotate="roll", encoder="rope"
+    ),
+}
+
+
+def layer(**options: object) -> MultiHeadAttention:
+    return MultiHeadAttention(12, 3, **{"attention": "relu", **options})
+
+
+@pytest.mark.parametrize("message", CALLS)
+def test_what_does_not_fit_is_refused(message: str) -> None:
+    with refused(message):
+        CALLS[message]()
