@@ -23,6 +23,22 @@ def fourier_vector(size: int, index: int) -> sp.Matrix:
     return sp.Matrix([sp.exp(2 * sp.pi * sp.I * index * n / size) for n in range(size)])
 
 
+def cancelled(product: sp.MatrixExpr, *orthogonal: sp.MatrixSymbol) -> sp.MatrixExpr:
+    r"""Return a product of matrix symbols with :math:`P^\top P` and :math:`PP^\top` left out.
+
+    It holds at every size.
+
+    Args:
+        product: Made of ``sp.MatrixSymbol``.
+        *orthogonal: The symbols P that stand for orthogonal matrices.
+    """
+    known = sp.And(*map(sp.Q.orthogonal, orthogonal))
+    before, product = None, product.doit()
+    while product != before:  # what stood around one pair may be the next
+        before, product = product, sp.refine(product, known).doit()
+    return product
+
+
 def vanishes(expression: sp.Expr | sp.Matrix) -> bool:
     """Tell whether an expression, or every entry of a matrix, simplifies to 0.
 

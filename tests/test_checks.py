@@ -91,6 +91,15 @@ def test_symbolic_matrices():
     assert not symbolic.vanishes(matrix * mode + eigenvalue * mode)
 
 
+def test_orthogonal_matrix_symbols_cancel_and_others_stay():
+    d = sp.symbols("d", integer=True, positive=True)
+    U, P, X = (sp.MatrixSymbol(name, d, d) for name in "UPX")
+    assert symbolic.cancelled((U * P * X).T * (U * P * X), U, P) == X.T * X
+    assert symbolic.cancelled(U.T * P * P.T * U, U, P) == sp.Identity(d)
+    assert symbolic.cancelled((P * X).T * (P * X), U) == X.T * P.T * P * X
+    assert symbolic.cancelled(P * X * P, P) == P * X * P
+
+
 def test_records_are_whole_and_complete(tmp_path):
     path = tmp_path / "new" / "run.json"
     write_record(path, command="python x.py", seeds=[0, 1], wall_s=1.23, data={"a": [1.5]})

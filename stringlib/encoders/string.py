@@ -1,9 +1,9 @@
 r"""The one rotation :math:`P\,\mathrm{RoPE}(\Omega r)\,P^\top`.
 
-Every exactly relative encoder that is continuous, and the same for queries and keys, is of
-this form. An orthogonal *basis* P splits the channels into planes; *frequencies* Ω say how
-fast each plane turns along each coordinate of the position r. A variant says only where its
-P and Ω come from.
+Every exactly relative encoder of real vectors r that is continuous, and the same for queries and
+keys, is of this form. An orthogonal *basis* P splits the channels into planes; *frequencies* Ω say
+how fast each plane turns along each coordinate of r. A variant says only where its P and Ω come
+from.
 """
 
 from __future__ import annotations
