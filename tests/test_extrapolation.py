@@ -80,6 +80,27 @@ def test_yarn_keeps_fast_pairs_and_divides_slow_ones() -> None:
     assert narrow[2].item() == pytest.approx(theta[2].item() / 8, rel=1e-12)
 
 
+def test_with_slow_and_fast_ends_yarn_is_the_scaling_of_llama_3() -> None:
+    """Its own words: wavelengths, and a smooth share between two of them."""
+    factor, low, high, length = 8.0, 1.0, 4.0, 8192
+
+    def literal(frequency: float) -> float:
+        wavelength = 2 * math.pi / frequency
+        if wavelength < length / high:
+            return frequency
+        if wavelength > length / low:
+            return frequency / factor
+        smooth = (length / wavelength - low) / (high - low)
+        return (1 - smooth) * frequency / factor + smooth * frequency
+
+    theta = RoPE(128, base=500_000.0).frequencies()
+    given = yarn(theta, factor, length, slow=low, fast=high).flatten().tolist()
+    expected = [literal(frequency) for frequency in theta.flatten().tolist()]
+    assert given == pytest.approx(expected, rel=1e-13)
+    kinds = {frequency / value for frequency, value in zip(theta.flatten(), given, strict=True)}
+    assert len(kinds) > 3  # kept, divided, and several between
+
+
 def test_yarn_turns_no_direction_and_takes_the_norm() -> None:
     omega = random(2, 5, 3)
     given = yarn(omega, 4, 30)

@@ -96,6 +96,9 @@ def test_the_integral_follows_a_logarithm_then_one_over_t(base: float) -> None:
     _, late = rope_decay.regimes(far, base)
     size = rope_decay.phase_integral(far, base).abs()
     assert (size / late - 1).abs().max() <= 1 / base + 2e-2
+    real = rope_decay.phase_integral(far, base).real  # negative first, then in turns of πb
+    left_out = 1 / base + base / far + 1 / (base * far)
+    assert ((real / late + (far / base).sin()).abs() <= left_out).all()
 
 
 @pytest.mark.parametrize(("t", "size"), [(10, 0.706), (100, 0.468), (1e3, 0.246), (1e4, 0.077)])

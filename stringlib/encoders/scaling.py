@@ -79,7 +79,9 @@ def yarn(
     A pair makes :math:`r = T\,\|\omega\| / 2\pi` turns in training. With ``fast`` turns or more
     it stays; with ``slow`` turns or fewer it is divided by ``scale``; between the two the factor
     is linear in r. Released code makes it linear in the number of the pair instead.
-    See also :func:`yarn_attention_factor`, the other half of the method.
+    See also :func:`yarn_attention_factor`, the other half of the method. Without it, and with
+    ``slow`` and ``fast`` the two frequency factors of a Llama 3 checkpoint, 1 and 4, this is the
+    scaling of Llama 3.
 
     Args:
         frequencies: Ω, ``(heads, pairs, coord_dim)``. With several coordinates

@@ -132,7 +132,9 @@ def regimes(distances: Tensor, base: float) -> tuple[Tensor, Tensor]:
         base: b > 1.
 
     Returns:
-        :math:`(\ln(b/t) - \gamma)/\ln b`, for 1 ≪ t ≪ b, and :math:`b/(t \ln b)`, for t ≫ b.
+        :math:`(\ln(b/t) - \gamma)/\ln b`, the real part for 1 ≪ t ≪ b, and
+        :math:`b/(t \ln b)`, the size for t ≫ b, right up to a share of about 1/b + b/t. There the
+        real part is about minus this size times :math:`\sin(t/b)`: negative first.
 
     Raises:
         TypeError: If ``distances`` is not a floating-point tensor or ``base`` not a number.
