@@ -86,6 +86,41 @@ def test_the_class_token_is_not_rotated() -> None:
         assert torch.equal(places[1:], grid_positions(*model.grid) + shift)
 
 
+@pytest.mark.proves("eq-vit-patch", "eq-vit-heads", "eq-vit-block", "eq-vit-read")
+@pytest.mark.parametrize("pool", ["cls", "mean"])
+@pytest.mark.parametrize("encoder", [None, "axial", "circulant"])
+def test_the_model_is_its_formulas_written_out(encoder: str | None, pool: str) -> None:
+    """A convolution, then heads and tokens one by one, in float64."""
+    model = vit(encoder=encoder, pool=pool, channels=2).double()
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    images = torch.randn(1, 2, 8, 12, dtype=torch.float64)
+    kernel = model.embed.weight.view(24, 2, 2, 2)
+    x = nn.functional.conv2d(images, kernel, model.embed.bias, stride=2)[0].flatten(1).T
+    places = grid_positions(4, 6, dtype=torch.float64)
+    if pool == "cls":
+        x = torch.cat([model.cls[None], x])
+        places = torch.cat([torch.zeros(1, 2, dtype=torch.float64), places])
+    for block in model.blocks:
+        layer, z, added = block.attention, block.norm_attention(x), torch.zeros_like(x)
+        for h, i in itertools.product(range(2), range(len(x))):
+            part = slice(12 * h, 12 * h + 12)
+            q, k, v = ((z @ to.weight.T)[:, part] for to in (layer.to_q, layer.to_k, layer.to_v))
+            scores = k @ q[i]
+            if encoder is not None:
+                turned = layer.encoder.matrix(places - places[i])
+                scores = torch.einsum("d,nde,ne->n", q[i], turned[h % len(turned)], k)
+            heard = (scores / 12**0.5).softmax(0) @ v
+            added[i] += layer.to_out.weight[:, part] @ heard
+        x = x + added
+        hidden = nn.functional.gelu(block.norm_mlp(x) @ block.mlp.to_hidden.weight.T
+                                    + block.mlp.to_hidden.bias)  # fmt: skip
+        x = x + hidden @ block.mlp.to_out.weight.T + block.mlp.to_out.bias
+    votes = model.norm(x) @ model.readout.weight.T + model.readout.bias
+    expected = votes[:1] if pool == "cls" else votes.mean(0, keepdim=True)
+    assert checks.largest_difference(model(images), expected) <= 1e-10
+
+
 def test_a_model_without_places_sees_a_set() -> None:
     model = vision_model("softmax-None").double()
     images = pictures(model).double()

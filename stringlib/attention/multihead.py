@@ -48,6 +48,7 @@ State = LinearState | KeyValueCache | ShiftedState
 class MultiHeadAttention(nn.Module):
     r"""Project, attend in several heads, gate, project back: :eq:`eq-gated-layer`.
 
+    Without a gate and with a rotary encoder, softmax attention is :eq:`eq-vit-heads`.
     Softmax attention, or kernelised attention, :eq:`eq-linear-attention`, with the feature map
     that ``attention`` names and the position weight that ``weight`` names.
 

@@ -67,7 +67,9 @@ FEED_FORWARD: dict[str, type[MLP] | type[SwiGLU]] = {"mlp": MLP, "swiglu": SwiGL
 
 
 class Block(nn.Module):
-    """x + attention(norm(x)), then x + feed-forward(norm(x)).
+    """x + attention(norm(x)), then x + feed-forward(norm(x)), :eq:`eq-vit-block`.
+
+    Without an encoder, and not causal, it keeps the order of its tokens, :eq:`eq-vit-equivariant`.
 
     Args:
         dim: Number of channels of a token.

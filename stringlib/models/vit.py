@@ -66,6 +66,7 @@ class ViT(nn.Module):
             is, :eq:`eq-vit-cls`: with a class token even a rotary encoder is not blind to a shift
             of the image. ``"mean"`` reads the mean of the patches: blind to their order without an
             encoder, :eq:`eq-vit-bag`, and to a shift with a relative one, :eq:`eq-vit-shift`.
+            Either way the scores are :eq:`eq-vit-read`.
         **options: Options of attention, for every block, such as ``weight`` or ``num_features``.
 
     A bias, and every weight but ``"toeplitz"``, counts tokens in reading order, the class token
@@ -154,7 +155,7 @@ class ViT(nn.Module):
             nn.init.normal_(self.cls, std=dim**-0.5)
 
     def patches(self, images: Tensor) -> Tensor:
-        """Return the patches in reading order.
+        """Return the patches in reading order; with the projection they make :eq:`eq-vit-patch`.
 
         Args:
             images: ``(batch, channels, *sizes)``.
