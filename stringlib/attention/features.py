@@ -3,7 +3,7 @@ r"""Feature maps: vectors whose products stand in for softmax's exponential."""
 from __future__ import annotations
 
 import math
-from typing import TypeVar
+from typing import overload
 
 import torch
 from torch import Tensor, nn
@@ -20,8 +20,6 @@ from stringlib.inputs import (
 )
 from stringlib.kernels.features import exponential, half_square
 from stringlib.precision import at_least_float32, without_autocast
-
-Real = TypeVar("Real", float, Tensor)
 
 
 class FeatureMap(nn.Module):
@@ -267,7 +265,11 @@ class FavorFeatures(FeatureMap):
         )
 
 
-def optimal_alpha(mean_square: Real, channels: int) -> Real:
+@overload
+def optimal_alpha(mean_square: float, channels: int) -> float: ...
+@overload
+def optimal_alpha(mean_square: Tensor, channels: int) -> Tensor: ...
+def optimal_alpha(mean_square: float | Tensor, channels: int) -> float | Tensor:
     r"""Return the :math:`\alpha \le 0` of least variance, :eq:`eq-favor-optimal-alpha`.
 
     :math:`\alpha = (1 - 1/\rho)/8`, where :math:`\rho \in (0, 1]` is the positive root of
