@@ -61,6 +61,7 @@ ABOUT = {
     "favor-unit-circulant": About("", "12_circulant_favor"),
     "favor-learned": About("entries", "12_circulant_favor"),
     "hyperbolic": About("", "11_favor_plus"),
+    "favor-optimal": About("", "11_favor_plus"),
     "identity": About("", "17_decay_and_state"),
     "cosine": About("", "13_cosformer"),
     "cosine-positive": About("", "13_cosformer"),
@@ -332,7 +333,7 @@ def code(name: str) -> str:
     if name in WEIGHTS:
         return path_of(layer(name, causal=True).weight)
     phi = make_features(name, WIDE)
-    plain = isinstance(phi, FavorFeatures) and not phi.hyperbolic
+    plain = isinstance(phi, FavorFeatures) and not phi.hyperbolic and phi.alpha is None
     return path_of(phi.projection if plain else phi)
 
 

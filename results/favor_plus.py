@@ -9,8 +9,10 @@ the cosine 0.8 with query i, and so every query has one key to find.
 
 The error of a map is the distance of its matrix of attention weights from softmax's, over the
 length of the latter (Frobenius norms). All maps get the same number m of features: those with two
-features a row of W have m/2 rows. Two maps look at no random numbers: "uniform" gives every key
-the same weight, and "line" takes exp(x) for 1 + x, which needs 65 features.
+features a row of W have m/2 rows. "optimal" has orthogonal rows and the features of least variance
+for the mean of ||q + k||^2 over all pairs, "optimal-hyperbolic" both signs of these. Two maps look
+at no random numbers: "uniform" gives every key the same weight, and "line" takes exp(x) for 1 + x,
+which needs 65 features.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ KINDS = ("spread", "matched")
 SQUARES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 SIZES = (16, 32, 64, 128, 256, 512, 1024, 2048)
 PROJECTIONS = ("iid", "orthogonal", "hadamard", "circulant", "unit-circulant")
-MAPS = (*PROJECTIONS, "hyperbolic", "trigonometric")  # these two: orthogonal rows, independent rows
+ORTHOGONAL = ("hyperbolic", "optimal", "optimal-hyperbolic")  # these too have orthogonal rows
+MAPS = (*PROJECTIONS, *ORTHOGONAL, "trigonometric")  # which has independent ones
 
 
 def tokens(kind: str, square: float, count: int, seed: int) -> tuple[Tensor, Tensor]:
@@ -67,20 +70,23 @@ def scores(name: str, size: int, q: Tensor, k: Tensor, seed: int) -> Tensor:
         generator = torch.Generator().manual_seed(1000 + seed)
         matrix = torch.randn(size // 2, DIM, generator=generator, dtype=torch.float64)
         return trigonometric_features(q, matrix) @ trigonometric_features(k, matrix).T
-    phi = features(name, size, seed)
+    # the mean of ||q + k||^2 over all pairs
+    square = (q.square().mean(0) + k.square().mean(0) + 2 * q.mean(0) * k.mean(0)).sum().item()
+    phi = features(name, size, seed, square if "optimal" in name else 0.0)
     return (phi(q[None]) @ phi(k[None], is_query=False).mT)[0]
 
 
 @functools.cache
-def features(name: str, size: int, seed: int) -> FavorFeatures:
+def features(name: str, size: int, seed: int, mean_square: float) -> FavorFeatures:
     """Return the feature map of a name, with ``size`` features, in float64."""
-    both = name == "hyperbolic"
+    both = name.endswith("hyperbolic")
     return FavorFeatures(
         DIM,
         size // 2 if both else size,
-        "orthogonal" if both else name,
+        "orthogonal" if name in ORTHOGONAL else name,
         hyperbolic=both,
         generator=torch.Generator().manual_seed(1000 + seed),
+        mean_square=mean_square,
     ).double()
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -139,10 +140,12 @@ class Features:
 def _exponentials(phi: FeatureMap, x: Tensor) -> Tensor:
     w = phi.projection_matrix()
     w = torch.cat([w, -w], -2) if phi.hyperbolic else w
-    return torch.exp(x @ w.mT - x.square().sum(-1, keepdim=True) / 2)
+    alpha = torch.zeros(1, w.shape[-1]).double() if phi.alpha is None else phi.alpha
+    along = (x * (1 - 4 * alpha).sqrt()[:, None]) @ w.mT + (w.square() @ alpha[..., None]).mT
+    return torch.exp(along - x.square().sum(-1, keepdim=True) / 2)
 
 
-def _favor(projection: str, m: int, head_dim: int = HEAD_DIM, **options: bool) -> Features:
+def _favor(projection: str, m: int, head_dim: int = HEAD_DIM, **options: Any) -> Features:
     def make() -> FeatureMap:
         generator = torch.Generator().manual_seed(5)
         return stringlib.FavorFeatures(
@@ -167,6 +170,8 @@ FEATURES: dict[str, Features] = {
     "favor-unit-circulant": _favor("unit-circulant", 8),
     "favor-learned": _favor("circulant", 5, learnable=True),
     "hyperbolic": _favor("orthogonal", 4, hyperbolic=True),
+    "favor-optimal": _favor("orthogonal", 12, mean_square=2 * HEAD_DIM**0.5),
+    "favor-diagonal": _favor("iid", 7, hyperbolic=True, mean_square=torch.rand(HEADS, HEAD_DIM)),
 }  # fmt: skip
 """Name, that of the registry where it has one → feature map."""
 

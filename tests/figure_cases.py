@@ -67,8 +67,8 @@ CASES: dict[str, dict[str, list[Any]]] = {
     },
     "linear_attention.three_forms": {"token": [5, 0, 2, 7], "chunk": [4, 1, 2, 8]},
     "favor_plus.favor_error": {
-        "length": [1.0, 2.5], "size": [64, 16, 256],
-        "kind": ["iid", "orthogonal", "circulant", "hyperbolic"],
+        "length": [1.0, 3.0], "size": [64, 16, 256],
+        "kind": ["iid", "orthogonal", "circulant", "hyperbolic", "optimal"],
     },
     "circulant_favor.row_correlation": {
         "vector": ["constant", "smooth", "random", "one channel"],

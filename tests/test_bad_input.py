@@ -143,7 +143,8 @@ CALLS = [
     (ReLUFeatures(), {"x": Q}),
     (ELUFeatures(), {"x": Q}),
     (FavorFeatures, {"head_dim": 4, "num_features": 3, "projection": "iid", "heads": 2,
-                     "learnable": True, "hyperbolic": True, "stabilize": True, "generator": None}),
+                     "learnable": True, "hyperbolic": True, "stabilize": True, "generator": None,
+                     "mean_square": torch.rand(2, 4)}),
     (FavorFeatures(8, 4), {"x": Q, "is_query": True}),
     (FavorFeatures(8, 4).redraw, {"generator": None}),
     *((make, {"head_dim": 4, "num_features": 3, "heads": 2, "learnable": True, "generator": None})

@@ -10,9 +10,15 @@ import torch
 from torch import Tensor
 
 from stringlib import ELUFeatures, FavorFeatures, ReLUFeatures, checks, linear_attention
+from stringlib.attention.features import optimal_alpha
 from stringlib.attention.projections import PROJECTIONS
 from stringlib.kernels.features import half_square
-from stringlib.reference import hyperbolic_features, positive_features, trigonometric_features
+from stringlib.reference import (
+    hyperbolic_features,
+    optimal_features,
+    positive_features,
+    trigonometric_features,
+)
 from tests.draws import random
 
 EXACT = 1e-12
@@ -84,6 +90,96 @@ def test_the_mean_over_draws_is_the_exponential(
     assert error < 0.05 * (x @ y).exp()  # else the line above says little
 
 
+def with_alpha(phi: FavorFeatures, alpha: Tensor) -> FavorFeatures:
+    phi.alpha = alpha
+    return phi
+
+
+@pytest.mark.proves("eq-favor-optimal")
+@pytest.mark.parametrize("hyperbolic", [False, True])
+@pytest.mark.parametrize("heads", [1, 3])
+@pytest.mark.parametrize(("d", "m"), [(1, 1), (6, 11), (8, 5)])
+@pytest.mark.parametrize("projection", PROJECTIONS)
+def test_optimal_features_are_those_of_the_literal_form(
+    projection: str, d: int, m: int, heads: int, hyperbolic: bool
+) -> None:
+    alpha = torch.linspace(-0.9, 0.12, heads * d).double().reshape(heads, d)
+    phi = favor(d, m, projection, heads=heads, hyperbolic=hyperbolic, stabilize=False,
+                learnable=True)  # fmt: skip
+    with_alpha(phi, alpha)
+    x = random(2, 3, 7, d, seed=2).requires_grad_()
+    rows = phi.projection_matrix()
+    rows = torch.cat([rows, -rows], -2) if hyperbolic else rows
+    tensors = [x, *phi.parameters()]
+    expected = torch.stack(
+        [optimal_features(x[:, h], rows[h % heads], alpha[h % heads]) for h in range(3)], 1
+    )
+    require_same_gradients(phi(x), expected, tensors=tensors)
+
+
+@pytest.mark.proves("eq-favor-optimal", "eq-favor-unbiased")
+@pytest.mark.parametrize("alpha", [-1.0, -0.1, 0.08])
+@pytest.mark.parametrize("hyperbolic", [False, True])
+@pytest.mark.parametrize("projection", UNBIASED)
+def test_the_mean_is_the_exponential_for_any_alpha(
+    projection: str, hyperbolic: bool, alpha: float
+) -> None:
+    d, draws = 3, 40_000  # every head is a draw of its own
+    phi = favor(d, 12, projection, heads=draws, hyperbolic=hyperbolic, stabilize=False)
+    with_alpha(phi, torch.tensor([[alpha, 0.7 * alpha, 0.0]]).double())
+    x, y = 0.3 * random(2, d, seed=4)
+    products = (phi(x.expand(draws, 1, d)) * phi(y.expand(draws, 1, d))).sum(-1).flatten()
+    error = products.std() / math.sqrt(draws)
+    assert abs(products.mean() - (x @ y).exp()) <= 4 * error
+    assert error < 0.05 * (x @ y).exp()  # else the line above says little
+
+
+def test_no_mean_square_is_the_map_without_it_bit_for_bit() -> None:
+    x = 3 * random(2, 3, 7, 6, seed=2)
+    for dtype in (torch.float32, torch.bfloat16):
+        plain, phi, zeros = (
+            favor(heads=3, **told).to(dtype)
+            for told in ({}, {"mean_square": 0.0}, {"mean_square": torch.zeros(3, 6)})
+        )
+        for other in (phi, zeros):
+            assert other.alpha is None
+            assert other.state_dict().keys() == plain.state_dict().keys()
+            assert torch.equal(other(x.to(dtype), False), plain(x.to(dtype), False))
+
+
+@pytest.mark.proves("eq-favor-optimal-alpha")
+def test_alpha_of_a_map_is_the_best_of_its_mean_square() -> None:
+    phi = favor(mean_square=3.0)
+    expected = optimal_alpha(torch.tensor(3.0).double(), 6).expand(1, 6)
+    torch.testing.assert_close(phi.alpha, expected, rtol=1e-6, atol=0)
+    assert (phi.alpha < 0).all()
+    squares = torch.rand(2, 6, generator=torch.Generator().manual_seed(0))
+    phi = favor(heads=2, mean_square=squares)
+    torch.testing.assert_close(phi.alpha, optimal_alpha(squares, 1).double(), rtol=1e-5, atol=0)
+    assert favor(mean_square=squares[0]).alpha.shape == (1, 6)
+    assert optimal_alpha(1e300, 6) < 0  # and nothing overflows
+
+
+def test_the_mean_square_of_each_channel_is_that_of_all_pairs() -> None:
+    q, k = random(5, 6, seed=1) + 0.4, random(7, 6, seed=2) - 0.3
+    said = q.square().mean(-2) + k.square().mean(-2) + 2 * q.mean(-2) * k.mean(-2)
+    pairs = (q[:, None] + k).square().mean((0, 1))
+    torch.testing.assert_close(said, pairs, rtol=1e-13, atol=0)
+
+
+def test_optimal_features_are_bounded_whatever_is_drawn() -> None:
+    """Log φ√m ≤ −B²‖x‖²/4α − ‖x‖²/2 + (d/4) log(1 − 4α), and some row attains it."""
+    phi = favor(3, 5000, stabilize=False, mean_square=8.0)
+    alpha, x = phi.alpha[0, 0], random(1, 3, seed=3)
+    square, front = 1 - 4 * alpha, 3 / 4 * torch.log1p(-4 * alpha)
+    bound = (-square / (4 * alpha) - 0.5) * x.square().sum() + front
+    logs = lambda phi: (phi(x[None]).log() + 0.5 * math.log(5000)).max()  # noqa: E731
+    assert logs(phi) <= bound + 1e-12
+    phi.projection.weight[0, 0] = -square.sqrt() / (2 * alpha) * x[0]
+    assert logs(phi) == pytest.approx(bound.item(), abs=1e-12)
+    assert logs(with_alpha(phi, None)) > bound  # FAVOR+ has no such bound
+
+
 @pytest.mark.proves("eq-favor-trigonometric")
 def test_trigonometric_features_estimate_the_same() -> None:
     x, y, matrix = 0.4 * random(5, seed=1), 0.4 * random(5, seed=2), random(4_000, 5, seed=3)
@@ -93,10 +189,11 @@ def test_trigonometric_features_estimate_the_same() -> None:
     assert abs(terms.mean() - (x @ y).exp()) <= 4 * terms.std() / math.sqrt(len(terms))
 
 
+@pytest.mark.parametrize("mean_square", [0.0, 5.0])
 @pytest.mark.parametrize("hyperbolic", [False, True])
 @pytest.mark.parametrize("projection", PROJECTIONS)
-def test_the_stabiliser_cancels(projection: str, hyperbolic: bool) -> None:
-    phi = favor(6, 9, projection, heads=2, hyperbolic=hyperbolic)
+def test_the_stabiliser_cancels(projection: str, hyperbolic: bool, mean_square: float) -> None:
+    phi = favor(6, 9, projection, heads=2, hyperbolic=hyperbolic, mean_square=mean_square)
     q, k, v = tensors = [t.requires_grad_() for t in 1.5 * random(3, 2, 2, 8, 6, seed=5)]
     outputs = [
         linear_attention(f(q), f(k, is_query=False), v) for f in (phi, without_stabiliser(phi))
@@ -105,9 +202,10 @@ def test_the_stabiliser_cancels(projection: str, hyperbolic: bool) -> None:
 
 
 @pytest.mark.proves("eq-favor-stabiliser")
+@pytest.mark.parametrize("mean_square", [0.0, 5.0])
 @pytest.mark.parametrize("hyperbolic", [False, True])
-def test_queries_and_keys_leave_out_what_they_say(hyperbolic: bool) -> None:
-    phi = favor(hyperbolic=hyperbolic)
+def test_queries_and_keys_leave_out_what_they_say(hyperbolic: bool, mean_square: float) -> None:
+    phi = favor(hyperbolic=hyperbolic, mean_square=mean_square)
     x = random(2, 3, 7, 6, seed=2)
     top = 1 / math.sqrt(phi(x).shape[-1])
     raw = without_stabiliser(phi)(x)
@@ -116,10 +214,13 @@ def test_queries_and_keys_leave_out_what_they_say(hyperbolic: bool) -> None:
     torch.testing.assert_close(phi(x, False), raw / whole * top, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.parametrize("mean_square", [0.0, 16.0])
 @pytest.mark.parametrize("hyperbolic", [False, True])
 @pytest.mark.parametrize("norm", [0.0, 1e-3, 1.0, 10.0, 30.0])
-def test_large_arguments_stay_finite_in_float32(norm: float, hyperbolic: bool) -> None:
-    phi = favor(64, 64, "orthogonal", hyperbolic=hyperbolic).float()
+def test_large_arguments_stay_finite_in_float32(
+    norm: float, hyperbolic: bool, mean_square: float
+) -> None:
+    phi = favor(64, 64, "orthogonal", hyperbolic=hyperbolic, mean_square=mean_square).float()
     x = torch.nn.functional.normalize(random(2, 2, 3, 20, 64), dim=-1).float() * norm
     q, k = x.requires_grad_().unbind()
     features = phi(q), phi(k, is_query=False)
@@ -135,10 +236,11 @@ def test_large_arguments_stay_finite_in_float32(norm: float, hyperbolic: bool) -
 
 
 @pytest.mark.proves("eq-favor-scaled-keys")
+@pytest.mark.parametrize("mean_square", [0.0, 5.0])
 @pytest.mark.parametrize("hyperbolic", [False, True])
 @pytest.mark.parametrize("causal", [False, True])
-def test_scaled_keys_are_the_plain_ones(causal: bool, hyperbolic: bool) -> None:
-    phi = favor(hyperbolic=hyperbolic)
+def test_scaled_keys_are_the_plain_ones(causal: bool, hyperbolic: bool, mean_square: float) -> None:
+    phi = favor(hyperbolic=hyperbolic, mean_square=mean_square)
     plain = without_stabiliser(phi)
     q, k, v = tensors = [t.requires_grad_() for t in random(3, 2, 3, 9, 6, seed=7)]
     features, log_scale = phi.scaled_keys(k)
@@ -220,10 +322,13 @@ def test_half_the_square_and_its_derivatives() -> None:
     assert torch.autograd.gradgradcheck(half_square, x)
 
 
+@pytest.mark.parametrize("mean_square", [0.0, 5.0])
 @pytest.mark.parametrize("hyperbolic", [False, True])
 @pytest.mark.parametrize("size", [1.0, 170.0, 3e4, 7e5])
-def test_no_feature_of_a_key_is_above_its_bound(size: float, hyperbolic: bool) -> None:
-    phi = favor(6, 9, hyperbolic=hyperbolic).float()
+def test_no_feature_of_a_key_is_above_its_bound(
+    size: float, hyperbolic: bool, mean_square: float
+) -> None:
+    phi = favor(6, 9, hyperbolic=hyperbolic, mean_square=mean_square).float()
     k = size * random(2, 3, 11, 6).float()
     features, log_scale = phi.scaled_keys(k)
     bound = (1 + 1e-6) * features.shape[-1] ** -0.5
@@ -241,6 +346,16 @@ BAD = [
     (ValueError, "heads must be at least 1, got 0", lambda: FavorFeatures(4, 4, heads=0)),
     (ValueError, r"projection must be one of iid, .*got 'gauss'",
      lambda: FavorFeatures(4, 4, "gauss")),
+    *[(ValueError, f"mean_square must be finite and at least 0, got {shown}",
+       lambda x=x: FavorFeatures(4, 4, mean_square=x))
+      for x, shown in ((-1.0, "-1.0"), (math.inf, "inf"), (math.nan, "nan"),
+                       (torch.tensor([1.0, -1.0, 0.0, 2.0]), "tensor"))],
+    (ValueError, r"mean_square must be a number or have shape \(4,\) or \(2, 4\), got \(3,\)",
+     lambda: FavorFeatures(4, 4, heads=2, mean_square=torch.ones(3))),
+    (TypeError, "mean_square must be a number, got '2'",
+     lambda: FavorFeatures(4, 4, mean_square="2")),
+    (TypeError, "mean_square must be a floating-point tensor",
+     lambda: FavorFeatures(4, 4, mean_square=torch.ones(4, dtype=torch.long))),
     (TypeError, "generator must be a torch.Generator or None, got 3",
      lambda: FavorFeatures(4, 4, generator=3)),
     *[(ValueError, r"x must have shape \(\.\.\., 2 heads, seq, 6\), got", lambda f=f, x=x: f(x))

@@ -18,9 +18,10 @@ from book.figures.length_extrapolation import beyond_training
 from book.figures.rotations_meet_linear_attention import KERNEL_FEATURES, shifted_kernels
 from book.figures.toeplitz_rpe import toeplitz_operations
 from stringlib import CosineWeight, RoPE, linear_attention, reference
+from stringlib.attention.features import optimal_alpha
 from stringlib.checks import largest_difference
 from stringlib.theory.extrapolation import seen_turns
-from stringlib.theory.variance import orthogonal_mse, positive_mse
+from stringlib.theory.variance import optimal_mse, orthogonal_mse, positive_mse
 from tests.figure_cases import states
 
 # --- one causal sum in three forms ---
@@ -76,6 +77,7 @@ def test_lines_are_the_formulas_and_bars_are_all_draws() -> None:
             "iid": positive_mse(square, 64),
             "orthogonal": orthogonal_mse(square, 64, 64),
             "hyperbolic": orthogonal_mse(square, 32, 64, hyperbolic=True),
+            "optimal": optimal_mse(square, 64, 64, optimal_alpha(square, 64)),
         }.get(at["kind"])
         assert own.y[2] == (mse if mse is None else pytest.approx(mse.sqrt().item(), rel=5e-3))
         assert sum(bars.y) == pytest.approx(100, abs=0.2)

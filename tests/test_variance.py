@@ -10,9 +10,11 @@ import scipy.special
 import torch
 from torch import Tensor
 
+from stringlib.attention.features import optimal_alpha
 from stringlib.theory.variance import (
     attention_mse,
     hyperbolic_mse,
+    optimal_mse,
     orthogonal_gain,
     orthogonal_gain_bound,
     orthogonal_mse,
@@ -66,6 +68,49 @@ def test_independent_draws_have_these_errors() -> None:
     compare((u - square / 2).exp().mean(-1), positive_mse(square, m))
     compare((u.cosh() * (-square / 2).exp()).mean(-1), hyperbolic_mse(square, m))
     compare((u.cos() * (square / 2).exp()).mean(-1), trigonometric_mse(square, m))
+
+
+@pytest.mark.proves("eq-favor-optimal-mse")
+@pytest.mark.parametrize("square", [0.3, 1.2])
+@pytest.mark.parametrize("alpha", [-0.6, -0.08, 0.02])
+def test_optimal_draws_have_this_error(alpha: float, square: float) -> None:
+    d, m = 5, 8
+    omega = random(60_000, m, d, seed=1)
+    exponent = 2 * alpha * omega.square().sum(-1)  # of two features, but for what is constant
+    terms = (exponent + math.sqrt((1 - 4 * alpha) * square) * omega[..., 0]).exp()
+    estimates = (1 - 4 * alpha) ** (d / 2) * terms.mean(-1) * math.exp(-square / 2)
+    compare(estimates, optimal_mse(torch.tensor(square).double(), m, d, alpha))
+
+
+@pytest.mark.proves("eq-favor-optimal-mse", "eq-favor-optimal-alpha")
+@pytest.mark.parametrize("d", [1, 3, 64])
+def test_the_best_alpha_is_the_best(d: int) -> None:
+    best = optimal_alpha(SQUARES, d)
+    assert best[0] == 0
+    assert (best[1:] < 0).all()
+    error = optimal_mse(SQUARES, 7, d, best)
+    assert (error <= positive_mse(SQUARES, 7) * (1 + 1e-12)).all()
+    for step in (-1e-3, 1e-3):
+        assert (error <= optimal_mse(SQUARES, 7, d, (best + step).clamp(max=0.12))).all()
+    torch.testing.assert_close(optimal_mse(SQUARES, 7, d, 0.0), positive_mse(SQUARES, 7))
+    root = 1 / (1 - 8 * best)
+    quadratic = 2 * SQUARES * root**2 + (2 * SQUARES + d) * root - d
+    torch.testing.assert_close(quadratic, torch.zeros_like(root), rtol=0, atol=1e-12)
+
+
+def test_it_is_the_best_on_average_for_the_logarithm_of_a_second_moment() -> None:
+    squares, d = 20 * torch.rand(50, generator=torch.Generator().manual_seed(0)).double(), 6
+
+    def mean_log(alpha: Tensor) -> Tensor:
+        return torch.log1p(optimal_mse(squares, 1, d, alpha)).mean()
+
+    best = optimal_alpha(squares.mean(), d)
+    assert all(mean_log(best) < mean_log(best + step) for step in (-1e-3, 1e-3))
+
+
+def test_an_infinite_variance_is_refused() -> None:
+    with pytest.raises(ValueError, match="alpha must be below 1/8, for a finite variance, got 0"):
+        optimal_mse(SQUARES, 3, 4, 0.125)
 
 
 @pytest.mark.proves("eq-favor-orthogonal")
@@ -134,6 +179,7 @@ def test_no_argument_no_error() -> None:
         lambda x: trigonometric_mse(x, 3),
         lambda x: positive_mse(x, 3),
         lambda x: hyperbolic_mse(x, 3),
+        lambda x: optimal_mse(x, 3, 4, -0.1),
         lambda x: orthogonal_mse(x, 3, 4),
         lambda x: orthogonal_mse(x, 3, 4, hyperbolic=True),
         lambda x: orthogonal_gain(x, 4),

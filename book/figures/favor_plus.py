@@ -10,41 +10,45 @@ import torch
 from torch import Tensor
 
 from book.figures.marks import axis, bars, dots, line, rounded, significant, upright
-from stringlib.attention.features import FavorFeatures
+from stringlib.attention.features import FavorFeatures, optimal_alpha
 from stringlib.explore import COLOURS, PALETTE, Drawn, Panel, panels
-from stringlib.theory.variance import orthogonal_mse, positive_mse
+from stringlib.theory.variance import optimal_mse, orthogonal_mse, positive_mse
 
 __all__ = ["FAVOR_KINDS", "favor_error"]
 
 DIM, DRAWS, SIZES = 64, 1000, (16, 32, 64, 128, 256)
 BINS = [0.1 * i for i in range(31)]  # of the estimate over the truth; the last holds all beyond
-FAVOR_KINDS = ("iid", "orthogonal", "circulant", "hyperbolic")
+FAVOR_KINDS = ("iid", "orthogonal", "circulant", "hyperbolic", "optimal")  # the last: iid rows
 NAMES = {
     "iid": "favor-iid",
     "orthogonal": "favor",
     "circulant": "favor-circulant",
     "hyperbolic": "hyperbolic",
+    "optimal": "favor-optimal",
 }
 
 
 @cache
-def _along(projection: str) -> Tensor:
-    """Return ωᵀz for a fixed z of length 1: ``(DRAWS, 256)``, float64."""
+def _along(projection: str) -> tuple[Tensor, Tensor]:
+    """Return ωᵀz for a fixed z of length 1, and ‖ω‖²: each ``(DRAWS, 256)``, float64."""
     phi = FavorFeatures(
         DIM, SIZES[-1], projection, heads=DRAWS, generator=torch.Generator().manual_seed(0)
     )
     z = torch.randn(DIM, generator=torch.Generator().manual_seed(1))
-    return (phi.projection_matrix() @ (z / z.norm())).double()
+    rows = phi.projection_matrix()
+    return (rows @ (z / z.norm())).double(), rows.square().sum(-1).double()
 
 
 @cache
 def _estimates(kind: str, square: float, size: int) -> Tensor:
     """Return estimates of the exponential with ``size`` features, over the truth."""
     if kind == "hyperbolic":  # both signs of half as many rows
-        exponents = math.sqrt(square) * _along("orthogonal")[:, : size // 2]
+        exponents = math.sqrt(square) * _along("orthogonal")[0][:, : size // 2]
         return (exponents.cosh() * math.exp(-square / 2)).mean(-1)
-    exponents = math.sqrt(square) * _along(kind)[:, :size]
-    return (exponents - square / 2).exp().mean(-1)
+    alpha = optimal_alpha(square, DIM) if kind == "optimal" else 0.0
+    along, squares = (x[:, :size] for x in _along("iid" if kind == "optimal" else kind))
+    exponents = 2 * alpha * squares + math.sqrt((1 - 4 * alpha) * square) * along
+    return (exponents - square / 2).exp().mean(-1) * (1 - 4 * alpha) ** (DIM / 2)
 
 
 def _theory(kind: str, square: float, size: int) -> float | None:
@@ -54,6 +58,8 @@ def _theory(kind: str, square: float, size: int) -> float | None:
         return None
     if kind == "hyperbolic":
         return orthogonal_mse(x, size // 2, DIM, hyperbolic=True).sqrt().item()
+    if kind == "optimal":
+        return optimal_mse(x, size, DIM, optimal_alpha(square, DIM)).sqrt().item()
     mse = positive_mse(x, size) if kind == "iid" else orthogonal_mse(x, size, DIM)
     return mse.sqrt().item()
 

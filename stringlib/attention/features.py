@@ -2,6 +2,9 @@ r"""Feature maps: vectors whose products stand in for softmax's exponential."""
 
 from __future__ import annotations
 
+import math
+from typing import overload
+
 import torch
 from torch import Tensor, nn
 
@@ -12,6 +15,7 @@ from stringlib.inputs import (
     require_floats,
     require_generator,
     require_name,
+    require_number,
     require_vectors,
 )
 from stringlib.kernels.features import exponential, half_square
@@ -92,7 +96,11 @@ class FavorFeatures(FeatureMap):
 
     equations :eq:`eq-favor-features` and :eq:`eq-favor-unbiased`, with the rows :math:`\omega_i`
     of a random matrix W, or the same with both signs of every row, :eq:`eq-favor-hyperbolic`. For
-    :math:`e^{q^\top k/\sqrt d}` multiply q and k by :math:`d^{-1/4}` first.
+    :math:`e^{q^\top k/\sqrt d}` multiply q and k by :math:`d^{-1/4}` first. Told how long
+    :math:`z = x + y` is, the features are those of least variance, :eq:`eq-favor-optimal`:
+
+    .. math:: \tfrac{1}{\sqrt m}\,(1 - 4\alpha)^{d/4}\,
+        e^{\alpha\|\omega_i\|^2 + \sqrt{1 - 4\alpha}\,\omega_i^\top x - \|x\|^2/2} .
 
     Args:
         head_dim: Number of channels d of a head.
@@ -104,6 +112,13 @@ class FavorFeatures(FeatureMap):
             After a step of training the features no longer estimate the exponential.
         hyperbolic: Whether to use both signs of every row. With as many features from
             independent rows, the squared error is that times :math:`1 - e^{-\|x+y\|^2}`.
+        mean_square: The mean of :math:`\|x+y\|^2` over queries x and keys y, multiplied by
+            ``scale``, for which :math:`\alpha` is the best, :func:`optimal_alpha`. The features
+            are unbiased for all x and y, whatever it is; with 0 they are FAVOR+'s. Or the mean of
+            :math:`(x+y)_l^2` for each channel l, ``(head_dim,)`` or ``(heads, head_dim)``: then
+            each has an :math:`\alpha` of its own. Of ``x`` and ``y``, ``(n, head_dim)``, these are
+            ``x.square().mean(0) + y.square().mean(0) + 2 * x.mean(0) * y.mean(0)``, and their sum
+            is the mean of the whole.
         stabilize: Whether to leave out factors that cancel in normalised attention, so that
             nothing overflows: each query's largest feature, and the largest of all keys, one
             number for a batch entry and head. It looks at later keys; see :meth:`scaled_keys`.
@@ -111,14 +126,17 @@ class FavorFeatures(FeatureMap):
 
     Attributes:
         projection: The module that holds W and multiplies by it.
+        alpha: :math:`\alpha` of each channel, ``(1 or heads, head_dim)``; None for FAVOR+'s 0.
         scale: :math:`d^{-1/4}`. The map itself does not multiply by it.
 
     Raises:
         TypeError: If an argument has the wrong kind.
-        ValueError: If a number is below 1, a name unknown, or a projection cannot be learned.
+        ValueError: If a number is below 1, a name unknown, or ``mean_square`` negative, not finite
+            or of another shape.
 
     Source:
-        Choromanski et al. 2021, lemma 1 and section 3.
+        Choromanski et al. 2021, lemma 1 and section 3; Likhosherstov et al. 2022 (FAVOR++) for
+        ``mean_square``, there for the Gaussian kernel.
 
     Example:
         >>> _ = torch.manual_seed(0)
@@ -130,6 +148,7 @@ class FavorFeatures(FeatureMap):
     """
 
     place = "before"
+    alpha: Tensor | None
 
     def __init__(
         self,
@@ -141,6 +160,7 @@ class FavorFeatures(FeatureMap):
         hyperbolic: bool = False,
         stabilize: bool = True,
         generator: torch.Generator | None = None,
+        mean_square: float | Tensor = 0.0,
     ) -> None:
         super().__init__()
         require_count("head_dim", head_dim)
@@ -152,6 +172,7 @@ class FavorFeatures(FeatureMap):
         self.head_dim, self.num_features, self.heads = head_dim, num_features, heads
         self.hyperbolic, self.stabilize = hyperbolic, stabilize
         self.scale = head_dim**-0.25
+        self.register_buffer("alpha", _fitted_alpha(mean_square, heads, head_dim))
         self.projection = PROJECTIONS[projection](
             head_dim, num_features, heads, learnable, generator
         )
@@ -216,16 +237,71 @@ class FavorFeatures(FeatureMap):
         return features.to(k.dtype), (own - half.detach()).squeeze(-1)
 
     def _project(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return x and Wx, or (Wx, −Wx), in float32 or wider."""
+        """Return x and, but for ‖x‖²/2 and √m, the logarithms of features, float32 or wider."""
         require_vectors("x", x, self.head_dim, self.heads)
-        wide = x.to(at_least_float32(x.dtype))
+        wide = along = x.to(at_least_float32(x.dtype))
+        if self.alpha is not None:
+            along = wide * (1 - 4 * self.alpha.to(wide.dtype)).sqrt().unsqueeze(-2)
         with without_autocast(x):
-            exponent = self.projection.product(wide)
-        return wide, torch.cat([exponent, -exponent], -1) if self.hyperbolic else exponent
+            exponent = self.projection.product(along)
+        exponent = torch.cat([exponent, -exponent], -1) if self.hyperbolic else exponent
+        return wide, exponent if self.alpha is None else exponent + self._offset(wide.dtype)
+
+    def _offset(self, dtype: torch.dtype) -> Tensor:
+        """Return α‖ω‖² + log(1 − 4α)·d/4 of each feature, ``(heads, 1, m)``."""
+        assert self.alpha is not None
+        alpha = self.alpha.to(dtype)
+        squares = self.projection.matrix().to(dtype).square()
+        offset = (squares * alpha.unsqueeze(-2)).sum(-1)
+        offset = offset + torch.log1p(-4 * alpha).sum(-1, keepdim=True) / 4
+        return offset.repeat(1, 2 if self.hyperbolic else 1).unsqueeze(-2)
 
     def extra_repr(self) -> str:
         """Say what the map was made of."""
         return (
             f"{self.head_dim}, {self.num_features}, heads={self.heads}, "
-            f"hyperbolic={self.hyperbolic}, stabilize={self.stabilize}"
+            f"hyperbolic={self.hyperbolic}, stabilize={self.stabilize}, "
+            f"optimal={self.alpha is not None}"
         )
+
+
+@overload
+def optimal_alpha(mean_square: float, channels: int) -> float: ...
+@overload
+def optimal_alpha(mean_square: Tensor, channels: int) -> Tensor: ...
+def optimal_alpha(mean_square: float | Tensor, channels: int) -> float | Tensor:
+    r"""Return the :math:`\alpha \le 0` of least variance, :eq:`eq-favor-optimal-alpha`.
+
+    :math:`\alpha = (1 - 1/\rho)/8`, where :math:`\rho \in (0, 1]` is the positive root of
+    :math:`2\zeta\rho^2 + (2\zeta + d)\rho - d`. It depends on :math:`\zeta/d` alone.
+
+    Args:
+        mean_square: :math:`\zeta`, the mean of :math:`\|z\|^2`, a number or a tensor of them,
+            at least 0.
+        channels: Number d of channels that the norm is of.
+
+    Source:
+        Likhosherstov et al. 2022, optimal positive features, with A for :math:`\alpha`.
+    """
+    b = 2 * mean_square + channels
+    return (2 - b * (1 + (1 + 8 * channels * (mean_square / b / b)) ** 0.5) / channels) / 16
+
+
+def _fitted_alpha(mean_square: float | Tensor, heads: int, head_dim: int) -> Tensor | None:
+    """Return the best α of each channel, ``(1 or heads, head_dim)``; None if all are 0."""
+    if not isinstance(mean_square, Tensor):
+        require_number("mean_square", mean_square)
+        if not 0 <= mean_square < math.inf:
+            raise ValueError(f"mean_square must be finite and at least 0, got {mean_square}")
+        alpha = optimal_alpha(float(mean_square), head_dim)
+        return torch.full((1, head_dim), alpha) if alpha else None
+    require_floats("mean_square", mean_square)
+    if mean_square.shape not in ((head_dim,), (heads, head_dim)):
+        raise ValueError(
+            f"mean_square must be a number or have shape ({head_dim},) or ({heads}, {head_dim}), "
+            f"got {tuple(mean_square.shape)}"
+        )
+    if not ((mean_square >= 0) & mean_square.isfinite()).all():
+        raise ValueError(f"mean_square must be finite and at least 0, got {mean_square}")
+    alphas = optimal_alpha(mean_square.detach().double(), 1).to(torch.get_default_dtype())
+    return alphas.reshape(-1, head_dim) if alphas.any() else None

@@ -33,7 +33,9 @@ PLACES = ("before", "after")
 MakeFeatures = Callable[[int, int | None, int, torch.Generator | None], FeatureMap]
 
 
-def _favor(projection: str, learnable: bool = False, hyperbolic: bool = False) -> MakeFeatures:
+def _favor(
+    projection: str, learnable: bool = False, hyperbolic: bool = False, optimal: bool = False
+) -> MakeFeatures:
     def build(
         head_dim: int, num_features: int | None, heads: int, generator: torch.Generator | None
     ) -> FeatureMap:
@@ -45,6 +47,8 @@ def _favor(projection: str, learnable: bool = False, hyperbolic: bool = False) -
             learnable=learnable,
             hyperbolic=hyperbolic,
             generator=generator,
+            # of independent channels of variance 1, once a layer has scaled them
+            mean_square=2 * head_dim**0.5 if optimal else 0.0,
         )
 
     return build
@@ -74,6 +78,7 @@ FEATURES: dict[str, MakeFeatures] = {
     "favor-unit-circulant": _favor("unit-circulant"),
     "favor-learned": _favor("circulant", learnable=True),
     "hyperbolic": _favor("orthogonal", hyperbolic=True),
+    "favor-optimal": _favor("orthogonal", optimal=True),
     "identity": _fixed(IdentityFeatures),
 }
 """Name → constructor of ``(head_dim, num_features, heads, generator)``."""

@@ -66,6 +66,7 @@ PROJECTIONS = {  # of FAVOR+, beside favor (orthogonal) and favor-circulant
     "favor-hadamard": "sky",
     "favor-unit-circulant": "teal",
     "favor-learned": "red",
+    "favor-optimal": "blue",
 }
 WEIGHTS = {"cosine-positive": "sky", "toeplitz": "red"}  # weight 1: as its feature map
 DECAYS = {

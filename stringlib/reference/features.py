@@ -50,6 +50,33 @@ def hyperbolic_features(x: Tensor, matrix: Tensor) -> Tensor:
     return positive_features(x, torch.cat([matrix, -matrix]))
 
 
+def optimal_features(x: Tensor, matrix: Tensor, alpha: Tensor) -> Tensor:
+    r"""Return the positive features of least variance, with an :math:`\alpha` for each channel l.
+
+    .. math:: \tfrac{1}{\sqrt m} \prod_l (1 - 4\alpha_l)^{1/4}\,
+        e^{\alpha_l\omega_{il}^2 + \sqrt{1 - 4\alpha_l}\,\omega_{il}x_l - x_l^2/2} ,
+
+    equation :eq:`eq-favor-optimal`.
+
+    Args:
+        x: ``(..., d)``.
+        matrix: The rows :math:`\omega_i`, ``(m, d)``.
+        alpha: ``(d,)``, below 1/4; from 1/8 on the variance is infinite.
+
+    Returns:
+        float64, ``(..., m)``.
+
+    Source:
+        Likhosherstov et al. 2022, times :math:`e^{\|x\|^2/2}`: theirs are for the Gaussian kernel.
+    """
+    x, matrix, alpha = x.double(), matrix.double(), alpha.double()
+    features = []
+    for omega in matrix:
+        log = alpha * omega**2 + (1 - 4 * alpha).sqrt() * omega * x - x**2 / 2
+        features.append(((1 - 4 * alpha) ** 0.25).prod() * log.sum(-1).exp())
+    return torch.stack(features, -1) / math.sqrt(len(matrix))
+
+
 def trigonometric_features(x: Tensor, matrix: Tensor) -> Tensor:
     r"""Return the features of sines and cosines, whose products may be negative.
 

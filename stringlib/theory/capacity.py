@@ -36,6 +36,8 @@ def least_error(n: int, m: int) -> float:
 def crosstalk_error(n: int, overlap: float, spread: float) -> float:
     r"""Return the error of normalised attention among n random keys, :eq:`eq-linear-crosstalk`.
 
+    A mean-field approximation: sums over the wrong keys are put at their means.
+
     Args:
         n: Pairs in the state.
         overlap: Mean comparison of a query with a wrong key, that with the right one being 1.

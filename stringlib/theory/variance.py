@@ -55,6 +55,34 @@ def hyperbolic_mse(square: Tensor, num_features: int) -> Tensor:
     return 2 * torch.sinh(square / 2).square() / num_features
 
 
+def optimal_mse(square: Tensor, num_features: int, head_dim: int, alpha: float | Tensor) -> Tensor:
+    r"""Return the error of optimal features, :eq:`eq-favor-optimal-mse`.
+
+    :math:`(M e^{\rho\|z\|^2} - 1)/m` with :math:`\rho = 1/(1 - 8\alpha)` and
+    :math:`M = ((1+\rho)/2)^d \rho^{-d/2}`; :math:`\alpha = 0` gives :func:`positive_mse`. If each
+    channel has its own :math:`\alpha`, :math:`1 + m` times the error is the product of that of the
+    channels.
+
+    Args:
+        square: :math:`\|z\|^2 = \|x + y\|^2`.
+        num_features: Number m of independent Gaussian vectors, with one feature each.
+        head_dim: Number of channels d.
+        alpha: :math:`\alpha`, below 1/8; the best one is
+            :func:`~stringlib.attention.features.optimal_alpha`.
+
+    Raises:
+        ValueError: If ``alpha`` is 1/8 or more, where the error is infinite.
+
+    Source:
+        Likhosherstov et al. 2022, divided by the square of the kernel.
+    """
+    alpha = torch.as_tensor(alpha, dtype=square.dtype, device=square.device)
+    if not (alpha < 1 / 8).all():
+        raise ValueError(f"alpha must be below 1/8, for a finite variance, got {alpha}")
+    log_price = head_dim * (torch.log1p(-4 * alpha) - torch.log1p(-8 * alpha) / 2)
+    return torch.expm1(log_price + square / (1 - 8 * alpha)) / num_features
+
+
 def orthogonal_mse(
     square: Tensor, num_features: int, head_dim: int, hyperbolic: bool = False
 ) -> Tensor:
