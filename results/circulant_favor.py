@@ -12,22 +12,28 @@ Attention: the distance of the normalised weights of 64 queries and keys of unit
 softmax's, over the length of the latter (Frobenius norms), for several numbers of features.
 "uniform" gives every key the same weight.
 
-Learning: tokens of which a few channels are larger than the rest. The column r of a circulant is
-trained to bring the normalised weights close to softmax's. Its error is measured on new tokens, and
-so is the mean of what its features give over exp(x·y), on such tokens and on tokens of equal
-channels.
+Learning: tokens of which a few channels are larger than the rest. A circulant is trained to bring
+the normalised weights close to softmax's. Its error is measured on new tokens, and so is the mean
+of what its features give over exp(x·y), on such tokens and on tokens of equal channels. What is
+learned is the column r ("column"); its coordinates in the orthonormal Fourier basis, which are r at
+the start too ("fourier"); a column whose nearest orthogonal circulant, times the root of d, takes
+its place ("nearest"); or the phases of a unit-modulus circulant ("phases"). "adam" has three rates;
+"descent", plain gradient descent, one, for the first two.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import normalize
+from torch.nn.utils.parametrize import register_parametrization
 
 from stringlib import FavorFeatures
+from stringlib.algebra import fourier_basis, nearest_orthogonal_circulant
 from stringlib.attention.projections import PROJECTIONS
 from stringlib.train.learn import adam, learn
 from stringlib.train.study import Study
@@ -38,6 +44,8 @@ SQUARE, DRAWS = 2.0, 4000
 DIRECTIONS = ("random", "constant", "one-hot")
 SIZES = (16, 32, 64, 128, 256, 512)
 LARGE, LARGER = 8, 6.0  # channels that are larger, and how much
+RATES = {"adam": (0.005, 0.02, 0.08), "descent": (3.0,)}
+WAYS = ("column", "fourier", "nearest", "phases")
 
 
 def directions(seed: int) -> dict[str, Tensor]:
@@ -95,17 +103,51 @@ def tokens(count: int, generator: torch.Generator, scale: Tensor | float) -> Ten
     return x / x.square().sum(-1).mean().sqrt()
 
 
-def learning(seed: int, steps: int) -> dict[str, Any]:
-    """Train r, and measure before and after."""
+class InFourierBasis(nn.Module):
+    """A column by its coordinates in the orthonormal Fourier basis."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("basis", fourier_basis(DIM))
+
+    def forward(self, coordinates: Tensor) -> Tensor:
+        """Return the column."""
+        return coordinates @ self.basis.to(coordinates).mT
+
+    def right_inverse(self, column: Tensor) -> Tensor:
+        """Return the coordinates."""
+        return column @ self.basis.to(column)
+
+
+class Nearest(nn.Module):
+    """The nearest orthogonal circulant, with rows of the length that Gaussian ones have."""
+
+    def forward(self, column: Tensor) -> Tensor:
+        """Return its column."""
+        return math.sqrt(DIM) * nearest_orthogonal_circulant(column)
+
+
+def learned_features(way: str, generator: torch.Generator) -> FavorFeatures:
+    """Return features that learn in one of ``WAYS``."""
+    kind = "unit-circulant" if way == "phases" else "circulant"
+    phi = FavorFeatures(DIM, DIM, kind, learnable=True, generator=generator).double()
+    if way in ("fourier", "nearest"):
+        part = InFourierBasis() if way == "fourier" else Nearest()
+        register_parametrization(phi.projection, "column", part)
+    return phi
+
+
+def learning(seed: int, steps: int, way: str, optimizer: str, rate: float) -> dict[str, Any]:
+    """Train a circulant, and measure before and after."""
     generator = torch.Generator().manual_seed(seed)
     scale = torch.ones(DIM, dtype=torch.float64)
     scale[torch.randperm(DIM, generator=generator)[:LARGE]] = LARGER
-    phi = FavorFeatures(DIM, DIM, "circulant", learnable=True, generator=generator).double()
+    phi = learned_features(way, generator)
     test = {"skewed": tokens(256, generator, scale), "even": tokens(256, generator, 1.0)}
 
     @torch.no_grad()
     def measure() -> dict[str, float]:
-        found = {"length": phi.projection.column.norm().item()}
+        found = {"length": phi.projection.matrix().norm(dim=-1).mean().item()}
         phi.stabilize = False
         for name, (q, k) in test.items():
             found[f"error {name}"] = distance(weights(phi, q, k), (q @ k.mT).softmax(-1)).item()
@@ -119,19 +161,35 @@ def learning(seed: int, steps: int) -> dict[str, Any]:
         return distance(weights(phi, q, k), (q @ k.mT).softmax(-1))
 
     before = measure()
-    learn(phi, loss, steps, adam(phi, 0.02))
+    descent = torch.optim.SGD(phi.parameters(), rate)
+    learn(phi, loss, steps, adam(phi, rate) if optimizer == "adam" else descent)
     return {"before": before, "after": measure()}
 
 
-def run(seed: int, steps: int, part: str, kind: str) -> dict[str, Any]:
+def run(seed: int, steps: int, part: str, kind: str, **told: Any) -> dict[str, Any]:
     """Return one of the three parts."""
     if part == "learned":
-        return {part: learning(seed, steps)}
+        return {part: learning(seed, steps, kind, **told)}
     return {part: (kernel_errors if part == "kernel" else attention_errors)(kind, seed)}
 
 
-PARTS = {"kernel": KINDS, "attention": (*KINDS, "uniform"), "learned": ("circulant",)}
-CELLS = {f"{p} {k}": {"part": p, "kind": k} for p, kinds in PARTS.items() for k in kinds}
+PARTS = {"kernel": KINDS, "attention": (*KINDS, "uniform")}
+CELLS: dict[str, dict[str, Any]] = {
+    f"{part} {kind}": {"part": part, "kind": kind}
+    for part, kinds in PARTS.items()
+    for kind in kinds
+}
+for way, (optimizer, rates) in itertools.product(WAYS, RATES.items()):
+    if optimizer == "adam" or way in WAYS[:2]:
+        CELLS |= {
+            f"learned {way}, {optimizer} {rate}": {
+                "part": "learned",
+                "kind": way,
+                "optimizer": optimizer,
+                "rate": rate,
+            }
+            for rate in rates
+        }
 STUDY = Study(
     __file__,
     __doc__,
@@ -139,7 +197,7 @@ STUDY = Study(
     run,
     steps=300,
     seeds=10,
-    steps_are="training steps of each r",
+    steps_are="training steps of each circulant",
     beside={"sizes": SIZES},
 )
 

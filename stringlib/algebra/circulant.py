@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor
 
-from stringlib.inputs import require_count
+from stringlib.inputs import require_count, require_floats
 from stringlib.precision import widen, widest
 
 
@@ -57,6 +57,34 @@ def circulant_frequencies(column: Tensor) -> Tensor:
     odd = column - column[..., -m % size]
     sines = torch.sin(m.to(column.dtype) * (2 * math.pi / size))
     return odd @ sines[m[1 : (size + 1) // 2, None] * m % size].mT
+
+
+def nearest_orthogonal_circulant(column: Tensor) -> Tensor:
+    r"""Return the first column of the nearest orthogonal matrix, :eq:`eq-nearest-circulant`.
+
+    Every eigenvalue of the circulant matrix is divided by its modulus. In the Frobenius norm no
+    orthogonal matrix, circulant or not, is nearer. An eigenvalue of 0 becomes 1, which is then one
+    of many that are equally near.
+
+    Its gradient turns the eigenvalues and never stretches them; where one is small, it is large.
+
+    Args:
+        column: The first column of a circulant matrix, float32 or float64, ``(..., d)``.
+
+    Returns:
+        The first column of the orthogonal one, ``(..., d)``.
+
+    Raises:
+        TypeError: If ``column`` is not a floating-point tensor.
+
+    Source:
+        The circulant case of the polar factor: Higham, "Computing the polar decomposition" (1986).
+    """
+    require_floats("column", column)
+    spectrum = torch.fft.rfft(column)
+    size = spectrum.abs()
+    unit = spectrum / size.masked_fill(size == 0, 1)
+    return torch.fft.irfft(unit.masked_fill(size == 0, 1), n=column.shape[-1])
 
 
 def fourier_basis(size: int) -> Tensor:
