@@ -3,10 +3,14 @@
     python results/circulant_favor.py      # writes results/circulant_favor.json
     python results/circulant_favor.py --seeds 2 --steps 20 --output /tmp/try.json
 
-Three parts, in float64, with heads of 64 channels and, unless said otherwise, 64 features.
+Four parts, in float64, with heads of 64 channels and, unless said otherwise, 64 features.
 
 Kernel: relative error and bias of the estimate of exp(x·y) for z = x + y of square length 2 in
 three directions, over 4,000 draws of the projection for each seed.
+
+Signs: the same in closed form given the signs, for unit-modulus circulants and Hadamard rows of 16
+and of 64 channels, as multiples of the error of independent rows, averaged over 100 choices of the
+signs for each seed; z has two equal channels d/2 apart as a fourth direction.
 
 Attention: the distance of the normalised weights of 64 queries and keys of unit length from
 softmax's, over the length of the latter (Frobenius norms), for several numbers of features.
@@ -35,6 +39,7 @@ from torch.nn.utils.parametrize import register_parametrization
 from stringlib import FavorFeatures
 from stringlib.algebra import fourier_basis, nearest_orthogonal_circulant
 from stringlib.attention.projections import PROJECTIONS
+from stringlib.theory.structured_variance import hadamard_moments, unit_circulant_moments
 from stringlib.train.learn import adam, learn
 from stringlib.train.study import Study
 
@@ -42,18 +47,19 @@ DIM = 64
 KINDS = ("iid", "orthogonal", "hadamard", "circulant", "unit-circulant")
 SQUARE, DRAWS = 2.0, 4000
 DIRECTIONS = ("random", "constant", "one-hot")
+SIGNS = 100
 SIZES = (16, 32, 64, 128, 256, 512)
 LARGE, LARGER = 8, 6.0  # channels that are larger, and how much
 RATES = {"adam": (0.005, 0.02, 0.08), "descent": (3.0,)}
 WAYS = ("column", "fourier", "nearest", "phases")
 
 
-def directions(seed: int) -> dict[str, Tensor]:
-    """Return z of square length ``SQUARE`` for each of ``DIRECTIONS``."""
-    random = torch.randn(DIM, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    one_hot = torch.zeros(DIM, dtype=torch.float64)
-    one_hot[0] = 1.0
-    made = {"random": random, "constant": torch.ones_like(random), "one-hot": one_hot}
+def directions(seed: int, dim: int = DIM) -> dict[str, Tensor]:
+    """Return z of square length ``SQUARE`` for each of ``DIRECTIONS``, and for two channels."""
+    random = torch.randn(dim, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    channels = torch.eye(dim, dtype=torch.float64)
+    made = {"random": random, "constant": torch.ones_like(random), "one-hot": channels[0]}
+    made["two"] = channels[0] + channels[dim // 2]
     return {name: normalize(z, dim=0) * math.sqrt(SQUARE) for name, z in made.items()}
 
 
@@ -62,9 +68,25 @@ def kernel_errors(kind: str, seed: int) -> dict[str, tuple[float, float]]:
     generator = torch.Generator().manual_seed(seed)
     matrices = PROJECTIONS[kind](DIM, DIM, DRAWS, generator=generator).matrix().double()
     errors = {}
-    for name, z in directions(seed).items():
-        error = torch.exp(matrices @ z - SQUARE / 2).mean(-1) - 1
+    for name in DIRECTIONS:
+        error = torch.exp(matrices @ directions(seed)[name] - SQUARE / 2).mean(-1) - 1
         errors[name] = round(error.square().mean().item(), 6), round(error.mean().item(), 6)
+    return errors
+
+
+def closed_errors(kind: str, seed: int, dim: int) -> dict[str, tuple[float, float]]:
+    """Return for each direction error over that of independent rows, and bias, over ``SIGNS``."""
+    generator = torch.Generator().manual_seed(seed)
+    errors = {}
+    for name, z in directions(seed, dim).items():
+        found = []
+        for _ in range(SIGNS):
+            s = 2.0 * torch.randint(2, (2, dim), generator=generator).double() - 1
+            unit = kind == "unit-circulant"
+            found.append(unit_circulant_moments(z, s[0], dim) if unit else hadamard_moments(z, s))
+        mean, square = torch.tensor(found, dtype=torch.float64).mean(0)
+        error = (square - 2 * mean + 1) * dim / math.expm1(SQUARE)
+        errors[name] = round(error.item(), 5), round(mean.item() - 1, 7)
     return errors
 
 
@@ -167,9 +189,11 @@ def learning(seed: int, steps: int, way: str, optimizer: str, rate: float) -> di
 
 
 def run(seed: int, steps: int, part: str, kind: str, **told: Any) -> dict[str, Any]:
-    """Return one of the three parts."""
+    """Return one of the four parts."""
     if part == "learned":
         return {part: learning(seed, steps, kind, **told)}
+    if part == "signs":
+        return {part: closed_errors(kind, seed, **told)}
     return {part: (kernel_errors if part == "kernel" else attention_errors)(kind, seed)}
 
 
@@ -178,6 +202,11 @@ CELLS: dict[str, dict[str, Any]] = {
     f"{part} {kind}": {"part": part, "kind": kind}
     for part, kinds in PARTS.items()
     for kind in kinds
+}
+CELLS |= {
+    f"signs {kind}, d = {dim}": {"part": "signs", "kind": kind, "dim": dim}
+    for kind in ("hadamard", "unit-circulant")
+    for dim in (16, 64)
 }
 for way, (optimizer, rates) in itertools.product(WAYS, RATES.items()):
     if optimizer == "adam" or way in WAYS[:2]:

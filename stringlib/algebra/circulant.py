@@ -78,7 +78,8 @@ def nearest_orthogonal_circulant(column: Tensor) -> Tensor:
         TypeError: If ``column`` is not a floating-point tensor.
 
     Source:
-        The circulant case of the polar factor: Higham, "Computing the polar decomposition" (1986).
+        The circulant case of the polar factor, the nearest unitary matrix: Fan and Hoffman, "Some
+        metric inequalities in the space of matrices" (1955).
     """
     require_floats("column", column)
     spectrum = torch.fft.rfft(column)
@@ -92,7 +93,8 @@ def fourier_basis(size: int) -> Tensor:
 
     Columns: for each :math:`1 \le j < d/2` the plane :math:`f_j(n) = \sqrt{2/d}
     \cos(2\pi jn/d)`, :math:`g_j(n) = \sqrt{2/d} \sin(2\pi jn/d)`, then the constant
-    :math:`1/\sqrt d`, then (even :math:`d`) the alternating :math:`(-1)^n/\sqrt d`.
+    :math:`1/\sqrt d`, then (even :math:`d`) the alternating :math:`(-1)^n/\sqrt d`. Gradient
+    descent in these coordinates is that of the column itself, :eq:`eq-fourier-descent`.
 
     Args:
         size: The size :math:`d`.
