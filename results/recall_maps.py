@@ -132,7 +132,7 @@ STUDY = Study(
     CELLS,
     TRAINING,
     steps=400,
-    seeds=10,
+    seeds=3,
     beside={
         "parameters": lambda: sum(p.numel() for p in Recall("relu", "8 pairs").parameters()),
         "commonest": lambda: {task: round(commonest(task), 4) for task in TASKS},
