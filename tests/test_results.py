@@ -97,7 +97,7 @@ def test_the_record_is_of_the_declared_cells_seeds_and_steps(name: str) -> None:
         assert [run["seed"] for run in found["runs"]] == record["seeds"], cell
         assert all(places(run) == places(found["runs"][0]) for run in found["runs"]), cell
         if any("wall_s" in run for run in found["runs"]):  # older records have no times
-            assert all(run["wall_s"] > 0 for run in found["runs"]), cell
+            assert all(run["wall_s"] >= 0 for run in found["runs"]), cell
             assert "dirty" not in record["commit"], "record it from a clean checkout"
 
 
