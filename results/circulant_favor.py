@@ -3,32 +3,49 @@
     python results/circulant_favor.py      # writes results/circulant_favor.json
     python results/circulant_favor.py --seeds 2 --steps 20 --output /tmp/try.json
 
-Three parts, in float64, with heads of 64 channels and, unless said otherwise, 64 features.
+Four parts, in float64, with heads of 64 channels and, unless said otherwise, 64 features.
 
 Kernel: relative error and bias of the estimate of exp(x·y) for z = x + y of square length 2 in
 three directions, over 4,000 draws of the projection for each seed.
+
+Signs: the same in closed form given the signs, for unit-modulus circulants and Hadamard rows of 16
+and of 64 channels, as multiples of the error of independent rows, averaged over 50 choices of the
+signs for each seed; z has two equal channels d/2 apart as a fourth direction. What the signs add
+that has a known mean, the correlation of pairs to second order and beyond, is subtracted.
 
 Attention: the distance of the normalised weights of 64 queries and keys of unit length from
 softmax's, over the length of the latter (Frobenius norms), for several numbers of features.
 "uniform" gives every key the same weight.
 
-Learning: tokens of which a few channels are larger than the rest. The column r of a circulant is
-trained to bring the normalised weights close to softmax's. Its error is measured on new tokens, and
-so is the mean of what its features give over exp(x·y), on such tokens and on tokens of equal
-channels.
+Learning: tokens of which a few channels are larger than the rest. A circulant is trained to bring
+the normalised weights close to softmax's. Its error is measured on new tokens, and so is the mean
+of what its features give over exp(x·y), on such tokens and on tokens of equal channels. What is
+learned is the column r ("column"); its coordinates in the orthonormal Fourier basis, which are r at
+the start too ("fourier"); a column whose nearest orthogonal circulant, times the root of d, takes
+its place ("nearest"); or the phases of a unit-modulus circulant ("phases"). "adam" has three rates;
+"descent", plain gradient descent, one, for the first two.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import normalize
+from torch.nn.utils.parametrize import register_parametrization
 
 from stringlib import FavorFeatures
+from stringlib.algebra import fourier_basis, hadamard, nearest_orthogonal_circulant
 from stringlib.attention.projections import PROJECTIONS
+from stringlib.theory.structured_variance import (
+    circulant_mean_mse,
+    circulant_mse,
+    hadamard_moments,
+    unit_circulant_moments,
+)
 from stringlib.train.learn import adam, learn
 from stringlib.train.study import Study
 
@@ -36,16 +53,19 @@ DIM = 64
 KINDS = ("iid", "orthogonal", "hadamard", "circulant", "unit-circulant")
 SQUARE, DRAWS = 2.0, 4000
 DIRECTIONS = ("random", "constant", "one-hot")
+SIGNS = 50
 SIZES = (16, 32, 64, 128, 256, 512)
 LARGE, LARGER = 8, 6.0  # channels that are larger, and how much
+RATES = {"adam": (0.005, 0.02, 0.08), "descent": (3.0,)}
+WAYS = ("column", "fourier", "nearest", "phases")
 
 
-def directions(seed: int) -> dict[str, Tensor]:
-    """Return z of square length ``SQUARE`` for each of ``DIRECTIONS``."""
-    random = torch.randn(DIM, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    one_hot = torch.zeros(DIM, dtype=torch.float64)
-    one_hot[0] = 1.0
-    made = {"random": random, "constant": torch.ones_like(random), "one-hot": one_hot}
+def directions(seed: int, dim: int = DIM) -> dict[str, Tensor]:
+    """Return z of square length ``SQUARE`` for each of ``DIRECTIONS``, and for two channels."""
+    random = torch.randn(dim, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    channels = torch.eye(dim, dtype=torch.float64)
+    made = {"random": random, "constant": torch.ones_like(random), "one-hot": channels[0]}
+    made["two"] = channels[0] + channels[dim // 2]
     return {name: normalize(z, dim=0) * math.sqrt(SQUARE) for name, z in made.items()}
 
 
@@ -54,9 +74,39 @@ def kernel_errors(kind: str, seed: int) -> dict[str, tuple[float, float]]:
     generator = torch.Generator().manual_seed(seed)
     matrices = PROJECTIONS[kind](DIM, DIM, DRAWS, generator=generator).matrix().double()
     errors = {}
-    for name, z in directions(seed).items():
-        error = torch.exp(matrices @ z - SQUARE / 2).mean(-1) - 1
+    for name in DIRECTIONS:
+        error = torch.exp(matrices @ directions(seed)[name] - SQUARE / 2).mean(-1) - 1
         errors[name] = round(error.square().mean().item(), 6), round(error.mean().item(), 6)
+    return errors
+
+
+def chance(kind: str, z: Tensor, signs: Tensor) -> Tensor:
+    """Return the part of an error that is due to the signs: its mean over them is 0."""
+    dim = len(z)
+    if kind == "unit-circulant":
+        return circulant_mse(z, signs[0], dim) - circulant_mean_mse(z, dim)
+    v = hadamard(dim) @ (signs[1] * z) / dim**0.5
+    index = torch.arange(dim)
+    pairs = v * v[index ^ index[:, None]]  # row δ: the products of channels n and n ⊕ δ
+    found = (pairs * signs[0] * signs[0][index ^ index[:, None]]).sum(-1).exp()
+    return (found - (2 * pairs).cosh().log().sum(-1).div(2).exp())[1:].mean()
+
+
+def closed_errors(kind: str, seed: int, dim: int) -> dict[str, tuple[float, float]]:
+    """Return for each direction error over that of independent rows, and bias, over ``SIGNS``."""
+    generator = torch.Generator().manual_seed(seed)
+    independent, errors = math.expm1(SQUARE) / dim, {}
+    for name, z in directions(seed, dim).items():
+        signs = 2.0 * torch.randint(2, (SIGNS, 2, dim), generator=generator).double() - 1
+        if kind == "unit-circulant":
+            found = [unit_circulant_moments(z, s[0], dim) for s in signs]
+        else:
+            found = [hadamard_moments(z, s) for s in signs]
+        mean, square = torch.tensor(found, dtype=torch.float64).T
+        error, luck = square - 2 * mean + 1, torch.stack([chance(kind, z, s) for s in signs])
+        slope = 0 if luck.std() < 1e-9 else torch.cov(torch.stack([error, luck]))[0, 1] / luck.var()
+        ratio = (error - slope * luck).mean() / independent
+        errors[name] = round(ratio.item(), 5), round(mean.mean().item() - 1, 7)
     return errors
 
 
@@ -95,17 +145,51 @@ def tokens(count: int, generator: torch.Generator, scale: Tensor | float) -> Ten
     return x / x.square().sum(-1).mean().sqrt()
 
 
-def learning(seed: int, steps: int) -> dict[str, Any]:
-    """Train r, and measure before and after."""
+class InFourierBasis(nn.Module):
+    """A column by its coordinates in the orthonormal Fourier basis."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("basis", fourier_basis(DIM))
+
+    def forward(self, coordinates: Tensor) -> Tensor:
+        """Return the column."""
+        return coordinates @ self.basis.to(coordinates).mT
+
+    def right_inverse(self, column: Tensor) -> Tensor:
+        """Return the coordinates."""
+        return column @ self.basis.to(column)
+
+
+class Nearest(nn.Module):
+    """The nearest orthogonal circulant, with rows of the length that Gaussian ones have."""
+
+    def forward(self, column: Tensor) -> Tensor:
+        """Return its column."""
+        return math.sqrt(DIM) * nearest_orthogonal_circulant(column)
+
+
+def learned_features(way: str, generator: torch.Generator) -> FavorFeatures:
+    """Return features that learn in one of ``WAYS``."""
+    kind = "unit-circulant" if way == "phases" else "circulant"
+    phi = FavorFeatures(DIM, DIM, kind, learnable=True, generator=generator).double()
+    if way in ("fourier", "nearest"):
+        part = InFourierBasis() if way == "fourier" else Nearest()
+        register_parametrization(phi.projection, "column", part)
+    return phi
+
+
+def learning(seed: int, steps: int, way: str, optimizer: str, rate: float) -> dict[str, Any]:
+    """Train a circulant, and measure before and after."""
     generator = torch.Generator().manual_seed(seed)
     scale = torch.ones(DIM, dtype=torch.float64)
     scale[torch.randperm(DIM, generator=generator)[:LARGE]] = LARGER
-    phi = FavorFeatures(DIM, DIM, "circulant", learnable=True, generator=generator).double()
+    phi = learned_features(way, generator)
     test = {"skewed": tokens(256, generator, scale), "even": tokens(256, generator, 1.0)}
 
     @torch.no_grad()
     def measure() -> dict[str, float]:
-        found = {"length": phi.projection.column.norm().item()}
+        found = {"length": phi.projection.matrix().norm(dim=-1).mean().item()}
         phi.stabilize = False
         for name, (q, k) in test.items():
             found[f"error {name}"] = distance(weights(phi, q, k), (q @ k.mT).softmax(-1)).item()
@@ -119,19 +203,42 @@ def learning(seed: int, steps: int) -> dict[str, Any]:
         return distance(weights(phi, q, k), (q @ k.mT).softmax(-1))
 
     before = measure()
-    learn(phi, loss, steps, adam(phi, 0.02))
+    descent = torch.optim.SGD(phi.parameters(), rate)
+    learn(phi, loss, steps, adam(phi, rate) if optimizer == "adam" else descent)
     return {"before": before, "after": measure()}
 
 
-def run(seed: int, steps: int, part: str, kind: str) -> dict[str, Any]:
-    """Return one of the three parts."""
+def run(seed: int, steps: int, part: str, kind: str, **told: Any) -> dict[str, Any]:
+    """Return one of the four parts."""
     if part == "learned":
-        return {part: learning(seed, steps)}
+        return {part: learning(seed, steps, kind, **told)}
+    if part == "signs":
+        return {part: closed_errors(kind, seed, **told)}
     return {part: (kernel_errors if part == "kernel" else attention_errors)(kind, seed)}
 
 
-PARTS = {"kernel": KINDS, "attention": (*KINDS, "uniform"), "learned": ("circulant",)}
-CELLS = {f"{p} {k}": {"part": p, "kind": k} for p, kinds in PARTS.items() for k in kinds}
+PARTS = {"kernel": KINDS, "attention": (*KINDS, "uniform")}
+CELLS: dict[str, dict[str, Any]] = {
+    f"{part} {kind}": {"part": part, "kind": kind}
+    for part, kinds in PARTS.items()
+    for kind in kinds
+}
+CELLS |= {
+    f"signs {kind}, d = {dim}": {"part": "signs", "kind": kind, "dim": dim}
+    for kind in ("hadamard", "unit-circulant")
+    for dim in (16, 64)
+}
+for way, (optimizer, rates) in itertools.product(WAYS, RATES.items()):
+    if optimizer == "adam" or way in WAYS[:2]:
+        CELLS |= {
+            f"learned {way}, {optimizer} {rate}": {
+                "part": "learned",
+                "kind": way,
+                "optimizer": optimizer,
+                "rate": rate,
+            }
+            for rate in rates
+        }
 STUDY = Study(
     __file__,
     __doc__,
@@ -139,7 +246,7 @@ STUDY = Study(
     run,
     steps=300,
     seeds=10,
-    steps_are="training steps of each r",
+    steps_are="training steps of each circulant",
     beside={"sizes": SIZES},
 )
 

@@ -6,13 +6,16 @@ import torch
 
 from stringlib import CayleySTRING, CirculantSTRING, MixedRoPE, RoPE, checks, random_turn
 from stringlib.algebra import (
+    circulant,
     haar_orthogonal,
     layout_permutation,
+    nearest_orthogonal_circulant,
     pair_channels,
     planar_skew,
     skew,
     upper_support,
 )
+from stringlib.checks import normal
 from stringlib.positions import geometric_frequencies, grid_positions
 from stringlib.reference import get_2d_positions, make_sparse_mask
 from tests.refusals import refused
@@ -67,6 +70,40 @@ def test_numpy_sizes_are_sizes():
     assert repr(encoder) == repr(CirculantSTRING(8, block_size=4))
 
 
+@pytest.mark.proves("eq-nearest-circulant")
+@pytest.mark.parametrize("d", [1, 2, 3, 8, 9])
+def test_the_nearest_orthogonal_circulant_is_the_polar_factor(d):
+    """U Vᵀ of the singular values: the nearest of all orthogonal matrices."""
+    c = normal(3, d)
+    found = circulant(nearest_orthogonal_circulant(c))
+    u, values, v = torch.linalg.svd(circulant(c))
+    assert checks.largest_difference(found, u @ v) <= 1e-12
+    assert checks.orthogonality_error(found) <= 1e-13
+    away = (circulant(c) - found).square().sum((-2, -1))
+    assert checks.largest_difference(away, (values - 1).square().sum(-1)) <= 1e-12
+    for other in haar_orthogonal(d, 200, dtype=torch.float64):
+        assert ((circulant(c) - other).square().sum((-2, -1)) >= away - 1e-12).all()
+
+
+def test_the_nearest_orthogonal_circulant_of_itself_of_a_multiple_and_of_nothing():
+    q = nearest_orthogonal_circulant(normal(1, 6))
+    assert checks.largest_difference(nearest_orthogonal_circulant(3 * q), q) <= 1e-14
+    nothing = nearest_orthogonal_circulant(torch.zeros(2, 5))
+    assert checks.largest_difference(nothing, torch.eye(5)[0].expand(2, 5)) <= 1e-7
+    assert nearest_orthogonal_circulant(torch.ones(4)).dtype == torch.float32
+    # the constant column has one eigenvalue that is not 0
+    assert nearest_orthogonal_circulant(torch.ones(4)).isfinite().all()
+
+
+@pytest.mark.parametrize("d", [5, 6])
+def test_the_gradient_turns_eigenvalues_and_never_stretches_them(d):
+    c = normal(d).requires_grad_()
+    assert torch.autograd.gradcheck(nearest_orthogonal_circulant, c)
+    (slope,) = torch.autograd.grad((nearest_orthogonal_circulant(c) * normal(d)).sum(), c)
+    radial = (torch.fft.fft(c.detach()).conj() * torch.fft.fft(slope)).real
+    assert radial.abs().max() <= 1e-13
+
+
 def seeded(draw, seed):
     """Return what is drawn from the global generator."""
     torch.manual_seed(seed)
@@ -107,6 +144,10 @@ def test_grids_count_cells_in_reading_order(sizes):
         (lambda: pair_channels(2, "diagonal"), "layout"),
         (lambda: layout_permutation(7), "head_dim must be even .*got 7"),
         (lambda: haar_orthogonal(0), "size must be at least 1, got 0"),
+        (
+            lambda: nearest_orthogonal_circulant(torch.ones(3, dtype=torch.long)),
+            "TypeError: column must be a floating-point tensor",
+        ),
         (lambda: grid_positions(), "sizes must name at least one axis"),
         (lambda: grid_positions(2.5), r"TypeError: sizes must be an int, got 2\.5"),
         (lambda: geometric_frequencies(-1), "pairs must be at least 0, got -1"),

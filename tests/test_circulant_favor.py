@@ -26,6 +26,7 @@ from stringlib.theory.structured_variance import (
     circulant_mse,
     circulant_ratio,
     cyclic_autocorrelation,
+    hadamard_moments,
     structured_bias_bounds,
     unit_circulant_bias,
     unit_circulant_moments,
@@ -216,6 +217,39 @@ def test_the_bias_of_hadamard_rows_is_bounded(size: int) -> None:
     assert low <= torch.stack(means).mean() - 1 <= high
 
 
+@pytest.mark.proves("eq-hadamard-pair")
+@pytest.mark.parametrize("d", [1, 2, 4])
+def test_moments_of_hadamard_features_given_two_diagonals(d: int) -> None:
+    """All signs of the first diagonal, all pairs of rows, and the means over lengths apart."""
+    nodes, weights = _chi_quadrature(d)
+    z, rest = direction("random", d, 1.3), torch.sign(random(2, d, seed=7))
+    mean, square = hadamard_moments(z, rest)
+    rows = torch.stack(
+        [hadamard_projection_matrix(torch.cat([first[None], rest])) @ z for first in all_signs(d)]
+    )
+    features = torch.exp(nodes[:, None, None] * rows - 0.65)  # node, signs, row
+    alone = torch.einsum("a,asi->si", weights, features)
+    both = torch.einsum("si,sk->sik", alone, alone)
+    both.diagonal(dim1=1, dim2=2).copy_(torch.einsum("a,asi->si", weights, features.square()))
+    assert mean.item() == pytest.approx(alone.mean().item(), rel=1e-12)
+    assert square.item() == pytest.approx(both.mean().item(), rel=1e-12)
+
+
+@pytest.mark.proves("eq-unit-ratio")
+def test_hadamard_rows_have_the_limit_in_every_direction() -> None:
+    """The two channels that keep a unit-modulus circulant from it are one of the directions."""
+    d, draws = 64, 400
+    limit = unit_circulant_ratio(torch.tensor(2.0, dtype=torch.float64)).item()
+    two = torch.eye(d, dtype=torch.float64)[[0, d // 2]].sum(0)
+    for z in (direction("one-hot", d, 2.0), direction("constant", d, 2.0), two):
+        moments = [hadamard_moments(z, s) for s in random(draws, 2, d, seed=4).sign()]
+        ratios = torch.stack([square - 2 * mean + 1 for mean, square in moments])
+        ratios = ratios * d / math.expm1(2)
+        error = ratios.std().item() / draws**0.5
+        assert error < 0.025
+        assert abs(ratios.mean().item() - limit) <= 0.06 + 3 * error
+
+
 @pytest.mark.proves("eq-unit-bias")
 def test_the_first_order_of_the_bias() -> None:
     """One-hot: no sign matters, and d² times what is left of the bias stays bounded."""
@@ -301,6 +335,7 @@ BAD = [
     (lambda z: circulant_mean_mse(z, 0), "num_features must be at least 1, got 0"),
     (lambda z: unit_circulant_moments(z, z, 5), "at most the 4 rows of one block, got 5"),
     (lambda z: unit_circulant_moments(z, z, 0), "num_features must be at least 1, got 0"),
+    (lambda z: hadamard_moments(z[:3], z[:3].expand(2, 3)), "size must be a power of 2, got 3"),
     (lambda z: structured_bias_bounds(z, 0), "head_dim must be at least 1, got 0"),
 ]
 

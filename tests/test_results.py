@@ -25,7 +25,7 @@ STUDIES = sorted(path.stem for path in (ROOT / "results").glob("*.py"))
 SEEDS = {"recall_maps": 3, "favor_plus": 10}
 """Study → least number of seeds, if it is not five."""
 CHEAP = {
-    "circulant_favor": ["learned circulant"],
+    "circulant_favor": ["learned fourier, descent 3.0", "learned nearest, adam 0.02"],
     "extrapolation": ["needle none"],
     "inference_ladder": ["sizes"],
     "recall": [
@@ -97,7 +97,7 @@ def test_the_record_is_of_the_declared_cells_seeds_and_steps(name: str) -> None:
         assert [run["seed"] for run in found["runs"]] == record["seeds"], cell
         assert all(places(run) == places(found["runs"][0]) for run in found["runs"]), cell
         if any("wall_s" in run for run in found["runs"]):  # older records have no times
-            assert all(run["wall_s"] > 0 for run in found["runs"]), cell
+            assert all(run["wall_s"] >= 0 for run in found["runs"]), cell
             assert "dirty" not in record["commit"], "record it from a clean checkout"
 
 
@@ -143,7 +143,7 @@ def test_runs_have_the_recorded_shape_and_a_seed_repeats_one(name: str) -> None:
         ("linear_attention", "elu", 3),
         ("circulant_favor", "attention uniform", 4),
         ("circulant_favor", "attention circulant", 0),
-        ("circulant_favor", "learned circulant", 0),
+        ("circulant_favor", "learned column, adam 0.02", 0),
     ],
 )
 def test_what_is_computed_fast_is_computed_again(name: str, cell: str, seed: int) -> None:

@@ -6,6 +6,7 @@ from stringlib.algebra.circulant import (
     circulant_eigenvalues,
     circulant_frequencies,
     fourier_basis,
+    nearest_orthogonal_circulant,
 )
 from stringlib.algebra.haar import haar_orthogonal
 from stringlib.algebra.hadamard import fast_hadamard, hadamard
@@ -34,6 +35,7 @@ __all__ = [
     "haar_orthogonal",
     "hadamard",
     "layout_permutation",
+    "nearest_orthogonal_circulant",
     "pair_channels",
     "planar_skew",
     "skew",

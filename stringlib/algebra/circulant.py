@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor
 
-from stringlib.inputs import require_count
+from stringlib.inputs import require_count, require_floats
 from stringlib.precision import widen, widest
 
 
@@ -59,12 +59,42 @@ def circulant_frequencies(column: Tensor) -> Tensor:
     return odd @ sines[m[1 : (size + 1) // 2, None] * m % size].mT
 
 
+def nearest_orthogonal_circulant(column: Tensor) -> Tensor:
+    r"""Return the first column of the nearest orthogonal matrix, :eq:`eq-nearest-circulant`.
+
+    Every eigenvalue of the circulant matrix is divided by its modulus. In the Frobenius norm no
+    orthogonal matrix, circulant or not, is nearer. An eigenvalue of 0 becomes 1, which is then one
+    of many that are equally near.
+
+    Its gradient turns the eigenvalues and never stretches them; where one is small, it is large.
+
+    Args:
+        column: The first column of a circulant matrix, float32 or float64, ``(..., d)``.
+
+    Returns:
+        The first column of the orthogonal one, ``(..., d)``.
+
+    Raises:
+        TypeError: If ``column`` is not a floating-point tensor.
+
+    Source:
+        The circulant case of the polar factor, the nearest unitary matrix: Fan and Hoffman, "Some
+        metric inequalities in the space of matrices" (1955).
+    """
+    require_floats("column", column)
+    spectrum = torch.fft.rfft(column)
+    size = spectrum.abs()
+    unit = spectrum / size.masked_fill(size == 0, 1)
+    return torch.fft.irfft(unit.masked_fill(size == 0, 1), n=column.shape[-1])
+
+
 def fourier_basis(size: int) -> Tensor:
     r"""Return the real Fourier basis, equation :eq:`eq-fourier-basis`.
 
     Columns: for each :math:`1 \le j < d/2` the plane :math:`f_j(n) = \sqrt{2/d}
     \cos(2\pi jn/d)`, :math:`g_j(n) = \sqrt{2/d} \sin(2\pi jn/d)`, then the constant
-    :math:`1/\sqrt d`, then (even :math:`d`) the alternating :math:`(-1)^n/\sqrt d`.
+    :math:`1/\sqrt d`, then (even :math:`d`) the alternating :math:`(-1)^n/\sqrt d`. Gradient
+    descent in these coordinates is that of the column itself, :eq:`eq-fourier-descent`.
 
     Args:
         size: The size :math:`d`.

@@ -154,7 +154,8 @@ class HadamardProjection(Projection):
     has a length of its own from :math:`\chi_D`. Sylvester's H exists for powers of 2: other sizes
     are padded by zeros to the next, D; then rows of a block are the first d channels of orthogonal
     ones, and D of them fit into a block. Only signs are drawn, so the mean is not exactly
-    :math:`e^{x^\top y}`, but nearly, :eq:`eq-structured-bias`.
+    :math:`e^{x^\top y}`, but nearly, :eq:`eq-structured-bias`. For large D the error tends to that
+    of orthogonal features, whatever x + y is, :eq:`eq-unit-ratio`.
 
     Learnable are the three diagonals.
 
@@ -252,7 +253,8 @@ class UnitCirculantProjection(CirculantProjection):
     r"""Signed circulant rows with a spectrum of modulus 1, :eq:`eq-unit-circulant`.
 
     The Fourier transform of the first column has random phases :math:`e^{\mathrm i\theta_j}`, real
-    signs at j = 0 and d/2, so that circ(r) is orthogonal; each row then has a length of its own
+    signs at j = 0 and d/2, so that circ(r) is orthogonal: the orthogonal circulant that is nearest
+    to one of a Gaussian column, :eq:`eq-nearest-circulant`. Each row then has a length of its own
     from :math:`\chi_d`. For large d, and a :math:`z = x + y` in which no channel dominates, the
     error tends to that of orthogonal features, at the price of circulant ones. It may be larger
     than that of independent rows for small heads, and where few channels count: 1.25 times for one
@@ -265,6 +267,9 @@ class UnitCirculantProjection(CirculantProjection):
         phases: :math:`\theta`, ``(heads, blocks, d // 2 + 1)``.
         signs: s, ``(heads, blocks, d)``.
         lengths: Of the rows, ``(heads, m)``.
+
+    Source:
+        Romberg 2009 for the circulant: random convolution.
     """
 
     phases: Tensor

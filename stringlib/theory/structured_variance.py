@@ -12,6 +12,7 @@ import math
 import torch
 from torch import Tensor
 
+from stringlib.algebra.hadamard import hadamard
 from stringlib.inputs import require_count
 
 QUADRATURE = 20  # nodes: even moments of χ_d to the 78th are exact
@@ -72,8 +73,7 @@ def circulant_mean_mse(z: Tensor, num_features: int) -> Tensor:
         steps = torch.arange(d // cycles)[None] * delta + torch.arange(cycles)[:, None]
         a = z[..., steps % d] * z[..., (steps + delta) % d]
         # the logarithm of each cycle's product of cosh, and that of tanh beside it
-        log_cosh = (a.abs() + torch.log1p(torch.exp(-2 * a.abs())) - math.log(2)).sum((-2, -1))
-        means.append(log_cosh + torch.log1p(a.tanh().prod(-1)).sum(-1))
+        means.append(_log_cosh(a).sum((-2, -1)) + torch.log1p(a.tanh().prod(-1)).sum(-1))
     excess = torch.expm1(torch.stack(means, -1))
     blocks, rest = divmod(num_features, d)
     squares = blocks * d**2 * (_pair_weights(d, z) * excess).sum(-1)
@@ -92,10 +92,11 @@ def circulant_ratio(square: Tensor) -> Tensor:
 
 
 def unit_circulant_ratio(square: Tensor) -> Tensor:
-    r"""Return the same for a unit spectrum, :eq:`eq-unit-ratio`.
+    r"""Return the same for a unit spectrum and for Hadamard rows, :eq:`eq-unit-ratio`.
 
-    :math:`1 - \zeta^2 / 2(e^\zeta - 1)`, the limit of orthogonal rows too. It holds when no channel
-    dominates z, and for a z of one channel; a few channels have a larger one.
+    :math:`1 - \zeta^2 / 2(e^\zeta - 1)`, the limit of orthogonal rows too. For Hadamard rows it
+    holds for every z; for a unit spectrum when no channel dominates z, and for a z of one channel,
+    while a few channels have a larger one.
     """
     return 2 - circulant_ratio(square)
 
@@ -129,9 +130,8 @@ def unit_circulant_moments(z: Tensor, signs: Tensor, num_features: int) -> tuple
 
     def log_mean(length: Tensor) -> Tensor:
         """Return log E exp of one random wave with the given amplitude."""
-        log_cosh = length + torch.log1p(torch.exp(-2 * length)) - math.log(2)
         log_bessel = 2 * length + torch.special.i0e(2 * length).log()
-        return torch.where(real, log_cosh, log_bessel)
+        return torch.where(real, _log_cosh(length), log_bessel)
 
     half = z.square().sum() / 2
     mean = moment(log_mean(nodes[:, None] * size)) * torch.exp(-half)
@@ -145,6 +145,34 @@ def unit_circulant_moments(z: Tensor, signs: Tensor, num_features: int) -> tuple
         weight = pair_weights[list({delta, d - delta})].sum()
         square = square + weight * moment(log_mean(length)) * torch.exp(-2 * half)
     return mean, square
+
+
+def hadamard_moments(z: Tensor, diagonals: Tensor) -> tuple[Tensor, Tensor]:
+    r"""Return mean and mean square of Hadamard features, :eq:`eq-hadamard-pair`, m = d.
+
+    Both over the signs :math:`D_1` and the lengths of the rows, exactly but for a quadrature over
+    :math:`\chi_d`, given the other two diagonals; both over the truth.
+
+    Args:
+        z: ``(d,)``, d a power of 2.
+        diagonals: :math:`D_2` and :math:`D_3`, ``(2, d)``.
+
+    Raises:
+        ValueError: If d is not a power of 2.
+    """
+    d = z.shape[-1]
+    nodes, weights = _chi_quadrature(d)
+    signs = hadamard(d)  # row i times row k is row i ⊕ k
+    y = signs @ (diagonals[0] * (signs @ (diagonals[1] * z))) / d**1.5  # those of the text over √d
+    half = z.square().sum() / 2
+    one, other = nodes[:, None, None], nodes[None, :, None]
+    equal, opposite = _log_cosh((one + other) * y), _log_cosh((one - other) * y)
+    agree = (1 + signs[1:]) / 2
+    pairs = (equal @ agree.mT + opposite @ (1 - agree).mT).exp().sum(-1)
+    mean = weights @ _log_cosh(nodes[:, None] * y).sum(-1).exp()
+    same = weights @ _log_cosh(2 * nodes[:, None] * y).sum(-1).exp()
+    square = (same + (torch.outer(weights, weights) * pairs).sum()) / d
+    return mean * torch.exp(-half), square * torch.exp(-2 * half)
 
 
 def structured_bias_bounds(square: Tensor, head_dim: int) -> tuple[Tensor, Tensor]:
@@ -180,6 +208,10 @@ def unit_circulant_bias(z: Tensor) -> Tensor:
     d, square = z.shape[-1], z.square()
     opposite = torch.zeros_like(square) if d % 2 else square.roll(d // 2, -1)
     return (square * (square - opposite)).sum(-1) / (8 * d)
+
+
+def _log_cosh(x: Tensor) -> Tensor:
+    return x.abs() + torch.log1p(torch.exp(-2 * x.abs())) - math.log(2)
 
 
 def _require_one_block(num_features: int, z: Tensor) -> None:
