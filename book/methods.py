@@ -23,7 +23,7 @@ from stringlib.encoders.registry import BIASES, ENCODERS, make_bias
 from stringlib.models.absolute import GridSinusoidal, GridTable
 from stringlib.models.blocks import ABSOLUTE
 
-HEAD, AXES = 16, 2  # channels of a head and coordinates, as in chapter 19
+HEAD, AXES = 16, 2  # channels of a head and coordinates, as in chapter 20
 WIDE, HEADS, LENGTH = 64, 4, 256  # channels of a head, heads and tokens of an attention
 EXACT = 1e-9  # a property that holds to rounding is far below
 MISSING = "–"
