@@ -68,8 +68,8 @@ ABOUT = {
     "retnet": About("", "17_decay_and_state"),
     "gla": About("weights", "17_decay_and_state"),
     "ssd": About("weights", "17_decay_and_state"),
-    "delta": About("weights", "17_decay_and_state"),
-    "gated-delta": About("weights", "17_decay_and_state"),
+    "delta": About("weights", "18_delta_rule"),
+    "gated-delta": About("weights", "18_delta_rule"),
 }
 """Name → what is typed about it."""
 

@@ -92,7 +92,7 @@ def written_twice(beta: float, angle: float, decay: float) -> Drawn:
         ]  # fmt: skip
         for path, (colour, symbol, _) in looks.items():
             said = paths[path][1:] @ key
-            found[path, name] = said[-1].item()
+            found[path, name] = rounded(said)[-1]
             traces.append(
                 line(ticks_at, rounded(said), colour, width=1.5, mode="lines+markers",
                      marker={"size": 9, "symbol": symbol}, hover="%{y:.2f}")
