@@ -13,7 +13,7 @@ PIP_ARGS ?=
 PORT     ?= 8000
 JOBS     ?= 2
 ROUNDS   ?= 11
-SUITES   ?= limits encoders attention states
+SUITES   ?= limits encoders attention states delta
 
 override VENV := $(patsubst ~/%,$(HOME)/%,$(VENV))
 PY   := $(VENV)/bin/python

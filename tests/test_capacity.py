@@ -9,11 +9,13 @@ from fractions import Fraction
 
 import pytest
 import torch
+from torch.nn.functional import normalize
 from torch.utils.flop_counter import FlopCounterMode
 
-from stringlib import ELUFeatures, FeatureMap, ReLUFeatures, linear_attention
+from stringlib import ELUFeatures, FeatureMap, ReLUFeatures, delta_rule, linear_attention
 from stringlib.theory.capacity import (
     crosstalk_error,
+    delta_recall_error,
     guess_accuracy,
     guess_loss,
     least_error,
@@ -43,6 +45,17 @@ def test_no_weights_of_rank_m_err_less_and_some_err_as_little(n: int, m: int) ->
     features = random(n, m)
     projection = features @ torch.linalg.pinv(features)
     assert recall_error(projection).item() == pytest.approx(least_error(n, m), abs=1e-10)
+
+
+@pytest.mark.proves("eq-delta-recall")
+@pytest.mark.parametrize(("n", "m"), [(1, 3), (2, 1), (9, 4), (30, 16)])
+def test_the_delta_rule_errs_as_random_keys_predict(n: int, m: int) -> None:
+    draws = 40_000 // n
+    k, v = normalize(random(draws, n, m), dim=-1), random(draws, n, 4, seed=1)
+    _, state = delta_rule(k, k, v, torch.ones(draws, n).double())
+    errors = (k @ state - v).square().mean(-1)
+    mean, spread = errors.mean(0), errors.std(0) / draws**0.5
+    assert ((mean - torch.tensor(delta_recall_error(n, m))).abs() <= 4 * spread + 1e-12).all()
 
 
 @pytest.mark.proves("eq-linear-crosstalk")

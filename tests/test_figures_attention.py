@@ -20,6 +20,7 @@ from book.figures.toeplitz_rpe import toeplitz_operations
 from stringlib import CosineWeight, RoPE, linear_attention, reference
 from stringlib.attention.features import optimal_alpha
 from stringlib.checks import largest_difference
+from stringlib.explore import COLOURS
 from stringlib.theory.extrapolation import seen_turns
 from stringlib.theory.variance import optimal_mse, orthogonal_mse, positive_mse
 from tests.figure_cases import states
@@ -187,6 +188,26 @@ def test_the_curves_are_products_of_the_decays_below_and_the_words_give_the_star
         assert [t for t, y in enumerate(decays[1].y) if y != 1] == ([reset] if kept < 1 else [])
         assert gated.y[0] == (1 if reset == 0 else kept)
         assert f"it is {gated.y[0]:.2f} before token {reset}" in text
+
+
+def test_a_state_steps_onto_the_line_of_its_key_and_the_words_give_its_answers() -> None:
+    for at, (figure, text) in states("delta_rule.written_twice"):
+        beta, angle, decay = at.values()
+        lines, *_, adds, replaces, _, a_adds, a_delta, _, b_adds, b_delta = figure.data
+        assert {trace.line.color for trace in (adds, a_adds, b_adds)} == {COLOURS["identity"]}
+        assert {trace.line.color for trace in (replaces, a_delta, b_delta)} == {COLOURS["delta"]}
+        key = math.cos(math.radians(angle)), math.sin(math.radians(angle))
+        assert lines.x[:2] == (2, 2)  # upright on A
+        for path, first, second in ((adds, a_adds, b_adds), (replaces, a_delta, b_delta)):
+            assert first.y == pytest.approx(path.x[1:], abs=2e-3)
+            along = [key[0] * x + key[1] * y for x, y in zip(path.x, path.y, strict=True)]
+            assert second.y == pytest.approx(along[1:], abs=2e-3)
+        # the last write is of -1 under A: (1 - β) of the old answer is left
+        old = decay * a_delta.y[1]
+        assert a_delta.y[2] == pytest.approx((1 - beta) * old - beta, abs=2e-3)
+        assert a_adds.y[2] == pytest.approx(decay * a_adds.y[1] - 1, abs=2e-3)
+        for mine, other in ((a_adds, a_delta), (b_adds, b_delta)):
+            assert f"{mine.y[2]:.2f} and {other.y[2]:.2f}" in text
 
 
 # --- rotations and kernels ---

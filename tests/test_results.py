@@ -172,6 +172,7 @@ LEARNS: list[tuple[str, dict[str, Any], int, list[Any], float]] = [
         ["one marker", 64, 32],
         0.834,
     ),
+    ("delta_rule", {"state": "delta", "task": "parity"}, 300, ["parity", 16], 0.95),
     ("recall_maps", {"method": "softmax", "task": "8 pairs"}, 150, ["8 pairs", 300], 0.6),
     ("rope_2d", {"method": "mixed", "task": "one"}, 100, ["trained", 16], 0.32),
     ("rope_decay", {"task": "anywhere"}, 60, ["anywhere"], 0.42),

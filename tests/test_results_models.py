@@ -17,6 +17,7 @@ from results import (
     circulant_block_size,
     cosformer,
     decay_and_state,
+    delta_rule,
     gating,
     language,
     recall_maps,
@@ -140,6 +141,39 @@ def test_what_a_key_held_is_its_last_value() -> None:
         for key, value, wanted in zip(*row, strict=True):
             assert memory.get(key, -100) == wanted
             memory[key] = value
+
+
+@pytest.mark.parametrize("task", delta_rule.KEYS)
+def test_what_is_asked_for_was_written_and_is_the_latest(task: str) -> None:
+    length = delta_rule.LENGTHS[task]
+    tokens, answers = delta_rule.batch(task, 30, length, generator())
+    for row, said in zip(tokens.tolist(), answers.tolist(), strict=True):
+        memory: dict[int, int] = {}
+        for (key, value, asked), answer in zip(row, said, strict=True):
+            assert task != "distinct" or key not in memory
+            memory[key] = value
+            assert memory[asked] == answer
+    assert set(tokens[..., 2].flatten().tolist()) == set(range(delta_rule.KEYS[task]))
+
+
+def test_parity_is_that_of_the_bits_so_far() -> None:
+    bits, answers = delta_rule.batch("parity", 5, 9, generator())
+    for row, said in zip(bits[..., 0].tolist(), answers.tolist(), strict=True):
+        assert said == [sum(row[: t + 1]) % 2 for t in range(9)]
+
+
+def test_rates_are_below_one_or_two_and_states_differ_in_nothing_else() -> None:
+    x = torch.randn(3, 7, 16)
+    for name, top in (("delta to 1", 1), ("delta", 2)):
+        beta = delta_rule.STATES[name](16)(50 * x).beta
+        assert 0 <= beta.min() < 0.1 * top < 0.9 * top < beta.max() <= top
+    shared = [
+        {k: v for k, v in seeded(lambda s: delta_rule.Memory(s, "distinct"), state)
+         .state_dict().items() if not k.startswith("weight")}
+        for state in delta_rule.STATES
+    ]  # fmt: skip
+    for other in shared[1:]:
+        assert all(torch.equal(shared[0][k], other[k]) for k in shared[0])
 
 
 @pytest.mark.parametrize("task", decay_and_state.TASKS)

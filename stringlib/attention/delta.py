@@ -37,9 +37,11 @@ def delta_rule(
 ) -> tuple[Tensor, Tensor]:
     r"""Return :math:`S_t^\top q_t` for every token, and the last state: :eq:`eq-delta-rule`.
 
-    :math:`S_t = e^{a_t} (I - \beta_t k_t k_t^\top) S_{t-1} + \beta_t k_t v_t^\top`. Nothing is
-    normalised: no state grows without end if :math:`0 \le \beta_t \|k_t\|^2 \le 2`. Half precision
-    is computed in float32, and so is its state.
+    :math:`S_t = e^{a_t} (I - \beta_t k_t k_t^\top) S_{t-1} + \beta_t k_t v_t^\top`: the old state
+    decays before its error is taken, :eq:`eq-delta-gated`. What it then answers to the key is
+    :eq:`eq-delta-overwrite`. Nothing is normalised: no state grows without end if
+    :math:`0 \le \beta_t \|k_t\|^2 \le 2`, :eq:`eq-delta-norm`. Half precision is computed in
+    float32, and so is its state.
 
     Args:
         q: Queries, ``(..., heads, n, d)``.
@@ -110,7 +112,7 @@ class ReplacingWeight(PositionWeight):
 
 
 class DeltaWeight(ReplacingWeight):
-    r"""The delta rule in place of a sum, :eq:`eq-delta-rule`, for attention with features.
+    r"""The delta rule in place of a sum, :eq:`eq-delta-gated`, for attention with features.
 
     Features are divided by their length, so that :math:`0 \le \beta_t \le 2` keeps the state
     bounded.

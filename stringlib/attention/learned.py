@@ -125,7 +125,8 @@ class SSDDecay(TokenDecay):
 class LearnedDelta(ReplacingWeight):
     r"""The delta rule whose rates the tokens decide, :math:`\beta_t = 2\,\sigma(x_t W + b)`.
 
-    Rates above 1 turn what the state held to its negative, which lets it count.
+    Rates above 1 turn what the state held to its negative, which lets it count:
+    :eq:`eq-delta-parity`.
 
     Args:
         dim: Number of channels of a token.

@@ -28,7 +28,7 @@ def delta_sums(
     mode: str | None = None,
     state: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    r"""Return :math:`S_t^\top q_t` for every token, and the last state.
+    r"""Return :math:`S_t^\top q_t` for every token, and the last state: :eq:`eq-delta-chunk`.
 
     :math:`S_t = e^{a_t} (I - \beta_t k_t k_t^\top) S_{t-1} + \beta_t k_t v_t^\top`.
 
@@ -75,7 +75,7 @@ def _token_by_token(
 def _chunks(
     q: Tensor, k: Tensor, v: Tensor, beta: Tensor, log_decay: Tensor, state: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Go through chunks of tokens, ``(..., chunks, size, ...)``."""
+    """Go through chunks of tokens, ``(..., chunks, size, ...)``: :eq:`eq-delta-wy`."""
     since_start = log_decay.cumsum(-2).exp()
     pairs = decay_matrix(log_decay.squeeze(-1))
     # u = own - old S: what a chunk writes, S being the state before it

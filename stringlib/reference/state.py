@@ -185,7 +185,7 @@ def semiseparable_mask(a: Tensor) -> Tensor:
 def delta_rule_recurrence(
     q: Tensor, k: Tensor, v: Tensor, beta: Tensor, alpha: Tensor
 ) -> tuple[Tensor, Tensor]:
-    r"""Return Gated DeltaNet's :math:`q_t S_t`, equation :eq:`eq-delta-rule` if alpha is 1.
+    r"""Return Gated DeltaNet's :math:`q_t S_t`: :eq:`eq-delta-gated`.
 
     :math:`S_t = \alpha_t (I - \beta_t k_t k_t^\top) S_{t-1} + \beta_t k_t v_t^\top`.
 

@@ -47,6 +47,30 @@ def crosstalk_error(n: int, overlap: float, spread: float) -> float:
     return (wrong**2 + (n - 1) * spread) / (1 + wrong) ** 2
 
 
+def delta_recall_error(n: int, m: int) -> list[float]:
+    r"""Return how far off a delta state is for each of n random keys: :eq:`eq-delta-recall`.
+
+    Keys are uniform on the unit sphere, values independent with mean 0, the rate is 1. The error is
+    the mean square, in units of a value's; a state that only adds has (n − 1)/m for every key.
+
+    Args:
+        n: Pairs, each written once.
+        m: Features of a key.
+
+    Returns:
+        One error for each key, the first written first.
+
+    Raises:
+        TypeError: If a number is not an integer.
+        ValueError: If one is below 1.
+    """
+    require_count("n", n)
+    require_count("m", m)
+    q, p = 1 - 1 / m, 1 - 2 * (m + 1) / (m * (m + 2))
+    later = [n - t for t in range(1, n + 1)]
+    return [2 * (1 - q**c) - q ** (n - c) * (q**c - p**c) for c in later]
+
+
 def guess_accuracy(pairs: int, values: int) -> Fraction:
     r"""Return :math:`\mathbb E[\max_v c_v] / P`, the exact score of naming the commonest value.
 

@@ -1,0 +1,86 @@
+"""The delta rule in chunks, token by token and as printed, beside a decayed sum.
+
+python -m benchmarks.delta, or `make bench`. Keys have norm 1, rates lie between 0 and 2. On a GPU
+with flash-linear-attention its kernel runs beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from benchmarks import literal_attention as literal
+from benchmarks import peers
+from benchmarks.harness import Contestant, Entry, Goal, Shape, Suite, main
+from benchmarks.states import TF32
+from stringlib import delta_rule
+from stringlib.attention import decayed_sums
+
+
+class Data(NamedTuple):
+    """Queries, keys of norm 1 and values, rates of tokens, and the logarithms of decays."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    beta: Tensor
+    log_decay: Tensor
+
+
+def make_data(shape: Shape, device: torch.device) -> Data:
+    """Return random tensors ``(batch, heads, seq, head_dim)``, and one rate and decay a token."""
+    q, k, v = torch.randn(3, shape.batch, shape.heads, shape.seq, shape.head_dim)
+    beta, forget = torch.rand(2, shape.batch, shape.heads, shape.seq)
+    made = (q * shape.head_dim**-0.5, normalize(k, dim=-1), v, 2 * beta, -forget / 8)
+    return Data(*(t.to(device) for t in made))
+
+
+def _delta(mode: str | None) -> Callable[[Shape, Data], Entry]:
+    def build(shape: Shape, data: Data) -> Entry:
+        return Entry(lambda *x: (delta_rule(*x, mode=mode)[0],), data[:4])
+
+    return build
+
+
+def _literal(shape: Shape, data: Data) -> Entry:
+    return Entry(lambda *x: (literal.delta_chunks(*x),), data[:4])
+
+
+def _fla(shape: Shape, data: Data) -> Entry:
+    call = peers.fla("delta_rule", data.q.device)
+    inputs = [x.transpose(1, 2).contiguous() for x in data[:4]]
+    return Entry(lambda *x: (call(*x),), inputs, (), lambda y: y.transpose(1, 2))
+
+
+def _decay(shape: Shape, data: Data) -> Entry:
+    inputs = (*data[:3], data.log_decay)
+    return Entry(lambda *x: (decayed_sums(*x)[0],), inputs)
+
+
+CONTESTANTS: Sequence[Contestant] = (
+    Contestant("delta rule", "delta", _delta(None)),
+    Contestant("delta rule, token by token", "delta", _delta("recurrent")),
+    Contestant("delta rule, literal chunks", "delta", _literal),
+    Contestant("fla delta rule", "delta", _fla, tolerance=TF32),
+    Contestant("decay", "decay", _decay),
+)
+
+SHAPES = tuple(Shape(f"N{n}", 1, 4, n, 64, ("delta", "decay")) for n in (256, 1024, 4096))
+GOALS = (
+    Goal("delta rule, literal chunks", "delta rule", "N1024", at_least=1),
+    Goal("delta rule, token by token", "delta rule", "N1024", at_least=1),
+)
+SUITE = Suite("delta", CONTESTANTS, SHAPES, GOALS, make_data, ("flash-linear-attention",))
+
+
+def run(argv: Sequence[str] | None = None) -> dict[str, Any]:
+    """Measure as the command line says."""
+    return main(SUITE, argv)
+
+
+if __name__ == "__main__":
+    run()
