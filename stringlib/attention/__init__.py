@@ -13,6 +13,7 @@ from stringlib.attention.features import (
 from stringlib.attention.gate import Gate
 from stringlib.attention.linear import linear_attention, rotated_linear_attention
 from stringlib.attention.multihead import MultiHeadAttention
+from stringlib.attention.ramp import RampWeight
 from stringlib.attention.registry import FEATURES, WEIGHTS, make_features
 from stringlib.attention.softmax import softmax_attention
 from stringlib.attention.state import (
@@ -40,6 +41,7 @@ __all__ = [
     "LinearState",
     "MultiHeadAttention",
     "PositionWeight",
+    "RampWeight",
     "ReLUFeatures",
     "ToeplitzWeight",
     "decay_mask",
