@@ -36,6 +36,10 @@ def test_products_of_the_features_carry_the_weight_and_none_is_negative(power, s
     assert k.min() >= 0
     wanted = weight.matrix(7, 7) * (phi @ phi.mT)
     assert largest_difference((q @ k.mT).tril(), wanted) < 1e-12
+    # the features of a token do not depend on where its piece of the sequence begins
+    before = torch.nn.functional.pad(phi, (0, 0, start, 0))
+    for piece, whole in zip((q, k), weight.factors(before, before), strict=False):
+        assert torch.equal(piece, whole[:, start:])
 
 
 @pytest.mark.parametrize("power", [1, 2])
