@@ -65,6 +65,8 @@ ABOUT = {
     "identity": About("", "17_decay_and_state"),
     "cosine": About("", "13_cosformer"),
     "cosine-positive": About("", "13_cosformer"),
+    "ramp": About("", "13_cosformer"),
+    "ramp-squared": About("", "13_cosformer"),
     "toeplitz": About("distances", "14_toeplitz_rpe"),
     "retnet": About("", "17_decay_and_state"),
     "gla": About("weights", "17_decay_and_state"),
@@ -262,7 +264,7 @@ def layer(name: str, **options: Any) -> MultiHeadAttention:
     if name in WEIGHTS:
         told: dict[str, Any] = {"attention": "elu", "weight": name}
         told |= {"attention": "identity"} if name.endswith("delta") else {}
-        told |= {"horizon": 2.0 * LENGTH} if name.startswith("cosine") else {}
+        told |= {"horizon": 2.0 * LENGTH} if name.startswith(("cosine", "ramp")) else {}
         told |= {"length": LENGTH} if name == "toeplitz" else {}
     else:
         told = {"attention": name}

@@ -17,8 +17,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from stringlib import CosineWeight, DecayWeight, linear_attention, softmax_attention
+from stringlib import CosineWeight, DecayWeight, RampWeight, linear_attention, softmax_attention
 from stringlib.attention import PositionWeight
+from stringlib.attention.weights import Factors
 from stringlib.inputs import require_name
 from stringlib.train.learn import Training
 from stringlib.train.study import Study
@@ -26,13 +27,34 @@ from stringlib.train.study import Study
 LENGTH, KEYS, VALUES, DIM = 64, 8, 4, 16
 RATE, BATCH = 1e-2, 32
 
-# None is a constant weight. The positive cosine reaches 0 at the far end of the sequence: with a
-# shorter horizon it would rise again. The last one is no cosine: it forgets an eighth a token.
+
+class OneMinusSine(PositionWeight):
+    """The positive cosine with a phase of π/2: its queries stand a horizon, LENGTH, further on."""
+
+    causal_only = True
+
+    def matrix(self, num_queries: int, num_keys: int) -> Tensor:
+        """Return the weights, 0 for later keys."""
+        places = [torch.arange(n, dtype=torch.float64) for n in (num_queries, num_keys)]
+        distance = places[0][:, None] - places[1]
+        return (1 - torch.sin(distance * (torch.pi / 2 / LENGTH))).tril() / 2
+
+    def factors(self, phi_q: Tensor, phi_k: Tensor, start: int = 0) -> Factors:
+        """Return 3m features."""
+        cosine = CosineWeight(LENGTH, positive=True)
+        return Factors(cosine.features(phi_q, start + LENGTH), cosine.features(phi_k, start))
+
+
+# None is a constant weight. All others but the last reach 0 at the far end of the sequence: with a
+# shorter horizon they would rise again, or be refused. The last one forgets an eighth a token.
 WEIGHTS: dict[str, PositionWeight | None] = {
     "softmax": None,
     "relu": None,
     "cosine": CosineWeight(LENGTH),
+    "ramp": RampWeight(LENGTH),
     "cosine-positive": CosineWeight(LENGTH / 2, positive=True),
+    "cosine-phase": OneMinusSine(),
+    "ramp-squared": RampWeight(LENGTH, power=2),
     "retnet": DecayWeight(torch.tensor([7 / 8], dtype=torch.float64).log()),
 }
 METHODS = tuple(WEIGHTS)

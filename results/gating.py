@@ -8,7 +8,8 @@ asks for a key that is there, asks for a key that is not there, or is mute: it a
 The answer to the first is the value's vector, to the other two the zero vector. Queries see the
 pairs and, in half of the runs, a start token. One head, no residual, no readout: the squared error
 of what the layer itself says. Attention is softmax, ReLU, or circulant FAVOR+ with the cosine
-weight; the gate behind it is none, headwise (one number for a token) or elementwise.
+weight or, in its place, the squared ramp; the gate behind it is none, headwise (one number for a
+token) or elementwise.
 """
 
 from __future__ import annotations
@@ -27,6 +28,13 @@ ATTENTIONS: dict[str, dict[str, Any]] = {
     "softmax": {"attention": "softmax"},
     "relu": {"attention": "relu"},
     "c-cosgate": {"attention": "favor-circulant", "weight": "cosine", "horizon": 64},
+    # it looks back only; queries stand behind the pairs, so they see as much
+    "c-cosgate, ramp": {
+        "attention": "favor-circulant",
+        "weight": "ramp-squared",
+        "horizon": 64,
+        "causal": True,
+    },
 }
 GATES = ("none", "headwise", "elementwise")
 KINDS = ("match", "no match", "mute")

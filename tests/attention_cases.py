@@ -15,7 +15,14 @@ import torch
 from torch import Tensor
 
 import stringlib
-from stringlib import CosineWeight, DecayWeight, FeatureMap, PositionWeight, ToeplitzWeight
+from stringlib import (
+    CosineWeight,
+    DecayWeight,
+    FeatureMap,
+    PositionWeight,
+    RampWeight,
+    ToeplitzWeight,
+)
 
 HEADS, HEAD_DIM = 3, 5
 Draw = Callable[[tuple[int, ...], int, torch.Generator], Tensor]
@@ -47,6 +54,10 @@ def _distance(n: int) -> Tensor:
     """Return i − j."""
     i = torch.arange(n, dtype=torch.float64)
     return i[:, None] - i
+
+
+def _ramp(n: int, power: int) -> Tensor:
+    return (1 - _distance(n).clamp(min=0) / (n + 2.5))[None] ** power
 
 
 def _toeplitz(bias: Tensor | None, n: int) -> Tensor:
@@ -96,6 +107,20 @@ WEIGHTS: dict[str, Weight] = {
         lambda t, n, start: CosineWeight(6.0, positive=True),
         lambda t, n: (1 + torch.cos(_distance(n) * (math.pi / 12)))[None] / 2,
         ALL,
+    ),
+    "ramp": Weight(
+        None,
+        lambda t, n, start: RampWeight(n + start + 2.5),
+        lambda t, n: _ramp(n, 1),
+        ALL,
+        causal=(True,),
+    ),
+    "ramp-squared": Weight(
+        None,
+        lambda t, n, start: RampWeight(n + start + 2.5, power=2),
+        lambda t, n: _ramp(n, 2),
+        ALL,
+        causal=(True,),
     ),
     "toeplitz": Weight(
         lambda batch, n, g: torch.randn(HEADS, 2 * n - 1, generator=g, dtype=torch.float64),

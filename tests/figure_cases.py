@@ -74,6 +74,7 @@ CASES: dict[str, dict[str, list[Any]]] = {
         "vector": ["constant", "smooth", "random", "one channel"],
         "signs": ["no signs", "signs 1", "signs 2", "signs 3"], "square": [1.0, 0.5, 2.0],
     },
+    "cosformer.phase_weights": {"phase": [0.5, 0, 0.125, 0.875, 1]},
     "cosformer.ptolemy_circle": {"query": [8, 0, 12], "key": [3, 0, 7, 12]},
     "toeplitz_rpe.toeplitz_circulant": {
         "tokens": [4, 2, 5], "length": [196, 64, 8192], "features": [64, 16, 256],

@@ -159,6 +159,10 @@ BAD = {
         ((2, 13), "key must lie between 0 and the horizon 12, got 13"),
         ((-1, 3), "query must lie between 0 and the horizon 12, got -1"),
     ],
+    "cosformer.phase_weights": [
+        ((-0.1,), "phase must lie between 0 and 1, got -0.1"),
+        ((1.5,), "phase must lie between 0 and 1, got 1.5"),
+    ],
     "rotations_meet_linear_attention.shifted_kernels": [
         ((0, "elu"), r"features must be one of .*, got 'elu'"),
     ],

@@ -139,6 +139,29 @@ def test_the_drawn_lengths_are_those_of_ptolemy_and_the_curve_is_the_weight() ->
         assert f"BD = {row[at['key']]:.2f}" in text
 
 
+def test_the_curves_are_cosines_with_a_phase_and_the_dots_their_nearest_tenth() -> None:
+    for at, (figure, text) in states("cosformer.phase_weights"):
+        line, square, *curves = figure.data[:4]
+        assert list(line.y) == pytest.approx([1 - x for x in line.x], abs=6e-4)
+        assert list(square.y) == pytest.approx([(1 - x) ** 2 for x in line.x], abs=6e-4)
+        dots = figure.data[6]
+        for curve, end, limit, dot, constant in zip(
+            curves, (math.pi / 2, math.pi), (line, square), dots.y, (0, 1), strict=True
+        ):
+            psi = end * min(at["phase"], 0.999)  # the limit is one for the formula too
+            wave = [constant + math.cos(psi + (end - psi) * x / 2000) for x in range(2001)]
+            drawn = [wave[round(2000 * x)] / wave[0] for x in curve.x]
+            assert list(curve.y) == pytest.approx(drawn, abs=1e-3)
+            assert all(y >= z - 1e-3 for y, z in zip(curve.y, limit.y, strict=True))
+            assert dot == pytest.approx(sum(wave[:200]) / sum(wave), abs=1e-3)
+        told = [float(x) / 100 for x in re.findall(r"([\d.]+)%", text)]
+        assert told == pytest.approx(dots.y, abs=6e-4)
+        assert set(dots.x) == {at["phase"]}
+        for place, curve in enumerate(figure.data[4:6]):
+            assert list(curve.y) == sorted(curve.y)  # more phase, nearer
+            assert curve.y[-1] == pytest.approx(1 - 0.9 ** (place + 2), abs=1e-4)
+
+
 def test_the_frame_holds_the_toeplitz_matrix_and_the_marks_lie_on_the_curves() -> None:
     for at, (fig, text) in states("toeplitz_rpe.toeplitz_circulant"):
         tokens, length, features = at.values()

@@ -42,6 +42,7 @@ from stringlib.positions import grid_positions
 from tests import attention_cases
 from tests.draws import random
 from tests.model_cases import DECAYS
+from tests.model_cases import WEIGHTS as WEIGHTS_OPTIONS
 
 DIM, HEADS, D = 12, 3, 4
 LENGTH = 9
@@ -68,6 +69,8 @@ LAYERS: dict[str, dict[str, Any]] = {
     "nprf": {"attention": "favor", "weight": "toeplitz", "length": LENGTH, "normalize_qk": True},
     "cosformer": {"attention": "relu", "weight": "cosine", "horizon": LENGTH},
     "cosine-positive": {"attention": "elu", "weight": "cosine-positive", "horizon": 3},
+    "ramp-squared": {"attention": "elu", "weight": "ramp-squared", "horizon": LENGTH},
+    "ramp": {"attention": "favor", "weight": "ramp", "horizon": LENGTH, "num_features": 5},
     "c-cosgate": {"attention": "favor-circulant", "weight": "cosine", "horizon": LENGTH,
                   "gate": "elementwise"},
     "given": {"attention": "relu", "weight": CosineWeight(20), "gate": "headwise"},
@@ -701,7 +704,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"attention": "relu", "weight": "decay"}, "weight must be None, one of cosine, .*'decay'"),
     ({"attention": "relu", "weight": "toeplitz", "length": 9, "encoder": ALiBi(3)},
      "weight must be None with a RelativeBias"),
-    *[({"attention": "elu", "weight": w}, f"causal must be True for weight '{w}'") for w in DECAYS],
+    *[({"attention": "elu", "weight": w, **WEIGHTS_OPTIONS[w]},
+       f"causal must be True for weight '{w}'") for w in DECAYS],
     ({"attention": "elu", "weight": DecayWeight(torch.zeros(3))}, "causal must be True for weight"),
     ({"normalize_qk": True, "temperature": 0.0}, "temperature must be positive and finite, got 0"),
     ({"temperature": 2.0}, "temperature must be 1 unless normalize_qk, got 2"),

@@ -591,6 +591,19 @@ def test_the_ceiling_names_the_value_of_the_largest_weight() -> None:
             totals[key, value] += 1
     assert cosformer.ceiling("retnet") == pytest.approx(right / asked, abs=1e-9)
     assert cosformer.ceiling("relu") == cosformer.ceiling("softmax") < cosformer.ceiling("cosine")
+    steeper = ("cosine", "cosine-positive", "cosine-phase", "ramp-squared", "retnet")
+    allowed = [cosformer.ceiling(method) for method in steeper]
+    assert allowed == sorted(allowed)
+
+
+def test_the_phase_is_one_minus_a_sine() -> None:
+    weight, n = cosformer.WEIGHTS["cosine-phase"], cosformer.LENGTH
+    phi = torch.rand(1, n, 3, generator=generator(), dtype=torch.float64)
+    q, k, _ = weight.factors(phi, phi)
+    wanted = [[(1 - math.sin(math.pi * (i - j) / 2 / n)) / 2 for j in range(n)] for i in range(n)]
+    dense = torch.tensor(wanted, dtype=torch.float64).tril()
+    assert largest_difference(weight.matrix(n, n), dense) < 1e-15
+    assert largest_difference((q @ k.mT).tril(), dense * (phi @ phi.mT)) < 1e-12
 
 
 def test_equal_scores_share_the_answer() -> None:

@@ -1,4 +1,4 @@
-"""Ptolemy's theorem as the cosine weight: two products of sides add up to a diagonal."""
+"""The cosine weight as a diagonal of Ptolemy, and what a phase makes of it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from book.figures.marks import axis, circle, line, pin, segments
+from book.figures.marks import axis, circle, dots, line, pin, rounded, segments, upright
 from stringlib.explore import COLOURS, PALETTE, Drawn, Panel, panels
 
-__all__ = ["ptolemy_circle"]
+__all__ = ["phase_weights", "ptolemy_circle"]
 
 COSINES, SINES, WEIGHT = PALETTE["orange"], PALETTE["blue"], COLOURS["cosine"]
 Point = tuple[float, float]
@@ -116,4 +116,100 @@ def ptolemy_circle(query: float, key: float, horizon: int = 12) -> Drawn:
         f"BC = {sides[2]:.2f} and AD = {sides[3]:.2f} sines; "
         f"the diagonal BD = {weight:.2f} is the weight. Below, the weight of every key "
         f"as the sum of the two products, largest at {query:g}.",
+    )
+
+
+NEAR = 0.1  # the nearest tenth of the horizon
+
+
+def _two(left: float, s: float) -> float:
+    """Return cos(ωΔ + ψ), 1 at distance 0, of s = 1 − Δ/M and what the phase leaves, π/2 − ψ."""
+    return math.sin(left * s) / math.sin(left) if left else s
+
+
+def _three(left: float, s: float) -> float:
+    """Return 1 + cos(ωΔ + ψ), 1 at distance 0, of s = 1 − Δ/M and π − ψ."""
+    return _two(left / 2, s) ** 2
+
+
+def _shares(phase: float) -> tuple[float, float]:
+    """Return what the nearest tenth gets of the whole weight, from two copies and from three."""
+    far = 1 - NEAR
+    if phase == 1:
+        return 1 - far**2, 1 - far**3
+    a, b = math.pi / 2 * (1 - phase), math.pi * (1 - phase)
+    two = (math.cos(far * a) - math.cos(a)) / (1 - math.cos(a))
+    three = 1 - (far * b - math.sin(far * b)) / (b - math.sin(b))
+    return two, three
+
+
+def phase_weights(phase: float) -> Drawn:
+    r"""Draw cosine weights with a phase that reach 0 at the horizon, and what the nearest get.
+
+    Equation :eq:`eq-cosine-phase`, divided by the weight at distance 0. With ψ the frequency is
+    what the phase leaves: (π/2 − ψ)/M for a cosine alone, (π − ψ)/M for one plus it.
+
+    Args:
+        phase: ψ as a share of its end, π/2 and π: from 0 to 1. At 1 the limits are drawn.
+
+    Returns:
+        A figure with two panels.
+
+    Raises:
+        ValueError: If the phase lies outside.
+    """
+    if not 0 <= phase <= 1:
+        raise ValueError(f"phase must lie between 0 and 1, got {phase}")
+    two, three = COLOURS["cosine"], COLOURS["cosine-positive"]
+    distances = [step / 40 for step in range(41)]
+    lefts = math.pi / 2 * (1 - phase), math.pi * (1 - phase)
+    curves = [
+        [form(left, 1 - x) for x in distances]
+        for form, left in zip((_two, _three), lefts, strict=True)
+    ]
+    limits = [[(1 - x) ** p for x in distances] for p in (1, 2)]
+    hover = "%{x:.2f} M: %{y:.2f}"
+    thin: dict[str, Any] = {"width": 1.5, "dash": "dot"}
+    weights = Panel(
+        [
+            line(distances, rounded(limits[0]), COLOURS["ramp"], "1 − Δ/M", **thin),
+            line(distances, rounded(limits[1]), COLOURS["ramp-squared"], "(1 − Δ/M)²", **thin),
+            line(distances, rounded(curves[0]), two, "cos(ωΔ + ψ)", hover=hover),
+            line(distances, rounded(curves[1]), three, "1 + cos(ωΔ + ψ)", hover=hover),
+        ],
+        "weight, as a share of that at distance 0",
+        x=axis("distance Δ, in horizons M", 0, 1, dtick=0.2),
+        y=axis(low=0, high=1.05, dtick=0.5),
+        shapes=[upright(NEAR, color=PALETTE["grey"], width=1)],
+    )
+    places = [step / 32 for step in range(33)]
+    found = [_shares(place) for place in places]
+    now = _shares(phase)
+    percent = "%{x:.2f}: %{y:.1%}"
+    shares = Panel(
+        [
+            line(places, rounded([x for x, _ in found], 4), two, hover=percent),
+            line(places, rounded([x for _, x in found], 4), three, hover=percent),
+            dots([phase, phase], rounded(now, 4), [two, three], size=12),
+        ],
+        f"the nearest tenth gets {now[0]:.1%} and {now[1]:.1%}",
+        x=axis("phase ψ, as a share of its end", -0.03, 1.03, dtick=0.25),
+        y=axis(low=0.1, high=0.3, dtick=0.1, tickformat=".0%"),
+    )
+    fig = panels(
+        weights,
+        shares,
+        heights=(0.56, 0.3),
+        down=0.19,
+        height=560,
+        margin={"l": 50, "r": 14, "t": 34, "b": 96},
+    )
+    end = "the limits: straight and squared" if phase == 1 else f"{phase:g} of its end"
+    return Drawn(
+        fig,
+        f"Two weights that fall from 1 at distance 0 to 0 at the horizon, with a phase of {end}. "
+        f"At half the horizon the cosine alone is {curves[0][20]:.2f}, one plus a cosine "
+        f"{curves[1][20]:.2f}; dotted lines show the limits, {limits[0][20]:.2f} and "
+        f"{limits[1][20]:.2f} there. Below, the share of the nearest tenth against the phase: "
+        f"{now[0]:.1%} and {now[1]:.1%} here, and it rises with the phase in both.",
     )

@@ -34,8 +34,8 @@ def gated_query(match: float, first: float, second: float, start: bool = False) 
     r"""Draw a query's weights, its two gates, and its output before and after them.
 
     Five keys have values in the plane, all on one side of 0. Every key scores 0 but for b, and the
-    start token, if there, whose value is 0. Without a gate the output is a mean of the values,
-    :eq:`eq-convex-hull`; the gate multiplies its two channels, :eq:`eq-gate`.
+    start token, if there, whose value is 0: a sink, :eq:`eq-sink`. Without a gate the output is a
+    mean of the values, :eq:`eq-convex-hull`; the gate multiplies its two channels, :eq:`eq-gate`.
 
     Args:
         match: Score of key b.

@@ -13,6 +13,7 @@ from stringlib.attention.features import (
 from stringlib.attention.gate import Gate
 from stringlib.attention.linear import linear_attention, rotated_linear_attention
 from stringlib.attention.multihead import MultiHeadAttention
+from stringlib.attention.ramp import RampWeight
 from stringlib.attention.registry import FEATURES, WEIGHTS, make_features
 from stringlib.attention.roll import Roll
 from stringlib.attention.softmax import softmax_attention
@@ -41,6 +42,7 @@ __all__ = [
     "LinearState",
     "MultiHeadAttention",
     "PositionWeight",
+    "RampWeight",
     "ReLUFeatures",
     "Roll",
     "ToeplitzWeight",

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from stringlib.attention.weights import Factors, PositionWeight, require_pairs
+from stringlib.attention.weights import Factors, PositionWeight, copies, require_pairs
 from stringlib.inputs import require_bool, require_count, require_floats, require_positive
 from stringlib.precision import at_least_float32, widest
 
@@ -21,6 +21,9 @@ class CosineWeight(PositionWeight):
     negative beyond M, so longer sequences are refused: a denominator could vanish. The positive
     form falls from 1 over 1/2 at M to 0 at 2M, takes any length, and has the period 4M: a token
     4M away counts in full again.
+
+    Causal attention needs no symmetry, and has weights that prefer the nearest tokens more, on as
+    many features: :class:`~stringlib.attention.ramp.RampWeight`.
 
     Args:
         horizon: M, in tokens.
@@ -74,8 +77,7 @@ class CosineWeight(PositionWeight):
         table = [torch.cos(angles), torch.sin(angles)]
         if self.positive:
             table = [math.sqrt(0.5) * t for t in (torch.ones_like(angles), *table)]
-        # one product for all copies: (seq, 2, 1) times (..., heads, seq, 1, m)
-        return (torch.stack(table, -1).to(phi.dtype).unsqueeze(-1) * phi.unsqueeze(-2)).flatten(-2)
+        return copies(phi, torch.stack(table, -1))
 
     def factors(self, phi_q: Tensor, phi_k: Tensor, start: int = 0) -> Factors:
         """Return 2m features, or 3m; see ``PositionWeight.factors``.

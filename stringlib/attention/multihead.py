@@ -66,7 +66,8 @@ class MultiHeadAttention(nn.Module):
             :class:`~stringlib.attention.weights.PositionWeight`.
         causal: Whether a token sees itself and earlier ones only.
         num_features: Number of random features of FAVOR+; ``dim // heads`` if omitted.
-        horizon: M of the weights ``"cosine"`` and ``"cosine-positive"``, in tokens.
+        horizon: M of the weights ``"cosine"``, ``"cosine-positive"``, ``"ramp"`` and
+            ``"ramp-squared"``, in tokens.
         length: Longest sequence of the weight ``"toeplitz"``.
         grid: Rows and columns of an image, for ``"toeplitz"`` instead of ``length``. Then an
             encoder asked for by name reads two coordinates, and positions default to the grid's.

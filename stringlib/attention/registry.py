@@ -24,6 +24,7 @@ from stringlib.attention.learned import (
     RetNetDecay,
     SSDDecay,
 )
+from stringlib.attention.ramp import RampWeight
 from stringlib.attention.roll import Roll
 from stringlib.attention.weights import PositionWeight
 from stringlib.inputs import require_count, require_name, require_positive
@@ -217,19 +218,18 @@ class LayerShape(NamedTuple):
     features: int
 
 
-def _cosine(
-    shape: LayerShape, horizon: float | None = None, positive: bool = False
-) -> PositionWeight:
-    if horizon is None:
-        raise ValueError(
-            "horizon must be given for the cosine weight, at least the longest distance of two "
-            "tokens, got None"
-        )
-    return CosineWeight(horizon, positive)
+def _within(name: str, make: Callable[[float], PositionWeight]) -> Callable[..., PositionWeight]:
+    """Return the constructor of a weight that falls to 0 at a horizon."""
 
+    def build(shape: LayerShape, horizon: float | None = None) -> PositionWeight:
+        if horizon is None:
+            raise ValueError(
+                f"horizon must be given for the {name} weight, at least the longest distance of "
+                "two tokens, got None"
+            )
+        return make(horizon)
 
-def _cosine_positive(shape: LayerShape, horizon: float | None = None) -> PositionWeight:
-    return _cosine(shape, horizon, positive=True)
+    return build
 
 
 def _toeplitz(
@@ -248,8 +248,10 @@ def _toeplitz(
 
 
 WEIGHTS: dict[str, Callable[..., PositionWeight]] = {
-    "cosine": _cosine,
-    "cosine-positive": _cosine_positive,
+    "cosine": _within("cosine", CosineWeight),
+    "cosine-positive": _within("cosine", lambda horizon: CosineWeight(horizon, positive=True)),
+    "ramp": _within("ramp", RampWeight),
+    "ramp-squared": _within("ramp", lambda horizon: RampWeight(horizon, power=2)),
     "toeplitz": _toeplitz,
     "retnet": lambda shape: RetNetDecay(shape.heads),
     "gla": lambda shape: GLADecay(shape.dim, shape.heads, shape.features),

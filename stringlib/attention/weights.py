@@ -221,6 +221,20 @@ class ConstantWeight(PositionWeight):
         return Factors(phi_q, phi_k)
 
 
+def copies(phi: Tensor, table: Tensor) -> Tensor:
+    """Return the features times each column of a table, one copy beside the other.
+
+    Args:
+        phi: ``(..., heads, seq, m)``.
+        table: A factor for each token and copy, ``(seq, copies)``; its dtype need not be theirs.
+
+    Returns:
+        ``(..., heads, seq, copies * m)``.
+    """
+    # one product for all copies: (seq, copies, 1) times (..., heads, seq, 1, m)
+    return (table.to(phi.dtype).unsqueeze(-1) * phi.unsqueeze(-2)).flatten(-2)
+
+
 def require_pairs(num_queries: int, num_keys: int) -> None:
     """Raise unless both are numbers of tokens."""
     require_count("num_queries", num_queries, least=0)

@@ -68,7 +68,12 @@ PROJECTIONS = {  # of FAVOR+, beside favor (orthogonal) and favor-circulant
     "favor-learned": "red",
     "favor-optimal": "blue",
 }
-WEIGHTS = {"cosine-positive": "sky", "toeplitz": "red"}  # weight 1: as its feature map
+WEIGHTS = {  # weight 1: as its feature map
+    "cosine-positive": "sky",
+    "ramp": "grey",
+    "ramp-squared": "magenta",
+    "toeplitz": "red",
+}
 DECAYS = {
     "retnet": "orange",
     "gla": "magenta",
