@@ -31,7 +31,8 @@ CHAPTER = notebook(
     (
         "markdown",
         "| equation | says | in the code | proved by |\n|---|---|---|---|\n"
-        "| {eq}`eq-law`, {eq}`eq-angle` | angles add | {py:func}`rope` | sympy, $d = 2$ |\n",
+        "| {eq}`eq-law` | angles add | {py:func}`rope` | algebra, $d = 2$ |\n"
+        "| {eq}`eq-angle` | an angle | {py:func}`rope` | float64 |\n",
     ),
 )
 TREE = {
@@ -43,7 +44,8 @@ TREE = {
         (
             "markdown",
             "| equation | in the code | proved by |\n|---|---|---|\n"
-            "| {eq}`eq-a` two letters | `stringlib` | proof |\n| {eq}`eq-law` elsewhere | | |\n",
+            "| {eq}`eq-a` two letters | `stringlib` | float64, a loop |\n"
+            "| {eq}`eq-law` elsewhere | | |\n",
         ),
     ),
     "notebooks/02_b.ipynb": CHAPTER,
@@ -96,16 +98,16 @@ def test_the_page_lists_everything_in_the_order_of_the_book(
     assert "```{math}\nR(a)R(b) = R(a + b)\n```" in law
     assert "In the code: {py:obj}`~stringlib.rope.Rope`, `stringlib.rope._hidden`." in law
     assert (
-        "Proof by algebra (sympy, $d = 2$):\n\n"
+        "Proof by algebra ($d = 2$):\n\n"
         "- the test “it” in `tests/test_rope.py`\n"
         "- by algebra, a cell of {doc}`/notebooks/02_b`\n" in law
     )
-    assert "{eq}`eq-angle` angles add\n" in angle
+    assert "{eq}`eq-angle` an angle\n" in angle
     assert "```{math}\n\\theta_i = 1\n```" in angle
     assert "{py:obj}`~stringlib.rope.Rope.angle`" in angle
     assert "\n\n- in float64, a cell of {doc}`/notebooks/02_b`\n" in angle
     assert "{eq}`eq-a` two letters\n" in a
-    assert "In the code: {py:obj}`~stringlib`. Proof in float64 (proof):" in a
+    assert "In the code: {py:obj}`~stringlib`. Proof in float64 (a loop):" in a
 
 
 def test_nearly_every_formula_has_its_name_from_the_summary_of_its_chapter() -> None:
@@ -183,6 +185,17 @@ ORPHANS = {
     "cell that does not say how": (
         ("notebooks/03.ipynb", notebook(("code", "# proves: eq-law\nassert True"))),
         "notebooks/03.ipynb, cell 0: write '# proves by algebra: eq-...'",
+    ),
+    "summary of another kind": (
+        (
+            "book/intro.md",
+            "\n$$ x $$ (eq-new)\n\n| equation | in the code | proved by |\n|---|---|---|\n"
+            "| {eq}`eq-new` | `f` | algebra, all sizes |\n",
+        ),
+        ("stringlib/new.py", '""":eq:`eq-new`"""\n'),
+        ("tests/test_new.py", PROOF.format("new")),
+        "book/intro: the summary proves eq-new by 'algebra, all sizes', "
+        "its cells and tests in float64",
     ),
     "algebra without symbols": (
         ("notebooks/03.ipynb", notebook(("code", "# proves by algebra: eq-law\nassert True"))),

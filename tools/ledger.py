@@ -14,7 +14,8 @@ An equation has one id everywhere, ``eq-something``:
   ``# proves by algebra: eq-something``, ``# proves for small sizes: ...`` (every case up to a size,
   by a computer) or ``# proves in float64: ...``.
 
-An id that lacks one of the three is an orphan, and an error that names the id and the place. While
+An id that lacks one of the three is an orphan, and an error that names the id and the place. So is
+a summary whose last column begins with another kind of proof than the strongest of its cells. While
 the book is built, the list stands in for ``{ledger}`` on its page: how many formulas have which
 kind of proof, then each formula with what the summary of its chapter says of it, and behind it,
 folded, its code and its proofs.
@@ -327,6 +328,10 @@ def read(root: Path) -> Ledger:
             ledger.errors.append(f"{equation.place}: {equation.label} is in no docstring")
         if not equation.proved:
             ledger.errors.append(f"{equation.place}: {equation.label} is proved nowhere")
+        kind = equation.kind.split(maxsplit=1)[1]
+        if equation.how and not equation.how.startswith(kind):
+            said = f"the summary proves {equation.label} by {equation.how!r}"
+            ledger.errors.append(f"{equation.page}: {said}, its cells and tests {equation.kind}")
     return ledger
 
 
@@ -351,6 +356,7 @@ def counts(ledger: Ledger) -> str:
 
 def entry(equation: Equation) -> dict[str, str]:
     """Return what stands in the list for one equation, in Markdown."""
+    kind = equation.kind.split(maxsplit=1)[1]
     code = (
         # the API pages leave out what is private
         f"`{name}`" if re.search(r"\._(?!_)", name) else f"{{py:obj}}`~{name}`"
@@ -362,7 +368,7 @@ def entry(equation: Equation) -> dict[str, str]:
         "tex": equation.tex,
         "code": ", ".join(code),
         "kind": equation.kind,
-        "how": f" ({equation.how})" if equation.how else "",
+        "how": f" ({how})" if (how := equation.how.removeprefix(kind).lstrip(",; ")) else "",
         "proofs": "\n".join(f"- {line}" for line in equation.proved),
     }
 
