@@ -58,6 +58,7 @@ def facts() -> dict[str, Any]:
         "far": texts(longer["far"]),
         "recall": texts(recall),
         "recall_random": span(recall, random),
+        "replaced": texts(recorded.replaced()),
         "redrawn": about(drawn["redrawn"]),
         "kept_drawn": about(drawn["test"]),
         "guess": f"{float(guess_accuracy(8, 8)):.3f}",

@@ -153,6 +153,13 @@ def recall() -> dict[str, list[float]]:
     return {n.removeprefix(where): row for n, row in found.items() if n.startswith(where)}
 
 
+def replaced() -> dict[str, list[float]]:
+    """Return the accuracy of chapter 18 on rewritten keys: state → one number a seed."""
+    where = "rewritten, "
+    found = measured("delta_rule", lambda run: float(run["short"]))
+    return {n.removeprefix(where): row for n, row in found.items() if n.startswith(where)}
+
+
 def _ratio(ms: dict[str, list[float]], one: str, other: str) -> float:
     """Return how many times as long one contestant takes, the median over rounds."""
     return median(a / b for a, b in zip(ms[one], ms[other], strict=True))

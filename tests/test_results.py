@@ -87,6 +87,7 @@ def test_the_record_is_of_the_declared_cells_seeds_and_steps(name: str) -> None:
     words = f"--seeds {study.seeds} --steps {study.steps}"
     assert record["command"] == f"python results/{name}.py {words}"
     assert record["seeds"] == list(range(study.seeds))
+    assert "dirty" not in record["commit"], "record it from a clean checkout"
     assert study.seeds >= SEEDS.get(name, 5)
     assert Path(study.script).stem == name
     data = record["data"]
@@ -98,7 +99,6 @@ def test_the_record_is_of_the_declared_cells_seeds_and_steps(name: str) -> None:
         assert all(places(run) == places(found["runs"][0]) for run in found["runs"]), cell
         if any("wall_s" in run for run in found["runs"]):  # older records have no times
             assert all(run["wall_s"] >= 0 for run in found["runs"]), cell
-            assert "dirty" not in record["commit"], "record it from a clean checkout"
 
 
 @pytest.mark.parametrize("name", STUDIES)
