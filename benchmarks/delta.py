@@ -63,7 +63,8 @@ def _decay(shape: Shape, data: Data) -> Entry:
 
 CONTESTANTS: Sequence[Contestant] = (
     Contestant("delta rule", "delta", _delta(None)),
-    Contestant("delta rule, token by token", "delta", _delta("recurrent")),
+    # its backward is quadratic in seq: each token's slice has a gradient as long as the sequence
+    Contestant("delta rule, token by token", "delta", _delta("recurrent"), longest=1024),
     Contestant("delta rule, literal chunks", "delta", _literal),
     Contestant("fla delta rule", "delta", _fla, tolerance=TF32),
     Contestant("decay", "decay", _decay),

@@ -123,8 +123,7 @@ def test_what_is_learned_gets_a_gradient(suite, learned, fixed):
     assert {n for n in (*learned, *fixed) if entries[n].parameters} == set(learned)
 
 
-# delta waits for an hour of a quiet machine
-@pytest.mark.parametrize("suite", [s for s in SUITES.values() if s is not delta.SUITE])
+@pytest.mark.parametrize("suite", SUITES.values())
 def test_the_record_is_of_the_whole_suite(suite):
     data = read_record(ROOT / f"results/bench-{suite.name}-cpu.json")["data"]
     versions = data["settings"]["peers"]
