@@ -66,8 +66,9 @@ def test_independent_rows_have_the_error_of_the_theory(monkeypatch: pytest.Monke
         assert abs(bias) < 0.03
 
 
-def test_training_lowers_the_error_it_is_trained_on() -> None:
-    found = circulant_favor.learning(0, 40)
+@pytest.mark.parametrize("way", circulant_favor.WAYS)
+def test_training_lowers_the_error_it_is_trained_on(way: str) -> None:
+    found = circulant_favor.learning(0, 40, way, "adam", max(circulant_favor.RATES["adam"]))
     assert found["after"]["error skewed"] < 0.9 * found["before"]["error skewed"]
     assert found["before"]["length"] == pytest.approx(8, abs=2.5)
 
