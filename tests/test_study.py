@@ -33,6 +33,8 @@ def start(output, **environment):
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        # what runs in the background of a script ignores Ctrl-C, and its children inherit that
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
 
 
