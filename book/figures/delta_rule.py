@@ -126,11 +126,12 @@ def written_twice(beta: float, angle: float, decay: float) -> Drawn:
     )
     writes = ", ".join(f"{v:g} under {k}" for k, v in WRITES)
     told = {name: f"{found['adds', name]:.2f} and {found['replaces', name]:.2f}" for name in keys}
+    last = dict(WRITES)
     return Drawn(
         fig,
         f"Written are {writes}; the keys are {angle:g} degrees apart, the rate is {beta:g} and the "
         f"decay {decay:g}. Above, the states as points of a plane, with the lines of all states "
         "that answer a key with a value written. Below, what they answer after each write, adding "
-        f"and by the delta rule: at the end {told['A']} to A, whose latest value is -1, and "
-        f"{told['B']} to B, whose latest value is 1.5.",
+        f"and by the delta rule: at the end {told['A']} to A, whose latest value is {last['A']:g}, "
+        f"and {told['B']} to B, whose latest value is {last['B']:g}.",
     )

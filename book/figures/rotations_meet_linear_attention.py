@@ -204,7 +204,7 @@ def rolled_features(offset: int, cycles: str) -> Drawn:
     fig = panels(
         features, weights, down=0.2, height=560, margin={"l": 40, "r": 10, "t": 34, "b": 48}
     )
-    lengths = " and ".join(map(str, roll.cycles)) if len(roll.cycles) > 1 else "12"
+    lengths = " and ".join(map(str, roll.cycles))
     return Drawn(
         fig,
         f"Twelve features of a key in cycles of {lengths}, rolled by {offset}, beside those of a "
