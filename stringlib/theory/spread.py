@@ -6,8 +6,6 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from scipy import stats
-
 from stringlib.inputs import require_count
 
 LEVEL = 0.95
@@ -40,6 +38,8 @@ def interval(values: Sequence[float], comparisons: int = 1) -> tuple[float, floa
     """
     _require("values", values, 2)
     require_count("comparisons", comparisons)
+    from scipy import stats  # of the extra "train"
+
     quantile = stats.t.ppf(1 - (1 - LEVEL) / (2 * comparisons), len(values) - 1)
     half = float(quantile) * statistics.stdev(values) / math.sqrt(len(values))
     centre = statistics.fmean(values)
@@ -92,6 +92,8 @@ def success_interval(successes: int, runs: int, comparisons: int = 1) -> tuple[f
     require_count("comparisons", comparisons)
     if successes > runs:
         raise ValueError(f"successes must be at most {runs}, the runs, got {successes}")
+    from scipy import stats
+
     level = 1 - (1 - LEVEL) / comparisons
     found = stats.binomtest(successes, runs).proportion_ci(level, method="wilson")
     return float(found.low), float(found.high)
