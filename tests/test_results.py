@@ -22,7 +22,7 @@ from stringlib.train.learn import Training
 
 ROOT = Path(__file__).resolve().parents[1]
 STUDIES = sorted(path.stem for path in (ROOT / "results").glob("*.py"))
-SEEDS = {"recall_maps": 3, "favor_plus": 10}
+SEEDS = {"favor_plus": 10}
 """Study → least number of seeds, if it is not five."""
 CHEAP = {
     "circulant_favor": ["learned fourier, descent 3.0", "learned nearest, adam 0.02"],
@@ -173,7 +173,6 @@ LEARNS: list[tuple[str, dict[str, Any], int, list[Any], float]] = [
         0.834,
     ),
     ("delta_rule", {"state": "delta", "task": "parity"}, 300, ["parity", 16], 0.95),
-    ("recall_maps", {"method": "softmax", "task": "8 pairs"}, 150, ["8 pairs", 300], 0.6),
     ("rope_2d", {"method": "mixed", "task": "one"}, 100, ["trained", 16], 0.32),
     ("rope_decay", {"task": "anywhere"}, 60, ["anywhere"], 0.42),
     ("rope_shift", {"method": "rope"}, 40, [0], 0.3),

@@ -20,7 +20,6 @@ from results import (
     delta_rule,
     gating,
     language,
-    recall_maps,
     reflections,
     rope_2d,
     rope_decay,
@@ -39,7 +38,7 @@ from stringlib.train.learn import Training
 Make = Callable[[str], nn.Module]
 ALIKE = (cayley_string, circulant_block_size, cosformer, decay_and_state)
 ALIKE += (rope_shift, string_commuting, why_positions)
-MODELS = [study.TRAINING.model for study in (*ALIKE, recall_maps, rope_2d, toeplitz_rpe)]
+MODELS = [study.TRAINING.model for study in (*ALIKE, rope_2d, toeplitz_rpe)]
 MODELS += [gating.Recall, reflections.OneLayer, rotations_linear.LookBack]
 
 
@@ -190,17 +189,6 @@ def test_what_was_seen_since_a_marker_is_that_of_a_plain_search(task: str) -> No
             past = row[:t]
             since = past[len(past) - past[::-1].index(own) :] if own in past else past
             assert answer == (token in since)
-
-
-def test_a_sequence_lists_pairs_and_asks_for_one() -> None:
-    for task, (pairs, keys, _, _) in recall_maps.TASKS.items():
-        sequence, answer = recall_maps.batch(task, 50, generator())
-        assert sequence.shape == (50, 2 * pairs + 1)
-        assert sequence.max() < recall_maps.VALUES + keys
-        for row, value in zip(sequence.tolist(), answer.tolist(), strict=True):
-            held = dict(zip(row[0:-1:2], row[1:-1:2], strict=True))
-            assert len(held) == pairs  # no key twice
-            assert held[row[-1]] == value
 
 
 def test_each_kind_of_query_gets_its_answer() -> None:
@@ -446,16 +434,6 @@ def test_only_a_weight_or_bias_knows_the_order(method: str) -> None:
     there = model(tokens.flip(1)).flip(1)
     blind = method in ("favor", "favor cosine", "favor kerple", "softmax temperature")
     assert (largest_difference(model(tokens), there) < 1e-9) is blind
-
-
-@pytest.mark.parametrize("method", recall_maps.MAPS)
-def test_without_a_shift_the_order_of_the_tokens_does_not_matter(method: str) -> None:
-    for task, matters in (("8 pairs, no shift", False), ("8 pairs", True)):
-        model = seeded(lambda method, task=task: recall_maps.Recall(method, task), method)
-        sequence, _ = recall_maps.batch(task, 4, generator())
-        mixed = sequence[:, [*torch.randperm(16).tolist(), 16]]
-        change = largest_difference(model(sequence), model(mixed))
-        assert (change > 1e-6) is matters
 
 
 @pytest.mark.parametrize("start", [False, True])
