@@ -154,6 +154,7 @@ PARTS = {
     "stringlib/explore": ["explore"],
     "stringlib/symbolic": ["symbolic"],
     "stringlib/tasks": ["train", "data"],  # inside functions only
+    "stringlib/theory/spread": ["train"],  # inside functions only
     "stringlib/train": ["train", "cluster"],  # the latter inside a function only
     "book": ["explore"],
     "tools": ["test"],

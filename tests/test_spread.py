@@ -1,4 +1,4 @@
-"""Intervals of a few runs, against scipy; perplexity, and the share of the nearest tokens."""
+"""Intervals of a few runs and of successes; perplexity, and the share of the nearest tokens."""
 
 from __future__ import annotations
 
@@ -10,29 +10,50 @@ from scipy import stats
 
 from book.figures.language_model import near_share, nearest_tokens
 from stringlib.theory.perplexity import perplexity
-from stringlib.theory.spread import difference, interval, mean, t_quantile
+from stringlib.theory.spread import difference, interval, mean, success_interval
 
 VALUES = [0.31, 0.35, 0.28, 0.40, 0.33]
 OTHERS = [0.30, 0.30, 0.27, 0.33, 0.30]
 
 
-def test_the_quantiles_are_those_of_student_s_t() -> None:
-    for degrees in [*range(1, 200), 1000, 10**6]:
-        assert t_quantile(degrees) == pytest.approx(stats.t.ppf(0.975, degrees), abs=1e-4)
-
-
-@pytest.mark.parametrize("count", [2, 3, 5, 40])
-def test_an_interval_is_scipy_s(count: int) -> None:
+@pytest.mark.parametrize(
+    ("count", "comparisons", "quantile"),  # of Student's t, from printed tables
+    [(2, 1, 12.7062), (3, 1, 4.3027), (5, 1, 2.7764), (31, 1, 2.0423), (5, 5, 4.6041)],
+)
+def test_an_interval_is_as_wide_as_tables_say(
+    count: int, comparisons: int, quantile: float
+) -> None:
     values = [math.sin(i) for i in range(count)]
-    expected = stats.t.interval(0.95, count - 1, stats.tmean(values), stats.sem(values))
-    assert interval(values) == pytest.approx(expected, rel=1e-4)
-    assert mean(values) == pytest.approx(sum(values) / count)
+    centre = sum(values) / count
+    error = math.sqrt(sum((v - centre) ** 2 for v in values) / (count - 1) / count)
+    wanted = centre - quantile * error, centre + quantile * error
+    assert interval(values, comparisons) == pytest.approx(wanted, rel=1e-4)
+    assert mean(values) == pytest.approx(centre)
 
 
-def test_an_interval_covers_the_mean_nineteen_times_in_twenty() -> None:
-    draws = stats.norm(2.0, 3.0).rvs((4000, 5), random_state=0)
-    covered = sum(low <= 2.0 <= high for low, high in (interval(row) for row in draws.tolist()))
-    assert abs(covered / 4000 - 0.95) < 4 * math.sqrt(0.95 * 0.05 / 4000)
+@pytest.mark.parametrize("comparisons", [1, 4])
+def test_intervals_cover_their_means_nineteen_times_in_twenty(comparisons: int) -> None:
+    draws = stats.norm(2.0, 3.0).rvs((3000, comparisons, 5), random_state=0)
+    covered = sum(
+        all(low <= 2.0 <= high for low, high in (interval(row, comparisons) for row in rows))
+        for rows in draws.tolist()
+    )
+    least = 0.95 - 4 * math.sqrt(0.95 * 0.05 / 3000)
+    assert least < covered / 3000 < 0.975  # Bonferroni is a little wider than it must be
+
+
+def test_a_share_of_successes_has_wilson_s_interval() -> None:
+    for successes, runs in ((0, 30), (1, 5), (17, 30), (30, 30)):
+        low, high = success_interval(successes, runs)
+        for end in (low, high):  # where the chance is just 1.96 of its own deviations away
+            if 0 < end < 1:
+                off = (successes / runs - end) / math.sqrt(end * (1 - end) / runs)
+                assert abs(off) == pytest.approx(1.959964, rel=1e-5)
+        assert low <= successes / runs <= high
+    assert success_interval(30, 30) == pytest.approx((0.88649, 1), abs=1e-5)
+    wide = success_interval(17, 30, comparisons=10)
+    assert wide[0] < success_interval(17, 30)[0]
+    assert wide[1] > success_interval(17, 30)[1]
 
 
 def test_a_paired_difference_is_scipy_s_and_narrower_than_the_two_intervals() -> None:
@@ -54,7 +75,10 @@ def test_a_paired_difference_is_scipy_s_and_narrower_than_the_two_intervals() ->
         (lambda: interval([1.0, math.nan]), "values must be finite, got nan"),
         (lambda: difference([1.0, 2.0], [1.0]), "others must have 2 values, as many, got 1"),
         (lambda: difference([1.0, 2.0], [1.0, math.inf]), "others must be finite, got inf"),
-        (lambda: t_quantile(0), "degrees must be at least 1, got 0"),
+        (lambda: interval([1.0, 2.0], 0), "comparisons must be at least 1, got 0"),
+        (lambda: success_interval(4, 3), "successes must be at most 3, the runs, got 4"),
+        (lambda: success_interval(-1, 3), "successes must be at least 0, got -1"),
+        (lambda: success_interval(0, 0), "runs must be at least 1, got 0"),
         (lambda: perplexity(1.0, 0), "unit must be positive and finite, got 0"),
         (lambda: perplexity(1.0, -1.0), "unit must be positive and finite, got -1.0"),
     ],

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.tasks import TASKS, Task, make_task
+from stringlib.tasks.images import Digits
 from stringlib.tasks.task import IGNORE
 
 OPTIONS: dict[str, dict] = {
@@ -295,3 +296,39 @@ def test_without_data_or_the_package_the_error_says_what_to_do(
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(ImportError, match=r"pip install 'stringlib\[data\]'"):
         make_task(name)
+
+
+@every_task
+def test_what_one_chooses_with_is_neither_trained_nor_tested_on(name: str) -> None:
+    task, torn = make(name), everything(make(name))
+    other = task.validation()
+    assert type(other) is type(task)
+    chosen = everything(other)
+    assert list(chosen) == list(torn)
+
+    def rows(batches: list[tuple[Tensor, Tensor]]) -> set[bytes]:
+        return {row.numpy().tobytes() for inputs, _ in batches for row in inputs}
+
+    for part, batches in torn.items():
+        both = rows(batches) & rows(chosen[part])
+        assert len(both) < 0.05 * len(rows(batches)), part  # draws of few tokens may meet
+    if name in ("listops", "digits", "moved-digits"):
+        assert len(other.train[0]) + len(other.test[0]) == len(task.train[0])
+        joined = torch.cat([other.train[0], other.test[0]])
+        assert torch.equal(joined, task.train[0])
+    assert {n: len(b) for n, b in everything(task).items()} == {n: len(b) for n, b in torn.items()}
+
+
+def test_a_text_is_chosen_with_by_its_own_end() -> None:
+    task = make("text")
+    other = task.validation()
+    assert torch.equal(torch.cat([other.train, other.test]), task.train)
+    assert len(other.test) == len(task.train) // 10
+
+
+def test_a_task_of_ones_own_says_how_to_choose() -> None:
+    class Own(Digits):
+        validation = Task.validation
+
+    with pytest.raises(NotImplementedError, match=r"Own must define validation\(\) or test_seed"):
+        Own().validation()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import gzip
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 from stringlib.inputs import require_count, require_positive
 from stringlib.models.vit import ViT
 from stringlib.tasks.download import load
-from stringlib.tasks.task import Task
+from stringlib.tasks.task import Task, without_end
 
 Examples = tuple[Tensor, Tensor]
 
@@ -117,6 +118,13 @@ class Images(Task):
         images, labels = self.train
         rows = torch.randint(len(images), (size,), generator=generator)
         return self._shown(images[rows], self.places, generator), labels[rows].long()
+
+    def validation(self) -> Self:
+        """Return the task with the last tenth of the training images to test on."""
+        other = copy.copy(self)
+        (images, others), (labels, names) = map(without_end, self.train)
+        other.train, other.test = (images, labels), (others, names)
+        return other
 
     def held_out(self) -> dict[str, Iterator[Examples]]:
         """Return ``"test"``, and ``"moved"`` and ``"fine"`` where the options ask for them."""

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Iterator
 from functools import lru_cache
 from statistics import median
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
 from stringlib.inputs import require_count
 from stringlib.models.language import LanguageModel
-from stringlib.tasks.task import IGNORE, Task
+from stringlib.tasks.task import IGNORE, Task, without_end
 
 OPERATORS = ("MIN", "MAX", "MED", "SM")
 """Smallest, largest, median (rounded down), and sum modulo 10."""
@@ -125,6 +126,13 @@ class ListOps(Task):
         tokens, values = self.test
         batches = zip(tokens.split(250), values.split(250), strict=True)
         return {"test": (_sequences(*some) for some in batches)}
+
+    def validation(self) -> Self:
+        """Return the task with the last tenth of the training expressions to test on."""
+        other = copy.copy(self)
+        (tokens, others), (values, answers) = map(without_end, self.train)
+        other.train, other.test = (tokens, values), (others, answers)
+        return other
 
     def majority(self) -> float:
         """Return the test accuracy of always naming the commonest digit of training."""

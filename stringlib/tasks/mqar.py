@@ -42,6 +42,8 @@ class MQAR(Task):
         Arora et al. 2024 (Zoology), appendix E, and its ``multiquery_ar``.
     """
 
+    test_seed = 10_000
+
     def __init__(
         self,
         pairs: int = 8,
@@ -84,7 +86,7 @@ class MQAR(Task):
 
     def held_out(self) -> dict[str, Iterator[tuple[Tensor, Tensor]]]:
         """Return ``"test"``: 1,000 sequences, each with ``pairs`` questions."""
-        generator = torch.Generator().manual_seed(10_000)
+        generator = torch.Generator().manual_seed(self.test_seed)
         return {"test": iter([self.batch(250, generator) for _ in range(4)])}
 
     def model(self, **options: Any) -> nn.Module:

@@ -35,6 +35,8 @@ class Recall(Task):
         ValueError: If one is below 1, or ``keys`` below ``pairs``.
     """
 
+    test_seed = 10_000
+
     def __init__(self, pairs: int = 8, keys: int | None = None, values: int = 8) -> None:
         require_count("pairs", pairs)
         require_count("values", values)
@@ -56,7 +58,7 @@ class Recall(Task):
 
     def held_out(self) -> dict[str, Iterator[tuple[Tensor, Tensor]]]:
         """Return ``"test"``: 2,000 sequences."""
-        generator = torch.Generator().manual_seed(10_000)
+        generator = torch.Generator().manual_seed(self.test_seed)
         return {"test": iter([self.batch(500, generator) for _ in range(4)])}
 
     def commonest(self) -> float:

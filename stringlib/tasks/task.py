@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +24,9 @@ class Task(ABC):
     metric = "accuracy"
     """What the score is, ``"accuracy"`` or ``"bits"`` (bits a target, the fewer the better)."""
 
+    test_seed: int | None = None
+    """What test sets are drawn from; None for a task whose test sets are not drawn."""
+
     @abstractmethod
     def batch(self, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Return inputs, ``(size, ...)``, and targets, ``(size, ...)``, to train on."""
@@ -30,6 +34,23 @@ class Task(ABC):
     @abstractmethod
     def held_out(self) -> dict[str, Iterator[tuple[Tensor, Tensor]]]:
         """Return for each named test set its batches, the same every time."""
+
+    def validation(self) -> Self:
+        """Return the same task to choose with, a learning rate for instance.
+
+        What this task tests on is not touched. Where test sets are drawn, they are drawn anew;
+        where there are data, the last tenth of what this task trains on is tested on instead.
+
+        Raises:
+            NotImplementedError: If a task of your own has no such method, nor a ``test_seed``.
+        """
+        if self.test_seed is None:
+            raise NotImplementedError(
+                f"{type(self).__name__} must define validation() or test_seed"
+            )
+        other = copy.copy(self)
+        other.test_seed = self.test_seed + 1
+        return other
 
     @abstractmethod
     def model(self, **options: Any) -> nn.Module:
@@ -46,3 +67,9 @@ class Task(ABC):
         if self.metric == "bits":
             return self.loss(outputs, targets) / torch.log(torch.tensor(2.0))
         return (outputs.argmax(-1) == targets).sum()  # no class has the number IGNORE
+
+
+def without_end(data: Tensor) -> tuple[Tensor, Tensor]:
+    """Return training data without its end, and its end, a tenth, to choose with."""
+    end = max(1, len(data) // 10)
+    return data[:-end], data[-end:]

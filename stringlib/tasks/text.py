@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from stringlib.inputs import require_count, require_positive
 from stringlib.models.configs import make_language_model
 from stringlib.tasks.download import load
-from stringlib.tasks.task import IGNORE, Task
+from stringlib.tasks.task import IGNORE, Task, without_end
 
 
 def python_topics() -> bytes:
@@ -94,14 +95,7 @@ class Text(Task):
             self.train, self.test = data[:cut], data[cut:]
         else:
             self.train, self.test = data, _bytes("test", test)
-        for name, part, least in (
-            ("train", self.train, length),
-            ("test", self.test, max(self.test_lengths)),
-        ):
-            if len(part) <= least:
-                raise ValueError(
-                    f"text must have more than {least} bytes to {name} on, got {len(part)}"
-                )
+        self._require_windows()
 
     def batch(self, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Return bytes, ``(size, length)``, and those that follow them."""
@@ -110,9 +104,30 @@ class Text(Task):
         window = self.train[start + torch.arange(self.length + 1)].long()
         return window[:, :-1], window[:, 1:]
 
+    def validation(self) -> Self:
+        """Return the task with the end of the training text to test on.
+
+        Raises:
+            ValueError: If a part of the text is then shorter than a window.
+        """
+        other = copy.copy(self)
+        other.train, other.test = without_end(self.train)
+        other._require_windows()
+        return other
+
     def held_out(self) -> dict[str, Iterator[tuple[Tensor, Tensor]]]:
         """Return for each test length, by its name, windows of the end of the text."""
         return {str(n): self._windows(n) for n in self.test_lengths}
+
+    def _require_windows(self) -> None:
+        for name, part, least in (
+            ("train", self.train, self.length),
+            ("test", self.test, max(self.test_lengths)),
+        ):
+            if len(part) <= least:
+                raise ValueError(
+                    f"text must have more than {least} bytes to {name} on, got {len(part)}"
+                )
 
     def _windows(self, length: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield windows that ask for the bytes of ``_asked``, ``length`` at a time or fewer."""

@@ -41,6 +41,8 @@ class Volumes(Task):
         ValueError: If one is out of its range.
     """
 
+    test_seed = 10_000
+
     def __init__(self, size: int = 6, region: int | None = None, others: int = 8) -> None:
         require_count("size", size, least=2)
         if region is not None:
@@ -62,7 +64,7 @@ class Volumes(Task):
         return {"test": self._batches(0), "moved": self._batches(self.size - self.region)}
 
     def _batches(self, first: int) -> Iterator[tuple[Tensor, Tensor]]:
-        generator = torch.Generator().manual_seed(10_000)
+        generator = torch.Generator().manual_seed(self.test_seed)
         for _ in range(8):
             yield self._drawn(250, first, generator)
 

@@ -1,4 +1,4 @@
-"""Mean and 95 % confidence interval of a few runs, by Student's t."""
+"""What a few runs say: mean and interval, paired differences, shares of successes."""
 
 from __future__ import annotations
 
@@ -6,29 +6,10 @@ import math
 import statistics
 from collections.abc import Sequence
 
-# the 0.975 quantile of Student's t with 1, 2, … degrees of freedom
-QUANTILES = (
-    *(12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281),
-    *(2.2010, 2.1788, 2.1604, 2.1448, 2.1314, 2.1199, 2.1098, 2.1009, 2.0930, 2.0860),
-    *(2.0796, 2.0739, 2.0687, 2.0639, 2.0595, 2.0555, 2.0518, 2.0484, 2.0452, 2.0423),
-)
+from stringlib.inputs import require_count
 
-
-def t_quantile(degrees: int) -> float:
-    """Return the 0.975 quantile of Student's t.
-
-    Args:
-        degrees: Degrees of freedom, at least 1.
-
-    Raises:
-        ValueError: If there are none.
-    """
-    if degrees < 1:
-        raise ValueError(f"degrees must be at least 1, got {degrees}")
-    if degrees <= len(QUANTILES):
-        return QUANTILES[degrees - 1]
-    z = 1.959964  # of the normal distribution, and the first terms in 1/degrees to it
-    return z + (z**3 + z) / (4 * degrees) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * degrees**2)
+LEVEL = 0.95
+"""Of every interval here."""
 
 
 def mean(values: Sequence[float]) -> float:
@@ -41,25 +22,33 @@ def mean(values: Sequence[float]) -> float:
     return statistics.fmean(values)
 
 
-def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Return the 95 % confidence interval of the mean, ``(low, high)``.
+def interval(values: Sequence[float], comparisons: int = 1) -> tuple[float, float]:
+    """Return the 95 % confidence interval of the mean by Student's t, ``(low, high)``.
 
     It assumes independent runs with normal scores. Scores against a wall, such as accuracies near
     1, are not normal: the interval can reach beyond the wall and is then no more than a warning.
 
     Args:
         values: One number a run, at least two.
+        comparisons: How many such intervals are looked at together. All of them hold their means
+            at once with 95 %, by Bonferroni: each has the level 1 − 0.05/comparisons.
 
     Raises:
         ValueError: If there are fewer than two, or one is not finite.
     """
     _require("values", values, 2)
-    half = t_quantile(len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
+    require_count("comparisons", comparisons)
+    from scipy import stats  # of the extra "train"
+
+    quantile = stats.t.ppf(1 - (1 - LEVEL) / (2 * comparisons), len(values) - 1)
+    half = float(quantile) * statistics.stdev(values) / math.sqrt(len(values))
     centre = statistics.fmean(values)
     return centre - half, centre + half
 
 
-def difference(values: Sequence[float], others: Sequence[float]) -> tuple[float, float, float]:
+def difference(
+    values: Sequence[float], others: Sequence[float], comparisons: int = 1
+) -> tuple[float, float, float]:
     """Return the mean of the paired differences ``values - others`` and its interval.
 
     Pairs share what the two methods do not differ in, such as the seed of the data, so that what
@@ -68,6 +57,8 @@ def difference(values: Sequence[float], others: Sequence[float]) -> tuple[float,
     Args:
         values: One number a run of one method, at least two.
         others: As many of the other, in the same order of seeds.
+        comparisons: As for :func:`interval`. A difference whose interval excludes 0 alone, but not
+            among the comparisons that it was picked from, is suggestive and no more.
 
     Returns:
         ``(mean, low, high)``; no difference is plausible where 0 lies between low and high.
@@ -80,7 +71,32 @@ def difference(values: Sequence[float], others: Sequence[float]) -> tuple[float,
     _require("others", others, 2)
     _require("values", values, 2)
     each = [a - b for a, b in zip(values, others, strict=True)]
-    return statistics.fmean(each), *interval(each)
+    return statistics.fmean(each), *interval(each, comparisons)
+
+
+def success_interval(successes: int, runs: int, comparisons: int = 1) -> tuple[float, float]:
+    """Return the 95 % interval of the chance of success, ``(low, high)``, by Wilson's score.
+
+    Unlike Student's it holds for a few runs, too, and where all of them succeed or fail.
+
+    Args:
+        successes: How many runs succeeded.
+        runs: How many there were.
+        comparisons: As for :func:`interval`.
+
+    Raises:
+        ValueError: If there is no run, or more successes than runs.
+    """
+    require_count("runs", runs)
+    require_count("successes", successes, least=0)
+    require_count("comparisons", comparisons)
+    if successes > runs:
+        raise ValueError(f"successes must be at most {runs}, the runs, got {successes}")
+    from scipy import stats
+
+    level = 1 - (1 - LEVEL) / comparisons
+    found = stats.binomtest(successes, runs).proportion_ci(level, method="wilson")
+    return float(found.low), float(found.high)
 
 
 def _require(name: str, values: Sequence[float], least: int) -> None:
