@@ -1,7 +1,7 @@
-"""Recall of 8 pairs with a shift, often enough to count successes: every map at three rates.
+"""Recall of 8 pairs with a shift, often enough to count successes: every map at four rates.
 
     python results/recall_success.py      # writes results/recall_success.json
-    python results/recall_success.py --seeds 1 --steps 50 --only "free, relu*" --output /tmp/try.json
+    python results/recall_success.py --seeds 1 --steps 50 --only "*relu*" --output /tmp/try.json
 
 Task and model are those of ``results/recall.py``: one head with 32 channels, a key that takes in
 the one before it, m = 32 random features. A run succeeds if it names more than 90 % of the values
@@ -16,7 +16,7 @@ from typing import Any
 from results.recall import EIGHT, MAPS, RANDOM, run
 from stringlib.train.study import Study
 
-RATES = (3e-3, 1e-2, 3e-2)
+RATES = (1e-3, 3e-3, 1e-2, 3e-2)
 SUCCESS = 0.9
 DELTA = {"attention": "identity", "weight": "delta"}
 NORMS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {

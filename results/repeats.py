@@ -63,7 +63,7 @@ def run(seed: int, steps: int, **options: Any) -> dict[str, Any]:
     }
 
 
-STUDY = Study(__file__, __doc__, METHODS, run, steps=2000)
+STUDY = Study(__file__, __doc__, METHODS, run, steps=1000)
 
 
 if __name__ == "__main__":
