@@ -100,14 +100,12 @@ def make_model(split: bool = False, **options: Any) -> LanguageModel:
     return model
 
 
-def run(seed: int, steps: int, rate: float, longer: int = 1, **options: Any) -> dict[str, Any]:
+def run(seed: int, steps: int, rate: float, **options: Any) -> dict[str, Any]:
     """Train one model; return its size, its losses on the way, and bits a byte."""
     torch.manual_seed(seed)
     model, task = make_model(**options), text_task().validation()
-    steps *= longer
-    settings = Settings(
-        steps, BATCH, rate, warmup=min(WARMUP, steps // 8), seed=seed, log_every=longer * 25
-    )
+    warmup = min(WARMUP, steps // 8)
+    settings = Settings(steps, BATCH, rate, warmup=warmup, seed=seed, log_every=max(1, steps // 40))
     history = fit(model, task, settings)
     return {
         "parameters": sum(p.numel() for p in model.parameters()),

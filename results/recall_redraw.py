@@ -14,8 +14,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import nn
 
 from results.recall import EIGHT, MANY, RATE
+from stringlib.attention.features import FavorFeatures
 from stringlib.tasks.recall import Recall
 from stringlib.train import Settings, evaluate, fit
 from stringlib.train.history import History
@@ -37,6 +39,31 @@ CELLS: dict[str, dict[str, Any]] = {
 }
 
 
+class Redraw:
+    """Draws all random features of a model anew after every so many steps of its training.
+
+    Args:
+        model: The model.
+        seed: Of the draws.
+        every: Steps between two draws; none on the way if omitted.
+    """
+
+    def __init__(self, model: nn.Module, seed: int, every: int | None) -> None:
+        self.model, self.every = model, every
+        self.generator = torch.Generator().manual_seed(30_000 + seed)
+
+    def __call__(self, history: History) -> None:
+        """Draw if it is time, after a step."""
+        if self.every is not None and (history.steps[-1] + 1) % self.every == 0:
+            self.now()
+
+    def now(self) -> None:
+        """Draw now."""
+        for module in self.model.modules():
+            if isinstance(module, FavorFeatures):
+                module.redraw(self.generator)
+
+
 def run(
     seed: int,
     steps: int,
@@ -46,27 +73,19 @@ def run(
     every: int | None = None,
     **options: Any,
 ) -> dict[str, Any]:
-    """Train one model; return its losses on the way and its accuracy."""
+    """Train one model; return its losses on the way and its accuracy, with other rows as well."""
     task = Recall(pairs, keys)
     torch.manual_seed(seed)
     model = task.model(attention=attention, shift=True, **options)
-    features = model.blocks[0].attention.features
-    generator = torch.Generator().manual_seed(30_000 + seed)
-
-    def after_step(history: History) -> None:
-        if every is not None and (history.steps[-1] + 1) % every == 0:
-            features.redraw(generator)
-
+    redraw = Redraw(model, seed, every)
     settings = Settings(steps, rate=RATE, seed=seed, log_every=1)
-    history = fit(model, task, settings, on_log=after_step)
-    found = {"accuracy": history.scores["test"]}
+    history = fit(model, task, settings, on_log=redraw)
+    found: dict[str, Any] = {"losses": [round(loss, 4) for loss in history.losses[::50]]}
+    found["accuracy"] = round(history.scores["test"], 4)
     if attention != "favor-learned":
-        features.redraw(generator)
-        found["redrawn"] = evaluate(model, task)["test"]
-    return {
-        **{name: round(score, 4) for name, score in found.items()},
-        "losses": [round(loss, 4) for loss in history.losses[::50]],
-    }
+        redraw.now()
+        found["redrawn"] = round(evaluate(model, task)["test"], 4)
+    return found
 
 
 STUDY = Study(__file__, __doc__, CELLS, run, steps=400, seeds=10)
