@@ -24,12 +24,7 @@ def facts() -> dict[str, Any]:
     """Return name → number as text, or a dictionary of such."""
     vision, longer, bits = recorded.vision(), recorded.longer(), recorded.language()
     recall = recorded.recall()
-    drawn = {
-        kind: recorded.measured("recall", recorded.score(kind))[
-            "32 pairs, shift, unit: favor-circulant"
-        ]
-        for kind in ("test", "redrawn")
-    }
+    drawn = {k: recorded.recall("unit", k)["favor-circulant"] for k in ("test", "redrawn")}
     encoders, attentions = recorded.encoder_times(), recorded.attention_times()
     other, finer, opposite = (vision[key] for key in ("other", "interpolated", "moved"))
     names = [f"digits {name}" for name in (*ABSOLUTE, *ENCODERS) if name != "rope"]

@@ -12,7 +12,7 @@ import torch
 from docutils import nodes
 
 from book import facts, methods, recorded
-from results import extrapolation, language, recall, vision
+from results import extrapolation, language, recall_many, vision
 from stringlib import make_encoder
 from stringlib.attention.registry import FEATURES, WEIGHTS
 from stringlib.encoders.registry import BIASES, ENCODERS
@@ -158,8 +158,10 @@ def test_cells_are_means_and_intervals_of_the_records(encoders, attentions) -> N
 
     bits = recorded.data("language")["cells"]["ELU, GLA"]["runs"]
     assert agrees(attentions["gla"].cells["text"], [run["bits"] for run in bits])
-    pairs = recorded.data("recall")["cells"]["32 pairs, shift: relu"]["runs"]
-    assert agrees(attentions["relu"].cells["recall"], [run["scores"]["test"] for run in pairs])
+    pairs = recorded.data("recall_many")["cells"]
+    rows = [[run["scores"]["test"] for run in pairs[f"free, relu, rate {rate:g}"]["runs"]]
+            for rate in recall_many.RATES]  # fmt: skip
+    assert agrees(attentions["relu"].cells["recall"], max(rows, key=sum))
     places = recorded.data("vision")["cells"]["moved axial"]["runs"]
     new = [
         sum(sum(row) for row in run["places"]) - sum(sum(row[:3]) for row in run["places"][:3])
@@ -179,7 +181,7 @@ def test_a_dash_stands_where_and_only_where_there_is_no_run(encoders, attentions
     tried = {n for n, row in encoders.items() if row.cells["images"] != methods.MISSING}
     assert tried == set(vision.ENCODERS)
     tried = {n for n, row in attentions.items() if row.cells["recall"] != methods.MISSING}
-    assert tried == set(recall.MAPS)
+    assert tried == set(recall_many.MAPS["free"])
     asked = {told.get("weight") for told in language.CELLS.values()} - {None}
     found = {n for n in WEIGHTS if attentions[n].cells["text"] != methods.MISSING}
     assert found == asked
@@ -218,7 +220,7 @@ def test_the_settings_that_the_page_names_are_those_of_the_studies() -> None:
     assert extrapolation.LENGTH == 64
     assert extrapolation.LENGTHS[-1] == 1024 == 16 * extrapolation.LENGTH
     assert vision.STEPS == recorded.data("vision")["steps"] == 400
-    for study in ("vision", "language", "extrapolation", "recall"):
+    for study in ("vision", "language", "extrapolation", "recall_many"):
         assert {len(c["runs"]) for c in recorded.data(study)["cells"].values()} == {5}
     assert recorded.LONGEST == 16384
     assert methods.WIDE == 64

@@ -22,21 +22,22 @@ from stringlib.train.learn import Training
 
 ROOT = Path(__file__).resolve().parents[1]
 STUDIES = sorted(path.stem for path in (ROOT / "results").glob("*.py"))
-SEEDS = {"favor_plus": 10}
+SEEDS = {"favor_plus": 10, "recall_redraw": 10, "recall_success": 30}
 """Study → least number of seeds, if it is not five."""
 CHEAP = {
     "circulant_favor": ["learned fourier, descent 3.0", "learned nearest, adam 0.02"],
     "extrapolation": ["needle none"],
     "inference_ladder": ["sizes"],
     "recall": [
-        "8 pairs, shift, unit: favor",
-        "8 pairs, shift: softmax",
-        "8 pairs, shift, unit: favor-circulant",
-        "8 pairs, shift: favor-learned",
+        "8 pairs, no shift: favor",
+        "8 pairs, no shift: softmax",
         "32 pairs, shift, unit, 5,000 sequences: favor",
-        "32 pairs, shift: favor-learned",
+        "32 pairs, shift, unit, 5,000 sequences: favor-learned",
         "8 pairs, t5, two layers, mlp: softmax",
     ],
+    "recall_many": ["free, delta, rate 0.001", "unit, favor-learned, rate 0.01"],
+    "recall_redraw": ["8 pairs, unit, m = 32, learned", "8 pairs, free, m = 64, every 10"],
+    "recall_success": ["free, favor-optimal, rate 0.01", "unit, favor-circulant, rate 0.001"],
     "toeplitz_crossover": ["forward, m = 64, n = 64"],
     "vision": ["volumes none", "digits learned", "volumes cayley-sparse"],
 }

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 import torch
 from torch import Tensor, nn
 
-from results import extrapolation, language, listops, recall, transfer, vision
+from results import (
+    extrapolation,
+    language,
+    listops,
+    recall,
+    recall_many,
+    recall_redraw,
+    recall_success,
+    transfer,
+    vision,
+)
 from stringlib import RoPE
 from stringlib.checks import largest_difference
 from stringlib.encoders.scaling import yarn_attention_factor
@@ -18,6 +30,7 @@ from stringlib.tasks.listops import CLOSE, OPERATORS, ListOps
 from stringlib.tasks.recall import Recall
 from stringlib.tasks.task import IGNORE
 from stringlib.theory.capacity import guess_accuracy
+from stringlib.train.history import History
 
 BAG = {"dim": 16, "heads": 2, "depth": 1}
 
@@ -41,14 +54,20 @@ class Says(nn.Module):
 
 
 def test_cells_of_recall_ask_for_every_map_with_and_without_a_shift() -> None:
-    for name in ("8 pairs, no shift", "8 pairs, shift", "32 pairs, shift"):
-        told = [recall.CELLS[f"{name}: {attention}"] for attention in recall.MAPS]
-        assert {t["attention"] for t in told} == set(recall.MAPS)
-        assert {t.get("shift", False) for t in told} == {"no shift" not in name}
-        assert {t["pairs"] for t in told} == {int(name.split()[0])}
+    told = [recall.CELLS[f"8 pairs, no shift: {attention}"] for attention in recall.MAPS]
+    assert {t["attention"] for t in told} == set(recall.MAPS)
+    for study, pairs in ((recall_success, 8), (recall_many, 32)):
+        for name, cell in study.CELLS.items():
+            norm, attention, rate = name.split(", ")
+            assert cell["shift"]
+            assert cell["pairs"] == pairs
+            assert cell["rate"] == float(rate.removeprefix("rate "))
+            assert cell.get("normalize_qk", False) is (norm == "unit")
+            assert attention in (cell["attention"], cell.get("weight"))
+    assert {c["attention"] for c in recall_success.CELLS.values()} > set(recall.MAPS)
     for name, told in recall.CELLS.items():
         assert (", unit" in name) is told.get("normalize_qk", False)
-        assert ("m = 128" in name) is (told.get("num_features") == 128)
+        assert ("no shift" in name or "t5" in name or "rope" in name) is ("shift" not in told)
         assert ("two layers" in name) is (told.get("depth") == 2)
 
 
@@ -68,12 +87,25 @@ def test_the_same_sequences_come_again_and_new_ones_test() -> None:
 
 
 def test_a_shift_recalls_and_nothing_else_does() -> None:
-    scores = {
-        shift: recall.run(seed=0, steps=200, **recall.CELLS[f"8 pairs, {shift}: softmax"])["scores"]
-        for shift in ("shift", "no shift")
-    }
-    assert scores["shift"]["test"] > 0.95
-    assert scores["no shift"]["test"] < float(guess_accuracy(8, 8)) + 0.03
+    with_shift = recall_success.CELLS["free, softmax, rate 0.01"]
+    without = recall.CELLS["8 pairs, no shift: softmax"]
+    found = [recall.run(0, steps=200, **told)["scores"]["test"] for told in (with_shift, without)]
+    assert found[0] > 0.95
+    assert found[1] < float(guess_accuracy(8, 8)) + 0.03
+
+
+@pytest.mark.parametrize("every", [None, 1, 3])
+def test_rows_are_drawn_anew_every_so_many_steps(every: int | None) -> None:
+    model = Recall().model(attention="favor-circulant")
+    features = model.blocks[0].attention.features
+    redraw, seen = recall_redraw.Redraw(model, 0, every), [features.projection.matrix().clone()]
+    for step in range(7):
+        redraw(History(steps=[step]))
+        seen.append(features.projection.matrix().clone())
+    changed = [not torch.equal(a, b) for a, b in pairwise(seen)]
+    assert changed == [every is not None and (step + 1) % every == 0 for step in range(7)]
+    redraw.now()
+    assert not torch.equal(features.projection.matrix(), seen[-1])
 
 
 # --- ListOps ---------------------------------------------------------------------------------
