@@ -37,6 +37,12 @@ CHEAP = {
         "32 pairs, shift: favor-learned",
         "8 pairs, t5, two layers, mlp: softmax",
     ],
+    "performer_vision": [
+        "digits favor: circulant turned",
+        "digits relu: axial after",
+        "digits favor-unit-circulant: toeplitz, circulant",
+        "moved relu: none",
+    ],
     "toeplitz_crossover": ["forward, m = 64, n = 64"],
     "vision": ["volumes none", "digits learned", "volumes cayley-sparse"],
 }

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch import Tensor, nn
 
-from results import extrapolation, language, listops, recall, transfer, vision
-from stringlib import RoPE
+from results import extrapolation, language, listops, performer_vision, recall, transfer, vision
+from stringlib import CayleySTRING, RoPE
 from stringlib.checks import largest_difference
+from stringlib.encoders.registry import make_encoder
 from stringlib.encoders.scaling import yarn_attention_factor
 from stringlib.models import ViT
 from stringlib.positions import grid_positions
@@ -305,6 +308,89 @@ def test_every_performer_can_be_built(name: str) -> None:
     told = {k: v for k, v in vision.CELLS[name].items() if k != "task"}
     torch.manual_seed(0)
     assert moved_task().model(**told)(torch.rand(2, 1, 16, 16)).shape == (2, 10)
+
+
+# --- vision with Performers ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", performer_vision.POSITIONS)
+@pytest.mark.parametrize("phi", performer_vision.MAPS)
+def test_every_small_performer_learns_what_its_cell_says(phi: str, name: str) -> None:
+    told = dict(performer_vision.CELLS[f"digits {phi}: {name}"])
+    task, turned = told.pop("task"), told.pop("turned", False)
+    made = make_task(*performer_vision.TASKS[task][:1])
+    torch.manual_seed(0)
+    model = made.model(pool="mean", **told)
+    learned = {n.replace("encoder.encoder", "encoder") for n, _ in model.named_parameters()}
+    if turned:
+        model = performer_vision.with_turns(model)
+    images = torch.rand(3, 1, 8, 8)
+    model(images).square().sum().backward()
+    found = {n for n, p in model.named_parameters() if p.grad is not None and p.grad.any()}
+    assert {n.replace("encoder.encoder", "encoder") for n in found} == learned
+    attention = model.blocks[0].attention
+    assert attention.rotate == told.get("rotate")
+    assert (attention.weight is not None) == (name in performer_vision.BIASED)
+
+
+@pytest.mark.parametrize("name", performer_vision.ENCODERS)
+def test_a_turn_serves_queries_and_keys_commutes_and_is_drawn_for_each_batch(name: str) -> None:
+    torch.manual_seed(0)
+    encoder = make_encoder(name, 16, 2, heads=3).double()
+    turned = performer_vision.Turned(encoder)
+    here, there = torch.tensor([[1.0, 2.0], [0.5, -3.0]]).double()
+    places = torch.stack([here, there]).repeat_interleave(16, 0)
+    unit = torch.eye(16).double().repeat(2, 1).expand(3, -1, -1)
+
+    def matrices() -> list[Tensor]:
+        """Return BR at both places, from one batch."""
+        rows = turned.rotate(unit, turned.phases(places))
+        return [part.mT for part in rows.split(16, -2)]
+
+    first, second = matrices()
+    # what queries and keys share cancels in a product: the turn is one, and orthogonal
+    moved = encoder.matrix((there - here)[None])[:, 0]
+    assert largest_difference(first.mT @ second, moved) < 1e-12
+    turn = first @ encoder.matrix(here[None])[:, 0].mT
+    assert largest_difference(turn @ moved, moved @ turn) < 1e-12
+    assert largest_difference(turn, torch.eye(16)) > 0.5
+    assert largest_difference(turn[0], turn[1]) > 0.5
+    assert largest_difference(matrices()[0], first) > 0.5
+
+
+def test_a_new_turn_for_each_batch_makes_a_performer_relative_on_average() -> None:
+    torch.manual_seed(0)
+    told = dict(performer_vision.CELLS["digits relu: axial turned"].items())
+    del told["task"], told["turned"]
+    plain = make_task("digits").model(pool="mean", **told, **BAG).double()
+    turned = performer_vision.with_turns(copy.deepcopy(plain))
+    images, here = torch.rand(1, 1, 8, 8).double(), grid_positions(4, 4)
+
+    def scores(model: ViT, at: Tensor) -> Tensor:
+        return torch.cat([model(images, at) for _ in range(300)])
+
+    with torch.no_grad():
+        near, far = (scores(turned, at) for at in (here, here + 7))
+        apart = (near.mean(0) - far.mean(0)).abs()
+        error = (near.var(0) / 300 + far.var(0) / 300).sqrt()
+        assert (apart < 4 * error).all()
+        assert ((plain(images, here) - plain(images, here + 7)).abs() > 4 * error).any()
+
+
+def test_a_transform_behind_rope_is_cayley_string_with_other_projections() -> None:
+    torch.manual_seed(0)
+    encoder, x = CayleySTRING(8, 2, 3).double(), torch.randn(3, 5, 6).double()
+    weight, places = torch.randn(3, 8, 6).double(), torch.randn(5, 2).double()
+    basis = encoder.basis().detach()
+    behind = encoder.folded().rotate(x @ weight.mT, places) @ basis.mT  # P RoPE(Ωr) W x
+    other = basis @ weight
+    assert largest_difference(behind, encoder.rotate(x @ other.mT, places)) < 1e-12
+
+
+def test_a_roll_reads_one_coordinate_and_no_grid() -> None:
+    model = make_task("digits").model(pool="mean", attention="relu", rotate="roll")
+    with pytest.raises(ValueError, match="positions"):
+        model(torch.rand(1, 1, 8, 8))
 
 
 # --- transfer --------------------------------------------------------------------------------
