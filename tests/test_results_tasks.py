@@ -8,7 +8,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from results import extrapolation, language, listops, performer_vision, recall, transfer, vision
+from results import (
+    class_token,
+    extrapolation,
+    language,
+    listops,
+    performer_vision,
+    recall,
+    transfer,
+    vision,
+)
 from stringlib import CayleySTRING, RoPE
 from stringlib.checks import largest_difference
 from stringlib.encoders.registry import make_encoder
@@ -308,6 +317,22 @@ def test_every_performer_can_be_built(name: str) -> None:
     told = {k: v for k, v in vision.CELLS[name].items() if k != "task"}
     torch.manual_seed(0)
     assert moved_task().model(**told)(torch.rand(2, 1, 16, 16)).shape == (2, 10)
+
+
+@pytest.mark.parametrize("encoder", vision.ENCODERS)
+@pytest.mark.parametrize("pool", class_token.POOLS)
+def test_both_ways_to_read_are_those_of_the_study_of_vision(pool: str, encoder: str) -> None:
+    def filled(told: dict[str, object]) -> dict[str, object]:
+        return {"longer": 1, "pool": "cls", "encoder": None, **told}
+
+    shared = {f"moved {encoder}": "mean", f"moved cls {encoder}": "cls", f"digits {encoder}": "cls"}
+    for name, read in shared.items():
+        if name in vision.CELLS and read == pool:
+            task = vision.CELLS[name]["task"]
+            cell = class_token.CELLS[f"{task} 1 × {pool}: {encoder}"]
+            assert filled(cell) == filled(vision.CELLS[name])
+            longer = class_token.CELLS[f"{task} 4 × {pool}: {encoder}"]
+            assert longer == {**cell, "longer": 4}
 
 
 # --- vision with Performers ------------------------------------------------------------------
