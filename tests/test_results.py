@@ -38,6 +38,7 @@ CHEAP = {
         "32 pairs, shift: favor-learned",
         "8 pairs, t5, two layers, mlp: softmax",
     ],
+    "mnist": ["softmax: none", "favor: unit, toeplitz"],
     "performer_vision": [
         "digits favor: circulant turned",
         "digits relu: axial after",
@@ -48,7 +49,7 @@ CHEAP = {
     "vision": ["volumes none", "digits learned", "volumes cayley-sparse"],
 }
 """Study → cells that are run here, if not the first one, or all of a study of small models."""
-TIMES = ("circulant_speed", "inference_ladder", "toeplitz_crossover")
+TIMES = ("circulant_speed", "inference_ladder", "mnist_speed", "toeplitz_crossover")
 SLOW = ("memory", "milliseconds")  # what stands beside runs, and takes long to measure again
 
 
@@ -231,7 +232,7 @@ def test_shares_are_shares_and_times_are_positive() -> None:
                     if measure in ("accuracy", "short", "long", "decoded", "scores", "places"):
                         assert value is None or 0 <= value <= 1, (name, place)
                         checked += 1
-                    if measure in ("ms", "forward", "gradients"):
+                    if measure in ("ms", "forward", "gradients", "step"):
                         assert value > 0, (name, place)
                         checked += 1
     assert checked > 9000

@@ -13,6 +13,8 @@ from results import (
     extrapolation,
     language,
     listops,
+    mnist,
+    mnist_speed,
     performer_vision,
     recall,
     transfer,
@@ -416,6 +418,58 @@ def test_a_roll_reads_one_coordinate_and_no_grid() -> None:
     model = make_task("digits").model(pool="mean", attention="relu", rotate="roll")
     with pytest.raises(ValueError, match="positions"):
         model(torch.rand(1, 1, 8, 8))
+
+
+# --- MNIST -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", mnist.MODELS)
+def test_every_model_of_mnist_is_what_its_name_says(name: str) -> None:
+    phi, _, positions = name.partition(": ")
+    torch.manual_seed(0)
+    model = Images(*2 * [(torch.zeros(1, 1, 28, 28), torch.zeros(1).long())], patch=4).model(
+        pool="mean", **mnist.MODELS[name]
+    )
+    images = torch.rand(2, 1, 28, 28)
+    assert model(images).shape == (2, 10)
+    attention = model.blocks[0].attention
+    assert (attention.features is None) == (phi == "softmax")
+    assert (attention.weight is not None) == ("toeplitz" in positions)
+    assert (attention.log_temperature is not None) == ("unit" in positions)
+    # patches in reverse order: their mean is another if the model knows their places
+    mirrored = model(
+        model.patches(images)
+        .flip(1)
+        .unflatten(1, (7, 7))
+        .unflatten(-1, (4, 4))
+        .transpose(2, 3)
+        .flatten(1, 2)
+        .flatten(2, 3)
+        .unsqueeze(1)
+    )
+    knows = largest_difference(model(images), mirrored) > 1e-4
+    assert knows == (positions not in ("none", "unit"))
+
+
+def test_a_timed_step_trains_and_a_timed_forward_pass_does_not() -> None:
+    timed = mnist_speed.calls(seed=0, patch=4, dim=12)
+    assert len(timed) == 2 + 2 * len(mnist_speed.TIMED)
+    call = timed["favor: unit, toeplitz"]
+    first = call("forward")
+    assert first.shape == (mnist_speed.BATCH, 10)
+    assert not first.requires_grad
+    assert torch.equal(call("forward"), first)
+    call("step")
+    assert not torch.equal(call("forward"), first)
+
+
+def test_images_a_second_are_those_of_the_median_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(10**6))
+    # each call takes one second, by this clock
+    monkeypatch.setattr(mnist_speed.time, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(mnist_speed, "calls", lambda *told: {"a": print, "b": print})
+    found = mnist_speed.run(0, 3, patch=4, dim=12)
+    assert found == {mode: {"a": 32.0, "b": 32.0} for mode in mnist_speed.MODES}
 
 
 # --- transfer --------------------------------------------------------------------------------
