@@ -25,6 +25,7 @@ STUDIES = sorted(path.stem for path in (ROOT / "results").glob("*.py"))
 SEEDS = {"recall_maps": 3, "favor_plus": 10}
 """Study → least number of seeds, if it is not five."""
 CHEAP = {
+    "circulant_training": ["base", "clip None", "start uniform", "shared True"],
     "class_token": ["digits 1 × mean: none", "digits 4 × cls: axial"],
     "circulant_favor": ["learned fourier, descent 3.0", "learned nearest, adam 0.02"],
     "extrapolation": ["needle none"],
