@@ -17,7 +17,9 @@ from results import (
     mnist_speed,
     performer_vision,
     recall,
+    sparse_sweep,
     transfer,
+    transfer_3d,
     vision,
 )
 from stringlib import CayleySTRING, RoPE
@@ -31,6 +33,7 @@ from stringlib.tasks.images import Images
 from stringlib.tasks.listops import CLOSE, OPERATORS, ListOps
 from stringlib.tasks.recall import Recall
 from stringlib.tasks.task import IGNORE
+from stringlib.tasks.volumes import Volumes
 from stringlib.theory.capacity import guess_accuracy
 
 BAG = {"dim": 16, "heads": 2, "depth": 1}
@@ -507,3 +510,52 @@ def test_a_small_rate_moves_the_frequencies_less() -> None:
     assert found.keys() == transfer.STARTS.keys()
     slow, fast = (found[n]["frequencies"]["way"] for n in ("zero, 1e-4", "zero"))
     assert 0 < slow < fast
+
+
+# --- a sparse S ------------------------------------------------------------------------------
+
+
+def test_a_share_of_the_entries_is_learned_and_none_is_rope_mixed() -> None:
+    task, models = moved_task(), []
+    for share in sparse_sweep.SHARES:
+        torch.manual_seed(0)
+        models.append(sparse_sweep.sparse(task, share))
+    # two blocks of three heads of 16 channels: 8 frequencies of two coordinates, 120 entries
+    found = [sparse_sweep.parameters(model) for model in models]
+    assert found == [6 * (16 + round(120 * share)) for share in sparse_sweep.SHARES]
+    assert all(torch.equal(m.embed.weight, models[0].embed.weight) for m in models)
+    assert torch.equal(models[0].blocks[0].attention.encoder.basis()[0], torch.eye(16).double())
+    assert models[1](torch.rand(2, 1, 16, 16)).shape == (2, 10)
+
+
+# --- from two coordinates to three -----------------------------------------------------------
+
+
+def test_a_slice_holds_both_marks_and_their_direction() -> None:
+    slices = transfer_3d.Slices(Volumes(4))
+    pictures, labels = slices.batch(200, generator())
+    assert pictures.shape == (200, 3, 4, 4)
+    assert pictures[:, :2].sum((2, 3)).eq(1).all()
+    a, b = (pictures[:, n].flatten(1).argmax(1) for n in (0, 1))
+    step = torch.stack([b // 4 - a // 4, b % 4 - a % 4], 1)
+    rows = torch.arange(200)
+    assert step[rows, 1 - labels // 2].eq(0).all()
+    assert step[rows, labels // 2].sign().eq(1 - 2 * (labels % 2)).all()
+    assert labels.unique().tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("encoder", transfer_3d.ENCODERS)
+def test_a_third_generator_of_zero_changes_nothing(encoder: str) -> None:
+    torch.manual_seed(0)
+    volumes = Volumes(4)
+    flat = transfer_3d.Slices(volumes).model(encoder=encoder)
+    pictures = transfer_3d.Slices(volumes).batch(4, generator())[0]
+    shown = volumes.batch(4, generator())[0]
+    effects = {}
+    for start in ("zero", "drawn"):
+        model = volumes.model(encoder=encoder)
+        transfer_3d.deepen(flat, model, start)
+        assert largest_difference(flat(pictures), model(pictures[..., None])) < 1e-5
+        effects[start] = transfer_3d.effect_of_depth(model, shown)
+    assert effects["zero"] == 0
+    assert effects["drawn"] > 1e-3
