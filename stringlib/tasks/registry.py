@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from stringlib.inputs import require_name
-from stringlib.tasks.images import Digits, cifar10, mnist
+from stringlib.tasks.images import Digits, cifar10, mnist, mnist5k
 from stringlib.tasks.listops import ListOps
 from stringlib.tasks.mqar import MQAR
 from stringlib.tasks.recall import Recall
@@ -22,6 +22,7 @@ TASKS: dict[str, Callable[..., Task]] = {
     "digits": Digits,
     "moved-digits": partial(Digits, canvas=16),
     "mnist": mnist,
+    "mnist5k": mnist5k,
     "cifar10": cifar10,
     "volumes": Volumes,
     "text": Text,

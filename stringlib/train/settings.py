@@ -20,9 +20,11 @@ class Settings:
             as half a cosine to 0.
         warmup: Steps before the rate is at its largest.
         weight_decay: AdamW's, on the matrices of ``nn.Linear`` alone: not on embeddings, norms,
-            biases and whatever belongs to an encoder.
+            biases and whatever belongs to an encoder; what it would do there is
+            :eq:`eq-circulant-decay`.
         clip: Largest norm of the whole gradient; None for no limit.
-        penalty: λ of the penalty λ Σ c² on all coefficients of Circulant-STRING.
+        penalty: λ of the penalty λ Σ c² on all coefficients of Circulant-STRING,
+            :eq:`eq-circulant-penalty`.
         encoder_rate: Largest learning rate of the parameters of rotary encoders; ``rate`` if None.
         seed: Decides the batches. The model is drawn by whoever makes it.
         log_every: Steps between two entries of the history.
