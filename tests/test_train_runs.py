@@ -151,15 +151,23 @@ def test_ctrl_c_with_jobs_keeps_what_is_done_and_saves_what_is_under_way(tmp_pat
     assert process.returncode == 130
     assert f"stopped; what was done and under way is in {tmp_path}" in err
     assert "goes on from the last checkpoint: python -m stringlib.train recall" in err
-    assert "Traceback" not in err
+    assert len(err.splitlines()) == 2  # and nothing that Python says of processes
     for path in metrics:
         assert torch.load(path.with_name("checkpoint.pt"), weights_only=True)["step"] >= 1
     assert not (tmp_path / "long" / "seed-2").exists()  # nothing new was begun
     deadline = time.monotonic() + 30
-    with pytest.raises(ProcessLookupError):  # nobody is left
-        while time.monotonic() < deadline:
-            os.killpg(process.pid, 0)
-            time.sleep(0.05)
+    while is_there(process.pid):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def is_there(group):
+    """Return whether a process of a group is left."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def test_one_bar_says_which_run_and_a_model_is_drawn_by_its_seed(tmp_path, capfd):

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
+from threading import RLock
 from typing import Any, NamedTuple
 
 import torch
@@ -273,6 +274,7 @@ _PROCESS: dict[str, Any] = {}  # what this one of several works with
 
 def _prepare(options: Options, heard: Any) -> None:
     torch.set_num_threads(1)
+    tqdm.set_lock(RLock())  # one for all processes would be left behind when this one is ended
     import_modules(options.imports)
     task = make_task(options.task, **options.task_options)
     trainer = Trainer(options, task, make_fabric(**options.hardware))
