@@ -250,7 +250,9 @@ def test_differences_are_paired_and_corrected_and_a_guess_stands_below():
             expected = f"{middle:+.3f} [{middle - half:+.3f}, {middle + half:+.3f}]"
             assert rows[name][column] == expected
     assert rows["chance"] == ["chance", "0.125", "", "0.125", "", "", "", "", ""]
-    assert lines[-1].startswith("Differences are from b, paired by seed; the intervals hold all 4")
+    assert lines[-1] == (
+        "Differences are from b, paired by seed, with 95 % intervals that hold all 4 at once."
+    )
     for cell in cells.values():
         del cell["runs"][1:]
     lines = table(cells, "accuracy", "a").splitlines()

@@ -97,8 +97,8 @@ def table(cells: Cells, metric: str, baseline: str, chance: float | None = None)
     if comparisons:
         text += f"\n\nDifferences are from {baseline}, paired by seed"
         if len(cells[baseline]["runs"]) > 1:
-            text += "; the intervals hold"
-            text += f" all {comparisons} of them at once with 95 %" if comparisons > 1 else " 95 %"
+            text += ", with 95 % intervals"
+            text += f" that hold all {comparisons} at once" if comparisons > 1 else ""
         text += "."
     return text
 
