@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from concurrent.futures import BrokenExecutor
 from contextlib import ExitStack
 
+from tqdm import tqdm
+
 from stringlib.files import locked
 from stringlib.tasks import Task, make_task
 from stringlib.train.hardware import first_writes, make_fabric
@@ -45,7 +47,8 @@ def _run(options: Options, command: str) -> None:
     taken = f"another process trains in {folder}; choose another --folder, or wait"
     with ExitStack() as held:
         first_writes(fabric, lambda: held.enter_context(locked(folder / ".lock", taken)))
-        cells = train_all(options, task, fabric, print if fabric.is_global_zero else lambda _: None)
+        say = tqdm.write if fabric.is_global_zero else lambda _: None  # above the bar
+        cells = train_all(options, task, fabric, say)
         if fabric.is_global_zero:
             report(cells, options.task, task, folder, command, options.baseline)
 

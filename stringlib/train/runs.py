@@ -68,46 +68,38 @@ def train_all(
         FloatingPointError: If a run went wrong; the message names its method and seed.
         Interrupted: If several runs at a time were asked to stop; those under way are saved.
     """
-    lists = {name: cell.settings for name, cell in options.cells.items()}
-    tries = {name: [_run(options, name, s, True) for s in many] for name, many in lists.items()}
-    trials = [run for many in tries.values() if len(many) > 1 for run in many]
-    count = len(options.seeds) * sum(many[0].steps for many in lists.values())
-    count += sum(run.settings.steps for run in trials)
+    several = {name: c.settings for name, c in options.cells.items() if len(c.settings) > 1}
+    trials = [_run(options, name, one, True) for name, many in several.items() for one in many]
+    count = sum(run.settings.steps for run in trials)
+    count += len(options.seeds) * sum(c.settings[0].steps for c in options.cells.values())
     if options.fresh:  # all at once: whoever stops early can go on
         first_writes(fabric, partial(_clear, options))
     wanted = sys.stderr.isatty() if options.progress is None else options.progress
-    bar = Progress(count, wanted and fabric.is_global_zero)
-    with bar.bar, _workers(options, task, fabric, bar) as do:
-        judged = {run: found["score"] for run, found in do(trials)}
-        tried = {
-            name: {run.settings.rate: judged[run] for run in many if run in judged}
-            for name, many in tries.items()
-        }
-        best = {name: many[0] for name, many in lists.items()}
-        for name, scores in tried.items():
-            if scores:
-                best[name] = lists[name][_best(name, [*scores.values()], task.metric)]
-                each = ", ".join(f"{r:g} {_score(s)}" for r, s in scores.items())
-                bar.say(say, f"{name}: rate {best[name].rate:g}; on validation {each}")
-        cells: dict[str, dict[str, Any]] = {
-            name: {"told": cell.told, "rate": best[name].rate}
-            for name, cell in options.cells.items()
-        }
-        results: dict[tuple[str, int], Found] = {}
-        seeds = [
-            _run(options, name, dataclasses.replace(best[name], seed=seed), False)
-            for seed in options.seeds
-            for name in cells
-        ]
+    progress = Progress(count, wanted and fabric.is_global_zero)
+    cells: dict[str, dict[str, Any]] = {}
+    seeds = []
+    with progress.bar, _workers(options, task, fabric, progress) as do:
+        judged = {(run.name, run.settings.rate): found["score"] for run, found in do(trials)}
+        for name, cell in options.cells.items():
+            best = cell.settings[0]
+            cells[name] = {"told": cell.told, "runs": []}
+            if name in several:
+                tried = {f"{s.rate:g}": judged[name, s.rate] for s in cell.settings}
+                best = cell.settings[_best(name, [*tried.values()], task.metric)]
+                cells[name]["tried"] = tried
+                each = ", ".join(f"{rate} {_score(score)}" for rate, score in tried.items())
+                say(f"{name}: rate {best.rate:g}; on validation {each}")
+            cells[name]["rate"] = best.rate
+            some = (dataclasses.replace(best, seed=seed) for seed in options.seeds)
+            seeds += [_run(options, name, one, False) for one in some]
+        seeds.sort(key=lambda run: run.settings.seed)  # whoever stops early has every method
         for run, found in do(seeds):
             cells[run.name]["parameters"] = found.pop("parameters")
-            results[run.name, run.settings.seed] = found
-            shown = ", ".join(f"{test} {score:.4g}" for test, score in found["scores"].items())
-            bar.say(say, f"{run}: {task.metric} {shown}, {found['wall_s']:.1f} s")
-    for name, cell in cells.items():
-        if tried[name]:
-            cell["tried"] = {f"{rate:g}": score for rate, score in tried[name].items()}
-        cell["runs"] = [results[name, seed] for seed in options.seeds]
+            cells[run.name]["runs"].append(found)
+            shown = ", ".join(f"{test} {_score(score)}" for test, score in found["scores"].items())
+            say(f"{run}: {task.metric} {shown}, {found['wall_s']:.1f} s")
+    for told in cells.values():
+        told["runs"].sort(key=lambda found: found["seed"])
     return cells
 
 
@@ -119,13 +111,9 @@ def _run(options: Options, name: str, settings: Settings, tries: bool) -> Run:
 
 
 def _clear(options: Options) -> None:
-    """Remove the checkpoints of all runs that may be asked for."""
-    for name, cell in options.cells.items():
-        for one in cell.settings:
-            some = [dataclasses.replace(one, seed=seed) for seed in options.seeds]
-            runs = [_run(options, name, settings, False) for settings in some]
-            for run in [_run(options, name, one, True), *runs]:
-                (run.folder / "checkpoint.pt").unlink(missing_ok=True)
+    for name in options.cells:
+        for path in (options.folder / folder_of(name)).rglob("checkpoint.pt"):
+            path.unlink()
 
 
 def _best(name: str, scores: Sequence[float | None], metric: str) -> int:
@@ -140,52 +128,31 @@ def _score(score: float | None) -> str:
     return "gone bad" if score is None else f"{score:.4g}"
 
 
-class Trainer:
-    """Trains one run after another.
-
-    Args:
-        options: What the command line asked for.
-        task: The task.
-        fabric: Where to train.
-    """
-
-    def __init__(self, options: Options, task: Task, fabric: Fabric) -> None:
-        self.options, self.task, self.fabric = options, task, fabric
-
-    def __call__(self, run: Run, on_log: Callable[[History], Any]) -> Found:
-        """Return what is recorded of a run; of one that tries a rate its score, or None.
-
-        Raises:
-            FloatingPointError: If the loss is no longer finite, where no rate is tried.
-        """
-        task = self.task.validation() if run.tries else self.task
-        torch.manual_seed(run.settings.seed)
-        model = task.model(**self.options.cells[run.name].told)
-        try:
-            history = fit(
-                model,
-                task,
-                run.settings,
-                fabric=self.fabric,
-                folder=run.folder,
-                on_log=on_log,
-                progress=False,
-            )
-        except FloatingPointError as error:
-            if run.tries:
-                return {"score": None}
-            raise FloatingPointError(f"{run}: {error}") from None
+def _train(
+    options: Options, task: Task, fabric: Fabric, run: Run, on_log: Callable[[History], Any]
+) -> Found:
+    """Return what is recorded of a run; of one that tries a rate its score, None if it went bad."""
+    task = task.validation() if run.tries else task
+    torch.manual_seed(run.settings.seed)
+    model = task.model(**options.cells[run.name].told)
+    told: dict[str, Any] = {"folder": run.folder, "on_log": on_log, "progress": False}
+    try:
+        history = fit(model, task, run.settings, fabric=fabric, **told)
+    except FloatingPointError as error:
         if run.tries:
-            return {"score": next(iter(history.scores.values()))}
-        return {
-            "parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
-            "seed": run.settings.seed,
-            "scores": history.scores,
-            "logged": history.steps,
-            "losses": history.losses,
-            "wall_s": round(history.wall_s, 1),
-            "made": history.made,
-        }
+            return {"score": None}
+        raise FloatingPointError(f"{run}: {error}") from None
+    if run.tries:
+        return {"score": next(iter(history.scores.values()))}
+    return {
+        "parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
+        "seed": run.settings.seed,
+        "scores": history.scores,
+        "logged": history.steps,
+        "losses": history.losses,
+        "wall_s": round(history.wall_s, 1),
+        "made": history.made,
+    }
 
 
 class Progress:
@@ -220,18 +187,12 @@ class Progress:
         if not self.bar.disable:
             self.bar.total -= run.settings.steps - self.done.get(str(run), 0)
 
-    def say(self, say: Callable[[str], Any], text: str) -> None:
-        """Say something beside the bar."""
-        self.bar.clear()
-        say(text)
-        self.bar.refresh()
-
 
 @contextmanager
-def _workers(options: Options, task: Task, fabric: Fabric, bar: Progress) -> Iterator[Do]:
+def _workers(options: Options, task: Task, fabric: Fabric, progress: Progress) -> Iterator[Do]:
     """Give what does runs, here or in processes, and yields each with what came of it."""
     if options.jobs == 1:
-        yield partial(_here, Trainer(options, task, fabric), bar)
+        yield partial(_here, partial(_train, options, task, fabric), progress)
         return
     heard = get_context("spawn").SimpleQueue()
     try:
@@ -239,33 +200,35 @@ def _workers(options: Options, task: Task, fabric: Fabric, bar: Progress) -> Ite
             handled(signal.default_int_handler, signal.SIGTERM),  # as Ctrl-C
             processes(options.jobs, _prepare, options, heard) as pool,
         ):
-            yield partial(_elsewhere, pool, heard, bar)
+            yield partial(_elsewhere, pool, heard, progress)
     except KeyboardInterrupt:
         raise Interrupted(f"stopped; what was done and under way is in {options.folder}") from None
 
 
-def _here(trainer: Trainer, bar: Progress, runs: Iterable[Run]) -> Iterator[tuple[Run, Found]]:
+def _here(
+    train: Callable[..., Found], progress: Progress, runs: Iterable[Run]
+) -> Iterator[tuple[Run, Found]]:
     for run in runs:
-        found = trainer(run, partial(_tell, bar.see, run))
-        bar.end(run)
+        found = train(run, partial(_tell, progress.see, run))
+        progress.end(run)
         yield run, found
 
 
 def _elsewhere(
-    pool: Executor, heard: Any, bar: Progress, runs: Iterable[Run]
+    pool: Executor, heard: Any, progress: Progress, runs: Iterable[Run]
 ) -> Iterator[tuple[Run, Found]]:
     waiting = {pool.submit(_do, run): run for run in runs}
     while waiting:
         done, _ = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
         while not heard.empty():
-            bar.see(*heard.get())
+            progress.see(*heard.get())
         for future in done:
             run = waiting.pop(future)
-            bar.end(run)
+            progress.end(run)
             yield run, future.result()
 
 
-def _tell(see: Callable[[Run, Sequence[int], float], Any], run: Run, history: History) -> None:
+def _tell(see: Callable[..., Any], run: Run, history: History) -> None:
     see(run, history.steps[-2:], history.losses[-1])
 
 
@@ -277,15 +240,14 @@ def _prepare(options: Options, heard: Any) -> None:
     tqdm.set_lock(RLock())  # one for all processes would be left behind when this one is ended
     import_modules(options.imports)
     task = make_task(options.task, **options.task_options)
-    trainer = Trainer(options, task, make_fabric(**options.hardware))
-    _PROCESS.update(trainer=trainer, heard=heard)
+    fabric = make_fabric(**options.hardware)
+    _PROCESS.update(train=partial(_train, options, task, fabric), see=lambda *told: heard.put(told))
 
 
 def _do(run: Run) -> Found:
     """Do a run in a process of its own, and tell the parent how far it is."""
-    heard = _PROCESS["heard"]
     try:
-        return _PROCESS["trainer"](run, partial(_tell, lambda *told: heard.put(told), run))
+        return _PROCESS["train"](run, partial(_tell, _PROCESS["see"], run))
     except Interrupted:
         signal.raise_signal(signal.SIGTERM)  # it is saved: end, instead of taking another run
         raise
