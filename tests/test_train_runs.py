@@ -139,15 +139,20 @@ def test_ctrl_c_with_jobs_keeps_what_is_done_and_saves_what_is_under_way(tmp_pat
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     metrics = [tmp_path / "long" / f"seed-{seed}" / "metrics.jsonl" for seed in (0, 1)]
-    deadline = time.monotonic() + 100
-    while not all(path.exists() and path.stat().st_size for path in metrics):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    if group:
-        os.killpg(process.pid, signal.SIGINT)
-    else:
-        process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    deadline = time.monotonic() + 200  # three processes begin
+    try:
+        while not all(path.exists() and path.stat().st_size for path in metrics):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        if group:
+            os.killpg(process.pid, signal.SIGINT)
+        else:
+            process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=100)
+    except BaseException:  # or it trains on
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        raise
     assert process.returncode == 130
     assert f"stopped; what was done and under way is in {tmp_path}" in err
     assert "goes on from the last checkpoint: python -m stringlib.train recall" in err
