@@ -68,7 +68,7 @@ def run(seed: int, steps: int, **options: Any) -> dict[str, Any]:
         "losses": [round(x, 4) for x in history.losses],
         "accuracy": round(history.scores["test"], 5),
         "operators": {name: round(a, 5) for name, a in by_operator(model, task).items()},
-        "commonest": round(task.majority(), 5),
+        "commonest": round(task.chance(), 5),
         "outermost": round(task.outermost(), 5),
     }
 

@@ -1,14 +1,20 @@
-"""Every encoder, in the shapes that its contract must survive: add a new encoder here."""
+"""Every encoder, in the shapes that its contract must survive: add a new encoder here.
+
+Those of a module of yours are tested too, if ``STRINGLIB_IMPORT`` names it.
+"""
 
 from __future__ import annotations
 
+import importlib
+import os
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
 
 import stringlib
-from stringlib import RotaryEncoder, reference
+from stringlib import ENCODERS, RotaryEncoder, make_encoder, reference
 from stringlib.algebra import haar_orthogonal
 
 
@@ -55,6 +61,32 @@ CASES: dict[str, Callable[[], RotaryEncoder]] = {
 }
 
 
+def cases_of(module: str) -> dict[str, Callable[[], RotaryEncoder]]:
+    """Return cases of the encoders that a module adds, of the shapes that they take.
+
+    Raises:
+        ImportError: If there is no such module.
+        ValueError: If it adds no encoder.
+    """
+    known, found = {*ENCODERS}, {}
+    importlib.import_module(module)
+    for name in ENCODERS:
+        for shape in ((8, 1, 1), (6, 1, 3), (8, 2, 2)) if name not in known else ():
+            case = partial(make_encoder, name, *shape)
+            try:
+                case()
+            except ValueError:  # one coordinate alone, for instance
+                continue
+            found["{}-{}-{}d-heads-{}".format(name, *shape)] = case
+    if not found:
+        raise ValueError(f"STRINGLIB_IMPORT must name a module that adds to ENCODERS, got {module}")
+    return found
+
+
+OWN = cases_of(os.environ["STRINGLIB_IMPORT"]) if "STRINGLIB_IMPORT" in os.environ else {}
+CASES |= OWN
+
+
 def _circulant(e: RotaryEncoder, h: int, x: Tensor, r: Tensor) -> Tensor:
     blocks = zip(x.split(e.block_size, -1), e.coefficients[h].unbind(1), strict=True)
     return torch.cat(
@@ -83,7 +115,8 @@ def _cayley(e: RotaryEncoder, h: int, x: Tensor, r: Tensor) -> Tensor:
     return reference.cayley_apply(skew, reference.cayley_string(x, r, skew, e.omega[h]))
 
 
-def _string(e: RotaryEncoder, h: int, x: Tensor, r: Tensor) -> Tensor:
+def literal(e: RotaryEncoder, h: int, x: Tensor, r: Tensor) -> Tensor:
+    """Return R(r)x as the exponential of the generators: of any encoder."""
     matrices = reference.liere_matrix(r, e.generators()[h])
     return torch.einsum("nij,nj->ni", matrices, x)
 
@@ -103,8 +136,8 @@ TWINS: dict[type[RotaryEncoder], Callable[[RotaryEncoder, int, Tensor, Tensor], 
     stringlib.CirculantSTRING: _circulant,
     stringlib.CayleySTRING: _cayley,
     _LongCayley: _cayley,
-    stringlib.DenseSTRING: _string,
-    stringlib.STRING: _string,
+    stringlib.DenseSTRING: literal,
+    stringlib.STRING: literal,
 }
 """Class → R(r)x of one head, ``(seq, d)``, by the literal form; None where it was not printed."""
 

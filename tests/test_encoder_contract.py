@@ -19,7 +19,7 @@ from stringlib import (
     RoPE,
     checks,
 )
-from tests.encoder_cases import CASES, TWINS, heads_of, inputs, make
+from tests.encoder_cases import CASES, OWN, TWINS, heads_of, inputs, literal, make
 from tests.refusals import refused
 
 encoders = pytest.mark.parametrize("name", CASES)
@@ -108,7 +108,7 @@ def test_equals_its_literal_twin(name):
     got = encoder.rotate(x, positions)
     for head in range(heads_of(encoder)):
         own = head if encoder.heads > 1 else 0
-        expected = TWINS[type(encoder)](encoder, own, x[head], positions)
+        expected = TWINS.get(type(encoder), literal)(encoder, own, x[head], positions)
         assert expected is None or checks.largest_difference(got[head], expected) <= 1e-11
 
 
@@ -355,7 +355,7 @@ def test_many_encoders_in_one_call(name):
 
 
 COMPILED = ["rope-8", "rope-half-6-heads-3", "mixed-12-2d-heads-3", "reflection-6-heads-3",
-            "circulant-8-2d", "cayley-8-sparse-2d", "dense-7-3d-heads-2"]  # fmt: skip
+            "circulant-8-2d", "cayley-8-sparse-2d", "dense-7-3d-heads-2", *OWN]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", COMPILED)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import math
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -392,3 +393,19 @@ def test_a_task_of_ones_own_says_how_to_choose() -> None:
 
     with pytest.raises(NotImplementedError, match=r"Own must define validation\(\) or test_seed"):
         Own().validation()
+
+
+@pytest.mark.parametrize("name", ["digits", "moved-digits"])
+def test_a_guess_of_images_is_the_class_that_is_commonest_in_training(name: str) -> None:
+    task = make(name)
+    guess = Counter(task.train[1].tolist()).most_common(1)[0][0]
+    for batches in task.held_out().values():
+        labels = [label for _, some in batches for label in some.tolist()]
+        assert task.chance() == pytest.approx(labels.count(guess) / len(labels))
+
+
+def test_a_guess_is_a_sixth_of_volumes_and_unknown_of_text() -> None:
+    (_, labels), *_ = everything(make("volumes"))["test"]
+    assert make("volumes").chance() == pytest.approx(1 / 6)
+    assert set(labels.tolist()) == set(range(6))
+    assert make("text").chance() is None

@@ -1,7 +1,7 @@
 """The command ``python -m stringlib.train``: what it writes, and what it says when it cannot."""
 
-import dataclasses
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -11,15 +11,16 @@ from pathlib import Path
 import pytest
 import torch
 from matplotlib.figure import Figure
+from scipy import stats
 
 from stringlib import records
 from stringlib.files import locked
 from stringlib.records import read_record
 from stringlib.theory.spread import interval, mean
-from stringlib.train import fit, loop
-from stringlib.train.__main__ import main, make_all, train_all
-from stringlib.train.hardware import make_fabric
-from stringlib.train.options import AXES, read_options
+from stringlib.train import loop
+from stringlib.train.__main__ import main
+from stringlib.train.cells import axes
+from stringlib.train.options import read_options
 from stringlib.train.report import colours_of, plot, spread_text, table
 
 ROOT = Path(__file__).parents[1]
@@ -90,7 +91,7 @@ def test_methods_and_seeds_end_in_a_table_a_plot_and_a_record(tmp_path, capsys, 
         (["digits", "--task-option", "canvs=3"], "canvs"),
         (["digits", "--task-option", "options=3"], "options"),
         (["recall", "--rate", "-1"], "rate must be positive and finite"),
-        (["recall", "--seeds", "0"], "--seeds, --devices and --nodes must be at least 1"),
+        (["recall", "--seeds", "0"], "--seeds, --jobs, --devices and --nodes must be at least 1"),
         (["recall", "--weight", "cosine", "--attention", "relu"], "horizon must be given"),
         (["recall", "--precision", "half"], "precision must be one of 32-true, bf16-mixed"),
         (["recall", "--accelerator", "abacus"], "accelerator='abacus'"),
@@ -120,7 +121,7 @@ def test_help_explains_every_option_and_every_name(capsys):
         main(["--help"])
     assert stopped.value.code == 0
     text = capsys.readouterr().out
-    for names in AXES.values():
+    for names in axes().values():
         assert all(name in text for name in names)
     assert "python -m stringlib.train recall --attention favor-circulant --seeds 5" in text
     for line in text.split("files:")[0].splitlines():
@@ -131,10 +132,15 @@ def test_every_example_of_the_help_can_be_read(capsys):
     with pytest.raises(SystemExit):
         main(["--help"])
     text = capsys.readouterr().out.split("examples:")[1].split("tasks:")[0].replace("\\\n", " ")
-    commands = [line.split()[3:] for line in text.splitlines() if "python -m" in line]
-    assert len(commands) == 5
-    for words in commands:
-        assert read_options(words).cells
+    commands = [line for line in text.splitlines() if "python -m" in line]
+    assert len(commands) == 8
+    words = [shlex.split(command)[3:] for command in commands]
+    (own,) = (command for command in words if "--import" in command)
+    place = own.index("--import")
+    del own[place : place + 2]
+    own[own.index("rope,mine")] = "rope"
+    for command in words:
+        assert read_options(command).cells
 
 
 def test_ctrl_c_saves_and_the_same_command_goes_on(tmp_path):
@@ -200,6 +206,7 @@ CELLS = {
     "relu": {
         "told": {"attention": "relu"},
         "parameters": 1234,
+        "rate": 0.003,
         "runs": [
             {"scores": {"test": s}, "wall_s": 2.0, "logged": [0, 9], "losses": [2.0, s]}
             for s in (0.25, 0.5, 0.75)
@@ -208,22 +215,57 @@ CELLS = {
     "favor": {
         "told": {"attention": "favor"},
         "parameters": 99,
+        "rate": 0.1,
         "runs": [{"scores": {"test": 0.5}, "wall_s": 1.0, "logged": [0, 9], "losses": [2.0, 1.0]}],
     },
 }
 
 
+def cells_of(line):
+    return [word.strip() for word in line.strip("|").split("|")]
+
+
+def test_differences_are_paired_and_corrected_and_a_guess_stands_below():
+    runs = {"a": (0.5, 0.6, 0.9), "b": (0.4, 0.6, 0.6), "c": (0.9, 0.7, 0.5)}
+    cells = {
+        name: {
+            "parameters": 1,
+            "rate": 0.1,
+            "runs": [{"scores": {"x": s, "y": 1 - s}, "wall_s": 1.0} for s in scores],
+        }
+        for name, scores in runs.items()
+    }
+    lines = table(cells, "accuracy", "b", 0.125).splitlines()
+    head = cells_of(lines[0])
+    assert head[1:5] == ["accuracy, x", "difference", "accuracy, y", "difference"]
+    rows = {cells_of(line)[0]: cells_of(line) for line in lines[2:6]}
+    assert rows["b"][2] == rows["b"][4] == ""
+    for name in ("a", "c"):
+        for column, sign in ((2, 1), (4, -1)):
+            pairs = zip(runs[name], runs["b"], strict=True)
+            each = torch.tensor([sign * (x - y) for x, y in pairs], dtype=torch.float64)
+            # two methods and two test sets: four comparisons, so 1 - 0.05 / 4
+            half = stats.t.ppf(1 - 0.05 / 8, 2) * each.std().item() / 3**0.5
+            middle = each.mean().item()
+            expected = f"{middle:+.3f} [{middle - half:+.3f}, {middle + half:+.3f}]"
+            assert rows[name][column] == expected
+    assert rows["chance"] == ["chance", "0.125", "", "0.125", "", "", "", "", ""]
+    assert lines[-1] == (
+        "Differences are from b, paired by seed, with 95 % intervals that hold all 4 at once."
+    )
+    for cell in cells.values():
+        del cell["runs"][1:]
+    lines = table(cells, "accuracy", "a").splitlines()
+    assert cells_of(lines[3])[2] == "-0.100"
+    assert lines[-1] == "Differences are from a, paired by seed."
+
+
 def test_the_table_has_means_and_intervals():
-    lines = table(CELLS, "accuracy").splitlines()
+    one = {"relu": CELLS["relu"]}
+    lines = table(one, "accuracy", "relu").splitlines()
     assert len({len(line) for line in lines}) == 1
-    assert [word.strip() for word in lines[2].strip("|").split("|")] == [
-        "relu",
-        "0.500 [-0.121, 1.121]",
-        "3",
-        "1,234",
-        "2.0",
-    ]
-    assert [word.strip() for word in lines[3].strip("|").split("|")][1] == "0.500"
+    assert cells_of(lines[2]) == ["relu", "0.500 [-0.121, 1.121]", "3", "1,234", "0.003", "2.0"]
+    assert len(lines) == 3  # nothing to compare, no guess
     assert spread_text([0.25, 0.5, 0.75]) == "0.500 [-0.121, 1.121]"
 
 
@@ -272,8 +314,10 @@ def test_the_plot_stays_within_what_scores_can_be(
         }
         for name, values in scores.items()
     }
-    plot(cells, metric, [tmp_path / "plot.png"], "x")
+    plot(cells, metric, [tmp_path / "plot.png"], "x", chance=scores["a"][0])
     axis = drawn[0].axes[1]
+    (legend,) = drawn[0].legends
+    assert [text.get_text() for text in legend.get_texts()] == [*cells, "chance"]
     low, high = axis.get_xlim()
     assert least <= low < high <= most
     seen = [x for line in axis.lines for x in line.get_xdata()]
@@ -286,25 +330,12 @@ def test_options_say_what_a_model_is_told_and_how_it_trains():
     words += ["--gate", "none", "--dim", "4", "--clip", "none", "--task-option", "pairs=2"]
     options = read_options(words)
     told = {"dim": 4, "gate": None, "shift": True}
-    assert options.cells == {
+    assert {name: cell.told for name, cell in options.cells.items()} == {
         "softmax no-gate shift": {**told, "attention": "softmax"},
         "favor no-gate shift": {**told, "attention": "favor", "num_features": 8},
     }
-    assert options.settings.clip is None
+    assert all(cell.settings[0].clip is None for cell in options.cells.values())
     assert options.task_options == {"pairs": 2}
-
-
-def test_the_bar_says_which_run_of_how_many_and_a_model_is_drawn_by_its_seed(tmp_path, capfd):
-    words = [*RECALL, "--attention", "relu,elu", "--seeds", "2", "--folder", str(tmp_path)]
-    options = dataclasses.replace(read_options(words), progress=True)
-    task = make_all(options)
-    cells = train_all(options, task, make_fabric("cpu"), lambda _: None)
-    err = capfd.readouterr().err
-    for run in ("1/4 relu, seed 0", "2/4 elu, seed 0", "3/4 relu, seed 1", "4/4 elu, seed 1"):
-        assert f"{run}:" in err
-    torch.manual_seed(1)
-    alone = fit(task.model(attention="elu"), task, dataclasses.replace(options.settings, seed=1))
-    assert alone.losses == cells["elu"]["runs"][1]["losses"]
 
 
 def test_a_record_says_what_its_runs_were_made_with_not_who_reports(tmp_path, monkeypatch):

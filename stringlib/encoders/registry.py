@@ -32,7 +32,10 @@ ENCODERS: dict[str, Callable[[int, int, int], RotaryEncoder]] = {
         head_dim, coord_dim, heads, density=0.1
     ),
 }
-"""Name → constructor of ``(head_dim, coord_dim, heads)``, other arguments at their defaults."""
+"""Name → constructor of ``(head_dim, coord_dim, heads)``, other arguments at their defaults.
+
+An entry of your own, here and in the other registries, is known to models and commands at once.
+"""
 
 BIASES: dict[str, Callable[[int, bool], RelativeBias]] = {
     "alibi": lambda heads, causal: ALiBi(heads),

@@ -127,6 +127,10 @@ class Images(Task):
         other.train, other.test = (images, labels), (others, names)
         return other
 
+    def chance(self) -> float:
+        """Return the accuracy of always naming the commonest class of training."""
+        return (self.test[1] == self.train[1].mode().values).double().mean().item()
+
     def held_out(self) -> dict[str, Iterator[Examples]]:
         """Return ``"test"``, and ``"moved"`` and ``"fine"`` where the options ask for them."""
         found = {"test": self._batches(self.places)}

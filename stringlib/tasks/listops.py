@@ -134,8 +134,8 @@ class ListOps(Task):
         other.train, other.test = (tokens, values), (others, answers)
         return other
 
-    def majority(self) -> float:
-        """Return the test accuracy of always naming the commonest digit of training."""
+    def chance(self) -> float:
+        """Return the accuracy of always naming the commonest digit of training."""
         guess = self.train[1].mode().values
         return (self.test[1] == guess).double().mean().item()
 

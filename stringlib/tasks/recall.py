@@ -61,7 +61,7 @@ class Recall(Task):
         generator = torch.Generator().manual_seed(self.test_seed)
         return {"test": iter([self.batch(500, generator) for _ in range(4)])}
 
-    def commonest(self) -> float:
+    def chance(self) -> float:
         """Return the accuracy of naming the commonest value of each test sequence.
 
         That needs no attention, only an average: a model that does not beat it recalls nothing.

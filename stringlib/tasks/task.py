@@ -52,6 +52,10 @@ class Task(ABC):
         other.test_seed = self.test_seed + 1
         return other
 
+    def chance(self) -> float | None:
+        """Return the score of a guess without thought, on each test set; None if none is known."""
+        return None
+
     @abstractmethod
     def model(self, **options: Any) -> nn.Module:
         """Return a new model that fits the task."""

@@ -59,6 +59,10 @@ class Volumes(Task):
         require_count("size", size)
         return self._drawn(size, 0, generator)
 
+    def chance(self) -> float:
+        """Return the accuracy of always naming one direction of the six."""
+        return 1 / 6
+
     def held_out(self) -> dict[str, Iterator[tuple[Tensor, Tensor]]]:
         """Return ``"test"`` and ``"moved"``: 2,000 volumes each."""
         return {"test": self._batches(0), "moved": self._batches(self.size - self.region)}

@@ -15,6 +15,8 @@ import torch
 from lightning_fabric import Fabric
 from torch import nn
 
+from stringlib.attention.registry import FEATURES, WEIGHTS
+from stringlib.encoders.registry import BIASES, ENCODERS
 from stringlib.files import whole
 from stringlib.tasks.task import Task
 from stringlib.train.code import brief, code_of
@@ -24,6 +26,9 @@ from stringlib.train.settings import Settings
 
 FREE = ("checkpoint_every",)
 """Settings that may change when a run goes on, for they alter no number."""
+
+REGISTRIES = (BIASES, ENCODERS, FEATURES, WEIGHTS)
+"""Names of all that there is; what a model is made of is in the model."""
 
 KINDS = {
     "settings": "other settings",
@@ -56,7 +61,8 @@ def describe(
         "shapes": {k: tuple(v.shape) for k, v in model.state_dict().items()},
         "parts": dict(enumerate(repr(model).splitlines())),
         "python": {"version": ".".join(platform.python_version_tuple()[:2])},  # whose code it is
-        "code": {**(code or {}), **code_of(model=model, task=task)},
+        # a name that somebody adds, or another one's encoder, is not this model's code
+        "code": {**(code or {}), **code_of(*REGISTRIES, model=model, task=task)},
     }
 
 

@@ -40,7 +40,7 @@ INNER = vars(nn.Module()).keys() - {"_modules"}
 UNSEEN = {"__doc__", "__firstlineno__", "__static_attributes__", "__module__", "__qualname__"}
 
 
-def code_of(**things: Any) -> dict[str, str]:
+def code_of(*left_out: Any, **things: Any) -> dict[str, str]:
     """Return what some models, tasks and functions do, as far as Python's own code says it.
 
     Followed are methods, base classes, attributes of objects, and whatever a function names: other
@@ -50,6 +50,7 @@ def code_of(**things: Any) -> dict[str, str]:
     versions a record tells, and does not follow an ``import`` inside a function.
 
     Args:
+        *left_out: What not to look into.
         **things: What to look into, each by a name for it.
 
     Returns:
@@ -60,6 +61,8 @@ def code_of(**things: Any) -> dict[str, str]:
     todo = list(things.items())
     while todo:
         name, thing = todo.pop()
+        if any(thing is one for one in left_out):
+            continue
         told, parts = _look(name, thing)
         if found.get(name, told) != told:  # of two modules with one name
             told = _digest(found[name] + told)

@@ -17,20 +17,26 @@ class Interrupted(KeyboardInterrupt):
 
 
 class StopRequest:
-    """A first signal is noted in ``asked``; a second one interrupts at once.
+    """A first signal is noted in ``asked``; a second one of its kind interrupts at once.
 
     In the midst of an update the parameters are neither those before it nor those after it:
-    nothing that could be resumed exactly.
+    nothing that could be resumed exactly. Ctrl-C reaches all processes of a terminal; one whose
+    parent then ends it by SIGTERM has been asked once, not twice.
     """
 
     def __init__(self) -> None:
-        self.asked = False
+        self._seen: set[int] = set()
+
+    @property
+    def asked(self) -> bool:
+        """Whether there was a signal."""
+        return bool(self._seen)
 
     def note(self, number: int, frame: FrameType | None) -> None:
         """Handle a signal."""
-        if self.asked:
+        if number in self._seen:
             raise KeyboardInterrupt
-        self.asked = True
+        self._seen.add(number)
 
 
 @contextmanager

@@ -36,7 +36,6 @@ def fit(
     folder: Path | None = None,
     resume: bool = True,
     progress: bool | None = None,
-    label: str = "",
 ) -> History:
     """Train a model in place and return its history, with the scores at the end.
 
@@ -58,7 +57,6 @@ def fit(
         resume: Whether to go on from the checkpoint in ``folder``, if there is one. A run that is
             over is not repeated: its parameters and its history are read.
         progress: Whether to show a progress bar; in a terminal only if omitted.
-        label: Stands before the bar.
 
     Raises:
         ValueError: If the device is not there or is given twice, the processes cannot share a
@@ -97,7 +95,7 @@ def fit(
         with (
             nullcontext() if folder is None else handled(stop.note, *SIGNALS),
             torch.random.fork_rng([fabric.device] if fabric.device.type == "cuda" else []),
-            _bar(start, settings.steps, progress, label, fabric) as bar,
+            _bar(start, settings.steps, progress, fabric) as bar,
         ):
             for step in range(start, settings.steps):
                 inputs, targets, count = _rows(task, settings, step, fabric)
@@ -176,10 +174,10 @@ def _any(stop: StopRequest, fabric: Fabric) -> bool:
     return over_all(fabric, asked, "sum").item() > 0
 
 
-def _bar(start: int, steps: int, progress: bool | None, label: str, fabric: Fabric) -> Any:
+def _bar(start: int, steps: int, progress: bool | None, fabric: Fabric) -> Any:
     """Return a progress bar, or nothing that does as if."""
     from tqdm import tqdm
 
     shown = sys.stderr.isatty() if progress is None else progress
     hidden = not (shown and fabric.is_global_zero)
-    return tqdm(total=steps, initial=start, desc=label, unit="step", disable=hidden, leave=False)
+    return tqdm(total=steps, initial=start, unit="step", disable=hidden, leave=False)

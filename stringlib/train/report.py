@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from stringlib.files import whole
 from stringlib.records import write_runs
-from stringlib.theory.spread import interval, mean
+from stringlib.tasks import Task
+from stringlib.theory.spread import difference, interval, mean
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,57 +22,90 @@ RANGES = {"accuracy": (0.0, 1.0), "bits": (0.0, math.inf)}
 
 
 def report(
-    cells: dict[str, dict[str, Any]], task: str, metric: str, folder: Path, command: str
+    cells: dict[str, dict[str, Any]],
+    name: str,
+    task: Task,
+    folder: Path,
+    command: str,
+    baseline: str,
 ) -> None:
     """Write ``table.md``, ``plot.png``, ``plot.svg`` and ``record.json``, and print the table.
 
     Args:
         cells: As :func:`table` and :func:`plot` take them; see also
             :func:`~stringlib.records.write_runs`.
-        task: Name of the task.
-        metric: What the scores are.
+        name: Name of the task.
+        task: The task.
         folder: Where the files go.
         command: How to repeat the runs.
+        baseline: Name of the method that the others are compared with.
 
     Raises:
         OSError: If a file cannot be written.
     """
-    shown = table(cells, metric)
+    metric, chance = task.metric, task.chance()
+    shown = table(cells, metric, baseline, chance)
     print(f"\n{shown}\n")
     then = f"every run is kept in {folder}; make room, and the same command reports them"
     with whole(folder / "table.md", then) as part:
         part.write_text(shown + "\n", encoding="utf8")
-    plot(cells, metric, [folder / "plot.png", folder / "plot.svg"], task, then)
-    data = {"task": task, "metric": metric}
+    plot(cells, metric, [folder / "plot.png", folder / "plot.svg"], name, then, chance)
+    data = {"task": name, "metric": metric, "baseline": baseline, "chance": chance}
     write_runs(folder / "record.json", command=command, cells=cells, data=data, then=then)
     print(f"table, plot, record and checkpoints are in {folder}")
 
 
-def table(cells: Cells, metric: str) -> str:
-    """Return a Markdown table: mean and 95 % interval of each score, seeds, size and time.
+def table(cells: Cells, metric: str, baseline: str, chance: float | None = None) -> str:
+    """Return a Markdown table: scores, differences from the baseline, seeds, size, rate and time.
+
+    Scores are means with 95 % intervals. Differences are paired by seed; their intervals hold all
+    at once with 95 %.
 
     Args:
-        cells: Name → ``{"parameters": …, "runs": [{"scores": …, "wall_s": …}]}``.
+        cells: Name → ``{"parameters": …, "rate": …, "runs": [{"scores": …, "wall_s": …}]}``.
         metric: What the scores are.
+        baseline: Name of the method that the others are compared with.
+        chance: Score of a guess, if that is known.
     """
     sets = list(next(iter(cells.values()))["runs"][0]["scores"])
-    head = ["method", *(f"{metric}, {name}" for name in sets), "seeds", "parameters", "s a run"]
-    rows = [
-        [
-            name,
-            *(spread_text([run["scores"][s] for run in cell["runs"]]) for s in sets),
-            str(len(cell["runs"])),
-            f"{cell['parameters']:,}",
-            f"{mean([run['wall_s'] for run in cell['runs']]):.1f}",
-        ]
-        for name, cell in cells.items()
-    ]
+    comparisons = (len(cells) - 1) * len(sets)
+    head = ["method"]
+    for test in sets:
+        head += [f"{metric}, {test}", *["difference"] * (comparisons > 0)]
+    head += ["seeds", "parameters", "rate", "s a run"]
+    rows = []
+    for name, cell in cells.items():
+        row = [name]
+        for test in sets:
+            scores, others = (scores_of(one, test) for one in (cell, cells[baseline]))
+            row.append(spread_text(scores))
+            if comparisons:
+                row.append("" if name == baseline else _less(scores, others, comparisons))
+        seconds = f"{mean([run['wall_s'] for run in cell['runs']]):.1f}"
+        rows.append(
+            [*row, str(len(cell["runs"])), f"{cell['parameters']:,}", f"{cell['rate']:g}", seconds]
+        )
+    if chance is not None:
+        guess = [f"{chance:.3f}", *[""] * (comparisons > 0)]
+        rows.append(["chance", *guess * len(sets), *[""] * 4])
     widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
     lines = [[*head], ["-" * width for width in widths], *rows]
-    return "\n".join(
+    text = "\n".join(
         "| " + " | ".join(text.ljust(w) for text, w in zip(line, widths, strict=True)) + " |"
         for line in lines
     )
+    if comparisons:
+        text += f"\n\nDifferences are from {baseline}, paired by seed"
+        if len(cells[baseline]["runs"]) > 1:
+            text += ", with 95 % intervals"
+            text += f" that hold all {comparisons} at once" if comparisons > 1 else ""
+        text += "."
+    return text
+
+
+def scores_of(cell: Mapping[str, Any], test: str) -> list[float]:
+    """Return the score of each run of a method on a test set."""
+    return [run["scores"][test] for run in cell["runs"]]
 
 
 def spread_text(values: Sequence[float]) -> str:
@@ -82,7 +116,22 @@ def spread_text(values: Sequence[float]) -> str:
     return f"{mean(values):.3f} [{low:.3f}, {high:.3f}]"
 
 
-def plot(cells: Cells, metric: str, paths: Sequence[Path], title: str, then: str = "") -> None:
+def _less(values: Sequence[float], others: Sequence[float], comparisons: int) -> str:
+    """Return ``"+0.012 [-0.003, +0.027]"``: a difference, and its interval among so many."""
+    if len(values) == 1:
+        return f"{values[0] - others[0]:+.3f}"
+    middle, low, high = difference(values, others, comparisons)
+    return f"{middle:+.3f} [{low:+.3f}, {high:+.3f}]"
+
+
+def plot(
+    cells: Cells,
+    metric: str,
+    paths: Sequence[Path],
+    title: str,
+    then: str = "",
+    chance: float | None = None,
+) -> None:
     """Draw loss curves, each with the range of its seeds, and scores with their intervals.
 
     Args:
@@ -91,6 +140,7 @@ def plot(cells: Cells, metric: str, paths: Sequence[Path], title: str, then: str
         paths: Files to write, whose ends say the format.
         title: Stands above.
         then: What to do if they cannot be written, the end of the message.
+        chance: Score of a guess, if that is known: a dotted line.
 
     Raises:
         OSError: If a file cannot be written.
@@ -111,11 +161,14 @@ def plot(cells: Cells, metric: str, paths: Sequence[Path], title: str, then: str
         for ax, name in zip(axes[1:], sets, strict=True):
             _scores(ax, cells, name, colours, RANGES.get(metric, (-math.inf, math.inf)))
             ax.set(title=f"{metric}, {name}", yticks=[])
+            if chance is not None:
+                ax.axvline(chance, color="0.5", linestyle=":", label="chance")
         fig.suptitle(title)
+        named = [ax.get_legend_handles_labels() for ax in axes[:2]]  # methods, and chance once
         fig.legend(
-            *axes[0].get_legend_handles_labels(),
+            *(a + b for a, b in zip(*named, strict=True)),
             loc="outside lower center",
-            ncols=min(4, len(cells)),
+            ncols=min(4, len(cells) + (chance is not None)),
         )
         for path in paths:
             kind = path.suffix[1:]
@@ -169,7 +222,7 @@ def _scores(
     """Draw seeds, mean and interval, as far as scores can be: a wide interval ends there."""
     least, most = possible
     for row, (name, cell) in enumerate(cells.items()):
-        values = [run["scores"][test_set] for run in cell["runs"]]
+        values = scores_of(cell, test_set)
         look: dict[str, Any] = {"color": colours[name], "clip_on": False}  # whole at the edge too
         ax.plot(values, [row] * len(values), "o", alpha=0.4, markersize=5, **look)
         ax.plot([mean(values)], [row], "|", markersize=14, markeredgewidth=2, **look)

@@ -179,7 +179,7 @@ class Study:
     ) -> list[str]:
         """Do the runs, keep each, and return a text about each that failed."""
         failures = []
-        workers = _cluster(args.scheduler) if args.scheduler else _processes(args.jobs)
+        workers = _cluster(args.scheduler) if args.scheduler else processes(args.jobs)
         with handled(signal.default_int_handler, signal.SIGTERM), workers as pool:  # as Ctrl-C
             waiting = {
                 pool.submit(_do, self.run, seed, args.steps, dict(self.cells[name]), args.device): (
@@ -237,11 +237,19 @@ def _failure(error: Exception, name: str, seed: int, count: str) -> str:
 
 
 @contextmanager
-def _processes(jobs: int) -> Iterator[Executor]:
-    """Give processes of this machine; an exception ends those that still run."""
+def processes(
+    jobs: int, prepare: Callable[..., None] | None = None, *told: Any
+) -> Iterator[Executor]:
+    """Give processes of this machine; an exception ends those that still run, by SIGTERM.
+
+    Args:
+        jobs: How many.
+        prepare: Called with ``told`` in each of them, before its first run.
+        *told: Arguments of it.
+    """
     others = set(active_children())
     pool = ProcessPoolExecutor(
-        jobs, mp_context=get_context("spawn"), initializer=_leave_ctrl_c_to_the_parent
+        jobs, mp_context=get_context("spawn"), initializer=_begin, initargs=(prepare, told)
     )
     try:
         yield pool
@@ -254,8 +262,10 @@ def _processes(jobs: int) -> Iterator[Executor]:
         pool.shutdown()
 
 
-def _leave_ctrl_c_to_the_parent() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _begin(prepare: Callable[..., None] | None, told: Sequence[Any]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
+    if prepare is not None:
+        prepare(*told)
 
 
 @contextmanager

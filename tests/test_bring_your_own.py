@@ -1,0 +1,80 @@
+"""The page about an encoder of one's own: its module trains, its commands can be read."""
+
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from stringlib import ENCODERS
+from stringlib.records import read_record
+from stringlib.train.__main__ import main
+from stringlib.train.options import read_options
+from tests.encoder_cases import cases_of
+
+ROOT = Path(__file__).parents[1]
+MODULE = "book.examples.tempo"
+PAGES = ("README.md", "book/bring_your_own.md", "book/api/train.md")
+
+
+@pytest.fixture(autouse=True)
+def _registry(monkeypatch):
+    """What the module adds goes with the test."""
+    before = dict(ENCODERS)
+    monkeypatch.chdir(ROOT)
+    yield
+    sys.modules.pop(MODULE, None)
+    ENCODERS.clear()
+    ENCODERS.update(before)
+
+
+def commands(page):
+    """Return the commands that train, of a page's blocks of shell."""
+    text = (ROOT / page).read_text(encoding="utf8")
+    for block in re.findall(r"```bash\n(.*?)```", text, re.DOTALL):
+        for line in block.replace("\\\n", " ").splitlines():
+            if line.startswith("python -m stringlib.train "):
+                yield shlex.split(line, comments=True)[3:]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_command_of_a_page_can_be_read(page, monkeypatch, tmp_path):
+    (tmp_path / "my_module.py").write_text(
+        "from stringlib import ENCODERS\nENCODERS['mine'] = ENCODERS['rope']\n", encoding="utf8"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    found = [words for words in commands(page) if words != ["--help"]]
+    assert len(found) >= 3
+    for words in found:
+        assert read_options(words).cells
+    sys.modules.pop("my_module", None)
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_the_page_s_tasks_train_with_the_module(number, tmp_path, capsys):
+    words = list(commands("book/bring_your_own.md"))[number]
+    words += ["--steps", "2", "--seeds", "1", "--jobs", "1", "--accelerator", "cpu"]
+    words += ["--dim", "12", "--folder", str(tmp_path)]
+    if words[0] == "text":
+        words += ["--task-option", "windows=8", "--heads", "2"]
+    assert main(words) == 0
+    assert "tempo" in capsys.readouterr().out
+    cells = read_record(tmp_path / "record.json")["data"]["cells"]
+    learned = {name: cell["parameters"] for name, cell in cells.items()}
+    (name,) = (name for name in learned if "tempo" in name)
+    assert learned[name] > learned[next(iter(learned))]  # a tempo a head
+
+
+def test_the_contract_s_cases_are_of_the_shapes_that_an_encoder_takes(tmp_path, monkeypatch):
+    assert set(cases_of(MODULE)) == {
+        *("tempo-8-1d-heads-1", "tempo-6-1d-heads-3", "tempo-8-2d-heads-2")
+    }
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "no_encoder.py").write_text("", encoding="utf8")
+    with pytest.raises(ValueError, match="STRINGLIB_IMPORT must name a module that adds to"):
+        cases_of("no_encoder")
+    (tmp_path / "one_coordinate.py").write_text(
+        "from stringlib import ENCODERS\nENCODERS['line'] = ENCODERS['rope']\n", encoding="utf8"
+    )
+    assert set(cases_of("one_coordinate")) == {"line-8-1d-heads-1", "line-6-1d-heads-3"}

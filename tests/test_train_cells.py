@@ -1,0 +1,215 @@
+"""What a command compares: cells one by one, names of modules of one's own, several rates."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from stringlib import ENCODERS
+from stringlib.records import read_record
+from stringlib.tasks import TASKS
+from stringlib.train.__main__ import main
+from stringlib.train.cells import axes
+from stringlib.train.options import read_options
+from stringlib.train.settings import Settings
+
+ROOT = Path(__file__).parents[1]
+SHORT = ["--task-option", "pairs=2", "--steps", "3", "--batch-size", "4", "--accelerator", "cpu"]
+RECALL = ["recall", *SHORT]
+
+MODULE = """
+import torch
+from stringlib import ENCODERS, MixedRoPE
+from stringlib.tasks import TASKS
+from stringlib.tasks.recall import Recall
+
+class Mine(MixedRoPE):
+    def frequencies(self):
+        return super().frequencies() * SPEED
+
+SPEED = 2
+ENCODERS["mine"] = Mine
+
+class Own(Recall):
+    test_seed = None
+
+    def held_out(self):
+        return {"test": iter([self.batch(8, torch.Generator().manual_seed(1))])}
+
+TASKS["own"] = Own
+"""
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """A module of the user's in the working directory; what it adds goes with the test."""
+    (tmp_path / "my_module.py").write_text(MODULE, encoding="utf8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    before = [(registry, dict(registry)) for registry in (ENCODERS, TASKS)]
+    yield tmp_path
+    sys.modules.pop("my_module", None)
+    for registry, names in before:
+        registry.clear()
+        registry.update(names)
+
+
+def complaint(words, capsys):
+    """Return what a command that must fail with code 2 says."""
+    try:
+        code = main(words)
+    except SystemExit as stopped:
+        code = stopped.code  # type: ignore[assignment]
+    assert code == 2
+    err = capsys.readouterr().err
+    assert "Traceback" not in err
+    return err
+
+
+def test_cells_stand_beside_products_with_options_of_their_own(tmp_path):
+    file = tmp_path / "cells.toml"
+    file.write_text(
+        '["from a file"]\nattention = "relu"\nshift = "on"\ncycles = [4, 4]\nrate = [1e-3, 1e-2]\n',
+        encoding="utf8",
+    )
+    words = [*RECALL, "--cell", "decay: attention=elu weight=ssd gate=none rate=3e-3 penalty=1e-6"]
+    words += ["--cell", 'odd one: grid="(3, 4)" names="[None, {1: 2.5}]" text=word tied=True']
+    words += ["--cells", str(file), "--dim", "8", "--model-option", "tied=False"]
+    options = read_options(words)
+    common = {"dim": 8, "tied": False}
+    assert {name: cell.told for name, cell in options.cells.items()} == {
+        "from a file": {**common, "attention": "relu", "shift": True, "cycles": [4, 4]},
+        "decay": {**common, "attention": "elu", "weight": "ssd", "gate": None},
+        "odd one": {
+            **common,
+            "tied": True,
+            "grid": (3, 4),
+            "names": [None, {1: 2.5}],
+            "text": "word",
+        },
+    }
+    settings = Settings(steps=3, batch_size=4)
+    assert options.cells["odd one"].settings == (settings,)
+    (own,) = options.cells["decay"].settings
+    assert own == Settings(steps=3, batch_size=4, rate=3e-3, penalty=1e-6)
+    assert [s.rate for s in options.cells["from a file"].settings] == [1e-3, 1e-2]
+    assert options.baseline == "from a file"
+
+    both = read_options([*words, "--attention", "softmax,relu", "--baseline", "odd one"])
+    assert list(both.cells) == ["softmax", "relu", *options.cells]
+    assert both.baseline == "odd one"
+
+
+def test_seeds_begin_where_they_are_told_to_and_rates_are_each_once():
+    options = read_options([*RECALL, "--seeds", "2", "--first-seed", "5", "--rate", "1e-3,1,1.0"])
+    assert list(options.seeds) == [5, 6]
+    assert [s.rate for s in options.cells["softmax"].settings] == [1e-3, 1]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--cell", "attention=elu"], '--cell must be "NAME: OPTION=VALUE …"'),
+        (["--cell", "a: attention"], "a: option must be NAME=VALUE, got 'attention'"),
+        (["--cell", "a: text='b"], "a: No closing quotation"),
+        (["--cell", "a: attention=elo"], "a: attention must name some of softmax, relu"),
+        (["--cell", "a: shift=yes"], "a: shift must name some of off, on, got 'yes'"),
+        (["--cell", "a: depth=0"], "a: depth must be at least 1, got 0"),
+        (["--cell", "a: colour=3"], "a: "),
+        (["--cell", "a: weight=cosine attention=relu"], "a: horizon must be given"),
+        (["--cell", "a: rate=-1"], "a: rate must be positive and finite, got -1"),
+        (["--cell", "a: rate=fast"], "a: rate must be a number, got 'fast'"),
+        (["--cell", "a: rate=()"], "a: rate must be a number or several, got none"),
+        (["--cell", "a: penalty=x"], "a: penalty must be a number, got 'x'"),
+        (["--cell", "a: mlp={1}"], "a: options must be what JSON can hold"),
+        (["--cell", "../a: depth=1"], "name of a cell must be a line without / \\ |"),
+        (["--cell", ".a: depth=1"], "name of a cell must be a line without / \\ |"),
+        (["--cell", ": depth=1"], "name of a cell must be a line without / \\ |"),
+        (["--cell", "a b: depth=1", "--cell", "a+b: depth=1"], "be its own, got 'a+b' twice"),
+        (["--cells", "none.toml"], "--cells must name files in TOML, got none.toml"),
+        (["--baseline", "relu"], "--baseline must be one of softmax, got 'relu'"),
+        (["--rate", "1e-3,"], None),
+        (["--rate", "1e-3,0"], "softmax: rate must be positive and finite, got 0"),
+        (["--rate", "fast"], "softmax: rate must be a number, got 'fast'"),
+        (["--first-seed", "-1"], "seed must be at least 0, got -1"),
+        (["--jobs", "0"], "--seeds, --jobs, --devices and --nodes must be at least 1"),
+        (["--jobs", "2", "--devices", "2"], "--jobs must be 1 with --devices"),
+        (["--import", "no_such"], "--import must name a module that can be imported in"),
+    ],
+)
+def test_a_misfit_is_named_with_its_cell(tmp_path, capsys, words, message):
+    command = [*RECALL, *words, "--folder", str(tmp_path / "new")]
+    if message is None:  # one rate and a comma
+        assert [s.rate for s in read_options(command).cells["softmax"].settings] == [1e-3]
+        return
+    assert message in complaint(command, capsys)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_file_of_cells_must_be_tables(tmp_path, capsys):
+    file = tmp_path / "cells.toml"
+    file.write_text("a = 3\n", encoding="utf8")
+    assert "must hold a table for each cell, got a = 3" in complaint(
+        [*RECALL, "--cells", str(file)], capsys
+    )
+    file.write_text("a = \n", encoding="utf8")
+    assert "--cells must name files in TOML" in complaint([*RECALL, "--cells", str(file)], capsys)
+
+
+def test_names_of_a_module_are_known_to_options_help_and_model(module, capsys):
+    assert "mine" not in axes()["encoder"]
+    words = ["--import", "my_module", *SHORT, "--encoder", "none,mine"]
+    assert main(["own", *words, "--folder", "runs"]) == 0
+    out = capsys.readouterr().out
+    assert "| softmax mine " in out
+    cells = read_record(module / "runs" / "record.json")["data"]["cells"]
+    assert cells["softmax mine"]["told"]["encoder"] == "mine"
+    with pytest.raises(SystemExit):
+        main(["--import", "my_module", "--help"])
+    text = capsys.readouterr().out.split("tasks:")[1]
+    assert "mine" in text
+    assert "own" in text
+
+
+def test_rates_on_a_task_that_cannot_be_split_say_what_it_lacks(module, capsys):
+    words = ["own", "--import", "my_module", *SHORT, "--rate", "1,2", "--folder", "runs"]
+    assert "softmax: Own must define validation() or test_seed" in complaint(words, capsys)
+    assert not (module / "runs").exists()
+
+
+def test_a_name_that_is_added_or_changed_leaves_the_runs_of_others(module, monkeypatch, capsys):
+    words = [*RECALL, "--folder", "runs", "--encoder"]
+    assert main([*words, "none,rope"]) == 0
+    before = [(module / "runs" / "softmax+rope" / "seed-0" / "checkpoint.pt").stat().st_mtime_ns]
+    assert main([*words, "none,rope,mine", "--import", "my_module"]) == 0
+    monkeypatch.setattr(sys.modules["my_module"], "SPEED", 3)
+    assert main([*words, "none,rope", "--import", "my_module"]) == 0
+    after = [(module / "runs" / "softmax+rope" / "seed-0" / "checkpoint.pt").stat().st_mtime_ns]
+    assert before == after
+    assert "of other code" in complaint([*words, "mine", "--import", "my_module"], capsys)
+
+
+def test_a_module_that_cannot_import_says_what(module, capsys):
+    (module / "my_broken.py").write_text("import no_such_thing\n", encoding="utf8")
+    err = complaint([*RECALL, "--import", "my_broken"], capsys)
+    assert "got 'my_broken': No module named 'no_such_thing'" in err
+
+
+def test_processes_import_the_module_too(module):
+    words = ["-m", "stringlib.train", "own", "--import", "my_module", *SHORT, "--jobs", "2"]
+    words += ["--encoder", "rope,mine", "--folder", "runs"]
+    done = subprocess.run(
+        [sys.executable, *words],
+        env={"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PATH": ""},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    record = json.loads((module / "runs" / "record.json").read_text(encoding="utf8"))
+    assert record["hardware"]["threads"] == 1
+    state = torch.load("runs/softmax+mine/seed-0/checkpoint.pt", weights_only=True)
+    assert any("omega" in name for name in state["model"])

@@ -1,0 +1,205 @@
+"""The runs of a command: rates tried apart from the test sets, several at a time, one bar."""
+
+import dataclasses
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from stringlib.records import read_record
+from stringlib.tasks import make_task
+from stringlib.train import fit, loop
+from stringlib.train.__main__ import main, make_all
+from stringlib.train.hardware import make_fabric
+from stringlib.train.options import read_options
+from stringlib.train.runs import Progress, Run, _best, train_all
+from stringlib.train.settings import Settings
+
+ROOT = Path(__file__).parents[1]
+SHORT = ["--steps", "3", "--batch-size", "4", "--accelerator", "cpu", "--log-every", "1"]
+RECALL = ["recall", "--task-option", "pairs=2", *SHORT]
+
+
+def trained(monkeypatch):
+    """Return a list that grows with the settings and the task of each step."""
+    steps, rows = [], loop._rows
+    monkeypatch.setattr(loop, "_rows", lambda *of: steps.append((of[1], of[0])) or rows(*of))
+    return steps
+
+
+def cells_of(folder):
+    """Return the cells of a record without the times."""
+    cells = read_record(folder / "record.json")["data"]["cells"]
+    for cell in cells.values():
+        for run in cell["runs"]:
+            assert run.pop("wall_s") >= 0
+    return cells
+
+
+def test_each_method_gets_its_own_rate_from_a_split_that_is_never_tested_on(
+    tmp_path, capsys, monkeypatch
+):
+    words = [*RECALL, "--attention", "relu,elu", "--rate", "1e-9,3e-2", "--steps", "40"]
+    words += ["--seeds", "2", "--first-seed", "3", "--folder", str(tmp_path)]
+    steps = trained(monkeypatch)
+    assert main(words) == 0
+    out = capsys.readouterr().out
+    task = make_task("recall", pairs=2)
+    tries = [(s, t) for s, t in steps if t.test_seed != task.test_seed]
+    assert {s.seed for s, _ in tries} == {3}  # the first seed alone
+    assert len(tries) == 2 * 2 * 40
+    cells = read_record(tmp_path / "record.json")["data"]["cells"]
+    for name, cell in cells.items():
+        folder = tmp_path / name
+        for rate in (1e-9, 3e-2):
+            torch.manual_seed(3)
+            model = task.model(attention=name)
+            settings = Settings(steps=40, batch_size=4, rate=rate, seed=3, log_every=1)
+            score = fit(model, task.validation(), settings).scores["test"]
+            assert cell["tried"][f"{rate:g}"] == score
+            assert (folder / f"rate-{rate}" / "validation" / "checkpoint.pt").exists()
+        best = max((1e-9, 3e-2), key=lambda rate: cell["tried"][f"{rate:g}"])
+        assert cell["rate"] == best
+        assert {p.name for p in (folder / f"rate-{best}").iterdir()} == {
+            *("validation", "seed-3", "seed-4")
+        }
+        assert f"{name}: rate {best:g}; on validation 1e-09 " in out
+        (row,) = (line for line in out.splitlines() if line.startswith(f"| {name} "))
+        assert f"| {best:g} " in row
+    steps.clear()
+    assert main(words) == 0  # all of it is kept
+    assert not steps
+    words[words.index("1e-9,3e-2")] = "1e-9,3e-2,3e-3"
+    assert main(words) == 0  # one rate more: the others are not tried again
+    assert {s.rate for s, t in steps if t.test_seed != task.test_seed} == {3e-3}
+
+
+def test_the_best_is_the_least_of_bits_the_first_of_equals_and_never_one_gone_bad():
+    assert _best("a", [0.25, 0.5, 0.5, None], "accuracy") == 1
+    assert _best("a", [None, 2.5, 1.5, 1.5], "bits") == 2
+    with pytest.raises(FloatingPointError, match="a: the loss must be finite at some --rate"):
+        _best("a", [None, None], "bits")
+
+
+def test_a_rate_at_which_the_loss_goes_bad_is_not_chosen(tmp_path, capsys):
+    assert main([*RECALL, "--rate", "1e30,1e-3", "--folder", str(tmp_path)]) == 0
+    assert "softmax: rate 0.001; on validation 1e+30 gone bad, 0.001" in capsys.readouterr().out
+    cell = read_record(tmp_path / "record.json")["data"]["cells"]["softmax"]
+    assert cell["tried"]["1e+30"] is None
+    assert cell["rate"] == 1e-3
+    folder = str(tmp_path / "other")
+    assert main([*RECALL, "--rate", "1e30,1e29", "--folder", folder]) == 2
+    assert "error: softmax: the loss must be finite at some --rate" in capsys.readouterr().err
+
+
+def test_fresh_begins_trials_and_seeds_anew(tmp_path, monkeypatch):
+    words = [*RECALL, "--rate", "1e-3,1e-2", "--folder", str(tmp_path)]
+    assert main(words) == 0
+    steps = trained(monkeypatch)
+    assert main([*words, "--fresh"]) == 0
+    assert len(steps) == 3 * 3  # two trials and a seed
+
+
+def test_two_at_a_time_give_what_one_gives(tmp_path, capsys):
+    words = [*RECALL, "--rate", "1e-2,1e-3", "--cell", "a: attention=relu"]
+    words += ["--cell", "b: attention=elu weight=ssd rate=1e-3", "--seeds", "2"]
+    assert main([*words, "--folder", str(tmp_path / "1")]) == 0
+    assert main([*words, "--folder", str(tmp_path / "2"), "--jobs", "2"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert out.count("b, seed 1: accuracy") == 2
+    assert cells_of(tmp_path / "1") == cells_of(tmp_path / "2")
+
+
+def test_what_goes_wrong_in_a_process_is_told_as_here(tmp_path, capsys):
+    words = [*RECALL, "--cell", "a: rate=1e30", "--jobs", "2", "--folder", str(tmp_path)]
+    assert main(words) == 2
+    assert "error: a, seed 0: the loss or its gradient" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("group", [True, False])
+def test_ctrl_c_with_jobs_keeps_what_is_done_and_saves_what_is_under_way(tmp_path, group):
+    """As from a terminal, where all processes get it, and as from kill, where the parent does."""
+    words = ["-m", "stringlib.train", "recall", "--task-option", "pairs=2", "--jobs", "2"]
+    words += ["--batch-size", "4", "--log-every", "1", "--folder", str(tmp_path), "--seeds", "3"]
+    words += ["--cell", "long: attention=relu", "--checkpoint-every", "1000000"]
+    process = subprocess.Popen(
+        [sys.executable, *words, "--steps", "1000000"],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    metrics = [tmp_path / "long" / f"seed-{seed}" / "metrics.jsonl" for seed in (0, 1)]
+    deadline = time.monotonic() + 200  # three processes begin
+    try:
+        while not all(path.exists() and path.stat().st_size for path in metrics):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        if group:
+            os.killpg(process.pid, signal.SIGINT)
+        else:
+            process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=100)
+    except BaseException:  # or it trains on
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        raise
+    assert process.returncode == 130
+    assert f"stopped; what was done and under way is in {tmp_path}" in err
+    assert "goes on from the last checkpoint: python -m stringlib.train recall" in err
+    assert len(err.splitlines()) == 2  # and nothing that Python says of processes
+    for path in metrics:
+        assert torch.load(path.with_name("checkpoint.pt"), weights_only=True)["step"] >= 1
+    assert not (tmp_path / "long" / "seed-2").exists()  # nothing new was begun
+    deadline = time.monotonic() + 30
+    while is_there(process.pid):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def is_there(group):
+    """Return whether a process of a group is left."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_one_bar_says_which_run_and_a_model_is_drawn_by_its_seed(tmp_path, capfd):
+    words = [*RECALL, "--attention", "relu,elu", "--seeds", "2", "--folder", str(tmp_path)]
+    options = dataclasses.replace(read_options(words), progress=True)
+    task = make_all(options)
+    cells = train_all(options, task, make_fabric("cpu"), lambda _: None)
+    err = capfd.readouterr().err
+    assert "/12 [" in err  # steps of all four runs
+    assert re.search(r"relu, seed 0: .*/12 \[\d\d:\d\d<", err)  # and the time left
+    torch.manual_seed(1)
+    settings = dataclasses.replace(options.cells["elu"].settings[0], seed=1)
+    alone = fit(task.model(attention="elu"), task, settings)
+    assert alone.losses == cells["elu"]["runs"][1]["losses"]
+
+
+def test_the_bar_counts_what_is_left_to_do():
+    settings = Settings(steps=10)
+    runs = [Run(name, settings, Path(), False) for name in "abc"]
+    progress = Progress(30, shown=True)
+    progress.see(runs[0], [0], 1.0)
+    progress.see(runs[0], [3, 6], 1.0)
+    assert (progress.bar.n, progress.bar.initial, progress.bar.total) == (7, 0, 30)
+    progress.see(runs[1], [5, 8], 1.0)  # the checkpoint had 6
+    assert (progress.bar.n, progress.bar.initial, progress.bar.total) == (16, 6, 30)
+    progress.end(runs[2])  # was over
+    assert progress.bar.total == 20
+    progress.end(runs[0])  # gone bad after 7
+    assert progress.bar.total == 17
+    progress.bar.close()
