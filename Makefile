@@ -12,8 +12,8 @@ TORCH    ?= $(shell grep '^torch==' constraints.txt)
 PIP_ARGS ?=
 PORT     ?= 8000
 JOBS     ?= 2
-ROUNDS   ?= 11
-SUITES   ?= limits encoders attention states delta
+ROUNDS   ?= 15
+SUITES   ?= limits encoders attention states delta models
 
 override VENV := $(patsubst ~/%,$(HOME)/%,$(VENV))
 PY   := $(VENV)/bin/python
@@ -61,7 +61,7 @@ lab: $(READY) ## open JupyterLab on the notebooks
 notebooks: $(READY) ## run the notebooks afresh and write them in their stable form
 	$(PY) tools/notebooks.py --jobs $(JOBS)
 
-bench: $(BENCH)/.ready ## measure against other libraries, some minutes (ROUNDS=11, SUITES=attention)
+bench: $(BENCH)/.ready ## measure against other libraries, twenty minutes (ROUNDS=15, SUITES=attention)
 	for suite in $(SUITES); do $(BENCH)/bin/python -m benchmarks.$$suite --rounds $(ROUNDS); done
 
 # The fast checks first. Every line that fails fails the target.

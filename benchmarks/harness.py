@@ -21,11 +21,12 @@ from torch import Tensor
 
 from benchmarks import peers
 from benchmarks.scaling import Ladder, print_scaling, scaling
-from benchmarks.timing import interleaved, peak_megabytes, ratios, summary
+from benchmarks.timing import interleaved, peak_megabytes, ratios, summary, unsteady
 from stringlib.records import write_record
 
 ROOT = Path(__file__).resolve().parents[1]
 MODES = ("forward", "forward and backward")
+UNSTEADY = "  unsteady"
 
 
 @dataclass(frozen=True)
@@ -315,10 +316,10 @@ def print_block(suite: Suite, block: dict[str, Any]) -> None:
             print(f"  {name:26}  not installed")
             continue
         low, middle, high = summary(times[name])
-        ratio = summary(ratios(times, name, baseline))[1]
+        ratio = summary(ratios(times, name, baseline))
         spread = f"{low:.2f} to {high:.2f}"
-        peak = block["peak_mb"][name]
-        print(f"  {name:26} {middle:10.2f}   {spread:20} {ratio:7.2f} {peak:10.1f}")
+        peak, mark = block["peak_mb"][name], UNSTEADY if unsteady(ratio) else ""
+        print(f"  {name:26} {middle:10.2f}   {spread:20} {ratio[1]:7.2f} {peak:10.1f}{mark}")
 
 
 def print_goals(outcomes: list[dict[str, Any]]) -> None:
@@ -330,7 +331,8 @@ def print_goals(outcomes: list[dict[str, Any]]) -> None:
         else:
             low, middle, high = outcome["ratio"]
             verdict = "pass" if outcome["met"] else "MISS"
-            print(f"  {verdict} {middle:7.2f}  {outcome['goal']}  [{low:.2f} to {high:.2f}]")
+            mark = UNSTEADY if unsteady((low, middle, high)) else ""
+            print(f"  {verdict} {middle:7.2f}  {outcome['goal']}  [{low:.2f} to {high:.2f}]{mark}")
 
 
 def _outcome(goal: Goal, blocks: list[dict[str, Any]]) -> dict[str, Any]:

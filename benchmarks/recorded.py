@@ -1,15 +1,33 @@
-"""Read what `make bench` has recorded: times along a ladder of lengths, memory, and rates."""
+"""Read what `make bench` has recorded: times along a ladder, memory, rates, and who is ahead."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import MODES, ROOT
 from benchmarks.limits import rate
+from benchmarks.timing import ratios, summary, unsteady
 from stringlib.records import read_record
 
 Record = dict[str, Any]
+Quartiles = tuple[float, float, float]
+
+# ours → what somebody would use in its place; a peer's tables of angles are made once
+PEERS = {
+    "RoPE": "transformers",
+    "RoPE half": "transformers",
+    "AxialRoPE": "rope-vit axial",
+    "MixedRoPE": "rope-vit mixed",
+    "FAVOR+": "performer-pytorch map",
+    "FAVOR+ attention": "performer-pytorch",
+    "ELU": "fast-transformers",
+    "linear causal": "fast-transformers causal",
+    "cosine": "cosFormer",
+    "cosine causal": "cosFormer causal",
+    "layer": "performer-pytorch layer",
+}
 
 
 def records(part: str, folder: Path = ROOT / "results") -> dict[str, Record]:
@@ -46,6 +64,36 @@ def ladder(
             times.append([t / heads for t in block["times_ms"][name]])
             held.append(block["peak_mb"][name] * 1e6 / 4 / heads / shape["seq"])
     return lengths, times, held
+
+
+def against(record: Record, one: str, other: str) -> list[tuple[str, str, int, Quartiles]]:
+    """Return where both were measured: shape, mode, threads, quartiles of the ratio of times."""
+    return [
+        (b["shape"]["name"], b["mode"], b["threads"], summary(ratios(b["times_ms"], one, other)))
+        for b in record["data"]["blocks"]
+        if {one, other} <= set(b["times_ms"])
+    ]
+
+
+def peer_table(parts: Sequence[Record]) -> tuple[dict[str, list[str]], list[Quartiles]]:
+    """Return columns of our time over a peer's, the greatest first, and all ratios.
+
+    A row is a pair at a shape, with a column for each mode and number of threads. Ratios whose
+    quartiles lie far apart have a star.
+    """
+    rows: dict[str, dict[str, Quartiles]] = {}
+    for one, other in PEERS.items():
+        for shape, mode, threads, ratio in (x for part in parts for x in against(part, one, other)):
+            row = rows.setdefault(f"{one} / {other}, {shape}", {})
+            row[f"{mode.replace('forward and backward', 'gradients')}, {threads}"] = ratio
+    rows = dict(sorted(rows.items(), key=lambda item: -max(x[1] for x in item[1].values())))
+    columns = {"ours / peer, shape": list(rows)}
+    for head in dict.fromkeys(head for row in rows.values() for head in row):
+        columns[head] = [
+            f"{row[head][1]:.2f}{'*' * unsteady(row[head])}" if head in row else ""
+            for row in rows.values()
+        ]
+    return columns, [ratio for row in rows.values() for ratio in row.values()]
 
 
 def rates(record: Record) -> dict[str, float]:

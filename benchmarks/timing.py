@@ -17,6 +17,9 @@ from torch.profiler import ProfilerActivity, profile
 
 Call = Callable[[], object]
 
+SPREAD = 0.25
+"""Rows whose quartiles are farther apart than this share of their median are marked."""
+
 
 def interleaved(
     calls: Mapping[str, Call],
@@ -57,6 +60,12 @@ def summary(values: list[float]) -> tuple[float, float, float]:
         return values[0], values[0], values[0]
     low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
     return low, middle, high
+
+
+def unsteady(quartiles: tuple[float, float, float]) -> bool:
+    """Return whether the quartiles lie so far apart that a row should be read with care."""
+    low, middle, high = quartiles
+    return high - low > SPREAD * middle
 
 
 def ratios(times: Mapping[str, list[float]], one: str, other: str) -> list[float]:

@@ -161,12 +161,28 @@ def require_same_tokens(x_name: str, x: Tensor, name: str, positions: Tensor) ->
 def require_same_leading(x_name: str, x: Tensor, name: str, given: Tensor, own: int) -> None:
     """Raise ``ValueError`` unless all but the last three of ``x`` and ``own`` broadcast."""
     try:
-        torch.broadcast_shapes(x.shape[:-3], given.shape[:-own])
+        common_shape(x.shape[:-3], given.shape[:-own])
     except RuntimeError:
         raise ValueError(
             f"the leading dimensions of {name} must broadcast with {tuple(x.shape[:-3])}, "
             f"those of {x_name}; got shape {tuple(given.shape)}"
         ) from None
+
+
+def common_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape that all of them broadcast to.
+
+    As ``torch.broadcast_shapes`` does, which takes 30 µs (torch 2.13) for equal and for empty
+    shapes too: two calls were half of the time of linear attention on a hundred tokens.
+
+    Raises:
+        RuntimeError: If there is none.
+    """
+    longest = max(shapes, key=len)
+    if all(shape == longest or not shape for shape in shapes):
+        return longest
+    shape: tuple[int, ...] = torch.broadcast_shapes(*shapes)
+    return shape
 
 
 def has_values(x: Tensor) -> bool:
@@ -226,7 +242,7 @@ def require_attention(
             f"got shape {tuple(v.shape)}"
         )
     try:
-        torch.broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2])
+        common_shape(q.shape[:-2], k.shape[:-2], v.shape[:-2])
     except RuntimeError:
         shapes = ", ".join(f"{name} {tuple(x.shape)}" for name, x in (queries, keys, values))
         raise ValueError(

@@ -39,8 +39,8 @@ def without_autocast(x: Tensor) -> AbstractContextManager[Any]:
     """Return a context in which products on the device of ``x`` keep the dtype of their factors."""
     device = x.device.type
     # the meta device, of shapes without memory, has no autocast
-    known = torch.amp.is_autocast_available(device)
-    return torch.autocast(device, enabled=False) if known else nullcontext()
+    on = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+    return torch.autocast(device, enabled=False) if on else nullcontext()
 
 
 def wide_parameter(*shape: int) -> nn.Parameter:

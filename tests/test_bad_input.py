@@ -50,6 +50,7 @@ from stringlib.attention.state import (
 )
 from stringlib.encoders.registry import make_bias
 from stringlib.encoders.scaling import ntk_aware, position_interpolation, yarn
+from stringlib.inputs import common_shape
 from stringlib.models import make_language_model
 from stringlib.models.absolute import GridSinusoidal, GridTable
 from stringlib.positions import geometric_frequencies, grid_positions
@@ -250,3 +251,18 @@ def test_a_grid_is_not_counted_in_a_dtype_that_cannot_count_it(dtype, most) -> N
         with pytest.raises(TypeError, match=r"dtype must be a torch.dtype of real numbers, got"):
             grid_positions(3, dtype=wrong)
     assert grid_positions(0, 3, dtype=dtype).shape == (0, 2)
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [[(2, 3)], [(2, 3), (2, 3)], [(), (2, 3), ()], [(), ()], [(3,), (2, 1)], [(1, 3), (2, 3)]],
+)
+def test_the_common_shape_is_that_of_broadcasting(shapes: list[tuple[int, ...]]) -> None:
+    given = [torch.Size(shape) for shape in shapes]
+    assert common_shape(*given) == torch.broadcast_shapes(*given)
+
+
+def test_shapes_without_a_common_one_are_refused() -> None:
+    for shapes in (((2, 3), (3, 2)), ((2,), (3,), ())):
+        with pytest.raises(RuntimeError):
+            common_shape(*shapes)

@@ -11,7 +11,7 @@ import torch
 from packaging.requirements import Requirement
 
 from benchmarks import attention, encoders, harness, scaling
-from benchmarks.timing import interleaved, peak_megabytes, ratios, summary
+from benchmarks.timing import SPREAD, interleaved, peak_megabytes, ratios, summary, unsteady
 from stringlib.records import read_record
 from tests.test_bench_suites import no_peers, ours  # noqa: F401  # the first for every test
 from tests.test_packaging import ROOT, pinned
@@ -61,6 +61,8 @@ def test_the_device_is_awaited_before_and_after_a_call():
 def test_summary_and_ratios():
     assert summary([5.0, 1.0, 2.0, 4.0, 3.0]) == (2.0, 3.0, 4.0)
     assert summary([7.0]) == (7.0, 7.0, 7.0)
+    assert not unsteady((1 - SPREAD / 2, 1.0, 1 + SPREAD / 2))
+    assert unsteady((1 - SPREAD / 2, 0.99, 1 + SPREAD / 2))
     times = {"a": [2.0, 20.0], "b": [1.0, 10.0]}  # both slower in the second round
     assert ratios(times, "a", "b") == [2.0, 2.0]
 
@@ -113,8 +115,9 @@ def test_a_run_prints_tables_and_goals_and_writes_a_record(options, capsys):
     for name in SUITE.peers:
         assert re.search(rf"^  {name} +not installed$", printed, re.MULTILINE)
     assert [outcome["met"] for outcome in data["goals"]] == [True, True, False, None, False]
-    ratio = summary(ratios(tiny, "RoPE", "clone"))[1]
-    assert re.search(rf"^  RoPE .* {ratio:.2f} +\S+$", printed, re.MULTILINE)
+    ratio = summary(ratios(tiny, "RoPE", "clone"))
+    mark = harness.UNSTEADY if unsteady(ratio) else ""
+    assert re.search(rf"^  RoPE .* {ratio[1]:.2f} +\S+{mark}$", printed, re.MULTILINE)
     assert re.search(r"pass +1\.00  clone / clone ≤ 1", printed)
     assert re.search(r"MISS +1\.00  clone / clone ≥ 1\.5", printed)
     assert "not measured  transformers / RoPE" in printed

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks import limits, recorded, scaling
+from benchmarks import attention, encoders, limits, recorded, scaling
 from stringlib.records import read_record
 from tests.test_packaging import ROOT
 
@@ -126,6 +126,34 @@ def test_a_ladder_is_read_for_one_thread_or_a_gpu(threads):
     assert held == pytest.approx([100, 50])  # 100,000 numbers, of 10 heads
     assert recorded.ladder(record, "it", "forward and backward")[0] == [400]
     assert recorded.ladder(record, "that") == ([], [], [])
+
+
+def test_one_is_compared_with_the_other_wherever_both_were_measured():
+    both, alone = block("text", 7, 1), block("N100", 100, 2)
+    both["times_ms"] = {"it": [2.0, 30.0, 4.0], "that": [1.0, 10.0, 1.0]}  # ratios 2, 3, 4
+    record = {"data": {"blocks": [both, alone]}}
+    assert recorded.against(record, "it", "that") == [("text", "forward", 1, (2.5, 3.0, 3.5))]
+
+
+def test_the_table_of_peers_has_every_ratio_the_greatest_first():
+    slow, steady = block("text", 7, 1), block("text", 7, 2, "forward and backward")
+    slow["times_ms"] = {"RoPE": [1.0, 2.0, 3.0], "transformers": [1.0] * 3, "other": [9.0] * 3}
+    steady["times_ms"] = {"RoPE": [1.0] * 3, "transformers": [2.0] * 3}
+    worse = block("N100", 100, 1)
+    worse["times_ms"] = {"ELU": [3.0] * 3, "fast-transformers": [1.0] * 3}
+    parts = [{"data": {"blocks": rows}} for rows in ([slow, steady], [worse])]
+    columns, found = recorded.peer_table(parts)
+    assert columns == {
+        "ours / peer, shape": ["ELU / fast-transformers, N100", "RoPE / transformers, text"],
+        "forward, 1": ["3.00", "2.00*"],
+        "gradients, 2": ["", "0.50"],
+    }
+    assert found == [(3.0, 3.0, 3.0), (1.5, 2.0, 2.5), (0.5, 0.5, 0.5)]
+
+
+def test_the_peers_are_contestants():
+    names = {c.name for suite in (encoders.SUITE, attention.SUITE) for c in suite.contestants}
+    assert {*recorded.PEERS, *recorded.PEERS.values()} <= names
 
 
 def test_rates_are_the_best_of_a_kind_and_bytes_come_from_memory():

@@ -16,6 +16,7 @@ from benchmarks import (
     harness,
     literal,
     literal_attention,
+    models,
     peers,
     states,
 )
@@ -26,13 +27,17 @@ from stringlib.records import read_record
 from tests.test_packaging import ROOT
 
 CPU = torch.device("cpu")
-SUITES = {module.SUITE.name: module.SUITE for module in (encoders, attention, states, delta)}
+SUITES = {
+    module.SUITE.name: module.SUITE for module in (encoders, attention, states, delta, models)
+}
 SIZES = {
     "encoders": (2, 2, 10, 8),
     "attention": (2, 2, 128, 4),
     "states": (2, 3, 130, 8),
     "delta": (2, 2, 128, 4),
+    "models": (2, 2, 16, 8),
 }
+RECORDED = [suite for suite in SUITES.values() if suite is not models.SUITE]  # not measured yet
 # distribution → how its contestants are called
 PEERS = {
     "rotary-embedding-torch": "rotary-embedding-torch",
@@ -123,7 +128,7 @@ def test_what_is_learned_gets_a_gradient(suite, learned, fixed):
     assert {n for n in (*learned, *fixed) if entries[n].parameters} == set(learned)
 
 
-@pytest.mark.parametrize("suite", SUITES.values())
+@pytest.mark.parametrize("suite", RECORDED, ids=lambda suite: suite.name)
 def test_the_record_is_of_the_whole_suite(suite):
     data = read_record(ROOT / f"results/bench-{suite.name}-cpu.json")["data"]
     versions = data["settings"]["peers"]
@@ -270,3 +275,18 @@ def test_fla_is_called_with_tokens_before_heads_and_without_its_scale(monkeypatc
     one = tuple(c for c in states.CONTESTANTS if c.family == "gla")
     suite = dataclasses.replace(states.SUITE, contestants=one)
     assert set(harness.build(suite, tiny(suite), CPU)) == {"GLA", "fla GLA"}  # and they agree
+
+
+def test_models_read_all_tokens_and_their_loss_is_of_all() -> None:
+    shape = tiny(models.SUITE)
+    data = models.make_data(shape, CPU)
+    assert data.text.shape == (2, 17)
+    assert data.images.shape == (2, 3, 16, 16)
+    for name in ("softmax, RoPE", "ViT softmax, RoPE"):
+        (contestant,) = (c for c in models.CONTESTANTS if c.name == name)
+        (loss,) = contestant.build(shape, data).call()
+        seen = []
+        for part in (slice(0, 1), slice(1, 2)):  # one of the batch, then the other
+            one = models.Data(*(x[part] for x in data))
+            seen.append(contestant.build(shape, one).call()[0])
+        assert torch.allclose(loss, sum(seen) / 2), name

@@ -12,7 +12,7 @@ from torch import Tensor
 from stringlib import ELUFeatures, FavorFeatures, ReLUFeatures, checks, linear_attention
 from stringlib.attention.features import optimal_alpha
 from stringlib.attention.projections import PROJECTIONS
-from stringlib.kernels.features import half_square
+from stringlib.kernels.features import elu_plus_one, half_square
 from stringlib.reference import (
     hyperbolic_features,
     optimal_features,
@@ -320,6 +320,19 @@ def test_half_the_square_and_its_derivatives() -> None:
     torch.testing.assert_close(half_square(x), (x * x).sum(-1, keepdim=True) / 2)
     assert torch.autograd.gradcheck(half_square, x, check_forward_ad=True)
     assert torch.autograd.gradgradcheck(half_square, x)
+    directional = torch.func.jvp(half_square, (x.detach(),), (torch.ones_like(x),))
+    torch.testing.assert_close(directional, (half_square(x), x.sum(-1, keepdim=True)))
+
+
+def test_elu_plus_one_and_its_derivatives() -> None:
+    x = torch.cat([random(3, 4), torch.full((1, 4), -20.0).double()]).requires_grad_()
+    assert torch.autograd.gradcheck(elu_plus_one, x, check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(elu_plus_one, x)
+    narrow = torch.tensor([-100.0, -17.5, 0.0, 3.0], requires_grad=True)
+    (slope,) = torch.autograd.grad(elu_plus_one(narrow).sum(), narrow)
+    torch.testing.assert_close(slope, narrow.detach().clamp(max=0).exp(), rtol=1e-6, atol=0)
+    rows = torch.func.vmap(torch.func.grad(lambda row: elu_plus_one(row).sum()))(x.detach())
+    torch.testing.assert_close(rows, x.detach().clamp(max=0).exp())
 
 
 @pytest.mark.parametrize("mean_square", [0.0, 5.0])

@@ -165,8 +165,8 @@ def test_the_benchmark_has_an_environment_of_its_own(project: Project) -> None:
     assert others.endswith("install -qq -v --no-deps -r benchmarks/requirements.txt")
     options = "--no-deps --no-build-isolation -r benchmarks/compiled.txt"
     assert compiled.endswith(f"install -qq -v {options}")
-    suites = ("limits", "encoders", "attention", "states", "delta")
-    assert measure == [f"-m benchmarks.{suite} --rounds 11" for suite in suites]
+    suites = ("limits", "encoders", "attention", "states", "delta", "models")
+    assert measure == [f"-m benchmarks.{suite} --rounds 15" for suite in suites]
     again = project.make("bench", "ROUNDS=3", "SUITES=attention")
     assert again == ["-m benchmarks.attention --rounds 3"]
     assert not (project.folder / ".venv").exists()

@@ -73,11 +73,7 @@ class CosineWeight(PositionWeight):
         if phi.ndim < 2:
             raise ValueError(f"phi must have shape (..., heads, seq, m), got {tuple(phi.shape)}")
         phi = phi.to(at_least_float32(phi.dtype))
-        angles = self._angles(start, phi.shape[-2], phi.device)
-        table = [torch.cos(angles), torch.sin(angles)]
-        if self.positive:
-            table = [math.sqrt(0.5) * t for t in (torch.ones_like(angles), *table)]
-        return copies(phi, torch.stack(table, -1))
+        return copies(phi, self._table(start, phi.shape[-2], phi.device))
 
     def factors(self, phi_q: Tensor, phi_k: Tensor, start: int = 0) -> Factors:
         """Return 2m features, or 3m; see ``PositionWeight.factors``.
@@ -85,8 +81,19 @@ class CosineWeight(PositionWeight):
         Raises:
             ValueError: If the sequence, with the tokens before it, is too long for the horizon.
         """
-        self._require_reach(start + max(phi_q.shape[-2], phi_k.shape[-2]))
-        return Factors(self.features(phi_q, start), self.features(phi_k, start))
+        queries, keys = phi_q.shape[-2], phi_k.shape[-2]
+        longest = max(queries, keys)
+        self._require_reach(start + longest)
+        table = self._table(start, longest, phi_q.device)
+        return Factors(copies(phi_q, table[:queries]), copies(phi_k, table[:keys]))
+
+    def _table(self, start: int, count: int, device: torch.device) -> Tensor:
+        """Return what each copy of a token's features is multiplied by, ``(count, copies)``."""
+        angles = self._angles(start, count, device)
+        table = [torch.cos(angles), torch.sin(angles)]
+        if self.positive:
+            table = [math.sqrt(0.5) * t for t in (torch.ones_like(angles), *table)]
+        return torch.stack(table, -1)
 
     def _angles(self, start: int, count: int, device: torch.device | None = None) -> Tensor:
         """Return πi/2M for the positions from ``start`` on, in float64: they may be large."""

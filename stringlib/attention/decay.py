@@ -6,11 +6,17 @@ token i by :math:`e^{a_{j+1} + \dots + a_i}`.
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from stringlib.attention.weights import Factors, PositionWeight, require_pairs
-from stringlib.inputs import expands, require_causal, require_floats, require_mode, require_state
+from stringlib.inputs import (
+    common_shape,
+    expands,
+    require_causal,
+    require_floats,
+    require_mode,
+    require_state,
+)
 from stringlib.kernels.recurrence import MODES, causal_sums, decay_matrix
 from stringlib.precision import at_least_float32, without_autocast
 
@@ -51,7 +57,7 @@ def decayed_sums(
     require_causal(("phi_q", phi_q), ("phi_k", phi_k), ("u", u))
     require_floats("log_decay", log_decay)
     require_mode(mode, MODES)
-    lead = torch.broadcast_shapes(*(x.shape[:-2] for x in (phi_q, phi_k, u)))
+    lead = common_shape(*(x.shape[:-2] for x in (phi_q, phi_k, u)))
     log_decay = with_features(log_decay, lead, *phi_k.shape[-2:])
     exact = at_least_float32(u.dtype)
     if state is not None:
@@ -151,5 +157,5 @@ class DecayWeight(PositionWeight):
 
     def factors(self, phi_q: Tensor, phi_k: Tensor, start: int = 0) -> Factors:
         """Return the features as they are, and the decay."""
-        lead = torch.broadcast_shapes(phi_q.shape[:-2], phi_k.shape[:-2])
+        lead = common_shape(phi_q.shape[:-2], phi_k.shape[:-2])
         return Factors(phi_q, phi_k, with_features(self.log_decay, lead, *phi_k.shape[-2:]))

@@ -14,6 +14,7 @@ from torch.nn.functional import normalize
 from stringlib.attention.decay import with_features
 from stringlib.attention.weights import LinearState, PositionWeight, WeightedSums
 from stringlib.inputs import (
+    common_shape,
     expands,
     require_causal,
     require_floats,
@@ -72,7 +73,7 @@ def delta_rule(
     """
     require_causal(("q", q), ("k", k), ("v", v))
     require_mode(mode, MODES)
-    lead, n = torch.broadcast_shapes(*(x.shape[:-2] for x in (q, k, v))), v.shape[-2]
+    lead, n = common_shape(*(x.shape[:-2] for x in (q, k, v))), v.shape[-2]
     require_floats("beta", beta)
     if beta.ndim < 2 or beta.shape[-1] != n or not expands(beta.shape[:-1], lead):
         raise ValueError(f"beta must have shape {(*lead, n)}, got {tuple(beta.shape)}")

@@ -18,7 +18,7 @@ from stringlib.inputs import (
     require_number,
     require_vectors,
 )
-from stringlib.kernels.features import exponential, half_square
+from stringlib.kernels.features import elu_plus_one, exponential, half_square
 from stringlib.precision import at_least_float32, without_autocast
 
 
@@ -85,8 +85,7 @@ class ELUFeatures(FeatureMap):
     def forward(self, x: Tensor, is_query: bool = True) -> Tensor:
         """Return the features, of the shape of ``x``; queries and keys alike."""
         require_floats("x", x)
-        # elu(x) = eˣ − 1 first would lose small eˣ to rounding: all of it below −17 in float32
-        return x.relu() + x.clamp(max=0).exp()
+        return elu_plus_one(x)
 
 
 class FavorFeatures(FeatureMap):

@@ -10,6 +10,7 @@ from torch import Tensor
 from stringlib.attention.weights import ConstantWeight, LinearState, PositionWeight, WeightedSums
 from stringlib.encoders.string import Phases, RotaryEncoder
 from stringlib.inputs import (
+    common_shape,
     expands,
     is_known,
     may_look,
@@ -240,7 +241,7 @@ def _prepared(
     if key_scale is not None:
         key_scale = key_scale.to(dtype)
     if key_mask is not None:
-        lead = torch.broadcast_shapes(*(x.shape[:-2] for x in (q, k, u)))
+        lead = common_shape(*(x.shape[:-2] for x in (q, k, u)))
         kept = per_head(key_mask, (*lead, u.shape[-2]))
         k, u = (x.masked_fill(~kept[..., None], 0) for x in (k, u))  # 0 · NaN is NaN
         key_scale = None if key_scale is None else key_scale.masked_fill(~kept, -math.inf)

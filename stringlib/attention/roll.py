@@ -10,7 +10,13 @@ from torch import Tensor, nn
 
 from stringlib.algebra.circulant import fourier_basis
 from stringlib.encoders.string import STRING
-from stringlib.inputs import require_count, require_positions, require_same_tokens, require_vectors
+from stringlib.inputs import (
+    common_shape,
+    require_count,
+    require_positions,
+    require_same_tokens,
+    require_vectors,
+)
 
 
 class Roll(nn.Module):
@@ -148,5 +154,5 @@ class Roll(nn.Module):
 
 def _taken(x: Tensor, origins: Tensor) -> Tensor:
     """Return the features from their places, for leading dimensions that broadcast."""
-    lead = torch.broadcast_shapes(x.shape[:-1], origins.shape[:-1])
+    lead = common_shape(x.shape[:-1], origins.shape[:-1])
     return x.expand(*lead, -1).gather(-1, origins.expand(*lead, -1))

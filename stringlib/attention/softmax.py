@@ -11,6 +11,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from stringlib.encoders.bias import RelativeBias
 from stringlib.inputs import (
+    common_shape,
     expands,
     per_head,
     require_attention,
@@ -56,7 +57,7 @@ def softmax_attention(
     require_bool(causal=causal)
     require_attention(("q", q), ("k", k), ("v", v))
     pairs = q.shape[-2], k.shape[-2]
-    lead = torch.broadcast_shapes(*(x.shape[:-2] for x in (q, k, v)))
+    lead = common_shape(*(x.shape[:-2] for x in (q, k, v)))
     k, v = k.to(q.dtype), v.to(q.dtype)
     hidden = None
     if key_mask is not None:

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from stringlib.attention.decay import decayed_sums
-from stringlib.inputs import expands, require_causal, require_count, require_floats
+from stringlib.inputs import common_shape, expands, require_causal, require_count, require_floats
 from stringlib.precision import widest
 
 
@@ -117,7 +117,7 @@ def rwkv6(
     """
     require_causal(("r", r), ("k", k), ("v", v))
     log_decay = _with_all_dimensions(log_decay, r, k, v)
-    lead = torch.broadcast_shapes(*(x.shape[:-2] for x in (r, k, v)))
+    lead = common_shape(*(x.shape[:-2] for x in (r, k, v)))
     _require("bonus", bonus, lead[-1:], k.shape[-1:])
     # one further token, which nobody reads, so that the last state has seen all; what a token
     # reads is then the state of the one before it
@@ -158,7 +158,7 @@ def ssd(
         Dao and Gu 2024.
     """
     require_causal(("C", C), ("B", B), ("x", x))
-    lead = torch.broadcast_shapes(*(y.shape[:-2] for y in (C, B, x)))
+    lead = common_shape(*(y.shape[:-2] for y in (C, B, x)))
     _require("dt", dt, lead, x.shape[-2:-1])
     _require("A", A, lead[-1:], ())
     log_decay = (dt * A[:, None])[..., None]  # one for all features
@@ -168,7 +168,7 @@ def ssd(
 
 def _with_all_dimensions(log_decay: Tensor, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Return the decays with ones in front, so that nobody mistakes their dimensions for others."""
-    lead = torch.broadcast_shapes(*(x.shape[:-2] for x in (q, k, v)))
+    lead = common_shape(*(x.shape[:-2] for x in (q, k, v)))
     _require("log_decay", log_decay, lead, k.shape[-2:])
     return log_decay[(None,) * (len(lead) + 2 - log_decay.ndim)]
 

@@ -16,7 +16,7 @@ from stringlib.attention.weights import (
     require_pairs,
 )
 from stringlib.encoders.bias import RelativeBias
-from stringlib.inputs import is_known, require_count, require_floats
+from stringlib.inputs import common_shape, is_known, require_count, require_floats
 from stringlib.kernels.fft import toeplitz_sizes
 from stringlib.kernels.toeplitz import excess, toeplitz_by_fft, toeplitz_by_tiles
 from stringlib.precision import at_least_float32
@@ -147,7 +147,7 @@ class ToeplitzWeight(PositionWeight):
                 "state must be None for a ToeplitzWeight, which has no recurrence, got one of "
                 f"{state.length} tokens"
             )
-        lead = torch.broadcast_shapes(*(x.shape[:-2] for x in (phi_q, phi_k, u)))
+        lead = common_shape(*(x.shape[:-2] for x in (phi_q, phi_k, u)))
         heads, n = lead[-1], phi_q.shape[-2]
         bias = self._fitted(n, phi_k.shape[-2])
         if bias.shape[0] not in (1, heads):

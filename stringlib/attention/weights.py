@@ -18,7 +18,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from stringlib.inputs import require_count, require_mode, require_state
+from stringlib.inputs import common_shape, require_count, require_mode, require_state
 from stringlib.kernels.recurrence import MODES, causal_sums
 from stringlib.precision import LEAST
 
@@ -135,7 +135,7 @@ class PositionWeight(nn.Module, ABC):
         self._require_direction(causal)
         if key_scale is not None and not key_scale.shape[-1]:
             key_scale = None
-        lead = torch.broadcast_shapes(*(x.shape[:-2] for x in (phi_q, phi_k, u)))
+        lead = common_shape(*(x.shape[:-2] for x in (phi_q, phi_k, u)))
         if causal and phi_k.shape[:-2] != lead:
             phi_k = phi_k.expand(*lead, *phi_k.shape[-2:])
         start = 0 if state is None else state.length

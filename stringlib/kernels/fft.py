@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from stringlib.inputs import common_shape
+
 
 def circular_convolution(x: Tensor, spectrum: Tensor) -> Tensor:
     r"""Return circ(r) x along the last dimension, equation :eq:`eq-circulant-product`.
@@ -26,7 +28,7 @@ def circular_convolution(x: Tensor, spectrum: Tensor) -> Tensor:
         ``(..., d)``, of the broadcast shape.
     """
     if x.numel() == 0:  # MKL has no FFT of nothing
-        shape = torch.broadcast_shapes(x.shape[:-1], spectrum.shape[:-1])
+        shape = common_shape(x.shape[:-1], spectrum.shape[:-1])
         return x.expand(*shape, x.shape[-1]) * spectrum.real.sum()
     return _CircularConvolution.apply(x, spectrum)
 
@@ -66,7 +68,7 @@ class _CircularConvolution(torch.autograd.Function):
 
 def _times(signal: Tensor, spectrum: Tensor) -> Tensor:
     """Multiply in place where nothing is differentiated: a fresh tensor costs page faults."""
-    fits = torch.broadcast_shapes(signal.shape, spectrum.shape) == signal.shape
+    fits = common_shape(signal.shape, spectrum.shape) == signal.shape
     return signal.mul_(spectrum) if fits and not torch.is_grad_enabled() else signal * spectrum
 
 

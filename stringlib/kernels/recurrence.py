@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from stringlib.inputs import common_shape
 from stringlib.kernels.scalar_decay import scalar_decay_chunks
 
 MODES = ("parallel", "recurrent", "chunk")
@@ -52,7 +53,7 @@ def causal_sums(
         return _plain_sums(q, k, u, mode, state)
     n = u.shape[-2]
     if state is None:
-        lead = torch.broadcast_shapes(*(x.shape[:-2] for x in (q, k, u)))
+        lead = common_shape(*(x.shape[:-2] for x in (q, k, u)))
         state = q.new_zeros(*lead, k.shape[-1], u.shape[-1])
     if n == 0:
         return q @ state, state
@@ -70,7 +71,7 @@ def _plain_sums(
     """Go chunk by chunk where nothing is forgotten, equation :eq:`eq-linear-chunk`."""
     length = {"parallel": max(u.shape[-2], 1), "recurrent": 1}.get(mode or "chunk", PLAIN_CHUNK)
     given = [q, k, u] if state is None else [q, k, u, state]
-    lead = torch.broadcast_shapes(*(x.shape[:-2] for x in given))
+    lead = common_shape(*(x.shape[:-2] for x in given))
     flat = [x.expand(*lead, *x.shape[-2:]).flatten(0, -3) for x in given]
     after = None if state is None else flat[3]
     sums = []
@@ -124,7 +125,7 @@ def _scalar_chunks(
     """Do as :func:`decayed_chunks` with one decay a token, and with a gradient by hand."""
     n = u.shape[-2]
     tokens = padded(size, q, k, u, log_decay)
-    lead = torch.broadcast_shapes(*(x.shape[:-2] for x in (*tokens, state)))
+    lead = common_shape(*(x.shape[:-2] for x in (*tokens, state)))
     *chunks, state = (x.expand(*lead, *x.shape[-2:]) for x in (*tokens, state))
     q, k, u, a = (x.unflatten(-2, (-1, size)) for x in chunks)
     with torch.no_grad():
