@@ -13,7 +13,7 @@ from stringlib.inputs import require_count, require_positive
 from stringlib.precision import widest
 
 
-def grid_positions(*sizes: int, dtype: torch.dtype = torch.float32) -> Tensor:
+def grid_positions(*sizes: int, dtype: torch.dtype = torch.float32, num_prefix: int = 0) -> Tensor:
     """Return the coordinates of every cell of a grid, in reading order (last axis fastest).
 
     ``grid_positions(n)`` is a sequence, ``grid_positions(rows, columns)`` an image,
@@ -23,9 +23,11 @@ def grid_positions(*sizes: int, dtype: torch.dtype = torch.float32) -> Tensor:
     Args:
         *sizes: Number of cells along each axis.
         dtype: dtype of the result.
+        num_prefix: Tokens in front of the cells that have no place, such as a class token and
+            registers. They get the position 0, which turns nothing.
 
     Returns:
-        A tensor of shape ``(product of sizes, len(sizes))``.
+        A tensor of shape ``(num_prefix + product of sizes, len(sizes))``.
 
     Example:
         >>> grid_positions(2, 3).tolist()
@@ -46,8 +48,10 @@ def grid_positions(*sizes: int, dtype: torch.dtype = torch.float32) -> Tensor:
             f"dtype must tell all whole numbers up to {max(sizes) - 1} apart, got {dtype}, "
             f"which does up to {largest}"
         )
+    require_count("num_prefix", num_prefix, least=0)
     axes = [torch.arange(size, dtype=dtype) for size in sizes]
-    return torch.stack(torch.meshgrid(*axes, indexing="ij"), -1).flatten(0, -2)
+    cells = torch.stack(torch.meshgrid(*axes, indexing="ij"), -1).flatten(0, -2)
+    return torch.cat([cells.new_zeros(num_prefix, len(sizes)), cells])
 
 
 def _largest_whole(dtype: torch.dtype) -> int:

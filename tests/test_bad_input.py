@@ -251,6 +251,9 @@ def test_a_grid_is_not_counted_in_a_dtype_that_cannot_count_it(dtype, most) -> N
         with pytest.raises(TypeError, match=r"dtype must be a torch.dtype of real numbers, got"):
             grid_positions(3, dtype=wrong)
     assert grid_positions(0, 3, dtype=dtype).shape == (0, 2)
+    with_class = grid_positions(2, 2, dtype=dtype, num_prefix=1)
+    assert with_class.tolist() == [[0, 0], [0, 0], [0, 1], [1, 0], [1, 1]]
+    assert with_class.dtype == dtype
 
 
 @pytest.mark.parametrize(

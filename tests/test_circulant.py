@@ -9,6 +9,7 @@ import torch
 from stringlib import CirculantSTRING, checks
 from stringlib.algebra import circulant, circulant_eigenvalues, circulant_frequencies, fourier_basis
 from stringlib.encoders.circulant import LARGEST_PRODUCT
+from stringlib.positions import grid_positions
 from stringlib.reference import (
     circulant_string_matrix,
     circulant_string_rotate,
@@ -193,3 +194,18 @@ def test_one_small_exponent_is_exact():
     literal = circulant_string_matrix(r, made.coefficients[:, :, 0].detach())
     assert checks.largest_difference(made.matrix(r), literal) <= 1e-15
     assert checks.generator_error(made, r) <= 1e-15
+
+
+def test_a_start_at_zero_changes_nothing_and_learns() -> None:
+    still = CirculantSTRING(8, coord_dim=2, heads=3, zero=True).double()
+    torch.manual_seed(0)
+    q, k, target = torch.randn(3, 3, 5, 8).double()
+    positions = grid_positions(2, 2, num_prefix=1, dtype=torch.float64)
+    found = still(q, k, positions)
+    assert checks.largest_difference(found[0] @ found[1].mT, q @ k.mT) < 1e-14
+    (found[0] * target).sum().backward()
+    assert still.coefficients.grad[:, 0].abs().max() > 1e-3
+    still.reset_parameters()
+    assert not still.coefficients.any()
+    with pytest.raises(TypeError, match="zero must be a bool, got 1"):
+        CirculantSTRING(8, zero=1)

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from stringlib import STRING, ALiBi, KerpleLog, KerplePower, RoPE, T5Bias, checks
+from stringlib.encoders import scaling
 from stringlib.encoders.scaling import (
     ntk_aware,
     position_interpolation,
@@ -272,3 +273,87 @@ THETA = torch.ones(1, 4, 1)
 def test_bad_input_is_named(call: Callable[[], object], match: str) -> None:
     with refused(match):
         call()
+
+
+def released_yarn(
+    base: float, dim: int, scale: float, length: float, slow: float, fast: float, truncate: bool
+) -> torch.Tensor:
+    """Return the frequencies as released code has them: from the base, linear in the index."""
+    frequencies = base ** -(torch.arange(0, dim, 2, dtype=torch.float64) / dim)
+
+    def index(turns: float) -> float:
+        return dim * math.log(length / (2 * math.pi * turns)) / (2 * math.log(base))
+
+    low, high = index(fast), index(slow)
+    if truncate:
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, dim - 1)
+    high += 1e-3 * (low == high)
+    place = torch.arange(dim // 2, dtype=torch.float64)
+    ramp = ((place - low) / (high - low)).clamp(0, 1)
+    return frequencies * (1 - ramp + ramp / scale)
+
+
+@pytest.mark.parametrize("truncate", [True, False])
+@pytest.mark.parametrize(
+    ("base", "dim", "scale", "length", "slow", "fast"),
+    [
+        (1e4, 128, 8.0, 512, 1.0, 32.0),
+        (150_000.0, 64, 32.0, 4096, 1.0, 32.0),
+        (5e5, 8, 4.0, 100, 1.0, 4.0),
+        (1e6, 64, 2.0, 32_768, 1.0, 32.0),  # the ramp ends behind the last pair
+        (1e4, 4, 3.0, 10, 1.0, 32.0),  # and begins before the first
+    ],
+)
+def test_yarn_by_index_is_that_of_released_code(
+    base: float, dim: int, scale: float, length: float, slow: float, fast: float, truncate: bool
+) -> None:
+    wanted = released_yarn(base, dim, scale, length, slow, fast, truncate)
+    plain = RoPE(dim, base=base).frequencies()
+    found = scaling.yarn_by_index(plain, scale, length, slow=slow, fast=fast, truncate=truncate)
+    assert found.shape == (1, dim // 2, 1)
+    assert (found[0, :, 0] / wanted - 1).abs().max() < 1e-12
+
+
+def test_the_two_forms_of_yarn_differ() -> None:
+    plain = RoPE(128).frequencies()
+    by_turns = scaling.yarn(plain, 8, 4096)
+    by_index = scaling.yarn_by_index(plain, 8, 4096)
+    off = (by_turns / by_index).flatten()
+    assert int(((off - 1).abs() > 0.01).sum()) == 25
+    assert off[36] == pytest.approx(0.43, abs=0.005)
+
+
+def test_long_rope_divides_each_pair_by_its_own_factor() -> None:
+    plain, factors = RoPE(8).frequencies(), torch.tensor([1.0, 1.5, 4.0, 9.0])
+    found = scaling.long_rope(plain, factors)
+    assert found.dtype == torch.float64
+    assert torch.equal(found[0, :, 0] * factors, plain[0, :, 0])
+    assert scaling.long_rope_attention_factor(1, 4096) == 1
+    assert scaling.long_rope_attention_factor(32, 4096) == pytest.approx(math.sqrt(17 / 12))
+
+
+def test_factors_of_checkpoints_with_two_scales() -> None:
+    one, other = (scaling.yarn_attention_factor(40, weight) for weight in (1.0, 0.707))
+    assert one == pytest.approx(1.36888794)
+    assert other == pytest.approx(0.0707 * math.log(40) + 1)
+    assert one**2 == pytest.approx(1.874, abs=5e-4)
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (lambda f: scaling.yarn_by_index(f[:, :1], 2, 64), "at least 2 pairs, 1.*got"),
+        (lambda f: scaling.yarn_by_index(f, 0.5, 64), "scale must be at least 1, got 0.5"),
+        (lambda f: scaling.yarn_by_index(f, 2, 64, fast=1), "fast must be above slow=1.0, got 1"),
+        (lambda f: scaling.yarn_by_index(f, 2, 0), "length must be positive"),
+        (lambda f: scaling.long_rope(f, torch.ones(3)), r"factors must have shape \(4,\).*got"),
+        (lambda f: scaling.long_rope_attention_factor(2, 1), "length must be above 1, got 1"),
+        (lambda f: scaling.yarn_attention_factor(2, 0), "weight must be positive"),
+    ],
+)
+def test_a_scaling_that_cannot_be_is_named(
+    call: Callable[[torch.Tensor], object], match: str
+) -> None:
+    with pytest.raises(ValueError, match=match):
+        call(RoPE(8).frequencies())

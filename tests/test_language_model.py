@@ -239,3 +239,35 @@ def test_bad_input_is_named() -> None:
 def test_no_tokens_no_scores() -> None:
     for name in ("softmax-rope", "favor-rope", "elu-gla-None", "softmax-learned"):
         assert language_model(name)(text(2, 0)).shape == (2, 0, VOCAB)
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_prompts_of_different_length_are_served_in_one_batch(name: str) -> None:
+    model = language_model(name).double()
+    long, short, padding = text(1, 5), text(1, 3, seed=1), text(1, 2, seed=2)
+    both = torch.cat([long, torch.cat([padding, short], -1)])
+    mask = torch.ones(2, 5, dtype=torch.bool)
+    mask[1, :2] = False
+    alone = [model.generate(tokens, 3, temperature=0) for tokens in (long, short)]
+    found = model.generate(both, 3, key_mask=mask, temperature=0)
+    assert torch.equal(found[0], alone[0][0])
+    assert torch.equal(found[1, 2:], alone[1][0])
+    positions = (mask.cumsum(-1) - 1).clamp(min=0)[..., None]
+    scores = model(both, positions, key_mask=mask)
+    assert checks.largest_difference(scores[0], model(long)[0]) < 1e-10
+    assert checks.largest_difference(scores[1, 2:], model(short)[0]) < 1e-10
+
+
+@pytest.mark.parametrize(
+    ("mask", "error", "match"),
+    [
+        (torch.ones(2, 5), TypeError, "key_mask must be a tensor of bool, got torch.float32"),
+        ([True], TypeError, "key_mask must be a tensor of bool, got list"),
+        (torch.ones(2, 4, dtype=torch.bool), ValueError, r"key_mask must have shape \(2, 5\)"),
+        (torch.eye(2, 5).bool(), ValueError, "key_mask must be True for the last token"),
+    ],
+)
+def test_a_mask_that_does_not_fit_is_named(mask, error, match) -> None:
+    model = LanguageModel(11, 12, 1, 2)
+    with pytest.raises(error, match=match):
+        model.generate(torch.zeros(2, 5, dtype=torch.int64), 2, key_mask=mask)

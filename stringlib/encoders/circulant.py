@@ -9,7 +9,7 @@ from torch import Tensor
 
 from stringlib.algebra.circulant import circulant_frequencies, fourier_basis
 from stringlib.encoders.string import RotaryEncoder
-from stringlib.inputs import require_count
+from stringlib.inputs import require_bool, require_count
 from stringlib.precision import wide_parameter, widen
 
 # Medians on two CPU cores, 4.8 million numbers in float32, product : rfft, milliseconds.
@@ -34,6 +34,8 @@ class CirculantSTRING(RotaryEncoder):
         heads: Heads with coefficients of their own; 1 serves any number of heads.
         block_size: Size B of the circulant blocks on the diagonal, a divisor of
             ``head_dim``; one block if omitted.
+        zero: Whether all coefficients start at 0. A trained model that gets such an encoder still
+            says what it said, and learns from there where to turn.
 
     Attributes:
         coefficients: The first COLUMN of every C: ``(heads, coord_dim, blocks, block_size)``,
@@ -41,7 +43,7 @@ class CirculantSTRING(RotaryEncoder):
             standard deviation of 0.1.
 
     Raises:
-        TypeError: If an argument is not an integer.
+        TypeError: If a number is not an integer, or ``zero`` not a bool.
         ValueError: If ``block_size`` does not divide ``head_dim`` or a number is below 1.
 
     Source:
@@ -58,12 +60,20 @@ class CirculantSTRING(RotaryEncoder):
     _basis: Tensor
 
     def __init__(
-        self, head_dim: int, coord_dim: int = 1, heads: int = 1, block_size: int | None = None
+        self,
+        head_dim: int,
+        coord_dim: int = 1,
+        heads: int = 1,
+        block_size: int | None = None,
+        *,
+        zero: bool = False,
     ) -> None:
         super().__init__(head_dim, coord_dim, heads)
         if block_size is None:
             block_size = head_dim
         require_count("block_size", block_size)
+        require_bool(zero=zero)
+        self.zero = zero
         self.block_size = int(block_size)
         if head_dim % self.block_size:
             raise ValueError(f"block_size must divide head_dim {head_dim}, got {self.block_size}")
@@ -74,11 +84,12 @@ class CirculantSTRING(RotaryEncoder):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Start near the identity. Not at it: there data alike in reverse order give no gradient.
+        """Start near the identity. At it data that are alike in reverse order give no gradient.
 
         The other sign of the coefficients is the mirrored position, :eq:`eq-vit-mirror`.
         """
-        self.coefficients.normal_(std=0.1 / math.sqrt(2 * self.block_size))
+        std = 0.0 if self.zero else 0.1 / math.sqrt(2 * self.block_size)
+        self.coefficients.normal_(std=std)
 
     def frequencies(self) -> Tensor:
         """Return Ω, all pairs of the first block first: float64, ``(heads, pairs, coord_dim)``."""

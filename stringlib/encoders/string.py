@@ -19,6 +19,7 @@ from stringlib.inputs import (
     LAYOUTS,
     has_values,
     require_count,
+    require_even,
     require_floats,
     require_name,
     require_positions,
@@ -26,7 +27,7 @@ from stringlib.inputs import (
     require_same_tokens,
     require_vectors,
 )
-from stringlib.kernels.rotation import rotate_pairs, unit_phases
+from stringlib.kernels.rotation import pair_up, rotate_pairs, unit_phases
 from stringlib.precision import at_least_float32, widen, widest, without_autocast
 
 
@@ -191,7 +192,9 @@ class RotaryEncoder(nn.Module):
         basis = self.basis().unsqueeze(1)
         return basis @ planes @ basis.mT
 
-    def fold(self, weight: Tensor, heads: int | None = None) -> Tensor:
+    def fold(
+        self, weight: Tensor, heads: int | None = None, *, layout: str | None = None
+    ) -> Tensor:
         r"""Move the basis into a projection: :math:`W \mapsto P^\top W`, equation :eq:`eq-fold`.
 
         Fold the query and the key projection, then encode with :meth:`folded`: the logits
@@ -205,13 +208,14 @@ class RotaryEncoder(nn.Module):
                 where queries, keys and values share one weight: that is not to be folded as a
                 whole, for its values would turn too. Without it only a weight of three square parts
                 is known to be one.
+            layout: As for :meth:`folded`.
 
         Returns:
             The folded weight, of the same shape and dtype.
 
         Raises:
             TypeError: If ``weight`` is not a floating-point tensor or ``heads`` not an integer.
-            ValueError: If a shape or ``heads`` does not fit.
+            ValueError: If a shape or ``heads`` does not fit, or ``layout`` is unknown.
 
         Example:
             >>> from stringlib import CayleySTRING
@@ -243,17 +247,89 @@ class RotaryEncoder(nn.Module):
                 f"(3 * {third}, {third}) does, got {tuple(weight.shape)}: fold the parts, or give "
                 "heads"
             )
-        basis = self.basis()
+        basis = self.basis() if layout is None else self.basis()[..., self._order(layout)]
         by_head = weight.reshape(rows // self.head_dim, self.head_dim, -1).to(basis.dtype)
         return (basis.mT @ by_head).reshape(weight.shape).to(weight.dtype)
 
-    def folded(self) -> STRING:
-        """Return the encoder to use behind folded projections: the same frequencies, no basis."""
-        return STRING(self.frequencies(), head_dim=self.head_dim, layout=self.layout)
+    def folded(self, layout: str | None = None) -> STRING:
+        """Return the encoder to use behind folded projections: the same frequencies, no basis.
+
+        Args:
+            layout: How it numbers its pairs, ``"interleaved"`` or ``"half"``, with the channels
+                that stay still among them, as pairs that turn at frequency 0: what a model does
+                that turns whole heads. As here, with still channels last, if omitted. Give it to
+                :meth:`fold` as well.
+
+        Raises:
+            ValueError: If ``layout`` is unknown.
+        """
+        if layout is None:
+            return STRING(self.frequencies(), head_dim=self.head_dim, layout=self.layout)
+        require_name("layout", layout, LAYOUTS)
+        return STRING(self._all_frequencies(), head_dim=self.head_dim, layout=layout)
+
+    def tables(
+        self, positions: Tensor, layout: str = "half", dtype: torch.dtype = torch.float32
+    ) -> tuple[Tensor, Tensor]:
+        """Return cosines and sines as rotary modules of other libraries hand them to attention.
+
+        A model that turns pairs of channels by such tables does what this encoder does, with
+        projections that :meth:`fold` gave its basis, in the same layout.
+
+        Args:
+            positions: ``(..., seq, coord_dim)``.
+            layout: ``"half"``, as Llama and most language models have it, or ``"interleaved"``.
+            dtype: Of the tables; angles are computed in float64.
+
+        Returns:
+            ``(cos, sin)``, each ``(..., seq, head_dim)``: every angle stands twice, at the two
+            channels of its pair.
+
+        Raises:
+            TypeError: If positions are not numbers, or ``dtype`` is not a floating-point dtype.
+            ValueError: If heads differ in their frequencies, ``head_dim`` is odd, a shape does not
+                fit or ``layout`` is unknown.
+
+        Example:
+            >>> from stringlib import RoPE
+            >>> cos, sin = RoPE(128, base=500_000).tables(torch.arange(10)[:, None])
+            >>> cos.shape
+            torch.Size([10, 128])
+        """
+        require_positions("positions", positions, self.coord_dim)
+        require_name("layout", layout, LAYOUTS)
+        if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+            raise TypeError(f"dtype must be a floating-point dtype, got {dtype}")
+        require_even("head_dim", self.head_dim)
+        if self.heads != 1:
+            raise ValueError(
+                f"heads must be 1 for tables, which all heads share, got {self.heads}: use phases"
+            )
+        angles = (widen(positions).unsqueeze(-3) @ self._all_frequencies().mT).squeeze(-3)
+        both = [angles, angles]
+        wide = torch.cat(both, -1) if layout == "half" else torch.stack(both, -1).flatten(-2)
+        return wide.cos().to(dtype), wide.sin().to(dtype)
 
     def extra_repr(self) -> str:
         """Describe the shapes in ``repr``."""
         return f"head_dim={self.head_dim}, coord_dim={self.coord_dim}, heads={self.heads}"
+
+    def _all_frequencies(self) -> Tensor:
+        """Return Ω with the still channels, two by two, as pairs of frequency 0."""
+        frequencies = self.frequencies()
+        still = self.head_dim // 2 - frequencies.shape[-2]
+        return nn.functional.pad(frequencies, (0, 0, 0, still))
+
+    def _order(self, layout: str) -> Tensor:
+        """Return which channel of the rotating basis stands where in a layout of all pairs."""
+        require_name("layout", layout, LAYOUTS)
+        pairs = self.frequencies().shape[-2]
+        channels = torch.arange(self.head_dim)
+        turning = pair_up(channels[: 2 * pairs], self.layout)
+        still = channels[2 * pairs : self.head_dim // 2 * 2].unflatten(0, (-1, 2))
+        both = torch.cat([turning, still])
+        flat = (both if layout == "interleaved" else both.mT).flatten()
+        return torch.cat([flat, channels[len(flat) :]])
 
     def _matrices(self, positions: Tensor) -> Tensor:
         phases = unit_phases(positions, self.frequencies()).unsqueeze(-3)
@@ -267,12 +343,11 @@ class RotaryEncoder(nn.Module):
 
     def _turns(self, positions: Tensor) -> Tensor:
         """Return cosine and sine of all pairs at the positions."""
-        frequencies = self.frequencies()
-        if self.layout == "interleaved":
-            # still channels as pairs that turn at frequency 0: one product, nothing to join
-            still = self.head_dim // 2 - frequencies.shape[-2]
-            frequencies = nn.functional.pad(frequencies, (0, 0, 0, still))
-        return unit_phases(positions, frequencies)
+        # still channels as pairs that turn at frequency 0: one product, nothing to join
+        interleaved = self.layout == "interleaved"
+        return unit_phases(
+            positions, self._all_frequencies() if interleaved else self.frequencies()
+        )
 
     def _phases(self, positions: Tensor | Phases, basis: Tensor | None = None) -> Phases:
         if isinstance(positions, Phases):
@@ -366,6 +441,35 @@ class STRING(RotaryEncoder):
 
     _frequencies: Tensor
     _basis: Tensor | None
+
+    @classmethod
+    def from_inv_freq(
+        cls, inv_freq: Tensor, layout: str = "half", head_dim: int | None = None
+    ) -> STRING:
+        """Return the encoder of a rotary module that has its frequencies in a buffer.
+
+        Args:
+            inv_freq: Radians per position of each pair, ``(pairs,)``, scaled already where the
+                model scales them. Nothing else of the model's scaling is in it, such as YaRN's
+                factor of the logits.
+            layout: How the model numbers the channels of a pair: ``"half"`` for (i, i + pairs),
+                ``"interleaved"`` for (2i, 2i + 1).
+            head_dim: Channels of a head; ``2 * pairs`` if omitted. With more, the last stay still.
+
+        Raises:
+            TypeError: If ``inv_freq`` is not a floating-point tensor.
+            ValueError: If a shape does not fit or the layout is unknown.
+
+        Example:
+            >>> inv_freq = 10_000.0 ** -(torch.arange(0, 64, 2) / 64)  # rotary.inv_freq
+            >>> encoder = STRING.from_inv_freq(inv_freq)
+            >>> encoder.tables(torch.arange(5)[:, None])[0].shape
+            torch.Size([5, 64])
+        """
+        require_floats("inv_freq", inv_freq)
+        if inv_freq.ndim != 1:
+            raise ValueError(f"inv_freq must have shape (pairs,), got {tuple(inv_freq.shape)}")
+        return cls(inv_freq[None, :, None], head_dim=head_dim, layout=layout)
 
     def __init__(
         self,

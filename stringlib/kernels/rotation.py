@@ -69,6 +69,18 @@ def rotate_pairs(x: Tensor, phases: Tensor, layout: str = "interleaved") -> Tens
     return torch.cat([turned, still.expand(*turned.shape[:-1], -1)], -1)
 
 
+def pair_up(channels: Tensor, layout: str) -> Tensor:
+    """Return channels along the first dimension pair by pair, ``(pairs, 2, ...)``.
+
+    Args:
+        channels: An even number of them, ``(2 * pairs, ...)``.
+        layout: ``"interleaved"`` pairs channels (2i, 2i+1), ``"half"`` (i, i + pairs).
+    """
+    if layout == "interleaved":
+        return channels.unflatten(0, (-1, 2))
+    return channels.unflatten(0, (2, -1)).transpose(0, 1)
+
+
 def _as_complex(x: Tensor) -> Tensor:
     """View adjacent channels as complex numbers; copy only when the strides forbid the view."""
     pairs = x.unflatten(-1, (-1, 2))

@@ -112,6 +112,7 @@ class Block(nn.Module):
         x: Tensor,
         positions: Tensor | Phases | None = None,
         *,
+        key_mask: Tensor | None = None,
         state: State | None = None,
         return_state: bool = False,
     ) -> tuple[Tensor, State | None]:
@@ -120,6 +121,7 @@ class Block(nn.Module):
         Args:
             x: Tokens, ``(..., seq, dim)``.
             positions: ``(..., seq, coord_dim)``, for a rotary encoder, or its phases there.
+            key_mask: False for padding, which no token sees, ``(..., seq)``.
             state: What earlier tokens left in this block, for causal attention.
             return_state: Whether to return the state behind the last token.
 
@@ -127,7 +129,11 @@ class Block(nn.Module):
             ``(..., seq, dim)``, and the state or None.
         """
         found = self.attention(
-            self.norm_attention(x), positions, state=state, return_state=return_state
+            self.norm_attention(x),
+            positions,
+            key_mask=key_mask,
+            state=state,
+            return_state=return_state,
         )
         added, after = found if return_state else (found, None)
         x = x + added

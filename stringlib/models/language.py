@@ -136,6 +136,7 @@ class LanguageModel(nn.Module):
         tokens: Tensor,
         positions: Tensor | None = None,
         *,
+        key_mask: Tensor | None = None,
         state: Sequence[State] | None = None,
         return_state: bool = False,
     ) -> Tensor | tuple[Tensor, tuple[State, ...]]:
@@ -146,6 +147,8 @@ class LanguageModel(nn.Module):
             positions: ``(seq, 1)`` or ``(batch, seq, 1)``, read by a rotary encoder and by
                 ``"sinusoidal"`` and ``"learned"``. If omitted, tokens are counted from 0, or from
                 the end of ``state``. Biases and weights count tokens themselves.
+            key_mask: False for padding, which no token sees, ``(batch, seq)``. It has a place like
+                any token: where absolute positions count, say them.
             state: What earlier tokens left, one state for each block.
             return_state: Whether to return the states behind the last token as well.
 
@@ -160,6 +163,7 @@ class LanguageModel(nn.Module):
         """
         require_bool(return_state=return_state)
         before = self._require_tokens(tokens, state)
+        _require_mask(tokens, key_mask)
         x = self.embed(tokens)
         require_places("tokens", x, positions)
         if positions is None:
@@ -173,7 +177,7 @@ class LanguageModel(nn.Module):
         read = phases_of(self.blocks, positions, x)
         for i, (block, places) in enumerate(zip(self.blocks, read, strict=True)):
             earlier = None if state is None else state[i]
-            x, left = block(x, places, state=earlier, return_state=return_state)
+            x, left = block(x, places, key_mask=key_mask, state=earlier, return_state=return_state)
             after.append(left)
         scores = self.readout(self.norm(x))
         return (scores, tuple(after)) if return_state else scores
@@ -184,6 +188,7 @@ class LanguageModel(nn.Module):
         tokens: Tensor,
         count: int,
         *,
+        key_mask: Tensor | None = None,
         temperature: float = 1.0,
         generator: torch.Generator | None = None,
     ) -> Tensor:
@@ -195,6 +200,8 @@ class LanguageModel(nn.Module):
         Args:
             tokens: Those to begin with, at least one, ``(batch, seq)``.
             count: How many to draw.
+            key_mask: False for padding, ``(batch, seq)``, which stands in front of the shorter
+                ones of several beginnings; positions are then counted behind it.
             temperature: What scores are divided by; 0 takes the largest, the first of equals.
             generator: Draws the tokens; the global generator if omitted.
 
@@ -203,7 +210,8 @@ class LanguageModel(nn.Module):
 
         Raises:
             TypeError: If an argument has the wrong kind.
-            ValueError: If ``tokens`` are empty, a number does not fit, or the layers have no state.
+            ValueError: If ``tokens`` are empty or end in padding, a number does not fit, or the
+                layers have no state.
         """
         require_count("count", count, least=0)
         greedy = isinstance(temperature, (int, float)) and temperature == 0
@@ -212,9 +220,22 @@ class LanguageModel(nn.Module):
         self._require_tokens(tokens, None)
         if not tokens.shape[-1]:
             raise ValueError("tokens must hold at least one token to go on from, got none")
+        _require_mask(tokens, key_mask)
+        if key_mask is not None and not key_mask[:, -1].all():
+            raise ValueError(
+                "key_mask must be True for the last token of each row: padding stands in front, "
+                f"got {key_mask[:, -1].tolist()}"
+            )
+        positions = None
+        if key_mask is not None:  # padding stands where the first token does: nobody sees it
+            positions = (key_mask.cumsum(-1) - 1).clamp(min=0)[..., None]
         drawn, state = [tokens], None
         for _ in range(count):
-            scores, state = self(drawn[-1], state=state, return_state=True)
+            scores, state = self(
+                drawn[-1], positions, key_mask=key_mask, state=state, return_state=True
+            )
+            if positions is not None:
+                positions, key_mask = positions[:, -1:] + 1, None
             last = scores[..., -1, :]
             if greedy:
                 token = last.argmax(-1, keepdim=True)
@@ -259,3 +280,16 @@ class LanguageModel(nn.Module):
                 f"got {before + tokens.shape[-1]}"
             )
         return before
+
+
+def _require_mask(tokens: Tensor, key_mask: Tensor | None) -> None:
+    if key_mask is None:
+        return
+    if not isinstance(key_mask, Tensor) or key_mask.dtype != torch.bool:
+        kind = key_mask.dtype if isinstance(key_mask, Tensor) else type(key_mask).__name__
+        raise TypeError(f"key_mask must be a tensor of bool, got {kind}")
+    if key_mask.shape != tokens.shape:
+        raise ValueError(
+            f"key_mask must have shape {tuple(tokens.shape)}, that of tokens, "
+            f"got {tuple(key_mask.shape)}"
+        )

@@ -1,0 +1,247 @@
+"""Weights and tables for other libraries' models, against attention written down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from stringlib import (
+    STRING,
+    AxialRoPE,
+    CayleySTRING,
+    CirculantSTRING,
+    ReflectionSTRING,
+    RoPE,
+)
+from stringlib.checks import largest_difference
+from stringlib.convert import fold_qkv, to_layout
+from stringlib.encoders.string import RotaryEncoder
+
+LAYOUTS = ("half", "interleaved")
+DIM, MODEL = 12, 20
+ENCODERS: dict[str, Callable[[], RotaryEncoder]] = {
+    "rope": lambda: RoPE(DIM),
+    "rope half": lambda: RoPE(DIM, layout="half"),
+    "partial": lambda: STRING(torch.rand(1, 4, 1).double(), head_dim=DIM),
+    "partial half": lambda: STRING(torch.rand(1, 4, 1).double(), head_dim=DIM, layout="half"),
+    "axial": lambda: AxialRoPE(DIM, 2),
+    "circulant": lambda: CirculantSTRING(DIM, 2, block_size=6),
+    "cayley": lambda: CayleySTRING(DIM, 2),
+    "reflection": lambda: ReflectionSTRING(DIM, 1),
+}
+every_encoder = pytest.mark.parametrize("name", ENCODERS)
+every_layout = pytest.mark.parametrize("layout", LAYOUTS)
+
+
+def made(name: str) -> RotaryEncoder:
+    """Return an encoder whose parameters are not small."""
+    torch.manual_seed(0)
+    encoder = ENCODERS[name]().double()
+    with torch.no_grad():
+        for p in encoder.parameters():
+            p.normal_()
+    return encoder
+
+
+def turned(x: Tensor, cos: Tensor, sin: Tensor, layout: str) -> Tensor:
+    """Return what models do with tables: x cos + (the partner with a sign) sin."""
+    a, b = x.chunk(2, -1) if layout == "half" else (x[..., ::2], x[..., 1::2])
+    partner = torch.cat([-b, a], -1)
+    if layout == "interleaved":
+        partner = torch.stack([-b, a], -1).flatten(-2)
+    return x * cos + partner * sin
+
+
+def heads_of(x: Tensor, weight: Tensor, bias: Tensor, dim: int = DIM) -> Tensor:
+    return (x @ weight.mT + bias).unflatten(-1, (-1, dim)).transpose(-3, -2)
+
+
+def case(name: str) -> tuple[RotaryEncoder, Tensor, Tensor, list[Tensor], list[Tensor]]:
+    """Return an encoder, tokens, positions, weights of q and k, and their biases."""
+    encoder = made(name)
+    x, positions = torch.randn(2, 5, MODEL).double(), torch.randn(5, encoder.coord_dim).double()
+    weights = [torch.randn(3 * DIM, MODEL).double() for _ in range(2)]
+    return encoder, x, positions, weights, [torch.randn(3 * DIM).double() for _ in range(2)]
+
+
+@every_layout
+@every_encoder
+def test_tables_and_folded_weights_give_the_logits_of_the_encoder(name: str, layout: str) -> None:
+    encoder, x, positions, weights, biases = case(name)
+    q, k = encoder(*(heads_of(x, w, b) for w, b in zip(weights, biases, strict=True)), positions)
+    folded = [encoder.fold(w, layout=layout) for w in weights]
+    shifts = [encoder.fold(b, layout=layout) for b in biases]
+    here = [heads_of(x, w, b) for w, b in zip(folded, shifts, strict=True)]
+    for behind in (encoder, encoder.folded(layout)):
+        cos, sin = behind.tables(positions, layout, torch.float64)
+        assert cos.shape == sin.shape == (5, DIM)
+        a, b = (turned(y, cos, sin, layout) for y in here)
+        assert largest_difference(a @ b.mT, q @ k.mT) < 1e-11
+    a, b = encoder.folded(layout)(*here, positions)
+    assert encoder.folded(layout).layout == layout
+    assert largest_difference(a @ b.mT, q @ k.mT) < 1e-11
+
+
+@every_encoder
+def test_without_a_layout_still_channels_stay_last(name: str) -> None:
+    encoder, x, positions, weights, biases = case(name)
+    parts = [*zip(weights, biases, strict=True)]
+    q, k = encoder(*(heads_of(x, w, b) for w, b in parts), positions)
+    here = [heads_of(x, encoder.fold(w), encoder.fold(b)) for w, b in parts]
+    a, b = encoder.folded()(*here, positions)
+    assert encoder.folded().frequencies().shape == encoder.frequencies().shape
+    assert largest_difference(a @ b.mT, q @ k.mT) < 1e-11
+
+
+def test_tables_are_angles_in_float64_twice() -> None:
+    far = torch.tensor([[3.0], [1_000_003.0]])
+    angles = far.double() * 10_000.0 ** -(torch.arange(0, 8, 2).double() / 8)
+    cos, sin = RoPE(8).tables(far)
+    assert cos.dtype == sin.dtype == torch.float32
+    assert largest_difference(cos.double(), torch.cat([angles, angles], -1).cos()) < 1e-7
+    cos, sin = RoPE(8).tables(far, "interleaved", torch.bfloat16)
+    assert sin.dtype == torch.bfloat16
+    assert largest_difference(sin.double(), angles.repeat_interleave(2, -1).sin()) < 5e-3
+    batch = torch.randn(3, 1, 7, 2)
+    assert AxialRoPE(8, 2).tables(batch)[0].shape == (3, 1, 7, 8)
+
+
+def test_an_odd_head_folds_and_keeps_its_last_channel() -> None:
+    torch.manual_seed(0)
+    encoder = CirculantSTRING(7).double()
+    nn.init.normal_(encoder.coefficients)
+    w, x, positions = torch.randn(14, 9).double(), torch.randn(4, 9).double(), torch.randn(4, 1)
+    q, k = (heads_of(x, w, torch.zeros(14).double(), 7) for _ in range(2))
+    wanted = encoder(q, k, positions)
+    for layout in LAYOUTS:
+        here = heads_of(x, encoder.fold(w, layout=layout), torch.zeros(14).double(), 7)
+        found = encoder.folded(layout)(here, here, positions)
+        assert largest_difference(found[0] @ found[1].mT, wanted[0] @ wanted[1].mT) < 1e-11
+    with pytest.raises(ValueError, match=r"head_dim must be even .*, got 7"):
+        encoder.tables(positions)
+
+
+@pytest.mark.parametrize("pairs", [None, 1, 4, 6])
+@pytest.mark.parametrize("source", LAYOUTS)
+@pytest.mark.parametrize("target", LAYOUTS)
+def test_rows_of_another_layout_give_the_same_logits(
+    source: str, target: str, pairs: int | None
+) -> None:
+    torch.manual_seed(0)
+    frequencies = torch.rand(1, pairs or 6, 1).double()
+    x, positions = torch.randn(2, 5, MODEL).double(), torch.arange(5)[:, None]
+    w, v = torch.randn(4 * DIM, MODEL).double(), torch.randn(2 * DIM, MODEL).double()  # fewer keys
+    b, c = torch.randn(4 * DIM).double(), torch.randn(2 * DIM).double()
+
+    def logits(layout: str, *parts: Tensor) -> Tensor:
+        encoder = STRING(frequencies, head_dim=DIM, layout=layout)
+        q = encoder.rotate(heads_of(x, *parts[:2]), positions)
+        k = encoder.rotate(heads_of(x, *parts[2:]), positions)
+        return q @ k.repeat_interleave(2, -3).mT
+
+    parts = (w, b, v, c)
+    moved = [to_layout(part, DIM, source, target, pairs) for part in parts]
+    assert largest_difference(logits(target, *moved), logits(source, *parts)) < 1e-12
+    assert all(torch.equal(m, p) for m, p in zip(moved, parts, strict=True)) is (
+        source == target or pairs == 1
+    )
+    back = [to_layout(part, DIM, target, source, pairs) for part in moved]
+    assert all(torch.equal(m, p) for m, p in zip(back, parts, strict=True))
+    assert torch.equal(parts[0], w)
+
+
+def test_rows_move_as_written_down() -> None:
+    rows = torch.arange(8.0)
+    assert to_layout(rows, 8, "half", "interleaved").tolist() == [0, 4, 1, 5, 2, 6, 3, 7]
+    assert to_layout(rows, 8, "half", "interleaved", 2).tolist() == [0, 2, 1, 3, 4, 5, 6, 7]
+    assert to_layout(rows, 4, "half", "interleaved").tolist() == [0, 2, 1, 3, 4, 6, 5, 7]
+    assert to_layout(rows, 8, "interleaved", "half").tolist() == [0, 2, 4, 6, 1, 3, 5, 7]
+    assert to_layout(rows[:5], 5, "half", "interleaved").tolist() == [0, 2, 1, 3, 4]
+    assert to_layout(rows.bfloat16(), 8, "half", "half").dtype == torch.bfloat16
+
+
+def test_frequencies_of_a_rotary_module_make_an_encoder() -> None:
+    inv_freq = torch.rand(4)
+    encoder = STRING.from_inv_freq(inv_freq)
+    assert (encoder.head_dim, encoder.coord_dim, encoder.heads, encoder.layout) == (8, 1, 1, "half")
+    assert torch.equal(encoder.frequencies()[0, :, 0], inv_freq.double())
+    wide = STRING.from_inv_freq(inv_freq, "interleaved", head_dim=11)
+    x = torch.randn(1, 3, 11)
+    assert torch.equal(wide.rotate(x, torch.arange(3)[:, None])[..., 8:], x[..., 8:])
+
+
+@every_layout
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("name", ["circulant", "cayley", "rope"])
+def test_a_fused_projection_is_folded_but_for_its_values(
+    name: str, bias: bool, layout: str
+) -> None:
+    encoder = made(name)
+    linear = nn.Linear(MODEL, (4 + 2 * 2) * DIM, bias=bias).double()
+    before = [p.detach().clone() for p in linear.parameters()]
+    fold_qkv(linear, encoder, 4, 2, layout=layout)
+    for p, old in zip(linear.parameters(), before, strict=True):
+        parts = old.split([4 * DIM, 2 * DIM, 2 * DIM])
+        wanted = [*(encoder.fold(part, layout=layout) for part in parts[:2]), parts[2]]
+        assert largest_difference(p, torch.cat(wanted)) < 1e-14
+        assert torch.equal(p[6 * DIM :], parts[2])
+    assert linear.weight.requires_grad
+
+
+def test_heads_with_bases_of_their_own_are_folded_in_place() -> None:
+    encoder = CayleySTRING(DIM, heads=3).double()
+    torch.manual_seed(0)
+    for p in encoder.parameters():
+        nn.init.normal_(p)
+    linear = nn.Linear(MODEL, 9 * DIM).double()
+    wanted = encoder.fold(linear.weight[3 * DIM : 6 * DIM].detach())
+    fold_qkv(linear, encoder, 3)
+    assert torch.equal(linear.weight[3 * DIM : 6 * DIM], wanted)
+
+
+LINEAR = nn.Linear(8, 24)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "match"),
+    [
+        (
+            lambda: RoPE(8, heads=2).tables(torch.zeros(3, 1)),
+            ValueError,
+            "heads must be 1.*phases",
+        ),
+        (lambda: RoPE(8).tables(torch.zeros(3, 2)), ValueError, "positions must have shape"),
+        (lambda: RoPE(8).tables(torch.zeros(3, 1), "both"), ValueError, "layout must be one of"),
+        (lambda: RoPE(8).tables(torch.zeros(3, 1), dtype=torch.int64), TypeError, "dtype must be"),
+        (lambda: RoPE(8).tables(torch.zeros(3, 1), dtype=float), TypeError, "dtype must be"),
+        (lambda: RoPE(8).folded("both"), ValueError, "layout must be one of"),
+        (lambda: RoPE(8).fold(torch.zeros(8, 4), layout="both"), ValueError, "layout must be one"),
+        (lambda: STRING.from_inv_freq(torch.zeros(1, 4)), ValueError, "inv_freq must have shape"),
+        (lambda: STRING.from_inv_freq(torch.arange(4)), TypeError, "inv_freq must be"),
+        (
+            lambda: to_layout(torch.zeros(9), 4, "half", "half"),
+            ValueError,
+            "weight must have shape",
+        ),
+        (lambda: to_layout(torch.zeros(8), 4, "half", "full"), ValueError, "target must be one of"),
+        (
+            lambda: to_layout(torch.zeros(8), 4, "half", "half", 3),
+            ValueError,
+            "pairs must be at most 2",
+        ),
+        (lambda: to_layout(torch.arange(8), 4, "half", "half"), TypeError, "weight must be"),
+        (lambda: fold_qkv(LINEAR.weight, RoPE(8), 1), TypeError, "linear must be an nn.Linear"),
+        (lambda: fold_qkv(LINEAR, LINEAR, 1), TypeError, "encoder must be a RotaryEncoder"),
+        (lambda: fold_qkv(LINEAR, RoPE(8), 2), ValueError, "linear must have 48 rows"),
+        (lambda: fold_qkv(LINEAR, RoPE(4, heads=4), 4, 1), ValueError, "encoder must have heads=1"),
+        (lambda: fold_qkv(LINEAR, RoPE(8), 0), ValueError, "heads must be at least 1"),
+    ],
+)
+def test_what_does_not_fit_is_named(
+    call: Callable[[], object], error: type[Exception], match: str
+) -> None:
+    with pytest.raises(error, match=match):
+        call()
