@@ -17,7 +17,6 @@ from results.recall import EIGHT, MAPS, RANDOM, run
 from stringlib.train.study import Study
 
 RATES = (1e-3, 3e-3, 1e-2, 3e-2)
-SUCCESS = 0.9
 DELTA = {"attention": "identity", "weight": "delta"}
 NORMS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "free": ({}, (*MAPS, "favor-optimal", "delta")),
