@@ -172,8 +172,8 @@ def require_same_leading(x_name: str, x: Tensor, name: str, given: Tensor, own: 
 def common_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape that all of them broadcast to.
 
-    As ``torch.broadcast_shapes`` does, which takes 30 µs (torch 2.13) for equal shapes and empty
-    ones too: twice a quarter of the time of linear attention on a hundred tokens.
+    As ``torch.broadcast_shapes`` does, which takes 30 µs (torch 2.13) for equal and for empty
+    shapes too: two calls were half of the time of linear attention on a hundred tokens.
 
     Raises:
         RuntimeError: If there is none.
@@ -181,7 +181,8 @@ def common_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     longest = max(shapes, key=len)
     if all(shape == longest or not shape for shape in shapes):
         return longest
-    return torch.broadcast_shapes(*shapes)
+    shape: tuple[int, ...] = torch.broadcast_shapes(*shapes)
+    return shape
 
 
 def has_values(x: Tensor) -> bool:
