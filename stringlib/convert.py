@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from stringlib.encoders.string import RotaryEncoder
 from stringlib.inputs import LAYOUTS, require_count, require_floats, require_name
-from stringlib.kernels.rotation import pair_up
+from stringlib.kernels.rotation import pair_up, unpair
 
 
 def to_layout(
@@ -56,8 +56,7 @@ def to_layout(
     if 2 * pairs > head_dim:
         raise ValueError(f"pairs must be at most {head_dim // 2}, got {pairs}")
     rows = torch.arange(head_dim, device=weight.device)
-    both = pair_up(rows[: 2 * pairs], source)
-    moved = (both if target == "interleaved" else both.mT).flatten()
+    moved = unpair(pair_up(rows[: 2 * pairs], source), target)
     order = torch.cat([moved, rows[2 * pairs :]])
     return weight.unflatten(0, (-1, head_dim))[:, order].flatten(0, 1)
 

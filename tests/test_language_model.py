@@ -261,9 +261,9 @@ def test_prompts_of_different_length_are_served_in_one_batch(name: str) -> None:
 @pytest.mark.parametrize(
     ("mask", "error", "match"),
     [
-        (torch.ones(2, 5), TypeError, "key_mask must be a tensor of bool, got torch.float32"),
-        ([True], TypeError, "key_mask must be a tensor of bool, got list"),
-        (torch.ones(2, 4, dtype=torch.bool), ValueError, r"key_mask must have shape \(2, 5\)"),
+        (torch.ones(2, 5), TypeError, "key_mask must be a boolean tensor.*got torch.float32"),
+        ([True], TypeError, "key_mask must be a boolean tensor.*got list"),
+        (torch.ones(2, 4, dtype=torch.bool), ValueError, "key_mask must have shape"),
         (torch.eye(2, 5).bool(), ValueError, "key_mask must be True for the last token"),
     ],
 )

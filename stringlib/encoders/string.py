@@ -27,7 +27,7 @@ from stringlib.inputs import (
     require_same_tokens,
     require_vectors,
 )
-from stringlib.kernels.rotation import pair_up, rotate_pairs, unit_phases
+from stringlib.kernels.rotation import pair_up, rotate_pairs, unit_phases, unpair
 from stringlib.precision import at_least_float32, widen, widest, without_autocast
 
 
@@ -323,13 +323,11 @@ class RotaryEncoder(nn.Module):
     def _order(self, layout: str) -> Tensor:
         """Return which channel of the rotating basis stands where in a layout of all pairs."""
         require_name("layout", layout, LAYOUTS)
-        pairs = self.frequencies().shape[-2]
+        pairs, half = self.frequencies().shape[-2], self.head_dim // 2
         channels = torch.arange(self.head_dim)
         turning = pair_up(channels[: 2 * pairs], self.layout)
-        still = channels[2 * pairs : self.head_dim // 2 * 2].unflatten(0, (-1, 2))
-        both = torch.cat([turning, still])
-        flat = (both if layout == "interleaved" else both.mT).flatten()
-        return torch.cat([flat, channels[len(flat) :]])
+        still = channels[2 * pairs : 2 * half].unflatten(0, (-1, 2))
+        return torch.cat([unpair(torch.cat([turning, still]), layout), channels[2 * half :]])
 
     def _matrices(self, positions: Tensor) -> Tensor:
         phases = unit_phases(positions, self.frequencies()).unsqueeze(-3)

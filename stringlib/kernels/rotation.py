@@ -81,6 +81,11 @@ def pair_up(channels: Tensor, layout: str) -> Tensor:
     return channels.unflatten(0, (2, -1)).transpose(0, 1)
 
 
+def unpair(pairs: Tensor, layout: str) -> Tensor:
+    """Return channels one after another, ``(2 * pairs, ...)``: the inverse of :func:`pair_up`."""
+    return (pairs if layout == "interleaved" else pairs.transpose(0, 1)).flatten(0, 1)
+
+
 def _as_complex(x: Tensor) -> Tensor:
     """View adjacent channels as complex numbers; copy only when the strides forbid the view."""
     pairs = x.unflatten(-1, (-1, 2))

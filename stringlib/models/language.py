@@ -14,6 +14,7 @@ from stringlib.attention.multihead import State
 from stringlib.encoders.absolute import LearnedAbsolute, Sinusoidal
 from stringlib.encoders.registry import BIASES, make_bias
 from stringlib.inputs import (
+    per_head,
     require_bool,
     require_count,
     require_places,
@@ -163,7 +164,6 @@ class LanguageModel(nn.Module):
         """
         require_bool(return_state=return_state)
         before = self._require_tokens(tokens, state)
-        _require_mask(tokens, key_mask)
         x = self.embed(tokens)
         require_places("tokens", x, positions)
         if positions is None:
@@ -220,14 +220,15 @@ class LanguageModel(nn.Module):
         self._require_tokens(tokens, None)
         if not tokens.shape[-1]:
             raise ValueError("tokens must hold at least one token to go on from, got none")
-        _require_mask(tokens, key_mask)
-        if key_mask is not None and not key_mask[:, -1].all():
-            raise ValueError(
-                "key_mask must be True for the last token of each row: padding stands in front, "
-                f"got {key_mask[:, -1].tolist()}"
-            )
         positions = None
-        if key_mask is not None:  # padding stands where the first token does: nobody sees it
+        if key_mask is not None:
+            per_head(key_mask, (len(tokens), 1, tokens.shape[-1]))
+            if not key_mask[:, -1].all():
+                raise ValueError(
+                    "key_mask must be True for the last token of each row: padding stands in "
+                    f"front, got {key_mask[:, -1].tolist()}"
+                )
+            # padding stands where the first token does: nobody sees it
             positions = (key_mask.cumsum(-1) - 1).clamp(min=0)[..., None]
         drawn, state = [tokens], None
         for _ in range(count):
@@ -280,16 +281,3 @@ class LanguageModel(nn.Module):
                 f"got {before + tokens.shape[-1]}"
             )
         return before
-
-
-def _require_mask(tokens: Tensor, key_mask: Tensor | None) -> None:
-    if key_mask is None:
-        return
-    if not isinstance(key_mask, Tensor) or key_mask.dtype != torch.bool:
-        kind = key_mask.dtype if isinstance(key_mask, Tensor) else type(key_mask).__name__
-        raise TypeError(f"key_mask must be a tensor of bool, got {kind}")
-    if key_mask.shape != tokens.shape:
-        raise ValueError(
-            f"key_mask must have shape {tuple(tokens.shape)}, that of tokens, "
-            f"got {tuple(key_mask.shape)}"
-        )
