@@ -22,10 +22,11 @@ from stringlib.train.learn import Training
 
 ROOT = Path(__file__).resolve().parents[1]
 STUDIES = sorted(path.stem for path in (ROOT / "results").glob("*.py"))
-SEEDS = {"favor_plus": 10, "recall_success": 30}
+SEEDS = {"favor_plus": 10, "recall_redraw": 10, "recall_success": 30}
 """Study → least number of seeds, if it is not five."""
 CHEAP = {
     "circulant_training": ["base", "clip None", "start uniform", "shared True"],
+    "class_token": ["digits 1 × mean: none", "digits 4 × cls: axial"],
     "circulant_favor": ["learned fourier, descent 3.0", "learned nearest, adam 0.02"],
     "extrapolation": ["needle none"],
     "inference_ladder": ["sizes"],
@@ -37,12 +38,22 @@ CHEAP = {
         "8 pairs, t5, two layers, mlp: softmax",
     ],
     "recall_many": ["free, delta, rate 0.001", "unit, favor-learned, rate 0.01"],
+    "recall_redraw": ["8 pairs, unit, m = 32, learned", "8 pairs, free, m = 64, every 10"],
     "recall_success": ["free, favor-optimal, rate 0.01", "unit, favor-circulant, rate 0.001"],
+    "mnist": ["softmax: none", "favor: unit, toeplitz"],
+    "performer_vision": [
+        "digits favor: circulant turned",
+        "digits relu: axial after",
+        "digits favor-unit-circulant: toeplitz, circulant",
+        "moved relu: none",
+    ],
+    "sparse_sweep": ["f = 0.1", "times"],
     "toeplitz_crossover": ["forward, m = 64, n = 64"],
+    "transfer_3d": ["mixed scratch", "circulant zero"],
     "vision": ["volumes none", "digits learned", "volumes cayley-sparse"],
 }
 """Study → cells that are run here, if not the first one, or all of a study of small models."""
-TIMES = ("circulant_speed", "inference_ladder", "toeplitz_crossover")
+TIMES = ("circulant_speed", "inference_ladder", "mnist_speed", "toeplitz_crossover")
 SLOW = ("memory", "milliseconds")  # what stands beside runs, and takes long to measure again
 
 

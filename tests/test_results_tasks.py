@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import copy
+from itertools import pairwise
+
 import pytest
 import torch
 from torch import Tensor, nn
 
 from results import (
+    class_token,
     extrapolation,
     language,
     listops,
+    mnist,
+    mnist_speed,
+    performer_vision,
     recall,
     recall_many,
+    recall_redraw,
     recall_success,
+    sparse_sweep,
     transfer,
+    transfer_3d,
     vision,
 )
-from stringlib import RoPE
+from stringlib import CayleySTRING, RoPE
 from stringlib.checks import largest_difference
+from stringlib.encoders.registry import make_encoder
 from stringlib.encoders.scaling import yarn_attention_factor
 from stringlib.models import ViT
 from stringlib.positions import grid_positions
@@ -26,7 +37,9 @@ from stringlib.tasks.images import Images
 from stringlib.tasks.listops import CLOSE, OPERATORS, ListOps
 from stringlib.tasks.recall import Recall
 from stringlib.tasks.task import IGNORE
+from stringlib.tasks.volumes import Volumes
 from stringlib.theory.capacity import guess_accuracy
+from stringlib.train.history import History
 
 BAG = {"dim": 16, "heads": 2, "depth": 1}
 
@@ -88,6 +101,20 @@ def test_a_shift_recalls_and_nothing_else_does() -> None:
     found = [recall.run(0, steps=200, **told)["scores"]["test"] for told in (with_shift, without)]
     assert found[0] > 0.95
     assert found[1] < float(guess_accuracy(8, 8)) + 0.03
+
+
+@pytest.mark.parametrize("every", [None, 1, 3])
+def test_rows_are_drawn_anew_every_so_many_steps(every: int | None) -> None:
+    model = Recall().model(attention="favor-circulant")
+    features = model.blocks[0].attention.features
+    redraw, seen = recall_redraw.Redraw(model, 0, every), [features.projection.matrix().clone()]
+    for step in range(7):
+        redraw(History(steps=[step]))
+        seen.append(features.projection.matrix().clone())
+    changed = [not torch.equal(a, b) for a, b in pairwise(seen)]
+    assert changed == [every is not None and (step + 1) % every == 0 for step in range(7)]
+    redraw.now()
+    assert not torch.equal(features.projection.matrix(), seen[-1])
 
 
 # --- ListOps ---------------------------------------------------------------------------------
@@ -321,6 +348,157 @@ def test_every_performer_can_be_built(name: str) -> None:
     assert moved_task().model(**told)(torch.rand(2, 1, 16, 16)).shape == (2, 10)
 
 
+@pytest.mark.parametrize("encoder", vision.ENCODERS)
+@pytest.mark.parametrize("pool", class_token.POOLS)
+def test_both_ways_to_read_are_those_of_the_study_of_vision(pool: str, encoder: str) -> None:
+    def filled(told: dict[str, object]) -> dict[str, object]:
+        return {"longer": 1, "pool": "cls", "encoder": None, **told}
+
+    shared = {f"moved {encoder}": "mean", f"moved cls {encoder}": "cls", f"digits {encoder}": "cls"}
+    for name, read in shared.items():
+        if name in vision.CELLS and read == pool:
+            task = vision.CELLS[name]["task"]
+            cell = class_token.CELLS[f"{task} 1 × {pool}: {encoder}"]
+            assert filled(cell) == filled(vision.CELLS[name])
+            longer = class_token.CELLS[f"{task} 4 × {pool}: {encoder}"]
+            assert longer == {**cell, "longer": 4}
+
+
+# --- vision with Performers ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", performer_vision.POSITIONS)
+@pytest.mark.parametrize("phi", performer_vision.MAPS)
+def test_every_small_performer_learns_what_its_cell_says(phi: str, name: str) -> None:
+    told = dict(performer_vision.CELLS[f"digits {phi}: {name}"])
+    task, turned = told.pop("task"), told.pop("turned", False)
+    made = make_task(*performer_vision.TASKS[task][:1])
+    torch.manual_seed(0)
+    model = made.model(pool="mean", **told)
+    learned = {n.replace("encoder.encoder", "encoder") for n, _ in model.named_parameters()}
+    if turned:
+        model = performer_vision.with_turns(model)
+    images = torch.rand(3, 1, 8, 8)
+    model(images).square().sum().backward()
+    found = {n for n, p in model.named_parameters() if p.grad is not None and p.grad.any()}
+    assert {n.replace("encoder.encoder", "encoder") for n in found} == learned
+    attention = model.blocks[0].attention
+    assert attention.rotate == told.get("rotate")
+    assert (attention.weight is not None) == (name in performer_vision.BIASED)
+
+
+@pytest.mark.parametrize("name", performer_vision.ENCODERS)
+def test_a_turn_serves_queries_and_keys_commutes_and_is_drawn_for_each_batch(name: str) -> None:
+    torch.manual_seed(0)
+    encoder = make_encoder(name, 16, 2, heads=3).double()
+    turned = performer_vision.Turned(encoder)
+    here, there = torch.tensor([[1.0, 2.0], [0.5, -3.0]]).double()
+    places = torch.stack([here, there]).repeat_interleave(16, 0)
+    unit = torch.eye(16).double().repeat(2, 1).expand(3, -1, -1)
+
+    def matrices() -> list[Tensor]:
+        """Return BR at both places, from one batch."""
+        rows = turned.rotate(unit, turned.phases(places))
+        return [part.mT for part in rows.split(16, -2)]
+
+    first, second = matrices()
+    # what queries and keys share cancels in a product: the turn is one, and orthogonal
+    moved = encoder.matrix((there - here)[None])[:, 0]
+    assert largest_difference(first.mT @ second, moved) < 1e-12
+    turn = first @ encoder.matrix(here[None])[:, 0].mT
+    assert largest_difference(turn @ moved, moved @ turn) < 1e-12
+    assert largest_difference(turn, torch.eye(16)) > 0.5
+    assert largest_difference(turn[0], turn[1]) > 0.5
+    assert largest_difference(matrices()[0], first) > 0.5
+
+
+def test_a_new_turn_for_each_batch_makes_a_performer_relative_on_average() -> None:
+    torch.manual_seed(0)
+    told = dict(performer_vision.CELLS["digits relu: axial turned"].items())
+    del told["task"], told["turned"]
+    plain = make_task("digits").model(pool="mean", **told, **BAG).double()
+    turned = performer_vision.with_turns(copy.deepcopy(plain))
+    images, here = torch.rand(1, 1, 8, 8).double(), grid_positions(4, 4)
+
+    def scores(model: ViT, at: Tensor) -> Tensor:
+        return torch.cat([model(images, at) for _ in range(300)])
+
+    with torch.no_grad():
+        near, far = (scores(turned, at) for at in (here, here + 7))
+        apart = (near.mean(0) - far.mean(0)).abs()
+        error = (near.var(0) / 300 + far.var(0) / 300).sqrt()
+        assert (apart < 4 * error).all()
+        assert ((plain(images, here) - plain(images, here + 7)).abs() > 4 * error).any()
+
+
+def test_a_transform_behind_rope_is_cayley_string_with_other_projections() -> None:
+    torch.manual_seed(0)
+    encoder, x = CayleySTRING(8, 2, 3).double(), torch.randn(3, 5, 6).double()
+    weight, places = torch.randn(3, 8, 6).double(), torch.randn(5, 2).double()
+    basis = encoder.basis().detach()
+    behind = encoder.folded().rotate(x @ weight.mT, places) @ basis.mT  # P RoPE(Ωr) W x
+    other = basis @ weight
+    assert largest_difference(behind, encoder.rotate(x @ other.mT, places)) < 1e-12
+
+
+def test_a_roll_reads_one_coordinate_and_no_grid() -> None:
+    model = make_task("digits").model(pool="mean", attention="relu", rotate="roll")
+    with pytest.raises(ValueError, match="positions"):
+        model(torch.rand(1, 1, 8, 8))
+
+
+# --- MNIST -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", mnist.MODELS)
+def test_every_model_of_mnist_is_what_its_name_says(name: str) -> None:
+    phi, _, positions = name.partition(": ")
+    torch.manual_seed(0)
+    model = Images(*2 * [(torch.zeros(1, 1, 28, 28), torch.zeros(1).long())], patch=4).model(
+        pool="mean", **mnist.MODELS[name]
+    )
+    images = torch.rand(2, 1, 28, 28)
+    assert model(images).shape == (2, 10)
+    attention = model.blocks[0].attention
+    assert (attention.features is None) == (phi == "softmax")
+    assert (attention.weight is not None) == ("toeplitz" in positions)
+    assert (attention.log_temperature is not None) == ("unit" in positions)
+    # patches in reverse order: their mean is another if the model knows their places
+    mirrored = model(
+        model.patches(images)
+        .flip(1)
+        .unflatten(1, (7, 7))
+        .unflatten(-1, (4, 4))
+        .transpose(2, 3)
+        .flatten(1, 2)
+        .flatten(2, 3)
+        .unsqueeze(1)
+    )
+    knows = largest_difference(model(images), mirrored) > 1e-4
+    assert knows == (positions not in ("none", "unit"))
+
+
+def test_a_timed_step_trains_and_a_timed_forward_pass_does_not() -> None:
+    timed = mnist_speed.calls(seed=0, patch=4, dim=12)
+    assert len(timed) == 2 + 2 * len(mnist_speed.TIMED)
+    call = timed["favor: unit, toeplitz"]
+    first = call("forward")
+    assert first.shape == (mnist_speed.BATCH, 10)
+    assert not first.requires_grad
+    assert torch.equal(call("forward"), first)
+    call("step")
+    assert not torch.equal(call("forward"), first)
+
+
+def test_images_a_second_are_those_of_the_median_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(10**6))
+    # each call takes one second, by this clock
+    monkeypatch.setattr(mnist_speed.time, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(mnist_speed, "calls", lambda *told: {"a": print, "b": print})
+    found = mnist_speed.run(0, 3, patch=4, dim=12)
+    assert found == {mode: {"a": 32.0, "b": 32.0} for mode in mnist_speed.MODES}
+
+
 # --- transfer --------------------------------------------------------------------------------
 
 
@@ -356,3 +534,52 @@ def test_a_small_rate_moves_the_frequencies_less() -> None:
     assert found.keys() == transfer.STARTS.keys()
     slow, fast = (found[n]["frequencies"]["way"] for n in ("zero, 1e-4", "zero"))
     assert 0 < slow < fast
+
+
+# --- a sparse S ------------------------------------------------------------------------------
+
+
+def test_a_share_of_the_entries_is_learned_and_none_is_rope_mixed() -> None:
+    task, models = moved_task(), []
+    for share in sparse_sweep.SHARES:
+        torch.manual_seed(0)
+        models.append(sparse_sweep.sparse(task, share))
+    # two blocks of three heads of 16 channels: 8 frequencies of two coordinates, 120 entries
+    found = [sparse_sweep.parameters(model) for model in models]
+    assert found == [6 * (16 + round(120 * share)) for share in sparse_sweep.SHARES]
+    assert all(torch.equal(m.embed.weight, models[0].embed.weight) for m in models)
+    assert torch.equal(models[0].blocks[0].attention.encoder.basis()[0], torch.eye(16).double())
+    assert models[1](torch.rand(2, 1, 16, 16)).shape == (2, 10)
+
+
+# --- from two coordinates to three -----------------------------------------------------------
+
+
+def test_a_slice_holds_both_marks_and_their_direction() -> None:
+    slices = transfer_3d.Slices(Volumes(4))
+    pictures, labels = slices.batch(200, generator())
+    assert pictures.shape == (200, 3, 4, 4)
+    assert pictures[:, :2].sum((2, 3)).eq(1).all()
+    a, b = (pictures[:, n].flatten(1).argmax(1) for n in (0, 1))
+    step = torch.stack([b // 4 - a // 4, b % 4 - a % 4], 1)
+    rows = torch.arange(200)
+    assert step[rows, 1 - labels // 2].eq(0).all()
+    assert step[rows, labels // 2].sign().eq(1 - 2 * (labels % 2)).all()
+    assert labels.unique().tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("encoder", transfer_3d.ENCODERS)
+def test_a_third_generator_of_zero_changes_nothing(encoder: str) -> None:
+    torch.manual_seed(0)
+    volumes = Volumes(4)
+    flat = transfer_3d.Slices(volumes).model(encoder=encoder)
+    pictures = transfer_3d.Slices(volumes).batch(4, generator())[0]
+    shown = volumes.batch(4, generator())[0]
+    effects = {}
+    for start in ("zero", "drawn"):
+        model = volumes.model(encoder=encoder)
+        transfer_3d.deepen(flat, model, start)
+        assert largest_difference(flat(pictures), model(pictures[..., None])) < 1e-5
+        effects[start] = transfer_3d.effect_of_depth(model, shown)
+    assert effects["zero"] == 0
+    assert effects["drawn"] > 1e-3
