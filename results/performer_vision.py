@@ -129,7 +129,7 @@ def run(seed: int, steps: int, task: str, turned: bool = False, **options: Any) 
     return measure(made, model, fit(model, made, settings))
 
 
-STUDY = Study(__file__, __doc__, CELLS, run, steps=STEPS, seeds=10)
+STUDY = Study(__file__, __doc__, CELLS, run, steps=STEPS)
 
 
 if __name__ == "__main__":
