@@ -78,7 +78,8 @@ def compiled(call: Callable[..., Any]) -> Callable[..., Any]:
     if shutil.which("c++") is None:
         raise ModuleNotFoundError("torch.compile needs a C++ compiler")
     # each number of threads, with gradients and without, is one; beyond 8 it would give up
-    torch._dynamo.config.recompile_limit = 64
+    config: Any = importlib.import_module("torch._dynamo.config")
+    config.recompile_limit = 64
     made: Callable[..., Any] = torch.compile(call, fullgraph=True, dynamic=False)
     return made
 
