@@ -296,6 +296,10 @@ def test_a_line_gives_the_logits_of_the_model(name: str, theirs: Turn) -> None:
     q, k = theirs(*drawn(encoder, positions), positions)
     same_and_others(encoder, positions, q @ k.mT, row.factor)
     assert gap(row.encoder(3 * row.base), positions, q @ k.mT, row.factor) > OTHER
+    if not row.moves_channels:  # vectors show what logits do not, such as from where one counts
+        ours = encoder(*drawn(encoder, positions), positions)
+        for x, y in zip(ours, (q, k), strict=True):
+            assert checks.largest_difference(row.factor * x, y) < 1e-5
 
 
 MODULES = [(name, theirs) for name, theirs in THEIRS if isinstance(theirs, Text)]
@@ -310,6 +314,11 @@ def test_slow_pairs_too_have_the_frequencies_of_the_model(name: str, theirs: Tex
     wanted, found = encoder.frequencies()[0].sum(-1), theirs.frequencies()
     assert found.shape == wanted.shape
     assert ((found - wanted).abs() <= EQUAL * wanted).all()
+    if encoder.coord_dim > 1:  # and read the same coordinate: at 0 they are not turned at all
+        for axis in torch.eye(encoder.coord_dim).double():
+            _, sines = theirs.tables(drawn(encoder, positions)[0], 4096 * axis[None])
+            reads = encoder.frequencies()[0] @ axis != 0
+            assert torch.equal(sines[0, 0, : len(reads)] != 0, reads)
 
 
 def test_a_learned_line_takes_the_frequencies_of_the_model() -> None:
