@@ -527,3 +527,10 @@ def test_v_jepa_2_has_no_rotation_and_is_not_relative() -> None:
     assert error(theirs) > 0.1
     for layout in LAYOUTS:
         assert error(RoPE(dim, layout=layout).rotate) < 1e-12
+
+
+def test_a_library_that_is_missing_is_named() -> None:
+    with pytest.raises(ImportError, match="no_such_library"):
+        import_other("no_such_library")
+    # imported twice, it is the same
+    assert other("timm") is other("timm")
