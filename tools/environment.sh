@@ -27,10 +27,10 @@ fi
 "$python" -c "$enough" ||
     fail "VENV=$VENV has $("$python" --version 2>&1), but the book needs Python 3.11 or newer"
 
-# TORCH= may ask for another build than the pinned one
+# TORCH= may ask for another build than the pinned one, and each has a torchvision of its own
 pins=$(mktemp)
 trap 'rm -f "$pins"' EXIT
-grep -v '^torch==' constraints.txt >"$pins"
+grep -vE '^torch(vision)?==' constraints.txt >"$pins"
 
 # -qq: errors only. PyTorch goes first and by its own name, so that nothing else chooses its build.
 pip_install() { "$python" -m pip install -qq ${PIP_ARGS:-} -c "$pins" "$@"; }
