@@ -176,7 +176,7 @@ PARTS = {
     "tools": ["test"],
     "_ext": ["book"],
     "tests": ["test"],
-    "notebooks": ["book"],
+    "notebooks": ["book", "interop"],
     "results": ["book"],
     "benchmarks": [],  # the peers are looked for by name, and may be missing
 }

@@ -36,6 +36,8 @@ grep -vE '^torch(vision)?==' constraints.txt >"$pins"
 pip_install() { "$python" -m pip install -qq ${PIP_ARGS:-} -c "$pins" "$@"; }
 say "Installing the pinned packages (the first time this takes some minutes) ..."
 pip_install "$TORCH"
+# what wants a PyTorch of its own, as torchvision does, has to fit this one
+"$python" -c 'from importlib.metadata import version; print("torch==" + version("torch"))' >>"$pins"
 pip_install -e '.[dev]'
 
 # an install that was cut off leaves packages without all of their files, which pip takes as done
