@@ -16,7 +16,7 @@ from torch import Tensor
 import stringlib
 from benchmarks import literal_attention as literal
 from benchmarks import peers
-from benchmarks.harness import Contestant, Entry, Goal, Shape, Suite, main
+from benchmarks.harness import MODES, Contestant, Entry, Goal, Shape, Suite, compiled, main
 from benchmarks.scaling import Ladder
 from stringlib import linear_attention
 
@@ -188,6 +188,11 @@ def _fast_transformers_causal(shape: Shape) -> Attend:
 # --- Toeplitz ---
 
 
+def _flex(shape: Shape, data: Data) -> Entry:
+    call = peers.flex_attention(data.bias)
+    return Entry(lambda q, k, v: (call(q, k, v),), data.qkv)
+
+
 def _toeplitz(mode: str | None = None) -> Build:
     def build(shape: Shape, data: Data) -> Entry:
         bias = data.bias.clone().requires_grad_()
@@ -279,6 +284,12 @@ CONTESTANTS: Sequence[Contestant] = (
     Contestant("SDPA", "softmax", _sdpa(causal=False)),
     Contestant("ReLU", "relu", _with_features(lambda s: stringlib.ReLUFeatures())),
     Contestant("ELU", "elu", _with_features(lambda s: stringlib.ELUFeatures())),
+    Contestant(
+        "torch.compile ELU",
+        "elu",
+        compiled(_with_features(lambda s: stringlib.ELUFeatures())),
+        only=("N1024",),
+    ),
     Contestant("fast-transformers", "elu", _fast_transformers),
     Contestant("FAVOR+ attention", "favor", _with_features(lambda s: _Scaled(_favor(s)))),
     Contestant("performer-pytorch", "favor", _performer),
@@ -286,6 +297,9 @@ CONTESTANTS: Sequence[Contestant] = (
     Contestant("cosFormer", "cosine", _on("features", _plain(literal.cosformer))),
     Contestant("SDPA causal", "softmax-causal", _sdpa(causal=True)),
     Contestant("linear causal", "causal", _linear(causal=True)),
+    Contestant(
+        "torch.compile linear causal", "causal", compiled(_linear(causal=True)), only=("N1024",)
+    ),
     Contestant("fast-transformers causal", "causal", _on("features", _fast_transformers_causal)),
     Contestant(
         "performer-pytorch causal", "causal", _on("features", _performer_causal), longest=SLOW
@@ -303,6 +317,7 @@ CONTESTANTS: Sequence[Contestant] = (
     Contestant("Toeplitz by FFT", "toeplitz-modes", _toeplitz("fft")),
     Contestant("Toeplitz, literal FFT", "toeplitz", _toeplitz_fft, 4096),
     Contestant("SDPA with a bias", "softmax-bias", _sdpa_bias),
+    Contestant("FlexAttention", "softmax-bias", _flex, only=("patches 512",), modes=MODES[:1]),
     Contestant("decay", "decay", _ssd),
     Contestant("SSD, literal", "decay", _ssd_minimal),
     Contestant("decay, literal chunks", "decay", _ssd_chunks),
@@ -324,7 +339,6 @@ SHAPES = (
     Shape("map 256", 2, 8, 1024, 256, MAPS),
     Shape("short", 8, 8, 128, 64, BOTH_WAYS),
     Shape("medium", 4, 8, 256, 64, BOTH_WAYS),
-    Shape("causal", 1, 4, 1024, 64, CAUSAL),
     Shape("patches", 2, 4, 197, 64, TOEPLITZ),
     Shape("patches 512", 2, 4, 512, 64, TOEPLITZ),
     Shape("offsets", 1, 1, 8192, 16, ("toeplitz", "toeplitz-modes")),
@@ -342,11 +356,13 @@ GOALS = (
     Goal("SDPA", "ReLU", "short", at_least=1),
     Goal("SDPA", "FAVOR+ attention", "medium", at_least=1, mode=FORWARD),
     Goal("SDPA", "FAVOR+ attention", "medium", at_least=1),
-    Goal("fast-transformers causal", "linear causal", "causal", at_least=1.6),
-    Goal("performer-pytorch causal", "linear causal", "causal", at_least=10),
-    Goal("linear causal", None, "causal", at_most=32),
-    Goal("cosFormer causal", "cosine causal", "causal", at_least=50, mode=FORWARD),
-    Goal("cosFormer causal", "cosine causal", "causal", at_least=50),
+    Goal("fast-transformers", "ELU", "medium", at_least=1),
+    Goal("cosFormer", "cosine", "medium", at_least=1),
+    Goal("fast-transformers causal", "linear causal", "N1024", at_least=1.6),
+    Goal("performer-pytorch causal", "linear causal", "N1024", at_least=10),
+    Goal("linear causal", None, "N1024", at_most=16),
+    Goal("cosFormer causal", "cosine causal", "N1024", at_least=50, mode=FORWARD),
+    Goal("cosFormer causal", "cosine causal", "N1024", at_least=50),
     Goal("Toeplitz, literal FFT", "Toeplitz", "patches", at_least=50),
     Goal("Toeplitz", "SDPA with a bias", "patches", at_most=1.2),
     Goal("Toeplitz", "SDPA with a bias", "patches 512", at_most=1.2),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -16,7 +17,7 @@ from torch import Tensor
 
 import stringlib
 from benchmarks import literal, peers
-from benchmarks.harness import Contestant, Entry, Goal, Shape, Suite, main
+from benchmarks.harness import Contestant, Entry, Goal, Shape, Suite, compiled, main
 from stringlib.algebra import layout_permutation
 from stringlib.positions import grid_positions
 
@@ -41,13 +42,17 @@ def make_data(shape: Shape, device: torch.device) -> Data:
 
 
 def _ours(
-    make: Callable[[Shape], stringlib.RotaryEncoder], where: str = "grid"
+    make: Callable[[Shape], stringlib.RotaryEncoder], where: str = "grid", given: bool = False
 ) -> Callable[[Shape, Data], Entry]:
-    """Build one of this package's encoders, drawn from the same seed each time."""
+    """Build one of this package's encoders, drawn from the same seed each time.
+
+    With ``given`` its phases were computed before, as a model does for all of its layers.
+    """
 
     def build(shape: Shape, data: Data) -> Entry:
         encoder = _seeded(make, shape).to(data.q.device)
         positions = getattr(data, where)
+        positions = encoder.phases(positions).to(data.q.dtype) if given else positions
         return Entry(
             lambda q, k: encoder(q, k, positions), (data.q, data.k), [*encoder.parameters()]
         )
@@ -82,16 +87,15 @@ def _half_inputs(shape: Shape, data: Data) -> tuple[list[Tensor], Callable[[Tens
     return [x[..., order].contiguous() for x in (data.q, data.k)], lambda y: y[..., back]
 
 
-def _rope_half(shape: Shape, data: Data) -> Entry:
-    inputs, restore = _half_inputs(shape, data)
-    rope = stringlib.RoPE(shape.head_dim, layout="half").to(data.q.device)
-    return Entry(lambda q, k: rope(q, k, data.line), inputs, restore=restore)
+def _half(given: bool = False) -> Callable[[Shape, Data], Entry]:
+    """Build RoPE in the other layout, whose inputs have it too."""
 
+    def build(shape: Shape, data: Data) -> Entry:
+        inputs, restore = _half_inputs(shape, data)
+        entry = _ours(lambda s: stringlib.RoPE(s.head_dim, layout="half"), "line", given)
+        return replace(entry(shape, data), inputs=inputs, restore=restore)
 
-def _rope_with_phases(shape: Shape, data: Data) -> Entry:
-    rope = stringlib.RoPE(shape.head_dim).to(data.q.device)
-    phases = rope.phases(data.line).to(data.q.dtype)
-    return Entry(lambda q, k: rope(q, k, phases), (data.q, data.k))
+    return build
 
 
 def _rotary_embedding_torch(shape: Shape, data: Data) -> Entry:
@@ -187,6 +191,14 @@ def _copy(shape: Shape, data: Data) -> Entry:
     return Entry(lambda q, k: (_Clone.apply(q), _Clone.apply(k)), (data.q, data.k))
 
 
+def _rope(shape: Shape) -> stringlib.RotaryEncoder:
+    return stringlib.RoPE(shape.head_dim)
+
+
+def _axial(shape: Shape) -> stringlib.RotaryEncoder:
+    return stringlib.AxialRoPE(shape.head_dim, 2)
+
+
 def _mixed(shape: Shape) -> stringlib.RotaryEncoder:
     return stringlib.MixedRoPE(shape.head_dim, 2, shape.heads)
 
@@ -218,15 +230,20 @@ def _dense_in_basis(shape: Shape) -> stringlib.RotaryEncoder:
 
 CONTESTANTS: Sequence[Contestant] = (
     Contestant("clone", "copy", _copy),
-    Contestant("RoPE", "rope", _ours(lambda s: stringlib.RoPE(s.head_dim), "line")),
-    Contestant("RoPE, phases given", "rope", _rope_with_phases),
-    Contestant("RoPE half", "rope", _rope_half),
+    Contestant("RoPE", "rope", _ours(_rope, "line")),
+    Contestant("RoPE, phases given", "rope", _ours(_rope, "line", given=True)),
+    Contestant("torch.compile RoPE", "rope", compiled(_ours(_rope, "line")), only=("ViT",)),
+    Contestant("RoPE half", "rope", _half()),
+    Contestant("RoPE half, phases given", "rope", _half(given=True)),
+    Contestant("torch.compile RoPE half", "rope", compiled(_half()), only=("ViT",)),
     Contestant("rotary-embedding-torch", "rope", _rotary_embedding_torch),
     Contestant("transformers", "rope", _transformers),
     Contestant("torchtune", "rope", _torchtune),
-    Contestant("AxialRoPE", "axial", _ours(lambda s: stringlib.AxialRoPE(s.head_dim, 2))),
+    Contestant("AxialRoPE", "axial", _ours(_axial)),
+    Contestant("AxialRoPE, phases given", "axial", _ours(_axial, given=True)),
     Contestant("rope-vit axial", "axial", _ropevit_axial),
     Contestant("MixedRoPE", "mixed", _ours(_mixed)),
+    Contestant("torch.compile MixedRoPE", "mixed", compiled(_ours(_mixed)), only=("ViT",)),
     Contestant("rope-vit mixed", "mixed", _ropevit_mixed),
     Contestant(
         "ReflectionSTRING",
@@ -258,6 +275,11 @@ SHAPES = (
 GOALS = (
     Goal("rotary-embedding-torch", "RoPE", "ViT", at_least=6),
     Goal("transformers", "RoPE", "ViT", at_least=4),
+    # the other layout, and tables on both sides
+    Goal("transformers", "RoPE half", "ViT", at_least=1.2),
+    Goal("transformers", "RoPE half, phases given", "text", at_least=1.2),
+    Goal("transformers", "RoPE half, phases given", "text", at_least=1, mode="forward"),
+    Goal("rope-vit axial", "AxialRoPE, phases given", "text", at_least=1),
     Goal("RoPE", "clone", "ViT", at_most=1.3),
     Goal("RoPE, phases given", "clone", "long", at_most=1.5, mode="forward"),
     Goal("rope-vit mixed", "MixedRoPE", "ViT", at_least=1.8),

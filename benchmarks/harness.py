@@ -12,7 +12,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +75,8 @@ class Contestant:
         most: Left out where batch × heads × seq is larger, because it takes too long.
         longest: Left out where seq is larger.
         tolerance: By how much more than rounding it may differ: kernels that multiply in TF32.
+        only: Names of the shapes that it is measured at; all if empty.
+        modes: FlexAttention has no gradient on a processor.
     """
 
     name: str
@@ -83,11 +85,14 @@ class Contestant:
     most: float = float("inf")
     longest: float = float("inf")
     tolerance: float = 0.0
+    only: tuple[str, ...] = ()
+    modes: tuple[str, ...] = MODES
 
     def runs_at(self, shape: Shape) -> bool:
         """Return whether it is measured at a shape."""
         tokens = shape.batch * shape.heads * shape.seq
         small = tokens <= self.most and shape.seq <= self.longest
+        small = small and (not self.only or shape.name in self.only)
         return self.family in shape.families and small
 
 
@@ -196,6 +201,16 @@ def build(suite: Suite, shape: Shape, device: torch.device) -> dict[str, Entry]:
     return entries
 
 
+def compiled(build: Callable[[Shape, Any], Entry]) -> Callable[[Shape, Any], Entry]:
+    """Build the same, compiled by torch.compile."""
+
+    def built(shape: Shape, data: Any) -> Entry:
+        entry = build(shape, data)
+        return replace(entry, call=peers.compiled(entry.call))
+
+    return built
+
+
 def calls(entries: dict[str, Entry], mode: str) -> dict[str, Callable[[], object]]:
     """Return what is timed: the call alone, or the call and all gradients."""
     return {name: _call(entry, mode) for name, entry in entries.items()}
@@ -285,7 +300,9 @@ def _missing(
         try:
             for count, mode in todo:
                 torch.set_num_threads(count or normally)
-                functions, load = calls(entries, mode), [os.getloadavg()[0]]
+                able = {c.name for c in suite.contestants if mode in c.modes}
+                functions = calls({n: e for n, e in entries.items() if n in able}, mode)
+                load = [os.getloadavg()[0]]
                 memory = {n: peak_megabytes(f, device) for n, f in functions.items()}
                 times = interleaved(functions, min(rounds, shape.rounds), wait)
                 yield {
@@ -313,7 +330,8 @@ def print_block(suite: Suite, block: dict[str, Any]) -> None:
             continue
         name = contestant.name
         if name not in times:
-            print(f"  {name:26}  not installed")
+            able = block["mode"] in contestant.modes
+            print(f"  {name:26}  {'not installed' if able else 'has no gradients here'}")
             continue
         low, middle, high = summary(times[name])
         ratio = summary(ratios(times, name, baseline))

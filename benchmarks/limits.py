@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -65,7 +66,7 @@ def limits(device: torch.device) -> Iterator[Limit]:
             f"copy {size} bytes",
             "bytes",
             2 * size * times,
-            again(times, lambda y=y, x=x: y.copy_(x)),
+            again(times, partial(y.copy_, x)),
         )
     side = 1024
     a, b, c = normal(3, side, side)
@@ -73,7 +74,7 @@ def limits(device: torch.device) -> Iterator[Limit]:
         "square product",
         "multiplications",
         side**3,
-        lambda: torch.mm(a, b, out=c),
+        partial(torch.mm, a, b, out=c),
     )
     rows = normal(ROWS, 64)
     for columns in COLUMNS:
@@ -82,11 +83,11 @@ def limits(device: torch.device) -> Iterator[Limit]:
             f"product with {columns} columns",
             "multiplications",
             ROWS * 64 * columns,
-            lambda right=right, out=out: torch.mm(rows, right, out=out),
+            partial(torch.mm, rows, right, out=out),
         )
     numbers = normal(TIMES)
     result = torch.empty_like(numbers)
-    yield Limit("exp", "exponentials", TIMES, lambda: torch.exp(numbers, out=result))
+    yield Limit("exp", "exponentials", TIMES, partial(torch.exp, numbers, out=result))
     for length in TRANSFORMS:
         batch = numbers.view(-1, length)
         spectrum = torch.fft.rfft(batch)
@@ -94,7 +95,7 @@ def limits(device: torch.device) -> Iterator[Limit]:
             f"real FFT of {length}",
             "operations",
             round(2.5 * TIMES * math.log2(length)),
-            lambda batch=batch, spectrum=spectrum: torch.fft.rfft(batch, out=spectrum),
+            partial(torch.fft.rfft, batch, out=spectrum),
         )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import io
+import shutil
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from importlib import metadata
@@ -70,6 +71,28 @@ def _torchtune_file() -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def compiled(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the call as torch.compile makes it, in one graph; it needs a C++ compiler."""
+    if shutil.which("c++") is None:
+        raise ModuleNotFoundError("torch.compile needs a C++ compiler")
+    # each number of threads, with gradients and without, is one; beyond 8 it would give up
+    config: Any = importlib.import_module("torch._dynamo.config")
+    config.recompile_limit = 64
+    made: Callable[..., Any] = torch.compile(call, fullgraph=True, dynamic=False)
+    return made
+
+
+def flex_attention(bias: Tensor) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    """Return FlexAttention with a bias for each offset, ``(heads, 2n - 1)``, compiled."""
+    attend = importlib.import_module("torch.nn.attention.flex_attention").flex_attention
+    last = bias.shape[-1] // 2
+
+    def add(score: Tensor, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        return score + bias[head, key - query + last]
+
+    return compiled(lambda q, k, v: attend(q, k, v, score_mod=add))
 
 
 def performer_features(matrix: Tensor) -> Callable[[Tensor, bool], Tensor]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from benchmarks.harness import MODES, ROOT
@@ -14,20 +15,29 @@ from stringlib.records import read_record
 Record = dict[str, Any]
 Quartiles = tuple[float, float, float]
 
-# ours → what somebody would use in its place; a peer's tables of angles are made once
-PEERS = {
-    "RoPE": "transformers",
-    "RoPE half": "transformers",
-    "AxialRoPE": "rope-vit axial",
-    "MixedRoPE": "rope-vit mixed",
-    "FAVOR+": "performer-pytorch map",
-    "FAVOR+ attention": "performer-pytorch",
-    "ELU": "fast-transformers",
-    "linear causal": "fast-transformers causal",
-    "cosine": "cosFormer",
-    "cosine causal": "cosFormer causal",
-    "layer": "performer-pytorch layer",
-}
+# ours and what somebody would use in its place; a peer's tables of angles are made once
+PEERS = (
+    ("RoPE", "transformers"),
+    ("RoPE, phases given", "transformers"),
+    ("RoPE", "torch.compile RoPE"),
+    ("RoPE half", "transformers"),
+    ("RoPE half, phases given", "transformers"),
+    ("RoPE half", "torch.compile RoPE half"),
+    ("AxialRoPE", "rope-vit axial"),
+    ("AxialRoPE, phases given", "rope-vit axial"),
+    ("MixedRoPE", "rope-vit mixed"),
+    ("MixedRoPE", "torch.compile MixedRoPE"),
+    ("FAVOR+", "performer-pytorch map"),
+    ("FAVOR+ attention", "performer-pytorch"),
+    ("ELU", "fast-transformers"),
+    ("ELU", "torch.compile ELU"),
+    ("linear causal", "fast-transformers causal"),
+    ("linear causal", "torch.compile linear causal"),
+    ("cosine", "cosFormer"),
+    ("cosine causal", "cosFormer causal"),
+    ("Toeplitz", "FlexAttention"),
+    ("layer", "performer-pytorch layer"),
+)
 
 
 def records(part: str, folder: Path = ROOT / "results") -> dict[str, Record]:
@@ -82,7 +92,7 @@ def peer_table(parts: Sequence[Record]) -> tuple[dict[str, list[str]], list[Quar
     quartiles lie far apart have a star.
     """
     rows: dict[str, dict[str, Quartiles]] = {}
-    for one, other in PEERS.items():
+    for one, other in PEERS:
         for shape, mode, threads, ratio in (x for part in parts for x in against(part, one, other)):
             row = rows.setdefault(f"{one} / {other}, {shape}", {})
             row[f"{mode.replace('forward and backward', 'gradients')}, {threads}"] = ratio
@@ -94,6 +104,22 @@ def peer_table(parts: Sequence[Record]) -> tuple[dict[str, list[str]], list[Quar
             for row in rows.values()
         ]
     return columns, [ratio for row in rows.values() for ratio in row.values()]
+
+
+def throughput(record: Record) -> dict[str, list[Any]]:
+    """Return columns of what whole models read a second: tokens of texts, or images."""
+    columns: dict[str, list[Any]] = {"model": [], "forward": [], "with gradients": []}
+    forward, training = (blocks(record, mode) for mode in MODES)
+    for place, block in forward.items():
+        shape = block["shape"]
+        items = shape["batch"] * (shape["seq"] if place == "text" else 1)
+        unit = "tokens" if place == "text" else "images"
+        for name, times in block["times_ms"].items():
+            both = (median(times), median(training[place]["times_ms"][name]))
+            cells = (f"{name}, {unit}", *(f"{1e3 * items / time:,.1f}" for time in both))
+            for column, cell in zip(columns.values(), cells, strict=True):
+                column.append(cell)
+    return columns
 
 
 def rates(record: Record) -> dict[str, float]:

@@ -64,8 +64,7 @@ CELLS: dict[str, dict[str, Any]] = {
     **{f"volumes {e}": {"task": "volumes", **_encoder(e)} for e in ENCODERS},
     **{f"performer {n}": {"task": "moved", **MEAN, **told} for n, told in PERFORMERS.items()},
 }
-LONGER = [f"moved {e}" for e in ("learned", "axial", "circulant")]
-LONGER += ["performer favor", "performer favor, toeplitz"]
+LONGER = ("performer favor", "performer favor, toeplitz")
 CELLS |= {f"longer {name}": {**CELLS[name], "longer": 4} for name in LONGER}
 
 

@@ -17,8 +17,8 @@ def to_layout(
 
     The rows of every head change places, nothing else does: with both projections, biases and
     per-head norm weights rewritten, a model gives the same logits with rotations of the target
-    layout. Values and the output projection stay as they are. Eager PyTorch turns the interleaved
-    layout several times as fast as the half one.
+    layout, :eq:`eq-model-norm`. Values and the output projection stay as they are. Eager PyTorch
+    turns the interleaved layout several times as fast as the half one.
 
     Args:
         weight: ``(heads * head_dim, model_dim)`` as in ``nn.Linear``; or a bias or the weight of a

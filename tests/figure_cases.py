@@ -101,6 +101,10 @@ CASES: dict[str, dict[str, list[Any]]] = {
     "length_extrapolation.beyond_training": {
         "method": ["rope", "pi", "ntk", "yarn"], "scale": [16, 2],
     },
+    "in_models.model_clocks": {
+        "model": ["Llama 3", "Qwen3-VL, text", "RoPE-ViT, axial", "Gemma 4, global layers"],
+        "position": [4096, 16],
+    },
     "speed.recorded_times": {
         "tokens": [1024, 256], "mask": ["not causal", "causal"], "recorded": [TIMED],
     },

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks import attention, encoders, limits, recorded, scaling
+from benchmarks import attention, encoders, harness, limits, recorded, scaling
 from stringlib.records import read_record
 from tests.test_packaging import ROOT
 
@@ -151,9 +151,21 @@ def test_the_table_of_peers_has_every_ratio_the_greatest_first():
     assert found == [(3.0, 3.0, 3.0), (1.5, 2.0, 2.5), (0.5, 0.5, 0.5)]
 
 
+def test_whole_models_read_tokens_or_images_a_second():
+    def place(name, mode):
+        return block(name, 10, 1, mode) | {"times_ms": {f"a {name}": [1.0, 4.0, 5.0]}}
+
+    rows = [place(name, mode) for name in ("text", "images") for mode in harness.MODES]
+    assert recorded.throughput({"data": {"blocks": rows}}) == {
+        "model": ["a text, tokens", "a images, images"],
+        "forward": ["5,000.0", "500.0"],  # 2 · 10 tokens, or 2 images, in 4 ms
+        "with gradients": ["5,000.0", "500.0"],
+    }
+
+
 def test_the_peers_are_contestants():
     names = {c.name for suite in (encoders.SUITE, attention.SUITE) for c in suite.contestants}
-    assert {*recorded.PEERS, *recorded.PEERS.values()} <= names
+    assert {name for pair in recorded.PEERS for name in pair} <= names
 
 
 def test_rates_are_the_best_of_a_kind_and_bytes_come_from_memory():

@@ -37,7 +37,6 @@ SIZES = {
     "delta": (2, 2, 128, 4),
     "models": (2, 2, 16, 8),
 }
-RECORDED = [suite for suite in SUITES.values() if suite is not models.SUITE]  # not measured yet
 # distribution → how its contestants are called
 PEERS = {
     "rotary-embedding-torch": "rotary-embedding-torch",
@@ -46,20 +45,22 @@ PEERS = {
     "performer-pytorch": "performer-pytorch",
     "pytorch-fast-transformers": "fast-transformers",
     "flash-linear-attention": "fla",
+    "torch.compile": "torch.compile",
+    "torch.compile of flex_attention": "FlexAttention",
 }
 MAY_BE_MISSING = {"pytorch-fast-transformers", "flash-linear-attention"}  # a compiler, a GPU
 
 
 @pytest.fixture(autouse=True)
 def no_peers(monkeypatch):
-    """Make the peers missing wherever the tests run; those of fla need a GPU."""
+    """Make the peers missing wherever the tests run, and compile nothing; fla needs a GPU."""
 
     def missing(*_, **__):
         raise ModuleNotFoundError
 
     for name in ("rotary_embedding_torch", "transformers", "torchtune", "performer_features",
                  "performer_attention", "performer_layer", "fast_transformers_linear",
-                 "fast_transformers_causal"):  # fmt: skip
+                 "fast_transformers_causal", "compiled", "flex_attention"):  # fmt: skip
         monkeypatch.setattr(peers, name, missing)
 
 
@@ -128,7 +129,7 @@ def test_what_is_learned_gets_a_gradient(suite, learned, fixed):
     assert {n for n in (*learned, *fixed) if entries[n].parameters} == set(learned)
 
 
-@pytest.mark.parametrize("suite", RECORDED, ids=lambda suite: suite.name)
+@pytest.mark.parametrize("suite", SUITES.values(), ids=SUITES)
 def test_the_record_is_of_the_whole_suite(suite):
     data = read_record(ROOT / f"results/bench-{suite.name}-cpu.json")["data"]
     versions = data["settings"]["peers"]
@@ -140,7 +141,7 @@ def test_the_record_is_of_the_whole_suite(suite):
     assert places == set(itertools.product(names, (1, 2), harness.MODES))
     for block in data["blocks"]:
         shape = suite.shapes[names.index(block["shape"]["name"])]
-        here = {c.name for c in suite.contestants if c.runs_at(shape)}
+        here = {c.name for c in suite.contestants if c.runs_at(shape) and block["mode"] in c.modes}
         assert set(block["times_ms"]) == here & ours(suite, missing)
     assert [g["goal"] for g in data["goals"]] == [str(goal) for goal in suite.goals]
     for goal in data["goals"]:

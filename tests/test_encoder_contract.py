@@ -360,6 +360,7 @@ COMPILED = ["rope-8", "rope-half-6-heads-3", "mixed-12-2d-heads-3", "reflection-
 
 @pytest.mark.parametrize("name", COMPILED)
 def test_compile(name):
+    torch.compiler.reset()  # all encoders are one function, which is compiled 8 times at most
     encoder = make(name)
     q, k, positions = inputs(encoder)
     if name == "rope-8":
@@ -378,6 +379,24 @@ def test_compile(name):
         found.append([*encoded, *(p.grad.clone() for p in encoder.parameters())])
     for got, want in zip(*found, strict=True):
         close(got, want, 1e-10)
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_export_for_any_number_of_tokens(name):
+    """With its basis, and as it is served: folded."""
+    encoder = make(name)
+    given = inputs(encoder)
+    longer = [torch.cat([x, x + 1], -2) for x in given]
+    tokens = torch.export.Dim("tokens", min=2)
+    places = tuple({x.ndim - 2: tokens} for x in given)
+    for served in (encoder, encoder.folded()):
+        program = torch.export.export(served, given, dynamic_shapes=places).module()
+        for got, want in zip(program(*longer), served(*longer), strict=True):
+            close(got, want)
+    torch.compiler.reset()
+    folded = torch.compile(encoder.folded(), fullgraph=True, backend="aot_eager")
+    for got, want in zip(folded(*given), encoder.folded()(*given), strict=True):
+        close(got, want)
 
 
 @encoders

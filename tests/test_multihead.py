@@ -89,6 +89,11 @@ LAYERS: dict[str, dict[str, Any]] = {
     "shift-favor": {"attention": "favor", "encoder": "rope", "num_features": 7, "shift": True},
     "shift-cosine": {"attention": "relu", "weight": "cosine", "horizon": 20, "shift": True},
     "shift-gla": {"attention": "elu", "weight": "gla", "gate": "elementwise", "shift": True},
+    "grouped": {"key_heads": 1, "encoder": CirculantSTRING(D), "bias": True, "normalize_qk": True},
+    "grouped-alibi": {"key_heads": 1, "encoder": ALiBi(HEADS), "gate": "headwise"},
+    "grouped-favor": {"key_heads": 1, "encoder": "rope", "attention": "favor", "num_features": 7},
+    "grouped-after": {"key_heads": 1, "encoder": "rope", "attention": "relu", "rotate": "after"},
+    "grouped-ssd": {"key_heads": 1, "attention": "relu", "weight": "ssd", "gate": "elementwise"},
 }  # fmt: skip
 PLACES = [
     (name, causal)
@@ -142,7 +147,7 @@ def dense_scores(layer: MultiHeadAttention, x: Tensor) -> tuple[Tensor, Tensor]:
         phi_q, phi_k = (rolled(y, layer.roll.cycles) for y in (phi_q, phi_k))
     below = above = torch.einsum("...im,...jm->...ij", phi_q, phi_k)
     if layer.rotate == "after":
-        turned = encoder.rotate(phi_q, positions), encoder.rotate(phi_k, positions)
+        turned = (encoder.rotate(y.expand_as(phi_q), positions) for y in (phi_q, phi_k))
         above = torch.einsum("...im,...jm->...ij", *turned)
     weight = None if layer.weight is None else layer.weight(x)
     if weight is None:
@@ -675,8 +680,106 @@ def test_what_cannot_be_folded_says_so(name: str) -> None:
         make(name).folded()
 
 
+GROUPED: dict[str, dict[str, Any]] = {
+    "plain": {"gate": "headwise"},
+    "circulant": {"encoder": "circulant", "bias": True},
+    "cayley": {"encoder": "cayley", "normalize_qk": True, "shift": True},
+    "axial": {"encoder": "axial", "coord_dim": 1},
+    "kerple": {"encoder": KerpleLog(6)},
+    "favor-circulant": {"encoder": "circulant", "attention": "favor", "shift": True},
+    "relu-after": {"encoder": "circulant", "attention": "relu", "rotate": "after"},
+    "favor-toeplitz": {"attention": "favor", "weight": "toeplitz", "length": LENGTH},
+}
+
+
+def grouped(name: str, causal: bool, key_heads: int | None = 2) -> MultiHeadAttention:
+    """Return a layer of six heads of queries."""
+    torch.manual_seed(0)
+    options = {**copy.deepcopy(GROUPED[name]), "generator": torch.Generator().manual_seed(5)}
+    layer = MultiHeadAttention(24, 6, causal=causal, key_heads=key_heads, **options).double()
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.add_(0.3 * torch.randn(parameter.shape, dtype=torch.float64))
+    return layer
+
+
+def repeated(layer: MultiHeadAttention, full: MultiHeadAttention) -> dict[str, Tensor]:
+    """Return the parameters for a layer with a key for each query: those of a key three times."""
+    wanted = dict(full.named_parameters())
+    return {
+        key: p
+        if p.shape == wanted[key].shape
+        else p.unflatten(0, (2, -1)).repeat_interleave(3, 0).flatten(0, 1)
+        for key, p in layer.named_parameters()
+    }
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("name", GROUPED)
+def test_queries_of_a_group_share_a_key(name: str, causal: bool) -> None:
+    layer, full = grouped(name, causal), grouped(name, causal, None)
+    assert layer.to_k.weight.shape == layer.to_v.weight.shape == (8, 24)
+    x, probe = random(2, LENGTH, 24).requires_grad_(), random(2, LENGTH, 24, seed=4)
+    mask = torch.ones(2, LENGTH, dtype=torch.bool)
+    mask[1, 2:4] = False
+    leaves = [x, *layer.parameters()]
+    for options in ({}, {"key_mask": mask}, {"key_mask": mask[:, None].expand(2, 6, LENGTH)}):
+        if layer.shift is not None and options and options["key_mask"].ndim == 3:
+            continue  # one key for six heads is not mixed in several ways
+        found = layer(x, **options)
+        wanted = torch.func.functional_call(full, repeated(layer, full), (x,), options)
+        assert close(found, wanted, 1e-12)
+        gradients = [torch.autograd.grad((y * probe).sum(), leaves) for y in (found, wanted)]
+        assert all(close(a, b, 1e-10) for a, b in zip(*gradients, strict=True))
+    weights = torch.func.functional_call(full, repeated(layer, full), (x,))
+    assert weights.shape == x.shape
+    assert layer.attention_weights(x).shape == (2, 6, LENGTH, LENGTH)
+
+
+@pytest.mark.parametrize("cuts", [(0, 4, 9), tuple(range(10)), (0, 0, 9)], ids=str)
+@pytest.mark.parametrize("name", [name for name in GROUPED if grouped(name, True).has_state])
+def test_a_group_is_decoded_from_the_keys_it_shares(name: str, cuts: tuple[int, ...]) -> None:
+    layer, x = grouped(name, True), random(2, LENGTH, 24)
+    found, state = stream(layer, x, cuts)
+    assert close(found, layer(x), 1e-11)
+    state = state.rest if layer.shift is not None else state
+    if layer.features is None:
+        assert state.keys.shape == state.values.shape == (2, 2, LENGTH, 4)
+    if layer.shift is None:
+        mask = random(2, 6, LENGTH, seed=3) > -0.5
+        found, _ = stream(layer, x, cuts, mask)
+        assert close(found, layer(x, key_mask=mask), 1e-11)
+
+
+@pytest.mark.parametrize("name", ["circulant", "cayley", "axial"])
+@pytest.mark.parametrize("given", [False, True])
+def test_a_folded_group_says_the_same(name: str, given: bool) -> None:
+    layer, x = grouped(name, True), random(2, LENGTH, 24)
+    if given:
+        layer.encoder = CirculantSTRING(4).double()  # one basis for all
+    assert layer.encoder.heads == (1 if given else 2)
+    assert close(layer.folded()(x), layer(x), 1e-12)
+    positions = torch.stack([torch.arange(9), torch.arange(9) ** 2])[..., None]  # of each text
+    assert close(layer.folded()(x, positions), layer(x, positions), 1e-12)
+
+
+def test_as_many_keys_as_queries_are_the_layer_without_groups() -> None:
+    torch.manual_seed(0)
+    one = MultiHeadAttention(12, 3, "circulant", key_heads=3)
+    torch.manual_seed(0)
+    other = MultiHeadAttention(12, 3, "circulant")
+    x = torch.randn(2, 5, 12)
+    assert torch.equal(one(x), other(x))
+    assert repr(one) == repr(other)
+    assert "key_heads=1" in repr(MultiHeadAttention(12, 3, key_heads=1))
+
+
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"heads": 5}, "heads must divide dim 12, got 5"),
+    ({"key_heads": 2}, "key_heads must divide heads 3, got 2"),
+    ({"key_heads": 0}, "key_heads must be at least 1, got 0"),
+    ({"key_heads": 1, "encoder": MixedRoPE(4, 1, 3)}, "encoder must have 1 heads, got 3"),
+    ({"key_heads": 1, "encoder": ALiBi(1)}, "encoder must have 3 heads, got 1"),
     ({"gate": "soft"}, "gate must be None or one of headwise, elementwise, got 'soft'"),
     ({"attention": "gelu"}, r"attention must be softmax, one of relu, .*FeatureMap, got 'gelu'"),
     ({"attention": "relu", "num_features": 8}, "num_features must be None for ReLUFeatures"),

@@ -97,6 +97,22 @@ def test_everything_that_is_brought_in_is_pinned() -> None:
     assert len(seen) > 100
 
 
+def test_no_pin_holds_back_another_pytorch() -> None:
+    """``make TORCH=...`` leaves free what wants one version of PyTorch and no other."""
+    (free,) = re.findall(r"grep -vE '(.*)' constraints.txt", read("tools/environment.sh"))
+    held = [name for name, pin in pinned().items() if not re.search(free, f"{name}=={pin}")]
+    assert len(held) == len(pinned()) - 2
+    wrong = []
+    for name in held:
+        try:
+            needs = [Requirement(text) for text in requires(name) or []]
+        except PackageNotFoundError:
+            continue  # for another system
+        plain = [n for n in needs if not n.marker or n.marker.evaluate({"extra": ""})]
+        wrong += [name for n in plain if n.name == "torch" and "==" in str(n.specifier)]
+    assert wrong == []
+
+
 def test_the_conda_environment_has_the_same_ranges() -> None:
     conda = [d for d in CONDA if isinstance(d, str)]
     (pip,) = (d["pip"] for d in CONDA if isinstance(d, dict))
@@ -160,7 +176,7 @@ PARTS = {
     "tools": ["test"],
     "_ext": ["book"],
     "tests": ["test"],
-    "notebooks": ["book"],
+    "notebooks": ["book", "interop"],
     "results": ["book"],
     "benchmarks": [],  # the peers are looked for by name, and may be missing
 }

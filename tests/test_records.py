@@ -4,11 +4,12 @@ import ast
 import json
 import re
 import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from stringlib.records import read_record
+from stringlib.records import read_record, stamp
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDS = sorted((ROOT / "results").glob("*.json"))
@@ -118,3 +119,22 @@ def test_a_figure_from_nowhere_is_found(tmp_path):
     path = tmp_path / "18_try.ipynb"
     path.write_text(json.dumps({"cells": cells}), encoding="utf8")
     assert unfounded(path) == ["plt.plot(own)"]
+
+
+def test_only_records_may_differ_from_the_commit_that_is_recorded(tmp_path):
+    def git(*words):
+        who = ["-c", "user.name=n", "-c", "user.email=e"]
+        subprocess.run(["git", *who, *words], cwd=tmp_path, check=True, capture_output=True)
+
+    code, record = tmp_path / "code.py", tmp_path / "results" / "one.json"
+    record.parent.mkdir()
+    for path in (code, record):
+        path.write_text("1")
+    git("init")
+    git("add", ".")
+    git("commit", "-m", "all")
+    record.write_text("2")
+    clean = stamp(record)["commit"]
+    code.write_text("2")
+    assert re.fullmatch("[0-9a-f]{12}", clean)
+    assert stamp(record)["commit"] == stamp(code)["commit"] == f"{clean}-dirty"

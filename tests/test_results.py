@@ -26,7 +26,7 @@ SEEDS = {"favor_plus": 10, "recall_redraw": 10, "recall_success": 30}
 """Study → least number of seeds, if it is not five."""
 CHEAP = {
     "circulant_training": ["base", "clip None", "start uniform", "shared True"],
-    "class_token": ["digits 1 × mean: none", "digits 4 × cls: axial"],
+    "class_token": ["mean: none", "cls: axial"],
     "circulant_favor": ["learned fourier, descent 3.0", "learned nearest, adam 0.02"],
     "extrapolation": ["needle none"],
     "inference_ladder": ["sizes"],

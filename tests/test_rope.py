@@ -3,11 +3,13 @@
 import pytest
 import torch
 
-from stringlib import AxialRoPE, RoPE, checks
+from stringlib import STRING, AxialRoPE, RoPE, checks
 from stringlib.algebra import layout_permutation
+from stringlib.encoders.rope import mrope
 from stringlib.positions import geometric_frequencies, grid_positions
 from stringlib.reference import apply_axial_rope, rope_matrix, sinusoidal_table
 from tests.draws import random
+from tests.refusals import refused
 
 
 @pytest.mark.proves("eq-rope-frequencies")
@@ -122,3 +124,54 @@ def test_the_score_is_a_sum_of_one_function_of_each_coordinate():
 def test_the_literal_form_refuses_what_it_cannot_share(head_dim, coord_dim):
     with pytest.raises(ValueError, match="x must have an even last dimension"):
         apply_axial_rope(torch.zeros(1, 3, head_dim), torch.zeros(3, coord_dim))
+
+
+MROPE = {
+    "blocks": ((2, 3, 1), False, [0, 0, 1, 1, 1, 2]),
+    "in turns": ((2, 2, 2), True, [0, 1, 2, 0, 1, 2]),
+    "the first has the rest": ((4, 2, 1), True, [0, 1, 2, 0, 1, 0, 0]),
+    "the last does not wait": ((3, 1, 2), True, [0, 1, 2, 0, 0, 2]),
+    "one coordinate": ((3,), True, [0, 0, 0]),
+    "two": ((2, 2), True, [0, 1, 0, 1]),
+}
+
+
+@pytest.mark.proves("eq-grid-axial")
+@pytest.mark.parametrize(("sections", "interleaved", "axes"), MROPE.values(), ids=MROPE)
+def test_in_mrope_each_pair_reads_one_coordinate(sections, interleaved, axes):
+    plain = RoPE(2 * len(axes), heads=2).frequencies()
+    omega = mrope(plain, sections, interleaved=interleaved)
+    assert omega.dtype == torch.float64
+    assert omega.shape == (2, len(axes), len(sections))
+    assert omega.argmax(-1).tolist() == [axes, axes]
+    assert torch.equal(omega.sum(-1, keepdim=True), plain)
+    assert (omega.count_nonzero(-1) == 1).all()
+
+
+def test_where_all_coordinates_agree_mrope_is_rope():
+    q, t = random(2, 5, 12), torch.arange(5.0)[:, None]
+    encoder = STRING(mrope(RoPE(12).frequencies(), (3, 2, 1)))
+    same = encoder.rotate(q, t.expand(-1, 3))
+    assert checks.largest_difference(same, RoPE(12).rotate(q, t)) <= 1e-14
+    assert checks.largest_difference(encoder.rotate(q, t * torch.eye(3)[2]), same) > 0.1
+
+
+OMEGA = torch.ones(1, 6, 1)
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (lambda: mrope(OMEGA, (2, 2)), r"sections must share out 6 pairs, got \(2, 2\)"),
+        (lambda: mrope(OMEGA, (1, 4, 1), interleaved=True), r"6 pairs, got \(1, 4, 1\)"),
+        (lambda: mrope(OMEGA, (6, 0)), "sections must be at least 1, got 0"),
+        (lambda: mrope(OMEGA, (3.0, 3)), "TypeError: sections must be an int, got 3.0"),
+        (lambda: mrope(OMEGA[0], (6,)), r"frequencies must have shape .*got \(6, 1\)"),
+        (lambda: mrope(torch.ones(1, 6, 2), (6,)), r"got \(1, 6, 2\)"),
+        (lambda: mrope([1.0], (1,)), "TypeError: frequencies must be .*list"),
+        (lambda: mrope(OMEGA, (6,), interleaved=1), "TypeError: interleaved must be a bool, got 1"),
+    ],
+)
+def test_sections_that_cannot_be_are_named(call, match):
+    with refused(match):
+        call()

@@ -148,6 +148,7 @@ def test_compiles_into_one_graph(causal: bool) -> None:
 
 BAD = [
     ({"k": torch.ones(2, 6, 5)}, ValueError, "k must have the 4 channels of q"),
+    ({"k": torch.ones(3, 6, 4)}, ValueError, "leading dimensions of q, k and v must broadcast"),
     ({"v": torch.ones(2, 5, 3)}, ValueError, "v must have one row for each of the 6 tokens"),
     ({"bias": torch.ones(2, 5, 6)}, ValueError, r"bias must have .*\(2, 6, 6\).*\(2, 5, 6\)"),
     ({"bias": torch.ones(3, 6, 6)}, ValueError, r"bias must have .* one matrix .*\(3, 6, 6\)"),
@@ -188,8 +189,30 @@ def test_the_fused_kernel_serves_every_shape(lead: tuple[int, ...], masked: str)
         scores = scores.masked_fill(~options["key_mask"][..., None, None, :], -torch.inf)
     with Listen():
         out = softmax_attention(q, k, v, **options)
-    assert any("flash" in name for name in called)  # the other way calls aten::_softmax
+        softmax_attention(torch.cat([q, q], -3), k, v)  # two queries a key
+    assert sum("flash" in name for name in called) == 2  # the other way calls aten::_softmax
     assert largest_difference(out, scores.softmax(-1) @ v) < 1e-6
+
+
+@pytest.mark.parametrize("given", ["", "causal", "bias", "key_mask"])
+@pytest.mark.parametrize("lead", [(), (3,), (2, 0), (2, 3)], ids=str)
+@pytest.mark.parametrize("key_heads", [1, 2, 3])
+def test_queries_of_a_group_share_keys(key_heads: int, lead: tuple[int, ...], given: str) -> None:
+    q = random(*lead, 6, 5, 4).requires_grad_()
+    k, v = (random(*lead, key_heads, 5, 4, seed=s).requires_grad_() for s in (1, 2))
+    options: dict[str, dict[str, Any]] = {
+        "causal": {"causal": True},
+        "bias": {"bias": random(6, 5, 5, seed=3), "causal": True},
+        "key_mask": {"key_mask": random(*lead, 6, 5, seed=4) > -0.5},
+    }
+    one = [torch.arange(6) // (6 // key_heads) == h for h in range(key_heads)]
+    whole = [sum(x[..., h : h + 1, :, :] * one[h][:, None, None] for h in range(key_heads))
+             for x in (k, v)]  # fmt: skip
+    got = softmax_attention(q, k, v, **options.get(given, {}))
+    wanted = softmax_attention(q, *whole, **options.get(given, {}))
+    assert largest_difference(got, wanted) <= EXACT
+    gradients = [torch.autograd.grad(y.square().sum(), (q, k, v)) for y in (got, wanted)]
+    assert all(largest_difference(a, b) <= EXACT for a, b in zip(*gradients, strict=True))
 
 
 @pytest.mark.parametrize("own", [(1,), (2,), (3, 1), (3, 2), (1, 2), (5, 1, 1), (5, 3, 2)], ids=str)

@@ -159,6 +159,34 @@ def test_sizes_may_be_integers_of_numpy_and_lists() -> None:
     assert vit(np.int64(8), np.int64(2)).grid == vit([8, 8], [2, 2]).grid == (4, 4)
 
 
+@pytest.mark.parametrize("pool", ["cls", "mean"])
+@pytest.mark.parametrize(
+    "name", ["softmax-circulant", "softmax-sinusoidal", "softmax-None", "relu-mixed", "favor-axial"]
+)
+def test_images_of_several_sizes_in_one_batch(name: str, pool: str) -> None:
+    model = vision_model(name, pool=pool).double()
+    padded, mask, places, alone = 50 * pictures(model, 9, 12).double(), [], [], []
+    for image, (rows, columns) in zip(padded, ((3, 6), (1, 4), (2, 2)), strict=True):
+        own = pictures(model, 3 * rows, 2 * columns)[0].double()
+        image[:, : 3 * rows, : 2 * columns] = own
+        cells = grid_positions(3, 6)
+        mask.append((cells < torch.tensor([rows, columns])).all(-1))
+        places.append(cells / rows + 1)
+        alone.append([model(own[None]), model(own[None], grid_positions(rows, columns) / rows + 1)])
+    key_mask, given = torch.stack(mask), torch.stack(places)
+    found = model(padded, key_mask=key_mask), model(padded, given, key_mask=key_mask)
+    for got, wanted in zip(found, zip(*alone, strict=True), strict=True):
+        assert checks.largest_difference(got, torch.cat(wanted)) <= 1e-12
+    assert checks.largest_difference(model(padded)[1:], found[0][1:]) > 1e-3
+    assert checks.largest_difference(model(padded, key_mask=key_mask | True), model(padded)) < 1e-12
+
+
+def test_an_image_without_a_patch_has_a_score() -> None:
+    model = vision_model("softmax-mixed", pool="mean")
+    scores = model(pictures(model), key_mask=torch.zeros(3, 8, dtype=torch.bool))
+    assert torch.equal(scores, model.readout.bias.expand(3, -1))
+
+
 def test_bad_input_is_named() -> None:
     toeplitz = {"attention": "elu", "weight": "toeplitz", "pool": "mean"}
     model, table = vit(), vit(**toeplitz)
@@ -178,6 +206,10 @@ def test_bad_input_is_named() -> None:
          lambda: model(images, torch.zeros(16, 1))),
         ("positions must have one row for each of the 16 tokens of images",
          lambda: model(images, torch.zeros(17, 2))),
+        (r"key_mask must have shape \(2, 1, 16\), or that without the heads, got \(2, 17\)",
+         lambda: model(images, key_mask=torch.ones(2, 17).bool())),
+        ("TypeError: key_mask must be a boolean tensor, .*, got torch.float32",
+         lambda: model(images, key_mask=torch.ones(2, 16))),
         ("image_size must have one to three axes", lambda: vit((8,) * 4)),
         ("patch_size must have 2 axes like image_size", lambda: vit(8, (2, 2, 2))),
         ("TypeError: image_size must be an int, got 8.0", lambda: vit((8.0, 8))),

@@ -27,15 +27,17 @@ fi
 "$python" -c "$enough" ||
     fail "VENV=$VENV has $("$python" --version 2>&1), but the book needs Python 3.11 or newer"
 
-# TORCH= may ask for another build than the pinned one
+# TORCH= may ask for another build than the pinned one, and each has a torchvision of its own
 pins=$(mktemp)
 trap 'rm -f "$pins"' EXIT
-grep -v '^torch==' constraints.txt >"$pins"
+grep -vE '^torch(vision)?==' constraints.txt >"$pins"
 
 # -qq: errors only. PyTorch goes first and by its own name, so that nothing else chooses its build.
 pip_install() { "$python" -m pip install -qq ${PIP_ARGS:-} -c "$pins" "$@"; }
 say "Installing the pinned packages (the first time this takes some minutes) ..."
 pip_install "$TORCH"
+# what wants a PyTorch of its own, as torchvision does, has to fit this one
+"$python" -c 'from importlib.metadata import version; print("torch==" + version("torch"))' >>"$pins"
 pip_install -e '.[dev]'
 
 # an install that was cut off leaves packages without all of their files, which pip takes as done

@@ -32,6 +32,7 @@ from stringlib.encoders.string import Phases, RotaryEncoder
 from stringlib.inputs import (
     expands,
     require_bool,
+    require_count,
     require_generator,
     require_places,
     require_positive,
@@ -52,18 +53,25 @@ class MultiHeadAttention(nn.Module):
     Softmax attention, or kernelised attention, :eq:`eq-linear-attention`, with the feature map
     that ``attention`` names and the position weight that ``weight`` names.
 
+    With fewer ``key_heads`` than ``heads`` the first heads share the first keys and values, the
+    next the next (grouped queries). The cache of softmax holds each once. Kernelised attention
+    repeats them before its feature map: its state stays as large as it was.
+
     Args:
         dim: Number of channels of a token.
         heads: Number of heads, a divisor of ``dim``; each has ``dim // heads`` channels.
         encoder: A rotary encoder or its name in :data:`~stringlib.encoders.registry.ENCODERS`,
             or a :class:`~stringlib.encoders.bias.RelativeBias`. A bias is added to the logits of
-            softmax; kernelised attention takes its exponential as a Toeplitz weight.
+            softmax; kernelised attention takes its exponential as a Toeplitz weight. A rotary
+            encoder has one head or ``key_heads`` (``heads`` if it rotates features), a bias
+            ``heads``.
         attention: ``"softmax"``, a name in :data:`~stringlib.attention.registry.FEATURES`, or a
             feature map of your own.
         gate: None, ``"headwise"`` or ``"elementwise"``, see
             :class:`~stringlib.attention.gate.Gate`.
         weight: None, a name in :data:`~stringlib.attention.registry.WEIGHTS`, or a
             :class:`~stringlib.attention.weights.PositionWeight`.
+        key_heads: Number of heads of keys and values, a divisor of ``heads``; ``heads`` if omitted.
         causal: Whether a token sees itself and earlier ones only.
         num_features: Number of random features of FAVOR+; ``dim // heads`` if omitted.
         horizon: M of the weights ``"cosine"``, ``"cosine-positive"``, ``"ramp"`` and
@@ -81,8 +89,8 @@ class MultiHeadAttention(nn.Module):
         cycles: Lengths of the cycles in which features are rolled, one for all if omitted. Their
             sum is the number of features of a head.
         normalize_qk: Whether queries and keys get one length, so that softmax and FAVOR+ see
-            :math:`e^{\tau\cos(q,k)}` with a learned temperature :math:`\tau` for each head. With
-            ReLU features :math:`\tau` cancels.
+            :math:`e^{\tau\cos(q,k)}` with a learned temperature :math:`\tau` for each head of
+            keys. With ReLU features :math:`\tau` cancels.
         temperature: Where :math:`\tau` starts. At 1, as in Luo et al. 2021, no key counts more
             than :math:`e^2` times as much as another.
         shift: Whether the key of a token takes in the key of the token before it, see
@@ -97,7 +105,8 @@ class MultiHeadAttention(nn.Module):
         roll: What rolls features by their position, or None.
         weight: What makes the position weight of each call; None for weight 1.
         gate: The gate, or None.
-        log_temperature: Logarithm of :math:`\tau`, ``(heads,)``; None without ``normalize_qk``.
+        log_temperature: Logarithm of :math:`\tau`, ``(key_heads,)``; None without
+            ``normalize_qk``.
         shift: The mixture of keys, or None.
 
     Raises:
@@ -105,7 +114,8 @@ class MultiHeadAttention(nn.Module):
         ValueError: If a name is unknown, a number does not fit, or parts cannot go together.
 
     Source:
-        Vaswani et al. 2017, section 3.2.2; Qiu et al. 2025 for the place of the gate.
+        Vaswani et al. 2017, section 3.2.2; Ainslie et al. 2023 for grouped queries; Qiu et al. 2025
+        for the place of the gate.
 
     Example:
         >>> layer = MultiHeadAttention(384, heads=6, encoder="rope", attention="favor", causal=True)
@@ -126,6 +136,7 @@ class MultiHeadAttention(nn.Module):
         gate: str | None = None,
         *,
         weight: PositionWeight | str | None = None,
+        key_heads: int | None = None,
         causal: bool = False,
         num_features: int | None = None,
         horizon: float | None = None,
@@ -147,10 +158,16 @@ class MultiHeadAttention(nn.Module):
         require_generator(generator)
         if temperature != 1 and not normalize_qk:
             raise ValueError(f"temperature must be 1 unless normalize_qk, got {temperature}")
+        key_heads = heads if key_heads is None else key_heads
+        require_count("key_heads", key_heads)
+        if heads % key_heads:
+            raise ValueError(f"key_heads must divide heads {heads}, got {key_heads}")
         self.dim, self.heads, self.head_dim = int(dim), int(heads), int(dim // heads)
+        self.key_heads, self.group = int(key_heads), int(heads // key_heads)
         self.causal, self.grid = causal, grid
+        key_dim = self.key_heads * self.head_dim
         self.to_q, self.to_k, self.to_v, self.to_out = (
-            nn.Linear(self.dim, self.dim, bias=bias) for _ in range(4)
+            nn.Linear(self.dim, rows, bias=bias) for rows in (self.dim, key_dim, key_dim, self.dim)
         )
         require_grid(grid, coord_dim)
         self.features = layer_features(
@@ -163,18 +180,20 @@ class MultiHeadAttention(nn.Module):
             isinstance(encoder, (RotaryEncoder, str)), self.features, rotate
         )
         self.roll = layer_roll(self.rotate, cycles, width)
+        # keys are turned before they are repeated, features and logits are those of all heads
+        whole = self.rotate == "after" or isinstance(encoder, RelativeBias)
         self.encoder = layer_encoder(
             encoder,
             width if self.rotate == "after" else self.head_dim,
-            self.heads,
+            self.heads if whole else self.key_heads,
             coord_dim,
             default_coord_dim=1 if grid is None else 2,
         )
         self.weight = self._make_weight(weight, width, horizon=horizon, length=length, grid=grid)
         self.gate = None if gate is None else Gate(self.dim, self.heads, gate)
-        start = torch.full((self.heads,), math.log(temperature))
+        start = torch.full((self.key_heads,), math.log(temperature))
         self.log_temperature = nn.Parameter(start) if normalize_qk else None
-        self.shift = KeyShift(self.heads) if shift else None
+        self.shift = KeyShift(self.key_heads) if shift else None
 
     def forward(
         self,
@@ -238,7 +257,8 @@ class MultiHeadAttention(nn.Module):
         _require_places(x, positions)
         n = x.shape[-2]
         unit = torch.eye(n, dtype=x.dtype, device=x.device)
-        return self._attend(x, unit.expand(*x.shape[:-2], self.heads, n, n), positions, key_mask)[0]
+        v = unit.expand(*x.shape[:-2], self.key_heads, n, n)
+        return self._attend(x, v, positions, key_mask)[0]
 
     @torch.no_grad()
     def folded(self) -> MultiHeadAttention:
@@ -255,10 +275,10 @@ class MultiHeadAttention(nn.Module):
                 f"got {self.extra_repr()}"
             )
         layer = copy.deepcopy(self)
-        for projection in (layer.to_q, layer.to_k):
-            projection.weight.copy_(self.encoder.fold(projection.weight))
-            if projection.bias is not None:
-                projection.bias.copy_(self.encoder.fold(projection.bias))
+        for parameter in (*layer.to_q.parameters(), *layer.to_k.parameters()):
+            # the queries of a key one by one: each has the basis of that key
+            for part in parameter.unflatten(0, (self.key_heads, -1, self.head_dim)).unbind(1):
+                part.copy_(self.encoder.fold(part.flatten(0, 1)).view_as(part))
         layer.encoder = self.encoder.folded()
         return layer
 
@@ -266,9 +286,8 @@ class MultiHeadAttention(nn.Module):
         """Describe the arguments in ``repr``."""
         kind = "softmax" if self.features is None else type(self.features).__name__
         encoder = f", encoder={type(self.encoder).__name__}" if self.encoder is not None else ""
-        return (
-            f"dim={self.dim}, heads={self.heads}, attention={kind}{encoder}, causal={self.causal}"
-        )
+        heads = f"heads={self.heads}" + (f", key_heads={self.key_heads}" if self.group > 1 else "")
+        return f"dim={self.dim}, {heads}, attention={kind}{encoder}, causal={self.causal}"
 
     @property
     def has_state(self) -> bool:
@@ -277,8 +296,8 @@ class MultiHeadAttention(nn.Module):
         return self.causal and self.rotate != "after" and not weighted
 
     def _split(self, x: Tensor) -> Tensor:
-        """Return ``(..., seq, dim)`` as ``(..., heads, seq, head_dim)``."""
-        return x.unflatten(-1, (self.heads, self.head_dim)).transpose(-3, -2)
+        """Return ``(..., seq, heads * head_dim)`` as ``(..., heads, seq, head_dim)``."""
+        return x.unflatten(-1, (-1, self.head_dim)).transpose(-3, -2)
 
     def _require_state(self, state: object, return_state: bool) -> None:
         if state is None and not return_state:
@@ -345,15 +364,15 @@ class MultiHeadAttention(nn.Module):
             k, last = self.shift(k, before, key_mask)
         if self.log_temperature is not None:
             # products over √d are then τ cos(q, k)
-            norm = (self.log_temperature / 2).exp() * self.head_dim**0.25
-            q, k = (_with_norm(y, norm[:, None, None]) for y in (q, k))
+            norm = ((self.log_temperature / 2).exp() * self.head_dim**0.25)[:, None, None]
+            q, k = _with_norm(q, norm.repeat_interleave(self.group, 0)), _with_norm(k, norm)
         turn = None
         if isinstance(self.encoder, RotaryEncoder):
             turn = self.encoder, self._phases(self.encoder, x, positions, state)
         after: Any = None
         if self.features is None:
             if turn is not None:
-                q, k = turn[0](q, k, turn[1])
+                q, k = self._turned(q, k, *turn)
             bias = self.encoder if isinstance(self.encoder, RelativeBias) else None
             out, after = continued_softmax(q, k, v, bias, self.causal, key_mask, state)
         else:
@@ -361,8 +380,9 @@ class MultiHeadAttention(nn.Module):
             if phi.scale != 1:
                 q, k = (y * phi.scale for y in (q, k))
             if turn is not None and self.rotate == "before":
-                # R(r)x itself: the outer basis cancels in a product, not in a feature
-                q, k = (turn[0].rotate(y, turn[1]) for y in (q, k))
+                q, k = self._turned(q, k, *turn)
+            if self.group > 1:
+                k, v = (y.repeat_interleave(self.group, -3) for y in (k, v))
             # what all keys are divided by looks at later ones and at padding; these scales do not
             phi_k, scale = phi.scaled_keys(k)
             if turn is not None and self.rotate == "after":
@@ -384,6 +404,22 @@ class MultiHeadAttention(nn.Module):
                     normalize=phi.nonnegative and (weight is None or weight.normalized),
                 )
         return out, after if last is None else ShiftedState(last, after)
+
+    def _turned(
+        self, q: Tensor, k: Tensor, encoder: RotaryEncoder, phases: Phases
+    ) -> tuple[Tensor, Tensor]:
+        """Return queries and keys as softmax, or the feature map, is to see them."""
+        grouped = self.group > 1 and encoder.heads > 1
+        if grouped:
+            # the queries of a key stand side by side as in a batch, so that its turn is theirs
+            q, k = q.unflatten(-3, (-1, self.group)).transpose(-4, -3), k.unsqueeze(-4)
+            phases = phases._replace(turns=phases.turns.unsqueeze(-5))
+        if self.features is None:
+            q, k = encoder(q, k, phases)
+        else:
+            # R(r)x itself: the outer basis cancels in a product, not in a feature
+            q, k = (encoder.rotate(y, phases) for y in (q, k))
+        return (q.transpose(-4, -3).flatten(-4, -3), k.squeeze(-4)) if grouped else (q, k)
 
     def _phases(
         self,

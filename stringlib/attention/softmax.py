@@ -33,7 +33,8 @@ def softmax_attention(
 
     Args:
         q: Queries, ``(..., heads, n, d)``.
-        k: Keys, ``(..., heads, keys, d)``.
+        k: Keys, ``(..., heads, keys, d)``. Keys and values may have fewer heads, a divisor: the
+            first heads of queries then share the first of keys, the next the next.
         v: Values, ``(..., heads, keys, d_v)``.
         bias: Added to the scaled logits, ``(..., heads, n, keys)``; −∞ hides a key. One head
             serves all, and so does one batch.
@@ -55,9 +56,15 @@ def softmax_attention(
         torch.Size([8, 6, 196, 64])
     """
     require_bool(causal=causal)
-    require_attention(("q", q), ("k", k), ("v", v))
+    group = _group(q, k, v)
+    if group > 1 and (bias is not None or key_mask is not None):
+        # with a mask not every device has a fused kernel that shares keys
+        k, v = (x.repeat_interleave(group, -3) for x in (k, v))
+        group = 1
+    firsts = q if group == 1 else q[..., ::group, :, :]
+    require_attention(("q", firsts), ("k", k), ("v", v))
     pairs = q.shape[-2], k.shape[-2]
-    lead = common_shape(*(x.shape[:-2] for x in (q, k, v)))
+    lead = common_shape(*(x.shape[:-2] for x in (firsts, k, v)))
     k, v = k.to(q.dtype), v.to(q.dtype)
     hidden = None
     if key_mask is not None:
@@ -79,23 +86,36 @@ def softmax_attention(
         mask = mask if hidden is None else mask.masked_fill(hidden, float("-inf"))
     # the fused kernel wants one batch dimension, for the mask too; with fewer or more PyTorch falls
     # back to the n × n matrix
-    whole = math.prod(lead[:-1]), lead[-1]
-    q, k, v = (x.expand(*lead, *x.shape[-2:]).reshape(*whole, *x.shape[-2:]) for x in (q, k, v))
+    batch = math.prod(lead[:-1])
+    q, k, v = (
+        x.expand(*lead[:-1], heads, *x.shape[-2:]).reshape(batch, heads, *x.shape[-2:])
+        for x, heads in ((q, group * lead[-1]), (k, lead[-1]), (v, lead[-1]))
+    )
     if mask is not None and len(lead) > 2 and mask.ndim > 3:
         mask = mask.expand(*lead[:-1], *mask.shape[-3:]).flatten(0, -4)
     elif mask is not None and mask.ndim == 3:
         mask = mask[None]
-    out = scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal)
-    return out.view(*lead, *out.shape[-2:]).to(q.dtype)  # autocast has its own
+    out = scaled_dot_product_attention(
+        q, k, v, attn_mask=mask, is_causal=causal, enable_gqa=group > 1
+    )
+    return out.view(*lead[:-1], *out.shape[-3:]).to(q.dtype)  # autocast has its own
+
+
+def _group(q: Tensor, k: Tensor, v: Tensor) -> int:
+    """Return how many heads of queries share one of keys and values; 1 if their heads broadcast."""
+    if any(not isinstance(x, Tensor) or x.ndim < 3 for x in (q, k, v)):
+        return 1
+    heads, own = q.shape[-3], k.shape[-3]
+    return heads // own if own == v.shape[-3] and 0 < own < heads and heads % own == 0 else 1
 
 
 class KeyValueCache(NamedTuple):
     """Keys and values of all tokens so far. It grows with each of them; a linear state does not.
 
     Attributes:
-        keys: ``(..., heads, tokens, head_dim)``, already encoded.
-        values: ``(..., heads, tokens, d_v)``.
-        mask: Which tokens are seen, ``(..., heads, tokens)``, or None for all.
+        keys: ``(..., key_heads, tokens, head_dim)``, already encoded.
+        values: ``(..., key_heads, tokens, d_v)``.
+        mask: Which tokens are seen by the queries, ``(..., heads, tokens)``, or None for all.
     """
 
     keys: Tensor
@@ -121,16 +141,19 @@ class KeyValueCache(NamedTuple):
                 f"{tuple(self.keys.shape)} and {tuple(self.values.shape)}"
             )
         if mask is not None or self.mask is not None:
-            masks = _or_all(self.mask, self.keys), _or_all(mask, keys)
+            masks = _or_all(self.mask, mask, self.keys), _or_all(mask, self.mask, keys)
             mask = torch.cat(masks, -1)
         return KeyValueCache(
             torch.cat([self.keys, keys], -2), torch.cat([self.values, values], -2), mask
         )
 
 
-def _or_all(mask: Tensor | None, keys: Tensor) -> Tensor:
-    """Return the mask, all True if there was none."""
-    return keys.new_ones(keys.shape[:-1], dtype=torch.bool) if mask is None else mask
+def _or_all(mask: Tensor | None, other: Tensor | None, keys: Tensor) -> Tensor:
+    """Return the mask, all True if there was none but another for the same heads."""
+    if mask is not None:
+        return mask
+    assert other is not None
+    return other.new_ones(*other.shape[:-1], keys.shape[-2])
 
 
 def continued_softmax(
@@ -146,15 +169,15 @@ def continued_softmax(
 
     Args:
         q: Queries of the further tokens, ``(..., heads, n, d)``.
-        k: Their keys.
-        v: Their values, ``(..., heads, n, d_v)``.
+        k: Their keys, of as many heads or of a divisor, of which each serves a group of queries.
+        v: Their values, ``(..., key_heads, n, d_v)``.
         bias: What is added to the logits of each distance.
         causal: Whether a token sees itself and earlier ones only.
         key_mask: False for further tokens that are padding.
         cache: What earlier tokens left; None if there were none.
     """
     if key_mask is not None:
-        key_mask = per_head(key_mask, k.shape[:-1]).expand(k.shape[:-1])
+        key_mask = per_head(key_mask, q.shape[:-1]).expand(q.shape[:-1])
     before, n = 0 if cache is None else cache.length, q.shape[-2]
     cache = KeyValueCache(k, v, key_mask) if cache is None else cache.extended(k, v, key_mask)
     added = None if bias is None else bias(n, cache.length, offset=before)

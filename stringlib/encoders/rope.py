@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from stringlib.encoders.string import STRING
-from stringlib.inputs import require_count, require_even
+from stringlib.inputs import require_bool, require_count, require_even, require_floats
 from stringlib.positions import geometric_frequencies
+from stringlib.precision import widen
 
 
 class GeometricRoPE(STRING):
@@ -105,6 +108,58 @@ class AxialRoPE(GeometricRoPE):
     def extra_repr(self) -> str:
         """Describe the arguments in ``repr``."""
         return f"{self.head_dim}, {self.coord_dim}, base={self.base:g}, heads={self.heads}"
+
+
+def mrope(frequencies: Tensor, sections: Sequence[int], *, interleaved: bool = False) -> Tensor:
+    """Let each pair of RoPE read one of several coordinates: M-RoPE, equation :eq:`eq-grid-axial`.
+
+    All pairs keep their places in one geometric sequence, where :class:`AxialRoPE` begins one for
+    each coordinate. A token whose coordinates are all t is turned as RoPE turns position t.
+
+    Args:
+        frequencies: Those of one coordinate, ``(heads, pairs, 1)``.
+        sections: How many pairs read each coordinate, all pairs together: ``mrope_section``.
+        interleaved: If not, the sections are blocks, one after the other. If so, coordinate k of n
+            reads the pairs k, k + n, k + 2n, … until it has its number, and coordinate 0 all
+            that are left.
+
+    Returns:
+        Ω of ``(heads, pairs, len(sections))``, float64.
+
+    Raises:
+        TypeError: If ``frequencies`` is not a floating-point tensor, a section not an integer or
+            ``interleaved`` not a bool.
+        ValueError: If a shape does not fit, or the sections do not share out the pairs.
+
+    Source:
+        Wang et al. 2024 (Qwen2-VL), section 2.1; interleaved Bai et al. 2025 (Qwen3-VL).
+
+    Example:
+        >>> omega = mrope(RoPE(128, base=1_000_000).frequencies(), (16, 24, 24))
+        >>> STRING(omega, layout="half").coord_dim
+        3
+    """
+    require_floats("frequencies", frequencies)
+    require_bool(interleaved=interleaved)
+    if frequencies.ndim != 3 or frequencies.shape[2] != 1:
+        raise ValueError(
+            f"frequencies must have shape (heads, pairs, 1), got {tuple(frequencies.shape)}"
+        )
+    pairs, count = frequencies.shape[1], len(sections)
+    for section in sections:
+        require_count("sections", section)
+    # the last pair of coordinate k is k + n (sections[k] − 1)
+    fits = not interleaved or all(
+        k + count * (own - 1) < pairs for k, own in enumerate(sections) if k
+    )
+    if sum(sections) != pairs or not fits:
+        raise ValueError(f"sections must share out {pairs} pairs, got {tuple(sections)}")
+    axes = torch.arange(count).repeat_interleave(torch.tensor(sections))
+    if interleaved:
+        axes.zero_()
+        for k, own in enumerate(sections[1:], 1):
+            axes[k : count * own : count] = k
+    return widen(frequencies) * nn.functional.one_hot(axes, count).to(frequencies.device)
 
 
 def _frequencies(pairs: int, coord_dim: int, base: float) -> Tensor:

@@ -119,9 +119,9 @@ def yarn_by_index(
     r"""Slow down the pairs that hardly turned in training, as released code does.
 
     As :func:`yarn`, but between the pairs that make ``fast`` and ``slow`` turns in training the
-    factor is linear in the *number* of the pair, and these ends are rounded outwards. At base
-    10,000, d = 128 and s = 8 the two forms differ by more than 1 % in 25 of 64 pairs; a checkpoint
-    needs the one that it was trained with.
+    factor is linear in the *number* of the pair, :eq:`eq-model-index`, and these ends are rounded
+    outwards. At base 10,000, d = 128 and s = 8 the two forms differ by more than 1 % in 25 of 64
+    pairs; a checkpoint needs the one that it was trained with.
 
     Args:
         frequencies: Those of one coordinate, a geometric sequence with the fastest pair first:

@@ -283,7 +283,7 @@ class RotaryEncoder(nn.Module):
 
         Returns:
             ``(cos, sin)``, each ``(..., seq, head_dim)``: every angle stands twice, at the two
-            channels of its pair.
+            channels of its pair. In another layout they make no rotation, :eq:`eq-model-tiled`.
 
         Raises:
             TypeError: If positions are not numbers, or ``dtype`` is not a floating-point dtype.

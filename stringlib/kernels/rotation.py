@@ -61,8 +61,10 @@ def rotate_pairs(x: Tensor, phases: Tensor, layout: str = "interleaved") -> Tens
         both = turning.unflatten(-1, shape)
         cos, sin = phases.unbind(-1)
         cos, sin = torch.stack([cos, cos], part), torch.stack([-sin, sin], part)
-        # two parts rolled by one are exchanged: a flip is the same, and slower
-        turned = torch.addcmul(both * cos, both.roll(1, part), sin)
+        # the two parts exchanged: uncompiled a roll is faster, and of a flip a compiler makes
+        # reads in order, 1.5 times a copy for interleaved pairs where a roll takes 9 times
+        other = both.flip(part) if torch.compiler.is_compiling() else both.roll(1, part)
+        turned = torch.addcmul(both * cos, other, sin)
     turned = turned.flatten(-2)
     if still.shape[-1] == 0:
         return turned

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from stringlib.encoders.registry import BIASES, make_bias
 from stringlib.encoders.string import RotaryEncoder
 from stringlib.inputs import (
+    per_head,
     require_count,
     require_floats,
     require_name,
@@ -180,7 +181,13 @@ class ViT(nn.Module):
             x = x.unfold(2 + axis, pixels, pixels)
         return x.flatten(2 + axes).movedim(1, -2).flatten(-2).flatten(1, axes)
 
-    def forward(self, images: Tensor, positions: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        images: Tensor,
+        positions: Tensor | None = None,
+        *,
+        key_mask: Tensor | None = None,
+    ) -> Tensor:
         """Return a score of each class.
 
         Args:
@@ -190,12 +197,17 @@ class ViT(nn.Module):
                 from 0. At twice the resolution, half of them keeps to the range of training
                 (position interpolation). A learned table is read at given positions as they are;
                 if they are omitted and the grid is another, it is stretched over that grid.
+            key_mask: False for patches that are padding, ``(batch, cells)``: no token sees them,
+                and the mean leaves them out. So images of several sizes, padded to one, are scored
+                as each alone, where position is read from coordinates. A bias or a weight counts
+                padding as it counts any token.
 
         Returns:
             ``(batch, classes)``, not normalised.
 
         Raises:
-            TypeError: If ``images`` is not a floating-point tensor.
+            TypeError: If ``images`` is not a floating-point tensor, or ``key_mask`` not a boolean
+                one.
             ValueError: If a shape does not fit, or a learned table of offsets is for another size.
         """
         # under autocast a projection returns half precision: the tokens are summed in full
@@ -218,14 +230,18 @@ class ViT(nn.Module):
                 x = self.absolute(x, positions)
         if isinstance(self.absolute, GridSinusoidal):
             x = self.absolute(x, positions)
+        if key_mask is not None:
+            key_mask = per_head(key_mask, (len(x), 1, x.shape[-2])).expand(len(x), 1, -1)[:, 0]
         if self.cls is not None:
             x = torch.cat([self.cls.expand(len(x), 1, -1), x], 1)
+            if key_mask is not None:
+                key_mask = nn.functional.pad(key_mask, (1, 0), value=True)
             positions = torch.cat([torch.zeros_like(positions[..., :1, :]), positions], -2)
         read = phases_of(self.blocks, positions, x)
         for block, places in zip(self.blocks, read, strict=True):
-            x, _ = block(x, places)
+            x, _ = block(x, places, key_mask=key_mask)
         x = self.norm(x)
-        return self.readout(x[:, 0] if self.cls is not None else x.mean(1))
+        return self.readout(x[:, 0] if self.cls is not None else _mean(x, key_mask))
 
     def folded(self) -> ViT:
         """Return a copy whose encoders cost what RoPE costs: their basis is in the projections.
@@ -261,6 +277,14 @@ class ViT(nn.Module):
         if options.get(name, value) != value:
             raise ValueError(f"{name} must be {value}, as image_size has it, got {options[name]}")
         return {name: value}
+
+
+def _mean(x: Tensor, key_mask: Tensor | None) -> Tensor:
+    """Return the mean of the tokens that count, ``(batch, dim)``; 0 if there is none."""
+    if key_mask is None:
+        return x.mean(1)
+    counted = key_mask[..., None]
+    return x.masked_fill(~counted, 0).sum(1) / counted.sum(1).clamp(min=1)
 
 
 def _sizes(

@@ -1,0 +1,399 @@
+"""Encoders in the seams of other libraries' models, against small stand-ins of those models."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from stringlib import (
+    STRING,
+    AxialRoPE,
+    CayleySTRING,
+    CirculantSTRING,
+    MixedRoPE,
+    RoPE,
+    RotaryEncoder,
+)
+from stringlib.adapters import RotaryTables, Rotated
+from stringlib.checks import largest_difference
+from stringlib.positions import grid_positions
+from tests.draws import random
+from tests.test_convert import turned
+
+DIM, HEADS, D = 24, 3, 8
+EXACT = 1e-12
+
+
+def random_parameters(module: nn.Module) -> None:
+    torch.manual_seed(0)
+    for parameter in module.parameters():
+        nn.init.normal_(parameter, std=0.4)
+
+
+class Decoder(nn.Module):
+    """One layer of a language model, as transformers has it: four query heads, two of keys."""
+
+    def __init__(self, rotary_emb: nn.Module, layout: str = "half") -> None:
+        super().__init__()
+        self.embed = nn.Embedding(11, DIM)
+        self.q_proj, self.k_proj = nn.Linear(DIM, 4 * D), nn.Linear(DIM, 2 * D)
+        self.rotary_emb, self.layout = rotary_emb, layout
+
+    def forward(
+        self, tokens: Tensor, position_ids: Tensor, cache: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return the logits of attention ``(batch, 4, n, keys)``, and all keys."""
+        x = self.embed(tokens)
+        cos, sin = self.rotary_emb(x, position_ids=position_ids)
+        q, k = (
+            turned(to(x).unflatten(-1, (-1, D)).transpose(1, 2), cos[:, None], sin[:, None],
+                   self.layout)
+            for to in (self.q_proj, self.k_proj)
+        )  # fmt: skip
+        k = k if cache is None else torch.cat([cache, k], -2)
+        return q @ k.repeat_interleave(2, 1).mT, k
+
+
+class Attention(nn.Module):
+    """Attention of a vision transformer, as timm has it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv: nn.Module = nn.Linear(DIM, 3 * DIM)
+        self.proj = nn.Linear(DIM, DIM)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).reshape(*x.shape[:2], 3, HEADS, D).permute(2, 0, 3, 1, 4).unbind(0)
+        out = nn.functional.scaled_dot_product_attention(q, k, v)
+        return self.proj(out.transpose(1, 2).flatten(2))
+
+
+PLACES = grid_positions(2, 3, num_prefix=1)
+TURNS: dict[str, Callable[[], RotaryEncoder]] = {
+    "axial": lambda: AxialRoPE(D, 2),
+    "circulant": lambda: CirculantSTRING(D, 2),
+    "circulant heads": lambda: CirculantSTRING(D, 2, heads=HEADS),
+    "cayley heads": lambda: CayleySTRING(D, 2, heads=HEADS),
+    "mixed heads": lambda: MixedRoPE(D, 2, HEADS),
+    "half": lambda: STRING(random(1, 3, 2), head_dim=D, layout="half"),
+}
+every_turn = pytest.mark.parametrize("name", TURNS)
+
+
+def made(name: str) -> RotaryEncoder:
+    encoder = TURNS[name]().double()
+    random_parameters(encoder)
+    return encoder
+
+
+# tables ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layout", ["half", "interleaved"])
+@pytest.mark.parametrize("scale", [1.0, 1.25])
+def test_a_decoder_turns_as_the_encoder_does(layout: str, scale: float) -> None:
+    encoder = CirculantSTRING(D)
+    random_parameters(encoder)
+    model = Decoder(RotaryTables(encoder, layout, scale), layout).double()
+    positions, tokens = torch.tensor([[0, 1, 2, 3, 4], [7, 8, 9, 11, 40]]), torch.arange(10)
+    tokens = tokens.view(2, 5)
+    q, k = (
+        to(model.embed(tokens)).unflatten(-1, (-1, D)).transpose(1, 2)
+        for to in (model.q_proj, model.k_proj)
+    )
+    a, b = encoder(q, k.repeat_interleave(2, 1), positions[..., None])
+    with torch.no_grad():
+        for to in (model.q_proj, model.k_proj):
+            to.weight.copy_(encoder.fold(to.weight, layout=layout))
+            to.bias.copy_(encoder.fold(to.bias, layout=layout))
+    assert largest_difference(model(tokens, positions)[0], scale**2 * a @ b.mT) < 10 * EXACT
+
+
+def test_step_by_step_equals_the_whole() -> None:
+    model, tokens = Decoder(RotaryTables(RoPE(D))).double(), torch.arange(10).view(2, 5)
+    positions = torch.arange(5)[None]
+    whole, _ = model(tokens, positions)
+    cache = None
+    for t in range(5):
+        row, cache = model(tokens[:, t : t + 1], positions[:, t : t + 1], cache)
+        assert largest_difference(row[..., 0, :], whole[..., t, : t + 1]) < EXACT
+
+
+@pytest.mark.parametrize("layout", ["half", "interleaved"])
+def test_coordinates_come_first(layout: str) -> None:
+    encoder, x = AxialRoPE(12, 3), random(2, 5, 1)
+    places = torch.randint(50, (3, 2, 5))
+    cos, sin = RotaryTables(encoder, layout)(x, places)
+    wanted = encoder.tables(torch.stack([*places], -1), layout, torch.float64)
+    assert torch.equal(cos, wanted[0])
+    assert torch.equal(sin, wanted[1])
+    text = RotaryTables(encoder, layout)(x, places[0])  # one number for all three
+    assert all(map(torch.equal, text, RotaryTables(encoder, layout)(x, places[:1].repeat(3, 1, 1))))
+
+
+def test_layer_types_have_encoders_of_their_own() -> None:
+    encoders = {"full_attention": RoPE(D, base=1e6), "sliding_attention": RoPE(D)}
+    tables, x, places = RotaryTables(encoders), torch.zeros(1, 6, 1), torch.arange(6)[None]
+    for name, encoder in encoders.items():
+        wanted = encoder.tables(places[..., None])
+        assert all(map(torch.equal, tables(x, places, name), wanted))
+        assert all(map(torch.equal, RotaryTables(encoder)(x, places, layer_type="any"), wanted))
+    assert [*tables.encoder] == [*encoders]
+
+
+def test_a_bfloat16_model_has_exact_angles() -> None:
+    encoder = CirculantSTRING(D)
+    tables = Decoder(RotaryTables(encoder, scale=1.3)).to(torch.bfloat16).rotary_emb
+    far = torch.tensor([[3, 70_001, 1_000_003]])
+    angles = far[..., None].double() * encoder.frequencies()[0, :, 0].double()
+    cos, sin = tables(torch.zeros(1, 3, 1, dtype=torch.bfloat16), far)
+    pairs = angles.shape[-1]
+    assert cos.dtype == sin.dtype == torch.bfloat16
+    assert torch.equal(cos[..., :pairs], (1.3 * angles.cos()).bfloat16())  # rounded once
+    assert torch.equal(sin[..., D // 2 : D // 2 + pairs], (1.3 * angles.sin()).bfloat16())
+    fixed = RotaryTables(RoPE(D)).to(torch.bfloat16)
+    assert fixed.encoder.frequencies().dtype == torch.float64
+
+
+def test_frequencies_learn_through_tables() -> None:
+    model = Decoder(RotaryTables(CirculantSTRING(D))).double()
+    model(torch.arange(10).view(2, 5), torch.arange(5)[None])[0].square().sum().backward()
+    gradient = model.rotary_emb.encoder.coefficients.grad
+    assert gradient is not None
+    assert (gradient != 0).any()
+
+
+def test_tables_lie_where_the_tokens_do() -> None:
+    tables = RotaryTables(RoPE(D)).to("meta")
+    cos, _ = tables(torch.zeros(2, 5, 1, device="meta"), torch.arange(5)[None])
+    assert (cos.device.type, cos.shape) == ("meta", (1, 5, D))
+
+
+# projections -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lead", [(), (2,), (2, 3)], ids=str)
+@every_turn
+def test_heads_are_turned_and_the_rest_is_left(name: str, lead: tuple[int, ...]) -> None:
+    encoder, linear, x = made(name), nn.Linear(DIM, 3 * DIM).double(), random(*lead, 7, DIM)
+    module = Rotated(linear, encoder, PLACES, heads=2 * HEADS)
+    plain, got = linear(x), module(x)
+    matrices = encoder.matrix(PLACES.double())
+    assert torch.equal(got[..., 2 * DIM :], plain[..., 2 * DIM :])
+    for head, token in itertools.product(range(2 * HEADS), range(7)):
+        part = slice(head * D, head * D + D)
+        wanted = plain[..., token, part] @ matrices[head % len(matrices), token].mT
+        assert largest_difference(got[..., token, part], wanted) < EXACT
+    assert largest_difference(got[..., 0, :], plain[..., 0, :]) < EXACT  # the class token
+
+
+@every_turn
+def test_all_heads_are_turned_unless_told(name: str) -> None:
+    encoder, linear, x = made(name), nn.Linear(DIM, DIM, bias=False).double(), random(2, 7, DIM)
+    by_head = linear(x).unflatten(-1, (HEADS, D)).transpose(1, 2)
+    wanted = encoder.rotate(by_head, PLACES).transpose(1, 2).flatten(2)
+    assert largest_difference(Rotated(linear, encoder, PLACES)(x), wanted) < EXACT
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_trained_model_says_what_it_said(dtype: torch.dtype) -> None:
+    model, x = Attention().to(dtype), random(2, 7, DIM).to(dtype)
+    random_parameters(model)
+    before = model(x)
+    encoder = CirculantSTRING(D, 2, heads=HEADS, zero=True)
+    model.qkv = Rotated(model.qkv, encoder, PLACES, heads=2 * HEADS)  # type: ignore[arg-type]
+    largest = before.abs().max().item()
+    assert largest_difference(model(x), before) < 20 * torch.finfo(dtype).eps * largest
+    model(x).square().sum().backward()
+    assert (encoder.coefficients.grad != 0).any()
+    # without a basis nothing is rounded: a turn by 0 is a product with 1
+    model.qkv.encoder = AxialRoPE(D, 2)
+    model.qkv.positions = torch.zeros(7, 2)
+    assert torch.equal(model(x), before)
+
+
+@every_turn
+def test_attention_sees_differences_of_positions_alone(name: str) -> None:
+    model, x, places = Attention().double(), random(2, 7, DIM), 3 * random(7, 2, seed=1)
+    encoder, linear, found = made(name), model.qkv, []
+    for shift in (torch.zeros(2), torch.tensor([5.0, -2.0])):
+        model.qkv = Rotated(linear, encoder, places + shift, heads=2 * HEADS)  # type: ignore
+        found.append(model(x))
+    assert largest_difference(*found) < EXACT
+    model.qkv = linear
+    assert largest_difference(model(x), found[0]) > 1e-3
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@every_turn
+def test_a_basis_is_folded_into_a_copy(name: str, bias: bool) -> None:
+    model, x = Attention().double(), random(2, 7, DIM)
+    linear, encoder = nn.Linear(DIM, 3 * DIM, bias=bias).double(), made(name)
+    random_parameters(linear)
+    kept = copy.deepcopy(linear.state_dict())
+    model.qkv = module = Rotated(linear, encoder, PLACES, heads=2 * HEADS)
+    before = model(x)
+    model.qkv = folded = module.folded()
+    assert largest_difference(model(x), before) < EXACT
+    assert torch.equal(
+        folded.encoder.basis(), torch.eye(D).double().expand(len(encoder.basis()), D, D)
+    )
+    for key, value in linear.state_dict().items():
+        assert torch.equal(value, kept[key])
+        assert torch.equal(folded.linear.state_dict()[key][2 * DIM :], value[2 * DIM :])
+    assert folded.linear.weight.requires_grad
+
+
+def test_queries_and_keys_may_be_two_projections() -> None:
+    encoder, x = made("cayley heads"), random(2, 7, DIM)
+    to_q, to_k = (Rotated(nn.Linear(DIM, DIM).double(), encoder, PLACES) for _ in range(2))
+
+    def logits(*modules: Rotated) -> Tensor:
+        q, k = (m(x).unflatten(-1, (HEADS, D)).transpose(1, 2) for m in modules)
+        return q @ k.mT
+
+    assert largest_difference(logits(to_q.folded(), to_k.folded()), logits(to_q, to_k)) < EXACT
+    assert largest_difference(logits(to_q.folded(), to_k), logits(to_q, to_k)) > 1e-3
+
+
+def test_weights_are_found_under_linear() -> None:
+    module = Rotated(nn.Linear(DIM, DIM), CirculantSTRING(D, 2), PLACES)
+    names = {"linear.weight", "linear.bias", "encoder.coefficients"}
+    assert module.state_dict().keys() == names
+    other = Rotated(nn.Linear(DIM, DIM), CirculantSTRING(D, 2), PLACES)
+    other.load_state_dict(module.state_dict())
+    x = torch.randn(7, DIM)
+    assert torch.equal(other(x), module(x))
+
+
+@pytest.mark.parametrize("places", [PLACES, PLACES.long(), PLACES.double()])
+def test_positions_stay_exact_in_bfloat16(places: Tensor) -> None:
+    far = places + 100_001
+    module = Rotated(nn.Linear(DIM, DIM), AxialRoPE(D, 2), far)
+    for moved in (module.to(torch.bfloat16), copy.deepcopy(module).float(), module.half()):
+        assert moved.positions.dtype == torch.float64
+        assert torch.equal(moved.positions, far.double())
+    module, x = module.to(torch.bfloat16), torch.randn(7, DIM).bfloat16()
+    exact = module.encoder.rotate(
+        module.linear(x).double().unflatten(-1, (HEADS, D)).transpose(0, 1), far
+    ).transpose(0, 1).flatten(1)  # fmt: skip
+    assert module(x).dtype == torch.bfloat16
+    assert largest_difference(module(x).double(), exact) < 2**-8 * exact.abs().max()
+    assert module.to("meta").positions.is_meta
+
+
+def test_positions_are_a_copy() -> None:
+    places = PLACES.double()
+    module = Rotated(nn.Linear(DIM, DIM), AxialRoPE(D, 2), places)
+    places += 1
+    assert torch.equal(module.positions, PLACES.double())
+
+
+# both --------------------------------------------------------------------------------------------
+
+
+def cases() -> dict[str, tuple[nn.Module, tuple[Tensor, ...]]]:
+    torch.manual_seed(0)
+    tokens, places = torch.arange(10).view(2, 5), torch.arange(5).expand(2, 5)
+    typed = RotaryTables({"a": RoPE(D), "b": RoPE(D, base=100)})
+    vision = Attention()
+    vision.qkv = Rotated(vision.qkv, CirculantSTRING(D, 2, heads=HEADS), PLACES, 2 * HEADS)  # type: ignore
+    folded = copy.deepcopy(vision)
+    folded.qkv = vision.qkv.folded()  # type: ignore
+    mrope = RotaryTables(AxialRoPE(12, 3))
+    return {
+        "decoder": (Decoder(RotaryTables(CirculantSTRING(D), scale=1.1)), (tokens, places)),
+        "fixed decoder": (Decoder(RotaryTables(RoPE(D))), (tokens, places)),
+        "coordinates": (mrope, (torch.zeros(2, 5, 1), places.expand(3, 2, 5))),
+        "types": (typed, (torch.zeros(2, 5, 1), places, "b")),  # type: ignore
+        "vision": (vision, (torch.randn(2, 7, DIM),)),
+        "folded vision": (folded, (torch.randn(2, 7, DIM),)),
+    }
+
+
+@pytest.mark.parametrize("name", cases())
+@pytest.mark.parametrize("how", ["compile", "export"])
+def test_one_graph(name: str, how: str) -> None:
+    module, given = cases()[name]
+    wanted = module(*given)
+    if how == "compile":
+        torch.compiler.reset()
+        found = torch.compile(module, fullgraph=True, backend="aot_eager")(*given)
+    else:
+        found = torch.export.export(module, given).module()(*given)
+    pairs = [(found, wanted)] if isinstance(wanted, Tensor) else zip(found, wanted, strict=True)
+    for got, want in pairs:
+        assert got.dtype == want.dtype
+        assert largest_difference(got, want) < 1e-5
+
+
+LINEAR = nn.Linear(DIM, DIM)
+IDS, X = torch.arange(5)[None], torch.zeros(1, 5, 1)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "match"),
+    [
+        (lambda: RotaryTables(LINEAR), TypeError, "encoder must be a RotaryEncoder, got Linear"),
+        (lambda: RotaryTables({"full": LINEAR}), TypeError, "encoder must be a RotaryEncoder"),
+        (lambda: RotaryTables(RoPE(D), "both"), ValueError, "layout must be one of"),
+        (lambda: RotaryTables(RoPE(D), scale=0), ValueError, "scale must be positive"),
+        (lambda: RotaryTables(RoPE(D))(IDS, IDS), TypeError, "x must be a floating-point tensor"),
+        (lambda: RotaryTables(RoPE(D))(X, [0]), TypeError, "position_ids must be a tensor"),
+        (
+            lambda: RotaryTables(RoPE(D))(X, IDS[0]),
+            ValueError,
+            r"position_ids must have shape \(batch, seq\) or \(1, batch, seq\), got \(5,\)",
+        ),
+        (
+            lambda: RotaryTables(AxialRoPE(D, 2))(X, IDS.expand(3, 1, 5)),
+            ValueError,
+            r"position_ids must have shape .* \(2, batch, seq\), got \(3, 1, 5\)",
+        ),
+        (lambda: RotaryTables(RoPE(D, heads=2))(X, IDS), ValueError, "heads must be 1 for tables"),
+        *[
+            (
+                lambda asked=asked: RotaryTables({"a": RoPE(D), "b": RoPE(D)})(X, IDS, asked),
+                ValueError,
+                f"layer_type must be one of a, b, got {asked!r}",
+            )
+            for asked in (None, "c")
+        ],
+        (lambda: Rotated(X, AxialRoPE(D, 2), PLACES), TypeError, "linear must be a Linear"),
+        (lambda: Rotated(LINEAR, LINEAR, PLACES), TypeError, "encoder must be a RotaryEncoder"),
+        (lambda: Rotated(LINEAR, RoPE(D), PLACES), ValueError, "positions must have shape"),
+        (
+            lambda: Rotated(LINEAR, AxialRoPE(D, 2), PLACES[None]),
+            ValueError,
+            r"positions must have shape \(seq, 2\), got \(1, 7, 2\)",
+        ),
+        (lambda: Rotated(LINEAR, AxialRoPE(10, 2), PLACES), ValueError, "heads of 10 channels"),
+        (lambda: Rotated(LINEAR, AxialRoPE(D, 2), PLACES, 4), ValueError, "heads must be .* got 4"),
+        (lambda: Rotated(LINEAR, AxialRoPE(D, 2), PLACES, 0), ValueError, "heads must be at least"),
+        (
+            lambda: Rotated(LINEAR, AxialRoPE(D, 2, heads=2), PLACES),
+            ValueError,
+            "heads must be a multiple of 2, the heads of the encoder, and at most 3.*, got 3",
+        ),
+        (
+            lambda: Rotated(LINEAR, AxialRoPE(D, 2), PLACES)(torch.zeros(2, 6, DIM)),
+            ValueError,
+            "positions must have one row for each of the 6 tokens",
+        ),
+        (
+            lambda: Rotated(LINEAR, AxialRoPE(D, 2), PLACES)(torch.zeros(7, D)),
+            ValueError,
+            r"x must have shape \(..., seq, 24\), got \(7, 8\)",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_named(
+    call: Callable[[], object], error: type[Exception], match: str
+) -> None:
+    with pytest.raises(error, match=match):
+        call()

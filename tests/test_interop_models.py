@@ -1,0 +1,214 @@
+"""Whole models of other libraries, with random weights, whose rotations come from encoders."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from stringlib import STRING, CirculantSTRING, RoPE, softmax_attention
+from stringlib.adapters import RotaryTables, Rotated
+from stringlib.checks import largest_difference
+from stringlib.convert import to_layout
+from stringlib.encoders.rope import mrope
+from stringlib.encoders.scaling import position_interpolation
+from stringlib.encoders.string import RotaryEncoder
+from stringlib.positions import grid_positions
+from tests.draws import random
+from tests.test_interop import other
+
+SIZES: dict[str, Any] = {
+    "vocab_size": 61,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": None,
+}
+HEAD = 16
+TOKENS = torch.arange(2, 42).view(2, 20)
+
+
+def filled(model: nn.Module) -> Any:
+    """Return the model with weights that make logits differ."""
+    torch.manual_seed(0)
+    for parameter in model.parameters():
+        if parameter.ndim > 1 or parameter.std() == 0:
+            nn.init.normal_(parameter, std=0.3)
+    return model.eval()
+
+
+def random_encoder(**options: Any) -> CirculantSTRING:
+    encoder = CirculantSTRING(HEAD, **options)
+    nn.init.normal_(encoder.coefficients, generator=torch.Generator().manual_seed(1))
+    return encoder
+
+
+def far(a: Tensor, b: Tensor) -> float:
+    """Return the largest difference, in units of the largest entry."""
+    return largest_difference(a, b) / b.abs().max().item()
+
+
+@pytest.fixture
+def llama() -> Any:
+    transformers = other("transformers")
+    return filled(
+        transformers.LlamaForCausalLM(transformers.LlamaConfig(**SIZES, attention_bias=True))
+    )
+
+
+def unfolded(layer: Any, x: Tensor, encoder: RotaryEncoder, positions: Tensor) -> Tensor:
+    """Return what a layer of a Llama gives with the encoder itself in it."""
+    q, k, v = (
+        to(x).unflatten(-1, (-1, HEAD)).transpose(1, 2)
+        for to in (layer.q_proj, layer.k_proj, layer.v_proj)
+    )
+    q, k = encoder(q, k.repeat_interleave(2, 1), positions)
+    out = softmax_attention(q, k, v.repeat_interleave(2, 1), causal=True)
+    return layer.o_proj(out.transpose(1, 2).flatten(2))
+
+
+@torch.no_grad()
+def fold(layer: Any, encoder: RotaryEncoder) -> None:
+    for parameter in (*layer.q_proj.parameters(), *layer.k_proj.parameters()):
+        parameter.copy_(encoder.fold(parameter, layout="half"))
+
+
+@torch.no_grad()
+def test_tables_of_an_encoder_leave_a_llama_as_it_was(llama: Any) -> None:
+    before = llama(TOKENS).logits
+    for encoder in (STRING.from_inv_freq(llama.model.rotary_emb.inv_freq), RoPE(HEAD)):
+        llama.model.rotary_emb = RotaryTables(encoder)
+        assert far(llama(TOKENS).logits, before) < 2e-6
+    llama.model.rotary_emb = RotaryTables(RoPE(HEAD, base=1000))
+    assert far(llama(TOKENS).logits, before) > 1e-2
+
+
+@torch.no_grad()
+def test_with_its_rows_reordered_a_layer_turns_neighbours(llama: Any) -> None:
+    layer, x = llama.model.layers[0].self_attn.double(), random(2, 20, 64)
+    positions = torch.arange(20)[:, None]
+    before, _ = layer(x, RotaryTables(RoPE(HEAD))(x, positions.mT), None)
+    for parameter in (*layer.q_proj.parameters(), *layer.k_proj.parameters()):
+        parameter.copy_(to_layout(parameter, HEAD, "half", "interleaved"))
+    assert far(unfolded(layer, x, RoPE(HEAD), positions), before) < 1e-12
+    assert far(unfolded(layer, x, RoPE(HEAD, layout="half"), positions), before) > 1e-2
+
+
+@torch.no_grad()
+def test_a_learned_basis_folds_into_a_llama(llama: Any) -> None:
+    layer, encoder = llama.model.layers[0].self_attn.double(), random_encoder()
+    x = random(2, 20, 64)
+    positions = torch.arange(20)[:, None]
+    wanted = unfolded(layer, x, encoder, positions)
+    tables = RotaryTables(encoder)(x, positions.mT)
+    assert far(layer(x, tables, None)[0], wanted) > 1e-2
+    fold(layer, encoder)
+    assert far(layer(x, tables, None)[0], wanted) < 1e-12
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("cache", ["dynamic", "static"])
+def test_generation_with_a_cache_goes_on_as_before(llama: Any, cache: str) -> None:
+    def generated(model: Any) -> Tensor:
+        return model.generate(
+            TOKENS[:, :5], max_new_tokens=12, do_sample=False, cache_implementation=cache
+        )
+
+    before = generated(llama)
+    llama.model.rotary_emb = RotaryTables(STRING.from_inv_freq(llama.model.rotary_emb.inv_freq))
+    assert torch.equal(generated(llama), before)
+    encoder = random_encoder()
+    for block in llama.model.layers:
+        fold(block.self_attn, encoder)
+    llama.model.rotary_emb = RotaryTables(encoder)
+    tokens = generated(llama)
+    assert not torch.equal(tokens, before)
+    # each token is the best after the ones before it, also when all are read at once
+    assert torch.equal(llama(tokens[:, :-1]).logits[:, 4:].argmax(-1), tokens[:, 5:])
+
+
+@torch.no_grad()
+def test_local_and_global_layers_have_encoders_of_their_own() -> None:
+    transformers = other("transformers")
+    slower = {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6}
+    rope = {
+        "full_attention": slower,
+        "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+    }
+    config = transformers.Gemma3TextConfig(
+        **SIZES, head_dim=HEAD, sliding_window=7, rope_parameters=rope,
+        layer_types=["sliding_attention", "full_attention"],
+    )  # fmt: skip
+    model = filled(transformers.Gemma3ForCausalLM(config))
+    before = model(TOKENS).logits
+    slow = STRING(position_interpolation(RoPE(HEAD, base=1e6).frequencies(), 8))
+    encoders = {"sliding_attention": RoPE(HEAD), "full_attention": slow}
+    model.model.rotary_emb = RotaryTables(encoders)
+    assert far(model(TOKENS).logits, before) < 1e-5
+    exchanged = dict(zip(encoders, reversed(encoders.values()), strict=True))
+    model.model.rotary_emb = RotaryTables(exchanged)
+    assert far(model(TOKENS).logits, before) > 1e-2
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", ["Qwen2VL", "Qwen3VL"])
+def test_text_with_images_has_three_coordinates(kind: str) -> None:
+    transformers = other("transformers")
+    sections = [4, 2, 2]
+    rope = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": sections}
+    size = {"head_dim": HEAD} if kind == "Qwen3VL" else {}
+    config = getattr(transformers, f"{kind}TextConfig")(**SIZES, **size, rope_parameters=rope)
+    model = filled(getattr(transformers, f"{kind}TextModel")(config))
+    places = torch.randint(16, (3, 2, 20), generator=torch.Generator().manual_seed(0))
+    before = model(TOKENS, position_ids=places).last_hidden_state
+    plain = RoPE(HEAD, base=1e6).frequencies()
+    for interleaved in (False, True):
+        encoder = STRING(mrope(plain, sections, interleaved=interleaved))
+        model.rotary_emb = RotaryTables(encoder)
+        error = far(model(TOKENS, position_ids=places).last_hidden_state, before)
+        assert error < 1e-5 if interleaved == (kind == "Qwen3VL") else error > 1e-2
+
+
+def vit() -> Any:
+    sizes = {"img_size": (64, 96), "embed_dim": 3 * HEAD, "depth": 2, "num_classes": 5}
+    return filled(other("timm").create_model("vit_tiny_patch16_224", **sizes))
+
+
+@torch.no_grad()
+def test_a_vision_transformer_learns_from_what_it_was_and_folds() -> None:
+    model, pixels = vit(), torch.randn(2, 3, 64, 96, generator=torch.Generator().manual_seed(0))
+    before, places = model(pixels), grid_positions(4, 6, num_prefix=1)
+    for block in model.blocks:
+        encoder = CirculantSTRING(HEAD, coord_dim=2, heads=3, zero=True)
+        block.attn.qkv = Rotated(block.attn.qkv, encoder, places, heads=6)
+    assert far(model(pixels), before) < 1e-6
+    for block in model.blocks:
+        nn.init.normal_(block.attn.qkv.encoder.coefficients)
+    after = model(pixels)
+    assert far(after, before) > 1e-2
+    folded = copy.deepcopy(model)
+    for block in folded.blocks:
+        block.attn.qkv = block.attn.qkv.folded()
+        assert type(block.attn.qkv.encoder) is STRING
+    assert far(folded(pixels), after) < 1e-5
+    exported = torch.export.export(folded, (pixels,)).module()
+    assert far(exported(pixels), after) < 1e-5
+
+
+def test_all_layers_of_a_vision_transformer_learn() -> None:
+    model, places = vit(), grid_positions(4, 6, num_prefix=1)
+    for block in model.blocks:
+        encoder = CirculantSTRING(HEAD, coord_dim=2, heads=3, zero=True)
+        block.attn.qkv = Rotated(block.attn.qkv, encoder, places, heads=6)
+    model(torch.randn(2, 3, 64, 96)).square().sum().backward()
+    for block in model.blocks:
+        gradient = block.attn.qkv.encoder.coefficients.grad
+        assert gradient is not None
+        assert gradient.abs().amax((1, 2, 3)).min() > 0
