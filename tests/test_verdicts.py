@@ -10,6 +10,7 @@ from stringlib.records import read_record
 from stringlib.theory.spread import difference, mean
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
+PHI = ("relu", "favor")
 KNOWN = {(row, column) for row in range(3) for column in range(3)}
 """The places of the training on the canvas of ``moved``."""
 
@@ -33,7 +34,7 @@ def at(cell: dict[str, Any], known: bool) -> list[float]:
 
 def test_where_digits_stand_in_one_place_rotations_help_performers_and_a_bias_hardly() -> None:
     found = cells("performer_vision")
-    for phi in ("relu", "favor"):
+    for phi in PHI:
         score = {n: mean(scores(found[f"digits {phi}: {n}"])) for n in performer_vision.POSITIONS}
         gain = {name: value - score["none"] for name, value in score.items()}
         for name in gain:
@@ -48,7 +49,7 @@ def test_performers_at_new_places() -> None:
     found = cells("performer_vision")
     relu, favor = (
         {n: at(found[f"moved {phi}: {n}"], known=False) for n in performer_vision.POSITIONS}
-        for phi in ("relu", "favor")
+        for phi in PHI
     )
     for name in ("mixed after", "cayley after"):
         assert 0.14 < mean(relu[name]) - mean(relu["none"]) < 0.165
@@ -74,3 +75,31 @@ def test_unit_circulant_rows_do_as_orthogonal_ones_do() -> None:
             )
             low, high = difference(one, other)[1:]
             assert low < 0 < high
+
+
+def test_on_mnist_a_bias_helps_and_a_rotation_helps_more() -> None:
+    found = {name: scores(cell) for name, cell in cells("mnist").items()}
+    bias = {phi: difference(found[f"{phi}: toeplitz"], found[f"{phi}: none"]) for phi in PHI}
+    assert [round(bias[phi][0], 2) for phi in PHI] == [0.14, 0.06]
+    for phi in PHI:
+        assert bias[phi][1] > 0
+        low, high = difference(found[f"{phi}: unit"], found[f"{phi}: none"])[1:]
+        assert low < 0 < high
+        both = found[f"{phi}: unit, toeplitz"]
+        assert round(mean(both), 2) == 0.81
+        assert round(mean(both) - mean(found[f"{phi}: unit"]), 2) in (0.15, 0.16)
+        for encoder in ("axial", "mixed", "circulant"):
+            rotated = found[f"{phi}: {encoder}"]
+            assert 0.86 < mean(rotated) < 0.915
+            assert difference(rotated, both)[1] > 0
+            assert difference(found[f"softmax: {encoder}"], rotated)[0] < 0.035
+        low, high = difference(found[f"{phi}: circulant, toeplitz"], found[f"{phi}: circulant"])[1:]
+        assert low < 0 < high
+
+
+def test_a_longer_training_lets_a_bias_help_favor_at_known_places_alone() -> None:
+    found = cells("vision")
+    plain, biased = (f"longer performer favor{bias}" for bias in ("", ", toeplitz"))
+    gains = [difference(at(found[biased], k), at(found[plain], k)) for k in (True, False)]
+    assert round(gains[0][0], 2) == 0.07
+    assert gains[0][1] > 0 > gains[1][1]
