@@ -306,9 +306,10 @@ class RotaryEncoder(nn.Module):
                 f"heads must be 1 for tables, which all heads share, got {self.heads}: use phases"
             )
         angles = (widen(positions).unsqueeze(-3) @ self._all_frequencies().mT).squeeze(-3)
-        both = [angles, angles]
-        wide = torch.cat(both, -1) if layout == "half" else torch.stack(both, -1).flatten(-2)
-        return wide.cos().to(dtype), wide.sin().to(dtype)
+        cos, sin = ([wave(angles).to(dtype)] * 2 for wave in (torch.cos, torch.sin))
+        if layout == "half":
+            return torch.cat(cos, -1), torch.cat(sin, -1)
+        return torch.stack(cos, -1).flatten(-2), torch.stack(sin, -1).flatten(-2)
 
     def extra_repr(self) -> str:
         """Describe the shapes in ``repr``."""
