@@ -31,7 +31,9 @@ def facts() -> dict[str, Any]:
     rotary = [f"volumes {name}" for name in ENCODERS if name != "rope"]
     fft = recorded.fft()
     cache, state = cache_numbers(1, WIDE, WIDE), state_numbers(WIDE, WIDE)
-    favor = {name: vision["same"][f"performer favor{name}"] for name in ("", ", toeplitz")}
+    performers = recorded.measured("performer_vision", recorded.at_places(False))
+    late = recorded.measured("class_token", recorded.at_places(False))
+    mnist = recorded.measured("mnist", recorded.score("test"))
     random = [name for name in recall if name.startswith("favor")]
     return {
         "bits": texts(bits),
@@ -43,7 +45,9 @@ def facts() -> dict[str, Any]:
         "known": texts(vision["same"]),
         "other": texts(other),
         "mean_gap": gap(other["moved axial"], other["moved cls axial"]),
-        "bias_gap": gap(favor[", toeplitz"], favor[""]),
+        "late_gap": gap(late["mean: axial"], late["cls: axial"]),
+        "performers": texts(performers),
+        "mnist": texts(mnist),
         "volumes": texts(vision["test"]),
         "opposite": texts(opposite),
         "volumes_span": span(vision["test"], rotary),
