@@ -53,7 +53,7 @@ CHEAP = {
     "vision": ["volumes none", "digits learned", "volumes cayley-sparse"],
 }
 """Study → cells that are run here, if not the first one, or all of a study of small models."""
-TIMES = ("circulant_speed", "inference_ladder", "mnist_speed", "toeplitz_crossover")
+TIMES = ("circulant_speed", "inference_ladder", "toeplitz_crossover")
 SLOW = ("memory", "milliseconds")  # what stands beside runs, and takes long to measure again
 
 

@@ -15,7 +15,6 @@ from results import (
     language,
     listops,
     mnist,
-    mnist_speed,
     performer_vision,
     recall,
     recall_many,
@@ -468,27 +467,6 @@ def test_every_model_of_mnist_is_what_its_name_says(name: str) -> None:
     )
     knows = largest_difference(model(images), mirrored) > 1e-4
     assert knows == (positions not in ("none", "unit"))
-
-
-def test_a_timed_step_trains_and_a_timed_forward_pass_does_not() -> None:
-    timed = mnist_speed.calls(seed=0, patch=4, dim=12)
-    assert len(timed) == 2 + 2 * len(mnist_speed.TIMED)
-    call = timed["favor: unit, toeplitz"]
-    first = call("forward")
-    assert first.shape == (mnist_speed.BATCH, 10)
-    assert not first.requires_grad
-    assert torch.equal(call("forward"), first)
-    call("step")
-    assert not torch.equal(call("forward"), first)
-
-
-def test_images_a_second_are_those_of_the_median_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter(range(10**6))
-    # each call takes one second, by this clock
-    monkeypatch.setattr(mnist_speed.time, "perf_counter", lambda: next(clock))
-    monkeypatch.setattr(mnist_speed, "calls", lambda *told: {"a": print, "b": print})
-    found = mnist_speed.run(0, 3, patch=4, dim=12)
-    assert found == {mode: {"a": 32.0, "b": 32.0} for mode in mnist_speed.MODES}
 
 
 # --- transfer --------------------------------------------------------------------------------
