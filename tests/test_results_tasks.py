@@ -317,7 +317,7 @@ def test_a_longer_run_is_the_same_run_with_more_steps(monkeypatch: pytest.Monkey
         return sum(p.double().sum().item() for p in model.parameters())
 
     monkeypatch.setattr(vision, "at_places", weights)  # 25 places take seconds, and say less
-    long = vision.run(seed=1, steps=2, **vision.CELLS["longer moved axial"])
+    long = vision.run(seed=1, steps=2, **class_token.CELLS["mean: axial"])
     assert long == vision.run(seed=1, steps=8, **vision.CELLS["moved axial"])
     assert long["scores"].keys() == {"test", "moved"}
 
