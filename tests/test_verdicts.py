@@ -6,7 +6,7 @@ from statistics import median
 
 from benchmarks.recorded import records
 from book.recorded import at_places, measured, score
-from results import performer_vision
+from results import performer_vision, transfer_3d
 from stringlib.theory.spread import difference, mean
 
 PHI = ("relu", "favor")
@@ -47,8 +47,9 @@ def test_unit_circulant_rows_do_as_orthogonal_ones_do() -> None:
     for known in (True, False):
         found = measured("performer_vision", at_places(known))
         for name in ("none", "axial before", "mixed before", "circulant before", "toeplitz"):
-            pair = (found[f"moved {phi}: {name}"] for phi in ("favor-unit-circulant", "favor"))
-            _, low, high = difference(*pair)
+            _, low, high = difference(
+                found[f"moved favor-unit-circulant: {name}"], found[f"moved favor: {name}"]
+            )
             assert low < 0 < high
 
 
@@ -114,3 +115,35 @@ def test_a_class_token_learns_more_slowly_and_keeps_a_part_of_its_cliff() -> Non
     for found in (known, other):
         _, low, high = difference(found["mean: axial"], found["mean: circulant"])
         assert low < 0 < high
+
+
+def test_a_third_generator_of_zero_keeps_what_a_flat_model_knows() -> None:
+    found = {what: measured("transfer_3d", score(what)) for what in ("test", "moved")}
+    before = measured("transfer_3d", lambda run: run["before"]["test"])
+    depth = measured("transfer_3d", lambda run: run["depth"])
+    for start, known, opposite in (
+        ("zero", (0.60, 0.64), (0.62, 0.71)),
+        ("drawn", (0.51, 0.63), (0.73, 0.78)),
+        ("scratch", None, (0.48, 0.58)),
+    ):
+        cells = [f"{encoder} {start}" for encoder in transfer_3d.ENCODERS]
+        assert _ends(found["moved"], cells) == opposite
+        assert min(min(found["test"][cell]) for cell in cells) > 0.99
+        if known is not None:
+            assert _ends(before, cells) == known
+            largest = max(max(depth[cell]) for cell in cells)
+            assert largest == 0 if start == "zero" else 13 < largest < 14
+        for cell in cells:
+            for other in (
+                c for c in found["moved"] if c.split()[0] == cell.split()[0] and c != cell
+            ):
+                _, low, high = difference(
+                    found["moved"][cell], found["moved"][other], comparisons=9
+                )
+                assert low < 0 < high
+
+
+def _ends(found: dict[str, list[float]], cells: list[str]) -> tuple[float, float]:
+    """Return the least and the largest mean of some cells, to two digits."""
+    means = [round(mean(found[cell]), 2) for cell in cells]
+    return min(means), max(means)
