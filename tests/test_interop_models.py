@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -212,3 +213,16 @@ def test_all_layers_of_a_vision_transformer_learn() -> None:
         gradient = block.attn.qkv.encoder.coefficients.grad
         assert gradient is not None
         assert gradient.abs().amax((1, 2, 3)).min() > 0
+
+
+@torch.no_grad()
+def test_a_llama_that_is_converted_has_rounded_frequencies_and_one_loaded_so_has_not(
+    llama: Any, tmp_path: Path
+) -> None:
+    exact = llama.model.rotary_emb.inv_freq.clone()
+    llama.save_pretrained(tmp_path)
+    loaded = type(llama).from_pretrained(tmp_path, dtype=torch.bfloat16)
+    assert torch.equal(loaded.model.rotary_emb.inv_freq, exact)
+    converted = llama.to(torch.bfloat16).model.rotary_emb.inv_freq
+    assert torch.equal(converted, exact.bfloat16())
+    assert not torch.equal(converted.float(), exact)
