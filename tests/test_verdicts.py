@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from statistics import median
 
-from benchmarks.recorded import records
+from benchmarks.recorded import blocks, records
 from book.recorded import at_places, measured, score
 from results import performer_vision, transfer_3d
 from stringlib.theory.spread import difference, mean
@@ -147,3 +147,15 @@ def _ends(found: dict[str, list[float]], cells: list[str]) -> tuple[float, float
     """Return the least and the largest mean of some cells, to two digits."""
     means = [round(mean(found[cell]), 2) for cell in cells]
     return min(means), max(means)
+
+
+def test_of_whole_models_on_short_inputs_none_with_a_state_is_much_faster_than_softmax() -> None:
+    models = records("models")["cpu"]
+    for mode in ("forward", "forward and backward"):
+        shapes = blocks(models, mode)
+        for shape, softmax in (("text", "softmax, RoPE"), ("images", "ViT softmax, RoPE")):
+            ms = {name: median(row) for name, row in shapes[shape]["times_ms"].items()}
+            assert all(ms[softmax] < 1.06 * ms[name] for name in ms)
+            for name in ("GLA", "delta rule"):
+                assert shape == "images" or ms[name] > 1.1 * ms[softmax]
+        assert 1.15 < ms["ViT FAVOR+, Toeplitz"] / ms["ViT FAVOR+"] < 1.25
