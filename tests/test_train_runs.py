@@ -7,14 +7,16 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
+from tqdm import tqdm
 
 from stringlib.records import read_record
 from stringlib.tasks import make_task
-from stringlib.train import fit, loop
+from stringlib.train import fit, loop, runs
 from stringlib.train.__main__ import main, make_all
 from stringlib.train.hardware import make_fabric
 from stringlib.train.options import read_options
@@ -175,7 +177,9 @@ def is_there(group):
     return True
 
 
-def test_one_bar_says_which_run_and_a_model_is_drawn_by_its_seed(tmp_path, capfd):
+def test_one_bar_says_which_run_and_a_model_is_drawn_by_its_seed(tmp_path, capfd, monkeypatch):
+    shown = partial(tqdm, mininterval=0, miniters=1)  # else a quick run is over before it is seen
+    monkeypatch.setattr(runs, "tqdm", shown)
     words = [*RECALL, "--attention", "relu,elu", "--seeds", "2", "--folder", str(tmp_path)]
     options = dataclasses.replace(read_options(words), progress=True)
     task = make_all(options)
