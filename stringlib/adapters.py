@@ -25,7 +25,7 @@ from stringlib.inputs import (
     require_positive,
     require_tokens,
 )
-from stringlib.precision import widen, widest
+from stringlib.precision import at_least_float32, widen, widest
 
 
 class RotaryTables(nn.Module):
@@ -42,7 +42,10 @@ class RotaryTables(nn.Module):
     Args:
         encoder: With ``heads=1``; or one for each of the model's layer types, by name.
         layout: How the model's own tables are laid out: ``"half"``, as Llama has them, or
-            ``"interleaved"`` (Cohere). Some models turn neighbours, but read half tables (GLM).
+            ``"interleaved"`` (Cohere); ``"pairs"``, one column a pair (GPT-OSS); ``"complex"``,
+            one tensor of complex numbers, one a pair (Llama 4, DeepSeek-V2). It does not say
+            which channels are a pair: Llama 4 turns neighbours, GPT-OSS halves, and GLM turns
+            neighbours by half tables.
         scale: Multiplies cosines and sines, and so logits by its square: the attention factor of
             YaRN and LongRoPE.
 
@@ -68,14 +71,14 @@ class RotaryTables(nn.Module):
         by_type = encoder if isinstance(encoder, Mapping) else {"": encoder}
         for each in by_type.values():
             require_kind("encoder", each, RotaryEncoder)
-        require_name("layout", layout, LAYOUTS)
+        require_name("layout", layout, (*LAYOUTS, "pairs", "complex"))
         require_positive("scale", scale)
         self.encoder = nn.ModuleDict(encoder) if isinstance(encoder, Mapping) else encoder
         self.layout, self.scale = layout, float(scale)
 
     def forward(
         self, x: Tensor, position_ids: Tensor, layer_type: str | None = None
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor] | Tensor:
         """Return cosines and sines as the model hands them to its layers.
 
         Args:
@@ -86,7 +89,9 @@ class RotaryTables(nn.Module):
             layer_type: Whose encoder is asked for, where layer types have their own.
 
         Returns:
-            ``(cos, sin)``, each ``(batch, seq, head_dim)``, of the dtype of ``x``.
+            ``(cos, sin)``, each ``(batch, seq, head_dim)``, of the dtype of ``x``; with layout
+            ``"pairs"`` of ``head_dim / 2`` columns, with ``"complex"`` as one tensor cos + i sin,
+            complex64 or wider.
 
         Raises:
             TypeError: If ``x`` is not floating point, or positions are not numbers.
@@ -102,9 +107,13 @@ class RotaryTables(nn.Module):
                 f"got {tuple(position_ids.shape)}"
             )
         positions = position_ids.expand(axes, -1, -1).movedim(0, -1).to(x.device)
-        tables = encoder.tables(positions, self.layout, widest(x.device))
-        cos, sin = ((table * self.scale).to(x.dtype) for table in tables)
-        return cos, sin
+        own = self.layout if self.layout in LAYOUTS else "half"  # its first half: one column a pair
+        columns = encoder.head_dim // (1 if own == self.layout else 2)
+        tables = encoder.tables(positions, own, widest(x.device))
+        cos, sin = (table[..., :columns] * self.scale for table in tables)
+        if self.layout == "complex":
+            return torch.complex(cos, sin).to(at_least_float32(x.dtype).to_complex())
+        return cos.to(x.dtype), sin.to(x.dtype)
 
     def extra_repr(self) -> str:
         """Describe the arguments in ``repr``."""

@@ -136,6 +136,20 @@ def test_coordinates_come_first(layout: str) -> None:
     assert all(map(torch.equal, text, RotaryTables(encoder, layout)(x, places[:1].repeat(3, 1, 1))))
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+def test_tables_may_have_one_column_or_one_complex_number_a_pair(dtype: torch.dtype) -> None:
+    encoder, ids, x = RoPE(D), torch.tensor([[0, 3, 50]]), torch.zeros(1, 3, 1, dtype=dtype)
+    for wide in RotaryTables(encoder, "half", 1.25), RotaryTables(encoder, "interleaved", 1.25):
+        columns = slice(D // 2) if wide.layout == "half" else slice(0, D, 2)
+        pairs = [table[..., columns] for table in wide(x, ids)]
+        assert all(map(torch.equal, RotaryTables(encoder, "pairs", 1.25)(x, ids), pairs))
+    turns = RotaryTables(encoder, "complex", 1.25)(x, ids)
+    assert turns.dtype == (torch.complex128 if dtype == torch.float64 else torch.complex64)
+    angles = ids[..., None] * encoder.frequencies().double().squeeze()
+    error = largest_difference(turns, torch.polar(torch.full_like(angles, 1.25), angles))
+    assert error < (EXACT if dtype == torch.float64 else 1e-6)
+
+
 def test_layer_types_have_encoders_of_their_own() -> None:
     encoders = {"full_attention": RoPE(D, base=1e6), "sliding_attention": RoPE(D)}
     tables, x, places = RotaryTables(encoders), torch.zeros(1, 6, 1), torch.arange(6)[None]

@@ -177,6 +177,34 @@ def test_text_with_images_has_three_coordinates(kind: str) -> None:
         assert error < 1e-5 if interleaved == (kind == "Qwen3VL") else error > 1e-2
 
 
+MIXTURE = {"num_local_experts": 2, "num_experts_per_tok": 1}
+BY_PAIR: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "gpt-oss": ("GptOss", "pairs", {"head_dim": HEAD, **MIXTURE}),
+    "llama 4": ("Llama4", "complex", {"head_dim": HEAD, "intermediate_size_mlp": 96, **MIXTURE}),
+    "deepseek v2": (
+        "DeepseekV2",
+        "complex",
+        {"head_dim": HEAD, "qk_rope_head_dim": HEAD, "first_k_dense_replace": 2,
+         "num_key_value_heads": 4},
+    ),
+}  # fmt: skip
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", BY_PAIR)
+def test_models_whose_tables_have_one_entry_a_pair(name: str) -> None:
+    transformers, (kind, layout, options) = other("transformers"), BY_PAIR[name]
+    config = getattr(transformers, kind + ("TextConfig" if kind == "Llama4" else "Config"))
+    model = filled(getattr(transformers, f"{kind}ForCausalLM")(config(**SIZES | options)))
+    before, own = model(TOKENS).logits, model.model.rotary_emb
+    encoder = STRING.from_inv_freq(own.inv_freq)
+    assert encoder.head_dim == HEAD
+    model.model.rotary_emb = RotaryTables(encoder, layout, own.attention_scaling)
+    assert far(model(TOKENS).logits, before) < 2e-6
+    model.model.rotary_emb = RotaryTables(RoPE(HEAD, base=100), layout)
+    assert far(model(TOKENS).logits, before) > 1e-2
+
+
 def vit() -> Any:
     sizes = {"img_size": (64, 96), "embed_dim": 3 * HEAD, "depth": 2, "num_classes": 5}
     return filled(other("timm").create_model("vit_tiny_patch16_224", **sizes))
