@@ -91,6 +91,28 @@ def test_tables_of_an_encoder_leave_a_llama_as_it_was(llama: Any) -> None:
     assert far(llama(TOKENS).logits, before) > 1e-2
 
 
+FAMILIES = {
+    **dict.fromkeys(("Ernie4_5", "Exaone4", "Glm4", "GPTNeoX", "Granite", "Nemotron"), "half"),
+    **dict.fromkeys(("Olmo2", "Persimmon", "Phi", "Qwen3", "SmolLM3", "StableLm"), "half"),
+    "Cohere2": "interleaved",
+}
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", FAMILIES)
+def test_two_lines_leave_other_families_as_they_were(name: str) -> None:
+    transformers = other("transformers")
+    config = getattr(transformers, f"{name}Config")(**SIZES)
+    model = filled(getattr(transformers, f"{name}ForCausalLM")(config))
+    before, body = model(TOKENS).logits, model.base_model
+    encoder = STRING.from_inv_freq(body.rotary_emb.inv_freq)  # fewer channels where a part turns
+    body.rotary_emb = RotaryTables(encoder, FAMILIES[name])
+    assert far(model(TOKENS).logits, before) < 1e-5
+    slower = position_interpolation(encoder.frequencies(), 2)
+    body.rotary_emb = RotaryTables(STRING(slower), FAMILIES[name])
+    assert far(model(TOKENS).logits, before) > 1e-3
+
+
 @torch.no_grad()
 def test_with_its_rows_reordered_a_layer_turns_neighbours(llama: Any) -> None:
     layer, x = llama.model.layers[0].self_attn.double(), random(2, 20, 64)
