@@ -22,7 +22,7 @@ from stringlib.train.learn import Training
 
 ROOT = Path(__file__).resolve().parents[1]
 STUDIES = sorted(path.stem for path in (ROOT / "results").glob("*.py"))
-SEEDS = {"favor_plus": 10, "recall_success": 30}
+SEEDS = {"favor_plus": 10, "recall_redraw": 10, "recall_success": 30}
 """Study → least number of seeds, if it is not five."""
 CHEAP = {
     "circulant_training": ["base", "clip None", "start uniform", "shared True"],
@@ -38,6 +38,7 @@ CHEAP = {
         "8 pairs, t5, two layers, mlp: softmax",
     ],
     "recall_many": ["free, delta, rate 0.001", "unit, favor-learned, rate 0.01"],
+    "recall_redraw": ["8 pairs, unit, m = 32, learned", "8 pairs, free, m = 64, every 10"],
     "recall_success": ["free, favor-optimal, rate 0.01", "unit, favor-circulant, rate 0.001"],
     "mnist": ["softmax: none", "favor: unit, toeplitz"],
     "performer_vision": [
@@ -46,6 +47,7 @@ CHEAP = {
         "digits favor-unit-circulant: toeplitz, circulant",
         "moved relu: none",
     ],
+    "sparse_sweep": ["f = 0.1", "times"],
     "toeplitz_crossover": ["forward, m = 64, n = 64"],
     "transfer_3d": ["mixed scratch", "circulant zero"],
     "vision": ["volumes none", "digits learned", "volumes cayley-sparse"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from itertools import pairwise
 
 import pytest
 import torch
@@ -17,7 +18,9 @@ from results import (
     performer_vision,
     recall,
     recall_many,
+    recall_redraw,
     recall_success,
+    sparse_sweep,
     transfer,
     transfer_3d,
     vision,
@@ -35,6 +38,7 @@ from stringlib.tasks.recall import Recall
 from stringlib.tasks.task import IGNORE
 from stringlib.tasks.volumes import Volumes
 from stringlib.theory.capacity import guess_accuracy
+from stringlib.train.history import History
 
 BAG = {"dim": 16, "heads": 2, "depth": 1}
 
@@ -96,6 +100,20 @@ def test_a_shift_recalls_and_nothing_else_does() -> None:
     found = [recall.run(0, steps=200, **told)["scores"]["test"] for told in (with_shift, without)]
     assert found[0] > 0.95
     assert found[1] < float(guess_accuracy(8, 8)) + 0.03
+
+
+@pytest.mark.parametrize("every", [None, 1, 3])
+def test_rows_are_drawn_anew_every_so_many_steps(every: int | None) -> None:
+    model = Recall().model(attention="favor-circulant")
+    features = model.blocks[0].attention.features
+    redraw, seen = recall_redraw.Redraw(model, 0, every), [features.projection.matrix().clone()]
+    for step in range(7):
+        redraw(History(steps=[step]))
+        seen.append(features.projection.matrix().clone())
+    changed = [not torch.equal(a, b) for a, b in pairwise(seen)]
+    assert changed == [every is not None and (step + 1) % every == 0 for step in range(7)]
+    redraw.now()
+    assert not torch.equal(features.projection.matrix(), seen[-1])
 
 
 # --- ListOps ---------------------------------------------------------------------------------
@@ -486,6 +504,22 @@ def test_a_small_rate_moves_the_frequencies_less() -> None:
     assert found.keys() == transfer.STARTS.keys()
     slow, fast = (found[n]["frequencies"]["way"] for n in ("zero, 1e-4", "zero"))
     assert 0 < slow < fast
+
+
+# --- a sparse S ------------------------------------------------------------------------------
+
+
+def test_a_share_of_the_entries_is_learned_and_none_is_rope_mixed() -> None:
+    task, models = moved_task(), []
+    for share in sparse_sweep.SHARES:
+        torch.manual_seed(0)
+        models.append(sparse_sweep.sparse(task, share))
+    # two blocks of three heads of 16 channels: 8 frequencies of two coordinates, 120 entries
+    found = [sparse_sweep.parameters(model) for model in models]
+    assert found == [6 * (16 + round(120 * share)) for share in sparse_sweep.SHARES]
+    assert all(torch.equal(m.embed.weight, models[0].embed.weight) for m in models)
+    assert torch.equal(models[0].blocks[0].attention.encoder.basis()[0], torch.eye(16).double())
+    assert models[1](torch.rand(2, 1, 16, 16)).shape == (2, 10)
 
 
 # --- from two coordinates to three -----------------------------------------------------------
