@@ -20,7 +20,6 @@ from results import (
     recall_many,
     recall_redraw,
     recall_success,
-    sparse_sweep,
     transfer,
     transfer_3d,
     vision,
@@ -504,22 +503,6 @@ def test_a_small_rate_moves_the_frequencies_less() -> None:
     assert found.keys() == transfer.STARTS.keys()
     slow, fast = (found[n]["frequencies"]["way"] for n in ("zero, 1e-4", "zero"))
     assert 0 < slow < fast
-
-
-# --- a sparse S ------------------------------------------------------------------------------
-
-
-def test_a_share_of_the_entries_is_learned_and_none_is_rope_mixed() -> None:
-    task, models = moved_task(), []
-    for share in sparse_sweep.SHARES:
-        torch.manual_seed(0)
-        models.append(sparse_sweep.sparse(task, share))
-    # two blocks of three heads of 16 channels: 8 frequencies of two coordinates, 120 entries
-    found = [sparse_sweep.parameters(model) for model in models]
-    assert found == [6 * (16 + round(120 * share)) for share in sparse_sweep.SHARES]
-    assert all(torch.equal(m.embed.weight, models[0].embed.weight) for m in models)
-    assert torch.equal(models[0].blocks[0].attention.encoder.basis()[0], torch.eye(16).double())
-    assert models[1](torch.rand(2, 1, 16, 16)).shape == (2, 10)
 
 
 # --- from two coordinates to three -----------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from statistics import median
 
 from benchmarks.recorded import blocks, records
@@ -159,3 +160,25 @@ def test_of_whole_models_on_short_inputs_none_with_a_state_is_much_faster_than_s
             for name in ("GLA", "delta rule"):
                 assert shape == "images" or ms[name] > 1.1 * ms[softmax]
         assert 1.15 < ms["ViT FAVOR+, Toeplitz"] / ms["ViT FAVOR+"] < 1.25
+
+
+def test_rows_that_are_drawn_anew_hold_for_every_draw_and_cost_features() -> None:
+    own, new = (measured("recall_redraw", itemgetter(name)) for name in ("accuracy", "redrawn"))
+    settings = [name.removesuffix("fixed") for name in own if name.endswith("fixed")]
+    assert len(settings) == 12
+    gains = [difference(new[f"{s}every 10"], new[f"{s}fixed"], 12) for s in settings]
+    assert min(low for _, low, _ in gains) > 0
+    assert [round(f(m for m, _, _ in gains), 2) for f in (min, max)] == [0.08, 0.31]
+    losses = [difference(new[f"{s}every 10"], own[f"{s}fixed"], 12) for s in settings]
+    assert max(m for m, _, _ in losses) < 0
+    assert sum(high < 0 for _, _, high in losses) == 6
+    unit = [mean(new[f"8 pairs, unit, m = {m}, every 10"]) for m in (32, 64, 128, 256)]
+    assert mean(own["8 pairs, unit, m = 32, fixed"]) > 0.99
+    assert max(unit[:3]) < 0.96 < 0.985 < unit[3]
+    at = "32 pairs, unit, m = 128, "
+    found = [mean(own[f"{at}fixed"]), mean(new[f"{at}fixed"]), mean(new[f"{at}every 10"])]
+    assert [round(x, 2) for x in found] == [0.78, 0.43, 0.61]
+    learned = [difference(own[f"{s}learned"], own[f"{s}fixed"])[0] for s in settings]
+    assert max(map(abs, learned)) < 0.045
+    for s in settings:
+        assert mean(new[f"{s}every 10"]) > mean(new[f"{s}every 200"]) > mean(new[f"{s}fixed"])
