@@ -7,7 +7,7 @@ from statistics import median
 
 from benchmarks.recorded import blocks, records
 from book.recorded import at_places, measured, score
-from results import performer_vision, transfer_3d
+from results import performer_vision, transfer, transfer_3d
 from stringlib.theory.spread import difference, mean
 
 PHI = ("relu", "favor")
@@ -142,6 +142,30 @@ def test_a_third_generator_of_zero_keeps_what_a_flat_model_knows() -> None:
                     found["moved"][cell], found["moved"][other], comparisons=9
                 )
                 assert low < 0 < high
+
+
+def test_string_from_zero_gains_little_and_a_low_rate_forgoes_it() -> None:
+    starts = transfer.STARTS
+    for start in ("zero", "noise", "zero, 1e-4", "noise, 1e-4"):
+        low, high = (0.005, 0.015) if starts[start][1] else (0.045, 0.095)
+        ways = measured("transfer", lambda run, s=start: run["tuned"][s]["frequencies"]["way"])
+        assert low < min(map(mean, ways.values())) <= max(map(mean, ways.values())) < high
+    scores = {
+        s: measured("transfer", lambda run, s=s: run["tuned"][s]["scores"]["test"]) for s in starts
+    }
+    for cell, expected in (
+        ("digits none", 0.01),
+        ("moved none", 0.02),
+        ("moved learned", 0.02),
+        ("digits learned", None),
+    ):
+        gain, low, high = difference(scores["zero"][cell], scores["without"][cell])
+        assert low < 0 < high if expected is None else low > 0
+        assert expected is None or round(gain, 2) == expected
+        gain, low, high = difference(scores["zero"][cell], scores["zero, 1e-4"][cell])
+        assert low > 0 if cell.startswith("moved") else low <= 0 < high
+        gain, low, high = difference(scores["noise, 1e-4"][cell], scores["zero, 1e-4"][cell])
+        assert low > 0 if cell == "moved none" else low < 0 < high
 
 
 def _ends(found: dict[str, list[float]], cells: list[str]) -> tuple[float, float]:

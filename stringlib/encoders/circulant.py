@@ -86,7 +86,7 @@ class CirculantSTRING(RotaryEncoder):
     def reset_parameters(self) -> None:
         """Start near the identity. At it data that are alike in reverse order give no gradient.
 
-        The other sign of the coefficients is the mirrored position, :eq:`eq-vit-mirror`.
+        The other sign of the coefficients is the mirrored position, :eq:`eq-model-mirror`.
         """
         std = 0.0 if self.zero else 0.1 / math.sqrt(2 * self.block_size)
         self.coefficients.normal_(std=std)
