@@ -13,6 +13,7 @@ from results import (
     class_token,
     extrapolation,
     language,
+    language_rates,
     listops,
     mnist,
     performer_vision,
@@ -157,6 +158,24 @@ def test_every_context_names_the_same_bytes() -> None:
     assert len(named) == len(language.CONTEXTS)
     assert all(torch.equal(named[0], other) for other in named[1:])
     assert named[0].shape == (language.WINDOWS, language.LAST)
+
+
+def test_half_of_the_heads_are_softmax_and_half_are_circulant() -> None:
+    torch.manual_seed(0)
+    name, tokens = "half softmax, half circulant, RoPE", torch.arange(40).view(2, 20)
+    model = language_rates.make_model(**language_rates.METHODS[name])
+    plain = language_rates.make_model(**language_rates.METHODS["softmax, RoPE"])
+    assert sum(p.numel() for p in model.parameters()) == sum(p.numel() for p in plain.parameters())
+    before = model(tokens)
+    later = model(tokens.index_fill(1, torch.tensor([12]), 99))
+    change = (later - before).abs().amax((0, 2))
+    assert change[:12].max() < 1e-5 < 1e-3 < change[12:].min()
+    softmax, circulant = model.blocks[1].attention.parts
+    assert softmax.features is None
+    assert circulant.features is not None
+    x = torch.randn(2, 20, 64)
+    sizes = [part(x).std().item() for part in (softmax, circulant)]
+    assert 0.5 < sizes[0] / sizes[1] < 2
 
 
 @pytest.mark.parametrize("name", language.CELLS)

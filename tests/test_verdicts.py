@@ -7,7 +7,7 @@ from statistics import median
 
 from benchmarks.recorded import blocks, records
 from book.recorded import at_places, measured, score
-from results import performer_vision, transfer, transfer_3d
+from results import language_rates, performer_vision, transfer, transfer_3d
 from stringlib.theory.spread import difference, mean
 
 PHI = ("relu", "favor")
@@ -207,3 +207,33 @@ def test_rows_that_are_drawn_anew_hold_for_every_draw_and_cost_features() -> Non
     assert sum(low > 0 for _, low, _ in learned) == 1
     for s in settings:
         assert mean(new[f"{s}every 10"]) > mean(new[f"{s}every 200"]) > mean(new[f"{s}fixed"])
+
+
+def test_text_at_the_rate_that_suits_each_model() -> None:
+    bits, scored = (measured("language_rates", itemgetter(k)) for k in ("bits", "chosen by"))
+    own = {
+        name: min(
+            (f"{name}, rate {rate:g}" for rate in language_rates.RATES),
+            key=lambda cell: mean(scored[cell]),
+        )
+        for name in language_rates.METHODS
+    }
+    softmax = bits[own.pop("softmax, RoPE")]
+    gap = {name: difference(bits[cell], softmax, 12) for name, cell in own.items()}
+    above = {name: round(100 * (2 ** found[0] - 1)) for name, found in gap.items()}
+    told = {n: above[n] for n, (_, low, high) in gap.items() if not low < 0 < high}
+    assert told == {
+        "C-CosGate": 120,
+        "FAVOR+, RoPE": 28,
+        "C-CosGate, RoPE": 18,
+        "C-CosGate, RoPE, ramp": 14,
+        "ELU, SSD": -4,
+        "ELU, GLA": -5,
+    }
+    split, kerple = "half softmax, half circulant, RoPE", "softmax, KERPLE"
+    assert (above[split], above[kerple]) == (4, -2)
+    alone = {n: difference(bits[own[n]], softmax) for n in gap if n not in told}
+    assert {n for n, (_, low, high) in alone.items() if not low < 0 < high} == {split, kerple}
+    for name in ("C-CosGate, RoPE", "C-CosGate, RoPE, ramp"):
+        assert own[name].endswith("rate 0.02")
+    assert min(mean(v) for cell, v in bits.items() if cell.startswith("C-CosGate, rate")) > 3

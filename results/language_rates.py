@@ -1,0 +1,124 @@
+"""Train small language models at three learning rates: which attention names bytes best?
+
+    python results/language_rates.py      # writes results/language_rates.json
+    python results/language_rates.py --seeds 1 --steps 20 --only "softmax*" --output /tmp/try.json
+
+Two layers of two heads with 64 channels read windows of 256 bytes of the language reference that
+comes with Python, as in ``results/language.py``. The last tenth of the text is the test, the tenth
+before it chooses the rate. Recorded for each seed: bits a byte on both, on the test also for bytes
+that have at least so many bytes before them, and the tokens a second of the training.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from results.language import (
+    BATCH,
+    CIRCULANT,
+    GATE,
+    LENGTH,
+    ROPE,
+    WARMUP,
+    context_task,
+    text_task,
+)
+from stringlib import MultiHeadAttention
+from stringlib.models import LanguageModel
+from stringlib.train import Settings, evaluate, fit
+from stringlib.train.study import Study
+
+RATES = (5e-3, 1e-2, 2e-2)
+ELU, HORIZON = {"attention": "elu"}, {"horizon": LENGTH}
+
+METHODS: dict[str, dict[str, Any]] = {
+    "softmax, RoPE": ROPE,
+    "softmax, KERPLE": {"encoder": "kerple-log"},
+    "softmax, T5": {"encoder": "t5"},
+    "half softmax, half circulant, RoPE": {**ROPE, "split": True},
+    "FAVOR+, RoPE": {"attention": "favor", **ROPE},
+    "C-CosGate": {**CIRCULANT, "weight": "cosine", **HORIZON, **GATE},
+    "C-CosGate, RoPE": {**CIRCULANT, **ROPE, "weight": "cosine", **HORIZON, **GATE},
+    "C-CosGate, RoPE, ramp": {**CIRCULANT, **ROPE, "weight": "ramp-squared", **HORIZON, **GATE},
+    "circulant, SSD": {**CIRCULANT, "weight": "ssd"},
+    "circulant, GLA": {**CIRCULANT, "weight": "gla"},
+    "ELU, SSD": {**ELU, "weight": "ssd"},
+    "ELU, GLA": {**ELU, "weight": "gla"},
+    "gated delta rule": {"attention": "identity", "weight": "gated-delta"},
+}
+"""Name → options of the model; ``split`` gives half of the heads of a layer to each kind."""
+
+CELLS = {
+    f"{name}, rate {rate:g}": {**options, "rate": rate}
+    for name, options in METHODS.items()
+    for rate in RATES
+}
+
+
+class SplitHeads(nn.Module):
+    """Softmax attention in one half of the heads, circulant FAVOR+ in the other, both with RoPE.
+
+    Args:
+        dim: Number of channels of a token.
+        heads: Number of heads, even.
+    """
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        half = dim // 2
+        kinds = ({}, CIRCULANT)
+        self.parts = nn.ModuleList(
+            MultiHeadAttention(half, heads // 2, causal=True, **ROPE, **kind) for kind in kinds
+        )
+        for part in self.parts:  # each half reads and writes all channels
+            part.dim = dim
+            for name in ("to_q", "to_k", "to_v"):
+                setattr(part, name, nn.Linear(dim, half, bias=False))
+            part.to_out = nn.Linear(half, dim, bias=False)
+            for linear in (part.to_q, part.to_k, part.to_v, part.to_out):
+                nn.init.normal_(linear.weight, std=dim**-0.5)
+        self.encoder = self.parts[0].encoder
+
+    def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        """Return what all heads add to the tokens, ``(..., seq, dim)``."""
+        return sum(part(x, *args, **kwargs) for part in self.parts)
+
+
+def make_model(split: bool = False, **options: Any) -> LanguageModel:
+    """Return a model of the study."""
+    model = text_task().model(**options)
+    assert isinstance(model, LanguageModel)
+    if split:
+        for block in model.blocks:
+            block.attention = SplitHeads(64, 2)
+            with torch.no_grad():  # what the blocks add together, as in all other models
+                for part in block.attention.parts:
+                    part.to_out.weight /= (2 * len(model.blocks)) ** 0.5
+    return model
+
+
+def run(seed: int, steps: int, rate: float, **options: Any) -> dict[str, Any]:
+    """Train one model; return its size, its losses on the way, and bits a byte."""
+    torch.manual_seed(seed)
+    model, task = make_model(**options), text_task().validation()
+    warmup = min(WARMUP, steps // 8)
+    settings = Settings(steps, BATCH, rate, warmup=warmup, seed=seed, log_every=max(1, steps // 40))
+    history = fit(model, task, settings)
+    return {
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "losses": [round(x, 4) for x in history.losses],
+        "chosen by": round(history.scores[str(LENGTH)], 5),
+        "bits": round(evaluate(model, text_task())[str(LENGTH)], 5),
+        "context": {n: round(b, 5) for n, b in evaluate(model, context_task()).items()},
+        "tokens_per_s": round(steps * BATCH * LENGTH / history.wall_s),
+    }
+
+
+STUDY = Study(__file__, __doc__, CELLS, run, steps=1000)
+
+
+if __name__ == "__main__":
+    STUDY.main()
