@@ -31,7 +31,7 @@ from stringlib.models import LanguageModel
 from stringlib.train import Settings, evaluate, fit
 from stringlib.train.study import Study
 
-RATES = (2.5e-3, 5e-3, 1e-2)
+RATES = (5e-3, 1e-2, 2e-2)
 ELU, HORIZON = {"attention": "elu"}, {"horizon": LENGTH}
 
 METHODS: dict[str, dict[str, Any]] = {
