@@ -230,6 +230,9 @@ def test_text_at_the_rate_that_suits_each_model() -> None:
         "ELU, SSD": -4,
         "ELU, GLA": -5,
     }
+    at_one_rate = measured("language", itemgetter("bits"))
+    gap_there = difference(at_one_rate["C-CosGate, RoPE"], at_one_rate["softmax, RoPE"])[0]
+    assert round(100 * (2**gap_there - 1)) == 28
     split, kerple = "half softmax, half circulant, RoPE", "softmax, KERPLE"
     assert (above[split], above[kerple]) == (4, -2)
     alone = {n: difference(bits[own[n]], softmax) for n in gap if n not in told}
