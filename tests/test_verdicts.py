@@ -240,3 +240,14 @@ def test_text_at_the_rate_that_suits_each_model() -> None:
     for name in ("C-CosGate, RoPE", "C-CosGate, RoPE, ramp"):
         assert own[name].endswith("rate 0.02")
     assert min(mean(v) for cell, v in bits.items() if cell.startswith("C-CosGate, rate")) > 3
+
+
+def test_rows_drawn_anew_on_text_cost_bits_and_hold_for_every_draw() -> None:
+    own, new = (measured("language_redraw", itemgetter(name)) for name in ("bits", "redrawn"))
+    found = own["fixed"], new["fixed"], new["every 10"], own["learned"]
+    assert [round(mean(values), 2) for values in found] == [2.35, 3.18, 2.67, 2.25]
+    assert difference(new["every 10"], own["fixed"], 4)[1] > 0
+    assert difference(new["every 10"], new["fixed"], 4)[2] < 0
+    assert difference(own["learned"], own["fixed"], 4)[2] < 0
+    for rarer in ("every 50", "every 200"):
+        assert mean(new[rarer]) > mean(new["every 10"])
