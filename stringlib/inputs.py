@@ -97,8 +97,8 @@ def require_vectors(name: str, x: Tensor, head_dim: int, heads: int) -> None:
         ValueError: If its shape does not fit.
     """
     require_floats(name, x)
-    expected = f"(..., {'any' if heads == 1 else heads} heads, seq, {head_dim})"
     if x.ndim < 3 or x.shape[-1] != head_dim or (heads != 1 and x.shape[-3] != heads):
+        expected = f"(..., {'any' if heads == 1 else heads} heads, seq, {head_dim})"
         raise ValueError(f"{name} must have shape {expected}, got {tuple(x.shape)}")
 
 
@@ -160,6 +160,8 @@ def require_same_tokens(x_name: str, x: Tensor, name: str, positions: Tensor) ->
 
 def require_same_leading(x_name: str, x: Tensor, name: str, given: Tensor, own: int) -> None:
     """Raise ``ValueError`` unless all but the last three of ``x`` and ``own`` broadcast."""
+    if given.ndim == own:  # as most positions are: for one token, looking at shapes takes time
+        return
     try:
         common_shape(x.shape[:-3], given.shape[:-own])
     except RuntimeError:

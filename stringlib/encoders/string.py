@@ -153,9 +153,10 @@ class RotaryEncoder(nn.Module):
         phases = key_phases = self._phases(positions)
         if key_positions is not None:
             key_phases = self._phases(key_positions, phases.basis)
-        elif q.dtype == k.dtype:
-            phases = key_phases = phases.to(at_least_float32(q.dtype))  # once for both
-        return self._encode(q, phases), self._encode(k, key_phases)
+        elif q.dtype == k.dtype and phases.turns.dtype != at_least_float32(q.dtype):
+            phases = key_phases = phases.to(q.dtype)  # once for both
+        with without_autocast(q):
+            return self._encode(q, phases), self._encode(k, key_phases)
 
     def rotate(self, x: Tensor, positions: Tensor | Phases) -> Tensor:
         """Return R(r)x, in the dtype of ``x``.
@@ -165,7 +166,8 @@ class RotaryEncoder(nn.Module):
             ValueError: If a shape does not fit.
         """
         self._require_fitting(x, positions, "x", "positions")
-        return self._encode(x, self._phases(positions), whole=True)
+        with without_autocast(x):
+            return self._encode(x, self._phases(positions), whole=True)
 
     def matrix(self, positions: Tensor) -> Tensor:
         """Return R(r) itself: ``(..., heads, seq, head_dim, head_dim)``.
@@ -377,10 +379,11 @@ class RotaryEncoder(nn.Module):
 
     def _encode(self, x: Tensor, phases: Phases, whole: bool = False) -> Tensor:
         """Return RoPE(Ωr)Pᵀx, or R(r)x if ``whole``."""
-        wide = x.to(at_least_float32(x.dtype))
-        with without_autocast(x):
-            turned = rotate_pairs(self.to_basis(wide, phases.basis), phases.turns, self.layout)
-            return (self.from_basis(turned, phases.basis) if whole else turned).to(x.dtype)
+        exact = at_least_float32(x.dtype)
+        if x.dtype != exact:
+            return self._encode(x.to(exact), phases, whole).to(x.dtype)
+        turned = rotate_pairs(self.to_basis(x, phases.basis), phases.turns, self.layout)
+        return self.from_basis(turned, phases.basis) if whole else turned
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> RotaryEncoder:
         """Move, and keep frequencies and bases exact: a bfloat16 model needs them too.

@@ -46,29 +46,25 @@ def rotate_pairs(x: Tensor, phases: Tensor, layout: str = "interleaved") -> Tens
         The turned tensor, with the dtype of ``x`` and the broadcast shape.
     """
     pairs = phases.shape[-2]
+    if 2 * pairs < x.shape[-1]:
+        turned = rotate_pairs(x[..., : 2 * pairs], phases, layout)
+        return torch.cat([turned, x[..., 2 * pairs :].expand(*turned.shape[:-1], -1)], -1)
     phases = phases.to(x.dtype)
-    turning, still = x[..., : 2 * pairs], x[..., 2 * pairs :]
     if layout == "interleaved" and not torch.compiler.is_compiling():
         # neighbours are the two parts of a complex number: one pass over memory, no temporary,
         # 1.2 times a copy where the real form below takes 4 times (two CPU cores, d = 64)
-        turned = torch.view_as_real(
-            shared_product(_as_complex(turning), torch.view_as_complex(phases))
-        )
-    else:
-        # compilers fuse real arithmetic and know nothing of complex numbers:
-        # (a, b) cos + (b, a) (-sin, sin)
-        shape, part = ((pairs, 2), -1) if layout == "interleaved" else ((2, pairs), -2)
-        both = turning.unflatten(-1, shape)
-        cos, sin = phases.unbind(-1)
-        cos, sin = torch.stack([cos, cos], part), torch.stack([-sin, sin], part)
-        # the two parts exchanged: uncompiled a roll is faster, and of a flip a compiler makes
-        # reads in order, 1.5 times a copy for interleaved pairs where a roll takes 9 times
-        other = both.flip(part) if torch.compiler.is_compiling() else both.roll(1, part)
-        turned = torch.addcmul(both * cos, other, sin)
-    turned = turned.flatten(-2)
-    if still.shape[-1] == 0:
-        return turned
-    return torch.cat([turned, still.expand(*turned.shape[:-1], -1)], -1)
+        turned = shared_product(_as_complex(x), torch.view_as_complex(phases))
+        return torch.view_as_real(turned).flatten(-2)
+    # compilers fuse real arithmetic and know nothing of complex numbers:
+    # (a, b) cos + (b, a) (-sin, sin)
+    shape, part = ((pairs, 2), -1) if layout == "interleaved" else ((2, pairs), -2)
+    both = x.unflatten(-1, shape)
+    cos, sin = phases.unbind(-1)
+    cos, sin = torch.stack([cos, cos], part), torch.stack([-sin, sin], part)
+    # the two parts exchanged: uncompiled a roll is faster, and of a flip a compiler makes
+    # reads in order, 1.5 times a copy for interleaved pairs where a roll takes 9 times
+    other = both.flip(part) if torch.compiler.is_compiling() else both.roll(1, part)
+    return torch.addcmul(both * cos, other, sin).flatten(-2)
 
 
 def pair_up(channels: Tensor, layout: str) -> Tensor:
@@ -91,10 +87,10 @@ def unpair(pairs: Tensor, layout: str) -> Tensor:
 def _as_complex(x: Tensor) -> Tensor:
     """View adjacent channels as complex numbers; copy only when the strides forbid the view."""
     pairs = x.unflatten(-1, (-1, 2))
-    *outer, last = pairs.stride()
-    if last != 1 or any(s % 2 for s in outer) or pairs.storage_offset() % 2:
-        pairs = pairs.clone(memory_format=torch.contiguous_format)
-    return torch.view_as_complex(pairs)
+    try:
+        return torch.view_as_complex(pairs)
+    except RuntimeError:
+        return torch.view_as_complex(pairs.clone(memory_format=torch.contiguous_format))
 
 
 def shared_product(x: Tensor, shared: Tensor) -> Tensor:
