@@ -4,9 +4,9 @@
     python results/linear_attention.py --seeds 2 --steps 1 --output /tmp/try.json
 
 Keys are normal vectors of 64 channels, and each query is one of the keys. Two measures for every
-way to compare: the error of what comes back, ||A - I||^2 / n, and how often the right value is the
-nearest one once the mean of all values is taken away, for normal values of 64 channels. A second
-part times softmax and ReLU attention, with gradients, in turns.
+way to compare: the error of what comes back, ||A - I||^2 / n, and how often the right value has the
+largest product with it once the mean of all values is taken away, for normal values of 64
+channels. A second part times softmax and ReLU attention, with gradients, in turns.
 """
 
 from __future__ import annotations
@@ -64,10 +64,9 @@ METHODS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def decoded(weights: Tensor, values: Tensor) -> float:
-    """Return how often the right value is nearest, the mean of all taken away."""
+    """Return how often the right value has the largest product, the mean of all taken away."""
     centred = values - values.mean(0)
     found = weights @ values - values.mean(0)
-    # of values of nearly one length the nearest is the one with the largest product
     return (found @ centred.mT).argmax(-1).eq(torch.arange(len(values))).double().mean().item()
 
 

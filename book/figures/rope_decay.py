@@ -65,7 +65,7 @@ def decay_curves(dim: int, base: float) -> Drawn:
     return Drawn(
         fig,
         f"Both axes logarithmic: distances from 1 to ten million, d = {dim}, base {base:g}. The "
-        f"sum follows the integral up to about {leaves:.0f} tokens; then it scatters about "
-        f"{floor:.3f} for ever. The integral falls slowly, like a logarithm, to about "
-        f"the distance {base:g}, and from there as one over the distance.",
+        f"sum follows the integral up to about {leaves:.0f} tokens; from there it also scatters, "
+        f"in the end by about {floor:.3f} for ever. The integral falls slowly, like a "
+        f"logarithm, to about the distance {base:g}, and from there as one over the distance.",
     )
