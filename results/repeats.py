@@ -4,8 +4,8 @@
     python results/repeats.py --seeds 1 --steps 20 --only "softmax*" --output /tmp/try.json
 
 A window holds the same 128 bytes of text twice. Who finds the place of the last bytes in the first
-copy can read off the next one: what a byte of the second copy costs says how well. Nine of the
-models of ``results/language_rates.py``, each at the rate that its record chose for plain text.
+copy can read off the next one: what a byte of the second copy costs says how well. Seven of
+the models of ``results/language_rates.py``, each at the rate that its record chose for plain text.
 """
 
 from __future__ import annotations
@@ -29,12 +29,10 @@ CELLS: dict[str, dict[str, Any]] = {
     name: CHOSEN[name]
     for name in (
         "softmax, RoPE",
-        "softmax, KERPLE",
         "half softmax, half circulant, RoPE",
         "FAVOR+, RoPE",
-        "C-CosGate, RoPE, ramp",
+        "C-CosGate, RoPE",
         "circulant, SSD",
-        "ELU, SSD",
         "ELU, GLA",
         "gated delta rule",
     )
