@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Any
 
 from book import recorded
@@ -18,6 +19,12 @@ def span(values: dict[str, list[float]], names: list[str]) -> str:
     """Return the least and the largest mean of some cells as text."""
     means = [f"{mean(values[name]):.2f}" for name in names]
     return " to ".join(dict.fromkeys((min(means), max(means))))
+
+
+def second_copy(run: dict[str, Any]) -> float:
+    """Return the bits a byte of text that stands in the window already."""
+    bits: float = run["bits"]["second"]
+    return bits
 
 
 def facts() -> dict[str, Any]:
@@ -37,6 +44,8 @@ def facts() -> dict[str, Any]:
     random = [name for name in recall if name.startswith("favor")]
     return {
         "bits": texts(bits),
+        "long_text": texts(recorded.measured("language_long", itemgetter("bits"))),
+        "second": texts(recorded.measured("repeats", second_copy)),
         "digits": texts(vision["test"]),
         "digits_span": span(vision["test"], names),
         "counted_span": span(vision["counted"], names),

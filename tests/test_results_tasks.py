@@ -21,6 +21,7 @@ from results import (
     recall_many,
     recall_redraw,
     recall_success,
+    repeats,
     transfer,
     transfer_3d,
     vision,
@@ -146,6 +147,18 @@ def test_the_second_copy_is_free_for_who_copies_and_not_for_who_does_not() -> No
     assert language.second_copy(copier, test) < 1e-9
     blind = Says(lambda x: torch.zeros(*x.shape, 256))
     assert language.second_copy(blind, test) == pytest.approx(8)
+
+
+def test_a_window_holds_a_piece_of_text_twice_and_each_copy_counts_by_itself() -> None:
+    task, half = repeats.Repeats(length=repeats.LENGTH), repeats.HALF
+    inputs, targets = task.batch(3, generator())
+    assert inputs.shape == targets.shape == (3, repeats.LENGTH - 1)
+    assert torch.equal(inputs[:, 1:], targets[:, :-1])
+    assert torch.equal(inputs[:, : half - 1], inputs[:, half:])
+    first, second = (next(batches)[1] != IGNORE for batches in task.held_out().values())
+    assert first[:, : half - 1].all()
+    assert second[:, half - 1 :].all()
+    assert torch.equal(first, ~second)
 
 
 def test_every_context_names_the_same_bytes() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from operator import itemgetter
 from statistics import median
 
@@ -11,6 +12,7 @@ from results import language_rates, performer_vision, transfer, transfer_3d
 from stringlib.theory.spread import difference, mean
 
 PHI = ("relu", "favor")
+CONTEXTS = ("16", "64", "256")
 
 
 def test_where_digits_stand_in_one_place_rotations_help_performers_and_a_bias_hardly() -> None:
@@ -240,6 +242,52 @@ def test_text_at_the_rate_that_suits_each_model() -> None:
     for name in ("C-CosGate, RoPE", "C-CosGate, RoPE, ramp"):
         assert own[name].endswith("rate 0.02")
     assert min(mean(v) for cell, v in bits.items() if cell.startswith("C-CosGate, rate")) > 3
+
+
+def test_after_four_thousand_steps_no_model_with_positions_is_told_from_softmax() -> None:
+    bits = measured("language_long", itemgetter("bits"))
+    fitted = measured("language_long", lambda run: mean(run["losses"][-5:]) / math.log(2))
+    softmax = bits.pop("softmax, RoPE"), fitted.pop("softmax, RoPE")
+    assert len(bits) == 12
+    gap = {name: difference(found, softmax[0], 12) for name, found in bits.items()}
+    assert [n for n, (_, low, high) in gap.items() if not low < 0 < high] == ["C-CosGate"]
+    above = {name: round(100 * (2 ** found[0] - 1), 1) for name, found in gap.items()}
+    del above["C-CosGate"]
+    assert (min(above.values()), max(above.values())) == (-2.3, 2.9)
+    assert (above["ELU, GLA"], above["C-CosGate, RoPE"], above["FAVOR+, RoPE"]) == (-2.3, 2.9, 2.5)
+    alone = {n: difference(bits[n], softmax[0]) for n in above}
+    told = {n for n, (_, low, high) in alone.items() if not low < 0 < high}
+    assert told == {"C-CosGate, RoPE", "FAVOR+, RoPE"}
+    assert [round(mean(x), 1) for x in softmax] == [1.9, 1.4]
+    fit = {n: difference(fitted[n], softmax[1], 12) for n in above}
+    told = {n: round(m, 2) for n, (m, low, high) in fit.items() if not low < 0 < high}
+    assert told == {"C-CosGate, RoPE": 0.19, "C-CosGate, RoPE, ramp": 0.15, "ELU, GLA": -0.09}
+    assert round(fit["FAVOR+, RoPE"][0], 2) == 0.17
+    assert difference(fitted["FAVOR+, RoPE"], softmax[1])[1] > 0
+
+
+def test_what_more_bytes_in_sight_are_worth() -> None:
+    at = {n: measured("language_long", lambda run, n=n: run["context"][n]) for n in CONTEXTS}
+    for name in measured("repeats", itemgetter("losses")):
+        near, mid, far = (mean(at[n][name]) for n in CONTEXTS)
+        assert 0.3 < near - mid < 0.42
+        assert mid - far < 0.02
+        assert (far > mid + 0.01) == (name in ("FAVOR+, RoPE", "C-CosGate, RoPE"))
+
+
+def test_who_copies_text_that_stands_twice() -> None:
+    first, second = (
+        measured("repeats", lambda run, n=n: run["bits"][n]) for n in ("first", "second")
+    )
+    both = ["softmax, RoPE", "half softmax, half circulant, RoPE"]
+    assert max(x for name in both for x in second[name]) < 0.02
+    assert sorted(round(x, 1) for x in second["FAVOR+, RoPE"]) == [0.6, 0.7, 1.4]
+    assert sorted(round(x, 1) for x in second["C-CosGate, RoPE"]) == [1.6, 1.7, 1.8]
+    for name in ("circulant, SSD", "ELU, GLA", "gated delta rule"):
+        assert all(b > a for a, b in zip(first[name], second[name], strict=True))
+    for name in both:  # at step 150 only who copies is there
+        for losses in measured("repeats", itemgetter("losses"))[name]:
+            assert losses[3] / math.log(2) < 2.2
 
 
 def test_rows_drawn_anew_on_text_cost_bits_and_hold_for_every_draw() -> None:
