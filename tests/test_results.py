@@ -57,6 +57,7 @@ CHEAP = {
         "digits favor-unit-circulant: toeplitz, circulant",
         "moved relu: none",
     ],
+    "sparse_sweep": ["f = 0.1", "times"],
     "toeplitz_crossover": ["forward, m = 64, n = 64"],
     "transfer_3d": ["mixed scratch", "circulant zero"],
     "vision": ["volumes none", "digits learned", "volumes cayley-sparse"],

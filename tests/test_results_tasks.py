@@ -22,6 +22,7 @@ from results import (
     recall_redraw,
     recall_success,
     repeats,
+    sparse_sweep,
     transfer,
     transfer_3d,
     vision,
@@ -568,3 +569,19 @@ def test_a_third_generator_of_zero_changes_nothing(encoder: str) -> None:
         effects[start] = transfer_3d.effect_of_depth(model, shown)
     assert effects["zero"] == 0
     assert effects["drawn"] > 1e-3
+
+
+# --- a sparse S ------------------------------------------------------------------------------
+
+
+def test_a_share_of_the_entries_is_learned_and_none_is_rope_mixed() -> None:
+    task, models = moved_task(), []
+    for share in sparse_sweep.SHARES:
+        torch.manual_seed(0)
+        models.append(sparse_sweep.sparse(task, share))
+    # two blocks of three heads of 16 channels: 8 frequencies of two coordinates, 120 entries
+    found = [sparse_sweep.parameters(model) for model in models]
+    assert found == [6 * (16 + round(120 * share)) for share in sparse_sweep.SHARES]
+    assert all(torch.equal(m.embed.weight, models[0].embed.weight) for m in models)
+    assert torch.equal(models[0].blocks[0].attention.encoder.basis()[0], torch.eye(16).double())
+    assert models[1](torch.rand(2, 1, 16, 16)).shape == (2, 10)

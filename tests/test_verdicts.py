@@ -299,3 +299,17 @@ def test_rows_drawn_anew_on_text_cost_bits_and_hold_for_every_draw() -> None:
     assert difference(own["learned"], own["fixed"], 4)[2] < 0
     for rarer in ("every 50", "every 200"):
         assert mean(new[rarer]) > mean(new["every 10"])
+
+
+def test_no_share_of_a_cayley_basis_is_told_from_none_and_all_take_as_long() -> None:
+    for known in (True, False):
+        found = measured("sparse_sweep", at_places(known))
+        none = found.pop("f = 0")
+        assert len(found) == 5
+        gains = [difference(values, none) for values in found.values()]
+        assert all(low < 0 < high for _, low, high in gains)
+        assert max(abs(gain) for gain, _, _ in gains) < 0.0265
+    for mode, (least, most) in {"forward": (1.08, 1.15), "gradients": (1.1, 1.16)}.items():
+        spent = measured("sparse_sweep", itemgetter(mode))["times"]
+        none, *others = (median(run[share] for run in spent) for share in spent[0])
+        assert all(least < other / none < most for other in others)
