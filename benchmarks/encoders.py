@@ -282,6 +282,8 @@ GOALS = (
     Goal("rope-vit axial", "AxialRoPE, phases given", "text", at_least=1),
     Goal("RoPE", "clone", "ViT", at_most=1.3),
     Goal("RoPE, phases given", "clone", "long", at_most=1.5, mode="forward"),
+    Goal("torch.compile RoPE", "clone", "ViT", at_most=1.6),
+    Goal("torch.compile RoPE half", "clone", "ViT", at_most=1.6),
     Goal("rope-vit mixed", "MixedRoPE", "ViT", at_least=1.8),
     Goal("CirculantSTRING by FFT", "CirculantSTRING folded", "ViT", at_least=30),
     Goal("CirculantSTRING", "RoPE", "ViT", at_most=3.5),

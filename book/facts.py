@@ -21,12 +21,6 @@ def span(values: dict[str, list[float]], names: list[str]) -> str:
     return " to ".join(dict.fromkeys((min(means), max(means))))
 
 
-def second_copy(run: dict[str, Any]) -> float:
-    """Return the bits a byte of text that stands in the window already."""
-    bits: float = run["bits"]["second"]
-    return bits
-
-
 def facts() -> dict[str, Any]:
     """Return name → number as text, or a dictionary of such."""
     vision, longer, bits = recorded.vision(), recorded.longer(), recorded.language()
@@ -45,7 +39,7 @@ def facts() -> dict[str, Any]:
     return {
         "bits": texts(bits),
         "long_text": texts(recorded.measured("language_long", itemgetter("bits"))),
-        "second": texts(recorded.measured("repeats", second_copy)),
+        "second": texts(recorded.measured("repeats", lambda run: run["bits"]["second"])),
         "digits": texts(vision["test"]),
         "digits_span": span(vision["test"], names),
         "counted_span": span(vision["counted"], names),
