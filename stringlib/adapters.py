@@ -47,11 +47,11 @@ class RotaryTables(nn.Module):
             which channels are a pair: Llama 4 turns neighbours, GPT-OSS halves, and GLM turns
             neighbours by half tables.
         scale: Multiplies cosines and sines, and so logits by its square: the attention factor of
-            YaRN and LongRoPE.
+            YaRN and LongRoPE. Or one for each layer type, by name; 1 for those left out.
 
     Raises:
         TypeError: If an argument has the wrong kind.
-        ValueError: If ``layout`` is unknown or ``scale`` not positive.
+        ValueError: If ``layout`` or a name in ``scale`` is unknown, or a scale is not positive.
 
     Example:
         >>> from stringlib import RoPE
@@ -65,16 +65,19 @@ class RotaryTables(nn.Module):
         self,
         encoder: RotaryEncoder | Mapping[str, RotaryEncoder],
         layout: str = "half",
-        scale: float = 1.0,
+        scale: float | Mapping[str, float] = 1.0,
     ) -> None:
         super().__init__()
         by_type = encoder if isinstance(encoder, Mapping) else {"": encoder}
         for each in by_type.values():
             require_kind("encoder", each, RotaryEncoder)
         require_name("layout", layout, (*LAYOUTS, "pairs", "complex"))
-        require_positive("scale", scale)
+        scales = scale if isinstance(scale, Mapping) else dict.fromkeys(by_type, scale)
+        for name, factor in scales.items():
+            require_name("scale's layer types", name, by_type)
+            require_positive("scale", factor)
         self.encoder = nn.ModuleDict(encoder) if isinstance(encoder, Mapping) else encoder
-        self.layout, self.scale = layout, float(scale)
+        self.layout, self.scales = layout, {name: scales.get(name, 1.0) for name in by_type}
 
     def forward(
         self, x: Tensor, position_ids: Tensor, layer_type: str | None = None
@@ -99,7 +102,7 @@ class RotaryTables(nn.Module):
         """
         require_floats("x", x)
         require_numbers("position_ids", position_ids)
-        encoder = self._encoder_of(layer_type)
+        encoder, scale = self._of(layer_type)
         axes = encoder.coord_dim
         if position_ids.ndim != 2 and (position_ids.ndim != 3 or len(position_ids) != axes):
             raise ValueError(
@@ -110,22 +113,23 @@ class RotaryTables(nn.Module):
         own = self.layout if self.layout in LAYOUTS else "half"  # its first half: one column a pair
         columns = encoder.head_dim // (1 if own == self.layout else 2)
         tables = encoder.tables(positions, own, widest(x.device))
-        cos, sin = (table[..., :columns] * self.scale for table in tables)
+        cos, sin = (table[..., :columns] * scale for table in tables)
         if self.layout == "complex":
             return torch.complex(cos, sin).to(at_least_float32(x.dtype).to_complex())
         return cos.to(x.dtype), sin.to(x.dtype)
 
     def extra_repr(self) -> str:
         """Describe the arguments in ``repr``."""
-        return f"layout={self.layout!r}, scale={self.scale:g}"
+        scales = ", ".join(f"{name or 'scale'}={scale:g}" for name, scale in self.scales.items())
+        return f"layout={self.layout!r}, {scales}"
 
-    def _encoder_of(self, layer_type: str | None) -> RotaryEncoder:
+    def _of(self, layer_type: str | None) -> tuple[RotaryEncoder, float]:
         if isinstance(self.encoder, RotaryEncoder):
-            return self.encoder
+            return self.encoder, self.scales[""]
         require_name("layer_type", layer_type, self.encoder.keys())
         encoder = self.encoder[str(layer_type)]
         assert isinstance(encoder, RotaryEncoder)
-        return encoder
+        return encoder, self.scales[str(layer_type)]
 
 
 class Rotated(nn.Module):

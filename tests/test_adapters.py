@@ -158,6 +158,11 @@ def test_layer_types_have_encoders_of_their_own() -> None:
         assert all(map(torch.equal, tables(x, places, name), wanted))
         assert all(map(torch.equal, RotaryTables(encoder)(x, places, layer_type="any"), wanted))
     assert [*tables.encoder] == [*encoders]
+    scaled = RotaryTables(encoders, scale={"full_attention": 1.25})
+    for name, scale in (("full_attention", 1.25), ("sliding_attention", 1.0)):
+        pairs = zip(scaled(x, places, name), tables(x, places, name), strict=True)
+        assert all(largest_difference(a, scale * b) < 1e-6 for a, b in pairs)
+    assert "full_attention=1.25, sliding_attention=1" in repr(scaled)
 
 
 def test_a_bfloat16_model_has_exact_angles() -> None:
@@ -357,6 +362,12 @@ IDS, X = torch.arange(5)[None], torch.zeros(1, 5, 1)
         (lambda: RotaryTables({"full": LINEAR}), TypeError, "encoder must be a RotaryEncoder"),
         (lambda: RotaryTables(RoPE(D), "both"), ValueError, "layout must be one of"),
         (lambda: RotaryTables(RoPE(D), scale=0), ValueError, "scale must be positive"),
+        (lambda: RotaryTables({"a": RoPE(D)}, scale={"a": 0}), ValueError, "scale must be pos"),
+        (
+            lambda: RotaryTables({"a": RoPE(D)}, scale={"b": 2}),
+            ValueError,
+            "scale's layer types must be one of a, got 'b'",
+        ),
         (lambda: RotaryTables(RoPE(D))(IDS, IDS), TypeError, "x must be a floating-point tensor"),
         (lambda: RotaryTables(RoPE(D))(X, [0]), TypeError, "position_ids must be a tensor"),
         (

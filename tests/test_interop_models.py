@@ -15,7 +15,11 @@ from stringlib.adapters import RotaryTables, Rotated
 from stringlib.checks import largest_difference
 from stringlib.convert import to_layout
 from stringlib.encoders.rope import mrope
-from stringlib.encoders.scaling import position_interpolation
+from stringlib.encoders.scaling import (
+    position_interpolation,
+    yarn_attention_factor,
+    yarn_by_index,
+)
 from stringlib.encoders.string import RotaryEncoder
 from stringlib.positions import grid_positions
 from tests.draws import random
@@ -178,6 +182,26 @@ def test_local_and_global_layers_have_encoders_of_their_own() -> None:
     exchanged = dict(zip(encoders, reversed(encoders.values()), strict=True))
     model.model.rotary_emb = RotaryTables(exchanged)
     assert far(model(TOKENS).logits, before) > 1e-2
+
+
+@torch.no_grad()
+def test_global_layers_alone_have_the_factor_of_yarn() -> None:
+    transformers = other("transformers")
+    longer = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 64}
+    types = {"sliding_attention": {"rope_type": "default"}, "full_attention": longer}
+    config = transformers.Olmo3Config(
+        **SIZES, sliding_window=7, layer_types=[*types],
+        rope_parameters={name: {**rope, "rope_theta": 5e5} for name, rope in types.items()},
+    )  # fmt: skip
+    model = filled(transformers.Olmo3ForCausalLM(config))
+    before, plain = model(TOKENS).logits, RoPE(HEAD, base=5e5)
+    slow = STRING(yarn_by_index(plain.frequencies(), 8, 64))
+    encoders = dict(zip(types, (plain, slow), strict=True))
+    factor = yarn_attention_factor(8)
+    model.model.rotary_emb = RotaryTables(encoders, scale={"full_attention": factor})
+    assert far(model(TOKENS).logits, before) < 1e-5
+    model.model.rotary_emb = RotaryTables(encoders, scale=factor)
+    assert far(model(TOKENS).logits, before) > 1e-3
 
 
 @torch.no_grad()
