@@ -32,7 +32,7 @@ CELLS: dict[str, dict[str, Any]] = {
     name: {**METHODS[name], "rate": rate} for name, rate in chosen_rates().items()
 }
 
-STUDY = Study(__file__, __doc__, CELLS, run, steps=4000, seeds=4)
+STUDY = Study(__file__, __doc__, CELLS, run, steps=4000)
 
 
 if __name__ == "__main__":

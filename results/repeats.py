@@ -76,7 +76,7 @@ def run(seed: int, steps: int, rate: float, **options: Any) -> dict[str, Any]:
     }
 
 
-STUDY = Study(__file__, __doc__, CELLS, run, steps=2000, seeds=3)
+STUDY = Study(__file__, __doc__, CELLS, run, steps=2000)
 
 
 if __name__ == "__main__":

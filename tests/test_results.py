@@ -22,13 +22,7 @@ from stringlib.train.learn import Training
 
 ROOT = Path(__file__).resolve().parents[1]
 STUDIES = sorted(path.stem for path in (ROOT / "results").glob("*.py"))
-SEEDS = {
-    "favor_plus": 10,
-    "language_long": 4,
-    "recall_redraw": 10,
-    "recall_success": 30,
-    "repeats": 3,
-}
+SEEDS = {"favor_plus": 10, "recall_redraw": 10, "recall_success": 30}
 """Study → least number of seeds, if it is not five."""
 CHEAP = {
     "circulant_training": ["base", "clip None", "start uniform", "shared True"],
