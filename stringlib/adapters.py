@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -72,12 +73,15 @@ class RotaryTables(nn.Module):
         for each in by_type.values():
             require_kind("encoder", each, RotaryEncoder)
         require_name("layout", layout, (*LAYOUTS, "pairs", "complex"))
-        scales = scale if isinstance(scale, Mapping) else dict.fromkeys(by_type, scale)
-        for name, factor in scales.items():
-            require_name("scale's layer types", name, by_type)
+        scales: dict[str, Any] = dict.fromkeys(by_type, scale)
+        if isinstance(scale, Mapping) and isinstance(encoder, Mapping):
+            for name in scale:
+                require_name("scale's layer types", name, by_type)
+            scales = {name: scale.get(name, 1.0) for name in by_type}
+        for factor in scales.values():
             require_positive("scale", factor)
         self.encoder = nn.ModuleDict(encoder) if isinstance(encoder, Mapping) else encoder
-        self.layout, self.scales = layout, {name: scales.get(name, 1.0) for name in by_type}
+        self.layout, self.scales = layout, {name: float(each) for name, each in scales.items()}
 
     def forward(
         self, x: Tensor, position_ids: Tensor, layer_type: str | None = None

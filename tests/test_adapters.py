@@ -363,6 +363,7 @@ IDS, X = torch.arange(5)[None], torch.zeros(1, 5, 1)
         (lambda: RotaryTables(RoPE(D), "both"), ValueError, "layout must be one of"),
         (lambda: RotaryTables(RoPE(D), scale=0), ValueError, "scale must be positive"),
         (lambda: RotaryTables({"a": RoPE(D)}, scale={"a": 0}), ValueError, "scale must be pos"),
+        (lambda: RotaryTables(RoPE(D), scale={"a": 2}), TypeError, "scale must be a number"),
         (
             lambda: RotaryTables({"a": RoPE(D)}, scale={"b": 2}),
             ValueError,
