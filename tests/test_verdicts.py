@@ -96,7 +96,8 @@ def test_neighbours_turn_several_times_as_fast_as_halves() -> None:
         for compiled in {"torch.compile RoPE half", "torch.compile RoPE"} & ms.keys():
             assert 0.8 < ms[compiled] / ms["RoPE"] < 1.25
         if shape == "step":
-            assert ms["transformers"] < ms["RoPE"]
+            assert 0.75 < ms["RoPE, phases given"] / ms["transformers"] < 1.15
+            assert 1.2 < ms["RoPE"] / ms["transformers"] < 2.3
 
 
 def test_a_class_token_learns_more_slowly_and_keeps_a_part_of_its_cliff() -> None:
