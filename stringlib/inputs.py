@@ -180,7 +180,9 @@ def common_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     Raises:
         RuntimeError: If there is none.
     """
-    longest = max(shapes, key=len)
+    longest = shapes[0]
+    for other in shapes[1:]:  # max with a key is nothing that a compiler can trace
+        longest = other if len(other) > len(longest) else longest
     if all(shape == longest or not shape for shape in shapes):
         return longest
     shape: tuple[int, ...] = torch.broadcast_shapes(*shapes)
