@@ -1,5 +1,7 @@
 """Position encodings and linear attention, as the book derives them."""
 
+import torch
+
 from stringlib.attention import (
     FEATURES,
     CosineWeight,
@@ -24,6 +26,8 @@ from stringlib.attention import (
     rotated_linear_attention,
     softmax_attention,
 )
+from stringlib.attention.shift import ShiftedState
+from stringlib.attention.softmax import KeyValueCache
 from stringlib.encoders import (
     ENCODERS,
     STRING,
@@ -43,7 +47,11 @@ from stringlib.encoders import (
     T5Bias,
     make_encoder,
 )
+from stringlib.encoders.string import Phases
 from stringlib.models import LanguageModel, ViT
+
+# so that torch.load gives them back with its defaults
+torch.serialization.add_safe_globals([LinearState, KeyValueCache, ShiftedState, Phases])
 
 __all__ = [
     "ENCODERS",

@@ -177,7 +177,8 @@ def causality_error(attend: Callable[..., Tensor], *tensors: Tensor) -> float:
             raise ValueError(f"tensors must have shape (..., seq, channels), got {tuple(x.shape)}")
     whole, worst = attend(*tensors), 0.0
     for t in range(whole.shape[-2] - 1):
-        changed = [torch.cat([x[..., : t + 1, :], 1 - 3 * x[..., t + 1 :, :]], -2) for x in tensors]
+        # what is not negative stays so: features may have to
+        changed = [torch.cat([x[..., : t + 1, :], 1 + 3 * x[..., t + 1 :, :]], -2) for x in tensors]
         gap = largest_difference(whole[..., : t + 1, :], attend(*changed)[..., : t + 1, :])
         worst = max(worst, gap)
     return worst

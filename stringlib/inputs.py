@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch._subclasses import FakeTensor
 
 LAYOUTS = ("interleaved", "half")
@@ -138,7 +138,8 @@ def require_positions(name: str, positions: Tensor, coord_dim: int) -> None:
 
     Raises:
         TypeError: If it is not a tensor of real numbers.
-        ValueError: If its shape does not fit.
+        ValueError: If its shape does not fit, or, on the CPU, if half precision cannot tell the
+            positions apart.
     """
     require_numbers(name, positions)
     if positions.ndim < 2 or positions.shape[-1] != coord_dim:
@@ -146,6 +147,13 @@ def require_positions(name: str, positions: Tensor, coord_dim: int) -> None:
         raise ValueError(
             f"{name} must have shape (..., seq, {coord_dim}), got {tuple(positions.shape)}{hint}"
         )
+    if positions.is_floating_point() and positions.dtype.itemsize < 4:
+        exact = 2 / torch.finfo(positions.dtype).eps
+        if finds(positions, lambda x: x.abs() > exact):
+            raise ValueError(
+                f"{name} must be within ±{exact:g} in {positions.dtype}, which does not hold every "
+                "whole number beyond, got larger ones: give integers or float32"
+            )
 
 
 def require_same_tokens(x_name: str, x: Tensor, name: str, positions: Tensor) -> None:
@@ -155,7 +163,31 @@ def require_same_tokens(x_name: str, x: Tensor, name: str, positions: Tensor) ->
             f"{name} must have one row for each of the {x.shape[-2]} tokens of {x_name}, "
             f"got shape {tuple(positions.shape)}"
         )
+    require_same_device(x_name, x, name, positions)
     require_same_leading(x_name, x, name, positions, own=2)
+
+
+def require_same_device(x_name: str, x: Tensor, name: str, given: Tensor) -> None:
+    """Raise ``ValueError`` unless both are on one device: the meta device answers to any other."""
+    if given.device != x.device:
+        raise ValueError(f"{name} must be on {x.device} as {x_name} is, got {given.device}")
+
+
+def require_like_weight(name: str, x: Tensor, module: nn.Module) -> None:
+    """Raise unless a projection can read ``x``: as it is, or as autocast makes it.
+
+    Raises:
+        TypeError: If its dtype is not that of the weight.
+        ValueError: If it is on another device.
+    """
+    weight = getattr(module, "weight", None)
+    if not isinstance(weight, Tensor) or not weight.is_floating_point():
+        return  # somebody's own, or quantised
+    if x.device != weight.device:
+        raise ValueError(f"{name} must be on {weight.device} as the module is, got {x.device}")
+    cast = not x.is_meta and torch.is_autocast_enabled(x.device.type)
+    if x.dtype != weight.dtype and not cast:
+        raise TypeError(f"{name} must be {weight.dtype} as the module is, got {x.dtype}")
 
 
 def require_same_leading(x_name: str, x: Tensor, name: str, given: Tensor, own: int) -> None:
@@ -187,11 +219,6 @@ def common_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
         return longest
     shape: tuple[int, ...] = torch.broadcast_shapes(*shapes)
     return shape
-
-
-def has_values(x: Tensor) -> bool:
-    """Return whether a tensor's numbers can be looked at: not while shapes alone are traced."""
-    return not (x.is_meta or isinstance(x, FakeTensor) or torch.compiler.is_compiling())
 
 
 def require_places(name: str, x: Tensor, positions: Tensor | None) -> None:
@@ -289,6 +316,28 @@ def require_state(state: object, lead: tuple[int, ...], m: int, width: int) -> N
         )
 
 
+def require_log_decay(log_decay: object) -> None:
+    """Raise unless it is a floating-point tensor, and, on the CPU, nowhere above 0.
+
+    Raises:
+        TypeError: If it is not a floating-point tensor.
+        ValueError: If a number is above 0, as that of a factor is where its logarithm belongs.
+    """
+    require_floats("log_decay", log_decay)
+    assert isinstance(log_decay, Tensor)
+    if finds(log_decay, lambda x: x.amax() > 0):
+        raise ValueError(
+            "log_decay must be at most 0, the logarithm of a factor up to 1, got "
+            f"{log_decay.max().item():g}; write factor.log()"
+        )
+
+
+def require_kind_of_state(given: str, expected: str) -> None:
+    """Raise ``ValueError`` if a state says that something else than this has made it."""
+    if given not in ("", expected):
+        raise ValueError(f"state must be one of {expected}, got one of {given}")
+
+
 def expands(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
     """Return whether a tensor of this shape can be expanded to another, or has it."""
     sizes = zip(reversed(shape), reversed(wanted), strict=False)
@@ -330,17 +379,29 @@ def is_known(x: Tensor, test: Callable[[Tensor], Tensor]) -> bool:
     A GPU would have to be waited for, a compiled graph would break, and a batch of ``vmap`` has
     no single answer.
     """
-    if not may_look(x):
-        return False
+    return may_look(x) and _answer(lambda: test(x.detach()).all())
+
+
+def finds(x: Tensor, test: Callable[[Tensor], Tensor]) -> bool:
+    """Return whether a number passes a test, or False where looking at them is not free."""
+    return may_look(x) and _answer(lambda: test(x.detach()).any())
+
+
+def _answer(ask: Callable[[], Tensor]) -> bool:
     try:
-        return bool(test(x.detach()).all())
-    except RuntimeError:
+        return bool(ask())
+    except RuntimeError:  # a batch of vmap, or no numbers at all
         return False
 
 
 def may_look(x: Tensor) -> bool:
     """Return whether values are at hand: those of a GPU or of a compiled graph are not."""
-    return x.device.type == "cpu" and not torch.compiler.is_compiling()
+    return x.device.type == "cpu" and has_values(x)
+
+
+def has_values(x: Tensor) -> bool:
+    """Return whether a tensor's numbers can be looked at: not while shapes alone are traced."""
+    return not (x.is_meta or isinstance(x, FakeTensor) or torch.compiler.is_compiling())
 
 
 def _kind(value: object) -> str:

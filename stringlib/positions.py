@@ -13,7 +13,12 @@ from stringlib.inputs import require_count, require_positive
 from stringlib.precision import widest
 
 
-def grid_positions(*sizes: int, dtype: torch.dtype = torch.float32, num_prefix: int = 0) -> Tensor:
+def grid_positions(
+    *sizes: int,
+    dtype: torch.dtype = torch.float32,
+    num_prefix: int = 0,
+    device: torch.device | str | None = None,
+) -> Tensor:
     """Return the coordinates of every cell of a grid, in reading order (last axis fastest).
 
     ``grid_positions(n)`` is a sequence, ``grid_positions(rows, columns)`` an image,
@@ -25,6 +30,7 @@ def grid_positions(*sizes: int, dtype: torch.dtype = torch.float32, num_prefix: 
         dtype: dtype of the result.
         num_prefix: Tokens in front of the cells that have no place, such as a class token and
             registers. They get the position 0, which turns nothing.
+        device: Where the result is to be; the default device if omitted.
 
     Returns:
         A tensor of shape ``(num_prefix + product of sizes, len(sizes))``.
@@ -49,7 +55,7 @@ def grid_positions(*sizes: int, dtype: torch.dtype = torch.float32, num_prefix: 
             f"which does up to {largest}"
         )
     require_count("num_prefix", num_prefix, least=0)
-    axes = [torch.arange(size, dtype=dtype) for size in sizes]
+    axes = [torch.arange(size, dtype=dtype, device=device) for size in sizes]
     cells = torch.stack(torch.meshgrid(*axes, indexing="ij"), -1).flatten(0, -2)
     return torch.cat([cells.new_zeros(num_prefix, len(sizes)), cells])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -13,6 +14,11 @@ WITHOUT_FLOAT64 = ("mps",)
 
 LEAST = -1e30
 """A logarithm below all others, in place of −∞, which has no difference from itself."""
+
+
+def largest_exponent(dtype: torch.dtype) -> float:
+    """Return up to which logarithm exponentials can be summed within the dtype."""
+    return 0.75 * math.log(torch.finfo(dtype).max)
 
 
 def widest(device: torch.device | None = None) -> torch.dtype:

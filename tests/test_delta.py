@@ -70,8 +70,11 @@ def test_the_state_stays_bounded_up_to_two(beta: float, mode: str) -> None:
     rate = torch.full(k.shape[:-1], beta).double()
     start, after = state, delta_rule(k, k, 0 * v, rate, mode=mode, state=state)[1]
     assert after.norm() <= start.norm() * (1 + 1e-12)
-    _, grown = delta_rule(k, k, 0 * v, 1.2 * torch.full_like(rate, 2.0), mode=mode, state=state)
+    beyond = torch.full_like(rate, 2.4)[..., None]
+    _, grown = delta.delta_sums(k, k, 0 * v, beyond, 0 * beyond, mode, state)
     assert grown.norm() > 1e3 * start.norm()
+    with pytest.raises(ValueError, match=r"beta must be from 0, .* to 2, .* got 2.4 to 2.4"):
+        delta_rule(k, k, v, beyond[..., 0], mode=mode)
 
 
 @pytest.mark.parametrize("mode", MODES)

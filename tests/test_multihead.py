@@ -790,7 +790,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"encoder": ALiBi(3), "rotate": "before"}, "rotate must be None or roll without a rotary"),
     ({"encoder": "rope", "rotate": "after"}, "rotate must be None or before for softmax"),
     ({"encoder": "rope", "rotate": "both"}, "rotate must be None or one of before, after"),
-    ({"encoder": "nope"}, "name must be one of rope"),
+    ({"encoder": "nope"}, "encoder must be one of rope"),
     ({"encoder": RoPE(6)}, "encoder must have head_dim 4, .*, got 6"),
     ({"encoder": MixedRoPE(4, 1, 2)}, "encoder must have 3 heads, got 2"),
     ({"encoder": ALiBi(4)}, "encoder must have 3 heads, got 4"),

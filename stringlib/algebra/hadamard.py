@@ -11,11 +11,12 @@ from stringlib.inputs import require_count
 from stringlib.precision import widest
 
 
-def hadamard(size: int) -> Tensor:
+def hadamard(size: int, device: torch.device | None = None) -> Tensor:
     r"""Return Sylvester's Hadamard matrix, :math:`H_{2n} = H_2 \otimes H_n`, :eq:`eq-hadamard`.
 
     Args:
         size: A power of 2.
+        device: Where it is to be; the default device if omitted.
 
     Returns:
         Symmetric, entries ±1, :math:`H^2 = \mathrm{size} \cdot I`: float64, ``(size, size)``.
@@ -25,10 +26,9 @@ def hadamard(size: int) -> Tensor:
         ValueError: If it is not a power of 2.
     """
     _require_power("size", size)
-    two = torch.tensor([[1.0, 1.0], [1.0, -1.0]], dtype=widest())
-    matrix = torch.ones(1, 1, dtype=widest())
+    matrix = torch.ones(1, 1, dtype=widest(device), device=device)
     for _ in range(size.bit_length() - 1):
-        matrix = torch.kron(two, matrix)
+        matrix = torch.cat([torch.cat([matrix, matrix], 1), torch.cat([matrix, -matrix], 1)])
     return matrix
 
 
@@ -51,7 +51,7 @@ def fast_hadamard(x: Tensor) -> Tensor:
     size = x.shape[-1]
     _require_power("the last dimension of x", size)
     low = 1 << (size.bit_length() // 2)
-    inner, outer = (hadamard(n).to(x) for n in (low, size // low))
+    inner, outer = (hadamard(n, x.device).to(x.dtype) for n in (low, size // low))
     folded = x.unflatten(-1, (size // low, low)) @ inner
     return (outer @ folded).flatten(-2) if size > low else folded.flatten(-2)
 

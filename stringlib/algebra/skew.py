@@ -7,7 +7,6 @@ is orthogonal for every real :math:`t`. In a suitable basis it only turns planes
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -52,12 +51,19 @@ def upper_support(size: int, density: float) -> Tensor:
         TypeError: If ``density`` is not a number.
         ValueError: If it is not between 0 and 1.
     """
-    require_count("size", size)
-    _require_density(density)
+    count = support_count(size, density)
     places = torch.triu_indices(size, size, offset=1)
-    total = places.shape[1]
-    chosen = torch.randperm(total)[: round(float(density) * total)]
+    chosen = torch.randperm(places.shape[1])[:count]
     return places[:, chosen.sort().values]
+
+
+def support_count(size: int, density: float) -> int:
+    """Return how many places :func:`upper_support` draws."""
+    require_count("size", size)
+    require_number("density", density)
+    if not 0 <= float(density) <= 1:
+        raise ValueError(f"density must be between 0 and 1, got {density}")
+    return round(float(density) * (size * (size - 1) // 2))
 
 
 def sparse_skew(entries: Tensor, support: Tensor, size: int) -> Tensor:
@@ -178,9 +184,3 @@ def turned_by(generators: Tensor, positions: Tensor) -> Tensor:
     both = torch.stack([exponent, exponent])
     # flat: compiled, matrix_exp gets strides that it cannot flatten itself
     return torch.matrix_exp(both.flatten(0, -3)).view(both.shape)[0]
-
-
-def _require_density(value: Any) -> None:
-    require_number("density", value)
-    if not 0 <= float(value) <= 1:
-        raise ValueError(f"density must be between 0 and 1, got {value}")

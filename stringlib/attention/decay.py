@@ -13,7 +13,7 @@ from stringlib.inputs import (
     common_shape,
     expands,
     require_causal,
-    require_floats,
+    require_log_decay,
     require_mode,
     require_state,
 )
@@ -39,7 +39,8 @@ def decayed_sums(
         phi_q: Features of the queries, ``(..., heads, n, m)``.
         phi_k: Features of the keys, ``(..., heads, n, m)``.
         u: What is summed, ``(..., heads, n, d_u)``.
-        log_decay: The logarithms :math:`a_t \le 0`; ``-inf`` forgets everything. Shape
+        log_decay: The logarithms :math:`a_t \le 0`; ``-inf`` forgets everything. One above 0 is
+            an error on the CPU, elsewhere nothing looks. Shape
             ``(heads,)``, ``(..., heads, n)``, or ``(..., heads, n, m)``: one for each feature;
             or ``(..., heads, n, 1)``. With all leading dimensions the last two are never
             mistaken for the second; a shape that may be either is refused.
@@ -52,10 +53,10 @@ def decayed_sums(
 
     Raises:
         TypeError: If an argument is not a floating-point tensor.
-        ValueError: If shapes do not fit, or there is no such mode.
+        ValueError: If shapes do not fit, a logarithm is above 0, or there is no such mode.
     """
     require_causal(("phi_q", phi_q), ("phi_k", phi_k), ("u", u))
-    require_floats("log_decay", log_decay)
+    require_log_decay(log_decay)
     require_mode(mode, MODES)
     lead = common_shape(*(x.shape[:-2] for x in (phi_q, phi_k, u)))
     log_decay = with_features(log_decay, lead, *phi_k.shape[-2:])
@@ -103,7 +104,7 @@ def decay_mask(log_decay: Tensor) -> Tensor:
     Returns:
         ``(..., n, n)``, lower triangular with ones on the diagonal.
     """
-    require_floats("log_decay", log_decay)
+    require_log_decay(log_decay)
     if log_decay.ndim == 0:
         raise ValueError("log_decay must have shape (..., n), got ()")
     return decay_matrix(log_decay)
@@ -121,14 +122,14 @@ class DecayWeight(PositionWeight):
 
     Raises:
         TypeError: If it is not a floating-point tensor.
-        ValueError: If it has no dimension for the heads.
+        ValueError: If it has no dimension for the heads, or, on the CPU, if one is above 0.
     """
 
     causal_only = True
     log_decay: Tensor
 
     def __init__(self, log_decay: Tensor) -> None:
-        require_floats("log_decay", log_decay)
+        require_log_decay(log_decay)
         if log_decay.ndim == 0:
             raise ValueError("log_decay must have shape (heads,) or more, got ()")
         super().__init__()

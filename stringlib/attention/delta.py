@@ -16,8 +16,11 @@ from stringlib.attention.weights import LinearState, PositionWeight, WeightedSum
 from stringlib.inputs import (
     common_shape,
     expands,
+    finds,
     require_causal,
     require_floats,
+    require_kind_of_state,
+    require_log_decay,
     require_mode,
     require_state,
 )
@@ -49,6 +52,8 @@ def delta_rule(
         k: Keys, ``(..., heads, n, d)``, as a rule of norm 1.
         v: Values, ``(..., heads, n, d_v)``.
         beta: Rates :math:`\beta_t`, ``(..., heads, n)``: 0 writes nothing, 1 replaces, 2 reflects.
+            Others than from 0 to 2 are an error on the CPU, as is a logarithm above 0; elsewhere
+            nothing looks.
         log_decay: The logarithms :math:`a_t \le 0`, ``(heads,)`` or ``(..., heads, n)``; −∞
             forgets everything. None forgets nothing but what is replaced.
         mode: ``"recurrent"`` goes token by token, ``"chunk"`` from chunk to chunk, ``"parallel"``
@@ -60,7 +65,7 @@ def delta_rule(
 
     Raises:
         TypeError: If an argument is not a floating-point tensor.
-        ValueError: If shapes do not fit, or there is no such mode.
+        ValueError: If shapes do not fit, a number is out of its range, or there is no such mode.
 
     Source:
         Schlag et al. 2021 for the rule, Yang et al. 2024 for the chunks, Yang et al. 2025 for the
@@ -74,13 +79,13 @@ def delta_rule(
     require_causal(("q", q), ("k", k), ("v", v))
     require_mode(mode, MODES)
     lead, n = common_shape(*(x.shape[:-2] for x in (q, k, v))), v.shape[-2]
-    require_floats("beta", beta)
+    _require_rates(beta)
     if beta.ndim < 2 or beta.shape[-1] != n or not expands(beta.shape[:-1], lead):
         raise ValueError(f"beta must have shape {(*lead, n)}, got {tuple(beta.shape)}")
     if log_decay is None:
         log_decay = torch.zeros_like(beta)[..., None]
     else:
-        require_floats("log_decay", log_decay)
+        require_log_decay(log_decay)
         log_decay = with_features(log_decay, lead, n, 1)
     exact = at_least_float32(v.dtype)
     if state is not None:
@@ -125,6 +130,7 @@ class DeltaWeight(ReplacingWeight):
 
     Raises:
         TypeError: If one is not a floating-point tensor.
+        ValueError: If, on the CPU, a rate is not from 0 to 2 or a logarithm above 0.
 
     Source:
         Yang et al. 2024; Yang et al. 2025 with the decay.
@@ -134,13 +140,13 @@ class DeltaWeight(ReplacingWeight):
     log_decay: Tensor | None
 
     def __init__(self, beta: Tensor, log_decay: Tensor | None = None) -> None:
-        require_floats("beta", beta)
+        _require_rates(beta)
         super().__init__()
         self._hold("beta", beta)
         if log_decay is None:
             self.log_decay = None
         else:
-            require_floats("log_decay", log_decay)
+            require_log_decay(log_decay)
             self._hold("log_decay", log_decay)
 
     def sums(
@@ -161,8 +167,22 @@ class DeltaWeight(ReplacingWeight):
         """
         self._require_direction(causal)
         q, k = (normalize(x, dim=-1) for x in (phi_q, phi_k))
-        before = None if state is None else state.sums
+        before = None
+        if state is not None:
+            require_kind_of_state(state.kind, self.kind)
+            before = state.sums
         out, after = delta_rule(q, k, u, self.beta, self.log_decay, mode=mode, state=before)
         length = u.shape[-2] + (0 if state is None else state.length)
         scale = None if key_scale is None else after.new_zeros(after.shape[:-2])
-        return WeightedSums(out, None, LinearState(after, scale, length))
+        return WeightedSums(out, None, LinearState(after, scale, length, self.kind))
+
+
+def _require_rates(beta: object) -> None:
+    """Raise unless rates are a floating-point tensor, and, on the CPU, from 0 to 2."""
+    require_floats("beta", beta)
+    assert isinstance(beta, Tensor)
+    if finds(beta, lambda x: (x.amin() < 0) | (x.amax() > 2)):
+        raise ValueError(
+            "beta must be from 0, which writes nothing, to 2, which reflects, "
+            f"got {beta.min().item():g} to {beta.max().item():g}"
+        )

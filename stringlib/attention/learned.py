@@ -33,6 +33,9 @@ class RetNetDecay(DecayWeight):
     def __init__(self, heads: int) -> None:
         super().__init__(retnet_log_decay(heads))
 
+    def _refill(self) -> None:
+        self.log_decay.copy_(retnet_log_decay(len(self.log_decay)))
+
 
 class TokenDecay(PositionWeight):
     """Base of the decays that the tokens decide: a weight once it has seen them."""

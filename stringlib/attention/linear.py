@@ -12,6 +12,7 @@ from stringlib.encoders.string import Phases, RotaryEncoder
 from stringlib.inputs import (
     common_shape,
     expands,
+    finds,
     is_known,
     may_look,
     per_head,
@@ -21,9 +22,12 @@ from stringlib.inputs import (
     require_floats,
     require_kind,
 )
-from stringlib.precision import at_least_float32, without_autocast
+from stringlib.precision import at_least_float32, largest_exponent, without_autocast
 
 CONSTANT = ConstantWeight()
+
+LARGEST = 1e4
+"""How often the largest value an output may be whose weights are turned and do not sum to 1."""
 
 
 def linear_attention(
@@ -46,8 +50,9 @@ def linear_attention(
     numerator and denominator are one product, :eq:`eq-linear-ones`.
 
     Args:
-        phi_q: Features of the queries, ``(..., heads, n, m)``.
-        phi_k: Features of the keys, ``(..., heads, keys, m)``.
+        phi_q: Features of the queries, ``(..., heads, n, m)``. Where a sum divides, none may be
+            negative: the sum could be 0. On the CPU that is an error, elsewhere nothing looks.
+        phi_k: Features of the keys, ``(..., heads, keys, m)``; so with these.
         v: Values, ``(..., heads, keys, d_v)``.
         weight: The position weight :math:`w`; 1 if omitted.
         causal: Whether query i sees the keys 0 … i only. Then there is a key for each query.
@@ -72,7 +77,8 @@ def linear_attention(
 
     Raises:
         TypeError: If an argument has the wrong type or dtype.
-        ValueError: If shapes do not fit, or an option does not apply.
+        ValueError: If shapes do not fit, an option does not apply, or, on the CPU, if features that
+            are divided by their sum are negative.
 
     Example:
         >>> from stringlib import CosineWeight, ReLUFeatures
@@ -95,6 +101,8 @@ def linear_attention(
         # the column of ones makes a state whole too
         ones=normalize or return_state or state is not None,
     )
+    if normalize:
+        _require_no_signs(phi_q=phi_q, phi_k=phi_k if key_mask is None else None)
     if not return_state:
         return out
     if after is None:
@@ -177,7 +185,11 @@ def rotated_linear_attention(
     unless features are padded, :eq:`eq-rotation-padded`, and their sum, the denominator, may be 0;
     features that are rolled by a :class:`~stringlib.attention.roll.Roll` stay positive.
     With ``numerator_only`` the denominator is :math:`\sum_j \phi(q_i)^\top\phi(k_j)`: positive for
-    positive features, but then the weights of a query do not sum to 1. To turn *before* the
+    positive features, but then the weights of a query do not sum to 1, and a query whose
+    denominator is 0 gets 0. Nothing bounds these weights: random features of long queries and keys
+    have nearly nothing in common, turned ones have, and outputs and gradients grow without end.
+    An output :data:`LARGEST` times as large as any value is refused where values can be looked at
+    for free; on a GPU, or compiled, nothing looks. To turn *before* the
     feature map, :eq:`eq-rotation-before`, give encoded queries and keys to the feature map and its
     features to :func:`linear_attention`.
 
@@ -201,7 +213,8 @@ def rotated_linear_attention(
 
     Raises:
         TypeError: If an argument has the wrong type or dtype.
-        ValueError: If shapes do not fit, or an option does not apply.
+        ValueError: If shapes do not fit, an option does not apply, or, on the CPU, outputs are
+            beyond all values.
 
     Source:
         Su et al. 2024 (RoFormer), equation 19, for ``numerator_only``.
@@ -224,11 +237,28 @@ def rotated_linear_attention(
         weight, ones = weight or CONSTANT, torch.ones_like(u[..., :1])
         above = weight.sums(turned_q, turned_k, u, key_scale, causal=causal, mode=mode)
         below = weight.sums(q, k, ones, key_scale, causal=causal, mode=mode)
-        numerator, denominator = _where_has_gradient(above.sums, below.sums)
+        # beside a denominator 0 there is no partner but by the turn, or by its rounding alone
+        turned = above.sums.masked_fill(below.sums == 0, 0)
+        numerator, denominator = _where_has_gradient(turned, below.sums)
         out = numerator / denominator
         if above.log_scale is not None and below.log_scale is not None:
-            out = out * (above.log_scale - below.log_scale).exp()[..., None]
+            # a numerator may have partners that its denominator has not, and any scale beside it
+            scale = above.log_scale - below.log_scale
+            out = out * scale.clamp(max=largest_exponent(scale.dtype)).exp()[..., None]
+    _require_moderate(out, q, k, u)
     return out.to(v.dtype)
+
+
+def _require_moderate(out: Tensor, phi_q: Tensor, phi_k: Tensor, u: Tensor) -> None:
+    """Raise if outputs of finite features and values are far beyond the values."""
+    if finds(out, lambda x: ~(x.abs() <= LARGEST * u.detach().abs().amax())) and all(
+        is_known(x, torch.isfinite) for x in (phi_q, phi_k, u)
+    ):
+        raise ValueError(
+            "rotate must be before, or queries and keys shorter (normalize_qk=True): features "
+            "turned after the map are divided by a sum of those that are not, and that is so small "
+            f"here that an output is more than {LARGEST:g} times as large as any value"
+        )
 
 
 def _prepared(
@@ -313,6 +343,17 @@ def _require_fitting(
             raise ValueError(
                 f"key_scale must have shape {tuple(wanted)}, one number for each row of phi_k, "
                 f"got {tuple(key_scale.shape)}"
+            )
+
+
+def _require_no_signs(**features: Tensor | None) -> None:
+    """Raise if features whose sum divides are known to have signs."""
+    for name, phi in features.items():
+        if phi is not None and finds(phi, lambda x: x.amin() < 0):
+            raise ValueError(
+                f"{name} must not be negative where a sum of products divides, got "
+                f"{phi.min().item():g}: apply a feature map such as ELUFeatures, or give "
+                "normalize=False"
             )
 
 

@@ -34,6 +34,8 @@ from stringlib.inputs import (
     require_bool,
     require_count,
     require_generator,
+    require_kind_of_state,
+    require_like_weight,
     require_places,
     require_positive,
     require_same_tokens,
@@ -84,6 +86,9 @@ class MultiHeadAttention(nn.Module):
         rotate: Whether kernelised attention rotates queries and keys ``"before"`` the feature map
             or features ``"after"`` it, in the numerator only. If omitted the map says it: FAVOR+
             rotates before; ReLU and ELU must be told, for neither place is right for all uses.
+            After FAVOR+, outputs grow without end with the length of queries and keys, see
+            :func:`~stringlib.attention.linear.rotated_linear_attention`; on the CPU that is an
+            error, elsewhere nothing looks.
             ``"roll"`` needs no encoder: it moves features on by their position, see
             :class:`~stringlib.attention.roll.Roll`, in numerator and denominator.
         cycles: Lengths of the cycles in which features are rolled, one for all if omitted. Their
@@ -225,10 +230,11 @@ class MultiHeadAttention(nn.Module):
 
         Raises:
             TypeError: If ``x`` is not floating point or another argument has the wrong kind.
-            ValueError: If a shape does not fit, positions are missing, or a state is asked of a
-                layer that has none.
+            ValueError: If a shape does not fit, positions are missing, a state is asked of a layer
+                that has none, or it is of another kind of layer.
         """
         require_tokens(x, self.dim)
+        require_like_weight("x", x, self.to_q)
         require_bool(return_state=return_state)
         _require_places(x, positions)
         self._require_state(state, return_state)
@@ -239,11 +245,7 @@ class MultiHeadAttention(nn.Module):
         out = self.to_out(out.transpose(-3, -2).flatten(-2))
         if not return_state:
             return out
-        if after is None:
-            raise ValueError(
-                f"return_state must be False for {type(self.weight).__name__}, which has no state, "
-                "got True"
-            )
+        assert after is not None  # a layer without a state has refused
         return out, after
 
     def attention_weights(
@@ -254,6 +256,7 @@ class MultiHeadAttention(nn.Module):
         It attends to the unit vectors in place of values, so it holds for every kind of layer.
         """
         require_tokens(x, self.dim)
+        require_like_weight("x", x, self.to_q)
         _require_places(x, positions)
         n = x.shape[-2]
         unit = torch.eye(n, dtype=x.dtype, device=x.device)
@@ -278,7 +281,8 @@ class MultiHeadAttention(nn.Module):
         for parameter in (*layer.to_q.parameters(), *layer.to_k.parameters()):
             # the queries of a key one by one: each has the basis of that key
             for part in parameter.unflatten(0, (self.key_heads, -1, self.head_dim)).unbind(1):
-                part.copy_(self.encoder.fold(part.flatten(0, 1)).view_as(part))
+                folded = self.encoder.fold(part.flatten(0, 1), self.key_heads)
+                part.copy_(folded.view_as(part))
         layer.encoder = self.encoder.folded()
         return layer
 
@@ -307,10 +311,31 @@ class MultiHeadAttention(nn.Module):
                 "state must be None, and return_state False, unless the layer is causal and does "
                 f"not rotate features; got a layer with causal={self.causal}, rotate={self.rotate}"
             )
+        if not self.has_state:
+            told = "return_state must be False" if state is None else "state must be None"
+            raise ValueError(
+                f"{told} for {type(self.weight).__name__}, which has no state, "
+                f"got {True if state is None else 'one'}"
+            )
+        if state is None:
+            return
         kind: type = KeyValueCache if self.features is None else LinearState
         kind = kind if self.shift is None else ShiftedState
-        if state is not None and not isinstance(state, kind):
+        if not isinstance(state, kind):
             raise TypeError(f"state must be a {kind.__name__}, got {type(state).__name__}")
+        rest: Any = state.rest if isinstance(state, ShiftedState) else state
+        require_kind_of_state(rest.kind, self._kind())
+
+    def _kind(self) -> str:
+        """Return what a state has to be of: one of others would be read without an error."""
+        parts = ["softmax" if self.features is None else type(self.features).__name__]
+        parts += [] if self.weight is None else [type(self.weight).__name__]
+        parts += [] if self.roll is None else [f"Roll{self.roll.cycles}"]
+        if isinstance(self.encoder, RotaryEncoder):
+            parts.append("a rotary encoder")  # of any class: a folded one reads the same keys
+        elif self.encoder is not None:
+            parts.append(type(self.encoder).__name__)
+        return " with ".join(parts)
 
     def _make_weight(self, weight: Any, features: int, **options: Any) -> PositionWeight | None:
         """Return the position weight, or say what contradicts it."""
@@ -362,6 +387,8 @@ class MultiHeadAttention(nn.Module):
         if self.shift is not None:
             before, state = (None, None) if state is None else state
             k, last = self.shift(k, before, key_mask)
+        if state is not None:
+            state = state._replace(kind="")  # that it fits has been seen
         if self.log_temperature is not None:
             # products over √d are then τ cos(q, k)
             norm = ((self.log_temperature / 2).exp() * self.head_dim**0.25)[:, None, None]
@@ -403,6 +430,9 @@ class MultiHeadAttention(nn.Module):
                     # what may be negative has no sum to divide by
                     normalize=phi.nonnegative and (weight is None or weight.normalized),
                 )
+        if after is None:
+            return out, None
+        after = after._replace(kind=self._kind())
         return out, after if last is None else ShiftedState(last, after)
 
     def _turned(
@@ -446,7 +476,7 @@ class MultiHeadAttention(nn.Module):
                 f"positions must be given, (..., {x.shape[-2]}, {coord_dim}), for an encoder of "
                 f"{coord_dim} coordinates, got None"
             )
-        places = grid_positions(*self.grid).to(x.device)
+        places = grid_positions(*self.grid, device=x.device)
         return places[before : before + x.shape[-2]] if self.causal else places
 
 

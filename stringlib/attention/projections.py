@@ -180,7 +180,7 @@ class HadamardProjection(Projection):
     def matrix(self) -> Tensor:
         """Return W, ``(heads, num_features, head_dim)``."""
         size, diagonals = self.block_size, self.diagonals
-        transform = hadamard(size).to(diagonals) / math.sqrt(size)
+        transform = hadamard(size, diagonals.device).to(diagonals.dtype) / math.sqrt(size)
         first, second, third = (transform * d.unsqueeze(-2) for d in diagonals.unbind(-2))
         rows = (first @ second @ third).flatten(1, 2)[:, : self.num_features, : self.head_dim]
         return rows * self.lengths.unsqueeze(-1)

@@ -59,13 +59,11 @@ class RampWeight(PositionWeight):
             ValueError: If the sequence, with the tokens before it, is too long for the horizon.
         """
         self._require_reach(start + max(phi_q.shape[-2], phi_k.shape[-2]))
-        rises = torch.arange(self.power + 1, device=phi_q.device)
-        sizes = [math.comb(self.power, r) ** 0.5 for r in range(self.power + 1)]
-        size = torch.tensor(sizes, dtype=widest(phi_q.device), device=phi_q.device)
-        i, j = (self._places(start, x.shape[-2], x.device)[:, None] for x in (phi_q, phi_k))
-        return Factors(
-            copies(phi_q, size * (1 - i) ** (self.power - rises)), copies(phi_k, size * j**rises)
-        )
+        i, j = (self._places(start, x.shape[-2], x.device) for x in (phi_q, phi_k))
+        terms = [(r, math.comb(self.power, r) ** 0.5) for r in range(self.power + 1)]
+        queries = torch.stack([size * (1 - i) ** (self.power - r) for r, size in terms], -1)
+        keys = torch.stack([size * j**r for r, size in terms], -1)
+        return Factors(copies(phi_q, queries), copies(phi_k, keys))
 
     def _places(self, start: int, count: int, device: torch.device | None = None) -> Tensor:
         """Return i/M for the positions from ``start`` on."""

@@ -17,6 +17,7 @@ from stringlib.inputs import (
     require_attention,
     require_bool,
     require_floats,
+    require_same_device,
 )
 
 
@@ -72,11 +73,13 @@ def softmax_attention(
         k, v = (x.masked_fill(hidden.mT, 0) for x in (k, v))  # 0 · NaN is NaN
     if causal and (bias is not None or hidden is not None):
         # the kernel takes a mask or is_causal, not both
-        later = q.new_ones(pairs, dtype=torch.bool).triu(1)
+        # not of q: under vmap a mask for each of its batch would be made
+        later = torch.ones(pairs, dtype=torch.bool, device=q.device).triu(1)
         hidden, causal = later if hidden is None else hidden | later, False
     mask = None if hidden is None else ~hidden
     if bias is not None:
         require_floats("bias", bias)
+        require_same_device("q", q, "bias", bias)
         if bias.shape[-2:] != pairs or not expands(bias.shape[:-2], lead):
             raise ValueError(
                 f"bias must have shape {(*lead, *pairs)}, one matrix for each head, "
@@ -116,11 +119,13 @@ class KeyValueCache(NamedTuple):
         keys: ``(..., key_heads, tokens, head_dim)``, already encoded.
         values: ``(..., key_heads, tokens, d_v)``.
         mask: Which tokens are seen by the queries, ``(..., heads, tokens)``, or None for all.
+        kind: What made it, as for :class:`~stringlib.attention.weights.LinearState`.
     """
 
     keys: Tensor
     values: Tensor
     mask: Tensor | None
+    kind: str = ""
 
     @property
     def length(self) -> int:

@@ -18,7 +18,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from stringlib.inputs import common_shape, require_count, require_mode, require_state
+from stringlib.derived import Derived
+from stringlib.inputs import (
+    common_shape,
+    require_count,
+    require_kind_of_state,
+    require_mode,
+    require_state,
+)
 from stringlib.kernels.recurrence import MODES, causal_sums
 from stringlib.precision import LEAST
 
@@ -30,11 +37,13 @@ class LinearState(NamedTuple):
         sums: Features times [values, 1], ``(..., heads, m, d_v + 1)``; float32 or float64.
         log_scale: Natural logarithm of the factor left out of ``sums``, ``(..., heads)``, or None.
         length: Number of tokens so far.
+        kind: What made it, in words; whatever differs in them refuses it. Empty if nobody said.
     """
 
     sums: Tensor
     log_scale: Tensor | None
     length: int
+    kind: str = ""
 
 
 class Factors(NamedTuple):
@@ -65,7 +74,7 @@ class WeightedSums(NamedTuple):
     state: LinearState | None
 
 
-class PositionWeight(nn.Module, ABC):
+class PositionWeight(Derived, ABC):
     """Base of the weights: a matrix, and factors where it has some.
 
     A module, so that a layer has what its weight learns among its parameters.
@@ -79,6 +88,11 @@ class PositionWeight(nn.Module, ABC):
     causal_only = False
     rotatable = True
     normalized = True
+
+    @property
+    def kind(self) -> str:
+        """What a state is told to be of."""
+        return type(self).__name__
 
     @property
     def has_state(self) -> bool:
@@ -157,12 +171,14 @@ class PositionWeight(nn.Module, ABC):
             return WeightedSums(_sums_over_all(q, k, u, mode), common, None)
         before = None
         if state is not None:
+            require_kind_of_state(state.kind, self.kind)
             before = state.sums.to(u.dtype)
             require_state(before, lead, k.shape[-1], u.shape[-1])
         if log_decay is not None:
             log_decay = log_decay.to(u.dtype)
         found, after = causal_sums(q, k, u, log_decay, mode, before)
-        return WeightedSums(found, common, LinearState(after, largest, start + u.shape[-2]))
+        length = start + u.shape[-2]
+        return WeightedSums(found, common, LinearState(after, largest, length, self.kind))
 
     def _dense_sums(
         self,

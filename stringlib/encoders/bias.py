@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import numbers
 from bisect import bisect_left
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from stringlib.derived import Derived
 from stringlib.inputs import require_bool, require_count, require_numbers
 from stringlib.precision import at_least_float32, widest
 
 
-class RelativeBias(nn.Module):
+class RelativeBias(Derived):
     r"""Base of the biases: a subclass says what it adds :meth:`at` each distance.
 
     The bias of a pair of tokens does not depend on their content. So, for any query, it
@@ -88,15 +88,6 @@ class RelativeBias(nn.Module):
     def extra_repr(self) -> str:
         """Describe the arguments in ``repr``."""
         return f"heads={self.heads}"
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> RelativeBias:
-        """Move; then write fixed numbers anew, exact in the new dtype, also after ``to_empty``."""
-        super()._apply(fn, recurse)
-        self._refill()
-        return self
-
-    def _refill(self) -> None:
-        """Write the buffers that are not in the ``state_dict``."""
 
 
 class ALiBi(RelativeBias):

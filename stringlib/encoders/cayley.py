@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from stringlib.algebra.cayley import cayley
-from stringlib.algebra.skew import sparse_skew, upper_support
+from stringlib.algebra.skew import sparse_skew, support_count, upper_support
 from stringlib.encoders.mixed import MixedRoPE
 from stringlib.encoders.string import RotaryEncoder
+from stringlib.inputs import finds
 from stringlib.positions import geometric_frequencies
 from stringlib.precision import wide_parameter, widen
 
@@ -52,15 +53,16 @@ class CayleySTRING(RotaryEncoder):
         self, head_dim: int, coord_dim: int = 1, heads: int = 1, density: float = 1.0
     ) -> None:
         super().__init__(head_dim, coord_dim, heads)
-        self.register_buffer("support", upper_support(head_dim, density))
+        count = support_count(head_dim, density)
         self.density = float(density)
-        self.entries = wide_parameter(heads, self.support.shape[1])
+        self.register_buffer("support", torch.empty(2, count, dtype=torch.int64))
+        self.entries = wide_parameter(heads, count)
         self.omega = wide_parameter(heads, head_dim // 2, coord_dim)
         self.reset_parameters()
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        r"""Start near RoPE or, with several coordinates, near RoPE-Mixed.
+        r"""Start near RoPE or, with several coordinates, near RoPE-Mixed, on a new support.
 
         The frequencies are those at the start of
         :class:`~stringlib.encoders.mixed.MixedRoPE`, perpendicular directions with base 10, or
@@ -69,6 +71,7 @@ class CayleySTRING(RotaryEncoder):
         the root mean square: P moves a vector by about a fifth of its length, at any size and
         density.
         """
+        self.support.copy_(upper_support(self.head_dim, self.density))
         in_a_row = 2 * self.entries.shape[1] / self.head_dim
         if in_a_row:
             self.entries.normal_(std=0.1 / math.sqrt(in_a_row))
@@ -95,8 +98,14 @@ class CayleySTRING(RotaryEncoder):
         return f"{super().extra_repr()}, density={self.density:g}"
 
     def _refill(self) -> None:
-        """Draw a support anew, after ``to_empty``: valid places until a state is loaded."""
-        self.support.copy_(upper_support(self.head_dim, self.density))
+        """Draw places where there are none: after ``to_empty`` anything may stand there."""
+
+        def misplaced(support: Tensor) -> Tensor:
+            rows, columns = support
+            return (rows < 0) | (rows >= columns) | (columns >= self.head_dim)
+
+        if finds(self.support, misplaced):
+            self.support.copy_(upper_support(self.head_dim, self.density))
 
     def _call_basis(self) -> Tensor | None:
         return self.basis() if self.entries.shape[1] else None

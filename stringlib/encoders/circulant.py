@@ -114,7 +114,7 @@ class CirculantSTRING(RotaryEncoder):
         return f"{super().extra_repr()}, block_size={self.block_size}"
 
     def _refill(self) -> None:
-        """Compute the basis anew, after ``to_empty``."""
+        """Compute the basis anew."""
         self._basis.copy_(self._block_basis())
 
     def _call_basis(self) -> None:

@@ -102,8 +102,15 @@ def layer_encoder(
         ValueError: If it is not made for such heads.
     """
     if isinstance(encoder, str):
+        require_name("encoder", encoder, ENCODERS)
         coord_dim = default_coord_dim if coord_dim is None else coord_dim
-        return make_encoder(encoder, head_dim, coord_dim, heads=heads)
+        try:
+            return make_encoder(encoder, head_dim, coord_dim, heads=heads)
+        except ValueError as error:
+            raise ValueError(
+                f"encoder must fit heads of {head_dim} channels and {coord_dim} coordinates, "
+                f"got {encoder!r}: {error}"
+            ) from error
     if coord_dim is not None:
         raise ValueError(f"coord_dim must be None unless encoder is a name, got {coord_dim}")
     if encoder is None:

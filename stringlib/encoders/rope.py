@@ -37,7 +37,7 @@ class GeometricRoPE(STRING):
         return self._base
 
     def _refill(self) -> None:
-        """Compute the frequencies anew, after ``to_empty``."""
+        """Compute the frequencies anew."""
         self._frequencies.copy_(_frequencies(self.head_dim // 2, self.coord_dim, self._base))
 
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.algebra.skew import planar_skew
+from stringlib.derived import Derived
 from stringlib.inputs import (
     LAYOUTS,
     has_values,
@@ -23,6 +24,7 @@ from stringlib.inputs import (
     require_floats,
     require_name,
     require_positions,
+    require_same_device,
     require_same_leading,
     require_same_tokens,
     require_vectors,
@@ -53,7 +55,7 @@ class Phases(NamedTuple):
         return Phases(move(self.turns), None if self.basis is None else move(self.basis))
 
 
-class RotaryEncoder(nn.Module):
+class RotaryEncoder(Derived):
     r"""Base of all encoders of the form :math:`R(r) = P\,\mathrm{RoPE}(\Omega r)\,P^\top`.
 
     A subclass gives :meth:`frequencies` and, when P is not the identity, :meth:`basis`; one with
@@ -242,6 +244,12 @@ class RotaryEncoder(nn.Module):
                 f"weight must have shape ({count} * {self.head_dim}, model_dim) or "
                 f"({count} * {self.head_dim},), got {tuple(weight.shape)}"
             )
+        if own is None and weight.ndim == 2 and weight.shape[1] == 3 * rows:
+            raise ValueError(
+                f"weight must have its rows first, as nn.Linear has; {tuple(weight.shape)} looks "
+                "like queries, keys and values in columns, as GPT-2's Conv1D has them: give the "
+                "transposed part, or heads"
+            )
         third = rows // 3
         if own is None and weight.shape == (3 * third, third) and third % self.head_dim == 0:
             raise ValueError(
@@ -317,9 +325,21 @@ class RotaryEncoder(nn.Module):
         """Describe the shapes in ``repr``."""
         return f"head_dim={self.head_dim}, coord_dim={self.coord_dim}, heads={self.heads}"
 
+    def _own_frequencies(self) -> Tensor:
+        """Return Ω, or say that a subclass has none of the right shape."""
+        frequencies = self.frequencies()
+        heads, pairs, coord_dim = frequencies.shape if frequencies.ndim == 3 else (0, 0, 0)
+        fits = 2 * pairs <= self.head_dim
+        if not fits or (heads, coord_dim) != (self.heads, self.coord_dim):
+            raise ValueError(
+                f"frequencies() must have shape ({self.heads} heads, at most {self.head_dim // 2} "
+                f"pairs, {self.coord_dim} coordinates), got {tuple(frequencies.shape)}"
+            )
+        return frequencies
+
     def _all_frequencies(self) -> Tensor:
         """Return Ω with the still channels, two by two, as pairs of frequency 0."""
-        frequencies = self.frequencies()
+        frequencies = self._own_frequencies()
         still = self.head_dim // 2 - frequencies.shape[-2]
         return nn.functional.pad(frequencies, (0, 0, 0, still))
 
@@ -333,7 +353,7 @@ class RotaryEncoder(nn.Module):
         return torch.cat([unpair(torch.cat([turning, still]), layout), channels[2 * half :]])
 
     def _matrices(self, positions: Tensor) -> Tensor:
-        phases = unit_phases(positions, self.frequencies()).unsqueeze(-3)
+        phases = unit_phases(positions, self._own_frequencies()).unsqueeze(-3)
         basis = self.basis().unsqueeze(-3)
         # row j of the basis is Pᵀ applied to unit vector j
         return basis @ rotate_pairs(basis, phases, self.layout).mT
@@ -347,7 +367,7 @@ class RotaryEncoder(nn.Module):
         # still channels as pairs that turn at frequency 0: one product, nothing to join
         interleaved = self.layout == "interleaved"
         return unit_phases(
-            positions, self._all_frequencies() if interleaved else self.frequencies()
+            positions, self._all_frequencies() if interleaved else self._own_frequencies()
         )
 
     def _phases(self, positions: Tensor | Phases, basis: Tensor | None = None) -> Phases:
@@ -371,6 +391,7 @@ class RotaryEncoder(nn.Module):
                 f"{name} must be phases of this encoder for the {x.shape[-2]} tokens of {x_name}, "
                 f"(..., {', '.join(map(str, expected))}), got shape {shape}"
             )
+        require_same_device(x_name, x, name, positions.turns)
         require_same_leading(x_name, x, name, positions.turns, own=4)
 
     def _turn_shape(self) -> tuple[int, int]:
@@ -403,18 +424,13 @@ class RotaryEncoder(nn.Module):
                 keep = widest(device) if t.is_floating_point() else t.dtype
             elif wanted != at_least_float32(wanted):
                 keep = at_least_float32(t.dtype)
-            if fixed and t.is_meta:  # nothing can be copied from there: see _refill
+            if fixed and t.is_meta:  # nothing can be copied from there, but computed anew
                 return torch.empty_like(t, dtype=keep, device=device)
             done = keep == wanted and (device == t.device or not fixed)
             return fn(t) if done else t.to(device, keep)
 
         super()._apply(move, recurse)
-        if any(b.is_meta or b.dtype == torch.float32 for b in own):
-            self._refill()
         return self
-
-    def _refill(self) -> None:
-        """Compute buffers that are not in the ``state_dict`` anew, after ``to_empty``."""
 
 
 ORTHOGONAL = 2e-4

@@ -87,7 +87,8 @@ def _chunks(
     own, old = solved.split([v.shape[-1], k.shape[-1]], -1)
     within = (q @ k.mT) * pairs
     written = (sum_of_later(log_decay).exp() * k).mT
-    kept = since_start[..., -1:, :] * torch.eye(k.shape[-1]).to(k) - written @ old
+    eye = torch.eye(k.shape[-1], dtype=k.dtype, device=k.device)
+    kept = since_start[..., -1:, :] * eye - written @ old
     added = written @ own
     before = []
     for keep, add in zip(kept.unbind(-3), added.unbind(-3), strict=True):

@@ -15,7 +15,7 @@ from stringlib.kernels.fft import (
     toeplitz_sizes,
     toeplitz_spectrum,
 )
-from stringlib.precision import LEAST, widest
+from stringlib.precision import LEAST, largest_exponent, widest
 
 TILE = 128
 """Queries whose rows of the matrix exist at one time. Forward, 64 to 256 are within 10 %."""
@@ -101,7 +101,8 @@ def _tile(
             logits = logits + by_place(key_scale.unsqueeze(-2) - common.unsqueeze(-1))
         # a key that answers nothing must not set the shift: the others would underflow beside it
         logits = torch.where(scores.detach() == 0, -math.inf, logits)
-        largest = logits.detach().amax(axes, keepdim=True).clamp(min=LEAST)
+        largest = logits.detach().amax(axes, keepdim=True)
+        largest = torch.where(largest == -math.inf, 0, largest)  # a query that no key answers
         weights = (logits - largest).exp().to(scores.dtype)
         largest = largest.flatten(-2 * len(sizes)).to(scores.dtype)
     else:  # one exponential an offset, not one a pair
@@ -143,6 +144,6 @@ def _feature(q: Tensor, k: Tensor, columns: Tensor, spectrum: Tensor, axes: int)
 
 def excess(largest: Tensor, dtype: torch.dtype) -> Tensor:
     """Return how far a logarithm is beyond those whose exponentials sum within the dtype."""
-    bound = 0.75 * math.log(torch.finfo(dtype).max)
+    bound = largest_exponent(dtype)
     largest = largest.clamp(min=LEAST)
     return largest - largest.clamp(-bound, bound)

@@ -104,6 +104,6 @@ class GridTable(nn.Module):
         The centre of a cell i of n lies at (i + ½) / n of the way; for the table's own sizes these
         are the whole numbers.
         """
-        columns = grid_positions(*sizes).to(self.weight.device).unbind(-1)
+        columns = grid_positions(*sizes, device=self.weight.device).unbind(-1)
         shares = [own / other for own, other in zip(self.sizes, sizes, strict=True)]
         return torch.stack([(c + 0.5) * s - 0.5 for c, s in zip(columns, shares, strict=True)], -1)

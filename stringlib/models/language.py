@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -129,8 +129,9 @@ class LanguageModel(nn.Module):
         self.readout = nn.Linear(dim, vocab, bias=False)
         initialize(self, self.blocks)
         nn.init.normal_(self.embed.weight, std=dim**-0.5)
-        if tied:
-            self.readout.weight = self.embed.weight
+        self.tied = tied
+        self._tie()
+        self.register_load_state_dict_post_hook(_tied_again)
 
     def forward(
         self,
@@ -144,7 +145,8 @@ class LanguageModel(nn.Module):
         """Return a score of every token that may follow each.
 
         Args:
-            tokens: Whole numbers from 0 to ``vocab - 1``, ``(batch, seq)``.
+            tokens: Whole numbers from 0 to ``vocab - 1``, ``(batch, seq)``. Others are an error on
+                the CPU; a GPU stops with an assertion of its own.
             positions: ``(seq, 1)`` or ``(batch, seq, 1)``, read by a rotary encoder and by
                 ``"sinusoidal"`` and ``"learned"``. If omitted, tokens are counted from 0, or from
                 the end of ``state``. Biases and weights count tokens themselves.
@@ -164,7 +166,13 @@ class LanguageModel(nn.Module):
         """
         require_bool(return_state=return_state)
         before = self._require_tokens(tokens, state)
-        x = self.embed(tokens)
+        try:
+            x = self.embed(tokens)
+        except IndexError:
+            raise ValueError(
+                f"tokens must be from 0 to vocab - 1 = {self.embed.num_embeddings - 1}, "
+                f"got {tokens.min().item()} to {tokens.max().item()}"
+            ) from None
         require_places("tokens", x, positions)
         if positions is None:
             positions = torch.arange(before, before + tokens.shape[-1], device=x.device)[:, None]
@@ -220,6 +228,14 @@ class LanguageModel(nn.Module):
         self._require_tokens(tokens, None)
         if not tokens.shape[-1]:
             raise ValueError("tokens must hold at least one token to go on from, got none")
+        for block in self.blocks:
+            assert isinstance(block, Block)
+            if count and not block.attention.has_state:
+                raise ValueError(
+                    "generate goes on from the states of its layers, got a model whose layers "
+                    "have none: with the weight 'toeplitz', with a bias on features, or with "
+                    "features that are rotated"
+                )
         positions = None
         if key_mask is not None:
             per_head(key_mask, (len(tokens), 1, tokens.shape[-1]))
@@ -256,6 +272,16 @@ class LanguageModel(nn.Module):
         fold_blocks(model.blocks)
         return model
 
+    def _tie(self) -> None:
+        if self.tied:
+            self.readout.weight = self.embed.weight
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> LanguageModel:
+        """Move; a weight that two modules hold may have become two, from the meta device."""
+        super()._apply(fn, recurse)
+        self._tie()
+        return self
+
     def _require_tokens(self, tokens: Tensor, state: Sequence[State] | None) -> int:
         """Return how many tokens came before these; raise if they or the state do not fit."""
         if not isinstance(tokens, Tensor) or tokens.dtype not in (torch.int64, torch.int32):
@@ -281,3 +307,8 @@ class LanguageModel(nn.Module):
                 f"got {before + tokens.shape[-1]}"
             )
         return before
+
+
+def _tied_again(model: LanguageModel, _: Any) -> None:
+    """Tie what ``load_state_dict(assign=True)`` has made two weights."""
+    model._tie()

@@ -16,6 +16,7 @@ from stringlib.inputs import (
     per_head,
     require_count,
     require_floats,
+    require_like_weight,
     require_name,
     require_places,
     require_positions,
@@ -210,6 +211,8 @@ class ViT(nn.Module):
                 one.
             ValueError: If a shape does not fit, or a learned table of offsets is for another size.
         """
+        require_floats("images", images)
+        require_like_weight("images", images, self.embed)
         # under autocast a projection returns half precision: the tokens are summed in full
         x = self.embed(self.patches(images)).to(self.embed.weight.dtype)
         grid = self._cells("images", tuple(images.shape[2:]))
@@ -221,7 +224,7 @@ class ViT(nn.Module):
         if isinstance(self.absolute, GridTable) and positions is None:
             x = self.absolute(x, self.absolute.places(*grid))
         if positions is None:
-            positions = grid_positions(*grid).to(images.device)
+            positions = grid_positions(*grid, device=images.device)
         else:
             require_positions("positions", positions, len(grid))
             require_same_tokens("images", x.unsqueeze(-3), "positions", positions)
