@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -11,6 +12,8 @@ from torch import Tensor, nn
 from torch._subclasses import FakeTensor
 
 LAYOUTS = ("interleaved", "half")
+INTEGERS = (numbers.Integral, torch.SymInt)
+"""What counts: a number of tokens has no value while a program for any number is exported."""
 
 
 def require_count(name: str, value: Any, least: int = 1) -> None:
@@ -20,7 +23,7 @@ def require_count(name: str, value: Any, least: int = 1) -> None:
         TypeError: If it is not an integer.
         ValueError: If it is too small.
     """
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+    if isinstance(value, bool) or not isinstance(value, INTEGERS):
         raise TypeError(f"{name} must be an int, got {value!r}")
     if value < least:
         raise ValueError(f"{name} must be at least {least}, got {value}")
@@ -215,7 +218,7 @@ def common_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     longest = shapes[0]
     for other in shapes[1:]:  # max with a key is nothing that a compiler can trace
         longest = other if len(other) > len(longest) else longest
-    if all(shape == longest or not shape for shape in shapes):
+    if all(shape == longest or len(shape) == 0 for shape in shapes):
         return longest
     shape: tuple[int, ...] = torch.broadcast_shapes(*shapes)
     return shape
@@ -390,13 +393,27 @@ def finds(x: Tensor, test: Callable[[Tensor], Tensor]) -> bool:
 def _answer(ask: Callable[[], Tensor]) -> bool:
     try:
         return bool(ask())
-    except RuntimeError:  # a batch of vmap, or no numbers at all
+    except (RuntimeError, IndexError):  # a batch of vmap, or no numbers at all
         return False
 
 
 def may_look(x: Tensor) -> bool:
     """Return whether values are at hand: those of a GPU or of a compiled graph are not."""
-    return x.device.type == "cpu" and has_values(x)
+    return _looks and x.device.type == "cpu" and has_values(x)
+
+
+_looks = True
+
+
+@contextmanager
+def without_looking() -> Iterator[None]:
+    """Look at no value, as on a GPU, until the end of the block: for tests of what is done then."""
+    global _looks
+    before, _looks = _looks, False
+    try:
+        yield
+    finally:
+        _looks = before
 
 
 def has_values(x: Tensor) -> bool:

@@ -7,8 +7,6 @@ weights are: nothing here asks the package for them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,35 +17,13 @@ from stringlib import (
     CosineWeight,
     DecayWeight,
     FeatureMap,
-    PositionWeight,
     RampWeight,
     ToeplitzWeight,
 )
+from stringlib.testing.features import Mapped
+from stringlib.testing.weights import Draw, Weighted
 
 HEADS, HEAD_DIM = 3, 5
-Draw = Callable[[tuple[int, ...], int, torch.Generator], Tensor]
-
-
-@dataclass(frozen=True)
-class Weight:
-    """A position weight, with tensors that it learns from and its dense matrix by formula.
-
-    Attributes:
-        draw: From batch shape, length and generator to the tensor it is made from, or None.
-        build: From that tensor (None) and the length to the weight.
-        dense: From the same to w(i, j) ``(..., heads or 1, n, n)``; with a feature axis at the
-            end if the features differ.
-        modes: Those that it knows, beside None.
-        causal: Whether it works causally, or not causally, or both.
-        carries: Whether a state can be carried over.
-    """
-
-    draw: Draw | None
-    build: Callable[[Tensor | None, int, int], PositionWeight | None]
-    dense: Callable[[Tensor | None, int], Tensor]
-    modes: tuple[str, ...]
-    causal: tuple[bool, ...] = (False, True)
-    carries: bool = True
 
 
 def _distance(n: int) -> Tensor:
@@ -88,78 +64,61 @@ def _decays(log_decay: Tensor | None, n: int) -> Tensor:
 ALL = ("parallel", "recurrent", "chunk")
 
 
-def _decay(draw: Draw) -> Weight:
-    return Weight(draw, lambda t, n, start: DecayWeight(t), _decays, ALL, causal=(True,))
+def _decay(draw: Draw, **options: Any) -> Weighted:
+    return Weighted(
+        draw, lambda t, n, start: DecayWeight(t), _decays, ALL, causal=(True,), **options
+    )
 
 
-WEIGHTS: dict[str, Weight] = {
-    "constant": Weight(
+WEIGHTS: dict[str, Weighted] = {
+    "constant": Weighted(
         None, lambda t, n, start: None, lambda t, n: torch.ones(1, n, n).double(), ALL
     ),
-    "cosine": Weight(
+    "cosine": Weighted(
         None,
         lambda t, n, start: CosineWeight(n + start + 2.5),
         lambda t, n: torch.cos(_distance(n) * (math.pi / 2 / (n + 2.5)))[None],
         ALL,
     ),
-    "cosine-positive": Weight(
+    "cosine-positive": Weighted(
         None,
         lambda t, n, start: CosineWeight(6.0, positive=True),
         lambda t, n: (1 + torch.cos(_distance(n) * (math.pi / 12)))[None] / 2,
         ALL,
     ),
-    "ramp": Weight(
+    "ramp": Weighted(
         None,
         lambda t, n, start: RampWeight(n + start + 2.5),
         lambda t, n: _ramp(n, 1),
         ALL,
         causal=(True,),
     ),
-    "ramp-squared": Weight(
+    "ramp-squared": Weighted(
         None,
         lambda t, n, start: RampWeight(n + start + 2.5, power=2),
         lambda t, n: _ramp(n, 2),
         ALL,
         causal=(True,),
     ),
-    "toeplitz": Weight(
+    "toeplitz": Weighted(
         lambda batch, n, g: torch.randn(HEADS, 2 * n - 1, generator=g, dtype=torch.float64),
         lambda t, n, start: ToeplitzWeight(t),
         _toeplitz,
         ("parallel", "fft"),
         carries=False,
+        rectangular=False,
     ),
     "decay-heads": _decay(lambda batch, n, g: -torch.rand(HEADS, generator=g).double()),
     "decay-scalar": _decay(
-        lambda batch, n, g: -2 * torch.rand(*batch, HEADS, n, generator=g).double()
+        lambda batch, n, g: -2 * torch.rand(*batch, HEADS, n, generator=g).double(),
+        cut=lambda t, start, end: t[..., start:end],
     ),
     "decay-vector": _decay(
-        lambda batch, n, g: -3 * torch.rand(*batch, HEADS, n, 4, generator=g).double()
+        lambda batch, n, g: -3 * torch.rand(*batch, HEADS, n, 4, generator=g).double(),
+        cut=lambda t, start, end: t[..., start:end, :],
     ),
 }
-"""Name → weight. Lengths must differ from 4, the number of features that "decay-vector" wants."""
-
-
-@dataclass(frozen=True)
-class Features:
-    """A feature map, with its formula written out once more.
-
-    Attributes:
-        make: Constructor of the map, of float64, for ``HEADS`` heads.
-        plain: From the map, for what it has drawn, and ``(..., heads, n, d)`` to features that
-            differ from those of the map by a factor for each token at most.
-        head_dim: Channels of a head.
-        exponential: Whether products stand for exp(xᵀy), so that a layer has to scale by d^(−1/4).
-        nonnegative: Whether no feature is negative.
-        stabilized: Whether the map leaves out factors that depend on the tokens.
-    """
-
-    make: Callable[[], FeatureMap]
-    plain: Callable[[FeatureMap, Tensor], Tensor]
-    head_dim: int = HEAD_DIM
-    exponential: bool = False
-    nonnegative: bool = True
-    stabilized: bool = False
+"""Name → weight; "decay-vector" is for 4 features."""
 
 
 def _exponentials(phi: FeatureMap, x: Tensor) -> Tensor:
@@ -170,7 +129,7 @@ def _exponentials(phi: FeatureMap, x: Tensor) -> Tensor:
     return torch.exp(along - x.square().sum(-1, keepdim=True) / 2)
 
 
-def _favor(projection: str, m: int, head_dim: int = HEAD_DIM, **options: Any) -> Features:
+def _favor(projection: str, m: int, head_dim: int = HEAD_DIM, **options: Any) -> Mapped:
     def make() -> FeatureMap:
         generator = torch.Generator().manual_seed(5)
         return stringlib.FavorFeatures(
@@ -178,14 +137,14 @@ def _favor(projection: str, m: int, head_dim: int = HEAD_DIM, **options: Any) ->
         ).double()
 
     stabilized = options.get("stabilize", True)
-    return Features(make, _exponentials, head_dim, exponential=True, stabilized=stabilized)
+    return Mapped(make, _exponentials, head_dim, HEADS, exponential=True, stabilized=stabilized)
 
 
-FEATURES: dict[str, Features] = {
-    "identity": Features(stringlib.IdentityFeatures, lambda phi, x: x,
-                         nonnegative=False),
-    "relu": Features(stringlib.ReLUFeatures, lambda phi, x: x.clamp(min=0)),
-    "elu": Features(stringlib.ELUFeatures, lambda phi, x: torch.where(x > 0, x + 1, x.exp())),
+FEATURES: dict[str, Mapped] = {
+    "identity": Mapped(stringlib.IdentityFeatures, lambda phi, x: x,
+                       nonnegative=False),
+    "relu": Mapped(stringlib.ReLUFeatures, lambda phi, x: x.clamp(min=0)),
+    "elu": Mapped(stringlib.ELUFeatures, lambda phi, x: torch.where(x > 0, x + 1, x.exp())),
     "favor": _favor("orthogonal", 12),
     "favor-raw": _favor("orthogonal", 5, stabilize=False),
     "favor-iid": _favor("iid", 7),
@@ -199,27 +158,3 @@ FEATURES: dict[str, Features] = {
     "favor-diagonal": _favor("iid", 7, hyperbolic=True, mean_square=torch.rand(HEADS, HEAD_DIM)),
 }  # fmt: skip
 """Name, that of the registry where it has one → feature map."""
-
-
-def inputs(
-    n: int, batch: tuple[int, ...] = (2,), m: int = 4, d_v: int = 6, seed: int = 0
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return positive features of queries and keys, and values, all different, float64."""
-    generator = torch.Generator().manual_seed(seed)
-    phi_q, phi_k = torch.rand(2, *batch, HEADS, n, m, generator=generator, dtype=torch.float64)
-    v = torch.randn(*batch, HEADS, n, d_v, generator=generator, dtype=torch.float64)
-    return phi_q + 0.05, phi_k + 0.05, v
-
-
-def dense_attention(
-    phi_q: Tensor, phi_k: Tensor, v: Tensor, weights: Tensor, causal: bool, normalize: bool = True
-) -> Tensor:
-    """Return the attention by its definition: every weight written out, then the sums."""
-    if weights.ndim == phi_q.ndim + 1 and weights.shape[-1] == phi_q.shape[-1]:
-        a = torch.einsum("...im,...jm,...ijm->...ij", phi_q, phi_k, weights)
-    else:
-        a = torch.einsum("...im,...jm->...ij", phi_q, phi_k) * weights
-    if causal:
-        a = a.tril()
-    out = torch.einsum("...ij,...jd->...id", a, v)
-    return out / a.sum(-1)[..., None] if normalize else out

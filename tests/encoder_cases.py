@@ -1,20 +1,14 @@
-"""Every encoder, in the shapes that its contract must survive: add a new encoder here.
-
-Those of a module of yours are tested too, if ``STRINGLIB_IMPORT`` names it.
-"""
+"""Every encoder, in the shapes that its contract must survive: add a new encoder here."""
 
 from __future__ import annotations
 
-import importlib
-import os
 from collections.abc import Callable
-from functools import partial
 
 import torch
 from torch import Tensor
 
 import stringlib
-from stringlib import ENCODERS, RotaryEncoder, make_encoder, reference
+from stringlib import RotaryEncoder, reference
 from stringlib.algebra import haar_orthogonal
 
 
@@ -59,32 +53,6 @@ CASES: dict[str, Callable[[], RotaryEncoder]] = {
     "string-half-7": lambda: _given(7, 2, 3, 2, "half"),
     "string-no-pairs": lambda: stringlib.STRING(torch.zeros(1, 0, 1), head_dim=4),
 }
-
-
-def cases_of(module: str) -> dict[str, Callable[[], RotaryEncoder]]:
-    """Return cases of the encoders that a module adds, of the shapes that they take.
-
-    Raises:
-        ImportError: If there is no such module.
-        ValueError: If it adds no encoder.
-    """
-    known, found = {*ENCODERS}, {}
-    importlib.import_module(module)
-    for name in ENCODERS:
-        for shape in ((8, 1, 1), (6, 1, 3), (8, 2, 2)) if name not in known else ():
-            case = partial(make_encoder, name, *shape)
-            try:
-                case()
-            except ValueError:  # one coordinate alone, for instance
-                continue
-            found["{}-{}-{}d-heads-{}".format(name, *shape)] = case
-    if not found:
-        raise ValueError(f"STRINGLIB_IMPORT must name a module that adds to ENCODERS, got {module}")
-    return found
-
-
-OWN = cases_of(os.environ["STRINGLIB_IMPORT"]) if "STRINGLIB_IMPORT" in os.environ else {}
-CASES |= OWN
 
 
 def _circulant(e: RotaryEncoder, h: int, x: Tensor, r: Tensor) -> Tensor:
@@ -150,19 +118,3 @@ def make(name: str, dtype: torch.dtype = torch.float64) -> RotaryEncoder:
         for parameter in encoder.parameters():
             parameter.normal_(std=max(1, parameter.shape[-1]) ** -0.5)
     return encoder
-
-
-def heads_of(encoder: RotaryEncoder) -> int:
-    """Return a number of heads that the encoder accepts: its own, or any when it has one."""
-    return 4 if encoder.heads == 1 else encoder.heads
-
-
-def inputs(
-    encoder: RotaryEncoder, seq: int = 6, batch: tuple[int, ...] = (2,), dtype=torch.float64
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return random q, k and positions (seq, coord_dim)."""
-    generator = torch.Generator().manual_seed(1)
-    shape = (2, *batch, heads_of(encoder), seq, encoder.head_dim)
-    q, k = torch.randn(shape, dtype=torch.float64, generator=generator).to(dtype)
-    positions = torch.randn(seq, encoder.coord_dim, dtype=torch.float64, generator=generator)
-    return q, k, 10 * positions

@@ -23,7 +23,8 @@ from stringlib import (
 )
 from stringlib.algebra import haar_orthogonal
 from stringlib.reference import ladder
-from tests.encoder_cases import CASES, heads_of, make
+from stringlib.testing.encoders import heads_of
+from tests.encoder_cases import CASES, make
 
 SMALL = [name for name in CASES if "rfft" not in name]
 

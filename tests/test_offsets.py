@@ -7,8 +7,9 @@ import torch
 
 from stringlib import STRING, AxialRoPE, MixedRoPE, RoPE, checks
 from stringlib.positions import grid_positions
+from stringlib.testing.encoders import heads_of, inputs
 from stringlib.theory.offsets import alias_gap, offset_scores
-from tests.encoder_cases import CASES, heads_of, inputs, make
+from tests.encoder_cases import CASES, make
 from tests.refusals import refused
 
 

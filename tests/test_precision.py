@@ -29,7 +29,8 @@ from stringlib.encoders.registry import BIASES
 from stringlib.encoders.scaling import ntk_aware, yarn
 from stringlib.encoders.string import RotaryEncoder
 from stringlib.positions import grid_positions
-from tests.encoder_cases import CASES, inputs, make
+from stringlib.testing.encoders import inputs
+from tests.encoder_cases import CASES, make
 from tests.model_cases import WEIGHTS
 
 LEARNED = {

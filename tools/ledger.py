@@ -9,7 +9,8 @@ An equation has one id everywhere, ``eq-something``:
   with ``:label: eq-something``;
 * the docstring of what implements it in ``stringlib`` or in ``book/figures``:
   ``:eq:`eq-something```;
-* its proof: ``@pytest.mark.proves("eq-something")`` on a test, which is one in float64, or a
+* its proof: ``@pytest.mark.proves("eq-something")`` on a test, or ``holds("eq-something")`` on a
+  property of ``stringlib.testing``, which is one in float64, or a
   comment in a notebook cell that contains an ``assert``, which says of which kind the proof is:
   ``# proves by algebra: eq-something``, ``# proves for small sizes: ...`` (every case up to a size,
   by a computer) or ``# proves in float64: ...``.
@@ -225,21 +226,27 @@ def read_docstrings(root: Path, ledger: Ledger) -> None:
 
 
 def marks(nodes: Iterable[ast.AST]) -> Iterator[ast.Call]:
-    """Yield the calls of ``pytest.mark.proves`` below some nodes."""
+    """Yield the calls of ``pytest.mark.proves``, or of a contract, below some nodes."""
     for node in nodes:
         for call in ast.walk(node):
             if (
                 isinstance(call, ast.Call)
                 and isinstance(call.func, ast.Attribute)
-                and call.func.attr == "proves"
-                and ast.unparse(call.func.value).endswith("mark")
+                and (
+                    (call.func.attr == "proves" and ast.unparse(call.func.value).endswith("mark"))
+                    or (call.func.attr == "holds" and call.args)
+                )
             ):
                 yield call
 
 
 def read_tests(root: Path, ledger: Ledger) -> None:
-    """Find every ``@pytest.mark.proves(...)`` on the tests, their classes and modules."""
-    for path in sorted((root / "tests").rglob("*.py")):
+    """Find every ``@pytest.mark.proves(...)`` on the tests, their classes and modules.
+
+    And every property of a contract, ``@ENCODER.holds(...)``, which the tests run.
+    """
+    contract = root / "stringlib" / "testing"
+    for path in sorted([*(root / "tests").rglob("*.py"), *contract.glob("*.py")]):
         file = str(path.relative_to(root))
         tree = ast.parse(path.read_text(encoding="utf8"))
         on_definitions = set()
@@ -247,9 +254,10 @@ def read_tests(root: Path, ledger: Ledger) -> None:
             place = "::".join((file, *names))
             for call in marks(node.decorator_list):
                 on_definitions.add(call)
-                if not re.match("test|Test", node.name):
+                if path.parent != contract and not re.match("test|Test", node.name):
                     ledger.errors.append(f"{place}: marked as a proof but never run as a test")
-                line = f"the test “{in_words(node.name)}” in `{file}`"
+                what = "property" if path.parent == contract else "test"
+                line = f"the {what} “{in_words(node.name)}” in `{file}`"
                 _proof(call, place, line, ledger)
         for call in marks([tree]):
             if call not in on_definitions:

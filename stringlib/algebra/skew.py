@@ -104,12 +104,15 @@ def connected_parts(support: Tensor, size: int) -> Tensor:
         parts = smaller
 
 
-def pair_channels(pairs: int, layout: str = "interleaved") -> Tensor:
+def pair_channels(
+    pairs: int, layout: str = "interleaved", device: torch.device | None = None
+) -> Tensor:
     """Return the two channels of each pair.
 
     Args:
         pairs: Number of pairs.
         layout: ``"interleaved"`` pairs channels (2i, 2i+1), ``"half"`` (i, i + pairs).
+        device: Where the result is to be; the default device if omitted.
 
     Returns:
         An integer tensor of shape ``(pairs, 2)``.
@@ -119,7 +122,7 @@ def pair_channels(pairs: int, layout: str = "interleaved") -> Tensor:
     """
     require_count("pairs", pairs, least=0)
     require_name("layout", layout, LAYOUTS)
-    channels = torch.arange(2 * pairs)
+    channels = torch.arange(2 * pairs, device=device)
     return channels.view(pairs, 2) if layout == "interleaved" else channels.view(2, pairs).T
 
 
@@ -162,7 +165,7 @@ def planar_skew(frequencies: Tensor, size: int, layout: str = "interleaved") -> 
     """
     pairs = frequencies.shape[-1]
     require_count("size", size, least=max(1, 2 * pairs))
-    first, second = pair_channels(pairs, layout).to(frequencies.device).unbind(-1)
+    first, second = pair_channels(pairs, layout, frequencies.device).unbind(-1)
     generator = frequencies.new_zeros(*frequencies.shape[:-1], size, size)
     generator[..., first, second] = -frequencies
     generator[..., second, first] = frequencies

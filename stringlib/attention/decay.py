@@ -75,6 +75,9 @@ def with_features(log_decay: Tensor, lead: tuple[int, ...], n: int, m: int) -> T
     heads, shape = lead[-1], tuple(log_decay.shape)
     if shape in ((heads,), (1,)):
         return log_decay[:, None, None].expand(-1, n, 1)
+    if len(shape) == len(lead) + 2 and shape[-2] == n and shape[-1] in (1, m):
+        if expands(shape[:-2], lead):
+            return log_decay
     scalar = len(shape) > 1 and shape[-1] == n and expands(shape[:-1], lead)
     vector = len(shape) > 2 and shape[-2] == n and expands(shape[:-2], lead)
     vector = vector and shape[-1] in (1, m)

@@ -122,7 +122,8 @@ class SSDDecay(TokenDecay):
     def log_decay(self, x: Tensor) -> Tensor:
         """Return one logarithm a token, for all features: ``(..., heads, seq, 1)``."""
         step = nn.functional.softplus(self.to_step(x))
-        return -(self.log_rate.exp() * step).mT[..., None]
+        # contiguous: compiled, the gradient of softplus gets strides that it cannot view
+        return -(self.log_rate.exp() * step).mT.contiguous()[..., None]
 
 
 class LearnedDelta(ReplacingWeight):

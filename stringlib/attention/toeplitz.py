@@ -150,7 +150,7 @@ class ToeplitzWeight(PositionWeight):
         lead = common_shape(*(x.shape[:-2] for x in (phi_q, phi_k, u)))
         heads, n = lead[-1], phi_q.shape[-2]
         bias = self._fitted(n, phi_k.shape[-2])
-        if bias.shape[0] not in (1, heads):
+        if bias.shape[0] != 1 and bias.shape[0] != heads:
             raise ValueError(
                 f"bias must have 1 head or the {heads} of phi_q, got shape {tuple(bias.shape)}"
             )

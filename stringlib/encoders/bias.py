@@ -8,7 +8,6 @@ side, or none for keys after the query. None is causal: that is the attention's 
 
 from __future__ import annotations
 
-import numbers
 from bisect import bisect_left
 from typing import Any
 
@@ -16,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.derived import Derived
-from stringlib.inputs import require_bool, require_count, require_numbers
+from stringlib.inputs import INTEGERS, require_bool, require_count, require_numbers
 from stringlib.precision import at_least_float32, widest
 
 
@@ -335,5 +334,5 @@ def _require_distances(distances: Tensor) -> None:
 
 
 def _require_integer(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+    if isinstance(value, bool) or not isinstance(value, INTEGERS):
         raise TypeError(f"{name} must be an int, got {value!r}")

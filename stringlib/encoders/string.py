@@ -192,7 +192,7 @@ class RotaryEncoder(Derived):
         Returns:
             Skew-symmetric, float64, ``(heads, coord_dim, head_dim, head_dim)``.
         """
-        planes = planar_skew(self.frequencies().mT, self.head_dim, self.layout)
+        planes = planar_skew(self._own_frequencies().mT, self.head_dim, self.layout)
         basis = self.basis().unsqueeze(1)
         return basis @ planes @ basis.mT
 
@@ -238,7 +238,7 @@ class RotaryEncoder(Derived):
                 raise ValueError(f"heads must be {self.heads}, those of the encoder, got {heads}")
         own = heads or (None if self.heads == 1 else self.heads)
         rows = weight.shape[0] if weight.ndim in (1, 2) else 0
-        if rows == 0 or rows % self.head_dim or own not in (None, rows // self.head_dim):
+        if rows == 0 or rows % self.head_dim or (own and own * self.head_dim != rows):
             count = own or "any number of heads"
             raise ValueError(
                 f"weight must have shape ({count} * {self.head_dim}, model_dim) or "
@@ -274,7 +274,7 @@ class RotaryEncoder(Derived):
             ValueError: If ``layout`` is unknown.
         """
         if layout is None:
-            return STRING(self.frequencies(), head_dim=self.head_dim, layout=self.layout)
+            return STRING(self._own_frequencies(), head_dim=self.head_dim, layout=self.layout)
         require_name("layout", layout, LAYOUTS)
         return STRING(self._all_frequencies(), head_dim=self.head_dim, layout=layout)
 
@@ -328,6 +328,7 @@ class RotaryEncoder(Derived):
     def _own_frequencies(self) -> Tensor:
         """Return Ω, or say that a subclass has none of the right shape."""
         frequencies = self.frequencies()
+        require_floats("frequencies()", frequencies)
         heads, pairs, coord_dim = frequencies.shape if frequencies.ndim == 3 else (0, 0, 0)
         fits = 2 * pairs <= self.head_dim
         if not fits or (heads, coord_dim) != (self.heads, self.coord_dim):
@@ -346,8 +347,9 @@ class RotaryEncoder(Derived):
     def _order(self, layout: str) -> Tensor:
         """Return which channel of the rotating basis stands where in a layout of all pairs."""
         require_name("layout", layout, LAYOUTS)
-        pairs, half = self.frequencies().shape[-2], self.head_dim // 2
-        channels = torch.arange(self.head_dim)
+        frequencies, half = self._own_frequencies(), self.head_dim // 2
+        pairs = frequencies.shape[-2]
+        channels = torch.arange(self.head_dim, device=frequencies.device)
         turning = pair_up(channels[: 2 * pairs], self.layout)
         still = channels[2 * pairs : 2 * half].unflatten(0, (-1, 2))
         return torch.cat([unpair(torch.cat([turning, still]), layout), channels[2 * half :]])

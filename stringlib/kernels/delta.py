@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from stringlib.kernels.recurrence import decay_matrix, padded, sum_of_later
+from stringlib.kernels.recurrence import chunk_size, decay_matrix, in_chunks, sum_of_later
 
 # Medians on two CPU cores, 8 heads, d = d_v = 64, float32, milliseconds with gradients, chunks of
 # 16 : 32 : 64 : 128. n = 1024, 1 thread: 70 : 53 : 54 : 78, 2 threads: 53 : 33 : 36 : 45. At
@@ -53,10 +53,10 @@ def delta_sums(
         return q @ state, state
     if mode == "recurrent" or (mode is None and n == 1):
         return _token_by_token(q, k, v, beta, log_decay, state)
-    size = n if mode == "parallel" else min(CHUNK, n)
-    tokens = padded(size, q, k, v, beta, log_decay)
-    q, k, v, beta, log_decay = (x.unflatten(-2, (-1, size)) for x in tokens)
-    out, state = _chunks(q, k, v, beta, log_decay, state)
+    if torch.compiler.is_exporting():  # a loop over chunks would be for one number of them
+        mode = "parallel"
+    tokens = in_chunks(chunk_size(n, CHUNK, mode), q, k, v, beta, log_decay)
+    out, state = _chunks(*tokens, state)
     return out.flatten(-3, -2)[..., :n, :], state
 
 

@@ -26,6 +26,9 @@ PLAIN_CHUNK = 64
 # 32 : 64. One decay a token: n = 1024 29 : 34, n = 4096 118 : 104; one a feature: n = 1024 87 : 82.
 DECAY_CHUNK = 32
 
+TOGETHER = 64
+"""Up to so many chunks a compiled graph has the decays between any two of them."""
+
 
 def causal_sums(
     q: Tensor,
@@ -59,7 +62,7 @@ def causal_sums(
         return q @ state, state
     if mode == "recurrent" or (mode is None and n == 1):
         return _token_by_token(q, k, u, log_decay, state)
-    size = n if mode == "parallel" else min(DECAY_CHUNK, n)
+    size = chunk_size(n, DECAY_CHUNK, mode)
     if log_decay.shape[-1] > 1 or torch.compiler.is_compiling():  # a compiler fuses the plain form
         return decayed_chunks(q, k, u, log_decay, state, size)
     return _scalar_chunks(q, k, u, log_decay, state, size)
@@ -72,6 +75,8 @@ def _plain_sums(
     length = {"parallel": max(u.shape[-2], 1), "recurrent": 1}.get(mode or "chunk", PLAIN_CHUNK)
     given = [q, k, u] if state is None else [q, k, u, state]
     lead = common_shape(*(x.shape[:-2] for x in given))
+    if torch.compiler.is_compiling() and mode in (None, "chunk"):
+        return _plain_together(*(x.expand(*lead, *x.shape[-2:]) for x in (q, k, u)), state)
     flat = [x.expand(*lead, *x.shape[-2:]).flatten(0, -3) for x in given]
     after = None if state is None else flat[3]
     sums = []
@@ -81,6 +86,25 @@ def _plain_sums(
         sums.append(found)
     assert after is not None  # split gives one chunk at least
     return torch.cat(sums, -2).unflatten(0, lead), after.unflatten(0, lead)
+
+
+def _plain_together(q: Tensor, k: Tensor, u: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Do as :func:`_plain_sums` for all chunks at once: one graph for any number of them."""
+    n = u.shape[-2]
+    q, k, u = in_chunks(PLAIN_CHUNK, q, k, u)
+    after = (k.mT @ u).cumsum(-3)
+    if state is None:
+        state = torch.zeros_like(after[..., 0, :, :])
+    else:
+        after = after + state.unsqueeze(-3)
+    sums = (q @ k.mT).tril() @ u + q @ _states_before(after, state)
+    return sums.flatten(-3, -2)[..., :n, :], after[..., -1, :, :]
+
+
+def _states_before(after: Tensor, state: Tensor) -> Tensor:
+    """Return the state before each chunk from those behind them, ``(..., chunks, m, d_u)``."""
+    first = state.unsqueeze(-3).expand_as(after[..., :1, :, :])
+    return torch.cat([first, after[..., :-1, :, :]], -3)
 
 
 def _chunk(q: Tensor, k: Tensor, u: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -106,17 +130,44 @@ def decayed_chunks(
 ) -> tuple[Tensor, Tensor]:
     """Go chunk by chunk under a decay, equation :eq:`eq-decay-chunk`; the plain form."""
     n = u.shape[-2]
-    q, k, u, log_decay = (x.unflatten(-2, (-1, size)) for x in padded(size, q, k, u, log_decay))
+    q, k, u, log_decay = in_chunks(size, q, k, u, log_decay)
     since_start = log_decay.cumsum(-2).exp()
     added = (k * sum_of_later(log_decay).exp()).mT @ u
-    kept = since_start[..., -1, :, None]
-    before = []
-    for add, keep in zip(added.unbind(-3), kept.unbind(-3), strict=True):
-        before.append(state)
-        state = torch.addcmul(add, keep, state)
     within = _scores(q, k, log_decay) @ u
-    sums = within + (q * since_start) @ torch.stack(before, -3)
-    return sums.flatten(-3, -2)[..., :n, :], state
+    if _is_one_graph(added.shape[-3]):
+        after = _states_together(added, log_decay.sum(-2), state)
+        before, state = _states_before(after, state), after[..., -1, :, :]
+    else:
+        kept, each = since_start[..., -1, :, None], []
+        for add, keep in zip(added.unbind(-3), kept.unbind(-3), strict=True):
+            each.append(state)
+            state = torch.addcmul(add, keep, state)
+        before = torch.stack(each, -3)
+    return (within + (q * since_start) @ before).flatten(-3, -2)[..., :n, :], state
+
+
+def _is_one_graph(chunks: int) -> bool:
+    """Return whether a graph is to serve any number of chunks, for which it may not be a loop.
+
+    A compiler makes a graph for each number where there are many: a loop is then quicker.
+    """
+    if torch.compiler.is_exporting():
+        return True
+    return torch.compiler.is_compiling() and chunks <= TOGETHER
+
+
+def _states_together(added: Tensor, log_kept: Tensor, state: Tensor) -> Tensor:
+    """Return the state behind each chunk, by the decays between any two chunks.
+
+    Args:
+        added: What each chunk adds, ``(..., chunks, m, d_u)``.
+        log_kept: The logarithms of what it keeps of the state before, ``(..., chunks, 1 or m)``.
+        state: Before the first chunk, ``(..., m, d_u)``.
+    """
+    by_feature = log_kept.mT
+    own = decay_matrix(by_feature) @ added.transpose(-3, -2)
+    since_start = by_feature.cumsum(-1).exp().unsqueeze(-1)
+    return (own + since_start * state.unsqueeze(-2)).transpose(-3, -2)
 
 
 def _scalar_chunks(
@@ -124,10 +175,10 @@ def _scalar_chunks(
 ) -> tuple[Tensor, Tensor]:
     """Do as :func:`decayed_chunks` with one decay a token, and with a gradient by hand."""
     n = u.shape[-2]
-    tokens = padded(size, q, k, u, log_decay)
-    lead = common_shape(*(x.shape[:-2] for x in (*tokens, state)))
-    *chunks, state = (x.expand(*lead, *x.shape[-2:]) for x in (*tokens, state))
-    q, k, u, a = (x.unflatten(-2, (-1, size)) for x in chunks)
+    given = q, k, u, log_decay, state
+    lead = common_shape(*(x.shape[:-2] for x in given))
+    *tokens, state = (x.expand(*lead, *x.shape[-2:]) for x in given)
+    q, k, u, a = in_chunks(size, *tokens)
     with torch.no_grad():
         mask = decay_matrix(a.squeeze(-1))
     sums, state = scalar_decay_chunks(decayed_chunks, mask, q, k, u, a, state)
@@ -136,10 +187,24 @@ def _scalar_chunks(
     return sums[..., :n, :] if n % size else sums, state
 
 
-def padded(size: int, *tensors: Tensor) -> tuple[Tensor, ...]:
-    """Add tokens without key and value that forget nothing, to a multiple of ``size``."""
-    missing = -tensors[0].shape[-2] % size
-    return tuple(pad(x, (0, 0, 0, missing)) for x in tensors) if missing else tensors
+def chunk_size(n: int, size: int, mode: str | None) -> int:
+    """Return how many tokens a chunk has; a graph for any n has chunks of one size."""
+    if mode == "parallel":
+        return n
+    return size if torch.compiler.is_compiling() else min(size, n)
+
+
+def in_chunks(size: int, *tensors: Tensor) -> list[Tensor]:
+    """Return tokens as ``(..., chunks, size, channels)``.
+
+    The last chunk is filled with tokens without key and value that forget nothing.
+    """
+    n = tensors[0].shape[-2]
+    chunks = (n + size - 1) // size
+    missing = chunks * size - n
+    if torch.compiler.is_compiling() or missing:
+        tensors = tuple(pad(x, (0, 0, 0, missing)) for x in tensors)
+    return [x.unflatten(-2, (chunks, size)) for x in tensors]
 
 
 def _scores(q: Tensor, k: Tensor, log_decay: Tensor) -> Tensor:
@@ -147,7 +212,8 @@ def _scores(q: Tensor, k: Tensor, log_decay: Tensor) -> Tensor:
     if log_decay.shape[-1] == 1:
         return q @ k.mT * decay_matrix(log_decay.squeeze(-1))
     size = q.shape[-2]
-    q, k, log_decay = padded(1 << (size - 1).bit_length(), q, k, log_decay)  # halving needs 2ⁿ
+    missing = (1 << (size - 1).bit_length()) - size  # halving needs 2ⁿ
+    q, k, log_decay = (pad(x, (0, 0, 0, missing)) for x in (q, k, log_decay))
     return _scores_by_halves(q, k, log_decay)[..., :size, :size]
 
 

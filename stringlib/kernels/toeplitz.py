@@ -3,6 +3,7 @@ r"""Sums with a Toeplitz weight :math:`e^{b_{j-i}}`: by tiles of its rows, or by
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -52,9 +53,12 @@ def toeplitz_by_tiles(
     if key_scales is not None:
         key_scale, common = key_scales
         key_scales = key_scale.flip(-1), common.expand(*common.shape[:-1], phi_q.shape[-2])
-    rows = max(1, TILE // across)
-    out, scales = [], []
-    for start in range(0, long, rows):
+    rows, starts = max(1, TILE // across), range(0)
+    if torch.compiler.is_exporting() or (torch.compiler.is_compiling() and long * across <= KEPT):
+        rows, starts = long, range(1)  # a graph with a loop over tiles would be for one length
+    out: list[Any] = []
+    scales: list[Any] = []
+    for start in starts or range(0, long, rows):
         count = min(rows, long - start)
         first = long - start - count if causal else 0  # the keys before it are all too late
         queries = (start * across, count * across)
@@ -68,10 +72,7 @@ def toeplitz_by_tiles(
             key_scales
             and (key_scales[0][..., first * across :], key_scales[1].narrow(-1, *queries)),
         )
-        if long * across > KEPT:
-            found = checkpoint(_tile, *args, use_reentrant=False, preserve_rng_state=False)
-        else:
-            found = _tile(*args)
+        found = _sparing(_tile, *args) if long * across > KEPT else _tile(*args)
         out.append(found[0])
         scales.append(found[1])
     return torch.cat(out, -2), torch.cat(scales, -1) if exact else None
@@ -126,12 +127,7 @@ def toeplitz_by_fft(phi_q: Tensor, phi_k: Tensor, u: Tensor, bias: Tensor) -> tu
     q, k, columns = (x.to(wide).mT.contiguous().unflatten(-1, sizes) for x in (phi_q, phi_k, u))
     features = zip(q.unbind(-axes - 1), k.unbind(-axes - 1), strict=True)
     # the spectra of one feature are as large as u; kept for all, they would be m times that
-    parts = (
-        checkpoint(
-            _feature, *pair, columns, spectrum, axes, use_reentrant=False, preserve_rng_state=False
-        )
-        for pair in features
-    )
+    parts = (_sparing(_feature, *pair, columns, spectrum, axes) for pair in features)
     total: Any = sum(parts)
     return total.flatten(-axes).mT.to(u.dtype), shift.flatten(1).to(u.dtype)
 
@@ -147,3 +143,13 @@ def excess(largest: Tensor, dtype: torch.dtype) -> Tensor:
     bound = largest_exponent(dtype)
     largest = largest.clamp(min=LEAST)
     return largest - largest.clamp(-bound, bound)
+
+
+def _sparing(function: Callable[..., Any], *args: Any) -> Any:
+    """Call, and compute again for the gradient what would have to be kept for it.
+
+    Not under ``torch.func``: a batch of ``vmap`` has ended when the gradient is taken.
+    """
+    if torch._C._are_functorch_transforms_active():
+        return function(*args)
+    return checkpoint(function, *args, use_reentrant=False, preserve_rng_state=False)

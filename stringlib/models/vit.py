@@ -234,9 +234,10 @@ class ViT(nn.Module):
         if isinstance(self.absolute, GridSinusoidal):
             x = self.absolute(x, positions)
         if key_mask is not None:
-            key_mask = per_head(key_mask, (len(x), 1, x.shape[-2])).expand(len(x), 1, -1)[:, 0]
+            mask = per_head(key_mask, (x.shape[0], 1, x.shape[-2]))
+            key_mask = mask.expand(x.shape[0], 1, -1)[:, 0]
         if self.cls is not None:
-            x = torch.cat([self.cls.expand(len(x), 1, -1), x], 1)
+            x = torch.cat([self.cls.expand(x.shape[0], 1, -1), x], 1)
             if key_mask is not None:
                 key_mask = nn.functional.pad(key_mask, (1, 0), value=True)
             positions = torch.cat([torch.zeros_like(positions[..., :1, :]), positions], -2)

@@ -1,0 +1,132 @@
+"""What every bias of softmax attention must hold."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from stringlib.encoders.bias import RelativeBias
+from stringlib.testing.contract import Contract, close, refused, true
+from stringlib.testing.modes import EAGER, Mode, OneDevice
+from stringlib.testing.moves import COPIES
+
+Make = Callable[..., RelativeBias]
+"""``make(dtype)`` → the bias, the same each time."""
+
+BIAS = Contract()
+
+
+def of_tokens(bias: RelativeBias) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return the bias as a function of queries and keys, whose numbers alone count."""
+    return lambda q, k: bias(q.shape[-2], k.shape[-2])
+
+
+def tokens(n: int) -> Tensor:
+    """Return so many tokens."""
+    return torch.zeros(2, n, 3, dtype=torch.float64)
+
+
+@BIAS.holds()
+def a_bias_depends_on_the_distance_alone(make: Make, run: Mode) -> None:
+    """So that an offset takes rows of a larger one, and :meth:`at` says them all."""
+    bias = make()
+    whole = run(of_tokens(bias), tokens(40), tokens(40))
+    shape = (bias.heads, 40, 40)
+    true(whole.shape == shape, f"the bias must have shape {shape}, got {tuple(whole.shape)}")
+    limit = 1e-14 * (1 + whole.abs().max().item())  # powers by vector differ in the last bit
+    close(whole[:, 1:, 1:], whole[:, :-1, :-1], limit, "a bias one step further")
+    close(bias(1, 40, offset=39), whole[:, 39:], limit, "a row by its offset")
+    close(bias(3, 170, offset=-7)[..., :40], bias(3, 40, offset=-7), limit, "more keys")
+    distances = torch.arange(40)
+    close(bias.at(distances), whole[:, :, 0], limit, "at(distances)")
+    close(bias.at(-distances), whole[:, 0], limit, "at(−distances)")
+
+
+@BIAS.holds(core=True)
+def gradients_are_those_of_each_distance(make: Make, run: Mode) -> None:
+    bias = make()
+    learned = list(bias.parameters())
+    out = run(of_tokens(bias), tokens(9), tokens(7))
+    if not learned:
+        true(out.isfinite().all(), "a bias must be finite")
+        return
+    i, j = torch.arange(9)[:, None], torch.arange(7)
+    one_by_one = bias.at((i - j).flatten()).unflatten(-1, (9, 7))
+    close(out, one_by_one, 1e-13 * (1 + out.abs().max().item()), "a bias")
+    expected = EAGER.gradients(one_by_one, learned)
+    for got, want in zip(run.gradients(out, learned), expected, strict=True):
+        close(got, want, 1e-11 * (1 + want.abs().max().item()), "a gradient")
+
+
+@BIAS.holds()
+def torch_func_takes_the_same_gradients(make: Make, run: Mode) -> None:
+    bias = make()
+    values: dict[str, Tensor] = dict(bias.named_parameters())
+    if not values:
+        return
+
+    def loss(values: dict[str, Tensor]) -> Tensor:
+        return torch.func.functional_call(bias, values, (5, 7)).pow(2).sum()
+
+    want = torch.autograd.grad(loss(values), [*values.values()])
+    with run.around():
+        got = torch.func.grad(loss)({name: x.detach() for name, x in values.items()})
+    for a, b in zip(got.values(), want, strict=True):
+        close(a, b, 1e-11 * (1 + b.abs().max().item()), "a gradient of torch.func")
+
+
+@BIAS.holds()
+def the_dtype_is_that_of_the_module_and_rounded_once(make: Make, run: Mode) -> None:
+    for dtype in (torch.float16, torch.bfloat16, torch.float32):
+        bias = make(dtype)
+        exact = copy.deepcopy(bias).double()(9, 20)
+        got = run(of_tokens(bias), tokens(9), tokens(20))
+        true(got.dtype == dtype, f"a bias of {dtype} must be {dtype}, got {got.dtype}")
+        limit = 8 * torch.finfo(dtype).eps * (1 + exact.abs().max().item())
+        close(got.double(), exact, limit, f"a bias in {dtype}")
+
+
+@BIAS.holds(core=True)
+def any_number_of_tokens(make: Make, run: Mode) -> None:
+    bias = make()
+    program = None
+    for queries, keys in ((6, 8), (9, 9), (5, 12)):
+        given = tokens(queries), tokens(keys)
+        program = program or run.prepared(of_tokens(bias), *given, free=((1,), (1,)))
+        with run.around():
+            got = program(*given)
+        close(got, bias(queries, keys), 0.0, f"a bias of {queries} queries and {keys} keys")
+    for queries, keys in ((0, 3), (1, 1), (3, 0)):
+        true(bias(queries, keys).shape == (bias.heads, queries, keys), "no tokens have no bias")
+
+
+@BIAS.holds()
+def every_kind_of_copy_says_the_same(make: Make, run: Mode) -> None:
+    given = tokens(7), tokens(9)
+    before = run(of_tokens(make()), *given)
+    for name, copied in COPIES.items():
+        other = copied(make)
+        assert isinstance(other, RelativeBias)
+        got = run(of_tokens(other), *given)
+        close(got, before, 0.0, f"a bias {name}")
+
+
+@BIAS.holds()
+def nothing_is_made_on_another_device(make: Make, run: Mode) -> None:
+    """The meta device stands for any other one."""
+    bias = make().to("meta")
+    with OneDevice("meta"):
+        found = bias(5, 7), bias.at(torch.arange(5, device="meta"))
+    true(all(x.is_meta for x in found), "a bias must stay on the device")
+
+
+@BIAS.holds()
+def bad_numbers_are_named(make: Make, run: Mode) -> None:
+    bias = make()
+    refused(bias, -1, 3, words="num_queries")
+    refused(bias, 3, 1.5, error=TypeError, words="num_keys")
+    refused(bias.at, torch.zeros(2, 3), words="distances")
+    refused(bias.at, [1.0], error=TypeError, words="distances")

@@ -1,0 +1,249 @@
+"""What a contract has to know of a part of one's own: how it is made, and in which shapes."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from stringlib.attention.features import FeatureMap
+from stringlib.attention.registry import LayerShape
+from stringlib.attention.weights import PositionWeight
+from stringlib.encoders.bias import RelativeBias
+from stringlib.encoders.string import RotaryEncoder
+from stringlib.inputs import require_kind
+from stringlib.testing.features import Mapped
+from stringlib.testing.weights import Weighted, inputs
+
+Make = Callable[..., Any]
+
+SHAPES = ((8, 1, 1), (6, 1, 3), (8, 2, 2))
+"""Of encoders: head_dim, coord_dim, heads."""
+LAYER = LayerShape(dim=12, heads=3, features=4)
+LENGTHS = tuple(range(1, 101))
+
+
+def encoder_cases(make: Make) -> dict[str, Callable[..., Any]]:
+    """Return name → ``make(dtype)`` of an encoder, in each shape that it takes.
+
+    Raises:
+        TypeError: If it is neither a rotary encoder nor a bias.
+        ValueError: If it takes none of the shapes.
+    """
+    if _takes_nothing(make):
+        one = make()
+        _require_encoder(one)
+        return {type(one).__name__: of_dtype(make)}
+    if _is_bias(make):
+        return bias_cases(make)
+    found, error = {}, None
+    for shape in SHAPES:
+
+        def build(shape: tuple[int, int, int] = shape) -> Any:
+            head_dim, coord_dim, heads = shape
+            names = inspect.signature(make).parameters
+            if {"coord_dim", "heads"} <= names.keys():  # the order of its own
+                return make(head_dim, coord_dim=coord_dim, heads=heads)
+            if "heads" in names:  # of one coordinate
+                if coord_dim != 1:
+                    raise ValueError(f"coord_dim must be 1, got {coord_dim}")
+                return make(head_dim, heads=heads)
+            return make(*shape)
+
+        try:
+            one = build()
+        except ValueError as raised:  # one coordinate alone, for instance
+            error = raised
+            continue
+        _require_encoder(one)
+        found["{} of {} channels, {} coordinates, {} heads".format(_name(make), *shape)] = of_dtype(
+            build
+        )
+    if not found:
+        raise ValueError(f"make must take one of the shapes {SHAPES}, got: {error}")
+    return found
+
+
+def bias_cases(make: Make) -> dict[str, Callable[..., RelativeBias]]:
+    """Return name → ``make(dtype)`` of a bias.
+
+    Raises:
+        TypeError: If it is no bias.
+    """
+    tried = {"": make} if _takes_nothing(make) else {" of 3 heads": lambda: make(3)}
+    require_kind("what make returns", next(iter(tried.values()))(), RelativeBias)
+    return {f"{_name(make)}{words}": of_dtype(build) for words, build in tried.items()}
+
+
+def feature_case(make: Make) -> tuple[str, Mapped]:
+    """Return name and case of a feature map.
+
+    Raises:
+        TypeError: If it is no feature map.
+        ValueError: If it takes no number of channels that is tried.
+    """
+
+    def build() -> FeatureMap:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            made: FeatureMap = make() if _takes_nothing(make) else make(8, None, 3, None)
+            return made.double()
+
+    phi = build()
+    require_kind("what make returns", phi, FeatureMap)
+    error = None
+    for head_dim in (getattr(phi, "head_dim", 5), 5, 8, 4, 6, 16, 32, 64):
+        for heads in (3, 1, 2, 4, 8):
+            try:
+                phi(torch.zeros(heads, 2, head_dim).double())
+                _, scale = phi.scaled_keys(torch.zeros(heads, 2, head_dim).double())
+            except (ValueError, RuntimeError) as raised:
+                error = raised
+                continue
+            exponential = scale is not None
+            signs, drops = phi.nonnegative, exponential
+            shape = (head_dim, heads, exponential, signs, drops)
+            return type(phi).__name__, Mapped(build, None, *shape)
+    raise ValueError(f"make must return a map of 4 to 64 channels, got: {error}")
+
+
+def weight_case(make: Make) -> tuple[str, Weighted]:
+    """Return name and case of a position weight.
+
+    Raises:
+        TypeError: If it is no position weight.
+        ValueError: If it takes no sequence that is tried.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        weight = make() if _takes_nothing(make) else make(LAYER)
+    require_kind("what make returns", weight, PositionWeight)
+    weight = weight.double()
+    reads = type(weight).forward is not PositionWeight.forward
+    return type(weight).__name__, _reading(weight) if reads else _plain(weight)
+
+
+def _reading(weight: PositionWeight) -> Weighted:
+    """Return the case of a weight that the tokens of a layer decide."""
+
+    def draw(batch: tuple[int, ...], n: int, generator: torch.Generator) -> Tensor:
+        return torch.randn(*batch, n, LAYER.dim, generator=generator, dtype=torch.float64)
+
+    def build(x: Tensor, n: int = 0, start: int = 0) -> PositionWeight:
+        own = next(weight.parameters())
+        alike = (x.device, x.dtype) == (own.device, own.dtype)
+        return (weight if alike else copy.deepcopy(weight).to(x.device, x.dtype))(x)
+
+    return Weighted(
+        draw=draw,
+        build=build,
+        dense=lambda x, n: _matrix(build(x), n),
+        cut=lambda x, start, end: x[..., start:end, :],
+        heads=LAYER.heads,
+        parameters=tuple(weight.parameters()),
+        **_told(build(draw((2,), 5, torch.Generator())), LAYER.heads, 5),
+    )
+
+
+def _plain(weight: PositionWeight) -> Weighted:
+    """Return the case of a weight that is the same for all tokens."""
+    heads = next((h for h in (3, 1, 2, 4, 8, 6) if any(_sums(weight, h, n) for n in LENGTHS)), 0)
+    lengths = [n for n in LENGTHS if heads and _sums(weight, heads, n)]
+    if not lengths:
+        raise ValueError(
+            f"make must return a weight of up to 8 heads for 1 to {max(LENGTHS)} tokens, "
+            f"got a {type(weight).__name__} that has no sums for them"
+        )
+    return Weighted(
+        draw=None,
+        build=lambda x, n, start: weight,
+        dense=lambda x, n: _matrix(weight, n),
+        heads=heads,
+        lengths=() if lengths == [*LENGTHS] and _sums(weight, heads, 16384) else tuple(lengths),
+        parameters=tuple(weight.parameters()),
+        **{
+            **_told(weight, heads, lengths[-1]),
+            "carries": weight.has_state and len(lengths) > 1,
+        },
+    )
+
+
+def _told(weight: PositionWeight, heads: int, n: int) -> dict[str, Any]:
+    """Return what a weight says of itself, or does."""
+    causal = [way for way in (False, True) if _sums(weight, heads, n, causal=way)]
+    names = ("parallel", "recurrent", "chunk", "fft")
+    return {
+        "modes": tuple(m for m in names if _sums(weight, heads, n, causal=causal[-1], mode=m)),
+        "causal": tuple(causal),
+        "carries": weight.has_state,
+        "rectangular": _works(lambda: weight.matrix(3, 8)) and not weight.causal_only,
+        "normalized": weight.normalized,
+    }
+
+
+def _sums(weight: PositionWeight, heads: int, n: int, **options: Any) -> bool:
+    """Return whether it has sums for so many tokens."""
+    options = {"causal": weight.causal_only, **options}
+    return _works(lambda: weight.sums(*inputs(n, heads=heads), **options))
+
+
+def _matrix(weight: PositionWeight, n: int) -> Tensor | None:
+    """Return the dense matrix, or None if a pair depends on what is between."""
+    try:
+        return weight.matrix(n, n)
+    except ValueError:
+        return None
+
+
+def _works(call: Callable[[], Any]) -> bool:
+    try:
+        call()
+    except (ValueError, RuntimeError):
+        return False
+    return True
+
+
+def of_dtype(build: Make) -> Make:
+    """Return ``make(dtype)``: the same module each time, with parameters of order one."""
+
+    def make(dtype: torch.dtype = torch.float64) -> nn.Module:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            module: nn.Module = build().to(dtype)
+            with torch.no_grad():
+                for parameter in module.parameters():  # not what it starts as
+                    size = max(1, parameter.shape[-1]) ** -0.5
+                    parameter.add_(torch.randn_like(parameter), alpha=size)
+        return module
+
+    return make
+
+
+def _require_encoder(one: object) -> None:
+    if not isinstance(one, RotaryEncoder | RelativeBias):
+        raise TypeError(
+            f"make must return a RotaryEncoder or a RelativeBias, got {type(one).__name__}"
+        )
+
+
+def _is_bias(make: object) -> bool:
+    return inspect.isclass(make) and issubclass(make, RelativeBias)
+
+
+def _takes_nothing(make: Make) -> bool:
+    """Return whether it can be called without an argument."""
+    if not callable(make):
+        raise TypeError(f"make must be callable, got {make!r}")
+    try:
+        inspect.signature(make).bind()
+    except TypeError:
+        return False
+    return True
+
+
+def _name(make: Make) -> str:
+    return getattr(make, "__name__", type(make).__name__)

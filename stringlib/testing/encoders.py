@@ -1,0 +1,616 @@
+"""What every rotary encoder must hold, whatever its basis and frequencies."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from stringlib import checks
+from stringlib.encoders.string import RotaryEncoder
+from stringlib.testing.contract import Contract, close, refused, skip, small, true
+from stringlib.testing.modes import EAGER, Mode, OneDevice
+from stringlib.testing.moves import COPIES
+
+Make = Callable[..., RotaryEncoder]
+"""``make(dtype)`` → the encoder, the same each time, with random parameters of order one."""
+
+ENCODER = Contract()
+
+
+def heads_of(encoder: RotaryEncoder) -> int:
+    """Return a number of heads that the encoder accepts: its own, or any when it has one."""
+    return 4 if encoder.heads == 1 else encoder.heads
+
+
+def inputs(
+    encoder: RotaryEncoder,
+    seq: int = 6,
+    batch: tuple[int, ...] = (2,),
+    dtype: torch.dtype = torch.float64,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return random q and k, and positions ``(seq, coord_dim)``."""
+    generator = torch.Generator().manual_seed(1)
+    shape = (2, *batch, heads_of(encoder), seq, encoder.head_dim)
+    q, k = torch.randn(shape, dtype=torch.float64, generator=generator).to(dtype)
+    positions = torch.randn(seq, encoder.coord_dim, dtype=torch.float64, generator=generator)
+    return q, k, 10 * positions
+
+
+@ENCODER.holds("eq-relative")
+def shifting_every_position_leaves_the_scores(make: Make, run: Mode) -> None:
+    encoder = make()
+    q, k, positions = inputs(encoder)
+
+    def scores(positions: Tensor) -> Tensor:
+        return checks.logits(encoder, q, k, positions)
+
+    by_coordinate = torch.arange(1, encoder.coord_dim + 1) * 3.7
+    moved = run.prepared(scores, positions)
+    with run.around():
+        found = [moved(positions + x) for x in (0, 1, 17, 300, 0.37, -1234.5, by_coordinate)]
+    for there in found[1:]:
+        error = checks.relative_logit_error(found[0], there, q, k)
+        small(error, 1e-11, "a score, relative to the norms of query and key")
+
+
+@ENCODER.holds("eq-outer-basis")
+def each_head_has_the_scores_of_the_literal_rotation(make: Make, run: Mode) -> None:
+    encoder = make()
+    q, k, positions = inputs(encoder)
+
+    def scores_and_matrices(*tensors: Tensor) -> tuple[Tensor, Tensor]:
+        return checks.logits(encoder, *tensors), encoder.matrix(tensors[2])
+
+    both, matrices = run(scores_and_matrices, q, k, positions)
+    for head in range(heads_of(encoder)):
+        matrix = matrices[head if encoder.heads > 1 else 0]
+        rotated_q = torch.einsum("nij,bnj->bni", matrix, q[:, head])
+        rotated_k = torch.einsum("nij,bnj->bni", matrix, k[:, head])
+        close(both[:, head], rotated_q @ rotated_k.mT, 1e-11, f"a score of head {head}")
+
+
+@ENCODER.holds()
+def scores_in_float32_are_right_far_away(make: Make, run: Mode) -> None:
+    exact, encoder = make(), make(torch.float32)
+    exact.load_state_dict(encoder.state_dict())  # the same frequencies as float32 stores
+    q, k, near = inputs(exact)
+    for largest in (1e3, 1e6):
+        positions = (near / 30 * largest).round()
+        truth = checks.logits(exact, q, k, positions)
+        narrow = q.float(), k.float(), positions.float()
+
+        def scores(*tensors: Tensor) -> Tensor:
+            return checks.logits(encoder, *tensors)
+
+        got = run(scores, *narrow)
+        error = checks.relative_logit_error(got, truth, q, k)
+        small(error, 1e-6, f"a score at positions of {largest:.0e}")
+        moved = run(scores, *narrow[:2], narrow[2] + largest / 2)
+        error = checks.relative_logit_error(got, moved, *narrow[:2])
+        small(error, 1e-6, f"a score at positions of {largest:.0e}, moved by half of that")
+
+
+@ENCODER.holds("eq-isometry")
+def rotations_are_orthogonal_and_keep_norms(make: Make, run: Mode) -> None:
+    encoder = make()
+    q, _, positions = inputs(encoder)
+    matrices = run(encoder.matrix, positions)
+    small(checks.orthogonality_error(matrices), 1e-12, "RᵀR − I")
+    turned = run(encoder.rotate, q, positions)
+    close(turned.norm(dim=-1), q.norm(dim=-1), 1e-12, "the norm of a turned vector")
+    determinants = torch.linalg.det(matrices)
+    close(determinants, torch.ones_like(determinants), 1e-11, "the determinant of R")
+
+
+@ENCODER.holds("eq-group-law")
+def rotations_add_up_and_leave_the_origin(make: Make, run: Mode) -> None:
+    encoder = make()
+    _, _, a = inputs(encoder)
+    b = a.flip(0) * 1.7 - 3
+    here, there, both, back, origin = (
+        run(encoder.matrix, r) for r in (a, b, a + b, -a, torch.zeros_like(a))
+    )
+    close(here @ there, both, 1e-12, "R(a)R(b) − R(a + b)")
+    close(origin, torch.eye(encoder.head_dim).to(a).expand_as(origin), 1e-12, "R(0) − I")
+    close(back, here.mT, 1e-12, "R(−a) − R(a)ᵀ")
+
+
+@ENCODER.holds("eq-string-generators")
+def generators_are_skew_commute_and_exponentiate_to_the_rotation(make: Make, run: Mode) -> None:
+    encoder = make()
+    _, _, positions = inputs(encoder)
+    generators, matrices = run(lambda r: (encoder.generators(), encoder.matrix(r)), positions)
+    square = encoder.head_dim, encoder.head_dim
+    shape = (encoder.heads, encoder.coord_dim, *square)
+    true(generators.shape == shape, f"generators() must be {shape}, got {tuple(generators.shape)}")
+    small(checks.skew_error(generators), 1e-13, "L + Lᵀ")
+    small(checks.commutator_error(generators), 1e-12, "a commutator of generators")
+    exponent = torch.einsum("nk,hkij->hnij", positions, generators)
+    close(matrices, torch.matrix_exp(exponent.contiguous()), 1e-11, "R(r) − exp(Σ r L)")
+
+
+@ENCODER.holds("eq-string")
+def basis_and_frequencies_rebuild_the_rotation(make: Make, run: Mode) -> None:
+    """R(r) = P RoPE(Ωr) Pᵀ, written out with trigonometric functions here."""
+    encoder = make()
+    _, _, positions = inputs(encoder)
+    basis, frequencies, matrices = run(
+        lambda r: (encoder.basis(), encoder.frequencies(), encoder.matrix(r)), positions
+    )
+    pairs, d = frequencies.shape[1], encoder.head_dim
+    true(basis.shape == (encoder.heads, d, d), "basis() must be (heads, head_dim, head_dim)")
+    true(
+        frequencies.shape == (encoder.heads, pairs, encoder.coord_dim),
+        "frequencies() must be (heads, pairs, coord_dim)",
+    )
+    small(checks.orthogonality_error(basis), 1e-12, "PᵀP − I")
+    for head, (token, r) in itertools.product(range(encoder.heads), enumerate(positions)):
+        plane = torch.eye(d, dtype=torch.float64)
+        for i, angle in enumerate(frequencies[head] @ r):
+            a, b = (2 * i, 2 * i + 1) if encoder.layout == "interleaved" else (i, i + pairs)
+            plane[a, a] = plane[b, b] = angle.cos()
+            plane[a, b], plane[b, a] = -angle.sin(), angle.sin()
+        rebuilt = basis[head] @ plane @ basis[head].T
+        close(matrices[head, token], rebuilt, 1e-11, "R(r) − P RoPE(Ωr) Pᵀ")
+
+
+@ENCODER.holds()
+def rotate_is_the_matrix_and_a_call_leaves_the_outer_basis_out(make: Make, run: Mode) -> None:
+    encoder = make()
+    q, k, positions = inputs(encoder)
+    turned, encoded_q, encoded_k = run(
+        lambda q, k, r: (encoder.rotate(q, r), *encoder(q, k, r)), q, k, positions
+    )
+    by_matrix = (encoder.matrix(positions) @ q[..., None])[..., 0]
+    close(turned, by_matrix, 1e-12, "rotate(x)")
+    close(encoded_k.norm(dim=-1), k.norm(dim=-1), 1e-12, "the norm of an encoded key")
+    if type(encoder)._encode is not RotaryEncoder._encode:
+        return  # the literal definition leaves nothing out
+    outer = encoder.basis().expand(heads_of(encoder), -1, -1)
+    back = torch.einsum("hij,bhnj->bhni", outer, encoded_q)
+    close(back, turned, 1e-12, "P times an encoded query")
+
+
+@ENCODER.holds("eq-fold")
+def folding_leaves_the_scores(make: Make, run: Mode) -> None:
+    encoder = make()
+    rows = heads_of(encoder) * encoder.head_dim
+    generator = torch.Generator().manual_seed(2)
+    w_q, w_k = torch.randn(2, rows, 9, dtype=torch.float64, generator=generator)
+    x = torch.randn(2, 6, 9, dtype=torch.float64, generator=generator)
+    _, _, positions = inputs(encoder)
+
+    def projected(weight: Tensor) -> Tensor:
+        return (x @ weight.mT).unflatten(-1, (-1, encoder.head_dim)).transpose(-3, -2)
+
+    def scores(encoder: RotaryEncoder, w_q: Tensor, w_k: Tensor) -> Tensor:
+        return checks.logits(encoder, projected(w_q), projected(w_k), positions)
+
+    folded = encoder.folded()
+    direct = run(lambda *w: scores(encoder, *w), w_q, w_k)
+    served = run(lambda *w: scores(folded, *map(encoder.fold, w)), w_q, w_k)
+    error = checks.relative_logit_error(direct, served, projected(w_q), projected(w_k))
+    small(error, 1e-11, "a score of the folded projections")
+    # a bias folds as one more column of the weight does
+    close(encoder.fold(w_q[:, 0]), encoder.fold(w_q)[:, 0], 1e-12, "a folded bias")
+    for dtype in (torch.float32, torch.bfloat16):
+        narrow, exact = (encoder.fold(w.to(dtype)) for w in (w_q, w_q.to(dtype).double()))
+        close(narrow, exact.to(dtype), 0.0, f"a folded weight in {dtype}: one rounding")
+
+
+@ENCODER.holds(core=True)
+def gradients_are_the_derivatives(make: Make, run: Mode) -> None:
+    encoder = make()
+    if encoder.head_dim > 16:
+        skip()  # quadratic in the size; the small cases run the same code
+    _gradients_are_those_of_eager_mode(make, run)
+    if run is not EAGER:
+        return
+    q, k, positions = inputs(encoder, seq=3, batch=())
+    names = [n for n, _ in encoder.named_parameters()]
+    parameters = [p.detach().clone().requires_grad_() for p in encoder.parameters()]
+
+    def encode(q: Tensor, k: Tensor, positions: Tensor, *values: Tensor) -> Tensor:
+        state = dict(zip(names, values, strict=True))
+        return torch.func.functional_call(encoder, state, (q, k, positions))
+
+    leaves = (*(t.requires_grad_() for t in (q, k, positions)), *parameters)
+    # every entry of small Jacobians; of large ones, and of second derivatives, a random product
+    torch.autograd.gradcheck(encode, leaves, fast_mode=encoder.head_dim > 5)
+    torch.autograd.gradgradcheck(encode, leaves, fast_mode=True)
+
+
+def _gradients_are_those_of_eager_mode(make: Make, run: Mode) -> None:
+    found = []
+    for mode in (EAGER, run):
+        encoder = make()
+        leaves = [t.requires_grad_() for t in inputs(encoder)]
+        # behind one number more: the gradients begin at odd places in memory
+        encoded = [x.flatten() for x in mode(encoder, *leaves)]
+        out = torch.cat([encoded[0].new_ones(1), *encoded])
+        found.append(mode.gradients(out, [*leaves, *encoder.parameters()]))
+    for got, want in zip(found[1], found[0], strict=True):
+        close(got, want, 1e-10 * (1 + _largest(want)), "a gradient")
+
+
+@ENCODER.holds()
+def torch_func_takes_the_same_gradients(make: Make, run: Mode) -> None:
+    encoder = make()
+    tensors = inputs(encoder)
+    values: dict[str, Tensor] = dict(encoder.named_parameters())
+
+    def loss(values: dict[str, Tensor], *tensors: Tensor) -> Tensor:
+        q, k = torch.func.functional_call(encoder, values, tensors)
+        return (q * k.flip(-2)).pow(3).sum()
+
+    if not values:
+        return
+    wanted = torch.autograd.grad(loss(values, *tensors), [*values.values()], allow_unused=True)
+    detached = {name: x.detach() for name, x in values.items()}
+    with run.around():
+        found = torch.func.grad(loss)(detached, *tensors)
+    for got, want in zip(found.values(), wanted, strict=True):
+        close(
+            got, torch.zeros_like(got) if want is None else want, 1e-9, "a gradient of torch.func"
+        )
+
+
+@ENCODER.holds()
+def the_dtype_of_the_vectors_is_kept_and_rounded_once(make: Make, run: Mode) -> None:
+    encoder = make()
+    q, k, positions = inputs(encoder)
+    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+        narrow = q.to(dtype), k.to(dtype)
+        encoded = run(encoder, *narrow, positions)
+        turned = run(encoder.rotate, narrow[0], positions)
+        true({t.dtype for t in (*encoded, turned)} == {dtype}, f"{dtype} in must be {dtype} out")
+        exact = encoder(*(x.double() for x in narrow), positions)
+        for got, want in zip(encoded, exact, strict=True):
+            # one rounding of the result: angles and products are float32 or better
+            exact_enough = 8 * torch.finfo(torch.promote_types(dtype, torch.float32)).eps
+            rounding = torch.finfo(dtype).eps / 2 * want.abs() + exact_enough * want.abs().max()
+            beyond = ((got.double() - want).abs() - rounding).max().item()
+            small(beyond, 0.0, f"a result in {dtype}, beyond its last digit,")
+
+
+@ENCODER.holds()
+def autocast_does_not_touch_the_angles(make: Make, run: Mode) -> None:
+    encoder = make(torch.float32)
+    q, k, positions = inputs(encoder, dtype=torch.float32)
+    plain = run(encoder, q, k, positions * 1000)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        cast = run(encoder, q, k, positions * 1000)
+    for a, b in zip(plain, cast, strict=True):
+        close(b, a, 0.0, "a result under autocast")
+
+
+@ENCODER.holds()
+def what_is_learned_goes_to_float32_and_float64_and_never_to_half(make: Make, run: Mode) -> None:
+    """With its gradient, which has its dtype; half precision leaves both, and all digits."""
+    f16, bf16, f32, f64 = torch.float16, torch.bfloat16, torch.float32, torch.float64
+    ways = [
+        *((stored, (half,), stored) for stored in (f32, f64) for half in (f16, bf16)),
+        (f64, (f32,), f32),
+        (f32, (f64, f16), f64),
+        (f64, (bf16, f32), f32),
+    ]
+    for stored, steps, kept in ways:
+        encoder = make(stored)
+        moved = copy.deepcopy(encoder)
+        for parameter in moved.parameters():
+            parameter.grad = torch.ones_like(parameter)
+        own = list(moved.parameters())
+        for step in steps:
+            moved.to(step)
+        same = all(a is b for a, b in zip(moved.parameters(), own, strict=True))
+        true(same, "an optimizer must find its parameters again after a move")
+        dtypes = {t.dtype for p in own for t in (p, p.grad) if t is not None}
+        true(dtypes <= {kept}, f"from {stored} to {steps} parameters must be {kept}, got {dtypes}")
+        wide = {moved.frequencies().dtype, moved.basis().dtype}
+        true(wide == {f64}, "frequencies() and basis() must be float64")
+        if kept == stored:
+            close(moved.basis(), encoder.basis(), 0.0, "the basis after a move")
+            close(moved.frequencies(), encoder.frequencies(), 0.0, "a frequency after a move")
+        q, k, positions = inputs(moved, dtype=steps[-1])
+        dtypes = {t.dtype for t in run(moved, q, k, positions)}
+        true(dtypes == {steps[-1]}, f"{steps[-1]} in must be {steps[-1]} out, got {dtypes}")
+
+
+@ENCODER.holds()
+def nothing_stays_on_another_device(make: Make, run: Mode) -> None:
+    """The meta device stands for any other one."""
+    encoder = make().to("meta")
+    q, k, positions = (t.to("meta") for t in inputs(encoder))
+
+    def all_that_it_gives(q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, ...]:
+        matrices = encoder.matrix(positions), encoder.generators(), encoder.basis()
+        return (*encoder(q, k, positions), encoder.rotate(q, positions), *matrices)
+
+    with OneDevice("meta"):
+        found = all_that_it_gives(q, k, positions)
+    true(all(x.is_meta for x in found), "what is computed on a device must stay there")
+    true(found[0].shape == q.shape, "a call must keep the shape of the queries")
+
+
+@ENCODER.holds()
+def every_kind_of_copy_says_the_same(make: Make, run: Mode) -> None:
+    encoder = make()
+    given = inputs(encoder)
+    before = run(encoder, *given)[0]
+    for name, copied in COPIES.items():
+        close(run(copied(make), *given)[0], before, 0.0, f"a query of an encoder {name}")
+
+
+@ENCODER.holds()
+def a_copy_stands_alone(make: Make, run: Mode) -> None:
+    encoder = make()
+    folded = copy.deepcopy(encoder.folded())
+    true(not [*folded.parameters()], "a folded encoder must have nothing to learn")
+    given = inputs(encoder)
+    before, frequencies = run(encoder, *given)[0].clone(), folded.frequencies().clone()
+    apart = {name: copied for name, copied in COPIES.items() if "assigned" not in name}
+    copies = {name: copied(lambda: copy.deepcopy(encoder)) for name, copied in apart.items()}
+    with torch.no_grad():
+        for tensor in (*encoder.parameters(), *encoder.buffers()):
+            if tensor.is_floating_point():  # indices would leave their range
+                tensor.add_(1.0)
+    for name, twin in copies.items():
+        close(run(twin, *given)[0], before, 0.0, f"a query of an encoder {name}")
+    close(folded.frequencies(), frequencies, 0.0, "a frequency of a folded copy")
+
+
+@ENCODER.holds(core=True)
+def any_number_of_tokens_and_batches(make: Make, run: Mode) -> None:
+    """By one graph, with the basis and as it is served: folded."""
+    encoder = make()
+    sizes = (6, 2), (9, 3), (2, 5)
+    first = inputs(encoder, 6, (2,))
+    for served in (encoder, encoder.folded()):
+        program = run.prepared(served, *first, free=((0, 2), (0, 2), (0,)))
+        for seq, batch in sizes:
+            given = inputs(encoder, seq, (batch,))
+            with run.around():
+                found = program(*given)
+            for got, want in zip(found, served(*given), strict=True):
+                close(got, want, 1e-12, f"a result for {batch} times {seq} tokens")
+
+
+@ENCODER.holds()
+def a_batch_of_positions_of_vmap(make: Make, run: Mode) -> None:
+    encoder = make()
+    q, k, positions = inputs(encoder, batch=(3,))
+    shifts = torch.arange(3.0).double()[:, None, None]
+    with run.around():
+        mapped = torch.func.vmap(lambda q, k: encoder(q, k, positions))(q, k)
+        by_place = torch.func.vmap(lambda r: encoder.rotate(q[0], r))(positions + shifts)
+    close(mapped[0], encoder(q, k, positions)[0], 1e-12, "a query")
+    each = torch.stack([encoder.rotate(q[0], positions + s) for s in shifts])
+    close(by_place, each, 1e-12, "a turned vector")
+
+
+@ENCODER.holds()
+def many_encoders_in_one_call(make: Make, run: Mode) -> None:
+    """Ensembles: vmap over the stacked parameters and buffers of encoders of one kind."""
+    one, other = make(), make()
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.mul_(0.7)
+    given = inputs(one)
+    state = torch.func.stack_module_state([one, other])
+    if not any(state):
+        return
+    in_dims = tuple(0 if tensors else None for tensors in state)
+
+    def call(*state: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        return torch.func.functional_call(one, state, given)
+
+    with run.around():
+        mapped = torch.func.vmap(call, in_dims=in_dims)(*state)
+    for got, *want in zip(mapped, one(*given), other(*given), strict=True):
+        close(got, torch.stack(want), 1e-12, "a result of two encoders")
+
+
+@ENCODER.holds()
+def positions_of_every_shape_and_dtype(make: Make, run: Mode) -> None:
+    encoder = make()
+    q, k, positions = inputs(encoder, batch=(2,))
+    shared = encoder(q, k, positions)[0]
+    for shape in ((2, -1, -1), (1, -1, -1)):
+        close(run(encoder, q, k, positions.expand(shape))[0], shared, 1e-12, "a query")
+    own = torch.stack([positions, positions + 2])
+    apart = encoder(q, k, positions + 2)[0]
+    close(run(encoder, q, k, own)[0][1], apart[1], 1e-12, "a query at places of its own")
+    close(run(encoder, q, k, own[:, None])[0][1], apart, 1e-12, "a query at places of its own")
+    whole = positions.round()
+    for call in (lambda r: encoder(q, k, r)[0], encoder.matrix):
+        close(run(call, whole.long()), run(call, whole), 0.0, "a result at integers")
+    true(encoder.matrix(whole.float()).dtype == torch.float32, "matrix() keeps float32")
+    deep, _, _ = inputs(encoder, batch=(2, 3))
+    true(run(encoder.rotate, deep, positions).shape == deep.shape, "rotate() keeps the shape")
+    square = (2, encoder.heads, 6, encoder.head_dim, encoder.head_dim)
+    true(run(encoder.matrix, own).shape == square, f"matrix() must be {square}")
+
+
+@ENCODER.holds()
+def short_and_empty_sequences(make: Make, run: Mode) -> None:
+    encoder = make()
+    for seq in (0, 1, 2):
+        q, k, positions = inputs(encoder, seq=seq)
+        shapes = [x.shape for x in run(encoder, q, k, positions)]
+        true(shapes == [q.shape, k.shape], f"{seq} tokens must keep their shape")
+        true(encoder.matrix(positions).shape[-3] == seq, f"{seq} tokens must have {seq} matrices")
+        empty = q[:0]
+        none = encoder(empty, empty, positions)[0]
+        true(none.shape == empty.shape, "an empty batch must keep its shape")
+
+
+@ENCODER.holds()
+def keys_may_be_elsewhere(make: Make, run: Mode) -> None:
+    """Decoding: one new query against cached keys, each where it is, turned now or when cached."""
+    encoder = make()
+    q, k, positions = inputs(encoder)
+    full_q, full_k = encoder(q, k, positions)
+    last_q, all_k = run(
+        lambda q, k, r: encoder(q[..., -1:, :], k, r[-1:], key_positions=r), q, k, positions
+    )
+    close(last_q, full_q[..., -1:, :], 1e-12, "the last query")
+    close(all_k, full_k, 1e-12, "a key")
+    one = run.prepared(
+        lambda q, k, r, s: encoder(q, k, r, s)[1], q, k[..., :1, :], positions, positions[:1]
+    )
+    with run.around():
+        each = [one(q, k[..., [t], :], positions, positions[[t]]) for t in range(6)]
+    close(torch.cat(each, -2), full_k, 1e-12, "a key turned alone")
+
+
+@ENCODER.holds()
+def a_cache_can_be_moved_to_new_positions(make: Make, run: Mode) -> None:
+    encoder = make().folded()
+    _, k, positions = inputs(encoder)
+    cached = run(encoder, k, k, positions)[1]
+    moved = run(encoder, cached, cached, torch.full_like(positions, -3.5))[1]
+    close(moved, encoder(k, k, positions - 3.5)[1], 1e-11, "a key that was moved")
+
+
+@ENCODER.holds()
+def phases_stand_for_their_positions(make: Make, run: Mode) -> None:
+    encoder = make()
+    for dtype in (torch.float64, torch.float32, torch.bfloat16):
+        q, k, positions = inputs(encoder, seq=5, dtype=dtype)
+        here, there = run(
+            lambda q, k, r: (encoder(q, k, encoder.phases(r)), encoder(q, k, r)), q, k, positions
+        )
+        for got, want in zip(here, there, strict=True):
+            close(got, want, 0.0, "a result by phases")
+        phases, few = encoder.phases(positions), encoder.phases(positions[:2])
+        close(encoder.rotate(q, phases), encoder.rotate(q, positions), 0.0, "a turned vector")
+        for got, want in zip(
+            encoder(q[..., :2, :], k, few, phases),
+            encoder(q[..., :2, :], k, positions[:2], positions),
+            strict=True,
+        ):
+            close(got, want, 0.0, "a result by two phases")
+        for batched in (positions.expand(2, -1, -1), positions.expand(1, -1, -1)):
+            got, _ = encoder(q, k, encoder.phases(batched))
+            limit = 1e-11 if dtype == torch.float64 else 0.05
+            close(got, encoder(q, k, positions)[0], limit, "a query by phases of a batch")
+
+
+@ENCODER.holds()
+def phases_carry_gradients_and_digits(make: Make, run: Mode) -> None:
+    encoder = make()
+    q, k, positions = inputs(encoder, seq=3)
+    narrow = encoder.phases(positions).to(torch.bfloat16)
+    true(narrow.turns.dtype == torch.float32, "angles in bfloat16 would be lost")
+    true(encoder.phases(positions).to("meta").turns.is_meta, "phases must move to a device")
+    parameters = [*encoder.parameters()]
+    if not parameters:
+        return
+    found = []
+    for phases in (False, True):
+
+        def call(q: Tensor, k: Tensor, r: Tensor, phases: bool = phases) -> tuple[Tensor, Tensor]:
+            return encoder(q, k, encoder.phases(r) if phases else r)
+
+        found.append(run.gradients(torch.cat(run(call, q, k, positions), -1), parameters))
+    for a, b in zip(*found, strict=True):
+        close(a, b, 1e-10 * (1 + _largest(b)), "a gradient through phases")
+
+
+@ENCODER.holds()
+def phases_of_others_are_refused(make: Make, run: Mode) -> None:
+    encoder = make()
+    q, k, positions = inputs(encoder, seq=5)
+    phases = encoder.phases(positions)
+    bad = [encoder.phases(positions[:4]), phases._replace(turns=phases.turns[..., :0])]
+    bad.append(phases._replace(turns=phases.turns[..., :1, :, :, :].repeat(9, 1, 1, 1)))
+    for wrong in bad:
+        refused(encoder, q, k, wrong, words="positions must be phases of this encoder for the 5")
+    more = encoder.phases(positions.expand(3, -1, -1))
+    refused(encoder.rotate, q, more, words="leading dimensions of positions must broadcast")
+    one = encoder.phases(positions[:1])
+    refused(encoder, q, k, phases, one, words="key_positions must be phases of this encoder")
+
+
+@ENCODER.holds()
+def strides_do_not_matter(make: Make, run: Mode) -> None:
+    """Views with transposed, sliced, odd or expanded strides give what a copy gives."""
+    encoder = make()
+    q, k, positions = inputs(encoder)
+    want = encoder(q, k, positions)[0]
+    sliced = torch.zeros(*q.shape[:-1], q.shape[-1] + 3, dtype=q.dtype)[..., 1:-2].copy_(q)
+    transposed = q.transpose(-1, -2).contiguous().transpose(-1, -2)
+    by_token = q.transpose(-2, -3).contiguous().transpose(-2, -3)
+    odd_offset = torch.zeros(q.numel() + 1, dtype=q.dtype)[1:].view_as(q).copy_(q)
+    for view in (sliced, transposed, by_token, odd_offset):
+        close(run(encoder, view, k, positions)[0], want, 1e-12, "a query with other strides")
+    one = q[:1].expand(2, -1, -1, -1)
+    close(run(encoder, one, k, positions)[0][1], want[0], 1e-12, "a query that is expanded")
+
+
+@ENCODER.holds()
+def inputs_are_not_changed_and_nan_stays_in_its_token(make: Make, run: Mode) -> None:
+    encoder = make()
+    q, k, positions = inputs(encoder)
+    q[0, 0, 2, 0] = torch.nan
+    copies = [t.clone() for t in (q, k, positions)]
+    encoded = run(encoder, q, k, positions)[0]
+    for t, c in zip((q, k, positions), copies, strict=True):
+        close(t, c, 0.0, "what was given")
+    spoiled = encoded.isnan().any(-1)
+    true(spoiled[0, 0, 2] and spoiled.sum() == 1, "NaN must stay in its token")
+
+
+@ENCODER.holds()
+def bad_input_is_named(make: Make, run: Mode) -> None:
+    encoder = make()
+    q, k, positions = inputs(encoder)
+    d, n = encoder.head_dim, encoder.coord_dim
+    more = torch.zeros(6, n + 1)
+    shape = f"must have shape (..., seq, {n}), got"
+    weight = "weight must have shape"
+    rows: list[tuple[Callable[..., Any], tuple[Any, ...], str]] = [
+        (encoder, (q[..., :0], k, positions), "q must have shape"),
+        (encoder, (q[0, 0], k, positions), "q must have shape"),
+        (encoder, (q, k, positions[:5]), "positions must have one row for each of the 6 tokens of"),
+        (encoder, (q, k[..., :5, :], positions), "positions must have one row for each of the 5"),
+        (encoder, (q, k, more), f"positions {shape} (6, {n + 1})"),
+        (encoder, (q, k, torch.zeros(6)), f"positions {shape} (6,)"),
+        (encoder, (q, k, positions.expand(3, -1, -1)), "leading dimensions of positions"),
+        (encoder, (q, k, positions, positions[:2]), "key_positions"),
+        (encoder.rotate, (q[..., :0], positions), "x must have shape"),
+        (encoder.rotate, (q, positions[:5]), "of x"),
+        (encoder.matrix, (more,), "positions must have shape"),
+        (encoder.fold, (torch.zeros(0, 3),), weight),
+        (encoder.fold, (torch.zeros(4 * d, 3, 2),), weight),
+    ]
+    if n == 1:  # a line written flat gets a hint
+        rows.append((encoder, (q, k, torch.zeros(6)), "positions[:, None]"))
+    if d > 1:
+        rows.append((encoder.fold, (torch.zeros(d + 1, 3),), weight))
+    if encoder.heads > 1:
+        rows.append((encoder, (q[:, :1], k[:, :1], positions), f"{encoder.heads} heads"))
+        rows.append((encoder.fold, (torch.zeros(d, 3),), weight))
+    for call, arguments, words in rows:
+        refused(call, *arguments, words=words)
+    kinds: list[tuple[Callable[..., Any], tuple[Any, ...], str]] = [
+        (encoder, (q.long(), k, positions), "q must be a floating-point tensor, got torch.int64"),
+        (encoder, (q, k.to(torch.complex128), positions), "k must be"),
+        (encoder, (q, k, positions > 0), "positions must be"),
+        (encoder.fold, (torch.zeros(4 * d, 3).long(),), "weight must be"),
+        (encoder.fold, (torch.nn.Linear(3, d),), "weight must be"),
+    ]
+    for call, arguments, words in kinds:
+        refused(call, *arguments, error=TypeError, words=words)
+    # 300 positions in bfloat16 are 257 different ones
+    many = inputs(encoder, seq=300, batch=())
+    refused(encoder, *many[:2], torch.full((300, n), 299.0).bfloat16(), words="positions")
+
+
+def _largest(x: Tensor) -> float:
+    return x.abs().max().item() if x.numel() else 0.0

@@ -1,0 +1,270 @@
+"""What every feature map must hold, whatever its features."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from stringlib.attention.features import FeatureMap
+from stringlib.attention.linear import linear_attention
+from stringlib.testing.contract import Contract, close, refused, skip, true
+from stringlib.testing.modes import EAGER, Mode, OneDevice
+from stringlib.testing.moves import COPIES
+from stringlib.testing.weights import EXACT, dense_attention, random
+
+FEATURE_MAP = Contract()
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """A feature map, and what it says of itself.
+
+    Attributes:
+        make: Returns the map, of float64, the same each time.
+        plain: From the map, for what it has drawn, and ``(..., heads, n, d)`` to features that
+            differ from those of the map by a factor for each token at most: its formula, written
+            out once more. None if there is none.
+        head_dim: Channels of a head.
+        heads: Number of heads.
+        exponential: Whether products stand for exp(xᵀy), so that a layer has to scale by d^(−1/4).
+        nonnegative: Whether no feature is negative.
+        stabilized: Whether the map leaves out factors that depend on the tokens.
+    """
+
+    make: Callable[[], FeatureMap]
+    plain: Callable[[FeatureMap, Tensor], Tensor] | None
+    head_dim: int = 5
+    heads: int = 3
+    exponential: bool = False
+    nonnegative: bool = True
+    stabilized: bool = False
+
+    def tokens(self, *batch: int, n: int = 7, seed: int = 0) -> Tensor:
+        """Return random vectors, ``(*batch, heads, n, head_dim)``."""
+        return random(*batch, self.heads, n, self.head_dim, seed=seed)
+
+    def qkv(self, n: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Return random queries, keys and values."""
+        return (*self.tokens(2, 2, n=n), random(2, self.heads, n, 3, seed=1))
+
+    def attend(self, phi: FeatureMap, q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Any:
+        """Attend causally with scales of the keys, as a layer does."""
+        features, scale = phi.scaled_keys(k)
+        options.setdefault("normalize", phi.nonnegative)
+        return linear_attention(phi(q), features, v, causal=True, key_scale=scale, **options)
+
+
+def all_of(phi: FeatureMap, x: Tensor) -> tuple[Tensor, ...]:
+    """Return features of queries, of keys, and of keys without their factors, with these."""
+    features, scale = phi.scaled_keys(x)
+    return (phi(x), phi(x, is_query=False), features, *(() if scale is None else (scale,)))
+
+
+@FEATURE_MAP.holds()
+def features_have_the_sign_shape_and_scale_that_they_say(case: Mapped, run: Mode) -> None:
+    phi = case.make()
+    true(phi.nonnegative == case.nonnegative, f"nonnegative must be {case.nonnegative}")
+    scale = case.head_dim**-0.25 if case.exponential else 1.0
+    true(abs(phi.scale - scale) < 1e-9, f"scale must be {scale:.4f}, got {phi.scale}")
+    m = phi(torch.zeros(case.heads, 1, case.head_dim).double()).shape[-1]
+    for batch, n in (((), 3), ((2,), 1), ((2, 3), 4), ((2,), 0), ((0,), 4)):
+        if run.name == "exported" and 0 in (n, *batch):
+            continue
+        x = case.tokens(*batch, n=n)
+        *features, last = run(lambda x: all_of(phi, x), x)
+        if case.exponential:
+            true(last.shape == x.shape[:-1], "a key_scale must have a number for each key")
+        else:
+            features.append(last)
+        for y in features:
+            shape = (*x.shape[:-1], m)
+            true(y.shape == shape, f"features must have shape {shape}, got {tuple(y.shape)}")
+            true((y >= 0).all() or not case.nonnegative, "a feature is negative")
+
+
+@FEATURE_MAP.holds()
+def features_are_those_of_their_formula(case: Mapped, run: Mode) -> None:
+    if case.plain is None:
+        skip()
+    assert case.plain is not None
+    phi = case.make()
+    q, k, v = case.qkv(11)
+    for causal in (False, True):
+        got = run(
+            lambda q, k: linear_attention(
+                *(phi(q), phi(k, is_query=False), v),
+                causal=causal,  # noqa: B023
+                normalize=phi.nonnegative,
+            ),
+            *(q, k),
+        )
+        ones = torch.ones(()).double()
+        plain = case.plain(phi, q), case.plain(phi, k)
+        expected = dense_attention(*plain, v, ones, causal, phi.nonnegative)
+        # ReLU: a query that no key answers
+        close(got, expected.nan_to_num(), EXACT, "attention by the formula")
+
+
+@FEATURE_MAP.holds()
+def keys_and_their_scales_are_the_keys(case: Mapped, run: Mode) -> None:
+    phi = case.make()
+    q, k, v = case.qkv(25)
+    got = run(lambda q, k, v: case.attend(phi, q, k, v), q, k, v)
+    plain = phi(q), phi(k, is_query=False)
+    want: Any = linear_attention(*plain, v, causal=True, normalize=phi.nonnegative)
+    close(got, want, EXACT, "attention with scales of the keys")
+
+
+@FEATURE_MAP.holds(core=True)
+def gradients_are_the_derivatives(case: Mapped, run: Mode) -> None:
+    phi = case.make()
+    learned = list(phi.parameters())
+    q, k, v = (x.requires_grad_() for x in case.qkv(4))
+
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:  # what a map leaves out has cancelled
+        found: Tensor = case.attend(phi, q, k, v)
+        return found
+
+    if run is EAGER:
+        torch.autograd.gradcheck(attend, (q, k, v), fast_mode=True)
+        return
+    leaves = [q, k, v, *learned]
+    expected = EAGER.gradients(attend(q, k, v), leaves)
+    found = run.gradients(run(attend, q, k, v), leaves)
+    for got, want in zip(found, expected, strict=True):
+        close(got, want, 1e-11 * (1 + want.abs().max().item()), "a gradient")
+
+
+@FEATURE_MAP.holds()
+def torch_func_takes_the_same_gradients(case: Mapped, run: Mode) -> None:
+    phi = case.make()
+    values: dict[str, Tensor] = dict(phi.named_parameters())
+    x = case.tokens(2, n=3, seed=4)
+
+    def loss(values: dict[str, Tensor], x: Tensor) -> Tensor:
+        return torch.func.functional_call(phi, values, (x,)).pow(2).sum()
+
+    leaf = x.clone().requires_grad_()
+    (want,) = torch.autograd.grad(loss(values, leaf), [leaf])
+    with run.around():
+        detached = {name: value.detach() for name, value in values.items()}
+        got = torch.func.grad(loss, 1)(detached, x)
+    close(got, want, 1e-11 * (1 + want.abs().max().item()), "a gradient of torch.func")
+
+
+@FEATURE_MAP.holds()
+def half_precision_rounds_features_once_and_autocast_never(case: Mapped, run: Mode) -> None:
+    phi = case.make().float()
+    for dtype in (torch.bfloat16, torch.float16):
+        x = case.tokens(2).to(dtype)
+        for is_query in (True, False):
+
+            def features(x: Tensor, is_query: bool = is_query) -> Tensor:
+                return phi(x, is_query)
+
+            wide, got = run(features, x.float()), run(features, x)
+            close(got, wide.to(dtype), 0.0, f"a feature in {dtype}")
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                close(run(features, x.float()), wide, 0.0, "a feature under autocast")
+        narrow, scale = phi.scaled_keys(x)
+        true(narrow.dtype == dtype, f"features of {dtype} must be {dtype}, got {narrow.dtype}")
+        wide_enough = scale is None or scale.dtype == torch.float32
+        true(wide_enough, "a key_scale must be float32 or wider")
+
+
+@FEATURE_MAP.holds()
+def nothing_looks_ahead_and_nan_stays_in_its_token(case: Mapped, run: Mode) -> None:
+    """By ``scaled_keys``, which is what a causal layer calls."""
+    phi = case.make()
+    q, k, v = case.qkv(40)
+    if not phi.nonnegative:
+        skip()
+
+    def attend(k: Tensor) -> Tensor:
+        found: Tensor = case.attend(phi, q, k, v)
+        return found
+
+    loud = torch.cat([k[..., :20, :], 9 * k[..., 20:, :].flip(-2)], -2)
+    before, after = run(attend, k), run(attend, loud)
+    close(after[..., :20, :], before[..., :20, :], 0.0, "an output before a changed key")
+    true(not torch.equal(after[..., 20:, :], before[..., 20:, :]), "later outputs must change")
+    x = case.tokens(2)
+    x[0, 0, 2, 0] = torch.nan
+    features, _ = phi.scaled_keys(x)
+    true(features[0, 0, 2].isnan().any(), "NaN in must be NaN out")
+    true(features.isnan().any(-1).sum() == 1, "NaN must stay in its token")
+
+
+@FEATURE_MAP.holds()
+def long_vectors_stay_finite(case: Mapped, run: Mode) -> None:
+    phi = case.make().float()
+    for length in (10, 30):
+        q, k, v = (x.float() for x in case.qkv(30))
+        k = length * k / k.norm(dim=-1, keepdim=True) * torch.rand(30, 1)
+        q = length * q / q.norm(dim=-1, keepdim=True)
+        if not phi.nonnegative or not case.stabilized:
+            skip()
+        out = run(lambda q, k: case.attend(phi, q, k, v), q, k)  # noqa: B023
+        true(out.isfinite().all(), f"attention to vectors of length {length} must be finite")
+        # beyond, a lone key and a query may have no feature in common that float32 can hold
+        if length == 10:
+            wide = case.make()
+            exact = case.attend(wide, q.double(), k.double(), v.double())
+            close(out.double(), exact, 1e-3, "attention to vectors of length 10")
+
+
+@FEATURE_MAP.holds()
+def prefill_and_decode_equal_the_whole(case: Mapped, run: Mode) -> None:
+    phi = case.make()
+    q, k, v = 3 * case.tokens(2, 2, n=25)[0], 3 * case.tokens(2, 2, n=25)[1], case.qkv(25)[2]
+    whole, state, out = case.attend(phi, q, k, v), None, []
+    with run.around():
+        for start, end in [(0, 13), *((i, i + 1) for i in range(13, 25))]:
+            part = (x[..., start:end, :] for x in (q, k, v))
+            y, state = case.attend(phi, *part, state=state, return_state=True)
+            out.append(y)
+    close(torch.cat(out, -2), whole, EXACT * (1 + whole.abs().max().item()), "decoding")
+
+
+@FEATURE_MAP.holds(core=True)
+def any_number_of_tokens_and_batches(case: Mapped, run: Mode) -> None:
+    phi = case.make()
+    program = None
+    for batch, n in ((2, 6), (3, 9), (4, 5)):
+        x = case.tokens(batch, n=n)
+        program = program or run.prepared(lambda x: all_of(phi, x), x, free=((0, 2),))
+        with run.around():
+            found = program(x)
+        for got, want in zip(found, all_of(phi, x), strict=True):
+            close(got, want, EXACT, f"features of {batch} times {n} tokens")
+
+
+@FEATURE_MAP.holds()
+def every_kind_of_copy_says_the_same(case: Mapped, run: Mode) -> None:
+    x = case.tokens(2)
+    before = run(case.make(), x)
+    for name, copied in COPIES.items():
+        close(run(copied(case.make), x), before, 0.0, f"a feature of a map {name}")
+
+
+@FEATURE_MAP.holds()
+def nothing_is_made_on_another_device(case: Mapped, run: Mode) -> None:
+    """The meta device stands for any other one."""
+    phi, x = case.make().to("meta"), case.tokens(2).to("meta")
+    with OneDevice("meta"):
+        found = all_of(phi, x)
+    true(all(y.is_meta for y in found), "features must stay on the device")
+
+
+@FEATURE_MAP.holds()
+def bad_input_is_named_and_good_is_left_alone(case: Mapped, run: Mode) -> None:
+    phi, x = case.make(), case.tokens(2)
+    copied = x.clone()
+    run(phi, x)
+    close(x, copied, 0.0, "what was given")
+    refused(phi, x.long(), error=TypeError, words="x must be")
+    refused(phi, [1.0], error=TypeError, words="x must be")

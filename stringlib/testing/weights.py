@@ -1,0 +1,644 @@
+"""What every kernelised attention must do, whatever its position weight."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from stringlib.attention.linear import linear_attention
+from stringlib.attention.weights import PositionWeight
+from stringlib.testing.contract import Contract, close, skip, true
+from stringlib.testing.modes import EAGER, Mode, OneDevice
+
+WEIGHT = Contract()
+EXACT = 1e-12
+
+Draw = Callable[[tuple[int, ...], int, torch.Generator], Tensor]
+
+
+@dataclass(frozen=True)
+class Weighted:
+    """A position weight, with what it is made from and its dense matrix.
+
+    Attributes:
+        draw: From batch shape, length and generator to the tensor it is made from, or None.
+        build: From that tensor (None), the length of all tokens and how many came before to the
+            weight.
+        dense: From the tensor and the length to w(i, j), ``(..., heads or 1, n, n)``; with a
+            feature axis at the end if the features differ. None if a pair depends on what is
+            between: then the attention is defined token by token.
+        modes: Those that it knows, beside None.
+        causal: Whether it works causally, or not causally, or both.
+        carries: Whether a state can be carried over.
+        rectangular: Whether there may be more queries than keys, or fewer.
+        heads: Number of heads.
+        lengths: Lengths that it takes; any if empty.
+        cut: From the tensor, a first and a last token to the part that is theirs.
+        parameters: What it learns, beside the tensor.
+        normalized: Whether sums are divided by the sum of the weights.
+    """
+
+    draw: Draw | None
+    build: Callable[[Any, int, int], PositionWeight | None]
+    dense: Callable[[Any, int], Tensor | None]
+    modes: tuple[str, ...]
+    causal: tuple[bool, ...] = (False, True)
+    carries: bool = True
+    rectangular: bool = True
+    heads: int = 3
+    lengths: tuple[int, ...] = ()
+    cut: Callable[[Tensor, int, int], Tensor] = lambda x, start, end: x
+    parameters: Sequence[Tensor] = ()
+    normalized: bool = True
+
+    def ways(self, run: Mode, *, causal: Sequence[bool] = (False, True)) -> list[Any]:
+        """Return the pairs of causal and mode to compute one sum, where compiling is dear one."""
+        found = [
+            (which, mode)
+            for which in causal
+            if which in self.causal
+            for mode in (None, *self.modes)
+            if which or mode not in ("recurrent", "chunk")
+        ]
+        return found if run.cheap else found[:1]
+
+    def given(self, n: int, batch: tuple[int, ...] = (2,), **sizes: int) -> list[Tensor]:
+        """Return features of queries and keys, values, and the tensor of the weight, if any."""
+        generator = torch.Generator().manual_seed(3)
+        made = [] if self.draw is None else [self.draw(batch, n, generator)]
+        return [*inputs(n, batch, heads=self.heads, **sizes), *made]
+
+    def attend(
+        self,
+        tensors: Sequence[Tensor],
+        causal: bool = True,
+        mode: str | None = None,
+        length: int | None = None,
+        **options: Any,
+    ) -> Any:
+        """Return what the package gives; ``length`` is that of all tokens, if these are some."""
+        q, k, v, *made = tensors
+        weight = self.build(made[0] if made else None, length or v.shape[-2], 0)
+        options.setdefault("normalize", self.normalized)
+        return linear_attention(q, k, v, weight, causal, mode=mode, **options)
+
+    def by_definition(
+        self, tensors: Sequence[Tensor], causal: bool = True, normalize: bool | None = None
+    ) -> Tensor:
+        """Return the same by its definition, NaN where 0 is divided by 0."""
+        q, k, v, *made = tensors
+        weights = self.dense(made[0] if made else None, v.shape[-2])
+        normalize = self.normalized if normalize is None else normalize
+        if weights is None:
+            return self._token_by_token(tensors, normalize)
+        return dense_attention(q, k, v, weights, causal, normalize)
+
+    def _token_by_token(self, tensors: Sequence[Tensor], normalize: bool) -> Tensor:
+        """Return the causal attention of one token after the other, each from the state before."""
+        state, out, n = None, [tensors[2][..., :0, :]], tensors[2].shape[-2]
+        for i in range(n):
+            told = {"state": state, "return_state": True, "normalize": normalize}
+            y, state = self.attend(self.piece(tensors, i, i + 1), True, "recurrent", n, **told)
+            out.append(y)
+        return torch.cat(out, -2)
+
+    def piece(self, tensors: Sequence[Tensor], start: int, end: int) -> list[Tensor]:
+        """Return the part of all tensors that belongs to some tokens."""
+        cut = [x[..., start:end, :] for x in tensors[:3]]
+        return [*cut, *(self.cut(x, start, end) for x in tensors[3:])]
+
+    def some(self, *wanted: int) -> list[int]:
+        """Return those of some lengths that it takes, or one that it does."""
+        return [n for n in wanted if not self.lengths or n in self.lengths] or [self.lengths[-1]]
+
+    def length(self, wanted: int, run: Mode) -> int:
+        """Return a length, or one that it takes; a few tokens where all have to be traced."""
+        return self.some(wanted if run.cheap else 7)[0]
+
+
+def inputs(
+    n: int, batch: tuple[int, ...] = (2,), m: int = 4, d_v: int = 6, seed: int = 0, heads: int = 3
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return positive features of queries and keys, and values, all different, float64."""
+    generator = torch.Generator().manual_seed(seed)
+    phi_q, phi_k = torch.rand(2, *batch, heads, n, m, generator=generator, dtype=torch.float64)
+    v = torch.randn(*batch, heads, n, d_v, generator=generator, dtype=torch.float64)
+    return phi_q + 0.05, phi_k + 0.05, v
+
+
+def dense_attention(
+    phi_q: Tensor, phi_k: Tensor, v: Tensor, weights: Tensor, causal: bool, normalize: bool = True
+) -> Tensor:
+    """Return the attention by its definition: every weight written out, then the sums."""
+    if weights.ndim == phi_q.ndim + 1 and weights.shape[-1] == phi_q.shape[-1]:
+        a = torch.einsum("...im,...jm,...ijm->...ij", phi_q, phi_k, weights)
+    else:
+        a = torch.einsum("...im,...jm->...ij", phi_q, phi_k) * weights
+    if causal:
+        a = a.tril()
+    out = torch.einsum("...ij,...jd->...id", a, v)
+    return out / a.sum(-1)[..., None] if normalize else out
+
+
+def random(*shape: int, seed: int = 0) -> Tensor:
+    """Return normal float64 numbers, the same for the same seed."""
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def narrow(tensors: Sequence[Tensor], dtype: torch.dtype) -> list[Tensor]:
+    """Return them in a dtype, but what the weight is made of in float32."""
+    return [*(x.to(dtype) for x in tensors[:3]), *(x.float() for x in tensors[3:])]
+
+
+def scaled(tensors: Sequence[Tensor], scale: Tensor) -> list[Tensor]:
+    """Return them with keys that are multiplied by exponentials."""
+    return [tensors[0], tensors[1] * scale.exp()[..., None], *tensors[2:]]
+
+
+def attended(
+    case: Weighted,
+    run: Mode,
+    tensors: Sequence[Tensor],
+    causal: bool,
+    mode: str | None,
+    **more: Any,
+) -> Tensor:
+    """Return what the package gives, computed in a mode of execution."""
+    found: Tensor = run(lambda *t: case.attend(t, causal, mode, **more), *tensors)
+    return found
+
+
+def differences(got: Sequence[Tensor], want: Sequence[Tensor], limit: float, what: str) -> None:
+    """Raise unless each of several tensors is close to its own, relative to how large it is."""
+    for a, b in zip(got, want, strict=True):
+        largest = b.abs().max().item() if b.numel() else 0.0
+        close(a, b, limit * max(1.0, largest), what)
+
+
+def _way(causal: bool, mode: str | None) -> str:
+    return f"{'causal ' if causal else ''}attention{'' if mode is None else f' by {mode}'}"
+
+
+@WEIGHT.holds()
+def equals_the_dense_sum(case: Weighted, run: Mode) -> None:
+    lengths = case.some(1, 2, 7, 31, 32, 33, 65, 100) if run is EAGER else case.some(7, 33)
+    for n, normalize in itertools.product(lengths, {case.normalized, False}):
+        tensors = case.given(n)
+        for causal, mode in case.ways(run):
+            expected = case.by_definition(tensors, causal, normalize)
+            got = attended(case, run, tensors, causal, mode, normalize=normalize)
+            limit = EXACT if normalize else 1e-11 + EXACT * expected.abs().max().item()
+            close(got, expected, limit, f"{_way(causal, mode)} of {n} tokens")
+
+
+@WEIGHT.holds(core=True)
+def gradients_equal_those_of_the_dense_sum(case: Weighted, run: Mode) -> None:
+    for n in case.some(1, 7, 70) if run is EAGER else case.some(7):
+        leaves = [x.requires_grad_() for x in case.given(n)]
+        learned = [*leaves, *case.parameters]
+        for causal in case.causal:
+            expected = EAGER.gradients(case.by_definition(leaves, causal), learned)
+            for _, mode in case.ways(run, causal=(causal,)):
+                got = run.gradients(attended(case, run, leaves, causal, mode), learned)
+                differences(got, expected, 1e-10, f"a gradient of {_way(causal, mode)}")
+
+
+@WEIGHT.holds()
+def torch_func_takes_the_same_gradients(case: Weighted, run: Mode) -> None:
+    n = case.length(7, run)
+    tensors = case.given(n)
+    for causal, mode in case.ways(EAGER):
+
+        def loss(*t: Tensor, causal: bool = causal, mode: str | None = mode) -> Tensor:
+            return case.attend(t, causal, mode).pow(3).sum()
+
+        leaves = [x.clone().requires_grad_() for x in tensors]
+        expected = torch.autograd.grad(
+            loss(*leaves), leaves, allow_unused=True, materialize_grads=True
+        )
+        with run.around():
+            got = torch.func.grad(loss, tuple(range(len(tensors))))(*tensors)
+        differences(got, expected, 1e-10, f"a gradient of torch.func of {_way(causal, mode)}")
+
+
+@WEIGHT.holds(core=True)
+def any_number_of_tokens_batches_and_heads_of_one_graph(case: Weighted, run: Mode) -> None:
+    sizes = (33, 2), (40, 3), (9, 4)
+    if len(case.some(*(n for n, _ in sizes))) < 3 or case.draw is not None:
+        skip()  # it is made for one length
+    for causal in case.causal:
+        for mode in (None, *case.modes):
+            if mode == "recurrent" or (not causal and mode == "chunk"):
+                continue  # goes token by token, so a graph is of one length
+
+            def call(
+                q: Tensor, k: Tensor, v: Tensor, causal: bool = causal, mode: str | None = mode
+            ) -> Any:
+                return linear_attention(
+                    q, k, v, case.build(None, 40, 0), causal, mode=mode, normalize=case.normalized
+                )
+
+            program = None
+            for n, batch in sizes:
+                tensors = case.given(n, (batch,))
+                free = ((0, 2), (0, 2), (0, 2))
+                program = program or run.prepared(call, *tensors, free=free)
+                with run.around():
+                    got = program(*tensors)
+                what = f"{_way(causal, mode)} of {batch} times {n} tokens"
+                q, k, v = tensors
+                close(got, call(q, k, v), EXACT, what)
+
+
+@WEIGHT.holds()
+def the_future_changes_nothing(case: Weighted, run: Mode) -> None:
+    n = case.length(70, run)
+    t = n // 2
+    for causal, mode in case.ways(run, causal=(True,)):
+        tensors = case.given(n)
+        before = attended(case, run, tensors, causal, mode)
+        for x in tensors[:3]:
+            x[..., t + 1 :, :] = 50 * x[..., t + 1 :, :].flip(-2)
+        after = attended(case, run, tensors, causal, mode)
+        # the FFT's rounding is relative to the largest of all values, those of the future included
+        limit = 1e-9 if mode == "fft" else EXACT
+        what = f"an earlier output of {_way(causal, mode)}"
+        close(after[..., : t + 1, :], before[..., : t + 1, :], limit, what)
+        changed = (before - after)[..., t + 1 :, :].abs().max() if n > t + 1 else 1
+        true(changed > 1e-3, "a later output must follow its tokens")
+
+
+@WEIGHT.holds()
+def batches_heads_and_strides_do_not_matter(case: Weighted, run: Mode) -> None:
+    n = case.length(9, run)
+    for batch in ((), (1,), (2, 3)) if run.cheap else ((2, 3),):
+        for causal, mode in case.ways(run):
+            tensors = case.given(n, batch)
+            odd = [x.transpose(-3, -2).contiguous().transpose(-3, -2) for x in tensors[:3]]
+            got = attended(case, run, [*odd, *tensors[3:]], causal, mode)
+            what = f"{_way(causal, mode)} with a batch of shape {batch}"
+            close(got, case.by_definition(tensors, causal), EXACT, what)
+
+
+@WEIGHT.holds()
+def padded_keys_are_not_there(case: Weighted, run: Mode) -> None:
+    n = case.length(40, run)
+    for (causal, mode), with_scale in itertools.product(case.ways(run), (False, True)):
+        if with_scale and causal and mode == "fft":
+            continue  # a causal FFT takes no scale
+        for normalize in {case.normalized, False}:
+            _padded(case, run, n, causal, mode, with_scale, normalize)
+
+
+def _padded(
+    case: Weighted,
+    run: Mode,
+    n: int,
+    causal: bool,
+    mode: str | None,
+    with_scale: bool,
+    normalize: bool,
+) -> None:
+    tensors = case.given(n, (3,))
+    mask = torch.stack([random(n) > 0.1, torch.arange(n) < 2 * n // 3, torch.zeros(n).bool()])
+    mask[0, 0] = mode == "fft"  # which is imprecise for early queries that find nothing
+    scale = random(3, case.heads, n, seed=5).clamp(-1, 1) * with_scale
+    kept = scaled(tensors, scale)
+    kept[1] = kept[1] * mask[:, None, :, None]
+    expected = case.by_definition(kept, causal, normalize).nan_to_num()  # no key: 0, not 0 by 0
+    for x in (tensors[1], tensors[2], scale[..., None]):  # whatever stands in the padding
+        x.masked_fill_(~mask[:, None, :, None], torch.nan)
+    leaves = [x.requires_grad_() for x in tensors]
+    options: dict[str, Any] = {"normalize": normalize, "key_scale": scale if with_scale else None}
+    limit = EXACT if normalize else 1e-11 + EXACT * expected.abs().max().item()
+    what = f"{_way(causal, mode)} with padding"
+    for shape in ((3, n), (3, 1, n), (3, case.heads, n)) if run.cheap else ((3, n),):
+        by_head = mask.view(3, *(1,) * (len(shape) - 2), n).expand(shape)
+        got = run(
+            lambda by_head, *t: case.attend(t, causal, mode, key_mask=by_head, **options),
+            *(by_head, *leaves),
+        )
+        close(got, expected, limit, what)
+    for one in range(3) if run is EAGER else ():  # a mask for the whole batch
+        out = case.attend(leaves, causal, mode, key_mask=mask[one], **options)
+        close(out[one], expected[one], limit, what)
+    found = run.gradients(got, leaves)
+    true(all(g.isfinite().all() for g in found), f"gradients of {what} must be finite")
+    padding = [g.masked_select(~mask[:, None, :, None]) for g in found[1:3]]
+    true(all((g == 0).all() for g in padding), f"{what}: padding must have the gradient 0")
+
+
+@WEIGHT.holds()
+def a_query_that_no_key_answers_gets_zero_and_finite_gradients(case: Weighted, run: Mode) -> None:
+    n = case.length(6, run)
+    last = min(2, n - 1)
+    for causal, mode in case.ways(run):
+        for what in ("queries", "keys"):
+            tensors = case.given(n)
+            if what == "queries":
+                tensors[0][..., last, :].zero_()
+            else:
+                tensors[1].zero_()
+            leaves = [x.requires_grad_() for x in tensors]
+            out = attended(case, run, leaves, causal, mode)
+            said = f"{_way(causal, mode)} where {what} are 0"
+            true((out[..., last, :] == 0).all(), f"{said} must be 0")
+            true(out.isfinite().all(), f"{said} must be finite")
+            finite = all(g.isfinite().all() for g in run.gradients(out, leaves))
+            true(finite, f"gradients of {said} must be finite")
+        true((out == 0).all(), f"{said} must be 0")
+
+
+@WEIGHT.holds()
+def gradients_of_tiny_features_are_finite(case: Weighted, run: Mode) -> None:
+    if not case.normalized:
+        skip()
+    n = case.length(37, run)
+    sizes_tried = (3e-21, 7e-20), (2e-38, 1.0), (1.0, 4e-39)
+    for (causal, mode), sizes in itertools.product(case.ways(run), sizes_tried):
+        tensors = case.given(n)
+        tiny = [
+            (size * x).float().requires_grad_()
+            for x, size in zip(tensors, (*sizes, 1.0), strict=False)
+        ]
+        out = attended(case, run, [*tiny, *(x.float() for x in tensors[3:])], causal, mode)
+        wide = [x.detach().double().requires_grad_() for x in tiny]
+        exact = case.by_definition([*wide, *tensors[3:]], causal)
+        what = f"{_way(causal, mode)} with features of {min(sizes):.0e}"
+        close(out.double(), exact, 1e-4, what)
+        with run.around():
+            found = torch.autograd.grad(out.square().sum(), tiny)
+        true(all(x.isfinite().all() for x in found), f"gradients of {what} must be finite")
+        if min(sizes) > 1e-30:  # the gradient itself can be represented
+            for a, b in zip(found, torch.autograd.grad(exact.square().sum(), wide), strict=True):
+                close(a.double(), b, 1e-4 * b.abs().max().item(), f"a gradient of {what}")
+
+
+@WEIGHT.holds()
+def dtype_in_is_dtype_out(case: Weighted, run: Mode) -> None:
+    n = case.length(50, run)
+    dtypes = (torch.float32, torch.bfloat16, torch.float16) if run.cheap else (torch.bfloat16,)
+    for (causal, mode), dtype in itertools.product(case.ways(run), dtypes):
+        tensors = case.given(n)
+        low = narrow(tensors, dtype)
+        got = attended(case, run, low, causal, mode)
+        what = f"{_way(causal, mode)} in {dtype}"
+        true(got.dtype == dtype, f"{what} must be of that dtype, got {got.dtype}")
+        exact = case.by_definition([*(x.double() for x in low[:3]), *tensors[3:]], causal)
+        # the arithmetic is float32 whatever comes in, so a half loses only its last rounding
+        digits = (4 if case.normalized else 16) * torch.finfo(dtype).eps
+        close(got.double(), exact, digits * max(1.0, exact.abs().max().item()), what)
+        if not case.parameters:  # a weight that reads tokens projects them as autocast says
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                close(attended(case, run, low, causal, mode), got, 0.0, f"{what} under autocast")
+
+
+@WEIGHT.holds()
+def nan_in_nan_out(case: Weighted, run: Mode) -> None:
+    n = case.length(8, run)
+    last = min(3, n - 1)
+    for causal, mode in case.ways(run):
+        tensors = case.given(n)
+        tensors[0][..., last, 0] = torch.nan
+        out = attended(case, run, tensors, causal, mode)
+        what = _way(causal, mode)
+        true(out[..., last, :].isnan().all(), f"{what}: a query with NaN must give NaN")
+        tensors = case.given(n)
+        tensors[1][0, 0, last, 0] = torch.nan
+        out = attended(case, run, tensors, causal, mode)
+        true(out[0, 0, last:].isnan().all(), f"{what}: a key with NaN must give NaN")
+        true(out[0, 1:].isfinite().all(), f"{what}: NaN must stay in its head")
+        true(out[1].isfinite().all(), f"{what}: NaN must stay in its batch")
+
+
+@WEIGHT.holds()
+def no_tokens(case: Weighted, run: Mode) -> None:
+    shapes = ((1, (0,)),) if case.draw is not None else ((0, ()), (0, (2,)), (1, (0,)))
+    for (causal, mode), (n, batch) in itertools.product(case.ways(run), shapes):
+        if run.name == "exported" or (case.lengths and n not in case.lengths):
+            continue
+        tensors = case.given(n, batch)
+        leaves = [x.requires_grad_() for x in tensors[:3]]
+        out = attended(case, run, [*leaves, *tensors[3:]], causal, mode)
+        true(out.shape == leaves[2].shape, f"{_way(causal, mode)} of no tokens must have none")
+        out.sum().backward()
+
+
+@WEIGHT.holds()
+def more_keys_than_queries_and_fewer(case: Weighted, run: Mode) -> None:
+    if False not in case.causal or not case.rectangular:
+        skip()
+    for queries, keys in (3, 8), (8, 3), (1, 5), (4, 0), (40, 3), (3, 40):
+        n = max(queries, keys)
+        if case.lengths and n not in case.lengths:
+            continue
+        phi_q, phi_k, v, *made = case.given(n)
+        cut = phi_q[..., :queries, :], phi_k[..., :keys, :], v[..., :keys, :]
+        weights = case.dense(made[0] if made else None, n)
+        assert weights is not None  # else it would not be rectangular
+        weights = weights[..., :queries, :keys]
+        for normalize, mode in itertools.product((True, False), (None, "parallel")):
+            if run.name == "exported" and keys == 0:
+                continue
+            out = attended(case, run, [*cut, *made], False, mode, length=n, normalize=normalize)
+            expected = dense_attention(*cut, weights, False, normalize).nan_to_num()
+            close(out, expected, EXACT, f"{queries} queries and {keys} keys")
+
+
+CUTS = ((1,), (33,), (32, 64), (0, 5, 6, 6, 7, 50), tuple(range(1, 70)))
+
+
+def pieces(cuts: Sequence[int], n: int) -> Iterator[tuple[int, int]]:
+    """Return the first and the last token of each piece."""
+    return itertools.pairwise((0, *(cut for cut in cuts if cut < n), n))
+
+
+@WEIGHT.holds()
+def a_state_is_all_that_later_tokens_need(case: Weighted, run: Mode) -> None:
+    if not case.carries:
+        skip()
+    n = case.length(70, run)
+    tensors = case.given(n)
+    tried = itertools.product((mode for _, mode in case.ways(run, causal=(True,))), (False, True))
+    for mode, with_scale in tried:
+        scale = 8 * random(2, case.heads, n, seed=4).clamp(0, 1) if with_scale else None
+        whole = case.attend(tensors, key_scale=scale)
+        for cuts in CUTS if run is EAGER else CUTS[:1]:
+            state, out = None, []
+            for start, end in pieces(cuts, n):
+
+                def call(*t: Tensor, state: Any = state, start: int = start, end: int = end) -> Any:
+                    part = None if scale is None else scale[..., start:end]  # noqa: B023
+                    told = {"key_scale": part, "state": state, "return_state": True}
+                    return case.attend(t, True, mode, n, **told)  # noqa: B023
+
+                piece = case.piece(tensors, start, end)
+                if run.name == "batched":  # a length is no tensor
+                    with run.around():
+                        y, state = call(*piece)
+                else:
+                    y, state = run(call, *piece)
+                out.append(y)
+            assert state is not None
+            true(state.length == n, f"a state must count its {n} tokens, got {state.length}")
+            close(torch.cat(out, -2), whole, EXACT, f"{_way(True, mode)} in pieces at {cuts[:5]}")
+
+
+@WEIGHT.holds()
+def gradients_flow_through_a_carried_state(case: Weighted, run: Mode) -> None:
+    if not case.carries:
+        skip()
+    n = case.length(40, run)
+    cut = n // 2
+    leaves = [x.requires_grad_() for x in case.given(n)]
+    with run.around():
+        first, state = case.attend(case.piece(leaves, 0, cut), length=n, return_state=True)
+        second = case.attend(case.piece(leaves, cut, n), length=n, state=state)
+    learned = [*leaves, *case.parameters]
+    got = run.gradients(torch.cat([first, second], -2), learned)
+    expected = EAGER.gradients(case.attend(leaves), learned)
+    differences(got, expected, 1e-10, "a gradient through a state")
+
+
+@WEIGHT.holds()
+def a_scale_kept_apart_equals_one_multiplied_in(case: Weighted, run: Mode) -> None:
+    n = case.length(12, run)
+    scale = (4 * random(2, case.heads, n, seed=4).clamp(-1, 1)).requires_grad_()
+    leaves = [*(x.requires_grad_() for x in case.given(n)), scale]
+    for normalize in {case.normalized, False}:
+        for causal, mode in case.ways(run):
+            if causal and mode == "fft":
+                continue  # a causal FFT takes no scale
+            expected = case.by_definition(scaled(leaves[:-1], scale), causal, normalize)
+            wanted = EAGER.gradients(expected, leaves)
+            more = 1 if normalize else 100
+
+            def call(
+                *t: Tensor, causal: bool = causal, mode: str | None = mode, by: bool = normalize
+            ) -> Any:
+                return case.attend(t[:-1], causal, mode, normalize=by, key_scale=t[-1])
+
+            got = run(call, *leaves)
+            what = f"{_way(causal, mode)} with a scale"
+            close(got, expected, more * EXACT, what)
+            for a, b in zip(run.gradients(got, leaves), wanted, strict=True):
+                close(a, b, more * 1e-11, f"a gradient of {what}")
+
+
+@WEIGHT.holds()
+def scales_far_beyond_float32_are_harmless(case: Weighted, run: Mode) -> None:
+    n = case.length(90, run)
+    scale = 200 * random(2, case.heads, n, seed=4).clamp(-1, 1)
+    tensors = case.given(n)
+    if not case.normalized:
+        skip()
+    for causal in case.causal:
+        exact = case.attend(tensors, causal, key_scale=scale)  # e^200 has no float32
+        low = narrow(tensors, torch.float32)
+        got = attended(case, run, low, causal, None, key_scale=scale.float())
+        true(got.dtype == torch.float32, "float32 in must be float32 out")
+        close(got.double(), exact, 2e-5, f"{_way(causal, None)} with scales up to e^200")
+        shifted = attended(case, run, tensors, causal, None, key_scale=scale + 1000)
+        close(shifted, exact, 1e-11, f"{_way(causal, None)} with all scales e^1000 times as large")
+
+
+@WEIGHT.holds()
+def a_scale_of_minus_infinity_is_a_factor_of_zero(case: Weighted, run: Mode) -> None:
+    if not case.normalized:
+        skip()
+    n = case.length(7, run)
+    absent = torch.tensor([1, 1, 0, 0, 1, 0, 1]).bool().repeat(n)[:n]
+    for causal in case.causal:
+        tensors, scale = case.given(n), (4 * random(2, case.heads, n, seed=4)).requires_grad_()
+
+        def call(scale: Tensor, *t: Tensor, causal: bool = causal) -> Any:
+            return case.attend(t, causal, key_scale=scale.masked_fill(absent, -torch.inf))
+
+        hidden = scale.masked_fill(absent, -torch.inf)
+        expected = case.by_definition(scaled(tensors, hidden), causal).nan_to_num()
+        got = run(call, scale, *tensors)
+        close(got, expected, EXACT, f"{_way(causal, None)} with a scale of −∞")
+        (gradient,) = run.gradients(got, [scale])
+        true(gradient.isfinite().all(), "the gradient of a scale must be finite")
+        true((gradient[..., absent] == 0).all(), "a key that is absent must have the gradient 0")
+
+
+@WEIGHT.holds()
+def gradients_stay_finite_however_far_scales_are_apart(case: Weighted, run: Mode) -> None:
+    if True not in case.causal or not case.normalized:
+        skip()
+    n = case.length(12, run)
+    leaves = [x.requires_grad_() for x in case.given(n)]
+    scale = (1e4 * random(2, case.heads, n, seed=4)).requires_grad_()
+    out = run(lambda s, *t: case.attend(t, key_scale=s), scale, *leaves)
+    # the loudest key so far takes all
+    loudest = scale.cummax(-1).indices[..., None].expand_as(out)
+    close(out, leaves[2].gather(-2, loudest), EXACT, "attention to the loudest key")
+    finite = all(g.isfinite().all() for g in run.gradients(out, [*leaves, scale]))
+    true(finite, "gradients must be finite")
+
+
+@WEIGHT.holds()
+def padding_between_pieces_changes_no_scale(case: Weighted, run: Mode) -> None:
+    """Wherever a piece is all padding, or begins with it, a state keeps what it holds."""
+    if not case.carries or not case.normalized or not run.cheap or run.name == "batched":
+        skip()
+    n = case.length(6, run)
+    tensors, loud = case.given(n), torch.arange(n) > 3
+    scale = 8 * random(2, case.heads, n, seed=4).clamp(0, 1)
+    for kept, level in itertools.product(
+        ("001011", "110011", "100110", "000001"), (-1000.0, 1000.0)
+    ):
+        mask = torch.tensor([x == "1" for x in kept.ljust(n, "1")[:n]])
+        # later keys are so loud that a query sees them alone as soon as there is one
+        late, early = (
+            case.by_definition(scaled(tensors, scale.masked_fill(~(mask & heard), -torch.inf)))
+            for heard in (loud, ~loud)
+        )
+        has_late = (mask & loud).cumsum(0).bool()[:, None]
+        expected = torch.where(has_late, late, early).nan_to_num()
+        for cuts in ((), (2, 4), (1, 2, 3, 4, 5), (4,)):
+            state, out = None, []
+            for start, end in pieces(cuts, n):
+                with run.around():
+                    y, state = case.attend(
+                        *(case.piece(tensors, start, end), True, None, n),
+                        key_scale=(scale + level + 900 * loud)[..., start:end],
+                        key_mask=mask[start:end],
+                        state=state,
+                        return_state=True,
+                    )
+                out.append(y)
+            what = f"keys {kept} in pieces at {cuts}"
+            close(torch.cat(out, -2), expected, EXACT, what)
+
+
+@WEIGHT.holds()
+def no_sum_makes_a_tensor_on_another_device(case: Weighted, run: Mode) -> None:
+    n = case.length(33, run)
+    for causal, mode in case.ways(EAGER):
+        on_meta = [x.to("meta") for x in case.given(n)]
+        if on_meta[3:]:
+            weight = case.build(on_meta[3], n, 0)
+        else:
+            weight = copy.deepcopy(case.build(None, n, 0))
+            weight = None if weight is None else weight.to("meta")
+        with OneDevice("meta"):
+            options: dict[str, Any] = {"mode": mode, "normalize": case.normalized}
+            out: Any = linear_attention(*(*on_meta[:3], weight, causal), **options)
+        true(out.is_meta and out.shape == on_meta[2].shape, "the result must stay on the device")
+
+
+@WEIGHT.holds()
+def sixteen_thousand_tokens_in_float32(case: Weighted, run: Mode) -> None:
+    if case.lengths or case.draw is not None or case.causal == (False,) or run is not EAGER:
+        skip()
+    tensors = case.given(16384, ())
+    low = case.attend(narrow(tensors, torch.float32))
+    close(low.double(), case.attend(tensors), 2e-4, "a sum of sixteen thousand tokens")

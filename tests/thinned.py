@@ -1,0 +1,32 @@
+"""Contract × cases × modes of execution, thinned where a function has to be traced first."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+
+import pytest
+
+from stringlib.testing.contract import Contract
+from stringlib.testing.modes import MODES
+
+SHARE = 12
+"""One in so many properties of a case is run compiled, another one exported."""
+
+
+def products(contract: Contract, cases: Iterable[str]) -> list[object]:
+    """Return what to parametrize a test of ``(name, property, mode)`` with.
+
+    Every case has every property in every mode that costs nothing. Where a function has to be
+    traced, which takes a second, a case has those properties from which the others follow, and of
+    the others a share that its name decides.
+    """
+    found = []
+    for name in cases:
+        for property in contract.properties:
+            drawn = zlib.crc32(f"{name} {property.words}".encode()) % SHARE
+            for number, mode in enumerate(MODES):
+                if mode.cheap or property.core or drawn == number:
+                    label = f"{name}-{property.words.replace(' ', '_')}-{mode}"
+                    found.append(pytest.param(name, property, mode, id=label))
+    return found
