@@ -57,14 +57,19 @@ def make_all(options: Options) -> Task:
     """Return the task, and make a model of each method once, so that a misfit shows at once.
 
     Raises:
-        ValueError: If a method cannot be made, and the message names it; or if rates are to be
-            tried on a task that cannot be split.
+        ValueError: If a method cannot be made, and the message names it; if rates are to be
+            tried on a task that cannot be split; or if the task's metric is not its class's.
     """
     name = options.task
     try:
         task = make_task(name, **options.task_options)
     except TypeError as error:
         raise ValueError(f"{name}: {error}") from None
+    if task.metric != type(task).metric:  # whose direction nobody has stated
+        raise ValueError(
+            f"metric of {type(task).__name__} must stand in the class, with less_is_better, "
+            f"got {task.metric!r} in an object of it"
+        )
     for name, cell in options.cells.items():
         try:
             task.model(**cell.told)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -85,7 +86,7 @@ def train_all(
             cells[name] = {"told": cell.told, "runs": []}
             if name in several:
                 tried = {f"{s.rate:g}": judged[name, s.rate] for s in cell.settings}
-                best = cell.settings[_best(name, [*tried.values()], task.metric)]
+                best = cell.settings[_best(name, [*tried.values()], task.less_is_better)]
                 cells[name]["tried"] = tried
                 each = ", ".join(f"{rate} {_score(score)}" for rate, score in tried.items())
                 say(f"{name}: rate {best.rate:g}; on validation {each}")
@@ -116,12 +117,12 @@ def _clear(options: Options) -> None:
             path.unlink()
 
 
-def _best(name: str, scores: Sequence[float | None], metric: str) -> int:
+def _best(name: str, scores: Sequence[float | None], less: bool) -> int:
     """Return the place of the best score, of equals the first; None is that of a loss gone bad."""
     finite = [score for score in scores if score is not None]
     if not finite:
         raise FloatingPointError(f"{name}: the loss must be finite at some --rate, but is at none")
-    return scores.index(min(finite) if metric == "bits" else max(finite))
+    return scores.index(min(finite) if less else max(finite))
 
 
 def _score(score: float | None) -> str:
@@ -143,7 +144,8 @@ def _train(
             return {"score": None}
         raise FloatingPointError(f"{run}: {error}") from None
     if run.tries:
-        return {"score": next(iter(history.scores.values()))}
+        score = next(iter(history.scores.values()))
+        return {"score": score if math.isfinite(score) else None}
     return {
         "parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
         "seed": run.settings.seed,
