@@ -25,6 +25,9 @@ from stringlib.train.options import read_options
 from stringlib.train.runs import Progress, Run, _best, train_all
 from stringlib.train.settings import Settings
 
+# Dask, from inside
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
+
 ROOT = Path(__file__).parents[1]
 SHORT = ["--steps", "3", "--batch-size", "4", "--accelerator", "cpu", "--log-every", "1"]
 RECALL = ["recall", "--task-option", "pairs=2", *SHORT]
@@ -237,10 +240,10 @@ def test_the_bar_counts_what_is_left_to_do():
     settings = Settings(steps=10)
     runs = [Run(name, settings, Path(), False) for name in "abc"]
     progress = Progress(30, shown=True)
-    progress.see(runs[0], [0], 1.0)
-    progress.see(runs[0], [3, 6], 1.0)
+    progress.see(str(runs[0]), [0], 1.0)
+    progress.see(str(runs[0]), [3, 6], 1.0)
     assert (progress.bar.n, progress.bar.initial, progress.bar.total) == (7, 0, 30)
-    progress.see(runs[1], [5, 8], 1.0)  # the checkpoint had 6
+    progress.see(str(runs[1]), [5, 8], 1.0)  # the checkpoint had 6
     assert (progress.bar.n, progress.bar.initial, progress.bar.total) == (16, 6, 30)
     progress.end(runs[2])  # was over
     assert progress.bar.total == 20

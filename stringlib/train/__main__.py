@@ -6,7 +6,6 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
-from concurrent.futures import BrokenExecutor
 from contextlib import ExitStack
 
 from tqdm import tqdm
@@ -27,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     command = shlex.join(["python", "-m", "stringlib.train", *words])
     try:
         _run(options, command)
-    except (ValueError, FloatingPointError, ImportError, OSError, BrokenExecutor) as error:
+    except (ValueError, FloatingPointError, ImportError, OSError) as error:
         _complain(f"error: {error}")
         return 2
     except KeyboardInterrupt as stopped:
