@@ -89,6 +89,7 @@ def test_the_record_is_the_same_with_one_job_and_with_two(study, output, capsys,
     study.main(["--jobs", jobs, "--output", str(output)])
     assert "6 runs to do, 0 done" in capsys.readouterr().out
     assert data(output) == EXPECTED
+    assert read_record(output)["code"] == study.STUDY.code == digest(code_of(run=study.run))
     assert list(data(output)["cells"]) == ["b", "a"]  # as defined, not as the alphabet
     assert not runs_of(output).exists()
 

@@ -12,8 +12,11 @@ from tqdm import tqdm
 
 from stringlib.files import locked
 from stringlib.tasks import Task, make_task
+from stringlib.train.checkpoint import REGISTRIES
+from stringlib.train.code import code_of, digest
 from stringlib.train.hardware import first_writes, make_fabric
 from stringlib.train.interrupt import Interrupted
+from stringlib.train.loop import fit
 from stringlib.train.options import Options, read_options
 from stringlib.train.report import report
 from stringlib.train.runs import train_all
@@ -49,7 +52,9 @@ def _run(options: Options, command: str) -> None:
         say = tqdm.write if fabric.is_global_zero else lambda _: None  # above the bar
         cells = train_all(options, task, fabric, say)
         if fabric.is_global_zero:
-            report(cells, options.task, task, folder, command, options.baseline)
+            models = [task.model(**cell.told) for cell in options.cells.values()]
+            code = digest(code_of(*REGISTRIES, loop=fit, task=task, models=models))
+            report(cells, options.task, task, folder, command, options.baseline, code)
 
 
 def make_all(options: Options) -> Task:

@@ -28,6 +28,7 @@ def report(
     folder: Path,
     command: str,
     baseline: str,
+    code: str,
 ) -> None:
     """Write ``table.md``, ``plot.png``, ``plot.svg`` and ``record.json``, and print the table.
 
@@ -39,6 +40,7 @@ def report(
         folder: Where the files go.
         command: How to repeat the runs.
         baseline: Name of the method that the others are compared with.
+        code: Digest of the code of the runs.
 
     Raises:
         OSError: If a file cannot be written.
@@ -52,7 +54,8 @@ def report(
     plot(cells, metric, [folder / "plot.png", folder / "plot.svg"], name, then, chance, less)
     data = {"task": name, "metric": metric, "less_is_better": less, "baseline": baseline}
     data["chance"] = chance
-    write_runs(folder / "record.json", command=command, cells=cells, data=data, then=then)
+    path = folder / "record.json"
+    write_runs(path, command=command, cells=cells, data=data, code=code, then=then)
     print(f"table, plot, record and checkpoints are in {folder}")
 
 

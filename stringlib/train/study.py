@@ -65,6 +65,11 @@ class Study:
     jobs: int = 2
     beside: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def code(self) -> str:
+        """Digest of the code of the runs, as it is now."""
+        return digest(code_of(run=self.run))
+
     def main(self, argv: Sequence[str] | None = None) -> None:
         """Run what is missing, each run on one thread, and write the record.
 
@@ -89,7 +94,7 @@ class Study:
 
     def _main(self, args: argparse.Namespace) -> None:
         wanted = [(name, seed) for name in self.cells for seed in range(args.seeds)]
-        code, made = digest(code_of(run=self.run)), stamp(Path(self.script), args.device)
+        code, made = self.code, stamp(Path(self.script), args.device)
         path = args.output.with_suffix(".runs.jsonl")
         with locked(path, f"another process runs this study and writes {path}"):
             kept = Kept(path, self.cells, args.steps, code, made)
@@ -110,9 +115,9 @@ class Study:
                     "again"
                 )
             if all(pair in kept.found for pair in wanted):
-                self._record(args, kept)
+                self._record(args, kept, code)
 
-    def _record(self, args: argparse.Namespace, kept: Kept) -> None:
+    def _record(self, args: argparse.Namespace, kept: Kept, code: str) -> None:
         """Write the record of all runs, and remove the file that kept them."""
         cells = {
             name: {
@@ -128,6 +133,7 @@ class Study:
             command=f"python results/{script} --seeds {args.seeds} --steps {args.steps}",
             cells=cells,
             data={"steps": args.steps, **beside},
+            code=code,
             then=f"every run is kept in {kept.path}; make room, and say it again",
         )
         kept.path.unlink()
