@@ -29,8 +29,8 @@ class Task(ABC):
     """
 
     metric = "accuracy"
-    """What the score is: ``"accuracy"``, ``"bits"`` (a target), or one of your own, with
-    :meth:`score` and :meth:`chance`; it stands in the class."""
+    """``"accuracy"``, ``"bits"`` (bits a target), or a metric of your own, which comes with its
+    ``score`` and ``chance``; it stands in the class."""
 
     less_is_better = False
     """Whether less of the metric is better; stated beside each metric of your own."""

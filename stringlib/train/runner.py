@@ -22,7 +22,7 @@ Each = Callable[
 
 TOPIC = "stringlib"
 DEAF = ["import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"]
-"""What a process of this machine does first: Ctrl-C is for the one that waits for it."""
+"""What a process of this machine does first, for Ctrl-C is for the one that waits for it."""
 
 
 @contextmanager
