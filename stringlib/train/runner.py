@@ -103,6 +103,8 @@ class _Pool:
     ) -> Iterator[tuple[Key, Callable[[], Any]]]:
         left = iter(calls.items())
         while True:
+            if self.stop.asked:
+                raise KeyboardInterrupt
             room = None if self.most is None else self.most - len(self.waiting)
             for key, call in islice(left, room):
                 self.waiting[self.executor.submit(function, *call)] = key
@@ -113,8 +115,6 @@ class _Pool:
                 self.hear(*self.said.get())
             for future in over:
                 yield self.waiting.pop(future), partial(_result, future)
-            if self.stop.asked:
-                raise KeyboardInterrupt
 
 
 def _result(future: Future[Any]) -> Any:

@@ -133,11 +133,8 @@ def _train(
     task = task.validation() if run.tries else task
     torch.manual_seed(run.settings.seed)
     model = task.model(**options.cells[run.name].told)
-    told: dict[str, Any] = {
-        "folder": run.folder,
-        "on_log": partial(_tell, see, run),
-        "progress": False,
-    }
+    on_log = partial(_tell, see, run)
+    told: dict[str, Any] = {"folder": run.folder, "on_log": on_log, "progress": False}
     try:
         history = fit(model, task, run.settings, fabric=fabric, **told)
     except FloatingPointError as error:
