@@ -8,7 +8,6 @@ import json
 import re
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from sphinx.application import Sphinx
@@ -46,13 +45,12 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     book_recorded.mark.cache_clear()
     monkeypatch.setitem(sys.modules, "book_recorded", book_recorded)
     monkeypatch.setattr(book_recorded, "RESULTS", tmp_path)
+    monkeypatch.setattr(book_recorded, "codes", lambda: dict.fromkeys(CODES, NOW))
     record = dict.fromkeys(("command", "seeds", "hardware", "versions", "data"), "")
     record["commit"] = "aaaaaaaaaaaa; bbbbbbbbbbbb"
     for name, code in CODES.items():
         told = record if code is None else {**record, "code": code}
         (tmp_path / f"{name}.json").write_text(json.dumps(told), encoding="utf8")
-        study = SimpleNamespace(STUDY=SimpleNamespace(code=NOW))
-        monkeypatch.setitem(sys.modules, f"results.{name}", study)
 
     def build(*names: str, folder: str = "notebooks") -> list[str]:
         title = "A recorded study again"
@@ -108,3 +106,14 @@ def test_a_record_of_another_python_is_not_said_to_be_of_other_code(page) -> Non
 
 def test_a_page_that_is_no_chapter_has_no_marks(page) -> None:
     assert not [line for line in page("other", "old", "same", folder="book") if ".json" in line]
+
+
+def test_a_name_that_somebody_adds_changes_no_digest_of_the_build(monkeypatch) -> None:
+    from results import vision
+    from stringlib import ENCODERS
+
+    before = book_recorded.codes()["vision"]
+    monkeypatch.setitem(ENCODERS, "mine", type("Mine", (), {"turn": lambda self, x: x}))
+    assert vision.STUDY.code != before
+    book_recorded.codes.cache_clear()
+    assert book_recorded.codes()["vision"] == before
