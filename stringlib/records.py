@@ -26,6 +26,7 @@ def write_record(
     data: Any,
     source: Path | None = None,
     made: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
+    code: str | None = None,
     then: str = "make room and run it again",
 ) -> None:
     """Write a result as JSON, whole or not at all.
@@ -41,6 +42,7 @@ def write_record(
         data: The result: lists, dictionaries, numbers and strings.
         source: The script that measured, whose commit is recorded; this package's if omitted.
         made: Name of each run → the :func:`stamp` of each of its parts; now if omitted.
+        code: :func:`~stringlib.train.code.digest` of the code of all runs, if that is known.
         then: What to do if it cannot be written, the end of the message.
 
     Raises:
@@ -58,6 +60,7 @@ def write_record(
         "wall_s": round(wall_s, 1),
         "date": datetime.now(UTC).date().isoformat(),
         **_together(kinds),
+        **({} if code is None else {"code": code}),
         "data": data,
     }
     if len(kinds) > 1:
@@ -69,7 +72,13 @@ def write_record(
 
 
 def write_runs(
-    path: Path, *, command: str, cells: Mapping[str, Any], data: Mapping[str, Any], then: str
+    path: Path,
+    *,
+    command: str,
+    cells: Mapping[str, Any],
+    data: Mapping[str, Any],
+    code: str,
+    then: str,
 ) -> None:
     """Write the record of cells × seeds.
 
@@ -79,6 +88,7 @@ def write_runs(
         cells: Name → ``{"told": …, "runs": [one a seed]}``. Each run has its ``seed``, its
             ``wall_s``, and in ``made`` the :func:`stamp` of each of its parts, which is taken out.
         data: What stands before the cells.
+        code: Digest of the code of all runs.
         then: What to do if it cannot be written, the end of the message.
 
     Raises:
@@ -93,6 +103,7 @@ def write_runs(
         wall_s=sum(run["wall_s"] for _, run in runs),
         data={**data, "cells": cells},
         made=made,
+        code=code,
         then=then,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,9 @@ def run(seed: int, steps: int, scale: int, sizes: tuple[int, ...] = ()) -> dict[
             time.sleep(60)
     if os.environ.get("SLOW") == me:
         time.sleep(60)
+    if os.environ.get("KILLED") == me and not Path(os.environ.get("ONCE", "")).is_file():
+        Path(os.environ.get("ONCE", os.devnull)).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
     if os.environ.get("WRONG") == me:
         raise ArithmeticError("as asked")
     score = float("nan") if os.environ.get("NAN") == me else float(scale * seed + steps)

@@ -171,7 +171,7 @@ PARTS = {
     "stringlib/symbolic": ["symbolic"],
     "stringlib/tasks": ["train", "data"],  # inside functions only
     "stringlib/theory/spread": ["train"],  # inside functions only
-    "stringlib/train": ["train", "cluster"],  # the latter inside a function only
+    "stringlib/train": ["train"],
     "book": ["explore"],
     "tools": ["test"],
     "_ext": ["book"],
@@ -235,7 +235,7 @@ def test_what_colab_is_told_to_install_is_what_the_chapters_need() -> None:
             assert undeclared(imported(text), told.split(",")) == set(), path.name
             parts = re.findall(r"(?:from|import) (stringlib(?:\.\w+)*)", text)
             needed |= {e for p in parts for e in PARTS[part_of(ROOT / p.replace(".", "/"))]}
-    assert set(declared(*needed - {"cluster", "data"})) <= set(declared(*told.split(",")))
+    assert set(declared(*needed - {"data"})) <= set(declared(*told.split(",")))
 
 
 def test_an_undeclared_import_is_found() -> None:

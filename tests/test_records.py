@@ -30,6 +30,7 @@ def test_a_record_says_how_to_repeat_it(path):
     assert {"machine", "processor", "threads", "cuda"} <= record["hardware"].keys()
     assert {"python", "torch"} <= record["versions"].keys()
     assert record["wall_s"] > 0
+    assert re.fullmatch(r"3\.\d+ [0-9a-f]{12}", record.get("code", "3.11 0123456789ab"))
     words = shlex.split(record["command"])
     assert words[0] in ("python", "make")
     if words[0] == "python" and words[1] != "-m":

@@ -7,27 +7,28 @@ import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from stringlib.files import locked
 from stringlib.records import read_record
-from stringlib.train import study as engine
 from stringlib.train.code import code_of, digest
 from stringlib.train.kept import Kept
 from stringlib.train.study import Study
+
+# Dask, from inside
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
 
 ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / "tests" / "sweep_study.py"
 CELLS = {"b": {"scale": 2}, "a": {"scale": 3, "sizes": [1, 2]}}
 
 
-def start(output, **environment):
+def start(output, jobs="1", **environment):
     """Start the study as a reader would, with its own process group for Ctrl-C."""
     return subprocess.Popen(
-        [sys.executable, str(SCRIPT), "--output", str(output), "--jobs", "1"],
+        [sys.executable, str(SCRIPT), "--output", str(output), "--jobs", jobs],
         env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -83,27 +84,16 @@ def study(monkeypatch):
     return importlib.import_module("sweep_study")
 
 
-@pytest.fixture
-def threads(monkeypatch):
-    """Threads for the runs: a process takes seconds to import torch."""
-    monkeypatch.setattr(engine, "ProcessPoolExecutor", in_threads)
-
-
-def in_threads(jobs, **_):
-    return ThreadPoolExecutor(jobs)
-
-
-@pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_the_record_is_the_same_with_one_job_and_with_two(study, output, capsys, jobs):
     study.main(["--jobs", jobs, "--output", str(output)])
     assert "6 runs to do, 0 done" in capsys.readouterr().out
     assert data(output) == EXPECTED
+    assert read_record(output)["code"] == study.STUDY.code == digest(code_of(run=study.run))
     assert list(data(output)["cells"]) == ["b", "a"]  # as defined, not as the alphabet
     assert not runs_of(output).exists()
 
 
-@pytest.mark.usefixtures("threads")
 def test_a_run_that_fails_leaves_the_others_and_is_named(study, output, monkeypatch):
     monkeypatch.setenv("WRONG", "a1")
     monkeypatch.setenv("NAN", "b0")
@@ -121,47 +111,75 @@ def test_a_run_that_fails_leaves_the_others_and_is_named(study, output, monkeypa
     assert data(output) == EXPECTED
 
 
-def test_a_study_that_is_terminated_keeps_what_is_done(study, output, monkeypatch, capsys):
-    pool = ThreadPoolExecutor(1)
-
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_study_that_is_terminated_keeps_what_is_done(study, output, monkeypatch, capsys, jobs):
     def add(kept, *what):
-        keep(kept, *what)
+        real(kept, *what)
         if len(kept.found) == 2:
-            pool.shutdown()  # all runs are done, and two of them kept
             os.kill(os.getpid(), signal.SIGTERM)
 
-    keep, before = Kept.add, signal.getsignal(signal.SIGTERM)
-    monkeypatch.setattr(Kept, "add", add)
-    monkeypatch.setattr(engine, "ProcessPoolExecutor", lambda *_, **__: pool)
-    with pytest.raises(SystemExit) as stopped:
-        study.main(["--jobs", "1", "--output", str(output)])
+    words = ["--jobs", jobs, "--output", str(output)]
+    real, before = Kept.add, signal.getsignal(signal.SIGTERM)
+    with monkeypatch.context() as patch:
+        patch.setattr(Kept, "add", add)
+        patch.setenv("SLOW", "b2")  # the others end before it
+        with pytest.raises(SystemExit) as stopped:
+            study.main(words)
     assert stopped.value.code == 130
     assert "stopped; what is done is kept" in capsys.readouterr().out
     assert signal.getsignal(signal.SIGTERM) == before
-    assert len(lines(output)) == 6
+    assert 2 <= len(lines(output)) < 6
     assert not output.exists()
+    study.main(words)
+    assert data(output) == EXPECTED
 
 
-def test_a_study_that_is_stopped_goes_on(study, output, monkeypatch):
-    process = start(output, SLOW="b1")
+def test_a_killed_process_costs_its_own_run_alone(output):
+    began = time.monotonic()
+    process = start(output, "2", KILLED="a1")
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert "a seed 1 FAILED" in out
+    told, named, count = err.splitlines()
+    assert told.startswith("the process of the run was killed again and again")
+    assert named == "^ in 'a' with seed 1"
+    assert count.startswith("1 of 6 runs failed; the others are kept in ")
+    assert len(lines(output)) == 5
+    assert time.monotonic() - began < 60
+
+
+def test_a_process_that_is_killed_once_costs_nothing(study, output, monkeypatch, tmp_path, capfd):
+    monkeypatch.setenv("KILLED", "a1")
+    monkeypatch.setenv("ONCE", str(tmp_path / "once"))
+    study.main(["--jobs", "2", "--output", str(output)])
+    assert (tmp_path / "once").exists()
+    assert capfd.readouterr().err == ""
+    assert data(output) == EXPECTED
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_study_that_is_stopped_goes_on(study, output, jobs):
+    process = start(output, jobs, SLOW="b1")
     deadline = time.monotonic() + 100
     while not runs_of(output).exists() or len(lines(output)) < 2:
         assert time.monotonic() < deadline
         time.sleep(0.05)
     os.killpg(process.pid, signal.SIGINT)  # Ctrl-C reaches the whole group
+    began = time.monotonic()
     out, err = process.communicate(timeout=60)
+    assert time.monotonic() - began < 10  # in the midst of a run
     assert process.returncode == 130
     assert "stopped; what is done is kept" in out
-    assert "Traceback" not in err
-    assert [(line["cell"], line["seed"]) for line in lines(output)] == [("b", 0), ("a", 0)]
-    process = start(output, WRONG="a1")
+    assert err == ""
+    done = [(line["cell"], line["seed"]) for line in lines(output)]
+    assert done[:2] == [("b", 0), ("a", 0)] if jobs == "1" else ("b", 1) not in done
+    process = start(output, WRONG="a2")
     out, err = process.communicate(timeout=120)
     assert process.returncode == 1
-    assert "4 runs to do, 2 done" in out
-    assert "ArithmeticError: as asked\n^ in 'a' with seed 1\n1 of 4 runs failed" in err
+    assert f"{6 - len(done)} runs to do, {len(done)} done" in out
+    assert "ArithmeticError: as asked\n^ in 'a' with seed 2\n1 of " in err
     assert len(lines(output)) == 5
-    monkeypatch.setattr(engine, "ProcessPoolExecutor", in_threads)
-    study.main(["--output", str(output)])
+    study.main(["--output", str(output), "--jobs", "1"])
     assert data(output) == EXPECTED
     record = read_record(output)
     assert record["command"] == "python results/sweep_study.py --seeds 3 --steps 5"
@@ -169,6 +187,19 @@ def test_a_study_that_is_stopped_goes_on(study, output, monkeypatch):
     # the commit of the script, though the record lies outside of every checkout
     if (ROOT / ".git").exists():
         assert record["commit"] != "unknown"
+
+
+def test_processes_end_with_the_one_that_waits_for_them(study, output):
+    process = start(output, "2", SLOW="b1")
+    deadline = time.monotonic() + 100
+    while not runs_of(output).exists() or len(lines(output)) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.kill()
+    process.communicate(timeout=20)  # its processes have its output open
+    assert len(lines(output)) < 6
+    study.main(["--output", str(output), "--jobs", "1"])
+    assert data(output) == EXPECTED
 
 
 def test_a_second_process_is_refused_while_the_first_runs(study, output):
@@ -235,7 +266,6 @@ def test_a_record_says_what_each_run_was_made_with(study, output):
     assert record["data"]["cells"]["a"]["runs"] == [{"seed": 0, "x": 1.5, "wall_s": 0.5}]
 
 
-@pytest.mark.usefixtures("threads")
 def test_some_cells_alone_leave_no_record_until_none_is_missing(study, output):
     study.main(["--jobs", "1", "--output", str(output), "--only", "a*"])
     assert not output.exists()

@@ -21,6 +21,9 @@ SHORT = ["--task-option", "pairs=2", "--steps", "3", "--batch-size", "4", "--acc
 RECALL = ["recall", *SHORT]
 
 MODULE = """
+import multiprocessing
+import os
+import signal
 import torch
 from stringlib import ENCODERS, MixedRoPE
 from stringlib.tasks import TASKS
@@ -40,6 +43,14 @@ class Own(Recall):
         return {"test": iter([self.batch(8, torch.Generator().manual_seed(1))])}
 
 TASKS["own"] = Own
+
+class Deadly(Recall):
+    def model(self, **options):
+        if multiprocessing.parent_process() and options["attention"] == "relu":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().model(**options)
+
+TASKS["deadly"] = Deadly
 """
 
 
@@ -198,16 +209,30 @@ def test_a_module_that_cannot_import_says_what(module, capsys):
     assert "got 'my_broken': No module named 'no_such_thing'" in err
 
 
-def test_processes_import_the_module_too(module):
-    words = ["-m", "stringlib.train", "own", "--import", "my_module", *SHORT, "--jobs", "2"]
-    words += ["--encoder", "rope,mine", "--folder", "runs"]
-    done = subprocess.run(
-        [sys.executable, *words],
+def in_processes(*words):
+    words = ["-m", "stringlib.train", *words, "--import", "my_module", *SHORT, "--jobs", "2"]
+    return subprocess.run(
+        [sys.executable, *words, "--folder", "runs"],
         env={"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PATH": ""},
         capture_output=True,
         text=True,
         timeout=200,
     )
+
+
+def test_a_killed_process_costs_its_own_run_alone(module):
+    done = in_processes("deadly", "--attention", "softmax,relu,elu", "--seeds", "1")
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: relu, seed 0: the process of the run was killed again and again")
+    assert line.endswith("; the other runs are kept, and the same command goes on")
+    assert {path.name for path in (module / "runs").glob("*")} == {"softmax", "elu"}
+    for path in (module / "runs").glob("*/seed-0/checkpoint.pt"):
+        assert torch.load(path, weights_only=True)["step"] == 3
+
+
+def test_processes_import_the_module_too(module):
+    done = in_processes("own", "--encoder", "rope,mine")
     assert (done.returncode, done.stderr) == (0, "")
     record = json.loads((module / "runs" / "record.json").read_text(encoding="utf8"))
     assert record["hardware"]["threads"] == 1

@@ -10,7 +10,7 @@ from torch import nn
 
 from stringlib.tasks import Task
 from stringlib.train import Settings, fit
-from stringlib.train.code import code_of, digest
+from stringlib.train.code import code_of, digest, is_same
 from stringlib.train.learn import Training
 
 SETTINGS = Settings(steps=3, batch_size=2)
@@ -200,6 +200,15 @@ def test_the_loss_of_a_study_counts(monkeypatch):
     assert found[0] == found[1]
     assert len(set(found)) == 3
     assert found[0] != digest(code_of(run=dataclasses.replace(run, rates=0.2)))
+
+
+def test_a_record_is_of_this_code_of_other_code_or_does_not_tell(monkeypatch):
+    now, other = (digest(code_of(run=load(monkeypatch, *c).run)) for c in ((), ("tanh -> sin",)))
+    assert is_same(now, now) is True
+    assert is_same(other, now) is False
+    assert is_same(None, now) is None
+    monkeypatch.setattr(sys, "version_info", (3, 99, 1, "final", 0))
+    assert is_same(now, digest(code_of(run=load(monkeypatch).run))) is None
 
 
 def test_data_of_a_task_are_one_entry(monkeypatch):

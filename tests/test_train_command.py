@@ -13,7 +13,7 @@ import torch
 from matplotlib.figure import Figure
 from scipy import stats
 
-from stringlib import records
+from stringlib import MultiHeadAttention, records
 from stringlib.files import locked
 from stringlib.records import read_record
 from stringlib.theory.spread import interval, mean
@@ -360,3 +360,17 @@ def test_a_record_says_what_its_runs_were_made_with_not_who_reports(tmp_path, mo
     cell = record["data"]["cells"]["relu"]
     assert cell["told"] == {"attention": "relu"}
     assert cell["runs"][0].keys() == {*("seed", "scores", "logged", "losses", "wall_s")}
+
+
+def test_a_record_tells_the_code_of_its_methods_and_its_task(tmp_path, monkeypatch):
+    def code(attention, pairs="2"):
+        words = ["recall", "--task-option", f"pairs={pairs}", *SHORT, "--attention", attention]
+        assert main([*words, "--fresh", "--folder", str(tmp_path)]) == 0
+        return read_record(tmp_path / "record.json")["code"]
+
+    before = code("relu")
+    assert code("relu") == before
+    assert len({before, code("relu,elu"), code("relu", "3")}) == 3
+    forward = MultiHeadAttention.forward
+    monkeypatch.setattr(MultiHeadAttention, "forward", lambda *a, **k: forward(*a, **k))
+    assert code("relu") != before

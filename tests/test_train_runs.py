@@ -15,13 +15,18 @@ import torch
 from tqdm import tqdm
 
 from stringlib.records import read_record
-from stringlib.tasks import make_task
+from stringlib.tasks import TASKS, make_task
+from stringlib.tasks.recall import Recall
+from stringlib.tasks.task import IGNORE
 from stringlib.train import fit, loop, runs
 from stringlib.train.__main__ import main, make_all
 from stringlib.train.hardware import make_fabric
 from stringlib.train.options import read_options
 from stringlib.train.runs import Progress, Run, _best, train_all
 from stringlib.train.settings import Settings
+
+# Dask, from inside
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
 
 ROOT = Path(__file__).parents[1]
 SHORT = ["--steps", "3", "--batch-size", "4", "--accelerator", "cpu", "--log-every", "1"]
@@ -83,10 +88,48 @@ def test_each_method_gets_its_own_rate_from_a_split_that_is_never_tested_on(
 
 
 def test_the_best_is_the_least_of_bits_the_first_of_equals_and_never_one_gone_bad():
-    assert _best("a", [0.25, 0.5, 0.5, None], "accuracy") == 1
-    assert _best("a", [None, 2.5, 1.5, 1.5], "bits") == 2
+    assert _best("a", [0.25, 0.5, 0.5, None], less=False) == 1
+    assert _best("a", [None, 2.5, 1.5, 1.5], less=True) == 2
     with pytest.raises(FloatingPointError, match="a: the loss must be finite at some --rate"):
-        _best("a", [None, None], "bits")
+        _best("a", [None, None], less=True)
+
+
+class Error(Recall):
+    metric = "error"
+    less_is_better = True
+
+    def score(self, outputs, targets):
+        wrong = (outputs.argmax(-1) != targets)[targets != IGNORE].sum()
+        return wrong / 0 if outputs.abs().max() > 1e6 else wrong
+
+    def chance(self):
+        return None
+
+
+def test_of_an_error_the_least_is_chosen_and_the_report_says_so(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(TASKS, "own", Error)
+    words = ["own", *RECALL[1:], "--steps", "40", "--rate", "1e3,3e-2,1e-9"]
+    words += ["--shift", "on", "--folder", str(tmp_path)]
+    assert main(words) == 0
+    data = read_record(tmp_path / "record.json")["data"]
+    (cell,) = data["cells"].values()
+    assert cell["tried"]["1000"] is None  # an error of infinity, though the loss is finite
+    assert cell["rate"] == 3e-2
+    assert cell["tried"]["0.03"] < cell["tried"]["1e-09"]
+    assert data["less_is_better"] is True
+    assert "| error, test (less is better) |" in capsys.readouterr().out
+    assert "error, test (less is better)" in (tmp_path / "plot.svg").read_text(encoding="utf8")
+
+
+def test_a_metric_of_one_object_is_refused_before_anything_is_trained(
+    tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setitem(TASKS, "own", lambda: setattr(task, "metric", "error") or task)
+    task = make_task("recall")
+    assert main(["own", *SHORT, "--rate", "1e-3,1e-2", "--folder", str(tmp_path / "new")]) == 2
+    expected = "metric of Recall must stand in the class, with less_is_better, got 'error'"
+    assert expected in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_rate_at_which_the_loss_goes_bad_is_not_chosen(tmp_path, capsys):
@@ -197,10 +240,10 @@ def test_the_bar_counts_what_is_left_to_do():
     settings = Settings(steps=10)
     runs = [Run(name, settings, Path(), False) for name in "abc"]
     progress = Progress(30, shown=True)
-    progress.see(runs[0], [0], 1.0)
-    progress.see(runs[0], [3, 6], 1.0)
+    progress.see(str(runs[0]), [0], 1.0)
+    progress.see(str(runs[0]), [3, 6], 1.0)
     assert (progress.bar.n, progress.bar.initial, progress.bar.total) == (7, 0, 30)
-    progress.see(runs[1], [5, 8], 1.0)  # the checkpoint had 6
+    progress.see(str(runs[1]), [5, 8], 1.0)  # the checkpoint had 6
     assert (progress.bar.n, progress.bar.initial, progress.bar.total) == (16, 6, 30)
     progress.end(runs[2])  # was over
     assert progress.bar.total == 20

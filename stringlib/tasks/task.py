@@ -13,19 +13,46 @@ from torch import Tensor, nn
 IGNORE = -100
 """The target of a place where nothing is asked."""
 
+LESS_IS_BETTER = {"accuracy": False, "bits": True}
+"""Known metric → whether less of it is better."""
+
 
 class Task(ABC):
     """Examples, and how an answer is judged.
 
     A batch is a function of the generator alone, so that a run can be resumed at any step and
     several processes can each take their rows of the same batch.
+
+    Raises:
+        TypeError: If a class names a metric of its own and does not say whether less is better, or
+            says of a known one what it is not.
     """
 
     metric = "accuracy"
-    """What the score is, ``"accuracy"`` or ``"bits"`` (bits a target, the fewer the better)."""
+    """``"accuracy"``, ``"bits"`` (bits a target), or a metric of your own, which comes with its
+    ``score`` and ``chance``; it stands in the class."""
+
+    less_is_better = False
+    """Whether less of the metric is better; stated beside each metric of your own."""
 
     test_seed: int | None = None
     """What test sets are drawn from; None for a task whose test sets are not drawn."""
+
+    def __init_subclass__(cls, **told: Any) -> None:
+        """Know whether less is better, so that no choice is made in the wrong direction."""
+        super().__init_subclass__(**told)
+        stated = {"metric", "less_is_better"} & vars(cls).keys()
+        if not stated:
+            return
+        known = LESS_IS_BETTER.get(cls.metric)
+        less = cls.less_is_better if "less_is_better" in stated else known
+        if not isinstance(less, bool) or known not in (None, less):
+            raise TypeError(
+                f"less_is_better of {cls.__name__} must be "
+                f"{'stated, True or False,' if known is None else known} for its metric "
+                f"{cls.metric!r}, got {less}"
+            )
+        cls.less_is_better = less
 
     @abstractmethod
     def batch(self, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -67,7 +94,13 @@ class Task(ABC):
         )
 
     def score(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return the summed score of the targets that are not ``IGNORE``."""
+        """Return the summed score of the targets that are not ``IGNORE``.
+
+        Raises:
+            NotImplementedError: If a metric of your own has no such method.
+        """
+        if self.metric not in LESS_IS_BETTER:
+            raise NotImplementedError(f"{type(self).__name__} must define score() of {self.metric}")
         if self.metric == "bits":
             return self.loss(outputs, targets) / torch.log(torch.tensor(2.0))
         return (outputs.argmax(-1) == targets).sum()  # no class has the number IGNORE

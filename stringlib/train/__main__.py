@@ -6,15 +6,17 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
-from concurrent.futures import BrokenExecutor
 from contextlib import ExitStack
 
 from tqdm import tqdm
 
 from stringlib.files import locked
 from stringlib.tasks import Task, make_task
+from stringlib.train.checkpoint import REGISTRIES
+from stringlib.train.code import code_of, digest
 from stringlib.train.hardware import first_writes, make_fabric
 from stringlib.train.interrupt import Interrupted
+from stringlib.train.loop import fit
 from stringlib.train.options import Options, read_options
 from stringlib.train.report import report
 from stringlib.train.runs import train_all
@@ -27,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     command = shlex.join(["python", "-m", "stringlib.train", *words])
     try:
         _run(options, command)
-    except (ValueError, FloatingPointError, ImportError, OSError, BrokenExecutor) as error:
+    except (ValueError, FloatingPointError, ImportError, OSError) as error:
         _complain(f"error: {error}")
         return 2
     except KeyboardInterrupt as stopped:
@@ -50,21 +52,28 @@ def _run(options: Options, command: str) -> None:
         say = tqdm.write if fabric.is_global_zero else lambda _: None  # above the bar
         cells = train_all(options, task, fabric, say)
         if fabric.is_global_zero:
-            report(cells, options.task, task, folder, command, options.baseline)
+            models = [task.model(**cell.told) for cell in options.cells.values()]
+            code = digest(code_of(*REGISTRIES, loop=fit, task=task, models=models))
+            report(cells, options.task, task, folder, command, options.baseline, code)
 
 
 def make_all(options: Options) -> Task:
     """Return the task, and make a model of each method once, so that a misfit shows at once.
 
     Raises:
-        ValueError: If a method cannot be made, and the message names it; or if rates are to be
-            tried on a task that cannot be split.
+        ValueError: If a method cannot be made, and the message names it; if rates are to be
+            tried on a task that cannot be split; or if the task's metric is not its class's.
     """
     name = options.task
     try:
         task = make_task(name, **options.task_options)
     except TypeError as error:
         raise ValueError(f"{name}: {error}") from None
+    if task.metric != type(task).metric:  # whose direction nobody has stated
+        raise ValueError(
+            f"metric of {type(task).__name__} must stand in the class, with less_is_better, "
+            f"got {task.metric!r} in an object of it"
+        )
     for name, cell in options.cells.items():
         try:
             task.model(**cell.told)

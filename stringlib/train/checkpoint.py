@@ -28,7 +28,7 @@ FREE = ("checkpoint_every",)
 """Settings that may change when a run goes on, for they alter no number."""
 
 # names of all that there is: what a model is made of is in the model
-_REGISTRIES = (BIASES, ENCODERS, FEATURES, WEIGHTS)
+REGISTRIES = (BIASES, ENCODERS, FEATURES, WEIGHTS)
 
 KINDS = {
     "settings": "other settings",
@@ -62,7 +62,7 @@ def describe(
         "parts": dict(enumerate(repr(model).splitlines())),
         "python": {"version": ".".join(platform.python_version_tuple()[:2])},  # whose code it is
         # a name that somebody adds, or another one's encoder, is not this model's code
-        "code": {**(code or {}), **code_of(*_REGISTRIES, model=model, task=task)},
+        "code": {**(code or {}), **code_of(*REGISTRIES, model=model, task=task)},
     }
 
 

@@ -74,8 +74,23 @@ def code_of(*left_out: Any, **things: Any) -> dict[str, str]:
 
 
 def digest(code: Mapping[str, str]) -> str:
-    """Return one digest of what :func:`code_of` gives, and of Python, whose code it is."""
-    return _digest(f"{sys.version_info[:2]} {sorted(code.items())}")
+    """Return one digest of what :func:`code_of` gives, behind the Python whose code it is."""
+    return "{}.{} {}".format(*sys.version_info[:2], _digest(f"{sorted(code.items())}"))
+
+
+def is_same(told: str | None, now: str) -> bool | None:
+    """Return whether a record is of the code of now.
+
+    Args:
+        told: The record's :func:`digest`; None of a record without.
+        now: That of the same study now.
+
+    Returns:
+        None if the record does not tell, or tells what another Python made of its code.
+    """
+    if told is None or told.split()[0] != now.split()[0]:
+        return None
+    return told == now
 
 
 def brief(value: Any) -> str:

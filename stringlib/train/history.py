@@ -126,7 +126,8 @@ class Log:
         self.history.evaluations.append({"step": updates, "scores": scores})
         if final:
             self.history.scores = scores
-        self._write(step=updates, scores=scores)
+        told = {name: score if isfinite(score) else None for name, score in scores.items()}
+        self._write(step=updates, scores=told)
         self._restart()
 
     def clock(self) -> None:

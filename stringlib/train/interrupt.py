@@ -24,13 +24,20 @@ class StopRequest:
     parent then ends it by SIGTERM has been asked once, not twice.
     """
 
+    _all = False
+
     def __init__(self) -> None:
         self._seen: set[int] = set()
 
     @property
     def asked(self) -> bool:
-        """Whether there was a signal."""
-        return bool(self._seen)
+        """Whether there was a signal, or all were asked."""
+        return bool(self._seen) or StopRequest._all
+
+    @classmethod
+    def ask_all(cls) -> None:
+        """Ask all runs of this process, for no signal reaches one outside of its main thread."""
+        StopRequest._all = True
 
     def note(self, number: int, frame: FrameType | None) -> None:
         """Handle a signal."""

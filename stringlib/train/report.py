@@ -28,6 +28,7 @@ def report(
     folder: Path,
     command: str,
     baseline: str,
+    code: str,
 ) -> None:
     """Write ``table.md``, ``plot.png``, ``plot.svg`` and ``record.json``, and print the table.
 
@@ -39,23 +40,28 @@ def report(
         folder: Where the files go.
         command: How to repeat the runs.
         baseline: Name of the method that the others are compared with.
+        code: Digest of the code of the runs.
 
     Raises:
         OSError: If a file cannot be written.
     """
-    metric, chance = task.metric, task.chance()
-    shown = table(cells, metric, baseline, chance)
+    metric, less, chance = task.metric, task.less_is_better, task.chance()
+    shown = table(cells, metric, baseline, chance, less)
     print(f"\n{shown}\n")
     then = f"every run is kept in {folder}; make room, and the same command reports them"
     with whole(folder / "table.md", then) as part:
         part.write_text(shown + "\n", encoding="utf8")
-    plot(cells, metric, [folder / "plot.png", folder / "plot.svg"], name, then, chance)
-    data = {"task": name, "metric": metric, "baseline": baseline, "chance": chance}
-    write_runs(folder / "record.json", command=command, cells=cells, data=data, then=then)
+    plot(cells, metric, [folder / "plot.png", folder / "plot.svg"], name, then, chance, less)
+    data = {"task": name, "metric": metric, "less_is_better": less, "baseline": baseline}
+    data["chance"] = chance
+    path = folder / "record.json"
+    write_runs(path, command=command, cells=cells, data=data, code=code, then=then)
     print(f"table, plot, record and checkpoints are in {folder}")
 
 
-def table(cells: Cells, metric: str, baseline: str, chance: float | None = None) -> str:
+def table(
+    cells: Cells, metric: str, baseline: str, chance: float | None = None, less: bool = False
+) -> str:
     """Return a Markdown table: scores, differences from the baseline, seeds, size, rate and time.
 
     Scores are means with 95 % intervals. Differences are paired by seed; their intervals hold all
@@ -66,12 +72,13 @@ def table(cells: Cells, metric: str, baseline: str, chance: float | None = None)
         metric: What the scores are.
         baseline: Name of the method that the others are compared with.
         chance: Score of a guess, if that is known.
+        less: Whether less of the metric is better, which the head of the table says then.
     """
     sets = list(next(iter(cells.values()))["runs"][0]["scores"])
     comparisons = (len(cells) - 1) * len(sets)
     head = ["method"]
     for test in sets:
-        head += [f"{metric}, {test}", *["difference"] * (comparisons > 0)]
+        head += [_title(metric, test, less), *["difference"] * (comparisons > 0)]
     head += ["seeds", "parameters", "rate", "s a run"]
     rows = []
     for name, cell in cells.items():
@@ -103,6 +110,10 @@ def table(cells: Cells, metric: str, baseline: str, chance: float | None = None)
     return text
 
 
+def _title(metric: str, test: str, less: bool) -> str:
+    return f"{metric}, {test}" + " (less is better)" * less
+
+
 def scores_of(cell: Mapping[str, Any], test: str) -> list[float]:
     """Return the score of each run of a method on a test set."""
     return [run["scores"][test] for run in cell["runs"]]
@@ -131,6 +142,7 @@ def plot(
     title: str,
     then: str = "",
     chance: float | None = None,
+    less: bool = False,
 ) -> None:
     """Draw loss curves, each with the range of its seeds, and scores with their intervals.
 
@@ -141,6 +153,7 @@ def plot(
         title: Stands above.
         then: What to do if they cannot be written, the end of the message.
         chance: Score of a guess, if that is known: a dotted line.
+        less: Whether less of the metric is better, which the titles say then.
 
     Raises:
         OSError: If a file cannot be written.
@@ -160,7 +173,7 @@ def plot(
         _losses(axes[0], cells, colours)
         for ax, name in zip(axes[1:], sets, strict=True):
             _scores(ax, cells, name, colours, RANGES.get(metric, (-math.inf, math.inf)))
-            ax.set(title=f"{metric}, {name}", yticks=[])
+            ax.set(title=_title(metric, name, less), yticks=[])
             if chance is not None:
                 ax.axvline(chance, color="0.5", linestyle=":", label="chance")
         fig.suptitle(title)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import signal
+import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, wait
 from contextlib import contextmanager
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from threading import RLock
 from typing import Any, NamedTuple
@@ -22,11 +20,11 @@ from stringlib.tasks import Task, make_task
 from stringlib.train.cells import folder_of
 from stringlib.train.hardware import first_writes, make_fabric
 from stringlib.train.history import History
-from stringlib.train.interrupt import Interrupted, handled
+from stringlib.train.interrupt import Interrupted
 from stringlib.train.loop import fit
 from stringlib.train.options import Options, import_modules
+from stringlib.train.runner import tell, workers
 from stringlib.train.settings import Settings
-from stringlib.train.study import processes
 
 Found = dict[str, Any]
 Do = Callable[[Iterable["Run"]], Iterator[tuple["Run", Found]]]
@@ -78,14 +76,14 @@ def train_all(
     progress = Progress(count, wanted and fabric.is_global_zero)
     cells: dict[str, dict[str, Any]] = {}
     seeds = []
-    with progress.bar, _workers(options, task, fabric, progress) as do:
+    with progress.bar, _doer(options, task, fabric, progress) as do:
         judged = {(run.name, run.settings.rate): found["score"] for run, found in do(trials)}
         for name, cell in options.cells.items():
             best = cell.settings[0]
             cells[name] = {"told": cell.told, "runs": []}
             if name in several:
                 tried = {f"{s.rate:g}": judged[name, s.rate] for s in cell.settings}
-                best = cell.settings[_best(name, [*tried.values()], task.metric)]
+                best = cell.settings[_best(name, [*tried.values()], task.less_is_better)]
                 cells[name]["tried"] = tried
                 each = ", ".join(f"{rate} {_score(score)}" for rate, score in tried.items())
                 say(f"{name}: rate {best.rate:g}; on validation {each}")
@@ -116,12 +114,12 @@ def _clear(options: Options) -> None:
             path.unlink()
 
 
-def _best(name: str, scores: Sequence[float | None], metric: str) -> int:
+def _best(name: str, scores: Sequence[float | None], less: bool) -> int:
     """Return the place of the best score, of equals the first; None is that of a loss gone bad."""
     finite = [score for score in scores if score is not None]
     if not finite:
         raise FloatingPointError(f"{name}: the loss must be finite at some --rate, but is at none")
-    return scores.index(min(finite) if metric == "bits" else max(finite))
+    return scores.index(min(finite) if less else max(finite))
 
 
 def _score(score: float | None) -> str:
@@ -129,12 +127,13 @@ def _score(score: float | None) -> str:
 
 
 def _train(
-    options: Options, task: Task, fabric: Fabric, run: Run, on_log: Callable[[History], Any]
+    options: Options, task: Task, fabric: Fabric, run: Run, see: Callable[..., Any]
 ) -> Found:
     """Return what is recorded of a run; of one that tries a rate its score, None if it went bad."""
     task = task.validation() if run.tries else task
     torch.manual_seed(run.settings.seed)
     model = task.model(**options.cells[run.name].told)
+    on_log = partial(_tell, see, run)
     told: dict[str, Any] = {"folder": run.folder, "on_log": on_log, "progress": False}
     try:
         history = fit(model, task, run.settings, fabric=fabric, **told)
@@ -143,7 +142,8 @@ def _train(
             return {"score": None}
         raise FloatingPointError(f"{run}: {error}") from None
     if run.tries:
-        return {"score": next(iter(history.scores.values()))}
+        score = next(iter(history.scores.values()))
+        return {"score": score if math.isfinite(score) else None}
     return {
         "parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
         "seed": run.settings.seed,
@@ -168,17 +168,17 @@ class Progress:
         self.bar = tqdm(total=steps, unit="step", disable=not shown, leave=False, smoothing=0)
         self.done: dict[str, int] = {}
 
-    def see(self, run: Run, steps: Sequence[int], loss: float) -> None:
+    def see(self, run: str, steps: Sequence[int], loss: float) -> None:
         """Take note of a run's last logged steps."""
         if self.bar.disable:
             return
-        before = self.done.get(str(run))
+        before = self.done.get(run)
         if before is None:  # what a checkpoint held takes no time
             before = steps[-2] + 1 if len(steps) > 1 else 0
             self.bar.initial += before
             self.bar.n += before
-        self.done[str(run)] = steps[-1] + 1
-        self.bar.set_description(str(run), refresh=False)
+        self.done[run] = steps[-1] + 1
+        self.bar.set_description(run, refresh=False)
         self.bar.set_postfix_str(f"loss {loss:.4g}", refresh=False)
         self.bar.update(steps[-1] + 1 - before)
 
@@ -189,65 +189,59 @@ class Progress:
 
 
 @contextmanager
-def _workers(options: Options, task: Task, fabric: Fabric, progress: Progress) -> Iterator[Do]:
+def _doer(options: Options, task: Task, fabric: Fabric, progress: Progress) -> Iterator[Do]:
     """Give what does runs, here or in processes, and yields each with what came of it."""
-    if options.jobs == 1:
-        yield partial(_here, partial(_train, options, task, fabric), progress)
-        return
-    heard = get_context("spawn").SimpleQueue()
+    here = options.jobs == 1
+
+    def do(runs: Iterable[Run]) -> Iterator[tuple[Run, Found]]:
+        shown = not progress.bar.disable
+        calls = {
+            run: (options, task, fabric, run, progress.see) if here else (options, run, shown)
+            for run in runs
+        }
+        lost = []
+        for run, get in each(_train if here else _do, calls):
+            try:
+                found = get()
+            except ChildProcessError as error:
+                lost.append(f"{run}: {error}")
+                continue
+            progress.end(run)
+            yield run, found
+        if lost:
+            raise ChildProcessError(
+                "; ".join(lost) + "; the other runs are kept, and the same command goes on"
+            )
+
     try:
-        with (
-            handled(signal.default_int_handler, signal.SIGTERM),  # as Ctrl-C
-            processes(options.jobs, _prepare, options, heard) as pool,
-        ):
-            yield partial(_elsewhere, pool, heard, progress)
-    except KeyboardInterrupt:
+        with workers(options.jobs, hear=progress.see, saves=True) as each:
+            yield do
+    except KeyboardInterrupt as stopped:
+        if isinstance(stopped, Interrupted) or here:
+            raise
         raise Interrupted(f"stopped; what was done and under way is in {options.folder}") from None
 
 
-def _here(
-    train: Callable[..., Found], progress: Progress, runs: Iterable[Run]
-) -> Iterator[tuple[Run, Found]]:
-    for run in runs:
-        found = train(run, partial(_tell, progress.see, run))
-        progress.end(run)
-        yield run, found
-
-
-def _elsewhere(
-    pool: Executor, heard: Any, progress: Progress, runs: Iterable[Run]
-) -> Iterator[tuple[Run, Found]]:
-    waiting = {pool.submit(_do, run): run for run in runs}
-    while waiting:
-        done, _ = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
-        while not heard.empty():
-            progress.see(*heard.get())
-        for future in done:
-            run = waiting.pop(future)
-            progress.end(run)
-            yield run, future.result()
-
-
 def _tell(see: Callable[..., Any], run: Run, history: History) -> None:
-    see(run, history.steps[-2:], history.losses[-1])
+    see(str(run), history.steps[-2:], history.losses[-1])
 
 
-_PROCESS: dict[str, Any] = {}  # what this one of several works with
+_MADE: dict[str, Any] = {}  # what this one of several processes works with
 
 
-def _prepare(options: Options, heard: Any) -> None:
-    torch.set_num_threads(1)
-    tqdm.set_lock(RLock())  # one for all processes would be left behind when this one is ended
-    import_modules(options.imports)
-    task = make_task(options.task, **options.task_options)
-    fabric = make_fabric(**options.hardware)
-    _PROCESS.update(train=partial(_train, options, task, fabric), see=lambda *told: heard.put(told))
-
-
-def _do(run: Run) -> Found:
+def _do(options: Options, run: Run, shown: bool) -> Found:
     """Do a run in a process of its own, and tell the parent how far it is."""
+    torch.set_num_threads(1)
+    if not _MADE:
+        tqdm.set_lock(RLock())  # one for all processes would be left behind when this one is ended
+        import_modules(options.imports)
+        _MADE["task"] = make_task(options.task, **options.task_options)
+        _MADE["fabric"] = make_fabric(**options.hardware)
     try:
-        return _PROCESS["train"](run, partial(_tell, _PROCESS["see"], run))
+        return _train(options, **_MADE, run=run, see=tell if shown else _nothing)
     except Interrupted:
-        signal.raise_signal(signal.SIGTERM)  # it is saved: end, instead of taking another run
-        raise
+        return {}  # saved; nobody waits for it
+
+
+def _nothing(*_: Any) -> None:
+    """Say nothing."""

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
-from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +20,8 @@ from stringlib.inputs import require_count
 from stringlib.records import machine, stamp, write_runs
 from stringlib.train.code import code_of, digest
 from stringlib.train.hardware import DEVICES, find_device
-from stringlib.train.interrupt import handled
 from stringlib.train.kept import Cells, Kept
+from stringlib.train.runner import workers
 
 Run = Callable[..., Mapping[str, Any]]
 
@@ -69,6 +65,11 @@ class Study:
     jobs: int = 2
     beside: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def code(self) -> str:
+        """Digest of the code of the runs, as it is now."""
+        return digest(code_of(run=self.run))
+
     def main(self, argv: Sequence[str] | None = None) -> None:
         """Run what is missing, each run on one thread, and write the record.
 
@@ -88,12 +89,12 @@ class Study:
         torch.set_num_threads(1)  # here too, for the record's word about the hardware
         try:
             self._main(args)
-        except OSError as error:
+        except (ImportError, OSError) as error:
             raise SystemExit(str(error)) from None
 
     def _main(self, args: argparse.Namespace) -> None:
         wanted = [(name, seed) for name in self.cells for seed in range(args.seeds)]
-        code, made = digest(code_of(run=self.run)), stamp(Path(self.script), args.device)
+        code, made = self.code, stamp(Path(self.script), args.device)
         path = args.output.with_suffix(".runs.jsonl")
         with locked(path, f"another process runs this study and writes {path}"):
             kept = Kept(path, self.cells, args.steps, code, made)
@@ -106,7 +107,7 @@ class Study:
                 print(f"{kept.changed} runs in {kept.path} are of other code and do not count")
             done = sum(pair in kept.found for pair in wanted)
             print(f"{len(todo)} runs to do, {done} done", flush=True)
-            failures = self._run_all(todo, args, kept)
+            failures = self._run_all(todo, args, kept) if todo else []
             if failures:
                 raise SystemExit(
                     "\n".join(failures) + f"\n{len(failures)} of {len(todo)} runs failed; the "
@@ -114,9 +115,9 @@ class Study:
                     "again"
                 )
             if all(pair in kept.found for pair in wanted):
-                self._record(args, kept)
+                self._record(args, kept, code)
 
-    def _record(self, args: argparse.Namespace, kept: Kept) -> None:
+    def _record(self, args: argparse.Namespace, kept: Kept, code: str) -> None:
         """Write the record of all runs, and remove the file that kept them."""
         cells = {
             name: {
@@ -132,6 +133,7 @@ class Study:
             command=f"python results/{script} --seeds {args.seeds} --steps {args.steps}",
             cells=cells,
             data={"steps": args.steps, **beside},
+            code=code,
             then=f"every run is kept in {kept.path}; make room, and say it again",
         )
         kept.path.unlink()
@@ -179,23 +181,17 @@ class Study:
     ) -> list[str]:
         """Do the runs, keep each, and return a text about each that failed."""
         failures = []
-        workers = _cluster(args.scheduler) if args.scheduler else processes(args.jobs)
-        with handled(signal.default_int_handler, signal.SIGTERM), workers as pool:  # as Ctrl-C
-            waiting = {
-                pool.submit(_do, self.run, seed, args.steps, dict(self.cells[name]), args.device): (
-                    name,
-                    seed,
-                )
-                for name, seed in todo
-            }
-            try:
-                for number, future in enumerate(as_completed(waiting), 1):
-                    failures += _take(future, *waiting.pop(future), kept, f"{number}/{len(todo)}")
-            except KeyboardInterrupt:
-                for future in [f for f in waiting if f.done() and not f.cancelled()]:
-                    _take(future, *waiting[future], kept, "last")
-                print(f"stopped; what is done is kept in {kept.path}", flush=True)
-                raise SystemExit(130) from None
+        calls = {
+            (name, seed): (self.run, seed, args.steps, dict(self.cells[name]), args.device)
+            for name, seed in todo
+        }
+        try:
+            with workers(args.jobs, args.scheduler) as each:
+                for number, ((name, seed), get) in enumerate(each(_do, calls), 1):
+                    failures += _take(get, name, seed, kept, f"{number}/{len(todo)}")
+        except KeyboardInterrupt:
+            print(f"stopped; what is done is kept in {kept.path}", flush=True)
+            raise SystemExit(130) from None
         return failures
 
 
@@ -211,7 +207,7 @@ def _do(run: Run, seed: int, steps: int, told: dict[str, Any], device: str) -> t
 
 
 def _take(
-    future: Future[tuple[Any, Any]], name: str, seed: int, kept: Kept, count: str
+    get: Callable[[], tuple[Any, Any]], name: str, seed: int, kept: Kept, count: str
 ) -> list[str]:
     """Keep the result of a run, or return what went wrong.
 
@@ -219,7 +215,7 @@ def _take(
         OSError: If it cannot be written: then no other one can.
     """
     try:
-        found, where = future.result()
+        found, where = get()
     except Exception as error:  # whatever a study's function may raise
         return [_failure(error, name, seed, count)]
     try:
@@ -231,49 +227,7 @@ def _take(
 
 
 def _failure(error: Exception, name: str, seed: int, count: str) -> str:
-    told = "".join(traceback.format_exception(error)).rstrip()
+    plain = isinstance(error, ChildProcessError)  # nobody knows where it was
+    told = str(error) if plain else "".join(traceback.format_exception(error)).rstrip()
     print(f"{count} {name} seed {seed} FAILED", flush=True)
     return f"{told}\n^ in {name!r} with seed {seed}"
-
-
-@contextmanager
-def processes(
-    jobs: int, prepare: Callable[..., None] | None = None, *told: Any
-) -> Iterator[Executor]:
-    """Give processes of this machine; an exception ends those that still run, by SIGTERM.
-
-    Args:
-        jobs: How many.
-        prepare: Called with ``told`` in each of them, before its first run.
-        *told: Arguments of it.
-    """
-    others = set(active_children())
-    pool = ProcessPoolExecutor(
-        jobs, mp_context=get_context("spawn"), initializer=_begin, initargs=(prepare, told)
-    )
-    try:
-        yield pool
-    except BaseException:
-        pool.shutdown(wait=False, cancel_futures=True)
-        for process in set(active_children()) - others:
-            process.terminate()
-        raise
-    finally:
-        pool.shutdown()
-
-
-def _begin(prepare: Callable[..., None] | None, told: Sequence[Any]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
-    if prepare is not None:
-        prepare(*told)
-
-
-@contextmanager
-def _cluster(scheduler: str) -> Iterator[Executor]:
-    """Give a Dask cluster: a run whose worker dies goes to another one."""
-    try:
-        from distributed import Client
-    except ImportError:
-        raise SystemExit("--scheduler needs Dask: pip install 'stringlib[cluster]'") from None
-    with Client(scheduler) as client:  # when it leaves, the cluster forgets what it waits for
-        yield client.get_executor(pure=False)

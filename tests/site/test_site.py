@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import html
+import importlib.util
 import json
 import re
 from pathlib import Path
@@ -44,6 +46,22 @@ def test_every_figure_of_a_notebook_is_on_its_page(site: Path) -> None:
     assert not missing
     if not seen:
         pytest.fail("no notebook shows a figure", pytrace=False)
+
+
+def test_a_chapter_marks_every_study_that_it_names_unless_it_is_of_this_code(site: Path) -> None:
+    spec = importlib.util.spec_from_file_location("recorded", ROOT / "_ext" / "book_recorded.py")
+    recorded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(recorded)
+    named = set()
+    for page in (site / "notebooks").glob("*.html"):
+        text = html.unescape(re.sub(r"<[^>]*>", "", page.read_text(encoding="utf8")))
+        names = set(recorded.COMMAND.findall(text))
+        named |= names
+        for name in names:
+            said = recorded.mark(name)
+            line = f"{name}.json: {said[0]} (commit {said[1]})" if said else f"{name}.json: "
+            assert text.count(line) == (said is not None), f"{page.name}: {line}"
+    assert named == {path.stem for path in (ROOT / "results").glob("*.py")}
 
 
 def test_only_pages_with_figures_load_plotly(pages: list[Path]) -> None:

@@ -1,0 +1,101 @@
+"""A quiet line below the command of a recorded study whose code is not today's.
+
+Chapters name the command that made what they show, ``python results/NAME.py``. Below the first
+place of each on a page the built page says if its record was made by other code than that of now,
+or does not tell: see :func:`stringlib.train.code.is_same`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.transforms.post_transforms import SphinxPostTransform
+from sphinx.util.nodes import make_refnode
+
+from stringlib.records import read_record
+from stringlib.train.code import is_same
+
+FOLDER = "notebooks/"
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "results"
+COMMAND = re.compile(r"python results/(\w+)\.py")
+EXPLAINED = "book/running", "a-recorded-study-again"
+SAYS = {
+    False: "recorded with other code than today's",
+    None: "does not tell whether its code was today's",
+}
+"""Answer of ``is_same`` → what the line says; a record of the code of now has none."""
+
+
+@cache
+def codes() -> dict[str, str]:
+    """Return study → digest of its code, in a process where nobody has added to a registry."""
+    program = (
+        "import importlib, json, sys; studies = {n: importlib.import_module(f'results.{n}').STUDY "
+        "for n in sys.argv[1:]}; print(json.dumps({n: s.code for n, s in studies.items()}))"
+    )
+    words = [sys.executable, "-c", program, *sorted(path.stem for path in RESULTS.glob("*.py"))]
+    done = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+    found: dict[str, str] = json.loads(done.stdout)
+    return found
+
+
+@cache
+def mark(name: str) -> tuple[str, str] | None:
+    """Return what is said of a study's record, and its commit; None if it is of the code of now."""
+    record = read_record(RESULTS / f"{name}.json")
+    same = is_same(record.get("code"), codes()[name])
+    if same:
+        return None
+    commits = ", ".join(commit[:7] for commit in record["commit"].split("; "))
+    return SAYS[same], commits
+
+
+def commands(document: nodes.Element) -> Iterator[tuple[nodes.Element, list[str]]]:
+    """Yield what shows commands that were not shown before, and the studies that they make."""
+    seen: set[str] = set()
+    for node in document.findall(lambda n: isinstance(n, nodes.paragraph | nodes.literal_block)):
+        if node.parent.get("nb_element") == "cell_code_source":
+            continue
+        found = dict.fromkeys(n for n in COMMAND.findall(node.astext()) if n not in seen)
+        seen |= found.keys()
+        if found:
+            yield node, [*found]
+
+
+class MarkRecords(SphinxPostTransform):
+    """Say below its command that a record is not known to be of the code of now."""
+
+    default_priority = 197  # MyST-NB has picked an output's form, and no source is folded yet
+    formats = ("html",)
+
+    def run(self, **kwargs: Any) -> None:
+        """Mark the records of one page."""
+        page = self.env.docname
+        if not page.startswith(FOLDER):
+            return
+        for node, names in list(commands(self.document)):
+            for name in reversed(names):
+                if said := mark(name):
+                    node.parent.insert(node.parent.index(node) + 1, self.line(name, *said))
+
+    def line(self, name: str, says: str, commit: str) -> nodes.paragraph:
+        """Return the line about one record."""
+        link = make_refnode(self.app.builder, self.env.docname, *EXPLAINED, nodes.Text(says))
+        before, after = nodes.Text(f"{name}.json: "), nodes.Text(f" (commit {commit})")
+        return nodes.paragraph("", "", before, link, after, classes=["book-recorded"])
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Register the transform."""
+    app.add_post_transform(MarkRecords)
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

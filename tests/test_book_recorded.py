@@ -1,0 +1,119 @@
+"""A page says below a study's command that its record is of other code, or does not tell."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from sphinx.application import Sphinx
+
+ROOT = Path(__file__).resolve().parents[1]
+SPEC = importlib.util.spec_from_file_location("book_recorded", ROOT / "_ext" / "book_recorded.py")
+book_recorded = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(book_recorded)
+
+NOW = "{}.{} 0123456789ab".format(*sys.version_info[:2])
+CODES = {"same": NOW, "other": NOW.replace("ab", "cd"), "old": None, "foreign": "2.7 0123456789ab"}
+PAGE = """
+Chapter
+=======
+
+The study, ``python results/{0}.py``, was run.
+
+And ``python results/{0}.py`` is said again.
+
+.. code-block:: bash
+
+   python results/{0}.py --seeds 5
+   python results/{1}.py --seeds 5
+   python results/{2}.py --seeds 5
+
+After.
+"""
+OTHER = "recorded with other code than today's (commit aaaaaaa, bbbbbbb)"
+UNKNOWN = "does not tell whether its code was today's (commit aaaaaaa, bbbbbbb)"
+
+
+@pytest.fixture
+def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Return what builds a page about two records, and gives its text, line by line."""
+    book_recorded.mark.cache_clear()
+    monkeypatch.setitem(sys.modules, "book_recorded", book_recorded)
+    monkeypatch.setattr(book_recorded, "RESULTS", tmp_path)
+    monkeypatch.setattr(book_recorded, "codes", lambda: dict.fromkeys(CODES, NOW))
+    record = dict.fromkeys(("command", "seeds", "hardware", "versions", "data"), "")
+    record["commit"] = "aaaaaaaaaaaa; bbbbbbbbbbbb"
+    for name, code in CODES.items():
+        told = record if code is None else {**record, "code": code}
+        (tmp_path / f"{name}.json").write_text(json.dumps(told), encoding="utf8")
+
+    def build(*names: str, folder: str = "notebooks") -> list[str]:
+        title = "A recorded study again"
+        source = tmp_path / "source"
+        for where, text in (
+            ("index", "Title\n=====\n"),
+            ("book/running", f"Running\n=======\n\n{title}\n{'-' * len(title)}\n"),
+            (f"{folder}/chapter", PAGE.format(*names)),
+        ):
+            path = source / f"{where}.rst"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf8")
+        told = {"extensions": ["book_recorded"], "html_theme": "basic"}
+        streams = {"status": None, "warning": io.StringIO()}
+        out = tmp_path / "out"
+        Sphinx(source, None, out, tmp_path / "trees", "html", told, **streams).build()
+        html = (out / folder / "chapter.html").read_text(encoding="utf8")
+        assert html.count('href="../book/running.html#a-recorded-study-again"') == html.count(
+            'class="book-recorded"'
+        )
+        body = html.split('role="main"')[1].split('class="sphinxsidebar"')[0]
+        lines = re.sub(r"<[^>]*>", "", body.replace("</p>", "\n")).replace("&#39;", "'")
+        return [line.strip() for line in lines.splitlines() if line.strip()]
+
+    yield build
+    book_recorded.mark.cache_clear()
+
+
+def test_a_record_of_other_code_is_marked_once_below_its_first_command(page) -> None:
+    lines = page("other", "old", "same")
+    marks = [i for i, line in enumerate(lines) if line.split(": ")[-1] in (OTHER, UNKNOWN)]
+    assert [lines[i] for i in marks] == [f"other.json: {OTHER}", f"old.json: {UNKNOWN}"]
+    assert lines[marks[0] - 1] == "The study, python results/other.py, was run."
+    assert lines[marks[1] - 1] == "python results/same.py --seeds 5"
+    assert lines[marks[1] + 1] == "After."
+
+
+def test_several_records_of_one_command_block_stand_in_its_order(page) -> None:
+    lines = page("same", "old", "other")
+    place = lines.index(f"old.json: {UNKNOWN}")
+    assert lines[place + 1] == f"other.json: {OTHER}"
+    assert lines[place - 1] == "python results/other.py --seeds 5"
+    assert not [line for line in lines if "same.json" in line]
+
+
+def test_a_record_of_this_code_is_not_marked(page) -> None:
+    assert not [line for line in page("same", "same", "same") if ".json" in line]
+
+
+def test_a_record_of_another_python_is_not_said_to_be_of_other_code(page) -> None:
+    assert f"foreign.json: {UNKNOWN}" in page("foreign", "same", "same")
+
+
+def test_a_page_that_is_no_chapter_has_no_marks(page) -> None:
+    assert not [line for line in page("other", "old", "same", folder="book") if ".json" in line]
+
+
+def test_a_name_that_somebody_adds_changes_no_digest_of_the_build(monkeypatch) -> None:
+    from results import vision
+    from stringlib import ENCODERS
+
+    before = book_recorded.codes()["vision"]
+    monkeypatch.setitem(ENCODERS, "mine", type("Mine", (), {"turn": lambda self, x: x}))
+    assert vision.STUDY.code != before
+    book_recorded.codes.cache_clear()
+    assert book_recorded.codes()["vision"] == before
