@@ -35,6 +35,11 @@ class Derived(nn.Module):
             if not any(t is given for given in own):
                 return fn(t)
             like = fn(t.new_empty(0))
+            if t.is_meta and not like.is_meta:
+                raise RuntimeError(
+                    f"{type(self).__name__} holds numbers that it was given and that are in no "
+                    "state_dict: make it where it is to be, got one made on meta"
+                )
             return t.to(like.device, like.dtype)
 
         super()._apply(move, recurse)

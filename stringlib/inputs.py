@@ -237,6 +237,11 @@ def require_places(name: str, x: Tensor, positions: Tensor | None) -> None:
     if positions is None:
         return
     require_numbers("positions", positions)
+    if positions.ndim < 2:
+        raise ValueError(
+            f"positions must have shape (..., seq, coord_dim), got {tuple(positions.shape)}; for a "
+            "line write positions[:, None]"
+        )
     if not expands(positions.shape[:-2], x.shape[:-2]):
         raise ValueError(
             f"the leading dimensions of positions must expand to {tuple(x.shape[:-2])}, "
@@ -275,6 +280,8 @@ def require_attention(
             f"{v_name} must have one row for each of the {k.shape[-2]} tokens of {k_name}, "
             f"got shape {tuple(v.shape)}"
         )
+    require_same_device(q_name, q, k_name, k)
+    require_same_device(q_name, q, v_name, v)
     try:
         common_shape(q.shape[:-2], k.shape[:-2], v.shape[:-2])
     except RuntimeError:
@@ -347,20 +354,23 @@ def expands(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
     return len(shape) <= len(wanted) and all(a in (1, b) for a, b in sizes)
 
 
-def per_head(key_mask: Tensor, shape: tuple[int, ...]) -> Tensor:
+def per_head(
+    key_mask: Tensor, shape: tuple[int, ...], device: torch.device | None = None
+) -> Tensor:
     """Return a mask of the keys that broadcasts over heads.
 
     Args:
         key_mask: True where a key counts: ``(..., heads, keys)`` if it has as many dimensions as
             ``shape``; with fewer it has none for heads, ``(..., keys)``.
         shape: That of all keys, ``(..., heads, keys)``.
+        device: Where they are; not looked at if omitted.
 
     Returns:
         ``(..., heads or 1, keys)``.
 
     Raises:
         TypeError: If the mask is not a boolean tensor.
-        ValueError: If its shape does not fit.
+        ValueError: If its shape does not fit, or it is on another device.
     """
     if not isinstance(key_mask, Tensor) or key_mask.dtype != torch.bool:
         kind = getattr(key_mask, "dtype", type(key_mask).__name__)
@@ -373,6 +383,8 @@ def per_head(key_mask: Tensor, shape: tuple[int, ...]) -> Tensor:
             f"key_mask must have shape {tuple(shape)}, or that without the heads, "
             f"got {tuple(key_mask.shape)}"
         )
+    if device is not None and mask.device != device:
+        raise ValueError(f"key_mask must be on {device} as the keys are, got {mask.device}")
     return mask
 
 
@@ -400,6 +412,11 @@ def _answer(ask: Callable[[], Tensor]) -> bool:
 def may_look(x: Tensor) -> bool:
     """Return whether values are at hand: those of a GPU or of a compiled graph are not."""
     return _looks and x.device.type == "cpu" and has_values(x)
+
+
+def in_torch_func() -> bool:
+    """Return whether ``vmap`` or a derivative of ``torch.func`` is under way."""
+    return not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
 
 
 _looks = True

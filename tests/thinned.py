@@ -3,30 +3,42 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import pytest
 
 from stringlib.testing.contract import Contract
 from stringlib.testing.modes import MODES
 
-SHARE = 12
+SHARE = 24
 """One in so many properties of a case is run compiled, another one exported."""
 
 
-def products(contract: Contract, cases: Iterable[str]) -> list[object]:
+def products(
+    contract: Contract,
+    cases: Iterable[str],
+    traced: Collection[str] | None = None,
+    share: int = SHARE,
+) -> list[object]:
     """Return what to parametrize a test of ``(name, property, mode)`` with.
 
     Every case has every property in every mode that costs nothing. Where a function has to be
     traced, which takes a second, a case has those properties from which the others follow, and of
     the others a share that its name decides.
+
+    Args:
+        contract: The properties.
+        cases: Names of cases.
+        traced: Those that have their core traced; all if omitted.
+        share: As :data:`SHARE`.
     """
     found = []
     for name in cases:
         for property in contract.properties:
-            drawn = zlib.crc32(f"{name} {property.words}".encode()) % SHARE
+            drawn = zlib.crc32(f"{name} {property.words}".encode()) % share
+            core = property.core and (traced is None or name in traced)
             for number, mode in enumerate(MODES):
-                if mode.cheap or property.core or drawn == number:
+                if mode.cheap or core or drawn == number:
                     label = f"{name}-{property.words.replace(' ', '_')}-{mode}"
                     found.append(pytest.param(name, property, mode, id=label))
     return found

@@ -55,6 +55,10 @@ class CosineWeight(PositionWeight):
         cosine = torch.cos(queries[:, None] - keys)
         return (1 + cosine) / 2 if self.positive else cosine
 
+    def extra_repr(self) -> str:
+        """Describe the arguments in ``repr``."""
+        return f"{self.horizon}, positive={self.positive}"
+
     def features(self, phi: Tensor, start: int = 0) -> Tensor:
         """Multiply features by what makes their products carry the weight.
 

@@ -6,7 +6,7 @@ token i by :math:`e^{a_{j+1} + \dots + a_i}`.
 
 from __future__ import annotations
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from stringlib.attention.weights import Factors, PositionWeight, require_pairs
 from stringlib.inputs import (
@@ -73,11 +73,11 @@ def decayed_sums(
 def with_features(log_decay: Tensor, lead: tuple[int, ...], n: int, m: int) -> Tensor:
     """Return the logarithms as ``(..., heads, n, 1)`` or ``(..., heads, n, m)``."""
     heads, shape = lead[-1], tuple(log_decay.shape)
-    if shape in ((heads,), (1,)):
+    if len(shape) == 1 and shape[0] in (1, heads):
         return log_decay[:, None, None].expand(-1, n, 1)
-    if len(shape) == len(lead) + 2 and shape[-2] == n and shape[-1] in (1, m):
-        if expands(shape[:-2], lead):
-            return log_decay
+    whole = len(shape) == len(lead) + 2 and expands(shape[:-2], lead)
+    if whole and shape[-2] == n and shape[-1] in (1, m):  # a trace for any size asks no more
+        return log_decay
     scalar = len(shape) > 1 and shape[-1] == n and expands(shape[:-1], lead)
     vector = len(shape) > 2 and shape[-2] == n and expands(shape[:-2], lead)
     vector = vector and shape[-1] in (1, m)
@@ -161,5 +161,7 @@ class DecayWeight(PositionWeight):
 
     def factors(self, phi_q: Tensor, phi_k: Tensor, start: int = 0) -> Factors:
         """Return the features as they are, and the decay."""
+        if isinstance(self.log_decay, nn.Parameter):  # it may have grown
+            require_log_decay(self.log_decay)
         lead = common_shape(phi_q.shape[:-2], phi_k.shape[:-2])
         return Factors(phi_q, phi_k, with_features(self.log_decay, lead, *phi_k.shape[-2:]))

@@ -22,6 +22,7 @@ from stringlib.inputs import (
     require_kind_of_state,
     require_log_decay,
     require_mode,
+    require_same_device,
     require_state,
 )
 from stringlib.kernels.delta import delta_sums
@@ -54,8 +55,9 @@ def delta_rule(
         beta: Rates :math:`\beta_t`, ``(..., heads, n)``: 0 writes nothing, 1 replaces, 2 reflects.
             Others than from 0 to 2 are an error on the CPU, as is a logarithm above 0; elsewhere
             nothing looks.
-        log_decay: The logarithms :math:`a_t \le 0`, ``(heads,)`` or ``(..., heads, n)``; −∞
-            forgets everything. None forgets nothing but what is replaced.
+        log_decay: The logarithms :math:`a_t \le 0`, ``(heads,)``, ``(..., heads, n)`` or
+            ``(..., heads, n, 1)``; −∞ forgets everything. None forgets nothing but what is
+            replaced.
         mode: ``"recurrent"`` goes token by token, ``"chunk"`` from chunk to chunk, ``"parallel"``
             makes one chunk, and so an n × n matrix, of all tokens; None picks the fastest.
         state: S before the first token, ``(..., heads, d, d_v)``; zero if omitted.
@@ -80,12 +82,14 @@ def delta_rule(
     require_mode(mode, MODES)
     lead, n = common_shape(*(x.shape[:-2] for x in (q, k, v))), v.shape[-2]
     _require_rates(beta)
+    require_same_device("q", q, "beta", beta)
     if beta.ndim < 2 or beta.shape[-1] != n or not expands(beta.shape[:-1], lead):
         raise ValueError(f"beta must have shape {(*lead, n)}, got {tuple(beta.shape)}")
     if log_decay is None:
         log_decay = torch.zeros_like(beta)[..., None]
     else:
         require_log_decay(log_decay)
+        require_same_device("q", q, "log_decay", log_decay)
         log_decay = with_features(log_decay, lead, n, 1)
     exact = at_least_float32(v.dtype)
     if state is not None:

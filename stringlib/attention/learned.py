@@ -51,7 +51,7 @@ class TokenDecay(PositionWeight):
         """Return the weight for tokens ``x``, ``(..., seq, dim)``."""
         log_decay = self.log_decay(x)
         if key_mask is not None:
-            padding = ~per_head(key_mask, log_decay.shape[:-1])
+            padding = ~per_head(key_mask, log_decay.shape[:-1], x.device)
             log_decay = log_decay.masked_fill(padding[..., None], 0)
         return DecayWeight(log_decay)
 
@@ -154,10 +154,14 @@ class LearnedDelta(ReplacingWeight):
         """Return the rule for tokens ``x``, ``(..., seq, dim)``; padding writes nothing."""
         beta = 2 * torch.sigmoid(self.to_rate(x)).mT
         if key_mask is not None:
-            beta = beta.masked_fill(~per_head(key_mask, beta.shape), 0)
+            beta = beta.masked_fill(~per_head(key_mask, beta.shape, x.device), 0)
         if self.decay is None:
             return DeltaWeight(beta)
-        return DeltaWeight(beta, self.decay(x, key_mask).log_decay.squeeze(-1))
+        return DeltaWeight(beta, self.decay(x, key_mask).log_decay)
+
+    def extra_repr(self) -> str:
+        """Say whether the state decays."""
+        return f"gated={self.decay is not None}"
 
 
 class LearnedToeplitz(ToeplitzWeight):

@@ -102,7 +102,7 @@ def linear_attention(
         ones=normalize or return_state or state is not None,
     )
     if normalize:
-        _require_no_signs(phi_q=phi_q, phi_k=phi_k if key_mask is None else None)
+        _require_no_signs(phi_q, phi_k, key_mask)
     if not return_state:
         return out
     if after is None:
@@ -234,6 +234,7 @@ def rotated_linear_attention(
         if not numerator_only:
             out, _ = attend(turned_q, turned_k, u, weight, causal, mode, key_scale)
             return out.to(v.dtype)
+        _require_no_signs(q, k, None)
         weight, ones = weight or CONSTANT, torch.ones_like(u[..., :1])
         above = weight.sums(turned_q, turned_k, u, key_scale, causal=causal, mode=mode)
         below = weight.sums(q, k, ones, key_scale, causal=causal, mode=mode)
@@ -272,7 +273,7 @@ def _prepared(
         key_scale = key_scale.to(dtype)
     if key_mask is not None:
         lead = common_shape(*(x.shape[:-2] for x in (q, k, u)))
-        kept = per_head(key_mask, (*lead, u.shape[-2]))
+        kept = per_head(key_mask, (*lead, u.shape[-2]), u.device)
         k, u = (x.masked_fill(~kept[..., None], 0) for x in (k, u))  # 0 · NaN is NaN
         key_scale = None if key_scale is None else key_scale.masked_fill(~kept, -math.inf)
     return q, k, u, key_scale
@@ -346,10 +347,13 @@ def _require_fitting(
             )
 
 
-def _require_no_signs(**features: Tensor | None) -> None:
-    """Raise if features whose sum divides are known to have signs."""
-    for name, phi in features.items():
-        if phi is not None and finds(phi, lambda x: x.amin() < 0):
+def _require_no_signs(phi_q: Tensor, phi_k: Tensor, key_mask: Tensor | None) -> None:
+    """Raise if features whose sum divides are known to have signs; padding may hold anything."""
+    if key_mask is not None:
+        padding = ~per_head(key_mask, tuple(phi_k.shape[:-1])).unsqueeze(-1)
+        phi_k = phi_k.detach().masked_fill(padding, 0)
+    for name, phi in (("phi_q", phi_q), ("phi_k", phi_k)):
+        if finds(phi, lambda x: x.amin() < 0):
             raise ValueError(
                 f"{name} must not be negative where a sum of products divides, got "
                 f"{phi.min().item():g}: apply a feature map such as ELUFeatures, or give "

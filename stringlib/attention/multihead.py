@@ -25,7 +25,7 @@ from stringlib.attention.registry import (
 )
 from stringlib.attention.shift import KeyShift, ShiftedState
 from stringlib.attention.softmax import KeyValueCache, continued_softmax
-from stringlib.attention.weights import LinearState, PositionWeight
+from stringlib.attention.weights import LinearState, PositionWeight, described
 from stringlib.encoders.bias import RelativeBias
 from stringlib.encoders.registry import layer_encoder
 from stringlib.encoders.string import Phases, RotaryEncoder
@@ -328,9 +328,8 @@ class MultiHeadAttention(nn.Module):
 
     def _kind(self) -> str:
         """Return what a state has to be of: one of others would be read without an error."""
-        parts = ["softmax" if self.features is None else type(self.features).__name__]
-        parts += [] if self.weight is None else [type(self.weight).__name__]
-        parts += [] if self.roll is None else [f"Roll{self.roll.cycles}"]
+        parts = ["softmax" if self.features is None else described(self.features)]
+        parts += [described(part) for part in (self.weight, self.roll) if part is not None]
         if isinstance(self.encoder, RotaryEncoder):
             parts.append("a rotary encoder")  # of any class: a folded one reads the same keys
         elif self.encoder is not None:

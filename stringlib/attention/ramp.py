@@ -52,6 +52,10 @@ class RampWeight(PositionWeight):
         distance = self._places(0, num_queries)[:, None] - self._places(0, num_keys)
         return ((1 - distance) ** self.power).tril()
 
+    def extra_repr(self) -> str:
+        """Describe the arguments in ``repr``."""
+        return f"{self.horizon}, power={self.power}"
+
     def factors(self, phi_q: Tensor, phi_k: Tensor, start: int = 0) -> Factors:
         """Return (p + 1)m features; see ``PositionWeight.factors``.
 

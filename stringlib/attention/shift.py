@@ -86,7 +86,7 @@ class KeyShift(nn.Module):
                     f"of k, got {tuple(before.shape)}"
                 )
         if key_mask is not None:
-            k = k.masked_fill(~per_head(key_mask, k.shape[:-1])[..., None], 0)
+            k = k.masked_fill(~per_head(key_mask, k.shape[:-1], k.device)[..., None], 0)
         if before is None:
             before = k.new_zeros(*k.shape[:-2], 1, k.shape[-1])
         own = torch.cat([before.to(k.dtype), k], -2)

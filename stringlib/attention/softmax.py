@@ -3,16 +3,19 @@ r"""Softmax attention, on PyTorch's fused kernel."""
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 from stringlib.encoders.bias import RelativeBias
 from stringlib.inputs import (
     common_shape,
     expands,
+    in_torch_func,
     per_head,
     require_attention,
     require_bool,
@@ -69,7 +72,7 @@ def softmax_attention(
     k, v = k.to(q.dtype), v.to(q.dtype)
     hidden = None
     if key_mask is not None:
-        hidden = ~per_head(key_mask, (*lead, pairs[1]))[..., None, :]
+        hidden = ~per_head(key_mask, (*lead, pairs[1]), q.device)[..., None, :]
         k, v = (x.masked_fill(hidden.mT, 0) for x in (k, v))  # 0 · NaN is NaN
     if causal and (bias is not None or hidden is not None):
         # the kernel takes a mask or is_causal, not both
@@ -98,9 +101,12 @@ def softmax_attention(
         mask = mask.expand(*lead[:-1], *mask.shape[-3:]).flatten(0, -4)
     elif mask is not None and mask.ndim == 3:
         mask = mask[None]
-    out = scaled_dot_product_attention(
-        q, k, v, attn_mask=mask, is_causal=causal, enable_gqa=group > 1
-    )
+    # the fused kernel has no gradient of a mask, and under vmap it is not seen that one is wanted
+    plain = mask is not None and in_torch_func()
+    with sdpa_kernel(SDPBackend.MATH) if plain else nullcontext():
+        out = scaled_dot_product_attention(
+            q, k, v, attn_mask=mask, is_causal=causal, enable_gqa=group > 1
+        )
     return out.view(*lead[:-1], *out.shape[-3:]).to(q.dtype)  # autocast has its own
 
 
@@ -182,7 +188,7 @@ def continued_softmax(
         cache: What earlier tokens left; None if there were none.
     """
     if key_mask is not None:
-        key_mask = per_head(key_mask, q.shape[:-1]).expand(q.shape[:-1])
+        key_mask = per_head(key_mask, q.shape[:-1], q.device).expand(q.shape[:-1])
     before, n = 0 if cache is None else cache.length, q.shape[-2]
     cache = KeyValueCache(k, v, key_mask) if cache is None else cache.extended(k, v, key_mask)
     added = None if bias is None else bias(n, cache.length, offset=before)

@@ -30,6 +30,12 @@ from stringlib.kernels.recurrence import MODES, causal_sums
 from stringlib.precision import LEAST
 
 
+def described(module: nn.Module) -> str:
+    """Return the class of a module and what it says that it is made from."""
+    told = module.extra_repr()
+    return f"{type(module).__name__}({told})" if told else type(module).__name__
+
+
 class LinearState(NamedTuple):
     """What the tokens so far leave behind: all that later ones need to know of them.
 
@@ -91,8 +97,8 @@ class PositionWeight(Derived, ABC):
 
     @property
     def kind(self) -> str:
-        """What a state is told to be of."""
-        return type(self).__name__
+        """What a state is told to be of: the class and, in its words, what it is made from."""
+        return described(self)
 
     @property
     def has_state(self) -> bool:

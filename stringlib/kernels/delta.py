@@ -53,10 +53,12 @@ def delta_sums(
         return q @ state, state
     if mode == "recurrent" or (mode is None and n == 1):
         return _token_by_token(q, k, v, beta, log_decay, state)
+    tokens = q, k, v, beta, log_decay
     if torch.compiler.is_exporting():  # a loop over chunks would be for one number of them
-        mode = "parallel"
-    tokens = in_chunks(chunk_size(n, CHUNK, mode), q, k, v, beta, log_decay)
-    out, state = _chunks(*tokens, state)
+        q, k, v, beta, log_decay = (x.unsqueeze(-3) for x in tokens)
+    else:
+        q, k, v, beta, log_decay = in_chunks(chunk_size(n, CHUNK, mode), *tokens)
+    out, state = _chunks(q, k, v, beta, log_decay, state)
     return out.flatten(-3, -2)[..., :n, :], state
 
 

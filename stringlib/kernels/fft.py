@@ -89,10 +89,18 @@ def hankel_view(values: Tensor, keys: tuple[int, ...]) -> Tensor:
         keys: Number of columns along each axis; one number for a sequence.
 
     Returns:
-        ``(..., *queries, *keys)``, which shares the memory of ``values``.
+        ``(..., *queries, *keys)``, which shares the memory of ``values``, but in a compiled graph.
     """
     for size in keys:
-        values = values.unfold(-len(keys), size, 1)  # its columns go last, the next axis moves up
+        axis = values.ndim - len(keys)  # its columns go last, and the next axis moves up
+        if not torch.compiler.is_compiling():
+            values = values.unfold(axis, size, 1)
+            continue
+        # a graph with `unfold` would be for one size: numbers are copied
+        row = torch.arange(values.shape[axis] - size + 1, device=values.device)
+        which = row[:, None] + torch.arange(size, device=values.device)
+        rows = values.index_select(axis, which.flatten()).unflatten(axis, which.shape)
+        values = rows.movedim(axis + 1, -1)
     return values
 
 

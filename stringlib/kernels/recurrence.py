@@ -76,7 +76,8 @@ def _plain_sums(
     given = [q, k, u] if state is None else [q, k, u, state]
     lead = common_shape(*(x.shape[:-2] for x in given))
     if torch.compiler.is_compiling() and mode in (None, "chunk"):
-        return _plain_together(*(x.expand(*lead, *x.shape[-2:]) for x in (q, k, u)), state)
+        q, k, u = (x.expand(*lead, *x.shape[-2:]) for x in (q, k, u))
+        return _plain_together(q, k, u, state)
     flat = [x.expand(*lead, *x.shape[-2:]).flatten(0, -3) for x in given]
     after = None if state is None else flat[3]
     sums = []
@@ -201,6 +202,8 @@ def in_chunks(size: int, *tensors: Tensor) -> list[Tensor]:
     """
     n = tensors[0].shape[-2]
     chunks = (n + size - 1) // size
+    if torch.compiler.is_exporting():
+        chunks += 2  # a program with one, or one before the last, would be for no other number
     missing = chunks * size - n
     if torch.compiler.is_compiling() or missing:
         tensors = tuple(pad(x, (0, 0, 0, missing)) for x in tensors)

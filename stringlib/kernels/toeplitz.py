@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from stringlib.inputs import in_torch_func
 from stringlib.kernels.fft import (
     hankel_view,
     spectral_product,
@@ -150,6 +151,6 @@ def _sparing(function: Callable[..., Any], *args: Any) -> Any:
 
     Not under ``torch.func``: a batch of ``vmap`` has ended when the gradient is taken.
     """
-    if torch._C._are_functorch_transforms_active():
+    if in_torch_func():
         return function(*args)
     return checkpoint(function, *args, use_reentrant=False, preserve_rng_state=False)

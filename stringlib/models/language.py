@@ -17,8 +17,10 @@ from stringlib.inputs import (
     per_head,
     require_bool,
     require_count,
+    require_generator,
     require_places,
     require_positive,
+    require_same_device,
     require_split,
 )
 from stringlib.models.blocks import (
@@ -225,6 +227,7 @@ class LanguageModel(nn.Module):
         greedy = isinstance(temperature, (int, float)) and temperature == 0
         if not greedy or isinstance(temperature, bool):
             require_positive("temperature", temperature)
+        require_generator(generator)
         self._require_tokens(tokens, None)
         if not tokens.shape[-1]:
             raise ValueError("tokens must hold at least one token to go on from, got none")
@@ -238,7 +241,8 @@ class LanguageModel(nn.Module):
                 )
         positions = None
         if key_mask is not None:
-            per_head(key_mask, (len(tokens), 1, tokens.shape[-1]))
+            per_head(key_mask, (len(tokens), 1, tokens.shape[-1]), tokens.device)
+            key_mask = key_mask.view(-1, tokens.shape[-1]).expand(tokens.shape)
             if not key_mask[:, -1].all():
                 raise ValueError(
                     "key_mask must be True for the last token of each row: padding stands in "
@@ -289,6 +293,7 @@ class LanguageModel(nn.Module):
             raise TypeError(f"tokens must be a tensor of integers, int64 or int32, got {kind}")
         if tokens.ndim != 2:
             raise ValueError(f"tokens must have shape (batch, seq), got {tuple(tokens.shape)}")
+        require_same_device("the model", self.embed.weight, "tokens", tokens)
         if state is not None and not isinstance(state, (tuple, list)):
             raise TypeError(f"state must be one state for each block, got {type(state).__name__}")
         if state is not None and len(state) != len(self.blocks):

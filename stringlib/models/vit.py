@@ -234,7 +234,7 @@ class ViT(nn.Module):
         if isinstance(self.absolute, GridSinusoidal):
             x = self.absolute(x, positions)
         if key_mask is not None:
-            mask = per_head(key_mask, (x.shape[0], 1, x.shape[-2]))
+            mask = per_head(key_mask, (x.shape[0], 1, x.shape[-2]), x.device)
             key_mask = mask.expand(x.shape[0], 1, -1)[:, 0]
         if self.cls is not None:
             x = torch.cat([self.cls.expand(x.shape[0], 1, -1), x], 1)

@@ -1,0 +1,160 @@
+"""Whole models say the same in every mode, wherever they come from: of text and of images."""
+
+from __future__ import annotations
+
+import io
+from typing import NamedTuple
+
+import pytest
+import torch
+from torch import Tensor
+
+from stringlib import LanguageModel, ViT
+from stringlib.testing.contract import Contract, Property, close, skip, true
+from stringlib.testing.modes import EAGER, Mode, OneDevice
+from stringlib.testing.moves import COPIES
+from tests.model_cases import CASES, COVERING, LENGTH, has_state, model_and_input, pictures, text
+from tests.thinned import products
+
+MODEL = Contract()
+EXACT = 1e-11
+
+
+class Case(NamedTuple):
+    """A composition of ``tests.model_cases``, of text or of images."""
+
+    kind: str
+    name: str
+
+    def make(self) -> LanguageModel | ViT:
+        """Return the model, of float64, the same each time, with parameters of order one."""
+        model = model_and_input(self.kind, self.name)[0].double()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(torch.randn_like(parameter), alpha=0.1)
+        return model.eval()
+
+    def given(self, batch: int = 3, length: int = LENGTH) -> Tensor:
+        """Return tokens ``(batch, length)``, or so many images."""
+        if self.kind == "text":
+            return text(batch, length)
+        images = pictures(self.make()).double()
+        return images.repeat(2, 1, 1, 1)[:batch]
+
+    @property
+    def free(self) -> tuple[tuple[int, ...]]:
+        """The dimensions that may have any size."""
+        return ((0, 1) if self.kind == "text" else (0,),)
+
+
+def near(got: Tensor, want: Tensor, what: str) -> None:
+    """Raise unless scores are those that they should be."""
+    close(got, want, EXACT * (1 + want.abs().max().item()), what)
+
+
+@MODEL.holds(core=True)
+def any_batch_and_length_of_one_graph_with_gradients(case: Case, run: Mode) -> None:
+    model, exact = case.make(), case.make()
+    sizes = ((3, 6), (2, 5), (4, 3)) if case.kind == "text" else ((3, 0), (2, 0), (4, 0))
+    program, parameters = None, [*model.parameters()]
+    for size in sizes:
+        given = case.given(*size)
+        if program is None:
+            program = run.prepared(model, given, free=case.free)
+        with run.around():
+            got = program(given)
+        want = exact(given)
+        near(got, want, f"a score of {size[0]} times {size[1]}")
+        if run.name != "exported":  # a program has parameters of its own
+            found = run.gradients(got, parameters), EAGER.gradients(want, [*exact.parameters()])
+            for (name, _), a, b in zip(model.named_parameters(), *found, strict=True):
+                near(a, b, f"the gradient of {name}")
+
+
+@MODEL.holds()
+def torch_func_takes_the_same_gradients(case: Case, run: Mode) -> None:
+    model, given = case.make(), case.given()
+    values: dict[str, Tensor] = {name: x.detach() for name, x in model.named_parameters()}
+    wanted = torch.autograd.grad(model(given).pow(2).sum(), [*model.parameters()])
+
+    def loss(values: dict[str, Tensor]) -> Tensor:
+        return torch.func.functional_call(model, values, (given,)).pow(2).sum()
+
+    with run.around():
+        found = torch.func.grad(loss)(values)
+    for (name, got), want in zip(found.items(), wanted, strict=True):
+        near(got, want, f"the gradient of torch.func of {name}")
+
+
+@MODEL.holds()
+def every_kind_of_copy_says_the_same(case: Case, run: Mode) -> None:
+    if run is not EAGER:
+        skip()
+    given = case.given()
+    want = run(case.make(), given)
+    for name, copied in COPIES.items():
+        close(run(copied(case.make), given), want, 0.0, f"a score of a model {name}")
+
+
+@MODEL.holds()
+def nothing_is_made_on_another_device(case: Case, run: Mode) -> None:
+    """The meta device stands for any other one: so a graph of a GPU can be captured."""
+    if run is not EAGER:
+        skip()
+    model, given = case.make().to("meta"), case.given().to("meta")
+    steps = case.kind == "text" and has_state(case.name)
+    with OneDevice("meta"):
+        true(model(given).is_meta, "scores must stay on the device")
+        if steps:
+            _, state = model(given[:, :4], return_state=True)
+            true(model(given[:, 4:], state=state).is_meta, "a step must stay on the device")
+
+
+@MODEL.holds()
+def a_state_is_all_that_later_tokens_need(case: Case, run: Mode) -> None:
+    """Also saved and loaded, by the defaults of both."""
+    if case.kind != "text" or not has_state(case.name) or not run.cheap or run.name == "batched":
+        skip()
+    model, tokens = case.make(), case.given()
+    with run.around():
+        whole = model(tokens)
+        first, state = model(tokens[:, :4], return_state=True)
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    state = torch.load(file)
+    out = [first]
+    for t in range(4, LENGTH):
+        with run.around():
+            scores, state = model(tokens[:, t : t + 1], state=state, return_state=True)
+        out.append(scores)
+    near(torch.cat(out, 1), whole, "a score of tokens one by one")
+
+
+@MODEL.holds()
+def padding_is_never_read(case: Case, run: Mode) -> None:
+    if case.kind != "text":
+        skip()
+    model, tokens = case.make(), case.given()
+    mask = torch.arange(LENGTH) >= torch.tensor([[0], [2], [3]])
+    other = torch.where(mask, tokens, (tokens + 1) % 11)
+    want, got = (run(lambda t, m: model(t, key_mask=m), t, mask) for t in (tokens, other))
+    near(got[mask], want[mask], "a score beside padding")
+
+
+CASE = {f"text-{name}": Case("text", name) for name in CASES}
+CASE |= {f"images-{name}": Case("images", name) for name in COVERING}
+TRACED = [
+    f"{'text' if number % 4 else 'images'}-{name}"
+    for number, name in enumerate(COVERING)
+    if not name.startswith("relu") or name in ("relu-None", "relu-rope", "relu-alibi")
+]
+"""Those that are compiled and exported: each part once, a quarter of them in a model of images."""
+
+
+@pytest.mark.parametrize(("name", "property", "mode"), products(MODEL, CASE, TRACED, share=200))
+def test_contract(name: str, property: Property, mode: Mode) -> None:
+    try:
+        property.check(CASE[name], mode)
+    except NotImplementedError:
+        pytest.skip("it does not apply")
