@@ -102,10 +102,13 @@ DEFAULTS: dict[str, tuple[Any, str]] = {
 """Callable and argument → default, and where it comes from."""
 
 NEUTRAL: dict[str, Any] = {
-    **{"heads": 1, "coord_dim": 1, "default_coord_dim": 1, "axes": 1, "channels": 1, "scale": 1.0},
-    **{"start": 0, "offset": 0, "num_prefix": 0, "seed": 0, "kind": "", "layout": "interleaved"},
+    **dict.fromkeys(("heads", "coord_dim", "default_coord_dim", "axes", "channels"), 1),
+    **dict.fromkeys(("start", "offset", "num_prefix", "seed"), 0),
     **dict.fromkeys(("causal", "learnable", "hyperbolic", "normalize_qk", "shift"), False),
     **dict.fromkeys(("return_state", "numerator_only", "cosine", "interleaved"), False),
+    "scale": 1.0,
+    "kind": "",
+    "layout": "interleaved",
     "is_query": True,
 }
 """Argument → what leaves all as it is, wherever it stands: the one, the first, the plain form.
@@ -121,7 +124,9 @@ def public_callables() -> Iterator[tuple[str, Callable[..., Any]]]:
         place = info.name.removeprefix("stringlib.")
         if place in PLACES or place.split(".")[0] in PLACES:
             module = importlib.import_module(info.name)
-            own = {n: x for n, x in vars(module).items() if getattr(x, "__module__", "") == info.name}
+            own = {
+                n: x for n, x in vars(module).items() if getattr(x, "__module__", "") == info.name
+            }
             known |= {name: x for name, x in own.items() if callable(x) and name[0] != "_"}
     known |= {type(made).__name__: type(made) for made in registered()}
     for name, found in known.items():
