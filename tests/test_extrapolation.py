@@ -301,7 +301,9 @@ def released_yarn(
         (1e4, 128, 8.0, 512, 1.0, 32.0),
         (150_000.0, 64, 32.0, 4096, 1.0, 32.0),
         (5e5, 8, 4.0, 100, 1.0, 4.0),
-        (1e6, 64, 2.0, 32_768, 1.0, 32.0),  # the ramp ends behind the last pair
+        (1e6, 64, 2.0, 32_768, 1.0, 32.0),
+        (1e4, 64, 8.0, 131_072, 1.0, 32.0),  # the ramp ends behind the last pair, at 35 of 32
+        (100.0, 8, 8.0, 100_000, 1.0, 32.0),  # and so far that released code cuts it, 9 to 7
         (1e4, 4, 3.0, 10, 1.0, 32.0),  # and begins before the first
     ],
 )
