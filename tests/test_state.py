@@ -154,6 +154,7 @@ BAD = [
     ("rwkv6", 0, torch.ones(3, 4, D), "leading dimensions of r, k and v must"),
     ("rwkv6", 3, -torch.ones(HEADS, 4), r"log_decay .*\(2, 4, 5\), got \(2, 4\)"),
     ("rwkv6", 4, torch.ones(D), r"bonus must have shape \(2, 5\), got \(5,\)"),
+    ("rwkv6", 4, torch.ones(1, HEADS, D), r"bonus must have shape \(2, 5\), got \(1, 2, 5\)"),
     ("ssd", 1, torch.ones(HEADS, 5), r"dt must have shape \(2, 4\), got \(2, 5\)"),
     ("ssd", 2, -torch.ones(3), r"A must have shape \(2,\), got \(3,\)"),
     ("ssd", 3, torch.ones(HEADS, 4, 3), "B must have the 5 channels of C"),
