@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 import torch
 
-from stringlib import MultiHeadAttention
+from stringlib import ALiBi, MultiHeadAttention, T5Bias
 
 LAYERS: dict[str, dict[str, Any]] = {
     "softmax": {},
     "softmax-rope": {"encoder": "rope"},
     "softmax-shift": {"shift": True},
+    "softmax-alibi": {"encoder": ALiBi(2)},
+    "softmax-t5": {"encoder": T5Bias(2, bidirectional=False)},
     "relu": {"attention": "relu"},
     "elu": {"attention": "elu"},
     "favor": {"attention": "favor"},
