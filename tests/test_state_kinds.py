@@ -52,3 +52,18 @@ def test_a_folded_layer_reads_what_the_plain_one_left() -> None:
     layer = MultiHeadAttention(16, 2, "circulant", causal=True)
     state = layer(TOKENS, return_state=True)[1]
     assert layer.folded()(TOKENS, state=state).shape == TOKENS.shape
+
+
+@pytest.mark.parametrize("lead", [(), (2,), (2, 3)])
+def test_a_mask_is_of_those_tokens_alone_that_had_one(lead: tuple[int, ...]) -> None:
+    """Tokens before and behind them are seen, for any number of leading dimensions."""
+    layer = MultiHeadAttention(16, 2, causal=True).double()
+    x = torch.randn(*lead, 7, 16, dtype=torch.float64)
+    mask = torch.ones(*lead, 7, dtype=torch.bool)
+    mask[..., 3] = False
+    expected, state, parts = layer(x, key_mask=mask), None, []
+    for start, end in ((0, 2), (2, 4), (4, 7)):
+        own = mask[..., start:end] if start == 2 else None
+        part, state = layer(x[..., start:end, :], key_mask=own, state=state, return_state=True)
+        parts.append(part)
+    assert torch.allclose(torch.cat(parts, -2), expected, rtol=0, atol=1e-12)

@@ -11,6 +11,7 @@ from torch import Tensor
 from stringlib import (
     DecayWeight,
     DeltaWeight,
+    MultiHeadAttention,
     RoPE,
     T5Bias,
     linear_attention,
@@ -61,6 +62,15 @@ def test_outputs_may_be_so_many_times_their_values_and_no_more(sign: float) -> N
         turned(1.2 * 2 * LARGEST, values)
 
 
+def test_a_query_that_no_key_answers_hears_nothing_by_its_turn() -> None:
+    """The numerator has a partner that only the turn brings, and the denominator is 0."""
+    phi_q, phi_k = torch.tensor([[0.0, 1.0]]), torch.tensor([[1.0, 0.0]])
+    phi_q, phi_k = (x.expand(1, 2, 2) for x in (phi_q, phi_k))
+    positions = torch.tensor([[0.0], [torch.pi / 2]])
+    plain = (phi_q, phi_k, torch.ones(1, 2, 1), RoPE(2), positions)
+    assert torch.equal(rotated_linear_attention(*plain, numerator_only=True), torch.zeros(1, 2, 1))
+
+
 @pytest.mark.parametrize("largest", [0.0, 1e-9])
 def test_a_logarithm_of_a_decay_is_at_most_0(largest: float) -> None:
     log_decay = torch.tensor([-1.0, largest])
@@ -96,3 +106,10 @@ def test_buckets_are_of_numbers() -> None:
     for wrong in ([1, 2], torch.ones(3) > 0):
         with pytest.raises(TypeError, match="distances must be a tensor of real numbers"):
             T5Bias(2).buckets(wrong)
+
+
+def test_tokens_are_of_the_dtype_of_the_layer() -> None:
+    layer, x = MultiHeadAttention(8, 2), torch.ones(3, 8, dtype=torch.float64)
+    for read in (layer, layer.attention_weights):
+        with pytest.raises(TypeError, match=r"x must be torch.float32 as the module is, got"):
+            read(x)
