@@ -7,7 +7,9 @@ import torch
 from torch import Tensor
 
 from stringlib import PositionWeight, linear_attention
+from stringlib.attention.learned import BiasWeight
 from stringlib.checks import largest_difference
+from stringlib.encoders.registry import BIASES, make_bias
 from tests.attention_cases import HEADS, dense_attention, inputs
 from tests.draws import random
 
@@ -51,3 +53,12 @@ def test_it_has_no_state_and_one_mode() -> None:
             linear_attention(phi_q, phi_k, v, weight, True, mode=mode)
     with pytest.raises(ValueError, match="return_state must be False for Given"):
         linear_attention(phi_q, phi_k, v, weight, True, return_state=True)
+
+
+@pytest.mark.parametrize("name", BIASES)
+def test_a_bias_is_a_weight_by_its_exponential(name: str) -> None:
+    bias = make_bias(name, HEADS)
+    weight = BiasWeight(bias)
+    expected = bias(5, 5).exp()
+    assert torch.equal(weight.matrix(5, 5), expected)
+    assert largest_difference(weight(torch.zeros(2, 5, 8)).matrix(5, 5), expected) <= 1e-6
