@@ -317,6 +317,21 @@ def test_yarn_by_index_is_that_of_released_code(
     assert (found[0, :, 0] / wanted - 1).abs().max() < 1e-12
 
 
+@pytest.mark.parametrize(
+    "scaled",
+    [
+        lambda f: scaling.position_interpolation(f, 4.0),
+        lambda f: scaling.ntk_aware(f, 4.0),
+        lambda f: scaling.yarn(f, 4.0, 64.0),
+        lambda f: scaling.yarn_by_index(f, 4.0, 64.0),
+        lambda f: scaling.long_rope(f, torch.ones(4, device=f.device)),
+    ],
+)
+def test_frequencies_stay_on_their_device(scaled: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    """The meta device stands for any other one."""
+    assert scaled(RoPE(8).frequencies().to("meta")).is_meta
+
+
 def test_the_two_forms_of_yarn_differ() -> None:
     plain = RoPE(128).frequencies()
     by_turns = scaling.yarn(plain, 8, 4096)
