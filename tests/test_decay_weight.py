@@ -310,8 +310,9 @@ def test_a_decay_that_may_be_one_a_token_or_one_a_feature_is_refused(mode: str) 
     assert largest_difference(by_feature, by_token) > 0.1
 
 
-def test_one_decay_a_token_has_a_matrix_in_either_form() -> None:
-    log_decay = -random(2, 3, 5, seed=4).abs()
+@pytest.mark.parametrize("batch", [(), (2,), (4, 2)])
+def test_one_decay_a_token_has_a_matrix_in_either_form(batch: tuple[int, ...]) -> None:
+    log_decay = -random(*batch, 3, 5, seed=4).abs()
     plain, full = DecayWeight(log_decay), DecayWeight(log_decay[..., None])
     assert torch.equal(plain.matrix(5, 5), full.matrix(5, 5))
 

@@ -301,7 +301,9 @@ def released_yarn(
         (1e4, 128, 8.0, 512, 1.0, 32.0),
         (150_000.0, 64, 32.0, 4096, 1.0, 32.0),
         (5e5, 8, 4.0, 100, 1.0, 4.0),
-        (1e6, 64, 2.0, 32_768, 1.0, 32.0),  # the ramp ends behind the last pair
+        (1e6, 64, 2.0, 32_768, 1.0, 32.0),
+        (1e4, 64, 8.0, 131_072, 1.0, 32.0),  # the ramp ends behind the last pair, at 35 of 32
+        (100.0, 8, 8.0, 100_000, 1.0, 32.0),  # and so far that released code cuts it, 9 to 7
         (1e4, 4, 3.0, 10, 1.0, 32.0),  # and begins before the first
     ],
 )
@@ -313,6 +315,21 @@ def test_yarn_by_index_is_that_of_released_code(
     found = scaling.yarn_by_index(plain, scale, length, slow=slow, fast=fast, truncate=truncate)
     assert found.shape == (1, dim // 2, 1)
     assert (found[0, :, 0] / wanted - 1).abs().max() < 1e-12
+
+
+@pytest.mark.parametrize(
+    "scaled",
+    [
+        lambda f: scaling.position_interpolation(f, 4.0),
+        lambda f: scaling.ntk_aware(f, 4.0),
+        lambda f: scaling.yarn(f, 4.0, 64.0),
+        lambda f: scaling.yarn_by_index(f, 4.0, 64.0),
+        lambda f: scaling.long_rope(f, torch.ones(4, device=f.device)),
+    ],
+)
+def test_frequencies_stay_on_their_device(scaled: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    """The meta device stands for any other one."""
+    assert scaled(RoPE(8).frequencies().to("meta")).is_meta
 
 
 def test_the_two_forms_of_yarn_differ() -> None:

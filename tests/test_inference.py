@@ -155,6 +155,16 @@ def test_a_fused_projection_is_refused_or_its_heads_are_told(name: str, count: i
             encoder.fold(fused, heads=wrong)
 
 
+def test_columns_of_queries_keys_and_values_are_no_rows() -> None:
+    """GPT-2's Conv1D has them as ``(inputs, 3 · inputs)``; a linear layer as many columns less."""
+    encoder = make_encoder("circulant", 6)
+    with pytest.raises(ValueError, match=r"rows first, .* \(12, 36\) looks like"):
+        encoder.fold(torch.randn(12, 36))
+    assert encoder.fold(torch.randn(12, 36), heads=2).shape == (12, 36)
+    for columns in (4, 35, 37, 48):
+        assert encoder.fold(torch.randn(12, columns)).shape == (12, columns)
+
+
 def test_the_heads_of_an_encoder_are_the_heads_of_a_weight() -> None:
     encoder = CirculantSTRING(4, heads=3)
     weight = torch.randn(12, 4)  # three heads of four channels, and no fused projection

@@ -48,6 +48,15 @@ def test_positions_are_counted_and_can_be_given() -> None:
     assert checks.largest_difference(absolute(tokens), absolute(tokens, counted + 5)) > 1e-3
 
 
+@pytest.mark.parametrize("depth", [1, 3])
+def test_a_state_has_the_length_of_any_depth(depth: int) -> None:
+    model, tokens = LanguageModel(VOCAB, DIM, depth, 2, "rope").double(), text(2, LENGTH)
+    _, state = model(tokens[:, :4], return_state=True)
+    assert len(state) == depth
+    rest = model(tokens[:, 4:], state=state)
+    assert checks.largest_difference(rest, model(tokens)[:, 4:]) <= 1e-12
+
+
 @pytest.mark.parametrize(
     ("name", "cuts"),
     # token by token, with a longer piece between; and a longer piece first

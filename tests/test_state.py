@@ -170,6 +170,18 @@ def test_bad_arguments_are_named(name: str, place: int, bad: Tensor, match: str)
         retnet_log_decay(0)
 
 
+def test_numbers_of_a_head_are_the_same_for_a_batch() -> None:
+    """A bonus or a rate for each entry of a batch would be another model for each."""
+    r, k, v, log_decay, bonus = (x.expand(3, *x.shape) for x in arguments("rwkv6", 4)[0])
+    assert rwkv6(r, k, v, log_decay, bonus[0])[0].shape == v.shape
+    with pytest.raises(ValueError, match=r"bonus must have shape \(2, 5\), got \(3, 2, 5\)"):
+        rwkv6(r, k, v, log_decay, bonus)
+    x, dt, rate, b, c = (x.expand(3, *x.shape) for x in arguments("ssd", 4)[0])
+    assert ssd(x, dt, rate[0], b, c)[0].shape == x.shape
+    with pytest.raises(ValueError, match=r"A must have shape \(2,\), got \(3, 2\)"):
+        ssd(x, dt, rate, b, c)
+
+
 @pytest.mark.proves("eq-delta-rule")
 def test_the_delta_rule_replaces_what_a_key_held() -> None:
     """With orthonormal keys and β = 1, only the last value of each key is read back."""

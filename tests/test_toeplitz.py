@@ -476,6 +476,15 @@ def test_the_matrix_never_stands_whole(n: int) -> None:
     assert largest.elements <= 2 * 17 * 2 * fast_length(2 * n - 1)
 
 
+@pytest.mark.parametrize("grid", [(64, 16), (300, 2), (3, 400)])
+def test_the_matrix_of_a_grid_never_stands_whole(grid: tuple[int, int]) -> None:
+    """A tile has as many places of the first axis as make 128 tokens, and one at least."""
+    n, bias = math.prod(grid), random(1, *(2 * size - 1 for size in grid))
+    with LargestTensor() as largest:
+        linear_attention(*tokens(1, n), ToeplitzWeight(bias), mode="parallel")
+    assert largest.elements <= max(kernel.TILE, grid[1]) * n
+
+
 def test_long_sequences_keep_no_tile_for_the_gradient() -> None:
     kept: list[int] = []
 

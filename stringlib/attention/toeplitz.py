@@ -115,9 +115,9 @@ class ToeplitzWeight(PositionWeight):
         """
         require_pairs(num_queries, num_keys)
         bias = self._fitted(num_queries, num_keys)
-        rows = toeplitz(bias, bias.ndim - 1)
         if not num_keys:
-            return rows
+            return bias.new_zeros(len(bias), 0, 0)
+        rows = toeplitz(bias, bias.ndim - 1)
         return (rows - excess(rows.detach().amax(-1, keepdim=True), rows.dtype)).exp()
 
     def sums(

@@ -1,0 +1,69 @@
+"""A layer takes no state of another kind of layer, though its shape fits."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import Any
+
+import pytest
+import torch
+
+from stringlib import ALiBi, MultiHeadAttention, T5Bias
+
+LAYERS: dict[str, dict[str, Any]] = {
+    "softmax": {},
+    "softmax-rope": {"encoder": "rope"},
+    "softmax-shift": {"shift": True},
+    "softmax-alibi": {"encoder": ALiBi(2)},
+    "softmax-t5": {"encoder": T5Bias(2, bidirectional=False)},
+    "relu": {"attention": "relu"},
+    "elu": {"attention": "elu"},
+    "favor": {"attention": "favor"},
+    "relu-rope": {"attention": "relu", "encoder": "rope", "rotate": "before"},
+    "relu-roll": {"attention": "relu", "rotate": "roll"},
+    "relu-two-cycles": {"attention": "relu", "rotate": "roll", "cycles": (3, 5)},
+    "relu-retnet": {"attention": "relu", "weight": "retnet"},
+    "relu-ssd": {"attention": "relu", "weight": "ssd"},
+    "identity-delta": {"attention": "identity", "weight": "delta"},
+    "relu-shift": {"attention": "relu", "shift": True},
+    "elu-shift": {"attention": "elu", "shift": True},
+}
+TOKENS = torch.ones(1, 3, 16)
+
+
+def make(name: str) -> MultiHeadAttention:
+    return MultiHeadAttention(16, 2, causal=True, **LAYERS[name])
+
+
+@pytest.mark.parametrize(("one", "other"), [*permutations(LAYERS, 2)])
+def test_a_state_of_another_kind_is_refused(one: str, other: str) -> None:
+    state = make(one)(TOKENS, return_state=True)[1]
+    with pytest.raises((TypeError, ValueError), match=r"state must be (a|one of) "):
+        make(other)(TOKENS, state=state)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_state_of_its_own_kind_is_taken(name: str) -> None:
+    state = make(name)(TOKENS, return_state=True)[1]
+    assert make(name)(TOKENS, state=state).shape == TOKENS.shape
+
+
+def test_a_folded_layer_reads_what_the_plain_one_left() -> None:
+    layer = MultiHeadAttention(16, 2, "circulant", causal=True)
+    state = layer(TOKENS, return_state=True)[1]
+    assert layer.folded()(TOKENS, state=state).shape == TOKENS.shape
+
+
+@pytest.mark.parametrize("lead", [(), (2,), (2, 3)])
+def test_a_mask_is_of_those_tokens_alone_that_had_one(lead: tuple[int, ...]) -> None:
+    """Tokens before and behind them are seen, for any number of leading dimensions."""
+    layer = MultiHeadAttention(16, 2, causal=True).double()
+    x = torch.randn(*lead, 7, 16, dtype=torch.float64)
+    mask = torch.ones(*lead, 7, dtype=torch.bool)
+    mask[..., 3] = False
+    expected, state, parts = layer(x, key_mask=mask), None, []
+    for start, end in ((0, 2), (2, 4), (4, 7)):
+        own = mask[..., start:end] if start == 2 else None
+        part, state = layer(x[..., start:end, :], key_mask=own, state=state, return_state=True)
+        parts.append(part)
+    assert torch.allclose(torch.cat(parts, -2), expected, rtol=0, atol=1e-12)
