@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from stringlib.checks import largest_difference
-from tests.encoder_cases import CASES, heads_of, make
+from stringlib.testing.encoders import heads_of
+from tests.encoder_cases import CASES, make
 
 
 @pytest.mark.parametrize("name", CASES)

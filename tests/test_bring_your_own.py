@@ -1,5 +1,6 @@
 """The page about an encoder of one's own: its module trains, its commands can be read."""
 
+import importlib
 import re
 import shlex
 import sys
@@ -9,9 +10,9 @@ import pytest
 
 from stringlib import ENCODERS
 from stringlib.records import read_record
+from stringlib.testing import check_encoder
 from stringlib.train.__main__ import main
 from stringlib.train.options import read_options
-from tests.encoder_cases import cases_of
 
 ROOT = Path(__file__).parents[1]
 MODULE = "book.examples.tempo"
@@ -66,15 +67,6 @@ def test_the_page_s_tasks_train_with_the_module(number, tmp_path, capsys):
     assert learned[name] > learned[next(iter(learned))]  # a tempo a head
 
 
-def test_the_contract_s_cases_are_of_the_shapes_that_an_encoder_takes(tmp_path, monkeypatch):
-    assert set(cases_of(MODULE)) == {
-        *("tempo-8-1d-heads-1", "tempo-6-1d-heads-3", "tempo-8-2d-heads-2")
-    }
-    monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "no_encoder.py").write_text("", encoding="utf8")
-    with pytest.raises(ValueError, match="STRINGLIB_IMPORT must name a module that adds to"):
-        cases_of("no_encoder")
-    (tmp_path / "one_coordinate.py").write_text(
-        "from stringlib import ENCODERS\nENCODERS['line'] = ENCODERS['rope']\n", encoding="utf8"
-    )
-    assert set(cases_of("one_coordinate")) == {"line-8-1d-heads-1", "line-6-1d-heads-3"}
+def test_the_page_s_encoder_keeps_the_contract():
+    importlib.import_module(MODULE)
+    check_encoder(ENCODERS["tempo"])

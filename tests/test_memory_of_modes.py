@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from stringlib import delta_rule, linear_attention
+from stringlib import delta_rule
+from stringlib.testing.weights import inputs
 from tests import attention_cases
 
 TOKENS = 100  # more than any chunk has
@@ -29,16 +30,14 @@ class Pairs(TorchDispatchMode):
 
 
 def _delta(mode: str | None) -> Any:
-    q, k, v = (x[..., :3] for x in attention_cases.inputs(TOKENS))
+    q, k, v = (x[..., :3] for x in inputs(TOKENS))
     beta = torch.ones(attention_cases.HEADS, TOKENS).double()
     return delta_rule(q, torch.nn.functional.normalize(k, dim=-1), v, beta, mode=mode)
 
 
 def _kernelised(name: str, mode: str | None) -> Any:
     case = attention_cases.WEIGHTS[name]
-    draw, generator = case.draw, torch.Generator().manual_seed(0)
-    weight = case.build(None if draw is None else draw((2,), TOKENS, generator), TOKENS, 0)
-    return linear_attention(*attention_cases.inputs(TOKENS), weight, causal=True, mode=mode)
+    return case.attend(case.given(TOKENS), mode=mode)
 
 
 RULES: dict[str, Callable[[str | None], Any]] = {

@@ -90,6 +90,8 @@ def delta_rule(
     else:
         require_log_decay(log_decay)
         require_same_device("q", q, "log_decay", log_decay)
+        if log_decay.ndim == len(lead) + 1:  # one a token: that is all that it can be
+            log_decay = log_decay[..., None]
         log_decay = with_features(log_decay, lead, n, 1)
     exact = at_least_float32(v.dtype)
     if state is not None:
