@@ -16,8 +16,12 @@ from stringlib.testing.weights import WEIGHT, inputs
 from tests.attention_cases import FEATURES, HEADS, WEIGHTS
 from tests.thinned import products
 
+WEIGHTS_TRACED = ("constant", "cosine", "ramp", "toeplitz", "decay-scalar", "decay-vector")
+FEATURES_TRACED = ("relu", "elu", "favor", "favor-hadamard", "favor-unit-circulant", "hyperbolic")
+"""One of each form: others differ from one of these in a number."""
 
-@pytest.mark.parametrize(("name", "property", "mode"), products(WEIGHT, WEIGHTS))
+
+@pytest.mark.parametrize(("name", "property", "mode"), products(WEIGHT, WEIGHTS, WEIGHTS_TRACED))
 def test_contract_of_weights(name: str, property: Property, mode: Mode) -> None:
     try:
         property.check(WEIGHTS[name], mode)
@@ -25,7 +29,9 @@ def test_contract_of_weights(name: str, property: Property, mode: Mode) -> None:
         pytest.skip("it does not apply")
 
 
-@pytest.mark.parametrize(("name", "property", "mode"), products(FEATURE_MAP, FEATURES))
+@pytest.mark.parametrize(
+    ("name", "property", "mode"), products(FEATURE_MAP, FEATURES, FEATURES_TRACED)
+)
 def test_contract_of_features(name: str, property: Property, mode: Mode) -> None:
     try:
         property.check(FEATURES[name], mode)

@@ -1,13 +1,13 @@
 """Relative biases: values, gradients, kernels, and what a bias cannot do."""
 
-import copy
-
 import pytest
 import torch
 
 from stringlib import ALiBi, KerpleLog, KerplePower, RoPE, T5Bias, checks, reference
+from stringlib.testing.biases import BIAS
 from tests.draws import random
 from tests.refusals import refused
+from tests.thinned import products
 
 CASES = {
     "alibi-8": lambda: ALiBi(8),
@@ -31,6 +31,11 @@ def make(name, dtype=torch.float64):
         for parameter in module.parameters():  # not what it starts as
             parameter.add_(torch.randn(parameter.shape, dtype=torch.float64).to(dtype))
     return module
+
+
+@pytest.mark.parametrize(("name", "property", "mode"), products(BIAS, CASES, ("alibi-12", "t5")))
+def test_contract(name, property, mode):
+    property.check(lambda dtype=torch.float64: make(name, dtype), mode)
 
 
 def literal(module, num_queries, num_keys, offset=0):
@@ -239,14 +244,6 @@ def test_the_gradient_of_a_power_at_distance_0_is_0(logit):
 
 
 @biases
-def test_dtype_and_device_follow_the_module(name):
-    assert CASES[name]()(3, 4).dtype == torch.float32
-    assert make(name).to("meta")(3, 4).device.type == "meta"
-    for dtype in (torch.float16, torch.bfloat16, torch.float64):
-        assert make(name, dtype)(3, 4).dtype == dtype
-
-
-@biases
 def test_half_precision_rounds_the_result_only(name):
     """Distances beyond 256 are not whole in bfloat16: they must not be computed in it."""
     module = make(name, torch.bfloat16)
@@ -260,42 +257,6 @@ def test_half_precision_rounds_the_result_only(name):
 def test_fixed_slopes_are_written_anew_in_each_dtype():
     module = ALiBi(12).to(torch.bfloat16).double()
     assert module.slopes.tolist() == pytest.approx(reference.alibi_slopes(12), rel=1e-15)
-
-
-@biases
-def test_every_kind_of_copy_says_the_same_and_stands_alone(name):
-    module = make(name)
-    state, expected = copy.deepcopy(module.state_dict()), module(9, 9)
-    assert set(state) == {n for n, _ in module.named_parameters()}
-    copies = CASES[name]().double(), copy.deepcopy(module).to("meta").to_empty(device="cpu")
-    for other in copies:
-        other.load_state_dict(state)
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.add_(1.0)
-    for other in (make(name), *copies):
-        assert torch.equal(other(9, 9), expected)
-
-
-@biases
-def test_empty_and_single_tokens(name):
-    module = make(name)
-    for num_queries, num_keys in ((0, 0), (0, 5), (5, 0), (1, 1), (1, 0)):
-        bias = module(num_queries, num_keys, offset=3)
-        assert bias.shape == (module.heads, num_queries, num_keys)
-        if list(module.parameters()):
-            bias.sum().backward()
-
-
-@pytest.mark.parametrize("name", ["alibi-12", "t5", "kerple-log", "kerple-power"])
-def test_compile_with_changing_sizes(name):
-    torch.compiler.reset()  # all share one forward, which is recompiled eight times at most
-    module = make(name)
-    compiled = torch.compile(module, fullgraph=True, backend="eager")
-    for num_queries, num_keys, offset in ((4, 4, 0), (5, 7, 2), (1, 9, 8)):
-        want = module(num_queries, num_keys, offset=offset)
-        got = compiled(num_queries, num_keys, offset=offset)
-        assert checks.largest_difference(got, want) <= 1e-12
 
 
 @pytest.mark.parametrize("name", ["kerple-log", "kerple-power", "t5"])

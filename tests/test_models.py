@@ -55,43 +55,6 @@ def test_half_precision_stays_near(kind: str, name: str) -> None:
     assert (scores.float() - model(given)).abs().median() <= 0.02
 
 
-@kinds
-@pytest.mark.parametrize("name", COVERING)
-def test_a_state_dict_makes_the_same_model(kind: str, name: str) -> None:
-    (model, given), (other, _) = (model_and_input(kind, name, seed=seed) for seed in (0, 1))
-    assert not torch.equal(model(given), other(given))
-    other.load_state_dict(model.state_dict())
-    assert torch.equal(model(given), other(given))
-
-
-@kinds
-@pytest.mark.parametrize("name", COVERING)
-def test_shapes_without_memory(kind: str, name: str) -> None:
-    """On the meta device: nothing looks at a value, and nothing is made on another device."""
-    model, given = model_and_input(kind, name)
-    scores = model.to("meta")(given.to("meta"))
-    assert scores.device.type == "meta"
-    assert (scores.shape[0], scores.shape[-1]) == (3, VOCAB if kind == "text" else CLASSES)
-
-
-@pytest.mark.parametrize(
-    ("kind", "name"),
-    [
-        *(("text", name) for name in ("softmax-circulant", "c-cosgate", "elu-gla-None")),
-        *(("images", name) for name in ("softmax-mixed", "softmax-learned", "favor-None")),
-        *(("text", name) for name in ("softmax-rope", "softmax-cayley")),
-    ],
-)
-def test_compile(kind: str, name: str) -> None:
-    model, given = model_and_input(kind, name)
-    model = model.double()
-    given = given if kind == "text" else given.double()
-    if name not in ("softmax-rope", "softmax-cayley"):  # two blocks, that share phases or do not
-        model.blocks = model.blocks[:1]  # the others are traced alike
-    compiled = torch.compile(model, fullgraph=True, backend="eager")
-    assert checks.largest_difference(compiled(given), model(given)) <= 1e-12
-
-
 @pytest.mark.parametrize(
     ("kind", "encoder", "number"),
     [

@@ -10,7 +10,7 @@ import pytest
 from stringlib.testing.contract import Contract
 from stringlib.testing.modes import MODES
 
-SHARE = 24
+SHARE = 60
 """One in so many properties of a case is run compiled, another one exported."""
 
 

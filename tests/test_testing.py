@@ -1,0 +1,243 @@
+"""The contract for parts of one's own finds what is wrong with them, and says it in words."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from stringlib import (
+    STRING,
+    ALiBi,
+    CosineWeight,
+    DecayWeight,
+    ELUFeatures,
+    FeatureMap,
+    KerpleLog,
+    PositionWeight,
+    RoPE,
+)
+from stringlib.attention.registry import FEATURES, WEIGHTS
+from stringlib.attention.weights import ConstantWeight, Factors
+from stringlib.encoders.bias import RelativeBias
+from stringlib.encoders.string import RotaryEncoder
+from stringlib.testing import check_bias, check_encoder, check_feature_map, check_weight
+
+QUICK = ("eager", "blind", "batched")
+
+
+class Own(RotaryEncoder):
+    """RoPE once more, from its frequencies alone."""
+
+    def __init__(self, head_dim: int, coord_dim: int = 1, heads: int = 1) -> None:
+        super().__init__(head_dim, coord_dim, heads)
+        self.omega = nn.Parameter(torch.randn(heads, head_dim // 2, coord_dim))
+
+    def frequencies(self) -> Tensor:
+        return self.omega.double()
+
+
+class Slanted(Own):
+    """With a basis that is not orthogonal."""
+
+    def basis(self) -> Tensor:
+        return torch.eye(self.head_dim).double().expand(self.heads, -1, -1) * 1.01
+
+
+class Rounded(Own):
+    """With angles of few digits."""
+
+    def frequencies(self) -> Tensor:
+        return self.omega.bfloat16().double()
+
+
+class Forgetful(Own):
+    """With numbers that are in no state and come back from nowhere."""
+
+    def __init__(self, head_dim: int, coord_dim: int = 1, heads: int = 1) -> None:
+        super().__init__(head_dim, coord_dim, heads)
+        self.register_buffer("base", torch.linspace(1, 2, head_dim // 2), persistent=False)
+
+    def frequencies(self) -> Tensor:
+        return self.omega.double() * self.base.double()[:, None]
+
+
+class Peeking(Own):
+    """That looks at its numbers, which a GPU or a compiler has not at hand."""
+
+    def frequencies(self) -> Tensor:
+        return self.omega.double() * (2.0 if self.omega.abs().max() > 100 else 1.0)
+
+
+class ForOneLength(Own):
+    """That holds for the number of tokens that a compiler saw first."""
+
+    def _phases(self, positions: Any, basis: Tensor | None = None) -> Any:
+        phases = super()._phases(positions, basis)
+        extra = 1.0 if torch.compiler.is_compiling() and int(positions.shape[-2]) == 9 else 0.0
+        return phases._replace(turns=phases.turns + extra)
+
+
+class Uneven(FeatureMap):
+    """Whose keys depend on the tokens after them."""
+
+    def forward(self, x: Tensor, is_query: bool = True) -> Tensor:
+        return torch.exp(x - x.amax((-1, -2), keepdim=True))
+
+
+class Signed(FeatureMap):
+    """Whose features are negative, though it says that none is."""
+
+    def forward(self, x: Tensor, is_query: bool = True) -> Tensor:
+        return x
+
+
+class WithoutGradient(ELUFeatures):
+    """Whose gradient is that of another function."""
+
+    def forward(self, x: Tensor, is_query: bool = True) -> Tensor:
+        return super().forward(x).detach() + (x - x.detach())
+
+
+class Falling(PositionWeight):
+    """0.9 to the distance, by its matrix and by factors."""
+
+    causal_only = True
+    rate = 0.9
+
+    def matrix(self, num_queries: int, num_keys: int) -> Tensor:
+        i, j = torch.arange(num_queries).double()[:, None], torch.arange(num_keys).double()
+        return (0.9 ** (i - j)).tril()
+
+    def factors(self, phi_q: Tensor, phi_k: Tensor, start: int = 0) -> Factors:
+        log = phi_q.new_full((*phi_k.shape[:-1], 1), self.rate).log()
+        return Factors(phi_q, phi_k, log)
+
+
+class FallingOtherwise(Falling):
+    """Whose factors are not those of its matrix."""
+
+    rate = 0.8
+
+
+class FromTheStart(Falling):
+    """Whose factors forget how many tokens came before."""
+
+    def matrix(self, num_queries: int, num_keys: int) -> Tensor:
+        return (1 + torch.arange(num_keys).double()).expand(num_queries, -1)
+
+    def factors(self, phi_q: Tensor, phi_k: Tensor, start: int = 0) -> Factors:
+        place = 1 + torch.arange(phi_k.shape[-2], device=phi_k.device).to(phi_k.dtype)
+        return Factors(phi_q, phi_k * place[:, None], None)
+
+
+class Leaking(RelativeBias):
+    """Whose bias depends on more than the distance."""
+
+    def __init__(self, heads: int) -> None:
+        super().__init__(heads)
+        self.slope = nn.Parameter(torch.ones(heads))
+
+    def at(self, distances: Tensor) -> Tensor:
+        return self.slope[:, None] * distances.to(self.slope.dtype) / max(len(distances), 1)
+
+
+class Thrifty(Leaking):
+    """That is right, and made here."""
+
+    def at(self, distances: Tensor) -> Tensor:
+        if not isinstance(distances, Tensor):
+            raise TypeError(f"distances must be a tensor, got {type(distances).__name__}")
+        if distances.ndim != 1:
+            raise ValueError(f"distances must have shape (n,), got {tuple(distances.shape)}")
+        return self.slope[:, None] * distances.abs().to(self.slope.dtype)
+
+
+RIGHT: dict[str, tuple[Callable[..., None], Callable[..., Any]]] = {
+    "encoder": (check_encoder, Own),
+    "encoder, made": (check_encoder, lambda: RoPE(6)),
+    "encoder of one coordinate": (check_encoder, RoPE),
+    "bias": (check_bias, Thrifty),
+    "bias as an encoder": (check_encoder, lambda: ALiBi(4)),
+    "feature map": (check_feature_map, ELUFeatures),
+    "feature map by name": (check_feature_map, FEATURES["favor-circulant"]),
+    "weight": (check_weight, Falling),
+    "weight of so many tokens": (check_weight, lambda: CosineWeight(40)),
+    "weight of one length": (check_weight, lambda: DecayWeight(-torch.rand(3, 20))),
+    "weight without factors": (check_weight, ConstantWeight),
+    "weight that reads": (check_weight, WEIGHTS["ssd"]),
+    "weight without a matrix": (check_weight, WEIGHTS["gated-delta"]),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_what_is_right_passes(name: str) -> None:
+    check, make = RIGHT[name]
+    check(make, modes=QUICK)
+
+
+def test_every_mode_by_default() -> None:
+    check_bias(Thrifty)
+    check_encoder(lambda: Own(4))
+
+
+WRONG: list[tuple[Callable[..., None], Callable[..., Any], tuple[str, ...] | None, str]] = [
+    (check_encoder, Slanted, QUICK, r"rotations are orthogonal and keep norms: RᵀR − I is off by"),
+    (check_encoder, Rounded, QUICK, r"gradients are the derivatives: "),
+    (check_encoder, Forgetful, QUICK, r"an encoder emptied and loaded is NaN"),
+    (check_encoder, lambda: Peeking(4), ("blind",), r"blind: a value is looked at"),
+    (check_encoder, lambda: ForOneLength(4), None, r"compiled: a result for 3 times 9"),
+    (check_feature_map, Uneven, QUICK, r"an output before a changed key is off by"),
+    (check_feature_map, Signed, QUICK, r"they say: a feature is negative"),
+    (check_feature_map, WithoutGradient, QUICK, r"gradients are the derivatives: "),
+    (check_weight, FallingOtherwise, QUICK, r"equals the dense sum: causal attention"),
+    (check_weight, FromTheStart, QUICK, r"a state is all that later tokens need: .* is off by"),
+    (check_bias, Leaking, QUICK, r"a bias depends on the distance alone: .* is off by"),
+]
+
+
+@pytest.mark.parametrize(("check", "make", "modes", "words"), WRONG)
+def test_what_is_wrong_is_told_in_words(
+    check: Callable[..., None], make: Callable[..., Any], modes: tuple[str, ...] | None, words: str
+) -> None:
+    with pytest.raises(AssertionError, match=words) as raised:
+        check(make, modes=modes)
+    head, *lines = str(raised.value).splitlines()
+    assert head.endswith("checks of its contract:")
+    assert all(line.startswith("- ") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "match"),
+    [
+        (lambda: check_encoder(3), TypeError, "make must be callable, got 3"),
+        (lambda: check_encoder(lambda: 3), TypeError, "make must return a RotaryEncoder or a Rel"),
+        (lambda: check_encoder(lambda a, b, c: RoPE(a + 1)), ValueError, "one of the shapes"),
+        (lambda: check_bias(lambda: RoPE(4)), TypeError, "what make returns must be a RelativeB"),
+        (lambda: check_feature_map(nn.Identity), TypeError, "must be a FeatureMap, got Identity"),
+        (lambda: check_weight(ELUFeatures), TypeError, "must be a PositionWeight, got ELU"),
+        (lambda: check_bias(KerpleLog, modes=["eagre"]), ValueError, "modes must be one of eager"),
+    ],
+)
+def test_what_cannot_be_checked_is_named(
+    call: Callable[[], None], error: type[Exception], match: str
+) -> None:
+    with pytest.raises(error, match=match):
+        call()
+
+
+def test_torch_alone_is_needed() -> None:
+    code = (
+        "import sys, stringlib.testing\n"
+        "from stringlib import STRING\n"
+        "known = {'torch', 'numpy', 'stringlib', 'typing_extensions'}\n"
+        "assert not {'pytest', 'plotly', 'scipy', 'matplotlib', 'hypothesis'} & {*sys.modules}\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert issubclass(Own, RotaryEncoder)
+    assert not issubclass(Own, STRING)
