@@ -98,14 +98,20 @@ def _plain_together(q: Tensor, k: Tensor, u: Tensor, state: Tensor | None) -> tu
         state = torch.zeros_like(after[..., 0, :, :])
     else:
         after = after + state.unsqueeze(-3)
-    sums = (q @ k.mT).tril() @ u + q @ _states_before(after, state)
-    return sums.flatten(-3, -2)[..., :n, :], after[..., -1, :, :]
+    before, state = _shifted(after, state)
+    sums = (q @ k.mT).tril() @ u + q @ before
+    return sums.flatten(-3, -2)[..., :n, :], state
 
 
-def _states_before(after: Tensor, state: Tensor) -> Tensor:
-    """Return the state before each chunk from those behind them, ``(..., chunks, m, d_u)``."""
+def _shifted(after: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the state before each chunk from those behind them, and the last one.
+
+    Args:
+        after: ``(..., chunks, m, d_u)``.
+        state: Before the first chunk, ``(..., m, d_u)``.
+    """
     first = state.unsqueeze(-3).expand_as(after[..., :1, :, :])
-    return torch.cat([first, after[..., :-1, :, :]], -3)
+    return torch.cat([first, after[..., :-1, :, :]], -3), after[..., -1, :, :]
 
 
 def _chunk(q: Tensor, k: Tensor, u: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -134,17 +140,29 @@ def decayed_chunks(
     q, k, u, log_decay = in_chunks(size, q, k, u, log_decay)
     since_start = log_decay.cumsum(-2).exp()
     added = (k * sum_of_later(log_decay).exp()).mT @ u
-    within = _scores(q, k, log_decay) @ u
+    before, state = _states_before(added, log_decay.sum(-2), state)
+    sums = _scores(q, k, log_decay) @ u + (q * since_start) @ before
+    return sums.flatten(-3, -2)[..., :n, :], state
+
+
+def _states_before(added: Tensor, log_kept: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the state before each chunk, and the last one.
+
+    Args:
+        added: What each chunk adds, ``(..., chunks, m, d_u)``.
+        log_kept: The logarithms of what it keeps of the state before, ``(..., chunks, 1 or m)``.
+        state: Before the first chunk, ``(..., m, d_u)``.
+    """
     if _is_one_graph(added.shape[-3]):
-        after = _states_together(added, log_decay.sum(-2), state)
-        before, state = _states_before(after, state), after[..., -1, :, :]
-    else:
-        kept, each = since_start[..., -1, :, None], []
-        for add, keep in zip(added.unbind(-3), kept.unbind(-3), strict=True):
-            each.append(state)
-            state = torch.addcmul(add, keep, state)
-        before = torch.stack(each, -3)
-    return (within + (q * since_start) @ before).flatten(-3, -2)[..., :n, :], state
+        by_feature = log_kept.mT
+        own = decay_matrix(by_feature) @ added.transpose(-3, -2)
+        since_start = by_feature.cumsum(-1).exp().unsqueeze(-1)
+        return _shifted((own + since_start * state.unsqueeze(-2)).transpose(-3, -2), state)
+    before = []
+    for add, keep in zip(added.unbind(-3), log_kept.exp().unsqueeze(-1).unbind(-3), strict=True):
+        before.append(state)
+        state = torch.addcmul(add, keep, state)
+    return torch.stack(before, -3), state
 
 
 def _is_one_graph(chunks: int) -> bool:
@@ -155,20 +173,6 @@ def _is_one_graph(chunks: int) -> bool:
     if torch.compiler.is_exporting():
         return True
     return torch.compiler.is_compiling() and chunks <= TOGETHER
-
-
-def _states_together(added: Tensor, log_kept: Tensor, state: Tensor) -> Tensor:
-    """Return the state behind each chunk, by the decays between any two chunks.
-
-    Args:
-        added: What each chunk adds, ``(..., chunks, m, d_u)``.
-        log_kept: The logarithms of what it keeps of the state before, ``(..., chunks, 1 or m)``.
-        state: Before the first chunk, ``(..., m, d_u)``.
-    """
-    by_feature = log_kept.mT
-    own = decay_matrix(by_feature) @ added.transpose(-3, -2)
-    since_start = by_feature.cumsum(-1).exp().unsqueeze(-1)
-    return (own + since_start * state.unsqueeze(-2)).transpose(-3, -2)
 
 
 def _scalar_chunks(
