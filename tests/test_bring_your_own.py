@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from torch import nn
 
-from stringlib import ENCODERS
+from stringlib import ENCODERS, AxialRoPE
+from stringlib.precision import wide_parameter
 from stringlib.records import read_record
 from stringlib.testing import check_encoder
 from stringlib.train.__main__ import main
@@ -70,3 +72,21 @@ def test_the_page_s_tasks_train_with_the_module(number, tmp_path, capsys):
 def test_the_page_s_encoder_keeps_the_contract():
     importlib.import_module(MODULE)
     check_encoder(ENCODERS["tempo"])
+
+
+def test_what_the_page_says_of_angles_of_few_digits_is_what_is_said():
+    class Careless(AxialRoPE):
+        def __init__(self, head_dim, coord_dim, heads):
+            super().__init__(head_dim, coord_dim, heads=heads)
+            self.tempo = wide_parameter(heads)
+            nn.init.normal_(self.tempo)
+
+        def frequencies(self):
+            return self.tempo.exp()[:, None, None] * super().frequencies()
+
+    with pytest.raises(AssertionError) as raised:
+        check_encoder(Careless)
+    page = (ROOT / "book/bring_your_own.md").read_text(encoding="utf8")
+    printed = re.search(r"```text\n(Careless.*?)\n```", page, re.DOTALL)[1]
+    number = re.compile(r"off by [0-9.e-]+")  # the last digits are of a processor
+    assert number.sub("off", str(raised.value)) == number.sub("off", printed)

@@ -26,8 +26,10 @@ def _saved(make: Make) -> nn.Module:
 
 
 def _pickled(make: Make) -> nn.Module:
-    file = io.BytesIO()
-    torch.save(make(), file)
+    module, file = make(), io.BytesIO()
+    if any("<locals>" in type(part).__qualname__ for part in module.modules()):
+        return module  # pickle knows no class that is defined in a function
+    torch.save(module, file)
     file.seek(0)
     found: nn.Module = torch.load(file, weights_only=False)
     return found
