@@ -75,7 +75,7 @@ def _plain_sums(
     length = {"parallel": max(u.shape[-2], 1), "recurrent": 1}.get(mode or "chunk", PLAIN_CHUNK)
     given = [q, k, u] if state is None else [q, k, u, state]
     lead = common_shape(*(x.shape[:-2] for x in given))
-    if torch.compiler.is_compiling() and mode in (None, "chunk"):
+    if torch.compiler.is_compiling() and mode in (None, "chunk") and u.shape[-2]:
         q, k, u = (x.expand(*lead, *x.shape[-2:]) for x in (q, k, u))
         return _plain_together(q, k, u, state)
     flat = [x.expand(*lead, *x.shape[-2:]).flatten(0, -3) for x in given]
