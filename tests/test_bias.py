@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from stringlib import ALiBi, KerpleLog, KerplePower, RoPE, T5Bias, checks, reference
 from stringlib.testing.biases import BIAS
@@ -266,6 +267,15 @@ def test_vmap_over_parameters(name):
     got = torch.func.vmap(lambda p: torch.func.functional_call(modules[0], p, (4, 5)))(stacked)
     expected = torch.stack([module(4, 5) for module in modules])
     assert checks.largest_difference(got, expected) <= 1e-12
+
+
+def test_what_is_in_no_state_goes_where_the_state_is(monkeypatch):
+    with torch.device("meta"):
+        bias = T5Bias(2)
+    monkeypatch.setattr(T5Bias, "_refill", lambda self: None)  # a fake GPU has no numbers
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        bias.load_state_dict({"weight": torch.empty(32, 2, device="cuda")}, assign=True)
+    assert bias.boundaries.device.type == "cuda"
 
 
 @pytest.mark.parametrize(

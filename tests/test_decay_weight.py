@@ -383,6 +383,17 @@ def test_bad_arguments_are_named(error: type[Exception], match: str, call) -> No
         call()
 
 
+def test_numbers_that_were_given_are_kept_and_not_made_up() -> None:
+    given = -torch.rand(HEADS)
+    assert torch.equal(DecayWeight(given).to_empty(device="cpu").log_decay, given)
+    assert DecayWeight(given).double().log_decay.dtype == torch.float64
+    weight = DecayWeight(given).to("meta")
+    weight.load_state_dict({}, assign=True)
+    assert weight.log_decay.is_meta
+    with pytest.raises(RuntimeError, match="holds numbers that it was given"):
+        weight.to_empty(device="cpu")
+
+
 def test_a_decay_that_tokens_decide_equals_its_formula() -> None:
     torch.manual_seed(0)
     x = torch.randn(2, 5, 12, dtype=torch.float64)

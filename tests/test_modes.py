@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import pytest
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from stringlib import LanguageModel, ViT
 from stringlib.testing.contract import Contract, Property, close, skip, true
-from stringlib.testing.modes import EAGER, Mode, OneDevice
+from stringlib.testing.modes import EAGER, Mode, OneDevice, lines_of_a_graph
 from stringlib.testing.moves import COPIES
 from tests.model_cases import COVERING, LENGTH, has_state, model_and_input, pictures, text
 from tests.thinned import products
@@ -108,11 +109,12 @@ def nothing_is_made_on_another_device(case: Case, run: Mode) -> None:
         skip()
     model, given = case.make().to("meta"), case.given().to("meta")
     steps = case.kind == "text" and has_state(case.name)
-    with OneDevice("meta"):
-        true(model(given).is_meta, "scores must stay on the device")
-        if steps:
-            _, state = model(given[:, :4], return_state=True)
-            true(model(given[:, 4:], state=state).is_meta, "a step must stay on the device")
+    for lines in (nullcontext(), lines_of_a_graph()):
+        with OneDevice("meta"), lines:
+            true(model(given).is_meta, "scores must stay on the device")
+            if steps:
+                _, state = model(given[:, :4], return_state=True)
+                true(model(given[:, 4:], state=state).is_meta, "a step must stay on the device")
 
 
 @MODEL.holds()

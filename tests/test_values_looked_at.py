@@ -19,6 +19,7 @@ from stringlib import (
     rotated_linear_attention,
 )
 from stringlib.attention.linear import LARGEST
+from stringlib.inputs import finds, is_known
 
 POSITIVE = torch.ones(2, 3, 4)
 NEGATIVE = POSITIVE.clone().index_put((torch.tensor(1), torch.tensor(2)), torch.tensor(-1e-3))
@@ -113,3 +114,18 @@ def test_tokens_are_of_the_dtype_of_the_layer() -> None:
     for read in (layer, layer.attention_weights):
         with pytest.raises(TypeError, match=r"x must be torch.float32 as the module is, got"):
             read(x)
+
+
+class Elsewhere(Tensor):
+    """Numbers that say they are on a GPU."""
+
+    device = torch.device("cuda")
+
+
+def test_a_gpu_is_not_waited_for() -> None:
+    x = torch.ones(3)
+    assert is_known(x, torch.isfinite)
+    assert finds(x, torch.isfinite)
+    there = x.as_subclass(Elsewhere)
+    assert not is_known(there, torch.isfinite)
+    assert not finds(there, torch.isfinite)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor
 
 from stringlib.encoders.bias import RelativeBias
 from stringlib.testing.contract import Contract, close, refused, true
-from stringlib.testing.modes import EAGER, Mode, OneDevice
+from stringlib.testing.modes import EAGER, Mode, OneDevice, lines_of_a_graph
 from stringlib.testing.moves import COPIES
 
 Make = Callable[..., RelativeBias]
@@ -121,9 +122,10 @@ def every_kind_of_copy_says_the_same(make: Make, run: Mode) -> None:
 def nothing_is_made_on_another_device(make: Make, run: Mode) -> None:
     """The meta device stands for any other one."""
     bias = make().to("meta")
-    with OneDevice("meta"):
-        found = bias(5, 7), bias.at(torch.arange(5, device="meta"))
-    true(all(x.is_meta for x in found), "a bias must stay on the device")
+    for lines in (nullcontext(), lines_of_a_graph()):
+        with OneDevice("meta"), lines:
+            found = bias(5, 7), bias.at(torch.arange(5, device="meta"))
+        true(all(x.is_meta for x in found), "a bias must stay on the device")
 
 
 @BIAS.holds()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor
 from stringlib import checks
 from stringlib.encoders.string import RotaryEncoder
 from stringlib.testing.contract import Contract, close, refused, skip, small, true
-from stringlib.testing.modes import EAGER, Mode, OneDevice
+from stringlib.testing.modes import EAGER, Mode, OneDevice, lines_of_a_graph
 from stringlib.testing.moves import COPIES
 
 Make = Callable[..., RotaryEncoder]
@@ -331,9 +332,10 @@ def nothing_stays_on_another_device(make: Make, run: Mode) -> None:
         matrices = encoder.matrix(positions), encoder.generators(), encoder.basis()
         return (*encoder(q, k, positions), encoder.rotate(q, positions), *matrices)
 
-    with OneDevice("meta"):
-        found = all_that_it_gives(q, k, positions)
-    true(all(x.is_meta for x in found), "what is computed on a device must stay there")
+    for lines in (nullcontext(), lines_of_a_graph()):
+        with OneDevice("meta"), lines:
+            found = all_that_it_gives(q, k, positions)
+        true(all(x.is_meta for x in found), "what is computed on a device must stay there")
     true(found[0].shape == q.shape, "a call must keep the shape of the queries")
 
 

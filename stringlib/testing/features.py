@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch import Tensor
 from stringlib.attention.features import FeatureMap
 from stringlib.attention.linear import linear_attention
 from stringlib.testing.contract import Contract, close, refused, skip, true
-from stringlib.testing.modes import EAGER, Mode, OneDevice
+from stringlib.testing.modes import EAGER, Mode, OneDevice, lines_of_a_graph
 from stringlib.testing.moves import COPIES
 from stringlib.testing.weights import EXACT, dense_attention, random
 
@@ -255,9 +256,10 @@ def every_kind_of_copy_says_the_same(case: Mapped, run: Mode) -> None:
 def nothing_is_made_on_another_device(case: Mapped, run: Mode) -> None:
     """The meta device stands for any other one."""
     phi, x = case.make().to("meta"), case.tokens(2).to("meta")
-    with OneDevice("meta"):
-        found = all_of(phi, x)
-    true(all(y.is_meta for y in found), "features must stay on the device")
+    for lines in (nullcontext(), lines_of_a_graph()):
+        with OneDevice("meta"), lines:
+            found = all_of(phi, x)
+        true(all(y.is_meta for y in found), "features must stay on the device")
 
 
 @FEATURE_MAP.holds()

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import Tensor, nn
@@ -148,6 +149,16 @@ class _NoLook(TorchDispatchMode):
         if func.overloadpacket.__name__ in ("_local_scalar_dense", "nonzero", "equal"):
             raise AssertionError(f"a value is looked at: {func}")
         return func(*args, **(kwargs or {}))
+
+
+@contextlib.contextmanager
+def lines_of_a_graph(exported: bool = False) -> Iterator[None]:
+    """Run at once the lines of which a compiler, or an exporter, makes a graph."""
+    with (
+        mock.patch("torch.compiler.is_compiling", return_value=True),
+        mock.patch("torch.compiler.is_exporting", return_value=exported),
+    ):
+        yield
 
 
 class OneDevice(TorchDispatchMode):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch import Tensor
 from stringlib.attention.linear import linear_attention
 from stringlib.attention.weights import PositionWeight
 from stringlib.testing.contract import Contract, close, skip, true
-from stringlib.testing.modes import EAGER, Mode, OneDevice
+from stringlib.testing.modes import EAGER, Mode, OneDevice, lines_of_a_graph
 
 WEIGHT = Contract()
 EXACT = 1e-12
@@ -174,6 +175,23 @@ def attended(
     return found
 
 
+def in_pieces(
+    case: Weighted,
+    tensors: Sequence[Tensor],
+    cut: int,
+    mode: str | None = None,
+    scale: Tensor | None = None,
+) -> Tensor:
+    """Return causal attention of the first tokens, and of the others from their state."""
+    n, state, out = tensors[2].shape[-2], None, []
+    for start, end in pieces((cut,), n):
+        part = None if scale is None else scale[..., start:end]
+        told = {"key_scale": part, "state": state, "return_state": True}
+        y, state = case.attend(case.piece(tensors, start, end), True, mode, n, **told)
+        out.append(y)
+    return torch.cat(out, -2)
+
+
 def differences(got: Sequence[Tensor], want: Sequence[Tensor], limit: float, what: str) -> None:
     """Raise unless each of several tensors is close to its own, relative to how large it is."""
     for a, b in zip(got, want, strict=True):
@@ -227,9 +245,38 @@ def torch_func_takes_the_same_gradients(case: Weighted, run: Mode) -> None:
         differences(got, expected, 1e-10, f"a gradient of torch.func of {_way(causal, mode)}")
 
 
+@WEIGHT.holds()
+def the_lines_of_a_graph_say_the_same(case: Weighted, run: Mode) -> None:
+    """Run at once, so that every length, way and state can be tried."""
+    if run is not EAGER:
+        skip()
+    for exported, n in itertools.product((False, True), case.some(1, 33, 140)):
+        leaves = [x.requires_grad_() for x in case.given(n)]
+        scale = 8 * random(2, case.heads, n, seed=4).clamp(0, 1)
+        for (causal, mode), by in itertools.product(case.ways(run), (None, scale)):
+            if by is not None and causal and mode == "fft":
+                continue  # a causal FFT takes no scale
+
+            def call(
+                causal: bool = causal, mode: str | None = mode, by: Tensor | None = by
+            ) -> Tensor:
+                if causal and case.carries:
+                    return in_pieces(case, leaves, n // 2, mode, by)  # noqa: B023
+                out: Tensor = case.attend(leaves, causal, mode, key_scale=by)  # noqa: B023
+                return out
+
+            want = call()
+            with lines_of_a_graph(exported):
+                got = call()
+                found = EAGER.gradients(got, leaves)
+            what = f"{_way(causal, mode)} of {n} tokens"
+            close(got, want, EXACT, what)
+            differences(found, EAGER.gradients(want, leaves), 1e-10, f"a gradient of {what}")
+
+
 @WEIGHT.holds(core=True)
 def any_number_of_tokens_batches_and_heads_of_one_graph(case: Weighted, run: Mode) -> None:
-    sizes = (33, 2), (40, 3), (9, 4)
+    sizes = (33, 2), (140, 3), (9, 4)
     if len(case.some(*(n for n, _ in sizes))) < 3 or case.draw is not None:
         skip()  # it is made for one length
     for causal in case.causal:
@@ -241,7 +288,7 @@ def any_number_of_tokens_batches_and_heads_of_one_graph(case: Weighted, run: Mod
                 q: Tensor, k: Tensor, v: Tensor, causal: bool = causal, mode: str | None = mode
             ) -> Any:
                 return linear_attention(
-                    q, k, v, case.build(None, 40, 0), causal, mode=mode, normalize=case.normalized
+                    q, k, v, case.build(None, 140, 0), causal, mode=mode, normalize=case.normalized
                 )
 
             program = None
@@ -499,10 +546,9 @@ def gradients_flow_through_a_carried_state(case: Weighted, run: Mode) -> None:
     cut = n // 2
     leaves = [x.requires_grad_() for x in case.given(n)]
     with run.around():
-        first, state = case.attend(case.piece(leaves, 0, cut), length=n, return_state=True)
-        second = case.attend(case.piece(leaves, cut, n), length=n, state=state)
+        out = in_pieces(case, leaves, cut)
     learned = [*leaves, *case.parameters]
-    got = run.gradients(torch.cat([first, second], -2), learned)
+    got = run.gradients(out, learned)
     expected = EAGER.gradients(case.attend(leaves), learned)
     differences(got, expected, 1e-10, "a gradient through a state")
 
@@ -630,10 +676,12 @@ def no_sum_makes_a_tensor_on_another_device(case: Weighted, run: Mode) -> None:
         else:
             weight = copy.deepcopy(case.build(None, n, 0))
             weight = None if weight is None else weight.to("meta")
-        with OneDevice("meta"):
-            options: dict[str, Any] = {"mode": mode, "normalize": case.normalized}
-            out: Any = linear_attention(*(*on_meta[:3], weight, causal), **options)
-        true(out.is_meta and out.shape == on_meta[2].shape, "the result must stay on the device")
+        for lines in (nullcontext(), lines_of_a_graph(), lines_of_a_graph(exported=True)):
+            with OneDevice("meta"), lines:
+                options: dict[str, Any] = {"mode": mode, "normalize": case.normalized}
+                out: Any = linear_attention(*(*on_meta[:3], weight, causal), **options)
+            fits = out.is_meta and out.shape == on_meta[2].shape
+            true(fits, "the result must stay on the device")
 
 
 @WEIGHT.holds()
