@@ -99,7 +99,11 @@ def every_kind_of_copy_says_the_same(case: Case, run: Mode) -> None:
     given = case.given()
     want = run(case.make(), given)
     for name, copied in COPIES.items():
-        close(run(copied(case.make), given), want, 0.0, f"a score of a model {name}")
+        model = copied(case.make)
+        close(run(model, given), want, 0.0, f"a score of a model {name}")
+        if isinstance(model, LanguageModel):
+            tied = model.readout.weight is model.embed.weight
+            true(tied, f"the readout must be the embedding in a model {name}")
 
 
 @MODEL.holds()

@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 import torch
 
-from stringlib import ALiBi, MultiHeadAttention, T5Bias
+from stringlib import (
+    ALiBi,
+    CosineWeight,
+    DecayWeight,
+    MultiHeadAttention,
+    RampWeight,
+    T5Bias,
+    linear_attention,
+)
 
 LAYERS: dict[str, dict[str, Any]] = {
     "softmax": {},
@@ -67,3 +75,13 @@ def test_a_mask_is_of_those_tokens_alone_that_had_one(lead: tuple[int, ...]) -> 
         part, state = layer(x[..., start:end, :], key_mask=own, state=state, return_state=True)
         parts.append(part)
     assert torch.allclose(torch.cat(parts, -2), expected, rtol=0, atol=1e-12)
+
+
+def test_a_sum_refuses_the_state_of_another_weight() -> None:
+    q, k, v = torch.rand(3, 1, 2, 5, 4)
+    told = {"causal": True, "return_state": True}
+    _, state = linear_attention(q, k, v, CosineWeight(20), **told)
+    linear_attention(q, k, v, CosineWeight(20), state=state, **told)
+    for other in (CosineWeight(30), RampWeight(20), DecayWeight(-torch.rand(2))):
+        with pytest.raises(ValueError, match=r"state must be one of .*, got one of CosineWeight"):
+            linear_attention(q, k, v, other, state=state, **told)

@@ -115,6 +115,25 @@ def small(error: float, limit: float, what: str) -> None:
         raise AssertionError(f"{what} is off by {error:.1e}, at most {limit:.0e} is allowed")
 
 
+FORWARDS = "a derivative forwards, beside the one backwards,"
+
+
+def forwards_and_backwards(function: Callable[[Tensor], Tensor], x: Tensor) -> float:
+    """Return how far a derivative forwards is from the one backwards: ⟨g, J t⟩ is ⟨Jᵀ g, t⟩.
+
+    Relative to the sum of the sizes of its terms.
+    """
+    x = x.detach()
+    tangent = torch.linspace(-1, 2, x.numel(), dtype=x.dtype).view_as(x)
+    forwards: Any = torch.func.jvp(function, (x,), (tangent,))
+    out, moved = forwards
+    upstream = torch.linspace(2, -1, out.numel(), dtype=x.dtype).view_as(out)
+    (pulled,) = torch.func.vjp(function, x)[1](upstream)
+    terms = upstream * moved
+    gap = (terms.sum() - (pulled * tangent).sum()).abs() / (terms.abs().sum() + 1e-300)
+    return gap.item()
+
+
 def true(holds: object, what: str) -> None:
     """Raise unless something holds.
 

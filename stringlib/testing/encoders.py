@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import itertools
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -13,7 +14,16 @@ from torch import Tensor
 
 from stringlib import checks
 from stringlib.encoders.string import RotaryEncoder
-from stringlib.testing.contract import Contract, close, refused, skip, small, true
+from stringlib.testing.contract import (
+    FORWARDS,
+    Contract,
+    close,
+    forwards_and_backwards,
+    refused,
+    skip,
+    small,
+    true,
+)
 from stringlib.testing.modes import EAGER, Mode, OneDevice, lines_of_a_graph
 from stringlib.testing.moves import COPIES
 
@@ -249,6 +259,11 @@ def torch_func_takes_the_same_gradients(make: Make, run: Mode) -> None:
         q, k = torch.func.functional_call(encoder, values, tensors)
         return (q * k.flip(-2)).pow(3).sum()
 
+    def first(x: Tensor) -> Tensor:
+        found: Tensor = encoder(x, x.detach(), tensors[2])[0]
+        return found
+
+    small(forwards_and_backwards(first, tensors[0]), 1e-10, FORWARDS)
     if not values:
         return
     wanted = torch.autograd.grad(loss(values, *tensors), [*values.values()], allow_unused=True)
@@ -510,6 +525,11 @@ def phases_carry_gradients_and_digits(make: Make, run: Mode) -> None:
     narrow = encoder.phases(positions).to(torch.bfloat16)
     true(narrow.turns.dtype == torch.float32, "angles in bfloat16 would be lost")
     true(encoder.phases(positions).to("meta").turns.is_meta, "phases must move to a device")
+    file = io.BytesIO()
+    torch.save(encoder.phases(positions), file)
+    file.seek(0)
+    loaded = torch.load(file)
+    close(loaded.turns, encoder.phases(positions).turns, 0.0, "phases that were saved")
     parameters = [*encoder.parameters()]
     if not parameters:
         return

@@ -12,7 +12,16 @@ from torch import Tensor
 
 from stringlib.attention.features import FeatureMap
 from stringlib.attention.linear import linear_attention
-from stringlib.testing.contract import Contract, close, refused, skip, true
+from stringlib.testing.contract import (
+    FORWARDS,
+    Contract,
+    close,
+    forwards_and_backwards,
+    refused,
+    skip,
+    small,
+    true,
+)
 from stringlib.testing.modes import EAGER, Mode, OneDevice, lines_of_a_graph
 from stringlib.testing.moves import COPIES
 from stringlib.testing.weights import EXACT, dense_attention, random
@@ -155,6 +164,7 @@ def torch_func_takes_the_same_gradients(case: Mapped, run: Mode) -> None:
         detached = {name: value.detach() for name, value in values.items()}
         got = torch.func.grad(loss, 1)(detached, x)
     close(got, want, 1e-11 * (1 + want.abs().max().item()), "a gradient of torch.func")
+    small(forwards_and_backwards(phi, x), 1e-10, FORWARDS)
 
 
 @FEATURE_MAP.holds()
