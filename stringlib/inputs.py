@@ -13,7 +13,7 @@ from torch._subclasses import FakeTensor
 
 LAYOUTS = ("interleaved", "half")
 INTEGERS = (numbers.Integral, torch.SymInt)
-"""What counts: a number of tokens has no value while a program for any number is exported."""
+"""A number counts tokens, or stands for it while a program for any number is exported."""
 
 
 def require_count(name: str, value: Any, least: int = 1) -> None:

@@ -97,7 +97,7 @@ class PositionWeight(Derived, ABC):
 
     @property
     def kind(self) -> str:
-        """What a state is told to be of: the class and, in its words, what it is made from."""
+        """The class with its words for what it is made from, by which a state knows it."""
         return described(self)
 
     @property

@@ -32,7 +32,7 @@ def tokens(n: int) -> Tensor:
 
 @BIAS.holds()
 def a_bias_depends_on_the_distance_alone(make: Make, run: Mode) -> None:
-    """So that an offset takes rows of a larger one, and :meth:`at` says them all."""
+    """So that an offset takes rows of a larger one, and ``at`` says them all."""
     bias = make()
     whole = run(of_tokens(bias), tokens(40), tokens(40))
     shape = (bias.heads, 40, 40)

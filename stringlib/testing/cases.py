@@ -22,7 +22,7 @@ from stringlib.testing.weights import Weighted, inputs
 Make = Callable[..., Any]
 
 SHAPES = ((8, 1, 1), (6, 1, 3), (8, 2, 2))
-"""Of encoders: head_dim, coord_dim, heads."""
+"""head_dim, coord_dim and heads of the encoders of the contract."""
 LAYER = LayerShape(dim=12, heads=3, features=4)
 LENGTHS = tuple(range(1, 101))
 
