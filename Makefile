@@ -33,13 +33,13 @@ BENCH := .venv-bench
 
 # A change to what dresses every page builds the book from clean, any other only the pages it touches.
 FRAME := _config.yml _toc.yml $(shell find _ext book/_assets -type f -not -name '*.pyc')
-PAGES := $(shell find book notebooks stringlib tools results benchmarks $(wildcard tests) -type f \
+PAGES := $(shell find book notebooks stringlib lab tools results benchmarks $(wildcard tests) -type f \
            \( -name '*.md' -o -name '*.ipynb' -o -name '*.bib' -o -name '*.py' -o -name '*.json' \) \
            -not -path '*/.ipynb_checkpoints/*')
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help book pdf posters serve test portable lab notebooks bench env clean
+.PHONY: help book pdf posters serve test portable jupyter notebooks bench env clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -55,7 +55,7 @@ pdf: _build/book.stamp ## print the whole book as one PDF, with Chromium
 serve: _build/book.stamp ## serve the built book on localhost (PORT=8000)
 	$(PY) -m http.server --bind 127.0.0.1 --directory $(HTML) $(PORT)
 
-lab: $(READY) ## open JupyterLab on the notebooks
+jupyter: $(READY) ## open JupyterLab on the notebooks
 	$(PY) -m jupyter lab notebooks
 
 notebooks: $(READY) ## run the notebooks afresh and write them in their stable form

@@ -1,6 +1,6 @@
 """Matplotlib's pictures as part of the page: SVG in the page's own colours and font.
 
-A notebook saves them as SVG on white (``stringlib.explore.use_matplotlib_style``). Here white
+A notebook saves them as SVG on white (``lab.explore.use_matplotlib_style``). Here white
 becomes nothing, and what is drawn in the style's colours for text, axes and grid takes those of the
 page, so that one picture serves light and dark. Several pictures of one cell stand side by side
 where there is room, and below each other on a phone, above one caption.
@@ -19,7 +19,7 @@ from myst_nb import sphinx_
 from myst_nb.core import render
 from sphinx.application import Sphinx
 
-from stringlib.explore.style import GRID, MUTED, TEXT
+from lab.explore.style import GRID, MUTED, TEXT
 
 SVG = "image/svg+xml"
 THEME = {

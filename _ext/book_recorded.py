@@ -2,7 +2,7 @@
 
 Chapters name the command that made what they show, ``python results/NAME.py``. Below the first
 place of each on a page the built page says if its record was made by other code than that of now,
-or does not tell: see :func:`stringlib.train.code.is_same`.
+or does not tell: see :func:`lab.train.code.is_same`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util.nodes import make_refnode
 
-from stringlib.records import read_record
-from stringlib.train.code import is_same
+from lab.records import read_record
+from lab.train.code import is_same
 
 FOLDER = "notebooks/"
 ROOT = Path(__file__).resolve().parents[1]

@@ -1,6 +1,6 @@
 """Tables of numbers as the book's own tables: each with a number and its caption.
 
-A notebook shows ``stringlib.explore.Table`` as HTML with the caption inside, for any editor. Here
+A notebook shows ``lab.explore.Table`` as HTML with the caption inside, for any editor. Here
 the caption leaves the HTML, so that the book can count it: "Table 7.2".
 """
 

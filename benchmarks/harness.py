@@ -22,7 +22,7 @@ from torch import Tensor
 from benchmarks import peers
 from benchmarks.scaling import Ladder, print_scaling, scaling
 from benchmarks.timing import interleaved, peak_megabytes, ratios, summary, unsteady
-from stringlib.records import write_record
+from lab.records import write_record
 
 ROOT = Path(__file__).resolve().parents[1]
 MODES = ("forward", "forward and backward")

@@ -17,7 +17,7 @@ import torch
 
 from benchmarks.harness import ROOT, command, command_line, device_name
 from benchmarks.timing import interleaved
-from stringlib.records import write_record
+from lab.records import write_record
 
 
 @dataclass(frozen=True)

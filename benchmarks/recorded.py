@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.harness import MODES, ROOT
 from benchmarks.limits import rate
 from benchmarks.timing import ratios, summary, unsteady
-from stringlib.records import read_record
+from lab.records import read_record
 
 Record = dict[str, Any]
 Quartiles = tuple[float, float, float]

@@ -8,11 +8,11 @@ from typing import Any
 from book import recorded
 from book.methods import WIDE
 from book.recorded import about, gap, texts
+from lab.theory.capacity import guess_accuracy
+from lab.theory.cost import cache_numbers, state_numbers
+from lab.theory.spread import mean
 from stringlib.encoders.registry import ENCODERS
 from stringlib.models.blocks import ABSOLUTE
-from stringlib.theory.capacity import guess_accuracy
-from stringlib.theory.cost import cache_numbers, state_numbers
-from stringlib.theory.spread import mean
 
 
 def span(values: dict[str, list[float]], names: list[str]) -> str:

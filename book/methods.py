@@ -17,11 +17,17 @@ from torch.func import functional_call
 from book import recorded
 from stringlib import FavorFeatures, MultiHeadAttention, RotaryEncoder, make_encoder, make_features
 from stringlib.attention.registry import FEATURES, WEIGHTS
-from stringlib.checks import fold_error, largest_difference, normal, properties, shift_error
 from stringlib.encoders.bias import RelativeBias
 from stringlib.encoders.registry import BIASES, ENCODERS, make_bias
 from stringlib.models.absolute import GridSinusoidal, GridTable
 from stringlib.models.blocks import ABSOLUTE
+from stringlib.testing.properties import (
+    all_errors,
+    fold_error,
+    largest_difference,
+    normal,
+    shift_error,
+)
 
 HEAD, AXES = 16, 2  # channels of a head and coordinates, as in chapter 20
 WIDE, HEADS, LENGTH = 64, 4, 256  # channels of a head, heads and tokens of an attention
@@ -185,7 +191,7 @@ def coordinates(name: str) -> str:
 def is_relative(made: nn.Module) -> bool:
     """Return whether a common shift of all positions changes no score, to rounding."""
     if isinstance(made, RotaryEncoder):
-        return properties(made)["relative"] < EXACT
+        return all_errors(made)["relative"] < EXACT
     if isinstance(made, RelativeBias):
         return largest_difference(made(5, 7, offset=2), made(5, 14, offset=9)[..., 7:]) < EXACT
     added: Any = made  # one of ABSOLUTE: a vector for each place

@@ -13,8 +13,8 @@ from typing import Any
 
 from benchmarks.recorded import blocks, ladder, records
 from benchmarks.scaling import crossover
-from stringlib.records import gather, read_record
-from stringlib.theory.spread import difference, interval, mean
+from lab.records import gather, read_record
+from lab.theory.spread import difference, interval, mean
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 LONGEST = 16384  # tokens at which times are compared

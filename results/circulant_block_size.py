@@ -20,12 +20,12 @@ import math
 import torch
 from torch import Tensor, nn
 
+from lab.train.learn import Training
+from lab.train.study import Study
 from stringlib import CirculantSTRING, RotaryEncoder
 from stringlib.inputs import require_name
 from stringlib.models.one_head import OneHead
 from stringlib.positions import grid_positions
-from stringlib.train.learn import Training
-from stringlib.train.study import Study
 
 METHODS = ("1", "2", "4", "8", "16", "direct")  # block sizes, and the control
 SIDE, SYMBOLS, DOWN, LEFT = 12, 8, 3, 2

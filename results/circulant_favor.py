@@ -37,17 +37,17 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 from torch.nn.utils.parametrize import register_parametrization
 
-from stringlib import FavorFeatures
-from stringlib.algebra import fourier_basis, hadamard, nearest_orthogonal_circulant
-from stringlib.attention.projections import PROJECTIONS
-from stringlib.theory.structured_variance import (
+from lab.theory.structured_variance import (
     circulant_mean_mse,
     circulant_mse,
     hadamard_moments,
     unit_circulant_moments,
 )
-from stringlib.train.learn import adam, learn
-from stringlib.train.study import Study
+from lab.train.learn import adam, learn
+from lab.train.study import Study
+from stringlib import FavorFeatures
+from stringlib.algebra import fourier_basis, hadamard, nearest_orthogonal_circulant
+from stringlib.attention.projections import PROJECTIONS
 
 DIM = 64
 KINDS = ("iid", "orthogonal", "hadamard", "circulant", "unit-circulant")

@@ -18,8 +18,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from lab.train.study import Study
 from stringlib.algebra import circulant, circular_convolution
-from stringlib.train.study import Study
 
 SIZES = (32, 64, 128, 192, 256, 512, 1024)
 NUMBERS = 2_000_000

@@ -28,11 +28,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from lab.train.learn import learn
+from lab.train.study import Study
 from stringlib import CirculantSTRING
 from stringlib.attention import MultiHeadAttention
 from stringlib.positions import grid_positions
-from stringlib.train.learn import learn
-from stringlib.train.study import Study
 
 SIDE, SYMBOLS, OFFSETS = 10, 8, ((3, -2), (-1, 4))
 HEADS, HEAD_DIM, RATE, BATCH, EVERY = 2, 64, 3e-3, 8, 10

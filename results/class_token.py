@@ -9,8 +9,8 @@ what does a class token cost at new places, and does it only learn more slowly?
 
 from __future__ import annotations
 
+from lab.train.study import Study
 from results.vision import STEPS, WITH_CLS, run
-from stringlib.train.study import Study
 
 POOLS, LONGER = ("cls", "mean"), 4
 """What reads, and how many times as many steps as ``vision`` takes."""

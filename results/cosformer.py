@@ -17,12 +17,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from lab.train.learn import Training
+from lab.train.study import Study
 from stringlib import CosineWeight, DecayWeight, RampWeight, linear_attention, softmax_attention
 from stringlib.attention import PositionWeight
 from stringlib.attention.weights import Factors
 from stringlib.inputs import require_name
-from stringlib.train.learn import Training
-from stringlib.train.study import Study
 
 LENGTH, KEYS, VALUES, DIM = 64, 8, 4, 16
 RATE, BATCH = 1e-2, 32

@@ -19,10 +19,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, softplus
 
+from lab.train.learn import Training
+from lab.train.study import Study
 from stringlib.attention import decayed_sums
 from stringlib.inputs import require_name
-from stringlib.train.learn import Training
-from stringlib.train.study import Study
 
 DECAYS = ("none", "constant", "scalar", "vector")
 TASKS = ("one marker", "two markers")

@@ -21,12 +21,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 
+from lab.train.learn import Training
+from lab.train.study import Study
 from stringlib import linear_attention
 from stringlib.attention.delta import DeltaWeight
 from stringlib.attention.learned import GLADecay, LearnedDelta, SSDDecay
 from stringlib.inputs import require_name
-from stringlib.train.learn import Training
-from stringlib.train.study import Study
 
 VALUES, HEAD_DIM, PART = 16, 16, 16
 KEYS = {"rewritten": 16, "crowded": 32, "distinct": 32}

@@ -21,6 +21,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from lab.tasks import Task, make_task
+from lab.tasks.task import IGNORE
+from lab.train import Settings, fit
+from lab.train.study import Study
 from stringlib import STRING, LanguageModel, MultiHeadAttention, RoPE
 from stringlib.encoders.scaling import (
     ntk_aware,
@@ -28,10 +32,6 @@ from stringlib.encoders.scaling import (
     yarn,
     yarn_attention_factor,
 )
-from stringlib.tasks import Task, make_task
-from stringlib.tasks.task import IGNORE
-from stringlib.train import Settings, fit
-from stringlib.train.study import Study
 
 LENGTH, LENGTHS = 64, (64, 128, 256, 512, 1024)
 EDGES = (0, 16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024)  # of places in the longest window

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from lab.train.study import Study
 from results import language, recall
-from stringlib.train.study import Study
 
 MAPS = ("favor", "favor-optimal")
 TASKS: dict[str, dict[str, Any]] = {

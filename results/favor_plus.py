@@ -25,9 +25,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from lab.train.study import Study
 from stringlib import FavorFeatures
 from stringlib.reference import trigonometric_features
-from stringlib.train.study import Study
 
 DIM = 64
 KINDS = ("spread", "matched")

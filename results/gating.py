@@ -19,10 +19,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from lab.train.learn import adam, learn
+from lab.train.study import Study
 from stringlib import MultiHeadAttention
 from stringlib.inputs import require_name
-from stringlib.train.learn import adam, learn
-from stringlib.train.study import Study
 
 ATTENTIONS: dict[str, dict[str, Any]] = {
     "softmax": {"attention": "softmax"},

@@ -23,10 +23,10 @@ import torch
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
+from lab.train.study import Study
 from stringlib import CirculantSTRING, RoPE
 from stringlib.algebra import fourier_basis
 from stringlib.reference import ladder
-from stringlib.train.study import Study
 
 BATCH, HEADS, TOKENS, DIM = 32, 6, 197, 64
 THREADS = (1, 2)

@@ -18,9 +18,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from stringlib.tasks.text import Text
-from stringlib.train import Settings, evaluate, fit
-from stringlib.train.study import Study
+from lab.tasks.text import Text
+from lab.train import Settings, evaluate, fit
+from lab.train.study import Study
 
 LENGTH, BATCH, RATE, WARMUP = 256, 8, 5e-3, 50
 LAST, WINDOWS = 16, 256
@@ -88,7 +88,7 @@ def train(seed: int, steps: int, on_log: Any = None, **options: Any) -> tuple[nn
     Args:
         seed: Of weights, random features and batches.
         steps: Updates, of ``BATCH`` windows each.
-        on_log: As for :func:`stringlib.train.fit`.
+        on_log: As for :func:`lab.train.fit`.
         **options: Those of the model, such as one of ``CELLS``.
     """
     torch.manual_seed(seed)

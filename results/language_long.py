@@ -11,10 +11,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from lab.records import read_record
+from lab.theory.spread import mean
+from lab.train.study import Study
 from results.language_rates import METHODS, RATES, run
-from stringlib.records import read_record
-from stringlib.theory.spread import mean
-from stringlib.train.study import Study
 
 
 def chosen_rates() -> dict[str, float]:

@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from lab.train import Settings, evaluate, fit
+from lab.train.study import Study
 from results.language import (
     BATCH,
     CIRCULANT,
@@ -28,8 +30,6 @@ from results.language import (
 )
 from stringlib import MultiHeadAttention
 from stringlib.models import LanguageModel
-from stringlib.train import Settings, evaluate, fit
-from stringlib.train.study import Study
 
 RATES = (5e-3, 1e-2, 2e-2)
 ELU, HORIZON = {"attention": "elu"}, {"horizon": LENGTH}

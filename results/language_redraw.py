@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 
+from lab.train import Settings, evaluate, fit
+from lab.train.study import Study
 from results.language import BATCH, CIRCULANT, LENGTH, RATE, ROPE, WARMUP, text_task
 from results.recall_redraw import ROWS, Redraw
-from stringlib.train import Settings, evaluate, fit
-from stringlib.train.study import Study
 
 
 def run(seed: int, steps: int, every: int | None = None, **options: Any) -> dict[str, Any]:

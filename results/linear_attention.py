@@ -17,10 +17,10 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from lab.theory.capacity import recall_error
+from lab.train.study import Study
 from stringlib import ELUFeatures, FavorFeatures, ReLUFeatures, linear_attention, softmax_attention
 from stringlib.attention.features import FeatureMap
-from stringlib.theory.capacity import recall_error
-from stringlib.train.study import Study
 
 D, MANY = 64, 1024
 PAIRS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)

@@ -18,9 +18,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from stringlib.tasks.listops import OPERATORS, ListOps
-from stringlib.train import Settings, fit
-from stringlib.train.study import Study
+from lab.tasks.listops import OPERATORS, ListOps
+from lab.train import Settings, fit
+from lab.train.study import Study
 
 EXPRESSIONS = {"min_length": 4, "max_length": 32, "depth": 3}
 BATCH, RATE, WARMUP = 64, 3e-3, 50

@@ -16,11 +16,11 @@ from typing import Any
 
 import torch
 
+from lab.tasks import make_task
+from lab.train import Settings, fit
+from lab.train.study import Study
 from results.vision import BATCH, RATE, measure
 from stringlib.models import ViT
-from stringlib.tasks import make_task
-from stringlib.train import Settings, fit
-from stringlib.train.study import Study
 
 STEPS = 1200
 ATTENTION: dict[str, dict[str, Any]] = {

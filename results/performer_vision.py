@@ -24,13 +24,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lab.tasks import make_task
+from lab.train import Settings, fit
+from lab.train.study import Study
 from results.vision import BATCH, RATE, STEPS, measure
 from stringlib.encoders.string import Phases, RotaryEncoder
 from stringlib.models import ViT
 from stringlib.models.blocks import Block
-from stringlib.tasks import make_task
-from stringlib.train import Settings, fit
-from stringlib.train.study import Study
 
 FAVOR = {"num_features": 32}
 MAPS: dict[str, dict[str, Any]] = {

@@ -24,9 +24,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stringlib.tasks.recall import Recall
-from stringlib.train import Settings, evaluate, fit
-from stringlib.train.study import Study
+from lab.tasks.recall import Recall
+from lab.train import Settings, evaluate, fit
+from lab.train.study import Study
 
 MAPS = (
     "softmax",

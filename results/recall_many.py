@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from lab.train.study import Study
 from results.recall import MANY, run
 from results.recall_success import DELTA
-from stringlib.train.study import Study
 
 RATES = (1e-3, 3e-3, 1e-2)
 DRAWN = ("favor", "favor-circulant", "favor-learned", "favor-optimal")

@@ -16,12 +16,12 @@ from typing import Any
 import torch
 from torch import nn
 
+from lab.tasks.recall import Recall
+from lab.train import Settings, evaluate, fit
+from lab.train.history import History
+from lab.train.study import Study
 from results.recall import EIGHT, MANY, RATE
 from stringlib.attention.features import FavorFeatures
-from stringlib.tasks.recall import Recall
-from stringlib.train import Settings, evaluate, fit
-from stringlib.train.history import History
-from stringlib.train.study import Study
 
 ROWS: dict[str, dict[str, Any]] = {
     "fixed": {},

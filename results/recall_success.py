@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from lab.train.study import Study
 from results.recall import EIGHT, MAPS, RANDOM, run
-from stringlib.train.study import Study
 
 RATES = (1e-3, 3e-3, 1e-2, 3e-2)
 DELTA = {"attention": "identity", "weight": "delta"}

@@ -21,12 +21,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from lab.train.learn import learn
+from lab.train.study import Study
 from stringlib import MixedRoPE, ReflectionSTRING, RotaryEncoder
 from stringlib.inputs import require_name
 from stringlib.models.one_head import OneHead
 from stringlib.positions import geometric_frequencies, grid_positions
-from stringlib.train.learn import learn
-from stringlib.train.study import Study
 
 METHODS = ("fixed", "omega-1", "omega-4", "omega-8", "mirrors")
 FACTORS = {"fixed": 0.0, "omega-1": 1.0, "omega-4": 4.0, "omega-8": 8.0, "mirrors": 1.0}

@@ -16,12 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lab.tasks.task import IGNORE
+from lab.tasks.text import Text
+from lab.train import Settings, fit
+from lab.train.study import Study
 from results.language_long import CELLS as CHOSEN
 from results.language_rates import BATCH, LENGTH, WARMUP, make_model
-from stringlib.tasks.task import IGNORE
-from stringlib.tasks.text import Text
-from stringlib.train import Settings, fit
-from stringlib.train.study import Study
 
 HALF = LENGTH // 2
 

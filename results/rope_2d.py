@@ -20,11 +20,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from lab.train.learn import Training
+from lab.train.study import Study
 from stringlib import AxialRoPE, CirculantSTRING, MixedRoPE, RoPE, RotaryEncoder
 from stringlib.inputs import require_name
 from stringlib.positions import grid_positions
-from stringlib.train.learn import Training
-from stringlib.train.study import Study
 
 METHODS = ("rope", "axial", "mixed", "circulant", "axial-2")  # the last one has two heads
 DIAGONAL = [(-1, -1), (1, 1)]

@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from lab.train.learn import Training
+from lab.train.study import Study
 from stringlib import STRING, RoPE
 from stringlib.encoders.scaling import (
     ntk_aware,
@@ -24,8 +26,6 @@ from stringlib.encoders.scaling import (
     yarn,
     yarn_attention_factor,
 )
-from stringlib.train.learn import Training
-from stringlib.train.study import Study
 
 TASKS = {"near": 3, "far": 40, "anywhere": None}  # how far back the answer stands
 SYMBOLS, LENGTH, LONG, DIM = 8, 64, 256, 64

@@ -14,11 +14,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from lab.train.learn import Training
+from lab.train.study import Study
 from stringlib import RoPE
 from stringlib.inputs import require_name
 from stringlib.positions import geometric_frequencies
-from stringlib.train.learn import Training
-from stringlib.train.study import Study
 
 METHODS = ("rope", "sinusoidal", "sinusoidal-moved", "none")
 TOKENS, LENGTH, BACK, DIM = 16, 32, 3, 32

@@ -20,14 +20,14 @@ from typing import Any
 import torch
 from torch import nn
 
+from lab.tasks import make_task
+from lab.tasks.images import Images
+from lab.train import Settings, fit
+from lab.train.study import Study
 from results.vision import BATCH, RATE, STEPS, measure
 from stringlib import CayleySTRING
 from stringlib.models import ViT
 from stringlib.models.blocks import Block
-from stringlib.tasks import make_task
-from stringlib.tasks.images import Images
-from stringlib.train import Settings, fit
-from stringlib.train.study import Study
 
 SHARES, ROUNDS = (0.0, 0.05, 0.1, 0.25, 0.5, 1.0), 9
 CELLS: dict[str, dict[str, Any]] = {f"f = {f:g}": {"share": f} for f in SHARES}

@@ -19,13 +19,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from lab.train.learn import Training
+from lab.train.study import Study
 from stringlib import CayleySTRING
 from stringlib.algebra import planar_skew, skew
 from stringlib.inputs import require_name
 from stringlib.models.one_head import OneHead
 from stringlib.positions import grid_positions
-from stringlib.train.learn import Training
-from stringlib.train.study import Study
 
 METHODS = ("mixed", "cayley", "liere", "liere-moved")
 SIDE, SYMBOLS, DOWN, LEFT = 8, 8, 2, 1

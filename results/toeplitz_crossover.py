@@ -20,9 +20,9 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from lab.train.study import Study
 from stringlib import ToeplitzWeight, linear_attention, reference, softmax_attention
 from stringlib.algebra import toeplitz
-from stringlib.train.study import Study
 
 LENGTHS = {
     16: (512, 2048, 8192, 16384, 32768),

@@ -18,6 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from lab.train.learn import Training
+from lab.train.study import Study
 from stringlib import (
     CosineWeight,
     FavorFeatures,
@@ -30,8 +32,6 @@ from stringlib import (
 from stringlib.algebra import toeplitz
 from stringlib.encoders.bias import KerpleLog
 from stringlib.inputs import require_name
-from stringlib.train.learn import Training
-from stringlib.train.study import Study
 
 TASKS = ("offset", "kind")
 METHODS = {

@@ -22,13 +22,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from lab.tasks import make_task
+from lab.train import Settings, evaluate, fit
+from lab.train.study import Study
 from stringlib import CirculantSTRING
 from stringlib.models import ViT
 from stringlib.models.blocks import Block
 from stringlib.positions import grid_positions
-from stringlib.tasks import make_task
-from stringlib.train import Settings, evaluate, fit
-from stringlib.train.study import Study
 
 STEPS, BATCH, RATE, TUNING_RATE, SLOW = 400, 32, 3e-3, 1e-3, 1e-4
 TASKS: dict[str, tuple[str, dict[str, int], str]] = {

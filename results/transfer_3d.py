@@ -21,12 +21,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from lab.tasks.task import Task
+from lab.tasks.volumes import MARKS, Volumes
+from lab.train import Settings, evaluate, fit
+from lab.train.study import Study
 from stringlib.models import ViT
 from stringlib.positions import grid_positions
-from stringlib.tasks.task import Task
-from stringlib.tasks.volumes import MARKS, Volumes
-from stringlib.train import Settings, evaluate, fit
-from stringlib.train.study import Study
 
 STEPS, BATCH, RATE, SIZE = 400, 32, 3e-3, 4
 ENCODERS, STARTS = ("mixed", "circulant", "cayley"), ("scratch", "zero", "drawn")

@@ -21,12 +21,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from lab.tasks import make_task
+from lab.tasks.images import Images
+from lab.train import Settings, fit
+from lab.train.study import Study
 from stringlib.models import ViT
 from stringlib.positions import grid_positions
-from stringlib.tasks import make_task
-from stringlib.tasks.images import Images
-from stringlib.train import Settings, fit
-from stringlib.train.study import Study
 
 STEPS, BATCH, RATE = 400, 32, 3e-3
 ABSOLUTE = ("none", "sinusoidal", "learned")

@@ -15,10 +15,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from lab.train.learn import Training
+from lab.train.study import Study
 from stringlib import ALiBi, KerpleLog, KerplePower, LearnedAbsolute, RoPE, Sinusoidal, T5Bias
 from stringlib.inputs import require_name
-from stringlib.train.learn import Training
-from stringlib.train.study import Study
 
 TOKENS, FARTHEST, LENGTH, DIM, HEADS = 16, 3, 32, 32, 4
 TASKS = {"previous": 1, "asked": FARTHEST}  # the largest m that is asked

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from stringlib.explore import Drawn
+from lab.explore import Drawn
 
 RATES = {"multiplications": 3e10, "exponentials": 8e8, "operations": 4e9, "bytes": 1e10}
 RECORDED = {"softmax": [(256, 0.5)], "toeplitz-fft": [(512, 20.0), (1024, 41.0)]}

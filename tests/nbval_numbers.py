@@ -12,7 +12,7 @@ by it, so that nbval sees, and reports, only what does not agree:
 * In a cell tagged ``compare-form``, which trains, only the form: texts, names, lengths, but no
   number. What the chapter says about its numbers is asserted in the cell.
 
-A picture is compared through the text that ``stringlib.explore.describe`` saves with it.
+A picture is compared through the text that ``lab.explore.describe`` saves with it.
 """
 
 from __future__ import annotations

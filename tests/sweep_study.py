@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from stringlib.train.study import Study
+from lab.train.study import Study
 
 CELLS = {"b": {"scale": 2}, "a": {"scale": 3, "sizes": (1, 2)}}
 

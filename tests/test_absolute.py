@@ -6,10 +6,11 @@ import math
 import pytest
 import torch
 
-from stringlib import LearnedAbsolute, Sinusoidal, checks
+from stringlib import LearnedAbsolute, Sinusoidal
 from stringlib.models.absolute import GridSinusoidal, GridTable
 from stringlib.positions import grid_positions
 from stringlib.reference import add_rows, sinusoidal_table
+from stringlib.testing import properties
 from tests.draws import random
 from tests.refusals import refused
 
@@ -26,8 +27,8 @@ def test_the_sinusoids_are_those_of_the_printed_table(dim, base):
         [add_rows(one, torch.arange(40), sinusoidal_table(40, dim, base)) for one in x]
     )
     got = module(x, grid_positions(40))
-    assert checks.largest_difference(got, expected) <= 1e-12
-    assert checks.largest_difference(module(x, torch.arange(40)[:, None]), expected) <= 1e-12
+    assert properties.largest_difference(got, expected) <= 1e-12
+    assert properties.largest_difference(module(x, torch.arange(40)[:, None]), expected) <= 1e-12
 
 
 def test_any_real_position_has_a_vector():
@@ -57,7 +58,7 @@ def test_the_gram_matrix_of_the_sinusoids_knows_differences_only():
     apart = torch.arange(20)[:, None] - torch.arange(20)
     expected = (apart[..., None] * theta).cos().sum(-1)
     for start in (0, 3, 1000.5):
-        assert checks.largest_difference(gram(start), expected) <= 1e-10
+        assert properties.largest_difference(gram(start), expected) <= 1e-10
 
 
 def test_initial_standard_deviation():
@@ -83,7 +84,7 @@ def test_angles_stay_exact_far_away_and_in_a_half_precision_model():
     at = torch.tensor([[1e6], [123_457.0]])
     exact = Sinusoidal(64)(torch.zeros(2, 64).double(), at)
     for module in (Sinusoidal(64), Sinusoidal(64).to(torch.bfloat16), Sinusoidal(64).half()):
-        assert checks.largest_difference(module(torch.zeros(2, 64), at), exact) <= 1e-7
+        assert properties.largest_difference(module(torch.zeros(2, 64), at), exact) <= 1e-7
 
 
 @both
@@ -134,7 +135,7 @@ def test_copies_devices_and_empty_memory(make):
 def test_compile_and_vmap(make):
     module, x, at = make(), random(2, 6, 8), grid_positions(6)
     compiled = torch.compile(module, fullgraph=True, backend="eager")
-    assert checks.largest_difference(compiled(x, at), module(x, at)) <= 1e-12
+    assert properties.largest_difference(compiled(x, at), module(x, at)) <= 1e-12
     mapped = torch.func.vmap(lambda one: module(one, at))(x)
     assert torch.equal(mapped, module(x, at))
 
@@ -222,7 +223,7 @@ def test_a_table_over_another_grid_is_interpolated(sizes, kind):
         expected = torch.nn.functional.interpolate(image, other, mode=kind, align_corners=False)
         places = table.places(*other)
         found = table(torch.zeros(len(places), 8).double(), places)
-        assert checks.largest_difference(found, expected[0].flatten(1).mT) <= 1e-6
+        assert properties.largest_difference(found, expected[0].flatten(1).mT) <= 1e-6
 
 
 def test_a_table_between_and_beyond_its_cells():

@@ -20,8 +20,8 @@ from stringlib import (
     RotaryEncoder,
 )
 from stringlib.adapters import RotaryTables, Rotated
-from stringlib.checks import largest_difference
 from stringlib.positions import grid_positions
+from stringlib.testing.properties import largest_difference
 from tests.draws import random
 from tests.test_convert import turned
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from stringlib import CayleySTRING, CirculantSTRING, MixedRoPE, RoPE, checks, random_turn
+from stringlib import CayleySTRING, CirculantSTRING, MixedRoPE, RoPE, random_turn
 from stringlib.algebra import (
     circulant,
     haar_orthogonal,
@@ -15,9 +15,10 @@ from stringlib.algebra import (
     skew,
     upper_support,
 )
-from stringlib.checks import normal
 from stringlib.positions import geometric_frequencies, grid_positions
 from stringlib.reference import get_2d_positions, make_sparse_mask
+from stringlib.testing import properties
+from stringlib.testing.properties import normal
 from tests.refusals import refused
 
 
@@ -27,7 +28,7 @@ def test_skew_fills_the_upper_triangle_row_by_row():
     assert skew(torch.zeros(5, 0)).shape == (5, 1, 1)
     batch = skew(torch.randn(2, 3, 10))
     assert batch.shape == (2, 3, 5, 5)
-    assert checks.skew_error(batch) == 0
+    assert properties.skew_error(batch) == 0
 
 
 def test_skew_has_a_gradient():
@@ -43,7 +44,7 @@ def test_planar_skew_follows_the_layout():
     half = planar_skew(frequencies, 5, "half")
     assert half[0, 2] == -2
     assert half[3, 1] == 3
-    assert checks.skew_error(half) == 0
+    assert properties.skew_error(half) == 0
     assert half.count_nonzero() == 4
 
 
@@ -52,7 +53,7 @@ def test_haar_matrices_are_orthogonal_and_unbiased():
     draws = haar_orthogonal(
         4, 20_000, generator=torch.Generator().manual_seed(0), dtype=torch.float64
     )
-    assert checks.orthogonality_error(draws) <= 1e-13
+    assert properties.orthogonality_error(draws) <= 1e-13
     # entries have variance 1/d: five standard errors
     assert draws.mean(0).abs().max() <= 5 * (0.25 / 20_000) ** 0.5
     traces = draws.diagonal(dim1=-2, dim2=-1).sum(-1)
@@ -77,19 +78,19 @@ def test_the_nearest_orthogonal_circulant_is_the_polar_factor(d):
     c = normal(3, d)
     found = circulant(nearest_orthogonal_circulant(c))
     u, values, v = torch.linalg.svd(circulant(c))
-    assert checks.largest_difference(found, u @ v) <= 1e-12
-    assert checks.orthogonality_error(found) <= 1e-13
+    assert properties.largest_difference(found, u @ v) <= 1e-12
+    assert properties.orthogonality_error(found) <= 1e-13
     away = (circulant(c) - found).square().sum((-2, -1))
-    assert checks.largest_difference(away, (values - 1).square().sum(-1)) <= 1e-12
+    assert properties.largest_difference(away, (values - 1).square().sum(-1)) <= 1e-12
     for other in haar_orthogonal(d, 200, dtype=torch.float64):
         assert ((circulant(c) - other).square().sum((-2, -1)) >= away - 1e-12).all()
 
 
 def test_the_nearest_orthogonal_circulant_of_itself_of_a_multiple_and_of_nothing():
     q = nearest_orthogonal_circulant(normal(1, 6))
-    assert checks.largest_difference(nearest_orthogonal_circulant(3 * q), q) <= 1e-14
+    assert properties.largest_difference(nearest_orthogonal_circulant(3 * q), q) <= 1e-14
     nothing = nearest_orthogonal_circulant(torch.zeros(2, 5))
-    assert checks.largest_difference(nothing, torch.eye(5)[0].expand(2, 5)) <= 1e-7
+    assert properties.largest_difference(nothing, torch.eye(5)[0].expand(2, 5)) <= 1e-7
     assert nearest_orthogonal_circulant(torch.ones(4)).dtype == torch.float32
     # the constant column has one eigenvalue that is not 0
     assert nearest_orthogonal_circulant(torch.ones(4)).isfinite().all()

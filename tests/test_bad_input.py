@@ -7,6 +7,9 @@ from functools import partial
 import pytest
 import torch
 
+from lab.theory.extrapolation import effective_window, tail_share
+from lab.theory.offsets import alias_gap, offset_scores
+from lab.theory.perplexity import perplexity
 from stringlib import (
     ALiBi,
     CosineWeight,
@@ -27,7 +30,6 @@ from stringlib import (
     T5Bias,
     ToeplitzWeight,
     ViT,
-    checks,
     linear_attention,
     make_encoder,
     random_turn,
@@ -54,9 +56,7 @@ from stringlib.inputs import common_shape
 from stringlib.models import make_language_model
 from stringlib.models.absolute import GridSinusoidal, GridTable
 from stringlib.positions import geometric_frequencies, grid_positions
-from stringlib.theory.extrapolation import effective_window, tail_share
-from stringlib.theory.offsets import alias_gap, offset_scores
-from stringlib.theory.perplexity import perplexity
+from stringlib.testing import properties
 
 BAD = {
     "text": "x",
@@ -97,15 +97,16 @@ CALLS = [
     (offset_scores, {"encoder": MIXED, "q": Q[:, :, 0], "k": Q[:, :, 0], "offsets": PLANE}),
     (alias_gap, {"encoder": MIXED, "offsets": PLANE}),
     (perplexity, {"bits": 2.0, "unit": 3.0}),
-    (checks.skew_error, {"matrix": torch.zeros(3, 3)}),
-    (checks.orthogonality_error, {"matrix": torch.eye(3)}),
-    (checks.commutator_error, {"generators": torch.zeros(2, 3, 3)}),
-    (checks.group_law_error, {"encoder": MIXED, "a": PLANE, "b": PLANE}),
-    (checks.generator_error, {"encoder": MIXED, "positions": PLANE}),
-    (checks.logits, {"encoder": MIXED, "q": Q, "k": Q, "positions": PLANE}),
-    (checks.translation_error, {"encoder": MIXED, "q": Q, "k": Q, "positions": PLANE, "shift": 1}),
-    (checks.shift_error, {"attend": lambda r: r, "positions": PLANE, "shift": 1}),
-    (checks.properties, {"encoder": MIXED}),
+    (properties.skew_error, {"matrix": torch.zeros(3, 3)}),
+    (properties.orthogonality_error, {"matrix": torch.eye(3)}),
+    (properties.commutator_error, {"generators": torch.zeros(2, 3, 3)}),
+    (properties.group_law_error, {"encoder": MIXED, "a": PLANE, "b": PLANE}),
+    (properties.generator_error, {"encoder": MIXED, "positions": PLANE}),
+    (properties.logits, {"encoder": MIXED, "q": Q, "k": Q, "positions": PLANE}),
+    (properties.translation_error,
+     {"encoder": MIXED, "q": Q, "k": Q, "positions": PLANE, "shift": 1}),
+    (properties.shift_error, {"attend": lambda r: r, "positions": PLANE, "shift": 1}),
+    (properties.all_errors, {"encoder": MIXED}),
     (TEXT, {"tokens": TOKENS, "positions": LINE, "state": None, "return_state": False}),
     (TEXT.generate, {"tokens": TOKENS, "count": 1, "temperature": 0.5}),
     (LanguageModel, {"vocab": 5, "dim": 8, "depth": 1, "heads": 2, "encoder": "rope",
@@ -209,15 +210,15 @@ def test_what_is_no_such_argument_is_named(function, arguments) -> None:
         ("length must be at least 1, got 0", lambda: LanguageModel(5, 8, 1, 2, length=0)),
         ("tied must be a bool, got 1", lambda: LanguageModel(5, 8, 1, 2, tied=1)),
         (r"b must broadcast with a, \(3,\), got shape \(4,\)",
-         lambda: checks.largest_difference(torch.ones(3), torch.ones(4))),
+         lambda: properties.largest_difference(torch.ones(3), torch.ones(4))),
         ("a must be a tensor of numbers, got float",
-         lambda: checks.largest_difference(1.0, torch.ones(4))),
+         lambda: properties.largest_difference(1.0, torch.ones(4))),
         ("b must be a tensor of numbers, got torch.bool",
-         lambda: checks.largest_difference(torch.ones(4), torch.ones(4) > 0)),
+         lambda: properties.largest_difference(torch.ones(4), torch.ones(4) > 0)),
         (r"matrix must have shape \(..., d, d\), got \(2, 3\)",
-         lambda: checks.skew_error(torch.ones(2, 3))),
+         lambda: properties.skew_error(torch.ones(2, 3))),
         (r"generators must have shape .* got \(3, 3\)",
-         lambda: checks.commutator_error(torch.ones(3, 3))),
+         lambda: properties.commutator_error(torch.ones(3, 3))),
         ("encoder must be a RotaryEncoder, got str",
          lambda: rotated_linear_attention(Q, Q, Q, "rope", LINE)),
         (r"k must have shape \(\.\.\., 2, seq, head_dim\), got \(3, 4, 8\)",
@@ -227,12 +228,12 @@ def test_what_is_no_such_argument_is_named(function, arguments) -> None:
         ("generator must be", lambda: MultiHeadAttention(8, 2, generator=3)),
         (r"before must have shape \(2, 2, 1, 8\), .*got \(2, 2, 4, 8\)", lambda: KeyShift(2)(Q, Q)),
         ("causal must be a bool, got 1", lambda: softmax_attention(Q, Q, Q, causal=1)),
-        ("tensors must have shape", lambda: checks.causality_error(lambda x: x, torch.ones(3))),
+        ("tensors must have shape", lambda: properties.causality_error(lambda x: x, torch.ones(3))),
         ("tensors must be a floating-point tensor, got int",
-         lambda: checks.causality_error(lambda x: x, 3)),
+         lambda: properties.causality_error(lambda x: x, 3)),
         (r"w_k must have shape \(..., channels of x\), got \(16, 4\)",
-         lambda: checks.fold_error(MIXED, torch.rand(4, 3), torch.rand(16, 3), torch.rand(16, 4),
-                                   PLANE)),
+         lambda: properties.fold_error(MIXED, torch.rand(4, 3), torch.rand(16, 3),
+                                       torch.rand(16, 4), PLANE)),
     ],
 )  # fmt: skip
 def test_these_too(match: str, call) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from stringlib.checks import largest_difference
 from stringlib.testing.encoders import heads_of
+from stringlib.testing.properties import largest_difference
 from tests.encoder_cases import CASES, make
 
 

@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 
 from benchmarks import attention, encoders, harness, scaling
 from benchmarks.timing import SPREAD, interleaved, peak_megabytes, ratios, summary, unsteady
-from stringlib.records import read_record
+from lab.records import read_record
 from tests.test_bench_suites import no_peers, ours  # noqa: F401  # the first for every test
 from tests.test_packaging import ROOT, pinned
 

@@ -9,7 +9,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import attention, encoders, harness, limits, recorded, scaling
-from stringlib.records import read_record
+from lab.records import read_record
 from tests.test_packaging import ROOT
 
 CPU = torch.device("cpu")

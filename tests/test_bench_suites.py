@@ -20,10 +20,10 @@ from benchmarks import (
     peers,
     states,
 )
+from lab.records import read_record
 from stringlib import CayleySTRING, reference
 from stringlib.attention import state
-from stringlib.checks import largest_difference
-from stringlib.records import read_record
+from stringlib.testing.properties import largest_difference
 from tests.test_packaging import ROOT
 
 CPU = torch.device("cpu")

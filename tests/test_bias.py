@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from stringlib import ALiBi, KerpleLog, KerplePower, RoPE, T5Bias, checks, reference
+from stringlib import ALiBi, KerpleLog, KerplePower, RoPE, T5Bias, reference
+from stringlib.testing import properties
 from stringlib.testing.biases import BIAS
 from tests.draws import random
 from tests.refusals import refused
@@ -62,7 +63,7 @@ def test_values_are_those_of_the_literal_form(name, num_queries, num_keys, offse
     got = module(num_queries, num_keys, offset=offset)
     expected = literal(module, num_queries, num_keys, offset)
     assert got.shape == expected.shape
-    assert checks.largest_difference(got, expected) <= 1e-12 * (1 + expected.abs().max().item())
+    assert properties.largest_difference(got, expected) <= 1e-12 * (1 + expected.abs().max().item())
 
 
 @pytest.mark.proves("eq-bias-alibi")
@@ -112,7 +113,7 @@ def test_keys_after_the_query_have_buckets_of_their_own_or_share_one():
 @pytest.mark.parametrize("name", ["alibi-12", "kerple-log", "kerple-power"])
 def test_symmetric(name):
     bias = make(name)(30, 30)
-    assert checks.largest_difference(bias, bias.mT) <= 1e-14 * bias.abs().max().item()
+    assert properties.largest_difference(bias, bias.mT) <= 1e-14 * bias.abs().max().item()
     assert (bias.diagonal(dim1=1, dim2=2) == 0).all()
     assert (bias[:, 0].diff() < 0).all()  # and falls with the distance
 
@@ -123,8 +124,10 @@ def test_a_bias_depends_on_the_distance_alone_so_that_an_offset_takes_rows_of_a_
     whole = module(40, 40)
     assert torch.equal(whole[:, 1:, 1:], whole[:, :-1, :-1])
     tolerance = 1e-14 * (1 + whole.abs().max().item())  # vectorised powers differ in the last bit
-    assert checks.largest_difference(module(1, 40, offset=39), whole[:, 39:]) <= tolerance
-    assert checks.largest_difference(module(7, 22, offset=18), whole[:, 18:25, :22]) <= tolerance
+    assert properties.largest_difference(module(1, 40, offset=39), whole[:, 39:]) <= tolerance
+    assert (
+        properties.largest_difference(module(7, 22, offset=18), whole[:, 18:25, :22]) <= tolerance
+    )
 
 
 @pytest.mark.parametrize("name", ["kerple-log", "kerple-power", "alibi-8"])
@@ -173,7 +176,7 @@ def test_torch_adds_the_bias_as_the_literal_attention_does(name, causal):
     mask = bias + torch.ones(7, 7).tril().log().double() if causal else bias
     got = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
     literal = reference.softmax_attention(q, k, v, bias, causal=causal)
-    assert checks.largest_difference(got, literal) <= 1e-12
+    assert properties.largest_difference(got, literal) <= 1e-12
 
 
 @pytest.mark.proves("eq-perm-equivariant")
@@ -183,7 +186,7 @@ def test_attention_without_positions_is_permutation_equivariant():
 
     def moved(**how):
         there = reference.softmax_attention(q[:, order], k[:, order], v[:, order], **how)
-        return checks.largest_difference(
+        return properties.largest_difference(
             there, reference.softmax_attention(q, k, v, **how)[:, order]
         )
 
@@ -210,7 +213,7 @@ def test_a_bias_changes_the_ratio_of_two_weights_by_a_factor_that_content_does_n
     expected = (bias[..., 1] - bias[..., 0]).exp()
     for seed in range(3):
         relative = factor(seed, bias) / expected
-        assert checks.largest_difference(relative, torch.ones(()).double()) <= 1e-10
+        assert properties.largest_difference(relative, torch.ones(()).double()) <= 1e-10
     gap = factor(0, turn=RoPE(8)).log() - factor(1, turn=RoPE(8)).log()
     assert gap.abs().max() > 0.1
 
@@ -266,7 +269,7 @@ def test_vmap_over_parameters(name):
     stacked, _ = torch.func.stack_module_state(modules)
     got = torch.func.vmap(lambda p: torch.func.functional_call(modules[0], p, (4, 5)))(stacked)
     expected = torch.stack([module(4, 5) for module in modules])
-    assert checks.largest_difference(got, expected) <= 1e-12
+    assert properties.largest_difference(got, expected) <= 1e-12
 
 
 def test_what_is_in_no_state_goes_where_the_state_is(monkeypatch):

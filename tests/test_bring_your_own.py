@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from torch import nn
 
+from lab.records import read_record
+from lab.train.__main__ import main
+from lab.train.options import read_options
 from stringlib import ENCODERS, AxialRoPE
 from stringlib.precision import wide_parameter
-from stringlib.records import read_record
 from stringlib.testing import check_encoder
-from stringlib.train.__main__ import main
-from stringlib.train.options import read_options
 
 ROOT = Path(__file__).parents[1]
 MODULE = "book.examples.tempo"
@@ -37,7 +37,7 @@ def commands(page):
     text = (ROOT / page).read_text(encoding="utf8")
     for block in re.findall(r"```bash\n(.*?)```", text, re.DOTALL):
         for line in block.replace("\\\n", " ").splitlines():
-            if line.startswith("python -m stringlib.train "):
+            if line.startswith("python -m lab.train "):
                 yield shlex.split(line, comments=True)[3:]
 
 

@@ -12,8 +12,7 @@ import torch
 from torch.nn.functional import normalize
 from torch.utils.flop_counter import FlopCounterMode
 
-from stringlib import ELUFeatures, FeatureMap, ReLUFeatures, delta_rule, linear_attention
-from stringlib.theory.capacity import (
+from lab.theory.capacity import (
     crosstalk_error,
     delta_recall_error,
     guess_accuracy,
@@ -22,7 +21,8 @@ from stringlib.theory.capacity import (
     recall_error,
     swap_bound,
 )
-from stringlib.theory.cost import chunk_products, linear_products, pair_products
+from lab.theory.cost import chunk_products, linear_products, pair_products
+from stringlib import ELUFeatures, FeatureMap, ReLUFeatures, delta_rule, linear_attention
 from tests.draws import random
 
 

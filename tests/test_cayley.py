@@ -8,7 +8,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from book.figures import cayley_string as figures
-from stringlib import CayleySTRING, MixedRoPE, RoPE, checks
+from stringlib import CayleySTRING, MixedRoPE, RoPE
 from stringlib.algebra import (
     cayley,
     connected_parts,
@@ -28,6 +28,7 @@ from stringlib.reference import (
     cayley_string,
     make_sparse_mask,
 )
+from stringlib.testing import properties
 from tests.draws import random
 
 
@@ -66,8 +67,8 @@ def test_the_transform_is_the_literal_one(d):
         made = skew(random(2, d * (d - 1) // 2)) * (norm / max(1, d) ** 0.5)
         for matrix, got in zip(made, cayley(made), strict=True):
             columns = cayley_apply(matrix, eye(d))  # row i is P e_i
-            assert checks.largest_difference(got, columns.T) <= 1e-12
-            assert checks.largest_difference(got @ (eye(d) + matrix), eye(d) - matrix) <= 1e-11
+            assert properties.largest_difference(got, columns.T) <= 1e-12
+            assert properties.largest_difference(got @ (eye(d) + matrix), eye(d) - matrix) <= 1e-11
 
 
 @pytest.mark.parametrize("d", [2, 5, 64])
@@ -81,8 +82,8 @@ def test_orthogonal_with_determinant_one_however_long_s_is(d, norm, spread):
         diagonal[2 * i, 2 * i + 1], diagonal[2 * i + 1, 2 * i] = s, -s
     s = basis @ diagonal @ basis.mT
     p = cayley(norm * (s - s.mT) / 2)
-    assert checks.orthogonality_error(p) <= 1e-14
-    assert checks.largest_difference(torch.linalg.det(p), torch.ones(8).double()) <= 1e-12
+    assert properties.orthogonality_error(p) <= 1e-14
+    assert properties.largest_difference(torch.linalg.det(p), torch.ones(8).double()) <= 1e-12
 
 
 @pytest.mark.proves("eq-cayley-plane")
@@ -92,7 +93,7 @@ def test_a_plane_turns_anticlockwise_by_twice_the_arc_tangent(t):
     cos, sin = math.cos(angle), math.sin(angle)
     expected = torch.tensor([[cos, -sin], [sin, cos]], dtype=torch.float64)
     got = cayley(torch.tensor([[0.0, t], [-t, 0.0]], dtype=torch.float64))
-    assert checks.largest_difference(got, expected) <= 1e-14
+    assert properties.largest_difference(got, expected) <= 1e-14
 
 
 @pytest.mark.parametrize("std", [0.1, 1.0, 1e3])
@@ -105,7 +106,7 @@ def test_gradients_are_those_of_the_plain_solve(std):
         (gradient,) = torch.autograd.grad((transform(skew(leaf)) * upstream).sum(), leaf)
         gradients.append(gradient)
     scale = gradients[1].abs().max().item()
-    assert checks.largest_difference(*gradients) <= 1e-11 * scale
+    assert properties.largest_difference(*gradients) <= 1e-11 * scale
     assert torch.autograd.gradcheck(lambda u: cayley(skew(u)), upper.div(std).requires_grad_())
     assert torch.autograd.gradgradcheck(lambda u: cayley(skew(u)), upper.div(std).requires_grad_())
 
@@ -127,9 +128,9 @@ def test_signs_reach_every_orthogonal_matrix_with_entries_up_to_one(d):
         determinants = torch.linalg.det(eye(d) + q * signs.view(-1, 1, d))
         p = q * signs.view(-1, d)[determinants.abs().argmax()]
         s = torch.linalg.solve(eye(d) + p, eye(d) - p)
-        assert checks.skew_error(s) <= 1e-12
+        assert properties.skew_error(s) <= 1e-12
         assert s.abs().max() <= 1 + 1e-12
-        assert checks.largest_difference(cayley(s), p) <= 1e-12
+        assert properties.largest_difference(cayley(s), p) <= 1e-12
 
 
 @pytest.mark.parametrize("d", [1, 2, 7, 16])
@@ -159,7 +160,7 @@ def test_s_is_filled_as_the_literal_form_fills_it(density):
     for entries, got in zip(made.entries.detach(), made.skew(), strict=True):
         literal = build_sparse_skew_symmetric(entries, made.support.T, 9)
         assert torch.equal(got, literal)
-        assert checks.skew_error(got) == 0
+        assert properties.skew_error(got) == 0
     full = random(36)
     assert torch.equal(build_skew_symmetric(full, 9), skew(full))
     assert torch.equal(sparse_skew(full, upper_support(9, 1), 9), skew(full))
@@ -202,7 +203,7 @@ def test_the_figure_draws_s_and_its_transform(density):
     *matrices, parts = figures._sparse_pair(density)
     for trace, matrix in zip(fig.data, matrices, strict=True):
         drawn = torch.tensor([[v or 0.0 for v in row] for row in trace.z]).double()
-        assert checks.largest_difference(drawn, matrix.abs()) <= 0.006
+        assert properties.largest_difference(drawn, matrix.abs()) <= 0.006
     assert ("one connected part." if parts == 1 else f"{parts} connected parts.") in text
 
 
@@ -249,7 +250,7 @@ def test_one_solve_a_call_and_no_inverse(tokens, elsewhere):
 def test_the_basis_is_solved_in_float64(dtype):
     made = encoder(16, std=100.0).to(dtype)
     assert made.basis().dtype == torch.float64
-    assert checks.orthogonality_error(made.basis()) <= 1e-14
+    assert properties.orthogonality_error(made.basis()) <= 1e-14
 
 
 @pytest.mark.proves("eq-cayley-after")
@@ -266,8 +267,8 @@ def test_behind_rope_the_transform_cancels_and_learns_nothing():
     plain_q, plain_k = (apply_rope(x, positions[:, 0], omega[:, 0]) for x in (q, k))
     plain = plain_q @ plain_k.mT
     behind, before = scores(cayley_after_rope, skew(entries)), scores(cayley_string, skew(entries))
-    assert checks.relative_logit_error(behind.detach(), plain, q, k) <= 1e-14
-    assert checks.relative_logit_error(before.detach(), plain, q, k) >= 1e-2
+    assert properties.relative_logit_error(behind.detach(), plain, q, k) <= 1e-14
+    assert properties.relative_logit_error(before.detach(), plain, q, k) >= 1e-2
     gradients = [torch.autograd.grad(x.softmax(-1).square().sum(), entries)[0]
                  for x in (behind, before)]  # fmt: skip
     assert gradients[0].abs().max() <= 1e-13
@@ -332,7 +333,7 @@ def test_the_basis_starts_near_the_identity_at_any_size_and_density(d, density):
 
 def test_the_frequencies_start_as_those_of_rope_or_of_mixed_rope():
     one = CayleySTRING(17, heads=3)
-    assert checks.largest_difference(one.frequencies(), RoPE(16).frequencies()) <= 1e-7
+    assert properties.largest_difference(one.frequencies(), RoPE(16).frequencies()) <= 1e-7
     torch.manual_seed(0)
     several = CayleySTRING(17, 3, 2, density=0.0)
     torch.manual_seed(0)

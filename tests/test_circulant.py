@@ -6,7 +6,7 @@ import pytest
 import scipy.linalg
 import torch
 
-from stringlib import CirculantSTRING, checks
+from stringlib import CirculantSTRING
 from stringlib.algebra import circulant, circulant_eigenvalues, circulant_frequencies, fourier_basis
 from stringlib.encoders.circulant import LARGEST_PRODUCT
 from stringlib.positions import grid_positions
@@ -16,6 +16,7 @@ from stringlib.reference import (
     get_eigenvalues,
     parseval_logits,
 )
+from stringlib.testing import properties
 from tests.draws import random
 
 SIZES = [1, 2, 3, 5, 8, 15, 16, 64]
@@ -43,7 +44,7 @@ def test_eigenvalues_belong_to_the_fourier_modes(d):
     matrix, n = circulant(c).to(torch.complex128), torch.arange(d, dtype=torch.float64)
     for j, eigenvalue in enumerate(circulant_eigenvalues(c)):
         mode = torch.exp(2j * math.pi * j * n / d)
-        assert checks.largest_difference(matrix @ mode, eigenvalue * mode) <= 1e-12 * d
+        assert properties.largest_difference(matrix @ mode, eigenvalue * mode) <= 1e-12 * d
 
 
 @pytest.mark.proves("eq-fourier-basis")
@@ -51,17 +52,17 @@ def test_eigenvalues_belong_to_the_fourier_modes(d):
 def test_the_fourier_basis_is_orthogonal_and_ordered(d):
     basis = fourier_basis(d)
     assert basis.shape == (d, d)
-    assert checks.orthogonality_error(basis) <= 1e-14 * d
+    assert properties.orthogonality_error(basis) <= 1e-14 * d
     n = torch.arange(d, dtype=torch.float64)
     for j in range(1, (d + 1) // 2):
         cosine = math.sqrt(2 / d) * torch.cos(2 * math.pi * j * n / d)
         sine = math.sqrt(2 / d) * torch.sin(2 * math.pi * j * n / d)
-        assert checks.largest_difference(basis[:, 2 * j - 2], cosine) <= 1e-13
-        assert checks.largest_difference(basis[:, 2 * j - 1], sine) <= 1e-13
+        assert properties.largest_difference(basis[:, 2 * j - 2], cosine) <= 1e-13
+        assert properties.largest_difference(basis[:, 2 * j - 1], sine) <= 1e-13
     constant = basis[:, 2 * ((d - 1) // 2)]
-    assert checks.largest_difference(constant, torch.full_like(constant, d**-0.5)) <= 1e-15
+    assert properties.largest_difference(constant, torch.full_like(constant, d**-0.5)) <= 1e-15
     if d % 2 == 0:
-        assert checks.largest_difference(basis[:, -1], (-1) ** n / math.sqrt(d)) <= 1e-15
+        assert properties.largest_difference(basis[:, -1], (-1) ** n / math.sqrt(d)) <= 1e-15
 
 
 @pytest.mark.proves("eq-circulant-frequencies")
@@ -75,10 +76,10 @@ def test_the_generator_turns_each_fourier_plane_at_its_frequency(d):
     for j, omega in enumerate(frequencies, start=1):
         assert abs(omega - 2 * (c * torch.sin(2 * math.pi * j * m / d)).sum()) <= 1e-12
         cosine, sine = basis[:, 2 * j - 2], basis[:, 2 * j - 1]
-        assert checks.largest_difference(generator @ cosine, omega * sine) <= 1e-12
-        assert checks.largest_difference(generator @ sine, -omega * cosine) <= 1e-12
+        assert properties.largest_difference(generator @ cosine, omega * sine) <= 1e-12
+        assert properties.largest_difference(generator @ sine, -omega * cosine) <= 1e-12
     still = basis[:, 2 * ((d - 1) // 2) :]
-    assert checks.largest_difference(generator @ still, torch.zeros_like(still)) <= 1e-12
+    assert properties.largest_difference(generator @ still, torch.zeros_like(still)) <= 1e-12
 
 
 @pytest.mark.parametrize("d", SIZES[2:])
@@ -87,7 +88,7 @@ def test_the_map_from_column_to_frequencies_is_half_a_rotation(d):
     jacobian = torch.autograd.functional.jacobian(circulant_frequencies, random(d))
     pairs = (d - 1) // 2
     expected = 2 * d * torch.eye(pairs, dtype=torch.float64)
-    assert checks.largest_difference(jacobian @ jacobian.T, expected) <= 1e-12 * d
+    assert properties.largest_difference(jacobian @ jacobian.T, expected) <= 1e-12 * d
     assert torch.linalg.matrix_rank(jacobian) == pairs
 
 
@@ -101,7 +102,7 @@ def test_matrix_is_the_exponential_of_scipys_circulant(d, r):
     c = scipy.linalg.circulant(columns.flatten().numpy())
     expected = torch.from_numpy(scipy.linalg.expm(r.item() * (c - c.T)))
     for got in (made.matrix(r), circulant_string_matrix(r, columns)):
-        assert checks.largest_difference(got[0, 0], expected) <= 1e-11
+        assert properties.largest_difference(got[0, 0], expected) <= 1e-11
 
 
 @pytest.mark.proves("eq-circulant-parseval")
@@ -114,9 +115,9 @@ def test_logits_agree_without_an_inverse_transform(d):
     literal = rotated[0] @ rotated[1].mT
     for logits in (
         parseval_logits(q, k, positions, columns),
-        checks.logits(made, q, k, positions),
+        properties.logits(made, q, k, positions),
     ):
-        assert checks.relative_logit_error(logits, literal, q, k) <= 1e-11
+        assert properties.relative_logit_error(logits, literal, q, k) <= 1e-11
 
 
 @pytest.mark.parametrize(
@@ -134,12 +135,12 @@ def test_still_channels(d, block_size, still):
 def test_half_of_the_coefficients_do_nothing(block_size):
     made = encoder(2 * block_size, 2, 2, block_size)
     q, k = random(2, 2, 6, made.head_dim, seed=1)
-    loss = (checks.logits(made, q, k, random(6, 2, seed=2)) ** 2).sum()  # large: 1e4 and more
+    loss = (properties.logits(made, q, k, random(6, 2, seed=2)) ** 2).sum()  # large: 1e4 and more
     (gradient,) = torch.autograd.grad(loss, made.coefficients)
     assert gradient.abs().max() > 0.1
     assert gradient[..., 0].abs().max() == 0
     mirrored = gradient[..., 1:].flip(-1)
-    assert checks.largest_difference(gradient[..., 1:], -mirrored) == 0
+    assert properties.largest_difference(gradient[..., 1:], -mirrored) == 0
     if block_size % 2 == 0:
         assert gradient[..., block_size // 2].abs().max() == 0
 
@@ -149,9 +150,9 @@ def test_product_and_real_fft_give_the_same_basis(d):
     for block_size in (d, d // 4):
         made, x = encoder(d, block_size=block_size), random(3, 7, d)
         direct = x @ made.basis()[0]
-        assert checks.largest_difference(made._rfft(x), direct) <= 1e-12
-        assert checks.largest_difference(made.to_basis(x), direct) <= 1e-12
-        assert checks.largest_difference(made.from_basis(direct), x) <= 1e-12
+        assert properties.largest_difference(made._rfft(x), direct) <= 1e-12
+        assert properties.largest_difference(made.to_basis(x), direct) <= 1e-12
+        assert properties.largest_difference(made.from_basis(direct), x) <= 1e-12
 
 
 def test_forward_does_no_inverse_transform(monkeypatch):
@@ -163,7 +164,7 @@ def test_forward_does_no_inverse_transform(monkeypatch):
 
 
 def test_a_large_basis_keeps_its_digits():
-    assert checks.orthogonality_error(fourier_basis(1024)) <= 2e-14
+    assert properties.orthogonality_error(fourier_basis(1024)) <= 2e-14
 
 
 def test_the_literal_forms_refuse_missing_coordinates():
@@ -192,8 +193,8 @@ def test_one_small_exponent_is_exact():
         made.coefficients.mul_(0.005)
     r = torch.ones(1, 1, dtype=torch.float64)
     literal = circulant_string_matrix(r, made.coefficients[:, :, 0].detach())
-    assert checks.largest_difference(made.matrix(r), literal) <= 1e-15
-    assert checks.generator_error(made, r) <= 1e-15
+    assert properties.largest_difference(made.matrix(r), literal) <= 1e-15
+    assert properties.generator_error(made, r) <= 1e-15
 
 
 def test_a_start_at_zero_changes_nothing_and_learns() -> None:
@@ -202,7 +203,7 @@ def test_a_start_at_zero_changes_nothing_and_learns() -> None:
     q, k, target = torch.randn(3, 3, 5, 8).double()
     positions = grid_positions(2, 2, num_prefix=1, dtype=torch.float64)
     found = still(q, k, positions)
-    assert checks.largest_difference(found[0] @ found[1].mT, q @ k.mT) < 1e-14
+    assert properties.largest_difference(found[0] @ found[1].mT, q @ k.mT) < 1e-14
     (found[0] * target).sum().backward()
     assert still.coefficients.grad[:, 0].abs().max() > 1e-3
     still.reset_parameters()

@@ -9,18 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from stringlib import FavorFeatures, checks
-from stringlib.attention import projections
-from stringlib.attention.projections import PROJECTIONS
-from stringlib.reference import (
-    circulant_favor_features,
-    circulant_gradient,
-    circulant_project,
-    circulant_projection_matrix,
-    hadamard_projection_matrix,
-    unit_circulant_column,
-)
-from stringlib.theory.structured_variance import (
+from lab.theory.structured_variance import (
     _chi_quadrature,
     circulant_mean_mse,
     circulant_mse,
@@ -32,7 +21,19 @@ from stringlib.theory.structured_variance import (
     unit_circulant_moments,
     unit_circulant_ratio,
 )
-from stringlib.theory.variance import orthogonal_mse, positive_mse
+from lab.theory.variance import orthogonal_mse, positive_mse
+from stringlib import FavorFeatures
+from stringlib.attention import projections
+from stringlib.attention.projections import PROJECTIONS
+from stringlib.reference import (
+    circulant_favor_features,
+    circulant_gradient,
+    circulant_project,
+    circulant_projection_matrix,
+    hadamard_projection_matrix,
+    unit_circulant_column,
+)
+from stringlib.testing import properties
 from tests.draws import random
 
 SIZES = [1, 2, 3, 5, 8, 9]
@@ -65,11 +66,11 @@ def test_features_are_those_of_the_printed_algorithm(
     column, signs = phi.projection.column[0], phi.projection.signs[0]
     matrix = circulant_projection_matrix(column, signs)
     assert matrix.shape == (3 * d, d)
-    assert checks.largest_difference(phi.projection_matrix()[0], matrix[:m]) == 0
+    assert properties.largest_difference(phi.projection_matrix()[0], matrix[:m]) == 0
     x = random(1, 4, d) / 2
     for token, features in zip(x[0], phi(x)[0], strict=True):
         literal = circulant_project(token, column, signs)
-        assert checks.largest_difference(literal, matrix @ token) <= 1e-13
+        assert properties.largest_difference(literal, matrix @ token) <= 1e-13
         expected = circulant_favor_features(token, column, signs, m)
         torch.testing.assert_close(features, expected, rtol=1e-12, atol=0)
 
@@ -85,7 +86,7 @@ def test_the_gradient_of_the_column_is_the_printed_one(
     x, g = random(2, 1, 7, d, seed=2) / math.sqrt(14)
     (projection(x[None])[0] * g).sum().backward()
     expected = circulant_gradient(x[0], g[0], projection.signs[0, 0])
-    assert checks.largest_difference(projection.column.grad[0, 0], expected) <= 1e-14 * d**0.5
+    assert properties.largest_difference(projection.column.grad[0, 0], expected) <= 1e-14 * d**0.5
 
 
 @pytest.mark.proves("eq-unit-circulant")
@@ -95,8 +96,8 @@ def test_the_unit_circulant_is_the_printed_sum_of_cosines(d: int) -> None:
     column = unit_circulant_column(projection.phases[0, 0], d)
     literal = circulant_projection_matrix(column[None], projection.signs[0])
     expected = projection.lengths[0, :, None] * literal
-    assert checks.largest_difference(projection.matrix()[0], expected) <= 1e-13
-    assert checks.orthogonality_error(literal) <= 1e-13
+    assert properties.largest_difference(projection.matrix()[0], expected) <= 1e-13
+    assert properties.orthogonality_error(literal) <= 1e-13
 
 
 @pytest.mark.proves("eq-cyclic-autocorrelation")
@@ -104,7 +105,7 @@ def test_the_unit_circulant_is_the_printed_sum_of_cosines(d: int) -> None:
 def test_autocorrelation_sums_products(d: int) -> None:
     u = random(2, d)
     expected = torch.stack([(u * u.roll(-delta, -1)).sum(-1) for delta in range(d)], -1)
-    assert checks.largest_difference(cyclic_autocorrelation(u), expected) <= 1e-13
+    assert properties.largest_difference(cyclic_autocorrelation(u), expected) <= 1e-13
 
 
 @pytest.mark.parametrize(("d", "m"), [(1, 1), (5, 5), (5, 3), (8, 8), (8, 1)])
@@ -117,7 +118,7 @@ def test_the_circulant_error_is_the_mean_over_gaussian_columns(d: int, m: int) -
     )[:m]
     covariance = rows @ rows.T
     expected = torch.expm1(covariance).mean()
-    assert checks.largest_difference(circulant_mse(z, signs, m), expected) <= 1e-13
+    assert properties.largest_difference(circulant_mse(z, signs, m), expected) <= 1e-13
 
 
 @pytest.mark.proves("eq-circulant-variance-signs")

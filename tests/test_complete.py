@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
+from lab.explore.style import COLOURS
 from stringlib import ENCODERS, make_encoder, make_features
 from stringlib.attention.projections import PROJECTIONS
 from stringlib.attention.registry import FEATURES, WEIGHTS
 from stringlib.encoders.registry import BIASES, make_bias
-from stringlib.explore.style import COLOURS
 from tests import attention_cases, encoder_cases, model_cases
 from tests.test_bias import CASES as BIAS_CASES
 
@@ -62,7 +62,7 @@ def test_a_weight_has_a_case_with_its_matrix(name: str) -> None:
 
 @pytest.mark.parametrize("name", [*ENCODERS, *BIASES, *FEATURES, *WEIGHTS])
 def test_a_name_has_a_colour(name: str) -> None:
-    assert name in COLOURS, f"give {name!r} a colour in its family in stringlib/explore/style.py"
+    assert name in COLOURS, f"give {name!r} a colour in its family in lab/explore/style.py"
 
 
 @pytest.mark.parametrize("name", [*ENCODERS, *BIASES, *FEATURES, *WEIGHTS])

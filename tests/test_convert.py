@@ -16,9 +16,9 @@ from stringlib import (
     ReflectionSTRING,
     RoPE,
 )
-from stringlib.checks import largest_difference
 from stringlib.convert import fold_qkv, to_layout
 from stringlib.encoders.string import RotaryEncoder
+from stringlib.testing.properties import largest_difference
 
 LAYOUTS = ("half", "interleaved")
 DIM, MODEL = 12, 20

@@ -7,8 +7,8 @@ import torch
 
 from stringlib import CosineWeight, linear_attention
 from stringlib.attention import ReLUFeatures
-from stringlib.checks import largest_difference
 from stringlib.reference import cosformer, cosine_attention
+from stringlib.testing.properties import largest_difference
 from tests.draws import random
 
 

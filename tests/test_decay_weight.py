@@ -14,9 +14,9 @@ from stringlib import DecayWeight, linear_attention
 from stringlib.attention.decay import decay_mask, decayed_sums
 from stringlib.attention.learned import GLADecay, SSDDecay
 from stringlib.attention.state import gated_linear_attention
-from stringlib.checks import largest_difference
 from stringlib.kernels.recurrence import DECAY_CHUNK as CHUNK
 from stringlib.reference import semiseparable_mask
+from stringlib.testing.properties import largest_difference
 from tests.draws import random
 
 MODES = ("parallel", "recurrent", "chunk")

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 
+import lab
 import stringlib
 from stringlib import ENCODERS, make_encoder, make_features
 from stringlib.attention.projections import PROJECTIONS
@@ -28,7 +29,7 @@ PLACES = (
     *("adapters", "algebra", "attention", "convert", "encoders", "kernels", "models", "positions"),
     *("train.learn", "train.optimizer", "train.settings"),
 )
-"""Where the package makes what a model or its training is made of."""
+"""Where package and laboratory make what a model or its training is made of."""
 
 OURS = "ours: "
 """How a source begins that no paper is, with the reason for the choice behind it."""
@@ -120,8 +121,12 @@ No number of a source. So is None, which says that an argument was left out.
 def public_callables() -> Iterator[tuple[str, Callable[..., Any]]]:
     """Find constructors, functions and methods, by the name that the tables have for them."""
     known: dict[str, Any] = {}
-    for info in pkgutil.walk_packages(stringlib.__path__, "stringlib."):
-        place = info.name.removeprefix("stringlib.")
+    modules = [
+        *pkgutil.walk_packages(stringlib.__path__, "stringlib."),
+        *pkgutil.walk_packages(lab.__path__, "lab."),
+    ]
+    for info in modules:
+        place = info.name.partition(".")[2]
         if place in PLACES or place.split(".")[0] in PLACES:
             module = importlib.import_module(info.name)
             own = {

@@ -9,8 +9,8 @@ from torch import Tensor
 from stringlib import RoPE, linear_attention, rotated_linear_attention
 from stringlib.attention.delta import DeltaWeight, delta_rule
 from stringlib.attention.learned import LearnedDelta
-from stringlib.checks import largest_difference
 from stringlib.kernels import delta
+from stringlib.testing.properties import largest_difference
 from tests.draws import random
 
 HEADS, D, D_V = 2, 5, 3

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from stringlib import PositionWeight, linear_attention
 from stringlib.attention.learned import BiasWeight
-from stringlib.checks import largest_difference
 from stringlib.encoders.registry import BIASES, make_bias
+from stringlib.testing.properties import largest_difference
 from stringlib.testing.weights import dense_attention, inputs
 from tests.attention_cases import HEADS
 from tests.draws import random

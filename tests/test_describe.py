@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from stringlib.explore import describe
+from lab.explore import describe
 
 
 @pytest.fixture(autouse=True)

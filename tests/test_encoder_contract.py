@@ -17,8 +17,8 @@ from stringlib import (
     MixedRoPE,
     ReflectionSTRING,
     RoPE,
-    checks,
 )
+from stringlib.testing import properties
 from stringlib.testing.contract import Property, close
 from stringlib.testing.encoders import ENCODER, heads_of, inputs
 from stringlib.testing.modes import Mode
@@ -80,7 +80,7 @@ def test_equals_its_literal_twin(name):
     for head in range(heads_of(encoder)):
         own = head if encoder.heads > 1 else 0
         expected = TWINS.get(type(encoder), literal)(encoder, own, x[head], positions)
-        assert expected is None or checks.largest_difference(got[head], expected) <= 1e-11
+        assert expected is None or properties.largest_difference(got[head], expected) <= 1e-11
 
 
 @pytest.mark.parametrize("name", [n for n in CASES if "rfft" in n])

@@ -6,12 +6,14 @@ import pkgutil
 
 import pytest
 
+import lab
 import stringlib
 
 FINDER = doctest.DocTestFinder(exclude_empty=True)
 MODULES = [
     module.name
-    for module in pkgutil.walk_packages(stringlib.__path__, "stringlib.")
+    for package in (stringlib, lab)
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
     if not module.name.endswith("__main__")
 ]
 EXAMPLES = {

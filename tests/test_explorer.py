@@ -15,9 +15,9 @@ import plotly.graph_objects as go
 import pytest
 
 from book.figures.rope import intro_figure
-from stringlib.explore import HARD_LIMIT, Drawn, Explorer, figure_json
-from stringlib.explore.frames import PLOTLY, state_of, value_text
-from stringlib.explore.style import COLOURS, FAMILIES, PALETTE, layout
+from lab.explore import HARD_LIMIT, Drawn, Explorer, figure_json
+from lab.explore.frames import PLOTLY, state_of, value_text
+from lab.explore.style import COLOURS, FAMILIES, PALETTE, layout
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 
@@ -325,7 +325,7 @@ def test_without_ipywidgets_the_figure_is_static() -> None:
     code = (
         "import sys; sys.modules['ipywidgets'] = None\n"
         "import plotly.graph_objects as go\n"
-        "from stringlib.explore import Explorer\n"
+        "from lab.explore import Explorer\n"
         "def line(a): return go.Figure(go.Scatter(y=[a]))\n"
         "print(*sorted(Explorer(line, alt='A line.', a=[1, 2])._repr_mimebundle_()))"
     )

@@ -8,7 +8,14 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from stringlib import STRING, ALiBi, KerpleLog, KerplePower, RoPE, T5Bias, checks
+from lab.theory.extrapolation import (
+    effective_window,
+    match_weight,
+    seen_turns,
+    tail_share,
+    unseen_share,
+)
+from stringlib import STRING, ALiBi, KerpleLog, KerplePower, RoPE, T5Bias
 from stringlib.encoders import scaling
 from stringlib.encoders.scaling import (
     ntk_aware,
@@ -16,13 +23,7 @@ from stringlib.encoders.scaling import (
     yarn,
     yarn_attention_factor,
 )
-from stringlib.theory.extrapolation import (
-    effective_window,
-    match_weight,
-    seen_turns,
-    tail_share,
-    unseen_share,
-)
+from stringlib.testing import properties
 from tests.draws import random
 from tests.refusals import refused
 
@@ -44,9 +45,12 @@ def test_interpolation_is_the_same_as_closer_positions() -> None:
     q, k = random(2, 1, 9, 16)
     places = torch.arange(9, dtype=torch.float64)[:, None]
     slow = STRING(position_interpolation(RoPE(16).frequencies(), 4))
-    scores = checks.logits(slow, q, k, places)
-    assert checks.largest_difference(scores, checks.logits(RoPE(16), q, k, places / 4)) <= 1e-13
-    assert checks.largest_difference(scores, checks.logits(RoPE(16), q, k, places)) > 0.1
+    scores = properties.logits(slow, q, k, places)
+    assert (
+        properties.largest_difference(scores, properties.logits(RoPE(16), q, k, places / 4))
+        <= 1e-13
+    )
+    assert properties.largest_difference(scores, properties.logits(RoPE(16), q, k, places)) > 0.1
 
 
 @pytest.mark.proves("eq-scale-ntk")
@@ -58,7 +62,7 @@ def test_ntk_is_a_larger_base(head_dim: int, base: float, scale: float) -> None:
     literal = [larger ** (-2 * i / head_dim) for i in range(head_dim // 2)]
     theta = RoPE(head_dim, base=base).frequencies()
     given = ntk_aware(theta, scale)[0, :, 0]
-    assert checks.largest_difference(given, torch.tensor(literal, dtype=torch.float64)) <= 1e-15
+    assert properties.largest_difference(given, torch.tensor(literal, dtype=torch.float64)) <= 1e-15
     assert given[0] == theta[0, 0, 0]
     assert given[-1].item() == pytest.approx(theta[0, -1, 0].item() / scale, rel=1e-14)
 
@@ -68,7 +72,7 @@ def test_ntk_is_a_larger_base(head_dim: int, base: float, scale: float) -> None:
 def test_yarn_is_the_papers_cases(length: float, scale: float) -> None:
     given = yarn(RoPE(128).frequencies(), scale, length)[0, :, 0]
     literal = torch.tensor(literal_yarn(64, 10_000.0, scale, length), dtype=torch.float64)
-    assert checks.largest_difference(given / literal, torch.ones(64)) <= 1e-14
+    assert properties.largest_difference(given / literal, torch.ones(64)) <= 1e-14
 
 
 def test_yarn_keeps_fast_pairs_and_divides_slow_ones() -> None:
@@ -76,7 +80,7 @@ def test_yarn_keeps_fast_pairs_and_divides_slow_ones() -> None:
     theta = 2 * math.pi * turns / 1000
     given = yarn(theta[None, :, None], 8, 1000)[0, :, 0]
     factors = torch.tensor([1, 1, 0.5 + 0.5 / 8, 1 / 8, 1 / 8, 1], dtype=torch.float64)
-    assert checks.largest_difference(given, theta * factors) <= 1e-15
+    assert properties.largest_difference(given, theta * factors) <= 1e-15
     narrow = yarn(theta[None, :, None], 8, 1000, slow=20, fast=30)[0, :, 0]
     assert narrow[2].item() == pytest.approx(theta[2].item() / 8, rel=1e-12)
 
@@ -106,9 +110,11 @@ def test_yarn_turns_no_direction_and_takes_the_norm() -> None:
     omega = random(2, 5, 3)
     given = yarn(omega, 4, 30)
     ratio = given / omega
-    assert checks.largest_difference(ratio, ratio[..., :1]) <= 1e-14
+    assert properties.largest_difference(ratio, ratio[..., :1]) <= 1e-14
     norms = omega.norm(dim=-1, keepdim=True)
-    assert checks.largest_difference(given.norm(dim=-1, keepdim=True), yarn(norms, 4, 30)) <= 1e-14
+    assert (
+        properties.largest_difference(given.norm(dim=-1, keepdim=True), yarn(norms, 4, 30)) <= 1e-14
+    )
     still = torch.zeros(1, 2, 2, dtype=torch.float64, requires_grad=True)
     yarn(still, 4, 30).sum().backward()
     assert still.grad is not None
@@ -118,7 +124,7 @@ def test_yarn_turns_no_direction_and_takes_the_norm() -> None:
 def test_a_scale_of_one_changes_nothing() -> None:
     theta = RoPE(32).frequencies()
     for scaled in (position_interpolation(theta, 1), ntk_aware(theta, 1), yarn(theta, 1, 512)):
-        assert checks.largest_difference(scaled, theta) <= 1e-16
+        assert properties.largest_difference(scaled, theta) <= 1e-16
     assert yarn_attention_factor(1) == 1
 
 
@@ -127,7 +133,7 @@ def test_the_attention_factor_multiplies_queries_and_keys() -> None:
     q, k = random(2, 1, 4, 8)
     factor = yarn_attention_factor(16)
     scores = (factor * q) @ (factor * k).mT
-    assert checks.largest_difference(scores, q @ k.mT / temperature) <= 1e-13
+    assert properties.largest_difference(scores, q @ k.mT / temperature) <= 1e-13
     assert factor == pytest.approx(1.2772588722239782, rel=1e-15)
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from stringlib import ELUFeatures, FavorFeatures, ReLUFeatures, checks, linear_attention
+from stringlib import ELUFeatures, FavorFeatures, ReLUFeatures, linear_attention
 from stringlib.attention.features import optimal_alpha
 from stringlib.attention.projections import PROJECTIONS
 from stringlib.kernels.features import elu_plus_one, half_square
@@ -19,6 +19,7 @@ from stringlib.reference import (
     positive_features,
     trigonometric_features,
 )
+from stringlib.testing import properties
 from tests.draws import random
 
 EXACT = 1e-12
@@ -40,7 +41,7 @@ def without_stabiliser(phi: FavorFeatures) -> FavorFeatures:
 
 def require_same_gradients(*outputs: Tensor, tensors: list[Tensor]) -> None:
     """Raise unless two outputs, and the gradients of a random sum of each, are the same."""
-    assert checks.largest_difference(*outputs) <= EXACT
+    assert properties.largest_difference(*outputs) <= EXACT
     probe = random(*outputs[0].shape, seed=6)
     gradients = [torch.autograd.grad((out * probe).sum(), tensors) for out in outputs]
     for a, b in zip(*gradients, strict=True):

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from stringlib.explore import HARD_LIMIT, Drawn, Explorer, figure_json
-from stringlib.explore.frames import state_of
+from lab.explore import HARD_LIMIT, Drawn, Explorer, figure_json
+from lab.explore.frames import state_of
 from tests.figure_cases import CASES, find, states
 
 FOLDER = Path(__file__).parents[1] / "book" / "figures"

@@ -17,12 +17,12 @@ from book.figures.gating import VALUES as PLANE
 from book.figures.length_extrapolation import beyond_training
 from book.figures.rotations_meet_linear_attention import KERNEL_FEATURES, shifted_kernels
 from book.figures.toeplitz_rpe import toeplitz_operations
+from lab.explore import COLOURS
+from lab.theory.extrapolation import seen_turns
+from lab.theory.variance import optimal_mse, orthogonal_mse, positive_mse
 from stringlib import CosineWeight, RoPE, linear_attention, reference
 from stringlib.attention.features import optimal_alpha
-from stringlib.checks import largest_difference
-from stringlib.explore import COLOURS
-from stringlib.theory.extrapolation import seen_turns
-from stringlib.theory.variance import optimal_mse, orthogonal_mse, positive_mse
+from stringlib.testing.properties import largest_difference
 from tests.figure_cases import states
 
 # --- one causal sum in three forms ---

@@ -12,9 +12,10 @@ from book.figures.circulant_string import circulant_spectrum
 from book.figures.rope import shifted_scores
 from book.figures.rope_2d_3d import GRID_ENCODERS, grid_kernel, resolution_scores, volume_kernel
 from book.figures.why_positions import POSITIONS, bias_curves, permuted_words
-from stringlib import ALiBi, AxialRoPE, RoPE, checks
+from stringlib import ALiBi, AxialRoPE, RoPE
 from stringlib.algebra.circulant import circulant
 from stringlib.positions import grid_positions
+from stringlib.testing import properties
 from tests.figure_cases import states
 
 # --- why positions ---
@@ -133,10 +134,10 @@ def heat(encoder: str, row: float, column: float) -> torch.Tensor:
 def test_a_cell_shows_the_score_of_its_key(name: str) -> None:
     ones = torch.full((1, 196, 64), 1 / 8, dtype=torch.float64)
     places = grid_positions(14, 14, dtype=torch.float64)
-    table = checks.logits(GRID_ENCODERS[name](), ones, ones, places)[0]
+    table = properties.logits(GRID_ENCODERS[name](), ones, ones, places)[0]
     for row, column in ((0, 0), (6, 9)):
         expected = table[14 * row + column].view(14, 14)
-        assert checks.largest_difference(heat(name, row, column), expected) <= 1e-12
+        assert properties.largest_difference(heat(name, row, column), expected) <= 1e-12
 
 
 def test_shapes_are_as_the_text_says() -> None:
@@ -173,7 +174,7 @@ def test_resolutions_show_the_scores_of_patches() -> None:
     fig = resolution_scores("scale", 28).figure
     ones = torch.full((1, 28, 64), 1 / 8, dtype=torch.float64)
     columns = torch.stack([torch.zeros(28), 0.5 * torch.arange(28)], -1).double()
-    expected = checks.logits(AxialRoPE(64, 2), ones, ones, columns)[0, 0]
+    expected = properties.logits(AxialRoPE(64, 2), ones, ones, columns)[0, 0]
     assert fig.data[3].y == pytest.approx(expected.tolist(), abs=1e-12)
     assert fig.data[3].x == pytest.approx([n / 28 for n in range(28)])
 

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-from stringlib.files import append, locked, whole
-from stringlib.records import write_record
+from lab.files import append, locked, whole
+from lab.records import write_record
 
 
 @contextmanager

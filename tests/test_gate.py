@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from stringlib import checks, reference
+from stringlib import reference
 from stringlib.attention.gate import GATES, Gate
 from stringlib.attention.multihead import MultiHeadAttention
+from stringlib.testing import properties
 from tests.draws import random
 
 kinds = pytest.mark.parametrize("kind", GATES)
@@ -34,7 +35,7 @@ def test_each_head_equals_the_printed_formula(kind: str, dim: int, heads: int, n
     for batch in range(2):
         for head in range(heads):
             expected = reference.gate(y[batch, head], x[batch], per_head[head])
-            assert checks.largest_difference(got[batch, head], expected) <= 1e-14
+            assert properties.largest_difference(got[batch, head], expected) <= 1e-14
 
 
 @kinds
@@ -114,7 +115,7 @@ def test_one_token_alone(kind: str | None) -> None:
     """Without a gate a linear map, with one a gated linear unit."""
     torch.manual_seed(0)
     layer, x = MultiHeadAttention(12, 3, gate=kind).double(), random(1, 12)
-    linear = checks.largest_difference(layer(2 * x), 2 * layer(x)) < 1e-13
+    linear = properties.largest_difference(layer(2 * x), 2 * layer(x)) < 1e-13
     assert linear is (kind is None)
 
 

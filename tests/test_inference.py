@@ -17,12 +17,12 @@ from stringlib import (
     MixedRoPE,
     MultiHeadAttention,
     RotaryEncoder,
-    checks,
     make_encoder,
     reference,
 )
 from stringlib.algebra import haar_orthogonal
 from stringlib.reference import ladder
+from stringlib.testing import properties
 from stringlib.testing.encoders import heads_of
 from tests.encoder_cases import CASES, make
 
@@ -64,8 +64,8 @@ def test_folding_leaves_the_output_of_a_layer_and_the_gradients_of_its_tokens(
         out.square().sum().backward()
         found.append((out, leaf.grad))
     for out, gradient in found[1:]:
-        assert checks.largest_difference(out, found[0][0]) <= 1e-11
-        assert checks.largest_difference(gradient, found[0][1]) <= 1e-10
+        assert properties.largest_difference(out, found[0][0]) <= 1e-11
+        assert properties.largest_difference(gradient, found[0][1]) <= 1e-10
 
 
 @pytest.mark.parametrize("name", ["circulant-8-2d", "string-7", "string-half-7"])
@@ -74,7 +74,7 @@ def test_a_half_folded_layer_is_another_layer(name: str, left_out: tuple[str, ..
     layer, x, positions = layer_of(name)
     wrong = layer.folded()
     wrong.load_state_dict({key: layer.state_dict()[key] for key in left_out}, strict=False)
-    assert checks.largest_difference(wrong(x, positions), layer(x, positions)) > 1e-3
+    assert properties.largest_difference(wrong(x, positions), layer(x, positions)) > 1e-3
 
 
 def test_a_fixed_basis_folds_before_training_and_leaves_mixed_rope() -> None:
@@ -83,7 +83,7 @@ def test_a_fixed_basis_folds_before_training_and_leaves_mixed_rope() -> None:
     folded.encoder = mixed = MixedRoPE(8, 2, 2).double()
     with torch.no_grad():
         mixed.omega.zero_()[:, :3] = frequencies
-    assert checks.largest_difference(folded(x, positions), layer(x, positions)) <= 1e-11
+    assert properties.largest_difference(folded(x, positions), layer(x, positions)) <= 1e-11
     folded(x, positions).square().sum().backward()
     assert (mixed.omega.grad[:, :3].abs() > 0).all()
 
@@ -107,7 +107,7 @@ def test_values_turned_there_and_back_fold_into_two_other_weights() -> None:
     w_v, w_out = layer.to_v.weight.detach(), layer.to_out.weight.detach().mT
     want = output(layer, w_v, w_out, literal=True)
     got = output(layer.folded(), encoder.fold(w_v), encoder.fold(w_out), literal=False)
-    assert checks.largest_difference(got, want) <= 1e-11
+    assert properties.largest_difference(got, want) <= 1e-11
 
 
 def test_grouped_queries_share_one_basis_a_group() -> None:
@@ -119,11 +119,11 @@ def test_grouped_queries_share_one_basis_a_group() -> None:
 
     def scores(encoder: RotaryEncoder, w_q: Tensor, w_k: Tensor) -> Tensor:
         q, k = ((x @ w.mT).unflatten(-1, (groups, d)).transpose(-3, -2) for w in (w_q, w_k))
-        return checks.logits(encoder, q, k.expand_as(q), positions)
+        return properties.logits(encoder, q, k.expand_as(q), positions)
 
     parts = torch.stack([encoder.fold(w) for w in w_q]), encoder.fold(w_k)
     want = scores(encoder, w_q, w_k)
-    assert checks.largest_difference(scores(encoder.folded(), *parts), want) <= 1e-12
+    assert properties.largest_difference(scores(encoder.folded(), *parts), want) <= 1e-12
     own = STRING(torch.randn(6, 4, 1), haar_orthogonal(d, 6, dtype=torch.float64))
     with pytest.raises(ValueError, match=r"weight must have shape \(6 \* 8, model_dim\)"):
         own.fold(w_k)  # a basis for each query head: the shared keys have no one basis to move to
@@ -196,7 +196,7 @@ def test_a_layer_in_bfloat16_folded_from_double(name: str) -> None:
     got = half(x.bfloat16(), positions)
     assert got.dtype == torch.bfloat16
     assert half.encoder.frequencies().dtype == torch.float64
-    assert checks.largest_difference(got.double(), exact) <= 0.1 * exact.abs().max()
+    assert properties.largest_difference(got.double(), exact) <= 0.1 * exact.abs().max()
 
 
 LADDER = [
@@ -220,11 +220,11 @@ def test_every_rung_gives_the_scores_of_the_definition(d: int, encode) -> None:
     matrix = reference.circulant_string_matrix(positions, c)
     want_q, want_k = (torch.einsum("hnij,bhnj->bhni", matrix, x) for x in (q, k))
     scores = encode(q, positions, c) @ encode(k, positions, c).mT
-    assert checks.relative_logit_error(scores, want_q @ want_k.mT, q, k) <= 1e-12
-    package = checks.logits(encoder, q, k, positions)
-    assert checks.relative_logit_error(scores, package, q, k) <= 1e-12
+    assert properties.relative_logit_error(scores, want_q @ want_k.mT, q, k) <= 1e-12
+    package = properties.logits(encoder, q, k, positions)
+    assert properties.relative_logit_error(scores, package, q, k) <= 1e-12
     if encode is not ladder.encode_by_half_spectrum:
-        assert checks.largest_difference(encode(q, positions, c), want_q) <= 1e-12
+        assert properties.largest_difference(encode(q, positions, c), want_q) <= 1e-12
 
 
 @pytest.mark.parametrize("encode", LADDER)
@@ -238,8 +238,8 @@ def test_every_rung_keeps_float32_and_has_the_same_gradients(encode) -> None:
     c = encoder.coefficients[:, :, 0]
     (encode(q, positions, c) @ encode(k, positions, c).mT).square().sum().backward()
     got, encoder.coefficients.grad = encoder.coefficients.grad, None
-    checks.logits(encoder, q, k, positions).square().sum().backward()
-    assert checks.largest_difference(got, encoder.coefficients.grad) <= 1e-9
+    properties.logits(encoder, q, k, positions).square().sum().backward()
+    assert properties.largest_difference(got, encoder.coefficients.grad) <= 1e-9
 
 
 @pytest.mark.parametrize("dim", [4, 64])
@@ -282,7 +282,9 @@ def test_counts_of_operations(dim: int) -> None:
     column = torch.randn(dim, dtype=torch.float64)
     spectrum, count = fft(column.tolist())
     wanted = torch.fft.fft(column)
-    assert checks.largest_difference(torch.tensor(spectrum, dtype=wanted.dtype), wanted) <= 1e-12
+    assert (
+        properties.largest_difference(torch.tensor(spectrum, dtype=wanted.dtype), wanted) <= 1e-12
+    )
     complex_product = 6
     assert counts["fft"] == (2 * count + complex_product * dim) / dim
     assert counts["rfft"] == (2 * count + complex_product * dim) / dim / 2

@@ -17,11 +17,12 @@ from torch import Tensor, nn
 
 from book.others import import_other
 from book.released import PHI_3_LONG, RELEASED, text_and_image
-from stringlib import STRING, ALiBi, MixedRoPE, RoPE, T5Bias, checks
+from stringlib import STRING, ALiBi, MixedRoPE, RoPE, T5Bias
 from stringlib.encoders import scaling
 from stringlib.encoders.string import RotaryEncoder
 from stringlib.inputs import LAYOUTS
 from stringlib.positions import geometric_frequencies, grid_positions
+from stringlib.testing import properties
 from tests.draws import random
 
 EQUAL, OTHER = 5e-7, 1e-3  # of logits, in products of norms: equal if below, others if above
@@ -267,7 +268,7 @@ def gap(encoder: RotaryEncoder, positions: Tensor, wanted: Tensor, factor: float
     grown = torch.ones(encoder.head_dim, dtype=torch.float64)
     grown[:turning] = factor
     found = [x * grown for x in encoder(q, k, positions)]
-    return checks.relative_logit_error(found[0] @ found[1].mT, wanted, q, k)
+    return properties.relative_logit_error(found[0] @ found[1].mT, wanted, q, k)
 
 
 def in_another_layout(encoder: RotaryEncoder) -> STRING:
@@ -299,7 +300,7 @@ def test_a_line_gives_the_logits_of_the_model(name: str, theirs: Turn) -> None:
     if not row.moves_channels:  # vectors show what logits do not, such as from where one counts
         ours = encoder(*drawn(encoder, positions), positions)
         for x, y in zip(ours, (q, k), strict=True):
-            assert checks.largest_difference(row.factor * x, y) < 1e-5
+            assert properties.largest_difference(row.factor * x, y) < 1e-5
 
 
 MODULES = [(name, theirs) for name, theirs in THEIRS if isinstance(theirs, Text)]
@@ -328,7 +329,7 @@ def test_a_learned_line_takes_the_frequencies_of_the_model() -> None:
     learned = model.rope.freqs[:, 0].permute(1, 2, 0)
     # at the start: the same lengths, along directions of its own in each head
     lengths = [omega.norm(dim=-1) for omega in (learned, encoder.omega)]
-    assert checks.largest_difference(*lengths) < 1e-6
+    assert properties.largest_difference(*lengths) < 1e-6
     with torch.no_grad():
         encoder.omega.copy_(learned)
     q, k = turned(model, *drawn(encoder, positions), model.rope.get_embed([ROWS, COLUMNS])[0])
@@ -505,8 +506,8 @@ def test_the_slopes_of_bloom_and_mpt(heads: int) -> None:
 
     ours = weights(ALiBi(heads)(length, length))
     for theirs in (bloom, mpt):
-        assert checks.largest_difference(weights(theirs), ours) < 1e-7
-        assert checks.largest_difference(weights(2 * theirs), ours) > 1e-3
+        assert properties.largest_difference(weights(theirs), ours) < 1e-7
+        assert properties.largest_difference(weights(2 * theirs), ours) > 1e-3
 
 
 def test_v_jepa_2_has_no_rotation_and_is_not_relative() -> None:
@@ -519,11 +520,11 @@ def test_v_jepa_2_has_no_rotation_and_is_not_relative() -> None:
         return turn(x, positions.mT[None])
 
     def error(turn: Callable[[Tensor, Tensor], Tensor]) -> float:
-        return checks.shift_error(lambda p: turn(q, p) @ turn(k, p).mT, positions, 7.0)
+        return properties.shift_error(lambda p: turn(q, p) @ turn(k, p).mT, positions, 7.0)
 
     unit = torch.eye(dim, dtype=torch.float64)[None, None]
     matrix = theirs(unit, torch.full((dim, 1), 3.0, dtype=torch.float64))[0, 0].mT
-    assert checks.orthogonality_error(matrix) > 0.1
+    assert properties.orthogonality_error(matrix) > 0.1
     assert error(theirs) > 0.1
     for layout in LAYOUTS:
         assert error(RoPE(dim, layout=layout).rotate) < 1e-12

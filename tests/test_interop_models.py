@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from stringlib import STRING, CirculantSTRING, RoPE, softmax_attention
 from stringlib.adapters import RotaryTables, Rotated
-from stringlib.checks import largest_difference
 from stringlib.convert import to_layout
 from stringlib.encoders.rope import mrope
 from stringlib.encoders.scaling import (
@@ -22,6 +21,7 @@ from stringlib.encoders.scaling import (
 )
 from stringlib.encoders.string import RotaryEncoder
 from stringlib.positions import grid_positions
+from stringlib.testing.properties import largest_difference
 from tests.draws import random
 from tests.test_interop import other
 

@@ -10,10 +10,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from stringlib import LanguageModel, checks
+from stringlib import LanguageModel
 from stringlib.encoders.registry import BIASES, make_bias
 from stringlib.models import CONFIGS, make_language_model
 from stringlib.models.blocks import MLP, SwiGLU
+from stringlib.testing import properties
 from tests.model_cases import CASES, COVERING, LENGTH, VOCAB, has_state, language_model, text
 from tests.refusals import refused
 
@@ -30,8 +31,8 @@ def test_nothing_looks_ahead(name: str) -> None:
     model, tokens = language_model(name).double(), text(2, LENGTH)
     later = tokens.clone()
     later[:, 4:] = (tokens[:, 4:] + 1 + text(2, LENGTH - 4, seed=2) % (VOCAB - 1)) % VOCAB
-    assert checks.largest_difference(model(tokens)[:, :4], model(later)[:, :4]) <= 1e-12
-    assert checks.largest_difference(model(tokens)[:, 4:], model(later)[:, 4:]) > 1e-3
+    assert properties.largest_difference(model(tokens)[:, :4], model(later)[:, :4]) <= 1e-12
+    assert properties.largest_difference(model(tokens)[:, 4:], model(later)[:, 4:]) > 1e-3
 
 
 def test_positions_are_counted_and_can_be_given() -> None:
@@ -39,13 +40,13 @@ def test_positions_are_counted_and_can_be_given() -> None:
     counted = torch.arange(LENGTH)[:, None]
     assert torch.equal(model(tokens), model(tokens, counted))
     moved = model(tokens, counted + 1000)
-    assert checks.largest_difference(model(tokens), moved) <= 1e-10
-    assert checks.largest_difference(model(tokens), model(tokens, counted / 2)) > 1e-4
+    assert properties.largest_difference(model(tokens), moved) <= 1e-10
+    assert properties.largest_difference(model(tokens), model(tokens, counted / 2)) > 1e-4
     each = torch.stack([counted, counted / 2])
     both = torch.cat([model(tokens[:1]), model(tokens[1:], counted / 2)])
-    assert checks.largest_difference(model(tokens, each), both) <= 1e-12
+    assert properties.largest_difference(model(tokens, each), both) <= 1e-12
     absolute = language_model("softmax-sinusoidal").double()
-    assert checks.largest_difference(absolute(tokens), absolute(tokens, counted + 5)) > 1e-3
+    assert properties.largest_difference(absolute(tokens), absolute(tokens, counted + 5)) > 1e-3
 
 
 @pytest.mark.parametrize("depth", [1, 3])
@@ -54,7 +55,7 @@ def test_a_state_has_the_length_of_any_depth(depth: int) -> None:
     _, state = model(tokens[:, :4], return_state=True)
     assert len(state) == depth
     rest = model(tokens[:, 4:], state=state)
-    assert checks.largest_difference(rest, model(tokens)[:, 4:]) <= 1e-12
+    assert properties.largest_difference(rest, model(tokens)[:, 4:]) <= 1e-12
 
 
 @pytest.mark.parametrize(
@@ -71,7 +72,7 @@ def test_the_states_are_all_that_is_needed_of_earlier_tokens(
         part, state = model(tokens[:, start:end], state=state, return_state=True)
         parts.append(part)
     assert [left.length for left in state] == [LENGTH] * 2
-    assert checks.largest_difference(torch.cat(parts, 1), model(tokens)) <= 1e-10
+    assert properties.largest_difference(torch.cat(parts, 1), model(tokens)) <= 1e-10
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name not in STATES])
@@ -263,8 +264,8 @@ def test_prompts_of_different_length_are_served_in_one_batch(name: str) -> None:
     assert torch.equal(found[1, 2:], alone[1][0])
     positions = (mask.cumsum(-1) - 1).clamp(min=0)[..., None]
     scores = model(both, positions, key_mask=mask)
-    assert checks.largest_difference(scores[0], model(long)[0]) < 1e-10
-    assert checks.largest_difference(scores[1, 2:], model(short)[0]) < 1e-10
+    assert properties.largest_difference(scores[0], model(long)[0]) < 1e-10
+    assert properties.largest_difference(scores[1, 2:], model(short)[0]) < 1e-10
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from stringlib.train.learn import Training, adam, learn
+from lab.train.learn import Training, adam, learn
 
 
 class Two(nn.Module):

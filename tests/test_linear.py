@@ -12,8 +12,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from stringlib import LinearState, ToeplitzWeight, linear_attention, reference
 from stringlib.attention.weights import ConstantWeight
-from stringlib.checks import largest_difference
 from stringlib.kernels.recurrence import PLAIN_CHUNK as CHUNK
+from stringlib.testing.properties import largest_difference
 
 MODES = ("parallel", "recurrent", "chunk")
 EXACT = 1e-12

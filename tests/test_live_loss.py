@@ -7,10 +7,10 @@ import IPython
 import IPython.display
 import pytest
 
-from stringlib.explore import COLOURS, LiveLoss
-from stringlib.explore import live as module
-from stringlib.explore.frames import PLOTLY
-from stringlib.train import History
+from lab.explore import COLOURS, LiveLoss
+from lab.explore import live as module
+from lab.explore.frames import PLOTLY
+from lab.train import History
 
 
 def history(last):

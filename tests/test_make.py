@@ -38,7 +38,15 @@ class Project:
         self.folder = folder
         for name in ("Makefile", "constraints.txt", "pyproject.toml", "_config.yml", "_toc.yml"):
             shutil.copy(ROOT / name, folder)
-        for name in ("_ext", "book/_assets", "notebooks", "stringlib", "tools", "benchmarks"):
+        for name in (
+            "_ext",
+            "book/_assets",
+            "notebooks",
+            "stringlib",
+            "lab",
+            "tools",
+            "benchmarks",
+        ):
             (folder / name).mkdir(parents=True)
         for name in (
             "tools/environment.sh",
@@ -92,7 +100,7 @@ def test_help_is_the_default_and_lists_every_target(project: Project) -> None:
     result = project.run()
     assert result.returncode == 0
     listed = set(re.findall(r"^  make (\w+)", result.stdout, re.MULTILINE))
-    assert listed >= {"book", "serve", "test", "lab", "notebooks", "help", "clean"}
+    assert listed >= {"book", "serve", "test", "jupyter", "notebooks", "help", "clean"}
     phony = re.search(r"^\.PHONY: (help .+)$", MAKEFILE, re.MULTILINE)[1].split()
     assert set(phony) == listed
 

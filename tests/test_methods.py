@@ -12,13 +12,13 @@ import torch
 from docutils import nodes
 
 from book import facts, methods, recorded
+from lab.theory.spread import difference, interval, mean
 from results import extrapolation, language, recall_many, vision
 from stringlib import make_encoder
 from stringlib.attention.registry import FEATURES, WEIGHTS
 from stringlib.encoders.registry import BIASES, ENCODERS
 from stringlib.encoders.rope import RoPE
 from stringlib.models.blocks import ABSOLUTE
-from stringlib.theory.spread import difference, interval, mean
 
 ROOT = Path(__file__).resolve().parents[1]
 SPEC = importlib.util.spec_from_file_location("book_choice", ROOT / "_ext" / "book_choice.py")

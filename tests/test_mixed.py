@@ -5,8 +5,9 @@ import math
 import pytest
 import torch
 
-from stringlib import AxialRoPE, CirculantSTRING, MixedRoPE, RoPE, checks
+from stringlib import AxialRoPE, CirculantSTRING, MixedRoPE, RoPE
 from stringlib.reference import apply_mixed_rope, mixed_start
+from stringlib.testing import properties
 from tests.draws import random
 
 
@@ -28,7 +29,7 @@ def test_in_two_coordinates_it_starts_as_the_literal_form(head_dim, base):
         if (head[quarter] - expected[quarter]).norm() > head[quarter].norm():
             expected[quarter:] *= -1
             mirrored += 1
-        assert checks.largest_difference(head, expected) <= 1e-6  # stored in float32
+        assert properties.largest_difference(head, expected) <= 1e-6  # stored in float32
     assert 10 < mirrored < 40
 
 
@@ -40,7 +41,7 @@ def test_each_magnitude_serves_perpendicular_directions(head_dim, coord_dim):
     gram = by_magnitude @ by_magnitude.mT
     for i in range(n):
         expected = 10.0 ** (-2 * i / n) * torch.eye(coord_dim, dtype=torch.float64)
-        assert checks.largest_difference(gram[:, i], expected.expand(4, -1, -1)) <= 1e-6
+        assert properties.largest_difference(gram[:, i], expected.expand(4, -1, -1)) <= 1e-6
 
 
 @pytest.mark.parametrize(
@@ -64,16 +65,16 @@ def test_heads_start_in_different_directions_and_no_direction_is_preferred():
 
 def test_with_one_coordinate_it_starts_as_rope_up_to_the_sign():
     omega, rope = MixedRoPE(8, 1, 3).frequencies(), RoPE(8, base=10.0).frequencies()
-    assert checks.largest_difference(omega.abs(), rope) <= 1e-7
+    assert properties.largest_difference(omega.abs(), rope) <= 1e-7
     sign = omega[:, :1].sign()
-    assert checks.largest_difference(omega, sign * rope) <= 1e-7
+    assert properties.largest_difference(omega, sign * rope) <= 1e-7
 
 
 @pytest.mark.parametrize("coord_dim", [1, 2, 3])
 def test_gradients_reach_every_frequency(coord_dim):
     encoder = MixedRoPE(12, coord_dim, 2)
     q, k = random(2, 2, 9, 12).float()
-    checks.logits(encoder, q, k, random(9, coord_dim)).square().sum().backward()
+    properties.logits(encoder, q, k, random(9, coord_dim)).square().sum().backward()
     assert encoder.omega.grad.shape == (2, 6, coord_dim)
     assert encoder.omega.grad.abs().min() > 0
 
@@ -87,7 +88,7 @@ def test_it_can_become_every_other_encoder_without_a_basis():
         x, r = random(2, 5, 14), 10 * random(5, 2, seed=1)
         padded = torch.cat([x, torch.zeros(2, 5, other.head_dim - 14)], -1)
         expected = other.rotate(padded, r)[..., :14]
-        assert checks.largest_difference(encoder.rotate(x, r), expected) <= 1e-13
+        assert properties.largest_difference(encoder.rotate(x, r), expected) <= 1e-13
 
 
 def test_the_literal_forms_refuse_what_does_not_fit():

@@ -16,10 +16,10 @@ from stringlib import (
     MultiHeadAttention,
     RoPE,
     ViT,
-    checks,
     make_encoder,
 )
 from stringlib.positions import grid_positions
+from stringlib.testing import properties
 from tests.model_cases import CASES, CLASSES, COVERING, LENGTH, VOCAB, model_and_input
 
 kinds = pytest.mark.parametrize("kind", ["text", "images"])
@@ -106,7 +106,7 @@ def test_a_folded_model_says_the_same(encoder: str, kind: str, options: dict[str
         nn.init.normal_(parameter, std=0.3)
     folded = model.folded()
     given = given if kind == "text" else given.double()
-    assert checks.largest_difference(model(given), folded(given)) <= 1e-10
+    assert properties.largest_difference(model(given), folded(given)) <= 1e-10
     encoders = [{block.attention.encoder for block in m.blocks} for m in (model, folded)]
     assert len(encoders[0]) == len(encoders[1])  # shared as before
     assert not any(list(encoder.parameters()) for encoder in encoders[1])

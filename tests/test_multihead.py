@@ -27,7 +27,6 @@ from stringlib import (
     RoPE,
     T5Bias,
     ToeplitzWeight,
-    checks,
     reference,
 )
 from stringlib.attention import LinearState
@@ -39,6 +38,7 @@ from stringlib.attention.shift import ShiftedState
 from stringlib.attention.softmax import KeyValueCache
 from stringlib.models.blocks import Block
 from stringlib.positions import grid_positions
+from stringlib.testing import properties
 from tests import attention_cases
 from tests.draws import random
 from tests.model_cases import DECAYS
@@ -218,7 +218,9 @@ def dense(layer: MultiHeadAttention, x: Tensor) -> Tensor:
 
 def close(got: Tensor, expected: Tensor, limit: float) -> bool:
     """Return whether no number is further off than a part of the largest, or of 1."""
-    return checks.largest_difference(got, expected) <= limit * max(1, expected.abs().max().item())
+    return properties.largest_difference(got, expected) <= limit * max(
+        1, expected.abs().max().item()
+    )
 
 
 def stream(layer: MultiHeadAttention, x: Tensor, cuts: tuple[int, ...], key_mask=None):
@@ -280,7 +282,7 @@ def test_c_cosgate_equals_its_literal_twin(
         expected = reference.c_cosgate(
             x, *(p.weight.mT for p in projections), r, s, horizon=9, causal=causal
         )
-        assert checks.largest_difference(layer(x), expected) <= 1e-12
+        assert properties.largest_difference(layer(x), expected) <= 1e-12
 
 
 @pytest.mark.parametrize("name", LAYERS)
@@ -289,8 +291,8 @@ def test_nothing_looks_ahead(name: str) -> None:
     later = x.clone()
     later[:, 5:] = 3 * random(2, LENGTH - 5, DIM, seed=7)
     before, after = layer(x), layer(later)
-    assert checks.largest_difference(before[:, :5], after[:, :5]) <= 1e-12
-    assert checks.largest_difference(before[:, 5:], after[:, 5:]) > 1e-3
+    assert properties.largest_difference(before[:, :5], after[:, :5]) <= 1e-12
+    assert properties.largest_difference(before[:, 5:], after[:, 5:]) > 1e-3
 
 
 @pytest.mark.parametrize("name", STREAMS)
@@ -301,7 +303,7 @@ def test_decoding_with_a_state_equals_the_whole(name: str, cuts: tuple[int, ...]
     kind = KeyValueCache if layer.features is None else LinearState
     assert isinstance(state, kind if layer.shift is None else ShiftedState)
     assert state.length == LENGTH
-    assert checks.largest_difference(found, layer(x)) <= 1e-11
+    assert properties.largest_difference(found, layer(x)) <= 1e-11
 
 
 @pytest.mark.parametrize("name", ["softmax-rope-gate", "favor-rope", "elu-cayley", "cosformer"])
@@ -313,8 +315,8 @@ def test_decoding_keeps_a_mask(name: str) -> None:
     first, state = layer(x[:, :4], key_mask=mask[:, :4], return_state=True)
     rest = layer(x[:, 4:], state=state)  # no mask: all that follows counts
     found = torch.cat([first, rest], 1)
-    assert checks.largest_difference(found[1, 3:], whole[1, 3:]) <= 1e-11
-    assert checks.largest_difference(found[0], whole[0]) <= 1e-11
+    assert properties.largest_difference(found[1, 3:], whole[1, 3:]) <= 1e-11
+    assert properties.largest_difference(found[0], whole[0]) <= 1e-11
 
 
 @pytest.mark.parametrize(("name", "causal"), PLACES)
@@ -323,16 +325,16 @@ def test_padding_is_never_read(name: str, causal: bool) -> None:
     mask = torch.ones(2, LENGTH, dtype=torch.bool)
     mask[0, [2, *range(6, LENGTH)]] = False
     before = layer(x, key_mask=mask)
-    assert checks.largest_difference(before[1], layer(x)[1]) <= 1e-11
+    assert properties.largest_difference(before[1], layer(x)[1]) <= 1e-11
     by_head = mask[:, None].expand(2, HEADS, LENGTH)
     for padding in (50 * random(LENGTH, DIM, seed=9), torch.full((LENGTH, DIM), math.nan)):
         padded = torch.where(mask[..., None], x, padding)
         for given in (mask, by_head):
             after = layer(padded, key_mask=given)
-            assert checks.largest_difference(before[mask], after[mask]) <= 1e-11
+            assert properties.largest_difference(before[mask], after[mask]) <= 1e-11
             if causal and layer.has_state:
                 found, _ = stream(layer, padded, (0, 3, 9), given)
-                assert checks.largest_difference(before[mask], found[mask]) <= 1e-11
+                assert properties.largest_difference(before[mask], found[mask]) <= 1e-11
 
 
 @pytest.mark.parametrize("name", ["relu", "favor", "gla", "gla-favor", "ssd", "delta"])
@@ -341,10 +343,10 @@ def test_padding_without_a_place_is_as_if_it_were_not_there(name: str) -> None:
     mask = torch.tensor([True, False, True, True, False, False, True, True, False])
     out, state = layer(x, key_mask=mask, return_state=True)
     expected, short = layer(x[:, mask], return_state=True)
-    assert checks.largest_difference(out[:, mask], expected) <= 1e-12
+    assert properties.largest_difference(out[:, mask], expected) <= 1e-12
     follows = random(2, 1, DIM, seed=2)
     next_ones = [layer(follows, state=s) for s in (state, short)]
-    assert checks.largest_difference(*next_ones) <= 1e-12
+    assert properties.largest_difference(*next_ones) <= 1e-12
 
 
 @pytest.mark.parametrize("name", ["softmax", "relu", "favor", "favor-after"])
@@ -356,7 +358,7 @@ def test_a_mask_for_each_head(name: str, causal: bool) -> None:
     assert (hidden == 0).all()
     if layer.has_state:
         whole = layer(x, key_mask=mask)
-        assert checks.largest_difference(stream(layer, x, (0, 4, 9), mask)[0], whole) <= 1e-11
+        assert properties.largest_difference(stream(layer, x, (0, 4, 9), mask)[0], whole) <= 1e-11
 
 
 def test_a_padded_key_does_not_decide_how_small_features_become() -> None:
@@ -368,7 +370,7 @@ def test_a_padded_key_does_not_decide_how_small_features_become() -> None:
     x[:, 7:] = 0
     exact = copy.deepcopy(layer).double()(x.double()[:, :7])
     out = layer(x, key_mask=torch.arange(LENGTH) < 7)[:, :7].double()
-    assert checks.largest_difference(out, exact) <= 1e-2 * exact.abs().max()
+    assert properties.largest_difference(out, exact) <= 1e-2 * exact.abs().max()
 
 
 @pytest.mark.parametrize("weight", [None, "cosine", "toeplitz", "retnet", "ssd", "gla"])
@@ -427,9 +429,9 @@ def test_autocast_keeps_angles_and_sums_wide(name: str) -> None:
     with torch.autocast("cpu", torch.bfloat16):
         low, moved = layer(x), layer(x, far) if layer.encoder is not None else layer(x)
     assert low.dtype == torch.bfloat16
-    assert checks.largest_difference(low.float(), layer(x)) < 0.1 * layer(x).abs().max()
+    assert properties.largest_difference(low.float(), layer(x)) < 0.1 * layer(x).abs().max()
     if name == "softmax-rope-gate":  # bfloat16 angles at a million are noise
-        assert checks.largest_difference(low, moved) < 0.05 * low.abs().max()
+        assert properties.largest_difference(low, moved) < 0.05 * low.abs().max()
 
 
 @pytest.mark.parametrize("name", LAYERS)
@@ -473,9 +475,9 @@ def test_a_bias_is_the_weight_of_kernelised_attention(causal: bool) -> None:
     same = copy.deepcopy(layer)
     same.weight.forward = lambda x, mask=None: ToeplitzWeight(table)
     x = random(LENGTH, DIM)
-    assert checks.largest_difference(layer(x), same(x)) == 0
+    assert properties.largest_difference(layer(x), same(x)) == 0
     weight = layer.weight(x).matrix(LENGTH, LENGTH)
-    assert checks.largest_difference(weight, bias(LENGTH, LENGTH).exp()) <= 1e-12
+    assert properties.largest_difference(weight, bias(LENGTH, LENGTH).exp()) <= 1e-12
     assert list(layer.weight.parameters())
 
 
@@ -532,7 +534,7 @@ def test_a_weight_of_ones_own_need_not_call_its_base() -> None:
     layer = MultiHeadAttention(8, 2, attention="elu", weight=Even(0.5))
     torch.manual_seed(0)
     plain = MultiHeadAttention(8, 2, attention="elu")
-    assert checks.largest_difference(layer(x), plain(x)) < 1e-6
+    assert properties.largest_difference(layer(x), plain(x)) < 1e-6
     assert len(list(layer.parameters())) == len(list(plain.parameters()))
 
 
@@ -572,8 +574,8 @@ def test_a_map_of_ones_own_is_scaled_when_it_says_so() -> None:
         return MultiHeadAttention(12, 2, RoPE(6), features)(x)
 
     assert plain.scale == pytest.approx(6**-0.25)
-    assert checks.largest_difference(attend(Wrapped(plain, plain.scale)), attend(plain)) < 1e-6
-    assert checks.largest_difference(attend(Wrapped(plain)), attend(plain)) > 1e-3
+    assert properties.largest_difference(attend(Wrapped(plain, plain.scale)), attend(plain)) < 1e-6
+    assert properties.largest_difference(attend(Wrapped(plain)), attend(plain)) > 1e-3
     with pytest.raises(TypeError, match="scale of the feature map must be a number, got 'all'"):
         attend(Wrapped(plain, "all"))  # type: ignore[arg-type]
 
@@ -603,7 +605,7 @@ def test_positions_of_a_grid(attention: str) -> None:
     x = random(2, 6, DIM)
     assert torch.equal(layer(x), layer(x, grid_positions(2, 3)))
     moved = layer(x, grid_positions(2, 3) + 5)
-    assert (checks.largest_difference(moved, layer(x)) < 1e-12) is (attention == "softmax")
+    assert (properties.largest_difference(moved, layer(x)) < 1e-12) is (attention == "softmax")
 
 
 def test_an_encoder_by_name_reads_the_coordinates_asked_for() -> None:
@@ -618,7 +620,7 @@ def test_a_grid_is_decoded_row_by_row() -> None:
     layer, x = MultiHeadAttention(24, 3, "axial", grid=(2, 3), causal=True), torch.randn(6, 24)
     first, state = layer(x[:4], return_state=True)
     rest = layer(x[4:], state=state)
-    assert checks.largest_difference(torch.cat([first, rest]), layer(x)) <= 1e-5
+    assert properties.largest_difference(torch.cat([first, rest]), layer(x)) <= 1e-5
     with pytest.raises(ValueError, match="positions must have one row for each"):
         layer(torch.randn(7, 24))
 
@@ -653,7 +655,7 @@ def test_queries_and_keys_of_one_length() -> None:
 def test_a_folded_layer_says_the_same(name: str, causal: bool) -> None:
     layer, x = make(name, causal), random(2, LENGTH, DIM)
     folded = layer.folded()
-    assert checks.largest_difference(folded(x), layer(x)) <= 1e-12
+    assert properties.largest_difference(folded(x), layer(x)) <= 1e-12
     assert list(folded.encoder.parameters()) == []
     assert not any(p is q for p in folded.parameters() for q in layer.parameters())
 

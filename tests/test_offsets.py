@@ -5,10 +5,11 @@ import math
 import pytest
 import torch
 
-from stringlib import STRING, AxialRoPE, MixedRoPE, RoPE, checks
+from lab.theory.offsets import alias_gap, offset_scores
+from stringlib import STRING, AxialRoPE, MixedRoPE, RoPE
 from stringlib.positions import grid_positions
+from stringlib.testing import properties
 from stringlib.testing.encoders import heads_of, inputs
-from stringlib.theory.offsets import alias_gap, offset_scores
 from tests.encoder_cases import CASES, make
 from tests.refusals import refused
 
@@ -23,8 +24,8 @@ def test_the_score_is_a_sum_of_waves_in_the_offset(name):
     own = offset_scores(encoder, q[:, 2], k[:, 2], offsets)
     # the same content everywhere, the query at token 2
     everywhere = k[:, 2:3].expand(-1, len(positions), -1)
-    table = checks.logits(encoder, q, everywhere, positions)
-    assert checks.largest_difference(own, table[:, 2]) <= 1e-10
+    table = properties.logits(encoder, q, everywhere, positions)
+    assert properties.largest_difference(own, table[:, 2]) <= 1e-10
 
     basis = encoder.basis().detach().expand(heads_of(encoder), -1, -1)
     omega = encoder.frequencies().detach().expand(heads_of(encoder), -1, -1)
@@ -38,7 +39,7 @@ def test_the_score_is_a_sum_of_waves_in_the_offset(name):
             size = math.hypot(a[x], a[y]) * math.hypot(b[x], b[y])
             phase = math.atan2(b[y], b[x]) - math.atan2(a[y], a[x])
             waves[head] += size * torch.cos(offsets @ omega[head, i] + phase)
-    assert checks.largest_difference(own, waves) <= 1e-10
+    assert properties.largest_difference(own, waves) <= 1e-10
 
 
 @pytest.mark.proves("eq-grid-alias")
@@ -49,7 +50,7 @@ def test_an_offset_is_invisible_exactly_where_the_gap_is_zero(name):
     matrix = encoder.matrix(offsets)
     eye = torch.eye(encoder.head_dim, dtype=torch.float64)
     chord = torch.linalg.matrix_norm(matrix - eye, ord=2)  # of the plane turned the farthest
-    assert checks.largest_difference(chord, 2 * (alias_gap(encoder, offsets) / 2).sin()) <= 1e-7
+    assert properties.largest_difference(chord, 2 * (alias_gap(encoder, offsets) / 2).sin()) <= 1e-7
 
 
 @pytest.mark.proves("eq-grid-alias")

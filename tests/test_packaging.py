@@ -167,12 +167,9 @@ def providers() -> dict[str, set[str]]:
 # part of the tree -> the extras whose packages it may import
 PARTS = {
     "stringlib": [],
-    "stringlib/explore": ["explore"],
-    "stringlib/symbolic": ["symbolic"],
-    "stringlib/tasks": ["train", "data"],  # inside functions only
-    "stringlib/theory/spread": ["train"],  # inside functions only
-    "stringlib/train": ["train"],
-    "book": ["explore"],
+    "lab": ["lab"],
+    "lab/tasks": ["lab", "data"],  # inside functions only
+    "book": ["lab"],
     "tools": ["test"],
     "_ext": ["book"],
     "tests": ["test"],
@@ -180,7 +177,17 @@ PARTS = {
     "results": ["book"],
     "benchmarks": [],  # the peers are looked for by name, and may be missing
 }
-OURS = {"stringlib", "book", "_ext", "tools", "tests", "results", "benchmarks", "book_assets"}
+OURS = {
+    "stringlib",
+    "lab",
+    "book",
+    "_ext",
+    "tools",
+    "tests",
+    "results",
+    "benchmarks",
+    "book_assets",
+}
 
 
 def part_of(path: Path) -> str:
@@ -233,16 +240,28 @@ def test_what_colab_is_told_to_install_is_what_the_chapters_need() -> None:
     for path, text in sources():
         if path.parent.name in ("notebooks", "results"):
             assert undeclared(imported(text), told.split(",")) == set(), path.name
-            parts = re.findall(r"(?:from|import) (stringlib(?:\.\w+)*)", text)
+            parts = re.findall(r"(?:from|import) ((?:stringlib|lab)(?:\.\w+)*)", text)
             needed |= {e for p in parts for e in PARTS[part_of(ROOT / p.replace(".", "/"))]}
     assert set(declared(*needed - {"data"})) <= set(declared(*told.split(",")))
+
+
+def test_imports_run_one_way() -> None:
+    """The package knows nothing of the laboratory, and that nothing of the book and its results."""
+    above = {"stringlib": {"lab", "results", "benchmarks", "book", "tools", "tests"}}
+    above["lab"] = above["stringlib"] - {"lab"}
+    wrong = {
+        str(path.relative_to(ROOT)): sorted(found)
+        for path, text in sources()
+        if (found := above.get(path.relative_to(ROOT).parts[0], set()) & set(imported(text)))
+    }
+    assert wrong == {}
 
 
 def test_an_undeclared_import_is_found() -> None:
     names = list(imported("import torch.nn, plotly.io as p\nfrom sympy.abc import x\nimport os"))
     assert names == ["torch", "plotly", "sympy", "os"]
     assert undeclared(names, []) == {"plotly", "sympy"}
-    assert undeclared(names, ["explore"]) == {"sympy"}
+    assert undeclared(names, ["lab"]) == set()
     assert undeclared(["nowhere"], ["dev"]) == {"nowhere"}
 
 
@@ -256,10 +275,8 @@ def test_the_package_imports_with_torch_alone() -> None:
         import warnings
         warnings.simplefilter("ignore")  # torch says that it runs without numpy
         import pkgutil, stringlib
-        needs_more = ("stringlib.explore", "stringlib.symbolic", "stringlib.train")
         for module in pkgutil.walk_packages(stringlib.__path__, "stringlib."):
-            if not module.name.startswith(needs_more):
-                __import__(module.name)
+            __import__(module.name)
     """)
     assert {"plotly", "ipywidgets", "sympy", "numpy", "matplotlib"} <= blocked
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
@@ -277,7 +294,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copy(ROOT / name, folder)
     ignore = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "stringlib", folder / "stringlib", ignore=ignore)
-    for name in ("tests", "results", "book/figures"):
+    for name in ("tests", "lab", "results", "book/figures"):
         (folder / name).mkdir(parents=True)
         (folder / name / "__init__.py").touch()
     return folder
@@ -296,7 +313,7 @@ def wheel(tree: Path) -> zipfile.ZipFile:
 def test_the_wheel_holds_the_whole_package_and_nothing_else(wheel: zipfile.ZipFile) -> None:
     inside = {name for name in wheel.namelist() if ".dist-info/" not in name}
     files = {str(p.relative_to(ROOT)) for p in (ROOT / "stringlib").rglob("*.py")}
-    assert inside == files | {"stringlib/py.typed", "stringlib/tasks/digits.gz"}
+    assert inside == files | {"stringlib/py.typed"}
     folders = {str(Path(name).parent) for name in files}
     assert {f"{folder}/__init__.py" for folder in folders} <= files, "a folder is no package"
 

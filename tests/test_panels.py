@@ -5,7 +5,7 @@ from __future__ import annotations
 import plotly.graph_objects as go
 import pytest
 
-from stringlib.explore import Panel, panels
+from lab.explore import Panel, panels
 
 
 def dot(x: float) -> go.Scatter:

@@ -9,11 +9,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from stringlib import FavorFeatures, checks
+from stringlib import FavorFeatures
 from stringlib.algebra import circular_convolution, fast_hadamard, hadamard
 from stringlib.attention import projections
 from stringlib.attention.projections import PROJECTIONS, Projection
 from stringlib.reference import hadamard_projection_matrix
+from stringlib.testing import properties
 from tests.draws import random
 
 SHAPES = [(1, 1, 1), (1, 3, 2), (2, 5, 1), (5, 3, 2), (8, 8, 3), (7, 20, 1), (16, 40, 2)]
@@ -48,14 +49,14 @@ def test_the_product_is_that_with_the_matrix(
     x = random(2, max(heads, 4) if heads == 1 else heads, 6, d).requires_grad_()
     inputs = [x, *made.parameters()]
     got, expected = made(x), x @ matrix.mT
-    assert checks.largest_difference(got, expected) <= 1e-13 * d
+    assert properties.largest_difference(got, expected) <= 1e-13 * d
     probe = random(*got.shape, seed=2)
     for one, other in zip(
         torch.autograd.grad((got.sin() * probe).sum(), inputs),
         torch.autograd.grad((expected.sin() * probe).sum(), inputs),
         strict=True,
     ):
-        assert checks.largest_difference(one, other) <= 1e-11
+        assert properties.largest_difference(one, other) <= 1e-11
     assert made(x.detach()[:, :, :0]).shape == (2, x.shape[1], 0, m)
 
 
@@ -66,10 +67,10 @@ def test_large_sizes_take_the_transform_and_agree(name: str) -> None:
     for size, m in ((d, d), (d - 3 if name == "hadamard" else d + 3, d + 100)):
         made = make(name, size, m, 2)
         x = random(3, 2, 5, size)
-        assert checks.largest_difference(made(x), x @ made.matrix().mT) <= 1e-11
+        assert properties.largest_difference(made(x), x @ made.matrix().mT) <= 1e-11
         single = made.float()(x.float())
         assert single.dtype == torch.float32
-        assert checks.largest_difference(single, x @ made.matrix().double().mT) <= 1e-3
+        assert properties.largest_difference(single, x @ made.matrix().double().mT) <= 1e-3
 
 
 def test_few_rows_of_a_large_circulant_are_a_product(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,18 +87,20 @@ def test_rows_of_a_block_are_orthogonal(name: str, d: int, m: int) -> None:
     rows = matrix / matrix.norm(dim=-1, keepdim=True)
     for start in range(0, m, d):
         block = rows[:, start : start + d]
-        assert checks.orthogonality_error(block.mT) <= 1e-6  # drawn in float32
+        assert properties.orthogonality_error(block.mT) <= 1e-6  # drawn in float32
 
 
 @pytest.mark.parametrize("d", [1, 2, 3, 8, 9, 64])
 def test_the_unit_spectrum_keeps_its_modulus_in_double_precision(d: int) -> None:
     made = make("unit-circulant", d, d)
     rows = made.matrix()[0] / made.lengths[0, :, None]
-    assert checks.orthogonality_error(rows) <= 1e-13
+    assert properties.orthogonality_error(rows) <= 1e-13
     made.bfloat16()
     rounded = made.double().matrix()[0] / made.lengths[0, :, None]
-    assert checks.orthogonality_error(rounded) <= 1e-2  # lengths are rounded, the modulus is not
-    assert checks.orthogonality_error(rounded / rounded.norm(dim=-1, keepdim=True)) <= 1e-13
+    assert (
+        properties.orthogonality_error(rounded) <= 1e-2
+    )  # lengths are rounded, the modulus is not
+    assert properties.orthogonality_error(rounded / rounded.norm(dim=-1, keepdim=True)) <= 1e-13
 
 
 @pytest.mark.parametrize("name", ORTHOGONAL)
@@ -120,7 +123,7 @@ def test_rows_have_mean_zero_and_unit_covariance(name: str, d: int) -> None:
     w = PROJECTIONS[name](d, 2, draws, generator=seeded()).matrix().double()
     assert w.mean(0).abs().max() <= 5 / math.sqrt(draws)
     covariance = torch.einsum("hmi,hmj->mij", w, w) / draws
-    assert checks.largest_difference(covariance, torch.eye(d)) <= 6 * math.sqrt(2 / draws)
+    assert properties.largest_difference(covariance, torch.eye(d)) <= 6 * math.sqrt(2 / draws)
 
 
 @pytest.mark.parametrize("name", PROJECTIONS)
@@ -130,7 +133,7 @@ def test_a_generator_decides_the_draw(name: str) -> None:
     assert torch.equal(drawn, second.matrix())
     kept = [t.data_ptr() for t in first.state_dict().values()]
     first.redraw(seeded(4))
-    assert checks.largest_difference(first.matrix(), drawn) > 0.1
+    assert properties.largest_difference(first.matrix(), drawn) > 0.1
     assert [t.data_ptr() for t in first.state_dict().values()] == kept
     first.redraw(seeded(3))
     assert torch.equal(first.matrix(), drawn)
@@ -164,7 +167,7 @@ def test_a_learned_circulant_has_d_numbers_and_a_learned_unit_circulant_stays_or
     with torch.no_grad():
         phases -= 0.3 * phases.grad
     rows = made.matrix()[0] / made.lengths[0, :, None]
-    assert checks.orthogonality_error(rows) <= 1e-12
+    assert properties.orthogonality_error(rows) <= 1e-12
 
 
 @pytest.mark.usefixtures("route")
@@ -175,7 +178,9 @@ def test_half_precision_is_projected_in_float32(name: str, dtype: torch.dtype) -
     x = random(2, 3, 5, 16).to(dtype)
     got = made(x)
     assert got.dtype == torch.float32
-    assert checks.largest_difference(got.double(), x.double() @ made.matrix().double().mT) <= 1e-4
+    assert (
+        properties.largest_difference(got.double(), x.double() @ made.matrix().double().mT) <= 1e-4
+    )
     rounded = copy.deepcopy(made).to(dtype)
     assert rounded(x).dtype == torch.float32
     assert rounded(x).isfinite().all()
@@ -202,7 +207,7 @@ def test_a_compiled_projection_agrees(name: str) -> None:
         torch.autograd.grad(made(x).exp().sum(), inputs),
         strict=True,
     ):
-        assert checks.largest_difference(one, other) <= 1e-11
+        assert properties.largest_difference(one, other) <= 1e-11
 
 
 @pytest.mark.parametrize("name", PROJECTIONS)
@@ -227,7 +232,7 @@ def test_the_fast_hadamard_transform_is_the_matrix(size: int) -> None:
         rows = [torch.cat([smaller, smaller], 1), torch.cat([smaller, -smaller], 1)]
         assert torch.equal(matrix, torch.cat(rows))
     x = random(3, 5, size)
-    assert checks.largest_difference(fast_hadamard(x), x @ matrix) <= 1e-13 * size
+    assert properties.largest_difference(fast_hadamard(x), x @ matrix) <= 1e-13 * size
     assert fast_hadamard(x[:0]).shape == (0, 5, size)
 
 
@@ -248,7 +253,7 @@ def test_hadamard_rows_are_those_of_the_literal_product(d: int, m: int) -> None:
         blocks = [hadamard_projection_matrix(diagonals) for diagonals in made.diagonals[head]]
         assert all(b.shape == (size, size) for b in blocks)
         rows = torch.cat(blocks)[:m, :d] * made.lengths[head, :, None]
-        assert checks.largest_difference(made.matrix()[head], rows) <= 1e-13
+        assert properties.largest_difference(made.matrix()[head], rows) <= 1e-13
 
 
 @pytest.mark.parametrize("d", [1, 2, 3, 5, 8, 16])
@@ -261,7 +266,7 @@ def test_convolution_has_first_and_second_derivatives(d: int) -> None:
     assert torch.autograd.gradcheck(convolve, (x, r))
     assert torch.autograd.gradgradcheck(convolve, (x, r))
     batched = torch.func.vmap(convolve, in_dims=(0, None))(x.detach(), r.detach()[0])
-    assert checks.largest_difference(batched, convolve(x, r[:1])) <= 1e-14
+    assert properties.largest_difference(batched, convolve(x, r[:1])) <= 1e-14
 
 
 @pytest.mark.parametrize("name", PROJECTIONS)

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from stringlib import CosineWeight, MultiHeadAttention, RampWeight, linear_attention
-from stringlib.checks import largest_difference
 from stringlib.reference import linear_attention as literal
+from stringlib.testing.properties import largest_difference
 from tests.draws import random
 
 

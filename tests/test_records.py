@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stringlib.records import read_record, stamp
+from lab.records import read_record, stamp
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDS = sorted((ROOT / "results").glob("*.json"))

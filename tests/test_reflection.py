@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from book.figures.reflections import two_mirrors
-from stringlib import ReflectionSTRING, RoPE, checks
+from stringlib import ReflectionSTRING, RoPE
 from stringlib.reference import apply_reflection_rope, apply_rope, householder_2d
+from stringlib.testing import properties
 from tests.draws import random
 
 
@@ -25,11 +26,13 @@ def test_householder_matrices(shape):
     assert matrix.dtype == torch.float64
     cos, sin = (2 * alpha).cos(), (2 * alpha).sin()
     expected = torch.stack([-cos, -sin, -sin, cos], -1).unflatten(-1, (2, 2))
-    assert checks.largest_difference(matrix, expected) <= 1e-14
+    assert properties.largest_difference(matrix, expected) <= 1e-14
     flip = torch.tensor([[-1.0, 0.0], [0.0, 1.0]]).double()
-    assert checks.largest_difference(matrix, turn(2 * alpha) @ flip) <= 1e-14
-    assert checks.largest_difference(matrix @ matrix, torch.eye(2).double()) <= 1e-14
-    assert checks.largest_difference(torch.linalg.det(matrix), -torch.ones(()).double()) <= 1e-14
+    assert properties.largest_difference(matrix, turn(2 * alpha) @ flip) <= 1e-14
+    assert properties.largest_difference(matrix @ matrix, torch.eye(2).double()) <= 1e-14
+    assert (
+        properties.largest_difference(torch.linalg.det(matrix), -torch.ones(()).double()) <= 1e-14
+    )
 
 
 def test_householder_takes_integers_and_float32_and_works_in_float64():
@@ -49,9 +52,9 @@ def test_one_mirror_is_rope_backwards_behind_a_constant_flip():
     rotated = [encoder.rotate(v, positions)[0] for v in (x, y)]
     flip = torch.tensor([-1.0, 1.0]).double()
     for one, other in zip(mirrored, rotated, strict=True):
-        assert checks.largest_difference(one, other * flip) <= 1e-13
+        assert properties.largest_difference(one, other * flip) <= 1e-13
     scores = mirrored[0] @ mirrored[1].mT, rotated[0] @ rotated[1].mT
-    assert checks.largest_difference(*scores) <= 1e-13
+    assert properties.largest_difference(*scores) <= 1e-13
 
 
 @pytest.mark.proves("eq-reflection-rate")
@@ -78,13 +81,13 @@ def test_mirrors_move_frequencies_faster(optimizer, factor):
         apply_rope(x[0], positions[:, 0], omega).sub(target[0]).square().sum().backward()
         first, second = encoder.angles.grad
         assert torch.equal(first, -second)
-        assert checks.largest_difference(second[0, :, 0], 2 * omega.grad) <= 1e-10
+        assert properties.largest_difference(second[0, :, 0], 2 * omega.grad) <= 1e-10
         for stepper in steppers:
             stepper.step()
     moved = encoder.frequencies().detach()[0, :, 0]
-    assert checks.largest_difference(moved, omega.detach()) <= 1e-10
-    assert checks.largest_difference(encoder.angles.detach(), start) > 0.01
-    assert checks.largest_difference(encoder.angles.detach().sum(0), start.sum(0)) <= 1e-13
+    assert properties.largest_difference(moved, omega.detach()) <= 1e-10
+    assert properties.largest_difference(encoder.angles.detach(), start) > 0.01
+    assert properties.largest_difference(encoder.angles.detach().sum(0), start.sum(0)) <= 1e-13
 
 
 @pytest.mark.parametrize("heads", [1, 3])
@@ -123,10 +126,10 @@ def test_the_figure_turns_the_flag_by_twice_the_angle(between, first):
     fig, text = two_mirrors(between, first, 20)
     flag, image, final = (corners(fig, n) for n in ("flag", "after one mirror", "after both"))
     wanted = turn(torch.tensor(2 * math.radians(between)).double()) @ flag
-    assert checks.largest_difference(final, wanted) <= 2e-3  # drawn to a thousandth
+    assert properties.largest_difference(final, wanted) <= 2e-3  # drawn to a thousandth
     side = [(a[0, 1] * a[1, 2] - a[1, 1] * a[0, 2]).item() for a in (flag, image, final)]
     assert side[0] > 0.1 > -0.1 > side[1]  # one mirror puts the cloth on the other side
     assert side[2] > 0.1
     elsewhere = corners(two_mirrors(between, 90, 20).figure, "after both")
-    assert checks.largest_difference(final, elsewhere) <= 2e-3
+    assert properties.largest_difference(final, elsewhere) <= 2e-3
     assert f"at {20 + 2 * between} degrees" in text

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 import torch
 
+from lab.records import gather, read_record
+from lab.theory.capacity import guess_accuracy
+from lab.train.learn import Training
 from stringlib.attention.registry import FEATURES, WEIGHTS
 from stringlib.encoders.registry import BIASES, ENCODERS
-from stringlib.records import gather, read_record
-from stringlib.theory.capacity import guess_accuracy
-from stringlib.train.learn import Training
 
 ROOT = Path(__file__).resolve().parents[1]
 STUDIES = sorted(path.stem for path in (ROOT / "results").glob("*.py"))

@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 
+from lab.theory.capacity import least_error
 from results import (
     circulant_favor,
     circulant_speed,
@@ -15,10 +16,10 @@ from results import (
     linear_attention,
     toeplitz_crossover,
 )
-from stringlib import CirculantSTRING, FavorFeatures, checks
+from stringlib import CirculantSTRING, FavorFeatures
 from stringlib.algebra import toeplitz
-from stringlib.checks import largest_difference
-from stringlib.theory.capacity import least_error
+from stringlib.testing import properties
+from stringlib.testing.properties import largest_difference
 
 RUNGS = ["matrix_exp", "fft", "rfft", "half", "basis", "folded", "rope"]
 
@@ -147,17 +148,17 @@ def test_all_rungs_give_the_same_scores_and_the_folded_one_those_of_folded_vecto
     torch.manual_seed(0)
     encoder, positions = CirculantSTRING(8, heads=3), torch.arange(5.0)[:, None]
     q, k = torch.randn(2, 2, 3, 5, 8)
-    want = checks.logits(encoder.double(), q.double(), k.double(), positions)
+    want = properties.logits(encoder.double(), q.double(), k.double(), positions)
     ways = inference_ladder.rungs(encoder.float(), positions)
     assert list(ways) == RUNGS
     for name, way in ways.items():
         turned_q, turned_k = way(q, k)
         assert turned_q.dtype == torch.float32
-        error = checks.relative_logit_error(turned_q @ turned_k.mT, want, q, k)
+        error = properties.relative_logit_error(turned_q @ turned_k.mT, want, q, k)
         assert (error < 1e-6) == (name not in ("folded", "rope"))
     basis = encoder.basis().float()
     turned_q, turned_k = ways["folded"](q @ basis, k @ basis)
-    assert checks.relative_logit_error(turned_q @ turned_k.mT, want, q, k) < 1e-6
+    assert properties.relative_logit_error(turned_q @ turned_k.mT, want, q, k) < 1e-6
 
 
 def test_memory_counts_results_and_what_is_saved(monkeypatch: pytest.MonkeyPatch) -> None:

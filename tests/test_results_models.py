@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from lab.train.learn import Training
 from results import (
     cayley_string,
     circulant_block_size,
@@ -30,11 +31,10 @@ from results import (
     toeplitz_rpe,
     why_positions,
 )
-from stringlib.checks import largest_difference
 from stringlib.models.one_head import OneHead
 from stringlib.positions import grid_positions
 from stringlib.reference import build_skew_symmetric, cayley_after_rope
-from stringlib.train.learn import Training
+from stringlib.testing.properties import largest_difference
 
 Make = Callable[[str], nn.Module]
 ALIKE = (cayley_string, circulant_block_size, cosformer, decay_and_state)

@@ -13,8 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from benchmarks import recorded
 from book.figures import speed
 from book.figures.speed import attention_work
-from stringlib import FavorFeatures, MultiHeadAttention, ToeplitzWeight, linear_attention
-from stringlib.theory.cost import (
+from lab.theory.cost import (
     amdahl,
     cache_numbers,
     least_seconds,
@@ -23,6 +22,7 @@ from stringlib.theory.cost import (
     pair_products,
     state_numbers,
 )
+from stringlib import FavorFeatures, MultiHeadAttention, ToeplitzWeight, linear_attention
 from tests.figure_cases import states
 
 

@@ -9,6 +9,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from lab.tasks import make_task
+from lab.tasks.images import Images
+from lab.tasks.listops import CLOSE, OPERATORS, ListOps
+from lab.tasks.recall import Recall
+from lab.tasks.task import IGNORE
+from lab.tasks.volumes import Volumes
+from lab.theory.capacity import guess_accuracy
+from lab.train.history import History
 from results import (
     class_token,
     extrapolation,
@@ -28,19 +36,11 @@ from results import (
     vision,
 )
 from stringlib import CayleySTRING, RoPE
-from stringlib.checks import largest_difference
 from stringlib.encoders.registry import make_encoder
 from stringlib.encoders.scaling import yarn_attention_factor
 from stringlib.models import ViT
 from stringlib.positions import grid_positions
-from stringlib.tasks import make_task
-from stringlib.tasks.images import Images
-from stringlib.tasks.listops import CLOSE, OPERATORS, ListOps
-from stringlib.tasks.recall import Recall
-from stringlib.tasks.task import IGNORE
-from stringlib.tasks.volumes import Volumes
-from stringlib.theory.capacity import guess_accuracy
-from stringlib.train.history import History
+from stringlib.testing.properties import largest_difference
 
 BAG = {"dim": 16, "heads": 2, "depth": 1}
 

@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from stringlib import MultiHeadAttention, Roll, checks, linear_attention
+from stringlib import MultiHeadAttention, Roll, linear_attention
 from stringlib.attention import DecayWeight
+from stringlib.testing import properties
 from tests.draws import random
 from tests.refusals import refused
 
@@ -44,7 +45,9 @@ def test_a_product_has_the_permutation_to_the_offset_between(cycles) -> None:
         offset = int(positions[j] - positions[i])
         between = torch.linalg.matrix_power(P if offset >= 0 else P.mT, abs(offset))
         expected = torch.einsum("bhm,mn,bhn->bh", phi_q[..., i, :], between, phi_k[..., j, :])
-        assert checks.largest_difference((a[..., i, :] * b[..., j, :]).sum(-1), expected) <= 1e-12
+        assert (
+            properties.largest_difference((a[..., i, :] * b[..., j, :]).sum(-1), expected) <= 1e-12
+        )
 
 
 @sets
@@ -67,13 +70,14 @@ def test_an_even_permutation_is_a_string_at_whole_positions(cycles) -> None:
     string = roll.as_string()
     x = random(2, 50, sum(cycles))
     assert (
-        checks.largest_difference(string.rotate(x, positions), roll.rotate(x, positions)) <= 1e-12
+        properties.largest_difference(string.rotate(x, positions), roll.rotate(x, positions))
+        <= 1e-12
     )
     # each cycle has the frequencies 2πj/n, and pairs of even ones π
     expected = [2 * math.pi * j / n for n in cycles for j in range(1, (n + 1) // 2)]
     expected += [math.pi] * (sum(n % 2 == 0 for n in cycles) // 2)
     got = string.frequencies().flatten()
-    assert checks.largest_difference(got, torch.tensor(expected, dtype=torch.float64)) <= 1e-15
+    assert properties.largest_difference(got, torch.tensor(expected, dtype=torch.float64)) <= 1e-15
     assert abs(torch.linalg.det(permutation(cycles)).item() - 1) <= 1e-12
 
 
@@ -103,11 +107,11 @@ def test_attention_is_positive_and_a_shift_changes_nothing(cycles, causal) -> No
         return linear_attention(*roll(phi_q, phi_k, r), v, decay, causal)
 
     for shift in (1, 17, 10**12):
-        assert checks.largest_difference(attend(places(9)), attend(places(9, shift))) <= 1e-12
+        assert properties.largest_difference(attend(places(9)), attend(places(9, shift))) <= 1e-12
     unit = torch.eye(9, dtype=torch.float64).expand(3, 9, 9)
     weights = attend(places(9), unit)
     assert weights.min() >= 0
-    assert checks.largest_difference(weights.sum(-1), torch.ones(3, 9)) <= 1e-12
+    assert properties.largest_difference(weights.sum(-1), torch.ones(3, 9)) <= 1e-12
 
 
 def test_positions_of_each_sequence_and_of_none() -> None:
@@ -145,13 +149,13 @@ def test_a_layer_reads_the_positions_it_is_given(attention, cycles) -> None:
     layer, x = MultiHeadAttention(18, 3, **options).double(), random(2, 8, 18)
     assert layer.roll.period == (6 if cycles is None else 4)
     out = layer(x)
-    assert checks.largest_difference(layer(x, places(8, 1000)), out) <= 1e-12
-    assert checks.largest_difference(layer(x, 2 * places(8)), out) > 1e-4
+    assert properties.largest_difference(layer(x, places(8, 1000)), out) <= 1e-12
+    assert properties.largest_difference(layer(x, 2 * places(8)), out) > 1e-4
     two = torch.stack([places(8), 2 * places(8)])
-    assert checks.largest_difference(layer(x, two)[1], layer(x[1], 2 * places(8))) <= 1e-12
+    assert properties.largest_difference(layer(x, two)[1], layer(x[1], 2 * places(8))) <= 1e-12
     begin, state = layer(x[:, :5], two[:, :5], return_state=True)
     rest = layer(x[:, 5:], two[:, 5:], state=state)
-    assert checks.largest_difference(torch.cat([begin, rest], 1), layer(x, two)) <= 1e-12
+    assert properties.largest_difference(torch.cat([begin, rest], 1), layer(x, two)) <= 1e-12
     if attention != "identity":
         assert layer.attention_weights(x).min() >= 0
 

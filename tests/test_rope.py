@@ -3,11 +3,12 @@
 import pytest
 import torch
 
-from stringlib import STRING, AxialRoPE, RoPE, checks
+from stringlib import STRING, AxialRoPE, RoPE
 from stringlib.algebra import layout_permutation
 from stringlib.encoders.rope import mrope
 from stringlib.positions import geometric_frequencies, grid_positions
 from stringlib.reference import apply_axial_rope, rope_matrix, sinusoidal_table
+from stringlib.testing import properties
 from tests.draws import random
 from tests.refusals import refused
 
@@ -37,8 +38,8 @@ def test_matrix_is_a_power_of_one_step(head_dim):
     for t in (0, 1, 2, 13):
         power = torch.linalg.matrix_power(step, t)
         at_t = rope.matrix(torch.tensor([[float(t)]]).double())[0, 0]
-        assert checks.largest_difference(at_t, power) <= 1e-13
-        assert checks.largest_difference(at_t, rope_matrix(t, head_dim, 100.0)) <= 1e-13
+        assert properties.largest_difference(at_t, power) <= 1e-13
+        assert properties.largest_difference(at_t, rope_matrix(t, head_dim, 100.0)) <= 1e-13
 
 
 @pytest.mark.proves("eq-rope-complex")
@@ -47,8 +48,8 @@ def test_pairs_are_complex_numbers_times_a_phase():
     phase = torch.exp(1j * t[:, None] * rope.frequencies()[0, :, 0])
     expected = (x[..., 0::2] + 1j * x[..., 1::2]) * phase
     got = rope.rotate(x, t[:, None])
-    assert checks.largest_difference(got[..., 0::2], expected.real) <= 1e-14
-    assert checks.largest_difference(got[..., 1::2], expected.imag) <= 1e-14
+    assert properties.largest_difference(got[..., 0::2], expected.real) <= 1e-14
+    assert properties.largest_difference(got[..., 1::2], expected.imag) <= 1e-14
 
 
 @pytest.mark.proves("eq-layout")
@@ -59,7 +60,7 @@ def test_one_permutation_turns_interleaved_into_half(head_dim):
     assert order.tolist() == [*range(0, head_dim, 2), *range(1, head_dim, 2)]
     interleaved, half = RoPE(head_dim), RoPE(head_dim, layout="half")
     permuted = interleaved.rotate(x, positions)[..., order]
-    assert checks.largest_difference(half.rotate(x[..., order], positions), permuted) <= 1e-14
+    assert properties.largest_difference(half.rotate(x[..., order], positions), permuted) <= 1e-14
     if head_dim > 2:  # without the permutation they are different encoders
         gap = half.rotate(x, positions) - interleaved.rotate(x, positions)
         assert gap.abs().max() > 0.1
@@ -72,7 +73,7 @@ def test_the_generator_is_block_diagonal():
     for i in range(3):
         theta = 100 ** (-2 * i / 6)
         expected[2 * i, 2 * i + 1], expected[2 * i + 1, 2 * i] = -theta, theta
-    assert checks.largest_difference(generator, expected) <= 1e-15
+    assert properties.largest_difference(generator, expected) <= 1e-15
 
 
 @pytest.mark.proves("eq-sinusoidal")
@@ -81,8 +82,12 @@ def test_the_sinusoidal_table_is_the_diagonal_of_the_rotation():
     table, rope = sinusoidal_table(20, 16), RoPE(16)
     matrices = rope.matrix(torch.arange(20)[:, None])[0]
     for j in range(8):
-        assert checks.largest_difference(table[:, 2 * j], matrices[:, 2 * j + 1, 2 * j]) <= 1e-13
-        assert checks.largest_difference(table[:, 2 * j + 1], matrices[:, 2 * j, 2 * j]) <= 1e-13
+        assert (
+            properties.largest_difference(table[:, 2 * j], matrices[:, 2 * j + 1, 2 * j]) <= 1e-13
+        )
+        assert (
+            properties.largest_difference(table[:, 2 * j + 1], matrices[:, 2 * j, 2 * j]) <= 1e-13
+        )
 
 
 @pytest.mark.parametrize("encoder", [RoPE(8), AxialRoPE(8, 2)])
@@ -152,8 +157,8 @@ def test_where_all_coordinates_agree_mrope_is_rope():
     q, t = random(2, 5, 12), torch.arange(5.0)[:, None]
     encoder = STRING(mrope(RoPE(12).frequencies(), (3, 2, 1)))
     same = encoder.rotate(q, t.expand(-1, 3))
-    assert checks.largest_difference(same, RoPE(12).rotate(q, t)) <= 1e-14
-    assert checks.largest_difference(encoder.rotate(q, t * torch.eye(3)[2]), same) > 0.1
+    assert properties.largest_difference(same, RoPE(12).rotate(q, t)) <= 1e-14
+    assert properties.largest_difference(encoder.rotate(q, t * torch.eye(3)[2]), same) > 0.1
 
 
 OMEGA = torch.ones(1, 6, 1)

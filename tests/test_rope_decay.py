@@ -13,9 +13,10 @@ from scipy.integrate import quad
 from torch import Tensor
 
 from book.figures.rope_decay import decay_curves
-from stringlib import RoPE, checks
+from lab.theory import rope_decay
+from stringlib import RoPE
 from stringlib.positions import geometric_frequencies
-from stringlib.theory import rope_decay
+from stringlib.testing import properties
 from tests.draws import random
 from tests.refusals import refused
 
@@ -32,7 +33,7 @@ def test_the_sum_is_ropes_score_of_ones() -> None:
     turned = encoder.rotate(ones.expand(1, len(t), 32), t[:, None])
     scores = (turned @ ones[0, 0])[0] / 32
     total = rope_decay.phase_sum(t, encoder.frequencies()[0, :, 0])
-    assert checks.largest_difference(total.real, scores) <= 1e-12
+    assert properties.largest_difference(total.real, scores) <= 1e-12
 
 
 def test_the_sum_with_amplitudes_is_any_score() -> None:
@@ -43,7 +44,7 @@ def test_the_sum_with_amplitudes_is_any_score() -> None:
     pairs = [torch.view_as_complex(x.unflatten(-1, (-1, 2))) for x in (q, k)]
     amplitudes = pairs[0] * pairs[1].conj()
     total = rope_decay.phase_sum(t, encoder.frequencies()[0, :, 0], amplitudes)
-    assert checks.largest_difference(total.real, (turned @ k)[0]) <= 1e-12
+    assert properties.largest_difference(total.real, (turned @ k)[0]) <= 1e-12
 
 
 @pytest.mark.proves("eq-decay-e1")

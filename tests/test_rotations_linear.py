@@ -7,7 +7,9 @@ import math
 import pytest
 import torch
 
-from stringlib import STRING, CayleySTRING, CirculantSTRING, RoPE, checks
+from lab.theory.structured_variance import circulant_mean_mse
+from lab.theory.torus import random_turn
+from stringlib import STRING, CayleySTRING, CirculantSTRING, RoPE
 from stringlib.algebra import circulant
 from stringlib.attention import (
     CosineWeight,
@@ -20,8 +22,7 @@ from stringlib.attention.linear import rotated_linear_attention
 from stringlib.attention.weights import PositionWeight, WeightedSums
 from stringlib.reference.features import circulant_error, signed_circulant_error
 from stringlib.reference.linear import roformer_linear_attention
-from stringlib.theory.structured_variance import circulant_mean_mse
-from stringlib.theory.torus import random_turn
+from stringlib.testing import properties
 from tests.draws import random
 
 
@@ -49,7 +50,7 @@ def test_the_numerator_alone_is_roformers_equation(n: int, causal: bool) -> None
             parts = (x[batch, head : head + 1] for x in (phi_q, phi_k, v))
             frequencies = encoder.frequencies()[head, :, 0]
             literal = roformer_linear_attention(*parts, positions[:, 0], frequencies, causal)
-            assert checks.largest_difference(got[batch, head], literal[0]) <= 1e-11
+            assert properties.largest_difference(got[batch, head], literal[0]) <= 1e-11
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -63,7 +64,7 @@ def test_behind_the_features_the_kernel_is_a_matrix_between(causal: bool) -> Non
         kernel = kernel.tril()
     expected = kernel @ v / kernel.sum(-1, keepdim=True)
     got = rotated_linear_attention(phi_q, phi_k, v, encoder, positions, causal=causal)
-    assert checks.largest_difference(got, expected) <= 1e-9 * expected.abs().max()
+    assert properties.largest_difference(got, expected) <= 1e-9 * expected.abs().max()
 
 
 @pytest.mark.parametrize("numerator_only", [False, True])
@@ -77,7 +78,7 @@ def test_behind_the_features_a_shift_changes_nothing(numerator_only, causal, shi
             phi_q, phi_k, v, encoder, r, causal=causal, numerator_only=numerator_only
         )
 
-    assert checks.shift_error(attend, positions, shift) <= 1e-11
+    assert properties.shift_error(attend, positions, shift) <= 1e-11
 
 
 @pytest.mark.parametrize("numerator_only", [False, True])
@@ -126,11 +127,11 @@ def test_a_decay_multiplies_the_turned_kernel_and_keeps_it_relative() -> None:
     def attend(r):
         return rotated_linear_attention(phi_q, phi_k, v, encoder, r, decay, causal=True)
 
-    assert checks.shift_error(attend, positions, 300.0) <= 1e-11
+    assert properties.shift_error(attend, positions, 300.0) <= 1e-11
     q, k = encoder(phi_q, phi_k, positions)
     kernel = (q @ k.mT * decay.matrix(7, 7)).tril()
     expected = kernel @ v / kernel.sum(-1, keepdim=True)
-    assert checks.largest_difference(attend(positions), expected) <= 1e-9 * expected.abs().max()
+    assert properties.largest_difference(attend(positions), expected) <= 1e-9 * expected.abs().max()
 
 
 @pytest.mark.proves("eq-rotation-padded")
@@ -141,7 +142,7 @@ def test_the_cosine_weight_turns_padded_pairs() -> None:
     padded = [torch.stack([x, torch.zeros_like(x)], -1).flatten(-2) for x in (phi_q, phi_k)]
     got = rotated_linear_attention(*padded, v, turn, positions)
     expected = linear_attention(phi_q, phi_k, v, CosineWeight(horizon))
-    assert checks.largest_difference(got, expected) <= 1e-12
+    assert properties.largest_difference(got, expected) <= 1e-12
 
 
 @pytest.mark.proves("eq-torus-shift")
@@ -153,7 +154,7 @@ def test_turning_the_input_is_turning_the_matrix() -> None:
     turned = phi(encoder.rotate(x, r))
     weight = phi.projection_matrix()[:, None] @ encoder.matrix(r)  # (heads, token, m, d)
     by_hand = torch.einsum("hnmd,hnd->hnm", weight, x) - x.square().sum(-1, keepdim=True) / 2
-    assert checks.largest_difference(turned, by_hand.exp() / 24**0.5) <= 1e-12
+    assert properties.largest_difference(turned, by_hand.exp() / 24**0.5) <= 1e-12
 
 
 @pytest.mark.proves("eq-torus-circulant-error")
@@ -196,17 +197,17 @@ def test_a_random_turn_commutes_and_is_uniform(layout: str) -> None:
             torch.nn.init.normal_(parameter)
         turn = random_turn(encoder, torch.Generator().manual_seed(0))
         assert turn.shape == (encoder.heads, encoder.head_dim, encoder.head_dim)
-        assert checks.orthogonality_error(turn) <= 1e-12
+        assert properties.orthogonality_error(turn) <= 1e-12
         moved = encoder.matrix(random(3, encoder.coord_dim))  # (heads, 3, d, d)
         turn = turn[:, None]
-        assert checks.largest_difference(turn @ moved, moved @ turn) <= 1e-12
+        assert properties.largest_difference(turn @ moved, moved @ turn) <= 1e-12
     # uniform angles: no entry of a plane has a mean, each has the mean square 1/2
     generator = torch.Generator().manual_seed(1)
     rope = RoPE(4, layout=layout)
     turns = torch.stack([random_turn(rope, generator)[0] for _ in range(2000)])
     assert turns.mean(0).abs().max() <= 4 / 4000**0.5
     square = turns.square().mean(0)
-    assert checks.largest_difference(square[square > 0], torch.tensor(0.5).double()) <= 0.04
+    assert properties.largest_difference(square[square > 0], torch.tensor(0.5).double()) <= 0.04
     assert (square > 0).sum() == 8
 
 
@@ -235,7 +236,7 @@ def test_circulant_string_needs_no_signs() -> None:
     place = torch.tensor([[1.7]], dtype=torch.float64)
     r, moved = random(7), encoder.matrix(place)[0, 0].detach()
     product = circulant(r) @ moved
-    assert checks.largest_difference(product, circulant(product[:, 0])) <= 1e-12
+    assert properties.largest_difference(product, circulant(product[:, 0])) <= 1e-12
     assert abs(product[:, 0].norm() - r.norm()) <= 1e-12
     z = random(7, seed=1)
     assert abs(circulant_error(moved @ z) - circulant_error(z)) <= 1e-11
@@ -243,15 +244,15 @@ def test_circulant_string_needs_no_signs() -> None:
 
 def test_causality_error_finds_a_leak() -> None:
     phi_q, phi_k, v, _, _ = case()
-    assert checks.causality_error(
+    assert properties.causality_error(
         lambda *x: linear_attention(*x, causal=True), phi_q, phi_k, v
     ) == (pytest.approx(0, abs=1e-13))
-    assert checks.causality_error(linear_attention, phi_q, phi_k, v) > 0.1
+    assert properties.causality_error(linear_attention, phi_q, phi_k, v) > 0.1
 
     def with_one_maximum(q, k, v):
         return linear_attention(q, k, v * k.amax((-2, -1), keepdim=True), causal=True)
 
-    assert checks.causality_error(with_one_maximum, phi_q, phi_k, v) > 0.1
+    assert properties.causality_error(with_one_maximum, phi_q, phi_k, v) > 0.1
 
 
 def test_mode_error_compares_modes() -> None:
@@ -267,15 +268,15 @@ def test_mode_error_compares_modes() -> None:
             return WeightedSums(sums, None, None)
 
     phi_q, phi_k, v, _, _ = case()
-    assert checks.mode_error(phi_q, phi_k, v) <= 1e-12
-    assert checks.mode_error(phi_q, phi_k, v, TwoMinds(), modes=["recurrent"]) <= 1e-12
-    assert checks.mode_error(phi_q, phi_k, v, TwoMinds()) > 0.1
+    assert properties.mode_error(phi_q, phi_k, v) <= 1e-12
+    assert properties.mode_error(phi_q, phi_k, v, TwoMinds(), modes=["recurrent"]) <= 1e-12
+    assert properties.mode_error(phi_q, phi_k, v, TwoMinds()) > 0.1
 
 
 def test_shift_error_sees_absolute_positions() -> None:
-    assert checks.shift_error(lambda r: r, places(4), 1.0) == pytest.approx(2 / 14**0.5)
-    assert checks.shift_error(lambda r: r - r.mT, places(4), 1.0) == 0
-    assert checks.shift_error(lambda r: r, places(0), 1.0) == 0
+    assert properties.shift_error(lambda r: r, places(4), 1.0) == pytest.approx(2 / 14**0.5)
+    assert properties.shift_error(lambda r: r - r.mT, places(4), 1.0) == 0
+    assert properties.shift_error(lambda r: r, places(0), 1.0) == 0
 
 
 @pytest.mark.parametrize("numerator_only", [False, True])
@@ -293,10 +294,10 @@ def test_a_far_smaller_earlier_key_is_no_smaller_for_its_own_query(numerator_onl
         key_scale=scale[:, :2] + 300,
         **options,
     )
-    assert checks.largest_difference(got[:, :2], early) < 1e-5 < 0.1 < early.abs().max()
+    assert properties.largest_difference(got[:, :2], early) < 1e-5 < 0.1 < early.abs().max()
     # a bias beyond what float32 can hold cancels too
     one, other = (
         rotated_linear_attention(phi_q, phi_k, v, RoPE(6), positions, ToeplitzWeight(b), **options)
         for b in (torch.linspace(0, 3, 9)[None], torch.linspace(200, 203, 9)[None])
     )
-    assert checks.largest_difference(one, other) < 1e-4
+    assert properties.largest_difference(one, other) < 1e-4

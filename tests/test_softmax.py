@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from stringlib import reference, softmax_attention
-from stringlib.checks import largest_difference
+from stringlib.testing.properties import largest_difference
 from tests.draws import random
 
 EXACT = 1e-12

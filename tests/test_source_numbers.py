@@ -13,15 +13,15 @@ import torch
 from torch import nn
 
 import stringlib
+from lab.tasks import make_task
+from lab.train import fit
+from lab.train.optimizer import make_optimizer
+from lab.train.settings import Settings
 from stringlib import ENCODERS, CirculantSTRING, make_encoder, make_features
 from stringlib.attention.learned import GLADecay, LearnedDelta, SSDDecay
 from stringlib.attention.registry import FEATURES
 from stringlib.encoders.scaling import yarn_attention_factor
 from stringlib.models.blocks import FEED_FORWARD, Block
-from stringlib.tasks import make_task
-from stringlib.train import fit
-from stringlib.train.optimizer import make_optimizer
-from stringlib.train.settings import Settings
 
 
 def undecided(weight: Any) -> Any:

@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 
 from book.figures.language_model import near_share, nearest_tokens
-from stringlib.theory.perplexity import perplexity
-from stringlib.theory.spread import difference, interval, mean, success_interval
+from lab.theory.perplexity import perplexity
+from lab.theory.spread import difference, interval, mean, success_interval
 
 VALUES = [0.31, 0.35, 0.28, 0.40, 0.33]
 OTHERS = [0.30, 0.30, 0.27, 0.33, 0.30]

@@ -16,8 +16,8 @@ from stringlib.attention.state import (
     rwkv6,
     ssd,
 )
-from stringlib.checks import largest_difference
 from stringlib.kernels.recurrence import DECAY_CHUNK as CHUNK
+from stringlib.testing.properties import largest_difference
 from tests.draws import random
 
 HEADS, D, D_V = 2, 5, 3

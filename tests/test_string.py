@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from stringlib import STRING, DenseSTRING, checks
+from stringlib import STRING, DenseSTRING
 from stringlib.algebra import cayley, fourier_basis, haar_orthogonal, skew
 from stringlib.reference import liere_first_error, liere_matrix
+from stringlib.testing import properties
 
 
 def normal(*shape: int) -> Tensor:
@@ -71,7 +72,7 @@ def test_what_is_given_is_copied() -> None:
     assert encoder.frequencies().sum() == 2
     assert encoder.basis().sum() == 4
     assert not encoder.frequencies().requires_grad
-    assert checks.largest_difference(dense.generators(), before) <= 1e-15
+    assert properties.largest_difference(dense.generators(), before) <= 1e-15
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 16])
@@ -87,12 +88,12 @@ def test_it_is_the_exponential_of_the_sum(size: int, distance: float) -> None:
         exponents = torch.einsum("nk,kij->nij", r, given[0]).numpy()
         expected = torch.from_numpy(scipy.linalg.expm(exponents))
         tolerance = 1e-13 * (1 + 10 * distance)
-        assert checks.largest_difference(encoder.matrix(r)[0], expected) <= tolerance
+        assert properties.largest_difference(encoder.matrix(r)[0], expected) <= tolerance
         literal = liere_matrix(r, given[0])
-        assert checks.largest_difference(encoder.matrix(r)[0], literal) <= tolerance
+        assert properties.largest_difference(encoder.matrix(r)[0], literal) <= tolerance
         x = normal(2, 3, len(r), size)
         by_hand = (expected @ x[..., None])[..., 0]
-        assert checks.largest_difference(encoder(x, x, r)[1], by_hand) <= 10 * tolerance
+        assert properties.largest_difference(encoder(x, x, r)[1], by_hand) <= 10 * tolerance
 
 
 @pytest.mark.parametrize("angle", [0.01, 0.02, 0.045])
@@ -102,9 +103,9 @@ def test_one_small_turn_alone_keeps_its_digits(angle: float) -> None:
     position = torch.tensor([[angle]], dtype=torch.float64)
     (turn,) = DenseSTRING(quarter[None, None]).matrix(position)[0]
     expected = math.cos(angle) * torch.eye(2, dtype=torch.float64) + math.sin(angle) * quarter
-    assert checks.largest_difference(turn, expected) <= 1e-15
+    assert properties.largest_difference(turn, expected) <= 1e-15
     (literal,) = liere_matrix(position, quarter[None])
-    assert checks.largest_difference(literal, expected) <= 1e-15
+    assert properties.largest_difference(literal, expected) <= 1e-15
 
 
 def test_rounded_generators_still_rotate() -> None:
@@ -113,8 +114,8 @@ def test_rounded_generators_still_rotate() -> None:
     given = generators(6, 1, 2).float()
     given[..., 0, 1] *= 1 + 1e-5
     encoder = DenseSTRING(given)
-    assert checks.skew_error(encoder.generators()) == 0
-    assert checks.orthogonality_error(encoder.matrix(100 * normal(3, 1))) <= 1e-12
+    assert properties.skew_error(encoder.generators()) == 0
+    assert properties.orthogonality_error(encoder.matrix(100 * normal(3, 1))) <= 1e-12
 
 
 def test_the_meta_device_builds_the_same_shapes() -> None:
@@ -136,10 +137,10 @@ def test_liere_is_relative_along_lines_through_the_origin_and_nowhere_else() -> 
     a, b = normal(2), normal(2)
     line = torch.stack([a, 2.5 * a, 1.5 * a])
     first, second, difference = liere_matrix(line, pair)
-    assert checks.largest_difference(first.T @ second, difference) <= 1e-12
+    assert properties.largest_difference(first.T @ second, difference) <= 1e-12
     first, second, difference = liere_matrix(torch.stack([a, b, b - a]), pair)
-    assert checks.largest_difference(first.T @ second, difference) > 0.1
-    assert checks.orthogonality_error(first) <= 1e-13
+    assert properties.largest_difference(first.T @ second, difference) > 0.1
+    assert properties.orthogonality_error(first) <= 1e-13
     with pytest.raises(ValueError, match="positions must have 2 coordinates"):
         liere_matrix(normal(3, 3), pair)
     assert liere_matrix(normal(0, 2), pair).shape == (0, *pair.shape[1:])
@@ -154,7 +155,7 @@ def test_the_first_error_of_liere_is_an_area_times_a_commutator(coord_dim: int) 
     for step in (1e-2, 1e-3):
         first, second, difference = liere_matrix(step * torch.stack([a, b, b - a]), given)
         predicted = liere_first_error(step * a, step * b, given)
-        errors.append(checks.largest_difference(first.T @ second - difference, predicted))
+        errors.append(properties.largest_difference(first.T @ second - difference, predicted))
         assert predicted.abs().max() > 1e-7
     assert errors[1] < 2e-3 * errors[0]  # what is left is of third order
     commuting = generators(6, coord_dim, 1)[0]

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from stringlib.files import locked
-from stringlib.records import read_record
-from stringlib.train.code import code_of, digest
-from stringlib.train.kept import Kept
-from stringlib.train.study import Study
+from lab.files import locked
+from lab.records import read_record
+from lab.train.code import code_of, digest
+from lab.train.kept import Kept
+from lab.train.study import Study
 
 # Dask, from inside
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")

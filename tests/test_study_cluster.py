@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from stringlib.records import read_record
+from lab.records import read_record
 from tests.test_study import EXPECTED, ROOT, SCRIPT, data
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")

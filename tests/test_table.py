@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from stringlib.explore import Source, Table
+from lab.explore import Source, Table
 
 COLUMNS = {
     "encoder": ["none", "<RoPE>"],

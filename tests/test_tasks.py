@@ -14,9 +14,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from stringlib.tasks import TASKS, Task, make_task
-from stringlib.tasks.images import Digits
-from stringlib.tasks.task import IGNORE
+from lab.tasks import TASKS, Task, make_task
+from lab.tasks.images import Digits
+from lab.tasks.task import IGNORE
 
 OPTIONS: dict[str, dict] = {
     "recall": {},

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from stringlib.tasks import make_task
-from stringlib.tasks.images import Digits, Images
-from stringlib.tasks.volumes import Volumes
+from lab.tasks import make_task
+from lab.tasks.images import Digits, Images
+from lab.tasks.volumes import Volumes
 
 DIGITS = "f67d6a29d0e1f70e7f0cd9dcf25816b694881f4b8f27f5cc1db59551f0499fb8"
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from stringlib.tasks.task import IGNORE
-from stringlib.tasks.text import Text, python_topics
+from lab.tasks.task import IGNORE
+from lab.tasks.text import Text, python_topics
 
 
 def seeded(seed: int = 0) -> torch.Generator:

@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from stringlib.tasks.listops import NEST, OPERATORS, PADDING, TOKENS, ListOps, draw
-from stringlib.tasks.mqar import MQAR
-from stringlib.tasks.recall import Recall
-from stringlib.tasks.task import IGNORE
-from stringlib.theory.capacity import guess_accuracy
+from lab.tasks.listops import NEST, OPERATORS, PADDING, TOKENS, ListOps, draw
+from lab.tasks.mqar import MQAR
+from lab.tasks.recall import Recall
+from lab.tasks.task import IGNORE
+from lab.theory.capacity import guess_accuracy
 
 
 def seeded(seed: int = 0) -> torch.Generator:

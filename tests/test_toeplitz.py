@@ -11,10 +11,10 @@ from torch import Tensor
 from stringlib import LinearState, PositionWeight, ToeplitzWeight, linear_attention, reference
 from stringlib.algebra import toeplitz, toeplitz_product
 from stringlib.attention import toeplitz as module
-from stringlib.checks import largest_difference
 from stringlib.encoders.bias import ALiBi, KerpleLog, KerplePower, RelativeBias, T5Bias
 from stringlib.kernels import toeplitz as kernel
 from stringlib.kernels.fft import fast_length, hankel_view, toeplitz_spectrum
+from stringlib.testing.properties import largest_difference
 from tests.draws import random
 from tests.test_attention_contract import LargestTensor
 

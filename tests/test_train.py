@@ -14,13 +14,13 @@ import pytest
 import torch
 from torch import nn
 
-from stringlib import records
+from lab import records
+from lab.tasks import Task, make_task
+from lab.train import Interrupted, Settings, evaluate, fit, make_fabric
+from lab.train.optimizer import make_optimizer, set_rate
+from lab.train.settings import rate_factor
 from stringlib.encoders import CirculantSTRING
 from stringlib.models import LanguageModel
-from stringlib.tasks import Task, make_task
-from stringlib.train import Interrupted, Settings, evaluate, fit, make_fabric
-from stringlib.train.optimizer import make_optimizer, set_rate
-from stringlib.train.settings import rate_factor
 
 ROOT = Path(__file__).parents[1]
 SETTINGS = Settings(

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from lab.records import read_record
+from lab.tasks import TASKS
+from lab.train.__main__ import main
+from lab.train.cells import axes
+from lab.train.options import read_options
+from lab.train.settings import Settings
 from stringlib import ENCODERS
-from stringlib.records import read_record
-from stringlib.tasks import TASKS
-from stringlib.train.__main__ import main
-from stringlib.train.cells import axes
-from stringlib.train.options import read_options
-from stringlib.train.settings import Settings
 
 ROOT = Path(__file__).parents[1]
 SHORT = ["--task-option", "pairs=2", "--steps", "3", "--batch-size", "4", "--accelerator", "cpu"]
@@ -26,8 +26,8 @@ import os
 import signal
 import torch
 from stringlib import ENCODERS, MixedRoPE
-from stringlib.tasks import TASKS
-from stringlib.tasks.recall import Recall
+from lab.tasks import TASKS
+from lab.tasks.recall import Recall
 
 class Mine(MixedRoPE):
     def frequencies(self):
@@ -210,7 +210,7 @@ def test_a_module_that_cannot_import_says_what(module, capsys):
 
 
 def in_processes(*words):
-    words = ["-m", "stringlib.train", *words, "--import", "my_module", *SHORT, "--jobs", "2"]
+    words = ["-m", "lab.train", *words, "--import", "my_module", *SHORT, "--jobs", "2"]
     return subprocess.run(
         [sys.executable, *words, "--folder", "runs"],
         env={"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PATH": ""},

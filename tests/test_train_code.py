@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import nn
 
-from stringlib.tasks import Task
-from stringlib.train import Settings, fit
-from stringlib.train.code import code_of, digest, is_same
-from stringlib.train.learn import Training
+from lab.tasks import Task
+from lab.train import Settings, fit
+from lab.train.code import code_of, digest, is_same
+from lab.train.learn import Training
 
 SETTINGS = Settings(steps=3, batch_size=2)
 OWN = '''

@@ -1,4 +1,4 @@
-"""The command ``python -m stringlib.train``: what it writes, and what it says when it cannot."""
+"""The command ``python -m lab.train``: what it writes, and what it says when it cannot."""
 
 import os
 import shlex
@@ -13,15 +13,16 @@ import torch
 from matplotlib.figure import Figure
 from scipy import stats
 
-from stringlib import MultiHeadAttention, records
-from stringlib.files import locked
-from stringlib.records import read_record
-from stringlib.theory.spread import interval, mean
-from stringlib.train import loop
-from stringlib.train.__main__ import main
-from stringlib.train.cells import axes
-from stringlib.train.options import read_options
-from stringlib.train.report import colours_of, plot, spread_text, table
+from lab import records
+from lab.files import locked
+from lab.records import read_record
+from lab.theory.spread import interval, mean
+from lab.train import loop
+from lab.train.__main__ import main
+from lab.train.cells import axes
+from lab.train.options import read_options
+from lab.train.report import colours_of, plot, spread_text, table
+from stringlib import MultiHeadAttention
 
 ROOT = Path(__file__).parents[1]
 SHORT = ["--steps", "3", "--batch-size", "4", "--accelerator", "cpu", "--log-every", "1"]
@@ -123,7 +124,7 @@ def test_help_explains_every_option_and_every_name(capsys):
     text = capsys.readouterr().out
     for names in axes().values():
         assert all(name in text for name in names)
-    assert "python -m stringlib.train recall --attention favor-circulant --seeds 5" in text
+    assert "python -m lab.train recall --attention favor-circulant --seeds 5" in text
     for line in text.split("files:")[0].splitlines():
         assert not line.strip().endswith(("N", "NAME,…"))  # an option without a word about it
 
@@ -144,7 +145,7 @@ def test_every_example_of_the_help_can_be_read(capsys):
 
 
 def test_ctrl_c_saves_and_the_same_command_goes_on(tmp_path):
-    words = ["-m", "stringlib.train", "recall", "--task-option", "pairs=2", "--accelerator", "cpu"]
+    words = ["-m", "lab.train", "recall", "--task-option", "pairs=2", "--accelerator", "cpu"]
     words += ["--batch-size", "4", "--log-every", "1", "--folder", str(tmp_path)]
     process = subprocess.Popen(
         [sys.executable, *words, "--steps", "100000"],
@@ -162,7 +163,7 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(tmp_path):
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "of 100000 steps, saved: " in err
-    assert "goes on from the last checkpoint: python -m stringlib.train recall" in err
+    assert "goes on from the last checkpoint: python -m lab.train recall" in err
     assert "Traceback" not in err
     assert (tmp_path / "softmax" / "seed-0" / "checkpoint.pt").exists()
     assert not (tmp_path / "record.json").exists()
@@ -270,7 +271,7 @@ def test_the_table_has_means_and_intervals():
 
 
 def test_the_plot_has_the_book_s_colours_and_the_same_bytes_twice(tmp_path):
-    from stringlib.explore.style import COLOURS
+    from lab.explore.style import COLOURS
 
     assert colours_of(CELLS) == {name: COLOURS[name] for name in CELLS}
     encoders = {
@@ -353,7 +354,7 @@ def test_a_record_says_what_its_runs_were_made_with_not_who_reports(tmp_path, mo
         (["relu, seed 0"], "aaaaaaa"),
         (["relu, seed 1"], "ccccccc"),
     ]
-    assert record["command"].startswith("python -m stringlib.train recall --task-option pairs=2")
+    assert record["command"].startswith("python -m lab.train recall --task-option pairs=2")
     assert record["hardware"]["device"] == "cpu"
     assert record["hardware"]["threads"] == torch.get_num_threads()
     assert record["data"]["metric"] == "accuracy"

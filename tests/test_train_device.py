@@ -5,10 +5,10 @@ from contextlib import nullcontext
 import pytest
 import torch
 
-from stringlib.records import read_record
-from stringlib.train import Settings, fit, hardware, make_fabric, study
-from stringlib.train.__main__ import main
-from stringlib.train.hardware import find_device
+from lab.records import read_record
+from lab.train import Settings, fit, hardware, make_fabric, study
+from lab.train.__main__ import main
+from lab.train.hardware import find_device
 from tests.test_train import Sums, make, same
 from tools.notebooks import ENVIRONMENT
 

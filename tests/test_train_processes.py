@@ -10,7 +10,7 @@ import pytest
 import torch
 from lightning_fabric import Fabric
 
-from stringlib.train.__main__ import main
+from lab.train.__main__ import main
 from tests.two_processes import train
 
 ROOT = Path(__file__).parents[1]
@@ -61,7 +61,7 @@ def test_the_command_trains_in_two_processes_and_reports_once(tmp_path, capsys):
     assert main([*words, "--devices", "1", "--folder", str(tmp_path / "1")]) == 0
     out, err = capsys.readouterr()
     words += ["--devices", "2", "--folder", str(tmp_path / "2")]
-    done = launch("-m", "stringlib.train", *words)
+    done = launch("-m", "lab.train", *words)
     assert done.returncode == 0
     for told, complaint in ((out, err), (done.stdout, done.stderr)):
         assert complaint == ""

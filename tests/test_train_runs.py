@@ -14,16 +14,16 @@ import pytest
 import torch
 from tqdm import tqdm
 
-from stringlib.records import read_record
-from stringlib.tasks import TASKS, make_task
-from stringlib.tasks.recall import Recall
-from stringlib.tasks.task import IGNORE
-from stringlib.train import fit, loop, runs
-from stringlib.train.__main__ import main, make_all
-from stringlib.train.hardware import make_fabric
-from stringlib.train.options import read_options
-from stringlib.train.runs import Progress, Run, _best, train_all
-from stringlib.train.settings import Settings
+from lab.records import read_record
+from lab.tasks import TASKS, make_task
+from lab.tasks.recall import Recall
+from lab.tasks.task import IGNORE
+from lab.train import fit, loop, runs
+from lab.train.__main__ import main, make_all
+from lab.train.hardware import make_fabric
+from lab.train.options import read_options
+from lab.train.runs import Progress, Run, _best, train_all
+from lab.train.settings import Settings
 
 # Dask, from inside
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
@@ -171,7 +171,7 @@ def test_what_goes_wrong_in_a_process_is_told_as_here(tmp_path, capsys):
 @pytest.mark.parametrize("group", [True, False])
 def test_ctrl_c_with_jobs_keeps_what_is_done_and_saves_what_is_under_way(tmp_path, group):
     """As from a terminal, where all processes get it, and as from kill, where the parent does."""
-    words = ["-m", "stringlib.train", "recall", "--task-option", "pairs=2", "--jobs", "2"]
+    words = ["-m", "lab.train", "recall", "--task-option", "pairs=2", "--jobs", "2"]
     words += ["--batch-size", "4", "--log-every", "1", "--folder", str(tmp_path), "--seeds", "3"]
     words += ["--cell", "long: attention=relu", "--checkpoint-every", "1000000"]
     process = subprocess.Popen(
@@ -200,7 +200,7 @@ def test_ctrl_c_with_jobs_keeps_what_is_done_and_saves_what_is_under_way(tmp_pat
         raise
     assert process.returncode == 130
     assert f"stopped; what was done and under way is in {tmp_path}" in err
-    assert "goes on from the last checkpoint: python -m stringlib.train recall" in err
+    assert "goes on from the last checkpoint: python -m lab.train recall" in err
     assert len(err.splitlines()) == 2  # and nothing that Python says of processes
     for path in metrics:
         assert torch.load(path.with_name("checkpoint.pt"), weights_only=True)["step"] >= 1

@@ -10,10 +10,10 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
-from stringlib.train import fit, history
-from stringlib.train.__main__ import main
-from stringlib.train.kept import Kept
-from stringlib.train.study import Study
+from lab.train import fit, history
+from lab.train.__main__ import main
+from lab.train.kept import Kept
+from lab.train.study import Study
 from tests.test_train import SETTINGS, Sums, make, same
 
 WORDS = ["recall", "--task-option", "pairs=2", "--steps", "4", "--batch-size", "3", "--quiet"]
@@ -141,7 +141,7 @@ def test_a_sweep_without_room_says_what_is_kept(tmp_path, monkeypatch):
         with pytest.raises(OSError, match=r"jsonl could not be written.*runs before it are k"):
             kept.add("a", 1, {"wall_s": 2.5})
     assert set(kept.found) == {("a", 0)}
-    monkeypatch.setattr("stringlib.train.study.digest", lambda code: "")
+    monkeypatch.setattr("lab.train.study.digest", lambda code: "")
     monkeypatch.setattr(Path, "write_text", full)
     words = ["--seeds", "1", "--output", str(output)]
     with pytest.raises(SystemExit, match=r"study\.json could not .*every run is kept in .*jsonl"):

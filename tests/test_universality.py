@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from stringlib import STRING, CirculantSTRING, DenseSTRING, RoPE, RotaryEncoder, checks
+from stringlib import STRING, CirculantSTRING, DenseSTRING, RoPE, RotaryEncoder
 from stringlib.algebra import haar_orthogonal, planar_skew, skew, universality
 from stringlib.algebra.universality import _separate, universal_form
+from stringlib.testing import properties
 from tests.draws import random
 from tests.refusals import refused
 
@@ -72,14 +73,14 @@ def test_planes_and_frequencies_are_found_again(size: int, kind: str) -> None:
         omega, basis = universal_form(generators)
         assert omega.shape == known.shape
         assert omega.dtype == basis.dtype == torch.float64
-        assert checks.orthogonality_error(basis) <= 1e-13
+        assert properties.orthogonality_error(basis) <= 1e-13
         assert relative_residual(generators, omega, basis) <= 3e-14
         if kind in ("random", "integer"):  # in the others the order hangs on rounding
             tolerance = 1e-12 * max(1.0, known.abs().max().item() if known.numel() else 0.0)
             speed = in_order(known).norm(dim=-1)
-            assert checks.largest_difference(omega.norm(dim=-1), speed) <= tolerance
+            assert properties.largest_difference(omega.norm(dim=-1), speed) <= tolerance
         if kind == "random":
-            assert checks.largest_difference(omega, in_order(known)) <= 1e-12
+            assert properties.largest_difference(omega, in_order(known)) <= 1e-12
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
@@ -89,7 +90,7 @@ def test_the_scale_does_not_matter(scale: float) -> None:
     omega, _ = universal_form(generators)
     scaled, other = universal_form(scale * generators)
     assert relative_residual(scale * generators, scaled, other) <= 1e-14
-    assert checks.largest_difference(scaled / scale, omega) <= 1e-14
+    assert properties.largest_difference(scaled / scale, omega) <= 1e-14
 
 
 def polynomials(size: int) -> Tensor:
@@ -124,7 +125,7 @@ def test_families_with_many_equal_frequencies(make, size: int) -> None:
     generators = make(size)
     omega, basis = universal_form(generators)  # without a dimension of heads
     assert omega.shape == (basis.shape[-1] // 2, len(generators))
-    assert checks.orthogonality_error(basis) <= 1e-13
+    assert properties.orthogonality_error(basis) <= 1e-13
     assert relative_residual(generators, omega, basis) <= 1e-14
     batch = torch.stack([generators, generators.flip(0)]).expand(3, -1, -1, -1, -1)
     omega, basis = universal_form(batch)
@@ -214,7 +215,7 @@ def test_one_newton_step_squares_the_error(size: int) -> None:
     for mixed in (1e-2, 1e-4, 1e-6):
         turn = torch.matrix_exp(mixed * skew(normal(2, size * (size - 1) // 2)))
         step = _separate(generators, basis @ turn)
-        assert checks.orthogonality_error(step) <= 1e-13
+        assert properties.orthogonality_error(step) <= 1e-13
         left = step.mT.unsqueeze(1) @ generators @ step.unsqueeze(1)
         pairs = torch.arange(size) // 2
         between = left[..., pairs[:, None] != pairs]
@@ -236,11 +237,13 @@ def test_from_the_definition_to_the_fast_form_of_an_encoder(make) -> None:
     torch.manual_seed(2)
     encoder = make()
     omega, basis = universal_form(encoder.generators())
-    assert checks.largest_difference(omega, in_order(encoder.frequencies().detach())) <= 1e-12
+    assert properties.largest_difference(omega, in_order(encoder.frequencies().detach())) <= 1e-12
     positions, fast = normal(5, encoder.coord_dim), STRING(omega, basis)
     slow = DenseSTRING(encoder.generators())
     for same in (encoder, slow):
-        assert checks.largest_difference(fast.matrix(positions), same.matrix(positions)) <= 1e-12
+        assert (
+            properties.largest_difference(fast.matrix(positions), same.matrix(positions)) <= 1e-12
+        )
 
 
 def test_single_precision_is_enough_to_commute_and_nothing_is_written_to_the_input() -> None:

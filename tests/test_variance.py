@@ -10,8 +10,7 @@ import scipy.special
 import torch
 from torch import Tensor
 
-from stringlib.attention.features import optimal_alpha
-from stringlib.theory.variance import (
+from lab.theory.variance import (
     attention_mse,
     hyperbolic_mse,
     optimal_mse,
@@ -22,6 +21,7 @@ from stringlib.theory.variance import (
     sqrt_norm_mean,
     trigonometric_mse,
 )
+from stringlib.attention.features import optimal_alpha
 from tests.draws import random
 
 SQUARES = torch.tensor([0.0, 1e-3, 0.3, 1.0, 2.0, 8.0, 50.0], dtype=torch.float64)

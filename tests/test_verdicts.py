@@ -8,8 +8,8 @@ from statistics import median
 
 from benchmarks.recorded import blocks, records
 from book.recorded import at_places, measured, score
+from lab.theory.spread import difference, mean
 from results import language_rates, performer_vision, transfer, transfer_3d
-from stringlib.theory.spread import difference, mean
 
 PHI = ("relu", "favor")
 CONTEXTS = ("16", "64", "256")

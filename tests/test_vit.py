@@ -10,8 +10,9 @@ import pytest
 import torch
 from torch import nn
 
-from stringlib import ENCODERS, CirculantSTRING, ViT, checks
+from stringlib import ENCODERS, CirculantSTRING, ViT
 from stringlib.positions import grid_positions
+from stringlib.testing import properties
 from tests.model_cases import CLASSES, SIZES, pictures, vision_model
 from tests.refusals import refused
 
@@ -55,11 +56,11 @@ def test_positions_can_be_given() -> None:
     images = pictures(model, 12, 16).double()
     places = grid_positions(4, 8)
     near = model(images, places / 2)
-    assert checks.largest_difference(near, model(images)) > 1e-6
+    assert properties.largest_difference(near, model(images)) > 1e-6
     each = torch.stack([places, places / 2, places])
     mixed = model(images, each)
-    assert checks.largest_difference(mixed[1], near[1]) <= 1e-12
-    assert checks.largest_difference(mixed[0], model(images)[0]) <= 1e-12
+    assert properties.largest_difference(mixed[1], near[1]) <= 1e-12
+    assert properties.largest_difference(mixed[0], model(images)[0]) <= 1e-12
 
 
 @pytest.mark.parametrize("encoder", ["axial", "mixed", "reflection", "circulant", "cayley"])
@@ -70,7 +71,7 @@ def test_only_a_class_token_sees_where_the_picture_is(encoder: str) -> None:
             nn.init.normal_(parameter, std=0.3)
         images, places = pictures(model).double(), grid_positions(*model.grid)
         moved = model(images, places + torch.tensor([5.0, -3.0]))
-        gap = checks.largest_difference(model(images), moved)
+        gap = properties.largest_difference(model(images), moved)
         assert gap <= 1e-10 if pool == "mean" else gap > 1e-3, (pool, gap)
 
 
@@ -118,16 +119,16 @@ def test_the_model_is_its_formulas_written_out(encoder: str | None, pool: str) -
         x = x + hidden @ block.mlp.to_out.weight.T + block.mlp.to_out.bias
     votes = model.norm(x) @ model.readout.weight.T + model.readout.bias
     expected = votes[:1] if pool == "cls" else votes.mean(0, keepdim=True)
-    assert checks.largest_difference(model(images), expected) <= 1e-10
+    assert properties.largest_difference(model(images), expected) <= 1e-10
 
 
 def test_a_model_without_places_sees_a_set() -> None:
     model = vision_model("softmax-None").double()
     images = pictures(model).double()
     flipped = images.unflatten(2, (2, 3)).flip(2).flatten(2, 3)  # rows of patches change places
-    assert checks.largest_difference(model(images), model(flipped)) <= 1e-12
+    assert properties.largest_difference(model(images), model(flipped)) <= 1e-12
     placed = vision_model("softmax-learned").double()
-    assert checks.largest_difference(placed(images), placed(flipped)) > 1e-4
+    assert properties.largest_difference(placed(images), placed(flipped)) > 1e-4
 
 
 def test_a_model_reads_its_table_at_given_places() -> None:
@@ -135,7 +136,7 @@ def test_a_model_reads_its_table_at_given_places() -> None:
     images = pictures(model, 12, 16).double()
     stretched = model.absolute.places(4, 8)
     assert torch.equal(model(images), model(images, stretched))
-    assert checks.largest_difference(model(images), model(images, grid_positions(4, 8))) > 1e-4
+    assert properties.largest_difference(model(images), model(images, grid_positions(4, 8))) > 1e-4
 
 
 def test_a_table_of_offsets_in_the_plane() -> None:
@@ -176,9 +177,12 @@ def test_images_of_several_sizes_in_one_batch(name: str, pool: str) -> None:
     key_mask, given = torch.stack(mask), torch.stack(places)
     found = model(padded, key_mask=key_mask), model(padded, given, key_mask=key_mask)
     for got, wanted in zip(found, zip(*alone, strict=True), strict=True):
-        assert checks.largest_difference(got, torch.cat(wanted)) <= 1e-12
-    assert checks.largest_difference(model(padded)[1:], found[0][1:]) > 1e-3
-    assert checks.largest_difference(model(padded, key_mask=key_mask | True), model(padded)) < 1e-12
+        assert properties.largest_difference(got, torch.cat(wanted)) <= 1e-12
+    assert properties.largest_difference(model(padded)[1:], found[0][1:]) > 1e-3
+    assert (
+        properties.largest_difference(model(padded, key_mask=key_mask | True), model(padded))
+        < 1e-12
+    )
 
 
 def test_an_image_without_a_patch_has_a_score() -> None:

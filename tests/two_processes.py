@@ -8,9 +8,9 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from stringlib.tasks.recall import Recall
-from stringlib.tasks.task import IGNORE
-from stringlib.train import Interrupted, Settings, fit, make_fabric
+from lab.tasks.recall import Recall
+from lab.tasks.task import IGNORE
+from lab.train import Interrupted, Settings, fit, make_fabric
 
 
 class Recall64(Recall):

@@ -7,7 +7,7 @@ An equation has one id everywhere, ``eq-something``:
 
 * its label, in a chapter or a page: ``$$ ... $$ (eq-something)``, or a ``{math}`` directive
   with ``:label: eq-something``;
-* the docstring of what implements it in ``stringlib`` or in ``book/figures``:
+* the docstring of what implements it in ``stringlib``, ``lab`` or ``book/figures``:
   ``:eq:`eq-something```;
 * its proof: ``@pytest.mark.proves("eq-something")`` on a test, or ``holds("eq-something")`` on a
   property of ``stringlib.testing``, which is one in float64, or a
@@ -54,7 +54,7 @@ ROLE = re.compile(r":eq:`(?:[^`<]*<)?([^`<>]+)>?`")
 # the kinds of proof, the strongest first
 KINDS = ("by algebra", "for small sizes", "in float64")
 PROVES = re.compile(rf"^\s*#\s*proves ({'|'.join(KINDS)}):(.*)$", re.MULTILINE)
-ALGEBRA = re.compile(r"\bsp\.|\bsympy\b|stringlib\.symbolic|\bvanishes\(")
+ALGEBRA = re.compile(r"\bsp\.|\bsympy\b|lab\.symbolic|\bvanishes\(")
 MARKDOWN = create_md_parser(
     MdParserConfig(enable_extensions={"amsmath", "colon_fence", "dollarmath"}), DocutilsRenderer
 )
@@ -208,8 +208,9 @@ def definitions(tree: ast.AST, path: tuple[str, ...] = ()) -> Iterator[tuple[Nam
 
 
 def read_docstrings(root: Path, ledger: Ledger) -> None:
-    """Find every ``:eq:`` role in the docstrings of the package and of the chapters' figures."""
-    for path in sorted([*(root / "stringlib").rglob("*.py"), *(root / "book").rglob("*.py")]):
+    """Find every ``:eq:`` role in the docstrings of package, laboratory and figures."""
+    folders = ("stringlib", "lab", "book")
+    for path in sorted(p for folder in folders for p in (root / folder).rglob("*.py")):
         relative = path.relative_to(root).with_suffix("")
         module = ".".join(p for p in relative.parts if p != "__init__")
         tree = ast.parse(path.read_text(encoding="utf8"))

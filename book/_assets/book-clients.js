@@ -7,7 +7,7 @@ window.bookClients = (function () {
 
   const TURN = 2 * Math.PI;
 
-  /* what stringlib.explore.panels writes above the panel of a number, "" for the first */
+  /* what lab.explore.panels writes above the panel of a number, "" for the first */
   function head(text, number) {
     return {
       text: text, x: 0.5, y: 1, xref: "x" + number + " domain", yref: "y" + number + " domain",

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from book.figures.marks import CELLS, axis, bars, dots, downwards, heat, rounded
-from stringlib.explore import PALETTE, Drawn, Panel, panels
-from stringlib.explore.style import SEQUENTIAL
+from lab.explore import PALETTE, Drawn, Panel, panels
+from lab.explore.style import SEQUENTIAL
 
 __all__ = ["asked_value", "recalled_value"]
 

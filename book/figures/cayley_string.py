@@ -21,10 +21,10 @@ from book.figures.marks import (
     rounded,
     segments,
 )
+from lab.explore import COLOURS, PALETTE, Drawn, Panel, panels
+from lab.explore.style import SEQUENTIAL
 from stringlib.algebra.cayley import cayley
 from stringlib.algebra.skew import connected_parts, sparse_skew
-from stringlib.explore import COLOURS, PALETTE, Drawn, Panel, panels
-from stringlib.explore.style import SEQUENTIAL
 
 __all__ = ["cayley_circle", "sparse_basis"]
 

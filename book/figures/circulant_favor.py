@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from book.figures.marks import axis, bars, line, rounded
-from stringlib.explore import COLOURS, PALETTE, Drawn, Panel, panels
-from stringlib.theory.structured_variance import (
+from lab.explore import COLOURS, PALETTE, Drawn, Panel, panels
+from lab.theory.structured_variance import (
     circulant_mean_mse,
     circulant_mse,
     cyclic_autocorrelation,

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from book.figures.marks import axis, bars, circle, dots
+from lab.explore import PALETTE, Drawn, Panel, panels
 from stringlib.algebra.circulant import circulant_eigenvalues
-from stringlib.explore import PALETTE, Drawn, Panel, panels
 
 __all__ = ["circulant_spectrum"]
 

@@ -8,7 +8,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from book.figures.marks import axis, circle, dots, line, pin, rounded, segments, upright
-from stringlib.explore import COLOURS, PALETTE, Drawn, Panel, panels
+from lab.explore import COLOURS, PALETTE, Drawn, Panel, panels
 
 __all__ = ["phase_weights", "ptolemy_circle"]
 

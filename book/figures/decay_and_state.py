@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from book.figures.marks import axis, dots, line, rounded, upright
+from lab.explore import COLOURS, PALETTE, Drawn, Panel, panels
 from stringlib.attention.decay import decay_mask
-from stringlib.explore import COLOURS, PALETTE, Drawn, Panel, panels
 
 __all__ = ["decay_memory"]
 

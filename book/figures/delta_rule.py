@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from book.figures.marks import axis, dots, line, rounded, segments
-from stringlib.explore import COLOURS, PALETTE, Drawn, Panel, panels
+from lab.explore import COLOURS, PALETTE, Drawn, Panel, panels
 
 __all__ = ["written_twice"]
 

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from book.figures.marks import axis, bars, dots, line, rounded, significant, upright
+from lab.explore import COLOURS, PALETTE, Drawn, Panel, panels
+from lab.theory.variance import optimal_mse, orthogonal_mse, positive_mse
 from stringlib.attention.features import FavorFeatures, optimal_alpha
-from stringlib.explore import COLOURS, PALETTE, Drawn, Panel, panels
-from stringlib.theory.variance import optimal_mse, orthogonal_mse, positive_mse
 
 __all__ = ["FAVOR_KINDS", "favor_error"]
 

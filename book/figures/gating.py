@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from book.figures.marks import axis, bars, dots, line, rounded
-from stringlib.explore import PALETTE, Drawn, Panel, panels
+from lab.explore import PALETTE, Drawn, Panel, panels
 
 __all__ = ["gated_query"]
 

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 
 from book.figures.marks import axis, dots, line, significant
 from book.released import RELEASED
-from stringlib.explore import COLOURS, Drawn, layout
+from lab.explore import COLOURS, Drawn, layout
 
 __all__ = ["BFLOAT16", "CLOCKS", "OFF", "model_clocks"]
 

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from book.figures.marks import axis, bars, box, line, rounded
+from lab.explore import COLOURS, Drawn, Panel, panels
+from lab.theory.extrapolation import seen_turns, unseen_share
 from stringlib import RoPE
 from stringlib.encoders.scaling import ntk_aware, position_interpolation, yarn
-from stringlib.explore import COLOURS, Drawn, Panel, panels
-from stringlib.theory.extrapolation import seen_turns, unseen_share
 
 __all__ = ["LENGTH_METHODS", "beyond_training"]
 

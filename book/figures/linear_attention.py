@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from book.figures.marks import axis, bars, box, dots, downwards, heat, rounded
-from stringlib.explore import PALETTE, Drawn, Panel, panels
-from stringlib.explore.style import DIVERGING, SEQUENTIAL
+from lab.explore import PALETTE, Drawn, Panel, panels
+from lab.explore.style import DIVERGING, SEQUENTIAL
 
 __all__ = ["three_forms"]
 

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 import torch
 
 from book.figures.marks import line, rounded
-from stringlib.explore import PALETTE, Drawn, layout
+from lab.explore import PALETTE, Drawn, layout
 from stringlib.reference.rope import householder_2d
 
 __all__ = ["two_mirrors"]

@@ -21,10 +21,10 @@ from book.figures.marks import (
     rounded,
     segments,
 )
+from lab.explore import PALETTE, Drawn, Explorer, Panel, layout, panels
+from lab.explore.style import DIVERGING
 from stringlib import RoPE
 from stringlib.algebra.skew import layout_permutation
-from stringlib.explore import PALETTE, Drawn, Explorer, Panel, layout, panels
-from stringlib.explore.style import DIVERGING
 from stringlib.positions import geometric_frequencies
 
 __all__ = ["intro_figure", "pair_layouts", "phase_clocks", "shifted_scores"]

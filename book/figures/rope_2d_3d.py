@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from book.figures.marks import CELLS, axis, colour_axis, dots, downwards, heat, line, rounded
+from lab.explore import COLOURS, PALETTE, Drawn, Panel, panels
+from lab.explore.style import DIVERGING
+from lab.theory.offsets import offset_scores
 from stringlib import STRING, AxialRoPE, RoPE, RotaryEncoder
-from stringlib.explore import COLOURS, PALETTE, Drawn, Panel, panels
-from stringlib.explore.style import DIVERGING
 from stringlib.positions import geometric_frequencies, grid_positions
-from stringlib.theory.offsets import offset_scores
 
 __all__ = [
     "GRID_ENCODERS",

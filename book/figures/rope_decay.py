@@ -9,9 +9,9 @@ import plotly.graph_objects as go
 import torch
 
 from book.figures.marks import axis, line, significant
-from stringlib.explore import COLOURS, PALETTE, Drawn, layout
+from lab.explore import COLOURS, PALETTE, Drawn, layout
+from lab.theory import rope_decay
 from stringlib.positions import geometric_frequencies
-from stringlib.theory import rope_decay
 
 __all__ = ["decay_curves"]
 

@@ -21,13 +21,13 @@ from book.figures.marks import (
     rounded,
     upright,
 )
+from lab.explore import COLOURS, PALETTE, Drawn, Panel, panels
+from lab.explore.style import DIVERGING
 from stringlib.attention.features import FavorFeatures, ReLUFeatures
 from stringlib.attention.roll import Roll
-from stringlib.checks import shift_error
 from stringlib.encoders.rope import RoPE
 from stringlib.encoders.string import STRING
-from stringlib.explore import COLOURS, PALETTE, Drawn, Panel, panels
-from stringlib.explore.style import DIVERGING
+from stringlib.testing.properties import shift_error
 
 __all__ = ["CYCLES", "KERNEL_FEATURES", "rolled_features", "shifted_kernels"]
 

@@ -8,8 +8,8 @@ from functools import partial
 
 from book.figures import marks
 from book.figures.toeplitz_rpe import toeplitz_operations
-from stringlib.explore import COLOURS, Drawn, Panel, panels
-from stringlib.theory.cost import least_seconds, linear_products, moved_numbers, pair_products
+from lab.explore import COLOURS, Drawn, Panel, panels
+from lab.theory.cost import least_seconds, linear_products, moved_numbers, pair_products
 
 __all__ = ["attention_times", "attention_work", "recorded_times"]
 

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from book.figures.marks import axis, dots, line, rounded
+from lab.explore import PALETTE, Drawn, layout
 from stringlib import STRING
 from stringlib.algebra import haar_orthogonal, skew
-from stringlib.explore import PALETTE, Drawn, layout
 from stringlib.reference.string import liere_matrix
 
 __all__ = ["moving_pair", "sphere_walks"]

@@ -7,7 +7,7 @@ import math
 import plotly.graph_objects as go
 
 from book.figures.marks import axis, bars
-from stringlib.explore import COLOURS, Drawn, layout
+from lab.explore import COLOURS, Drawn, layout
 
 __all__ = ["encoding_cost", "operations"]
 

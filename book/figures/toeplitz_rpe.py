@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 from book.figures.marks import CELLS, axis, box, dots, downwards, heat, line, tokens_axis
-from stringlib.explore import COLOURS, PALETTE, Drawn, Panel, panels
-from stringlib.explore.style import DIVERGING
+from lab.explore import COLOURS, PALETTE, Drawn, Panel, panels
+from lab.explore.style import DIVERGING
 
 __all__ = ["toeplitz_circulant", "toeplitz_operations"]
 

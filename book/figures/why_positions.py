@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from book.figures.marks import CELLS, axis, dots, downwards, heat, line, rounded
+from lab.explore import COLOURS, PALETTE, Drawn, Panel, layout, panels
+from lab.explore.style import DIVERGING
 from stringlib import ALiBi, KerpleLog, KerplePower, RoPE, Sinusoidal, T5Bias
-from stringlib.explore import COLOURS, PALETTE, Drawn, Panel, layout, panels
-from stringlib.explore.style import DIVERGING
 
 __all__ = ["POSITIONS", "WORDS", "bias_curves", "permuted_words"]
 

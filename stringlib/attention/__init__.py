@@ -25,8 +25,8 @@ from stringlib.attention.state import (
     ssd,
 )
 from stringlib.attention.toeplitz import ToeplitzWeight
+from stringlib.attention.turn import random_turn
 from stringlib.attention.weights import LinearState, PositionWeight
-from stringlib.theory.torus import random_turn
 
 __all__ = [
     "FEATURES",

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stringlib import checks
 from stringlib.encoders.string import RotaryEncoder
+from stringlib.testing import properties
 from stringlib.testing.contract import (
     FORWARDS,
     Contract,
@@ -58,14 +58,14 @@ def shifting_every_position_leaves_the_scores(make: Make, run: Mode) -> None:
     q, k, positions = inputs(encoder)
 
     def scores(positions: Tensor) -> Tensor:
-        return checks.logits(encoder, q, k, positions)
+        return properties.logits(encoder, q, k, positions)
 
     by_coordinate = torch.arange(1, encoder.coord_dim + 1) * 3.7
     moved = run.prepared(scores, positions)
     with run.around():
         found = [moved(positions + x) for x in (0, 1, 17, 300, 0.37, -1234.5, by_coordinate)]
     for there in found[1:]:
-        error = checks.relative_logit_error(found[0], there, q, k)
+        error = properties.relative_logit_error(found[0], there, q, k)
         small(error, 1e-11, "a score, relative to the norms of query and key")
 
 
@@ -75,7 +75,7 @@ def each_head_has_the_scores_of_the_literal_rotation(make: Make, run: Mode) -> N
     q, k, positions = inputs(encoder)
 
     def scores_and_matrices(*tensors: Tensor) -> tuple[Tensor, Tensor]:
-        return checks.logits(encoder, *tensors), encoder.matrix(tensors[2])
+        return properties.logits(encoder, *tensors), encoder.matrix(tensors[2])
 
     both, matrices = run(scores_and_matrices, q, k, positions)
     for head in range(heads_of(encoder)):
@@ -92,17 +92,17 @@ def scores_in_float32_are_right_far_away(make: Make, run: Mode) -> None:
     q, k, near = inputs(exact)
     for largest in (1e3, 1e6):
         positions = (near / 30 * largest).round()
-        truth = checks.logits(exact, q, k, positions)
+        truth = properties.logits(exact, q, k, positions)
         narrow = q.float(), k.float(), positions.float()
 
         def scores(*tensors: Tensor) -> Tensor:
-            return checks.logits(encoder, *tensors)
+            return properties.logits(encoder, *tensors)
 
         got = run(scores, *narrow)
-        error = checks.relative_logit_error(got, truth, q, k)
+        error = properties.relative_logit_error(got, truth, q, k)
         small(error, 1e-6, f"a score at positions of {largest:.0e}")
         moved = run(scores, *narrow[:2], narrow[2] + largest / 2)
-        error = checks.relative_logit_error(got, moved, *narrow[:2])
+        error = properties.relative_logit_error(got, moved, *narrow[:2])
         small(error, 1e-6, f"a score at positions of {largest:.0e}, moved by half of that")
 
 
@@ -111,7 +111,7 @@ def rotations_are_orthogonal_and_keep_norms(make: Make, run: Mode) -> None:
     encoder = make()
     q, _, positions = inputs(encoder)
     matrices = run(encoder.matrix, positions)
-    small(checks.orthogonality_error(matrices), 1e-12, "RᵀR − I")
+    small(properties.orthogonality_error(matrices), 1e-12, "RᵀR − I")
     turned = run(encoder.rotate, q, positions)
     close(turned.norm(dim=-1), q.norm(dim=-1), 1e-12, "the norm of a turned vector")
     determinants = torch.linalg.det(matrices)
@@ -139,8 +139,8 @@ def generators_are_skew_commute_and_exponentiate_to_the_rotation(make: Make, run
     square = encoder.head_dim, encoder.head_dim
     shape = (encoder.heads, encoder.coord_dim, *square)
     true(generators.shape == shape, f"generators() must be {shape}, got {tuple(generators.shape)}")
-    small(checks.skew_error(generators), 1e-13, "L + Lᵀ")
-    small(checks.commutator_error(generators), 1e-12, "a commutator of generators")
+    small(properties.skew_error(generators), 1e-13, "L + Lᵀ")
+    small(properties.commutator_error(generators), 1e-12, "a commutator of generators")
     exponent = torch.einsum("nk,hkij->hnij", positions, generators)
     close(matrices, torch.matrix_exp(exponent.contiguous()), 1e-11, "R(r) − exp(Σ r L)")
 
@@ -159,7 +159,7 @@ def basis_and_frequencies_rebuild_the_rotation(make: Make, run: Mode) -> None:
         frequencies.shape == (encoder.heads, pairs, encoder.coord_dim),
         "frequencies() must be (heads, pairs, coord_dim)",
     )
-    small(checks.orthogonality_error(basis), 1e-12, "PᵀP − I")
+    small(properties.orthogonality_error(basis), 1e-12, "PᵀP − I")
     for head, (token, r) in itertools.product(range(encoder.heads), enumerate(positions)):
         plane = torch.eye(d, dtype=torch.float64)
         for i, angle in enumerate(frequencies[head] @ r):
@@ -200,12 +200,12 @@ def folding_leaves_the_scores(make: Make, run: Mode) -> None:
         return (x @ weight.mT).unflatten(-1, (-1, encoder.head_dim)).transpose(-3, -2)
 
     def scores(encoder: RotaryEncoder, w_q: Tensor, w_k: Tensor) -> Tensor:
-        return checks.logits(encoder, projected(w_q), projected(w_k), positions)
+        return properties.logits(encoder, projected(w_q), projected(w_k), positions)
 
     folded = encoder.folded()
     direct = run(lambda *w: scores(encoder, *w), w_q, w_k)
     served = run(lambda *w: scores(folded, *map(encoder.fold, w)), w_q, w_k)
-    error = checks.relative_logit_error(direct, served, projected(w_q), projected(w_k))
+    error = properties.relative_logit_error(direct, served, projected(w_q), projected(w_k))
     small(error, 1e-11, "a score of the folded projections")
     # a bias folds as one more column of the weight does
     close(encoder.fold(w_q[:, 0]), encoder.fold(w_q)[:, 0], 1e-12, "a folded bias")

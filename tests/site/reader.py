@@ -12,8 +12,8 @@ from typing import Any
 
 from axe_playwright_python.sync_playwright import Axe
 
-from stringlib.explore import figure_json
-from stringlib.explore.frames import state_of
+from lab.explore import figure_json
+from lab.explore.frames import state_of
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT_MS = 20_000

@@ -1,0 +1,27 @@
+"""Figures that a reader can move: live in Jupyter, with sliders in the built book."""
+
+from lab.explore.describe import describe
+from lab.explore.explorer import HARD_LIMIT, Drawn, Explorer
+from lab.explore.frames import figure_json
+from lab.explore.live import LiveLoss
+from lab.explore.panels import Panel, panels
+from lab.explore.source import Source
+from lab.explore.style import COLOURS, PALETTE, layout, use_matplotlib_style
+from lab.explore.table import Table
+
+__all__ = [
+    "COLOURS",
+    "HARD_LIMIT",
+    "PALETTE",
+    "Drawn",
+    "Explorer",
+    "LiveLoss",
+    "Panel",
+    "Source",
+    "Table",
+    "describe",
+    "figure_json",
+    "layout",
+    "panels",
+    "use_matplotlib_style",
+]

@@ -1,0 +1,96 @@
+"""The live side of an explorer: ipywidgets over a kernel."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import ipywidgets as widgets
+
+from lab.explore.frames import PLOTLY, control_kind, value_text
+
+__all__ = ["controls"]
+
+PLAY_SECONDS = 6.0
+KINDS = {
+    "slider": widgets.SelectionSlider,
+    "choice": widgets.ToggleButtons,
+    "list": widgets.Dropdown,
+}
+
+
+def _control(values: Sequence[Any], label: str) -> widgets.ValueWidget:
+    """Return the control that fits the values."""
+    kind = control_kind(values)
+    if kind == "switch":
+        return widgets.Checkbox(description=label, indent=False)
+    return KINDS[kind](
+        options=[(value_text(v), v) for v in values],
+        description=label,
+        style={"description_width": "initial"},
+        layout={"width": "auto"},
+    )
+
+
+def _play(values: Sequence[Any], first: Any, control: widgets.ValueWidget) -> widgets.Play:
+    """Return a play button that runs ``control`` through the grid's values from one on."""
+    button = widgets.Play(
+        min=0,
+        max=len(values) - 1,
+        value=values.index(first),
+        interval=int(1000 * PLAY_SECONDS / len(values)) + 20,
+    )
+
+    def step(change: Any) -> None:
+        control.value = values[change["new"]]
+
+    button.observe(step, "value")
+    return button
+
+
+def controls(
+    state: Callable[..., dict[str, Any]],
+    grid: Mapping[str, Sequence[Any]],
+    initial: Mapping[str, Any],
+    labels: Mapping[str, str],
+    live: Mapping[str, widgets.ValueWidget],
+    play: str | None = None,
+) -> widgets.VBox:
+    """Return controls over the figure, which is drawn anew at each move.
+
+    Args:
+        state: Returns the figure of the parameters' values as plain JSON, its alternative
+            text as ``layout.meta.alt``.
+        grid: For each parameter its values.
+        initial: For each parameter the value to start from.
+        labels: For each parameter the words beside its control.
+        live: For some parameters a control in place of one over the values.
+        play: A parameter to run through with a play button.
+
+    Returns:
+        A box with one control for each parameter that has a choice, a play button where asked
+        for, the figure, and its alternative text to unfold.
+    """
+    chosen = {
+        name: live[name] if name in live else _control(values, labels[name])
+        for name, values in grid.items()
+    }
+    for name, control in chosen.items():
+        control.value = initial[name]
+    out, text = widgets.Output(), widgets.HTML()
+
+    def redraw(_: Any = None) -> None:
+        fig = state(**{name: control.value for name, control in chosen.items()})
+        alt = html.escape(fig["layout"].pop("meta")["alt"])
+        text.value = f"<details><summary>Description</summary>{alt}</details>"
+        # set the state rather than print into it: nothing reaches the cell's own
+        # outputs, so nbval and nbclient see the same as a browser does
+        out.outputs = ({"output_type": "display_data", "data": {PLOTLY: fig}, "metadata": {}},)
+
+    redraw()
+    for control in chosen.values():
+        control.observe(redraw, "value")
+    buttons = [_play(grid[play], initial[play], chosen[play])] if play else []
+    shown = [c for name, c in chosen.items() if name in live or len(grid[name]) > 1]
+    return widgets.VBox([*shown, *buttons, out, text])

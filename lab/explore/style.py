@@ -1,0 +1,200 @@
+"""One style for every figure of the book, plotly and matplotlib alike.
+
+A colour belongs to a method in the whole book.  Every colour stands out from a
+white and from a near-black page (contrast at least 3 to 1), and within one
+family of methods no two are confused under red-green colour blindness.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import plotly.graph_objects as go
+
+from lab.explore.describe import describe
+
+__all__ = [
+    "COLOURS",
+    "DIVERGING",
+    "PALETTE",
+    "SEQUENTIAL",
+    "layout",
+    "use_matplotlib_style",
+]
+
+PALETTE = {
+    "blue": "#2f5fe8",
+    "orange": "#da7b00",
+    "teal": "#00a07f",
+    "magenta": "#b8249e",
+    "sky": "#2f9be0",
+    "red": "#d0283c",
+    "brown": "#846434",
+    "grey": "#7f8a94",
+}
+
+ENCODERS = {
+    "rope": "blue",
+    "circulant": "orange",
+    "cayley": "teal",
+    "mixed": "magenta",
+    "axial": "sky",
+    "reflection": "red",
+    "dense": "brown",
+    "none": "grey",
+}
+ABSOLUTE_AND_BIAS = {
+    "sinusoidal": "red",
+    "learned": "brown",
+    "alibi": "teal",
+    "t5": "sky",
+    "kerple-log": "magenta",
+    "kerple-power": "orange",
+}
+ATTENTION = {
+    "softmax": "blue",
+    "favor": "orange",
+    "relu": "teal",
+    "favor-circulant": "magenta",
+    "elu": "sky",
+    "hyperbolic": "red",
+    "cosine": "brown",
+    "uniform": "grey",
+}
+PROJECTIONS = {  # of FAVOR+, beside favor (orthogonal) and favor-circulant
+    "favor-iid": "brown",
+    "favor-hadamard": "sky",
+    "favor-unit-circulant": "teal",
+    "favor-learned": "red",
+    "favor-optimal": "blue",
+}
+WEIGHTS = {  # weight 1: as its feature map
+    "cosine-positive": "sky",
+    "ramp": "grey",
+    "ramp-squared": "magenta",
+    "toeplitz": "red",
+}
+DECAYS = {
+    "retnet": "orange",
+    "gla": "magenta",
+    "rwkv6": "teal",
+    "ssd": "red",
+    "delta": "sky",
+    "gated-delta": "brown",
+}
+SCALING = {"pi": "magenta", "ntk": "orange", "yarn": "teal"}  # each beside unscaled RoPE, blue
+VARIANTS = {"cayley-sparse": "teal", "identity": "grey"}  # as what they vary
+ELSEWHERE: dict[str, str] = {}
+"""Methods that come from elsewhere, such as your own: a name and one of the palette."""
+FAMILIES = (
+    *(ENCODERS, ABSOLUTE_AND_BIAS, ATTENTION, PROJECTIONS, WEIGHTS, DECAYS, SCALING, VARIANTS),
+    ELSEWHERE,
+)
+
+COLOURS = {method: PALETTE[colour] for family in FAMILIES for method, colour in family.items()}
+"""Name of a method → its colour, one mapping for the whole book."""
+
+DIVERGING = [
+    [0.0, "#1f4fd8"],
+    [0.25, "#86a5ee"],
+    [0.5, "#f1f1ee"],
+    [0.75, "#eda75a"],
+    [1.0, "#b85c00"],
+]
+"""A plotly colour scale for values about zero (set ``zmid=0``)."""
+
+SEQUENTIAL = [[0.0, "#14306f"], [0.35, "#2f5fe8"], [0.7, "#5fb6d9"], [1.0, "#f3e9b5"]]
+"""A plotly colour scale for values from small to large."""
+
+
+def layout(**overrides: Any) -> go.Layout:
+    """Return the book's plotly layout: small margins, a legend below the axes, no zooming.
+
+    Colours of text, grid and background are left out: the page sets them for
+    its light and its dark mode.  Fonts without a size shrink on a phone.
+
+    Args:
+        **overrides: As for ``plotly.graph_objects.Layout``, for instance
+            ``height=320`` or ``xaxis_title="distance"``.
+
+    Returns:
+        A layout for ``Figure(data, layout(...))`` or ``fig.update_layout(...)``.
+
+    Raises:
+        ValueError: If an override is no property of a plotly layout.
+    """
+    base = go.Layout(
+        height=380,
+        margin={"l": 54, "r": 14, "t": 44, "b": 52},
+        title={"x": 0.5, "xanchor": "center", "y": 0.98, "yanchor": "top"},
+        legend={
+            "orientation": "h",
+            "yref": "container",
+            "y": 0,
+            "yanchor": "bottom",
+            "x": 0.5,
+            "xanchor": "center",
+        },
+        colorway=list(PALETTE.values()),
+        hovermode="closest",
+        dragmode=False,
+    )
+    base.update(overrides)
+    return base
+
+
+TEXT, MUTED, GRID = "#1f2328", "#5b6570", "#d9dde2"
+"""Text, axes and grid of a picture: the page puts its own colours in their place."""
+
+
+def use_matplotlib_style() -> None:
+    """Give matplotlib's figures the book's colours and sizes, and in a notebook the form SVG.
+
+    A picture as wide as by default can be read on a phone: its text is 10 pixels high there. The
+    ground is white for Jupyter; the page leaves it out. Two runs give the same bytes. A notebook
+    saves each picture with the text of :func:`~lab.explore.describe.describe`.
+    """
+    import matplotlib as mpl
+    from cycler import cycler
+    from IPython import get_ipython
+    from matplotlib.figure import Figure
+    from matplotlib_inline.backend_inline import set_matplotlib_formats
+
+    def say(figure: Figure, printer: Any, cycle: bool) -> None:
+        printer.text(describe(figure))
+
+    # IPython's hook for its plain text; a formatter for Figure would be removed by its backend
+    Figure._repr_pretty_ = say  # type: ignore[attr-defined]
+
+    if get_ipython() is not None:
+        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        set_matplotlib_formats("svg", metadata=nothing, bbox_inches=None)
+    mpl.rcParams.update(
+        {
+            "axes.prop_cycle": cycler(color=list(PALETTE.values())),
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.grid": True,
+            "axes.axisbelow": True,
+            "axes.edgecolor": MUTED,
+            "axes.labelcolor": TEXT,
+            "axes.labelsize": 11,
+            "axes.titlesize": 12,
+            "figure.constrained_layout.use": True,
+            "figure.facecolor": "white",
+            "figure.figsize": (5.2, 3.2),
+            "font.size": 11,
+            "grid.color": GRID,
+            "grid.linewidth": 0.7,
+            "legend.frameon": False,
+            "lines.linewidth": 2.0,
+            "savefig.facecolor": "white",
+            "svg.fonttype": "none",  # text stays text: small, searchable, in the font of the page
+            "svg.hashsalt": "stringlib",
+            "text.color": TEXT,
+            "xtick.color": MUTED,
+            "xtick.labelcolor": TEXT,
+            "ytick.color": MUTED,
+            "ytick.labelcolor": TEXT,
+        }
+    )

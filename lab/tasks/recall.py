@@ -1,0 +1,82 @@
+"""Associative recall: name the value that stood behind a key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lab.tasks.task import IGNORE, Task
+from stringlib.inputs import require_count
+from stringlib.models.language import LanguageModel
+
+
+class Recall(Task):
+    """A list of pairs, then one of its keys: the model names the value of that key.
+
+    With two pairs, keys ``a`` and ``b``, values 0 to 7::
+
+        inputs    b  5  a  2  b
+        targets   .  .  .  .  5
+
+    ``pairs`` of them make ``2 * pairs + 1`` tokens. The values are the tokens 0 … ``values − 1``,
+    the keys those after them. The keys of a sequence are all different, the values are random and
+    may repeat. What a key means is new in each sequence, so that nothing can be learned by heart.
+
+    Args:
+        pairs: Pairs in a sequence.
+        keys: Keys to choose from; ``pairs`` if omitted.
+        values: Values to choose from.
+
+    Raises:
+        TypeError: If a number is not an integer.
+        ValueError: If one is below 1, or ``keys`` below ``pairs``.
+    """
+
+    test_seed = 10_000
+
+    def __init__(self, pairs: int = 8, keys: int | None = None, values: int = 8) -> None:
+        require_count("pairs", pairs)
+        require_count("values", values)
+        if keys is not None:
+            require_count("keys", keys, least=pairs)
+        self.pairs, self.keys, self.values = pairs, keys or pairs, values
+
+    def batch(self, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Return tokens and targets, both ``(size, 2 * pairs + 1)``."""
+        require_count("size", size)
+        keys = torch.rand(size, self.keys, generator=generator).argsort(-1)[:, : self.pairs]
+        keys = keys + self.values
+        values = torch.randint(self.values, (size, self.pairs), generator=generator)
+        asked = torch.randint(self.pairs, (size, 1), generator=generator)
+        tokens = torch.cat([torch.stack([keys, values], -1).flatten(1), keys.gather(1, asked)], 1)
+        targets = torch.full_like(tokens, IGNORE)
+        targets[:, -1:] = values.gather(1, asked)
+        return tokens, targets
+
+    def held_out(self) -> dict[str, Iterator[tuple[Tensor, Tensor]]]:
+        """Return ``"test"``: 2,000 sequences."""
+        generator = torch.Generator().manual_seed(self.test_seed)
+        return {"test": iter([self.batch(500, generator) for _ in range(4)])}
+
+    def chance(self) -> float:
+        """Return the accuracy of naming the commonest value of each test sequence.
+
+        That needs no attention, only an average: a model that does not beat it recalls nothing.
+        :func:`~lab.theory.capacity.guess_accuracy` is what to expect of it, 0.32 for 8 pairs
+        and 8 values.
+        """
+        right = count = 0
+        for tokens, targets in self.held_out()["test"]:
+            guess = tokens[:, 1:-1:2].mode(-1).values
+            right += int((guess == targets[:, -1]).sum())
+            count += len(tokens)
+        return right / count
+
+    def model(self, **options: Any) -> nn.Module:
+        """Return one layer of one head with 32 channels and no feed-forward part."""
+        sizes = {"dim": 32, "depth": 1, "heads": 1, "mlp": None, "tied": False}
+        sizes["length"] = 2 * self.pairs + 1
+        return LanguageModel(self.values + self.keys, **{**sizes, **options})

@@ -1,0 +1,188 @@
+"""Text as bytes: name the next one."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from lab.tasks.download import load
+from lab.tasks.task import IGNORE, Task, without_end
+from stringlib.inputs import require_count, require_positive
+from stringlib.models.configs import make_language_model
+
+
+def python_topics() -> bytes:
+    """Return the language reference that comes with Python (``pydoc_data.topics``).
+
+    Its topics in alphabetical order, with an empty line between them. The text differs a little
+    from one version of Python to the next, in length too: about 466,000 bytes in Python 3.11.
+    Numbers of bits a byte compare only when taken with the same text; a record of a study names
+    the version.
+    """
+    from pydoc_data.topics import topics
+
+    return "\n\n".join(topics[name] for name in sorted(topics)).encode()
+
+
+class Text(Task):
+    """Name each next byte; the score is in bits a byte, :eq:`eq-bits-per-byte`.
+
+    The end of the text is the test set. It is read in windows, for each of ``test_lengths`` one
+    test set with that name (``"128"``), and the same bytes are asked for at every length, as many
+    as fill windows of the longest; so lengths that divide it are compared on exactly one text.
+
+    Without ``last``, every byte of a window is asked for, and windows follow each other without
+    overlap. The first bytes of a window have little to go by, and a longer window has fewer such:
+    it scores better for that alone. With ``last``, only the final ``last`` bytes of each window
+    are asked for, and windows are ``last`` apart: at length n each is predicted from at least
+    ``n - last`` bytes before it. What differs between lengths is then the context alone.
+
+    Args:
+        text: The text; :func:`python_topics` if omitted.
+        length: Bytes of a window to train on.
+        test_lengths: Bytes of the windows to test on; ``length`` if empty.
+        share: Share of the text to train on.
+        test: A text to test on; then all of ``text`` is trained on, and ``share`` is not read.
+        last: How many bytes at the end of a test window are asked for; all if omitted.
+        windows: At most so many windows of the longest length, or blocks of ``last`` bytes, spread
+            evenly over the test text; all if omitted. Long windows that overlap cost much.
+
+    Raises:
+        TypeError: If ``text`` is neither bytes nor a string, or a count is not an integer.
+        ValueError: If a number is out of its range or a text is shorter than a window.
+    """
+
+    metric = "bits"
+
+    def __init__(
+        self,
+        text: bytes | str | None = None,
+        length: int = 128,
+        test_lengths: Sequence[int] = (),
+        share: float = 0.9,
+        *,
+        test: bytes | str | None = None,
+        last: int | None = None,
+        windows: int | None = None,
+    ) -> None:
+        require_count("length", length)
+        if not isinstance(test_lengths, Sequence):
+            raise TypeError(f"test_lengths must be a sequence of counts, got {test_lengths!r}")
+        for n in test_lengths:
+            require_count("test_lengths", n)
+        self.length, self.test_lengths = length, tuple(test_lengths) or (length,)
+        if last is not None:
+            require_count("last", last)
+            if last > min(self.test_lengths):
+                raise ValueError(
+                    f"last must be at most the shortest test length {min(self.test_lengths)}, "
+                    f"got {last}"
+                )
+        if windows is not None:
+            require_count("windows", windows)
+        require_positive("share", share)
+        if share >= 1:
+            raise ValueError(f"share must be between 0 and 1, got {share}")
+        self.last, self.windows = last, windows
+        data = _bytes("text", python_topics() if text is None else text)
+        if test is None:
+            cut = int(share * len(data))
+            self.train, self.test = data[:cut], data[cut:]
+        else:
+            self.train, self.test = data, _bytes("test", test)
+        self._require_windows()
+
+    def batch(self, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Return bytes, ``(size, length)``, and those that follow them."""
+        require_count("size", size)
+        start = torch.randint(len(self.train) - self.length, (size, 1), generator=generator)
+        window = self.train[start + torch.arange(self.length + 1)].long()
+        return window[:, :-1], window[:, 1:]
+
+    def validation(self) -> Self:
+        """Return the task with the end of the training text to test on.
+
+        Raises:
+            ValueError: If a part of the text is then shorter than a window.
+        """
+        other = copy.copy(self)
+        other.train, other.test = without_end(self.train)
+        other._require_windows()
+        return other
+
+    def held_out(self) -> dict[str, Iterator[tuple[Tensor, Tensor]]]:
+        """Return for each test length, by its name, windows of the end of the text."""
+        return {str(n): self._windows(n) for n in self.test_lengths}
+
+    def _require_windows(self) -> None:
+        for name, part, least in (
+            ("train", self.train, self.length),
+            ("test", self.test, max(self.test_lengths)),
+        ):
+            if len(part) <= least:
+                raise ValueError(
+                    f"text must have more than {least} bytes to {name} on, got {len(part)}"
+                )
+
+    def _windows(self, length: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield windows that ask for the bytes of ``_asked``, ``length`` at a time or fewer."""
+        ends = self._ends(length)
+        asked = self.last or length
+        for some in ends.split(max(1, 8192 // length)):
+            window = self.test[some[:, None] + torch.arange(-length, 1)].long()
+            inputs, targets = window[:, :-1], window[:, 1:].clone()
+            targets[:, : length - asked] = IGNORE
+            yield inputs, targets
+
+    def _ends(self, length: int) -> Tensor:
+        """Return the place of the last byte that each window of a length asks for."""
+        longest = max(self.test_lengths)
+        block = self.last or longest
+        # blocks of targets, common to all lengths; the first has the longest window before it
+        first = longest - block + 1
+        count = (len(self.test) - first) // block
+        starts = first + block * torch.arange(count)
+        if self.windows is not None and count > self.windows:
+            starts = starts[torch.linspace(0, count - 1, self.windows).long()]
+        if self.last is not None:
+            return starts + block - 1
+        steps = torch.arange(length, block + 1, length)
+        return (starts[:, None] + steps - 1).flatten()
+
+    def model(self, size: str = "tiny", **options: Any) -> nn.Module:
+        """Return a language model of a named size."""
+        longest = max(self.length, *self.test_lengths)
+        return make_language_model(size, 256, **{"length": longest, **options})
+
+
+def wikitext(path: str | Path | None = None, **options: Any) -> Text:
+    """Return WikiText-103 as raw bytes: 540 MB to train on, its own test set of 1.3 MB.
+
+    Args:
+        path: A folder with the data set's parquet files; downloaded once if omitted.
+        **options: Those of :class:`Text` but for the texts.
+
+    Raises:
+        ImportError: If the package ``datasets`` is missing.
+        ConnectionError: If the data can be neither found nor downloaded.
+
+    Source:
+        Merity et al. 2017.
+    """
+    found = load("Salesforce/wikitext", "wikitext-103-raw-v1", path)
+    train, test = ("".join(found[part]["text"][:]) for part in ("train", "test"))
+    return Text(train, test=test, **options)
+
+
+def _bytes(name: str, text: bytes | str) -> Tensor:
+    if isinstance(text, str):
+        text = text.encode()
+    if not isinstance(text, bytes):
+        raise TypeError(f"{name} must be bytes or a string, got {type(text).__name__}")
+    # frombuffer refuses an empty buffer
+    return torch.frombuffer(bytearray(text) or bytearray(1), dtype=torch.uint8)[: len(text)]

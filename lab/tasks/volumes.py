@@ -1,0 +1,104 @@
+"""Volumes: which way one mark lies from another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lab.tasks.task import Task
+from stringlib.inputs import require_count
+from stringlib.models.vit import ViT
+
+MARKS = 3
+"""Channels of a volume, one for mark a, one for mark b, one for those that mean nothing."""
+
+
+class Volumes(Task):
+    """Two marks on a line along an axis: the model names the direction from a to b.
+
+    A volume is a cube of cells, each empty or with a mark; channel 0 is 1 at mark a, channel 1 at
+    mark b, channel 2 at marks that mean nothing. Class ``2 * axis`` says that b lies further along
+    that axis than a, ``2 * axis + 1`` that it lies less far. All six are equally frequent, and so
+    are all distances.
+
+    In training a and b are in the first ``region`` cells of each axis. They are there in
+    ``"test"`` too, and there a place says much: a mark at the edge has the other further in. In
+    ``"moved"`` they are in the last ``region`` cells. While the regions do not overlap, no place of
+    a mark in ``"moved"`` has been trained on, and what was learned of the places alone is worth
+    nothing; the offset from a to b still says everything. The other marks are anywhere, so every
+    place has been seen with something in it.
+
+    Args:
+        size: Cells along each axis.
+        region: Cells along each axis where a and b are in training; half of ``size`` if omitted.
+        others: Marks that mean nothing.
+
+    Raises:
+        TypeError: If a number is not an integer.
+        ValueError: If one is out of its range.
+    """
+
+    test_seed = 10_000
+
+    def __init__(self, size: int = 6, region: int | None = None, others: int = 8) -> None:
+        require_count("size", size, least=2)
+        if region is not None:
+            require_count("region", region, least=2)
+        self.size, self.region, self.others = size, region or max(2, size // 2), others
+        if self.region > size:
+            raise ValueError(f"region must be at most size {size}, got {region}")
+        require_count("others", others, least=0)
+        if others > size**3 - 2:
+            raise ValueError(f"others must leave cells for a and b of {size**3}, got {others}")
+
+    def batch(self, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Return volumes, ``(size, 3, *3 sizes)``, and directions, ``(size,)``."""
+        require_count("size", size)
+        return self._drawn(size, 0, generator)
+
+    def chance(self) -> float:
+        """Return the accuracy of always naming one direction of the six."""
+        return 1 / 6
+
+    def held_out(self) -> dict[str, Iterator[tuple[Tensor, Tensor]]]:
+        """Return ``"test"`` and ``"moved"``: 2,000 volumes each."""
+        return {"test": self._batches(0), "moved": self._batches(self.size - self.region)}
+
+    def _batches(self, first: int) -> Iterator[tuple[Tensor, Tensor]]:
+        generator = torch.Generator().manual_seed(self.test_seed)
+        for _ in range(8):
+            yield self._drawn(250, first, generator)
+
+    def _drawn(self, count: int, first: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Return volumes whose marks a and b are ``region`` cells from ``first`` on."""
+        labels = torch.randint(6, (count,), generator=generator)
+        axes, back = labels // 2, labels % 2
+        rows = torch.arange(count)
+        low = torch.randint(self.region, (count, 3), generator=generator)
+        far = torch.randint(1, self.region, (count,), generator=generator)
+        # along the axis, the nearer of the two starts where the further one still fits
+        share = torch.rand(count, generator=generator)
+        low[rows, axes] = (share * (self.region - far)).long()
+        high = low.clone()
+        high[rows, axes] += far
+        a, b = torch.where(back[:, None] == 1, torch.stack([high, low]), torch.stack([low, high]))
+        strides = torch.tensor([self.size**2, self.size, 1])
+        cells = torch.stack([((place + first) * strides).sum(-1) for place in (a, b)], -1)
+        order = torch.rand(count, self.size**3, generator=generator).scatter_(1, cells, -1)
+        noise = order.topk(self.others).indices
+        volumes = torch.zeros(count, MARKS, self.size**3)
+        volumes[:, :2].scatter_(2, cells[:, :, None], 1)
+        volumes[:, 2].scatter_(1, noise, 1)
+        return volumes.unflatten(-1, (self.size,) * 3), labels
+
+    def model(self, **options: Any) -> nn.Module:
+        """Return a transformer of two layers of two heads with 48 channels, a token a cell.
+
+        It averages its tokens. A class token would not do: it stands still while the others are
+        rotated, so a relative encoder tells it where each of them is.
+        """
+        sizes = {"dim": 48, "depth": 2, "heads": 2, "hidden": 96, "channels": MARKS, "pool": "mean"}
+        return ViT((self.size,) * 3, **{"patch_size": 1, "classes": 6, **sizes, **options})

@@ -1,0 +1,94 @@
+"""The command ``python -m lab.train``: every method with every seed, and what came out."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from tqdm import tqdm
+
+from lab.files import locked
+from lab.tasks import Task, make_task
+from lab.train.checkpoint import REGISTRIES
+from lab.train.code import code_of, digest
+from lab.train.hardware import first_writes, make_fabric
+from lab.train.interrupt import Interrupted
+from lab.train.loop import fit
+from lab.train.options import Options, read_options
+from lab.train.report import report
+from lab.train.runs import train_all
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Train, compare and report; return the exit code."""
+    words = [*(sys.argv[1:] if argv is None else argv)]
+    options = read_options(words)
+    command = shlex.join(["python", "-m", "lab.train", *words])
+    try:
+        _run(options, command)
+    except (ValueError, FloatingPointError, ImportError, OSError) as error:
+        _complain(f"error: {error}")
+        return 2
+    except KeyboardInterrupt as stopped:
+        where = str(stopped) if isinstance(stopped, Interrupted) else "stopped at once"
+        what = "the same command" + " without --fresh" * options.fresh
+        again = command.replace(" --fresh", "")  # which would begin once more
+        _complain(f"{where}\n{what} goes on from the last checkpoint: {again}")
+        return 130
+    return 0
+
+
+def _run(options: Options, command: str) -> None:
+    task = make_all(options)
+    fabric = make_fabric(**options.hardware)
+    fabric.launch()
+    folder = options.folder
+    taken = f"another process trains in {folder}; choose another --folder, or wait"
+    with ExitStack() as held:
+        first_writes(fabric, lambda: held.enter_context(locked(folder / ".lock", taken)))
+        say = tqdm.write if fabric.is_global_zero else lambda _: None  # above the bar
+        cells = train_all(options, task, fabric, say)
+        if fabric.is_global_zero:
+            models = [task.model(**cell.told) for cell in options.cells.values()]
+            code = digest(code_of(*REGISTRIES, loop=fit, task=task, models=models))
+            report(cells, options.task, task, folder, command, options.baseline, code)
+
+
+def make_all(options: Options) -> Task:
+    """Return the task, and make a model of each method once, so that a misfit shows at once.
+
+    Raises:
+        ValueError: If a method cannot be made, and the message names it; if rates are to be
+            tried on a task that cannot be split; or if the task's metric is not its class's.
+    """
+    name = options.task
+    try:
+        task = make_task(name, **options.task_options)
+    except TypeError as error:
+        raise ValueError(f"{name}: {error}") from None
+    if task.metric != type(task).metric:  # whose direction nobody has stated
+        raise ValueError(
+            f"metric of {type(task).__name__} must stand in the class, with less_is_better, "
+            f"got {task.metric!r} in an object of it"
+        )
+    for name, cell in options.cells.items():
+        try:
+            task.model(**cell.told)
+            if len(cell.settings) > 1:
+                task.validation()
+        except (TypeError, ValueError, NotImplementedError) as error:
+            raise ValueError(f"{name}: {error}") from None
+    return task
+
+
+def _complain(text: str) -> None:
+    """Say it once, whatever the number of processes on this machine."""
+    if os.environ.get("LOCAL_RANK", "0") == "0":
+        print(text, file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

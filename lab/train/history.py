@@ -1,0 +1,172 @@
+"""What is said of a run: its history, the same as lines of JSON, an alarm for a loss gone bad."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor
+
+from lab.files import append, read_lines, whole
+from lab.train.hardware import first_writes, over_all
+from lab.train.settings import Settings
+
+THEN = "the run is kept up to its last checkpoint; make room, and start it again to go on"
+NEVER = 2**31 - 1
+
+
+@dataclass
+class History:
+    """What a run left; the lists have one entry for each logged step.
+
+    Attributes:
+        steps: The logged steps, counted from 0.
+        losses: Loss of the whole batch, before the update of that step.
+        rates: Learning rate of that step.
+        norms: Norm of the gradient before it was clipped.
+        evaluations: Scores on the way: ``[{"step": updates made, "scores": {name: score}}]``.
+        scores: Score on each test set, at the end.
+        wall_s: Seconds, over all parts of a run that was resumed.
+        made: Commit, hardware and versions of each part that differs from the one before it, see
+            :func:`~lab.records.stamp`; empty where nothing is kept.
+    """
+
+    steps: list[int] = field(default_factory=list)
+    losses: list[float] = field(default_factory=list)
+    rates: list[float] = field(default_factory=list)
+    norms: list[float] = field(default_factory=list)
+    evaluations: list[dict[str, Any]] = field(default_factory=list)
+    scores: dict[str, float] = field(default_factory=dict)
+    wall_s: float = 0.0
+    made: list[dict[str, Any]] = field(default_factory=list, compare=False)
+
+
+class Log:
+    """Follows a run; only the first process writes and calls.
+
+    Args:
+        history: Where the entries go.
+        start: The step at which the run begins or goes on.
+        settings: Say how often to log.
+        fabric: The processes.
+        folder: Where ``metrics.jsonl`` goes, a line for each entry; nowhere if None.
+        on_log: Called with the history after each entry.
+    """
+
+    def __init__(
+        self,
+        history: History,
+        start: int,
+        settings: Settings,
+        fabric: Fabric,
+        folder: Path | None,
+        on_log: Callable[[History], Any] | None,
+    ) -> None:
+        self.history, self.settings, self.fabric = history, settings, fabric
+        self.on_log = on_log if fabric.is_global_zero else None
+        self.path = folder / "metrics.jsonl" if folder else None
+        if self.path is not None:
+            first_writes(fabric, partial(_begin, self.path, start))
+        self.earlier_s, self.began = history.wall_s, time.perf_counter()
+        # the first step that went wrong stays on the device: to look is to wait for it
+        self.broken = torch.tensor(NEVER, device=fabric.device)
+        self._restart()
+
+    def is_due(self, step: int) -> bool:
+        """Return whether a step is logged."""
+        return step % self.settings.log_every == 0 or step == self.settings.steps - 1
+
+    def see(self, step: int, loss: Tensor, norm: Tensor, rate: float, inputs: Tensor) -> None:
+        """Take note of an update, and log it if it is due.
+
+        Args:
+            step: The number of the update, from 0.
+            loss: This process's share of the loss, times the number of processes.
+            norm: The norm of the whole gradient.
+            rate: The learning rate.
+            inputs: The rows of this process.
+
+        Raises:
+            FloatingPointError: If a loss since the last look, or a gradient, was not finite.
+        """
+        # the scaler of 16-bit floats tries gradients that are too large, and leaves them out
+        scaled = self.fabric.strategy.precision.precision == "16-mixed"
+        well = loss.isfinite() if scaled else loss.isfinite() & norm.isfinite()
+        self.broken = torch.where(well, self.broken, self.broken.clamp(max=step))
+        self.examples += self.settings.batch_size
+        if not inputs.is_floating_point():
+            self.tokens += inputs.numel() * self.fabric.world_size
+        if self.is_due(step):
+            self.check()
+            self._entry(step, over_all(self.fabric, loss, "mean").item(), norm.item(), rate)
+
+    def check(self) -> None:
+        """Stop a run that went wrong, in all processes.
+
+        Raises:
+            FloatingPointError: It names the step.
+        """
+        first = int(over_all(self.fabric, self.broken, "min"))
+        if first < NEVER:
+            raise FloatingPointError(
+                f"the loss or its gradient must be finite, but was not in step {first}; a smaller "
+                "rate, a longer warmup or a smaller clip may help"
+            )
+
+    def scores(self, updates: int, scores: dict[str, float], final: bool) -> None:
+        """Log the scores after so many updates."""
+        self.history.evaluations.append({"step": updates, "scores": scores})
+        if final:
+            self.history.scores = scores
+        told = {name: score if isfinite(score) else None for name, score in scores.items()}
+        self._write(step=updates, scores=told)
+        self._restart()
+
+    def clock(self) -> None:
+        """Bring the history's wall time up to now."""
+        self.history.wall_s = self.earlier_s + time.perf_counter() - self.began
+
+    def _entry(self, step: int, loss: float, norm: float, rate: float) -> None:
+        history, seconds = self.history, time.perf_counter() - self.since
+        history.steps.append(step)
+        history.losses.append(loss)
+        history.rates.append(rate)
+        history.norms.append(norm)
+        speed = {"examples_per_s": round(self.examples / seconds, 1)}
+        if self.tokens:
+            speed["tokens_per_s"] = round(self.tokens / seconds, 1)
+        self._write(step=step, loss=loss, rate=rate, norm=norm, **speed)
+        if self.on_log is not None:
+            self.on_log(history)
+        self._restart()
+
+    def _restart(self) -> None:
+        self.examples, self.tokens, self.since = 0, 0, time.perf_counter()
+
+    def _write(self, **line: Any) -> None:
+        """Add one line to the file, at once; a number that is not finite is null."""
+        if self.path is None:
+            return
+        line = {k: None if isinstance(v, float) and not isfinite(v) else v for k, v in line.items()}
+        text = json.dumps(line, allow_nan=False) + "\n"
+        first_writes(self.fabric, partial(append, self.path, text, THEN))
+
+
+def _begin(path: Path, start: int) -> None:
+    """Take out of a file of metrics what is not before the step at which a run goes on.
+
+    Lines from there on, and one that was cut off: the steps are done again.
+    """
+    lines = read_lines(path) if start else []
+    # scores belong to the model after so many updates, a loss to the model before its step
+    kept = [x for x in lines if x["step"] < start or (x["step"] == start and "scores" in x)]
+    with whole(path, THEN) as part:
+        part.write_text("".join(json.dumps(x) + "\n" for x in kept), encoding="utf8")

@@ -1,0 +1,163 @@
+"""Runs, one after another in this process, or several at a time in processes of Dask."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import contextmanager
+from functools import partial
+from itertools import islice
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+from lab.train.interrupt import SIGNALS, StopRequest, handled
+
+Key = TypeVar("Key")
+Each = Callable[
+    [Callable[..., Any], Mapping[Any, Sequence[Any]]], Iterator[tuple[Any, Callable[[], Any]]]
+]
+
+TOPIC = "stringlib"
+DEAF = ["import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"]
+"""What a process of this machine does first, for Ctrl-C is for the one that waits for it."""
+
+
+@contextmanager
+def workers(
+    jobs: int,
+    scheduler: str | None = None,
+    hear: Callable[..., Any] = print,
+    saves: bool = False,
+) -> Iterator[Each]:
+    """Give ``each(function, calls)``, which calls a function for each key with its arguments.
+
+    It yields each key with what returns, or raises, what came of it: as soon as a run is over, or,
+    in this process, doing it then. A run whose process was killed is done once more, by another
+    one; killed again it raises ``ChildProcessError``, and the others go on. Ctrl-C and SIGTERM end
+    all runs by ``KeyboardInterrupt``, after those that are over were given.
+
+    Args:
+        jobs: How many runs at a time, in processes of this machine; 1 for this process.
+        scheduler: Address of a Dask scheduler, whose workers do the runs instead.
+        hear: Called with what a run in another process says by :func:`tell`.
+        saves: Whether runs note that they are asked to stop, so that it is worth to wait for them.
+
+    Raises:
+        ImportError: If Dask is needed and is not there.
+    """
+    if jobs == 1 and scheduler is None:
+        with handled(signal.default_int_handler, signal.SIGTERM):  # as Ctrl-C
+            yield _here
+        return
+    stop = StopRequest()
+    with handled(stop.note, *SIGNALS), _client(jobs, scheduler) as client:
+        pool = _Pool(client, None if scheduler else jobs, hear, stop)
+        try:
+            yield pool.each
+        except BaseException:
+            if saves:
+                client.run(StopRequest.ask_all, on_error="ignore")
+                wait(pool.waiting)
+            raise
+
+
+def tell(*what: Any) -> None:
+    """Say something, in a run, to the process that waits for it: numbers, words and lists."""
+    from distributed import get_worker
+
+    get_worker().log_event(TOPIC, what)
+
+
+def _here(
+    function: Callable[..., Any], calls: Mapping[Key, Sequence[Any]]
+) -> Iterator[tuple[Key, Callable[[], Any]]]:
+    for key, call in calls.items():
+        yield key, partial(function, *call)
+
+
+class _Pool:
+    """Runs that are under way in processes.
+
+    Args:
+        client: Of a cluster.
+        most: How many runs it is given at a time: none must wait behind one that kills its
+            process. None for all, where Dask knows how many workers there are.
+        hear: See :func:`workers`.
+        stop: Says when to stop.
+    """
+
+    def __init__(
+        self, client: Any, most: int | None, hear: Callable[..., Any], stop: StopRequest
+    ) -> None:
+        self.executor = client.get_executor(pure=False)
+        self.most, self.hear, self.stop = most, hear, stop
+        self.waiting: dict[Future[Any], Any] = {}
+        self.said: SimpleQueue[Sequence[Any]] = SimpleQueue()
+        client.subscribe_topic(TOPIC, lambda event: self.said.put(event[1]))  # in another thread
+
+    def each(
+        self, function: Callable[..., Any], calls: Mapping[Key, Sequence[Any]]
+    ) -> Iterator[tuple[Key, Callable[[], Any]]]:
+        left = iter(calls.items())
+        while True:
+            if self.stop.asked:
+                raise KeyboardInterrupt
+            room = None if self.most is None else self.most - len(self.waiting)
+            for key, call in islice(left, room):
+                self.waiting[self.executor.submit(function, *call)] = key
+            if not self.waiting:
+                return
+            over, _ = wait(self.waiting, timeout=0.2, return_when=FIRST_COMPLETED)
+            while not self.said.empty():
+                self.hear(*self.said.get())
+            for future in over:
+                yield self.waiting.pop(future), partial(_result, future)
+
+
+def _result(future: Future[Any]) -> Any:
+    error = future.exception()
+    if type(error).__name__ == "KilledWorker":
+        raise ChildProcessError(
+            "the process of the run was killed again and again: by the system, perhaps, for want "
+            "of memory"
+        )
+    return future.result()
+
+
+@contextmanager
+def _client(jobs: int, scheduler: str | None) -> Iterator[Any]:
+    """Give the workers of a scheduler, or processes that nothing beyond this machine reaches."""
+    try:
+        from distributed import Client, LocalCluster
+    except ImportError:
+        raise ImportError("--jobs and --scheduler need Dask: pip install -e '.[lab]'") from None
+    if scheduler is not None:
+        with Client(scheduler) as client:  # when it leaves, the cluster forgets what it waits for
+            yield client
+        return
+    silent = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
+    with (
+        LocalCluster(
+            n_workers=jobs,
+            threads_per_worker=1,
+            host="127.0.0.1",
+            dashboard_address=None,
+            memory_limit=None,
+            scheduler_kwargs={"allowed_failures": 1, **silent},
+            silence_logs=logging.CRITICAL,
+            preload=DEAF,
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        try:
+            yield client
+        finally:
+            cluster.sync(_end, cluster.workers.values())
+
+
+async def _end(nannies: Collection[Any]) -> None:
+    """End processes, in the midst of a run too."""
+    await asyncio.gather(*(one.close(timeout=0.5) for one in nannies), return_exceptions=True)

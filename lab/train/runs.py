@@ -1,0 +1,247 @@
+"""The runs of a command: learning rates tried, every seed trained, one at a time or several."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from threading import RLock
+from typing import Any, NamedTuple
+
+import torch
+from lightning_fabric import Fabric
+from tqdm import tqdm
+
+from lab.tasks import Task, make_task
+from lab.train.cells import folder_of
+from lab.train.hardware import first_writes, make_fabric
+from lab.train.history import History
+from lab.train.interrupt import Interrupted
+from lab.train.loop import fit
+from lab.train.options import Options, import_modules
+from lab.train.runner import tell, workers
+from lab.train.settings import Settings
+
+Found = dict[str, Any]
+Do = Callable[[Iterable["Run"]], Iterator[tuple["Run", Found]]]
+
+
+class Run(NamedTuple):
+    """One model to train.
+
+    Attributes:
+        name: Of its cell.
+        settings: How to train it, its seed among them.
+        folder: Where it is kept.
+        tries: Whether it tries a learning rate, on the task's ``validation()``.
+    """
+
+    name: str
+    settings: Settings
+    folder: Path
+    tries: bool
+
+    def __str__(self) -> str:
+        """Return its cell and its seed, or the rate that it tries."""
+        if self.tries:
+            return f"{self.name}, rate {self.settings.rate:g} on validation"
+        return f"{self.name}, seed {self.settings.seed}"
+
+
+def train_all(
+    options: Options, task: Task, fabric: Fabric, say: Callable[[str], Any]
+) -> dict[str, dict[str, Any]]:
+    """Train what is not trained yet: first the rates that are to be tried, then seed by seed.
+
+    Returns:
+        For each name what the model was told, its number of ``parameters``, its ``rate``, the
+        scores of all rates that were ``tried``, and its ``runs``, each with ``seed``, ``scores``,
+        ``logged`` steps, ``losses`` there, ``wall_s``, and what its parts were ``made`` with.
+
+    Raises:
+        FloatingPointError: If a run went wrong; the message names its method and seed.
+        Interrupted: If several runs at a time were asked to stop; those under way are saved.
+    """
+    several = {name: c.settings for name, c in options.cells.items() if len(c.settings) > 1}
+    trials = [_run(options, name, one, True) for name, many in several.items() for one in many]
+    count = sum(run.settings.steps for run in trials)
+    count += len(options.seeds) * sum(c.settings[0].steps for c in options.cells.values())
+    if options.fresh:  # all at once: whoever stops early can go on
+        first_writes(fabric, partial(_clear, options))
+    wanted = sys.stderr.isatty() if options.progress is None else options.progress
+    progress = Progress(count, wanted and fabric.is_global_zero)
+    cells: dict[str, dict[str, Any]] = {}
+    seeds = []
+    with progress.bar, _doer(options, task, fabric, progress) as do:
+        judged = {(run.name, run.settings.rate): found["score"] for run, found in do(trials)}
+        for name, cell in options.cells.items():
+            best = cell.settings[0]
+            cells[name] = {"told": cell.told, "runs": []}
+            if name in several:
+                tried = {f"{s.rate:g}": judged[name, s.rate] for s in cell.settings}
+                best = cell.settings[_best(name, [*tried.values()], task.less_is_better)]
+                cells[name]["tried"] = tried
+                each = ", ".join(f"{rate} {_score(score)}" for rate, score in tried.items())
+                say(f"{name}: rate {best.rate:g}; on validation {each}")
+            cells[name]["rate"] = best.rate
+            some = (dataclasses.replace(best, seed=seed) for seed in options.seeds)
+            seeds += [_run(options, name, one, False) for one in some]
+        seeds.sort(key=lambda run: run.settings.seed)  # whoever stops early has every method
+        for run, found in do(seeds):
+            cells[run.name]["parameters"] = found.pop("parameters")
+            cells[run.name]["runs"].append(found)
+            shown = ", ".join(f"{test} {_score(score)}" for test, score in found["scores"].items())
+            say(f"{run}: {task.metric} {shown}, {found['wall_s']:.1f} s")
+    for told in cells.values():
+        told["runs"].sort(key=lambda found: found["seed"])
+    return cells
+
+
+def _run(options: Options, name: str, settings: Settings, tries: bool) -> Run:
+    folder = options.folder / folder_of(name)
+    if len(options.cells[name].settings) > 1:
+        folder /= f"rate-{settings.rate}"
+    return Run(name, settings, folder / ("validation" if tries else f"seed-{settings.seed}"), tries)
+
+
+def _clear(options: Options) -> None:
+    for name in options.cells:
+        for path in (options.folder / folder_of(name)).rglob("checkpoint.pt"):
+            path.unlink()
+
+
+def _best(name: str, scores: Sequence[float | None], less: bool) -> int:
+    """Return the place of the best score, of equals the first; None is that of a loss gone bad."""
+    finite = [score for score in scores if score is not None]
+    if not finite:
+        raise FloatingPointError(f"{name}: the loss must be finite at some --rate, but is at none")
+    return scores.index(min(finite) if less else max(finite))
+
+
+def _score(score: float | None) -> str:
+    return "gone bad" if score is None else f"{score:.4g}"
+
+
+def _train(
+    options: Options, task: Task, fabric: Fabric, run: Run, see: Callable[..., Any]
+) -> Found:
+    """Return what is recorded of a run; of one that tries a rate its score, None if it went bad."""
+    task = task.validation() if run.tries else task
+    torch.manual_seed(run.settings.seed)
+    model = task.model(**options.cells[run.name].told)
+    on_log = partial(_tell, see, run)
+    told: dict[str, Any] = {"folder": run.folder, "on_log": on_log, "progress": False}
+    try:
+        history = fit(model, task, run.settings, fabric=fabric, **told)
+    except FloatingPointError as error:
+        if run.tries:
+            return {"score": None}
+        raise FloatingPointError(f"{run}: {error}") from None
+    if run.tries:
+        score = next(iter(history.scores.values()))
+        return {"score": score if math.isfinite(score) else None}
+    return {
+        "parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
+        "seed": run.settings.seed,
+        "scores": history.scores,
+        "logged": history.steps,
+        "losses": history.losses,
+        "wall_s": round(history.wall_s, 1),
+        "made": history.made,
+    }
+
+
+class Progress:
+    """One bar over the steps of all runs, with the run that was heard of last.
+
+    Args:
+        steps: Of all runs.
+        shown: Whether there is a bar.
+    """
+
+    def __init__(self, steps: int, shown: bool) -> None:
+        # methods differ in speed: the mean of all says best how long the rest takes
+        self.bar = tqdm(total=steps, unit="step", disable=not shown, leave=False, smoothing=0)
+        self.done: dict[str, int] = {}
+
+    def see(self, run: str, steps: Sequence[int], loss: float) -> None:
+        """Take note of a run's last logged steps."""
+        if self.bar.disable:
+            return
+        before = self.done.get(run)
+        if before is None:  # what a checkpoint held takes no time
+            before = steps[-2] + 1 if len(steps) > 1 else 0
+            self.bar.initial += before
+            self.bar.n += before
+        self.done[run] = steps[-1] + 1
+        self.bar.set_description(run, refresh=False)
+        self.bar.set_postfix_str(f"loss {loss:.4g}", refresh=False)
+        self.bar.update(steps[-1] + 1 - before)
+
+    def end(self, run: Run) -> None:
+        """Expect no more of a run: it was over, or its loss has gone bad."""
+        if not self.bar.disable:
+            self.bar.total -= run.settings.steps - self.done.get(str(run), 0)
+
+
+@contextmanager
+def _doer(options: Options, task: Task, fabric: Fabric, progress: Progress) -> Iterator[Do]:
+    """Give what does runs, here or in processes, and yields each with what came of it."""
+    here = options.jobs == 1
+
+    def do(runs: Iterable[Run]) -> Iterator[tuple[Run, Found]]:
+        shown = not progress.bar.disable
+        calls = {
+            run: (options, task, fabric, run, progress.see) if here else (options, run, shown)
+            for run in runs
+        }
+        lost = []
+        for run, get in each(_train if here else _do, calls):
+            try:
+                found = get()
+            except ChildProcessError as error:
+                lost.append(f"{run}: {error}")
+                continue
+            progress.end(run)
+            yield run, found
+        if lost:
+            raise ChildProcessError(
+                "; ".join(lost) + "; the other runs are kept, and the same command goes on"
+            )
+
+    try:
+        with workers(options.jobs, hear=progress.see, saves=True) as each:
+            yield do
+    except KeyboardInterrupt as stopped:
+        if isinstance(stopped, Interrupted) or here:
+            raise
+        raise Interrupted(f"stopped; what was done and under way is in {options.folder}") from None
+
+
+def _tell(see: Callable[..., Any], run: Run, history: History) -> None:
+    see(str(run), history.steps[-2:], history.losses[-1])
+
+
+_MADE: dict[str, Any] = {}  # what this one of several processes works with
+
+
+def _do(options: Options, run: Run, shown: bool) -> Found:
+    """Do a run in a process of its own, and tell the parent how far it is."""
+    torch.set_num_threads(1)
+    if not _MADE:
+        tqdm.set_lock(RLock())  # one for all processes would be left behind when this one is ended
+        import_modules(options.imports)
+        _MADE["task"] = make_task(options.task, **options.task_options)
+        _MADE["fabric"] = make_fabric(**options.hardware)
+    try:
+        return _train(options, **_MADE, run=run, see=tell if shown else _nothing)
+    except Interrupted:
+        return {}  # saved; nobody waits for it
+
+
+def _nothing(*_: Any) -> None:
+    """Say nothing."""

@@ -1,6 +1,0 @@
-"""Tasks to train on: each gives batches, a loss, a score and the models that suit it."""
-
-from stringlib.tasks.registry import TASKS, make_task
-from stringlib.tasks.task import Task
-
-__all__ = ["TASKS", "Task", "make_task"]
