@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from lab.theory.structured_variance import circulant_mean_mse
-from lab.theory.torus import random_turn
-from stringlib import STRING, CayleySTRING, CirculantSTRING, RoPE
+from stringlib import STRING, CayleySTRING, CirculantSTRING, RoPE, random_turn
 from stringlib.algebra import circulant
 from stringlib.attention import (
     CosineWeight,

@@ -86,6 +86,6 @@ def test_without_dask_the_error_names_the_extra(tmp_path, monkeypatch, words):
     monkeypatch.syspath_prepend(str(SCRIPT.parent))
     monkeypatch.setitem(sys.modules, "distributed", None)
     words = [*words, "--output", str(tmp_path / "study.json")]
-    with pytest.raises(SystemExit, match=r"pip install 'stringlib\[train\]'"):
+    with pytest.raises(SystemExit, match=r"pip install -e '\.\[lab\]'"):
         importlib.import_module("sweep_study").main(words)
     assert list(tmp_path.iterdir()) == []

@@ -77,13 +77,13 @@ def test_on_mnist_a_bias_helps_and_a_rotation_helps_more() -> None:
         assert low < 0 < high
 
 
-def test_a_longer_training_lets_a_bias_help_favor_at_known_places_alone() -> None:
+def test_a_longer_training_lets_a_bias_help_favor() -> None:
     for known in (True, False):
         found = measured("vision", at_places(known))
         plain, biased = (found[f"longer performer favor{bias}"] for bias in ("", ", toeplitz"))
         gain, low, _ = difference(biased, plain)
-        assert (low > 0) == known
-        assert not known or round(gain, 2) == 0.07
+        assert low > 0
+        assert round(gain, 2) == 0.08
 
 
 def test_neighbours_turn_several_times_as_fast_as_halves() -> None:
@@ -104,8 +104,8 @@ def test_a_class_token_learns_more_slowly_and_keeps_a_part_of_its_cliff() -> Non
     known, other = (measured("class_token", at_places(k)) for k in (True, False))
     early = measured("vision", at_places(False))
     for name, before, after, behind in (
-        ("axial", 0.53, 0.72, 0.17),
-        ("mixed", 0.65, 0.84, 0.07),
+        ("axial", 0.54, 0.72, 0.17),
+        ("mixed", 0.64, 0.84, 0.07),
         ("circulant", 0.64, 0.80, 0.08),
     ):
         _, low, high = difference(known[f"mean: {name}"], known[f"cls: {name}"])
