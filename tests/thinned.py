@@ -18,6 +18,7 @@ def products(
     contract: Contract,
     cases: Iterable[str],
     traced: Collection[str] | None = None,
+    exported: Collection[str] | None = None,
     share: int = SHARE,
 ) -> list[object]:
     """Return what to parametrize a test of ``(name, property, mode)`` with.
@@ -30,6 +31,7 @@ def products(
         contract: The properties.
         cases: Names of cases.
         traced: Those that have their core traced; all if omitted.
+        exported: Those of them that are exported, not only compiled; all if omitted.
         share: As :data:`SHARE`.
     """
     found = []
@@ -38,7 +40,8 @@ def products(
             drawn = zlib.crc32(f"{name} {property.words}".encode()) % share
             core = property.core and (traced is None or name in traced)
             for number, mode in enumerate(MODES):
-                if mode.cheap or core or drawn == number:
+                apart = mode.name == "exported" and exported is not None and name not in exported
+                if mode.cheap or (core and not apart) or drawn == number:
                     label = f"{name}-{property.words.replace(' ', '_')}-{mode}"
                     found.append(pytest.param(name, property, mode, id=label))
     return found

@@ -280,27 +280,21 @@ def any_number_of_tokens_batches_and_heads_of_one_graph(case: Weighted, run: Mod
     if len(case.some(*(n for n, _ in sizes))) < 3 or case.draw is not None:
         skip()  # it is made for one length
     for causal in case.causal:
-        for mode in (None, *case.modes):
-            if mode == "recurrent" or (not causal and mode == "chunk"):
-                continue  # goes token by token, so a graph is of one length
 
-            def call(
-                q: Tensor, k: Tensor, v: Tensor, causal: bool = causal, mode: str | None = mode
-            ) -> Any:
-                return linear_attention(
-                    q, k, v, case.build(None, 140, 0), causal, mode=mode, normalize=case.normalized
-                )
+        def call(q: Tensor, k: Tensor, v: Tensor, causal: bool = causal) -> Any:
+            weight = case.build(None, 140, 0)
+            return linear_attention(q, k, v, weight, causal, normalize=case.normalized)
 
-            program = None
-            for n, batch in sizes:
-                tensors = case.given(n, (batch,))
-                free = ((0, 2), (0, 2), (0, 2))
-                program = program or run.prepared(call, *tensors, free=free)
-                with run.around():
-                    got = program(*tensors)
-                what = f"{_way(causal, mode)} of {batch} times {n} tokens"
-                q, k, v = tensors
-                close(got, call(q, k, v), EXACT, what)
+        program = None
+        for n, batch in sizes:
+            tensors = case.given(n, (batch,))
+            free = ((0, 2), (0, 2), (0, 2))
+            program = program or run.prepared(call, *tensors, free=free)
+            with run.around():
+                got = program(*tensors)
+            q, k, v = tensors
+            what = f"{_way(causal, None)} of {batch} times {n} tokens"
+            close(got, call(q, k, v), EXACT, what)
 
 
 @WEIGHT.holds()
