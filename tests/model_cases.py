@@ -12,6 +12,7 @@ from stringlib import ENCODERS, LanguageModel, PositionWeight, ViT
 from stringlib.attention import registry
 from stringlib.attention.registry import FEATURES
 from stringlib.encoders.registry import BIASES
+from stringlib.parts import part
 
 NAMES: tuple[str | None, ...] = (None, *ENCODERS, *BIASES, "sinusoidal", "learned")
 LENGTH, VOCAB, CLASSES = 7, 11, 5
@@ -28,8 +29,8 @@ WEIGHTS: dict[str, dict[str, Any]] = {
 def weight(name: str, features: int = 8) -> PositionWeight:
     """Return the weight of a layer of 16 channels and two heads, for at most ``LENGTH`` tokens."""
     options = {"length": LENGTH} if name == "toeplitz" else WEIGHTS[name]
-    made = registry.layer_weight(name, registry.LayerShape(16, 2, features), **options)
-    assert made is not None
+    layer = {"dim": 16, "heads": 2, "features": features}
+    made: PositionWeight = part("weight", name, registry.WEIGHTS, layer, {**options})
     return made
 
 

@@ -362,8 +362,8 @@ STARTS: dict[tuple[str, str], tuple[Start, ...]] = {
         Start(lambda: LearnedDelta(25, MANY), between(-1 / 5, 1 / 5), PYTORCH),
     ),
     ("LearnedToeplitz", "bias"): (
-        Start(lambda: LearnedToeplitz(200, (11,)), norm(scale=0.02), "ours: 0.02, as T5's"),
-        Start(lambda: LearnedToeplitz(40, (5, 6)), norm(scale=0.02), "ours: 0.02, as T5's"),
+        Start(lambda: LearnedToeplitz(200, 11), norm(scale=0.02), "ours: 0.02, as T5's"),
+        Start(lambda: LearnedToeplitz(40, grid=(5, 6)), norm(scale=0.02), "ours: 0.02, as T5's"),
     ),
     # layers
     **{

@@ -69,7 +69,6 @@ DEFAULTS: dict[str, tuple[Any, str]] = {
     # layers and models
     "Gate.kind": ("elementwise", "Qiu et al. 2025: their best variant"),
     "MultiHeadAttention.attention": ("softmax", "Vaswani et al. 2017, section 3.2"),
-    "MultiHeadAttention.temperature": (1.0, "Luo et al. 2021: normalised, and no temperature"),
     "MultiHeadAttention.bias": (False, "Vaswani et al. 2017, section 3.2.2: matrices alone"),
     "linear_attention.normalize": (True, "Katharopoulos et al. 2020, equation 4"),
     "attend.normalize": (True, "Katharopoulos et al. 2020, equation 4"),
@@ -103,7 +102,7 @@ DEFAULTS: dict[str, tuple[Any, str]] = {
 """Callable and argument → default, and where it comes from."""
 
 NEUTRAL: dict[str, Any] = {
-    **dict.fromkeys(("heads", "coord_dim", "default_coord_dim", "axes", "channels"), 1),
+    **dict.fromkeys(("heads", "coord_dim", "axes", "channels"), 1),
     **dict.fromkeys(("start", "offset", "num_prefix", "seed"), 0),
     **dict.fromkeys(("causal", "learnable", "hyperbolic", "normalize_qk", "shift"), False),
     **dict.fromkeys(("return_state", "numerator_only", "cosine", "interleaved"), False),
@@ -141,7 +140,7 @@ def public_callables() -> Iterator[tuple[str, Callable[..., Any]]]:
                 yield f"{name}.{part}", getattr(found, part)
     for table, entries in {"WEIGHTS": WEIGHTS, "ENCODERS": ENCODERS, "BIASES": BIASES}.items():
         for name, make in entries.items():
-            if not inspect.isclass(make):
+            if inspect.isfunction(make):
                 yield f"{table}[{name!r}]", make
 
 

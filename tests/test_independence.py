@@ -28,6 +28,7 @@ from stringlib import (
 from stringlib.attention.projections import PROJECTIONS, Projection
 from stringlib.attention.registry import FEATURES, WEIGHTS
 from stringlib.encoders.registry import BIASES, make_bias
+from stringlib.parts import part
 from tests import model_cases
 
 DRAWS = 1000
@@ -105,8 +106,8 @@ def test_a_redraw_has_nothing_of_what_was_there(name: str) -> None:
     for _ in range(DRAWS + 1):
         features.redraw()
         found.append(parts_of(features.projection))
-    for part in found[0]:
-        drawn = [d[part] for d in found]
+    for one in found[0]:
+        drawn = [d[one] for d in found]
         assert correlations(drawn[1:], drawn[:-1]).abs().max() < MARGIN
 
 
@@ -126,9 +127,10 @@ def head_axis(make: Callable[[int], nn.Module], name: str) -> int | None:
 
 
 def _weight(name: str, heads: int) -> nn.Module:
-    shape: Any = model_cases.registry.LayerShape(8, heads, 4)
-    options = {"length": 5} if name == "toeplitz" else model_cases.WEIGHTS[name]
-    return WEIGHTS[name](shape, **options)
+    options = {"length": 5} if name == "toeplitz" else {**model_cases.WEIGHTS[name]}
+    layer = {"dim": 8, "heads": heads, "features": 4}
+    made: nn.Module = part("weight", name, WEIGHTS, layer, options)
+    return made
 
 
 def _layer(name: str, heads: int) -> nn.Module:

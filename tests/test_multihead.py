@@ -768,8 +768,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"key_heads": 1, "encoder": ALiBi(1)}, "encoder must have 3 heads, got 1"),
     ({"gate": "soft"}, "gate must be None or one of headwise, elementwise, got 'soft'"),
     ({"attention": "gelu"}, r"attention must be softmax, one of relu, .*FeatureMap, got 'gelu'"),
-    ({"attention": "relu", "num_features": 8}, "num_features must be None for ReLUFeatures"),
-    ({"num_features": 8}, "num_features must be None unless attention names random features"),
+    ({"attention": "relu", "num_features": 8}, "num_features must be None unless attention"),
+    ({"num_features": 8}, "num_features must be None unless attention is favor or .*, got 8"),
     ({"attention": "relu", "encoder": "rope"}, "rotate must be before or after for ReLUFeatures"),
     ({"attention": "elu", "encoder": RoPE(4)}, "rotate must be before or after for ELUFeatures"),
     ({"rotate": "before"}, "rotate must be None or roll without a rotary encoder, got 'before'"),
@@ -783,7 +783,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"encoder": RoPE(4), "attention": "favor", "num_features": 6, "rotate": "after"},
      "encoder must have head_dim 6, .*, got 4"),
     ({"weight": "cosine", "horizon": 9}, "weight must be None for softmax attention"),
-    ({"attention": "relu", "weight": "cosine"}, "horizon must be given for the cosine weight"),
+    ({"attention": "relu", "weight": "cosine"}, "horizon must be given for weight 'cosine'"),
     ({"attention": "relu", "horizon": 9}, "horizon must be None unless weight is cosine"),
     ({"attention": "relu", "weight": "toeplitz"}, "length, the longest sequence, or grid"),
     ({"attention": "relu", "weight": "toeplitz", "length": 4, "grid": (2, 2)},
@@ -842,6 +842,8 @@ def test_bad_input_is_named() -> None:
     free, turned, nprf = make("relu", causal=False), make("relu-after"), make("nprf")
     _, state = layer(x, return_state=True)
     bad: list[tuple[type[Exception], str, Any]] = [
+        (TypeError, "horizn is no option of any part of a layer, got 8",
+         lambda: MultiHeadAttention(DIM, HEADS, horizn=8)),
         (ValueError, r"x must have shape \(..., seq, 12\), got \(2, 9, 11\)",
          lambda: layer(x[..., 1:])),
         (ValueError, "positions must have", lambda: layer(x, torch.arange(8)[:, None])),

@@ -137,7 +137,7 @@ def test_bad_powers_are_named():
 
 @pytest.mark.parametrize(("name", "power"), [("ramp", 1), ("ramp-squared", 2)])
 def test_the_names_stand_for_the_powers(name, power):
-    with pytest.raises(ValueError, match="horizon must be given for the ramp weight"):
+    with pytest.raises(ValueError, match="horizon must be given for weight 'ramp"):
         MultiHeadAttention(8, 2, attention="elu", weight=name, causal=True)
     layer = MultiHeadAttention(8, 2, attention="elu", weight=name, horizon=9, causal=True)
     assert isinstance(layer.weight, RampWeight)

@@ -103,7 +103,8 @@ class FavorFeatures(FeatureMap):
 
     Args:
         head_dim: Number of channels d of a head.
-        num_features: Number of rows of W; ``hyperbolic`` makes two features of each.
+        num_features: Number of rows of W, ``head_dim`` if omitted; ``hyperbolic`` makes two
+            features of each.
         projection: How W is drawn, a name in
             :data:`~stringlib.attention.projections.PROJECTIONS`.
         heads: Heads with a W of their own; 1 serves any number of heads.
@@ -152,7 +153,7 @@ class FavorFeatures(FeatureMap):
     def __init__(
         self,
         head_dim: int,
-        num_features: int,
+        num_features: int | None = None,
         projection: str = "orthogonal",
         heads: int = 1,
         learnable: bool = False,
@@ -163,6 +164,7 @@ class FavorFeatures(FeatureMap):
     ) -> None:
         super().__init__()
         require_count("head_dim", head_dim)
+        num_features = head_dim if num_features is None else num_features
         require_count("num_features", num_features)
         require_count("heads", heads)
         require_name("projection", projection, PROJECTIONS)

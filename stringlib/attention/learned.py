@@ -7,6 +7,7 @@ constant decay counts places, padding or not.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +18,7 @@ from stringlib.attention.state import retnet_log_decay
 from stringlib.attention.toeplitz import ToeplitzWeight
 from stringlib.attention.weights import PositionWeight
 from stringlib.encoders.bias import RelativeBias
-from stringlib.inputs import per_head
+from stringlib.inputs import per_head, require_count
 
 
 class RetNetDecay(DecayWeight):
@@ -169,8 +170,8 @@ class LearnedToeplitz(ToeplitzWeight):
 
     Args:
         heads: Number of heads.
-        size: Tokens of a sequence, ``(n,)``, or rows and columns of an image, ``(h, w)``. A
-            sequence may be shorter: it uses the middle of the table.
+        length: Tokens of a sequence, n; one may be shorter: it uses the middle of the table.
+        grid: Rows and columns of an image, ``(h, w)``, in place of a length.
 
     Attributes:
         bias: ``(heads, 2n - 1)``, entry ``n - 1 + (j - i)``, or ``(heads, 2h - 1, 2w - 1)``.
@@ -180,9 +181,19 @@ class LearnedToeplitz(ToeplitzWeight):
         Luo et al. 2021, equation 5.
     """
 
-    def __init__(self, heads: int, size: tuple[int, ...]) -> None:
+    def __init__(
+        self, heads: int, length: int | None = None, grid: tuple[int, int] | None = None
+    ) -> None:
+        if (length is None) == (grid is None):
+            raise ValueError(
+                "length, the longest sequence, or grid, (rows, columns), must be given for the "
+                f"weight toeplitz, one of the two, got length={length!r} and grid={grid!r}"
+            )
+        size: tuple[Any, ...] = (length,) if grid is None else tuple(grid)
+        for number in size:
+            require_count("length" if grid is None else "grid", number)
         super().__init__(nn.Parameter(torch.empty(heads, *(2 * n - 1 for n in size))))
-        self.size = size
+        self.size = tuple(int(n) for n in size)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -14,20 +14,13 @@ from stringlib.attention.features import FeatureMap
 from stringlib.attention.gate import Gate
 from stringlib.attention.learned import BiasWeight
 from stringlib.attention.linear import attend, rotated_linear_attention
-from stringlib.attention.registry import (
-    LayerShape,
-    count_features,
-    layer_features,
-    layer_roll,
-    layer_weight,
-    place_of_rotation,
-    require_grid,
-)
+from stringlib.attention.registry import FEATURES, WEIGHTS
+from stringlib.attention.roll import Roll
 from stringlib.attention.shift import KeyShift, ShiftedState
 from stringlib.attention.softmax import KeyValueCache, continued_softmax
 from stringlib.attention.weights import LinearState, PositionWeight, described
 from stringlib.encoders.bias import RelativeBias
-from stringlib.encoders.registry import layer_encoder
+from stringlib.encoders.registry import BIASES, ENCODERS, make_bias, make_encoder
 from stringlib.encoders.string import Phases, RotaryEncoder
 from stringlib.inputs import (
     expands,
@@ -36,16 +29,19 @@ from stringlib.inputs import (
     require_generator,
     require_kind_of_state,
     require_like_weight,
+    require_name,
     require_places,
     require_positive,
     require_same_tokens,
     require_split,
     require_tokens,
 )
+from stringlib.parts import Known, part, require_none_left, taken_out
 from stringlib.positions import grid_positions
 from stringlib.precision import at_least_float32
 
 State = LinearState | KeyValueCache | ShiftedState
+PLACES = ("before", "after")
 
 
 class MultiHeadAttention(nn.Module):
@@ -75,14 +71,9 @@ class MultiHeadAttention(nn.Module):
             :class:`~stringlib.attention.weights.PositionWeight`.
         key_heads: Number of heads of keys and values, a divisor of ``heads``; ``heads`` if omitted.
         causal: Whether a token sees itself and earlier ones only.
-        num_features: Number of random features of FAVOR+; ``dim // heads`` if omitted.
-        horizon: M of the weights ``"cosine"``, ``"cosine-positive"``, ``"ramp"`` and
-            ``"ramp-squared"``, in tokens.
-        length: Longest sequence of the weight ``"toeplitz"``.
-        grid: Rows and columns of an image, for ``"toeplitz"`` instead of ``length``. Then an
-            encoder asked for by name reads two coordinates, and positions default to the grid's.
-        coord_dim: Number of coordinates that an encoder asked for by name reads; if omitted 1,
-            or 2 with a ``grid``.
+        grid: Rows and columns of an image. Positions default to the grid's, an encoder asked for
+            by name reads two coordinates, and the weight ``"toeplitz"`` has a number for each
+            offset in the plane.
         rotate: Whether kernelised attention rotates queries and keys ``"before"`` the feature map
             or features ``"after"`` it, in the numerator only. If omitted the map says it: FAVOR+
             rotates before; ReLU and ELU must be told, for neither place is right for all uses.
@@ -91,17 +82,20 @@ class MultiHeadAttention(nn.Module):
             error, elsewhere nothing looks.
             ``"roll"`` needs no encoder: it moves features on by their position, see
             :class:`~stringlib.attention.roll.Roll`, in numerator and denominator.
-        cycles: Lengths of the cycles in which features are rolled, one for all if omitted. Their
-            sum is the number of features of a head.
         normalize_qk: Whether queries and keys get one length, so that softmax and FAVOR+ see
             :math:`e^{\tau\cos(q,k)}` with a learned temperature :math:`\tau` for each head of
             keys. With ReLU features :math:`\tau` cancels.
-        temperature: Where :math:`\tau` starts. At 1, as in Luo et al. 2021, no key counts more
-            than :math:`e^2` times as much as another.
         shift: Whether the key of a token takes in the key of the token before it, see
             :class:`~stringlib.attention.shift.KeyShift`.
         bias: Whether the four projections add a constant. The gate has none.
-        generator: Draws the random features; the global generator if omitted.
+        **options: What the parts take that are asked for by name, each by the name it has in their
+            constructor: ``num_features`` (``dim // heads`` if omitted) and ``generator`` of the
+            FAVOR family, ``horizon`` of ``"cosine"`` and ``"ramp"``, ``length`` of
+            ``"toeplitz"``, ``coord_dim`` (1, or 2 with a ``grid``) or ``base`` of an encoder. And
+            ``cycles`` of a roll (one for all features if omitted; their sum is the number of
+            features of a head), ``temperature`` of ``normalize_qk``: where :math:`\tau` starts.
+            At 1, as in Luo et al. 2021, no key counts more than :math:`e^2` times as much as
+            another.
 
     Attributes:
         to_q: :math:`W_q`, an ``nn.Linear``; and so ``to_k``, ``to_v`` and ``to_out``.
@@ -143,26 +137,17 @@ class MultiHeadAttention(nn.Module):
         weight: PositionWeight | str | None = None,
         key_heads: int | None = None,
         causal: bool = False,
-        num_features: int | None = None,
-        horizon: float | None = None,
-        length: int | None = None,
-        grid: tuple[int, int] | None = None,
-        coord_dim: int | None = None,
         rotate: str | None = None,
-        cycles: Sequence[int] | None = None,
+        grid: tuple[int, int] | None = None,
         normalize_qk: bool = False,
-        temperature: float = 1.0,
         shift: bool = False,
         bias: bool = False,
-        generator: torch.Generator | None = None,
+        **options: Any,
     ) -> None:
         super().__init__()
         require_split(dim, heads)
-        require_positive("temperature", temperature)
         require_bool(causal=causal, shift=shift, bias=bias, normalize_qk=normalize_qk)
-        require_generator(generator)
-        if temperature != 1 and not normalize_qk:
-            raise ValueError(f"temperature must be 1 unless normalize_qk, got {temperature}")
+        _require_grid(grid)
         key_heads = heads if key_heads is None else key_heads
         require_count("key_heads", key_heads)
         if heads % key_heads:
@@ -174,31 +159,27 @@ class MultiHeadAttention(nn.Module):
         self.to_q, self.to_k, self.to_v, self.to_out = (
             nn.Linear(self.dim, rows, bias=bias) for rows in (self.dim, key_dim, key_dim, self.dim)
         )
-        require_grid(grid, coord_dim)
-        self.features = layer_features(
-            attention, self.head_dim, num_features, self.heads, generator
+        options = {name: given for name, given in options.items() if given is not None}
+        self.features, width = self._make_features(attention, options)
+        rotary = isinstance(encoder, RotaryEncoder) or (
+            isinstance(encoder, str) and encoder not in BIASES
         )
-        width = self.head_dim
-        if self.features is not None:
-            width = count_features(self.features, self.head_dim, self.heads)
-        self.rotate = place_of_rotation(
-            isinstance(encoder, (RotaryEncoder, str)), self.features, rotate
-        )
-        self.roll = layer_roll(self.rotate, cycles, width)
-        # keys are turned before they are repeated, features and logits are those of all heads
-        whole = self.rotate == "after" or isinstance(encoder, RelativeBias)
-        self.encoder = layer_encoder(
-            encoder,
-            width if self.rotate == "after" else self.head_dim,
-            self.heads if whole else self.key_heads,
-            coord_dim,
-            default_coord_dim=1 if grid is None else 2,
-        )
-        self.weight = self._make_weight(weight, width, horizon=horizon, length=length, grid=grid)
+        self.rotate = _place_of_rotation(rotary, self.features, rotate)
+        self.roll = self._make_roll(options, width)
+        self.encoder = self._make_encoder(encoder, options, width)
+        self.weight = self._make_weight(weight, options, width)
+        if self.features is not None and isinstance(self.encoder, RelativeBias):
+            self.weight, self.encoder = BiasWeight(self.encoder), None
         self.gate = None if gate is None else Gate(self.dim, self.heads, gate)
+        temperature = options.pop("temperature", 1.0)
+        require_positive("temperature", temperature)
+        if temperature != 1 and not normalize_qk:
+            raise ValueError(f"temperature must be 1 unless normalize_qk, got {temperature}")
         start = torch.full((self.key_heads,), math.log(temperature))
         self.log_temperature = nn.Parameter(start) if normalize_qk else None
         self.shift = KeyShift(self.key_heads) if shift else None
+        known: dict[str, Known] = {"attention": FEATURES, "weight": WEIGHTS}
+        require_none_left(options, known | {"encoder": ENCODERS | BIASES})
 
     def forward(
         self,
@@ -280,9 +261,9 @@ class MultiHeadAttention(nn.Module):
         layer = copy.deepcopy(self)
         for parameter in (*layer.to_q.parameters(), *layer.to_k.parameters()):
             # the queries of a key one by one: each has the basis of that key
-            for part in parameter.unflatten(0, (self.key_heads, -1, self.head_dim)).unbind(1):
-                folded = self.encoder.fold(part.flatten(0, 1), self.key_heads)
-                part.copy_(folded.view_as(part))
+            for rows in parameter.unflatten(0, (self.key_heads, -1, self.head_dim)).unbind(1):
+                folded = self.encoder.fold(rows.flatten(0, 1), self.key_heads)
+                rows.copy_(folded.view_as(rows))
         layer.encoder = self.encoder.folded()
         return layer
 
@@ -336,36 +317,121 @@ class MultiHeadAttention(nn.Module):
             parts.append(type(self.encoder).__name__)
         return " with ".join(parts)
 
-    def _make_weight(self, weight: Any, features: int, **options: Any) -> PositionWeight | None:
-        """Return the position weight, or say what contradicts it."""
-        grid = options["grid"]
-        reads_grid = isinstance(self.encoder, RotaryEncoder) and self.encoder.coord_dim == 2
-        if grid is not None and weight != "toeplitz":
-            if not reads_grid:
+    def _make_features(
+        self, attention: Any, options: dict[str, Any]
+    ) -> tuple[FeatureMap | None, int]:
+        """Return the feature map, None for softmax, and the number of features of a head."""
+        generator = options.pop("generator", None)
+        require_generator(generator)
+        if isinstance(attention, str) and attention == "softmax":
+            return None, self.head_dim
+        if isinstance(attention, str) and attention in FEATURES:
+            offered = {"head_dim": self.head_dim, "heads": self.heads, "generator": generator}
+            attention = part("attention", attention, FEATURES, offered, options)
+        if not isinstance(attention, FeatureMap):
+            raise ValueError(
+                f"attention must be softmax, one of {', '.join(FEATURES)}, or a FeatureMap, "
+                f"got {attention!r}"
+            )
+        require_positive("scale of the feature map", attention.scale)
+        return attention, _count_features(attention, self.head_dim, self.heads)
+
+    def _make_roll(self, options: dict[str, Any], width: int) -> Roll | None:
+        """Return what rolls a head's features, in one cycle unless told otherwise, or None."""
+        cycles = options.pop("cycles", None)
+        if self.rotate != "roll":
+            if cycles is not None:
+                raise ValueError(f"cycles must be None unless rotate is roll, got {cycles!r}")
+            return None
+        roll = Roll((width,) if cycles is None else cycles)
+        if sum(roll.cycles) != width:
+            raise ValueError(
+                f"cycles must have the sum {width}, the features of a head, got {roll.cycles}"
+            )
+        return roll
+
+    def _make_encoder(
+        self, encoder: Any, options: dict[str, Any], width: int
+    ) -> RotaryEncoder | RelativeBias | None:
+        """Return the encoder, asked for by name or given."""
+        coord_dim = options.pop("coord_dim", None)
+        if coord_dim is not None:
+            require_count("coord_dim", coord_dim)
+            if not isinstance(encoder, str) or encoder in BIASES:
                 raise ValueError(
-                    "grid must be None unless weight is toeplitz or an encoder reads two "
-                    f"coordinates, got {grid!r}"
+                    f"coord_dim must be None unless encoder is a name, got {coord_dim}"
                 )
-            options["grid"] = None
-        if self.features is None and weight is not None:
+        if encoder is None:
+            return None
+        # keys are turned before they are repeated, features and logits are those of all heads
+        channels = width if self.rotate == "after" else self.head_dim
+        heads = self.heads if self.rotate == "after" else self.key_heads
+        if isinstance(encoder, str):
+            known = ENCODERS | BIASES
+            require_name("encoder", encoder, known)
+            own = taken_out(options, known[encoder])
+            if encoder in BIASES:
+                return make_bias(encoder, self.heads, self.causal, **own)
+            coord_dim = coord_dim or (1 if self.grid is None else 2)
+            try:
+                return make_encoder(encoder, channels, coord_dim, heads, **own)
+            except ValueError as error:
+                raise ValueError(
+                    f"encoder must fit heads of {channels} channels and {coord_dim} coordinates, "
+                    f"got {encoder!r}: {error}"
+                ) from error
+        if not isinstance(encoder, (RotaryEncoder, RelativeBias)):
+            raise TypeError(
+                "encoder must be a RotaryEncoder or its name, a RelativeBias or None, "
+                f"got {type(encoder).__name__}"
+            )
+        rotary = isinstance(encoder, RotaryEncoder)
+        if encoder.heads not in ((1, heads) if rotary else (self.heads,)):
+            expected = heads if rotary else self.heads
+            raise ValueError(f"encoder must have {expected} heads, got {encoder.heads}")
+        if rotary and encoder.head_dim != channels:
+            raise ValueError(
+                f"encoder must have head_dim {channels}, the number of channels or features that "
+                f"it rotates, got {encoder.head_dim}"
+            )
+        return encoder
+
+    def _make_weight(self, weight: Any, options: dict[str, Any], width: int) -> Any:
+        """Return the position weight, or say what contradicts it."""
+        reads_grid = isinstance(self.encoder, RotaryEncoder) and self.encoder.coord_dim == 2
+        if self.grid is not None and weight != "toeplitz" and not reads_grid:
+            raise ValueError(
+                "grid must be None unless weight is toeplitz or an encoder reads two "
+                f"coordinates, got {self.grid!r}"
+            )
+        if weight is None:
+            return None
+        if self.features is None:
             raise ValueError(
                 "weight must be None for softmax attention, whose logits take a bias instead "
                 f"(encoder=ALiBi(heads), for instance), got {weight!r}"
             )
-        made = layer_weight(weight, LayerShape(self.dim, self.heads, features), **options)
-        if self.features is not None and isinstance(self.encoder, RelativeBias):
-            if made is not None:
-                raise ValueError(
-                    "weight must be None with a RelativeBias as encoder, which is itself the "
-                    f"weight of kernelised attention, got {weight!r}"
-                )
-            made, self.encoder = BiasWeight(self.encoder), None
-        if made is not None and made.causal_only and not self.causal:
+        if isinstance(self.encoder, RelativeBias):
+            raise ValueError(
+                "weight must be None with a RelativeBias as encoder, which is itself the "
+                f"weight of kernelised attention, got {weight!r}"
+            )
+        made = weight
+        if isinstance(weight, str) and weight in WEIGHTS:
+            offered = {"dim": self.dim, "heads": self.heads, "features": width, "grid": self.grid}
+            made = part("weight", weight, WEIGHTS, offered, options)
+        if not isinstance(made, PositionWeight):
+            raise ValueError(
+                f"weight must be None, one of {', '.join(WEIGHTS)}, or a PositionWeight, "
+                f"got {weight!r}"
+            )
+        _adopt(made)
+        if made.causal_only and not self.causal:
             raise ValueError(
                 f"causal must be True for weight {weight!r}, which looks back only, "
                 f"got {self.causal}"
             )
-        if made is not None and self.rotate in ("after", "roll") and not made.rotatable:
+        if self.rotate in ("after", "roll") and not made.rotatable:
             raise ValueError(
                 f"rotate must be before with the weight {weight}, whose features may not be "
                 f"rotated into each other, got {self.rotate}"
@@ -412,8 +478,15 @@ class MultiHeadAttention(nn.Module):
             # what all keys are divided by looks at later ones and at padding; these scales do not
             phi_k, scale = phi.scaled_keys(k)
             if turn is not None and self.rotate == "after":
+                encoder, phases = turn
                 out = rotated_linear_attention(
-                    *(phi(q), phi_k, v, *turn, weight, self.causal),
+                    phi(q),
+                    phi_k,
+                    v,
+                    encoder,
+                    phases,
+                    weight,
+                    self.causal,
                     numerator_only=True,
                     key_scale=scale,
                     key_mask=key_mask,
@@ -425,7 +498,14 @@ class MultiHeadAttention(nn.Module):
                         positions = self._positions(1, x, state)
                     phi_q, phi_k = self.roll(phi_q, phi_k, positions)
                 out, after = attend(
-                    *(phi_q, phi_k, v, weight, self.causal, None, scale, key_mask, state),
+                    phi_q,
+                    phi_k,
+                    v,
+                    weight,
+                    self.causal,
+                    key_scale=scale,
+                    key_mask=key_mask,
+                    state=state,
                     # what may be negative has no sum to divide by
                     normalize=phi.nonnegative and (weight is None or weight.normalized),
                 )
@@ -494,3 +574,71 @@ def _with_norm(x: Tensor, norm: Tensor) -> Tensor:
     """Return vectors of that norm; a zero vector stays 0."""
     wide = x.to(at_least_float32(x.dtype))
     return (nn.functional.normalize(wide, dim=-1) * norm).to(x.dtype)
+
+
+@torch.no_grad()
+def _count_features(features: FeatureMap, head_dim: int, heads: int) -> int:
+    """Return how many features the map gives for a head's channels.
+
+    Raises:
+        ValueError: If it is not made for such heads.
+    """
+    tensors = (*features.parameters(), *features.buffers())
+    like = next((t for t in tensors if t.is_floating_point()), torch.zeros(()))
+    try:
+        return features(like.new_zeros(heads, 1, head_dim)).shape[-1]
+    except ValueError as error:
+        raise ValueError(
+            f"attention must be a map for {heads} heads of {head_dim} channels, "
+            f"got {type(features).__name__}: {error}"
+        ) from error
+
+
+def _place_of_rotation(rotary: bool, features: FeatureMap | None, rotate: str | None) -> str | None:
+    """Return where positions act: a rotary encoder before or after the feature map, or a roll."""
+    if rotate is not None and rotate not in (PLACES if rotary else ("roll",)):
+        expected = f"one of {', '.join(PLACES)} with" if rotary else "roll without"
+        raise ValueError(f"rotate must be None or {expected} a rotary encoder, got {rotate!r}")
+    if features is None and rotate in ("after", "roll"):
+        raise ValueError(
+            f"rotate must be None or before for softmax: it has no features to rotate, got {rotate}"
+        )
+    if not rotary:
+        return rotate
+    if features is None:
+        return "before"
+    if rotate == "after" and not features.nonnegative:
+        raise ValueError(
+            f"rotate must be None or before for {type(features).__name__}, whose features may be "
+            "negative and are divided by no sum, got after"
+        )
+    rotate = rotate or features.place
+    if rotate is None:
+        raise ValueError(
+            f"rotate must be before or after for {type(features).__name__}, got None: before it, "
+            "scores depend on more than the offset; after it, weights may be negative"
+        )
+    return rotate
+
+
+def _require_grid(grid: object) -> None:
+    """Raise unless the grid, if there is one, is rows and columns."""
+    if grid is None:
+        return
+    if not isinstance(grid, Sequence) or len(grid) != 2:
+        raise ValueError(f"grid must be (rows, columns), got {grid!r}")
+    for number in grid:
+        require_count("grid", number)
+
+
+def _adopt(weight: PositionWeight) -> None:
+    """Make a weight, perhaps one that somebody wrote, ready to be part of a layer."""
+    if "_parameters" not in vars(weight):  # one's own, whose constructor calls no other
+        nn.Module.__init__(weight)
+    for name, tensor in weight.named_buffers():
+        if tensor.requires_grad:
+            raise ValueError(
+                "weight must hold parameters, or tensors without gradient: give "
+                f"{type(weight).__name__}(nn.Parameter({name})), or what {name} comes from "
+                f"as encoder; got {name} with requires_grad"
+            )

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from stringlib import parts
 from stringlib.attention.features import FeatureMap
-from stringlib.attention.registry import LayerShape
 from stringlib.attention.weights import PositionWeight
 from stringlib.encoders.bias import RelativeBias
 from stringlib.encoders.string import RotaryEncoder
@@ -23,7 +23,8 @@ Make = Callable[..., Any]
 
 SHAPES = ((8, 1, 1), (6, 1, 3), (8, 2, 2))
 """head_dim, coord_dim and heads of the encoders of the contract."""
-LAYER = LayerShape(dim=12, heads=3, features=4)
+LAYER = {"dim": 12, "heads": 3, "features": 4}
+"""What a layer tells the constructor of its weight."""
 LENGTHS = tuple(range(1, 101))
 
 
@@ -86,14 +87,15 @@ def feature_case(make: Make) -> tuple[str, Mapped]:
         TypeError: If it is no feature map.
         ValueError: If it takes no number of channels that is tried.
     """
+    _require_callable(make)
 
-    def build() -> FeatureMap:
+    def drawn() -> FeatureMap:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
-            made: FeatureMap = make() if _takes_nothing(make) else make(8, None, 3, None)
+            made: FeatureMap = parts.build("make", make, {"head_dim": 8, "heads": 3})
             return made.double()
 
-    phi = build()
+    phi = drawn()
     require_kind("what make returns", phi, FeatureMap)
     error = None
     for head_dim in (getattr(phi, "head_dim", 5), 5, 8, 4, 6, 16, 32, 64):
@@ -107,7 +109,7 @@ def feature_case(make: Make) -> tuple[str, Mapped]:
             exponential = scale is not None
             signs, drops = phi.nonnegative, exponential
             shape = (head_dim, heads, exponential, signs, drops)
-            return type(phi).__name__, Mapped(build, None, *shape)
+            return type(phi).__name__, Mapped(drawn, None, *shape)
     raise ValueError(f"make must return a map of 4 to 64 channels, got: {error}")
 
 
@@ -120,7 +122,8 @@ def weight_case(make: Make) -> tuple[str, Weighted]:
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        weight = make() if _takes_nothing(make) else make(LAYER)
+        _require_callable(make)
+        weight = parts.build("make", make, LAYER)
     require_kind("what make returns", weight, PositionWeight)
     weight = weight.double()
     reads = type(weight).forward is not PositionWeight.forward
@@ -131,7 +134,7 @@ def _reading(weight: PositionWeight) -> Weighted:
     """Return the case of a weight that the tokens of a layer decide."""
 
     def draw(batch: tuple[int, ...], n: int, generator: torch.Generator) -> Tensor:
-        return torch.randn(*batch, n, LAYER.dim, generator=generator, dtype=torch.float64)
+        return torch.randn(*batch, n, LAYER["dim"], generator=generator, dtype=torch.float64)
 
     def build(x: Tensor, n: int = 0, start: int = 0) -> PositionWeight:
         own = next(weight.parameters())
@@ -143,9 +146,9 @@ def _reading(weight: PositionWeight) -> Weighted:
         build=build,
         dense=lambda x, n: _matrix(build(x), n),
         cut=lambda x, start, end: x[..., start:end, :],
-        heads=LAYER.heads,
+        heads=LAYER["heads"],
         parameters=tuple(weight.parameters()),
-        **_told(build(draw((2,), 5, torch.Generator())), LAYER.heads, 5),
+        **_told(build(draw((2,), 5, torch.Generator())), LAYER["heads"], 5),
     )
 
 
@@ -236,13 +239,17 @@ def _is_bias(make: object) -> bool:
 
 def _takes_nothing(make: Make) -> bool:
     """Return whether it can be called without an argument."""
-    if not callable(make):
-        raise TypeError(f"make must be callable, got {make!r}")
+    _require_callable(make)
     try:
         inspect.signature(make).bind()
     except TypeError:
         return False
     return True
+
+
+def _require_callable(make: object) -> None:
+    if not callable(make):
+        raise TypeError(f"make must be callable, got {make!r}")
 
 
 def _name(make: Make) -> str:

@@ -74,8 +74,8 @@ def check_feature_map(make: Make, *, modes: Iterable[str] | None = None) -> None
 
     Args:
         make: Returns the map: without arguments, or, as an entry of
-            :data:`~stringlib.attention.registry.FEATURES`, of ``(head_dim, num_features, heads,
-            generator)``.
+            :data:`~stringlib.attention.registry.FEATURES`, of what it names of ``head_dim`` and
+            ``heads``.
         modes: As for :func:`check_encoder`.
 
     Raises:
@@ -97,8 +97,8 @@ def check_weight(make: Make, *, modes: Iterable[str] | None = None) -> None:
 
     Args:
         make: Returns the weight: without arguments, or, as an entry of
-            :data:`~stringlib.attention.registry.WEIGHTS`, of a
-            :class:`~stringlib.attention.registry.LayerShape`.
+            :data:`~stringlib.attention.registry.WEIGHTS`, of what it names of ``dim``, ``heads``
+            and ``features``.
         modes: As for :func:`check_encoder`.
 
     Raises:
