@@ -10,41 +10,8 @@ from torch import Tensor
 
 
 def half_square(x: Tensor) -> Tensor:
-    """Return ‖x‖²/2 along the last dimension, which is kept.
-
-    The gradient is x itself, so no square is ever stored. Medians on two CPU cores, 3.1 million
-    numbers in float32, with gradients: 7.7 ms, and 12.3 ms for ``x.square().sum(-1) / 2``.
-    """
-    if torch.compiler.is_compiling():  # fuses the plain form, and cannot trace a forward derivative
-        return x.square().sum(-1, keepdim=True) / 2
-    return _HalfSquare.apply(x) if x.requires_grad else _half_square(x)
-
-
-def _half_square(x: Tensor) -> Tensor:
-    return torch.linalg.vector_norm(x, dim=-1, keepdim=True).square().div(2)
-
-
-class _HalfSquare(torch.autograd.Function):
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(x: Tensor) -> Tensor:
-        return _half_square(x)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs)
-        ctx.save_for_forward(*inputs)
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Tensor:
-        (x,) = ctx.saved_tensors
-        return g * x
-
-    @staticmethod
-    def jvp(ctx: Any, tangent: Tensor) -> Tensor:
-        (x,) = ctx.saved_tensors
-        return (x * tangent).sum(-1, keepdim=True)
+    """Return ‖x‖²/2 along the last dimension, which is kept."""
+    return x.square().sum(-1, keepdim=True) / 2
 
 
 def exponential(exponent: Tensor, left_out: Tensor) -> Tensor:
