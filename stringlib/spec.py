@@ -46,7 +46,8 @@ from torch import Tensor
 
 from stringlib.inputs import INTEGERS, common_shape, kind_of, require_exact, require_log_decay
 
-__all__ = ["Floats", "LogDecays", "Positions", "Reals"]  # which a type checker sees imported
+__all__ = ["Count0", "Even", "Positive", "Scale", "Share", "Whole", "checked"]
+__all__ += ["Floats", "LogDecays", "Positions", "Reals"]  # which a type checker sees imported
 
 F = TypeVar("F", bound=Callable[..., Any])
 Sizes = dict[str, Any]
@@ -59,6 +60,9 @@ class Numbers(NamedTuple):
     words: str
     admits: Callable[[Any], bool]
 
+    def __repr__(self) -> str:
+        return repr(self.words)  # as the reference shows it
+
 
 class Array(NamedTuple):
     """Which tensors an annotation admits: in words, by dtype and by shape; and a test of values."""
@@ -67,6 +71,9 @@ class Array(NamedTuple):
     dtypes: frozenset[torch.dtype]
     shape: str
     values: Callable[[str, Tensor], None] | None
+
+    def __repr__(self) -> str:
+        return repr(self.shape)
 
 
 PLAIN = {
@@ -82,7 +89,6 @@ Whole = Annotated[int, Numbers("whole", lambda x: True)]
 Positive = Annotated[float, Numbers("positive and finite", lambda x: 0 < x < math.inf)]
 Scale = Annotated[float, Numbers("finite and at least 1", lambda x: 1 <= x < math.inf)]
 Share = Annotated[float, Numbers("between 0 and 1", lambda x: 0 <= x <= 1)]
-
 
 if TYPE_CHECKING:  # to a type checker they are tensors
     from typing import Annotated as Floats
@@ -112,10 +118,8 @@ def checked(function: F) -> F:
     parameters = [*inspect.signature(function).parameters.values()]
     hints = {p.name: p.annotation for p in parameters}
     hints |= {n: eval(h, function.__globals__) for n, h in hints.items() if isinstance(h, str)}
-    shapes = {
-        n: " ".join(a.shape for a in _metas(h) if isinstance(a, Array)) for n, h in hints.items()
-    }
-    keys = [_key(word) for shape in shapes.values() for word in shape.split()]
+    arrays = [m for hint in hints.values() for m in _metas(hint) if isinstance(m, Array)]
+    keys = [_key(word) for array in arrays for word in array.shape.split()]
     numerals = {key: int(key) for key in keys if key.isdigit()}
     attributes = {key: key[5:] for key in keys if key.startswith("self.")}
     # a name that stands once says that there is a dimension, and no more
@@ -124,8 +128,8 @@ def checked(function: F) -> F:
     for place, p in enumerate(parameters):
         admitted, test = _test(p.name, hints[p.name], once)
         if test is not None and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
-            nowhere = p.kind is p.KEYWORD_ONLY
-            tests.append((math.inf if nowhere else place, p.name, admitted, test))
+            last = math.inf if p.kind is p.KEYWORD_ONLY else place
+            tests.append((last, p.name, admitted, test))
     own = [*attributes.items()]
 
     def call(*args: Any, **named: Any) -> Any:
