@@ -128,8 +128,8 @@ def checked(function: F) -> F:
     for place, p in enumerate(parameters):
         admitted, test = _test(p.name, hints[p.name], once)
         if test is not None and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
-            last = math.inf if p.kind is p.KEYWORD_ONLY else place
-            tests.append((last, p.name, admitted, test))
+            reach = math.inf if p.kind is p.KEYWORD_ONLY else place  # no place will do
+            tests.append((reach, p.name, admitted, test))
     own = [*attributes.items()]
 
     def call(*args: Any, **named: Any) -> Any:
@@ -177,13 +177,13 @@ def _test(name: str, hint: Any, once: set[str]) -> tuple[tuple[type, ...], Test 
     others = [part for part in parts if part not in admitted]
     if not others:
         return admitted, _refuse(name, admitted)
-    if len(others) == 1 and get_origin(others[0]) is Literal:
+    if len(others) > 1 or not (metas or get_origin(others[0]) is Literal):
+        return (), None
+    if not metas:
         return admitted, _literal(name, get_args(others[0]))
-    if len(others) == 1 and metas and isinstance(metas[0], Array):
+    if isinstance(metas[0], Array):
         return admitted, _tensor(name, metas[0], once)
-    if len(others) == 1 and metas:
-        return admitted, _number(name, others[0].__origin__, metas[0])
-    return (), None
+    return admitted, _number(name, others[0].__origin__, metas[0])
 
 
 def _refuse(name: str, classes: tuple[type, ...]) -> Test:
