@@ -15,13 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.encoders.string import RotaryEncoder
-from stringlib.inputs import (
-    Layout,
-    require_kind,
-    require_name,
-    require_positive,
-    require_tokens,
-)
+from stringlib.inputs import Layout, require_kind, require_name, require_positive
 from stringlib.precision import at_least_float32, widen, widest
 from stringlib.spec import Floats, Positions, Reals, checked
 
@@ -208,7 +202,13 @@ class Rotated(nn.Module):
         self.linear, self.encoder, self.heads = linear, encoder, int(heads)
         self.register_buffer("positions", widen(positions.detach()).clone(), persistent=False)
 
-    def forward(self, x: Tensor) -> Tensor:
+    @property
+    def channels(self) -> int:
+        """Channels of a token, as the projection reads them."""
+        return self.linear.in_features
+
+    @checked
+    def forward(self, x: Floats[Tensor, "... n self.channels"]) -> Tensor:
         """Return the projected tokens, turned.
 
         Args:
@@ -218,10 +218,8 @@ class Rotated(nn.Module):
             ``(..., seq, rows)``, what ``linear`` gives but for the turn.
 
         Raises:
-            TypeError: If ``x`` is not floating point.
-            ValueError: If its shape does not fit, or there is not one position for each token.
+            ValueError: If there is not one position for each token.
         """
-        require_tokens(x, self.linear.in_features)
         projected, encoder = self.linear(x), self.encoder
         turning, rest = projected.tensor_split([self.heads * encoder.head_dim], -1)
         by_head = turning.unflatten(-1, (-1, encoder.heads, encoder.head_dim)).movedim(-4, -2)

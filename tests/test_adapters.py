@@ -395,11 +395,6 @@ IDS, X = torch.arange(5)[None], torch.zeros(1, 5, 1)
             ValueError,
             "positions must have shape .*n = 6, got",
         ),
-        (
-            lambda: Rotated(LINEAR, AxialRoPE(D, 2), PLACES)(torch.zeros(7, D)),
-            ValueError,
-            r"x must have shape \(..., seq, 24\), got \(7, 8\)",
-        ),
     ],
 )
 def test_what_does_not_fit_is_named(

@@ -254,6 +254,7 @@ CALLS = [
     (partial(RotaryTables, RoPE(8)), {"layout": "half", "scale": 2.0}),
     (RotaryTables(RoPE(8)), {"x": X, "position_ids": torch.arange(4)[None]}),
     (Rotated, {"linear": nn.Linear(5, 16), "encoder": MIXED, "positions": PLANE, "heads": 2}),
+    (Rotated(nn.Linear(16, 16), MIXED, PLANE), {"x": X}),
     (IdentityFeatures(), {"x": Q, "is_query": True}),
     (FavorFeatures(8, 4).scaled_keys, {"k": Q}),
     (PROJECTIONS["iid"](8, 4).redraw, {"generator": None}),
@@ -348,10 +349,15 @@ def wrong(
         key, axis = word.strip("#?"), i - len(own)
         known = sharing(hints, given, key)
         if len(known) > 1 or key.isdigit() or key.startswith("self.") or own.count(word) > 1:
-            yield torch.cat([value, value.narrow(axis, 0, 1)], axis), known
+            one = value.narrow(axis, 0, 1)
+            yield torch.cat([value, one], axis), known
+            if word == key and value.shape[axis] > 1:  # it does not broadcast
+                yield one, known
     known = sharing(hints, given, words[0].strip("?")) if own != words else set()
     if any(given[n].ndim >= len(shape_of(hints[n])) for n in known - {name}):
         yield value.new_zeros(11, *value.shape[value.ndim - len(own) :]), known
+    if words[0] == "...?":
+        yield value.expand(3, *value.shape), known
 
 
 @pytest.mark.parametrize(
