@@ -65,10 +65,9 @@ class Numbers(NamedTuple):
 
 
 class Array(NamedTuple):
-    """Which tensors an annotation admits: in words, by dtype and by shape; and a test of values."""
+    """Which tensors an annotation admits: floating point alone? Which shape, which values?"""
 
-    words: str
-    dtypes: frozenset[torch.dtype]
+    floating: bool
     shape: str
     values: Callable[[str, Tensor], None] | None
 
@@ -98,19 +97,14 @@ if TYPE_CHECKING:  # to a type checker they are tensors
 else:
 
     class _Tensors:
-        def __init__(self, words, dtypes, values=None):
-            self.words, self.dtypes, self.values = words, dtypes, values
+        def __init__(self, floating, values=None):
+            self.floating, self.values = floating, values
 
         def __getitem__(self, item):
-            return Annotated[item[0], Array(self.words, self.dtypes, item[1], self.values)]
+            return Annotated[item[0], Array(self.floating, item[1], self.values)]
 
-    DTYPES = frozenset(x for x in vars(torch).values() if isinstance(x, torch.dtype))
-    FLOATS = frozenset(x for x in DTYPES if x.is_floating_point)
-    REALS = frozenset(x for x in DTYPES if not x.is_complex and x != torch.bool)
-    Floats = _Tensors("a floating-point tensor", FLOATS)
-    LogDecays = _Tensors("a floating-point tensor", FLOATS, require_log_decay)
-    Reals = _Tensors("a tensor of real numbers", REALS)
-    Positions = _Tensors("a tensor of real numbers", REALS, require_exact)
+    Floats, Reals = _Tensors(True), _Tensors(False)
+    LogDecays, Positions = _Tensors(True, require_log_decay), _Tensors(False, require_exact)
 
 
 def checked(function: F) -> F:
@@ -140,6 +134,8 @@ def checked(function: F) -> F:
         for place, name, admitted, test in tests:
             if place < count:
                 value = args[place]
+            elif not named:
+                break
             elif name in named:
                 value = named[name]
             else:
@@ -216,7 +212,8 @@ def _number(name: str, kind: type, meta: Numbers) -> Test:
 
 
 def _tensor(name: str, meta: Array, once: set[str]) -> Test:
-    words, dtypes, values = meta.shape.split(), meta.dtypes, meta.values
+    words, floating, values = meta.shape.split(), meta.floating, meta.values
+    kind = "a floating-point tensor" if floating else "a tensor of real numbers"
     lead = words.pop(0) if meta.shape.startswith("...") else ""
     count, last = len(words), _key(words[-1]) if words else ""
     dimensions = [(i - count, _key(w)) for i, w in enumerate(words) if _key(w) not in once]
@@ -233,8 +230,9 @@ def _tensor(name: str, meta: Array, once: set[str]) -> Test:
         return ValueError(f"{name} must have shape {told}, got {tuple(x.shape)}{hint}")
 
     def test(x: Any, sizes: Sizes) -> None:
-        if not isinstance(x, Tensor) or x.dtype not in dtypes:
-            raise TypeError(f"{name} must be {meta.words}, got {kind_of(x)}")
+        dtype = x.dtype if isinstance(x, Tensor) else torch.bool
+        if not dtype.is_floating_point and (floating or dtype.is_complex or dtype == torch.bool):
+            raise TypeError(f"{name} must be {kind}, got {kind_of(x)}")
         shape = x.shape
         more = len(shape) - count
         if more and (more < 0 or not lead):

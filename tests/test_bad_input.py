@@ -338,7 +338,7 @@ def wrong(
         return
     yield value.cfloat(), {name}
     yield value > 0, {name}
-    if metas[0].dtypes == spec.FLOATS:
+    if metas[0].floating:
         yield value.long(), {name}
     own = [word for word in words if not word.startswith("...")]
     if own:
