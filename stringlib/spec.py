@@ -51,7 +51,7 @@ __all__ += ["Floats", "LogDecays", "Positions", "Reals"]  # which a type checker
 
 F = TypeVar("F", bound=Callable[..., Any])
 Sizes = dict[str, Any]
-Test = Callable[[Any, Sizes], object]
+Test = Callable[[Any, Sizes], None]
 
 
 class Numbers(NamedTuple):
