@@ -9,24 +9,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from stringlib.encoders.string import RotaryEncoder
-from stringlib.inputs import (
-    LAYOUTS,
-    require_count,
-    require_floats,
-    require_kind,
-    require_name,
-    require_numbers,
-    require_positions,
-    require_positive,
-    require_tokens,
-)
+from stringlib.inputs import Layout, require_kind, require_name, require_positive
 from stringlib.precision import at_least_float32, widen, widest
+from stringlib.spec import Floats, Positions, Reals, checked
 
 
 class RotaryTables(nn.Module):
@@ -51,8 +42,8 @@ class RotaryTables(nn.Module):
             YaRN and LongRoPE. Or one for each layer type, by name; 1 for those left out.
 
     Raises:
-        TypeError: If an argument has the wrong kind.
-        ValueError: If ``layout`` or a name in ``scale`` is unknown, or a scale is not positive.
+        TypeError: If an encoder or a scale has the wrong kind.
+        ValueError: If a name in ``scale`` is unknown, or a scale is not positive.
 
     Example:
         >>> from stringlib import RoPE
@@ -62,17 +53,17 @@ class RotaryTables(nn.Module):
         torch.Size([1, 10, 128])
     """
 
+    @checked
     def __init__(
         self,
         encoder: RotaryEncoder | Mapping[str, RotaryEncoder],
-        layout: str = "half",
+        layout: Literal["half", "interleaved", "pairs", "complex"] = "half",
         scale: float | Mapping[str, float] = 1.0,
     ) -> None:
         super().__init__()
         by_type = encoder if isinstance(encoder, Mapping) else {"": encoder}
         for each in by_type.values():
             require_kind("encoder", each, RotaryEncoder)
-        require_name("layout", layout, (*LAYOUTS, "pairs", "complex"))
         scales: dict[str, Any] = dict.fromkeys(by_type, scale)
         if isinstance(scale, Mapping) and isinstance(encoder, Mapping):
             for name in scale:
@@ -83,8 +74,12 @@ class RotaryTables(nn.Module):
         self.encoder = nn.ModuleDict(encoder) if isinstance(encoder, Mapping) else encoder
         self.layout, self.scales = layout, {name: float(each) for name, each in scales.items()}
 
+    @checked
     def forward(
-        self, x: Tensor, position_ids: Tensor, layer_type: str | None = None
+        self,
+        x: Floats[Tensor, "...any"],
+        position_ids: Reals[Tensor, "... batch seq"],
+        layer_type: str | None = None,
     ) -> tuple[Tensor, Tensor] | Tensor:
         """Return cosines and sines as the model hands them to its layers.
 
@@ -101,11 +96,8 @@ class RotaryTables(nn.Module):
             complex64 or wider.
 
         Raises:
-            TypeError: If ``x`` is not floating point, or positions are not numbers.
-            ValueError: If a shape or the layer type does not fit, or the encoder's heads differ.
+            ValueError: If the layer type does not fit, or the encoder's heads differ.
         """
-        require_floats("x", x)
-        require_numbers("position_ids", position_ids)
         encoder, scale = self._of(layer_type)
         axes = encoder.coord_dim
         if position_ids.ndim != 2 and (position_ids.ndim != 3 or len(position_ids) != axes):
@@ -114,7 +106,8 @@ class RotaryTables(nn.Module):
                 f"got {tuple(position_ids.shape)}"
             )
         positions = position_ids.expand(axes, -1, -1).movedim(0, -1).to(x.device)
-        own = self.layout if self.layout in LAYOUTS else "half"  # its first half: one column a pair
+        # of the half layout the first half: one column a pair
+        own: Layout = "interleaved" if self.layout == "interleaved" else "half"
         columns = encoder.head_dim // (1 if own == self.layout else 2)
         tables = encoder.tables(positions, own, widest(x.device))
         cos, sin = (table[..., :columns] * scale for table in tables)
@@ -165,7 +158,6 @@ class Rotated(nn.Module):
         heads: How many heads are turned.
 
     Raises:
-        TypeError: If an argument has the wrong kind.
         ValueError: If shapes or heads do not fit.
 
     Example:
@@ -181,18 +173,16 @@ class Rotated(nn.Module):
 
     positions: Tensor
 
+    @checked
     def __init__(
         self,
         linear: nn.Linear,
         encoder: RotaryEncoder,
-        positions: Tensor,
+        positions: Positions[Tensor, "seq coord_dim"],
         heads: int | None = None,
     ) -> None:
         super().__init__()
-        require_kind("linear", linear, nn.Linear)
-        require_kind("encoder", encoder, RotaryEncoder)
-        require_positions("positions", positions, encoder.coord_dim)
-        if positions.ndim != 2:
+        if positions.shape[1] != encoder.coord_dim:
             raise ValueError(
                 f"positions must have shape (seq, {encoder.coord_dim}), "
                 f"got {tuple(positions.shape)}"
@@ -204,8 +194,7 @@ class Rotated(nn.Module):
                 f"encoder, got {linear.out_features} rows"
             )
         heads = most if heads is None else heads
-        require_count("heads", heads)
-        if heads > most or heads % encoder.heads:
+        if not 0 < heads <= most or heads % encoder.heads:
             raise ValueError(
                 f"heads must be a multiple of {encoder.heads}, the heads of the encoder, and at "
                 f"most {most}, those of linear, got {heads}"
@@ -213,7 +202,13 @@ class Rotated(nn.Module):
         self.linear, self.encoder, self.heads = linear, encoder, int(heads)
         self.register_buffer("positions", widen(positions.detach()).clone(), persistent=False)
 
-    def forward(self, x: Tensor) -> Tensor:
+    @property
+    def channels(self) -> int:
+        """Channels of a token, as the projection reads them."""
+        return self.linear.in_features
+
+    @checked
+    def forward(self, x: Floats[Tensor, "... n self.channels"]) -> Tensor:
         """Return the projected tokens, turned.
 
         Args:
@@ -223,10 +218,8 @@ class Rotated(nn.Module):
             ``(..., seq, rows)``, what ``linear`` gives but for the turn.
 
         Raises:
-            TypeError: If ``x`` is not floating point.
-            ValueError: If its shape does not fit, or there is not one position for each token.
+            ValueError: If there is not one position for each token.
         """
-        require_tokens(x, self.linear.in_features)
         projected, encoder = self.linear(x), self.encoder
         turning, rest = projected.tensor_split([self.heads * encoder.head_dim], -1)
         by_head = turning.unflatten(-1, (-1, encoder.heads, encoder.head_dim)).movedim(-4, -2)

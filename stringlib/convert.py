@@ -6,12 +6,18 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.encoders.string import RotaryEncoder
-from stringlib.inputs import LAYOUTS, require_count, require_floats, require_name
+from stringlib.inputs import Layout
 from stringlib.kernels.rotation import pair_up, unpair
+from stringlib.spec import Floats, checked
 
 
+@checked
 def to_layout(
-    weight: Tensor, head_dim: int, source: str, target: str, pairs: int | None = None
+    weight: Floats[Tensor, "..."],
+    head_dim: int,
+    source: Layout,
+    target: Layout,
+    pairs: int | None = None,
 ) -> Tensor:
     """Return a query or key projection whose heads number their pairs in another way.
 
@@ -32,8 +38,7 @@ def to_layout(
         A new weight, of the same shape and dtype.
 
     Raises:
-        TypeError: If ``weight`` is not a floating-point tensor or a number is not an integer.
-        ValueError: If a layout is unknown or a shape does not fit.
+        ValueError: If the rows are not those of whole heads, or a head has fewer pairs.
 
     Example:
         >>> w = torch.randn(4 * 8, 32)  # to 4 heads of 8 channels, as a Llama has it
@@ -41,10 +46,6 @@ def to_layout(
         >>> torch.equal(back, w)
         True
     """
-    require_floats("weight", weight)
-    require_count("head_dim", head_dim)
-    for name, layout in (("source", source), ("target", target)):
-        require_name(name, layout, LAYOUTS)
     if weight.ndim not in (1, 2) or not len(weight) or len(weight) % head_dim:
         raise ValueError(
             f"weight must have shape (heads * {head_dim}, model_dim) or (heads * {head_dim},), "
@@ -52,9 +53,8 @@ def to_layout(
         )
     if pairs is None:
         pairs = head_dim // 2
-    require_count("pairs", pairs)
-    if 2 * pairs > head_dim:
-        raise ValueError(f"pairs must be at most {head_dim // 2}, got {pairs}")
+    if not 0 < 2 * pairs <= head_dim:
+        raise ValueError(f"pairs must be from 1 to {head_dim // 2}, got {pairs}")
     rows = torch.arange(head_dim, device=weight.device)
     moved = unpair(pair_up(rows[: 2 * pairs], source), target)
     order = torch.cat([moved, rows[2 * pairs :]])
@@ -62,13 +62,14 @@ def to_layout(
 
 
 @torch.no_grad()
+@checked
 def fold_qkv(
     linear: nn.Linear,
     encoder: RotaryEncoder,
     heads: int,
     kv_heads: int | None = None,
     *,
-    layout: str | None = None,
+    layout: Layout | None = None,
 ) -> None:
     """Fold an encoder's basis into the queries and keys of a fused projection, in place.
 
@@ -83,7 +84,6 @@ def fold_qkv(
         layout: As for :meth:`~stringlib.encoders.string.RotaryEncoder.folded`.
 
     Raises:
-        TypeError: If an argument has the wrong kind.
         ValueError: If shapes or heads do not fit. An encoder whose heads differ cannot serve fewer
             keys than queries.
 
@@ -92,13 +92,7 @@ def fold_qkv(
         >>> qkv, encoder = nn.Linear(64, 3 * 64), CirculantSTRING(16, coord_dim=2)
         >>> fold_qkv(qkv, encoder, heads=4)
     """
-    if not isinstance(linear, nn.Linear):
-        raise TypeError(f"linear must be an nn.Linear, got {type(linear).__name__}")
-    if not isinstance(encoder, RotaryEncoder):
-        raise TypeError(f"encoder must be a RotaryEncoder, got {type(encoder).__name__}")
     kv_heads = heads if kv_heads is None else kv_heads
-    require_count("heads", heads)
-    require_count("kv_heads", kv_heads)
     if encoder.heads != 1 and heads != kv_heads:
         raise ValueError(
             f"encoder must have heads=1 for {heads} query and {kv_heads} key heads, "

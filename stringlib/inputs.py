@@ -5,13 +5,14 @@ from __future__ import annotations
 import numbers
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 from torch._subclasses import FakeTensor
 
-LAYOUTS = ("interleaved", "half")
+Layout = Literal["interleaved", "half"]
+LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 INTEGERS = (numbers.Integral, torch.SymInt)
 """A number counts tokens, or stands for it while a program for any number is exported."""
 
@@ -27,18 +28,6 @@ def require_count(name: str, value: Any, least: int = 1) -> None:
         raise TypeError(f"{name} must be an int, got {value!r}")
     if value < least:
         raise ValueError(f"{name} must be at least {least}, got {value}")
-
-
-def require_even(name: str, value: Any) -> None:
-    """Raise unless ``value`` is a positive even integer: every channel needs a partner.
-
-    Raises:
-        TypeError: If it is not an integer.
-        ValueError: If it is odd or not positive.
-    """
-    require_count(name, value, least=2)
-    if value % 2:
-        raise ValueError(f"{name} must be even (channels rotate in pairs), got {value}")
 
 
 def require_number(name: str, value: Any) -> None:
@@ -81,28 +70,19 @@ def require_name(name: str, value: object, known: Collection[str]) -> None:
 def require_kind(name: str, value: object, kind: type) -> None:
     """Raise ``TypeError`` unless ``value`` is an instance of a class."""
     if not isinstance(value, kind):
-        raise TypeError(f"{name} must be a {kind.__name__}, got {_kind(value)}")
+        raise TypeError(f"{name} must be a {kind.__name__}, got {kind_of(value)}")
 
 
 def require_floats(name: str, x: object) -> None:
     """Raise ``TypeError`` unless ``x`` is a floating-point tensor."""
     if not isinstance(x, Tensor) or not x.is_floating_point():
-        raise TypeError(f"{name} must be a floating-point tensor, got {_kind(x)}")
+        raise TypeError(f"{name} must be a floating-point tensor, got {kind_of(x)}")
 
 
-def require_vectors(name: str, x: Tensor, head_dim: int, heads: int) -> None:
-    """Raise unless ``x`` is a floating-point tensor ``(..., heads, seq, head_dim)``.
-
-    ``heads`` of 1 admits any number of heads. Looks at shape and dtype only.
-
-    Raises:
-        TypeError: If it is not a floating-point tensor.
-        ValueError: If its shape does not fit.
-    """
-    require_floats(name, x)
-    if x.ndim < 3 or x.shape[-1] != head_dim or (heads != 1 and x.shape[-3] != heads):
-        expected = f"(..., {'any' if heads == 1 else heads} heads, seq, {head_dim})"
-        raise ValueError(f"{name} must have shape {expected}, got {tuple(x.shape)}")
+def require_heads(name: str, x: Tensor, heads: int) -> None:
+    """Raise ``ValueError`` unless ``x`` has so many heads; a module with 1 serves any number."""
+    if heads != 1 and x.shape[-3] != heads:
+        raise ValueError(f"{name} must have {heads} heads, got shape {tuple(x.shape)}")
 
 
 def require_split(dim: int, heads: int) -> None:
@@ -133,7 +113,7 @@ def require_tokens(x: Tensor, dim: int) -> None:
 def require_numbers(name: str, x: object) -> None:
     """Raise ``TypeError`` unless ``x`` is a tensor of real numbers, integer or floating."""
     if not isinstance(x, Tensor) or x.is_complex() or x.dtype == torch.bool:
-        raise TypeError(f"{name} must be a tensor of real numbers, got {_kind(x)}")
+        raise TypeError(f"{name} must be a tensor of real numbers, got {kind_of(x)}")
 
 
 def require_positions(name: str, positions: Tensor, coord_dim: int) -> None:
@@ -150,11 +130,17 @@ def require_positions(name: str, positions: Tensor, coord_dim: int) -> None:
         raise ValueError(
             f"{name} must have shape (..., seq, {coord_dim}), got {tuple(positions.shape)}{hint}"
         )
-    if positions.is_floating_point() and positions.dtype.itemsize < 4:
-        exact = 2 / torch.finfo(positions.dtype).eps
+    require_exact(name, positions)
+
+
+def require_exact(name: str, positions: Tensor) -> None:
+    """Raise ``ValueError`` if, on the CPU, half precision cannot tell the positions apart."""
+    dtype = positions.dtype
+    if dtype.is_floating_point and dtype.itemsize < 4:
+        exact = 2 / torch.finfo(dtype).eps
         if finds(positions, lambda x: x.abs() > exact):
             raise ValueError(
-                f"{name} must be within ±{exact:g} in {positions.dtype}, which does not hold every "
+                f"{name} must be within ±{exact:g} in {dtype}, which does not hold every "
                 "whole number beyond, got larger ones: give integers or float32"
             )
 
@@ -255,61 +241,6 @@ def require_mode(mode: object, modes: tuple[str, ...]) -> None:
         raise ValueError(f"mode must be None or one of {modes}, got {mode!r}")
 
 
-def require_attention(
-    queries: tuple[str, Tensor], keys: tuple[str, Tensor], values: tuple[str, Tensor]
-) -> None:
-    """Raise unless queries, keys and values, each a name and a tensor, fit for attention.
-
-    Raises:
-        TypeError: If one is not a floating-point tensor.
-        ValueError: If a shape does not fit.
-    """
-    for name, x in (queries, keys, values):
-        require_floats(name, x)
-        if x.ndim < 3:
-            raise ValueError(
-                f"{name} must have shape (..., heads, seq, channels), got {tuple(x.shape)}"
-            )
-    (q_name, q), (k_name, k), (v_name, v) = queries, keys, values
-    if q.shape[-1] != k.shape[-1]:
-        raise ValueError(
-            f"{k_name} must have the {q.shape[-1]} channels of {q_name}, got shape {tuple(k.shape)}"
-        )
-    if k.shape[-2] != v.shape[-2]:
-        raise ValueError(
-            f"{v_name} must have one row for each of the {k.shape[-2]} tokens of {k_name}, "
-            f"got shape {tuple(v.shape)}"
-        )
-    require_same_device(q_name, q, k_name, k)
-    require_same_device(q_name, q, v_name, v)
-    try:
-        common_shape(q.shape[:-2], k.shape[:-2], v.shape[:-2])
-    except RuntimeError:
-        shapes = ", ".join(f"{name} {tuple(x.shape)}" for name, x in (queries, keys, values))
-        raise ValueError(
-            f"the leading dimensions of {q_name}, {k_name} and {v_name} must broadcast, "
-            f"got {shapes}"
-        ) from None
-
-
-def require_causal(
-    queries: tuple[str, Tensor], keys: tuple[str, Tensor], values: tuple[str, Tensor]
-) -> None:
-    """Raise unless they fit for attention in which the token of each query is a key too.
-
-    Raises:
-        TypeError: If one is not a floating-point tensor.
-        ValueError: If a shape does not fit.
-    """
-    require_attention(queries, keys, values)
-    (q_name, q), (k_name, k) = queries, keys
-    if q.shape[-2] != k.shape[-2]:
-        raise ValueError(
-            f"{k_name} must have a token for each of the {q.shape[-2]} of {q_name} when causal "
-            f"(earlier ones are in the state), got shape {tuple(k.shape)}"
-        )
-
-
 def require_state(state: object, lead: tuple[int, ...], m: int, width: int) -> None:
     """Raise unless ``state`` is a floating-point tensor ``(*lead, m, width)`` or serves as one.
 
@@ -326,19 +257,12 @@ def require_state(state: object, lead: tuple[int, ...], m: int, width: int) -> N
         )
 
 
-def require_log_decay(log_decay: object) -> None:
-    """Raise unless it is a floating-point tensor, and, on the CPU, nowhere above 0.
-
-    Raises:
-        TypeError: If it is not a floating-point tensor.
-        ValueError: If a number is above 0, as that of a factor is where its logarithm belongs.
-    """
-    require_floats("log_decay", log_decay)
-    assert isinstance(log_decay, Tensor)
-    if finds(log_decay, lambda x: x.amax() > 0):
+def require_log_decay(name: str, x: Tensor) -> None:
+    """Raise ``ValueError`` if, on the CPU, it is above 0, as a factor is that has a logarithm."""
+    if finds(x, lambda x: x.amax() > 0):
         raise ValueError(
-            "log_decay must be at most 0, the logarithm of a factor up to 1, got "
-            f"{log_decay.max().item():g}; write factor.log()"
+            f"{name} must be at most 0, the logarithm of a factor up to 1, got "
+            f"{x.max().item():g}; write factor.log()"
         )
 
 
@@ -438,5 +362,6 @@ def has_values(x: Tensor) -> bool:
     return not (x.is_meta or isinstance(x, FakeTensor) or torch.compiler.is_compiling())
 
 
-def _kind(value: object) -> str:
+def kind_of(value: object) -> str:
+    """Return what an error message says of a wrong argument: its dtype or its class."""
     return str(value.dtype) if isinstance(value, Tensor) else type(value).__name__

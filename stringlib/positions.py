@@ -9,14 +9,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from stringlib.inputs import require_count, require_positive
+from stringlib.inputs import require_count
 from stringlib.precision import widest
+from stringlib.spec import Count0, Positive, checked
 
 
+@checked
 def grid_positions(
     *sizes: int,
     dtype: torch.dtype = torch.float32,
-    num_prefix: int = 0,
+    num_prefix: Count0 = 0,
     device: torch.device | str | None = None,
 ) -> Tensor:
     """Return the coordinates of every cell of a grid, in reading order (last axis fastest).
@@ -40,7 +42,7 @@ def grid_positions(
         [[0.0, 0.0], [0.0, 1.0], [0.0, 2.0], [1.0, 0.0], [1.0, 1.0], [1.0, 2.0]]
 
     Raises:
-        TypeError: If a size is not an integer or ``dtype`` not one of real numbers.
+        TypeError: If ``dtype`` is not one of real numbers.
         ValueError: If no size is given, one is negative, or cells would get one coordinate in
             ``dtype``: bfloat16 counts to 256.
     """
@@ -54,7 +56,6 @@ def grid_positions(
             f"dtype must tell all whole numbers up to {max(sizes) - 1} apart, got {dtype}, "
             f"which does up to {largest}"
         )
-    require_count("num_prefix", num_prefix, least=0)
     axes = [torch.arange(size, dtype=dtype, device=device) for size in sizes]
     cells = torch.stack(torch.meshgrid(*axes, indexing="ij"), -1).flatten(0, -2)
     return torch.cat([cells.new_zeros(num_prefix, len(sizes)), cells])
@@ -62,12 +63,13 @@ def grid_positions(
 
 def _largest_whole(dtype: torch.dtype) -> int:
     """Return the number up to which a dtype holds every whole number."""
-    if not isinstance(dtype, torch.dtype) or dtype == torch.bool or dtype.is_complex:
-        raise TypeError(f"dtype must be a torch.dtype of real numbers, got {dtype!r}")
+    if dtype == torch.bool or dtype.is_complex:
+        raise TypeError(f"dtype must be one of real numbers, got {dtype}")
     return int(2 / torch.finfo(dtype).eps) if dtype.is_floating_point else torch.iinfo(dtype).max
 
 
-def geometric_frequencies(pairs: int, base: float = 10000.0) -> Tensor:
+@checked
+def geometric_frequencies(pairs: Count0, base: Positive = 10000.0) -> Tensor:
     r"""Return RoPE's frequencies, equation :eq:`eq-rope-frequencies`.
 
     Args:
@@ -78,12 +80,7 @@ def geometric_frequencies(pairs: int, base: float = 10000.0) -> Tensor:
         :math:`\theta_i = b^{-i/(d/2)}, 0 \le i < d/2`, in radians per unit of position,
         float64, shape ``(pairs,)``.
 
-    Raises:
-        ValueError: If ``pairs`` is negative or ``base`` is not positive.
-
     Source:
         Su et al. 2024 (RoFormer), section 3.2.2, :math:`b = 10000`.
     """
-    require_count("pairs", pairs, least=0)
-    require_positive("base", base)
     return float(base) ** -(torch.arange(pairs, dtype=widest()) / max(pairs, 1))

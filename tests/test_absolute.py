@@ -173,25 +173,6 @@ def test_bad_arguments_are_named(call, match):
         call()
 
 
-@both
-@pytest.mark.parametrize(
-    ("x", "positions", "match"),
-    [
-        (X.long(), AT, "TypeError: x must be a floating-point tensor, got torch.int64"),
-        (X[..., :7], AT, r"x must have shape \(..., seq, 8\), got \(2, 6, 7\)"),
-        (X[0, 0], AT, "x must have shape"),
-        (X, torch.zeros(6, 2), r"positions must have shape \(..., seq, 1\)"),
-        (X, torch.zeros(6), r"write positions\[:, None\]"),
-        (X, AT[:5], "one row for each of the 6 tokens of x"),
-        (X, AT > 0, "TypeError: positions must be .* torch.bool"),
-        (X, AT.expand(3, 6, 1), "leading dimensions of positions"),
-    ],
-)
-def test_bad_input_is_named(make, x, positions, match):
-    with refused(match):
-        make()(x, positions)
-
-
 def test_sinusoids_of_each_coordinate():
     x, places = torch.randn(2, 6, 24), grid_positions(2, 3)
     found = GridSinusoidal(24, 2)(x, places)

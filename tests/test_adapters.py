@@ -360,7 +360,6 @@ IDS, X = torch.arange(5)[None], torch.zeros(1, 5, 1)
     [
         (lambda: RotaryTables(LINEAR), TypeError, "encoder must be a RotaryEncoder, got Linear"),
         (lambda: RotaryTables({"full": LINEAR}), TypeError, "encoder must be a RotaryEncoder"),
-        (lambda: RotaryTables(RoPE(D), "both"), ValueError, "layout must be one of"),
         (lambda: RotaryTables(RoPE(D), scale=0), ValueError, "scale must be positive"),
         (lambda: RotaryTables({"a": RoPE(D)}, scale={"a": 0}), ValueError, "scale must be pos"),
         (lambda: RotaryTables(RoPE(D), scale={"a": 2}), TypeError, "scale must be a number"),
@@ -368,13 +367,6 @@ IDS, X = torch.arange(5)[None], torch.zeros(1, 5, 1)
             lambda: RotaryTables({"a": RoPE(D)}, scale={"b": 2}),
             ValueError,
             "scale's layer types must be one of a, got 'b'",
-        ),
-        (lambda: RotaryTables(RoPE(D))(IDS, IDS), TypeError, "x must be a floating-point tensor"),
-        (lambda: RotaryTables(RoPE(D))(X, [0]), TypeError, "position_ids must be a tensor"),
-        (
-            lambda: RotaryTables(RoPE(D))(X, IDS[0]),
-            ValueError,
-            r"position_ids must have shape \(batch, seq\) or \(1, batch, seq\), got \(5,\)",
         ),
         (
             lambda: RotaryTables(AxialRoPE(D, 2))(X, IDS.expand(3, 1, 5)),
@@ -390,17 +382,9 @@ IDS, X = torch.arange(5)[None], torch.zeros(1, 5, 1)
             )
             for asked in (None, "c")
         ],
-        (lambda: Rotated(X, AxialRoPE(D, 2), PLACES), TypeError, "linear must be a Linear"),
-        (lambda: Rotated(LINEAR, LINEAR, PLACES), TypeError, "encoder must be a RotaryEncoder"),
         (lambda: Rotated(LINEAR, RoPE(D), PLACES), ValueError, "positions must have shape"),
-        (
-            lambda: Rotated(LINEAR, AxialRoPE(D, 2), PLACES[None]),
-            ValueError,
-            r"positions must have shape \(seq, 2\), got \(1, 7, 2\)",
-        ),
         (lambda: Rotated(LINEAR, AxialRoPE(10, 2), PLACES), ValueError, "heads of 10 channels"),
         (lambda: Rotated(LINEAR, AxialRoPE(D, 2), PLACES, 4), ValueError, "heads must be .* got 4"),
-        (lambda: Rotated(LINEAR, AxialRoPE(D, 2), PLACES, 0), ValueError, "heads must be at least"),
         (
             lambda: Rotated(LINEAR, AxialRoPE(D, 2, heads=2), PLACES),
             ValueError,
@@ -409,12 +393,7 @@ IDS, X = torch.arange(5)[None], torch.zeros(1, 5, 1)
         (
             lambda: Rotated(LINEAR, AxialRoPE(D, 2), PLACES)(torch.zeros(2, 6, DIM)),
             ValueError,
-            "positions must have one row for each of the 6 tokens",
-        ),
-        (
-            lambda: Rotated(LINEAR, AxialRoPE(D, 2), PLACES)(torch.zeros(7, D)),
-            ValueError,
-            r"x must have shape \(..., seq, 24\), got \(7, 8\)",
+            "positions must have shape .*n = 6, got",
         ),
     ],
 )

@@ -10,7 +10,6 @@ from stringlib.algebra import (
     haar_orthogonal,
     layout_permutation,
     nearest_orthogonal_circulant,
-    pair_channels,
     planar_skew,
     skew,
     upper_support,
@@ -141,17 +140,10 @@ def test_grids_count_cells_in_reading_order(sizes):
     ("call", "match"),
     [
         (lambda: skew(torch.zeros(4)), r"d\(d-1\)/2 entries .* got 4"),
-        (lambda: planar_skew(torch.ones(2), 3), "size must be at least 4, got 3"),
-        (lambda: pair_channels(2, "diagonal"), "layout"),
+        (lambda: planar_skew(torch.ones(2), 3), "size must be at least 4 .*got 3"),
         (lambda: layout_permutation(7), "head_dim must be even .*got 7"),
-        (lambda: haar_orthogonal(0), "size must be at least 1, got 0"),
-        (
-            lambda: nearest_orthogonal_circulant(torch.ones(3, dtype=torch.long)),
-            "TypeError: column must be a floating-point tensor",
-        ),
         (lambda: grid_positions(), "sizes must name at least one axis"),
         (lambda: grid_positions(2.5), r"TypeError: sizes must be an int, got 2\.5"),
-        (lambda: geometric_frequencies(-1), "pairs must be at least 0, got -1"),
     ],
 )
 def test_bad_arguments_are_named(call, match):

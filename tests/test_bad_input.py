@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
+import math
+import pkgutil
+from collections.abc import Iterator
 from functools import partial
+from types import CodeType
+from typing import Annotated, Any, get_type_hints
 
 import pytest
 import torch
+from torch import Tensor, nn
 
+import stringlib
 from lab.theory.extrapolation import effective_window, tail_share
 from lab.theory.offsets import alias_gap, offset_scores
 from lab.theory.perplexity import perplexity
 from stringlib import (
+    STRING,
     ALiBi,
+    CayleySTRING,
+    CirculantSTRING,
     CosineWeight,
     DecayWeight,
     DenseSTRING,
@@ -24,6 +36,7 @@ from stringlib import (
     MixedRoPE,
     MultiHeadAttention,
     RampWeight,
+    ReflectionSTRING,
     ReLUFeatures,
     RoPE,
     Sinusoidal,
@@ -34,14 +47,27 @@ from stringlib import (
     make_encoder,
     random_turn,
     softmax_attention,
+    spec,
 )
-from stringlib.algebra.universality import universal_form
+from stringlib.adapters import RotaryTables, Rotated
+from stringlib.algebra import (
+    fourier_basis,
+    haar_orthogonal,
+    hadamard,
+    layout_permutation,
+    nearest_orthogonal_circulant,
+    pair_channels,
+    planar_skew,
+    universal_form,
+    upper_support,
+)
 from stringlib.attention.decay import decay_mask, decayed_sums
 from stringlib.attention.delta import DeltaWeight, delta_rule
 from stringlib.attention.features import IdentityFeatures
 from stringlib.attention.gate import Gate
 from stringlib.attention.linear import rotated_linear_attention
 from stringlib.attention.projections import PROJECTIONS
+from stringlib.attention.roll import Roll
 from stringlib.attention.shift import KeyShift
 from stringlib.attention.state import (
     gated_linear_attention,
@@ -50,12 +76,26 @@ from stringlib.attention.state import (
     rwkv6,
     ssd,
 )
+from stringlib.attention.weights import ConstantWeight
+from stringlib.convert import fold_qkv, to_layout
+from stringlib.encoders.bias import RelativeBias
 from stringlib.encoders.registry import make_bias
-from stringlib.encoders.scaling import ntk_aware, position_interpolation, yarn
+from stringlib.encoders.rope import mrope
+from stringlib.encoders.scaling import (
+    long_rope,
+    long_rope_attention_factor,
+    ntk_aware,
+    position_interpolation,
+    yarn,
+    yarn_attention_factor,
+    yarn_by_index,
+)
+from stringlib.encoders.string import RotaryEncoder
 from stringlib.inputs import common_shape
 from stringlib.models import make_language_model
 from stringlib.models.absolute import GridSinusoidal, GridTable
 from stringlib.positions import geometric_frequencies, grid_positions
+from stringlib.spec import _metas, _parts
 from stringlib.testing import properties
 
 BAD = {
@@ -106,6 +146,11 @@ CALLS = [
     (properties.translation_error,
      {"encoder": MIXED, "q": Q, "k": Q, "positions": PLANE, "shift": 1}),
     (properties.shift_error, {"attend": lambda r: r, "positions": PLANE, "shift": 1}),
+    (partial(properties.relative_logit_error, torch.ones(2, 2, 4, 4), torch.ones(4)),
+     {"q": Q, "k": Q}),
+    (properties.fold_error,
+     {"encoder": MIXED, "x": X, "w_q": X[0].repeat(4, 1), "w_k": X[1].repeat(4, 1),
+      "positions": PLANE}),
     (properties.all_errors, {"encoder": MIXED}),
     (TEXT, {"tokens": TOKENS, "positions": LINE, "state": None, "return_state": False}),
     (TEXT.generate, {"tokens": TOKENS, "count": 1, "temperature": 0.5}),
@@ -157,14 +202,67 @@ CALLS = [
     (PROJECTIONS["circulant"](8, 4, 2), {"x": Q}),
     (random_turn, {"encoder": MIXED, "generator": None}),
     (retnet_log_decay, {"heads": 2}),
-    (retention, {"q": Q, "k": Q, "v": Q, "log_decay": -torch.ones(2), "mode": "chunk"}),
-    (gated_linear_attention, {"q": Q, "k": Q, "v": Q, "log_decay": -Q}),
-    (rwkv6, {"r": Q, "k": Q, "v": Q, "log_decay": -Q, "bonus": Q[0, :, 0]}),
-    (ssd, {"x": Q, "dt": SCALE, "A": -torch.ones(2), "B": Q, "C": Q}),
+    (retention, {"q": Q, "k": Q, "v": Q, "log_decay": -torch.ones(2), "mode": "chunk",
+     "state": torch.rand(2, 2, 8, 8)}),
+    (gated_linear_attention, {"q": Q, "k": Q, "v": Q, "log_decay": -Q, "mode": "chunk",
+     "state": torch.rand(2, 2, 8, 8)}),
+    (rwkv6, {"r": Q, "k": Q, "v": Q, "log_decay": -Q, "bonus": Q[0, :, 0],"mode": "chunk",
+     "state": torch.rand(2, 2, 8, 8)}),
+    (ssd, {"x": Q, "dt": SCALE, "A": -torch.ones(2), "B": Q, "C": Q, "mode": "chunk",
+     "state": torch.rand(2, 2, 8, 8)}),
     (Gate, {"dim": 8, "heads": 2}),
     (Gate(16, 2), {"y": Q, "x": X}),
     (KeyShift, {"heads": 2}),
     (KeyShift(2), {"k": Q, "before": Q[..., :1, :], "key_mask": MASK}),
+    (RotaryEncoder, {"head_dim": 8, "coord_dim": 1, "heads": 2, "layout": "half"}),
+    (MIXED.rotate, {"x": Q, "positions": PLANE}),
+    (MIXED.matrix, {"positions": PLANE}),
+    (MIXED.phases, {"positions": PLANE}),
+    (MIXED.folded, {"layout": "half"}),
+    (RoPE(8).tables, {"positions": LINE, "layout": "half", "dtype": torch.float64}),
+    (STRING, {"frequencies": torch.rand(2, 4, 1), "basis": torch.eye(8).expand(2, 8, 8),
+              "head_dim": 8, "layout": "half", "persistent": False}),
+    (STRING.from_inv_freq, {"inv_freq": torch.rand(3), "layout": "half", "head_dim": 8}),
+    (MixedRoPE, {"head_dim": 8, "coord_dim": 2, "heads": 2, "base": 10}),
+    (ReflectionSTRING, {"head_dim": 8, "coord_dim": 2, "heads": 2}),
+    (CirculantSTRING, {"head_dim": 8, "coord_dim": 2, "heads": 2, "block_size": 4, "zero": True}),
+    (CayleySTRING, {"head_dim": 8, "coord_dim": 2, "heads": 2, "density": 0.5}),
+    (partial(mrope, sections=(1, 3)), {"frequencies": torch.rand(1, 4, 1), "interleaved": False}),
+    (RelativeBias, {"heads": 2}),
+    (T5Bias, {"heads": 2, "num_buckets": 8, "max_distance": 16, "bidirectional": True}),
+    (T5Bias(2).buckets, {"distances": torch.arange(3)}),
+    (Sinusoidal, {"dim": 16, "base": 10.0}),
+    (LearnedAbsolute, {"num_positions": 4, "dim": 16}),
+    (partial(grid_positions, 2, 3), {"dtype": torch.float64, "num_prefix": 1}),
+    (long_rope, {"frequencies": torch.rand(1, 4, 1), "factors": torch.rand(4)}),
+    (long_rope_attention_factor, {"scale": 2, "length": 9}),
+    (yarn_attention_factor, {"scale": 2, "weight": 0.5}),
+    (yarn_by_index, {"frequencies": torch.rand(1, 4, 1), "scale": 2, "length": 9, "slow": 1,
+                     "fast": 2, "truncate": True}),
+    (fourier_basis, {"size": 3}),
+    (nearest_orthogonal_circulant, {"column": torch.rand(3)}),
+    (haar_orthogonal, {"size": 3, "generator": None, "dtype": torch.float64}),
+    (hadamard, {"size": 4}),
+    (layout_permutation, {"head_dim": 4}),
+    (pair_channels, {"pairs": 3, "layout": "half"}),
+    (planar_skew, {"frequencies": torch.rand(3), "size": 6, "layout": "half"}),
+    (upper_support, {"size": 4, "density": 0.5}),
+    (to_layout, {"weight": torch.rand(16, 5), "head_dim": 8, "source": "half",
+                 "target": "interleaved", "pairs": 3}),
+    (fold_qkv, {"linear": nn.Linear(5, 48), "encoder": MIXED, "heads": 2, "kv_heads": 2,
+                "layout": "half"}),
+    (partial(RotaryTables, RoPE(8)), {"layout": "half", "scale": 2.0}),
+    (RotaryTables(RoPE(8)), {"x": X, "position_ids": torch.arange(4)[None]}),
+    (Rotated, {"linear": nn.Linear(5, 16), "encoder": MIXED, "positions": PLANE, "heads": 2}),
+    (Rotated(nn.Linear(16, 16), MIXED, PLANE), {"x": X}),
+    (IdentityFeatures(), {"x": Q, "is_query": True}),
+    (FavorFeatures(8, 4).scaled_keys, {"k": Q}),
+    (PROJECTIONS["iid"](8, 4).redraw, {"generator": None}),
+    (Gate(16, 2).values, {"x": X}),
+    (Roll((3, 5)), {"phi_q": Q, "phi_k": Q, "positions": LINE.long()}),
+    (Roll((3, 5)).rotate, {"x": Q, "positions": LINE.long()}),
+    (ConstantWeight().matrix, {"num_queries": 2, "num_keys": 3}),
+    (ToeplitzWeight(torch.rand(2, 7)).matrix, {"num_queries": 4, "num_keys": 4}),
 ]  # fmt: skip
 
 
@@ -173,32 +271,124 @@ def name_of(function) -> str:
     return getattr(function, "__name__", type(owner).__name__)
 
 
+def checked_of(call: Any) -> Any:
+    """Return what ``checked`` has made and a call of a class, module or function comes to."""
+    call = call.func if isinstance(call, partial) else call
+    if inspect.isclass(call):
+        call = call.__init__
+    elif isinstance(call, nn.Module):
+        call = type(call).forward
+    call = getattr(call, "__func__", call)
+    while call is not None and getattr(call, "__code__", None) not in CHECKED:
+        call = getattr(call, "__wrapped__", None)
+    return call
+
+
+def all_checked() -> dict[CodeType, str]:
+    """Return what all functions that ``checked`` has made are called, by their code."""
+    found = {}
+    for info in pkgutil.walk_packages(stringlib.__path__, "stringlib."):
+        module = importlib.import_module(info.name)
+        for owner in (module, *filter(inspect.isclass, vars(module).values())):
+            for value in vars(owner).values():
+                function = getattr(value, "__func__", value)
+                while hasattr(function, "__wrapped__"):
+                    code = getattr(function, "__code__", None)
+                    if code is not None and code.co_filename == spec.__file__:
+                        found[code] = f"{function.__module__}.{function.__qualname__}"
+                    function = function.__wrapped__
+    return found
+
+
+CHECKED = all_checked()
+
+
+def test_every_checked_function_is_in_the_table() -> None:
+    known = {checked_of(function).__code__ for function, _ in CALLS if checked_of(function)}
+    assert {name for code, name in CHECKED.items() if code not in known} == set()
+
+
+def shape_of(hint: Any) -> list[str]:
+    return [w for m in _metas(hint) if isinstance(m, spec.Array) for w in m.shape.split()]
+
+
+def sharing(hints: dict[str, Any], given: dict[str, Any], key: str) -> set[str]:
+    """Return which of the tensors given have a word in their shape."""
+    tensors = [name for name, value in given.items() if isinstance(value, Tensor)]
+    return {n for n in tensors if key in [word.strip("#?") for word in shape_of(hints[n])]}
+
+
+def wrong(
+    name: str, hints: dict[str, Any], given: dict[str, Any]
+) -> Iterator[tuple[Any, set[str]]]:
+    """Yield what an annotation does not admit, and which arguments an error may name for it."""
+    hint, value = hints[name], given[name]
+    parts, metas = _parts(hint), _metas(hint)
+    if metas and type(None) not in parts:
+        yield None, {name}
+    if bool in parts:
+        yield from ((bad, {name}) for bad in (0, 1, None))
+    for meta in metas:
+        if isinstance(meta, spec.Numbers):
+            yield True, {name}
+            whole = Annotated[int, meta] in parts
+            numbers = (-1, 0, 0.5, math.nan, math.inf, -math.inf)
+            yield from ((n, {name}) for n in numbers if (whole and n % 1) or not meta.admits(n))
+    if not (words := shape_of(hint)) or not isinstance(value, Tensor):
+        return
+    yield value.cfloat(), {name}
+    yield value > 0, {name}
+    if metas[0].floating:
+        yield value.long(), {name}
+    own = [word for word in words if not word.startswith("...")]
+    if own:
+        yield value.new_zeros((1,) * (len(own) - 1)), {name}
+    if own == words:
+        yield value[None], {name}
+    for i, word in enumerate(own):
+        key, axis = word.strip("#?"), i - len(own)
+        known = sharing(hints, given, key)
+        if len(known) > 1 or key.isdigit() or key.startswith("self.") or own.count(word) > 1:
+            one = value.narrow(axis, 0, 1)
+            yield torch.cat([value, one], axis), known
+            if word == key and value.shape[axis] > 1:  # it does not broadcast
+                yield one, known
+    known = sharing(hints, given, words[0].strip("?")) if own != words else set()
+    if any(given[n].ndim >= len(shape_of(hints[n])) for n in known - {name}):
+        yield value.new_zeros(11, *value.shape[value.ndim - len(own) :]), known
+    if words[0] == "...?":
+        yield value.expand(3, *value.shape), known
+
+
 @pytest.mark.parametrize(
     ("function", "arguments"), CALLS, ids=[f"{i}-{name_of(f)}" for i, (f, _) in enumerate(CALLS)]
 )
 def test_what_is_no_such_argument_is_named(function, arguments) -> None:
     function(**arguments)
+    checked = checked_of(function)
+    hints = {} if checked is None else get_type_hints(inspect.unwrap(checked), include_extras=True)
     for name in arguments:
         if name == "attend":  # what is no function says so itself
             continue
-        for kind, bad in BAD.items():
-            if kind == "a list" and name in ("image_size", "patch_size", "grid"):
-                continue  # one number for each axis
+        bads = [
+            (bad, {name})
+            for kind, bad in BAD.items()
+            if kind != "a list" or name not in ("image_size", "patch_size", "grid")
+        ]
+        for bad, known in (*bads, *(wrong(name, hints, arguments) if name in hints else ())):
             with pytest.raises((TypeError, ValueError)) as caught:
                 function(**{**arguments, name: bad})
             said = str(caught.value)
-            known = (name, "positions") if name in ("a", "b", "shift") else (name,)
-            assert "got" in said, (name, kind, said)
-            assert any(word in said for word in known), (name, kind, said)
+            known = known | ({"positions"} if name in ("a", "b", "shift") else set())
+            assert "got" in said, (name, bad, said)
+            assert any(word in said for word in known), (name, bad, said)
 
 
 @pytest.mark.parametrize(
     ("match", "call"),
     [
         (r"name must be one of rope, .*, got \['rope'\]", lambda: make_encoder(["rope"], 8)),
-        (r"distances must be a tensor of real numbers, got list", lambda: ALiBi(2).at([1, 2])),
         (r"distances must have shape \(n,\), got \(2, 3\)", lambda: BIASES[2].at(torch.ones(2, 3))),
-        (r"distances must have shape \(n,\), got \(\)", lambda: BIASES[1].at(torch.tensor(3))),
         ("coord_dim must be at least 1, got 0", lambda: GridSinusoidal(8, 0)),
         ("sizes must be one number for each axis, got 3", lambda: GridTable(3, 4)),
         (r"x must have shape \(..., seq, 16\), got \(4, 8\)",
@@ -215,25 +405,12 @@ def test_what_is_no_such_argument_is_named(function, arguments) -> None:
          lambda: properties.largest_difference(1.0, torch.ones(4))),
         ("b must be a tensor of numbers, got torch.bool",
          lambda: properties.largest_difference(torch.ones(4), torch.ones(4) > 0)),
-        (r"matrix must have shape \(..., d, d\), got \(2, 3\)",
-         lambda: properties.skew_error(torch.ones(2, 3))),
-        (r"generators must have shape .* got \(3, 3\)",
-         lambda: properties.commutator_error(torch.ones(3, 3))),
-        ("encoder must be a RotaryEncoder, got str",
-         lambda: rotated_linear_attention(Q, Q, Q, "rope", LINE)),
-        (r"k must have shape \(\.\.\., 2, seq, head_dim\), got \(3, 4, 8\)",
-         lambda: KeyShift(2)(torch.rand(3, 4, 8))),
-        (r"k must have shape \(\.\.\., 2, seq, head_dim\), got \(2, 8\)",
-         lambda: KeyShift(2)(torch.rand(2, 8))),
         ("generator must be", lambda: MultiHeadAttention(8, 2, generator=3)),
-        (r"before must have shape \(2, 2, 1, 8\), .*got \(2, 2, 4, 8\)", lambda: KeyShift(2)(Q, Q)),
-        ("causal must be a bool, got 1", lambda: softmax_attention(Q, Q, Q, causal=1)),
+        (r"before must have shape \(2, 2, 1, 8\), .*got \(2, 1, 8\)",
+         lambda: KeyShift(2)(Q, Q[0, :, :1])),
         ("tensors must have shape", lambda: properties.causality_error(lambda x: x, torch.ones(3))),
         ("tensors must be a floating-point tensor, got int",
          lambda: properties.causality_error(lambda x: x, 3)),
-        (r"w_k must have shape \(..., channels of x\), got \(16, 4\)",
-         lambda: properties.fold_error(MIXED, torch.rand(4, 3), torch.rand(16, 3),
-                                       torch.rand(16, 4), PLANE)),
     ],
 )  # fmt: skip
 def test_these_too(match: str, call) -> None:
@@ -252,7 +429,7 @@ def test_a_grid_is_not_counted_in_a_dtype_that_cannot_count_it(dtype, most) -> N
     with pytest.raises(ValueError, match=f"dtype must tell all whole numbers up to {most} apart"):
         grid_positions(1, most + 1, dtype=dtype)
     for wrong in (torch.bool, torch.complex64, "float32"):
-        with pytest.raises(TypeError, match=r"dtype must be a torch.dtype of real numbers, got"):
+        with pytest.raises(TypeError, match=r"dtype must be (one of real numbers|a dtype), got"):
             grid_positions(3, dtype=wrong)
     assert grid_positions(0, 3, dtype=dtype).shape == (0, 2)
     with_class = grid_positions(2, 2, dtype=dtype, num_prefix=1)

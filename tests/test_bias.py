@@ -284,16 +284,9 @@ def test_what_is_in_no_state_goes_where_the_state_is(monkeypatch):
 @pytest.mark.parametrize(
     ("call", "match"),
     [
-        (lambda: ALiBi(0), "heads must be at least 1, got 0"),
-        (lambda: KerpleLog(2.0), "TypeError: heads must be an int, got 2.0"),
-        (lambda: KerplePower(True), "TypeError: heads must be an int, got True"),
-        (lambda: T5Bias(2, num_buckets=31), "num_buckets must be even .*got 31"),
-        (lambda: T5Bias(2, num_buckets=2), "num_buckets must be at least 4, got 2"),
+        (lambda: T5Bias(2, num_buckets=31), "num_buckets must be at least 4 and even, .*got 31"),
+        (lambda: T5Bias(2, num_buckets=2), "num_buckets must be at least 4 .*got 2"),
         (lambda: T5Bias(2, max_distance=8), "max_distance must be at least 9, got 8"),
-        (lambda: T5Bias(2, bidirectional=1), "TypeError: bidirectional must be a bool, got 1"),
-        (lambda: ALiBi(2)(-1, 3), "num_queries must be at least 0, got -1"),
-        (lambda: ALiBi(2)(3, 3.0), r"TypeError: num_keys must be an int, got 3\.0"),
-        (lambda: ALiBi(2)(3, 3, offset=0.5), r"TypeError: offset must be an int, got 0\.5"),
         (lambda: ALiBi(2)(3, 3, 1), "TypeError: positional"),
     ],
 )

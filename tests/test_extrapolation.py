@@ -253,18 +253,8 @@ THETA = torch.ones(1, 4, 1)
 @pytest.mark.parametrize(
     ("call", "match"),
     [
-        (lambda: position_interpolation(THETA, 0.5), "at least 1, got 0.5"),
-        (lambda: position_interpolation(THETA, "2"), "TypeError: scale must be a number, got '2'"),
-        (lambda: position_interpolation(THETA[0], 2), r"coord_dim\), got \(4, 1\)"),
-        (lambda: position_interpolation(THETA.int(), 2), "TypeError: frequencies must be .*int32"),
-        (lambda: position_interpolation([1.0], 2), "TypeError: frequencies must be .*list"),
         (lambda: ntk_aware(THETA[:, :1], 2), r"at least 2 pairs.*got \(1, 1, 1\)"),
-        (lambda: ntk_aware(torch.ones(1, 4, 2), 2), r"got \(1, 4, 2\)"),
-        (lambda: ntk_aware(THETA, float("nan")), "scale must be positive and finite"),
-        (lambda: yarn(THETA, 2, 0), "length must be positive"),
-        (lambda: yarn(THETA, 2, 64, slow=0), "slow must be positive"),
         (lambda: yarn(THETA, 2, 64, slow=4, fast=4), "above slow=4, got 4"),
-        (lambda: yarn_attention_factor(0.9), "scale must be at least 1, got 0.9"),
         (lambda: seen_turns(torch.arange(3), 64), "TypeError: frequencies must"),
         (lambda: seen_turns(THETA, 0), "length must"),
         (lambda: unseen_share(THETA, THETA[:, :2], 64, 128),
@@ -366,13 +356,9 @@ def test_factors_of_checkpoints_with_two_scales() -> None:
 @pytest.mark.parametrize(
     ("call", "match"),
     [
-        (lambda f: scaling.yarn_by_index(f[:, :1], 2, 64), "at least 2 pairs, 1.*got"),
-        (lambda f: scaling.yarn_by_index(f, 0.5, 64), "scale must be at least 1, got 0.5"),
+        (lambda f: scaling.yarn_by_index(f[:, :1], 2, 64), "at least 2 pairs .*got"),
         (lambda f: scaling.yarn_by_index(f, 2, 64, fast=1), "fast must be above slow=1.0, got 1"),
-        (lambda f: scaling.yarn_by_index(f, 2, 0), "length must be positive"),
-        (lambda f: scaling.long_rope(f, torch.ones(3)), r"factors must have shape \(4,\).*got"),
         (lambda f: scaling.long_rope_attention_factor(2, 1), "length must be above 1, got 1"),
-        (lambda f: scaling.yarn_attention_factor(2, 0), "weight must be positive"),
     ],
 )
 def test_a_scaling_that_cannot_be_is_named(

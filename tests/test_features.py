@@ -353,29 +353,20 @@ def test_no_feature_of_a_key_is_above_its_bound(
     assert (features.amax(-1) > 0.999 * bound).all()
 
 
-TWO_HEADS, LONG = favor(heads=2), torch.ones(2, 4, 6, dtype=torch.long)
+TWO_HEADS = favor(heads=2)
 BAD = [
-    (ValueError, "head_dim must be at least 1, got 0", lambda: FavorFeatures(0, 4)),
-    (TypeError, "num_features must be an int, got 2.0", lambda: FavorFeatures(4, 2.0)),
-    (ValueError, "heads must be at least 1, got 0", lambda: FavorFeatures(4, 4, heads=0)),
     (ValueError, r"projection must be one of iid, .*got 'gauss'",
      lambda: FavorFeatures(4, 4, "gauss")),
-    *[(ValueError, f"mean_square must be finite and at least 0, got {shown}",
+    *[(ValueError, f"mean_square must be .*, got {shown}",
        lambda x=x: FavorFeatures(4, 4, mean_square=x))
       for x, shown in ((-1.0, "-1.0"), (math.inf, "inf"), (math.nan, "nan"),
                        (torch.tensor([1.0, -1.0, 0.0, 2.0]), "tensor"))],
     (ValueError, r"mean_square must be a number or have shape \(4,\) or \(2, 4\), got \(3,\)",
      lambda: FavorFeatures(4, 4, heads=2, mean_square=torch.ones(3))),
-    (TypeError, "mean_square must be a number, got '2'",
-     lambda: FavorFeatures(4, 4, mean_square="2")),
     (TypeError, "mean_square must be a floating-point tensor",
      lambda: FavorFeatures(4, 4, mean_square=torch.ones(4, dtype=torch.long))),
-    (TypeError, "generator must be a torch.Generator or None, got 3",
-     lambda: FavorFeatures(4, 4, generator=3)),
-    *[(ValueError, r"x must have shape \(\.\.\., 2 heads, seq, 6\), got", lambda f=f, x=x: f(x))
-      for f in (TWO_HEADS, TWO_HEADS.scaled_keys) for x in (random(3, 4, 6), random(2, 4, 5))],
-    *[(TypeError, r"x must be a floating-point tensor, got torch\.int64", lambda f=f: f(LONG))
-      for f in (TWO_HEADS, TWO_HEADS.scaled_keys, ReLUFeatures(), ELUFeatures())],
+    *[(ValueError, "must have 2 heads, got shape", lambda f=f: f(random(3, 4, 6)))
+      for f in (TWO_HEADS, TWO_HEADS.scaled_keys)],
 ]  # fmt: skip
 
 

@@ -210,15 +210,8 @@ def test_a_compiled_projection_agrees(name: str) -> None:
         assert properties.largest_difference(one, other) <= 1e-11
 
 
-@pytest.mark.parametrize("name", PROJECTIONS)
-@pytest.mark.parametrize("argument", ["head_dim", "num_features", "heads"])
-def test_bad_numbers_are_named(name: str, argument: str) -> None:
-    with pytest.raises(ValueError, match=f"{argument} must be at least 1, got 0"):
-        PROJECTIONS[name](**{"head_dim": 4, "num_features": 4, argument: 0})
-
-
 def test_a_bad_shape_is_named() -> None:
-    with pytest.raises(ValueError, match=r"x must have shape \(..., 2 heads, seq, 4\)"):
+    with pytest.raises(ValueError, match=r"x must have 2 heads, got shape \(3, 5, 4\)"):
         make("circulant", 4, 4, 2)(random(3, 5, 4))
 
 

@@ -9,7 +9,7 @@ import torch
 from lab import symbolic
 from lab.explore.style import COLOURS
 from lab.records import read_record, write_record
-from stringlib import ENCODERS, ALiBi, CirculantSTRING, RoPE, make_encoder
+from stringlib import ENCODERS, CirculantSTRING, RoPE, make_encoder
 from stringlib.testing import properties
 from tests.encoder_cases import CASES, make
 
@@ -162,11 +162,6 @@ def test_the_sparse_one_learns_a_tenth_of_the_entries():
 @pytest.mark.parametrize("name", CASES)
 def test_one_line_measures_every_property(name):
     assert max(properties.all_errors(make(name)).values()) <= 1e-11
-
-
-def test_properties_are_those_of_rotary_encoders():
-    with pytest.raises(TypeError, match="encoder must be a RotaryEncoder, got ALiBi"):
-        properties.all_errors(ALiBi(2))
 
 
 def test_properties_leave_the_encoder_as_it_was():

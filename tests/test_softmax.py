@@ -147,13 +147,10 @@ def test_compiles_into_one_graph(causal: bool) -> None:
 
 
 BAD = [
-    ({"k": torch.ones(2, 6, 5)}, ValueError, "k must have the 4 channels of q"),
-    ({"k": torch.ones(3, 6, 4)}, ValueError, "leading dimensions of q, k and v must broadcast"),
-    ({"v": torch.ones(2, 5, 3)}, ValueError, "v must have one row for each of the 6 tokens"),
-    ({"bias": torch.ones(2, 5, 6)}, ValueError, r"bias must have .*\(2, 6, 6\).*\(2, 5, 6\)"),
     ({"bias": torch.ones(3, 6, 6)}, ValueError, r"bias must have .* one matrix .*\(3, 6, 6\)"),
     ({"bias": torch.ones(3, 2, 6, 6)}, ValueError, r"bias must have .*\(3, 2, 6, 6\)"),
-    ({"bias": torch.ones(6)}, ValueError, r"bias must have .*got \(6,\)"),
+    ({"k": torch.ones(3, 6, 4)}, ValueError, "v must have .* key_heads = 3, got"),
+    ({"q": torch.ones(3, 6, 4)}, ValueError, r"k must have the 3 heads of q or a divisor, got"),
     ({"key_mask": torch.ones(3, 6).bool()}, ValueError, r"key_mask must .*got \(3, 6\)"),
 ]
 

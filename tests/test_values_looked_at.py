@@ -13,7 +13,6 @@ from stringlib import (
     DeltaWeight,
     MultiHeadAttention,
     RoPE,
-    T5Bias,
     linear_attention,
     make_encoder,
     rotated_linear_attention,
@@ -101,12 +100,6 @@ def test_a_place_that_no_matrix_has_is_drawn_anew() -> None:
         assert ((rows >= 0) & (rows < columns) & (columns < 8)).all(), (row, column)
     kept = encoder.support.clone()
     assert torch.equal(encoder.to("cpu").support, kept)
-
-
-def test_buckets_are_of_numbers() -> None:
-    for wrong in ([1, 2], torch.ones(3) > 0):
-        with pytest.raises(TypeError, match="distances must be a tensor of real numbers"):
-            T5Bias(2).buckets(wrong)
 
 
 def test_tokens_are_of_the_dtype_of_the_layer() -> None:

@@ -11,8 +11,8 @@ import math
 import torch
 from torch import Tensor
 
-from stringlib.inputs import require_count, require_floats
 from stringlib.precision import widen, widest
+from stringlib.spec import Floats, checked
 
 
 def circulant(column: Tensor) -> Tensor:
@@ -59,7 +59,8 @@ def circulant_frequencies(column: Tensor) -> Tensor:
     return odd @ sines[m[1 : (size + 1) // 2, None] * m % size].mT
 
 
-def nearest_orthogonal_circulant(column: Tensor) -> Tensor:
+@checked
+def nearest_orthogonal_circulant(column: Floats[Tensor, "... d"]) -> Tensor:
     r"""Return the first column of the nearest orthogonal matrix, :eq:`eq-nearest-circulant`.
 
     Every eigenvalue of the circulant matrix is divided by its modulus. In the Frobenius norm no
@@ -74,20 +75,17 @@ def nearest_orthogonal_circulant(column: Tensor) -> Tensor:
     Returns:
         The first column of the orthogonal one, ``(..., d)``.
 
-    Raises:
-        TypeError: If ``column`` is not a floating-point tensor.
-
     Source:
         The circulant case of the polar factor, the nearest unitary matrix: Fan and Hoffman, "Some
         metric inequalities in the space of matrices" (1955).
     """
-    require_floats("column", column)
     spectrum = torch.fft.rfft(column)
     size = spectrum.abs()
     unit = spectrum / size.masked_fill(size == 0, 1)
     return torch.fft.irfft(unit.masked_fill(size == 0, 1), n=column.shape[-1])
 
 
+@checked
 def fourier_basis(size: int) -> Tensor:
     r"""Return the real Fourier basis, equation :eq:`eq-fourier-basis`.
 
@@ -101,11 +99,7 @@ def fourier_basis(size: int) -> Tensor:
 
     Returns:
         An orthogonal float64 matrix, ``(size, size)``.
-
-    Raises:
-        ValueError: If ``size`` is less than 1.
     """
-    require_count("size", size)
     n = torch.arange(size)
     j = torch.arange(1, (size + 1) // 2)
     # reduce n·j modulo d as integers: the angle stays below 2π and keeps all its digits

@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from stringlib.inputs import require_count
+from stringlib.spec import checked
 
 
+@checked
 def haar_orthogonal(
     size: int,
     *batch: int,
@@ -30,14 +31,9 @@ def haar_orthogonal(
     Returns:
         A tensor of shape ``(*batch, size, size)``.
 
-    Raises:
-        TypeError: If ``size`` is not an integer.
-        ValueError: If ``size`` is less than 1.
-
     Source:
         Mezzadri, "How to generate random matrices from the classical compact groups" (2007).
     """
-    require_count("size", size)
     gaussian = torch.randn(*batch, size, size, generator=generator, dtype=dtype)
     q, r = torch.linalg.qr(gaussian)
     return q * r.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2)

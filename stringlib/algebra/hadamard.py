@@ -7,10 +7,11 @@ import math
 import torch
 from torch import Tensor
 
-from stringlib.inputs import require_count
 from stringlib.precision import widest
+from stringlib.spec import checked
 
 
+@checked
 def hadamard(size: int, device: torch.device | None = None) -> Tensor:
     r"""Return Sylvester's Hadamard matrix, :math:`H_{2n} = H_2 \otimes H_n`, :eq:`eq-hadamard`.
 
@@ -22,8 +23,7 @@ def hadamard(size: int, device: torch.device | None = None) -> Tensor:
         Symmetric, entries ±1, :math:`H^2 = \mathrm{size} \cdot I`: float64, ``(size, size)``.
 
     Raises:
-        TypeError: If ``size`` is not an integer.
-        ValueError: If it is not a power of 2.
+        ValueError: If ``size`` is not a power of 2.
     """
     _require_power("size", size)
     matrix = torch.ones(1, 1, dtype=widest(device), device=device)
@@ -62,6 +62,5 @@ def next_power(size: int) -> int:
 
 
 def _require_power(name: str, size: int) -> None:
-    require_count(name, size)
-    if size & (size - 1):
+    if size < 1 or size & (size - 1):
         raise ValueError(f"{name} must be a power of 2, got {size}")

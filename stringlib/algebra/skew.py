@@ -11,7 +11,8 @@ import math
 import torch
 from torch import Tensor
 
-from stringlib.inputs import LAYOUTS, require_count, require_even, require_name, require_number
+from stringlib.inputs import Layout
+from stringlib.spec import Count0, Even, Reals, Share, checked
 
 
 def skew(upper: Tensor) -> Tensor:
@@ -36,7 +37,8 @@ def skew(upper: Tensor) -> Tensor:
     return half - half.mT
 
 
-def upper_support(size: int, density: float) -> Tensor:
+@checked
+def upper_support(size: int, density: Share) -> Tensor:
     """Draw places above the diagonal, uniformly and without replacement.
 
     Args:
@@ -46,10 +48,6 @@ def upper_support(size: int, density: float) -> Tensor:
     Returns:
         Integers, ``(2, count)``, rows and columns in reading order. The global random
         generator decides.
-
-    Raises:
-        TypeError: If ``density`` is not a number.
-        ValueError: If it is not between 0 and 1.
     """
     count = support_count(size, density)
     places = torch.triu_indices(size, size, offset=1)
@@ -59,10 +57,6 @@ def upper_support(size: int, density: float) -> Tensor:
 
 def support_count(size: int, density: float) -> int:
     """Return how many places :func:`upper_support` draws."""
-    require_count("size", size)
-    require_number("density", density)
-    if not 0 <= float(density) <= 1:
-        raise ValueError(f"density must be between 0 and 1, got {density}")
     return round(float(density) * (size * (size - 1) // 2))
 
 
@@ -104,8 +98,9 @@ def connected_parts(support: Tensor, size: int) -> Tensor:
         parts = smaller
 
 
+@checked
 def pair_channels(
-    pairs: int, layout: str = "interleaved", device: torch.device | None = None
+    pairs: Count0, layout: Layout = "interleaved", device: torch.device | None = None
 ) -> Tensor:
     """Return the two channels of each pair.
 
@@ -116,17 +111,13 @@ def pair_channels(
 
     Returns:
         An integer tensor of shape ``(pairs, 2)``.
-
-    Raises:
-        ValueError: If the layout is unknown.
     """
-    require_count("pairs", pairs, least=0)
-    require_name("layout", layout, LAYOUTS)
     channels = torch.arange(2 * pairs, device=device)
     return channels.view(pairs, 2) if layout == "interleaved" else channels.view(2, pairs).T
 
 
-def layout_permutation(head_dim: int) -> Tensor:
+@checked
+def layout_permutation(head_dim: Even) -> Tensor:
     r"""Return the index that takes interleaved channels to half-split ones.
 
     ``x[..., layout_permutation(d)]`` puts the first members of all pairs before the
@@ -138,15 +129,14 @@ def layout_permutation(head_dim: int) -> Tensor:
 
     Returns:
         An integer tensor of shape ``(head_dim,)``.
-
-    Raises:
-        ValueError: If ``head_dim`` is odd or not positive.
     """
-    require_even("head_dim", head_dim)
     return pair_channels(head_dim // 2).T.flatten()
 
 
-def planar_skew(frequencies: Tensor, size: int, layout: str = "interleaved") -> Tensor:
+@checked
+def planar_skew(
+    frequencies: Reals[Tensor, "... pairs"], size: int, layout: Layout = "interleaved"
+) -> Tensor:
     r"""Build the generator that turns each pair of channels at its own frequency.
 
     Every pair :math:`(a, b)` gets the block :math:`\omega \begin{pmatrix} 0 & -1 \\ 1 & 0
@@ -161,10 +151,11 @@ def planar_skew(frequencies: Tensor, size: int, layout: str = "interleaved") -> 
         Skew-symmetric matrices, ``(..., size, size)``.
 
     Raises:
-        ValueError: If ``size`` is too small or the layout is unknown.
+        ValueError: If ``size`` is too small.
     """
     pairs = frequencies.shape[-1]
-    require_count("size", size, least=max(1, 2 * pairs))
+    if size < 2 * pairs:
+        raise ValueError(f"size must be at least {2 * pairs} for {pairs} pairs, got {size}")
     first, second = pair_channels(pairs, layout, frequencies.device).unbind(-1)
     generator = frequencies.new_zeros(*frequencies.shape[:-1], size, size)
     generator[..., first, second] = -frequencies

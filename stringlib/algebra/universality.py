@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 
 from stringlib.algebra.skew import planar_skew
-from stringlib.inputs import require_floats, require_positive
 from stringlib.precision import widest
+from stringlib.spec import Floats, Positive, checked
 
 ATTEMPTS = 32  # random combinations; the first is good unless two planes coincide in it
 GOAL = 1e-15  # a residual that is not worth another attempt, relative to the generators
@@ -29,7 +29,10 @@ SAME = 1e-15  # planes with frequencies nearer than this, relative to the genera
 
 
 @torch.no_grad()
-def universal_form(generators: Tensor, tolerance: float | None = None) -> tuple[Tensor, Tensor]:
+@checked
+def universal_form(
+    generators: Floats[Tensor, "... coord_dim d d"], tolerance: Positive | None = None
+) -> tuple[Tensor, Tensor]:
     r"""Find frequencies and basis of commuting skew-symmetric matrices, :eq:`eq-universal-planes`.
 
     ``STRING(*universal_form(generators))`` rotates by :math:`\exp(\sum_k r_k L_k)`. There are
@@ -48,9 +51,8 @@ def universal_form(generators: Tensor, tolerance: float | None = None) -> tuple[
         Ω, ``(..., d // 2, coord_dim)``, and P, ``(..., d, d)``, both float64.
 
     Raises:
-        TypeError: If ``generators`` is not a floating-point tensor.
-        ValueError: If the shape does not fit, or the matrices are not finite, not skew-symmetric or
-            do not commute, or no common planes are found; the message says by how much.
+        ValueError: If the matrices are not finite, not skew-symmetric or do not commute, or no
+            common planes are found; the message says by how much.
 
     Source:
         Schenck et al. 2025, theorem 3.4; Ward and Gray 1978 for the link of even and odd channels.
@@ -58,7 +60,6 @@ def universal_form(generators: Tensor, tolerance: float | None = None) -> tuple[
     require_generators(generators)
     if tolerance is None:
         tolerance = torch.finfo(generators.dtype).eps ** 0.5
-    require_positive("tolerance", tolerance)
     device, exact = generators.device, generators.cpu().double()
     departure = _departure(exact, tolerance)
     *lead, coord_dim, size, _ = generators.shape
@@ -93,16 +94,10 @@ def universal_form(generators: Tensor, tolerance: float | None = None) -> tuple[
 
 
 def require_generators(generators: Tensor) -> None:
-    """Raise unless the argument is a floating-point tensor ``(..., coord_dim, d, d)``.
-
-    Raises:
-        TypeError: If it is not a floating-point tensor.
-        ValueError: If its shape does not fit.
-    """
-    require_floats("generators", generators)
+    """Raise ``ValueError`` if there is no generator, or none of its channels."""
     shape = tuple(generators.shape)
-    if len(shape) < 3 or shape[-1] != shape[-2] or 0 in shape[-3:]:
-        raise ValueError(f"generators must have shape (..., coord_dim, d, d), got {shape}")
+    if 0 in shape[-3:]:
+        raise ValueError(f"generators must have a coordinate and a channel, got shape {shape}")
 
 
 def _departure(exact: Tensor, tolerance: float) -> float:

@@ -7,9 +7,9 @@ import math
 import torch
 from torch import Tensor
 
-from stringlib.attention.weights import Factors, PositionWeight, copies, require_pairs
-from stringlib.inputs import require_bool, require_count, require_floats, require_positive
+from stringlib.attention.weights import Factors, PositionWeight, copies
 from stringlib.precision import at_least_float32, widest
+from stringlib.spec import Count0, Floats, Positive, checked
 
 
 class CosineWeight(PositionWeight):
@@ -29,27 +29,22 @@ class CosineWeight(PositionWeight):
         horizon: M, in tokens.
         positive: Whether the weight is never negative.
 
-    Raises:
-        TypeError: If ``horizon`` is not a number, or ``positive`` no bool.
-        ValueError: If it is not positive and finite.
-
     Source:
         Qin et al. 2022, section 3.
     """
 
-    def __init__(self, horizon: float, positive: bool = False) -> None:
-        require_positive("horizon", horizon)
-        require_bool(positive=positive)
+    @checked
+    def __init__(self, horizon: Positive, positive: bool = False) -> None:
         super().__init__()
         self.horizon, self.positive = horizon, positive
 
-    def matrix(self, num_queries: int, num_keys: int) -> Tensor:
+    @checked
+    def matrix(self, num_queries: Count0, num_keys: Count0) -> Tensor:
         """Return the weights of all pairs: float64, ``(num_queries, num_keys)``.
 
         Raises:
             ValueError: If a distance exceeds the horizon and the weight may be negative.
         """
-        require_pairs(num_queries, num_keys)
         self._require_reach(max(num_queries, num_keys))
         queries, keys = (self._angles(0, n) for n in (num_queries, num_keys))
         cosine = torch.cos(queries[:, None] - keys)
@@ -59,7 +54,8 @@ class CosineWeight(PositionWeight):
         """Describe the arguments in ``repr``."""
         return f"{self.horizon}, positive={self.positive}"
 
-    def features(self, phi: Tensor, start: int = 0) -> Tensor:
+    @checked
+    def features(self, phi: Floats[Tensor, "... n m"], start: Count0 = 0) -> Tensor:
         """Multiply features by what makes their products carry the weight.
 
         Equation :eq:`eq-cosine-features`. With a partner 0 for each feature it is a rotation,
@@ -72,10 +68,6 @@ class CosineWeight(PositionWeight):
         Returns:
             ``(..., heads, seq, 2m)``, or 3m for the positive weight; at least float32.
         """
-        require_floats("phi", phi)
-        require_count("start", start, least=0)
-        if phi.ndim < 2:
-            raise ValueError(f"phi must have shape (..., heads, seq, m), got {tuple(phi.shape)}")
         phi = phi.to(at_least_float32(phi.dtype))
         return copies(phi, self._table(start, phi.shape[-2], phi.device))
 

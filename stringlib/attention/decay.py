@@ -8,27 +8,22 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from stringlib.attention.weights import Factors, PositionWeight, require_pairs
-from stringlib.inputs import (
-    common_shape,
-    expands,
-    require_causal,
-    require_log_decay,
-    require_mode,
-    require_state,
-)
-from stringlib.kernels.recurrence import MODES, causal_sums, decay_matrix
+from stringlib.attention.weights import Factors, PositionWeight
+from stringlib.inputs import common_shape, expands, require_log_decay, require_same_device
+from stringlib.kernels.recurrence import Mode, causal_sums, decay_matrix
 from stringlib.precision import at_least_float32, without_autocast
+from stringlib.spec import Count0, Floats, LogDecays, checked
 
 
+@checked
 def decayed_sums(
-    phi_q: Tensor,
-    phi_k: Tensor,
-    u: Tensor,
-    log_decay: Tensor,
+    phi_q: Floats[Tensor, "... #heads n m"],
+    phi_k: Floats[Tensor, "... #heads n m"],
+    u: Floats[Tensor, "... #heads n d_u"],
+    log_decay: LogDecays[Tensor, "...any"],
     *,
-    mode: str | None = None,
-    state: Tensor | None = None,
+    mode: Mode | None = None,
+    state: Floats[Tensor, "...? heads? m d_u"] | None = None,
 ) -> tuple[Tensor, Tensor]:
     r"""Return :math:`\phi(q_t)^\top S_t` for every token, and the last state.
 
@@ -52,17 +47,14 @@ def decayed_sums(
         The sums ``(..., heads, n, d_u)`` in the dtype of ``u``, and the last state.
 
     Raises:
-        TypeError: If an argument is not a floating-point tensor.
-        ValueError: If shapes do not fit, a logarithm is above 0, or there is no such mode.
+        ValueError: If a logarithm is above 0.
     """
-    require_causal(("phi_q", phi_q), ("phi_k", phi_k), ("u", u))
-    require_log_decay(log_decay)
-    require_mode(mode, MODES)
+    require_same_device("phi_q", phi_q, "phi_k", phi_k)
+    require_same_device("phi_q", phi_q, "u", u)
     lead = common_shape(*(x.shape[:-2] for x in (phi_q, phi_k, u)))
     log_decay = with_features(log_decay, lead, *phi_k.shape[-2:])
     exact = at_least_float32(u.dtype)
     if state is not None:
-        require_state(state, lead, phi_k.shape[-1], u.shape[-1])
         state = state.to(exact)
     with without_autocast(u):  # sums over many tokens need the digits
         q, k, w, a = (x.to(exact) for x in (phi_q, phi_k, u, log_decay))
@@ -98,7 +90,8 @@ def with_features(log_decay: Tensor, lead: tuple[int, ...], n: int, m: int) -> T
     )
 
 
-def decay_mask(log_decay: Tensor) -> Tensor:
+@checked
+def decay_mask(log_decay: LogDecays[Tensor, "... n"]) -> Tensor:
     r"""Return :math:`e^{a_{j+1} + \dots + a_i}` for j ≤ i, else 0: equation :eq:`eq-decay-weight`.
 
     Args:
@@ -107,9 +100,6 @@ def decay_mask(log_decay: Tensor) -> Tensor:
     Returns:
         ``(..., n, n)``, lower triangular with ones on the diagonal.
     """
-    require_log_decay(log_decay)
-    if log_decay.ndim == 0:
-        raise ValueError("log_decay must have shape (..., n), got ()")
     return decay_matrix(log_decay)
 
 
@@ -124,28 +114,25 @@ class DecayWeight(PositionWeight):
             or ``(..., heads, seq, m)`` one a token and feature.
 
     Raises:
-        TypeError: If it is not a floating-point tensor.
-        ValueError: If it has no dimension for the heads, or, on the CPU, if one is above 0.
+        ValueError: If, on the CPU, one is above 0.
     """
 
     causal_only = True
     log_decay: Tensor
 
-    def __init__(self, log_decay: Tensor) -> None:
-        require_log_decay(log_decay)
-        if log_decay.ndim == 0:
-            raise ValueError("log_decay must have shape (heads,) or more, got ()")
+    @checked
+    def __init__(self, log_decay: LogDecays[Tensor, "... n"]) -> None:
         super().__init__()
         self._hold("log_decay", log_decay)
 
-    def matrix(self, num_queries: int, num_keys: int) -> Tensor:
+    @checked
+    def matrix(self, num_queries: Count0, num_keys: Count0) -> Tensor:
         """Return the weights, ``(..., heads, num_queries, num_keys)``, 0 for later keys.
 
         Raises:
             ValueError: If ``log_decay`` is not constant and has not one entry a token. With one
                 for each feature there is no such matrix.
         """
-        require_pairs(num_queries, num_keys)
         tokens = max(num_queries, num_keys)
         log_decay = self.log_decay
         if log_decay.ndim == 1:
@@ -162,6 +149,6 @@ class DecayWeight(PositionWeight):
     def factors(self, phi_q: Tensor, phi_k: Tensor, start: int = 0) -> Factors:
         """Return the features as they are, and the decay."""
         if isinstance(self.log_decay, nn.Parameter):  # it may have grown
-            require_log_decay(self.log_decay)
+            require_log_decay("log_decay", self.log_decay)
         lead = common_shape(phi_q.shape[:-2], phi_k.shape[:-2])
         return Factors(phi_q, phi_k, with_features(self.log_decay, lead, *phi_k.shape[-2:]))

@@ -7,38 +7,31 @@ and :math:`\beta = 1` the state then answers this key with this value, whatever 
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
 from stringlib.attention.decay import with_features
 from stringlib.attention.weights import LinearState, PositionWeight, WeightedSums
-from stringlib.inputs import (
-    common_shape,
-    expands,
-    finds,
-    require_causal,
-    require_floats,
-    require_kind_of_state,
-    require_log_decay,
-    require_mode,
-    require_same_device,
-    require_state,
-)
+from stringlib.inputs import common_shape, finds, require_kind_of_state, require_same_device
 from stringlib.kernels.delta import delta_sums
-from stringlib.kernels.recurrence import MODES
+from stringlib.kernels.recurrence import Mode
 from stringlib.precision import at_least_float32, without_autocast
+from stringlib.spec import Floats, LogDecays, checked
 
 
+@checked
 def delta_rule(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    beta: Tensor,
-    log_decay: Tensor | None = None,
+    q: Floats[Tensor, "... #heads n d"],
+    k: Floats[Tensor, "... #heads n d"],
+    v: Floats[Tensor, "... #heads n d_v"],
+    beta: Floats[Tensor, "...? heads? n"],
+    log_decay: LogDecays[Tensor, "...any"] | None = None,
     *,
-    mode: str | None = None,
-    state: Tensor | None = None,
+    mode: Mode | None = None,
+    state: Floats[Tensor, "...? heads? d d_v"] | None = None,
 ) -> tuple[Tensor, Tensor]:
     r"""Return :math:`S_t^\top q_t` for every token, and the last state: :eq:`eq-delta-rule`.
 
@@ -66,8 +59,7 @@ def delta_rule(
         Outputs ``(..., heads, n, d_v)`` in the dtype of ``v``, and the last state.
 
     Raises:
-        TypeError: If an argument is not a floating-point tensor.
-        ValueError: If shapes do not fit, a number is out of its range, or there is no such mode.
+        ValueError: If a number is out of its range.
 
     Source:
         Schlag et al. 2021 for the rule, Yang et al. 2024 for the chunks, Yang et al. 2025 for the
@@ -78,24 +70,20 @@ def delta_rule(
         >>> delta_rule(key, key, values, torch.ones(1, 2))[0].flatten()  # the second replaces
         tensor([3., 5.])
     """
-    require_causal(("q", q), ("k", k), ("v", v))
-    require_mode(mode, MODES)
+    require_same_device("q", q, "k", k)
+    require_same_device("q", q, "v", v)
     lead, n = common_shape(*(x.shape[:-2] for x in (q, k, v))), v.shape[-2]
     _require_rates(beta)
     require_same_device("q", q, "beta", beta)
-    if beta.ndim < 2 or beta.shape[-1] != n or not expands(beta.shape[:-1], lead):
-        raise ValueError(f"beta must have shape {(*lead, n)}, got {tuple(beta.shape)}")
     if log_decay is None:
         log_decay = torch.zeros_like(beta)[..., None]
     else:
-        require_log_decay(log_decay)
         require_same_device("q", q, "log_decay", log_decay)
         if log_decay.ndim == len(lead) + 1:  # one a token: that is all that it can be
             log_decay = log_decay[..., None]
         log_decay = with_features(log_decay, lead, n, 1)
     exact = at_least_float32(v.dtype)
     if state is not None:
-        require_state(state, lead, k.shape[-1], v.shape[-1])
         state = state.to(exact).expand(*lead, *state.shape[-2:])
     with without_autocast(v):  # a product of many factors needs the digits
         tokens = (x.to(exact) for x in (q, k, v, beta[..., None], log_decay))
@@ -135,7 +123,6 @@ class DeltaWeight(ReplacingWeight):
             forgets nothing but what is replaced.
 
     Raises:
-        TypeError: If one is not a floating-point tensor.
         ValueError: If, on the CPU, a rate is not from 0 to 2 or a logarithm above 0.
 
     Source:
@@ -145,14 +132,18 @@ class DeltaWeight(ReplacingWeight):
     beta: Tensor
     log_decay: Tensor | None
 
-    def __init__(self, beta: Tensor, log_decay: Tensor | None = None) -> None:
+    @checked
+    def __init__(
+        self,
+        beta: Floats[Tensor, "... heads n"],
+        log_decay: LogDecays[Tensor, "...any"] | None = None,
+    ) -> None:
         _require_rates(beta)
         super().__init__()
         self._hold("beta", beta)
         if log_decay is None:
             self.log_decay = None
         else:
-            require_log_decay(log_decay)
             self._hold("log_decay", log_decay)
 
     def sums(
@@ -163,7 +154,7 @@ class DeltaWeight(ReplacingWeight):
         key_scale: Tensor | None = None,
         *,
         causal: bool,
-        mode: str | None = None,
+        mode: Any = None,
         state: LinearState | None = None,
     ) -> WeightedSums:
         """Return what the state answers each query; a scale of keys cancels.
@@ -183,10 +174,8 @@ class DeltaWeight(ReplacingWeight):
         return WeightedSums(out, None, LinearState(after, scale, length, self.kind))
 
 
-def _require_rates(beta: object) -> None:
-    """Raise unless rates are a floating-point tensor, and, on the CPU, from 0 to 2."""
-    require_floats("beta", beta)
-    assert isinstance(beta, Tensor)
+def _require_rates(beta: Tensor) -> None:
+    """Raise unless rates are, on the CPU, from 0 to 2."""
     if finds(beta, lambda x: (x.amin() < 0) | (x.amax() > 2)):
         raise ValueError(
             "beta must be from 0, which writes nothing, to 2, which reflects, "

@@ -2,24 +2,16 @@ r"""Feature maps: vectors whose products stand in for softmax's exponential."""
 
 from __future__ import annotations
 
-import math
 from typing import overload
 
 import torch
 from torch import Tensor, nn
 
 from stringlib.attention.projections import PROJECTIONS
-from stringlib.inputs import (
-    require_bool,
-    require_count,
-    require_floats,
-    require_generator,
-    require_name,
-    require_number,
-    require_vectors,
-)
+from stringlib.inputs import require_floats, require_heads, require_name
 from stringlib.kernels.features import elu_plus_one, exponential, half_square
 from stringlib.precision import at_least_float32, without_autocast
+from stringlib.spec import Floats, checked
 
 
 class FeatureMap(nn.Module):
@@ -60,18 +52,18 @@ class IdentityFeatures(FeatureMap):
     place = "before"
     nonnegative = False
 
-    def forward(self, x: Tensor, is_query: bool = True) -> Tensor:
+    @checked
+    def forward(self, x: Floats[Tensor, "..."], is_query: bool = True) -> Tensor:
         """Return ``x``; queries and keys alike."""
-        require_floats("x", x)
         return x
 
 
 class ReLUFeatures(FeatureMap):
     r""":math:`\phi(x) = \max(x, 0)`, entry by entry: as many features as channels."""
 
-    def forward(self, x: Tensor, is_query: bool = True) -> Tensor:
+    @checked
+    def forward(self, x: Floats[Tensor, "..."], is_query: bool = True) -> Tensor:
         """Return the features, of the shape of ``x``; queries and keys alike."""
-        require_floats("x", x)
         return torch.relu(x)
 
 
@@ -82,9 +74,9 @@ class ELUFeatures(FeatureMap):
         Katharopoulos et al. 2020, equation 7.
     """
 
-    def forward(self, x: Tensor, is_query: bool = True) -> Tensor:
+    @checked
+    def forward(self, x: Floats[Tensor, "..."], is_query: bool = True) -> Tensor:
         """Return the features, of the shape of ``x``; queries and keys alike."""
-        require_floats("x", x)
         return elu_plus_one(x)
 
 
@@ -130,9 +122,8 @@ class FavorFeatures(FeatureMap):
         scale: :math:`d^{-1/4}`. The map itself does not multiply by it.
 
     Raises:
-        TypeError: If an argument has the wrong kind.
-        ValueError: If a number is below 1, a name unknown, or ``mean_square`` negative, not finite
-            or of another shape.
+        ValueError: If ``projection`` is unknown, or ``mean_square`` negative, not finite or of
+            another shape.
 
     Source:
         Choromanski et al. 2021, lemma 1 and section 3; Likhosherstov et al. 2022 (FAVOR++) for
@@ -150,6 +141,7 @@ class FavorFeatures(FeatureMap):
     place = "before"
     alpha: Tensor | None
 
+    @checked
     def __init__(
         self,
         head_dim: int,
@@ -163,13 +155,8 @@ class FavorFeatures(FeatureMap):
         mean_square: float | Tensor = 0.0,
     ) -> None:
         super().__init__()
-        require_count("head_dim", head_dim)
         num_features = head_dim if num_features is None else num_features
-        require_count("num_features", num_features)
-        require_count("heads", heads)
         require_name("projection", projection, PROJECTIONS)
-        require_bool(learnable=learnable, hyperbolic=hyperbolic, stabilize=stabilize)
-        require_generator(generator)
         self.head_dim, self.num_features, self.heads = head_dim, num_features, heads
         self.hyperbolic, self.stabilize = hyperbolic, stabilize
         self.scale = head_dim**-0.25
@@ -191,7 +178,10 @@ class FavorFeatures(FeatureMap):
         """
         self.projection.redraw(generator)
 
-    def forward(self, x: Tensor, is_query: bool = True) -> Tensor:
+    @checked
+    def forward(
+        self, x: Floats[Tensor, "... heads n self.head_dim"], is_query: bool = True
+    ) -> Tensor:
         """Return the features; if ``stabilize``, less the factors of :eq:`eq-favor-stabiliser`.
 
         Args:
@@ -201,7 +191,7 @@ class FavorFeatures(FeatureMap):
         Returns:
             ``(..., heads, seq, m)`` of the dtype of ``x``, computed in float32 or float64.
         """
-        require_bool(is_query=is_query)
+        require_heads("x", x, self.heads)
         wide, exponent = self._project(x)
         if not self.stabilize or x.shape[-2] == 0:
             return exponential(exponent, half_square(wide)).to(x.dtype)
@@ -214,7 +204,8 @@ class FavorFeatures(FeatureMap):
             x.dtype
         )
 
-    def scaled_keys(self, k: Tensor) -> tuple[Tensor, Tensor]:
+    @checked
+    def scaled_keys(self, k: Floats[Tensor, "... heads n self.head_dim"]) -> tuple[Tensor, Tensor]:
         r"""Return keys' features over their largest, and the logarithm of that largest one.
 
         ``features * log_scale.exp()[..., None]`` is the map without stabiliser. Nothing here
@@ -231,6 +222,7 @@ class FavorFeatures(FeatureMap):
             ``(..., heads, seq)`` in float32 or float64, without gradient: that of the features
             is the whole.
         """
+        require_heads("k", k, self.heads)
         wide, exponent = self._project(k)
         half, own = half_square(wide), exponent.detach().amax(-1, keepdim=True)
         # nothing is left to subtract from the largest, which is 0, but the gradient of ‖x‖²/2
@@ -239,7 +231,6 @@ class FavorFeatures(FeatureMap):
 
     def _project(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return x and, but for ‖x‖²/2 and √m, the logarithms of features, float32 or wider."""
-        require_vectors("x", x, self.head_dim, self.heads)
         wide = along = x.to(at_least_float32(x.dtype))
         if self.alpha is not None:
             along = wide * (1 - 4 * self.alpha.to(wide.dtype)).sqrt().unsqueeze(-2)
@@ -291,9 +282,8 @@ def optimal_alpha(mean_square: float | Tensor, channels: int) -> float | Tensor:
 def _fitted_alpha(mean_square: float | Tensor, heads: int, head_dim: int) -> Tensor | None:
     """Return the best α of each channel, ``(1 or heads, head_dim)``; None if all are 0."""
     if not isinstance(mean_square, Tensor):
-        require_number("mean_square", mean_square)
-        if not 0 <= mean_square < math.inf:
-            raise ValueError(f"mean_square must be finite and at least 0, got {mean_square}")
+        if mean_square < 0:
+            raise ValueError(f"mean_square must be at least 0, got {mean_square}")
         alpha = optimal_alpha(float(mean_square), head_dim)
         return torch.full((1, head_dim), alpha) if alpha else None
     require_floats("mean_square", mean_square)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from stringlib.inputs import require_floats, require_split, require_tokens
+from stringlib.inputs import require_split
+from stringlib.spec import Floats, checked
 
 GATES = ("headwise", "elementwise")
 
@@ -28,7 +29,6 @@ class Gate(nn.Module):
             At its start a gate is about a half.
 
     Raises:
-        TypeError: If a number is not an integer.
         ValueError: If ``kind`` is unknown or ``heads`` does not divide ``dim``.
 
     Source:
@@ -44,7 +44,10 @@ class Gate(nn.Module):
         numbers = self.heads if kind == "headwise" else self.dim
         self.to_gate = nn.Linear(self.dim, numbers, bias=False)
 
-    def forward(self, y: Tensor, x: Tensor) -> Tensor:
+    @checked
+    def forward(
+        self, y: Floats[Tensor, "... self.heads n c"], x: Floats[Tensor, "... n self.dim"]
+    ) -> Tensor:
         """Return the gated outputs of the heads.
 
         Args:
@@ -53,29 +56,20 @@ class Gate(nn.Module):
 
         Returns:
             Of the shape and dtype of ``y``.
-
-        Raises:
-            TypeError: If a tensor is not floating point.
-            ValueError: If a shape does not fit.
         """
-        require_floats("y", y)
-        require_tokens(x, self.dim)
         expected = (*x.shape[:-2], self.heads, x.shape[-2], self.dim // self.heads)
         if y.shape != expected:
             raise ValueError(f"y must have shape {tuple(expected)}, got {tuple(y.shape)}")
         return y * self.values(x).to(y.dtype)
 
-    def values(self, x: Tensor) -> Tensor:
+    @checked
+    def values(self, x: Floats[Tensor, "... n self.dim"]) -> Tensor:
         """Return the gates themselves, ``(..., heads, seq, 1)`` or ``(..., heads, seq, head_dim)``.
 
         Args:
             x: The layer's input, ``(..., seq, dim)``.
 
-        Raises:
-            TypeError: If ``x`` is not floating point.
-            ValueError: If its shape does not fit.
         """
-        require_tokens(x, self.dim)
         open_by = self.to_gate(x).sigmoid()
         return open_by.unflatten(-1, (self.heads, -1)).transpose(-3, -2)
 

@@ -11,18 +11,14 @@ from stringlib.attention.weights import ConstantWeight, LinearState, PositionWei
 from stringlib.encoders.string import Phases, RotaryEncoder
 from stringlib.inputs import (
     common_shape,
-    expands,
     finds,
     is_known,
     may_look,
     per_head,
-    require_attention,
-    require_bool,
-    require_causal,
-    require_floats,
-    require_kind,
+    require_same_device,
 )
 from stringlib.precision import at_least_float32, largest_exponent, without_autocast
+from stringlib.spec import Floats, checked
 
 CONSTANT = ConstantWeight()
 
@@ -30,16 +26,17 @@ LARGEST = 1e4
 """How often the largest value an output may be whose weights are turned and do not sum to 1."""
 
 
+@checked
 def linear_attention(
-    phi_q: Tensor,
-    phi_k: Tensor,
-    v: Tensor,
+    phi_q: Floats[Tensor, "... #heads n m"],
+    phi_k: Floats[Tensor, "... #heads keys m"],
+    v: Floats[Tensor, "... #heads keys d_v"],
     weight: PositionWeight | None = None,
     causal: bool = False,
     normalize: bool = True,
     mode: str | None = None,
     *,
-    key_scale: Tensor | None = None,
+    key_scale: Floats[Tensor, "...? heads? keys"] | None = None,
     key_mask: Tensor | None = None,
     state: LinearState | None = None,
     return_state: bool = False,
@@ -76,9 +73,8 @@ def linear_attention(
         ``return_state`` a pair, the :class:`~stringlib.attention.weights.LinearState` second.
 
     Raises:
-        TypeError: If an argument has the wrong type or dtype.
-        ValueError: If shapes do not fit, an option does not apply, or, on the CPU, if features that
-            are divided by their sum are negative.
+        ValueError: If an option does not apply, or, on the CPU, if features that are divided by
+            their sum are negative.
 
     Example:
         >>> from stringlib import CosineWeight, ReLUFeatures
@@ -87,8 +83,7 @@ def linear_attention(
         >>> linear_attention(phi_q, phi_k, v, CosineWeight(256), causal=True).shape
         torch.Size([8, 6, 196, 64])
     """
-    require_bool(normalize=normalize, return_state=return_state)
-    _require_fitting(phi_q, phi_k, v, weight, causal, mode, key_scale)
+    _require_fitting(phi_q, phi_k, v, causal, mode)
     _require_state(causal, state, return_state)
     if normalize and weight is not None and not weight.normalized:
         raise ValueError(
@@ -163,10 +158,11 @@ def attend(
     return out.to(v.dtype), found.state
 
 
+@checked
 def rotated_linear_attention(
-    phi_q: Tensor,
-    phi_k: Tensor,
-    v: Tensor,
+    phi_q: Floats[Tensor, "... #heads n m"],
+    phi_k: Floats[Tensor, "... #heads keys m"],
+    v: Floats[Tensor, "... #heads keys d_v"],
     encoder: RotaryEncoder,
     positions: Tensor | Phases,
     weight: PositionWeight | None = None,
@@ -174,7 +170,7 @@ def rotated_linear_attention(
     *,
     numerator_only: bool = False,
     mode: str | None = None,
-    key_scale: Tensor | None = None,
+    key_scale: Floats[Tensor, "...? heads? keys"] | None = None,
     key_mask: Tensor | None = None,
 ) -> Tensor:
     r"""Turn features instead of queries and keys: :math:`\phi(q_i)^\top R(r_j - r_i)\,\phi(k_j)`.
@@ -212,16 +208,12 @@ def rotated_linear_attention(
         ``(..., heads, seq, d_v)``, of the dtype of ``v``; computed in float32 at least.
 
     Raises:
-        TypeError: If an argument has the wrong type or dtype.
-        ValueError: If shapes do not fit, an option does not apply, or, on the CPU, outputs are
-            beyond all values.
+        ValueError: If an option does not apply or, on the CPU, outputs are beyond all values.
 
     Source:
         Su et al. 2024 (RoFormer), equation 19, for ``numerator_only``.
     """
-    _require_fitting(phi_q, phi_k, v, weight, causal, mode, key_scale)
-    require_bool(numerator_only=numerator_only)
-    require_kind("encoder", encoder, RotaryEncoder)
+    _require_fitting(phi_q, phi_k, v, causal, mode)
     if weight is not None and not weight.normalized:
         raise ValueError(
             "weight must have a sum to divide by, or queries and keys be rotated instead of "
@@ -320,31 +312,18 @@ def _least(dtype: torch.dtype) -> float:
 
 
 def _require_fitting(
-    phi_q: Tensor,
-    phi_k: Tensor,
-    v: Tensor,
-    weight: PositionWeight | None,
-    causal: bool,
-    mode: str | None,
-    key_scale: Tensor | None,
+    phi_q: Tensor, phi_k: Tensor, v: Tensor, causal: bool, mode: str | None
 ) -> None:
-    """Raise unless the arguments fit; looks at types, shapes and dtypes only."""
-    require_bool(causal=causal)
-    require = require_causal if causal else require_attention
-    require(("phi_q", phi_q), ("phi_k", phi_k), ("v", v))
-    if weight is not None and not isinstance(weight, PositionWeight):
-        raise TypeError(f"weight must be a PositionWeight or None, got {weight!r}")
+    """Raise unless all are on one device, and causal queries stand at the keys."""
+    require_same_device("phi_q", phi_q, "phi_k", phi_k)
+    require_same_device("phi_q", phi_q, "v", v)
     if not causal and mode in ("recurrent", "chunk"):
         raise ValueError(f"mode must be None or 'parallel' unless causal, got {mode!r}")
-    if key_scale is not None:
-        require_floats("key_scale", key_scale)
-        wanted = phi_k.shape[:-1]
-        fits = key_scale.ndim >= 2 and expands(key_scale.shape, wanted)
-        if not fits or key_scale.shape[-1] != wanted[-1]:
-            raise ValueError(
-                f"key_scale must have shape {tuple(wanted)}, one number for each row of phi_k, "
-                f"got {tuple(key_scale.shape)}"
-            )
+    if causal and phi_q.shape[-2] != phi_k.shape[-2]:
+        raise ValueError(
+            f"phi_k must have a token for each of the {phi_q.shape[-2]} of phi_q when causal "
+            f"(earlier ones are in the state), got shape {tuple(phi_k.shape)}"
+        )
 
 
 def _require_no_signs(phi_q: Tensor, phi_k: Tensor, key_mask: Tensor | None) -> None:
@@ -363,8 +342,6 @@ def _require_no_signs(phi_q: Tensor, phi_k: Tensor, key_mask: Tensor | None) -> 
 
 def _require_state(causal: bool, state: LinearState | None, return_state: bool) -> None:
     """Raise unless a state fits the attention that it is for."""
-    if state is not None and not isinstance(state, LinearState):
-        raise TypeError(f"state must be a LinearState or None, got {type(state).__name__}")
     if not causal and (state is not None or return_state):
         name, given = ("return_state", True) if state is None else ("state", "a state")
         raise ValueError(

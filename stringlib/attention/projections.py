@@ -16,8 +16,9 @@ from torch import Tensor, nn
 from stringlib.algebra.circulant import circulant
 from stringlib.algebra.haar import haar_orthogonal
 from stringlib.algebra.hadamard import fast_hadamard, hadamard, next_power
-from stringlib.inputs import require_bool, require_count, require_generator, require_vectors
+from stringlib.inputs import require_heads
 from stringlib.kernels.fft import circular_convolution
+from stringlib.spec import Floats, checked
 
 # A fast transform costs the same for few rows of a block as for all, a product only what is asked
 # for. Medians on two CPU cores, 2 million numbers in float32, with gradients, transform / product
@@ -40,15 +41,12 @@ class Projection(nn.Module):
         heads: Heads with rows of their own.
         learnable: Whether the numbers that were drawn, all but signs and lengths, are parameters.
         generator: Source of randomness; the global one if omitted.
-
-    Raises:
-        TypeError: If a number is not an integer.
-        ValueError: If a number is less than 1.
     """
 
     parts: tuple[str, ...] = ()
     """The tensors that ``_draw`` returns, by name; the first is what can be learned."""
 
+    @checked
     def __init__(
         self,
         head_dim: int,
@@ -58,10 +56,6 @@ class Projection(nn.Module):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        require_count("head_dim", head_dim)
-        require_count("num_features", num_features)
-        require_count("heads", heads)
-        require_bool(learnable=learnable)
         self.head_dim, self.num_features, self.heads = head_dim, num_features, heads
         self.blocks = -(-num_features // self.block_size)
         for i, (name, value) in enumerate(zip(self.parts, self._drawn(generator), strict=True)):
@@ -76,6 +70,7 @@ class Projection(nn.Module):
         return self.head_dim
 
     @torch.no_grad()
+    @checked
     def redraw(self, generator: torch.Generator | None = None) -> None:
         """Draw W afresh, in place; the generator may live on another device."""
         for name, value in zip(self.parts, self._drawn(generator), strict=True):
@@ -85,14 +80,10 @@ class Projection(nn.Module):
         """Return W, ``(heads, num_features, head_dim)``."""
         raise NotImplementedError
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Return Wx for each token: float64 for float64 ``x``, float32 for all others.
-
-        Raises:
-            TypeError: If ``x`` is not floating point.
-            ValueError: If its shape is not ``(..., heads, n, head_dim)``.
-        """
-        require_vectors("x", x, self.head_dim, self.heads)
+    @checked
+    def forward(self, x: Floats[Tensor, "... heads n self.head_dim"]) -> Tensor:
+        """Return Wx for each token: float64 for float64 ``x``, float32 for all others."""
+        require_heads("x", x, self.heads)
         return self.product(x if x.dtype == torch.float64 else x.float())
 
     def extra_repr(self) -> str:
@@ -109,7 +100,6 @@ class Projection(nn.Module):
         return x @ (weight[0] if self.heads == 1 else weight).mT
 
     def _drawn(self, generator: torch.Generator | None) -> tuple[Tensor, ...]:
-        require_generator(generator)
         with nullcontext() if generator is None else generator.device:
             return self._draw(generator)
 

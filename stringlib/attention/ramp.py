@@ -7,9 +7,9 @@ import math
 import torch
 from torch import Tensor
 
-from stringlib.attention.weights import Factors, PositionWeight, copies, require_pairs
-from stringlib.inputs import require_count, require_positive
+from stringlib.attention.weights import Factors, PositionWeight, copies
 from stringlib.precision import widest
+from stringlib.spec import Count0, Positive, checked
 
 
 class RampWeight(PositionWeight):
@@ -25,29 +25,24 @@ class RampWeight(PositionWeight):
         horizon: M, in tokens: the distance where the weight is 0. Longer sequences are refused.
         power: p; 1 is a straight line.
 
-    Raises:
-        TypeError: If ``horizon`` is not a number, or ``power`` no integer.
-        ValueError: If one of them is not positive and finite.
-
     Source:
         This book; the bounds are proved in its chapter on cosine weights.
     """
 
     causal_only = True
 
-    def __init__(self, horizon: float, power: int = 1) -> None:
-        require_positive("horizon", horizon)
-        require_count("power", power)
+    @checked
+    def __init__(self, horizon: Positive, power: int = 1) -> None:
         super().__init__()
         self.horizon, self.power = horizon, int(power)
 
-    def matrix(self, num_queries: int, num_keys: int) -> Tensor:
+    @checked
+    def matrix(self, num_queries: Count0, num_keys: Count0) -> Tensor:
         """Return the weights: float64, ``(num_queries, num_keys)``, 0 for later keys.
 
         Raises:
             ValueError: If a distance exceeds the horizon.
         """
-        require_pairs(num_queries, num_keys)
         self._require_reach(max(num_queries, num_keys))
         distance = self._places(0, num_queries)[:, None] - self._places(0, num_keys)
         return ((1 - distance) ** self.power).tril()

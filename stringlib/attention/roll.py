@@ -10,13 +10,8 @@ from torch import Tensor, nn
 
 from stringlib.algebra.circulant import fourier_basis
 from stringlib.encoders.string import STRING
-from stringlib.inputs import (
-    common_shape,
-    require_count,
-    require_positions,
-    require_same_tokens,
-    require_vectors,
-)
+from stringlib.inputs import common_shape, require_count, require_same_tokens
+from stringlib.spec import Floats, Positions, checked
 
 
 class Roll(nn.Module):
@@ -61,13 +56,20 @@ class Roll(nn.Module):
         if not cycles:
             raise ValueError("cycles must have at least one length, got none")
         self.cycles = tuple(int(length) for length in cycles)
+        self.num_features = sum(self.cycles)
 
     @property
     def period(self) -> int:
         """Return the smallest offset above 0 that moves no feature, a least common multiple."""
         return math.lcm(*self.cycles)
 
-    def forward(self, phi_q: Tensor, phi_k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+    @checked
+    def forward(
+        self,
+        phi_q: Floats[Tensor, "... heads n self.num_features"],
+        phi_k: Floats[Tensor, "...k key_heads n self.num_features"],
+        positions: Positions[Tensor, "... n 1"],
+    ) -> tuple[Tensor, Tensor]:
         """Roll the features of queries and keys.
 
         Args:
@@ -80,22 +82,25 @@ class Roll(nn.Module):
             Both, rolled, in the shape and dtype that they had.
 
         Raises:
-            TypeError: If features are not floating point or positions not of an integer dtype.
-            ValueError: If a shape does not fit.
+            TypeError: If positions are not of an integer dtype.
         """
-        self._require_fitting("phi_q", phi_q, positions)
-        self._require_fitting("phi_k", phi_k, positions)
+        require_same_tokens("phi_q", phi_q, "positions", positions)
+        require_same_tokens("phi_k", phi_k, "positions", positions)
         origins = self._origins(positions)  # once for both
         return _taken(phi_q, origins), _taken(phi_k, origins)
 
-    def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
+    @checked
+    def rotate(
+        self,
+        x: Floats[Tensor, "... heads n self.num_features"],
+        positions: Positions[Tensor, "... n 1"],
+    ) -> Tensor:
         """Return Πʳx, for shapes as in :meth:`forward`.
 
         Raises:
-            TypeError: If ``x`` is not floating point or positions are not of an integer dtype.
-            ValueError: If a shape does not fit.
+            TypeError: If positions are not of an integer dtype.
         """
-        self._require_fitting("x", x, positions)
+        require_same_tokens("x", x, "positions", positions)
         return _taken(x, self._origins(positions))
 
     def as_string(self) -> STRING:
@@ -132,18 +137,13 @@ class Roll(nn.Module):
         """Describe the arguments in ``repr``."""
         return f"cycles={self.cycles}"
 
-    def _require_fitting(self, name: str, x: Tensor, positions: Tensor) -> None:
-        require_vectors(name, x, sum(self.cycles), 1)
-        require_positions("positions", positions, 1)
+    def _origins(self, positions: Tensor) -> Tensor:
+        """Return from which place each feature comes: ``(..., 1, seq, m)``."""
         if positions.is_floating_point():
             raise TypeError(
                 "positions must be whole numbers of an integer dtype for features to be rolled, "
                 f"got {positions.dtype}"
             )
-        require_same_tokens(name, x, "positions", positions)
-
-    def _origins(self, positions: Tensor) -> Tensor:
-        """Return from which place each feature comes: ``(..., 1, seq, m)``."""
         moved, start = positions.unsqueeze(-3), 0
         parts = []
         for length in self.cycles:

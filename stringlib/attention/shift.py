@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from stringlib.attention.softmax import KeyValueCache
 from stringlib.attention.weights import LinearState
-from stringlib.inputs import per_head, require_count, require_floats
+from stringlib.inputs import per_head
+from stringlib.spec import Floats, checked
 
 
 class ShiftedState(NamedTuple):
@@ -50,13 +51,18 @@ class KeyShift(nn.Module):
         Olsson et al. 2022, the smeared-key architecture.
     """
 
+    @checked
     def __init__(self, heads: int) -> None:
         super().__init__()
-        require_count("heads", heads)
+        self.heads = int(heads)
         self.logit = nn.Parameter(torch.zeros(heads))
 
+    @checked
     def forward(
-        self, k: Tensor, before: Tensor | None = None, key_mask: Tensor | None = None
+        self,
+        k: Floats[Tensor, "... self.heads n d"],
+        before: Floats[Tensor, "... self.heads 1 d"] | None = None,
+        key_mask: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Return the mixed keys, and the last key as it was.
 
@@ -67,24 +73,12 @@ class KeyShift(nn.Module):
 
         Returns:
             Of the shape and dtype of ``k``, and ``(..., heads, 1, head_dim)``.
-
-        Raises:
-            TypeError: If an argument is not a tensor of the right dtype.
-            ValueError: If a shape does not fit.
         """
-        require_floats("k", k)
-        heads = len(self.logit)
-        if k.ndim < 3 or k.shape[-3] != heads:
+        if before is not None and before.shape[:-2] != k.shape[:-2]:
             raise ValueError(
-                f"k must have shape (..., {heads}, seq, head_dim), got {tuple(k.shape)}"
+                f"before must have shape {(*k.shape[:-2], 1, k.shape[-1])}, one key like those "
+                f"of k, got {tuple(before.shape)}"
             )
-        if before is not None:
-            require_floats("before", before)
-            if before.shape != (*k.shape[:-2], 1, k.shape[-1]):
-                raise ValueError(
-                    f"before must have shape {(*k.shape[:-2], 1, k.shape[-1])}, one key like those "
-                    f"of k, got {tuple(before.shape)}"
-                )
         if key_mask is not None:
             k = k.masked_fill(~per_head(key_mask, k.shape[:-1], k.device)[..., None], 0)
         if before is None:

@@ -17,18 +17,17 @@ from stringlib.inputs import (
     expands,
     in_torch_func,
     per_head,
-    require_attention,
-    require_bool,
-    require_floats,
     require_same_device,
 )
+from stringlib.spec import Floats, checked
 
 
+@checked
 def softmax_attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    bias: Tensor | None = None,
+    q: Floats[Tensor, "... heads n d"],
+    k: Floats[Tensor, "... #key_heads keys d"],
+    v: Floats[Tensor, "... #key_heads keys d_v"],
+    bias: Floats[Tensor, "...heads n keys"] | None = None,
     causal: bool = False,
     *,
     key_mask: Tensor | None = None,
@@ -50,8 +49,7 @@ def softmax_attention(
         ``(..., heads, n, d_v)``, of the dtype of ``q``. A query that sees no key gets 0.
 
     Raises:
-        TypeError: If an argument has the wrong type or dtype.
-        ValueError: If shapes do not fit.
+        ValueError: If heads do not fit.
 
     Example:
         >>> from stringlib import ALiBi
@@ -59,16 +57,21 @@ def softmax_attention(
         >>> softmax_attention(q, k, v, bias=ALiBi(6)(196, 196), causal=True).shape
         torch.Size([8, 6, 196, 64])
     """
-    require_bool(causal=causal)
     group = _group(q, k, v)
     if group > 1 and (bias is not None or key_mask is not None):
         # with a mask not every device has a fused kernel that shares keys
         k, v = (x.repeat_interleave(group, -3) for x in (k, v))
         group = 1
     firsts = q if group == 1 else q[..., ::group, :, :]
-    require_attention(("q", firsts), ("k", k), ("v", v))
+    require_same_device("q", q, "k", k)
+    require_same_device("q", q, "v", v)
     pairs = q.shape[-2], k.shape[-2]
-    lead = common_shape(*(x.shape[:-2] for x in (firsts, k, v)))
+    try:
+        lead = common_shape(*(x.shape[:-2] for x in (firsts, k, v)))
+    except RuntimeError:
+        raise ValueError(
+            f"k must have the {q.shape[-3]} heads of q or a divisor, got shape {tuple(k.shape)}"
+        ) from None
     k, v = k.to(q.dtype), v.to(q.dtype)
     hidden = None
     if key_mask is not None:
@@ -81,9 +84,8 @@ def softmax_attention(
         hidden, causal = later if hidden is None else hidden | later, False
     mask = None if hidden is None else ~hidden
     if bias is not None:
-        require_floats("bias", bias)
         require_same_device("q", q, "bias", bias)
-        if bias.shape[-2:] != pairs or not expands(bias.shape[:-2], lead):
+        if not expands(bias.shape[:-2], lead):
             raise ValueError(
                 f"bias must have shape {(*lead, *pairs)}, one matrix for each head, "
                 f"got {tuple(bias.shape)}"
@@ -112,8 +114,6 @@ def softmax_attention(
 
 def _group(q: Tensor, k: Tensor, v: Tensor) -> int:
     """Return how many heads of queries share one of keys and values; 1 if their heads broadcast."""
-    if any(not isinstance(x, Tensor) or x.ndim < 3 for x in (q, k, v)):
-        return 1
     heads, own = q.shape[-3], k.shape[-3]
     return heads // own if own == v.shape[-3] and 0 < own < heads and heads % own == 0 else 1
 

@@ -12,34 +12,32 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from stringlib.attention.decay import decayed_sums
-from stringlib.inputs import common_shape, expands, require_causal, require_count, require_floats
+from stringlib.kernels.recurrence import Mode
 from stringlib.precision import widest
+from stringlib.spec import Floats, checked
 
 
+@checked
 def retnet_log_decay(heads: int) -> Tensor:
     r"""Return :math:`\log \gamma_h` for :math:`\gamma_h = 1 - 2^{-5-h}`, h from 0: ``(heads,)``.
 
     Equation :eq:`eq-retnet-decay`.
 
-    Raises:
-        TypeError: If ``heads`` is not an integer.
-        ValueError: If it is below 1.
-
     Source:
         Sun et al. 2023.
     """
-    require_count("heads", heads)
     return torch.log1p(-torch.exp2(-5.0 - torch.arange(heads, dtype=widest()))).float()
 
 
+@checked
 def retention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    log_decay: Tensor,
+    q: Floats[Tensor, "... #heads n d"],
+    k: Floats[Tensor, "... #heads n d"],
+    v: Floats[Tensor, "... #heads n d_v"],
+    log_decay: Floats[Tensor, "...any"],
     *,
-    mode: str | None = None,
-    state: Tensor | None = None,
+    mode: Mode | None = None,
+    state: Floats[Tensor, "...? heads? d d_v"] | None = None,
 ) -> tuple[Tensor, Tensor]:
     r"""Return RetNet's :math:`q_t S_t` under a constant decay, equation :eq:`eq-retnet`.
 
@@ -54,25 +52,21 @@ def retention(
     Returns:
         Outputs ``(..., heads, n, d_v)``, not normalised, and the last state.
 
-    Raises:
-        TypeError: If an argument is not a floating-point tensor.
-        ValueError: If shapes do not fit, or there is no such mode.
-
     Source:
         Sun et al. 2023.
     """
-    require_causal(("q", q), ("k", k), ("v", v))
     return decayed_sums(q, k, v, log_decay, mode=mode, state=state)
 
 
+@checked
 def gated_linear_attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    log_decay: Tensor,
+    q: Floats[Tensor, "... #heads n d"],
+    k: Floats[Tensor, "... #heads n d"],
+    v: Floats[Tensor, "... #heads n d_v"],
+    log_decay: Floats[Tensor, "...? heads? n d"],
     *,
-    mode: str | None = None,
-    state: Tensor | None = None,
+    mode: Mode | None = None,
+    state: Floats[Tensor, "...? heads? d d_v"] | None = None,
 ) -> tuple[Tensor, Tensor]:
     r"""Return GLA's :math:`q_t S_t`: each channel of the key decays by itself, :eq:`eq-gla`.
 
@@ -82,20 +76,20 @@ def gated_linear_attention(
     Source:
         Yang et al. 2024.
     """
-    require_causal(("q", q), ("k", k), ("v", v))
     log_decay = _with_all_dimensions(log_decay, q, k, v)
     return decayed_sums(q, k, v, log_decay, mode=mode, state=state)
 
 
+@checked
 def rwkv6(
-    r: Tensor,
-    k: Tensor,
-    v: Tensor,
-    log_decay: Tensor,
-    bonus: Tensor,
+    r: Floats[Tensor, "... #heads n d"],
+    k: Floats[Tensor, "... #heads n d"],
+    v: Floats[Tensor, "... #heads n d_v"],
+    log_decay: Floats[Tensor, "...? heads? n d"],
+    bonus: Floats[Tensor, "heads? d"],
     *,
-    mode: str | None = None,
-    state: Tensor | None = None,
+    mode: Mode | None = None,
+    state: Floats[Tensor, "...? heads? d d_v"] | None = None,
 ) -> tuple[Tensor, Tensor]:
     r"""Return RWKV-6's :math:`r_t (S_{t-1} + \mathrm{diag}(u)\,k_t v_t^\top)`, :eq:`eq-rwkv6`.
 
@@ -115,10 +109,7 @@ def rwkv6(
     Source:
         Peng et al. 2024.
     """
-    require_causal(("r", r), ("k", k), ("v", v))
     log_decay = _with_all_dimensions(log_decay, r, k, v)
-    lead = common_shape(*(x.shape[:-2] for x in (r, k, v)))
-    _require("bonus", bonus, lead[-1:], k.shape[-1:])
     # one further token, which nobody reads, so that the last state has seen all; what a token
     # reads is then the state of the one before it
     late_k, late_v, late_decay = (pad(x, (0, 0, 1, 0)) for x in (k, v, log_decay))
@@ -129,15 +120,16 @@ def rwkv6(
     return (past[..., :-1, :] + own).to(v.dtype), state
 
 
+@checked
 def ssd(
-    x: Tensor,
-    dt: Tensor,
-    A: Tensor,
-    B: Tensor,
-    C: Tensor,
+    x: Floats[Tensor, "... #heads n p"],
+    dt: Floats[Tensor, "... #heads n"],
+    A: Floats[Tensor, "#heads"],
+    B: Floats[Tensor, "... #heads n N"],
+    C: Floats[Tensor, "... #heads n N"],
     *,
-    mode: str | None = None,
-    state: Tensor | None = None,
+    mode: Mode | None = None,
+    state: Floats[Tensor, "...? heads? N p"] | None = None,
 ) -> tuple[Tensor, Tensor]:
     r"""Return Mamba-2's :math:`y_t = C_t^\top h_t`: one decay for all of a head, :eq:`eq-ssd`.
 
@@ -157,10 +149,6 @@ def ssd(
     Source:
         Dao and Gu 2024.
     """
-    require_causal(("C", C), ("B", B), ("x", x))
-    lead = common_shape(*(y.shape[:-2] for y in (C, B, x)))
-    _require("dt", dt, lead, x.shape[-2:-1])
-    _require("A", A, lead[-1:], ())
     log_decay = (dt * A[:, None])[..., None]  # one for all features
     y, state = decayed_sums(C, B, dt[..., None] * x, log_decay, mode=mode, state=state)
     return y.to(x.dtype), state  # dt and A may be wider
@@ -168,14 +156,4 @@ def ssd(
 
 def _with_all_dimensions(log_decay: Tensor, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Return the decays with ones in front, so that nobody mistakes their dimensions for others."""
-    lead = common_shape(*(x.shape[:-2] for x in (q, k, v)))
-    _require("log_decay", log_decay, lead, k.shape[-2:])
-    return log_decay[(None,) * (len(lead) + 2 - log_decay.ndim)]
-
-
-def _require(name: str, x: Tensor, lead: tuple[int, ...], own: tuple[int, ...]) -> None:
-    """Raise unless ``x`` has shape ``(*lead, *own)``; one head, or one batch, serves all."""
-    require_floats(name, x)
-    split = x.ndim - len(own)
-    if split < 1 or x.shape[split:] != own or not expands(x.shape[:split], lead):
-        raise ValueError(f"{name} must have shape {(*lead, *own)}, got {tuple(x.shape)}")
+    return log_decay[(None,) * (max(x.ndim for x in (q, k, v)) - log_decay.ndim)]

@@ -13,13 +13,13 @@ from stringlib.attention.weights import (
     PositionWeight,
     WeightedSums,
     common_scale,
-    require_pairs,
 )
 from stringlib.encoders.bias import RelativeBias
-from stringlib.inputs import common_shape, is_known, require_count, require_floats
+from stringlib.inputs import common_shape, is_known
 from stringlib.kernels.fft import toeplitz_sizes
 from stringlib.kernels.toeplitz import excess, toeplitz_by_fft, toeplitz_by_tiles
 from stringlib.precision import at_least_float32
+from stringlib.spec import Count0, Floats, checked
 
 MODES = ("parallel", "fft")
 
@@ -65,7 +65,6 @@ class ToeplitzWeight(PositionWeight):
             A bias made for n tokens serves shorter sequences too.
 
     Raises:
-        TypeError: If ``bias`` is not a floating-point tensor.
         ValueError: If it has no dimension for the offsets, or an even number of them.
 
     Source:
@@ -74,8 +73,8 @@ class ToeplitzWeight(PositionWeight):
 
     bias: Tensor
 
-    def __init__(self, bias: Tensor) -> None:
-        require_floats("bias", bias)
+    @checked
+    def __init__(self, bias: Floats[Tensor, "..."]) -> None:
         if bias.ndim < 2 or not all(size % 2 for size in bias.shape[1:]):
             raise ValueError(
                 "bias must have shape (heads, 2n - 1), or (heads, 2h - 1, 2w - 1) on a grid, "
@@ -85,6 +84,7 @@ class ToeplitzWeight(PositionWeight):
         self._hold("bias", bias)
 
     @classmethod
+    @checked
     def from_bias(cls, bias: RelativeBias, n: int) -> ToeplitzWeight:
         r"""Return the weight :math:`e^{b(i - j)}` of a bias made for softmax attention.
 
@@ -94,18 +94,12 @@ class ToeplitzWeight(PositionWeight):
             bias: ``ALiBi``, ``T5Bias``, ``KerpleLog`` or ``KerplePower``. It counts distances
                 from the key to the query.
             n: Number of tokens.
-
-        Raises:
-            TypeError: If ``bias`` is not a ``RelativeBias`` or ``n`` not an integer.
-            ValueError: If ``n`` is below 1.
         """
-        if not isinstance(bias, RelativeBias):
-            raise TypeError(f"bias must be a RelativeBias, got {type(bias).__name__}")
-        require_count("n", n)
         # one query at n - 1 and keys at 0 … 2n - 2 stand at all distances, n - 1 … 1 - n
         return cls(bias(1, 2 * n - 1, offset=n - 1).squeeze(1))
 
-    def matrix(self, num_queries: int, num_keys: int) -> Tensor:
+    @checked
+    def matrix(self, num_queries: Count0, num_keys: Count0) -> Tensor:
         """Return the weights w(i, j), ``(heads, num_queries, num_keys)``; no causal mask.
 
         A row whose largest weight the dtype cannot hold is divided by a factor of its own.
@@ -113,7 +107,6 @@ class ToeplitzWeight(PositionWeight):
         Raises:
             ValueError: If the numbers differ or do not fit the bias.
         """
-        require_pairs(num_queries, num_keys)
         bias = self._fitted(num_queries, num_keys)
         if not num_keys:
             return bias.new_zeros(len(bias), 0, 0)

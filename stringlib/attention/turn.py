@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from stringlib.encoders.string import STRING, RotaryEncoder
-from stringlib.inputs import require_generator
 from stringlib.precision import widest
+from stringlib.spec import checked
 
 
 @torch.no_grad()
+@checked
 def random_turn(encoder: RotaryEncoder, generator: torch.Generator | None = None) -> Tensor:
     r"""Draw B, which turns every plane of an encoder by an angle of its own, uniform on the circle.
 
@@ -29,13 +30,7 @@ def random_turn(encoder: RotaryEncoder, generator: torch.Generator | None = None
 
     Returns:
         Orthogonal, float64, ``(heads, head_dim, head_dim)``.
-
-    Raises:
-        TypeError: If an argument has the wrong kind.
     """
-    if not isinstance(encoder, RotaryEncoder):
-        raise TypeError(f"encoder must be a RotaryEncoder, got {type(encoder).__name__}")
-    require_generator(generator)
     frequencies = encoder.frequencies()
     device = frequencies.device if generator is None else generator.device
     shares = torch.rand(

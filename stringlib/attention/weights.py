@@ -21,13 +21,13 @@ from torch import Tensor, nn
 from stringlib.derived import Derived
 from stringlib.inputs import (
     common_shape,
-    require_count,
     require_kind_of_state,
     require_mode,
     require_state,
 )
 from stringlib.kernels.recurrence import MODES, causal_sums
 from stringlib.precision import LEAST
+from stringlib.spec import Count0, checked
 
 
 def described(module: nn.Module) -> str:
@@ -233,9 +233,9 @@ class PositionWeight(Derived, ABC):
 class ConstantWeight(PositionWeight):
     """Weight 1: every pair counts for what its features say, :eq:`eq-linear-associative`."""
 
-    def matrix(self, num_queries: int, num_keys: int) -> Tensor:
+    @checked
+    def matrix(self, num_queries: Count0, num_keys: Count0) -> Tensor:
         """Return ones, ``(num_queries, num_keys)``."""
-        require_pairs(num_queries, num_keys)
         return torch.ones(num_queries, num_keys)
 
     def factors(self, phi_q: Tensor, phi_k: Tensor, start: int = 0) -> Factors:
@@ -255,12 +255,6 @@ def copies(phi: Tensor, table: Tensor) -> Tensor:
     """
     # one product for all copies: (seq, copies, 1) times (..., heads, seq, 1, m)
     return (table.to(phi.dtype).unsqueeze(-1) * phi.unsqueeze(-2)).flatten(-2)
-
-
-def require_pairs(num_queries: int, num_keys: int) -> None:
-    """Raise unless both are numbers of tokens."""
-    require_count("num_queries", num_queries, least=0)
-    require_count("num_keys", num_keys, least=0)
 
 
 def _sums_over_all(q: Tensor, k: Tensor, u: Tensor, mode: str | None) -> Tensor:

@@ -6,15 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.encoders.rope import RoPE
-from stringlib.inputs import (
-    require_count,
-    require_even,
-    require_floats,
-    require_positions,
-    require_same_tokens,
-)
+from stringlib.inputs import require_same_device
 from stringlib.kernels.rotation import unit_phases
 from stringlib.precision import at_least_float32
+from stringlib.spec import Even, Floats, Positions, Positive, checked
 
 
 class Sinusoidal(nn.Module):
@@ -29,21 +24,20 @@ class Sinusoidal(nn.Module):
         dim: Even number of channels :math:`D` of a token.
         base: :math:`b`, as RoPE has it.
 
-    Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If ``dim`` is odd or ``base`` not positive.
-
     Source:
         Vaswani et al. 2017, section 3.5.
     """
 
-    def __init__(self, dim: int, base: float = 10000.0) -> None:
+    @checked
+    def __init__(self, dim: Even, base: Positive = 10000.0) -> None:
         super().__init__()
-        require_even("dim", dim)
         self.dim = int(dim)
         self.rope = RoPE(self.dim, base)  # its frequencies stay float64 in a half-precision model
 
-    def forward(self, x: Tensor, positions: Tensor) -> Tensor:
+    @checked
+    def forward(
+        self, x: Floats[Tensor, "... n self.dim"], positions: Positions[Tensor, "... n 1"]
+    ) -> Tensor:
         """Return ``x`` plus the encoding of its positions.
 
         Args:
@@ -52,12 +46,8 @@ class Sinusoidal(nn.Module):
 
         Returns:
             The sum, in the dtype of ``x``; angles are computed in float64.
-
-        Raises:
-            TypeError: If ``x`` is not floating point, or positions are not numbers.
-            ValueError: If a shape does not fit.
         """
-        _require_tokens(x, positions, self.dim)
+        require_same_device("x", x, "positions", positions)
         phases = unit_phases(positions, self.rope.frequencies()).squeeze(-4)
         return _add(x, phases.flip(-1).flatten(-2))  # sine before cosine
 
@@ -79,18 +69,13 @@ class LearnedAbsolute(nn.Module):
         weight: The table, ``(num_positions, dim)``. Starts normal with a standard deviation of
             0.02.
 
-    Raises:
-        TypeError: If an argument is not an integer.
-        ValueError: If an argument is below 1.
-
     Source:
         Vaswani et al. 2017, section 3.5, who compare it with the sinusoids.
     """
 
+    @checked
     def __init__(self, num_positions: int, dim: int) -> None:
         super().__init__()
-        require_count("num_positions", num_positions)
-        require_count("dim", dim)
         self.num_positions, self.dim = int(num_positions), int(dim)
         self.weight = nn.Parameter(torch.empty(self.num_positions, self.dim))
         self.reset_parameters()
@@ -99,7 +84,10 @@ class LearnedAbsolute(nn.Module):
         """Draw the table anew."""
         nn.init.normal_(self.weight, std=0.02)
 
-    def forward(self, x: Tensor, positions: Tensor) -> Tensor:
+    @checked
+    def forward(
+        self, x: Floats[Tensor, "... n self.dim"], positions: Positions[Tensor, "... n 1"]
+    ) -> Tensor:
         """Return ``x`` plus the rows of its positions.
 
         Args:
@@ -110,10 +98,9 @@ class LearnedAbsolute(nn.Module):
             The sum, in the dtype of ``x``.
 
         Raises:
-            TypeError: If ``x`` is not floating point, or positions are not numbers.
-            ValueError: If a shape does not fit or, on the CPU, a position has no row.
+            ValueError: If, on the CPU, a position has no row.
         """
-        _require_tokens(x, positions, self.dim)
+        require_same_device("x", x, "positions", positions)
         places = positions[..., 0]
         rows = places.long()
         if places.is_floating_point():
@@ -130,14 +117,6 @@ class LearnedAbsolute(nn.Module):
     def extra_repr(self) -> str:
         """Describe the arguments in ``repr``."""
         return f"num_positions={self.num_positions}, dim={self.dim}"
-
-
-def _require_tokens(x: Tensor, positions: Tensor, dim: int) -> None:
-    require_floats("x", x)
-    if x.ndim < 2 or x.shape[-1] != dim:
-        raise ValueError(f"x must have shape (..., seq, {dim}), got {tuple(x.shape)}")
-    require_positions("positions", positions, 1)
-    require_same_tokens("x", x.unsqueeze(-3), "positions", positions)
 
 
 def _add(x: Tensor, encoding: Tensor) -> Tensor:

@@ -9,14 +9,13 @@ side, or none for keys after the query. None is causal: that is the attention's 
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from stringlib.derived import Derived
-from stringlib.inputs import INTEGERS, require_bool, require_count, require_numbers
 from stringlib.precision import at_least_float32, widest
+from stringlib.spec import Count0, Reals, Whole, checked
 
 
 class RelativeBias(Derived):
@@ -28,18 +27,14 @@ class RelativeBias(Derived):
 
     Args:
         heads: Number of heads, each with a bias of its own.
-
-    Raises:
-        TypeError: If ``heads`` is not an integer.
-        ValueError: If ``heads`` is below 1.
     """
 
+    @checked
     def __init__(self, heads: int) -> None:
         super().__init__()
-        require_count("heads", heads)
         self.heads = int(heads)
 
-    def at(self, distances: Tensor) -> Tensor:
+    def at(self, distances: Reals[Tensor, "n"]) -> Tensor:
         r"""Return the bias at each distance.
 
         Args:
@@ -47,14 +42,11 @@ class RelativeBias(Derived):
 
         Returns:
             ``(heads, n)``, in the dtype of the module. It is computed in float32 or better.
-
-        Raises:
-            TypeError: If distances are not a tensor of real numbers.
-            ValueError: If their shape does not fit.
         """
         raise NotImplementedError
 
-    def forward(self, num_queries: int, num_keys: int, *, offset: int = 0) -> Tensor:
+    @checked
+    def forward(self, num_queries: Count0, num_keys: Count0, *, offset: Whole = 0) -> Tensor:
         """Return the bias of every query and key, to be added to the scaled logits.
 
         Entry (h, i, j) is the bias of head h at distance ``offset + i - j``. Each distance is
@@ -68,14 +60,7 @@ class RelativeBias(Derived):
 
         Returns:
             ``(heads, num_queries, num_keys)``, in the dtype and on the device of the module.
-
-        Raises:
-            TypeError: If an argument is not an integer.
-            ValueError: If a number of tokens is negative.
         """
-        require_count("num_queries", num_queries, least=0)
-        require_count("num_keys", num_keys, least=0)
-        _require_integer("offset", offset)
         device = next(iter((*self.parameters(), *self.buffers()))).device
         line = self.at(torch.arange(offset - num_keys, offset + num_queries, device=device))
         query = torch.arange(num_keys, num_keys + num_queries, device=device)
@@ -102,10 +87,6 @@ class ALiBi(RelativeBias):
     Attributes:
         slopes: :math:`m_h`, ``(heads,)``.
 
-    Raises:
-        TypeError: If ``heads`` is not an integer.
-        ValueError: If ``heads`` is below 1.
-
     Source:
         Press et al. 2022, section 3; the rule for other numbers of heads is in their code.
     """
@@ -117,9 +98,9 @@ class ALiBi(RelativeBias):
         self.register_buffer("slopes", torch.empty(self.heads), persistent=False)
         self._refill()
 
-    def at(self, distances: Tensor) -> Tensor:
+    @checked
+    def at(self, distances: Reals[Tensor, "n"]) -> Tensor:
         """Return the bias at each distance, ``(heads, n)``."""
-        _require_distances(distances)
         slopes = self.slopes.to(at_least_float32(self.slopes.dtype))
         return (-slopes[:, None] * distances.abs().to(slopes.dtype)).to(self.slopes.dtype)
 
@@ -150,7 +131,6 @@ class T5Bias(RelativeBias):
         weight: ``(num_buckets, heads)``. Starts normal with a standard deviation of 0.02.
 
     Raises:
-        TypeError: If a number is not an integer or ``bidirectional`` not a bool.
         ValueError: If there are fewer than two buckets a side, an odd number for two sides, or
             ``max_distance`` lies among the distances with a bucket of their own.
 
@@ -160,6 +140,7 @@ class T5Bias(RelativeBias):
 
     boundaries: Tensor
 
+    @checked
     def __init__(
         self,
         heads: int,
@@ -168,14 +149,16 @@ class T5Bias(RelativeBias):
         bidirectional: bool = True,
     ) -> None:
         super().__init__(heads)
-        require_bool(bidirectional=bidirectional)
         sides = 2 if bidirectional else 1
-        require_count("num_buckets", num_buckets, least=2 * sides)
-        if num_buckets % sides:
-            raise ValueError(f"num_buckets must be even for two sides, got {num_buckets}")
+        if num_buckets < 2 * sides or num_buckets % sides:
+            even = " and even, for two sides" if bidirectional else ""
+            raise ValueError(f"num_buckets must be at least {2 * sides}{even}, got {num_buckets}")
         self.num_buckets, self.bidirectional = int(num_buckets), bidirectional
         self._side = self.num_buckets // sides
-        require_count("max_distance", max_distance, least=self._side // 2 + 1)
+        if max_distance <= self._side // 2:
+            raise ValueError(
+                f"max_distance must be at least {self._side // 2 + 1}, got {max_distance}"
+            )
         self.max_distance = int(max_distance)
         self.weight = nn.Parameter(torch.empty(self.num_buckets, self.heads))
         whole = torch.empty(self._side - 1, dtype=torch.int64)
@@ -187,17 +170,17 @@ class T5Bias(RelativeBias):
         """Draw the numbers anew."""
         nn.init.normal_(self.weight, std=0.02)
 
-    def buckets(self, distances: Tensor) -> Tensor:
+    @checked
+    def buckets(self, distances: Reals[Tensor, "..."]) -> Tensor:
         """Return the bucket of each distance, query less key: int64, of the same shape."""
-        require_numbers("distances", distances)
         if not self.bidirectional:
             return torch.bucketize(distances.clamp(min=0), self.boundaries, right=True)
         near = torch.bucketize(distances.abs(), self.boundaries, right=True)
         return near + self._side * (distances < 0)
 
-    def at(self, distances: Tensor) -> Tensor:
+    @checked
+    def at(self, distances: Reals[Tensor, "n"]) -> Tensor:
         """Return the bias at each distance, ``(heads, n)``."""
-        _require_distances(distances)
         return nn.functional.embedding(self.buckets(distances), self.weight).mT
 
     def extra_repr(self) -> str:
@@ -232,10 +215,6 @@ class KerpleLog(RelativeBias):
         log_r2: Logarithm of :math:`r_2`, ``(heads,)``. Starts with :math:`r_2` uniform in (0, 1),
             at least 0.01.
 
-    Raises:
-        TypeError: If ``heads`` is not an integer.
-        ValueError: If ``heads`` is below 1.
-
     Source:
         Chi et al. 2022, the logarithmic variant; the initial state is that of their code, which
         clamps the numbers at 0.01 instead of learning logarithms.
@@ -263,9 +242,9 @@ class KerpleLog(RelativeBias):
         """The inverse of the distance at which decay sets in, ``(heads,)``, float32 or better."""
         return self.log_r2.to(at_least_float32(self.log_r2.dtype)).exp()
 
-    def at(self, distances: Tensor) -> Tensor:
+    @checked
+    def at(self, distances: Reals[Tensor, "n"]) -> Tensor:
         """Return the bias at each distance, ``(heads, n)``."""
-        _require_distances(distances)
         r1, r2 = self.r1[:, None], self.r2[:, None]
         return (-r1 * (r2 * distances.abs().to(r2.dtype)).log1p()).to(self.log_r1.dtype)
 
@@ -281,10 +260,6 @@ class KerplePower(RelativeBias):
             :math:`r_1` uniform in (0, 1), at least 0.01.
         logit_r2: ``(heads,)``, :math:`r_2 = 2/(1 + e^{-x})`. Starts with :math:`r_2` uniform in
             (0, 2), at least 0.01 away from both ends.
-
-    Raises:
-        TypeError: If ``heads`` is not an integer.
-        ValueError: If ``heads`` is below 1.
 
     Source:
         Chi et al. 2022, the power variant; the initial state is that of their code, which
@@ -313,9 +288,9 @@ class KerplePower(RelativeBias):
         """The exponent, ``(heads,)``, float32 or better."""
         return 2 * self.logit_r2.to(at_least_float32(self.logit_r2.dtype)).sigmoid()
 
-    def at(self, distances: Tensor) -> Tensor:
+    @checked
+    def at(self, distances: Reals[Tensor, "n"]) -> Tensor:
         """Return the bias at each distance, ``(heads, n)``."""
-        _require_distances(distances)
         r1, r2 = self.r1[:, None], self.r2[:, None]
         far = distances.abs().to(r2.dtype)
         # 0^r is 0 for every r > 0, but its second derivative in r would be 0 times infinity
@@ -325,14 +300,3 @@ class KerplePower(RelativeBias):
 
 SMALLEST = 0.01
 """No learned number of KERPLE starts below this."""
-
-
-def _require_distances(distances: Tensor) -> None:
-    require_numbers("distances", distances)
-    if distances.ndim != 1:
-        raise ValueError(f"distances must have shape (n,), got {tuple(distances.shape)}")
-
-
-def _require_integer(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, INTEGERS):
-        raise TypeError(f"{name} must be an int, got {value!r}")

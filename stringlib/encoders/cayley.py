@@ -14,6 +14,7 @@ from stringlib.encoders.string import RotaryEncoder
 from stringlib.inputs import finds
 from stringlib.positions import geometric_frequencies
 from stringlib.precision import wide_parameter, widen
+from stringlib.spec import Share, checked
 
 
 class CayleySTRING(RotaryEncoder):
@@ -39,18 +40,15 @@ class CayleySTRING(RotaryEncoder):
         support: Rows and columns of the entries: integers, ``(2, count)``, in the
             ``state_dict``.
 
-    Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If ``density`` is not between 0 and 1 or a number is below 1.
-
     Source:
         Schenck et al. 2025, Cayley-STRING and theorem 3.4.
     """
 
     support: Tensor
 
+    @checked
     def __init__(
-        self, head_dim: int, coord_dim: int = 1, heads: int = 1, density: float = 1.0
+        self, head_dim: int, coord_dim: int = 1, heads: int = 1, density: Share = 1.0
     ) -> None:
         super().__init__(head_dim, coord_dim, heads)
         count = support_count(head_dim, density)

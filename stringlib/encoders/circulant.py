@@ -9,8 +9,8 @@ from torch import Tensor
 
 from stringlib.algebra.circulant import circulant_frequencies, fourier_basis
 from stringlib.encoders.string import RotaryEncoder
-from stringlib.inputs import require_bool, require_count
 from stringlib.precision import wide_parameter, widen
+from stringlib.spec import checked
 
 # Medians on two CPU cores, 4.8 million numbers in float32, product : rfft, milliseconds.
 # Forward, 2 threads: d = 64 7 : 12, 128 8 : 9, 256 13 : 8, 512 22 : 8, 1024 42 : 9.
@@ -43,8 +43,7 @@ class CirculantSTRING(RotaryEncoder):
             standard deviation of 0.1.
 
     Raises:
-        TypeError: If a number is not an integer, or ``zero`` not a bool.
-        ValueError: If ``block_size`` does not divide ``head_dim`` or a number is below 1.
+        ValueError: If ``block_size`` does not divide ``head_dim``.
 
     Source:
         Schenck et al. 2025, equation 11 and theorem 3.5.
@@ -59,6 +58,7 @@ class CirculantSTRING(RotaryEncoder):
 
     _basis: Tensor
 
+    @checked
     def __init__(
         self,
         head_dim: int,
@@ -71,8 +71,6 @@ class CirculantSTRING(RotaryEncoder):
         super().__init__(head_dim, coord_dim, heads)
         if block_size is None:
             block_size = head_dim
-        require_count("block_size", block_size)
-        require_bool(zero=zero)
         self.zero = zero
         self.block_size = int(block_size)
         if head_dim % self.block_size:

@@ -8,6 +8,7 @@ from stringlib.algebra.skew import turned_by
 from stringlib.algebra.universality import require_generators, universal_form
 from stringlib.encoders.string import STRING, Phases
 from stringlib.precision import widen
+from stringlib.spec import Floats, checked
 
 
 class DenseSTRING(STRING):
@@ -24,9 +25,8 @@ class DenseSTRING(STRING):
             ``(heads, coord_dim, d, d)``. Values are checked here, once, and not on the meta device.
 
     Raises:
-        TypeError: If ``generators`` is not a floating-point tensor.
-        ValueError: If the shape does not fit, or the matrices are not skew-symmetric or do not
-            commute; the message says by how much.
+        ValueError: If the matrices are not skew-symmetric or do not commute; the message says by
+            how much.
 
     Source:
         Schenck et al. 2025, definition 3.1.
@@ -34,13 +34,9 @@ class DenseSTRING(STRING):
 
     _generators: Tensor
 
-    def __init__(self, generators: Tensor) -> None:
+    @checked
+    def __init__(self, generators: Floats[Tensor, "heads coord_dim d d"]) -> None:
         require_generators(generators)
-        if generators.ndim != 4:
-            raise ValueError(
-                "generators must have shape (heads, coord_dim, d, d), "
-                f"got {tuple(generators.shape)}"
-            )
         heads, coord_dim, size, _ = generators.shape
         if generators.is_meta:  # no values to look at
             shapes = (heads, size // 2, coord_dim), (heads, size, size)

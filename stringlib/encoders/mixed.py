@@ -7,9 +7,9 @@ from torch import Tensor
 
 from stringlib.algebra.haar import haar_orthogonal
 from stringlib.encoders.string import RotaryEncoder
-from stringlib.inputs import require_even, require_positive
 from stringlib.positions import geometric_frequencies
 from stringlib.precision import wide_parameter, widen, widest
+from stringlib.spec import Even, Positive, checked
 
 
 class MixedRoPE(RotaryEncoder):
@@ -29,17 +29,12 @@ class MixedRoPE(RotaryEncoder):
     Attributes:
         omega: Ω in radians per unit of position: ``(heads, pairs, coord_dim)``.
 
-    Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If ``head_dim`` is odd, ``base`` not positive or a number is below 1.
-
     Source:
         Heo et al. 2024, RoPE-Mixed, for two coordinates.
     """
 
-    def __init__(self, head_dim: int, coord_dim: int, heads: int, base: float = 10.0) -> None:
-        require_even("head_dim", head_dim)
-        require_positive("base", base)
+    @checked
+    def __init__(self, head_dim: Even, coord_dim: int, heads: int, base: Positive = 10.0) -> None:
         super().__init__(head_dim, coord_dim, heads)
         self.base = float(base)
         self.omega = wide_parameter(heads, head_dim // 2, coord_dim)

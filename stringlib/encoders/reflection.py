@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from stringlib.encoders.string import RotaryEncoder
-from stringlib.inputs import require_even
 from stringlib.positions import geometric_frequencies
 from stringlib.precision import wide_parameter, widen, widest
+from stringlib.spec import Even, checked
 
 
 class ReflectionSTRING(RotaryEncoder):
@@ -34,14 +34,10 @@ class ReflectionSTRING(RotaryEncoder):
             unlike those of :class:`~stringlib.encoders.mixed.MixedRoPE` and
             :class:`~stringlib.encoders.cayley.CayleySTRING`, which start with base 10 and turn
             them at random.
-
-    Raises:
-        TypeError: If an argument is not an integer.
-        ValueError: If ``head_dim`` is odd or a number is below 1.
     """
 
-    def __init__(self, head_dim: int, coord_dim: int = 1, heads: int = 1) -> None:
-        require_even("head_dim", head_dim)
+    @checked
+    def __init__(self, head_dim: Even, coord_dim: int = 1, heads: int = 1) -> None:
         super().__init__(head_dim, coord_dim, heads)
         self.angles = wide_parameter(2, heads, head_dim // 2, coord_dim)
         self.reset_parameters()

@@ -8,20 +8,24 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.encoders.string import STRING
-from stringlib.inputs import require_bool, require_count, require_even, require_floats
+from stringlib.inputs import Layout, require_count
 from stringlib.positions import geometric_frequencies
 from stringlib.precision import widen
+from stringlib.spec import Even, Floats, Positive, checked
 
 
 class GeometricRoPE(STRING):
     """Each pair serves one coordinate, with a geometric sequence of frequencies for each."""
 
+    @checked
     def __init__(
-        self, head_dim: int, coord_dim: int, base: float, heads: int, layout: str = "interleaved"
+        self,
+        head_dim: Even,
+        coord_dim: int,
+        base: Positive,
+        heads: int,
+        layout: Layout = "interleaved",
     ) -> None:
-        require_even("head_dim", head_dim)
-        require_count("coord_dim", coord_dim)
-        require_count("heads", heads)
         if head_dim < 2 * coord_dim:
             raise ValueError(
                 f"head_dim must be at least {2 * coord_dim}, a pair of channels for each of "
@@ -53,10 +57,6 @@ class RoPE(GeometricRoPE):
         layout: ``"interleaved"`` pairs channels (2i, 2i+1) as in the paper, ``"half"``
             pairs (i, i + d/2) as in most language models' code.
 
-    Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If ``head_dim`` is odd, ``base`` not positive or the layout unknown.
-
     Source:
         Su et al. 2024 (RoFormer), equations 14, 15 and 34.
 
@@ -68,7 +68,11 @@ class RoPE(GeometricRoPE):
     """
 
     def __init__(
-        self, head_dim: int, base: float = 10000.0, heads: int = 1, layout: str = "interleaved"
+        self,
+        head_dim: Even,
+        base: Positive = 10000.0,
+        heads: int = 1,
+        layout: Layout = "interleaved",
     ) -> None:
         super().__init__(head_dim, 1, base, heads, layout)
 
@@ -94,15 +98,15 @@ class AxialRoPE(GeometricRoPE):
         heads: 1 serves any number of heads, all with the same frequencies.
 
     Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If ``head_dim`` is odd, ``base`` not positive or there are fewer pairs than
-            coordinates.
+        ValueError: If there are fewer pairs than coordinates.
 
     Source:
         Heo et al. 2024, RoPE-Axial; there two coordinates with d/4 pairs each.
     """
 
-    def __init__(self, head_dim: int, coord_dim: int, base: float = 100.0, heads: int = 1) -> None:
+    def __init__(
+        self, head_dim: Even, coord_dim: int, base: Positive = 100.0, heads: int = 1
+    ) -> None:
         super().__init__(head_dim, coord_dim, base, heads)
 
     def extra_repr(self) -> str:
@@ -110,7 +114,13 @@ class AxialRoPE(GeometricRoPE):
         return f"{self.head_dim}, {self.coord_dim}, base={self.base:g}, heads={self.heads}"
 
 
-def mrope(frequencies: Tensor, sections: Sequence[int], *, interleaved: bool = False) -> Tensor:
+@checked
+def mrope(
+    frequencies: Floats[Tensor, "heads pairs 1"],
+    sections: Sequence[int],
+    *,
+    interleaved: bool = False,
+) -> Tensor:
     """Let each pair of RoPE read one of several coordinates: M-RoPE, equation :eq:`eq-grid-axial`.
 
     All pairs keep their places in one geometric sequence, where :class:`AxialRoPE` begins one for
@@ -127,9 +137,7 @@ def mrope(frequencies: Tensor, sections: Sequence[int], *, interleaved: bool = F
         Ω of ``(heads, pairs, len(sections))``, float64.
 
     Raises:
-        TypeError: If ``frequencies`` is not a floating-point tensor, a section not an integer or
-            ``interleaved`` not a bool.
-        ValueError: If a shape does not fit, or the sections do not share out the pairs.
+        ValueError: If the sections do not share out the pairs.
 
     Source:
         Wang et al. 2024 (Qwen2-VL), section 2.1; interleaved Bai et al. 2025 (Qwen3-VL).
@@ -139,12 +147,6 @@ def mrope(frequencies: Tensor, sections: Sequence[int], *, interleaved: bool = F
         >>> STRING(omega, layout="half").coord_dim
         3
     """
-    require_floats("frequencies", frequencies)
-    require_bool(interleaved=interleaved)
-    if frequencies.ndim != 3 or frequencies.shape[2] != 1:
-        raise ValueError(
-            f"frequencies must have shape (heads, pairs, 1), got {tuple(frequencies.shape)}"
-        )
     pairs, count = frequencies.shape[1], len(sections)
     for section in sections:
         require_count("sections", section)

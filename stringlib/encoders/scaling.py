@@ -11,11 +11,14 @@ import math
 import torch
 from torch import Tensor
 
-from stringlib.inputs import require_floats, require_positive
 from stringlib.precision import widen
+from stringlib.spec import Floats, Positive, Scale, checked
 
 
-def position_interpolation(frequencies: Tensor, scale: float) -> Tensor:
+@checked
+def position_interpolation(
+    frequencies: Floats[Tensor, "heads pairs coord_dim"], scale: Scale
+) -> Tensor:
     r"""Slow every pair down by the same factor, equation :eq:`eq-scale-interpolation`.
 
     The same as dividing all positions by ``scale``.
@@ -27,18 +30,14 @@ def position_interpolation(frequencies: Tensor, scale: float) -> Tensor:
     Returns:
         :math:`\theta_i / s`, float64, of the same shape.
 
-    Raises:
-        TypeError: If ``frequencies`` is not a floating-point tensor or ``scale`` not a number.
-        ValueError: If a shape does not fit or ``scale`` is below 1.
-
     Source:
         Chen et al. 2023.
     """
-    _require(frequencies, scale)
     return widen(frequencies) / scale
 
 
-def ntk_aware(frequencies: Tensor, scale: float) -> Tensor:
+@checked
+def ntk_aware(frequencies: Floats[Tensor, "heads pairs 1"], scale: Scale) -> Tensor:
     r"""Raise the base: the fastest pair stays, the slowest is divided by ``scale``.
 
     Equation :eq:`eq-scale-ntk`, in a form that does not need the base: pair i of n is divided by
@@ -54,22 +53,23 @@ def ntk_aware(frequencies: Tensor, scale: float) -> Tensor:
         same shape. What released code calls *dynamic* is this with
         :math:`s' = s\,L/T - s + 1` for the present length L, above the length T of training.
 
-    Raises:
-        TypeError: If ``frequencies`` is not a floating-point tensor or ``scale`` not a number.
-        ValueError: If a shape does not fit or ``scale`` is below 1.
-
     Source:
         Peng et al. 2024 (YaRN), on NTK-aware interpolation.
     """
-    _require(frequencies, scale)
-    _require_sequence(frequencies, "NTK-aware scaling")
+    _require_two_pairs(frequencies, "NTK-aware scaling")
     pairs = frequencies.shape[1]
     place = torch.arange(pairs, device=frequencies.device)
     return widen(frequencies) * float(scale) ** -(widen(place)[:, None] / (pairs - 1))
 
 
+@checked
 def yarn(
-    frequencies: Tensor, scale: float, length: float, *, slow: float = 1.0, fast: float = 32.0
+    frequencies: Floats[Tensor, "heads pairs coord_dim"],
+    scale: Scale,
+    length: Positive,
+    *,
+    slow: Positive = 1.0,
+    fast: Positive = 32.0,
 ) -> Tensor:
     r"""Slow down the pairs that hardly turned in training, equation :eq:`eq-scale-yarn`.
 
@@ -92,28 +92,26 @@ def yarn(
         Float64, of the same shape.
 
     Raises:
-        TypeError: If ``frequencies`` is not a floating-point tensor or a number is none.
-        ValueError: If a shape does not fit, ``scale`` is below 1, ``length`` or ``slow`` not
-            positive, or ``fast`` not above ``slow``.
+        ValueError: If ``fast`` is not above ``slow``.
 
     Source:
         Peng et al. 2024 (YaRN), with the values for the Llama family.
     """
-    _require(frequencies, scale)
-    _require_ramp(length, slow, fast)
+    _require_ramp(slow, fast)
     wide = widen(frequencies)
     turns = wide.norm(dim=-1, keepdim=True) * (length / (2 * math.pi))
     keep = ((turns - slow) / (fast - slow)).clamp(0, 1)
     return wide * (keep + (1 - keep) / scale)
 
 
+@checked
 def yarn_by_index(
-    frequencies: Tensor,
-    scale: float,
-    length: float,
+    frequencies: Floats[Tensor, "heads pairs 1"],
+    scale: Scale,
+    length: Positive,
     *,
-    slow: float = 1.0,
-    fast: float = 32.0,
+    slow: Positive = 1.0,
+    fast: Positive = 32.0,
     truncate: bool = True,
 ) -> Tensor:
     r"""Slow down the pairs that hardly turned in training, as released code does.
@@ -136,15 +134,13 @@ def yarn_by_index(
         Float64, of the same shape.
 
     Raises:
-        TypeError: If ``frequencies`` is not a floating-point tensor or a number is none.
-        ValueError: If a shape does not fit or a number is out of its range, as for :func:`yarn`.
+        ValueError: If ``fast`` is not above ``slow``.
 
     Source:
         Peng et al. 2024 (YaRN), their code.
     """
-    _require(frequencies, scale)
-    _require_ramp(length, slow, fast)
-    _require_sequence(frequencies, "YaRN by index")
+    _require_ramp(slow, fast)
+    _require_two_pairs(frequencies, "YaRN by index")
     wide = widen(frequencies)
     pairs = wide.shape[1]
     turns = (wide * (length / (2 * math.pi))).log()
@@ -159,7 +155,10 @@ def yarn_by_index(
     return wide * (1 - ramp + ramp / scale)
 
 
-def long_rope(frequencies: Tensor, factors: Tensor) -> Tensor:
+@checked
+def long_rope(
+    frequencies: Floats[Tensor, "heads pairs coord_dim"], factors: Floats[Tensor, "pairs"]
+) -> Tensor:
     """Divide each pair by a factor of its own, found by a search for a checkpoint.
 
     Args:
@@ -170,24 +169,14 @@ def long_rope(frequencies: Tensor, factors: Tensor) -> Tensor:
     Returns:
         Float64, of the shape of ``frequencies``.
 
-    Raises:
-        TypeError: If an argument is not a floating-point tensor.
-        ValueError: If a shape does not fit.
-
     Source:
         Ding et al. 2024 (LongRoPE).
     """
-    _require(frequencies, 1.0)
-    require_floats("factors", factors)
-    if factors.shape != frequencies.shape[1:2]:
-        raise ValueError(
-            f"factors must have shape ({frequencies.shape[1]},), a factor a pair, "
-            f"got {tuple(factors.shape)}"
-        )
     return widen(frequencies) / widen(factors)[:, None]
 
 
-def long_rope_attention_factor(scale: float, length: float) -> float:
+@checked
+def long_rope_attention_factor(scale: Scale, length: Positive) -> float:
     r"""Return LongRoPE's factor :math:`\sqrt{1 + \ln s/\ln T}`, which multiplies **both** q and k.
 
     Channels that never turn escape it in released code.
@@ -197,20 +186,18 @@ def long_rope_attention_factor(scale: float, length: float) -> float:
         length: T, the length in training, in units of position, above 1.
 
     Raises:
-        TypeError: If a number is none.
-        ValueError: If ``scale`` is below 1 or ``length`` not above 1.
+        ValueError: If ``length`` is not above 1.
 
     Source:
         Ding et al. 2024 (LongRoPE).
     """
-    _require_scale(scale)
-    require_positive("length", length)
     if length <= 1:
         raise ValueError(f"length must be above 1, got {length}")
     return math.sqrt(1 + math.log(scale) / math.log(length))
 
 
-def yarn_attention_factor(scale: float, weight: float = 1.0) -> float:
+@checked
+def yarn_attention_factor(scale: Scale, weight: Positive = 1.0) -> float:
     r"""Return YaRN's factor :math:`0.1\,c \ln s + 1`, which multiplies **both** q and k.
 
     So it multiplies scores by its square: YaRN divides scores by a temperature t and sets
@@ -221,43 +208,19 @@ def yarn_attention_factor(scale: float, weight: float = 1.0) -> float:
         weight: c, 1 in the paper. A checkpoint with ``mscale`` and ``mscale_all_dim`` has the
             quotient of the two factors here and the square of the latter in its softmax scale.
 
-    Raises:
-        TypeError: If a number is none.
-        ValueError: If ``scale`` is below 1 or ``weight`` not positive.
-
     Source:
         Peng et al. 2024 (YaRN), the section on attention scaling.
     """
-    _require_scale(scale)
-    require_positive("weight", weight)
     return 0.1 * weight * math.log(scale) + 1
 
 
-def _require(frequencies: Tensor, scale: float) -> None:
-    require_floats("frequencies", frequencies)
-    if frequencies.ndim != 3:
+def _require_two_pairs(frequencies: Tensor, what: str) -> None:
+    if frequencies.shape[1] < 2:
         raise ValueError(
-            f"frequencies must have shape (heads, pairs, coord_dim), got {tuple(frequencies.shape)}"
-        )
-    _require_scale(scale)
-
-
-def _require_sequence(frequencies: Tensor, what: str) -> None:
-    if frequencies.shape[2] != 1 or frequencies.shape[1] < 2:
-        raise ValueError(
-            f"frequencies must have shape (heads, at least 2 pairs, 1) for {what}, "
-            f"got {tuple(frequencies.shape)}"
+            f"frequencies must be of at least 2 pairs for {what}, got {tuple(frequencies.shape)}"
         )
 
 
-def _require_ramp(length: float, slow: float, fast: float) -> None:
-    for name, value in (("length", length), ("slow", slow), ("fast", fast)):
-        require_positive(name, value)
+def _require_ramp(slow: float, fast: float) -> None:
     if fast <= slow:
         raise ValueError(f"fast must be above slow={slow}, got {fast}")
-
-
-def _require_scale(scale: float) -> None:
-    require_positive("scale", scale)
-    if scale < 1:
-        raise ValueError(f"scale must be at least 1, got {scale}")

@@ -17,20 +17,17 @@ from torch import Tensor, nn
 from stringlib.algebra.skew import planar_skew
 from stringlib.derived import Derived
 from stringlib.inputs import (
-    LAYOUTS,
+    Layout,
     has_values,
-    require_count,
-    require_even,
     require_floats,
-    require_name,
-    require_positions,
+    require_heads,
     require_same_device,
     require_same_leading,
     require_same_tokens,
-    require_vectors,
 )
 from stringlib.kernels.rotation import pair_up, rotate_pairs, unit_phases, unpair
 from stringlib.precision import at_least_float32, widen, widest, without_autocast
+from stringlib.spec import Floats, Positions, checked
 
 
 class Phases(NamedTuple):
@@ -68,16 +65,13 @@ class RotaryEncoder(Derived):
     of heads.
     """
 
+    @checked
     def __init__(
-        self, head_dim: int, coord_dim: int, heads: int, layout: str = "interleaved"
+        self, head_dim: int, coord_dim: int, heads: int, layout: Layout = "interleaved"
     ) -> None:
         super().__init__()
-        require_count("head_dim", head_dim)
-        require_count("coord_dim", coord_dim)
-        require_count("heads", heads)
-        require_name("layout", layout, LAYOUTS)
         self.head_dim, self.coord_dim, self.heads = int(head_dim), int(coord_dim), int(heads)
-        self.layout = layout
+        self.layout: Layout = layout
 
     def frequencies(self) -> Tensor:
         """Return Ω in radians per unit of position: float64, ``(heads, pairs, coord_dim)``."""
@@ -99,7 +93,8 @@ class RotaryEncoder(Derived):
         basis = self._call_basis() if basis is None else basis
         return x if basis is None else x @ basis.to(x.dtype).mT
 
-    def phases(self, positions: Tensor) -> Phases:
+    @checked
+    def phases(self, positions: Positions[Tensor, "... n self.coord_dim"]) -> Phases:
         """Return what :meth:`forward` and :meth:`rotate` compute from positions, to be shared.
 
         Angles are computed in float64, and so are the results, where the device has it. They follow
@@ -108,10 +103,6 @@ class RotaryEncoder(Derived):
         Args:
             positions: ``(..., seq, coord_dim)``.
 
-        Raises:
-            TypeError: If positions are not numbers.
-            ValueError: If their shape does not fit.
-
         Example:
             >>> from stringlib import RoPE
             >>> encoder, q = RoPE(64), torch.randn(2, 6, 10, 64)
@@ -119,15 +110,15 @@ class RotaryEncoder(Derived):
             >>> encoder(q, q, phases)[0].shape
             torch.Size([2, 6, 10, 64])
         """
-        require_positions("positions", positions, self.coord_dim)
         return Phases(self._turns(positions), self._call_basis())
 
+    @checked
     def forward(
         self,
-        q: Tensor,
-        k: Tensor,
-        positions: Tensor | Phases,
-        key_positions: Tensor | Phases | None = None,
+        q: Floats[Tensor, "... heads n self.head_dim"],
+        k: Floats[Tensor, "...k key_heads keys self.head_dim"],
+        positions: Positions[Tensor, "... n self.coord_dim"] | Phases,
+        key_positions: Positions[Tensor, "...k keys self.coord_dim"] | Phases | None = None,
     ) -> tuple[Tensor, Tensor]:
         r"""Encode for attention: :math:`\mathrm{RoPE}(\Omega r)\,P^\top x` of queries and keys.
 
@@ -142,16 +133,12 @@ class RotaryEncoder(Derived):
 
         Returns:
             Encoded queries and keys, with the dtypes of ``q`` and ``k``.
-
-        Raises:
-            TypeError: If ``q`` or ``k`` is not floating point, or positions are not numbers.
-            ValueError: If a shape does not fit.
         """
-        key_name = "positions" if key_positions is None else "key_positions"
-        self._require_fitting(q, positions, "q", "positions")
-        self._require_fitting(
-            k, positions if key_positions is None else key_positions, "k", key_name
-        )
+        self._require_fitting("q", q, "positions", positions)
+        if key_positions is None:
+            self._require_fitting("k", k, "positions", positions)
+        else:
+            self._require_fitting("k", k, "key_positions", key_positions)
         phases = key_phases = self._phases(positions)
         if key_positions is not None:
             key_phases = self._phases(key_positions, phases.basis)
@@ -160,27 +147,23 @@ class RotaryEncoder(Derived):
         with without_autocast(q):
             return self._encode(q, phases), self._encode(k, key_phases)
 
-    def rotate(self, x: Tensor, positions: Tensor | Phases) -> Tensor:
-        """Return R(r)x, in the dtype of ``x``.
-
-        Raises:
-            TypeError: If ``x`` is not floating point, or positions are not numbers.
-            ValueError: If a shape does not fit.
-        """
-        self._require_fitting(x, positions, "x", "positions")
+    @checked
+    def rotate(
+        self,
+        x: Floats[Tensor, "... heads n self.head_dim"],
+        positions: Positions[Tensor, "... n self.coord_dim"] | Phases,
+    ) -> Tensor:
+        """Return R(r)x, in the dtype of ``x``."""
+        self._require_fitting("x", x, "positions", positions)
         with without_autocast(x):
             return self._encode(x, self._phases(positions), whole=True)
 
-    def matrix(self, positions: Tensor) -> Tensor:
+    @checked
+    def matrix(self, positions: Positions[Tensor, "... n self.coord_dim"]) -> Tensor:
         """Return R(r) itself: ``(..., heads, seq, head_dim, head_dim)``.
 
         The dtype is that of floating positions, float64 for integer ones.
-
-        Raises:
-            TypeError: If positions are not numbers.
-            ValueError: If their shape does not fit.
         """
-        require_positions("positions", positions, self.coord_dim)
         matrix = self._matrices(positions)
         return matrix.to(positions.dtype) if positions.is_floating_point() else matrix
 
@@ -196,8 +179,13 @@ class RotaryEncoder(Derived):
         basis = self.basis().unsqueeze(1)
         return basis @ planes @ basis.mT
 
+    @checked
     def fold(
-        self, weight: Tensor, heads: int | None = None, *, layout: str | None = None
+        self,
+        weight: Floats[Tensor, "..."],
+        heads: int | None = None,
+        *,
+        layout: Layout | None = None,
     ) -> Tensor:
         r"""Move the basis into a projection: :math:`W \mapsto P^\top W`, equation :eq:`eq-fold`.
 
@@ -217,10 +205,6 @@ class RotaryEncoder(Derived):
         Returns:
             The folded weight, of the same shape and dtype.
 
-        Raises:
-            TypeError: If ``weight`` is not a floating-point tensor or ``heads`` not an integer.
-            ValueError: If a shape or ``heads`` does not fit, or ``layout`` is unknown.
-
         Example:
             >>> from stringlib import CayleySTRING
             >>> encoder, positions = CayleySTRING(8), torch.arange(5)[:, None]
@@ -231,11 +215,8 @@ class RotaryEncoder(Derived):
             ...  ).abs().max().item() < 1e-4
             True
         """
-        require_floats("weight", weight)
-        if heads is not None:
-            require_count("heads", heads)
-            if self.heads not in (1, heads):
-                raise ValueError(f"heads must be {self.heads}, those of the encoder, got {heads}")
+        if heads is not None and self.heads not in (1, heads):
+            raise ValueError(f"heads must be {self.heads}, those of the encoder, got {heads}")
         own = heads or (None if self.heads == 1 else self.heads)
         rows = weight.shape[0] if weight.ndim in (1, 2) else 0
         if rows == 0 or rows % self.head_dim or (own and own * self.head_dim != rows):
@@ -261,7 +242,8 @@ class RotaryEncoder(Derived):
         by_head = weight.reshape(rows // self.head_dim, self.head_dim, -1).to(basis.dtype)
         return (basis.mT @ by_head).reshape(weight.shape).to(weight.dtype)
 
-    def folded(self, layout: str | None = None) -> STRING:
+    @checked
+    def folded(self, layout: Layout | None = None) -> STRING:
         """Return the encoder to use behind folded projections: the same frequencies, no basis.
 
         Args:
@@ -269,17 +251,17 @@ class RotaryEncoder(Derived):
                 that stay still among them, as pairs that turn at frequency 0: what a model does
                 that turns whole heads. As here, with still channels last, if omitted. Give it to
                 :meth:`fold` as well.
-
-        Raises:
-            ValueError: If ``layout`` is unknown.
         """
         if layout is None:
             return STRING(self._own_frequencies(), head_dim=self.head_dim, layout=self.layout)
-        require_name("layout", layout, LAYOUTS)
         return STRING(self._all_frequencies(), head_dim=self.head_dim, layout=layout)
 
+    @checked
     def tables(
-        self, positions: Tensor, layout: str = "half", dtype: torch.dtype = torch.float32
+        self,
+        positions: Positions[Tensor, "... n self.coord_dim"],
+        layout: Layout = "half",
+        dtype: torch.dtype = torch.float32,
     ) -> tuple[Tensor, Tensor]:
         """Return cosines and sines as rotary modules of other libraries hand them to attention.
 
@@ -296,9 +278,8 @@ class RotaryEncoder(Derived):
             channels of its pair. In another layout they make no rotation, :eq:`eq-model-tiled`.
 
         Raises:
-            TypeError: If positions are not numbers, or ``dtype`` is not a floating-point dtype.
-            ValueError: If heads differ in their frequencies, ``head_dim`` is odd, a shape does not
-                fit or ``layout`` is unknown.
+            TypeError: If ``dtype`` is not a floating-point dtype.
+            ValueError: If heads differ in their frequencies or ``head_dim`` is odd.
 
         Example:
             >>> from stringlib import RoPE
@@ -306,11 +287,12 @@ class RotaryEncoder(Derived):
             >>> cos.shape
             torch.Size([10, 128])
         """
-        require_positions("positions", positions, self.coord_dim)
-        require_name("layout", layout, LAYOUTS)
-        if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+        if not dtype.is_floating_point:
             raise TypeError(f"dtype must be a floating-point dtype, got {dtype}")
-        require_even("head_dim", self.head_dim)
+        if self.head_dim % 2:
+            raise ValueError(
+                f"head_dim must be even for tables (channels rotate in pairs), got {self.head_dim}"
+            )
         if self.heads != 1:
             raise ValueError(
                 f"heads must be 1 for tables, which all heads share, got {self.heads}: use phases"
@@ -344,9 +326,8 @@ class RotaryEncoder(Derived):
         still = self.head_dim // 2 - frequencies.shape[-2]
         return nn.functional.pad(frequencies, (0, 0, 0, still))
 
-    def _order(self, layout: str) -> Tensor:
+    def _order(self, layout: Layout) -> Tensor:
         """Return which channel of the rotating basis stands where in a layout of all pairs."""
-        require_name("layout", layout, LAYOUTS)
         frequencies, half = self._own_frequencies(), self.head_dim // 2
         pairs = frequencies.shape[-2]
         channels = torch.arange(self.head_dim, device=frequencies.device)
@@ -378,12 +359,12 @@ class RotaryEncoder(Derived):
         return Phases(self._turns(positions), self._call_basis() if basis is None else basis)
 
     def _require_fitting(
-        self, x: Tensor, positions: Tensor | Phases, x_name: str, name: str
+        self, x_name: str, x: Tensor, name: str, positions: Tensor | Phases
     ) -> None:
-        """Raise unless there are vectors, and a position or a phase for each of them."""
-        require_vectors(x_name, x, self.head_dim, self.heads)
+        """Raise unless there are the encoder's heads, and a position or a phase for each token."""
+        if self.heads != 1:
+            require_heads(x_name, x, self.heads)
         if not isinstance(positions, Phases):
-            require_positions(name, positions, self.coord_dim)
             require_same_tokens(x_name, x, name, positions)
             return
         shape, heads = tuple(positions.turns.shape), 1 if self.heads == 1 else x.shape[-3]
@@ -451,9 +432,7 @@ class STRING(RotaryEncoder):
         persistent: Whether frequencies and basis belong to the ``state_dict``.
 
     Raises:
-        TypeError: If ``frequencies`` or ``basis`` is not a floating-point tensor.
-        ValueError: If the shapes do not fit or the basis is not orthogonal; the message says by how
-            much.
+        ValueError: If the basis is not orthogonal; the message says by how much.
 
     Source:
         Schenck et al. 2025, theorem 3.4.
@@ -463,8 +442,12 @@ class STRING(RotaryEncoder):
     _basis: Tensor | None
 
     @classmethod
+    @checked
     def from_inv_freq(
-        cls, inv_freq: Tensor, layout: str = "half", head_dim: int | None = None
+        cls,
+        inv_freq: Floats[Tensor, "pairs"],
+        layout: Layout = "half",
+        head_dim: int | None = None,
     ) -> STRING:
         """Return the encoder of a rotary module that has its frequencies in a buffer.
 
@@ -476,49 +459,35 @@ class STRING(RotaryEncoder):
                 ``"interleaved"`` for (2i, 2i + 1).
             head_dim: Channels of a head; ``2 * pairs`` if omitted. With more, the last stay still.
 
-        Raises:
-            TypeError: If ``inv_freq`` is not a floating-point tensor.
-            ValueError: If a shape does not fit or the layout is unknown.
-
         Example:
             >>> inv_freq = 10_000.0 ** -(torch.arange(0, 64, 2) / 64)  # rotary.inv_freq
             >>> encoder = STRING.from_inv_freq(inv_freq)
             >>> encoder.tables(torch.arange(5)[:, None])[0].shape
             torch.Size([5, 64])
         """
-        require_floats("inv_freq", inv_freq)
-        if inv_freq.ndim != 1:
-            raise ValueError(f"inv_freq must have shape (pairs,), got {tuple(inv_freq.shape)}")
         return cls(inv_freq[None, :, None], head_dim=head_dim, layout=layout)
 
+    @checked
     def __init__(
         self,
-        frequencies: Tensor,
-        basis: Tensor | None = None,
+        frequencies: Floats[Tensor, "heads pairs coord_dim"],
+        basis: Floats[Tensor, "heads head_dim head_dim"] | None = None,
         head_dim: int | None = None,
-        layout: str = "interleaved",
+        layout: Layout = "interleaved",
         *,
         persistent: bool = True,
     ) -> None:
-        require_floats("frequencies", frequencies)
-        if basis is not None:
-            require_floats("basis", basis)
-        if frequencies.ndim != 3:
-            raise ValueError(
-                "frequencies must have shape (heads, pairs, coord_dim), "
-                f"got {tuple(frequencies.shape)}"
-            )
         heads, pairs, coord_dim = frequencies.shape
         if head_dim is None:
             if basis is None and pairs == 0:
                 raise ValueError("head_dim must be given for frequencies without pairs, got None")
-            head_dim = 2 * pairs if basis is None or basis.ndim == 0 else basis.shape[-1]
+            head_dim = 2 * pairs if basis is None else basis.shape[-1]
         super().__init__(head_dim, coord_dim, heads, layout)
         if head_dim < 2 * pairs:
             raise ValueError(
                 f"head_dim must be at least {2 * pairs} for {pairs} pairs, got {head_dim}"
             )
-        if basis is not None and basis.shape != (heads, head_dim, head_dim):
+        if basis is not None and basis.shape[-1] != head_dim:
             raise ValueError(
                 f"basis must have shape {(heads, head_dim, head_dim)}, got {tuple(basis.shape)}"
             )

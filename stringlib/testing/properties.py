@@ -17,14 +17,9 @@ from stringlib.algebra.skew import turned_by
 from stringlib.attention.linear import linear_attention
 from stringlib.attention.weights import PositionWeight
 from stringlib.encoders.string import RotaryEncoder
-from stringlib.inputs import (
-    require_floats,
-    require_kind,
-    require_number,
-    require_numbers,
-    require_positions,
-)
+from stringlib.inputs import require_floats, require_number, require_numbers, require_positions
 from stringlib.precision import widen
+from stringlib.spec import Floats, checked
 
 
 def normal(*shape: int) -> Tensor:
@@ -44,29 +39,30 @@ def largest_difference(a: Tensor, b: Tensor) -> float:
     return gap.max().item() if gap.numel() else 0.0
 
 
-def skew_error(matrix: Tensor) -> float:
+@checked
+def skew_error(matrix: Floats[Tensor, "... d d"]) -> float:
     """Return the largest entry of L + Lᵀ, 0 for a skew-symmetric matrix. Shape ``(..., d, d)``."""
-    _require_matrices("matrix", matrix)
     return largest_difference(matrix, -matrix.mT)
 
 
-def orthogonality_error(matrix: Tensor) -> float:
+@checked
+def orthogonality_error(matrix: Floats[Tensor, "... n d"]) -> float:
     r"""Return max :math:`|R^\top R - I|`, equation :eq:`eq-isometry`. Shape ``(..., d, d)``.
 
     With more rows than columns it is the columns that are held to be orthonormal.
     """
-    _require_matrices("matrix", matrix, square=False)
     eye = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
     return largest_difference(matrix.mT @ matrix, eye)
 
 
-def commutator_error(generators: Tensor) -> float:
+@checked
+def commutator_error(generators: Floats[Tensor, "... coord_dim d d"]) -> float:
     """Return the largest entry of any L_i L_j − L_j L_i. Shape ``(..., coord_dim, d, d)``."""
-    _require_matrices("generators", generators, axes=3)
     left, right = generators.unsqueeze(-3), generators.unsqueeze(-4)
     return largest_difference(left @ right, right @ left)
 
 
+@checked
 def group_law_error(encoder: RotaryEncoder, a: Tensor, b: Tensor) -> float:
     r"""Return max :math:`|R(a)R(b) - R(a+b)|`, equation :eq:`eq-group-law`.
 
@@ -75,11 +71,11 @@ def group_law_error(encoder: RotaryEncoder, a: Tensor, b: Tensor) -> float:
         a: Positions, ``(..., seq, coord_dim)``.
         b: Positions, ``(..., seq, coord_dim)``.
     """
-    require_kind("encoder", encoder, RotaryEncoder)
     _require_pair(("a", a), ("b", b))
     return largest_difference(encoder.matrix(a) @ encoder.matrix(b), encoder.matrix(a + b))
 
 
+@checked
 def generator_error(encoder: RotaryEncoder, positions: Tensor) -> float:
     r"""Return max :math:`|R(r) - \exp(\sum_k r_k L_k)|`, with PyTorch's ``matrix_exp``.
 
@@ -87,25 +83,26 @@ def generator_error(encoder: RotaryEncoder, positions: Tensor) -> float:
         encoder: The encoder.
         positions: ``(seq, coord_dim)``.
     """
-    require_kind("encoder", encoder, RotaryEncoder)
     require_positions("positions", positions, encoder.coord_dim)
     expected = turned_by(encoder.generators(), widen(positions))
     return largest_difference(encoder.matrix(positions), expected)
 
 
+@checked
 def logits(encoder: RotaryEncoder, q: Tensor, k: Tensor, positions: Tensor) -> Tensor:
     """Return the encoded products of all queries and keys, unscaled: ``(..., heads, seq, seq)``."""
-    require_kind("encoder", encoder, RotaryEncoder)
     q, k = encoder(q, k, positions)
     return q @ k.mT
 
 
-def relative_logit_error(a: Tensor, b: Tensor, q: Tensor, k: Tensor) -> float:
+@checked
+def relative_logit_error(
+    a: Tensor,
+    b: Tensor,
+    q: Floats[Tensor, "... n head_dim"],
+    k: Floats[Tensor, "... keys head_dim"],
+) -> float:
     r"""Return max :math:`|a - b| / (\|q\|\,\|k\|)` for logits a and b of queries q and keys k."""
-    for name, x in (("q", q), ("k", k)):
-        require_floats(name, x)
-        if x.ndim < 2:
-            raise ValueError(f"{name} must have shape (..., seq, head_dim), got {tuple(x.shape)}")
     _require_pair(("a", a), ("b", b))
     norms = widen(q).norm(dim=-1).unsqueeze(-1) * widen(k).norm(dim=-1).unsqueeze(-2)
     return largest_difference(widen(a) / norms, widen(b) / norms)
@@ -131,8 +128,13 @@ def translation_error(
     return relative_logit_error(here, there, q, k)
 
 
+@checked
 def fold_error(
-    encoder: RotaryEncoder, x: Tensor, w_q: Tensor, w_k: Tensor, positions: Tensor
+    encoder: RotaryEncoder,
+    x: Floats[Tensor, "... n model_dim"],
+    w_q: Floats[Tensor, "rows model_dim"],
+    w_k: Floats[Tensor, "key_rows model_dim"],
+    positions: Tensor,
 ) -> float:
     r"""Return how much folding the basis into the projections changes the logits, :eq:`eq-fold`.
 
@@ -143,13 +145,6 @@ def fold_error(
         w_k: Key projection, of the same shape.
         positions: ``(..., seq, coord_dim)``.
     """
-    require_kind("encoder", encoder, RotaryEncoder)
-    for name, weight in (("x", x), ("w_q", w_q), ("w_k", w_k)):
-        require_floats(name, weight)
-        if weight.ndim < 2 or weight.shape[-1] != x.shape[-1]:
-            raise ValueError(
-                f"{name} must have shape (..., channels of x), got {tuple(weight.shape)}"
-            )
 
     def project(weight: Tensor) -> Tensor:
         return (x @ weight.mT).unflatten(-1, (-1, encoder.head_dim)).transpose(-3, -2)
@@ -235,6 +230,7 @@ def shift_error(
 
 
 @torch.no_grad()
+@checked
 def all_errors(encoder: RotaryEncoder) -> dict[str, float]:
     """Return the errors of all properties of an encoder at random vectors and positions.
 
@@ -243,11 +239,7 @@ def all_errors(encoder: RotaryEncoder) -> dict[str, float]:
     Returns:
         ``"relative"`` (:func:`translation_error`), ``"orthogonal"``, ``"group law"``,
         ``"generators"`` and ``"fold"``, each with its error.
-
-    Raises:
-        TypeError: If it is not a rotary encoder.
     """
-    require_kind("encoder", encoder, RotaryEncoder)
     exact = copy.deepcopy(encoder).cpu().double()
     draw = torch.Generator().manual_seed(0)
 
@@ -278,13 +270,6 @@ def _require_pair(a: tuple[str, Tensor], b: tuple[str, Tensor]) -> None:
         raise ValueError(
             f"{b[0]} must broadcast with {a[0]}, {tuple(a[1].shape)}, got shape {tuple(b[1].shape)}"
         ) from None
-
-
-def _require_matrices(name: str, matrix: Tensor, *, axes: int = 2, square: bool = True) -> None:
-    require_floats(name, matrix)
-    if matrix.ndim < axes or (square and matrix.shape[-1] != matrix.shape[-2]):
-        shape = "(..., coord_dim, d, d)" if axes == 3 else "(..., d, d)"
-        raise ValueError(f"{name} must have shape {shape}, got {tuple(matrix.shape)}")
 
 
 def _require_shift(positions: Tensor, shift: Tensor | float) -> None:
