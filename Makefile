@@ -39,7 +39,7 @@ PAGES := $(shell find book notebooks stringlib lab tools results benchmarks $(wi
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help book pdf posters serve test portable jupyter notebooks bench env clean
+.PHONY: help book pdf posters serve check test portable jupyter notebooks bench env clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -63,6 +63,9 @@ notebooks: $(READY) ## run the notebooks afresh and write them in their stable f
 
 bench: $(BENCH)/.ready ## measure against other libraries, twenty minutes (ROUNDS=15, SUITES=attention)
 	for suite in $(SUITES); do $(BENCH)/bin/python -m benchmarks.$$suite --rounds $(ROUNDS); done
+
+check: $(READY) ## style, types and tests of one file or chapter: make check FILE=stringlib/encoders/rope.py
+	$(PY) tools/check.py $(FILE)
 
 # The fast checks first. Every line that fails fails the target.
 test: $(READY) ## the whole suite: form, types, units, notebooks, book, pages in a browser

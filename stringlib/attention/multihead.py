@@ -24,7 +24,6 @@ from stringlib.encoders.registry import BIASES, ENCODERS, make_bias, make_encode
 from stringlib.encoders.string import Phases, RotaryEncoder
 from stringlib.inputs import (
     expands,
-    require_bool,
     require_count,
     require_generator,
     require_kind_of_state,
@@ -34,11 +33,11 @@ from stringlib.inputs import (
     require_positive,
     require_same_tokens,
     require_split,
-    require_tokens,
 )
 from stringlib.parts import Known, part, require_none_left, taken_out
 from stringlib.positions import grid_positions
 from stringlib.precision import at_least_float32
+from stringlib.spec import Floats, checked
 
 State = LinearState | KeyValueCache | ShiftedState
 PLACES = ("before", "after")
@@ -126,6 +125,7 @@ class MultiHeadAttention(nn.Module):
     features: FeatureMap | None
     encoder: RotaryEncoder | RelativeBias | None
 
+    @checked
     def __init__(
         self,
         dim: int,
@@ -146,10 +146,8 @@ class MultiHeadAttention(nn.Module):
     ) -> None:
         super().__init__()
         require_split(dim, heads)
-        require_bool(causal=causal, shift=shift, bias=bias, normalize_qk=normalize_qk)
         _require_grid(grid)
         key_heads = heads if key_heads is None else key_heads
-        require_count("key_heads", key_heads)
         if heads % key_heads:
             raise ValueError(f"key_heads must divide heads {heads}, got {key_heads}")
         self.dim, self.heads, self.head_dim = int(dim), int(heads), int(dim // heads)
@@ -181,9 +179,10 @@ class MultiHeadAttention(nn.Module):
         known: dict[str, Known] = {"attention": FEATURES, "weight": WEIGHTS}
         require_none_left(options, known | {"encoder": ENCODERS | BIASES})
 
+    @checked
     def forward(
         self,
-        x: Tensor,
+        x: Floats[Tensor, "... n self.dim"],
         positions: Tensor | Phases | None = None,
         *,
         key_mask: Tensor | None = None,
@@ -214,9 +213,7 @@ class MultiHeadAttention(nn.Module):
             ValueError: If a shape does not fit, positions are missing, a state is asked of a layer
                 that has none, or it is of another kind of layer.
         """
-        require_tokens(x, self.dim)
         require_like_weight("x", x, self.to_q)
-        require_bool(return_state=return_state)
         _require_places(x, positions)
         self._require_state(state, return_state)
         v = self._split(self.to_v(x))
@@ -229,14 +226,18 @@ class MultiHeadAttention(nn.Module):
         assert after is not None  # a layer without a state has refused
         return out, after
 
+    @checked
     def attention_weights(
-        self, x: Tensor, positions: Tensor | Phases | None = None, *, key_mask: Tensor | None = None
+        self,
+        x: Floats[Tensor, "... n self.dim"],
+        positions: Tensor | Phases | None = None,
+        *,
+        key_mask: Tensor | None = None,
     ) -> Tensor:
         """Return how much every token counts for every other, ``(..., heads, seq, seq)``.
 
         It attends to the unit vectors in place of values, so it holds for every kind of layer.
         """
-        require_tokens(x, self.dim)
         require_like_weight("x", x, self.to_q)
         _require_places(x, positions)
         n = x.shape[-2]

@@ -6,13 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.encoders.absolute import Sinusoidal
-from stringlib.inputs import (
-    require_count,
-    require_positions,
-    require_same_tokens,
-    require_tokens,
-)
+from stringlib.inputs import require_count, require_same_tokens
 from stringlib.positions import grid_positions
+from stringlib.spec import Floats, Positions, checked
 
 
 class GridSinusoidal(nn.Module):
@@ -30,10 +26,9 @@ class GridSinusoidal(nn.Module):
         Vaswani et al. 2017, section 3.5, for one coordinate.
     """
 
+    @checked
     def __init__(self, dim: int, coord_dim: int) -> None:
         super().__init__()
-        require_count("dim", dim)
-        require_count("coord_dim", coord_dim)
         if dim % (2 * coord_dim):
             raise ValueError(
                 f"dim must be a multiple of {2 * coord_dim} for sinusoids of {coord_dim} "
@@ -42,10 +37,11 @@ class GridSinusoidal(nn.Module):
         self.dim, self.coord_dim = dim, coord_dim
         self.line = Sinusoidal(dim // coord_dim)
 
-    def forward(self, x: Tensor, positions: Tensor) -> Tensor:
+    @checked
+    def forward(
+        self, x: Floats[Tensor, "... n self.dim"], positions: Positions[Tensor, "... n self.coord_dim"]
+    ) -> Tensor:
         """Return ``x``, ``(..., cells, dim)``, plus the encoding of ``(..., cells, coord_dim)``."""
-        require_tokens(x, self.dim)
-        require_positions("positions", positions, self.coord_dim)
         parts = zip(x.chunk(self.coord_dim, -1), positions.split(1, -1), strict=True)
         return torch.cat([self.line(part, place) for part, place in parts], -1)
 
@@ -71,14 +67,14 @@ class GridTable(nn.Module):
         Dosovitskiy et al. 2021, section 3.1; section 3.2 for reading it between cells.
     """
 
+    @checked
     def __init__(self, sizes: tuple[int, ...], dim: int) -> None:
         super().__init__()
         if not isinstance(sizes, (tuple, list)) or not sizes:
             raise TypeError(f"sizes must be one number for each axis, got {sizes!r}")
         for size in sizes:
             require_count("sizes", size)
-        require_count("dim", dim)
-        self.sizes = tuple(sizes)
+        self.sizes, self.dim, self.axes = tuple(sizes), dim, len(sizes)
         self.weight = nn.Parameter(torch.empty(*self.sizes, dim))
         self.reset_parameters()
 
@@ -86,10 +82,11 @@ class GridTable(nn.Module):
         """Draw the table anew."""
         nn.init.normal_(self.weight, std=0.02)
 
-    def forward(self, x: Tensor, positions: Tensor) -> Tensor:
+    @checked
+    def forward(
+        self, x: Floats[Tensor, "... n self.dim"], positions: Positions[Tensor, "... n self.axes"]
+    ) -> Tensor:
         """Return ``x``, ``(..., cells, dim)``, plus what stands at ``(..., cells, axes)``."""
-        require_tokens(x, self.weight.shape[-1])
-        require_positions("positions", positions, len(self.sizes))
         require_same_tokens("x", x.unsqueeze(-3), "positions", positions)
         share = positions.new_ones(*positions.shape[:-1], 1, dtype=torch.float32)
         for size, place in zip(self.sizes, positions.float().unbind(-1), strict=True):
