@@ -135,10 +135,13 @@ class RotaryEncoder(Derived):
             Encoded queries and keys, with the dtypes of ``q`` and ``k``.
         """
         self._require_fitting("q", q, "positions", positions)
-        if key_positions is None:
-            self._require_fitting("k", k, "positions", positions)
-        else:
+        if key_positions is not None:
             self._require_fitting("k", k, "key_positions", key_positions)
+        elif isinstance(positions, Phases):
+            self._require_fitting("k", k, "positions", positions)
+        else:  # the annotations speak of the keys' own positions alone
+            require_heads("k", k, self.heads)
+            require_same_tokens("k", k, "positions", positions)
         phases = key_phases = self._phases(positions)
         if key_positions is not None:
             key_phases = self._phases(key_positions, phases.basis)
@@ -361,11 +364,10 @@ class RotaryEncoder(Derived):
     def _require_fitting(
         self, x_name: str, x: Tensor, name: str, positions: Tensor | Phases
     ) -> None:
-        """Raise unless there are the encoder's heads, and a position or a phase for each token."""
-        if self.heads != 1:
-            require_heads(x_name, x, self.heads)
+        """Raise unless there are the encoder's heads, all on one device, a phase for each token."""
+        require_heads(x_name, x, self.heads)
         if not isinstance(positions, Phases):
-            require_same_tokens(x_name, x, name, positions)
+            require_same_device(x_name, x, name, positions)
             return
         shape, heads = tuple(positions.turns.shape), 1 if self.heads == 1 else x.shape[-3]
         expected = heads, x.shape[-2], *self._turn_shape()
