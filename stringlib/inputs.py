@@ -98,18 +98,6 @@ def require_split(dim: int, heads: int) -> None:
         raise ValueError(f"heads must divide dim {dim}, got {heads}")
 
 
-def require_tokens(x: Tensor, dim: int) -> None:
-    """Raise unless ``x`` is a floating-point tensor ``(..., seq, dim)``.
-
-    Raises:
-        TypeError: If it is not a floating-point tensor.
-        ValueError: If its shape does not fit.
-    """
-    require_floats("x", x)
-    if x.ndim < 2 or x.shape[-1] != dim:
-        raise ValueError(f"x must have shape (..., seq, {dim}), got {tuple(x.shape)}")
-
-
 def require_numbers(name: str, x: object) -> None:
     """Raise ``TypeError`` unless ``x`` is a tensor of real numbers, integer or floating."""
     if not isinstance(x, Tensor) or x.is_complex() or x.dtype == torch.bool:

@@ -844,7 +844,7 @@ def test_bad_input_is_named() -> None:
     bad: list[tuple[type[Exception], str, Any]] = [
         (TypeError, "horizn is no option of any part of a layer, got 8",
          lambda: MultiHeadAttention(DIM, HEADS, horizn=8)),
-        (ValueError, r"x must have shape \(..., seq, 12\), got \(2, 9, 11\)",
+        (ValueError, r"x must have shape \(..., n, dim\) with dim = 12, got \(2, 9, 11\)",
          lambda: layer(x[..., 1:])),
         (ValueError, "positions must have", lambda: layer(x, torch.arange(8)[:, None])),
         (ValueError, "state must be None", lambda: free(x, return_state=True)),

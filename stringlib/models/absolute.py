@@ -39,7 +39,9 @@ class GridSinusoidal(nn.Module):
 
     @checked
     def forward(
-        self, x: Floats[Tensor, "... n self.dim"], positions: Positions[Tensor, "... n self.coord_dim"]
+        self,
+        x: Floats[Tensor, "... n self.dim"],
+        positions: Positions[Tensor, "... n self.coord_dim"],
     ) -> Tensor:
         """Return ``x``, ``(..., cells, dim)``, plus the encoding of ``(..., cells, coord_dim)``."""
         parts = zip(x.chunk(self.coord_dim, -1), positions.split(1, -1), strict=True)
