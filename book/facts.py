@@ -28,8 +28,9 @@ def facts() -> dict[str, Any]:
     drawn = {k: recorded.recall("unit", k)["favor-circulant"] for k in ("test", "redrawn")}
     encoders, attentions = recorded.encoder_times(), recorded.attention_times()
     other, finer, opposite = (vision[key] for key in ("other", "interpolated", "moved"))
-    names = [f"digits {name}" for name in (*ABSOLUTE, *ENCODERS) if name != "rope"]
-    rotary = [f"volumes {name}" for name in ENCODERS if name != "rope"]
+    # the record knows who took part: a name that was registered since did not
+    names = [f"digits {name}" for name in (*ABSOLUTE, *ENCODERS) if f"digits {name}" in finer]
+    rotary = [f"volumes {name}" for name in ENCODERS if f"volumes {name}" in opposite]
     fft = recorded.fft()
     cache, state = cache_numbers(1, WIDE, WIDE), state_numbers(WIDE, WIDE)
     performers = recorded.measured("performer_vision", recorded.at_places(False))

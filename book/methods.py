@@ -1,7 +1,7 @@
 """Every position encoding and every attention that has a name, as a row of a table.
 
 Properties are computed here from the classes; what came of them, ``book.recorded`` reads. Only two
-things are typed, in ``ABOUT``: what the learned numbers are, and the chapter.
+things are typed, in :mod:`lab.methods`: what the learned numbers are, and the chapter.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from book import recorded
+from lab.methods import method
 from stringlib import FavorFeatures, MultiHeadAttention, RotaryEncoder, make_encoder, make_features
 from stringlib.attention.registry import FEATURES, WEIGHTS
 from stringlib.encoders.bias import RelativeBias
@@ -35,54 +36,6 @@ EXACT = 1e-9  # a property that holds to rounding is far below
 MISSING = "–"
 
 
-class About(NamedTuple):
-    """What is typed about a method: what its numbers are, and the chapter that derives it."""
-
-    learned: str
-    chapter: str
-
-
-ABOUT = {
-    "none": About("", "01_why_positions"),
-    "sinusoidal": About("", "01_why_positions"),
-    "learned": About("entries", "01_why_positions"),
-    "rope": About("", "02_rope"),
-    "axial": About("", "04_rope_2d_3d"),
-    "mixed": About("frequencies", "04_rope_2d_3d"),
-    "reflection": About("frequencies", "08_reflections"),
-    "circulant": About("frequencies", "06_circulant_string"),
-    "cayley": About("entries", "07_cayley_string"),
-    "cayley-sparse": About("entries", "07_cayley_string"),
-    "alibi": About("", "01_why_positions"),
-    "t5": About("buckets", "01_why_positions"),
-    "kerple-log": About("parameters", "01_why_positions"),
-    "kerple-power": About("parameters", "01_why_positions"),
-    "softmax": About("", "10_linear_attention"),
-    "relu": About("", "10_linear_attention"),
-    "elu": About("", "10_linear_attention"),
-    "favor": About("", "11_favor_plus"),
-    "favor-iid": About("", "11_favor_plus"),
-    "favor-hadamard": About("", "11_favor_plus"),
-    "favor-circulant": About("", "12_circulant_favor"),
-    "favor-unit-circulant": About("", "12_circulant_favor"),
-    "favor-learned": About("entries", "12_circulant_favor"),
-    "hyperbolic": About("", "11_favor_plus"),
-    "favor-optimal": About("", "11_favor_plus"),
-    "identity": About("", "17_decay_and_state"),
-    "cosine": About("", "13_cosformer"),
-    "cosine-positive": About("", "13_cosformer"),
-    "ramp": About("", "13_cosformer"),
-    "ramp-squared": About("", "13_cosformer"),
-    "toeplitz": About("distances", "14_toeplitz_rpe"),
-    "retnet": About("", "17_decay_and_state"),
-    "gla": About("weights", "17_decay_and_state"),
-    "ssd": About("weights", "17_decay_and_state"),
-    "delta": About("weights", "18_delta_rule"),
-    "gated-delta": About("weights", "18_delta_rule"),
-}
-"""Name → what is typed about it."""
-
-
 class Row(NamedTuple):
     """One method.
 
@@ -97,17 +50,6 @@ class Row(NamedTuple):
     code: str
     cells: dict[str, str]
     chapter: str
-
-
-def about(name: str) -> About:
-    """Return what is typed about a method.
-
-    Raises:
-        ValueError: If nothing is; the message says where to add it.
-    """
-    if name not in ABOUT:
-        raise ValueError(f"{name!r} is registered and has no row: add it to ABOUT in {__file__}")
-    return ABOUT[name]
 
 
 def path_of(thing: Any) -> str:
@@ -247,12 +189,12 @@ def encoders() -> list[Row]:
     volumes = recorded.texts(vision["moved"])
     rows = []
     for name in ("none", *ABSOLUTE, *ENCODERS, *BIASES):
-        typed = about(name)
+        known = method(name)
         made = encoder(name, 1 if coordinates(name) == "1" else AXES)
         cells = {
             "relative": MISSING if made is None else "yes" if is_relative(made) else "no",
             "axes": coordinates(name),
-            "learned": f"{counted(made)} {typed.learned}".strip(),
+            "learned": f"{counted(made)} {known.learned}".strip(),
             "folds": folding(made),
             "training": times(time["training"].get(name)),
             "inference": times(time["inference"].get(name)),
@@ -261,22 +203,23 @@ def encoders() -> list[Row]:
             "images": other.get(f"moved {name}", MISSING),
             "volumes": volumes.get(f"volumes {name}", MISSING),
         }
-        rows.append(Row(name, "" if made is None else path_of(made), cells, typed.chapter))
+        rows.append(Row(name, "" if made is None else path_of(made), cells, known.chapter))
     return rows
 
 
 def layer(name: str, **options: Any) -> MultiHeadAttention:
     """Return an attention layer by the name of its comparison or of its weight."""
+    told: dict[str, Any] = {"attention": name}
     if name in WEIGHTS:
-        told: dict[str, Any] = {"attention": "elu", "weight": name}
-        told |= {"attention": "identity"} if name.endswith("delta") else {}
-        told |= {"horizon": 2.0 * LENGTH} if name.startswith(("cosine", "ramp")) else {}
-        told |= {"length": LENGTH} if name == "toeplitz" else {}
-    else:
-        told = {"attention": name}
+        told = {"attention": "elu", "weight": name, **method(name).options}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        return MultiHeadAttention(WIDE * HEADS, HEADS, **told, **options).double()
+        made = MultiHeadAttention(WIDE * HEADS, HEADS, **told, **options)
+        if made.weight is not None and not made.weight.normalized:  # features may have any sign
+            made = MultiHeadAttention(
+                WIDE * HEADS, HEADS, **{**told, "attention": "identity"}, **options
+            )
+        return made.double()
 
 
 def works(name: str, **options: Any) -> bool:
@@ -350,7 +293,7 @@ def attentions() -> list[Row]:
     recall, time = recorded.texts(recorded.recall()), recorded.attention_times()
     rows = []
     for name in ("softmax", *FEATURES, *WEIGHTS):
-        typed, with_ = about(name), recorded.beside(name)
+        known, with_ = method(name), recorded.beside(name)
         start, share = (time[key].get(name) for key in ("from", "share"))
         cells = {
             "kind": "all pairs"
@@ -361,11 +304,11 @@ def attentions() -> list[Row]:
             "causal": "both" if works(name, causal=False) else "only",
             "kept": kept(name),
             "rope": rotation(name),
-            "learned": f"{learned(name)} {typed.learned}".strip(),
+            "learned": f"{learned(name)} {known.learned}".strip(),
             "from": MISSING if start is None else f"{start:,.0f}",
             "share": MISSING if share is None else f"{100 * share:.1f}",
             "text": MISSING if with_ is None else f"{recorded.about(with_[1])}, {with_[0]}",
             "recall": recall.get(name, MISSING),
         }
-        rows.append(Row(name, code(name), cells, typed.chapter))
+        rows.append(Row(name, code(name), cells, known.chapter))
     return rows

@@ -7,12 +7,14 @@ weights are: nothing here asks the package for them.
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 import stringlib
+from lab.methods import METHODS
 from stringlib import (
     CosineWeight,
     DecayWeight,
@@ -20,6 +22,9 @@ from stringlib import (
     RampWeight,
     ToeplitzWeight,
 )
+from stringlib.attention import registry
+from stringlib.parts import Known
+from stringlib.testing.cases import feature_case, weight_case
 from stringlib.testing.features import Mapped
 from stringlib.testing.weights import Draw, Weighted
 
@@ -158,3 +163,30 @@ FEATURES: dict[str, Mapped] = {
     "favor-diagonal": _favor("iid", 7, hyperbolic=True, mean_square=torch.rand(HEADS, HEAD_DIM)),
 }  # fmt: skip
 """Name, that of the registry where it has one → feature map."""
+
+
+def features_by_name(known: Known) -> dict[str, Mapped]:
+    """Return cases of those maps of a registry that have none here: without a formula."""
+    return {name: feature_case(make)[1] for name, make in known.items() if name not in FEATURES}
+
+
+def weights_by_name(known: Known) -> dict[str, Weighted]:
+    """Return cases of those weights of a registry that are of no class with a matrix here.
+
+    What a layer learns makes one of these classes for its tokens.
+    """
+    draws = torch.Generator().manual_seed(0)
+    written = tuple(
+        type(case.build(case.draw and case.draw((2,), 5, draws), 5, 0)) for case in WEIGHTS.values()
+    )
+    found = {}
+    for name, make in known.items():
+        case = weight_case(partial(make, **METHODS[name].options))[1]
+        one = case.build(case.draw and case.draw((2,), 5, draws), 5, 0)
+        if not isinstance(one, written):
+            found[name] = case
+    return found
+
+
+FEATURES |= features_by_name(registry.FEATURES)
+WEIGHTS |= weights_by_name(registry.WEIGHTS)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
 import stringlib
-from stringlib import RotaryEncoder, reference
+from stringlib import ENCODERS, RotaryEncoder, reference
 from stringlib.algebra import haar_orthogonal
+from stringlib.parts import build
 
 
 def _given(head_dim: int, pairs: int, coord_dim: int, heads: int, layout: str) -> RotaryEncoder:
@@ -53,6 +56,24 @@ CASES: dict[str, Callable[[], RotaryEncoder]] = {
     "string-half-7": lambda: _given(7, 2, 3, 2, "half"),
     "string-no-pairs": lambda: stringlib.STRING(torch.zeros(1, 0, 1), head_dim=4),
 }
+
+
+def by_name(registry: Mapping[str, Callable[..., RotaryEncoder]]) -> dict[str, Any]:
+    """Return cases of those encoders of a registry whose class has none here."""
+    written = {type(make()) for make in CASES.values()}
+    new = {n: make for n, make in registry.items() if type(build(n, make, SMALL[0])) not in written}
+    return {
+        f"{name}-{number}": partial(build, name, make, given)
+        for name, make in new.items()
+        for number, given in enumerate(SMALL)
+    }
+
+
+SMALL = (
+    {"head_dim": 8, "coord_dim": 1, "heads": 1},
+    {"head_dim": 6, "coord_dim": 1, "heads": 3},
+)
+CASES |= by_name(ENCODERS)
 
 
 def _circulant(e: RotaryEncoder, h: int, x: Tensor, r: Tensor) -> Tensor:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from inspect import signature
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from lab.methods import METHODS
 from stringlib import ENCODERS, LanguageModel, PositionWeight, ViT
 from stringlib.attention import registry
 from stringlib.attention.registry import FEATURES
@@ -17,11 +17,11 @@ from stringlib.parts import part
 NAMES: tuple[str | None, ...] = (None, *ENCODERS, *BIASES, "sinusoidal", "learned")
 LENGTH, VOCAB, CLASSES = 7, 11, 5
 OPTIONS: dict[str, Any] = {"horizon": 20}
-"""What a weight must be told, if it asks for it; a model says the length itself."""
+"""What a weight is told here in place of what its record says; a model says the length itself."""
 
 WEIGHTS: dict[str, dict[str, Any]] = {
-    name: {option: OPTIONS[option] for option in signature(make).parameters if option in OPTIONS}
-    for name, make in registry.WEIGHTS.items()
+    name: {o: OPTIONS.get(o, told) for o, told in METHODS[name].options.items() if o != "length"}
+    for name in registry.WEIGHTS
 }
 """Name → options."""
 

@@ -1,10 +1,13 @@
 """Relative biases: values, gradients, kernels, and what a bias cannot do."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from stringlib import ALiBi, KerpleLog, KerplePower, RoPE, T5Bias, reference
+from stringlib.encoders.registry import BIASES, make_bias
 from stringlib.testing import properties
 from stringlib.testing.biases import BIAS
 from tests.draws import random
@@ -21,6 +24,16 @@ CASES = {
     "kerple-log": lambda: KerpleLog(4),
     "kerple-power": lambda: KerplePower(3),
 }
+
+
+def by_name(registry):
+    """Return cases of those biases of a registry whose class has none here."""
+    written = {type(make()) for make in CASES.values()}
+    made = {name: partial(make_bias, name, 3) for name in registry}
+    return {name: make for name, make in made.items() if type(make()) not in written}
+
+
+CASES |= by_name(BIASES)
 LEARNED = [name for name in CASES if not name.startswith("alibi")]
 biases = pytest.mark.parametrize("name", CASES)
 learned = pytest.mark.parametrize("name", LEARNED)

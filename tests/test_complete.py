@@ -5,31 +5,21 @@ from __future__ import annotations
 import pytest
 import torch
 
-from lab.explore.style import COLOURS
+from lab.methods import method
 from stringlib import ENCODERS, make_encoder, make_features
 from stringlib.attention.projections import PROJECTIONS
 from stringlib.attention.registry import FEATURES, WEIGHTS
-from stringlib.encoders.registry import BIASES, make_bias
+from stringlib.encoders.registry import BIASES
 from tests import attention_cases, encoder_cases, model_cases
-from tests.test_bias import CASES as BIAS_CASES
 
 
 @pytest.mark.parametrize("name", ENCODERS)
-def test_an_encoder_has_cases_and_a_literal_twin(name: str) -> None:
+def test_an_encoder_of_the_package_has_a_literal_twin(name: str) -> None:
     kind = type(make_encoder(name, 8))
-    made = {type(make()) for make in encoder_cases.CASES.values()}
-    assert kind in made, f"add cases of {kind.__name__} to CASES in tests/encoder_cases.py"
     assert kind in encoder_cases.TWINS, (
         f"add the literal form of {kind.__name__} to stringlib/reference, and to TWINS in "
         "tests/encoder_cases.py"
     )
-
-
-@pytest.mark.parametrize("name", BIASES)
-def test_a_bias_has_cases(name: str) -> None:
-    kind = type(make_bias(name, 2))
-    made = {type(make()) for make in BIAS_CASES.values()}
-    assert kind in made, f"add {kind.__name__} to CASES in tests/test_bias.py"
 
 
 @pytest.mark.parametrize("name", FEATURES)
@@ -61,8 +51,8 @@ def test_a_weight_has_a_case_with_its_matrix(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*ENCODERS, *BIASES, *FEATURES, *WEIGHTS])
-def test_a_name_has_a_colour(name: str) -> None:
-    assert name in COLOURS, f"give {name!r} a colour in its family in lab/explore/style.py"
+def test_a_name_has_a_record(name: str) -> None:
+    assert method(name).chapter
 
 
 @pytest.mark.parametrize("name", [*ENCODERS, *BIASES, *FEATURES, *WEIGHTS])

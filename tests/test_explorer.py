@@ -17,7 +17,8 @@ import pytest
 from book.figures.rope import intro_figure
 from lab.explore import HARD_LIMIT, Drawn, Explorer, figure_json
 from lab.explore.frames import PLOTLY, state_of, value_text
-from lab.explore.style import COLOURS, FAMILIES, PALETTE, layout
+from lab.explore.style import COLOURS, PALETTE, layout
+from lab.methods import METHODS
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 
@@ -371,11 +372,11 @@ def test_colours_stand_out_from_the_page(name: str, page: str) -> None:
     assert (light + 0.05) / (dark + 0.05) >= 3
 
 
-def test_a_method_has_one_colour_and_a_family_no_two_alike() -> None:
-    methods = [m for family in FAMILIES for m in family]
-    assert len(methods) == len(set(methods)) == len(COLOURS)
-    for family in FAMILIES:
-        assert len(set(family.values())) == len(family)
+def test_no_two_methods_of_a_family_have_one_colour() -> None:
+    assert set(COLOURS) == set(METHODS)
+    for family in {method.family for method in METHODS.values()}:
+        colours = [method.colour for method in METHODS.values() if method.family == family]
+        assert len(set(colours)) == len(colours), family
 
 
 def test_layout_takes_overrides() -> None:

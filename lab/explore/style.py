@@ -12,6 +12,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from lab.explore.describe import describe
+from lab.methods import METHODS
 
 __all__ = [
     "COLOURS",
@@ -33,65 +34,7 @@ PALETTE = {
     "grey": "#7f8a94",
 }
 
-ENCODERS = {
-    "rope": "blue",
-    "circulant": "orange",
-    "cayley": "teal",
-    "mixed": "magenta",
-    "axial": "sky",
-    "reflection": "red",
-    "dense": "brown",
-    "none": "grey",
-}
-ABSOLUTE_AND_BIAS = {
-    "sinusoidal": "red",
-    "learned": "brown",
-    "alibi": "teal",
-    "t5": "sky",
-    "kerple-log": "magenta",
-    "kerple-power": "orange",
-}
-ATTENTION = {
-    "softmax": "blue",
-    "favor": "orange",
-    "relu": "teal",
-    "favor-circulant": "magenta",
-    "elu": "sky",
-    "hyperbolic": "red",
-    "cosine": "brown",
-    "uniform": "grey",
-}
-PROJECTIONS = {  # of FAVOR+, beside favor (orthogonal) and favor-circulant
-    "favor-iid": "brown",
-    "favor-hadamard": "sky",
-    "favor-unit-circulant": "teal",
-    "favor-learned": "red",
-    "favor-optimal": "blue",
-}
-WEIGHTS = {  # weight 1: as its feature map
-    "cosine-positive": "sky",
-    "ramp": "grey",
-    "ramp-squared": "magenta",
-    "toeplitz": "red",
-}
-DECAYS = {
-    "retnet": "orange",
-    "gla": "magenta",
-    "rwkv6": "teal",
-    "ssd": "red",
-    "delta": "sky",
-    "gated-delta": "brown",
-}
-SCALING = {"pi": "magenta", "ntk": "orange", "yarn": "teal"}  # each beside unscaled RoPE, blue
-VARIANTS = {"cayley-sparse": "teal", "identity": "grey"}  # as what they vary
-ELSEWHERE: dict[str, str] = {}
-"""Methods that come from elsewhere, such as your own: a name and one of the palette."""
-FAMILIES = (
-    *(ENCODERS, ABSOLUTE_AND_BIAS, ATTENTION, PROJECTIONS, WEIGHTS, DECAYS, SCALING, VARIANTS),
-    ELSEWHERE,
-)
-
-COLOURS = {method: PALETTE[colour] for family in FAMILIES for method, colour in family.items()}
+COLOURS = {name: PALETTE[method.colour] for name, method in METHODS.items()}
 """Name of a method → its colour, one mapping for the whole book."""
 
 DIVERGING = [

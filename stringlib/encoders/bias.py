@@ -61,7 +61,8 @@ class RelativeBias(Derived):
         Returns:
             ``(heads, num_queries, num_keys)``, in the dtype and on the device of the module.
         """
-        device = next(iter((*self.parameters(), *self.buffers()))).device
+        tensors = (*self.parameters(), *self.buffers())
+        device = tensors[0].device if tensors else None  # one's own may hold none
         line = self.at(torch.arange(offset - num_keys, offset + num_queries, device=device))
         query = torch.arange(num_keys, num_keys + num_queries, device=device)
         which = query[:, None] - torch.arange(num_keys, device=device)

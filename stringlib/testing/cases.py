@@ -161,12 +161,13 @@ def _plain(weight: PositionWeight) -> Weighted:
             f"make must return a weight of up to 8 heads for 1 to {max(LENGTHS)} tokens, "
             f"got a {type(weight).__name__} that has no sums for them"
         )
+    far = 16384 if weight.has_state else 1024  # without factors all pairs are in memory at once
     return Weighted(
         draw=None,
         build=lambda x, n, start: weight,
         dense=lambda x, n: _matrix(weight, n),
         heads=heads,
-        lengths=() if lengths == [*LENGTHS] and _sums(weight, heads, 16384) else tuple(lengths),
+        lengths=() if lengths == [*LENGTHS] and _sums(weight, heads, far) else tuple(lengths),
         parameters=tuple(weight.parameters()),
         **{
             **_told(weight, heads, lengths[-1]),
