@@ -84,14 +84,19 @@ def study(monkeypatch):
     return importlib.import_module("sweep_study")
 
 
-@pytest.mark.parametrize("jobs", ["1", "2"])
-def test_the_record_is_the_same_with_one_job_and_with_two(study, output, capsys, jobs):
-    study.main(["--jobs", jobs, "--output", str(output)])
+def test_a_study_ends_in_a_record_of_its_cells_as_they_stand(study, output, capsys):
+    study.main(["--jobs", "1", "--output", str(output)])
     assert "6 runs to do, 0 done" in capsys.readouterr().out
     assert data(output) == EXPECTED
     assert read_record(output)["code"] == study.STUDY.code == digest(code_of(run=study.run))
     assert list(data(output)["cells"]) == ["b", "a"]  # as defined, not as the alphabet
     assert not runs_of(output).exists()
+    record = read_record(output)
+    assert record["command"] == "python results/sweep_study.py --seeds 3 --steps 5"
+    assert record["seeds"] == [0, 1, 2]
+    # the commit of the script, though the record lies outside of every checkout
+    if (ROOT / ".git").exists():
+        assert record["commit"] != "unknown"
 
 
 def test_a_run_that_fails_leaves_the_others_and_is_named(study, output, monkeypatch):
@@ -111,60 +116,64 @@ def test_a_run_that_fails_leaves_the_others_and_is_named(study, output, monkeypa
     assert data(output) == EXPECTED
 
 
-@pytest.mark.parametrize("jobs", ["1", "2"])
-def test_a_study_that_is_terminated_keeps_what_is_done(study, output, monkeypatch, capsys, jobs):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_study_that_is_stopped_keeps_what_is_done(study, output, monkeypatch, capsys, number):
     def add(kept, *what):
         real(kept, *what)
         if len(kept.found) == 2:
-            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), number)
 
-    words = ["--jobs", jobs, "--output", str(output)]
+    words = ["--jobs", "1", "--output", str(output)]
     real, before = Kept.add, signal.getsignal(signal.SIGTERM)
     with monkeypatch.context() as patch:
         patch.setattr(Kept, "add", add)
-        patch.setenv("SLOW", "b2")  # the others end before it
         with pytest.raises(SystemExit) as stopped:
             study.main(words)
     assert stopped.value.code == 130
     assert "stopped; what is done is kept" in capsys.readouterr().out
     assert signal.getsignal(signal.SIGTERM) == before
-    assert 2 <= len(lines(output)) < 6
+    assert [(line["cell"], line["seed"]) for line in lines(output)] == [("b", 0), ("a", 0)]
     assert not output.exists()
     study.main(words)
+    assert "4 runs to do, 2 done" in capsys.readouterr().out
     assert data(output) == EXPECTED
 
 
-def test_a_killed_process_costs_its_own_run_alone(output):
-    began = time.monotonic()
-    process = start(output, "2", KILLED="a1")
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == 1
-    assert "a seed 1 FAILED" in out
-    told, named, count = err.splitlines()
+def test_a_killed_process_costs_its_own_run_alone(study, output, monkeypatch, tmp_path, capfd):
+    diary = tmp_path / "diary"
+    diary.touch()
+    with monkeypatch.context() as patch:
+        for name, value in {"KILLED": "a1", "DIARY": str(diary), "HANG": ""}.items():
+            patch.setenv(name, value)
+        with pytest.raises(SystemExit) as stopped:
+            study.main(["--jobs", "2", "--output", str(output)])
+    told, named, count = str(stopped.value).splitlines()
     assert told.startswith("the process of the run was killed again and again")
     assert named == "^ in 'a' with seed 1"
     assert count.startswith("1 of 6 runs failed; the others are kept in ")
+    out, err = capfd.readouterr()
+    assert "a seed 1 FAILED" in out
+    assert err == ""
+    begun = [line.split()[0] for line in diary.read_text().splitlines()]
+    assert begun.count("a1") == 2  # killed once, it would have cost nothing: test_study_cluster
     assert len(lines(output)) == 5
-    assert time.monotonic() - began < 60
-
-
-def test_a_process_that_is_killed_once_costs_nothing(study, output, monkeypatch, tmp_path, capfd):
-    monkeypatch.setenv("KILLED", "a1")
-    monkeypatch.setenv("ONCE", str(tmp_path / "once"))
-    study.main(["--jobs", "2", "--output", str(output)])
-    assert (tmp_path / "once").exists()
-    assert capfd.readouterr().err == ""
+    study.main(["--jobs", "1", "--output", str(output)])
     assert data(output) == EXPECTED
 
 
-@pytest.mark.parametrize("jobs", ["1", "2"])
-def test_a_study_that_is_stopped_goes_on(study, output, jobs):
-    process = start(output, jobs, SLOW="b1")
+def slow(output):
+    """Return a study with two processes, of whose runs one lasts and two are done."""
+    process = start(output, "2", SLOW="b1")
     deadline = time.monotonic() + 100
     while not runs_of(output).exists() or len(lines(output)) < 2:
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    os.killpg(process.pid, signal.SIGINT)  # Ctrl-C reaches the whole group
+    return process
+
+
+def test_processes_that_are_stopped_leave_what_is_done(study, output, monkeypatch, capsys):
+    process = slow(output)
+    process.terminate()  # as kill does; Ctrl-C, which reaches the whole group: test_train_runs
     began = time.monotonic()
     out, err = process.communicate(timeout=60)
     assert time.monotonic() - began < 10  # in the midst of a run
@@ -172,29 +181,21 @@ def test_a_study_that_is_stopped_goes_on(study, output, jobs):
     assert "stopped; what is done is kept" in out
     assert err == ""
     done = [(line["cell"], line["seed"]) for line in lines(output)]
-    assert done[:2] == [("b", 0), ("a", 0)] if jobs == "1" else ("b", 1) not in done
-    process = start(output, WRONG="b1")  # of the others all may be done
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == 1
-    assert f"{6 - len(done)} runs to do, {len(done)} done" in out
-    assert "ArithmeticError: as asked\n^ in 'b' with seed 1\n1 of " in err
+    assert ("b", 1) not in done
+    monkeypatch.setenv("WRONG", "b1")  # of the others all may be done
+    with pytest.raises(
+        SystemExit, match="ArithmeticError: as asked\n\\^ in 'b' with seed 1\n1 of "
+    ):
+        study.main(["--output", str(output), "--jobs", "1"])
+    assert f"{6 - len(done)} runs to do, {len(done)} done" in capsys.readouterr().out
     assert len(lines(output)) == 5
+    monkeypatch.delenv("WRONG")
     study.main(["--output", str(output), "--jobs", "1"])
     assert data(output) == EXPECTED
-    record = read_record(output)
-    assert record["command"] == "python results/sweep_study.py --seeds 3 --steps 5"
-    assert record["seeds"] == [0, 1, 2]
-    # the commit of the script, though the record lies outside of every checkout
-    if (ROOT / ".git").exists():
-        assert record["commit"] != "unknown"
 
 
 def test_processes_end_with_the_one_that_waits_for_them(study, output):
-    process = start(output, "2", SLOW="b1")
-    deadline = time.monotonic() + 100
-    while not runs_of(output).exists() or len(lines(output)) < 2:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    process = slow(output)
     process.kill()
     process.communicate(timeout=20)  # its processes have its output open
     assert len(lines(output)) < 6

@@ -1,12 +1,8 @@
 """What a command compares: cells one by one, names of modules of one's own, several rates."""
 
-import json
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-import torch
 
 from lab.records import read_record
 from lab.tasks import TASKS
@@ -16,7 +12,9 @@ from lab.train.options import read_options
 from lab.train.settings import Settings
 from stringlib import ENCODERS
 
-ROOT = Path(__file__).parents[1]
+# Dask, from inside
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
+
 SHORT = ["--task-option", "pairs=2", "--steps", "3", "--batch-size", "4", "--accelerator", "cpu"]
 RECALL = ["recall", *SHORT]
 
@@ -209,32 +207,27 @@ def test_a_module_that_cannot_import_says_what(module, capsys):
     assert "got 'my_broken': No module named 'no_such_thing'" in err
 
 
-def in_processes(*words):
-    words = ["-m", "lab.train", *words, "--import", "my_module", *SHORT, "--jobs", "2"]
-    return subprocess.run(
-        [sys.executable, *words, "--folder", "runs"],
-        env={"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PATH": ""},
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
-
-
-def test_a_killed_process_costs_its_own_run_alone(module):
-    done = in_processes("deadly", "--attention", "softmax,relu,elu", "--seeds", "1")
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("error: relu, seed 0: the process of the run was killed again and again")
+def test_two_at_a_time_give_what_one_gives_and_a_killed_one_costs_its_own_run_alone(module, capfd):
+    """In processes, which import the module too."""
+    words = ["deadly", "--import", "my_module", *SHORT, "--encoder", "rope,mine"]
+    words += ["--rate", "1e-2,1e-3", "--cell", "killed: attention=relu rate=1e-3"]
+    words += ["--cell", "last: attention=elu weight=ssd rate=1e-3", "--folder"]
+    assert main([*words, "two", "--jobs", "2"]) == 2
+    out, err = capfd.readouterr()
+    (line,) = err.splitlines()
+    told = "error: killed, seed 0: the process of the run was killed again and again"
+    assert line.startswith(told)
     assert line.endswith("; the other runs are kept, and the same command goes on")
-    assert {path.name for path in (module / "runs").glob("*")} == {"softmax", "elu"}
-    for path in (module / "runs").glob("*/seed-0/checkpoint.pt"):
-        assert torch.load(path, weights_only=True)["step"] == 3
-
-
-def test_processes_import_the_module_too(module):
-    done = in_processes("own", "--encoder", "rope,mine")
-    assert (done.returncode, done.stderr) == (0, "")
-    record = json.loads((module / "runs" / "record.json").read_text(encoding="utf8"))
-    assert record["hardware"]["threads"] == 1
-    state = torch.load("runs/softmax+mine/seed-0/checkpoint.pt", weights_only=True)
-    assert any("omega" in name for name in state["model"])
+    assert "last, seed 0: accuracy" in out
+    names = {"softmax+rope", "softmax+mine", "last"}
+    assert {path.name for path in (module / "two").glob("*")} == names
+    assert len([*(module / "two").rglob("checkpoint.pt")]) == 4 + 3  # rates tried, seeds
+    assert main([*words, "two", "--jobs", "1"]) == main([*words, "one"]) == 0
+    out = capfd.readouterr().out
+    assert out.count("last, seed 0: accuracy") == 2
+    records = [read_record(module / folder / "record.json") for folder in ("two", "one")]
+    for record in records:
+        for cell in record["data"]["cells"].values():
+            assert [run.pop("wall_s") >= 0 for run in cell["runs"]] == [True]
+    assert records[0]["data"] == records[1]["data"]
+    assert records[0]["hardware"]["threads"] == 1
