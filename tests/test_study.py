@@ -245,14 +245,6 @@ def test_a_line_that_was_cut_off_is_done_again_and_spoils_no_other(output):
     assert set(keep(output).found) == {("a", 0), ("a", 2)}
 
 
-def test_kept_runs_of_an_older_version_are_refused(study, output):
-    line = {"cell": "a", "seed": 0, "steps": 5, "told": CELLS["a"], "found": {"wall_s": 1}}
-    runs_of(output).write_text(json.dumps(line) + "\n")
-    with pytest.raises(SystemExit, match=r"study\.runs\.jsonl .*older version.*remove the file"):
-        study.main(["--output", str(output)])
-    assert lines(output) == [line]
-
-
 def test_a_record_says_what_each_run_was_made_with(study, output):
     code = digest(code_of(run=study.run))
     other = {**MADE, "commit": "bbbbbbb", "hardware": {"cores": 5, "cuda": "X"}}

@@ -162,9 +162,14 @@ def test_ctrl_c_saves_and_the_same_command_goes_on_but_for_fresh(tmp_path, capsy
     assert main(words) == 0  # nothing of the old runs is in its way
 
 
-def test_a_loss_gone_bad_names_method_and_seed(tmp_path, capsys):
-    assert main([*RECALL, "--rate", "1e30", "--folder", str(tmp_path)]) == 2
-    assert "error: softmax, seed 0: the loss or its gradient" in capsys.readouterr().err
+def test_a_loss_gone_bad_is_named_and_costs_its_own_run_alone(tmp_path, capsys):
+    words = [*RECALL, "--cell", "bad: rate=1e30", "--cell", "good: rate=1e-3", "--seeds", "2"]
+    assert main([*words, "--folder", str(tmp_path)]) == 2
+    out, err = capsys.readouterr()
+    assert "good, seed 1: accuracy" in out
+    assert err.startswith("error: bad, seed 0: the loss or its gradient")
+    assert "; bad, seed 1: the loss or its gradient" in err
+    assert err.endswith("; the other runs are kept, and the same command goes on\n")
 
 
 def test_two_commands_do_not_share_a_folder(tmp_path, capsys):
