@@ -271,8 +271,8 @@ def test_some_cells_alone_leave_no_record_until_none_is_missing(study, output):
     ("words", "message"),
     [
         (["--only", "c"], "--only must fit one of b, a; got 'c'"),
-        (["--seeds", "0"], "--seeds must be at least 1, got 0"),
-        (["--jobs", "-1"], "--jobs must be at least 1, got -1"),
+        (["--seeds", "0"], "argument --seeds: must be at least 1, got 0"),
+        (["--jobs", "-1"], "argument --jobs: must be at least 1, got -1"),
     ],
 )
 def test_a_bad_command_line_says_what_is_expected(output, tmp_path, capsys, words, message):

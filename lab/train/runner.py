@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import logging
 import signal
@@ -28,6 +29,32 @@ DEAF = ["import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"]
 """What a process of this machine does first, for Ctrl-C is for the one that waits for it."""
 
 _ONE_AT_A_TIME = threading.Lock()  # PyTorch's random numbers belong to the process
+
+
+def count(text: str) -> int:
+    """Return a number of things that a command line asks for.
+
+    Raises:
+        ArgumentTypeError: If it is less than 1.
+    """
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, got {number}")
+    return number
+
+
+def make_runs_parser(seeds: int, jobs: int) -> argparse.ArgumentParser:
+    """Return what each command line of many runs has, a parent of its parser.
+
+    Args:
+        seeds: How many seeds unless ``--seeds`` says otherwise.
+        jobs: How many runs at a time unless ``--jobs`` says otherwise.
+    """
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    add = partial(parser.add_argument_group("runs").add_argument, type=count, metavar="N")
+    add("--seeds", default=seeds, help=f"how many seeds ({seeds})")
+    add("--jobs", default=jobs, help=f"runs at a time, each on one thread of the CPU ({jobs})")
+    return parser
 
 
 @contextmanager

@@ -20,8 +20,7 @@ from lab.records import machine, stamp, write_runs
 from lab.train.code import code_of, digest
 from lab.train.hardware import DEVICES, find_device
 from lab.train.kept import Cells, Kept, plain
-from lab.train.runner import workers
-from stringlib.inputs import require_count
+from lab.train.runner import count, make_runs_parser, workers
 
 Run = Callable[..., Mapping[str, Any]]
 
@@ -138,11 +137,12 @@ class Study:
         print(f"written: {args.output}", flush=True)
 
     def _arguments(self, argv: Sequence[str] | None) -> argparse.Namespace:
-        parser = argparse.ArgumentParser(description=(self.about or "").partition("\n")[0])
+        parser = argparse.ArgumentParser(
+            description=(self.about or "").partition("\n")[0],
+            parents=[make_runs_parser(self.seeds, self.jobs)],
+        )
         add = parser.add_argument
-        add("--seeds", type=int, default=self.seeds, help="how many seeds, from 0")
-        add("--steps", type=int, default=self.steps, help=self.steps_are)
-        add("--jobs", type=int, default=self.jobs, help="runs at a time, each on one thread")
+        add("--steps", type=count, default=self.steps, help=self.steps_are)
         add(
             "--scheduler",
             metavar="ADDRESS",
@@ -164,8 +164,6 @@ class Study:
         add("--output", type=Path, default=Path(self.script).with_suffix(".json"))
         args = parser.parse_args(argv)
         try:
-            for name in ("seeds", "steps", "jobs"):
-                require_count(f"--{name}", getattr(args, name))
             if args.scheduler is None:  # a worker of a cluster looks at its own machine
                 args.device = find_device(args.device)
         except ValueError as error:
