@@ -169,7 +169,7 @@ def test_the_run_of_a_study_is_told_the_device(machine, monkeypatch):
     machine("cuda")
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a GPU")
     monkeypatch.setenv("STRINGLIB_DEVICE", "cpu")
-    found, made = study._do(lambda seed, steps: {"on": find_device()}, 0, 1, {}, "cuda")
+    found, made = study._do(lambda seed, steps: {"on": find_device()}, 1, "cuda", ("a", 0, {}))
     assert found["on"] == made["hardware"]["device"] == "cuda"
 
 
