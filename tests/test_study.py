@@ -212,11 +212,11 @@ def test_a_second_process_is_refused_while_the_first_runs(study, output):
     assert not output.exists()
 
 
-def keep(output, *runs, code="", made=None):
+def keep(output, *runs, code="", made=MADE):
     """Return what is kept after some runs more; a run is a cell and its seed."""
-    kept = Kept(runs_of(output), CELLS, 5, code, made)
+    kept = Kept(runs_of(output), CELLS, 5, code)
     for cell, seed in runs:
-        kept.add(cell, seed, {"x": 1.5, "wall_s": 0.5})
+        kept.add(cell, seed, {"x": 1.5, "wall_s": 0.5}, made)
     return kept
 
 
@@ -248,7 +248,7 @@ def test_a_line_that_was_cut_off_is_done_again_and_spoils_no_other(output):
 def test_a_record_says_what_each_run_was_made_with(study, output):
     code = digest(code_of(run=study.run))
     other = {**MADE, "commit": "bbbbbbb", "hardware": {"cores": 5, "cuda": "X"}}
-    keep(output, ("a", 0), code=code, made=MADE)
+    keep(output, ("a", 0), code=code)
     keep(output, ("b", 0), code=code, made=other)
     words = ["--seeds", "1", "--output", str(output)]
     Study(SCRIPT, "About.", CELLS, study.run, steps=5).main(words)

@@ -27,18 +27,10 @@ class Kept:
         cells: Name → arguments of its runs.
         steps: How many steps each.
         code: Digest of the code that runs now.
-        made: What runs that are kept now are made with.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        cells: Cells,
-        steps: int,
-        code: str = "",
-        made: Mapping[str, Any] | None = None,
-    ) -> None:
-        self.path, self._steps, self._code, self._now = path, steps, code, made or {}
+    def __init__(self, path: Path, cells: Cells, steps: int, code: str) -> None:
+        self.path, self._steps, self._code = path, steps, code
         self._told = {name: plain(told) for name, told in cells.items()}
         self.found: dict[tuple[str, int], dict[str, Any]] = {}
         self.changed = 0
@@ -48,26 +40,18 @@ class Kept:
         for run in read_lines(path):
             self._read(run)
 
-    def add(
-        self,
-        cell: str,
-        seed: int,
-        found: Mapping[str, Any],
-        where: Mapping[str, Any] | None = None,
-    ) -> None:
+    def add(self, cell: str, seed: int, found: Mapping[str, Any], made: Mapping[str, Any]) -> None:
         """Keep one run, at once.
 
         Args:
             cell: Name of its cell.
             seed: Its seed.
             found: What it returned, as :func:`plain` gives it.
-            where: :func:`~lab.records.machine` of the process that did it; this one's if
-                omitted.
+            made: What it was made with, as :func:`~lab.records.stamp` says.
 
         Raises:
             OSError: If it cannot be written.
         """
-        made = {**self._now, **(where or {})}
         line = {"cell": cell, "seed": seed, "steps": self._steps, "told": self._told[cell]}
         line |= {"code": self._code, "made": made, "found": found}
         append(self.path, json.dumps(line) + "\n", THEN)

@@ -91,10 +91,10 @@ class Study:
 
     def _main(self, args: argparse.Namespace) -> None:
         wanted = [(name, seed) for name in self.cells for seed in range(args.seeds)]
-        code, made = self.code, stamp(Path(self.script), args.device)
+        code = self.code
         path = args.output.with_suffix(".runs.jsonl")
         with locked(path, f"another process runs this study and writes {path}"):
-            kept = Kept(path, self.cells, args.steps, code, made)
+            kept = Kept(path, self.cells, args.steps, code)
             # seed by seed: whoever stops early has every cell
             todo = sorted(
                 (pair for pair in wanted if fnmatch(pair[0], args.only) and pair not in kept.found),
@@ -178,6 +178,7 @@ class Study:
         """Do the runs, keep each, and return a text about each that failed."""
         function = partial(_do, self.run, args.steps, args.device)
         runs = [(name, seed, dict(self.cells[name])) for name, seed in todo]
+        commit = stamp(Path(self.script))["commit"]  # a worker of a cluster may have no checkout
         failures = []
         try:
             with workers(args.jobs, args.scheduler) as each:
@@ -186,8 +187,9 @@ class Study:
                         failures.append(f"{_told(came)}\n^ in {name!r} with seed {seed}")
                         how = "FAILED"
                     else:
-                        kept.add(name, seed, *came)
-                        how = f"{came[0]['wall_s']} s"
+                        found, where = came
+                        kept.add(name, seed, found, {"commit": commit, **where})
+                        how = f"{found['wall_s']} s"
                     print(f"{number}/{len(todo)} {name} seed {seed} {how}", flush=True)
         except KeyboardInterrupt:
             print(f"stopped; what is done is kept in {kept.path}", flush=True)
