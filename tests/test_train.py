@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from lightning_fabric.loggers.logger import Logger
 from torch import nn
 
 from lab import records
@@ -81,6 +82,38 @@ def whole(tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole")
     model = make()
     return model, fit(model, Sums(), SETTINGS, folder=folder), folder
+
+
+class Notes(Logger):
+    """A logger of one's own."""
+
+    name, version = "notes", 0
+
+    def __init__(self):
+        self.told = []
+
+    def log_metrics(self, metrics, step=None):
+        self.told.append((step, metrics))
+
+    def log_hyperparams(self, params):
+        raise NotImplementedError
+
+
+def test_loggers_of_fabric_are_told_what_is_logged_and_change_nothing(whole):
+    model, notes = make(), Notes()
+    history = fit(model, Sums(), SETTINGS, fabric=make_fabric("cpu", loggers=[notes]))
+    assert history.losses == whole[1].losses
+    assert same(model, whole[0])
+    told = [(step, line) for step, line in notes.told if "loss" in line]
+    assert [step for step, _ in told] == history.steps
+    lists = {"loss": history.losses, "rate": history.rates, "norm": history.norms}
+    for key, values in lists.items():
+        assert [line[key] for _, line in told] == values
+    assert all(line["examples_per_s"] > 0 for _, line in told)
+    scores = [(step, line) for step, line in notes.told if "loss" not in line]
+    assert scores == [
+        (one["step"], {"score/test": one["scores"]["test"]}) for one in history.evaluations
+    ]
 
 
 def check_goes_on(whole, folder, seed=0):

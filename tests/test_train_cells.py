@@ -144,7 +144,7 @@ def test_seeds_begin_where_they_are_told_to_and_rates_are_each_once():
         (["--rate", "1e-3,0"], "softmax: rate must be positive and finite, got 0"),
         (["--rate", "fast"], "softmax: rate must be a number, got 'fast'"),
         (["--first-seed", "-1"], "seed must be at least 0, got -1"),
-        (["--jobs", "0"], "--seeds, --jobs, --devices and --nodes must be at least 1"),
+        (["--jobs", "0"], "argument --jobs: must be at least 1, got 0"),
         (["--jobs", "2", "--devices", "2"], "--jobs must be 1 with --devices"),
         (["--import", "no_such"], "--import must name a module that can be imported in"),
     ],

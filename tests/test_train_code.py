@@ -234,15 +234,6 @@ def test_the_package_s_own_code_counts_to_the_kernels(monkeypatch):
     assert before != code_of(model=model)
 
 
-def test_a_checkpoint_of_an_older_version_is_refused_with_what_to_do(tmp_path, own):
-    path = tmp_path / "checkpoint.pt"
-    state = torch.load(path, weights_only=True)
-    del state["about"]["code"], state["about"]["python"]
-    torch.save(state, path)
-    with pytest.raises(ValueError, match=r"checkpoint\.pt .*older version.*remove it, choose"):
-        go_on(own, tmp_path)
-
-
 def test_a_run_of_another_python_is_not_said_to_be_of_other_code(monkeypatch, tmp_path, own):
     monkeypatch.setattr("platform.python_version_tuple", lambda: ("3", "99", "1"))
     with pytest.raises(ValueError, match=r"of another Python: version was 3\.\d+, is 3\.99;"):

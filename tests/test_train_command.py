@@ -88,7 +88,7 @@ def test_methods_and_seeds_end_in_a_table_a_plot_and_a_record(tmp_path, capsys, 
         (["digits", "--task-option", "canvs=3"], "canvs"),
         (["digits", "--task-option", "options=3"], "options"),
         (["recall", "--rate", "-1"], "rate must be positive and finite"),
-        (["recall", "--seeds", "0"], "--seeds, --jobs, --devices and --nodes must be at least 1"),
+        (["recall", "--seeds", "0"], "argument --seeds: must be at least 1, got 0"),
         (["recall", "--weight", "cosine", "--attention", "relu"], "horizon must be given"),
         (["recall", "--precision", "half"], "precision must be one of 32-true, bf16-mixed"),
         (["recall", "--accelerator", "abacus"], "accelerator='abacus'"),
@@ -162,9 +162,14 @@ def test_ctrl_c_saves_and_the_same_command_goes_on_but_for_fresh(tmp_path, capsy
     assert main(words) == 0  # nothing of the old runs is in its way
 
 
-def test_a_loss_gone_bad_names_method_and_seed(tmp_path, capsys):
-    assert main([*RECALL, "--rate", "1e30", "--folder", str(tmp_path)]) == 2
-    assert "error: softmax, seed 0: the loss or its gradient" in capsys.readouterr().err
+def test_a_loss_gone_bad_is_named_and_costs_its_own_run_alone(tmp_path, capsys):
+    words = [*RECALL, "--cell", "bad: rate=1e30", "--cell", "good: rate=1e-3", "--seeds", "2"]
+    assert main([*words, "--folder", str(tmp_path)]) == 2
+    out, err = capsys.readouterr()
+    assert "good, seed 1: accuracy" in out
+    assert err.startswith("error: bad, seed 0: the loss or its gradient")
+    assert "; bad, seed 1: the loss or its gradient" in err
+    assert err.endswith("; the other runs are kept, and the same command goes on\n")
 
 
 def test_two_commands_do_not_share_a_folder(tmp_path, capsys):

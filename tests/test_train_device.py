@@ -5,7 +5,7 @@ from contextlib import nullcontext
 import pytest
 import torch
 
-from lab.records import read_record
+from lab.records import read_record, stamp
 from lab.train import Settings, fit, hardware, make_fabric, study
 from lab.train.__main__ import main
 from lab.train.hardware import find_device
@@ -152,7 +152,7 @@ def test_the_command_and_the_studies_take_a_device(machine, monkeypatch, tmp_pat
     def run_all(self, todo, args, kept):
         seen.append(args.device)
         for name, seed in todo:
-            kept.add(name, seed, {"wall_s": 1.5})
+            kept.add(name, seed, {"wall_s": 1.5}, stamp(device=args.device))
         return []
 
     monkeypatch.setattr(study.Study, "_run_all", run_all)
@@ -169,7 +169,7 @@ def test_the_run_of_a_study_is_told_the_device(machine, monkeypatch):
     machine("cuda")
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a GPU")
     monkeypatch.setenv("STRINGLIB_DEVICE", "cpu")
-    found, made = study._do(lambda seed, steps: {"on": find_device()}, 0, 1, {}, "cuda")
+    found, made = study._do(lambda seed, steps: {"on": find_device()}, 1, "cuda", ("a", 0, {}))
     assert found["on"] == made["hardware"]["device"] == "cuda"
 
 

@@ -134,12 +134,12 @@ def test_the_command_ends_with_a_line_about_a_full_disk(
 
 def test_a_sweep_without_room_says_what_is_kept(tmp_path, monkeypatch):
     output, cells = tmp_path / "study.json", {"a": {"x": 1}}
-    kept = Kept(output.with_suffix(".runs.jsonl"), cells, 5)
-    kept.add("a", 0, {"wall_s": 1.5})
+    kept = Kept(output.with_suffix(".runs.jsonl"), cells, 5, "")
+    kept.add("a", 0, {"wall_s": 1.5}, {})
     with monkeypatch.context() as patch:
         patch.setattr(Path, "open", full)
         with pytest.raises(OSError, match=r"jsonl could not be written.*runs before it are k"):
-            kept.add("a", 1, {"wall_s": 2.5})
+            kept.add("a", 1, {"wall_s": 2.5}, {})
     assert set(kept.found) == {("a", 0)}
     monkeypatch.setattr("lab.train.study.digest", lambda code: "")
     monkeypatch.setattr(Path, "write_text", full)

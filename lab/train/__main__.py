@@ -15,11 +15,10 @@ from lab.tasks import Task, make_task
 from lab.train.checkpoint import REGISTRIES
 from lab.train.code import code_of, digest
 from lab.train.hardware import first_writes, make_fabric
-from lab.train.interrupt import Interrupted
 from lab.train.loop import fit
 from lab.train.options import Options, read_options
 from lab.train.report import report
-from lab.train.runs import train_all
+from lab.train.runs import RunsError, train_all
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -29,11 +28,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     command = shlex.join(["python", "-m", "lab.train", *words])
     try:
         _run(options, command)
-    except (ValueError, FloatingPointError, ImportError, OSError) as error:
+    except (RunsError, ValueError, FloatingPointError, ImportError, OSError) as error:
         _complain(f"error: {error}")
         return 2
     except KeyboardInterrupt as stopped:
-        where = str(stopped) if isinstance(stopped, Interrupted) else "stopped at once"
+        where = str(stopped) or f"stopped; what was done is in {options.folder}"
         what = "the same command" + " without --fresh" * options.fresh
         again = command.replace(" --fresh", "")  # which would begin once more
         _complain(f"{where}\n{what} goes on from the last checkpoint: {again}")

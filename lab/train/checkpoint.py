@@ -157,19 +157,13 @@ class Store:
             with warnings.catch_warnings(action="ignore"):  # about the age of a file of others
                 state = torch.load(path, map_location="cpu", weights_only=True)
             about = state["about"]
-            old = isinstance(about["parts"], dict) and "code" not in about
-            good = old or all(isinstance(about[what], dict) for what in KINDS)
+            good = all(isinstance(about[what], dict) for what in KINDS)
         except PermissionError:  # which names the file
             raise
         except Exception:  # whatever reading something else leads to
             good = False
         if not good:
             raise self._broken(path)
-        if old:
-            raise ValueError(
-                f"{path} must say what code its run is of, but is of an older version, which did "
-                "not note it; remove it, choose another folder, or start anew"
-            )
         return dict(state)
 
     def _broken(self, path: Path) -> ValueError:

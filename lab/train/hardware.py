@@ -6,11 +6,12 @@ import atexit
 import logging
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from lightning_fabric import Fabric
+from lightning_fabric.loggers.logger import Logger
 from lightning_fabric.strategies.ddp import DDPStrategy
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
@@ -46,7 +47,11 @@ def find_device(device: str = "auto", wide: bool = False) -> str:
 
 
 def make_fabric(
-    accelerator: str = "auto", devices: int = 1, nodes: int = 1, precision: str = "32-true"
+    accelerator: str = "auto",
+    devices: int = 1,
+    nodes: int = 1,
+    precision: str = "32-true",
+    loggers: Sequence[Logger] = (),
 ) -> Fabric:
     """Return Lightning Fabric for one process or, by DDP, for several.
 
@@ -55,6 +60,8 @@ def make_fabric(
         devices: Processes a machine, each with a device of its own.
         nodes: Machines.
         precision: ``"32-true"``, ``"bf16-mixed"`` or ``"16-mixed"``.
+        loggers: Loggers of Lightning; the first process tells them what it logs of each run, and
+            whoever made them closes them.
 
     Raises:
         ValueError: If a name is unknown, or the machine lacks what is asked for.
@@ -76,6 +83,7 @@ def make_fabric(
                 num_nodes=nodes,
                 precision=precision,  # type: ignore[arg-type]
                 strategy=strategy,
+                loggers=list(loggers),
             )
     except (RuntimeError, ValueError) as error:
         raise ValueError(

@@ -50,7 +50,7 @@ class History:
 
 
 class Log:
-    """Follows a run; only the first process writes and calls.
+    """Follows a run; only the first process writes and calls, Fabric's loggers too.
 
     Args:
         history: Where the entries go.
@@ -128,6 +128,7 @@ class Log:
             self.history.scores = scores
         told = {name: score if isfinite(score) else None for name, score in scores.items()}
         self._write(step=updates, scores=told)
+        self._tell(updates, {f"score/{name}": score for name, score in scores.items()})
         self._restart()
 
     def clock(self) -> None:
@@ -143,13 +144,20 @@ class Log:
         speed = {"examples_per_s": round(self.examples / seconds, 1)}
         if self.tokens:
             speed["tokens_per_s"] = round(self.tokens / seconds, 1)
-        self._write(step=step, loss=loss, rate=rate, norm=norm, **speed)
+        told = {"loss": loss, "rate": rate, "norm": norm, **speed}
+        self._write(step=step, **told)
+        self._tell(step, told)
         if self.on_log is not None:
             self.on_log(history)
         self._restart()
 
     def _restart(self) -> None:
         self.examples, self.tokens, self.since = 0, 0, time.perf_counter()
+
+    def _tell(self, step: int, told: dict[str, float]) -> None:
+        """Tell the loggers of Fabric, if it has some."""
+        if self.fabric.is_global_zero:
+            self.fabric.log_dict(told, step)
 
     def _write(self, **line: Any) -> None:
         """Add one line to the file, at once; a number that is not finite is null."""

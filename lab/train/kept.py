@@ -27,22 +27,11 @@ class Kept:
         cells: Name → arguments of its runs.
         steps: How many steps each.
         code: Digest of the code that runs now.
-        made: What runs that are kept now are made with.
-
-    Raises:
-        SystemExit: If there are runs that do not tell their code.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        cells: Cells,
-        steps: int,
-        code: str = "",
-        made: Mapping[str, Any] | None = None,
-    ) -> None:
-        self.path, self._steps, self._code, self._now = path, steps, code, made or {}
-        self._told = {name: _plain(told) for name, told in cells.items()}
+    def __init__(self, path: Path, cells: Cells, steps: int, code: str) -> None:
+        self.path, self._steps, self._code = path, steps, code
+        self._told = {name: plain(told) for name, told in cells.items()}
         self.found: dict[tuple[str, int], dict[str, Any]] = {}
         self.changed = 0
         text = path.read_text(encoding="utf8") if path.exists() else ""
@@ -51,53 +40,38 @@ class Kept:
         for run in read_lines(path):
             self._read(run)
 
-    def add(
-        self,
-        cell: str,
-        seed: int,
-        found: Mapping[str, Any],
-        where: Mapping[str, Any] | None = None,
-    ) -> None:
+    def add(self, cell: str, seed: int, found: Mapping[str, Any], made: Mapping[str, Any]) -> None:
         """Keep one run, at once.
 
         Args:
             cell: Name of its cell.
             seed: Its seed.
-            found: What it returned.
-            where: :func:`~lab.records.machine` of the process that did it; this one's if
-                omitted.
+            found: What it returned, as :func:`plain` gives it.
+            made: What it was made with, as :func:`~lab.records.stamp` says.
 
         Raises:
-            ValueError: If it holds a number that is not finite, or what JSON cannot hold.
             OSError: If it cannot be written.
         """
-        made = {**self._now, **(where or {})}
         line = {"cell": cell, "seed": seed, "steps": self._steps, "told": self._told[cell]}
         line |= {"code": self._code, "made": made, "found": found}
-        try:
-            text = json.dumps(line, allow_nan=False)
-        except (TypeError, ValueError) as error:
-            raise ValueError(
-                f"run of {cell!r} with seed {seed} must return JSON: {error}"
-            ) from None
-        append(self.path, text + "\n", THEN)
-        self._read(json.loads(text))
+        append(self.path, json.dumps(line) + "\n", THEN)
+        self._read(line)
 
     def _read(self, run: dict[str, Any]) -> None:
         told = self._told.get(run["cell"])
         if told is None or run["steps"] != self._steps or run.get("told") != told:
             return
-        if "code" not in run:
-            raise SystemExit(
-                f"{self.path} is of an older version, whose runs do not say what code they are of; "
-                "end the study with that version, or remove the file to do them again"
-            )
-        if run["code"] != self._code:
+        if run.get("code") != self._code:
             self.changed += 1
             return
         self.found[run["cell"], run["seed"]] = {**run["found"], "made": [run["made"]]}
 
 
-def _plain(value: Any) -> Any:
-    """Return a value as JSON gives it back: tuples are lists."""
-    return json.loads(json.dumps(value))
+def plain(value: Any) -> Any:
+    """Return a value as JSON gives it back: tuples are lists.
+
+    Raises:
+        TypeError: If it holds what JSON cannot hold.
+        ValueError: If it holds a number that is not finite.
+    """
+    return json.loads(json.dumps(value, allow_nan=False))

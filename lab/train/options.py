@@ -14,6 +14,7 @@ from typing import Any
 from lab.tasks import TASKS
 from lab.train.cells import OWN, Cell, axes, pairs, read_cells
 from lab.train.hardware import PRECISIONS
+from lab.train.runner import count, make_runs_parser
 from lab.train.settings import Settings
 
 ABOUT = """Train on one of the book's tasks, with several seeds, and compare methods.
@@ -112,7 +113,7 @@ def make_parser() -> argparse.ArgumentParser:
         epilog=EXAMPLES.format(tasks=", ".join(TASKS), **names),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
-        parents=[_first_parser()],
+        parents=[_first_parser(), make_runs_parser(seeds=1, jobs=1)],
     )
     add = parser.add_argument
     add("task", help="what to learn, see below")
@@ -160,8 +161,9 @@ def make_parser() -> argparse.ArgumentParser:
         "--baseline", metavar="NAME", help="the method to take differences from (the first)"
     )
     training = parser.add_argument_group("training")
-    training.add_argument("--seeds", type=int, default=1, help="how many (1)")
-    training.add_argument("--first-seed", type=int, default=0, metavar="N", help="the first (0)")
+    training.add_argument(
+        "--first-seed", type=int, default=0, metavar="N", help="the first seed (0)"
+    )
     for field in fields(Settings):
         if field.name in SETTINGS_HELP:
             kind: Callable[[str], Any] = int if "int" in str(field.type) else _number_or_none
@@ -177,11 +179,9 @@ def make_parser() -> argparse.ArgumentParser:
     hardware.add_argument(
         "--accelerator", default="auto", help="cpu, cuda, mps (STRINGLIB_DEVICE, or the best)"
     )
-    hardware.add_argument(
-        "--jobs", type=int, default=1, help="runs at a time, each on one thread of the CPU (1)"
-    )
-    hardware.add_argument("--devices", type=int, default=1, help="processes a run and machine (1)")
-    hardware.add_argument("--nodes", type=int, default=1, help="machines (1)")
+    each = "processes a run and machine (1)"
+    hardware.add_argument("--devices", type=count, default=1, help=each)
+    hardware.add_argument("--nodes", type=count, default=1, help="machines (1)")
     hardware.add_argument("--precision", default="32-true", help=", ".join(PRECISIONS))
     return parser
 
@@ -235,8 +235,6 @@ def _first_parser() -> argparse.ArgumentParser:
 def _options(args: argparse.Namespace) -> Options:
     if args.task not in TASKS:
         raise ValueError(f"task must be one of {', '.join(TASKS)}, got {args.task!r}")
-    if min(args.seeds, args.devices, args.nodes, args.jobs) < 1:
-        raise ValueError("--seeds, --jobs, --devices and --nodes must be at least 1")
     hardware = {k: getattr(args, k) for k in ("accelerator", "devices", "nodes", "precision")}
     if args.jobs > 1:
         if args.accelerator not in ("auto", "cpu") or args.devices * args.nodes > 1:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import logging
 import signal
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from functools import partial
@@ -13,35 +15,69 @@ from itertools import islice
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from lab.train.interrupt import SIGNALS, StopRequest, handled
+import torch
+from tqdm import tqdm
 
-Key = TypeVar("Key")
-Each = Callable[
-    [Callable[..., Any], Mapping[Any, Sequence[Any]]], Iterator[tuple[Any, Callable[[], Any]]]
-]
+from lab.train.interrupt import SIGNALS, Interrupted, StopRequest, handled
+
+Item = TypeVar("Item")
+Each = Callable[[Callable[[Any], Any], Iterable[Item]], Iterator[tuple[Item, Any]]]
+Errors = tuple[type[Exception], ...]
 
 TOPIC = "stringlib"
 DEAF = ["import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"]
 """What a process of this machine does first, for Ctrl-C is for the one that waits for it."""
+
+_ONE_AT_A_TIME = threading.Lock()  # PyTorch's random numbers belong to the process
+
+
+def count(text: str) -> int:
+    """Return a number of things that a command line asks for.
+
+    Raises:
+        ArgumentTypeError: If it is less than 1.
+    """
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, got {number}")
+    return number
+
+
+def make_runs_parser(seeds: int, jobs: int) -> argparse.ArgumentParser:
+    """Return what each command line of many runs has, a parent of its parser.
+
+    Args:
+        seeds: How many seeds unless ``--seeds`` says otherwise.
+        jobs: How many runs at a time unless ``--jobs`` says otherwise.
+    """
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    add = partial(parser.add_argument_group("runs").add_argument, type=count, metavar="N")
+    add("--seeds", default=seeds, help=f"how many seeds ({seeds})")
+    add("--jobs", default=jobs, help=f"runs at a time, each on one thread of the CPU ({jobs})")
+    return parser
 
 
 @contextmanager
 def workers(
     jobs: int,
     scheduler: str | None = None,
+    *,
+    spared: Errors = (Exception,),
     hear: Callable[..., Any] = print,
     saves: bool = False,
-) -> Iterator[Each]:
-    """Give ``each(function, calls)``, which calls a function for each key with its arguments.
+) -> Iterator[Each[Any]]:
+    """Give ``each(function, items)``, which does a run for each item: ``function(item)``.
 
-    It yields each key with what returns, or raises, what came of it: as soon as a run is over, or,
-    in this process, doing it then. A run whose process was killed is done once more, by another
-    one; killed again it raises ``ChildProcessError``, and the others go on. Ctrl-C and SIGTERM end
+    It yields each item, as soon as its run is over, with what the function returned; or with what
+    it raised, if that is spared, and the others go on. A run whose process was killed is done once
+    more, by another one; killed again it has raised ``ChildProcessError``. Ctrl-C and SIGTERM end
     all runs by ``KeyboardInterrupt``, after those that are over were given.
 
     Args:
-        jobs: How many runs at a time, in processes of this machine; 1 for this process.
+        jobs: How many runs at a time, in processes of this machine, each on one thread of the CPU;
+            1 for this process.
         scheduler: Address of a Dask scheduler, whose workers do the runs instead.
+        spared: Kinds of errors that cost their own run alone; another one ends all.
         hear: Called with what a run in another process says by :func:`tell`.
         saves: Whether runs note that they are asked to stop, so that it is worth to wait for them.
 
@@ -50,11 +86,11 @@ def workers(
     """
     if jobs == 1 and scheduler is None:
         with handled(signal.default_int_handler, signal.SIGTERM):  # as Ctrl-C
-            yield _here
+            yield partial(_each_here, spared)
         return
     stop = StopRequest()
     with handled(stop.note, *SIGNALS), _client(jobs, scheduler) as client:
-        pool = _Pool(client, None if scheduler else jobs, hear, stop)
+        pool = _Pool(client, None if scheduler else jobs, spared, hear, stop)
         try:
             yield pool.each
         except BaseException:
@@ -71,11 +107,19 @@ def tell(*what: Any) -> None:
     get_worker().log_event(TOPIC, what)
 
 
-def _here(
-    function: Callable[..., Any], calls: Mapping[Key, Sequence[Any]]
-) -> Iterator[tuple[Key, Callable[[], Any]]]:
-    for key, call in calls.items():
-        yield key, partial(function, *call)
+def _each_here(
+    spared: Errors, function: Callable[[Item], Any], items: Iterable[Item]
+) -> Iterator[tuple[Item, Any]]:
+    for item in items:
+        yield item, _came(partial(function, item), spared)
+
+
+def _came(get: Callable[[], Any], spared: Errors) -> Any:
+    """Return what came of a run: what it returned, or an error that is spared."""
+    try:
+        return get()
+    except spared as error:
+        return error
 
 
 class _Pool:
@@ -85,36 +129,53 @@ class _Pool:
         client: Of a cluster.
         most: How many runs it is given at a time: none must wait behind one that kills its
             process. None for all, where Dask knows how many workers there are.
+        spared: See :func:`workers`.
         hear: See :func:`workers`.
         stop: Says when to stop.
     """
 
     def __init__(
-        self, client: Any, most: int | None, hear: Callable[..., Any], stop: StopRequest
+        self,
+        client: Any,
+        most: int | None,
+        spared: Errors,
+        hear: Callable[..., Any],
+        stop: StopRequest,
     ) -> None:
         self.executor = client.get_executor(pure=False)
-        self.most, self.hear, self.stop = most, hear, stop
+        self.most, self.spared, self.hear, self.stop = most, spared, hear, stop
         self.waiting: dict[Future[Any], Any] = {}
-        self.said: SimpleQueue[Sequence[Any]] = SimpleQueue()
+        self.said: SimpleQueue[Any] = SimpleQueue()
         client.subscribe_topic(TOPIC, lambda event: self.said.put(event[1]))  # in another thread
 
     def each(
-        self, function: Callable[..., Any], calls: Mapping[Key, Sequence[Any]]
-    ) -> Iterator[tuple[Key, Callable[[], Any]]]:
-        left = iter(calls.items())
+        self, function: Callable[[Item], Any], items: Iterable[Item]
+    ) -> Iterator[tuple[Item, Any]]:
+        left = iter(items)
         while True:
             if self.stop.asked:
                 raise KeyboardInterrupt
             room = None if self.most is None else self.most - len(self.waiting)
-            for key, call in islice(left, room):
-                self.waiting[self.executor.submit(function, *call)] = key
+            for item in islice(left, room):
+                self.waiting[self.executor.submit(_alone, function, item)] = item
             if not self.waiting:
                 return
             over, _ = wait(self.waiting, timeout=0.2, return_when=FIRST_COMPLETED)
             while not self.said.empty():
                 self.hear(*self.said.get())
             for future in over:
-                yield self.waiting.pop(future), partial(_result, future)
+                yield self.waiting.pop(future), _came(partial(_result, future), self.spared)
+
+
+def _alone(function: Callable[[Item], Any], item: Item) -> Any:
+    """Do a run in a process of its own, on one thread."""
+    with _ONE_AT_A_TIME:
+        torch.set_num_threads(1)
+        tqdm.set_lock(threading.RLock())  # one for all processes is left behind by a killed one
+        try:
+            return function(item)
+        except Interrupted:  # saved; nobody waits for it
+            return None
 
 
 def _result(future: Future[Any]) -> Any:

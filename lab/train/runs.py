@@ -6,10 +6,8 @@ import dataclasses
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from threading import RLock
 from typing import Any, NamedTuple
 
 import torch
@@ -20,14 +18,16 @@ from lab.tasks import Task, make_task
 from lab.train.cells import folder_of
 from lab.train.hardware import first_writes, make_fabric
 from lab.train.history import History
-from lab.train.interrupt import Interrupted
 from lab.train.loop import fit
 from lab.train.options import Options, import_modules
-from lab.train.runner import tell, workers
+from lab.train.runner import Each, tell, workers
 from lab.train.settings import Settings
 
 Found = dict[str, Any]
-Do = Callable[[Iterable["Run"]], Iterator[tuple["Run", Found]]]
+
+
+class RunsError(Exception):
+    """Runs failed; the message names each, the others are kept."""
 
 
 class Run(NamedTuple):
@@ -63,8 +63,9 @@ def train_all(
         ``logged`` steps, ``losses`` there, ``wall_s``, and what its parts were ``made`` with.
 
     Raises:
-        FloatingPointError: If a run went wrong; the message names its method and seed.
-        Interrupted: If several runs at a time were asked to stop; those under way are saved.
+        RunsError: If runs failed: their loss went bad, or their process was killed.
+        FloatingPointError: If the loss of a method goes bad at every rate.
+        KeyboardInterrupt: If the runs were asked to stop; those under way are saved.
     """
     several = {name: c.settings for name, c in options.cells.items() if len(c.settings) > 1}
     trials = [_run(options, name, one, True) for name, many in several.items() for one in many]
@@ -76,7 +77,13 @@ def train_all(
     progress = Progress(count, wanted and fabric.is_global_zero)
     cells: dict[str, dict[str, Any]] = {}
     seeds = []
-    with progress.bar, _doer(options, task, fabric, progress) as do:
+    function = partial(_train, options, task, fabric, progress.see)
+    if options.jobs > 1:
+        function = partial(_do, options)
+    spared = FloatingPointError, ChildProcessError
+    processes = workers(options.jobs, spared=spared, hear=progress.see, saves=True)
+    with progress.bar, processes as each:
+        do = partial(_do_all, each, function, progress)
         judged = {(run.name, run.settings.rate): found["score"] for run, found in do(trials)}
         for name, cell in options.cells.items():
             best = cell.settings[0]
@@ -85,8 +92,8 @@ def train_all(
                 tried = {f"{s.rate:g}": judged[name, s.rate] for s in cell.settings}
                 best = cell.settings[_best(name, [*tried.values()], task.less_is_better)]
                 cells[name]["tried"] = tried
-                each = ", ".join(f"{rate} {_score(score)}" for rate, score in tried.items())
-                say(f"{name}: rate {best.rate:g}; on validation {each}")
+                scores = ", ".join(f"{rate} {_score(score)}" for rate, score in tried.items())
+                say(f"{name}: rate {best.rate:g}; on validation {scores}")
             cells[name]["rate"] = best.rate
             some = (dataclasses.replace(best, seed=seed) for seed in options.seeds)
             seeds += [_run(options, name, one, False) for one in some]
@@ -127,7 +134,7 @@ def _score(score: float | None) -> str:
 
 
 def _train(
-    options: Options, task: Task, fabric: Fabric, run: Run, see: Callable[..., Any]
+    options: Options, task: Task, fabric: Fabric, see: Callable[..., Any], run: Run
 ) -> Found:
     """Return what is recorded of a run; of one that tries a rate its score, None if it went bad."""
     task = task.validation() if run.tries else task
@@ -137,10 +144,10 @@ def _train(
     told: dict[str, Any] = {"folder": run.folder, "on_log": on_log, "progress": False}
     try:
         history = fit(model, task, run.settings, fabric=fabric, **told)
-    except FloatingPointError as error:
+    except FloatingPointError:
         if run.tries:
             return {"score": None}
-        raise FloatingPointError(f"{run}: {error}") from None
+        raise
     if run.tries:
         score = next(iter(history.scores.values()))
         return {"score": score if math.isfinite(score) else None}
@@ -188,38 +195,21 @@ class Progress:
             self.bar.total -= run.settings.steps - self.done.get(str(run), 0)
 
 
-@contextmanager
-def _doer(options: Options, task: Task, fabric: Fabric, progress: Progress) -> Iterator[Do]:
-    """Give what does runs, here or in processes, and yields each with what came of it."""
-    here = options.jobs == 1
-
-    def do(runs: Iterable[Run]) -> Iterator[tuple[Run, Found]]:
-        shown = not progress.bar.disable
-        calls = {
-            run: (options, task, fabric, run, progress.see) if here else (options, run, shown)
-            for run in runs
-        }
-        lost = []
-        for run, get in each(_train if here else _do, calls):
-            try:
-                found = get()
-            except ChildProcessError as error:
-                lost.append(f"{run}: {error}")
-                continue
-            progress.end(run)
-            yield run, found
-        if lost:
-            raise ChildProcessError(
-                "; ".join(lost) + "; the other runs are kept, and the same command goes on"
-            )
-
-    try:
-        with workers(options.jobs, hear=progress.see, saves=True) as each:
-            yield do
-    except KeyboardInterrupt as stopped:
-        if isinstance(stopped, Interrupted) or here:
-            raise
-        raise Interrupted(f"stopped; what was done and under way is in {options.folder}") from None
+def _do_all(
+    each: Each[Run], function: Callable[[Run], Found], progress: Progress, runs: Iterable[Run]
+) -> Iterator[tuple[Run, Found]]:
+    """Yield each run with what is recorded of it; then raise, if there are some that failed."""
+    failed = []
+    for run, came in each(function, runs):
+        progress.end(run)
+        if isinstance(came, Exception):
+            failed.append(f"{run}: {came}")
+        else:
+            yield run, came
+    if failed:
+        raise RunsError(
+            "; ".join(failed) + "; the other runs are kept, and the same command goes on"
+        )
 
 
 def _tell(see: Callable[..., Any], run: Run, history: History) -> None:
@@ -229,19 +219,10 @@ def _tell(see: Callable[..., Any], run: Run, history: History) -> None:
 _MADE: dict[str, Any] = {}  # what this one of several processes works with
 
 
-def _do(options: Options, run: Run, shown: bool) -> Found:
-    """Do a run in a process of its own, and tell the parent how far it is."""
-    torch.set_num_threads(1)
+def _do(options: Options, run: Run) -> Found:
+    """Do a run in a process of its own, and tell the one that waits how far it is."""
     if not _MADE:
-        tqdm.set_lock(RLock())  # one for all processes would be left behind when this one is ended
         import_modules(options.imports)
         _MADE["task"] = make_task(options.task, **options.task_options)
         _MADE["fabric"] = make_fabric(**options.hardware)
-    try:
-        return _train(options, **_MADE, run=run, see=tell if shown else _nothing)
-    except Interrupted:
-        return {}  # saved; nobody waits for it
-
-
-def _nothing(*_: Any) -> None:
-    """Say nothing."""
+    return _train(options, _MADE["task"], _MADE["fabric"], tell, run)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,10 @@ from lab.files import locked
 from lab.records import machine, stamp, write_runs
 from lab.train.code import code_of, digest
 from lab.train.hardware import DEVICES, find_device
-from lab.train.kept import Cells, Kept
-from lab.train.runner import workers
-from stringlib.inputs import require_count
+from lab.train.kept import Cells, Kept, plain
+from lab.train.runner import count, make_runs_parser, workers
 
 Run = Callable[..., Mapping[str, Any]]
-
-_ONE_AT_A_TIME = threading.Lock()  # PyTorch's random numbers belong to the process
 
 
 @dataclass(frozen=True)
@@ -94,10 +91,10 @@ class Study:
 
     def _main(self, args: argparse.Namespace) -> None:
         wanted = [(name, seed) for name in self.cells for seed in range(args.seeds)]
-        code, made = self.code, stamp(Path(self.script), args.device)
+        code = self.code
         path = args.output.with_suffix(".runs.jsonl")
         with locked(path, f"another process runs this study and writes {path}"):
-            kept = Kept(path, self.cells, args.steps, code, made)
+            kept = Kept(path, self.cells, args.steps, code)
             # seed by seed: whoever stops early has every cell
             todo = sorted(
                 (pair for pair in wanted if fnmatch(pair[0], args.only) and pair not in kept.found),
@@ -140,11 +137,12 @@ class Study:
         print(f"written: {args.output}", flush=True)
 
     def _arguments(self, argv: Sequence[str] | None) -> argparse.Namespace:
-        parser = argparse.ArgumentParser(description=(self.about or "").partition("\n")[0])
+        parser = argparse.ArgumentParser(
+            description=(self.about or "").partition("\n")[0],
+            parents=[make_runs_parser(self.seeds, self.jobs)],
+        )
         add = parser.add_argument
-        add("--seeds", type=int, default=self.seeds, help="how many seeds, from 0")
-        add("--steps", type=int, default=self.steps, help=self.steps_are)
-        add("--jobs", type=int, default=self.jobs, help="runs at a time, each on one thread")
+        add("--steps", type=count, default=self.steps, help=self.steps_are)
         add(
             "--scheduler",
             metavar="ADDRESS",
@@ -166,8 +164,6 @@ class Study:
         add("--output", type=Path, default=Path(self.script).with_suffix(".json"))
         args = parser.parse_args(argv)
         try:
-            for name in ("seeds", "steps", "jobs"):
-                require_count(f"--{name}", getattr(args, name))
             if args.scheduler is None:  # a worker of a cluster looks at its own machine
                 args.device = find_device(args.device)
         except ValueError as error:
@@ -180,54 +176,41 @@ class Study:
         self, todo: Sequence[tuple[str, int]], args: argparse.Namespace, kept: Kept
     ) -> list[str]:
         """Do the runs, keep each, and return a text about each that failed."""
+        function = partial(_do, self.run, args.steps, args.device)
+        runs = [(name, seed, dict(self.cells[name])) for name, seed in todo]
+        commit = stamp(Path(self.script))["commit"]  # a worker of a cluster may have no checkout
         failures = []
-        calls = {
-            (name, seed): (self.run, seed, args.steps, dict(self.cells[name]), args.device)
-            for name, seed in todo
-        }
         try:
             with workers(args.jobs, args.scheduler) as each:
-                for number, ((name, seed), get) in enumerate(each(_do, calls), 1):
-                    failures += _take(get, name, seed, kept, f"{number}/{len(todo)}")
+                for number, ((name, seed, _), came) in enumerate(each(function, runs), 1):
+                    if isinstance(came, Exception):
+                        failures.append(f"{_told(came)}\n^ in {name!r} with seed {seed}")
+                        how = "FAILED"
+                    else:
+                        found, where = came
+                        kept.add(name, seed, found, {"commit": commit, **where})
+                        how = f"{found['wall_s']} s"
+                    print(f"{number}/{len(todo)} {name} seed {seed} {how}", flush=True)
         except KeyboardInterrupt:
             print(f"stopped; what is done is kept in {kept.path}", flush=True)
             raise SystemExit(130) from None
         return failures
 
 
-def _do(run: Run, seed: int, steps: int, told: dict[str, Any], device: str) -> tuple[Any, Any]:
-    """Return what a run found, with its time, and the machine that it ran on."""
-    with _ONE_AT_A_TIME:
-        os.environ["STRINGLIB_DEVICE"] = device
-        torch.set_num_threads(1)
-        start = time.perf_counter()
-        found = run(seed=seed, steps=steps, **told)
-        wall_s = round(time.perf_counter() - start, 1)
-        return {**found, "wall_s": wall_s}, machine(find_device(device))
-
-
-def _take(
-    get: Callable[[], tuple[Any, Any]], name: str, seed: int, kept: Kept, count: str
-) -> list[str]:
-    """Keep the result of a run, or return what went wrong.
-
-    Raises:
-        OSError: If it cannot be written: then no other one can.
-    """
+def _do(run: Run, steps: int, device: str, one: tuple[str, int, dict[str, Any]]) -> tuple[Any, Any]:
+    """Return what a run found, with its time, as JSON gives it back; and the machine it ran on."""
+    _, seed, told = one
+    os.environ["STRINGLIB_DEVICE"] = device
+    start = time.perf_counter()
+    found = run(seed=seed, steps=steps, **told)
+    wall_s = round(time.perf_counter() - start, 1)
     try:
-        found, where = get()
-    except Exception as error:  # whatever a study's function may raise
-        return [_failure(error, name, seed, count)]
-    try:
-        kept.add(name, seed, found, where)
-    except ValueError as error:
-        return [_failure(error, name, seed, count)]
-    print(f"{count} {name} seed {seed} {found['wall_s']} s", flush=True)
-    return []
+        return plain({**found, "wall_s": wall_s}), machine(find_device(device))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"a run must return JSON: {error}") from None
 
 
-def _failure(error: Exception, name: str, seed: int, count: str) -> str:
-    plain = isinstance(error, ChildProcessError)  # nobody knows where it was
-    told = str(error) if plain else "".join(traceback.format_exception(error)).rstrip()
-    print(f"{count} {name} seed {seed} FAILED", flush=True)
-    return f"{told}\n^ in {name!r} with seed {seed}"
+def _told(error: Exception) -> str:
+    if isinstance(error, ChildProcessError):  # nobody knows where it was
+        return str(error)
+    return "".join(traceback.format_exception(error)).rstrip()
