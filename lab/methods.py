@@ -19,7 +19,7 @@ class Method(NamedTuple):
 
     Attributes:
         family: Those that are drawn together: no two of a family have one colour.
-        colour: A name of :data:`lab.explore.style.PALETTE`, the same in the whole book.
+        colour: A name of ``PALETTE`` in :mod:`lab.explore.style`, the same in the whole book.
         chapter: The notebook that derives it, without its folder and ending.
         learned: What the numbers that it learns are; empty if it learns none.
         options: What a layer of 256 tokens must tell its constructor.

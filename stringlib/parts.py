@@ -9,7 +9,7 @@ from typing import Any
 from stringlib.inputs import require_name
 
 Known = Mapping[str, Callable[..., Any]]
-"""Name → constructor: a class, a ``functools.partial`` of one, or a function."""
+"""A constructor for each name, which is a class, a ``functools.partial`` of one, or a function."""
 
 
 def named(make: Callable[..., Any]) -> dict[str, Parameter]:

@@ -35,7 +35,7 @@ def count(text: str) -> int:
     """Return a number of things that a command line asks for.
 
     Raises:
-        ArgumentTypeError: If it is less than 1.
+        argparse.ArgumentTypeError: If it is less than 1.
     """
     number = int(text)
     if number < 1:
