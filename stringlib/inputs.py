@@ -263,7 +263,8 @@ def require_kind_of_state(given: str, expected: str) -> None:
 def expands(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
     """Return whether a tensor of this shape can be expanded to another, or has it."""
     sizes = zip(reversed(shape), reversed(wanted), strict=False)
-    return len(shape) <= len(wanted) and all(a in (1, b) for a, b in sizes)
+    # not `a in (1, b)`: a compiler takes a size that is any number for none of them
+    return len(shape) <= len(wanted) and all(a == 1 or a == b for a, b in sizes)
 
 
 def per_head(
