@@ -11,7 +11,10 @@ from torch import Tensor
 
 def half_square(x: Tensor) -> Tensor:
     """Return ‖x‖²/2 along the last dimension, which is kept."""
-    return x.square().sum(-1, keepdim=True) / 2
+    if x.requires_grad or torch.compiler.is_compiling():
+        return x.square().sum(-1, keepdim=True) / 2
+    # without a tensor as large as x; where x is 0 the norm has no second derivative
+    return torch.linalg.vector_norm(x, dim=-1, keepdim=True).square() / 2
 
 
 def exponential(exponent: Tensor, left_out: Tensor) -> Tensor:
