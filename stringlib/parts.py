@@ -46,12 +46,17 @@ def part(
         name: One of ``known``.
         known: The parts for this role.
         offered: What the layer tells any of its parts.
-        options: What its user has told; they count more.
+        options: What its user has told.
 
     Raises:
+        TypeError: If the user tells what is the layer's to say.
         ValueError: If no part has such a name, or it asks for more.
     """
     require_name(role, name, known)
+    for option in options.keys() & offered.keys():
+        raise TypeError(
+            f"{option} of {role} {name!r} is for the layer to say, got {options[option]!r}"
+        )
     own = taken_out(options, known[name])
     return build(f"{role} {name!r}", known[name], {**offered, **own})
 

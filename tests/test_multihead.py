@@ -844,6 +844,11 @@ def test_bad_input_is_named() -> None:
     bad: list[tuple[type[Exception], str, Any]] = [
         (TypeError, "horizn is no option of any part of a layer, got 8",
          lambda: MultiHeadAttention(DIM, HEADS, horizn=8)),
+        (TypeError, "features of weight 'gla' is for the layer to say, got 3",
+         lambda: MultiHeadAttention(DIM, HEADS, attention="elu", weight="gla", causal=True,
+                                    features=3)),
+        (TypeError, "head_dim of attention 'favor' is for the layer to say, got 3",
+         lambda: MultiHeadAttention(DIM, HEADS, attention="favor", head_dim=3)),
         (ValueError, r"x must have shape \(..., n, dim\) with dim = 12, got \(2, 9, 11\)",
          lambda: layer(x[..., 1:])),
         (ValueError, "positions must have", lambda: layer(x, torch.arange(8)[:, None])),
