@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import sympy as sp
+
+Side: TypeAlias = Any
+"""One side of an equation: an expression, a matrix, or an expression of matrix symbols."""
 
 
 def rotation(angle: sp.Expr) -> sp.Matrix:
@@ -46,6 +50,35 @@ def vanishes(expression: sp.Expr | sp.Matrix) -> bool:
     """
     entries = expression if isinstance(expression, sp.MatrixBase) else [expression]
     return all(_is_zero(sp.sympify(entry)) for entry in entries)
+
+
+def proves(label: str, left: Side, right: Side, *, wrong: Side) -> None:
+    """Check that the two sides of a labelled equation are equal, and that a mistake would show.
+
+    A check that passes whatever it is given proves nothing. So each proof brings a mutant: its
+    right side with a sign, a factor or an index changed, which has to differ from the left.
+
+    Args:
+        label: Of the equation, ``"eq-something"``.
+        left: One side, made of what the equation speaks of: definitions, code, other equations.
+        right: The other, as the equation displays it.
+        wrong: The right side with one mistake.
+
+    Raises:
+        AssertionError: If the sides differ, or the wrong one does not.
+    """
+    if not _equal(left, right):
+        raise AssertionError(f"{label}: the two sides differ: {left} and {right}")
+    if _equal(left, wrong):
+        raise AssertionError(f"{label}: the wrong variant passes too: {wrong}")
+
+
+def _equal(left: Side, right: Side) -> bool:
+    if isinstance(left, sp.MatrixExpr) or isinstance(right, sp.MatrixExpr):
+        return bool(left == right)  # symbols for whole matrices: see cancelled
+    if isinstance(left, sp.MatrixBase) and left.shape != getattr(right, "shape", None):
+        return False
+    return bool(left == right) or vanishes(left - right)
 
 
 def _is_zero(entry: sp.Expr) -> bool:

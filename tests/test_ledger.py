@@ -14,6 +14,10 @@ from tools import ledger
 ROOT = Path(__file__).resolve().parents[1]
 
 
+MUTANTS = 0
+"""At least so many proofs by algebra bring a wrong variant that fails: a number that only rises."""
+
+
 def notebook(*cells: tuple[str, str], tags: tuple[str, ...] = ()) -> str:
     made = [{"cell_type": k, "source": s, "metadata": {"tags": list(tags)}} for k, s in cells]
     return json.dumps({"cells": made})
@@ -80,6 +84,12 @@ def test_the_project_has_no_orphan(capsys: pytest.CaptureFixture[str]) -> None:
     assert ledger.main(["--check"]) == 0, capsys.readouterr().err
 
 
+def test_ever_more_proofs_bring_a_mutant() -> None:
+    read = ledger.read(ROOT)
+    assert read.with_mutant >= MUTANTS
+    assert f"{read.with_mutant} of {read.by_algebra} proofs by algebra" in ledger.counts(read)
+
+
 def test_the_page_lists_everything_in_the_order_of_the_book(
     tree: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -142,6 +152,10 @@ def test_the_book_is_built_with_the_list_and_warns_of_an_orphan(
     assert ("eq-new is in no docstring" in caplog.text) == bool(fault)
 
 
+def proof(call: str, labels: str = "eq-law") -> str:
+    return notebook(("code", f"# proves by algebra: {labels}\n{call}"))
+
+
 PROOF = 'import pytest\n@pytest.mark.proves("eq-{}")\ndef test_x(): ...\n'
 ORPHANS = {
     "label without docstring": (
@@ -201,6 +215,22 @@ ORPHANS = {
         ("notebooks/03.ipynb", notebook(("code", "# proves by algebra: eq-law\nassert True"))),
         "notebooks/03.ipynb, cell 0: claims algebra but has no symbols",
     ),
+    "proof without its mutant": (
+        ("notebooks/03.ipynb", proof("proves('eq-law', a, b)")),
+        "notebooks/03.ipynb, cell 0: the proof of eq-law has no wrong variant",
+    ),
+    "mutant that is the right side": (
+        ("notebooks/03.ipynb", proof("proves('eq-law', a, b + 1, wrong=b+1)")),
+        "notebooks/03.ipynb, cell 0: the wrong variant of eq-law is the right side",
+    ),
+    "proof that the comment does not name": (
+        ("notebooks/03.ipynb", proof("symbolic.proves('eq-a', a, b, wrong=-b)")),
+        "notebooks/03.ipynb, cell 0: proves('eq-a', ...) is not named by the comment",
+    ),
+    "name without a proof": (
+        ("notebooks/03.ipynb", proof("proves('eq-law', a, b, wrong=-b)", "eq-law, eq-a")),
+        "notebooks/03.ipynb, cell 0: no proves(...) is of eq-a",
+    ),
     "cell that nbval skips": (
         (
             "notebooks/03.ipynb",
@@ -217,6 +247,14 @@ ORPHANS = {
         "tests/test_new.py::test_x: proves(...) takes the ids",
     ),
 }
+
+
+def test_a_proof_with_its_mutant_is_counted(tree: Path) -> None:
+    assert (ledger.read(tree).with_mutant, ledger.read(tree).by_algebra) == (0, 1)
+    put(tree, "notebooks/03.ipynb", proof("proves('eq-law', a, b, wrong=-b)"))
+    read = ledger.read(tree)
+    assert not read.errors
+    assert (read.with_mutant, read.by_algebra) == (1, 2)
 
 
 @pytest.mark.parametrize("name", ORPHANS)

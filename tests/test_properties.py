@@ -95,6 +95,27 @@ def test_symbolic_matrices():
     assert not symbolic.vanishes(matrix * mode + eigenvalue * mode)
 
 
+def test_a_proof_needs_equal_sides_and_a_mutant_that_differs():
+    a, b = sp.symbols("a b", real=True)
+    sides = (
+        (sp.cos(a) ** 2, 1 - sp.sin(a) ** 2, 1 + sp.sin(a) ** 2),
+        (
+            symbolic.rotation(a) * symbolic.rotation(b),
+            symbolic.rotation(a + b),
+            symbolic.rotation(a - b),
+        ),
+        (sp.MatrixSymbol("P", 3, 3).T, sp.MatrixSymbol("P", 3, 3).T, sp.MatrixSymbol("P", 3, 3)),
+        (sp.Integral(a, (a, 0, b)), sp.Integral(a, (a, 0, b)), sp.Integral(b, (b, 0, a))),
+        (sp.eye(2), sp.eye(2), sp.eye(3)),
+    )
+    for left, right, wrong in sides:
+        symbolic.proves("eq-x", left, right, wrong=wrong)
+        with pytest.raises(AssertionError, match="eq-x: the two sides differ"):
+            symbolic.proves("eq-x", left, wrong, wrong=right)
+        with pytest.raises(AssertionError, match="eq-x: the wrong variant passes too"):
+            symbolic.proves("eq-x", left, right, wrong=right)
+
+
 def test_orthogonal_matrix_symbols_cancel_and_others_stay():
     d = sp.symbols("d", integer=True, positive=True)
     U, P, X = (sp.MatrixSymbol(name, d, d) for name in "UPX")

@@ -15,6 +15,10 @@ An equation has one id everywhere, ``eq-something``:
   ``# proves by algebra: eq-something``, ``# proves for small sizes: ...`` (every case up to a size,
   by a computer) or ``# proves in float64: ...``.
 
+A proof by algebra brings a wrong variant that fails, ``proves("eq-something", left, right,
+wrong=...)`` of ``lab.symbolic``: running the cell sees that it does fail, the list counts the
+proofs that have one. In a cell that calls ``proves`` every equation it proves by algebra has one.
+
 An id that lacks one of the three is an orphan, and an error that names the id and the place. So is
 a summary whose last column begins with another kind of proof than the strongest of its cells. While
 the book is built, the list stands in for ``{ledger}`` on its page: how many formulas have which
@@ -54,7 +58,7 @@ ROLE = re.compile(r":eq:`(?:[^`<]*<)?([^`<>]+)>?`")
 # the kinds of proof, the strongest first
 KINDS = ("by algebra", "for small sizes", "in float64")
 PROVES = re.compile(rf"^\s*#\s*proves ({'|'.join(KINDS)}):(.*)$", re.MULTILINE)
-ALGEBRA = re.compile(r"\bsp\.|\bsympy\b|lab\.symbolic|\bvanishes\(")
+ALGEBRA = re.compile(r"\bsp\.|\bsympy\b|lab\.symbolic|\b(?:vanishes|proves)\(")
 MARKDOWN = create_md_parser(
     MdParserConfig(enable_extensions={"amsmath", "colon_fence", "dollarmath"}), DocutilsRenderer
 )
@@ -109,6 +113,8 @@ class Ledger:
 
     equations: dict[str, Equation] = field(default_factory=dict)
     titles: dict[str, str] = field(default_factory=dict)
+    by_algebra: int = 0  # proofs: an equation in a cell
+    with_mutant: int = 0
     errors: list[str] = field(default_factory=list)
 
     def known(self, label: str, place: str, what: str) -> Equation | None:
@@ -300,17 +306,50 @@ def read_cells(root: Path, ledger: Ledger) -> None:
             if not comments:
                 continue
             code = parsed(cell["source"])
-            if not any(isinstance(node, ast.Assert) for node in ast.walk(code)):
+            if not any(isinstance(n, ast.Assert) or _proves(n) for n in ast.walk(code)):
                 ledger.errors.append(f"{place}: claims a proof but has no assert")
             skipped = NOT_RUN & set(cell["metadata"].get("tags", []))
             if skipped:
                 ledger.errors.append(f"{place}: claims a proof but is tagged {min(skipped)}")
-            for kind, labels in comments:
-                if kind == KINDS[0] and not ALGEBRA.search(cell["source"]):
-                    ledger.errors.append(f"{place}: claims algebra but has no symbols")
-                for label in re.split(r"[,\s]+", labels.strip()):
-                    line = f"{kind}, a cell of {{doc}}`/{document(root, path)}`"
-                    note(ledger.known(label, place, "the proof"), line, kind)
+            claims = [
+                (kind, label)
+                for kind, labels in comments
+                for label in re.split(r"[,\s]+", labels.strip())
+            ]
+            by_algebra = [label for kind, label in claims if kind == KINDS[0]]
+            if by_algebra and not ALGEBRA.search(cell["source"]):
+                ledger.errors.append(f"{place}: claims algebra but has no symbols")
+            _mutants(code, place, by_algebra, ledger)
+            for kind, label in claims:
+                line = f"{kind}, a cell of {{doc}}`/{document(root, path)}`"
+                note(ledger.known(label, place, "the proof"), line, kind)
+
+
+def _proves(node: ast.AST) -> bool:
+    """Tell whether a node is a call of ``proves`` of ``lab.symbolic``."""
+    return isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] == "proves"
+
+
+def _mutants(code: ast.Module, place: str, claimed: Sequence[str], ledger: Ledger) -> None:
+    """Count the proofs by algebra of a cell, and those of them that bring a wrong variant."""
+    calls = [node for node in ast.walk(code) if isinstance(node, ast.Call) and _proves(node)]
+    proved = set()
+    for call in calls:
+        first = call.args[0] if call.args else None
+        label = str(first.value) if isinstance(first, ast.Constant) else ""
+        wrong = [k.value for k in call.keywords if k.arg == "wrong"]
+        if label not in claimed:
+            ledger.errors.append(f"{place}: proves({label!r}, ...) is not named by the comment")
+        elif not wrong:
+            ledger.errors.append(f"{place}: the proof of {label} has no wrong variant")
+        elif ast.dump(wrong[0]) == ast.dump(call.args[-1]):
+            ledger.errors.append(f"{place}: the wrong variant of {label} is the right side")
+        proved.add(label)
+    for label in claimed if calls else ():
+        if label not in proved:
+            ledger.errors.append(f"{place}: no proves(...) is of {label}")
+    ledger.by_algebra += len(claimed)
+    ledger.with_mutant += len(proved & set(claimed))
 
 
 def parsed(source: str) -> ast.Module:
@@ -360,7 +399,11 @@ def counts(ledger: Ledger) -> str:
     """Return how many equations have which kind of proof, in words."""
     of_kind = [sum(e.kind == kind for e in ledger.equations.values()) for kind in KINDS]
     shares = (f"{count} {kind}" for count, kind in zip(of_kind, KINDS, strict=True) if count)
-    return f"{len(ledger.equations)} formulas, proved: {', '.join(shares)}."
+    mutants = f"{ledger.with_mutant} of {ledger.by_algebra} proofs by algebra"
+    return (
+        f"{len(ledger.equations)} formulas, proved: {', '.join(shares)}. "
+        f"With a wrong variant that has to fail: {mutants}."
+    )
 
 
 def entry(equation: Equation) -> dict[str, str]:
