@@ -8,15 +8,16 @@ there. A vision transformer has no such module, but projections to queries and k
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from stringlib.encoders.string import RotaryEncoder
-from stringlib.inputs import Layout, require_kind, require_name, require_positive
+from stringlib.inputs import require_kind, require_name, require_positive
 from stringlib.precision import at_least_float32, widen, widest
+from stringlib.rotary_modules import Coordinates, Tables, find, laid_out
 from stringlib.spec import Floats, Positions, Reals, checked
 
 
@@ -28,22 +29,32 @@ class RotaryTables(nn.Module):
     that are learned get gradients. Tables hold no basis: put it into the projections of queries
     and keys, ``encoder.fold(weight, layout=layout)``.
 
-    Move the module to the model's device. Its tables are as wide as the encoder's ``head_dim``: for
+    :meth:`from_module` reads all arguments from the module that is to be replaced. Move the new one
+    to the model's device. Its tables are as wide as the encoder's ``head_dim``: for
     a model that turns a part of its channels, make an encoder of these alone.
 
     Args:
         encoder: With ``heads=1``; or one for each of the model's layer types, by name.
         layout: How the model's own tables are laid out: ``"half"``, as Llama has them, or
-            ``"interleaved"`` (Cohere); ``"pairs"``, one column a pair (GPT-OSS); ``"complex"``,
+            ``"interleaved"`` (Cohere); ``"axes"``, halves for each coordinate by itself (the tower
+            of Gemma 4); ``"pairs"``, one column a pair (GPT-OSS); ``"complex"``,
             one tensor of complex numbers, one a pair (Llama 4, DeepSeek-V2). It does not say
             which channels are a pair: Llama 4 turns neighbours, GPT-OSS halves, and GLM turns
             neighbours by half tables.
         scale: Multiplies cosines and sines, and so logits by its square: the attention factor of
             YaRN and LongRoPE. Or one for each layer type, by name; 1 for those left out.
+        coordinates: Where several coordinates stand in ``position_ids``: ``"first"``, as models of
+            texts and images have them, or ``"last"``, as towers of images have them.
+        wide: Whether tables are of float32 where tokens are narrower (OLMo).
+        longer: What a long text changes: :class:`~stringlib.encoders.scaling.Beyond` or
+            :class:`~stringlib.encoders.scaling.DynamicNTK`. Or one for each layer type.
+        positions: For a model that hands no positions over: makes them of what it hands over as
+            tokens, ``(..., seq, coord_dim)``. DINOv3 gives the picture.
 
     Raises:
         TypeError: If an encoder or a scale has the wrong kind.
-        ValueError: If a name in ``scale`` is unknown, or a scale is not positive.
+        ValueError: If a name in ``scale`` is unknown, a scale is not positive, or an encoder has
+            no tables.
 
     Example:
         >>> from stringlib import RoPE
@@ -57,28 +68,96 @@ class RotaryTables(nn.Module):
     def __init__(
         self,
         encoder: RotaryEncoder | Mapping[str, RotaryEncoder],
-        layout: Literal["half", "interleaved", "pairs", "complex"] = "half",
+        layout: Tables = "half",
         scale: float | Mapping[str, float] = 1.0,
+        *,
+        coordinates: Coordinates = "first",
+        wide: bool = False,
+        longer: nn.Module | Mapping[str, nn.Module] | None = None,
+        positions: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         super().__init__()
         by_type = encoder if isinstance(encoder, Mapping) else {"": encoder}
         for each in by_type.values():
             require_kind("encoder", each, RotaryEncoder)
-        scales: dict[str, Any] = dict.fromkeys(by_type, scale)
-        if isinstance(scale, Mapping) and isinstance(encoder, Mapping):
-            for name in scale:
-                require_name("scale's layer types", name, by_type)
-            scales = {name: scale.get(name, 1.0) for name in by_type}
+            if each.heads != 1:
+                raise ValueError(
+                    f"heads must be 1 for tables, which all heads share, got {each.heads}"
+                )
+            if each.head_dim % 2:
+                raise ValueError(f"head_dim must be even for tables, got {each.head_dim}")
+        scales = _by_type("scale", scale, by_type, 1.0)
         for factor in scales.values():
             require_positive("scale", factor)
         self.encoder = nn.ModuleDict(encoder) if isinstance(encoder, Mapping) else encoder
         self.layout, self.scales = layout, {name: float(each) for name, each in scales.items()}
+        self.coordinates, self.wide, self.positions = coordinates, wide, positions
+        changes = _by_type("longer", longer, by_type, None)
+        self.longer = nn.ModuleDict(
+            {_key(name): each for name, each in changes.items() if each is not None}
+        )
+
+    @classmethod
+    @checked
+    def from_module(cls, rotary_emb: nn.Module) -> RotaryTables:
+        """Return what stands in for a model's rotary module and makes the tables that it makes.
+
+        The module is asked: for a few positions, for a text that is short and for one that is
+        long. So layer types, coordinates, layout, attention factor and a scaling that depends on
+        the length are those of the module, whatever its class. What a model reads from it besides,
+        such as ``config``, is kept.
+
+        Args:
+            rotary_emb: The module, with its numbers: not one on the meta device. It is called with
+                tokens and ``position_ids``, and with a layer type where ``rope_type`` has several.
+
+        Raises:
+            ValueError: If it makes no such tables, or changes them for long texts in a way that is
+                neither LongRoPE nor dynamic NTK. The message names its class.
+
+        Example:
+            >>> class Rotary(nn.Module):  # as a model has it, with a factor of YaRN
+            ...     def forward(self, x, position_ids):
+            ...         angles = position_ids[..., None] * torch.tensor([1.0, 0.01]).repeat(2)
+            ...         return 1.2 * angles.cos(), 1.2 * angles.sin()
+            >>> RotaryTables.from_module(Rotary())
+            RotaryTables(
+              layout='half', scale=1.2
+              (encoder): STRING(head_dim=4, coord_dim=1, heads=1)
+              (longer): ModuleDict()
+            )
+        """
+        types = getattr(rotary_emb, "rope_type", None)
+        names = [*types] if isinstance(types, Mapping) else [None]
+        found = [find(rotary_emb, name) for name in names]
+        if any(each.form != found[0].form for each in found):
+            raise ValueError(
+                "rotary_emb must have one form of tables for all layer types, got "
+                f"{type(rotary_emb).__name__}"
+            )
+
+        def by_type(things: Iterable[Any]) -> Any:
+            return dict(zip(names, things, strict=True)) if names != [None] else next(iter(things))
+
+        tables = cls(
+            by_type(each.encoder for each in found),
+            found[0].form.layout,
+            by_type(each.scale for each in found),
+            coordinates=found[0].form.coordinates,
+            wide=found[0].form.wide,
+            longer=by_type(each.longer for each in found),
+        )
+        for name, value in vars(rotary_emb).items():
+            if not (hasattr(tables, name) or callable(value) or isinstance(value, Tensor)):
+                setattr(tables, name, value)
+        where = [*rotary_emb.buffers(), *rotary_emb.parameters()]
+        return tables.to(where[0].device) if where else tables
 
     @checked
     def forward(
         self,
         x: Floats[Tensor, "...any"],
-        position_ids: Reals[Tensor, "... batch seq"],
+        position_ids: Reals[Tensor, "... batch seq"] | None = None,
         layer_type: str | None = None,
     ) -> tuple[Tensor, Tensor] | Tensor:
         """Return cosines and sines as the model hands them to its layers.
@@ -87,46 +166,73 @@ class RotaryTables(nn.Module):
             x: Tokens; only their dtype and device are read.
             position_ids: ``(batch, seq)``; for an encoder of c coordinates ``(c, batch, seq)``, as
                 models of images and texts hand them over, or ``(batch, seq)`` where all
-                coordinates are the same.
+                coordinates are the same. With coordinates last ``(..., seq, c)``. Not at all where
+                ``positions`` makes them.
             layer_type: Whose encoder is asked for, where layer types have their own.
 
         Returns:
             ``(cos, sin)``, each ``(batch, seq, head_dim)``, of the dtype of ``x``; with layout
             ``"pairs"`` of ``head_dim / 2`` columns, with ``"complex"`` as one tensor cos + i sin,
-            complex64 or wider.
+            complex64 or wider. Without a dimension of the batch where positions have none.
 
         Raises:
-            ValueError: If the layer type does not fit, or the encoder's heads differ.
+            ValueError: If the layer type or the shape of the positions does not fit.
         """
-        encoder, scale = self._of(layer_type)
-        axes = encoder.coord_dim
-        if position_ids.ndim != 2 and (position_ids.ndim != 3 or len(position_ids) != axes):
-            raise ValueError(
-                f"position_ids must have shape (batch, seq) or ({axes}, batch, seq), "
-                f"got {tuple(position_ids.shape)}"
-            )
-        positions = position_ids.expand(axes, -1, -1).movedim(0, -1).to(x.device)
-        # of the half layout the first half: one column a pair
-        own: Layout = "interleaved" if self.layout == "interleaved" else "half"
-        columns = encoder.head_dim // (1 if own == self.layout else 2)
-        tables = encoder.tables(positions, own, widest(x.device))
-        cos, sin = (table[..., :columns] * scale for table in tables)
+        name = self._name(layer_type)
+        encoder = self.encoder if isinstance(self.encoder, RotaryEncoder) else self.encoder[name]
+        assert isinstance(encoder, RotaryEncoder)
+        positions = widen(self._places(x, position_ids, encoder.coord_dim).to(x.device))
+        frequencies, scale = encoder._all_frequencies(), self.scales[name]
+        if _key(name) in self.longer:
+            length = positions.max() + 1
+            frequencies, scale = self.longer[_key(name)](frequencies, scale, length)
+        angles = positions @ frequencies[0].mT
+        cos, sin = (
+            laid_out(wave(angles) * scale, self.layout, encoder.coord_dim)
+            for wave in (torch.cos, torch.sin)
+        )
+        dtype = at_least_float32(x.dtype) if self.wide else x.dtype
         if self.layout == "complex":
             return torch.complex(cos, sin).to(at_least_float32(x.dtype).to_complex())
-        return cos.to(x.dtype), sin.to(x.dtype)
+        return cos.to(dtype), sin.to(dtype)
 
     def extra_repr(self) -> str:
         """Describe the arguments in ``repr``."""
         scales = ", ".join(f"{name or 'scale'}={scale:g}" for name, scale in self.scales.items())
         return f"layout={self.layout!r}, {scales}"
 
-    def _of(self, layer_type: str | None) -> tuple[RotaryEncoder, float]:
+    def _name(self, layer_type: str | None) -> str:
         if isinstance(self.encoder, RotaryEncoder):
-            return self.encoder, self.scales[""]
+            return ""
         require_name("layer_type", layer_type, self.encoder.keys())
-        encoder = self.encoder[str(layer_type)]
-        assert isinstance(encoder, RotaryEncoder)
-        return encoder, self.scales[str(layer_type)]
+        return str(layer_type)
+
+    def _places(self, x: Tensor, position_ids: Tensor | None, axes: int) -> Tensor:
+        """Return where tokens stand, ``(..., seq, axes)``."""
+        if self.positions is not None:
+            return self.positions(x)
+        shape: tuple[int, ...] = () if position_ids is None else tuple(position_ids.shape)
+        if position_ids is not None and self.coordinates == "last" and shape[-1] == axes:
+            return position_ids
+        first = self.coordinates == "first"
+        if position_ids is not None and first and shape[:-2] in ((), (axes,)):
+            return position_ids.expand(axes, -1, -1).movedim(0, -1)
+        wanted = "(batch, seq) or ({}, batch, seq)" if first else "(..., seq, {})"
+        raise ValueError(f"position_ids must have shape {wanted.format(axes)}, got {shape or None}")
+
+
+def _key(layer_type: str) -> str:
+    """Return a name that a module may have: the only layer type has none."""
+    return f"for {layer_type}"
+
+
+def _by_type(name: str, given: Any, types: Collection[str], otherwise: Any) -> dict[str, Any]:
+    """Return one thing for each layer type."""
+    if [*types] == [""] or not isinstance(given, Mapping):
+        return dict.fromkeys(types, given)
+    for key in given:
+        require_name(f"{name}'s layer types", key, types)
+    return {key: given.get(key, otherwise) for key in types}
 
 
 class Rotated(nn.Module):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import itertools
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -193,6 +195,166 @@ def test_tables_lie_where_the_tokens_do() -> None:
     assert (cos.device.type, cos.shape) == ("meta", (1, 5, D))
 
 
+# read from a module --------------------------------------------------------------------------
+
+
+OMEGA = torch.tensor([[1.0, 0.0], [0.0, -0.3], [0.02, 0.0], [0.0, 0.7]])
+TABLE: dict[str, Callable[[Tensor], Tensor]] = {
+    "half": lambda x: torch.cat([x, x], -1),
+    "interleaved": lambda x: torch.stack([x, x], -1).flatten(-2),
+    "axes": lambda x: torch.cat([x[..., :2], x[..., :2], x[..., 2:], x[..., 2:]], -1),
+    "pairs": lambda x: x,
+    "complex": lambda x: x,
+}
+
+
+class Rotary(nn.Module):
+    """A rotary module as other libraries write them, with all that differs between them."""
+
+    def __init__(
+        self, omega: Tensor, layout: str = "half", coordinates: str = "first",
+        batched: bool = True, wide: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.register_buffer("omega", omega, persistent=False)
+        self.layout, self.axes, self.batched, self.wide = layout, omega.shape[1], batched, wide
+        self.last, self.attention_scaling = coordinates == "last", 1.1
+
+    def forward(self, x: Tensor, position_ids: Tensor) -> tuple[Tensor, Tensor] | Tensor:
+        positions = position_ids.float()
+        if self.last:
+            assert positions.ndim == 2 + self.batched
+        else:
+            positions = positions.expand(self.axes, -1, -1).movedim(0, -1)
+        angles = positions @ self.get_buffer("omega").mT
+        if self.layout == "complex":
+            return torch.polar(torch.full_like(angles, self.attention_scaling), angles)
+        tables = (
+            TABLE[self.layout](w) * self.attention_scaling for w in (angles.cos(), angles.sin())
+        )
+        cos, sin = (t if self.wide else t.to(x.dtype) for t in tables)
+        return cos, sin
+
+
+def ids_for(module: Rotary, length: int = 9) -> Tensor:
+    """Return positions in the shape that the module wants."""
+    places = torch.randint(90, (2, length, module.axes), generator=torch.Generator().manual_seed(1))
+    if module.last:
+        return places if module.batched else places[0]
+    return places.movedim(-1, 0) if module.axes > 1 else places[..., 0]
+
+
+WAYS = {
+    "text": {},
+    "three": {"omega": torch.eye(3)},
+    "two": {"omega": OMEGA},
+    "four": {"omega": torch.eye(4), "layout": "interleaved"},
+    "tower": {"omega": OMEGA, "coordinates": "last"},
+    "one picture": {"omega": OMEGA, "coordinates": "last", "batched": False, "wide": True},
+    "a picture of volume": {"omega": torch.eye(3), "coordinates": "last", "layout": "complex"},
+    "axes": {"omega": OMEGA[[0, 2, 1, 3]], "coordinates": "last", "layout": "axes"},
+    **{layout: {"layout": layout} for layout in ("interleaved", "pairs", "complex")},
+    "wide": {"wide": True},
+    "one pair": {"omega": torch.tensor([[0.5]])},
+    "still pairs": {"omega": torch.tensor([[1.0], [0.0], [0.0]])},
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("name", WAYS)
+def test_a_module_is_read_by_asking_it(name: str, dtype: torch.dtype) -> None:
+    module = Rotary(**{"omega": OMEGA[[0, 2], :1], **WAYS[name]})  # type: ignore[arg-type]
+    tables, ids, x = (
+        RotaryTables.from_module(module),
+        ids_for(module),
+        torch.zeros(1, 1, dtype=dtype),
+    )
+    assert isinstance(tables.encoder, RotaryEncoder)
+    # the numbers of its buffers, to the last bit
+    assert torch.equal(tables.encoder.frequencies()[0], module.get_buffer("omega").double())
+    assert tables.scales == {"": 1.1}
+    wanted, found = module(x, ids), tables(x, ids)
+    pairs = [(found, wanted)] if isinstance(wanted, Tensor) else zip(found, wanted, strict=True)
+    for a, b in pairs:
+        assert (a.dtype, a.shape) == (b.dtype, b.shape)
+        assert largest_difference(a, b) < (2**-7 if a.dtype == torch.bfloat16 else 2e-5)
+
+
+def test_what_a_model_reads_from_its_module_is_kept() -> None:
+    module = Rotary(OMEGA)
+    module.config = config = {"rope_theta": 7}  # type: ignore[assignment]
+    tables = RotaryTables.from_module(module)
+    assert tables.config is config
+    assert tables.axes == 2
+    assert tables.layout == "half"
+
+
+class Longer(Rotary):
+    """Slower beyond 32 tokens, by a kind of scaling that it names."""
+
+    def __init__(self, kind: str, layer_types: bool = False) -> None:
+        super().__init__(OMEGA[[0, 2], :1])
+        told = {"original_max_position_embeddings": 32, "factor": 2.0}
+        self.rope_type: Any = {"far": kind} if layer_types else kind
+        told = {"far": told} if layer_types else told  # type: ignore[dict-item]
+        self.config, self.original_max_seq_len = SimpleNamespace(rope_parameters=told), 32
+
+    def forward(self, x: Tensor, position_ids: Tensor, layer_type: str = "") -> Any:
+        assert (layer_type == "far") == isinstance(self.rope_type, dict)
+        longer = position_ids.max() >= 32
+        return super().forward(x, position_ids * torch.where(longer, 0.5, 1))
+
+
+@pytest.mark.parametrize("layer_types", [False, True])
+def test_a_module_may_slow_down_for_long_texts(layer_types: bool) -> None:
+    module = Longer("longrope", layer_types)
+    tables, x = RotaryTables.from_module(module), torch.zeros(1, 1)
+    told = ["far"] if layer_types else []
+    for length in (9, 32, 33, 50, 9):
+        ids = torch.arange(length)[None]
+        pairs = zip(tables(x, ids, *told), module(x, ids, *told), strict=True)
+        assert all(largest_difference(a, b) < 1e-5 for a, b in pairs)
+
+
+@pytest.mark.parametrize("kind", ["dynamic", "default", "another"])
+def test_another_change_for_long_texts_is_refused_by_name(kind: str) -> None:
+    with pytest.raises(ValueError, match=f"got Longer with rope_type='{kind}'"):
+        RotaryTables.from_module(Longer(kind))
+
+
+class Uneven(Rotary):
+    def forward(self, x: Tensor, position_ids: Tensor) -> Any:
+        cos, sin = super().forward(x, position_ids)
+        return cos * torch.linspace(1, 2, cos.shape[-1]), sin
+
+
+class Square(Rotary):
+    def forward(self, x: Tensor, position_ids: Tensor) -> Any:
+        return super().forward(x, position_ids**2)
+
+
+@pytest.mark.parametrize("kind", [Uneven, Square, nn.Identity, lambda _: nn.Linear(3, 3)])
+def test_what_is_no_rotation_is_refused_by_name(kind: Callable[[Tensor], nn.Module]) -> None:
+    module = kind(OMEGA[:, :1])
+    with pytest.raises(ValueError, match=f"got {type(module).__name__}, which does not"):
+        RotaryTables.from_module(module)
+
+
+def test_a_module_without_numbers_is_refused() -> None:
+    with pytest.raises(ValueError, match="must have its numbers, got one on the meta device"):
+        RotaryTables.from_module(Rotary(OMEGA).to("meta"))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_positions_may_be_made_of_what_the_model_has(dtype: torch.dtype) -> None:
+    encoder = AxialRoPE(D, 2)
+    tables = RotaryTables(encoder, positions=lambda x: grid_positions(*x.shape[-2:]))
+    cos, sin = tables(torch.zeros(1, 3, 4, 5, dtype=dtype))
+    wanted = encoder.tables(grid_positions(4, 5), "half", dtype)
+    assert torch.equal(cos, wanted[0])
+    assert torch.equal(sin, wanted[1])
+
+
 # projections -------------------------------------------------------------------------------------
 
 
@@ -373,7 +535,18 @@ IDS, X = torch.arange(5)[None], torch.zeros(1, 5, 1)
             ValueError,
             r"position_ids must have shape .* \(2, batch, seq\), got \(3, 1, 5\)",
         ),
-        (lambda: RotaryTables(RoPE(D, heads=2))(X, IDS), ValueError, "heads must be 1 for tables"),
+        (
+            lambda: RotaryTables(AxialRoPE(D, 2), coordinates="last")(X, IDS),
+            ValueError,
+            r"position_ids must have shape \(..., seq, 2\), got \(1, 5\)",
+        ),
+        (lambda: RotaryTables(RoPE(D))(X), ValueError, "position_ids must have .* got None"),
+        (lambda: RotaryTables(RoPE(D, heads=2)), ValueError, "heads must be 1 for tables"),
+        (
+            lambda: RotaryTables(STRING(torch.rand(1, 2, 1), head_dim=5)),
+            ValueError,
+            "head_dim must be even for tables, got 5",
+        ),
         *[
             (
                 lambda asked=asked: RotaryTables({"a": RoPE(D), "b": RoPE(D)})(X, IDS, asked),

@@ -82,6 +82,8 @@ from stringlib.encoders.bias import RelativeBias
 from stringlib.encoders.registry import make_bias
 from stringlib.encoders.rope import mrope
 from stringlib.encoders.scaling import (
+    Beyond,
+    DynamicNTK,
     long_rope,
     long_rope_attention_factor,
     ntk_aware,
@@ -254,6 +256,9 @@ CALLS = [
                 "layout": "half"}),
     (partial(RotaryTables, RoPE(8)), {"layout": "half", "scale": 2.0}),
     (RotaryTables(RoPE(8)), {"x": X, "position_ids": torch.arange(4)[None]}),
+    (RotaryTables.from_module, {"rotary_emb": RotaryTables(RoPE(8))}),
+    (Beyond, {"encoder": RoPE(8), "length": 9, "scale": 1.5}),
+    (DynamicNTK, {"scale": 2.0, "length": 9}),
     (Rotated, {"linear": nn.Linear(5, 16), "encoder": MIXED, "positions": PLANE, "heads": 2}),
     (Rotated(nn.Linear(16, 16), MIXED, PLANE), {"x": X}),
     (IdentityFeatures(), {"x": Q, "is_query": True}),

@@ -85,6 +85,8 @@ DEFAULTS: dict[str, tuple[Any, str]] = {
     "ViT.depth": (2, OURS + "trains on a CPU"),
     "ViT.heads": (4, OURS + "trains on a CPU"),
     "RotaryTables.layout": ("half", OURS + "that of Llama and of most language models"),
+    "RotaryTables.coordinates": ("first", OURS + "where models of texts and images have them"),
+    "RotaryTables.wide": (False, OURS + "most models have tables as wide as their tokens"),
     # training
     "Settings.betas": ((0.9, 0.999), "Kingma and Ba 2015, algorithm 1"),
     "Settings.rate": (1e-3, "Kingma and Ba 2015, algorithm 1"),

@@ -251,6 +251,74 @@ def test_models_whose_tables_have_one_entry_a_pair(name: str) -> None:
     assert far(model(TOKENS).logits, before) > 1e-2
 
 
+PER_PAIR = {
+    "short_factor": [1 + i / 10 for i in range(8)],
+    "long_factor": [2.0 + i for i in range(8)],
+}
+EIGHT = {"factor": 8.0, "original_max_position_embeddings": 32}
+SCALED: dict[str, dict[str, Any]] = {
+    "default": {},
+    "linear": {"factor": 4.0},
+    "dynamic": {"factor": 2.0},
+    "yarn": EIGHT,
+    "llama3": {**EIGHT, "low_freq_factor": 1.0, "high_freq_factor": 4.0},
+    "longrope": EIGHT | PER_PAIR,
+    "proportional": {"partial_rotary_factor": 0.25},
+}
+
+
+def text(length: int) -> Tensor:
+    return (torch.arange(2 * length) % 59 + 2).view(2, length)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", SCALED)
+def test_a_line_reads_whatever_scaling_a_model_has(kind: str) -> None:
+    """Also where texts that are longer and shorter than those of training follow each other."""
+    transformers = other("transformers")
+    rope = {"rope_type": kind, "rope_theta": 1e4, **SCALED[kind]}
+    config = transformers.LlamaConfig(**SIZES, max_position_embeddings=32, rope_parameters=rope)
+    model = filled(transformers.LlamaForCausalLM(config))
+    ours = copy.deepcopy(model)
+    ours.model.rotary_emb = RotaryTables.from_module(ours.model.rotary_emb)
+    for length in (20, 32, 33, 50, 40, 20, 45):
+        assert far(ours(text(length)).logits, model(text(length)).logits) < 5e-6
+    told = {"attention_mask": torch.ones(2, 20).long(), "max_new_tokens": 20, "do_sample": False}
+    assert torch.equal(ours.generate(text(20), **told), model.generate(text(20), **told))
+
+
+@torch.no_grad()
+def test_phimoe_has_one_factor_for_short_texts_and_one_for_long_ones() -> None:
+    transformers = other("transformers")
+    rope = {"rope_type": "longrope", "rope_theta": 1e4, **SCALED["longrope"]}
+    rope |= {"short_mscale": 1.1, "long_mscale": 1.3}
+    config = transformers.PhimoeConfig(**SIZES, **MIXTURE, rope_parameters=rope)
+    model = filled(transformers.PhimoeForCausalLM(config))
+    ours = copy.deepcopy(model)
+    ours.model.rotary_emb = RotaryTables.from_module(ours.model.rotary_emb)
+    for length in (20, 33, 20):
+        assert far(ours(text(length)).logits, model(text(length)).logits) < 5e-6
+
+
+@torch.no_grad()
+def test_pictures_of_any_size_have_their_own_positions() -> None:
+    transformers = other("transformers")
+    config = transformers.PixtralVisionConfig(
+        hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
+        image_size=64, patch_size=8,
+    )  # fmt: skip
+    model = filled(transformers.PixtralVisionModel(config))
+    pixels, sizes = random(2, 3, 48, 64).float(), [(48, 64), (32, 40)]
+    before = model(pixels, image_sizes=sizes).last_hidden_state
+    tables = RotaryTables.from_module(model.patch_positional_embedding)
+    assert tables.encoder.coord_dim == 2
+    model.patch_positional_embedding = tables
+    assert far(model(pixels, image_sizes=sizes).last_hidden_state, before) < 5e-6
+    flipped = STRING(tables.encoder.frequencies().flip(-1))
+    model.patch_positional_embedding = RotaryTables(flipped, coordinates="last")
+    assert far(model(pixels, image_sizes=sizes).last_hidden_state, before) > 1e-2
+
+
 def vit() -> Any:
     sizes = {"img_size": (64, 96), "embed_dim": 3 * HEAD, "depth": 2, "num_classes": 5}
     return filled(other("timm").create_model("vit_tiny_patch16_224", **sizes))

@@ -7,10 +7,12 @@ returns another: ``STRING(yarn(RoPE(64).frequencies(), scale=4, length=2048))``.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from stringlib.encoders.string import RotaryEncoder
 from stringlib.precision import widen
 from stringlib.spec import Floats, Positive, Scale, checked
 
@@ -173,6 +175,70 @@ def long_rope(
         Ding et al. 2024 (LongRoPE).
     """
     return widen(frequencies) / widen(factors)[:, None]
+
+
+class Beyond(nn.Module):
+    """Other frequencies, and another factor, beyond a length: LongRoPE in released code.
+
+    Args:
+        encoder: Of texts that are longer.
+        length: T, the length in training, in tokens.
+        scale: Multiplies cosines and sines of longer texts.
+
+    Source:
+        Ding et al. 2024 (LongRoPE).
+    """
+
+    @checked
+    def __init__(self, encoder: RotaryEncoder, length: int, scale: Positive = 1.0) -> None:
+        super().__init__()
+        self.encoder, self.length, self.scale = encoder, int(length), float(scale)
+
+    def forward(self, frequencies: Tensor, scale: float, length: Tensor) -> tuple[Tensor, Any]:
+        """Return Ω and the factor for a text of ``length`` tokens, given those of short texts."""
+        longer = length > self.length
+        own = self.encoder.frequencies().to(frequencies)
+        return torch.where(longer, own, frequencies), torch.where(longer, self.scale, scale)
+
+    def extra_repr(self) -> str:
+        """Describe the arguments in ``repr``."""
+        return f"length={self.length}, scale={self.scale:g}"
+
+
+class DynamicNTK(nn.Module):
+    r"""The frequencies of :func:`ntk_aware`, by the length of the text: *dynamic* in released code.
+
+    For a text of L tokens, longer than the T in training, the scale is
+    :math:`s\,L/T - s + 1`. As in released code the longest text is remembered until one comes that
+    is shorter than T, so that keys in a cache and new queries agree for a little longer.
+
+    Args:
+        scale: s, ``factor`` of the configuration.
+        length: T, in tokens.
+
+    Source:
+        Peng et al. 2024 (YaRN), on dynamic scaling.
+    """
+
+    longest: Tensor
+
+    @checked
+    def __init__(self, scale: Positive, length: int) -> None:
+        super().__init__()
+        self.scale, self.length = float(scale), int(length)
+        self.register_buffer("longest", torch.tensor(self.length), persistent=False)
+
+    def forward(self, frequencies: Tensor, scale: float, length: Tensor) -> tuple[Tensor, Any]:
+        """Return Ω and the factor for a text of ``length`` tokens, given those of short texts."""
+        longest = torch.maximum(self.longest, length)
+        self.longest.copy_(torch.where(length < self.length, self.length, longest))
+        stretch = self.scale * widen(self.longest) / self.length - self.scale + 1
+        place = torch.arange(frequencies.shape[-2], device=frequencies.device)
+        return frequencies * stretch ** -(widen(place)[:, None] / (len(place) - 1)), scale
+
+    def extra_repr(self) -> str:
+        """Describe the arguments in ``repr``."""
+        return f"scale={self.scale:g}, length={self.length}"
 
 
 @checked
