@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from collections import Counter
 from pathlib import Path
@@ -10,10 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from _ext import api_pages
+
 ROOT = Path(__file__).resolve().parents[1]
-SPEC = importlib.util.spec_from_file_location("api_pages", ROOT / "_ext" / "api_pages.py")
-api_pages = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(api_pages)
 
 
 def built(root: Path, text: str) -> tuple[SimpleNamespace, str]:

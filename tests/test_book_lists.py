@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from _ext import book_lists
+
 ROOT = Path(__file__).resolve().parents[1]
-SPEC = importlib.util.spec_from_file_location("book_lists", ROOT / "_ext" / "book_lists.py")
-book_lists = sys.modules["book_lists"] = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(book_lists)
 
 BOX = """```{admonition} Correction: the sign
 :class: correction dropdown

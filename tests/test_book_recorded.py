@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import json
 import re
@@ -12,10 +11,9 @@ from pathlib import Path
 import pytest
 from sphinx.application import Sphinx
 
+from _ext import book_recorded
+
 ROOT = Path(__file__).resolve().parents[1]
-SPEC = importlib.util.spec_from_file_location("book_recorded", ROOT / "_ext" / "book_recorded.py")
-book_recorded = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(book_recorded)
 
 NOW = "{}.{} 0123456789ab".format(*sys.version_info[:2])
 CODES = {"same": NOW, "other": NOW.replace("ab", "cd"), "old": None, "foreign": "2.7 0123456789ab"}

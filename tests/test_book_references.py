@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 
 import pytest
 from pybtex.database import parse_file, parse_string
 
+from _ext import book_references
+
 ROOT = Path(__file__).resolve().parents[1]
-SPEC = importlib.util.spec_from_file_location("book_references", ROOT / "_ext/book_references.py")
-book_references = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(book_references)
 
 ENTRIES = """
 @misc{d,author={Su, Jianlin and Lu, Yu and Pan, Shengfeng},title={Later},year={2024},url={http://a.b}}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +11,7 @@ import pytest
 import torch
 from docutils import nodes
 
+from _ext import book_choice
 from book import facts, methods, recorded
 from lab.theory.spread import difference, interval, mean
 from results import extrapolation, language, recall_many, vision
@@ -21,9 +22,6 @@ from stringlib.encoders.rope import RoPE
 from stringlib.models.blocks import ABSOLUTE
 
 ROOT = Path(__file__).resolve().parents[1]
-SPEC = importlib.util.spec_from_file_location("book_choice", ROOT / "_ext" / "book_choice.py")
-book_choice = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(book_choice)
 
 
 @pytest.fixture(scope="module")

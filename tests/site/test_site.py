@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import html
-import importlib.util
 import json
 import re
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 from plotly.offline import get_plotlyjs_version
 
+from _ext import book_recorded
 from tools.posters import digest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,16 +49,13 @@ def test_every_figure_of_a_notebook_is_on_its_page(site: Path) -> None:
 
 
 def test_a_chapter_marks_every_study_that_it_names_unless_it_is_of_this_code(site: Path) -> None:
-    spec = importlib.util.spec_from_file_location("recorded", ROOT / "_ext" / "book_recorded.py")
-    recorded = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(recorded)
     named = set()
     for page in (site / "notebooks").glob("*.html"):
         text = html.unescape(re.sub(r"<[^>]*>", "", page.read_text(encoding="utf8")))
-        names = set(recorded.COMMAND.findall(text))
+        names = set(book_recorded.COMMAND.findall(text))
         named |= names
         for name in names:
-            said = recorded.mark(name)
+            said = book_recorded.mark(name)
             line = f"{name}.json: {said[0]} (commit {said[1]})" if said else f"{name}.json: "
             assert text.count(line) == (said is not None), f"{page.name}: {line}"
     assert named == {path.stem for path in (ROOT / "results").glob("*.py")}
