@@ -15,18 +15,14 @@ from stringlib.attention import projections
 from stringlib.attention.projections import PROJECTIONS, Projection
 from stringlib.reference import hadamard_projection_matrix
 from stringlib.testing import properties
-from tests.draws import random
+from tests.draws import generator, random
 
 SHAPES = [(1, 1, 1), (1, 3, 2), (2, 5, 1), (5, 3, 2), (8, 8, 3), (7, 20, 1), (16, 40, 2)]
 ORTHOGONAL = ("orthogonal", "hadamard", "unit-circulant")
 
 
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
 def make(name: str, d: int, m: int, heads: int = 1, learnable: bool = False) -> Projection:
-    return PROJECTIONS[name](d, m, heads, learnable, seeded(1)).double()
+    return PROJECTIONS[name](d, m, heads, learnable, generator(1)).double()
 
 
 @pytest.fixture(params=["product", "transform"])
@@ -107,7 +103,7 @@ def test_the_unit_spectrum_keeps_its_modulus_in_double_precision(d: int) -> None
 def test_lengths_follow_chi(name: str) -> None:
     d, m = 12, 40  # Hadamard pads to 16
     size = 16 if name == "hadamard" else d
-    made = PROJECTIONS[name](d, m, 500, generator=seeded())
+    made = PROJECTIONS[name](d, m, 500, generator=generator())
     lengths = made.lengths if name != "orthogonal" else made.matrix().norm(dim=-1)
     squares = lengths.double().square()
     error = math.sqrt(2 * size / squares.numel())
@@ -120,7 +116,7 @@ def test_lengths_follow_chi(name: str) -> None:
 @pytest.mark.parametrize("d", [2, 6, 16])
 def test_rows_have_mean_zero_and_unit_covariance(name: str, d: int) -> None:
     draws = 40_000
-    w = PROJECTIONS[name](d, 2, draws, generator=seeded()).matrix().double()
+    w = PROJECTIONS[name](d, 2, draws, generator=generator()).matrix().double()
     assert w.mean(0).abs().max() <= 5 / math.sqrt(draws)
     covariance = torch.einsum("hmi,hmj->mij", w, w) / draws
     assert properties.largest_difference(covariance, torch.eye(d)) <= 6 * math.sqrt(2 / draws)
@@ -128,14 +124,14 @@ def test_rows_have_mean_zero_and_unit_covariance(name: str, d: int) -> None:
 
 @pytest.mark.parametrize("name", PROJECTIONS)
 def test_a_generator_decides_the_draw(name: str) -> None:
-    first, second = (PROJECTIONS[name](6, 9, 2, generator=seeded(3)) for _ in range(2))
+    first, second = (PROJECTIONS[name](6, 9, 2, generator=generator(3)) for _ in range(2))
     drawn = first.matrix().clone()
     assert torch.equal(drawn, second.matrix())
     kept = [t.data_ptr() for t in first.state_dict().values()]
-    first.redraw(seeded(4))
+    first.redraw(generator(4))
     assert properties.largest_difference(first.matrix(), drawn) > 0.1
     assert [t.data_ptr() for t in first.state_dict().values()] == kept
-    first.redraw(seeded(3))
+    first.redraw(generator(3))
     assert torch.equal(first.matrix(), drawn)
     torch.manual_seed(5)
     without = PROJECTIONS[name](6, 9).matrix()
@@ -149,11 +145,11 @@ def test_what_was_drawn_is_saved_and_only_learned_if_asked(name: str) -> None:
     assert not list(fixed.parameters())
     (parameter,) = learned.parameters()
     assert parameter.numel() > 0
-    other = PROJECTIONS[name](6, 9, 2, learnable=True, generator=seeded(9)).double()
+    other = PROJECTIONS[name](6, 9, 2, learnable=True, generator=generator(9)).double()
     other.load_state_dict(learned.state_dict())
     assert torch.equal(other.matrix(), learned.matrix())
     before = learned.matrix().clone()
-    learned.redraw(seeded(8))
+    learned.redraw(generator(8))
     assert (learned.matrix() != before).any()
     assert parameter.requires_grad
 
@@ -174,7 +170,7 @@ def test_a_learned_circulant_has_d_numbers_and_a_learned_unit_circulant_stays_or
 @pytest.mark.parametrize("name", PROJECTIONS)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_is_projected_in_float32(name: str, dtype: torch.dtype) -> None:
-    made = PROJECTIONS[name](16, 24, generator=seeded())
+    made = PROJECTIONS[name](16, 24, generator=generator())
     x = random(2, 3, 5, 16).to(dtype)
     got = made(x)
     assert got.dtype == torch.float32
@@ -264,9 +260,9 @@ def test_convolution_has_first_and_second_derivatives(d: int) -> None:
 
 @pytest.mark.parametrize("name", PROJECTIONS)
 def test_features_are_made_of_the_projection(name: str) -> None:
-    phi = FavorFeatures(8, 12, name, heads=2, generator=seeded(1))
-    projection = PROJECTIONS[name](8, 12, 2, generator=seeded(1))
+    phi = FavorFeatures(8, 12, name, heads=2, generator=generator(1))
+    projection = PROJECTIONS[name](8, 12, 2, generator=generator(1))
     assert torch.equal(phi.projection_matrix(), projection.matrix())
     for module in (phi, projection):
-        module.redraw(seeded(2))
+        module.redraw(generator(2))
     assert torch.equal(phi.projection_matrix(), projection.matrix())

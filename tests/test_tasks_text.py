@@ -10,10 +10,7 @@ from torch import Tensor
 
 from lab.tasks.task import IGNORE
 from lab.tasks.text import Text, python_topics
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
+from tests.draws import generator
 
 
 def numbered(count: int) -> bytes:
@@ -56,7 +53,7 @@ def test_the_embedded_text_is_pythons_language_reference() -> None:
 def test_a_training_window_is_followed_by_its_targets() -> None:
     text = numbered(4000)
     task = Text(text, length=16, share=0.5)
-    inputs, targets = task.batch(3000, seeded())
+    inputs, targets = task.batch(3000, generator())
     assert inputs.shape == targets.shape == (3000, 16)
     starts = set()
     for row, wanted in zip(inputs.tolist(), targets.tolist(), strict=True):
@@ -72,7 +69,7 @@ def test_a_training_window_is_followed_by_its_targets() -> None:
 def test_the_last_possible_window_is_drawn_and_no_later_one(size: int) -> None:
     text = bytes(range(size))
     task = Text(text, length=16, test=bytes(17))
-    last = task.batch(5000, seeded())[1][:, -1]
+    last = task.batch(5000, generator())[1][:, -1]
     assert last.min() == 16
     assert last.max() == size - 1
 

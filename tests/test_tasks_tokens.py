@@ -15,11 +15,7 @@ from lab.tasks.mqar import MQAR
 from lab.tasks.recall import Recall
 from lab.tasks.task import IGNORE
 from lab.theory.capacity import guess_accuracy
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
+from tests.draws import generator
 
 # --- associative recall ---
 
@@ -29,7 +25,7 @@ def test_recall_asks_for_the_value_of_a_listed_key(
     pairs: int, keys: int | None, values: int
 ) -> None:
     task = Recall(pairs, keys, values)
-    tokens, targets = task.batch(200, seeded())
+    tokens, targets = task.batch(200, generator())
     assert tokens.shape == (200, 2 * pairs + 1)
     for sequence, wanted in zip(tokens.tolist(), targets.tolist(), strict=True):
         told = dict(zip(sequence[:-1:2], sequence[1::2], strict=True))
@@ -40,13 +36,13 @@ def test_recall_asks_for_the_value_of_a_listed_key(
 
 
 def test_recall_has_eight_pairs_in_seventeen_tokens() -> None:
-    tokens, targets = Recall().batch(64, seeded(5))
+    tokens, targets = Recall().batch(64, generator(5))
     assert tokens.shape == (64, 17)
     # the first batch of every recorded run hangs on these draws
-    generator = seeded(5)
-    keys = torch.rand(64, 8, generator=generator).argsort(-1) + 8
-    values = torch.randint(8, (64, 8), generator=generator)
-    asked = torch.randint(8, (64,), generator=generator)
+    draws = generator(5)
+    keys = torch.rand(64, 8, generator=draws).argsort(-1) + 8
+    values = torch.randint(8, (64, 8), generator=draws)
+    asked = torch.randint(8, (64,), generator=draws)
     assert torch.equal(tokens[:, 0:-1:2], keys)
     assert torch.equal(tokens[:, 1::2], values)
     assert torch.equal(targets[:, -1], values[torch.arange(64), asked])
@@ -83,7 +79,7 @@ def test_the_slow_reading_of_mqar_agrees_with_the_example_of_its_source() -> Non
     ("pairs", "length", "vocab"), [(8, 64, 128), (4, 16, 10), (1, 4, 4), (16, 256, 8192)]
 )
 def test_mqar_is_what_its_definition_says(pairs: int, length: int, vocab: int) -> None:
-    tokens, targets = MQAR(pairs, length, vocab).batch(40, seeded())
+    tokens, targets = MQAR(pairs, length, vocab).batch(40, generator())
     assert tokens.shape == targets.shape == (40, length)
     for sequence, wanted in zip(tokens.tolist(), targets.tolist(), strict=True):
         keys, values = sequence[: 2 * pairs : 2], sequence[1 : 2 * pairs : 2]
@@ -98,7 +94,7 @@ def test_mqar_is_what_its_definition_says(pairs: int, length: int, vocab: int) -
 
 def test_random_filler_leaves_pairs_questions_and_answers() -> None:
     task = MQAR(8, 64, 128, random_filler=True)
-    tokens, targets = task.batch(400, seeded())
+    tokens, targets = task.batch(400, generator())
     filler = []
     for sequence, wanted in zip(tokens.tolist(), targets.tolist(), strict=True):
         told = dict(zip(sequence[:16:2], sequence[1:16:2], strict=True))
@@ -115,7 +111,7 @@ def test_random_filler_leaves_pairs_questions_and_answers() -> None:
 @pytest.mark.parametrize("power", [0.01, 1.0, 2.5])
 def test_slots_are_drawn_one_after_another_by_the_power_law(power: float) -> None:
     count, slots = 40_000, 4
-    tokens, _ = MQAR(2, 4 + 2 * slots, 16, power).batch(count, seeded())
+    tokens, _ = MQAR(2, 4 + 2 * slots, 16, power).batch(count, generator())
     places = [
         (tokens[:, 4::2] == tokens[:, key : key + 1]).long().argmax(-1).tolist() for key in (0, 2)
     ]
@@ -130,7 +126,7 @@ def test_slots_are_drawn_one_after_another_by_the_power_law(power: float) -> Non
 
 
 def test_every_key_and_value_of_mqar_is_drawn_equally_often() -> None:
-    tokens, _ = MQAR(4, 16, 32).batch(6000, seeded())
+    tokens, _ = MQAR(4, 16, 32).batch(6000, generator())
     for start, low, high in ((0, 1, 16), (1, 16, 32)):
         counts = tokens[:, start:8:2].flatten().bincount(minlength=32)[low:high]
         mean = 6000 * 4 / (high - low)
@@ -187,7 +183,7 @@ def test_the_slow_reading_of_listops() -> None:
 def test_listops_asks_for_the_value_at_the_last_token(options: dict) -> None:
     task = ListOps(**{**SMALL, "train_size": 300, "test_size": 100, **options})
     low, high = options.get("min_length", 8), options.get("max_length", 64)
-    batches = [task.batch(100, seeded()), *task.held_out()["test"]]
+    batches = [task.batch(100, generator()), *task.held_out()["test"]]
     assert sum(len(tokens) for tokens, _ in batches) == 200
     for tokens, targets in batches:
         for row, wanted, text in zip(tokens, targets.tolist(), texts(tokens), strict=True):
@@ -275,7 +271,7 @@ def test_a_causal_model_never_sees_the_padding() -> None:
     task = ListOps(**SMALL)
     torch.manual_seed(0)
     model = task.model(encoder="rope")
-    tokens, targets = task.batch(8, seeded())
+    tokens, targets = task.batch(8, generator())
     filled = torch.where(tokens == PADDING, 3, tokens)
     assert (filled != tokens).any()
     asked = targets != IGNORE
