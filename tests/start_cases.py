@@ -177,11 +177,11 @@ STARTS: dict[tuple[str, str], tuple[Start, ...]] = {
     ("CayleySTRING", "entries"): tuple(
         # S has 2 · count entries in d rows; the length of Sx is 0.1 of that of x
         Start(
-            lambda density=density: stringlib.CayleySTRING(16, 1, 300, density),
-            norm(scale=0.1 / math.sqrt(2 * count / 16)),
+            lambda size=size, density=density: stringlib.CayleySTRING(size, 1, 300, density),
+            norm(scale=0.1 / math.sqrt(2 * count / size)),
             "ours: P moves a vector by about a fifth of its length, at any size and density",
         )
-        for density, count in ((1.0, 120), (0.1, 12))
+        for size, density, count in ((16, 1.0, 120), (16, 0.1, 12), (65, 0.02, 42))
     ),
     ("CayleySTRING", "support"): (
         Start(
@@ -197,11 +197,14 @@ STARTS: dict[tuple[str, str], tuple[Start, ...]] = {
             norm(scale=0.1 / math.sqrt(20)),
             "ours: small noise, for the gradient at 0 may vanish",
         ),
-        Start(
-            lambda: stringlib.CirculantSTRING(30, 2, 100, block_size=10),
-            norm(scale=0.1),
-            "ours: frequencies of 0.1, so that neighbours are turned by a tenth of a radian",
-            lambda encoder, coefficients: encoder.frequencies(),
+        *(
+            Start(
+                lambda size=size, block=block: stringlib.CirculantSTRING(size, 2, 100, block),
+                norm(scale=0.1),
+                "ours: frequencies of 0.1, so that neighbours are turned by a tenth of a radian",
+                lambda encoder, coefficients: encoder.frequencies(),
+            )
+            for size, block in ((30, 10), (64, 64))
         ),
         Start(
             lambda: stringlib.CirculantSTRING(8, zero=True), 0.0, "ours: a trained model's start"

@@ -8,7 +8,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from book.figures import cayley_string as figures
-from stringlib import CayleySTRING, MixedRoPE, RoPE
+from stringlib import CayleySTRING
 from stringlib.algebra import (
     cayley,
     connected_parts,
@@ -319,27 +319,6 @@ class _Generators(torch.nn.Module):
 
     def forward(self):
         return self.of.generators()
-
-
-@pytest.mark.parametrize(("d", "density"), [(16, 1.0), (64, 1.0), (64, 0.1), (65, 0.02)])
-def test_the_basis_starts_near_the_identity_at_any_size_and_density(d, density):
-    torch.manual_seed(0)
-    made = CayleySTRING(d, heads=50, density=density)
-    length = made.skew().square().sum((-2, -1)).mean().div(d).sqrt().item()
-    assert length == pytest.approx(0.1, rel=0.05)
-    moved = (made.basis() - eye(d)).square().sum((-2, -1)).mean().div(d).sqrt().item()
-    assert moved == pytest.approx(0.2, rel=0.06)
-
-
-def test_the_frequencies_start_as_those_of_rope_or_of_mixed_rope():
-    one = CayleySTRING(17, heads=3)
-    assert properties.largest_difference(one.frequencies(), RoPE(16).frequencies()) <= 1e-7
-    torch.manual_seed(0)
-    several = CayleySTRING(17, 3, 2, density=0.0)
-    torch.manual_seed(0)
-    upper_support(17, 0.0)
-    assert torch.equal(several.omega, MixedRoPE(16, 3, 2).omega)
-    assert CayleySTRING(1, 2).frequencies().shape == (1, 0, 2)
 
 
 def test_the_literal_forms_name_bad_arguments():

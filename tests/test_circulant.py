@@ -178,14 +178,6 @@ def test_the_literal_forms_refuse_missing_coordinates():
             call(random(3, 1))
 
 
-def test_coefficients_start_small_but_not_at_zero():
-    torch.manual_seed(0)
-    for block_size in (16, 64):
-        made = CirculantSTRING(64, 2, 200, block_size)
-        assert made.coefficients.shape == (200, 2, 64 // block_size, block_size)
-        assert made.frequencies().std().item() == pytest.approx(0.1, rel=0.05)
-
-
 def test_one_small_exponent_is_exact():
     """A batch of one matrix of small norm is where torch.matrix_exp loses digits."""
     made = encoder(6)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import itertools
 from typing import Any
 
 import pytest
@@ -12,10 +11,10 @@ from torch import Tensor, nn
 
 from stringlib import LanguageModel
 from stringlib.encoders.registry import BIASES, make_bias
-from stringlib.models import CONFIGS, make_language_model
+from stringlib.models import make_language_model
 from stringlib.models.blocks import MLP, SwiGLU
 from stringlib.testing import properties
-from tests.model_cases import CASES, COVERING, LENGTH, VOCAB, has_state, language_model, text
+from tests.model_cases import CASES, LENGTH, VOCAB, has_state, language_model, text
 from tests.refusals import refused
 
 DIM = 16
@@ -56,23 +55,6 @@ def test_a_state_has_the_length_of_any_depth(depth: int) -> None:
     assert len(state) == depth
     rest = model(tokens[:, 4:], state=state)
     assert properties.largest_difference(rest, model(tokens)[:, 4:]) <= 1e-12
-
-
-@pytest.mark.parametrize(
-    ("name", "cuts"),
-    # token by token, with a longer piece between; and a longer piece first
-    [(n, (0, 1, 2, 5, 6, 7)) for n in STATES] + [(n, (0, 3, 7)) for n in STATES if n in COVERING],
-)
-def test_the_states_are_all_that_is_needed_of_earlier_tokens(
-    name: str, cuts: tuple[int, ...]
-) -> None:
-    model, tokens = language_model(name).double(), text(2, LENGTH)
-    state, parts = None, []
-    for start, end in itertools.pairwise(cuts):
-        part, state = model(tokens[:, start:end], state=state, return_state=True)
-        parts.append(part)
-    assert [left.length for left in state] == [LENGTH] * 2
-    assert properties.largest_difference(torch.cat(parts, 1), model(tokens)) <= 1e-10
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name not in STATES])
@@ -126,20 +108,6 @@ def test_a_tied_readout_is_the_embedding(tied: bool) -> None:
     assert count(language_model("softmax-rope", tied=False)) - count(model) == tied * VOCAB * DIM
 
 
-def test_where_projections_start() -> None:
-    torch.manual_seed(0)
-    model = LanguageModel(500, 256, 8, 4, mlp="mlp", gate="elementwise", tied=False)
-    assert model.embed.weight.std().item() == pytest.approx(1 / 16, rel=0.02)
-    assert model.readout.weight.std().item() == pytest.approx(1 / 16, rel=0.02)
-    for block in model.blocks:
-        inner = block.attention
-        for part in (inner.to_q, inner.to_k, inner.to_v, inner.gate.to_gate, block.mlp.to_hidden):
-            assert part.weight.std().item() == pytest.approx(1 / 16, rel=0.02)
-        assert inner.to_out.weight.std().item() == pytest.approx(1 / 16 / 4, rel=0.02)
-        assert block.mlp.to_out.weight.std().item() == pytest.approx(1 / 32 / 4, rel=0.02)
-        assert not block.mlp.to_out.bias.any()
-
-
 def test_decays_keep_their_own_start() -> None:
     torch.manual_seed(0)
     model = LanguageModel(VOCAB, 64, 2, 4, attention="elu", weight="ssd")
@@ -184,16 +152,6 @@ def test_the_parameters_of_6x256() -> None:
         gated = make_language_model("6x256", VOCAB, attention="favor-circulant", gate=gate)
         assert count(gated) - count(model) == more
         assert 100 * more / beside == pytest.approx(percent, abs=0.005)
-
-
-@pytest.mark.parametrize("name", CONFIGS)
-def test_a_size_by_name(name: str) -> None:
-    model = make_language_model(name, VOCAB, depth=1, encoder="rope")
-    sizes = CONFIGS[name]
-    assert model.embed.embedding_dim == sizes["dim"]
-    assert model.blocks[0].attention.heads == sizes["heads"]
-    assert 0 <= 8 * sizes["dim"] / 3 - sizes["hidden"] < 1
-    assert len(model.blocks) == 1
 
 
 def test_bad_input_is_named() -> None:
