@@ -145,16 +145,6 @@ def test_half_of_the_coefficients_do_nothing(block_size):
         assert gradient[..., block_size // 2].abs().max() == 0
 
 
-@pytest.mark.parametrize("d", [64, 512])
-def test_product_and_real_fft_give_the_same_basis(d):
-    for block_size in (d, d // 4):
-        made, x = encoder(d, block_size=block_size), random(3, 7, d)
-        direct = x @ made.basis()[0]
-        assert properties.largest_difference(made._rfft(x), direct) <= 1e-12
-        assert properties.largest_difference(made.to_basis(x), direct) <= 1e-12
-        assert properties.largest_difference(made.from_basis(direct), x) <= 1e-12
-
-
 def test_forward_does_no_inverse_transform(monkeypatch):
     made = encoder(LARGEST_PRODUCT + 2)
     for name in ("ifft", "irfft", "hfft", "ihfft"):

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from stringlib import ELUFeatures, FavorFeatures, ReLUFeatures, linear_attention
+from stringlib import ELUFeatures, FavorFeatures, linear_attention
 from stringlib.attention.features import optimal_alpha
 from stringlib.attention.projections import PROJECTIONS
 from stringlib.kernels.features import elu_plus_one, half_square
@@ -161,13 +161,6 @@ def test_alpha_of_a_map_is_the_best_of_its_mean_square() -> None:
     assert optimal_alpha(1e300, 6) < 0  # and nothing overflows
 
 
-def test_the_mean_square_of_each_channel_is_that_of_all_pairs() -> None:
-    q, k = random(5, 6, seed=1) + 0.4, random(7, 6, seed=2) - 0.3
-    said = q.square().mean(-2) + k.square().mean(-2) + 2 * q.mean(-2) * k.mean(-2)
-    pairs = (q[:, None] + k).square().mean((0, 1))
-    torch.testing.assert_close(said, pairs, rtol=1e-13, atol=0)
-
-
 def test_optimal_features_are_bounded_whatever_is_drawn() -> None:
     """Log φ√m ≤ −B²‖x‖²/4α − ‖x‖²/2 + (d/4) log(1 − 4α), and some row attains it."""
     phi = favor(3, 5000, stabilize=False, mean_square=8.0)
@@ -192,9 +185,8 @@ def test_trigonometric_features_estimate_the_same() -> None:
 
 @pytest.mark.parametrize("mean_square", [0.0, 5.0])
 @pytest.mark.parametrize("hyperbolic", [False, True])
-@pytest.mark.parametrize("projection", PROJECTIONS)
-def test_the_stabiliser_cancels(projection: str, hyperbolic: bool, mean_square: float) -> None:
-    phi = favor(6, 9, projection, heads=2, hyperbolic=hyperbolic, mean_square=mean_square)
+def test_the_stabiliser_cancels(hyperbolic: bool, mean_square: float) -> None:
+    phi = favor(6, 9, heads=2, hyperbolic=hyperbolic, mean_square=mean_square)
     q, k, v = tensors = [t.requires_grad_() for t in 1.5 * random(3, 2, 2, 8, 6, seed=5)]
     outputs = [
         linear_attention(f(q), f(k, is_query=False), v) for f in (phi, without_stabiliser(phi))
@@ -213,27 +205,6 @@ def test_queries_and_keys_leave_out_what_they_say(hyperbolic: bool, mean_square:
     rows, whole = raw.amax(-1, keepdim=True), raw.amax((-1, -2), keepdim=True)
     torch.testing.assert_close(phi(x), raw / rows * top, rtol=1e-12, atol=1e-14)
     torch.testing.assert_close(phi(x, False), raw / whole * top, rtol=1e-12, atol=1e-14)
-
-
-@pytest.mark.parametrize("mean_square", [0.0, 16.0])
-@pytest.mark.parametrize("hyperbolic", [False, True])
-@pytest.mark.parametrize("norm", [0.0, 1e-3, 1.0, 10.0, 30.0])
-def test_large_arguments_stay_finite_in_float32(
-    norm: float, hyperbolic: bool, mean_square: float
-) -> None:
-    phi = favor(64, 64, "orthogonal", hyperbolic=hyperbolic, mean_square=mean_square).float()
-    x = torch.nn.functional.normalize(random(2, 2, 3, 20, 64), dim=-1).float() * norm
-    q, k = x.requires_grad_().unbind()
-    features = phi(q), phi(k, is_query=False)
-    for f in features:
-        assert f.isfinite().all()
-        top = f.detach().amax((-1, -2))
-        torch.testing.assert_close(top, torch.full_like(top, f.shape[-1] ** -0.5))
-    out = linear_attention(*features, k)
-    assert out.isfinite().all()
-    if norm <= 10:  # beyond, denominators come near the smallest number there is
-        (gradient,) = torch.autograd.grad(out.sum(), x)
-        assert gradient.isfinite().all()
 
 
 @pytest.mark.proves("eq-favor-scaled-keys")
@@ -265,19 +236,6 @@ def test_a_later_key_cannot_outgrow_the_longest_row() -> None:
     assert log_scale.max() - 0.5 * math.log(11) == pytest.approx(bound.item(), abs=1e-12)
 
 
-def test_fixed_maps_are_relu_and_elu_plus_one() -> None:
-    x = torch.cat([random(40) * 3, torch.zeros(1).double()]).requires_grad_()
-    for phi, literal in (
-        (ReLUFeatures(), torch.relu),
-        (ELUFeatures(), lambda a: torch.nn.functional.elu(a) + 1),
-    ):
-        got, expected = phi(x), literal(x)
-        torch.testing.assert_close(got, expected, rtol=1e-14, atol=1e-15)
-        gradients = [torch.autograd.grad(f.sum(), x)[0] for f in (got, expected)]
-        torch.testing.assert_close(*gradients, rtol=1e-14, atol=1e-15)
-        assert phi(torch.tensor([math.nan])).isnan().all()
-
-
 def test_elu_plus_one_stays_positive() -> None:
     x = torch.tensor([-30.0, -17.5])
     assert (torch.nn.functional.elu(x) + 1 == 0).all()
@@ -307,13 +265,6 @@ def test_the_argument_is_left_alone() -> None:
         before = x.clone()
         phi(x), phi(x, False), phi.scaled_keys(x)
         assert torch.equal(x, before)
-
-
-def test_a_map_over_a_batch_with_torch_func() -> None:
-    phi, x = favor(), random(4, 2, 3, 6)
-    for is_query in (True, False):
-        mapped = torch.func.vmap(lambda a, is_query=is_query: phi(a, is_query))(x)
-        torch.testing.assert_close(mapped, phi(x, is_query), rtol=1e-12, atol=0)
 
 
 def test_half_the_square_and_its_derivatives() -> None:
@@ -355,12 +306,9 @@ def test_no_feature_of_a_key_is_above_its_bound(
 
 TWO_HEADS = favor(heads=2)
 BAD = [
-    (ValueError, r"projection must be one of iid, .*got 'gauss'",
-     lambda: FavorFeatures(4, 4, "gauss")),
     *[(ValueError, f"mean_square must be .*, got {shown}",
        lambda x=x: FavorFeatures(4, 4, mean_square=x))
-      for x, shown in ((-1.0, "-1.0"), (math.inf, "inf"), (math.nan, "nan"),
-                       (torch.tensor([1.0, -1.0, 0.0, 2.0]), "tensor"))],
+      for x, shown in ((-1.0, "-1.0"), (torch.tensor([1.0, -1.0, 0.0, 2.0]), "tensor"))],
     (ValueError, r"mean_square must be a number or have shape \(4,\) or \(2, 4\), got \(3,\)",
      lambda: FavorFeatures(4, 4, heads=2, mean_square=torch.ones(3))),
     (TypeError, "mean_square must be a floating-point tensor",
