@@ -6,10 +6,13 @@ import cmath
 import math
 from collections.abc import Callable
 
+import mpmath
+import numpy as np
 import pytest
 import sympy as sp
 import torch
 from scipy.integrate import quad
+from scipy.special import sici
 from torch import Tensor
 
 from book.figures.rope_decay import decay_curves
@@ -96,7 +99,7 @@ def test_the_integral_follows_a_logarithm_then_one_over_t(base: float) -> None:
     far = base * torch.logspace(2, 4, 30, dtype=torch.float64)
     _, late = rope_decay.regimes(far, base)
     size = rope_decay.phase_integral(far, base).abs()
-    assert (size / late - 1).abs().max() <= 1 / base + 2e-2
+    assert ((size / late - 1).abs() <= 1.01 / base + 1.5 * (base / far) ** 2).all()
     real = rope_decay.phase_integral(far, base).real  # negative first, then in turns of πb
     left_out = 1 / base + base / far + 1 / (base * far)
     assert ((real / late + (far / base).sin()).abs() <= left_out).all()
@@ -108,13 +111,84 @@ def test_sizes_of_the_integral_at_base_10000(t: float, size: float) -> None:
     assert given == pytest.approx(size, abs=5.1e-4)
 
 
-@pytest.mark.parametrize("pairs", [8, 300])
-@pytest.mark.parametrize("base", [100.0, 10_000.0])
-def test_a_riemann_sum_errs_by_at_most_the_variation_over_n(pairs: int, base: float) -> None:
-    t = torch.linspace(0, 3 * pairs, 200, dtype=torch.float64)
-    total = rope_decay.phase_sum(t, geometric_frequencies(pairs, base))
-    gap = (total - rope_decay.phase_integral(t, base)).abs()
-    assert (gap <= t * (1 - 1 / base) / pairs + 1e-12).all()
+def constant_speed_error(u: float) -> float:
+    """Return c(u) to 30 digits."""
+    with mpmath.workdps(40):
+        x = mpmath.pi * u
+        return float(1 / x - mpmath.cot(x)) if u else 0.0
+
+
+@pytest.mark.parametrize("u", [0.0, 1e-9, -1e-3, 0.0190, 0.0192, 0.5, -0.9, 0.999])
+def test_the_error_of_a_constant_speed_has_twelve_digits(u: float) -> None:
+    given = rope_decay.corput_bound(torch.tensor([u], dtype=torch.float64)).item()
+    assert given == pytest.approx(abs(constant_speed_error(u)), rel=1e-11)
+
+
+def sum_and_integral(phase: np.ndarray, steps: int) -> complex:
+    """Return their difference for a phase in turns that is linear between its values.
+
+    Args:
+        phase: At whole places and at equally many between two of them.
+        steps: Number of whole steps.
+    """
+    wave, turns = np.exp(2j * np.pi * phase), np.diff(phase)
+    each = np.where(np.abs(turns) < 1e-9, wave[:-1], np.diff(wave) / (2j * np.pi * turns))
+    whole = wave[:: (len(phase) - 1) // steps]
+    return whole.sum() - (whole[0] + whole[-1]) / 2 - each.sum() * steps / len(each)
+
+
+@pytest.mark.proves("eq-decay-corput")
+@pytest.mark.parametrize("kind", ["monotone", "through zero", "jumps", "waves"])
+def test_no_speed_does_worse_than_the_bound(kind: str) -> None:
+    random, used = np.random.default_rng(0), 0.0
+    for steps in (1, 2, 3, 7, 20, 39) * 5:
+        x = (np.arange(400 * steps) + 0.5) / 400
+        low, high, power = *random.uniform(0, 0.999, 2), random.uniform(0.2, 5)
+        speed = {
+            "monotone": low + (high - low) * (x / steps) ** power,
+            "through zero": -low + (low + high) * (x / steps) ** power,
+            "jumps": random.uniform(-0.98, 0.98, 4)[(4 * x / steps).astype(int)],
+            "waves": high * np.sin(random.uniform(0.01, 2) * x + random.uniform(0, 6)),
+        }[kind]
+        phase = random.uniform() + np.concatenate([[0], np.cumsum(speed) / 400])
+        gap = abs(sum_and_integral(phase, steps))
+        bound = rope_decay.corput_bound(torch.from_numpy(speed)).item()
+        assert gap <= bound * (1 + 1e-9) + 1e-12
+        used = max(used, gap / bound)
+        if kind == "monotone":
+            assert bound == pytest.approx(constant_speed_error(np.abs(speed).max()), rel=1e-9)
+    assert used > 0.5  # half the bound would be wrong
+
+
+@pytest.mark.proves("eq-decay-corput")
+@pytest.mark.parametrize(("steps", "speed"), [(1, 0.5), (3, 0.5), (7, 1 / 14), (5, 0.9)])
+def test_a_constant_speed_reaches_the_bound(steps: int, speed: float) -> None:
+    gap = abs(sum_and_integral(speed * np.arange(steps + 1), steps))
+    bound = rope_decay.corput_bound(torch.tensor([speed], dtype=torch.float64)).item()
+    assert gap == pytest.approx(bound, rel=1e-13)
+
+
+@pytest.mark.proves("eq-decay-gap")
+@pytest.mark.parametrize("pairs", [1, 2, 5, 33, 256])
+@pytest.mark.parametrize("base", [1.01, 2.0, 1e3, 1e6, 1e12])
+def test_before_the_horizon_the_sum_is_near_its_integral(pairs: int, base: float) -> None:
+    t = 2 * np.pi * pairs / np.log(base) * np.linspace(0.002, 0.998, 1500)
+    total = np.exp(1j * np.outer(t, base ** (-np.arange(pairs) / pairs))).mean(1)
+    parts = [-sici(x)[1] + 1j * (np.pi / 2 - sici(x)[0]) for x in (t / base, t)]
+    ends = (np.exp(1j * t) - np.exp(1j * t / base)) / (2 * pairs)
+    gap = total - (parts[0] - parts[1]) / np.log(base)
+    bound = rope_decay.gap_bound(torch.from_numpy(t), pairs, base).numpy()
+    rounding = 1e-13 / np.log(base)
+    assert (np.abs(gap - ends) <= bound + rounding).all()
+    if pairs > 2:  # with the sign of the ends changed it would not hold
+        assert (np.abs(gap + ends) > bound + rounding).any()
+
+
+def test_from_the_horizon_on_nothing_is_promised() -> None:
+    t = rope_decay.horizon(8, 100.0) * torch.tensor([0, 0.99, 1, 3], dtype=torch.float64)
+    bound = rope_decay.gap_bound(t, 8, 100.0)
+    assert bound[0] == 0
+    assert bound.isinf().tolist() == [False, False, True, True]
 
 
 @pytest.mark.proves("eq-decay-horizon")
@@ -183,6 +257,7 @@ def test_empty_and_odd_shapes() -> None:
         assert rope_decay.phase_sum(t, theta).shape == shape
         assert rope_decay.abel_bound(t, theta).shape == shape
         assert rope_decay.phase_integral(t, 10.0).shape == shape
+        assert rope_decay.gap_bound(t, 4, 10.0).shape == shape
     assert rope_decay.phase_sum(torch.arange(3), theta).dtype == torch.complex128
 
 
@@ -202,6 +277,8 @@ T, THETA = torch.ones(2), torch.ones(3)
         (lambda: rope_decay.phase_integral(T.long(), 10), "TypeError: distances must be .*int64"),
         (lambda: rope_decay.exp_integral(T.long()), "TypeError: x must be .*int64"),
         (lambda: rope_decay.regimes(T, "10"), "TypeError: base must be a number"),
+        (lambda: rope_decay.corput_bound(T.long()), "TypeError: speeds must be .*int64"),
+        (lambda: rope_decay.gap_bound(T.long(), 4, 10), "TypeError: distances must be .*int64"),
         (lambda: rope_decay.horizon(0, 10), "pairs must be at least 1, got 0"),
         (lambda: rope_decay.horizon(4, 0.5), "base must be above 1, got 0.5"),
     ],
