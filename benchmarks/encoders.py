@@ -200,15 +200,15 @@ def _axial(shape: Shape) -> stringlib.RotaryEncoder:
 
 
 def _mixed(shape: Shape) -> stringlib.RotaryEncoder:
-    return stringlib.MixedRoPE(shape.head_dim, 2, shape.heads)
+    return stringlib.MixedRoPE(shape.head_dim, 2, heads=shape.heads)
 
 
 def _circulant(shape: Shape) -> stringlib.RotaryEncoder:
-    return stringlib.CirculantSTRING(shape.head_dim, 2, shape.heads)
+    return stringlib.CirculantSTRING(shape.head_dim, 2, heads=shape.heads)
 
 
 def _cayley(shape: Shape) -> stringlib.RotaryEncoder:
-    return stringlib.CayleySTRING(shape.head_dim, 2, shape.heads)
+    return stringlib.CayleySTRING(shape.head_dim, 2, heads=shape.heads)
 
 
 def _dense(shape: Shape) -> stringlib.RotaryEncoder:
@@ -248,7 +248,7 @@ CONTESTANTS: Sequence[Contestant] = (
     Contestant(
         "ReflectionSTRING",
         "reflection",
-        _ours(lambda s: stringlib.ReflectionSTRING(s.head_dim, 2, s.heads)),
+        _ours(lambda s: stringlib.ReflectionSTRING(s.head_dim, 2, heads=s.heads)),
     ),
     Contestant("CirculantSTRING", "circulant", _ours(_circulant)),
     Contestant("CirculantSTRING folded", "circulant", _folded(_circulant)),

@@ -165,12 +165,12 @@ def released(
 
 @released("Llama 2, Mistral 7B v0.1")
 def _llama_2(base: float = 10_000) -> RotaryEncoder:
-    return RoPE(128, base, layout="half")
+    return RoPE(128, base=base, layout="half")
 
 
 @released("Llama 3", checkpoint="Meta-Llama-3-8B")
 def _llama_3(base: float = 500_000) -> RotaryEncoder:
-    return RoPE(128, base, layout="half")
+    return RoPE(128, base=base, layout="half")
 
 
 @released(
@@ -179,22 +179,22 @@ def _llama_3(base: float = 500_000) -> RotaryEncoder:
     note="the scaling `llama3` is YaRN by turns, from 1 to 4",
 )
 def _llama_3_1(base: float = 500_000) -> RotaryEncoder:
-    return STRING(yarn(RoPE(128, base).frequencies(), 8, 8192, slow=1, fast=4), layout="half")
+    return STRING(yarn(RoPE(128, base=base).frequencies(), 8, 8192, slow=1, fast=4), layout="half")
 
 
 @released("Mistral 7B v0.3, Qwen2.5", checkpoint="Mistral-7B-v0.3, Qwen2.5-7B")
 def _mistral(base: float = 1_000_000) -> RotaryEncoder:
-    return RoPE(128, base, layout="half")
+    return RoPE(128, base=base, layout="half")
 
 
 @released("Llama 4, text", note="neighbours are pairs; every fourth layer turns nothing")
 def _llama_4(base: float = 500_000) -> RotaryEncoder:
-    return RoPE(128, base)
+    return RoPE(128, base=base)
 
 
 @released("Gemma 3, local layers")
 def _gemma_3_local(base: float = 10_000) -> RotaryEncoder:
-    return RoPE(256, base, layout="half")
+    return RoPE(256, base=base, layout="half")
 
 
 @released(
@@ -203,7 +203,7 @@ def _gemma_3_local(base: float = 10_000) -> RotaryEncoder:
     note="every sixth layer, with positions divided by 8",
 )
 def _gemma_3_global(base: float = 1_000_000) -> RotaryEncoder:
-    return STRING(position_interpolation(RoPE(256, base).frequencies(), 8), layout="half")
+    return STRING(position_interpolation(RoPE(256, base=base).frequencies(), 8), layout="half")
 
 
 @released(
@@ -216,12 +216,12 @@ def _gemma_4_global(base: float = 1_000_000) -> RotaryEncoder:
 
 @released("ModernBERT, global layers", note="every third layer")
 def _modernbert_global(base: float = 160_000) -> RotaryEncoder:
-    return RoPE(64, base, layout="half")
+    return RoPE(64, base=base, layout="half")
 
 
 @released("ModernBERT, local layers")
 def _modernbert_local(base: float = 10_000) -> RotaryEncoder:
-    return RoPE(64, base, layout="half")
+    return RoPE(64, base=base, layout="half")
 
 
 @released("GPT-NeoX", note="the first quarter of the channels turns")
@@ -236,7 +236,7 @@ def _glm_4(base: float = 10_000) -> RotaryEncoder:
 
 @released("Cohere", note="neighbours are pairs")
 def _cohere(base: float = 500_000) -> RotaryEncoder:
-    return RoPE(128, base)
+    return RoPE(128, base=base)
 
 
 # A factor for each pair, found by search: `long_factor`, for texts of more than 4096 tokens.
@@ -258,7 +258,7 @@ PHI_3_LONG = torch.tensor(
     note="LongRoPE; up to 4096 tokens other frequencies, and the same factor",
 )
 def _phi_3(base: float = 10_000) -> RotaryEncoder:
-    return STRING(long_rope(RoPE(96, base).frequencies(), PHI_3_LONG), layout="half")
+    return STRING(long_rope(RoPE(96, base=base).frequencies(), PHI_3_LONG), layout="half")
 
 
 @released(
@@ -268,7 +268,7 @@ def _phi_3(base: float = 10_000) -> RotaryEncoder:
 )
 def _gpt_oss(base: float = 150_000) -> RotaryEncoder:
     return STRING(
-        yarn_by_index(RoPE(64, base).frequencies(), 32, 4096, truncate=False), layout="half"
+        yarn_by_index(RoPE(64, base=base).frequencies(), 32, 4096, truncate=False), layout="half"
     )
 
 
@@ -279,7 +279,7 @@ def _gpt_oss(base: float = 150_000) -> RotaryEncoder:
 )
 def _deepseek_v3(base: float = 10_000) -> RotaryEncoder:
     return STRING(
-        yarn_by_index(RoPE(64, base).frequencies(), 40, 4096), torch.eye(192).roll(64, 1)[None]
+        yarn_by_index(RoPE(64, base=base).frequencies(), 40, 4096), torch.eye(192).roll(64, 1)[None]
     )
 
 
@@ -288,7 +288,7 @@ def _deepseek_v3(base: float = 10_000) -> RotaryEncoder:
 
 @released("Qwen2-VL, text", text_and_image, note="blocks of pairs read time, row and column")
 def _qwen2_vl(base: float = 1_000_000) -> RotaryEncoder:
-    return STRING(mrope(RoPE(128, base).frequencies(), (16, 24, 24)), layout="half")
+    return STRING(mrope(RoPE(128, base=base).frequencies(), (16, 24, 24)), layout="half")
 
 
 @released(
@@ -299,13 +299,13 @@ def _qwen2_vl(base: float = 1_000_000) -> RotaryEncoder:
 )
 def _qwen3_vl(base: float = 5_000_000) -> RotaryEncoder:
     return STRING(
-        mrope(RoPE(128, base).frequencies(), (24, 20, 20), interleaved=True), layout="half"
+        mrope(RoPE(128, base=base).frequencies(), (24, 20, 20), interleaved=True), layout="half"
     )
 
 
 @released("Qwen2-VL, tower", image_in_blocks, note="tokens come in blocks of 2 x 2 patches")
 def _qwen2_vl_tower(base: float = 10_000) -> RotaryEncoder:
-    return STRING(AxialRoPE(80, 2, base).frequencies(), layout="half")
+    return STRING(AxialRoPE(80, 2, base=base).frequencies(), layout="half")
 
 
 @released(
@@ -315,12 +315,12 @@ def _qwen2_vl_tower(base: float = 10_000) -> RotaryEncoder:
     note="column first, counted from 1; the class token is last, at the origin",
 )
 def _llama_4_tower(base: float = 10_000) -> RotaryEncoder:
-    return AxialRoPE(88, 2, base)
+    return AxialRoPE(88, 2, base=base)
 
 
 @released("EVA-02", image_as_16, note="every image spans 16 x 16 positions")
 def _eva_02(base: float = 10_000) -> RotaryEncoder:
-    return AxialRoPE(64, 2, base)
+    return AxialRoPE(64, 2, base=base)
 
 
 @released(
@@ -329,12 +329,12 @@ def _eva_02(base: float = 10_000) -> RotaryEncoder:
     note="column first, counted from 1; every image spans 24 x 24 positions",
 )
 def _perception_encoder(base: float = 10_000) -> RotaryEncoder:
-    return AxialRoPE(64, 2, base)
+    return AxialRoPE(64, 2, base=base)
 
 
 @released("RoPE-ViT, axial", image_xy, note="column first")
 def _rope_vit_axial(base: float = 100) -> RotaryEncoder:
-    return AxialRoPE(64, 2, base)
+    return AxialRoPE(64, 2, base=base)
 
 
 @released("RoPE-ViT, mixed", image_xy, note="column first; each head of each layer learns its own")
@@ -344,9 +344,9 @@ def _rope_vit_mixed(base: float = 10) -> RotaryEncoder:
 
 @released("DINOv3", image_from_centre, note="the image spans -1 to 1, and a unit is a turn")
 def _dinov3(base: float = 100) -> RotaryEncoder:
-    return STRING(2 * math.pi * AxialRoPE(64, 2, base).frequencies(), layout="half")
+    return STRING(2 * math.pi * AxialRoPE(64, 2, base=base).frequencies(), layout="half")
 
 
 @released("SAM 2, memory attention", image_xy, note="column first; one head of 256 channels")
 def _sam_2(base: float = 10_000) -> RotaryEncoder:
-    return AxialRoPE(256, 2, base)
+    return AxialRoPE(256, 2, base=base)

@@ -37,7 +37,7 @@ class DirectFrequencies(RotaryEncoder):
     """The planes of a circulant encoder, with the frequencies themselves as parameters."""
 
     def __init__(self, start: CirculantSTRING) -> None:
-        super().__init__(start.head_dim, start.coord_dim, start.heads)
+        super().__init__(start.head_dim, start.coord_dim, heads=start.heads)
         self.rates = nn.Parameter(start.frequencies().detach().float())
         self.register_buffer("matrix_p", start.basis(), persistent=False)
 

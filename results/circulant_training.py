@@ -71,7 +71,7 @@ def encoder(block: int, start: str, shared: bool) -> CirculantSTRING:
             or ``"uniform"`` up to ±√(3/B). The latter two leave out the first of each column.
         shared: Whether both heads have one set of coefficients.
     """
-    made = CirculantSTRING(HEAD_DIM, 2, 1 if shared else HEADS, block)
+    made = CirculantSTRING(HEAD_DIM, 2, heads=1 if shared else HEADS, block_size=block)
     with torch.no_grad():
         c = made.coefficients
         if start == "zero":

@@ -80,7 +80,9 @@ class Turned(RotaryEncoder):
     """
 
     def __init__(self, encoder: RotaryEncoder) -> None:
-        super().__init__(encoder.head_dim, encoder.coord_dim, encoder.heads, encoder.layout)
+        super().__init__(
+            encoder.head_dim, encoder.coord_dim, heads=encoder.heads, layout=encoder.layout
+        )
         self.encoder = encoder
 
     def frequencies(self) -> Tensor:

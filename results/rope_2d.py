@@ -61,7 +61,7 @@ class Head(nn.Module):
         encoders: dict[str, RotaryEncoder] = {
             "rope": RoPE(HEAD_DIM),
             "axial": AxialRoPE(HEAD_DIM, 2),
-            "mixed": MixedRoPE(HEAD_DIM, 2, 1),
+            "mixed": MixedRoPE(HEAD_DIM, 2, heads=1),
             "circulant": CirculantSTRING(HEAD_DIM, 2),
         }
         self.encoder = encoders[method.removesuffix("-2")]

@@ -48,12 +48,12 @@ class OneHead(nn.Module):
         self.embed = nn.Embedding(2 * SYMBOLS + 1, DIM)
         self.to_q, self.to_k, self.to_v = (nn.Linear(DIM, DIM) for _ in range(3))
         self.readout = nn.Linear(DIM, SYMBOLS)
-        self.encoder: STRING = RoPE(DIM, BASE)
+        self.encoder: STRING = RoPE(DIM, base=BASE)
         self.factor = 1.0  # of q and of k
 
     def extend(self, method: str) -> None:
         """Scale the frequencies as one of ``METHODS`` does."""
-        self.encoder = STRING(METHODS[method](RoPE(DIM, BASE).frequencies()))
+        self.encoder = STRING(METHODS[method](RoPE(DIM, base=BASE).frequencies()))
         self.factor = yarn_attention_factor(SCALE) if method == "yarn" else 1.0
 
     def score_table(self, length: int) -> Tensor:

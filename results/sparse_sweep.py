@@ -42,7 +42,7 @@ def sparse(task: Images, share: float) -> ViT:
         assert isinstance(block, Block)
         layer = block.attention
         layer.rotate = "before"
-        layer.encoder = CayleySTRING(layer.head_dim, 2, layer.heads, share)
+        layer.encoder = CayleySTRING(layer.head_dim, 2, heads=layer.heads, density=share)
     return model
 
 

@@ -58,7 +58,7 @@ def with_string(model: ViT, start: str) -> ViT:
     for block in model.blocks:
         assert isinstance(block, Block)
         layer = block.attention
-        layer.encoder = CirculantSTRING(layer.head_dim, len(model.grid), layer.heads)
+        layer.encoder = CirculantSTRING(layer.head_dim, len(model.grid), heads=layer.heads)
         if start == "zero":
             nn.init.zeros_(layer.encoder.coefficients)
     return model

@@ -165,19 +165,25 @@ STARTS: dict[tuple[str, str], tuple[Start, ...]] = {
         Start(lambda: stringlib.AxialRoPE(12, 2), 1.0, "Heo et al. 2024, RoPE-Axial", _axial),
     ),
     ("MixedRoPE", "omega"): (
-        Start(lambda: stringlib.MixedRoPE(12, 2, MANY), between(-1, 1), SPHERE, _directions),
-        Start(lambda: stringlib.MixedRoPE(12, 2, 9), 1.0, "Heo et al. 2024, code", _speeds(10)),
-        Start(lambda: stringlib.MixedRoPE(12, 2, 9), 0.0, SPHERE, _frames),
+        Start(lambda: stringlib.MixedRoPE(12, 2, heads=MANY), between(-1, 1), SPHERE, _directions),
+        Start(
+            lambda: stringlib.MixedRoPE(12, 2, heads=9), 1.0, "Heo et al. 2024, code", _speeds(10)
+        ),
+        Start(lambda: stringlib.MixedRoPE(12, 2, heads=9), 0.0, SPHERE, _frames),
     ),
     ("CayleySTRING", "omega"): (
-        Start(lambda: stringlib.CayleySTRING(13, 2, MANY), between(-1, 1), SPHERE, _directions),
-        Start(lambda: stringlib.CayleySTRING(13, 2, 9), 1.0, "as RoPE-Mixed", _speeds(10)),
-        Start(lambda: stringlib.CayleySTRING(13, 1, 9), 1.0, "as RoPE", _rope),
+        Start(
+            lambda: stringlib.CayleySTRING(13, 2, heads=MANY), between(-1, 1), SPHERE, _directions
+        ),
+        Start(lambda: stringlib.CayleySTRING(13, 2, heads=9), 1.0, "as RoPE-Mixed", _speeds(10)),
+        Start(lambda: stringlib.CayleySTRING(13, 1, heads=9), 1.0, "as RoPE", _rope),
     ),
     ("CayleySTRING", "entries"): tuple(
         # S has 2 · count entries in d rows; the length of Sx is 0.1 of that of x
         Start(
-            lambda size=size, density=density: stringlib.CayleySTRING(size, 1, 300, density),
+            lambda size=size, density=density: stringlib.CayleySTRING(
+                size, 1, heads=300, density=density
+            ),
             norm(scale=0.1 / math.sqrt(2 * count / size)),
             "ours: P moves a vector by about a fifth of its length, at any size and density",
         )
@@ -193,13 +199,15 @@ STARTS: dict[tuple[str, str], tuple[Start, ...]] = {
     ),
     ("CirculantSTRING", "coefficients"): (
         Start(
-            lambda: stringlib.CirculantSTRING(30, 2, 100, block_size=10),
+            lambda: stringlib.CirculantSTRING(30, 2, heads=100, block_size=10),
             norm(scale=0.1 / math.sqrt(20)),
             "ours: small noise, for the gradient at 0 may vanish",
         ),
         *(
             Start(
-                lambda size=size, block=block: stringlib.CirculantSTRING(size, 2, 100, block),
+                lambda size=size, block=block: stringlib.CirculantSTRING(
+                    size, 2, heads=100, block_size=block
+                ),
                 norm(scale=0.1),
                 "ours: frequencies of 0.1, so that neighbours are turned by a tenth of a radian",
                 lambda encoder, coefficients: encoder.frequencies(),
@@ -222,8 +230,10 @@ STARTS: dict[tuple[str, str], tuple[Start, ...]] = {
         ),
     ),
     ("ReflectionSTRING", "angles"): (
-        Start(lambda: stringlib.ReflectionSTRING(12, 2, 3), 1.0, "ours: as RoPE", _mirrors),
-        Start(lambda: stringlib.ReflectionSTRING(12, 2, 3), 0.0, "ours: along the axes", _others),
+        Start(lambda: stringlib.ReflectionSTRING(12, 2, heads=3), 1.0, "ours: as RoPE", _mirrors),
+        Start(
+            lambda: stringlib.ReflectionSTRING(12, 2, heads=3), 0.0, "ours: along the axes", _others
+        ),
     ),
     # biases
     ("ALiBi", "slopes"): (

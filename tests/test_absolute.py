@@ -21,7 +21,7 @@ X, AT = torch.zeros(2, 6, 8), grid_positions(6)
 @pytest.mark.proves("eq-abs-sum")
 @pytest.mark.parametrize(("dim", "base"), [(2, 10000.0), (6, 100.0), (64, 10000.0)])
 def test_the_sinusoids_are_those_of_the_printed_table(dim, base):
-    module, x = Sinusoidal(dim, base), random(2, 40, dim)
+    module, x = Sinusoidal(dim, base=base), random(2, 40, dim)
     expected = torch.stack(
         [add_rows(one, torch.arange(40), sinusoidal_table(40, dim, base)) for one in x]
     )

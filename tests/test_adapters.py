@@ -81,7 +81,7 @@ TURNS: dict[str, Callable[[], RotaryEncoder]] = {
     "circulant": lambda: CirculantSTRING(D, 2),
     "circulant heads": lambda: CirculantSTRING(D, 2, heads=HEADS),
     "cayley heads": lambda: CayleySTRING(D, 2, heads=HEADS),
-    "mixed heads": lambda: MixedRoPE(D, 2, HEADS),
+    "mixed heads": lambda: MixedRoPE(D, 2, heads=HEADS),
     "half": lambda: STRING(random(1, 3, 2), head_dim=D, layout="half"),
 }
 every_turn = pytest.mark.parametrize("name", TURNS)

@@ -117,7 +117,7 @@ def seeded(draw, seed):
         lambda: haar_orthogonal(3, 2, generator=torch.default_generator),
         lambda: upper_support(12, 0.3),
         lambda: CayleySTRING(12, density=0.3).support,
-        lambda: MixedRoPE(8, 2, 3).omega,
+        lambda: MixedRoPE(8, 2, heads=3).omega,
         lambda: make_sparse_mask(12, 0.3),
         lambda: random_turn(RoPE(8)),
         lambda: random_turn(RoPE(8), torch.default_generator),

@@ -112,7 +112,7 @@ BAD = {
 LINE, PLANE, Q = torch.arange(4.0)[:, None], torch.rand(4, 2), torch.rand(2, 2, 4, 8)
 SCALE, MASK = Q[..., 0], torch.ones(2, 4, dtype=torch.bool)
 X, TOKENS = torch.rand(2, 4, 16), torch.zeros(2, 4, dtype=torch.int64)
-MIXED, TEXT = MixedRoPE(8, 2, 2), LanguageModel(5, 8, 1, 2, "rope")
+MIXED, TEXT = MixedRoPE(8, 2, heads=2), LanguageModel(5, 8, 1, 2, "rope")
 BIASES = [bias(2) for bias in (ALiBi, T5Bias, KerpleLog, KerplePower)]
 CALLS = [
     (make_encoder, {"name": "mixed", "head_dim": 8, "coord_dim": 2, "heads": 1}),

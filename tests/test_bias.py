@@ -93,7 +93,9 @@ def test_slopes_for_every_number_of_heads(heads):
 )
 def test_buckets_are_those_of_t5(num_buckets, max_distance, bidirectional):
     distances = torch.arange(-1100, 1101)
-    got = T5Bias(1, num_buckets, max_distance, bidirectional).buckets(distances).tolist()
+    sizes = {"num_buckets": num_buckets, "max_distance": max_distance}
+    bias = T5Bias(1, bidirectional=bidirectional, **sizes)
+    got = bias.buckets(distances).tolist()
     literal = [
         reference.t5_bucket(-delta, num_buckets, max_distance, bidirectional)
         for delta in distances.tolist()

@@ -34,7 +34,7 @@ from tests.draws import random
 
 def encoder(head_dim, coord_dim=1, heads=1, density=1.0, seed=0, std=0.5):
     torch.manual_seed(seed)
-    made = CayleySTRING(head_dim, coord_dim, heads, density).double()
+    made = CayleySTRING(head_dim, coord_dim, heads=heads, density=density).double()
     with torch.no_grad():
         made.entries.copy_(std * random(*made.entries.shape, seed=seed + 1))
         made.omega.copy_(random(*made.omega.shape, seed=seed + 2))

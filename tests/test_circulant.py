@@ -23,7 +23,7 @@ SIZES = [1, 2, 3, 5, 8, 15, 16, 64]
 
 
 def encoder(head_dim, coord_dim=1, heads=1, block_size=None, seed=0):
-    made = CirculantSTRING(head_dim, coord_dim, heads, block_size).double()
+    made = CirculantSTRING(head_dim, coord_dim, heads=heads, block_size=block_size).double()
     with torch.no_grad():
         made.coefficients.copy_(random(*made.coefficients.shape, seed=seed))
     return made

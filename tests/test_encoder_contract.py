@@ -133,16 +133,36 @@ OMEGA = torch.zeros(2, 2, 1)
 @pytest.mark.parametrize(
     ("kind", "arguments", "match"),
     [
-        (AxialRoPE, (4, 3), "head_dim must be at least 6, .* 3 coordinates, got 4"),
-        (CirculantSTRING, (16, 1, 1, 5), "block_size must divide head_dim 16, got 5"),
-        (CirculantSTRING, (16, 1, 1, 32), "block_size must divide head_dim 16, got 32"),
-        (STRING, (OMEGA[:, :0],), "head_dim must be given"),
-        (STRING, (OMEGA, None, 3), "head_dim must be at least 4 .* 3"),
-        (STRING, (OMEGA, torch.eye(4).expand(2, 4, 4), 6), r"basis must have shape \(2, 6, 6\)"),
-        (RoPE, (7,), "head_dim must be even .channels rotate in pairs., got 7"),
-        (DenseSTRING, (torch.eye(4)[None, None],), r"skew-symmetric.* 2.0e\+00 of that of L"),
+        (
+            AxialRoPE,
+            {"head_dim": 4, "coord_dim": 3},
+            "head_dim must be at least 6, .* 3 coordinates, got 4",
+        ),
+        (
+            CirculantSTRING,
+            {"head_dim": 16, "block_size": 5},
+            "block_size must divide head_dim 16, got 5",
+        ),
+        (
+            CirculantSTRING,
+            {"head_dim": 16, "block_size": 32},
+            "block_size must divide head_dim 16, got 32",
+        ),
+        (STRING, {"frequencies": OMEGA[:, :0]}, "head_dim must be given"),
+        (STRING, {"frequencies": OMEGA, "head_dim": 3}, "head_dim must be at least 4 .* 3"),
+        (
+            STRING,
+            {"frequencies": OMEGA, "basis": torch.eye(4).expand(2, 4, 4), "head_dim": 6},
+            r"basis must have shape \(2, 6, 6\)",
+        ),
+        (RoPE, {"head_dim": 7}, "head_dim must be even .channels rotate in pairs., got 7"),
+        (
+            DenseSTRING,
+            {"generators": torch.eye(4)[None, None]},
+            r"skew-symmetric.* 2.0e\+00 of that of L",
+        ),
     ],
 )
 def test_what_does_not_fit_a_constructor_is_named(kind, arguments, match):
     with refused(match):
-        kind(*arguments)
+        kind(**arguments)

@@ -163,7 +163,7 @@ def test_heads_begin_apart(name: str) -> None:
 
 def test_blocks_of_circulant_string_begin_apart() -> None:
     torch.manual_seed(0)
-    encoder = CirculantSTRING(8, 2, 2, block_size=4)
+    encoder = CirculantSTRING(8, 2, heads=2, block_size=4)
     drawn = []
     for _ in range(DRAWS):
         encoder.reset_parameters()
@@ -205,7 +205,7 @@ def test_layers_begin_apart(case: str) -> None:
 @pytest.mark.parametrize("name", [*ENCODERS])
 def test_a_random_turn_turns_planes_and_heads_apart(name: str) -> None:
     """The angle of a plane, from B in the encoder's own basis; one draw for each call."""
-    encoder = make_encoder(name, 6, 1, 2)
+    encoder = make_encoder(name, 6, 1, heads=2)
     basis, generator = encoder.basis(), torch.Generator().manual_seed(0)
     cosines, sines = [], []
     for _ in range(DRAWS):

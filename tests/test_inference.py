@@ -80,7 +80,7 @@ def test_a_half_folded_layer_is_another_layer(name: str, left_out: tuple[str, ..
 def test_a_fixed_basis_folds_before_training_and_leaves_mixed_rope() -> None:
     layer, x, positions = layer_of("circulant-8-2d")
     folded, frequencies = layer.folded(), layer.encoder.frequencies()
-    folded.encoder = mixed = MixedRoPE(8, 2, 2).double()
+    folded.encoder = mixed = MixedRoPE(8, 2, heads=2).double()
     with torch.no_grad():
         mixed.omega.zero_()[:, :3] = frequencies
     assert properties.largest_difference(folded(x, positions), layer(x, positions)) <= 1e-11

@@ -344,11 +344,11 @@ def test_every_row_is_held_to_a_model() -> None:
 def test_what_a_row_says_of_itself() -> None:
     phi, glm = RELEASED["Phi-3 mini 128k, long texts"], RELEASED["GLM-4"]
     assert phi.line == (
-        'STRING(long_rope(RoPE(96, base).frequencies(), PHI_3_LONG), layout="half")'
+        'STRING(long_rope(RoPE(96, base=base).frequencies(), PHI_3_LONG), layout="half")'
     )
     assert (phi.scaling, glm.scaling) == ("long_rope", "")
     assert RELEASED["gpt-oss"].scaling == "yarn_by_index"
-    assert RELEASED["gpt-oss"].line.startswith("STRING(\n    yarn_by_index(RoPE(64, base)")
+    assert RELEASED["gpt-oss"].line.startswith("STRING(\n    yarn_by_index(RoPE(64, base=base)")
     assert (glm.base, glm.turning, glm.encoder().head_dim) == (10_000, 64, 128)
     assert RELEASED["Gemma 4, global layers"].turning == 128
     assert RELEASED["Llama 2, Mistral 7B v0.1"].slowest == pytest.approx(

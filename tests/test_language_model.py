@@ -93,7 +93,7 @@ def test_a_bias_by_name(name: str) -> None:
     bias = make_bias(name, 3)
     assert bias(4, 5).shape == (3, 4, 5)
     if name == "t5":  # under a causal mask all buckets are for the past
-        assert (bias.bidirectional, make_bias(name, 3, True).bidirectional) == (True, False)
+        assert (bias.bidirectional, make_bias(name, 3, causal=True).bidirectional) == (True, False)
         model = language_model("softmax-t5")
         assert not model.blocks[0].attention.encoder.bidirectional
     with pytest.raises(ValueError, match=r"name must be one of alibi, t5, .*, got 'rope'"):

@@ -20,7 +20,7 @@ def seed():
 @pytest.mark.parametrize(("head_dim", "base"), [(4, 10.0), (16, 10.0), (64, 50.0)])
 def test_in_two_coordinates_it_starts_as_the_literal_form(head_dim, base):
     """Up to the rotation of a head, which is read off its first pair, and its handedness."""
-    omega = MixedRoPE(head_dim, 2, 50, base).double().omega.detach()
+    omega = MixedRoPE(head_dim, 2, heads=50, base=base).double().omega.detach()
     quarter = head_dim // 4
     mirrored = 0
     for head in omega:
@@ -35,7 +35,7 @@ def test_in_two_coordinates_it_starts_as_the_literal_form(head_dim, base):
 
 @pytest.mark.parametrize(("head_dim", "coord_dim"), [(16, 2), (24, 3), (10, 5)])
 def test_each_magnitude_serves_perpendicular_directions(head_dim, coord_dim):
-    omega = MixedRoPE(head_dim, coord_dim, 4).frequencies()
+    omega = MixedRoPE(head_dim, coord_dim, heads=4).frequencies()
     n = head_dim // 2 // coord_dim
     by_magnitude = omega.unflatten(1, (coord_dim, n)).transpose(1, 2)  # heads, n, directions, :
     gram = by_magnitude @ by_magnitude.mT
@@ -49,14 +49,14 @@ def test_each_magnitude_serves_perpendicular_directions(head_dim, coord_dim):
     [(10, 2, [3, 2]), (64, 3, [11, 11, 10]), (10, 4, [2, 1, 1, 1]), (2, 3, [1, 0, 0])],
 )
 def test_when_pairs_do_not_suffice_the_smallest_magnitude_is_missing(head_dim, coord_dim, shares):
-    lengths = MixedRoPE(head_dim, coord_dim, 2).frequencies().norm(dim=-1)
+    lengths = MixedRoPE(head_dim, coord_dim, heads=2).frequencies().norm(dim=-1)
     expected = [10.0 ** (-i / shares[0]) for own in shares for i in range(own)]
     for head in lengths:
         assert head.tolist() == pytest.approx(expected, rel=1e-6)
 
 
 def test_heads_start_in_different_directions_and_no_direction_is_preferred():
-    first = MixedRoPE(4, 2, 4000).frequencies()[:, 0]
+    first = MixedRoPE(4, 2, heads=4000).frequencies()[:, 0]
     assert first.std(0).tolist() == pytest.approx([0.5**0.5] * 2, abs=0.03)
     angles = torch.atan2(first[:, 1], first[:, 0])
     eighths = torch.histc(angles, 8, -math.pi, math.pi)
@@ -64,7 +64,7 @@ def test_heads_start_in_different_directions_and_no_direction_is_preferred():
 
 
 def test_with_one_coordinate_it_starts_as_rope_up_to_the_sign():
-    omega, rope = MixedRoPE(8, 1, 3).frequencies(), RoPE(8, base=10.0).frequencies()
+    omega, rope = MixedRoPE(8, 1, heads=3).frequencies(), RoPE(8, base=10.0).frequencies()
     assert properties.largest_difference(omega.abs(), rope) <= 1e-7
     sign = omega[:, :1].sign()
     assert properties.largest_difference(omega, sign * rope) <= 1e-7
@@ -72,7 +72,7 @@ def test_with_one_coordinate_it_starts_as_rope_up_to_the_sign():
 
 @pytest.mark.parametrize("coord_dim", [1, 2, 3])
 def test_gradients_reach_every_frequency(coord_dim):
-    encoder = MixedRoPE(12, coord_dim, 2)
+    encoder = MixedRoPE(12, coord_dim, heads=2)
     q, k = random(2, 2, 9, 12).float()
     properties.logits(encoder, q, k, random(9, coord_dim)).square().sum().backward()
     assert encoder.omega.grad.shape == (2, 6, coord_dim)
@@ -81,8 +81,8 @@ def test_gradients_reach_every_frequency(coord_dim):
 
 def test_it_can_become_every_other_encoder_without_a_basis():
     """Axial RoPE and the folded Circulant-STRING are points of its parameter space."""
-    for other in (AxialRoPE(14, 2, heads=2), CirculantSTRING(15, 2, 2).double().folded()):
-        encoder = MixedRoPE(14, 2, 2).double()
+    for other in (AxialRoPE(14, 2, heads=2), CirculantSTRING(15, 2, heads=2).double().folded()):
+        encoder = MixedRoPE(14, 2, heads=2).double()
         with torch.no_grad():
             encoder.omega.copy_(other.frequencies())
         x, r = random(2, 5, 14), 10 * random(5, 2, seed=1)

@@ -61,7 +61,7 @@ def test_half_precision_stays_near(kind: str, name: str) -> None:
         *(("text", name, 1) for name in ("alibi", "t5", "kerple-log", "rope")),
         *(("text", given, 1) for given in (ALiBi(2), RoPE(8), CirculantSTRING(8))),
         *(("text", name, 2) for name in ("mixed", "reflection", "cayley")),  # which learn
-        *(("images", given, 1) for given in ("alibi", "t5", "axial", MixedRoPE(12, 2, 2))),
+        *(("images", given, 1) for given in ("alibi", "t5", "axial", MixedRoPE(12, 2, heads=2))),
         *(("images", name, 2) for name in ("circulant", "mixed")),
     ],
 )

@@ -599,7 +599,7 @@ def test_positions_are_counted_where_there_is_one_coordinate() -> None:
     layer, x = make("softmax-rope-gate"), random(2, LENGTH, DIM)
     assert torch.equal(layer(x), layer(x, torch.arange(LENGTH)[:, None]))
     torch.manual_seed(0)
-    layer = MultiHeadAttention(DIM, HEADS, MixedRoPE(D, 2, HEADS))
+    layer = MultiHeadAttention(DIM, HEADS, MixedRoPE(D, 2, heads=HEADS))
     with pytest.raises(ValueError, match=r"positions must be given, \(..., 9, 2\)"):
         layer(x.float())
 
@@ -721,7 +721,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"heads": 5}, "heads must divide dim 12, got 5"),
     ({"key_heads": 2}, "key_heads must divide heads 3, got 2"),
     ({"key_heads": 0}, "key_heads must be at least 1, got 0"),
-    ({"key_heads": 1, "encoder": MixedRoPE(4, 1, 3)}, "encoder must have 1 heads, got 3"),
+    ({"key_heads": 1, "encoder": MixedRoPE(4, 1, heads=3)}, "encoder must have 1 heads, got 3"),
     ({"key_heads": 1, "encoder": ALiBi(1)}, "encoder must have 3 heads, got 1"),
     ({"gate": "soft"}, "gate must be None or one of headwise, elementwise, got 'soft'"),
     ({"attention": "gelu"}, r"attention must be softmax, one of relu, .*FeatureMap, got 'gelu'"),
@@ -735,7 +735,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"encoder": "rope", "rotate": "both"}, "rotate must be None or one of before, after"),
     ({"encoder": "nope"}, "encoder must be one of rope"),
     ({"encoder": RoPE(6)}, "encoder must have head_dim 4, .*, got 6"),
-    ({"encoder": MixedRoPE(4, 1, 2)}, "encoder must have 3 heads, got 2"),
+    ({"encoder": MixedRoPE(4, 1, heads=2)}, "encoder must have 3 heads, got 2"),
     ({"encoder": ALiBi(4)}, "encoder must have 3 heads, got 4"),
     ({"encoder": RoPE(4), "attention": "favor", "num_features": 6, "rotate": "after"},
      "encoder must have head_dim 6, .*, got 4"),

@@ -89,7 +89,7 @@ def test_nothing_to_see():
     ],
 )
 def test_bad_input_is_named(name, bad, match):
-    encoder, fits = MixedRoPE(4, 2, 3), torch.ones(3, 4)
+    encoder, fits = MixedRoPE(4, 2, heads=3), torch.ones(3, 4)
     given = {"q": fits, "k": fits, "offsets": torch.ones(5, 2), name: bad}
     with refused(match):
         offset_scores(encoder, **given)

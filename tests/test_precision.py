@@ -34,9 +34,9 @@ from tests.encoder_cases import CASES, make
 from tests.model_cases import WEIGHTS
 
 LEARNED = {
-    "mixed": lambda: MixedRoPE(6, 3, 2),
+    "mixed": lambda: MixedRoPE(6, 3, heads=2),
     "reflection": lambda: ReflectionSTRING(10, 2),
-    "circulant": lambda: CirculantSTRING(9, 2, 3, block_size=3),
+    "circulant": lambda: CirculantSTRING(9, 2, heads=3, block_size=3),
     "cayley": lambda: CayleySTRING(7, 2, density=0.6),
 }
 
@@ -49,7 +49,7 @@ def frequencies(model: nn.Module) -> list[torch.Tensor]:
 def test_scores_far_away_survive_a_model_in_half_precision(name: str) -> None:
     """Rounded frequencies would be off by radians at 10,000: the scores would be others."""
     torch.manual_seed(3)
-    layer = MultiHeadAttention(30, 3, encoder=make_encoder(name, 10, 1, 3))
+    layer = MultiHeadAttention(30, 3, encoder=make_encoder(name, 10, 1, heads=3))
     encoder, q = layer.encoder, torch.randn(2, 3, 5, 10)
     at = torch.tensor([[0.0], [3.0], [1013.0], [9999.0], [10007.0]])
     want = encoder(q, q, at)[0]
@@ -218,7 +218,7 @@ def test_everything_is_made_without_float64(apple) -> None:
         for name in ENCODERS:
             make_encoder(name, 8)
         grid_positions(3, 4)
-        random_turn(MixedRoPE(6, 2, 1))
+        random_turn(MixedRoPE(6, 2, heads=1))
         yarn(RoPE(8).frequencies(), 4, 100)
         ntk_aware(RoPE(8).frequencies(), 4)
         for attention in FEATURES:

@@ -453,7 +453,7 @@ def test_a_new_turn_for_each_batch_makes_a_performer_relative_on_average() -> No
 
 def test_a_transform_behind_rope_is_cayley_string_with_other_projections() -> None:
     torch.manual_seed(0)
-    encoder, x = CayleySTRING(8, 2, 3).double(), torch.randn(3, 5, 6).double()
+    encoder, x = CayleySTRING(8, 2, heads=3).double(), torch.randn(3, 5, 6).double()
     weight, places = torch.randn(3, 8, 6).double(), torch.randn(5, 2).double()
     basis = encoder.basis().detach()
     behind = encoder.folded().rotate(x @ weight.mT, places) @ basis.mT  # P RoPE(Ωr) W x

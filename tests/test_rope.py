@@ -17,12 +17,12 @@ from tests.refusals import refused
 @pytest.mark.parametrize(("head_dim", "base"), [(2, 10.0), (6, 100.0), (64, 10000.0), (8, 1)])
 def test_frequencies_are_geometric(head_dim, base):
     expected = [base ** (-2 * i / head_dim) for i in range(head_dim // 2)]
-    got = RoPE(head_dim, base, heads=3).frequencies()
+    got = RoPE(head_dim, base=base, heads=3).frequencies()
     assert got.shape == (3, head_dim // 2, 1)
     for head in got:
         assert head[:, 0].tolist() == pytest.approx(expected, rel=1e-15)
     assert geometric_frequencies(head_dim // 2, base).tolist() == pytest.approx(expected, rel=1e-15)
-    assert torch.equal(AxialRoPE(head_dim, 1, base, heads=3).frequencies(), got)
+    assert torch.equal(AxialRoPE(head_dim, 1, base=base, heads=3).frequencies(), got)
 
 
 def test_the_usual_bases():

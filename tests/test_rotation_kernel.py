@@ -63,7 +63,7 @@ def test_function_transforms(transform):
 
 
 def test_gradients_per_sample():
-    encoder = stringlib.MixedRoPE(8, 2, 3).double()
+    encoder = stringlib.MixedRoPE(8, 2, heads=3).double()
     q, positions = random(4, 3, 5, 8).real, random(5, 2).real
 
     def loss(omega, q):
@@ -96,12 +96,12 @@ def tensors(tree):
 
 
 LEARNED = {
-    "mixed": (lambda: stringlib.MixedRoPE(16, 2, 3), "omega"),
-    "mixed-one-head": (lambda: stringlib.MixedRoPE(16, 2, 1), "omega"),
-    "reflection": (lambda: stringlib.ReflectionSTRING(16, 2, 3), "angles"),
-    "circulant": (lambda: stringlib.CirculantSTRING(16, 2, 3), "coefficients"),
-    "circulant-one-head": (lambda: stringlib.CirculantSTRING(16, 2, 1), "coefficients"),
-    "cayley": (lambda: stringlib.CayleySTRING(16, 2, 3), "omega"),
+    "mixed": (lambda: stringlib.MixedRoPE(16, 2, heads=3), "omega"),
+    "mixed-one-head": (lambda: stringlib.MixedRoPE(16, 2, heads=1), "omega"),
+    "reflection": (lambda: stringlib.ReflectionSTRING(16, 2, heads=3), "angles"),
+    "circulant": (lambda: stringlib.CirculantSTRING(16, 2, heads=3), "coefficients"),
+    "circulant-one-head": (lambda: stringlib.CirculantSTRING(16, 2, heads=1), "coefficients"),
+    "cayley": (lambda: stringlib.CayleySTRING(16, 2, heads=3), "omega"),
 }
 
 

@@ -190,7 +190,11 @@ def test_a_shift_changes_the_error_of_signed_circulants_as_the_formula_says(angl
 @pytest.mark.parametrize("layout", ["interleaved", "half"])
 @pytest.mark.proves("eq-torus-turn")
 def test_a_random_turn_commutes_and_is_uniform(layout: str) -> None:
-    for encoder in (RoPE(6, layout=layout), CirculantSTRING(7, heads=2), CayleySTRING(6, 2, 2)):
+    for encoder in (
+        RoPE(6, layout=layout),
+        CirculantSTRING(7, heads=2),
+        CayleySTRING(6, 2, heads=2),
+    ):
         encoder = encoder.double()
         for parameter in encoder.parameters():
             torch.nn.init.normal_(parameter)

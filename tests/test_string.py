@@ -37,7 +37,7 @@ def test_orthogonal_matrices_of_any_making_are_taken(size: int, dtype: torch.dty
         cayley(s),
         torch.matrix_exp(s),
     ):
-        taken = STRING(torch.ones(1, size // 2, 2), basis[None], size)
+        taken = STRING(torch.ones(1, size // 2, 2), basis[None], head_dim=size)
         assert torch.equal(taken.basis()[0], basis.double())
 
 
@@ -49,10 +49,10 @@ def test_others_are_refused_and_the_message_says_by_how_much(size, dtype) -> Non
     one = basis.clone()
     one[2] *= 1.004  # in one head: the diagonal of PᵀP is 1.004²
     with pytest.raises(ValueError, match=r"basis must be orthogonal, .* off by 8\.0e-03"):
-        STRING(frequencies, one, size)
+        STRING(frequencies, one, head_dim=size)
     for wrong in (torch.zeros_like(basis), basis.clone().fill_(torch.nan), basis + 2e-3):
         with pytest.raises(ValueError, match=r"basis must be orthogonal, PᵀP = I .* off by"):
-            STRING(frequencies, wrong, size)
+            STRING(frequencies, wrong, head_dim=size)
 
 
 def test_where_there_are_no_values_none_are_looked_at() -> None:

@@ -35,7 +35,7 @@ class Own(RotaryEncoder):
     """RoPE once more, from its frequencies alone."""
 
     def __init__(self, head_dim: int, coord_dim: int = 1, heads: int = 1) -> None:
-        super().__init__(head_dim, coord_dim, heads)
+        super().__init__(head_dim, coord_dim, heads=heads)
         self.omega = nn.Parameter(torch.randn(heads, head_dim // 2, coord_dim))
 
     def frequencies(self) -> Tensor:

@@ -86,7 +86,7 @@ def test_planes_and_frequencies_are_found_again(size: int, kind: str) -> None:
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
 def test_the_scale_does_not_matter(scale: float) -> None:
     torch.manual_seed(0)
-    generators = CirculantSTRING(16, 2, 2, block_size=8).generators()
+    generators = CirculantSTRING(16, 2, heads=2, block_size=8).generators()
     omega, _ = universal_form(generators)
     scaled, other = universal_form(scale * generators)
     assert relative_residual(scale * generators, scaled, other) <= 1e-14

@@ -55,7 +55,7 @@ def _mixed_head() -> RotaryEncoder:
     """A head at its start: axial RoPE in turned coordinates."""
     cos, sin = math.cos(TURN), math.sin(TURN)
     turn = torch.tensor([[cos, sin], [-sin, cos]], dtype=torch.float64)
-    return STRING(AxialRoPE(DIM, 2, BASE).frequencies() @ turn)
+    return STRING(AxialRoPE(DIM, 2, base=BASE).frequencies() @ turn)
 
 
 def _many_directions() -> RotaryEncoder:
@@ -67,7 +67,7 @@ def _many_directions() -> RotaryEncoder:
 GRID_ENCODERS: dict[str, Callable[[], RotaryEncoder]] = {
     "raster index": _raster,
     "equal frequencies": _equal,
-    "axial": lambda: AxialRoPE(DIM, 2, BASE),
+    "axial": lambda: AxialRoPE(DIM, 2, base=BASE),
     "mixed, one head": _mixed_head,
     "mixed, many directions": _many_directions,
 }
@@ -211,7 +211,7 @@ def volume_kernel(time: float) -> Drawn:
     Returns:
         A figure of two heat-maps over rows and columns.
     """
-    axial = AxialRoPE(DIM, 3, BASE)
+    axial = AxialRoPE(DIM, 3, base=BASE)
     encoders = {"axial": axial, "mixed, one head": STRING(axial.frequencies() @ THIRDS)}
     size, span = 2 * REACH + 1, list(range(-REACH, REACH + 1))
     window = grid_positions(size, size, dtype=torch.float64) - REACH

@@ -50,14 +50,14 @@ def _features(features: str) -> tuple[nn.Module, Tensor, Tensor, RoPE]:
     q, k = (nn.functional.normalize(x, dim=-1) * 1.2 for x in (q, k))
     favor = FavorFeatures(CHANNELS, int(count), "orthogonal", stabilize=False, generator=draw)
     phi = ReLUFeatures() if kind == "ReLU" else favor.double()
-    return phi, q, k, RoPE(int(count), BASE)
+    return phi, q, k, RoPE(int(count), base=BASE)
 
 
 def _kernel(positions: Tensor, features: str, before: bool) -> Tensor:
     """Return the products of turned queries and keys over their mean size, ``(tokens, tokens)``."""
     phi, q, k, after = _features(features)
     if before:
-        q, k = RoPE(CHANNELS, BASE)(q, k, positions)
+        q, k = RoPE(CHANNELS, base=BASE)(q, k, positions)
     a, b = phi(q), phi(k)
     if not before:
         a, b = after(a, b, positions)

@@ -372,10 +372,10 @@ class MultiHeadAttention(nn.Module):
             require_name("encoder", encoder, known)
             own = taken_out(options, known[encoder])
             if encoder in BIASES:
-                return make_bias(encoder, self.heads, self.causal, **own)
+                return make_bias(encoder, self.heads, causal=self.causal, **own)
             coord_dim = coord_dim or (1 if self.grid is None else 2)
             try:
-                return make_encoder(encoder, channels, coord_dim, heads, **own)
+                return make_encoder(encoder, channels, coord_dim, heads=heads, **own)
             except ValueError as error:
                 raise ValueError(
                     f"encoder must fit heads of {channels} channels and {coord_dim} coordinates, "

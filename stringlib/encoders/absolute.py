@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from stringlib.by_name import by_name
 from stringlib.encoders.rope import RoPE
 from stringlib.inputs import require_same_device
 from stringlib.kernels.rotation import unit_phases
@@ -28,11 +29,13 @@ class Sinusoidal(nn.Module):
         Vaswani et al. 2017, section 3.5.
     """
 
+    @by_name("base")
     @checked
-    def __init__(self, dim: Even, base: Positive = 10000.0) -> None:
+    def __init__(self, dim: Even, *, base: Positive = 10000.0) -> None:
         super().__init__()
         self.dim = int(dim)
-        self.rope = RoPE(self.dim, base)  # its frequencies stay float64 in a half-precision model
+        # its frequencies stay float64 in a half-precision model
+        self.rope = RoPE(self.dim, base=base)
 
     @checked
     def forward(

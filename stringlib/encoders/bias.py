@@ -13,6 +13,7 @@ from bisect import bisect_left
 import torch
 from torch import Tensor, nn
 
+from stringlib.by_name import by_name
 from stringlib.derived import Derived
 from stringlib.precision import at_least_float32, widest
 from stringlib.spec import Count0, Reals, Whole, checked
@@ -141,10 +142,12 @@ class T5Bias(RelativeBias):
 
     boundaries: Tensor
 
+    @by_name("num_buckets", "max_distance", "bidirectional")
     @checked
     def __init__(
         self,
         heads: int,
+        *,
         num_buckets: int = 32,
         max_distance: int = 128,
         bidirectional: bool = True,

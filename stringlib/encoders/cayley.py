@@ -9,6 +9,7 @@ from torch import Tensor
 
 from stringlib.algebra.cayley import cayley
 from stringlib.algebra.skew import sparse_skew, support_count, upper_support
+from stringlib.by_name import by_name
 from stringlib.encoders.mixed import MixedRoPE
 from stringlib.encoders.string import RotaryEncoder
 from stringlib.inputs import finds
@@ -46,11 +47,12 @@ class CayleySTRING(RotaryEncoder):
 
     support: Tensor
 
+    @by_name("heads", "density")
     @checked
     def __init__(
-        self, head_dim: int, coord_dim: int = 1, heads: int = 1, density: Share = 1.0
+        self, head_dim: int, coord_dim: int = 1, *, heads: int = 1, density: Share = 1.0
     ) -> None:
-        super().__init__(head_dim, coord_dim, heads)
+        super().__init__(head_dim, coord_dim, heads=heads)
         count = support_count(head_dim, density)
         self.density = float(density)
         self.register_buffer("support", torch.empty(2, count, dtype=torch.int64))
@@ -77,7 +79,7 @@ class CayleySTRING(RotaryEncoder):
         if self.coord_dim == 1:
             self.omega.copy_(geometric_frequencies(pairs)[:, None])
         elif pairs:
-            self.omega.copy_(MixedRoPE(2 * pairs, self.coord_dim, self.heads).omega)
+            self.omega.copy_(MixedRoPE(2 * pairs, self.coord_dim, heads=self.heads).omega)
 
     def skew(self) -> Tensor:
         """Return S: float64, ``(heads, head_dim, head_dim)``."""

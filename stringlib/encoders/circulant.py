@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from stringlib.algebra.circulant import circulant_frequencies, fourier_basis
+from stringlib.by_name import by_name
 from stringlib.encoders.string import RotaryEncoder
 from stringlib.precision import wide_parameter, widen
 from stringlib.spec import checked
@@ -58,17 +59,18 @@ class CirculantSTRING(RotaryEncoder):
 
     _basis: Tensor
 
+    @by_name("heads", "block_size")
     @checked
     def __init__(
         self,
         head_dim: int,
         coord_dim: int = 1,
+        *,
         heads: int = 1,
         block_size: int | None = None,
-        *,
         zero: bool = False,
     ) -> None:
-        super().__init__(head_dim, coord_dim, heads)
+        super().__init__(head_dim, coord_dim, heads=heads)
         if block_size is None:
             block_size = head_dim
         self.zero = zero

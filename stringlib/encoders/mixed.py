@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from stringlib.algebra.haar import haar_orthogonal
+from stringlib.by_name import by_name
 from stringlib.encoders.string import RotaryEncoder
 from stringlib.positions import geometric_frequencies
 from stringlib.precision import wide_parameter, widen, widest
@@ -33,9 +34,12 @@ class MixedRoPE(RotaryEncoder):
         Heo et al. 2024, RoPE-Mixed, for two coordinates.
     """
 
+    @by_name("heads", "base")
     @checked
-    def __init__(self, head_dim: Even, coord_dim: int, heads: int, base: Positive = 10.0) -> None:
-        super().__init__(head_dim, coord_dim, heads)
+    def __init__(
+        self, head_dim: Even, coord_dim: int, *, heads: int, base: Positive = 10.0
+    ) -> None:
+        super().__init__(head_dim, coord_dim, heads=heads)
         self.base = float(base)
         self.omega = wide_parameter(heads, head_dim // 2, coord_dim)
         self.reset_parameters()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from stringlib.by_name import by_name
 from stringlib.encoders.string import RotaryEncoder
 from stringlib.positions import geometric_frequencies
 from stringlib.precision import wide_parameter, widen, widest
@@ -36,9 +37,10 @@ class ReflectionSTRING(RotaryEncoder):
             them at random.
     """
 
+    @by_name("heads")
     @checked
-    def __init__(self, head_dim: Even, coord_dim: int = 1, heads: int = 1) -> None:
-        super().__init__(head_dim, coord_dim, heads)
+    def __init__(self, head_dim: Even, coord_dim: int = 1, *, heads: int = 1) -> None:
+        super().__init__(head_dim, coord_dim, heads=heads)
         self.angles = wide_parameter(2, heads, head_dim // 2, coord_dim)
         self.reset_parameters()
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from stringlib.by_name import by_name
 from stringlib.encoders.bias import ALiBi, KerpleLog, KerplePower, RelativeBias, T5Bias
 from stringlib.encoders.cayley import CayleySTRING
 from stringlib.encoders.circulant import CirculantSTRING
@@ -39,8 +40,9 @@ BIASES: dict[str, Callable[..., RelativeBias]] = {
 """Name → constructor, told what it names of ``heads``, ``causal``, ``bidirectional`` (not so)."""
 
 
+@by_name("heads")
 def make_encoder(
-    name: str, head_dim: int, coord_dim: int = 1, heads: int = 1, **options: Any
+    name: str, head_dim: int, coord_dim: int = 1, *, heads: int = 1, **options: Any
 ) -> RotaryEncoder:
     """Return a new encoder by its name.
 
@@ -70,7 +72,8 @@ def make_encoder(
     return made
 
 
-def make_bias(name: str, heads: int, causal: bool = False, **options: Any) -> RelativeBias:
+@by_name("causal")
+def make_bias(name: str, heads: int, *, causal: bool = False, **options: Any) -> RelativeBias:
     """Return a new relative bias by its name.
 
     Args:

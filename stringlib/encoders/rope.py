@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from stringlib.by_name import by_name
 from stringlib.encoders.string import STRING
 from stringlib.inputs import Layout, require_count
 from stringlib.positions import geometric_frequencies
@@ -17,11 +18,13 @@ from stringlib.spec import Even, Floats, Positive, checked
 class GeometricRoPE(STRING):
     """Each pair serves one coordinate, with a geometric sequence of frequencies for each."""
 
+    @by_name("base", "heads", "layout")
     @checked
     def __init__(
         self,
         head_dim: Even,
         coord_dim: int,
+        *,
         base: Positive,
         heads: int,
         layout: Layout = "interleaved",
@@ -67,14 +70,16 @@ class RoPE(GeometricRoPE):
         torch.Size([8, 6, 196, 64])
     """
 
+    @by_name("base", "heads", "layout")
     def __init__(
         self,
         head_dim: Even,
+        *,
         base: Positive = 10000.0,
         heads: int = 1,
         layout: Layout = "interleaved",
     ) -> None:
-        super().__init__(head_dim, 1, base, heads, layout)
+        super().__init__(head_dim, 1, base=base, heads=heads, layout=layout)
 
     def extra_repr(self) -> str:
         """Describe the arguments in ``repr``."""
@@ -104,10 +109,11 @@ class AxialRoPE(GeometricRoPE):
         Heo et al. 2024, RoPE-Axial; there two coordinates with d/4 pairs each.
     """
 
+    @by_name("base", "heads")
     def __init__(
-        self, head_dim: Even, coord_dim: int, base: Positive = 100.0, heads: int = 1
+        self, head_dim: Even, coord_dim: int, *, base: Positive = 100.0, heads: int = 1
     ) -> None:
-        super().__init__(head_dim, coord_dim, base, heads)
+        super().__init__(head_dim, coord_dim, base=base, heads=heads)
 
     def extra_repr(self) -> str:
         """Describe the arguments in ``repr``."""

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.algebra.skew import planar_skew
+from stringlib.by_name import by_name
 from stringlib.derived import Derived
 from stringlib.inputs import (
     Layout,
@@ -65,9 +66,10 @@ class RotaryEncoder(Derived):
     of heads.
     """
 
+    @by_name("heads", "layout")
     @checked
     def __init__(
-        self, head_dim: int, coord_dim: int, heads: int, layout: Layout = "interleaved"
+        self, head_dim: int, coord_dim: int, *, heads: int, layout: Layout = "interleaved"
     ) -> None:
         super().__init__()
         self.head_dim, self.coord_dim, self.heads = int(head_dim), int(coord_dim), int(heads)
@@ -469,14 +471,15 @@ class STRING(RotaryEncoder):
         """
         return cls(inv_freq[None, :, None], head_dim=head_dim, layout=layout)
 
+    @by_name("head_dim", "layout")
     @checked
     def __init__(
         self,
         frequencies: Floats[Tensor, "heads pairs coord_dim"],
         basis: Floats[Tensor, "heads head_dim head_dim"] | None = None,
+        *,
         head_dim: int | None = None,
         layout: Layout = "interleaved",
-        *,
         persistent: bool = True,
     ) -> None:
         heads, pairs, coord_dim = frequencies.shape
@@ -484,7 +487,7 @@ class STRING(RotaryEncoder):
             if basis is None and pairs == 0:
                 raise ValueError("head_dim must be given for frequencies without pairs, got None")
             head_dim = 2 * pairs if basis is None else basis.shape[-1]
-        super().__init__(head_dim, coord_dim, heads, layout)
+        super().__init__(head_dim, coord_dim, heads=heads, layout=layout)
         if head_dim < 2 * pairs:
             raise ValueError(
                 f"head_dim must be at least {2 * pairs} for {pairs} pairs, got {head_dim}"

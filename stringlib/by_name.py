@@ -1,0 +1,42 @@
+"""Arguments that are given by their names, and for one version still by their places."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from functools import wraps
+from inspect import Parameter, signature
+from typing import Any, cast
+
+from stringlib.spec import F
+
+
+def by_name(*names: str) -> Callable[[F], F]:
+    """Let keyword-only arguments come by their places too, as they did, with a warning.
+
+    Args:
+        *names: Those arguments, in the order of their places: behind the others.
+    """
+
+    def decorate(function: F) -> F:
+        kinds = [parameter.kind for parameter in signature(function).parameters.values()]
+        places = kinds.count(Parameter.POSITIONAL_OR_KEYWORD)
+
+        @wraps(function)
+        def call(*args: Any, **named: Any) -> Any:
+            late = args[places:]
+            if not late or len(late) > len(names):  # too many: the function says so itself
+                return function(*args, **named)
+            given = dict(zip(names, late, strict=False))
+            words = ", ".join(f"{name}={value!r}" for name, value in given.items())
+            warnings.warn(
+                f"{', '.join(given)} must be given by name from the next version on, got by place: "
+                f"write {words}",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+            return function(*args[:places], **given, **named)
+
+        return cast(F, call)
+
+    return decorate

@@ -1,0 +1,123 @@
+"""Arguments after the coordinates have names; for one version a place will do, with a warning."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+
+import stringlib
+from stringlib import CayleySTRING, CirculantSTRING, MixedRoPE, RotaryEncoder, encoders, spec
+from stringlib.by_name import by_name
+from stringlib.encoders.registry import BIASES, ENCODERS
+
+FIRST = dict.fromkeys(ENCODERS.values(), ("head_dim", "coord_dim"))
+FIRST |= dict.fromkeys(BIASES.values(), ("heads",))
+# what each took by its place in version 0.1, and values for all
+PLACES = {
+    stringlib.RoPE: ((8,), {"base": 50.0, "heads": 3, "layout": "half"}),
+    stringlib.AxialRoPE: ((8, 2), {"base": 50.0, "heads": 3}),
+    stringlib.MixedRoPE: ((8, 2), {"heads": 3, "base": 50.0}),
+    stringlib.ReflectionSTRING: ((8, 2), {"heads": 3}),
+    stringlib.CirculantSTRING: ((8, 2), {"heads": 3, "block_size": 4}),
+    stringlib.CayleySTRING: ((8, 2), {"heads": 3, "density": 0.5}),
+    stringlib.STRING: ((torch.ones(2, 3, 1), None), {"head_dim": 7, "layout": "half"}),
+    stringlib.RotaryEncoder: ((8, 2), {"heads": 3, "layout": "half"}),
+    stringlib.T5Bias: ((2,), {"num_buckets": 8, "max_distance": 9, "bidirectional": False}),
+    stringlib.Sinusoidal: ((8,), {"base": 50.0}),
+    stringlib.make_encoder: (("mixed", 8, 2), {"heads": 3}),
+    encoders.registry.make_bias: (("t5", 2), {"causal": True}),
+}
+
+
+@pytest.mark.parametrize(("make", "first"), FIRST.items(), ids=[*ENCODERS, *BIASES])
+def test_only_what_comes_first_has_a_place(make, first) -> None:
+    parameters = inspect.signature(make).parameters.values()
+    others = [p.name for p in parameters if p.kind != p.KEYWORD_ONLY]
+    assert others == [name for name in first if name in others]
+    assert getattr(make, "func", make) in PLACES or len(parameters) == len(others)
+
+
+@pytest.mark.parametrize(("make", "given"), PLACES.items(), ids=[make.__name__ for make in PLACES])
+def test_a_place_still_does_and_says_how_to_write_it(make, given) -> None:
+    places, names = given
+    for count in range(1, len(names) + 1):
+        late = dict([*names.items()][:count])
+        torch.manual_seed(0)
+        wanted = make(*places, **late)
+        torch.manual_seed(0)
+        written = ", ".join(f"{name}={value!r}" for name, value in late.items())
+        with pytest.warns(DeprecationWarning, match=f"^{', '.join(late)} must.* write ") as told:
+            made = make(*places, *late.values())
+        assert str(told[0].message).endswith(f"write {written}")
+        assert [warning.filename for warning in told] == [__file__]
+        assert repr(made) == repr(wanted)
+        for name, value in wanted.state_dict().items():
+            assert torch.equal(value, made.state_dict()[name]), name
+    with pytest.raises(TypeError, match="positional argument"):
+        make(*places, *names.values(), 1)
+    name, value = next(iter(names.items()))
+    with (
+        pytest.warns(DeprecationWarning, match="by name"),
+        pytest.raises(TypeError, match=f"multiple .*'{name}'"),
+    ):
+        make(*places, value, **{name: value})
+
+
+def test_a_place_is_checked_as_a_name_is() -> None:
+    with (
+        pytest.warns(DeprecationWarning, match="by name"),
+        pytest.raises(TypeError, match="heads must be an int"),
+    ):
+        MixedRoPE(8, 2, 0.5)
+
+
+class Own(RotaryEncoder):
+    """A user's encoder as it was written for version 0.1."""
+
+    def __init__(self, head_dim: int, coord_dim: int, heads: int) -> None:
+        super().__init__(head_dim, coord_dim, heads)
+        self.omega = nn.Parameter(torch.ones(heads, head_dim // 2, coord_dim))
+
+    def frequencies(self) -> torch.Tensor:
+        return self.omega.double()
+
+
+def test_an_encoder_of_a_user_goes_on() -> None:
+    with pytest.warns(DeprecationWarning, match="write heads=2") as told:
+        own = Own(6, 2, 2)
+    assert told[0].filename == __file__
+    back = pickle.loads(pickle.dumps(own))
+    assert (back.heads, back.layout) == (2, "interleaved")
+    x, positions = torch.randn(2, 5, 6), torch.randn(5, 2)
+    assert torch.equal(back.rotate(x, positions), own.rotate(x, positions))
+
+
+def test_the_signature_and_the_checks_are_those_of_the_function() -> None:
+    @by_name("b")
+    @spec.checked
+    def function(a: int, *, b: int = 2, c: int = 3) -> tuple[int, int, int]:
+        """Return all."""
+        return a, b, c
+
+    assert [*inspect.signature(function).parameters] == ["a", "b", "c"]
+    assert function.__doc__ == "Return all."
+    assert function(1, c=5) == (1, 2, 5)
+    with pytest.warns(DeprecationWarning, match="write b=4"):
+        assert function(1, 4) == (1, 4, 3)
+    with pytest.raises(TypeError, match="positional"):
+        function(1, 4, 5)
+    assert partial(CayleySTRING, density=0.1)(8, heads=2).heads == 2
+
+
+def test_a_compiled_function_may_make_one() -> None:
+    def turned(x):
+        return CirculantSTRING(8, 2, heads=1, zero=True).rotate(x, torch.ones(5, 2))
+
+    x = torch.randn(1, 5, 8)
+    compiled = torch.compile(turned, backend="eager")
+    torch.testing.assert_close(compiled(x), turned(x))
