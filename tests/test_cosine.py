@@ -54,19 +54,6 @@ def test_products_of_the_features_carry_the_weight(positive):
     assert largest_difference(made[0] @ made[1].mT, wanted) < 1e-12
 
 
-@pytest.mark.parametrize("n", [1, 2, 7])
-@pytest.mark.parametrize("positive", [False, True])
-@pytest.mark.parametrize("causal", [False, True])
-def test_attention_equals_the_literal_sums(n, positive, causal):
-    phi_q, phi_k, v = inputs(n)
-    horizon = n / 3 + 1 if positive else n + 0.5
-    wanted = cosine_attention(phi_q, phi_k, v, horizon, positive, causal)
-    out = linear_attention(phi_q, phi_k, v, CosineWeight(horizon, positive), causal)
-    assert largest_difference(out, wanted) < 1e-12
-    if n == 1:
-        assert largest_difference(out, v) < 1e-12  # the only token is its own mean
-
-
 @pytest.mark.parametrize("causal", [False, True])
 def test_relu_features_and_the_length_as_horizon_give_cosformer(causal):
     q, k, v = random(3, 2, 11, 6).unbind()

@@ -55,14 +55,6 @@ def test_when_pairs_do_not_suffice_the_smallest_magnitude_is_missing(head_dim, c
         assert head.tolist() == pytest.approx(expected, rel=1e-6)
 
 
-def test_heads_start_in_different_directions_and_no_direction_is_preferred():
-    first = MixedRoPE(4, 2, heads=4000).frequencies()[:, 0]
-    assert first.std(0).tolist() == pytest.approx([0.5**0.5] * 2, abs=0.03)
-    angles = torch.atan2(first[:, 1], first[:, 0])
-    eighths = torch.histc(angles, 8, -math.pi, math.pi)
-    assert eighths.min() > 400  # 500 expected, standard deviation 21
-
-
 def test_with_one_coordinate_it_starts_as_rope_up_to_the_sign():
     omega, rope = MixedRoPE(8, 1, heads=3).frequencies(), RoPE(8, base=10.0).frequencies()
     assert properties.largest_difference(omega.abs(), rope) <= 1e-7

@@ -780,20 +780,6 @@ def test_parts_that_cannot_go_together(options: dict[str, Any], match: str) -> N
         MultiHeadAttention(**{"dim": DIM, "heads": HEADS, **options})
 
 
-@pytest.mark.parametrize("causal", [False, True])
-def test_a_horizon_shorter_than_the_sequence(causal: bool) -> None:
-    layer = MultiHeadAttention(
-        DIM, HEADS, attention="relu", weight="cosine", horizon=5, causal=causal
-    )
-    layer(torch.randn(6, DIM))
-    with pytest.raises(ValueError, match=r"horizon must be at least 6.* for 7 tokens, got 5"):
-        layer(torch.randn(7, DIM))
-    if causal:
-        _, state = layer(torch.randn(6, DIM), return_state=True)
-        with pytest.raises(ValueError, match="horizon must be at least 6"):
-            layer(torch.randn(1, DIM), state=state)
-
-
 def test_bad_input_is_named() -> None:
     layer, x = make("softmax-rope-gate"), random(2, LENGTH, DIM)
     free, turned, nprf = make("relu", causal=False), make("relu-after"), make("nprf")

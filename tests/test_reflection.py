@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from book.figures.reflections import two_mirrors
-from stringlib import ReflectionSTRING, RoPE
+from stringlib import ReflectionSTRING
 from stringlib.reference import apply_reflection_rope, apply_rope, householder_2d
 from stringlib.testing import properties
 from tests.draws import random
@@ -90,17 +90,8 @@ def test_mirrors_move_frequencies_faster(optimizer, factor):
     assert properties.largest_difference(encoder.angles.detach().sum(0), start.sum(0)) <= 1e-13
 
 
-@pytest.mark.parametrize("heads", [1, 3])
-def test_it_starts_as_rope(heads):
-    encoder = ReflectionSTRING(64, heads=heads)
-    assert encoder.angles.shape == (2, heads, 32, 1)
-    gap = encoder.frequencies() - RoPE(64, heads=heads).frequencies()
-    assert gap.abs().max() <= 1e-7
-    assert torch.equal(encoder.angles[0], -encoder.angles[1])
-
-
-@pytest.mark.parametrize(("coord_dim", "base"), [(2, 100.0), (3, 10000 ** (1 / 3))])
-def test_with_several_coordinates_pairs_take_turns(coord_dim, base):
+@pytest.mark.parametrize(("coord_dim", "base"), [(1, 10000.0), (2, 100.0), (3, 10000 ** (1 / 3))])
+def test_it_starts_as_rope_whose_pairs_take_turns_among_coordinates(coord_dim, base):
     frequencies = ReflectionSTRING(14, coord_dim).double().frequencies()[0]
     for pair, row in enumerate(frequencies.tolist()):
         wanted = [0.0] * coord_dim

@@ -31,7 +31,6 @@ from results import (
     toeplitz_rpe,
     why_positions,
 )
-from stringlib.models.one_head import OneHead
 from stringlib.positions import grid_positions
 from stringlib.reference import build_skew_symmetric, cayley_after_rope
 from stringlib.testing.properties import largest_difference
@@ -273,21 +272,6 @@ def test_frozen_means_that_only_the_encoder_and_the_readout_learn() -> None:
 
 
 # --- what a model sees -----------------------------------------------------------------------
-
-
-def test_one_head_is_attention_over_its_embeddings() -> None:
-    torch.manual_seed(0)
-    model, symbols = OneHead(5, 6, 4).double(), torch.tensor([[4, 0, 3], [1, 1, 2]])
-    model.encoder = cayley_string.CayleySTRING(4)
-    positions = torch.tensor([[0.0], [2.0], [7.0]])
-    x = model.embed.weight[symbols]
-    q, k = (x @ to.weight.mT + to.bias for to in (model.to_q, model.to_k))
-    turns = model.encoder.matrix(positions)[0].double()
-    q, k = (torch.einsum("nij,bnj->bni", turns, y) for y in (q, k))
-    weights = (q @ k.mT / 2).exp()
-    mixed = weights @ x / weights.sum(-1, keepdim=True)
-    wanted = mixed @ model.readout.weight.mT + model.readout.bias
-    assert largest_difference(model(symbols, positions), wanted) < 1e-6
 
 
 def reader(cell: str) -> nn.Module:

@@ -25,11 +25,6 @@ def test_frequencies_are_geometric(head_dim, base):
     assert torch.equal(AxialRoPE(head_dim, 1, base=base, heads=3).frequencies(), got)
 
 
-def test_the_usual_bases():
-    assert RoPE(8).base == 10_000
-    assert AxialRoPE(8, 2).base == 100
-
-
 @pytest.mark.proves("eq-telescope")
 @pytest.mark.parametrize("head_dim", [2, 10])
 def test_matrix_is_a_power_of_one_step(head_dim):
@@ -88,12 +83,6 @@ def test_the_sinusoidal_table_is_the_diagonal_of_the_rotation():
         assert (
             properties.largest_difference(table[:, 2 * j + 1], matrices[:, 2 * j, 2 * j]) <= 1e-13
         )
-
-
-@pytest.mark.parametrize("encoder", [RoPE(8), AxialRoPE(8, 2)])
-def test_fold_changes_nothing(encoder):
-    weight = random(16, 5)
-    assert torch.equal(encoder.fold(weight), weight)
 
 
 @pytest.mark.proves("eq-grid-axial")
