@@ -33,37 +33,6 @@ class Broken(RoPE):
         return super().fold(weight).roll(1, 0) if self.fault == "fold" else super().fold(weight)
 
 
-def setup():
-    torch.manual_seed(0)
-    q, k = torch.randn(2, 3, 5, 8, dtype=torch.float64)
-    return q, k, torch.arange(5.0).double()[:, None]
-
-
-def test_translation_error_sees_a_clipped_position():
-    q, k, positions = setup()
-    assert properties.translation_error(Broken(None), q, k, positions, 18) <= 1e-14
-    assert properties.translation_error(Broken("clip"), q, k, positions, 18) > 0.1
-
-
-def test_matrix_checks_see_a_scaled_matrix():
-    _, _, positions = setup()
-    for fault, low, high in ((None, 0, 1e-13), ("matrix", 5e-4, 1)):
-        encoder = Broken(fault)
-        for error in (
-            properties.orthogonality_error(encoder.matrix(positions)),
-            properties.group_law_error(encoder, positions, positions + 1),
-            properties.generator_error(encoder, positions),
-        ):
-            assert low <= error <= high
-
-
-def test_fold_error_sees_a_wrong_row():
-    x, w_q, w_k = torch.randn(5, 6).double(), *torch.randn(2, 16, 6).double()
-    positions = torch.arange(5.0)[:, None].double()
-    assert properties.fold_error(Broken(None), x, w_q, w_k, positions) <= 1e-13
-    assert properties.fold_error(Broken("fold"), x, w_q, w_k, positions) > 0.1
-
-
 def test_matrix_errors():
     assert properties.skew_error(torch.tensor([[0.0, 1.0], [-1.0, 0.5]])) == 1.0
     generators = torch.stack([torch.eye(2), torch.tensor([[0.0, 1.0], [0.0, 0.0]])])
@@ -204,3 +173,5 @@ def test_properties_leave_the_encoder_as_it_was():
 def test_properties_see_each_fault(fault, seen):
     errors = properties.all_errors(Broken(fault))
     assert {name for name, error in errors.items() if error > 1e-11} == seen
+    large = 5e-4 if fault == "matrix" else 0.1
+    assert min(errors[name] for name in seen) > large

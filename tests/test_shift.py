@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 
-import pytest
 import torch
 
 from stringlib import MultiHeadAttention
@@ -25,17 +24,6 @@ def test_a_key_is_the_mixture_of_two() -> None:
         expected = (1 - share[head]) * k[:, head, t] + share[head] * before
         assert torch.allclose(mixed[:, head, t], expected, rtol=0, atol=1e-14)
     assert torch.equal(last[:, :, 0], k[:, :, -1])
-
-
-def test_a_state_without_the_last_key_is_refused() -> None:
-    x = random(2, N, DIM)
-    layer, plain = (
-        MultiHeadAttention(DIM, HEADS, "rope", causal=True, shift=shift).double()
-        for shift in (True, False)
-    )
-    _, state = plain(x, return_state=True)
-    with pytest.raises(TypeError, match="state must be a ShiftedState, got KeyValueCache"):
-        layer(x, state=state)
 
 
 def test_one_head_finds_a_value_by_the_key_before_it() -> None:
