@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import stringlib
 from stringlib import linear_attention
@@ -15,6 +13,7 @@ from stringlib.testing.modes import Mode
 from stringlib.testing.weights import WEIGHT, inputs
 from tests.attention_cases import FEATURES, HEADS, WEIGHTS
 from tests.thinned import products
+from tests.watched import LargestTensor
 
 WEIGHTS_TRACED = ("constant", "cosine", "ramp", "toeplitz", "decay-scalar", "decay-vector")
 FEATURES_TRACED = ("relu", "elu", "favor", "favor-hadamard", "favor-unit-circulant", "hyperbolic")
@@ -37,22 +36,6 @@ def test_contract_of_features(name: str, property: Property, mode: Mode) -> None
         property.check(FEATURES[name], mode)
     except NotImplementedError:
         pytest.skip("it does not apply")
-
-
-class LargestTensor(TorchDispatchMode):
-    """Records the number of elements of the largest tensor that any operation makes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.elements = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
-        out = func(*args, **(kwargs or {}))
-        for x in out if isinstance(out, (tuple, list)) else (out,):
-            # a view costs nothing, so the storage is what counts
-            if isinstance(x, Tensor):
-                self.elements = max(self.elements, x.untyped_storage().nbytes() // x.element_size())
-        return out
 
 
 @pytest.mark.parametrize("mode", [None, "chunk"])

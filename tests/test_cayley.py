@@ -5,7 +5,6 @@ import math
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from book.figures import cayley_string as figures
 from stringlib import CayleySTRING
@@ -30,6 +29,7 @@ from stringlib.reference import (
 )
 from stringlib.testing import properties
 from tests.draws import random
+from tests.watched import Watched
 
 
 def encoder(head_dim, coord_dim=1, heads=1, density=1.0, seed=0, std=0.5):
@@ -45,16 +45,15 @@ def eye(size):
     return torch.eye(size, dtype=torch.float64)
 
 
-class Operations(TorchDispatchMode):
+class Operations(Watched):
     """Names of all operations that reach the backend."""
 
     def __enter__(self):
         self.names = []
         return super().__enter__()
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        self.names.append(func.overloadpacket._qualified_op_name)
-        return func(*args, **(kwargs or {}))
+    def saw(self, operation, made):
+        self.names.append(operation.overloadpacket._qualified_op_name)
 
     def count(self, *parts):
         return sum(any(part in name for part in parts) for name in self.names)

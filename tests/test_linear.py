@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from stringlib import LinearState, ToeplitzWeight, linear_attention, reference
 from stringlib.attention.weights import ConstantWeight
 from stringlib.kernels.recurrence import PLAIN_CHUNK as CHUNK
 from stringlib.testing.properties import largest_difference
+from tests.watched import Watched
 
 MODES = ("parallel", "recurrent", "chunk")
 EXACT = 1e-12
@@ -152,7 +154,7 @@ def test_compiles_into_one_graph(options: dict) -> None:
     assert largest_difference(compiled(phi_q, phi_k, v, **options), expected) <= EXACT
 
 
-class Memory(TorchDispatchMode):
+class Memory(Watched):
     """Counts the bytes that the tensors made by operations hold: at most at once, and in all."""
 
     def __init__(self) -> None:
@@ -160,16 +162,13 @@ class Memory(TorchDispatchMode):
         self.live: dict[int, tuple[StorageWeakRef, int]] = {}
         self.peak = self.written = 0
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
-        out = func(*args, **(kwargs or {}))
-        for x in out if isinstance(out, (tuple, list)) else (out,):
-            if isinstance(x, Tensor):
-                storage = x.untyped_storage()
-                self.live[storage._cdata] = StorageWeakRef(storage), storage.nbytes()
-                self.written += x.nbytes
+    def saw(self, operation: Any, made: Sequence[Tensor]) -> None:
+        for x in made:
+            storage = x.untyped_storage()
+            self.live[storage._cdata] = StorageWeakRef(storage), storage.nbytes()
+            self.written += x.nbytes
         self.live = {key: held for key, held in self.live.items() if not held[0].expired()}
         self.peak = max(self.peak, sum(size for _, size in self.live.values()))
-        return out
 
 
 def measure(n: int, mode: str | None, *, heads: int, size: int) -> tuple[float, float]:

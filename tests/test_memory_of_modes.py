@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from stringlib import delta_rule
 from stringlib.testing.weights import inputs
 from tests import attention_cases
+from tests.watched import Watched
 
 TOKENS = 100  # more than any chunk has
 
 
-class Pairs(TorchDispatchMode):
+class Pairs(Watched):
     """Remember the most tokens that met in one matrix."""
 
     most = 0
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = func(*args, **(kwargs or {}))
-        if isinstance(made, Tensor) and made.ndim > 1 and made.shape[-1] == made.shape[-2]:
-            self.most = max(self.most, made.shape[-1])
-        return made
+    def saw(self, operation: Any, made: Sequence[Tensor]) -> None:
+        for x in made:
+            if x.ndim > 1 and x.shape[-1] == x.shape[-2]:
+                self.most = max(self.most, x.shape[-1])
 
 
 def _delta(mode: str | None) -> Any:

@@ -5,8 +5,6 @@ import copy
 import pytest
 import torch
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from stringlib import (
     ENCODERS,
@@ -32,6 +30,7 @@ from stringlib.positions import grid_positions
 from stringlib.testing.encoders import inputs
 from tests.encoder_cases import CASES, make
 from tests.model_cases import WEIGHTS
+from tests.watched import Watched
 
 LEARNED = {
     "mixed": lambda: MixedRoPE(6, 3, heads=2),
@@ -126,15 +125,13 @@ def test_a_narrow_default_dtype_makes_no_narrow_frequencies(name: str) -> None:
     assert {p.dtype for p in encoder.parameters()} == {torch.float32}
 
 
-class NoFloat64(TorchDispatchMode):
+class NoFloat64(Watched):
     """Stands for Apple's GPU: no tensor may be float64 or complex128."""
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        out = func(*args, **(kwargs or {}))
-        for t in tree_leaves(out):
-            if isinstance(t, torch.Tensor) and t.dtype in (torch.float64, torch.complex128):
-                raise TypeError(f"{func} made a tensor of {t.dtype}")
-        return out
+    def saw(self, operation, made):
+        for t in made:
+            if t.dtype in (torch.float64, torch.complex128):
+                raise TypeError(f"{operation} made a tensor of {t.dtype}")
 
 
 @pytest.fixture

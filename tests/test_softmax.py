@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from stringlib import reference, softmax_attention
 from stringlib.testing.properties import largest_difference
 from tests.draws import random
+from tests.watched import Watched
 
 EXACT = 1e-12
 INFINITY = float("inf")
@@ -169,12 +170,9 @@ def test_bad_arguments_are_named(
 def test_the_fused_kernel_serves_every_shape(lead: tuple[int, ...], masked: str) -> None:
     called = []
 
-    class Listen(TorchDispatchMode):
-        def __torch_dispatch__(
-            self, op: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            called.append(op.name())
-            return op(*args, **(kwargs or {}))
+    class Listen(Watched):
+        def saw(self, operation: Any, made: Sequence[Tensor]) -> None:
+            called.append(operation.name())
 
     q, k, v = random(3, *lead, 9, 4).float()
     scores, options = q @ k.mT / 2, {}

@@ -16,7 +16,7 @@ from stringlib.kernels import toeplitz as kernel
 from stringlib.kernels.fft import fast_length, hankel_view, toeplitz_spectrum
 from stringlib.testing.properties import largest_difference
 from tests.draws import random
-from tests.test_attention_contract import LargestTensor
+from tests.watched import LargestTensor
 
 SIZES = [1, 2, 7, 131]
 GRIDS = [(1, 1), (1, 6), (5, 1), (3, 5), (14, 14)]
