@@ -26,10 +26,10 @@ WEIGHTS: dict[str, dict[str, Any]] = {
 """Name → options."""
 
 
-def weight(name: str, features: int = 8) -> PositionWeight:
-    """Return the weight of a layer of 16 channels and two heads, for at most ``LENGTH`` tokens."""
+def weight(name: str, heads: int = 2) -> PositionWeight:
+    """Return the weight of a layer of 16 channels, for at most ``LENGTH`` tokens."""
     options = {"length": LENGTH} if name == "toeplitz" else WEIGHTS[name]
-    layer = {"dim": 16, "heads": 2, "features": features}
+    layer = {"dim": 16, "heads": heads, "features": 8}
     made: PositionWeight = part("weight", name, registry.WEIGHTS, layer, {**options})
     return made
 

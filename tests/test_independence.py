@@ -28,7 +28,6 @@ from stringlib import (
 from stringlib.attention.projections import PROJECTIONS, Projection
 from stringlib.attention.registry import FEATURES, WEIGHTS
 from stringlib.encoders.registry import BIASES, make_bias
-from stringlib.parts import part
 from tests import model_cases
 
 DRAWS = 1000
@@ -126,13 +125,6 @@ def head_axis(make: Callable[[int], nn.Module], name: str) -> int | None:
     return axes[0] if axes else None
 
 
-def _weight(name: str, heads: int) -> nn.Module:
-    options = {"length": 5} if name == "toeplitz" else {**model_cases.WEIGHTS[name]}
-    layer = {"dim": 8, "heads": heads, "features": 4}
-    made: nn.Module = part("weight", name, WEIGHTS, layer, options)
-    return made
-
-
 def _layer(name: str, heads: int) -> nn.Module:
     features: Any = MultiHeadAttention(6 * heads, heads, attention=name).features
     return features
@@ -141,7 +133,7 @@ def _layer(name: str, heads: int) -> nn.Module:
 WITH_HEADS: dict[str, Callable[[int], nn.Module]] = {
     **{f"encoder {name}": partial(make_encoder, name, 6, 2) for name in ENCODERS if name != "rope"},
     **{f"bias {name}": partial(make_bias, name) for name in BIASES},
-    **{f"weight {name}": partial(_weight, name) for name in WEIGHTS},
+    **{f"weight {name}": partial(model_cases.weight, name) for name in WEIGHTS},
     **{f"features {name}": partial(make_features, name, 6, None) for name in FEATURES},
     **{f"layer {name}": partial(_layer, name) for name in FEATURES},
 }

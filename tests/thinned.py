@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable
 
 import pytest
 
-from stringlib.testing.contract import Contract
-from stringlib.testing.modes import MODES
+from stringlib.testing.contract import Contract, Property
+from stringlib.testing.modes import MODES, Mode
 
 SHARE = 60
 """One in so many properties of a case is run compiled, another one exported."""
@@ -45,3 +45,11 @@ def products(
                     label = f"{name}-{property.words.replace(' ', '_')}-{mode}"
                     found.append(pytest.param(name, property, mode, id=label))
     return found
+
+
+def hold(property: Property, case: object, mode: Mode) -> None:
+    """Check a property of a case in a mode; skip the test where it does not apply."""
+    try:
+        property.check(case, mode)
+    except NotImplementedError:
+        pytest.skip("it does not apply")
