@@ -8,7 +8,8 @@ there. A vision transformer has no such module, but projections to queries and k
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Iterable, Mapping
+import inspect
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -48,8 +49,9 @@ class RotaryTables(nn.Module):
         wide: Whether tables are of float32 where tokens are narrower (OLMo).
         longer: What a long text changes: :class:`~stringlib.encoders.scaling.Beyond` or
             :class:`~stringlib.encoders.scaling.DynamicNTK`. Or one for each layer type.
-        positions: For a model that hands no positions over: makes them of what it hands over as
-            tokens, ``(..., seq, coord_dim)``. DINOv3 gives the picture.
+        positions: For a model that hands no positions over: makes them, ``(..., seq, coord_dim)``,
+            of what it does hand over: DINOv3 of transformers the picture, a model of timm the
+            numbers of rows and columns (:meth:`get_embed`).
 
     Raises:
         TypeError: If an encoder or a scale has the wrong kind.
@@ -74,7 +76,7 @@ class RotaryTables(nn.Module):
         coordinates: Coordinates = "first",
         wide: bool = False,
         longer: nn.Module | Mapping[str, nn.Module] | None = None,
-        positions: Callable[[Tensor], Tensor] | None = None,
+        positions: Callable[..., Tensor] | None = None,
     ) -> None:
         super().__init__()
         by_type = encoder if isinstance(encoder, Mapping) else {"": encoder}
@@ -178,34 +180,58 @@ class RotaryTables(nn.Module):
         Raises:
             ValueError: If the layer type or the shape of the positions does not fit.
         """
-        name = self._name(layer_type)
-        encoder = self.encoder if isinstance(self.encoder, RotaryEncoder) else self.encoder[name]
-        assert isinstance(encoder, RotaryEncoder)
-        positions = widen(self._places(x, position_ids, encoder.coord_dim).to(x.device))
-        frequencies, scale = encoder._all_frequencies(), self.scales[name]
-        if _key(name) in self.longer:
-            length = positions.max() + 1
-            frequencies, scale = self.longer[_key(name)](frequencies, scale, length)
-        angles = positions @ frequencies[0].mT
-        cos, sin = (
-            laid_out(wave(angles) * scale, self.layout, encoder.coord_dim)
-            for wave in (torch.cos, torch.sin)
-        )
-        dtype = at_least_float32(x.dtype) if self.wide else x.dtype
-        if self.layout == "complex":
-            return torch.complex(cos, sin).to(at_least_float32(x.dtype).to_complex())
-        return cos.to(dtype), sin.to(dtype)
+        encoder, name = self._of(layer_type)
+        positions = self._places(x, position_ids, encoder.coord_dim).to(x.device)
+        return self._tables(positions, x.dtype, encoder, name)
+
+    @property
+    def dim(self) -> int:
+        """Channels of a head, by the name that timm reads."""
+        return self._of(None)[0].head_dim
+
+    def get_embed(self, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Tensor:
+        """Return sines and cosines side by side: what timm asks of the ``rope`` of a model.
+
+        Args:
+            shape: Rows and columns of patches, of which ``positions`` makes positions.
+            dtype: Of the result.
+        """
+        encoder, name = self._of(None)
+        if self.positions is None:
+            raise ValueError("positions must be given for tables of a shape, got None")
+        positions = self.positions(*shape).to(encoder.frequencies().device)
+        cos, sin = self._tables(positions, dtype, encoder, name)
+        return torch.cat([sin, cos], -1)
 
     def extra_repr(self) -> str:
         """Describe the arguments in ``repr``."""
         scales = ", ".join(f"{name or 'scale'}={scale:g}" for name, scale in self.scales.items())
         return f"layout={self.layout!r}, {scales}"
 
-    def _name(self, layer_type: str | None) -> str:
+    def _of(self, layer_type: str | None) -> tuple[RotaryEncoder, str]:
         if isinstance(self.encoder, RotaryEncoder):
-            return ""
+            return self.encoder, ""
         require_name("layer_type", layer_type, self.encoder.keys())
-        return str(layer_type)
+        encoder = self.encoder[str(layer_type)]
+        assert isinstance(encoder, RotaryEncoder)
+        return encoder, str(layer_type)
+
+    def _tables(
+        self, positions: Tensor, dtype: torch.dtype, encoder: RotaryEncoder, name: str
+    ) -> Any:
+        frequencies, scale = encoder._all_frequencies(), self.scales[name]
+        if _key(name) in self.longer:
+            length = positions.max() + 1
+            frequencies, scale = self.longer[_key(name)](frequencies, scale, length)
+        angles = widen(positions) @ frequencies[0].mT
+        cos, sin = (
+            laid_out(wave(angles) * scale, self.layout, encoder.coord_dim)
+            for wave in (torch.cos, torch.sin)
+        )
+        if self.layout == "complex":
+            return torch.complex(cos, sin).to(at_least_float32(dtype).to_complex())
+        dtype = at_least_float32(dtype) if self.wide else dtype
+        return cos.to(dtype), sin.to(dtype)
 
     def _places(self, x: Tensor, position_ids: Tensor | None, axes: int) -> Tensor:
         """Return where tokens stand, ``(..., seq, axes)``."""
@@ -248,19 +274,24 @@ class Rotated(nn.Module):
     learned weights, or that subtracts a mean, does not: logits then depend on the positions
     themselves, not on their differences alone, and :meth:`folded` changes them.
 
+    Some models of timm multiply by ``weight`` themselves, to add a bias that lies elsewhere
+    (EVA-02, BEiT). They find it here by this name, and what they get is turned, bias included.
+
     Args:
         linear: The model's projection. In the ``state_dict`` its parameters are then under
             ``linear.``: load the model's weights first.
         encoder: One with ``heads=h`` serves h heads, then the next h. Where a key serves several
             queries (grouped queries), it should have ``heads=1``.
-        positions: Of all tokens, ``(seq, coord_dim)``. They are not in the ``state_dict``, and
+        positions: Of all tokens, ``(seq, coord_dim)``, or ``(batch, seq, coord_dim)`` where each
+            picture has its own; or what makes them of the tokens that are projected, such as
+            :class:`PatchPositions`. They are not in the ``state_dict``, and
             stay exact when the model is converted to bfloat16.
         heads: How many heads of the output, the first ones, are turned; all if omitted.
 
     Attributes:
         linear: The projection.
         encoder: The encoder.
-        positions: The positions, float64 where the device has it.
+        positions: The positions, float64 where the device has it; None if they are made anew.
         heads: How many heads are turned.
 
     Raises:
@@ -277,20 +308,20 @@ class Rotated(nn.Module):
         torch.Size([8, 197, 2304])
     """
 
-    positions: Tensor
+    positions: Any
 
     @checked
     def __init__(
         self,
         linear: nn.Linear,
         encoder: RotaryEncoder,
-        positions: Positions[Tensor, "seq coord_dim"],
+        positions: Positions[Tensor, "... seq coord_dim"] | Callable,
         heads: int | None = None,
     ) -> None:
         super().__init__()
-        if positions.shape[1] != encoder.coord_dim:
+        if isinstance(positions, Tensor) and positions.shape[-1] != encoder.coord_dim:
             raise ValueError(
-                f"positions must have shape (seq, {encoder.coord_dim}), "
+                f"positions must have shape (..., seq, {encoder.coord_dim}), "
                 f"got {tuple(positions.shape)}"
             )
         most, rest = divmod(linear.out_features, encoder.head_dim)
@@ -306,7 +337,16 @@ class Rotated(nn.Module):
                 f"most {most}, those of linear, got {heads}"
             )
         self.linear, self.encoder, self.heads = linear, encoder, int(heads)
-        self.register_buffer("positions", widen(positions.detach()).clone(), persistent=False)
+        exact = widen(positions.detach()).clone() if isinstance(positions, Tensor) else None
+        self.places = None if isinstance(positions, Tensor) else positions
+        self.register_buffer("positions", exact, persistent=False)
+
+    @property
+    def weight(self) -> Tensor:
+        """The projection's weight, for models that multiply by it themselves."""
+        turning = self.linear.weight.as_subclass(_TurningWeight)
+        turning.module = self
+        return turning
 
     @property
     def channels(self) -> int:
@@ -326,10 +366,18 @@ class Rotated(nn.Module):
         Raises:
             ValueError: If there is not one position for each token.
         """
-        projected, encoder = self.linear(x), self.encoder
+        return self._turn(x, self.linear(x))
+
+    def _turn(self, x: Tensor, projected: Tensor) -> Tensor:
+        """Return tokens ``x`` that were projected, turned where they stand."""
+        encoder, positions = self.encoder, self.positions
+        if self.places is not None:
+            positions = self.places(x).to(x.device)
         turning, rest = projected.tensor_split([self.heads * encoder.head_dim], -1)
         by_head = turning.unflatten(-1, (-1, encoder.heads, encoder.head_dim)).movedim(-4, -2)
-        turned = encoder.rotate(by_head, self.positions).movedim(-2, -4).flatten(-3)
+        if positions.ndim > 2:  # the same for each group of heads
+            positions = positions.unsqueeze(-3)
+        turned = encoder.rotate(by_head, positions).movedim(-2, -4).flatten(-3)
         return torch.cat([turned, rest], -1)
 
     @torch.no_grad()
@@ -346,11 +394,12 @@ class Rotated(nn.Module):
                     encoder.heads * encoder.head_dim
                 ):
                     part.copy_(encoder.fold(part, encoder.heads))
-        return Rotated(linear, encoder.folded(), self.positions, self.heads)
+        return Rotated(linear, encoder.folded(), self.places or self.positions, self.heads)
 
     def extra_repr(self) -> str:
         """Describe the arguments in ``repr``."""
-        return f"heads={self.heads}, tokens={len(self.positions)}"
+        tokens = "any" if self.positions is None else self.positions.shape[-2]
+        return f"heads={self.heads}, tokens={tokens}"
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Rotated:
         """Move, and keep positions exact: bfloat16 has no odd numbers beyond 256."""
@@ -364,3 +413,59 @@ class Rotated(nn.Module):
 
         super()._apply(move, recurse)
         return self
+
+
+class _TurningWeight(Tensor):
+    """The weight of a :class:`Rotated`: what is projected by it is turned."""
+
+    module: Rotated
+
+    @classmethod
+    def __torch_function__(
+        cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if function is not nn.functional.linear:
+            return super().__torch_function__(function, types, args, kwargs or {})
+        given = dict(zip(("input", "weight", "bias"), args, strict=False)) | (kwargs or {})
+        x, module = given["input"], given["weight"].module
+        return module._turn(x, nn.functional.linear(x, module.linear.weight, given.get("bias")))
+
+
+class PatchPositions:
+    """Positions of the patches of pictures of several sizes, as NaFlex models tell their shapes.
+
+    Args:
+        module: The model's embedding, which is called with the shapes.
+        argument: What its ``forward`` calls them: rows and columns of each picture,
+            ``(batch, 2)``.
+
+    Example:
+        >>> class Embeddings(nn.Module):
+        ...     def forward(self, pixels, spatial_shapes):
+        ...         return pixels
+        >>> embeddings = Embeddings()
+        >>> places = PatchPositions(embeddings, "spatial_shapes")
+        >>> tokens = embeddings(torch.zeros(2, 4, 8), torch.tensor([[2, 2], [1, 3]]))
+        >>> places(tokens)[1].tolist()  # the last token is padding
+        [[0.0, 0.0], [0.0, 1.0], [0.0, 2.0], [0.0, 0.0]]
+    """
+
+    def __init__(self, module: nn.Module, argument: str) -> None:
+        signature = inspect.signature(module.forward)
+        require_name("argument", argument, signature.parameters)
+
+        self.shapes: Tensor | None = None
+
+        def remember(_: nn.Module, args: Any, kwargs: Any) -> None:
+            self.shapes = torch.as_tensor(signature.bind(*args, **kwargs).arguments[argument])
+
+        module.register_forward_pre_hook(remember, with_kwargs=True)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Return (row, column) of each token of ``(batch, seq, channels)``; padding is at 0."""
+        if self.shapes is None:
+            raise ValueError("shapes must be told by the model's embedding first, got none")
+        rows, columns = self.shapes.to(x.device).unsqueeze(-1).unbind(1)
+        place = torch.arange(x.shape[-2], device=x.device)
+        cells = torch.stack([place // columns, place % columns], -1)
+        return widen(cells * (place < rows * columns)[..., None])

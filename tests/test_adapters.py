@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import itertools
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from stringlib import (
     RoPE,
     RotaryEncoder,
 )
-from stringlib.adapters import RotaryTables, Rotated
+from stringlib.adapters import PatchPositions, RotaryTables, Rotated
 from stringlib.positions import grid_positions
 from stringlib.testing.properties import largest_difference
 from tests.draws import random
@@ -442,6 +443,46 @@ def test_queries_and_keys_may_be_two_projections() -> None:
     assert largest_difference(logits(to_q.folded(), to_k), logits(to_q, to_k)) > 1e-3
 
 
+@every_turn
+def test_pictures_of_a_batch_may_stand_elsewhere(name: str) -> None:
+    encoder, linear, x = made(name), nn.Linear(DIM, 3 * DIM).double(), random(2, 7, DIM)
+    places = 3 * random(2, 7, 2, seed=3)
+    together = Rotated(linear, encoder, places, heads=2 * HEADS)(x)
+    for each, at, alone in zip(x, places, together, strict=True):
+        wanted = Rotated(linear, encoder, at, heads=2 * HEADS)(each)
+        assert largest_difference(alone, wanted) < EXACT
+    called = Rotated(linear, encoder, lambda _: places, heads=2 * HEADS)
+    assert torch.equal(called(x), together)
+    assert "tokens=any" in repr(called)
+    assert largest_difference(called.folded()(x)[..., 2 * DIM :], together[..., 2 * DIM :]) == 0
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_who_multiplies_by_the_weight_gets_the_turn(named: bool) -> None:
+    linear, x, bias = nn.Linear(DIM, DIM, bias=False).double(), random(2, 7, DIM), random(DIM)
+    module = Rotated(linear, made("cayley heads"), PLACES)
+    given = {"weight": module.weight, "bias": bias}
+    found = nn.functional.linear(x, **given) if named else nn.functional.linear(x, *given.values())
+    with_bias = nn.Linear(DIM, DIM).double()
+    with_bias.weight, with_bias.bias = linear.weight, nn.Parameter(bias)
+    assert torch.equal(found, Rotated(with_bias, module.encoder, PLACES)(x))
+    assert torch.equal((module.weight * 2).as_subclass(Tensor), linear.weight * 2)
+
+
+def test_shapes_of_pictures_are_overheard() -> None:
+    embeddings = Attention()
+    with pytest.raises(ValueError, match="argument must be one of x, got 'shapes'"):
+        PatchPositions(embeddings, "shapes")
+    places = PatchPositions(embeddings, "x")
+    with pytest.raises(ValueError, match="shapes must be told by the model's embedding first"):
+        places(torch.zeros(1, 4, 2))
+    with contextlib.suppress(RuntimeError):  # shapes are none of its tokens
+        embeddings(torch.tensor([[1, 3], [2, 2]]))
+    found = places(torch.zeros(2, 4, DIM))
+    assert found[0].tolist() == [[0, 0], [0, 1], [0, 2], [0, 0]]
+    assert torch.equal(found[1], grid_positions(2, 2).double())
+
+
 def test_weights_are_found_under_linear() -> None:
     module = Rotated(nn.Linear(DIM, DIM), CirculantSTRING(D, 2), PLACES)
     names = {"linear.weight", "linear.bias", "encoder.coefficients"}
@@ -539,6 +580,11 @@ IDS, X = torch.arange(5)[None], torch.zeros(1, 5, 1)
             lambda: RotaryTables(AxialRoPE(D, 2), coordinates="last")(X, IDS),
             ValueError,
             r"position_ids must have shape \(..., seq, 2\), got \(1, 5\)",
+        ),
+        (
+            lambda: RotaryTables(AxialRoPE(D, 2)).get_embed((2, 3)),
+            ValueError,
+            "positions must be given for tables of a shape",
         ),
         (lambda: RotaryTables(RoPE(D))(X), ValueError, "position_ids must have .* got None"),
         (lambda: RotaryTables(RoPE(D, heads=2)), ValueError, "heads must be 1 for tables"),

@@ -86,6 +86,7 @@ DEFAULTS: dict[str, tuple[Any, str]] = {
     "ViT.heads": (4, OURS + "trains on a CPU"),
     "RotaryTables.layout": ("half", OURS + "that of Llama and of most language models"),
     "RotaryTables.coordinates": ("first", OURS + "where models of texts and images have them"),
+    "RotaryTables.get_embed.dtype": (torch.float32, OURS + "what timm's modules return"),
     "RotaryTables.wide": (False, OURS + "most models have tables as wide as their tokens"),
     # training
     "Settings.betas": ((0.9, 0.999), "Kingma and Ba 2015, algorithm 1"),

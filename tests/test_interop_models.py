@@ -10,8 +10,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from stringlib import STRING, CirculantSTRING, RoPE, softmax_attention
-from stringlib.adapters import RotaryTables, Rotated
+from book.own_lines import OWN
+from book.released import image_as_16
+from stringlib import STRING, AxialRoPE, CirculantSTRING, RoPE, softmax_attention
+from stringlib.adapters import PatchPositions, RotaryTables, Rotated
 from stringlib.convert import to_layout
 from stringlib.encoders.rope import mrope
 from stringlib.encoders.scaling import (
@@ -317,6 +319,124 @@ def test_pictures_of_any_size_have_their_own_positions() -> None:
     flipped = STRING(tables.encoder.frequencies().flip(-1))
     model.patch_positional_embedding = RotaryTables(flipped, coordinates="last")
     assert far(model(pixels, image_sizes=sizes).last_hidden_state, before) > 1e-2
+
+
+def exchange(model: nn.Module) -> int:
+    """Put the lines of the book in for every module that has some; return for how many."""
+    found = [(name, x) for name, x in model.named_modules() if type(x).__name__ in OWN]
+    for name, module in found:
+        parent, _, own = name.rpartition(".")
+        setattr(model.get_submodule(parent), own, OWN[type(module).__name__](module))
+    return len(found)
+
+
+EVA = {"embed_dim": 64, "num_heads": 4, "depth": 2, "num_classes": 5}
+TOWERS = {
+    "eva02_tiny_patch14_224": {},
+    "vit_pe_core_tiny_patch16_384": {},
+    "vit_small_patch16_rope_224": {},
+    "vit_small_patch16_rope_mixed_224": {},
+    "vit_small_patch16_dinov3": {},
+    "vit_small_patch16_rope_ape_224": {"rope_type": "mrope", "rope_mrope_section": (2, 3, 3)},
+}
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", TOWERS)
+def test_the_rope_of_a_model_of_timm_is_exchanged(name: str) -> None:
+    size = 14 if "patch14" in name else 16
+    sizes = {**EVA, "img_size": (4 * size, 6 * size), **TOWERS[name]}
+    if "mrope" in TOWERS[name].values():
+        sizes["rope_grid_indexing"] = "ij"
+    model = filled(other("timm").create_model(name, **sizes))
+    pixels = random(2, 3, 4 * size, 6 * size).float()
+    before = model(pixels)
+    assert exchange(model) == 1
+    assert far(model(pixels), before) < 5e-6
+    narrow = copy.deepcopy(model).bfloat16()(pixels.bfloat16())
+    assert far(narrow.float(), before) < 0.05
+    turn = (model.rope.layers if "mixed" in name else [model.rope.encoder])[0]
+    turn._frequencies.mul_(1.1)
+    assert far(model(pixels), before) > 1e-3
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_model_that_multiplies_by_the_weight_itself_is_turned_too(compiled: bool) -> None:
+    """EVA-02 adds the biases of queries and values by hand."""
+    model = other("timm").create_model("eva02_tiny_patch14_224", img_size=(56, 84), **EVA)
+    model, pixels = filled(model), random(2, 3, 56, 84).float()
+    for block in model.blocks:
+        nn.init.normal_(block.attn.q_bias)
+    before = model(pixels)
+    model.rope = None
+    assert far(model(pixels), before) > 1e-2
+    places = torch.cat([torch.zeros(1, 2), image_as_16(4, 6)])
+    for block in model.blocks:
+        encoder = AxialRoPE(16, 2, base=10_000)
+        block.attn.qkv = Rotated(block.attn.qkv, encoder, places, heads=8)
+        assert block.attn.qkv.weight.shape == (192, 64)
+    run = torch.compile(model, fullgraph=True, backend="aot_eager") if compiled else model
+    assert far(run(pixels), before) < 5e-6
+    run(pixels).square().sum().backward()
+    assert (model.blocks[0].attn.qkv.linear.weight.grad != 0).any()
+
+
+@torch.no_grad()
+def test_each_picture_of_a_batch_has_positions_of_its_own() -> None:
+    """SigLIP 2 NaFlex: pictures of several shapes, the smaller ones padded."""
+    transformers = other("transformers")
+    config = transformers.Siglip2VisionConfig(
+        hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
+        num_patches=16, patch_size=4,
+    )  # fmt: skip
+    model = filled(transformers.Siglip2VisionModel(config))
+    pixels, seen, shapes = random(2, 12, 48).float(), torch.ones(2, 12), [[3, 4], [2, 5]]
+    seen[1, 10:] = 0
+
+    def run(of: slice, length: int = 12) -> Tensor:
+        told = pixels[of, :length], seen[of, :length], torch.tensor(shapes[of])
+        return model(*told).last_hidden_state[:, :length]
+
+    before, encoder = run(slice(2)), random_encoder(coord_dim=2)
+    places = PatchPositions(model.embeddings, "spatial_shapes")
+    for layer in model.encoder.layers:
+        for name in ("q_proj", "k_proj"):
+            turned = Rotated(getattr(layer.self_attn, name), encoder, places)
+            setattr(layer.self_attn, name, turned)
+    after = run(slice(2))
+    assert far(after, before) > 1e-2
+    assert far(run(slice(0, 1)), after[:1]) < 5e-6
+    assert far(run(slice(1, 2), 10), after[1:, :10]) < 5e-6
+    shapes[1] = [5, 2]
+    assert far(run(slice(1, 2), 10), after[1:, :10]) > 1e-3
+
+
+@torch.no_grad()
+def test_a_picture_is_handed_over_in_place_of_positions() -> None:
+    transformers = other("transformers")
+    config = transformers.DINOv3ViTConfig(
+        hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
+        image_size=64, patch_size=16, num_register_tokens=2,
+    )  # fmt: skip
+    model, pixels = filled(transformers.DINOv3ViTModel(config)), random(2, 3, 64, 96).float()
+    before = model(pixels).last_hidden_state
+    assert exchange(model) == 1
+    assert far(model(pixels).last_hidden_state, before) < 5e-6
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", ["GPTJ", "CodeGen"])
+def test_a_model_with_a_table_in_each_layer(kind: str) -> None:
+    transformers = other("transformers")
+    sizes = {"n_embd": 64, "n_layer": 2, "n_head": 4, "rotary_dim": 8, "n_positions": 64}
+    config = getattr(transformers, f"{kind}Config")(vocab_size=61, eos_token_id=None, **sizes)
+    model = filled(getattr(transformers, f"{kind}ForCausalLM")(config))
+    before = model(TOKENS).logits
+    assert exchange(model) == 2
+    assert far(model(TOKENS).logits, before) < 5e-6
+    for block in model.transformer.h:
+        block.attn.embed_positions.mul_(0.9)
+    assert far(model(TOKENS).logits, before) > 1e-3
 
 
 def vit() -> Any:
