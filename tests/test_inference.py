@@ -12,15 +12,12 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from book.figures.string_at_inference import encoding_cost, operations
 from stringlib import (
-    STRING,
     CirculantSTRING,
     MixedRoPE,
     MultiHeadAttention,
-    RotaryEncoder,
     make_encoder,
     reference,
 )
-from stringlib.algebra import haar_orthogonal
 from stringlib.reference import ladder
 from stringlib.testing import properties
 from stringlib.testing.encoders import heads_of
@@ -68,15 +65,6 @@ def test_folding_leaves_the_output_of_a_layer_and_the_gradients_of_its_tokens(
         assert properties.largest_difference(gradient, found[0][1]) <= 1e-10
 
 
-@pytest.mark.parametrize("name", ["circulant-8-2d", "string-7", "string-half-7"])
-@pytest.mark.parametrize("left_out", [("to_q.bias", "to_k.bias"), ("to_k.weight", "to_k.bias")])
-def test_a_half_folded_layer_is_another_layer(name: str, left_out: tuple[str, ...]) -> None:
-    layer, x, positions = layer_of(name)
-    wrong = layer.folded()
-    wrong.load_state_dict({key: layer.state_dict()[key] for key in left_out}, strict=False)
-    assert properties.largest_difference(wrong(x, positions), layer(x, positions)) > 1e-3
-
-
 def test_a_fixed_basis_folds_before_training_and_leaves_mixed_rope() -> None:
     layer, x, positions = layer_of("circulant-8-2d")
     folded, frequencies = layer.folded(), layer.encoder.frequencies()
@@ -108,25 +96,6 @@ def test_values_turned_there_and_back_fold_into_two_other_weights() -> None:
     want = output(layer, w_v, w_out, literal=True)
     got = output(layer.folded(), encoder.fold(w_v), encoder.fold(w_out), literal=False)
     assert properties.largest_difference(got, want) <= 1e-11
-
-
-def test_grouped_queries_share_one_basis_a_group() -> None:
-    groups, queries, d = 2, 3, 8
-    encoder = STRING(torch.randn(groups, 4, 1), haar_orthogonal(d, groups, dtype=torch.float64))
-    w_q = torch.randn(queries, groups * d, 5, dtype=torch.float64)  # query heads: (queries, groups)
-    w_k = torch.randn(groups * d, 5, dtype=torch.float64)
-    x, positions = torch.randn(6, 5, dtype=torch.float64), torch.arange(6.0)[:, None]
-
-    def scores(encoder: RotaryEncoder, w_q: Tensor, w_k: Tensor) -> Tensor:
-        q, k = ((x @ w.mT).unflatten(-1, (groups, d)).transpose(-3, -2) for w in (w_q, w_k))
-        return properties.logits(encoder, q, k.expand_as(q), positions)
-
-    parts = torch.stack([encoder.fold(w) for w in w_q]), encoder.fold(w_k)
-    want = scores(encoder, w_q, w_k)
-    assert properties.largest_difference(scores(encoder.folded(), *parts), want) <= 1e-12
-    own = STRING(torch.randn(6, 4, 1), haar_orthogonal(d, 6, dtype=torch.float64))
-    with pytest.raises(ValueError, match=r"weight must have shape \(6 \* 8, model_dim\)"):
-        own.fold(w_k)  # a basis for each query head: the shared keys have no one basis to move to
 
 
 @pytest.mark.parametrize("name", ["circulant", "rope", "cayley"])

@@ -62,15 +62,6 @@ def test_with_one_coordinate_it_starts_as_rope_up_to_the_sign():
     assert properties.largest_difference(omega, sign * rope) <= 1e-7
 
 
-@pytest.mark.parametrize("coord_dim", [1, 2, 3])
-def test_gradients_reach_every_frequency(coord_dim):
-    encoder = MixedRoPE(12, coord_dim, heads=2)
-    q, k = random(2, 2, 9, 12).float()
-    properties.logits(encoder, q, k, random(9, coord_dim)).square().sum().backward()
-    assert encoder.omega.grad.shape == (2, 6, coord_dim)
-    assert encoder.omega.grad.abs().min() > 0
-
-
 def test_it_can_become_every_other_encoder_without_a_basis():
     """Axial RoPE and the folded Circulant-STRING are points of its parameter space."""
     for other in (AxialRoPE(14, 2, heads=2), CirculantSTRING(15, 2, heads=2).double().folded()):

@@ -44,19 +44,6 @@ def frequencies(model: nn.Module) -> list[torch.Tensor]:
     return [m.frequencies() for m in model.modules() if isinstance(m, RotaryEncoder)]
 
 
-@pytest.mark.parametrize("name", ENCODERS)
-def test_scores_far_away_survive_a_model_in_half_precision(name: str) -> None:
-    """Rounded frequencies would be off by radians at 10,000: the scores would be others."""
-    torch.manual_seed(3)
-    layer = MultiHeadAttention(30, 3, encoder=make_encoder(name, 10, 1, heads=3))
-    encoder, q = layer.encoder, torch.randn(2, 3, 5, 10)
-    at = torch.tensor([[0.0], [3.0], [1013.0], [9999.0], [10007.0]])
-    want = encoder(q, q, at)[0]
-    layer.to(torch.bfloat16)
-    got = layer.encoder(q, q, at)[0]
-    assert torch.equal(got, want)
-
-
 @pytest.mark.parametrize(
     "move", [nn.Module.half, nn.Module.bfloat16, lambda m: m.to("cpu", torch.half)]
 )

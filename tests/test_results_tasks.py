@@ -35,7 +35,7 @@ from results import (
     transfer_3d,
     vision,
 )
-from stringlib import CayleySTRING, RoPE
+from stringlib import RoPE
 from stringlib.encoders.registry import make_encoder
 from stringlib.encoders.scaling import yarn_attention_factor
 from stringlib.models import ViT
@@ -332,14 +332,6 @@ def test_places_are_rows_from_the_top() -> None:
     assert vision.at_places(upper, task) == [[float(r <= 3)] * 5 for r in range(5)]
 
 
-def test_a_bag_of_patches_sees_no_place() -> None:
-    torch.manual_seed(0)
-    model = moved_task().model(**BAG).double()
-    shown = torch.rand(3, 1, 8, 8).double()
-    here, there = (model(nn.functional.pad(shown, pad)) for pad in ((0, 8, 0, 8), (4, 4, 6, 2)))
-    assert largest_difference(here, there) < 1e-12
-
-
 def test_finer_positions_are_counted_or_interpolated(monkeypatch: pytest.MonkeyPatch) -> None:
     task = make_task("digits", scale=2)
     asked: list[Tensor] = []
@@ -449,22 +441,6 @@ def test_a_new_turn_for_each_batch_makes_a_performer_relative_on_average() -> No
         error = (near.var(0) / 300 + far.var(0) / 300).sqrt()
         assert (apart < 4 * error).all()
         assert ((plain(images, here) - plain(images, here + 7)).abs() > 4 * error).any()
-
-
-def test_a_transform_behind_rope_is_cayley_string_with_other_projections() -> None:
-    torch.manual_seed(0)
-    encoder, x = CayleySTRING(8, 2, heads=3).double(), torch.randn(3, 5, 6).double()
-    weight, places = torch.randn(3, 8, 6).double(), torch.randn(5, 2).double()
-    basis = encoder.basis().detach()
-    behind = encoder.folded().rotate(x @ weight.mT, places) @ basis.mT  # P RoPE(Ωr) W x
-    other = basis @ weight
-    assert largest_difference(behind, encoder.rotate(x @ other.mT, places)) < 1e-12
-
-
-def test_a_roll_reads_one_coordinate_and_no_grid() -> None:
-    model = make_task("digits").model(pool="mean", attention="relu", rotate="roll")
-    with pytest.raises(ValueError, match="positions"):
-        model(torch.rand(1, 1, 8, 8))
 
 
 # --- MNIST -----------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What blocks read of positions: once for an encoder that they share, as narrow as may be."""
+"""What blocks read of positions is as narrow as may be."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from stringlib.encoders.string import Phases
-from stringlib.models.blocks import Block, phases_of, share_encoders
+from stringlib.models.blocks import Block, phases_of
 
 DTYPES = {
     torch.bfloat16: torch.float32,
@@ -26,14 +26,3 @@ def test_phases_are_of_the_tokens_dtype_and_of_float32_at_least(dtype: torch.dty
     assert isinstance(read, Phases)
     assert read.basis is not None
     assert read.turns.dtype == read.basis.dtype == DTYPES[dtype]
-
-
-def test_blocks_share_what_learns_nothing() -> None:
-    x = torch.zeros(1, 3, 8)
-    for name, shared in (("rope", True), ("circulant", False)):
-        blocks = nn.ModuleList(Block(8, 2, encoder=name) for _ in range(3))
-        share_encoders(blocks)
-        read = phases_of(blocks, POSITIONS, x)
-        assert (read[0] is read[1] is read[2]) == shared
-    plain = nn.ModuleList([Block(8, 2)])
-    assert phases_of(plain, POSITIONS, x)[0] is POSITIONS

@@ -75,18 +75,6 @@ def test_only_a_class_token_sees_where_the_picture_is(encoder: str) -> None:
         assert gap <= 1e-10 if pool == "mean" else gap > 1e-3, (pool, gap)
 
 
-def test_the_class_token_is_not_rotated() -> None:
-    model = vision_model("gate", encoder="mixed")
-    encoder, seen = model.blocks[1].attention.encoder, []
-    phases = encoder.phases
-    encoder.phases = lambda positions: seen.append(positions) or phases(positions)
-    model(pictures(model))
-    model(pictures(model), grid_positions(*model.grid) + 7)
-    for places, shift in zip(seen, (0, 7), strict=True):
-        assert torch.equal(places[0], torch.zeros(2))
-        assert torch.equal(places[1:], grid_positions(*model.grid) + shift)
-
-
 @pytest.mark.proves("eq-vit-patch", "eq-vit-heads", "eq-vit-block", "eq-vit-read")
 @pytest.mark.parametrize("pool", ["cls", "mean"])
 @pytest.mark.parametrize("encoder", [None, "axial", "circulant"])
