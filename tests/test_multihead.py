@@ -799,8 +799,6 @@ def test_bad_input_is_named() -> None:
         (ValueError, "state must be None", lambda: turned(x, return_state=True)),
         (ValueError, "return_state must be False for LearnedToeplitz",
          lambda: nprf(x, return_state=True)),
-        (TypeError, "state must be a LinearState, got KeyValueCache",
-         lambda: make("elu")(x, state=state)),
         (TypeError, "encoder must be a RotaryEncoder", lambda: MultiHeadAttention(9, 3, nn.ReLU())),
         (ValueError, "key_mask must have shape",
          lambda: turned(x, key_mask=torch.ones(2, 8).bool())),
