@@ -1,0 +1,81 @@
+"""Instruments: ``{live} name`` puts one into a page, with the programs that it runs.
+
+What it computes is ``book/live/NAME.py``, exported to ``_static/live-NAME.js`` beside the pages, so
+that it runs from disk too; what it draws is ``book/_assets/live-NAME.js``. The directive's content
+is what a reader without JavaScript sees.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+from lab.program import bundle
+
+SHARED = ("book-run.js", "book-live.js")
+
+
+def written(name: str) -> str:
+    """Return the script that hands an instrument its programs and its data."""
+    module = importlib.import_module(f"book.live.{name}")
+    made = {**bundle(module.programs(), half=module.HALF), "about": module.data()}
+    text = json.dumps(made, separators=(",", ":"))
+    return f"(window.bookPrograms = window.bookPrograms || {{}})[{json.dumps(name)}] = {text};\n"
+
+
+class LiveDirective(SphinxDirective):
+    """Put an instrument into the page."""
+
+    required_arguments = 1
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        """Write the programs beside the pages and return the instrument's box."""
+        self.assert_has_content()
+        name = self.arguments[0]
+        module = importlib.import_module(f"book.live.{name}")
+        self.env.note_dependency(inspect.getfile(module))
+        target = Path(self.env.app.outdir) / "_static" / f"live-{name}-programs.js"
+        if name not in getattr(self.env, "live_written", set()):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(written(name), encoding="utf-8")
+            self.env.live_written = getattr(self.env, "live_written", set()) | {name}
+        box = nodes.container(classes=["book-live"], ids=[f"live-{name}"])
+        self.state.nested_parse(self.content, self.content_offset, box)
+        return [box]
+
+
+def add_scripts(
+    app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any
+) -> None:
+    """Load the scripts of the instruments that stand on a page."""
+    if doctree is None:
+        return
+    found = [
+        name.removeprefix("live-")
+        for box in doctree.findall(nodes.container)
+        if "book-live" in box["classes"]
+        for name in box["ids"]
+        if name.startswith("live-")
+    ]
+    if not found:
+        return
+    for script in SHARED:
+        app.add_js_file(script, loading_method="defer")
+    for name in found:
+        app.add_js_file(f"live-{name}-programs.js", loading_method="defer")
+        app.add_js_file(f"live-{name}.js", loading_method="defer")
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Register the directive and the scripts."""
+    app.add_directive("live", LiveDirective)
+    app.connect("html-page-context", add_scripts)
+    return {"version": "1", "parallel_read_safe": False, "parallel_write_safe": True}

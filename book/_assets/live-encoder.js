@@ -1,0 +1,315 @@
+/* Build an encoder: book/live/encoder.py computes, this draws. */
+bookLive.add("encoder", (box, programs, about) => {
+  "use strict";
+  const { asked, atRest, colour, element, follow, keep, lazily, ready } = bookLive;
+
+  const PAIRS = 32, HEAD_DIM = 64, WORDS = 16, HANDLES = 8, SIDE = 15;
+  const LOW = -6.3, HIGH = 0.6;              // the axis of frequencies, in powers of ten
+  const FIRST = "the cat sat on the mat and the dog sat on the rug";
+  const BASES = ["pairs of channels", "Fourier (circulant)", "random"];
+  const PRESETS = Object.keys(about.presets);
+  const state = { preset: PRESETS[0], shifts: Array(HANDLES).fill(0), basis: 0, slope: 0, moved: 1000, rough: false, text: FIRST };
+
+  /* ---- what a state means ---- */
+
+  /* A handle moves four pairs by the same factor, and their neighbours by less. */
+  function frequencies() {
+    return about.presets[state.preset].frequencies.map((w, i) => {
+      const at = Math.min(HANDLES - 1, Math.max(0, (i - 1.5) / 4)), left = Math.min(HANDLES - 2, Math.floor(at));
+      const shift = state.shifts[left] * (left + 1 - at) + state.shifts[left + 1] * (at - left);
+      return Math.min(10 ** 0.5, Math.max(10 ** LOW, w * 10 ** shift));
+    });
+  }
+
+  /* Where neighbouring pairs are first a whole turn apart: chapter 3. */
+  function horizon(w) {
+    const slopes = w.slice(1).map((v, i) => w[i] * Math.abs(Math.log(w[i] / v)));
+    return 2 * Math.PI / Math.max(...slopes);
+  }
+
+  function own() { return state.shifts.some((shift) => shift !== 0); }
+  function handle(i, w) { return Math.exp(w.slice(4 * i, 4 * i + 4).reduce((sum, v) => sum + Math.log(v), 0) / 4); }
+  function words() { return state.text.trim().split(/\s+/).filter(Boolean).slice(0, WORDS); }
+
+  /* The same unit vector for the same word: normal numbers from a hash of its letters. */
+  function vector(word) {
+    let h = 2166136261;
+    for (const letter of word.toLowerCase()) { h = Math.imul(h ^ letter.codePointAt(0), 16777619); }
+    const uniform = () => {
+      h = (Math.imul(h ^ (h >>> 15), 2246822507) + 0x9e3779b9) | 0;
+      const t = Math.imul(h ^ (h >>> 13), 3266489909);
+      return ((t ^ (t >>> 16)) >>> 0) / 2 ** 32 || 1e-9;
+    };
+    const v = Array.from({ length: HEAD_DIM }, () => Math.sqrt(-2 * Math.log(uniform())) * Math.cos(2 * Math.PI * uniform()));
+    const size = Math.hypot(...v);
+    return v.map((x) => x / size);
+  }
+
+  function tokens(list) {
+    const padded = list.concat(Array(WORDS - list.length).fill(""));
+    return {
+      words: padded.flatMap((word) => (word ? vector(word) : Array(HEAD_DIM).fill(0))),
+      mask: padded.map((word) => Number(word !== "")),
+    };
+  }
+
+  function code(w) {
+    const preset = about.presets[state.preset], lines = [];
+    let made = preset.code;
+    if (own() || !made) {
+      lines.push("inv_freq = torch.tensor([" + w.map((v) => v.toPrecision(4).replace(/\.?0+(e|$)/, "$1")).join(", ") + "])");
+      made = "STRING(inv_freq[None, :, None])";
+    }
+    if (state.basis === 1) { made = made.replace(/\)$/, ", basis=CirculantSTRING(64).basis())").replace("RoPE(64, basis", "STRING(RoPE(64).frequencies(), basis"); }
+    if (state.basis === 2) { made = made.replace(/\)$/, ", basis=haar_orthogonal(64)[None])").replace("RoPE(64, basis", "STRING(RoPE(64).frequencies(), basis"); }
+    lines.push("encoder = " + made);
+    lines.push("q, k = encoder(q, k, positions)");
+    if (state.slope) { lines.push("bias = -" + state.slope.toFixed(2) + " * distance   # ALiBi's: exp(bias) falls by " + (100 * (1 - Math.exp(-state.slope))).toFixed(0) + " % a token"); }
+    return lines.join("\n");
+  }
+
+  /* ---- the parts of the page ---- */
+
+  const axis = element("canvas", { "aria-hidden": "true" });
+  const knobs = Array.from({ length: HANDLES }, (_, i) => element("button.live-knob", {
+    type: "button", role: "slider", "aria-label": "frequencies of pairs " + (4 * i + 1) + " to " + (4 * i + 4),
+    "aria-valuemin": "-6.3", "aria-valuemax": "0.5",
+  }));
+  const axisBox = element("div.live-axis", {}, axis, ...knobs);
+  const curve = element("canvas.live-curve", { role: "img" });
+  const grids = ["axial", "mixed"].map(() => element("canvas.live-map", { role: "img" }));
+  const gridCaptions = grids.map(() => element("figcaption"));
+  const maps = ["rotated", "rotated_moved", "added", "added_moved"].map(() => element("canvas.live-map", { role: "img" }));
+  const captions = maps.map(() => element("figcaption"));
+  const listing = element("code"), said = element("p.live-said", { role: "status" });
+  const text = element("input", { type: "text", maxlength: "90", autocomplete: "off", spellcheck: "false" });
+  text.value = state.text;
+  const presets = element("div.live-choice", { role: "group", "aria-label": "Frequencies to begin with" },
+    ...PRESETS.map((name) => element("button", { type: "button", onclick: () => change({ preset: name, shifts: Array(HANDLES).fill(0) }) }, name)));
+  const bases = element("div.live-choice", { role: "group", "aria-label": "Basis" },
+    ...BASES.map((name, i) => element("button", { type: "button", onclick: () => change({ basis: i }) }, name)));
+  const rough = element("input", { type: "checkbox", onchange: (event) => change({ rough: event.target.checked }) });
+
+  function slider(label, from, to, read, set) {
+    const input = element("input", { type: "range", min: from, max: to, step: "any", "aria-label": label });
+    const output = element("b");
+    input.addEventListener("input", () => change(set(Number(input.value))));
+    return { row: element("label.live-slider", {}, element("span", {}, label), input, output), show: (value, said) => { input.value = value; output.textContent = said; input.setAttribute("aria-valuetext", said); }, read };
+  }
+  /* moved: 0, then 1 to 100,000 evenly in the logarithm */
+  const moved = slider("moved by", 0, 100, null, (v) => ({ moved: v < 1 ? 0 : Math.round(10 ** (5 * (v - 1) / 99)) }));
+  const slope = slider("bias, a step away", 0, 1, null, (v) => ({ slope: v < 0.005 ? 0 : v }));
+
+  const figure = (canvas, caption) => element("figure", {}, caption, canvas);
+  box.append(
+    presets,
+    element("div.live-columns", {},
+      element("div", {},
+        element("h4", {}, "Frequencies", element("small", {}, " drag: each handle moves four of the 32 pairs")), axisBox,
+        element("h4", {}, "Score over distance", element("small", {}, " of a word with itself")), curve,
+        element("h4", {}, "On a grid", element("small", {}, " the score of the patch in the middle with the others")),
+        element("div.live-maps", {}, ...grids.map((canvas, i) => figure(canvas, gridCaptions[i]))),
+        element("h4", {}, "As code"), element("pre", {}, listing)),
+      element("div", {},
+        element("h4", {}, "Who attends to whom", element("small", {}, " your words, each a fixed random vector")),
+        element("label.live-text", {}, element("span.live-hidden", {}, "Your sentence"), text),
+        moved.row, slope.row,
+        element("div.live-row", {}, element("span", {}, "basis"), bases),
+        element("label.live-row", {}, rough, " positions and frequencies in bfloat16"),
+        element("div.live-maps", {}, ...maps.map((canvas, i) => figure(canvas, captions[i]))))),
+    said,
+    element("div.live-foot", {},
+      element("button", { type: "button", onclick: () => change({ preset: PRESETS[0], shifts: Array(HANDLES).fill(0), basis: 0, slope: 0, moved: 1000, rough: false, text: FIRST }) }, "Reset"),
+      element("a.live-link", { href: "#" }, "Link to this state")));
+
+  text.addEventListener("input", () => change({ text: text.value }));
+
+  /* ---- handles: dragged, or moved by keys ---- */
+
+  const width = () => axis.clientWidth;
+  const X = (w) => 14 + ((HIGH - Math.log10(w)) / (HIGH - LOW)) * (width() - 28);
+  const BACK = (x) => HIGH - ((x - 14) / (width() - 28)) * (HIGH - LOW);
+
+  function shift(i, power) {
+    const shifts = state.shifts.slice(), now = Math.log10(handle(i, frequencies()));
+    shifts[i] = Math.round(1000 * (shifts[i] + Math.max(LOW, Math.min(0.5, power)) - now)) / 1000;
+    change({ shifts });
+  }
+
+  knobs.forEach((knob, i) => {
+    knob.addEventListener("pointerdown", (event) => {
+      if (event.button !== 0) { return; }
+      knob.setPointerCapture(event.pointerId);
+      knob.focus();
+      event.preventDefault();
+    });
+    knob.addEventListener("pointermove", (event) => {
+      if (knob.hasPointerCapture(event.pointerId)) { shift(i, BACK(event.clientX - axis.getBoundingClientRect().left)); }
+    });
+    knob.addEventListener("keydown", (event) => {
+      const step = { ArrowLeft: 0.05, ArrowUp: 0.05, ArrowRight: -0.05, ArrowDown: -0.05, PageUp: 0.5, PageDown: -0.5 }[event.key];
+      if (step === undefined) { return; }
+      event.preventDefault();
+      shift(i, Math.log10(handle(i, frequencies())) + step);
+    });
+  });
+
+  /* ---- drawing ---- */
+
+  const number = (v) => (v >= 1e6 ? (v / 1e6).toFixed(1) + " million" : Math.round(v).toLocaleString("en-US"));
+
+  function drawAxis(w, paint) {
+    const [pen, wide, high] = ready(axis), base = high - 42;
+    pen.strokeStyle = colour("--book-grid");
+    pen.fillStyle = colour("--pst-color-text-muted");
+    pen.textAlign = "center";
+    pen.beginPath(); pen.moveTo(0, base); pen.lineTo(wide, base); pen.stroke();
+    for (let power = 0; power >= -6; power--) {
+      const x = X(10 ** power);
+      pen.beginPath(); pen.moveTo(x, base); pen.lineTo(x, base + 5); pen.stroke();
+      pen.fillText(power ? "10" + ["⁻¹", "⁻²", "⁻³", "⁻⁴", "⁻⁵", "⁻⁶"][-power - 1] : "1", x, base + 18);
+      if (power % 2 === 0) {
+        const turn = number(2 * Math.PI / 10 ** power);
+        pen.fillText(power ? turn : "a turn in " + turn, Math.max(46, Math.min(wide - 32, x)), base + 36);
+      }
+    }
+    pen.strokeStyle = paint;
+    w.forEach((v) => { pen.globalAlpha = 0.55; pen.beginPath(); pen.moveTo(X(v), base); pen.lineTo(X(v), 30); pen.stroke(); });
+    pen.globalAlpha = 1;
+    knobs.forEach((knob, i) => {
+      const v = handle(i, w);
+      knob.style.left = X(v) + "px";
+      knob.style.background = paint;
+      knob.setAttribute("aria-valuenow", Math.log10(v).toFixed(2));
+      knob.setAttribute("aria-valuetext", v.toPrecision(3) + " radians a token, a turn in " + number(2 * Math.PI / v) + " tokens");
+    });
+  }
+
+  const D = about.distances;
+
+  function drawCurve(score, mean, far, paint) {
+    const [pen, wide, high] = ready(curve), left = 36, foot = high - 22;
+    const x = (d) => left + (Math.log10(Math.max(1, d)) / 5) * (wide - left - 8), y = (v) => 8 + (1 - v) / 1.6 * (foot - 8);
+    pen.strokeStyle = colour("--book-grid");
+    pen.fillStyle = colour("--pst-color-text-muted");
+    pen.textAlign = "right";
+    [1, 0.5, 0, -0.5].forEach((v) => {
+      pen.beginPath(); pen.moveTo(left, y(v)); pen.lineTo(wide, y(v)); pen.stroke();
+      pen.fillText(String(v).replace("-", "−"), left - 6, y(v) + 4);
+    });
+    pen.textAlign = "center";
+    [1, 10, 100, 1e3, 1e4, 1e5].forEach((d) => pen.fillText(wide < 420 && d >= 1e3 ? d / 1e3 + "k" : number(d), Math.min(x(d), wide - 26), high - 5));
+    pen.strokeStyle = paint;
+    pen.lineJoin = "round";
+    const line = (values) => { pen.beginPath(); D.forEach((d, i) => { if (d >= 1) { pen.lineTo(x(d), y(values[i])); } }); pen.stroke(); };
+    pen.globalAlpha = 0.4; line(score);
+    pen.globalAlpha = 1; pen.lineWidth = 2.5; line(mean); pen.lineWidth = 1;
+    if (far > 1 && far < 1e5) {
+      const right = x(far) > wide - 90;
+      pen.setLineDash([4, 4]);
+      pen.strokeStyle = pen.fillStyle = colour("--pst-color-text-base");
+      pen.beginPath(); pen.moveTo(x(far), 8); pen.lineTo(x(far), foot); pen.stroke();
+      pen.setLineDash([]);
+      pen.textAlign = right ? "right" : "left";
+      pen.fillText("horizon " + number(far), x(far) + (right ? -6 : 6), foot - 8);
+    }
+  }
+
+  /* The first rows and columns of a map of side times side numbers; strength says how dark a number is. */
+  function drawMap(canvas, values, side, shown, paint, strength, labels) {
+    const left = labels.length ? 34 : 0, cell = (canvas.clientWidth - left) / shown;
+    canvas.style.height = shown * cell + "px";
+    const [pen, wide] = ready(canvas);
+    pen.fillStyle = colour("--pst-color-surface");
+    pen.fillRect(left, 0, wide - left, shown * cell);
+    pen.fillStyle = paint;
+    for (let i = 0; i < shown; i++) {
+      for (let j = 0; j < shown; j++) {
+        pen.globalAlpha = strength(values[i * side + j]);
+        pen.fillRect(left + j * cell + 0.5, i * cell + 0.5, cell - 1, cell - 1);
+      }
+    }
+    pen.globalAlpha = 1;
+    pen.fillStyle = colour("--pst-color-text-muted");
+    pen.font = Math.min(12, 0.9 * cell) + "px " + getComputedStyle(document.body).fontFamily;
+    pen.textAlign = "right";
+    labels.forEach((label, i) => pen.fillText(label.slice(0, 6), left - 4, (i + 0.72) * cell, left - 4));
+  }
+
+  /* A weight of attention: small ones are still seen. */
+  const weight = (v) => Math.min(1, (2.2 * v) ** 0.75);
+
+  /* A score on the grid: from the least, white, to 1. */
+  function drawGrid(i, values, paint) {
+    const least = Math.min(...values), name = ["each pair a row or a column", "each pair its own direction"][i];
+    drawMap(grids[i], values, SIDE, SIDE, paint, (v) => (v - least) / (1 - least + 1e-9), []);
+    gridCaptions[i].textContent = name + ": " + least.toFixed(2).replace("-", "−") + " to 1";
+    grids[i].setAttribute("aria-label", "Score over a grid of 15 by 15, " + gridCaptions[i].textContent + " in the middle");
+  }
+
+  const furthest = (a, b) => a.reduce((most, v, i) => Math.max(most, Math.abs(v - b[i])), 0);
+
+  function draw() {
+    const w = frequencies(), list = words(), preset = about.presets[state.preset], paint = preset.colour;
+    if (!list.length) { list.push("…"); }
+    const far = horizon(w);
+    const { score, mean } = bookRun.run(programs.score, { frequencies: w });
+    drawAxis(w, paint);
+    drawCurve(score.data, mean.data, far, paint);
+    const grid = bookRun.run(programs.grid, { frequencies: w });
+    drawGrid(0, grid.axial.data, paint);
+    drawGrid(1, grid.mixed.data, paint);
+    const there = state.rough ? "rough" : "rotated_moved", names = ["rotated", there, "added", "added_moved"];
+    const basis = BASES.map((_, i) => Number(i === state.basis));
+    const found = bookRun.run(programs.maps, Object.assign(tokens(list), { frequencies: w, basis, slope: [state.slope], moved: [state.moved] }), names);
+    const paints = [paint, paint, about.added, about.added];
+    names.forEach((name, i) => drawMap(maps[i], found[name].data, WORDS, list.length, paints[i], weight, list));
+    const points = [furthest(found[there].data, found.rotated.data), furthest(found.added_moved.data, found.added.data)].map((v) => 100 * v);
+    const change = points.map((v) => (v < 0.05 ? "the same" : "± " + (v < 10 ? v.toFixed(1) : v.toFixed(0)) + " points"));
+    const behind = "from " + number(state.moved);
+    [["rotated, from 0", ""], ["rotated, " + behind, change[0]], ["sinusoids added, from 0", ""], ["added, " + behind, change[1]]]
+      .forEach(([name, much], i) => {
+        captions[i].replaceChildren(name, ...(much ? [element("b", {}, " " + much)] : []));
+        maps[i].setAttribute("aria-label", "Who attends to whom, " + name + (much ? ": " + much : ""));
+      });
+    const negative = D.find((d, i) => score.data[i] < 0);
+    const first = negative === undefined ? "never below 0" : "first below 0 at distance " + number(negative);
+    curve.setAttribute("aria-label", "Score of a word with itself over distance from 1 to 100,000: " + first + "; the horizon is at " + number(far) + ".");
+    said.dataset.next = "The horizon, where neighbouring pairs are a turn apart, is at " + number(far) + "; the score is " + first + ". Moved by " + number(state.moved) + ", the rotated map is "
+      + (points[0] < 0.05 ? "the same" : "changed by up to " + change[0].slice(2)) + "; with sinusoids added it is "
+      + (points[1] < 0.05 ? "the same" : "changed by up to " + change[1].slice(2)) + ".";
+    listing.textContent = code(w);
+    [...presets.children].forEach((button, i) => button.setAttribute("aria-pressed", String(PRESETS[i] === state.preset)));
+    [...bases.children].forEach((button, i) => button.setAttribute("aria-pressed", String(i === state.basis)));
+    rough.checked = state.rough;
+    moved.show(state.moved ? 1 + 99 * Math.log10(state.moved) / 5 : 0, number(state.moved));
+    slope.show(state.slope, state.slope ? state.slope.toFixed(2) : "none");
+    if (text.value !== state.text) { text.value = state.text; }
+  }
+
+  /* ---- the state, here and in the address ---- */
+
+  const redraw = lazily(draw);
+  const rest = atRest(() => {
+    said.textContent = said.dataset.next;
+    keep("encoder", { preset: state.preset, shifts: state.shifts.join(" "), basis: state.basis, slope: state.slope, moved: state.moved, rough: Number(state.rough), text: state.text });
+    box.querySelector(".live-link").setAttribute("href", location.hash);
+  });
+
+  function change(part) { Object.assign(state, part); redraw(); rest(); }
+
+  function restore(given) {
+    const shifts = (given.get("shifts") || "").split(" ").map(Number), preset = given.get("preset");
+    if (PRESETS.includes(preset)) { state.preset = preset; }
+    if (shifts.length === HANDLES && shifts.every(Number.isFinite)) { state.shifts = shifts; }
+    ["basis", "slope", "moved"].forEach((name) => { if (Number.isFinite(Number(given.get(name)))) { state[name] = Number(given.get(name)); } });
+    state.rough = given.get("rough") === "1";
+    state.text = given.get("text") ?? state.text;
+  }
+
+  const given = asked("encoder");
+  if (given) { restore(given); }
+  follow(box, redraw);
+  draw();
+  said.textContent = said.dataset.next;
+});
