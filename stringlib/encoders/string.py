@@ -195,8 +195,9 @@ class RotaryEncoder(Derived):
         r"""Move the basis into a projection: :math:`W \mapsto P^\top W`, equation :eq:`eq-fold`.
 
         Fold the query and the key projection, then encode with :meth:`folded`: the logits
-        stay the same and the encoder costs what RoPE costs. Not allowed when a
-        nonlinearity or a per-head normalisation with learned scales follows the projection.
+        stay the same and the encoder costs what RoPE costs. Not allowed when a nonlinearity follows
+        the projection. Behind a normalisation with learned scales only where their squares map each
+        plane to itself, equation :eq:`eq-fold-norm`, and then with other scales.
 
         Args:
             weight: ``(heads * head_dim, model_dim)`` as in ``nn.Linear``, or its bias,
