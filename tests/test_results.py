@@ -16,6 +16,7 @@ import pytest
 import torch
 
 from lab.records import gather, read_record
+from lab.tasks.images import Digits
 from lab.tasks.text import Text
 from lab.theory.capacity import guess_accuracy
 from lab.train.learn import Training
@@ -137,8 +138,16 @@ def test_what_stands_beside_the_runs_is_what_the_study_says(name: str) -> None:
 def test_runs_have_the_recorded_shape_and_a_seed_repeats_one(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = Text._windows  # the first ones of a text show where numbers stand, and that they repeat
-    monkeypatch.setattr(Text, "_windows", lambda *of: itertools.islice(real(*of), 1))
+    # a few to test on show where numbers stand, and that they repeat
+    real, windows = Digits.__init__, Text._windows
+    monkeypatch.setattr(Text, "_windows", lambda *of: itertools.islice(windows(*of), 1))
+
+    def with_few(self: Digits, *canvas: int, **options: Any) -> None:
+        real(self, *canvas, **options)
+        images, labels = self.test
+        self.test = images[:50], labels[:50]
+
+    monkeypatch.setattr(Digits, "__init__", with_few)
     study, recorded = study_of(name).STUDY, data_of(name)["cells"]
     small = isinstance(study.run, Training) or name in ("gating", "rotations_linear")
     cell, *others = [*study.cells] if small else CHEAP.get(name, [*study.cells][:1])
