@@ -1,5 +1,5 @@
 """``pytest --nbval notebooks`` compares numbers as numbers, as ``make test`` does."""
 
-from tests.nbval_numbers import pytest_itemcollected
+from tools.nbval_numbers import pytest_itemcollected
 
 __all__ = ["pytest_itemcollected"]

@@ -11,8 +11,8 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
-from tests.nbval_numbers import FORM, PLOTLY, Settler
 from tools import notebooks
+from tools.nbval_numbers import FORM, PLOTLY, Settler
 
 
 def agree(new: Any, saved: Any, *, form: bool = False) -> bool:
