@@ -118,6 +118,18 @@ def test_rounded_generators_still_rotate() -> None:
     assert properties.orthogonality_error(encoder.matrix(100 * normal(3, 1))) <= 1e-12
 
 
+def test_the_meta_device_builds_the_same_shapes() -> None:
+    torch.manual_seed(2)
+    given = generators(7, 2, 3)
+    skeleton, encoder = DenseSTRING(given.to("meta")), DenseSTRING(given)
+    for name, value in encoder.state_dict().items():
+        assert skeleton.state_dict()[name].shape == value.shape
+    filled = skeleton.to_empty(device="cpu")
+    filled.load_state_dict(encoder.state_dict())
+    r = normal(4, 2)
+    assert torch.equal(filled.matrix(r), encoder.matrix(r))
+
+
 @pytest.mark.proves("eq-universal-liere")
 def test_liere_is_relative_along_lines_through_the_origin_and_nowhere_else() -> None:
     torch.manual_seed(3)
