@@ -172,8 +172,9 @@ def test_trigonometric_features_estimate_the_same() -> None:
 
 @pytest.mark.parametrize("mean_square", [0.0, 5.0])
 @pytest.mark.parametrize("hyperbolic", [False, True])
-def test_the_stabiliser_cancels(hyperbolic: bool, mean_square: float) -> None:
-    phi = favor(6, 9, heads=2, hyperbolic=hyperbolic, mean_square=mean_square)
+@pytest.mark.parametrize("projection", PROJECTIONS)
+def test_the_stabiliser_cancels(projection: str, hyperbolic: bool, mean_square: float) -> None:
+    phi = favor(6, 9, projection, heads=2, hyperbolic=hyperbolic, mean_square=mean_square)
     q, k, v = tensors = [t.requires_grad_() for t in 1.5 * random(3, 2, 2, 8, 6, seed=5)]
     outputs = [
         linear_attention(f(q), f(k, is_query=False), v) for f in (phi, without_stabiliser(phi))

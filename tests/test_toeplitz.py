@@ -420,6 +420,19 @@ def test_a_jump_in_the_scale_of_keys_loses_no_digits(causal: bool) -> None:
         assert ((got - exact).abs() <= 1e-5 * size).all()
 
 
+def test_a_map_over_tables_with_torch_func() -> None:
+    (q, k, v), tables = tokens(1, 9), 40 * random(3, 1, 17)
+
+    def attend(bias: Tensor) -> Tensor:
+        out = linear_attention(q, k, v, ToeplitzWeight(bias))
+        assert isinstance(out, Tensor)
+        return out
+
+    mapped = torch.func.vmap(attend)(tables)
+    exact = torch.stack([attend(bias) for bias in tables])
+    assert largest_difference(mapped, exact) < 1e-13
+
+
 @pytest.mark.parametrize("n", [kernel.KEPT // 2, 2 * kernel.KEPT])
 def test_the_matrix_never_stands_whole(n: int) -> None:
     leaves = [x.requires_grad_() for x in (*tokens(2, 1, n, m=16, d=16), random(1, 2 * n - 1))]
