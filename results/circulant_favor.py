@@ -43,7 +43,8 @@ from lab.theory.structured_variance import (
     hadamard_moments,
     unit_circulant_moments,
 )
-from lab.train.learn import adam, learn
+from lab.train.learn import adam
+from lab.train.loop import minimise
 from lab.train.study import Study
 from stringlib import FavorFeatures
 from stringlib.algebra import fourier_basis, hadamard, nearest_orthogonal_circulant
@@ -198,13 +199,13 @@ def learning(seed: int, steps: int, way: str, optimizer: str, rate: float) -> di
         phi.stabilize = True
         return {name: round(value, 5) for name, value in found.items()}
 
-    def loss() -> Tensor:
+    def loss(step: int) -> Tensor:
         q, k = tokens(64, generator, scale)
         return distance(weights(phi, q, k), (q @ k.mT).softmax(-1))
 
     before = measure()
     descent = torch.optim.SGD(phi.parameters(), rate)
-    learn(phi, loss, steps, adam(phi, rate) if optimizer == "adam" else descent)
+    minimise(phi, loss, adam(phi, rate) if optimizer == "adam" else descent, steps)
     return {"before": before, "after": measure()}
 
 

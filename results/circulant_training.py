@@ -28,7 +28,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lab.train.learn import learn
+from lab.train.loop import minimise
 from lab.train.study import Study
 from stringlib import CirculantSTRING
 from stringlib.attention import MultiHeadAttention
@@ -158,16 +158,19 @@ def run(
     groups = [{"params": others, "weight_decay": 0.0}, {**own, "weight_decay": decay}]
     losses, clipped = [], []
 
-    def penalised() -> Tensor:
-        value = loss(model, generator)
+    def note(step: int, value: Tensor, norm: Tensor) -> None:
         losses.append(value.item())
-        return value + penalty * c.square().sum() if penalty else value
+        clipped.append(clip is not None and norm.item() > clip)
 
-    def note(value: Tensor) -> None:
-        norm = torch.stack([p.grad.norm() for p in model.parameters()]).norm().item()
-        clipped.append(clip is not None and norm > 0.999 * clip)
-
-    learn(model, penalised, steps, torch.optim.AdamW(groups, lr=RATE), clip=clip, after=note)
+    minimise(
+        model,
+        lambda step: loss(model, generator),
+        torch.optim.AdamW(groups, lr=RATE),
+        steps,
+        clip=clip,
+        penalty=(lambda: penalty * c.square().sum()) if penalty else None,
+        after=note,
+    )
     parts = {"frequencies": model.attention.encoder.frequencies(), "inert": inert(c)}
     sizes = {name: x.detach().square().mean().sqrt().item() for name, x in parts.items()}
     curve = [

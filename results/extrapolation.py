@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from lab.tasks import Task, make_task
 from lab.tasks.task import IGNORE
 from lab.train import Settings, fit
+from lab.train.checkpoint import Checkpoint
 from lab.train.study import Study
 from stringlib import STRING, LanguageModel, MultiHeadAttention, RoPE
 from stringlib.encoders.scaling import (
@@ -219,12 +220,14 @@ def train(task: str, method: str, seed: int, steps: int, **told: Any) -> tuple[n
     return model, fit(model, what, settings, **told)
 
 
-def run(seed: int, steps: int, task: str, method: str) -> dict[str, Any]:
+def run(
+    seed: int, steps: int, task: str, method: str, keep: Checkpoint | None = None
+) -> dict[str, Any]:
     """Train one model; return its loss on the way and what it reads at each length.
 
     On text ``window`` is what it costs to read the same long windows with ``LENGTH`` at a time.
     """
-    model, history = train(task, method, seed, steps)
+    model, history = train(task, method, seed, steps, keep=keep)
     found: dict[str, Any] = {"losses": [round(x, 4) for x in history.losses]}
     models: dict[str, Callable[[int], nn.Module]] = {method: always(model)}
     if method == "rope":

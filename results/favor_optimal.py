@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from lab.train.checkpoint import Checkpoint
 from lab.train.study import Study
 from results import language, recall
 
@@ -27,7 +28,9 @@ TASKS: dict[str, dict[str, Any]] = {
 """Name of a task → what its models share."""
 
 
-def run(seed: int, steps: int, task: str, attention: str) -> dict[str, float]:
+def run(
+    seed: int, steps: int, task: str, attention: str, keep: Checkpoint | None = None
+) -> dict[str, float]:
     """Train one model; return its accuracy, or its bits a byte.
 
     Args:
@@ -35,12 +38,13 @@ def run(seed: int, steps: int, task: str, attention: str) -> dict[str, float]:
         steps: Of a language model; those for recall get two fifths of them.
         task: One of ``TASKS``.
         attention: One of ``MAPS``.
+        keep: As for :func:`lab.train.fit`.
     """
     options = {**TASKS[task], "attention": attention}
     if task == "text":
-        _, history = language.train(seed, steps, **options)
+        _, history = language.train(seed, steps, keep=keep, **options)
         return {"bits": round(history.scores[str(language.LENGTH)], 5)}
-    found = recall.run(seed, max(1, 2 * steps // 5), **options)
+    found = recall.run(seed, max(1, 2 * steps // 5), keep=keep, **options)
     return {"accuracy": found["scores"]["test"]}
 
 

@@ -14,12 +14,15 @@ token) or elementwise.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from lab.train.learn import adam, learn
+from lab.train.learn import adam
+from lab.train.loop import minimise
+from lab.train.settings import half_cosine
 from lab.train.study import Study
 from stringlib import MultiHeadAttention
 from stringlib.inputs import require_name
@@ -109,7 +112,13 @@ def train(*, seed: int, steps: int, attention: str, gate: str, start: bool) -> R
     torch.manual_seed(seed)
     generator = torch.Generator().manual_seed(seed)
     model = Recall(attention, gate, start, generator).double()
-    learn(model, lambda: loss(model, generator), steps, adam(model, RATE), cosine=True)
+    minimise(
+        model,
+        lambda step: loss(model, generator),
+        adam(model, RATE),
+        steps,
+        factor=partial(half_cosine, steps=steps, warmup=0),
+    )
     return model
 
 

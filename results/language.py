@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from lab.tasks.text import Text
 from lab.train import Settings, evaluate, fit
+from lab.train.checkpoint import Checkpoint
 from lab.train.study import Study
 
 LENGTH, BATCH, RATE, WARMUP = 256, 8, 5e-3, 50
@@ -82,13 +83,16 @@ def second_copy(model: nn.Module, test: Tensor) -> float:
     return bits / pieces.numel()
 
 
-def train(seed: int, steps: int, on_log: Any = None, **options: Any) -> tuple[nn.Module, Any]:
+def train(
+    seed: int, steps: int, on_log: Any = None, keep: Checkpoint | None = None, **options: Any
+) -> tuple[nn.Module, Any]:
     """Train one model; return it and its history.
 
     Args:
         seed: Of weights, random features and batches.
         steps: Updates, of ``BATCH`` windows each.
         on_log: As for :func:`lab.train.fit`.
+        keep: As for :func:`lab.train.fit`.
         **options: Those of the model, such as one of ``CELLS``.
     """
     torch.manual_seed(seed)
@@ -96,12 +100,12 @@ def train(seed: int, steps: int, on_log: Any = None, **options: Any) -> tuple[nn
     model = task.model(**options)
     warmup = min(WARMUP, steps // 8)
     settings = Settings(steps, BATCH, RATE, warmup=warmup, seed=seed, log_every=20)
-    return model, fit(model, task, settings, on_log=on_log)
+    return model, fit(model, task, settings, on_log=on_log, keep=keep)
 
 
-def run(seed: int, steps: int, **options: Any) -> dict[str, Any]:
+def run(seed: int, steps: int, keep: Checkpoint | None = None, **options: Any) -> dict[str, Any]:
     """Train one model; return its size, its loss on the way and what is measured at the end."""
-    model, history = train(seed, steps, **options)
+    model, history = train(seed, steps, keep=keep, **options)
     return {
         "parameters": sum(p.numel() for p in model.parameters()),
         "losses": [round(x, 4) for x in history.losses],

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from lab.train import Settings, evaluate, fit
+from lab.train.checkpoint import Checkpoint
 from lab.train.study import Study
 from results.language import (
     BATCH,
@@ -100,13 +101,15 @@ def make_model(split: bool = False, **options: Any) -> LanguageModel:
     return model
 
 
-def run(seed: int, steps: int, rate: float, **options: Any) -> dict[str, Any]:
+def run(
+    seed: int, steps: int, rate: float, keep: Checkpoint | None = None, **options: Any
+) -> dict[str, Any]:
     """Train one model; return its size, its losses on the way, and bits a byte."""
     torch.manual_seed(seed)
     model, task = make_model(**options), text_task().validation()
     warmup = min(WARMUP, steps // 8)
     settings = Settings(steps, BATCH, rate, warmup=warmup, seed=seed, log_every=max(1, steps // 40))
-    history = fit(model, task, settings)
+    history = fit(model, task, settings, keep=keep)
     return {
         "parameters": sum(p.numel() for p in model.parameters()),
         "losses": [round(x, 4) for x in history.losses],

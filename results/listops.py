@@ -20,6 +20,7 @@ from torch import nn
 
 from lab.tasks.listops import OPERATORS, ListOps
 from lab.train import Settings, fit
+from lab.train.checkpoint import Checkpoint
 from lab.train.study import Study
 
 EXPRESSIONS = {"min_length": 4, "max_length": 32, "depth": 3}
@@ -55,14 +56,14 @@ def by_operator(model: nn.Module, task: ListOps) -> dict[str, float]:
     return dict(zip(OPERATORS, (right / count).tolist(), strict=True))
 
 
-def run(seed: int, steps: int, **options: Any) -> dict[str, Any]:
+def run(seed: int, steps: int, keep: Checkpoint | None = None, **options: Any) -> dict[str, Any]:
     """Train one model; return its size, its loss on the way and its accuracies."""
     torch.manual_seed(seed)
     task = ListOps(**EXPRESSIONS)
     model = task.model(**options)
     warmup = min(WARMUP, steps // 8)
     settings = Settings(steps, BATCH, RATE, warmup=warmup, seed=seed, log_every=20)
-    history = fit(model, task, settings)
+    history = fit(model, task, settings, keep=keep)
     return {
         "parameters": sum(p.numel() for p in model.parameters()),
         "losses": [round(x, 4) for x in history.losses],

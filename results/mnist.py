@@ -18,6 +18,7 @@ import torch
 
 from lab.tasks import make_task
 from lab.train import Settings, fit
+from lab.train.checkpoint import Checkpoint
 from lab.train.study import Study
 from results.vision import BATCH, RATE, measure
 from stringlib.models import ViT
@@ -54,14 +55,14 @@ MODELS = {
 """Name → options of the model."""
 
 
-def run(seed: int, steps: int, **options: Any) -> dict[str, Any]:
+def run(seed: int, steps: int, keep: Checkpoint | None = None, **options: Any) -> dict[str, Any]:
     """Train one model; return its accuracy, and losses on the way."""
     made = make_task("mnist5k")
     torch.manual_seed(seed)
     model = made.model(pool="mean", **options)
     assert isinstance(model, ViT)
     settings = Settings(steps, BATCH, rate=RATE, warmup=steps // 20, seed=seed)
-    return measure(made, model, fit(model, made, settings))
+    return measure(made, model, fit(model, made, settings, keep=keep))
 
 
 STUDY = Study(__file__, __doc__, MODELS, run, steps=STEPS)

@@ -26,6 +26,7 @@ from torch import Tensor
 
 from lab.tasks import make_task
 from lab.train import Settings, fit
+from lab.train.checkpoint import Checkpoint
 from lab.train.study import Study
 from results.vision import BATCH, RATE, STEPS, measure
 from stringlib.encoders.string import Phases, RotaryEncoder
@@ -118,7 +119,14 @@ def with_turns(model: ViT) -> ViT:
     return model
 
 
-def run(seed: int, steps: int, task: str, turned: bool = False, **options: Any) -> dict[str, Any]:
+def run(
+    seed: int,
+    steps: int,
+    task: str,
+    turned: bool = False,
+    keep: Checkpoint | None = None,
+    **options: Any,
+) -> dict[str, Any]:
     """Train one model; return what ``vision`` measures."""
     name, told = TASKS[task]
     made = make_task(name, **told)
@@ -128,7 +136,7 @@ def run(seed: int, steps: int, task: str, turned: bool = False, **options: Any) 
     if turned:
         with_turns(model)
     settings = Settings(steps, BATCH, rate=RATE, warmup=steps // 20, seed=seed)
-    return measure(made, model, fit(model, made, settings))
+    return measure(made, model, fit(model, made, settings, keep=keep))
 
 
 STUDY = Study(__file__, __doc__, CELLS, run, steps=STEPS)

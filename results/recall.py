@@ -26,6 +26,7 @@ from torch import Tensor
 
 from lab.tasks.recall import Recall
 from lab.train import Settings, evaluate, fit
+from lab.train.checkpoint import Checkpoint
 from lab.train.study import Study
 
 MAPS = (
@@ -99,6 +100,7 @@ def run(
     examples: int | None = None,
     rate: float = RATE,
     longer: int = 1,
+    keep: Checkpoint | None = None,
     **options: Any,
 ) -> dict[str, Any]:
     """Train one model; return its losses on the way and its scores."""
@@ -107,7 +109,7 @@ def run(
     torch.manual_seed(seed)
     model = task.model(attention=attention, **options)
     settings = Settings(longer * steps, rate=rate, seed=seed, log_every=50)
-    history = fit(model, task, settings)
+    history = fit(model, task, settings, keep=keep)
     scores = dict(history.scores)
     if pairs == 32 and attention in ("favor-circulant", "favor-learned"):
         scores["64 pairs"] = evaluate(model, Recall(64, keys))["test"]

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from lab.train.learn import learn
+from lab.train.loop import minimise
 from lab.train.study import Study
 from stringlib import MixedRoPE, ReflectionSTRING, RotaryEncoder
 from stringlib.inputs import require_name
@@ -102,17 +102,17 @@ def train(method: str, optimizer: str, seed: int, steps: int = 400) -> Run:
     model = OneLayer(method)
     losses, frequencies = [], []
 
-    def loss() -> Tensor:
+    def loss(step: int) -> Tensor:
         tokens = torch.randint(TOKENS, (32, LENGTH), generator=generator)
         guesses, answers = model(tokens)[:, BACK:], tokens[:, :-BACK]
         return nn.functional.cross_entropy(guesses.flatten(0, 1), answers.flatten())
 
-    def note(loss: Tensor) -> None:
-        losses.append(loss.detach())
+    def note(step: int, loss: Tensor, norm: Tensor) -> None:
+        losses.append(loss)
         # a copy: frequencies that are parameters change in place
         frequencies.append(model.encoder.frequencies().detach().flatten().clone())
 
-    learn(model, loss, steps, make_optimizer(optimizer, model, FACTORS[method]), after=note)
+    minimise(model, loss, make_optimizer(optimizer, model, FACTORS[method]), steps, after=note)
     return Run(torch.stack(losses), torch.stack(frequencies))
 
 

@@ -19,6 +19,7 @@ from torch import Tensor
 from lab.tasks.task import IGNORE
 from lab.tasks.text import Text
 from lab.train import Settings, fit
+from lab.train.checkpoint import Checkpoint
 from lab.train.study import Study
 from results.language_long import CELLS as CHOSEN
 from results.language_rates import BATCH, LENGTH, WARMUP, make_model
@@ -64,12 +65,14 @@ def _twice(pieces: Tensor) -> tuple[Tensor, Tensor]:
     return window[:, :-1], window[:, 1:]
 
 
-def run(seed: int, steps: int, rate: float, **options: Any) -> dict[str, Any]:
+def run(
+    seed: int, steps: int, rate: float, keep: Checkpoint | None = None, **options: Any
+) -> dict[str, Any]:
     """Train one model; return its losses on the way, and bits a byte of each copy."""
     torch.manual_seed(seed)
     model, warmup = make_model(**options), min(WARMUP, steps // 8)
     settings = Settings(steps, BATCH, rate, warmup=warmup, seed=seed, log_every=50)
-    history = fit(model, Repeats(length=LENGTH), settings)
+    history = fit(model, Repeats(length=LENGTH), settings, keep=keep)
     return {
         "losses": [round(x, 4) for x in history.losses],
         "bits": {copy: round(b, 5) for copy, b in history.scores.items()},

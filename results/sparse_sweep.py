@@ -23,6 +23,7 @@ from torch import nn
 from lab.tasks import make_task
 from lab.tasks.images import Images
 from lab.train import Settings, fit
+from lab.train.checkpoint import Checkpoint
 from lab.train.study import Study
 from results.vision import BATCH, RATE, STEPS, measure
 from stringlib import CayleySTRING
@@ -75,7 +76,9 @@ def times(task: Images) -> dict[str, dict[str, float]]:
     }
 
 
-def run(seed: int, steps: int, share: float | None) -> dict[str, Any]:
+def run(
+    seed: int, steps: int, share: float | None, keep: Checkpoint | None = None
+) -> dict[str, Any]:
     """Train one model; return what ``vision`` measures, and the parameters. Or return times."""
     made = make_task("moved-digits", views=1)
     assert isinstance(made, Images)
@@ -84,7 +87,7 @@ def run(seed: int, steps: int, share: float | None) -> dict[str, Any]:
         return times(made)
     model = sparse(made, share)
     settings = Settings(steps, BATCH, rate=RATE, warmup=steps // 20, seed=seed)
-    history = fit(model, made, settings)
+    history = fit(model, made, settings, keep=keep)
     return {**measure(made, model, history), "parameters": parameters(model)}
 
 

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from lab.tasks import make_task
 from lab.tasks.images import Images
 from lab.train import Settings, fit
+from lab.train.checkpoint import Checkpoint
 from lab.train.study import Study
 from stringlib.models import ViT
 from stringlib.positions import grid_positions
@@ -116,23 +117,31 @@ def finer(model: ViT, task: Images) -> dict[str, float]:
     }
 
 
-def train(task: str, seed: int, steps: int, **options: Any) -> tuple[Any, ViT, Any]:
+def train(
+    task: str,
+    seed: int,
+    steps: int,
+    on_log: Any = None,
+    keep: Checkpoint | None = None,
+    **options: Any,
+) -> tuple[Any, ViT, Any]:
     """Return the task, a trained model and the history of its training.
 
     Args:
         task: One of ``TASKS``.
         seed: Of the weights and the batches.
         steps: Batches of 32 examples.
-        **options: Of the model, and ``on_log`` of the training loop.
+        on_log: As for :func:`lab.train.fit`.
+        keep: As for :func:`lab.train.fit`.
+        **options: Of the model.
     """
-    on_log = options.pop("on_log", None)
     name, told = TASKS[task]
     made = make_task(name, **told)
     torch.manual_seed(seed)
     model = made.model(**options)
     assert isinstance(model, ViT)
     settings = Settings(steps, BATCH, rate=RATE, warmup=steps // 20, seed=seed)
-    return made, model, fit(model, made, settings, on_log=on_log)
+    return made, model, fit(model, made, settings, on_log=on_log, keep=keep)
 
 
 def measure(made: Any, model: ViT, history: Any) -> dict[str, Any]:
@@ -155,9 +164,16 @@ def measure(made: Any, model: ViT, history: Any) -> dict[str, Any]:
     return found
 
 
-def run(seed: int, steps: int, task: str, longer: int = 1, **options: Any) -> dict[str, Any]:
+def run(
+    seed: int,
+    steps: int,
+    task: str,
+    longer: int = 1,
+    keep: Checkpoint | None = None,
+    **options: Any,
+) -> dict[str, Any]:
     """Train one model, ``longer`` times as many steps; return what :func:`measure` does."""
-    return measure(*train(task, seed, longer * steps, **options))
+    return measure(*train(task, seed, longer * steps, keep=keep, **options))
 
 
 STUDY = Study(__file__, __doc__, CELLS, run, steps=STEPS)

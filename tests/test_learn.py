@@ -1,12 +1,19 @@
-"""The loop of the studies: rates, schedule, clipping, and what its functions are told."""
+"""The loop by itself, and how a study uses it: rates, clipping, and going on where it was."""
 
 import math
+import os
+import signal
+from functools import partial
 
 import pytest
 import torch
 from torch import nn
 
-from lab.train.learn import Training, adam, learn
+from lab.train.checkpoint import Checkpoint
+from lab.train.interrupt import Interrupted
+from lab.train.learn import Training, adam
+from lab.train.loop import minimise
+from lab.train.settings import half_cosine
 
 
 class Two(nn.Module):
@@ -18,7 +25,7 @@ class Two(nn.Module):
         self.encoder = nn.ParameterDict({"omega": nn.Parameter(torch.tensor(start))})
         self.frozen = nn.Parameter(torch.tensor(start), requires_grad=False)
 
-    def sum(self):
+    def sum(self, step=None):
         return self.plain + self.encoder["omega"] + self.frozen
 
 
@@ -29,10 +36,10 @@ def moved(model):
 
 def test_every_part_has_its_rate_and_what_is_frozen_has_none():
     model = Two()
-    learn(model, model.sum, 1, adam(model, {"": 0.1, "encoder": 0.3}))  # Adam's first step: rate
+    minimise(model, model.sum, adam(model, {"": 0.1, "encoder": 0.3}), 1)  # Adam's first: rate
     assert moved(model) == pytest.approx([0.1, 0.3, 0], abs=1e-6)
     model = Two()
-    learn(model, model.sum, 1, adam(model, 0.2))
+    minimise(model, model.sum, adam(model, 0.2), 1)
     assert moved(model) == pytest.approx([0.2, 0.2, 0], abs=1e-6)
     with pytest.raises(ValueError, match="rates must name parts of the model, got 'encodr'"):
         adam(model, {"": 0.1, "encodr": 0.3})
@@ -42,18 +49,31 @@ def test_every_part_has_its_rate_and_what_is_frozen_has_none():
 def test_a_cosine_falls_from_the_rate_to_zero(cosine, way):
     """With a constant gradient each step of Adam is as long as its rate."""
     model = Two()
-    learn(model, model.sum, 8, adam(model, 0.1), cosine=cosine)
+    factor = partial(half_cosine, steps=8, warmup=0) if cosine else None
+    minimise(model, model.sum, adam(model, 0.1), 8, factor=factor)
     steps = [(1 + math.cos(math.pi * n / 8)) / 2 if cosine else 1.0 for n in range(8)]
     assert sum(steps) == pytest.approx(way)
     assert moved(model)[0] == pytest.approx(0.1 * way, abs=1e-5)
 
 
-def test_gradients_are_clipped_together_and_losses_are_told():
+def test_gradients_are_clipped_together_and_losses_are_told_without_the_penalty():
     model, seen = Two(), []
     optimizer = torch.optim.SGD([{"params": [model.plain, model.encoder["omega"]]}], lr=1.0)
-    learn(model, model.sum, 2, optimizer, clip=0.5, after=lambda loss: seen.append(loss.item()))
+    minimise(
+        model,
+        model.sum,
+        optimizer,
+        2,
+        clip=0.5,
+        penalty=lambda: 2 * model.sum(),
+        after=lambda step, loss, norm: seen.append((step, loss.item(), norm.item())),
+    )
     assert moved(model)[:2] == pytest.approx([2 * 0.5 / 2**0.5] * 2, abs=1e-5)
-    assert seen == pytest.approx([3, 3 - 2 * 0.5 / 2**0.5], abs=1e-5)
+    norm = 3 * 2**0.5
+    assert seen == [
+        (0, 3, pytest.approx(norm)),
+        (1, pytest.approx(3 - 0.5**0.5), pytest.approx(norm)),
+    ]
 
 
 def test_functions_are_told_what_they_name_and_numbers_follow_the_seed():
@@ -72,3 +92,46 @@ def test_functions_are_told_what_they_name_and_numbers_follow_the_seed():
     assert first == again != other
     trained = run.train(seed=0, steps=4, task="a task", start=2.0)
     assert 2.0 - trained.plain.item() == first["way"]
+
+
+class Noisy(nn.Module):
+    """A layer that draws from PyTorch's own generator."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5), nn.Linear(4, 1))
+
+
+def noisy_loss(model, generator):
+    x = torch.randn(5, 3, generator=generator, dtype=torch.float64)
+    return (model.layer(x)[:, 0] - x.sum(-1)).square().mean()
+
+
+def weights(model):
+    return {"weights": torch.cat([p.flatten() for p in model.parameters()]).tolist()}
+
+
+def test_weights_are_drawn_by_the_seed():
+    run = Training(Noisy, noisy_loss, weights, rates=0.1)
+    first, again, other = (run(seed=seed, steps=0) for seed in (0, 0, 1))
+    assert first == again != other
+
+
+@pytest.mark.parametrize("asked", [1, 137, 250])
+def test_a_run_that_was_stopped_goes_on_to_the_same_bits(tmp_path, asked):
+    """What it draws too, from a generator that nobody seeds at each step."""
+    told = {"rates": 0.02, "cosine": True, "clip": 1.0}
+    whole = Training(Noisy, noisy_loss, weights, **told)(seed=3, steps=250)
+    keep, steps = Checkpoint(tmp_path / "run.pt", {"code": {}}), []
+
+    def stopping(model, generator):
+        steps.append(1)
+        if len(steps) == asked:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return noisy_loss(model, generator)
+
+    with pytest.raises(Interrupted, match=f"stopped after {asked} of 250 steps, saved: .*run.pt"):
+        Training(Noisy, stopping, weights, **told)(seed=3, steps=250, keep=keep)
+    torch.manual_seed(99)
+    assert Training(Noisy, stopping, weights, **told)(seed=3, steps=250, keep=keep) == whole
+    assert len(steps) == 250

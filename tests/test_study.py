@@ -1,8 +1,10 @@
 """Studies of many runs: interrupted, gone wrong, changed, started twice."""
 
+import dataclasses
 import importlib
-import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,11 +12,14 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
+from torch import nn
 
 from lab.files import locked
 from lab.records import read_record
+from lab.train.checkpoint import Checkpoint
 from lab.train.code import code_of, digest
-from lab.train.kept import Kept
+from lab.train.learn import Training
 from lab.train.study import Study
 
 # Dask, from inside
@@ -49,11 +54,17 @@ def data(output):
 
 
 def runs_of(output):
-    return output.with_suffix(".runs.jsonl")
+    return output.with_suffix(".runs")
 
 
-def lines(output):
-    return [json.loads(line) for line in runs_of(output).read_text(encoding="utf8").splitlines()]
+def kept(output, steps=5):
+    """Return cell and seed of every run that is over."""
+    files = (runs_of(output) / f"{steps}-steps").glob("*/seed-*.pt")
+    return {
+        (file.parent.name, int(file.stem.removeprefix("seed-")))
+        for file in files
+        if "found" in torch.load(file, weights_only=True)
+    }
 
 
 EXPECTED = {
@@ -69,7 +80,6 @@ EXPECTED = {
         for name, scale, sizes in (("b", 2, []), ("a", 3, [1, 2]))
     },
 }
-MADE = {"commit": "aaaaaaa", "hardware": {"cores": 3, "cuda": None}, "versions": {"torch": "2"}}
 
 
 @pytest.fixture
@@ -109,30 +119,74 @@ def test_a_run_that_fails_leaves_the_others_and_is_named(study, output, monkeypa
     assert "^ in 'b' with seed 0" in str(stopped.value)
     assert "2 of 6 runs failed; the others are kept" in str(stopped.value)
     assert not output.exists()
-    assert len(lines(output)) == 4
+    assert len(kept(output)) == 4
     monkeypatch.delenv("WRONG")
     monkeypatch.delenv("NAN")
     study.main(["--jobs", "1", "--output", str(output)])
     assert data(output) == EXPECTED
 
 
+class One(nn.Module):
+    """A number that learns."""
+
+    def __init__(self):
+        super().__init__()
+        self.number = nn.Parameter(torch.tensor(1.0))
+
+
+def noted(model, generator):
+    """Return a loss, and write down that it was asked for; the fifth asks the run to stop."""
+    diary = Path(os.environ["DIARY"])
+    with diary.open("a") as file:
+        file.write(".")
+    if diary.stat().st_size == 5:
+        os.kill(os.getpid(), signal.SIGINT)
+    return model.number * torch.rand((), generator=generator)
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.2])
+def test_a_run_that_was_stopped_on_its_way_goes_on_unless_its_code_changed(
+    output, monkeypatch, tmp_path, rate
+):
+    diary = tmp_path / "diary"
+    monkeypatch.setenv("DIARY", str(diary))
+    run = Training(One, noted, lambda model: {"number": model.number.item()}, rates=0.1)
+    words = ["--jobs", "1", "--seeds", "1", "--output", str(output)]
+    study = Study(SCRIPT, "About.", {"a": {}}, run, steps=9)
+    with pytest.raises(SystemExit):
+        study.main(words)
+    (file,) = runs_of(output).rglob("*.pt")
+    state = torch.load(file, weights_only=True)
+    assert (diary.stat().st_size, state["step"]) == (5, 5)
+    earlier = {**state["made"][0], "commit": "aaaaaaa"}
+    torch.save({**state, "wall_s": 1000.0, "made": [earlier]}, file)
+
+    run, same = dataclasses.replace(run, rates=rate), rate == 0.1
+    dataclasses.replace(study, run=run).main(words)
+    assert diary.stat().st_size == (9 if same else 5 + 9)
+    record = read_record(output)
+    (found,) = record["data"]["cells"]["a"]["runs"]
+    assert found["number"] == run(seed=0, steps=9)["number"]
+    assert (found["wall_s"] >= 1000) == record["commit"].startswith("aaaaaaa; ") == same
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_study_that_is_stopped_keeps_what_is_done(study, output, monkeypatch, capsys, number):
-    def add(kept, *what):
-        real(kept, *what)
-        if len(kept.found) == 2:
+    def write(file, *what):
+        real(file, *what)
+        if len(kept(output)) == 2:
             os.kill(os.getpid(), number)
 
     words = ["--jobs", "1", "--output", str(output)]
-    real, before = Kept.add, signal.getsignal(signal.SIGTERM)
+    real, before = Checkpoint.write, signal.getsignal(signal.SIGTERM)
     with monkeypatch.context() as patch:
-        patch.setattr(Kept, "add", add)
+        patch.setattr(Checkpoint, "write", write)
         with pytest.raises(SystemExit) as stopped:
             study.main(words)
     assert stopped.value.code == 130
     assert "stopped; what is done is kept" in capsys.readouterr().out
     assert signal.getsignal(signal.SIGTERM) == before
-    assert [(line["cell"], line["seed"]) for line in lines(output)] == [("b", 0), ("a", 0)]
+    assert kept(output) == {("b", 0), ("a", 0)}
     assert not output.exists()
     study.main(words)
     assert "4 runs to do, 2 done" in capsys.readouterr().out
@@ -156,7 +210,7 @@ def test_a_killed_process_costs_its_own_run_alone(study, output, monkeypatch, tm
     assert err == ""
     begun = [line.split()[0] for line in diary.read_text().splitlines()]
     assert begun.count("a1") == 2  # killed once, it would have cost nothing: test_study_cluster
-    assert len(lines(output)) == 5
+    assert len(kept(output)) == 5
     study.main(["--jobs", "1", "--output", str(output)])
     assert data(output) == EXPECTED
 
@@ -165,7 +219,7 @@ def slow(output):
     """Return a study with two processes, of whose runs one lasts and two are done."""
     process = start(output, "2", SLOW="b1")
     deadline = time.monotonic() + 100
-    while not runs_of(output).exists() or len(lines(output)) < 2:
+    while len(kept(output)) < 2:
         assert time.monotonic() < deadline
         time.sleep(0.05)
     return process
@@ -180,7 +234,7 @@ def test_processes_that_are_stopped_leave_what_is_done(study, output, monkeypatc
     assert process.returncode == 130
     assert "stopped; what is done is kept" in out
     assert err == ""
-    done = [(line["cell"], line["seed"]) for line in lines(output)]
+    done = kept(output)
     assert ("b", 1) not in done
     monkeypatch.setenv("WRONG", "b1")  # of the others all may be done
     with pytest.raises(
@@ -188,7 +242,7 @@ def test_processes_that_are_stopped_leave_what_is_done(study, output, monkeypatc
     ):
         study.main(["--output", str(output), "--jobs", "1"])
     assert f"{6 - len(done)} runs to do, {len(done)} done" in capsys.readouterr().out
-    assert len(lines(output)) == 5
+    assert len(kept(output)) == 5
     monkeypatch.delenv("WRONG")
     study.main(["--output", str(output), "--jobs", "1"])
     assert data(output) == EXPECTED
@@ -198,71 +252,84 @@ def test_processes_end_with_the_one_that_waits_for_them(study, output):
     process = slow(output)
     process.kill()
     process.communicate(timeout=20)  # its processes have its output open
-    assert len(lines(output)) < 6
+    assert len(kept(output)) < 6
     study.main(["--output", str(output), "--jobs", "1"])
     assert data(output) == EXPECTED
 
 
 def test_a_second_process_is_refused_while_the_first_runs(study, output):
     with (
-        locked(runs_of(output), "other words"),
+        locked(runs_of(output) / ".lock", "other words"),
         pytest.raises(SystemExit, match="another process runs this study"),
     ):
         study.main(["--output", str(output)])  # a lock of the file, not of the process
     assert not output.exists()
 
 
-def keep(output, *runs, code="", made=MADE):
-    """Return what is kept after some runs more; a run is a cell and its seed."""
-    kept = Kept(runs_of(output), CELLS, 5, code)
-    for cell, seed in runs:
-        kept.add(cell, seed, {"x": 1.5, "wall_s": 0.5}, made)
-    return kept
-
-
 @pytest.mark.parametrize(
-    ("cells", "steps", "code", "done", "changed"),
+    ("change", "todo"),
     [
-        (CELLS, 5, "new", {("a", 0), ("b", 0)}, 0),
-        ({**CELLS, "a": {"scale": 4}}, 5, "new", {("b", 0)}, 0),
-        ({"a": CELLS["a"]}, 5, "new", {("a", 0)}, 0),
-        (CELLS, 6, "new", set(), 0),
-        (CELLS, 5, "newer", set(), 2),
+        ({}, 0),
+        ({"cells": {**CELLS, "a": {"scale": 4}}}, 1),
+        ({"cells": {"a": CELLS["a"], "c": {"scale": 2}}}, 1),
+        ({"steps": 6}, 2),
+        ({"run": lambda seed, steps, scale, sizes=(): {"x": 2.5}}, 2),
     ],
 )
-def test_lines_of_another_study_are_not_taken_for_done(output, cells, steps, code, done, changed):
-    keep(output, ("a", 0), ("b", 0), code="new")
-    kept = Kept(runs_of(output), cells, steps, code)
-    assert (set(kept.found), kept.changed) == (done, changed)
+def test_runs_of_another_study_are_not_taken_for_done(output, capsys, change, todo):
+    told = {"cells": CELLS, "run": lambda seed, steps, scale, sizes=(): {"x": 1.5}, "steps": 5}
+    words = ["--jobs", "1", "--seeds", "1", "--output", str(output)]
+    for each in (told, {**told, **change}):
+        output.parent.joinpath(output.name).unlink(missing_ok=True)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(shutil, "rmtree", lambda path: None)  # as if it had not come to an end
+            Study(SCRIPT, "About.", **each).main(words)
+    out = capsys.readouterr().out
+    assert f"{todo} runs to do, {2 - todo} done" in out.partition("written")[2]
+    other = "2 runs in .*study.runs are of other code and do not count: .*is of other code: .*run"
+    assert bool(re.search(other, out)) == ("run" in change)
 
 
-def test_a_line_that_was_cut_off_is_done_again_and_spoils_no_other(output):
-    keep(output, ("a", 0), ("a", 1))
-    path = runs_of(output)
-    path.write_text(path.read_text(encoding="utf8")[:-9], encoding="utf8")
-    assert set(keep(output).found) == {("a", 0)}
-    keep(output, ("a", 2))
-    assert set(keep(output).found) == {("a", 0), ("a", 2)}
+def test_a_file_that_is_broken_or_of_an_older_version_is_named(study, output):
+    words = ["--jobs", "1", "--output", str(output)]
+    file = runs_of(output) / "5-steps" / "a" / "seed-0.pt"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"cut")
+    with pytest.raises(SystemExit, match=r"seed-0\.pt must be a checkpoint of a run, but"):
+        study.main(words)
+    assert file.read_bytes() == b"cut"
+    old = output.with_suffix(".runs.jsonl")
+    old.touch()
+    with pytest.raises(SystemExit, match=r"study\.runs\.jsonl must be gone: runs are kept other"):
+        study.main(words)
 
 
-def test_a_record_says_what_each_run_was_made_with(study, output):
-    code = digest(code_of(run=study.run))
-    other = {**MADE, "commit": "bbbbbbb", "hardware": {"cores": 5, "cuda": "X"}}
-    keep(output, ("a", 0), code=code)
-    keep(output, ("b", 0), code=code, made=other)
-    words = ["--seeds", "1", "--output", str(output)]
-    Study(SCRIPT, "About.", CELLS, study.run, steps=5).main(words)
+def test_a_record_says_what_each_run_was_made_with(output, monkeypatch):
+    study = Study(SCRIPT, "About.", CELLS, lambda seed, steps, **cell: {"x": 1.5}, steps=5)
+    words = ["--jobs", "1", "--seeds", "1", "--output", str(output)]
+    kinds = [
+        {"commit": commit, "hardware": {"cores": cores, "cuda": cuda}, "versions": {"torch": "2"}}
+        for commit, cores, cuda in (("aaaaaaa", 3, None), ("bbbbbbb", 5, "X"))
+    ]
+    for only, made in zip("ab", kinds, strict=True):
+        monkeypatch.setattr("lab.train.study.stamp", lambda _, made=made: made)
+        told = {name: made[name] for name in ("hardware", "versions")}
+        monkeypatch.setattr("lab.train.study.machine", lambda _, told=told: told)
+        study.main([*words, "--only", only])
     record = read_record(output)
     assert (record["commit"], record["versions"]) == ("bbbbbbb; aaaaaaa", {"torch": "2"})
     assert record["hardware"] == {"cores": "5; 3", "cuda": "X; None"}
-    assert record["made"] == [{"runs": ["b, seed 0"], **other}, {"runs": ["a, seed 0"], **MADE}]
-    assert record["data"]["cells"]["a"]["runs"] == [{"seed": 0, "x": 1.5, "wall_s": 0.5}]
+    assert record["made"] == [
+        {"runs": [f"{name}, seed 0"], **made} for name, made in zip("ba", kinds[::-1], strict=True)
+    ]
+    (run,) = record["data"]["cells"]["a"]["runs"]
+    assert (run["seed"], run["x"], run.keys()) == (0, 1.5, {"seed", "x", "wall_s"})
 
 
 def test_some_cells_alone_leave_no_record_until_none_is_missing(study, output):
     study.main(["--jobs", "1", "--output", str(output), "--only", "a*"])
     assert not output.exists()
-    assert {line["cell"] for line in lines(output)} == {"a"}
+    assert {cell for cell, _ in kept(output)} == {"a"}
     study.main(["--jobs", "1", "--output", str(output), "--only", "b"])
     assert data(output) == EXPECTED
 

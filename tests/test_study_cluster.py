@@ -78,7 +78,7 @@ def test_a_run_whose_worker_is_killed_is_run_again_and_counted_once(tmp_path, mo
     record = read_record(output)
     assert record["hardware"]["device"] == "cpu"
     assert record["hardware"]["threads"] == 1
-    assert not output.with_suffix(".runs.jsonl").exists()
+    assert not output.with_suffix(".runs").exists()
 
 
 @pytest.mark.parametrize("words", [["--jobs", "2"], ["--scheduler", "tcp://127.0.0.1:1"]])

@@ -18,8 +18,8 @@ from torch import nn
 from lab import records
 from lab.tasks import Task, make_task
 from lab.train import Interrupted, Settings, evaluate, fit, make_fabric
-from lab.train.optimizer import make_optimizer, set_rate
-from lab.train.settings import rate_factor
+from lab.train.optimizer import make_optimizer
+from lab.train.settings import half_cosine
 from stringlib.encoders import CirculantSTRING
 from stringlib.models import LanguageModel
 
@@ -126,16 +126,15 @@ def check_goes_on(whole, folder, seed=0):
 
 
 def test_the_rate_warms_up_linearly_and_falls_as_half_a_cosine():
-    settings = Settings(steps=10, warmup=4)
-    rates = [rate_factor(step, settings) for step in range(10)]
+    rates = [half_cosine(step, 10, warmup=4) for step in range(10)]
     assert rates[:4] == [0.25, 0.5, 0.75, 1.0]
     assert rates[4:] == pytest.approx([0.5 + 0.5 * math.cos(math.pi * i / 6) for i in range(6)])
-    assert rate_factor(0, Settings(steps=1, warmup=0)) == 1.0
+    assert half_cosine(0, 1, warmup=0) == 1.0
 
 
 def test_only_matrices_of_linear_layers_decay():
     model = LanguageModel(11, 16, 2, 2, "cayley", hidden=8, mlp="mlp", tied=True)
-    optimizer = make_optimizer(model, Settings(weight_decay=0.1, encoder_rate=1e-4))
+    optimizer = make_optimizer(model, Settings(rate=1e-2, weight_decay=0.1, encoder_rate=1e-4))
     names = {id(p): name for name, p in model.named_parameters()}
     groups = {g["kind"]: {names[id(p)] for p in g["params"]} for g in optimizer.param_groups}
     decays = {g["kind"]: g["weight_decay"] for g in optimizer.param_groups}
@@ -146,7 +145,6 @@ def test_only_matrices_of_linear_layers_decay():
     assert all(name.endswith(".weight") and "norm" not in name for name in groups["matrix"])
     assert len(groups["matrix"]) == 2 * 6  # of a block: q, k, v, out, and two of the MLP
     assert "embed.weight" in groups["other"]  # which the readout shares
-    assert set_rate(optimizer, 0, Settings(rate=1e-2, encoder_rate=1e-4)) == 1e-2
     rates = {g["kind"]: g["lr"] for g in optimizer.param_groups}
     assert rates == {"matrix": 1e-2, "other": 1e-2, "encoder": 1e-4}
 
@@ -195,18 +193,21 @@ def test_training_leaves_the_global_generator_and_learns():
     assert model.training
 
 
-def test_what_a_model_draws_is_another_number_with_every_seed_and_step():
+def test_batches_and_what_a_model_draws_are_others_with_every_seed_and_step():
     def drawn(seed):
         model, numbers = make(), []
-        model.register_forward_pre_hook(
-            lambda module, _: numbers.append(torch.rand(()).item()) if module.training else None
-        )
+
+        def note(module, inputs):
+            if module.training:
+                numbers.extend([torch.rand(()).item(), inputs[0].sum().item()])
+
+        model.register_forward_pre_hook(note)
         fit(model, Sums(), dataclasses.replace(SETTINGS, seed=seed))
         return numbers
 
     one, other = drawn(0), drawn(1)
     assert one == drawn(0)
-    assert len({*one, *other}) == 2 * SETTINGS.steps
+    assert len({*one, *other}) == 2 * 2 * SETTINGS.steps
 
 
 def test_evaluation_is_the_mean_over_all_targets_without_dropout():
@@ -261,7 +262,7 @@ def test_settings_that_make_no_sense_are_refused(changes, error, message):
         Settings(**changes)
 
 
-def test_a_run_that_went_on_elsewhere_names_both_machines(monkeypatch, tmp_path):
+def test_a_run_that_went_on_elsewhere_names_both_machines_and_both_times(monkeypatch, tmp_path):
     def stop_at(last):
         def stop(history):
             if history.steps[-1] == last:
@@ -273,8 +274,11 @@ def test_a_run_that_went_on_elsewhere_names_both_machines(monkeypatch, tmp_path)
     for last in (4, 8):  # the second time it goes on where it was stopped, with the same
         with pytest.raises(CrashError):
             fit(make(), Sums(), settings, folder=tmp_path, on_log=stop_at(last))
+    path = tmp_path / "checkpoint.pt"
+    torch.save({**torch.load(path, weights_only=True), "wall_s": 1000.0}, path)
     monkeypatch.setattr(records, "_processor", lambda: "another")
     history = fit(make(), Sums(), settings, folder=tmp_path)
+    assert history.wall_s > 1000
     assert [part["hardware"]["processor"] == "another" for part in history.made] == [False, True]
 
 
@@ -413,7 +417,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_step(tmp_path):
         fit(make(), Sums(bad_step=13), settings, folder=tmp_path)
     kept = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
     assert kept["step"] == 10  # from before, and good
-    assert all(value.isfinite().all() for value in kept["model"].values())
+    assert all(value.isfinite().all() for value in kept["parts"]["model"].values())
     assert [entry["step"] for entry in lines(tmp_path)] == [0, 4, 8, 12]
 
 

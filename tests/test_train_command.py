@@ -13,7 +13,7 @@ from lab import records
 from lab.files import locked
 from lab.records import read_record
 from lab.theory.spread import interval, mean
-from lab.train import loop, report
+from lab.train import fitting, report
 from lab.train.__main__ import main
 from lab.train.cells import axes
 from lab.train.options import read_options
@@ -51,8 +51,8 @@ def test_methods_and_seeds_end_in_a_table_a_plot_and_a_record(tmp_path, capsys, 
 
     # a third seed is trained; the others are over
     monkeypatch.setattr(report, "plot", lambda *_: None)
-    trained, rows = [], loop._rows
-    monkeypatch.setattr(loop, "_rows", lambda *of: trained.append(of[1]) or rows(*of))
+    trained, rows = [], fitting._rows
+    monkeypatch.setattr(fitting, "_rows", lambda *of: trained.append(of[1]) or rows(*of))
     words[words.index("--seeds") + 1] = "3"
     assert main(words) == 0
     assert {settings.seed for settings in trained} == {2}
@@ -110,7 +110,7 @@ def test_options_of_the_images_reach_a_task_that_hands_them_on(tmp_path):
     words = ["digits", "--task-option", "patch=4", "--steps", "1", "--dim", "6"]
     assert main([*words, "--accelerator", "cpu", "--folder", str(tmp_path)]) == 0
     state = torch.load(tmp_path / "softmax/seed-0/checkpoint.pt", weights_only=True)
-    assert state["model"]["embed.weight"].shape == (6, 16)
+    assert state["parts"]["model"]["embed.weight"].shape == (6, 16)
 
 
 def test_help_explains_every_option_and_every_name(capsys):
@@ -149,8 +149,8 @@ def test_ctrl_c_saves_and_the_same_command_goes_on_but_for_fresh(tmp_path, capsy
         os.kill(os.getpid(), signal.SIGINT)
         return rows(*_)
 
-    rows = loop._rows
-    monkeypatch.setattr(loop, "_rows", stop)
+    rows = fitting._rows
+    monkeypatch.setattr(fitting, "_rows", stop)
     assert main([*words, "--fresh"]) == 130
     err = capsys.readouterr().err
     assert "stopped after 1 of 4 steps, saved: " in err

@@ -149,14 +149,12 @@ def test_the_command_and_the_studies_take_a_device(machine, monkeypatch, tmp_pat
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a GPU")
     seen = []
 
-    def run_all(self, todo, args, kept):
-        seen.append(args.device)
-        for name, seed in todo:
-            kept.add(name, seed, {"wall_s": 1.5}, stamp(device=args.device))
-        return []
+    def do(run, steps, device, *_):
+        seen.append(device)
+        return {"wall_s": 1.5, "made": [stamp(device=device)]}
 
-    monkeypatch.setattr(study.Study, "_run_all", run_all)
-    made = study.Study(tmp_path / "study.py", "About.", cells, dict, steps=2)
+    monkeypatch.setattr(study, "_do", do)
+    made = study.Study(tmp_path / "study.py", "About.", cells, find_device, steps=2, jobs=1)
     for more, device in (([], "cuda"), (["--device", "cpu"], "cpu")):
         made.main(argv + more)
         assert read_record(output)["hardware"]["device"] == device == seen[-1]
@@ -169,8 +167,9 @@ def test_the_run_of_a_study_is_told_the_device(machine, monkeypatch):
     machine("cuda")
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a GPU")
     monkeypatch.setenv("STRINGLIB_DEVICE", "cpu")
-    found, made = study._do(lambda seed, steps: {"on": find_device()}, 1, "cuda", ("a", 0, {}))
-    assert found["on"] == made["hardware"]["device"] == "cuda"
+    one = ("a", 0), {}, None
+    found = study._do(lambda seed, steps: {"on": find_device()}, 1, "cuda", "aaaaaaa", one)
+    assert found["on"] == found["made"][0]["hardware"]["device"] == "cuda"
 
 
 def test_notebooks_and_tests_train_on_the_cpu():

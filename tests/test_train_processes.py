@@ -41,15 +41,15 @@ def test_two_processes_stop_together_go_on_and_end_where_one_does(tmp_path):
     ended = launch(str(SCRIPT), "2", str(folder))
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
     one, two = load(tmp_path / "one"), load(folder)
-    for name, value in one["model"].items():
+    for name, value in one["parts"]["model"].items():
         # float64, the same batch, another order of addition
-        assert torch.allclose(value, two["model"][name], rtol=0, atol=1e-12), name
-    assert torch.equal(two["model"]["unused"], torch.ones(3, dtype=torch.float64))
+        assert torch.allclose(value, two["parts"]["model"][name], rtol=0, atol=1e-12), name
+    assert torch.equal(two["parts"]["model"]["unused"], torch.ones(3, dtype=torch.float64))
     for key in ("losses", "norms", "rates"):
-        pairs = zip(one["history"][key], two["history"][key], strict=True)
+        pairs = zip(one["parts"]["history"][key], two["parts"]["history"][key], strict=True)
         assert all(abs(a - b) < 1e-12 for a, b in pairs), key
-    assert one["history"]["evaluations"] == two["history"]["evaluations"]
-    assert two["history"]["scores"] == history.scores
+    assert one["parts"]["history"]["evaluations"] == two["parts"]["history"]["evaluations"]
+    assert two["parts"]["history"]["scores"] == history.scores
     written = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     steps = [line["step"] for line in written if "loss" in line]
     assert steps == history.steps  # each once: only the first process writes

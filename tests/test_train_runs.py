@@ -18,7 +18,7 @@ from lab.records import read_record
 from lab.tasks import TASKS, make_task
 from lab.tasks.recall import Recall
 from lab.tasks.task import IGNORE
-from lab.train import fit, loop, runs
+from lab.train import fit, fitting, runs
 from lab.train.__main__ import main, make_all
 from lab.train.hardware import make_fabric
 from lab.train.options import read_options
@@ -35,8 +35,8 @@ RECALL = ["recall", "--task-option", "pairs=2", *SHORT]
 
 def trained(monkeypatch):
     """Return a list that grows with the settings and the task of each step."""
-    steps, rows = [], loop._rows
-    monkeypatch.setattr(loop, "_rows", lambda *of: steps.append((of[1], of[0])) or rows(*of))
+    steps, rows = [], fitting._rows
+    monkeypatch.setattr(fitting, "_rows", lambda *of: steps.append((of[1], of[0])) or rows(*of))
     return steps
 
 

@@ -12,7 +12,6 @@ from matplotlib.figure import Figure
 
 from lab.train import fit, history
 from lab.train.__main__ import main
-from lab.train.kept import Kept
 from lab.train.study import Study
 from tests.test_train import SETTINGS, Sums, make, same
 
@@ -34,14 +33,18 @@ def full(*_, **__):
         {"about": 3},  # in place of what it holds
         {"about": {}},
         {"about": {"settings": {}, "task": {}, "shapes": [], "parts": {}, "code": {}}},
+        {"about": {"settings": {}, "task": {}, "shapes": {}, "parts": {}}},
         {"step": "two"},
-        {"history": {"steps": 3}},
-        {"history": {"colour": []}},
-        {"history": None},
-        {"model": {}},
-        {"model": {"0.weight": torch.zeros(7)}},
-        {"optimizer": {}},
-        {"optimizer": [1]},
+        {"made": 3},
+        {"wall_s": None},
+        {"parts": {}},
+        {"parts": {"history": {"steps": 3}}},
+        {"parts": {"history": {"colour": []}}},
+        {"parts": {"history": None}},
+        {"parts": {"model": {}}},
+        {"parts": {"model": {"0.weight": torch.zeros(7)}}},
+        {"parts": {"optimizer": {}}},
+        {"parts": {"optimizer": [1]}},
     ],
     ids=lambda wrong: str(wrong)[:40],
 )
@@ -50,7 +53,10 @@ def test_what_is_no_checkpoint_is_named_and_left(tmp_path, wrong):
     fit(make(), Sums(), settings, folder=tmp_path)
     path = tmp_path / "checkpoint.pt"
     if isinstance(wrong, dict):
-        torch.save(torch.load(path, weights_only=True) | wrong, path)
+        good = torch.load(path, weights_only=True)
+        if wrong.get("parts"):
+            wrong = {"parts": good["parts"] | wrong["parts"]}
+        torch.save(good | wrong, path)
     else:
         path.write_bytes(path.read_bytes()[:wrong] if isinstance(wrong, int) else wrong)
     before = path.read_bytes()
@@ -133,17 +139,25 @@ def test_the_command_ends_with_a_line_about_a_full_disk(
 
 
 def test_a_sweep_without_room_says_what_is_kept(tmp_path, monkeypatch):
-    output, cells = tmp_path / "study.json", {"a": {"x": 1}}
-    kept = Kept(output.with_suffix(".runs.jsonl"), cells, 5, "")
-    kept.add("a", 0, {"wall_s": 1.5}, {})
+    def run(seed, steps, x):
+        return {"y": x}
+
+    study = Study(tmp_path / "study.py", "About.", {"a": {"x": 1}}, run, steps=5, jobs=1)
+    words, real = ["--seeds", "2", "--output", str(tmp_path / "study.json")], torch.save
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "open", full)
-        with pytest.raises(OSError, match=r"jsonl could not be written.*runs before it are k"):
-            kept.add("a", 1, {"wall_s": 2.5}, {})
-    assert set(kept.found) == {("a", 0)}
-    monkeypatch.setattr("lab.train.study.digest", lambda code: "")
+        patch.setattr(
+            torch,
+            "save",
+            lambda state, file: full() if "seed-1" in file.name else real(state, file),
+        )
+        with pytest.raises(
+            SystemExit, match=r"seed-1\.pt could not be written.*runs before it are k"
+        ):
+            study.main(words)
     monkeypatch.setattr(Path, "write_text", full)
-    words = ["--seeds", "1", "--output", str(output)]
-    with pytest.raises(SystemExit, match=r"study\.json could not .*every run is kept in .*jsonl"):
-        Study(tmp_path / "study.py", "About.", cells, dict, steps=5).main(words)
-    assert [path.name for path in tmp_path.iterdir()] == ["study.runs.jsonl"]
+    with pytest.raises(
+        SystemExit, match=r"study\.json could not .*every run is kept in .*study\.runs"
+    ):
+        study.main(words)
+    (folder,) = tmp_path.iterdir()
+    assert sorted(path.name for path in folder.rglob("*.*")) == ["seed-0.pt", "seed-1.pt"]

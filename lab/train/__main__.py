@@ -14,8 +14,8 @@ from lab.files import locked
 from lab.tasks import Task, make_task
 from lab.train.checkpoint import REGISTRIES
 from lab.train.code import code_of, digest
+from lab.train.fitting import fit
 from lab.train.hardware import first_writes, make_fabric
-from lab.train.loop import fit
 from lab.train.options import Options, read_options
 from lab.train.report import report
 from lab.train.runs import RunsError, train_all
@@ -52,7 +52,7 @@ def _run(options: Options, command: str) -> None:
         cells = train_all(options, task, fabric, say)
         if fabric.is_global_zero:
             models = [task.model(**cell.told) for cell in options.cells.values()]
-            code = digest(code_of(*REGISTRIES, loop=fit, task=task, models=models))
+            code = digest(code_of(*REGISTRIES, fit=fit, task=task, models=models))
             report(cells, options.task, task, folder, command, options.baseline, code)
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lab.train.checkpoint import folder_of
 from lab.train.settings import Settings
 from stringlib.attention.gate import GATES
 from stringlib.attention.registry import FEATURES, WEIGHTS
@@ -77,11 +78,6 @@ def read_cells(
         except (TypeError, ValueError) as error:
             raise ValueError(f"{name}: {error}") from None
     return cells
-
-
-def folder_of(name: str) -> str:
-    """Return the name of a cell's folder."""
-    return name.replace(" ", "+")
 
 
 def pairs(flag: str, texts: Sequence[str]) -> dict[str, Any]:

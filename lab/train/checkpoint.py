@@ -1,4 +1,4 @@
-"""Checkpoints: written whole or not at all, and refused where they do not belong."""
+"""The file of a run: written whole or not at all, and refused where it does not belong."""
 
 from __future__ import annotations
 
@@ -7,22 +7,20 @@ import platform
 import warnings
 from collections.abc import Mapping
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from lightning_fabric import Fabric
 from torch import nn
 
 from lab.files import whole
 from lab.tasks.task import Task
 from lab.train.code import brief, code_of
-from lab.train.hardware import first_writes, over_all
-from lab.train.history import History
 from lab.train.settings import Settings
 from stringlib.attention.registry import FEATURES, WEIGHTS
 from stringlib.encoders.registry import BIASES, ENCODERS
+
+About = Mapping[str, Mapping[Any, Any]]
 
 FREE = ("checkpoint_every",)
 """Settings that may change when a run goes on, for they alter no number."""
@@ -35,22 +33,99 @@ KINDS = {
     "task": "another task",
     "shapes": "another model",
     "parts": "another model",
+    "cell": "another cell",
     "python": "another Python",
     "code": "other code",
 }
-"""What is compared → what a run is of that differs in it."""
+"""What is compared, where a run has it → what a run is of that differs in it."""
+
+
+class OtherRunError(ValueError):
+    """A file is of another run; ``what`` of :data:`KINDS` differs."""
+
+    def __init__(self, message: str, what: str) -> None:
+        super().__init__(message)
+        self.what = what
+
+
+class Checkpoint:
+    """The file of one run: its state as long as it is under way, and at last what came of it.
+
+    Args:
+        path: The file.
+        about: What the run is: some of :data:`KINDS` → names and values, which tensors may not be.
+    """
+
+    def __init__(self, path: Path, about: About) -> None:
+        self.path, self.about = path, about
+
+    def read(self) -> dict[str, Any]:
+        """Return what was written last; an empty dictionary without a file.
+
+        Raises:
+            OtherRunError: If the file is of another run; the message names the difference.
+            ValueError: If it is no checkpoint, or broken.
+        """
+        if not self.path.exists():
+            return {}
+        try:
+            with warnings.catch_warnings(action="ignore"):  # about the age of a file of others
+                state = dict(torch.load(self.path, map_location="cpu", weights_only=True))
+            about = state.pop("about")
+            good = all(isinstance(about[what], dict) for what in self.about)
+        except PermissionError:  # which names the file
+            raise
+        except Exception:  # whatever reading something else leads to
+            good = False
+        if not good:
+            raise self.broken()
+        for what, entries in self.about.items():
+            found = _difference(about[what], entries)
+            if found:
+                raise OtherRunError(
+                    f"{self.path} must be of the same run to go on from, but is of {KINDS[what]}: "
+                    f"{found}; choose another folder, or start anew",
+                    what,
+                )
+        return state
+
+    def write(self, state: Mapping[str, Any], then: str) -> None:
+        """Write a state: whatever happens meanwhile, the file is the old one or the new.
+
+        Args:
+            state: Numbers, words, tensors, and lists and dictionaries of them.
+            then: What is kept if it cannot be written, and what to do: the end of the message.
+
+        Raises:
+            OSError: If it cannot be written.
+        """
+        with whole(self.path, then) as part, part.open("wb") as file:
+            torch.save({"about": self.about, **state}, file)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def clear(self) -> None:
+        """Remove the file: whoever starts anew must not go on from it later."""
+        self.path.unlink(missing_ok=True)
+
+    def broken(self) -> ValueError:
+        """Return an error for a file that cannot be gone on from."""
+        return ValueError(
+            f"{self.path} must be a checkpoint of a run, but is broken, of another version or "
+            "something else; remove it, choose another folder, or start anew"
+        )
 
 
 def describe(
-    model: nn.Module, task: Task, settings: Settings, code: Mapping[str, str] | None = None
-) -> dict[str, Any]:
+    model: nn.Module, task: Task, settings: Settings, code: Mapping[str, str]
+) -> dict[str, dict[Any, Any]]:
     """Return what a run is: settings, task, the model's parts and shapes, and the code of all.
 
     Args:
         model: The model.
         task: The task.
         settings: How to train.
-        code: That of the training loop, as from :func:`~lab.train.code.code_of`.
+        code: That of the training, as from :func:`~lab.train.code.code_of`.
     """
     about = {k: v for k, v in vars(task).items() if k[0] != "_"}
     plain = (bool, int, float, str, tuple, type(None), torch.Tensor)
@@ -60,132 +135,20 @@ def describe(
         "task": {"class": type(task).__name__, **told},
         "shapes": {k: tuple(v.shape) for k, v in model.state_dict().items()},
         "parts": dict(enumerate(repr(model).splitlines())),
-        "python": {"version": ".".join(platform.python_version_tuple()[:2])},  # whose code it is
+        "python": python(),
         # a name that somebody adds, or another one's encoder, is not this model's code
-        "code": {**(code or {}), **code_of(*REGISTRIES, model=model, task=task)},
+        "code": {**code, **code_of(*REGISTRIES, model=model, task=task)},
     }
 
 
-class Store:
-    """The checkpoint of one run.
+def folder_of(name: str) -> str:
+    """Return the name of a cell's folder."""
+    return name.replace(" ", "+")
 
-    Args:
-        path: The file; None keeps nothing.
-        about: What the run is, from :func:`describe`.
-        model: The model itself, as one process has it.
-        optimizer: Its optimiser.
-        fabric: The processes; the first one writes.
-    """
 
-    def __init__(
-        self,
-        path: Path | None,
-        about: Mapping[str, Any],
-        model: nn.Module,
-        optimizer: torch.optim.Optimizer,
-        fabric: Fabric,
-    ) -> None:
-        self.path, self.about, self.fabric = path, about, fabric
-        self.model, self.optimizer = model, optimizer
-        self.kept = 0  # steps
-
-    def save(self, step: int, history: History) -> None:
-        """Write the checkpoint; whatever happens meanwhile, the file is the old one or the new.
-
-        Raises:
-            OSError: If it cannot be written, in every process.
-        """
-        if self.path is None:
-            return
-        first_writes(self.fabric, partial(self._write, self.path, step, history))
-        self.kept = step
-
-    def _write(self, path: Path, step: int, history: History) -> None:
-        state = {
-            "about": self.about,
-            "step": step,
-            "history": asdict(history),
-            "model": self.model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "precision": self.fabric.strategy.precision.state_dict(),  # a scaler has a state
-        }
-        kept = f"its first {self.kept} steps are kept" if self.kept else "nothing of it is kept"
-        then = f"the run stops at step {step}, {kept}; make room, and start it again to go on"
-        with whole(path, then) as part, part.open("wb") as file:
-            torch.save(state, file)
-            file.flush()
-            os.fsync(file.fileno())
-
-    def clear(self) -> None:
-        """Remove the checkpoint: whoever starts anew must not go on from it later."""
-        if self.path is not None and self.fabric.is_global_zero:
-            self.path.unlink(missing_ok=True)
-
-    def load(self) -> tuple[int, History]:
-        """Bring model and optimiser to where the checkpoint left them.
-
-        Returns:
-            How many updates were made, and the history; 0 and an empty one without checkpoint.
-
-        Raises:
-            ValueError: If the checkpoint is of another run; the message names the difference. Or
-                if the file is no checkpoint, or the processes do not see the same file.
-        """
-        if self.path is None:
-            return 0, History()
-        self._require_seen(self.path)
-        if not self.path.exists():
-            return 0, History()
-        state = self._read(self.path)
-        self._require_same(state["about"])
-        try:
-            history = History(**state["history"])
-            for name, value in asdict(History()).items():
-                if not isinstance(getattr(history, name), type(value)):
-                    raise TypeError(name)
-            self.optimizer.load_state_dict(state["optimizer"])
-            self.fabric.strategy.precision.load_state_dict(state["precision"])
-            self.model.load_state_dict(state["model"])
-            self.kept = int(state["step"])
-        except Exception as error:  # whatever entries of another kind lead to
-            raise self._broken(self.path) from error
-        return self.kept, history
-
-    def _read(self, path: Path) -> dict[str, Any]:
-        """Return what a checkpoint holds; raise if the file is none, or is broken."""
-        try:
-            with warnings.catch_warnings(action="ignore"):  # about the age of a file of others
-                state = torch.load(path, map_location="cpu", weights_only=True)
-            about = state["about"]
-            good = all(isinstance(about[what], dict) for what in KINDS)
-        except PermissionError:  # which names the file
-            raise
-        except Exception:  # whatever reading something else leads to
-            good = False
-        if not good:
-            raise self._broken(path)
-        return dict(state)
-
-    def _broken(self, path: Path) -> ValueError:
-        return ValueError(
-            f"{path} must be a checkpoint of a run, but is broken or something else; remove "
-            "it, choose another folder, or start anew"
-        )
-
-    def _require_seen(self, path: Path) -> None:
-        """Raise unless all processes see the checkpoint, or none."""
-        mine = torch.tensor(float(path.exists()), device=self.fabric.device)
-        if over_all(self.fabric, mine, "mean").item() not in (0, 1):
-            raise ValueError(f"{path} must be on a disk that all processes share, but some lack it")
-
-    def _require_same(self, about: Mapping[str, Any]) -> None:
-        for what, kind in KINDS.items():
-            found = _difference(about[what], self.about[what])
-            if found:
-                raise ValueError(
-                    f"{self.path} must be of the same run to go on from, but is of {kind}: "
-                    f"{found}; choose another folder, or start anew"
-                )
+def python() -> dict[str, str]:
+    """Return the version of Python, whose code that of a run is."""
+    return {"version": ".".join(platform.python_version_tuple()[:2])}
 
 
 def _difference(old: Mapping[Any, Any], new: Mapping[Any, Any]) -> str:

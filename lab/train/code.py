@@ -35,7 +35,7 @@ WRAPPERS = {
 """What wraps functions → the attributes in which they are."""
 CHANGES_NOTHING = ("explore", "files", "records", "train")
 """Parts of the laboratory that keep, show and report; all of ``train`` but what computes."""
-COMPUTES = ("loop", "learn", "evaluate", "optimizer", "settings")
+COMPUTES = ("loop", "fitting", "learn", "evaluate", "optimizer", "settings")
 INNER = vars(nn.Module()).keys() - {"_modules"}
 UNSEEN = {"__doc__", "__firstlineno__", "__static_attributes__", "__module__", "__qualname__"}
 

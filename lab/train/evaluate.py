@@ -7,7 +7,7 @@ from lightning_fabric import Fabric
 from torch import nn
 
 from lab.tasks.task import IGNORE, Task
-from lab.train.hardware import over_all
+from lab.train.hardware import one_process, over_all
 
 
 @torch.no_grad()
@@ -23,7 +23,7 @@ def evaluate(model: nn.Module, task: Task, fabric: Fabric | None = None) -> dict
     Raises:
         ValueError: If a test set has no target.
     """
-    fabric = fabric or Fabric(accelerator="cpu", devices=1)
+    fabric = fabric or one_process()
     device = next(model.parameters()).device
     rank, world = fabric.global_rank, fabric.world_size
     training = model.training

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import logging
 import os
 import warnings
@@ -96,6 +97,12 @@ def make_fabric(
             f"{fabric.strategy.precision.precision!r}, got {precision!r}"
         )
     return fabric
+
+
+@functools.cache
+def one_process() -> Fabric:
+    """Return Fabric for this process on the CPU, where no model is set up."""
+    return Fabric(accelerator="cpu", devices=1)
 
 
 def _leave_group() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from math import isfinite
 from pathlib import Path
@@ -34,9 +34,9 @@ class History:
         norms: Norm of the gradient before it was clipped.
         evaluations: Scores on the way: ``[{"step": updates made, "scores": {name: score}}]``.
         scores: Score on each test set, at the end.
-        wall_s: Seconds, over all parts of a run that was resumed.
+        wall_s: Seconds, over all parts of a run that was resumed, at the end.
         made: Commit, hardware and versions of each part that differs from the one before it, see
-            :func:`~lab.records.stamp`; empty where nothing is kept.
+            :func:`~lab.records.stamp`, at the end; empty where nothing is kept.
     """
 
     steps: list[int] = field(default_factory=list)
@@ -52,9 +52,12 @@ class History:
 class Log:
     """Follows a run; only the first process writes and calls, Fabric's loggers too.
 
-    Args:
+    A part of the run, whose state is the history: that of a run whose losses were all finite.
+
+    Attributes:
         history: Where the entries go.
-        start: The step at which the run begins or goes on.
+
+    Args:
         settings: Say how often to log.
         fabric: The processes.
         folder: Where ``metrics.jsonl`` goes, a line for each entry; nowhere if None.
@@ -63,28 +66,56 @@ class Log:
 
     def __init__(
         self,
-        history: History,
-        start: int,
         settings: Settings,
         fabric: Fabric,
         folder: Path | None,
         on_log: Callable[[History], Any] | None,
     ) -> None:
-        self.history, self.settings, self.fabric = history, settings, fabric
+        self.history, self.settings, self.fabric = History(), settings, fabric
         self.on_log = on_log if fabric.is_global_zero else None
         self.path = folder / "metrics.jsonl" if folder else None
-        if self.path is not None:
-            first_writes(fabric, partial(_begin, self.path, start))
-        self.earlier_s, self.began = history.wall_s, time.perf_counter()
         # the first step that went wrong stays on the device: to look is to wait for it
         self.broken = torch.tensor(NEVER, device=fabric.device)
         self._restart()
+
+    def begin(self, step: int) -> None:
+        """Begin at a step, or go on from there."""
+        if self.path is not None:
+            first_writes(self.fabric, partial(_begin, self.path, step))
+        self._restart()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the history.
+
+        Raises:
+            FloatingPointError: As :meth:`check` says: what went wrong is not kept.
+        """
+        self.check()
+        return asdict(self.history)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take a history.
+
+        Raises:
+            TypeError: If it is none.
+        """
+        history = History(**state)
+        for name, value in asdict(History()).items():
+            if not isinstance(getattr(history, name), type(value)):
+                raise TypeError(name)
+        self.history = history
 
     def is_due(self, step: int) -> bool:
         """Return whether a step is logged."""
         return step % self.settings.log_every == 0 or step == self.settings.steps - 1
 
-    def see(self, step: int, loss: Tensor, norm: Tensor, rate: float, inputs: Tensor) -> None:
+    def count(self, inputs: Tensor) -> None:
+        """Count what is trained on, for the speed: the rows of this process."""
+        self.examples += self.settings.batch_size
+        if not inputs.is_floating_point():
+            self.tokens += inputs.numel() * self.fabric.world_size
+
+    def see(self, step: int, loss: Tensor, norm: Tensor, rate: float) -> None:
         """Take note of an update, and log it if it is due.
 
         Args:
@@ -92,7 +123,6 @@ class Log:
             loss: This process's share of the loss, times the number of processes.
             norm: The norm of the whole gradient.
             rate: The learning rate.
-            inputs: The rows of this process.
 
         Raises:
             FloatingPointError: If a loss since the last look, or a gradient, was not finite.
@@ -101,9 +131,6 @@ class Log:
         scaled = self.fabric.strategy.precision.precision == "16-mixed"
         well = loss.isfinite() if scaled else loss.isfinite() & norm.isfinite()
         self.broken = torch.where(well, self.broken, self.broken.clamp(max=step))
-        self.examples += self.settings.batch_size
-        if not inputs.is_floating_point():
-            self.tokens += inputs.numel() * self.fabric.world_size
         if self.is_due(step):
             self.check()
             self._entry(step, over_all(self.fabric, loss, "mean").item(), norm.item(), rate)
@@ -130,10 +157,6 @@ class Log:
         self._write(step=updates, scores=told)
         self._tell(updates, {f"score/{name}": score for name, score in scores.items()})
         self._restart()
-
-    def clock(self) -> None:
-        """Bring the history's wall time up to now."""
-        self.history.wall_s = self.earlier_s + time.perf_counter() - self.began
 
     def _entry(self, step: int, loss: float, norm: float, rate: float) -> None:
         history, seconds = self.history, time.perf_counter() - self.since

@@ -1,4 +1,4 @@
-"""The loop that trains the small models of a study."""
+"""How the small models of a study learn."""
 
 from __future__ import annotations
 
@@ -10,44 +10,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim.lr_scheduler import CosineAnnealingLR
+
+from lab.train.checkpoint import Checkpoint
+from lab.train.keeper import Generators, Keeper
+from lab.train.loop import minimise
+from lab.train.settings import half_cosine
 
 Rates = Mapping[str, float]
-
-
-def learn(
-    model: nn.Module,
-    loss: Callable[[], Tensor],
-    steps: int,
-    optimizer: torch.optim.Optimizer,
-    *,
-    cosine: bool = False,
-    clip: float | None = None,
-    after: Callable[[Tensor], Any] | None = None,
-) -> None:
-    """Minimise a loss, in place.
-
-    Args:
-        model: What learns.
-        loss: Draws a batch and returns its loss, a scalar.
-        steps: Number of updates.
-        optimizer: Of its parameters, :func:`adam` for instance.
-        cosine: Whether the rates fall to 0 as half a cosine.
-        clip: Largest norm of the whole gradient.
-        after: Called with the loss after each update.
-    """
-    schedule = CosineAnnealingLR(optimizer, max(steps, 1)) if cosine else None
-    for _ in range(steps):
-        value = loss()
-        optimizer.zero_grad()
-        value.backward()
-        if clip is not None:
-            nn.utils.clip_grad_norm_(model.parameters(), clip)
-        optimizer.step()
-        if schedule is not None:
-            schedule.step()
-        if after is not None:
-            after(value)
 
 
 def adam(model: nn.Module, rates: float | Rates) -> torch.optim.Adam:
@@ -100,18 +69,21 @@ class Training:
     clip: float | None = None
     wide: bool = True
 
-    def __call__(self, seed: int, steps: int, **cell: Any) -> Mapping[str, Any]:
+    def __call__(
+        self, seed: int, steps: int, keep: Checkpoint | None = None, **cell: Any
+    ) -> Mapping[str, Any]:
         """Train a model and return what is measured."""
-        model = self.train(seed=seed, steps=steps, **cell)
+        model = self.train(seed=seed, steps=steps, keep=keep, **cell)
         with torch.no_grad():
             return _told(self.measure, cell)(model)
 
-    def train(self, *, seed: int, steps: int, **cell: Any) -> Any:
+    def train(self, *, seed: int, steps: int, keep: Checkpoint | None = None, **cell: Any) -> Any:
         """Return a trained model.
 
         Args:
             seed: Of the weights and the batches.
             steps: Number of updates.
+            keep: Where the run is kept on its way, and goes on from; nowhere if omitted.
             **cell: What the study tells its models.
         """
         torch.manual_seed(seed)
@@ -119,9 +91,20 @@ class Training:
         model = _told(self.model, cell)()
         if self.wide:
             model = model.double()
-        rates = self.rates(model) if callable(self.rates) else self.rates
+        optimizer = adam(model, self.rates(model) if callable(self.rates) else self.rates)
         loss = partial(_told(self.loss, cell), model, generator)
-        learn(model, loss, steps, adam(model, rates), cosine=self.cosine, clip=self.clip)
+        random = Generators(generator)
+        keeper = Keeper(keep, {"model": model, "optimizer": optimizer, "random": random})
+        keeper.load()
+        minimise(
+            model,
+            lambda _: loss(),
+            optimizer,
+            steps,
+            factor=partial(half_cosine, steps=steps, warmup=0) if self.cosine else None,
+            clip=self.clip,
+            keeper=keeper,
+        )
         return model
 
 

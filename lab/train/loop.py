@@ -1,183 +1,69 @@
-"""The training loop, on Lightning Fabric."""
+"""The loop in which every model of the book learns."""
 
 from __future__ import annotations
 
 import math
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
-from lab.records import stamp
-from lab.tasks.task import IGNORE, Task
-from lab.train.checkpoint import Store, describe
-from lab.train.code import code_of
-from lab.train.evaluate import evaluate
-from lab.train.hardware import find_device, make_fabric, over_all
-from lab.train.history import History, Log
-from lab.train.interrupt import SIGNALS, Interrupted, StopRequest, handled
-from lab.train.optimizer import coefficients, make_optimizer, set_rate
-from lab.train.settings import Settings
+from lab.train.hardware import one_process
+from lab.train.keeper import Keeper
 
 
-def fit(
+def minimise(
     model: nn.Module,
-    task: Task,
-    settings: Settings,
+    loss: Callable[[int], Tensor],
+    optimizer: torch.optim.Optimizer,
+    steps: int,
     *,
-    device: str | None = None,
+    factor: Callable[[int], float] | None = None,
+    clip: float | None = None,
+    penalty: Callable[[], Tensor] | None = None,
+    after: Callable[[int, Tensor, Tensor], Any] | None = None,
     fabric: Fabric | None = None,
-    on_log: Callable[[History], Any] | None = None,
-    folder: Path | None = None,
-    resume: bool = True,
-    progress: bool | None = None,
-) -> History:
-    """Train a model in place and return its history, with the scores at the end.
-
-    A batch is a function of seed and step alone, and so is whatever the model draws at random. So
-    a run that goes on from a checkpoint sees what it would have seen, on the CPU to the last bit,
-    and each of several processes takes its rows of the same batch.
+    keeper: Keeper | None = None,
+) -> None:
+    """Minimise a loss, in place.
 
     Args:
-        model: The model; wherever it trains, it ends on the device that it came from.
-        task: Gives batches, loss and test sets.
-        settings: How to train.
-        device: ``"cpu"``, ``"cuda"``, ``"mps"``, or ``"auto"``, as if omitted: what the environment
-            names as ``STRINGLIB_DEVICE``, else the GPU of this machine if it has one.
-        fabric: In place of a device: one or several processes, launched, as from
-            :func:`~lab.train.hardware.make_fabric`.
-        on_log: Called with the history after each entry, by the first process.
-        folder: Keeps ``checkpoint.pt`` and ``metrics.jsonl``; nothing is kept if omitted. With it,
-            Ctrl-C and SIGTERM end the run after its step, saved.
-        resume: Whether to go on from the checkpoint in ``folder``, if there is one. A run that is
-            over is not repeated: its parameters and its history are read.
-        progress: Whether to show a progress bar; in a terminal only if omitted.
+        model: What learns.
+        loss: Draws the batch of a step, counted from 0, and returns its loss, a scalar.
+        optimizer: Of the model's parameters, with the largest rates that they have.
+        steps: Number of updates.
+        factor: The rates of a step, as a factor of the largest; always 1 if omitted.
+        clip: Largest norm of the whole gradient.
+        penalty: What is added to each loss.
+        after: Called after each update with the step, its loss without the penalty, and the norm of
+            the gradient before it was clipped.
+        fabric: Where the model was set up; if omitted, on the CPU and by itself.
+        keeper: Goes on where the run was left, and keeps it. What ``after`` collects is kept if it
+            is a part.
 
     Raises:
-        ValueError: If the device is not there or is given twice, the processes cannot share a
-            batch evenly, a batch has no target, or the checkpoint is none, or of another run.
-        FloatingPointError: If the loss or its gradient is no longer finite.
-        OSError: If a file cannot be written; the message says what is kept.
-        Interrupted: A ``KeyboardInterrupt``: the run was asked to stop, and is saved.
+        OSError: If a checkpoint cannot be written; the message says what is kept.
+        Interrupted: A ``KeyboardInterrupt``: the run was asked to stop, and is kept.
     """
-    if device is not None and fabric is not None:
-        raise ValueError(f"device must be left out where fabric says it, got {device!r}")
-    wide = any(p.dtype == torch.float64 for p in model.parameters())
-    fabric = fabric or make_fabric(find_device(device or "auto", wide))
-    if settings.batch_size % fabric.world_size:
-        raise ValueError(
-            f"batch_size must be a multiple of the {fabric.world_size} processes, "
-            f"got {settings.batch_size}"
-        )
-    about = {} if folder is None else describe(model, task, settings, _OWN_CODE)
-    plain_optimizer = make_optimizer(model, settings)
-    with _lent(model):
-        wrapped, optimizer = fabric.setup(model, plain_optimizer)
-        path = None if folder is None else folder / "checkpoint.pt"
-        store = Store(path, about, model, plain_optimizer, fabric)
-        if not resume:
-            store.clear()
-        start, history = store.load() if resume else (0, History())
-        if history.scores:
-            return history
-        if folder is not None:
-            made = stamp(device=fabric.device.type)
-            history.made += [made] * (history.made[-1:] != [made])
-        log = Log(history, start, settings, fabric, folder, on_log)
-        penalised = coefficients(model) if settings.penalty else []
-        stop = StopRequest()
-        model.train()
-        with (
-            nullcontext() if folder is None else handled(stop.note, *SIGNALS),
-            torch.random.fork_rng([fabric.device] if fabric.device.type == "cuda" else []),
-            _bar(start, settings.steps, progress, fabric) as bar,
-        ):
-            for step in range(start, settings.steps):
-                inputs, targets, count = _rows(task, settings, step, fabric)
-                _seed(settings.seed, step, fabric)
-                loss = task.loss(wrapped(inputs), targets) * (fabric.world_size / count)
-                rate = set_rate(plain_optimizer, step, settings)
-                optimizer.zero_grad()
-                squares = [c.square().sum() for c in penalised]
-                fabric.backward(loss + settings.penalty * sum(squares) if squares else loss)
-                norm = fabric.clip_gradients(
-                    wrapped, optimizer, max_norm=settings.clip or math.inf, error_if_nonfinite=False
-                )
-                assert norm is not None
-                optimizer.step()
-                log.see(step, loss.detach(), norm, rate, inputs)
-                done, final = step + 1, step + 1 == settings.steps
-                if final or (settings.evaluate_every and done % settings.evaluate_every == 0):
-                    log.scores(done, evaluate(model, task, fabric), final)
-                asked = (
-                    stop.asked
-                    if fabric.world_size == 1
-                    else log.is_due(step) and _any(stop, fabric)
-                )
-                if final or asked or done % settings.checkpoint_every == 0:
-                    log.check()
-                    log.clock()
-                    store.save(done, history)
-                if log.is_due(step):
-                    bar.set_postfix_str(f"loss {history.losses[-1]:.4g}", refresh=False)
-                bar.update()
-                if asked:
-                    raise Interrupted(
-                        f"stopped after {done} of {settings.steps} steps, saved: {path}"
-                    )
-        return history
-
-
-# taken when this is imported: whatever watches a run from outside is no other training
-_OWN_CODE = code_of(loop=fit)
-
-
-@contextmanager
-def _lent(model: nn.Module) -> Iterator[None]:
-    """Bring a model back to the device that it comes from, whatever happens."""
-    home = next(model.parameters()).device
-    try:
-        yield
-    finally:
-        model.to(home)
-
-
-def _rows(
-    task: Task, settings: Settings, step: int, fabric: Fabric
-) -> tuple[Tensor, Tensor, float]:
-    """Return this process's rows of the batch, and the number of targets in the whole of it."""
-    generator = torch.Generator().manual_seed(settings.seed * 1_000_003 + step)
-    inputs, targets = task.batch(settings.batch_size, generator)
-    count = (targets != IGNORE).sum().item()
-    if not count:
-        raise ValueError(f"batch of step {step} must have a target, got none")
-    mine = slice(fabric.global_rank, None, fabric.world_size)
-    return fabric.to_device(inputs[mine]), fabric.to_device(targets[mine]), count
-
-
-def _seed(seed: int, step: int, fabric: Fabric) -> None:
-    """Seed what a model may draw from, anew at each step: then there is no state to save."""
-    number = (seed * 1_000_003 + step) * fabric.world_size + fabric.global_rank
-    torch.default_generator.manual_seed(number)
-    if fabric.device.type == "cuda":
-        torch.cuda.manual_seed(number)
-
-
-def _any(stop: StopRequest, fabric: Fabric) -> bool:
-    """Return whether any process was asked to stop: none may go on alone."""
-    asked = torch.tensor(float(stop.asked), device=fabric.device)
-    return over_all(fabric, asked, "sum").item() > 0
-
-
-def _bar(start: int, steps: int, progress: bool | None, fabric: Fabric) -> Any:
-    """Return a progress bar, or nothing that does as if."""
-    from tqdm import tqdm
-
-    shown = sys.stderr.isatty() if progress is None else progress
-    hidden = not (shown and fabric.is_global_zero)
-    return tqdm(total=steps, initial=start, unit="step", disable=hidden, leave=False)
+    fabric = fabric or one_process()
+    keeper = keeper or Keeper(None, {})
+    largest = math.inf if clip is None else clip
+    for group in optimizer.param_groups:  # a checkpoint has it too
+        group.setdefault("initial_lr", group["lr"])
+    with keeper.watching():
+        for step in range(keeper.done, steps):
+            value = loss(step)
+            for group in optimizer.param_groups:
+                group["lr"] = group["initial_lr"] * (1 if factor is None else factor(step))
+            optimizer.zero_grad()
+            fabric.backward(value if penalty is None else value + penalty())
+            norm = fabric.clip_gradients(
+                model, optimizer, max_norm=largest, error_if_nonfinite=False
+            )
+            assert norm is not None
+            optimizer.step()
+            if after is not None:
+                after(step, value.detach(), norm)
+            keeper.after(step + 1, steps)

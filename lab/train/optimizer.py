@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
-from lab.train.settings import Settings, rate_factor
+from lab.train.settings import Settings
 from stringlib.encoders.circulant import CirculantSTRING
 from stringlib.encoders.string import RotaryEncoder
 
@@ -15,33 +17,20 @@ def make_optimizer(model: nn.Module, settings: Settings) -> torch.optim.AdamW:
     encoder = _ids(model, RotaryEncoder)
     spared = encoder | _ids(model, nn.Embedding)  # a readout tied to an embedding is one
     decaying = {id(m.weight) for m in model.modules() if isinstance(m, nn.Linear)} - spared
-    groups: dict[str, list[nn.Parameter]] = {"matrix": [], "other": [], "encoder": []}
+    own = settings.rate if settings.encoder_rate is None else settings.encoder_rate
+    groups: dict[str, dict[str, Any]] = {
+        "matrix": {"lr": settings.rate, "weight_decay": settings.weight_decay},
+        "other": {"lr": settings.rate, "weight_decay": 0.0},
+        "encoder": {"lr": own, "weight_decay": 0.0},
+    }
     for p in model.parameters():
         if p.requires_grad:
             kind = "matrix" if id(p) in decaying else "encoder" if id(p) in encoder else "other"
-            groups[kind].append(p)
+            groups[kind].setdefault("params", []).append(p)
     return torch.optim.AdamW(
-        [
-            {
-                "params": parameters,
-                "kind": kind,
-                "weight_decay": settings.weight_decay if kind == "matrix" else 0.0,
-            }
-            for kind, parameters in groups.items()
-            if parameters
-        ],
-        lr=settings.rate,
+        [{"kind": kind, **group} for kind, group in groups.items() if "params" in group],
         betas=settings.betas,
     )
-
-
-def set_rate(optimizer: torch.optim.Optimizer, step: int, settings: Settings) -> float:
-    """Set the learning rates of a step and return that of the matrices."""
-    factor = rate_factor(step, settings)
-    for group in optimizer.param_groups:
-        own = settings.encoder_rate if group["kind"] == "encoder" else None
-        group["lr"] = factor * (settings.rate if own is None else own)
-    return factor * settings.rate
 
 
 def coefficients(model: nn.Module) -> list[Tensor]:

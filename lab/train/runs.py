@@ -15,10 +15,10 @@ from lightning_fabric import Fabric
 from tqdm import tqdm
 
 from lab.tasks import Task, make_task
-from lab.train.cells import folder_of
+from lab.train.checkpoint import folder_of
+from lab.train.fitting import fit
 from lab.train.hardware import first_writes, make_fabric
 from lab.train.history import History
-from lab.train.loop import fit
 from lab.train.options import Options, import_modules
 from lab.train.runner import Each, tell, workers
 from lab.train.settings import Settings

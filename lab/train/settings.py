@@ -69,14 +69,19 @@ class Settings:
             raise ValueError(f"betas must be two numbers in [0, 1), got {self.betas}")
 
 
-def rate_factor(step: int, settings: Settings) -> float:
+def half_cosine(step: int, steps: int, warmup: int) -> float:
     """Return the learning rate of a step, as a factor of its largest.
 
     Linear from 1/warmup to 1, then half a cosine towards 0.
+
+    Args:
+        step: The step, from 0.
+        steps: Number of all steps.
+        warmup: Steps before the rate is at its largest.
     """
-    if step < settings.warmup:
-        return (step + 1) / settings.warmup
-    done = (step - settings.warmup) / max(1, settings.steps - settings.warmup)
+    if step < warmup:
+        return (step + 1) / warmup
+    done = (step - warmup) / max(1, steps - warmup)
     return 0.5 * (1 + math.cos(math.pi * done))
 
 

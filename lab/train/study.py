@@ -1,12 +1,16 @@
-"""A study: cells × seeds. Each run is kept as soon as it is done, and none is done twice."""
+"""Runs the cells of a study with every seed, and records them: what each file of results/ is."""
 
 from __future__ import annotations
 
 import argparse
+import inspect
+import json
 import os
+import shutil
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from functools import partial
@@ -17,22 +21,24 @@ import torch
 
 from lab.files import locked
 from lab.records import machine, stamp, write_runs
+from lab.train.checkpoint import Checkpoint, OtherRunError, folder_of, python
 from lab.train.code import code_of, digest
 from lab.train.hardware import DEVICES, find_device
-from lab.train.kept import Cells, Kept, plain
 from lab.train.runner import count, make_runs_parser, workers
 
 Run = Callable[..., Mapping[str, Any]]
+Wanted = tuple[str, int]
+"""A cell's name and a seed."""
 
 
 @dataclass(frozen=True)
 class Study:
     """What is run: every cell with every seed.
 
-    Every finished run is a line of ``<record>.runs.jsonl``, with the commit and the hardware that
-    made it. Stopped and started again, the study goes on with the runs that are missing, among them
+    Every run has a file in the folder ``<record>.runs``, with the commit and the hardware that made
+    it. Stopped and started again, the study goes on with the runs that are missing, among them
     those of a cell whose arguments changed, and all if the code of ``run`` did, or of what it
-    calls; the file goes when the record is written.
+    calls; the folder goes when the record is written.
 
     Args:
         script: The study's file; its record has the same name and ends in ``.json``.
@@ -40,7 +46,9 @@ class Study:
         cells: Name → what ``run`` is told, by keyword: what JSON can hold.
         run: ``run(seed=…, steps=…, **cell)`` returns what is recorded of one run: numbers, strings,
             lists and dictionaries. It must stand at the top of a module, as must the parts of a
-            :class:`~lab.train.learn.Training`.
+            :class:`~lab.train.learn.Training`. If it has a parameter ``keep``, it is handed its
+            file, a :class:`~lab.train.checkpoint.Checkpoint`, which
+            :func:`~lab.train.fitting.fit` takes: then a run that was stopped on its way goes on.
         steps: How many steps unless ``--steps`` says otherwise.
         seeds: How many seeds unless ``--seeds`` says otherwise.
         steps_are: What a step is, for ``--help``.
@@ -54,7 +62,7 @@ class Study:
 
     script: str | Path
     about: str | None
-    cells: Cells
+    cells: Mapping[str, Mapping[str, Any]]
     run: Run
     steps: int
     seeds: int = 5
@@ -79,47 +87,60 @@ class Study:
 
         Raises:
             SystemExit: If the command line is wrong, another process runs this study into the same
-                record, the disk is full, or runs failed: the others are kept, and each failure is
-                told with cell and seed.
+                record, a file is broken, the disk is full, or runs failed: the others are kept, and
+                each failure is told with cell and seed.
         """
         args = self._arguments(argv)
         torch.set_num_threads(1)  # here too, for the record's word about the hardware
+        folder = args.output.with_suffix(".runs")
         try:
-            self._main(args)
-        except (ImportError, OSError) as error:
+            with locked(folder / ".lock", f"another process runs this study and writes {folder}"):
+                self._main(args, folder)
+        except (ImportError, OSError, ValueError) as error:
             raise SystemExit(str(error)) from None
+        finally:
+            with suppress(OSError):  # it holds runs
+                folder.rmdir()
 
-    def _main(self, args: argparse.Namespace) -> None:
-        wanted = [(name, seed) for name in self.cells for seed in range(args.seeds)]
-        code = self.code
-        path = args.output.with_suffix(".runs.jsonl")
-        with locked(path, f"another process runs this study and writes {path}"):
-            kept = Kept(path, self.cells, args.steps, code)
-            # seed by seed: whoever stops early has every cell
-            todo = sorted(
-                (pair for pair in wanted if fnmatch(pair[0], args.only) and pair not in kept.found),
-                key=lambda pair: pair[1],
+    def _main(self, args: argparse.Namespace, folder: Path) -> None:
+        _require_current(args.output)
+        files = self._files(folder, args)
+        done = _read(files, folder)
+        # seed by seed: whoever stops early has every cell
+        todo = sorted(
+            (one for one in files if fnmatch(one[0], args.only) and one not in done),
+            key=lambda one: one[1],
+        )
+        print(f"{len(todo)} runs to do, {len(done)} done", flush=True)
+        failures = self._run_all(todo, args, files, done) if todo else []
+        if failures:
+            raise SystemExit(
+                "\n".join(failures) + f"\n{len(failures)} of {len(todo)} runs failed; the others "
+                f"are kept in {folder}, and the same command tries the missing ones again"
             )
-            if kept.changed:
-                print(f"{kept.changed} runs in {kept.path} are of other code and do not count")
-            done = sum(pair in kept.found for pair in wanted)
-            print(f"{len(todo)} runs to do, {done} done", flush=True)
-            failures = self._run_all(todo, args, kept) if todo else []
-            if failures:
-                raise SystemExit(
-                    "\n".join(failures) + f"\n{len(failures)} of {len(todo)} runs failed; the "
-                    f"others are kept in {kept.path}, and the same command tries the missing ones "
-                    "again"
-                )
-            if all(pair in kept.found for pair in wanted):
-                self._record(args, kept, code)
+        if len(done) == len(files):
+            self._record(args, done, folder)
+            shutil.rmtree(_folder(folder, args.steps))
+            print(f"written: {args.output}", flush=True)
 
-    def _record(self, args: argparse.Namespace, kept: Kept, code: str) -> None:
-        """Write the record of all runs, and remove the file that kept them."""
+    def _files(self, folder: Path, args: argparse.Namespace) -> dict[Wanted, Checkpoint]:
+        """Return the file of every run that is wanted."""
+        about = {"python": python(), "code": code_of(run=self.run)}
+        return {
+            (name, seed): Checkpoint(
+                _folder(folder, args.steps) / folder_of(name) / f"seed-{seed}.pt",
+                {"cell": plain(told), **about},
+            )
+            for name, told in self.cells.items()
+            for seed in range(args.seeds)
+        }
+
+    def _record(self, args: argparse.Namespace, done: Mapping[Wanted, Any], folder: Path) -> None:
+        """Write the record of all runs."""
         cells = {
             name: {
                 "told": dict(told),
-                "runs": [{"seed": n, **kept.found[name, n]} for n in range(args.seeds)],
+                "runs": [{"seed": n, **done[name, n]} for n in range(args.seeds)],
             }
             for name, told in self.cells.items()
         }
@@ -130,11 +151,9 @@ class Study:
             command=f"python results/{script} --seeds {args.seeds} --steps {args.steps}",
             cells=cells,
             data={"steps": args.steps, **beside},
-            code=code,
-            then=f"every run is kept in {kept.path}; make room, and say it again",
+            code=self.code,
+            then=f"every run is kept in {folder}; make room, and say it again",
         )
-        kept.path.unlink()
-        print(f"written: {args.output}", flush=True)
 
     def _arguments(self, argv: Sequence[str] | None) -> argparse.Namespace:
         parser = argparse.ArgumentParser(
@@ -173,44 +192,109 @@ class Study:
         return args
 
     def _run_all(
-        self, todo: Sequence[tuple[str, int]], args: argparse.Namespace, kept: Kept
+        self,
+        todo: Sequence[Wanted],
+        args: argparse.Namespace,
+        files: Mapping[Wanted, Checkpoint],
+        done: dict[Wanted, Any],
     ) -> list[str]:
         """Do the runs, keep each, and return a text about each that failed."""
-        function = partial(_do, self.run, args.steps, args.device)
-        runs = [(name, seed, dict(self.cells[name])) for name, seed in todo]
-        commit = stamp(Path(self.script))["commit"]  # a worker of a cluster may have no checkout
+        # a worker of a cluster may have neither this disk nor a checkout
+        saves = args.scheduler is None and "keep" in inspect.signature(self.run).parameters
+        commit = stamp(Path(self.script))["commit"]
+        function = partial(_do, self.run, args.steps, args.device, commit)
+        runs = [(one, dict(self.cells[one[0]]), files[one] if saves else None) for one in todo]
         failures = []
         try:
-            with workers(args.jobs, args.scheduler) as each:
-                for number, ((name, seed, _), came) in enumerate(each(function, runs), 1):
+            with workers(args.jobs, args.scheduler, saves=saves) as each:
+                for number, ((one, *_), came) in enumerate(each(function, runs), 1):
+                    name, seed = one
                     if isinstance(came, Exception):
                         failures.append(f"{_told(came)}\n^ in {name!r} with seed {seed}")
                         how = "FAILED"
                     else:
-                        found, where = came
-                        kept.add(name, seed, found, {"commit": commit, **where})
-                        how = f"{found['wall_s']} s"
+                        files[one].write({"found": came}, THEN)
+                        done[one] = came
+                        how = f"{came['wall_s']} s"
                     print(f"{number}/{len(todo)} {name} seed {seed} {how}", flush=True)
         except KeyboardInterrupt:
-            print(f"stopped; what is done is kept in {kept.path}", flush=True)
+            print(f"stopped; what is done is kept beside {args.output}", flush=True)
             raise SystemExit(130) from None
         return failures
 
 
-def _do(run: Run, steps: int, device: str, one: tuple[str, int, dict[str, Any]]) -> tuple[Any, Any]:
-    """Return what a run found, with its time, as JSON gives it back; and the machine it ran on."""
-    _, seed, told = one
+THEN = "the runs before it are kept; make room, and the same command goes on"
+
+
+def _folder(folder: Path, steps: int) -> Path:
+    """Return where runs of so many steps are kept: a first try spoils none of the long ones."""
+    return folder / f"{steps}-steps"
+
+
+def _read(files: Mapping[Wanted, Checkpoint], folder: Path) -> dict[Wanted, Any]:
+    """Return what came of the runs that are over; those of other arguments or code do not count."""
+    done, changed = {}, []
+    for one, file in files.items():
+        try:
+            state = file.read()
+        except OtherRunError as error:
+            changed += [error] if error.what != "cell" else []
+            continue
+        if "found" in state:
+            done[one] = state["found"]
+    if changed:
+        print(f"{len(changed)} runs in {folder} are of other code and do not count: {changed[0]}")
+    return done
+
+
+def _do(
+    run: Run,
+    steps: int,
+    device: str,
+    commit: str,
+    one: tuple[Wanted, dict[str, Any], Checkpoint | None],
+) -> dict[str, Any]:
+    """Return what a run found, with its time and what it was made with, as JSON gives it back."""
+    (_, seed), told, keep = one
     os.environ["STRINGLIB_DEVICE"] = device
+    before: dict[str, Any] = {}
+    if keep is not None:
+        told["keep"] = keep
+        try:
+            before = keep.read()
+        except OtherRunError:
+            keep.clear()
     start = time.perf_counter()
     found = run(seed=seed, steps=steps, **told)
-    wall_s = round(time.perf_counter() - start, 1)
+    wall_s = before.get("wall_s", 0.0) + time.perf_counter() - start
+    made = {"commit": commit, **machine(find_device(device))}
+    earlier = [part for part in before.get("made", []) if part != made]
     try:
-        return plain({**found, "wall_s": wall_s}), machine(find_device(device))
+        return plain({**found, "wall_s": round(wall_s, 1), "made": [*earlier, made]})
     except (TypeError, ValueError) as error:
         raise ValueError(f"a run must return JSON: {error}") from None
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON gives it back: tuples are lists.
+
+    Raises:
+        TypeError: If it holds what JSON cannot hold.
+        ValueError: If it holds a number that is not finite.
+    """
+    return json.loads(json.dumps(value, allow_nan=False))
 
 
 def _told(error: Exception) -> str:
     if isinstance(error, ChildProcessError):  # nobody knows where it was
         return str(error)
     return "".join(traceback.format_exception(error)).rstrip()
+
+
+def _require_current(output: Path) -> None:
+    """Refuse to run again what an older version of this file has kept."""
+    old = output.with_suffix(".runs.jsonl")
+    if old.exists():
+        raise ValueError(
+            f"{old} must be gone: runs are kept otherwise now; remove it to run them again"
+        )

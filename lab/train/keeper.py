@@ -1,0 +1,149 @@
+"""Keeps the state of a run on its way, and ends the run, saved, where it is asked to stop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Protocol
+
+import torch
+from lightning_fabric import Fabric
+
+from lab.records import stamp
+from lab.train.checkpoint import Checkpoint
+from lab.train.hardware import first_writes, one_process, over_all
+from lab.train.interrupt import SIGNALS, Interrupted, StopRequest, handled
+
+
+class Part(Protocol):
+    """What a run is made of, as PyTorch's modules and optimisers are."""
+
+    def state_dict(self) -> Mapping[str, Any]:
+        """Return its state."""
+
+    def load_state_dict(self, state: Any) -> Any:
+        """Take a state."""
+
+
+class Generators:
+    """PyTorch's own generator of random numbers, and others, as a part of a run."""
+
+    def __init__(self, *others: torch.Generator) -> None:
+        self.all = (torch.default_generator, *others)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of each."""
+        return {"states": [generator.get_state() for generator in self.all]}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take a state for each."""
+        for generator, one in zip(self.all, state["states"], strict=True):
+            generator.set_state(one)
+
+
+class Keeper:
+    """Keeps a run in its file.
+
+    Attributes:
+        done: Steps after which the run was kept last.
+        wall_s: Seconds up to the last step, those before the run was stopped among them.
+        made: What each part of the run that differs from the one before it was made with, see
+            :func:`~lab.records.stamp`; empty where nothing is kept.
+
+    Args:
+        file: The run's; None keeps nothing.
+        parts: Name → what has a state. All processes give theirs, and the first one writes.
+        fabric: The processes; this one alone, on the CPU, if omitted.
+        every: Steps between two checkpoints.
+        ask_every: Steps between two at which several processes tell each other whether to stop,
+            the first among them.
+    """
+
+    def __init__(
+        self,
+        file: Checkpoint | None,
+        parts: Mapping[str, Part],
+        fabric: Fabric | None = None,
+        every: int = 100,
+        ask_every: int = 1,
+    ) -> None:
+        self.file, self.parts, self.fabric = file, parts, fabric or one_process()
+        self.every, self.ask_every = every, ask_every
+        self.done, self.wall_s, self.made = 0, 0.0, list[dict[str, Any]]()
+        self._since = time.perf_counter()
+        self._stop = StopRequest()
+
+    def load(self) -> None:
+        """Bring all parts to where the file left them, if there is one.
+
+        Raises:
+            ValueError: If the file is of another run or broken, or not all processes see it.
+        """
+        if self.file is None:
+            return
+        self._require_seen(self.file)
+        state = self.file.read()
+        if not state:
+            return
+        try:
+            for name, part in self.parts.items():
+                part.load_state_dict(state["parts"][name])
+            self.made = [dict(one) for one in state["made"]]
+            self.wall_s, self.done = float(state["wall_s"]), int(state["step"])
+        except Exception as error:  # whatever entries of another kind lead to
+            raise self.file.broken() from error
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Note who makes the run, and Ctrl-C and SIGTERM, for it ends its step and is kept."""
+        if self.file is None:
+            yield
+            return
+        made = stamp(device=self.fabric.device.type)
+        self.made += [made] * (self.made[-1:] != [made])
+        with handled(self._stop.note, *SIGNALS):
+            yield
+
+    def after(self, done: int, steps: int) -> None:
+        """Keep the run after so many of its steps, if it is time.
+
+        Raises:
+            OSError: If it cannot be written, in every process.
+            Interrupted: If the run is asked to stop: it is kept.
+        """
+        now = time.perf_counter()
+        self.wall_s, self._since = self.wall_s + now - self._since, now
+        if self.file is None:
+            return
+        asked = self._is_asked(done, steps)
+        if done == steps or asked or done % self.every == 0:
+            self._save(self.file, done)
+        if asked:
+            raise Interrupted(f"stopped after {done} of {steps} steps, saved: {self.file.path}")
+
+    def _save(self, file: Checkpoint, done: int) -> None:
+        kept = f"its first {self.done} steps are kept" if self.done else "nothing of it is kept"
+        then = f"the run stops at step {done}, {kept}; make room, and start it again to go on"
+        parts = {name: part.state_dict() for name, part in self.parts.items()}
+        state = {"step": done, "wall_s": self.wall_s, "made": self.made, "parts": parts}
+        first_writes(self.fabric, partial(file.write, state, then))
+        self.done = done
+
+    def _is_asked(self, done: int, steps: int) -> bool:
+        """Return whether any process was asked to stop: none may go on alone."""
+        if self.fabric.world_size == 1:
+            return self._stop.asked
+        if (done - 1) % self.ask_every and done != steps:
+            return False
+        asked = torch.tensor(float(self._stop.asked), device=self.fabric.device)
+        return over_all(self.fabric, asked, "sum").item() > 0
+
+    def _require_seen(self, file: Checkpoint) -> None:
+        """Raise unless all processes see the checkpoint, or none."""
+        mine = torch.tensor(float(file.path.exists()), device=self.fabric.device)
+        if over_all(self.fabric, mine, "mean").item() not in (0, 1):
+            raise ValueError(
+                f"{file.path} must be on a disk that all processes share, but some lack it"
+            )
