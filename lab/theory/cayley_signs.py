@@ -1,0 +1,115 @@
+r"""Signs that bring an orthogonal matrix within reach of the Cayley transform, and how many swaps.
+
+Everything is computed in float64.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from stringlib.inputs import require_count, require_floats, require_positive
+
+
+def first_signs(matrix: Tensor) -> Tensor:
+    r"""Return signs E with :math:`|\det(I + QE)| \ge 1`, one after the other.
+
+    Gauss eliminates :math:`Q + E`. Before row i goes, its pivot is some a and a sign is still to be
+    added: that of a, so that no pivot is below 1.
+
+    Args:
+        matrix: Q, orthogonal, ``(d, d)``.
+
+    Returns:
+        1 or −1, float64, ``(d,)``.
+
+    Raises:
+        TypeError: If ``matrix`` is not a floating-point tensor.
+        ValueError: If it is not square.
+
+    Source:
+        As Biborski 2026 (arXiv:2601.16271), who bounds S by it.
+    """
+    rest = _square(matrix).clone()
+    signs = torch.ones(len(rest), dtype=torch.float64, device=rest.device)
+    for i in range(len(rest)):
+        if rest[i, i] < 0:
+            signs[i] = -1.0
+        pivot = rest[i, i] + signs[i]
+        rest = rest - torch.outer(rest[:, i], rest[i]) / pivot
+    return signs
+
+
+def cayley_signs(matrix: Tensor, excess: float = 0.01) -> tuple[Tensor, int]:
+    r"""Return signs E for which the S of QE has no entry above :math:`1 + \varepsilon` in size.
+
+    From :func:`first_signs` on, the two signs of the largest entry change as long as it is larger.
+    Each time the determinant grows by its square, so there are no more swaps than
+    :func:`most_swaps`, equation :eq:`eq-cayley-swaps`.
+
+    Args:
+        matrix: Q, orthogonal, ``(d, d)``.
+        excess: :math:`\varepsilon > 0`.
+
+    Returns:
+        The signs, float64, ``(d,)``, with QE the Cayley transform of a skew-symmetric S, and the
+        number of swaps.
+
+    Raises:
+        TypeError: If an argument has the wrong type.
+        ValueError: If ``matrix`` is not square or ``excess`` not positive.
+
+    Source:
+        The determinant that grows: O'Dorney 2014, who takes the largest of all.
+    """
+    require_positive("excess", excess)
+    wide = _square(matrix)
+    signs, swaps = first_signs(wide), 0
+    while True:
+        skew = inverse_cayley(wide * signs)
+        largest = int(skew.abs().argmax())
+        if skew.flatten()[largest].abs() <= 1 + excess:
+            return signs, swaps
+        signs[[*divmod(largest, len(wide))]] *= -1
+        swaps += 1
+
+
+def most_swaps(size: int, excess: float) -> int:
+    r"""Return the most swaps, :math:`d \ln 2 / 2\ln(1 + \varepsilon)` rounded down.
+
+    Equation :eq:`eq-cayley-swaps`.
+
+    Args:
+        size: d.
+        excess: :math:`\varepsilon > 0`.
+
+    Raises:
+        TypeError: If an argument has the wrong type.
+        ValueError: If ``size`` is below 1 or ``excess`` not positive.
+    """
+    require_count("size", size)
+    require_positive("excess", excess)
+    return int(size * math.log(2) / (2 * math.log1p(excess)))
+
+
+def inverse_cayley(matrix: Tensor) -> Tensor:
+    r"""Return :math:`S = (I - P)(I + P)^{-1}`, whose transform P is, :eq:`eq-cayley-transform`.
+
+    Args:
+        matrix: P, orthogonal without the eigenvalue −1, ``(d, d)``.
+
+    Returns:
+        float64, of the same shape.
+    """
+    wide = _square(matrix)
+    eye = torch.eye(len(wide), dtype=wide.dtype, device=wide.device)
+    return torch.linalg.solve(eye + wide, eye - wide)  # the two factors commute
+
+
+def _square(matrix: Tensor) -> Tensor:
+    require_floats("matrix", matrix)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not len(matrix):
+        raise ValueError(f"matrix must have shape (d, d), got {tuple(matrix.shape)}")
+    return matrix.double()
