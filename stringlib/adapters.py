@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -337,9 +338,11 @@ class Rotated(nn.Module):
                 f"most {most}, those of linear, got {heads}"
             )
         self.linear, self.encoder, self.heads = linear, encoder, int(heads)
-        exact = widen(positions.detach()).clone() if isinstance(positions, Tensor) else None
+        # no buffer: libraries that build models on meta fill those in no state_dict with anything
+        self.positions = (
+            widen(positions.detach()).clone() if isinstance(positions, Tensor) else None
+        )
         self.places = None if isinstance(positions, Tensor) else positions
-        self.register_buffer("positions", exact, persistent=False)
 
     @property
     def weight(self) -> Tensor:
@@ -372,7 +375,8 @@ class Rotated(nn.Module):
         """Return tokens ``x`` that were projected, turned where they stand."""
         encoder, positions = self.encoder, self.positions
         if self.places is not None:
-            positions = self.places(x).to(x.device)
+            positions = self.places(x)
+        positions = positions.to(x.device)
         turning, rest = projected.tensor_split([self.heads * encoder.head_dim], -1)
         by_head = turning.unflatten(-1, (-1, encoder.heads, encoder.head_dim)).movedim(-4, -2)
         if positions.ndim > 2:  # the same for each group of heads
@@ -403,16 +407,61 @@ class Rotated(nn.Module):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Rotated:
         """Move, and keep positions exact: bfloat16 has no odd numbers beyond 256."""
-
-        def move(t: Tensor) -> Tensor:
-            if t is not self.positions:
-                return fn(t)
+        super()._apply(fn, recurse)
+        if self.positions is not None:
             # every device has integers: only they can ask where all is moved to
-            device = fn(t.new_empty(0, dtype=torch.int64)).device
-            return t.to(device, widest(device))
-
-        super()._apply(move, recurse)
+            device = fn(self.positions.new_empty(0, dtype=torch.int64)).device
+            self.positions = self.positions.to(device, widest(device))
         return self
+
+
+def load_encoders(model: nn.Module, directory: str | Path) -> None:
+    """Give a model that has :class:`RotaryTables` or :class:`Rotated` the numbers saved with them.
+
+    ``save_pretrained`` writes them with the rest. ``from_pretrained`` builds the model that the
+    library knows, which has no place for them: it reports them as unexpected, or as missing what
+    they hold, and goes on. So build the model, put in the same modules as before, and call this::
+
+        model = LlamaForCausalLM.from_pretrained(directory)
+        model.model.rotary_emb = RotaryTables(CirculantSTRING(128))
+        load_encoders(model, directory)
+
+    Two things ``save_pretrained`` may have to be told. Where queries and keys share one encoder,
+    that two names may be one tensor:
+    ``state_dict={name: x.clone() for name, x in model.state_dict().items()}``. For families that
+    write other names than they have, such as ViT, that names stay: ``save_original_format=False``.
+
+    Args:
+        model: With its modules in place.
+        directory: That ``save_pretrained`` wrote, with files of safetensors.
+
+    Raises:
+        ValueError: If the model has no such module, or something of one is not in the files, or
+            something is left over there.
+        ImportError: If safetensors is not installed.
+    """
+    from safetensors import safe_open
+
+    kinds = (RotaryTables, Rotated)
+    places = [name for name, each in model.named_modules() if isinstance(each, kinds)]
+    if not places:
+        raise ValueError("model must have RotaryTables or Rotated in it, got none")
+    wanted = {
+        f"{place}.{key}" for place in places for key in model.get_submodule(place).state_dict()
+    }
+    saved: dict[str, Tensor] = {}
+    for file in sorted(Path(directory).glob("*.safetensors")):
+        with safe_open(file, framework="pt") as tensors:
+            keys = tensors.keys()
+            own = [key for key in keys if key.startswith(tuple(f"{place}." for place in places))]
+            saved |= {key: tensors.get_tensor(key) for key in own}
+    if wanted != saved.keys():
+        missing, left = sorted(wanted - saved.keys()), sorted(saved.keys() - wanted)
+        raise ValueError(
+            f"directory must hold what the model's encoders have, got {directory} without "
+            f"{', '.join(missing) or 'nothing'} and with {', '.join(left) or 'nothing'} besides"
+        )
+    model.load_state_dict(saved, strict=False)
 
 
 class _TurningWeight(Tensor):

@@ -46,6 +46,17 @@ class Derived(nn.Module):
         self._refill()
         return self
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set; and write anew what takes the place of a buffer without memory.
+
+        Libraries that build a model on meta set what is in no file to anything: transformers.
+        """
+        own = self.__dict__.get("_non_persistent_buffers_set", ())
+        held = self._buffers[name] if name in own else None
+        super().__setattr__(name, value)
+        if self._refills and held is not None and held.is_meta and isinstance(value, Tensor):
+            self._refill()
+
     def _load_from_state_dict(
         self,
         state_dict: dict[str, Any],

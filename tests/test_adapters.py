@@ -516,6 +516,23 @@ def test_positions_are_a_copy() -> None:
     assert torch.equal(module.positions, PLACES.double())
 
 
+@pytest.mark.parametrize("make", [lambda: RoPE(D), lambda: CirculantSTRING(D)])
+def test_what_a_library_sets_in_place_of_numbers_it_has_not_is_written_anew(
+    make: Callable[[], RotaryEncoder],
+) -> None:
+    with torch.device("meta"):
+        encoder = make()
+    for name, parameter in make().named_parameters():
+        setattr(encoder, name, nn.Parameter(parameter.detach()))
+    own = [name for name, _ in encoder.named_buffers()]
+    assert own
+    for name in own:
+        setattr(encoder, name, torch.full_like(encoder.get_buffer(name), 7, device="cpu"))
+        assert torch.equal(encoder.get_buffer(name), make().get_buffer(name))
+        setattr(encoder, name, torch.zeros(1))  # whoever replaces numbers means what he sets
+        assert encoder.get_buffer(name) == 0
+
+
 # both --------------------------------------------------------------------------------------------
 
 

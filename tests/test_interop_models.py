@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from book.own_lines import OWN
 from book.released import image_as_16
-from stringlib import STRING, AxialRoPE, CirculantSTRING, RoPE, softmax_attention
-from stringlib.adapters import PatchPositions, RotaryTables, Rotated
+from stringlib import STRING, AxialRoPE, CayleySTRING, CirculantSTRING, RoPE, softmax_attention
+from stringlib.adapters import PatchPositions, RotaryTables, Rotated, load_encoders
 from stringlib.convert import to_layout
 from stringlib.encoders.rope import mrope
 from stringlib.encoders.scaling import (
@@ -475,6 +475,92 @@ def test_all_layers_of_a_vision_transformer_learn() -> None:
         gradient = block.attn.qkv.encoder.coefficients.grad
         assert gradient is not None
         assert gradient.abs().amax((1, 2, 3)).min() > 0
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("shards", ["5GB", "20KB"])
+def test_a_learned_encoder_comes_back_from_a_directory(
+    llama: Any, tmp_path: Path, shards: str
+) -> None:
+    encoder, kind = random_encoder(), type(llama)
+    for block in llama.model.layers:
+        fold(block.self_attn, encoder)
+    llama.model.rotary_emb = RotaryTables(encoder)
+    before = llama(TOKENS).logits
+    llama.save_pretrained(tmp_path, max_shard_size=shards)
+    loaded = kind.from_pretrained(tmp_path)
+    assert far(loaded(TOKENS).logits, before) > 1e-2
+    with pytest.raises(ValueError, match="model must have RotaryTables or Rotated in it, got none"):
+        load_encoders(loaded, tmp_path)
+    loaded.model.rotary_emb = RotaryTables(CirculantSTRING(HEAD, block_size=8))
+    with pytest.raises(RuntimeError, match="size mismatch"):
+        load_encoders(loaded, tmp_path)
+    loaded.model.rotary_emb = RotaryTables(CirculantSTRING(HEAD))
+    load_encoders(loaded, tmp_path)
+    assert torch.equal(loaded(TOKENS).logits, before)
+    loaded.model.rotary_emb = RotaryTables(STRING(RoPE(HEAD).frequencies()))
+    missing = "without .*_frequencies and with model.rotary_emb.encoder.coefficients besides"
+    with pytest.raises(ValueError, match=missing):
+        load_encoders(loaded, tmp_path)
+
+
+@torch.no_grad()
+def test_turned_projections_come_back_from_a_directory(tmp_path: Path) -> None:
+    transformers = other("transformers")
+    config = transformers.ViTConfig(
+        hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
+        image_size=32, patch_size=8,
+    )  # fmt: skip
+    pixels, places = random(2, 3, 32, 32).float(), grid_positions(4, 4, num_prefix=1)
+
+    def put_in(model: Any) -> Any:
+        for layer in model.layers:
+            encoder = random_encoder(coord_dim=2, heads=4)
+            for name in ("q_proj", "k_proj"):
+                turned = Rotated(getattr(layer.attention, name), encoder, places)
+                setattr(layer.attention, name, turned)
+        return model.eval()
+
+    model = put_in(filled(transformers.ViTModel(config)))
+    for layer in model.layers:
+        nn.init.normal_(layer.attention.q_proj.encoder.coefficients)
+    before = model(pixels).last_hidden_state
+    told = {name: x.clone() for name, x in model.state_dict().items()}
+    model.save_pretrained(tmp_path, state_dict=told, save_original_format=False)
+    loaded = put_in(transformers.ViTModel.from_pretrained(tmp_path))
+    assert far(loaded(pixels).last_hidden_state, before) > 1e-2
+    load_encoders(loaded, tmp_path)
+    assert torch.equal(loaded(pixels).last_hidden_state, before)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["circulant", "cayley", "rope", "given", "turned"])
+def test_a_class_with_an_encoder_in_it_is_loaded_by_the_library(name: str, tmp_path: Path) -> None:
+    """It is built without memory, and what is in no file is set to anything."""
+    transformers = other("transformers")
+    places = torch.arange(20.0)[:, None]
+
+    class Own(transformers.LlamaForCausalLM):  # type: ignore[misc, name-defined]
+        def __init__(self, config: Any) -> None:
+            super().__init__(config)
+            if name == "turned":
+                layer = self.model.layers[0].self_attn
+                layer.q_proj = Rotated(layer.q_proj, CirculantSTRING(HEAD), places)
+                return
+            encoders: dict[str, RotaryEncoder] = {
+                "circulant": CirculantSTRING(HEAD),
+                "cayley": CayleySTRING(HEAD),
+                "rope": RoPE(HEAD, base=500),
+                "given": STRING(RoPE(HEAD, base=300).frequencies()),
+            }
+            self.model.rotary_emb = RotaryTables(encoders[name])
+
+    model = filled(Own(transformers.LlamaConfig(**SIZES)))
+    before = model(TOKENS).logits
+    model.save_pretrained(tmp_path)
+    loaded, told = Own.from_pretrained(tmp_path, output_loading_info=True)
+    assert not told["missing_keys"] | told["unexpected_keys"]
+    assert torch.equal(loaded(TOKENS).logits, before)
 
 
 @torch.no_grad()
