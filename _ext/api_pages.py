@@ -4,7 +4,8 @@
     ```
 
 stands for a heading and an ``automodule`` for each file that matches, so that a new module has its
-page from the start. The package's own text comes first, without a heading.
+page from the start. The package's own text comes first, without a heading. What an annotation says
+of an argument stands behind its type: ``q: Tensor['... heads n d']``.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from sphinx.application import Sphinx
 from sphinx.util import logging
 
 PLACE = re.compile(r"^```\{modules\} (\S+)\n```$", re.MULTILINE)
+ANNOTATED = re.compile(r"\bAnnotated\[(\w+), ('[^']*')\]")
 # tables of classes and long texts: their names say enough
 WITHOUT_VALUES = {"registry", "projections", "listops", "images"}
 
@@ -61,8 +63,16 @@ def outdated(app: Sphinx, env: Any, *_: set[str]) -> list[str]:
     return sorted(stale & env.found_docs)
 
 
+def shorten(
+    app: Sphinx, what: str, name: str, thing: Any, options: Any, signature: str | None, returns: str
+) -> tuple[str, str] | None:
+    """Return a signature whose annotations read as shapes and ranges."""
+    return (ANNOTATED.sub(r"\1[\2]", signature), returns) if signature else None
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the hooks."""
     app.connect("env-get-outdated", outdated)
     app.connect("source-read", fill_in)
+    app.connect("autodoc-process-signature", shorten)
     return {"version": "1", "parallel_read_safe": False, "parallel_write_safe": True}

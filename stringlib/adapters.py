@@ -316,15 +316,10 @@ class Rotated(nn.Module):
         self,
         linear: nn.Linear,
         encoder: RotaryEncoder,
-        positions: Positions[Tensor, "... seq coord_dim"] | Callable,
+        positions: Positions[Tensor, "... seq encoder.coord_dim"] | Callable,
         heads: int | None = None,
     ) -> None:
         super().__init__()
-        if isinstance(positions, Tensor) and positions.shape[-1] != encoder.coord_dim:
-            raise ValueError(
-                f"positions must have shape (..., seq, {encoder.coord_dim}), "
-                f"got {tuple(positions.shape)}"
-            )
         most, rest = divmod(linear.out_features, encoder.head_dim)
         if rest:
             raise ValueError(

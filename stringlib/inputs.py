@@ -30,12 +30,6 @@ def require_count(name: str, value: Any, least: int = 1) -> None:
         raise ValueError(f"{name} must be at least {least}, got {value}")
 
 
-def require_number(name: str, value: Any) -> None:
-    """Raise ``TypeError`` unless ``value`` is a real number."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{name} must be a number, got {value!r}")
-
-
 def require_positive(name: str, value: Any) -> None:
     """Raise unless ``value`` is a positive, finite number.
 
@@ -43,16 +37,10 @@ def require_positive(name: str, value: Any) -> None:
         TypeError: If it is not a number.
         ValueError: If it is not positive or not finite.
     """
-    require_number(name, value)
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be a number, got {value!r}")
     if not 0 < float(value) < float("inf"):
         raise ValueError(f"{name} must be positive and finite, got {value}")
-
-
-def require_bool(**flags: object) -> None:
-    """Raise ``TypeError`` unless each flag is a bool: text and tensors would count as true."""
-    for name, value in flags.items():
-        if not isinstance(value, bool):
-            raise TypeError(f"{name} must be a bool, got {value!r}")
 
 
 def require_generator(generator: object) -> None:
@@ -86,39 +74,9 @@ def require_heads(name: str, x: Tensor, heads: int) -> None:
 
 
 def require_split(dim: int, heads: int) -> None:
-    """Raise unless ``heads`` heads of one size share ``dim`` channels.
-
-    Raises:
-        TypeError: If a number is not an integer.
-        ValueError: If one is below 1 or ``heads`` does not divide ``dim``.
-    """
-    require_count("dim", dim)
-    require_count("heads", heads)
+    """Raise ``ValueError`` unless ``heads`` heads of one size share ``dim`` channels."""
     if dim % heads:
         raise ValueError(f"heads must divide dim {dim}, got {heads}")
-
-
-def require_numbers(name: str, x: object) -> None:
-    """Raise ``TypeError`` unless ``x`` is a tensor of real numbers, integer or floating."""
-    if not isinstance(x, Tensor) or x.is_complex() or x.dtype == torch.bool:
-        raise TypeError(f"{name} must be a tensor of real numbers, got {kind_of(x)}")
-
-
-def require_positions(name: str, positions: Tensor, coord_dim: int) -> None:
-    """Raise unless ``positions`` is a real tensor ``(..., seq, coord_dim)``.
-
-    Raises:
-        TypeError: If it is not a tensor of real numbers.
-        ValueError: If its shape does not fit, or, on the CPU, if half precision cannot tell the
-            positions apart.
-    """
-    require_numbers(name, positions)
-    if positions.ndim < 2 or positions.shape[-1] != coord_dim:
-        hint = "; write positions[:, None]" if positions.ndim == 1 and coord_dim == 1 else ""
-        raise ValueError(
-            f"{name} must have shape (..., seq, {coord_dim}), got {tuple(positions.shape)}{hint}"
-        )
-    require_exact(name, positions)
 
 
 def require_exact(name: str, positions: Tensor) -> None:
@@ -205,18 +163,9 @@ def require_places(name: str, x: Tensor, positions: Tensor | None) -> None:
     for, ``(..., seq, dim)``, and no more.
 
     Raises:
-        TypeError: If they are no tensor.
         ValueError: If they have more leading dimensions than ``x``, or others.
     """
-    if positions is None:
-        return
-    require_numbers("positions", positions)
-    if positions.ndim < 2:
-        raise ValueError(
-            f"positions must have shape (..., seq, coord_dim), got {tuple(positions.shape)}; for a "
-            "line write positions[:, None]"
-        )
-    if not expands(positions.shape[:-2], x.shape[:-2]):
+    if positions is not None and not expands(positions.shape[:-2], x.shape[:-2]):
         raise ValueError(
             f"the leading dimensions of positions must expand to {tuple(x.shape[:-2])}, "
             f"those of {name}; got shape {tuple(positions.shape)}"

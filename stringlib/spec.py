@@ -7,14 +7,17 @@ it is called. An error names the argument, what it must be and what was given.
 ``int``, ``float``, ``bool``  a number of things, at least 1; a finite number; a bool
 ``Literal["a", "b"]``         one of these words
 a class, ``X | None``         one of its instances; X, or None
+``Sequence[int]``             a tuple or list of numbers; ``tuple[int, ...]`` too
 ``Floats[Tensor, shape]``     a floating-point tensor
+``Indices[Tensor, shape]``    a tensor of whole numbers, int64 or int32
 ``Reals[Tensor, shape]``      a tensor of real numbers, integer or floating
 ``Positions[Tensor, shape]``  the same, and not beyond the numbers that half precision counts
 ``LogDecays[Tensor, shape]``  a floating-point tensor, nowhere above 0
 ============================  ===============================================================
 
 Values are looked at where that is free, on the CPU. A shape has a word for each dimension: ``n`` is
-one size in all arguments of a call, ``2`` a number, ``self.dim`` an attribute of the module.
+one size in all arguments of a call, ``2`` a number, ``self.dim`` an attribute of the module, and
+``encoder.dim`` one of an argument.
 ``#heads`` is a size that broadcasts; ``heads?`` may be 1, and no other than the arguments before
 have. ``...`` stands for dimensions in front, which broadcast with those of the other arguments;
 ``...?`` for some that expand to those of the arguments before. ``...k`` are others than ``...``.
@@ -26,7 +29,7 @@ import inspect
 import math
 import numbers
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import (
     TYPE_CHECKING,
@@ -46,8 +49,9 @@ from torch import Tensor
 
 from stringlib.inputs import INTEGERS, common_shape, kind_of, require_exact, require_log_decay
 
-__all__ = ["Count0", "Even", "Positive", "Scale", "Share", "Whole", "checked"]
-__all__ += ["Floats", "LogDecays", "Positions", "Reals"]  # which a type checker sees imported
+__all__ = ["Count0", "Even", "NotNegative", "Positive", "Scale", "Share", "Whole", "checked"]
+# which a type checker sees imported
+__all__ += ["Floats", "Indices", "LogDecays", "Positions", "Reals"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 Sizes = dict[str, Any]
@@ -65,9 +69,11 @@ class Numbers(NamedTuple):
 
 
 class Array(NamedTuple):
-    """Which tensors an annotation admits: floating point alone? Which shape, which values?"""
+    """Which tensors an annotation admits: which dtypes, in words too, which shape, which values?"""
 
-    floating: bool
+    kind: str
+    floats: bool
+    others: Callable[[torch.dtype], bool]
     shape: str
     values: Callable[[str, Tensor], None] | None
 
@@ -86,25 +92,30 @@ Count0 = Annotated[int, Numbers("at least 0", lambda x: x >= 0)]
 Even = Annotated[int, Numbers("even (channels rotate in pairs)", lambda x: x > 0 and x % 2 == 0)]
 Whole = Annotated[int, Numbers("whole", lambda x: True)]
 Positive = Annotated[float, Numbers("positive and finite", lambda x: 0 < x < math.inf)]
+NotNegative = Annotated[float, Numbers("finite and at least 0", lambda x: 0 <= x < math.inf)]
 Scale = Annotated[float, Numbers("finite and at least 1", lambda x: 1 <= x < math.inf)]
 Share = Annotated[float, Numbers("between 0 and 1", lambda x: 0 <= x <= 1)]
 
 if TYPE_CHECKING:  # to a type checker they are tensors
     from typing import Annotated as Floats
+    from typing import Annotated as Indices
     from typing import Annotated as LogDecays
     from typing import Annotated as Positions
     from typing import Annotated as Reals
 else:
 
     class _Tensors:
-        def __init__(self, floating, values=None):
-            self.floating, self.values = floating, values
+        def __init__(self, kind, floats, others, values=None):
+            self.dtypes, self.values = (kind, floats, others), values
 
         def __getitem__(self, item):
-            return Annotated[item[0], Array(self.floating, item[1], self.values)]
+            return Annotated[item[0], Array(*self.dtypes, item[1], self.values)]
 
-    Floats, Reals = _Tensors(True), _Tensors(False)
-    LogDecays, Positions = _Tensors(True, require_log_decay), _Tensors(False, require_exact)
+    _FLOATS = "a floating-point tensor", True, lambda dtype: False
+    _REALS = "a tensor of real numbers", True, lambda t: not t.is_complex and t != torch.bool
+    _WHOLE = "a tensor of integers, int64 or int32", False, (torch.int64, torch.int32).__contains__
+    Floats, Reals, Indices = _Tensors(*_FLOATS), _Tensors(*_REALS), _Tensors(*_WHOLE)
+    LogDecays, Positions = _Tensors(*_FLOATS, require_log_decay), _Tensors(*_REALS, require_exact)
 
 
 def checked(function: F) -> F:
@@ -115,22 +126,31 @@ def checked(function: F) -> F:
     arrays = [m for hint in hints.values() for m in _metas(hint) if isinstance(m, Array)]
     keys = [_key(word) for array in arrays for word in array.shape.split()]
     numerals = {key: int(key) for key in keys if key.isdigit()}
-    attributes = {key: key[5:] for key in keys if key.startswith("self.")}
+    attributes = {key: key.split(".") for key in keys if "." in key.strip(".")}
     # a name that stands once says that there is a dimension, and no more
     once = {key for key in keys if keys.count(key) == 1 and key not in numerals | attributes}
     tests: list[tuple[Any, str, tuple[type, ...], Test]] = []
     for place, p in enumerate(parameters):
-        admitted, test = _test(p.name, hints[p.name], once)
+        admitted, test = _test(p.name, _parts(hints[p.name]), once)
         if test is not None and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
             reach = math.inf if p.kind is p.KEYWORD_ONLY else place  # no place will do
             tests.append((reach, p.name, admitted, test))
-    own = [*attributes.items()]
+    places = {p.name: place for place, p in enumerate(parameters)}
+    own = [(key, name) for key, (owner, name) in attributes.items() if owner == "self"]
+    lent = [
+        (key, places[owner], owner, name)
+        for key, (owner, name) in attributes.items()
+        if owner != "self"
+    ]
 
     def call(*args: Any, **named: Any) -> Any:
         sizes: Sizes = numerals.copy()
+        count = len(args)
         for key, attribute in own:
             sizes[key] = getattr(args[0], attribute)
-        count = len(args)
+        for key, place, lender, attribute in lent:
+            value = args[place] if place < count else named.get(lender)
+            sizes[key] = getattr(value, attribute, None)  # what has none is refused itself
         for place, name, admitted, test in tests:
             if place < count:
                 value = args[place]
@@ -163,12 +183,20 @@ def _key(word: str) -> str:
     return word.strip("#?")
 
 
-def _test(name: str, hint: Any, once: set[str]) -> tuple[tuple[type, ...], Test | None]:
+def _name(key: str) -> str:
+    """Return a size as a reader knows it: the attribute's own name."""
+    return key if key.startswith("...") else key.rpartition(".")[2]
+
+
+def _test(name: str, parts: list[Any], once: set[str]) -> tuple[tuple[type, ...], Test | None]:
     """Return the classes that an annotation admits as they are, and the test of all others.
 
     Nothing is tested, and the test None, where there is no annotation, or one of another kind.
     """
-    parts, metas = _parts(hint), _metas(hint)
+    rows = [part for part in parts if get_origin(part) in (tuple, Sequence)]
+    if rows:
+        return _several(name, get_args(rows[0])[0], [p for p in parts if p not in rows], once)
+    metas = [meta for part in parts for meta in _metas(part)]
     admitted = tuple(part for part in parts if isinstance(part, type) and part not in UNTESTED)
     others = [part for part in parts if part not in admitted]
     if not others:
@@ -189,6 +217,26 @@ def _refuse(name: str, classes: tuple[type, ...]) -> Test:
         raise TypeError(f"{name} must be a {words}, got {kind_of(x)}")
 
     return test
+
+
+def _several(
+    name: str, one: Any, others: list[Any], once: set[str]
+) -> tuple[tuple[type, ...], Test | None]:
+    """Return the same for a tuple or list of what an annotation admits, or another thing."""
+    each, each_test = _test(name, _parts(one), once)
+    admitted, other_test = _test(name, others, once)
+
+    def test(x: Any, sizes: Sizes) -> None:
+        if isinstance(x, (tuple, list)):
+            for part in x:
+                if each_test is not None and not isinstance(part, each):
+                    each_test(part, sizes)
+        elif other_test is None or others in ([], [types.NoneType]):
+            raise TypeError(f"{name} must be a tuple or list, got {kind_of(x)}")
+        else:
+            other_test(x, sizes)
+
+    return admitted, test
 
 
 def _literal(name: str, known: tuple[str, ...]) -> Test:
@@ -212,8 +260,8 @@ def _number(name: str, kind: type, meta: Numbers) -> Test:
 
 
 def _tensor(name: str, meta: Array, once: set[str]) -> Test:
-    words, floating, values = meta.shape.split(), meta.floating, meta.values
-    kind = "a floating-point tensor" if floating else "a tensor of real numbers"
+    words, values = meta.shape.split(), meta.values
+    kind, floats, others = meta.kind, meta.floats, meta.others
     lead = words.pop(0) if meta.shape.startswith("...") else ""
     count, last = len(words), _key(words[-1]) if words else ""
     dimensions = [(i - count, _key(w)) for i, w in enumerate(words) if _key(w) not in once]
@@ -221,17 +269,18 @@ def _tensor(name: str, meta: Array, once: set[str]) -> Test:
     lead_is_compared = bool(lead) and lead_key not in once
 
     def misfit(x: Tensor, sizes: Sizes, keys: list[str]) -> ValueError:
-        shape = ", ".join(_key(word).removeprefix("self.") for word in meta.shape.split())
+        shape = ", ".join(_name(_key(word)) for word in meta.shape.split())
         shape += "," * (not lead and count == 1)
         known = [key for key in keys if key in sizes and not key.isdigit()]
-        told = ", ".join(f"{key.removeprefix('self.')} = {sizes[key]}" for key in known)
+        told = ", ".join(f"{_name(key)} = {sizes[key]}" for key in known)
         told = f"({shape}) with {told}" if known else f"({shape})"
-        hint = f"; write {name}[:, None]" if x.ndim == 1 and sizes.get(last) == 1 else ""
+        line = x.ndim == 1 and (sizes.get(last) == 1 or last == "coord_dim")
+        hint = f"; write {name}[:, None]" if line else ""
         return ValueError(f"{name} must have shape {told}, got {tuple(x.shape)}{hint}")
 
     def test(x: Any, sizes: Sizes) -> None:
         dtype = x.dtype if isinstance(x, Tensor) else torch.bool
-        if not dtype.is_floating_point and (floating or dtype.is_complex or dtype == torch.bool):
+        if not (floats and dtype.is_floating_point) and not others(dtype):
             raise TypeError(f"{name} must be {kind}, got {kind_of(x)}")
         shape = x.shape
         more = len(shape) - count

@@ -6,19 +6,28 @@ import importlib
 import inspect
 import math
 import pkgutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
-from types import CodeType
-from typing import Annotated, Any, get_type_hints
+from types import CodeType, ModuleType
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 import stringlib
-from lab.theory.extrapolation import effective_window, tail_share
-from lab.theory.offsets import alias_gap, offset_scores
-from lab.theory.perplexity import perplexity
+from lab import theory
+from lab.theory import (
+    capacity,
+    cost,
+    extrapolation,
+    offsets,
+    perplexity,
+    rope_decay,
+    spread,
+    structured_variance,
+    variance,
+)
 from stringlib import (
     STRING,
     ALiBi,
@@ -65,6 +74,7 @@ from stringlib.attention.decay import decay_mask, decayed_sums
 from stringlib.attention.delta import DeltaWeight, delta_rule
 from stringlib.attention.features import IdentityFeatures
 from stringlib.attention.gate import Gate
+from stringlib.attention.learned import LearnedToeplitz
 from stringlib.attention.linear import rotated_linear_attention
 from stringlib.attention.projections import PROJECTIONS
 from stringlib.attention.roll import Roll
@@ -96,6 +106,8 @@ from stringlib.encoders.string import RotaryEncoder
 from stringlib.inputs import common_shape
 from stringlib.models import make_language_model
 from stringlib.models.absolute import GridSinusoidal, GridTable
+from stringlib.models.blocks import MLP, Block, SwiGLU
+from stringlib.models.one_head import OneHead
 from stringlib.positions import geometric_frequencies, grid_positions
 from stringlib.spec import _metas, _parts
 from stringlib.testing import properties
@@ -113,6 +125,8 @@ LINE, PLANE, Q = torch.arange(4.0)[:, None], torch.rand(4, 2), torch.rand(2, 2, 
 SCALE, MASK = Q[..., 0], torch.ones(2, 4, dtype=torch.bool)
 X, TOKENS = torch.rand(2, 4, 16), torch.zeros(2, 4, dtype=torch.int64)
 MIXED, TEXT = MixedRoPE(8, 2, heads=2), LanguageModel(5, 8, 1, 2, "rope")
+ONE_HEAD = OneHead(3, 8, 8)
+ONE_HEAD.encoder = RoPE(8)
 BIASES = [bias(2) for bias in (ALiBi, T5Bias, KerpleLog, KerplePower)]
 CALLS = [
     (make_encoder, {"name": "mixed", "head_dim": 8, "coord_dim": 2, "heads": 1}),
@@ -134,11 +148,49 @@ CALLS = [
     (ntk_aware, {"frequencies": torch.rand(1, 4, 1), "scale": 2}),
     (yarn, {"frequencies": torch.rand(1, 4, 1), "scale": 2, "length": 9, "slow": 1, "fast": 2}),
     (universal_form, {"generators": torch.zeros(2, 4, 4), "tolerance": 0.1}),
-    (effective_window, {"bias": ALiBi(2), "length": 3}),
-    (tail_share, {"bias": ALiBi(2), "length": 3, "longer": 5}),
-    (offset_scores, {"encoder": MIXED, "q": Q[:, :, 0], "k": Q[:, :, 0], "offsets": PLANE}),
-    (alias_gap, {"encoder": MIXED, "offsets": PLANE}),
-    (perplexity, {"bits": 2.0, "unit": 3.0}),
+    (extrapolation.effective_window, {"bias": ALiBi(2), "length": 3}),
+    (extrapolation.tail_share, {"bias": ALiBi(2), "length": 3, "longer": 5}),
+    (extrapolation.seen_turns, {"frequencies": Q, "length": 9.5}),
+    (extrapolation.unseen_share, {"frequencies": Q, "scaled": Q, "length": 9, "longer": 20}),
+    (extrapolation.match_weight, {"gap": 1.5, "length": 3}),
+    (offsets.offset_scores, {"encoder": MIXED, "q": Q[:, :, 0], "k": Q[:, :, 0], "offsets": PLANE}),
+    (offsets.alias_gap, {"encoder": MIXED, "offsets": PLANE}),
+    (perplexity.perplexity, {"bits": 2.0, "unit": 3.0}),
+    (capacity.recall_error, {"weights": torch.eye(3)}),
+    (capacity.delta_recall_error, {"n": 3, "m": 4}),
+    *((f, {"pairs": 2, "values": 3}) for f in (capacity.guess_accuracy, capacity.guess_loss)),
+    (capacity.swap_bound, {"values": 3}),
+    (cost.chunk_products, {"n": 8, "m": 2, "width": 3, "chunk": 4}),
+    *((f, {"distances": Q, "frequencies": torch.rand(3), "amplitudes": torch.rand(3)})
+      for f in (rope_decay.phase_sum, rope_decay.abel_bound)),
+    (rope_decay.exp_integral, {"x": Q}),
+    *((f, {"distances": Q, "base": 10}) for f in (rope_decay.phase_integral, rope_decay.regimes)),
+    (rope_decay.horizon, {"pairs": 4, "base": 10}),
+    (rope_decay.corput_bound, {"speeds": Q}),
+    (rope_decay.gap_bound, {"distances": Q, "pairs": 4, "base": 10.0}),
+    (spread.mean, {"values": [1.0, 2.0]}),
+    (spread.interval, {"values": [1.0, 2.0], "comparisons": 2}),
+    (spread.difference, {"values": [1.0, 2.0], "others": [3, 5], "comparisons": 2}),
+    (spread.success_interval, {"successes": 0, "runs": 3, "comparisons": 2}),
+    (structured_variance.cyclic_autocorrelation, {"u": Q}),
+    (structured_variance.circulant_mse, {"z": Q, "signs": Q, "num_features": 3}),
+    (structured_variance.circulant_mean_mse, {"z": Q, "num_features": 3}),
+    *((f, {"square": Q}) for f in (structured_variance.circulant_ratio,
+                                   structured_variance.unit_circulant_ratio)),
+    (structured_variance.unit_circulant_moments,
+     {"z": torch.rand(4), "signs": torch.ones(4), "num_features": 3}),
+    (structured_variance.hadamard_moments,
+     {"z": torch.rand(4).double(), "diagonals": torch.ones(2, 4).double()}),
+    (structured_variance.structured_bias_bounds, {"square": Q, "head_dim": 3}),
+    (structured_variance.unit_circulant_bias, {"z": Q}),
+    *((f, {"square": Q, "num_features": 3}) for f in (
+        variance.trigonometric_mse, variance.positive_mse, variance.hyperbolic_mse)),
+    (partial(variance.optimal_mse, alpha=0.0), {"square": Q, "num_features": 3, "head_dim": 4}),
+    (variance.orthogonal_mse,
+     {"square": Q, "num_features": 3, "head_dim": 4, "hyperbolic": True}),
+    *((f, {"square": Q, "head_dim": 3}) for f in (
+        variance.orthogonal_gain, variance.orthogonal_gain_bound, variance.sqrt_norm_mean)),
+    (variance.attention_mse, {"q": Q, "k": Q, "num_features": 3}),
     (properties.skew_error, {"matrix": torch.zeros(3, 3)}),
     (properties.orthogonality_error, {"matrix": torch.eye(3)}),
     (properties.commutator_error, {"generators": torch.zeros(2, 3, 3)}),
@@ -154,12 +206,26 @@ CALLS = [
      {"encoder": MIXED, "x": X, "w_q": X[0].repeat(4, 1), "w_k": X[1].repeat(4, 1),
       "positions": PLANE}),
     (properties.all_errors, {"encoder": MIXED}),
-    (TEXT, {"tokens": TOKENS, "positions": LINE, "state": None, "return_state": False}),
-    (TEXT.generate, {"tokens": TOKENS, "count": 1, "temperature": 0.5}),
+    (TEXT, {"tokens": TOKENS, "positions": LINE, "key_mask": MASK, "state": None,
+            "return_state": False}),
+    (TEXT, {"tokens": TOKENS, "state": TEXT(TOKENS, return_state=True)[1]}),
+    (TEXT.generate, {"tokens": TOKENS, "count": 1, "key_mask": MASK, "temperature": 0.5,
+                     "generator": None}),
+    (MLP, {"dim": 4, "hidden": 3}),
+    (SwiGLU, {"dim": 4, "hidden": 3}),
+    (Block, {"dim": 8, "heads": 2, "mlp": "mlp", "hidden": 5}),
+    (OneHead, {"symbols": 3, "dim": 4, "head_dim": 2}),
+    (ONE_HEAD, {"symbols": TOKENS, "positions": LINE}),
+    (ViT(4, 2, 3, 8, 1, 2).patches, {"images": torch.rand(2, 1, 4, 4)}),
+    (GridTable, {"sizes": (2, 3), "dim": 4}),
+    (Roll, {"cycles": (3, 5)}),
+    (LearnedToeplitz, {"heads": 2, "length": 3, "grid": None}),
     (LanguageModel, {"vocab": 5, "dim": 8, "depth": 1, "heads": 2, "encoder": "rope",
-                     "mlp": "mlp", "hidden": 8, "tied": True, "length": 7}),
+                     "attention": "softmax", "gate": "headwise", "mlp": "mlp", "hidden": 8,
+                     "tied": True, "length": 7}),
     (ViT, {"image_size": 4, "patch_size": 2, "classes": 3, "dim": 8, "depth": 1, "heads": 2,
-           "encoder": "mixed", "mlp": "mlp", "pool": "cls", "channels": 1}),
+           "encoder": "mixed", "attention": "softmax", "gate": "headwise", "mlp": "mlp",
+           "hidden": 8, "pool": "cls", "channels": 1}),
     (ViT(4, 2, 3, 8, 1, 2), {"images": torch.rand(2, 1, 4, 4), "positions": PLANE}),
     (partial(MultiHeadAttention, encoder="axial"),
      {"dim": 8, "heads": 2, "attention": "favor", "gate": "headwise", "weight": "toeplitz",
@@ -230,7 +296,7 @@ CALLS = [
     (ReflectionSTRING, {"head_dim": 8, "coord_dim": 2, "heads": 2}),
     (CirculantSTRING, {"head_dim": 8, "coord_dim": 2, "heads": 2, "block_size": 4, "zero": True}),
     (CayleySTRING, {"head_dim": 8, "coord_dim": 2, "heads": 2, "density": 0.5}),
-    (partial(mrope, sections=(1, 3)), {"frequencies": torch.rand(1, 4, 1), "interleaved": False}),
+    (mrope, {"frequencies": torch.rand(1, 4, 1), "sections": (1, 3), "interleaved": False}),
     (RelativeBias, {"heads": 2}),
     (T5Bias, {"heads": 2, "num_buckets": 8, "max_distance": 16, "bidirectional": True}),
     (T5Bias(2).buckets, {"distances": torch.arange(3)}),
@@ -290,11 +356,16 @@ def checked_of(call: Any) -> Any:
     return call
 
 
+def modules_of(package: ModuleType) -> Iterator[str]:
+    for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        yield info.name
+
+
 def all_checked() -> dict[CodeType, str]:
     """Return what all functions that ``checked`` has made are called, by their code."""
     found = {}
-    for info in pkgutil.walk_packages(stringlib.__path__, "stringlib."):
-        module = importlib.import_module(info.name)
+    names = [name for package in (stringlib, theory) for name in modules_of(package)]
+    for module in map(importlib.import_module, names):
         for owner in (module, *filter(inspect.isclass, vars(module).values())):
             for value in vars(owner).values():
                 function = getattr(value, "__func__", value)
@@ -316,6 +387,10 @@ def test_every_checked_function_is_in_the_table() -> None:
 
 def shape_of(hint: Any) -> list[str]:
     return [w for m in _metas(hint) if isinstance(m, spec.Array) for w in m.shape.split()]
+
+
+def is_row(parts: list[Any]) -> bool:
+    return any(get_origin(part) in (tuple, Sequence) for part in parts)
 
 
 def sharing(hints: dict[str, Any], given: dict[str, Any], key: str) -> set[str]:
@@ -340,12 +415,18 @@ def wrong(
             whole = Annotated[int, meta] in parts
             numbers = (-1, 0, 0.5, math.nan, math.inf, -math.inf)
             yield from ((n, {name}) for n in numbers if (whole and n % 1) or not meta.admits(n))
+    if is_row(parts) and value:
+        one = next(get_args(part)[0] for part in parts if is_row([part]))
+        yield from (([bad], {name}) for bad in (None, "x", object()))
+        yield from (([bad], {name}) for bad, _ in wrong(name, {name: one}, {name: value}))
+        yield [], {name}
     if not (words := shape_of(hint)) or not isinstance(value, Tensor):
         return
     yield value.cfloat(), {name}
     yield value > 0, {name}
-    if metas[0].floating:
-        yield value.long(), {name}
+    for bad in (value.long(), value.double()):
+        if not (metas[0].floats and bad.is_floating_point()) and not metas[0].others(bad.dtype):
+            yield bad, {name}
     own = [word for word in words if not word.startswith("...")]
     if own:
         yield value.new_zeros((1,) * (len(own) - 1)), {name}
@@ -354,7 +435,7 @@ def wrong(
     for i, word in enumerate(own):
         key, axis = word.strip("#?"), i - len(own)
         known = sharing(hints, given, key)
-        if len(known) > 1 or key.isdigit() or key.startswith("self.") or own.count(word) > 1:
+        if len(known) > 1 or key.isdigit() or "." in key or own.count(word) > 1:
             one = value.narrow(axis, 0, 1)
             yield torch.cat([value, one], axis), known
             if word == key and value.shape[axis] > 1:  # it does not broadcast
@@ -379,7 +460,7 @@ def test_what_is_no_such_argument_is_named(function, arguments) -> None:
         bads = [
             (bad, {name})
             for kind, bad in BAD.items()
-            if kind != "a list" or name not in ("image_size", "patch_size", "grid")
+            if kind != "a list" or not is_row(_parts(hints.get(name)))
         ]
         for bad, known in (*bads, *(wrong(name, hints, arguments) if name in hints else ())):
             with pytest.raises((TypeError, ValueError)) as caught:
@@ -393,14 +474,14 @@ def test_what_is_no_such_argument_is_named(function, arguments) -> None:
 @pytest.mark.parametrize(
     ("match", "call"),
     [
-        (r"name must be one of rope, .*, got \['rope'\]", lambda: make_encoder(["rope"], 8)),
         (r"distances must have shape \(n,\), got \(2, 3\)", lambda: BIASES[2].at(torch.ones(2, 3))),
         ("coord_dim must be at least 1, got 0", lambda: GridSinusoidal(8, 0)),
-        ("sizes must be one number for each axis, got 3", lambda: GridTable(3, 4)),
-        ("temperature must be a number, got False",
-         lambda: TEXT.generate(TOKENS, 1, temperature=False)),
-        ("length must be at least 1, got 0", lambda: LanguageModel(5, 8, 1, 2, length=0)),
-        ("tied must be a bool, got 1", lambda: LanguageModel(5, 8, 1, 2, tied=1)),
+        (r"offsets must have shape \(n, coord_dim\) with coord_dim = 1, got \(4,\); write "
+         r"offsets\[:, None\]", lambda: offsets.alias_gap(RoPE(8), torch.ones(4))),
+        (r"positions must have shape \(..., n, coord_dim\), got \(4,\); write "
+         r"positions\[:, None\]", lambda: TEXT(TOKENS, torch.ones(4))),
+        ("sizes must be a tuple or list, got int", lambda: GridTable(3, 4)),
+        ("sizes must be at least 1, got 0", lambda: GridTable((3, 0), 4)),
         (r"b must broadcast with a, \(3,\), got shape \(4,\)",
          lambda: properties.largest_difference(torch.ones(3), torch.ones(4))),
         ("a must be a tensor of numbers, got float",

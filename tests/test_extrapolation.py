@@ -255,15 +255,8 @@ THETA = torch.ones(1, 4, 1)
     [
         (lambda: ntk_aware(THETA[:, :1], 2), r"at least 2 pairs.*got \(1, 1, 1\)"),
         (lambda: yarn(THETA, 2, 64, slow=4, fast=4), "above slow=4, got 4"),
-        (lambda: seen_turns(torch.arange(3), 64), "TypeError: frequencies must"),
-        (lambda: seen_turns(THETA, 0), "length must"),
-        (lambda: unseen_share(THETA, THETA[:, :2], 64, 128),
-         r"scaled must have the shape of frequencies, \(1, 4, 1\)"),
-        (lambda: unseen_share(THETA, [1.0, 0.1], 64, 128),
-         "TypeError: scaled must be a floating-point tensor"),
+        (lambda: unseen_share(THETA, THETA[:, :2], 64, 128), r"scaled must .*\(1, 4, 1\), .*got"),
         (lambda: tail_share(ALiBi(2), 64, 32), "longer must be at least 64"),
-        (lambda: effective_window(ALiBi(2), 0), "length must be at least 1"),
-        (lambda: match_weight(1.0, 2.5), "TypeError: length must"),
     ],
 )  # fmt: skip
 def test_bad_input_is_named(call: Callable[[], object], match: str) -> None:

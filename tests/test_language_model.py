@@ -183,16 +183,9 @@ def test_bad_input_is_named() -> None:
          lambda: make_language_model("huge", VOCAB)),
         ("encoder must be None or one of rope, .*, alibi, .*, learned, got 'rotary'",
          lambda: new(encoder="rotary")),
-        ("TypeError: encoder must be a name, .* or None, got ReLU", lambda: new(encoder=nn.ReLU())),
         ("mlp must be None or one of mlp, swiglu, got 'moe'", lambda: new(mlp="moe")),
-        ("hidden must be at least 1, got 0", lambda: new(hidden=0)),
-        ("TypeError: depth must be an int, got 1.0", lambda: new(depth=1.0)),
-        ("vocab must be at least 1, got 0", lambda: new(vocab=0)),
         (length, lambda: new(encoder="learned")),
         (length, lambda: new(attention="elu", weight="toeplitz")),
-        ("TypeError: tokens must be a tensor of integers, .* torch.float32",
-         lambda: model(tokens.float())),
-        (r"tokens must have shape \(batch, seq\), got \(4,\)", lambda: model(tokens[0])),
         (too_long, lambda: learned(text(2, 8))),
         (too_long, lambda: nprf(text(2, 8))),
         (too_long, lambda: learned(tokens, state=seen)),
@@ -200,11 +193,7 @@ def test_bad_input_is_named() -> None:
         ("positions must have", lambda: model(tokens, torch.arange(3)[:, None])),
         ("state must hold one state for each of 2 blocks, got 1",
          lambda: model(tokens, state=state[:1])),
-        ("TypeError: state must hold what return_state gave, got Tensor",
-         lambda: model(tokens, state=state[0][:2])),
         ("tokens must hold at least one token", lambda: model.generate(text(2, 0), 1)),
-        ("count must be at least 0, got -1", lambda: model.generate(tokens, -1)),
-        ("temperature must be positive", lambda: model.generate(tokens, 1, temperature=-1)),
     ]  # fmt: skip
     for match, call in bad:
         with refused(match):
@@ -237,7 +226,6 @@ def test_prompts_of_different_length_are_served_in_one_batch(name: str) -> None:
     ("mask", "error", "match"),
     [
         (torch.ones(2, 5), TypeError, "key_mask must be a boolean tensor.*got torch.float32"),
-        ([True], TypeError, "key_mask must be a boolean tensor.*got list"),
         (torch.ones(2, 4, dtype=torch.bool), ValueError, "key_mask must have shape"),
         (torch.eye(2, 5).bool(), ValueError, "key_mask must be True for the last token"),
     ],

@@ -142,8 +142,6 @@ def test_a_layer_refuses_positions_of_more_than_its_tokens(lead, attention) -> N
             assert call(x, fits).shape == call(x).shape
         with pytest.raises(ValueError, match=r"must expand to \(\), .* got shape \(1, 5, 1\)"):
             call(x[0], line[None])
-        with pytest.raises(TypeError, match="positions must be a Tensor or Phases, got list"):
-            call(x, [[0.0]] * 5)
 
 
 @pytest.mark.parametrize("lead", EXTRA)

@@ -76,23 +76,13 @@ def test_nothing_to_see():
 @pytest.mark.parametrize(
     ("name", "bad", "match"),
     [
-        ("offsets", torch.ones(3, 1), r"offsets must have shape .* 2\), got \(3, 1\)"),
-        ("offsets", torch.ones(2), r"offsets must have shape .* got \(2,\)"),
-        ("offsets", [[1.0, 2.0]], "TypeError: offsets must be .* list"),
-        ("q", torch.ones(3, 4).long(), "TypeError: q must be a floating-point .* torch.int64"),
-        ("k", torch.ones(3, 4).long(), "TypeError: k must be a floating-point .* torch.int64"),
-        ("q", torch.ones(3, 5), r"q must have shape \(\.\.\., 3 heads, 4\), got \(3, 5\)"),
-        ("k", torch.ones(2, 4), r"k must have shape .* got \(2, 4\)"),
-        ("q", torch.ones(4), r"q must have shape .* got \(4,\)"),
+        ("q", torch.ones(2, 4), r"q must have 3 heads, got shape \(2, 4\)"),
         ("k", torch.ones(7, 3, 4), r"k must have the shape of q, \(3, 4\), got \(7"),
         ("k", torch.ones(3, 4).double(), "TypeError: k must have the dtype of q, torch.float32"),
     ],
 )
 def test_bad_input_is_named(name, bad, match):
     encoder, fits = MixedRoPE(4, 2, heads=3), torch.ones(3, 4)
-    given = {"q": fits, "k": fits, "offsets": torch.ones(5, 2), name: bad}
+    given = {"q": fits, "k": fits[: len(bad)], "offsets": torch.ones(5, 2), name: bad}
     with refused(match):
         offset_scores(encoder, **given)
-    if name == "offsets":
-        with refused(match):
-            alias_gap(encoder, bad)

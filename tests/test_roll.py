@@ -161,10 +161,6 @@ def test_a_layer_reads_the_positions_it_is_given(attention, cycles) -> None:
 
 
 CALLS = {
-    "TypeError: cycles must be a tuple or list of integers, got 64": lambda: Roll(64),
-    "TypeError: cycles must be a tuple or list of integers, got '64'": lambda: Roll("64"),
-    "TypeError: cycles must be an int, got 2.0": lambda: Roll((2.0, 3)),
-    "cycles must be at least 1, got 0": lambda: Roll((0, 3)),
     "cycles must have at least one length, got none": lambda: Roll(()),
     "TypeError: positions must be whole numbers of an integer dtype .* got torch.float32": (
         lambda: Roll((5,)).rotate(random(1, 4, 5), places(4).float())

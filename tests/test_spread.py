@@ -72,15 +72,8 @@ def test_a_paired_difference_is_scipy_s_and_narrower_than_the_two_intervals() ->
     [
         (lambda: interval([1.0]), "values must hold at least 2 numbers, got 1"),
         (lambda: mean([]), "values must hold at least 1 numbers, got 0"),
-        (lambda: interval([1.0, math.nan]), "values must be finite, got nan"),
         (lambda: difference([1.0, 2.0], [1.0]), "others must have 2 values, as many, got 1"),
-        (lambda: difference([1.0, 2.0], [1.0, math.inf]), "others must be finite, got inf"),
-        (lambda: interval([1.0, 2.0], 0), "comparisons must be at least 1, got 0"),
         (lambda: success_interval(4, 3), "successes must be at most 3, the runs, got 4"),
-        (lambda: success_interval(-1, 3), "successes must be at least 0, got -1"),
-        (lambda: success_interval(0, 0), "runs must be at least 1, got 0"),
-        (lambda: perplexity(1.0, 0), "unit must be positive and finite, got 0"),
-        (lambda: perplexity(1.0, -1.0), "unit must be positive and finite, got -1.0"),
     ],
 )
 def test_what_does_not_fit_is_named(call: Callable[[], object], match: str) -> None:

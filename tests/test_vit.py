@@ -191,11 +191,8 @@ def test_bad_input_is_named() -> None:
         (r"images must have shape \(batch, 1 channels, 2 sizes\), got \(2, 3, 8, 8\)",
          lambda: model(torch.zeros(2, 3, 8, 8))),
         (r"images must have shape .*, got \(1, 8, 8\)", lambda: model(images[0])),
-        ("TypeError: images must be a floating-point tensor", lambda: model(images.byte())),
         (r"images must have sizes \(8, 8\) for weight 'toeplitz', got \(8, 4\)",
          lambda: table(images[..., :4])),
-        (r"positions must have shape \(..., seq, 2\), got \(16, 1\)",
-         lambda: model(images, torch.zeros(16, 1))),
         ("positions must have one row for each of the 16 tokens of images",
          lambda: model(images, torch.zeros(17, 2))),
         (r"key_mask must have shape \(2, 1, 16\), or that without the heads, got \(2, 17\)",
@@ -204,12 +201,8 @@ def test_bad_input_is_named() -> None:
          lambda: model(images, key_mask=torch.ones(2, 16))),
         ("image_size must have one to three axes", lambda: vit((8,) * 4)),
         ("patch_size must have 2 axes like image_size", lambda: vit(8, (2, 2, 2))),
-        ("TypeError: image_size must be an int, got 8.0", lambda: vit((8.0, 8))),
-        ("TypeError: image_size must be an int or one for each axis, got 8.0", lambda: vit(8.0)),
         ("coord_dim must be 2, as image_size has, got 3",
          lambda: vit(encoder="axial", coord_dim=3)),
-        ("patch_size must be at least 1, got 0", lambda: vit(8, 0)),
-        ("pool must be one of cls, mean, got 'max'", lambda: vit(pool="max")),
         ("encoder must be None or one of rope, .*, got 'rotary'", lambda: vit(encoder="rotary")),
         ("encoder must read 2 coordinates, as image_size has, got 1",
          lambda: vit(encoder=CirculantSTRING(12))),
@@ -221,7 +214,6 @@ def test_bad_input_is_named() -> None:
          lambda: vit((4, 4, 4), **toeplitz)),
         (r"grid must be \(4, 4\), as image_size has it, got \(2, 8\)",
          lambda: vit(**toeplitz, grid=(2, 8))),
-        ("classes must be at least 1, got 0", lambda: ViT(8, 2, 0)),
     ]  # fmt: skip
     for match, call in bad:
         with refused(match):

@@ -7,10 +7,11 @@ from fractions import Fraction
 
 from torch import Tensor
 
-from stringlib.inputs import require_count
+from stringlib.spec import Floats, checked
 
 
-def recall_error(weights: Tensor) -> Tensor:
+@checked
+def recall_error(weights: Floats[Tensor, "... n n"]) -> Tensor:
     r"""Return :math:`\|A - I\|_F^2/n`, :eq:`eq-linear-recall`.
 
     This is the mean square error of a retrieved value, in units of the mean square of a value,
@@ -47,6 +48,7 @@ def crosstalk_error(n: int, overlap: float, spread: float) -> float:
     return (wrong**2 + (n - 1) * spread) / (1 + wrong) ** 2
 
 
+@checked
 def delta_recall_error(n: int, m: int) -> list[float]:
     r"""Return how far off a delta state is for each of n random keys: :eq:`eq-delta-recall`.
 
@@ -59,18 +61,13 @@ def delta_recall_error(n: int, m: int) -> list[float]:
 
     Returns:
         One error for each key, the first written first.
-
-    Raises:
-        TypeError: If a number is not an integer.
-        ValueError: If one is below 1.
     """
-    require_count("n", n)
-    require_count("m", m)
     q, p = 1 - 1 / m, 1 - 2 * (m + 1) / (m * (m + 2))
     later = [n - t for t in range(1, n + 1)]
     return [2 * (1 - q**c) - q ** (n - c) * (q**c - p**c) for c in later]
 
 
+@checked
 def guess_accuracy(pairs: int, values: int) -> Fraction:
     r"""Return :math:`\mathbb E[\max_v c_v] / P`, the exact score of naming the commonest value.
 
@@ -80,26 +77,19 @@ def guess_accuracy(pairs: int, values: int) -> Fraction:
     Args:
         pairs: Pairs P in a sequence.
         values: Values to choose from.
-
-    Raises:
-        TypeError: If a number is not an integer.
-        ValueError: If one is below 1.
     """
-    require_count("pairs", pairs)
-    require_count("values", values)
     # E[max] = sum over t of P(max > t)
     above = [1 - _share_at_most(t, pairs, values) for t in range(pairs)]
     return sum(above, Fraction(0)) / pairs
 
 
+@checked
 def guess_loss(pairs: int, values: int) -> float:
     """Return the mean cross-entropy, in nats, of answering with the shares of the values.
 
-    Nothing that knows the counts alone does better: :eq:`eq-recall-guess-loss`. Arguments and
-    errors are those of :func:`guess_accuracy`.
+    Nothing that knows the counts alone does better: :eq:`eq-recall-guess-loss`. Arguments are those
+    of :func:`guess_accuracy`.
     """
-    require_count("pairs", pairs)
-    require_count("values", values)
     loss = 0.0
     for count in range(1, pairs + 1):
         chance = math.comb(pairs, count) * (values - 1) ** (pairs - count) / values**pairs
@@ -108,17 +98,13 @@ def guess_loss(pairs: int, values: int) -> float:
     return loss
 
 
+@checked
 def swap_bound(values: int) -> Fraction:
     """Return 1 − (1 − 1/values)/4: what sums over places cannot beat, :eq:`eq-recall-swap`.
 
     Args:
         values: Values to choose from.
-
-    Raises:
-        TypeError: If it is not an integer.
-        ValueError: If it is below 1.
     """
-    require_count("values", values)
     return 1 - (1 - Fraction(1, values)) / 4
 
 

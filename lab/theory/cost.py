@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from stringlib.inputs import require_count
+from stringlib.spec import checked
 
 
 def pair_products(n: int, m: int, width: int) -> int:
@@ -24,6 +24,7 @@ def linear_products(n: int, m: int, width: int) -> int:
     return 2 * n * m * width
 
 
+@checked
 def chunk_products(n: int, m: int, width: int, chunk: int) -> int:
     r"""Return :math:`nc(m + w) + (2n - c)mw`, the causal sum in chunks; :eq:`eq-linear-cost`.
 
@@ -34,10 +35,8 @@ def chunk_products(n: int, m: int, width: int, chunk: int) -> int:
         chunk: Tokens of a chunk, c: 1 for the recurrence, n for the matrix form.
 
     Raises:
-        TypeError: If ``chunk`` is not an integer.
-        ValueError: If it does not divide n.
+        ValueError: If ``chunk`` does not divide n.
     """
-    require_count("chunk", chunk)
     if n % chunk:
         raise ValueError(f"chunk must divide n {n}, got {chunk}")
     # the first chunk has no state to read

@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from stringlib.encoders.bias import RelativeBias
-from stringlib.inputs import require_count, require_floats, require_kind, require_positive
 from stringlib.precision import widen
+from stringlib.spec import Floats, Positive, checked
 
 
-def seen_turns(frequencies: Tensor, length: float) -> Tensor:
+@checked
+def seen_turns(frequencies: Floats[Tensor, "..."], length: Positive) -> Tensor:
     r"""Return the turns each pair makes in training, :math:`r_i = T\theta_i/2\pi`.
 
     A pair with less than one turn leaves part of the circle unseen. For RoPE with base b these
@@ -25,17 +26,17 @@ def seen_turns(frequencies: Tensor, length: float) -> Tensor:
 
     Returns:
         float64, of the shape of ``frequencies``.
-
-    Raises:
-        TypeError: If ``frequencies`` is not a floating-point tensor or ``length`` not a number.
-        ValueError: If ``length`` is not positive.
     """
-    require_floats("frequencies", frequencies)
-    require_positive("length", length)
     return widen(frequencies).abs() * (length / (2 * math.pi))
 
 
-def unseen_share(frequencies: Tensor, scaled: Tensor, length: float, longer: float) -> Tensor:
+@checked
+def unseen_share(
+    frequencies: Floats[Tensor, "..."],
+    scaled: Floats[Tensor, "..."],
+    length: Positive,
+    longer: Positive,
+) -> Tensor:
     r"""Return the share of the circle that a pair meets for the first time at test.
 
     A causal score sees the angles from 0 to :math:`T\theta_i` in training and to
@@ -51,11 +52,8 @@ def unseen_share(frequencies: Tensor, scaled: Tensor, length: float, longer: flo
         Between 0 and 1, float64, of the shape of ``frequencies``.
 
     Raises:
-        TypeError: If a tensor is not floating point or a number is none.
-        ValueError: If the shapes differ or a number is not positive.
+        ValueError: If the shapes differ.
     """
-    for name, tensor in (("frequencies", frequencies), ("scaled", scaled)):
-        require_floats(name, tensor)
     if frequencies.shape != scaled.shape:
         raise ValueError(
             f"scaled must have the shape of frequencies, {tuple(frequencies.shape)}, "
@@ -66,6 +64,7 @@ def unseen_share(frequencies: Tensor, scaled: Tensor, length: float, longer: flo
 
 
 @torch.no_grad()
+@checked
 def effective_window(bias: RelativeBias, length: int) -> Tensor:
     r"""Return :math:`N(n) = \sum_{\Delta<n} e^{b(\Delta)-b(0)}`: how many tokens a head hears.
 
@@ -80,18 +79,13 @@ def effective_window(bias: RelativeBias, length: int) -> Tensor:
 
     Returns:
         float64, ``(heads,)``.
-
-    Raises:
-        TypeError: If ``bias`` is none or ``length`` not an integer.
-        ValueError: If ``length`` is below 1.
     """
-    require_kind("bias", bias, RelativeBias)
-    require_count("length", length)
     device = next(iter((*bias.parameters(), *bias.buffers()))).device
     rows = widen(bias.at(torch.arange(length, device=device)))
     return (rows - rows[:, :1]).exp().sum(-1)
 
 
+@checked
 def tail_share(bias: RelativeBias, length: int, longer: int) -> Tensor:
     r"""Return the share of the weight that lies farther away than training reached.
 
@@ -107,14 +101,14 @@ def tail_share(bias: RelativeBias, length: int, longer: int) -> Tensor:
         Between 0 and 1, float64, ``(heads,)``.
 
     Raises:
-        TypeError: If a length is not an integer.
-        ValueError: If one is below 1 or ``longer`` is below ``length``.
+        ValueError: If ``longer`` is below ``length``.
     """
-    require_count("length", length)
-    require_count("longer", longer, least=length)
+    if longer < length:
+        raise ValueError(f"longer must be at least {length}, as length is, got {longer}")
     return 1 - effective_window(bias, length) / effective_window(bias, longer)
 
 
+@checked
 def match_weight(gap: float, length: int) -> float:
     r"""Return the softmax weight of one key whose score is higher than all others by a gap.
 
@@ -123,10 +117,5 @@ def match_weight(gap: float, length: int) -> float:
     Args:
         gap: g, the score of the right key less that of each other one.
         length: n, number of keys.
-
-    Raises:
-        TypeError: If ``length`` is not an integer.
-        ValueError: If it is below 1.
     """
-    require_count("length", length)
     return 1 / (1 + (length - 1) * math.exp(-gap))

@@ -7,11 +7,17 @@ import math
 from torch import Tensor
 
 from stringlib.encoders.string import RotaryEncoder
-from stringlib.inputs import require_floats, require_kind, require_positions
 from stringlib.precision import widen
+from stringlib.spec import Floats, Positions, checked
 
 
-def offset_scores(encoder: RotaryEncoder, q: Tensor, k: Tensor, offsets: Tensor) -> Tensor:
+@checked
+def offset_scores(
+    encoder: RotaryEncoder,
+    q: Floats[Tensor, "... heads encoder.head_dim"],
+    k: Floats[Tensor, "... heads encoder.head_dim"],
+    offsets: Positions[Tensor, "n encoder.coord_dim"],
+) -> Tensor:
     r"""Return the score of a query with a key at each offset, unscaled, :eq:`eq-grid-score`.
 
     Relative encoders know nothing else: :math:`\langle R(r)q, R(r+\delta)k\rangle =
@@ -27,20 +33,11 @@ def offset_scores(encoder: RotaryEncoder, q: Tensor, k: Tensor, offsets: Tensor)
         ``(..., heads, n)``.
 
     Raises:
-        TypeError: If ``q`` and ``k`` are not floating point, of one dtype, or offsets are not
-            numbers.
-        ValueError: If a shape does not fit.
+        TypeError: If ``q`` and ``k`` are not of one dtype.
+        ValueError: If they have not one shape, or not the encoder's heads.
     """
-    require_kind("encoder", encoder, RotaryEncoder)
-    require_positions("offsets", offsets, encoder.coord_dim)
-    for name, x in (("q", q), ("k", k)):
-        require_floats(name, x)
-        if x.ndim < 2 or x.shape[-1] != encoder.head_dim or encoder.heads not in (1, x.shape[-2]):
-            heads = "any" if encoder.heads == 1 else encoder.heads
-            raise ValueError(
-                f"{name} must have shape (..., {heads} heads, {encoder.head_dim}), "
-                f"got {tuple(x.shape)}"
-            )
+    if encoder.heads not in (1, q.shape[-2]):
+        raise ValueError(f"q must have {encoder.heads} heads, got shape {tuple(q.shape)}")
     if k.shape != q.shape:
         raise ValueError(f"k must have the shape of q, {tuple(q.shape)}, got {tuple(k.shape)}")
     if k.dtype != q.dtype:
@@ -49,7 +46,8 @@ def offset_scores(encoder: RotaryEncoder, q: Tensor, k: Tensor, offsets: Tensor)
     return (encoder.rotate(moved, offsets) @ q.unsqueeze(-1)).squeeze(-1)
 
 
-def alias_gap(encoder: RotaryEncoder, offsets: Tensor) -> Tensor:
+@checked
+def alias_gap(encoder: RotaryEncoder, offsets: Positions[Tensor, "n encoder.coord_dim"]) -> Tensor:
     r"""Return how far each offset is from one that the encoder cannot see, :eq:`eq-grid-alias`.
 
     Args:
@@ -60,13 +58,7 @@ def alias_gap(encoder: RotaryEncoder, offsets: Tensor) -> Tensor:
         The largest distance, over all pairs, of the angle :math:`\Omega\delta` from a whole
         number of turns, in radians: ``(heads, n)``. It is 0 if and only if
         :math:`R(\delta) = I`; an encoder without pairs has 0 everywhere.
-
-    Raises:
-        TypeError: If offsets are not numbers.
-        ValueError: If their shape does not fit.
     """
-    require_kind("encoder", encoder, RotaryEncoder)
-    require_positions("offsets", offsets, encoder.coord_dim)
     angles = widen(offsets) @ encoder.frequencies().mT
     beyond = (angles - 2 * math.pi * (angles / (2 * math.pi)).round()).abs()
     return beyond.amax(-1) if beyond.shape[-1] else beyond.new_zeros(beyond.shape[:-1])

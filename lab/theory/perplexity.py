@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from stringlib.inputs import require_number, require_positive
+from stringlib.spec import Positive, checked
 
 
-def perplexity(bits: float, unit: float = 1.0) -> float:
+@checked
+def perplexity(bits: float, unit: Positive = 1.0) -> float:
     """Return the perplexity of a model by its bits a byte, :eq:`eq-perplexity`.
 
     It is the number of equally likely answers that would be as hard to guess. Models with
@@ -15,11 +16,5 @@ def perplexity(bits: float, unit: float = 1.0) -> float:
         bits: Bits a byte, :eq:`eq-bits-per-byte`. Of two models the difference, which gives the
             quotient of their perplexities.
         unit: Bytes of what the perplexity is of: 1 for a byte, the mean length for a word.
-
-    Raises:
-        TypeError: If an argument is no number.
-        ValueError: If ``unit`` is not positive.
     """
-    require_number("bits", bits)
-    require_positive("unit", unit)
     return float(2 ** (bits * unit))

@@ -6,19 +6,27 @@ r"""Does RoPE decay? Sums of waves over distance, the integral they start as, an
 from __future__ import annotations
 
 import math
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
-from stringlib.inputs import require_count, require_floats, require_positive
+from stringlib.spec import Floats, Numbers, Reals, checked
 
 EULER = 0.5772156649015329
 """Euler's constant γ."""
 
+Base = Annotated[float, Numbers("finite and above 1", lambda b: 1 < b < math.inf)]
+
 SERIES_TERMS, FRACTION_TERMS, BOUNDARY = 40, 60, 4.0  # relative error below 1e-14
 
 
-def phase_sum(distances: Tensor, frequencies: Tensor, amplitudes: Tensor | None = None) -> Tensor:
+@checked
+def phase_sum(
+    distances: Reals[Tensor, "..."],
+    frequencies: Floats[Tensor, "pairs"],
+    amplitudes: Tensor | None = None,
+) -> Tensor:
     r"""Return the sum of waves :math:`\sum_i h_i e^{\mathrm{i} t \theta_i}`.
 
     Unless amplitudes are given it is :math:`S(t)`, equation :eq:`eq-decay-sum`, with
@@ -36,14 +44,18 @@ def phase_sum(distances: Tensor, frequencies: Tensor, amplitudes: Tensor | None 
         complex128, of the shape of ``distances``.
 
     Raises:
-        TypeError: If ``frequencies`` is not a floating-point tensor.
-        ValueError: If a shape does not fit.
+        ValueError: If the amplitudes are not one for each frequency.
     """
     h = _amplitudes(frequencies, amplitudes)
     return (_waves(distances, frequencies) * h).sum(-1)
 
 
-def abel_bound(distances: Tensor, frequencies: Tensor, amplitudes: Tensor | None = None) -> Tensor:
+@checked
+def abel_bound(
+    distances: Reals[Tensor, "..."],
+    frequencies: Floats[Tensor, "pairs"],
+    amplitudes: Tensor | None = None,
+) -> Tensor:
     r"""Return RoFormer's upper bound of ``|phase_sum|``, equation :eq:`eq-decay-abel`.
 
     Without amplitudes it is the curve of RoFormer's figure 2.
@@ -57,8 +69,7 @@ def abel_bound(distances: Tensor, frequencies: Tensor, amplitudes: Tensor | None
         float64, of the shape of ``distances``.
 
     Raises:
-        TypeError: If ``frequencies`` is not a floating-point tensor.
-        ValueError: If a shape does not fit.
+        ValueError: If the amplitudes are not one for each frequency.
 
     Source:
         Su et al. 2024 (RoFormer), section 3.4.3, equations 36 and 37, where :math:`h_n = 0`.
@@ -69,7 +80,8 @@ def abel_bound(distances: Tensor, frequencies: Tensor, amplitudes: Tensor | None
     return steps.max() * partial.sum(-1)
 
 
-def exp_integral(x: Tensor) -> Tensor:
+@checked
+def exp_integral(x: Floats[Tensor, "..."]) -> Tensor:
     r"""Return :math:`E_1(-\mathrm{i}x) = \int_x^\infty e^{\mathrm{i}u}/u\,du` for x > 0.
 
     A power series up to 4, a continued fraction beyond. Not the divergent expansion of
@@ -84,7 +96,6 @@ def exp_integral(x: Tensor) -> Tensor:
     Source:
         Abramowitz and Stegun 1964, 5.1.11 and 5.1.22 (the latter in its contracted form).
     """
-    require_floats("x", x)
     x = x.double()
     near = x.clamp(max=BOUNDARY)
     term = torch.ones_like(near, dtype=torch.complex128)
@@ -100,7 +111,8 @@ def exp_integral(x: Tensor) -> Tensor:
     return torch.where(x < BOUNDARY, series, torch.exp(-z) / fraction)
 
 
-def phase_integral(distances: Tensor, base: float) -> Tensor:
+@checked
+def phase_integral(distances: Floats[Tensor, "..."], base: Base) -> Tensor:
     r"""Return :math:`I(t)`, what :math:`S(t)` becomes with infinitely many pairs.
 
     Defined by equation :eq:`eq-decay-integral`, computed by :eq:`eq-decay-e1`.
@@ -111,20 +123,15 @@ def phase_integral(distances: Tensor, base: float) -> Tensor:
 
     Returns:
         complex128, of the same shape.
-
-    Raises:
-        TypeError: If ``distances`` is not a floating-point tensor or ``base`` not a number.
-        ValueError: If ``base`` is not above 1.
     """
-    require_floats("distances", distances)
-    _require_base(base)
     t = distances.double()
     away = torch.where(t == 0, 1.0, t)
     value = (exp_integral(away / base) - exp_integral(away)) / math.log(base)
     return torch.where(t == 0, 1, value)
 
 
-def regimes(distances: Tensor, base: float) -> tuple[Tensor, Tensor]:
+@checked
+def regimes(distances: Floats[Tensor, "..."], base: Base) -> tuple[Tensor, Tensor]:
     r"""Return the two laws that the integral follows, equation :eq:`eq-decay-regimes`.
 
     Args:
@@ -136,18 +143,13 @@ def regimes(distances: Tensor, base: float) -> tuple[Tensor, Tensor]:
         :math:`b/(t \ln b)`, the size for t ≫ b, right up to a share of about
         :math:`1/b + 1.5\,(b/t)^2`. There the real part is about minus this size times
         :math:`\sin(t/b)`, up to a share of 1/b + b/t of the size: negative first.
-
-    Raises:
-        TypeError: If ``distances`` is not a floating-point tensor or ``base`` not a number.
-        ValueError: If ``base`` is not above 1.
     """
-    require_floats("distances", distances)
-    _require_base(base)
     t = distances.double()
     return ((base / t).log() - EULER) / math.log(base), base / (t * math.log(base))
 
 
-def horizon(pairs: int, base: float) -> float:
+@checked
+def horizon(pairs: int, base: Base) -> float:
     r"""Return the distance where the sum leaves its integral, equation :eq:`eq-decay-horizon`.
 
     Args:
@@ -157,17 +159,12 @@ def horizon(pairs: int, base: float) -> float:
     Returns:
         :math:`2\pi n/\ln b`, where neighbouring fast pairs are a whole turn apart. Nearer, sum and
         integral differ by no more than :func:`gap_bound` and the ends of the sum.
-
-    Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If ``pairs`` is below 1 or ``base`` not above 1.
     """
-    require_count("pairs", pairs)
-    _require_base(base)
     return 2 * math.pi * pairs / math.log(base)
 
 
-def corput_bound(speeds: Tensor) -> Tensor:
+@checked
+def corput_bound(speeds: Floats[Tensor, "... values"]) -> Tensor:
     r"""Bound how far a sum of waves is from its integral, equation :eq:`eq-decay-corput`.
 
     The waves :math:`e^{2\pi\mathrm{i}\varphi(j)}` stand at j = 0 … N, with half the first and half
@@ -183,13 +180,9 @@ def corput_bound(speeds: Tensor) -> Tensor:
     Returns:
         float64, ``(...)``; infinite if a speed reaches one turn a step.
 
-    Raises:
-        TypeError: If ``speeds`` is not a floating-point tensor.
-
     Source:
         van der Corput 1921 with another constant, as lemma 4.8 of Titchmarsh 1986.
     """
-    require_floats("speeds", speeds)
     u = speeds.double()
     within = u.abs() < 1
     x = math.pi * torch.where(within, u, 0.5)
@@ -202,7 +195,8 @@ def corput_bound(speeds: Tensor) -> Tensor:
     return torch.where(within.all(-1), bound, math.inf)
 
 
-def gap_bound(distances: Tensor, pairs: int, base: float) -> Tensor:
+@checked
+def gap_bound(distances: Floats[Tensor, "..."], pairs: int, base: Base) -> Tensor:
     r"""Bound how far RoPE's sum is from its integral, equation :eq:`eq-decay-gap`.
 
     Args:
@@ -213,12 +207,7 @@ def gap_bound(distances: Tensor, pairs: int, base: float) -> Tensor:
     Returns:
         What :math:`|S(t) - I(t) - (e^{\mathrm{i}t} - e^{\mathrm{i}t/b})/2n|` is at most: float64,
         of the shape of ``distances``, infinite from the horizon on.
-
-    Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If ``pairs`` is below 1 or ``base`` not above 1.
     """
-    require_floats("distances", distances)
     fastest = distances.double() / horizon(pairs, base)  # turns between the two fastest pairs
     return corput_bound(torch.stack([fastest, fastest / base], -1)) / pairs
 
@@ -230,9 +219,6 @@ def _waves(distances: Tensor, frequencies: Tensor) -> Tensor:
 
 
 def _amplitudes(frequencies: Tensor, amplitudes: Tensor | None) -> Tensor:
-    require_floats("frequencies", frequencies)
-    if frequencies.ndim != 1:
-        raise ValueError(f"frequencies must have shape (pairs,), got {tuple(frequencies.shape)}")
     if amplitudes is None:
         pairs = frequencies.shape[0]
         return torch.full_like(frequencies, 1 / max(pairs, 1), dtype=torch.complex128)
@@ -242,9 +228,3 @@ def _amplitudes(frequencies: Tensor, amplitudes: Tensor | None) -> Tensor:
             f"got {tuple(amplitudes.shape)}"
         )
     return amplitudes.to(torch.complex128)
-
-
-def _require_base(base: float) -> None:
-    require_positive("base", base)
-    if base <= 1:
-        raise ValueError(f"base must be above 1, got {base}")

@@ -6,22 +6,24 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from stringlib.inputs import require_count
+from stringlib.spec import Count0, checked
 
 LEVEL = 0.95
 """Of every interval here."""
 
 
+@checked
 def mean(values: Sequence[float]) -> float:
     """Return the mean.
 
     Raises:
-        ValueError: If there is no value, or one is not finite.
+        ValueError: If there is no value.
     """
     _require("values", values, 1)
     return statistics.fmean(values)
 
 
+@checked
 def interval(values: Sequence[float], comparisons: int = 1) -> tuple[float, float]:
     """Return the 95 % confidence interval of the mean by Student's t, ``(low, high)``.
 
@@ -34,10 +36,9 @@ def interval(values: Sequence[float], comparisons: int = 1) -> tuple[float, floa
             at once with 95 %, by Bonferroni: each has the level 1 − 0.05/comparisons.
 
     Raises:
-        ValueError: If there are fewer than two, or one is not finite.
+        ValueError: If there are fewer than two.
     """
     _require("values", values, 2)
-    require_count("comparisons", comparisons)
     from scipy import stats  # of the extra "train"
 
     quantile = stats.t.ppf(1 - (1 - LEVEL) / (2 * comparisons), len(values) - 1)
@@ -46,6 +47,7 @@ def interval(values: Sequence[float], comparisons: int = 1) -> tuple[float, floa
     return centre - half, centre + half
 
 
+@checked
 def difference(
     values: Sequence[float], others: Sequence[float], comparisons: int = 1
 ) -> tuple[float, float, float]:
@@ -64,7 +66,7 @@ def difference(
         ``(mean, low, high)``; no difference is plausible where 0 lies between low and high.
 
     Raises:
-        ValueError: If the numbers do not pair, are fewer than two, or one is not finite.
+        ValueError: If the numbers do not pair, or are fewer than two.
     """
     if len(values) != len(others):
         raise ValueError(f"others must have {len(values)} values, as many, got {len(others)}")
@@ -74,7 +76,8 @@ def difference(
     return statistics.fmean(each), *interval(each, comparisons)
 
 
-def success_interval(successes: int, runs: int, comparisons: int = 1) -> tuple[float, float]:
+@checked
+def success_interval(successes: Count0, runs: int, comparisons: int = 1) -> tuple[float, float]:
     """Return the 95 % interval of the chance of success, ``(low, high)``, by Wilson's score.
 
     Unlike Student's it holds for a few runs, too, and where all of them succeed or fail.
@@ -85,11 +88,8 @@ def success_interval(successes: int, runs: int, comparisons: int = 1) -> tuple[f
         comparisons: As for :func:`interval`.
 
     Raises:
-        ValueError: If there is no run, or more successes than runs.
+        ValueError: If there are more successes than runs.
     """
-    require_count("runs", runs)
-    require_count("successes", successes, least=0)
-    require_count("comparisons", comparisons)
     if successes > runs:
         raise ValueError(f"successes must be at most {runs}, the runs, got {successes}")
     from scipy import stats
@@ -102,6 +102,3 @@ def success_interval(successes: int, runs: int, comparisons: int = 1) -> tuple[f
 def _require(name: str, values: Sequence[float], least: int) -> None:
     if len(values) < least:
         raise ValueError(f"{name} must hold at least {least} numbers, got {len(values)}")
-    bad = [v for v in values if not math.isfinite(v)]
-    if bad:
-        raise ValueError(f"{name} must be finite, got {bad[0]}")

@@ -13,12 +13,13 @@ import torch
 from torch import Tensor
 
 from stringlib.algebra.hadamard import hadamard
-from stringlib.inputs import require_count
+from stringlib.spec import Floats, checked
 
 QUADRATURE = 20  # nodes: even moments of χ_d to the 78th are exact
 
 
-def cyclic_autocorrelation(u: Tensor) -> Tensor:
+@checked
+def cyclic_autocorrelation(u: Floats[Tensor, "... d"]) -> Tensor:
     r"""Return :math:`A_\delta = \sum_n u_n u_{n+\delta}`, :eq:`eq-cyclic-autocorrelation`.
 
     Args:
@@ -31,7 +32,10 @@ def cyclic_autocorrelation(u: Tensor) -> Tensor:
     return torch.fft.irfft(spectrum.abs().square(), n=u.shape[-1])
 
 
-def circulant_mse(z: Tensor, signs: Tensor, num_features: int) -> Tensor:
+@checked
+def circulant_mse(
+    z: Floats[Tensor, "... d"], signs: Floats[Tensor, "... d"], num_features: int
+) -> Tensor:
     r"""Return the error of m rows of one circulant block, :eq:`eq-circulant-variance`.
 
     .. math:: \frac1{m^2} \sum_{|\delta| < m} (m - |\delta|)\,(e^{A_\delta} - 1),
@@ -51,7 +55,8 @@ def circulant_mse(z: Tensor, signs: Tensor, num_features: int) -> Tensor:
     return (_pair_weights(num_features, z) * torch.expm1(correlation)).sum(-1)
 
 
-def circulant_mean_mse(z: Tensor, num_features: int) -> Tensor:
+@checked
+def circulant_mean_mse(z: Floats[Tensor, "... d"], num_features: int) -> Tensor:
     r"""Return the error averaged over all signs, exactly, :eq:`eq-circulant-variance-signs`.
 
     Steps of :math:`\delta` split the channels into :math:`\gcd(d, \delta)` cycles. With
@@ -65,7 +70,6 @@ def circulant_mean_mse(z: Tensor, num_features: int) -> Tensor:
         z: ``(..., d)``.
         num_features: Number m of rows; more than d are independent blocks.
     """
-    require_count("num_features", num_features)
     d = z.shape[-1]
     means = []
     for delta in range(d):
@@ -82,7 +86,8 @@ def circulant_mean_mse(z: Tensor, num_features: int) -> Tensor:
     return squares / num_features**2
 
 
-def circulant_ratio(square: Tensor) -> Tensor:
+@checked
+def circulant_ratio(square: Floats[Tensor, "..."]) -> Tensor:
     r"""Return the error over that of independent rows for large d, :eq:`eq-circulant-ratio`.
 
     :math:`1 + \zeta^2 / 2(e^\zeta - 1)` with :math:`\zeta = \|z\|^2`, for m = d, averaged over the
@@ -91,7 +96,8 @@ def circulant_ratio(square: Tensor) -> Tensor:
     return 1 + square.square() / (2 * torch.expm1(square))
 
 
-def unit_circulant_ratio(square: Tensor) -> Tensor:
+@checked
+def unit_circulant_ratio(square: Floats[Tensor, "..."]) -> Tensor:
     r"""Return the same for a unit spectrum and for Hadamard rows, :eq:`eq-unit-ratio`.
 
     :math:`1 - \zeta^2 / 2(e^\zeta - 1)`, the limit of orthogonal rows too. For Hadamard rows it
@@ -101,7 +107,10 @@ def unit_circulant_ratio(square: Tensor) -> Tensor:
     return 2 - circulant_ratio(square)
 
 
-def unit_circulant_moments(z: Tensor, signs: Tensor, num_features: int) -> tuple[Tensor, Tensor]:
+@checked
+def unit_circulant_moments(
+    z: Floats[Tensor, "d"], signs: Floats[Tensor, "d"], num_features: int
+) -> tuple[Tensor, Tensor]:
     r"""Return mean and mean square of unit-modulus circulant features, :eq:`eq-unit-pair`.
 
     Both over the phases and the lengths of the rows, exactly but for a quadrature over
@@ -147,7 +156,10 @@ def unit_circulant_moments(z: Tensor, signs: Tensor, num_features: int) -> tuple
     return mean, square
 
 
-def hadamard_moments(z: Tensor, diagonals: Tensor) -> tuple[Tensor, Tensor]:
+@checked
+def hadamard_moments(
+    z: Floats[Tensor, "d"], diagonals: Floats[Tensor, "2 d"]
+) -> tuple[Tensor, Tensor]:
     r"""Return mean and mean square of Hadamard features, :eq:`eq-hadamard-pair`, m = d.
 
     Both over the signs :math:`D_1` and the lengths of the rows, exactly but for a quadrature over
@@ -175,7 +187,8 @@ def hadamard_moments(z: Tensor, diagonals: Tensor) -> tuple[Tensor, Tensor]:
     return mean * torch.exp(-half), square * torch.exp(-2 * half)
 
 
-def structured_bias_bounds(square: Tensor, head_dim: int) -> tuple[Tensor, Tensor]:
+@checked
+def structured_bias_bounds(square: Floats[Tensor, "..."], head_dim: int) -> tuple[Tensor, Tensor]:
     r"""Return what the relative bias lies between, :eq:`eq-structured-bias`.
 
     For unit-modulus circulant rows and for Hadamard rows, whatever the direction of z,
@@ -190,14 +203,14 @@ def structured_bias_bounds(square: Tensor, head_dim: int) -> tuple[Tensor, Tenso
         square: :math:`\zeta = \|z\|^2`; the upper bound is infinite from d on.
         head_dim: d; for Hadamard rows the next power of 2.
     """
-    require_count("head_dim", head_dim)
     d = head_dim
     low = torch.expm1(-(d + 2) * square.square() / (4 * d**2))
     high = torch.expm1(-square / 2 - d / 2 * torch.log1p(-(square / d).clamp(max=1)))
     return low, high
 
 
-def unit_circulant_bias(z: Tensor) -> Tensor:
+@checked
+def unit_circulant_bias(z: Floats[Tensor, "... d"]) -> Tensor:
     r"""Return the bias to first order in 1/d, :eq:`eq-unit-bias`.
 
     :math:`\frac{1}{8d} \sum_n z_n^2\,(z_n^2 - z_{n+d/2}^2)`, without the second square for odd d.
@@ -215,7 +228,6 @@ def _log_cosh(x: Tensor) -> Tensor:
 
 
 def _require_one_block(num_features: int, z: Tensor) -> None:
-    require_count("num_features", num_features)
     if num_features > z.shape[-1]:
         raise ValueError(
             f"num_features must be at most the {z.shape[-1]} rows of one block, got {num_features}"

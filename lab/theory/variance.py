@@ -13,10 +13,11 @@ import math
 import torch
 from torch import Tensor
 
-from stringlib.inputs import require_count
+from stringlib.spec import Floats, checked
 
 
-def trigonometric_mse(square: Tensor, num_features: int) -> Tensor:
+@checked
+def trigonometric_mse(square: Floats[Tensor, "..."], num_features: int) -> Tensor:
     r"""Return :math:`\tfrac2m \sinh^2(\|x-y\|^2/2)`, :eq:`eq-favor-mse-trigonometric`.
 
     Args:
@@ -29,7 +30,8 @@ def trigonometric_mse(square: Tensor, num_features: int) -> Tensor:
     return 2 * torch.sinh(square / 2).square() / num_features
 
 
-def positive_mse(square: Tensor, num_features: int) -> Tensor:
+@checked
+def positive_mse(square: Floats[Tensor, "..."], num_features: int) -> Tensor:
     r"""Return :math:`(e^{\|z\|^2} - 1)/m`, :eq:`eq-favor-mse-positive`.
 
     Args:
@@ -42,7 +44,8 @@ def positive_mse(square: Tensor, num_features: int) -> Tensor:
     return torch.expm1(square) / num_features
 
 
-def hyperbolic_mse(square: Tensor, num_features: int) -> Tensor:
+@checked
+def hyperbolic_mse(square: Floats[Tensor, "..."], num_features: int) -> Tensor:
     r"""Return :math:`\tfrac2m \sinh^2(\|z\|^2/2)`, :eq:`eq-favor-mse-hyperbolic`.
 
     Args:
@@ -55,7 +58,10 @@ def hyperbolic_mse(square: Tensor, num_features: int) -> Tensor:
     return 2 * torch.sinh(square / 2).square() / num_features
 
 
-def optimal_mse(square: Tensor, num_features: int, head_dim: int, alpha: float | Tensor) -> Tensor:
+@checked
+def optimal_mse(
+    square: Floats[Tensor, "..."], num_features: int, head_dim: int, alpha: float | Tensor
+) -> Tensor:
     r"""Return the error of optimal features, :eq:`eq-favor-optimal-mse`.
 
     :math:`(M e^{\rho\|z\|^2} - 1)/m` with :math:`\rho = 1/(1 - 8\alpha)` and
@@ -83,8 +89,9 @@ def optimal_mse(square: Tensor, num_features: int, head_dim: int, alpha: float |
     return torch.expm1(log_price + square / (1 - 8 * alpha)) / num_features
 
 
+@checked
 def orthogonal_mse(
-    square: Tensor, num_features: int, head_dim: int, hyperbolic: bool = False
+    square: Floats[Tensor, "..."], num_features: int, head_dim: int, hyperbolic: bool = False
 ) -> Tensor:
     r"""Return the error of orthogonal rows with :math:`\chi_d` lengths, :eq:`eq-favor-orthogonal`.
 
@@ -95,15 +102,14 @@ def orthogonal_mse(
         head_dim: Number of channels d.
         hyperbolic: Whether both signs of every row are used.
     """
-    require_count("num_features", num_features)
-    require_count("head_dim", head_dim)
     alone = (hyperbolic_mse if hyperbolic else positive_mse)(square, num_features)
     blocks, rest = divmod(num_features, head_dim)
     pairs = blocks * head_dim * (head_dim - 1) + rest * (rest - 1)
     return alone - orthogonal_gain(square, head_dim) * pairs / num_features**2
 
 
-def orthogonal_gain(square: Tensor, head_dim: int) -> Tensor:
+@checked
+def orthogonal_gain(square: Floats[Tensor, "..."], head_dim: int) -> Tensor:
     r"""Return by how much two orthogonal rows are anticorrelated, :eq:`eq-favor-orthogonal-pair`.
 
     :math:`1 - \mathbb E\,e^{(\omega_1 + \omega_2)^\top z - \|z\|^2} = \mathbb E\,(1 - p_K)` with K
@@ -117,7 +123,8 @@ def orthogonal_gain(square: Tensor, head_dim: int) -> Tensor:
     return _poisson_mean(square, -torch.expm1(_running_sum(factors)))
 
 
-def orthogonal_gain_bound(square: Tensor, head_dim: int) -> Tensor:
+@checked
+def orthogonal_gain_bound(square: Floats[Tensor, "..."], head_dim: int) -> Tensor:
     r"""Return :math:`\tfrac{2}{d+2}(1 - e^{-\|z\|^2/2})^2`, a lower bound of the gain.
 
     Equation :eq:`eq-favor-orthogonal-bound`.
@@ -129,7 +136,8 @@ def orthogonal_gain_bound(square: Tensor, head_dim: int) -> Tensor:
     return 2 / (head_dim + 2) * torch.expm1(-square / 2).square()
 
 
-def sqrt_norm_mean(square: Tensor, head_dim: int) -> Tensor:
+@checked
+def sqrt_norm_mean(square: Floats[Tensor, "..."], head_dim: int) -> Tensor:
     r"""Return what rows of length :math:`\sqrt d` estimate on average, over the truth.
 
     Equation :eq:`eq-favor-sqrt-norm`. Less than 1 for :math:`z \ne 0`: such features are biased.
@@ -143,7 +151,10 @@ def sqrt_norm_mean(square: Tensor, head_dim: int) -> Tensor:
     return _poisson_mean(square / 2, _running_sum(factors).exp())
 
 
-def attention_mse(q: Tensor, k: Tensor, num_features: int) -> Tensor:
+@checked
+def attention_mse(
+    q: Floats[Tensor, "... n d"], k: Floats[Tensor, "... keys d"], num_features: int
+) -> Tensor:
     r"""Return the mean of :math:`\|\hat A - \bar A\|^2 / \|\bar A\|^2` to the first order in 1/m.
 
     :math:`\bar A` are the weights of softmax attention, :math:`\hat A` those of positive features

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from stringlib.inputs import require_count, require_number, require_positive
+from stringlib.inputs import require_count, require_positive
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,7 @@ def half_cosine(step: int, steps: int, warmup: int) -> float:
 
 
 def _require_not_negative(name: str, value: Any) -> None:
-    require_number(name, value)
-    if not 0 <= float(value) < math.inf:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+    if not 0 <= value < math.inf:
         raise ValueError(f"{name} must be finite and not negative, got {value}")

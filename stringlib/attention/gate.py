@@ -35,10 +35,11 @@ class Gate(nn.Module):
         Qiu et al. 2025: their best variant is elementwise, specific to each head, behind attention.
     """
 
+    @checked
     def __init__(self, dim: int, heads: int, kind: str = "elementwise") -> None:
         super().__init__()
         require_split(dim, heads)
-        if not isinstance(kind, str) or kind not in GATES:
+        if kind not in GATES:
             raise ValueError(f"gate must be None or one of {', '.join(GATES)}, got {kind!r}")
         self.dim, self.heads, self.kind = int(dim), int(heads), kind
         numbers = self.heads if kind == "headwise" else self.dim

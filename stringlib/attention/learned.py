@@ -18,7 +18,8 @@ from stringlib.attention.state import retnet_log_decay
 from stringlib.attention.toeplitz import ToeplitzWeight
 from stringlib.attention.weights import PositionWeight
 from stringlib.encoders.bias import RelativeBias
-from stringlib.inputs import per_head, require_count
+from stringlib.inputs import per_head
+from stringlib.spec import checked
 
 
 class RetNetDecay(DecayWeight):
@@ -181,6 +182,7 @@ class LearnedToeplitz(ToeplitzWeight):
         Luo et al. 2021, equation 5.
     """
 
+    @checked
     def __init__(
         self, heads: int, length: int | None = None, grid: tuple[int, int] | None = None
     ) -> None:
@@ -190,8 +192,6 @@ class LearnedToeplitz(ToeplitzWeight):
                 f"weight toeplitz, one of the two, got length={length!r} and grid={grid!r}"
             )
         size: tuple[Any, ...] = (length,) if grid is None else tuple(grid)
-        for number in size:
-            require_count("length" if grid is None else "grid", number)
         super().__init__(nn.Parameter(torch.empty(heads, *(2 * n - 1 for n in size))))
         self.size = tuple(int(n) for n in size)
         self.reset_parameters()

@@ -37,7 +37,7 @@ from stringlib.inputs import (
 from stringlib.parts import Known, part, require_none_left, taken_out
 from stringlib.positions import grid_positions
 from stringlib.precision import at_least_float32
-from stringlib.spec import Floats, checked
+from stringlib.spec import Floats, Reals, checked
 
 State = LinearState | KeyValueCache | ShiftedState
 PLACES = ("before", "after")
@@ -183,7 +183,7 @@ class MultiHeadAttention(nn.Module):
     def forward(
         self,
         x: Floats[Tensor, "... n self.dim"],
-        positions: Tensor | Phases | None = None,
+        positions: Reals[Tensor, "...p seq coord_dim"] | Phases | None = None,
         *,
         key_mask: Tensor | None = None,
         state: State | None = None,
@@ -230,7 +230,7 @@ class MultiHeadAttention(nn.Module):
     def attention_weights(
         self,
         x: Floats[Tensor, "... n self.dim"],
-        positions: Tensor | Phases | None = None,
+        positions: Reals[Tensor, "...p seq coord_dim"] | Phases | None = None,
         *,
         key_mask: Tensor | None = None,
     ) -> Tensor:

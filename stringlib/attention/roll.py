@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from stringlib.algebra.circulant import fourier_basis
 from stringlib.encoders.string import STRING
-from stringlib.inputs import common_shape, require_count, require_same_tokens
+from stringlib.inputs import common_shape, require_same_device
 from stringlib.spec import Floats, Positions, checked
 
 
@@ -32,8 +32,7 @@ class Roll(nn.Module):
         cycles: The lengths, a tuple.
 
     Raises:
-        TypeError: If ``cycles`` is not a tuple or list of integers.
-        ValueError: If there is no cycle, or one is shorter than 1.
+        ValueError: If there is no cycle.
 
     Source:
         Chen 2021 (PermuteFormer), without its factor :math:`r^{i-j}`, which a
@@ -47,12 +46,9 @@ class Roll(nn.Module):
         torch.Size([8, 6, 196, 64])
     """
 
+    @checked
     def __init__(self, cycles: Sequence[int]) -> None:
         super().__init__()
-        if not isinstance(cycles, (tuple, list)):
-            raise TypeError(f"cycles must be a tuple or list of integers, got {cycles!r}")
-        for length in cycles:
-            require_count("cycles", length)
         if not cycles:
             raise ValueError("cycles must have at least one length, got none")
         self.cycles = tuple(int(length) for length in cycles)
@@ -84,8 +80,8 @@ class Roll(nn.Module):
         Raises:
             TypeError: If positions are not of an integer dtype.
         """
-        require_same_tokens("phi_q", phi_q, "positions", positions)
-        require_same_tokens("phi_k", phi_k, "positions", positions)
+        require_same_device("phi_q", phi_q, "positions", positions)
+        require_same_device("phi_k", phi_k, "positions", positions)
         origins = self._origins(positions)  # once for both
         return _taken(phi_q, origins), _taken(phi_k, origins)
 
@@ -100,7 +96,7 @@ class Roll(nn.Module):
         Raises:
             TypeError: If positions are not of an integer dtype.
         """
-        require_same_tokens("x", x, "positions", positions)
+        require_same_device("x", x, "positions", positions)
         return _taken(x, self._origins(positions))
 
     def as_string(self) -> STRING:

@@ -14,8 +14,8 @@ from stringlib.encoders.mixed import MixedRoPE
 from stringlib.encoders.reflection import ReflectionSTRING
 from stringlib.encoders.rope import AxialRoPE, RoPE
 from stringlib.encoders.string import RotaryEncoder
-from stringlib.inputs import require_bool, require_count
 from stringlib.parts import part
+from stringlib.spec import checked
 
 ENCODERS: dict[str, Callable[..., RotaryEncoder]] = {
     "rope": RoPE,
@@ -41,6 +41,7 @@ BIASES: dict[str, Callable[..., RelativeBias]] = {
 
 
 @by_name("heads")
+@checked
 def make_encoder(
     name: str, head_dim: int, coord_dim: int = 1, *, heads: int = 1, **options: Any
 ) -> RotaryEncoder:
@@ -54,14 +55,13 @@ def make_encoder(
         **options: What else its class takes, such as ``base``.
 
     Raises:
-        TypeError: If a number is not an integer, or the class does not take an option.
+        TypeError: If the class does not take an option.
         ValueError: If the name is unknown or a number does not fit the encoder.
 
     Example:
         >>> make_encoder("mixed", head_dim=64, coord_dim=2, heads=6)
         MixedRoPE(head_dim=64, coord_dim=2, heads=6, base=10)
     """
-    require_count("coord_dim", coord_dim)
     offered = {"head_dim": head_dim, "coord_dim": coord_dim, "heads": heads}
     made: RotaryEncoder = part("name", name, ENCODERS, offered, options)
     _require_none(options, name)
@@ -73,6 +73,7 @@ def make_encoder(
 
 
 @by_name("causal")
+@checked
 def make_bias(name: str, heads: int, *, causal: bool = False, **options: Any) -> RelativeBias:
     """Return a new relative bias by its name.
 
@@ -84,11 +85,9 @@ def make_bias(name: str, heads: int, *, causal: bool = False, **options: Any) ->
         **options: What else its class takes.
 
     Raises:
-        TypeError: If ``heads`` is not an integer or ``causal`` not a bool, or the class does not
-            take an option.
-        ValueError: If the name is unknown or ``heads`` is below 1.
+        TypeError: If the class does not take an option.
+        ValueError: If the name is unknown.
     """
-    require_bool(causal=causal)
     offered = {"heads": heads, "causal": causal, "bidirectional": not causal}
     made: RelativeBias = part("name", name, BIASES, offered, options)
     _require_none(options, name)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from stringlib.by_name import by_name
 from stringlib.encoders.string import STRING
-from stringlib.inputs import Layout, require_count
+from stringlib.inputs import Layout
 from stringlib.positions import geometric_frequencies
 from stringlib.precision import widen
 from stringlib.spec import Even, Floats, Positive, checked
@@ -154,8 +154,6 @@ def mrope(
         3
     """
     pairs, count = frequencies.shape[1], len(sections)
-    for section in sections:
-        require_count("sections", section)
     # the last pair of coordinate k is k + n (sections[k] − 1)
     fits = not interleaved or all(
         k + count * (own - 1) < pairs for k, own in enumerate(sections) if k

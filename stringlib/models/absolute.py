@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
 from stringlib.encoders.absolute import Sinusoidal
-from stringlib.inputs import require_count, require_same_tokens
+from stringlib.inputs import require_same_device
 from stringlib.positions import grid_positions
 from stringlib.spec import Floats, Positions, checked
 
@@ -19,7 +21,6 @@ class GridSinusoidal(nn.Module):
         coord_dim: Number of coordinates.
 
     Raises:
-        TypeError: If a number is not an integer.
         ValueError: If the channels cannot be split evenly into pairs.
 
     Source:
@@ -61,21 +62,15 @@ class GridTable(nn.Module):
     Attributes:
         weight: ``(*sizes, dim)``. Starts normal with a standard deviation of 0.02.
 
-    Raises:
-        TypeError: If a number is not an integer.
-        ValueError: If a number is below 1.
-
     Source:
         Dosovitskiy et al. 2021, section 3.1; section 3.2 for reading it between cells.
     """
 
     @checked
-    def __init__(self, sizes: tuple[int, ...], dim: int) -> None:
+    def __init__(self, sizes: Sequence[int], dim: int) -> None:
         super().__init__()
-        if not isinstance(sizes, (tuple, list)) or not sizes:
-            raise TypeError(f"sizes must be one number for each axis, got {sizes!r}")
-        for size in sizes:
-            require_count("sizes", size)
+        if not sizes:
+            raise ValueError(f"sizes must be one number for each axis, got {sizes!r}")
         self.sizes, self.dim, self.axes = tuple(sizes), dim, len(sizes)
         self.weight = nn.Parameter(torch.empty(*self.sizes, dim))
         self.reset_parameters()
@@ -89,7 +84,7 @@ class GridTable(nn.Module):
         self, x: Floats[Tensor, "... n self.dim"], positions: Positions[Tensor, "... n self.axes"]
     ) -> Tensor:
         """Return ``x``, ``(..., cells, dim)``, plus what stands at ``(..., cells, axes)``."""
-        require_same_tokens("x", x.unsqueeze(-3), "positions", positions)
+        require_same_device("x", x, "positions", positions)
         share = positions.new_ones(*positions.shape[:-1], 1, dtype=torch.float32)
         for size, place in zip(self.sizes, positions.float().unbind(-1), strict=True):
             cells = torch.arange(size, device=x.device)

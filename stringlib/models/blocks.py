@@ -13,8 +13,9 @@ from stringlib.attention.weights import PositionWeight
 from stringlib.encoders.bias import RelativeBias
 from stringlib.encoders.registry import BIASES, ENCODERS
 from stringlib.encoders.string import Phases, RotaryEncoder
-from stringlib.inputs import require_count, require_same_tokens
+from stringlib.inputs import require_same_tokens
 from stringlib.precision import at_least_float32
+from stringlib.spec import checked
 
 
 class MLP(nn.Module):
@@ -25,6 +26,7 @@ class MLP(nn.Module):
         hidden: Number of channels between the projections.
     """
 
+    @checked
     def __init__(self, dim: int, hidden: int) -> None:
         super().__init__()
         self.to_hidden = nn.Linear(dim, hidden)
@@ -48,6 +50,7 @@ class SwiGLU(nn.Module):
         Shazeer 2020.
     """
 
+    @checked
     def __init__(self, dim: int, hidden: int) -> None:
         super().__init__()
         self.to_gate = nn.Linear(dim, hidden, bias=False)
@@ -80,13 +83,13 @@ class Block(nn.Module):
         **attention: What :class:`~stringlib.attention.multihead.MultiHeadAttention` takes.
 
     Raises:
-        TypeError: If an argument has the wrong kind.
         ValueError: If ``mlp`` is unknown, or the attention refuses its arguments.
 
     Source:
         Xiong et al. 2020 for the place of the norm.
     """
 
+    @checked
     def __init__(
         self,
         dim: int,
@@ -97,11 +100,10 @@ class Block(nn.Module):
         **attention: Any,
     ) -> None:
         super().__init__()
-        if mlp is not None and (not isinstance(mlp, str) or mlp not in FEED_FORWARD):
+        if mlp is not None and mlp not in FEED_FORWARD:
             raise ValueError(f"mlp must be None or one of {', '.join(FEED_FORWARD)}, got {mlp!r}")
         if hidden is None:
             hidden = 8 * dim // 3 if mlp == "swiglu" else 4 * dim
-        require_count("hidden", hidden)
         self.attention = MultiHeadAttention(dim, heads, **attention)
         self.norm_attention = nn.LayerNorm(dim)
         self.mlp = None if mlp is None else FEED_FORWARD[mlp](dim, hidden)
@@ -174,22 +176,11 @@ def phases_of(blocks: nn.ModuleList, positions: Tensor, x: Tensor) -> list[Tenso
     return read
 
 
-def require_encoder(encoder: object) -> None:
-    """Raise unless a model can be made with such an encoder.
-
-    Raises:
-        TypeError: If it is neither a name, nor a module, nor None.
-        ValueError: If it is a name that nothing has.
-    """
-    if isinstance(encoder, str):
-        names = (*ENCODERS, *BIASES, *ABSOLUTE)
-        if encoder not in names:
-            raise ValueError(f"encoder must be None or one of {', '.join(names)}, got {encoder!r}")
-    elif encoder is not None and not isinstance(encoder, (RotaryEncoder, RelativeBias)):
-        raise TypeError(
-            "encoder must be a name, a RotaryEncoder, a RelativeBias or None, "
-            f"got {type(encoder).__name__}"
-        )
+def require_known(encoder: object) -> None:
+    """Raise ``ValueError`` if the encoder of a model is a name that nothing has."""
+    names = (*ENCODERS, *BIASES, *ABSOLUTE)
+    if isinstance(encoder, str) and encoder not in names:
+        raise ValueError(f"encoder must be None or one of {', '.join(names)}, got {encoder!r}")
 
 
 def fold_blocks(blocks: nn.ModuleList) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from stringlib.inputs import require_name
 from stringlib.models.language import LanguageModel
+from stringlib.spec import checked
 
 CONFIGS: dict[str, dict[str, Any]] = {
     "tiny": {"dim": 64, "depth": 2, "heads": 2, "hidden": 170, "mlp": "swiglu"},
@@ -21,6 +22,7 @@ width and depth of the smallest GPT-2.
 """
 
 
+@checked
 def make_language_model(name: str, vocab: int, **options: Any) -> LanguageModel:
     """Return a new language model of a named size; :eq:`eq-model-parameters` counts it.
 

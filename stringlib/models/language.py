@@ -10,27 +10,22 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from stringlib.attention.features import FeatureMap
 from stringlib.attention.multihead import State
 from stringlib.encoders.absolute import LearnedAbsolute, Sinusoidal
+from stringlib.encoders.bias import RelativeBias
 from stringlib.encoders.registry import BIASES, make_bias
-from stringlib.inputs import (
-    per_head,
-    require_bool,
-    require_count,
-    require_generator,
-    require_places,
-    require_positive,
-    require_same_device,
-    require_split,
-)
+from stringlib.encoders.string import RotaryEncoder
+from stringlib.inputs import per_head, require_places, require_same_device
 from stringlib.models.blocks import (
     Block,
     fold_blocks,
     initialize,
     phases_of,
-    require_encoder,
+    require_known,
     share_encoders,
 )
+from stringlib.spec import Count0, Indices, NotNegative, Positions, checked
 
 
 class LanguageModel(nn.Module):
@@ -65,7 +60,6 @@ class LanguageModel(nn.Module):
         blocks: The blocks, each a :class:`~stringlib.models.blocks.Block`.
 
     Raises:
-        TypeError: If an argument has the wrong kind.
         ValueError: If a name is unknown, a number does not fit, or parts cannot go together.
 
     Source:
@@ -78,14 +72,15 @@ class LanguageModel(nn.Module):
         (torch.Size([8, 100, 256]), torch.Size([8, 105]))
     """
 
+    @checked
     def __init__(
         self,
         vocab: int,
         dim: int,
         depth: int,
         heads: int,
-        encoder: Any = None,
-        attention: Any = "softmax",
+        encoder: RotaryEncoder | RelativeBias | str | None = None,
+        attention: FeatureMap | str = "softmax",
         gate: str | None = None,
         *,
         hidden: int | None = None,
@@ -95,13 +90,7 @@ class LanguageModel(nn.Module):
         **options: Any,
     ) -> None:
         super().__init__()
-        require_count("vocab", vocab)
-        require_count("depth", depth)
-        require_split(dim, heads)
-        require_encoder(encoder)
-        require_bool(tied=tied)
-        if length is not None:
-            require_count("length", length)
+        require_known(encoder)
         self.length = None
         if encoder == "learned" or options.get("weight") == "toeplitz":
             if length is None:
@@ -135,10 +124,11 @@ class LanguageModel(nn.Module):
         self._tie()
         self.register_load_state_dict_post_hook(_tied_again)
 
+    @checked
     def forward(
         self,
-        tokens: Tensor,
-        positions: Tensor | None = None,
+        tokens: Indices[Tensor, "batch seq"],
+        positions: Positions[Tensor, "... n coord_dim"] | None = None,
         *,
         key_mask: Tensor | None = None,
         state: Sequence[State] | None = None,
@@ -161,12 +151,10 @@ class LanguageModel(nn.Module):
             Scores, not normalised, ``(batch, seq, vocab)``; with ``return_state`` a pair.
 
         Raises:
-            TypeError: If ``tokens`` are not integers, or a state has the wrong kind.
             ValueError: If a shape does not fit, there are more tokens than a learned table knows,
                 or a state is asked of layers that have none: with the weight ``"toeplitz"``, with
                 a bias on features, or with features that are rotated.
         """
-        require_bool(return_state=return_state)
         before = self._require_tokens(tokens, state)
         try:
             x = self.embed(tokens)
@@ -193,13 +181,14 @@ class LanguageModel(nn.Module):
         return (scores, tuple(after)) if return_state else scores
 
     @torch.no_grad()
+    @checked
     def generate(
         self,
-        tokens: Tensor,
-        count: int,
+        tokens: Indices[Tensor, "batch seq"],
+        count: Count0,
         *,
         key_mask: Tensor | None = None,
-        temperature: float = 1.0,
+        temperature: NotNegative = 1.0,
         generator: torch.Generator | None = None,
     ) -> Tensor:
         """Return the tokens with ``count`` further ones behind them, drawn one after another.
@@ -219,15 +208,10 @@ class LanguageModel(nn.Module):
             ``(batch, seq + count)``.
 
         Raises:
-            TypeError: If an argument has the wrong kind.
+            TypeError: If ``key_mask`` is not a boolean tensor.
             ValueError: If ``tokens`` are empty or end in padding, a number does not fit, or the
                 layers have no state.
         """
-        require_count("count", count, least=0)
-        greedy = isinstance(temperature, (int, float)) and temperature == 0
-        if not greedy or isinstance(temperature, bool):
-            require_positive("temperature", temperature)
-        require_generator(generator)
         self._require_tokens(tokens, None)
         if not tokens.shape[-1]:
             raise ValueError("tokens must hold at least one token to go on from, got none")
@@ -258,7 +242,7 @@ class LanguageModel(nn.Module):
             if positions is not None:
                 positions, key_mask = positions[:, -1:] + 1, None
             last = scores[..., -1, :]
-            if greedy:
+            if temperature == 0:
                 token = last.argmax(-1, keepdim=True)
             else:
                 shares = (last.float() / temperature).softmax(-1)
@@ -288,23 +272,11 @@ class LanguageModel(nn.Module):
 
     def _require_tokens(self, tokens: Tensor, state: Sequence[State] | None) -> int:
         """Return how many tokens came before these; raise if they or the state do not fit."""
-        if not isinstance(tokens, Tensor) or tokens.dtype not in (torch.int64, torch.int32):
-            kind = tokens.dtype if isinstance(tokens, Tensor) else type(tokens).__name__
-            raise TypeError(f"tokens must be a tensor of integers, int64 or int32, got {kind}")
-        if tokens.ndim != 2:
-            raise ValueError(f"tokens must have shape (batch, seq), got {tuple(tokens.shape)}")
         require_same_device("the model", self.embed.weight, "tokens", tokens)
-        if state is not None and not isinstance(state, (tuple, list)):
-            raise TypeError(f"state must be one state for each block, got {type(state).__name__}")
         if state is not None and len(state) != len(self.blocks):
             raise ValueError(
                 f"state must hold one state for each of {len(self.blocks)} blocks, got {len(state)}"
             )
-        for left in state or ():
-            if not isinstance(left, State):
-                raise TypeError(
-                    f"state must hold what return_state gave, got {type(left).__name__}"
-                )
         before = 0 if state is None else state[0].length
         if self.length is not None and before + tokens.shape[-1] > self.length:
             raise ValueError(

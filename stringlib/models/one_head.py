@@ -6,6 +6,8 @@ import math
 
 from torch import Tensor, nn
 
+from stringlib.spec import Indices, Positions, checked
+
 
 class OneHead(nn.Module):
     """An embedding, one head of attention over all tokens, and a readout.
@@ -24,6 +26,7 @@ class OneHead(nn.Module):
 
     encoder: nn.Module
 
+    @checked
     def __init__(self, symbols: int, dim: int, head_dim: int) -> None:
         super().__init__()
         self.embed = nn.Embedding(symbols, dim)
@@ -31,7 +34,12 @@ class OneHead(nn.Module):
         self.to_k = nn.Linear(dim, head_dim)
         self.readout = nn.Linear(dim, symbols)
 
-    def forward(self, symbols: Tensor, positions: Tensor) -> Tensor:
+    @checked
+    def forward(
+        self,
+        symbols: Indices[Tensor, "batch seq"],
+        positions: Positions[Tensor, "seq coord_dim"],
+    ) -> Tensor:
         """Return a score for each symbol that may be the answer.
 
         Args:

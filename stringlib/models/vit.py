@@ -4,37 +4,28 @@ from __future__ import annotations
 
 import copy
 import math
-import numbers
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from stringlib.attention.features import FeatureMap
+from stringlib.encoders.bias import RelativeBias
 from stringlib.encoders.registry import BIASES, make_bias
 from stringlib.encoders.string import RotaryEncoder
-from stringlib.inputs import (
-    per_head,
-    require_count,
-    require_floats,
-    require_like_weight,
-    require_name,
-    require_places,
-    require_positions,
-    require_same_tokens,
-    require_split,
-)
+from stringlib.inputs import per_head, require_like_weight, require_places, require_same_tokens
 from stringlib.models.absolute import GridSinusoidal, GridTable
 from stringlib.models.blocks import (
     Block,
     fold_blocks,
     initialize,
     phases_of,
-    require_encoder,
+    require_known,
     share_encoders,
 )
 from stringlib.positions import grid_positions
-
-POOLS = ("cls", "mean")
+from stringlib.spec import Floats, Positions, checked
 
 
 class ViT(nn.Module):
@@ -77,7 +68,6 @@ class ViT(nn.Module):
     was made for.
 
     Raises:
-        TypeError: If an argument has the wrong kind.
         ValueError: If a name is unknown, a number does not fit, or parts cannot go together.
 
     Source:
@@ -89,33 +79,30 @@ class ViT(nn.Module):
         torch.Size([8, 10])
     """
 
+    @checked
     def __init__(
         self,
-        image_size: int | tuple[int, ...],
-        patch_size: int | tuple[int, ...],
+        image_size: int | Sequence[int],
+        patch_size: int | Sequence[int],
         classes: int,
         dim: int = 64,
         depth: int = 2,
         heads: int = 4,
-        encoder: Any = None,
-        attention: Any = "softmax",
+        encoder: RotaryEncoder | RelativeBias | str | None = None,
+        attention: FeatureMap | str = "softmax",
         gate: str | None = None,
         *,
         channels: int = 1,
         hidden: int | None = None,
         mlp: str | None = "mlp",
-        pool: str = "cls",
+        pool: Literal["cls", "mean"] = "cls",
         **options: Any,
     ) -> None:
         super().__init__()
-        for name, number in (("classes", classes), ("depth", depth), ("channels", channels)):
-            require_count(name, number)
-        require_split(dim, heads)
-        require_encoder(encoder)
-        require_name("pool", pool, POOLS)
+        require_known(encoder)
         self.image_size, self.patch_size = _sizes(image_size, patch_size)
         self.grid = self._cells("image_size", self.image_size)
-        axes = len(self.grid)
+        self.axes = axes = len(self.grid)
         self.channels, self.pool = channels, pool
         self.embed = nn.Linear(channels * math.prod(self.patch_size), dim)
         self.cls = nn.Parameter(torch.empty(dim)) if pool == "cls" else None
@@ -156,7 +143,8 @@ class ViT(nn.Module):
         if self.cls is not None:
             nn.init.normal_(self.cls, std=dim**-0.5)
 
-    def patches(self, images: Tensor) -> Tensor:
+    @checked
+    def patches(self, images: Floats[Tensor, "..."]) -> Tensor:
         """Return the patches in reading order; with the projection they make :eq:`eq-vit-patch`.
 
         Args:
@@ -166,26 +154,24 @@ class ViT(nn.Module):
             ``(batch, cells, channels * pixels of a patch)``.
 
         Raises:
-            TypeError: If ``images`` is not a floating-point tensor.
-            ValueError: If its shape does not fit.
+            ValueError: If their shape does not fit.
         """
-        require_floats("images", images)
-        axes = len(self.patch_size)
-        if images.ndim != 2 + axes or images.shape[1] != self.channels:
+        if images.ndim != 2 + self.axes or images.shape[1] != self.channels:
             raise ValueError(
-                f"images must have shape (batch, {self.channels} channels, {axes} sizes), "
+                f"images must have shape (batch, {self.channels} channels, {self.axes} sizes), "
                 f"got {tuple(images.shape)}"
             )
         self._cells("images", tuple(images.shape[2:]))
         x = images
         for axis, pixels in enumerate(self.patch_size):
             x = x.unfold(2 + axis, pixels, pixels)
-        return x.flatten(2 + axes).movedim(1, -2).flatten(-2).flatten(1, axes)
+        return x.flatten(2 + self.axes).movedim(1, -2).flatten(-2).flatten(1, self.axes)
 
+    @checked
     def forward(
         self,
-        images: Tensor,
-        positions: Tensor | None = None,
+        images: Floats[Tensor, "..."],
+        positions: Positions[Tensor, "...p cells self.axes"] | None = None,
         *,
         key_mask: Tensor | None = None,
     ) -> Tensor:
@@ -207,11 +193,9 @@ class ViT(nn.Module):
             ``(batch, classes)``, not normalised.
 
         Raises:
-            TypeError: If ``images`` is not a floating-point tensor, or ``key_mask`` not a boolean
-                one.
+            TypeError: If ``key_mask`` is not a boolean tensor.
             ValueError: If a shape does not fit, or a learned table of offsets is for another size.
         """
-        require_floats("images", images)
         require_like_weight("images", images, self.embed)
         # under autocast a projection returns half precision: the tokens are summed in full
         x = self.embed(self.patches(images)).to(self.embed.weight.dtype)
@@ -226,7 +210,6 @@ class ViT(nn.Module):
         if positions is None:
             positions = grid_positions(*grid, device=images.device)
         else:
-            require_positions("positions", positions, len(grid))
             require_same_tokens("images", x.unsqueeze(-3), "positions", positions)
             require_places("images", x, positions)
             if isinstance(self.absolute, GridTable):
@@ -292,19 +275,11 @@ def _mean(x: Tensor, key_mask: Tensor | None) -> Tensor:
 
 
 def _sizes(
-    image_size: int | tuple[int, ...], patch_size: int | tuple[int, ...]
+    image_size: int | Sequence[int], patch_size: int | Sequence[int]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return both as one number for each axis."""
-    for name, size in (("image_size", image_size), ("patch_size", patch_size)):
-        if not isinstance(size, (numbers.Integral, tuple, list)):
-            raise TypeError(f"{name} must be an int or one for each axis, got {size!r}")
-    image = tuple(image_size) if isinstance(image_size, (tuple, list)) else (image_size,) * 2
-    patch = (
-        tuple(patch_size) if isinstance(patch_size, (tuple, list)) else (patch_size,) * len(image)
-    )
-    for name, sizes in (("image_size", image), ("patch_size", patch)):
-        for size in sizes:
-            require_count(name, size)
+    image = tuple(image_size) if isinstance(image_size, Sequence) else (image_size,) * 2
+    patch = tuple(patch_size) if isinstance(patch_size, Sequence) else (patch_size,) * len(image)
     if len(image) not in (1, 2, 3):
         raise ValueError(f"image_size must have one to three axes, got {image}")
     if len(patch) != len(image):

@@ -17,9 +17,9 @@ from stringlib.algebra.skew import turned_by
 from stringlib.attention.linear import linear_attention
 from stringlib.attention.weights import PositionWeight
 from stringlib.encoders.string import RotaryEncoder
-from stringlib.inputs import require_floats, require_number, require_numbers, require_positions
+from stringlib.inputs import require_floats
 from stringlib.precision import widen
-from stringlib.spec import Floats, checked
+from stringlib.spec import Floats, Positions, Reals, checked
 
 
 def normal(*shape: int) -> Tensor:
@@ -63,7 +63,11 @@ def commutator_error(generators: Floats[Tensor, "... coord_dim d d"]) -> float:
 
 
 @checked
-def group_law_error(encoder: RotaryEncoder, a: Tensor, b: Tensor) -> float:
+def group_law_error(
+    encoder: RotaryEncoder,
+    a: Positions[Tensor, "... seq encoder.coord_dim"],
+    b: Positions[Tensor, "... seq encoder.coord_dim"],
+) -> float:
     r"""Return max :math:`|R(a)R(b) - R(a+b)|`, equation :eq:`eq-group-law`.
 
     Args:
@@ -71,19 +75,19 @@ def group_law_error(encoder: RotaryEncoder, a: Tensor, b: Tensor) -> float:
         a: Positions, ``(..., seq, coord_dim)``.
         b: Positions, ``(..., seq, coord_dim)``.
     """
-    _require_pair(("a", a), ("b", b))
     return largest_difference(encoder.matrix(a) @ encoder.matrix(b), encoder.matrix(a + b))
 
 
 @checked
-def generator_error(encoder: RotaryEncoder, positions: Tensor) -> float:
+def generator_error(
+    encoder: RotaryEncoder, positions: Positions[Tensor, "seq encoder.coord_dim"]
+) -> float:
     r"""Return max :math:`|R(r) - \exp(\sum_k r_k L_k)|`, with PyTorch's ``matrix_exp``.
 
     Args:
         encoder: The encoder.
         positions: ``(seq, coord_dim)``.
     """
-    require_positions("positions", positions, encoder.coord_dim)
     expected = turned_by(encoder.generators(), widen(positions))
     return largest_difference(encoder.matrix(positions), expected)
 
@@ -108,8 +112,13 @@ def relative_logit_error(
     return largest_difference(widen(a) / norms, widen(b) / norms)
 
 
+@checked
 def translation_error(
-    encoder: RotaryEncoder, q: Tensor, k: Tensor, positions: Tensor, shift: Tensor | float
+    encoder: RotaryEncoder,
+    q: Tensor,
+    k: Tensor,
+    positions: Positions[Tensor, "... seq encoder.coord_dim"],
+    shift: Tensor | float,
 ) -> float:
     r"""Return how much shifting every position changes the logits, equation :eq:`eq-relative`.
 
@@ -211,8 +220,9 @@ def mode_error(
 
 
 @torch.no_grad()
+@checked
 def shift_error(
-    attend: Callable[[Tensor], Tensor], positions: Tensor, shift: Tensor | float
+    attend: Callable[[Tensor], Tensor], positions: Reals[Tensor, "..."], shift: Tensor | float
 ) -> float:
     """Return how much attention changes when all positions move together, as in root mean square.
 
@@ -273,8 +283,5 @@ def _require_pair(a: tuple[str, Tensor], b: tuple[str, Tensor]) -> None:
 
 
 def _require_shift(positions: Tensor, shift: Tensor | float) -> None:
-    require_numbers("positions", positions)
     if isinstance(shift, Tensor):
         _require_pair(("positions", positions), ("shift", shift))
-    else:
-        require_number("shift", shift)
