@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from contextlib import nullcontext
 from typing import NamedTuple
 
 import pytest
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from stringlib import LanguageModel, ViT
 from stringlib.testing.contract import Contract, Property, close, skip, true
-from stringlib.testing.modes import EAGER, Mode, OneDevice, lines_of_a_graph
+from stringlib.testing.modes import EAGER, Mode, on_meta
 from stringlib.testing.moves import COPIES
 from tests.model_cases import COVERING, LENGTH, has_state, model_and_input, pictures, text
 from tests.thinned import hold, products
@@ -113,12 +112,15 @@ def nothing_is_made_on_another_device(case: Case, run: Mode) -> None:
         skip()
     model, given = case.make().to("meta"), case.given().to("meta")
     steps = case.kind == "text" and has_state(case.name)
-    for lines in (nullcontext(), lines_of_a_graph()):
-        with OneDevice("meta"), lines:
-            true(model(given).is_meta, "scores must stay on the device")
-            if steps:
-                _, state = model(given[:, :4], return_state=True)
-                true(model(given[:, 4:], state=state).is_meta, "a step must stay on the device")
+
+    def scores() -> list[Tensor]:
+        if not steps:
+            return [model(given)]
+        _, state = model(given[:, :4], return_state=True)
+        return [model(given), model(given[:, 4:], state=state)]
+
+    for found in on_meta(scores):
+        true(all(x.is_meta for x in found), "scores must stay on the device, and those of a step")
 
 
 @MODEL.holds()

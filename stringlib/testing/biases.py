@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from contextlib import nullcontext
 
 import torch
 from torch import Tensor
 
 from stringlib.encoders.bias import RelativeBias
 from stringlib.testing.contract import Contract, close, refused, true
-from stringlib.testing.modes import EAGER, Mode, OneDevice, lines_of_a_graph
+from stringlib.testing.modes import EAGER, Mode, on_meta
 from stringlib.testing.moves import COPIES
 
 Make = Callable[..., RelativeBias]
@@ -120,11 +119,8 @@ def every_kind_of_copy_says_the_same(make: Make, run: Mode) -> None:
 
 @BIAS.holds()
 def nothing_is_made_on_another_device(make: Make, run: Mode) -> None:
-    """The meta device stands for any other one."""
     bias = make().to("meta")
-    for lines in (nullcontext(), lines_of_a_graph()):
-        with OneDevice("meta"), lines:
-            found = bias(5, 7), bias.at(torch.arange(5, device="meta"))
+    for found in on_meta(lambda: (bias(5, 7), bias.at(torch.arange(5, device="meta")))):
         true(all(x.is_meta for x in found), "a bias must stay on the device")
 
 

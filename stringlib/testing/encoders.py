@@ -6,7 +6,6 @@ import copy
 import io
 import itertools
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -15,16 +14,15 @@ from torch import Tensor
 from stringlib.encoders.string import RotaryEncoder
 from stringlib.testing import properties
 from stringlib.testing.contract import (
-    FORWARDS,
     Contract,
     close,
-    forwards_and_backwards,
+    derives_both_ways,
     refused,
     skip,
     small,
     true,
 )
-from stringlib.testing.modes import EAGER, Mode, OneDevice, lines_of_a_graph
+from stringlib.testing.modes import EAGER, Mode, on_meta
 from stringlib.testing.moves import COPIES
 
 Make = Callable[..., RotaryEncoder]
@@ -263,7 +261,7 @@ def torch_func_takes_the_same_gradients(make: Make, run: Mode) -> None:
         found: Tensor = encoder(x, x.detach(), tensors[2])[0]
         return found
 
-    small(forwards_and_backwards(first, tensors[0]), 1e-10, FORWARDS)
+    derives_both_ways(first, tensors[0])
     if not values:
         return
     wanted = torch.autograd.grad(loss(values, *tensors), [*values.values()], allow_unused=True)
@@ -339,19 +337,16 @@ def what_is_learned_goes_to_float32_and_float64_and_never_to_half(make: Make, ru
 
 @ENCODER.holds()
 def nothing_stays_on_another_device(make: Make, run: Mode) -> None:
-    """The meta device stands for any other one."""
     encoder = make().to("meta")
     q, k, positions = (t.to("meta") for t in inputs(encoder))
 
-    def all_that_it_gives(q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, ...]:
+    def all_that_it_gives() -> tuple[Tensor, ...]:
         matrices = encoder.matrix(positions), encoder.generators(), encoder.basis()
         return (*encoder(q, k, positions), encoder.rotate(q, positions), *matrices)
 
-    for lines in (nullcontext(), lines_of_a_graph()):
-        with OneDevice("meta"), lines:
-            found = all_that_it_gives(q, k, positions)
+    for found in on_meta(all_that_it_gives):
         true(all(x.is_meta for x in found), "what is computed on a device must stay there")
-    true(found[0].shape == q.shape, "a call must keep the shape of the queries")
+        true(found[0].shape == q.shape, "a call must keep the shape of the queries")
 
 
 @ENCODER.holds()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,17 +11,8 @@ from torch import Tensor
 
 from stringlib.attention.features import FeatureMap
 from stringlib.attention.linear import linear_attention
-from stringlib.testing.contract import (
-    FORWARDS,
-    Contract,
-    close,
-    forwards_and_backwards,
-    refused,
-    skip,
-    small,
-    true,
-)
-from stringlib.testing.modes import EAGER, Mode, OneDevice, lines_of_a_graph
+from stringlib.testing.contract import Contract, close, derives_both_ways, refused, skip, true
+from stringlib.testing.modes import EAGER, Mode, on_meta
 from stringlib.testing.moves import COPIES
 from stringlib.testing.weights import EXACT, dense_attention, random
 
@@ -164,7 +154,7 @@ def torch_func_takes_the_same_gradients(case: Mapped, run: Mode) -> None:
         detached = {name: value.detach() for name, value in values.items()}
         got = torch.func.grad(loss, 1)(detached, x)
     close(got, want, 1e-11 * (1 + want.abs().max().item()), "a gradient of torch.func")
-    small(forwards_and_backwards(phi, x), 1e-10, FORWARDS)
+    derives_both_ways(phi, x)
 
 
 @FEATURE_MAP.holds()
@@ -264,11 +254,8 @@ def every_kind_of_copy_says_the_same(case: Mapped, run: Mode) -> None:
 
 @FEATURE_MAP.holds()
 def nothing_is_made_on_another_device(case: Mapped, run: Mode) -> None:
-    """The meta device stands for any other one."""
     phi, x = case.make().to("meta"), case.tokens(2).to("meta")
-    for lines in (nullcontext(), lines_of_a_graph()):
-        with OneDevice("meta"), lines:
-            found = all_of(phi, x)
+    for found in on_meta(lambda: all_of(phi, x)):
         true(all(y.is_meta for y in found), "features must stay on the device")
 
 

@@ -178,3 +178,14 @@ class OneDevice(TorchDispatchMode):
             if isinstance(x, Tensor) and x.device.type != self.device.type:
                 raise AssertionError(f"{func} makes a tensor on {x.device}, not on {self.device}")
         return out
+
+
+def on_meta(call: Callable[[], Any]) -> Iterator[Any]:
+    """Yield what a call gives on the meta device alone, which stands for any other than the CPU.
+
+    Run at once, and by the lines of a compiled and of an exported graph.
+    """
+    for lines in (nullcontext(), lines_of_a_graph(), lines_of_a_graph(exported=True)):
+        with OneDevice("meta"), lines:
+            found = call()
+        yield found
