@@ -18,7 +18,7 @@ from sphinx.application import Sphinx
 from sphinx.util import logging
 
 PLACE = re.compile(r"^```\{modules\} (\S+)\n```$", re.MULTILINE)
-ANNOTATED = re.compile(r"\bAnnotated\[(\w+), ('[^']*')\]")
+ANNOTATED = re.compile(r"[~\w.]*\bAnnotated\[([~\w.]+), ('[^']*')\]")
 # tables of classes and long texts: their names say enough
 WITHOUT_VALUES = {"registry", "projections", "listops", "images"}
 

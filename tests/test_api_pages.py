@@ -55,7 +55,7 @@ def test_a_page_follows_its_folder(tmp_path: Path, caplog: pytest.LogCaptureFixt
 
 
 def test_an_annotation_reads_as_a_shape_or_a_range() -> None:
-    signature = "(q: Annotated[Tensor, '... n d'] | None = None, scale: Annotated[float, 'finite'])"
-    found = api_pages.shorten(SimpleNamespace(), "function", "f", None, None, signature, "Tensor")
-    assert found == ("(q: Tensor['... n d'] | None = None, scale: float['finite'])", "Tensor")
+    given = "(q: ~torch.Annotated[~torch.Tensor, '... n d'] | None, x: Annotated[float, 'finite'])"
+    found = api_pages.shorten(SimpleNamespace(), "function", "f", None, None, given, "Tensor")
+    assert found == ("(q: ~torch.Tensor['... n d'] | None, x: float['finite'])", "Tensor")
     assert api_pages.shorten(SimpleNamespace(), "module", "m", None, None, None, "") is None
