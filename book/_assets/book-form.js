@@ -74,11 +74,14 @@
   /* ---- folded boxes: a link to one or into it opens it, and its button bears its title ---- */
 
   function openTarget() {
-    const target = document.querySelector(":target"), box = target && target.closest(".toggle-hidden");
-    if (box) {
-      box.querySelector(".toggle-button").click();
-      target.scrollIntoView();
-    }
+    const target = document.querySelector(":target");
+    if (!target) { return; }
+    const box = target.closest(".toggle-hidden"), shut = "details.book-deeper:not([open])";
+    const own = target.querySelector(":scope > " + shut);
+    if (own) { own.open = true; }
+    for (let fold = target.closest(shut); fold; fold = target.closest(shut)) { fold.open = true; }
+    if (box) { box.querySelector(".toggle-button").click(); }
+    target.scrollIntoView();
   }
   addEventListener("hashchange", openTarget);
   addEventListener("load", function () {
@@ -87,6 +90,15 @@
     });
     openTarget();
   });
+
+  /* ---- what is deeper: paper has all of it ---- */
+
+  let shut = [];
+  addEventListener("beforeprint", function () {
+    shut = Array.from(document.querySelectorAll("details.book-deeper:not([open])"));
+    shut.forEach(function (fold) { fold.open = true; });
+  });
+  addEventListener("afterprint", function () { shut.forEach(function (fold) { fold.open = false; }); });
 
   /* ---- names that the theme leaves out, or says otherwise than it shows them ---- */
 

@@ -42,6 +42,9 @@ MATHEMATICS = """async () => {
   await MathJax.startup.promise;
   await MathJax.startup.document.lazyTypesetAll();  // what nobody has come near, too
 }"""
+UNFOLD = (
+    """() => document.querySelectorAll("details.book-deeper").forEach(d => { d.open = true; })"""
+)
 DRAWN = """box => {
   const link = box.querySelector(".book-link");
   const state = link ? link.getAttribute("href").replace(/^#fig=[^&]*&?/, "") : "";
@@ -120,6 +123,7 @@ class Reader:
         self.page.goto("about:blank")
         self.complaints.clear()  # what the page before had not loaded when it was left
         self.page.goto(path.as_uri() + fragment, wait_until="load")
+        self.page.evaluate(UNFOLD)
         for button in self.page.query_selector_all(".predict button"):
             button.click()  # what waits for a prediction
         self.page.evaluate(MATHEMATICS)

@@ -318,6 +318,28 @@ def test_a_link_to_a_folded_correction_or_into_it_opens_it(
     reader.page.emulate_media(media="screen")
 
 
+def test_a_link_to_a_deeper_section_or_into_it_opens_it_and_paper_shows_it(
+    reader: Reader, pages: list[Path]
+) -> None:
+    path = next(p for p in pages if p.stem == "08_reflections")
+    section = "deeper-reflections-in-many-dimensions"
+    reader.page.goto(path.as_uri())
+    inside = reader.page.locator(f"#{section} details.book-deeper [id]").first.get_attribute("id")
+    for target in (section, inside):
+        reader.page.reload()
+        text = reader.page.locator(f"#{section} p").first
+        assert not text.is_visible()
+        reader.page.evaluate("name => { location.hash = name; }", target)
+        text.wait_for(state="visible")
+        reader.page.evaluate("location.hash = ''")
+    shut = reader.page.locator("details.book-deeper:not([open])")
+    assert shut.count() > 0
+    reader.page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert shut.count() == 0
+    reader.page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert shut.count() > 0
+
+
 def test_without_javascript_corrections_are_open(browser: Any, pages: list[Path]) -> None:
     context = browser.new_context(java_script_enabled=False, offline=True)
     page = context.new_page()
