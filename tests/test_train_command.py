@@ -13,7 +13,7 @@ from lab import records
 from lab.files import locked
 from lab.records import read_record
 from lab.theory.spread import interval, mean
-from lab.train import fitting, report
+from lab.train import fitting, report, runs
 from lab.train.__main__ import main
 from lab.train.cells import axes
 from lab.train.options import read_options
@@ -25,12 +25,12 @@ RECALL = ["recall", "--task-option", "pairs=2", *SHORT]
 
 
 def test_methods_and_seeds_end_in_a_table_a_plot_and_a_record(tmp_path, capsys, monkeypatch):
-    words = [*RECALL, "--attention", "softmax,favor", "--encoder", "none,rope"]
+    words = [*RECALL, "--attention", "relu,favor", "--encoder", "none"]
     words += ["--seeds", "2", "--folder", str(tmp_path)]
     assert main(words) == 0
     out, err = capsys.readouterr()
     assert err == ""
-    names = ["softmax no-encoder", "softmax rope", "favor no-encoder", "favor rope"]
+    names = ["relu no-encoder", "favor no-encoder"]
     cells = read_record(tmp_path / "record.json")["data"]["cells"]
     assert list(cells) == names
     for name, cell in cells.items():
@@ -162,13 +162,20 @@ def test_ctrl_c_saves_and_the_same_command_goes_on_but_for_fresh(tmp_path, capsy
     assert main(words) == 0  # nothing of the old runs is in its way
 
 
-def test_a_loss_gone_bad_is_named_and_costs_its_own_run_alone(tmp_path, capsys):
-    words = [*RECALL, "--cell", "bad: rate=1e30", "--cell", "good: rate=1e-3", "--seeds", "2"]
+def test_a_run_that_fails_is_named_and_costs_itself_alone(tmp_path, capsys, monkeypatch):
+    def fit(*given, folder, **told):
+        if "killed" in str(folder):  # as the process of a run is
+            raise ChildProcessError("killed again")
+        return fitting.fit(*given, folder=folder, **told)
+
+    monkeypatch.setattr(runs, "fit", fit)
+    words = [*RECALL, "--cell", "bad: rate=1e30", "--cell", "killed: depth=1"]
+    words += ["--cell", "good: rate=1e-3", "--seeds", "2"]
     assert main([*words, "--folder", str(tmp_path)]) == 2
     out, err = capsys.readouterr()
     assert "good, seed 1: accuracy" in out
     assert err.startswith("error: bad, seed 0: the loss or its gradient")
-    assert "; bad, seed 1: the loss or its gradient" in err
+    assert "; killed, seed 0: killed again; bad, seed 1: the loss or its gradient" in err
     assert err.endswith("; the other runs are kept, and the same command goes on\n")
 
 
@@ -306,14 +313,17 @@ def test_the_plot_stays_within_what_scores_can_be(
 
 
 def test_options_say_what_a_model_is_told_and_how_it_trains():
-    words = ["recall", "--attention", "softmax,favor", "--features", "8", "--shift", "on"]
+    words = ["recall", "--attention", "softmax,favor", "--features", "8", "--shift", "on,off"]
     words += ["--gate", "none", "--dim", "4", "--clip", "none", "--task-option", "pairs=2"]
     options = read_options(words)
-    told = {"dim": 4, "gate": None, "shift": True}
+    soft, favor = {"attention": "softmax"}, {"attention": "favor", "num_features": 8}
     assert {name: cell.told for name, cell in options.cells.items()} == {
-        "softmax no-gate shift": {**told, "attention": "softmax"},
-        "favor no-gate shift": {**told, "attention": "favor", "num_features": 8},
+        f"{told['attention']} no-gate {word}": {"dim": 4, "gate": None, "shift": shift, **told}
+        for told in (soft, favor)
+        for word, shift in (("shift", True), ("no-shift", False))
     }
+    names = [f"{a} no-gate {s}" for a in ("softmax", "favor") for s in ("shift", "no-shift")]
+    assert list(options.cells) == names
     assert all(cell.settings[0].clip is None for cell in options.cells.values())
     assert options.task_options == {"pairs": 2}
 

@@ -1,20 +1,22 @@
-"""Train in float64 with some number of processes: python two_processes.py DEVICES FOLDER [STOP]."""
+"""A task of float64 for the tests of several processes; it may ask the first one to stop."""
+
+from __future__ import annotations
 
 import os
 import signal
-import sys
-from pathlib import Path
 
 import torch
 from torch import nn
 
+from lab.tasks import TASKS
 from lab.tasks.recall import Recall
 from lab.tasks.task import IGNORE
-from lab.train import Interrupted, Settings, fit, make_fabric
 
 
 class Recall64(Recall):
     """Recall whose loss keeps float64, with targets missing in some rows."""
+
+    _losses = 0
 
     def batch(self, size, generator):
         tokens, targets = super().batch(size, generator)
@@ -23,38 +25,18 @@ class Recall64(Recall):
         return tokens, targets
 
     def loss(self, outputs, targets):
+        self._losses += 1
+        if str(self._losses) == os.environ.get("STOP") and not torch.distributed.get_rank():
+            os.kill(os.getpid(), signal.SIGTERM)
         return nn.functional.cross_entropy(
             outputs.flatten(0, -2), targets.flatten(), ignore_index=IGNORE, reduction="sum"
         )
 
-
-def train(devices, folder, stop=None):
-    """Train for 12 steps; the first process, and it alone, is asked to stop at a logged one."""
-    torch.set_num_threads(1)
-    fabric = make_fabric("cpu", devices)
-    fabric.launch()
-    torch.manual_seed(0)
-    task = Recall64(pairs=3)
-    model = task.model(encoder="circulant", attention="relu", rotate="after").double()
-    model.register_parameter("unused", nn.Parameter(torch.ones(3, dtype=torch.float64)))
-
-    def kill(history):
-        if history.steps[-1] == stop:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    settings = {"rate": 1e-2, "weight_decay": 0.1, "penalty": 0.1, "clip": 0.5}
-    return fit(
-        model,
-        task,
-        Settings(12, 6, log_every=2, evaluate_every=5, checkpoint_every=100, **settings),
-        fabric=fabric,
-        folder=folder,
-        on_log=kill,
-    )
+    def model(self, **options):
+        model = super().model(**options).double()
+        model.register_parameter("unused", nn.Parameter(torch.ones(3, dtype=torch.float64)))
+        return model
 
 
-if __name__ == "__main__":
-    try:
-        train(int(sys.argv[1]), Path(sys.argv[2]), *map(int, sys.argv[3:]))
-    except Interrupted:
-        sys.exit(130)
+if "RECALL64" in os.environ:  # in a process of its own, by --import
+    TASKS["recall64"] = Recall64
