@@ -9,8 +9,8 @@ from torch import Tensor
 
 from stringlib.precision import widen
 
-# The longest dimension that is summed over is cut into at most so many pieces: a temporary holds
-# a sixteenth of x (or one entry of a smaller batch), and a batch of thousands takes few steps.
+# The gradient of phases is summed over a batch in at most so many pieces: a temporary holds a
+# sixteenth of the vectors, or one entry of a smaller batch, and thousands of entries few steps.
 PIECES = 16
 
 
@@ -53,9 +53,10 @@ def rotate_pairs(x: Tensor, phases: Tensor, layout: str = "interleaved") -> Tens
     if layout == "interleaved" and not torch.compiler.is_compiling():
         # neighbours are the two parts of a complex number: one pass over memory, no temporary,
         # 1.2 times a copy where real arithmetic takes 4 times (two CPU cores, d = 64)
-        turned = shared_product(_as_complex(x), torch.view_as_complex(phases))
-        as_real = _AsReal.apply if turned.requires_grad else torch.view_as_real
-        return as_real(turned).flatten(-2)
+        pairwise = x.unflatten(-1, (pairs, 2))
+        learns = x.requires_grad or phases.requires_grad
+        turned = _Turn.apply(pairwise, phases) if learns else _turned(pairwise, phases)
+        return turned.flatten(-2)
     cos, sin = phases.unbind(-1)
     if layout == "interleaved":  # a compiler fuses real arithmetic, and no complex numbers
         a, b = x.unflatten(-1, (pairs, 2)).unbind(-1)
@@ -82,9 +83,9 @@ def unpair(pairs: Tensor, layout: str) -> Tensor:
     return (pairs if layout == "interleaved" else pairs.transpose(0, 1)).flatten(0, 1)
 
 
-def _as_complex(x: Tensor) -> Tensor:
-    """View adjacent channels as complex numbers."""
-    return _complex(x.unflatten(-1, (-1, 2)))
+def _turned(x: Tensor, phases: Tensor) -> Tensor:
+    """Return pairs multiplied by phases, both as complex numbers, ``(..., pairs, 2)``."""
+    return torch.view_as_real(_complex(x) * _complex(phases))
 
 
 def _complex(pairs: Tensor) -> Tensor:
@@ -95,88 +96,55 @@ def _complex(pairs: Tensor) -> Tensor:
         return torch.view_as_complex(pairs.clone(memory_format=torch.contiguous_format))
 
 
-class _AsReal(torch.autograd.Function):
-    """``torch.view_as_real``, whose own gradient fails if it begins at an odd place in memory."""
+class _Turn(torch.autograd.Function):
+    r"""What :func:`_turned` returns, with its gradients :math:`\bar s\,g` and :math:`\bar x\,g`.
 
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(x: Tensor) -> Tensor:
-        return torch.view_as_real(x)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
-        pass
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Tensor:
-        return _complex(g)
-
-    @staticmethod
-    def jvp(ctx: Any, tangent: Tensor) -> Tensor:
-        return torch.view_as_real(tangent)
-
-
-def shared_product(x: Tensor, shared: Tensor) -> Tensor:
-    r"""Return ``x * shared`` where ``shared`` broadcasts, as a batch's phases do.
-
-    The values and gradients are those of ``x * shared``. Autograd would form the gradient of
-    ``shared``, :math:`\sum_b \overline{x_b}\,g_b`, from a product as large as ``x``; here it is
-    summed piece by piece.
-
-    Args:
-        x: Real or complex, ``(..., *shape)``.
-        shared: Of the same dtype; dimensions may be missing in front, or be 1.
-
-    Returns:
-        The product, of the broadcast shape.
+    Autograd's own fails where a gradient begins at an odd place in memory, and would make the
+    gradient of the phases, a sum over the batch, from a product as large as the vectors.
     """
-    # A fixed factor needs no gradient: the plain product then keeps x out of memory.
-    # Medians on two CPU cores, MixedRoPE on q and k (B64 H6 N197 D64, float32), with gradients,
-    # 1 and 2 threads: plain product 49 and 29 ms, in pieces 36 and 22 ms, frequencies fixed
-    # 15 and 9 ms. From 8 to 64 pieces all is within 7 %. The sum alone, plain and in pieces:
-    # batch 64 21 and 8 ms, batch 2 10 and 9 ms; 11 and 4, 7 and 4 ms on two threads.
-    return _SharedProduct.apply(x, shared) if shared.requires_grad else x * shared
 
-
-class _SharedProduct(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(x: Tensor, shared: Tensor) -> Tensor:
-        return x * shared
+    def forward(x: Tensor, phases: Tensor) -> Tensor:
+        return _turned(x, phases)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs)
-        ctx.save_for_forward(*inputs)
+        x, phases = inputs
+        ctx.shape = x.shape
+        # fixed phases need no vectors for a gradient
+        ctx.save_for_backward(x if ctx.needs_input_grad[1] else None, phases)
+        ctx.save_for_forward(x, phases)
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor]:
-        x, shared = ctx.saved_tensors
-        grad_x = (g * shared.conj()).sum_to_size(x.shape) if ctx.needs_input_grad[0] else None
-        return grad_x, _sum_of_products(x.expand_as(g), g, shared.shape)
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        x, phases = ctx.saved_tensors
+        grad_x = grad_phases = None
+        if ctx.needs_input_grad[0]:
+            back = torch.stack([phases[..., 0], -phases[..., 1]], -1)
+            grad_x = _Turn.apply(g, back).sum_to_size(ctx.shape)
+        if ctx.needs_input_grad[1]:
+            total = _sum_of_products(_complex(x), _complex(g), phases.shape[:-1])
+            grad_phases = torch.stack([total.real, total.imag], -1)
+        return grad_x, grad_phases
 
     @staticmethod
-    def jvp(ctx: Any, x_tangent: Tensor, shared_tangent: Tensor) -> Tensor:
-        x, shared = ctx.saved_tensors
-        return x_tangent * shared + x * shared_tangent
+    def jvp(ctx: Any, x_tangent: Tensor, phases_tangent: Tensor) -> Tensor:
+        x, phases = ctx.saved_tensors
+        return _turned(x_tangent, phases) + _turned(x, phases_tangent)
 
 
 def _sum_of_products(x: Tensor, g: Tensor, shape: torch.Size) -> Tensor:
-    """Sum conj(x) g, of one shape, to ``shape``."""
-    sizes = (1,) * (g.ndim - len(shape)) + tuple(shape)
-    summed = sorted((i for i, size in enumerate(sizes) if size == 1), key=lambda i: g.shape[i])
-    if not summed or g.numel() == 0:
+    """Return conj(x) g, summed to ``shape``."""
+    lead = g.ndim - len(shape)
+    if lead <= 0 or not g.numel():
         return (x.conj() * g).sum_to_size(shape)
-    x, g = (t.movedim(summed, list(range(len(summed)))) for t in (x, g))
-    rows = [(x, g)]
-    for _ in summed[1:]:  # all but the longest, which is cut
-        rows = [row for a, b in rows for row in zip(a.unbind(), b.unbind(), strict=True)]
-    size = -(-rows[0][0].shape[0] // PIECES)
-    pieces = (zip(a.split(size), b.split(size), strict=True) for a, b in rows)
-    products = (a.conj() * b for row in pieces for a, b in row)
+    x, g = (t.reshape(-1, *t.shape[lead:]) for t in (x.expand_as(g), g))
+    size = -(-len(g) // PIECES)
+    pieces = zip(x.split(size), g.split(size), strict=True)
+    products = (a.conj() * b for a, b in pieces)
     total = next(products)
     for product in products:
-        total.narrow(0, 0, len(product)).add_(product)  # the last piece of a row may be shorter
-    return (total.sum(0) if size > 1 else total).reshape(shape)
+        total[: len(product)].add_(product)  # the last piece may be shorter
+    return (total.sum(0) if size > 1 else total[0]).sum_to_size(shape)
