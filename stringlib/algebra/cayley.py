@@ -27,5 +27,6 @@ def cayley(skew: Tensor) -> Tensor:
     # to learn that I + S is regular, which it is
     solution = torch.linalg.solve_ex(eye + skew, eye - skew).result
     # The solve loses up to ‖S‖ ε (1e-11 at ‖S‖ = 1e5). One Newton step towards the nearest
-    # orthogonal matrix takes that to ε. It fixes every orthogonal matrix, so gradients stay.
-    return 1.5 * solution - 0.5 * solution @ (solution.mT @ solution)
+    # orthogonal matrix takes that to ε. It fixes every orthogonal matrix, so it needs no gradient.
+    exact = solution.detach()
+    return solution + 0.5 * (exact - exact @ (exact.mT @ exact))
