@@ -15,7 +15,7 @@ from torch.nn.functional import normalize
 
 from stringlib.attention.decay import with_features
 from stringlib.attention.weights import LinearState, PositionWeight, WeightedSums
-from stringlib.inputs import common_shape, finds, require_kind_of_state, require_same_device
+from stringlib.inputs import common_shape, finds, require_same_device
 from stringlib.kernels.delta import delta_sums
 from stringlib.kernels.recurrence import Mode
 from stringlib.precision import at_least_float32, without_autocast
@@ -164,14 +164,11 @@ class DeltaWeight(ReplacingWeight):
         """
         self._require_direction(causal)
         q, k = (normalize(x, dim=-1) for x in (phi_q, phi_k))
-        before = None
-        if state is not None:
-            require_kind_of_state(state.kind, self.kind)
-            before = state.sums
+        before = None if state is None else state.sums
         out, after = delta_rule(q, k, u, self.beta, self.log_decay, mode=mode, state=before)
         length = u.shape[-2] + (0 if state is None else state.length)
         scale = None if key_scale is None else after.new_zeros(after.shape[:-2])
-        return WeightedSums(out, None, LinearState(after, scale, length, self.kind))
+        return WeightedSums(out, None, LinearState(after, scale, length))
 
 
 def _require_rates(beta: Tensor) -> None:

@@ -15,6 +15,7 @@ from stringlib.inputs import (
     is_known,
     may_look,
     per_head,
+    require_kind_of_state,
     require_same_device,
 )
 from stringlib.precision import at_least_float32, largest_exponent, without_autocast
@@ -83,15 +84,24 @@ def linear_attention(
         >>> linear_attention(phi_q, phi_k, v, CosineWeight(256), causal=True).shape
         torch.Size([8, 6, 196, 64])
     """
+    weight = weight or CONSTANT
     _require_fitting(phi_q, phi_k, v, causal, mode)
-    _require_state(causal, state, return_state)
-    if normalize and weight is not None and not weight.normalized:
+    _require_state(causal, state, return_state, weight)
+    if normalize and not weight.normalized:
         raise ValueError(
             f"normalize must be False for {type(weight).__name__}, which has no sum to divide by, "
             "got True"
         )
     out, after = attend(
-        *(phi_q, phi_k, v, weight, causal, mode, key_scale, key_mask, state),
+        phi_q,
+        phi_k,
+        v,
+        weight,
+        causal,
+        mode=mode,
+        key_scale=key_scale,
+        key_mask=key_mask,
+        state=state,
         normalize=normalize,
         # the column of ones makes a state whole too
         ones=normalize or return_state or state is not None,
@@ -104,24 +114,26 @@ def linear_attention(
         raise ValueError(
             f"return_state must be False for {type(weight).__name__}, which has no state, got True"
         )
-    return out, after
+    return out, after._replace(kind=weight.kind)
 
 
 def attend(
     phi_q: Tensor,
     phi_k: Tensor,
     v: Tensor,
-    weight: PositionWeight | None,
+    weight: PositionWeight,
     causal: bool,
+    *,
     mode: str | None = None,
     key_scale: Tensor | None = None,
     key_mask: Tensor | None = None,
     state: LinearState | None = None,
-    *,
     normalize: bool = True,
     ones: bool = True,
 ) -> tuple[Tensor, LinearState | None]:
     """Do what :func:`linear_attention` does, unchecked, and return the state if there is one.
+
+    The state does not say its kind, nor is that of the given one looked at.
 
     Raises:
         ValueError: If keys have a scale, but those that the state has seen had none, or vice versa.
@@ -137,9 +149,7 @@ def attend(
             u = torch.cat([u, u.new_ones(*u.shape[:-1], 1)], -1)
 
         def sums(q: Tensor) -> tuple[WeightedSums, Tensor, Tensor]:
-            found = (weight or CONSTANT).sums(
-                q, k, u, key_scale, causal=causal, mode=mode, state=state
-            )
+            found = weight.sums(q, k, u, key_scale, causal=causal, mode=mode, state=state)
             # split, not slices: two slices would have two gradients of full width to add
             return found, *found.sums.split([v.shape[-1], int(ones)], -1)
 
@@ -213,8 +223,9 @@ def rotated_linear_attention(
     Source:
         Su et al. 2024 (RoFormer), equation 19, for ``numerator_only``.
     """
+    weight = weight or CONSTANT
     _require_fitting(phi_q, phi_k, v, causal, mode)
-    if weight is not None and not weight.normalized:
+    if not weight.normalized:
         raise ValueError(
             "weight must have a sum to divide by, or queries and keys be rotated instead of "
             f"features, got {type(weight).__name__}"
@@ -224,10 +235,10 @@ def rotated_linear_attention(
         q, k, u, key_scale = _prepared(_moderate_rows(phi_q), phi_k, v, key_scale, key_mask)
         turned_q, turned_k = encoder(q, k, positions)
         if not numerator_only:
-            out, _ = attend(turned_q, turned_k, u, weight, causal, mode, key_scale)
+            out, _ = attend(turned_q, turned_k, u, weight, causal, mode=mode, key_scale=key_scale)
             return out.to(v.dtype)
         _require_no_signs(q, k, None)
-        weight, ones = weight or CONSTANT, torch.ones_like(u[..., :1])
+        ones = torch.ones_like(u[..., :1])
         above = weight.sums(turned_q, turned_k, u, key_scale, causal=causal, mode=mode)
         below = weight.sums(q, k, ones, key_scale, causal=causal, mode=mode)
         # beside a denominator 0 there is no partner but by the turn, or by its rounding alone
@@ -340,10 +351,14 @@ def _require_no_signs(phi_q: Tensor, phi_k: Tensor, key_mask: Tensor | None) -> 
             )
 
 
-def _require_state(causal: bool, state: LinearState | None, return_state: bool) -> None:
+def _require_state(
+    causal: bool, state: LinearState | None, return_state: bool, weight: PositionWeight
+) -> None:
     """Raise unless a state fits the attention that it is for."""
     if not causal and (state is not None or return_state):
         name, given = ("return_state", True) if state is None else ("state", "a state")
         raise ValueError(
             f"{name} must be left out unless causal, where there is a last token, got {given}"
         )
+    if state is not None:
+        require_kind_of_state(state.kind, weight.kind)

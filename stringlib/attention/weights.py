@@ -19,12 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.derived import Derived
-from stringlib.inputs import (
-    common_shape,
-    require_kind_of_state,
-    require_mode,
-    require_state,
-)
+from stringlib.inputs import common_shape, require_mode, require_state
 from stringlib.kernels.recurrence import MODES, causal_sums
 from stringlib.precision import LEAST
 from stringlib.spec import Count0, checked
@@ -177,14 +172,13 @@ class PositionWeight(Derived, ABC):
             return WeightedSums(_sums_over_all(q, k, u, mode), common, None)
         before = None
         if state is not None:
-            require_kind_of_state(state.kind, self.kind)
             before = state.sums.to(u.dtype)
             require_state(before, lead, k.shape[-1], u.shape[-1])
         if log_decay is not None:
             log_decay = log_decay.to(u.dtype)
         found, after = causal_sums(q, k, u, log_decay, mode, before)
         length = start + u.shape[-2]
-        return WeightedSums(found, common, LinearState(after, largest, length, self.kind))
+        return WeightedSums(found, common, LinearState(after, largest, length))
 
     def _dense_sums(
         self,

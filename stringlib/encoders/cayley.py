@@ -107,5 +107,5 @@ class CayleySTRING(RotaryEncoder):
         if finds(self.support, misplaced):
             self.support.copy_(upper_support(self.head_dim, self.density))
 
-    def _call_basis(self) -> Tensor | None:
+    def _basis_of_turns(self) -> Tensor | None:
         return self.basis() if self.entries.shape[1] else None

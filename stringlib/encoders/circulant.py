@@ -102,12 +102,12 @@ class CirculantSTRING(RotaryEncoder):
     def to_basis(self, x: Tensor, basis: Tensor | None = None) -> Tensor:
         """Return Pᵀx for float32 or float64 ``x``: a product or a real FFT, whichever is faster."""
         if self.head_dim <= LARGEST_PRODUCT or x.numel() == 0:  # MKL has no FFT of nothing
-            return x @ self._basis.to(x.dtype)
+            return x @ (self._basis if basis is None else basis[0]).to(x.dtype)
         return self._rfft(x)
 
     def from_basis(self, x: Tensor, basis: Tensor | None = None) -> Tensor:
         """Return Px for float32 or float64 ``x``."""
-        return x @ self._basis.to(x.dtype).mT
+        return x @ (self._basis if basis is None else basis[0]).to(x.dtype).mT
 
     def extra_repr(self) -> str:
         """Describe the shapes in ``repr``."""
@@ -117,8 +117,8 @@ class CirculantSTRING(RotaryEncoder):
         """Compute the basis anew."""
         self._basis.copy_(self._block_basis())
 
-    def _call_basis(self) -> None:
-        return None  # P is fixed, and one for all heads
+    def _basis_of_turns(self) -> Tensor:
+        return self._basis[None]  # one for all heads
 
     def _rfft(self, x: Tensor) -> Tensor:
         """Return Pᵀx by one real FFT a block."""

@@ -55,6 +55,9 @@ class DenseSTRING(STRING):
         """Return whole matrices where other encoders return the phases of their planes."""
         return turned_by(self._generators, widen(positions))
 
+    def _basis_of_turns(self) -> None:
+        return None  # they turn whole vectors
+
     def _matrices(self, positions: Tensor) -> Tensor:
         return self._turns(positions)
 

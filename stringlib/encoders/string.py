@@ -35,8 +35,10 @@ class Phases(NamedTuple):
     """What an encoder makes of positions: computed once, it serves queries, keys and all layers.
 
     Attributes:
-        turns: Cosine and sine of each pair, ``(..., heads, seq, pairs, 2)``.
-        basis: P where the encoder computes it anew in each call, ``(heads, head_dim, head_dim)``.
+        turns: Cosine and sine of each pair, ``(..., heads, seq, pairs, 2)``. In the interleaved
+            layout channels that stay still are pairs too, which turn at frequency 0.
+        basis: P, ``(heads or 1, head_dim, head_dim)``; None if it is the identity, or if what is
+            to be turned is in the basis already.
     """
 
     turns: Tensor
@@ -87,13 +89,11 @@ class RotaryEncoder(Derived):
 
     def to_basis(self, x: Tensor, basis: Tensor | None = None) -> Tensor:
         """Return Pᵀx for float32 or float64 ``x``; ``basis`` is P, if it is known already."""
-        basis = self._call_basis() if basis is None else basis
-        return x if basis is None else x @ basis.to(x.dtype)
+        return x @ (self.basis() if basis is None else basis).to(x.dtype)
 
     def from_basis(self, x: Tensor, basis: Tensor | None = None) -> Tensor:
         """Return Px for float32 or float64 ``x``; ``basis`` is P, if it is known already."""
-        basis = self._call_basis() if basis is None else basis
-        return x if basis is None else x @ basis.to(x.dtype).mT
+        return x @ (self.basis() if basis is None else basis).to(x.dtype).mT
 
     @checked
     def phases(self, positions: Positions[Tensor, "... n self.coord_dim"]) -> Phases:
@@ -112,7 +112,7 @@ class RotaryEncoder(Derived):
             >>> encoder(q, q, phases)[0].shape
             torch.Size([2, 6, 10, 64])
         """
-        return Phases(self._turns(positions), self._call_basis())
+        return self._phases(positions)
 
     @checked
     def forward(
@@ -136,18 +136,16 @@ class RotaryEncoder(Derived):
         Returns:
             Encoded queries and keys, with the dtypes of ``q`` and ``k``.
         """
-        self._require_fitting("q", q, "positions", positions)
+        phases = self._fitting("q", q, "positions", positions)
         if key_positions is not None:
-            self._require_fitting("k", k, "key_positions", key_positions)
+            key_phases = self._fitting("k", k, "key_positions", key_positions, phases.basis)
         elif isinstance(positions, Phases):
-            self._require_fitting("k", k, "positions", positions)
+            key_phases = self._fitting("k", k, "positions", positions)
         else:  # the annotations speak of the keys' own positions alone
             require_heads("k", k, self.heads)
             require_same_tokens("k", k, "positions", positions)
-        phases = key_phases = self._phases(positions)
-        if key_positions is not None:
-            key_phases = self._phases(key_positions, phases.basis)
-        elif q.dtype == k.dtype and phases.turns.dtype != at_least_float32(q.dtype):
+            key_phases = phases
+        if key_phases is phases and phases.turns.dtype != at_least_float32(q.dtype):
             phases = key_phases = phases.to(q.dtype)  # once for both
         with without_autocast(q):
             return self._encode(q, phases), self._encode(k, key_phases)
@@ -159,9 +157,9 @@ class RotaryEncoder(Derived):
         positions: Positions[Tensor, "... n self.coord_dim"] | Phases,
     ) -> Tensor:
         """Return R(r)x, in the dtype of ``x``."""
-        self._require_fitting("x", x, "positions", positions)
+        phases = self._fitting("x", x, "positions", positions)
         with without_autocast(x):
-            return self._encode(x, self._phases(positions), whole=True)
+            return self._encode(x, phases, whole=True)
 
     @checked
     def matrix(self, positions: Positions[Tensor, "... n self.coord_dim"]) -> Tensor:
@@ -313,6 +311,12 @@ class RotaryEncoder(Derived):
         """Describe the shapes in ``repr``."""
         return f"head_dim={self.head_dim}, coord_dim={self.coord_dim}, heads={self.heads}"
 
+    @property
+    def basis_first(self) -> bool:
+        """Whether :meth:`forward` applies P before all else, so that projections may do it."""
+        own = type(self)
+        return (own.forward, own._encode) == (RotaryEncoder.forward, RotaryEncoder._encode)
+
     def _own_frequencies(self) -> Tensor:
         """Return Ω, or say that a subclass has none of the right shape."""
         frequencies = self.frequencies()
@@ -347,10 +351,6 @@ class RotaryEncoder(Derived):
         # row j of the basis is Pᵀ applied to unit vector j
         return basis @ rotate_pairs(basis, phases, self.layout).mT
 
-    def _call_basis(self) -> Tensor | None:
-        """Return the P that :meth:`to_basis` is to get in this call; None if it needs none."""
-        return None if type(self).basis is RotaryEncoder.basis else self.basis()
-
     def _turns(self, positions: Tensor) -> Tensor:
         """Return cosine and sine of all pairs at the positions."""
         # still channels as pairs that turn at frequency 0: one product, nothing to join
@@ -359,19 +359,36 @@ class RotaryEncoder(Derived):
             positions, self._all_frequencies() if interleaved else self._own_frequencies()
         )
 
-    def _phases(self, positions: Tensor | Phases, basis: Tensor | None = None) -> Phases:
-        if isinstance(positions, Phases):
-            return positions
-        return Phases(self._turns(positions), self._call_basis() if basis is None else basis)
+    def _turn_shape(self) -> tuple[int, int]:
+        """Return the shape of what turns one token of one head."""
+        interleaved = self.layout == "interleaved"
+        return self.head_dim // 2 if interleaved else self.frequencies().shape[1], 2
 
-    def _require_fitting(
-        self, x_name: str, x: Tensor, name: str, positions: Tensor | Phases
-    ) -> None:
-        """Raise unless there are the encoder's heads, all on one device, a phase for each token."""
+    def _basis_of_turns(self) -> Tensor | None:
+        """Return P, in which :meth:`_turns` turn, or one head's for all; None for the identity."""
+        return None if type(self).basis is RotaryEncoder.basis else self.basis()
+
+    def _phases(self, positions: Tensor, basis: Tensor | None = None) -> Phases:
+        """Return the phases of positions; ``basis`` is P, if it is known already."""
+        basis = self._basis_of_turns() if basis is None else basis
+        return Phases(self._turns(positions), basis)
+
+    def _fitting(
+        self,
+        x_name: str,
+        x: Tensor,
+        name: str,
+        positions: Tensor | Phases,
+        basis: Tensor | None = None,
+    ) -> Phases:
+        """Return the phases for ``x``, or raise unless these are the encoder's, on its device.
+
+        There have to be the encoder's heads and a phase for each token.
+        """
         require_heads(x_name, x, self.heads)
         if not isinstance(positions, Phases):
             require_same_device(x_name, x, name, positions)
-            return
+            return self._phases(positions, basis)
         shape, heads = tuple(positions.turns.shape), 1 if self.heads == 1 else x.shape[-3]
         expected = heads, x.shape[-2], *self._turn_shape()
         if shape[-4:] != expected:
@@ -381,18 +398,15 @@ class RotaryEncoder(Derived):
             )
         require_same_device(x_name, x, name, positions.turns)
         require_same_leading(x_name, x, name, positions.turns, own=4)
-
-    def _turn_shape(self) -> tuple[int, int]:
-        """Return the shape of what turns one token of one head: its pairs, still ones included."""
-        return self.head_dim // 2, 2
+        return positions
 
     def _encode(self, x: Tensor, phases: Phases, whole: bool = False) -> Tensor:
         """Return RoPE(Ωr)Pᵀx, or R(r)x if ``whole``."""
+        turns, basis = phases
         exact = at_least_float32(x.dtype)
-        if x.dtype != exact:
-            return self._encode(x.to(exact), phases, whole).to(x.dtype)
-        turned = rotate_pairs(self.to_basis(x, phases.basis), phases.turns, self.layout)
-        return self.from_basis(turned, phases.basis) if whole else turned
+        y = x.to(exact)
+        y = rotate_pairs(y if basis is None else self.to_basis(y, basis), turns, self.layout)
+        return (self.from_basis(y, basis) if whole and basis is not None else y).to(x.dtype)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> RotaryEncoder:
         """Move, and keep frequencies and bases exact: a bfloat16 model needs them too.
@@ -510,12 +524,8 @@ class STRING(RotaryEncoder):
         """Return P, not to be changed in place: float64, ``(heads, head_dim, head_dim)``."""
         return super().basis() if self._basis is None else self._basis
 
-    def _call_basis(self) -> Tensor | None:
+    def _basis_of_turns(self) -> Tensor | None:
         return self._basis
-
-    def _turn_shape(self) -> tuple[int, int]:
-        interleaved = self.layout == "interleaved"
-        return (self.head_dim // 2 if interleaved else self._frequencies.shape[1]), 2
 
 
 def _require_orthogonal(basis: Tensor) -> None:

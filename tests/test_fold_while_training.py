@@ -1,0 +1,335 @@
+"""A layer of softmax whose basis meets the projections says and learns what it does on tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from stringlib import CayleySTRING, CirculantSTRING, DenseSTRING, MultiHeadAttention, RotaryEncoder
+from stringlib.encoders.string import STRING, Phases
+from stringlib.models.blocks import Block
+from stringlib.testing.properties import largest_difference
+from tests.draws import random
+
+DIM, HEADS, TOKENS = 24, 4, 40  # heads of 6 channels; more tokens than channels
+
+ENCODERS: dict[str, Callable[[int], Any]] = {
+    "cayley": lambda heads: CayleySTRING(6, 1, heads=heads),
+    "cayley-sparse": lambda heads: CayleySTRING(6, 1, heads=heads, density=0.5),
+    "circulant": lambda heads: CirculantSTRING(6, 1, heads=heads),
+    "circulant-blocks": lambda heads: CirculantSTRING(6, 1, heads=heads, block_size=3),
+    "string": lambda heads: STRING(
+        CayleySTRING(6, 1, heads=heads).frequencies(),
+        CayleySTRING(6, 1, heads=heads).basis(),
+        layout="half",
+    ),
+    "own": lambda heads: Own(heads),
+}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "bias": {"bias": True},
+    "norm": {"normalize_qk": True, "bias": True},
+    "causal": {"causal": True},
+    "two-keys": {"key_heads": 2, "bias": True},
+    "one-key": {"key_heads": 1, "normalize_qk": True, "causal": True},
+}
+
+
+class Own(RotaryEncoder):
+    """With a basis that is learned, as somebody would write it; one channel stays still."""
+
+    def __init__(self, heads: int) -> None:
+        super().__init__(6, 1, heads=heads)
+        self.entries = nn.Parameter(random(heads, 6, 6, seed=4))
+        self.omega = nn.Parameter(random(heads, 2, 1, seed=5))
+
+    def frequencies(self) -> Tensor:
+        return self.omega.double()
+
+    def basis(self) -> Tensor:
+        return torch.linalg.qr(self.entries.double()).Q
+
+
+def layer_of(name: str, heads: int | None = None, **options: Any) -> MultiHeadAttention:
+    torch.manual_seed(1)
+    heads = options.get("key_heads", HEADS) if heads is None else heads
+    layer = MultiHeadAttention(DIM, HEADS, ENCODERS[name](heads), **options).double()
+    for parameter in layer.parameters():  # no bias of 0, no temperature of 1
+        parameter.data += 0.1 * torch.randn_like(parameter)
+    return layer
+
+
+@pytest.fixture
+def on_tokens(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Calls what it is given while no layer folds."""
+
+    def call(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        with monkeypatch.context() as patch:
+            patch.setattr(MultiHeadAttention, "_folds", lambda *_: False)
+            return function(*args, **options)
+
+    return call
+
+
+@pytest.fixture
+def folds(monkeypatch: pytest.MonkeyPatch) -> Callable[..., bool]:
+    """Tells whether a call leaves its projections' weights to be multiplied by P."""
+
+    def told(layer: MultiHeadAttention, *args: Any, **options: Any) -> bool:
+        called: list[nn.Module] = []
+        forward = nn.Linear.forward
+
+        def spy(self: nn.Linear, x: Tensor) -> Tensor:
+            called.append(self)
+            return forward(self, x)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(nn.Linear, "forward", spy)
+            layer(*args, **options)
+        assert layer.to_v in called
+        return layer.to_q not in called and layer.to_k not in called
+
+    return told
+
+
+def results(layer: MultiHeadAttention, x: Tensor, **options: Any) -> list[Tensor]:
+    """Return outputs, and gradients of the tokens and of all that learns."""
+    x = x.detach().requires_grad_()
+    out = layer(x, **options)
+    loss = (out * random(*out.shape, seed=9)).sum()
+    return [out, *torch.autograd.grad(loss, [x, *layer.parameters()])]
+
+
+@pytest.mark.parametrize("heads", [None, 1])
+@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("name", ENCODERS)
+def test_values_and_gradients_are_those_on_tokens(
+    name: str, option: str, heads: int | None, on_tokens: Any, folds: Any
+) -> None:
+    layer, x = layer_of(name, heads, **OPTIONS[option]), random(2, TOKENS // 2, DIM)
+    assert folds(layer, x)
+    mask = torch.ones(2, TOKENS // 2, dtype=torch.bool)
+    mask[1, :3] = False
+    places = torch.randn(TOKENS // 2, 1) * 10
+    for told in ({}, {"key_mask": mask}, {"positions": places}):
+        for got, want in zip(
+            results(layer, x, **told), on_tokens(results, layer, x, **told), strict=True
+        ):
+            assert largest_difference(got, want) <= 1e-12 * (1 + want.abs().max())
+
+
+def test_on_a_grid_and_of_positions_for_each_sequence(on_tokens: Any, folds: Any) -> None:
+    encoder = CayleySTRING(6, 2, heads=HEADS)
+    layer = MultiHeadAttention(DIM, HEADS, encoder, grid=(4, 5)).double()
+    x, places = random(3, 20, DIM), random(3, 20, 2, seed=1)
+    phases = encoder.phases(places)
+    for told in ({}, {"positions": places}, {"positions": phases}):
+        assert folds(layer, x, **told)
+        assert largest_difference(layer(x, **told), on_tokens(layer, x, **told)) <= 1e-13
+    weights = layer.attention_weights(x)
+    assert largest_difference(weights, on_tokens(layer.attention_weights, x)) <= 1e-13
+
+
+def test_few_tokens_are_multiplied_themselves(folds: Any) -> None:
+    layer = layer_of("cayley")
+    assert not folds(layer, random(DIM, DIM))
+    assert folds(layer, random(DIM + 1, DIM))
+    assert not folds(layer, random(2, 0, DIM))
+
+
+def test_a_cache_of_both_holds_keys_of_one_basis(on_tokens: Any, folds: Any) -> None:
+    """The first tokens fold, those that follow one by one do not."""
+    layer, x = layer_of("cayley", causal=True, key_heads=2), random(TOKENS, DIM)
+    assert folds(layer, x[:30])
+    whole = on_tokens(layer, x)
+    y, state = layer(x[:30], return_state=True)
+    parts = [y]
+    for t in range(30, TOKENS):
+        assert not folds(layer, x[t : t + 1], state=state)
+        y, state = layer(x[t : t + 1], state=state, return_state=True)
+        parts.append(y)
+    assert largest_difference(torch.cat(parts), whole) <= 1e-13
+
+
+def test_a_shift_keeps_keys_as_they_were(folds: Any) -> None:
+    layer, x = layer_of("cayley", shift=True, causal=True), random(TOKENS, DIM)
+    assert not folds(layer, x)
+    _, state = layer(x, return_state=True)
+    assert largest_difference(state.key, layer.to_k(x[-1:]).view(HEADS, 1, 6)) <= 1e-13
+
+
+class Adapted(nn.Linear):
+    """A projection with something added, as adapters have it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) + x.flip(-1)
+
+
+def _adapted(layer: MultiHeadAttention) -> None:
+    own, layer.to_q = layer.to_q, Adapted(DIM, DIM, bias=False).double()
+    layer.to_q.load_state_dict(own.state_dict())
+
+
+def _patched(layer: MultiHeadAttention) -> None:
+    forward = layer.to_k.forward
+    layer.to_k.forward = lambda x: 2 * forward(x)  # type: ignore[method-assign]
+
+
+ADDITIONS: dict[str, Callable[[MultiHeadAttention], Any]] = {
+    "adapter": _adapted,
+    "patched": _patched,
+    "hook": lambda layer: layer.to_q.register_forward_hook(lambda m, given, out: 2 * out),
+    "hook-before": lambda layer: layer.to_k.register_forward_pre_hook(lambda m, x: (2 * x[0],)),
+    "hook-backward": lambda layer: layer.to_k.register_full_backward_hook(
+        lambda m, grad, out: (2 * grad[0],)
+    ),
+    "hook-of-encoder": lambda layer: layer.encoder.register_forward_pre_hook(
+        lambda m, given: (given[0].relu(), *given[1:])
+    ),
+    "parametrized": lambda layer: nn.utils.parametrizations.weight_norm(layer.to_q),
+}
+
+
+@pytest.mark.parametrize("name", ADDITIONS)
+def test_what_is_added_to_a_projection_is_called(name: str, on_tokens: Any) -> None:
+    layer, x = layer_of("cayley"), random(TOKENS, DIM)
+    ADDITIONS[name](layer)
+    for got, want in zip(results(layer, x), on_tokens(results, layer, x), strict=True):
+        assert torch.equal(got, want)
+
+
+class Scaled(CayleySTRING):
+    """That does something else before it goes to its basis, or in place of it."""
+
+    def _encode(self, x: Tensor, phases: Phases, whole: bool = False) -> Tensor:
+        return super()._encode(x.relu(), phases, whole)
+
+
+class Forwarded(CayleySTRING):
+    """The same, in its own ``forward``."""
+
+    def forward(self, q: Tensor, k: Tensor, *positions: Any) -> tuple[Tensor, Tensor]:
+        return super().forward(q.relu(), k, *positions)
+
+
+@pytest.mark.parametrize(
+    "encoder",
+    [
+        Scaled(6, 1, heads=HEADS),
+        Forwarded(6, 1, heads=HEADS),
+        DenseSTRING(CirculantSTRING(6).generators()),
+        STRING(torch.rand(1, 3, 1)),
+    ],
+    ids=lambda encoder: type(encoder).__name__,
+)
+def test_encoders_that_do_more_get_their_vectors(encoder: RotaryEncoder, folds: Any) -> None:
+    layer = MultiHeadAttention(DIM, HEADS, encoder).double()
+    assert not folds(layer, random(TOKENS, DIM))
+
+
+def test_nothing_is_folded_before_a_feature_map(folds: Any) -> None:
+    layer = MultiHeadAttention(DIM, HEADS, "cayley", "elu", rotate="before").double()
+    assert not folds(layer, random(TOKENS, DIM))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_as_exact_as_on_tokens(dtype: torch.dtype, on_tokens: Any) -> None:
+    exact, x = layer_of("cayley", bias=True), random(TOKENS, DIM)
+    exact.to(dtype).double()  # of numbers that both can hold
+    want = exact(x.to(dtype).double())
+    narrow = exact.to(dtype)
+
+    def error(call: Callable[[], Tensor]) -> float:
+        return largest_difference(call().double(), want)
+
+    folded, plain = (
+        error(lambda: narrow(x.to(dtype))),
+        error(lambda: on_tokens(narrow, x.to(dtype))),
+    )
+    assert folded <= 3 * plain
+
+
+def test_under_autocast_p_is_multiplied_in_float32(on_tokens: Any) -> None:
+    layer, x = layer_of("cayley").float(), random(TOKENS, DIM).float()
+    want = layer(x)
+    with torch.autocast("cpu", torch.bfloat16):
+        got, plain = layer(x), on_tokens(layer, x)
+    assert got.dtype == plain.dtype
+    assert largest_difference(got.float(), want) <= 3 * largest_difference(plain.float(), want)
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+def test_second_gradients_and_gradients_per_sample(on_tokens: Any) -> None:
+    layer, x = layer_of("cayley", bias=True), random(3, TOKENS, DIM)
+    parameters = {name: p.detach() for name, p in layer.named_parameters()}
+
+    def loss(parameters: dict[str, Tensor], x: Tensor) -> Tensor:
+        return torch.func.functional_call(layer, parameters, (x,)).pow(3).sum()
+
+    each = torch.func.vmap(torch.func.grad(loss), (None, 0))
+    got, want = each(parameters, x), on_tokens(each, parameters, x)
+    for name in parameters:
+        assert largest_difference(got[name], want[name]) <= 1e-11
+
+    def slope(parameters: dict[str, Tensor]) -> Tensor:
+        first = torch.func.grad(loss)(parameters, x[0])
+        return torch.stack([g.pow(2).sum() for g in first.values()]).sum()
+
+    with sdpa_kernel(SDPBackend.MATH):  # the fused kernel has no second derivative
+        twice = torch.func.grad(slope)
+        got, want = twice(parameters), on_tokens(twice, parameters)
+    for name in parameters:
+        assert largest_difference(got[name], want[name]) <= 1e-11 * (1 + want[name].abs().max())
+
+
+def test_a_program_for_any_number_of_tokens_is_one_program() -> None:
+    layer, x = layer_of("cayley"), random(TOKENS, DIM)
+    program = torch.export.export(
+        layer, (x,), dynamic_shapes={"x": {0: torch.export.Dim("tokens", min=2, max=512)}}
+    ).module()
+    graphs: list[Any] = []
+
+    def backend(graph: torch.fx.GraphModule, _: Any) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    compiled = torch.compile(layer, backend=backend, fullgraph=True, dynamic=True)
+    for tokens in (5, DIM, TOKENS, 100):
+        x = random(tokens, DIM, seed=tokens)
+        assert largest_difference(program(x), layer(x)) <= 1e-12
+        assert largest_difference(compiled(x), layer(x)) <= 1e-12
+    assert len(graphs) == 1
+
+
+@pytest.mark.parametrize("name", ["cayley", "circulant"])
+def test_less_is_kept_for_the_gradient(name: str, on_tokens: Any) -> None:
+    """On tokens the queries and keys that P multiplies are kept too, once more as large."""
+    layer, x = layer_of(name), random(20 * TOKENS, DIM)
+    parameters = {p.untyped_storage().data_ptr() for p in layer.parameters()}
+
+    def kept() -> int:
+        found: dict[int, int] = {}
+
+        def keep(t: Tensor) -> Tensor:
+            found[t.untyped_storage().data_ptr()] = t.untyped_storage().nbytes()
+            return t
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda t: t):
+            out = layer(x)
+        assert out.requires_grad
+        return sum(size for pointer, size in found.items() if pointer not in parameters)
+
+    folded, plain, queries = kept(), on_tokens(kept), x.numel() * x.element_size()
+    learned = name == "cayley"  # a fixed P needs no tokens for a gradient
+    assert folded <= plain - 2 * queries * learned + queries // 4
+
+
+def test_a_model_folds_every_layer(on_tokens: Any, folds: Any) -> None:
+    block, x = Block(DIM, HEADS, encoder="cayley").double(), random(2, TOKENS, DIM)
+    assert folds(block.attention, x)
+    assert largest_difference(block(x)[0], on_tokens(block, x)[0]) <= 1e-13
