@@ -19,12 +19,12 @@ import math
 import torch
 from torch import Tensor, nn
 
+from lab.one_head import OneHead
 from lab.train.learn import Training
 from lab.train.study import Study
 from stringlib import CayleySTRING
 from stringlib.encoders.string import rotate_pairs, unit_phases
 from stringlib.inputs import require_name
-from stringlib.models.one_head import OneHead
 
 SETTINGS = ("frozen", "free")
 METHODS = {"0": 0.0, "0.1": 0.1, "0.5": 0.5, "1": 1.0, "after": 1.0}  # name: density of S

@@ -20,11 +20,11 @@ import math
 import torch
 from torch import Tensor, nn
 
+from lab.one_head import OneHead
 from lab.train.learn import Training
 from lab.train.study import Study
 from stringlib import CirculantSTRING, RotaryEncoder
 from stringlib.inputs import require_name
-from stringlib.models.one_head import OneHead
 from stringlib.positions import grid_positions
 
 METHODS = ("1", "2", "4", "8", "16", "direct")  # block sizes, and the control

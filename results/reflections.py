@@ -21,11 +21,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from lab.one_head import OneHead
 from lab.train.loop import minimise
 from lab.train.study import Study
 from stringlib import MixedRoPE, ReflectionSTRING, RotaryEncoder
 from stringlib.inputs import require_name
-from stringlib.models.one_head import OneHead
 from stringlib.positions import geometric_frequencies, grid_positions
 
 METHODS = ("fixed", "omega-1", "omega-4", "omega-8", "mirrors")

@@ -18,13 +18,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from lab.one_head import OneHead
 from lab.train.learn import Training
 from lab.train.study import Study
 from stringlib import STRING, Roll, RoPE, RotaryEncoder
 from stringlib.attention import FavorFeatures, ReLUFeatures, linear_attention, softmax_attention
 from stringlib.attention.linear import rotated_linear_attention
 from stringlib.inputs import require_name
-from stringlib.models.one_head import OneHead
 
 PLACES = ("before", "moving", "after", "numerator")
 BANDS = ("geometric", "even")

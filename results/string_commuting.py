@@ -19,12 +19,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from lab.one_head import OneHead
 from lab.train.learn import Training
 from lab.train.study import Study
 from stringlib import CayleySTRING
 from stringlib.algebra import planar_skew, skew
 from stringlib.inputs import require_name
-from stringlib.models.one_head import OneHead
 from stringlib.positions import grid_positions
 
 METHODS = ("mixed", "cayley", "liere", "liere-moved")

@@ -16,9 +16,10 @@ import pytest
 
 from book.figures.rope import intro_figure
 from lab.explore import HARD_LIMIT, Drawn, Explorer, figure_json
-from lab.explore.frames import PLOTLY, state_of, value_text
+from lab.explore.frames import PLOTLY, value_text
 from lab.explore.style import COLOURS, PALETTE, layout
 from lab.methods import METHODS
+from tests.figure_states import state_of
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from lab.explore import HARD_LIMIT, Drawn, Explorer, figure_json
-from lab.explore.frames import state_of
 from tests.figure_cases import CASES, find, states
+from tests.figure_states import state_of
 
 FOLDER = Path(__file__).parents[1] / "book" / "figures"
 

@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
+from lab.one_head import OneHead
 from stringlib import RoPE
-from stringlib.models.one_head import OneHead
 
 
 @pytest.mark.parametrize("batch", [1, 3])

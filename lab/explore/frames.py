@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-__all__ = ["PLOTLY", "figure_json", "frame_name", "split_states", "state_of", "value_text"]
+__all__ = ["PLOTLY", "figure_json", "frame_name", "split_states", "value_text"]
 
 PLOTLY = "application/vnd.plotly.v1+json"
 DIGITS = 6
@@ -178,36 +178,3 @@ def split_states(
                 ]
             frames.append(frame)
     return [[names[a] for a in axes] for axes in sorted(groups)], frames
-
-
-def _lay_over(base: Any, change: Any) -> Any:
-    """Lay a change over a value: mappings merge, None removes, the rest replaces."""
-    if not isinstance(base, dict) or not isinstance(change, dict):
-        return change
-    merged = {**base, **{k: _lay_over(base.get(k), v) for k, v in change.items()}}
-    return {k: v for k, v in merged.items() if v is not None}
-
-
-def state_of(figure: Json, index: Mapping[str, int]) -> Json:
-    """Return the state that a page draws of a figure with frames.
-
-    The page does the same in ``book/_assets/book-plotly.js``.
-
-    Args:
-        figure: What :meth:`~lab.explore.explorer.Explorer.to_json` returns.
-        index: For each parameter the number of its value.
-
-    Returns:
-        ``data`` and ``layout``.
-    """
-    about = figure["layout"]["meta"]["explorer"]
-    names = [p["name"] for p in about["parameters"]]
-    frames = {frame["name"]: frame for frame in figure["frames"]}
-    data, layout = list(figure["data"]), figure["layout"]
-    for group in about["groups"]:
-        axes = [names.index(name) for name in group]
-        frame = frames[frame_name(axes, [index[name] for name in names], names)]
-        layout = _lay_over(layout, frame.get("layout", {}))
-        for number, change in zip(frame.get("traces", []), frame.get("data", []), strict=True):
-            data[number] = _lay_over(data[number], change)
-    return {"data": data, "layout": layout}

@@ -7,17 +7,13 @@ is too much. Errors of logits are relative to :math:`\|q\|\,\|k\|`.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
-from typing import cast
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from stringlib.algebra.skew import turned_by
-from stringlib.attention.linear import linear_attention
-from stringlib.attention.weights import PositionWeight
 from stringlib.encoders.string import RotaryEncoder
-from stringlib.inputs import require_floats
 from stringlib.precision import widen
 from stringlib.spec import Floats, Positions, Reals, checked
 
@@ -163,60 +159,6 @@ def fold_error(
     folded_q, folded_k = project(encoder.fold(w_q)), project(encoder.fold(w_k))
     folded = logits(encoder.folded(), folded_q, folded_k, positions)
     return relative_logit_error(direct, folded, q, k)
-
-
-@torch.no_grad()
-def causality_error(attend: Callable[..., Tensor], *tensors: Tensor) -> float:
-    """Return the most that later tokens change an earlier output, 0 for causal attention.
-
-    For every t, all tokens after t are replaced in all tensors at once; outputs up to t count.
-
-    Args:
-        attend: A function of the tensors that returns ``(..., seq, channels)``.
-        *tensors: Such as queries, keys and values, each ``(..., seq, channels)``.
-    """
-    for x in tensors:
-        require_floats("tensors", x)
-        if x.ndim < 2:
-            raise ValueError(f"tensors must have shape (..., seq, channels), got {tuple(x.shape)}")
-    whole, worst = attend(*tensors), 0.0
-    for t in range(whole.shape[-2] - 1):
-        # what is not negative stays so: features may have to
-        changed = [torch.cat([x[..., : t + 1, :], 1 + 3 * x[..., t + 1 :, :]], -2) for x in tensors]
-        gap = largest_difference(whole[..., : t + 1, :], attend(*changed)[..., : t + 1, :])
-        worst = max(worst, gap)
-    return worst
-
-
-@torch.no_grad()
-def mode_error(
-    phi_q: Tensor,
-    phi_k: Tensor,
-    v: Tensor,
-    weight: PositionWeight | None = None,
-    *,
-    causal: bool = True,
-    modes: Sequence[str] = ("recurrent", "chunk"),
-) -> float:
-    """Return how far the modes of linear attention are from ``"parallel"``, its n × n product.
-
-    Args:
-        phi_q: Features of the queries, ``(..., heads, n, m)``.
-        phi_k: Features of the keys, ``(..., heads, keys, m)``.
-        v: Values, ``(..., heads, keys, d_v)``.
-        weight: A position weight, or None.
-        causal: Whether query i sees the keys 0 … i only.
-        modes: The modes to compare.
-
-    Returns:
-        The largest difference of an output, relative to the largest value.
-    """
-
-    def attend(mode: str) -> Tensor:
-        return cast(Tensor, linear_attention(phi_q, phi_k, v, weight, causal, mode=mode))
-
-    plain, largest = attend("parallel"), largest_difference(v, torch.zeros_like(v)) or 1.0
-    return max(largest_difference(plain, attend(mode)) for mode in modes) / largest
 
 
 @torch.no_grad()

@@ -13,7 +13,7 @@ from typing import Any
 from axe_playwright_python.sync_playwright import Axe
 
 from lab.explore import figure_json
-from lab.explore.frames import state_of
+from tests.figure_states import state_of
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT_MS = 20_000
