@@ -48,6 +48,7 @@ from stringlib.encoders import (
     make_encoder,
 )
 from stringlib.encoders.string import Phases
+from stringlib.fold_norms import foldable
 from stringlib.models import LanguageModel, ViT
 
 # so that torch.load gives them back with its defaults
@@ -89,6 +90,7 @@ __all__ = [
     "ToeplitzWeight",
     "ViT",
     "delta_rule",
+    "foldable",
     "linear_attention",
     "make_encoder",
     "make_features",

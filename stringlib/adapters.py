@@ -131,7 +131,7 @@ class RotaryTables(nn.Module):
             )
         """
         types = getattr(rotary_emb, "rope_type", None)
-        names = [*types] if isinstance(types, Mapping) else [None]
+        names = [*types] if isinstance(types, Mapping) and types else [None]  # ESM has {}
         found = [find(rotary_emb, name) for name in names]
         if any(each.form != found[0].form for each in found):
             raise ValueError(

@@ -283,6 +283,7 @@ def test_a_module_is_read_by_asking_it(name: str, dtype: torch.dtype) -> None:
 
 def test_what_a_model_reads_from_its_module_is_kept() -> None:
     module = Rotary(OMEGA)
+    module.rope_type = {}  # type: ignore[assignment]  # no layer types, as ESM has it
     module.config = config = {"rope_theta": 7}  # type: ignore[assignment]
     tables = RotaryTables.from_module(module)
     assert tables.config is config

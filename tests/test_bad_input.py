@@ -104,6 +104,7 @@ from stringlib.encoders.scaling import (
     yarn_by_index,
 )
 from stringlib.encoders.string import RotaryEncoder
+from stringlib.fold_norms import fold_norms, foldable
 from stringlib.inputs import common_shape
 from stringlib.models import make_language_model
 from stringlib.models.absolute import GridSinusoidal, GridTable
@@ -320,6 +321,10 @@ CALLS = [
                  "target": "interleaved", "pairs": 3}),
     (fold_qkv, {"linear": nn.Linear(5, 48), "encoder": MIXED, "heads": 2, "kv_heads": 2,
                 "layout": "half"}),
+    *[
+        (each, {"encoder": RoPE(8), "norm_q": nn.RMSNorm(8), "norm_k": torch.ones(8)})
+        for each in (foldable, fold_norms)
+    ],
     (partial(RotaryTables, RoPE(8)), {"layout": "half", "scale": 2.0}),
     (RotaryTables(RoPE(8)), {"x": X, "position_ids": torch.arange(4)[None]}),
     (RotaryTables.from_module, {"rotary_emb": RotaryTables(RoPE(8))}),

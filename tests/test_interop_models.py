@@ -12,7 +12,15 @@ from torch import Tensor, nn
 
 from book.own_lines import OWN
 from book.released import image_as_16
-from stringlib import STRING, AxialRoPE, CayleySTRING, CirculantSTRING, RoPE, softmax_attention
+from stringlib import (
+    STRING,
+    AxialRoPE,
+    CayleySTRING,
+    CirculantSTRING,
+    RoPE,
+    foldable,
+    softmax_attention,
+)
 from stringlib.adapters import PatchPositions, RotaryTables, Rotated, load_encoders
 from stringlib.convert import to_layout
 from stringlib.encoders.rope import mrope
@@ -22,6 +30,7 @@ from stringlib.encoders.scaling import (
     yarn_by_index,
 )
 from stringlib.encoders.string import RotaryEncoder
+from stringlib.fold_norms import fold_norms
 from stringlib.positions import grid_positions
 from stringlib.testing.properties import largest_difference
 from tests.draws import random
@@ -140,6 +149,69 @@ def test_a_learned_basis_folds_into_a_llama(llama: Any) -> None:
     assert far(layer(x, tables, None)[0], wanted) > 1e-2
     fold(layer, encoder)
     assert far(layer(x, tables, None)[0], wanted) < 1e-12
+
+
+NORMED = {"Qwen3": True, "Gemma3": True, "Olmo2": True, "Exaone4": True, "Persimmon": False}
+
+
+def norms(layer: Any) -> tuple[nn.Module, nn.Module]:
+    """Return the norms of queries and keys."""
+    named = dict(layer.named_children())
+    q, k = (
+        next(m for n, m in named.items() if n in (f"{kind}_norm", f"{kind}_layernorm"))
+        for kind in ("q", "k")
+    )
+    return q, k
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", NORMED)
+def test_a_layer_with_norms_says_whether_a_basis_folds(name: str) -> None:
+    transformers = other("transformers")
+    kind = "Gemma3Text" if name == "Gemma3" else name
+    config = getattr(transformers, f"{kind}Config")(**SIZES | {"num_key_value_heads": 4})
+    model = getattr(transformers, f"{name}ForCausalLM")(config)
+    layer = next(m for m in model.modules() if hasattr(m, "o_proj") or hasattr(m, "dense"))
+    found = norms(layer)
+    head = getattr(layer, "head_dim", HEAD)
+    circulant, plain = CirculantSTRING(head), RoPE(head, layout="half")
+    nn.init.normal_(circulant.coefficients)
+    assert foldable(circulant, *found) == NORMED[name]  # as they begin, all scales are one
+    assert foldable(plain, *found) == NORMED[name]  # LayerNorm subtracts a mean
+    for norm in found:
+        nn.init.normal_(norm.weight, std=0.3)
+    assert not foldable(circulant, *found)
+    assert foldable(plain, *found) == NORMED[name]
+
+
+@torch.no_grad()
+def test_a_learned_basis_folds_through_the_norms_of_a_qwen3() -> None:
+    transformers = other("transformers")
+    config = transformers.Qwen3Config(**SIZES, head_dim=HEAD)
+    layer = filled(transformers.Qwen3ForCausalLM(config)).model.layers[0].self_attn.double()
+    for norm in norms(layer):
+        nn.init.constant_(norm.weight, 1.3)
+    encoder, x, positions = random_encoder(), random(2, 20, 64), torch.arange(20)[:, None]
+
+    def attend(encoder: RotaryEncoder) -> Tensor:
+        q, k, v = (
+            norm(to(x).unflatten(-1, (-1, HEAD))).transpose(1, 2)
+            for to, norm in ((layer.q_proj, layer.q_norm), (layer.k_proj, layer.k_norm),
+                             (layer.v_proj, nn.Identity()))
+        )  # fmt: skip
+        q, k = encoder(q, k.repeat_interleave(2, 1), positions)
+        out = softmax_attention(q, k, v.repeat_interleave(2, 1), causal=True)
+        return layer.o_proj(out.transpose(1, 2).flatten(2))
+
+    wanted = attend(encoder)
+    folded = fold_norms(encoder, layer.q_norm, layer.k_norm)
+    for to, turn in ((layer.q_proj, folded.turn_q), (layer.k_proj, folded.turn_k)):
+        turned = (turn @ to.weight.unflatten(0, (-1, HEAD))).flatten(0, 1)
+        to.weight.copy_(to_layout(turned, HEAD, "interleaved", "half"))
+    for norm, scale in ((layer.q_norm, folded.scale_q), (layer.k_norm, folded.scale_k)):
+        norm.weight.copy_(to_layout(scale[0], HEAD, "interleaved", "half"))
+    tables = RotaryTables(folded.encoder)(x, positions.mT)
+    assert far(layer(x, tables, None)[0], wanted) < 1e-6  # scales of a norm are read in float32
 
 
 @torch.no_grad()

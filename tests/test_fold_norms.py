@@ -1,0 +1,198 @@
+"""Folding through norms with scales, against attention written down and a criterion of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from stringlib import STRING, CayleySTRING, CirculantSTRING, RoPE, RotaryEncoder, foldable
+from stringlib.fold_norms import fold_norms
+from stringlib.testing.properties import largest_difference
+from tests.draws import random
+
+D = 8
+
+
+def drawn(encoder: RotaryEncoder, seed: int = 0) -> RotaryEncoder:
+    generator = torch.Generator().manual_seed(seed)
+    encoder.double()
+    with torch.no_grad():
+        for parameter in encoder.parameters():
+            if parameter.is_floating_point():
+                parameter.copy_(torch.randn(parameter.shape, generator=generator))
+    return encoder
+
+
+def haar(size: int, seed: int = 0) -> Tensor:
+    return torch.linalg.qr(random(size, size, seed=seed))[0]
+
+
+def block(*angles: float) -> Tensor:
+    turns = [[[a.cos(), -a.sin()], [a.sin(), a.cos()]] for a in torch.tensor(angles).double()]
+    return torch.block_diag(*map(torch.tensor, turns))
+
+
+def logits(encoder: RotaryEncoder, q: Tensor, k: Tensor, gq: Tensor, gk: Tensor) -> Tensor:
+    """Return what attention sees: norms over a head, then the turn."""
+    places = 3 * random(q.shape[-2], encoder.coord_dim, seed=5)
+    q, k = (x / x.norm(dim=-1, keepdim=True) * g[..., None, :] for x, g in ((q, gq), (k, gk)))
+    q, k = encoder(q, k, places)
+    return q @ k.mT
+
+
+def criterion(encoder: RotaryEncoder, scales: Tensor) -> bool:
+    """Return whether Γ² commutes with all products of generators, for frequencies that differ."""
+    made, square = encoder.generators()[0], torch.diag(scales**2)
+    products = [a @ b for a in made for b in made]
+    return max(largest_difference(square @ m, m @ square) for m in products) < 1e-9
+
+
+OMEGA = torch.tensor([[1.0, 0.3], [0.2, -0.7], [0.05, 0.4], [0.6, 0.1]]).double()
+SIGNS = torch.tensor([[1], [-1], [1], [1]])
+INTO = torch.eye(D)[:, [0, 4, 1, 5, 2, 6, 3, 7]].double()
+CASES: dict[str, Callable[[], tuple[RotaryEncoder, bool]]] = {
+    "rope": lambda: (RoPE(D), True),
+    "rope half": lambda: (RoPE(D, layout="half"), True),
+    "circulant": lambda: (drawn(CirculantSTRING(D, 2)), False),
+    "cayley": lambda: (drawn(CayleySTRING(D, 2)), False),
+    "haar": lambda: (STRING(OMEGA[None], haar(D)[None]), False),
+    # P turns inside its own planes: nothing is in the way
+    "inside": lambda: (STRING(OMEGA[None], block(0.7, 1.1, -0.4, 2)[None]), True),
+    "inside, spread": lambda: (STRING(OMEGA[None], (INTO @ block(0.7, 1, -0.4, 2))[None]), True),
+    "two planes meet": lambda: (
+        STRING(OMEGA[None], torch.block_diag(haar(4), torch.eye(4))[None]),
+        False,
+    ),
+    # what shares a frequency, also mirrored, may be mixed by a complex map and no other
+    "one frequency": lambda: (STRING(OMEGA[[0, 0, 2, 3]][None]), True),
+    "mirrored": lambda: (STRING((OMEGA[[0, 0, 2, 3]] * SIGNS)[None]), True),
+    "still": lambda: (STRING(OMEGA[None, :2], torch.block_diag(torch.eye(4), haar(4))[None]), True),
+    "frequency 0": lambda: (
+        STRING((OMEGA * torch.tensor([[1], [1], [0], [0]]))[None],
+               torch.block_diag(torch.eye(4), haar(4))[None]),
+        True,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_basis_folds_or_is_said_not_to(case: str) -> None:
+    encoder, folds = CASES[case]()
+    gq, gk = 1 + random(2, D, seed=2).abs()
+    assert foldable(encoder, gq, gk) == folds
+    assert foldable(encoder, gq.float(), None) == folds
+    if case in ("circulant", "cayley", "haar", "inside", "inside, spread", "two planes meet"):
+        assert criterion(encoder, gq) == folds
+    one = torch.full((D,), 1.7)
+    assert foldable(encoder, one, None)
+    for scales in ((gq, gk), (one.double(), 2 * one.double())):
+        if not foldable(encoder, *scales):
+            with pytest.raises(ValueError, match="encoder must have a basis that moves through"):
+                fold_norms(encoder, *scales)
+            continue
+        q, k = random(2, 3, 5, D, seed=1)
+        folded = fold_norms(encoder, *scales)
+        assert torch.equal(folded.encoder.basis()[0], torch.eye(D).double())
+        turned = q @ folded.turn_q[0].mT, k @ folded.turn_k[0].mT
+        found = logits(folded.encoder, *turned, folded.scale_q, folded.scale_k)
+        assert largest_difference(found, logits(encoder, q, k, *scales)) < 1e-12
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_criterion_decides_for_planes_that_keep_together_by_chance(seed: int) -> None:
+    """Scales with equal entries: some random bases pass, most do not."""
+    generator = torch.Generator().manual_seed(seed)
+    sizes = [2, 2, 4] if seed % 2 else [4, 4]
+    parts = [haar(size, seed=seed + i) for i, size in enumerate(sizes)]
+    order = torch.randperm(D, generator=generator)
+    encoder = STRING(OMEGA[None], torch.block_diag(*parts)[order][None])
+    values = torch.randint(1, 4, (len(sizes),), generator=generator).double()
+    scales = torch.cat([v.expand(s) for v, s in zip(values, sizes, strict=True)])[order]
+    if seed % 3 == 0:
+        scales = scales.roll(1)
+    assert foldable(encoder, scales, scales) == criterion(encoder, scales)
+
+
+@pytest.mark.parametrize("mix", ["complex", "real"])
+def test_planes_of_one_frequency_mix_by_a_complex_map(mix: str) -> None:
+    """A unitary map of two planes folds where scales are constant in each plane."""
+    complex_map = torch.linalg.qr(torch.complex(random(2, 2), random(2, 2, seed=1)))[0]
+    parts = torch.stack(
+        [complex_map.real, -complex_map.imag, complex_map.imag, complex_map.real], -1
+    )
+    unitary = parts.unflatten(-1, (2, 2)).transpose(1, 2).reshape(4, 4)
+    mixed = haar(4) if mix == "real" else unitary
+    omega = torch.tensor([[1.0], [1.0]]).double()
+    encoder = STRING(omega[None], mixed[None])
+    gamma = torch.tensor([1.0, 1.0, 2.0, 2.0]).double()
+    folds = foldable(encoder, gamma, gamma)
+    assert folds == (mix == "complex")
+    if folds:
+        folded, (q, k) = fold_norms(encoder, gamma, gamma), random(2, 5, 4)
+        turned = q[None] @ folded.turn_q[0].mT, k[None] @ folded.turn_k[0].mT
+        found = logits(folded.encoder, *turned, folded.scale_q, folded.scale_k)
+        assert largest_difference(found, logits(encoder, q[None], k[None], gamma, gamma)) < 1e-12
+
+
+class Shifted(nn.Module):
+    """Gemma's norm: scales are one more than its weights, which begin at 0."""
+
+    def __init__(self, weight: Tensor) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.rms_norm(x, (len(self.weight),)) * (1 + self.weight)
+
+
+def test_a_norm_is_asked_for_its_scales() -> None:
+    scales, encoder = 1 + random(D, seed=3).abs().float(), drawn(CirculantSTRING(D))
+    rms = nn.RMSNorm(D)
+    assert foldable(encoder, rms, rms)
+    rms.weight.data = scales
+    assert not foldable(encoder, rms, None)
+    assert foldable(RoPE(D), rms, Shifted(scales))
+    found = fold_norms(RoPE(D), rms, Shifted(scales))
+    assert largest_difference(found.scale_q[0], scales.double()) < 1e-5
+    assert largest_difference(found.scale_k[0], 1 + scales.double()) < 1e-5
+    assert foldable(encoder, Shifted(torch.zeros(D)), None)
+    for other in (nn.LayerNorm(D), nn.Identity(), nn.Tanh()):
+        assert not foldable(RoPE(D), other, rms)
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+def test_a_norm_over_all_heads_has_scales_for_each(heads: int) -> None:
+    """OLMo 2 divides by the length of all heads together; a key serves two queries."""
+    encoder = STRING(OMEGA.expand(heads, -1, -1), block(0.7, 1.1, -0.4, 2).expand(heads, D, D))
+    gq, gk = 1 + random(4 * D, seed=2).abs(), 1 + random(2 * D, seed=3).abs()
+    folded = fold_norms(encoder, gq, gk)
+    assert folded.turn_q.shape == (4, D, D)
+    assert folded.turn_k.shape == (2, D, D)
+    q, k = random(4, 5, D), random(2, 5, D, seed=1)
+    for head in range(4):
+        a, b = q[head : head + 1], k[head // 2 : head // 2 + 1]
+        own = STRING(OMEGA[None], block(0.7, 1.1, -0.4, 2)[None])
+        wanted = logits(own, a, b, gq.view(4, D)[head], gk.view(2, D)[head // 2])
+        turned = a @ folded.turn_q[head].mT, b @ folded.turn_k[head // 2].mT
+        scaled = folded.scale_q[head], folded.scale_k[head // 2]
+        alone = STRING(folded.encoder.frequencies()[:1])
+        assert largest_difference(logits(alone, *turned, *scaled), wanted) < 1e-12
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (lambda: foldable(RoPE(D), torch.ones(D + 1), None), "norm_q must have .* heads of 8"),
+        (lambda: foldable(RoPE(D, heads=2), None, torch.ones(3 * D)), "norm_k .* of 2 heads"),
+        (
+            lambda: foldable(RoPE(D), torch.ones(3 * D), torch.ones(2 * D)),
+            "norm_q must have scales of a multiple of 2 heads, got 3",
+        ),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_named(call: Callable[[], object], match: str) -> None:
+    with pytest.raises(ValueError, match=match):
+        call()
