@@ -36,8 +36,3 @@ def test_a_matrix_may_have_no_rows_or_columns(name: str) -> None:
 def test_a_table_has_a_matrix_of_as_many_queries_as_keys() -> None:
     weight = ToeplitzWeight(torch.ones(2, 5))
     assert weight.matrix(0, 0).shape == (2, 0, 0)
-
-
-def test_nothing_stands_before_the_first_token() -> None:
-    weight, phi = CosineWeight(9), torch.ones(1, 2, 3)
-    assert torch.equal(weight.features(phi, 0), weight.features(phi))
