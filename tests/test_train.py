@@ -177,6 +177,7 @@ def test_one_step_is_adamw_on_the_clipped_mean_of_the_loss():
         [{"params": weights, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}], 1e-2
     ).step()
     assert history.losses == pytest.approx([loss.item()])
+    assert history.rates == [1e-2]
     assert history.norms == pytest.approx([norm.item()])
     for a, b in zip(model.parameters(), twin.parameters(), strict=True):
         assert torch.allclose(a, b, atol=1e-7)

@@ -76,6 +76,42 @@ STILL = """() => {
   style.textContent = "*, ::before, ::after { transition: none !important; }";
   document.head.append(style);
 }"""
+# most of axe-core's seconds go into contrast: of texts that look alike, on grounds that are alike,
+# it is to see three, and the others keep their places and their meaning
+ALIKE = """() => {
+  const grounds = new Map([[null, "page"]]), names = new Map(), seen = new Map();
+  const ground = element => {
+    if (!grounds.has(element)) {
+      const style = getComputedStyle(element), below = ground(element.parentElement);
+      const own = [style.backgroundColor, style.backgroundImage, style.opacity, style.position];
+      const plain = own.join() === "rgba(0, 0, 0, 0),none,1,static";
+      const name = plain ? below : [below, ...own].join();
+      if (!names.has(name)) { names.set(name, plain ? below : "ground " + names.size); }
+      grounds.set(element, names.get(name));
+    }
+    return grounds.get(element);
+  };
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  const spare = [];
+  while (texts.nextNode()) {
+    const element = texts.currentNode.parentElement;
+    if (!(element instanceof HTMLElement && texts.currentNode.data.trim())) { continue; }
+    if (element.closest("script, style, noscript, option, textarea")) { continue; }
+    if (!element.checkVisibility()) { continue; }
+    const style = getComputedStyle(element);
+    const look = [style.color, style.fontSize, style.fontWeight, style.display];
+    const kind = [ground(element), ...look].join();
+    seen.set(kind, (seen.get(kind) || 0) + 1);
+    if (seen.get(kind) > 3) { spare.push(texts.currentNode); }
+  }
+  for (const text of spare) {
+    const hidden = document.createElement("span");
+    hidden.style.opacity = 0;
+    text.replaceWith(hidden);
+    hidden.append(text);
+  }
+}"""
+FORM = ["color-contrast", "scrollable-region-focusable"]
 
 
 def book() -> Path:
@@ -145,13 +181,18 @@ class Reader:
         """Switch to light or dark as the page's own button does, and let the figures follow."""
         self.page.evaluate(DRESS, theme)
 
-    def barriers(self) -> list[str]:
+    def barriers(self, *, form: bool = False) -> list[str]:
         """Return what axe-core finds to shut a reader out.
 
-        The formulas are gone afterwards: it comes last.
+        Formulas and most of the text are not seen afterwards: it comes last.
+
+        Args:
+            form: Whether to look only for what depends on widths and colours.
         """
         self.page.evaluate(STILL)
-        found = Axe().run(self.page, options={"resultTypes": ["violations"]}).response["violations"]
+        self.page.evaluate(ALIKE)
+        told = {"resultTypes": ["violations"], **({"runOnly": FORM} if form else {})}
+        found = Axe().run(self.page, options=told).response["violations"]
         return [
             f"{fault['id']}: {node['html']:.120}: {node['failureSummary']}"
             for fault in found

@@ -163,7 +163,7 @@ def test_a_page_reads_well_and_its_sliders_draw_what_python_computes(
         # both widths and both themes, each once: what only one of the four forms has would be odd
         if window == "desktop":
             reader.dress("light")
-        faults += reader.barriers()
+        faults += reader.barriers(form=window == "phone")
         found += [f"{window}, {fault}" for fault in faults]
     # an index that Sphinx makes may have no entry
     found = [f for f in found if not (path.name in GENERATED and f.endswith("is empty"))]
@@ -349,6 +349,14 @@ def test_without_javascript_corrections_are_open(browser: Any, pages: list[Path]
     context.close()
 
 
+@pytest.mark.parametrize("kind", ["notebooks/02_rope", "book/terms", "book/api/encoders"])
+def test_a_page_of_each_kind_shuts_nobody_out_on_a_phone(
+    readers: dict[str, Reader], site: Path, kind: str
+) -> None:
+    readers["phone"].open(site / f"{kind}.html")
+    assert readers["phone"].barriers() == []
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_opened_code_shuts_nobody_out(browser: Any, pages: list[Path], theme: str) -> None:
     window = Reader(browser, **PHONE)
@@ -409,6 +417,8 @@ PLANTED = {
     [
         ("<img src='data:,'>", "image-alt"),
         ("<p style='color: #999; background: #fff'>pale</p>", "color-contrast"),
+        ("<p>good</p>" * 9 + "<p style='background: #333'>dark</p>", "color-contrast"),
+        ("<pre style='overflow: auto'>" + "wide " * 200 + "</pre>", "scrollable-region-focusable"),
         ("<button></button>", "button-name"),
     ],
 )
