@@ -1,0 +1,44 @@
+"""What a chapter says of the time that it takes is what its words and formulas take."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from tools.reading import readings, rounded
+
+ROOT = Path(__file__).resolve().parents[1]
+CHAPTERS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+MOST = 2_200
+"""Words on the path of a chapter; it only falls, to about 1,800."""
+
+
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda p: p.stem)
+def test_a_chapter_takes_as_long_as_it_says(path: Path) -> None:
+    main, deeper = readings(path)
+    text = "\n".join(c.source for c in nbformat.read(path, 4).cells if c.cell_type == "markdown")
+    said = re.search(r"about (\d+) minutes to read(?:, (\d+) more with what is deeper,)? and", text)
+    assert said, "a chapter says how long it takes to read"
+    assert abs(int(said[1]) - main.minutes) < 4, f"{main}: about {rounded(main.minutes)} minutes"
+    assert (said[2] is not None) == bool(deeper.words)
+    if said[2]:
+        assert abs(int(said[2]) - deeper.minutes) < 4, f"{deeper}: {rounded(deeper.minutes)} more"
+    assert main.words <= MOST
+
+
+def test_formulas_folds_corrections_and_exercises_are_not_on_the_path(tmp_path: Path) -> None:
+    markdown = [
+        "# One two\n\nthree four $x + y$ five `six`\n\n$$\nx = y\n$$ (eq-x)\n",
+        "## Deeper: six seven\n\neight nine\n\n### ten\n\neleven",
+        "## Twelve\n\n```{admonition} Correction: a\n:class: correction dropdown\n\nnot one\n```\n",
+        "## Exercises\n\nnot these\n\n### nor these\n",
+    ]
+    cells = [nbformat.v4.new_markdown_cell(text) for text in markdown]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "it.ipynb")
+    main, deeper = readings(tmp_path / "it.ipynb")
+    assert main == (6, 1)  # one two, three four five, and Twelve
+    assert deeper == (7, 0)
+    assert (rounded(27.4), rounded(27.6), rounded(1)) == (25, 30, 5)

@@ -1,0 +1,63 @@
+"""How long a chapter takes to read: its words, formulas and pictures, on the path and beside it.
+
+The *path* is what everybody reads. Beside it stand the sections whose title begins with "Deeper: ",
+boxes that correct a source, and the exercises; the summary is a table to look things up.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import nbformat
+
+WORDS_A_MINUTE = 100
+"""Of mathematical prose; with inline formulas left out of the count."""
+
+MINUTES_A_PIECE = 0.5
+"""For a displayed formula, a figure, or a table."""
+
+BESIDE = {"Deeper: ": "deeper", "Exercises": "beside", "Summary": "beside"}
+SHOWN = ("application/vnd.plotly.v1+json", "image/svg+xml", "image/png", "text/html")
+FORMULA = re.compile(r"\$\$.*?\$\$(?: \(eq-[\w-]+\))?|```\{math\}.*?```", re.DOTALL)
+CORRECTION = re.compile(r"^(:{3,}|`{3,})\{admonition\}.*?\n:class: correction.*?^\1$", re.M | re.S)
+NOT_WORDS = re.compile(r"\$[^$]*\$|\{[a-z:]+\}`[^`]*`|\]\([^)]*\)|`[^`\n]*`|^:.*$", re.MULTILINE)
+
+
+class Reading(NamedTuple):
+    """What is to be read: words, and formulas, figures and tables."""
+
+    words: int
+    pieces: int
+
+    @property
+    def minutes(self) -> float:
+        """How long it takes."""
+        return self.words / WORDS_A_MINUTE + self.pieces * MINUTES_A_PIECE
+
+
+def readings(path: Path) -> tuple[Reading, Reading]:
+    """Return what is on the path of a chapter, and what is deeper."""
+    found = {"path": [0, 0], "deeper": [0, 0], "beside": [0, 0]}
+    where, depth = "path", 0
+    for cell in nbformat.read(path, as_version=4).cells:
+        if cell.cell_type == "code":
+            shown = [kind for out in cell.outputs for kind in SHOWN if kind in out.get("data", {})]
+            found[where][1] += bool(shown)
+            continue
+        text = CORRECTION.sub("", cell.source)
+        for part in re.split(r"(?m)^(?=#{1,4} )", text):
+            head = re.match(r"(#+) (.*)", part)
+            if head and (where == "path" or len(head[1]) <= depth):
+                where = next((w for mark, w in BESIDE.items() if head[2].startswith(mark)), "path")
+                depth = len(head[1])
+            found[where][1] += len(FORMULA.findall(part))
+            plain = NOT_WORDS.sub(" ", FORMULA.sub(" ", part))
+            found[where][0] += len(re.findall(r"[A-Za-z][A-Za-z'’-]+", plain))
+    return Reading(*found["path"]), Reading(*found["deeper"])
+
+
+def rounded(minutes: float) -> int:
+    """Return minutes as a chapter states them: the nearest multiple of five, and at least five."""
+    return max(5, 5 * round(minutes / 5))
