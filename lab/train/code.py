@@ -115,8 +115,8 @@ def _look(name: str, thing: Any) -> tuple[str, Parts]:
     if type(thing).__name__ == "ndarray":
         return f"data with checksum {zlib.crc32(thing.tobytes()):08x}", iter(())
     if isinstance(thing, FunctionType):
-        lines = _lines(thing.__code__) if _is_own(thing) else []
-        return f"{_name(thing)}, code {_digest(chr(10).join(lines))}", _function(thing)
+        said = _said(thing.__code__) if _is_own(thing) else _digest("")
+        return f"{_name(thing)}, code {said}", _function(thing)
     if isinstance(thing, type):
         return _name(thing), _class(thing)
     if isinstance(thing, (*COLLECTIONS, dict)):  # one entry, however many things are in it
@@ -212,6 +212,12 @@ def _names(code: CodeType) -> Iterator[str]:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from _names(constant)
+
+
+@functools.cache  # many runs share most of their functions
+def _said(code: CodeType) -> str:
+    """Return a digest of what code says."""
+    return _digest("\n".join(_lines(code)))
 
 
 def _lines(code: CodeType) -> list[str]:
