@@ -55,7 +55,6 @@ class RotaryTables(nn.Module):
             numbers of rows and columns (:meth:`get_embed`).
 
     Raises:
-        TypeError: If an encoder or a scale has the wrong kind.
         ValueError: If a name in ``scale`` is unknown, a scale is not positive, or an encoder has
             no tables.
 

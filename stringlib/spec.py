@@ -21,6 +21,7 @@ one size in all arguments of a call, ``2`` a number, ``self.dim`` an attribute o
 ``#heads`` is a size that broadcasts; ``heads?`` may be 1, and no other than the arguments before
 have. ``...`` stands for dimensions in front, which broadcast with those of the other arguments;
 ``...?`` for some that expand to those of the arguments before. ``...k`` are others than ``...``.
+Tensors that share a size are on one device.
 """
 
 from __future__ import annotations
@@ -52,6 +53,9 @@ from stringlib.inputs import INTEGERS, common_shape, kind_of, require_exact, req
 __all__ = ["Count0", "Even", "NotNegative", "Positive", "Scale", "Share", "Whole", "checked"]
 # which a type checker sees imported
 __all__ += ["Floats", "Indices", "LogDecays", "Positions", "Reals"]
+
+DEVICE = "the device"
+"""Stands among the sizes of a call for the device of its tensors, and whose it is."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 Sizes = dict[str, Any]
@@ -267,6 +271,7 @@ def _tensor(name: str, meta: Array, once: set[str]) -> Test:
     dimensions = [(i - count, _key(w)) for i, w in enumerate(words) if _key(w) not in once]
     lead_key, expands = _key(lead), lead.endswith("?")
     lead_is_compared = bool(lead) and lead_key not in once
+    shares = lead_is_compared or any(key.isidentifier() for _, key in dimensions)
 
     def misfit(x: Tensor, sizes: Sizes, keys: list[str]) -> ValueError:
         shape = ", ".join(_name(_key(word)) for word in meta.shape.split())
@@ -299,6 +304,10 @@ def _tensor(name: str, meta: Array, once: set[str]) -> Test:
             known = sizes.get(lead_key, ()) if expands else sizes.setdefault(lead_key, front)
             if known != front:
                 sizes[lead_key] = _common(name, x, front, known, expands)
+        if shares:
+            device, first = sizes.setdefault(DEVICE, (x.device, name))
+            if x.device != device:  # the meta device would answer to any other
+                raise ValueError(f"{name} must be on {device} as {first} is, got {x.device}")
         if values is not None:
             values(name, x)
 

@@ -441,6 +441,8 @@ def wrong(
     for i, word in enumerate(own):
         key, axis = word.strip("#?"), i - len(own)
         known = sharing(hints, given, key)
+        if len(known) > 1 and key.isidentifier():
+            yield value.to("meta"), known
         if len(known) > 1 or key.isdigit() or "." in key or own.count(word) > 1:
             one = value.narrow(axis, 0, 1)
             yield torch.cat([value, one], axis), known

@@ -9,7 +9,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from stringlib.attention.weights import Factors, PositionWeight
-from stringlib.inputs import common_shape, expands, require_log_decay, require_same_device
+from stringlib.inputs import common_shape, expands, require_log_decay
 from stringlib.kernels.recurrence import Mode, causal_sums, decay_matrix
 from stringlib.precision import at_least_float32, without_autocast
 from stringlib.spec import Count0, Floats, LogDecays, checked
@@ -45,12 +45,7 @@ def decayed_sums(
 
     Returns:
         The sums ``(..., heads, n, d_u)`` in the dtype of ``u``, and the last state.
-
-    Raises:
-        ValueError: If a logarithm is above 0.
     """
-    require_same_device("phi_q", phi_q, "phi_k", phi_k)
-    require_same_device("phi_q", phi_q, "u", u)
     lead = common_shape(*(x.shape[:-2] for x in (phi_q, phi_k, u)))
     log_decay = with_features(log_decay, lead, *phi_k.shape[-2:])
     exact = at_least_float32(u.dtype)
@@ -112,9 +107,6 @@ class DecayWeight(PositionWeight):
         log_decay: The logarithms :math:`a_t \le 0`; ``-inf`` forgets everything. Shape
             ``(heads,)`` constant, ``(..., heads, seq)`` or ``(..., heads, seq, 1)`` one a token,
             or ``(..., heads, seq, m)`` one a token and feature.
-
-    Raises:
-        ValueError: If, on the CPU, one is above 0.
     """
 
     causal_only = True

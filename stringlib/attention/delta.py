@@ -15,7 +15,7 @@ from torch.nn.functional import normalize
 
 from stringlib.attention.decay import with_features
 from stringlib.attention.weights import LinearState, PositionWeight, WeightedSums
-from stringlib.inputs import common_shape, finds, require_same_device
+from stringlib.inputs import common_shape, finds
 from stringlib.kernels.delta import delta_sums
 from stringlib.kernels.recurrence import Mode
 from stringlib.precision import at_least_float32, without_autocast
@@ -70,15 +70,11 @@ def delta_rule(
         >>> delta_rule(key, key, values, torch.ones(1, 2))[0].flatten()  # the second replaces
         tensor([3., 5.])
     """
-    require_same_device("q", q, "k", k)
-    require_same_device("q", q, "v", v)
     lead, n = common_shape(*(x.shape[:-2] for x in (q, k, v))), v.shape[-2]
     _require_rates(beta)
-    require_same_device("q", q, "beta", beta)
     if log_decay is None:
         log_decay = torch.zeros_like(beta)[..., None]
     else:
-        require_same_device("q", q, "log_decay", log_decay)
         if log_decay.ndim == len(lead) + 1:  # one a token: that is all that it can be
             log_decay = log_decay[..., None]
         log_decay = with_features(log_decay, lead, n, 1)

@@ -16,7 +16,6 @@ from stringlib.inputs import (
     may_look,
     per_head,
     require_kind_of_state,
-    require_same_device,
 )
 from stringlib.precision import at_least_float32, largest_exponent, without_autocast
 from stringlib.spec import Floats, checked
@@ -326,8 +325,6 @@ def _require_fitting(
     phi_q: Tensor, phi_k: Tensor, v: Tensor, causal: bool, mode: str | None
 ) -> None:
     """Raise unless all are on one device, and causal queries stand at the keys."""
-    require_same_device("phi_q", phi_q, "phi_k", phi_k)
-    require_same_device("phi_q", phi_q, "v", v)
     if not causal and mode in ("recurrent", "chunk"):
         raise ValueError(f"mode must be None or 'parallel' unless causal, got {mode!r}")
     if causal and phi_q.shape[-2] != phi_k.shape[-2]:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from stringlib.algebra.circulant import fourier_basis
 from stringlib.encoders.string import STRING
-from stringlib.inputs import common_shape, require_same_device
+from stringlib.inputs import common_shape
 from stringlib.spec import Floats, Positions, checked
 
 
@@ -80,8 +80,6 @@ class Roll(nn.Module):
         Raises:
             TypeError: If positions are not of an integer dtype.
         """
-        require_same_device("phi_q", phi_q, "positions", positions)
-        require_same_device("phi_k", phi_k, "positions", positions)
         origins = self._origins(positions)  # once for both
         return _taken(phi_q, origins), _taken(phi_k, origins)
 
@@ -96,7 +94,6 @@ class Roll(nn.Module):
         Raises:
             TypeError: If positions are not of an integer dtype.
         """
-        require_same_device("x", x, "positions", positions)
         return _taken(x, self._origins(positions))
 
     def as_string(self) -> STRING:

@@ -17,7 +17,6 @@ from stringlib.inputs import (
     expands,
     in_torch_func,
     per_head,
-    require_same_device,
 )
 from stringlib.spec import Floats, checked
 
@@ -63,8 +62,6 @@ def softmax_attention(
         k, v = (x.repeat_interleave(group, -3) for x in (k, v))
         group = 1
     firsts = q if group == 1 else q[..., ::group, :, :]
-    require_same_device("q", q, "k", k)
-    require_same_device("q", q, "v", v)
     pairs = q.shape[-2], k.shape[-2]
     try:
         lead = common_shape(*(x.shape[:-2] for x in (firsts, k, v)))
@@ -84,7 +81,6 @@ def softmax_attention(
         hidden, causal = later if hidden is None else hidden | later, False
     mask = None if hidden is None else ~hidden
     if bias is not None:
-        require_same_device("q", q, "bias", bias)
         if not expands(bias.shape[:-2], lead):
             raise ValueError(
                 f"bias must have shape {(*lead, *pairs)}, one matrix for each head, "

@@ -7,7 +7,6 @@ from torch import Tensor, nn
 
 from stringlib.by_name import by_name
 from stringlib.encoders.rope import RoPE
-from stringlib.inputs import require_same_device
 from stringlib.kernels.rotation import unit_phases
 from stringlib.precision import at_least_float32
 from stringlib.spec import Even, Floats, Positions, Positive, checked
@@ -50,7 +49,6 @@ class Sinusoidal(nn.Module):
         Returns:
             The sum, in the dtype of ``x``; angles are computed in float64.
         """
-        require_same_device("x", x, "positions", positions)
         phases = unit_phases(positions, self.rope.frequencies()).squeeze(-4)
         return _add(x, phases.flip(-1).flatten(-2))  # sine before cosine
 
@@ -103,7 +101,6 @@ class LearnedAbsolute(nn.Module):
         Raises:
             ValueError: If, on the CPU, a position has no row.
         """
-        require_same_device("x", x, "positions", positions)
         places = positions[..., 0]
         rows = places.long()
         if places.is_floating_point():

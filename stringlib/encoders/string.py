@@ -387,7 +387,6 @@ class RotaryEncoder(Derived):
         """
         require_heads(x_name, x, self.heads)
         if not isinstance(positions, Phases):
-            require_same_device(x_name, x, name, positions)
             return self._phases(positions, basis)
         shape, heads = tuple(positions.turns.shape), 1 if self.heads == 1 else x.shape[-3]
         expected = heads, x.shape[-2], *self._turn_shape()

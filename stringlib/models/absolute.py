@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.encoders.absolute import Sinusoidal
-from stringlib.inputs import require_same_device
 from stringlib.positions import grid_positions
 from stringlib.spec import Floats, Positions, checked
 
@@ -84,7 +83,6 @@ class GridTable(nn.Module):
         self, x: Floats[Tensor, "... n self.dim"], positions: Positions[Tensor, "... n self.axes"]
     ) -> Tensor:
         """Return ``x``, ``(..., cells, dim)``, plus what stands at ``(..., cells, axes)``."""
-        require_same_device("x", x, "positions", positions)
         share = positions.new_ones(*positions.shape[:-1], 1, dtype=torch.float32)
         for size, place in zip(self.sizes, positions.float().unbind(-1), strict=True):
             cells = torch.arange(size, device=x.device)
