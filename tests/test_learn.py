@@ -117,6 +117,21 @@ def test_weights_are_drawn_by_the_seed():
     assert first == again != other
 
 
+def test_a_study_s_model_learns_as_by_pytorch_s_own_schedule_and_clipping():
+    torch.manual_seed(3)
+    model, generator = Noisy().double(), torch.Generator().manual_seed(3)
+    optimizer = torch.optim.Adam(model.parameters(), 0.02)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 20)
+    for _ in range(20):
+        optimizer.zero_grad()
+        noisy_loss(model, generator).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+        optimizer.step()
+        schedule.step()
+    run = Training(Noisy, noisy_loss, weights, rates=0.02, cosine=True, clip=0.1)
+    assert run(seed=3, steps=20)["weights"] == pytest.approx(weights(model)["weights"], abs=1e-12)
+
+
 @pytest.mark.parametrize("asked", [1, 137, 250])
 def test_a_run_that_was_stopped_goes_on_to_the_same_bits(tmp_path, asked):
     """What it draws too, from a generator that nobody seeds at each step."""
