@@ -43,12 +43,6 @@ def require_positive(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be positive and finite, got {value}")
 
 
-def require_generator(generator: object) -> None:
-    """Raise ``TypeError`` unless it is a generator of random numbers, or None."""
-    if generator is not None and not isinstance(generator, torch.Generator):
-        raise TypeError(f"generator must be a torch.Generator or None, got {generator!r}")
-
-
 def require_name(name: str, value: object, known: Collection[str]) -> None:
     """Raise ``ValueError`` unless ``value`` is one of the known names."""
     if not isinstance(value, str) or value not in known:
@@ -77,18 +71,6 @@ def require_split(dim: int, heads: int) -> None:
     """Raise ``ValueError`` unless ``heads`` heads of one size share ``dim`` channels."""
     if dim % heads:
         raise ValueError(f"heads must divide dim {dim}, got {heads}")
-
-
-def require_exact(name: str, positions: Tensor) -> None:
-    """Raise ``ValueError`` if, on the CPU, half precision cannot tell the positions apart."""
-    dtype = positions.dtype
-    if dtype.is_floating_point and dtype.itemsize < 4:
-        exact = 2 / torch.finfo(dtype).eps
-        if finds(positions, lambda x: x.abs() > exact):
-            raise ValueError(
-                f"{name} must be within ±{exact:g} in {dtype}, which does not hold every "
-                "whole number beyond, got larger ones: give integers or float32"
-            )
 
 
 def require_same_tokens(x_name: str, x: Tensor, name: str, positions: Tensor) -> None:
@@ -169,28 +151,6 @@ def require_places(name: str, x: Tensor, positions: Tensor | None) -> None:
         raise ValueError(
             f"the leading dimensions of positions must expand to {tuple(x.shape[:-2])}, "
             f"those of {name}; got shape {tuple(positions.shape)}"
-        )
-
-
-def require_mode(mode: object, modes: tuple[str, ...]) -> None:
-    """Raise ``ValueError`` unless ``mode`` is None or one of ``modes``."""
-    if mode is not None and mode not in modes:
-        raise ValueError(f"mode must be None or one of {modes}, got {mode!r}")
-
-
-def require_state(state: object, lead: tuple[int, ...], m: int, width: int) -> None:
-    """Raise unless ``state`` is a floating-point tensor ``(*lead, m, width)`` or serves as one.
-
-    Raises:
-        TypeError: If it is not a floating-point tensor.
-        ValueError: If its shape does not fit.
-    """
-    require_floats("state", state)
-    assert isinstance(state, Tensor)
-    if not expands(state.shape, (*lead, m, width)) or state.shape[-2:] != (m, width):
-        raise ValueError(
-            f"state must have shape {(*lead, m, width)}, one row for each feature, "
-            f"got {tuple(state.shape)}"
         )
 
 

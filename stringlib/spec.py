@@ -48,7 +48,7 @@ from typing import (
 import torch
 from torch import Tensor
 
-from stringlib.inputs import INTEGERS, common_shape, kind_of, require_exact, require_log_decay
+from stringlib.inputs import INTEGERS, common_shape, finds, kind_of, require_log_decay
 
 __all__ = ["Count0", "Even", "NotNegative", "Positive", "Scale", "Share", "Whole", "checked"]
 # which a type checker sees imported
@@ -99,6 +99,19 @@ Positive = Annotated[float, Numbers("positive and finite", lambda x: 0 < x < mat
 NotNegative = Annotated[float, Numbers("finite and at least 0", lambda x: 0 <= x < math.inf)]
 Scale = Annotated[float, Numbers("finite and at least 1", lambda x: 1 <= x < math.inf)]
 Share = Annotated[float, Numbers("between 0 and 1", lambda x: 0 <= x <= 1)]
+
+
+def require_exact(name: str, positions: Tensor) -> None:
+    """Raise ``ValueError`` if, on the CPU, half precision cannot tell the positions apart."""
+    dtype = positions.dtype
+    if dtype.is_floating_point and dtype.itemsize < 4:
+        exact = 2 / torch.finfo(dtype).eps
+        if finds(positions, lambda x: x.abs() > exact):
+            raise ValueError(
+                f"{name} must be within ±{exact:g} in {dtype}, which does not hold every "
+                "whole number beyond, got larger ones: give integers or float32"
+            )
+
 
 if TYPE_CHECKING:  # to a type checker they are tensors
     from typing import Annotated as Floats

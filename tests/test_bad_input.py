@@ -20,6 +20,7 @@ import stringlib
 from lab.one_head import OneHead
 from lab.theory import (
     capacity,
+    cayley_signs,
     cost,
     extrapolation,
     offsets,
@@ -157,6 +158,10 @@ CALLS = [
     (offsets.offset_scores, {"encoder": MIXED, "q": Q[:, :, 0], "k": Q[:, :, 0], "offsets": PLANE}),
     (offsets.alias_gap, {"encoder": MIXED, "offsets": PLANE}),
     (perplexity.perplexity, {"bits": 2.0, "unit": 3.0}),
+    (cayley_signs.first_signs, {"matrix": torch.eye(3)}),
+    (cayley_signs.cayley_signs, {"matrix": torch.eye(3), "excess": 0.1}),
+    (cayley_signs.most_swaps, {"size": 3, "excess": 0.1}),
+    (cayley_signs.inverse_cayley, {"matrix": torch.eye(3)}),
     (capacity.recall_error, {"weights": torch.eye(3)}),
     (capacity.delta_recall_error, {"n": 3, "m": 4}),
     *((f, {"pairs": 2, "values": 3}) for f in (capacity.guess_accuracy, capacity.guess_loss)),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -71,17 +70,6 @@ def test_the_bound_in_numbers() -> None:
     assert most_swaps(2, 1.0) == 1
 
 
-@pytest.mark.parametrize(
-    ("call", "match"),
-    [
-        (lambda: cayley_signs(torch.ones(2, 3)), r"matrix must have shape \(d, d\), got \(2, 3\)"),
-        (lambda: first_signs(torch.zeros(0, 0)), r"matrix must have shape \(d, d\), got \(0, 0\)"),
-        (lambda: first_signs(torch.ones(2, 2).int()), "TypeError: matrix must be .*int32"),
-        (lambda: inverse_cayley(torch.ones(2)), r"matrix must have shape \(d, d\), got \(2,\)"),
-        (lambda: cayley_signs(torch.eye(2), 0), "excess must be .*got 0"),
-        (lambda: most_swaps(0, 1.0), "size must be at least 1, got 0"),
-    ],
-)
-def test_bad_input_is_named(call: Callable[[], object], match: str) -> None:
-    with refused(match):
-        call()
+def test_a_matrix_of_nothing_has_no_largest_entry() -> None:
+    with refused(r"matrix must have an entry, got shape \(0, 0\)"):
+        cayley_signs(torch.zeros(0, 0))

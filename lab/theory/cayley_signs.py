@@ -10,10 +10,11 @@ import math
 import torch
 from torch import Tensor
 
-from stringlib.inputs import require_count, require_floats, require_positive
+from stringlib.spec import Floats, Positive, checked
 
 
-def first_signs(matrix: Tensor) -> Tensor:
+@checked
+def first_signs(matrix: Floats[Tensor, "d d"]) -> Tensor:
     r"""Return signs E with :math:`|\det(I + QE)| \ge 1`, one after the other.
 
     Gauss eliminates :math:`Q + E`. Before row i goes, its pivot is some a and a sign is still to be
@@ -25,14 +26,10 @@ def first_signs(matrix: Tensor) -> Tensor:
     Returns:
         1 or −1, float64, ``(d,)``.
 
-    Raises:
-        TypeError: If ``matrix`` is not a floating-point tensor.
-        ValueError: If it is not square.
-
     Source:
         As Biborski 2026 (arXiv:2601.16271), who bounds S by it.
     """
-    rest = _square(matrix).clone()
+    rest = matrix.double().clone()
     signs = torch.ones(len(rest), dtype=torch.float64, device=rest.device)
     for i in range(len(rest)):
         if rest[i, i] < 0:
@@ -42,7 +39,8 @@ def first_signs(matrix: Tensor) -> Tensor:
     return signs
 
 
-def cayley_signs(matrix: Tensor, excess: float = 0.01) -> tuple[Tensor, int]:
+@checked
+def cayley_signs(matrix: Floats[Tensor, "d d"], excess: Positive = 0.01) -> tuple[Tensor, int]:
     r"""Return signs E for which the S of QE has no entry above :math:`1 + \varepsilon` in size.
 
     From :func:`first_signs` on, the two signs of the largest entry change as long as it is larger.
@@ -58,14 +56,14 @@ def cayley_signs(matrix: Tensor, excess: float = 0.01) -> tuple[Tensor, int]:
         number of swaps.
 
     Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If ``matrix`` is not square or ``excess`` not positive.
+        ValueError: If ``matrix`` has no entry.
 
     Source:
         The determinant that grows: O'Dorney 2014, who takes the largest of all.
     """
-    require_positive("excess", excess)
-    wide = _square(matrix)
+    if not len(matrix):
+        raise ValueError(f"matrix must have an entry, got shape {tuple(matrix.shape)}")
+    wide = matrix.double()
     signs, swaps = first_signs(wide), 0
     while True:
         skew = inverse_cayley(wide * signs)
@@ -76,7 +74,8 @@ def cayley_signs(matrix: Tensor, excess: float = 0.01) -> tuple[Tensor, int]:
         swaps += 1
 
 
-def most_swaps(size: int, excess: float) -> int:
+@checked
+def most_swaps(size: int, excess: Positive) -> int:
     r"""Return the most swaps, :math:`d \ln 2 / 2\ln(1 + \varepsilon)` rounded down.
 
     Equation :eq:`eq-cayley-swaps`.
@@ -84,17 +83,12 @@ def most_swaps(size: int, excess: float) -> int:
     Args:
         size: d.
         excess: :math:`\varepsilon > 0`.
-
-    Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If ``size`` is below 1 or ``excess`` not positive.
     """
-    require_count("size", size)
-    require_positive("excess", excess)
     return int(size * math.log(2) / (2 * math.log1p(excess)))
 
 
-def inverse_cayley(matrix: Tensor) -> Tensor:
+@checked
+def inverse_cayley(matrix: Floats[Tensor, "d d"]) -> Tensor:
     r"""Return :math:`S = (I - P)(I + P)^{-1}`, whose transform P is, :eq:`eq-cayley-transform`.
 
     Args:
@@ -103,13 +97,6 @@ def inverse_cayley(matrix: Tensor) -> Tensor:
     Returns:
         float64, of the same shape.
     """
-    wide = _square(matrix)
+    wide = matrix.double()
     eye = torch.eye(len(wide), dtype=wide.dtype, device=wide.device)
     return torch.linalg.solve(eye + wide, eye - wide)  # the two factors commute
-
-
-def _square(matrix: Tensor) -> Tensor:
-    require_floats("matrix", matrix)
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not len(matrix):
-        raise ValueError(f"matrix must have shape (d, d), got {tuple(matrix.shape)}")
-    return matrix.double()

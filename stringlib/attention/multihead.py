@@ -25,7 +25,6 @@ from stringlib.encoders.string import Phases, RotaryEncoder
 from stringlib.inputs import (
     expands,
     require_count,
-    require_generator,
     require_kind_of_state,
     require_like_weight,
     require_name,
@@ -329,7 +328,8 @@ class MultiHeadAttention(nn.Module):
     ) -> tuple[FeatureMap | None, int]:
         """Return the feature map, None for softmax, and the number of features of a head."""
         generator = options.pop("generator", None)
-        require_generator(generator)
+        if generator is not None and not isinstance(generator, torch.Generator):
+            raise TypeError(f"generator must be a torch.Generator or None, got {generator!r}")
         if isinstance(attention, str) and attention == "softmax":
             return None, self.head_dim
         if isinstance(attention, str) and attention in FEATURES:

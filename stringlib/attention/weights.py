@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.derived import Derived
-from stringlib.inputs import common_shape, require_mode, require_state
+from stringlib.inputs import common_shape, expands
 from stringlib.kernels.recurrence import MODES, causal_sums
 from stringlib.precision import LEAST
 from stringlib.spec import Count0, checked
@@ -157,7 +157,8 @@ class PositionWeight(Derived, ABC):
         factors = self.factors(phi_q, phi_k, start)
         if factors is None:
             return self._dense_sums(phi_q, phi_k, u, key_scale, causal, mode, state)
-        require_mode(mode, MODES)
+        if mode not in (None, *MODES):
+            raise ValueError(f"mode must be None or one of {MODES}, got {mode!r}")
         q, k, log_decay = factors
         largest = None if state is None else state.log_scale
         common = None
@@ -173,7 +174,7 @@ class PositionWeight(Derived, ABC):
         before = None
         if state is not None:
             before = state.sums.to(u.dtype)
-            require_state(before, lead, k.shape[-1], u.shape[-1])
+            _require_state(before, lead, k.shape[-1], u.shape[-1])
         if log_decay is not None:
             log_decay = log_decay.to(u.dtype)
         found, after = causal_sums(q, k, u, log_decay, mode, before)
@@ -278,3 +279,12 @@ def shrinking(common: Tensor, before: Tensor | None = None) -> Tensor:
     first = common[..., :1] if before is None else before[..., None].to(common.dtype)
     previous = torch.cat([first.expand_as(common[..., :1]), common[..., :-1]], -1)
     return previous - common
+
+
+def _require_state(state: Tensor, lead: tuple[int, ...], m: int, width: int) -> None:
+    """Raise ``ValueError`` unless ``state`` is ``(*lead, m, width)`` or serves as such."""
+    if not expands(state.shape, (*lead, m, width)) or state.shape[-2:] != (m, width):
+        raise ValueError(
+            f"state must have shape {(*lead, m, width)}, one row for each feature, "
+            f"got {tuple(state.shape)}"
+        )
