@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import pickle
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
@@ -121,3 +122,10 @@ def test_a_compiled_function_may_make_one() -> None:
     x = torch.randn(1, 5, 8)
     compiled = torch.compile(turned, backend="eager")
     torch.testing.assert_close(compiled(x), turned(x))
+
+
+def test_no_chapter_shows_the_warning() -> None:
+    chapters = [*(Path(__file__).parents[1] / "notebooks").glob("*.ipynb")]
+    assert chapters
+    shown = "from the next version on, got by place"
+    assert not [path.name for path in chapters if shown in path.read_text(encoding="utf8")]
