@@ -23,8 +23,7 @@ from book.figures.marks import (
 )
 from lab.explore import COLOURS, PALETTE, Drawn, Panel, panels
 from lab.explore.style import SEQUENTIAL
-from stringlib.algebra.cayley import cayley
-from stringlib.algebra.skew import connected_parts, sparse_skew
+from stringlib.algebra.skew import cayley, connected_parts, sparse_skew
 
 __all__ = ["cayley_circle", "sparse_basis"]
 

@@ -1,6 +1,5 @@
 """Matrices as pure functions: skew-symmetric, circulant, random orthogonal, common planes."""
 
-from stringlib.algebra.cayley import cayley
 from stringlib.algebra.circulant import (
     circulant,
     circulant_eigenvalues,
@@ -11,6 +10,7 @@ from stringlib.algebra.circulant import (
 from stringlib.algebra.haar import haar_orthogonal
 from stringlib.algebra.hadamard import fast_hadamard, hadamard
 from stringlib.algebra.skew import (
+    cayley,
     connected_parts,
     layout_permutation,
     pair_channels,

@@ -7,8 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from stringlib.algebra.cayley import cayley
-from stringlib.algebra.skew import sparse_skew, support_count, upper_support
+from stringlib.algebra.skew import cayley, sparse_skew, support_count, upper_support
 from stringlib.by_name import by_name
 from stringlib.encoders.mixed import MixedRoPE
 from stringlib.encoders.string import RotaryEncoder
