@@ -333,3 +333,10 @@ def test_a_model_folds_every_layer(on_tokens: Any, folds: Any) -> None:
     block, x = Block(DIM, HEADS, encoder="cayley").double(), random(2, TOKENS, DIM)
     assert folds(block.attention, x)
     assert largest_difference(block(x)[0], on_tokens(block, x)[0]) <= 1e-13
+
+
+@pytest.mark.parametrize("other", [CayleySTRING(6, 1, heads=2), CayleySTRING(8, 1, heads=HEADS)])
+def test_phases_of_another_encoder_are_refused_by_name(other: RotaryEncoder) -> None:
+    layer, x = layer_of("cayley"), random(TOKENS, DIM)
+    with pytest.raises(ValueError, match="positions must be phases of this encoder for the 40"):
+        layer(x, other.phases(torch.arange(TOKENS)[:, None]))

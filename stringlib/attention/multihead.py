@@ -163,7 +163,9 @@ class MultiHeadAttention(nn.Module):
         )
         self.rotate = _place_of_rotation(rotary, self.features, rotate)
         self.roll = self._make_roll(options, width)
-        self.encoder = self._make_encoder(encoder, options, width)
+        # features are those of all heads, while keys are turned before they are repeated
+        turned = (self.heads, width) if self.rotate == "after" else (self.key_heads, self.head_dim)
+        self.encoder = self._make_encoder(encoder, options, *turned)
         self.weight = self._make_weight(weight, options, width)
         if self.features is not None and isinstance(self.encoder, RelativeBias):
             self.weight, self.encoder = BiasWeight(self.encoder), None
@@ -213,7 +215,8 @@ class MultiHeadAttention(nn.Module):
                 that has none, or it is of another kind of layer.
         """
         require_like_weight("x", x, self.to_q)
-        _require_places(x, positions)
+        if positions is not None:
+            _require_places(x, positions)
         if state is not None or return_state:
             self._require_state(state)
         v = self._split(self.to_v(x))
@@ -239,7 +242,8 @@ class MultiHeadAttention(nn.Module):
         It attends to the unit vectors in place of values, so it holds for every kind of layer.
         """
         require_like_weight("x", x, self.to_q)
-        _require_places(x, positions)
+        if positions is not None:
+            _require_places(x, positions)
         n = x.shape[-2]
         unit = torch.eye(n, dtype=x.dtype, device=x.device)
         v = unit.expand(*x.shape[:-2], self.key_heads, n, n)
@@ -358,9 +362,9 @@ class MultiHeadAttention(nn.Module):
         return roll
 
     def _make_encoder(
-        self, encoder: Any, options: dict[str, Any], width: int
+        self, encoder: Any, options: dict[str, Any], heads: int, channels: int
     ) -> RotaryEncoder | RelativeBias | None:
-        """Return the encoder, asked for by name or given."""
+        """Return the encoder, asked for by name or given, for what a rotary one would turn."""
         coord_dim = options.pop("coord_dim", None)
         if coord_dim is not None:
             require_count("coord_dim", coord_dim)
@@ -370,9 +374,6 @@ class MultiHeadAttention(nn.Module):
                 )
         if encoder is None:
             return None
-        # keys are turned before they are repeated, features and logits are those of all heads
-        channels = width if self.rotate == "after" else self.head_dim
-        heads = self.heads if self.rotate == "after" else self.key_heads
         if isinstance(encoder, str):
             known = ENCODERS | BIASES
             require_name("encoder", encoder, known)
@@ -470,7 +471,7 @@ class MultiHeadAttention(nn.Module):
             out, after = self._by_softmax(q, k, v, at, key_mask, state)
         else:
             weight = CONSTANT if self.weight is None else self.weight(x, key_mask)
-            out, after = self._by_features(self.features, weight, q, k, v, at, key_mask, state)
+            out, after = self._by_features(weight, q, k, v, at, key_mask, state)
         return out, after if after is None or last is None else ShiftedState(last, after)
 
     def _queries_and_keys(self, x: Tensor, at: Any) -> tuple[Tensor, Tensor, Any]:
@@ -485,6 +486,8 @@ class MultiHeadAttention(nn.Module):
         encoder = self.encoder
         if self.features is not None or not isinstance(encoder, RotaryEncoder) or at.basis is None:
             return False  # P does not cancel before a feature map
+        if at.turns.shape[-4] != encoder.heads or at.basis.shape[-1] != self.head_dim:
+            return False  # phases of another encoder, which this one will refuse
         # a graph is for any number of tokens, and the state of a shift is a key in one basis
         if torch.compiler.is_compiling() or self.shift is not None:
             return False
@@ -509,7 +512,6 @@ class MultiHeadAttention(nn.Module):
 
     def _by_features(
         self,
-        phi: FeatureMap,
         weight: PositionWeight,
         q: Tensor,
         k: Tensor,
@@ -518,8 +520,12 @@ class MultiHeadAttention(nn.Module):
         key_mask: Tensor | None,
         state: Any,
     ) -> tuple[Tensor, LinearState | None]:
-        """Attend by features; positions act before the map, after it, or by a roll."""
-        rotate = None if at is None else self.rotate
+        r"""Return :math:`\sum_j w(i,j)\,\phi(q_i)^\top\phi(k_j)\,v_j`, divided where it may be.
+
+        Positions act on queries and keys before the map, on features after it, or roll them.
+        """
+        phi, rotate = self.features, None if at is None else self.rotate
+        assert phi is not None
         if phi.scale != 1:
             q, k = (y * phi.scale for y in (q, k))
         if rotate == "before":
@@ -592,7 +598,7 @@ class MultiHeadAttention(nn.Module):
         return places[before : before + x.shape[-2]] if self.causal else places
 
 
-def _require_places(x: Tensor, positions: Tensor | Phases | None) -> None:
+def _require_places(x: Tensor, positions: Tensor | Phases) -> None:
     """Raise unless positions, or their phases, are for tokens of this batch and no others."""
     if not isinstance(positions, Phases):
         require_places("x", x, positions)

@@ -46,13 +46,11 @@ class Phases(NamedTuple):
 
     def to(self, *args: Any, **kwargs: Any) -> Phases:
         """Move and convert, as ``Tensor.to`` does, but to no dtype narrower than float32."""
-
-        def move(x: Tensor) -> Tensor:
-            moved = x.to(*args, **kwargs)
-            exact = at_least_float32(moved.dtype)
-            return moved if moved.dtype == exact else x.to(moved.device, exact)
-
-        return Phases(move(self.turns), None if self.basis is None else move(self.basis))
+        turns = self.turns.to(*args, **kwargs)
+        exact = at_least_float32(turns.dtype)
+        if turns.dtype != exact:
+            turns = self.turns.to(turns.device, exact)
+        return Phases(turns, None if self.basis is None else self.basis.to(turns.device, exact))
 
 
 class RotaryEncoder(Derived):

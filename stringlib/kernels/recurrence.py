@@ -58,9 +58,11 @@ def causal_sums(
     if log_decay is None:
         return _plain_sums(q, k, u, mode, state)
     n = u.shape[-2]
+    given = [q, k, u, log_decay] if state is None else [q, k, u, log_decay, state]
+    lead = common_shape(*(x.shape[:-2] for x in given))
     if state is None:
-        lead = common_shape(*(x.shape[:-2] for x in (q, k, u)))
         state = q.new_zeros(*lead, k.shape[-1], u.shape[-1])
+    state = state.expand(*lead, *state.shape[-2:])
     if n == 0:
         return q @ state, state
     if mode == "recurrent" or (mode is None and n == 1):
@@ -181,11 +183,12 @@ def _is_one_graph(chunks: int) -> bool:
 def _scalar_chunks(
     q: Tensor, k: Tensor, u: Tensor, log_decay: Tensor, state: Tensor, size: int
 ) -> tuple[Tensor, Tensor]:
-    """Do as :func:`decayed_chunks` with one decay a token, and with a gradient by hand."""
-    n = u.shape[-2]
-    given = q, k, u, log_decay, state
-    lead = common_shape(*(x.shape[:-2] for x in given))
-    *tokens, state = (x.expand(*lead, *x.shape[-2:]) for x in given)
+    """Do as :func:`decayed_chunks` with one decay a token, and with a gradient by hand.
+
+    The state has the leading dimensions of all.
+    """
+    n, lead = u.shape[-2], state.shape[:-2]
+    tokens = (x.expand(*lead, *x.shape[-2:]) for x in (q, k, u, log_decay))
     q, k, u, a = in_chunks(size, *tokens)
     with torch.no_grad():
         mask = decay_matrix(a.squeeze(-1))

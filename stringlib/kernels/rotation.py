@@ -28,7 +28,8 @@ def unit_phases(positions: Tensor, frequencies: Tensor) -> Tensor:
     Returns:
         ``(..., heads, seq, pairs, 2)``.
     """
-    angles = widen(positions).unsqueeze(-3) @ widen(frequencies).mT
+    positions = widen(positions)
+    angles = positions.unsqueeze(-3) @ frequencies.to(positions.dtype).mT
     return torch.stack([angles.cos(), angles.sin()], -1)
 
 
@@ -85,7 +86,7 @@ def unpair(pairs: Tensor, layout: str) -> Tensor:
 
 def _turned(x: Tensor, phases: Tensor) -> Tensor:
     """Return pairs multiplied by phases, both as complex numbers, ``(..., pairs, 2)``."""
-    return torch.view_as_real(_complex(x) * _complex(phases))
+    return torch.view_as_real(_complex(x) * torch.view_as_complex(phases))
 
 
 def _complex(pairs: Tensor) -> Tensor:
