@@ -48,7 +48,7 @@ class Way(NamedTuple):
 
 # one coordinate at the end: a module of three takes it for all three
 WAYS = [Way(c) for c in (3, 2, 4)]
-WAYS += [Way(c, "last", batched) for batched in (False, True) for c in (2, 3)]
+WAYS += [Way(c, "last", batched) for batched in (False, True) for c in (3, 2)]
 WAYS += [Way(1)]
 
 
@@ -136,6 +136,8 @@ class _Asked(NamedTuple):
         error = (torch.polar(scale.expand(5, -1), widen(others) @ omega.mT) - rest).abs().max()
         if (scale != scale[0]).any() or not error < CLOSE:
             return None
+        if self.way.coordinates == "last" and (omega == 0).all(0).any():
+            return None  # a module of two coordinates leaves a third one where it is
         encoder = STRING(omega[None], layout="interleaved" if layout == "interleaved" else "half")
         form = Form(layout, self.way.coordinates, narrow[0].dtype == torch.float32)
         if turns is answer:

@@ -225,6 +225,7 @@ class Rotary(nn.Module):
         positions = position_ids.float()
         if self.last:
             assert positions.ndim == 2 + self.batched
+            positions = positions[..., : self.axes]  # some look at no more
         else:
             positions = positions.expand(self.axes, -1, -1).movedim(0, -1)
         angles = positions @ self.get_buffer("omega").mT
