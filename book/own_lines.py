@@ -30,6 +30,10 @@ def own(*classes: str) -> Callable[[Callable[[Any], nn.Module]], Callable[[Any],
     return enter
 
 
+LAYOUTS: dict[bool, Any] = {True: "half", False: "interleaved"}
+"""Whether a model of timm rotates halves → how its tables are laid out."""
+
+
 def two_axes(speeds: Tensor) -> STRING:
     """Return the encoder of two coordinates with these frequencies each."""
     return STRING(torch.block_diag(speeds[:, None], speeds[:, None])[None], layout="half")
@@ -76,30 +80,28 @@ def efficient_loftr(rotary: Any) -> nn.Module:
     "Wav2Vec2BertRotaryPositionalEmbedding",
     "Wav2Vec2ConformerRotaryPositionalEmbedding",
 )
-class Stacked(RotaryTables):
+def stacked(rotary: Any) -> nn.Module:
     """Cosines and sines are one tensor, ``(2, seq, 1, 1, head_dim)``."""
 
-    def __init__(self, rotary: Any) -> None:
-        super().__init__(STRING.from_inv_freq(rotary.inv_freq))
+    class Stacked(RotaryTables):
+        def forward(self, x: Tensor, *_: Any) -> Tensor:
+            tables = super().forward(x, torch.arange(x.shape[1])[None])
+            return torch.stack([*tables])[:, 0, :, None, None]
 
-    def forward(self, x: Tensor, *_: Any) -> Tensor:
-        """Return the tables of all tokens."""
-        cos, sin = super().forward(x, torch.arange(x.shape[1])[None])
-        return torch.stack([cos, sin])[:, 0, :, None, None]
+    return Stacked(STRING.from_inv_freq(rotary.inv_freq))
 
 
 @own("ClvpRotaryPositionalEmbedding")
-class Angles(nn.Module):
+def clvp(rotary: Any) -> nn.Module:
     """The model wants the angles themselves, and turns values too."""
+    encoder = STRING.from_inv_freq(rotary.inv_freq)
 
-    def __init__(self, rotary: Any) -> None:
-        super().__init__()
-        self.encoder = STRING.from_inv_freq(rotary.inv_freq)
+    class Angles(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            angles = sequence(x.shape[1]) @ encoder.frequencies()[0].mT
+            return angles.repeat(1, 2)[None].to(x.dtype)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the angles of all tokens."""
-        angles = sequence(x.shape[1]) @ self.encoder.frequencies()[0].mT
-        return angles.repeat(1, 1, 2).to(x.dtype)
+    return Angles()
 
 
 @own("GPTJAttention", "CodeGenAttention")
@@ -130,16 +132,14 @@ def timm_axial(rope: Any) -> nn.Module:
         cells = (image(*shape) + rope.grid_offset) * scale
         return cells.flip(-1) if rope.grid_indexing == "xy" else cells
 
-    layout: Any = "half" if rope.rotate_half else "interleaved"
-    return RotaryTables(two_axes(rope.bands), layout, positions=places)
+    return RotaryTables(two_axes(rope.bands), LAYOUTS[rope.rotate_half], positions=places)
 
 
 @own("RotaryEmbeddingDinoV3")
 def timm_dinov3(rope: Any) -> nn.Module:
     """The picture spans -1 to 1, and a unit is a turn."""
-    layout: Any = "half" if rope.rotate_half else "interleaved"
-    speeds = 2 * math.pi / rope.periods
-    return RotaryTables(two_axes(speeds), layout, positions=image_from_centre)
+    encoder = two_axes(2 * math.pi / rope.periods)
+    return RotaryTables(encoder, LAYOUTS[rope.rotate_half], positions=image_from_centre)
 
 
 @own("RotaryEmbeddingMRope")
@@ -150,16 +150,15 @@ def timm_mrope(rope: Any) -> nn.Module:
 
 
 @own("RotaryEmbeddingMixed")
-class Mixed(nn.Module):
+def timm_mixed(rope: Any) -> nn.Module:
     """Each head of each layer has frequencies of its own: its tables are a stack."""
 
-    def __init__(self, rope: Any) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(map(STRING, rope.freqs.permute(1, 2, 3, 0)))
+    class Mixed(nn.Module):
+        layers = tuple(map(STRING, rope.freqs.permute(1, 2, 3, 0)))
 
-    def get_embed(self, shape: Any, dtype: torch.dtype = torch.float32) -> Tensor:
-        """Return sines and cosines, ``(layers, heads, seq, 2 * head_dim)``."""
-        at = image_xy(*shape)
-        turns = torch.stack([each.phases(at).turns for each in self.layers])  # type: ignore
-        cos, sin = turns.repeat_interleave(2, -2).unbind(-1)
-        return torch.cat([sin, cos], -1).to(dtype)
+        def get_embed(self, shape: Any, dtype: torch.dtype = torch.float32) -> Tensor:
+            at = image_xy(*shape)
+            turns = torch.stack([each.phases(at).turns for each in self.layers])
+            return torch.cat([*turns.repeat_interleave(2, -2).unbind(-1)][::-1], -1).to(dtype)
+
+    return Mixed()

@@ -1,0 +1,423 @@
+"""Every family of transformers and timm that has rotary positions, with an encoder of ours in it.
+
+``python -m benchmarks.released`` builds each of them small, with random weights, puts in what
+``RotaryTables.from_module`` reads, or the lines of ``book/own_lines.py``, and compares: outputs,
+bfloat16, generation with two caches, left padding, one graph. It needs the extra ``interop`` and
+ten minutes, and writes ``results/released.json``, which the page "Released models" shows.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import inspect
+import math
+import signal
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.small import attempts, build, calls, filled
+from book.others import import_other
+from book.own_lines import OWN
+from lab.records import read_record, write_record
+from stringlib.adapters import RotaryTables
+
+ROOT = Path(__file__).resolve().parents[1]
+RECORD = ROOT / "results" / "released.json"
+SECONDS = 40  # of a processor, for one family
+MOVED = 1e-4  # what frequencies that are a tenth faster change at least, where they are used
+
+TOWERS = {
+    "deepseek_vit": "deepseek_vit_412m",
+    "eva02": "eva02_tiny_patch14_224",
+    "gemma4_vit": "gemma4_vit_167m",
+    "qwen3_vit": "qwen3_vit_88m",
+    "vit dinov3": "vit_small_patch16_dinov3",
+    "vit lingbot": "vit_small_patch16_lingbot",
+    "vit pe": "vit_pe_core_tiny_patch16_384",
+    "vit rope": "vit_small_patch16_rope_224",
+    "vit rope_mixed": "vit_small_patch16_rope_mixed_224",
+    "vit rope_reg": "vit_medium_patch16_rope_reg1_gap_256",
+    "vit sapiens2": "vit_base_patch16_sapiens2",
+}
+"""Family of timm → its smallest model."""
+
+WITHOUT_MODULE = {"codegen": "CodeGenAttention", "gptj": "GPTJAttention"}
+WITHOUT_MODULE |= {"roformer": "RoFormerSinusoidalPositionalEmbedding"}
+WITHOUT_MODULE |= {"lightglue": "LightGluePositionalEncoder", "vjepa2": "VJEPA2RopeAttention"}
+"""Families whose rotations are in no module of that name → the class that has them."""
+
+REASONS = {
+    "esmfold2": "its module is given atoms and the number of their residue, not tokens",
+    "lightglue": "its angles are learned projections of points, not positions",
+    "musicflamingo": "its angles are products of a position and the time of the sample",
+    "vjepa2": "its tables do not fit its pairs: it has no rotation (chapter 24)",
+}
+"""Families that are left as they are → why."""
+
+Row = dict[str, Any]
+
+
+def rotary_classes(module: Any) -> list[str]:
+    """Return the names of the rotary modules that a file of a model defines."""
+    other = ("Attention", "Layer", "MLP", "Block")
+    return [
+        name
+        for name, each in vars(module).items()
+        if inspect.isclass(each) and issubclass(each, nn.Module)
+        and each.__module__ == module.__name__ and not hasattr(each, "config_class")
+        and any(word in name for word in ("Rotary", "Rope", "RoPE"))
+        and not any(word in name for word in other)
+    ]  # fmt: skip
+
+
+def families() -> Iterator[tuple[str, Any, list[str]]]:
+    """Yield a family of transformers, the file of its model and the classes that turn."""
+    root = Path(import_other("transformers").__path__[0]) / "models"
+    for path in sorted(root.glob("*/modeling_*.py")):
+        family, text = path.parent.name, path.read_text(encoding="utf8")
+        if family not in WITHOUT_MODULE and not any(w in text for w in ("Rotary", "Rope", "RoPE")):
+            continue
+        module = importlib.import_module(f"transformers.models.{family}.{path.stem}")
+        kinds = [WITHOUT_MODULE[family]] if family in WITHOUT_MODULE else rotary_classes(module)
+        if kinds:
+            yield family, module, kinds
+
+
+def exchange(model: nn.Module, kinds: list[str]) -> dict[str, str]:
+    """Put an encoder into a model; return class → the layout of its tables, or "own lines"."""
+    done = {}
+    for name, each in [*model.named_modules()]:
+        kind, (parent, _, own) = type(each).__name__, name.rpartition(".")
+        if kind in kinds:
+            new = OWN[kind](each) if kind in OWN else RotaryTables.from_module(each)
+            setattr(model.get_submodule(parent), own, new)
+            done[kind] = "own lines" if kind in OWN else str(getattr(new, "layout", ""))
+    return done
+
+
+def lines(kind: str) -> int:
+    """Return how many lines put an encoder in for a class, its import not counted."""
+    if kind not in OWN:
+        return 1
+    body = inspect.getsource(OWN[kind]).partition('"""\n')[2]
+    return len([line for line in body.splitlines() if line.strip()])
+
+
+def outputs(found: Any) -> list[Tensor]:
+    """Return the floating-point tensors of what a model returns."""
+    if isinstance(found, Tensor):
+        return [found.float()] if found.is_floating_point() else []
+    parts = found.values() if isinstance(found, dict) else found
+    return [t for p in parts for t in outputs(p)] if isinstance(parts, list | tuple) or isinstance(
+        found, dict
+    ) else []  # fmt: skip
+
+
+def far(found: Any, wanted: Any) -> float:
+    """Return the largest difference of outputs, over the largest of the tensor that it is in."""
+    pairs = [p for p in zip(outputs(found), outputs(wanted), strict=True) if p[1].abs().sum() > 0]
+    largest = max(((a - b).abs().max() / b.abs().max()).item() for a, b in pairs)
+    if not math.isfinite(largest):
+        raise ValueError("the outputs are not finite")
+    return largest
+
+
+def faster(model: nn.Module) -> bool:
+    """Make all frequencies a tenth faster; return whether there are some."""
+    tables = [each for each in model.modules() if isinstance(each, RotaryTables)]
+    for each in tables:
+        for buffer in each.encoder.buffers():
+            buffer.mul_(1.1)
+    return bool(tables)
+
+
+def attempt(run: Callable[[], Any]) -> Any:
+    """Return what a run gives, or its error."""
+    try:
+        return run()
+    except Exception as error:
+        return error
+
+
+def as_loaded(model: nn.Module, kinds: list[str]) -> nn.Module:
+    """Return a model in bfloat16 with frequencies as ``from_pretrained`` leaves them: exact."""
+    kept = {n: copy.deepcopy(m) for n, m in model.named_modules() if type(m).__name__ in kinds}
+    narrow = copy.deepcopy(model).bfloat16()
+    for name, each in kept.items():
+        if type(each).__name__ not in OWN:
+            parent, _, own = name.rpartition(".")
+            setattr(narrow.get_submodule(parent), own, each)
+    return narrow
+
+
+def compare(theirs: nn.Module, ours: nn.Module, given: dict[str, Any], kinds: list[str]) -> Row:
+    """Return what a model with our encoder does beside the model itself."""
+    before = theirs(**given)
+    row: Row = {"difference": far(ours(**given), before)}
+    narrow = {
+        name: x.bfloat16() if isinstance(x, Tensor) and x.is_floating_point() else x
+        for name, x in given.items()
+    }
+    for name, model in (
+        ("theirs", as_loaded(theirs, kinds)),
+        ("ours", copy.deepcopy(ours).bfloat16()),
+    ):
+        error = attempt(lambda model=model: far(model(**narrow), before))
+        row[f"bfloat16 {name}"] = None if isinstance(error, Exception) else error
+    text = given.get("input_ids")
+    can = text is not None and "decoder_input_ids" not in given
+    if can and attempt(theirs.can_generate) is True:
+        for cache in ("dynamic", "static"):
+            told = {
+                "attention_mask": torch.ones_like(text),
+                "max_new_tokens": 8,
+                "do_sample": False,
+            }
+            told |= {"cache_implementation": cache} if cache == "static" else {}
+            found = [attempt(lambda m=m, t=told: m.generate(text, **t)) for m in (theirs, ours)]
+            row[cache] = same(*found)
+    if can and "position_ids" in inspect.signature(theirs.forward).parameters:
+        seen = torch.ones_like(text)
+        seen[0, :6] = 0
+        told = {**given, "attention_mask": seen, "position_ids": (seen.cumsum(-1) - 1).clamp(min=0)}
+        padded = [attempt(lambda m=m, t=told: outputs(m(**t))[0][0, 6:]) for m in (theirs, ours)]
+        row["padding"] = None if isinstance(padded[0], Exception) else attempt(
+            lambda: far(padded[1], padded[0])
+        )  # fmt: skip
+    row["graph"] = one_graph(theirs, ours, given)
+    return {k: str(v)[:100] if isinstance(v, Exception) else v for k, v in row.items()}
+
+
+def same(theirs: Any, ours: Any) -> Any:
+    """Return whether two generated texts are one; None where the model itself cannot."""
+    if isinstance(theirs, Exception):
+        return None
+    return ours if isinstance(ours, Exception) else bool(torch.equal(theirs, ours))
+
+
+def one_graph(theirs: nn.Module, ours: nn.Module, given: dict[str, Any]) -> bool | None:
+    """Return whether a model is one graph with our encoder; None where it is none by itself."""
+
+    def traced(model: nn.Module) -> Any:
+        torch.compiler.reset()
+        return far(torch.compile(model, fullgraph=True, backend="eager")(**given), model(**given))
+
+    if not isinstance(attempt(lambda: traced(ours)), Exception):
+        return True
+    return None if isinstance(attempt(lambda: traced(theirs)), Exception) else False
+
+
+def tables_alone(module: nn.Module) -> Row:
+    """Compare tables where no call of a whole model was found."""
+    kind, x = type(module).__name__, torch.zeros(1, 7, 1)
+    if kind in OWN:
+        ours = OWN[kind](copy.deepcopy(module))
+        ways = [[(torch.zeros(1, 3, 64, 96),), (torch.zeros(1, 9, 64),)]]  # a picture, or tokens
+    else:
+        ours, ways = RotaryTables.from_module(module), []
+        for name in ours.scales:
+            axes, told = ours._of(name)[0].coord_dim, [name] * bool(name)
+            at = torch.randint(90, (1, 7, axes), generator=torch.Generator().manual_seed(0))
+            ids = at if ours.coordinates == "last" else at.movedim(-1, 0)
+            ways.append([(x, ids[0], *told), (x, ids, *told)])
+    differences = []
+    for way in ways:  # asked in another way than its own it answers something else
+        found = [attempt(lambda g=given: far(flat(ours(*g)), flat(module(*g)))) for given in way]  # type: ignore
+        differences.append(min(each for each in found if isinstance(each, float)))
+    return {"difference": max(differences)}
+
+
+def flat(found: Any) -> list[Tensor]:
+    """Return the numbers of a table, whatever its shape."""
+    return [
+        torch.view_as_real(t).flatten() if t.is_complex() else t.flatten() for t in parts(found)
+    ]
+
+
+def parts(found: Any) -> list[Tensor]:
+    """Return the tensors of a table."""
+    return [found] if isinstance(found, Tensor) else [*found]
+
+
+class TooLong(BaseException):
+    """A family took more than its seconds."""
+
+
+def measure(family: str, module: Any, kinds: list[str]) -> Row:
+    """Return the row of one family of transformers."""
+    base = import_other("transformers").PreTrainedModel
+    models = [
+        each
+        for name, each in vars(module).items()
+        if inspect.isclass(each) and issubclass(each, base) and each.__module__ == module.__name__
+        and not name.endswith("PreTrainedModel")
+    ]  # fmt: skip
+    ends = ("ForCausalLM", "TextModel", "VisionModel", "Model")
+    models.sort(key=lambda m: ([m.__name__.endswith(e) for e in ends].index(True)
+                               if m.__name__.endswith(ends) else 9, len(m.__name__)))  # fmt: skip
+    left, rows, spare = set(kinds), [], {}
+    mrope = "mrope_section" in inspect.getsource(module)
+    for kind in models:
+        for config in attempts(kind.config_class, family, mrope) if left else ():
+            theirs = attempt(lambda k=kind, c=config: build(k, c))
+            if not isinstance(theirs, nn.Module):
+                continue
+            held = {type(each).__name__: each for each in theirs.modules()}
+            here = [name for name in sorted(left) if name in held]
+            spare |= {name: held[name] for name in here}
+            given = next((g for g in calls(theirs, config) if works(theirs, g)), None)
+            if not here or given is None:
+                continue
+            ours = copy.deepcopy(theirs)
+            exchange(ours, here)
+            moved = copy.deepcopy(ours)
+            if faster(moved) and far(moved(**given), theirs(**given)) < MOVED:
+                continue  # it is not used in this call
+            rows.append({"model": kind.__name__, **compare(theirs, ours, given, here)})
+            left -= set(here)
+            break
+    for name in sorted(left):
+        each = spare.get(name)
+        if name not in OWN and isinstance(
+            attempt(lambda e=each: RotaryTables.from_module(e)), Exception
+        ):
+            each = by_itself(vars(module)[name], [m.config_class for m in models])
+        if each is not None:
+            rows.append({"model": "tables alone", **tables_alone(each)})
+            left.remove(name)
+    return {**together(rows), "left": sorted(left)}
+
+
+def by_itself(kind: Any, configs: list[type]) -> nn.Module | None:
+    """Return a rotary module of a default configuration, where no model was built."""
+    parts = [p for c in configs for p in (getattr(c, "sub_configs", None) or {}).values()]
+    for config in dict.fromkeys([*configs, *parts]):
+        made = attempt(lambda config=config: kind(config()))
+        if isinstance(made, nn.Module) and kind.__name__ in OWN:
+            return made
+        if isinstance(made, nn.Module) and not isinstance(
+            attempt(lambda m=made: RotaryTables.from_module(m)), Exception
+        ):
+            return made
+    return None
+
+
+def works(model: nn.Module, given: dict[str, Any]) -> bool:
+    """Return whether a model answers a call with numbers."""
+    found = attempt(lambda: outputs(model(**given)))
+    return isinstance(found, list) and bool(found) and all(t.isfinite().all() for t in found)
+
+
+def together(rows: list[Row]) -> Row:
+    """Return one row of those of a family's parts: the worst of each."""
+    row: Row = {"model": ", ".join(each["model"] for each in rows)}
+    for name in dict.fromkeys(key for each in rows for key in each if key != "model"):
+        values = [each[name] for each in rows if each.get(name) is not None]
+        words = [value for value in values if isinstance(value, str)]
+        flags = [value for value in values if isinstance(value, bool)]
+        numbers = [v for v in values if isinstance(v, float)]
+        row[name] = (words or [None])[0] or (all(flags) if flags else max(numbers, default=None))
+    return row
+
+
+def tower(name: str) -> Row:
+    """Return the row of one family of timm, at a picture that is wider than high."""
+    size = 14 if "patch14" in name else 16
+    told: dict[str, Any] = {"img_size": (4 * size, 6 * size), "num_classes": 5}
+    made = attempt(lambda: import_other("timm").create_model(name, **told, depth=2))
+    if isinstance(made, Exception):
+        made = import_other("timm").create_model(name, num_classes=5)
+    theirs = filled(made)
+    shape = getattr(made, "pretrained_cfg", {}).get("input_size", (3, 224, 224))
+    wide = torch.randn(1, 3, 4 * size, 6 * size)
+    given = wide if works_with(theirs, wide) else torch.randn(1, *shape)
+    kinds = sorted({type(m).__name__ for m in theirs.modules() if "otary" in type(m).__name__})
+    ours = copy.deepcopy(theirs)
+    exchange(ours, kinds)
+    return {
+        "model": name,
+        "kinds": kinds,
+        **compare(Called(theirs), Called(ours), {"x": given}, kinds),
+    }
+
+
+def works_with(model: nn.Module, x: Tensor) -> bool:
+    """Return whether a model of timm takes a picture."""
+    return not isinstance(attempt(lambda: model(x)), Exception)
+
+
+class Called(nn.Module):
+    """A model of timm, called by name."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor) -> Any:
+        """Return what the model does."""
+        return self.model(x)
+
+
+@torch.no_grad()
+def main() -> None:
+    """Measure all families, or once more those that are named, and write the record of all."""
+    warnings.filterwarnings("ignore")
+    torch.set_num_threads(1)
+    import_other("transformers").logging.set_verbosity_error()
+    named, began = sys.argv[1:], time.perf_counter()
+    rows: dict[str, Row] = read_record(RECORD)["data"]["rows"] if named else {}
+
+    def stop(*_: Any) -> None:
+        raise TooLong
+
+    signal.signal(signal.SIGPROF, stop)
+    jobs: list[tuple[str, str, list[str], Callable[[], Row]]] = [
+        ("transformers", family, kinds, lambda f=family, m=module, k=kinds: measure(f, m, k))  # type: ignore
+        for family, module, kinds in families()
+    ]
+    jobs += [("timm", f, [], lambda n=n: tower(n)) for f, n in TOWERS.items()]  # type: ignore
+    for library, family, kinds, run in jobs:
+        if named and family not in named:
+            continue
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)
+        row: Row = {}
+        try:
+            row = run()
+        except TooLong:
+            row = {"error": f"took more than {SECONDS} seconds"}
+        except Exception as error:
+            row = {"error": f"{type(error).__name__}: {error}"[:200]}
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+        kinds = row.pop("kinds", kinds)
+        row |= {
+            "kinds": kinds,
+            "lines": max(map(lines, kinds), default=0),
+            "reason": REASONS.get(family),
+        }
+        rows[f"{library}: {family}"] = row
+        print(f"{family:28}", {k: v for k, v in row.items() if v not in (None, [])}, flush=True)
+    names = ("transformers", "timm")
+    write_record(
+        RECORD,
+        command="python -m benchmarks.released",
+        seeds=[0],
+        wall_s=time.perf_counter() - began,
+        data={
+            "libraries": {n: import_other(n).__version__ for n in names},
+            "rows": dict(sorted(rows.items())),
+        },
+        source=Path(__file__),
+    )
+
+
+if __name__ == "__main__":
+    main()
