@@ -128,7 +128,7 @@ def filled(model: nn.Module) -> nn.Module:
     """Fill a model with random weights that make its outputs differ."""
     torch.manual_seed(0)
     for parameter in model.parameters():
-        if parameter.ndim > 1:
+        if parameter.ndim > 1 and parameter.requires_grad:  # no table of sines, as RoFormer has it
             nn.init.normal_(parameter, std=0.1)
         elif not parameter.isfinite().all():
             nn.init.ones_(parameter)
