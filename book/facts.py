@@ -5,7 +5,7 @@ from __future__ import annotations
 from operator import itemgetter
 from typing import Any
 
-from book import recorded
+from book import exchanged, recorded
 from book.methods import WIDE
 from book.recorded import about, gap, texts
 from lab.theory.capacity import guess_accuracy
@@ -38,6 +38,7 @@ def facts() -> dict[str, Any]:
     mnist = recorded.measured("mnist", recorded.score("test"))
     random = [name for name in recall if name.startswith("favor")]
     return {
+        "released": exchanged.facts(),
         "bits": texts(bits),
         "long_text": texts(recorded.measured("language_long", itemgetter("bits"))),
         "second": texts(recorded.measured("repeats", lambda run: run["bits"]["second"])),

@@ -1,0 +1,53 @@
+"""The tables of the page of released models, from their record.
+
+    ```{released} table
+    ```
+
+stands for the families with an encoder of ours in them, ``others`` for those without, and why;
+``known`` for the models whose encoder has a line of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+from _ext.book_choice import align
+from book import exchanged
+
+TABLES = {
+    "table": ("Families with an encoder of this book in them", exchanged.HEADS, exchanged.table),
+    "known": ("Rotations", (*exchanged.ROTATIONS, "what surprises"), exchanged.known),
+    "others": ("Families without", ("family", "why"), exchanged.others),
+}
+"""Name → caption, headings and rows."""
+
+
+class Released(SphinxDirective):
+    """Show one of the tables."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Make the table anew whenever the record has changed."""
+        self.env.note_dependency(str(exchanged.RECORD))
+        if self.arguments[0] not in TABLES:
+            raise self.error(f"released must be {' or '.join(TABLES)}, got {self.arguments[0]}")
+        caption, heads, rows = TABLES[self.arguments[0]]
+        lines = [f"````{{list-table}} {caption}", ":header-rows: 1", ":stub-columns: 1"]
+        lines += [":class: book-sortable", ""]
+        for cells in (heads, *rows()):
+            lines += [("* - " if not i else "  - ") + cell for i, cell in enumerate(cells)]
+        found: list[nodes.Node] = self.parse_text_to_nodes("\n".join([*lines, "````"]))
+        for node in found:
+            align(node)
+        return found
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Register the directive."""
+    app.add_directive("released", Released)
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

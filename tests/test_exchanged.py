@@ -1,0 +1,115 @@
+"""The record of released models, its page's numbers, and the script that makes it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from benchmarks import released, small
+from book import exchanged
+from book.own_lines import OWN
+from tests.test_interop import other
+
+ROWS = exchanged.measured()
+FEW = ("gpt_oss", "qwen2_vl", "codegen", "wav2vec2_conformer")
+
+
+def test_nearly_all_families_are_within_rounding() -> None:
+    close = [row for row in ROWS.values() if exchanged.within(row)]
+    assert len(close) >= 0.97 * len(ROWS) > 190
+    assert all(exchanged.why(row) for row in ROWS.values() if not exchanged.within(row))
+    assert all(row["lines"] <= 9 for row in close)
+
+
+def test_no_narrow_model_is_worse_than_before() -> None:
+    for name, row in ROWS.items():
+        theirs, ours = (row.get(f"bfloat16 {whose}") for whose in ("theirs", "ours"))
+        if isinstance(theirs, float) and exchanged.within(row):
+            assert ours <= 2 * theirs + 1e-3, name
+
+
+def test_who_generates_by_itself_writes_the_same_text() -> None:
+    for name, row in ROWS.items():
+        if exchanged.within(row):
+            assert "differs" not in exchanged.generates(row), name
+            assert row.get("graph") is not False, name
+            padding = row.get("padding")
+            assert padding is None or padding < exchanged.CLOSE, name
+
+
+def test_every_line_is_of_a_class_that_was_met() -> None:
+    met = {kind for row in ROWS.values() for kind in row["kinds"]}
+    assert OWN.keys() - met <= {"RotaryEmbeddingMRope"}  # no registered model has it
+
+
+def test_the_numbers_of_the_page() -> None:
+    facts = exchanged.facts()
+    assert int(facts["families"]) == len(ROWS)
+    assert (
+        int(facts["close"]) == len([*exchanged.table()]) == len(ROWS) - len([*exchanged.others()])
+    )
+    assert float(facts["largest"]) < 100
+    assert all(len(cells) == len(exchanged.HEADS) for cells in exchanged.table())
+
+
+@pytest.mark.parametrize(
+    ("row", "text"),
+    [
+        ({"dynamic": True, "static": None}, "dynamic"),
+        ({"dynamic": True, "static": True}, "dynamic static"),
+        ({"dynamic": True, "static": "an error"}, "differs: static"),
+        ({}, "–"),
+    ],
+)
+def test_what_a_model_generates(row: dict[str, Any], text: str) -> None:
+    assert exchanged.generates(row) == text
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("family", FEW)
+def test_a_family_is_measured_as_the_record_says(family: str) -> None:
+    other("transformers")
+    found = {name: (module, kinds) for name, module, kinds in released.families() if name == family}
+    module, kinds = found[family]
+    row = released.measure(family, module, kinds)
+    assert exchanged.within(row)
+    assert row["model"] == ROWS[family]["model"]
+    assert row.get("static") == ROWS[family].get("static")
+
+
+@torch.no_grad()
+def test_a_wrong_encoder_is_seen() -> None:
+    """Outputs depend on positions enough for a tenth of speed to show."""
+    transformers = other("transformers")
+    config = small.small(transformers.LlamaConfig, {})
+    theirs = small.build(transformers.LlamaForCausalLM, config)
+    assert theirs is not None
+    ours = small.build(transformers.LlamaForCausalLM, config)
+    assert ours is not None
+    assert released.exchange(ours, ["LlamaRotaryEmbedding"]) == {"LlamaRotaryEmbedding": "half"}
+    given = {"input_ids": small.tokens()}
+    assert released.far(ours(**given), theirs(**given)) < 1e-5
+    assert released.faster(ours)
+    assert released.far(ours(**given), theirs(**given)) > 1e-3
+
+
+def test_outputs_that_are_not_finite_are_no_difference() -> None:
+    x = torch.ones(2)
+    assert released.far({"a": x, "b": (x, 2 * x)}, {"a": x, "b": (x, x)}) == 1
+    with pytest.raises(ValueError, match="not finite"):
+        released.far(x * math.nan, x)
+    with pytest.raises(ValueError, match="zip"):
+        released.far((x, x), x)
+
+
+def test_only_small_models_are_built() -> None:
+    class Large(nn.Module):
+        def __init__(self, config: object) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.empty(10**4, 10**4, device="meta"))
+
+    assert small.build(Large, None) is None
