@@ -13,8 +13,11 @@ from torch.nn.functional import normalize
 from torch.utils.flop_counter import FlopCounterMode
 
 from lab.theory.capacity import (
+    best_delta_rate,
     crosstalk_error,
+    delta_noise,
     delta_recall_error,
+    delta_recall_moments,
     guess_accuracy,
     guess_loss,
     least_error,
@@ -49,13 +52,64 @@ def test_no_weights_of_rank_m_err_less_and_some_err_as_little(n: int, m: int) ->
 
 @pytest.mark.proves("eq-delta-recall")
 @pytest.mark.parametrize(("n", "m"), [(1, 3), (2, 1), (9, 4), (30, 16)])
-def test_the_delta_rule_errs_as_random_keys_predict(n: int, m: int) -> None:
+@pytest.mark.parametrize("rate", [0.1, 0.6, 1.0, 1.5])
+@pytest.mark.parametrize("shift", [0.0, 3.0], ids=["mean 0", "any mean"])
+def test_the_delta_rule_errs_as_random_keys_predict(
+    n: int, m: int, rate: float, shift: float
+) -> None:
     draws = 40_000 // n
-    k, v = normalize(random(draws, n, m), dim=-1), random(draws, n, 4, seed=1)
-    _, state = delta_rule(k, k, v, torch.ones(draws, n).double())
-    errors = (k @ state - v).square().mean(-1)
-    mean, spread = errors.mean(0), errors.std(0) / draws**0.5
-    assert ((mean - torch.tensor(delta_recall_error(n, m))).abs() <= 4 * spread + 1e-12).all()
+    k, v = normalize(random(draws, n, m), dim=-1), random(draws, n, 4, seed=1) + shift
+    v = v / (1 + shift**2) ** 0.5  # of mean square 1
+    _, state = delta_rule(k, k, v, torch.full((draws, n), rate).double())
+    answers = k @ state
+    kept, square = delta_recall_moments(n, m, rate)
+    for found, wanted in (
+        ((answers * v).mean(-1), kept),
+        (answers.square().mean(-1), square),
+        ((answers - v).square().mean(-1), delta_recall_error(n, m, rate)),
+    ):
+        spread = found.std(0) / draws**0.5
+        assert ((found.mean(0) - torch.tensor(wanted)).abs() <= 4.5 * spread + 1e-12).all()
+
+
+def test_the_mean_square_is_that_of_the_recursion() -> None:
+    """Write by write, as the proof says: of a pair's own key c and r, of the state s."""
+    for n, m, b in ((1, 5, 0.3), (7, 2, 0.9), (20, 16, 1.4)):
+        kept, square = delta_recall_moments(n, m, b)
+        for t in range(1, n + 1):
+            s = m * b / (2 - b) * (1 - (1 - b * (2 - b) / m) ** (t - 1))
+            c, r, s = b, (1 - b) ** 2 * s / m + b**2, s * (1 - b * (2 - b) / m) + b**2
+            for _ in range(n - t):
+                r += -2 * b * r / m + b**2 / m + b**2 * (s + 2 * r) / (m * (m + 2))
+                c, s = c * (1 - b / m), s * (1 - b * (2 - b) / m) + b**2
+            assert (kept[t - 1], square[t - 1]) == pytest.approx((c, r), rel=1e-12)
+
+
+def test_keys_that_are_no_independent_draws_are_answered_otherwise() -> None:
+    """Rows of a random orthogonal matrix: each is uniform, and nothing is disturbed."""
+    k, v = torch.linalg.qr(random(200, 8, 8)).Q, random(200, 8, 4, seed=1)
+    _, state = delta_rule(k, k, v, torch.ones(200, 8).double())
+    assert (k @ state - v).square().mean() < 1e-20
+    assert min(delta_recall_error(8, 8)[:-1]) > 0.1
+
+
+@pytest.mark.proves("eq-delta-noise")
+def test_the_noise_of_many_channels_and_its_best_rate() -> None:
+    for load, rate in ((0.5, 0.1), (1, 0.3), (3, 0.05), (2, 1.2)):
+        kept, square = delta_recall_moments(int(4096 * load), 4096, rate)
+        found = sum(r / c**2 - 1 for c, r in zip(kept, square, strict=True)) / len(kept)
+        assert found == pytest.approx(delta_noise(load, rate), rel=0.01)
+    table = {0.25: (0.743, 35.26), 1: (0.303, 14.33), 2: (0.1356, 6.54), 4: (0.0505, 2.48)}
+    for load, (rate, gain) in table.items():
+        best = best_delta_rate(load)
+        assert best == pytest.approx(rate, rel=0.005)
+        assert 100 * (1 - delta_noise(load, best) / load) == pytest.approx(gain, rel=0.005)
+        rates = [k / 500 for k in range(1, 1000)]
+        assert delta_noise(load, best) <= min(delta_noise(load, r) for r in rates) + 1e-12
+    for load in (0.01, 1, 20):  # a small rate beats a sum at every load
+        assert 0 < load - delta_noise(load, 1e-3 / (1 + load)) < load * 2e-3
+    with pytest.raises(ValueError, match="rate must be above 0 and below 2, got 2"):
+        delta_recall_error(3, 4, 2)
 
 
 @pytest.mark.proves("eq-linear-crosstalk")

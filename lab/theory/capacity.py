@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from torch import Tensor
 
-from stringlib.spec import Floats, checked
+from stringlib.spec import Floats, Positive, checked
 
 
 @checked
@@ -49,22 +49,72 @@ def crosstalk_error(n: int, overlap: float, spread: float) -> float:
 
 
 @checked
-def delta_recall_error(n: int, m: int) -> list[float]:
-    r"""Return how far off a delta state is for each of n random keys: :eq:`eq-delta-recall`.
+def delta_recall_moments(n: int, m: int, rate: Positive = 1.0) -> tuple[list[float], list[float]]:
+    r"""Return what a delta state answers to each of n random keys: :eq:`eq-delta-recall`.
 
-    Keys are uniform on the unit sphere, values independent with mean 0, the rate is 1. The error is
-    the mean square, in units of a value's; a state that only adds has (n − 1)/m for every key.
+    Keys are independent and uniform on the unit sphere; values do not depend on them.
 
     Args:
         n: Pairs, each written once.
         m: Features of a key.
+        rate: :math:`\beta`, above 0 and below 2.
 
     Returns:
-        One error for each key, the first written first.
+        How much of the value is in the answer, and the mean square of the answer, both in units of
+        a value: a number for each key, the first written first.
+
+    Raises:
+        ValueError: If the rate is not between 0 and 2.
     """
-    q, p = 1 - 1 / m, 1 - 2 * (m + 1) / (m * (m + 2))
+    if not 0 < rate < 2:
+        raise ValueError(f"rate must be above 0 and below 2, got {rate}")
+    q, u = 1 - rate / m, 1 - rate * (2 - rate) / m
+    p = 1 - 2 * rate / m + 2 * rate**2 / (m * (m + 2))
     later = [n - t for t in range(1, n + 1)]
-    return [2 * (1 - q**c) - q ** (n - c) * (q**c - p**c) for c in later]
+    kept = [rate * q**c for c in later]
+    any_key = rate / (2 - rate) * (1 - u**n)
+    own = [rate**2 * (1 - 1 / m) * u ** (n - c - 1) * p**c for c in later]
+    return kept, [any_key + x for x in own]
+
+
+@checked
+def delta_recall_error(n: int, m: int, rate: Positive = 1.0) -> list[float]:
+    """Return how far off the answers of :func:`delta_recall_moments` are, in mean square.
+
+    Arguments and errors are those of that function. A state that only adds has (n − 1)/m for every
+    key.
+    """
+    return [r - 2 * c + 1 for c, r in zip(*delta_recall_moments(n, m, rate), strict=True)]
+
+
+@checked
+def delta_noise(load: Positive, rate: Positive) -> float:
+    r"""Return the mean noise over signal of a delta state with many channels: :eq:`eq-delta-noise`.
+
+    That of a state that only adds is the load, and so is the limit for small rates.
+
+    Args:
+        load: x, pairs for each channel, above 0.
+        rate: :math:`\beta`, above 0 and below 2.
+    """
+    a = rate * (2 - rate)
+    return -math.expm1(-a * load) / (a * load) * (1 + math.expm1(2 * rate * load) / (2 * rate)) - 1
+
+
+@checked
+def best_delta_rate(load: Positive) -> float:
+    """Return the rate, from 0 to 1, for which :func:`delta_noise` is least at a load.
+
+    By a search that thirds the interval; the noise falls up to one rate and rises from it on.
+    """
+    low, high = 0.0, 1.0
+    for _ in range(80):
+        one, other = low + (high - low) / 3, high - (high - low) / 3
+        if delta_noise(load, one) < delta_noise(load, other):
+            high = other
+        else:
+            low = one
+    return (low + high) / 2
 
 
 @checked
