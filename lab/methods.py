@@ -58,11 +58,15 @@ METHODS: dict[str, Method] = {
     "favor-iid": Method("projection", "brown", "11_favor_plus"),
     "favor-hadamard": Method("projection", "sky", "11_favor_plus"),
     "favor-unit-circulant": Method("projection", "teal", "12_circulant_favor"),
+    "favor-simplex": Method("projection", "grey", "12_circulant_favor"),
+    "favor-simplex-hadamard": Method("projection", "magenta", "12_circulant_favor"),
+    "favor-simplex-circulant": Method("projection", "orange", "12_circulant_favor"),
     "favor-learned": Method("projection", "red", "12_circulant_favor", learned="entries"),
     "favor-optimal": Method("projection", "blue", "11_favor_plus"),
     "cosine-positive": Method("weight", "sky", "13_cosformer", options={"horizon": 512.0}),
     "ramp": Method("weight", "grey", "13_cosformer", options={"horizon": 512.0}),
     "ramp-squared": Method("weight", "magenta", "13_cosformer", options={"horizon": 512.0}),
+    "falling": Method("weight", "teal", "13_cosformer", options={"horizon": 512.0}),
     "toeplitz": Method(
         "weight", "red", "14_toeplitz_rpe", learned="distances", options={"length": 256}
     ),

@@ -3,19 +3,20 @@
     python results/circulant_favor.py      # writes results/circulant_favor.json
     python results/circulant_favor.py --seeds 2 --steps 20 --output /tmp/try.json
 
-Four parts, in float64, with heads of 64 channels and, unless said otherwise, 64 features.
+Five parts, in float64, with heads of 64 channels and, unless said otherwise, 64 features.
 
 Kernel: relative error and bias of the estimate of exp(x·y) for z = x + y of square length 2 in
 three directions, over 4,000 draws of the projection for each seed.
 
 Signs: the same in closed form given the signs, for unit-modulus circulants and Hadamard rows of 16
-and of 64 channels, as multiples of the error of independent rows, averaged over 50 choices of the
-signs for each seed; z has two equal channels d/2 apart as a fourth direction. What the signs add
-that has a known mean, the correlation of pairs to second order and beyond, is subtracted.
+and of 64 channels, and for those whose rows are a simplex, as multiples of the error of independent
+rows, averaged over 50 choices of the signs for each seed; z has two equal channels d/2 apart as a
+fourth direction. What the signs add that has a known mean, the correlation of pairs to second order
+and beyond, is subtracted.
 
 Attention: the distance of the normalised weights of 64 queries and keys of unit length from
 softmax's, over the length of the latter (Frobenius norms), for several numbers of features.
-"uniform" gives every key the same weight.
+"uniform" gives every key the same weight. Short: the same for queries and keys of length 1/2.
 
 Learning: tokens of which a few channels are larger than the rest. A circulant is trained to bring
 the normalised weights close to softmax's. Its error is measured on new tokens, and so is the mean
@@ -51,10 +52,12 @@ from stringlib.algebra import fourier_basis, hadamard, nearest_orthogonal_circul
 from stringlib.attention.projections import PROJECTIONS
 
 DIM = 64
-KINDS = ("iid", "orthogonal", "hadamard", "circulant", "unit-circulant")
+SIMPLEX = ("simplex", "simplex-hadamard", "simplex-circulant")
+KINDS = ("iid", "orthogonal", "hadamard", "circulant", "unit-circulant", *SIMPLEX)
 SQUARE, DRAWS = 2.0, 4000
 DIRECTIONS = ("random", "constant", "one-hot")
 SIGNS = 50
+LENGTHS = {"attention": 1.0, "short": 0.5}  # of queries and keys
 SIZES = (16, 32, 64, 128, 256, 512)
 LARGE, LARGER = 8, 6.0  # channels that are larger, and how much
 RATES = {"adam": (0.005, 0.02, 0.08), "descent": (3.0,)}
@@ -84,7 +87,7 @@ def kernel_errors(kind: str, seed: int) -> dict[str, tuple[float, float]]:
 def chance(kind: str, z: Tensor, signs: Tensor) -> Tensor:
     """Return the part of an error that is due to the signs: its mean over them is 0."""
     dim = len(z)
-    if kind == "unit-circulant":
+    if kind.endswith("circulant"):
         return circulant_mse(z, signs[0], dim) - circulant_mean_mse(z, dim)
     v = hadamard(dim) @ (signs[1] * z) / dim**0.5
     index = torch.arange(dim)
@@ -99,10 +102,11 @@ def closed_errors(kind: str, seed: int, dim: int) -> dict[str, tuple[float, floa
     independent, errors = math.expm1(SQUARE) / dim, {}
     for name, z in directions(seed, dim).items():
         signs = 2.0 * torch.randint(2, (SIGNS, 2, dim), generator=generator).double() - 1
-        if kind == "unit-circulant":
-            found = [unit_circulant_moments(z, s[0], dim) for s in signs]
+        simplex = kind in SIMPLEX
+        if kind.endswith("circulant"):
+            found = [unit_circulant_moments(z, s[0], dim, simplex) for s in signs]
         else:
-            found = [hadamard_moments(z, s) for s in signs]
+            found = [hadamard_moments(z, s, simplex) for s in signs]
         mean, square = torch.tensor(found, dtype=torch.float64).T
         error, luck = square - 2 * mean + 1, torch.stack([chance(kind, z, s) for s in signs])
         slope = 0 if luck.std() < 1e-9 else torch.cov(torch.stack([error, luck]))[0, 1] / luck.var()
@@ -122,10 +126,11 @@ def distance(estimate: Tensor, exact: Tensor) -> Tensor:
     return (estimate - exact).norm() / exact.norm()
 
 
-def attention_errors(kind: str, seed: int, draws: int = 20) -> list[float]:
+def attention_errors(kind: str, seed: int, length: float, draws: int = 20) -> list[float]:
     """Return the error for each of ``SIZES``; the uniform one for ``kind="uniform"``."""
     generator = torch.Generator().manual_seed(seed)
-    q, k = normalize(torch.randn(2, 64, DIM, generator=generator, dtype=torch.float64), dim=-1)
+    drawn = torch.randn(2, 64, DIM, generator=generator, dtype=torch.float64)
+    q, k = length * normalize(drawn, dim=-1)
     exact = (q @ k.mT).softmax(-1)
     if kind == "uniform":
         return [round(distance(torch.full_like(exact, 1 / 64), exact).item(), 5)] * len(SIZES)
@@ -210,15 +215,17 @@ def learning(seed: int, steps: int, way: str, optimizer: str, rate: float) -> di
 
 
 def run(seed: int, steps: int, part: str, kind: str, **told: Any) -> dict[str, Any]:
-    """Return one of the four parts."""
+    """Return one of the five parts."""
     if part == "learned":
         return {part: learning(seed, steps, kind, **told)}
     if part == "signs":
         return {part: closed_errors(kind, seed, **told)}
-    return {part: (kernel_errors if part == "kernel" else attention_errors)(kind, seed)}
+    if part == "kernel":
+        return {part: kernel_errors(kind, seed)}
+    return {part: attention_errors(kind, seed, LENGTHS[part])}
 
 
-PARTS = {"kernel": KINDS, "attention": (*KINDS, "uniform")}
+PARTS = {"kernel": KINDS, **dict.fromkeys(LENGTHS, (*KINDS, "uniform"))}
 CELLS: dict[str, dict[str, Any]] = {
     f"{part} {kind}": {"part": part, "kind": kind}
     for part, kinds in PARTS.items()
@@ -226,7 +233,7 @@ CELLS: dict[str, dict[str, Any]] = {
 }
 CELLS |= {
     f"signs {kind}, d = {dim}": {"part": "signs", "kind": kind, "dim": dim}
-    for kind in ("hadamard", "unit-circulant")
+    for kind in ("hadamard", "unit-circulant", *SIMPLEX[1:])
     for dim in (16, 64)
 }
 for way, (optimizer, rates) in itertools.product(WAYS, RATES.items()):

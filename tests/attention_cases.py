@@ -18,12 +18,14 @@ from lab.methods import METHODS
 from stringlib import (
     CosineWeight,
     DecayWeight,
+    FallingWeight,
     FeatureMap,
     RampWeight,
     ToeplitzWeight,
 )
 from stringlib.attention import registry
 from stringlib.parts import Known
+from stringlib.reference import falling_weight
 from stringlib.testing.cases import feature_case, weight_case
 from stringlib.testing.features import Mapped
 from stringlib.testing.weights import Draw, Weighted
@@ -105,6 +107,13 @@ WEIGHTS: dict[str, Weighted] = {
         ALL,
         causal=(True,),
     ),
+    "falling": Weighted(
+        None,
+        lambda t, n, start: FallingWeight(n + start + 2.5, degree=4),
+        lambda t, n: falling_weight(_distance(n).clamp(min=0) / (n + 2.5), 4)[None],
+        ALL,
+        causal=(True,),
+    ),
     "toeplitz": Weighted(
         lambda batch, n, g: torch.randn(HEADS, 2 * n - 1, generator=g, dtype=torch.float64),
         lambda t, n, start: ToeplitzWeight(t),
@@ -154,9 +163,12 @@ FEATURES: dict[str, Mapped] = {
     "favor-raw": _favor("orthogonal", 5, stabilize=False),
     "favor-iid": _favor("iid", 7),
     "favor-hadamard": _favor("hadamard", 9, head_dim=8),
+    "favor-simplex": _favor("simplex", 11),
+    "favor-simplex-hadamard": _favor("simplex-hadamard", 9, head_dim=6),
     "favor-circulant": _favor("circulant", 3),
     "favor-circulant-stacked": _favor("circulant", 11),
     "favor-unit-circulant": _favor("unit-circulant", 8),
+    "favor-simplex-circulant": _favor("simplex-circulant", 8),
     "favor-learned": _favor("circulant", 5, learnable=True),
     "hyperbolic": _favor("orthogonal", 4, hyperbolic=True),
     "favor-optimal": _favor("orthogonal", 12, mean_square=2 * HEAD_DIM**0.5),

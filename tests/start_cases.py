@@ -300,11 +300,26 @@ STARTS: dict[tuple[str, str], tuple[Start, ...]] = {
         _projection("orthogonal", norm(), "Yu et al. 2016: a row is Gaussian"),
         _projection("orthogonal", chi(16), "Yu et al. 2016: of χ_d", read=_row_lengths),
     ),
+    ("SimplexProjection", "weight"): (
+        _projection("simplex", norm(), "Reid et al. 2023: a row is Gaussian"),
+        _projection("simplex", chi(16), "Reid et al. 2023: of χ_d", read=_row_lengths),
+    ),
     ("HadamardProjection", "diagonals"): (
         _projection("hadamard", bernoulli(0.5), "Yu et al. 2016", read=lambda _, s: (s + 1) / 2),
     ),
     ("HadamardProjection", "lengths"): (
         _projection("hadamard", chi(16), "ours: of χ_D, where Yu et al. 2016 have √d"),
+    ),
+    ("SimplexHadamardProjection", "diagonals"): (
+        _projection(
+            "simplex-hadamard",
+            bernoulli(0.5),
+            "as hadamard, but for the first entry, which is 0",
+            read=lambda _, s: (s[..., 1:].sign() + 1) / 2,
+        ),
+    ),
+    ("SimplexHadamardProjection", "lengths"): (
+        _projection("simplex-hadamard", chi(16), "as hadamard"),
     ),
     ("CirculantProjection", "column"): (_projection("circulant", norm(), "Yu et al. 2014, eq. 3"),),
     ("CirculantProjection", "signs"): (
@@ -321,6 +336,18 @@ STARTS: dict[tuple[str, str], tuple[Start, ...]] = {
     ),
     ("UnitCirculantProjection", "lengths"): (
         _projection("unit-circulant", chi(16), "as orthogonal, χ_d"),
+    ),
+    ("SimplexCirculantProjection", "phases"): (
+        _projection("simplex-circulant", between(0, 2 * math.pi), "as unit-circulant", read=_inner),
+        _projection("simplex-circulant", bernoulli(0.5), "as unit-circulant", read=_ends),
+    ),
+    ("SimplexCirculantProjection", "signs"): (
+        _projection(
+            "simplex-circulant", bernoulli(0.5), "as circulant", read=lambda _, s: (s + 1) / 2
+        ),
+    ),
+    ("SimplexCirculantProjection", "lengths"): (
+        _projection("simplex-circulant", chi(16), "as orthogonal, χ_d"),
     ),
     ("FavorFeatures", "alpha"): (
         Start(

@@ -31,6 +31,7 @@ from stringlib.reference import (
     circulant_project,
     circulant_projection_matrix,
     hadamard_projection_matrix,
+    simplex_circulant_column,
     unit_circulant_column,
 )
 from stringlib.testing import properties
@@ -98,6 +99,16 @@ def test_the_unit_circulant_is_the_printed_sum_of_cosines(d: int) -> None:
     expected = projection.lengths[0, :, None] * literal
     assert properties.largest_difference(projection.matrix()[0], expected) <= 1e-13
     assert properties.orthogonality_error(literal) <= 1e-13
+
+
+@pytest.mark.proves("eq-simplex-circulant")
+@pytest.mark.parametrize("d", SIZES[1:])
+def test_the_simplex_circulant_is_the_printed_sum_of_cosines(d: int) -> None:
+    projection = made("simplex-circulant", d, d)
+    column = simplex_circulant_column(projection.phases[0, 0], d)
+    literal = circulant_projection_matrix(column[None], projection.signs[0])
+    expected = projection.lengths[0, :, None] * literal
+    assert properties.largest_difference(projection.matrix()[0], expected) <= 1e-13
 
 
 @pytest.mark.proves("eq-cyclic-autocorrelation")

@@ -25,7 +25,7 @@ from stringlib import (
     make_features,
     random_turn,
 )
-from stringlib.attention.projections import PROJECTIONS, Projection
+from stringlib.attention.projections import PROJECTIONS, Projection, SimplexProjection
 from stringlib.attention.registry import FEATURES, WEIGHTS
 from stringlib.encoders.registry import BIASES, make_bias
 from tests import model_cases
@@ -56,6 +56,8 @@ def off_diagonal(matrix: Tensor) -> Tensor:
 def parts_of(projection: Projection) -> dict[str, Tensor]:
     """Return what was drawn, ``(heads, blocks, numbers)``, and the lengths of the rows of W."""
     drawn = {name: getattr(projection, name) for name in projection.parts}
+    if isinstance(projection, SimplexProjection):  # of its rows one says what the others are near
+        drawn["weight"] = drawn["weight"].unflatten(1, (BLOCKS, SIZE))[:, :, 0]
     if "phases" in drawn:  # numbers on a circle
         phases = drawn.pop("phases")
         drawn |= {"cosines": phases.cos(), "sines": phases.sin().masked_fill(phases.cos() == -1, 0)}

@@ -13,12 +13,13 @@ from stringlib import FavorFeatures
 from stringlib.algebra import circular_convolution, fast_hadamard, hadamard
 from stringlib.attention import projections
 from stringlib.attention.projections import PROJECTIONS, Projection
-from stringlib.reference import hadamard_projection_matrix
+from stringlib.reference import hadamard_projection_matrix, simplex_vertices
 from stringlib.testing import properties
 from tests.draws import generator, random
 
 SHAPES = [(1, 1, 1), (1, 3, 2), (2, 5, 1), (5, 3, 2), (8, 8, 3), (7, 20, 1), (16, 40, 2)]
 ORTHOGONAL = ("orthogonal", "hadamard", "unit-circulant")
+SIMPLEX = ("simplex", "simplex-hadamard", "simplex-circulant")
 
 
 def make(name: str, d: int, m: int, heads: int = 1, learnable: bool = False) -> Projection:
@@ -58,9 +59,9 @@ def test_the_product_is_that_with_the_matrix(
 
 @pytest.mark.parametrize("name", PROJECTIONS)
 def test_large_sizes_take_the_transform_and_agree(name: str) -> None:
-    d = projections.FEWEST_ROWS["hadamard" if name == "hadamard" else "fft"]
+    d = projections.FEWEST_ROWS["hadamard" if "hadamard" in name else "fft"]
     # sizes that Hadamard pads, and blocks of which the last is not full
-    for size, m in ((d, d), (d - 3 if name == "hadamard" else d + 3, d + 100)):
+    for size, m in ((d, d), (d - 3 if "hadamard" in name else d + 3, d + 100)):
         made = make(name, size, m, 2)
         x = random(3, 2, 5, size)
         assert properties.largest_difference(made(x), x @ made.matrix().mT) <= 1e-11
@@ -84,6 +85,38 @@ def test_rows_of_a_block_are_orthogonal(name: str, d: int, m: int) -> None:
     for start in range(0, m, d):
         block = rows[:, start : start + d]
         assert properties.orthogonality_error(block.mT) <= 1e-6  # drawn in float32
+
+
+@pytest.mark.proves("eq-simplex-gram")
+@pytest.mark.parametrize("name", SIMPLEX)
+@pytest.mark.parametrize(("d", "m"), [(1, 2), (2, 2), (5, 5), (8, 8), (16, 40), (8, 5), (9, 20)])
+def test_rows_of_a_block_are_corners_of_a_regular_simplex(name: str, d: int, m: int) -> None:
+    if name == "simplex-hadamard":
+        d = 2 ** (d - 1).bit_length()  # padded rows are parts of corners
+    matrix = make(name, d, m, 3).matrix()
+    rows = matrix / matrix.norm(dim=-1, keepdim=True)
+    for start in range(0, m, d):
+        block = rows[:, start : start + d]
+        products = block @ block.mT
+        wanted = torch.full_like(products, -1 / max(d - 1, 1))
+        wanted.diagonal(dim1=1, dim2=2).fill_(1)
+        assert properties.largest_difference(products, wanted) <= 1e-6  # drawn in float32
+
+
+def test_the_printed_corners_are_those_of_a_regular_simplex() -> None:
+    for d in (2, 3, 8):
+        corners = simplex_vertices(d)
+        wanted = torch.full((d, d), -1 / (d - 1), dtype=torch.float64).fill_diagonal_(1)
+        assert properties.largest_difference(corners @ corners.mT, wanted) <= 1e-14
+
+
+def test_dense_rows_are_the_printed_corners_turned() -> None:
+    """A rotation takes these corners to those; it is made of the same draw."""
+    made = make("simplex", 6, 6)
+    rows = made.matrix()[0] / made.matrix()[0].norm(dim=-1, keepdim=True)
+    corners = simplex_vertices(6)
+    left, _, right = torch.linalg.svd(corners.mT @ rows)
+    assert properties.largest_difference(corners @ (left @ right), rows) <= 1e-6
 
 
 @pytest.mark.parametrize("d", [1, 2, 3, 8, 9, 64])
@@ -153,6 +186,17 @@ def test_a_learned_circulant_has_d_numbers_and_a_learned_unit_circulant_stays_or
     assert properties.orthogonality_error(rows) <= 1e-12
 
 
+def test_a_learned_simplex_circulant_stays_a_simplex() -> None:
+    made = make("simplex-circulant", 8, 8, learnable=True)
+    (phases,) = made.parameters()
+    made(random(1, 5, 8)).exp().sum().backward()
+    with torch.no_grad():
+        phases -= 0.3 * phases.grad
+    rows = made.matrix()[0] / made.lengths[0, :, None]
+    wanted = torch.full((8, 8), -1 / 7, dtype=torch.float64).fill_diagonal_(1)
+    assert properties.largest_difference(rows @ rows.mT, wanted) <= 1e-12
+
+
 @pytest.mark.usefixtures("route")
 @pytest.mark.parametrize("name", PROJECTIONS)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -183,6 +227,7 @@ def test_nan_stays_in_its_token(name: str) -> None:
 @pytest.mark.parametrize("name", PROJECTIONS)
 def test_a_compiled_projection_agrees(name: str) -> None:
     made, x = make(name, 8, 12, 2, True), random(2, 5, 8).requires_grad_()
+    torch.compiler.reset()  # all kinds are compiled from the code of their base
     compiled = torch.compile(made, backend="aot_eager", fullgraph=True)
     inputs = [x, *made.parameters()]
     for one, other in zip(
@@ -230,6 +275,21 @@ def test_hadamard_rows_are_those_of_the_literal_product(d: int, m: int) -> None:
         assert all(b.shape == (size, size) for b in blocks)
         rows = torch.cat(blocks)[:m, :d] * made.lengths[head, :, None]
         assert properties.largest_difference(made.matrix()[head], rows) <= 1e-13
+
+
+@pytest.mark.parametrize(("d", "m"), [(4, 4), (6, 11), (3, 2)])
+def test_simplex_hadamard_rows_are_those_of_the_literal_product_less_their_mean(
+    d: int, m: int
+) -> None:
+    made = make("simplex-hadamard", d, m, 2)
+    size = made.block_size
+    for head in range(2):
+        signs = made.diagonals[head].sign()
+        signs[:, 0, 0] = 1  # whichever: the mean of the rows does not see it
+        blocks = [hadamard_projection_matrix(diagonals) for diagonals in signs]
+        blocks = [(b - b.mean(0)) * math.sqrt(size / (size - 1)) for b in blocks]
+        rows = torch.cat(blocks)[:m, :d] * made.lengths[head, :, None]
+        assert properties.largest_difference(made.matrix()[head], rows) <= 1e-6
 
 
 @pytest.mark.parametrize("d", [1, 2, 3, 5, 8, 16])

@@ -1,4 +1,4 @@
-r"""Mean and error of features whose rows are structured: circulant, orthogonal circulant, Hadamard.
+r"""Mean and error of features whose rows are structured: circulant, orthogonal, or a simplex.
 
 All are *relative*, of an estimate of :math:`e^{x^\top y}` over its value, and functions of
 :math:`z = x + y` in float64. Unlike for independent rows, its length :math:`\|z\|^2` alone does not
@@ -91,9 +91,77 @@ def circulant_ratio(square: Floats[Tensor, "..."]) -> Tensor:
     r"""Return the error over that of independent rows for large d, :eq:`eq-circulant-ratio`.
 
     :math:`1 + \zeta^2 / 2(e^\zeta - 1)` with :math:`\zeta = \|z\|^2`, for m = d, averaged over the
-    signs, when no channel dominates z. At most 1.3238; two equal channels d/2 apart approach 1.5.
+    signs, when no channel dominates z. At most 1.3238.
     """
     return 1 + square.square() / (2 * torch.expm1(square))
+
+
+@checked
+def circulant_worst_ratio(square: Floats[Tensor, "..."]) -> Tensor:
+    r"""Return the most that the same can be for any z, where d is a power of 2 or 3.
+
+    :math:`1 + (\cosh\zeta - 1)/(e^\zeta - 1)`, below 3/2, :eq:`eq-circulant-worst`. For even d two
+    equal channels d/2 apart have it.
+    """
+    return 1 + (square.cosh() - 1) / torch.expm1(square)
+
+
+@checked
+def spectral_mse(z: Floats[Tensor, "... d"], simplex: bool = False) -> Tensor:
+    r"""Return the error of unit-modulus or simplex circulants but for O(d^(-3/2)), m = d.
+
+    .. math::
+        \text{signed} - \frac{1}{d}\Big(\zeta^2 - \tfrac12\sum_n z_n^4 + \tfrac12\xi\Big),
+
+    for every z, averaged over the signs, and :math:`\zeta/d` less for a simplex:
+    :eq:`eq-unit-error` and :eq:`eq-simplex-error`. The first term is :func:`circulant_mean_mse`.
+
+    Args:
+        z: ``(..., d)``.
+        simplex: Whether the rows are those of a simplex.
+    """
+    d, squares = z.shape[-1], z.square()
+    opposite = torch.zeros_like(squares) if d % 2 else squares.roll(d // 2, -1)
+    zeta = squares.sum(-1)
+    pairs = zeta.square() - (squares * (squares - opposite)).sum(-1) / 2
+    return circulant_mean_mse(z, d) - (pairs + (zeta if simplex else 0)) / d
+
+
+@checked
+def simplex_ratio(square: Floats[Tensor, "..."]) -> Tensor:
+    r"""Return the error of simplex rows over that of independent ones for large d, m = d.
+
+    :math:`1 - (\zeta + \tfrac12\zeta^2)/(e^\zeta - 1)`, :eq:`eq-simplex-ratio`: for dense and
+    Hadamard rows for every z, for circulant ones as :func:`unit_circulant_ratio`.
+    """
+    return 1 - (square + square.square() / 2) / torch.expm1(square)
+
+
+@checked
+def simplex_mse(square: Floats[Tensor, ""], head_dim: int) -> Tensor:
+    r"""Return the error of d dense rows of a simplex, turned at random, over the truth.
+
+    Two rows of lengths :math:`\rho_1, \rho_2` add up to a vector of square length
+    :math:`\rho_1^2 + \rho_2^2 - 2\rho_1\rho_2/(d-1)` and of random direction. The mean over lengths
+    is a quadrature, that over directions the series of :math:`{}_0F_1`.
+
+    Args:
+        square: :math:`\zeta = \|z\|^2`, a number.
+        head_dim: d, at least 2.
+
+    Source:
+        Reid et al. 2023 for the rows.
+    """
+    d = head_dim
+    nodes, weights = _chi_quadrature(d)
+    one, other = nodes[:, None], nodes[None, :]
+    quarter = (one**2 + other**2 - 2 * one * other / (d - 1)) * square / 4
+    term = total = torch.ones_like(quarter)
+    for k in range(1, 200):
+        term = term * quarter / (k * (d / 2 + k - 1))
+        total = total + term
+    pair = (torch.outer(weights, weights) * total).sum() * torch.exp(-square)
+    return torch.expm1(square) / d + (1 - 1 / d) * (pair - 1)
 
 
 @checked
@@ -102,14 +170,17 @@ def unit_circulant_ratio(square: Floats[Tensor, "..."]) -> Tensor:
 
     :math:`1 - \zeta^2 / 2(e^\zeta - 1)`, the limit of orthogonal rows too. For Hadamard rows it
     holds for every z; for a unit spectrum when no channel dominates z, and for a z of one channel,
-    while a few channels have a larger one.
+    while a few channels have a larger one, that of :func:`spectral_mse`.
     """
     return 2 - circulant_ratio(square)
 
 
 @checked
 def unit_circulant_moments(
-    z: Floats[Tensor, "d"], signs: Floats[Tensor, "d"], num_features: int
+    z: Floats[Tensor, "d"],
+    signs: Floats[Tensor, "d"],
+    num_features: int,
+    simplex: bool = False,
 ) -> tuple[Tensor, Tensor]:
     r"""Return mean and mean square of unit-modulus circulant features, :eq:`eq-unit-pair`.
 
@@ -120,6 +191,7 @@ def unit_circulant_moments(
         z: ``(d,)``.
         signs: s, ``(d,)``.
         num_features: Number m of rows, at most d.
+        simplex: Whether the spectrum is that of a simplex, :eq:`eq-simplex-circulant`.
 
     Raises:
         ValueError: If m exceeds d: further blocks have signs of their own.
@@ -128,6 +200,9 @@ def unit_circulant_moments(
     d = z.shape[-1]
     nodes, weights = _chi_quadrature(d)
     size = torch.fft.rfft(signs * z).abs() / d
+    if simplex:
+        size[0] = 0
+        size = size * math.sqrt(d / (d - 1))
     frequency = 2 * math.pi * torch.arange(len(size), dtype=torch.float64) / d
     real = torch.zeros(len(size), dtype=torch.bool)
     real[[0] if d % 2 else [0, -1]] = True
@@ -158,7 +233,7 @@ def unit_circulant_moments(
 
 @checked
 def hadamard_moments(
-    z: Floats[Tensor, "d"], diagonals: Floats[Tensor, "2 d"]
+    z: Floats[Tensor, "d"], diagonals: Floats[Tensor, "2 d"], simplex: bool = False
 ) -> tuple[Tensor, Tensor]:
     r"""Return mean and mean square of Hadamard features, :eq:`eq-hadamard-pair`, m = d.
 
@@ -168,6 +243,7 @@ def hadamard_moments(
     Args:
         z: ``(d,)``, d a power of 2.
         diagonals: :math:`D_2` and :math:`D_3`, ``(2, d)``.
+        simplex: Whether the first entry of :math:`D_1` is 0, which makes rows of a simplex.
 
     Raises:
         ValueError: If d is not a power of 2.
@@ -176,6 +252,9 @@ def hadamard_moments(
     nodes, weights = _chi_quadrature(d)
     signs = hadamard(d)  # row i times row k is row i ⊕ k
     y = signs @ (diagonals[0] * (signs @ (diagonals[1] * z))) / d**1.5  # those of the text over √d
+    if simplex:
+        y[0] = 0
+        y = y * math.sqrt(d / (d - 1))
     half = z.square().sum() / 2
     one, other = nodes[:, None, None], nodes[None, :, None]
     equal, opposite = _log_cosh((one + other) * y), _log_cosh((one - other) * y)

@@ -13,7 +13,7 @@ from stringlib.attention.features import (
 from stringlib.attention.gate import Gate
 from stringlib.attention.linear import linear_attention, rotated_linear_attention
 from stringlib.attention.multihead import MultiHeadAttention
-from stringlib.attention.ramp import RampWeight
+from stringlib.attention.ramp import FallingWeight, RampWeight
 from stringlib.attention.registry import FEATURES, WEIGHTS, make_features
 from stringlib.attention.roll import Roll
 from stringlib.attention.softmax import softmax_attention
@@ -35,6 +35,7 @@ __all__ = [
     "DecayWeight",
     "DeltaWeight",
     "ELUFeatures",
+    "FallingWeight",
     "FavorFeatures",
     "FeatureMap",
     "Gate",

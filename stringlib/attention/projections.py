@@ -137,6 +137,26 @@ class OrthogonalProjection(IidProjection):
         return (rows * _lengths(self, self.head_dim, generator).unsqueeze(-1),)
 
 
+class SimplexProjection(OrthogonalProjection):
+    r"""Rows that point to the corners of a regular simplex, turned at random.
+
+    A block of d directions has its mean taken out, and the rest made of length 1 again: any two
+    have the product :math:`-1/(d-1)`, :eq:`eq-simplex-gram`. Every row is exactly Gaussian, as of
+    :class:`OrthogonalProjection`, so the estimate is unbiased; its error is the least of all
+    couplings of directions alone. A block of one row is that row.
+
+    Source:
+        Reid et al. 2023, simplex random features.
+    """
+
+    def _draw(self, generator: torch.Generator | None) -> tuple[Tensor, ...]:
+        blocks = haar_orthogonal(self.head_dim, self.heads, self.blocks, generator=generator)
+        if self.head_dim > 1:
+            blocks = _simplex_scale(self.head_dim) * (blocks - blocks.mean(-2, keepdim=True))
+        rows = blocks.flatten(1, 2)[:, : self.num_features]
+        return (rows * _lengths(self, self.head_dim, generator).unsqueeze(-1),)
+
+
 class HadamardProjection(Projection):
     r"""Rows of :math:`H D_1 H D_2 H D_3`, equation :eq:`eq-hadamard-projection`.
 
@@ -185,6 +205,27 @@ class HadamardProjection(Projection):
         for d in self.diagonals.to(x.dtype).flip(-2).unbind(-2):
             y = fast_hadamard(y * d.unsqueeze(1))
         return y.flatten(-2)[..., : self.num_features] * scale.to(x.dtype).unsqueeze(1)
+
+
+class SimplexHadamardProjection(HadamardProjection):
+    r"""Hadamard rows of a regular simplex: the first entry of :math:`D_1` is 0.
+
+    It stands before the constant column of H, so the mean of a block's rows is 0; the other
+    entries are :math:`\pm\sqrt{D/(D-1)}`. Before lengths, D rows of a block have the products
+    :math:`-1/(D-1)`, :eq:`eq-simplex-gram`, at the price of orthogonal ones. For large D the error
+    tends to that of dense simplex rows, whatever x + y is, :eq:`eq-simplex-ratio`; the mean is
+    nearly :math:`e^{x^\top y}`, as of orthogonal ones.
+
+    Source:
+        Reid et al. 2023 for the simplex.
+    """
+
+    def _draw(self, generator: torch.Generator | None) -> tuple[Tensor, ...]:
+        diagonals, lengths = super()._draw(generator)
+        if self.block_size > 1:
+            diagonals[..., 0, :] *= _simplex_scale(self.block_size)
+            diagonals[..., 0, 0] = 0
+        return diagonals, lengths
 
 
 class CirculantProjection(Projection):
@@ -297,12 +338,38 @@ class UnitCirculantProjection(CirculantProjection):
         return super()._convolve(x) * self.lengths.to(x.dtype).unsqueeze(1)
 
 
+class SimplexCirculantProjection(UnitCirculantProjection):
+    r"""Signed circulant rows of a regular simplex, :eq:`eq-simplex-circulant`.
+
+    A unit-modulus circulant whose spectrum is 0 at j = 0, so that the mean of its rows is 0, and
+    :math:`\sqrt{d/(d-1)}` in modulus elsewhere. Before lengths any two rows of a block have the
+    product :math:`-1/(d-1)`, :eq:`eq-simplex-gram`, at the price of unit-modulus ones. For large d
+    the error is less than theirs by :math:`\zeta/d` with :math:`\zeta = \|x+y\|^2`,
+    :eq:`eq-simplex-error`; the mean is nearly :math:`e^{x^\top y}`, as theirs.
+
+    Learnable are the phases; rows stay a simplex.
+
+    Source:
+        Reid et al. 2023 for the simplex, there dense; this book for the spectrum.
+    """
+
+    def _spectrum(self, dtype: torch.dtype) -> Tensor:
+        spectrum = super()._spectrum(dtype)
+        if self.head_dim == 1:
+            return spectrum
+        mean = torch.arange(spectrum.shape[-1], device=spectrum.device) == 0
+        return _simplex_scale(self.head_dim) * spectrum.masked_fill(mean, 0)
+
+
 PROJECTIONS: dict[str, type[Projection]] = {
     "iid": IidProjection,
     "orthogonal": OrthogonalProjection,
+    "simplex": SimplexProjection,
     "hadamard": HadamardProjection,
+    "simplex-hadamard": SimplexHadamardProjection,
     "circulant": CirculantProjection,
     "unit-circulant": UnitCirculantProjection,
+    "simplex-circulant": SimplexCirculantProjection,
 }
 """Name of a projection → its class."""
 
@@ -310,6 +377,11 @@ PROJECTIONS: dict[str, type[Projection]] = {
 def _signs(shape: tuple[int, ...], generator: torch.Generator | None) -> Tensor:
     bits = torch.randint(0, 2, shape, generator=generator)
     return (2 * bits - 1).to(torch.get_default_dtype())
+
+
+def _simplex_scale(size: int) -> float:
+    """Return what makes unit vectors less their mean, 1/size of a square, unit vectors again."""
+    return math.sqrt(size / (size - 1))
 
 
 def _lengths(projection: Projection, size: int, generator: torch.Generator | None) -> Tensor:

@@ -22,7 +22,7 @@ from stringlib.attention.learned import (
     RetNetDecay,
     SSDDecay,
 )
-from stringlib.attention.ramp import RampWeight
+from stringlib.attention.ramp import FallingWeight, RampWeight
 from stringlib.attention.weights import PositionWeight
 from stringlib.parts import part, require_none_left
 
@@ -45,9 +45,12 @@ FEATURES: dict[str, Callable[..., FeatureMap]] = {
     "elu": ELUFeatures,
     "favor": FavorFeatures,
     "favor-iid": partial(FavorFeatures, projection="iid"),
+    "favor-simplex": partial(FavorFeatures, projection="simplex"),
     "favor-hadamard": partial(FavorFeatures, projection="hadamard"),
+    "favor-simplex-hadamard": partial(FavorFeatures, projection="simplex-hadamard"),
     "favor-circulant": partial(FavorFeatures, projection="circulant"),
     "favor-unit-circulant": partial(FavorFeatures, projection="unit-circulant"),
+    "favor-simplex-circulant": partial(FavorFeatures, projection="simplex-circulant"),
     "favor-learned": partial(FavorFeatures, projection="circulant", learnable=True),
     "hyperbolic": partial(FavorFeatures, hyperbolic=True),
     "favor-optimal": _optimal,
@@ -63,6 +66,7 @@ WEIGHTS: dict[str, Callable[..., PositionWeight]] = {
     "cosine-positive": partial(CosineWeight, positive=True),
     "ramp": RampWeight,
     "ramp-squared": partial(RampWeight, power=2),
+    "falling": FallingWeight,
     "toeplitz": LearnedToeplitz,
     "retnet": RetNetDecay,
     "gla": GLADecay,

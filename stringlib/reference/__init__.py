@@ -41,12 +41,15 @@ from stringlib.reference.features import (
     hyperbolic_features,
     optimal_features,
     positive_features,
+    simplex_circulant_column,
+    simplex_vertices,
     trigonometric_features,
     unit_circulant_column,
 )
 from stringlib.reference.linear import (
     cosformer,
     cosine_attention,
+    falling_weight,
     linear_attention,
     roformer_linear_attention,
 )
@@ -111,6 +114,7 @@ __all__ = [
     "cosformer",
     "cosine_attention",
     "delta_rule_recurrence",
+    "falling_weight",
     "fft_toeplitz_matmul",
     "gate",
     "get_2d_positions",
@@ -137,6 +141,8 @@ __all__ = [
     "rope_matrix",
     "rwkv6_recurrence",
     "semiseparable_mask",
+    "simplex_circulant_column",
+    "simplex_vertices",
     "sinusoidal_table",
     "softmax_attention",
     "ssd_recurrence",

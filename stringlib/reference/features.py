@@ -211,6 +211,56 @@ def unit_circulant_column(phases: Tensor, size: int) -> Tensor:
     return total
 
 
+def simplex_circulant_column(phases: Tensor, size: int) -> Tensor:
+    r"""Return r whose spectrum is 0 at 0 and :math:`\sqrt{d/(d-1)}` in modulus elsewhere.
+
+    Equation :eq:`eq-simplex-circulant`.
+
+    Args:
+        phases: As for :func:`unit_circulant_column`; the first does not count.
+        size: d, at least 2.
+
+    Returns:
+        float64, ``(size,)``.
+    """
+    total = torch.zeros(size, dtype=torch.float64)
+    n = torch.arange(size, dtype=torch.float64)
+    for j in range(1, size):
+        phase = phases[min(j, size - j)].double()
+        if 2 * j == size:
+            wave = torch.cos(phase).sign() * torch.cos(math.pi * n)
+        else:
+            wave = torch.cos(2 * math.pi * j * n / size + (phase if 2 * j < size else -phase))
+        total = total + wave / math.sqrt(size * (size - 1))
+    return total
+
+
+def simplex_vertices(size: int) -> Tensor:
+    r"""Return d vectors of length 1 of which any two have the product :math:`-1/(d-1)`.
+
+    .. math::
+        s_i = \sqrt{\tfrac{d}{d-1}}\,e_i - \tfrac{\sqrt d + 1}{(d-1)^{3/2}}\,(1, \dots, 1, 0),
+        \qquad s_d = \tfrac{1}{\sqrt{d-1}}\,(1, \dots, 1, 0) .
+
+    Args:
+        size: d, at least 2.
+
+    Returns:
+        float64, ``(d, d)``, one a row; the last channel is 0.
+
+    Source:
+        Reid et al. 2023.
+    """
+    ones = torch.ones(size, dtype=torch.float64)
+    ones[-1] = 0
+    rows = []
+    for i in range(size - 1):
+        unit = torch.zeros(size, dtype=torch.float64)
+        unit[i] = math.sqrt(size / (size - 1))
+        rows.append(unit - (math.sqrt(size) + 1) / (size - 1) ** 1.5 * ones)
+    return torch.stack([*rows, ones / math.sqrt(size - 1)])
+
+
 def hadamard_projection_matrix(diagonals: Tensor) -> Tensor:
     r"""Return :math:`H D_1 H D_2 H D_3` with H orthonormal, :eq:`eq-hadamard-projection`.
 

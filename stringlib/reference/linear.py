@@ -125,6 +125,44 @@ def cosine_attention(
     return linear_attention(phi_q, phi_k, v, weights.expand(heads, n, keys), causal)
 
 
+def falling_weight(distances: Tensor, degree: int) -> Tensor:
+    r"""Return the falling polynomial of most weight at 0 over its mean, :eq:`eq-falling-best`.
+
+    By what defines it, with no Gauss formula: :math:`-w'` is the square of a polynomial q, for even
+    degrees times :math:`1 - t`, and its mean place :math:`\int t(-w')\,dt / \int -w'\,dt` is the
+    least. In powers of t that is the least eigenvalue of a pair of matrices of moments.
+
+    Args:
+        distances: In horizons, from 0 to 1, of any shape.
+        degree: p, from 1 to about 8: the matrices of moments are nearly singular.
+
+    Returns:
+        float64, of the shape of ``distances``; 1 at distance 0.
+    """
+    size = (degree + 1) // 2
+
+    def moment(k: int) -> float:
+        return 1 / (k + 1) if degree % 2 else 1 / (k + 1) - 1 / (k + 2)
+
+    whole, first = (
+        torch.tensor(
+            [[moment(i + j + m) for j in range(size)] for i in range(size)], dtype=torch.float64
+        )
+        for m in (0, 1)
+    )
+    inverse = torch.linalg.inv(torch.linalg.cholesky(whole))
+    q = inverse.mT @ torch.linalg.eigh(inverse @ first @ inverse.mT).eigenvectors[:, 0]
+    slope = [0.0] * (degree + 1)  # of -w', power by power
+    for i in range(size):
+        for j in range(size):
+            slope[i + j] += float(q[i] * q[j])
+            if degree % 2 == 0:
+                slope[i + j + 1] -= float(q[i] * q[j])
+    t = distances.double()
+    left = sum((c / (k + 1) * (1 - t ** (k + 1)) for k, c in enumerate(slope)), torch.zeros_like(t))
+    return left / sum(c / (k + 1) for k, c in enumerate(slope))
+
+
 def cosformer(q: Tensor, k: Tensor, v: Tensor, causal: bool = False, eps: float = 1e-6) -> Tensor:
     r"""Return cosFormer's attention by its four sums, :eq:`eq-cosine-features`.
 
