@@ -63,6 +63,7 @@ DEFAULTS: dict[str, tuple[Any, str]] = {
     "FavorFeatures.mean_square": (0.0, "Choromanski et al. 2021: the features of FAVOR+, α = 0"),
     # weights
     "GLADecay.rank": (16, "Yang et al. 2024 (GLA), their code: gate_low_rank_dim"),
+    "FallingWeight.degree": (3, OURS + "the first degree that is no ramp"),
     "RampWeight.power": (1, OURS + "a straight line is the simplest"),
     "CosineWeight.positive": (False, "Qin et al. 2022, section 3: the plain cosine"),
     "LearnedDelta.gated": (False, "Yang et al. 2024: DeltaNet has no decay"),

@@ -129,10 +129,20 @@ def test_the_state_of_an_attention_has_the_size_of_the_theory(attentions) -> Non
         "hyperbolic": 2,
         "cosine-positive": 3,
         "ramp": 2,
+        "falling": 4,
     }.items():
         assert found[name] == f"{copies * d * (d + 1):,}"
     causal = {name for name, row in attentions.items() if row.cells["causal"] == "only"}
-    assert causal == {"ramp", "ramp-squared", "retnet", "gla", "ssd", "delta", "gated-delta"}
+    assert causal == {
+        "ramp",
+        "ramp-squared",
+        "falling",
+        "retnet",
+        "gla",
+        "ssd",
+        "delta",
+        "gated-delta",
+    }
     exact = {name: row.cells["rope"] for name, row in attentions.items()}
     assert exact.pop("softmax") == "yes"
     assert {exact.pop(name) for name in ("identity", "delta", "gated-delta")} == {"before"}

@@ -9,6 +9,7 @@ from stringlib import (
     ALiBi,
     CosineWeight,
     DecayWeight,
+    FallingWeight,
     PositionWeight,
     RampWeight,
     ToeplitzWeight,
@@ -21,6 +22,7 @@ WEIGHTS: dict[str, PositionWeight] = {
     "cosine": CosineWeight(9),
     "cosine-positive": CosineWeight(9, positive=True),
     "ramp": RampWeight(9),
+    "falling": FallingWeight(9),
     "decay": DecayWeight(-torch.ones(2)),
     "bias": BiasWeight(ALiBi(2)),
 }

@@ -1,11 +1,22 @@
-"""The ramp: in every mode equal to its formula, never negative, and the bound that it attains."""
+"""Ramps and falling polynomials: equal to their formulas, and the best of their kind."""
 
 import math
 
+import numpy as np
 import pytest
 import torch
+from numpy.polynomial import chebyshev
+from scipy.optimize import linprog
 
-from stringlib import CosineWeight, MultiHeadAttention, RampWeight, linear_attention
+from stringlib import (
+    CosineWeight,
+    FallingWeight,
+    MultiHeadAttention,
+    RampWeight,
+    linear_attention,
+)
+from stringlib.attention.ramp import falling_coefficients, gauss_nodes
+from stringlib.reference import falling_weight
 from stringlib.testing.properties import largest_difference
 from tests.draws import random
 
@@ -117,3 +128,87 @@ def test_the_names_stand_for_the_powers(name, power):
     layer = MultiHeadAttention(8, 2, attention="elu", weight=name, horizon=9, causal=True)
     assert isinstance(layer.weight, RampWeight)
     assert (layer.weight.power, layer.weight.horizon) == (power, 9)
+
+
+@pytest.mark.proves("eq-polynomial-weight", "eq-falling-weight")
+@pytest.mark.parametrize(("queries", "keys"), [(1, 1), (6, 1), (5, 9), (9, 5)])
+@pytest.mark.parametrize("degree", range(1, 9))
+def test_the_falling_weight_is_what_defines_it(queries, keys, degree):
+    weight = FallingWeight(10.5, degree)
+    matrix = weight.matrix(queries, keys)
+    assert matrix.dtype == torch.float64
+    distance = torch.arange(queries).double()[:, None] - torch.arange(keys)
+    wanted = falling_weight(distance.clamp(min=0) / 10.5, degree) * (distance >= 0)
+    assert largest_difference(matrix, wanted) < 1e-9  # the moments of the twin are nearly singular
+    phi_q, phi_k = random(2, queries, 3), random(2, keys, 3)
+    q, k, log_decay = weight.factors(phi_q, phi_k)
+    assert log_decay is None
+    assert q.shape[-1] == k.shape[-1] == 3 * (degree + 1)
+    products = (q @ k.mT) * (distance >= 0)
+    assert largest_difference(products, matrix * (phi_q @ phi_k.mT)) < 1e-12
+
+
+@pytest.mark.parametrize("degree", [1, 2])
+def test_the_first_falling_weights_are_the_ramps(degree):
+    ramp, falling = RampWeight(7, degree), FallingWeight(7, degree)
+    assert falling.coefficients == pytest.approx(ramp.coefficients, abs=1e-15)
+    assert largest_difference(ramp.matrix(5, 5), falling.matrix(5, 5)) < 1e-15
+
+
+def height(coefficients):
+    """Return the weight at distance 0 over its mean, of P in powers of s."""
+    return math.fsum(coefficients) / math.fsum(c / (k + 1) for k, c in enumerate(coefficients))
+
+
+@pytest.mark.proves("eq-falling-best")
+@pytest.mark.parametrize("degree", range(1, 9))
+def test_no_falling_polynomial_is_higher_at_0(degree):
+    """A linear program over all polynomials that fall at 2,001 places."""
+    places = np.linspace(0, 1, 2001)
+    basis = [chebyshev.Chebyshev.basis(k, [0, 1]) for k in range(degree + 1)]
+    falls = np.stack([f.deriv()(places) for f in basis], -1)
+    means = [f.integ()(1) - f.integ()(0) for f in basis]
+    top, end = ([f(x) for f in basis] for x in (0, 1))
+    found = linprog(
+        [-x for x in top],
+        A_ub=np.vstack([falls, [-x for x in end]]),
+        b_ub=np.zeros(len(places) + 1),
+        A_eq=[means],
+        b_eq=[1],
+        bounds=[(None, None)] * (degree + 1),
+    )
+    best = 1 / gauss_nodes(degree)[0]
+    assert -found.fun == pytest.approx(best, rel=2e-3)
+    assert -found.fun >= best - 1e-6  # what falls at 2,001 places need not fall between
+    assert height(falling_coefficients(degree)) == pytest.approx(best, rel=1e-12)
+    assert height(RampWeight(1, degree).coefficients) == degree + 1
+
+
+def test_the_heights_are_those_of_the_text():
+    found = [1 / gauss_nodes(p)[0] for p in range(1, 9)]
+    assert found == pytest.approx([2, 3, 4.73, 6.45, 8.87, 11.29, 14.40, 17.51], abs=0.005)
+    assert gauss_nodes(3) == pytest.approx([(1 - 3**-0.5) / 2, (1 + 3**-0.5) / 2])
+
+
+@pytest.mark.proves("eq-falling-limit")
+def test_many_products_tend_to_the_zero_of_bessel():
+    zero = 2.404825557695773
+    rests = [1 / gauss_nodes(p)[0] - (p + 2) ** 2 / zero**2 for p in (40, 41, 80, 81)]
+    assert rests == pytest.approx([0.222, 0.389] * 2, abs=0.005)
+
+
+@pytest.mark.parametrize(("degree", "most"), [(3, 4e-7), (5, 4e-6), (8, 2e-4)])
+def test_float32_features_carry_the_weight_as_the_docstring_says(degree, most):
+    weight, phi = FallingWeight(1000, degree), torch.ones(1, 1000, 1)
+    q, k, _ = weight.factors(phi, phi)
+    off = largest_difference((q[0] @ k[0].mT).tril().double(), weight.matrix(1000, 1000))
+    assert off < most
+
+
+def test_a_degree_is_an_option_of_the_layer_and_has_a_limit():
+    with pytest.raises(ValueError, match="degree must be at most 8, got 9"):
+        FallingWeight(10, 9)
+    told = {"attention": "elu", "weight": "falling", "horizon": 9, "causal": True}
+    for degree, options in ((3, {}), (5, {"degree": 5})):
+        weight = MultiHeadAttention(8, 2, **told, **options).weight
+        assert (weight.degree, weight.horizon) == (degree, 9)

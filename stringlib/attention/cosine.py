@@ -22,8 +22,9 @@ class CosineWeight(PositionWeight):
     form falls from 1 over 1/2 at M to 0 at 2M, takes any length, and has the period 4M: a token
     4M away counts in full again.
 
-    Causal attention needs no symmetry, and has weights that prefer the nearest tokens more, on as
-    many features: :class:`~stringlib.attention.ramp.RampWeight`.
+    Causal attention needs no symmetry, and has weights that prefer the nearest tokens more:
+    :class:`~stringlib.attention.ramp.RampWeight` on as many features,
+    :class:`~stringlib.attention.ramp.FallingWeight` on more.
 
     Args:
         horizon: M, in tokens.

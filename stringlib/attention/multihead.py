@@ -88,12 +88,12 @@ class MultiHeadAttention(nn.Module):
         bias: Whether the four projections add a constant. The gate has none.
         **options: What the parts take that are asked for by name, each by the name it has in their
             constructor: ``num_features`` (``dim // heads`` if omitted) and ``generator`` of the
-            FAVOR family, ``horizon`` of ``"cosine"`` and ``"ramp"``, ``length`` of
-            ``"toeplitz"``, ``coord_dim`` (1, or 2 with a ``grid``) or ``base`` of an encoder. And
-            ``cycles`` of a roll (one for all features if omitted; their sum is the number of
-            features of a head), ``temperature`` of ``normalize_qk``: where :math:`\tau` starts.
-            At 1, as in Luo et al. 2021, no key counts more than :math:`e^2` times as much as
-            another.
+            FAVOR family, ``horizon`` of ``"cosine"``, ``"ramp"`` and ``"falling"``, ``degree`` of
+            the last, ``length`` of ``"toeplitz"``, ``coord_dim`` (1, or 2 with a ``grid``) or
+            ``base`` of an encoder. And ``cycles`` of a roll (one for all features if omitted; their
+            sum is the number of features of a head), ``temperature`` of ``normalize_qk``: where
+            :math:`\tau` starts. At 1, as in Luo et al. 2021, no key counts more than :math:`e^2`
+            times as much as another.
 
     Attributes:
         to_q: :math:`W_q`, an ``nn.Linear``; and so ``to_k``, ``to_v`` and ``to_out``.
