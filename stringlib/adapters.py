@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -434,8 +435,7 @@ def load_encoders(model: nn.Module, directory: str | Path) -> None:
             something is left over there.
         ImportError: If safetensors is not installed.
     """
-    from safetensors import safe_open
-
+    safe_open: Any = import_module("safetensors").safe_open  # whoever has such files has it
     kinds = (RotaryTables, Rotated)
     places = [name for name, each in model.named_modules() if isinstance(each, kinds)]
     if not places:
