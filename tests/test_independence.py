@@ -122,7 +122,7 @@ SHARED = {
 
 def head_axis(make: Callable[[int], nn.Module], name: str) -> int | None:
     """Return along which dimension a tensor has one entry for each head."""
-    sizes = [make(heads).state_dict()[name].shape for heads in (2, 4)]
+    sizes = [make(heads=heads).state_dict()[name].shape for heads in (2, 4)]
     axes = [i for i, (two, four) in enumerate(zip(*sizes, strict=True)) if four == 2 * two]
     return axes[0] if axes else None
 
@@ -146,7 +146,7 @@ WITH_HEADS: dict[str, Callable[[int], nn.Module]] = {
 def test_heads_begin_apart(name: str) -> None:
     torch.manual_seed(0)
     make = WITH_HEADS[name]
-    drawn = [make(2).state_dict() for _ in range(DRAWS // 2)]
+    drawn = [make(heads=2).state_dict() for _ in range(DRAWS // 2)]
     for key in drawn[0]:
         if key not in SHARED:
             axis = head_axis(make, key)

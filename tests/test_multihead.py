@@ -71,6 +71,7 @@ LAYERS: dict[str, dict[str, Any]] = {
     "cosine-positive": {"attention": "elu", "weight": "cosine-positive", "horizon": 3},
     "ramp-squared": {"attention": "elu", "weight": "ramp-squared", "horizon": LENGTH},
     "ramp": {"attention": "favor", "weight": "ramp", "horizon": LENGTH, "num_features": 5},
+    "falling": {"attention": "relu", "weight": "falling", "horizon": LENGTH, "degree": 3},
     "c-cosgate": {"attention": "favor-circulant", "weight": "cosine", "horizon": LENGTH,
                   "gate": "elementwise"},
     "given": {"attention": "relu", "weight": CosineWeight(20), "gate": "headwise"},
