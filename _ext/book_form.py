@@ -20,10 +20,7 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 
 from tools.ledger import PROVES
 
-SCRIPTLESS = (
-    "Without JavaScript formulas stand here as they were written, in TeX, and figures as pictures "
-    "of one state with its description."
-)
+SCRIPTLESS = "Without JavaScript figures stand here as pictures of one state, with its description."
 # what a cell gives an equation, by the kind that its comment names
 GIVES = {
     "by algebra": "Proof of",
@@ -118,9 +115,9 @@ def shows_figure(output: nodes.Element) -> bool:
 def say_what_needs_scripts(
     app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any
 ) -> None:
-    """Say on a page with formulas why a reader without scripts sees TeX."""
+    """Say on a page with figures why a reader without scripts cannot move them."""
     body = context.get("body") or ""
-    if 'class="math' in body:
+    if 'class="book-figure' in body:
         context["body"] = f'<noscript><p class="book-noscript">{SCRIPTLESS}</p></noscript>{body}'
 
 

@@ -33,10 +33,6 @@ STYLE = """
 FOOT = """<div style="width: 100%; text-align: center; font: 8pt sans-serif">
   <span class="pageNumber"></span>
 </div>"""
-MATHEMATICS = """async () => {
-  await MathJax.startup.promise;
-  await MathJax.startup.document.lazyTypesetAll();
-}"""
 
 
 def contents(toc: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -124,7 +120,7 @@ def write(root: Path, toc: Path, target: Path) -> None:
             page = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme="light")
             page.set_default_timeout(600_000)
             page.goto(whole.resolve().as_uri())
-            page.evaluate(MATHEMATICS)
+            page.evaluate("document.fonts.ready.then(() => null)")
             target.parent.mkdir(parents=True, exist_ok=True)
             page.pdf(
                 path=target,

@@ -136,6 +136,7 @@
     });
   }
   addEventListener("load", scrollable);
+  document.fonts.ready.then(scrollable);   // the letters of formulas come late
   addEventListener("resize", scrollable);
   document.addEventListener("toggle", scrollable, true);
 })();

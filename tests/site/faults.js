@@ -2,9 +2,9 @@
 () => {
   const found = [], root = document.documentElement, article = document.querySelector("article, [role=main]");
   const tex = /\\[()\[\]]|\\(?:begin|end|frac|mathbb|sum)\b|\$\$|\$[^\s$][^$\n]{0,200}\$/;
-  const skip = "script, style, noscript, pre, code, textarea, svg, mjx-container, .katex";
+  const skip = "script, style, noscript, pre, code, textarea, svg, math";
   if (!article || article.innerText.trim().length < 40) { found.push("the page is empty"); }
-  document.querySelectorAll("mjx-merror, [data-mjx-error]").forEach(e => found.push("TeX error: " + e.textContent));
+  document.querySelectorAll(".math > code").forEach(e => found.push("a formula is not set: " + e.textContent));
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   for (let node; (node = walker.nextNode());) {
     const match = tex.exec(node.data);

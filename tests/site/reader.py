@@ -37,11 +37,6 @@ STATE = """box => {
     return shown;
   }), layout: plot.layout});
 }"""
-MATHEMATICS = """async () => {
-  if (!window.MathJax?.startup) { return; }
-  await MathJax.startup.promise;
-  await MathJax.startup.document.lazyTypesetAll();  // what nobody has come near, too
-}"""
 UNFOLD = (
     """() => document.querySelectorAll("details.book-deeper").forEach(d => { d.open = true; })"""
 )
@@ -60,12 +55,11 @@ DRESS = """async theme => {
     await new Promise(done => setTimeout(done, 25));
   }
 }"""
-# axe-core sees nothing in the outlines of letters, but spends a third of its time on them; it does
-# not read MathML, as screen readers do; code and signatures whose kinds of words have all been on
-# the page before say nothing new; and a colour on its way to another is taken for the colour
+# axe-core does not read MathML, as screen readers do, but spends time on it; code and signatures
+# whose kinds of words have all been on the page before say nothing new; and a colour on its way to
+# another is taken for the colour
 STILL = """() => {
-  document.querySelectorAll("mjx-container > svg").forEach(svg => svg.replaceChildren());
-  document.querySelectorAll("mjx-assistive-mml").forEach(m => m.replaceChildren(m.textContent));
+  document.querySelectorAll("math").forEach(m => m.replaceWith("x"));
   const seen = new Set();
   document.querySelectorAll(".highlight pre, dt.sig").forEach(code => {
     const kinds = [...code.querySelectorAll("*")].map(word => word.tagName + "." + word.className);
@@ -155,14 +149,14 @@ class Reader:
             self.complaints.append(f"cannot load {request.url}")
 
     def open(self, path: Path, fragment: str = "") -> None:
-        """Open a page and wait until its mathematics is set and its figures are drawn."""
+        """Open a page and wait until its letters are there and its figures are drawn."""
         self.page.goto("about:blank")
         self.complaints.clear()  # what the page before had not loaded when it was left
         self.page.goto(path.as_uri() + fragment, wait_until="load")
         self.page.evaluate(UNFOLD)
         for button in self.page.query_selector_all(".predict button"):
             button.click()  # what waits for a prediction
-        self.page.evaluate(MATHEMATICS)
+        self.page.evaluate("document.fonts.ready.then(() => null)")
         for box in self.figures():
             box.scroll_into_view_if_needed()
             self.drawn(box)

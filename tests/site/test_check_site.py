@@ -21,7 +21,7 @@ GOOD = f"""<!doctype html><html><head>
 <a href="other.html#there">x</a> <a href="#top">y</a> <a href="https://example.org/">z</a>
 <a href="#fig=clocks&amp;base=10">state</a>
 <img src="a.png" alt="A falling curve">
-<span class="math">\\(x^2\\)</span> <code>$PATH and $HOME</code>
+<math><mi>x</mi><annotation>\\frac{{x}}{{2}}</annotation></math> <code>$PATH and $HOME</code>
 <figure id="fig-clocks"><div class="book-plot" aria-label="Eight dials"></div>
 <script type="application/json">{FIGURE}</script></figure>
 </article></body></html>"""
@@ -55,6 +55,7 @@ FAULTS = {
     "double dollars": ("<p>so $$x^2$$ is</p>", "TeX"),
     "parentheses": ("<li>so \\(x\\) is</li>", "TeX"),
     "a command": ("<p>so \\frac{1}{2} is</p>", "TeX"),
+    "a formula that is not set": ('<span class="math">\\(x\\)</span>', "TeX"),
     "a link to no page": ('<a href="gone.html">x</a>', "gone.html leads nowhere: no such file"),
     "a link out of the site": ('<a href="../secret.html">x</a>', "no such file"),
     "a link to no anchor": ('<a href="other.html#gone">x</a>', "no anchor 'gone'"),
