@@ -23,6 +23,11 @@ from urllib.parse import unquote
 POSTERS = Path(__file__).resolve().parents[1] / "book" / "_assets" / "posters"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 DRAW = """async () => {
+  // the front page loads plotly for who turns to its figure
+  for (const box of document.querySelectorAll(".book-figure")) {
+    box.dispatchEvent(new Event("pointerenter"));
+  }
+  while (!window.Plotly) { await new Promise(done => setTimeout(done, 20)); }
   window.dispatchEvent(new Event("beforeprint"));
   const found = [];
   for (const box of document.querySelectorAll(".book-figure")) {

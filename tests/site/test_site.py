@@ -64,7 +64,8 @@ def test_a_chapter_marks_every_study_that_it_names_unless_it_is_of_this_code(sit
 def test_only_pages_with_figures_load_plotly(pages: list[Path]) -> None:
     for page in pages:
         html = page.read_text(encoding="utf8")
-        assert ("plotly-cartesian.min.js" in html) == ('class="book-figure"' in html), page.name
+        drawn = 'class="book-figure"' in html and 'class="book-front' not in html
+        assert ("plotly-cartesian.min.js" in html) == drawn, page.name
 
 
 def test_the_plotly_of_the_pages_is_that_of_the_package() -> None:
@@ -87,7 +88,7 @@ def test_every_figure_has_a_poster_of_what_it_shows(site: Path, pages: list[Path
 
 
 def test_a_page_weighs_little(site: Path, pages: list[Path]) -> None:
-    """With its scripts, its styles and the icons, compressed as a server sends them."""
+    """With its scripts, its styles and its letters, compressed as a server sends them."""
     sizes: dict[Path, int] = {}
 
     def size(path: Path) -> int:
@@ -95,14 +96,19 @@ def test_a_page_weighs_little(site: Path, pages: list[Path]) -> None:
             sizes[path] = len(gzip.compress(path.read_bytes(), 6))
         return sizes[path]
 
-    icons = site / "_static" / "vendor" / "fontawesome" / "webfonts" / "fa-solid-900.woff2"
+    static = site / "_static"
+    fonts = [
+        static / "book-math.woff2",
+        *static.glob("vendor/fontawesome/webfonts/fa-solid*.woff2"),
+    ]
+    assert len(fonts) == 2
     heavy = {}
     for page in pages:
         html = page.read_text(encoding="utf8")
         names = {*re.findall(r'<(?:script|link)\b[^>]* (?:src|href)="([^"?]+\.(?:js|css))', html)}
-        names |= {name.replace("tex-svg", "ui/lazy") for name in names if "tex-svg" in name}
-        files = [icons, page, *((page.parent / name).resolve() for name in names)]
-        if sum(map(size, files)) > 1.6e6:
+        files = [*fonts, page, *((page.parent / name).resolve() for name in names)]
+        most = 0.6e6 if 'class="book-front' in html else 1.1e6
+        if sum(map(size, files)) > most:
             heavy[page.name] = sum(map(size, files))
     assert not heavy
 
