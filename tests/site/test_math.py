@@ -111,7 +111,7 @@ def test_formulas_stand_without_a_script(browser: Any, site: Path) -> None:
     context = browser.new_context(java_script_enabled=False, offline=True)
     page = context.new_page()
     page.goto((site / "notebooks" / "02_rope.html").as_uri())
-    shown = page.locator("article .math > math")
+    shown = page.locator("article section section .math > math")
     assert shown.count() > 100
     assert shown.first.bounding_box()["width"] > 0
     assert not page.locator("annotation").first.is_visible()

@@ -113,6 +113,20 @@ def test_a_page_weighs_little(site: Path, pages: list[Path]) -> None:
     assert not heavy
 
 
+def test_a_chapter_begins_with_its_question_and_one_line_more(site: Path) -> None:
+    for page in (site / "notebooks").glob("*.html"):
+        html = page.read_text(encoding="utf8")
+        start = html.partition("<article")[2].partition("</h1>")[2].partition("<h2")[0]
+        before, fold, inside = start.partition('<details class="book-before">')
+        assert before.count("<p>") == 1, page.name
+        assert "The question." in before, page.name
+        assert fold, page.name
+        after = inside.rpartition("</details>")[2]
+        assert not re.sub(r"<[^>]*>", "", after).strip(), page.name
+        assert "It takes about" in inside.partition("</summary>")[0], page.name
+        assert "Setup" in inside, page.name
+
+
 def test_code_is_folded_under_a_line_that_says_what_it_shows(pages: list[Path]) -> None:
     wrong = {}
     for page in pages:
