@@ -1,7 +1,8 @@
 """How long a chapter takes to read: its words, formulas and pictures, on the path and beside it.
 
-The *path* is what everybody reads. Beside it stand the sections whose title begins with "Deeper: ",
-boxes that correct a source, and the exercises; the summary is a table to look things up.
+The *path* is what everybody reads. *Deeper* is what folds: sections whose title begins with
+"Deeper: ", and boxes that are shut, such as proofs. Boxes that correct a source and the exercises
+stand beside both; the summary is a table to look things up.
 """
 
 from __future__ import annotations
@@ -22,7 +23,12 @@ BESIDE = {"Deeper: ": "deeper", "Exercises": "beside", "Summary": "beside"}
 SHOWN = ("application/vnd.plotly.v1+json", "image/svg+xml", "image/png", "text/html")
 FORMULA = re.compile(r"\$\$.*?\$\$(?: \(eq-[\w-]+\))?|```\{math\}.*?```", re.DOTALL)
 CORRECTION = re.compile(r"^(:{3,}|`{3,})\{admonition\}.*?\n:class: correction.*?^\1$", re.M | re.S)
-NOT_WORDS = re.compile(r"\$[^$]*\$|\{[a-z:]+\}`[^`]*`|\]\([^)]*\)|`[^`\n]*`|^:.*$", re.MULTILINE)
+FOLDED = re.compile(
+    r"^(:{3,}|`{3,})\{(?:admonition\}[^\n]*\n:class: [^\n]*dropdown|dropdown\}).*?^\1$", re.M | re.S
+)
+NOT_WORDS = re.compile(
+    r"^`{3,}\{[\w:-]+\}|\$[^$]*\$|\{[a-z:]+\}`[^`]*`|\]\([^)]*\)|`[^`\n]*`|^:.*$", re.MULTILINE
+)
 
 
 class Reading(NamedTuple):
@@ -52,10 +58,21 @@ def readings(path: Path) -> tuple[Reading, Reading]:
             if head and (where == "path" or len(head[1]) <= depth):
                 where = next((w for mark, w in BESIDE.items() if head[2].startswith(mark)), "path")
                 depth = len(head[1])
-            found[where][1] += len(FORMULA.findall(part))
-            plain = NOT_WORDS.sub(" ", FORMULA.sub(" ", part))
-            found[where][0] += len(re.findall(r"[A-Za-z][A-Za-z'’-]+", plain))
+            folds = [fold[0] for fold in FOLDED.finditer(part)]
+            for place, texts in ((where, [FOLDED.sub("", part)]), (_inside(where), folds)):
+                found[place][0] += sum(map(_words, texts))
+                found[place][1] += sum(len(FORMULA.findall(text)) for text in texts)
     return Reading(*found["path"]), Reading(*found["deeper"])
+
+
+def _inside(where: str) -> str:
+    """Return where the text of a shut box belongs."""
+    return "deeper" if where == "path" else where
+
+
+def _words(text: str) -> int:
+    plain = NOT_WORDS.sub(" ", FORMULA.sub(" ", text))
+    return len(re.findall(r"[A-Za-z][A-Za-z'’-]+", plain))
 
 
 def rounded(minutes: float) -> int:
