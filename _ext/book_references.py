@@ -25,9 +25,6 @@ from sphinx.util.nodes import make_refnode
 
 from tools.citations import ARXIV, authors
 
-# pages that repeat what chapters say
-LISTS = {"book/corrections", "book/exercises"}
-
 
 def author_year(entry: Entry) -> str:
     """Return authors and year as the text cites them."""
@@ -80,9 +77,8 @@ class ListEntries(SphinxPostTransform):
         domain: Any = self.env.get_domain("cite")
         cited: dict[str, dict[str, str]] = {}
         for ref in domain.citation_refs:
-            if ref.docname not in LISTS:
-                for target in ref.targets:
-                    cited.setdefault(target.key, {}).setdefault(ref.docname, ref.citation_ref_id)
+            for target in ref.targets:
+                cited.setdefault(target.key, {}).setdefault(ref.docname, ref.citation_ref_id)
         for bibliography in domain.bibliographies.values():
             for key, citation in bibliography.citation_nodes.items():
                 # None on a page other than that of this bibliography

@@ -29,12 +29,12 @@ def test_a_chapter_takes_as_long_as_it_says(path: Path) -> None:
     assert main.words <= MOST
 
 
-def test_formulas_folds_corrections_and_exercises_are_not_on_the_path(tmp_path: Path) -> None:
+def test_formulas_folds_and_exercises_are_not_on_the_path(tmp_path: Path) -> None:
     markdown = [
         "# One two\n\nthree four $x + y$ five `six`\n\n$$\nx = y\n$$ (eq-x)\n\n"
         "```{admonition} Proof\n:class: note dropdown\n\nin two\n\n$$\nz\n$$\n```\n",
         "## Deeper: six seven\n\neight nine\n\n### ten\n\neleven",
-        "## Twelve\n\n```{admonition} Correction: a\n:class: correction dropdown\n\nnot one\n```\n",
+        "## Twelve\n",
         "## Exercises\n\nnot these\n\n### nor these\n",
     ]
     cells = [nbformat.v4.new_markdown_cell(text) for text in markdown]

@@ -1,8 +1,8 @@
 """How long a chapter takes to read: its words, formulas and pictures, on the path and beside it.
 
 The *path* is what everybody reads. *Deeper* is what folds: sections whose title begins with
-"Deeper: ", and boxes that are shut, such as proofs. Boxes that correct a source and the exercises
-stand beside both; the summary is a table to look things up.
+"Deeper: ", and boxes that are shut, such as proofs. The exercises stand beside both; the summary is
+a table to look things up.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ MINUTES_A_PIECE = 0.5
 BESIDE = {"Deeper: ": "deeper", "Exercises": "beside", "Summary": "beside"}
 SHOWN = ("application/vnd.plotly.v1+json", "image/svg+xml", "image/png", "text/html")
 FORMULA = re.compile(r"\$\$.*?\$\$(?: \(eq-[\w-]+\))?|```\{math\}.*?```", re.DOTALL)
-CORRECTION = re.compile(r"^(:{3,}|`{3,})\{admonition\}.*?\n:class: correction.*?^\1$", re.M | re.S)
 FOLDED = re.compile(
     r"^(:{3,}|`{3,})\{(?:admonition\}[^\n]*\n:class: [^\n]*dropdown|dropdown\}).*?^\1$", re.M | re.S
 )
@@ -52,8 +51,7 @@ def readings(path: Path) -> tuple[Reading, Reading]:
             shown = [kind for out in cell.outputs for kind in SHOWN if kind in out.get("data", {})]
             found[where][1] += bool(shown)
             continue
-        text = CORRECTION.sub("", cell.source)
-        for part in re.split(r"(?m)^(?=#{1,4} )", text):
+        for part in re.split(r"(?m)^(?=#{1,4} )", cell.source):
             head = re.match(r"(#+) (.*)", part)
             if head and (where == "path" or len(head[1]) <= depth):
                 where = next((w for mark, w in BESIDE.items() if head[2].startswith(mark)), "path")

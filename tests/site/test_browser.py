@@ -294,28 +294,20 @@ def test_all_code_of_the_book_opens_at_once(browser: Any, pages: list[Path]) -> 
     window.close()
 
 
-@pytest.mark.parametrize(
-    "target", ["correction-transpose", "correction-transpose .bibtex-citation"]
-)
-def test_a_link_to_a_folded_correction_or_into_it_opens_it(
-    target: str, reader: Reader, pages: list[Path]
-) -> None:
-    path = next(p for p in pages if p.stem == "06_circulant_string")
+def test_a_link_into_a_folded_box_opens_it(reader: Reader, pages: list[Path]) -> None:
+    path = next(p for p in pages if p.stem == "12_circulant_favor")
     reader.page.goto(path.as_uri())
-    boxes = reader.page.locator(".correction")
-    words = [boxes.nth(n).locator("p").last for n in range(boxes.count())]
-    assert not any(text.is_visible() for text in words)
-    name = reader.page.locator(f"#{target}").get_attribute("id")
+    box = reader.page.locator(".admonition.dropdown:has(.bibtex-citation)").first
+    words = box.locator("p").last
+    assert not words.is_visible()
+    name = box.locator(".bibtex-citation").first.get_attribute("id")
     reader.page.evaluate("name => { location.hash = name; }", name)
-    button = reader.page.locator("#correction-transpose .toggle-button[aria-expanded=true]")
+    button = box.locator(".toggle-button[aria-expanded=true]")
     button.wait_for()
-    assert button.get_attribute("aria-label") == "Correction: row, column and transpose"
-    assert words[0].is_visible()
+    assert button.get_attribute("aria-label") == "For specialists: cosine features"
+    assert words.is_visible()
     button.press("Enter")
-    assert not words[0].is_visible()
-    reader.page.emulate_media(media="print")
-    assert all(text.is_visible() for text in words)
-    reader.page.emulate_media(media="screen")
+    assert not words.is_visible()
 
 
 def test_a_link_to_a_deeper_section_or_into_it_opens_it_and_paper_shows_it(
@@ -340,12 +332,13 @@ def test_a_link_to_a_deeper_section_or_into_it_opens_it_and_paper_shows_it(
     assert shut.count() > 0
 
 
-def test_without_javascript_corrections_are_open(browser: Any, pages: list[Path]) -> None:
+def test_without_javascript_folded_boxes_are_open(browser: Any, pages: list[Path]) -> None:
     context = browser.new_context(java_script_enabled=False, offline=True)
     page = context.new_page()
-    page.goto(next(p for p in pages if p.stem == "06_circulant_string").as_uri())
-    assert page.locator(".correction").count() > 3
-    assert all(text.is_visible() for text in page.locator(".correction p").all())
+    page.goto(next(p for p in pages if p.stem == "12_circulant_favor").as_uri())
+    boxes = page.locator(".admonition.dropdown")
+    assert boxes.count() > 3
+    assert all(text.is_visible() for text in boxes.locator("p").all())
     context.close()
 
 
