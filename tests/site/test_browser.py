@@ -280,6 +280,16 @@ def test_a_result_waits_for_a_prediction(reader: Reader, pages: list[Path]) -> N
     assert result.is_visible()
 
 
+def test_a_claim_opens_what_it_rests_on(browser: Any, pages: list[Path]) -> None:
+    (chapter,) = (path for path in pages if path.name.startswith("21_"))
+    page = browser.new_context(**PHONE, java_script_enabled=False).new_page()
+    page.goto(chapter.as_uri())
+    words, told = page.locator(".book-verdict").first, page.locator(".book-told").first
+    assert not told.is_visible()
+    words.tap()
+    assert "corrected for" in told.inner_text()
+
+
 def test_all_code_of_the_book_opens_at_once(browser: Any, pages: list[Path]) -> None:
     first, second = (p for p in pages if p.stem in ("02_rope", "03_rope_decay"))
     window = Reader(browser, **DESKTOP)

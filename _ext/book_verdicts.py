@@ -1,0 +1,79 @@
+"""Claims of a record: ``{verdict}`5 % ahead <text at 1,000 steps: ELU, GLA>``` in a sentence.
+
+On the built page the words open a note with the mean, its interval and where they come from. Words
+that do not agree with the record stop the build; :mod:`book.verdicts` has what is claimed.
+"""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import ReferenceRole
+from sphinx.writers.html5 import HTML5Translator
+
+from book.verdicts import FAMILIES, Family, faults
+
+
+class Verdict(nodes.inline):
+    """The words of a claim."""
+
+
+class VerdictRole(ReferenceRole):
+    """Read ``words <family: cell>``."""
+
+    def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
+        """Return the words, checked."""
+        name, _, cell = self.target.partition(": ")
+        wrong = faults(self.title, name, cell)
+        if wrong:
+            message = self.inliner.reporter.error("; ".join(wrong), line=self.lineno)
+            return [nodes.inline(self.rawtext, self.title)], [message]
+        node = Verdict(self.rawtext, self.title, told=told(FAMILIES[name], cell))
+        node["ids"] = [f"verdict-{self.env.new_serialno('verdict')}"]
+        return [node], []
+
+
+def told(family: Family, cell: str) -> str:
+    """Return what a comparison found, in one line."""
+    digits = 1 if family.unit.startswith("%") else 3
+    middle, low, high = (f"{x:+.{digits}f}".replace("-", "−") for x in family.found(cell))
+    size, seeds = len(family.claims), len(family.pair(cell)[0])
+    corrected = f", corrected for {size} comparisons" if size > 1 else ""
+    other = family.against if isinstance(family.against, str) else family.against[cell]
+    return (
+        f"{cell}, less {other}: {middle} [{low}, {high}] {family.unit}".rstrip()
+        + f". 95 %{corrected}; {seeds} seeds of results/{family.record}.py."
+    )
+
+
+def open_words(self: HTML5Translator, node: Verdict) -> None:
+    """Make the words a button that opens the note, without a script."""
+    self.body.append(
+        f'<button type="button" class="book-verdict" popovertarget="{node["ids"][0]}">'
+    )
+
+
+def close_words(self: HTML5Translator, node: Verdict) -> None:
+    """Write the note behind the words."""
+    told = escape(node["told"])
+    self.body.append(
+        f'</button><span popover class="book-told" id="{node["ids"][0]}">{told}</span>'
+    )
+
+
+def only_words(self: Any, node: Verdict) -> None:
+    """Write nothing but the words."""
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Register the role."""
+    app.add_node(
+        Verdict,
+        html=(open_words, close_words),
+        text=(only_words, only_words),
+    )
+    app.add_role("verdict", VerdictRole())
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
