@@ -15,7 +15,7 @@ class Table:
     """A table whose first column names the rows.
 
     A notebook keeps it as aligned text, for readers of the file, and as HTML for the page, which
-    draws each interval on the scale of its column.
+    draws each interval on an axis.
 
     Args:
         columns: Heading → cells, one for each row: a text, a number, or ``(mean, low, high)``.
@@ -69,15 +69,13 @@ class Table:
 
     def _repr_html_(self) -> str:
         heads = "".join(f'<th scope="col">{html.escape(head)}</th>' for head in self.columns)
-        spans = {head: _span(cells) for head, cells in self.columns.items()}
         rows = []
         for number, name in enumerate(self.names):
             cells = [f'<th scope="row">{html.escape(name)}</th>']
-            for head, column in [*self.columns.items()][1:]:
+            for column in [*self.columns.values()][1:]:
                 value, between = self._text(column[number])
                 small = f" <small>{between}</small>" if between else ""
-                bar = _bar(column[number], *spans[head])
-                cells.append(f"<td>{html.escape(value)}{small}{bar}</td>")
+                cells.append(f"<td>{html.escape(value)}{small}</td>")
             mark = ' class="book-marked"' if name in self.marked else ""
             rows.append(f"<tr{mark}>{''.join(cells)}</tr>")
         body = "\n".join(rows)
@@ -96,17 +94,3 @@ class Table:
             mean, low, high = (f"{number:.{self.digits}f}" for number in cell)
             return mean, f"{low} to {high}"
         return (f"{cell:.{self.digits}f}" if isinstance(cell, float) else str(cell)), ""
-
-
-def _span(cells: Sequence[Cell]) -> tuple[float, float]:
-    """Return where the bars of a column begin, and how far they go."""
-    ends = [number for cell in cells if isinstance(cell, tuple) for number in cell]
-    return (min(ends), max(ends) - min(ends)) if ends else (0.0, 0.0)
-
-
-def _bar(cell: Cell, start: float, length: float) -> str:
-    """Return the interval of a cell, in whole hundredths of the column's; book.css draws it."""
-    if not isinstance(cell, tuple):
-        return ""
-    mean, low, high = (round(100 * (number - start) / (length or 1)) for number in cell)
-    return f'<span class="book-bar" style="--mean:{mean}%;--low:{low}%;--high:{high}%"></span>'
