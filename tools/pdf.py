@@ -20,7 +20,7 @@ from urllib.parse import urljoin, urlsplit
 import yaml
 from bs4 import BeautifulSoup, Tag
 
-from tools.posters import chromium
+from tools.browser import needed
 
 LEFT_OUT = "book/api/"
 REFERRING = ("for", "aria-labelledby", "aria-describedby")
@@ -116,7 +116,7 @@ def write(root: Path, toc: Path, target: Path) -> None:
     whole.write_text(str(joined(root, pages)), encoding="utf8")
     try:
         with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+            browser = playwright.chromium.launch(executable_path=needed(), args=["--no-sandbox"])
             page = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme="light")
             page.set_default_timeout(600_000)
             page.goto(whole.resolve().as_uri())

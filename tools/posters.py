@@ -11,17 +11,16 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import os
 import re
-import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from tools.browser import needed
+
 POSTERS = Path(__file__).resolve().parents[1] / "book" / "_assets" / "posters"
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 DRAW = """async () => {
   // the front page loads plotly for who turns to its figure
   for (const box of document.querySelectorAll(".book-figure")) {
@@ -60,11 +59,6 @@ def tidy(svg: str) -> str:
     return svg
 
 
-def chromium() -> str | None:
-    """Return where Chromium is."""
-    return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
-
-
 def write(root: Path) -> int:
     """Write the posters of every page below ``root``, and return how many."""
     from playwright.sync_api import sync_playwright
@@ -72,7 +66,7 @@ def write(root: Path) -> int:
     POSTERS.mkdir(exist_ok=True)
     drawn = set()
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=needed(), args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme="light")
         for path in sorted(root.rglob("*.html")):
             if 'class="book-figure"' not in path.read_text(encoding="utf8"):

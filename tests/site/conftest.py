@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.site.reader import book, pages_of
+from tools.browser import MISSING, chromium
 
-CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -42,15 +41,14 @@ def pages(site: Path) -> list[Path]:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """A headless Chromium; without one skip, unless REQUIRE_BROWSER=1."""
-    path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, CHROMIUM)), None)
+    path = chromium()
     if path is None:
-        message = f"no browser: set CHROMIUM or install one of {', '.join(CHROMIUM)}"
         if os.environ.get("REQUIRE_BROWSER") == "1":
-            pytest.fail(message, pytrace=False)
-        pytest.skip(message)
+            pytest.fail(MISSING, pytrace=False)
+        pytest.skip(MISSING)
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=path, args=FLAGS)
-        yield chromium
-        chromium.close()
+        opened = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        yield opened
+        opened.close()
