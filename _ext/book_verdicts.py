@@ -37,15 +37,16 @@ class VerdictRole(ReferenceRole):
 
 
 def told(family: Family, cell: str) -> str:
-    """Return what a comparison found, in one line."""
+    """Return what a comparison found, in two sentences."""
     digits = 1 if family.unit.startswith("%") else 3
     middle, low, high = (f"{x:+.{digits}f}".replace("-", "−") for x in family.found(cell))
     size, seeds = len(family.claims), len(family.pair(cell)[0])
     corrected = f", corrected for {size} comparisons" if size > 1 else ""
-    other = family.against if isinstance(family.against, str) else family.against[cell]
+    better = "less" if family.less else "more"
     return (
-        f"{cell}, less {other}: {middle} [{low}, {high}] {family.unit}".rstrip()
-        + f". 95 %{corrected}; {seeds} seeds of results/{family.record}.py."
+        f"“{cell}” less “{family.other(cell)}”: {middle} {family.unit}".rstrip()
+        + f" [{low}, {high}], 95 %{corrected}; {better} is better. "
+        f"{seeds} seeds of results/{family.record}.py."
     )
 
 

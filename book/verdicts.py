@@ -56,11 +56,14 @@ class Family:
     less: bool = False
     shown: Callable[[float], float] = float
 
+    def other(self, cell: str) -> str:
+        """Return what a cell is compared with."""
+        return self.against if isinstance(self.against, str) else self.against[cell]
+
     def pair(self, cell: str) -> tuple[Sequence[float], Sequence[float]]:
-        """Return what a cell measured, and what it is compared with."""
+        """Return what a cell measured, and what the other one did."""
         runs = self.runs()
-        other = self.against if isinstance(self.against, str) else self.against[cell]
-        return runs[cell], runs[other]
+        return runs[cell], runs[self.other(cell)]
 
     def found(self, cell: str) -> tuple[float, float, float]:
         """Return mean and interval of a comparison, corrected, in the unit of the text."""
