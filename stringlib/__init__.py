@@ -4,6 +4,7 @@ import torch
 
 from stringlib.attention import (
     FEATURES,
+    WEIGHTS,
     CosineWeight,
     DecayWeight,
     DeltaWeight,
@@ -30,6 +31,7 @@ from stringlib.attention import (
 from stringlib.attention.shift import ShiftedState
 from stringlib.attention.softmax import KeyValueCache
 from stringlib.encoders import (
+    BIASES,
     ENCODERS,
     STRING,
     ALiBi,
@@ -56,9 +58,11 @@ from stringlib.models import LanguageModel, ViT
 torch.serialization.add_safe_globals([LinearState, KeyValueCache, ShiftedState, Phases])
 
 __all__ = [
+    "BIASES",
     "ENCODERS",
     "FEATURES",
     "STRING",
+    "WEIGHTS",
     "ALiBi",
     "AxialRoPE",
     "CayleySTRING",

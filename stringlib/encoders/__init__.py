@@ -7,11 +7,12 @@ from stringlib.encoders.circulant import CirculantSTRING
 from stringlib.encoders.dense import DenseSTRING
 from stringlib.encoders.mixed import MixedRoPE
 from stringlib.encoders.reflection import ReflectionSTRING
-from stringlib.encoders.registry import ENCODERS, make_encoder
+from stringlib.encoders.registry import BIASES, ENCODERS, make_encoder
 from stringlib.encoders.rope import AxialRoPE, RoPE
 from stringlib.encoders.string import STRING, RotaryEncoder
 
 __all__ = [
+    "BIASES",
     "ENCODERS",
     "STRING",
     "ALiBi",
