@@ -11,6 +11,8 @@ by it, so that nbval sees, and reports, only what does not agree:
   scale; every other number of it to a thousandth of itself.
 * In a cell tagged ``compare-form``, which trains, only the form: texts, names, lengths, but no
   number. What the chapter says about its numbers is asserted in the cell.
+* In a cell tagged ``nbval-ignore-output``, which measures time, only what its code alone decides:
+  the titles of its tables, the names of their rows and columns, the words that it prints.
 
 A picture is compared through the text that ``lab.explore.describe`` saves with it.
 """
@@ -27,6 +29,7 @@ import nbformat
 from nbval.plugin import IPyNbCell
 
 FORM = "compare-form"
+IGNORED = "nbval-ignore-output"
 PLOTLY = "application/vnd.plotly.v1+json"
 PIXEL = 1 / 300
 SHADE = 1 / 100
@@ -43,6 +46,7 @@ NUMBER = re.compile(
     r" *(?P<sign>[-+−]?)(?<![\w.])(?P<whole>\d+)(?:\.(?P<decimals>\d+))?"
     r"(?:[eE](?P<power>[-+]?\d+))?(?!\w|\.\d)(?=(?P<percent> ?%)?) *"
 )
+HEADING = re.compile(r"<(caption|th)\b[^>]*>(.*?)</\1>")
 
 Near = Callable[[float, float], bool]
 
@@ -50,8 +54,8 @@ Near = Callable[[float, float], bool]
 def pytest_itemcollected(item: Any) -> None:
     """Let every cell that nbval compares settle first."""
     if isinstance(item, IPyNbCell):
-        compare = item.compare_outputs
-        settler = Settler(form=FORM in item.cell.metadata.get("tags", []))
+        compare, tags = item.compare_outputs, item.cell.metadata.get("tags", [])
+        settler = Settler(form=FORM in tags)
 
         def settled(new: list[Any], saved: list[Any]) -> bool:
             new = settler.outputs(new, saved)
@@ -61,7 +65,23 @@ def pytest_itemcollected(item: Any) -> None:
                 item.comparison_traceback += itertools.islice(found, SHOWN)
             return same
 
-        item.compare_outputs = settled
+        def headed(new: list[Any], saved: list[Any]) -> bool:
+            said, before = headings(new), headings(saved)
+            item.comparison_traceback = list(differences(said, before))
+            return said == before
+
+        item.compare_outputs = headed if IGNORED in tags else settled
+        item.options["check"] |= IGNORED in tags
+
+
+def headings(outputs: list[Any]) -> list[str]:
+    """Return what a cell says whatever it measures: titles and names of tables, printed words."""
+    found = []
+    for output in outputs:
+        found += [text for _, text in HEADING.findall(output.get("data", {}).get("text/html", ""))]
+        if "text" in output:
+            found.append(NUMBER.sub("", output["text"]))
+    return found
 
 
 class Settler:
