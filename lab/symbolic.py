@@ -74,9 +74,10 @@ def proves(label: str, left: Side, right: Side, *, wrong: Side) -> None:
 
 
 def _equal(left: Side, right: Side) -> bool:
-    if isinstance(left, sp.MatrixExpr) or isinstance(right, sp.MatrixExpr):
+    entries = [isinstance(side, sp.MatrixBase) for side in (left, right)]  # also MatrixExpr
+    if not all(entries) and any(isinstance(side, sp.MatrixExpr) for side in (left, right)):
         return bool(left == right)  # symbols for whole matrices: see cancelled
-    if isinstance(left, sp.MatrixBase) and left.shape != getattr(right, "shape", None):
+    if entries[0] and left.shape != getattr(right, "shape", None):
         return False
     return bool(left == right) or vanishes(left - right)
 

@@ -76,6 +76,11 @@ def test_a_proof_needs_equal_sides_and_a_mutant_that_differs():
         (sp.MatrixSymbol("P", 3, 3).T, sp.MatrixSymbol("P", 3, 3).T, sp.MatrixSymbol("P", 3, 3)),
         (sp.Integral(a, (a, 0, b)), sp.Integral(a, (a, 0, b)), sp.Integral(b, (b, 0, a))),
         (sp.eye(2), sp.eye(2), sp.eye(3)),
+        (  # a matrix symbol written out is both: its entries are compared
+            sp.MatrixSymbol("P", 2, 2).as_explicit() * (a + b),
+            sp.Matrix(2, 2, lambda i, j: sp.expand(sp.MatrixSymbol("P", 2, 2)[i, j] * (a + b))),
+            sp.MatrixSymbol("P", 2, 2).as_explicit() * (a - b),
+        ),
     )
     for left, right, wrong in sides:
         symbolic.proves("eq-x", left, right, wrong=wrong)
