@@ -1,8 +1,9 @@
 r"""Circulant-STRING from its definition down to half spectra: one rung, one function.
 
-Every function takes queries or keys and returns vectors whose inner products are the scores.
-They are written down to be timed, so unlike the other references they compute in the
-precision of ``x``; angles and exponentials are float64.
+Every function takes queries or keys x, ``(..., heads, seq, d)``, positions ``(seq, coord_dim)`` and
+the first columns of the circulants, ``(heads, coord_dim, d)``, and returns vectors whose inner
+products are the scores, like x unless it says so. They are written down to be timed, so unlike the
+other references they compute in the precision of x; angles and exponentials are float64.
 """
 
 from __future__ import annotations
@@ -13,14 +14,6 @@ from torch import Tensor
 
 def encode_by_matrix_exp(x: Tensor, positions: Tensor, coefficients: Tensor) -> Tensor:
     r"""Return R(r)x with one matrix exponential for each head and token.
-
-    Args:
-        x: float32 or float64, ``(..., heads, seq, d)``.
-        positions: ``(seq, coord_dim)``.
-        coefficients: First columns, ``(heads, coord_dim, d)``.
-
-    Returns:
-        A tensor like ``x``.
 
     Source:
         Schenck et al. 2025, definition 3.1 with equation 11.
@@ -37,14 +30,6 @@ def encode_by_matrix_exp(x: Tensor, positions: Tensor, coefficients: Tensor) -> 
 def encode_by_fft(x: Tensor, positions: Tensor, coefficients: Tensor) -> Tensor:
     r"""Return R(r)x by a complex FFT and its inverse, equation :eq:`eq-circulant-fft`.
 
-    Args:
-        x: float32 or float64, ``(..., heads, seq, d)``.
-        positions: ``(seq, coord_dim)``.
-        coefficients: First columns, ``(heads, coord_dim, d)``.
-
-    Returns:
-        A tensor like ``x``.
-
     Source:
         Schenck et al. 2025, theorem 3.5.
     """
@@ -54,16 +39,7 @@ def encode_by_fft(x: Tensor, positions: Tensor, coefficients: Tensor) -> Tensor:
 
 
 def encode_by_rfft(x: Tensor, positions: Tensor, coefficients: Tensor) -> Tensor:
-    r"""Return R(r)x by a real FFT and its inverse: modes j and d − j are conjugate.
-
-    Args:
-        x: float32 or float64, ``(..., heads, seq, d)``.
-        positions: ``(seq, coord_dim)``.
-        coefficients: First columns, ``(heads, coord_dim, d)``.
-
-    Returns:
-        A tensor like ``x``.
-    """
+    r"""Return R(r)x by a real FFT and its inverse: modes j and d − j are conjugate."""
     spectrum = torch.fft.rfft(x)
     turn = _turn(positions, torch.fft.rfft(coefficients.double()))
     return torch.fft.irfft(turn.to(spectrum.dtype) * spectrum, n=x.shape[-1])
@@ -74,11 +50,6 @@ def encode_by_half_spectrum(x: Tensor, positions: Tensor, coefficients: Tensor) 
 
     There is no way back to d channels. Parseval's theorem makes it unnecessary: the inner
     product of two such vectors is that of the rotated ones.
-
-    Args:
-        x: float32 or float64, ``(..., heads, seq, d)``.
-        positions: ``(seq, coord_dim)``.
-        coefficients: First columns, ``(heads, coord_dim, d)``.
 
     Returns:
         ``(..., heads, seq, 2 * (d // 2 + 1))``, real and imaginary parts side by side.
