@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import itertools
 from typing import Any
 
 import pytest
@@ -57,17 +56,6 @@ def test_a_state_has_the_length_of_any_depth(depth: int) -> None:
     assert len(state) == depth
     rest = model(tokens[:, 4:], state=state)
     assert properties.largest_difference(rest, model(tokens)[:, 4:]) <= 1e-12
-
-
-@pytest.mark.parametrize("name", SERVED)
-def test_the_states_are_all_that_is_needed_of_earlier_tokens(name: str) -> None:
-    """Token by token, with a longer piece between."""
-    model, tokens = language_model(name).double(), text(2, LENGTH)
-    state, parts = None, []
-    for start, end in itertools.pairwise((0, 1, 2, 5, 6, 7)):
-        part, state = model(tokens[:, start:end], state=state, return_state=True)
-        parts.append(part)
-    assert properties.largest_difference(torch.cat(parts, 1), model(tokens)) <= 1e-10
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name not in STATES])

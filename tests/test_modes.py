@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 from typing import NamedTuple
 
 import pytest
@@ -12,7 +13,7 @@ from torch import Tensor
 from stringlib import LanguageModel, ViT
 from stringlib.testing.contract import Contract, Property, close, skip, true
 from stringlib.testing.modes import EAGER, Mode, on_meta
-from stringlib.testing.moves import COPIES
+from stringlib.testing.modules import COPIES
 from tests.model_cases import COVERING, LENGTH, has_state, model_and_input, pictures, text
 from tests.thinned import hold, products
 
@@ -125,23 +126,22 @@ def nothing_is_made_on_another_device(case: Case, run: Mode) -> None:
 
 @MODEL.holds()
 def a_state_is_all_that_later_tokens_need(case: Case, run: Mode) -> None:
-    """Also saved and loaded, by the defaults of both."""
+    """One by one, several at once, and saved and loaded by the defaults of both."""
     if case.kind != "text" or not has_state(case.name) or not run.cheap or run.name == "batched":
         skip()
     model, tokens = case.make(), case.given()
     with run.around():
         whole = model(tokens)
-        first, state = model(tokens[:, :4], return_state=True)
-    file = io.BytesIO()
-    torch.save(state, file)
-    file.seek(0)
-    state = torch.load(file)
-    out = [first]
-    for t in range(4, LENGTH):
+    state, out = None, []
+    for start, end in itertools.pairwise((0, 1, 2, 5, 6, LENGTH)):
         with run.around():
-            scores, state = model(tokens[:, t : t + 1], state=state, return_state=True)
+            scores, state = model(tokens[:, start:end], state=state, return_state=True)
         out.append(scores)
-    near(torch.cat(out, 1), whole, "a score of tokens one by one")
+        file = io.BytesIO()
+        torch.save(state, file)
+        file.seek(0)
+        state = torch.load(file)
+    near(torch.cat(out, 1), whole, "a score of tokens piece by piece")
 
 
 @MODEL.holds()

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from stringlib.encoders.bias import RelativeBias
-from stringlib.testing.contract import Contract, close, refused, true
-from stringlib.testing.modes import EAGER, Mode, on_meta
-from stringlib.testing.moves import COPIES
+from stringlib.testing.contract import Contract, close, each_close, refused, true
+from stringlib.testing.modes import EAGER, Mode
+from stringlib.testing.modules import Held, holds_of_modules
 
 Make = Callable[..., RelativeBias]
 """``make(dtype)`` → the bias, the same each time."""
@@ -57,25 +57,7 @@ def gradients_are_those_of_each_distance(make: Make, run: Mode) -> None:
     one_by_one = bias.at((i - j).flatten()).unflatten(-1, (9, 7))
     close(out, one_by_one, 1e-13 * (1 + out.abs().max().item()), "a bias")
     expected = EAGER.gradients(one_by_one, learned)
-    for got, want in zip(run.gradients(out, learned), expected, strict=True):
-        close(got, want, 1e-11 * (1 + want.abs().max().item()), "a gradient")
-
-
-@BIAS.holds()
-def torch_func_takes_the_same_gradients(make: Make, run: Mode) -> None:
-    bias = make()
-    values: dict[str, Tensor] = dict(bias.named_parameters())
-    if not values:
-        return
-
-    def loss(values: dict[str, Tensor]) -> Tensor:
-        return torch.func.functional_call(bias, values, (5, 7)).pow(2).sum()
-
-    want = torch.autograd.grad(loss(values), [*values.values()])
-    with run.around():
-        got = torch.func.grad(loss)({name: x.detach() for name, x in values.items()})
-    for a, b in zip(got.values(), want, strict=True):
-        close(a, b, 1e-11 * (1 + b.abs().max().item()), "a gradient of torch.func")
+    each_close(run.gradients(out, learned), expected, 1e-11, "a gradient")
 
 
 @BIAS.holds()
@@ -106,22 +88,12 @@ def any_number_of_tokens(make: Make, run: Mode) -> None:
             few.sum().backward()
 
 
-@BIAS.holds()
-def every_kind_of_copy_says_the_same(make: Make, run: Mode) -> None:
-    given = tokens(7), tokens(9)
-    before = run(of_tokens(make()), *given)
-    for name, copied in COPIES.items():
-        other = copied(make)
-        assert isinstance(other, RelativeBias)
-        got = run(of_tokens(other), *given)
-        close(got, before, 0.0, f"a bias {name}")
+def all_of(bias: RelativeBias, q: Tensor, k: Tensor) -> tuple[Tensor, ...]:
+    """Return all that a bias gives."""
+    return bias(q.shape[-2], k.shape[-2]), bias.at(torch.arange(5, device=q.device))
 
 
-@BIAS.holds()
-def nothing_is_made_on_another_device(make: Make, run: Mode) -> None:
-    bias = make().to("meta")
-    for found in on_meta(lambda: (bias(5, 7), bias.at(torch.arange(5, device="meta")))):
-        true(all(x.is_meta for x in found), "a bias must stay on the device")
+holds_of_modules(BIAS, lambda make: Held(make, all_of, (tokens(7), tokens(9))))
 
 
 @BIAS.holds()

@@ -1,8 +1,8 @@
-"""A contract: properties that say in words what fails, and by how much."""
+"""A contract: properties that say in an ``AssertionError`` what fails, and by how much."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -89,11 +89,7 @@ class Contract:
 
 
 def close(got: Tensor, want: Tensor, limit: float, what: str = "the result") -> None:
-    """Raise unless two tensors are of one shape and dtype, with NaN at the same places, and close.
-
-    Raises:
-        AssertionError: In words, if they are not.
-    """
+    """Raise unless two tensors are close, of one shape and dtype, with NaN at the same places."""
     for attribute in ("shape", "dtype"):
         a, b = getattr(got, attribute), getattr(want, attribute)
         if a != b:
@@ -105,22 +101,21 @@ def close(got: Tensor, want: Tensor, limit: float, what: str = "the result") -> 
     small(gap.masked_fill(same, 0).max().item() if gap.numel() else 0.0, limit, what)
 
 
-def small(error: float, limit: float, what: str) -> None:
-    """Raise unless an error is at most its limit.
+def each_close(got: Iterable[Tensor], want: Iterable[Tensor], limit: float, what: str) -> None:
+    """Raise unless each tensor is close to its own; the limit grows with numbers above 1."""
+    for a, b in zip(got, want, strict=True):
+        largest = b.detach().abs().max().item() if b.numel() else 0.0
+        close(a, b, limit * max(1.0, largest), what)
 
-    Raises:
-        AssertionError: If it is larger, or NaN.
-    """
+
+def small(error: float, limit: float, what: str) -> None:
+    """Raise unless an error is at most its limit; NaN is not."""
     if not error <= limit:
         raise AssertionError(f"{what} is off by {error:.1e}, at most {limit:.0e} is allowed")
 
 
 def derives_both_ways(function: Callable[[Tensor], Tensor], x: Tensor) -> None:
-    """Raise unless the derivative forwards is that backwards: ⟨g, J t⟩ is ⟨Jᵀ g, t⟩.
-
-    Raises:
-        AssertionError: If it is off by more than 1e-10 of the sum of the sizes of its terms.
-    """
+    """Raise unless the derivative forwards is that backwards: ⟨g, J t⟩ is ⟨Jᵀ g, t⟩."""
     x = x.detach()
     tangent = torch.linspace(-1, 2, x.numel(), dtype=x.dtype).view_as(x)
     forwards: Any = torch.func.jvp(function, (x,), (tangent,))
@@ -133,11 +128,7 @@ def derives_both_ways(function: Callable[[Tensor], Tensor], x: Tensor) -> None:
 
 
 def true(holds: object, what: str) -> None:
-    """Raise unless something holds.
-
-    Raises:
-        AssertionError: With the words, if it does not.
-    """
+    """Raise unless something holds."""
     if not holds:
         raise AssertionError(what)
 
@@ -155,9 +146,6 @@ def refused(
         *arguments: What it is given.
         error: What it has to raise.
         words: What has to stand in the message, such as the name of the argument.
-
-    Raises:
-        AssertionError: If it accepts them, or says something else.
     """
     try:
         call(*arguments)

@@ -16,14 +16,14 @@ from stringlib.testing import properties
 from stringlib.testing.contract import (
     Contract,
     close,
-    derives_both_ways,
+    each_close,
     refused,
     skip,
     small,
     true,
 )
-from stringlib.testing.modes import EAGER, Mode, on_meta
-from stringlib.testing.moves import COPIES
+from stringlib.testing.modes import EAGER, Mode
+from stringlib.testing.modules import COPIES, Held, holds_of_modules
 
 Make = Callable[..., RotaryEncoder]
 """``make(dtype)`` → the encoder, the same each time, with random parameters of order one."""
@@ -243,35 +243,7 @@ def _gradients_are_those_of_eager_mode(make: Make, run: Mode) -> None:
         encoded = [x.flatten() for x in mode(encoder, *leaves)]
         out = torch.cat([encoded[0].new_ones(1), *encoded])
         found.append(mode.gradients(out, [*leaves, *encoder.parameters()]))
-    for got, want in zip(found[1], found[0], strict=True):
-        close(got, want, 1e-10 * (1 + _largest(want)), "a gradient")
-
-
-@ENCODER.holds()
-def torch_func_takes_the_same_gradients(make: Make, run: Mode) -> None:
-    encoder = make()
-    tensors = inputs(encoder)
-    values: dict[str, Tensor] = dict(encoder.named_parameters())
-
-    def loss(values: dict[str, Tensor], *tensors: Tensor) -> Tensor:
-        q, k = torch.func.functional_call(encoder, values, tensors)
-        return (q * k.flip(-2)).pow(3).sum()
-
-    def first(x: Tensor) -> Tensor:
-        found: Tensor = encoder(x, x.detach(), tensors[2])[0]
-        return found
-
-    derives_both_ways(first, tensors[0])
-    if not values:
-        return
-    wanted = torch.autograd.grad(loss(values, *tensors), [*values.values()], allow_unused=True)
-    detached = {name: x.detach() for name, x in values.items()}
-    with run.around():
-        found = torch.func.grad(loss)(detached, *tensors)
-    for got, want in zip(found.values(), wanted, strict=True):
-        close(
-            got, torch.zeros_like(got) if want is None else want, 1e-9, "a gradient of torch.func"
-        )
+    each_close(found[1], found[0], 1e-10, "a gradient")
 
 
 @ENCODER.holds()
@@ -299,8 +271,7 @@ def autocast_does_not_touch_the_angles(make: Make, run: Mode) -> None:
     plain = run(encoder, q, k, positions * 1000)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         cast = run(encoder, q, k, positions * 1000)
-    for a, b in zip(plain, cast, strict=True):
-        close(b, a, 0.0, "a result under autocast")
+    each_close(cast, plain, 0.0, "a result under autocast")
 
 
 @ENCODER.holds()
@@ -335,27 +306,13 @@ def what_is_learned_goes_to_float32_and_float64_and_never_to_half(make: Make, ru
         true(dtypes == {steps[-1]}, f"{steps[-1]} in must be {steps[-1]} out, got {dtypes}")
 
 
-@ENCODER.holds()
-def nothing_stays_on_another_device(make: Make, run: Mode) -> None:
-    encoder = make().to("meta")
-    q, k, positions = (t.to("meta") for t in inputs(encoder))
-
-    def all_that_it_gives() -> tuple[Tensor, ...]:
-        matrices = encoder.matrix(positions), encoder.generators(), encoder.basis()
-        return (*encoder(q, k, positions), encoder.rotate(q, positions), *matrices)
-
-    for found in on_meta(all_that_it_gives):
-        true(all(x.is_meta for x in found), "what is computed on a device must stay there")
-        true(found[0].shape == q.shape, "a call must keep the shape of the queries")
+def all_of(encoder: RotaryEncoder, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, ...]:
+    """Return all that an encoder gives."""
+    matrices = encoder.matrix(positions), encoder.generators(), encoder.basis()
+    return (*encoder(q, k, positions), encoder.rotate(q, positions), *matrices)
 
 
-@ENCODER.holds()
-def every_kind_of_copy_says_the_same(make: Make, run: Mode) -> None:
-    encoder = make()
-    given = inputs(encoder)
-    before = run(encoder, *given)[0]
-    for name, copied in COPIES.items():
-        close(run(copied(make), *given)[0], before, 0.0, f"a query of an encoder {name}")
+holds_of_modules(ENCODER, lambda make: Held(make, all_of, inputs(make())))
 
 
 @ENCODER.holds()
@@ -388,8 +345,7 @@ def any_number_of_tokens_and_batches(make: Make, run: Mode) -> None:
             given = inputs(encoder, seq, (batch,))
             with run.around():
                 found = program(*given)
-            for got, want in zip(found, served(*given), strict=True):
-                close(got, want, 1e-12, f"a result for {batch} times {seq} tokens")
+            each_close(found, served(*given), 1e-12, f"a result for {batch} times {seq} tokens")
 
 
 @ENCODER.holds()
@@ -497,16 +453,11 @@ def phases_stand_for_their_positions(make: Make, run: Mode) -> None:
         here, there = run(
             lambda q, k, r: (encoder(q, k, encoder.phases(r)), encoder(q, k, r)), q, k, positions
         )
-        for got, want in zip(here, there, strict=True):
-            close(got, want, 0.0, "a result by phases")
+        each_close(here, there, 0.0, "a result by phases")
         phases, few = encoder.phases(positions), encoder.phases(positions[:2])
         close(encoder.rotate(q, phases), encoder.rotate(q, positions), 0.0, "a turned vector")
-        for got, want in zip(
-            encoder(q[..., :2, :], k, few, phases),
-            encoder(q[..., :2, :], k, positions[:2], positions),
-            strict=True,
-        ):
-            close(got, want, 0.0, "a result by two phases")
+        apart = encoder(q[..., :2, :], k, positions[:2], positions)
+        each_close(encoder(q[..., :2, :], k, few, phases), apart, 0.0, "a result by two phases")
         for batched in (positions.expand(2, -1, -1), positions.expand(1, -1, -1)):
             got, _ = encoder(q, k, encoder.phases(batched))
             limit = 1e-11 if dtype == torch.float64 else 0.05
@@ -535,8 +486,7 @@ def phases_carry_gradients_and_digits(make: Make, run: Mode) -> None:
             return encoder(q, k, encoder.phases(r) if phases else r)
 
         found.append(run.gradients(torch.cat(run(call, q, k, positions), -1), parameters))
-    for a, b in zip(*found, strict=True):
-        close(a, b, 1e-10 * (1 + _largest(b)), "a gradient through phases")
+    each_close(*found, 1e-10, "a gradient through phases")
 
 
 @ENCODER.holds()
@@ -614,7 +564,3 @@ def bad_input_is_named(make: Make, run: Mode) -> None:
     # 300 positions in bfloat16 are 257 different ones
     many = inputs(encoder, seq=300, batch=())
     refused(encoder, *many[:2], torch.full((300, n), 299.0).bfloat16(), words="positions")
-
-
-def _largest(x: Tensor) -> float:
-    return x.abs().max().item() if x.numel() else 0.0

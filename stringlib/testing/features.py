@@ -11,9 +11,9 @@ from torch import Tensor
 
 from stringlib.attention.features import FeatureMap
 from stringlib.attention.linear import linear_attention
-from stringlib.testing.contract import Contract, close, derives_both_ways, refused, skip, true
-from stringlib.testing.modes import EAGER, Mode, on_meta
-from stringlib.testing.moves import COPIES
+from stringlib.testing.contract import Contract, close, each_close, refused, skip, true
+from stringlib.testing.modes import EAGER, Mode
+from stringlib.testing.modules import Held, holds_of_modules
 from stringlib.testing.weights import EXACT, dense_attention, random
 
 FEATURE_MAP = Contract()
@@ -135,26 +135,7 @@ def gradients_are_the_derivatives(case: Mapped, run: Mode) -> None:
     leaves = [q, k, v, *learned]
     expected = EAGER.gradients(attend(q, k, v), leaves)
     found = run.gradients(run(attend, q, k, v), leaves)
-    for got, want in zip(found, expected, strict=True):
-        close(got, want, 1e-11 * (1 + want.abs().max().item()), "a gradient")
-
-
-@FEATURE_MAP.holds()
-def torch_func_takes_the_same_gradients(case: Mapped, run: Mode) -> None:
-    phi = case.make()
-    values: dict[str, Tensor] = dict(phi.named_parameters())
-    x = case.tokens(2, n=3, seed=4)
-
-    def loss(values: dict[str, Tensor], x: Tensor) -> Tensor:
-        return torch.func.functional_call(phi, values, (x,)).pow(2).sum()
-
-    leaf = x.clone().requires_grad_()
-    (want,) = torch.autograd.grad(loss(values, leaf), [leaf])
-    with run.around():
-        detached = {name: value.detach() for name, value in values.items()}
-        got = torch.func.grad(loss, 1)(detached, x)
-    close(got, want, 1e-11 * (1 + want.abs().max().item()), "a gradient of torch.func")
-    derives_both_ways(phi, x)
+    each_close(found, expected, 1e-11, "a gradient")
 
 
 @FEATURE_MAP.holds()
@@ -195,9 +176,9 @@ def nothing_looks_ahead_and_nan_stays_in_its_token(case: Mapped, run: Mode) -> N
     true(not torch.equal(after[..., 20:, :], before[..., 20:, :]), "later outputs must change")
     x = case.tokens(2)
     x[0, 0, 2, 0] = torch.nan
-    features, _ = phi.scaled_keys(x)
-    true(features[0, 0, 2].isnan().any(), "NaN in must be NaN out")
-    true(features.isnan().any(-1).sum() == 1, "NaN must stay in its token")
+    for features in (phi(x), phi.scaled_keys(x)[0]):
+        true(features[0, 0, 2].isnan().any(), "NaN in must be NaN out")
+        true(features.isnan().any(-1).sum() == 1, "NaN must stay in its token")
 
 
 @FEATURE_MAP.holds()
@@ -240,30 +221,17 @@ def any_number_of_tokens_and_batches(case: Mapped, run: Mode) -> None:
         program = program or run.prepared(lambda x: all_of(phi, x), x, free=((0, 2),))
         with run.around():
             found = program(x)
-        for got, want in zip(found, all_of(phi, x), strict=True):
-            close(got, want, EXACT, f"features of {batch} times {n} tokens")
+        each_close(found, all_of(phi, x), EXACT, f"features of {batch} times {n} tokens")
 
 
-@FEATURE_MAP.holds()
-def every_kind_of_copy_says_the_same(case: Mapped, run: Mode) -> None:
-    x = case.tokens(2)
-    before = run(case.make(), x)
-    for name, copied in COPIES.items():
-        close(run(copied(case.make), x), before, 0.0, f"a feature of a map {name}")
-
-
-@FEATURE_MAP.holds()
-def nothing_is_made_on_another_device(case: Mapped, run: Mode) -> None:
-    phi, x = case.make().to("meta"), case.tokens(2).to("meta")
-    for found in on_meta(lambda: all_of(phi, x)):
-        true(all(y.is_meta for y in found), "features must stay on the device")
+holds_of_modules(FEATURE_MAP, lambda case: Held(case.make, all_of, (case.tokens(2, n=3, seed=4),)))
 
 
 @FEATURE_MAP.holds()
 def bad_input_is_named_and_good_is_left_alone(case: Mapped, run: Mode) -> None:
     phi, x = case.make(), case.tokens(2)
     copied = x.clone()
-    run(phi, x)
+    run(lambda x: all_of(phi, x), x)
     close(x, copied, 0.0, "what was given")
     refused(phi, x.long(), error=TypeError, words="x must be")
     refused(phi, [1.0], error=TypeError, words="x must be")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from stringlib.attention.linear import linear_attention
 from stringlib.attention.weights import PositionWeight
-from stringlib.testing.contract import Contract, close, skip, true
+from stringlib.testing.contract import Contract, close, each_close, skip, true
 from stringlib.testing.modes import EAGER, Mode, lines_of_a_graph, on_meta
 
 WEIGHT = Contract()
@@ -177,25 +177,26 @@ def attended(
 def in_pieces(
     case: Weighted,
     tensors: Sequence[Tensor],
-    cut: int,
+    cuts: Sequence[int],
     mode: str | None = None,
-    scale: Tensor | None = None,
-) -> Tensor:
-    """Return causal attention of the first tokens, and of the others from their state."""
+    run: Mode = EAGER,
+    **by_token: Tensor | None,
+) -> tuple[Tensor, Any]:
+    """Return causal attention, each piece of tokens from the state of those before; the last state.
+
+    Scale and mask of all keys are cut as the tokens are.
+    """
     n, state, out = tensors[2].shape[-2], None, []
-    for start, end in pieces((cut,), n):
-        part = None if scale is None else scale[..., start:end]
-        told = {"key_scale": part, "state": state, "return_state": True}
-        y, state = case.attend(case.piece(tensors, start, end), True, mode, n, **told)
+    for start, end in itertools.pairwise((0, *(cut for cut in cuts if cut < n), n)):
+        own = {key: None if x is None else x[..., start:end] for key, x in by_token.items()}
+        told = {"state": state, "return_state": True, **own}
+
+        def call(*t: Tensor, told: dict[str, Any] = told) -> Any:
+            return case.attend(t, True, mode, n, **told)
+
+        y, state = run(call, *case.piece(tensors, start, end))
         out.append(y)
-    return torch.cat(out, -2)
-
-
-def differences(got: Sequence[Tensor], want: Sequence[Tensor], limit: float, what: str) -> None:
-    """Raise unless each of several tensors is close to its own, relative to how large it is."""
-    for a, b in zip(got, want, strict=True):
-        largest = b.abs().max().item() if b.numel() else 0.0
-        close(a, b, limit * max(1.0, largest), what)
+    return torch.cat(out, -2), state
 
 
 def _way(causal: bool, mode: str | None) -> str:
@@ -223,7 +224,7 @@ def gradients_equal_those_of_the_dense_sum(case: Weighted, run: Mode) -> None:
             expected = EAGER.gradients(case.by_definition(leaves, causal), learned)
             for _, mode in case.ways(run, causal=(causal,)):
                 got = run.gradients(attended(case, run, leaves, causal, mode), learned)
-                differences(got, expected, 1e-10, f"a gradient of {_way(causal, mode)}")
+                each_close(got, expected, 1e-10, f"a gradient of {_way(causal, mode)}")
 
 
 @WEIGHT.holds()
@@ -241,7 +242,7 @@ def torch_func_takes_the_same_gradients(case: Weighted, run: Mode) -> None:
         )
         with run.around():
             got = torch.func.grad(loss, tuple(range(len(tensors))))(*tensors)
-        differences(got, expected, 1e-10, f"a gradient of torch.func of {_way(causal, mode)}")
+        each_close(got, expected, 1e-10, f"a gradient of torch.func of {_way(causal, mode)}")
 
 
 @WEIGHT.holds()
@@ -260,7 +261,7 @@ def the_lines_of_a_graph_say_the_same(case: Weighted, run: Mode) -> None:
                 causal: bool = causal, mode: str | None = mode, by: Tensor | None = by
             ) -> Tensor:
                 if causal and case.carries:
-                    return in_pieces(case, leaves, n // 2, mode, by)  # noqa: B023
+                    return in_pieces(case, leaves, (n // 2,), mode, key_scale=by)[0]  # noqa: B023
                 out: Tensor = case.attend(leaves, causal, mode, key_scale=by)  # noqa: B023
                 return out
 
@@ -270,7 +271,7 @@ def the_lines_of_a_graph_say_the_same(case: Weighted, run: Mode) -> None:
                 found = EAGER.gradients(got, leaves)
             what = f"{_way(causal, mode)} of {n} tokens"
             close(got, want, EXACT, what)
-            differences(found, EAGER.gradients(want, leaves), 1e-10, f"a gradient of {what}")
+            each_close(found, EAGER.gradients(want, leaves), 1e-10, f"a gradient of {what}")
 
 
 @WEIGHT.holds(core=True)
@@ -495,11 +496,6 @@ def more_keys_than_queries_and_fewer(case: Weighted, run: Mode) -> None:
 CUTS = ((1,), (33,), (32, 64), (0, 5, 6, 6, 7, 50), tuple(range(1, 70)))
 
 
-def pieces(cuts: Sequence[int], n: int) -> Iterator[tuple[int, int]]:
-    """Return the first and the last token of each piece."""
-    return itertools.pairwise((0, *(cut for cut in cuts if cut < n), n))
-
-
 @WEIGHT.holds()
 def a_state_is_all_that_later_tokens_need(case: Weighted, run: Mode) -> None:
     if not case.carries:
@@ -511,24 +507,10 @@ def a_state_is_all_that_later_tokens_need(case: Weighted, run: Mode) -> None:
         scale = 8 * random(2, case.heads, n, seed=4).clamp(0, 1) if with_scale else None
         whole = case.attend(tensors, key_scale=scale)
         for cuts in CUTS if run is EAGER else CUTS[:1]:
-            state, out = None, []
-            for start, end in pieces(cuts, n):
-
-                def call(*t: Tensor, state: Any = state, start: int = start, end: int = end) -> Any:
-                    part = None if scale is None else scale[..., start:end]  # noqa: B023
-                    told = {"key_scale": part, "state": state, "return_state": True}
-                    return case.attend(t, True, mode, n, **told)  # noqa: B023
-
-                piece = case.piece(tensors, start, end)
-                if run.name == "batched":  # a length is no tensor
-                    with run.around():
-                        y, state = call(*piece)
-                else:
-                    y, state = run(call, *piece)
-                out.append(y)
-            assert state is not None
+            step = EAGER if run.name == "batched" else run  # a length is no tensor
+            out, state = in_pieces(case, tensors, cuts, mode, step, key_scale=scale)
             true(state.length == n, f"a state must count its {n} tokens, got {state.length}")
-            close(torch.cat(out, -2), whole, EXACT, f"{_way(True, mode)} in pieces at {cuts[:5]}")
+            close(out, whole, EXACT, f"{_way(True, mode)} in pieces at {cuts[:5]}")
 
 
 @WEIGHT.holds()
@@ -536,14 +518,13 @@ def gradients_flow_through_a_carried_state(case: Weighted, run: Mode) -> None:
     if not case.carries:
         skip()
     n = case.length(40, run)
-    cut = n // 2
     leaves = [x.requires_grad_() for x in case.given(n)]
     with run.around():
-        out = in_pieces(case, leaves, cut)
+        out, _ = in_pieces(case, leaves, (n // 2,))
     learned = [*leaves, *case.parameters]
     got = run.gradients(out, learned)
     expected = EAGER.gradients(case.attend(leaves), learned)
-    differences(got, expected, 1e-10, "a gradient through a state")
+    each_close(got, expected, 1e-10, "a gradient through a state")
 
 
 @WEIGHT.holds()
@@ -567,8 +548,7 @@ def a_scale_kept_apart_equals_one_multiplied_in(case: Weighted, run: Mode) -> No
             got = run(call, *leaves)
             what = f"{_way(causal, mode)} with a scale"
             close(got, expected, more * EXACT, what)
-            for a, b in zip(run.gradients(got, leaves), wanted, strict=True):
-                close(a, b, more * 1e-11, f"a gradient of {what}")
+            each_close(run.gradients(got, leaves), wanted, more * 1e-11, f"a gradient of {what}")
 
 
 @WEIGHT.holds()
@@ -644,19 +624,10 @@ def padding_between_pieces_changes_no_scale(case: Weighted, run: Mode) -> None:
         has_late = (mask & loud).cumsum(0).bool()[:, None]
         expected = torch.where(has_late, late, early).nan_to_num()
         for cuts in ((), (2, 4), (1, 2, 3, 4, 5), (4,)):
-            state, out = None, []
-            for start, end in pieces(cuts, n):
-                with run.around():
-                    y, state = case.attend(
-                        *(case.piece(tensors, start, end), True, None, n),
-                        key_scale=(scale + level + 900 * loud)[..., start:end],
-                        key_mask=mask[start:end],
-                        state=state,
-                        return_state=True,
-                    )
-                out.append(y)
-            what = f"keys {kept} in pieces at {cuts}"
-            close(torch.cat(out, -2), expected, EXACT, what)
+            told = {"key_scale": scale + level + 900 * loud, "key_mask": mask}
+            with run.around():
+                out, _ = in_pieces(case, tensors, cuts, **told)
+            close(out, expected, EXACT, f"keys {kept} in pieces at {cuts}")
 
 
 @WEIGHT.holds()
