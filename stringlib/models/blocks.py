@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -183,20 +184,25 @@ def require_known(encoder: object) -> None:
         raise ValueError(f"encoder must be None or one of {', '.join(names)}, got {encoder!r}")
 
 
-def fold_blocks(blocks: nn.ModuleList) -> None:
-    """Fold the attention of every block, in place.
+class Blocks(nn.Module):
+    """Base of the models: they fold as their blocks do."""
 
-    See :meth:`~stringlib.attention.multihead.MultiHeadAttention.folded`.
+    blocks: nn.ModuleList
 
-    Raises:
-        ValueError: If a layer has no rotary encoder or is not softmax attention.
-    """
-    shared: dict[int, RotaryEncoder | RelativeBias | None] = {}
-    for block in blocks:
-        assert isinstance(block, Block)
-        encoder = block.attention.encoder
-        block.attention = block.attention.folded()
-        block.attention.encoder = shared.setdefault(id(encoder), block.attention.encoder)
+    def folded(self) -> Self:
+        """Return a copy whose encoders cost what RoPE costs: their basis is in the projections.
+
+        Raises:
+            ValueError: If a layer has no rotary encoder or is not softmax attention.
+        """
+        model = copy.deepcopy(self)
+        shared: dict[int, RotaryEncoder | RelativeBias | None] = {}
+        for block in model.blocks:
+            assert isinstance(block, Block)
+            encoder = block.attention.encoder
+            block.attention = block.attention.folded()
+            block.attention.encoder = shared.setdefault(id(encoder), block.attention.encoder)
+        return model
 
 
 @torch.no_grad()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -19,7 +18,7 @@ from stringlib.encoders.string import RotaryEncoder
 from stringlib.inputs import per_head, require_places, require_same_device
 from stringlib.models.blocks import (
     Block,
-    fold_blocks,
+    Blocks,
     initialize,
     phases_of,
     require_known,
@@ -28,7 +27,7 @@ from stringlib.models.blocks import (
 from stringlib.spec import Count0, Indices, NotNegative, Positions, checked
 
 
-class LanguageModel(nn.Module):
+class LanguageModel(Blocks):
     r"""Embedding, causal blocks, norm, and a score for each token that may follow.
 
     Args:
@@ -249,16 +248,6 @@ class LanguageModel(nn.Module):
                 token = torch.multinomial(shares, 1, generator=generator)
             drawn.append(token)
         return torch.cat(drawn, -1)
-
-    def folded(self) -> LanguageModel:
-        """Return a copy whose encoders cost what RoPE costs: their basis is in the projections.
-
-        Raises:
-            ValueError: If a layer has no rotary encoder or is not softmax attention.
-        """
-        model = copy.deepcopy(self)
-        fold_blocks(model.blocks)
-        return model
 
     def _tie(self) -> None:
         if self.tied:

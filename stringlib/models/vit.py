@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -18,7 +17,7 @@ from stringlib.inputs import per_head, require_like_weight, require_places, requ
 from stringlib.models.absolute import GridSinusoidal, GridTable
 from stringlib.models.blocks import (
     Block,
-    fold_blocks,
+    Blocks,
     initialize,
     phases_of,
     require_known,
@@ -28,7 +27,7 @@ from stringlib.positions import grid_positions
 from stringlib.spec import Floats, Positions, checked
 
 
-class ViT(nn.Module):
+class ViT(Blocks):
     """Patches, blocks, and a score for each class, of a class token or of the patches' mean.
 
     Coordinates are explicit: patch (i, j) stands at (i, j), whatever the size of the image. Nothing
@@ -229,16 +228,6 @@ class ViT(nn.Module):
             x, _ = block(x, places, key_mask=key_mask)
         x = self.norm(x)
         return self.readout(x[:, 0] if self.cls is not None else _mean(x, key_mask))
-
-    def folded(self) -> ViT:
-        """Return a copy whose encoders cost what RoPE costs: their basis is in the projections.
-
-        Raises:
-            ValueError: If a layer has no rotary encoder or is not softmax attention.
-        """
-        model = copy.deepcopy(self)
-        fold_blocks(model.blocks)
-        return model
 
     def _cells(self, name: str, sizes: tuple[int, ...]) -> tuple[int, ...]:
         """Return the number of patches along each axis, or say what does not fit."""
