@@ -18,10 +18,10 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.encoders.string import RotaryEncoder
-from stringlib.inputs import require_kind, require_name, require_positive
+from stringlib.inputs import require_name
 from stringlib.precision import at_least_float32, widen, widest
 from stringlib.rotary_modules import Coordinates, Tables, find, laid_out
-from stringlib.spec import Floats, Positions, Reals, checked
+from stringlib.spec import Floats, Positions, Positive, Reals, checked, require
 
 
 class RotaryTables(nn.Module):
@@ -82,7 +82,7 @@ class RotaryTables(nn.Module):
         super().__init__()
         by_type = encoder if isinstance(encoder, Mapping) else {"": encoder}
         for each in by_type.values():
-            require_kind("encoder", each, RotaryEncoder)
+            require("encoder", each, RotaryEncoder)
             if each.heads != 1:
                 raise ValueError(
                     f"heads must be 1 for tables, which all heads share, got {each.heads}"
@@ -91,7 +91,7 @@ class RotaryTables(nn.Module):
                 raise ValueError(f"head_dim must be even for tables, got {each.head_dim}")
         scales = _by_type("scale", scale, by_type, 1.0)
         for factor in scales.values():
-            require_positive("scale", factor)
+            require("scale", factor, Positive)
         self.encoder = nn.ModuleDict(encoder) if isinstance(encoder, Mapping) else encoder
         self.layout, self.scales = layout, {name: float(each) for name, each in scales.items()}
         self.coordinates, self.wide, self.positions = coordinates, wide, positions

@@ -13,10 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.encoders.string import STRING, RotaryEncoder
-from stringlib.inputs import require_kind
 from stringlib.kernels.rotation import pair_up
 from stringlib.precision import widen
-from stringlib.spec import Floats, checked
+from stringlib.spec import Floats, checked, require
 
 Norm = nn.Module | Tensor | None
 CLOSE = 1e-5  # scales are kept in float32
@@ -126,7 +125,7 @@ def _scales(name: str, norm: Norm, encoder: RotaryEncoder) -> Tensor | None:
     if isinstance(norm, Tensor):
         found = widen(norm.detach()).flatten()
     else:
-        require_kind(name, norm, nn.Module)
+        require(name, norm, nn.Module)
         found = _asked(norm, d)
     if found is None:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numbers
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -17,42 +17,10 @@ INTEGERS = (numbers.Integral, torch.SymInt)
 """A number counts tokens, or stands for it while a program for any number is exported."""
 
 
-def require_count(name: str, value: Any, least: int = 1) -> None:
-    """Raise unless ``value`` is an integer of at least ``least``.
-
-    Raises:
-        TypeError: If it is not an integer.
-        ValueError: If it is too small.
-    """
-    if isinstance(value, bool) or not isinstance(value, INTEGERS):
-        raise TypeError(f"{name} must be an int, got {value!r}")
-    if value < least:
-        raise ValueError(f"{name} must be at least {least}, got {value}")
-
-
-def require_positive(name: str, value: Any) -> None:
-    """Raise unless ``value`` is a positive, finite number.
-
-    Raises:
-        TypeError: If it is not a number.
-        ValueError: If it is not positive or not finite.
-    """
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{name} must be a number, got {value!r}")
-    if not 0 < float(value) < float("inf"):
-        raise ValueError(f"{name} must be positive and finite, got {value}")
-
-
 def require_name(name: str, value: object, known: Collection[str]) -> None:
     """Raise ``ValueError`` unless ``value`` is one of the known names."""
     if not isinstance(value, str) or value not in known:
         raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}")
-
-
-def require_kind(name: str, value: object, kind: type) -> None:
-    """Raise ``TypeError`` unless ``value`` is an instance of a class."""
-    if not isinstance(value, kind):
-        raise TypeError(f"{name} must be a {kind.__name__}, got {kind_of(value)}")
 
 
 def require_floats(name: str, x: object) -> None:

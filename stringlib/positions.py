@@ -9,14 +9,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from stringlib.inputs import require_count
 from stringlib.precision import widest
 from stringlib.spec import Count0, Positive, checked
 
 
 @checked
 def grid_positions(
-    *sizes: int,
+    *sizes: Count0,
     dtype: torch.dtype = torch.float32,
     num_prefix: Count0 = 0,
     device: torch.device | str | None = None,
@@ -48,8 +47,6 @@ def grid_positions(
     """
     if not sizes:
         raise ValueError("sizes must name at least one axis, got none")
-    for size in sizes:
-        require_count("sizes", size, least=0)
     largest = _largest_whole(dtype)
     if max(sizes) - 1 > largest:
         raise ValueError(

@@ -7,7 +7,7 @@ it is called. An error names the argument, what it must be and what was given.
 ``int``, ``float``, ``bool``  a number of things, at least 1; a finite number; a bool
 ``Literal["a", "b"]``         one of these words
 a class, ``X | None``         one of its instances; X, or None
-``Sequence[int]``             a tuple or list of numbers; ``tuple[int, ...]`` too
+``Sequence[int]``             a tuple or list of numbers; ``tuple[int, int]`` of two
 ``Floats[Tensor, shape]``     a floating-point tensor
 ``Indices[Tensor, shape]``    a tensor of whole numbers, int64 or int32
 ``Reals[Tensor, shape]``      a tensor of real numbers, integer or floating
@@ -48,9 +48,10 @@ from typing import (
 import torch
 from torch import Tensor
 
-from stringlib.inputs import INTEGERS, common_shape, finds, kind_of, require_log_decay
+from stringlib.inputs import INTEGERS, common_shape, finds, kind_of, require_log_decay, require_name
 
-__all__ = ["Count0", "Even", "NotNegative", "Positive", "Scale", "Share", "Whole", "checked"]
+__all__ = ["Count0", "Even", "NotNegative", "Positive", "Scale", "Share", "Whole", "at_least"]
+__all__ += ["checked", "require"]
 # which a type checker sees imported
 __all__ += ["Floats", "Indices", "LogDecays", "Positions", "Reals"]
 
@@ -85,14 +86,19 @@ class Array(NamedTuple):
         return repr(self.shape)
 
 
+def at_least(least: int) -> Any:
+    """Return the annotation of a number of things, so many or more."""
+    return Annotated[int, Numbers(f"at least {least}", lambda x: x >= least)]
+
+
 PLAIN = {
-    int: Annotated[int, Numbers("at least 1", lambda x: x >= 1)],
+    int: at_least(1),
     float: Annotated[float, Numbers("finite", lambda x: -math.inf < x < math.inf)],
 }
 # torch itself knows best what it takes for a device
 UNTESTED = (object, Any, inspect.Parameter.empty, torch.device)
 
-Count0 = Annotated[int, Numbers("at least 0", lambda x: x >= 0)]
+Count0 = Annotated[int, Numbers("at least 0", lambda x: x >= 0)]  # written out for mypy
 Even = Annotated[int, Numbers("even (channels rotate in pairs)", lambda x: x > 0 and x % 2 == 0)]
 Whole = Annotated[int, Numbers("whole", lambda x: True)]
 Positive = Annotated[float, Numbers("positive and finite", lambda x: 0 < x < math.inf)]
@@ -147,9 +153,12 @@ def checked(function: F) -> F:
     # a name that stands once says that there is a dimension, and no more
     once = {key for key in keys if keys.count(key) == 1 and key not in numerals | attributes}
     tests: list[tuple[Any, str, tuple[type, ...], Test]] = []
+    rest: list[tuple[int, Test]] = []  # of ``*arguments``
     for place, p in enumerate(parameters):
         admitted, test = _test(p.name, _parts(hints[p.name]), once)
-        if test is not None and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
+        if test is not None and p.kind is p.VAR_POSITIONAL:
+            rest.append((place, test))
+        elif test is not None and p.kind is not p.VAR_KEYWORD:
             reach = math.inf if p.kind is p.KEYWORD_ONLY else place  # no place will do
             tests.append((reach, p.name, admitted, test))
     places = {p.name: place for place, p in enumerate(parameters)}
@@ -179,11 +188,21 @@ def checked(function: F) -> F:
                 continue
             if not isinstance(value, admitted):
                 test(value, sizes)
+        for place, test in rest:
+            for value in args[place:]:
+                test(value, sizes)
         return function(*args, **named)
 
     # a compiler counts how often it has compiled one piece of code: each function gets its own
     call.__code__ = call.__code__.replace(co_name=function.__name__)
     return cast(F, wraps(function)(call))
+
+
+def require(name: str, value: object, hint: Any) -> None:
+    """Raise unless a value is what an annotation would admit, where there is none."""
+    admitted, test = _test(name, _parts(hint), set())
+    if test is not None and not isinstance(value, admitted):
+        test(value, {})
 
 
 def _parts(hint: Any) -> list[Any]:
@@ -212,7 +231,7 @@ def _test(name: str, parts: list[Any], once: set[str]) -> tuple[tuple[type, ...]
     """
     rows = [part for part in parts if get_origin(part) in (tuple, Sequence)]
     if rows:
-        return _several(name, get_args(rows[0])[0], [p for p in parts if p not in rows], once)
+        return _several(name, get_args(rows[0]), [p for p in parts if p not in rows], once)
     metas = [meta for part in parts for meta in _metas(part)]
     admitted = tuple(part for part in parts if isinstance(part, type) and part not in UNTESTED)
     others = [part for part in parts if part not in admitted]
@@ -237,14 +256,17 @@ def _refuse(name: str, classes: tuple[type, ...]) -> Test:
 
 
 def _several(
-    name: str, one: Any, others: list[Any], once: set[str]
+    name: str, row: tuple[Any, ...], others: list[Any], once: set[str]
 ) -> tuple[tuple[type, ...], Test | None]:
     """Return the same for a tuple or list of what an annotation admits, or another thing."""
-    each, each_test = _test(name, _parts(one), once)
+    each, each_test = _test(name, _parts(row[0]), once)
+    length = 0 if len(row) == 1 or row[1] is ... else len(row)
     admitted, other_test = _test(name, others, once)
 
     def test(x: Any, sizes: Sizes) -> None:
         if isinstance(x, (tuple, list)):
+            if length and len(x) != length:
+                raise ValueError(f"{name} must be {length} numbers, got {x!r}")
             for part in x:
                 if each_test is not None and not isinstance(part, each):
                     each_test(part, sizes)
@@ -257,11 +279,7 @@ def _several(
 
 
 def _literal(name: str, known: tuple[str, ...]) -> Test:
-    def test(x: Any, sizes: Sizes) -> None:
-        if not isinstance(x, str) or x not in known:
-            raise ValueError(f"{name} must be one of {', '.join(known)}, got {x!r}")
-
-    return test
+    return lambda x, sizes: require_name(name, x, known)
 
 
 def _number(name: str, kind: type, meta: Numbers) -> Test:

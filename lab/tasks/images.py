@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from lab.tasks.download import load
 from lab.tasks.task import Task, without_end
-from stringlib.inputs import require_count, require_positive
 from stringlib.models.vit import ViT
+from stringlib.spec import Positive, at_least, require
 
 Examples = tuple[Tensor, Tensor]
 
@@ -85,14 +85,14 @@ class Images(Task):
                 f"got {tuple(train[0].shape[1:])} and {tuple(test[0].shape[1:])}"
             )
         self.channels, self.side = train[0].shape[1:3]
-        require_positive("white", white)
-        require_count("patch", patch)
+        require("white", white, Positive)
+        require("patch", patch, int)
         for name, value in {"classes": classes, "scale": scale, "views": views}.items():
-            require_count(name, value)
+            require(name, value, int)
         if canvas is not None:
-            require_count("canvas", canvas, least=self.side)
+            require("canvas", canvas, at_least(self.side))
         if step is not None:
-            require_count("step", step)
+            require("step", step, int)
         largest = max(int(train[1].max()), int(test[1].max()))
         if classes <= largest:
             raise ValueError(
@@ -115,7 +115,7 @@ class Images(Task):
 
     def batch(self, size: int, generator: torch.Generator) -> Examples:
         """Return images, ``(size, channels, canvas, canvas)`` from 0 to 1, and classes."""
-        require_count("size", size)
+        require("size", size, int)
         images, labels = self.train
         rows = torch.randint(len(images), (size,), generator=generator)
         return self._shown(images[rows], self.places, generator), labels[rows].long()

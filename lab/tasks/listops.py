@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from lab.tasks.task import IGNORE, Task, without_end
-from stringlib.inputs import require_count
 from stringlib.models.language import LanguageModel
+from stringlib.spec import Count0, at_least, require
 
 OPERATORS = ("MIN", "MAX", "MED", "SM")
 """Smallest, largest, median (rounded down), and sum modulo 10."""
@@ -101,12 +101,12 @@ class ListOps(Task):
         test_size: int = 2_000,
         seed: int = 0,
     ) -> None:
-        require_count("min_length", min_length, least=0)
-        require_count("max_length", max_length, least=min_length + 2)
-        require_count("depth", depth, least=2)
-        require_count("arguments", arguments, least=2)
-        require_count("train_size", train_size)
-        require_count("test_size", test_size)
+        require("min_length", min_length, Count0)
+        require("max_length", max_length, at_least(min_length + 2))
+        require("depth", depth, at_least(2))
+        require("arguments", arguments, at_least(2))
+        require("train_size", train_size, int)
+        require("test_size", test_size, int)
         self.max_length = max_length
         tokens, values = _pool(
             min_length, max_length, depth, arguments, train_size + test_size, seed
@@ -116,7 +116,7 @@ class ListOps(Task):
 
     def batch(self, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Return tokens and targets, both ``(size, longest expression of the batch)``."""
-        require_count("size", size)
+        require("size", size, int)
         tokens, values = self.train
         rows = torch.randint(len(tokens), (size,), generator=generator)
         return _sequences(tokens[rows], values[rows])

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from lab.tasks.task import IGNORE, Task
-from stringlib.inputs import require_count, require_positive
 from stringlib.models.language import LanguageModel
+from stringlib.spec import Positive, at_least, require
 
 
 class MQAR(Task):
@@ -53,10 +53,10 @@ class MQAR(Task):
         *,
         random_filler: bool = False,
     ) -> None:
-        require_count("pairs", pairs)
-        require_count("length", length, least=4 * pairs)
-        require_count("vocab", vocab, least=2 * pairs + 2)
-        require_positive("power", power)
+        require("pairs", pairs, int)
+        require("length", length, at_least(4 * pairs))
+        require("vocab", vocab, at_least(2 * pairs + 2))
+        require("power", power, Positive)
         if length % 2:
             raise ValueError(f"length must be even (slots of two tokens), got {length}")
         self.pairs, self.length, self.vocab, self.power = pairs, length, vocab, power
@@ -64,7 +64,7 @@ class MQAR(Task):
 
     def batch(self, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Return tokens and targets, both ``(size, length)``."""
-        require_count("size", size)
+        require("size", size, int)
         half = self.vocab // 2
         keys = self._choose(size, half - 1, generator) + 1
         values = self._choose(size, self.vocab - half, generator) + half

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from lab.tasks.task import IGNORE, Task
-from stringlib.inputs import require_count
 from stringlib.models.language import LanguageModel
+from stringlib.spec import at_least, require
 
 
 class Recall(Task):
@@ -38,15 +38,15 @@ class Recall(Task):
     test_seed = 10_000
 
     def __init__(self, pairs: int = 8, keys: int | None = None, values: int = 8) -> None:
-        require_count("pairs", pairs)
-        require_count("values", values)
+        require("pairs", pairs, int)
+        require("values", values, int)
         if keys is not None:
-            require_count("keys", keys, least=pairs)
+            require("keys", keys, at_least(pairs))
         self.pairs, self.keys, self.values = pairs, keys or pairs, values
 
     def batch(self, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Return tokens and targets, both ``(size, 2 * pairs + 1)``."""
-        require_count("size", size)
+        require("size", size, int)
         keys = torch.rand(size, self.keys, generator=generator).argsort(-1)[:, : self.pairs]
         keys = keys + self.values
         values = torch.randint(self.values, (size, self.pairs), generator=generator)

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from lab.tasks.download import load
 from lab.tasks.task import IGNORE, Task, without_end
-from stringlib.inputs import require_count, require_positive
 from stringlib.models.configs import make_language_model
+from stringlib.spec import Positive, require
 
 
 def python_topics() -> bytes:
@@ -70,22 +70,22 @@ class Text(Task):
         last: int | None = None,
         windows: int | None = None,
     ) -> None:
-        require_count("length", length)
+        require("length", length, int)
         if not isinstance(test_lengths, Sequence):
             raise TypeError(f"test_lengths must be a sequence of counts, got {test_lengths!r}")
         for n in test_lengths:
-            require_count("test_lengths", n)
+            require("test_lengths", n, int)
         self.length, self.test_lengths = length, tuple(test_lengths) or (length,)
         if last is not None:
-            require_count("last", last)
+            require("last", last, int)
             if last > min(self.test_lengths):
                 raise ValueError(
                     f"last must be at most the shortest test length {min(self.test_lengths)}, "
                     f"got {last}"
                 )
         if windows is not None:
-            require_count("windows", windows)
-        require_positive("share", share)
+            require("windows", windows, int)
+        require("share", share, Positive)
         if share >= 1:
             raise ValueError(f"share must be between 0 and 1, got {share}")
         self.last, self.windows = last, windows
@@ -99,7 +99,7 @@ class Text(Task):
 
     def batch(self, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Return bytes, ``(size, length)``, and those that follow them."""
-        require_count("size", size)
+        require("size", size, int)
         start = torch.randint(len(self.train) - self.length, (size, 1), generator=generator)
         window = self.train[start + torch.arange(self.length + 1)].long()
         return window[:, :-1], window[:, 1:]

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from lab.tasks.task import Task
-from stringlib.inputs import require_count
 from stringlib.models.vit import ViT
+from stringlib.spec import Count0, at_least, require
 
 MARKS = 3
 """Channels of a volume, one for mark a, one for mark b, one for those that mean nothing."""
@@ -44,19 +44,19 @@ class Volumes(Task):
     test_seed = 10_000
 
     def __init__(self, size: int = 6, region: int | None = None, others: int = 8) -> None:
-        require_count("size", size, least=2)
+        require("size", size, at_least(2))
         if region is not None:
-            require_count("region", region, least=2)
+            require("region", region, at_least(2))
         self.size, self.region, self.others = size, region or max(2, size // 2), others
         if self.region > size:
             raise ValueError(f"region must be at most size {size}, got {region}")
-        require_count("others", others, least=0)
+        require("others", others, Count0)
         if others > size**3 - 2:
             raise ValueError(f"others must leave cells for a and b of {size**3}, got {others}")
 
     def batch(self, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Return volumes, ``(size, 3, *3 sizes)``, and directions, ``(size,)``."""
-        require_count("size", size)
+        require("size", size, int)
         return self._drawn(size, 0, generator)
 
     def chance(self) -> float:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
-from stringlib.inputs import require_count, require_positive
+from stringlib.spec import Count0, NotNegative, Positive, require
 
 
 @dataclass(frozen=True)
@@ -54,17 +53,17 @@ class Settings:
     def __post_init__(self) -> None:
         """Refuse numbers that make no sense."""
         for name in ("steps", "batch_size", "log_every", "checkpoint_every"):
-            require_count(name, getattr(self, name))
+            require(name, getattr(self, name), int)
         for name in ("warmup", "seed"):
-            require_count(name, getattr(self, name), least=0)
-        require_positive("rate", self.rate)
+            require(name, getattr(self, name), Count0)
+        require("rate", self.rate, Positive)
         for name in ("weight_decay", "penalty"):
-            _require_not_negative(name, getattr(self, name))
+            require(name, getattr(self, name), NotNegative)
         for name in ("clip", "encoder_rate"):
             if getattr(self, name) is not None:
-                require_positive(name, getattr(self, name))
+                require(name, getattr(self, name), Positive)
         if self.evaluate_every is not None:
-            require_count("evaluate_every", self.evaluate_every)
+            require("evaluate_every", self.evaluate_every, int)
         if len(self.betas) != 2 or not all(0 <= b < 1 for b in self.betas):
             raise ValueError(f"betas must be two numbers in [0, 1), got {self.betas}")
 
@@ -83,10 +82,3 @@ def half_cosine(step: int, steps: int, warmup: int) -> float:
         return (step + 1) / warmup
     done = (step - warmup) / max(1, steps - warmup)
     return 0.5 * (1 + math.cos(math.pi * done))
-
-
-def _require_not_negative(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"{name} must be a number, got {value!r}")
-    if not 0 <= value < math.inf:
-        raise ValueError(f"{name} must be finite and not negative, got {value}")

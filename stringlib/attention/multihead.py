@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -24,19 +23,17 @@ from stringlib.encoders.registry import BIASES, ENCODERS, make_bias, make_encode
 from stringlib.encoders.string import Phases, RotaryEncoder
 from stringlib.inputs import (
     expands,
-    require_count,
     require_kind_of_state,
     require_like_weight,
     require_name,
     require_places,
-    require_positive,
     require_same_tokens,
     require_split,
 )
 from stringlib.parts import Known, part, require_none_left, taken_out
 from stringlib.positions import grid_positions
 from stringlib.precision import at_least_float32, without_autocast
-from stringlib.spec import Floats, Reals, checked
+from stringlib.spec import Floats, Positive, Reals, checked, require
 
 State = LinearState | KeyValueCache | ShiftedState
 PLACES = ("before", "after")
@@ -145,7 +142,6 @@ class MultiHeadAttention(nn.Module):
     ) -> None:
         super().__init__()
         require_split(dim, heads)
-        _require_grid(grid)
         key_heads = heads if key_heads is None else key_heads
         if heads % key_heads:
             raise ValueError(f"key_heads must divide heads {heads}, got {key_heads}")
@@ -171,7 +167,7 @@ class MultiHeadAttention(nn.Module):
             self.weight, self.encoder = BiasWeight(self.encoder), None
         self.gate = None if gate is None else Gate(self.dim, self.heads, gate)
         temperature = options.pop("temperature", 1.0)
-        require_positive("temperature", temperature)
+        require("temperature", temperature, Positive)
         if temperature != 1 and not normalize_qk:
             raise ValueError(f"temperature must be 1 unless normalize_qk, got {temperature}")
         start = torch.full((self.key_heads,), math.log(temperature))
@@ -332,19 +328,14 @@ class MultiHeadAttention(nn.Module):
     ) -> tuple[FeatureMap | None, int]:
         """Return the feature map, None for softmax, and the number of features of a head."""
         generator = options.pop("generator", None)
-        if generator is not None and not isinstance(generator, torch.Generator):
-            raise TypeError(f"generator must be a torch.Generator or None, got {generator!r}")
-        if isinstance(attention, str) and attention == "softmax":
-            return None, self.head_dim
-        if isinstance(attention, str) and attention in FEATURES:
+        require("generator", generator, torch.Generator | None)
+        if isinstance(attention, str):
+            require_name("attention", attention, ("softmax", *FEATURES))
+            if attention == "softmax":
+                return None, self.head_dim
             offered = {"head_dim": self.head_dim, "heads": self.heads, "generator": generator}
             attention = part("attention", attention, FEATURES, offered, options)
-        if not isinstance(attention, FeatureMap):
-            raise ValueError(
-                f"attention must be softmax, one of {', '.join(FEATURES)}, or a FeatureMap, "
-                f"got {attention!r}"
-            )
-        require_positive("scale of the feature map", attention.scale)
+        require("scale of the feature map", attention.scale, Positive)
         return attention, _count_features(attention, self.head_dim, self.heads)
 
     def _make_roll(self, options: dict[str, Any], width: int) -> Roll | None:
@@ -366,12 +357,8 @@ class MultiHeadAttention(nn.Module):
     ) -> RotaryEncoder | RelativeBias | None:
         """Return the encoder, asked for by name or given, for what a rotary one would turn."""
         coord_dim = options.pop("coord_dim", None)
-        if coord_dim is not None:
-            require_count("coord_dim", coord_dim)
-            if not isinstance(encoder, str) or encoder in BIASES:
-                raise ValueError(
-                    f"coord_dim must be None unless encoder is a name, got {coord_dim}"
-                )
+        if coord_dim is not None and (not isinstance(encoder, str) or encoder in BIASES):
+            raise ValueError(f"coord_dim must be None unless encoder is a name, got {coord_dim}")
         if encoder is None:
             return None
         if isinstance(encoder, str):
@@ -380,7 +367,8 @@ class MultiHeadAttention(nn.Module):
             own = taken_out(options, known[encoder])
             if encoder in BIASES:
                 return make_bias(encoder, self.heads, causal=self.causal, **own)
-            coord_dim = coord_dim or (1 if self.grid is None else 2)
+            if coord_dim is None:
+                coord_dim = 1 if self.grid is None else 2
             try:
                 return make_encoder(encoder, channels, coord_dim, heads=heads, **own)
             except ValueError as error:
@@ -388,11 +376,6 @@ class MultiHeadAttention(nn.Module):
                     f"encoder must fit heads of {channels} channels and {coord_dim} coordinates, "
                     f"got {encoder!r}: {error}"
                 ) from error
-        if not isinstance(encoder, (RotaryEncoder, RelativeBias)):
-            raise TypeError(
-                "encoder must be a RotaryEncoder or its name, a RelativeBias or None, "
-                f"got {type(encoder).__name__}"
-            )
         rotary = isinstance(encoder, RotaryEncoder)
         if encoder.heads not in ((1, heads) if rotary else (self.heads,)):
             expected = heads if rotary else self.heads
@@ -425,14 +408,9 @@ class MultiHeadAttention(nn.Module):
                 f"weight of kernelised attention, got {weight!r}"
             )
         made = weight
-        if isinstance(weight, str) and weight in WEIGHTS:
+        if isinstance(weight, str):
             offered = {"dim": self.dim, "heads": self.heads, "features": width, "grid": self.grid}
             made = part("weight", weight, WEIGHTS, offered, options)
-        if not isinstance(made, PositionWeight):
-            raise ValueError(
-                f"weight must be None, one of {', '.join(WEIGHTS)}, or a PositionWeight, "
-                f"got {weight!r}"
-            )
         _adopt(made)
         if made.causal_only and not self.causal:
             raise ValueError(
@@ -688,16 +666,6 @@ def _place_of_rotation(rotary: bool, features: FeatureMap | None, rotate: str | 
             "scores depend on more than the offset; after it, weights may be negative"
         )
     return rotate
-
-
-def _require_grid(grid: object) -> None:
-    """Raise unless the grid, if there is one, is rows and columns."""
-    if grid is None:
-        return
-    if not isinstance(grid, Sequence) or len(grid) != 2:
-        raise ValueError(f"grid must be (rows, columns), got {grid!r}")
-    for number in grid:
-        require_count("grid", number)
 
 
 def _adopt(weight: PositionWeight) -> None:

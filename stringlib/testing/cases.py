@@ -15,7 +15,7 @@ from stringlib.attention.features import FeatureMap
 from stringlib.attention.weights import PositionWeight
 from stringlib.encoders.bias import RelativeBias
 from stringlib.encoders.string import RotaryEncoder
-from stringlib.inputs import require_kind
+from stringlib.spec import require
 from stringlib.testing.features import Mapped
 from stringlib.testing.weights import Weighted, inputs
 
@@ -37,7 +37,7 @@ def encoder_cases(make: Make) -> dict[str, Callable[..., Any]]:
     """
     if _takes_nothing(make):
         one = make()
-        _require_encoder(one)
+        require("what make returns", one, RotaryEncoder | RelativeBias)
         return {type(one).__name__: of_dtype(make)}
     if _is_bias(make):
         return bias_cases(make)
@@ -60,7 +60,7 @@ def encoder_cases(make: Make) -> dict[str, Callable[..., Any]]:
         except ValueError as raised:  # one coordinate alone, for instance
             error = raised
             continue
-        _require_encoder(one)
+        require("what make returns", one, RotaryEncoder | RelativeBias)
         found["{} of {} channels, {} coordinates, {} heads".format(_name(make), *shape)] = of_dtype(
             build
         )
@@ -76,7 +76,7 @@ def bias_cases(make: Make) -> dict[str, Callable[..., RelativeBias]]:
         TypeError: If it is no bias.
     """
     tried = {"": make} if _takes_nothing(make) else {" of 3 heads": lambda: make(3)}
-    require_kind("what make returns", next(iter(tried.values()))(), RelativeBias)
+    require("what make returns", next(iter(tried.values()))(), RelativeBias)
     return {f"{_name(make)}{words}": of_dtype(build) for words, build in tried.items()}
 
 
@@ -87,7 +87,7 @@ def feature_case(make: Make) -> tuple[str, Mapped]:
         TypeError: If it is no feature map.
         ValueError: If it takes no number of channels that is tried.
     """
-    _require_callable(make)
+    require("make", make, Callable)
 
     def drawn() -> FeatureMap:
         with torch.random.fork_rng(devices=[]):
@@ -96,7 +96,7 @@ def feature_case(make: Make) -> tuple[str, Mapped]:
             return made.double()
 
     phi = drawn()
-    require_kind("what make returns", phi, FeatureMap)
+    require("what make returns", phi, FeatureMap)
     error = None
     for head_dim in (getattr(phi, "head_dim", 5), 5, 8, 4, 6, 16, 32, 64):
         for heads in (3, 1, 2, 4, 8):
@@ -122,9 +122,9 @@ def weight_case(make: Make) -> tuple[str, Weighted]:
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        _require_callable(make)
+        require("make", make, Callable)
         weight = parts.build("make", make, LAYER)
-    require_kind("what make returns", weight, PositionWeight)
+    require("what make returns", weight, PositionWeight)
     weight = weight.double()
     reads = type(weight).forward is not PositionWeight.forward
     return type(weight).__name__, _reading(weight) if reads else _plain(weight)
@@ -227,30 +227,18 @@ def of_dtype(build: Make) -> Make:
     return make
 
 
-def _require_encoder(one: object) -> None:
-    if not isinstance(one, RotaryEncoder | RelativeBias):
-        raise TypeError(
-            f"make must return a RotaryEncoder or a RelativeBias, got {type(one).__name__}"
-        )
-
-
 def _is_bias(make: object) -> bool:
     return inspect.isclass(make) and issubclass(make, RelativeBias)
 
 
 def _takes_nothing(make: Make) -> bool:
     """Return whether it can be called without an argument."""
-    _require_callable(make)
+    require("make", make, Callable)
     try:
         inspect.signature(make).bind()
     except TypeError:
         return False
     return True
-
-
-def _require_callable(make: object) -> None:
-    if not callable(make):
-        raise TypeError(f"make must be callable, got {make!r}")
 
 
 def _name(make: Make) -> str:
