@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,3 +13,14 @@ def refused(match: str) -> Any:
     if match.startswith("TypeError: "):
         return pytest.raises(TypeError, match=match.removeprefix("TypeError: "))
     return pytest.raises(ValueError, match=match)
+
+
+def refusals(*rows: tuple[Callable[[], object], str]) -> Any:
+    """Return a test of calls that are refused, each with a message as for :func:`refused`."""
+
+    @pytest.mark.parametrize(("call", "match"), rows)
+    def test(call: Callable[[], object], match: str) -> None:
+        with refused(match):
+            call()
+
+    return test

@@ -26,6 +26,7 @@ from stringlib.adapters import PatchPositions, RotaryTables, Rotated
 from stringlib.positions import grid_positions
 from stringlib.testing.properties import largest_difference
 from tests.draws import random
+from tests.refusals import refusals
 from tests.test_convert import turned
 
 DIM, HEADS, D = 24, 3, 8
@@ -577,66 +578,50 @@ LINEAR = nn.Linear(DIM, DIM)
 IDS, X = torch.arange(5)[None], torch.zeros(1, 5, 1)
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "match"),
-    [
-        (lambda: RotaryTables(LINEAR), TypeError, "encoder must be a RotaryEncoder, got Linear"),
-        (lambda: RotaryTables({"full": LINEAR}), TypeError, "encoder must be a RotaryEncoder"),
-        (lambda: RotaryTables(RoPE(D), scale=0), ValueError, "scale must be positive"),
-        (lambda: RotaryTables({"a": RoPE(D)}, scale={"a": 0}), ValueError, "scale must be pos"),
-        (lambda: RotaryTables(RoPE(D), scale={"a": 2}), TypeError, "scale must be a number"),
+test_what_does_not_fit_is_named = refusals(
+    (lambda: RotaryTables(LINEAR), "TypeError: encoder must be a RotaryEncoder, got Linear"),
+    (lambda: RotaryTables({"full": LINEAR}), "TypeError: encoder must be a RotaryEncoder"),
+    (lambda: RotaryTables(RoPE(D), scale=0), "scale must be positive"),
+    (lambda: RotaryTables({"a": RoPE(D)}, scale={"a": 0}), "scale must be pos"),
+    (lambda: RotaryTables(RoPE(D), scale={"a": 2}), "TypeError: scale must be a number"),
+    (
+        lambda: RotaryTables({"a": RoPE(D)}, scale={"b": 2}),
+        "scale's layer types must be one of a, got 'b'",
+    ),
+    (
+        lambda: RotaryTables(AxialRoPE(D, 2))(X, IDS.expand(3, 1, 5)),
+        r"position_ids must have shape .* \(2, batch, seq\), got \(3, 1, 5\)",
+    ),
+    (
+        lambda: RotaryTables(AxialRoPE(D, 2), coordinates="last")(X, IDS),
+        r"position_ids must have shape \(..., seq, 2\), got \(1, 5\)",
+    ),
+    (
+        lambda: RotaryTables(AxialRoPE(D, 2)).get_embed((2, 3)),
+        "positions must be given for tables of a shape",
+    ),
+    (lambda: RotaryTables(RoPE(D))(X), "position_ids must have .* got None"),
+    (lambda: RotaryTables(RoPE(D, heads=2)), "heads must be 1 for tables"),
+    (
+        lambda: RotaryTables(STRING(torch.rand(1, 2, 1), head_dim=5)),
+        "head_dim must be even for tables, got 5",
+    ),
+    *[
         (
-            lambda: RotaryTables({"a": RoPE(D)}, scale={"b": 2}),
-            ValueError,
-            "scale's layer types must be one of a, got 'b'",
-        ),
-        (
-            lambda: RotaryTables(AxialRoPE(D, 2))(X, IDS.expand(3, 1, 5)),
-            ValueError,
-            r"position_ids must have shape .* \(2, batch, seq\), got \(3, 1, 5\)",
-        ),
-        (
-            lambda: RotaryTables(AxialRoPE(D, 2), coordinates="last")(X, IDS),
-            ValueError,
-            r"position_ids must have shape \(..., seq, 2\), got \(1, 5\)",
-        ),
-        (
-            lambda: RotaryTables(AxialRoPE(D, 2)).get_embed((2, 3)),
-            ValueError,
-            "positions must be given for tables of a shape",
-        ),
-        (lambda: RotaryTables(RoPE(D))(X), ValueError, "position_ids must have .* got None"),
-        (lambda: RotaryTables(RoPE(D, heads=2)), ValueError, "heads must be 1 for tables"),
-        (
-            lambda: RotaryTables(STRING(torch.rand(1, 2, 1), head_dim=5)),
-            ValueError,
-            "head_dim must be even for tables, got 5",
-        ),
-        *[
-            (
-                lambda asked=asked: RotaryTables({"a": RoPE(D), "b": RoPE(D)})(X, IDS, asked),
-                ValueError,
-                f"layer_type must be one of a, b, got {asked!r}",
-            )
-            for asked in (None, "c")
-        ],
-        (lambda: Rotated(LINEAR, RoPE(D), PLACES), ValueError, "positions must have shape"),
-        (lambda: Rotated(LINEAR, AxialRoPE(10, 2), PLACES), ValueError, "heads of 10 channels"),
-        (lambda: Rotated(LINEAR, AxialRoPE(D, 2), PLACES, 4), ValueError, "heads must be .* got 4"),
-        (
-            lambda: Rotated(LINEAR, AxialRoPE(D, 2, heads=2), PLACES),
-            ValueError,
-            "heads must be a multiple of 2, the heads of the encoder, and at most 3.*, got 3",
-        ),
-        (
-            lambda: Rotated(LINEAR, AxialRoPE(D, 2), PLACES)(torch.zeros(2, 6, DIM)),
-            ValueError,
-            "positions must have shape .*n = 6, got",
-        ),
+            lambda asked=asked: RotaryTables({"a": RoPE(D), "b": RoPE(D)})(X, IDS, asked),
+            f"layer_type must be one of a, b, got {asked!r}",
+        )
+        for asked in (None, "c")
     ],
+    (lambda: Rotated(LINEAR, RoPE(D), PLACES), "positions must have shape"),
+    (lambda: Rotated(LINEAR, AxialRoPE(10, 2), PLACES), "heads of 10 channels"),
+    (lambda: Rotated(LINEAR, AxialRoPE(D, 2), PLACES, 4), "heads must be .* got 4"),
+    (
+        lambda: Rotated(LINEAR, AxialRoPE(D, 2, heads=2), PLACES),
+        "heads must be a multiple of 2, the heads of the encoder, and at most 3.*, got 3",
+    ),
+    (
+        lambda: Rotated(LINEAR, AxialRoPE(D, 2), PLACES)(torch.zeros(2, 6, DIM)),
+        "positions must have shape .*n = 6, got",
+    ),
 )
-def test_what_does_not_fit_is_named(
-    call: Callable[[], object], error: type[Exception], match: str
-) -> None:
-    with pytest.raises(error, match=match):
-        call()

@@ -11,8 +11,8 @@ from stringlib.encoders.registry import BIASES, make_bias
 from stringlib.testing import properties
 from stringlib.testing.biases import BIAS
 from tests.draws import random
-from tests.refusals import refused
-from tests.thinned import products
+from tests.refusals import refusals
+from tests.thinned import hold, products
 
 CASES = {
     "alibi-8": lambda: ALiBi(8),
@@ -50,7 +50,7 @@ def make(name, dtype=torch.float64):
 
 @pytest.mark.parametrize(("name", "property", "mode"), products(BIAS, CASES, ("alibi-12", "t5")))
 def test_contract(name, property, mode):
-    property.check(lambda dtype=torch.float64: make(name, dtype), mode)
+    hold(property, lambda dtype=torch.float64: make(name, dtype), mode)
 
 
 def literal(module, num_queries, num_keys, offset=0):
@@ -274,15 +274,9 @@ def test_what_is_in_no_state_goes_where_the_state_is(monkeypatch):
     assert bias.boundaries.device.type == "cuda"
 
 
-@pytest.mark.parametrize(
-    ("call", "match"),
-    [
-        (lambda: T5Bias(2, num_buckets=31), "num_buckets must be at least 4 and even, .*got 31"),
-        (lambda: T5Bias(2, num_buckets=2), "num_buckets must be at least 4 .*got 2"),
-        (lambda: T5Bias(2, max_distance=8), "max_distance must be at least 9, got 8"),
-        (lambda: ALiBi(2)(3, 3, 1), "TypeError: positional"),
-    ],
+test_bad_arguments_are_named = refusals(
+    (lambda: T5Bias(2, num_buckets=31), "num_buckets must be at least 4 and even, .*got 31"),
+    (lambda: T5Bias(2, num_buckets=2), "num_buckets must be at least 4 .*got 2"),
+    (lambda: T5Bias(2, max_distance=8), "max_distance must be at least 9, got 8"),
+    (lambda: ALiBi(2)(3, 3, 1), "TypeError: positional"),
 )
-def test_bad_arguments_are_named(call, match):
-    with refused(match):
-        call()

@@ -19,6 +19,7 @@ from stringlib import (
 from stringlib.convert import fold_qkv, to_layout
 from stringlib.encoders.string import RotaryEncoder
 from stringlib.testing.properties import largest_difference
+from tests.refusals import refusals
 
 LAYOUTS = ("half", "interleaved")
 DIM, MODEL = 12, 20
@@ -205,32 +206,15 @@ def test_heads_with_bases_of_their_own_are_folded_in_place() -> None:
 LINEAR = nn.Linear(8, 24)
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "match"),
-    [
-        (
-            lambda: RoPE(8, heads=2).tables(torch.zeros(3, 1)),
-            ValueError,
-            "heads must be 1.*phases",
-        ),
-        (lambda: RoPE(8).tables(torch.zeros(3, 1), dtype=torch.int64), TypeError, "dtype must be"),
-        (
-            lambda: to_layout(torch.zeros(9), 4, "half", "half"),
-            ValueError,
-            "weight must have shape",
-        ),
-        (
-            lambda: to_layout(torch.zeros(8), 4, "half", "half", 3),
-            ValueError,
-            "pairs must be from 1 to 2, got 3",
-        ),
-        (lambda: to_layout(torch.zeros(3), 1, "half", "half"), ValueError, "pairs must be .*got 0"),
-        (lambda: fold_qkv(LINEAR, RoPE(8), 2), ValueError, "linear must have 48 rows"),
-        (lambda: fold_qkv(LINEAR, RoPE(4, heads=4), 4, 1), ValueError, "encoder must have heads=1"),
-    ],
+test_what_does_not_fit_is_named = refusals(
+    (lambda: RoPE(8, heads=2).tables(torch.zeros(3, 1)), "heads must be 1.*phases"),
+    (lambda: RoPE(8).tables(torch.zeros(3, 1), dtype=torch.int64), "TypeError: dtype must be"),
+    (lambda: to_layout(torch.zeros(9), 4, "half", "half"), "weight must have shape"),
+    (
+        lambda: to_layout(torch.zeros(8), 4, "half", "half", 3),
+        "pairs must be from 1 to 2, got 3",
+    ),
+    (lambda: to_layout(torch.zeros(3), 1, "half", "half"), "pairs must be .*got 0"),
+    (lambda: fold_qkv(LINEAR, RoPE(8), 2), "linear must have 48 rows"),
+    (lambda: fold_qkv(LINEAR, RoPE(4, heads=4), 4, 1), "encoder must have heads=1"),
 )
-def test_what_does_not_fit_is_named(
-    call: Callable[[], object], error: type[Exception], match: str
-) -> None:
-    with pytest.raises(error, match=match):
-        call()

@@ -17,6 +17,7 @@ from stringlib.kernels.recurrence import DECAY_CHUNK as CHUNK
 from stringlib.reference import semiseparable_mask
 from stringlib.testing.properties import largest_difference
 from tests.draws import random
+from tests.refusals import refusals
 
 MODES = ("parallel", "recurrent", "chunk")
 KINDS = ("constant", "scalar", "vector")
@@ -330,24 +331,18 @@ def test_little_is_kept_for_the_gradient(kind: str, mode: str | None) -> None:
     assert sum(kept.values()) < (24 if kind == "vector" else 12) * q.untyped_storage().nbytes()
 
 
-BAD = [
-    (ValueError, "causal must be True with a DecayWeight: .* got False",
-     lambda: linear_attention(*tensors(4)[:3], DecayWeight(-torch.ones(HEADS)))),
-    (ValueError, r"log_decay must have shape .*\(2, 3, 4\) .* got \(2, 4\)",
-     lambda: decayed_sums(*tensors(4)[:3], -torch.ones(2, 4))),
-    (ValueError, r"log_decay must have shape .*\(2, 3, 4\) .* got \(2, 3, 5\)",
-     lambda: linear_attention(*tensors(4)[:3], DecayWeight(torch.zeros(2, 3, 5)), causal=True)),
-    (ValueError, r"log_decay must have shape .* 7 tokens, got \(3, 4\)",
-     lambda: DecayWeight(torch.zeros(3, 4)).matrix(7, 7)),
-    (ValueError, "weight must have seen its tokens to have a matrix: .* GLADecay",
-     lambda: GLADecay(12, heads=3, features=4).matrix(5, 5)),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("error", "match", "call"), BAD)
-def test_bad_arguments_are_named(error: type[Exception], match: str, call) -> None:  # type: ignore
-    with pytest.raises(error, match=match):
-        call()
+test_bad_arguments_are_named = refusals(
+    (lambda: linear_attention(*tensors(4)[:3], DecayWeight(-torch.ones(HEADS))),
+     "causal must be True with a DecayWeight: .* got False"),
+    (lambda: decayed_sums(*tensors(4)[:3], -torch.ones(2, 4)),
+     r"log_decay must have shape .*\(2, 3, 4\) .* got \(2, 4\)"),
+    (lambda: linear_attention(*tensors(4)[:3], DecayWeight(torch.zeros(2, 3, 5)), causal=True),
+     r"log_decay must have shape .*\(2, 3, 4\) .* got \(2, 3, 5\)"),
+    (lambda: DecayWeight(torch.zeros(3, 4)).matrix(7, 7),
+     r"log_decay must have shape .* 7 tokens, got \(3, 4\)"),
+    (lambda: GLADecay(12, heads=3, features=4).matrix(5, 5),
+     "weight must have seen its tokens to have a matrix: .* GLADecay"),
+)  # fmt: skip
 
 
 def test_numbers_that_were_given_are_kept_and_not_made_up() -> None:

@@ -25,7 +25,7 @@ from stringlib.encoders.scaling import (
 )
 from stringlib.testing import properties
 from tests.draws import random
-from tests.refusals import refused
+from tests.refusals import refusals
 
 
 def literal_yarn(pairs: int, base: float, scale: float, length: float) -> list[float]:
@@ -250,18 +250,12 @@ def test_the_weight_of_a_match_is_a_softmax(gap: float) -> None:
 THETA = torch.ones(1, 4, 1)
 
 
-@pytest.mark.parametrize(
-    ("call", "match"),
-    [
-        (lambda: ntk_aware(THETA[:, :1], 2), r"at least 2 pairs.*got \(1, 1, 1\)"),
-        (lambda: yarn(THETA, 2, 64, slow=4, fast=4), "above slow=4, got 4"),
-        (lambda: unseen_share(THETA, THETA[:, :2], 64, 128), r"scaled must .*\(1, 4, 1\), .*got"),
-        (lambda: tail_share(ALiBi(2), 64, 32), "longer must be at least 64"),
-    ],
+test_bad_input_is_named = refusals(
+    (lambda: ntk_aware(THETA[:, :1], 2), r"at least 2 pairs.*got \(1, 1, 1\)"),
+    (lambda: yarn(THETA, 2, 64, slow=4, fast=4), "above slow=4, got 4"),
+    (lambda: unseen_share(THETA, THETA[:, :2], 64, 128), r"scaled must .*\(1, 4, 1\), .*got"),
+    (lambda: tail_share(ALiBi(2), 64, 32), "longer must be at least 64"),
 )  # fmt: skip
-def test_bad_input_is_named(call: Callable[[], object], match: str) -> None:
-    with refused(match):
-        call()
 
 
 def released_yarn(

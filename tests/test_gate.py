@@ -11,6 +11,7 @@ from stringlib.attention.gate import GATES, Gate
 from stringlib.attention.multihead import MultiHeadAttention
 from stringlib.testing import properties
 from tests.draws import random
+from tests.refusals import refusals
 
 kinds = pytest.mark.parametrize("kind", GATES)
 
@@ -63,17 +64,16 @@ def test_short_sequences_and_half_precision(kind: str, n: int) -> None:
 
 
 GATE, X, Y = made("headwise"), random(4, 6), random(3, 4, 2)
-BAD = [
-    ("gate must be None or one of headwise, elementwise, got 'both'", lambda: Gate(6, 3, "both")),
-    ("heads must divide dim 6, got 4", lambda: Gate(6, 4)),
-    (r"y must have shape \(3, 4, 2\), got \(1, 3, 4, 2\)", lambda: GATE(Y[None], X)),
-]
 
 
-@pytest.mark.parametrize(("match", "call"), BAD)
-def test_bad_input_is_named(match: str, call) -> None:  # type: ignore[no-untyped-def]
-    with pytest.raises(ValueError, match=match):
-        call()
+test_bad_input_is_named = refusals(
+    (
+        lambda: Gate(6, 3, "both"),
+        "gate must be None or one of headwise, elementwise, got 'both'",
+    ),
+    (lambda: Gate(6, 4), "heads must divide dim 6, got 4"),
+    (lambda: GATE(Y[None], X), r"y must have shape \(3, 4, 2\), got \(1, 3, 4, 2\)"),
+)
 
 
 def uniform_layer(kind: str | None, dim: int = 12, heads: int = 3) -> MultiHeadAttention:

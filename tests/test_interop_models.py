@@ -60,6 +60,22 @@ def filled(model: nn.Module) -> Any:
     return model.eval()
 
 
+def causal(kind: str, text: str = "", **options: Any) -> Any:
+    """Return a language model of transformers, of the sizes here but for the options."""
+    transformers = other("transformers")
+    config = getattr(transformers, f"{kind}{text}Config")(**SIZES | options)
+    return filled(getattr(transformers, f"{kind}ForCausalLM")(config))
+
+
+def tower(kind: str, **options: Any) -> Any:
+    """Return a vision transformer of transformers; ``kind`` is that of its configuration."""
+    transformers = other("transformers")
+    sizes = {"hidden_size": 64, "intermediate_size": 96}
+    sizes |= {"num_hidden_layers": 2, "num_attention_heads": 4}
+    config = getattr(transformers, f"{kind}Config")(**sizes, **options)
+    return filled(getattr(transformers, f"{kind}Model")(config))
+
+
 def random_encoder(**options: Any) -> CirculantSTRING:
     encoder = CirculantSTRING(HEAD, **options)
     nn.init.normal_(encoder.coefficients, generator=torch.Generator().manual_seed(1))
@@ -73,10 +89,7 @@ def far(a: Tensor, b: Tensor) -> float:
 
 @pytest.fixture
 def llama() -> Any:
-    transformers = other("transformers")
-    return filled(
-        transformers.LlamaForCausalLM(transformers.LlamaConfig(**SIZES, attention_bias=True))
-    )
+    return causal("Llama", attention_bias=True)
 
 
 def unfolded(layer: Any, x: Tensor, encoder: RotaryEncoder, positions: Tensor) -> Tensor:
@@ -116,9 +129,7 @@ FAMILIES = {
 @torch.no_grad()
 @pytest.mark.parametrize("name", FAMILIES)
 def test_two_lines_leave_other_families_as_they_were(name: str) -> None:
-    transformers = other("transformers")
-    config = getattr(transformers, f"{name}Config")(**SIZES)
-    model = filled(getattr(transformers, f"{name}ForCausalLM")(config))
+    model = causal(name)
     before, body = model(TOKENS).logits, model.base_model
     encoder = STRING.from_inv_freq(body.rotary_emb.inv_freq)  # fewer channels where a part turns
     body.rotary_emb = RotaryTables(encoder, FAMILIES[name])
@@ -186,9 +197,7 @@ def test_a_layer_with_norms_says_whether_a_basis_folds(name: str) -> None:
 
 @torch.no_grad()
 def test_a_learned_basis_folds_through_the_norms_of_a_qwen3() -> None:
-    transformers = other("transformers")
-    config = transformers.Qwen3Config(**SIZES, head_dim=HEAD)
-    layer = filled(transformers.Qwen3ForCausalLM(config)).model.layers[0].self_attn.double()
+    layer = causal("Qwen3", head_dim=HEAD).model.layers[0].self_attn.double()
     for norm in norms(layer):
         nn.init.constant_(norm.weight, 1.3)
     encoder, x, positions = random_encoder(), random(2, 20, 64), torch.arange(20)[:, None]
@@ -237,17 +246,15 @@ def test_generation_with_a_cache_goes_on_as_before(llama: Any, cache: str) -> No
 
 @torch.no_grad()
 def test_local_and_global_layers_have_encoders_of_their_own() -> None:
-    transformers = other("transformers")
     slower = {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6}
     rope = {
         "full_attention": slower,
         "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
     }
-    config = transformers.Gemma3TextConfig(
-        **SIZES, head_dim=HEAD, sliding_window=7, rope_parameters=rope,
+    model = causal(
+        "Gemma3", "Text", head_dim=HEAD, sliding_window=7, rope_parameters=rope,
         layer_types=["sliding_attention", "full_attention"],
     )  # fmt: skip
-    model = filled(transformers.Gemma3ForCausalLM(config))
     before = model(TOKENS).logits
     slow = STRING(position_interpolation(RoPE(HEAD, base=1e6).frequencies(), 8))
     encoders = {"sliding_attention": RoPE(HEAD), "full_attention": slow}
@@ -260,14 +267,10 @@ def test_local_and_global_layers_have_encoders_of_their_own() -> None:
 
 @torch.no_grad()
 def test_global_layers_alone_have_the_factor_of_yarn() -> None:
-    transformers = other("transformers")
     longer = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 64}
     types = {"sliding_attention": {"rope_type": "default"}, "full_attention": longer}
-    config = transformers.Olmo3Config(
-        **SIZES, sliding_window=7, layer_types=[*types],
-        rope_parameters={name: {**rope, "rope_theta": 5e5} for name, rope in types.items()},
-    )  # fmt: skip
-    model = filled(transformers.Olmo3ForCausalLM(config))
+    ropes = {name: {**rope, "rope_theta": 5e5} for name, rope in types.items()}
+    model = causal("Olmo3", sliding_window=7, layer_types=[*types], rope_parameters=ropes)
     before, plain = model(TOKENS).logits, RoPE(HEAD, base=5e5)
     slow = STRING(yarn_by_index(plain.frequencies(), 8, 64))
     encoders = dict(zip(types, (plain, slow), strict=True))
@@ -313,9 +316,8 @@ BY_PAIR: dict[str, tuple[str, str, dict[str, Any]]] = {
 @torch.no_grad()
 @pytest.mark.parametrize("name", BY_PAIR)
 def test_models_whose_tables_have_one_entry_a_pair(name: str) -> None:
-    transformers, (kind, layout, options) = other("transformers"), BY_PAIR[name]
-    config = getattr(transformers, kind + ("TextConfig" if kind == "Llama4" else "Config"))
-    model = filled(getattr(transformers, f"{kind}ForCausalLM")(config(**SIZES | options)))
+    kind, layout, options = BY_PAIR[name]
+    model = causal(kind, "Text" if kind == "Llama4" else "", **options)
     before, own = model(TOKENS).logits, model.model.rotary_emb
     encoder = STRING.from_inv_freq(own.inv_freq)
     assert encoder.head_dim == HEAD
@@ -349,10 +351,8 @@ def text(length: int) -> Tensor:
 @pytest.mark.parametrize("kind", SCALED)
 def test_a_line_reads_whatever_scaling_a_model_has(kind: str) -> None:
     """Also where texts that are longer and shorter than those of training follow each other."""
-    transformers = other("transformers")
     rope = {"rope_type": kind, "rope_theta": 1e4, **SCALED[kind]}
-    config = transformers.LlamaConfig(**SIZES, max_position_embeddings=32, rope_parameters=rope)
-    model = filled(transformers.LlamaForCausalLM(config))
+    model = causal("Llama", max_position_embeddings=32, rope_parameters=rope)
     ours = copy.deepcopy(model)
     ours.model.rotary_emb = RotaryTables.from_module(ours.model.rotary_emb)
     for length in (20, 32, 33, 50, 40, 20, 45):
@@ -363,11 +363,9 @@ def test_a_line_reads_whatever_scaling_a_model_has(kind: str) -> None:
 
 @torch.no_grad()
 def test_phimoe_has_one_factor_for_short_texts_and_one_for_long_ones() -> None:
-    transformers = other("transformers")
     rope = {"rope_type": "longrope", "rope_theta": 1e4, **SCALED["longrope"]}
     rope |= {"short_mscale": 1.1, "long_mscale": 1.3}
-    config = transformers.PhimoeConfig(**SIZES, **MIXTURE, rope_parameters=rope)
-    model = filled(transformers.PhimoeForCausalLM(config))
+    model = causal("Phimoe", **MIXTURE, rope_parameters=rope)
     ours = copy.deepcopy(model)
     ours.model.rotary_emb = RotaryTables.from_module(ours.model.rotary_emb)
     for length in (20, 33, 20):
@@ -376,12 +374,7 @@ def test_phimoe_has_one_factor_for_short_texts_and_one_for_long_ones() -> None:
 
 @torch.no_grad()
 def test_pictures_of_any_size_have_their_own_positions() -> None:
-    transformers = other("transformers")
-    config = transformers.PixtralVisionConfig(
-        hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
-        image_size=64, patch_size=8,
-    )  # fmt: skip
-    model = filled(transformers.PixtralVisionModel(config))
+    model = tower("PixtralVision", image_size=64, patch_size=8)
     pixels, sizes = random(2, 3, 48, 64).float(), [(48, 64), (32, 40)]
     before = model(pixels, image_sizes=sizes).last_hidden_state
     tables = RotaryTables.from_module(model.patch_positional_embedding)
@@ -456,12 +449,7 @@ def test_a_model_that_multiplies_by_the_weight_itself_is_turned_too(compiled: bo
 @torch.no_grad()
 def test_each_picture_of_a_batch_has_positions_of_its_own() -> None:
     """SigLIP 2 NaFlex: pictures of several shapes, the smaller ones padded."""
-    transformers = other("transformers")
-    config = transformers.Siglip2VisionConfig(
-        hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
-        num_patches=16, patch_size=4,
-    )  # fmt: skip
-    model = filled(transformers.Siglip2VisionModel(config))
+    model = tower("Siglip2Vision", num_patches=16, patch_size=4)
     pixels, seen, shapes = random(2, 12, 48).float(), torch.ones(2, 12), [[3, 4], [2, 5]]
     seen[1, 10:] = 0
 
@@ -485,12 +473,8 @@ def test_each_picture_of_a_batch_has_positions_of_its_own() -> None:
 
 @torch.no_grad()
 def test_a_picture_is_handed_over_in_place_of_positions() -> None:
-    transformers = other("transformers")
-    config = transformers.DINOv3ViTConfig(
-        hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
-        image_size=64, patch_size=16, num_register_tokens=2,
-    )  # fmt: skip
-    model, pixels = filled(transformers.DINOv3ViTModel(config)), random(2, 3, 64, 96).float()
+    model = tower("DINOv3ViT", image_size=64, patch_size=16, num_register_tokens=2)
+    pixels = random(2, 3, 64, 96).float()
     before = model(pixels).last_hidden_state
     assert exchange(model) == 1
     assert far(model(pixels).last_hidden_state, before) < 5e-6
@@ -499,10 +483,7 @@ def test_a_picture_is_handed_over_in_place_of_positions() -> None:
 @torch.no_grad()
 @pytest.mark.parametrize("kind", ["GPTJ", "CodeGen"])
 def test_a_model_with_a_table_in_each_layer(kind: str) -> None:
-    transformers = other("transformers")
-    sizes = {"n_embd": 64, "n_layer": 2, "n_head": 4, "rotary_dim": 8, "n_positions": 64}
-    config = getattr(transformers, f"{kind}Config")(vocab_size=61, eos_token_id=None, **sizes)
-    model = filled(getattr(transformers, f"{kind}ForCausalLM")(config))
+    model = causal(kind, n_embd=64, n_layer=2, n_head=4, rotary_dim=8, n_positions=64)
     before = model(TOKENS).logits
     assert exchange(model) == 2
     assert far(model(TOKENS).logits, before) < 5e-6
@@ -578,11 +559,6 @@ def test_a_learned_encoder_comes_back_from_a_directory(
 
 @torch.no_grad()
 def test_turned_projections_come_back_from_a_directory(tmp_path: Path) -> None:
-    transformers = other("transformers")
-    config = transformers.ViTConfig(
-        hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
-        image_size=32, patch_size=8,
-    )  # fmt: skip
     pixels, places = random(2, 3, 32, 32).float(), grid_positions(4, 4, num_prefix=1)
 
     def put_in(model: Any) -> Any:
@@ -593,13 +569,13 @@ def test_turned_projections_come_back_from_a_directory(tmp_path: Path) -> None:
                 setattr(layer.attention, name, turned)
         return model.eval()
 
-    model = put_in(filled(transformers.ViTModel(config)))
+    model = put_in(tower("ViT", image_size=32, patch_size=8))
     for layer in model.layers:
         nn.init.normal_(layer.attention.q_proj.encoder.coefficients)
     before = model(pixels).last_hidden_state
     told = {name: x.clone() for name, x in model.state_dict().items()}
     model.save_pretrained(tmp_path, state_dict=told, save_original_format=False)
-    loaded = put_in(transformers.ViTModel.from_pretrained(tmp_path))
+    loaded = put_in(type(model).from_pretrained(tmp_path))
     assert far(loaded(pixels).last_hidden_state, before) > 1e-2
     load_encoders(loaded, tmp_path)
     assert torch.equal(loaded(pixels).last_hidden_state, before)

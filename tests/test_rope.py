@@ -10,7 +10,7 @@ from stringlib.positions import geometric_frequencies, grid_positions
 from stringlib.reference import apply_axial_rope, rope_matrix, sinusoidal_table
 from stringlib.testing import properties
 from tests.draws import random
-from tests.refusals import refused
+from tests.refusals import refusals
 
 
 @pytest.mark.proves("eq-rope-frequencies")
@@ -153,15 +153,9 @@ def test_where_all_coordinates_agree_mrope_is_rope():
 OMEGA = torch.ones(1, 6, 1)
 
 
-@pytest.mark.parametrize(
-    ("call", "match"),
-    [
-        (lambda: mrope(OMEGA, (2, 2)), r"sections must share out 6 pairs, got \(2, 2\)"),
-        (lambda: mrope(OMEGA, (1, 4, 1), interleaved=True), r"6 pairs, got \(1, 4, 1\)"),
-        (lambda: mrope(OMEGA, (6, 0)), "sections must be at least 1, got 0"),
-        (lambda: mrope(OMEGA, (3.0, 3)), "TypeError: sections must be an int, got 3.0"),
-    ],
+test_sections_that_cannot_be_are_named = refusals(
+    (lambda: mrope(OMEGA, (2, 2)), r"sections must share out 6 pairs, got \(2, 2\)"),
+    (lambda: mrope(OMEGA, (1, 4, 1), interleaved=True), r"6 pairs, got \(1, 4, 1\)"),
+    (lambda: mrope(OMEGA, (6, 0)), "sections must be at least 1, got 0"),
+    (lambda: mrope(OMEGA, (3.0, 3)), "TypeError: sections must be an int, got 3.0"),
 )
-def test_sections_that_cannot_be_are_named(call, match):
-    with refused(match):
-        call()

@@ -148,20 +148,18 @@ def test_compiles_into_one_graph(causal: bool) -> None:
 
 
 BAD = [
-    ({"bias": torch.ones(3, 6, 6)}, ValueError, r"bias must have .* one matrix .*\(3, 6, 6\)"),
-    ({"bias": torch.ones(3, 2, 6, 6)}, ValueError, r"bias must have .*\(3, 2, 6, 6\)"),
-    ({"k": torch.ones(3, 6, 4)}, ValueError, "v must have .* key_heads = 3, got"),
-    ({"q": torch.ones(3, 6, 4)}, ValueError, r"k must have the 3 heads of q or a divisor, got"),
-    ({"key_mask": torch.ones(3, 6).bool()}, ValueError, r"key_mask must .*got \(3, 6\)"),
+    ({"bias": torch.ones(3, 6, 6)}, r"bias must have .* one matrix .*\(3, 6, 6\)"),
+    ({"bias": torch.ones(3, 2, 6, 6)}, r"bias must have .*\(3, 2, 6, 6\)"),
+    ({"k": torch.ones(3, 6, 4)}, "v must have .* key_heads = 3, got"),
+    ({"q": torch.ones(3, 6, 4)}, r"k must have the 3 heads of q or a divisor, got"),
+    ({"key_mask": torch.ones(3, 6).bool()}, r"key_mask must .*got \(3, 6\)"),
 ]
 
 
-@pytest.mark.parametrize(("changes", "error", "match"), BAD)
-def test_bad_arguments_are_named(
-    changes: dict[str, Tensor], error: type[Exception], match: str
-) -> None:
+@pytest.mark.parametrize(("changes", "match"), BAD)
+def test_bad_arguments_are_named(changes: dict[str, Tensor], match: str) -> None:
     given = dict(zip(("q", "k", "v"), tokens(6, 6), strict=True)) | changes
-    with pytest.raises(error, match=match):
+    with pytest.raises(ValueError, match=match):
         softmax_attention(**given)
 
 

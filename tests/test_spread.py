@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import pytest
 from scipy import stats
@@ -11,6 +10,7 @@ from scipy import stats
 from book.figures.language_model import near_share, nearest_tokens
 from lab.theory.perplexity import perplexity
 from lab.theory.spread import difference, interval, mean, success_interval
+from tests.refusals import refusals
 
 VALUES = [0.31, 0.35, 0.28, 0.40, 0.33]
 OTHERS = [0.30, 0.30, 0.27, 0.33, 0.30]
@@ -67,18 +67,12 @@ def test_a_paired_difference_is_scipy_s_and_narrower_than_the_two_intervals() ->
     assert interval(VALUES)[0] < interval(OTHERS)[1]
 
 
-@pytest.mark.parametrize(
-    ("call", "match"),
-    [
-        (lambda: interval([1.0]), "values must hold at least 2 numbers, got 1"),
-        (lambda: mean([]), "values must hold at least 1 numbers, got 0"),
-        (lambda: difference([1.0, 2.0], [1.0]), "others must have 2 values, as many, got 1"),
-        (lambda: success_interval(4, 3), "successes must be at most 3, the runs, got 4"),
-    ],
+test_what_does_not_fit_is_named = refusals(
+    (lambda: interval([1.0]), "values must hold at least 2 numbers, got 1"),
+    (lambda: mean([]), "values must hold at least 1 numbers, got 0"),
+    (lambda: difference([1.0, 2.0], [1.0]), "others must have 2 values, as many, got 1"),
+    (lambda: success_interval(4, 3), "successes must be at most 3, the runs, got 4"),
 )
-def test_what_does_not_fit_is_named(call: Callable[[], object], match: str) -> None:
-    with pytest.raises(ValueError, match=match):
-        call()
 
 
 @pytest.mark.proves("eq-perplexity")

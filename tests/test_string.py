@@ -14,10 +14,7 @@ from stringlib import STRING, DenseSTRING
 from stringlib.algebra import cayley, fourier_basis, haar_orthogonal, skew
 from stringlib.reference import liere_first_error, liere_matrix
 from stringlib.testing import properties
-
-
-def normal(*shape: int) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64)
+from stringlib.testing.properties import normal
 
 
 def generators(size: int, coord_dim: int, heads: int) -> Tensor:

@@ -18,6 +18,7 @@ from lab.tasks import TASKS, Task, make_task
 from lab.tasks.images import Digits
 from lab.tasks.task import IGNORE
 from tests.draws import generator
+from tests.refusals import refused
 
 OPTIONS: dict[str, dict] = {
     "recall": {},
@@ -184,59 +185,57 @@ def test_the_model_learns_one_batch(name: str) -> None:
     assert losses[-1] < 0.7 * constant < losses[0]
 
 
-BAD: list[tuple[str, dict, type[Exception], str]] = [
-    ("recall", {"pairs": 0}, ValueError, "pairs must be at least 1, got 0"),
-    ("recall", {"pairs": 2.5}, TypeError, "pairs must be an int, got 2.5"),
-    ("recall", {"pairs": 4, "keys": 3}, ValueError, "keys must be at least 4, got 3"),
-    ("recall", {"keys": 0}, ValueError, "keys must be at least 8, got 0"),
-    ("recall", {"values": 0}, ValueError, "values must be at least 1"),
-    ("mqar", {"pairs": 0}, ValueError, "pairs must be at least 1"),
-    ("mqar", {"pairs": 4, "length": 15}, ValueError, "length must be at least 16, got 15"),
-    ("mqar", {"pairs": 4, "length": 17}, ValueError, "length must be even"),
-    ("mqar", {"pairs": 4, "vocab": 9}, ValueError, "vocab must be at least 10, got 9"),
-    ("mqar", {"power": 0}, ValueError, "power must be positive"),
-    ("mqar", {"power": "1"}, TypeError, "power must be a number"),
-    ("listops", {"min_length": -1}, ValueError, "min_length must be at least 0"),
-    ("listops", {"min_length": 8, "max_length": 9}, ValueError, "max_length must be at least 10"),
-    ("listops", {"depth": 1}, ValueError, "depth must be at least 2"),
-    ("listops", {"arguments": 1}, ValueError, "arguments must be at least 2"),
-    ("listops", {"train_size": 0}, ValueError, "train_size must be at least 1"),
-    ("listops", {"test_size": 1.0}, TypeError, "test_size must be an int"),
-    ("listops", {"depth": 2, "arguments": 2}, ValueError, "must admit 22000 different"),
-    ("digits", {"canvas": 7}, ValueError, "canvas must be at least 8, got 7"),
-    ("digits", {"canvas": 9}, ValueError, "patch must divide the canvas of 9, got 2"),
-    ("digits", {"canvas": 12, "step": 5}, ValueError, "canvas must leave room for another place"),
-    ("digits", {"patch": 3}, ValueError, "patch must divide the canvas of 8, got 3"),
-    ("digits", {"scale": 0}, ValueError, "scale must be at least 1"),
-    ("digits", {"views": 0}, ValueError, "views must be at least 1"),
-    ("digits", {"classes": 9}, ValueError, "classes must be more than the largest"),
-    ("digits", {"step": 0}, ValueError, "step must be at least 1"),
-    ("digits", {"canvas": 16.0}, TypeError, "canvas must be an int"),
-    ("volumes", {"size": 1}, ValueError, "size must be at least 2"),
-    ("volumes", {"region": 1}, ValueError, "region must be at least 2"),
-    ("volumes", {"size": 4, "region": 5}, ValueError, "region must be at most size 4, got 5"),
-    ("volumes", {"size": 2, "others": 7}, ValueError, "others must leave cells"),
-    ("volumes", {"others": -1}, ValueError, "others must be at least 0"),
-    ("text", {"text": 5}, TypeError, "text must be bytes or a string, got int"),
-    ("text", {"text": "", "length": 4}, ValueError, "more than 4 bytes to train on, got 0"),
-    ("text", {"text": "a" * 50, "length": 10}, ValueError, "more than 10 bytes to test on, got 5"),
-    ("text", {"text": "a" * 50, "test": 3}, TypeError, "test must be bytes or a string, got int"),
-    ("text", {"share": 1.0}, ValueError, "share must be between 0 and 1, got 1.0"),
-    ("text", {"share": 0}, ValueError, "share must be positive"),
-    ("text", {"share": "0.9"}, TypeError, "share must be a number"),
-    ("text", {"length": 0}, ValueError, "length must be at least 1"),
-    ("text", {"test_lengths": (64, 0)}, ValueError, "test_lengths must be at least 1"),
-    ("text", {"test_lengths": 64}, TypeError, "test_lengths must be a sequence"),
-    ("text", {"last": 129}, ValueError, "last must be at most the shortest test length 128"),
-    ("text", {"windows": 0}, ValueError, "windows must be at least 1"),
+BAD = [
+    ("recall", {"pairs": 0}, "pairs must be at least 1, got 0"),
+    ("recall", {"pairs": 2.5}, "TypeError: pairs must be an int, got 2.5"),
+    ("recall", {"pairs": 4, "keys": 3}, "keys must be at least 4, got 3"),
+    ("recall", {"keys": 0}, "keys must be at least 8, got 0"),
+    ("recall", {"values": 0}, "values must be at least 1"),
+    ("mqar", {"pairs": 0}, "pairs must be at least 1"),
+    ("mqar", {"pairs": 4, "length": 15}, "length must be at least 16, got 15"),
+    ("mqar", {"pairs": 4, "length": 17}, "length must be even"),
+    ("mqar", {"pairs": 4, "vocab": 9}, "vocab must be at least 10, got 9"),
+    ("mqar", {"power": 0}, "power must be positive"),
+    ("mqar", {"power": "1"}, "TypeError: power must be a number"),
+    ("listops", {"min_length": -1}, "min_length must be at least 0"),
+    ("listops", {"min_length": 8, "max_length": 9}, "max_length must be at least 10"),
+    ("listops", {"depth": 1}, "depth must be at least 2"),
+    ("listops", {"arguments": 1}, "arguments must be at least 2"),
+    ("listops", {"train_size": 0}, "train_size must be at least 1"),
+    ("listops", {"test_size": 1.0}, "TypeError: test_size must be an int"),
+    ("listops", {"depth": 2, "arguments": 2}, "must admit 22000 different"),
+    ("digits", {"canvas": 7}, "canvas must be at least 8, got 7"),
+    ("digits", {"canvas": 9}, "patch must divide the canvas of 9, got 2"),
+    ("digits", {"canvas": 12, "step": 5}, "canvas must leave room for another place"),
+    ("digits", {"patch": 3}, "patch must divide the canvas of 8, got 3"),
+    ("digits", {"scale": 0}, "scale must be at least 1"),
+    ("digits", {"views": 0}, "views must be at least 1"),
+    ("digits", {"classes": 9}, "classes must be more than the largest"),
+    ("digits", {"step": 0}, "step must be at least 1"),
+    ("digits", {"canvas": 16.0}, "TypeError: canvas must be an int"),
+    ("volumes", {"size": 1}, "size must be at least 2"),
+    ("volumes", {"region": 1}, "region must be at least 2"),
+    ("volumes", {"size": 4, "region": 5}, "region must be at most size 4, got 5"),
+    ("volumes", {"size": 2, "others": 7}, "others must leave cells"),
+    ("volumes", {"others": -1}, "others must be at least 0"),
+    ("text", {"text": 5}, "TypeError: text must be bytes or a string, got int"),
+    ("text", {"text": "", "length": 4}, "more than 4 bytes to train on, got 0"),
+    ("text", {"text": "a" * 50, "length": 10}, "more than 10 bytes to test on, got 5"),
+    ("text", {"text": "a" * 50, "test": 3}, "TypeError: test must be bytes or a string, got int"),
+    ("text", {"share": 1.0}, "share must be between 0 and 1, got 1.0"),
+    ("text", {"share": 0}, "share must be positive"),
+    ("text", {"share": "0.9"}, "TypeError: share must be a number"),
+    ("text", {"length": 0}, "length must be at least 1"),
+    ("text", {"test_lengths": (64, 0)}, "test_lengths must be at least 1"),
+    ("text", {"test_lengths": 64}, "TypeError: test_lengths must be a sequence"),
+    ("text", {"last": 129}, "last must be at most the shortest test length 128"),
+    ("text", {"windows": 0}, "windows must be at least 1"),
 ]
 
 
-@pytest.mark.parametrize(("name", "options", "error", "message"), BAD)
-def test_a_bad_option_is_named(
-    name: str, options: dict, error: type[Exception], message: str
-) -> None:
-    with pytest.raises(error, match=message):
+@pytest.mark.parametrize(("name", "options", "message"), BAD)
+def test_a_bad_option_is_named(name: str, options: dict, message: str) -> None:
+    with refused(message):
         make_task(name, **options)
 
 

@@ -10,15 +10,12 @@ from stringlib import STRING, CirculantSTRING, DenseSTRING, RoPE, RotaryEncoder
 from stringlib.algebra import haar_orthogonal, planar_skew, skew, universality
 from stringlib.algebra.universality import universal_form
 from stringlib.testing import properties
+from stringlib.testing.properties import normal
 from tests.draws import random
 from tests.refusals import refused
 
 SIZES = (1, 2, 3, 8, 15, 64)
 KINDS = ("random", "integer", "repeated", "slow", "nearly repeated", "one plane", "scales", "zero")
-
-
-def normal(*shape: int) -> Tensor:  # from the global generator
-    return torch.randn(*shape, dtype=torch.float64)
 
 
 def known_frequencies(kind: str, heads: int, pairs: int, coord_dim: int) -> Tensor:
