@@ -103,7 +103,6 @@ class Study:
                 folder.rmdir()
 
     def _main(self, args: argparse.Namespace, folder: Path) -> None:
-        _require_current(args.output)
         files = self._files(folder, args)
         done = _read(files, folder)
         # seed by seed: whoever stops early has every cell
@@ -289,12 +288,3 @@ def _told(error: Exception) -> str:
     if isinstance(error, ChildProcessError):  # nobody knows where it was
         return str(error)
     return "".join(traceback.format_exception(error)).rstrip()
-
-
-def _require_current(output: Path) -> None:
-    """Refuse to run again what an older version of this file has kept."""
-    old = output.with_suffix(".runs.jsonl")
-    if old.exists():
-        raise ValueError(
-            f"{old} must be gone: runs are kept otherwise now; remove it to run them again"
-        )

@@ -180,7 +180,9 @@ def in_pieces(
     cuts: Sequence[int],
     mode: str | None = None,
     run: Mode = EAGER,
-    **by_token: Tensor | None,
+    *,
+    key_scale: Tensor | None = None,
+    key_mask: Tensor | None = None,
 ) -> tuple[Tensor, Any]:
     """Return causal attention, each piece of tokens from the state of those before; the last state.
 
@@ -188,8 +190,9 @@ def in_pieces(
     """
     n, state, out = tensors[2].shape[-2], None, []
     for start, end in itertools.pairwise((0, *(cut for cut in cuts if cut < n), n)):
-        own = {key: None if x is None else x[..., start:end] for key, x in by_token.items()}
-        told = {"state": state, "return_state": True, **own}
+        told: dict[str, Any] = {"state": state, "return_state": True}
+        for name, x in (("key_scale", key_scale), ("key_mask", key_mask)):
+            told[name] = None if x is None else x[..., start:end]
 
         def call(*t: Tensor, told: dict[str, Any] = told) -> Any:
             return case.attend(t, True, mode, n, **told)
@@ -624,9 +627,9 @@ def padding_between_pieces_changes_no_scale(case: Weighted, run: Mode) -> None:
         has_late = (mask & loud).cumsum(0).bool()[:, None]
         expected = torch.where(has_late, late, early).nan_to_num()
         for cuts in ((), (2, 4), (1, 2, 3, 4, 5), (4,)):
-            told = {"key_scale": scale + level + 900 * loud, "key_mask": mask}
+            loudness = scale + level + 900 * loud
             with run.around():
-                out, _ = in_pieces(case, tensors, cuts, **told)
+                out, _ = in_pieces(case, tensors, cuts, key_scale=loudness, key_mask=mask)
             close(out, expected, EXACT, f"keys {kept} in pieces at {cuts}")
 
 
