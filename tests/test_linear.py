@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from stringlib import LinearState, ToeplitzWeight, linear_attention, reference
 from stringlib.attention.weights import ConstantWeight
+from stringlib.kernels import recurrence
 from stringlib.kernels.recurrence import PLAIN_CHUNK as CHUNK
 from stringlib.testing.properties import largest_difference
 from tests.watched import Watched
@@ -52,6 +53,39 @@ def test_matrix_recurrence_and_chunks_equal_their_literal_form(mode: str | None,
     assert largest_difference(out, by_recurrence) <= EXACT
     assert largest_difference(state.sums, torch.cat([S, z[..., None]], -1)) <= EXACT
     assert (state.length, state.log_scale) == (n, None)
+
+
+@pytest.fixture
+def all_chunks_at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let few tokens of few heads be computed as many are that two threads share."""
+    monkeypatch.setattr(recurrence, "PLAIN_CHUNK", 2)
+    monkeypatch.setattr(recurrence, "FEW_CHUNKS", 1)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.usefixtures("all_chunks_at_once")
+@pytest.mark.parametrize("n", [3, 6, 7])
+def test_what_threads_share_is_the_same(n: int) -> None:
+    def sums(q: Tensor, k: Tensor, u: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        return recurrence.causal_sums(q, k, u, state=state)
+
+    def by_token(*x: Tensor) -> tuple[Tensor, Tensor]:
+        return recurrence.causal_sums(*x[:3], mode="recurrent", state=x[3])
+
+    given = (*tokens(n), draw(2, 3, 5, seed=4))
+    tangents = tuple(draw(*x.shape, seed=5) for x in given)
+    (found, moved), (want, wanted) = (torch.func.jvp(f, given, tangents) for f in (sums, by_token))
+    for one, other in zip((*found, *moved), (*want, *wanted), strict=True):
+        assert largest_difference(one, other) <= EXACT
+    batch = tuple(torch.stack([x, x.flip(-1)]) for x in given)
+    alone = torch.stack([by_token(*(x[i] for x in batch))[0] for i in (0, 1)])
+    assert largest_difference(torch.func.vmap(sums)(*batch)[0], alone) <= EXACT
+    leaves = [x.requires_grad_() for x in given]
+    assert torch.autograd.gradcheck(sums, leaves)
+    assert torch.autograd.gradgradcheck(sums, leaves)
 
 
 def test_gradients_of_gradients() -> None:

@@ -15,15 +15,20 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from stringlib.inputs import common_shape
-from stringlib.kernels.scalar_decay import scalar_decay_chunks
+from stringlib.kernels.chunks import Plain, chunks_by_hand
 
 Mode = Literal["parallel", "recurrent", "chunk"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 
 # Medians on two CPU cores, 16 heads, n = 1024, m = d = 64, float32, milliseconds with gradients,
 # chunks of 32 : 64. 1 thread: 38 : 37; 2 threads: 34 : 31. At n = 4096, 4 heads: 46 : 44, 55 : 37.
-# All chunks in one batched product, with a cumulative sum of states: 59 : 45, 51 : 40.
 PLAIN_CHUNK = 64
+
+# One chunk of few heads is too small a product to be shared by threads. CPU time of the first of
+# two threads, with gradients, chunk by chunk : all at once. n = 1024: 2 heads 5.5 : 3.4, 4 heads
+# 8.0 : 6.1, 6 heads 10.6 : 9.1, 8 heads 11.8 : 10.7, 16 heads 21 : 23; n = 256, 2 heads 1.7 : 1.6;
+# n = 16384, 2 heads 85 : 51. On one thread all at once is no gain, and forward a loss of an eighth.
+FEW_HEADS, FEW_CHUNKS = 7, 4
 
 # Medians on one CPU thread, 8 heads, m = d = 64, float32, milliseconds with gradients, chunks of
 # 32 : 64. One decay a token: n = 1024 29 : 34, n = 4096 118 : 104; one a feature: n = 1024 87 : 82.
@@ -70,7 +75,9 @@ def causal_sums(
     size = chunk_size(n, DECAY_CHUNK, mode)
     if log_decay.shape[-1] > 1 or torch.compiler.is_compiling():  # a compiler fuses the plain form
         return decayed_chunks(q, k, u, log_decay, state, size)
-    return _scalar_chunks(q, k, u, log_decay, state, size)
+    # with one decay a token; the state has the leading dimensions of all
+    q, k, u, log_decay = (x.expand(*lead, *x.shape[-2:]) for x in (q, k, u, log_decay))
+    return _by_hand(decayed_chunks, q, k, u, log_decay, state, size)
 
 
 def _plain_sums(
@@ -80,18 +87,33 @@ def _plain_sums(
     length = {"parallel": max(u.shape[-2], 1), "recurrent": 1}.get(mode or "chunk", PLAIN_CHUNK)
     given = [q, k, u] if state is None else [q, k, u, state]
     lead = common_shape(*(x.shape[:-2] for x in given))
-    if torch.compiler.is_compiling() and mode in (None, "chunk") and u.shape[-2]:
-        q, k, u = (x.expand(*lead, *x.shape[-2:]) for x in (q, k, u))
+    n = u.shape[-2]
+    q, k, u = (x.expand(*lead, *x.shape[-2:]) for x in (q, k, u))
+    if torch.compiler.is_compiling() and mode in (None, "chunk") and n:
         return _plain_together(q, k, u, state)
-    flat = [x.expand(*lead, *x.shape[-2:]).flatten(0, -3) for x in given]
-    after = None if state is None else flat[3]
+    q, k, u = (x.flatten(0, -3) for x in (q, k, u))
+    if state is not None:
+        state = state.expand(*lead, *state.shape[-2:]).flatten(0, -3)
+    shared = len(u) <= FEW_HEADS and torch.get_num_threads() > 1
+    if mode != "recurrent" and n > FEW_CHUNKS * length and shared:
+        size = -(-n // -(-n // length))  # chunks of one size, with as little to fill as can be
+        sums, state = _by_hand(_plain_chunks, q, k, u, None, state, size)
+    else:
+        sums, state = _plain_chunks(q, k, u, state, length)
+    return sums.unflatten(0, lead), state.unflatten(0, lead)
+
+
+def _plain_chunks(
+    q: Tensor, k: Tensor, u: Tensor, state: Tensor | None, size: int
+) -> tuple[Tensor, Tensor]:
+    """Go chunk by chunk, for ``(batch, tokens, ...)``."""
     sums = []
     # split, not slices: the gradient of each slice would be a tensor of the full length
-    for one_q, one_k, one_u in zip(*(x.split(length, -2) for x in flat[:3]), strict=True):
-        found, after = _chunk(one_q, one_k, one_u, after)
+    for one_q, one_k, one_u in zip(*(x.split(size, -2) for x in (q, k, u)), strict=True):
+        found, state = _chunk(one_q, one_k, one_u, state)
         sums.append(found)
-    assert after is not None  # split gives one chunk at least
-    return torch.cat(sums, -2).unflatten(0, lead), after.unflatten(0, lead)
+    assert state is not None  # split gives one chunk at least
+    return torch.cat(sums, -2), state
 
 
 def _plain_together(q: Tensor, k: Tensor, u: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -180,19 +202,26 @@ def _is_one_graph(chunks: int) -> bool:
     return torch.compiler.is_compiling() and chunks <= TOGETHER
 
 
-def _scalar_chunks(
-    q: Tensor, k: Tensor, u: Tensor, log_decay: Tensor, state: Tensor, size: int
+def _by_hand(
+    plain: Plain,
+    q: Tensor,
+    k: Tensor,
+    u: Tensor,
+    log_decay: Tensor | None,
+    state: Tensor | None,
+    size: int,
 ) -> tuple[Tensor, Tensor]:
-    """Do as :func:`decayed_chunks` with one decay a token, and with a gradient by hand.
-
-    The state has the leading dimensions of all.
-    """
-    n, lead = u.shape[-2], state.shape[:-2]
-    tokens = (x.expand(*lead, *x.shape[-2:]) for x in (q, k, u, log_decay))
-    q, k, u, a = in_chunks(size, *tokens)
-    with torch.no_grad():
-        mask = decay_matrix(a.squeeze(-1))
-    sums, state = scalar_decay_chunks(decayed_chunks, mask, q, k, u, a, state)
+    """Do as the plain form for all chunks at once, with one decay a token or none."""
+    n, mask = u.shape[-2], None
+    if state is None:
+        state = q.new_zeros(*q.shape[:-2], k.shape[-1], u.shape[-1])
+    # heads that stand side by side in memory would be copied for every product
+    q, k, u = (x.contiguous() for x in in_chunks(size, q, k, u))
+    if log_decay is not None:
+        (log_decay,) = in_chunks(size, log_decay)
+        with torch.no_grad():
+            mask = decay_matrix(log_decay.squeeze(-1))
+    sums, state = chunks_by_hand(plain, mask, q, k, u, log_decay, state)
     sums = sums.flatten(-3, -2)
     # the gradient of a slice is a copy, be it of everything
     return sums[..., :n, :] if n % size else sums, state

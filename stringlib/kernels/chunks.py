@@ -1,0 +1,191 @@
+r"""The chunks of :mod:`stringlib.kernels.recurrence` all at once, with a gradient by hand.
+
+For one decay a token, or none. Autograd would write some forty tensors of the size of the features
+for one gradient, and memory that is new costs more than the sums in it; and a product for all
+chunks gives each thread its half, where one chunk of few heads is too small to be shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Plain = Callable[..., tuple[Tensor, Tensor]]
+
+
+def chunks_by_hand(
+    plain: Plain,
+    mask: Tensor | None,
+    q: Tensor,
+    k: Tensor,
+    u: Tensor,
+    log_decay: Tensor | None,
+    state: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Return the sums and the last state, equation :eq:`eq-decay-chunk`.
+
+    Args:
+        plain: The same by autograd, for what is not cut into chunks; second derivatives and
+            derivatives forwards are its own.
+        mask: The decay between the tokens of a chunk, ``(..., chunks, size, size)``.
+        q: Features of the queries, ``(..., chunks, size, m)``, with the leading dimensions of all.
+        k: Features of the keys, ``(..., chunks, size, m)``.
+        u: What is summed, ``(..., chunks, size, d_u)``.
+        log_decay: One logarithm a token, ``(..., chunks, size, 1)``; None, as the mask, for none.
+        state: Before the first token, ``(..., m, d_u)``.
+
+    Returns:
+        The sums ``(..., chunks, size, d_u)`` and the last state.
+    """
+    sums, last, *_ = _Chunks.apply(plain, mask, q, k, u, log_decay, state)
+    return sums, last
+
+
+class _Chunks(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        plain: Plain,
+        mask: Tensor | None,
+        q: Tensor,
+        k: Tensor,
+        u: Tensor,
+        log_decay: Tensor | None,
+        state: Tensor,
+    ) -> tuple[Tensor, ...]:
+        since, left = _decays(mask, log_decay)
+        scores = _masked(q @ k.mT, mask)
+        before, last = _states(k if left is None else k * left, u, since, state)
+        sums = _times(q @ before, since)
+        _add_product(sums, scores, u)
+        return sums, last, scores, before
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        ctx.plain, *tensors = inputs
+        ctx.mark_non_differentiable(*output[2:])
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*tensors, *output[2:])
+        ctx.save_for_forward(*tensors)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor | None, g_last: Tensor | None, *_: None) -> tuple[Any, ...]:
+        mask, q, k, u, log_decay, state, scores, before = ctx.saved_tensors
+        g = torch.zeros_like(u) if g is None else g
+        g_last = torch.zeros_like(state) if g_last is None else g_last
+        if torch.is_grad_enabled():  # somebody wants the derivative of this derivative
+            pull = torch.func.vjp(*_on_chunks(ctx.plain, q, k, u, log_decay, state))[1]
+            grads = [*pull((g, g_last))]
+            return None, None, *grads[:3], None if log_decay is None else grads[3], grads[-1]
+        since, left = _decays(mask, log_decay)
+        # through the states: what a chunk reads of the state before it, what it adds to the next
+        g_read = g if since is None else g * since
+        g_q = g_read @ before.mT
+        after, g_state = _states(q, g_read, since, g_last, backwards=True)
+        g_k = _times(u @ after.mT, left)
+        g_u = _times(k @ after, left)
+        # within a chunk
+        g_scores = g @ u.mT
+        g_decay = None
+        if since is not None:
+            # a_t acts on all that passes t: pairs j < t ≤ i, queries i ≥ t, keys j < t, the old
+            # state. Sums only: a difference, q·g_q − k·g_k, would lose the digits of a strong decay
+            g_kept = (after * before).sum((-2, -1)).unsqueeze(-1) * since[..., -1, :]
+            ones = torch.ones(mask.shape[-2:], dtype=g.dtype, device=g.device)
+            g_decay = (g_q * q).sum(-1) @ ones.tril() + (g_k * k).sum(-1) @ ones.triu(1) + g_kept
+            pairs = g_scores * scores
+            g_decay[..., 1:] += pairs.cumsum(-1).tril_(-1).sum(-2)[..., :-1]
+            g_decay = g_decay.unsqueeze(-1)
+        g_scores = _masked(g_scores, mask)
+        _add_product(g_u, scores.mT, g)
+        _add_product(g_q, g_scores, k)
+        _add_product(g_k, g_scores.mT, q)
+        return None, None, g_q, g_k, g_u, g_decay, g_state
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> tuple[Tensor | None, ...]:
+        _, *inputs = ctx.saved_tensors
+        call, *given = _on_chunks(ctx.plain, *inputs)
+        moved = tuple(
+            torch.zeros_like(x) if t is None else t
+            for x, t in zip(inputs, tangents[2:], strict=True)
+            if x is not None
+        )
+        # torch nests no derivative forwards, but one backwards of one backwards is the same
+        out, pull, *_ = torch.func.vjp(call, *given)
+        push = torch.func.vjp(pull, tuple(torch.zeros_like(x) for x in out))[1]
+        return *push(moved)[0], None, None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], plain: Plain, *tensors: Any) -> Any:
+        batched = [
+            x
+            if x is None
+            else x.expand(info.batch_size, *x.shape)
+            if dim is None
+            else x.movedim(dim, 0)
+            for x, dim in zip(tensors, in_dims[1:], strict=True)
+        ]
+        return _Chunks.apply(plain, *batched), (0, 0, 0, 0)
+
+
+def _decays(
+    mask: Tensor | None, log_decay: Tensor | None
+) -> tuple[Tensor, Tensor] | tuple[None, None]:
+    """Return the decay from the state to each token, and from each token to its chunk's end."""
+    if mask is None or log_decay is None:
+        return None, None
+    return log_decay.cumsum(-2).exp_(), mask[..., -1:, :].mT
+
+
+def _masked(scores: Tensor, mask: Tensor | None) -> Tensor:
+    return scores.tril_() if mask is None else scores.mul_(mask)
+
+
+def _times(x: Tensor, factor: Tensor | None) -> Tensor:
+    return x if factor is None else x.mul_(factor)
+
+
+def _states(
+    a: Tensor, b: Tensor, since: Tensor | None, state: Tensor, backwards: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Return the state before each chunk, to which it adds aᵀb, and the last one."""
+    lead, chunks = a.shape[:-2], a.shape[-3]
+    # what a chunk adds is written where the state before the next one is to be
+    places = a.new_empty(lead.numel() + 1, a.shape[-1], b.shape[-1])
+    early, late = places[:-1], places[1:]
+    own, before = (early, late) if backwards else (late, early)
+    torch.bmm(a.flatten(0, -3).mT, b.flatten(0, -3), out=own)
+    last = own[::chunks] if backwards else own[chunks - 1 :: chunks]
+    last = last.unflatten(0, lead[:-1]).clone()
+    before = before.unflatten(0, lead)
+    steps, order = [*before.unbind(-3)], range(chunks)
+    if backwards:
+        order = order[::-1]
+    steps[order[0]].copy_(state)
+    for here, following in zip(order, [*(steps[i] for i in order[1:]), last], strict=True):
+        if since is None:
+            following.add_(steps[here])
+        else:
+            following.addcmul_(since[..., here, -1:, :], steps[here])
+    return before, last
+
+
+def _add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
+    """Add a @ b to ``total``, which is contiguous, in place."""
+    total.flatten(0, -3).baddbmm_(a.flatten(0, -3), b.flatten(0, -3))
+
+
+def _on_chunks(plain: Plain, *given: Tensor | None) -> tuple[Any, ...]:
+    """Return the plain form for what is cut into chunks, and those that are given."""
+    tensors = [x for x in given if x is not None]
+
+    def call(*tensors: Tensor) -> tuple[Tensor, Tensor]:
+        *tokens, state = tensors
+        size = tokens[0].shape[-2]
+        sums, last = plain(*(x.flatten(-3, -2) for x in tokens), state, size)
+        return sums.unflatten(-2, (-1, size)), last
+
+    return call, *tensors
