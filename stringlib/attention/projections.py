@@ -21,10 +21,11 @@ from stringlib.kernels.fft import circular_convolution
 from stringlib.spec import Floats, checked
 
 # A fast transform costs the same for few rows of a block as for all, a product only what is asked
-# for. Medians on two CPU cores, 2 million numbers in float32, with gradients, transform / product
-# for m = d, 1 and 2 threads: FFT d = 128 1.3 and 1.3, 192 0.9 and 0.9, 256 0.7 and 0.7, 512 0.4
-# and 0.4. Three Hadamards, CPU time on 1 thread, with gradients: d = 256 2.6, 512 1.5, 1024 0.6;
-# forward 1.7, 0.7, 0.5.
+# for. Medians on two CPU cores, float32, with gradients, transform / product for m = d, 1 and 2
+# threads. FFT, the products alone, 2 million numbers: d = 128 1.3 and 1.3, 192 0.9 and 0.9, 256 0.7
+# and 0.7, 512 0.4 and 0.4; FAVOR+'s map as a whole on another processor, CPU time: d = 96 1.0 and
+# 1.0, 128 0.8 and 0.9, 192 0.7 and 0.8, 256 0.6 and 0.6. Three Hadamards, CPU time on 1 thread:
+# d = 256 2.6, 512 1.5, 1024 0.6; forward 1.7, 0.7, 0.5.
 FEWEST_ROWS = {"fft": 192, "hadamard": 1024}
 
 
@@ -277,7 +278,8 @@ class CirculantProjection(Projection):
         """Return the first m entries of circ(r)(s ⊙ x) for all blocks."""
         signed = x.unsqueeze(-2) * self.signs.to(x.dtype).unsqueeze(1)
         y = circular_convolution(signed, self._spectrum(x.dtype).unsqueeze(1)).flatten(-2)
-        return y[..., : self.num_features].contiguous()
+        # a copy, not a view: the gradient of what is changed in place is six copies for a view
+        return y[..., : self.num_features].clone()
 
 
 class UnitCirculantProjection(CirculantProjection):
