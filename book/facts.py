@@ -37,6 +37,7 @@ def facts() -> dict[str, Any]:
     late = recorded.measured("class_token", recorded.at_places(False))
     mnist = recorded.measured("mnist", recorded.score("test"))
     random = [name for name in recall if name.startswith("favor")]
+    changed = recorded.measured("circulant_training", itemgetter("accuracy"))
     return {
         "released": exchanged.facts(),
         "bits": texts(bits),
@@ -70,6 +71,8 @@ def facts() -> dict[str, Any]:
         "inference": {name: f"{value:.1f}" for name, value in encoders["inference"].items()},
         "start": {name: f"{value:,.0f}" for name, value in attentions["from"].items()},
         "share": {name: f"{100 * value:.1f} %" for name, value in attentions["share"].items()},
+        "changed": {name: f"{mean(values):.2f}" for name, values in changed.items()},
+        "halfway": {name: f"{steps:.0f}" for name, steps in recorded.halfway().items()},
         "fft_projection": f"{fft['projection']:.1f}",
         "fft_toeplitz": f"{fft['toeplitz']:,.0f}",
         "cache": f"{cache:,}",

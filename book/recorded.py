@@ -214,6 +214,17 @@ def attention_times() -> dict[str, dict[str, float]]:
     return found
 
 
+def halfway() -> dict[str, float]:
+    """Return change of a training → mean step at which its loss is half of where it began."""
+    every = data("circulant_training")["every"]
+
+    def step(run: Any) -> float:
+        below = [n for n, loss in enumerate(run["losses"]) if loss < run["losses"][0] / 2]
+        return every * (below or [len(run["losses"])])[0]
+
+    return {name: mean(steps) for name, steps in measured("circulant_training", step).items()}
+
+
 def fft() -> dict[str, float]:
     """Return what an FFT costs where a plain product would do, forward.
 
