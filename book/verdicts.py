@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from functools import cache
 from operator import itemgetter
 
-from book.recorded import at_places, measured
+from book.recorded import at_places, data, measured
 from lab.theory.spread import difference, mean
-from results import language_rates
+from results import extrapolation, language_rates
 
 Runs = Mapping[str, Sequence[float]]
 """Cell → one number a seed."""
@@ -134,9 +134,35 @@ def places(study: str) -> Runs:
     return found
 
 
+@cache
+def reading_on() -> Runs:
+    """Return bits a byte of each method: after 64 bytes and 1,024, and from place 512 on.
+
+    There also those of a window of 64 that slides along.
+    """
+    steps = list(zip(extrapolation.EDGES[:-1], extrapolation.EDGES[1:], strict=True))
+    late = [(i, b - a) for i, (a, b) in enumerate(steps) if a >= 512]
+    found: dict[str, list[float]] = {}
+    for cell in data("extrapolation")["cells"].values():
+        for run in cell["runs"]:
+            if "window" not in run:  # needles
+                continue
+            for method, read in run["read"].items():
+                for at, bits in (("64", read["lengths"][0]), ("1,024", read["lengths"][-1])):
+                    found.setdefault(f"{method} at {at}", []).append(bits)
+                for how, places in (("whole", read["places"]), ("window", run["window"])):
+                    bits = sum(places[i] * n for i, n in late) / sum(n for _, n in late)
+                    found.setdefault(f"{method}, {how}", []).append(bits)
+    return found
+
+
 SOFTMAX = "softmax, RoPE"
 POOLS = ("none", "learned", "axial", "mixed", "circulant")
 WHERE = ("known", "new")
+READERS = (
+    *("rope", "pi", "ntk", "yarn", "sinusoidal", "rope tuned", "pi tuned"),
+    *("alibi", "kerple-log", "kerple-power", "t5", "gla", "none"),
+)
 FAMILIES = {
     "text at 1,000 steps": Family(
         record="language_rates",
@@ -266,6 +292,25 @@ FAMILIES = {
         },
         claims={f"mean: {n} at {w} places": "open" for n in POOLS for w in WHERE}
         | {"mean: mixed at new places": "suggestive, ahead"},
+    ),
+    "text read on": Family(
+        record="extrapolation",
+        runs=reading_on,
+        against={f"{n} at 1,024": f"{n} at 64" for n in READERS},
+        unit="bits a byte",
+        less=True,
+        claims={f"{n} at 1,024": "behind" for n in READERS}
+        | {f"{n} at 1,024": "open" for n in ("kerple-log", "kerple-power", "gla")}
+        | {"pi tuned at 1,024": "suggestive, ahead", "alibi at 1,024": "suggestive, behind"},
+    ),
+    "text, against a window": Family(
+        record="extrapolation",
+        runs=reading_on,
+        against={f"{n}, whole": f"{n}, window" for n in READERS},
+        unit="bits a byte",
+        less=True,
+        claims={f"{n}, whole": "behind" for n in READERS}
+        | {f"{n}, whole": "open" for n in ("kerple-log", "kerple-power", "gla")},
     ),
 }
 """Name → comparisons of one record that are looked at together."""
