@@ -62,9 +62,9 @@ def rotate_pairs(x: Tensor, phases: Tensor, layout: str = "interleaved") -> Tens
     if layout == "interleaved":  # a compiler fuses real arithmetic, and no complex numbers
         a, b = x.unflatten(-1, (pairs, 2)).unbind(-1)
         return torch.stack([a * cos - b * sin, a * sin + b * cos], -1).flatten(-2)
-    a, b = x.chunk(2, -1)  # (a, b) cos + (b, a) (-sin, sin)
-    cos, sin = torch.cat([cos, cos], -1), torch.cat([-sin, sin], -1)
-    return torch.addcmul(x * cos, torch.cat([b, a], -1), sin)
+    both = x.unflatten(-1, (2, pairs))  # (a, b) cos + (b, a) (-sin, sin)
+    cos, sin = torch.stack([cos, cos], -2), torch.stack([-sin, sin], -2)
+    return torch.addcmul(both * cos, both.roll(1, -2), sin).flatten(-2)
 
 
 def pair_up(channels: Tensor, layout: str) -> Tensor:
