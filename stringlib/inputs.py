@@ -108,8 +108,8 @@ def common_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     return shape
 
 
-def require_places(name: str, x: Tensor, positions: Tensor | None) -> None:
-    """Raise unless positions, or None, expand to the leading dimensions of tokens ``x``.
+def require_places(name: str, x: Tensor, positions: Tensor | None, own: int = 2) -> None:
+    """Raise unless all but ``own`` dimensions of positions, or None, expand to those of ``x``.
 
     An encoder broadcasts its vectors with the positions; a layer returns what it was given tokens
     for, ``(..., seq, dim)``, and no more.
@@ -117,7 +117,7 @@ def require_places(name: str, x: Tensor, positions: Tensor | None) -> None:
     Raises:
         ValueError: If they have more leading dimensions than ``x``, or others.
     """
-    if positions is not None and not expands(positions.shape[:-2], x.shape[:-2]):
+    if positions is not None and not expands(positions.shape[:-own], x.shape[:-2]):
         raise ValueError(
             f"the leading dimensions of positions must expand to {tuple(x.shape[:-2])}, "
             f"those of {name}; got shape {tuple(positions.shape)}"

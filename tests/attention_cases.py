@@ -93,20 +93,16 @@ WEIGHTS: dict[str, Weighted] = {
         lambda t, n: (1 + torch.cos(_distance(n) * (math.pi / 12)))[None] / 2,
         ALL,
     ),
-    "ramp": Weighted(
-        None,
-        lambda t, n, start: RampWeight(n + start + 2.5),
-        lambda t, n: _ramp(n, 1),
-        ALL,
-        causal=(True,),
-    ),
-    "ramp-squared": Weighted(
-        None,
-        lambda t, n, start: RampWeight(n + start + 2.5, power=2),
-        lambda t, n: _ramp(n, 2),
-        ALL,
-        causal=(True,),
-    ),
+    **{
+        name: Weighted(
+            None,
+            lambda t, n, start, power=power: RampWeight(n + start + 2.5, power=power),
+            lambda t, n, power=power: _ramp(n, power),
+            ALL,
+            causal=(True,),
+        )
+        for name, power in (("ramp", 1), ("ramp-squared", 2))
+    },
     "falling": Weighted(
         None,
         lambda t, n, start: FallingWeight(n + start + 2.5, degree=4),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import chain
 from typing import Any
 
@@ -262,38 +262,17 @@ STARTS: dict[tuple[str, str], tuple[Start, ...]] = {
         ),
     ),
     ("T5Bias", "weight"): (Start(lambda: stringlib.T5Bias(200), norm(scale=0.02), "ours: 0.02"),),
-    ("KerpleLog", "log_r1"): (
-        Start(
-            lambda: stringlib.KerpleLog(MANY),
-            between(0, 2),
-            "Chi et al. 2022, code",
-            lambda bias, _: bias.r1,
-        ),
-    ),
-    ("KerpleLog", "log_r2"): (
-        Start(
-            lambda: stringlib.KerpleLog(MANY),
-            between(0, 1),
-            "Chi et al. 2022, code",
-            lambda bias, _: bias.r2,
-        ),
-    ),
-    ("KerplePower", "log_r1"): (
-        Start(
-            lambda: stringlib.KerplePower(MANY),
-            between(0, 1),
-            "Chi et al. 2022, code",
-            lambda bias, _: bias.r1,
-        ),
-    ),
-    ("KerplePower", "logit_r2"): (
-        Start(
-            lambda: stringlib.KerplePower(MANY),
-            between(0, 2),
-            "Chi et al. 2022, code",
-            lambda bias, _: bias.r2,
-        ),
-    ),
+    **{
+        (kind.__name__, name): (
+            Start(partial(kind, MANY), between(0, most), "Chi et al. 2022, code", read),
+        )
+        for kind, name, most, read in (
+            (stringlib.KerpleLog, "log_r1", 2, lambda bias, _: bias.r1),
+            (stringlib.KerpleLog, "log_r2", 1, lambda bias, _: bias.r2),
+            (stringlib.KerplePower, "log_r1", 1, lambda bias, _: bias.r1),
+            (stringlib.KerplePower, "logit_r2", 2, lambda bias, _: bias.r2),
+        )
+    },
     # features
     ("IidProjection", "weight"): (_projection("iid", norm(), "Choromanski et al. 2021, lemma 1"),),
     ("OrthogonalProjection", "weight"): (

@@ -30,10 +30,10 @@ SCRIPT = ROOT / "tests" / "sweep_study.py"
 CELLS = {"b": {"scale": 2}, "a": {"scale": 3, "sizes": [1, 2]}}
 
 
-def start(output, jobs="1", **environment):
-    """Start the study as a reader would, with its own process group for Ctrl-C."""
+def launch(*words, **environment):
+    """Start Python as a reader would, with its own process group for Ctrl-C."""
     return subprocess.Popen(
-        [sys.executable, str(SCRIPT), "--output", str(output), "--jobs", jobs],
+        [sys.executable, *words],
         env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -42,6 +42,10 @@ def start(output, jobs="1", **environment):
         # what runs in the background of a script ignores Ctrl-C, and its children inherit that
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
+
+
+def start(output, jobs="1", **environment):
+    return launch(str(SCRIPT), "--output", str(output), "--jobs", jobs, **environment)
 
 
 def data(output):

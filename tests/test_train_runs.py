@@ -4,8 +4,6 @@ import dataclasses
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -24,6 +22,7 @@ from lab.train.hardware import make_fabric
 from lab.train.options import read_options
 from lab.train.runs import Progress, Run, _best, train_all
 from lab.train.settings import Settings
+from tests.test_study import launch
 
 # Dask, from inside
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
@@ -147,15 +146,7 @@ def test_ctrl_c_with_jobs_keeps_what_is_done_and_saves_what_is_under_way(tmp_pat
     words = ["-m", "lab.train", "recall", "--task-option", "pairs=2", "--jobs", "2"]
     words += ["--batch-size", "4", "--log-every", "1", "--folder", str(tmp_path), "--seeds", "3"]
     words += ["--cell", "long: attention=relu", "--checkpoint-every", "1000000"]
-    process = subprocess.Popen(
-        [sys.executable, *words, "--steps", "1000000"],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )
+    process = launch(*words, "--steps", "1000000")
     metrics = [tmp_path / "long" / f"seed-{seed}" / "metrics.jsonl" for seed in (0, 1)]
     deadline = time.monotonic() + 200  # three processes begin
     try:

@@ -22,7 +22,6 @@ from stringlib.encoders.bias import RelativeBias
 from stringlib.encoders.registry import BIASES, ENCODERS, make_bias, make_encoder
 from stringlib.encoders.string import Phases, RotaryEncoder
 from stringlib.inputs import (
-    expands,
     require_kind_of_state,
     require_like_weight,
     require_name,
@@ -578,13 +577,10 @@ class MultiHeadAttention(nn.Module):
 
 def _require_places(x: Tensor, positions: Tensor | Phases) -> None:
     """Raise unless positions, or their phases, are for tokens of this batch and no others."""
-    if not isinstance(positions, Phases):
+    if isinstance(positions, Phases):
+        require_places("x", x, positions.turns, own=4)
+    else:
         require_places("x", x, positions)
-    elif not expands(positions.turns.shape[:-4], x.shape[:-2]):
-        raise ValueError(
-            f"the leading dimensions of positions must expand to {tuple(x.shape[:-2])}, "
-            f"those of x; got phases of shape {tuple(positions.turns.shape)}"
-        )
 
 
 def _is_hooked(module: nn.Module) -> bool:
