@@ -20,6 +20,7 @@ from lab.explore.frames import PLOTLY, value_text
 from lab.explore.style import COLOURS, PALETTE, layout
 from lab.methods import METHODS
 from tests.figure_states import state_of
+from tests.refusals import refused
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 
@@ -148,33 +149,33 @@ def test_values_may_be_numbers_texts_booleans_or_arrays() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "message"),
+    ("options", "message"),
     [
-        ({"alt": " "}, ValueError, r"alt: figure 'wave' needs a text"),
-        ({"alt": 3}, TypeError, r"alt: expected a text .* got 3"),
-        ({"initial": {"sped": 1}}, ValueError, r"initial: 'sped' is not a parameter.*'speed'"),
-        ({"initial": {"speed": 7}}, ValueError, r"initial: speed=7 is not in the grid \[0.5"),
-        ({"labels": {"sped": "x"}}, ValueError, r"labels: 'sped'"),
-        ({"live": {"sped": None}}, ValueError, r"live: 'sped'"),
-        ({"play": "sped"}, ValueError, r"play: 'sped'"),
-        ({"drag": {"sped": "x"}}, ValueError, r"drag: 'sped'"),
-        ({"drag": {"speed": "z"}}, ValueError, r"drag: .* got speed='z'"),
-        ({"drag": {"kind": "x"}}, ValueError, r"drag: expected for an amount .* got kind='x'"),
-        ({"speed": []}, ValueError, r"speed: expected at least one value"),
-        ({"speed": "fast"}, TypeError, r"speed: expected a list of values, got 'fast'"),
-        ({"speed": 3}, TypeError, r"speed: expected a list of values, got 3"),
-        ({"speed": [None]}, TypeError, r"speed: expected finite numbers.*None"),
-        ({"speed": [float("nan")]}, TypeError, r"speed: expected finite numbers.*nan"),
-        ({"speed": [1, 1.0]}, ValueError, r"speed: expected different values"),
-        ({"fig": [1, 2]}, ValueError, r"'fig' clashes"),
-        ({"colour": [1, 2]}, TypeError, r"draw: expected a function of \['speed'.*colour"),
-        ({"name": "My Wave"}, ValueError, r"name: expected lower-case words.*'My Wave'"),
-        ({"max_bytes": HARD_LIMIT + 1}, ValueError, r"max_bytes: expected 1 to 200000, got 200001"),
-        ({"max_bytes": 0}, ValueError, r"max_bytes"),
+        ({"alt": " "}, r"alt: figure 'wave' needs a text"),
+        ({"alt": 3}, r"TypeError: alt: expected a text .* got 3"),
+        ({"initial": {"sped": 1}}, r"initial: 'sped' is not a parameter.*'speed'"),
+        ({"initial": {"speed": 7}}, r"initial: speed=7 is not in the grid \[0.5"),
+        ({"labels": {"sped": "x"}}, r"labels: 'sped'"),
+        ({"live": {"sped": None}}, r"live: 'sped'"),
+        ({"play": "sped"}, r"play: 'sped'"),
+        ({"drag": {"sped": "x"}}, r"drag: 'sped'"),
+        ({"drag": {"speed": "z"}}, r"drag: .* got speed='z'"),
+        ({"drag": {"kind": "x"}}, r"drag: expected for an amount .* got kind='x'"),
+        ({"speed": []}, r"speed: expected at least one value"),
+        ({"speed": "fast"}, r"TypeError: speed: expected a list of values, got 'fast'"),
+        ({"speed": 3}, r"TypeError: speed: expected a list of values, got 3"),
+        ({"speed": [None]}, r"TypeError: speed: expected finite numbers.*None"),
+        ({"speed": [float("nan")]}, r"TypeError: speed: expected finite numbers.*nan"),
+        ({"speed": [1, 1.0]}, r"speed: expected different values"),
+        ({"fig": [1, 2]}, r"'fig' clashes"),
+        ({"colour": [1, 2]}, r"TypeError: draw: expected a function of \['speed'.*colour"),
+        ({"name": "My Wave"}, r"name: expected lower-case words.*'My Wave'"),
+        ({"max_bytes": HARD_LIMIT + 1}, r"max_bytes: expected 1 to 200000, got 200001"),
+        ({"max_bytes": 0}, r"max_bytes"),
     ],
 )
-def test_bad_input_is_named(options: dict, error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
+def test_bad_input_is_named(options: dict, message: str) -> None:
+    with refused(message):
         explorer(**options)
 
 
@@ -209,39 +210,33 @@ def noise(seed: int) -> go.Figure:
 
 
 @pytest.mark.parametrize(
-    ("draw", "options", "error", "message"),
+    ("draw", "options", "message"),
     [
-        (go.Figure(), {}, TypeError, "draw: expected a function"),
+        (go.Figure(), {}, "TypeError: draw: expected a function"),
         (
             lambda a: [a],
             {"a": [1]},
-            TypeError,
-            r"draw: expected a plotly Figure at \{'a': 1\}, got list",
+            r"TypeError: draw: expected a plotly Figure at \{'a': 1\}, got list",
         ),
         (
             lambda: go.Figure(layout_meta={"mine": 1}),
             {},
-            ValueError,
             r"layout.meta .* got \{'mine': 1\}",
         ),
         (
             lambda count: go.Figure([go.Scatter(y=[1])] * count),
             {"count": [1, 2]},
-            ValueError,
             r"number of traces.*got 1 .* and 2 at \{'count': 2\}",
         ),
         (
             noise,
             {"seed": range(20), "max_bytes": 50_000},
-            ValueError,
             r"'a' takes [\d,]+ bytes, more than max_bytes=50,000",
         ),
     ],
 )
-def test_what_cannot_be_drawn_is_named(
-    draw: Any, options: dict, error: type[Exception], message: str
-) -> None:
-    with pytest.raises(error, match=message):
+def test_what_cannot_be_drawn_is_named(draw: Any, options: dict, message: str) -> None:
+    with refused(message):
         Explorer(draw, alt="Nothing.", name="a", **options).to_json()
 
 

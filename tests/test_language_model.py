@@ -211,14 +211,14 @@ def test_prompts_of_different_length_are_served_in_one_batch(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mask", "error", "match"),
+    ("mask", "match"),
     [
-        (torch.ones(2, 5), TypeError, "key_mask must be a boolean tensor.*got torch.float32"),
-        (torch.ones(2, 4, dtype=torch.bool), ValueError, "key_mask must have shape"),
-        (torch.eye(2, 5).bool(), ValueError, "key_mask must be True for the last token"),
+        (torch.ones(2, 5), "TypeError: key_mask must be a boolean tensor.*got torch.float32"),
+        (torch.ones(2, 4, dtype=torch.bool), "key_mask must have shape"),
+        (torch.eye(2, 5).bool(), "key_mask must be True for the last token"),
     ],
 )
-def test_a_mask_that_does_not_fit_is_named(mask, error, match) -> None:
+def test_a_mask_that_does_not_fit_is_named(mask, match) -> None:
     model = LanguageModel(11, 12, 1, 2)
-    with pytest.raises(error, match=match):
+    with refused(match):
         model.generate(torch.zeros(2, 5, dtype=torch.int64), 2, key_mask=mask)

@@ -16,6 +16,7 @@ from stringlib.attention.weights import ConstantWeight
 from stringlib.kernels import recurrence
 from stringlib.kernels.recurrence import PLAIN_CHUNK as CHUNK
 from stringlib.testing.properties import largest_difference
+from tests.refusals import refused
 from tests.watched import Watched
 
 MODES = ("parallel", "recurrent", "chunk")
@@ -225,34 +226,32 @@ TOEPLITZ = ToeplitzWeight(torch.zeros(2, 11).double())
 
 
 BAD = [
-    ({"mode": "recurrent"}, ValueError, "mode must be None or 'parallel' unless causal"),
-    ({"mode": "chunk"}, ValueError, "mode must be None or 'parallel' unless causal"),
-    ({"mode": "fft"}, ValueError, r"mode must be None or one of \('parallel'.*got 'fft'"),
-    ({"mode": "fft", "causal": True}, ValueError, "mode must be None or one of"),
-    ({"phi_q": draw(2, 4, 3), "causal": True}, ValueError, "phi_k must have a token for each"),
-    ({"state": MADE}, ValueError, "state must be left out unless causal"),
-    *[({"state": MADE._replace(sums=bad), "causal": True}, ValueError,
+    ({"mode": "recurrent"}, "mode must be None or 'parallel' unless causal"),
+    ({"mode": "chunk"}, "mode must be None or 'parallel' unless causal"),
+    ({"mode": "fft"}, r"mode must be None or one of \('parallel'.*got 'fft'"),
+    ({"mode": "fft", "causal": True}, "mode must be None or one of"),
+    ({"phi_q": draw(2, 4, 3), "causal": True}, "phi_k must have a token for each"),
+    ({"state": MADE}, "state must be left out unless causal"),
+    *[({"state": MADE._replace(sums=bad), "causal": True},
        rf"state must have shape \(2, 3, 6\), .*got \({len(bad)}, {bad.shape[1]}, 6\)")
       for bad in (draw(2, 4, 6), draw(3, 3, 6))],
-    ({"return_state": True}, ValueError, "return_state must be left out unless causal"),
-    ({"key_mask": draw(6)}, TypeError, "key_mask must be a boolean tensor.*float64"),
-    ({"key_mask": torch.ones(1).bool()}, ValueError, r"key_mask must have .*got \(1,\)"),
-    ({"key_mask": torch.ones(5).bool()}, ValueError, r"key_mask must have .*got \(5,\)"),
-    ({"causal": True, "state": MADE, "key_scale": draw(2, 6)}, ValueError,
+    ({"return_state": True}, "return_state must be left out unless causal"),
+    ({"key_mask": draw(6)}, "TypeError: key_mask must be a boolean tensor.*float64"),
+    ({"key_mask": torch.ones(1).bool()}, r"key_mask must have .*got \(1,\)"),
+    ({"key_mask": torch.ones(5).bool()}, r"key_mask must have .*got \(5,\)"),
+    ({"causal": True, "state": MADE, "key_scale": draw(2, 6)},
      "key_scale must be given if and only if"),
-    ({"weight": TOEPLITZ, "causal": True, "mode": "chunk", "key_scale": draw(2, 6)}, ValueError,
+    ({"weight": TOEPLITZ, "causal": True, "mode": "chunk", "key_scale": draw(2, 6)},
      "mode must be None or 'parallel', and state None, for ToeplitzWeight"),
-    ({"weight": TOEPLITZ, "causal": True, "return_state": True}, ValueError,
+    ({"weight": TOEPLITZ, "causal": True, "return_state": True},
      "return_state must be False for ToeplitzWeight, which has no state"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("changes", "error", "match"), BAD)
-def test_bad_arguments_are_named(
-    changes: dict[str, object], error: type[Exception], match: str
-) -> None:
+@pytest.mark.parametrize(("changes", "match"), BAD)
+def test_bad_arguments_are_named(changes: dict[str, object], match: str) -> None:
     given: dict = dict(zip(("phi_q", "phi_k", "v"), tokens(6), strict=True)) | changes
-    with pytest.raises(error, match=match):
+    with refused(match):
         linear_attention(**given)
 
 
