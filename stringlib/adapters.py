@@ -177,9 +177,6 @@ class RotaryTables(nn.Module):
             ``(cos, sin)``, each ``(batch, seq, head_dim)``, of the dtype of ``x``; with layout
             ``"pairs"`` of ``head_dim / 2`` columns, with ``"complex"`` as one tensor cos + i sin,
             complex64 or wider. Without a dimension of the batch where positions have none.
-
-        Raises:
-            ValueError: If the layer type or the shape of the positions does not fit.
         """
         encoder, name = self._of(layer_type)
         positions = self._places(x, position_ids, encoder.coord_dim).to(x.device)
@@ -295,9 +292,6 @@ class Rotated(nn.Module):
         positions: The positions, float64 where the device has it; None if they are made anew.
         heads: How many heads are turned.
 
-    Raises:
-        ValueError: If shapes or heads do not fit.
-
     Example:
         >>> from stringlib import CirculantSTRING
         >>> from stringlib.positions import grid_positions
@@ -360,9 +354,6 @@ class Rotated(nn.Module):
 
         Returns:
             ``(..., seq, rows)``, what ``linear`` gives but for the turn.
-
-        Raises:
-            ValueError: If there is not one position for each token.
         """
         return self._turn(x, self.linear(x))
 

@@ -44,9 +44,6 @@ def toeplitz_product(values: Tensor, x: Tensor, axes: int = 1) -> Tensor:
 
     Returns:
         ``(..., n, d)``. Its error is absolute: that of the largest terms of all rows.
-
-    Raises:
-        ValueError: If the numbers of tokens differ.
     """
     sizes = toeplitz_sizes(values, axes)
     tokens = torch.Size(sizes).numel()

@@ -58,9 +58,6 @@ def delta_rule(
     Returns:
         Outputs ``(..., heads, n, d_v)`` in the dtype of ``v``, and the last state.
 
-    Raises:
-        ValueError: If a number is out of its range.
-
     Source:
         Schlag et al. 2021 for the rule, Yang et al. 2024 for the chunks, Yang et al. 2025 for the
         decay.
@@ -153,11 +150,7 @@ class DeltaWeight(ReplacingWeight):
         mode: Any = None,
         state: LinearState | None = None,
     ) -> WeightedSums:
-        """Return what the state answers each query; a scale of keys cancels.
-
-        Raises:
-            ValueError: If not causal, or a shape does not fit.
-        """
+        """Return what the state answers each query; a scale of keys cancels."""
         self._require_direction(causal)
         q, k = (normalize(x, dim=-1) for x in (phi_q, phi_k))
         before = None if state is None else state.sums

@@ -102,10 +102,6 @@ class MultiHeadAttention(nn.Module):
             ``normalize_qk``.
         shift: The mixture of keys, or None.
 
-    Raises:
-        TypeError: If an argument has the wrong kind.
-        ValueError: If a name is unknown, a number does not fit, or parts cannot go together.
-
     Source:
         Vaswani et al. 2017, section 3.2.2; Ainslie et al. 2023 for grouped queries; Qiu et al. 2025
         for the place of the gate.
@@ -205,7 +201,6 @@ class MultiHeadAttention(nn.Module):
             :class:`~stringlib.attention.shift.ShiftedState`.
 
         Raises:
-            TypeError: If ``x`` is not floating point or another argument has the wrong kind.
             ValueError: If a shape does not fit, positions are missing, a state is asked of a layer
                 that has none, or it is of another kind of layer.
         """

@@ -98,10 +98,6 @@ def make_features(
             ``head_dim``.
         heads: Heads with a random matrix of their own; 1 serves any number of heads.
         generator: Draws the random matrix; the global generator if omitted.
-
-    Raises:
-        TypeError: If a number is not an integer.
-        ValueError: If the name is unknown, or a number does not fit.
     """
     options = {} if num_features is None else {"num_features": num_features}
     offered = {"head_dim": head_dim, "heads": heads, "generator": generator}

@@ -47,9 +47,6 @@ def softmax_attention(
     Returns:
         ``(..., heads, n, d_v)``, of the dtype of ``q``. A query that sees no key gets 0.
 
-    Raises:
-        ValueError: If heads do not fit.
-
     Example:
         >>> from stringlib import ALiBi
         >>> q, k, v = torch.randn(3, 8, 6, 196, 64)

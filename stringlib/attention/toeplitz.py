@@ -103,9 +103,6 @@ class ToeplitzWeight(PositionWeight):
         """Return the weights w(i, j), ``(heads, num_queries, num_keys)``; no causal mask.
 
         A row whose largest weight the dtype cannot hold is divided by a factor of its own.
-
-        Raises:
-            ValueError: If the numbers differ or do not fit the bias.
         """
         bias = self._fitted(num_queries, num_keys)
         if not num_keys:
@@ -124,11 +121,7 @@ class ToeplitzWeight(PositionWeight):
         mode: str | None = None,
         state: LinearState | None = None,
     ) -> WeightedSums:
-        """Return the weighted sums, less a factor; see ``PositionWeight.sums``.
-
-        Raises:
-            ValueError: If shapes do not fit, the mode is unknown, or there is a state.
-        """
+        """Return the weighted sums, less a factor; see ``PositionWeight.sums``."""
         if causal and key_scale is not None:
             self._require_plain(mode, state)
         if mode is not None and mode not in MODES:

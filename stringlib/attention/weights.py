@@ -143,9 +143,6 @@ class PositionWeight(Derived, ABC):
             causal: Whether query i sees the keys 0 … i only.
             mode: How to compute it; None picks the fastest.
             state: What earlier tokens left, if there were any.
-
-        Raises:
-            ValueError: If an option is one that the weight has not.
         """
         self._require_direction(causal)
         if key_scale is not None and not key_scale.shape[-1]:

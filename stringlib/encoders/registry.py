@@ -56,7 +56,6 @@ def make_encoder(
 
     Raises:
         TypeError: If the class does not take an option.
-        ValueError: If the name is unknown or a number does not fit the encoder.
 
     Example:
         >>> make_encoder("mixed", head_dim=64, coord_dim=2, heads=6)
@@ -86,7 +85,6 @@ def make_bias(name: str, heads: int, *, causal: bool = False, **options: Any) ->
 
     Raises:
         TypeError: If the class does not take an option.
-        ValueError: If the name is unknown.
     """
     offered = {"heads": heads, "causal": causal, "bidirectional": not causal}
     made: RelativeBias = part("name", name, BIASES, offered, options)

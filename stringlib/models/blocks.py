@@ -83,9 +83,6 @@ class Block(nn.Module):
             for ``"mlp"`` and two thirds of it for ``"swiglu"``, which makes as many weights.
         **attention: What :class:`~stringlib.attention.multihead.MultiHeadAttention` takes.
 
-    Raises:
-        ValueError: If ``mlp`` is unknown, or the attention refuses its arguments.
-
     Source:
         Xiong et al. 2020 for the place of the norm.
     """
@@ -158,9 +155,6 @@ def phases_of(blocks: nn.ModuleList, positions: Tensor, x: Tensor) -> list[Tenso
     """Return what each block reads of the positions of tokens ``x``.
 
     The phases of an encoder are computed once, whatever the number of blocks that share it.
-
-    Raises:
-        ValueError: If there is not one position for each token.
     """
     made: dict[int, Phases] = {}
     read: list[Tensor | Phases] = []

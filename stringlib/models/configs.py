@@ -31,9 +31,6 @@ def make_language_model(name: str, vocab: int, **options: Any) -> LanguageModel:
         vocab: Number of different tokens.
         **options: What :class:`~stringlib.models.language.LanguageModel` takes; sizes given here
             replace those of the name.
-
-    Raises:
-        ValueError: If the name is unknown, or the model refuses its arguments.
     """
     require_name("name", name, CONFIGS)
     return LanguageModel(vocab, **{**CONFIGS[name], **options})

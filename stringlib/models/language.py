@@ -58,9 +58,6 @@ class LanguageModel(Blocks):
         absolute: What is added to a token because of its place, or None.
         blocks: The blocks, each a :class:`~stringlib.models.blocks.Block`.
 
-    Raises:
-        ValueError: If a name is unknown, a number does not fit, or parts cannot go together.
-
     Source:
         Vaswani et al. 2017, section 3.4, for the embedding; Radford et al. 2019.
 
@@ -207,7 +204,6 @@ class LanguageModel(Blocks):
             ``(batch, seq + count)``.
 
         Raises:
-            TypeError: If ``key_mask`` is not a boolean tensor.
             ValueError: If ``tokens`` are empty or end in padding, a number does not fit, or the
                 layers have no state.
         """

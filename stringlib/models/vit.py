@@ -66,9 +66,6 @@ class ViT(Blocks):
     has a number for each offset in the plane, and so wants ``pool="mean"`` and the image size it
     was made for.
 
-    Raises:
-        ValueError: If a name is unknown, a number does not fit, or parts cannot go together.
-
     Source:
         Dosovitskiy et al. 2021.
 
@@ -151,9 +148,6 @@ class ViT(Blocks):
 
         Returns:
             ``(batch, cells, channels * pixels of a patch)``.
-
-        Raises:
-            ValueError: If their shape does not fit.
         """
         if images.ndim != 2 + self.axes or images.shape[1] != self.channels:
             raise ValueError(
@@ -192,7 +186,6 @@ class ViT(Blocks):
             ``(batch, classes)``, not normalised.
 
         Raises:
-            TypeError: If ``key_mask`` is not a boolean tensor.
             ValueError: If a shape does not fit, or a learned table of offsets is for another size.
         """
         require_like_weight("images", images, self.embed)
