@@ -51,7 +51,6 @@ class Images(Task):
         patch: Side of a patch of :meth:`model`.
 
     Raises:
-        TypeError: If a number is not an integer.
         ValueError: If shapes do not fit, or the canvas is too small or has no other place.
     """
 

@@ -82,8 +82,7 @@ class ListOps(Task):
     of the source; drawing it takes about ten minutes.
 
     Raises:
-        TypeError: If a number is not an integer.
-        ValueError: If one is out of its range, or almost no expression has such a length.
+        ValueError: If almost no expression has such a length.
 
     Source:
         Tay et al. 2021 (Long Range Arena), section 2.2.1, and its generator; the task is Nangia and

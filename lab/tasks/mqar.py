@@ -34,10 +34,6 @@ class MQAR(Task):
         power: Exponent of the power law; 1 is uniform.
         random_filler: Fill the places where nothing stands with random tokens instead of 0.
 
-    Raises:
-        TypeError: If a count is not an integer, or ``power`` is not a number.
-        ValueError: If a number is out of its range.
-
     Source:
         Arora et al. 2024 (Zoology), appendix E, and its ``multiquery_ar``.
     """

@@ -31,8 +31,7 @@ class Recall(Task):
         values: Values to choose from.
 
     Raises:
-        TypeError: If a number is not an integer.
-        ValueError: If one is below 1, or ``keys`` below ``pairs``.
+        ValueError: If ``keys`` are fewer than ``pairs``.
     """
 
     test_seed = 10_000

@@ -37,9 +37,6 @@ def make_task(name: str, **options: Any) -> Task:
     Args:
         name: One of ``TASKS``.
         **options: Those of the task.
-
-    Raises:
-        ValueError: If there is no task of that name.
     """
     require_name("name", name, TASKS)
     return TASKS[name](**options)

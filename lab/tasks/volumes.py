@@ -35,10 +35,6 @@ class Volumes(Task):
         size: Cells along each axis.
         region: Cells along each axis where a and b are in training; half of ``size`` if omitted.
         others: Marks that mean nothing.
-
-    Raises:
-        TypeError: If a number is not an integer.
-        ValueError: If one is out of its range.
     """
 
     test_seed = 10_000

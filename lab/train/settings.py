@@ -30,10 +30,6 @@ class Settings:
         checkpoint_every: Steps between two checkpoints, where a folder is given.
         evaluate_every: Steps between two evaluations; None for the end alone.
         betas: AdamW's.
-
-    Raises:
-        TypeError: If a number has the wrong kind.
-        ValueError: If a number is out of its range.
     """
 
     steps: int = 1000

@@ -56,11 +56,6 @@ def check_bias(make: Make, *, modes: Iterable[str] | None = None) -> None:
     Args:
         make: Returns the bias: without arguments, or of a number of heads.
         modes: As for :func:`check_encoder`.
-
-    Raises:
-        AssertionError: If a property does not hold: each in a line, with how much it is off.
-        TypeError: If ``make`` does not return a bias.
-        ValueError: If a mode is unknown.
     """
     for name, case in bias_cases(make).items():
         _check(BIAS, case, name, modes)
@@ -79,10 +74,7 @@ def check_feature_map(make: Make, *, modes: Iterable[str] | None = None) -> None
         modes: As for :func:`check_encoder`.
 
     Raises:
-        AssertionError: If a property does not hold: each in a line, with how much it is off.
-        TypeError: If ``make`` does not return a feature map.
-        ValueError: If a mode is unknown, or the map takes no heads of 4, 5, 6, 8, 16, 32 or 64
-            channels.
+        ValueError: If the map takes no heads of 4, 5, 6, 8, 16, 32 or 64 channels.
     """
     name, case = feature_case(make)
     _check(FEATURE_MAP, case, name, modes)
@@ -102,9 +94,7 @@ def check_weight(make: Make, *, modes: Iterable[str] | None = None) -> None:
         modes: As for :func:`check_encoder`.
 
     Raises:
-        AssertionError: If a property does not hold: each in a line, with how much it is off.
-        TypeError: If ``make`` does not return a position weight.
-        ValueError: If a mode is unknown, or the weight takes no sequence that is tried.
+        ValueError: If the weight takes no sequence that is tried.
     """
     name, case = weight_case(make)
     _check(WEIGHT, case, name, modes)
