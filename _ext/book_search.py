@@ -1,93 +1,129 @@
-"""What the search of the book's pages finds, and what it shows first.
+"""The search of the book's pages: what it can find. ``book/_assets/book-search.js`` finds it.
 
-* British and American spellings are one word, both in the index and in a query: the stemmer turns
-  ``normalize`` into ``normalise`` before it cuts the ending off.
-* Every term of the page of terms, with its other names, finds the sections that its text links to,
-  also where the section itself does not say it so (``GQA``).
-* ``book/_assets/book-scorer.js`` puts chapters before all else.
-* ``book/_assets/book-filter.js`` narrows the long lists, terms and formulas, to what is typed.
+Every section of every page is written to ``_static/book-passages.js``, a script, so that the
+search works from disk too: its heading, its paragraphs (formulas are dots, links that only have a
+number are left out), and its other names. Those are the terms of the page of terms whose text links
+to it, so that ``GQA`` finds a section that does not say so itself.
 """
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
-from sphinx.search import languages
-from sphinx.search.en import SearchEnglish
 
 TERMS = "book/terms"
+REPEATING = {"book/equations", "book/exercises"}
+"""Pages that list what chapters say."""
 LISTS = re.compile(r'class="(?:[^"]* )?(?:book-formula|glossary)[" ]')
-# American to British, as the book writes. The same patterns serve Python and JavaScript.
-SPELLINGS = (
-    (r"^([a-z]{4,})iz(?=(?:e|es|ed|er|ers|ing|able|ations?)$)", r"\1is"),
-    (r"^([a-z]+)lyz(?=(?:e|es|ed|er|ing)$)", r"\1lys"),
-    (r"^(behavi|col|neighb)or", r"\1our"),
-    (r"^center(?=s?$)", "centre"),
-)
-JS_FOLD = """
-const porterStemmer = Stemmer;
-Stemmer = function () {
-  const porter = new porterStemmer();
-  this.stemWord = word => porter.stemWord(word%s);
-};
-"""
+SILENT = (nodes.math_block, nodes.raw, nodes.comment, addnodes.index)
+APPARATUS = re.compile(r"(You need|It takes|From stringlib|Symbols are those)\b")
+LETTER = re.compile(r"\\?[A-Za-z]+")
+
+Passage = tuple[str, str, str, str]
+"""Anchor, heading, other names, and text: a line for each paragraph."""
 
 
-def british(word: str) -> str:
-    """Return a word, in small letters, in the book's spelling."""
-    for pattern, spelling in SPELLINGS:
-        word = re.sub(pattern, spelling, word)
-    return word
+def said(node: nodes.Node) -> str:
+    """Return the words of a node: formulas as dots, and no links that only have a number."""
+    if isinstance(node, nodes.math):
+        return node.astext().removeprefix("\\") if LETTER.fullmatch(node.astext()) else "…"
+    if isinstance(node, SILENT):
+        return ""
+    if isinstance(node, addnodes.pending_xref) and not node.get("refexplicit"):
+        return node.astext() if node["refdomain"] == "py" else ""
+    if isinstance(node, nodes.Text):
+        return str(node)
+    return "".join(map(said, node.children))
 
 
-class BookEnglish(SearchEnglish):
-    """English in which both spellings of a word have one stem."""
+def paragraphs(node: nodes.Node) -> Iterator[str]:
+    """Yield the paragraphs of a section, but not of the sections in it."""
+    for child in node.children:
+        heading = isinstance(child, nodes.title) and isinstance(node, nodes.section)
+        if heading or isinstance(child, (nodes.section, addnodes.desc, *SILENT)):
+            continue
+        if isinstance(child, nodes.paragraph | nodes.term | nodes.caption | nodes.title):
+            yield said(child)
+        elif isinstance(child, nodes.Element):
+            yield from paragraphs(child)
 
-    js_stemmer_code = SearchEnglish.js_stemmer_code + JS_FOLD % "".join(
-        f'.replace(/{pattern}/, "{spelling.replace(chr(92), "$")}")'
-        for pattern, spelling in SPELLINGS
-    )
 
-    def stem(self, word: str) -> str:
-        """Return the stem of a word in the book's spelling."""
-        return super().stem(british(word.lower()))
+def passages(doctree: nodes.document, names: dict[str, list[str]]) -> Iterator[Passage]:
+    """Yield what can be found on a page.
+
+    Args:
+        doctree: The page.
+        names: Anchor → other names of what stands there.
+    """
+    for node in doctree.findall(lambda n: isinstance(n, nodes.section | addnodes.desc)):
+        if isinstance(node, addnodes.desc):
+            head, body = node[0], node[-1]
+            anchors, heading = head.get("ids"), head.get("fullname", "")
+        else:
+            head, body = node.next_node(nodes.title), node
+            anchors, heading = node["ids"], said(head) if head else ""
+        if anchors and heading:
+            lines = (re.sub(r"\s+", " ", line).strip() for line in paragraphs(body))
+            known = ", ".join(name for anchor in anchors for name in names.get(anchor, []))
+            text = [line for line in lines if line and not APPARATUS.match(line)]
+            # of a function its first line, or the reference weighs as much as the chapters
+            yield (
+                anchors[0],
+                heading.strip(),
+                known,
+                "\n".join(text[:1] if body is not node else text),
+            )
 
 
-def sections(env: BuildEnvironment) -> dict[str, list[tuple[str, str]]]:
-    """Return, for every page, the names on the page of terms and the anchors of their sections."""
-    found: dict[str, list[tuple[str, str]]] = {}
-    if TERMS not in env.found_docs:
-        return found
+def other_names(env: BuildEnvironment) -> dict[str, dict[str, list[str]]]:
+    """Return page → anchor → the terms whose text on the page of terms links there."""
+    found: dict[str, dict[str, list[str]]] = {}
     for item in env.get_doctree(TERMS).findall(nodes.definition_list_item):
-        names = [term.astext() for term in item.findall(nodes.term)]
+        terms = [term.astext() for term in item.findall(nodes.term)]
         for link in item.findall(addnodes.pending_xref):
             page, slug = link["reftarget"], link.get("reftargetid")
-            if slug:
-                anchor = env.metadata[page]["myst_slugs"][slug][1]
-                found.setdefault(page, []).extend((name, anchor) for name in names)
+            slugs = env.metadata.get(page, {}).get("myst_slugs", {})
+            if slugs:  # the first is the page's own heading
+                anchor = slugs[slug or next(iter(slugs))][1]
+                found.setdefault(page, {}).setdefault(anchor, []).extend(terms)
     return found
 
 
-def read_terms(app: Sphinx, env: BuildEnvironment) -> list[str]:
-    """Return the pages whose terms have changed: they are written again."""
-    before, env.book_terms = getattr(env, "book_terms", {}), sections(env)  # type: ignore[attr-defined]
-    now = env.book_terms  # type: ignore[attr-defined]
-    return [p for p in before.keys() | now.keys() if before.get(p) != now.get(p)]
+def write(app: Sphinx, error: Exception | None) -> None:
+    """Write what can be found, when all pages have been."""
+    if error or app.builder.format != "html":
+        return
+    env = app.env
+    names = other_names(env) if TERMS in env.found_docs else {}
+    pages, rows = [], []
+    for page in sorted(env.found_docs - REPEATING):
+        title = env.titles[page]
+        number = ".".join(map(str, env.toc_secnumbers.get(page, {}).get("", ())))
+        pages.append([page, f"{number}. {said(title)}" if number else said(title)])
+        for passage in passages(env.get_doctree(page), names.get(page, {})):
+            rows.append([len(pages) - 1, *passage])
+    text = json.dumps({"pages": pages, "passages": rows}, ensure_ascii=False, separators=(",", ":"))
+    target = Path(app.outdir) / "_static" / "book-passages.js"
+    target.write_text(f"window.bookPassages = {text};\n", encoding="utf8")
 
 
-def add_terms(app: Sphinx, doctree: nodes.document, page: str) -> None:
-    """Give a page the names of what its sections explain: as index entries and as keywords."""
-    terms = app.env.book_terms.get(page)  # type: ignore[attr-defined]
-    if terms:
-        entries = [("single", name, anchor, "main", None) for name, anchor in terms]
-        words = ", ".join(dict.fromkeys(re.findall(r"\w+", " ".join(name for name, _ in terms))))
-        doctree += addnodes.index(entries=entries)
-        doctree += nodes.meta(name="keywords", content=words)
+def without_index(app: Sphinx) -> None:
+    """Let Sphinx write neither an index of its own nor its page."""
+    app.builder.search = False  # type: ignore[attr-defined]
+
+
+def page(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
+    """Yield the page of the search."""
+    if app.builder.format == "html":
+        yield "search", {"title": "Search"}, "search.html"
 
 
 def add_filter(
@@ -99,9 +135,9 @@ def add_filter(
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Register the language and the hook."""
-    languages["en"] = BookEnglish
-    app.connect("env-updated", read_terms)
-    app.connect("doctree-resolved", add_terms)
+    """Register what is written, and the page."""
+    app.connect("builder-inited", without_index)
+    app.connect("html-collect-pages", page)
     app.connect("html-page-context", add_filter)
+    app.connect("build-finished", write)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

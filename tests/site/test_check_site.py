@@ -84,7 +84,9 @@ def good(tmp_path: Path) -> Path:
     (tmp_path / "other.html").write_text(other, encoding="utf8")
     (tmp_path / "a.png").write_bytes(b"")
     (tmp_path / "style.css").write_text("body { background: url(a.png) }", encoding="utf8")
-    (tmp_path / "searchindex.js").write_text('Search.setIndex({"docnames": ["index", "other"]})')
+    (tmp_path / "_static").mkdir()
+    known = 'window.bookPassages = {"pages":[["index","A"],["other","B"]],"passages":[]};'
+    (tmp_path / "_static" / "book-passages.js").write_text(known)
     return tmp_path
 
 
@@ -125,7 +127,8 @@ def test_an_empty_page_is_found(good: Path) -> None:
 
 
 def test_a_missing_page_is_found(good: Path) -> None:
-    (good / "searchindex.js").write_text('Search.setIndex({"docnames": ["index", "notebooks/02"]})')
+    index = good / "_static" / "book-passages.js"
+    index.write_text(index.read_text().replace("other", "notebooks/02"))
     assert Site(good).problems() == ["notebooks/02.html: missing"]
 
 

@@ -1,0 +1,139 @@
+/* The search: MiniSearch over the sections that book-passages.js holds, best first. Any word of a
+   query counts; words at the beginning of others count, and words with a slip. A hit opens at the
+   paragraph that says most of what was asked. */
+(() => {
+"use strict";
+const { pages, passages } = window.bookPassages;
+
+// words that say nothing, and spellings that are one word
+const EMPTY = new Set(("a an and are as at be but by can do does for from how i if in is it its my no not of on or should so " +
+  "than that the their then there they this to use was what when where which who why will with work works you your").split(" "));
+const SPELLINGS = [
+  [/^([a-z]{4,})iz(?=(?:e|es|ed|er|ers|ing|able|ations?)$)/, "$1is"],
+  [/^([a-z]+)lyz(?=(?:e|es|ed|er|ing)$)/, "$1lys"],
+  [/^(behavi|col|neighb)or/, "$1our"],
+  [/^center(?=s?$)/, "centre"],
+];
+// what people type who come from elsewhere → words of the book
+const SYNONYMS = {
+  rope: "rotary position embedding",
+  sine: "sinusoids",
+  rope_scaling: "yarn interpolation ntk",
+  mamba: "ssd state space",
+  finetune: "trained resolution",
+  "fine-tune": "trained resolution",
+  resolution: "resolution images sizes interpolated",
+  lookup: "recall",
+  kv: "cache keys values",
+  oom: "memory",
+  extrapolate: "extrapolation longer",
+  context: "context length",
+};
+
+function words(text) {
+  return text.toLowerCase().match(/[\p{L}\p{N}][\p{L}\p{N}_+]*/gu) || [];
+}
+function stem(word) {
+  if (EMPTY.has(word)) { return null; }
+  const british = SPELLINGS.reduce((w, [from, to]) => w.replace(from, to), word);
+  return british.length > 3 ? british.replace(/(?:(?<=ss)es|(?<![su])s)$/, "") : british;
+}
+function weight(page) {
+  if (page.startsWith("notebooks/")) { return 1; }
+  if (page.startsWith("book/api/")) { return .35; }
+  return { "book/terms": .6, "book/corrections": .5, "book/notation": .4, "book/bibliography": .2 }[page] || .9;
+}
+
+const index = new MiniSearch({
+  fields: ["title", "heading", "names", "text"],
+  tokenize: words,
+  processTerm: stem,
+});
+index.addAll(passages.map(([page, , heading, names, text], id) => {
+  const [name, title] = pages[page];
+  const first = id === 0 || passages[id - 1][0] !== page;  // the chapter itself stands for its title
+  return { id, title: first && name.startsWith("notebooks/") ? title : "", heading, names, text };
+}));
+
+/* Return what a query finds: [{page, anchor, title, heading, excerpt, terms}], best first. */
+function find(query) {
+  const asked = query.trim().split(/\s+/).flatMap(w => [w, SYNONYMS[w.toLowerCase()] || ""]).join(" ");
+  const terms = new Set(words(query).map(stem).filter(Boolean));
+  const hits = index.search(asked, {
+    prefix: term => term.length > 3,
+    fuzzy: term => term.length > 5 ? .2 : false,
+    boost: { title: 4, heading: 4, names: 6 },
+    boostDocument: id => weight(pages[passages[id][0]][0]),
+  });
+  for (const hit of hits) {
+    const told = hit.queryTerms.filter(term => terms.has(term)).length;
+    hit.score *= .25 + told / (terms.size || 1);
+  }
+  hits.sort((a, b) => b.score - a.score);
+  const of = new Map();
+  return hits.filter(({ id }) => {
+    const page = passages[id][0];
+    of.set(page, (of.get(page) || 0) + 1);
+    return of.get(page) <= 3;
+  }).slice(0, 30).map(({ id, terms: matched }) => {
+    const [page, anchor, heading, , text] = passages[id], [name, title] = pages[page];
+    return { page: name, anchor, title, heading, excerpt: best(text, matched) };
+  });
+}
+/* Return the paragraph with most of the words, and those words. */
+function best(text, matched) {
+  const known = new Set(matched);
+  let most = -1, found = "";
+  for (const line of text.split("\n")) {
+    const count = new Set(words(line).map(stem).filter(w => known.has(w))).size + (line.length > 60 ? .5 : 0);
+    if (count > most) { most = count; found = line; }
+  }
+  return { text: found, known, found: most >= 1 };
+}
+
+window.bookSearch = find;
+const list = document.querySelector("ul.search");
+if (!list) { return; }
+
+/* Return an excerpt around the first word that was found, with these words marked. */
+function excerpt({ text, known }) {
+  const parts = text.split(/([\p{L}\p{N}][\p{L}\p{N}_+]*)/u);
+  const hit = parts.map(part => known.has(stem(part.toLowerCase())));
+  let from = Math.max(0, hit.indexOf(true) - 24);
+  if (text.length < 240) { from = 0; }
+  const shown = document.createElement("p");
+  if (from) { shown.append("… "); }
+  let length = 0;
+  for (let i = from; i < parts.length && length < 240; i++) {
+    length += parts[i].length;
+    if (hit[i]) {
+      const mark = document.createElement("mark");
+      mark.textContent = parts[i];
+      shown.append(mark);
+    } else { shown.append(parts[i]); }
+    if (length >= 240) { shown.append(" …"); }
+  }
+  return shown;
+}
+function address({ page, anchor, excerpt: { text, found } }) {
+  // browsers that know it scroll to the paragraph, others to the section
+  const start = text.split(/[…\n]/)[0].trim().split(" ").slice(0, 8).join(" ");
+  const there = found && start.length > 12 ? ":~:text=" + encodeURIComponent(start).replace(/-/g, "%2D") : "";
+  return `${page}.html#${anchor}${there}`;
+}
+
+const query = new URLSearchParams(location.search).get("q") || "";
+const summary = document.querySelector(".search-summary"), field = document.querySelector("form.bd-search input");
+field.value = query;
+const hits = query ? find(query) : [];
+for (const hit of hits) {
+  const entry = document.createElement("li"), link = document.createElement("a"), from = document.createElement("small");
+  link.href = address(hit);
+  link.textContent = hit.heading;
+  from.textContent = hit.heading === hit.title.replace(/^\d+\. /, "") ? "" : hit.title;
+  entry.append(link, from, excerpt(hit.excerpt));
+  list.append(entry);
+}
+summary.textContent = !query ? "Words, names, methods, symptoms: type what you look for."
+  : hits.length ? `${hits.length} places for “${query}”, the best first.` : `Nothing has “${query}”, nor anything like it.`;
+})();
