@@ -44,11 +44,22 @@ def said(node: nodes.Node) -> str:
     return "".join(map(said, node.children))
 
 
-def paragraphs(node: nodes.Node) -> Iterator[str]:
-    """Yield the paragraphs of a section, but not of the sections in it."""
+def heading(node: nodes.Node) -> str:
+    """Return the heading of what has one: a section, a function or class; "" for all else.
+
+    Theorems and exercises hold their text in sections without a heading.
+    """
+    if isinstance(node, addnodes.desc):
+        return str(node[0].get("fullname", ""))
+    if isinstance(node, nodes.section) and isinstance(node[0], nodes.title):
+        return said(node[0]).strip()
+    return ""
+
+
+def paragraphs(node: nodes.Element) -> Iterator[str]:
+    """Yield the paragraphs of what has a heading, but not of what has one in it."""
     for child in node.children:
-        heading = isinstance(child, nodes.title) and isinstance(node, nodes.section)
-        if heading or isinstance(child, (nodes.section, addnodes.desc, *SILENT)):
+        if isinstance(child, SILENT) or heading(child) or (child is node[0] and heading(node)):
             continue
         if isinstance(child, nodes.paragraph | nodes.term | nodes.caption | nodes.title):
             yield said(child)
@@ -63,24 +74,15 @@ def passages(doctree: nodes.document, names: dict[str, list[str]]) -> Iterator[P
         doctree: The page.
         names: Anchor → other names of what stands there.
     """
-    for node in doctree.findall(lambda n: isinstance(n, nodes.section | addnodes.desc)):
-        if isinstance(node, addnodes.desc):
-            head, body = node[0], node[-1]
-            anchors, heading = head.get("ids"), head.get("fullname", "")
-        else:
-            head, body = node.next_node(nodes.title), node
-            anchors, heading = node["ids"], said(head) if head else ""
-        if anchors and heading:
-            lines = (re.sub(r"\s+", " ", line).strip() for line in paragraphs(body))
+    for node in doctree.findall(heading):
+        anchors = (node if isinstance(node, nodes.section) else node[0])["ids"]
+        if anchors:
+            lines = (re.sub(r"\s+", " ", line).strip() for line in paragraphs(node))
             known = ", ".join(name for anchor in anchors for name in names.get(anchor, []))
             text = [line for line in lines if line and not APPARATUS.match(line)]
-            # of a function its first line, or the reference weighs as much as the chapters
-            yield (
-                anchors[0],
-                heading.strip(),
-                known,
-                "\n".join(text[:1] if body is not node else text),
-            )
+            if isinstance(node, addnodes.desc):  # or the reference weighs as much as the chapters
+                text = text[:1]
+            yield anchors[0], heading(node), known, "\n".join(text)
 
 
 def other_names(env: BuildEnvironment) -> dict[str, dict[str, list[str]]]:

@@ -38,7 +38,8 @@ function stem(word) {
   const british = SPELLINGS.reduce((w, [from, to]) => w.replace(from, to), word);
   return british.length > 3 ? british.replace(/(?:(?<=ss)es|(?<![su])s)$/, "") : british;
 }
-function weight(page) {
+function weight(page, heading) {
+  if (/^(Summary|Exercises)$/.test(heading)) { return .5; }
   if (page.startsWith("notebooks/")) { return 1; }
   if (page.startsWith("book/api/")) { return .35; }
   return { "book/terms": .6, "book/corrections": .5, "book/notation": .4, "book/bibliography": .2 }[page] || .9;
@@ -63,7 +64,7 @@ function find(query) {
     prefix: term => term.length > 3,
     fuzzy: term => term.length > 5 ? .2 : false,
     boost: { title: 4, heading: 4, names: 6 },
-    boostDocument: id => weight(pages[passages[id][0]][0]),
+    boostDocument: id => weight(pages[passages[id][0]][0], passages[id][2]),
   });
   for (const hit of hits) {
     const told = hit.queryTerms.filter(term => terms.has(term)).length;
@@ -123,7 +124,7 @@ function address({ page, anchor, excerpt: { text, found } }) {
 }
 
 const query = new URLSearchParams(location.search).get("q") || "";
-const summary = document.querySelector(".search-summary"), field = document.querySelector("form.bd-search input");
+const summary = document.querySelector(".search-summary"), field = document.querySelector(".bd-search-container input");
 field.value = query;
 const hits = query ? find(query) : [];
 for (const hit of hits) {
