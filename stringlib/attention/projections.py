@@ -278,8 +278,9 @@ class CirculantProjection(Projection):
         """Return the first m entries of circ(r)(s ⊙ x) for all blocks."""
         signed = x.unsqueeze(-2) * self.signs.to(x.dtype).unsqueeze(1)
         y = circular_convolution(signed, self._spectrum(x.dtype).unsqueeze(1)).flatten(-2)
-        # a copy, not a view: the gradient of what is changed in place is six copies for a view
-        return y[..., : self.num_features].clone()
+        rows = y[..., : self.num_features]
+        # where it is changed in place, the gradient of a view is six copies
+        return rows.clone() if y.requires_grad else rows.contiguous()
 
 
 class UnitCirculantProjection(CirculantProjection):
