@@ -81,6 +81,7 @@ def test_a_proof_needs_equal_sides_and_a_mutant_that_differs():
             sp.Matrix(2, 2, lambda i, j: sp.expand(sp.MatrixSymbol("P", 2, 2)[i, j] * (a + b))),
             sp.MatrixSymbol("P", 2, 2).as_explicit() * (a - b),
         ),
+        (sp.Function("f")(a), sp.Function("f")(a), sp.Function("f")(b)),
     )
     for left, right, wrong in sides:
         symbolic.proves("eq-x", left, right, wrong=wrong)
