@@ -25,7 +25,7 @@ CLOCKS = (
 )
 """Models whose clocks are unlike one another, by their names in ``RELEASED``."""
 
-BFLOAT16 = 2**-8
+BFLOAT16 = 1 / 257
 """How far, relatively, rounding to bfloat16 can move a number."""
 
 OFF = 0.1
