@@ -115,8 +115,8 @@ def shifted_kernels(shift: float, features: str) -> Drawn:
     negative = facts[1].negative
     fig = panels(
         [
-            entries("turned before φ", facts[0].kernel),
-            entries(f"turned after φ, {negative:.0%} negative", facts[1].kernel, marked=True),
+            entries("before φ", facts[0].kernel),
+            entries(f"after φ, {negative:.0%} negative", facts[1].kernel, marked=True),
         ],
         [entries(f"the shift changed {fact.size}", fact.change) for fact in facts],
         across=0.08,
