@@ -18,7 +18,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
-from tools.ledger import PROVES
+from tools.ledger import PROVES, is_proof
 
 SCRIPTLESS = "Without JavaScript figures stand here as pictures of one state, with its description."
 # what a cell gives an equation, by the kind that its comment names
@@ -75,7 +75,7 @@ class FoldCode(SphinxPostTransform):
         code = "\n".join("pass" if line.lstrip()[:1] in ("%", "!") else line for line in lines)
         tree = ast.parse(code)
         note = f"{len(lines)} line{'s' * (len(lines) > 1)}"
-        checks = sum(isinstance(node, ast.Assert) for node in ast.walk(tree))
+        checks = sum(isinstance(node, ast.Assert) or is_proof(node) for node in ast.walk(tree))
         if checks:
             note += f", {checks} check{'s' * (checks > 1)} passed"
         proves = defaultdict(list)

@@ -306,7 +306,7 @@ def read_cells(root: Path, ledger: Ledger) -> None:
             if not comments:
                 continue
             code = parsed(cell["source"])
-            if not any(isinstance(n, ast.Assert) or _proves(n) for n in ast.walk(code)):
+            if not any(isinstance(n, ast.Assert) or is_proof(n) for n in ast.walk(code)):
                 ledger.errors.append(f"{place}: claims a proof but has no assert")
             skipped = NOT_RUN & set(cell["metadata"].get("tags", []))
             if skipped:
@@ -325,14 +325,14 @@ def read_cells(root: Path, ledger: Ledger) -> None:
                 note(ledger.known(label, place, "the proof"), line, kind)
 
 
-def _proves(node: ast.AST) -> bool:
+def is_proof(node: ast.AST) -> bool:
     """Tell whether a node is a call of ``proves`` of ``lab.symbolic``."""
     return isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] == "proves"
 
 
 def _mutants(code: ast.Module, place: str, claimed: Sequence[str], ledger: Ledger) -> None:
     """Count the proofs by algebra of a cell, and those of them that bring a wrong variant."""
-    calls = [node for node in ast.walk(code) if isinstance(node, ast.Call) and _proves(node)]
+    calls = [node for node in ast.walk(code) if isinstance(node, ast.Call) and is_proof(node)]
     proved = set()
     for call in calls:
         first = call.args[0] if call.args else None
