@@ -100,12 +100,12 @@ def common_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     longest = shapes[0]
     for other in shapes[1:]:  # max with a key is nothing that a compiler can trace
         longest = other if len(other) > len(longest) else longest
-    # Python compares sizes before it counts them: a compiler would keep that batch is not heads
-    others = (shape for shape in shapes if len(shape) > 0)
-    if all(len(shape) == len(longest) and shape == longest for shape in others):
-        return longest
-    shape: tuple[int, ...] = torch.broadcast_shapes(*shapes)
-    return shape
+    for shape in shapes:
+        # Python compares sizes before it counts them: a compiler would keep that batch is not heads
+        if len(shape) > 0 and (len(shape) != len(longest) or shape != longest):
+            common: tuple[int, ...] = torch.broadcast_shapes(*shapes)
+            return common
+    return longest
 
 
 def require_places(name: str, x: Tensor, positions: Tensor | None, own: int = 2) -> None:

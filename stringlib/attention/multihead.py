@@ -499,7 +499,7 @@ class MultiHeadAttention(nn.Module):
         phi, rotate = self.features, None if at is None else self.rotate
         assert phi is not None
         if phi.scale != 1:
-            q, k = (y * phi.scale for y in (q, k))
+            q, k = q * phi.scale, k * phi.scale
         if rotate == "before":
             q, k = self._turned(q, k, at)
         if self.group > 1:
@@ -536,7 +536,7 @@ class MultiHeadAttention(nn.Module):
             q, k = encoder(q, k, phases)
         else:
             # R(r)x itself: the outer basis cancels in a product, not in a feature
-            q, k = (encoder.rotate(y, phases) for y in (q, k))
+            q, k = encoder.rotate(q, phases), encoder.rotate(k, phases)
         return (q.transpose(-4, -3).flatten(-4, -3), k.squeeze(-4)) if grouped else (q, k)
 
     def _places(

@@ -61,7 +61,7 @@ def softmax_attention(
     firsts = q if group == 1 else q[..., ::group, :, :]
     pairs = q.shape[-2], k.shape[-2]
     try:
-        lead = common_shape(*(x.shape[:-2] for x in (firsts, k, v)))
+        lead = common_shape(firsts.shape[:-2], k.shape[:-2], v.shape[:-2])
     except RuntimeError:
         raise ValueError(
             f"k must have the {q.shape[-3]} heads of q or a divisor, got shape {tuple(k.shape)}"

@@ -147,7 +147,7 @@ class PositionWeight(Derived, ABC):
         self._require_direction(causal)
         if key_scale is not None and not key_scale.shape[-1]:
             key_scale = None
-        lead = common_shape(*(x.shape[:-2] for x in (phi_q, phi_k, u)))
+        lead = common_shape(phi_q.shape[:-2], phi_k.shape[:-2], u.shape[:-2])
         if causal and phi_k.shape[:-2] != lead:
             phi_k = phi_k.expand(*lead, *phi_k.shape[-2:])
         start = 0 if state is None else state.length
