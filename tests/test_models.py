@@ -109,6 +109,7 @@ def test_a_folded_model_says_the_same(encoder: str, kind: str, options: dict[str
     assert properties.largest_difference(model(given), folded(given)) <= 1e-10
     encoders = [{block.attention.encoder for block in m.blocks} for m in (model, folded)]
     assert len(encoders[0]) == len(encoders[1])  # shared as before
+    assert encoders[0].isdisjoint(encoders[1])  # the model itself is left as it was
     assert not any(list(encoder.parameters()) for encoder in encoders[1])
     if kind == "text":
         drawn = (m.generate(given, 3, temperature=0) for m in (model, folded))
