@@ -220,7 +220,7 @@ def halfway() -> dict[str, float]:
 
     def step(run: Any) -> float:
         below = [n for n, loss in enumerate(run["losses"]) if loss < run["losses"][0] / 2]
-        return every * (below or [len(run["losses"])])[0]
+        return float(every * (below or [len(run["losses"])])[0])
 
     return {name: mean(steps) for name, steps in measured("circulant_training", step).items()}
 
