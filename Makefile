@@ -63,6 +63,7 @@ notebooks: $(READY) ## run the notebooks afresh and write them in their stable f
 
 bench: $(BENCH)/.ready ## measure against other libraries, twenty minutes (ROUNDS=15, SUITES=attention)
 	for suite in $(SUITES); do $(BENCH)/bin/python -m benchmarks.$$suite --rounds $(ROUNDS); done
+	$(BENCH)/bin/python -m benchmarks.moved $(SUITES)
 
 check: $(READY) ## style, types and tests of one file or chapter: make check FILE=stringlib/encoders/rope.py
 	$(PY) tools/check.py $(FILE)

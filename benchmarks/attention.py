@@ -7,7 +7,9 @@ their matrix.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -16,8 +18,11 @@ from torch import Tensor
 import stringlib
 from benchmarks import literal_attention as literal
 from benchmarks import peers
-from benchmarks.harness import MODES, Contestant, Entry, Goal, Shape, Suite, compiled, main
+from benchmarks.bounds import Work
+from benchmarks.goals import BOUND, MODES, Goal
+from benchmarks.harness import Contestant, Entry, Shape, Suite, compiled, main
 from benchmarks.scaling import Ladder
+from lab.theory.cost import linear_products, pair_products
 from stringlib import linear_attention
 
 FORWARD = "forward"
@@ -325,6 +330,89 @@ CONTESTANTS: Sequence[Contestant] = (
     Contestant("performer-pytorch layer", "layer", _performer_layer),
 )
 
+# --- what each has to do at least ---
+
+
+def _numbers(shape: Shape) -> int:
+    """Return how many numbers queries, keys, values and results have, or a map's."""
+    return 4 * shape.batch * shape.heads * shape.seq * shape.head_dim
+
+
+def _map_work(products: Callable[[int], float], features: int = 1) -> Callable[[Shape], Work]:
+    """Return the work of a feature map: one projection of q and of k, and exponentials."""
+
+    def work(shape: Shape) -> Work:
+        size, rows = shape.head_dim, 2 * shape.batch * shape.heads * shape.seq
+        # of both signs of a row one exponential is the inverse of the other
+        return Work(
+            rows * size * (1 + features), fixed=rows * products(size), exponentials=rows * size
+        )
+
+    return work
+
+
+def _pairs(part: float = 1.0) -> Callable[[Shape], Work]:
+    """Return the work of all pairs of tokens, or of a part of them."""
+
+    def work(shape: Shape) -> Work:
+        heads, n, d = shape.batch * shape.heads, shape.seq, shape.head_dim
+        exponentials = int(part * heads * n * n)
+        products = part * heads * pair_products(n, d, d)
+        return Work(_numbers(shape), products, exponentials=exponentials)
+
+    return work
+
+
+def _sums(
+    features: int = 1, exponentials: bool = False, projected: bool = False, divided: bool = True
+) -> Callable[[Shape], Work]:
+    """Return the work of sums through a state of so many times as many features as channels."""
+
+    def work(shape: Shape) -> Work:
+        heads, n, d = shape.batch * shape.heads, shape.seq, shape.head_dim
+        return Work(
+            _numbers(shape),
+            products=heads * linear_products(n, features * d, d + divided),
+            fixed=2 * heads * n * d * d * projected,
+            exponentials=2 * heads * n * d * exponentials,
+        )
+
+    return work
+
+
+def _toeplitz_work(shape: Shape) -> Work:
+    """Return the work of the cheaper form: all pairs, or two FFTs a feature and column."""
+    heads, n, d = shape.batch * shape.heads, shape.seq, shape.head_dim
+    by_fft = 5 * n * math.log2(2 * n) * d * (d + 1)  # an addition and a multiplication are one
+    return Work(_numbers(shape), heads * min(pair_products(n, d, d + 1), by_fft))
+
+
+def _layer_work(shape: Shape) -> Work:
+    dim, tokens = shape.heads * shape.head_dim, shape.batch * shape.seq
+    inner = _sums(exponentials=True, projected=True)(shape)
+    products = 4 * tokens * dim**2 + inner.products
+    return replace(inner, numbers=2 * tokens * dim, products=products)
+
+
+WORK = {
+    "map": _map_work(lambda d: d * d),
+    "map-circulant": _map_work(lambda d: 2.5 * d * math.log2(d)),  # two FFTs
+    "map-hyperbolic": _map_work(lambda d: d * d, features=2),
+    "softmax": _pairs(),
+    "softmax-causal": _pairs(1 / 2),
+    "softmax-bias": _pairs(),
+    "relu": _sums(),
+    "elu": _sums(exponentials=True),
+    "favor": _sums(exponentials=True, projected=True),
+    "cosine": _sums(features=2),
+    "causal": _sums(),
+    "cosine-causal": _sums(features=2),
+    "toeplitz": _toeplitz_work,
+    "toeplitz-modes": _toeplitz_work,
+    "decay": _sums(divided=False),
+    "layer": _layer_work,
+}
+
 MAPS = ("map", "map-circulant", "map-hyperbolic")
 BOTH_WAYS = ("softmax", "relu", "elu", "favor", "cosine")
 CAUSAL = ("softmax-causal", "causal", "cosine-causal")
@@ -347,28 +435,40 @@ SHAPES = (
     *LENGTHS,
 )
 
+WITHIN = 5  # times the least: the passes over memory that separate operations make
 GOALS = (
     Goal("performer-pytorch map", "FAVOR+", "map 64", at_least=1.5),
-    Goal("performer-pytorch map", "circulant", "map 128", at_least=1.9),
-    Goal("performer-pytorch map", "circulant", "map 256", at_least=2.5),
+    *(Goal("circulant", BOUND, f"map {d}", at_most=WITHIN) for d in (128, 256)),
     *(Goal("circulant as a matrix", "circulant", f"map {d}", at_least=1) for d in (64, 128, 256)),
     Goal("SDPA", "ReLU", "short", at_least=1, mode=FORWARD),
     Goal("SDPA", "ReLU", "short", at_least=1),
     Goal("SDPA", "FAVOR+ attention", "medium", at_least=1, mode=FORWARD),
     Goal("SDPA", "FAVOR+ attention", "medium", at_least=1),
     Goal("fast-transformers", "ELU", "medium", at_least=1),
-    Goal("cosFormer", "cosine", "medium", at_least=1),
-    Goal("fast-transformers causal", "linear causal", "N1024", at_least=1.6),
+    *(
+        Goal("ELU", "torch.compile ELU", "N1024", at_most=1.05, mode=mode, threads=threads)
+        for mode in MODES
+        for threads in (1, 2)
+    ),
+    Goal("cosine", BOUND, "medium", at_most=WITHIN),
+    *(Goal("cosine", "cosFormer", f"N{n}", at_most=1, mode=FORWARD) for n in (128, 256, 512)),
+    *(
+        Goal("fast-transformers causal", "linear causal", "N1024", at_least=2, threads=threads)
+        for threads in (1, 2)
+    ),
     Goal("performer-pytorch causal", "linear causal", "N1024", at_least=10),
-    Goal("linear causal", None, "N1024", at_most=16),
-    Goal("cosFormer causal", "cosine causal", "N1024", at_least=50, mode=FORWARD),
-    Goal("cosFormer causal", "cosine causal", "N1024", at_least=50),
+    Goal("linear causal", None, "N1024", at_most=16, of="peak_mb"),
+    *(
+        Goal("cosFormer causal", "cosine causal", "N1024", at_least=50, mode=mode, threads=threads)
+        for mode in MODES
+        for threads in (1, 2)
+    ),
     Goal("Toeplitz, literal FFT", "Toeplitz", "patches", at_least=50),
     Goal("Toeplitz", "SDPA with a bias", "patches", at_most=1.2),
     Goal("Toeplitz", "SDPA with a bias", "patches 512", at_most=1.2),
     Goal("Toeplitz", "Toeplitz by rows", "offsets", at_most=1.1),
     Goal("Toeplitz", "Toeplitz by FFT", "offsets", at_most=1.1),
-    Goal("SSD, literal", "decay", "decay", at_least=3),
+    Goal("decay", BOUND, "decay", at_most=WITHIN),
     Goal("decay, literal chunks", "decay", "decay", at_least=3),
     Goal("performer-pytorch layer", "layer", "layer", at_least=2),
 )
@@ -395,7 +495,7 @@ LADDERS = (
 )
 
 PEERS = ("performer-pytorch", "pytorch-fast-transformers")
-SUITE = Suite("attention", CONTESTANTS, SHAPES, GOALS, make_data, PEERS, LADDERS)
+SUITE = Suite("attention", CONTESTANTS, SHAPES, GOALS, make_data, WORK, PEERS, LADDERS)
 
 
 def run(argv: Sequence[str] | None = None) -> dict[str, Any]:

@@ -15,7 +15,9 @@ from torch.nn.functional import normalize
 
 from benchmarks import literal_attention as literal
 from benchmarks import peers
-from benchmarks.harness import Contestant, Entry, Goal, Shape, Suite, main
+from benchmarks.bounds import Work
+from benchmarks.goals import Goal
+from benchmarks.harness import Contestant, Entry, Shape, Suite, main
 from benchmarks.states import TF32
 from stringlib import delta_rule
 from stringlib.attention import decayed_sums
@@ -75,7 +77,22 @@ GOALS = (
     Goal("delta rule, literal chunks", "delta rule", "N1024", at_least=1),
     Goal("delta rule, token by token", "delta rule", "N1024", at_least=1),
 )
-SUITE = Suite("delta", CONTESTANTS, SHAPES, GOALS, make_data, ("flash-linear-attention",))
+
+
+def _work(products: int) -> Callable[[Shape], Work]:
+    """Return the work of so many products of a token with the state."""
+
+    def work(shape: Shape) -> Work:
+        numbers = shape.batch * shape.heads * shape.seq * shape.head_dim
+        return Work(4 * numbers, products * numbers * shape.head_dim)
+
+    return work
+
+
+# the delta rule reads what a key holds, replaces it, and answers the query; sums only add
+WORK = {"delta": _work(3), "decay": _work(2)}
+PEERS = ("flash-linear-attention",)
+SUITE = Suite("delta", CONTESTANTS, SHAPES, GOALS, make_data, WORK, PEERS)
 
 
 def run(argv: Sequence[str] | None = None) -> dict[str, Any]:

@@ -17,7 +17,9 @@ from torch import Tensor
 
 import stringlib
 from benchmarks import literal, peers
-from benchmarks.harness import Contestant, Entry, Goal, Shape, Suite, compiled, main
+from benchmarks.bounds import Work
+from benchmarks.goals import MODES, Goal
+from benchmarks.harness import Contestant, Entry, Shape, Suite, compiled, main
 from stringlib.algebra import layout_permutation
 from stringlib.positions import grid_positions
 
@@ -228,17 +230,25 @@ def _dense_in_basis(shape: Shape) -> stringlib.RotaryEncoder:
     return stringlib.STRING(dense.frequencies(), dense.basis())
 
 
+NEIGHBOURS, HALVES = "neighbours", "halves"  # the two channels of a pair: i, i+1, or i, i+d/2
+
 CONTESTANTS: Sequence[Contestant] = (
     Contestant("clone", "copy", _copy),
-    Contestant("RoPE", "rope", _ours(_rope, "line")),
-    Contestant("RoPE, phases given", "rope", _ours(_rope, "line", given=True)),
-    Contestant("torch.compile RoPE", "rope", compiled(_ours(_rope, "line")), only=("ViT",)),
-    Contestant("RoPE half", "rope", _half()),
-    Contestant("RoPE half, phases given", "rope", _half(given=True)),
-    Contestant("torch.compile RoPE half", "rope", compiled(_half()), only=("ViT",)),
-    Contestant("rotary-embedding-torch", "rope", _rotary_embedding_torch),
-    Contestant("transformers", "rope", _transformers),
-    Contestant("torchtune", "rope", _torchtune),
+    Contestant("RoPE", "rope", _ours(_rope, "line"), layout=NEIGHBOURS),
+    Contestant("RoPE, phases given", "rope", _ours(_rope, "line", given=True), layout=NEIGHBOURS),
+    Contestant(
+        "torch.compile RoPE",
+        "rope",
+        compiled(_ours(_rope, "line")),
+        only=("ViT",),
+        layout=NEIGHBOURS,
+    ),
+    Contestant("RoPE half", "rope", _half(), layout=HALVES),
+    Contestant("RoPE half, phases given", "rope", _half(given=True), layout=HALVES),
+    Contestant("torch.compile RoPE half", "rope", compiled(_half()), only=("ViT",), layout=HALVES),
+    Contestant("rotary-embedding-torch", "rope", _rotary_embedding_torch, layout=NEIGHBOURS),
+    Contestant("transformers", "rope", _transformers, layout=HALVES),
+    Contestant("torchtune", "rope", _torchtune, layout=NEIGHBOURS),
     Contestant("AxialRoPE", "axial", _ours(_axial)),
     Contestant("AxialRoPE, phases given", "axial", _ours(_axial, given=True)),
     Contestant("rope-vit axial", "axial", _ropevit_axial),
@@ -262,6 +272,12 @@ CONTESTANTS: Sequence[Contestant] = (
     Contestant("DenseSTRING folded", "dense", _folded(_dense_in_basis)),
 )
 
+
+def _work(shape: Shape) -> Work:
+    """Return the work of any encoder: queries and keys come in and go out."""
+    return Work(4 * shape.batch * shape.heads * shape.seq * shape.head_dim)
+
+
 FAST = ("copy", "rope", "axial", "mixed", "reflection", "circulant", "cayley")
 SHAPES = (
     Shape("ViT", 64, 6, 197, 64, FAST),
@@ -278,10 +294,20 @@ GOALS = (
     # the other layout, and tables on both sides
     Goal("transformers", "RoPE half", "ViT", at_least=1.2),
     Goal("transformers", "RoPE half, phases given", "text", at_least=1.2),
-    Goal("transformers", "RoPE half, phases given", "text", at_least=1, mode="forward"),
-    Goal("rope-vit axial", "AxialRoPE, phases given", "text", at_least=1),
+    Goal("transformers", "RoPE half, phases given", "text", at_least=1, mode=MODES[0]),
+    *(
+        Goal(
+            "RoPE half, phases given", "transformers", "step", at_most=1.2, mode=MODES[0], threads=t
+        )
+        for t in (1, 2)
+    ),
+    *(
+        Goal("AxialRoPE, phases given", "rope-vit axial", shape, at_most=1, mode=mode)
+        for shape in ("text", "long")
+        for mode in MODES
+    ),
     Goal("RoPE", "clone", "ViT", at_most=1.3),
-    Goal("RoPE, phases given", "clone", "long", at_most=1.5, mode="forward"),
+    Goal("RoPE, phases given", "clone", "long", at_most=1.5, mode=MODES[0]),
     Goal("torch.compile RoPE", "clone", "ViT", at_most=1.6),
     Goal("torch.compile RoPE half", "clone", "ViT", at_most=1.6),
     Goal("rope-vit mixed", "MixedRoPE", "ViT", at_least=1.8),
@@ -292,7 +318,8 @@ GOALS = (
 )
 
 PEERS = ("rotary-embedding-torch", "transformers", "torchtune")
-SUITE = Suite("encoders", CONTESTANTS, SHAPES, GOALS, make_data, PEERS)
+WORK = dict.fromkeys((*FAST, "dense"), _work)
+SUITE = Suite("encoders", CONTESTANTS, SHAPES, GOALS, make_data, WORK, PEERS)
 
 
 def run(argv: Sequence[str] | None = None) -> dict[str, Any]:

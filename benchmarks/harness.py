@@ -11,7 +11,7 @@ import itertools
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,20 @@ import torch
 from torch import Tensor
 
 from benchmarks import peers
+from benchmarks.bounds import Work, least_ms
+from benchmarks.goals import MODES, UNSTEADY, Goal, outcomes, print_goals
 from benchmarks.scaling import Ladder, print_scaling, scaling
-from benchmarks.timing import interleaved, peak_megabytes, ratios, summary, unsteady
+from benchmarks.timing import (
+    interleaved,
+    peak_megabytes,
+    ratios,
+    saved_megabytes,
+    summary,
+    unsteady,
+)
 from lab.records import write_record
 
 ROOT = Path(__file__).resolve().parents[1]
-MODES = ("forward", "forward and backward")
-UNSTEADY = "  unsteady"
 
 
 @dataclass(frozen=True)
@@ -77,6 +84,7 @@ class Contestant:
         tolerance: By how much more than rounding it may differ: kernels that multiply in TF32.
         only: Names of the shapes that it is measured at; all if empty.
         modes: FlexAttention has no gradient on a processor.
+        layout: Which channels are a pair, where contestants differ in it.
     """
 
     name: str
@@ -87,6 +95,7 @@ class Contestant:
     tolerance: float = 0.0
     only: tuple[str, ...] = ()
     modes: tuple[str, ...] = MODES
+    layout: str = ""
 
     def runs_at(self, shape: Shape) -> bool:
         """Return whether it is measured at a shape."""
@@ -94,43 +103,6 @@ class Contestant:
         small = tokens <= self.most and shape.seq <= self.longest
         small = small and (not self.only or shape.name in self.only)
         return self.family in shape.families and small
-
-
-@dataclass(frozen=True)
-class Goal:
-    """Time of one contestant / time of another, at one place of the tables, and its bound.
-
-    With ``other`` left out, the peak memory of the one, in MB.
-    """
-
-    one: str
-    other: str | None
-    shape: str
-    at_least: float | None = None
-    at_most: float | None = None
-    mode: str = MODES[1]
-    threads: int = 2
-
-    def __str__(self) -> str:
-        """Say it in words."""
-        bound = f"≥ {self.at_least:g}" if self.at_most is None else f"≤ {self.at_most:g}"
-        where = f"{self.shape}, {self.mode}, {self.threads} threads"
-        if self.other is None:
-            return f"peak of {self.one} {bound} MB ({where})"
-        return f"{self.one} / {self.other} {bound} ({where})"
-
-    def met(self, value: float) -> bool:
-        """Return whether a measured ratio or peak reaches the bound."""
-        return value >= (self.at_least or 0) and value <= (self.at_most or float("inf"))
-
-    def value(self, block: dict[str, Any]) -> tuple[float, float, float] | None:
-        """Return what a table has to say: quartile, median, quartile; None if nothing."""
-        place, times = (block["shape"]["name"], block["mode"], block["threads"]), block["times_ms"]
-        if place != (self.shape, self.mode, self.threads) or self.one not in times:
-            return None
-        if self.other is None:
-            return 3 * (block["peak_mb"][self.one],)
-        return summary(ratios(times, self.one, self.other)) if self.other in times else None
 
 
 @dataclass(frozen=True)
@@ -143,6 +115,7 @@ class Suite:
         shapes: Where they are measured.
         goals: What the project wants to reach.
         data: From a shape and a device to what ``Contestant.build`` gets.
+        work: Family → what it has to do at a shape, at least.
         peers: The distributions whose versions are recorded.
         ladders: Shapes that differ in length alone, with what is compared along them.
     """
@@ -152,8 +125,15 @@ class Suite:
     shapes: Sequence[Shape]
     goals: Sequence[Goal]
     data: Callable[[Shape, torch.device], Any]
+    work: Mapping[str, Callable[[Shape], Work]]
     peers: Sequence[str]
     ladders: Sequence[Ladder] = ()
+
+    def said(self) -> list[str]:
+        """Return the goals in words."""
+        layouts = {c.name: c.layout for c in self.contestants}
+        shapes = {shape.name: str(shape) for shape in self.shapes}
+        return [goal.said(layouts, shapes) for goal in self.goals]
 
 
 @dataclass
@@ -219,7 +199,7 @@ def calls(entries: dict[str, Entry], mode: str) -> dict[str, Callable[[], object
 def _call(entry: Entry, mode: str) -> Callable[[], object]:
     if mode == MODES[0]:
         return torch.no_grad()(lambda: entry.call(*entry.inputs))
-    leaves = [x.detach().requires_grad_() for x in entry.inputs]
+    leaves = _leaves(entry)
     with torch.no_grad():
         upstream = [torch.randn_like(y) for y in entry.call(*entry.inputs)]
 
@@ -228,6 +208,21 @@ def _call(entry: Entry, mode: str) -> Callable[[], object]:
         return results, torch.autograd.grad(results, [*leaves, *entry.parameters], upstream)
 
     return both
+
+
+def _leaves(entry: Entry) -> list[Tensor]:
+    return [x.detach().requires_grad_() for x in entry.inputs]
+
+
+def _saved(suite: Suite, shape: Shape, mode: str, entries: dict[str, Entry]) -> dict[str, float]:
+    """Return what contestants keep for the backward pass, in MB, where a goal asks for it."""
+    asked = [g for g in suite.goals if (g.of, g.shape, g.mode) == ("saved_mb", shape.name, mode)]
+    names = dict.fromkeys(n for g in asked for n in (g.one, g.other) if n in entries)
+    found = {}
+    for name in names:
+        entry, leaves = entries[name], _leaves(entries[name])
+        found[name] = saved_megabytes(lambda e=entry, x=leaves: e.call(*x), entry.parameters)
+    return found
 
 
 def run(suite: Suite, options: Options) -> dict[str, Any]:
@@ -264,7 +259,7 @@ def run(suite: Suite, options: Options) -> dict[str, Any]:
         data["wall_s"] = round(time.perf_counter() - start, 1)
         _write(unfinished, suite, options, data)
         print_block(suite, block)
-    data["goals"] = [_outcome(goal, data["blocks"]) for goal in suite.goals]
+    data["goals"] = outcomes(suite.goals, suite.said(), data["blocks"])
     data["scaling"] = [scaling(ladder, data["blocks"]) for ladder in suite.ladders]
     for found in data["scaling"]:
         print_scaling(found)
@@ -304,6 +299,13 @@ def _missing(
                 functions = calls({n: e for n, e in entries.items() if n in able}, mode)
                 load = [os.getloadavg()[0]]
                 memory = {n: peak_megabytes(f, device) for n, f in functions.items()}
+                saved = _saved(suite, shape, mode, entries)
+                works = {
+                    c.name: suite.work[c.family](shape).of(mode == MODES[1])
+                    for c in suite.contestants
+                    if c.name in functions
+                }
+                least = least_ms(works, device, wait)
                 times = interleaved(functions, min(rounds, shape.rounds), wait)
                 yield {
                     "shape": asdict(shape),
@@ -311,6 +313,8 @@ def _missing(
                     "mode": mode,
                     "load": [round(x, 2) for x in (*load, os.getloadavg()[0])],
                     "peak_mb": {n: round(m, 2) for n, m in memory.items()},
+                    "saved_mb": {n: round(m, 4) for n, m in saved.items()},
+                    "least_ms": {n: float(f"{ms:.4g}") for n, ms in least.items()},
                     "times_ms": times,
                 }
         finally:
@@ -324,7 +328,8 @@ def print_block(suite: Suite, block: dict[str, Any]) -> None:
     threads = f", {block['threads']} threads" if block["threads"] else ""
     load = " to ".join(f"{x:.1f}" for x in block["load"])
     print(f"\n{shape}, {block['mode']}{threads} (load {load})")
-    print(f"  {'':26}  median ms   quartiles         × {baseline:8} peak MB")
+    head = f"quartiles         × {baseline:8} peak MB  × its bound"
+    print(f"  {'':26}  median ms   {head}")
     for contestant in suite.contestants:
         if not contestant.runs_at(shape):
             continue
@@ -337,28 +342,8 @@ def print_block(suite: Suite, block: dict[str, Any]) -> None:
         ratio = summary(ratios(times, name, baseline))
         spread = f"{low:.2f} to {high:.2f}"
         peak, mark = block["peak_mb"][name], UNSTEADY if unsteady(ratio) else ""
-        print(f"  {name:26} {middle:10.2f}   {spread:20} {ratio[1]:7.2f} {peak:10.1f}{mark}")
-
-
-def print_goals(outcomes: list[dict[str, Any]]) -> None:
-    """Print which goals are reached."""
-    print("\nGoals (time of one / time of the other, median over the rounds and quartiles)")
-    for outcome in outcomes:
-        if outcome["ratio"] is None:
-            print(f"  not measured  {outcome['goal']}")
-        else:
-            low, middle, high = outcome["ratio"]
-            verdict = "pass" if outcome["met"] else "MISS"
-            mark = UNSTEADY if unsteady((low, middle, high)) else ""
-            print(f"  {verdict} {middle:7.2f}  {outcome['goal']}  [{low:.2f} to {high:.2f}]{mark}")
-
-
-def _outcome(goal: Goal, blocks: list[dict[str, Any]]) -> dict[str, Any]:
-    found = [value for block in blocks if (value := goal.value(block)) is not None]
-    if not found:
-        return {"goal": str(goal), "ratio": None, "met": None}
-    rounded = [round(x, 3) for x in found[0]]
-    return {"goal": str(goal), "ratio": rounded, "met": goal.met(found[0][1])}
+        rest = f"{peak:10.1f} {middle / block['least_ms'][name]:9.1f}{mark}"
+        print(f"  {name:26} {middle:10.2f}   {spread:20} {ratio[1]:7.2f} {rest}")
 
 
 def _write(path: Path, suite: Suite, options: Options, data: dict[str, Any]) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.harness import MODES, ROOT
+from benchmarks.goals import MODES
+from benchmarks.harness import ROOT
 from benchmarks.limits import rate
 from benchmarks.timing import ratios, summary, unsteady
 from lab.records import read_record
@@ -85,17 +86,38 @@ def against(record: Record, one: str, other: str) -> list[tuple[str, str, int, Q
     ]
 
 
-def peer_table(parts: Sequence[Record]) -> tuple[dict[str, list[str]], list[Quartiles]]:
-    """Return columns of our time over a peer's, the greatest first, and all ratios.
+def over_bound(block: Record, name: str) -> float:
+    """Return the median time of a contestant over the least that the machine allows."""
+    return float(median(block["times_ms"][name]) / block["least_ms"][name])
 
-    A row is a pair at a shape, with a column for each mode and number of threads. Ratios whose
-    quartiles lie far apart have a star.
+
+def peer_ratios(parts: Sequence[Record]) -> dict[str, list[Quartiles]]:
+    """Return our contestant and a peer → our time over the peer's, wherever both were measured."""
+    return {
+        f"{one} / {other}": [x[-1] for part in parts for x in against(part, one, other)]
+        for one, other in PEERS
+    }
+
+
+def peer_table(parts: Sequence[Record]) -> dict[str, list[str]]:
+    """Return columns of our time over a peer's, the greatest first.
+
+    A row is a pair at a shape, with a column for each mode and number of threads; the last has our
+    time over its bound, of one thread with gradients. Ratios whose quartiles lie far apart have a
+    star.
     """
     rows: dict[str, dict[str, Quartiles]] = {}
+    bound: dict[str, str] = {}
     for one, other in PEERS:
-        for shape, mode, threads, ratio in (x for part in parts for x in against(part, one, other)):
-            row = rows.setdefault(f"{one} / {other}, {shape}", {})
-            row[f"{mode.replace('forward and backward', 'gradients')}, {threads}"] = ratio
+        for block in (b for part in parts for b in part["data"]["blocks"]):
+            if not {one, other} <= set(block["times_ms"]):
+                continue
+            place = f"{one} / {other}, {block['shape']['name']}"
+            head = f"{block['mode'].replace(MODES[1], 'gradients')}, {block['threads']}"
+            ratio = summary(ratios(block["times_ms"], one, other))
+            rows.setdefault(place, {})[head] = ratio
+            if block["threads"] == 1:  # the last is that with gradients, if there are some
+                bound[place] = f"{over_bound(block, one):.1f}"
     rows = dict(sorted(rows.items(), key=lambda item: -max(x[1] for x in item[1].values())))
     columns = {"ours / peer, shape": list(rows)}
     for head in dict.fromkeys(head for row in rows.values() for head in row):
@@ -103,20 +125,27 @@ def peer_table(parts: Sequence[Record]) -> tuple[dict[str, list[str]], list[Quar
             f"{row[head][1]:.2f}{'*' * unsteady(row[head])}" if head in row else ""
             for row in rows.values()
         ]
-    return columns, [ratio for row in rows.values() for ratio in row.values()]
+    return columns | {"over its bound": [bound.get(place, "") for place in rows]}
 
 
 def throughput(record: Record) -> dict[str, list[Any]]:
-    """Return columns of what whole models read a second: tokens of texts, or images."""
-    columns: dict[str, list[Any]] = {"model": [], "forward": [], "with gradients": []}
+    """Return columns of what whole models read a second, and of the time over its bound.
+
+    They read tokens of texts, or images; the bound is of the time with gradients.
+    """
+    heads = ("model", "forward", "with gradients", "over its bound")
+    columns: dict[str, list[Any]] = {head: [] for head in heads}
     forward, training = (blocks(record, mode) for mode in MODES)
     for place, block in forward.items():
         shape = block["shape"]
+        if place not in ("text", "images"):  # a layer
+            continue
         items = shape["batch"] * (shape["seq"] if place == "text" else 1)
         unit = "tokens" if place == "text" else "images"
         for name, times in block["times_ms"].items():
             both = (median(times), median(training[place]["times_ms"][name]))
-            cells = (f"{name}, {unit}", *(f"{1e3 * items / time:,.1f}" for time in both))
+            read = (f"{1e3 * items / time:,.1f}" for time in both)
+            cells = (f"{name}, {unit}", *read, f"{over_bound(training[place], name):.1f}")
             for column, cell in zip(columns.values(), cells, strict=True):
                 column.append(cell)
     return columns

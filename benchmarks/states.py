@@ -14,8 +14,10 @@ from torch import Tensor
 
 import stringlib
 from benchmarks import peers
+from benchmarks.bounds import Work
 from benchmarks.harness import Contestant, Entry, Shape, Suite, main
 from benchmarks.scaling import Ladder
+from lab.theory.cost import linear_products, pair_products
 from stringlib import linear_attention
 from stringlib.attention.state import retnet_log_decay
 
@@ -85,6 +87,18 @@ CONTESTANTS: Sequence[Contestant] = (
     Contestant("fla GLA", "gla", _fla("gla", "vector"), tolerance=TF32),
 )
 
+
+def _softmax_work(shape: Shape) -> Work:
+    heads, n, d = shape.batch * shape.heads, shape.seq, shape.head_dim
+    products = heads * pair_products(n, d, d) / 2
+    return Work(4 * heads * n * d, products, exponentials=heads * n * n // 2)
+
+
+def _sums_work(shape: Shape) -> Work:
+    heads, n, d = shape.batch * shape.heads, shape.seq, shape.head_dim
+    return Work(4 * heads * n * d, heads * linear_products(n, d, d))
+
+
 FAMILIES = ("softmax", "none", "retnet", "ssd", "gla")
 SHAPES = tuple(
     Shape(f"N{n}", 1, 2, n, 64, FAMILIES, rounds=5 if n > 10_000 else 1000)
@@ -99,8 +113,9 @@ LADDERS = (
     ),
 )
 
+WORK = dict.fromkeys(FAMILIES, _sums_work) | {"softmax": _softmax_work}
 PEERS = ("flash-linear-attention",)
-SUITE = Suite("states", CONTESTANTS, SHAPES, (), make_data, PEERS, LADDERS)
+SUITE = Suite("states", CONTESTANTS, SHAPES, (), make_data, WORK, PEERS, LADDERS)
 
 
 def run(argv: Sequence[str] | None = None) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import os
 import random
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -91,6 +91,25 @@ def peak_megabytes(call: Call, device: torch.device) -> float:
         used += event.nbytes()
         peak = max(peak, used)
     return peak / 1e6
+
+
+def saved_megabytes(call: Call, known: Sequence[torch.Tensor] = ()) -> float:
+    """Return what a forward pass keeps for the backward pass, in MB.
+
+    Tensors that share their memory count once, those of ``known``, which are there anyway, not.
+    """
+    held: dict[int, int] = {}
+
+    def keep(x: torch.Tensor) -> torch.Tensor:
+        held[x.untyped_storage().data_ptr()] = x.untyped_storage().nbytes()
+        return x
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
+        result = call()
+    for x in known:
+        held.pop(x.untyped_storage().data_ptr(), None)
+    del result  # until here nothing could take the place of what is kept
+    return sum(held.values()) / 1e6
 
 
 @contextmanager

@@ -10,8 +10,17 @@ import pytest
 import torch
 from packaging.requirements import Requirement
 
-from benchmarks import attention, encoders, harness, scaling
-from benchmarks.timing import SPREAD, interleaved, peak_megabytes, ratios, summary, unsteady
+from benchmarks import attention, bounds, encoders, harness, moved, scaling
+from benchmarks.goals import BOUND, Goal
+from benchmarks.timing import (
+    SPREAD,
+    interleaved,
+    peak_megabytes,
+    ratios,
+    saved_megabytes,
+    summary,
+    unsteady,
+)
 from lab.records import read_record
 from tests.test_bench_suites import no_peers, ours  # noqa: F401  # the first for every test
 from tests.test_packaging import ROOT, pinned
@@ -27,7 +36,9 @@ SUITE = dataclasses.replace(
         harness.Goal("clone", "clone", "tiny", at_least=1.0, threads=1),
         harness.Goal("clone", "clone", "tiny", at_least=1.5, threads=1),
         harness.Goal("transformers", "RoPE", "tiny", at_least=0, threads=7),
-        harness.Goal("RoPE", None, "tiny", at_most=1e-6, threads=1),
+        harness.Goal("RoPE", None, "tiny", at_most=1e-6, threads=1, of="peak_mb"),
+        harness.Goal("RoPE", BOUND, "tiny", at_least=1e-6, threads=1),
+        harness.Goal("MixedRoPE", "RoPE", "tiny", at_most=1e6, threads=1, of="saved_mb"),
     ),
     ladders=(scaling.Ladder("Both", ("tiny", "few"), "clone", ("RoPE", "transformers")),),
 )
@@ -92,6 +103,82 @@ def test_measuring_memory_keeps_the_error_stream(capfd):
     assert "still here" in capfd.readouterr().err
 
 
+def test_what_is_kept_for_the_backward_pass_counts_each_memory_once():
+    w, x = torch.ones(1000, 250, requires_grad=True), torch.ones(250_000)  # 1 MB each
+
+    def twice():
+        y = w.exp()  # keeps its result, and so does the next
+        return y[:500].exp(), y * x.view(1000, 250)
+
+    assert saved_megabytes(twice) == pytest.approx(2.5, rel=0.01)  # y, half as much, and x
+    assert saved_megabytes(twice, [x]) == pytest.approx(1.5, rel=0.01)
+    assert saved_megabytes(lambda: x.exp()) == 0
+
+
+# --- bounds and goals ------------------------------------------------------------------------
+
+
+def test_the_least_time_is_that_of_the_slowest_kind(monkeypatch):
+    seconds = {"multiplications": 2.0, "exponentials": 1.0, "bytes 8": 3.0, "bytes 80": 5.0}
+    times = {name: [9e3, 1e3 * s] for name, s in seconds.items()}
+    monkeypatch.setattr(bounds, "interleaved", lambda calls, *_: {n: times[n] for n in calls})
+    monkeypatch.setattr(bounds, "SIDE", 10)
+    works = {
+        "copy": bounds.Work(1).of(True),
+        "products": bounds.Work(2, products=500, fixed=500).of(False),
+        "more": bounds.Work(1, products=500, fixed=500).of(True),
+        "exp": bounds.Work(2, exponentials=4 * bounds.EXPONENTIALS).of(False),
+        "long": bounds.Work(20).of(False),
+    }
+    found = bounds.least_ms(works, CPU, lambda: None)
+    wanted = {"copy": 3, "products": 3, "more": 5, "exp": 4, "long": 5}
+    assert found == pytest.approx({name: 1e3 * s for name, s in wanted.items()})
+
+
+def test_a_goal_reads_its_place_alone():
+    block = {
+        "shape": {"name": "here"},
+        "mode": "forward and backward",
+        "threads": 2,
+        "times_ms": {"a": [2.0, 4.0, 6.0], "b": [1.0, 1.0, 1.0]},
+        "least_ms": {"a": 0.5},
+        "peak_mb": {"a": 7.0, "b": 3.5},
+    }
+    assert Goal("a", "b", "here", at_most=1).value(block) == (3.0, 4.0, 5.0)
+    assert Goal("a", BOUND, "here", at_most=1).value(block) == (6.0, 8.0, 10.0)
+    assert Goal("a", "b", "here", at_most=1, of="peak_mb").value(block) == (2.0, 2.0, 2.0)
+    assert Goal("a", None, "here", at_most=1, of="peak_mb").value(block) == (7.0, 7.0, 7.0)
+    assert Goal("a", "c", "here", at_most=1).value(block) is None
+    for place in ({"threads": 1}, {"mode": "forward"}, {"of": "saved_mb"}):
+        assert Goal("a", "b", "here", at_most=1, **place).value(block) is None
+
+
+def test_what_moved_is_what_was_won_or_lost(monkeypatch, capsys):
+    def rows(*found):
+        names = "won", "lost", "stayed", "unmeasured", "new"
+        return [
+            {"goal": name, "ratio": x and [x, x, x], "met": x and x <= 1}
+            for name, x in zip(names, found, strict=False)
+        ]
+
+    before, after = rows(1.25, 0.9, 1.5, 1.5), rows(0.99, 1.1, 2.0, None, 3.0)
+    lines = ["WON      1.25 → 0.99  won", "LOST     0.90 → 1.10  lost"]
+    assert moved.moved(before, after) == lines
+    monkeypatch.setattr(moved, "committed", lambda path: before)
+    monkeypatch.setattr(moved, "read_record", lambda path: {"data": {"goals": after}})
+    moved.main(["attention"])
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "Goals that moved since the committed record:",
+        *(f"  {line}" for line in lines),
+        "  (1 are not in that record)",
+    ]
+
+
+def test_what_is_not_committed_has_no_goals(tmp_path, monkeypatch):
+    monkeypatch.setattr(moved, "ROOT", tmp_path)
+    assert moved.committed(tmp_path / "r.json") == ()
+
+
 # --- a run -----------------------------------------------------------------------------------
 
 
@@ -109,19 +196,36 @@ def test_a_run_prints_tables_and_goals_and_writes_a_record(options, capsys):
         assert all(len(times) == rounds and min(times) > 0 for times in block["times_ms"].values())
         assert set(block["peak_mb"]) == set(block["times_ms"])
         assert len(block["load"]) == 2
+        assert set(block["least_ms"]) == set(block["times_ms"])
+        assert min(block["least_ms"].values()) > 0
+        asked = (block["shape"]["name"], block["mode"]) == ("tiny", harness.MODES[1])
+        assert list(block["saved_mb"]) == ["MixedRoPE", "RoPE"] * asked
     tiny, few = data["blocks"][0]["times_ms"], data["blocks"][-1]["times_ms"]
     assert set(tiny) == {c.name for c in SUITE.contestants if c.runs_at(TINY)} & ours(SUITE)
     assert set(few) == {c.name for c in SUITE.contestants if c.runs_at(FEW)}
     for name in SUITE.peers:
         assert re.search(rf"^  {name} +not installed$", printed, re.MULTILINE)
-    assert [outcome["met"] for outcome in data["goals"]] == [True, True, False, None, False]
+    assert [outcome["met"] for outcome in data["goals"]] == [
+        True,
+        True,
+        False,
+        None,
+        False,
+        True,
+        True,
+    ]
     ratio = summary(ratios(tiny, "RoPE", "clone"))
     mark = harness.UNSTEADY if unsteady(ratio) else ""
-    assert re.search(rf"^  RoPE .* {ratio[1]:.2f} +\S+{mark}$", printed, re.MULTILINE)
+    assert re.search(rf"^  RoPE .* {ratio[1]:.2f} +\S+ +\S+{mark}$", printed, re.MULTILINE)
     assert re.search(r"pass +1\.00  clone / clone ≤ 1", printed)
+    place = r"\(tiny: B2 H2 N10 D8, forward and backward, 1 thread\)"
+    assert re.search(rf"pass +\S+  RoPE \[neighbours\] / its bound ≥ 1e-06 {place}", printed)
+    assert re.search(
+        rf"pass +\S+  kept by MixedRoPE / RoPE \[neighbours\] ≤ 1e.06 {place}", printed
+    )
     assert re.search(r"MISS +1\.00  clone / clone ≥ 1\.5", printed)
-    assert "not measured  transformers / RoPE" in printed
-    assert re.search(r"MISS +0\.\d\d  peak of RoPE ≤ 1e-06 MB \(tiny", printed)
+    assert "not measured  transformers [halves] / RoPE [neighbours]" in printed
+    assert re.search(r"MISS +0\.\d\d  peak of RoPE \[neighbours\] ≤ 1e-06 MB \(tiny", printed)
     (found,) = data["scaling"]
     assert [r["contestant"] for r in found["rows"]] == 2 * ["clone", "RoPE"]
     assert all(r["growth"] is None for r in found["rows"]), "both are short"

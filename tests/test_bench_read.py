@@ -112,7 +112,8 @@ def test_the_record_of_limits_is_of_the_whole_list():
 def block(name: str, n: int, threads: int, mode: str = "forward") -> dict[str, object]:
     shape = {"name": name, "seq": n, "batch": 2, "heads": 5}
     held, times = {"it": 0.4}, {"it": [20.0, 40.0]}
-    return {"shape": shape, "threads": threads, "mode": mode, "times_ms": times, "peak_mb": held}
+    found = {"shape": shape, "threads": threads, "mode": mode, "times_ms": times, "peak_mb": held}
+    return found | {"least_ms": dict.fromkeys(("RoPE", "ELU", "a text", "a images"), 0.5)}
 
 
 @pytest.mark.parametrize("threads", [0, 1])
@@ -142,24 +143,30 @@ def test_the_table_of_peers_has_every_ratio_the_greatest_first():
     worse = block("N100", 100, 1)
     worse["times_ms"] = {"ELU": [3.0] * 3, "fast-transformers": [1.0] * 3}
     parts = [{"data": {"blocks": rows}} for rows in ([slow, steady], [worse])]
-    columns, found = recorded.peer_table(parts)
-    assert columns == {
+    assert recorded.peer_table(parts) == {
         "ours / peer, shape": ["ELU / fast-transformers, N100", "RoPE / transformers, text"],
         "forward, 1": ["3.00", "2.00*"],
         "gradients, 2": ["", "0.50"],
+        "over its bound": ["6.0", "4.0"],
     }
-    assert found == [(3.0, 3.0, 3.0), (1.5, 2.0, 2.5), (0.5, 0.5, 0.5)]
+    found = {name: row for name, row in recorded.peer_ratios(parts).items() if row}
+    assert found == {
+        "RoPE / transformers": [(1.5, 2.0, 2.5), (0.5, 0.5, 0.5)],
+        "ELU / fast-transformers": [(3.0, 3.0, 3.0)],
+    }
 
 
 def test_whole_models_read_tokens_or_images_a_second():
     def place(name, mode):
         return block(name, 10, 1, mode) | {"times_ms": {f"a {name}": [1.0, 4.0, 5.0]}}
 
-    rows = [place(name, mode) for name in ("text", "images") for mode in harness.MODES]
+    places = ("text", "images", "a layer")  # whose time is no model's
+    rows = [place(name, mode) for name in places for mode in harness.MODES]
     assert recorded.throughput({"data": {"blocks": rows}}) == {
         "model": ["a text, tokens", "a images, images"],
         "forward": ["5,000.0", "500.0"],  # 2 · 10 tokens, or 2 images, in 4 ms
         "with gradients": ["5,000.0", "500.0"],
+        "over its bound": ["8.0", "8.0"],
     }
 
 

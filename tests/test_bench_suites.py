@@ -8,6 +8,7 @@ import types
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import (
     attention,
@@ -20,6 +21,7 @@ from benchmarks import (
     peers,
     states,
 )
+from benchmarks.goals import BOUND
 from lab.records import read_record
 from stringlib import CayleySTRING, reference
 from stringlib.attention import state
@@ -81,11 +83,50 @@ def test_every_contestant_is_measured_somewhere_and_every_goal_names_what_is(sui
     assert {name for name, _ in measured} == {c.name for c in suite.contestants}
     assert len({s.name for s in suite.shapes}) == len(suite.shapes)
     for goal in suite.goals:
-        assert {(name, goal.shape) for name in (goal.one, goal.other) if name} <= measured
+        names = {goal.one, goal.other} - {None, BOUND}
+        assert {(name, goal.shape) for name in names} <= measured
         assert (goal.at_least is None) != (goal.at_most is None)
+    assert len(set(suite.said())) == len(suite.goals)
+    assert set(suite.work) == {c.family for c in suite.contestants}
     for ladder in suite.ladders:
         for name in (ladder.reference, *ladder.others):
             assert len({s for c, s in measured if c == name and s in ladder.shapes}) >= 4
+
+
+COUNTED = {  # contestants that multiply exactly what their family has to
+    "attention": ["FAVOR+", "hyperbolic", "ReLU", "ELU", "FAVOR+ attention", "cosine",
+                  "Toeplitz by rows", "SDPA with a bias"],
+    "states": [],
+    "delta": [],
+    "models": [],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize("name", COUNTED)
+def test_nobody_multiplies_less_than_the_work_of_its_family(name, backward):
+    suite = SUITES[name]
+    families = tuple(dict.fromkeys(c.family for c in suite.contestants))
+    sizes = (2, 2, 64, 8) if name == "models" else (1, 2, 256, 16)
+    shape = harness.Shape("ViT tiny", *sizes, families)  # softmax of a layer sees all pairs
+    entries = harness.build(suite, shape, CPU)
+    for contestant in suite.contestants:
+        if contestant.name not in entries or contestant.family.startswith("softmax"):
+            continue  # fused, which nothing counts
+        entry = entries[contestant.name]
+        leaves = [x.detach().requires_grad_() for x in entry.inputs]
+        with FlopCounterMode(display=False) as counter:
+            results = entry.call(*leaves)
+            if backward:
+                sum(y.sum() for y in results).backward()
+        counted, least = counter.get_total_flops() / 2, suite.work[contestant.family](shape)
+        products = least.of(backward)["multiplications"]
+        # transforms and sums of tokens one by one are not counted as products
+        uncounted = ("FFT", "cosFormer", "token by token", "layer, ")
+        if contestant.name in COUNTED[name]:
+            assert counted == products, contestant.name
+        elif not any(word in contestant.name for word in uncounted):
+            assert counted >= products > 0, contestant.name
 
 
 def test_a_copy_is_the_unit_of_every_table_of_encoders():
@@ -143,7 +184,7 @@ def test_the_record_is_of_the_whole_suite(suite):
         shape = suite.shapes[names.index(block["shape"]["name"])]
         here = {c.name for c in suite.contestants if c.runs_at(shape) and block["mode"] in c.modes}
         assert set(block["times_ms"]) == here & ours(suite, missing)
-    assert [g["goal"] for g in data["goals"]] == [str(goal) for goal in suite.goals]
+    assert [g["goal"] for g in data["goals"]] == suite.said()
     for goal in data["goals"]:
         assert goal["met"] is not None or any(PEERS[name] in goal["goal"] for name in missing)
     rows = [row for ladder in data.get("scaling", ()) for row in ladder["rows"]]

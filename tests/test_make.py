@@ -174,9 +174,12 @@ def test_the_benchmark_has_an_environment_of_its_own(project: Project) -> None:
     options = "--no-deps --no-build-isolation -r benchmarks/compiled.txt"
     assert compiled.endswith(f"install -qq -v {options}")
     suites = ("limits", "encoders", "attention", "states", "delta", "models")
-    assert measure == [f"-m benchmarks.{suite} --rounds 15" for suite in suites]
+    assert measure == [
+        *(f"-m benchmarks.{suite} --rounds 15" for suite in suites),
+        f"-m benchmarks.moved {' '.join(suites)}",
+    ]
     again = project.make("bench", "ROUNDS=3", "SUITES=attention")
-    assert again == ["-m benchmarks.attention --rounds 3"]
+    assert again == ["-m benchmarks.attention --rounds 3", "-m benchmarks.moved attention"]
     assert not (project.folder / ".venv").exists()
 
 
