@@ -50,9 +50,14 @@ class Goal:
         place = f"{shapes[self.shape]}, {self.mode}, {threads}"
         return f"{what}{' / '.join(names)} {wanted}{unit} ({place})"
 
-    def met(self, value: float) -> bool:
-        """Return whether a measured ratio or peak reaches it."""
-        return value >= (self.at_least or 0) and value <= (self.at_most or float("inf"))
+    def over(self, value: float) -> float:
+        """Return how many times the goal a value is: it is met up to 1."""
+        return value / self.at_most if self.at_least is None else self.at_least / value
+
+    @property
+    def ours(self) -> str:
+        """The contestant that the goal is about: it should take little time."""
+        return self.one if self.at_least is None or self.other in (None, BOUND) else self.other
 
     def value(self, block: dict[str, Any]) -> tuple[float, float, float] | None:
         """Return what a table has to say: quartile, median, quartile; None if nothing."""
@@ -75,12 +80,22 @@ class Goal:
 def outcomes(
     goals: Sequence[Goal], said: Sequence[str], blocks: Sequence[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Return what the tables say of each goal."""
+    """Return what the tables say of each goal.
+
+    Its ratio, whether that meets it, how many times the goal it is, and our time over its bound.
+    """
     rows: list[dict[str, Any]] = []
     for goal, words in zip(goals, said, strict=True):
-        found = next((v for block in blocks if (v := goal.value(block)) is not None), None)
-        ratio = None if found is None else [round(x, 3) for x in found]
-        rows.append({"goal": words, "ratio": ratio, "met": found and goal.met(found[1])})
+        row: dict[str, Any] = {"goal": words, "ratio": None, "met": None}
+        for block in blocks:
+            found = goal.value(block)
+            if found is None:
+                continue
+            over, ours = sorted(map(goal.over, found)), goal.ours
+            row |= {"ratio": [round(x, 3) for x in found], "met": over[1] <= 1}
+            row["over"] = [round(x, 3) for x in over]
+            row["bound"] = round(summary(block["times_ms"][ours])[1] / block["least_ms"][ours], 1)
+        rows.append(row)
     return rows
 
 

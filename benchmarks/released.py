@@ -23,10 +23,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from benchmarks.small import attempts, build, calls, filled
+from benchmarks.small import attempts, build, calls, filled, known
 from book.others import import_other
 from book.own_lines import OWN
 from lab.records import read_record, write_record
+from stringlib import CirculantSTRING, RotaryEncoder, foldable
 from stringlib.adapters import RotaryTables
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -61,6 +62,12 @@ REASONS = {
     "vjepa2": "its tables do not fit its pairs: it has no rotation (chapter 24)",
 }
 """Families that are left as they are → why."""
+
+NORMS = (
+    ("q_norm", "k_norm"), ("q_layernorm", "k_layernorm"), ("query_layernorm", "key_layernorm"),
+    ("q_layer_norm", "k_layer_norm"), ("norm_query", "norm_key"),
+)  # fmt: skip
+"""What the norms of queries and of keys are called in a layer."""
 
 Row = dict[str, Any]
 
@@ -196,6 +203,34 @@ def compare(theirs: nn.Module, ours: nn.Module, given: dict[str, Any], kinds: li
     return {k: str(v)[:100] if isinstance(v, Exception) else v for k, v in row.items()}
 
 
+def through_norms(model: nn.Module) -> str | None:
+    """Return whether a basis folds through the norms of queries and keys; None without norms.
+
+    Whether it does for any scales, as the model is built with equal ones, or not at all.
+    """
+    found = set()
+    for layer in model.modules():
+        held = dict(layer.named_children())
+        for pair in NORMS:
+            norms = [held[name] for name in pair if name in held]
+            if len(norms) < 2 or any(isinstance(norm, nn.Identity) for norm in norms):
+                continue
+            sizes = [p.numel() for p in norms[1].parameters()]
+            width = known(layer, "head_dim") or known(layer, "qk_head_dim") or max(sizes)
+            found.add(folding(CirculantSTRING(width), *norms))
+    return ", ".join(sorted(found)) or None
+
+
+def folding(encoder: RotaryEncoder, *norms: nn.Module) -> str:
+    """Return whether a basis folds through two norms, by what :func:`foldable` says."""
+    varied = [copy.deepcopy(norm) for norm in norms]
+    for parameter in (p for norm in varied for p in norm.parameters()):
+        nn.init.uniform_(parameter, 0.5, 1.5)
+    if foldable(encoder, *varied):
+        return "any scales"
+    return "equal scales" if foldable(encoder, *norms) else "none"
+
+
 def same(theirs: Any, ours: Any) -> Any:
     """Return whether two generated texts are one; None where the model itself cannot."""
     if isinstance(theirs, Exception):
@@ -263,13 +298,14 @@ def measure(family: str, module: Any, kinds: list[str]) -> Row:
     ends = ("ForCausalLM", "TextModel", "VisionModel", "Model")
     models.sort(key=lambda m: ([m.__name__.endswith(e) for e in ends].index(True)
                                if m.__name__.endswith(ends) else 9, len(m.__name__)))  # fmt: skip
-    left, rows, spare = set(kinds), [], {}
+    left, rows, spare, norms = set(kinds), [], {}, set()
     mrope = "mrope_section" in inspect.getsource(module)
     for kind in models:
         for config in attempts(kind.config_class, family, mrope) if left else ():
             theirs = attempt(lambda k=kind, c=config: build(k, c))
             if not isinstance(theirs, nn.Module):
                 continue
+            norms.add(attempt(lambda t=theirs: through_norms(t)))
             held = {type(each).__name__: each for each in theirs.modules()}
             here = [name for name in sorted(left) if name in held]
             spare |= {name: held[name] for name in here}
@@ -293,7 +329,12 @@ def measure(family: str, module: Any, kinds: list[str]) -> Row:
         if each is not None:
             rows.append({"model": "tables alone", **tables_alone(each)})
             left.remove(name)
-    return {**together(rows), "left": sorted(left)}
+    return {**together(rows), "left": sorted(left), "norms": words(norms)}
+
+
+def words(found: set[Any]) -> str | None:
+    """Return what was found of norms in all models of a family, as text."""
+    return ", ".join(sorted(str(each) for each in found if each is not None)) or None
 
 
 def by_itself(kind: Any, configs: list[type]) -> nn.Module | None:
@@ -345,6 +386,7 @@ def tower(name: str) -> Row:
     return {
         "model": name,
         "kinds": kinds,
+        "norms": words({attempt(lambda: through_norms(theirs))}),
         **compare(Called(theirs), Called(ours), {"x": given}, kinds),
     }
 

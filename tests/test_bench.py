@@ -11,7 +11,7 @@ import torch
 from packaging.requirements import Requirement
 
 from benchmarks import attention, bounds, encoders, harness, moved, scaling
-from benchmarks.goals import BOUND, Goal
+from benchmarks.goals import BOUND, Goal, outcomes
 from benchmarks.timing import (
     SPREAD,
     interleaved,
@@ -151,6 +151,22 @@ def test_a_goal_reads_its_place_alone():
     assert Goal("a", "c", "here", at_most=1).value(block) is None
     for place in ({"threads": 1}, {"mode": "forward"}, {"of": "saved_mb"}):
         assert Goal("a", "b", "here", at_most=1, **place).value(block) is None
+
+
+def test_how_far_a_goal_is_missed():
+    most, least = Goal("a", "b", "s", at_most=2), Goal("a", "b", "s", at_least=2)
+    assert (most.over(3.0), most.ours) == (1.5, "a")
+    assert (least.over(0.5), least.ours) == (4.0, "b")
+    assert Goal("a", BOUND, "s", at_least=2).ours == Goal("a", None, "s", at_least=2).ours == "a"
+    block = {"shape": {"name": "s"}, "mode": "forward and backward", "threads": 2}
+    block |= {"times_ms": {"a": [2.0, 4.0, 6.0], "b": [2.0] * 3}, "least_ms": {"a": 1.0, "b": 0.5}}
+    rows = outcomes([most, least], ["most", "least"], [block])
+    assert rows == [
+        {"goal": "most", "ratio": [1.5, 2.0, 2.5], "met": True, "over": [0.75, 1.0, 1.25],
+         "bound": 4.0},
+        {"goal": "least", "ratio": [1.5, 2.0, 2.5], "met": True, "over": [0.8, 1.0, 1.333],
+         "bound": 4.0},
+    ]  # fmt: skip
 
 
 def test_what_moved_is_what_was_won_or_lost(monkeypatch, capsys):
