@@ -4,7 +4,8 @@
     ```
 
 stands for the families with an encoder of ours in them, ``others`` for those without, and why;
-``known`` for the models whose encoder has a line of its own.
+``known`` for the models whose encoder has a line of its own; ``norms`` for what norms on queries
+and keys let through.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from book import exchanged
 TABLES = {
     "table": ("Families with an encoder of this book in them", exchanged.HEADS, exchanged.table),
     "known": ("Rotations", (*exchanged.ROTATIONS, "what surprises"), exchanged.known),
+    "norms": ("Does a basis fold?", ("it does", "families", "which"), exchanged.norms),
     "others": ("Families without", ("family", "why"), exchanged.others),
 }
 """Name → caption, headings and rows."""

@@ -2,8 +2,9 @@
 
 ``python -m benchmarks.released`` builds each of them small, with random weights, puts in what
 ``RotaryTables.from_module`` reads, or the lines of ``book/own_lines.py``, and compares: outputs,
-bfloat16, generation with two caches, left padding, one graph. It needs the extra ``interop`` and
-ten minutes, and writes ``results/released.json``, which the page "Released models" shows.
+bfloat16, generation with two caches, left padding, one graph, and asks whether a basis folds
+through norms on queries and keys. It needs the extra ``interop`` and, on one core, an hour and a
+half, and writes ``results/released.json``, which the page "Released models" shows.
 """
 
 from __future__ import annotations
@@ -206,7 +207,8 @@ def compare(theirs: nn.Module, ours: nn.Module, given: dict[str, Any], kinds: li
 def through_norms(model: nn.Module) -> str | None:
     """Return whether a basis folds through the norms of queries and keys; None without norms.
 
-    Whether it does for any scales, as the model is built with equal ones, or not at all.
+    Whether it does for any scales, as the model is built with equal ones, or not at all; or the
+    norms are behind the rotation, and in nobody's way.
     """
     found = set()
     for layer in model.modules():
@@ -214,6 +216,10 @@ def through_norms(model: nn.Module) -> str | None:
         for pair in NORMS:
             norms = [held[name] for name in pair if name in held]
             if len(norms) < 2 or any(isinstance(norm, nn.Identity) for norm in norms):
+                continue
+            text = inspect.getsource(type(layer).forward)
+            if 0 <= text.find("apply_rotary") < text.find(pair[0]):
+                found.add("behind")  # a basis comes before the rotation, and so before the norm
                 continue
             sizes = [p.numel() for p in norms[1].parameters()]
             width = known(layer, "head_dim") or known(layer, "qk_head_dim") or max(sizes)

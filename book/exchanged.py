@@ -70,6 +70,23 @@ def table() -> Iterator[tuple[str, ...]]:
             )  # fmt: skip
 
 
+NORMS = {
+    "behind": "always: they stand behind the rotation",
+    "any scales": "always: they have no scales",
+    "equal scales": "by the scales of a layer: ask `foldable`",
+    "none": "never: they subtract a mean",
+}
+"""What a record says of norms on queries and keys → whether a learned basis folds through them."""
+
+
+def norms() -> Iterator[tuple[str, ...]]:
+    """Yield whether a basis folds through norms on queries and keys, and the families of each."""
+    rows = measured()
+    for word, told in NORMS.items():
+        names = [name for name, row in rows.items() if word in (row.get("norms") or "").split(", ")]
+        yield told, f"{len(names)}", ", ".join(names)
+
+
 def others() -> Iterator[tuple[str, str]]:
     """Yield the families that are not, with their reasons."""
     for name, row in measured().items():
@@ -111,6 +128,7 @@ def facts() -> dict[str, str]:
         "static": f"{sum(row.get('static') is True for row in good)}",
         "padded": f"{sum(isinstance(row.get('padding'), float) for row in good)}",
         "graphs": f"{sum(row.get('graph') is True for row in good)}",
+        "normed": f"{sum(bool(row.get('norms')) for row in rows)}",
         "largest": number(max(row["difference"] for row in good)),
         "transformers": libraries["transformers"],
         "timm": libraries["timm"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any
 
@@ -23,6 +24,17 @@ def test_nearly_all_families_are_within_rounding() -> None:
     assert len(close) >= 0.97 * len(ROWS) > 190
     assert all(exchanged.why(row) for row in ROWS.values() if not exchanged.within(row))
     assert all(row["lines"] <= 9 for row in close)
+
+
+ASKED = {
+    "pixtral": 1, "granite_swa": 1, "granitemoe_swa": 1, "qwen3_5": 1, "lfm3": 1, "gptj": 3,
+    "codegen": 3, "dinov3_vit": 4, "timm, vit dinov3": 2, "timm, eva02": 5,
+}  # fmt: skip
+
+
+def test_models_that_were_asked_for_take_few_lines() -> None:
+    assert {name: ROWS[name]["lines"] for name in ASKED} == ASKED
+    assert all(exchanged.within(ROWS[name]) for name in ASKED)
 
 
 def test_no_narrow_model_is_worse_than_before() -> None:
@@ -67,6 +79,34 @@ def test_the_numbers_of_the_page() -> None:
 )
 def test_what_a_model_generates(row: dict[str, Any], text: str) -> None:
     assert exchanged.generates(row) == text
+
+
+def test_what_folds_through_norms_is_told_of_each_family() -> None:
+    rows = {told: names.split(", ") for told, _, names in exchanged.norms()}
+    behind, always, equal, never = rows.values()
+    assert "hunyuan_v1_dense" in behind
+    assert {"qwen3", "gemma3", "olmo2"} <= set(equal)
+    assert "persimmon" in never
+    counts = [int(count) for _, count, _ in exchanged.norms()]
+    assert counts == [len(behind), len(always), len(equal), len(never)]
+    told = {row.get("norms") for row in ROWS.values()} - {None}
+    assert {word for words in told for word in words.split(", ")} == set(exchanged.NORMS)
+
+
+@pytest.mark.parametrize(
+    ("norm", "word"),
+    [
+        (nn.RMSNorm(8, elementwise_affine=False), "any scales"),
+        (nn.RMSNorm(8), "equal scales"),
+        (nn.LayerNorm(8), "none"),
+    ],
+)
+def test_norms_are_found_and_asked(norm: nn.Module, word: str) -> None:
+    layer = nn.ModuleDict({"q_norm": norm, "k_norm": copy.deepcopy(norm), "to_q": nn.Linear(8, 8)})
+    layer.head_dim = 8  # type: ignore[assignment]
+    assert released.through_norms(nn.ModuleList([layer, layer])) == word
+    plain = nn.ModuleDict({"q_norm": nn.Identity(), "k_norm": nn.Identity()})
+    assert released.through_norms(plain) is None
 
 
 @torch.no_grad()
