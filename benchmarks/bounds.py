@@ -17,7 +17,7 @@ from lab.theory.cost import least_seconds
 
 SIDE = 1024  # of the matrices
 EXPONENTIALS = 2**18
-ROUNDS = 7
+ROUNDS = 11
 NUMBER = 4  # bytes of a float32
 
 
