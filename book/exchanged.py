@@ -79,11 +79,16 @@ NORMS = {
 """What a record says of norms on queries and keys → whether a learned basis folds through them."""
 
 
+def _listed(row: dict[str, Any]) -> list[str]:
+    """Return what was found of a family's norms."""
+    return (row.get("norms") or "").split(", ")
+
+
 def norms() -> Iterator[tuple[str, ...]]:
     """Yield whether a basis folds through norms on queries and keys, and the families of each."""
     rows = measured()
     for word, told in NORMS.items():
-        names = [name for name, row in rows.items() if word in (row.get("norms") or "").split(", ")]
+        names = [name.replace(",", "") for name, row in rows.items() if word in _listed(row)]
         yield told, f"{len(names)}", ", ".join(names)
 
 

@@ -226,10 +226,10 @@ class RotaryTables(nn.Module):
             laid_out(wave(angles) * scale, self.layout, encoder.coord_dim)
             for wave in (torch.cos, torch.sin)
         )
-        if self.layout == "complex":
-            return torch.complex(cos, sin).to(at_least_float32(dtype).to_complex())
-        dtype = at_least_float32(dtype) if self.wide else dtype
-        return cos.to(dtype), sin.to(dtype)
+        if self.wide or self.layout == "complex":
+            dtype = at_least_float32(dtype)
+        cos, sin = cos.to(dtype), sin.to(dtype)
+        return torch.complex(cos, sin) if self.layout == "complex" else (cos, sin)
 
     def _places(self, x: Tensor, position_ids: Tensor | None, axes: int) -> Tensor:
         """Return where tokens stand, ``(..., seq, axes)``."""

@@ -321,8 +321,11 @@ def test_models_whose_tables_have_one_entry_a_pair(name: str) -> None:
     before, own = model(TOKENS).logits, model.model.rotary_emb
     encoder = STRING.from_inv_freq(own.inv_freq)
     assert encoder.head_dim == HEAD
-    model.model.rotary_emb = RotaryTables(encoder, layout, own.attention_scaling)
+    model.model.rotary_emb = tables = RotaryTables(encoder, layout, own.attention_scaling)
     assert far(model(TOKENS).logits, before) < 2e-6
+    told = torch.zeros(1, 20, 64), torch.arange(20)[None]
+    traced = torch.compile(tables, fullgraph=True, backend="eager")(*told)
+    assert all(torch.equal(*pair) for pair in zip(traced, tables(*told), strict=True))
     model.model.rotary_emb = RotaryTables(RoPE(HEAD, base=100), layout)
     assert far(model(TOKENS).logits, before) > 1e-2
 
