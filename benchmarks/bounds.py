@@ -6,6 +6,7 @@ compared with it: a copy of as many bytes, a product of square matrices, exponen
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -49,12 +50,16 @@ class Work:
 
 
 def least_ms(
-    works: Mapping[str, Mapping[str, float]], device: torch.device, wait: Callable[[], object]
+    works: Mapping[str, Mapping[str, float]],
+    device: torch.device,
+    wait: Callable[[], object],
+    seconds: dict[str, float],
 ) -> dict[str, float]:
     """Return name → the milliseconds below which this machine cannot do a work.
 
-    Of each rate the best of some rounds counts: noise only takes time away. As many bytes are
-    copied as the work has, since a copy inside a cache is faster than one from memory.
+    Of each rate the best of all rounds so far counts, which ``seconds`` keeps: noise only takes
+    time away. As many bytes are copied as the work has, since a copy inside a cache is faster than
+    one from memory.
     """
     a, b, c = torch.randn(3, SIDE, SIDE, device=device)
     x, y = torch.randn(2, EXPONENTIALS, device=device)
@@ -65,12 +70,13 @@ def least_ms(
     for size in {int(work["bytes"]) for work in works.values()}:
         one = torch.zeros(max(size // 2 // NUMBER, 1), device=device)  # read, and written
         calls[f"bytes {size}"] = partial(torch.ones_like(one).copy_, one)
-    best = {name: min(times) / 1e3 for name, times in interleaved(calls, ROUNDS, wait).items()}
-    products = SIDE**3 / best["multiplications"]
-    exponentials = EXPONENTIALS / best["exponentials"]
+    for name, times in interleaved(calls, ROUNDS, wait).items():
+        seconds[name] = min(seconds.get(name, math.inf), min(times) / 1e3)
+    products = SIDE**3 / seconds["multiplications"]
+    exponentials = EXPONENTIALS / seconds["exponentials"]
     found = {}
     for name, work in works.items():
         size = int(work["bytes"])
-        rates = {"bytes": size / best[f"bytes {size}"], "multiplications": products}
+        rates = {"bytes": size / seconds[f"bytes {size}"], "multiplications": products}
         found[name] = 1e3 * least_seconds(work, rates | {"exponentials": exponentials})
     return found

@@ -282,6 +282,7 @@ def _missing(
     there = {(b["shape"]["name"], b["threads"], b["mode"]) for b in done}
     wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
     normally = torch.get_num_threads()
+    best: dict[int, dict[str, float]] = {}  # threads → what the machine took for simple things
     for shape in shapes:
         todo = [
             (count, mode)
@@ -305,7 +306,7 @@ def _missing(
                     for c in suite.contestants
                     if c.name in functions
                 }
-                least = least_ms(works, device, wait)
+                least = least_ms(works, device, wait, best.setdefault(count, {}))
                 times = interleaved(functions, min(rounds, shape.rounds), wait)
                 yield {
                     "shape": asdict(shape),

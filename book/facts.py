@@ -68,6 +68,7 @@ def facts() -> dict[str, Any]:
         "kept_drawn": about(drawn["test"]),
         "guess": f"{float(guess_accuracy(8, 8)):.3f}",
         "training": {name: f"{value:.1f}" for name, value in encoders["training"].items()},
+        "layer": {name: f"{value:.2f}" for name, value in encoders["layer"].items()},
         "inference": {name: f"{value:.1f}" for name, value in encoders["inference"].items()},
         "start": {name: f"{value:,.0f}" for name, value in attentions["from"].items()},
         "share": {name: f"{100 * value:.1f} %" for name, value in attentions["share"].items()},

@@ -11,6 +11,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks.goals import MODES
+from benchmarks.models import LAYERS
 from benchmarks.recorded import blocks, ladder, records
 from benchmarks.scaling import crossover
 from lab.records import gather, read_record
@@ -179,18 +181,21 @@ def _ratio(ms: dict[str, list[float]], one: str, other: str) -> float:
 def encoder_times() -> dict[str, dict[str, float]]:
     """Return the times of chapter 23 over RoPE's, for the patches of a ViT.
 
-    ``"training"`` is forward and backward, ``"inference"`` forward, folded where that helps.
+    ``"training"`` is forward and backward, ``"inference"`` forward, folded where that helps; and
+    ``"layer"`` a whole layer, forward and backward, over one with axial RoPE.
     """
     cpu = records("encoders")["cpu"]
-    forward, train = (
-        blocks(cpu, mode)["ViT"]["times_ms"] for mode in ("forward", "forward and backward")
-    )
+    forward, train = (blocks(cpu, mode)["ViT"]["times_ms"] for mode in MODES)
     found: dict[str, dict[str, float]] = {"training": {}, "inference": {}}
     for name, contestant in ENCODERS.items():
         folded = f"{contestant} folded"
         best = folded if folded in forward else contestant
         found["training"][name] = _ratio(train, contestant, "RoPE")
         found["inference"][name] = _ratio(forward, best, "RoPE")
+    layers = blocks(records("models")["cpu"], MODES[1])["ViT layer"]["times_ms"]
+    found["layer"] = {
+        encoder: _ratio(layers, layer, "layer, RoPE") for layer, encoder in LAYERS.items()
+    }
     return found
 
 

@@ -130,9 +130,13 @@ def test_the_least_time_is_that_of_the_slowest_kind(monkeypatch):
         "exp": bounds.Work(2, exponentials=4 * bounds.EXPONENTIALS).of(False),
         "long": bounds.Work(20).of(False),
     }
-    found = bounds.least_ms(works, CPU, lambda: None)
+    seen: dict[str, float] = {}
+    found = bounds.least_ms(works, CPU, lambda: None, seen)
     wanted = {"copy": 3, "products": 3, "more": 5, "exp": 4, "long": 5}
     assert found == pytest.approx({name: 1e3 * s for name, s in wanted.items()})
+    for name in times:
+        times[name] = [9e9]
+    assert bounds.least_ms(works, CPU, lambda: None, seen) == found, "the best counts"
 
 
 def test_a_goal_reads_its_place_alone():

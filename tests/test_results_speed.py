@@ -11,6 +11,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import recorded
+from benchmarks.goals import MODES
 from book.figures import speed
 from book.figures.speed import attention_work
 from lab.theory.cost import (
@@ -167,6 +168,25 @@ def test_no_recorded_time_is_below_its_bound() -> None:
                 assert statistics.median(times) > 0.9 * least, (name, n)
                 checked += 1
         assert checked >= 5
+
+
+def test_of_one_thread_no_contestant_is_below_what_the_machine_allows() -> None:
+    for part in ("encoders", "attention", "states", "delta", "models"):
+        for block in cpu(part)["data"]["blocks"]:
+            for name in block["times_ms"]:
+                at = (part, block["shape"]["name"], name)
+                assert block["threads"] == 2 or recorded.over_bound(block, name) > 0.9, at
+
+
+def test_a_layer_that_learns_its_encoder_trains_at_about_the_price_of_rope() -> None:
+    for threads in (1, 2):
+        for place, block in recorded.blocks(cpu("models"), MODES[1], threads).items():
+            if place.endswith("layer"):
+                times, saved = block["times_ms"], block["saved_mb"]
+                for name in ("layer, Mixed", "layer, Circulant", "layer, Cayley"):
+                    ratio = statistics.median(recorded.ratios(times, name, "layer, RoPE"))
+                    assert 0.99 < ratio < 1.08
+                    assert saved[name] < 1.1 * saved["layer, Mixed"]
 
 
 def test_the_counts_of_the_ladder_are_of_order_length_over_channels() -> None:

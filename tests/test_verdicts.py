@@ -108,7 +108,7 @@ def test_neighbours_turn_several_times_as_fast_as_halves() -> None:
             assert 3.3 < ms["transformers"] / ms["RoPE"] < 6.2
         for compiled in {"torch.compile RoPE half", "torch.compile RoPE"} & ms.keys():
             assert 0.8 < ms[compiled] / ms["RoPE"] < 1.25
-        if shape == "step":
+        if shape == "step" and block["mode"] == "forward":
             assert 0.75 < ms["RoPE, phases given"] / ms["transformers"] < 1.15
             assert 1.2 < ms["RoPE"] / ms["transformers"] < 2.3
 
@@ -232,16 +232,20 @@ def _ends(found: dict[str, list[float]], cells: list[str]) -> tuple[float, float
     return min(means), max(means)
 
 
-def test_of_whole_models_on_short_inputs_none_with_a_state_is_much_faster_than_softmax() -> None:
+def test_on_short_inputs_whole_models_with_a_state_take_about_as_long_as_with_softmax() -> None:
     models = records("models")["cpu"]
     for mode in ("forward", "forward and backward"):
         shapes = blocks(models, mode)
         for shape, softmax in (("text", "softmax, RoPE"), ("images", "ViT softmax, RoPE")):
             ms = {name: median(row) for name, row in shapes[shape]["times_ms"].items()}
-            assert all(ms[softmax] < 1.06 * ms[name] for name in ms)
+            assert all(ms[softmax] < 1.2 * ms[name] for name in ms)
             for name in ("GLA", "delta rule"):
-                assert shape == "images" or ms[name] > 1.1 * ms[softmax]
-        assert 1.15 < ms["ViT FAVOR+, Toeplitz"] / ms["ViT FAVOR+"] < 1.25
+                assert shape == "images" or ms[name] > 1.05 * ms[softmax]
+        assert 1.1 < ms["ViT FAVOR+, Toeplitz"] / ms["ViT FAVOR+"] < 1.2
+    ms = {name: median(row) for name, row in shapes["text"]["times_ms"].items()}  # with gradients
+    assert 0.8 < ms["elu, SSD"] / ms["softmax, RoPE"] < 0.87
+    assert 0.88 < ms["circulant, RoPE"] / ms["softmax, RoPE"] < 0.93
+    assert 0.88 < ms["FAVOR+, RoPE"] / ms["softmax, RoPE"] < 0.93
 
 
 def test_rows_that_are_drawn_anew_hold_for_every_draw_and_cost_features() -> None:
