@@ -16,8 +16,7 @@ An equation has one id everywhere, ``eq-something``:
   by a computer) or ``# proves in float64: ...``.
 
 A proof by algebra brings a wrong variant that fails, ``proves("eq-something", left, right,
-wrong=...)`` of ``lab.symbolic``: running the cell sees that it does fail, the list counts the
-proofs that have one. In a cell that calls ``proves`` every equation it proves by algebra has one.
+wrong=...)`` of ``lab.symbolic``: running the cell sees that it does fail.
 
 An id that lacks one of the three is an orphan, and an error that names the id and the place. So is
 a summary whose last column begins with another kind of proof than the strongest of its cells. While
@@ -113,8 +112,6 @@ class Ledger:
 
     equations: dict[str, Equation] = field(default_factory=dict)
     titles: dict[str, str] = field(default_factory=dict)
-    by_algebra: int = 0  # proofs: an equation in a cell
-    with_mutant: int = 0
     errors: list[str] = field(default_factory=list)
 
     def known(self, label: str, place: str, what: str) -> Equation | None:
@@ -331,7 +328,7 @@ def is_proof(node: ast.AST) -> bool:
 
 
 def _mutants(code: ast.Module, place: str, claimed: Sequence[str], ledger: Ledger) -> None:
-    """Count the proofs by algebra of a cell, and those of them that bring a wrong variant."""
+    """Note the proofs by algebra of a cell that bring no wrong variant."""
     calls = [node for node in ast.walk(code) if isinstance(node, ast.Call) and is_proof(node)]
     proved = set()
     for call in calls:
@@ -345,11 +342,9 @@ def _mutants(code: ast.Module, place: str, claimed: Sequence[str], ledger: Ledge
         elif ast.dump(wrong[0]) == ast.dump(call.args[-1]):
             ledger.errors.append(f"{place}: the wrong variant of {label} is the right side")
         proved.add(label)
-    for label in claimed if calls else ():
+    for label in claimed:
         if label not in proved:
             ledger.errors.append(f"{place}: no proves(...) is of {label}")
-    ledger.by_algebra += len(claimed)
-    ledger.with_mutant += len(proved & set(claimed))
 
 
 def parsed(source: str) -> ast.Module:
@@ -399,11 +394,7 @@ def counts(ledger: Ledger) -> str:
     """Return how many equations have which kind of proof, in words."""
     of_kind = [sum(e.kind == kind for e in ledger.equations.values()) for kind in KINDS]
     shares = (f"{count} {kind}" for count, kind in zip(of_kind, KINDS, strict=True) if count)
-    mutants = f"{ledger.with_mutant} of {ledger.by_algebra} proofs by algebra"
-    return (
-        f"{len(ledger.equations)} formulas, proved: {', '.join(shares)}. "
-        f"With a wrong variant that has to fail: {mutants}."
-    )
+    return f"{len(ledger.equations)} formulas, proved: {', '.join(shares)}."
 
 
 def entry(equation: Equation) -> dict[str, str]:
