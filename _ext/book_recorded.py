@@ -1,6 +1,6 @@
 """A quiet line below the command of a recorded study whose code is not today's.
 
-Chapters name the command that made what they show, ``python results/NAME.py``. Below the first
+Pages name the command that made what they show, ``python results/NAME.py``. Below the first
 place of each on a page the built page says if its record was made by other code than that of now,
 or does not tell: see :func:`lab.train.code.is_same`.
 """
@@ -24,7 +24,6 @@ from sphinx.util.nodes import make_refnode
 from lab.records import read_record
 from lab.train.code import is_same
 
-FOLDER = "notebooks/"
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results"
 COMMAND = re.compile(r"python results/(\w+)\.py")
@@ -80,8 +79,7 @@ class MarkRecords(SphinxPostTransform):
 
     def run(self, **kwargs: Any) -> None:
         """Mark the records of one page."""
-        page = self.env.docname
-        if not page.startswith(FOLDER):
+        if self.env.docname == EXPLAINED[0]:
             return
         for node, names in list(commands(self.document)):
             for name in reversed(names):

@@ -48,9 +48,9 @@ def test_every_figure_of_a_notebook_is_on_its_page(site: Path) -> None:
         pytest.fail("no notebook shows a figure", pytrace=False)
 
 
-def test_a_chapter_marks_every_study_that_it_names_unless_it_is_of_this_code(site: Path) -> None:
+def test_a_page_marks_every_study_that_it_names_unless_it_is_of_this_code(site: Path) -> None:
     named = set()
-    for page in (site / "notebooks").glob("*.html"):
+    for page in (*site.glob("notebooks/*.html"), site / "book" / "training.html"):
         text = html.unescape(re.sub(r"<[^>]*>", "", page.read_text(encoding="utf8")))
         names = set(book_recorded.COMMAND.findall(text))
         named |= names
