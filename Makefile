@@ -61,7 +61,7 @@ jupyter: $(READY) ## open JupyterLab on the notebooks
 notebooks: $(READY) ## run the notebooks afresh and write them in their stable form
 	$(PY) tools/notebooks.py --jobs $(JOBS)
 
-bench: $(BENCH)/.ready ## measure against other libraries, twenty minutes (ROUNDS=15, SUITES=attention)
+bench: $(BENCH)/.ready ## measure against other libraries, half an hour (ROUNDS=15, SUITES=attention)
 	for suite in $(SUITES); do $(BENCH)/bin/python -m benchmarks.$$suite --rounds $(ROUNDS); done
 	$(BENCH)/bin/python -m benchmarks.moved $(SUITES)
 

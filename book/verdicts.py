@@ -14,10 +14,11 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from operator import itemgetter
 
 from book.recorded import at_places, data, measured
+from lab.theory.perplexity import perplexity
 from lab.theory.spread import difference, mean
 from results import extrapolation, language_rates
 
@@ -80,9 +81,9 @@ class Family:
         return "open"
 
 
-def perplexity(bits: float) -> float:
+def percent(bits: float) -> float:
     """Return by how many percent a difference of bits a byte changes the perplexity."""
-    return 100 * (2**bits - 1)
+    return 100 * (perplexity(bits) - 1)
 
 
 @cache
@@ -157,6 +158,8 @@ def reading_on() -> Runs:
 
 
 SOFTMAX = "softmax, RoPE"
+BITS = partial(Family, unit="bits a byte", less=True)
+PERPLEXITY = partial(Family, unit="% of perplexity", less=True, shown=percent)
 POOLS = ("none", "learned", "axial", "mixed", "circulant")
 WHERE = ("known", "new")
 READERS = (
@@ -164,13 +167,10 @@ READERS = (
     *("alibi", "kerple-log", "kerple-power", "t5", "gla", "none"),
 )
 FAMILIES = {
-    "text at 1,000 steps": Family(
+    "text at 1,000 steps": PERPLEXITY(
         record="language_rates",
         runs=rates,
         against=SOFTMAX,
-        unit="% of perplexity",
-        less=True,
-        shown=perplexity,
         claims={
             "softmax, KERPLE": "suggestive, ahead",
             "softmax, T5": "open",
@@ -186,13 +186,10 @@ FAMILIES = {
             "gated delta rule": "open",
         },
     ),
-    "text at 4,000 steps": Family(
+    "text at 4,000 steps": PERPLEXITY(
         record="language_long",
         runs=lambda: bits("language_long"),
         against=SOFTMAX,
-        unit="% of perplexity",
-        less=True,
-        shown=perplexity,
         claims={
             "softmax, KERPLE": "open",
             "softmax, T5": "open",
@@ -208,12 +205,10 @@ FAMILIES = {
             "gated delta rule": "open",
         },
     ),
-    "text read in training": Family(
+    "text read in training": BITS(
         record="language_long",
         runs=fit,
         against=SOFTMAX,
-        unit="bits a byte",
-        less=True,
         claims={
             "softmax, KERPLE": "open",
             "softmax, T5": "suggestive, ahead",
@@ -229,12 +224,10 @@ FAMILIES = {
             "gated delta rule": "suggestive, ahead",
         },
     ),
-    "second copy": Family(
+    "second copy": BITS(
         record="repeats",
         runs=second,
         against=SOFTMAX,
-        unit="bits a byte",
-        less=True,
         claims={
             "half softmax, half circulant, RoPE": "open",
             "FAVOR+, RoPE": "behind",
@@ -244,7 +237,7 @@ FAMILIES = {
             "gated delta rule": "behind",
         },
     ),
-    "rows drawn anew": Family(
+    "rows drawn anew": BITS(
         record="language_redraw",
         runs=redrawn,
         against={
@@ -252,8 +245,6 @@ FAMILIES = {
             "fixed, own rows": "every 10, new rows",
             "learned, own rows": "fixed, own rows",
         },
-        unit="bits a byte",
-        less=True,
         claims={
             "every 10, new rows": "ahead",
             "fixed, own rows": "ahead",
@@ -293,22 +284,18 @@ FAMILIES = {
         claims={f"mean: {n} at {w} places": "open" for n in POOLS for w in WHERE}
         | {"mean: mixed at new places": "suggestive, ahead"},
     ),
-    "text read on": Family(
+    "text read on": BITS(
         record="extrapolation",
         runs=reading_on,
         against={f"{n} at 1,024": f"{n} at 64" for n in READERS},
-        unit="bits a byte",
-        less=True,
         claims={f"{n} at 1,024": "behind" for n in READERS}
         | {f"{n} at 1,024": "open" for n in ("kerple-log", "kerple-power", "gla")}
         | {"pi tuned at 1,024": "suggestive, ahead", "alibi at 1,024": "suggestive, behind"},
     ),
-    "text, against a window": Family(
+    "text, against a window": BITS(
         record="extrapolation",
         runs=reading_on,
         against={f"{n}, whole": f"{n}, window" for n in READERS},
-        unit="bits a byte",
-        less=True,
         claims={f"{n}, whole": "behind" for n in READERS}
         | {f"{n}, whole": "open" for n in ("kerple-log", "kerple-power", "gla")},
     ),
@@ -324,9 +311,9 @@ def faults(words: str, name: str, cell: str) -> list[str]:
         name: The family.
         cell: What is compared.
     """
-    if name not in FAMILIES or cell not in FAMILIES[name].claims:
-        known = [*FAMILIES.get(name, Family("", dict, "", {})).claims] or [*FAMILIES]
-        return [f"there is no claim {name!r}: {cell!r}, expected one of {known}"]
+    known = FAMILIES[name].claims if name in FAMILIES else {}
+    if cell not in known:
+        return [f"there is no claim {name!r}: {cell!r}, expected one of {[*known] or [*FAMILIES]}"]
     family = FAMILIES[name]
     found, claim, says = family.found(cell), family.claims[cell], SAYS
     wrong = []

@@ -56,7 +56,7 @@ index.addAll(passages.map(([page, , heading, names, text], id) => {
   return { id, title: first && name.startsWith("notebooks/") ? title : "", heading, names, text };
 }));
 
-/* Return what a query finds: [{page, anchor, title, heading, excerpt, terms}], best first. */
+/* Return what a query finds: [{page, anchor, title, heading, excerpt}], best first. */
 function find(query) {
   const asked = query.trim().split(/\s+/).flatMap(w => [w, SYNONYMS[w.toLowerCase()] || ""]).join(" ");
   const terms = new Set(words(query).map(stem).filter(Boolean));
@@ -81,7 +81,7 @@ function find(query) {
     return { page: name, anchor, title, heading, excerpt: best(text, matched) };
   });
 }
-/* Return the paragraph with most of the words, and those words. */
+/* Return the paragraph with most of the words, those words, and whether it has one. */
 function best(text, matched) {
   const known = new Set(matched);
   let most = -1, found = "";
