@@ -50,13 +50,13 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         told = record if code is None else {**record, "code": code}
         (tmp_path / f"{name}.json").write_text(json.dumps(told), encoding="utf8")
 
-    def build(*names: str, folder: str = "notebooks") -> list[str]:
+    def build(*names: str, folder: str = "notebooks", name: str = "chapter") -> list[str]:
         title = "A recorded study again"
         source = tmp_path / "source"
         for where, text in (
             ("index", "Title\n=====\n"),
             ("book/running", f"Running\n=======\n\n{title}\n{'-' * len(title)}\n"),
-            (f"{folder}/chapter", PAGE.format(*names)),
+            (f"{folder}/{name}", PAGE.format(*names)),
         ):
             path = source / f"{where}.rst"
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -65,10 +65,10 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         streams = {"status": None, "warning": io.StringIO()}
         out = tmp_path / "out"
         Sphinx(source, None, out, tmp_path / "trees", "html", told, **streams).build()
-        html = (out / folder / "chapter.html").read_text(encoding="utf8")
-        assert html.count('href="../book/running.html#a-recorded-study-again"') == html.count(
-            'class="book-recorded"'
-        )
+        html = (out / folder / f"{name}.html").read_text(encoding="utf8")
+        to_running = "" if folder == "book" else "../book/"
+        link = f'href="{to_running}running.html#a-recorded-study-again"'
+        assert html.count(link) == html.count('class="book-recorded"')
         body = html.split('role="main"')[1].split('class="sphinxsidebar"')[0]
         lines = re.sub(r"<[^>]*>", "", body.replace("</p>", "\n")).replace("&#39;", "'")
         return [line.strip() for line in lines.splitlines() if line.strip()]
@@ -102,8 +102,14 @@ def test_a_record_of_another_python_is_not_said_to_be_of_other_code(page) -> Non
     assert f"foreign.json: {UNKNOWN}" in page("foreign", "same", "same")
 
 
-def test_a_page_that_is_no_chapter_has_no_marks(page) -> None:
-    assert not [line for line in page("other", "old", "same", folder="book") if ".json" in line]
+def test_a_page_that_is_no_chapter_is_marked_too(page) -> None:
+    lines = page("other", "old", "same", folder="book")
+    assert {f"other.json: {OTHER}", f"old.json: {UNKNOWN}"} <= set(lines)
+
+
+def test_the_page_that_explains_the_mark_has_none(page) -> None:
+    lines = page("other", "old", "same", folder="book", name="running")
+    assert not [line for line in lines if ".json" in line]
 
 
 def test_a_name_that_somebody_adds_changes_no_digest_of_the_build(monkeypatch) -> None:
