@@ -1,8 +1,8 @@
 """Instruments: ``{live} name`` puts one into a page, with the programs that it runs.
 
-What it computes is ``book/live/NAME.py``, exported to ``_static/live-NAME.js`` beside the pages, so
-that it runs from disk too; what it draws is ``book/_assets/live-NAME.js``. The directive's content
-is what a reader without JavaScript sees.
+What it computes is ``book/live/NAME.py``, exported to ``_static/live-NAME-programs.js`` beside the
+pages, so that it runs from disk too, and loaded when the reader comes near; what it draws is
+``book/_assets/live-NAME.js``. The directive's content is what a reader without JavaScript sees.
 """
 
 from __future__ import annotations
@@ -70,7 +70,6 @@ def add_scripts(
     for script in SHARED:
         app.add_js_file(script, loading_method="defer")
     for name in found:
-        app.add_js_file(f"live-{name}-programs.js", loading_method="defer")
         app.add_js_file(f"live-{name}.js", loading_method="defer")
 
 

@@ -1,8 +1,10 @@
 /* What all instruments share: their programs, colours, canvases, and their state in the address.
-   An instrument calls bookLive.add(name, begin); begin(box, programs, about) builds it. */
+   An instrument calls bookLive.add(name, begin); begin(box, programs, about) builds it. The
+   programs, some hundred kilobytes, are asked for when the reader comes near. */
 window.bookLive = (function () {
   "use strict";
 
+  const HERE = document.currentScript.src;
   const REST_MS = 500; // an instrument has come to rest: it says what it shows, and keeps its state
   const redraws = [];
 
@@ -66,14 +68,17 @@ window.bookLive = (function () {
     .observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
 
   function add(name, begin) {
-    const box = document.getElementById("live-" + name), made = window.bookPrograms[name];
+    const box = document.getElementById("live-" + name);
     const start = () => {
+      const made = window.bookPrograms[name];
       box.replaceChildren();
       begin(box, window.bookRun.load(made), made.about);
       box.dataset.ready = "";
     };
     new IntersectionObserver((entries, observer) => {
-      if (entries.some((entry) => entry.isIntersecting)) { observer.disconnect(); start(); }
+      if (!entries.some((entry) => entry.isIntersecting)) { return; }
+      observer.disconnect();
+      document.head.append(element("script", { src: new URL("live-" + name + "-programs.js", HERE).href, onload: start }));
     }, { rootMargin: "600px 0px" }).observe(box);
     if (asked(name)) { box.scrollIntoView({ block: "start" }); }
   }
