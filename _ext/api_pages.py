@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from sphinx.application import Sphinx
+from sphinx.pycode.parser import VariableCommentPicker
 from sphinx.util import logging
 
 PLACE = re.compile(r"^```\{modules\} (\S+)\n```$", re.MULTILINE)
@@ -72,6 +73,8 @@ def shorten(
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the hooks."""
+    # overloads are for type checkers; the function itself says the shapes
+    VariableCommentPicker.add_overload_entry = lambda self, function: None
     app.connect("env-get-outdated", outdated)
     app.connect("source-read", fill_in)
     app.connect("autodoc-process-signature", shorten)

@@ -3,6 +3,7 @@ r"""Kernelised attention: softmax's exponential replaced by a product of feature
 from __future__ import annotations
 
 import math
+from typing import Literal, overload
 
 import torch
 from torch import Tensor
@@ -26,6 +27,51 @@ LARGEST = 1e4
 """How often the largest value an output may be whose weights are turned and do not sum to 1."""
 
 
+@overload
+def linear_attention(
+    phi_q: Tensor,
+    phi_k: Tensor,
+    v: Tensor,
+    weight: PositionWeight | None = None,
+    causal: bool = False,
+    normalize: bool = True,
+    mode: str | None = None,
+    *,
+    key_scale: Tensor | None = None,
+    key_mask: Tensor | None = None,
+    state: LinearState | None = None,
+    return_state: Literal[False] = False,
+) -> Tensor: ...
+@overload
+def linear_attention(
+    phi_q: Tensor,
+    phi_k: Tensor,
+    v: Tensor,
+    weight: PositionWeight | None = None,
+    causal: bool = False,
+    normalize: bool = True,
+    mode: str | None = None,
+    *,
+    key_scale: Tensor | None = None,
+    key_mask: Tensor | None = None,
+    state: LinearState | None = None,
+    return_state: Literal[True],
+) -> tuple[Tensor, LinearState]: ...
+@overload
+def linear_attention(
+    phi_q: Tensor,
+    phi_k: Tensor,
+    v: Tensor,
+    weight: PositionWeight | None = None,
+    causal: bool = False,
+    normalize: bool = True,
+    mode: str | None = None,
+    *,
+    key_scale: Tensor | None = None,
+    key_mask: Tensor | None = None,
+    state: LinearState | None = None,
+    return_state: bool,
+) -> Tensor | tuple[Tensor, LinearState]: ...
 @checked
 def linear_attention(
     phi_q: Floats[Tensor, "... #heads n m"],
