@@ -67,12 +67,13 @@ window.bookLive = (function () {
   new MutationObserver(() => redraws.forEach((redraw) => redraw()))
     .observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
 
-  function add(name, begin) {
+  /* load makes programs of what was exported: bookRun.load, or bookRun.apart for a worker. */
+  function add(name, begin, load = bookRun.load) {
     const box = document.getElementById("live-" + name);
     const start = () => {
       const made = window.bookPrograms[name];
       box.replaceChildren();
-      begin(box, window.bookRun.load(made), made.about);
+      begin(box, load(made), made.about);
       box.dataset.ready = "";
     };
     new IntersectionObserver((entries, observer) => {

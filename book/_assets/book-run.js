@@ -1,6 +1,6 @@
 /* Runs the programs that lab/program.py writes: lists of operations of PyTorch, in the page.
    A value is a tensor {shape, data}, always contiguous, or a list of tensors. */
-window.bookRun = (function () {
+window.bookRun = (function make() {
   "use strict";
 
   /* ---- tensors ---- */
@@ -479,5 +479,22 @@ window.bookRun = (function () {
     return found;
   }
 
-  return { load: load, run: run, operations: Object.keys(OPERATIONS) };
+  /* The programs of a bundle in a worker, so that the page stays fluid while they run: what comes back
+     is a function (name, inputs, outputs) that promises what run returns. Its source is this function
+     itself, as a page from disk may load no other. */
+  function apart(bundle) {
+    const work = "const bookRun = (" + make + ")(); let programs; onmessage = function (sent) {" +
+      "const d = sent.data; if (d.bundle) { programs = bookRun.load(d.bundle); return; }" +
+      "postMessage(bookRun.run(programs[d.name], d.inputs, d.outputs)); };";
+    const worker = new Worker(URL.createObjectURL(new Blob([work], { type: "text/javascript" })));
+    const waiting = [];
+    worker.onmessage = function (sent) { waiting.shift()(sent.data); };
+    worker.postMessage({ bundle: { programs: bundle.programs, tensors: bundle.tensors, data: bundle.data } });
+    return function (name, inputs, outputs) {
+      worker.postMessage({ name: name, inputs: inputs, outputs: outputs });
+      return new Promise(function (done) { waiting.push(done); });
+    };
+  }
+
+  return { load: load, run: run, apart: apart, operations: Object.keys(OPERATIONS) };
 })();

@@ -27,6 +27,13 @@ CALL = """([text, inputs]) => {
 }"""
 
 
+APART = """async ([text, name, inputs]) => {
+  const run = window.bookRun.apart(JSON.parse(text));
+  const first = run(name, inputs, ["out"]), second = await run(name, inputs, ["out"]);
+  return [(await first).out.data, second.out.data].map(data => Array.from(data));
+}"""
+
+
 @pytest.fixture(scope="module")
 def runner(browser: Any) -> Iterator[Any]:
     """An empty page that can run programs."""
@@ -69,6 +76,15 @@ def test_models_run_in_the_page(runner: Any) -> None:
         torch.testing.assert_close(
             there, model(inputs[name]["tokens"]).detach().flatten(), atol=2e-5, rtol=1e-4, msg=name
         )
+
+
+def test_a_worker_answers_the_same(runner: Any) -> None:
+    model, tokens = language_model("softmax-cayley").eval(), text(1, 7, seed=3)
+    made = bundle({"it": traced(model, tokens=text(1, 7))})
+    inputs = {"tokens": tokens.flatten().tolist()}
+    for found in runner.evaluate(APART, [json.dumps(made), "it", inputs]):
+        there = torch.tensor(found)
+        torch.testing.assert_close(there, model(tokens).detach().flatten(), atol=1e-2, rtol=1e-2)
 
 
 def test_the_encoder_of_the_page_is_the_package(runner: Any) -> None:
