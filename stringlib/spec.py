@@ -22,6 +22,9 @@ one size in all arguments of a call, ``2`` a number, ``self.dim`` an attribute o
 have. ``...`` stands for dimensions in front, which broadcast with those of the other arguments;
 ``...?`` for some that expand to those of the arguments before. ``...k`` are others than ``...``.
 Tensors that share a size are on one device.
+
+The check is our own because a model must stay one graph under :func:`torch.compile`: jaxtyping's
+(0.3.11) cannot be traced with ``fullgraph=True``.
 """
 
 from __future__ import annotations
