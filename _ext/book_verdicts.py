@@ -1,7 +1,8 @@
 """Claims of a record: ``{verdict}`5 % ahead <text at 1,000 steps: ELU, GLA>``` in a sentence.
 
 On the built page the words open a note with the mean, its interval and where they come from. Words
-that do not agree with the record stop the build; :mod:`book.verdicts` has what is claimed.
+that do not agree with the record stop the build; :mod:`book.verdicts` has what is claimed, and
+:mod:`book.claims` what words may say of it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import ReferenceRole
 from sphinx.writers.html5 import HTML5Translator
 
-from book.verdicts import FAMILIES, Family, faults
+from book.claims import cells_of, faults
+from book.family import Family
+from book.verdicts import FAMILIES
 
 
 class Verdict(nodes.inline):
@@ -22,32 +25,33 @@ class Verdict(nodes.inline):
 
 
 class VerdictRole(ReferenceRole):
-    """Read ``words <family: cell>``."""
+    """Read ``words <family: cell>``, ``<family: one | another>`` or, for all, ``<family>``."""
 
     def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
         """Return the words, checked."""
-        name, _, cell = self.target.partition(": ")
-        wrong = faults(self.title, name, cell)
+        name, _, cells = self.target.partition(": ")
+        wrong = faults(self.title, name, cells)
         if wrong:
             message = self.inliner.reporter.error("; ".join(wrong), line=self.lineno)
             return [nodes.inline(self.rawtext, self.title)], [message]
-        node = Verdict(self.rawtext, self.title, told=told(FAMILIES[name], cell))
+        node = Verdict(self.rawtext, self.title, told=told(FAMILIES[name], cells_of(name, cells)))
         node["ids"] = [f"verdict-{self.env.new_serialno('verdict')}"]
         return [node], []
 
 
-def told(family: Family, cell: str) -> str:
-    """Return what a comparison found, in two sentences."""
+def told(family: Family, cells: list[str]) -> str:
+    """Return what comparisons found, and what they rest on."""
     digits = 1 if family.unit.startswith("%") else 3
-    middle, low, high = (f"{x:+.{digits}f}".replace("-", "−") for x in family.found(cell))
-    size, seeds = len(family.claims), len(family.pair(cell)[0])
+    found = []
+    for cell in cells:
+        middle, low, high = (f"{x:+.{digits}f}".replace("-", "−") for x in family.found(cell))
+        unit = f"{middle} {family.unit}".rstrip()
+        found.append(f"“{cell}” less “{family.other(cell)}”: {unit} [{low}, {high}]")
+    size, seeds = len(family.claims), len(family.gaps(cells[0]))
     corrected = f", corrected for {size} comparisons" if size > 1 else ""
     better = "less" if family.less else "more"
-    return (
-        f"“{cell}” less “{family.other(cell)}”: {middle} {family.unit}".rstrip()
-        + f" [{low}, {high}], 95 %{corrected}; {better} is better. "
-        f"{seeds} seeds of results/{family.record}.py."
-    )
+    studies = " and ".join(f"results/{name}.py" for name in family.record.split(", "))
+    return f"{'; '.join(found)}; 95 %{corrected}; {better} is better. {seeds} seeds of {studies}."
 
 
 def open_words(self: HTML5Translator, node: Verdict) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from book import exchanged, recorded
 from book.methods import WIDE
-from book.recorded import about, gap, texts
+from book.recorded import about, texts
 from lab.theory.capacity import guess_accuracy
 from lab.theory.cost import cache_numbers, state_numbers
 from lab.theory.spread import mean
@@ -34,10 +34,8 @@ def facts() -> dict[str, Any]:
     fft = recorded.fft()
     cache, state = cache_numbers(1, WIDE, WIDE), state_numbers(WIDE, WIDE)
     performers = recorded.measured("performer_vision", recorded.at_places(False))
-    late = recorded.measured("class_token", recorded.at_places(False))
     mnist = recorded.measured("mnist", recorded.score("test"))
     random = [name for name in recall if name.startswith("favor")]
-    changed = recorded.measured("circulant_training", itemgetter("accuracy"))
     return {
         "released": exchanged.facts(),
         "bits": texts(bits),
@@ -47,11 +45,8 @@ def facts() -> dict[str, Any]:
         "digits_span": span(vision["test"], names),
         "counted_span": span(vision["counted"], names),
         "finer": texts(finer),
-        "finer_gap": gap(finer["digits learned"], finer["digits axial"]),
         "known": texts(vision["same"]),
         "other": texts(other),
-        "mean_gap": gap(other["moved axial"], other["moved cls axial"]),
-        "late_gap": gap(late["mean: axial"], late["cls: axial"]),
         "performers": texts(performers),
         "mnist": texts(mnist),
         "volumes": texts(vision["test"]),
@@ -72,7 +67,6 @@ def facts() -> dict[str, Any]:
         "inference": {name: f"{value:.1f}" for name, value in encoders["inference"].items()},
         "start": {name: f"{value:,.0f}" for name, value in attentions["from"].items()},
         "share": {name: f"{100 * value:.1f} %" for name, value in attentions["share"].items()},
-        "changed": {name: f"{mean(values):.2f}" for name, values in changed.items()},
         "halfway": {name: f"{steps:.0f}" for name, steps in recorded.halfway().items()},
         "fft_projection": f"{fft['projection']:.1f}",
         "fft_toeplitz": f"{fft['toeplitz']:,.0f}",

@@ -16,7 +16,7 @@ from benchmarks.models import LAYERS
 from benchmarks.recorded import blocks, ladder, records
 from benchmarks.scaling import crossover
 from lab.records import gather, read_record
-from lab.theory.spread import difference, interval, mean
+from lab.theory.spread import interval, mean
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 LONGEST = 16384  # tokens at which times are compared
@@ -70,12 +70,6 @@ def about(values: Sequence[float], digits: int = 2, sign: str = "") -> str:
     # seeds that agree in all digits shown need no ± 0.00
     spread = f"\u00a0±\u00a0{half:.{digits}f}" if round(half, digits) else ""
     return f"{middle:{sign}.{digits}f}{spread}".replace("-", "−")
-
-
-def gap(one: Sequence[float], other: Sequence[float], digits: int = 2) -> str:
-    """Return the paired difference of two lists of seeds, with its interval, as text."""
-    middle, low, high = (f"{x:+.{digits}f}" for x in difference(one, other))
-    return f"{middle} ({low} to {high})".replace("-", "−")
 
 
 def texts(values: dict[str, list[float]], digits: int = 2, sign: str = "") -> dict[str, str]:

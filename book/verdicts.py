@@ -1,84 +1,19 @@
-"""Every claim of a page that rests on a record: what is compared, among how many, and what is said.
+"""What every claim of a page rests on: which comparisons, among how many, and what they tell.
 
-A :class:`Family` holds all comparisons that are looked at together; its size is the number of its
-claims, so it cannot be forgotten. The whole book is corrected in one way, by Bonferroni: "ahead"
-and "behind" hold among all of the family, what holds only alone is suggestive, the rest is open.
-
-A page says a claim as ``{verdict}`5 % ahead <text at 1,000 steps: ELU, GLA>```. Its words have to
-agree with the record in direction and in every number, see :func:`faults`.
+:mod:`book.claims` holds the words of a page to it.
 """
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache, partial
-from operator import itemgetter
+from collections.abc import Iterable
+from functools import partial
+from itertools import product
 
-from book.recorded import at_places, data, measured
+from book import measures
+from book.family import Family
 from lab.theory.perplexity import perplexity
-from lab.theory.spread import difference, mean
-from results import extrapolation, language_rates
-
-Runs = Mapping[str, Sequence[float]]
-"""Cell → one number a seed."""
-SAYS = {
-    "ahead": "ahead gain gains helps worth",
-    "behind": "behind lose loses lost hurts costs",
-    "suggestive": "suggestive",
-    "open": "open told nothing",
-}
-"""What a claim is made of → words that say it."""
-NUMBER = re.compile(r"\d*\.?\d+")
-
-
-@dataclass(frozen=True)
-class Family:
-    """Comparisons that are corrected together.
-
-    Attributes:
-        record: The study.
-        runs: Returns what it measured.
-        against: What each cell is compared with, or cell → that.
-        claims: Cell → what its comparison tells, for all that were looked at: "ahead" (better,
-            also where less is better), "behind", either after "suggestive, ", or "open".
-        unit: What stands behind a number.
-        less: Whether less is better.
-        shown: A difference in that unit.
-    """
-
-    record: str
-    runs: Callable[[], Runs]
-    against: str | Mapping[str, str]
-    claims: Mapping[str, str]
-    unit: str = ""
-    less: bool = False
-    shown: Callable[[float], float] = float
-
-    def other(self, cell: str) -> str:
-        """Return what a cell is compared with."""
-        return self.against if isinstance(self.against, str) else self.against[cell]
-
-    def pair(self, cell: str) -> tuple[Sequence[float], Sequence[float]]:
-        """Return what a cell measured, and what the other one did."""
-        runs = self.runs()
-        return runs[cell], runs[self.other(cell)]
-
-    def found(self, cell: str) -> tuple[float, float, float]:
-        """Return mean and interval of a comparison, corrected, in the unit of the text."""
-        low_mid_high = difference(*self.pair(cell), comparisons=len(self.claims))
-        return tuple(map(self.shown, low_mid_high))  # type: ignore[return-value]
-
-    def tells(self, cell: str) -> str:
-        """Return what the record tells of a comparison, in the words of ``claims``."""
-        for comparisons, held in ((len(self.claims), ""), (1, "suggestive, ")):
-            _, low, high = difference(*self.pair(cell), comparisons=comparisons)
-            if not low < 0 < high:
-                side = "behind" if (low > 0) == self.less else "ahead"
-                return f"{held}{side}"
-        return "open"
+from results import circulant_training, performer_vision, recall, recall_many, repeats, vision
 
 
 def percent(bits: float) -> float:
@@ -86,90 +21,390 @@ def percent(bits: float) -> float:
     return 100 * (perplexity(bits) - 1)
 
 
-@cache
-def rates() -> Runs:
-    """Return bits a byte of each model at the rate that was best for it on held-out text."""
-    bits, scored = (measured("language_rates", itemgetter(k)) for k in ("bits", "chosen by"))
-    best = {}
-    for name in language_rates.METHODS:
-        cells = [f"{name}, rate {rate:g}" for rate in language_rates.RATES]
-        best[name] = bits[min(cells, key=lambda cell: mean(scored[cell]))]
-    return best
-
-
-@cache
-def bits(study: str, what: str = "bits") -> Runs:
-    """Return a number of each run."""
-    return measured(study, itemgetter(what))
-
-
-@cache
-def fit() -> Runs:
-    """Return the last losses on the text that was read, in bits a byte."""
-    return measured("language_long", lambda run: mean(run["losses"][-5:]) / math.log(2))
-
-
-@cache
-def second() -> Runs:
-    """Return the bits a byte of the second of two copies."""
-    return measured("repeats", lambda run: run["bits"]["second"])
-
-
-@cache
-def redrawn() -> Runs:
-    """Return bits a byte with the rows of the training, and with new ones."""
-    found = {}
-    for rows, name in (("own rows", "bits"), ("new rows", "redrawn")):
-        for cell, values in measured("language_redraw", itemgetter(name)).items():
-            found[f"{cell}, {rows}"] = values
-    return found
-
-
-@cache
-def places(study: str) -> Runs:
-    """Return accuracies at the places of the training, and at the others."""
-    found = {}
-    for where, known in (("known", True), ("new", False)):
-        for name, row in measured(study, at_places(known)).items():
-            found[f"{name} at {where} places"] = row
-    return found
-
-
-@cache
-def reading_on() -> Runs:
-    """Return bits a byte of each method: after 64 bytes and 1,024, and from place 512 on.
-
-    There also those of a window of 64 that slides along.
-    """
-    steps = list(zip(extrapolation.EDGES[:-1], extrapolation.EDGES[1:], strict=True))
-    late = [(i, b - a) for i, (a, b) in enumerate(steps) if a >= 512]
-    found: dict[str, list[float]] = {}
-    for cell in data("extrapolation")["cells"].values():
-        for run in cell["runs"]:
-            if "window" not in run:  # needles
-                continue
-            for method, read in run["read"].items():
-                for at, bits in (("64", read["lengths"][0]), ("1,024", read["lengths"][-1])):
-                    found.setdefault(f"{method} at {at}", []).append(bits)
-                for how, places in (("whole", read["places"]), ("window", run["window"])):
-                    bits = sum(places[i] * n for i, n in late) / sum(n for _, n in late)
-                    found.setdefault(f"{method}, {how}", []).append(bits)
-    return found
+def opened(cells: Iterable[str], **told: Iterable[str]) -> dict[str, str]:
+    """Return claims that are all open, but for the cells that are named with what they tell."""
+    claims = dict.fromkeys(cells, "open")
+    for tells, those in told.items():
+        claims |= dict.fromkeys(those, tells.replace("_", ", "))
+    return claims
 
 
 SOFTMAX = "softmax, RoPE"
 BITS = partial(Family, unit="bits a byte", less=True)
 PERPLEXITY = partial(Family, unit="% of perplexity", less=True, shown=percent)
+
 POOLS = ("none", "learned", "axial", "mixed", "circulant")
 WHERE = ("known", "new")
+RANKED = vision.ENCODERS[1:]
+RIVALS = tuple(name for name in RANKED if name != "axial")
+ROTARY = ("mixed", "circulant", "cayley")
+WAYS = tuple(name for name in performer_vision.POSITIONS if name != "none")
+SHOWN = tuple(
+    n for n in WAYS if "axial" not in n and n not in ("circulant turned", "cayley turned")
+)
+PHI = ("relu", "favor")
+POSITIONS = ("learned", "axial", "mixed", "circulant")
+BIASED = ("toeplitz", "circulant, toeplitz", "unit", "unit, toeplitz")
+SIZES = ((8, (32, 64, 128, 256)), (32, (32, 128)))
+DRAWS = tuple(
+    f"{pairs} pairs, {norm}, m = {m}"
+    for pairs, sizes in SIZES
+    for norm, m in product(("free", "unit"), sizes)
+)
+MAPS = tuple(
+    f"{norm}, {name}, 32 pairs"
+    for norm, names in recall_many.MAPS.items()
+    for name in names
+    if (norm, name) != ("free", "relu")
+)
+ROWS = tuple(product((8, 32), ("free", "unit")))
+FORMS = (
+    "FAVOR+, RoPE",
+    "circulant, SSD",
+    "circulant, GLA",
+    "gated delta rule",
+    "ELU, SSD",
+    "ELU, GLA",
+)
+GATED = ("C-CosGate, RoPE, ramp", "C-CosGate, RoPE", "C-CosGate")
+CHANGES = tuple(name for name in circulant_training.CELLS if name != "base")
+FEW = "32 pairs, shift, unit, 5,000 sequences"
+LONGER = "longer performer favor"
+COPIED = tuple(repeats.CELLS)
+SHARES = ("0.05", "0.1", "0.25", "0.5", "1")
+BEFORE = ("none", "axial before", "mixed before", "circulant before", "toeplitz")
 READERS = (
     *("rope", "pi", "ntk", "yarn", "sinusoidal", "rope tuned", "pi tuned"),
     *("alibi", "kerple-log", "kerple-power", "t5", "gla", "none"),
 )
 FAMILIES = {
+    "recall of 32 pairs": Family(
+        record="recall_many",
+        runs=measures.recalled,
+        against="free, relu, 32 pairs",
+        claims=dict.fromkeys(MAPS, "behind")
+        | {"free, softmax, 32 pairs": "ahead", "unit, softmax, 32 pairs": "ahead"}
+        | {"free, elu, 32 pairs": "open", "free, delta, 32 pairs": "open"},
+    ),
+    "rows of recall": Family(
+        record="recall_success, recall_many",
+        runs=measures.recalled,
+        against={
+            f"{norm}, favor-{one}, {pairs} pairs": f"{norm}, {other}, {pairs} pairs"
+            for one, other in (("circulant", "favor"), ("learned", "favor-circulant"))
+            for pairs, norm in ROWS
+        },
+        claims=opened(
+            (
+                f"{norm}, favor-{one}, {pairs} pairs"
+                for one in ("circulant", "learned")
+                for pairs, norm in ROWS
+            ),
+            suggestive_ahead=["unit, favor-circulant, 32 pairs"],
+        ),
+    ),
+    "learned rows, asked for 64 pairs": Family(
+        record="recall_many",
+        runs=measures.recalled,
+        against={
+            f"{n}, favor-learned, 64 pairs": f"{n}, favor-circulant, 64 pairs"
+            for n in ("free", "unit")
+        },
+        claims=opened(f"{n}, favor-learned, 64 pairs" for n in ("free", "unit")),
+    ),
+    "seen sequences": Family(
+        record="recall",
+        runs=lambda: measures.scores("recall", "seen", "test"),
+        against={f"{FEW}: {n}, seen": f"{FEW}: {n}, test" for n in recall.SETS[FEW][0]},
+        claims={f"{FEW}: {n}, seen": "ahead" for n in recall.SETS[FEW][0]},
+    ),
+    "recall, rows drawn anew, less fixed ones with a new draw": Family(
+        record="recall_redraw",
+        runs=measures.drawn_anew,
+        against={f"{s}, every 10, new rows": f"{s}, fixed, new rows" for s in DRAWS},
+        claims={f"{s}, every 10, new rows": "ahead" for s in DRAWS},
+    ),
+    "recall, rows drawn anew, less fixed ones with their own": Family(
+        record="recall_redraw",
+        runs=measures.drawn_anew,
+        against={f"{s}, every 10, new rows": f"{s}, fixed, own rows" for s in DRAWS},
+        claims=opened(
+            (f"{s}, every 10, new rows" for s in DRAWS),
+            behind=(f"{DRAWS[i]}, every 10, new rows" for i in (2, 4, 5, 8, 10, 11)),
+            suggestive_behind=(f"{DRAWS[i]}, every 10, new rows" for i in (3, 6, 7)),
+        ),
+    ),
+    "recall, learned rows, less fixed ones": Family(
+        record="recall_redraw",
+        runs=measures.drawn_anew,
+        against={f"{s}, learned, own rows": f"{s}, fixed, own rows" for s in DRAWS},
+        claims=opened(
+            (f"{s}, learned, own rows" for s in DRAWS),
+            ahead=["32 pairs, unit, m = 128, learned, own rows"],
+            suggestive_ahead=["32 pairs, free, m = 128, learned, own rows"],
+        ),
+    ),
+    "digits, less none": Family(
+        record="vision",
+        runs=lambda: measures.scores("vision", "test"),
+        against="digits none",
+        claims=dict.fromkeys((f"digits {n}" for n in RANKED), "ahead"),
+    ),
+    "digits, less axial": Family(
+        record="vision",
+        runs=lambda: measures.scores("vision", "test"),
+        against="digits axial",
+        claims=opened(f"digits {n}" for n in RIVALS),
+    ),
+    "digits at twice the resolution, interpolated": Family(
+        record="vision",
+        runs=lambda: measures.scores("vision", "interpolated", "counted"),
+        against={f"digits {n}, interpolated": f"digits {n}, counted" for n in RANKED},
+        claims={f"digits {n}, interpolated": "ahead" for n in RANKED}
+        | {"digits circulant, interpolated": "suggestive, ahead"},
+    ),
+    "digits at twice the resolution, less axial": Family(
+        record="vision",
+        runs=lambda: measures.scores("vision", "interpolated"),
+        against="digits axial",
+        claims=opened((f"digits {n}" for n in RIVALS), suggestive_ahead=["digits learned"]),
+    ),
+    "lost at new places": Family(
+        record="vision",
+        runs=lambda: measures.places("vision"),
+        against={f"moved {n} at new places": f"moved {n} at known places" for n in vision.ENCODERS},
+        claims={f"moved {n} at new places": "suggestive, behind" for n in vision.ENCODERS}
+        | {f"moved {n} at new places": "open" for n in ("none", "reflection")}
+        | {
+            f"moved {n} at new places": "behind"
+            for n in ("sinusoidal", "learned", "circulant", "cayley-sparse")
+        },
+    ),
+    "lost at new places, class token": Family(
+        record="vision",
+        runs=lambda: measures.places("vision"),
+        against={f"moved cls {n} at new places": f"moved cls {n} at known places" for n in POOLS},
+        claims={f"moved cls {n} at new places": "behind" for n in POOLS}
+        | {"moved cls none at new places": "open"},
+    ),
+    "moved digits": Family(
+        record="vision",
+        runs=lambda: measures.places("vision"),
+        against={
+            f"moved {n} at {w} places": f"moved axial at {w} places"
+            for n in vision.ENCODERS
+            if n not in ("axial", "learned")
+            for w in WHERE
+        }
+        | {f"moved learned at {w} places": f"moved none at {w} places" for w in WHERE}
+        | {f"moved axial at {w} places": f"moved learned at {w} places" for w in WHERE},
+        claims=opened(
+            (f"moved {n} at {w} places" for n in vision.ENCODERS for w in WHERE),
+            ahead=(f"moved axial at {w} places" for w in WHERE),
+            behind=(
+                "moved none at known places",
+                *(f"moved {n} at new places" for n in ("sinusoidal", "learned", "circulant")),
+                "moved circulant at known places",
+            ),
+            suggestive_behind=(
+                "moved none at new places",
+                *(f"moved {n} at known places" for n in ("sinusoidal", "learned")),
+            ),
+        ),
+    ),
+    "moved digits, class token": Family(
+        record="vision",
+        runs=lambda: measures.places("vision"),
+        against={
+            f"moved cls {n} at {w} places": f"moved cls {o} at {w} places"
+            for n, o in (("learned", "none"), ("axial", "learned"))
+            for w in WHERE
+        },
+        claims=opened(
+            (f"moved cls {n} at {w} places" for n in ("learned", "axial") for w in WHERE),
+            behind=["moved cls learned at new places"],
+            suggestive_ahead=["moved cls axial at known places"],
+        ),
+    ),
+    "circulant, less axial, at 1,600 steps": Family(
+        record="class_token",
+        runs=lambda: measures.places("class_token"),
+        against={f"mean: circulant at {w} places": f"mean: axial at {w} places" for w in WHERE},
+        claims=opened(f"mean: circulant at {w} places" for w in WHERE),
+    ),
+    "share of S": Family(
+        record="sparse_sweep",
+        runs=lambda: measures.places("sparse_sweep"),
+        against={f"f = {f} at {w} places": f"f = 0 at {w} places" for f in SHARES for w in WHERE},
+        claims=opened(f"f = {f} at {w} places" for f in SHARES for w in WHERE),
+    ),
+    "a third coordinate": Family(
+        record="transfer_3d",
+        runs=lambda: measures.scores("transfer_3d", "moved"),
+        against={
+            f"{e} {one}": f"{e} {other}"
+            for e in ROTARY
+            for one, other in (("zero", "scratch"), ("drawn", "zero"), ("scratch", "drawn"))
+        },
+        claims=opened(
+            (f"{e} {s}" for e in ROTARY for s in ("zero", "drawn", "scratch")),
+            suggestive_ahead=["mixed drawn"],
+        ),
+    ),
+    "a third coordinate, before learning": Family(
+        record="transfer_3d",
+        runs=measures.before,
+        against={f"{e} drawn": f"{e} zero" for e in ROTARY},
+        claims=opened((f"{e} drawn" for e in ROTARY), suggestive_behind=["mixed drawn"]),
+    ),
+    "performers on moved digits": Family(
+        record="performer_vision",
+        runs=lambda: measures.places("performer_vision"),
+        against={
+            f"moved {phi}: {way} at {w} places": f"moved {phi}: none at {w} places"
+            for phi in PHI
+            for way in SHOWN
+            for w in WHERE
+        },
+        claims=opened(
+            (f"moved {phi}: {way} at {w} places" for phi in PHI for way in SHOWN for w in WHERE),
+            ahead=(f"moved relu: {e} after at known places" for e in ("mixed", "cayley")),
+            behind=(
+                *(f"moved favor: {e} before at new places" for e in ("mixed", "cayley")),
+                *(f"moved favor: mixed turned at {w} places" for w in WHERE),
+            ),
+            suggestive_ahead=(
+                *(f"moved relu: {e} after at new places" for e in ("mixed", "cayley")),
+                *(f"moved favor: {e} before at known places" for e in ROTARY),
+                "moved relu: mixed before at known places",
+                "moved favor: toeplitz, circulant at known places",
+            ),
+            suggestive_behind=(
+                *(f"moved relu: mixed turned at {w} places" for w in WHERE),
+                *(f"moved favor: circulant after at {w} places" for w in WHERE),
+                "moved relu: cayley before at new places",
+            ),
+        ),
+    ),
+    "performers on digits": Family(
+        record="performer_vision",
+        runs=lambda: measures.scores("performer_vision", "test"),
+        against={f"digits {phi}: {way}": f"digits {phi}: none" for phi in PHI for way in WAYS},
+        claims={f"digits {phi}: {way}": "ahead" for phi in PHI for way in WAYS}
+        | {f"digits {phi}: toeplitz": "suggestive, ahead" for phi in PHI}
+        | {f"digits {phi}: {e} turned": "open" for phi in PHI for e in performer_vision.ENCODERS}
+        | {"digits relu: axial turned": "behind"}
+        | {f"digits favor: {e} turned": "suggestive, behind" for e in ("axial", "circulant")},
+    ),
+    "unit-circulant rows on moved digits": Family(
+        record="performer_vision",
+        runs=lambda: measures.places("performer_vision"),
+        against={
+            f"moved favor-unit-circulant: {way} at {w} places": f"moved favor: {way} at {w} places"
+            for way in BEFORE
+            for w in WHERE
+        },
+        claims=opened(
+            f"moved favor-unit-circulant: {way} at {w} places" for way in BEFORE for w in WHERE
+        ),
+    ),
+    "a bias after 1,600 steps": Family(
+        record="vision",
+        runs=lambda: measures.places("vision"),
+        against={f"{LONGER}, toeplitz at {w} places": f"{LONGER} at {w} places" for w in WHERE},
+        claims={
+            f"{LONGER}, toeplitz at known places": "ahead",
+            f"{LONGER}, toeplitz at new places": "suggestive, ahead",
+        },
+    ),
+    "MNIST": Family(
+        record="mnist",
+        runs=lambda: measures.scores("mnist", "test"),
+        against={f"{phi}: {n}": f"{phi}: none" for phi in PHI for n in (*POSITIONS, *BIASED)}
+        | {f"{phi}: circulant, toeplitz": f"{phi}: circulant" for phi in PHI},
+        claims={f"{phi}: {n}": "ahead" for phi in PHI for n in (*POSITIONS, *BIASED)}
+        | {f"{phi}: {n}": "open" for phi in PHI for n in ("unit", "circulant, toeplitz")}
+        | {"favor: toeplitz": "suggestive, ahead"},
+    ),
+    "MNIST, less a bias": Family(
+        record="mnist",
+        runs=lambda: measures.scores("mnist", "test"),
+        against={f"{phi}: {n}": f"{phi}: unit, toeplitz" for phi in PHI for n in POSITIONS},
+        claims={f"{phi}: {n}": "ahead" for phi in PHI for n in POSITIONS}
+        | {f"{phi}: axial": "suggestive, ahead" for phi in PHI}
+        | {"favor: circulant": "suggestive, ahead"},
+    ),
+    "MNIST, less softmax": Family(
+        record="mnist",
+        runs=lambda: measures.scores("mnist", "test"),
+        against={f"{phi}: {n}": f"softmax: {n}" for phi in PHI for n in POSITIONS},
+        claims=opened(
+            (f"{phi}: {n}" for phi in PHI for n in POSITIONS),
+            ahead=["favor: mixed"],
+            suggestive_behind=["relu: circulant"],
+        ),
+    ),
+    "claims of the note": PERPLEXITY(
+        record="language, language_long",
+        runs=measures.claimed,
+        against={
+            "circulant, RoPE": "FAVOR+, RoPE",
+            "learned circulant, RoPE": "circulant, RoPE",
+            "circulant, RoPE, cosine": "circulant, RoPE",
+            "circulant, RoPE, elementwise gate": "circulant, RoPE",
+            "softmax, RoPE, elementwise gate": SOFTMAX,
+            "C-CosGate": "softmax",
+            "ReLU, cosine": SOFTMAX,
+            "ReLU, Toeplitz": SOFTMAX,
+        }
+        | {f"{name}, 4,000 steps": f"{SOFTMAX}, 4,000 steps" for name in (*GATED, *FORMS)},
+        limits={
+            name: math.log2(1.05)
+            for name in ("circulant, RoPE", "C-CosGate", *(f"{n}, 4,000 steps" for n in GATED))
+        }
+        | {
+            name: math.log2(1.1)
+            for name in ("ReLU, cosine", "ReLU, Toeplitz", *(f"{n}, 4,000 steps" for n in FORMS))
+        },
+        claims=opened(
+            ("circulant, RoPE", "circulant, RoPE, elementwise gate"),
+            ahead=("C-CosGate", *(f"{name}, 4,000 steps" for name in FORMS)),
+            behind=("ReLU, cosine", "C-CosGate, 4,000 steps"),
+            suggestive_ahead=(
+                *("learned circulant, RoPE", "circulant, RoPE, cosine", "ReLU, Toeplitz"),
+                "softmax, RoPE, elementwise gate",
+                *(f"{name}, 4,000 steps" for name in GATED[:2]),
+            ),
+        ),
+    ),
+    "sight of 64 to 256 bytes": BITS(
+        record="language_long",
+        runs=measures.sighted,
+        against={f"{name}, 256 bytes": f"{name}, 64 bytes" for name in COPIED},
+        claims=opened(
+            (f"{name}, 256 bytes" for name in COPIED), ahead=["softmax, RoPE, 256 bytes"]
+        ),
+    ),
+    "needles at 1,024 tokens": Family(
+        record="extrapolation",
+        runs=measures.needles,
+        against={"kerple-log": "kerple-power", "kerple-power": "alibi", "alibi": "kerple-log"},
+        claims={"kerple-log": "open", "kerple-power": "open", "alibi": "behind"},
+    ),
+    "changes to a training": Family(
+        record="circulant_training",
+        runs=lambda: measures.bits("circulant_training", "accuracy"),
+        against="base",
+        claims=opened(
+            CHANGES,
+            behind=["rate 0.1"],
+            suggestive_ahead=("start normal", "start uniform", "rate 0.01"),
+            suggestive_behind=["rate 0.0001"],
+        ),
+    ),
     "text at 1,000 steps": PERPLEXITY(
         record="language_rates",
-        runs=rates,
+        runs=measures.rates,
         against=SOFTMAX,
         claims={
             "softmax, KERPLE": "suggestive, ahead",
@@ -188,7 +423,7 @@ FAMILIES = {
     ),
     "text at 4,000 steps": PERPLEXITY(
         record="language_long",
-        runs=lambda: bits("language_long"),
+        runs=lambda: measures.bits("language_long"),
         against=SOFTMAX,
         claims={
             "softmax, KERPLE": "open",
@@ -207,7 +442,7 @@ FAMILIES = {
     ),
     "text read in training": BITS(
         record="language_long",
-        runs=fit,
+        runs=measures.fit,
         against=SOFTMAX,
         claims={
             "softmax, KERPLE": "open",
@@ -226,7 +461,7 @@ FAMILIES = {
     ),
     "second copy": BITS(
         record="repeats",
-        runs=second,
+        runs=measures.second,
         against=SOFTMAX,
         claims={
             "half softmax, half circulant, RoPE": "open",
@@ -239,7 +474,7 @@ FAMILIES = {
     ),
     "rows drawn anew": BITS(
         record="language_redraw",
-        runs=redrawn,
+        runs=measures.redrawn,
         against={
             "every 10, new rows": "fixed, new rows",
             "fixed, own rows": "every 10, new rows",
@@ -253,7 +488,7 @@ FAMILIES = {
     ),
     "ListOps": Family(
         record="listops",
-        runs=lambda: bits("listops", "accuracy"),
+        runs=lambda: measures.bits("listops", "accuracy"),
         against=SOFTMAX,
         claims={
             "softmax": "open",
@@ -268,7 +503,7 @@ FAMILIES = {
     ),
     "mean, not class token, at 400 steps": Family(
         record="vision",
-        runs=lambda: places("vision"),
+        runs=lambda: measures.places("vision"),
         against={
             f"moved {n} at {w} places": f"moved cls {n} at {w} places" for n in POOLS for w in WHERE
         },
@@ -277,7 +512,7 @@ FAMILIES = {
     ),
     "mean, not class token, at 1,600 steps": Family(
         record="class_token",
-        runs=lambda: places("class_token"),
+        runs=lambda: measures.places("class_token"),
         against={
             f"mean: {n} at {w} places": f"cls: {n} at {w} places" for n in POOLS for w in WHERE
         },
@@ -286,7 +521,7 @@ FAMILIES = {
     ),
     "text read on": BITS(
         record="extrapolation",
-        runs=reading_on,
+        runs=measures.reading_on,
         against={f"{n} at 1,024": f"{n} at 64" for n in READERS},
         claims={f"{n} at 1,024": "behind" for n in READERS}
         | {f"{n} at 1,024": "open" for n in ("kerple-log", "kerple-power", "gla")}
@@ -294,41 +529,10 @@ FAMILIES = {
     ),
     "text, against a window": BITS(
         record="extrapolation",
-        runs=reading_on,
+        runs=measures.reading_on,
         against={f"{n}, whole": f"{n}, window" for n in READERS},
         claims={f"{n}, whole": "behind" for n in READERS}
         | {f"{n}, whole": "open" for n in ("kerple-log", "kerple-power", "gla")},
     ),
 }
 """Name → comparisons of one record that are looked at together."""
-
-
-def faults(words: str, name: str, cell: str) -> list[str]:
-    """Return what is wrong with the words that a page has for a claim.
-
-    Args:
-        words: As they stand on the page.
-        name: The family.
-        cell: What is compared.
-    """
-    known = FAMILIES[name].claims if name in FAMILIES else {}
-    if cell not in known:
-        return [f"there is no claim {name!r}: {cell!r}, expected one of {[*known] or [*FAMILIES]}"]
-    family = FAMILIES[name]
-    found, claim, says = family.found(cell), family.claims[cell], SAYS
-    wrong = []
-    spoken = set(re.findall("[a-z]+", words.lower()))
-    if spoken & {"above", "below"}:  # an estimate, whatever can be told
-        says, claim = {"above": "above", "below": "below"}, "above" if found[0] > 0 else "below"
-    for part, synonyms in says.items():
-        if (part in claim) != bool(spoken & set(synonyms.split())):
-            wrong.append(f"{words!r} {'does not say' if part in claim else 'says'} {part!r}")
-    numbers = NUMBER.findall(words)  # the mean, and perhaps both ends of the interval
-    for number, value in zip(numbers, found if len(numbers) == 3 else found[:1], strict=False):
-        digits = len(number.partition(".")[2])
-        if float(number) != round(abs(value), digits):
-            held = f"{value:.{digits + 1}f}".replace("-", "−")
-            wrong.append(f"{words!r} says {number}, the record {held} {family.unit}".rstrip())
-    if len(numbers) not in (0, 1, 3):
-        wrong.append(f"{words!r} must have a mean, or a mean and both ends of its interval")
-    return wrong

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from book.verdicts import FAMILIES, NUMBER, faults
+from book.claims import NUMBER, SAYS, faults
+from book.verdicts import FAMILIES
 from tools.ledger import cells, pages
 
 ROOT = Path(__file__).resolve().parents[1]
-ROLE = re.compile(r"\{verdict\}`([^`<]+)\s<([^:`>]+): ([^`>]+)>`")
+ROLE = re.compile(r"\{verdict\}`([^`<]+)\s<([^:`>]+)(?:: ([^`>]+))?>`")
 ON_PAGES = [
     (page.stem, *found)
     for page in pages(ROOT)
@@ -19,15 +20,9 @@ ON_PAGES = [
     if cell["cell_type"] == "markdown"
     for found in ROLE.findall(re.sub(r"\s+", " ", cell["source"]))
 ]
-REVERSED = {
-    "ahead": "behind",
-    "gain": "loss",
-    "gains": "loses",
-    "behind": "ahead",
-    "loses": "gains",
-    "told": "ahead",
-    "open": "behind",
-    "nothing": "ahead",
+TURNED = {
+    **{word: "behind" for part in ("ahead", "open") for word in SAYS[part].split()},
+    **dict.fromkeys(SAYS["behind"].split(), "ahead"),
     "above": "below",
     "below": "above",
 }
@@ -44,7 +39,7 @@ def test_words_agree_with_the_record_and_altered_ones_do_not(
     page: str, words: str, name: str, cell: str
 ) -> None:
     assert faults(words, name, cell) == []
-    turned = re.sub(r"\w+", lambda word: REVERSED.get(word[0], word[0]), words)
+    turned = re.sub(r"\w+", lambda word: TURNED.get(word[0], word[0]), words)
     assert turned != words
     assert faults(turned, name, cell)
     for number in NUMBER.finditer(words):

@@ -22,6 +22,7 @@ class Table:
         caption: What the table shows, with the unit.
         digits: Digits behind the point.
         marked: Names of the rows that decide.
+        folded: Whether the page shows the caption alone until it is pressed: data behind a picture.
 
     Raises:
         ValueError: If there is no column, columns differ in length, or a marked row is not there.
@@ -42,6 +43,7 @@ class Table:
         caption: str,
         digits: int = 3,
         marked: Collection[str] = (),
+        folded: bool = False,
     ) -> None:
         if len({len(cells) for cells in columns.values()}) != 1:
             raise ValueError(
@@ -49,7 +51,7 @@ class Table:
                 f"{ {head: len(cells) for head, cells in columns.items()} }"
             )
         self.columns = {head: list(cells) for head, cells in columns.items()}
-        self.caption, self.digits, self.marked = caption, digits, marked
+        self.caption, self.digits, self.marked, self.folded = caption, digits, marked, folded
         self.names = [self._text(cell)[0] for cell in next(iter(self.columns.values()))]
         for name in marked:
             if name not in self.names:
@@ -79,10 +81,12 @@ class Table:
             mark = ' class="book-marked"' if name in self.marked else ""
             rows.append(f"<tr{mark}>{''.join(cells)}</tr>")
         body = "\n".join(rows)
-        return (
-            f'<div class="book-numbers"><table><caption>{html.escape(self.caption)}</caption>\n'
-            f"<thead><tr>{heads}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>"
-        )
+        numbers = f"<thead><tr>{heads}</tr></thead>\n<tbody>\n{body}\n</tbody></table>"
+        told = html.escape(self.caption)
+        if self.folded:
+            fold = f'<details class="book-numbers"><summary>{told}</summary>\n<table>'
+            return f"{fold}{numbers}</details>"
+        return f'<div class="book-numbers"><table><caption>{told}</caption>\n{numbers}</div>'
 
     def _line(self, cell: Cell) -> str:
         value, between = self._text(cell)

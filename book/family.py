@@ -1,0 +1,64 @@
+"""Comparisons of a record that are looked at together, and corrected together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from lab.theory.spread import interval, mean
+
+Runs = Mapping[str, Sequence[float]]
+"""Cell → one number a seed."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """Comparisons, seed by seed, whose size is the number of claims and so cannot be forgotten.
+
+    The whole book is corrected in one way, by Bonferroni: "ahead" and "behind" hold among all of
+    the family, what holds only alone is suggestive, the rest is open.
+
+    Attributes:
+        record: The study, or several, with commas between.
+        runs: Returns what it measured.
+        against: What each cell is compared with, or cell → that.
+        claims: Cell → what its comparison tells, for all that were looked at: "ahead" (better,
+            also where less is better), "behind", either after "suggestive, ", or "open".
+        unit: What stands behind a number.
+        less: Whether less is better.
+        shown: A difference in that unit.
+        limits: Cell → what its difference is held against, where that is not 0.
+    """
+
+    record: str
+    runs: Callable[[], Runs]
+    against: str | Mapping[str, str]
+    claims: Mapping[str, str]
+    unit: str = ""
+    less: bool = False
+    shown: Callable[[float], float] = float
+    limits: Mapping[str, float] = field(default_factory=dict)
+
+    def other(self, cell: str) -> str:
+        """Return what a cell is compared with."""
+        return self.against if isinstance(self.against, str) else self.against[cell]
+
+    def gaps(self, cell: str) -> list[float]:
+        """Return how far a cell is from the other one, for each seed."""
+        runs = self.runs()
+        return [a - b for a, b in zip(runs[cell], runs[self.other(cell)], strict=True)]
+
+    def found(self, cell: str) -> tuple[float, float, float]:
+        """Return mean and interval of a comparison, corrected, in the unit of the text."""
+        gaps = self.gaps(cell)
+        low, high = interval(gaps, len(self.claims))
+        return self.shown(mean(gaps)), self.shown(low), self.shown(high)
+
+    def tells(self, cell: str) -> str:
+        """Return what the record tells of a comparison, in the words of ``claims``."""
+        gaps, limit = self.gaps(cell), self.limits.get(cell, 0)
+        for comparisons, held in ((len(self.claims), ""), (1, "suggestive, ")):
+            low, high = interval(gaps, comparisons)
+            if not low <= limit <= high:
+                return f"{held}{'behind' if (low > limit) == self.less else 'ahead'}"
+        return "open"

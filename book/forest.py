@@ -1,0 +1,104 @@
+"""Comparisons as a picture: seeds, means and intervals, beside the line of no difference."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import matplotlib.pyplot as plt
+from IPython.display import display
+from matplotlib.axes import Axes
+
+from book.family import Family
+from book.verdicts import FAMILIES
+from lab.explore import COLOURS, Table
+from lab.explore.style import MUTED, TEXT
+
+SVG = "image/svg+xml"
+Panel = tuple[str, Mapping[str, str]]
+"""A family, and words that the text uses → cell."""
+
+
+def forest(
+    panels: Mapping[str, Panel],
+    *,
+    colour: Callable[[str], str],
+    label: str,
+    caption: str,
+    width: float = 5.2,
+    span: tuple[float, float] | None = None,
+) -> Table:
+    """Draw each panel on the one scale of all, and return the numbers, folded.
+
+    A row is shaded, and its mean a dot, where the difference holds among the whole family.
+    Where a claim has a limit other than 0, the row has a dotted mark there.
+
+    Args:
+        panels: Title → family and rows, from above to below.
+        colour: Cell → the method that it is drawn as.
+        label: What the axis measures.
+        caption: Of the numbers.
+        width: Of a panel in inches, 3.4 where two stand side by side.
+        span: The ends of the axis, if not all that is drawn.
+    """
+    each = [(FAMILIES[name], cell) for name, rows in panels.values() for cell in rows.values()]
+    reach = [x for family, cell in each for x in _ends(family, cell)]
+    low, high = span or (min(reach), max(reach))
+    margin = 0.04 * (high - low)
+    for title, (name, rows) in panels.items():
+        fig, axis = plt.subplots(figsize=(width, 0.9 + 0.27 * len(rows) + 0.25 * bool(title)))
+        axis.axvline(0, color=TEXT, lw=1)
+        for row, cell in enumerate(rows.values()):
+            _draw(axis, FAMILIES[name], cell, row, COLOURS[colour(cell)])
+        axis.set(yticks=range(len(rows)), yticklabels=rows, ylim=(len(rows) - 0.4, -0.6))
+        axis.set(xlim=(low - margin, high + margin), xlabel=label, title=title)
+        axis.tick_params(axis="y", length=0)
+        axis.grid(visible=False, axis="y")  # every row has its interval
+        display(fig, metadata={SVG: {"alt": _told(FAMILIES[name], title, rows, label)}})
+        plt.close(fig)
+    words = [*dict.fromkeys(word for _, rows in panels.values() for word in rows)]
+    columns: dict[str, Sequence[Any]] = {"compared": words}
+    for title, (name, rows) in panels.items():
+        columns[title or label] = [
+            FAMILIES[name].found(rows[word]) if word in rows else "" for word in words
+        ]
+    digits = 1 if each[0][0].unit.startswith("%") else 3
+    return Table(columns, caption=caption, digits=digits, folded=True)
+
+
+def _ends(family: Family, cell: str) -> tuple[float, ...]:
+    """Return all that a row shows."""
+    return (0.0, *family.found(cell)[1:], *map(family.shown, family.gaps(cell)))
+
+
+def _draw(axis: Axes, family: Family, cell: str, row: int, colour: str) -> None:
+    """Draw a row: seeds, interval and mean."""
+    mean, low, high = family.found(cell)
+    held = family.claims[cell] in ("ahead", "behind")
+    if held:
+        axis.axhspan(row - 0.5, row + 0.5, color=MUTED, alpha=0.12, lw=0)
+    if cell in family.limits:
+        limit = family.shown(family.limits[cell])
+        axis.plot([limit, limit], [row - 0.45, row + 0.45], color=MUTED, ls=":", lw=1.5)
+    look = {"color": colour, "solid_capstyle": "butt"}
+    axis.plot([low, high], [row, row], lw=1.8, **look)
+    # one path for all seeds, and no marker: a page has hundreds of them
+    seeds = [x for gap in family.gaps(cell) for x in (*[family.shown(gap)] * 2, math.nan)]
+    ticks = [row + 0.18, row + 0.38, math.nan] * (len(seeds) // 3)
+    axis.plot(seeds, ticks, lw=1.2, alpha=0.7, **look)
+    if held:
+        axis.plot([mean, mean], [row, row], lw=7, color=colour, solid_capstyle="round")
+    else:
+        axis.plot([mean, mean], [row - 0.2, row + 0.2], lw=2.2, **look)
+
+
+def _told(family: Family, title: str, rows: Mapping[str, str], label: str) -> str:
+    """Return what a panel shows, in words."""
+    digits = 0 if family.unit.startswith("%") else 2
+    told = []
+    for words, cell in rows.items():
+        mean, low, high = (f"{x:.{digits}f}".replace("-", "−") for x in family.found(cell))
+        told.append(f"{words} {mean} ({low} to {high}), {family.claims[cell]}")
+    head = f"{title}: {label}" if title else label
+    return f"{head}, mean and interval of each row beside a line at 0. {'; '.join(told)}."

@@ -1,0 +1,149 @@
+"""What the records measured, as families of comparisons need it: cell → one number a seed."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from operator import itemgetter
+
+from book.family import Runs
+from book.recorded import at_places, data, longer, measured, score
+from lab.theory.spread import mean
+from results import extrapolation, language_rates
+
+
+@cache
+def rates() -> Runs:
+    """Return bits a byte of each model at the rate that was best for it on held-out text."""
+    bits, scored = (measured("language_rates", itemgetter(k)) for k in ("bits", "chosen by"))
+    best = {}
+    for name in language_rates.METHODS:
+        cells = [f"{name}, rate {rate:g}" for rate in language_rates.RATES]
+        best[name] = bits[min(cells, key=lambda cell: mean(scored[cell]))]
+    return best
+
+
+@cache
+def bits(study: str, what: str = "bits") -> Runs:
+    """Return a number of each run."""
+    return measured(study, itemgetter(what))
+
+
+@cache
+def fit() -> Runs:
+    """Return the last losses on the text that was read, in bits a byte."""
+    return measured("language_long", lambda run: mean(run["losses"][-5:]) / math.log(2))
+
+
+@cache
+def second() -> Runs:
+    """Return the bits a byte of the second of two copies."""
+    return measured("repeats", lambda run: run["bits"]["second"])
+
+
+@cache
+def redrawn() -> Runs:
+    """Return bits a byte with the rows of the training, and with new ones."""
+    found = {}
+    for rows, name in (("own rows", "bits"), ("new rows", "redrawn")):
+        for cell, values in measured("language_redraw", itemgetter(name)).items():
+            found[f"{cell}, {rows}"] = values
+    return found
+
+
+@cache
+def places(study: str) -> Runs:
+    """Return accuracies at the places of the training, and at the others."""
+    found = {}
+    for where, known in (("known", True), ("new", False)):
+        for name, row in measured(study, at_places(known)).items():
+            found[f"{name} at {where} places"] = row
+    return found
+
+
+@cache
+def claimed() -> Runs:
+    """Return bits a byte after 1,000 steps at one rate, and after 4,000 each at its own."""
+    late = {f"{name}, 4,000 steps": row for name, row in bits("language_long").items()}
+    return {**bits("language"), **late}
+
+
+@cache
+def sighted() -> Runs:
+    """Return bits a byte of the same bytes with 64 or 256 in sight."""
+    found = {}
+    for sight in ("64", "256"):
+        read = measured("language_long", lambda run, sight=sight: run["context"][sight])
+        found.update({f"{name}, {sight} bytes": row for name, row in read.items()})
+    return found
+
+
+@cache
+def recalled() -> Runs:
+    """Return the accuracy of each map at its best rate: "norm, map, pairs"."""
+    found = {}
+    for study, pairs in (("recall_success", "8 pairs"), ("recall_many", "32 pairs")):
+        right, rates = measured(study, score("test")), dict[str, str]()
+        for cell, row in right.items():
+            name = cell[: cell.rindex(", rate")]
+            if mean(row) > mean(right.get(rates.get(name, ""), [-1.0])):
+                rates[name] = cell
+        found.update({f"{name}, {pairs}": right[cell] for name, cell in rates.items()})
+        if pairs == "32 pairs":
+            far = measured(study, score("64 pairs"))
+            found.update({f"{n}, 64 pairs": far[c] for n, c in rates.items() if c in far})
+    return found
+
+
+@cache
+def drawn_anew() -> Runs:
+    """Return the accuracy of recall with the rows of the training, and with new ones."""
+    found = {}
+    for rows, name in (("own rows", "accuracy"), ("new rows", "redrawn")):
+        for cell, values in measured("recall_redraw", itemgetter(name)).items():
+            found[f"{cell}, {rows}"] = values
+    return found
+
+
+@cache
+def scores(study: str, *names: str) -> Runs:
+    """Return scores of a run: "cell", or "cell, score" if there are several."""
+    found = {}
+    for name in names:
+        end = f", {name}" if len(names) > 1 else ""
+        found.update({f"{cell}{end}": row for cell, row in measured(study, score(name)).items()})
+    return found
+
+
+@cache
+def reading_on() -> Runs:
+    """Return bits a byte of each method: after 64 bytes and 1,024, and from place 512 on.
+
+    There also those of a window of 64 that slides along.
+    """
+    steps = list(zip(extrapolation.EDGES[:-1], extrapolation.EDGES[1:], strict=True))
+    late = [(i, b - a) for i, (a, b) in enumerate(steps) if a >= 512]
+    found: dict[str, list[float]] = {}
+    for cell in data("extrapolation")["cells"].values():
+        for run in cell["runs"]:
+            if "window" not in run:  # needles
+                continue
+            for method, read in run["read"].items():
+                for at, bits in (("64", read["lengths"][0]), ("1,024", read["lengths"][-1])):
+                    found.setdefault(f"{method} at {at}", []).append(bits)
+                for how, places in (("whole", read["places"]), ("window", run["window"])):
+                    bits = sum(places[i] * n for i, n in late) / sum(n for _, n in late)
+                    found.setdefault(f"{method}, {how}", []).append(bits)
+    return found
+
+
+@cache
+def before() -> Runs:
+    """Return the accuracy on volumes of a model that knows flat slices."""
+    return measured("transfer_3d", lambda run: run["before"]["test"])
+
+
+@cache
+def needles() -> Runs:
+    """Return the share of needles found among 1,024 tokens."""
+    return longer()["needles"]
