@@ -1,0 +1,47 @@
+"""Comparisons as a picture, and the words that a page has for several at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from matplotlib.figure import Figure
+
+from book import forest as drawing
+from book.claims import cells_of, faults
+
+ROWS = {
+    "random turn": "moved favor: mixed turned at new places",
+    "bias": "moved favor: toeplitz at new places",
+}
+NAME = "performers on moved digits"
+
+
+def test_a_picture_marks_what_holds_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[tuple[Figure, str]] = []
+
+    def keep(figure: Figure, metadata: dict[str, dict[str, str]]) -> None:
+        shown.append((figure, metadata[drawing.SVG]["alt"]))
+
+    monkeypatch.setattr(drawing, "display", keep)
+    colour: Callable[[str], str] = lambda cell: "mixed"  # noqa: E731
+    panels = {"FAVOR+": (NAME, ROWS)}
+    table = drawing.forest(panels, colour=colour, label="accuracy", caption="The differences")
+    ((figure, told),) = shown
+    assert len(figure.axes[0].patches) == 1  # the row that is shaded
+    assert "random turn −0.18 (−0.31 to −0.05), behind" in told
+    assert "bias −0.00 (−0.16 to 0.16), open" in told
+    assert repr(table).splitlines()[2].startswith("random turn  -0.181 (-0.311 to -0.050)")
+    assert table._repr_html_().startswith('<details class="book-numbers"><summary>The differences')
+
+
+def test_words_for_several_claims_count_and_span_them() -> None:
+    turned = "moved favor: mixed turned at *"
+    assert len(cells_of(NAME, turned)) == 2
+    assert faults("lose .16 to .18", NAME, turned) == []
+    assert faults("two of two lose", NAME, turned) == []
+    for words in ("lose .16 to .19", "gain .16 to .18", "one of two lose", "open"):
+        assert faults(words, NAME, turned)
+    assert faults("behind", NAME, "moved favor: *")  # not all of them
+    (told,) = faults("behind", NAME, "moved elu: *")
+    assert "'moved elu: *'" in told
