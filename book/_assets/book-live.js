@@ -21,6 +21,15 @@ window.bookLive = (function () {
     return made;
   }
 
+  /* A slider with its name and what it says: show(value, said) sets it. */
+  function slider(label, from, to, changed) {
+    const input = element("input", { type: "range", min: from, max: to, step: "any", "aria-label": label });
+    const output = element("b");
+    input.addEventListener("input", () => changed(Number(input.value)));
+    const show = (value, said) => { input.value = value; output.textContent = said; input.setAttribute("aria-valuetext", said); };
+    return { row: element("label.live-slider", {}, element("span", {}, label), input, output), show };
+  }
+
   /* A canvas as sharp as the screen, cleared: [context, width, height] in CSS pixels. */
   function ready(canvas) {
     const sharp = window.devicePixelRatio || 1, width = canvas.clientWidth, height = canvas.clientHeight;
@@ -84,5 +93,5 @@ window.bookLive = (function () {
     if (asked(name)) { box.scrollIntoView({ block: "start" }); }
   }
 
-  return { add, asked, atRest, colour, element, follow, keep, lazily, ready };
+  return { add, asked, atRest, colour, element, follow, keep, lazily, ready, slider };
 })();

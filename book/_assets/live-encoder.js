@@ -1,7 +1,7 @@
 /* Build an encoder: book/live/encoder.py computes, this draws. */
 bookLive.add("encoder", (box, programs, about) => {
   "use strict";
-  const { asked, atRest, colour, element, follow, keep, lazily, ready } = bookLive;
+  const { asked, atRest, colour, element, follow, keep, lazily, ready, slider } = bookLive;
 
   const PAIRS = 32, HEAD_DIM = 64, WORDS = 16, HANDLES = 8, SIDE = 15;
   const LOW = -6.3, HIGH = 0.6;              // the axis of frequencies, in powers of ten
@@ -90,15 +90,9 @@ bookLive.add("encoder", (box, programs, about) => {
     ...BASES.map((name, i) => element("button", { type: "button", onclick: () => change({ basis: i }) }, name)));
   const rough = element("input", { type: "checkbox", onchange: (event) => change({ rough: event.target.checked }) });
 
-  function slider(label, from, to, read, set) {
-    const input = element("input", { type: "range", min: from, max: to, step: "any", "aria-label": label });
-    const output = element("b");
-    input.addEventListener("input", () => change(set(Number(input.value))));
-    return { row: element("label.live-slider", {}, element("span", {}, label), input, output), show: (value, said) => { input.value = value; output.textContent = said; input.setAttribute("aria-valuetext", said); }, read };
-  }
   /* moved: 0, then 1 to 100,000 evenly in the logarithm */
-  const moved = slider("moved by", 0, 100, null, (v) => ({ moved: v < 1 ? 0 : Math.round(10 ** (5 * (v - 1) / 99)) }));
-  const slope = slider("bias, a step away", 0, 1, null, (v) => ({ slope: v < 0.005 ? 0 : v }));
+  const moved = slider("moved by", 0, 100, (v) => change({ moved: v < 1 ? 0 : Math.round(10 ** (5 * (v - 1) / 99)) }));
+  const slope = slider("bias, a step away", 0, 1, (v) => change({ slope: v < 0.005 ? 0 : v }));
 
   const figure = (canvas, caption) => element("figure", {}, caption, canvas);
   box.append(
