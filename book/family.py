@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lab.theory.spread import interval, mean
@@ -62,3 +62,11 @@ class Family:
             if not low <= limit <= high:
                 return f"{held}{'behind' if (low > limit) == self.less else 'ahead'}"
         return "open"
+
+
+def opened(cells: Iterable[str], **told: Iterable[str]) -> dict[str, str]:
+    """Return claims that are all open, but for the cells that are named with what they tell."""
+    claims = dict.fromkeys(cells, "open")
+    for tells, those in told.items():
+        claims |= dict.fromkeys(those, tells.replace("_", ", "))
+    return claims

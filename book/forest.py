@@ -81,7 +81,7 @@ def _draw(axis: Axes, family: Family, cell: str, row: int, colour: str) -> None:
     if cell in family.limits:
         limit = family.shown(family.limits[cell])
         axis.plot([limit, limit], [row - 0.45, row + 0.45], color=MUTED, ls=":", lw=1.5)
-    look = {"color": colour, "solid_capstyle": "butt"}
+    look: dict[str, Any] = {"color": colour, "solid_capstyle": "butt"}
     axis.plot([low, high], [row, row], lw=1.8, **look)
     # one path for all seeds, and no marker: a page has hundreds of them
     seeds = [x for gap in family.gaps(cell) for x in (*[family.shown(gap)] * 2, math.nan)]

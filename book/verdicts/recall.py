@@ -1,0 +1,92 @@
+"""What chapter 19 claims."""
+
+from __future__ import annotations
+
+from itertools import product
+
+from book import measures
+from book.family import Family, opened
+from results import recall, recall_many
+
+SIZES = ((8, (32, 64, 128, 256)), (32, (32, 128)))
+DRAWS = tuple(
+    f"{pairs} pairs, {norm}, m = {m}"
+    for pairs, sizes in SIZES
+    for norm, m in product(("free", "unit"), sizes)
+)
+MAPS = tuple(
+    f"{norm}, {name}, 32 pairs"
+    for norm, names in recall_many.MAPS.items()
+    for name in names
+    if (norm, name) != ("free", "relu")
+)
+ROWS = tuple(product((8, 32), ("free", "unit")))
+FEW = "32 pairs, shift, unit, 5,000 sequences"
+FAMILIES = {
+    "recall of 32 pairs": Family(
+        record="recall_many",
+        runs=measures.recalled,
+        against="free, relu, 32 pairs",
+        claims=dict.fromkeys(MAPS, "behind")
+        | {"free, softmax, 32 pairs": "ahead", "unit, softmax, 32 pairs": "ahead"}
+        | {"free, elu, 32 pairs": "open", "free, delta, 32 pairs": "open"},
+    ),
+    "rows of recall": Family(
+        record="recall_success, recall_many",
+        runs=measures.recalled,
+        against={
+            f"{norm}, favor-{one}, {pairs} pairs": f"{norm}, {other}, {pairs} pairs"
+            for one, other in (("circulant", "favor"), ("learned", "favor-circulant"))
+            for pairs, norm in ROWS
+        },
+        claims=opened(
+            (
+                f"{norm}, favor-{one}, {pairs} pairs"
+                for one in ("circulant", "learned")
+                for pairs, norm in ROWS
+            ),
+            suggestive_ahead=["unit, favor-circulant, 32 pairs"],
+        ),
+    ),
+    "learned rows, asked for 64 pairs": Family(
+        record="recall_many",
+        runs=measures.recalled,
+        against={
+            f"{n}, favor-learned, 64 pairs": f"{n}, favor-circulant, 64 pairs"
+            for n in ("free", "unit")
+        },
+        claims=opened(f"{n}, favor-learned, 64 pairs" for n in ("free", "unit")),
+    ),
+    "seen sequences": Family(
+        record="recall",
+        runs=lambda: measures.scores("recall", "seen", "test"),
+        against={f"{FEW}: {n}, seen": f"{FEW}: {n}, test" for n in recall.SETS[FEW][0]},
+        claims={f"{FEW}: {n}, seen": "ahead" for n in recall.SETS[FEW][0]},
+    ),
+    "recall, rows drawn anew, less fixed ones with a new draw": Family(
+        record="recall_redraw",
+        runs=measures.drawn_anew,
+        against={f"{s}, every 10, new rows": f"{s}, fixed, new rows" for s in DRAWS},
+        claims={f"{s}, every 10, new rows": "ahead" for s in DRAWS},
+    ),
+    "recall, rows drawn anew, less fixed ones with their own": Family(
+        record="recall_redraw",
+        runs=measures.drawn_anew,
+        against={f"{s}, every 10, new rows": f"{s}, fixed, own rows" for s in DRAWS},
+        claims=opened(
+            (f"{s}, every 10, new rows" for s in DRAWS),
+            behind=(f"{DRAWS[i]}, every 10, new rows" for i in (2, 4, 5, 8, 10, 11)),
+            suggestive_behind=(f"{DRAWS[i]}, every 10, new rows" for i in (3, 6, 7)),
+        ),
+    ),
+    "recall, learned rows, less fixed ones": Family(
+        record="recall_redraw",
+        runs=measures.drawn_anew,
+        against={f"{s}, learned, own rows": f"{s}, fixed, own rows" for s in DRAWS},
+        claims=opened(
+            (f"{s}, learned, own rows" for s in DRAWS),
+            ahead=["32 pairs, unit, m = 128, learned, own rows"],
+            suggestive_ahead=["32 pairs, free, m = 128, learned, own rows"],
+        ),
+    ),
+}

@@ -1,0 +1,198 @@
+"""What chapters 21 and 22 claim."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+from book import measures
+from book.family import Family, opened
+from lab.theory.perplexity import perplexity
+from results import repeats
+
+
+def percent(bits: float) -> float:
+    """Return by how many percent a difference of bits a byte changes the perplexity."""
+    return 100 * (perplexity(bits) - 1)
+
+
+SOFTMAX = "softmax, RoPE"
+BITS = partial(Family, unit="bits a byte", less=True)
+PERPLEXITY = partial(Family, unit="% of perplexity", less=True, shown=percent)
+FORMS = (
+    "FAVOR+, RoPE",
+    "circulant, SSD",
+    "circulant, GLA",
+    "gated delta rule",
+    "ELU, SSD",
+    "ELU, GLA",
+)
+GATED = ("C-CosGate, RoPE, ramp", "C-CosGate, RoPE", "C-CosGate")
+COPIED = tuple(repeats.CELLS)
+READERS = (
+    *("rope", "pi", "ntk", "yarn", "sinusoidal", "rope tuned", "pi tuned"),
+    *("alibi", "kerple-log", "kerple-power", "t5", "gla", "none"),
+)
+FAMILIES = {
+    "claims of the note": PERPLEXITY(
+        record="language, language_long",
+        runs=measures.claimed,
+        against={
+            "circulant, RoPE": "FAVOR+, RoPE",
+            "learned circulant, RoPE": "circulant, RoPE",
+            "circulant, RoPE, cosine": "circulant, RoPE",
+            "circulant, RoPE, elementwise gate": "circulant, RoPE",
+            "softmax, RoPE, elementwise gate": SOFTMAX,
+            "C-CosGate": "softmax",
+            "ReLU, cosine": SOFTMAX,
+            "ReLU, Toeplitz": SOFTMAX,
+        }
+        | {f"{name}, 4,000 steps": f"{SOFTMAX}, 4,000 steps" for name in (*GATED, *FORMS)},
+        limits={
+            name: math.log2(1.05)
+            for name in ("circulant, RoPE", "C-CosGate", *(f"{n}, 4,000 steps" for n in GATED))
+        }
+        | {
+            name: math.log2(1.1)
+            for name in ("ReLU, cosine", "ReLU, Toeplitz", *(f"{n}, 4,000 steps" for n in FORMS))
+        },
+        claims=opened(
+            ("circulant, RoPE", "circulant, RoPE, elementwise gate"),
+            ahead=("C-CosGate", *(f"{name}, 4,000 steps" for name in FORMS)),
+            behind=("ReLU, cosine", "C-CosGate, 4,000 steps"),
+            suggestive_ahead=(
+                *("learned circulant, RoPE", "circulant, RoPE, cosine", "ReLU, Toeplitz"),
+                "softmax, RoPE, elementwise gate",
+                *(f"{name}, 4,000 steps" for name in GATED[:2]),
+            ),
+        ),
+    ),
+    "sight of 64 to 256 bytes": BITS(
+        record="language_long",
+        runs=measures.sighted,
+        against={f"{name}, 256 bytes": f"{name}, 64 bytes" for name in COPIED},
+        claims=opened(
+            (f"{name}, 256 bytes" for name in COPIED), ahead=["softmax, RoPE, 256 bytes"]
+        ),
+    ),
+    "needles at 1,024 tokens": Family(
+        record="extrapolation",
+        runs=measures.needles,
+        against={"kerple-log": "kerple-power", "kerple-power": "alibi", "alibi": "kerple-log"},
+        claims={"kerple-log": "open", "kerple-power": "open", "alibi": "behind"},
+    ),
+    "text at 1,000 steps": PERPLEXITY(
+        record="language_rates",
+        runs=measures.rates,
+        against=SOFTMAX,
+        claims={
+            "softmax, KERPLE": "suggestive, ahead",
+            "softmax, T5": "open",
+            "half softmax, half circulant, RoPE": "suggestive, behind",
+            "FAVOR+, RoPE": "behind",
+            "C-CosGate": "behind",
+            "C-CosGate, RoPE": "behind",
+            "C-CosGate, RoPE, ramp": "behind",
+            "circulant, SSD": "open",
+            "circulant, GLA": "open",
+            "ELU, SSD": "ahead",
+            "ELU, GLA": "ahead",
+            "gated delta rule": "open",
+        },
+    ),
+    "text at 4,000 steps": PERPLEXITY(
+        record="language_long",
+        runs=lambda: measures.bits("language_long"),
+        against=SOFTMAX,
+        claims={
+            "softmax, KERPLE": "open",
+            "softmax, T5": "open",
+            "half softmax, half circulant, RoPE": "open",
+            "FAVOR+, RoPE": "suggestive, behind",
+            "C-CosGate": "behind",
+            "C-CosGate, RoPE": "suggestive, behind",
+            "C-CosGate, RoPE, ramp": "suggestive, behind",
+            "circulant, SSD": "open",
+            "circulant, GLA": "suggestive, ahead",
+            "ELU, SSD": "open",
+            "ELU, GLA": "open",
+            "gated delta rule": "open",
+        },
+    ),
+    "text read in training": BITS(
+        record="language_long",
+        runs=measures.fit,
+        against=SOFTMAX,
+        claims={
+            "softmax, KERPLE": "open",
+            "softmax, T5": "suggestive, ahead",
+            "half softmax, half circulant, RoPE": "suggestive, behind",
+            "FAVOR+, RoPE": "behind",
+            "C-CosGate": "behind",
+            "C-CosGate, RoPE": "behind",
+            "C-CosGate, RoPE, ramp": "behind",
+            "circulant, SSD": "open",
+            "circulant, GLA": "open",
+            "ELU, SSD": "suggestive, ahead",
+            "ELU, GLA": "ahead",
+            "gated delta rule": "suggestive, ahead",
+        },
+    ),
+    "second copy": BITS(
+        record="repeats",
+        runs=measures.second,
+        against=SOFTMAX,
+        claims={
+            "half softmax, half circulant, RoPE": "open",
+            "FAVOR+, RoPE": "behind",
+            "C-CosGate, RoPE": "behind",
+            "circulant, SSD": "behind",
+            "ELU, GLA": "behind",
+            "gated delta rule": "behind",
+        },
+    ),
+    "rows drawn anew": BITS(
+        record="language_redraw",
+        runs=measures.redrawn,
+        against={
+            "every 10, new rows": "fixed, new rows",
+            "fixed, own rows": "every 10, new rows",
+            "learned, own rows": "fixed, own rows",
+        },
+        claims={
+            "every 10, new rows": "ahead",
+            "fixed, own rows": "ahead",
+            "learned, own rows": "ahead",
+        },
+    ),
+    "ListOps": Family(
+        record="listops",
+        runs=lambda: measures.bits("listops", "accuracy"),
+        against=SOFTMAX,
+        claims={
+            "softmax": "open",
+            "FAVOR+": "behind",
+            "circulant": "suggestive, behind",
+            "circulant, RoPE": "open",
+            "ReLU": "suggestive, behind",
+            "ReLU, cosine": "behind",
+            "ELU, GLA": "suggestive, ahead",
+            "ELU, SSD": "ahead",
+        },
+    ),
+    "text read on": BITS(
+        record="extrapolation",
+        runs=measures.reading_on,
+        against={f"{n} at 1,024": f"{n} at 64" for n in READERS},
+        claims={f"{n} at 1,024": "behind" for n in READERS}
+        | {f"{n} at 1,024": "open" for n in ("kerple-log", "kerple-power", "gla")}
+        | {"pi tuned at 1,024": "suggestive, ahead", "alibi at 1,024": "suggestive, behind"},
+    ),
+    "text, against a window": BITS(
+        record="extrapolation",
+        runs=measures.reading_on,
+        against={f"{n}, whole": f"{n}, window" for n in READERS},
+        claims={f"{n}, whole": "behind" for n in READERS}
+        | {f"{n}, whole": "open" for n in ("kerple-log", "kerple-power", "gla")},
+    ),
+}
