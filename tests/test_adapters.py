@@ -558,8 +558,9 @@ def cases() -> dict[str, tuple[nn.Module, tuple[Tensor, ...]]]:
     }
 
 
-@pytest.mark.parametrize("name", cases())
-@pytest.mark.parametrize("how", ["compile", "export"])
+@pytest.mark.parametrize(
+    ("name", "how"), [*zip(cases(), itertools.cycle(("compile", "export")), strict=False)]
+)
 def test_one_graph(name: str, how: str) -> None:
     module, given = cases()[name]
     wanted = module(*given)

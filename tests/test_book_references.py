@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from pybtex.database import parse_file, parse_string
 
 from _ext import book_references
@@ -44,8 +43,10 @@ def test_entries_are_sorted_and_labelled_by_author_and_year() -> None:
     assert data.entries["a"].fields["note"] == "arXiv:2001.00001"  # the entry itself stays
 
 
-@pytest.mark.parametrize("key", parse_file(str(ROOT / "book/references.bib")).entries)
-def test_every_entry_of_the_book_has_a_link(key: str) -> None:
-    entry = parse_file(str(ROOT / "book/references.bib")).entries[key]
-    shown = book_references.BookStyle().format_entry("", entry)
-    assert '<a href="https://' in shown.text.render_as("html")
+def test_every_entry_of_the_book_has_a_link() -> None:
+    entries = parse_file(str(ROOT / "book/references.bib")).entries
+    shown = {
+        key: book_references.BookStyle().format_entry("", entry).text.render_as("html")
+        for key, entry in entries.items()
+    }
+    assert [key for key, text in shown.items() if '<a href="https://' not in text] == []

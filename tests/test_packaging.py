@@ -197,7 +197,7 @@ def part_of(path: Path) -> str:
     return max((p for p in PARTS if name == p or name.startswith(f"{p}/")), key=len)
 
 
-def sources() -> Iterator[tuple[Path, str]]:
+def texts() -> Iterator[tuple[Path, str]]:
     """Yield the Python text of every module, script, test and notebook."""
     for folder in {part.split("/")[0] for part in PARTS}:
         for path in sorted((ROOT / folder).rglob("*.py")):
@@ -217,19 +217,29 @@ def imported(text: str) -> Iterator[str]:
             yield node.module.split(".")[0]
 
 
+@cache
+def sources() -> list[tuple[Path, str, set[str]]]:
+    """Return every text with its file and the top-level names that it imports."""
+    return [(path, text, set(imported(text))) for path, text in texts()]
+
+
+@cache
+def local() -> set[str]:
+    """Return the names of files beside a test or a tool, which are ours as well."""
+    return {p.stem for folder in ("tests", "tools") for p in (ROOT / folder).rglob("*.py")}
+
+
 def undeclared(names: Iterable[str], extras: list[str]) -> set[str]:
     """Return the names that no package of some extras provides."""
     allowed = set(declared(*extras))
-    # a file beside a test or a tool is ours as well
-    local = {p.stem for folder in ("tests", "tools") for p in (ROOT / folder).rglob("*.py")}
-    outside = {n for n in names if n not in sys.stdlib_module_names | OURS | local}
+    outside = {n for n in names if n not in sys.stdlib_module_names | OURS | local()}
     return {name for name in outside if not allowed & providers().get(name, set())}
 
 
 def test_every_import_is_declared() -> None:
     wrong = {}
-    for path, text in sources():
-        found = undeclared(imported(text), PARTS[part_of(path)])
+    for path, _, names in sources():
+        found = undeclared(names, PARTS[part_of(path)])
         if found:
             wrong[str(path.relative_to(ROOT))] = sorted(found)
     assert wrong == {}
@@ -238,9 +248,9 @@ def test_every_import_is_declared() -> None:
 def test_what_colab_is_told_to_install_is_what_the_chapters_need() -> None:
     (told,) = re.findall(r"%pip install .*copy\[([\w,]+)\]", read("book/running.md"))
     needed: set[str] = set()
-    for path, text in sources():
+    for path, text, names in sources():
         if path.parent.name in ("notebooks", "results"):
-            assert undeclared(imported(text), told.split(",")) == set(), path.name
+            assert undeclared(names, told.split(",")) == set(), path.name
             parts = re.findall(r"(?:from|import) ((?:stringlib|lab)(?:\.\w+)*)", text)
             needed |= {e for p in parts for e in PARTS[part_of(ROOT / p.replace(".", "/"))]}
     assert set(declared(*needed - {"data"})) <= set(declared(*told.split(",")))
@@ -252,8 +262,8 @@ def test_imports_run_one_way() -> None:
     above["lab"] = above["stringlib"] - {"lab"}
     wrong = {
         str(path.relative_to(ROOT)): sorted(found)
-        for path, text in sources()
-        if (found := above.get(path.relative_to(ROOT).parts[0], set()) & set(imported(text)))
+        for path, _, names in sources()
+        if (found := above.get(path.relative_to(ROOT).parts[0], set()) & names)
     }
     assert wrong == {}
 

@@ -224,8 +224,9 @@ def test_nan_stays_in_its_token(name: str) -> None:
 
 
 @pytest.mark.usefixtures("route")
-@pytest.mark.parametrize("name", PROJECTIONS)
+@pytest.mark.parametrize("name", ["simplex", "simplex-hadamard", "simplex-circulant"])
 def test_a_compiled_projection_agrees(name: str) -> None:
+    """Of each kind of product the one with the most to it."""
     made, x = make(name, 8, 12, 2, True), random(2, 5, 8).requires_grad_()
     torch.compiler.reset()  # all kinds are compiled from the code of their base
     compiled = torch.compile(made, backend="aot_eager", fullgraph=True)

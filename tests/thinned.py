@@ -1,55 +1,62 @@
-"""Contract × cases × modes of execution, thinned where a function has to be traced first."""
+"""Contract × cases × modes of execution: each pair of them is tested, not every three."""
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Sequence
 
 import pytest
 
 from stringlib.testing.contract import Contract, Property
 from stringlib.testing.modes import MODES, Mode
 
-SHARE = 60
-"""One in so many properties of a case is run compiled, another one exported."""
+EVERY = 4
+"""Of so many properties of a case one is run blind and another one batched."""
+
+TRACED = 3
+"""One of so many properties beside the core is compiled or exported, with one case."""
 
 
-def products(
-    contract: Contract,
-    cases: Iterable[str],
-    traced: Collection[str] | None = None,
-    exported: Collection[str] | None = None,
-    share: int = SHARE,
-) -> list[object]:
-    """Return what to parametrize a test of ``(name, property, mode)`` with.
+def products(contract: Contract, cases: Iterable[str], traced: Sequence[str] = ()) -> list[object]:
+    """Return what to parametrize a test of ``(name, property, modes)`` with.
 
-    Every case has every property in every mode that costs nothing. Where a function has to be
-    traced, which takes a second, a case has those properties from which the others follow, and of
-    the others a share that its name decides.
+    Every case has every property at once, and those from which the others follow in every mode
+    that costs nothing. The others meet each mode with some cases, and each case meets each mode
+    with some of them. A function that has to be traced takes seconds: some cases stand for all.
 
     Args:
         contract: The properties.
         cases: Names of cases.
-        traced: Those that have their core traced; all if omitted.
-        exported: Those of them that are exported, not only compiled; all if omitted.
-        share: As :data:`SHARE`.
+        traced: Those that have their core compiled, and every second exported.
     """
+    names = list(cases)
     found = []
-    for name in cases:
-        for property in contract.properties:
-            drawn = zlib.crc32(f"{name} {property.words}".encode()) % share
-            core = property.core and (traced is None or name in traced)
-            for number, mode in enumerate(MODES):
-                apart = mode.name == "exported" and exported is not None and name not in exported
-                if mode.cheap or (core and not apart) or drawn == number:
-                    label = f"{name}-{property.words.replace(' ', '_')}-{mode}"
-                    found.append(pytest.param(name, property, mode, id=label))
+    for i, name in enumerate(names):
+        for j, property in enumerate(contract.properties):
+            core, own = property.core, i == j % len(names) and j % TRACED == 0
+            runs = {
+                "eager": True,
+                "blind": core or (i + j) % EVERY == 0,
+                "batched": core or (i + j) % EVERY == EVERY // 2,
+                "compiled": name in traced if core else own and j % 2 == 0,
+                "exported": name in traced[::2] if core else own and j % 2 == 1,
+            }
+            label = f"{name}-{property.words.replace(' ', '_')}"
+            modes = [mode for mode in MODES if runs[mode.name]]
+            found.append(pytest.param(name, property, modes, id=label))
     return found
 
 
-def hold(property: Property, case: object, mode: Mode) -> None:
-    """Check a property of a case in a mode; skip the test where it does not apply."""
-    try:
-        property.check(case, mode)
-    except NotImplementedError:
+def hold(property: Property, case: object, modes: Iterable[Mode]) -> None:
+    """Check a property of a case in some modes; skip the test where it applies in none."""
+    applies = False
+    for mode in modes:
+        try:
+            property.check(case, mode)
+            applies = True
+        except NotImplementedError:
+            continue
+        except Exception as error:
+            error.add_note(f"in the mode {mode}")
+            raise
+    if not applies:
         pytest.skip("it does not apply")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.site.reader import book, pages_of
+from tests.site.reader import WINDOWS, Reader, book, pages_of
 from tools.browser import MISSING, chromium
 
 FLAGS = [
@@ -52,3 +52,26 @@ def browser() -> Iterator[Any]:
         opened = playwright.chromium.launch(executable_path=path, args=FLAGS)
         yield opened
         opened.close()
+
+
+@pytest.fixture(scope="session")
+def readers(browser: Any) -> Iterator[dict[str, Reader]]:
+    """A window of each size."""
+    windows = {
+        name: Reader(browser, color_scheme="light", **size) for name, size in WINDOWS.items()
+    }
+    yield windows
+    for window in windows.values():
+        window.close()
+
+
+@pytest.fixture
+def reader(readers: dict[str, Reader]) -> Reader:
+    """The large window, for what does not depend on the size."""
+    return readers["desktop"]
+
+
+@pytest.fixture
+def phone(readers: dict[str, Reader]) -> Reader:
+    """The small one."""
+    return readers["phone"]

@@ -23,6 +23,7 @@ PHONE = {
     "has_touch": True,
     "is_mobile": True,
 }
+WINDOWS = {"desktop": DESKTOP, "phone": PHONE}
 
 FAULTS = (Path(__file__).parent / "faults.js").read_text(encoding="utf8")
 
@@ -150,7 +151,7 @@ class Reader:
 
     def open(self, path: Path, fragment: str = "") -> None:
         """Open a page and wait until its letters are there and its figures are drawn."""
-        self.page.goto("about:blank")
+        self.page.goto("about:blank")  # a fragment alone would load nothing
         self.complaints.clear()  # what the page before had not loaded when it was left
         self.page.goto(path.as_uri() + fragment, wait_until="load")
         self.page.evaluate(UNFOLD)

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.site.reader import DESKTOP, PHONE, Reader
+from tests.site.reader import WINDOWS, Reader
 
 COLUMN = """([table, head]) => {
   const n = [...table.tHead.rows[0].cells].findIndex(c => c.textContent.trim() === head);
   return [...table.tBodies[0].rows].map(row => row.cells[n].textContent.trim());
 }"""
-
-
-@pytest.fixture(scope="module", params=["desktop", "phone"])
-def reader(browser: Any, request: pytest.FixtureRequest) -> Iterator[Reader]:
-    window = Reader(browser, **(PHONE if request.param == "phone" else DESKTOP))
-    yield window
-    window.close()
 
 
 def test_every_table_sorts_by_every_heading(site: Path, reader: Reader) -> None:
@@ -45,9 +37,9 @@ def test_every_table_sorts_by_every_heading(site: Path, reader: Reader) -> None:
         assert sorted(reader.page.evaluate(COLUMN, [table, heads[0]])) == before
 
 
-def test_names_stay_in_sight_while_a_table_scrolls(site: Path, reader: Reader) -> None:
-    reader.open(site / "book" / "choose.html")
-    for table in reader.page.query_selector_all("table.book-sortable"):
+def test_names_stay_in_sight_while_a_table_scrolls(site: Path, phone: Reader) -> None:
+    phone.open(site / "book" / "choose.html")
+    for table in phone.page.query_selector_all("table.book-sortable"):
         name = table.query_selector("tbody th")
         box = table.evaluate_handle("t => t.parentElement").as_element()
         assert box.get_attribute("tabindex") == "0"
@@ -77,15 +69,16 @@ def test_every_question_of_the_front_page_has_its_answer(site: Path, reader: Rea
         assert place.bounding_box()["y"] < reader.page.viewport_size["height"]
 
 
-def test_the_front_page_fits(site: Path, reader: Reader) -> None:
+@pytest.mark.parametrize("window", WINDOWS)
+def test_the_front_page_fits(site: Path, readers: dict[str, Reader], window: str) -> None:
     """Figure, questions and results: one screen of a laptop, two of a phone."""
-    phone = reader.page.viewport_size["width"] < 600
+    reader = readers[window]
     size = reader.page.viewport_size
-    if not phone:
+    if window == "desktop":
         reader.page.set_viewport_size({"width": 1440, "height": 900})
     reader.open(site / "book" / "intro.html")
     reader.page.evaluate("scrollTo(0, 0)")
-    screen = 2 * size["height"] if phone else 900
+    screen = 900 if window == "desktop" else 2 * size["height"]
     for part in (".book-front .book-panel", ".book-front li:last-child"):
         for found in reader.page.query_selector_all(part):
             box = found.bounding_box()

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.site.reader import PHONE, Reader
+from tests.site.reader import Reader
 
 ROOT = Path(__file__).resolve().parents[2]
 SHOWN = (
@@ -24,13 +23,6 @@ CUT = """() => [...document.querySelectorAll("math[display=block]")].filter(form
     if (right > box.getBoundingClientRect().right + 1) { return true; }
   }
 }).map(formula => formula.closest("[id]").id)"""
-
-
-@pytest.fixture(scope="module")
-def phone(browser: Any) -> Iterator[Reader]:
-    reader = Reader(browser, **PHONE)
-    yield reader
-    reader.close()
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from fontTools.ttLib import TTFont
 
 from _ext import book_math
-from tests.site.reader import DESKTOP, PHONE, ROOT, Reader
+from tests.site.reader import ROOT, Reader
 
 WIDTHS = """() => [...document.querySelectorAll("math")].map(one =>
   one.getBoundingClientRect().width / parseFloat(getComputedStyle(one).fontSize))"""
@@ -118,22 +118,18 @@ def test_formulas_stand_without_a_script(browser: Any, site: Path) -> None:
     context.close()
 
 
-def test_what_is_copied_has_its_formulas_in_tex(browser: Any, site: Path) -> None:
-    window = Reader(browser, **DESKTOP)
-    window.open(site / "notebooks" / "02_rope.html")
-    box = window.page.locator(".bd-article p:has(> .math)").first
+def test_what_is_copied_has_its_formulas_in_tex(reader: Reader, site: Path) -> None:
+    reader.open(site / "notebooks" / "02_rope.html")
+    box = reader.page.locator(".bd-article p:has(> .math)").first
     want = box.evaluate(
         "p => [...p.querySelectorAll('annotation')].map(one => `$${one.textContent}$`)"
     )
     box.evaluate("p => getSelection().selectAllChildren(p)")
-    copied = window.page.evaluate(COPY)
+    copied = reader.page.evaluate(COPY)
     assert all(one in copied for one in want)
     assert copied.count("$") == 2 * len(want)
-    window.close()
 
 
-def test_a_comma_stays_on_the_line_of_its_formula(browser: Any, site: Path) -> None:
-    window = Reader(browser, **PHONE)
-    window.open(site / "notebooks" / "02_rope.html")
-    assert window.page.evaluate(TORN) == []
-    window.close()
+def test_a_comma_stays_on_the_line_of_its_formula(phone: Reader, site: Path) -> None:
+    phone.open(site / "notebooks" / "02_rope.html")
+    assert phone.page.evaluate(TORN) == []
