@@ -1,5 +1,5 @@
-/* The switch that opens all code of a page, remembered for the whole book; predictions that a
-   reader can enter; and what the theme leaves out for those who do not see or do not point. */
+/* The switch that opens all code of a page, remembered for the whole book; folds that a link opens;
+   and what the theme leaves out for those who do not see or do not point. */
 (function () {
   "use strict";
 
@@ -28,48 +28,6 @@
     title.after(button);
     show(kept());
   }
-
-  /* ---- predictions: the next results wait for a choice among the points of the box's list ---- */
-
-  function resultOf(box) {
-    let cell = box.nextElementSibling;
-    while (cell && !cell.matches("section, .cell:has(.cell_output)")) { cell = cell.nextElementSibling; }
-    if (!cell || cell.matches("section")) { return []; }
-    const found = [];
-    for (; cell && cell.matches(".cell"); cell = cell.nextElementSibling) {
-      found.push(...cell.querySelectorAll(".cell_output, .book-code"));
-    }
-    // the sentence that says what came out
-    return cell && cell.matches("p") ? found.concat(cell) : found;
-  }
-
-  document.querySelectorAll(".admonition.predict").forEach(function (box, number) {
-    const list = box.querySelector("ul"), hidden = list ? resultOf(box) : [];
-    if (!hidden.length) { return; }
-    function reveal() {
-      hidden.forEach(function (part) { part.hidden = false; });
-      scrollable();
-    }
-    hidden.forEach(function (part) { part.hidden = true; });
-    list.className = "book-guess";
-    list.setAttribute("role", "radiogroup");
-    list.setAttribute("aria-label", "Your prediction");
-    Array.from(list.children).forEach(function (point) {
-      const label = document.createElement("label"), radio = document.createElement("input");
-      radio.type = "radio";
-      radio.name = "guess-" + number;
-      radio.addEventListener("change", reveal);
-      label.append(radio, ...point.childNodes);
-      point.setAttribute("role", "presentation");
-      point.append(label);
-    });
-    const skip = document.createElement("button");
-    skip.type = "button";
-    skip.textContent = "Show me";
-    skip.addEventListener("click", reveal);
-    list.after(skip);
-    addEventListener("beforeprint", reveal);
-  });
 
   /* ---- folded boxes: a link to one or into it opens it, and its button bears its title ---- */
 

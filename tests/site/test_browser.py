@@ -257,14 +257,55 @@ def test_figures_are_large_enough_for_a_finger(phone: Reader, with_figures: list
             assert element.bounding_box()["height"] >= 44
 
 
-def test_a_result_waits_for_a_prediction(reader: Reader, pages: list[Path]) -> None:
+def test_an_answer_waits_for_a_prediction_and_the_page_remembers_it(
+    browser: Any, pages: list[Path]
+) -> None:
+    path = next(p for p in pages if p.stem == "02_rope")
+    window = Reader(browser, **DESKTOP)
+    window.page.goto(path.as_uri())
+    box, answer = (window.page.locator(name).first for name in (".predict", ".book-answer"))
+    told = box.locator("[role=status]")
+    assert answer.get_attribute("hidden") == "until-found"
+    assert not answer.locator("p").first.is_visible()
+    right = box.locator("li").evaluate_all("l => l.findIndex(p => p.matches('.book-right'))")
+    box.locator("input").nth(right - 1).check()
+    assert answer.locator("p").first.is_visible()
+    assert told.inner_text().startswith("Not this, but: no, not even after a single step")
+    box.locator("input").nth(right).check()
+    assert told.inner_text().startswith("Right")
+    window.page.reload()
+    assert box.locator("input").nth(right).is_checked()
+    assert answer.locator("p").first.is_visible()
+    window.close()
+
+
+def test_a_link_into_an_answer_opens_it(reader: Reader, pages: list[Path]) -> None:
     path = next(p for p in pages if p.stem == "02_rope")
     reader.page.goto(path.as_uri())
-    box = reader.page.locator(".admonition.predict:has(.book-guess)").first
-    result = reader.page.locator(".admonition.predict:has(.book-guess) ~ .cell .cell_output").first
-    assert not result.is_visible()
-    box.locator("input").nth(1).check()
-    assert result.is_visible()
+    name = reader.page.locator(".book-answer [id]").first.get_attribute("id")
+    reader.page.evaluate("name => { location.hash = name; }", name)
+    reader.page.locator(".book-answer:not([hidden])").first.wait_for()
+
+
+def test_the_front_page_leads_back_to_where_the_reader_was(browser: Any, pages: list[Path]) -> None:
+    front, chapter = (next(p for p in pages if p.stem == n) for n in ("intro", "03_rope_decay"))
+    window = Reader(browser, **DESKTOP)
+    window.page.goto(front.as_uri())
+    start = window.page.locator(".book-continue")
+    assert not start.is_visible()
+    window.page.goto(chapter.as_uri())
+    window.page.locator("#summary h2").scroll_into_view_if_needed()
+    window.page.evaluate("document.querySelector('#summary').scrollIntoView()")
+    window.page.wait_for_function("(localStorage.getItem('book-reader') || '').includes('summary')")
+    window.page.goto(front.as_uri())
+    assert "Chapters read to the end: 1" in start.inner_text()
+    assert window.page.locator(".bd-sidebar-primary .book-read").count() == 1
+    assert start.locator("a").get_attribute("href").endswith("03_rope_decay.html#summary")
+    start.locator("button").click()
+    assert not start.is_visible()
+    window.page.reload()
+    assert not start.is_visible()
+    window.close()
 
 
 def test_a_claim_opens_what_it_rests_on(browser: Any, pages: list[Path]) -> None:
