@@ -1,0 +1,29 @@
+"""Weights of a model in a record: half precision, and read by a model made in the same way."""
+
+import pytest
+import torch
+
+from lab.weights import packed, unpack
+from stringlib import LanguageModel
+
+OPTIONS = {"attention": "favor", "encoder": "rope", "num_features": 8}
+
+
+def model(seed: int, dim: int = 16) -> LanguageModel:
+    torch.manual_seed(seed)
+    return LanguageModel(11, dim, 1, 2, **OPTIONS).eval()
+
+
+def test_a_model_comes_back_in_half_precision():
+    old, new = model(0), model(1)
+    tokens = torch.arange(7)[None]
+    assert (old(tokens) - new(tokens)).abs().max() > 0.1
+    unpack(new, packed(old))
+    for name, there in old.state_dict().items():
+        assert torch.equal(new.state_dict()[name], there.half().to(there.dtype)), name
+    torch.testing.assert_close(old(tokens), new(tokens), atol=0.02, rtol=0)
+
+
+def test_weights_of_another_model_are_refused():
+    with pytest.raises(ValueError, match=r"text must hold the \d+ numbers of model, got \d+"):
+        unpack(model(0, dim=32), packed(model(0)))
