@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from book.live import encoder
+from book.live import encoder, move
 from lab.program import bundle, traced
 from tests.model_cases import language_model, text
 from tests.site.reader import DESKTOP, PHONE, ROOT, Reader
@@ -166,3 +167,206 @@ def test_a_bias_of_bfloat16_shows(page: Any) -> None:
     page.wait_for_function(
         "document.querySelector('#live-encoder .live-said').innerText.includes('map is changed')"
     )
+
+
+TRAINED = """([name, image]) => {
+  const made = window.bookPrograms.move;
+  window.moved = window.moved || window.bookRun.load(made);
+  const found = window.bookRun.run(window.moved[name], {images: image});
+  return Object.fromEntries(Object.entries(found).map(([key, x]) => [key, Array.from(x.data)]));
+}"""
+
+
+def test_the_models_of_the_page_are_the_trained_ones(runner: Any, site: Path) -> None:
+    """Scores and maps of attention, on noise and on a digit at a place of no training."""
+    runner.add_script_tag(path=str(site / "_static" / "live-move-programs.js"))
+    generator = torch.Generator().manual_seed(11)
+    noise = torch.rand(1, 1, 40, 40, generator=generator)
+    images = [noise, move.at(move.digits()[0][13:14], 17, 3)]
+    for name, model in move.models().items():
+        for image in images:
+            with torch.no_grad():
+                expected = move.Seen(model)(image)
+            found = runner.evaluate(TRAINED, [name, image.flatten().tolist()])
+            assert found.keys() == expected.keys()
+            for key, value in expected.items():
+                # angles and folded weights are rounded to half precision
+                least = 0.03 if key == "scores" else 0.01
+                off = (torch.tensor(found[key]) - value.flatten()).abs().max()
+                assert off < least * max(1, value.abs().max()), (name, key)
+
+
+@pytest.fixture(params=["desktop", "phone"])
+def still(request: Any, site: Path, browser: Any) -> Iterator[Any]:
+    """The same page for a reader who wants no motion, at the digit that is moved."""
+    form = DESKTOP if request.param == "desktop" else PHONE
+    reader = Reader(browser, **form, reduced_motion="reduce")
+    reader.open(site / "book" / "try.html")
+    begin(reader.page)
+    yield reader
+    reader.close()
+    assert not reader.complaints
+
+
+def begin(page: Any) -> Any:
+    """Wait for the digit; return the box."""
+    box = page.locator("#live-move")
+    page.locator("#live-move").scroll_into_view_if_needed()
+    page.locator("#live-move[data-ready]").wait_for()
+    page.locator("#live-move .live-board").scroll_into_view_if_needed()
+    page.wait_for_function("document.querySelector('#live-move .live-said').innerText")
+    return box
+
+
+def place(box: Any) -> tuple[int, int]:
+    """Return row and column of the digit, as a screen reader is told."""
+    label = box.locator(".live-digit").get_attribute("aria-label")
+    row, column = re.search(r"row (\d+), column (\d+)", label).groups()
+    return int(row), int(column)
+
+
+def answers(page: Any) -> list[str]:
+    """Return what the models say once the instrument has come to rest."""
+    page.wait_for_function("location.hash.includes('live=move')")
+    return [text[0] for text in page.locator("#live-move .live-answer").all_inner_texts()]
+
+
+def test_a_digit_is_moved_by_keys_and_pointer_and_a_link_keeps_it(still: Any) -> None:
+    """It begins where nobody trained; what is said at rest is what PyTorch says there."""
+    page, box = still.page, still.page.locator("#live-move")
+    images, labels = move.digits()
+    shown, *end = move.told_apart()
+    assert place(box) == tuple(end)
+    assert "no digit stood in training" in box.locator(".live-said").inner_text()
+    digit = box.locator(".live-digit")
+    digit.press("ArrowLeft")
+    digit.press("Shift+ArrowUp")
+    page.wait_for_function(f"location.hash.includes('row={end[0] - 4}&')")
+    assert place(box) == (end[0] - 4, end[1] - 1)
+    with torch.no_grad():
+        there = [m(move.at(images[shown : shown + 1], *place(box))) for m in move.models().values()]
+    assert answers(page) == [str(scores.argmax().item()) for scores in there]
+    assert digit.get_attribute("aria-label").startswith(f"The digit {labels[shown]},")
+    frame = digit.bounding_box()
+    middle = (frame["x"] + frame["width"] / 2, frame["y"] + frame["height"] / 2)
+    page.mouse.move(*middle)
+    page.mouse.down()
+    page.mouse.move(middle[0] - 40, middle[1] - 30, steps=5)
+    page.mouse.up()
+    dragged = (
+        end[0] - 4 - round(20 * 30 / frame["height"]),
+        end[1] - 1 - round(20 * 40 / frame["width"]),
+    )
+    page.wait_for_function("row => location.hash.includes('row=' + row)", arg=place(box)[0])
+    assert all(abs(a - b) <= 1 for a, b in zip(place(box), dragged, strict=True))
+    assert box.locator(".live-patch").is_hidden()
+    kept = place(box)
+    page.reload()
+    begin(page)
+    page.wait_for_function("location.hash.includes('live=move')")
+    assert place(box) == kept
+
+
+def test_a_patch_shows_where_it_looks(still: Any) -> None:
+    """By a tap on the digit, or by Enter and arrows."""
+    page, box = still.page, still.page.locator("#live-move")
+    maps = box.locator(".live-places").first
+    box.locator(".live-digit").press("Enter")
+    page.wait_for_function(
+        "document.querySelector('#live-move .live-places').ariaLabel.includes('looks most')"
+    )
+    patch = box.locator(".live-patch")
+    assert patch.evaluate("patch => patch === document.activeElement")
+    before = patch.bounding_box()["x"]
+    patch.press("ArrowLeft")
+    page.wait_for_function(
+        "x => document.querySelector('#live-move .live-patch').getBoundingClientRect().x < x",
+        arg=before - 5,
+    )
+    box.get_by_role("button", name="layer 2").click()
+    page.wait_for_function(
+        "document.querySelector('#live-move .live-said').innerText.includes('in layer 2')"
+    )
+    patch.press("Escape")
+    page.wait_for_function("document.querySelector('#live-move .live-patch').hidden")
+    assert "right at" in maps.get_attribute("aria-label")
+    box.locator(".live-digit").click(position={"x": 30, "y": 30})
+    page.wait_for_function("!document.querySelector('#live-move .live-patch').hidden")
+
+
+def test_what_is_said_is_said_once(still: Any) -> None:
+    """Ten steps of the digit are one announcement, and the worker answers each model's last."""
+    page, box = still.page, still.page.locator("#live-move")
+    page.evaluate(
+        """() => {
+          window.changes = 0;
+          new MutationObserver(() => { window.changes += 1; })
+            .observe(document.querySelector("#live-move .live-said"), { childList: true });
+        }"""
+    )
+    for _ in range(10):
+        box.locator(".live-digit").press("ArrowUp")
+    page.wait_for_function("location.hash.includes('live=move')")
+    assert page.evaluate("window.changes") == 1
+
+
+def test_a_finger_moves_the_digit_and_not_the_page(site: Path, browser: Any) -> None:
+    reader = Reader(browser, **PHONE, reduced_motion="reduce")
+    reader.open(site / "book" / "try.html")
+    box = begin(reader.page)
+    frame, before = box.locator(".live-digit").bounding_box(), place(box)
+    top = reader.page.evaluate("scrollY")
+    x, y = frame["x"] + frame["width"] / 2, frame["y"] + frame["height"] / 2
+    finger = reader.context.new_cdp_session(reader.page)
+    for kind, step in (("touchStart", 0), *(("touchMove", i) for i in range(1, 6))):
+        points = [{"x": x - 6 * step, "y": y - 6 * step}]
+        finger.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+    finger.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    reader.page.wait_for_function("location.hash.includes('live=move')")
+    assert all(b > a for a, b in zip(place(box), before, strict=True))
+    assert reader.page.evaluate("scrollY") == top
+    reader.close()
+    assert not reader.complaints
+
+
+def test_the_digit_leaves_once(site: Path, browser: Any) -> None:
+    """From where models know it to where some are lost; the address is not touched."""
+    reader = Reader(browser, **DESKTOP)
+    reader.open(site / "book" / "try.html")
+    box = begin(reader.page)
+    assert place(box) == tuple(move.told_apart()[1:])
+    assert not reader.page.evaluate("location.hash")
+    reader.close()
+    assert not reader.complaints
+
+
+def test_a_drawn_digit_is_read(still: Any) -> None:
+    """A line from top to bottom is a 1, and the link brings it back."""
+    page, box = still.page, still.page.locator("#live-move")
+    box.get_by_role("button", name="Draw").click()
+    frame = box.locator(".live-pad").bounding_box()
+    across = frame["x"] + frame["width"] / 2
+    page.mouse.move(across, frame["y"] + 0.15 * frame["height"])
+    page.mouse.down()
+    page.mouse.move(across - 3, frame["y"] + 0.85 * frame["height"], steps=8)
+    page.mouse.up()
+    box.get_by_role("button", name="Use it").click()
+    page.wait_for_function("location.hash.includes('ink=')")
+    assert "Taken for a 1" in box.locator(".live-said").inner_text()
+    page.reload()
+    begin(page)
+    page.wait_for_function(
+        "document.querySelector('#live-move .live-said').innerText.includes('Taken for a 1')"
+    )
+
+
+@pytest.mark.parametrize("form", [DESKTOP, PHONE], ids=["desktop", "phone"])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_nobody_is_shut_out(site: Path, browser: Any, form: dict[str, Any], theme: str) -> None:
+    reader = Reader(browser, **form, reduced_motion="reduce")
+    reader.open(site / "book" / "try.html")
+    begin(reader.page)
+    reader.dress(theme)
+    assert not reader.faults()
+    assert not reader.barriers()
+    reader.close()

@@ -1,0 +1,145 @@
+"""Move a digit: six vision transformers read it anywhere on a canvas, and show where they look."""
+
+from __future__ import annotations
+
+import base64
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lab.explore.style import COLOURS
+from lab.program import Traced, traced
+from lab.records import read_record
+from lab.weights import unpack
+from results import page_digits as study
+
+HALF = True
+RECORD = Path(study.__file__).with_suffix(".json")
+OF_A_CLASS = 4
+"""How many digits of each class the page has, the first of the test set."""
+
+NOTES = {
+    "no position": "a bag of patches",
+    "learned table": "a vector for each place",
+    "axial RoPE": "rotation by row and column",
+    "Circulant-STRING": "rotation, learned",
+}
+START = (4, 4)
+"""Where the digit stands first, row and column of its corner."""
+
+
+class Seen(nn.Module):
+    """The scores of a model, and how much each patch counts for each in its layers."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, images: Tensor) -> dict[str, Tensor]:
+        """Return for one image ``scores``, ``(classes,)``, and a map of each layer.
+
+        The maps, ``layer 1`` and so on, are means over the heads, ``(patches, patches)``.
+        """
+        found: dict[str, Tensor] = {}
+
+        def look(layer: Any, args: tuple[Tensor, Any], _: dict[str, Any]) -> None:
+            found[f"layer {len(found) + 1}"] = layer.attention_weights(*args)[0].mean(0)
+
+        blocks: Any = self.model.blocks
+        hooks = [b.attention.register_forward_pre_hook(look, with_kwargs=True) for b in blocks]
+        scores = self.model(images)[0]
+        for hook in hooks:
+            hook.remove()
+        return {"scores": scores, **found}
+
+
+@cache
+def models() -> dict[str, nn.Module]:
+    """Return the trained models of the record by name, of its first seed."""
+    cells, made = read_record(RECORD)["data"]["cells"], study.task()
+    found = {}
+    for name, options in study.CELLS.items():
+        model = study.make_model(made, **options)
+        unpack(model, cells[name]["runs"][0]["weights"])
+        found[name] = model.eval()
+    return found
+
+
+def programs() -> dict[str, Traced]:
+    """Return what the page runs, by the name of the method."""
+    image = torch.zeros(1, 1, study.CANVAS, study.CANVAS)
+    return {name: traced(Seen(model), images=image) for name, model in models().items()}
+
+
+def digits() -> tuple[Tensor, Tensor]:
+    """Return the digits of the page, ``(count, side, side)`` of bytes, and their classes."""
+    images, labels = study.task().test
+    first = [(labels == k).nonzero()[:OF_A_CLASS, 0] for k in range(10)]
+    return images[torch.cat(first), 0], labels[torch.cat(first)]
+
+
+def at(images: Tensor, row: int, column: int) -> Tensor:
+    """Return images ``(count, side, side)`` on the canvas, as a model reads them."""
+    shown = torch.zeros(len(images), 1, study.CANVAS, study.CANVAS)
+    shown[:, 0, row : row + study.SIDE, column : column + study.SIDE] = images.float() / 255
+    return shown
+
+
+@cache
+@torch.no_grad()
+def told_apart() -> tuple[int, int, int]:
+    """Return the digit of the page, and the new place, that tell the methods apart most clearly.
+
+    At the start all models should be right but the bag; at the new place all that rotate, but for
+    FAVOR+. The digit and the place at which most of that is so win, and among equals those of
+    which the models are surest.
+    """
+    images, labels = digits()
+    bag, lost = {"no position"}, {"learned table", "FAVOR+, axial RoPE"}
+    corners = range(0, study.CANVAS - study.SIDE + 1, study.PATCH)
+    new = [(r, c) for r in corners for c in corners if min(r, c) > corners[-1] // 2]
+
+    def as_wished(place: tuple[int, int], wrong: set[str]) -> Tensor:
+        found = torch.zeros(len(images))
+        for name, model in models().items():
+            shares = model(at(images, *place)).softmax(-1)
+            right, sure = shares.argmax(-1) == labels, shares[range(len(labels)), labels]
+            found += (right != (name in wrong)) + (1 - sure if name in wrong else sure) / 100
+        return found
+
+    best = torch.stack([as_wished(place, bag | lost) for place in new]) + as_wished(START, bag)
+    where, digit = divmod(int(best.argmax()), len(images))
+    return digit, *new[where]
+
+
+def data() -> dict[str, Any]:
+    """Return what the page has to know besides: digits, methods and their accuracy."""
+    record, (images, labels) = read_record(RECORD), digits()
+    shown, row, column = told_apart()
+    methods = {}
+    for name, options in study.CELLS.items():
+        scores = [run["scores"] for run in record["data"]["cells"][name]["runs"]]
+        methods[name] = {
+            "note": NOTES.get(name) or f"rotation {options['rotate']} φ",
+            "colour": COLOURS[options.get("encoder", "none")],
+            "linear": "attention" in options,
+            **{
+                test: [extreme(score[test] for score in scores) for extreme in (min, max)]
+                for test in ("test", "moved")
+            },
+        }
+    return {
+        "canvas": study.CANVAS,
+        "side": study.SIDE,
+        "patch": study.PATCH,
+        "seeds": len(record["seeds"]),
+        "methods": methods,
+        "digits": base64.b64encode(images.numpy().tobytes()).decode(),
+        "labels": labels.tolist(),
+        "shown": shown,
+        "start": START,
+        "end": [row, column],
+    }
