@@ -30,6 +30,7 @@ from lab.theory import (
     structured_variance,
     variance,
 )
+from lab.weights import packed, unpack
 from stringlib import (
     STRING,
     ALiBi,
@@ -135,6 +136,8 @@ CALLS = [
     (make_encoder, {"name": "mixed", "head_dim": 8, "coord_dim": 2, "heads": 1}),
     (make_bias, {"name": "t5", "heads": 2, "causal": True}),
     (make_language_model, {"name": "tiny", "vocab": 5}),
+    (packed, {"model": TEXT}),
+    (unpack, {"model": TEXT, "text": packed(TEXT)}),
     (RoPE, {"head_dim": 8, "base": 10.0, "heads": 1, "layout": "half"}),
     (DenseSTRING, {"generators": torch.zeros(1, 2, 4, 4)}),
     (MIXED, {"q": Q, "k": Q, "positions": PLANE, "key_positions": PLANE}),

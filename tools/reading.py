@@ -26,7 +26,8 @@ FOLDED = re.compile(
     r"^(:{3,}|`{3,})\{(?:admonition\}[^\n]*\n:class: [^\n]*dropdown|dropdown\}).*?^\1$", re.M | re.S
 )
 NOT_WORDS = re.compile(
-    r"^`{3,}\{[\w:-]+\}|\$[^$]*\$|\{[a-z:]+\}`[^`]*`|\]\([^)]*\)|`[^`\n]*`|^:.*$", re.MULTILINE
+    r"<!--.*?-->|^`{3,}\{[\w:-]+\}|\$[^$]*\$|\{[a-z:]+\}`[^`]*`|\]\([^)]*\)|`[^`\n]*`|^:.*$",
+    re.MULTILINE,
 )
 
 
