@@ -26,21 +26,18 @@ def arguments(thing: Any) -> str:
     return str(bare.replace(parameters=parameters, return_annotation=bare.empty))
 
 
-def lines(place: str, thing: Any) -> Iterator[str]:
-    """Yield a name with its arguments, and the methods that a class adds."""
-    if not callable(thing):
-        yield place
-        return
-    yield f"{place}{arguments(thing)}"
-    for name, member in sorted(vars(thing).items()) if inspect.isclass(thing) else ():
-        function = getattr(member, "__func__", member)
-        if not name.startswith("_") and inspect.isfunction(function):
-            yield f"{place}.{name}{arguments(function)}"
+def methods(thing: type, public: set[int]) -> Iterator[tuple[str, Any]]:
+    """Yield the methods that a class adds, with those of its bases that users do not see."""
+    for name in dir(thing):
+        owner = next(base for base in thing.__mro__ if name in vars(base))
+        hidden = owner.__module__.startswith("stringlib") and id(owner) not in public
+        function = getattr(vars(owner)[name], "__func__", vars(owner)[name])
+        if (owner is thing or hidden) and not name.startswith("_") and inspect.isfunction(function):
+            yield name, function
 
 
-def face() -> list[str]:
-    """Return the public face, a line for each name; one that stands in two places points back."""
-    found, first = [], dict[int, str]()
+def named() -> Iterator[tuple[str, Any]]:
+    """Yield each place of the face, and what stands there."""
     for name in PACKAGES + MODULES:
         module = importlib.import_module(f"stringlib{name}")
         written = [
@@ -49,9 +46,21 @@ def face() -> list[str]:
             if not name.startswith("_") and getattr(thing, "__module__", "") == module.__name__
         ]
         for one in sorted(getattr(module, "__all__", written)):
-            thing, place = getattr(module, one), f"{module.__name__}.{one}"
-            before = first.setdefault(id(thing), place)
-            found += lines(place, thing) if before == place else [f"{place} = {before}"]
+            yield f"{module.__name__}.{one}", getattr(module, one)
+
+
+def face() -> list[str]:
+    """Return the public face, a line for each name; one that stands in two places points back."""
+    found, first = [], dict[int, str]()
+    public = {id(thing) for _, thing in named()}
+    for place, thing in named():
+        before = first.setdefault(id(thing), place)
+        if before != place:
+            found.append(f"{place} = {before}")
+            continue
+        found.append(f"{place}{arguments(thing)}" if callable(thing) else place)
+        for name, function in methods(thing, public) if inspect.isclass(thing) else ():
+            found.append(f"{place}.{name}{arguments(function)}")
     return found
 
 
