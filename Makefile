@@ -16,12 +16,18 @@ ROUNDS   ?= 15
 SUITES   ?= limits encoders attention states delta models
 
 override VENV := $(patsubst ~/%,$(HOME)/%,$(VENV))
+# by its Python: the first line of the script names the folder in which it was installed
 PY   := $(VENV)/bin/python
-JB   := $(VENV)/bin/jupyter-book build . -W -n --keep-going --quiet
+JB   := $(PY) $(VENV)/bin/jupyter-book build . -W -n --keep-going --quiet
 HTML := _build/html
 
-# The environment is ready when the stamp named after everything that it is made from exists.
-KEY   := $(shell { cat constraints.txt pyproject.toml tools/environment.sh; echo '$(TORCH)'; } | cksum | cut -d' ' -f1)
+ifeq ($(shell test -w . && echo yes),)
+$(error $(CURDIR) cannot be written: copy it to a folder that can)
+endif
+
+# The environment is ready when the stamp named after everything that it is made from exists; the
+# folder too, which may have been moved or copied.
+KEY   := $(shell { cat constraints.txt pyproject.toml tools/environment.sh; echo '$(TORCH)'; pwd; } | cksum | cut -d' ' -f1)
 READY := $(VENV)/.ready-$(KEY)
 # An environment whose interpreter has gone is made again, whatever its stamp says.
 ifeq ($(shell test -x $(PY) && echo yes),)
@@ -47,7 +53,7 @@ help: ## this list
 	@echo '  build and further arguments for pip; see "Which PyTorch" in README.md.'
 
 book: _build/book.stamp ## build the book and print the page to open
-	@echo "The book is at file://$(abspath $(HTML))/index.html"
+	@echo "The book is at file://$(subst $() ,%20,$(CURDIR))/$(HTML)/index.html"
 
 pdf: _build/book.stamp ## print the whole book as one PDF, with Chromium
 	$(PY) tools/pdf.py $(HTML) _build/book.pdf
@@ -56,7 +62,7 @@ serve: _build/book.stamp ## serve the built book on localhost (PORT=8000)
 	$(PY) -m http.server --bind 127.0.0.1 --directory $(HTML) $(PORT)
 
 jupyter: $(READY) ## open JupyterLab on the notebooks
-	$(PY) -m jupyter lab notebooks
+	$(PY) -m jupyterlab notebooks
 
 notebooks: $(READY) ## run the notebooks afresh and write them in their stable form
 	$(PY) tools/notebooks.py --jobs $(JOBS)

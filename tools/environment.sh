@@ -33,12 +33,15 @@ trap 'rm -f "$pins"' EXIT
 grep -vE '^torch(vision)?==' constraints.txt >"$pins"
 
 # -qq: errors only. PyTorch goes first and by its own name, so that nothing else chooses its build.
-pip_install() { "$python" -m pip install -qq ${PIP_ARGS:-} -c "$pins" "$@"; }
+pip_install() {
+    "$python" -m pip install -qq ${PIP_ARGS:-} -c "$pins" "$@" ||
+        fail "pip could not install what is missing: with the network on, the same command goes on from here"
+}
 say "Installing the pinned packages (the first time this takes some minutes) ..."
-pip_install "$TORCH"
+pip_install "$TORCH" setuptools
 # what wants a PyTorch of its own, as torchvision does, has to fit this one
 "$python" -c 'from importlib.metadata import version; print("torch==" + version("torch"))' >>"$pins"
-pip_install -e '.[dev]'
+pip_install --no-build-isolation -e '.[dev]' # in a folder that was moved, without the network too
 
 # an install that was cut off leaves packages without all of their files, which pip takes as done
 broken=$("$python" tools/broken_packages.py constraints.txt)
