@@ -22,10 +22,13 @@ def unpack(model: nn.Module, text: str) -> None:
     """Give a model the numbers that :func:`packed` wrote of one that was made in the same way.
 
     Raises:
-        ValueError: If the model has more numbers than the text, or fewer.
+        ValueError: If the text is none of that function, or of more or fewer numbers.
     """
     state = model.state_dict()
-    numbers = torch.frombuffer(bytearray(base64.b64decode(text)), dtype=torch.float16)
+    try:
+        numbers = torch.frombuffer(bytearray(base64.b64decode(text)), dtype=torch.float16)
+    except ValueError:
+        raise ValueError(f"text must be what packed returns, got {text[:20]!r}") from None
     sizes = [x.numel() for x in state.values()]
     if sum(sizes) != len(numbers):
         raise ValueError(f"text must hold the {sum(sizes)} numbers of model, got {len(numbers)}")
