@@ -76,6 +76,47 @@ window.bookLive = (function () {
   new MutationObserver(() => redraws.forEach((redraw) => redraw()))
     .observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
 
+  /* What a model of book/live/steps.py has read: a list of tokens, and the scores and states after each.
+     All states share one cache, to which each step adds a row. */
+  function reading(run, program, shapes) {
+    const size = (shape) => shape.reduce((n, m) => n * m, 1), names = Object.keys(shapes);
+    const grows = names.filter((name) => /_(keys|values)$/.test(name));
+    const tokens = [], scores = [null], states = [{}];
+    names.forEach((name) => { states[0][name] = new Float32Array(size(shapes[name])); });
+    return {
+      scores, states,
+      /* Read one further token of those wanted; false if all are read. What differs is forgotten first. */
+      async step(wanted) {
+        const other = tokens.findIndex((token, i) => token !== wanted[i]), at = other < 0 ? tokens.length : other;
+        tokens.length = at;
+        scores.length = states.length = at + 1;
+        if (at >= wanted.length) { return false; }
+        const found = await run(program, Object.assign({ tokens: [wanted[at]], place: [at] }, states[at]));
+        tokens.push(wanted[at]);
+        scores.push(found.scores.data);
+        states.push(Object.fromEntries(names.map((name) => [name, grows.includes(name) ? states[0][name] : found[name].data])));
+        grows.forEach((name) => {
+          const [room, wide] = shapes[name].slice(-2), row = found[name].data;
+          for (let head = 0; head * wide < row.length; head++) {
+            states[0][name].set(row.subarray(head * wide, (head + 1) * wide), (head * room + at) * wide);
+          }
+        });
+        return true;
+      },
+      /* How many numbers the first layer keeps after so many tokens. */
+      kept(length) {
+        return names.filter((name) => name.startsWith("layer0_")).reduce((sum, name) =>
+          sum + (grows.includes(name) ? size(shapes[name]) / shapes[name].at(-2) * length : size(shapes[name])), 0);
+      },
+    };
+  }
+
+  function softmax(scores, temperature = 1) {
+    const most = Math.max(...scores), e = Array.from(scores, (s) => Math.exp((s - most) / temperature));
+    const sum = e.reduce((a, b) => a + b, 0);
+    return e.map((v) => v / sum);
+  }
+
   /* load makes programs of what was exported: bookRun.load, or bookRun.apart for a worker. */
   function add(name, begin, load = bookRun.load) {
     const box = document.getElementById("live-" + name);
@@ -90,8 +131,11 @@ window.bookLive = (function () {
       observer.disconnect();
       document.head.append(element("script", { src: new URL("live-" + name + "-programs.js", HERE).href, onload: start }));
     }, { rootMargin: "600px 0px" }).observe(box);
-    if (asked(name)) { box.scrollIntoView({ block: "start" }); }
+    if (asked(name)) {
+      box.closest(".book-answer[hidden]")?.dispatchEvent(new Event("beforematch")); // it may wait for a prediction
+      box.scrollIntoView({ block: "start" });
+    }
   }
 
-  return { add, asked, atRest, colour, element, follow, keep, lazily, ready, slider };
+  return { add, asked, atRest, colour, element, follow, keep, lazily, reading, ready, slider, softmax };
 })();

@@ -317,6 +317,7 @@ window.bookRun = (function make() {
   function compare(f) { return both(function (a, b) { return Number(f(a, b)); }); }
   const less = compare(function (a, b) { return a < b; }), most = compare(function (a, b) { return a <= b; });
   const more = compare(function (a, b) { return a > b; }), least = compare(function (a, b) { return a >= b; });
+  const not = each(function (v) { return Number(!v); }); // bitwise_not, too, is of truths alone
   const equal = compare(function (a, b) { return a === b; }), other = compare(function (a, b) { return a !== b; });
   function filled(x, v) { const out = tensor(x.shape); out.data.fill(Number(v)); return out; }
   function mean(x, axes, keep) {
@@ -363,7 +364,7 @@ window.bookRun = (function make() {
     "minimum.default": both(Math.min), "maximum.default": both(Math.max),
     "eq.Scalar": equal, "ne.Scalar": other, "lt.Scalar": less, "le.Scalar": most, "gt.Scalar": more, "ge.Scalar": least,
     "eq.Tensor": equal, "ne.Tensor": other, "lt.Tensor": less, "le.Tensor": most, "gt.Tensor": more, "ge.Tensor": least,
-    "logical_not.default": each(function (v) { return Number(!v); }), "logical_and.default": both(function (a, b) { return Number(a && b); }),
+    "logical_not.default": not, "bitwise_not.default": not, "logical_and.default": both(function (a, b) { return Number(a && b); }),
     "exp.default": each(Math.exp), "exp2.default": each(function (v) { return Math.pow(2, v); }), "expm1.default": each(Math.expm1),
     "log.default": each(Math.log), "log2.default": each(Math.log2), "log1p.default": each(Math.log1p),
     "abs.default": each(Math.abs), "neg.default": each(function (v) { return -v; }), "sign.default": each(Math.sign),

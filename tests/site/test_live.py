@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from book.live import encoder, move
+from book.live import encoder, memory, move
+from book.live.steps import Stepped
 from lab.program import bundle, traced
 from tests.model_cases import language_model, text
 from tests.site.reader import DESKTOP, PHONE, ROOT, Reader
@@ -114,6 +115,81 @@ def test_the_encoder_of_the_page_is_the_package(runner: Any) -> None:
     rotated, moved = (torch.tensor(found["maps"][key]) for key in ("rotated", "rotated_moved"))
     assert (rotated - moved).abs().max() < 1e-6
     assert (torch.tensor(found["maps"]["added_moved"]) - rotated).abs().max() > 0.01
+
+
+STEPS = """async ([text, name, shapes, wanted]) => {
+  const run = window.bookRun.apart(JSON.parse(text));
+  const read = window.bookLive.reading(run, name, shapes), rows = [];
+  for (const tokens of wanted) {
+    while (await read.step(tokens)) { }
+    rows.push(read.scores.slice(1).map(row => Array.from(row)));
+  }
+  return [rows, read.kept(wanted[1].length)];
+}"""
+
+
+@pytest.mark.parametrize("name", [*memory.study.CELLS])
+def test_a_page_that_reads_token_by_token_says_what_the_whole_model_says(
+    runner: Any, name: str
+) -> None:
+    """Random tokens, then others from the sixth on: what was read before them is not read again."""
+    runner.add_script_tag(path=str(RUN.parent / "book-live.js"))
+    torch.manual_seed(1)
+    told = {key: x for key, x in memory.study.CELLS[name].items() if key != "rate"}
+    model = memory.study.make_model(**told).eval()
+    one = Stepped(model, room=12)
+    tokens = torch.randint(16, (2, 9))
+    tokens[1, :5] = tokens[0, :5]
+    shapes = {part: [*x.shape] for part, x in one.start().items()}
+    made = json.dumps(bundle({name: one.program(1)}, half=False))
+    rows, kept = runner.evaluate(STEPS, [made, name, shapes, tokens.tolist()])
+    with torch.no_grad():
+        whole, states = model(tokens, return_state=True)
+    torch.testing.assert_close(torch.tensor(rows), whole, atol=2e-4, rtol=1e-3)
+    state = getattr(states[0], "rest", states[0])
+    parts = (
+        [x[:1] for x in (state.keys, state.values)] if hasattr(state, "keys") else [state.sums[:1]]
+    )
+    parts += [states[0].key[:1]] if hasattr(states[0], "rest") else []
+    scale = getattr(state, "log_scale", None)
+    assert kept == sum(x.numel() for x in parts) + (0 if scale is None else scale[0].numel())
+
+
+def test_one_question_asks_for_all_keys(runner: Any) -> None:
+    """Eight keys behind one list, whose state stays as it was."""
+    for name in ("softmax, RoPE", "delta rule"):
+        one = memory.memories()[name]
+        listed, keys = torch.randint(8, (6,)), torch.arange(8, 16)
+        kept = one.start()
+        with torch.no_grad():
+            for at, token in enumerate(listed):
+                found = one(token[None], torch.tensor([at]), **kept)
+                for part, x in found.items():
+                    if part.endswith(("_keys", "_values")):
+                        kept[part][..., at : at + 1, :] = x
+                    elif part in kept:
+                        kept[part] = x
+            whole = one.model(torch.cat([listed.expand(8, 6), keys[:, None]], 1))[:, -1]
+        inputs = {"tokens": keys, "place": torch.tensor([6]), **kept}
+        made = bundle({name: one.program(8)}, half=False)
+        there = torch.tensor(computed(runner, made, {name: inputs})[name]["scores"])
+        torch.testing.assert_close(there, whole.flatten(), atol=2e-4, rtol=1e-3)
+
+
+def test_the_list_that_is_shown_first_is_one_on_which_memories_differ() -> None:
+    pairs, asked = memory.chosen()
+    had = [value for key, value in pairs if key == asked]
+    assert len(had) == 2
+    assert had[0] != had[1]
+    assert len(pairs) == memory.LISTED
+    tokens = [t for key, value in pairs for t in (key + 8, value)] + [asked + 8]
+    with torch.no_grad():
+        said = {
+            name: int(one.model(torch.tensor([tokens]))[0, -1].argmax())
+            for name, one in memory.memories().items()
+        }
+    assert {name for name, value in said.items() if value == had[0]} == {"sum", "FAVOR+"}
+    assert sum(value == had[1] for value in said.values()) == 4
 
 
 @pytest.fixture(params=["desktop", "phone"])
@@ -370,3 +446,36 @@ def test_nobody_is_shut_out(site: Path, browser: Any, form: dict[str, Any], them
     assert not reader.faults()
     assert not reader.barriers()
     reader.close()
+
+
+def rested(page: Any, name: str, state: str) -> None:
+    """Wait until an instrument has computed what it shows of a state, and said so."""
+    page.wait_for_function(
+        "([name, state]) => document.getElementById(name).dataset.rested === state",
+        arg=[f"live-{name}", state],
+    )
+
+
+def test_a_key_is_overwritten_and_asked_for(page: Any) -> None:
+    """By typing, by keys and by touch; the list hears fewer pairs; a link brings all back."""
+    box = page.locator("#live-memory")
+    box.scroll_into_view_if_needed()
+    page.locator("#live-memory[data-ready]").wait_for()
+    typed = box.get_by_role("textbox")
+    typed.fill("a1 b2 zz a5, B: 3")
+    rested(page, "memory", "a1 b2 a5 b3?" + box.locator("[aria-pressed=true]").inner_text())
+    box.get_by_role("button", name="a", exact=True).click()
+    rested(page, "memory", "a1 b2 a5 b3?a")
+    said = box.locator(".live-said").inner_text()
+    assert said.startswith("a has 5, before that 1.")
+    assert sum(name in said for name in memory.memories()) == len(memory.memories())
+    assert box.locator(".live-gone").all_inner_texts() == ["a1", "b2"]
+    box.get_by_role("slider").press("ArrowLeft")
+    rested(page, "memory", "a1 b2 a5?a")
+    box.get_by_role("slider").press("ArrowLeft")
+    rested(page, "memory", "a1 b2?a")
+    assert box.locator(".live-said").inner_text().startswith("a has 1. Right: ")
+    box.get_by_role("button", name="give a another value").click()
+    rested(page, "memory", "a1 b2 a4?a")
+    page.reload()
+    rested(page, "memory", "a1 b2 a4?a")

@@ -1,0 +1,91 @@
+"""Ask a memory: keys and values in; out comes what six memories keep and answer."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+
+from book.live.steps import Stepped, about, trained
+from book.recorded import about as told
+from book.recorded import measured, score
+from lab.explore.style import COLOURS
+from lab.program import Traced
+from results import page_recall as study
+
+HALF = True
+LISTED = 9
+"""Pairs of the list that the page begins with: there is room for three more."""
+
+SHOWN = {
+    "softmax, RoPE": "softmax",
+    "sum": "identity",
+    "FAVOR+": "favor",
+    "SSD": "ssd",
+    "GLA": "gla",
+    "delta rule": "delta",
+}
+"""Memory → whose colour it has."""
+
+
+@cache
+def memories() -> dict[str, Stepped]:
+    """Return the models, by name."""
+    return trained(study, room=2 * study.PAIRS)
+
+
+@torch.no_grad()
+def chosen(count: int = 4000, seed: int = 0) -> tuple[list[tuple[int, int]], int]:
+    """Return pairs, and a key that has had two values: a list on which the memories differ most.
+
+    Of random lists those count on which softmax names the latest value and one memory the old one;
+    the first of them with the most kinds of answers, right, old and neither, and of these with the
+    most that err.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    keys = torch.randint(study.KEYS, (count, LISTED), generator=generator)
+    values = torch.randint(study.VALUES, (count, LISTED), generator=generator)
+    place = torch.randint(1, LISTED - 2, (count,), generator=generator)
+    rows = torch.arange(count)
+    asked = keys[rows, place]
+    same = keys == asked[:, None]
+    old = values[rows, same.int().argmax(1)]
+    new = values[rows, LISTED - 1 - same.flip(1).int().argmax(1)]
+    pairs = torch.stack([keys + study.VALUES, values], -1).flatten(1)
+    tokens = torch.cat([pairs, asked[:, None] + study.VALUES], 1)
+    said = {name: one.model(tokens)[:, -1].argmax(-1) for name, one in memories().items()}
+    answers = torch.stack([*said.values()])
+    right, late = answers == new, answers == old
+    kinds = torch.stack([right, late, ~right & ~late]).any(1).sum(0)
+    rank = 10 * kinds + (~right).sum(0)
+    fits = (same.sum(1) == 2) & (old != new) & (said["softmax, RoPE"] == new) & late.any(0)
+    best = int(torch.where(fits, rank, -1).argmax())
+    listed = zip(keys[best].tolist(), values[best].tolist(), strict=True)
+    return [*listed], int(asked[best])
+
+
+def programs() -> dict[str, Traced]:
+    """Return what the page runs: for each memory a step, and a question for all keys at once."""
+    found = {}
+    for name, one in memories().items():
+        found[f"{name} step"] = one.program(1)
+        found[f"{name} ask"] = one.program(study.KEYS)
+    return found
+
+
+def data() -> dict[str, Any]:
+    """Return what the page has to know besides: where it begins, names, shapes and accuracies."""
+    pairs, asked = chosen()
+    scores = {kind: measured("page_recall", score(kind)) for kind in ("once", "overwritten")}
+    return {
+        "most": study.PAIRS,
+        "pairs": pairs,
+        "asked": asked,
+        "seeds": len(scores["once"]["sum"]),
+        "memories": {
+            name: about(one, COLOURS[SHOWN[name]])
+            | {kind: told(by_name[name]) for kind, by_name in scores.items()}
+            for name, one in memories().items()
+        },
+    }
