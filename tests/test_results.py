@@ -25,7 +25,13 @@ from stringlib.encoders.registry import BIASES, ENCODERS
 
 ROOT = Path(__file__).resolve().parents[1]
 STUDIES = sorted(path.stem for path in (ROOT / "results").glob("*.py"))
-SEEDS = {"favor_plus": 10, "recall_redraw": 10, "recall_success": 30}
+SEEDS = {
+    "favor_plus": 10,
+    "recall_redraw": 10,
+    "recall_success": 30,
+    "page_digits": 3,
+    "page_recall": 3,
+}
 """Study → least number of seeds, if it is not five."""
 CHEAP = {
     "circulant_training": ["base", "clip None", "start uniform", "shared True"],
@@ -98,8 +104,12 @@ def timeless(run: Any) -> Any:
 
 
 def places(run: dict[str, Any]) -> set[tuple[str, bool]]:
-    """Return where a run has a number, and where none, but for what grows with the steps."""
-    run = {key: value for key, value in run.items() if key not in ("losses", "seed", "wall_s")}
+    """Return where a run has a number, and where none, but for what grows with the steps.
+
+    Weights are kept of one seed alone.
+    """
+    own = ("losses", "seed", "wall_s", "weights")
+    run = {key: value for key, value in run.items() if key not in own}
     return {
         (place, value is None) for place, value in leaves(plain(run)) if "/losses/" not in place
     }
