@@ -146,7 +146,8 @@ class Reader:
             self.complaints.append(f"console error: {message.text}")
 
     def _failed(self, request: Any) -> None:
-        if request.url.startswith("file:"):
+        # what the page was left before is not missing
+        if request.url.startswith("file:") and request.failure != "net::ERR_ABORTED":
             self.complaints.append(f"cannot load {request.url}")
 
     def open(self, path: Path, fragment: str = "") -> None:
