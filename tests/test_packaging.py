@@ -147,6 +147,17 @@ def test_the_version_stands_in_one_place() -> None:
     citation = yaml.safe_load(read("CITATION.cff"))
     assert citation["version"] == stringlib.__version__
     assert citation["license"] == PROJECT["license"] == "MIT"
+    (edition,) = re.findall(r"edition += {Version (.*)}", read("book/new.md"))
+    assert edition == stringlib.__version__
+
+
+def test_every_new_result_can_be_cited() -> None:
+    page = read("book/new.md")
+    (entries,) = re.findall(r"```bibtex\n(.*?)```", page, re.DOTALL)
+    titles = re.findall(r", title = {(.+?)}", entries)
+    assert titles[:-1] == re.findall(r"^## (?!To cite)(.+)$", page, re.MULTILINE)
+    assert f"# {titles[-1]}\\n" in read("notebooks/02_rope.ipynb")
+    assert yaml.safe_load(read("CITATION.cff"))["title"] in entries
 
 
 def test_actions_are_pinned() -> None:
