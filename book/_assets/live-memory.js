@@ -35,7 +35,7 @@ bookLive.add("memory", (box, run, about) => {
   } }, "another list");
   const said = element("p.live-said", { role: "status" });
   const cards = element("ul.live-memories", {}, ...memories.map((memory) => {
-    memory.table = element("canvas.live-table", { role: "img", onclick: (event) => {
+    memory.table = element("canvas.live-table", { role: "img", "aria-label": memory.name + " has not answered yet", onclick: (event) => {
       const row = Math.floor((event.offsetY / memory.table.clientHeight) * (KEYS.length + 1)) - 1;
       if (row >= 0) { change({ asked: row }); }
     } });
