@@ -35,10 +35,12 @@
     const target = document.querySelector(":target");
     if (!target) { return; }
     const box = target.closest(".toggle-hidden"), shut = "details.book-deeper:not([open])";
+    const answer = target.closest(".book-answer[hidden]");
     const own = target.querySelector(":scope > " + shut);
     if (own) { own.open = true; }
     for (let fold = target.closest(shut); fold; fold = target.closest(shut)) { fold.open = true; }
     if (box) { box.querySelector(".toggle-button").click(); }
+    if (answer) { answer.dispatchEvent(new Event("beforematch")); } // as a search in the page tells it
     target.scrollIntoView();
   }
   addEventListener("hashchange", openTarget);

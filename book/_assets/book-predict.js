@@ -68,15 +68,6 @@
     if (number in before) { tell(before[number]); }
   });
 
-  function openTarget() {
-    const target = document.querySelector(":target"), answer = target && target.closest(".book-answer[hidden]");
-    if (!answer) { return; }
-    answer.dispatchEvent(new Event("beforematch"));
-    target.scrollIntoView();
-  }
-  addEventListener("hashchange", openTarget);
-  openTarget();
-
   /* ---- where the reader is: the last section, chapters read to their summary, the sidebar ---- */
 
   const sidebar = document.querySelector(".bd-sidebar-primary"), here = sidebar && sidebar.querySelector("a.current, li.current > a");

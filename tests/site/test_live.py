@@ -457,7 +457,7 @@ def rested(page: Any, name: str, state: str) -> None:
 
 
 def test_a_key_is_overwritten_and_asked_for(page: Any) -> None:
-    """By typing, by keys and by touch; the list hears fewer pairs; a link brings all back."""
+    """By typing, by keys and by clicks; the list hears fewer pairs; a link brings all back."""
     box = page.locator("#live-memory")
     box.scroll_into_view_if_needed()
     page.locator("#live-memory[data-ready]").wait_for()
