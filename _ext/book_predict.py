@@ -31,6 +31,9 @@ class HoldAnswers(SphinxPostTransform):
         for box in list(self.document.findall(nodes.admonition)):
             if "predict" in box["classes"]:
                 self.hold(box)
+        for node in self.document.findall(nodes.raw):
+            if ANSWERED.search(node.astext()):
+                logger.warning("a mark <!-- answered: … --> ends no answer", location=node.parent)
 
     def hold(self, box: nodes.admonition) -> None:
         """Hold the answer of one box."""
