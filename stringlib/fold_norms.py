@@ -58,8 +58,8 @@ def foldable(
 
     Args:
         encoder: The encoder.
-        norm_q: The norm of queries: the module, which is asked; or its scales, ``(head_dim,)``, or
-            those of all heads in a row; None for no scales.
+        norm_q: The norm of queries: the module, which is asked; or its scales, none of them 0,
+            ``(head_dim,)``, or those of all heads in a row; None for no scales.
         norm_k: That of keys.
 
     Returns:
