@@ -322,7 +322,7 @@ def run_ci(folder: Path, *commands: str) -> tuple[int, list[str], str]:
     return result.returncode, log.read_text().splitlines(), result.stderr
 
 
-SUITE = f"make test portable in {ROOT}, browser 1"
+SUITE = f"make test in {ROOT}, browser 1"
 
 
 def test_ci_runs_the_suite_with_the_browser_that_is_there(tmp_path: Path) -> None:
