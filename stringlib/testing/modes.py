@@ -106,7 +106,10 @@ class Exported(Mode):
 
 
 class Batched(Mode):
-    """``torch.func.vmap`` over two copies of the tensors: a batch that no line has seen."""
+    """``torch.func.vmap`` over the tensors and others: a batch that no line has seen.
+
+    Others, for two that are equal would hide what mixes them up.
+    """
 
     name = "batched"
 
@@ -117,10 +120,17 @@ class Batched(Mode):
         def one(*tensors: Tensor) -> Any:
             with warnings.catch_warnings():  # of an operation that goes one by one, no error
                 warnings.filterwarnings("ignore", "There is a performance drop")
-                found = batched(*(x.expand(2, *x.shape).clone() for x in tensors))
+                found = batched(*map(_after_another, tensors))
             return tree_map_only(Tensor, lambda x: x[1], found)
 
         return one
+
+
+def _after_another(x: Tensor) -> Tensor:
+    """Return a batch of two: what stands in a tensor in another order, and as it is."""
+    batch = x.expand(2, *x.shape).clone()  # autocast stacks no float64
+    batch[0] = x.flip(0) if x.ndim else x
+    return batch
 
 
 EAGER = Mode()

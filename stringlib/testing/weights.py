@@ -359,18 +359,20 @@ def _padded(
     for x in (tensors[1], tensors[2], scale[..., None]):  # whatever stands in the padding
         x.masked_fill_(~mask[:, None, :, None], torch.nan)
     leaves = [x.requires_grad_() for x in tensors]
-    options: dict[str, Any] = {"normalize": normalize, "key_scale": scale if with_scale else None}
     limit = EXACT if normalize else 1e-11 + EXACT * expected.abs().max().item()
     what = f"{_way(causal, mode)} with padding"
+
+    def attend(mask: Tensor, scale: Tensor, *tensors: Tensor) -> Tensor:
+        options: dict[str, Any] = {"key_mask": mask, "key_scale": scale if with_scale else None}
+        out: Tensor = case.attend(tensors, causal, mode, normalize=normalize, **options)
+        return out
+
     for shape in ((3, n), (3, 1, n), (3, case.heads, n)) if run.cheap else ((3, n),):
         by_head = mask.view(3, *(1,) * (len(shape) - 2), n).expand(shape)
-        got = run(
-            lambda by_head, *t: case.attend(t, causal, mode, key_mask=by_head, **options),
-            *(by_head, *leaves),
-        )
+        got = run(attend, by_head, scale, *leaves)
         close(got, expected, limit, what)
     for one in range(3) if run is EAGER else ():  # a mask for the whole batch
-        out = case.attend(leaves, causal, mode, key_mask=mask[one], **options)
+        out = attend(mask[one], scale, *leaves)
         close(out[one], expected[one], limit, what)
     found = run.gradients(got, leaves)
     true(all(g.isfinite().all() for g in found), f"gradients of {what} must be finite")
