@@ -52,7 +52,8 @@ def crosstalk_error(n: int, overlap: float, spread: float) -> float:
 def delta_recall_moments(n: int, m: int, rate: Positive = 1.0) -> tuple[list[float], list[float]]:
     r"""Return what a delta state answers to each of n random keys: :eq:`eq-delta-recall`.
 
-    Keys are independent and uniform on the unit sphere; values do not depend on them.
+    Keys are independent and uniform on the unit sphere; values do not depend on them. At small
+    rates the noise over signal is below that of a sum: :eq:`eq-delta-small-rate`.
 
     Args:
         n: Pairs, each written once.
