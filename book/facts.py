@@ -5,7 +5,7 @@ from __future__ import annotations
 from operator import itemgetter
 from typing import Any
 
-from book import exchanged, recorded
+from book import exchanged, measures, recorded
 from book.methods import WIDE
 from book.recorded import about, texts
 from lab.theory.capacity import guess_accuracy
@@ -27,9 +27,10 @@ def facts() -> dict[str, Any]:
     recall = recorded.recall()
     drawn = {k: recorded.recall("unit", k)["favor-circulant"] for k in ("test", "redrawn")}
     encoders, attentions = recorded.encoder_times(), recorded.attention_times()
-    other, finer, opposite = (vision[key] for key in ("other", "interpolated", "moved"))
+    other, opposite = vision["other"], vision["moved"]
     # the record knows who took part: a name that was registered since did not
-    names = [f"digits {name}" for name in (*ABSOLUTE, *ENCODERS) if f"digits {name}" in finer]
+    digits = vision["test"]
+    names = [f"digits {name}" for name in (*ABSOLUTE, *ENCODERS) if f"digits {name}" in digits]
     rotary = [f"volumes {name}" for name in ENCODERS if f"volumes {name}" in opposite]
     fft = recorded.fft()
     cache, state = cache_numbers(1, WIDE, WIDE), state_numbers(WIDE, WIDE)
@@ -43,8 +44,7 @@ def facts() -> dict[str, Any]:
         "second": texts(recorded.measured("repeats", lambda run: run["bits"]["second"])),
         "digits": texts(vision["test"]),
         "digits_span": span(vision["test"], names),
-        "counted_span": span(vision["counted"], names),
-        "finer": texts(finer),
+        "sizes": texts(measures.resolution()),
         "known": texts(vision["same"]),
         "other": texts(other),
         "performers": texts(performers),

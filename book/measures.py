@@ -138,6 +138,17 @@ def reading_on() -> Runs:
 
 
 @cache
+def resolution() -> Runs:
+    """Return accuracies on large pictures: "cell, when, unit of places"."""
+    found = {}
+    for when in ("at once", "then"):
+        for unit in ("picture", "counted"):
+            row = measured("resolution", lambda run, at=(when, unit): run[at[0]][at[1]])
+            found.update({f"{cell}, {when}, {unit}": values for cell, values in row.items()})
+    return found
+
+
+@cache
 def before() -> Runs:
     """Return the accuracy on volumes of a model that knows flat slices."""
     return measured("transfer_3d", lambda run: run["before"]["test"])

@@ -12,7 +12,7 @@ import torch
 from docutils import nodes
 
 from _ext import book_choice
-from book import facts, methods, recorded
+from book import facts, measures, methods, recorded
 from lab.theory.spread import difference, interval, mean
 from results import extrapolation, language, recall_many, vision
 from stringlib import make_encoder
@@ -209,10 +209,15 @@ def test_the_words_of_the_page_hold() -> None:
     floor = mean(bits["softmax"])
     assert all(abs(mean(bits[b]) - floor) < 0.02 for b in ("ReLU, cosine", "C-CosGate"))
     # images
-    other, finer, counted = seen["other"], seen["interpolated"], seen["counted"]
+    other, sizes = seen["other"], measures.resolution()
     assert difference(other["moved axial"], other["moved cls axial"])[1] > 0
-    assert difference(finer["digits learned"], finer["digits axial"])[1] > 0
-    assert all(mean(row) < 0.3 for row in counted.values())
+    table, axial = (
+        [sizes[f"{n}, {w}, picture"] for w in ("at once", "then")]
+        for n in ("learned table", "axial RoPE")
+    )
+    assert less(table[0], axial[0])
+    assert not less(table[1], axial[1])
+    assert less(sizes["axial RoPE, then, counted"], axial[1])
     biased, plain = (seen["same"][f"performer favor{x}"] for x in (", toeplitz", ""))
     assert difference(biased, plain)[1] < 0 < difference(biased, plain)[2]
     assert less(other["performer favor, axial"], other["performer favor"])

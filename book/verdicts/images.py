@@ -21,6 +21,8 @@ BIASED = ("toeplitz", "circulant, toeplitz", "unit", "unit, toeplitz")
 CHANGES = tuple(name for name in circulant_training.CELLS if name != "base")
 LONGER = "longer performer favor"
 SHARES = ("0.05", "0.1", "0.25", "0.5", "1")
+SIZED = ("sinusoidal", "axial RoPE", "RoPE-Mixed", "Circulant-STRING")
+WHEN = ("at once", "then")
 BEFORE = ("none", "axial before", "mixed before", "circulant before", "toeplitz")
 FAMILIES = {
     "digits, less none": Family(
@@ -47,6 +49,24 @@ FAMILIES = {
         runs=lambda: measures.scores("vision", "interpolated"),
         against="digits axial",
         claims=opened((f"digits {n}" for n in RIVALS), suggestive_ahead=["digits learned"]),
+    ),
+    "large pictures, less a learned table": Family(
+        record="resolution",
+        runs=measures.resolution,
+        against={
+            f"{n}, {when}, picture": f"learned table, {when}, picture"
+            for n in SIZED
+            for when in WHEN
+        },
+        claims=opened(f"{n}, then, picture" for n in SIZED)
+        | {f"{n}, at once, picture": "ahead" for n in SIZED},
+    ),
+    "large pictures, patches counted": Family(
+        record="resolution",
+        runs=measures.resolution,
+        against={f"{n}, {w}, counted": f"{n}, {w}, picture" for n in SIZED for w in WHEN},
+        claims={f"{n}, {w}, counted": "behind" for n in SIZED for w in WHEN}
+        | {"RoPE-Mixed, then, counted": "suggestive, behind"},
     ),
     "lost at new places": Family(
         record="vision",
