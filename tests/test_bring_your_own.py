@@ -13,8 +13,9 @@ from lab.records import read_record
 from lab.train.__main__ import main
 from lab.train.options import read_options
 from stringlib import ENCODERS, AxialRoPE
+from stringlib.attention.registry import WEIGHTS
 from stringlib.precision import wide_parameter
-from stringlib.testing import check_encoder
+from stringlib.testing import check_encoder, check_weight
 
 ROOT = Path(__file__).parents[1]
 MODULE = "book.examples.tempo"
@@ -37,7 +38,7 @@ def commands(page):
     text = (ROOT / page).read_text(encoding="utf8")
     for block in re.findall(r"```bash\n(.*?)```", text, re.DOTALL):
         for line in block.replace("\\\n", " ").splitlines():
-            if line.startswith("python -m lab.train "):
+            if line.removeprefix(".venv/bin/").startswith("python -m lab.train "):
                 yield shlex.split(line, comments=True)[3:]
 
 
@@ -72,6 +73,20 @@ def test_the_page_s_tasks_train_with_the_module(number, tmp_path, capsys):
 def test_the_page_s_encoder_keeps_the_contract():
     importlib.import_module(MODULE)
     check_encoder(ENCODERS["tempo"])
+
+
+def test_the_weight_of_a_first_change_keeps_the_contract_and_trains(monkeypatch, tmp_path, capsys):
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf8")
+    code = re.search(r"```python\n(import torch\n.*?)```", text, re.DOTALL)[1]
+    (tmp_path / "my_weight.py").write_text(code, encoding="utf8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(WEIGHTS, "harmonic", None)  # and it goes with the test
+    check_weight(importlib.import_module("my_weight").Harmonic, modes=["eager"])
+    (words,) = commands("CONTRIBUTING.md")
+    words += ["--steps", "2", "--accelerator", "cpu", "--folder", str(tmp_path / "runs")]
+    assert main(words) == 0
+    assert "harmonic" in capsys.readouterr().out
+    sys.modules.pop("my_weight")
 
 
 def test_what_the_page_says_of_angles_of_few_digits_is_what_is_said():

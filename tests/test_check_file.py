@@ -23,6 +23,7 @@ def test_a_module_has_its_own_tests_those_that_import_it_and_its_cases() -> None
     assert types == "-m mypy stringlib/encoders/rope.py"
     assert tests.endswith(" ".join(found))
     assert contract.endswith("tests/test_encoder_contract.py -k rope")
+    assert run_for("book/figures/gating.py")[-1].endswith("tests/test_figures.py -k gating")
     imports = covering(Path("stringlib/inputs.py"))
     assert all("stringlib.inputs" in (ROOT / test).read_text("utf8") for test in imports)
     assert imports

@@ -22,6 +22,7 @@ PYTEST = ("pytest", "-q", "-p", "no:nbval")
 CONTRACTS = {
     "stringlib/encoders": "tests/test_encoder_contract.py",
     "stringlib/attention": "tests/test_attention_contract.py",
+    "book/figures": "tests/test_figures.py",
 }
 """Folder → the tests whose cases are named after its files."""
 
