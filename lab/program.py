@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import math
 import operator
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -161,8 +162,8 @@ def _argument(value: Any, known: Mapping[str, Any]) -> Any:
         return [_argument(v, known) for v in value]
     if isinstance(value, (torch.dtype, torch.device, torch.layout, torch.memory_format)):
         return None  # what a step makes is said by its kind
-    if isinstance(value, float) and abs(value) == float("inf"):
-        return {"number": "Infinity" if value > 0 else "-Infinity"}
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"number": {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")}
     return value
 
 
@@ -245,7 +246,9 @@ def _stored(tensor: Tensor, half: bool) -> tuple[str, bytes]:
     )
     if kind in ("bfloat16", "half"):
         kind = "single"
-    if half and kind == "single" and tensor.numel() > FEW and tensor.abs().max() < LARGEST:
+    if kind == "double" and tensor.equal(tensor.float().double()):
+        kind, dtype = "single", torch.float32
+    elif half and kind == "single" and tensor.numel() > FEW and tensor.abs().max() < LARGEST:
         kind, dtype = "half", torch.float16
     return kind, tensor.to(dtype).contiguous().numpy().tobytes()
 

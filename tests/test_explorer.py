@@ -13,9 +13,11 @@ import ipywidgets
 import numpy as np
 import plotly.graph_objects as go
 import pytest
+import torch
+from torch import Tensor
 
 from book.figures.rope import intro_figure
-from lab.explore import HARD_LIMIT, Drawn, Explorer, figure_json
+from lab.explore import HARD_LIMIT, Drawn, Explorer, amounts, computed, figure_json, pick
 from lab.explore.frames import PLOTLY, value_text
 from lab.explore.style import COLOURS, PALETTE, layout
 from lab.methods import METHODS
@@ -251,10 +253,48 @@ def test_a_state_names_its_parameters() -> None:
         explorer().state(sped=1)
 
 
-def test_a_client_figure_stores_its_default_state_only() -> None:
-    figure = explorer(client="waves").to_json()
-    assert figure["frames"] == []
-    assert figure["layout"]["meta"]["explorer"]["client"] == "waves"
+@computed
+def halves(level: Tensor, size: int) -> dict[str, Tensor]:
+    return {"y": level * torch.arange(size) / 2, "half": level / 2, "high": (level > 2).double()}
+
+
+def stairs(level: float, size: int) -> Drawn:
+    found = halves(level, size)
+    fig = go.Figure(go.Scatter(y=found["y"]), {"title": {"text": f"half {found['half']:.2f}"}})
+    return Drawn(fig, f"Stairs {pick(found['high'], 'low', 'high')}, {level:g}, of {size} steps.")
+
+
+def test_what_the_page_computes_is_in_no_frame() -> None:
+    """A frame has only what a stored parameter changes and no program gives."""
+    shown = Explorer(stairs, computes=["level"], level=amounts(1, 5, 0.5), size=[3, 4])
+    figure = shown.to_json()
+    about, meta = figure["layout"]["meta"]["explorer"], figure["layout"]["meta"]
+    assert about["groups"] == [["size"]]
+    assert len(about["programs"]["programs"]) == 2
+    assert meta["fill"] == {
+        "data/0/y": {"of": ["0.y", 0, 3]},
+        "layout/title/text": "half ⟦0.half|0|.2f⟧",
+        "layout/meta/alt": "Stairs ⟦0.high|0|?low|high⟧, ⟦level|0|g⟧, of 3 steps.",
+    }
+    assert meta["alt"] == "Stairs low, 1, of 3 steps."
+    assert figure["data"][0]["y"] == [0, 0.5, 1]
+    [_, four] = figure["frames"]
+    assert four["layout"]["meta"]["fill"]["data/0/y"] == {"of": ["1.y", 0, 4]}
+    assert "title" not in four["layout"]
+    assert "data" not in four
+
+
+def test_who_calculates_outside_of_the_computed_function_is_told() -> None:
+    def doubled(level: float) -> Drawn:
+        return Drawn(go.Figure(go.Scatter(y=[2 * level])), "A dot.")
+
+    with pytest.raises(TypeError, match="calculate in the computed function, got level outside"):
+        Explorer(doubled, computes=["level"], level=[1.0, 2.0]).to_json()
+
+
+def test_only_parameters_compute() -> None:
+    with pytest.raises(ValueError, match="computes: 'lavel' is not a parameter"):
+        Explorer(stairs, computes=["lavel"], level=[1.0, 2.0], size=[3])
 
 
 # ---- the live panel ----

@@ -14,7 +14,8 @@ by it, so that nbval sees, and reports, only what does not agree:
 * In a cell tagged ``nbval-ignore-output``, which measures time, only what its code alone decides:
   the titles of its tables, the names of their rows and columns, the words that it prints.
 
-A picture is compared through the text that ``lab.explore.describe`` saves with it.
+A picture is compared through the text that ``lab.explore.describe`` saves with it, and a program of
+a figure in the browser, by what it computes.
 """
 
 from __future__ import annotations
@@ -114,8 +115,8 @@ class Settler:
         return new
 
     def entry(self, key: str, new: Any, saved: Any, near: Near | None) -> Any:
-        """Return an entry of an output, settled; a picture is what was saved."""
-        if key.startswith("image/"):
+        """Return an entry of an output, settled; a picture is what was saved, and a program too."""
+        if key.startswith("image/") or key == "programs":
             return saved
         return self.figure(new, saved) if key == PLOTLY else self.settle(new, saved, near)
 

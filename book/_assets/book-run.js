@@ -242,6 +242,46 @@ window.bookRun = (function make() {
     return out;
   }
 
+  /* for one system of equations, by elimination with the largest pivots; b may have one axis */
+  function solve(a, b) {
+    const n = a.shape[0], m = b.data.length / n, A = Float64Array.from(a.data), out = tensor(b.shape, b.data.slice()), X = out.data;
+    function swap(data, width, i, k) {
+      for (let j = 0; j < width; j++) { const v = data[i * width + j]; data[i * width + j] = data[k * width + j]; data[k * width + j] = v; }
+    }
+    function take(data, width, i, k, share) { for (let j = 0; j < width; j++) data[i * width + j] -= share * data[k * width + j]; }
+    for (let k = 0; k < n; k++) {
+      let pivot = k;
+      for (let i = k + 1; i < n; i++) if (Math.abs(A[i * n + k]) > Math.abs(A[pivot * n + k])) pivot = i;
+      swap(A, n, k, pivot); swap(X, m, k, pivot);
+      for (let i = 0; i < n; i++) {
+        const share = A[i * n + k] / A[k * n + k];
+        if (i !== k && share !== 0) { take(A, n, i, k, share); take(X, m, i, k, share); }
+      }
+    }
+    for (let i = 0; i < n; i++) for (let j = 0; j < m; j++) X[i * m + j] /= A[i * n + i];
+    return out;
+  }
+
+  /* the exponentials of matrices: a series for a small part of each, squared again and again */
+  function matrixExp(x) {
+    const n = x.shape[x.shape.length - 1], all = tensor([x.data.length / n / n, n, n], x.data);
+    const most = x.data.reduce(function (v, w) { return Math.max(v, Math.abs(w)); }, 0) * n;
+    const halvings = Math.max(0, Math.ceil(Math.log2(most || 1)) + 2), part = each(function (v) { return v / Math.pow(2, halvings); })(all);
+    let term = each(function () { return 0; })(all);
+    for (let i = 0; i < term.data.length; i++) term.data[i] = Number(i % (n * n) % (n + 1) === 0);
+    let sum = term;
+    for (let k = 1; k < 16; k++) { term = each(function (v) { return v / k; })(bmm(term, part)); sum = add(sum, term); }
+    for (let k = 0; k < halvings; k++) sum = bmm(sum, sum);
+    return tensor(x.shape, sum.data);
+  }
+
+  /* the entries along an axis that an index names */
+  function indexed(x, k, index) {
+    const list = Array.from(index.data, function (i) { return slice(x, k, i < 0 ? i + x.shape[k] : i, (i < 0 ? i + x.shape[k] : i) + 1); });
+    const found = cat(list, k);
+    return index.shape.length ? found : without(found, axisOf(found, k));
+  }
+
   /* ---- functions ---- */
 
   /* Abramowitz and Stegun 7.1.26, within 1.5e-7 */
@@ -319,6 +359,7 @@ window.bookRun = (function make() {
   const more = compare(function (a, b) { return a > b; }), least = compare(function (a, b) { return a >= b; });
   const not = each(function (v) { return Number(!v); }); // bitwise_not, too, is of truths alone
   const equal = compare(function (a, b) { return a === b; }), other = compare(function (a, b) { return a !== b; });
+  const and = both(function (a, b) { return Number(a && b); }); // bitwise_and, too
   function filled(x, v) { const out = tensor(x.shape); out.data.fill(Number(v)); return out; }
   function mean(x, axes, keep) {
     const total = sum(x, axes, keep), n = x.data.length / total.data.length;
@@ -360,17 +401,17 @@ window.bookRun = (function make() {
     },
     "add.Tensor": scaled(add), "sub.Tensor": scaled(sub), "rsub.Scalar": function (a, b) { return sub(b, a); },
     "mul.Tensor": mul, "mul.Scalar": mul, "div.Tensor": div,
-    "pow.Tensor_Scalar": both(Math.pow), "pow.Scalar": both(Math.pow), "atan2.default": both(Math.atan2),
+    "pow.Tensor_Scalar": both(Math.pow), "pow.Scalar": both(Math.pow), "pow.Tensor_Tensor": both(Math.pow), "atan2.default": both(Math.atan2),
     "minimum.default": both(Math.min), "maximum.default": both(Math.max),
     "eq.Scalar": equal, "ne.Scalar": other, "lt.Scalar": less, "le.Scalar": most, "gt.Scalar": more, "ge.Scalar": least,
     "eq.Tensor": equal, "ne.Tensor": other, "lt.Tensor": less, "le.Tensor": most, "gt.Tensor": more, "ge.Tensor": least,
-    "logical_not.default": not, "bitwise_not.default": not, "logical_and.default": both(function (a, b) { return Number(a && b); }),
+    "logical_not.default": not, "bitwise_not.default": not, "logical_and.default": and, "bitwise_and.Tensor": and,
     "exp.default": each(Math.exp), "exp2.default": each(function (v) { return Math.pow(2, v); }), "expm1.default": each(Math.expm1),
-    "log.default": each(Math.log), "log2.default": each(Math.log2), "log1p.default": each(Math.log1p),
+    "log.default": each(Math.log), "log2.default": each(Math.log2), "log10.default": each(Math.log10), "log1p.default": each(Math.log1p),
     "abs.default": each(Math.abs), "neg.default": each(function (v) { return -v; }), "sign.default": each(Math.sign),
     "sqrt.default": each(Math.sqrt), "rsqrt.default": each(function (v) { return 1 / Math.sqrt(v); }),
-    "reciprocal.default": each(function (v) { return 1 / v; }), "round.default": each(round), "floor.default": each(Math.floor),
-    "sin.default": each(Math.sin), "cos.default": each(Math.cos), "tanh.default": each(Math.tanh),
+    "reciprocal.default": each(function (v) { return 1 / v; }), "round.default": each(round), "floor.default": each(Math.floor), "ceil.default": each(Math.ceil),
+    "sin.default": each(Math.sin), "cos.default": each(Math.cos), "atan.default": each(Math.atan), "cosh.default": each(Math.cosh), "tanh.default": each(Math.tanh),
     "relu.default": each(function (v) { return Math.max(v, 0); }),
     "sigmoid.default": each(function (v) { return 1 / (1 + Math.exp(-v)); }),
     "gelu.default": each(function (v) { return 0.5 * v * (1 + erf(v / Math.SQRT2)); }),
@@ -387,6 +428,9 @@ window.bookRun = (function make() {
     "cummax.default": function (x, k) { return [running(Math.max, -Infinity)(x, k)]; },
     "_softmax.default": softmax, "native_layer_norm.default": layerNorm,
     "mm.default": mm, "bmm.default": bmm, "addmm.default": function (c, a, b) { return add(c, mm(a, b)); },
+    "linalg_matrix_exp.default": matrixExp, "_linalg_solve_ex.default": function (a, b) { return [solve(a, b)]; },
+    "index_select.default": indexed,
+    "index.Tensor": function (x, list) { const k = list.findIndex(function (i) { return i; }); return indexed(x, k, list[k]); },
     "embedding.default": embedding, "linalg_solve_triangular.default": solveTriangular,
   };
 

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from book.figures.marks import CELLS, axis, bars, dots, downwards, heat, rounded
-from lab.explore import PALETTE, Drawn, Panel, panels
+from book.figures.marks import CELLS, axis, bars, dots, downwards, heat
+from lab.explore import PALETTE, Drawn, Panel, computed, panels, pick
 from lab.explore.style import SEQUENTIAL
 
 __all__ = ["asked_value", "recalled_value"]
@@ -61,12 +61,26 @@ def asked_value(asked: str, deal: int) -> Drawn:
     )
 
 
-def _weights(share: float, sharpness: float) -> Tensor:
-    """Return causal softmax weights, ``(seq, seq)``, of tokens with orthonormal embeddings."""
+@computed
+def _heard(share: Tensor, sharpness: Tensor) -> dict[str, Tensor]:
+    """Return causal softmax weights of tokens with orthonormal embeddings, and the last votes.
+
+    ``best`` is the number of the value that has most of them.
+    """
     same = torch.tensor([[float(a == b) for b in TOKENS] for a in TOKENS], dtype=torch.float64)
     before = torch.nn.functional.pad(same[:, :-1], (1, 0))  # nothing stands before the first
     scores = sharpness * ((1 - share) * same + share * before)
-    return (scores + torch.ones_like(scores).tril().log()).softmax(-1)
+    weights = (scores + torch.ones_like(scores).tril().log()).softmax(-1)
+    of_value = torch.tensor([[float(t == v) for t in TOKENS] for v in VALUES], dtype=torch.float64)
+    heard = of_value @ weights[-1]
+    votes = heard / heard.sum()
+    most = (votes > votes.amax() - 1e-9).double()
+    return {
+        "weights": weights,
+        "votes": votes,
+        "best": ((most.cumsum(0) == 0).double()).sum(),
+        "elected": votes * most,
+    }
 
 
 def recalled_value(share: float, sharpness: float) -> Drawn:
@@ -83,33 +97,28 @@ def recalled_value(share: float, sharpness: float) -> Drawn:
         A figure of a heat-map, a row for each query, and below it the share of each value in the
         last row's weight on values.
     """
-    weights = _weights(share, sharpness)
-    heard = [
-        sum(w for w, token in zip(weights[-1].tolist(), TOKENS, strict=True) if token == value)
-        for value in VALUES
+    found = _heard(share, sharpness)
+    votes = found["votes"]
+    told: dict[str, Any] = {
+        "text": [f"{v:.2f}" for v in votes],
+        "textposition": "outside",
+        "cliponaxis": False,
+    }
+    shares = [
+        bars(list(VALUES), votes, PALETTE["grey"], hover="value %{x}: %{y:.2f}", **told),
+        bars(list(VALUES), found["elected"], PALETTE["blue"]),
     ]
-    votes = [w / sum(heard) for w in heard]
-    best = VALUES[votes.index(max(votes))]
-    shares = bars(
-        list(VALUES),
-        rounded(votes),
-        [PALETTE["blue" if v == max(votes) else "grey"] for v in votes],
-        text=[f"{v:.2f}" for v in votes],
-        textposition="outside",
-        cliponaxis=False,
-        hover="value %{x}: %{y:.2f}",
-    )
     names = list(TOKENS)
     places = {"tickvals": list(range(len(names)))}
     fig = panels(
         Panel(
-            [heat(rounded(weights), (SEQUENTIAL, 0, 1), "weight %{z:.2f}")],
+            [heat(found["weights"], (SEQUENTIAL, 0, 1), "weight %{z:.2f}")],
             "weights: a row for each query",
             x={**CELLS, **places, "ticktext": names},
             y=downwards(len(names), **places, ticktext=[*names[:-1], "C ?"]),
         ),
         Panel(
-            [shares],
+            shares,
             "shares of the values in the last row",
             x=axis("value", type="category"),
             y=axis(low=0, high=1.25, dtick=0.5),
@@ -118,13 +127,15 @@ def recalled_value(share: float, sharpness: float) -> Drawn:
         down=0.13,
         height=560,
         showlegend=False,
+        barmode="overlay",
         margin={"l": 40, "r": 14, "t": 34, "b": 44},
     )
-    told = ", ".join(f"{v:.2f} to {name}" for v, name in zip(votes, VALUES, strict=True))
-    verdict = "the right one" if best == RIGHT else f"not {RIGHT}, the right one"
+    votes_told = ", ".join(f"{v:.2f} to {name}" for v, name in zip(votes, VALUES, strict=True))
+    answers = [f"{v}, {'' if v == RIGHT else f'not {RIGHT}, '}the right one" for v in VALUES]
     return Drawn(
         fig,
         f"Attention among the tokens {' '.join(TOKENS)}, the last of which asks for the value of "
         f"C. Share of the earlier token in a key {share:g}, score of a match {sharpness:g}. The "
-        f"question's weight on values has shares of {told}: it answers {best}, {verdict}.",
+        f"question's weight on values has shares of {votes_told}: it answers "
+        f"{pick(found['best'], *answers)}.",
     )

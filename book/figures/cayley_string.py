@@ -19,16 +19,34 @@ from book.figures.marks import (
     level,
     line,
     rounded,
-    segments,
 )
-from lab.explore import COLOURS, PALETTE, Drawn, Panel, panels
+from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, panels, pick
 from lab.explore.style import SEQUENTIAL
-from stringlib.algebra.skew import cayley, connected_parts, sparse_skew
+from stringlib.algebra.skew import cayley, sparse_skew
 
 __all__ = ["cayley_circle", "sparse_basis"]
 
 REACH = 1.7  # of the circle's panel
 SIZE = 32
+
+
+@computed
+def _turned(t: Tensor) -> dict[str, Tensor]:
+    """Return what the Cayley transform and the exponential do with t, and the ray to the former."""
+    angles = torch.stack([2 * t.atan(), 2 * t])
+    far = 4 / (1 + t * t).sqrt()  # the ray goes on behind the circle
+    rays = torch.stack([angles * 0, angles, angles * math.nan], -1)
+    return {
+        "angles": angles,
+        "degrees": angles.rad2deg(),
+        "over_pi": angles / math.pi,
+        "x": angles.cos(),
+        "y": angles.sin(),
+        "ray": torch.stack([far - 1, far * t]),
+        "hands_x": (rays.cos() * (rays != 0)).flatten(),
+        "hands_y": rays.sin().flatten(),
+        "slope": 2 / (1 + t * t),
+    }
 
 
 def cayley_circle(t: float) -> Drawn:
@@ -44,21 +62,20 @@ def cayley_circle(t: float) -> Drawn:
     Returns:
         A figure with two panels, the circle and the angles against t.
     """
-    angle, slope = 2 * math.atan(t), 2 / (1 + t * t)
-    turned = math.degrees(angle)
-    transform = math.cos(angle), math.sin(angle)
-    exponential = math.cos(2 * t), math.sin(2 * t)
-    far = 4 / math.hypot(1, t)  # the ray goes on behind the circle
+    found = _turned(t)
+    (cayley_x, exponential_x), (cayley_y, exponential_y) = found["x"], found["y"]
+    turned, straight = found["degrees"]
+    ray, over_pi, slope = found["ray"], found["over_pi"], found["slope"]
     teal, brown, grey = COLOURS["cayley"], COLOURS["dense"], PALETTE["grey"]
     square: dict[str, Any] = {"symbol": "square", "size": 10}
     plane = axis(low=-REACH, high=REACH, dtick=1)
     on_circle = Panel(
         [
-            line([-1, -1 + far], [0, far * t], grey, width=2),
+            line([-1, ray[0]], [0, ray[1]], grey, width=2),
             dots([-1, 0], [0, t], grey, size=8, symbol=["x", "diamond"]),
-            segments([((0, 0), transform), ((0, 0), exponential)], grey, width=1),
-            dots([transform[0]], [transform[1]], teal, "Cayley: 2 arctan t"),
-            dots([exponential[0]], [exponential[1]], brown, "exponential: 2t", **square),
+            line(found["hands_x"], found["hands_y"], grey, width=1),
+            dots([cayley_x], [cayley_y], teal, "Cayley: 2 arctan t"),
+            dots([exponential_x], [exponential_y], brown, "exponential: 2t", **square),
         ],
         f"t = {t:g}: turned by {turned:.0f}°",
         x=plane,
@@ -72,8 +89,8 @@ def cayley_circle(t: float) -> Drawn:
         [
             line(grid, rounded(curve, 4), teal),
             line(grid, rounded([2 * v / math.pi for v in grid], 4), brown, dash="dot"),
-            dots([t], [angle / math.pi], teal),
-            dots([t], [2 * t / math.pi], brown, **square),
+            dots([t], [over_pi[0]], teal),
+            dots([t], [over_pi[1]], brown, **square),
         ],
         f"angle<br>slope of Cayley {slope:.2f}",
         x=axis("t", -6, 6),
@@ -89,23 +106,36 @@ def cayley_circle(t: float) -> Drawn:
             margin={"l": 36, "r": 12, "t": 46, "b": 76},
         ),
         f"Left: a ray from −1 through {t:g} i on the imaginary axis meets the unit circle at "
-        f"{turned:.0f} degrees, the Cayley transform; a square at {math.degrees(2 * t):.0f} "
+        f"{turned:.0f} degrees, the Cayley transform; a square at {straight:.0f} "
         "degrees is the exponential. Right: the angles against t. The exponential's is a straight "
         "line that crosses π; twice the arc tangent levels off below π and above −π, and has the "
         f"slope {slope:.2f} here.",
     )
 
 
-def _sparse_pair(density: float) -> tuple[Tensor, Tensor, int]:
-    """Return S with its first entries filled, in a fixed random order, its P and its parts."""
+@computed
+def _sparse(density: Tensor) -> dict[str, Tensor]:
+    """Return S with its first entries filled, in a fixed random order, P, and how full they are."""
     generator = torch.Generator().manual_seed(2)
     places = torch.triu_indices(SIZE, SIZE, offset=1)
     order = torch.randperm(places.shape[1], generator=generator)
     entries = torch.randn(places.shape[1], dtype=torch.float64, generator=generator)
-    count = round(density * len(order))
-    support = places[:, order[:count]]
-    skew = sparse_skew(entries[:count], support, SIZE)
-    return skew, cayley(skew), len(connected_parts(support, SIZE).unique())
+    entries = entries.float().double()  # with fewer digits, so that the page is smaller
+    count = (density * len(order)).round()
+    skew = sparse_skew(entries, places[:, order], SIZE)
+    rank = sparse_skew(torch.arange(1.0, 1 + len(order)).double(), places[:, order], SIZE).abs()
+    skew = torch.where(rank <= count, skew, 0.0)
+    # channels that a path of entries joins are one part: the parts are what the powers reach
+    joined = torch.eye(SIZE).double() + (skew != 0).double()
+    for _ in range(5):
+        joined = (joined @ joined > 0).double()
+    pair = torch.stack([skew, cayley(skew)]).abs()
+    return {
+        "entries": torch.where(pair > 1e-12, pair, math.nan),
+        "filled": (pair > 1e-12).double().mean((-2, -1)),
+        "parts": (1 / joined.sum(-1)).sum(),
+        "whole": joined.amin(),
+    }
 
 
 def sparse_basis(density: float) -> Drawn:
@@ -120,27 +150,28 @@ def sparse_basis(density: float) -> Drawn:
     Returns:
         A figure of two heat-maps with one colour scale.
     """
-    skew, basis, parts = _sparse_pair(density)
-    filled = [f"{(m.abs() > 1e-12).double().mean().item():.0%} filled" for m in (skew, basis)]
-    blocks = "1 part" if parts == 1 else f"{parts} parts"
+    found = _sparse(density)
+    filled = [f"{share:.0%} filled" for share in found["filled"]]
+    skew, basis = found["entries"]
+    blocks = f"{found['parts']:.0f} connected part{pick(found['whole'], 's', '')}"
 
-    def entries(matrix: Tensor, head: str) -> Panel:
-        cells = [[v if v > 1e-12 else None for v in row] for row in matrix.abs().tolist()]
+    def entries(matrix: Any, head: str) -> Panel:
         hover = "row %{y}, column %{x}: %{z:.2f}"
-        drawn = heat(rounded(cells, 2), hover=hover, xgap=1, ygap=1, hoverongaps=False)
+        drawn = heat(matrix, hover=hover, xgap=1, ygap=1, hoverongaps=False)
         columns = axis(low=-0.5, high=SIZE - 0.5, dtick=8, **CELLS)
         return Panel([drawn], head, x=columns, y=downwards(SIZE, dtick=8), square=True)
 
-    groups = "one connected part" if parts == 1 else f"{parts} connected parts"
     return Drawn(
         panels(
-            [entries(skew, f"S: {filled[0]},<br>{blocks}"), entries(basis, f"P: {filled[1]}")],
+            [
+                entries(skew, f"S: {filled[0]},<br>{blocks}"),
+                entries(basis, f"P: {filled[1]}"),
+            ],
             across=0.08,
             height=390,
             margin={"l": 32, "r": 10, "t": 48, "b": 92},
             coloraxis=colour_axis(SEQUENTIAL, 0, 1, y=-0.16, title="absolute value of an entry"),
         ),
         f"Two 32 by 32 maps of absolute entries. Left the sparse matrix S, {filled[0]}, "
-        f"which links its channels into {groups}. Right its Cayley transform P, "
-        f"{filled[1]}.",
+        f"which links its channels into {blocks}. Right its Cayley transform P, {filled[1]}.",
     )

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from book.figures.marks import axis, bars, circle, dots
-from lab.explore import PALETTE, Drawn, Panel, panels
-from stringlib.algebra.circulant import circulant_eigenvalues
+from lab.explore import PALETTE, Drawn, Panel, computed, panels
 
 __all__ = ["circulant_spectrum"]
 
@@ -20,19 +18,42 @@ RADIUS = 1.5  # of the unit circle's panel
 HOVER = "%{x:.2f}, %{y:.2f}"
 
 
-def _column(coefficients: dict[str, float]) -> Tensor:
+def _column(coefficients: dict[str, float]) -> list[float]:
     names = [f"c{m}" for m in range(len(coefficients))]
     if sorted(coefficients) != sorted(names):
         raise ValueError(
             f"coefficients: expected c0 to c{len(names) - 1}, got {list(coefficients)}"
         )
-    return torch.tensor([coefficients[n] for n in names], dtype=torch.float64)
+    return [coefficients[n] for n in names]
 
 
-def _reach(values: Sequence[float]) -> int:
+def _reach(*values: Tensor) -> Tensor:
     """Return half the width of a panel that holds ``values``."""
     # the small step keeps rounding from deciding where a whole number falls
-    return max(1, math.ceil(1.15 * max(abs(v) for v in values) - 1e-9))
+    return (1.15 * torch.cat(values).abs().amax() - 1e-9).ceil().clamp(min=1)
+
+
+@computed
+def _spectrum(r: Tensor, c: Tensor) -> dict[str, Tensor]:
+    """Return what L keeps of c, the eigenvalues of C, L and exp(rL), and the ends of panels."""
+    k = torch.arange(len(c), dtype=torch.float64)
+    turn = 2 * math.pi * k[:, None] * k / len(c)
+    real, imag = turn.cos() @ c, -turn.sin() @ c  # the Fourier transform
+    skew = c - c.roll(-1).flip(0)  # the first column of L: c_m − c_{d−m}
+    turns = 2 * imag
+    ends = torch.tensor([-1.0, 1], dtype=torch.float64)
+    return {
+        "skew": skew,
+        "real": real,
+        "imag": imag,
+        "turns": turns,
+        "speeds": turns.abs(),
+        "x": (r * turns).cos(),
+        "y": (r * turns).sin(),
+        "bars": 1.15 * _reach(c, skew) * ends,
+        "plane": _reach(real, imag) * ends,
+        "line": _reach(turns) * ends,
+    }
 
 
 def circulant_spectrum(r: float, **coefficients: float) -> Drawn:
@@ -55,17 +76,14 @@ def circulant_spectrum(r: float, **coefficients: float) -> Drawn:
     """
     c = _column(coefficients)
     d = len(c)
-    skew = c - c.roll(-1).flip(0)  # the first column of L: c_m − c_{d−m}
-    values = circulant_eigenvalues(c)
-    turns = 2 * values.imag
-    angles = r * turns
+    found = _spectrum(r, c)
     shown = list(range(d))
     colour = [PALETTE["grey"] if k in (0, d / 2) else COLOURS[min(k, d - k) - 1] for k in shown]
 
-    def plane(head: str, x: Tensor, y: Tensor, reach: float, *shapes: dict[str, Any]) -> Panel:
+    def plane(head: str, x: Any, y: Any, ends: Any, *shapes: dict[str, Any]) -> Panel:
         eigenvalues = dots(
-            x.tolist(),
-            y.tolist(),
+            x,
+            y,
             colour,
             size=10,
             text=[str(k) for k in shown],
@@ -73,33 +91,32 @@ def circulant_spectrum(r: float, **coefficients: float) -> Drawn:
             textposition=["middle right" if k < d / 2 else "middle left" for k in shown],
             hover=HOVER,
         )
-        both = axis(low=-reach, high=reach, nticks=5)
+        both = axis(low=ends[0], high=ends[1], nticks=5)
         return Panel([eigenvalues], head, x=both, y=both, shapes=list(shapes), square=True)
 
     blue, grey = PALETTE["blue"], PALETTE["grey"]
-    first_column = bars(shown, c.tolist(), grey, "first column of C", hover=HOVER)
+    first_column = bars(shown, c, grey, "first column of C", hover=HOVER)
     kept = dots(
         shown,
-        skew.tolist(),
+        found["skew"],
         blue,
         "first column of L = C − Cᵀ",
         size=10,
         symbol="diamond",
         hover=HOVER,
     )
-    high = 1.15 * _reach([*c.tolist(), *skew.tolist()])
-    wide = _reach([*values.real.tolist(), *values.imag.tolist()])
-    entries = axis(low=-high, high=high)
+    low, high = found["bars"]
+    entries = axis(low=low, high=high)
     column = Panel([first_column, kept], "c, and what L keeps of it", x={"dtick": 1}, y=entries)
     fig = panels(
-        [column, plane("eigenvalues of C", values.real, values.imag, wide)],
+        [column, plane("eigenvalues of C", found["real"], found["imag"], found["plane"])],
         [
-            plane("eigenvalues of L", torch.zeros_like(turns), turns, _reach(turns.tolist())),
+            plane("eigenvalues of L", [0.0] * d, found["turns"], found["line"]),
             plane(
                 f"eigenvalues of exp({r:g} L)",
-                angles.cos(),
-                angles.sin(),
-                RADIUS,
+                found["x"],
+                found["y"],
+                [-RADIUS, RADIUS],
                 {**circle(), "layer": "below"},
             ),
         ],
@@ -108,8 +125,8 @@ def circulant_spectrum(r: float, **coefficients: float) -> Drawn:
         height=600,
         margin={"l": 36, "r": 14, "t": 34, "b": 64},
     )
-    first = ", ".join(f"{v:g}" for v in c.tolist())
-    pairs = ", ".join(f"{abs(turns[k]):.2f}" for k in range(1, (d + 1) // 2))
+    first = ", ".join(f"{v:g}" for v in c)
+    pairs = ", ".join(f"{found['speeds'][k]:.2f}" for k in range(1, (d + 1) // 2))
     return Drawn(
         fig,
         f"Four panels for the circulant matrix C with first column {first}: the column, the "

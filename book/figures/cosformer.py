@@ -5,30 +5,47 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import plotly.graph_objects as go
+import torch
+from torch import Tensor
 
-from book.figures.marks import axis, circle, dots, line, pin, rounded, segments, upright
-from lab.explore import COLOURS, PALETTE, Drawn, Panel, panels
+from book.figures.marks import axis, broken, circle, dots, line, pin, rounded, through, upright
+from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, panels, pick
 
 __all__ = ["phase_weights", "ptolemy_circle"]
 
 COSINES, SINES, WEIGHT = PALETTE["orange"], PALETTE["blue"], COLOURS["cosine"]
-Point = tuple[float, float]
+KEYS = 49  # of the curve
 
 
-def _angle(name: str, position: float, horizon: int) -> float:
-    if not 0 <= position <= horizon:
-        raise ValueError(f"{name} must lie between 0 and the horizon {horizon}, got {position}")
-    return math.pi / 2 * position / horizon
+@computed
+def _quadrilateral(query: Tensor, key: Tensor, horizon: int) -> dict[str, Tensor]:
+    """Return corners and sides, on the circle of diameter 1, and the weight of every key.
 
-
-def _corners(a: float, b: float) -> dict[str, Point]:
-    """Return the corners, on the circle of diameter 1: AB = cos a, CD = cos b, AC = 1."""
+    AB = cos a, CD = cos b, AC = 1. Sides are in the order AB, CD, BC, AD.
+    """
+    a, b = (math.pi / 2 * x / horizon for x in (query, key))
+    nought = torch.zeros_like(a)
+    corners = torch.stack(
+        [
+            torch.stack([nought - 0.5, nought]),
+            torch.stack([(2 * a).cos(), (2 * a).sin()]) / 2,  # sees AC at a right angle
+            torch.stack([nought + 0.5, nought]),
+            -torch.stack([(2 * b).cos(), (2 * b).sin()]) / 2,  # opposite to the point of the key
+        ]
+    )
+    A, B, C, D = corners[:, None].unbind()
+    keys = torch.linspace(0, math.pi / 2, KEYS, dtype=torch.float64)
+    products = torch.stack([a.cos() * b.cos(), a.sin() * b.sin()])
     return {
-        "A": (-0.5, 0.0),
-        "B": (math.cos(2 * a) / 2, math.sin(2 * a) / 2),  # sees AC at a right angle
-        "C": (0.5, 0.0),
-        "D": (-math.cos(2 * b) / 2, -math.sin(2 * b) / 2),  # opposite to the point of the key
+        "rim": 1.17 * corners.mT,  # letters stand outside of the circle
+        "cosines": broken(torch.cat([A, C]), torch.cat([B, D])),
+        "sines": broken(torch.cat([B, A]), torch.cat([C, D])),
+        "diagonal": broken(B, D),
+        "sides": torch.stack([a.cos(), b.cos(), a.sin(), b.sin()]),
+        "products": products,
+        "weight": products.sum(),
+        "first": a.cos() * keys.cos(),
+        "whole": (a - keys).cos(),
     }
 
 
@@ -52,48 +69,37 @@ def ptolemy_circle(query: float, key: float, horizon: int = 12) -> Drawn:
     Raises:
         ValueError: If a position lies outside.
     """
-    a, b = _angle("query", query, horizon), _angle("key", key, horizon)
-    corners = _corners(a, b)
-    sides = math.cos(a), math.cos(b), math.sin(a), math.sin(b)  # AB, CD, BC, AD
-    weight = math.cos(a - b)
-
-    def lines(pairs: str, name: str, colour: str, width: float = 4) -> go.Scatter:
-        ends = [(corners[pair[0]], corners[pair[1]]) for pair in pairs.split()]
-        return segments(ends, colour, name, width=width)
-
-    # letters stand outside of the circle
-    rim = [(1.17 * x, 1.17 * y) for x, y in corners.values()]
-    letters = line(
-        [x for x, _ in rim],
-        [y for _, y in rim],
+    for name, position in (("query", query), ("key", key)):
+        if not 0 <= position <= horizon:
+            raise ValueError(f"{name} must lie between 0 and the horizon {horizon}, got {position}")
+    found = _quadrilateral(query, key, horizon)
+    sides, weight, (cosine, sine) = found["sides"], found["weight"], found["products"]
+    letters = through(
+        found["rim"],
         PALETTE["grey"],
         text=["A", "B (query)", "C", "D (key)"],
         mode="text",
     )
     circled = Panel(
         [
-            lines("AC", "AC = 1", PALETTE["grey"], 1.5),
-            lines("AB CD", "AB, CD: cosines", COSINES),
-            lines("BC AD", "BC, AD: sines", SINES),
-            lines("BD", "BD: the weight", WEIGHT),
+            line([-0.5, 0.5], [0, 0], PALETTE["grey"], "AC = 1", width=1.5),
+            through(found["cosines"], COSINES, "AB, CD: cosines", width=4),
+            through(found["sines"], SINES, "BC, AD: sines", width=4),
+            through(found["diagonal"], WEIGHT, "BD: the weight", width=4),
             letters,
         ],
-        f"AB·CD + BC·AD = {sides[0] * sides[1]:.2f} + {sides[2] * sides[3]:.2f} "
-        f"= BD = {weight:.2f}",
+        f"AB·CD + BC·AD = {cosine:.2f} + {sine:.2f} = BD = {weight:.2f}",
         x=axis(low=-0.72, high=0.72, visible=False),
         y=axis(low=-0.64, high=0.64, visible=False),
         shapes=[circle(radius=0.5)],
         square=True,
     )
-    keys = [horizon * step / 48 for step in range(49)]
-    angles = [_angle("key", j, horizon) for j in keys]
-    first = [math.cos(a) * math.cos(x) for x in angles]
-    whole = [math.cos(a - x) for x in angles]
+    keys = [horizon * step / (KEYS - 1) for step in range(KEYS)]
     look: dict[str, Any] = {"width": 1, "hover": "key %{x:.1f}: %{y:.2f}"}
     weights = Panel(
         [
-            line(keys, first, COSINES, fill="tozeroy", **look),
-            line(keys, whole, SINES, fill="tonexty", **look),
+            line(keys, found["first"], COSINES, fill="tozeroy", **look),
+            line(keys, found["whole"], SINES, fill="tonexty", **look),
             pin(key, weight, WEIGHT, width=4),
         ],
         f"weight of each key for the query at {query:g}",
@@ -122,25 +128,28 @@ def ptolemy_circle(query: float, key: float, horizon: int = 12) -> Drawn:
 NEAR = 0.1  # the nearest tenth of the horizon
 
 
-def _two(left: float, s: float) -> float:
-    """Return cos(ωΔ + ψ), 1 at distance 0, of s = 1 − Δ/M and what the phase leaves, π/2 − ψ."""
-    return math.sin(left * s) / math.sin(left) if left else s
+@computed
+def _phased(phase: Tensor) -> dict[str, Tensor]:
+    """Return both weights along the horizon, and what the nearest tenth gets here and elsewhere.
 
-
-def _three(left: float, s: float) -> float:
-    """Return 1 + cos(ωΔ + ψ), 1 at distance 0, of s = 1 − Δ/M and π − ψ."""
-    return _two(left / 2, s) ** 2
-
-
-def _shares(phase: float) -> tuple[float, float]:
-    """Return what the nearest tenth gets of the whole weight, from two copies and from three."""
-    far = 1 - NEAR
-    if phase == 1:
-        return 1 - far**2, 1 - far**3
-    a, b = math.pi / 2 * (1 - phase), math.pi * (1 - phase)
-    two = (math.cos(far * a) - math.cos(a)) / (1 - math.cos(a))
-    three = 1 - (far * b - math.sin(far * b)) / (b - math.sin(b))
-    return two, three
+    cos(ωΔ + ψ) over its value at distance 0 is sin(u s)/sin u, of s = 1 − Δ/M and of what the phase
+    leaves, u = π/2 − ψ; one plus a cosine is the square of that. At u = 0 they are their limits.
+    """
+    s = 1 - torch.arange(41, dtype=torch.float64) / 40
+    left = math.pi / 2 * (1 - phase).clamp(min=1e-4)  # the limit to 1e-9
+    two = (left * s).sin() / left.sin()
+    places = torch.cat([torch.arange(33, dtype=torch.float64) / 32, phase[None]])
+    far, end = 1 - NEAR, math.pi / 2 * (1 - places).clamp(min=1e-3)
+    cosine = ((far * end).cos() - end.cos()) / (1 - end.cos())
+    b = 2 * end
+    squared = 1 - (far * b - (far * b).sin()) / (b - b.sin())
+    shares = torch.stack([cosine, squared])
+    return {
+        "curves": torch.stack([two, two.square()]),
+        "shares": shares[:, :-1],
+        "now": shares[:, -1],
+        "limit": (phase == 1).double(),
+    }
 
 
 def phase_weights(phase: float) -> Drawn:
@@ -162,11 +171,8 @@ def phase_weights(phase: float) -> Drawn:
         raise ValueError(f"phase must lie between 0 and 1, got {phase}")
     two, three = COLOURS["cosine"], COLOURS["cosine-positive"]
     distances = [step / 40 for step in range(41)]
-    lefts = math.pi / 2 * (1 - phase), math.pi * (1 - phase)
-    curves = [
-        [form(left, 1 - x) for x in distances]
-        for form, left in zip((_two, _three), lefts, strict=True)
-    ]
+    found = _phased(phase)
+    curves, now = found["curves"], found["now"]
     limits = [[(1 - x) ** p for x in distances] for p in (1, 2)]
     hover = "%{x:.2f} M: %{y:.2f}"
     thin: dict[str, Any] = {"width": 1.5, "dash": "dot"}
@@ -174,8 +180,8 @@ def phase_weights(phase: float) -> Drawn:
         [
             line(distances, rounded(limits[0]), COLOURS["ramp"], "1 − Δ/M", **thin),
             line(distances, rounded(limits[1]), COLOURS["ramp-squared"], "(1 − Δ/M)²", **thin),
-            line(distances, rounded(curves[0]), two, "cos(ωΔ + ψ)", hover=hover),
-            line(distances, rounded(curves[1]), three, "1 + cos(ωΔ + ψ)", hover=hover),
+            line(distances, curves[0], two, "cos(ωΔ + ψ)", hover=hover),
+            line(distances, curves[1], three, "1 + cos(ωΔ + ψ)", hover=hover),
         ],
         "weight, as a share of that at distance 0",
         x=axis("distance Δ, in horizons M", 0, 1, dtick=0.2),
@@ -183,14 +189,12 @@ def phase_weights(phase: float) -> Drawn:
         shapes=[upright(NEAR, color=PALETTE["grey"], width=1)],
     )
     places = [step / 32 for step in range(33)]
-    found = [_shares(place) for place in places]
-    now = _shares(phase)
     percent = "%{x:.2f}: %{y:.1%}"
     shares = Panel(
         [
-            line(places, rounded([x for x, _ in found], 4), two, hover=percent),
-            line(places, rounded([x for _, x in found], 4), three, hover=percent),
-            dots([phase, phase], rounded(now, 4), [two, three], size=12),
+            line(places, found["shares"][0], two, hover=percent),
+            line(places, found["shares"][1], three, hover=percent),
+            dots([phase, phase], now, [two, three], size=12),
         ],
         f"the nearest tenth gets {now[0]:.1%} and {now[1]:.1%}",
         x=axis("phase ψ, as a share of its end", -0.03, 1.03, dtick=0.25),
@@ -204,11 +208,12 @@ def phase_weights(phase: float) -> Drawn:
         height=560,
         margin={"l": 50, "r": 14, "t": 34, "b": 96},
     )
-    end = "the limits: straight and squared" if phase == 1 else f"{phase:g} of its end"
+    limit = pick(found["limit"], "", ", the limits: straight and squared")
     return Drawn(
         fig,
-        f"Two weights that fall from 1 at distance 0 to 0 at the horizon, with a phase of {end}. "
-        f"At half the horizon the cosine alone is {curves[0][20]:.2f}, one plus a cosine "
+        "Two weights that fall from 1 at distance 0 to 0 at the horizon, with a phase of "
+        f"{phase:g} of its end{limit}. At half the horizon the cosine alone is "
+        f"{curves[0][20]:.2f}, one plus a cosine "
         f"{curves[1][20]:.2f}; dotted lines show the limits, {limits[0][20]:.2f} and "
         f"{limits[1][20]:.2f} there. Below, the share of the nearest tenth against the phase: "
         f"{now[0]:.1%} and {now[1]:.1%} here, and it rises with the phase in both.",

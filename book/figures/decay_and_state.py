@@ -8,8 +8,8 @@ import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
-from book.figures.marks import axis, dots, line, rounded, upright
-from lab.explore import COLOURS, PALETTE, Drawn, Panel, panels
+from book.figures.marks import axis, dots, line, upright
+from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, panels
 from stringlib.attention.decay import decay_mask
 
 __all__ = ["decay_memory"]
@@ -18,16 +18,13 @@ TOKENS, FACT = 32, 12
 CONSTANT, GATED = COLOURS["retnet"], COLOURS["ssd"]
 
 
-def _decays(gamma: float, reset: float, kept: float) -> dict[str, Tensor]:
-    """Return the factor of each token for both decays."""
-    gated = torch.ones(TOKENS, dtype=torch.float64)
-    gated[int(reset)] = kept
-    return {"constant": torch.full_like(gated, gamma), "gated": gated}
-
-
-def _left(factors: Tensor) -> Tensor:
-    """Return how much of every token the last one still finds."""
-    return decay_mask(factors.log())[-1]
+@computed
+def _memory(gamma: Tensor, reset: Tensor, kept: Tensor) -> dict[str, Tensor]:
+    """Return the factor of each token for both decays, and how much the last one finds of each."""
+    constant = gamma.expand(TOKENS)
+    gated = torch.where(torch.arange(TOKENS) == reset, kept, 1.0)
+    decays = torch.stack([constant, gated])
+    return {"decays": decays, "left": decay_mask(decays.log())[:, -1]}
 
 
 def decay_memory(gamma: float, reset: float, kept: float) -> Drawn:
@@ -41,21 +38,23 @@ def decay_memory(gamma: float, reset: float, kept: float) -> Drawn:
     Returns:
         A figure with two panels, weights above, decays below.
     """
-    decays = _decays(gamma, reset, kept)
-    constant, gated = (_left(row) for row in decays.values())
+    found = _memory(gamma, reset, kept)
+    constant, gated = found["left"]
     places, colours, widths = list(range(TOKENS)), (CONSTANT, GATED), (3.5, 2)
     left = [
         _steps(places, row, colour, width, f"{name} decay")
-        for name, row, colour, width in zip(decays, (constant, gated), colours, widths, strict=True)
+        for name, row, colour, width in zip(
+            ("constant", "gated"), found["left"], colours, widths, strict=True
+        )
     ]
     factors = [
         _steps(places, row, colour, width)
-        for row, colour, width in zip(decays.values(), colours, widths, strict=True)
+        for row, colour, width in zip(found["decays"], colours, widths, strict=True)
     ]
-    found = constant[FACT].item(), gated[FACT].item()
+    facts = constant[FACT], gated[FACT]
     stars = dots(
         [FACT, FACT],
-        rounded(found, 4),
+        facts,
         list(colours),
         symbol="star",
         hover="what is left: %{y:.2f}",
@@ -67,7 +66,7 @@ def decay_memory(gamma: float, reset: float, kept: float) -> Drawn:
         Panel(
             [*left, stars],
             f"left of each token at token {TOKENS - 1}; of token {FACT}: "
-            f"{found[0]:.2f} and {found[1]:.2f}",
+            f"{facts[0]:.2f} and {facts[1]:.2f}",
             x={**tokens, "showticklabels": False},
             y=shares,
             shapes=[{**fact, "layer": "below"}],
@@ -87,20 +86,20 @@ def decay_memory(gamma: float, reset: float, kept: float) -> Drawn:
         fig,
         f"Two panels over {TOKENS} tokens. Above, what the last token still finds of each: under "
         f"the constant decay {gamma:g} it rises from {constant[0]:.2f} for the first token to 1 "
-        f"for the last, with {found[0]:.2f} for token {FACT}; under the gated decay it is "
-        f"{gated[0]:.2f} before token {int(reset)} and 1 from there on, with {found[1]:.2f} for "
+        f"for the last, with {facts[0]:.2f} for token {FACT}; under the gated decay it is "
+        f"{gated[0]:.2f} before token {reset:.0f} and 1 from there on, with {facts[1]:.2f} for "
         f"token {FACT}. Below, the decays: {gamma:g} everywhere, and 1 everywhere but {kept:g} at "
-        f"token {int(reset)}.",
+        f"token {reset:.0f}.",
     )
 
 
 def _steps(
-    x: list[int], y: Tensor, colour: str, width: float, name: str | None = None
+    x: list[int], y: list[float], colour: str, width: float, name: str | None = None
 ) -> go.Scatter:
     """Return a line with dots; without a name it has steps."""
     return line(
         x,
-        rounded(y, 4),
+        y,
         colour,
         name,
         width=width,

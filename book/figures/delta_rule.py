@@ -2,42 +2,51 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
-from book.figures.marks import axis, dots, line, rounded, segments
-from lab.explore import COLOURS, PALETTE, Drawn, Panel, panels
+from book.figures.marks import axis, broken, dots, line, through
+from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, panels
 
 __all__ = ["written_twice"]
 
+KEYS = "AB"
 WRITES = (("A", 2.0), ("B", 1.5), ("A", -1.0))
 ADDS, REPLACES, LATEST = COLOURS["identity"], COLOURS["delta"], PALETTE["brown"]
 
 
-def _states(keys: dict[str, Tensor], rate: float, decay: float) -> tuple[Tensor, Tensor]:
-    """Return the states before and after every write, ``(writes + 1, 2)``: adding, replacing."""
+@computed
+def _states(beta: Tensor, angle: Tensor, decay: Tensor) -> dict[str, Tensor]:
+    """Return keys, and states before and after every write with what they answer after each.
+
+    ``adds`` and ``replaces`` are ``(2, writes + 1)``, answers ``(2 states, 2 keys, writes)``.
+    """
+    turn = angle.deg2rad()
+    keys = torch.stack(
+        [torch.stack([turn.cos() * 0 + 1, turn * 0]), torch.stack([turn.cos(), turn.sin()])]
+    )
     adds, replaces = [torch.zeros(2).double()], [torch.zeros(2).double()]
     for name, value in WRITES:
-        key, kept = keys[name], decay * replaces[-1]
+        key, left = keys[KEYS.index(name)], decay * replaces[-1]
         adds.append(decay * adds[-1] + value * key)
-        replaces.append(kept + rate * (value - kept @ key) * key)
-    return torch.stack(adds), torch.stack(replaces)
-
-
-def _upright(key: Tensor) -> Tensor:
-    """Return a key of the plane, turned by a quarter."""
-    return torch.stack([-key[1], key[0]])
-
-
-def _solutions(key: Tensor, value: float) -> tuple[list[float], list[float]]:
-    """Return the ends of the line of all states that answer a key with a value."""
-    foot, along = value * key, 9 * _upright(key)
-    one, other = rounded(foot - along), rounded(foot + along)
-    return one, other
+        replaces.append(left + beta * (value - left @ key) * key)
+    states = torch.stack([torch.stack(adds), torch.stack(replaces)])
+    upright = torch.stack([-keys[:, 1], keys[:, 0]], -1)
+    written = torch.tensor([[KEYS.index(name), value] for name, value in WRITES])
+    feet = written[:, 1:] * keys[written[:, 0].long()]
+    along = 9 * upright[written[:, 0].long()]
+    side = torch.tensor([[-0.3], [0.3]])  # of its arrow, where a key's name stands
+    return {
+        "adds": states[0].mT,
+        "replaces": states[1].mT,
+        "answers": keys @ states[:, 1:].mT,
+        "solutions": broken(feet - along, feet + along),
+        "arrows": broken(keys * 0, keys).unflatten(-1, (2, 3)).transpose(0, 1),
+        "names": (keys + side * upright).mT,
+    }
 
 
 def written_twice(beta: float, angle: float, decay: float) -> Drawn:
@@ -55,33 +64,27 @@ def written_twice(beta: float, angle: float, decay: float) -> Drawn:
     Returns:
         A figure of the plane, and of the answers to either key after each write.
     """
-    turn = math.radians(angle)
-    keys = {"A": torch.tensor([1.0, 0.0]).double()}
-    keys["B"] = torch.tensor([math.cos(turn), math.sin(turn)]).double()
-    paths = dict(zip(("adds", "replaces"), _states(keys, beta, decay), strict=True))
+    found = _states(beta, angle, decay)
     looks: dict[str, Any] = {
         "adds": (ADDS, "square", "adds"),
         "replaces": (REPLACES, "circle", "delta rule"),
     }
-    lines = segments([_solutions(keys[k], v) for k, v in WRITES], LATEST, width=1)
-    arrows = [segments([([0, 0], rounded(key))], PALETTE["grey"], width=5) for key in keys.values()]
-    side = {"A": -0.3, "B": 0.3}  # of its arrow, where a key's name stands
-    tips = torch.stack([key + side[name] * _upright(key) for name, key in keys.items()])
+    lines = through(found["solutions"], LATEST, width=1)
+    arrows = [through(arrow, PALETTE["grey"], width=5) for arrow in found["arrows"]]
     names = go.Scatter(
-        x=rounded(tips[:, 0]), y=rounded(tips[:, 1]), text=[*keys], mode="text", hoverinfo="skip",
+        x=found["names"][0], y=found["names"][1], text=[*KEYS], mode="text", hoverinfo="skip",
         showlegend=False, textfont={"size": 15},
     )  # fmt: skip
     plane = [lines, *arrows, names]
     for path, (colour, symbol, name) in looks.items():
-        x, y = rounded(paths[path].mT)
         plane.append(
-            line(x, y, colour, name, width=2, mode="lines+markers",
+            through(found[path], colour, name, width=2, mode="lines+markers",
                  marker={"size": [4, 9, 9, 13], "symbol": symbol, "opacity": 1},
                  hover="after %{pointNumber} writes: (%{x:.2f}, %{y:.2f})")
         )  # fmt: skip
     ticks = [f"{name} ← {value:g}".replace("-", "−") for name, value in WRITES]
-    answers, found = [], {}
-    for name, key in keys.items():
+    answers = []
+    for number, name in enumerate(KEYS):
         latest = [
             next((v for k, v in WRITES[n::-1] if k == name), None) for n in range(len(WRITES))
         ]
@@ -90,11 +93,9 @@ def written_twice(beta: float, angle: float, decay: float) -> Drawn:
                  "latest value" if name == "A" else None, size=24, symbol="line-ew",
                  marker_line={"width": 3, "color": LATEST}, hover="%{y:g}")
         ]  # fmt: skip
-        for path, (colour, symbol, _) in looks.items():
-            said = paths[path][1:] @ key
-            found[path, name] = rounded(said)[-1]
+        for said, (colour, symbol, _) in zip(found["answers"], looks.values(), strict=True):
             traces.append(
-                line(ticks_at, rounded(said), colour, width=1.5, mode="lines+markers",
+                line(ticks_at, said[number], colour, width=1.5, mode="lines+markers",
                      marker={"size": 9, "symbol": symbol}, hover="%{y:.2f}")
             )  # fmt: skip
         answers.append(
@@ -125,7 +126,8 @@ def written_twice(beta: float, angle: float, decay: float) -> Drawn:
         margin={"l": 34, "r": 12, "t": 30, "b": 96},
     )
     writes = ", ".join(f"{v:g} under {k}" for k, v in WRITES)
-    told = {name: f"{found['adds', name]:.2f} and {found['replaces', name]:.2f}" for name in keys}
+    adds, replaces = found["answers"]
+    told = {name: f"{adds[i][-1]:.2f} and {replaces[i][-1]:.2f}" for i, name in enumerate(KEYS)}
     last = dict(WRITES)
     return Drawn(
         fig,

@@ -6,9 +6,10 @@ import math
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from book.figures.marks import axis, bars, dots, line, rounded
-from lab.explore import PALETTE, Drawn, Panel, panels
+from book.figures.marks import axis, bars, dots, line, rounded, through
+from lab.explore import PALETTE, Drawn, Panel, computed, panels
 
 __all__ = ["gated_query"]
 
@@ -18,16 +19,17 @@ HULL = [0, 1, 2, 3]  # e lies inside
 START_SCORE = 3.0
 
 
-def _said(
-    match: float, first: float, second: float, start: bool
-) -> tuple[list[float], list[float], list[float], list[float]]:
+@computed
+def _said(match: Tensor, first: Tensor, second: Tensor, start: bool) -> dict[str, Tensor]:
     """Return the weights, start token first, the output, the gates and the gated output."""
-    scores = [START_SCORE if start else -math.inf, *(0.0 for _ in KEYS)]
-    scores[1 + KEYS.index("b")] = match
-    weights = torch.tensor(scores, dtype=torch.float64).softmax(0)
+    others = torch.zeros(len(KEYS), dtype=torch.float64)
+    others[KEYS.index("b")] = 1
+    begin = torch.tensor([START_SCORE if start else -math.inf], dtype=torch.float64)
+    weights = torch.cat([begin, match * others]).softmax(0)
     said = weights[1:] @ torch.tensor(VALUES, dtype=torch.float64)  # the start's value is 0
-    gates = torch.tensor([first, second], dtype=torch.float64).sigmoid()
-    return weights.tolist(), said.tolist(), gates.tolist(), (gates * said).tolist()
+    gates = torch.stack([first, second]).sigmoid()
+    path = torch.stack([said, gates * said], -1)
+    return {"weights": weights, "gates": gates, "path": path}
 
 
 def gated_query(match: float, first: float, second: float, start: bool = False) -> Drawn:
@@ -46,15 +48,16 @@ def gated_query(match: float, first: float, second: float, start: bool = False) 
     Returns:
         A figure with three panels.
     """
-    weights, said, gates, gated = _said(match, first, second, start)
+    found = _said(match, first, second, start)
+    weights, gates, path = found["weights"], found["gates"], found["path"]
     blue, red, grey = PALETTE["blue"], PALETTE["red"], PALETTE["grey"]
     hover = "%{x:.2f}, %{y:.2f}"
-    shares = bars(["start", *KEYS], rounded(weights), blue, hover=hover)
+    shares = bars(["start", *KEYS], weights, blue, hover=hover)
     curve = [u / 4 for u in range(-24, 25)]
     sigmoid = [1 / (1 + math.exp(-u)) for u in curve]
     at = ["top left", "bottom right"]
     channels = dots(
-        [first, second], rounded(gates), red, size=11, text=["1", "2"], textposition=at, hover=hover
+        [first, second], gates, red, size=11, text=["1", "2"], textposition=at, hover=hover
     )
     corners = [VALUES[i] for i in HULL] + ([[0.0, 0.0]] if start else [])
     corners = [*corners, corners[0]]
@@ -71,9 +74,8 @@ def gated_query(match: float, first: float, second: float, start: bool = False) 
         hover=hover,
     )
     ends = {"color": [blue, red], "symbol": ["circle", "diamond"], "size": 14}
-    output = line(
-        rounded([said[0], gated[0]]),
-        rounded([said[1], gated[1]]),
+    output = through(
+        path,
         red,
         width=1.5,
         dash="dot",
@@ -110,7 +112,8 @@ def gated_query(match: float, first: float, second: float, start: bool = False) 
     return Drawn(
         fig,
         f"A query whose match with key b scores {match:g}. Its weights are {weights[2]:.2f} for b, "
-        f"{others}{begin}. The output before the gate is the point ({said[0]:.2f}, {said[1]:.2f}), "
-        f"inside the hull of the values. Gates of {gates[0]:.2f} and {gates[1]:.2f} move it to "
-        f"({gated[0]:.2f}, {gated[1]:.2f}).",
+        f"{others}{begin}. The output before the gate is the point ({path[0][0]:.2f}, "
+        f"{path[1][0]:.2f}), inside the hull of the values. Gates of {gates[0]:.2f} and "
+        f"{gates[1]:.2f} move it to "
+        f"({path[0][1]:.2f}, {path[1][1]:.2f}).",
     )

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 
 import plotly.graph_objects as go
+import torch
+from torch import Tensor
 
-from book.figures.marks import axis, line, rounded
-from lab.explore import COLOURS, Drawn, layout
+from book.figures.marks import axis, line
+from lab.explore import COLOURS, Drawn, computed, layout
 
 __all__ = ["near_share", "nearest_tokens"]
 
@@ -26,12 +28,21 @@ def near_share(weights: list[float], near: int) -> float:
     return math.fsum(weights[:near]) / math.fsum(weights)
 
 
-def _weights(length: int, half_life: float) -> dict[str, list[float]]:
-    return {
-        "uniform": [1.0] * length,
-        "cosine": [math.cos(math.pi * d / (2 * length)) for d in range(length)],
-        "gla": [2 ** (-d / half_life) for d in range(length)],
+@computed
+def _shares(length: Tensor, half_life: Tensor) -> dict[str, Tensor]:
+    """Return the share of the nearest tokens for each of ``counts``, and of the nearest four."""
+    distances = torch.arange(COUNTS[-1], dtype=torch.float64)
+    weights = {
+        "uniform": (distances < length).double(),
+        "cosine": (distances / length * math.pi / 2).cos(),
+        "gla": 2 ** (distances / -half_life),
     }
+    # as many points for every length, so that a slider moves them instead of drawing anew
+    counts = torch.tensor(COUNTS, dtype=torch.float64).minimum(length)
+    within = torch.cat([counts, torch.tensor([NEAR])])[:, None] > distances
+    seen = torch.stack([*weights.values()]) * (distances < length)
+    shares = (seen @ within.double().mT) / seen.sum(-1, keepdim=True)
+    return {"counts": counts, **dict(zip(weights, shares, strict=True))}
 
 
 def nearest_tokens(length: int, half_life: int) -> Drawn:
@@ -44,38 +55,35 @@ def nearest_tokens(length: int, half_life: int) -> Drawn:
     Returns:
         A figure with three curves.
     """
-    length = int(length)
+    found = _shares(length, half_life)
     names = {
         "uniform": "no weight",
-        "cosine": f"cosine, M = {length}",
-        "gla": f"decay, half-life {half_life}",
+        "cosine": f"cosine, M = {length:g}",
+        "gla": f"decay, half-life {half_life:g}",
     }
-    weights = _weights(length, half_life)
-    # as many points for every length, so that a slider moves them instead of drawing anew
-    counts = [min(count, length) for count in COUNTS]
     curves = [
         line(
-            counts,
-            rounded([near_share(weight, k) for k in counts], 4),
+            found["counts"],
+            found[name][:-1],
             COLOURS[name],
-            names[name],
+            label,
             hover="nearest %{x}: %{y:.1%}",
         )
-        for name, weight in weights.items()
+        for name, label in names.items()
     ]
     axes = layout(
         height=400,
         margin={"l": 54, "r": 14, "t": 44, "b": 96},
-        title_text=f"{length} tokens in sight",
+        title_text=f"{length:g} tokens in sight",
         xaxis=axis("nearest tokens", 0, 3.02, type="log", tickvals=[1, 4, 16, 64, 256, 1024]),
         yaxis=axis("share of the weight", 0, 1.03, tickformat=".0%"),
     )
     fig = go.Figure(curves, axes)
     fig.add_vline(NEAR, line={"color": COLOURS["uniform"], "dash": "dot", "width": 1})
-    shares = {name: near_share(weight, NEAR) for name, weight in weights.items()}
+    shares = {name: found[name][-1] for name in names}
     return Drawn(
         fig,
-        f"Share of the position weight on the nearest tokens, of {length} in sight. The nearest "
+        f"Share of the position weight on the nearest tokens, of {length:g} in sight. The nearest "
         f"{NEAR} get {shares['uniform']:.1%} without a weight, {shares['cosine']:.1%} with the "
-        f"cosine weight, and {shares['gla']:.1%} with a decay of half-life {half_life}.",
+        f"cosine weight, and {shares['gla']:.1%} with a decay of half-life {half_life:g}.",
     )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import plotly.graph_objects as go
+import torch
 from torch import Tensor
 
 __all__ = [
@@ -13,6 +15,7 @@ __all__ = [
     "axis",
     "bars",
     "box",
+    "broken",
     "circle",
     "colour_axis",
     "dots",
@@ -24,6 +27,7 @@ __all__ = [
     "rounded",
     "segments",
     "significant",
+    "through",
     "tokens_axis",
     "upright",
 ]
@@ -73,6 +77,12 @@ def line(
     return go.Scatter(x=x, y=y, **{"mode": "lines", "line": look, **_said(name, hover), **more})
 
 
+def through(points: Sequence[Any], colour: str, name: str | None = None, **more: Any) -> go.Scatter:
+    """Return a line through points, their x and their y."""
+    x, y = points
+    return line(x, y, colour, name, **more)
+
+
 def dots(
     x: Any,
     y: Any,
@@ -111,6 +121,12 @@ def segments(
         x += [start[0], end[0], None]
         y += [start[1], end[1], None]
     return line(x, y, colour, name, width=width)
+
+
+def broken(starts: Tensor, ends: Tensor) -> Tensor:
+    """Return x and y, ``(2, 3 · pieces)``, of one line through pieces ``(pieces, 2)`` with gaps."""
+    gaps = torch.full_like(ends, math.nan)
+    return torch.stack([starts.expand_as(ends), ends, gaps], 1).flatten(0, 1).mT
 
 
 def pin(x: float, y: float, colour: str, width: float = 2) -> go.Scatter:

@@ -11,6 +11,7 @@ from torch import Tensor
 from book.figures.marks import (
     CELLS,
     axis,
+    broken,
     circle,
     colour_axis,
     dots,
@@ -18,10 +19,10 @@ from book.figures.marks import (
     heat,
     line,
     pin,
-    rounded,
     segments,
+    through,
 )
-from lab.explore import PALETTE, Drawn, Explorer, Panel, layout, panels
+from lab.explore import PALETTE, Drawn, Explorer, Panel, computed, layout, panels
 from lab.explore.style import DIVERGING
 from stringlib import RoPE
 from stringlib.algebra.skew import layout_permutation
@@ -35,8 +36,35 @@ CELL = 2.7  # a dial's radius is 1
 TOKENS, DIM = 24, 32  # of the shifted scores
 
 
-def _turns_text(turns: float) -> str:
-    return f"{turns:.0f}" if turns >= 10 else f"{turns:.1f}" if turns >= 1 else f"{turns:.2f}"
+def _dials(dim: int) -> tuple[int, float, Tensor]:
+    """Return how many dials stand in a row, how far apart rows are, and the centres."""
+    pairs = dim // 2
+    columns = COLUMNS if pairs > COLUMNS else max(1, pairs // 2)
+    # dials in two full rows are small on a phone, and their numbers are not
+    pitch = CELL + (1.3 if pairs > COLUMNS else 0.5)
+    numbers = torch.arange(pairs, dtype=torch.float64)
+    rows = (numbers / columns).floor()
+    return columns, pitch, torch.stack([CELL * (numbers - columns * rows), -pitch * rows], -1)
+
+
+@computed
+def _clocks(distance: Tensor, base: Tensor, position: Tensor, dim: int) -> dict[str, Tensor]:
+    """Return the hands, the turns between them, and the score of equal unit vectors."""
+    theta = base ** (-torch.arange(dim // 2, dtype=torch.float64) / (dim // 2))
+    centres = _dials(dim)[2]
+
+    def hands(at: Tensor) -> Tensor:
+        return broken(centres, centres + torch.stack([(theta * at).cos(), (theta * at).sin()], -1))
+
+    turns = theta * distance / (2 * math.pi)
+    short = torch.where(turns >= 1, (10 * turns).round() / 10, (100 * turns).round() / 100)
+    return {
+        "query": hands(position),
+        "key": hands(position - distance),
+        "turns": torch.where(turns >= 10, turns.round(), short),
+        "curve": (torch.arange(FARTHEST + 1)[:, None] * theta).cos().mean(-1),
+        "score": (distance * theta).cos().mean(-1),
+    }
 
 
 def phase_clocks(
@@ -59,28 +87,16 @@ def phase_clocks(
     Returns:
         A figure; dials from fastest to slowest, each with the turns between its hands.
     """
-    encoder = RoPE(dim, base=base)
-    theta = encoder.frequencies()[0, :, 0].tolist()
-    columns = COLUMNS if len(theta) > COLUMNS else max(1, len(theta) // 2)
-    rows = -(-len(theta) // columns)
-    # dials in two full rows are small on a phone, and their numbers are not
-    below, pitch = (1.9, CELL + 1.3) if len(theta) > COLUMNS else (1.35, CELL + 0.5)
-    centres = [(CELL * (i % columns), -pitch * (i // columns)) for i in range(len(theta))]
-    turns = [_turns_text(t * distance / (2 * math.pi)) for t in theta]
-    *curve, score = _clock_scores(encoder, [*range(FARTHEST + 1), distance])
-
-    def hands(at: float, name: str, colour: str) -> go.Scatter:
-        ends = [
-            ((x, y), (x + math.cos(t * at), y + math.sin(t * at)))
-            for t, (x, y) in zip(theta, centres, strict=True)
-        ]
-        return segments(ends, PALETTE[colour], name, width=3.5)
-
+    found = _clocks(distance, base, position, dim)
+    columns, pitch, dials_at = _dials(dim)
+    centres, rows = dials_at.tolist(), -(-(dim // 2) // columns)
+    below = 1.9 if dim // 2 > COLUMNS else 1.35
+    turns, score = [f"{t:g}" for t in found["turns"]], found["score"]
     half = CELL / 2
     dials = Panel(
         [
-            hands(position, "query", "orange"),
-            hands(position - distance, "key", "blue"),
+            through(found["query"], PALETTE["orange"], "query", width=3.5),
+            through(found["key"], PALETTE["blue"], "key", width=3.5),
             line(
                 [x for x, _ in centres],
                 [y - below for _, y in centres],
@@ -99,7 +115,7 @@ def phase_clocks(
         [
             line(
                 list(range(FARTHEST + 1)),
-                curve,
+                found["curve"],
                 PALETTE["grey"],
                 width=2,
                 hover="distance %{x}: score %{y:.3f}",
@@ -120,7 +136,7 @@ def phase_clocks(
     )
     return Drawn(
         fig,
-        f"{len(theta)} dials, one for each pair of channels, from the fastest to the slowest. "
+        f"{dim // 2} dials, one for each pair of channels, from the fastest to the slowest. "
         f"Each has a hand for the query at position {position:g} and one for the key "
         f"{distance:g} tokens behind. Between the hands lie {turns[0]} turns on the first dial and "
         f"{turns[-1]} on the last. Below, the score against distance from 0 to {FARTHEST}: "
@@ -128,20 +144,12 @@ def phase_clocks(
     )
 
 
-def _clock_scores(encoder: RoPE, distances: list[float]) -> list[float]:
-    """Return (R(Δ)q)·k at each distance Δ for q = k = (1, …, 1)/√d."""
-    ones = torch.full((encoder.head_dim,), encoder.head_dim**-0.5, dtype=torch.float64)
-    places = torch.tensor(distances, dtype=torch.float64)[:, None]
-    scores: Tensor = encoder.rotate(ones.expand(1, len(distances), -1), places)[0] @ ones
-    return scores.tolist()
-
-
 def intro_figure() -> Explorer:
     """Return the front page's figure: both tokens move on, and the score stays."""
     return Explorer(
         phase_clocks,
         name="rotary-clocks",
-        client="clocks",
+        computes=["position", "distance", "base"],
         play="position",
         drag={"distance": "x2"},
         initial={"position": 10, "distance": 8},
@@ -152,16 +160,26 @@ def intro_figure() -> Explorer:
     )
 
 
-def _shifted(shift: float) -> tuple[Tensor, Tensor]:
-    """Return the scores over √d of fixed random tokens: rotated, and with the table added."""
+@computed
+def _shifted(shift: Tensor) -> dict[str, Tensor]:
+    """Return the scores over √d of fixed random tokens, rotated and with the table added.
+
+    And by how much each differs at most from those at shift 0.
+    """
     generator = torch.Generator().manual_seed(0)
-    q, k = torch.randn(2, TOKENS, DIM, generator=generator, dtype=torch.float64)
-    positions = torch.arange(TOKENS, dtype=torch.float64)[:, None] + shift
-    rotated_q, rotated_k = RoPE(DIM)(q[None], k[None], positions)
-    angles = positions * geometric_frequencies(DIM // 2)
-    table = torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)
-    rotated, added = rotated_q[0] @ rotated_k[0].mT, (q + table) @ (k + table).mT
-    return rotated / DIM**0.5, added / DIM**0.5
+    # with fewer digits, so that the page is smaller
+    q, k = torch.randn(2, TOKENS, DIM, generator=generator, dtype=torch.float64).float().double()
+
+    def scores(start: Tensor) -> Tensor:
+        positions = torch.arange(TOKENS, dtype=torch.float64)[:, None] + start
+        rotated_q, rotated_k = RoPE(DIM)(q[None], k[None], positions)
+        angles = positions * geometric_frequencies(DIM // 2)
+        table = torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)
+        both = torch.stack([rotated_q[0] @ rotated_k[0].mT, (q + table) @ (k + table).mT])
+        return both / DIM**0.5
+
+    now, before = scores(shift), scores(0 * shift)
+    return {"scores": now, "changes": (now - before).abs().amax((-2, -1))}
 
 
 def shifted_scores(shift: float) -> Drawn:
@@ -176,11 +194,11 @@ def shifted_scores(shift: float) -> Drawn:
     Returns:
         A figure of two heat-maps with one colour scale.
     """
-    scores, start = _shifted(shift), _shifted(0)
-    changes = [(now - before).abs().max().item() for now, before in zip(scores, start, strict=True)]
+    found = _shifted(shift)
+    scores, changes = found["scores"], found["changes"]
     maps = [
         Panel(
-            [heat(rounded(now, 2), hover="query %{y}, key %{x}: %{z:.2f}")],
+            [heat(now, hover="query %{y}, key %{x}: %{z:.2f}")],
             f"{name}<br>largest change {change:.2f}",
             x=axis("key", dtick=8, **CELLS),
             y=downwards(TOKENS, dtick=8, constraintoward="top"),

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from book.figures.marks import CELLS, axis, colour_axis, dots, downwards, heat, line, rounded
-from lab.explore import COLOURS, PALETTE, Drawn, Panel, panels
+from book.figures.marks import CELLS, axis, colour_axis, dots, downwards, heat, line
+from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, panels, pick
 from lab.explore.style import DIVERGING
 from lab.theory.offsets import offset_scores
 from stringlib import STRING, AxialRoPE, RoPE, RotaryEncoder
@@ -29,6 +29,7 @@ SIDE = TRAINED = 14  # patches in a row, in the picture and in training
 BASE = 10.0  # one for all that see two coordinates or three, so that only directions differ
 TURN = math.pi / 6  # of the mixed head's directions
 GOLDEN = math.pi * (3 - math.sqrt(5))  # spreads any number of directions evenly
+MOST = 56  # patches in a row
 REACH = 6  # of the volume
 # an orthogonal matrix in thirds: the directions of a mixed head in three coordinates at its start
 THIRDS = torch.tensor([[2.0, 2, 1], [-2, 1, 2], [1, -2, 2]], dtype=torch.float64) / 3
@@ -74,8 +75,18 @@ GRID_ENCODERS: dict[str, Callable[[], RotaryEncoder]] = {
 """Name of a way to turn two coordinates → its encoder."""
 
 
-def _cells(count: int) -> str:
-    return "1 cell" if count == 1 else f"{count} cells"
+@computed
+def _around(row: Tensor, column: Tensor, encoder: str) -> dict[str, Tensor]:
+    """Return the scores of all cells with a query, and how many are 1 and above a half."""
+    offsets = grid_positions(SIDE, SIDE, dtype=torch.float64) - torch.stack([row, column])
+    # the vectors are constant: a score is the mean of the cosines of the pairs
+    scores = (offsets @ GRID_ENCODERS[encoder]().frequencies()[0].double().mT).cos().mean(-1)
+    counts = torch.stack([scores > 1 - 1e-9, scores > 0.5]).double().sum(-1)
+    return {
+        "scores": scores.view(SIDE, SIDE),
+        "counts": counts,
+        "alone": (counts == 1).double(),
+    }
 
 
 def grid_kernel(encoder: str, row: float, column: float) -> Drawn:
@@ -93,14 +104,15 @@ def grid_kernel(encoder: str, row: float, column: float) -> Drawn:
     Returns:
         A heat-map with the query's cell marked.
     """
-    query = torch.tensor([row, column], dtype=torch.float64)
-    offsets = grid_positions(SIDE, SIDE, dtype=torch.float64) - query
-    scores = _scores(GRID_ENCODERS[encoder](), offsets).view(SIDE, SIDE)
-    same, high = _cells(int((scores > 1 - 1e-9).sum())), _cells(int((scores > 0.5).sum()))
+    found = _around(row, column, encoder)
+    same, high = (
+        f"{count:.0f} cell{pick(alone, 's', '')}"
+        for count, alone in zip(found["counts"], found["alone"], strict=True)
+    )
     ring: dict[str, Any] = {"symbol": "circle-open", "size": 17, "marker_line_width": 3}
     cells = Panel(
         [
-            heat(scores.tolist(), hover="row %{y}, column %{x}: %{z:.2f}"),
+            heat(found["scores"], hover="row %{y}, column %{x}: %{z:.2f}"),
             dots([column], [row], PALETTE["blue"], **ring),
         ],
         f"{encoder}<br>score 1 in {same}, above 0.5 in {high}",
@@ -128,18 +140,36 @@ def grid_kernel(encoder: str, row: float, column: float) -> Drawn:
     )
 
 
-RESOLUTION_CONVENTIONS: dict[str, Callable[[int], float]] = {
-    "count patches": lambda side: 1.0,
+RESOLUTION_CONVENTIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "count patches": lambda side: 0 * side + 1,
     "scale": lambda side: TRAINED / side,
     "pin the corners": lambda side: (TRAINED - 1) / (side - 1),
 }
 """Name of a convention → the coordinate of one patch, when a row has ``side`` of them."""
 
 
-def _along(patches: Tensor, step: float) -> Tensor:
-    """Return the score of equal vectors so many patches apart in a row."""
-    offsets = torch.outer(patches, torch.tensor([0.0, step], dtype=torch.float64))
-    return _scores(AxialRoPE(DIM, 2), offsets)
+@computed
+def _resolved(side: Tensor, convention: str) -> dict[str, Tensor]:
+    """Return the score along a row of patches and where it stands, and how much it changes."""
+    theta = AxialRoPE(DIM, 2).frequencies()[0]
+    # a row costs no turn to the pairs that read columns
+    offsets = torch.arange(MOST, dtype=torch.float64)
+    step = RESOLUTION_CONVENTIONS[convention](side)
+
+    def along(columns: Tensor) -> Tensor:
+        return (columns[:, None] * theta[:, 1]).cos().mean(-1)
+
+    widths = torch.linspace(0, 1 - 1 / TRAINED, 53, dtype=torch.float64)
+    both = (offsets < side) & (offsets < TRAINED)
+    by_patch = (along(offsets * step) - along(offsets)).abs() * both
+    by_width = (along(side * widths * step) - along(TRAINED * widths)).abs()
+    there = torch.where(offsets < side, offsets, math.nan)
+    return {
+        "patches": there,
+        "widths": there / side,
+        "scores": along(there * step),
+        "changes": torch.stack([by_patch.amax(), by_width.amax()]),
+    }
 
 
 def resolution_scores(convention: str, side: int) -> Drawn:
@@ -155,22 +185,18 @@ def resolution_scores(convention: str, side: int) -> Drawn:
     Returns:
         A figure with two panels; their heads say how much the scores change.
     """
-    step = RESOLUTION_CONVENTIONS[convention](side)
-    both = torch.arange(min(side, TRAINED), dtype=torch.float64)
-    widths = torch.linspace(0, 1 - 1 / TRAINED, 53, dtype=torch.float64)
-    by_patch = (_along(both, step) - _along(both, 1.0)).abs().max()
-    by_width = (_along(side * widths, step) - _along(TRAINED * widths, 1.0)).abs().max()
+    found = _resolved(side, convention)
+    by_patch, by_width = found["changes"]
+    trained = _resolved(float(TRAINED), "count patches")
     rows = (
-        (f"{TRAINED} patches, trained", TRAINED, 1.0, COLOURS["none"], 6.0),
-        (f"{side} patches", side, step, COLOURS["axial"], 2.5),
+        (f"{TRAINED} patches, trained", trained, COLOURS["none"], 6.0),
+        (f"{side:g} patches", found, COLOURS["axial"], 2.5),
     )
     left, right = [], []
-    for name, patches, one, colour, width in rows:
-        places = torch.arange(patches, dtype=torch.float64)
+    for name, row, colour, width in rows:
         look: dict[str, Any] = {"width": width, "hover": "%{x:.3g}: %{y:.3f}"}
-        scores = _along(places, one).tolist()
-        left.append(line(places.tolist(), scores, colour, name, **look))
-        right.append(line((places / patches).tolist(), scores, colour, **look))
+        left.append(line(row["patches"], row["scores"], colour, name, **look))
+        right.append(line(row["widths"], row["scores"], colour, **look))
     upright = axis(low=0.4, high=1.02, dtick=0.1)
     fig = panels(
         [
@@ -193,10 +219,30 @@ def resolution_scores(convention: str, side: int) -> Drawn:
     )
     return Drawn(
         fig,
-        f"Two panels with the score along a row of {TRAINED} patches, as trained, and of {side}; "
+        f"Two panels with the score along a row of {TRAINED} patches, as trained, and of {side:g}; "
         f"convention: {convention}. Against the offset in patches the two curves differ by up to "
         f"{by_patch:.3f}, against the offset in widths of the picture by up to {by_width:.3f}.",
     )
+
+
+@computed
+def _slice(time: Tensor) -> dict[str, Tensor]:
+    """Return the scores of one slice for both heads, their ends, and where the highest stands."""
+    axial = AxialRoPE(DIM, 3, base=BASE).frequencies()[0]
+    size = 2 * REACH + 1
+    window = grid_positions(size, size, dtype=torch.float64) - REACH
+    offsets = torch.cat([time.expand(len(window), 1), window], -1)
+    scores = torch.stack([(offsets @ w.mT).cos().mean(-1) for w in (axial, axial @ THIRDS)])
+    high, low = scores.amax(-1), scores.amin(-1)
+    # several cells may share the highest score, to within rounding: name the first
+    shares = (scores > high[:, None] - 1e-9).double()
+    first = (shares.cumsum(-1) == 0).double().sum(-1)
+    row = (first / size).floor()
+    return {
+        "scores": scores.view(2, size, size),
+        "ends": torch.stack([low, high], -1),
+        "place": torch.stack([row - REACH, first - size * row - REACH], -1),
+    }
 
 
 def volume_kernel(time: float) -> Drawn:
@@ -211,23 +257,16 @@ def volume_kernel(time: float) -> Drawn:
     Returns:
         A figure of two heat-maps over rows and columns.
     """
-    axial = AxialRoPE(DIM, 3, base=BASE)
-    encoders = {"axial": axial, "mixed, one head": STRING(axial.frequencies() @ THIRDS)}
-    size, span = 2 * REACH + 1, list(range(-REACH, REACH + 1))
-    window = grid_positions(size, size, dtype=torch.float64) - REACH
-    offsets = torch.nn.functional.pad(window, (1, 0), value=time)
+    found, span = _slice(time), list(range(-REACH, REACH + 1))
     maps, highest = [], []
-    for name, encoder in encoders.items():
-        scores = _scores(encoder, offsets).view(size, size)
-        # several cells may share the highest score, to within rounding: name the first
-        row, column = (scores > scores.max() - 1e-9).nonzero()[0].tolist()
-        place = f"({row - REACH}, {column - REACH})"
-        highest.append(f"{name}, highest, {scores.max():.2f}, at {place}")
+    for number, name in enumerate(("axial", "mixed, one head")):
+        (low, high), (row, column) = found["ends"][number], found["place"][number]
+        highest.append(f"{name}, highest, {high:.2f}, at ({row:.0f}, {column:.0f})")
         hover = "%{y} down, %{x} right: %{z:.2f}"
         maps.append(
             Panel(
-                [heat(rounded(scores, 2), hover=hover, x=span, y=span)],
-                f"{name}<br>from {scores.min():.2f} to {scores.max():.2f}",
+                [heat(found["scores"][number], hover=hover, x=span, y=span)],
+                f"{name}<br>from {low:.2f} to {high:.2f}",
                 x=axis("columns right", dtick=3, **CELLS),
                 y=axis(low=REACH + 0.5, high=-REACH - 0.5, constraintoward="top", dtick=3, **CELLS),
                 square=True,

@@ -21,7 +21,7 @@ from book.figures.marks import (
     rounded,
     upright,
 )
-from lab.explore import COLOURS, PALETTE, Drawn, Panel, panels
+from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, panels
 from lab.explore.style import DIVERGING
 from stringlib.attention.features import FavorFeatures, ReLUFeatures
 from stringlib.attention.roll import Roll
@@ -135,6 +135,16 @@ def shifted_kernels(shift: float, features: str) -> Drawn:
     )
 
 
+@computed
+def _rolled(offset: Tensor, key: list[list[float]], products: list[float]) -> dict[str, Tensor]:
+    """Return the features of a key that is rolled by its offset, and their product."""
+    here = (torch.arange(OFFSETS + 1) == offset).double()
+    return {
+        "features": here @ torch.tensor(key).double(),
+        "product": here @ torch.tensor(products).double(),
+    }
+
+
 def rolled_features(offset: int, cycles: str) -> Drawn:
     r"""Draw twelve features of a key, rolled by its offset, and the products at all offsets.
 
@@ -162,6 +172,7 @@ def rolled_features(offset: int, cycles: str) -> Drawn:
     places = torch.arange(OFFSETS + 1)[:, None]
     rolled = roll.rotate(key.expand(-1, OFFSETS + 1, -1), places)[0]
     products = (rolled @ query[0, 0]).tolist()
+    found = _rolled(offset, rolled.tolist(), products)
     between = torch.arange(4 * OFFSETS + 1)[:, None] / 4
     signed = turn.rotate(key.expand(-1, len(between), -1), between)[0] @ query[0, 0]
     colours = [
@@ -172,10 +183,10 @@ def rolled_features(offset: int, cycles: str) -> Drawn:
     numbers = list(range(turn.head_dim))
     features = Panel(
         [
-            bars(numbers, rounded(rolled[offset], 2), colours, hover="feature %{x}: %{y}"),
+            bars(numbers, found["features"], colours, hover="feature %{x}: %{y:.2f}"),
             dots(numbers, rounded(query[0, 0], 2), PALETTE["grey"], symbol="diamond", size=9),
         ],
-        f"the key's features, rolled by {offset}; diamonds: the query's",
+        f"the key's features, rolled by {offset:g}; diamonds: the query's",
         x=axis("feature", dtick=1),
         y=axis(low=0, high=2.1, dtick=1),
     )
@@ -188,7 +199,7 @@ def rolled_features(offset: int, cycles: str) -> Drawn:
                 COLOURS["relu"],
                 hover="offset %{x}: %{y}",
             ),
-            dots([offset], rounded([products[offset]], 2), PALETTE["red"]),
+            dots([offset], [found["product"]], PALETTE["red"]),
         ],
         "products at each offset; line: turned in pairs",
         x=axis("offset δ", -1, OFFSETS + 1, dtick=12),
@@ -207,8 +218,8 @@ def rolled_features(offset: int, cycles: str) -> Drawn:
     lengths = " and ".join(map(str, roll.cycles))
     return Drawn(
         fig,
-        f"Twelve features of a key in cycles of {lengths}, rolled by {offset}, beside those of a "
-        f"query: their product is {products[offset]:.2f}. Below, the products at the offsets 0 to "
+        f"Twelve features of a key in cycles of {lengths}, rolled by {offset:g}, beside those of a "
+        f"query: their product is {found['product']:.2f}. Below, the products at the offsets 0 to "
         f"{OFFSETS}: the smallest is {min(products):.2f}, and they repeat after {roll.period}. The "
         f"same features turned in pairs go down to {signed.min():.2f}.",
     )

@@ -9,11 +9,10 @@ import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
-from book.figures.marks import axis, dots, line, rounded
-from lab.explore import PALETTE, Drawn, layout
+from book.figures.marks import axis, dots, line, rounded, through
+from lab.explore import PALETTE, Drawn, computed, layout, pick
 from stringlib import STRING
 from stringlib.algebra import haar_orthogonal, skew
-from stringlib.reference.string import liere_matrix
 
 __all__ = ["moving_pair", "sphere_walks"]
 
@@ -31,32 +30,39 @@ def _on_sphere(longitude: Tensor, latitude: Tensor) -> Tensor:
     return torch.stack([lon.sin() * lat.cos(), -lon.cos() * lat.cos(), lat.sin()], -1)
 
 
-def _screen(points: Tensor) -> tuple[list[float], list[float]]:
-    """Return what the viewer sees of points ``(n, 3)``, to the right and up."""
+def _screen(points: Tensor) -> Tensor:
+    """Return what the viewer sees of points ``(n, 3)``, to the right and up: ``(2, n)``."""
     x, y, z = points.unbind(-1)
-    return rounded(x), rounded(y * math.sin(TILT) + z * math.cos(TILT))
+    return torch.stack([x, y * math.sin(TILT) + z * math.cos(TILT)])
 
 
-def _axes(between: float) -> Tensor:
+def _axes(between: Tensor) -> Tensor:
     """Return the axes of both turns: upright, and leaning to the left by ``between`` degrees."""
-    lean = math.radians(between)
-    return torch.tensor([[0.0, 0.0, 1.0], [-math.sin(lean), 0.0, math.cos(lean)]]).double()
+    lean = between.deg2rad()
+    upright = torch.tensor([0.0, 0.0, 1.0]).double()
+    return torch.stack([upright, torch.stack([-lean.sin(), 0 * lean, lean.cos()])])
 
 
-def _walks(between: float, distance: float) -> list[Tensor]:
-    """Return the points of the three walks, each ``(n, 3)``."""
-    x, y, z = _axes(between).unbind(-1)
+@computed
+def _walks(between: Tensor, distance: Tensor) -> dict[str, Tensor]:
+    """Return both axes and the three walks as they are seen, and how far apart those end."""
+    axes = _axes(between)
+    x, y, z = axes.unbind(-1)
     nought = torch.zeros_like(x)
     turns = torch.stack([nought, -z, y, z, nought, -x, -y, x, nought], -1).view(2, 3, 3)
     start = _on_sphere(*torch.tensor(START))
-    steps = torch.linspace(0, distance, POINTS + 1, dtype=torch.float64)[:, None]
-    right, up = (liere_matrix(steps * unit, turns) for unit in torch.eye(2).double())
-    both = liere_matrix(steps.expand(-1, 2), turns)
-    return [
+    steps = distance * torch.arange(POINTS + 1)[:, None, None] / POINTS
+    right, up, both = (torch.matrix_exp(steps * turn) for turn in (*turns, turns.sum(0)))
+    walks = [
         torch.cat([right @ start, up[1:] @ (right[-1] @ start)]),
         torch.cat([up @ start, right[1:] @ (up[-1] @ start)]),
         both @ start,
     ]
+    ends = torch.stack([walk[-1] for walk in walks])
+    gap = (ends[:, None] - ends).square().sum(-1).sqrt().amax()  # of the two farthest arrivals
+    lines = dict(zip(WALKS, map(_screen, walks), strict=True))
+    seen = _screen(torch.cat([-1.25 * axes, 1.25 * axes])).unflatten(-1, (2, 2))
+    return {**lines, "axes": seen.permute(2, 0, 1), "gap": gap, "apart": (gap >= 0.005).double()}
 
 
 def sphere_walks(between: float, distance: float) -> Drawn:
@@ -72,27 +78,26 @@ def sphere_walks(between: float, distance: float) -> Drawn:
     Returns:
         A figure of the sphere, both axes and the three walks.
     """
-    walks = _walks(between, distance)
-    ends = torch.stack([walk[-1] for walk in walks])
-    gap = (ends[:, None] - ends).norm(dim=-1).max().item()  # of the two farthest arrivals
+    found = _walks(between, distance)
+    gap = found["gap"]
     rim = torch.linspace(-180, 180, 73).deg2rad()
     grey, brown = PALETTE["grey"], PALETTE["brown"]
     traces = [line(rounded(rim.cos()), rounded(rim.sin()), grey, width=1)]
     for latitude in (-30.0, 0.0, 30.0, 60.0):
         seen = _on_sphere(torch.linspace(-90, 90, 37), torch.full((37,), latitude))
-        traces.append(line(*_screen(seen), grey, width=1, dash="dot"))
+        traces.append(through(rounded(_screen(seen)), grey, width=1, dash="dot"))
     named = {"axis of L₁, right": "solid", "axis of L₂, up": "dash"}
-    for turned_about, (name, dash) in zip(_axes(between), named.items(), strict=True):
-        both = torch.stack([-1.25 * turned_about, 1.25 * turned_about])
-        traces.append(line(*_screen(both), brown, name, width=2, dash=dash))
-    for (name, colour), walk in zip(WALKS.items(), walks, strict=True):
-        sizes = [0] * (len(walk) - 1) + [13]  # a dot at the end alone
+    for ends, (name, dash) in zip(found["axes"], named.items(), strict=True):
+        traces.append(through(ends, brown, name, width=2, dash=dash))
+    for name, colour in WALKS.items():
+        sizes = [0] * (len(found[name][0]) - 1) + [13]  # a dot at the end alone
         head = {"size": sizes, "color": PALETTE[colour], "opacity": 1, "line": {"width": 0}}
         dash = "dot" if name.startswith("right") else "solid"
         look: dict[str, Any] = {"width": 4, "dash": dash, "mode": "lines+markers", "marker": head}
-        traces.append(line(*_screen(walk), PALETTE[colour], name, **look))
+        traces.append(through(found[name], PALETTE[colour], name, **look))
     start = _on_sphere(*torch.tensor(START))[None]
-    traces.append(dots(*_screen(start), grey, "start", symbol="square"))
+    x, y = rounded(_screen(start))
+    traces.append(dots(x, y, grey, "start", symbol="square"))
     unseen = {"range": [-1.35, 1.35], "visible": False, "constrain": "domain"}
     axes = layout(
         height=470,
@@ -101,13 +106,37 @@ def sphere_walks(between: float, distance: float) -> Drawn:
         xaxis=unseen,
         yaxis={**unseen, "scaleanchor": "x"},
     )
-    where = "at one place" if gap < 0.005 else "at three places"
+    where = pick(found["apart"], "at one place", "at three places")
     return Drawn(
         go.Figure(traces, axes),
         f"A vector on a sphere and two axes {between:g} degrees apart. The vector walks "
         f"{distance:g} radians to the right about one axis and as far up about the other, in both "
         f"orders and straight. It ends {where}, up to {gap:.2f} apart.",
     )
+
+
+@computed
+def _moved(mixing: Tensor, direction: Tensor) -> dict[str, Tensor]:
+    """Return the scores of the pairs where they move, and how far the generators commute not."""
+    generator = torch.Generator().manual_seed(3)
+    basis = haar_orthogonal(8, 1, generator=generator, dtype=torch.float64)
+    speeds = 0.4 * torch.randn(1, 4, 2, generator=generator, dtype=torch.float64)
+    first, second = STRING(speeds, basis).generators()[0].detach().clone()
+    second = second + mixing * skew(torch.randn(28, generator=generator, dtype=torch.float64)) / 8
+    tokens = torch.randn(3, 2, 8, generator=generator).double()
+    q, k = torch.nn.functional.normalize(tokens, dim=-1).unbind(1)
+    angle = torch.deg2rad(direction)
+    away = torch.arange(FARTHEST + 1).double()[:, None, None]
+    step = angle.cos() * first + angle.sin() * second
+    at_query, at_key = (torch.matrix_exp(away * step + start * first) for start in (0.0, 3.0))
+    scores = ((at_query @ q.mT) * (at_key @ k.mT)).sum(-2).mT
+    drift = (scores.amax(-1) - scores.amin(-1)).amax()
+    size = first.square().sum().sqrt() * second.square().sum().sqrt()
+    return {
+        "scores": scores,
+        "part": (first @ second - second @ first).square().sum().sqrt() / size,
+        "drifts": (drift > 1e-9).double(),
+    }
 
 
 def moving_pair(mixing: float, direction: float) -> Drawn:
@@ -122,26 +151,13 @@ def moving_pair(mixing: float, direction: float) -> Drawn:
     Returns:
         A figure with one line a pair.
     """
-    generator = torch.Generator().manual_seed(3)
-    basis = haar_orthogonal(8, 1, generator=generator, dtype=torch.float64)
-    speeds = 0.4 * torch.randn(1, 4, 2, generator=generator, dtype=torch.float64)
-    generators = STRING(speeds, basis).generators()[0].detach().clone()
-    generators[1] += mixing * skew(torch.randn(28, generator=generator, dtype=torch.float64)) / 8
-    tokens = torch.randn(3, 2, 8, generator=generator).double()
-    tokens = torch.nn.functional.normalize(tokens, dim=-1)
-    angle = torch.deg2rad(torch.tensor(direction).double())
-    away = torch.arange(FARTHEST + 1).double()[:, None] * torch.stack([angle.cos(), angle.sin()])
-    at_query = liere_matrix(away, generators)
-    at_key = liere_matrix(away + torch.tensor([3.0, 0.0]), generators)
-    first, second = generators
-    part = (first @ second - second @ first).norm() / (first.norm() * second.norm())
-    scores = [((at_query @ q) * (at_key @ k)).sum(-1) for q, k in tokens]
+    found = _moved(mixing, direction)
+    scores, part = found["scores"], found["part"]
     hover = "moved by %{x}: score %{y:.3f}"
     lines = [
-        line(None, rounded(score), PALETTE[colour], name, hover=hover)
+        line(None, score, PALETTE[colour], name, hover=hover)
         for score, (name, colour) in zip(scores, PAIRS.items(), strict=True)
     ]
-    drift = max((score.max() - score.min()).item() for score in scores)
     axes = layout(
         height=380,
         margin={"l": 54, "r": 14, "t": 44, "b": 88},
@@ -150,7 +166,7 @@ def moving_pair(mixing: float, direction: float) -> Drawn:
         yaxis=axis("score", -1.1, 1.1, dtick=0.5),
     )
     ends = ", ".join(f"{score[-1]:.2f}" for score in scores)
-    how = "The lines are level" if drift < 1e-9 else "The lines drift and wander"
+    how = pick(found["drifts"], "The lines are level", "The lines drift and wander")
     return Drawn(
         go.Figure(lines, axes),
         f"Scores of three pairs of tokens that move off at {direction:g} degrees from their "

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 import plotly.graph_objects as go
+import torch
+from torch import Tensor
 
 from book.figures.marks import axis, bars
-from lab.explore import COLOURS, Drawn, layout
+from lab.explore import COLOURS, Drawn, computed, layout
 
 __all__ = ["encoding_cost", "operations"]
 
@@ -42,17 +42,27 @@ def operations(dim: int, tokens: int, batch: int) -> dict[str, float]:
     Returns:
         Name of a rung, or of the context → operations.
     """
-    transform, turn = 5 * math.log2(dim), 3.0
+    return dict(zip(NAMES, _counted(dim, tokens, batch)["counts"], strict=True))
+
+
+@computed
+def _counted(dim: Tensor, tokens: Tensor, batch: Tensor) -> dict[str, Tensor]:
+    """Return the operations in the order of ``NAMES``."""
+    transform, turn = 5 * dim.log2(), 3 + 0 * dim
     return {
-        "matrix_exp": 5 * dim**2 / batch + 2 * dim,
-        "fft": 2 * transform + 2 * turn,
-        "rfft": transform + turn,
-        "half": transform / 2 + turn,
-        "basis": 2 * dim + turn,
-        "folded": turn,
-        "rope": turn,
-        "projections": 2 * HEADS * dim,
-        "attention": 2 * tokens,
+        "counts": torch.stack(
+            [
+                5 * dim**2 / batch + 2 * dim,
+                2 * transform + 2 * turn,
+                transform + turn,
+                transform / 2 + turn,
+                2 * dim + turn,
+                turn,
+                turn,
+                2 * HEADS * dim,
+                2 * tokens,
+            ]
+        )
     }
 
 
@@ -75,7 +85,7 @@ def encoding_cost(dim: int, tokens: int, batch: int) -> Drawn:
         [NAMES[name] for name in shown],
         [COLOURS[colour.get(name, "circulant")] for name in shown],
         orientation="h",
-        text=[_short(counts[name]) for name in shown],
+        text=[f"{counts[name]:,.0f}" for name in shown],
         textposition="outside",
         cliponaxis=False,
         hover="%{y}: %{x:,.0f}",
@@ -89,12 +99,8 @@ def encoding_cost(dim: int, tokens: int, batch: int) -> Drawn:
     told = ", ".join(f"{NAMES[name]} {counts[name]:,.0f}" for name in TOLD)
     return Drawn(
         go.Figure([rungs], axes),
-        f"Bars of the operations for one channel of a query or a key, at {dim} channels, {tokens} "
-        f"tokens and {batch} sequences. {told}. Folded and RoPE take {counts['folded']:.0f} each. "
-        f"The projections take {counts['projections']:,.0f}, "
+        f"Bars of the operations for one channel of a query or a key, at {dim:g} channels, "
+        f"{tokens:g} tokens and {batch:g} sequences. {told}. Folded and RoPE take "
+        f"{counts['folded']:.0f} each. The projections take {counts['projections']:,.0f}, "
         f"the attention itself {counts['attention']:,.0f}.",
     )
-
-
-def _short(count: float) -> str:
-    return f"{count:,.0f}" if count < 1e6 else f"{count / 1e6:.1f}M"

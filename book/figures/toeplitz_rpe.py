@@ -5,16 +5,22 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from book.figures.marks import CELLS, axis, box, dots, downwards, heat, line, tokens_axis
-from lab.explore import COLOURS, PALETTE, Drawn, Panel, panels
+from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, panels, pick
 from lab.explore.style import DIVERGING
 
 __all__ = ["toeplitz_circulant", "toeplitz_operations"]
 
+CHANNELS = 64  # of the values
 LENGTHS = [2**k for k in range(4, 18)]
 
 
-def toeplitz_operations(length: int, features: int, channels: int = 64) -> tuple[float, float]:
+def toeplitz_operations(
+    length: int, features: int, channels: int = CHANNELS
+) -> tuple[float, float]:
     r"""Count additions and multiplications of one head's sums, equation :eq:`eq-toeplitz-cost`.
 
     A real FFT of length L counts as :math:`\tfrac52 L \log_2 L`.
@@ -31,6 +37,23 @@ def toeplitz_operations(length: int, features: int, channels: int = 64) -> tuple
     by_matrix = 2.0 * length**2 * (features + columns)
     by_fft = features * columns * 2 * 2.5 * 2 * length * math.log2(2 * length)
     return by_matrix, by_fft
+
+
+@computed
+def _counted(length: Tensor, features: Tensor) -> dict[str, Tensor]:
+    """Return the operations of both ways, at all lengths and at one, and that one's thousands."""
+    lengths = torch.cat([torch.tensor(LENGTHS, dtype=torch.float64), length[None]])
+    columns = CHANNELS + 1
+    by_matrix = 2 * lengths**2 * (features + columns)
+    by_fft = 10 * features * columns * lengths * (2 * lengths).log2()
+    both = torch.stack([by_matrix, by_fft])
+    power = (both[:, -1].log10() / 3).floor().clamp(max=4)
+    return {
+        "curves": both[:, :-1],
+        "here": both[:, -1],
+        "power": power,
+        "short": both[:, -1] / 1000**power,
+    }
 
 
 def toeplitz_circulant(tokens: int, length: int, features: int) -> Drawn:
@@ -70,14 +93,17 @@ def toeplitz_circulant(tokens: int, length: int, features: int) -> Drawn:
     )
     given = [[f"x<sub>{i}</sub>" if i < tokens else "0"] for i in range(size)]
     found = [[f"y<sub>{i}</sub>" if i < tokens else ""] for i in range(size)]
-    here = toeplitz_operations(length, features)
-    by_matrix, by_fft = map(_short, here)
+    counted = _counted(length, features)
+    here = counted["here"]
+    by_matrix, by_fft = (
+        f"{short:.3g}{pick(power, '', ' thousand', ' million', ' billion', ' trillion')}"
+        for short, power in zip(counted["short"], counted["power"], strict=True)
+    )
     colour, hover = COLOURS["toeplitz"], "n = %{x:,}: %{y:.2s}"
     curves = []
     for way, (name, dash) in enumerate((("n × n matrix", "solid"), ("FFT", "dash"))):
-        counts = [toeplitz_operations(n, features)[way] for n in LENGTHS]
         curves += [
-            line(LENGTHS, counts, colour, name, width=2, dash=dash, hover=hover),
+            line(LENGTHS, counted["curves"][way], colour, name, width=2, dash=dash, hover=hover),
             dots([length], [here[way]], colour, hover=hover),
         ]
     below = Panel(
@@ -105,12 +131,6 @@ def toeplitz_circulant(tokens: int, length: int, features: int) -> Drawn:
         f"Toeplitz matrix with the weights of offsets {1 - tokens} to {tokens - 1}; it multiplies "
         f"{tokens} numbers x and as many zeros, and the first {tokens} results are the product y. "
         "Below, operations against the number of tokens, two curves that cross. At "
-        f"{length} tokens and {features} features the matrix takes {by_matrix} and the "
+        f"{length:g} tokens and {features:g} features the matrix takes {by_matrix} and the "
         f"FFT {by_fft}.",
     )
-
-
-def _short(count: float) -> str:
-    """Return a count in thousands, millions and so on."""
-    power = min(int(math.log10(count)) // 3, 4)
-    return f"{count / 1000**power:.3g} {['', 'thousand', 'million', 'billion', 'trillion'][power]}"

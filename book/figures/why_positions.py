@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,9 +10,9 @@ import torch
 from torch import Tensor
 
 from book.figures.marks import CELLS, axis, dots, downwards, heat, line, rounded
-from lab.explore import COLOURS, PALETTE, Drawn, Panel, layout, panels
+from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels
 from lab.explore.style import DIVERGING
-from stringlib import ALiBi, KerpleLog, KerplePower, RoPE, Sinusoidal, T5Bias
+from stringlib import ALiBi, RoPE, Sinusoidal, T5Bias
 
 __all__ = ["POSITIONS", "WORDS", "bias_curves", "permuted_words"]
 
@@ -107,25 +106,20 @@ def permuted_words(order: str, positions: str) -> Drawn:
     )
 
 
-@torch.no_grad()
-@torch.random.fork_rng(devices=[])  # biases start at random: not with the reader's numbers
-def _curves(slope: int, r1: float, r2: float, power: float) -> dict[str, Tensor]:
+@computed
+def _curves(slope: Tensor, r1: Tensor, r2: Tensor, power: Tensor) -> dict[str, Tensor]:
     """Return method → bias at the distances 0 … FARTHEST."""
-    distances = torch.arange(FARTHEST + 1)
-    log, powers = KerpleLog(1).double(), KerplePower(1).double()
-    log.log_r1.fill_(math.log(r1))
-    log.log_r2.fill_(math.log(r2))
-    powers.log_r1.fill_(math.log(r1))
-    powers.logit_r2.fill_(math.log(power / (2 - power)))
-    curve = log.at(distances)[0]
-    t5 = T5Bias(1, bidirectional=False).double()
-    of = t5.buckets(distances)
-    t5.weight[:, 0] = of.bincount(curve) / of.bincount()
+    distances = torch.arange(FARTHEST + 1).double()
+    log = -r1 * torch.log1p(r2 * distances)
+    with torch.random.fork_rng(devices=[]):  # it starts at random: not with the reader's numbers
+        of = T5Bias(1, bidirectional=False).buckets(distances.long())
+    first, end = ((of[:, None] > of).sum(-1), (of[:, None] >= of).sum(-1))  # of its bucket
+    total = torch.cat([log[:1], log.cumsum(0)])
     return {
-        "alibi": ALiBi(8).double().at(distances)[slope - 1],
-        "kerple-power": powers.at(distances)[0],
-        "t5": t5.at(distances)[0],
-        "kerple-log": curve,
+        "alibi": -(2**-slope) * distances,
+        "kerple-power": -r1 * distances**power,
+        "t5": (total[end] - total[first]) / (end - first),
+        "kerple-log": log,
     }
 
 
@@ -155,7 +149,7 @@ def bias_curves(slope: int, r1: float, r2: float, power: float) -> Drawn:
     lines = [
         line(
             None,
-            rounded(curve),
+            curve,
             COLOURS[method],
             names[method],
             width=7 if method == "t5" else 2.5,
@@ -164,7 +158,7 @@ def bias_curves(slope: int, r1: float, r2: float, power: float) -> Drawn:
         )
         for method, curve in curves.items()
     ]
-    far = {method: curve[64].item() for method, curve in curves.items()}
+    far = {method: curve[64] for method, curve in curves.items()}
     axes = layout(
         height=400,
         margin={"t": 14, "b": 104},

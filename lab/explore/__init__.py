@@ -1,5 +1,6 @@
 """Figures that a reader can move: live in Jupyter, with sliders in the built book."""
 
+from lab.explore.computed import amounts, computed, pick
 from lab.explore.describe import describe
 from lab.explore.explorer import HARD_LIMIT, Drawn, Explorer
 from lab.explore.frames import figure_json
@@ -19,9 +20,12 @@ __all__ = [
     "Panel",
     "Source",
     "Table",
+    "amounts",
+    "computed",
     "describe",
     "figure_json",
     "layout",
     "panels",
+    "pick",
     "use_matplotlib_style",
 ]

@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import plotly.graph_objects as go
 
-from lab.explore.frames import PLOTLY, figure_json, split_states, value_text
+from lab.explore.computed import Programs, filled, share_filled
+from lab.explore.frames import PLOTLY, plain_figure, split_states, value_text
+from lab.program import bundle
 
 if TYPE_CHECKING:
     import ipywidgets
@@ -78,9 +80,9 @@ class Explorer:
             value there on that axis; ``"turn"``, the direction from the origin in degrees, of
             a line, so that opposite ones are equal; ``"y at 3"``, the value on the axis if the
             pointer is nearest 3 on the other.  The control stays, for keys.
-        client: Name of a function in ``book/_assets/book-clients.js`` that
-            computes every state in the reader's browser, for grids too large to
-            store.  It must return what ``draw`` returns.
+        computes: The amounts that move smoothly: the page computes what follows from them, in
+            place of frames.  All of it has to come from functions that are marked
+            :func:`~lab.explore.computed.computed`.
         max_bytes: The largest size of the figure's JSON, at most ``HARD_LIMIT``.
         **grid: For each parameter the values of the static version: numbers,
             strings or booleans.  A single value is fixed and has no control;
@@ -104,7 +106,7 @@ class Explorer:
         live: Mapping[str, ipywidgets.ValueWidget] | None = None,
         play: str | None = None,
         drag: Mapping[str, str] | None = None,
-        client: str | None = None,
+        computes: Iterable[str] = (),
         max_bytes: int = 150_000,
         **grid: Iterable[float | str],
     ) -> None:
@@ -139,7 +141,10 @@ class Explorer:
                     "drag: expected for an amount 'x', 'y2', 'turn' or 'y at 3', "
                     f"got {n}={handle!r}"
                 )
-        self.client = client
+        self.computes = [*self._known("computes", dict.fromkeys(computes))]
+        for n in self.computes:
+            if any(isinstance(v, (str, bool)) for v in self.grid[n]):
+                raise ValueError(f"computes: expected amounts, got {n} in {self.grid[n]!r}")
         if not 0 < max_bytes <= HARD_LIMIT:
             raise ValueError(f"max_bytes: expected 1 to {HARD_LIMIT}, got {max_bytes}")
         self.max_bytes = max_bytes
@@ -193,7 +198,10 @@ class Explorer:
             TypeError: If ``draw`` does not return a figure.
             ValueError: If a name is not a parameter.
         """
-        point = {**self.initial, **self._known("state", params)}
+        return self._drawn({**self.initial, **self._known("state", params)})
+
+    def _drawn(self, point: Mapping[str, Any], programs: Programs | None = None) -> dict[str, Any]:
+        """Return the figure of one state; where a page computes it, also where its numbers are."""
         drawn = self.draw(**point)
         fig, said = drawn if isinstance(drawn, Drawn) else (drawn, None)
         if not isinstance(fig, go.Figure):
@@ -202,12 +210,17 @@ class Explorer:
             raise ValueError(
                 f"draw: layout.meta holds the alternative text, got {fig.layout.meta!r}"
             )
-        plain = figure_json(fig)
         alt = self.alt(**point) if callable(self.alt) else self.alt
         if alt is None:
             alt = said
         text = inspect.getdoc(self.draw) or "" if alt is None else self._checked_alt(alt)
-        plain["layout"]["meta"] = {"alt": text}
+        shown = {**fig.to_dict()}
+        shown["layout"] = {**shown["layout"], "meta": {"alt": text}}
+        if programs is None:
+            return plain_figure(shown)
+        shown, fill = filled(shown, programs)
+        plain = plain_figure(shown)
+        plain["layout"]["meta"]["fill"] = fill
         return plain
 
     def to_json(self) -> dict[str, Any]:
@@ -221,8 +234,9 @@ class Explorer:
             ValueError: If the number of traces changes between states, or the
                 JSON is larger than ``max_bytes``.
         """
-        whole = self.state()
-        groups, frames = ([], []) if self.client else self._frames(len(whole["data"]))
+        programs = Programs() if self.computes else None
+        whole = self._drawn(self._point({}, programs), programs)
+        groups, frames = self._frames(whole, programs)
         module, name = self.draw.__module__, getattr(self.draw, "__qualname__", "")
         # what another process can import: no method, and nothing of a notebook
         importable = module.startswith(("book.", "stringlib.")) and name.isidentifier()
@@ -241,7 +255,7 @@ class Explorer:
             "groups": groups,
             "play": self.play,
             "drag": self.drag or None,
-            "client": self.client,
+            "programs": bundle(programs.made, half=False) if programs else None,
             # lets a test compare what a page draws with what Python computes
             "source": f"{module}:{name}" if importable else None,
         }
@@ -256,19 +270,30 @@ class Explorer:
             )
         return whole
 
-    def _frames(self, traces: int) -> tuple[list[list[str]], list[dict[str, Any]]]:
+    def _point(self, given: Mapping[str, Any], programs: Programs | None) -> dict[str, Any]:
+        """Return the parameters' values, amounts that the page computes from as slots."""
+        point = {**self.initial, **given}
+        if programs:
+            point |= {n: programs.amount(n, float(self.initial[n])) for n in self.computes}
+        return point
+
+    def _frames(
+        self, whole: dict[str, Any], programs: Programs | None
+    ) -> tuple[list[list[str]], list[dict[str, Any]]]:
         """Draw every point of the grid and keep what differs."""
-        states = []
-        for values in itertools.product(*self.grid.values()):
-            point = dict(zip(self.grid, values, strict=True))
-            states.append(self.state(**point))
+        stored = {n: values for n, values in self.grid.items() if n not in self.computes}
+        traces, states = len(whole["data"]), []
+        for values in itertools.product(*stored.values()):
+            point = dict(zip(stored, values, strict=True))
+            states.append(self._drawn(self._point(point, programs), programs))
             if len(states[-1]["data"]) != traces:
                 raise ValueError(
                     f"draw: the number of traces must not change, got {traces} in the default "
                     f"state and {len(states[-1]['data'])} at {point}; draw an empty trace instead "
                     "of none"
                 )
-        return split_states(states, list(self.grid), [len(v) for v in self.grid.values()])
+            share_filled(whole, states[-1])
+        return split_states(states, list(stored), [len(v) for v in stored.values()])
 
     def figure(self) -> go.Figure:
         """Return the default state with all frames as a plotly figure."""

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-__all__ = ["PLOTLY", "figure_json", "frame_name", "split_states", "value_text"]
+__all__ = ["PLOTLY", "figure_json", "frame_name", "plain_figure", "split_states", "value_text"]
 
 PLOTLY = "application/vnd.plotly.v1+json"
 DIGITS = 6
@@ -97,7 +97,12 @@ def figure_json(fig: go.Figure) -> Json:
         rounded to six digits, rounding noise about zero is zero, a number that
         is not finite is None.
     """
-    plain: Json = _plain(fig.to_dict())
+    return plain_figure(fig.to_dict())
+
+
+def plain_figure(figure: Mapping[str, Any]) -> Json:
+    """Return a figure that is a dictionary already as :func:`figure_json` does."""
+    plain: Json = _plain(figure)
     plain.pop("frames", None)
     plain["layout"].pop("template", None)
     return plain

@@ -176,17 +176,6 @@ def test_chapters_are_numbered_as_the_table_of_contents_has_them(pages: list[Pat
     assert all(titles[name] == number for name, number in told)
 
 
-def test_every_client_function_exists(site: Path, pages: list[Path]) -> None:
-    code = (site / "_static" / "book-clients.js").read_text(encoding="utf8")
-    exported = re.findall(r"(\w+): \w+", re.search(r"return \{ ([^}]*) \};\n\}\)\(\);", code)[1])
-    used = {
-        figure["layout"]["meta"]["explorer"].get("client")
-        for page in pages
-        for figure in figures(page).values()
-    }
-    assert used - {None} <= set(exported)
-
-
 def test_every_exercise_is_listed_once_with_a_link(site: Path) -> None:
     boxes = [
         f"../notebooks/{path.name}#{name}"
