@@ -9,7 +9,7 @@ from operator import itemgetter
 from book.family import Runs
 from book.recorded import at_places, data, longer, measured, score
 from lab.theory.spread import mean
-from results import extrapolation, language_rates
+from results import copy_distance, extrapolation, language_rates
 
 
 @cache
@@ -39,6 +39,13 @@ def fit() -> Runs:
 def second() -> Runs:
     """Return the bits a byte of the second of two copies."""
     return measured("repeats", lambda run: run["bits"]["second"])
+
+
+@cache
+def copies() -> Runs:
+    """Return the bits a byte of a second copy, over all lengths of a piece."""
+    names = [f"{length} second" for length in copy_distance.PERIODS]
+    return measured("copy_distance", lambda run: mean([run["bits"][name] for name in names]))
 
 
 @cache

@@ -29,6 +29,7 @@ SEEDS = {
     "favor_plus": 10,
     "recall_redraw": 10,
     "recall_success": 30,
+    "copy_distance": 3,
     "page_digits": 3,
     "page_recall": 3,
 }

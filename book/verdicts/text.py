@@ -8,7 +8,7 @@ from functools import partial
 from book import measures
 from book.family import Family, opened
 from lab.theory.perplexity import perplexity
-from results import repeats
+from results import copy_distance, repeats
 
 
 def percent(bits: float) -> float:
@@ -149,6 +149,19 @@ FAMILIES = {
             "circulant, SSD": "behind",
             "ELU, GLA": "behind",
             "gated delta rule": "behind",
+        },
+    ),
+    "keys with the byte before": BITS(
+        record="copy_distance",
+        runs=measures.copies,
+        against={
+            f"{name}, with the one before": f"{name}, alone" for name in copy_distance.METHODS
+        },
+        claims={
+            "softmax, RoPE, with the one before": "open",
+            "FAVOR+, RoPE, with the one before": "ahead",
+            "SSD, with the one before": "ahead",
+            "gated delta rule, with the one before": "open",
         },
     ),
     "rows drawn anew": BITS(
