@@ -58,8 +58,8 @@ def foldable(
 
     Args:
         encoder: The encoder.
-        norm_q: The norm of queries: the module, which is asked; or its scales, none of them 0,
-            ``(head_dim,)``, or those of all heads in a row; None for no scales.
+        norm_q: The norm of queries: the module, which is asked; or its scales, ``(head_dim,)``, or
+            those of all heads in a row; None for no scales.
         norm_k: That of keys.
 
     Returns:
@@ -269,7 +269,10 @@ def _moved(bases: Tensor, scales: Tensor) -> tuple[Tensor, Tensor]:
     r"""Return O and :math:`\Gamma'` of :math:`P^\top \Gamma = \Gamma' O`."""
     product = bases.mT * scales[..., None, :]
     length = product.norm(dim=-1)
-    return product / length[..., None], length
+    lost = length <= CLOSE * length.amax(-1, keepdim=True)
+    rows = (product / length[..., None]).masked_fill(lost[..., None], 0)
+    left, _, right = torch.linalg.svd(rows)  # where a scale is 0 any row will do that fits
+    return left @ right, length.masked_fill(lost, 0)
 
 
 def _close(a: Tensor, b: Tensor) -> bool:

@@ -89,7 +89,8 @@ def test_a_basis_folds_or_is_said_not_to(case: str) -> None:
         assert criterion(encoder, gq) == folds
     one = torch.full((D,), 1.7)
     assert foldable(encoder, one, None)
-    for scales in ((gq, gk), (one.double(), 2 * one.double())):
+    holes = gq * (torch.arange(D) % 3 > 0)
+    for scales in ((gq, gk), (holes, gk), (one.double(), 2 * one.double())):
         if not foldable(encoder, *scales):
             with pytest.raises(ValueError, match="encoder must have a basis that moves through"):
                 fold_norms(encoder, *scales)
@@ -100,6 +101,7 @@ def test_a_basis_folds_or_is_said_not_to(case: str) -> None:
         turned = q @ folded.turn_q[0].mT, k @ folded.turn_k[0].mT
         found = logits(folded.encoder, *turned, folded.scale_q, folded.scale_k)
         assert largest_difference(found, logits(encoder, q, k, *scales)) < 1e-12
+        assert largest_difference(folded.turn_q @ folded.turn_q.mT, torch.eye(D).double()) < 1e-12
 
 
 @pytest.mark.parametrize("seed", range(20))
