@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.recorded import blocks, records
-from book import recorded
+from book import measures, recorded
 from book.recorded import at_places, measured, score
 from lab.theory.spread import difference, mean
 from results import performer_vision, transfer, transfer_3d, vision
@@ -67,13 +67,22 @@ def test_the_pictures_of_digits_say_in_words_what_the_record_holds() -> None:
     shown = (cell["metadata"].get("mystnb", {}).get("image", {}) for cell in cells)
     words = "\n".join(image.get("alt", "") for image in shown)
     pairs = [("digits", score("counted"), score("interpolated"))]
-    pairs += [(f"moved{read}", at_places(True), at_places(False)) for read in ("", " cls")]
     pairs += [("volumes", score("test"), score("moved"))]
     for what, *values in pairs:
         one, two = (measured("vision", value) for value in values)
-        for name in vision.WITH_CLS if "cls" in what else vision.ENCODERS:
+        for name in vision.ENCODERS:
             first, second = (mean(found[f"{what} {name}"]) for found in (one, two))
             assert f"{name} {first:.2f} and {second:.2f}" in words
+    ends = (measured("resolution", itemgetter(at)) for at in ("small", "large alone"))
+    small, alone = ({cell: mean(row) for cell, row in runs.items()} for runs in ends)
+    for unit in ("picture", "counted"):
+        for cell in small:
+            on = [
+                measures.resolution().get(f"{cell}, {when}, {unit}") for when in ("at once", "then")
+            ]
+            if all(on):
+                told = ", ".join(f"{x:.2f}" for x in (small[cell], *map(mean, on), alone[cell]))
+                assert f"{cell} {told}" in words
 
 
 def test_a_third_generator_of_zero_keeps_what_a_flat_model_knows() -> None:
