@@ -1,5 +1,6 @@
 # The book and its tests from two commands: make book, make test. `make help` lists the rest.
 
+# The make of macOS, 3.81, does not know .SHELLFLAGS: no line may count on it.
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
@@ -68,7 +69,7 @@ notebooks: $(READY) ## run the notebooks afresh and write them in their stable f
 	$(PY) tools/notebooks.py --jobs $(JOBS)
 
 bench: $(BENCH)/.ready ## measure against other libraries, half an hour (ROUNDS=15, SUITES=attention)
-	for suite in $(SUITES); do $(BENCH)/bin/python -m benchmarks.$$suite --rounds $(ROUNDS); done
+	for suite in $(SUITES); do $(BENCH)/bin/python -m benchmarks.$$suite --rounds $(ROUNDS) || exit; done
 	$(BENCH)/bin/python -m benchmarks.moved $(SUITES)
 
 check: $(READY) ## style, types and tests of one file or chapter: make check FILE=stringlib/encoders/rope.py

@@ -194,6 +194,11 @@ def test_the_benchmark_has_an_environment_of_its_own(project: Project) -> None:
     assert not (project.folder / ".venv").exists()
 
 
+def test_an_old_make_stops_at_a_benchmark_that_fails_too(project: Project) -> None:
+    project.fail("bench", ".SHELLFLAGS=-c", "SUITES=limits encoders", FAIL_AT="5")
+    assert project.calls()[-1] == "-m benchmarks.limits --rounds 15"
+
+
 # --- make test ---
 
 

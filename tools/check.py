@@ -67,7 +67,7 @@ def commands(path: Path, root: Path = ROOT) -> list[list[str]]:
         raise ValueError(f"FILE must be a .py, .ipynb or .md, got {path}")
     types = [] if path.parts[0] in ("tests", "results") else [["-m", "mypy", str(path)]]
     tests = covering(path, root)
-    contract = CONTRACTS.get(str(path.parent))
+    contract = CONTRACTS.get(path.parent.as_posix())
     run = [["-m", *PYTEST, *tests]] if tests else []
     if contract is not None:
         run.append(["-m", *PYTEST, contract, "-k", path.stem])
