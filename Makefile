@@ -46,7 +46,7 @@ PAGES := $(shell find book notebooks stringlib lab tools results benchmarks $(wi
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help book pdf posters serve check test portable jupyter notebooks bench env clean
+.PHONY: help book pdf report posters serve check test portable jupyter notebooks bench env clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -58,6 +58,9 @@ book: _build/book.stamp ## build the book and print the page to open
 
 pdf: _build/book.stamp ## print the whole book as one PDF, with Chromium
 	$(PY) tools/pdf.py $(HTML) _build/book.pdf
+
+report: _build/book.stamp ## print what is new here, with its proofs, as a paper of a few pages
+	$(PY) tools/report.py $(HTML) _build/report.pdf
 
 serve: _build/book.stamp ## serve the built book on localhost (PORT=8000)
 	$(PY) -m http.server --bind 127.0.0.1 --directory $(HTML) $(PORT)

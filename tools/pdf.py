@@ -107,16 +107,26 @@ def adapt(article: Tag, name: str, names: Sequence[str]) -> None:
                 del tag[key]
 
 
-def write(root: Path, toc: Path, target: Path) -> None:
-    """Write the PDF."""
-    from playwright.sync_api import sync_playwright
+def write(page_of: BeautifulSoup, folder: Path, target: Path) -> None:
+    """Print a page whose links to styles are those of a folder's pages.
 
-    pages = [*contents(yaml.safe_load(toc.read_text(encoding="utf8")))]
-    whole = (root / pages[0][0]).with_name("whole.html")  # whose links to styles are its own
-    whole.write_text(str(joined(root, pages)), encoding="utf8")
+    Raises:
+        SystemExit: If there is no Chromium, or it does not start.
+    """
+    from playwright.sync_api import Error, sync_playwright
+
+    path = needed()
+    whole = folder / "whole.html"
+    whole.write_text(str(page_of), encoding="utf8")
     try:
         with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=needed(), args=["--no-sandbox"])
+            try:
+                browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+            except Error as error:
+                raise SystemExit(
+                    f"error: {path} does not start ({error.message.splitlines()[0]}): "
+                    "set CHROMIUM to a browser that does"
+                ) from error
             page = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme="light")
             page.set_default_timeout(600_000)
             page.goto(whole.resolve().as_uri())
@@ -144,7 +154,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("target", type=Path, help="file to write")
     parser.add_argument("--toc", type=Path, default=Path("_toc.yml"), help="table of contents")
     asked = parser.parse_args(argv)
-    write(asked.root, asked.toc, asked.target)
+    pages = [*contents(yaml.safe_load(asked.toc.read_text(encoding="utf8")))]
+    write(joined(asked.root, pages), (asked.root / pages[0][0]).parent, asked.target)
     print(f"The book as one PDF is {asked.target}")
     return 0
 
