@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import math
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -378,12 +379,28 @@ def test_without_data_or_the_package_the_error_says_what_to_do(
         make_task(name)
     assert name in str(found.value)
     assert found.value.__cause__ is not None
+    assert re.search(r"/tree/[0-9a-f]{40}/", str(found.value))
     half = hub("half", None, train={"text": ["a"]})
     with pytest.raises(FileNotFoundError, match=r"path must be a folder with train\*\.parquet"):
         make_task(name, path=half)
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(ImportError, match=r"pip install 'stringlib\[data\]'"):
         make_task(name)
+
+
+@pytest.mark.parametrize("name", ["mnist", "cifar10", "wikitext"])
+def test_the_commit_of_a_data_set_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    datasets = pytest.importorskip("datasets")
+    asked: list[str] = []
+
+    def load_dataset(name: str, config: str, revision: str) -> None:
+        asked.append(revision)
+        raise OSError("no more is wanted")
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    with pytest.raises(ConnectionError, match="no more is wanted"):
+        make_task(name)
+    assert re.fullmatch(r"[0-9a-f]{40}", *asked)
 
 
 @every_task
