@@ -48,6 +48,15 @@ FAMILIES = {
             suggestive_ahead=["unit, favor-circulant, 32 pairs"],
         ),
     ),
+    "rows of a simplex": Family(
+        record="recall_simplex",
+        runs=lambda: measures.scores("recall_simplex", "test"),
+        against={
+            f"{norm}, favor-simplex-circulant": f"{norm}, favor-unit-circulant"
+            for norm in ("free", "unit")
+        },
+        claims=opened(f"{norm}, favor-simplex-circulant" for norm in ("free", "unit")),
+    ),
     "learned rows, asked for 64 pairs": Family(
         record="recall_many",
         runs=measures.recalled,
