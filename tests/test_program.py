@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import math
 import operator
 from typing import Any
@@ -144,3 +145,20 @@ def test_the_module_stays_in_its_mode() -> None:
     model = language_model("softmax-rope").train()
     traced(model, tokens=text(1, 7))
     assert model.training
+
+
+class Gapped(nn.Module):
+    """A gap in the output, and a constant of few digits beside one of many."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        few = torch.tensor([0.5, 3.0], dtype=torch.float64)
+        many = torch.tensor([1 / 3, 2 / 3], dtype=torch.float64)
+        return torch.cat([x * few, x * many, torch.full_like(x, math.nan)])
+
+
+def test_a_gap_comes_back_and_doubles_of_few_digits_take_half_the_room() -> None:
+    x = torch.tensor([2.0, 7.0], dtype=torch.float64)
+    made = bundle({"it": traced(Gapped(), x=x)})
+    assert {kind for _, kind, _ in made["tensors"]} == {"single", "double"}
+    found = evaluated(json.loads(json.dumps(made, allow_nan=False)), "it", x=x)["out"]
+    torch.testing.assert_close(found, Gapped()(x), equal_nan=True, atol=0, rtol=0)
