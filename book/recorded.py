@@ -6,7 +6,7 @@ entry: nothing here is made up.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -72,7 +72,7 @@ def about(values: Sequence[float], digits: int = 2, sign: str = "") -> str:
     return f"{middle:{sign}.{digits}f}{spread}".replace("-", "−")
 
 
-def texts(values: dict[str, list[float]], digits: int = 2, sign: str = "") -> dict[str, str]:
+def texts(values: Mapping[str, Sequence[float]], digits: int = 2, sign: str = "") -> dict[str, str]:
     """Return cell → mean and half the interval."""
     return {name: about(row, digits, sign) for name, row in values.items()}
 
