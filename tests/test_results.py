@@ -32,6 +32,7 @@ SEEDS = {
     "copy_distance": 3,
     "page_digits": 3,
     "page_recall": 3,
+    "page_text": 3,
 }
 """Study → least number of seeds, if it is not five."""
 CHEAP = {

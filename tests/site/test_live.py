@@ -6,13 +6,15 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
 
-from book.live import encoder, memory, move
+from book.live import encoder, memory, move, write
 from book.live.steps import Stepped
+from book.recorded import measured
 from lab.program import bundle, traced
 from tests.model_cases import language_model, text
 from tests.site.reader import DESKTOP, PHONE, ROOT, Reader
@@ -128,15 +130,19 @@ STEPS = """async ([text, name, shapes, wanted]) => {
 }"""
 
 
-@pytest.mark.parametrize("name", [*memory.study.CELLS])
+@pytest.mark.parametrize(
+    ("study", "name"),
+    [(study, name) for study in (memory.study, write.study) for name in study.CELLS],
+    ids=lambda part: part if isinstance(part, str) else part.__name__,
+)
 def test_a_page_that_reads_token_by_token_says_what_the_whole_model_says(
-    runner: Any, name: str
+    runner: Any, study: ModuleType, name: str
 ) -> None:
     """Random tokens, then others from the sixth on: what was read before them is not read again."""
     runner.add_script_tag(path=str(RUN.parent / "book-live.js"))
     torch.manual_seed(1)
-    told = {key: x for key, x in memory.study.CELLS[name].items() if key != "rate"}
-    model = memory.study.make_model(**told).eval()
+    told = {key: x for key, x in study.CELLS[name].items() if key != "rate"}
+    model = study.make_model(**told).eval()
     one = Stepped(model, room=12)
     tokens = torch.randint(16, (2, 9))
     tokens[1, :5] = tokens[0, :5]
@@ -190,6 +196,38 @@ def test_the_list_that_is_shown_first_is_one_on_which_memories_differ() -> None:
         }
     assert {name for name, value in said.items() if value == had[0]} == {"sum", "FAVOR+"}
     assert sum(value == had[1] for value in said.values()) == 4
+
+
+def test_of_the_passage_said_twice_some_copy() -> None:
+    """As the page says to whom it shows nothing: who copies, who does in part, who does not."""
+    given = torch.tensor([*write.data()["text"].encode()])[None]
+    once, kept = given.shape[-1] // 2, {}
+    for name, one in write.models().items():
+        with torch.no_grad():
+            shares = one.model(given[:, :-1]).softmax(-1)
+        bits = -shares.gather(-1, given[:, 1:, None]).log2().flatten()
+        kept[name] = float(bits[once - 1 :].mean() / bits[: once - 1].mean())
+    assert kept["softmax, RoPE"] < 0.2
+    assert all(0.3 < kept[name] < 0.8 for name in ("FAVOR+, RoPE", "SSD", "GLA"))
+    assert kept["gated delta rule"] > 0.9
+
+
+def test_of_held_out_pieces_said_twice_the_same_copy() -> None:
+    """What chapter 21 says of the record, for every seed."""
+    bits = {
+        kind: measured("page_text", lambda run, kind=kind: run["bits"][kind])
+        for kind in ("plain", "first", "second")
+    }
+    share = {
+        name: [again / once for once, again in zip(bits["first"][name], second, strict=True)]
+        for name, second in bits["second"].items()
+    }
+    assert max(share["softmax, RoPE"]) < 1 / 4
+    for name in ("FAVOR+, RoPE", "SSD", "GLA"):
+        assert 0.5 < min(share[name]) < max(share[name]) < 0.7
+    assert min(share["gated delta rule"]) >= 1
+    best = bits["plain"].pop("gated delta rule")
+    assert max(best) < min(map(min, bits["plain"].values()))
 
 
 @pytest.fixture(params=["desktop", "phone"])
@@ -442,6 +480,10 @@ def test_nobody_is_shut_out(site: Path, browser: Any, form: dict[str, Any], them
     reader = Reader(browser, **form, reduced_motion="reduce")
     reader.open(site / "book" / "try.html")
     begin(reader.page)
+    for name in ("encoder", "memory", "write"):
+        reader.page.locator(f"#live-{name}").scroll_into_view_if_needed()
+        reader.page.locator(f"#live-{name}[data-ready]").wait_for()
+    rested(reader.page, "write", f"{2 * write.PASSAGE}|0")
     reader.dress(theme)
     assert not reader.faults()
     assert not reader.barriers()
@@ -479,3 +521,57 @@ def test_a_key_is_overwritten_and_asked_for(page: Any) -> None:
     rested(page, "memory", "a1 b2 a4?a")
     page.reload()
     rested(page, "memory", "a1 b2 a4?a")
+
+
+def test_a_text_is_read_and_written_on(page: Any) -> None:
+    """By typing and by clicks; said twice it is compared with itself; a link brings all back."""
+    page.locator("#live-write").scroll_into_view_if_needed()
+    page.locator("#live-write[data-ready]").wait_for()
+    box, passage = page.locator("#live-write"), write.PASSAGE
+    rested(page, "write", f"{2 * passage}|0")
+    assert not page.evaluate("location.hash")
+    said = box.locator(".live-said").inner_text()
+    assert said.startswith("A passage comes again.")
+    with torch.no_grad():
+        for name, one in write.models().items():
+            given = torch.tensor([*(2 * passage).encode()])[None]
+            shares = one.model(given[:, :-1]).softmax(-1)
+            bits = -shares.gather(-1, given[:, 1:, None]).log2().flatten()
+            lengths = [len(passage) - 1, len(passage)]
+            once, again = (x.mean().item() for x in bits.split(lengths))
+            there = re.search(rf"{re.escape(name)} (\S+) → (\d+\.\d)", said)
+            assert there
+            assert float(there[1]) == pytest.approx(once, abs=0.06)
+            assert float(there[2]) == pytest.approx(again, abs=0.06)
+    box.get_by_role("textbox").fill("abcd")
+    rested(page, "write", "abcd|0")
+    assert box.locator(".live-said").inner_text().startswith("Bits a byte: softmax, RoPE ")
+    box.get_by_role("button", name="Say it twice").click()
+    rested(page, "write", "abcdabcd|0")
+    assert "4.4 kB a layer, 512 bytes more" in box.locator(".live-score").first.inner_text()
+    box.get_by_role("slider").press("End")
+    box.get_by_role("button", name="Write on").click()
+    rested(page, "write", f"abcdabcd|{write.WRITTEN}")
+    wrote = box.locator(".live-bytes").evaluate_all("lines => lines.map(x => x.ariaLabel)")
+    assert len(set(wrote)) == len(write.models())
+    assert box.locator("u").count() == len(write.models()) * write.WRITTEN
+    page.reload()
+    rested(page, "write", f"abcdabcd|{write.WRITTEN}")
+    assert wrote == box.locator(".live-bytes").evaluate_all("ls => ls.map(x => x.ariaLabel)")
+    box.get_by_role("button", name="Reset").click()
+    rested(page, "write", f"{2 * passage}|0")
+
+
+def test_only_whole_characters_are_read(page: Any) -> None:
+    """A text longer than the models were trained on is cut, and the page says so."""
+    page.locator("#live-write").scroll_into_view_if_needed()
+    page.locator("#live-write[data-ready]").wait_for()
+    box, most = page.locator("#live-write"), write.study.LENGTH
+    text = "x" * (most - 1) + "é"
+    box.get_by_role("textbox").fill(text)
+    rested(page, "write", f"{text}|0")
+    assert f"{most - 1} of {most} bytes: the rest is not read" in box.inner_text()
+    assert box.locator(".live-bytes").first.locator("span").count() == most - 1
+    box.get_by_role("textbox").fill("")
+    rested(page, "write", "|0")
+    assert box.locator(".live-said").inner_text() == "Type at least two bytes."

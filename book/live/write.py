@@ -1,0 +1,57 @@
+"""Write on: bytes in; out comes how much each surprises five language models, and what follows."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from book.live.steps import Stepped, about, trained
+from book.recorded import about as told
+from book.recorded import measured
+from lab.explore.style import COLOURS
+from lab.program import Traced
+from results import page_text as study
+
+HALF = True
+WRITTEN = 64
+"""Bytes that a model writes on."""
+
+PASSAGE = "A silver moth crossed the harbour at noon, and sang. "
+"""It begins said twice: no text that a model was trained on, so that only the copy can help."""
+
+SHOWN = {
+    "softmax, RoPE": "softmax",
+    "FAVOR+, RoPE": "favor",
+    "SSD": "ssd",
+    "GLA": "gla",
+    "gated delta rule": "gated-delta",
+}
+"""Model → whose colour it has."""
+
+
+@cache
+def models() -> dict[str, Stepped]:
+    """Return the models, by name."""
+    return trained(study, room=study.LENGTH + WRITTEN)
+
+
+def programs() -> dict[str, Traced]:
+    """Return what the page runs: a step of each model."""
+    return {f"{name} step": one.program(1) for name, one in models().items()}
+
+
+def data() -> dict[str, Any]:
+    """Return what the page has to know besides: where it begins, names, shapes and bits."""
+    kinds = ("plain", "first", "second")
+    bits = {kind: measured("page_text", lambda run, kind=kind: run["bits"][kind]) for kind in kinds}
+    return {
+        "most": study.LENGTH,
+        "written": WRITTEN,
+        "text": 2 * PASSAGE,
+        "seeds": len(bits["plain"]["GLA"]),
+        "models": {
+            name: about(one, COLOURS[SHOWN[name]])
+            | {kind: told(by_name[name]) for kind, by_name in bits.items()}
+            for name, one in models().items()
+        },
+    }
