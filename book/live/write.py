@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -40,10 +41,14 @@ def programs() -> dict[str, Traced]:
     return {f"{name} step": one.program(1) for name, one in models().items()}
 
 
+def spent(kind: str) -> Callable[[Any], float]:
+    """Return the measure of a run's bits a byte."""
+    return lambda run: float(run["bits"][kind])
+
+
 def data() -> dict[str, Any]:
     """Return what the page has to know besides: where it begins, names, shapes and bits."""
-    kinds = ("plain", "first", "second")
-    bits = {kind: measured("page_text", lambda run, kind=kind: run["bits"][kind]) for kind in kinds}
+    bits = {kind: measured("page_text", spent(kind)) for kind in ("plain", "first", "second")}
     return {
         "most": study.LENGTH,
         "written": WRITTEN,
