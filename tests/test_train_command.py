@@ -62,6 +62,13 @@ def test_methods_and_seeds_end_in_a_table_a_plot_and_a_record(tmp_path, capsys, 
     for name in names:
         assert again["data"]["cells"][name]["runs"][:2] == cells[name]["runs"]
 
+    # one method alone: the table of both is kept, and said to be
+    capsys.readouterr()
+    assert main([*words, "--attention", "relu"]) == 0
+    assert f"reported is in {tmp_path / 'earlier-1'}" in capsys.readouterr().out
+    assert read_record(tmp_path / "earlier-1" / "record.json") == again
+    assert list(read_record(tmp_path / "record.json")["data"]["cells"]) == names[:1]
+
     # other settings in the same folder would mix what does not belong together
     words[words.index("--steps") + 1] = "4"
     assert main(words) == 2

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lab.files import whole
-from lab.records import write_runs
+from lab.records import read_record, write_runs
 from lab.tasks import Task
 from lab.theory.spread import difference, interval, mean
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 Cells = Mapping[str, Mapping[str, Any]]
 
+WRITTEN = ("table.md", "plot.png", "plot.svg", "record.json")
 RANGES = {"accuracy": (0.0, 1.0), "bits": (0.0, math.inf)}
 """Metric → what its scores can be, at least and at most."""
 
@@ -31,6 +33,8 @@ def report(
     code: str,
 ) -> None:
     """Write ``table.md``, ``plot.png``, ``plot.svg`` and ``record.json``, and print the table.
+
+    Those of a command with other methods or more seeds move to a folder beside, which is said.
 
     Args:
         cells: As :func:`table` and :func:`plot` take them; see also
@@ -48,6 +52,7 @@ def report(
     metric, less, chance = task.metric, task.less_is_better, task.chance()
     shown = table(cells, metric, baseline, chance, less)
     print(f"\n{shown}\n")
+    _set_aside(cells, folder)
     then = f"every run is kept in {folder}; make room, and the same command reports them"
     with whole(folder / "table.md", then) as part:
         part.write_text(shown + "\n", encoding="utf8")
@@ -57,6 +62,23 @@ def report(
     path = folder / "record.json"
     write_runs(path, command=command, cells=cells, data=data, code=code, then=then)
     print(f"table, plot, record and checkpoints are in {folder}")
+
+
+def _set_aside(cells: Cells, folder: Path) -> None:
+    """Move an older report away, if it tells of runs that this one does not."""
+    path = folder / "record.json"
+    if not path.exists():
+        return
+    older = read_record(path)
+    seeds = {name: {run["seed"] for run in cell["runs"]} for name, cell in cells.items()}
+    if all({*older["seeds"]} <= seeds.get(name, set()) for name in older["data"]["cells"]):
+        return
+    beside = next(b for n in count(1) if not (b := folder / f"earlier-{n}").exists())
+    beside.mkdir()
+    for name in WRITTEN:
+        if (folder / name).exists():
+            (folder / name).replace(beside / name)
+    print(f"what {older['command']} reported is in {beside}")
 
 
 def table(
