@@ -199,11 +199,18 @@ def test_the_basis_is_filled_within_the_connected_parts_of_the_support():
 @pytest.mark.parametrize("density", [0.02, 0.12, 1.0])
 def test_the_figure_draws_s_and_its_transform(density):
     fig, text = figures.sparse_basis(density)
-    *matrices, parts = figures._sparse_pair(density)
-    for trace, matrix in zip(fig.data, matrices, strict=True):
+    size = figures.SIZE
+    generator = torch.Generator().manual_seed(2)
+    places = torch.triu_indices(size, size, offset=1)
+    support = places[:, torch.randperm(places.shape[1], generator=generator)]
+    entries = torch.randn(places.shape[1], dtype=torch.float64, generator=generator)
+    count = round(density * len(entries))
+    skew = sparse_skew(entries[:count], support[:, :count], size)
+    parts = len(connected_parts(support[:, :count], size).unique())
+    for trace, matrix in zip(fig.data, (skew, cayley(skew)), strict=True):
         drawn = torch.tensor([[v or 0.0 for v in row] for row in trace.z]).double()
         assert properties.largest_difference(drawn, matrix.abs()) <= 0.006
-    assert ("one connected part." if parts == 1 else f"{parts} connected parts.") in text
+    assert f" {parts} connected part{'' if parts == 1 else 's'}." in text
 
 
 @pytest.mark.parametrize("t", [-3.0, -1.0, 0.0, 0.5, 5.0])
