@@ -5,6 +5,7 @@ python tools/broken_packages.py constraints.txt
 
 from __future__ import annotations
 
+import csv
 import re
 import sys
 from importlib.metadata import Distribution, distributions
@@ -18,14 +19,16 @@ def canonical(name: str) -> str:
 
 def whole(distribution: Distribution) -> bool:
     """Tell whether every file that the package's record lists is there in its full size."""
-    for file in distribution.files or []:
-        path = Path(str(file.locate()))
+    record = distribution.read_text("RECORD")  # from Python 3.12 on .files leaves out what is gone
+    if not record:
+        return False  # pip writes it last: the package was never finished
+    for name, _, size in csv.reader(record.splitlines()):
+        path = Path(str(distribution.locate_file(name)))
         if path.suffix == ".pyc":  # written and removed by the interpreter
             continue
-        if not path.exists() or (file.size is not None and path.stat().st_size != file.size):
+        if not path.exists() or (size and path.stat().st_size != int(size)):
             return False
-    # pip writes the record last, so a package without one was never finished
-    return distribution.files is not None
+    return True
 
 
 def main(constraints: Path) -> None:
