@@ -155,7 +155,7 @@ def intro_figure() -> Explorer:
         initial={"position": 10, "distance": 8},
         labels={"position": "position of the query", "distance": "distance to the key"},
         position=range(129),
-        distance=range(65),
+        distance=range(FARTHEST + 1),
         base=[100],
     )
 
