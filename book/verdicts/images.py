@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from book import measures
 from book.family import Family, opened
-from results import circulant_training, performer_vision, vision
+from results import circulant_training, performer_vision, vision, vision_simplex
 
 POOLS = ("none", "learned", "axial", "mixed", "circulant")
 WHERE = ("known", "new")
@@ -23,6 +23,8 @@ LONGER = "longer performer favor"
 SHARES = ("0.05", "0.1", "0.25", "0.5", "1")
 SIZED = ("sinusoidal", "axial RoPE", "RoPE-Mixed", "Circulant-STRING")
 WHEN = ("at once", "then")
+SIMPLEX = "favor-simplex-circulant"
+CANCELLING = tuple(name for name in vision_simplex.CELLS if name.endswith(SIMPLEX))
 BEFORE = ("none", "axial before", "mixed before", "circulant before", "toeplitz")
 FAMILIES = {
     "digits, less none": Family(
@@ -49,6 +51,12 @@ FAMILIES = {
         runs=lambda: measures.scores("vision", "interpolated"),
         against="digits axial",
         claims=opened((f"digits {n}" for n in RIVALS), suggestive_ahead=["digits learned"]),
+    ),
+    "rows of a simplex on digits": Family(
+        record="vision_simplex",
+        runs=lambda: measures.scores("vision_simplex", "test"),
+        against={name: name.replace(SIMPLEX, "favor-unit-circulant") for name in CANCELLING},
+        claims=opened(CANCELLING),
     ),
     "large pictures, less a learned table": Family(
         record="resolution",

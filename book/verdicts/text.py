@@ -1,4 +1,4 @@
-"""What chapters 21 and 22 claim."""
+"""What is claimed about text: in chapters 21 and 22, and about weights and rows in 12 and 13."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ FORMS = (
 )
 GATED = ("C-CosGate, RoPE, ramp", "C-CosGate, RoPE", "C-CosGate")
 COPIED = tuple(repeats.CELLS)
+STEEPER = ("ramp", "ramp squared", "falling, degree 3", "falling, degree 4", "RetNet")
 READERS = (
     *("rope", "pi", "ntk", "yarn", "sinusoidal", "rope tuned", "pi tuned"),
     *("alibi", "kerple-log", "kerple-power", "t5", "gla", "none"),
@@ -74,6 +75,28 @@ FAMILIES = {
         claims=opened(
             (f"{name}, 256 bytes" for name in COPIED), ahead=["softmax, RoPE, 256 bytes"]
         ),
+    ),
+    "falling weights on text": BITS(
+        record="language_falling",
+        runs=lambda: measures.bits("language_falling"),
+        against="cosine",
+        claims=dict.fromkeys(STEEPER, "ahead")
+        | {"ramp": "open", "falling, degree 4": "suggestive, ahead"},
+    ),
+    "more copies on text": BITS(
+        record="language_falling",
+        runs=lambda: measures.bits("language_falling"),
+        against="ramp squared",
+        claims=opened(STEEPER[2:]),
+    ),
+    "rows of a simplex on text": BITS(
+        record="language_simplex",
+        runs=lambda: measures.bits("language_simplex"),
+        against={
+            f"{norm}, favor-simplex-circulant": f"{norm}, favor-unit-circulant"
+            for norm in ("free", "unit")
+        },
+        claims=opened(f"{norm}, favor-simplex-circulant" for norm in ("free", "unit")),
     ),
     "needles at 1,024 tokens": Family(
         record="extrapolation",
