@@ -1,8 +1,9 @@
-"""What a chapter says of the time that it takes is what its words and formulas take."""
+"""A chapter takes as long as it says, and asks questions whose answer their order does not tell."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import nbformat
@@ -27,6 +28,15 @@ def test_a_chapter_takes_as_long_as_it_says(path: Path) -> None:
     if said[2]:
         assert abs(int(said[2]) - deeper.minutes) < 4, f"{deeper}: {rounded(deeper.minutes)} more"
     assert main.words <= MOST
+
+
+def test_every_chapter_asks_and_the_right_choice_stands_anywhere() -> None:
+    right: Counter[str] = Counter()
+    for path in CHAPTERS:
+        answers = re.findall(r"<!-- answered: (\d) -->", path.read_text(encoding="utf8"))
+        assert len(answers) >= 3, path.stem
+        right.update(answers)
+    assert all(0.2 < right[place] / right.total() < 0.4 for place in "123"), right
 
 
 def test_formulas_folds_and_exercises_are_not_on_the_path(tmp_path: Path) -> None:
