@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import pytest
+import torch._dynamo.config
 
 from stringlib.testing.contract import Contract, Property
 from stringlib.testing.modes import MODES, Mode
@@ -46,6 +47,8 @@ def products(contract: Contract, cases: Iterable[str], traced: Sequence[str] = (
     return found
 
 
+# what a traced operation does to sizes that are letters is found sooner than it is remembered
+@torch._dynamo.config.patch(fake_tensor_cache_enabled=False)
 def hold(property: Property, case: object, modes: Iterable[Mode]) -> None:
     """Check a property of a case in some modes; skip the test where it applies in none."""
     applies = False
