@@ -171,6 +171,8 @@ def test_a_state_is_in_the_address_and_comes_back_from_it(
     reader.drawn(box)
     link = box.query_selector(".book-link").get_attribute("href")
     reader.page.wait_for_function("hash => location.hash === hash", arg=link)
+    shown = box.query_selector(".book-plot").get_attribute("aria-label")
+    assert box.query_selector(".book-said").text_content() == shown
     before = about(box)["layout"]["meta"]["explorer"]["name"]
 
     reader.open(path, link)
@@ -207,6 +209,13 @@ def test_play_runs_and_pauses(reader: Reader, with_figures: list[Path]) -> None:
     assert slider.input_value() == stopped
     reader.drawn(box)
     assert not compare(box, figure)
+
+    # and from the end it begins again
+    slider.press("End")
+    button.click()
+    assert button.text_content() == "Pause"
+    assert int(slider.input_value()) < int(slider.get_attribute("max")) // 2
+    button.click()
 
 
 POINT = """([box, name, handle, value]) => {
@@ -245,6 +254,9 @@ def test_what_is_dragged_takes_the_value_under_the_pointer(
                     control = box.query_selector(f".book-control[data-name={name}]")
                     assert control.get_attribute("data-index") == str(index), (path.stem, name)
                     dragged += 1
+                # let go, it stays
+                mouse.move(*reader.page.evaluate(POINT, [*place[:3], parameter["values"][0]]))
+                assert control.get_attribute("data-index") == str(index), (path.stem, name)
                 reader.drawn(box)
                 assert not compare(box, figure), path.stem
     assert dragged
