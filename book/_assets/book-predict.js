@@ -71,7 +71,15 @@
   /* ---- where the reader is: the last section, chapters read to their summary, the sidebar ---- */
 
   const sidebar = document.querySelector(".bd-sidebar-primary"), here = sidebar && sidebar.querySelector("a.current, li.current > a");
-  if (here) { sidebar.scrollTop += here.getBoundingClientRect().top - sidebar.getBoundingClientRect().top - sidebar.clientHeight / 3; }
+  // on loading the theme leaves the sidebar as it stood on the page before
+  if (here) {
+    addEventListener("load", function () {
+      const link = here.getBoundingClientRect(), seen = sidebar.getBoundingClientRect();
+      if (link.top < seen.top || link.bottom > seen.bottom) {
+        sidebar.scrollTop += link.top - seen.top - sidebar.clientHeight / 3;
+      }
+    });
+  }
 
   const title = document.querySelector(".bd-article h1"), summary = document.getElementById("summary");
   if (summary && title) {

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from lab.explore.style import DIVERGING
 from tests.site.reader import DESKTOP, PHONE, Reader, about, book, compare, pages_of
 from tools.check_site import GENERATED
 
@@ -317,6 +318,29 @@ def test_the_front_page_leads_back_to_where_the_reader_was(browser: Any, pages: 
     assert not start.is_visible()
     window.page.reload()
     assert not start.is_visible()
+    window.close()
+
+
+def test_the_sidebar_shows_where_the_reader_is(reader: Reader, pages: list[Path]) -> None:
+    for stem in ("02_rope", "24_in_models"):  # one after the other: the theme keeps the place
+        reader.page.goto(next(p for p in pages if p.stem == stem).as_uri())
+        reader.page.wait_for_load_state("load")
+        seen, link = (
+            reader.page.locator(f".bd-sidebar-primary{name}").first.bounding_box()
+            for name in ("", " a.current")
+        )
+        assert seen["y"] <= link["y"] < seen["y"] + seen["height"] - link["height"], stem
+
+
+def test_numbers_about_zero_are_dark_where_the_page_is(browser: Any, pages: list[Path]) -> None:
+    window = Reader(browser, **DESKTOP)
+    window.page.goto(next(p for p in pages if p.stem == "02_rope").as_uri())
+    window.page.evaluate("document.querySelector('.predict button').click()")
+    window.page.locator(".book-figure").first.scroll_into_view_if_needed()
+    zero = "document.querySelector('.book-plot').layout?.coloraxis?.colorscale[2][1]"
+    for theme, colour in (("light", DIVERGING[2][1]), ("dark", "#1c2026")):
+        window.page.evaluate("t => { document.documentElement.dataset.theme = t; }", theme)
+        window.page.wait_for_function(f"{zero} === '{colour}'")
     window.close()
 
 
