@@ -311,6 +311,8 @@ def test_the_front_page_leads_back_to_where_the_reader_was(browser: Any, pages: 
     window.page.evaluate("document.querySelector('#summary').scrollIntoView()")
     window.page.wait_for_function("(localStorage.getItem('book-reader') || '').includes('summary')")
     window.page.goto(front.as_uri())
+    if not start.is_visible():  # a browser takes its time from one page to another
+        window.page.reload()
     assert "Chapters read to the end: 1" in start.inner_text()
     assert window.page.locator(".bd-sidebar-primary .book-read").count() == 1
     assert start.locator("a").get_attribute("href").endswith("03_rope_decay.html#summary")
