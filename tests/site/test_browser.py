@@ -339,10 +339,12 @@ def test_numbers_about_zero_are_dark_where_the_page_is(browser: Any, pages: list
     window.page.goto(next(p for p in pages if p.stem == "02_rope").as_uri())
     window.page.evaluate("document.querySelector('.predict button').click()")
     window.page.locator(".book-figure").first.scroll_into_view_if_needed()
-    zero = "document.querySelector('.book-plot').layout?.coloraxis?.colorscale[2][1]"
+    scale = "document.querySelector('.book-plot').layout?.coloraxis?.colorscale"
     for theme, colour in (("light", DIVERGING[2][1]), ("dark", "#1c2026")):
         window.page.evaluate("t => { document.documentElement.dataset.theme = t; }", theme)
-        window.page.wait_for_function(f"{zero} === '{colour}'")
+        window.page.wait_for_function(f"{scale}?.[2][1] === '{colour}'")
+    by_night = {colour for _, colour in window.page.evaluate(scale)}
+    assert by_night.isdisjoint(colour for _, colour in DIVERGING), "NIGHT in book-plotly.js"
     window.close()
 
 
