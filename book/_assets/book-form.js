@@ -91,8 +91,8 @@
 
   // what scrolls sideways can be scrolled by keyboard, also what a fold or a prediction held back
   function scrollable() {
-    document.querySelectorAll(".bd-article :is(pre, table, div.math, .book-numbers)").forEach(function (box) {
-      if (box.scrollWidth > box.clientWidth + 1) { box.tabIndex = 0; }
+    document.querySelectorAll(".bd-article :is(pre, table, p, li, dd, td, div.math, .book-numbers)").forEach(function (box) {
+      if (box.scrollWidth > box.clientWidth + 1 && /auto|scroll/.test(getComputedStyle(box).overflowX)) { box.tabIndex = 0; }
     });
   }
   addEventListener("load", scrollable);

@@ -16,6 +16,12 @@
       .map(e => e.tagName.toLowerCase() + "." + e.className + " " + e.textContent.trim().slice(0, 40));
     found.push("wider than the screen: " + root.scrollWidth + " px of " + root.clientWidth + "; " + wide.join(" | "));
   }
+  document.querySelectorAll("article *").forEach(box => {
+    if (box.scrollWidth <= box.clientWidth + 1 || !box.clientWidth || box.tabIndex >= 0) { return; }
+    if (/auto|scroll/.test(getComputedStyle(box).overflowX)) {
+      found.push("scrolls sideways, and not by keyboard: " + box.tagName.toLowerCase() + "." + box.className);
+    }
+  });
   document.querySelectorAll(".book-figure").forEach(box => {
     const plot = box.querySelector(".book-plot"), edge = plot.getBoundingClientRect();
     if (plot.dataset.state === undefined || !plot.data.length || !plot.querySelector(".main-svg")) {

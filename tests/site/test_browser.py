@@ -467,6 +467,10 @@ PLANTED = {
     "raw dollars": ("<p>so $x^2$ is</p>", "unrendered TeX"),
     "raw parentheses": (r"<p>so \(x^2\) is</p>", "unrendered TeX"),
     "an external image": ("<img src='https://example.org/a.png'>", "asks the network"),
+    "a box without a key": (
+        "<div style='overflow: auto; width: 9em'><a href='#'>" + "wide" * 40 + "</a></div>",
+        "scrolls sideways, and not by keyboard",
+    ),
     "a missing file": ("<script src='gone.js'></script>", "cannot load"),
     "a dead figure": (
         "<div class='book-figure' id='fig-a'><div class='book-plot' data-state=''></div>",

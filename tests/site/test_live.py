@@ -381,6 +381,22 @@ def test_a_digit_is_moved_by_keys_and_pointer_and_a_link_keeps_it(still: Any) ->
     assert place(box) == kept
 
 
+def test_the_digit_stays_on_the_canvas(still: Any) -> None:
+    """By keys and by pointer it comes to the edge and no further."""
+    page, digit = still.page, still.page.locator("#live-move .live-digit")
+    last = move.at(move.digits()[0][:1], 0, 0).shape[-1] - move.digits()[0].shape[-1]
+    for _ in range(last):
+        digit.press("Shift+ArrowDown")
+        digit.press("Shift+ArrowLeft")
+    assert place(page.locator("#live-move")) == (last, 0)
+    frame = digit.bounding_box()
+    page.mouse.move(frame["x"] + frame["width"] / 2, frame["y"] + frame["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(frame["x"] + 3 * frame["width"], frame["y"] - 3 * frame["height"], steps=5)
+    page.mouse.up()
+    assert place(page.locator("#live-move")) == (0, last)
+
+
 def test_a_patch_shows_where_it_looks(still: Any) -> None:
     """By a tap on the digit, or by Enter and arrows."""
     page, box = still.page, still.page.locator("#live-move")
@@ -523,6 +539,30 @@ def test_a_key_is_overwritten_and_asked_for(page: Any) -> None:
     rested(page, "memory", "a1 b2 a4?a")
 
 
+def test_an_old_value_is_called_old(page: Any) -> None:
+    """Each memory's answer is judged by the list: a sum says what a key had most often."""
+    box = page.locator("#live-memory")
+    box.scroll_into_view_if_needed()
+    page.locator("#live-memory[data-ready]").wait_for()
+    box.get_by_role("textbox").fill("a1 a1 a1 b2 a1 a5")
+    box.get_by_role("button", name="a", exact=True).click()
+    rested(page, "memory", "a1 a1 a1 b2 a1 a5?a")
+    judged = {"5": "right", "1": "an old value"}
+    seen = set()
+    for answer in box.locator(".live-answered").all():
+        value, told = answer.locator("b").inner_text(), answer.locator("span").inner_text()
+        assert told == judged.get(value, "wrong")
+        seen.add(told)
+    assert {"right", "an old value"} <= seen
+    assert "An old value: " in box.locator(".live-said").inner_text()
+
+
+OTHERWISE = """before => {
+  const lines = [...document.querySelectorAll("#live-write .live-bytes")];
+  return lines.some((line, i) => !before[i].startsWith(line.ariaLabel));
+}"""
+
+
 def test_a_text_is_read_and_written_on(page: Any) -> None:
     """By typing and by clicks; said twice it is compared with itself; a link brings all back."""
     page.locator("#live-write").scroll_into_view_if_needed()
@@ -558,6 +598,8 @@ def test_a_text_is_read_and_written_on(page: Any) -> None:
     page.reload()
     rested(page, "write", f"abcdabcd|{write.WRITTEN}")
     assert wrote == box.locator(".live-bytes").evaluate_all("ls => ls.map(x => x.ariaLabel)")
+    box.get_by_role("button", name="Draw again").click()
+    page.wait_for_function(OTHERWISE, arg=wrote)
     box.get_by_role("button", name="Reset").click()
     rested(page, "write", f"{2 * passage}|0")
 
