@@ -15,6 +15,33 @@ from lab.explore import Drawn
 RATES = {"multiplications": 3e10, "exponentials": 8e8, "operations": 4e9, "bytes": 1e10}
 RECORDED = {"softmax": [(256, 0.5)], "toeplitz-fft": [(512, 20.0), (1024, 41.0)]}
 
+RUNS = {
+    norms: {
+        name: {"0.01": (few + 2 * k, few + k, few + 2 * k + 1), "0.03": (k, 0.5 * k, k + 3)}
+        for k, name in enumerate(("softmax", "relu", "favor", "hyperbolic", "favor-optimal"))
+    }
+    for norms, few in (("free", 11), ("unit", 20))
+}
+LEADS = {
+    "ELU with GLA": ("elu", -0.029),
+    "ELU with SSD": ("elu", -0.0223),
+    "gated delta rule": ("gated-delta", 0.0013),
+    "circulant with SSD": ("favor-circulant", 0.013),
+    "FAVOR+ with RoPE": ("favor", 0.0349),
+}
+
+READ = {
+    "256": {"rope": (1.5, 0.8), "alibi": (0.01, 0.8), "gla": (0.0, 0.9)},
+    "1,024": {"rope": (2.82, 0.4), "alibi": (0.02, 0.56), "gla": (0.0, 0.82)},
+}
+PLACES = {
+    "axial": {
+        "mean": [[0.8, 0.8, 0.8, 0.7, 0.6]] * 3 + [[0.7, 0.6, 0.6, 0.5, 0.5]] * 2,
+        "class token": [[0.75, 0.7, 0.7, 0.4, 0.3]] * 3 + [[0.4, 0.4, 0.3, 0.3, 0.2]] * 2,
+    },
+    "sinusoidal": {"mean": [[0.7, 0.7, 0.7, 0.3, 0.3]] * 3 + [[0.4, 0.4, 0.3, 0.2, 0.2]] * 2},
+}
+
 TIMED = {
     "not causal": {
         "softmax": ("softmax", "solid", [256, 1024], [0.2, 3.0]),
@@ -37,6 +64,8 @@ CASES: dict[str, dict[str, list[Any]]] = {
     "why_positions.bias_curves": {
         "slope": [4, 1], "r1": [1, 0.5, 2], "r2": [0.25, 1], "power": [0.5, 1.5],
     },
+    "why_positions.clock_hands": {"position": [20, 0, 95]},
+    "why_positions.asked_distance": {"distance": [3, 0, 40]},
     "rope.phase_clocks": {
         "distance": [6, 1, 17], "base": [10_000, 10], "dim": [16, 2, 32], "position": [8, 0],
     },
@@ -54,6 +83,8 @@ CASES: dict[str, dict[str, list[Any]]] = {
         "convention": ["count patches", "scale", "pin the corners"], "side": [28, 7, 20, 56],
     },
     "rope_2d_3d.volume_kernel": {"time": [2, 0, -6]},
+    "grid_heads.mean_of_heads": {"spread": [90, 0, 30]},
+    "grid_heads.separable_weights": {"rows": [0.5, 1, 0.2], "columns": [0.5, 1, 0.8]},
     "string.sphere_walks": {"between": [15, 0, 90], "distance": [1, 0.25]},
     "string.moving_pair": {"mixing": [0.2, 0, 1.0], "direction": [90, 0, 30]},
     "circulant_string.circulant_spectrum": {
@@ -61,6 +92,8 @@ CASES: dict[str, dict[str, list[Any]]] = {
     },
     "cayley_string.cayley_circle": {"t": [1.5, -3, 0]},
     "cayley_string.sparse_basis": {"density": [0.05, 0.02, 1]},
+    "cayley_string.sign_choice": {"angle": [170, 2, 90]},
+    "cayley_string.connected_chance": {"channels": [32, 512], "density": [0.11, 0.05]},
     "reflections.two_mirrors": {"between": [45, 0], "first": [45, 90], "point": [20, 120]},
     "string_at_inference.encoding_cost": {
         "dim": [64, 1024], "tokens": [197, 4096], "batch": [1, 32],
@@ -97,14 +130,36 @@ CASES: dict[str, dict[str, list[Any]]] = {
     },
     "associative_recall.asked_value": {"asked": ["C", "A", "E"], "deal": [1, 2, 3]},
     "associative_recall.recalled_value": {"share": [1, 0, 0.5], "sharpness": [6, 2, 0]},
+    "associative_recall.match_threshold": {"pairs": [8, 2, 64], "score": [1.9, 6]},
+    "associative_recall.match_estimates": {"pairs": [8, 3, 64], "features": [32, 4096]},
+    "associative_recall.recalled_runs": {
+        "rate": ["0.01", "0.03"], "norms": ["free", "unit"], "recorded": [RUNS],
+    },
     "language_model.nearest_tokens": {"length": [256, 64, 1024], "half_life": [4, 16]},
+    "language_model.unit_strictness": {"unit": [7.7, 1, 3.5]},
+    "language_model.leads_in_units": {"unit": [1.0, 7.8, 3.2], "recorded": [LEADS]},
     "length_extrapolation.beyond_training": {
         "method": ["rope", "pi", "ntk", "yarn"], "scale": [16, 2],
+    },
+    "length_extrapolation.heard_window": {
+        "tokens": [1024, 64, 16384], "r1": [1, 0.5, 2.5], "inverse": [64, 4],
+    },
+    "length_extrapolation.lost_and_found": {"tokens": ["1,024", "256"], "recorded": [READ]},
+    "vision_transformer.accuracy_places": {
+        "encoder": ["axial", "sinusoidal"], "recorded": [PLACES],
     },
     "in_models.model_clocks": {
         "model": ["Llama 3", "Qwen3-VL, text", "RoPE-ViT, axial", "Gemma 4, global layers"],
         "position": [4096, 16],
     },
+    "in_models.bfloat_angles": {"position": [257, 41, 4097]},
+    "in_models.mirrored_loss": {"share": [0.2, 0, 0.5]},
+    "in_models.tiled_pair": {"alpha": [40, 0, 180], "beta": [70, 0, 130]},
+    "cost.roofline": {
+        "tokens": [1024, 16], "channels": [64, 8], "products": [4.97e10], "moved": [2.1e10],
+    },
+    "cost.kept_numbers": {"tokens": [65536, 32], "features": [64, 1024]},
+    "cost.amdahl_bars": {"share": [0.5, 0.04, 0], "factor": [10, 1, 100]},
     "speed.recorded_times": {
         "tokens": [1024, 256], "mask": ["not causal", "causal"], "recorded": [TIMED],
     },

@@ -1,17 +1,28 @@
-"""The task; and what its question finds with and without a shift, and the vote that this gives."""
+"""The task; what its question finds and hears; what a match needs; and how many runs succeed."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
-from book.figures.marks import CELLS, axis, bars, dots, downwards, heat
-from lab.explore import PALETTE, Drawn, Panel, computed, panels, pick
+from book.figures.marks import CELLS, axis, bars, dots, downwards, heat, line
+from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels, pick
 from lab.explore.style import SEQUENTIAL
 
-__all__ = ["asked_value", "recalled_value"]
+__all__ = [
+    "asked_value",
+    "match_estimates",
+    "match_threshold",
+    "recalled_runs",
+    "recalled_value",
+]
+
+Counted = tuple[int, float, float]
+"""Runs that succeed, and the ends of an interval of that number."""
 
 TOKENS = "A3B1C4D1E5C"
 VALUES = "1345"
@@ -138,4 +149,173 @@ def recalled_value(share: float, sharpness: float) -> Drawn:
         f"C. Share of the earlier token in a key {share:g}, score of a match {sharpness:g}. The "
         f"question's weight on values has shares of {votes_told}: it answers "
         f"{pick(found['best'], *answers)}.",
+    )
+
+
+SCORES = [round(0.1 * i, 1) for i in range(61)]
+
+
+@computed
+def _against(pairs: Tensor, score: Tensor) -> dict[str, Tensor]:
+    """Return the softmax weights of a match and of all other keys together, over its score."""
+    scores = torch.tensor(SCORES, dtype=torch.float64)
+
+    def shares(s: Tensor) -> Tensor:
+        matched = s.exp() / (s.exp() + pairs - 1)
+        return torch.stack([matched, 1 - matched])
+
+    here, needed = shares(score), (pairs - 1).log()
+    return {
+        "curves": shares(scores),
+        "here": here,
+        "needed": needed,
+        "cross": torch.stack([needed, needed]),
+        "wins": (here[0] > here[1]).double(),
+    }
+
+
+def match_threshold(pairs: int, score: float) -> Drawn:
+    """Draw what a match hears against other keys that agree on a wrong value.
+
+    It is softmax with orthogonal keys: :math:`e^s` against 1 for each other pair.
+
+    Args:
+        pairs: P in the list.
+        score: s of the match; others have 0.
+
+    Returns:
+        A figure of the two weights over the score, and where they cross.
+    """
+    found = _against(pairs, score)
+    matched, others = found["here"]
+    right, wrong = PALETTE["blue"], PALETTE["orange"]
+    hover = "score %{x:.2f}: %{y:.2f}"
+    traces = [
+        line(SCORES, found["curves"][0], right, "the right value", hover=hover),
+        line(SCORES, found["curves"][1], wrong, "a wrong one, of all other pairs", hover=hover),
+        line(found["cross"], [0, 1], PALETTE["grey"], width=1.5, dash="dot"),
+        dots([score], [matched], right, hover=hover),
+        dots([score], [others], wrong, hover=hover),
+    ]
+    said = pick(found["wins"], "not enough", "enough")
+    axes = layout(
+        height=360,
+        margin={"l": 54, "r": 14, "t": 44, "b": 92},
+        title_text=f"right from {found['needed']:.2f} on: {score:.2f} is {said}",
+        xaxis=axis("score s of the match", 0, 6, dtick=1),
+        yaxis=axis("share of the weight", 0, 1.02, dtick=0.25),
+    )
+    return Drawn(
+        go.Figure(traces, axes),
+        f"Softmax weights against the score of the match, among {pairs:.0f} pairs of which all "
+        f"others agree on a wrong value. At the score {score:.2f} the right value hears "
+        f"{matched:.2f} and the wrong one {others:.2f}, which is {said}; the curves cross at "
+        f"{found['needed']:.2f}.",
+    )
+
+
+SIZES = [2**k for k in range(3, 25)]
+
+
+@computed
+def _spread(pairs: Tensor, features: Tensor) -> dict[str, Tensor]:
+    """Return the relative error of the estimate of the weakest match that wins, over features.
+
+    ``needed`` are the features with which it is 1.
+    """
+    square = 4 * (pairs - 1).log()  # of the query and its key together: twice a vector
+    sizes = torch.tensor(SIZES, dtype=torch.float64)
+    return {
+        "curve": (torch.expm1(square) / sizes).sqrt(),
+        "here": (torch.expm1(square) / features).sqrt(),
+        "needed": torch.expm1(square),
+    }
+
+
+def match_estimates(pairs: int, features: int) -> Drawn:
+    """Draw how far random features miss the comparison that a list asks for.
+
+    The relative error is the root of :eq:`eq-favor-mse-positive` with :math:`z = 2q` and
+    :math:`e^{|q|^2} = P - 1`.
+
+    Args:
+        pairs: P in the list.
+        features: m, with independent rows.
+
+    Returns:
+        A figure of the error over the features, and where it is as large as what is estimated.
+    """
+    found = _spread(pairs, features)
+    colour, hover = COLOURS["favor"], "m = %{x:,}: %{y:.3g}"
+    here, needed = found["here"], found["needed"]
+    traces = [
+        line(SIZES, found["curve"], colour, hover=hover),
+        line([SIZES[0], SIZES[-1]], [1, 1], PALETTE["grey"], width=1.5, dash="dot"),
+        dots([features], [here], colour, hover=hover),
+        dots([needed], [1], PALETTE["grey"], symbol="x", size=10, hover=hover),
+    ]
+    ticks = [10, 1000, 100_000, 10_000_000]
+    axes = layout(
+        height=340,
+        title_text=f"error {here:,.1f} times the match, 1 at m = {needed:,.0f}",
+        xaxis=axis("features m", 0.9, 7.3, type="log", tickvals=ticks,
+                   ticktext=[f"{n:,}" for n in ticks]),
+        yaxis=axis("error, relative", -3, 3.5, type="log", dtick=1, exponentformat="power"),
+    )  # fmt: skip
+    return Drawn(
+        go.Figure(traces, axes),
+        f"Relative error of the estimate of a match against the features, both logarithmic, for "
+        f"{pairs:.0f} pairs. With {features:,.0f} features it is {here:,.1f} times what is "
+        f"estimated, and 1 with {needed:,.0f}.",
+    )
+
+
+def recalled_runs(
+    rate: str, norms: str, *, recorded: Mapping[str, Mapping[str, Mapping[str, Counted]]]
+) -> Drawn:
+    """Draw how many runs of each map recall eight pairs at a learning rate.
+
+    Args:
+        rate: The learning rate.
+        norms: A name in ``recorded``.
+        recorded: Name of norms → name of a map → rate → how many of thirty runs succeed, and the
+            ends of the interval of the share, in runs.
+
+    Returns:
+        A figure of bars with intervals.
+    """
+    found = {name: rows[str(rate)] for name, rows in reversed([*recorded[norms].items()])}
+    counts = [count for count, _, _ in found.values()]
+    ends = {
+        "type": "data",
+        "array": [round(high - count, 2) for count, _, high in found.values()],
+        "arrayminus": [round(count - low, 2) for count, low, _ in found.values()],
+        "color": PALETTE["grey"],
+        "thickness": 2,
+        "width": 3,
+    }
+    traces = bars(
+        counts,
+        list(found),
+        [COLOURS[name] for name in found],
+        orientation="h",
+        hover="%{y}: %{x} of 30",
+        error_x=ends,
+    )
+    fig = panels(
+        Panel(
+            [traces],
+            f"{norms} norms, learning rate {rate}",
+            x=axis("runs of 30 that succeed", 0, 31, dtick=10),
+            y={"type": "category", "automargin": True},
+        ),
+        height=430,
+        margin={"l": 150, "r": 14, "t": 30, "b": 48},
+        bargap=0.35,
+    )
+    told = ", ".join(f"{name} {count}" for name, (count, _, _) in reversed(found.items()))
+    return Drawn(
+        fig,
+        f"Runs of 30 that recall more than 90% of eight pairs, {norms} norms, learning rate "
+        f"{rate}: {told}.",
     )

@@ -1,4 +1,4 @@
-"""The Cayley transform on the circle, and how dense a sparse S makes its basis."""
+"""The Cayley transform on the circle, signs that keep it small, and what a sparse S connects."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, panels, pick
 from lab.explore.style import SEQUENTIAL
 from stringlib.algebra.skew import cayley, sparse_skew
 
-__all__ = ["cayley_circle", "sparse_basis"]
+__all__ = ["cayley_circle", "connected_chance", "sign_choice", "sparse_basis"]
 
 REACH = 1.7  # of the circle's panel
 SIZE = 32
+DENSITIES = [round(0.005 * i, 3) for i in range(61)]
 
 
 @computed
@@ -174,4 +175,110 @@ def sparse_basis(density: float) -> Drawn:
         ),
         f"Two 32 by 32 maps of absolute entries. Left the sparse matrix S, {filled[0]}, "
         f"which links its channels into {blocks}. Right its Cayley transform P, {filled[1]}.",
+    )
+
+
+@computed
+def _signed(angle: Tensor) -> dict[str, Tensor]:
+    """Return the entry of S for an angle, and for half a turn less: with both signs changed."""
+    half = angle.deg2rad() / 2
+    tangent = half.sin() / half.cos()
+    entries = torch.stack([tangent, -1 / tangent])
+    chosen = (entries[0].abs() > 1).double()
+    return {
+        "entries": entries,
+        "chosen": chosen,
+    }
+
+
+def sign_choice(angle: float) -> Drawn:
+    """Draw the entry of S that turns a plane by an angle, with either pair of signs.
+
+    By :eq:`eq-cayley-plane` it is :math:`t = tan(angle / 2)`; with both signs changed, the plane
+    has to turn by half a turn less.
+
+    Args:
+        angle: Degrees, between 0 and 180.
+
+    Returns:
+        A figure of the two curves over the angle, and a dot on each.
+    """
+    found = _signed(angle)
+    plain, changed = found["entries"]
+    teal, orange = COLOURS["cayley"], PALETTE["orange"]
+    degrees = list(range(2, 180, 2))
+    tangents = [math.tan(math.radians(a) / 2) for a in degrees]
+    hover = "%{x}°: t = %{y:.2f}"
+    lines = [
+        line(degrees, rounded(tangents), teal, "as it is", hover=hover),
+        line(degrees, rounded([-1 / t for t in tangents]), orange, "both signs changed",
+             hover=hover),
+        dots([angle], [plain], teal, hover=hover),
+        dots([angle], [changed], orange, hover=hover),
+    ]  # fmt: skip
+    band = {"type": "rect", "x0": 0, "x1": 180, "y0": -1, "y1": 1, "line": {"width": 0}}
+    fig = panels(
+        Panel(
+            lines,
+            f"{angle:g}°: t = {plain:.2f}, or {changed:.2f} with both signs changed",
+            x=axis("angle (degrees)", 0, 180, dtick=45),
+            y=axis("entry t of S", -6, 6, dtick=2),
+            shapes=[{**band, "fillcolor": PALETTE["grey"], "opacity": 0.15, "layer": "below"}],
+        ),
+        height=360,
+        margin={"l": 48, "r": 14, "t": 30, "b": 84},
+    )
+    which = pick(found["chosen"], "as it is", "with both signs changed")
+    return Drawn(
+        fig,
+        f"The entry t of S against the angle of a plane, as it is and with both signs changed; "
+        f"between -1 and 1 a band is shaded. At {angle:g} degrees the entries are {plain:.2f} and "
+        f"{changed:.2f}: within the band {which}.",
+    )
+
+
+@computed
+def _connected(channels: Tensor, density: Tensor) -> dict[str, Tensor]:
+    """Return the limit law over densities, at one, and the density at which it is a half."""
+    f = torch.tensor(DENSITIES, dtype=torch.float64)
+    law = (-(-(f * channels - channels.log())).exp()).exp()
+    return {
+        "law": law,
+        "here": (-(-(density * channels - channels.log())).exp()).exp(),
+        "half": (channels.log() - math.log(math.log(2))) / channels,
+    }
+
+
+def connected_chance(channels: int, density: float) -> Drawn:
+    """Draw the probability that a random sparse S leaves one connected part: its limit law.
+
+    Args:
+        channels: d.
+        density: f of the entries above the diagonal, :eq:`eq-cayley-sparse`.
+
+    Returns:
+        A figure of the law over the density.
+    """
+    found = _connected(channels, density)
+    here, half = found["here"], found["half"]
+    colour, hover = COLOURS["cayley"], "f = %{x}: %{y:.0%}"
+    fig = panels(
+        Panel(
+            [
+                line(DENSITIES, found["law"], colour, hover=hover),
+                dots([density], [here], colour, hover=hover),
+                dots([half], [0.5], PALETTE["grey"], symbol="x", size=10, hover=hover),
+            ],
+            f"f = {density:g}: connected in {here:.0%}, half of them at {half:.3f}",
+            x=axis("density f", 0, 0.3, dtick=0.1),
+            y=axis("share connected", 0, 1.05, tickformat=".0%"),
+        ),
+        height=330,
+        margin={"l": 60, "r": 14, "t": 30, "b": 48},
+    )
+    return Drawn(
+        fig,
+        f"Share of random graphs that are connected against the density, for {channels:.0f} "
+        f"channels, by the limit law: it rises from 0 to 1 about {half:.3f}, where it is a half. "
+        f"At the density {density:g} it is {here:.0%}.",
     )

@@ -1,16 +1,28 @@
-"""The clocks of a released model: how many positions each pair takes for a turn."""
+"""What stands in a released model: its clocks, what bfloat16 and a mirror do, a slip in a pair."""
 
 from __future__ import annotations
 
 import math
 
 import plotly.graph_objects as go
+import torch
+from torch import Tensor
 
-from book.figures.marks import axis, dots, line, significant
+from book.figures.marks import axis, circle, dots, line, through
 from book.released import RELEASED
-from lab.explore import COLOURS, Drawn, layout
+from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels
+from stringlib.algebra.circulant import circulant
+from stringlib.positions import geometric_frequencies
 
-__all__ = ["BFLOAT16", "CLOCKS", "OFF", "model_clocks"]
+__all__ = [
+    "BFLOAT16",
+    "CLOCKS",
+    "OFF",
+    "bfloat_angles",
+    "mirrored_loss",
+    "model_clocks",
+    "tiled_pair",
+]
 
 CLOCKS = (
     "Llama 3",
@@ -35,6 +47,26 @@ SYMBOLS = ("circle", "square", "diamond")
 EXPONENTS = -0.5, 8.5
 
 
+@computed
+def _at(position: Tensor, turns: list[float], reads: list[int]) -> dict[str, Tensor]:
+    """Return the turns of the pairs that have turned at a position, and of those that have not.
+
+    Each as a row for each coordinate that a pair may read, with gaps. And the turn below which
+    bfloat16 shows, how many pairs have not turned, and how many are below.
+    """
+    all_turns = torch.tensor(turns, dtype=torch.float64)
+    own = torch.tensor(reads) == torch.arange(len(SYMBOLS))[:, None]
+    limit = 2 * math.pi * BFLOAT16 * position / OFF
+    waits = all_turns > position
+    return {
+        "turned": torch.where(own & ~waits, all_turns, math.nan),
+        "waiting": torch.where(own & waits, all_turns, math.nan),
+        "limit": limit,
+        "slow": waits.double().sum(-1),
+        "loose": (all_turns < limit).double().sum(-1),
+    }
+
+
 def model_clocks(model: str, position: int) -> Drawn:
     """Draw for each pair of a head how many positions it takes for a turn.
 
@@ -51,28 +83,26 @@ def model_clocks(model: str, position: int) -> Drawn:
         A figure with a logarithmic axis.
     """
     speeds = RELEASED[str(model)].encoder().frequencies()[0]
-    turns = (2 * math.pi / speeds.norm(dim=-1)).tolist()
-    reads = speeds.abs().argmax(-1).tolist()
-    limit = 2 * math.pi * BFLOAT16 * position / OFF
-    turning = [x for x in turns if math.isfinite(x)]
-    slow = sum(x > position for x in turning)
-    loose = sum(x < limit for x in turning)
-    traces = []
-    for coordinate, symbol in enumerate(SYMBOLS):
-        own = [i for i in range(len(turns)) if reads[i] == coordinate and math.isfinite(turns[i])]
-        marks = dots(
-            own,
-            significant([turns[i] for i in own]),
+    turning = speeds.norm(dim=-1) > 0
+    turns = [float(f"{x:.3g}") for x in (2 * math.pi / speeds.norm(dim=-1))[turning].tolist()]
+    found = _at(position, turns, speeds.abs().argmax(-1)[turning].tolist())
+    pairs = turning.nonzero()[:, 0].tolist()
+    traces = [
+        dots(
+            pairs,
+            some,
             COLOURS["rope"],
             size=8,
-            symbol=[symbol + ("-open" if turns[i] > position else "") for i in own],
+            symbol=symbol + ending,
             hover="pair %{x}: %{y:,.3g} positions a turn",
         )
-        traces.append(marks)
-    ends = -0.7, len(turns) - 0.3
+        for kind, ending in (("turned", ""), ("waiting", "-open"))
+        for symbol, some in zip(SYMBOLS, found[kind], strict=True)
+    ]
+    ends = -0.7, len(turning) - 0.3
     traces += [
-        _level(ends, position, f"the position, {position:,}", "top left"),
-        _level(ends, limit, "in bfloat16 off by 0.1 below", "bottom left", dash="dot"),
+        _level(ends, position, f"the position, {position:,.0f}", "top left"),
+        _level(ends, found["limit"], "in bfloat16 off by 0.1 below", "bottom left", dash="dot"),
     ]
     frame = layout(
         height=380,
@@ -80,12 +110,12 @@ def model_clocks(model: str, position: int) -> Drawn:
         xaxis=axis("pair", *ends),
         yaxis=axis("positions a turn", *EXPONENTS, type="log", dtick=1, exponentformat="power"),
     )
-    told = f"{slow} of {len(turning)} turning pairs have not turned once at position {position:,}"
     return Drawn(
         go.Figure(traces, frame),
-        f"{model}: positions that each pair takes for a turn, from {_plain(min(turning))} to "
-        f"{_plain(max(turning))}. {told}. In bfloat16 the angles of {loose} pairs there can be off "
-        "by over a tenth of a radian.",
+        f"{model}: positions that each pair takes for a turn, from {_plain(min(turns))} to "
+        f"{_plain(max(turns))}. {found['slow']:.0f} of {len(turns)} turning pairs have not turned "
+        f"once at position {position:,.0f}. In bfloat16 the angles of {found['loose']:.0f} pairs "
+        "there can be off by over a tenth of a radian.",
     )
 
 
@@ -100,3 +130,180 @@ def _level(
     """Return a level line with words at its right end."""
     look = {"mode": "lines+text", "textposition": place}
     return line(ends, [y, y], COLOURS["none"], width=2, dash=dash, text=["", text], **look)
+
+
+ROUNDED = {
+    "position": PALETTE["orange"],
+    "frequency": PALETTE["magenta"],
+    "product": PALETTE["blue"],
+}
+"""What is rounded, and its colour."""
+
+
+@computed
+def _lost(position: Tensor) -> dict[str, Tensor]:
+    """Return the errors of a head's angles when each of three numbers is rounded, with gaps at 0.
+
+    And the bound, and how many pairs are off by over a tenth of a radian.
+    """
+    speeds = geometric_frequencies(64, 500_000)
+    angles = position * speeds
+    rounded = torch.stack(
+        [
+            position.bfloat16().double() * speeds,
+            position * speeds.bfloat16().double(),
+            angles.bfloat16().double(),
+        ]
+    )
+    off = (rounded - angles).abs()
+    return {
+        "off": torch.where(off > 1e-12, off, math.nan),
+        "bound": angles * BFLOAT16,
+        "count": (off > OFF).double().sum(-1),
+    }
+
+
+def bfloat_angles(position: int) -> Drawn:
+    """Draw how far the angles of Llama 3 are off at a position, :eq:`eq-model-bfloat`.
+
+    Args:
+        position: Of the token.
+
+    Returns:
+        A figure with a line for each number that may be rounded, and the bound.
+    """
+    found = _lost(position)
+    counts = [f"{count:.0f}" for count in found["count"]]
+    traces = [
+        line(None, found["bound"], COLOURS["none"], "bound", width=2),
+        line([-1, 64], [OFF, OFF], COLOURS["none"], width=1.5, dash="dot"),
+    ]
+    for (name, colour), off in zip(ROUNDED.items(), found["off"], strict=True):
+        traces.append(line(None, off, colour, name, width=1.5, hover="pair %{x}: %{y:.2g} radians"))
+    said = ", ".join(f"{n} {c}" for n, c in zip(ROUNDED, counts, strict=True))
+    frame = layout(
+        height=400,
+        margin={"l": 60, "r": 12, "t": 44, "b": 92},
+        title_text=f"off by 0.1: {said}",
+        xaxis=axis("pair, fast to slow", -1, 64),
+        yaxis=axis("radians lost", -5, 2, type="log", dtick=1, exponentformat="power"),
+    )
+    return Drawn(
+        go.Figure(traces, frame),
+        f"Radians that each of 64 pairs of Llama 3 is off at position {position:,.0f}, on a "
+        "logarithmic axis, with the bound, a line that falls with the frequency. Pairs off by over "
+        f"0.1 if one number is rounded to bfloat16: {said}.",
+    )
+
+
+SIDES = [round(0.05 * i - 1, 2) for i in range(41)]  # coefficients c
+
+
+@computed
+def _mixed(share: Tensor) -> dict[str, Tensor]:
+    """Return the loss over c with a share of mirrored examples, its slope at 0, and the tangent."""
+    c = torch.tensor(SIDES, dtype=torch.float64)
+    column = torch.stack([0 * c, c, 0 * c], -1)
+    turn = torch.linalg.matrix_exp(circulant(column) - circulant(column).mT)  # R_c(1)
+    query, key = torch.eye(3, dtype=torch.float64)[::2]
+    right, left = 2 * (query @ turn @ key), 2 * (query @ turn.mT @ key)  # R_c(1), R_c(-1)
+    plain = -torch.nn.functional.logsigmoid(right - left)
+    loss = (1 - share) * plain + share * plain.flip(0)
+    middle = len(SIDES) // 2
+    slope = (loss[middle + 1] - loss[middle - 1]) / (c[middle + 1] - c[middle - 1])
+    return {
+        "plain": plain * (1 + 0 * share),
+        "loss": loss,
+        "slope": slope,
+        "tangent": loss[middle] + slope * torch.tensor([-0.5, 0.5], dtype=torch.float64),
+    }
+
+
+def mirrored_loss(share: float) -> Drawn:
+    """Draw a loss over the coefficient of Circulant-STRING, and its slope where training begins.
+
+    A query, and two equal keys on its right and on its left; the right one is wanted. A share of
+    the examples is mirrored: by :eq:`eq-model-mirror` their loss is that of the others at -c.
+
+    Args:
+        share: Of the examples that are mirrored, up to a half.
+
+    Returns:
+        A figure with the loss, those of either kind of examples, and a tangent at 0.
+    """
+    found = _mixed(share)
+    grey, colour = COLOURS["none"], COLOURS["circulant"]
+    traces = [
+        line(SIDES, found["plain"], grey, "as they are", width=1.5, dash="dot"),
+        line([-c for c in SIDES], found["plain"], grey, "mirrored", width=1.5, dash="dash"),
+        line(SIDES, found["loss"], colour, "mixed", hover="c = %{x}: %{y:.2f}"),
+        line([-0.5, 0.5], found["tangent"], PALETTE["red"], "slope at 0", width=3),
+    ]
+    frame = layout(
+        height=360,
+        margin={"l": 54, "r": 12, "t": 44, "b": 84},
+        title_text=f"{share:.0%} mirrored: slope {found['slope']:.2f} at c = 0",
+        xaxis=axis("coefficient c", -1, 1, dtick=0.5),
+        yaxis=axis("loss", 0, 2.8, dtick=0.5),
+    )
+    return Drawn(
+        go.Figure(traces, frame),
+        f"Loss against the coefficient c, from -1 to 1. Examples as they are want c above 0, "
+        f"mirrored ones, whose curve is the mirror image, below. With {share:.0%} mirrored the "
+        f"mixed loss has the slope {found['slope']:.2f} at c = 0.",
+    )
+
+
+@computed
+def _tiled(alpha: Tensor, beta: Tensor) -> dict[str, Tensor]:
+    """Return the image of the circle and of the axes, the determinant and both lengths."""
+    a, b = alpha.deg2rad(), beta.deg2rad()
+    turned = torch.stack([torch.stack([a.cos(), -a.sin()]), torch.stack([b.sin(), b.cos()])])
+    around = torch.linspace(0, 2 * math.pi, 73, dtype=torch.float64)
+    circle = torch.stack([around.cos(), around.sin()])
+    skew = (b - a).sin().abs()
+    axes = torch.tensor([[1.0, 0, 0], [0, 0, 1]], dtype=torch.float64)
+    return {
+        "image": turned @ circle,
+        "axes": turned @ axes,
+        "det": (a - b).cos(),
+        "lengths": torch.stack([(1 - skew).clamp(min=0).sqrt(), (1 + skew).sqrt()]),
+    }
+
+
+def tiled_pair(alpha: float, beta: float) -> Drawn:
+    """Draw what two angles in one pair make of a circle, :eq:`eq-model-tiled`.
+
+    Args:
+        alpha: Degrees by which the first channel takes its row.
+        beta: Degrees of the second.
+
+    Returns:
+        A figure of the plane: the circle, its image, and that of the two axes.
+    """
+    found = _tiled(alpha, beta)
+    (short, long), colour = found["lengths"], COLOURS["rope"]
+    traces = [
+        through(found["image"], colour, width=3),
+        through(found["axes"], PALETTE["red"], width=3, mode="lines+markers",
+                marker={"size": [12, 0, 12], "opacity": 1}),
+    ]  # fmt: skip
+    size = {"low": -1.6, "high": 1.6, "dtick": 1}
+    fig = panels(
+        Panel(
+            traces,
+            f"lengths times {short:.2f} to {long:.2f}, determinant {found['det']:.2f}",
+            x=axis("channel 1", **size),
+            y=axis("channel 2", **size),
+            shapes=[circle()],
+            square=True,
+        ),
+        height=430,
+        margin={"l": 44, "r": 12, "t": 30, "b": 48},
+    )
+    return Drawn(
+        fig,
+        f"The plane of a pair whose channels turn by {alpha:g} and {beta:g} degrees. The unit "
+        f"circle becomes an ellipse: a vector is {short:.2f} to {long:.2f} times as long, by its "
+        f"direction, and the determinant is {found['det']:.2f}.",
+    )

@@ -1,17 +1,19 @@
-"""How much of the attention the nearest tokens get before any content is compared."""
+"""What the nearest tokens get before any content is compared; and what a unit makes of bits."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from textwrap import wrap
 
 import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
-from book.figures.marks import axis, line
-from lab.explore import COLOURS, Drawn, computed, layout
+from book.figures.marks import axis, bars, dots, line
+from lab.explore import COLOURS, PALETTE, Drawn, computed, layout
 
-__all__ = ["near_share", "nearest_tokens"]
+__all__ = ["leads_in_units", "near_share", "nearest_tokens", "unit_strictness"]
 
 NEAR = 4
 """Tokens that the title speaks of."""
@@ -86,4 +88,83 @@ def nearest_tokens(length: int, half_life: int) -> Drawn:
         f"Share of the position weight on the nearest tokens, of {length:g} in sight. The nearest "
         f"{NEAR} get {shares['uniform']:.1%} without a weight, {shares['cosine']:.1%} with the "
         f"cosine weight, and {shares['gla']:.1%} with a decay of half-life {half_life:g}.",
+    )
+
+
+BITS = [round(0.005 * i, 3) for i in range(31)]
+
+
+@computed
+def _more(unit: Tensor) -> dict[str, Tensor]:
+    """Return by how many percent perplexity grows with bits a byte, and the bits of 5% and 10%."""
+    bits = torch.tensor(BITS, dtype=torch.float64)
+    shares = torch.tensor([0.05, 0.1], dtype=torch.float64)
+    return {"more": 100 * (2 ** (unit * bits) - 1), "strict": (1 + shares).log2() / unit}
+
+
+def unit_strictness(unit: float) -> Drawn:
+    """Draw how much perplexity a difference in bits a byte makes, :eq:`eq-perplexity`.
+
+    Args:
+        unit: Bytes c of the unit that perplexity counts.
+
+    Returns:
+        A figure with a line for this unit and one for bytes; dots at 5% and at 10%.
+    """
+    found = _more(unit)
+    of_bytes = [round(100 * (2**b - 1), 3) for b in BITS]
+    five, ten = found["strict"]
+    hover = "%{x:.3f} bits: %{y:.1f}%"
+    traces = [
+        line(BITS, of_bytes, PALETTE["grey"], "bytes", width=2, dash="dot", hover=hover),
+        line(BITS, found["more"], PALETTE["blue"], "this unit", hover=hover),
+        dots(found["strict"], [5, 10], PALETTE["red"], "5% and 10%", hover=hover),
+    ]
+    axes = layout(
+        height=360,
+        margin={"l": 54, "r": 14, "t": 44, "b": 84},
+        title_text=f"5% of perplexity: {five:.3f} bits a byte",
+        xaxis=axis("bits a byte more", 0, 0.15, dtick=0.05),
+        yaxis=axis("perplexity more, in %", 0, 30, dtick=10),
+    )
+    return Drawn(
+        go.Figure(traces, axes),
+        f"How many percent perplexity grows with the bits a byte, for units of {unit:g} bytes and "
+        f"for bytes. 5% are {five:.3f} bits a byte here, 10% are {ten:.3f}.",
+    )
+
+
+def leads_in_units(unit: float, *, recorded: Mapping[str, tuple[str, float]]) -> Drawn:
+    """Draw the perplexity of models over that of another one, in a unit: :eq:`eq-perplexity`.
+
+    Args:
+        unit: Bytes c that perplexity counts.
+        recorded: Name of a model → its colour, and its bits a byte more than the other's.
+
+    Returns:
+        A figure of bars, in percent.
+    """
+    percent = {name: round(100 * (2 ** (unit * b) - 1), 1) for name, (_, b) in recorded.items()}
+    least, most = min(percent.values()), max(percent.values())
+    rows = bars(
+        list(percent.values()),
+        ["<br>".join(wrap(name, 17)) for name in percent],
+        [COLOURS[colour] for colour, _ in recorded.values()],
+        orientation="h",
+        hover="%{x}%",
+    )
+    axes = layout(
+        height=480,
+        margin={"l": 120, "r": 14, "t": 44, "b": 48},
+        title_text=f"units of {unit:g} bytes: {least:+.1f}% to {most:+.1f}%",
+        xaxis=axis("% over softmax with RoPE", -20, 34, dtick=10),
+        yaxis={"type": "category", "autorange": "reversed"},
+        bargap=0.35,
+    )
+    first, *_, last = sorted(percent, key=lambda name: percent[name])
+    return Drawn(
+        go.Figure(rows, axes),
+        f"Perplexity of units of {unit:g} bytes over that of softmax with RoPE, after 4,000 steps, "
+        f"a bar for each of {len(percent)} models: from {least:+.1f}%, {first}, to {most:+.1f}%, "
+        f"{last}.",
     )

@@ -1,20 +1,22 @@
-"""A preference learned at 64 tokens, read far beyond them with scaled frequencies."""
+"""Beyond 64 tokens: a learned preference, what a bias hears, and what is lost or found."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from typing import Any
 
 import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
-from book.figures.marks import axis, bars, box, line, rounded
-from lab.explore import COLOURS, Drawn, Panel, panels
+from book.figures.marks import axis, bars, box, dots, line, rounded
+from lab.explore import COLOURS, Drawn, Panel, computed, layout, panels
 from lab.theory.extrapolation import seen_turns, unseen_share
 from stringlib import RoPE
 from stringlib.encoders.scaling import ntk_aware, position_interpolation, yarn
 
-__all__ = ["LENGTH_METHODS", "beyond_training"]
+__all__ = ["LENGTH_METHODS", "beyond_training", "heard_window", "lost_and_found"]
 
 TRAINED, DIM, FAST = 64, 16, 4
 WIDTH, RIDGE = 4, 1e-3  # of the preference −log(1 + Δ/4), and of the fit
@@ -125,4 +127,108 @@ def beyond_training(method: str, scale: int) -> Drawn:
         f"{TRAINED - 1}. {top}The preference that was fitted falls from -0.7 to {wish:.1f} "
         f"there and goes on falling. Below, the angles: {int((unseen > 0.005).sum())} of 8 pairs "
         "meet new ones.",
+    )
+
+
+LONGEST = 16_384
+READ = sorted({round(2 ** (k / 4)) for k in range(57)})  # lengths of a curve, to the longest
+
+
+@computed
+def _windows(tokens: Tensor, r1: Tensor, inverse: Tensor) -> dict[str, Tensor]:
+    """Return the windows of KERPLE's logarithm and of ALiBi over the length, and at one length.
+
+    And the share of the weight that lies beyond training.
+    """
+    distances = (0 * r1 + 1).expand(LONGEST).cumsum(0) - 1  # a program would store an arange
+    weights = torch.stack([(1 + distances / 4) ** -r1, (-distances / inverse).exp()])
+    sums = weights.cumsum(-1)
+    here = (weights * (distances < tokens)).sum(-1)
+    near = sums[:, TRAINED - 1]
+    return {
+        "curves": sums.index_select(-1, torch.tensor(READ) - 1),
+        "here": here,
+        "beyond": 1 - near / here,
+    }
+
+
+def heard_window(tokens: int, r1: float, inverse: float) -> Drawn:
+    """Draw how many tokens a head hears, with KERPLE's logarithm and with ALiBi.
+
+    The effective windows of :eq:`eq-extra-kerple`, with :math:`r_2 = 1/4`, and of
+    :eq:`eq-extra-alibi`, for contents that score alike.
+
+    Args:
+        tokens: n in the text, from 64 on.
+        r1: The power of KERPLE's weights.
+        inverse: One over ALiBi's slope.
+
+    Returns:
+        A figure of two curves over the length, and what lies beyond training.
+    """
+    found = _windows(tokens, r1, inverse)
+    names = {"kerple-log": "KERPLE", "alibi": "ALiBi"}
+    traces, said = [], []
+    for i, (name, label) in enumerate(names.items()):
+        hover = "%{x:,} tokens: hears %{y:.1f}"
+        traces += [
+            line(READ, found["curves"][i], COLOURS[name], label, hover=hover),
+            dots([tokens], [found["here"][i]], COLOURS[name], hover=hover),
+        ]
+        said.append(f"{label} {found['beyond'][i]:.0%}")
+    told = ", ".join(said)
+    ticks = [1, 8, 64, 512, 4096]
+    axes = layout(
+        height=380,
+        margin={"l": 54, "r": 14, "t": 44, "b": 84},
+        title_text=f"beyond {TRAINED}: {told}",
+        xaxis=axis("tokens n", 0, math.log10(LONGEST), type="log", tickvals=[*ticks, LONGEST],
+                   ticktext=[f"{n:,}" for n in (*ticks, LONGEST)]),
+        yaxis=axis("tokens heard", 0, 4.2, type="log", tickvals=ticks),
+        shapes=[{**box(1, TRAINED, 0, 1, width=0), "yref": "y domain", "opacity": 0.15,
+                 "fillcolor": COLOURS["none"], "layer": "below"}],
+    )  # fmt: skip
+    return Drawn(
+        go.Figure(traces, axes),
+        f"How many tokens a head hears against those of the text, both logarithmic, trained "
+        f"lengths to {TRAINED} shaded. Of {tokens:,.0f} tokens KERPLE's logarithm with r₁ = {r1:g} "
+        f"hears {found['here'][0]:.1f} and ALiBi with the slope 1/{inverse:g} "
+        f"{found['here'][1]:.1f}. Share of the weight beyond {TRAINED}: {told}.",
+    )
+
+
+def lost_and_found(
+    tokens: str, *, recorded: Mapping[str, Mapping[str, tuple[float, float]]]
+) -> Drawn:
+    """Draw what each method loses on text at a length, and how many needles it finds there.
+
+    Args:
+        tokens: That are read, a name in ``recorded``.
+        recorded: Tokens → method → bits a byte more than at 64, and the share of needles found.
+
+    Returns:
+        A figure of a dot for each method, with its name.
+    """
+    found = recorded[str(tokens)]
+    lost, needles = ([round(pair[i], 3) + 0.0 for pair in found.values()] for i in (0, 1))
+    marks = dots(
+        lost,
+        needles,
+        [COLOURS[name] for name in found],
+        size=10,
+        hover="%{text}: %{x:.2f} bits lost, %{y:.2f} found",
+        text=list(found),
+        textposition=["middle left" if x > 1.4 else "middle right" for x in lost],
+    )
+    axes = layout(
+        height=400,
+        title_text=f"{tokens} tokens read, 64 in training",
+        xaxis=axis("bits a byte lost on text", -0.15, 3, dtick=1),
+        yaxis=axis("share of needles found", 0.3, 1.05, dtick=0.2),
+    )
+    told = "; ".join(f"{name} {x:.2f} and {y:.2f}" for name, (x, y) in found.items())
+    return Drawn(
+        go.Figure(marks, axes),
+        f"A dot for each method at {tokens} tokens: bits a byte lost on text, against 64, and the "
+        f"share of needles found. {told}.",
     )

@@ -1,4 +1,4 @@
-"""Words that change places, and what a bias adds to the logit of a key that is far away."""
+"""Words that change places, hands of a clock, and what a bias says of a key that is far away."""
 
 from __future__ import annotations
 
@@ -9,12 +9,31 @@ import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
-from book.figures.marks import CELLS, axis, dots, downwards, heat, line, rounded
+from book.figures.marks import (
+    CELLS,
+    axis,
+    broken,
+    circle,
+    dots,
+    downwards,
+    heat,
+    line,
+    rounded,
+    through,
+)
 from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels
 from lab.explore.style import DIVERGING
 from stringlib import ALiBi, RoPE, Sinusoidal, T5Bias
+from stringlib.positions import geometric_frequencies
 
-__all__ = ["POSITIONS", "WORDS", "bias_curves", "permuted_words"]
+__all__ = [
+    "POSITIONS",
+    "WORDS",
+    "asked_distance",
+    "bias_curves",
+    "clock_hands",
+    "permuted_words",
+]
 
 WORDS = ("dog", "bites", "man")
 POSITIONS = ("none", "causal mask", "sinusoid added", "ALiBi", "RoPE")
@@ -172,4 +191,120 @@ def bias_curves(slope: int, r1: float, r2: float, power: float) -> Drawn:
         f"{far['kerple-log']:.1f}. T5's "
         "staircase follows the logarithm in steps of one token up to 16, then in longer ones; the "
         "last begins at 113.",
+    )
+
+
+PLACES = 96  # positions s of the curve
+GAP = 10  # places to the one that the title speaks of
+
+
+@computed
+def _hands(position: Tensor) -> dict[str, Tensor]:
+    """Return the hands of a sinusoidal vector, and its inner products with those of all places."""
+    angles = position * geometric_frequencies(DIM // 2)
+    hand = torch.stack([angles.cos(), angles.sin()], -1)
+    feet = torch.stack([2.4 * torch.arange(DIM // 2), torch.zeros(DIM // 2)], -1).double()
+    away = torch.arange(PLACES, dtype=torch.float64) - position
+    return {
+        "hands": broken(feet, feet + hand),
+        "products": (away[:, None] * geometric_frequencies(DIM // 2)).cos().sum(-1),
+        "others": position + torch.tensor([-GAP, GAP], dtype=torch.float64),
+    }
+
+
+def clock_hands(position: int) -> Drawn:
+    """Draw the sinusoidal vector of a position as hands, and its products: :eq:`eq-abs-gram`.
+
+    Args:
+        position: t.
+
+    Returns:
+        A figure of eight dials above, fast to slow, and of the inner products below.
+    """
+    found = _hands(position)
+    away = geometric_frequencies(DIM // 2).mul(GAP).cos().sum().item()
+    dials = [circle(2.4 * j) for j in range(DIM // 2)]
+    colour = COLOURS["sinusoidal"]
+    hidden: dict[str, Any] = {"visible": False, "fixedrange": True}
+    fig = panels(
+        Panel(
+            [through(found["hands"], colour, width=3)],
+            x=axis(low=-1.3, high=2.4 * 7 + 1.3, **hidden),
+            y=axis(low=-1.3, high=1.3, **hidden),
+            shapes=dials,
+            square=True,
+        ),
+        Panel(
+            [
+                line(list(range(PLACES)), found["products"], colour, hover="s = %{x}: %{y:.2f}"),
+                dots([position], [DIM / 2], colour),
+                dots(found["others"], [away, away], PALETTE["grey"]),
+            ],
+            f"with itself {DIM / 2:g}, {GAP} places away {away:.2f}",
+            x=axis("position s", -1, PLACES),
+            y=axis("inner product", -1, 8.8, dtick=2),
+        ),
+        heights=(0.2, 0.62),
+        down=0.12,
+        height=430,
+        margin={"l": 48, "r": 12, "t": 8, "b": 48},
+    )
+    return Drawn(
+        fig,
+        f"The sinusoidal vector of position {position:.0f} as hands of eight dials, fast to slow. "
+        f"Below, its inner products with those of positions 0 to {PLACES - 1}: a hill that is "
+        f"{DIM / 2:g} high at {position:.0f}, {away:.2f} at {GAP} places away on both sides, and "
+        "moves with the position without a change.",
+    )
+
+
+FAR = 48  # keys in sight
+
+
+@computed
+def _asked(distance: Tensor) -> dict[str, Tensor]:
+    """Return the weights of equal keys under a rotation that asks for a distance."""
+    away = torch.arange(FAR, dtype=torch.float64)
+    waves = ((away - distance)[:, None] * geometric_frequencies(16, 100.0)).cos().mean(-1)
+    weights = (16 * waves).softmax(-1)
+    biased = (-away / 2).softmax(-1)
+    here = (away == distance).double()
+    return {"weights": weights, "there": torch.stack([weights, biased]) @ here}
+
+
+def asked_distance(distance: int) -> Drawn:
+    r"""Draw the weights of equal keys, under a bias and for a query that asks for a distance.
+
+    A bias has the same ones for every query, :eq:`eq-bias-ratio`; here it is ALiBi's of slope
+    ½. The rotated query is :math:`R(-m)k`, with :math:`|k|^2/\sqrt d = 16`.
+
+    Args:
+        distance: m that the query asks for.
+
+    Returns:
+        A figure of two curves over the distance.
+    """
+    found = _asked(distance)
+    biased = (-torch.arange(FAR, dtype=torch.float64) / 2).softmax(-1)
+    rotated, kept = found["there"]
+    away, hover = list(range(FAR)), "%{x} back: %{y:.2f}"
+    traces = [
+        line(away, rounded(biased, 4), COLOURS["alibi"], "bias", hover=hover),
+        line(away, found["weights"], COLOURS["rope"], "rotated", hover=hover),
+        dots([distance], [rotated], COLOURS["rope"], hover=hover),
+        dots([distance], [kept], COLOURS["alibi"], hover=hover),
+    ]
+    axes = layout(
+        height=340,
+        margin={"l": 54, "r": 14, "t": 44, "b": 84},
+        title_text=f"asks {distance:.0f} back: rotated {rotated:.2f}, bias {kept:.2f}",
+        xaxis=axis("distance of the key", -1, FAR),
+        yaxis=axis("weight", 0, 0.6, dtick=0.2),
+    )
+    return Drawn(
+        go.Figure(traces, axes),
+        f"Weights of {FAR} equal keys against their distance. With a bias they fall from "
+        f"{biased[0]:.2f} at distance 0, whatever is asked, and are {kept:.2f} at distance "
+        f"{distance:.0f}. A rotated query that asks for it gives that key {rotated:.2f}, and no "
+        "other more.",
     )

@@ -1,0 +1,209 @@
+"""What attention costs by the count: on the roofline, while writing, as a part of a whole."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import plotly.graph_objects as go
+import torch
+from torch import Tensor
+
+from book.figures.marks import axis, bars, dots, line, tokens_axis
+from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels, pick
+from lab.theory.cost import (
+    cache_numbers,
+    linear_products,
+    moved_numbers,
+    pair_products,
+    state_numbers,
+)
+
+__all__ = ["amdahl_bars", "kept_numbers", "roofline"]
+
+NUMBER = 4  # bytes of a float32
+SOFTMAX, STATE, REST = COLOURS["softmax"], COLOURS["relu"], PALETTE["grey"]
+
+
+@computed
+def _under_roof(
+    tokens: Tensor, channels: Tensor, products: Tensor, moved: Tensor
+) -> dict[str, Tensor]:
+    """Return the multiplications for a byte of softmax and of a state, and how many are possible.
+
+    ``possible`` is in billions a second; ``limit`` is 0 where memory decides, else 1.
+    """
+    n: Any = tokens  # the counts are of whole numbers, and hold for tensors of them
+    d: Any = channels
+    done: Any = [pair_products(n, d, d), linear_products(n, d, d + 1)]
+    intensity = torch.stack(done) / (NUMBER * moved_numbers(n, d, d))
+    possible = torch.minimum(intensity * moved, products * (1 + 0 * intensity))
+    return {
+        "intensity": intensity,
+        "possible": possible / 1e9,
+        "limit": (intensity * moved >= products).double(),
+    }
+
+
+def roofline(tokens: int, channels: int, products: float, moved: float) -> Drawn:
+    """Draw softmax and a state under the roofline: :eq:`eq-roofline`, :eq:`eq-intensity`.
+
+    Args:
+        tokens: n.
+        channels: d of queries, keys and values, which are the features of the state too.
+        products: Multiplications that the machine does in a second.
+        moved: Bytes that it moves in a second.
+
+    Returns:
+        A figure with a dot for each of the two on the roof.
+    """
+    found = _under_roof(tokens, channels, products, moved)
+    low, high, top = 0.3, 5000.0, products / 1e9
+    ridge = products / moved
+    traces = [line([low, ridge, high], [low * moved / 1e9, top, top], REST, width=2)]
+    told = []
+    for number, (name, colour) in enumerate((("softmax", SOFTMAX), ("a state", STATE))):
+        x, y = found["intensity"][number], found["possible"][number]
+        traces.append(line([x, x], [1, y], colour, width=1.5, dash="dot"))
+        traces.append(
+            dots([x], [y], colour, name, hover="%{x:.3g} for a byte: %{y:.3g} billion a second")
+        )
+        told.append(f"{name} {x:g}")
+    limits = [pick(limit, "memory", "multiplication") for limit in found["limit"]]
+    said = ", ".join(told)
+    axes = layout(
+        height=380,
+        margin={"l": 54, "r": 14, "t": 44, "b": 84},
+        title_text=f"{said} for a byte",
+        xaxis=axis("multiplications for a byte", math.log10(low), math.log10(high), type="log",
+                   tickvals=[1, 10, 100, 1000], ticktext=["1", "10", "100", "1,000"]),
+        yaxis=axis("billions a second", 0, 2, type="log", dtick=1),
+    )  # fmt: skip
+    return Drawn(
+        go.Figure(traces, axes),
+        f"Multiplications a second against multiplications for a byte, both logarithmic. A slope, "
+        f"where memory limits, rises to a roof at {top:.3g} billion. With {tokens:,.0f} tokens and "
+        f"{channels:.0f} channels: {said} for a byte. Softmax is limited by {limits[0]}, the state "
+        f"by {limits[1]}.",
+    )
+
+
+MOST = 2**20  # tokens of a text
+COUNTED = 12 * 12  # heads of a model
+MIB = 2**20 / 2  # numbers of two bytes
+
+
+@computed
+def _kept(tokens: Tensor, features: Tensor) -> dict[str, Tensor]:
+    """Return the MiB of a cache and of a state after so many tokens, and where they are equal."""
+    n: Any = tokens
+    m: Any = features
+    cache: Any = COUNTED * cache_numbers(n, 64, 64) / MIB
+    state: Any = COUNTED * state_numbers(m, 64) / MIB
+    return {
+        "cache": cache,
+        "state": state,
+        "level": torch.stack([state, state]),
+        "equal": state_numbers(m, 64) / torch.tensor(cache_numbers(1, 64, 64)),
+    }
+
+
+def kept_numbers(tokens: int, features: int) -> Drawn:
+    """Draw what a model keeps while it writes, with a cache and with states: :eq:`eq-kept`.
+
+    Args:
+        tokens: Written so far.
+        features: m of linear attention; softmax and values have 64 channels.
+
+    Returns:
+        A figure with two lines, a dot on each at the length, and a mark where they cross.
+    """
+    found = _kept(tokens, features)
+    cache, state, equal = found["cache"], found["state"], found["equal"]
+    hover = "%{x:,.0f} tokens: %{y:,.3g} MiB"
+    ends = [COUNTED * cache_numbers(n, 64, 64) / MIB for n in (1, MOST)]
+    traces = [
+        line([1, MOST], ends, SOFTMAX, "cache of softmax", hover=hover),
+        line([1, MOST], found["level"], STATE, "states", hover=hover),
+        dots([tokens], [cache], SOFTMAX, hover=hover),
+        dots([tokens], [state], STATE, hover=hover),
+        dots([equal], [state], PALETTE["brown"], "equal", symbol="x", size=10, hover=hover),
+    ]
+    axes = layout(
+        height=400,
+        margin={"l": 54, "r": 14, "t": 44, "b": 84},
+        title_text=f"cache {cache:,.1f} MiB, states {state:,.1f} MiB",
+        xaxis=tokens_axis([1, 32, 1024, 32768, MOST], 0, math.log10(MOST)),
+        yaxis=axis("MiB", -1.8, 5, type="log", dtick=1, exponentformat="power"),
+    )
+    return Drawn(
+        go.Figure(traces, axes),
+        f"What a model of 12 layers of 12 heads keeps, against the tokens written, both "
+        f"logarithmic. The cache grows with the text and is {cache:,.1f} MiB after {tokens:,.0f} "
+        f"tokens; states of {features:.0f} features stay at {state:,.1f} MiB. They are equal at "
+        f"{equal:,.0f} tokens.",
+    )
+
+
+FACTORS = [round(1.25**k, 3) for k in range(25)]  # to about 200
+
+
+@computed
+def _faster(share: Tensor, factor: Tensor) -> dict[str, Tensor]:
+    """Return the times of the rest and of the part, before and after, and the whole's gains."""
+    part = torch.stack([share, share / factor])
+    factors = torch.tensor(FACTORS, dtype=torch.float64)
+    return {
+        "rest": (1 - share) * torch.ones(2, dtype=torch.float64),
+        "part": part,
+        "gain": 1 / (1 - share + share / factor),
+        "gains": 1 / (1 - share + share / factors),
+        "most": 1 / (1 - share) * torch.ones(2, dtype=torch.float64),
+    }
+
+
+def amdahl_bars(share: float, factor: float) -> Drawn:
+    """Draw a time of which a part becomes faster, and how much faster the whole is: Amdahl's law.
+
+    The gain is that of :eq:`eq-amdahl`.
+
+    Args:
+        share: p, the part's share of the time before.
+        factor: f, how many times as fast the part becomes.
+
+    Returns:
+        A figure with the two times above, and the gain against f below.
+    """
+    found = _faster(share, factor)
+    rows, part = ["after", "before"], COLOURS["favor"]
+    (before, after), gain, most = found["part"], found["gain"], found["most"][0]
+    look = {"orientation": "h", "hover": "%{x:.3f}"}
+    times = [
+        bars(list(reversed(found["rest"])), rows, REST, "the rest", **look),
+        bars([after, before], rows, part, "the part", **look),
+    ]
+    curve = [
+        line([1, FACTORS[-1]], found["most"], REST, "if it took no time", width=2, dash="dot"),
+        line(FACTORS, found["gains"], part, hover="%{x:.3g} times: %{y:.2f}"),
+        dots([factor], [gain], part, hover="%{x:.3g} times: %{y:.2f}"),
+    ]
+    fig = panels(
+        Panel(times, x=axis("time", 0, 1.02, dtick=0.25), y={"type": "category"}),
+        Panel(
+            curve,
+            f"the whole: {gain:.2f} times as fast, at most {most:.2f}",
+            x=axis("the part, times as fast", 0, 2.3, type="log", tickvals=[1, 2, 5, 10, 50, 200]),
+            y=axis("the whole", 0.9, 4.1, dtick=1),
+        ),
+        heights=(0.25, 0.5),
+        down=0.25,
+        height=460,
+        barmode="stack",
+        margin={"l": 60, "r": 14, "t": 14, "b": 92},
+    )
+    return Drawn(
+        fig,
+        f"Two bars of time. Before, the part takes {before:.2f} of 1; made {factor:g} times as "
+        f"fast it takes {after:.3f}. Below, the gain of the whole against that of the part: it is "
+        f"{gain:.2f}, and goes to {most:.2f}.",
+    )

@@ -1,0 +1,313 @@
+"""Figures whose sliders are amounts, of positions and experiments: what the package says."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from book.figures.in_models import BFLOAT16, OFF
+from lab.theory import cost, extrapolation
+from lab.theory.offsets import offset_scores
+from lab.theory.perplexity import perplexity
+from lab.theory.variance import positive_mse
+from stringlib import ALiBi, AxialRoPE, CirculantSTRING, KerpleLog, MixedRoPE, RoPE, Sinusoidal
+from stringlib.algebra import cayley
+from tests.figure_cases import states
+
+# --- recall ---
+
+
+def test_a_match_wins_from_the_logarithm_of_the_other_pairs_on() -> None:
+    for at, (figure, told) in states("associative_recall.match_threshold"):
+        pairs, score = at["pairs"], at["score"]
+        scores = torch.zeros(pairs, dtype=torch.float64)
+        scores[0] = score
+        weights = scores.softmax(-1)
+        matched, others = figure.data[3].y[0], figure.data[4].y[0]
+        assert (matched, others) == pytest.approx((weights[0].item(), weights[1:].sum().item()))
+        assert figure.data[2].x[0] == pytest.approx(math.log(pairs - 1))
+        assert ("not enough" in told) == (matched <= others) == (score <= math.log(pairs - 1))
+
+
+def test_the_error_of_a_match_is_that_of_random_features() -> None:
+    for at, (figure, _) in states("associative_recall.match_estimates"):
+        query = torch.tensor([math.sqrt(math.log(at["pairs"] - 1))], dtype=torch.float64)
+        square = (2 * query).square().sum()
+        assert figure.data[2].y[0] == pytest.approx(
+            positive_mse(square, at["features"]).sqrt().item()
+        )
+        needed = figure.data[3].x[0]
+        assert needed == pytest.approx((at["pairs"] - 1) ** 4 - 1)
+        assert positive_mse(square, 1).item() / needed == pytest.approx(1)
+
+
+def test_bars_of_runs_are_those_recorded() -> None:
+    for at, (figure, told) in states("associative_recall.recalled_runs"):
+        (bars,) = figure.data
+        for name, count, above, below in zip(
+            bars.y, bars.x, bars.error_x.array, bars.error_x.arrayminus, strict=True
+        ):
+            want, low, high = at["recorded"][at["norms"]][name][at["rate"]]
+            assert (count, count - below, count + above) == pytest.approx((want, low, high))
+            assert f"{name} {count}" in told
+
+
+# --- language ---
+
+
+def test_a_percent_of_perplexity_is_less_in_longer_units() -> None:
+    for at, (figure, _) in states("language_model.unit_strictness"):
+        for bits, percent in zip(figure.data[1].x, figure.data[1].y, strict=True):
+            ratio = perplexity(1 + bits, at["unit"]) / perplexity(1, at["unit"])
+            assert percent == pytest.approx(100 * (ratio - 1), abs=1e-9)
+        five, ten = figure.data[2].x
+        assert (2 ** (at["unit"] * five), 2 ** (at["unit"] * ten)) == pytest.approx((1.05, 1.1))
+
+
+def test_leads_in_units_are_quotients_of_perplexities() -> None:
+    for at, (figure, _) in states("language_model.leads_in_units"):
+        for percent, (_, bits) in zip(figure.data[0].x, at["recorded"].values(), strict=True):
+            ratio = perplexity(2 + bits, at["unit"]) / perplexity(2, at["unit"])
+            assert percent == pytest.approx(100 * (ratio - 1), abs=0.051)
+
+
+# --- cost ---
+
+
+def test_dots_stand_on_the_roof_at_their_intensity() -> None:
+    for at, (figure, told) in states("cost.roofline"):
+        n, d = at["tokens"], at["channels"]
+        for dot, want in ((figure.data[2], n / 8), (figure.data[4], (d + 1) / 8)):
+            assert dot.x[0] == pytest.approx(want)
+            roof = min(at["products"], want * at["moved"])
+            assert dot.y[0] == pytest.approx(roof / 1e9)
+        work = {"multiplications": cost.linear_products(n, d, d + 1)}
+        work["bytes"] = 4 * cost.moved_numbers(n, d, d)
+        rates = {"multiplications": at["products"], "bytes": at["moved"]}
+        seconds = cost.least_seconds(work, rates)
+        assert work["multiplications"] / seconds / 1e9 == pytest.approx(figure.data[4].y[0])
+        limit = "memory" if (d + 1) / 8 < at["products"] / at["moved"] else "multiplication"
+        assert f"the state by {limit}" in told
+
+
+def test_cache_and_state_are_counted_and_cross_where_they_are_equal() -> None:
+    for at, (figure, _) in states("cost.kept_numbers"):
+        heads, mib = 144, 2**20
+        cache = 2 * heads * cost.cache_numbers(at["tokens"], 64, 64) / mib
+        state = 2 * heads * cost.state_numbers(at["features"], 64) / mib
+        assert figure.data[2].y[0] == pytest.approx(cache)
+        assert figure.data[1].y[0] == figure.data[3].y[0] == pytest.approx(state)
+        equal = figure.data[4].x[0]
+        assert 2 * heads * 128 * equal / mib == pytest.approx(state)
+
+
+def test_what_the_whole_gains_is_the_quotient_of_the_bars() -> None:
+    for at, (figure, _) in states("cost.amdahl_bars"):
+        rest, part, most, curve, here = figure.data
+        after, before = (a + b for a, b in zip(rest.x, part.x, strict=True))
+        assert before == pytest.approx(1)
+        assert here.y[0] == pytest.approx(before / after)
+        assert here.y[0] == pytest.approx(cost.amdahl(at["share"], at["factor"]))
+        assert most.y[0] == pytest.approx(cost.amdahl(at["share"]))
+        assert max(curve.y) < most.y[0] + 1e-12
+
+
+# --- in models ---
+
+
+def test_pairs_are_hollow_until_their_first_turn() -> None:
+    for at, (figure, told) in states("in_models.model_clocks"):
+        *pairs, here, limit = figure.data
+        drawn = [y for trace in pairs for y in trace.y if y is not None]
+        for trace in pairs:
+            hollow = trace.marker.symbol.endswith("-open")
+            assert all((y > at["position"]) == hollow for y in trace.y if y is not None)
+        assert here.y[0] == at["position"]
+        assert limit.y[0] == pytest.approx(2 * math.pi * BFLOAT16 * at["position"] / OFF)
+        assert f"{sum(y > at['position'] for y in drawn)} of {len(drawn)} turning pairs" in told
+        assert f"angles of {sum(y < limit.y[0] for y in drawn)} pairs" in told
+
+
+def test_angles_in_bfloat16_lose_no_more_than_the_bound() -> None:
+    speeds = RoPE(128, base=500_000).frequencies()[0, :, 0].double()
+    for at, (figure, told) in states("in_models.bfloat_angles"):
+        place = torch.tensor(float(at["position"]), dtype=torch.float64)
+        exact = speeds * place
+        narrow = (
+            speeds * place.bfloat16().double(),
+            speeds.bfloat16().double() * place,
+            exact.bfloat16().double(),
+        )
+        bound, _, *dots = figure.data
+        np.testing.assert_allclose(bound.y, exact / 257)
+        for trace, angles in zip(dots, narrow, strict=True):
+            lost = [0 if y is None else y for y in trace.y]
+            np.testing.assert_allclose(lost, (angles - exact).abs(), atol=1e-11)
+            assert (np.array(lost) <= np.array(bound.y) + 1e-12).all()
+            assert f"{trace.name} {sum(y > OFF for y in lost)}" in told
+
+
+def test_a_loss_of_mirrored_examples_is_that_of_the_mirrored_coefficient() -> None:
+    encoder = CirculantSTRING(3).double()
+    for at, (figure, _) in states("in_models.mirrored_loss"):
+        plain, mirrored, mixed, tangent = figure.data
+        assert list(mirrored.x) == [-c for c in plain.x]
+        places = torch.tensor([[-1.0], [0.0], [1.0]]).double()
+        tokens = torch.eye(3).double()[[2, 0, 2]]
+        for c, loss, mix in list(zip(plain.x, plain.y, mixed.y, strict=True))[::8]:
+            with torch.no_grad():
+                encoder.coefficients.zero_()
+                encoder.coefficients[..., 1] = c
+                turned = encoder.rotate(tokens[None], places)[0]
+                scores = 2 * turned[1] @ turned.mT
+            right = -scores[[0, 2]].log_softmax(-1)[1].item()
+            left = -scores[[0, 2]].log_softmax(-1)[0].item()
+            assert loss == pytest.approx(right)
+            assert mix == pytest.approx((1 - at["share"]) * right + at["share"] * left)
+        slope = tangent.y[1] - tangent.y[0]
+        assert (abs(slope) < 1e-12) == (at["share"] == 0.5)
+
+
+def test_a_pair_with_two_angles_stretches_the_circle() -> None:
+    for at, (figure, told) in states("in_models.tiled_pair"):
+        a, b = math.radians(at["alpha"]), math.radians(at["beta"])
+        matrix = np.array([[math.cos(a), -math.sin(a)], [math.sin(b), math.cos(b)]])
+        long, short = np.linalg.svd(matrix)[1]
+        radii = np.hypot(figure.data[0].x, figure.data[0].y)
+        assert radii.max() == pytest.approx(long, rel=2e-3)
+        assert f"{short:.2f} to {long:.2f} times" in told.replace("-0.00", "0.00")
+        assert float(told.rsplit(" ", 1)[1].rstrip(".")) == pytest.approx(
+            np.linalg.det(matrix), abs=0.006
+        )
+
+
+# --- why positions ---
+
+
+def test_hands_are_the_vector_and_the_hill_its_inner_products() -> None:
+    table = Sinusoidal(16)(torch.zeros(96, 16).double(), torch.arange(96)[:, None])
+    for at, (figure, told) in states("why_positions.clock_hands"):
+        hands, products, here, others = figure.data
+        own = table[at["position"]]
+        np.testing.assert_allclose(products.y, table @ own, atol=1e-9)
+        x, y = (np.array(side, dtype=float) for side in (hands.x, hands.y))
+        np.testing.assert_allclose(y[1::3], own[0::2], atol=1e-9)
+        np.testing.assert_allclose(x[1::3] - x[0::3], own[1::2], atol=1e-9)
+        assert here.y[0] == 8
+        gap = int(others.x[1] - at["position"])
+        assert f"{(table[0] @ table[gap]).item():.2f} at {gap} places" in told
+
+
+def test_a_rotated_query_gets_the_distance_that_it_asks_for() -> None:
+    rope, key = RoPE(32, base=100.0), torch.ones(1, 48, 32).double()
+    key = key * (16 * 32**0.5 / 32) ** 0.5  # |k|² / √d = 16
+    for at, (figure, _) in states("why_positions.asked_distance"):
+        m = at["distance"]
+        query = rope.rotate(key[:, :1], torch.tensor([[-float(m)]]).double())  # R(-m) k, at 0
+        turned = rope.rotate(key, -torch.arange(48.0)[:, None].double())
+        weights = (query @ turned.mT / 32**0.5).softmax(-1)[0, 0]
+        biased, rotated, *_ = figure.data
+        np.testing.assert_allclose(rotated.y, weights, atol=1e-9)
+        assert weights.argmax() == m
+        alibi = ALiBi(8).double()(1, 48, offset=47)[0, 0].flip(0)
+        np.testing.assert_allclose(biased.y, alibi.softmax(-1), atol=1e-4)
+
+
+# --- grids ---
+
+
+def test_the_mean_of_heads_is_that_of_mixed_encoders() -> None:
+    for at, (figure, _) in states("grid_heads.mean_of_heads"):
+        encoder = MixedRoPE(48, 2, heads=8).double()
+        axial = AxialRoPE(48, 2, base=10.0).frequencies()[0]
+        for head in range(8):
+            turn = math.radians(head / 8 * at["spread"])
+            rows = [[math.cos(turn), math.sin(turn)], [-math.sin(turn), math.cos(turn)]]
+            encoder.omega.data[head] = axial @ torch.tensor(rows).double()
+        ones = torch.full((8, 48), 48**-0.5, dtype=torch.float64)
+        steps = torch.arange(-13.0, 14.0).double()
+        with torch.no_grad():
+            scores = offset_scores(encoder, ones, ones, torch.cartesian_prod(steps, steps)).mean(0)
+        np.testing.assert_allclose(np.ravel(figure.data[0].z), scores, atol=1e-6)
+        row, _, law = (np.array(trace.y) for trace in figure.data[1:])
+        assert (np.abs(row - law).max() < 1e-3) == (at["spread"] == 90)
+
+
+def test_weights_of_sums_are_products() -> None:
+    for _, (figure, told) in states("grid_heads.separable_weights"):
+        weights = np.array(figure.data[0].z)
+        assert np.linalg.matrix_rank(weights) == 1
+        assert weights.sum() == pytest.approx(1)
+        asked, other = weights[0, 0] + weights[2, 2], weights[0, 2] + weights[2, 0]
+        assert f"together {asked:.2f}, the other diagonal {other:.2f}" in told
+        if weights[0, 0] == pytest.approx(weights[2, 2]):
+            assert other >= asked - 1e-12
+
+
+# --- Cayley ---
+
+
+def test_one_of_two_signs_keeps_the_entry_at_one_or_below() -> None:
+    for at, (figure, told) in states("cayley_string.sign_choice"):
+        plain, changed = (figure.data[i].y[0] for i in (2, 3))
+        for entry, sign in ((plain, 1), (changed, -1)):
+            turned = cayley(torch.tensor([[0.0, entry], [-entry, 0.0]]).double())
+            angle = math.radians(at["angle"])
+            assert sign * turned[0, 0].item() == pytest.approx(math.cos(angle))
+            assert sign * abs(turned[1, 0].item()) == pytest.approx(sign * math.sin(angle))
+        assert min(abs(plain), abs(changed)) <= 1 + 1e-12
+        assert ("signs changed." in told) == (abs(plain) > 1 + 1e-12)
+
+
+def test_the_limit_law_is_a_half_where_it_says() -> None:
+    for at, (figure, _) in states("cayley_string.connected_chance"):
+        d, f = at["channels"], at["density"]
+        _, here, half = figure.data
+        assert here.y[0] == pytest.approx(math.exp(-math.exp(math.log(d) - f * d)))
+        assert math.exp(-math.exp(math.log(d) - half.x[0] * d)) == pytest.approx(0.5)
+
+
+# --- length ---
+
+
+def test_windows_are_those_of_the_biases() -> None:
+    for at, (figure, told) in states("length_extrapolation.heard_window"):
+        kerple, alibi = KerpleLog(1).double(), ALiBi(1).double()
+        kerple.log_r1.data.fill_(math.log(at["r1"]))
+        kerple.log_r2.data.fill_(math.log(0.25))
+        alibi.slopes.fill_(1 / at["inverse"])
+        for number, bias in enumerate((kerple, alibi)):
+            curve, here = figure.data[2 * number : 2 * number + 2]
+            heard = extrapolation.effective_window(bias, at["tokens"]).item()
+            assert here.y[0] == pytest.approx(heard)
+            some = curve.x[20]
+            assert curve.y[20] == pytest.approx(extrapolation.effective_window(bias, some).item())
+            assert f"{extrapolation.tail_share(bias, 64, at['tokens']).item():.0%}" in told
+
+
+def test_dots_are_what_was_lost_and_found() -> None:
+    for at, (figure, told) in states("length_extrapolation.lost_and_found"):
+        (dots,) = figure.data
+        for name, x, y in zip(dots.text, dots.x, dots.y, strict=True):
+            assert (x, y) == pytest.approx(at["recorded"][at["tokens"]][name])
+            assert f"{name} {x:.2f} and {y:.2f}" in told
+
+
+# --- vision ---
+
+
+def test_means_are_those_inside_the_frame_and_outside() -> None:
+    for at, (figure, told) in states("vision_transformer.accuracy_places"):
+        for trace, reader in zip(figure.data, ("mean", "class token"), strict=True):
+            places = at["recorded"][at["encoder"]].get(reader)
+            if places is None:
+                assert f"{reader} not trained" in told
+                continue
+            values = np.array(trace.z)
+            known = np.zeros((5, 5), dtype=bool)
+            known[:3, :3] = True
+            means = f"{values[known].mean():.2f} known, {values[~known].mean():.2f} new"
+            assert f"{reader} {means}" in told
