@@ -72,17 +72,15 @@ STILL = """() => {
   document.head.append(style);
 }"""
 # most of axe-core's seconds go into contrast: of texts that look alike, on grounds that are alike,
-# it is to see three, and the others keep their places and their meaning
-ALIKE = """() => {
-  const grounds = new Map([[null, "page"]]), names = new Map(), seen = new Map();
+# it is to see three in all pages, and the others keep their places and their meaning
+ALIKE = """before => {
+  const grounds = new Map([[null, "page"]]), seen = new Map(Object.entries(before));
   const ground = element => {
     if (!grounds.has(element)) {
       const style = getComputedStyle(element), below = ground(element.parentElement);
       const own = [style.backgroundColor, style.backgroundImage, style.opacity, style.position];
       const plain = own.join() === "rgba(0, 0, 0, 0),none,1,static";
-      const name = plain ? below : [below, ...own].join();
-      if (!names.has(name)) { names.set(name, plain ? below : "ground " + names.size); }
-      grounds.set(element, names.get(name));
+      grounds.set(element, plain ? below : [below, ...own].join());
     }
     return grounds.get(element);
   };
@@ -105,8 +103,11 @@ ALIKE = """() => {
     text.replaceWith(hidden);
     hidden.append(text);
   }
+  return Object.fromEntries([...seen].map(([kind, times]) => [kind, Math.min(times, 3)]));
 }"""
-FORM = ["color-contrast", "scrollable-region-focusable"]
+
+
+CONTRAST = ["color-contrast"]
 
 
 def book() -> Path:
@@ -125,6 +126,7 @@ class Reader:
 
     def __init__(self, browser: Any, **options: Any) -> None:
         self.complaints: list[str] = []
+        self.looks: dict[str, int] = {}  # of texts that axe-core has seen
         self.context = browser.new_context(**options)
         self.context.route("**/*", self._route)
         self.context.set_offline(True)
@@ -178,17 +180,19 @@ class Reader:
         """Switch to light or dark as the page's own button does, and let the figures follow."""
         self.page.evaluate(DRESS, theme)
 
-    def barriers(self, *, form: bool = False) -> list[str]:
+    def barriers(self, *, contrast: bool = False) -> list[str]:
         """Return what axe-core finds to shut a reader out.
 
         Formulas and most of the text are not seen afterwards: it comes last.
 
         Args:
-            form: Whether to look only for what depends on widths and colours.
+            contrast: Whether to look for contrast alone, and only if a text looks like none before.
         """
         self.page.evaluate(STILL)
-        self.page.evaluate(ALIKE)
-        told = {"resultTypes": ["violations"], **({"runOnly": FORM} if form else {})}
+        before, self.looks = self.looks, self.page.evaluate(ALIKE, self.looks)
+        if contrast and self.looks == before:
+            return []
+        told = {"resultTypes": ["violations"], **({"runOnly": CONTRAST} if contrast else {})}
         found = Axe().run(self.page, options=told).response["violations"]
         return [
             f"{fault['id']}: {node['html']:.120}: {node['failureSummary']}"

@@ -14,7 +14,7 @@ from tests.site.reader import DESKTOP, PHONE, Reader, about, book, compare, page
 from tools.check_site import GENERATED
 
 OF_EACH_KIND = ("notebooks/02_rope.html", "book/terms.html", "book/api/encoders.html")
-"""Pages that are looked at on the phone for all barriers, not only those of widths and colours."""
+"""Pages that are looked at on the phone for all barriers, not only contrast."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -69,7 +69,7 @@ def drag(reader: Reader, slider: Any, share: float) -> None:
     start, end = (box["x"] + inset + s * (box["width"] - 2 * inset) for s in (value, share))
     if reader.page.evaluate("matchMedia('(pointer: coarse)').matches"):
         touch = reader.context.new_cdp_session(reader.page)
-        path = [start + (end - start) * i / 6 for i in range(7)]
+        path = [start + (end - start) * i / 3 for i in range(4)]
         for kind, x in [("touchStart", path[0]), *(("touchMove", x) for x in path[1:])]:
             event = {"type": kind, "touchPoints": [{"x": x, "y": y}]}
             touch.send("Input.dispatchTouchEvent", event)
@@ -78,15 +78,15 @@ def drag(reader: Reader, slider: Any, share: float) -> None:
     else:
         reader.page.mouse.move(start, y)
         reader.page.mouse.down()
-        reader.page.mouse.move(end, y, steps=4)
+        reader.page.mouse.move(end, y, steps=2)
         reader.page.mouse.up()
 
 
 def move(reader: Reader, box: Any) -> tuple[list[str], int]:
     """Move a figure's controls and reset it: what is not as Python computes, how many were moved.
 
-    Each slider by keyboard, the first by mouse too. On the phone the finger is new, and not what
-    the others do.
+    Each slider by keyboard to its end, the first a step back and by mouse too. On the phone the
+    finger is new, and not what the others do.
     """
     figure, moved = about(box), 0
     found = compare(box, figure)
@@ -94,16 +94,17 @@ def move(reader: Reader, box: Any) -> tuple[list[str], int]:
     for number, slider in enumerate(sliders(box)[: 1 if phone else None]):
         last = slider.get_attribute("max")
         slider.focus()
-        # two states: an end of the scale, and one step away from it
-        for key, want in (("End", last), ("ArrowLeft", str(int(last) - 1)))[: 1 if phone else 2]:
+        keys = {"End": last, "ArrowLeft": str(int(last) - 1)}
+        for key in [*keys][: 0 if phone else 2 if number == 0 else 1]:
             slider.press(key)
             reader.drawn(box)
-            if slider.input_value() != want:
-                found.append(f"{key} gives {slider.input_value()}, not {want}")
+            if slider.input_value() != keys[key]:
+                found.append(f"{key} gives {slider.input_value()}, not {keys[key]}")
             found += compare(box, figure)
         if number == 0:
             before, shown = slider.input_value(), picture(box)
-            drag(reader, slider, 0.2 if int(last) > 1 else 1 - int(before))
+            far = 0.2 if 2 * int(before) > int(last) else 0.8
+            drag(reader, slider, far if int(last) > 1 else 1 - int(before))
             reader.drawn(box)
             if slider.input_value() == before:
                 found.append(f"dragging {slider.get_attribute('name')} did nothing")
@@ -153,7 +154,7 @@ def test_a_page_reads_well_and_its_sliders_draw_what_python_computes(
         if window == "desktop":
             reader.dress("dark")
             faults += [f"dark: {fault}" for fault in reader.faults()]
-        faults += reader.barriers(form=window == "phone" and page not in OF_EACH_KIND)
+        faults += reader.barriers(contrast=window == "phone" and page not in OF_EACH_KIND)
         found += [f"{window}, {fault}" for fault in faults]
     # an index that Sphinx makes may have no entry
     found = [f for f in found if not (path.name in GENERATED and f.endswith("is empty"))]
