@@ -10,7 +10,7 @@ from typing import Any
 from book.family import Runs
 from book.recorded import at_places, data, longer, measured, score
 from lab.theory.spread import mean
-from results import copy_distance, extrapolation, language_rates
+from results import copy_distance, extrapolation, language_rates, lookup
 
 
 @cache
@@ -100,6 +100,18 @@ def recalled() -> Runs:
         if pairs == "32 pairs":
             far = measured(study, score("64 pairs"))
             found.update({f"{n}, 64 pairs": far[c] for n, c in rates.items() if c in far})
+    return found
+
+
+@cache
+def looked_up() -> Runs:
+    """Return the share of values named at the rate that was best over all distances."""
+    named = {d: measured("lookup", score(str(d))) for d in lookup.DISTANCES}
+    found = {}
+    for name in lookup.METHODS:
+        cells = [cell for cell in lookup.CELLS if cell.rpartition(", rate ")[0] == name]
+        best = max(cells, key=lambda cell: mean([mean(row[cell]) for row in named.values()]))
+        found.update({f"{name}, {d}": row[best] for d, row in named.items()})
     return found
 
 

@@ -23,6 +23,7 @@ from results import (
     language,
     language_rates,
     listops,
+    lookup,
     mnist,
     performer_vision,
     recall,
@@ -99,6 +100,37 @@ def test_a_shift_recalls_and_nothing_else_does() -> None:
     found = [recall.run(0, steps=200, **told)["scores"]["test"] for told in (with_shift, without)]
     assert found[0] > 0.95
     assert found[1] < float(guess_accuracy(8, 8)) + 0.03
+
+
+def test_a_lookup_asks_for_values_that_stand_behind_their_keys() -> None:
+    tokens, targets = lookup.Lookup().lists(3, 10, generator(0))
+    assert tokens.shape == targets.shape == (3, 2 * lookup.PAIRS + 10 + lookup.ASKED)
+    assert (targets[:, : -lookup.ASKED] == IGNORE).all()
+    for row, wanted in zip(tokens.tolist(), targets[:, -lookup.ASKED :].tolist(), strict=True):
+        keys, values = (row[first : 2 * lookup.PAIRS : 2] for first in (0, 1))
+        assert len(set(keys)) == lookup.PAIRS
+        assert wanted == [values[keys.index(key)] for key in row[-lookup.ASKED :]]
+        between = row[2 * lookup.PAIRS : -lookup.ASKED]
+        assert not {*between} & {*keys, *range(lookup.VALUES)}
+
+
+@pytest.mark.parametrize("name", ["softmax", "ELU, eight heads", "FAVOR+, m = 128", "delta rule"])
+def test_a_layer_keeps_the_bytes_of_its_state(name: str) -> None:
+    told = lookup.METHODS[name]
+    tokens, _ = lookup.Lookup().lists(1, 10, generator(0))
+    model = lookup.Lookup().model(**told)
+    _, (state,) = model(tokens[:, : -lookup.ASKED], return_state=True)
+    rest = state.rest
+    if name == "softmax":
+        kept = rest.keys.numel() + rest.values.numel()
+    else:  # the last column is the denominator's, which the delta rule does not have
+        kept = (rest.sums[..., :-1] if name == "delta rule" else rest.sums).numel()
+    assert lookup.kept_bytes(10, **told) == 4 * kept
+
+
+def test_a_window_of_a_lookup_ends() -> None:
+    seen = lookup.Window(2).at(torch.arange(lookup.WINDOW + 1)).isfinite()
+    assert seen.tolist() == 2 * [lookup.WINDOW * [True] + [False]]
 
 
 @pytest.mark.parametrize("every", [None, 1, 3])

@@ -6,7 +6,7 @@ from itertools import product
 
 from book import measures
 from book.family import Family, opened
-from results import recall, recall_many
+from results import lookup, recall, recall_many
 
 SIZES = ((8, (32, 64, 128, 256)), (32, (32, 128)))
 DRAWS = tuple(
@@ -71,6 +71,37 @@ FAMILIES = {
         runs=lambda: measures.scores("recall", "seen", "test"),
         against={f"{FEW}: {n}, seen": f"{FEW}: {n}, test" for n in recall.SETS[FEW][0]},
         claims={f"{FEW}: {n}, seen": "ahead" for n in recall.SETS[FEW][0]},
+    ),
+    "lookup, 2,048 tokens less 64": Family(
+        record="lookup",
+        runs=measures.looked_up,
+        against={f"{name}, 2048": f"{name}, 64" for name in lookup.METHODS},
+        claims=opened(
+            (f"{name}, 2048" for name in lookup.METHODS),
+            suggestive_behind=("FAVOR+, m = 32, 2048", "delta rule, four heads, 2048"),
+        ),
+    ),
+    "lookup at 2,048 tokens, less softmax": Family(
+        record="lookup",
+        runs=measures.looked_up,
+        against="softmax, 2048",
+        claims=opened(
+            (f"{name}, 2048" for name in lookup.METHODS if name != "softmax"),
+            behind=(
+                "window, 2048",
+                *(f"ELU{heads}, 2048" for heads in ("", ", four heads", ", eight heads")),
+                "FAVOR+, m = 32, 2048",
+                "delta rule, four heads, 2048",
+                "gated delta rule, four heads, 2048",
+            ),
+            suggestive_behind=(
+                "SSD, 2048",
+                "GLA, 2048",
+                "delta rule, 2048",
+                "delta rule, eight heads, 2048",
+                "half window, half gated delta rule, 2048",
+            ),
+        ),
     ),
     "recall, rows drawn anew, less fixed ones with a new draw": Family(
         record="recall_redraw",

@@ -1,0 +1,75 @@
+"""Lookups from far back: what a layer keeps, and how many values it names."""
+
+from __future__ import annotations
+
+import plotly.graph_objects as go
+
+from book.figures.marks import axis, dots, line
+from book.measures import looked_up
+from lab.explore import COLOURS, PALETTE, Drawn, layout
+from lab.theory.spread import mean
+from results.lookup import METHODS, kept_bytes
+
+__all__ = ["lookup_frontier"]
+
+HEADS = ("{}", "{}, four heads", "{}, eight heads")
+SERIES = {
+    "softmax": (["softmax"], COLOURS["softmax"], "circle"),
+    "half softmax": (["half softmax, half gated delta rule"], COLOURS["softmax"], "diamond"),
+    "half window": (["half window, half gated delta rule"], COLOURS["softmax"], "diamond-open"),
+    "window": (["window"], COLOURS["softmax"], "circle-open"),
+    "elu + 1": ([name.format("ELU") for name in HEADS], COLOURS["elu"], "circle"),
+    "FAVOR+": (["FAVOR+, m = 32", "FAVOR+, m = 128"], COLOURS["favor"], "circle"),
+    "SSD": (["SSD"], COLOURS["ssd"], "square"),
+    "GLA": (["GLA"], COLOURS["gla"], "square"),
+    "delta rule": ([name.format("delta rule") for name in HEADS], COLOURS["delta"], "circle"),
+    "gated delta rule": (
+        [name.format("gated delta rule") for name in HEADS[:2]],
+        PALETTE["brown"],
+        "square",
+    ),
+}
+"""Name in the legend → cells of the record, colour and mark."""
+GUESS = 1 / 16
+
+
+def lookup_frontier(distance: int) -> Drawn:
+    """Draw the share of values named against the bytes that a layer keeps.
+
+    Args:
+        distance: Tokens between the pairs and the questions.
+
+    Returns:
+        A figure with a mark for each method, at the best of its rates, and one for each seed.
+    """
+    right, distance = looked_up(), int(distance)
+    traces: list[go.Scatter] = [
+        line([1e3, 2e6], [GUESS, GUESS], PALETTE["grey"], "a guess", width=1.5, dash="dot")
+    ]
+    for name, (cells, colour, symbol) in SERIES.items():
+        kept = [kept_bytes(distance, **METHODS[cell]) for cell in cells]
+        found = [right[f"{cell}, {distance}"] for cell in cells]
+        runs = [(x, share) for x, row in zip(kept, found, strict=True) for share in row]
+        seeds = dots([x for x, _ in runs], [y for _, y in runs], colour, size=5, opacity=0.4)
+        means = [round(mean(row), 3) for row in found]
+        marks = dots(kept, means, colour, name, symbol=symbol, hover="%{x:,} bytes: %{y:.2f} right")
+        if len(kept) > 1:
+            marks.update(mode="lines+markers", line={"color": colour, "width": 1.5})
+        traces += [seeds, marks]
+    softmax = kept_bytes(distance)
+    small = right[f"ELU, four heads, {distance}"]
+    axes = layout(
+        height=420,
+        title_text=f"{distance:,} tokens later: softmax keeps {softmax:,} bytes",
+        xaxis=axis("bytes that a layer keeps", 3, 6.3, type="log", dtick=1),
+        yaxis=axis("values named", 0, 1.04),
+    )
+    told = {n: mean(right[f"{n}, {distance}"]) for n in ("window", "ELU, eight heads")}
+    return Drawn(
+        go.Figure(traces, axes),
+        f"Share of values named against bytes kept, on a logarithmic axis, {distance:,} tokens "
+        f"after the pairs. Softmax names all and keeps {softmax:,} bytes; elu + 1 with four heads "
+        f"names {mean(small):.2f} with {kept_bytes(distance, **METHODS['ELU, four heads']):,}, "
+        f"with eight heads {told['ELU, eight heads']:.2f} with half of that. Softmax over the last "
+        f"64 tokens names {told['window']:.2f}, a guess.",
+    )
