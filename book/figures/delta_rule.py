@@ -1,7 +1,8 @@
-"""Two keys are written in turn: a state that adds, and one that replaces."""
+"""A state that replaces: two keys in turn, one key again and again, noise, and counting."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import plotly.graph_objects as go
@@ -9,12 +10,13 @@ import torch
 from torch import Tensor
 
 from book.figures.marks import axis, broken, dots, line, through
-from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, panels
+from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels, pick
 
-__all__ = ["written_twice"]
+__all__ = ["noise_of_rates", "repeated_writes", "two_keys_count", "written_twice"]
 
 KEYS = "AB"
 WRITES = (("A", 2.0), ("B", 1.5), ("A", -1.0))
+RATES = [round(0.01 * i, 2) for i in range(1, 151)]
 ADDS, REPLACES, LATEST = COLOURS["identity"], COLOURS["delta"], PALETTE["brown"]
 
 
@@ -136,4 +138,151 @@ def written_twice(beta: float, angle: float, decay: float) -> Drawn:
         "that answer a key with a value written. Below, what they answer after each write, adding "
         f"and by the delta rule: at the end {told['A']} to A, whose latest value is {last['A']:g}, "
         f"and {told['B']} to B, whose latest value is {last['B']:g}.",
+    )
+
+
+TIMES = 24
+
+
+@computed
+def _repeated(rate: Tensor, length: Tensor) -> dict[str, Tensor]:
+    """Return the answers after 0 to 24 writes of a 1 under one key, and what a write leaves."""
+    factor = 1 - rate * length.square()
+    error = factor ** torch.arange(TIMES + 1).double()
+    shown = torch.where(error.abs() <= 4, 1 - error, math.nan)
+    kind = (factor.abs() > 1 + 1e-9).double() * 2 + (
+        (factor < -1e-9) & (factor.abs() <= 1)
+    ).double()
+    return {"answers": shown, "factor": factor, "kind": kind}
+
+
+def repeated_writes(rate: float, length: float) -> Drawn:
+    r"""Draw what one key is answered while the value 1 is written under it again and again.
+
+    By :eq:`eq-delta-overwrite` each write multiplies the error by :math:`1 - \beta\|k\|^2`, which
+    :eq:`eq-delta-norm` bounds.
+
+    Args:
+        rate: That of the delta rule.
+        length: Of the key.
+
+    Returns:
+        A figure of one line.
+    """
+    found = _repeated(rate, length)
+    factor = found["factor"]
+    drawn = [
+        line([0, TIMES], [1, 1], LATEST, "the value", dash="dot", width=1.5),
+        line(None, found["answers"], REPLACES, "answer", mode="lines+markers",
+             marker={"size": 7}, hover="after %{x} writes: %{y:.2f}"),
+    ]  # fmt: skip
+    axes = layout(
+        height=360,
+        title_text=f"each write multiplies the error by {factor:.2f}",
+        xaxis=axis("writes", -0.5, TIMES + 0.5),
+        yaxis=axis("answer", -3.2, 5.2),
+    )
+    kind = pick(found["kind"], "comes nearer", "jumps across it", "runs away from it")
+    return Drawn(
+        go.Figure(drawn, axes),
+        f"What a key of length {length:g} is answered after 0 to {TIMES} writes of the value 1 at "
+        f"the rate {rate:g}. Each write multiplies the error by {factor:.2f}: the answer {kind}.",
+    )
+
+
+PAIRS = 24
+
+
+@computed
+def _turned(angle: Tensor) -> dict[str, Tensor]:
+    """Return where pairs of writes take a state, and after how many it is back, if ever."""
+    keys = torch.stack([angle * 0, angle.deg2rad()])
+    keys = torch.stack([keys.cos(), keys.sin()], -1)
+    mirrors = torch.eye(2).double() - 2 * keys[:, :, None] * keys[:, None]
+    pair, states = mirrors[1] @ mirrors[0], [torch.eye(2).double()[0]]
+    for _ in range(PAIRS):
+        states.append(pair @ states[-1])
+    path = torch.stack(states)
+    away = (path[1:] - path[0]).square().sum(-1) > 1e-6
+    back = torch.where(away, PAIRS, torch.arange(1, PAIRS + 1)).double().amin(-1)
+    return {"path": path.mT, "keys": broken(-1.3 * keys, 1.3 * keys),
+            "back": back, "never": away.double().amin(-1)}  # fmt: skip
+
+
+def two_keys_count(angle: float) -> Drawn:
+    """Draw where a state goes under two keys in turn, at the rate 2 and without values.
+
+    Two factors of :eq:`eq-delta-rule` are two mirrors, and their product is a turn.
+
+    Args:
+        angle: Degrees between the keys.
+
+    Returns:
+        A figure of the plane.
+    """
+    found = _turned(angle)
+    said = f"{pick(found['never'], 'back', 'not back')} after {found['back']:.0f} pairs"
+    drawn = [
+        through(found["keys"], PALETTE["grey"], "keys", width=4),
+        through(found["path"], REPLACES, "state", width=1, mode="lines+markers",
+                marker={"size": 10, "opacity": 1}, hover="after %{pointNumber} pairs"),
+        dots([1], [0], LATEST, "start", size=14),
+    ]  # fmt: skip
+    axes = layout(
+        height=420,
+        title_text=said,
+        xaxis=axis(low=-1.4, high=1.4, dtick=1, constrain="domain"),
+        yaxis=axis(low=-1.4, high=1.4, dtick=1, scaleanchor="x", constrain="domain"),
+    )
+    return Drawn(
+        go.Figure(drawn, axes),
+        f"A state of two channels, under two keys {angle:g} degrees apart in turn with the rate 2: "
+        f"each pair of writes turns it by twice the angle. It is {said}.",
+    )
+
+
+@computed
+def _noise(load: Tensor) -> dict[str, Tensor]:
+    """Return a delta state's noise over a sum's, at all rates: :eq:`eq-delta-noise` over the load.
+
+    And the best rate, and the one from which on a sum is better, each with its noise.
+    """
+    rates = torch.tensor(RATES, dtype=torch.float64)
+    eta = rates * (2 - rates)
+    kept = -torch.expm1(-eta * load) / (eta * load)
+    noise = (kept * (1 + torch.expm1(2 * rates * load) / (2 * rates)) - 1) / load
+    least = noise.amin(-1)
+    best = torch.where(noise == least, rates, 0.0).amax(-1)
+    worse = torch.where((rates > best) & (noise > 1), rates, RATES[-1]).amin(-1)
+    at = torch.where(rates == worse, noise, 0.0).amax(-1)
+    return {"noise": noise, "rates": torch.stack([best, worse]), "at": torch.stack([least, at])}
+
+
+def noise_of_rates(load: float) -> Drawn:
+    """Draw the noise over signal of a delta state against its rate, over that of a sum.
+
+    Args:
+        load: Pairs a channel.
+
+    Returns:
+        A figure of one line; dots mark the best rate and the one where the lead is lost.
+    """
+    found = _noise(load)
+    (best, worse), (least, _) = found["rates"], found["at"]
+    drawn = [
+        line([0, RATES[-1]], [1, 1], ADDS, "a sum", dash="dot"),
+        line(RATES, found["noise"], REPLACES, "delta rule", hover="rate %{x}: %{y:.2f}"),
+        dots(found["rates"], found["at"], LATEST),
+    ]
+    axes = layout(
+        height=360,
+        title_text=f"best rate {best:.2f}: {least:.0%} of a sum's noise",
+        xaxis=axis("rate β", 0, 1.5),
+        yaxis=axis("noise, a sum's = 1", 0.55, 1.6, dtick=0.2),
+    )
+    return Drawn(
+        go.Figure(drawn, axes),
+        f"Noise over signal of a delta state, over that of a sum, against the rate, for {load:g} "
+        f"pairs a channel. From 1 at small rates it falls to {least:.0%} at the rate {best:.2f}, "
+        f"and from {worse:.2f} on it is above a sum's.",
     )

@@ -1,17 +1,18 @@
-"""One query, its weights, and what it says with and without a gate."""
+"""What a query says with and without a gate, and what sinks and gates go by."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
+import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
 from book.figures.marks import axis, bars, dots, line, rounded, through
-from lab.explore import PALETTE, Drawn, Panel, computed, panels
+from lab.explore import PALETTE, Drawn, Panel, computed, layout, panels
 
-__all__ = ["gated_query"]
+__all__ = ["gate_and_sink", "gated_query", "gated_token", "sink_of_keys"]
 
 KEYS = ("a", "b", "c", "d", "e")
 VALUES = [[0.5, 1.0], [1.5, 0.6], [1.3, 1.5], [0.7, 1.8], [1.25, 0.95]]  # away from 0
@@ -116,4 +117,142 @@ def gated_query(match: float, first: float, second: float, start: bool = False) 
         f"{path[1][0]:.2f}), inside the hull of the values. Gates of {gates[0]:.2f} and "
         f"{gates[1]:.2f} move it to "
         f"({path[0][1]:.2f}, {path[1][1]:.2f}).",
+    )
+
+
+COUNTS = [round(10 ** (i / 10)) for i in range(51)]
+
+
+@computed
+def _sunk(score: Tensor) -> dict[str, Tensor]:
+    """Return what a sink leaves of the weight, for all numbers of keys, and for 5 and 10,000."""
+    counts = torch.tensor([*COUNTS, 5, 10_000], dtype=torch.float64)
+    gates = (counts.log() - score).sigmoid()
+    return {"gates": gates[:-2], "marked": gates[-2:]}
+
+
+def sink_of_keys(score: float) -> Drawn:
+    """Draw the gate that a sink is, :eq:`eq-sink`, against the number of keys, all of score 0.
+
+    Args:
+        score: Of the sink.
+
+    Returns:
+        A figure of one line; two numbers of keys are marked.
+    """
+    found = _sunk(score)
+    few, many = found["marked"]
+    drawn = [
+        line(COUNTS, found["gates"], PALETTE["blue"], hover="%{x} keys: %{y:.3f}"),
+        dots([5, 10_000], found["marked"], PALETTE["red"]),
+    ]
+    axes = layout(
+        height=340,
+        title_text=f"gate {few:.2f} for 5 keys, {many:.2f} for 10,000",
+        xaxis=axis("keys", 0, 5, type="log", dtick=1),
+        yaxis=axis("what the keys keep", -0.03, 1.05),
+    )
+    return Drawn(
+        go.Figure(drawn, axes),
+        f"What a sink of score {score:g} leaves to keys of score 0, against their number on a "
+        f"logarithmic axis: {few:.2f} to 5 keys, {many:.2f} to 10,000. It rises from 0 to 1.",
+    )
+
+
+INPUTS = [round(0.1 * i, 1) for i in range(-30, 31)]
+
+
+@computed
+def _token(weight: Tensor) -> dict[str, Tensor]:
+    """Return a gated number, its even part, and its sum with the opposite one's at 1."""
+    x = torch.tensor(INPUTS, dtype=torch.float64)
+    return {
+        "said": (weight * x).sigmoid() * x,
+        "even": x * (weight * x / 2).tanh() / 2,
+        "sum": (weight / 2).tanh(),
+    }
+
+
+def gated_token(weight: float) -> Drawn:
+    """Draw what a gated layer makes of a single token of one channel.
+
+    Args:
+        weight: That of the gate; the value is the token itself.
+
+    Returns:
+        A figure of three lines.
+    """
+    found = _token(weight)
+    blue, grey, red = PALETTE["blue"], PALETTE["grey"], PALETTE["red"]
+    drawn = [
+        line(INPUTS, [x / 2 for x in INPUTS], grey, "gate a half", dash="dash", width=2),
+        line(INPUTS, found["said"], blue, "f(x)", hover="%{x}: %{y:.2f}"),
+        line(INPUTS, found["even"], red, "(f(x) + f(−x)) / 2", width=2, hover="%{x}: %{y:.2f}"),
+    ]
+    total = found["sum"]
+    axes = layout(
+        height=380,
+        title_text=f"f(1) + f(−1) = {total:.2f}",
+        xaxis=axis("token x", -3, 3, dtick=1),
+        yaxis=axis(low=-1.6, high=3.1, dtick=1),
+    )
+    return Drawn(
+        go.Figure(drawn, axes),
+        f"What a token of one channel becomes, with a gate of weight {weight:g}: beside the "
+        "straight line of a gate that is always a half, a curve that keeps positive tokens and "
+        f"drops negative ones. Of 1 and of -1 together it makes {total:.2f}, a linear map 0.",
+    )
+
+
+SCORES = [round(0.2 * i, 1) for i in range(-10, 51)]
+
+
+@computed
+def _loud(sink: Tensor, gate: Tensor) -> dict[str, Tensor]:
+    """Return what is left by a sink and by a gate, against the best key's score among eight."""
+    best = torch.tensor([*SCORES, 0.0, 8.0], dtype=torch.float64)
+    all_keys = (best.exp() + 7).log()
+    sunk, gated = (all_keys - sink).sigmoid(), gate.sigmoid() + 0 * best
+    return {
+        "sunk": sunk[:-2],
+        "gated": gated[:-2],
+        "both": (sunk * gated)[:-2],
+        "at": sunk[-2:],
+        "gate": gated[0],
+    }
+
+
+def gate_and_sink(sink: float, gate: float) -> Drawn:
+    """Draw what a sink and a gate let through, against the score of the best of eight keys.
+
+    The other seven score 0. The sink is that of :eq:`eq-sink`, the gate that of :eq:`eq-gate`.
+
+    Args:
+        sink: Score of the sink.
+        gate: Pre-activation of the gate: what the query's token says.
+
+    Returns:
+        A figure of three lines.
+    """
+    found = _loud(sink, gate)
+    blue, red, grey = PALETTE["blue"], PALETTE["red"], PALETTE["grey"]
+    hover = "score %{x}: %{y:.2f}"
+    drawn = [
+        line(SCORES, found["sunk"], blue, "sink", hover=hover),
+        line(SCORES, found["gated"], red, "gate", hover=hover),
+        line(SCORES, found["both"], grey, "both", dash="dash", width=2, hover=hover),
+    ]
+    (low, high), through_gate = found["at"], found["gate"]
+    axes = layout(
+        height=360,
+        title_text=f"no match: sink {low:.2f}, gate {through_gate:.2f}; "
+        f"match: {high:.2f}, {through_gate:.2f}",
+        xaxis=axis("score of the best key", -2, 10, dtick=2),
+        yaxis=axis("let through", -0.03, 1.05),
+    )
+    return Drawn(
+        go.Figure(drawn, axes),
+        "What is let through against the score of the best of eight keys. By a sink of score "
+        f"{sink:g}: {low:.2f} if none matches, {high:.2f} if one scores 8. By a gate: "
+        f"{through_gate:.2f} whatever is found.",
     )

@@ -1,18 +1,37 @@
-"""A Toeplitz matrix inside a circulant one, and what the product costs by either."""
+"""A Toeplitz matrix inside a circulant one, its cost, biases that are kernels, and offsets."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
+import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
-from book.figures.marks import CELLS, axis, box, dots, downwards, heat, line, tokens_axis
-from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, panels, pick
+from book.figures.marks import (
+    CELLS,
+    axis,
+    box,
+    broken,
+    dots,
+    downwards,
+    heat,
+    level,
+    line,
+    through,
+    tokens_axis,
+)
+from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels, pick
 from lab.explore.style import DIVERGING
 
-__all__ = ["toeplitz_circulant", "toeplitz_operations"]
+__all__ = [
+    "offset_on_grid",
+    "power_bias",
+    "toeplitz_circulant",
+    "toeplitz_memory",
+    "toeplitz_operations",
+]
 
 CHANNELS = 64  # of the values
 LENGTHS = [2**k for k in range(4, 18)]
@@ -133,4 +152,166 @@ def toeplitz_circulant(tokens: int, length: int, features: int) -> Drawn:
         "Below, operations against the number of tokens, two curves that cross. At "
         f"{length:g} tokens and {features:g} features the matrix takes {by_matrix} and the "
         f"FFT {by_fft}.",
+    )
+
+
+IMAGES, PATCHES = 256, 196
+
+
+@computed
+def _memory(features: Tensor) -> dict[str, Tensor]:
+    """Return MiB of the algorithm's arrays, their ratio to the matrix, and where they meet."""
+    lengths = torch.tensor([*LENGTHS, PATCHES], dtype=torch.float64)
+    numbers = features * CHANNELS * (4 * lengths + 2)  # products, complex spectrum, result
+    mib = IMAGES * 4 * numbers / 2**20
+    return {
+        "curve": mib[:-1],
+        "here": mib[-1],
+        "times": numbers[-1] / PATCHES**2,
+        "meet": 4 * features * CHANNELS,
+    }
+
+
+def toeplitz_memory(features: int) -> Drawn:
+    """Draw the memory of the algorithm's arrays and of the matrix, against the number of tokens.
+
+    For 256 images, float32: :eq:`eq-toeplitz-algorithm` keeps products, their spectrum and the
+    result, of m times 64 numbers a token.
+
+    Args:
+        features: m.
+
+    Returns:
+        A figure of two lines.
+    """
+    found = _memory(features)
+    matrix = [IMAGES * 4 * n**2 / 2**20 for n in LENGTHS]
+    here, small = found["here"], IMAGES * 4 * PATCHES**2 / 2**20
+    red, grey = COLOURS["toeplitz"], PALETTE["grey"]
+    drawn = [
+        line(LENGTHS, matrix, grey, "n × n matrices", hover="n = %{x:,}: %{y:.3s} MiB"),
+        line(LENGTHS, found["curve"], red, "algorithm", hover="n = %{x:,}: %{y:.3s} MiB"),
+        dots([PATCHES, PATCHES], [here, small], [red, grey]),
+    ]
+    times, meet = found["times"], found["meet"]
+    axes = layout(
+        height=380,
+        title_text=f"{times:.0f} times at {PATCHES} tokens, equal at {meet:,.0f}",
+        xaxis=tokens_axis([16, 128, 1024, 8192, 65536], math.log10(13), math.log10(160_000)),
+        yaxis=axis("MiB", -1, 8, type="log", dtick=2, exponentformat="power"),
+    )
+    return Drawn(
+        go.Figure(drawn, axes),
+        f"Memory against the number of tokens, both axes logarithmic, with {features:.0f} "
+        f"features. At {PATCHES} tokens the algorithm's arrays take {here:,.0f} MiB, the matrices "
+        f"{small:.1f}: {times:.0f} times as much. The lines meet at {meet:,.0f} tokens.",
+    )
+
+
+POWERS = [round(0.05 * i, 2) for i in range(1, 61)]
+PLACES = [round(0.1 * i, 1) for i in range(-20, 21)]
+
+
+@computed
+def _power(power: Tensor) -> dict[str, Tensor]:
+    """Return the bias at all places and at the whole ones, and the form on 1, -2, 1."""
+    bias = -(torch.tensor(PLACES, dtype=torch.float64).abs() ** power)
+    form = 2 * (4 - 2**power)
+    return {"bias": bias, "points": bias[::10], "form": form}
+
+
+def power_bias(power: float) -> Drawn:
+    r"""Draw a bias :math:`-|\delta|^p`, and the form of :eq:`eq-toeplitz-cpd` on 1, -2, 1.
+
+    Args:
+        power: p.
+
+    Returns:
+        A figure of the bias, and of the form against all powers.
+    """
+    found = _power(power)
+    form, colour = found["form"], COLOURS["kerple-power"]
+    forms = [round(2 * (4 - 2**p), 3) for p in POWERS]
+    fig = panels(
+        [
+            Panel(
+                [
+                    line(PLACES, found["bias"], colour, hover="%{x}: %{y:.2f}"),
+                    dots([-2, -1, 0, 1, 2], found["points"], colour, size=9),
+                ],
+                "bias",
+                x=axis("offset", -2.1, 2.1, dtick=1),
+                y=axis(low=-8.3, high=0.5, dtick=2),
+            ),
+            Panel(
+                [
+                    line(POWERS, forms, PALETTE["grey"], hover="p = %{x}: %{y:.2f}"),
+                    dots([power], [form], colour),
+                ],
+                "the form on 1, −2, 1",
+                x=axis("power p", 0, 3.1, dtick=1),
+                y=axis(low=-8.6, high=7, dtick=2),
+                shapes=[level(0, width=1)],
+            ),
+        ],
+        height=330,
+        title_text=f"p = {power:g}: the form is {form:.2f}",
+        margin={"t": 64, "l": 34},
+    )
+    return Drawn(
+        fig,
+        f"Left, the bias of power {power:g} against the offset, a peak at 0 that falls to both "
+        f"sides. Right, the form on the coefficients 1, -2, 1 against the power: {form:.2f} at "
+        f"{power:g}. It falls, and is negative beyond the power 2.",
+    )
+
+
+SIDE = 14
+
+
+@computed
+def _places(offset: Tensor) -> dict[str, Tensor]:
+    """Return rows and columns of the one or two grid offsets that have an offset of the index."""
+    row = (offset / SIDE).floor()
+    rows = torch.stack([row, row + 1])
+    columns = offset - SIDE * rows
+    there = (rows.abs() < SIDE) & (columns.abs() < SIDE)
+    ends = torch.where(there, torch.stack([columns, rows]), math.nan)
+    return {
+        "ends": ends,
+        "arrows": broken(0 * ends.mT, ends.mT),
+        "one": torch.where(there[0], torch.stack([rows[0], columns[0]]), ends[:, 1].flip(0)),
+        "count": there.double().sum(-1) - 1,
+    }
+
+
+def offset_on_grid(offset: int) -> Drawn:
+    """Draw which steps on a grid of 14 by 14 patches have one offset in reading order.
+
+    Args:
+        offset: j - i of the index, from -195 to 195.
+
+    Returns:
+        A figure of the plane of steps.
+    """
+    found = _places(offset)
+    ends, red = found["ends"], COLOURS["toeplitz"]
+    down, right = found["one"]
+    other = pick(found["count"], "", ", the other a row down from it and 14 back")
+    axes = layout(
+        height=420,
+        title_text=f"offset {offset:.0f}: {pick(found['count'], 'one step', 'two steps')}",
+        xaxis=axis("columns on", -14, 14, dtick=7, constrain="domain"),
+        yaxis=axis("rows down", 14, -14, dtick=7, scaleanchor="x", constrain="domain"),
+    )
+    drawn = [
+        through(found["arrows"], PALETTE["grey"], width=1.5),
+        dots(*ends, red, size=13, hover="rows %{y}, columns %{x}"),
+        dots([0], [0], PALETTE["grey"], size=8),
+    ]
+    return Drawn(
+        go.Figure(drawn, axes),
+        f"Steps on a grid of {SIDE} by {SIDE} patches that are {offset:.0f} tokens in reading "
+        f"order: {pick(found['count'], 'one', 'two')}. One is {down:.0f} rows down and "
+        f"{right:.0f} columns on{other}.",
     )

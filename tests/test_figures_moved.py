@@ -1,0 +1,285 @@
+"""What the figures of weights, states and gates compute is what the package and the theory say."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from book.figures import circulant_favor, toeplitz_rpe
+from lab.theory import capacity
+from lab.theory import structured_variance as theory
+from stringlib import ALiBi, CosineWeight, FallingWeight, RampWeight, linear_attention
+from stringlib.algebra import circulant, nearest_orthogonal_circulant
+from stringlib.attention import delta_rule, rotated_linear_attention
+from stringlib.attention.state import retnet_log_decay
+from stringlib.encoders.string import STRING
+from tests.figure_cases import states
+
+
+def exact(values: object) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+# --- circulant rows ---
+
+
+def test_the_nearest_orthogonal_circulant_is_the_packages() -> None:
+    for at, (fig, told) in states("circulant_favor.nearest_orthogonal"):
+        column = exact([1, at["weight"], 0, 0, 0, 0, 0, 0])
+        nearest = nearest_orthogonal_circulant(column)
+        _, far, near, bars, first = fig.data
+        assert list(bars.y) == pytest.approx(nearest.tolist(), abs=1e-12)
+        assert list(first.y) == column[:2].tolist()
+        for dots, of in ((far, column), (near, nearest)):
+            spectrum = torch.fft.fft(of)
+            assert list(dots.x) == pytest.approx(spectrum.real.tolist(), abs=1e-12)
+            assert list(dots.y) == pytest.approx(spectrum.imag.tolist(), abs=1e-12)
+        distance = (circulant(column) - circulant(nearest)).square().sum().item()
+        assert f"add up to {distance:.2f}" in told
+
+
+def test_errors_with_two_strong_channels_are_the_limits() -> None:
+    d = 512
+    for at, (fig, _) in states("circulant_favor.two_strong_channels"):
+        rest = (1 - at["share"]) / d
+        shares = torch.full((d,), rest).double()
+        shares[[0, d // 2]] += at["share"] / 2
+        _, signed, unit, simplex = (exact(trace.y) for trace in fig.data)
+        for square in (1.0, 4.0):
+            z = (square * shares).sqrt()
+            here = circulant_favor.SQUARES.index(square)
+            errors = [theory.circulant_mean_mse(z, d)]
+            errors += [theory.spectral_mse(z, simplex) for simplex in (False, True)]
+            for curve, error in zip((signed, unit, simplex), errors, strict=True):
+                assert curve[here] == pytest.approx(
+                    (error * d).item() / math.expm1(square), abs=0.03
+                )
+    (_, (fig, _)), _, (_, (worst, _)) = states("circulant_favor.two_strong_channels")
+    squares = exact(circulant_favor.SQUARES)
+    for curve, ratio in zip(
+        fig.data[1:],
+        (theory.circulant_ratio, theory.unit_circulant_ratio, theory.simplex_ratio),
+        strict=True,
+    ):
+        assert list(curve.y) == pytest.approx(ratio(squares).tolist())
+    assert list(worst.data[1].y) == pytest.approx(theory.circulant_worst_ratio(squares).tolist())
+
+
+def test_a_free_projection_halves_the_attention_and_hardly_the_layer() -> None:
+    (_, (fig, told)), *_ = states("circulant_favor.free_projection")
+    layer, inner, linear, sums, projection = fig.data[0].x
+    assert layer == pytest.approx(inner + linear + sums + projection)
+    assert (inner, linear) == (3 * 256 * 682 / 1000, 4 * 256**2 / 1000)
+    assert sums / projection == pytest.approx(65 / 64)
+    assert "1.98 times as fast, and the layer 1.04 times" in told
+
+
+# --- turned features ---
+
+
+def test_a_turn_of_both_slides_the_curve_and_keeps_its_mean() -> None:
+    plane, turn = torch.eye(2, dtype=torch.float64), STRING(torch.ones(1, 1, 1).double())
+    means = {}
+    for at, (fig, _) in states("rotation_signs.turned_product"):
+        curve, mean, here = fig.data
+        for i in (0, 17, 60):
+            places = exact([[at["position"]], [at["position"] + at["offset"]]]) + math.radians(
+                3 * i
+            )
+            q, k = (turn.rotate(x[None, None], p[None])[0, 0].relu()
+                    for x, p in zip(plane, places, strict=True))  # fmt: skip
+            assert curve.y[i] == pytest.approx((q @ k).item(), abs=1e-12)
+        assert here.y[0] == curve.y[0]
+        means.setdefault(at["offset"], []).append(mean.y[0])
+    for same in means.values():
+        assert same == pytest.approx([same[0]] * len(same), abs=2e-3)
+    assert means[0.0][0] == pytest.approx(1 / (2 * math.pi), abs=1e-3)
+
+
+def test_a_band_is_as_wide_as_its_fastest_frequency_allows() -> None:
+    for at, (fig, told) in states("rotation_signs.fastest_frequency"):
+        waves = at["fastest"] * (torch.arange(32).double() + 0.5) / 32
+        half = 1.8955 / at["fastest"]
+        assert (half * waves).cos().mean() == pytest.approx(0.5, abs=1e-3)
+        assert f"one half at {half:.1f} tokens" in told
+        assert fig.data[2].y[85] == pytest.approx(waves.cos().mean().item())  # at offset 1
+
+
+def test_the_pole_is_the_packages_output() -> None:
+    k = exact([[[1, 0], [1, 0]]])
+    values, places = exact([[[1], [-1]]]), exact([[0], [1]])
+    for at, (fig, told) in states("rotation_signs.near_the_pole"):
+        turn = STRING(exact([[[math.radians(at["angle"])]]]))
+        own, alone = (
+            rotated_linear_attention(k, k, values, turn, places, numerator_only=only)[
+                0, 0, 0
+            ].item()
+            for only in (False, True)
+        )
+        assert f"the output {own:,.1f}," in told
+        assert fig.data[3].y[1] == pytest.approx(alone, abs=1e-12)
+
+
+# --- biases and decays ---
+
+
+def test_memory_is_what_the_algorithm_keeps() -> None:
+    for at, (fig, told) in states("toeplitz_rpe.toeplitz_memory"):
+        n, m, d = 196, at["features"], 64
+        kept = 256 * (2 * n * m * d * 4 + (n + 1) * m * d * 8)
+        assert fig.data[2].y[0] == pytest.approx(kept / 2**20)
+        assert f"{kept / (256 * n * n * 4):.0f} times as much" in told
+        assert f"meet at {4 * m * d:,} tokens" in told
+
+
+def test_the_form_of_a_power_is_negative_beyond_two() -> None:
+    x, a = exact([0, 1, 2]), exact([1, -2, 1])
+    for at, (fig, _) in states("toeplitz_rpe.power_bias"):
+        bias = -((x[:, None] - x).abs() ** at["power"])
+        assert fig.data[3].y[0] == pytest.approx((a @ bias @ a).item(), abs=1e-12)
+        assert list(fig.data[1].y) == pytest.approx([fig.data[0].y[i] for i in range(0, 41, 10)])
+
+
+def test_steps_on_a_grid_are_those_of_the_offset() -> None:
+    side = toeplitz_rpe.SIDE
+    for at, (fig, told) in states("toeplitz_rpe.offset_on_grid"):
+        steps = {
+            (row, column)
+            for row, column in itertools.product(range(1 - side, side), repeat=2)
+            if side * row + column == at["offset"]
+        }
+        drawn = {(y, x) for x, y in zip(fig.data[1].x, fig.data[1].y, strict=True) if x is not None}
+        assert drawn == steps
+        assert f"reading order: {('one', 'two')[len(steps) - 1]}" in told
+
+
+def test_half_lives_are_those_of_the_packages_heads() -> None:
+    for at, (fig, told) in states("decay_and_state.memory_of_decay"):
+        decay = 1 - 1 / at["memory"]
+        curve, retnet, alibi = fig.data
+        assert list(curve.y) == pytest.approx([decay**x for x in curve.x])
+        assert f"half is left after {math.log(0.5) / math.log(decay):.1f}" in told
+        for dots, logs in ((retnet, retnet_log_decay(8)), (alibi, -ALiBi(8).slopes)):
+            assert list(dots.x) == pytest.approx(
+                (math.log(0.5) / logs.double()).tolist(), rel=0.006
+            )
+
+
+def test_reciprocals_end_where_float32_has_no_number() -> None:
+    for at, (fig, told) in states("decay_and_state.products_of_decays"):
+        turned = 1 / torch.full((9_000,), at["decay"]).log().cumsum(0).exp()
+        first = turned.isfinite().logical_not().nonzero()[0].item()
+        assert f"beyond float32 from token {first:,}" in told
+        for x, y in zip(fig.data[1].x, fig.data[1].y, strict=True):
+            assert (y is None) == (x >= first)
+
+
+# --- gates and sinks ---
+
+
+def test_a_sink_is_a_token_of_value_zero() -> None:
+    for at, (fig, _) in states("gating.sink_of_keys"):
+        for n, kept in zip(fig.data[1].x, fig.data[1].y, strict=True):
+            scores = torch.cat([exact([at["score"]]), torch.zeros(n).double()])
+            assert kept == pytest.approx(scores.softmax(0)[1:].sum().item())
+    for at, (fig, _) in states("gating.gate_and_sink"):
+        sunk, gated, both = (exact(trace.y) for trace in fig.data)
+        scores = torch.stack([exact([at["sink"], best] + [0] * 7) for best in fig.data[0].x])
+        assert (sunk - 1 + scores.softmax(-1)[:, 0]).abs().max() < 1e-12
+        assert (gated - exact(at["gate"]).sigmoid()).abs().max() < 1e-12
+        assert (both - sunk * gated).abs().max() < 1e-12
+
+
+def test_the_even_part_of_a_gated_token_is_drawn() -> None:
+    for _, (fig, told) in states("gating.gated_token"):
+        said, even = exact(fig.data[1].y), exact(fig.data[2].y)
+        assert ((said + said.flip(0)) / 2 - even).abs().max() < 1e-12
+        assert f"it makes {2 * fig.data[2].y[40]:.2f}" in told
+
+
+# --- cosine weights ---
+
+
+def test_shares_of_the_nearest_are_those_of_the_packages_weights() -> None:
+    for at, (fig, _) in states("cosine_reach.nearest_share"):
+        found = fig.data[5].y
+        for number, weight in ((1, CosineWeight(1000)), (2, CosineWeight(500, positive=True))):
+            row = weight.matrix(1000, 1000)[-1].flip(0)
+            assert found[number] == pytest.approx(
+                (row[: at["nearest"]].sum() / row.sum()).item(), abs=2e-3
+            )
+        row = (63 / 64) ** torch.arange(1000).double()
+        assert found[3] == pytest.approx((row[: at["nearest"]].sum() / row.sum()).item())
+
+
+def test_outputs_are_means_from_the_horizon_on() -> None:
+    ones, values = torch.ones(1, 64, 1).double(), torch.arange(64.0).double()[None, :, None]
+    for at, (fig, told) in states("cosine_reach.beyond_horizon"):
+        place = torch.arange(64).double()
+        weights = (math.pi / 2 * (place[:, None] - place) / at["horizon"]).cos()
+        means = (weights @ place) / weights.sum(-1)
+        for drawn, mean in zip(fig.data[0].y, means.tolist(), strict=True):
+            assert drawn is None or drawn == pytest.approx(mean, abs=1e-6)
+        inside = "0 outputs are outside" in told
+        assert inside == (at["horizon"] >= 63)
+        if inside:
+            out = linear_attention(ones, ones, values, CosineWeight(at["horizon"]))[0, :, 0]
+            assert (out - means).abs().max() < 1e-9
+
+
+def test_heights_and_tenths_are_those_of_the_packages_weights() -> None:
+    for at, (fig, told) in states("cosine_reach.more_copies"):
+        power = int(at["copies"]) - 1
+        for trace, weight in zip(
+            fig.data, (RampWeight(1000, power), FallingWeight(1000, power)), strict=True
+        ):
+            row = weight.matrix(1000, 1000)[-1].flip(0)
+            assert trace.y[0] == pytest.approx((row[0] / row.mean()).item(), rel=0.02)
+            assert f"{row[:100].sum() / row.sum():.0%}" in told
+
+
+# --- the delta rule ---
+
+
+def test_repeated_writes_are_the_packages() -> None:
+    for at, (fig, told) in states("delta_rule.repeated_writes"):
+        k = at["length"] * exact([[[1.0, 0.0]]]).expand(1, 24, 2)
+        rates = torch.full((1, 24), at["rate"], dtype=torch.float64)
+        out = delta_rule(k, k, torch.ones(1, 24, 1).double(), rates)[0][0, :, 0].tolist()
+        for drawn, want in zip(fig.data[1].y, [0.0, *out], strict=True):
+            assert (drawn is None and abs(1 - want) > 3.99) or drawn == pytest.approx(want, abs=1e-9)
+        factor = 1 - at["rate"] * at["length"] ** 2
+        assert ("runs away" in told) == (abs(factor) > 1)
+        assert ("jumps across" in told) == (-1 <= factor < 0)
+
+
+def test_the_noise_of_a_rate_is_the_limit_and_its_least_is_at_the_best_rate() -> None:
+    for at, (fig, told) in states("delta_rule.noise_of_rates"):
+        load = at["load"]
+        _, curve, marked = fig.data
+        want = [capacity.delta_noise(load, rate) / load for rate in curve.x]
+        assert list(curve.y) == pytest.approx(want)
+        best, worse = marked.x
+        assert best == pytest.approx(capacity.best_delta_rate(load), abs=0.006)
+        assert capacity.delta_noise(load, worse - 0.01) < load < capacity.delta_noise(load, worse)
+        assert f"from {worse:.2f} on" in told
+
+
+def test_two_keys_in_turn_are_the_packages_delta_rule() -> None:
+    for at, (fig, told) in states("delta_rule.two_keys_count"):
+        angles = exact([0.0, math.radians(at["angle"])] * 24)
+        k = torch.stack([angles.cos(), angles.sin()], -1)[None]
+        state, back = exact([[[1.0], [0.0]]]), []
+        for pair in range(24):
+            keys = k[:, 2 * pair : 2 * pair + 2]
+            rates = torch.full((1, 2), 2.0).double()
+            state = delta_rule(keys, keys, 0 * keys[..., :1], rates, state=state)[1]
+            x, y = state[0, :, 0].tolist()
+            drawn = (fig.data[1].x[pair + 1], fig.data[1].y[pair + 1])
+            assert drawn == pytest.approx((x, y), abs=1e-9)
+            if math.hypot(x - 1, y) < 1e-6:
+                back.append(pair + 1)
+        assert f"is back after {back[0]} pairs" in told if back else "not back after 24" in told
