@@ -162,12 +162,13 @@ def nearest_orthogonal(weight: float) -> Drawn:
     found = _nearest(weight)
     grey, teal = PALETTE["grey"], COLOURS["favor-unit-circulant"]
     distance, (one, two) = found["distance"], found["largest"]
+    (far, far_up), (near, near_up) = found["far"], found["near"]
     said = "%{x:.2f}, %{y:.2f}"
     plane = Panel(
         [
             through(found["moves"], grey, width=1.5),
-            dots(*found["far"], grey, "circ(r)", size=9, hover=said),
-            dots(*found["near"], teal, "nearest orthogonal", size=9, hover=said),
+            dots(far, far_up, grey, "circ(r)", size=9, hover=said),
+            dots(near, near_up, teal, "nearest orthogonal", size=9, hover=said),
         ],
         "eigenvalues",
         x=axis("real part", -1.5, 3.3, dtick=1),

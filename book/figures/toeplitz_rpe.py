@@ -295,7 +295,7 @@ def offset_on_grid(offset: int) -> Drawn:
         A figure of the plane of steps.
     """
     found = _places(offset)
-    ends, red = found["ends"], COLOURS["toeplitz"]
+    (across, up), red = found["ends"], COLOURS["toeplitz"]
     down, right = found["one"]
     other = pick(found["count"], "", ", the other a row down from it and 14 back")
     axes = layout(
@@ -306,7 +306,7 @@ def offset_on_grid(offset: int) -> Drawn:
     )
     drawn = [
         through(found["arrows"], PALETTE["grey"], width=1.5),
-        dots(*ends, red, size=13, hover="rows %{y}, columns %{x}"),
+        dots(across, up, red, size=13, hover="rows %{y}, columns %{x}"),
         dots([0], [0], PALETTE["grey"], size=8),
     ]
     return Drawn(
