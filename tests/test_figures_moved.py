@@ -250,7 +250,8 @@ def test_repeated_writes_are_the_packages() -> None:
         rates = torch.full((1, 24), at["rate"], dtype=torch.float64)
         out = delta_rule(k, k, torch.ones(1, 24, 1).double(), rates)[0][0, :, 0].tolist()
         for drawn, want in zip(fig.data[1].y, [0.0, *out], strict=True):
-            assert (drawn is None and abs(1 - want) > 3.99) or drawn == pytest.approx(want, abs=1e-9)
+            left_out = drawn is None and abs(1 - want) > 3.99
+            assert left_out or drawn == pytest.approx(want, abs=1e-9)
         factor = 1 - at["rate"] * at["length"] ** 2
         assert ("runs away" in told) == (abs(factor) > 1)
         assert ("jumps across" in told) == (-1 <= factor < 0)
