@@ -279,7 +279,7 @@ def tiled_pair(alpha: float, beta: float) -> Drawn:
         beta: Degrees of the second.
 
     Returns:
-        A figure of the plane: the circle, its image, and that of the two axes.
+        A figure of the plane with the circle, its image, and that of the two axes.
     """
     found = _tiled(alpha, beta)
     (short, long), colour = found["lengths"], COLOURS["rope"]
