@@ -70,8 +70,14 @@ CASES: dict[str, dict[str, list[Any]]] = {
         "distance": [6, 1, 17], "base": [10_000, 10], "dim": [16, 2, 32], "position": [8, 0],
     },
     "rope.shifted_scores": {"shift": [100, 0, 10_000]},
+    "rope.one_wave": {
+        "content": [-90, 0, 180], "distance": [3, 0, 12.5], "speed": ["0.25", "1"],
+    },
     "rope.pair_layouts": {"pair": [1, 0, 7], "dim": [16, 4, 12]},
     "rope_decay.decay_curves": {"dim": [128, 8], "base": [10_000, 100, 500_000]},
+    "rope_decay.series_errors": {"x": [10, 2, 20]},
+    "rope_decay.partial_sums": {"distance": [22, 1, 52]},
+    "rope_decay.copied_score": {"place": [40, 0, 128]},
     "rope_2d_3d.grid_kernel": {
         "encoder": [
             "axial", "raster index", "equal frequencies", "mixed, one head",
@@ -87,18 +93,33 @@ CASES: dict[str, dict[str, list[Any]]] = {
     "grid_heads.separable_weights": {"rows": [0.5, 1, 0.2], "columns": [0.5, 1, 0.8]},
     "string.sphere_walks": {"between": [15, 0, 90], "distance": [1, 0.25]},
     "string.moving_pair": {"mixing": [0.2, 0, 1.0], "direction": [90, 0, 30]},
+    "string.turned_planes": {"first": [1, 0, -2], "second": [0.25, 1]},
     "circulant_string.circulant_spectrum": {
         "r": [1, 0, 0.5], "c0": [0.5], "c1": [0.5, -1], "c2": [-0.25, 0], "c3": [0.25],
     },
+    "circulant_string.moved_wave": {
+        "position": [1, 0, -5], "vector": ["2 waves", "constant", "7 waves", "alternating"],
+    },
+    "circulant_string.first_steps": {"direction": [10, 0, 45, 90]},
     "cayley_string.cayley_circle": {"t": [1.5, -3, 0]},
     "cayley_string.sparse_basis": {"density": [0.05, 0.02, 1]},
     "cayley_string.sign_choice": {"angle": [170, 2, 90]},
     "cayley_string.connected_chance": {"channels": [32, 512], "density": [0.11, 0.05]},
     "reflections.two_mirrors": {"between": [45, 0], "first": [45, 90], "point": [20, 120]},
+    "reflections.mirror_rate": {"factor": [1, 4, 8]},
+    "reflections.one_mirror": {"position": [4, 0, 24], "distance": [3, 0, -6]},
+    "string_at_inference.where_lines_cross": {"price": [25.5, 1, 3]},
+    "string_at_inference.scaled_turn": {"turn": [45, 0, 90], "ratio": [2, 1, 0.1]},
     "string_at_inference.encoding_cost": {
         "dim": [64, 1024], "tokens": [197, 4096], "batch": [1, 32],
     },
     "linear_attention.three_forms": {"token": [5, 0, 2, 7], "chunk": [4, 1, 2, 8]},
+    "linear_attention.taylor_weights": {"score": [-2, 0, 4], "order": ["2", "6"]},
+    "linear_attention.counted_products": {"features": [64, 4, 256], "chunk": [64, 1, 1024]},
+    "linear_attention.crosstalk": {"pairs": [64, 1, 1024], "overlap": [0.3183, 0, 1]},
+    "favor_plus.cosine_errors": {"length": [1, 0.5, 1.75], "features": [64, 256]},
+    "favor_plus.orthogonal_gains": {"features": [64, 2, 128], "square": [2.0, 0.3, 8.0]},
+    "favor_plus.features_needed": {"temperature": [1, 0.1, 8]},
     "favor_plus.favor_error": {
         "length": [1.0, 3.0], "size": [64, 16, 256],
         "kind": ["iid", "orthogonal", "circulant", "hyperbolic", "optimal"],

@@ -411,7 +411,7 @@ window.bookRun = (function make() {
     "abs.default": each(Math.abs), "neg.default": each(function (v) { return -v; }), "sign.default": each(Math.sign),
     "sqrt.default": each(Math.sqrt), "rsqrt.default": each(function (v) { return 1 / Math.sqrt(v); }),
     "reciprocal.default": each(function (v) { return 1 / v; }), "round.default": each(round), "floor.default": each(Math.floor), "ceil.default": each(Math.ceil),
-    "sin.default": each(Math.sin), "cos.default": each(Math.cos), "atan.default": each(Math.atan), "cosh.default": each(Math.cosh), "tanh.default": each(Math.tanh),
+    "sin.default": each(Math.sin), "cos.default": each(Math.cos), "atan.default": each(Math.atan), "cosh.default": each(Math.cosh), "sinh.default": each(Math.sinh), "tanh.default": each(Math.tanh),
     "relu.default": each(function (v) { return Math.max(v, 0); }),
     "sigmoid.default": each(function (v) { return 1 / (1 + Math.exp(-v)); }),
     "gelu.default": each(function (v) { return 0.5 * v * (1 + erf(v / Math.SQRT2)); }),

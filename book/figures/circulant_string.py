@@ -1,20 +1,26 @@
-"""From the first column of a circulant matrix to the rotation that it generates."""
+"""From the column of a circulant matrix to its rotation, a wave that it moves, and Adam's step."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
+import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
-from book.figures.marks import axis, bars, circle, dots
-from lab.explore import PALETTE, Drawn, Panel, computed, panels
+from book.figures.marks import axis, bars, circle, dots, line, rounded
+from lab.explore import PALETTE, Drawn, Panel, computed, layout, panels
+from stringlib.algebra import circulant_frequencies, fourier_basis
 
-__all__ = ["circulant_spectrum"]
+__all__ = ["WAVES", "circulant_spectrum", "first_steps", "moved_wave"]
 
 COLOURS = [PALETTE[name] for name in ("orange", "blue", "teal", "magenta", "sky", "red", "brown")]
 RADIUS = 1.5  # of the unit circle's panel
+DIM = 16  # channels of the moved wave, and of Adam's steps
+WAVES = {"constant": 0, "1 wave": 1, "2 waves": 2, "4 waves": 4, "7 waves": 7, "alternating": 8}
+"""Name of a vector of the real Fourier basis → its number j."""
+
 HOVER = "%{x:.2f}, %{y:.2f}"
 
 
@@ -132,4 +138,108 @@ def circulant_spectrum(r: float, **coefficients: float) -> Drawn:
         f"Four panels for the circulant matrix C with first column {first}: the column, the "
         "eigenvalues of C in the complex plane, those of L = C − Cᵀ on the imaginary axis at plus "
         f"and minus {pairs} and at 0, and those of exp({r:g} L) on the unit circle.",
+    )
+
+
+@computed
+def _moved(position: Tensor, wave: int) -> dict[str, Tensor]:
+    """Return exp(rL) f_j, for L = S − Sᵀ, and the angle by which its plane has turned."""
+    basis, shift = fourier_basis(DIM), torch.eye(DIM).double()[1]
+    planes = (DIM - 1) // 2
+    omega = circulant_frequencies(shift)
+    if 0 < wave <= planes:
+        f, g = basis[:, 2 * wave - 2], basis[:, 2 * wave - 1]
+        angle = omega[wave - 1] * position
+    else:
+        f = g = basis[:, 2 * planes + (wave > 0)]
+        angle = 0 * position.abs()  # not −0
+    return {"now": angle.cos() * f + angle.sin() * g, "angle": angle}
+
+
+def moved_wave(position: float, vector: str) -> Drawn:
+    """Draw what exp(rL) makes of a vector of the Fourier basis, :eq:`eq-circulant-frequencies`.
+
+    L is S − Sᵀ, with sixteen channels.
+
+    Args:
+        position: r.
+        vector: One of ``WAVES``: f_j, the constant or the alternating one.
+
+    Returns:
+        A figure with the sixteen channels before and after.
+    """
+    j = WAVES[str(vector)]
+    found = _moved(position, j)
+    angle, channels = found["angle"], list(range(DIM))
+    drawn = [
+        bars(channels, found["now"], PALETTE["blue"], "after", hover="channel %{x}: %{y:.2f}"),
+        dots(channels, rounded(_moved(0, j)["now"]), PALETTE["grey"], "before", size=9,
+             symbol="diamond"),
+    ]  # fmt: skip
+    axes = layout(
+        height=330,
+        title_text=f"{vector}, r = {position:g}: turned by {angle:.2f} radians",
+        xaxis=axis("channel n", -0.6, DIM - 0.4, dtick=2, showgrid=False),
+        yaxis=axis(low=-0.4, high=0.4, dtick=0.2),
+    )
+    return Drawn(
+        go.Figure(drawn, axes),
+        f"Bars for sixteen channels, diamonds for the same at r = 0: {vector}. At r = {position:g} "
+        f"its plane has turned by {angle:.2f} radians, and the wave stands elsewhere along the "
+        "channels, as high and as long as before. The constant and the alternating vector stay.",
+    )
+
+
+@computed
+def _steps(direction: Tensor) -> dict[str, Tensor]:
+    """Return unit arrows of the first steps, in two of the seven frequencies, and their cosines."""
+    j, m = torch.arange(1, DIM // 2).double(), torch.arange(DIM).double()
+    M = 2 * (2 * math.pi * j[:, None] * m / DIM).sin()
+    angle = direction.deg2rad()
+    gradient = torch.cat(
+        [torch.stack([angle.cos(), angle.sin()]), torch.zeros(len(j) - 2).double()]
+    )
+
+    def adam(of: Tensor) -> Tensor:
+        return torch.where(of.abs() > 1e-9, of.sign(), 0.0)  # 0 stays 0, whatever the rounding
+
+    steps = torch.stack([gradient, adam(gradient), M @ adam(M.mT @ gradient)])
+    steps = steps / (steps**2).sum(-1, keepdim=True).sqrt()
+    return {"ends": steps[:, :2], "cosines": steps @ gradient}
+
+
+def first_steps(direction: float) -> Drawn:
+    """Draw the first step of Adam on frequencies and through c, beside steepest descent.
+
+    Only the first two of seven frequencies have a gradient. All steps have one length; through c
+    the other frequencies move too, so that the arrow of two is shorter.
+
+    Args:
+        direction: Degrees of steepest descent in the plane of the two frequencies.
+
+    Returns:
+        A figure with three arrows.
+    """
+    found = _steps(direction)
+    looks = {"steepest descent": "grey", "Adam on ω": "orange", "Adam through c": "blue"}
+    drawn = [circle()]
+    arrows = [
+        line([0, x], [0, y], PALETTE[colour], name, width=3, mode="lines+markers",
+             marker={"size": [0, 11], "opacity": 1})
+        for (name, colour), (x, y) in zip(looks.items(), found["ends"], strict=True)
+    ]  # fmt: skip
+    _, omega, through_c = found["cosines"]
+    reach = axis(low=-1.15, high=1.15, dtick=0.5, constrain="domain")
+    axes = layout(
+        height=400,
+        title_text=f"cosine on ω {omega:.2f}, through c {through_c:.2f}",
+        shapes=drawn,
+        xaxis={**reach, "title": {"text": "step of ω₁"}},
+        yaxis={**reach, "scaleanchor": "x", "title": {"text": "step of ω₂"}},
+    )
+    return Drawn(
+        go.Figure(arrows, axes),
+        f"Three arrows from the origin. Steepest descent points at {direction:g} degrees. Adam on "
+        "the frequencies steps along a diagonal, unless one of the two has no gradient: its cosine "
+        f"with steepest descent is {omega:.2f}. Through c it is {through_c:.2f}.",
     )

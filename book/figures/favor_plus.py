@@ -10,11 +10,25 @@ import torch
 from torch import Tensor
 
 from book.figures.marks import axis, bars, dots, line, rounded, significant, upright
-from lab.explore import COLOURS, PALETTE, Drawn, Panel, panels
-from lab.theory.variance import optimal_mse, orthogonal_mse, positive_mse
+from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels
+from lab.theory.variance import (
+    hyperbolic_mse,
+    optimal_mse,
+    orthogonal_gain,
+    orthogonal_mse,
+    positive_mse,
+    trigonometric_mse,
+)
 from stringlib.attention.features import FavorFeatures, optimal_alpha
 
-__all__ = ["FAVOR_KINDS", "favor_error"]
+__all__ = [
+    "FAVOR_KINDS",
+    "SQUARES",
+    "cosine_errors",
+    "favor_error",
+    "features_needed",
+    "orthogonal_gains",
+]
 
 DIM, DRAWS, SIZES = 64, 1000, (16, 32, 64, 128, 256)
 BINS = [0.1 * i for i in range(31)]  # of the estimate over the truth; the last holds all beyond
@@ -26,6 +40,11 @@ NAMES = {
     "hyperbolic": "hyperbolic",
     "optimal": "favor-optimal",
 }
+COSINES = [round(i / 40 - 1, 3) for i in range(81)]
+SQUARES = [round(0.1 * i, 1) for i in range(1, 81)]
+"""The values of ‖z‖² at which the gain of orthogonal rows is drawn."""
+
+TEMPERATURES = [round(10 ** (i / 40 - 1), 3) for i in range(77)]  # inverse ones, 0.1 to 8
 
 
 @cache
@@ -136,4 +155,175 @@ def favor_error(length: float, size: int, kind: str) -> Drawn:
         f"falls as one over the root of the number of features; at {size} features it is "
         f"{measured[size]:.2g}. Below, the estimates of 1,000 draws over the truth: their median "
         f"is {median:.2f}, and the truth is 1.",
+    )
+
+
+@computed
+def _by_cosine(length: Tensor, features: Tensor) -> dict[str, Tensor]:
+    """Return kind → relative error of the estimate for vectors of one length, at all cosines."""
+    cosines = torch.tensor(COSINES, dtype=torch.float64)
+    together, apart = (2 * length**2 * (1 + sign * cosines) for sign in (1, -1))
+    return {
+        "trigonometric": (2 * trigonometric_mse(apart, 1) / features).sqrt(),
+        "positive": (positive_mse(together, 1) / features).sqrt(),
+        "hyperbolic": (2 * hyperbolic_mse(together, 1) / features).sqrt(),
+    }
+
+
+def cosine_errors(length: float, features: int) -> Drawn:
+    """Draw the relative error of three kinds of features against the angle of x and y.
+
+    Equations :eq:`eq-favor-mse-positive`, :eq:`eq-favor-mse-hyperbolic` and
+    :eq:`eq-favor-mse-trigonometric`.
+
+    Args:
+        length: Of x and of y.
+        features: Number of features m; trigonometric and hyperbolic ones have two a row.
+
+    Returns:
+        A figure with one line a kind.
+    """
+    found = _by_cosine(length, features)
+    colours = {
+        "trigonometric": PALETTE["grey"],
+        "positive": COLOURS["favor-iid"],
+        "hyperbolic": COLOURS["hyperbolic"],
+    }
+    lines = [
+        line(COSINES, errors, colours[kind], kind, hover="cosine %{x}: %{y:.3g}")
+        for kind, errors in found.items()
+    ]
+    ticks = {"tickvals": [0.01, 0.1, 1, 10, 100], "ticktext": ["0.01", "0.1", "1", "10", "100"]}
+    most, middle = found["positive"][-1], COSINES.index(0)
+    axes = layout(
+        height=380,
+        title_text=f"{features:g} features: errors up to {most:.2g}",
+        xaxis=axis("cosine between x and y", -1, 1),
+        yaxis=axis("relative error", -2, 2, type="log", **ticks),
+    )
+    return Drawn(
+        go.Figure(lines, axes),
+        f"Relative error against the cosine between x and y, both of length {length:g}, with "
+        f"{features:g} features, on a logarithmic axis. Trigonometric features fall from "
+        f"{found['trigonometric'][0]:.2g} where the two point apart to 0 where they are the same; "
+        f"hyperbolic ones are the mirror image. Positive ones rise to {most:.2g}. "
+        f"In the middle positive features err by {found['positive'][middle]:.2g}, the other two by "
+        f"{found['hyperbolic'][middle]:.2g}.",
+    )
+
+
+@computed
+def _gains(features: Tensor, square: Tensor, gain: list[float]) -> dict[str, Tensor]:
+    """Return the error of orthogonal rows over that of independent ones, at all ``SQUARES``.
+
+    With one sign and with both; and each at ``square``.
+    """
+    squares, short = (
+        torch.tensor(SQUARES, dtype=torch.float64),
+        torch.tensor(gain, dtype=torch.float64),
+    )
+    alone = positive_mse(squares, 1) / features
+
+    def pairs(rows: Tensor) -> Tensor:  # that are orthogonal, a share of all
+        full = (rows / DIM).floor()
+        rest = rows - DIM * full
+        return (full * DIM * (DIM - 1) + rest * (rest - 1)) / rows**2
+
+    one = 1 - short * pairs(features) / alone
+    both = (2 * hyperbolic_mse(squares, 1) / features - short * pairs(features / 2)) / alone
+    here = torch.stack([torch.where(squares == square, x, 0.0).sum(-1) for x in (one, both)])
+    return {"orthogonal": one, "both": both, "here": here}
+
+
+def orthogonal_gains(features: int, square: float) -> Drawn:
+    r"""Draw the error of orthogonal rows over that of independent ones, :eq:`eq-favor-orthogonal`.
+
+    Args:
+        features: An even number of features m, in 64 channels.
+        square: :math:`\|z\|^2`, one of ``SQUARES``.
+
+    Returns:
+        A figure with two lines, and a dot on each.
+    """
+    gain = orthogonal_gain(torch.tensor(SQUARES, dtype=torch.float64), DIM).tolist()
+    found = _gains(features, square, gain)
+    one, both = found["here"]
+    hover = "‖z‖² = %{x}: %{y:.2f}"
+    colours = [COLOURS["favor"], COLOURS["hyperbolic"]]
+    drawn = [
+        line(SQUARES, found["orthogonal"], colours[0], "orthogonal", hover=hover),
+        line(SQUARES, found["both"], colours[1], "orthogonal, both signs", hover=hover),
+        line([0, 8], [1, 1], COLOURS["favor-iid"], width=1.5, dash="dot"),
+        dots([square, square], found["here"], colours),
+    ]
+    axes = layout(
+        height=360,
+        title_text=f"{one:.0%} of the error, with both signs {both:.0%}",
+        xaxis=axis("‖z‖²", 0, 8),
+        yaxis=axis("error over that of independent rows", 0, 1.08, tickformat=".0%"),
+    )
+    return Drawn(
+        go.Figure(drawn, axes),
+        f"The squared error of {features:g} features with orthogonal rows, over that of "
+        f"independent rows, against ‖z‖². At {square:g} it is {one:.0%}, and {both:.0%} if both "
+        "signs of half as many rows are used. Orthogonal rows gain most in the middle, both signs "
+        "where z is short; where it is long both lines come near 100%.",
+    )
+
+
+@computed
+def _needed(temperature: Tensor) -> dict[str, Tensor]:
+    """Return the features that beat uniform attention, at all temperatures and at one, last."""
+    grid = torch.tensor(TEMPERATURES, dtype=torch.float64)
+    t = torch.cat([grid, temperature[None]])
+    rho = 1 / (1 - 8 * optimal_alpha(2 * t, DIM))
+    price = ((1 + rho) ** 2 / (4 * rho)) ** (DIM / 2)
+    left = {
+        "favor": (2 * t).exp() - t.exp(),
+        "optimal": price * ((2 * rho * t).exp() - ((3 * rho - 1) * t / 2).exp()),
+        "both": 2 * ((2 * t).cosh() - t.cosh()),
+    }
+    found = {name: DIM * of / t**2 for name, of in left.items()}
+    curves = {name: needed[: len(grid)] for name, needed in found.items()}
+    return curves | {"here": torch.stack([needed[-1] for needed in found.values()])}
+
+
+def features_needed(temperature: float) -> Drawn:
+    """Draw how many features beat uniform attention on spread tokens, by the first-order rule.
+
+    What independent rows leave after dividing, by :eq:`eq-favor-attention-error`, is set equal to
+    the error of uniform attention. Heads have 64 channels.
+
+    Args:
+        temperature: t, the squared length of queries and keys: an inverse temperature.
+
+    Returns:
+        A figure with one line a kind, and a dot on each.
+    """
+    found = _needed(temperature)
+    favor, optimal, both = found["here"]
+    kinds = {
+        "favor": ("FAVOR+", COLOURS["favor-iid"]),
+        "optimal": ("least variance", COLOURS["favor-optimal"]),
+        "both": ("both signs", COLOURS["hyperbolic"]),
+    }
+    drawn = [
+        line(TEMPERATURES, found[kind], colour, name, hover="t = %{x}: %{y:,.0f}")
+        for kind, (name, colour) in kinds.items()
+    ]
+    drawn.append(dots([temperature] * 3, found["here"], [colour for _, colour in kinds.values()]))
+    drawn.append(line([0.1, 8], [DIM, DIM], PALETTE["grey"], width=1.5, dash="dot"))
+    axes = layout(
+        height=380,
+        title_text=f"t = {temperature:g}: FAVOR+ {favor:,.0f}, least variance {optimal:,.0f}",
+        xaxis=axis("t", -1, 0.92, type="log", tickvals=[0.1, 0.3, 1, 3, 8]),
+        yaxis=axis("features needed", 1.6, 7.1, type="log", dtick=1, exponentformat="power"),
+    )
+    return Drawn(
+        go.Figure(drawn, axes),
+        f"Features that it takes to beat uniform attention, against t, on logarithmic axes; a "
+        f"dotted line at {DIM}, the number of channels, lies below all of them. At t = "
+        f"{temperature:g} it takes {favor:,.0f} of FAVOR+, {optimal:,.0f} of least variance and "
+        f"{both:,.0f} with both signs. FAVOR+ needs least near t = 0.64; from 2 on its line rises "
+        "steeply, least variance the least so.",
     )

@@ -1,19 +1,38 @@
-"""One causal sum as a row of a matrix, as a running state, and as chunks of both."""
+"""One causal sum as a row, a state and chunks of both; what it costs, and what a state recalls."""
 
 from __future__ import annotations
+
+import math
 
 import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
-from book.figures.marks import axis, bars, box, dots, downwards, heat, rounded
-from lab.explore import PALETTE, Drawn, Panel, panels
+from book.figures.marks import (
+    axis,
+    bars,
+    box,
+    dots,
+    downwards,
+    heat,
+    line,
+    pin,
+    rounded,
+    significant,
+    tokens_axis,
+)
+from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels
 from lab.explore.style import DIVERGING, SEQUENTIAL
+from lab.theory.capacity import crosstalk_error, least_error
 
-__all__ = ["three_forms"]
+__all__ = ["counted_products", "crosstalk", "taylor_weights", "three_forms"]
 
 TOKENS, FEATURES, CHANNELS = 8, 4, 3
 STATE, OWN = PALETTE["orange"], PALETTE["teal"]
+LENGTHS = [round(2 ** (i / 4)) for i in range(12, 61)]  # tokens, 8 to 32,768
+PAIRS = sorted({round(2 ** (i / 6)) for i in range(61)})  # in a state, 1 to 1,024
+SCORES = [round(0.1 * i, 1) for i in range(-40, 41)]
+DIM = 64  # channels of a head
 
 
 def _example() -> tuple[Tensor, Tensor, Tensor]:
@@ -151,4 +170,138 @@ def three_forms(token: int, chunk: int) -> Drawn:
         f"{by_state:.2f} and the chunk {own:.2f}, together {row:.2f}, which is the whole row. "
         f"Below, the state before token {first} and the state after token {token}, four features "
         "by three value channels and a column of ones.",
+    )
+
+
+@computed
+def _taylor(score: Tensor, order: int) -> dict[str, Tensor]:
+    """Return the Taylor polynomial of the exponential at all scores, and both at one."""
+    s = torch.cat([torch.tensor(SCORES, dtype=torch.float64), score[None]])
+    total = sum(s**n / math.factorial(n) for n in range(order + 1))
+    there, true = total[-1], score.exp()
+    return {"weights": total[:-1], "here": torch.stack([true, there]), "ratio": there / true}
+
+
+def taylor_weights(score: float, order: str) -> Drawn:
+    """Draw the weight of a key by a Taylor polynomial beside that by the exponential.
+
+    Args:
+        score: s, query times key over √d.
+        order: The highest power, an even one: such a polynomial is positive everywhere.
+
+    Returns:
+        A figure with two lines, and a dot on each.
+    """
+    found, power = _taylor(score, int(order)), int(order)
+    features = sum(16**n for n in range(power + 1))
+    soft, ours = COLOURS["softmax"], PALETTE["teal"]
+    drawn = [
+        line(SCORES, significant(math.exp(s) for s in SCORES), soft, "exponential"),
+        line(SCORES, found["weights"], ours, "Taylor polynomial"),
+        dots([score, score], found["here"], [soft, ours]),
+    ]
+    ticks = {"tickvals": [0.01, 0.1, 1, 10], "ticktext": ["0.01", "0.1", "1", "10"]}
+    axes = layout(
+        height=360,
+        title_text=f"{features:,} features, {found['ratio']:.3g} times the true weight",
+        xaxis=axis("score s", -4, 4),
+        yaxis=axis("weight of a key", -2, 2, type="log", **ticks),
+    )
+    return Drawn(
+        go.Figure(drawn, axes),
+        f"Weights against the score s from -4 to 4 on a logarithmic axis. The exponential is a "
+        f"straight line. The Taylor polynomial with powers up to {power} follows it near 0 and "
+        f"stays above it on the left. At {score:g} it is {found['ratio']:.3g} times the "
+        f"exponential. With 16 channels it takes {features:,} features.",
+    )
+
+
+@computed
+def _counted(features: Tensor, chunk: Tensor) -> dict[str, Tensor]:
+    """Return multiplications for each token in three ways, by the number of tokens."""
+    n, m, w = torch.tensor(LENGTHS, dtype=torch.float64), features, features + 1
+    pairs, state = n * (m + w), 2 * m * w
+    chunks = chunk * (m + w) + (2 - chunk / n) * m * w
+    return {
+        "pairs": pairs,
+        "state": state.expand(len(LENGTHS)),
+        "chunks": torch.where(n >= chunk, chunks, math.nan),
+        "crossing": state / (m + w),
+        "level": state,
+    }
+
+
+def counted_products(features: int, chunk: int) -> Drawn:
+    """Draw what a token costs by all pairs, by one state and by chunks: :eq:`eq-linear-cost`.
+
+    Args:
+        features: Numbers that a query and a key are compared by, m, and channels of a value.
+        chunk: Tokens of a chunk.
+
+    Returns:
+        A figure with logarithmic axes; a dot marks where one state begins to pay.
+    """
+    found = _counted(features, chunk)
+    crossing, most, chunks = found["crossing"], found["pairs"][-1], found["chunks"][-1]
+    soft, linear = COLOURS["softmax"], COLOURS["relu"]
+    hover = "%{x} tokens: %{y:,.0f}"
+    drawn = [
+        line(LENGTHS, found["pairs"], soft, "all pairs", hover=hover),
+        line(LENGTHS, found["state"], linear, "one state", hover=hover),
+        line(LENGTHS, found["chunks"], linear, "chunks, causal", dash="dash", hover=hover),
+        dots([crossing], [found["level"]], linear),
+    ]
+    axes = layout(
+        height=380,
+        title_text=f"one state is cheaper from {crossing:,.0f} tokens on",
+        xaxis=tokens_axis([16, 128, 1024, 8192], 0.9, 4.52),
+        yaxis=axis("multiplications a token", 2, 7.6, type="log", dtick=1, exponentformat="power"),
+    )
+    return Drawn(
+        go.Figure(drawn, axes),
+        f"Multiplications for each token against the number of tokens, both axes logarithmic, with "
+        f"{features:g} features. All pairs rise with the length and cross the level line of one "
+        f"state at {crossing:,.0f} tokens. At 32,768 tokens all pairs take {most:,.0f}, one state "
+        f"{found['level']:,.0f} and chunks of {chunk:g} tokens {chunks:,.0f}.",
+    )
+
+
+@computed
+def _crosstalk(pairs: Tensor, overlap: Tensor) -> dict[str, Tensor]:
+    """Return the error among any number of pairs, and at one, with the right value's weight."""
+    n = torch.cat([torch.tensor(PAIRS, dtype=torch.float64), pairs[None]])
+    error = crosstalk_error(n, overlap, overlap**2 + (1 - overlap**2) / DIM)  # type: ignore[arg-type]
+    return {"error": error[:-1], "here": error[-1], "right": 1 / (1 + (pairs - 1) * overlap)}
+
+
+def crosstalk(pairs: int, overlap: float) -> Drawn:
+    """Draw the error of recall against the number of pairs, :eq:`eq-linear-crosstalk`.
+
+    Args:
+        pairs: Pairs in the state, n.
+        overlap: Mean comparison of a query with a wrong key, that with the right one being 1.
+
+    Returns:
+        A figure with the error and, dotted, the bound :eq:`eq-linear-capacity` of 64 features.
+    """
+    found = _crosstalk(pairs, overlap)
+    right, error = found["right"], found["here"]
+    drawn = [
+        line(PAIRS, found["error"], COLOURS["relu"], "crosstalk", hover="%{x} pairs: %{y:.2f}"),
+        line(PAIRS, rounded([least_error(n, DIM) for n in PAIRS]), PALETTE["grey"],
+             "bound of 64 features", dash="dot"),
+        pin(pairs, error, COLOURS["relu"]),
+    ]  # fmt: skip
+    axes = layout(
+        height=380,
+        title_text=f"the right value has {right:.1%} of the weight",
+        xaxis=axis("pairs n", 0, 3.02, type="log", tickvals=[1, 4, 16, 64, 256, 1024]),
+        yaxis=axis("error of the value", 0, 1.1, dtick=0.25),
+    )
+    return Drawn(
+        go.Figure(drawn, axes),
+        f"Error of a recalled value against the number of pairs on a logarithmic axis, if a wrong "
+        f"key counts {overlap:g} of the right one. With {pairs:g} pairs the right value has "
+        f"{right:.1%} of the weight, and the error is {error:.2f}. The bound of 64 features is 0 "
+        "up to 64 pairs and rises slowly behind them.",
     )

@@ -1,4 +1,4 @@
-"""Two mirrors: a flag, its mirror image, and the image of that, which is the flag turned."""
+"""Two mirrors turn a flag, and a rate with it; one mirror for each token is relative already."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
-from book.figures.marks import through
-from lab.explore import PALETTE, Drawn, computed, layout
+from book.figures.marks import axis, circle, line, rounded, through
+from lab.explore import COLOURS, PALETTE, Drawn, computed, layout
 from stringlib.reference.rope import householder_2d
 
-__all__ = ["two_mirrors"]
+__all__ = ["mirror_rate", "one_mirror", "two_mirrors"]
 
 FLAG = [[0.0, 0.0], [1.0, 0.0], [0.7, 0.2], [0.7, 0.0]]  # points right, with its cloth to the left
 REACH = 1.25  # of the mirrors
+STEPS, RATE = 60, 0.01
+SPEED, QUERY, KEY = 15.0, 100.0, 60.0  # degrees a token of one mirror, and of two flags
 
 
 def _arc(start: Tensor, end: Tensor, radius: float) -> Tensor:
@@ -91,4 +93,118 @@ def two_mirrors(between: float, first: float = 45.0, point: float = 20.0) -> Dra
         f"After one mirror the flag stands at {image:g} degrees with its cloth on the "
         f"other side. After both it stands at {end:g} degrees, its cloth as at "
         "first.",
+    )
+
+
+def _mirrored_path() -> list[float]:
+    """Return ω = 2(ω₂ − ω₁) after each step of gradient descent on (ω − 1)²/2 by both angles."""
+    first = second = 0.0
+    path = [0.0]
+    for _ in range(STEPS):
+        slope = path[-1] - 1
+        first, second = first + 2 * RATE * slope, second - 2 * RATE * slope
+        path.append(2 * (second - first))
+    return path
+
+
+@computed
+def _free_path(factor: Tensor, mirrors: list[float]) -> dict[str, Tensor]:
+    """Return the path of ω alone at a factor of the rate, and how far it is from the mirrors'."""
+    alone = 1 - (1 - factor * RATE) ** torch.arange(STEPS + 1).double()
+    return {
+        "alone": alone,
+        "apart": (torch.tensor(mirrors, dtype=torch.float64) - alone).abs().amax(-1),
+    }
+
+
+def mirror_rate(factor: float) -> Drawn:
+    """Draw the path of a frequency that two mirrors learn, and of a free one: its rate moves.
+
+    Gradient descent on (ω − 1)²/2 from 0; by :eq:`eq-reflection-rate` the paths are one at 8.
+
+    Args:
+        factor: Rate of the free frequency, over that of the mirrors.
+
+    Returns:
+        A figure with two lines.
+    """
+    mirrors = _mirrored_path()
+    found = _free_path(factor, mirrors)
+    apart = found["apart"]
+    drawn = [
+        line(None, rounded(mirrors), COLOURS["reflection"], "two mirrors at η", width=7,
+             opacity=0.4, hover="step %{x}: %{y:.3f}"),
+        line(None, found["alone"], COLOURS["mixed"], "ω at a rate of its own",
+             hover="step %{x}: %{y:.3f}"),
+    ]  # fmt: skip
+    axes = layout(
+        height=340,
+        title_text=f"ω at {factor:g} η: up to {apart:.3f} from the mirrors",
+        xaxis=axis("step", 0, STEPS),
+        yaxis=axis("frequency ω", 0, 1.05, dtick=0.25),
+    )
+    return Drawn(
+        go.Figure(drawn, axes),
+        f"A frequency against 60 steps of gradient descent, from 0 toward 1. A wide line, two "
+        f"mirrors at the rate η, rises fast. A thin one, the frequency itself at {factor:g} times "
+        f"that rate, is up to {apart:.3f} away from it.",
+    )
+
+
+@computed
+def _images(position: Tensor, distance: Tensor) -> dict[str, Tensor]:
+    """Return the mirrors of a query and a key, the flags' images, the angle between, the score."""
+    at = SPEED * torch.stack([position, position - distance])
+    flags = torch.tensor([QUERY, KEY], dtype=torch.float64).deg2rad()
+    mirrors = (at.deg2rad() + math.pi / 2)[:, None] + torch.tensor(
+        [0, math.pi], dtype=torch.float64
+    )
+    vectors = torch.stack([flags.cos(), flags.sin()], -1)[..., None]
+    images = (householder_2d(at.deg2rad()) @ vectors)[..., 0]
+    cosine, sine = (images[0] * images[1]).sum(-1), images[0, 0] * images[1, 1]
+    sine = sine - images[0, 1] * images[1, 0]
+    return {
+        "mirrors": REACH * torch.stack([mirrors.cos(), mirrors.sin()], 1),
+        "images": images,
+        "between": torch.atan2(sine, cosine).abs().rad2deg(),
+        "score": cosine,
+    }
+
+
+def one_mirror(position: float, distance: float) -> Drawn:
+    """Reflect a query and a key, each in the mirror of its position: :eq:`eq-reflection-single`.
+
+    Args:
+        position: t, of the query; its mirror turns by 15 degrees a token.
+        distance: t − s, how far the key is behind.
+
+    Returns:
+        A figure with both mirrors and both images.
+    """
+    found = _images(position, distance)
+    between, score = found["between"], found["score"]
+    traces = []
+    for name, colour, mirror, image in zip(
+        ("query", "key"), ("orange", "blue"), found["mirrors"], found["images"], strict=True
+    ):
+        traces.append(through(mirror, PALETTE[colour], f"{name}'s mirror", width=1.5, dash="dash"))
+        x, y = image
+        traces.append(
+            line([0, x], [0, y], PALETTE[colour], f"{name}, mirrored", width=4,
+                 mode="lines+markers", marker={"size": [0, 11], "opacity": 1})
+        )  # fmt: skip
+    unseen = {"range": [-1.35, 1.35], "visible": False, "constrain": "domain"}
+    axes = layout(
+        height=430,
+        margin={"l": 8, "r": 8, "t": 40, "b": 76},
+        title_text=f"distance {distance:g}: {between:.0f}° apart, score {score:.2f}",
+        shapes=[circle()],
+        xaxis=unseen,
+        yaxis={**unseen, "scaleanchor": "x"},
+    )
+    return Drawn(
+        go.Figure(traces, axes),
+        f"A query at position {position:g}, reflected in its mirror, and a key {distance:g} tokens "
+        f"behind, reflected in its own. The images stand {between:.0f} degrees apart: a score of "
+        f"{score:.2f}, at this distance wherever the query stands.",
     )

@@ -1,4 +1,4 @@
-"""Clocks that turn with the position, scores that a shift leaves alone, and the two layouts."""
+"""Clocks that turn with the position, one wave, scores that a shift leaves alone, and layouts."""
 
 from __future__ import annotations
 
@@ -22,18 +22,19 @@ from book.figures.marks import (
     segments,
     through,
 )
-from lab.explore import PALETTE, Drawn, Explorer, Panel, computed, layout, panels
+from lab.explore import COLOURS, PALETTE, Drawn, Explorer, Panel, computed, layout, panels
 from lab.explore.style import DIVERGING
 from stringlib import RoPE
 from stringlib.algebra.skew import layout_permutation
 from stringlib.positions import geometric_frequencies
 
-__all__ = ["intro_figure", "pair_layouts", "phase_clocks", "shifted_scores"]
+__all__ = ["intro_figure", "one_wave", "pair_layouts", "phase_clocks", "shifted_scores"]
 
 FARTHEST = 256
 COLUMNS = 8  # at most; a phone is narrow
 CELL = 2.7  # a dial's radius is 1
 TOKENS, DIM = 24, 32  # of the shifted scores
+NEAR = 64  # tokens along one wave
 
 
 def _dials(dim: int) -> tuple[int, float, Tensor]:
@@ -270,4 +271,49 @@ def pair_layouts(pair: int, dim: int) -> Drawn:
         f"Two rows of {dim} channels. Above, pair {pair} are the neighbours {2 * pair} and "
         f"{2 * pair + 1}. Lines lead to the row below, where they stand in the places {pair} and "
         f"{pair + half}, {half} apart.",
+    )
+
+
+@computed
+def _wave(content: Tensor, distance: Tensor, speed: float) -> dict[str, Tensor]:
+    """Return a pair's score at all distances and at one, and the distance where it is highest."""
+    apart = torch.arange(NEAR + 1, dtype=torch.float64)
+    phase = content.deg2rad()
+    turns = phase / (2 * math.pi)
+    return {
+        "wave": (speed * apart + phase).cos(),
+        "here": (speed * distance + phase).cos(),
+        "top": (turns.ceil() - turns) * (2 * math.pi / speed),
+    }
+
+
+def one_wave(content: float, distance: float, speed: str) -> Drawn:
+    r"""Draw the score of one pair of channels against distance, :eq:`eq-rope-complex`.
+
+    Args:
+        content: :math:`\alpha - \beta` in degrees: what query and key contain.
+        distance: :math:`\Delta` in tokens: where they stand.
+        speed: :math:`\theta` in radians a token.
+
+    Returns:
+        A figure of one wave; both vectors have length 1.
+    """
+    found = _wave(content, distance, float(speed))
+    here, top = found["here"], found["top"]
+    drawn = [
+        line(list(range(NEAR + 1)), found["wave"], COLOURS["rope"], hover="%{x} tokens: %{y:.2f}"),
+        pin(distance, here, PALETTE["magenta"]),
+    ]
+    axes = layout(
+        height=320,
+        title_text=f"{distance:g} tokens apart: {here:.2f}; highest first at {top:.1f}",
+        xaxis=axis("distance Δ (tokens)", 0, NEAR),
+        yaxis=axis("score of the pair", -1.1, 1.1, dtick=0.5),
+    )
+    return Drawn(
+        go.Figure(drawn, axes),
+        f"The score of one pair against distance, a wave of height 1 at {speed} radians a token. "
+        f"What the pair contains, an angle of {content:g} degrees, moves the wave: it is highest "
+        f"first at distance {top:.1f}. Where it stands, {distance:g} tokens apart, is a place on "
+        f"the wave: {here:.2f}.",
     )

@@ -1,4 +1,4 @@
-"""How the mean wave of RoPE falls with distance, beside the integral that it starts as."""
+"""How the mean wave of RoPE falls with distance: the integral that it starts as, and its series."""
 
 from __future__ import annotations
 
@@ -7,16 +7,21 @@ from typing import Any
 
 import plotly.graph_objects as go
 import torch
+from numpy.polynomial.legendre import leggauss
+from torch import Tensor
 
-from book.figures.marks import axis, line, significant
-from lab.explore import COLOURS, PALETTE, Drawn, layout
+from book.figures.marks import axis, dots, line, pin, significant, through
+from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels
 from lab.theory import rope_decay
 from stringlib.positions import geometric_frequencies
 
-__all__ = ["decay_curves"]
+__all__ = ["copied_score", "decay_curves", "partial_sums", "series_errors"]
 
 LARGEST, POINTS = 7, 211  # distances up to 10^7, 30 a decade
 LOWEST, HIGHEST = 3e-4, 1.6
+TERMS, NODES, FARTHEST_OUT = 40, 80, 16.0  # of the series; of the quadrature of its remainder
+PAIRS, BASE, WITHIN = 64, 10_000.0, 3  # of the partial sums; steps of the integral within a step
+REACH = 128  # tokens of the copied score
 
 
 def decay_curves(dim: int, base: float) -> Drawn:
@@ -68,4 +73,170 @@ def decay_curves(dim: int, base: float) -> Drawn:
         f"sum follows the integral up to about {leaves:.0f} tokens; from there it also scatters, "
         f"in the end by about {floor:.3f} for ever. The integral falls slowly, like a "
         f"logarithm, to about the distance {base:g}, and from there as one over the distance.",
+    )
+
+
+@computed
+def _remainders(x: Tensor, nodes: list[float], weights: list[float]) -> dict[str, Tensor]:
+    r"""Return the size of E₁'s series' remainder after so many terms, its bound, and the best stop.
+
+    The remainder is :math:`K! \int_0^\infty e^{-v} (x + iv)^{-K-1}\,dv`, up to its phase.
+    """
+    v, w = torch.tensor(nodes, dtype=torch.float64), torch.tensor(weights, dtype=torch.float64)
+    k = torch.arange(TERMS + 1, dtype=torch.float64)
+    log_factorial = (k + 1).lgamma()
+    power, phase = -(k + 1), (k[:, None] + 1) * (v / x).atan()
+    sizes = (power[:, None] * (x**2 + v**2).log() / 2 - v).exp() * w
+    along, across = (sizes * phase.cos()).sum(-1), (sizes * phase.sin()).sum(-1)
+    errors = (along**2 + across**2).sqrt() * log_factorial.exp()
+    least = errors.amin(-1)
+    return {
+        "errors": errors,
+        "bounds": (log_factorial + power * x.log()).exp(),
+        "best": torch.where(errors == least, k, 0.0).amax(-1),
+        "least": least,
+        "digits": -least.log10(),
+    }
+
+
+def series_errors(x: float) -> Drawn:
+    r"""Draw the error of the series of :eq:`eq-decay-parts` against the number of its terms.
+
+    Args:
+        x: Where :math:`E_1(-\mathrm{i}x)` is wanted.
+
+    Returns:
+        A figure with the errors, the bound :math:`K!/x^{K+1}`, and the best place to stop.
+    """
+    nodes, weights = (FARTHEST_OUT / 2 * part for part in leggauss(NODES))
+    found = _remainders(x, (nodes + FARTHEST_OUT / 2).tolist(), weights.tolist())
+    best, least, digits = found["best"], found["least"], found["digits"]
+    terms = list(range(TERMS + 1))
+    drawn = [
+        line(terms, found["bounds"], PALETTE["grey"], "bound", dash="dot"),
+        dots(terms, found["errors"], PALETTE["orange"], "error", size=6, hover="%{x} terms: %{y}"),
+        dots([best], [least], PALETTE["magenta"], size=13),
+    ]
+    powers: dict[str, Any] = {"type": "log", "dtick": 3, "exponentformat": "power"}
+    axes = layout(
+        height=360,
+        title_text=f"stop after {best:g} terms: {digits:.1f} digits",
+        xaxis=axis("terms K", -1, TERMS + 1),
+        yaxis=axis("error", -10.5, 10.5, **powers),
+    )
+    return Drawn(
+        go.Figure(drawn, axes),
+        f"Error of the series at x = {x:g} against the number of terms, logarithmic. It falls "
+        f"until {best:g} terms, where {digits:.1f} digits are right, and then rises without end. "
+        "The bound lies close above it.",
+    )
+
+
+@computed
+def _partial(distance: Tensor) -> dict[str, Tensor]:
+    """Return the paths of the sum, ends halved, and of the integral, and what lies between them."""
+    turn = distance * BASE ** (
+        -torch.arange(PAIRS * 2 * WITHIN + 1).double() / (2 * WITHIN * PAIRS)
+    )
+    waves = torch.stack([turn.cos(), turn.sin()])
+    hands = waves[:, :: 2 * WITHIN]
+    chords = (hands[:, 1:] + hands[:, :-1]) / (2 * PAIRS)
+    # Simpson's rule on each piece
+    pieces = waves[:, :-2:2] + 4 * waves[:, 1::2] + waves[:, 2::2]
+    start = torch.zeros(2, 1).double()
+    sums = torch.cat([start, chords.cumsum(-1)], -1)
+    arc = torch.cat([start, (pieces / (6 * WITHIN * PAIRS)).cumsum(-1)], -1)
+    share = distance * math.log(BASE) / (2 * math.pi * PAIRS)
+    between = sums[:, -1] - arc[:, -1]
+    short = {"sums": (1e4 * sums).round() / 1e4, "arc": (1e4 * arc).round() / 1e4}  # for the page
+    return {**short, "gap": (between**2).sum(-1).sqrt(), "share": share}
+
+
+def partial_sums(distance: float) -> Drawn:
+    """Draw the sum of 64 waves, hand after hand, beside its integral: :eq:`eq-decay-gap`.
+
+    Args:
+        distance: t, in tokens.
+
+    Returns:
+        A figure of both paths, and of the distance of their ends against t, with its bound.
+    """
+    found, leaves = _partial(distance), rope_decay.horizon(PAIRS, BASE)
+    t = torch.linspace(0.5, 1.2 * leaves, 70, dtype=torch.float64)
+    waves = rope_decay.phase_sum(t, geometric_frequencies(PAIRS, BASE))
+    ends = (torch.exp(1j * t) - torch.exp(1j * t / BASE)) / (2 * PAIRS)
+    gaps = (waves - rope_decay.phase_integral(t, BASE) - ends).abs()
+    before = t[t < 0.97 * leaves]
+    bounds = rope_decay.gap_bound(before, PAIRS, BASE)
+    gap, share = found["gap"], found["share"]
+    ours, grey = COLOURS["rope"], PALETTE["grey"]
+    fig = panels(
+        Panel(
+            [
+                through(found["arc"], PALETTE["orange"], "integral", width=3),
+                through(found["sums"], ours, "sum", width=1.2, mode="lines+markers",
+                        marker={"size": 4}),
+            ],
+            f"t = {distance:g}: {share:.2f} of the horizon",
+            x=axis(low=-0.25, high=0.85, dtick=0.25),
+            y=axis(low=-0.15, high=0.45, dtick=0.25),
+            square=True,
+        ),
+        Panel(
+            [
+                line(significant(t), significant(gaps), ours, width=1.5),
+                line(significant(before), significant(bounds), grey, "bound", dash="dot"),
+                pin(distance, gap, PALETTE["magenta"]),
+            ],
+            f"their ends are {gap:.4f} apart",
+            x=axis("distance t (tokens)", 0, 1.2 * leaves),
+            y=axis(low=0, high=0.1, dtick=0.05),
+        ),
+        heights=(0.56, 0.3),
+        height=560,
+        margin={"l": 44, "r": 12, "t": 34, "b": 84},
+    )  # fmt: skip
+    return Drawn(
+        fig,
+        "Above, 64 hands in the plane, each put at the end of the one before, divided by 64, "
+        f"beside the curve of the integral. At t = {distance:g}, {share:.2f} of the horizon, the "
+        f"ends are {gap:.4f} apart. Below, that distance against t: small and below its bound "
+        "until the horizon at 44, then larger.",
+    )
+
+
+@computed
+def _copied(place: Tensor) -> dict[str, Tensor]:
+    """Return the score of a key made for a distance, at all distances."""
+    apart = torch.arange(REACH + 1, dtype=torch.float64) - place
+    return {"score": (apart[:, None] * geometric_frequencies(PAIRS, BASE)).cos().mean(-1)}
+
+
+def copied_score(place: int) -> Drawn:
+    """Draw the score, over d, of a query with a key that was turned: :eq:`eq-decay-anywhere`.
+
+    Args:
+        place: t₀, the distance that the key is made for.
+
+    Returns:
+        A figure with the score, and that of a query with a copy of itself.
+    """
+    distances = list(range(REACH + 1))
+    drawn = [
+        line(distances, _copied(0)["score"], PALETTE["grey"], "key = query", width=1.5, dash="dot"),
+        line(distances, _copied(place)["score"], COLOURS["rope"], "key made for t₀",
+             hover="t = %{x}: %{y:.2f}"),
+        pin(place, 1, PALETTE["magenta"]),
+    ]  # fmt: skip
+    axes = layout(
+        height=340,
+        title_text=f"t₀ = {place:g}: the score is 1 at distance {place:g}",
+        xaxis=axis("distance t (tokens)", 0, REACH),
+        yaxis=axis("score over d", -0.2, 1.1, dtick=0.5),
+    )
+    return Drawn(
+        go.Figure(drawn, axes),
+        f"Score over d against distance, 128 channels. For a query and its copy it is 1 at "
+        f"distance 0 and falls. For a key made for t₀ = {place:g} it is the same curve, moved: 1 "
+        f"at distance {place:g}, and lower on both sides.",
     )

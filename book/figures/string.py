@@ -1,4 +1,4 @@
-"""Walks on a sphere, in two orders and straight; and scores of pairs of tokens that move off."""
+"""Walks on a sphere, planes that two coordinates turn, and scores of pairs that move off."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
-from book.figures.marks import axis, dots, line, rounded, through
-from lab.explore import PALETTE, Drawn, computed, layout, pick
+from book.figures.marks import axis, circle, dots, line, rounded, through
+from lab.explore import PALETTE, Drawn, Panel, computed, layout, panels, pick
 from stringlib import STRING
 from stringlib.algebra import haar_orthogonal, skew
 
-__all__ = ["moving_pair", "sphere_walks"]
+__all__ = ["moving_pair", "sphere_walks", "turned_planes"]
 
 POINTS = 12  # of a leg
 TILT = math.radians(20)  # from how high the sphere is seen
 START = (-15.0, -25.0)  # longitude and latitude of the vector, degrees
 FARTHEST = 30  # patches a pair moves
 PAIRS = {"pair 1": "blue", "pair 2": "orange", "pair 3": "teal"}
+TABLE = [[2.0, -8.0], [1.0, -1.0]]  # Ω of A and A³, a row for each plane
 WALKS = {"right, then up": "blue", "up, then right": "orange", "straight": "teal"}
 
 
@@ -39,7 +40,7 @@ def _screen(points: Tensor) -> Tensor:
 def _axes(between: Tensor) -> Tensor:
     """Return the axes of both turns: upright, and leaning to the left by ``between`` degrees."""
     lean = between.deg2rad()
-    upright = torch.tensor([0.0, 0.0, 1.0]).double()
+    upright = torch.tensor([0.0, 0.0, 1.0], dtype=torch.float64)
     return torch.stack([upright, torch.stack([-lean.sin(), 0 * lean, lean.cos()])])
 
 
@@ -172,4 +173,55 @@ def moving_pair(mixing: float, direction: float) -> Drawn:
         f"Scores of three pairs of tokens that move off at {direction:g} degrees from their "
         f"offset, mixing {mixing:g}, commutator {part:.2f} of the product of norms. {how}; "
         f"{FARTHEST} patches away they are at {ends}.",
+    )
+
+
+@computed
+def _planes(first: Tensor, second: Tensor) -> dict[str, Tensor]:
+    """Return the angle of each plane, the hand there, and the arc from where it began."""
+    angles = torch.tensor(TABLE, dtype=torch.float64) @ torch.stack([first, second])
+    swept = angles[:, None] * torch.arange(61).double() / 60
+    arcs = (0.4 + swept.abs() / 60)[:, None] * torch.stack([swept.cos(), swept.sin()], 1)
+    return {"angles": angles, "hands": torch.stack([angles.cos(), angles.sin()], -1), "arcs": arcs}
+
+
+def turned_planes(first: float, second: float) -> Drawn:
+    """Draw two planes of a STRING with two coordinates: :eq:`eq-string`, its Ω the example's.
+
+    Args:
+        first: r₁, the coordinate of A.
+        second: r₂, that of A³.
+
+    Returns:
+        A figure with a dial for each plane.
+    """
+    found = _planes(first, second)
+    unseen = axis(low=-1.1, high=1.1, visible=False)
+    dials = []
+    for (a, b), angle, (x, y), arc in zip(
+        TABLE, found["angles"], found["hands"], found["arcs"], strict=True
+    ):
+        hand = {"mode": "lines+markers", "marker": {"size": [0, 11], "opacity": 1}}
+        dials.append(
+            Panel(
+                [
+                    line([0, 1], [0, 0], PALETTE["grey"], width=1.5, dash="dot"),
+                    through(arc, PALETTE["teal"], width=1.5),
+                    line([0, x], [0, y], PALETTE["blue"], width=4, **hand),
+                ],
+                f"{a:g} r₁ − {-b:g} r₂ = {angle:.2f}",
+                x=unseen,
+                y=unseen,
+                shapes=[circle()],
+                square=True,
+            )
+        )
+    fig = panels(dials, height=300, margin={"l": 8, "r": 8, "t": 64, "b": 12})
+    fig.update_layout(title_text=f"at the position ({first:g}, {second:g})")
+    one, two = found["angles"]
+    return Drawn(
+        fig,
+        f"Two dials, one for each plane, with a hand and the turn that it has made. At the "
+        f"position ({first:g}, {second:g}) the first plane, 2 r₁ − 8 r₂, has turned by {one:.2f} "
+        f"radians, the second, 1 r₁ − 1 r₂, by {two:.2f}.",
     )

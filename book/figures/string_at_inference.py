@@ -1,15 +1,17 @@
-"""What each way of encoding queries and keys costs, beside the attention that it serves."""
+"""What each way of encoding queries and keys costs, and when a norm with scales lets P pass."""
 
 from __future__ import annotations
+
+import math
 
 import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
-from book.figures.marks import axis, bars
-from lab.explore import COLOURS, Drawn, computed, layout
+from book.figures.marks import axis, bars, dots, line, through
+from lab.explore import COLOURS, PALETTE, Drawn, computed, layout
 
-__all__ = ["encoding_cost", "operations"]
+__all__ = ["encoding_cost", "operations", "scaled_turn", "where_lines_cross"]
 
 HEADS = 6
 NAMES = {
@@ -23,6 +25,7 @@ NAMES = {
     "projections": "W<sub>q</sub>, W<sub>k</sub>",
     "attention": "attention itself",
 }
+SIZES = [round(2 ** (i / 4)) for i in range(8, 49)]  # channels of a head, 4 to 4,096
 TOLD = ("matrix_exp", "fft", "rfft", "half", "basis")  # one by one, in words
 
 
@@ -103,4 +106,101 @@ def encoding_cost(dim: int, tokens: int, batch: int) -> Drawn:
         f"{tokens:g} tokens and {batch:g} sequences. {told}. Folded and RoPE take "
         f"{counts['folded']:.0f} each. The projections take {counts['projections']:,.0f}, "
         f"the attention itself {counts['attention']:,.0f}.",
+    )
+
+
+@computed
+def _crossing(price: Tensor) -> dict[str, Tensor]:
+    """Return the cost of the half spectrum at all sizes, and the first at which it is ahead."""
+    d = torch.tensor(SIZES, dtype=torch.float64)
+    spectrum = price * 5 / 2 * d.log2() + 3
+    first = torch.where(spectrum < 2 * d + 3, d, SIZES[-1]).amin(-1)
+    return {"spectrum": spectrum, "first": first, "there": 2 * first + 3}
+
+
+def where_lines_cross(price: float) -> Drawn:
+    """Draw the cost of a product with P and of a half spectrum, :eq:`eq-inference-cost`, by size.
+
+    Args:
+        price: What an operation of the FFT costs, one of a product of matrices being 1.
+
+    Returns:
+        A figure with logarithmic axes; a dot marks the first size at which the FFT is ahead.
+    """
+    found, grey = _crossing(price), COLOURS["dense"]
+    first, there = found["first"], found["there"]
+    drawn = [
+        line(SIZES, [2 * d + 3 for d in SIZES], grey, "product with P", hover="d = %{x}: %{y}"),
+        line(SIZES, found["spectrum"], COLOURS["circulant"], "half spectrum",
+             hover="d = %{x}: %{y:.0f}"),
+        dots([first], [there], PALETTE["magenta"]),
+    ]  # fmt: skip
+    sizes = [4, 16, 64, 256, 1024, 4096]
+    axes = layout(
+        height=360,
+        title_text=f"the half spectrum is ahead from d = {first:.0f}",
+        xaxis=axis("channels of a head d", 0.55, 3.65, type="log", tickvals=sizes),
+        yaxis=axis("cost of a channel", 0.8, 4.1, type="log", dtick=1),
+    )
+    return Drawn(
+        go.Figure(drawn, axes),
+        "Cost for a channel against the size of a head, both logarithmic. The product with P rises "
+        f"in proportion to the size, the half spectrum hardly. With operations {price:g} times as "
+        f"dear the half spectrum is ahead from {first:.0f} channels on.",
+    )
+
+
+@computed
+def _scaled(turn: Tensor, ratio: Tensor) -> dict[str, Tensor]:
+    """Return two directions at a right angle, and their images under the scales (1, ratio)."""
+    angle = turn.deg2rad() + torch.tensor([0, math.pi / 2], dtype=torch.float64)
+    rows = torch.stack([angle.cos(), angle.sin()], -1)
+    scaled = rows * torch.stack([ratio / ratio, ratio])
+    around = torch.arange(73).double() * (math.pi / 36)
+    gap = torch.full((2,), math.nan).double()
+
+    def cross(ends: Tensor) -> Tensor:
+        return torch.stack([-ends[0], ends[0], gap, -ends[1], ends[1]], -1)
+
+    sizes = scaled.norm(dim=-1)
+    cosine = (scaled[0] * scaled[1]).sum(-1) / (sizes[0] * sizes[1])
+    return {
+        "before": cross(rows),
+        "after": cross(scaled),
+        "ellipse": torch.stack([around.cos(), ratio * around.sin()]),
+        "between": 90 - torch.atan2(cosine, (1 - cosine**2).clamp(min=0).sqrt()).rad2deg(),
+    }
+
+
+def scaled_turn(turn: float, ratio: float) -> Drawn:
+    """Draw what scales do to the right angle of a turned basis: :eq:`eq-fold-norm` in the plane.
+
+    The rows of PᵀΓ have to be those of Γ'O, which are perpendicular.
+
+    Args:
+        turn: Degrees by which P turns the two channels.
+        ratio: Scale of the second channel, that of the first being 1.
+
+    Returns:
+        A figure with the two directions before and after the scales.
+    """
+    found = _scaled(turn, ratio)
+    between = found["between"]
+    reach = axis(low=-2.2, high=2.2, dtick=1, constrain="domain")
+    drawn = [
+        through(found["ellipse"], PALETTE["grey"], width=1),
+        through(found["before"], PALETTE["blue"], "columns of P", width=2, dash="dot"),
+        through(found["after"], PALETTE["red"], "scaled", width=3),
+    ]
+    axes = layout(
+        height=400,
+        title_text=f"a right angle becomes one of {between:.0f}°",
+        xaxis={**reach, "title": {"text": "channel 1"}},
+        yaxis={**reach, "scaleanchor": "x", "title": {"text": "channel 2"}},
+    )
+    return Drawn(
+        go.Figure(drawn, axes),
+        f"Two perpendicular directions, turned by {turn:g} degrees, and what becomes of them when "
+        f"the second channel is multiplied by {ratio:g}: they stand at {between:.0f} degrees. The "
+        "angle stays right where the scales are equal, or the directions are the channels' own.",
     )

@@ -1,0 +1,247 @@
+"""The figures between the sections of a chapter draw the formulas and the code beside them."""
+
+from __future__ import annotations
+
+import cmath
+import math
+
+import pytest
+import torch
+
+from book.figures.reflections import STEPS
+from book.figures.rope_decay import TERMS
+from lab.theory import capacity, cost, rope_decay, variance
+from stringlib import RoPE
+from stringlib.algebra import circulant, fourier_basis, planar_skew
+from stringlib.positions import geometric_frequencies
+from stringlib.reference.rope import householder_2d
+from stringlib.testing import properties
+from tests.figure_cases import states
+
+
+def exact(values: object) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def turned(angle: float) -> torch.Tensor:
+    return exact([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
+
+
+# --- rotations ---
+
+
+def test_one_wave_is_the_score_of_a_turned_pair_and_highest_where_it_says() -> None:
+    for at, (fig, told) in states("rope.one_wave"):
+        wave, mark = fig.data
+        speed, content = float(at["speed"]), math.radians(at["content"])
+        for distance, score in zip(wave.x, wave.y, strict=True):
+            query = turned(speed * distance + content) @ exact([1, 0])
+            assert score == pytest.approx(query[0].item(), abs=1e-12)
+        assert mark.y[1] == pytest.approx(math.cos(speed * at["distance"] + content), abs=1e-12)
+        top = float(told.split("first at distance ")[1].split(". ")[0])
+        assert math.cos(speed * top + content) > 0.998
+
+
+def test_the_series_ends_best_at_about_x_terms() -> None:
+    for at, (fig, _) in states("rope_decay.series_errors"):
+        bounds, errors, best = fig.data
+        x = at["x"]
+        true = complex(rope_decay.exp_integral(exact([x]))[0])
+        total = 0j
+        for k in range(TERMS + 1):
+            error = abs(true + cmath.exp(1j * x) / (1j * x) * total)
+            assert errors.y[k] == pytest.approx(error, rel=1e-6, abs=1e-12)
+            assert errors.y[k] <= bounds.y[k] == pytest.approx(math.factorial(k) / x ** (k + 1))
+            total += math.factorial(k) / (1j * x) ** k
+        assert abs(best.x[0] - x) <= 1
+        assert best.y[0] == min(errors.y)
+
+
+def test_both_paths_end_at_the_sum_and_the_integral() -> None:
+    for at, (fig, _) in states("rope_decay.partial_sums"):
+        arc, sums, *_, mark = fig.data
+        t = exact([at["distance"]])
+        ends = (torch.exp(1j * t) - torch.exp(1j * t / 10_000)) / 128
+        total = complex(rope_decay.phase_sum(t, geometric_frequencies(64)) - ends)
+        integral = complex(rope_decay.phase_integral(t, 10_000.0))
+        assert abs(complex(sums.x[-1], sums.y[-1]) - total) < 1e-4
+        assert abs(complex(arc.x[-1], arc.y[-1]) - integral) < 4e-4
+        assert mark.y[1] == pytest.approx(abs(total - integral), abs=4e-4)
+        assert len(sums.x) == 65
+
+
+def test_a_key_for_a_distance_scores_highest_there() -> None:
+    for at, (fig, _) in states("rope_decay.copied_score"):
+        plain, moved, _ = fig.data
+        assert max(moved.y) == moved.y[at["place"]] == pytest.approx(1)
+        q = torch.ones(1, 1, 128, dtype=torch.float64)
+        encoder = RoPE(128).double()
+        for curve, place in ((plain, 0), (moved, at["place"])):
+            key = encoder.rotate(q, exact([[float(place)]]))
+            query = encoder.rotate(q.expand(1, 129, 128), torch.arange(129.0).double()[:, None])
+            want = (query @ key.mT)[0, :, 0] / 128
+            assert properties.largest_difference(exact(curve.y), want) < 1e-9
+
+
+def test_planes_turn_as_the_matrices_do() -> None:
+    A = planar_skew(exact([2.0, 1.0]), 4)
+    for at, (fig, _) in states("string.turned_planes"):
+        R = torch.matrix_exp(at["first"] * A + at["second"] * A @ A @ A)
+        for plane, hand in enumerate(fig.data[2::3]):
+            ends = exact([hand.x[1], hand.y[1]])
+            assert (
+                properties.largest_difference(ends, R[2 * plane : 2 * plane + 2, 2 * plane]) < 1e-9
+            )
+
+
+def test_a_wave_moves_as_the_exponential_of_a_circulant_says() -> None:
+    shift = circulant(torch.eye(16).double()[1])
+    names = {"2 waves": 2, "7 waves": 12, "constant": 14, "alternating": 15}
+    for at, (fig, _) in states("circulant_string.moved_wave"):
+        vector = fourier_basis(16)[:, names[at["vector"]]]
+        want = torch.matrix_exp(at["position"] * (shift - shift.mT)) @ vector
+        assert properties.largest_difference(exact(fig.data[0].y), want) < 1e-12
+
+
+def test_arrows_are_first_steps_of_adam() -> None:
+    j, m = torch.arange(1, 8).double(), torch.arange(16).double()
+    M = 2 * torch.sin(2 * torch.pi * j[:, None] * m / 16)
+    for at, (fig, told) in states("circulant_string.first_steps"):
+        angle = math.radians(at["direction"])
+        down = torch.zeros(7).double()
+        down[:2] = exact([math.cos(angle), math.sin(angle)])
+        for arrow, (to_omega, size) in zip(
+            fig.data[1:], ((torch.eye(7).double(), 7), (M, 16)), strict=True
+        ):
+            parameter = torch.zeros(size, dtype=torch.float64, requires_grad=True)
+            adam = torch.optim.Adam([parameter], lr=1, eps=1e-7)
+            (-(to_omega @ parameter) @ down).backward()
+            adam.step()
+            step = (to_omega @ parameter).detach()
+            step = step / step.norm()
+            assert properties.largest_difference(exact([arrow.x[1], arrow.y[1]]), step[:2]) < 1e-5
+            assert f"{step @ down:.2f}" in told
+
+
+def test_a_frequency_keeps_up_with_two_mirrors_at_eight_times_the_rate() -> None:
+    for at, (fig, _) in states("reflections.mirror_rate"):
+        mirrors, alone = (exact(trace.y) for trace in fig.data)
+        apart = properties.largest_difference(mirrors, alone)
+        assert (apart < 6e-4) == (at["factor"] == 8)  # the mirrors' path is stored rounded
+        assert len(alone) == STEPS + 1
+
+
+def test_images_of_one_mirror_see_the_distance_alone() -> None:
+    seen = {}
+    for at, (fig, _) in states("reflections.one_mirror"):
+        query, key = (exact([fig.data[n].x[1], fig.data[n].y[1]]) for n in (1, 3))
+        mirror = householder_2d(exact([math.radians(15 * at["position"])]))[0]
+        flag = exact([math.cos(math.radians(100)), math.sin(math.radians(100))])
+        assert properties.largest_difference(query, mirror @ flag) < 1e-9
+        seen.setdefault(at["distance"], []).append((query @ key).item())
+    assert all(max(scores) - min(scores) < 1e-9 for scores in seen.values())
+    assert len({round(scores[0], 6) for scores in seen.values()}) == len(seen)
+
+
+def test_the_dot_is_where_the_half_spectrum_gets_ahead() -> None:
+    for at, (fig, _) in states("string_at_inference.where_lines_cross"):
+        product, spectrum, mark = fig.data
+        ahead = [d for d, p, s in zip(product.x, product.y, spectrum.y, strict=True) if s < p]
+        assert mark.x[0] == ahead[0] == {25.5: 256, 1: 4, 3: 16}[at["price"]]
+
+
+def test_a_basis_passes_scales_where_its_right_angle_stays() -> None:
+    for at, (fig, told) in states("string_at_inference.scaled_turn"):
+        P, scales = turned(math.radians(at["turn"])), torch.diag(exact([1.0, at["ratio"]]))
+        rows = P.mT @ scales
+        after = fig.data[2]
+        drawn = exact([[after.x[1], after.y[1]], [after.x[4], after.y[4]]])
+        assert properties.largest_difference(drawn, rows) < 1e-12
+        square, planes = scales @ scales, rows @ rows.mT
+        passes = abs(planes[0, 1].item()) < 1e-12
+        assert passes == (at["turn"] in (0, 90) or at["ratio"] == 1) == ("at 90 degrees" in told)
+        assert torch.allclose(planes, P.mT @ square @ P)
+
+
+# --- linear attention ---
+
+
+def test_a_taylor_polynomial_is_the_exponential_near_nought() -> None:
+    for at, (fig, told) in states("linear_attention.taylor_weights"):
+        true, ours, _ = fig.data
+        assert ours.y[40] == pytest.approx(1)
+        assert min(ours.y) > 0
+        near = [abs(ours.y[i] / true.y[i] - 1) for i in range(35, 46)]
+        assert max(near) < {"2": 0.06, "6": 0.005}[at["order"]]
+        features = {"2": "273 features", "6": "17,895,697 features"}[at["order"]]
+        assert features in told
+
+
+def test_lines_count_what_the_package_counts() -> None:
+    for at, (fig, _) in states("linear_attention.counted_products"):
+        m, c = at["features"], at["chunk"]
+        pairs, state, chunks, mark = fig.data
+        for n, one, two, three in zip(pairs.x, pairs.y, state.y, chunks.y, strict=True):
+            assert n * one == pytest.approx(cost.pair_products(n, m, m + 1))
+            assert n * two == pytest.approx(cost.linear_products(n, m, m + 1))
+            if n % c == 0:
+                assert n * three == pytest.approx(cost.chunk_products(n, m, m + 1, c))
+            assert (n > mark.x[0]) == (one > two)
+
+
+def test_crosstalk_is_the_theory_above_its_bound() -> None:
+    for at, (fig, told) in states("linear_attention.crosstalk"):
+        error, bound, mark = fig.data
+        rho = at["overlap"]
+        spread = rho**2 + (1 - rho**2) / 64
+        want = [capacity.crosstalk_error(n, rho, spread) for n in error.x]
+        assert list(error.y) == pytest.approx(want)
+        assert mark.y[1] == pytest.approx(capacity.crosstalk_error(at["pairs"], rho, spread))
+        assert list(bound.y) == pytest.approx(
+            [capacity.least_error(n, 64) for n in bound.x], abs=1e-3
+        )
+        assert f"{1 / (1 + (at['pairs'] - 1) * rho):.1%}" in told
+
+
+def test_errors_by_cosine_are_the_formulas() -> None:
+    for at, (fig, _) in states("favor_plus.cosine_errors"):
+        length, m = at["length"], at["features"]
+        apart, together = (2 * length**2 * (1 + sign * exact(fig.data[0].x)) for sign in (-1, 1))
+        for trace, error in zip(
+            fig.data,
+            (
+                variance.trigonometric_mse(apart, m // 2),
+                variance.positive_mse(together, m),
+                variance.hyperbolic_mse(together, m // 2),
+            ),
+            strict=True,
+        ):
+            assert list(trace.y) == pytest.approx(error.sqrt().tolist())
+
+
+def test_gains_are_those_of_the_orthogonal_formula() -> None:
+    for at, (fig, _) in states("favor_plus.orthogonal_gains"):
+        m = at["features"]
+        square = exact(fig.data[0].x)
+        alone = variance.positive_mse(square, m)
+        for trace, rows, signs in zip(fig.data[:2], (m, m // 2), (False, True), strict=True):
+            want = variance.orthogonal_mse(square, rows, 64, hyperbolic=signs) / alone
+            assert list(trace.y) == pytest.approx(want.tolist())
+        assert all(y in trace.y for y, trace in zip(fig.data[3].y, fig.data[:2], strict=True))
+
+
+def test_the_rule_needs_what_the_chapter_says() -> None:
+    names, least = ("favor", "optimal", "both"), {}
+    for at, (fig, _) in states("favor_plus.features_needed"):
+        t = at["temperature"]
+        for name, line, here in zip(names, fig.data[:3], fig.data[3].y, strict=True):
+            least[name] = min(line.y) / 64
+            assert here > 3 * 64
+        assert fig.data[3].y[0] == pytest.approx(64 * (math.exp(2 * t) - math.exp(t)) / t**2)
+        want = 128 * (math.cosh(2 * t) - math.cosh(t)) / t**2
+        assert fig.data[3].y[2] == pytest.approx(want)
+    assert {n: round(v, 2) for n, v in least.items()} == {
+        "favor": 4.15,
+        "optimal": 3.83,
+        "both": 3.01,
+    }
