@@ -177,7 +177,7 @@ def three_forms(token: int, chunk: int) -> Drawn:
 def _taylor(score: Tensor, order: int) -> dict[str, Tensor]:
     """Return the Taylor polynomial of the exponential at all scores, and both at one."""
     s = torch.cat([torch.tensor(SCORES, dtype=torch.float64), score[None]])
-    total = sum(s**n / math.factorial(n) for n in range(order + 1))
+    total: Tensor = sum(s**n / math.factorial(n) for n in range(order + 1))  # type: ignore[assignment]
     there, true = total[-1], score.exp()
     return {"weights": total[:-1], "here": torch.stack([true, there]), "ratio": there / true}
 
@@ -270,7 +270,8 @@ def counted_products(features: int, chunk: int) -> Drawn:
 def _crosstalk(pairs: Tensor, overlap: Tensor) -> dict[str, Tensor]:
     """Return the error among any number of pairs, and at one, with the right value's weight."""
     n = torch.cat([torch.tensor(PAIRS, dtype=torch.float64), pairs[None]])
-    error = crosstalk_error(n, overlap, overlap**2 + (1 - overlap**2) / DIM)  # type: ignore[arg-type]
+    spread = overlap**2 + (1 - overlap**2) / DIM
+    error: Tensor = crosstalk_error(n, overlap, spread)  # type: ignore[arg-type, assignment]
     return {"error": error[:-1], "here": error[-1], "right": 1 / (1 + (pairs - 1) * overlap)}
 
 

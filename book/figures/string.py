@@ -201,7 +201,7 @@ def turned_planes(first: float, second: float) -> Drawn:
     for (a, b), angle, (x, y), arc in zip(
         TABLE, found["angles"], found["hands"], found["arcs"], strict=True
     ):
-        hand = {"mode": "lines+markers", "marker": {"size": [0, 11], "opacity": 1}}
+        hand: dict[str, Any] = {"mode": "lines+markers", "marker": {"size": [0, 11], "opacity": 1}}
         dials.append(
             Panel(
                 [
