@@ -5,18 +5,18 @@
 
 stands for the families with an encoder of ours in them, ``others`` for those without, and why;
 ``known`` for the models whose encoder has a line of its own; ``norms`` for what norms on queries
-and keys let through.
+and keys let through. ``book-tables.js`` makes them sortable.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from _ext.book_choice import align
 from book import exchanged
 
 TABLES = {
@@ -26,6 +26,16 @@ TABLES = {
     "others": ("Families without", ("family", "why"), exchanged.others),
 }
 """Name → caption, headings and rows."""
+PLAIN = re.compile(r"[\d,.]+|–")
+
+
+def align(node: nodes.Node) -> None:
+    """Mark the cells of columns that hold nothing but plain numbers, to be set flush right."""
+    rows = [list(row.findall(nodes.entry)) for row in node.findall(nodes.row)]
+    for head, *cells in zip(*rows, strict=True):
+        if all(PLAIN.fullmatch(cell.astext()) for cell in cells):
+            for cell in (head, *cells):
+                cell["classes"].append("book-number")
 
 
 class Released(SphinxDirective):
@@ -50,6 +60,7 @@ class Released(SphinxDirective):
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Register the directive."""
+    """Register the directive and the script."""
     app.add_directive("released", Released)
+    app.add_js_file("book-tables.js", loading_method="defer")
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,12 +1,14 @@
-"""Every position encoding and every attention that has a name, as a row of a table.
+"""Every position encoding and every attention that has a name, as a row of the map of methods.
 
 Properties are computed here from the classes; what came of them, ``book.recorded`` reads. Only two
-things are typed, in :mod:`lab.methods`: what the learned numbers are, and the chapter.
+things are typed, in :mod:`lab.methods`: what the learned numbers are, and the chapter. By what is
+in a row's cells a reader chooses: :data:`NEEDS`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -42,7 +44,7 @@ class Row(NamedTuple):
     Attributes:
         name: In its registry.
         code: The class or function that it stands for, with its module; empty for none.
-        cells: Heading → text, for every column between the name and the chapter.
+        cells: What is known of it: name → text, the same names in all rows of a list.
         chapter: The notebook that derives it, without its folder and ending.
     """
 
@@ -50,6 +52,117 @@ class Row(NamedTuple):
     code: str
     cells: dict[str, str]
     chapter: str
+
+
+Cells = Mapping[str, str]
+
+
+def amount(text: str) -> tuple[float, float] | None:
+    """Return the number with which a cell begins, and half of its interval; None without one."""
+    found = re.match(r"([+−]?[\d,.]*\d)(?:\s±\s([\d.]+))?", text)
+    if not found:
+        return None
+    number = found[1].replace("−", "-").replace(",", "")
+    return float(number), float(found[2] or 0)
+
+
+def reaches(name: str, least: float) -> Callable[[Cells], bool]:
+    """Return whether a cell has a number that is at least so much."""
+    return lambda cells: (amount(cells[name]) or (-1.0, 0))[0] >= least
+
+
+def told(name: str, *words: str) -> Callable[[Cells], bool]:
+    """Return whether a cell says one of some words; without words, whether it says anything."""
+    return lambda cells: cells[name] in words if words else cells[name] != MISSING
+
+
+class Need(NamedTuple):
+    """What a reader may ask of a method.
+
+    Attributes:
+        group: The question that it answers.
+        label: As its button says it, and a row that has it.
+        meaning: When a row has it.
+        holds: List of rows → whether a row has it. The rows of other lists stay: it is no question
+            there.
+    """
+
+    group: str
+    label: str
+    meaning: str
+    holds: Mapping[str, Callable[[Cells], bool]]
+
+
+READS, MUST = "I read", "It must"
+
+
+def _reads(what: str) -> Need:
+    tried = {"encoders": told(what), "attentions": told(what)}
+    return Need(READS, what, f"The book has trained it on {what}.", tried)
+
+
+NEEDS: dict[str, Need] = {
+    "text": _reads("text"),
+    "images": _reads("images"),
+    "volumes": _reads("volumes"),
+    "relative": Need(
+        MUST,
+        "relative",
+        "A common shift of all positions changes no score, computed to rounding.",
+        {"encoders": told("relative", "yes")},
+    ),
+    "state": Need(
+        MUST,
+        "constant memory",
+        "What a layer keeps while it writes does not grow, or, of an encoder: it goes with such a "
+        "layer. A bias needs every pair.",
+        {
+            "encoders": told("state", "yes"),
+            "attentions": lambda cells: cells["kept"][0].isdigit(),
+        },
+    ),
+    "folds": Need(
+        MUST,
+        "folds",
+        "Its basis moves into the projections.",
+        {"encoders": told("folds", "yes")},
+    ),
+    "longer": Need(
+        MUST,
+        "reads on",
+        "A text of 16 times the length of training adds at most 0.05 bits a byte.",
+        {
+            kind: lambda cells: (amount(cells["longer"]) or (9.0, 0))[0] <= 0.05
+            for kind in ("encoders", "attentions")
+        },
+    ),
+    "lookup": Need(
+        MUST,
+        "looks up",
+        "It found at least nine of ten needles at 16 times the length of training, or recalled "
+        "nine of ten values of 32 pairs.",
+        {"encoders": reaches("lookup", 0.9), "attentions": reaches("lookup", 0.9)},
+    ),
+    "both": Need(
+        MUST,
+        "both ways",
+        "It may also look ahead. All can be causal.",
+        {"attentions": told("causal", "both")},
+    ),
+    "rope": Need(
+        MUST,
+        "exact RoPE",
+        "With RoPE in the right place a shift of all positions changes nothing.",
+        {"attentions": lambda cells: cells["rope"] != "no"},
+    ),
+    "fast": Need(
+        MUST,
+        "fast",
+        "It overtakes softmax before 512 tokens, forward, on one thread of a CPU.",
+        {"attentions": lambda cells: (amount(cells["from"]) or (1e9, 0))[0] <= 512},
+    ),
+}
+"""What a reader may ask for, in the order of the buttons."""
 
 
 def path_of(thing: Any) -> str:
@@ -175,15 +288,15 @@ def counted(made: nn.Module | None) -> str:
     return f"{acting:,}" if stored == acting else f"{acting:,} of {stored:,}"
 
 
-def times(value: float | None, digits: int = 1) -> str:
+def times(value: float | None) -> str:
     """Return a ratio as text."""
-    return MISSING if value is None else f"{value:.{digits}f}"
+    return MISSING if value is None else f"{value:.1f}"
 
 
 def encoders() -> list[Row]:
     """Return a row for every way of telling positions, in the order of the registries."""
     vision, longer, time = recorded.vision(), recorded.longer(), recorded.encoder_times()
-    text = recorded.texts(longer["text"], sign="+")
+    trained, added = recorded.texts(longer["trained"]), recorded.texts(longer["text"], sign="+")
     needles = recorded.texts(longer["needles"])
     other = recorded.texts(vision["other"])
     volumes = recorded.texts(vision["moved"])
@@ -195,11 +308,13 @@ def encoders() -> list[Row]:
             "relative": MISSING if made is None else "yes" if is_relative(made) else "no",
             "axes": coordinates(name),
             "learned": f"{counted(made)} {known.learned}".strip(),
+            "state": "no" if isinstance(made, RelativeBias) else "yes",
             "folds": folding(made),
-            "training": times(time["training"].get(name)),
+            "cost": times(time["training"].get(name)),
             "inference": times(time["inference"].get(name)),
-            "text": text.get(name, MISSING),
-            "needles": needles.get(name, MISSING),
+            "text": trained.get(name, MISSING),
+            "longer": added.get(name, MISSING),
+            "lookup": needles.get(name, MISSING),
             "images": other.get(f"moved {name}", MISSING),
             "volumes": volumes.get(f"volumes {name}", MISSING),
         }
@@ -291,6 +406,9 @@ def code(name: str) -> str:
 def attentions() -> list[Row]:
     """Return a row for softmax, every feature map and every weight."""
     recall, time = recorded.texts(recorded.recall()), recorded.attention_times()
+    added = recorded.texts(recorded.longer()["text"], sign="+")
+    digits = recorded.texts(recorded.measured("mnist", recorded.score("test")))
+    volumes = recorded.about(recorded.vision()["moved"]["volumes axial"])
     rows = []
     for name in ("softmax", *FEATURES, *WEIGHTS):
         known, with_ = method(name), recorded.beside(name)
@@ -306,9 +424,12 @@ def attentions() -> list[Row]:
             "rope": rotation(name),
             "learned": f"{learned(name)} {known.learned}".strip(),
             "from": MISSING if start is None else f"{start:,.0f}",
-            "share": MISSING if share is None else f"{100 * share:.1f}",
+            "cost": times(share and 100 * share),
             "text": MISSING if with_ is None else f"{recorded.about(with_[1])}, {with_[0]}",
-            "recall": recall.get(name, MISSING),
+            "longer": added.get(name, MISSING),
+            "lookup": recall.get(name, MISSING),
+            "images": digits.get(f"{name}: axial", MISSING),
+            "volumes": volumes if name == "softmax" else MISSING,
         }
         rows.append(Row(name, code(name), cells, known.chapter))
     return rows

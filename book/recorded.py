@@ -106,18 +106,18 @@ def vision() -> dict[str, dict[str, list[float]]]:
 def longer() -> dict[str, dict[str, list[float]]]:
     """Return the measures of chapter 22: name → method → one number a seed.
 
-    ``"text"`` is what sixteen times the trained length adds to the bits a byte, ``"needles"`` the
-    share found there, ``"far"`` that of those 512 tokens away or more.
+    ``"trained"`` has the bits a byte at the trained length, ``"text"`` what sixteen times that adds
+    to them, ``"needles"`` the share found there.
     """
-    found: dict[str, dict[str, list[float]]] = {"text": {}, "needles": {}, "far": {}}
+    found: dict[str, dict[str, list[float]]] = {"trained": {}, "text": {}, "needles": {}}
     for cell in data("extrapolation")["cells"].values():
         for method in cell["runs"][0]["read"]:
             rows = [run["read"][method] for run in cell["runs"]]
             if cell["told"]["task"] == "text":
+                found["trained"][method] = [row["lengths"][0] for row in rows]
                 found["text"][method] = [r["lengths"][-1] - r["lengths"][0] for r in rows]
             else:
                 found["needles"][method] = [row["lengths"][-1] for row in rows]
-                found["far"][method] = [row["distances"][-1] for row in rows]
     return found
 
 

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 import torch
+from docutils import nodes
 from torch import nn
 
+from _ext import book_released
 from benchmarks import released, small
 from book import exchanged
 from book.own_lines import OWN
@@ -153,3 +155,14 @@ def test_only_small_models_are_built() -> None:
             self.weight = nn.Parameter(torch.empty(10**4, 10**4, device="meta"))
 
     assert small.build(Large, None) is None
+
+
+def test_a_table_marks_columns_of_plain_numbers() -> None:
+    def cell(text: str) -> nodes.entry:
+        return nodes.entry("", nodes.paragraph(text=text))
+
+    rows = [("name", "n", "words"), ("a", "4,160", "yes"), ("b", "–", "12 of 14")]
+    group = nodes.tgroup("", *(nodes.row("", *map(cell, row)) for row in rows))
+    book_released.align(nodes.table("", group))
+    marked = [[bool(e["classes"]) for e in row.findall(nodes.entry)] for row in group.children]
+    assert marked == [[False, True, False]] * 3

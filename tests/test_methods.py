@@ -1,4 +1,4 @@
-"""The tables of all methods: complete, of what the classes are, and as the records have it."""
+"""The map of all methods: complete, of what the classes are, and as the records have it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from docutils import nodes
 
-from _ext import book_choice
+from _ext import book_choice, book_methods
 from book import facts, measures, methods, recorded
 from lab.theory.spread import difference, interval, mean
 from results import extrapolation, language, recall_many, vision
@@ -51,9 +50,9 @@ def test_a_new_name_without_a_row_stops_the_book(monkeypatch) -> None:
 
 
 def test_every_row_fills_every_column(encoders, attentions) -> None:
-    for rows in (encoders, attentions):
+    for kind, rows in (("encoders", encoders), ("attentions", attentions)):
         (columns,) = {tuple(row.cells) for row in rows.values()}
-        assert set(columns) <= set(book_choice.HEADS)
+        assert set(columns) == set(book_methods.KINDS[kind][2])
         assert all(text.strip() for row in rows.values() for text in row.cells.values())
 
 
@@ -149,6 +148,28 @@ def test_the_state_of_an_attention_has_the_size_of_the_theory(attentions) -> Non
     assert {name for name, place in exact.items() if place != "after φ"} == {"gla"}
 
 
+def test_rows_have_what_the_theory_says_that_they_have(encoders, attentions) -> None:
+    """What the chapters say of whom, once more."""
+    has = {
+        key: {
+            name
+            for kind, rows in (("encoders", encoders), ("attentions", attentions))
+            for name, row in rows.items()
+            if kind in need.holds and need.holds[kind](row.cells)
+        }
+        for key, need in methods.NEEDS.items()
+    }
+    assert has["relative"] == {*ENCODERS, *BIASES}
+    assert has["state"] == {*encoders, *attentions} - {*BIASES, "softmax", "toeplitz"}
+    assert has["longer"] == {"alibi", "kerple-log", "kerple-power", "gla"}
+    assert has["lookup"] == {"none", "t5", "kerple-log", "softmax", "relu", "elu"}
+    assert has["rope"] == {*attentions} - {"gla"}
+    assert has["fast"] == {"relu", "elu", "favor", "cosine", "retnet", "ssd"}
+    assert has["images"] == {*vision.ENCODERS, "softmax", "relu", "favor"}
+    assert has["volumes"] == {*vision.ENCODERS, "softmax"}
+    assert {"rope", "none", "softmax", "gla", "ssd", "favor"} < has["text"]
+
+
 # --- as the records have it ---
 
 
@@ -170,7 +191,7 @@ def test_cells_are_means_and_intervals_of_the_records(encoders, attentions) -> N
     pairs = recorded.data("recall_many")["cells"]
     rows = [[run["scores"]["test"] for run in pairs[f"free, relu, rate {rate:g}"]["runs"]]
             for rate in recall_many.RATES]  # fmt: skip
-    assert agrees(attentions["relu"].cells["recall"], max(rows, key=sum))
+    assert agrees(attentions["relu"].cells["lookup"], max(rows, key=sum))
     places = recorded.data("vision")["cells"]["moved axial"]["runs"]
     new = [
         sum(sum(row) for row in run["places"]) - sum(sum(row[:3]) for row in run["places"][:3])
@@ -181,15 +202,19 @@ def test_cells_are_means_and_intervals_of_the_records(encoders, attentions) -> N
         run["read"]["rope"]["lengths"]
         for run in recorded.data("extrapolation")["cells"]["text rope"]["runs"]
     ]
-    assert agrees(encoders["rope"].cells["text"], [row[-1] - row[0] for row in rope])
+    assert agrees(encoders["rope"].cells["text"], [row[0] for row in rope])
+    assert agrees(encoders["rope"].cells["longer"], [row[-1] - row[0] for row in rope])
+    digits = recorded.data("mnist")["cells"]["favor: axial"]["runs"]
+    assert agrees(attentions["favor"].cells["images"], [run["scores"]["test"] for run in digits])
 
 
 def test_a_dash_stands_where_and_only_where_there_is_no_run(encoders, attentions) -> None:
-    tried = {n for n, row in encoders.items() if row.cells["text"] != methods.MISSING}
-    assert tried == set(extrapolation.METHODS) - {"gla"}
+    for name in ("text", "longer", "lookup"):
+        tried = {n for n, row in encoders.items() if row.cells[name] != methods.MISSING}
+        assert tried == set(extrapolation.METHODS) - {"gla"}
     tried = {n for n, row in encoders.items() if row.cells["images"] != methods.MISSING}
     assert tried == set(vision.ENCODERS)
-    tried = {n for n, row in attentions.items() if row.cells["recall"] != methods.MISSING}
+    tried = {n for n, row in attentions.items() if row.cells["lookup"] != methods.MISSING}
     assert tried == set(recall_many.MAPS["free"])
     asked = {told.get("weight") for told in language.CELLS.values()} - {None}
     found = {n for n in WEIGHTS if attentions[n].cells["text"] != methods.MISSING}
@@ -252,16 +277,41 @@ def test_no_mean_is_typed_on_the_page() -> None:
 
 # --- on the page ---
 
+PAGE = (ROOT / "book" / "choose.md").read_text(encoding="utf8")
+MAP = re.compile(r"^:+\{methods\}\n(.*?)\n:+$", re.DOTALL | re.MULTILINE)
 
-def test_a_table_marks_columns_of_plain_numbers() -> None:
-    def cell(text: str) -> nodes.entry:
-        return nodes.entry("", nodes.paragraph(text=text))
 
-    rows = [("name", "n", "words"), ("a", "4,160", "yes"), ("b", "–", "12 of 14")]
-    group = nodes.tgroup("", *(nodes.row("", *map(cell, row)) for row in rows))
-    book_choice.align(nodes.table("", group))
-    marked = [[bool(e["classes"]) for e in row.findall(nodes.entry)] for row in group.children]
-    assert marked == [[False, True, False]] * 3
+def test_the_map_has_a_row_for_every_method_and_words_for_no_other(encoders, attentions) -> None:
+    words = book_choice.told(MAP.search(PAGE)[1].splitlines())
+    text = book_methods.listed(words, book_choice.numbers(ROOT))
+    assert re.findall(r'id="method-([\w-]+)"', text) == [*encoders, *attentions]
+    assert set(re.findall(r'id="need-([\w-]+)"', text)) == {*book_methods.KINDS, *methods.NEEDS}
+    assert words.keys() == {*encoders, *attentions}  # what each is, and what came of it
+    with pytest.raises(ValueError, match="must be names of rows, got ropes"):
+        book_methods.listed({"ropes": "?"}, book_choice.numbers(ROOT))
+    with pytest.raises(ValueError, match=r"chapter of none must be in _toc\.yml, got notebooks/01"):
+        book_methods.listed({}, {})
+
+
+def test_a_mark_stands_where_its_number_is() -> None:
+    less = book_methods.mark("text", "1.82\u00a0±\u00a00.04, elu", (1.0, 3.0), less=True)
+    assert 'style="--mean:41%;--low:39%;--high:43%"' in less
+    assert 'data-order="1.82"' in less
+    assert "±\u00a00.04<" in less  # not what it stood beside
+    more = book_methods.mark("cost", "−4,160", (-8320, 0), less=False)
+    assert 'style="--mean:50%;--low:50%;--high:50%"' in more
+    assert 'data-order="4160"' in more
+    assert [methods.amount(t) for t in ("+0.00", "grows, 128 a token", "yes")] == [
+        (0, 0),
+        None,
+        None,
+    ]
+
+
+def test_the_answers_are_short() -> None:
+    """Without the map and its rows; a number counts for a word."""
+    text = re.sub(r"\]\([^)]*\)+|^\(\S+\)=$", " ", MAP.sub("", PAGE), flags=re.MULTILINE)
+    assert len(re.findall(r"\S*\w\S*", re.sub(r"\{\{.*?\}\}", "number", text))) < 600
 
 
 TOC = """
@@ -287,8 +337,6 @@ def test_chapters_are_counted_on_and_need_a_sentence_each(tmp_path: Path) -> Non
     for part, lines in (("Three", []), ("One", ["a: First."]), ("Two", ["c:"])):
         with pytest.raises(ValueError, match="got"):
             book_choice.listed(part, lines, tmp_path)
-    with pytest.raises(ValueError, match=r"chapter of x must be in _toc\.yml, got notebooks/z"):
-        book_choice.table("T", [methods.Row("x", "", {"axes": "1"}, "z")], {})
 
 
 def test_numbers_reach_the_pages_beside_what_the_book_has_set() -> None:

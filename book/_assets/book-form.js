@@ -34,7 +34,7 @@
   function openTarget() {
     const target = document.querySelector(":target");
     if (!target) { return; }
-    const box = target.closest(".toggle-hidden"), shut = "details.book-deeper:not([open])";
+    const box = target.closest(".toggle-hidden"), shut = "details:is(.book-deeper, .book-method):not([open])";
     const answer = target.closest(".book-answer[hidden]");
     const own = target.querySelector(":scope > " + shut);
     if (own) { own.open = true; }

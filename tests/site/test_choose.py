@@ -1,12 +1,15 @@
-"""The page that chooses a method: its tables sort, and the front page's questions lead to it."""
+"""The map of methods, tables that sort, and the front page's questions, which lead to answers."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from _ext import book_methods, book_released
+from book import methods
 from tests.site.reader import WINDOWS, Reader
 
 COLUMN = """([table, head]) => {
@@ -16,9 +19,9 @@ COLUMN = """([table, head]) => {
 
 
 def test_every_table_sorts_by_every_heading(site: Path, reader: Reader) -> None:
-    reader.open(site / "book" / "choose.html")
+    reader.open(site / "book" / "released_models.html")
     tables = reader.page.query_selector_all("table.book-sortable")
-    assert len(tables) == 2
+    assert len(tables) == len(book_released.TABLES)
     for table in tables:
         heads = [h.text_content().strip() for h in table.query_selector_all("thead th")]
         before = sorted(reader.page.evaluate(COLUMN, [table, heads[0]]))
@@ -32,13 +35,13 @@ def test_every_table_sorts_by_every_heading(site: Path, reader: Reader) -> None:
                 known = [cell for cell in cells if cell != "–"]
                 assert cells == known + ["–"] * (len(cells) - len(known))
                 numbers = [float(c.split()[0].replace(",", "").replace("−", "-")) for c in known
-                           if c.lstrip("+−")[:1].isdigit()]  # fmt: skip
+                           if re.fullmatch(r"[+−]?[\d,.]+", c.split()[0])]  # fmt: skip
                 assert numbers == sorted(numbers, reverse=said == "descending")
         assert sorted(reader.page.evaluate(COLUMN, [table, heads[0]])) == before
 
 
 def test_names_stay_in_sight_while_a_table_scrolls(site: Path, phone: Reader) -> None:
-    phone.open(site / "book" / "choose.html")
+    phone.open(site / "book" / "released_models.html")
     for table in phone.page.query_selector_all("table.book-sortable"):
         name = table.query_selector("tbody th")
         box = table.evaluate_handle("t => t.parentElement").as_element()
@@ -48,13 +51,118 @@ def test_names_stay_in_sight_while_a_table_scrolls(site: Path, phone: Reader) ->
         assert name.bounding_box()["x"] == pytest.approx(box.bounding_box()["x"], abs=2)
 
 
-def test_without_a_script_the_tables_stand(site: Path, browser: Any) -> None:
+# --- the map of methods ---
+
+
+def shown(reader: Reader) -> list[str]:
+    """Return the methods whose rows are to be seen, in their order."""
+    rows = reader.page.query_selector_all(".book-method")
+    return [row.get_attribute("id").removeprefix("method-") for row in rows if row.is_visible()]
+
+
+def pressed(reader: Reader) -> list[str]:
+    buttons = reader.page.query_selector_all(".book-needs button[aria-pressed=true]")
+    return [button.get_attribute("id").removeprefix("need-") for button in buttons]
+
+
+def having(*needs: str) -> set[str]:
+    """Return the methods that have all of this, or of which it is no question."""
+    kinds = [need for need in needs if need in book_methods.KINDS] or [*book_methods.KINDS]
+    asked = [methods.NEEDS[need] for need in needs if need in methods.NEEDS]
+    return {
+        row.name
+        for kind in kinds
+        for row in book_methods.KINDS[kind][1]()
+        if all(kind not in need.holds or need.holds[kind](row.cells) for need in asked)
+    }
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+def test_rows_stay_that_have_what_is_pressed(
+    site: Path, readers: dict[str, Reader], window: str
+) -> None:
+    """By keys, by touch, and again from the address."""
+    reader, path = readers[window], site / "book" / "choose.html"
+    reader.open(path)
+    every, done = shown(reader), []
+    assert set(every) == having()
+    said = reader.page.query_selector(".book-needs [role=status]")
+    for need in ("encoders", "images", "relative", "folds"):
+        button = reader.page.query_selector(f"#need-{need}")
+        if window == "phone":
+            assert button.bounding_box()["height"] >= 44
+            button.tap()
+        else:
+            button.focus()
+            button.press("Enter" if need == "images" else "Space")
+        done.append(need)
+        assert set(pressed(reader)) == set(done)
+        assert set(shown(reader)) == having(*done)
+        assert said.text_content() == f"{len(having(*done))} of 14 ways to tell positions"
+        assert reader.page.evaluate("location.hash") == f"#need={','.join(done)}"
+    marks = reader.page.query_selector_all("[data-measure=images].book-mark")
+    orders = [float(m.get_attribute("data-order")) for m in marks if m.is_visible()]
+    assert len(orders) == len(having(*done))
+    assert orders == sorted(orders)
+    row = reader.page.query_selector("#method-cayley")
+    row.query_selector("summary").click()
+    assert "What did not work" in row.inner_text()
+
+    reader.page.query_selector("#need-text").click()  # which lets go of images
+    assert pressed(reader) == ["encoders", "text", "relative", "folds"]
+    assert shown(reader) == []
+    assert said.text_content() == "No method has all of this."
+    for need in pressed(reader):
+        reader.page.query_selector(f"#need-{need}").click()
+    assert shown(reader) == every
+
+    reader.open(path, "#need=attentions,state,lookup")
+    assert set(shown(reader)) == having("attentions", "state", "lookup") == {"relu", "elu"}
+    reader.page.evaluate("location.hash = '#method-softmax'")  # of one that is away
+    reader.page.wait_for_function("document.querySelector('#method-softmax').open")
+    assert shown(reader) == every
+    assert not reader.faults()
+
+
+def test_every_answer_shows_its_methods(site: Path, reader: Reader) -> None:
+    path = site / "book" / "choose.html"
+    reader.open(path)
+    links = reader.page.query_selector_all("a.book-shows")
+    targets = [link.get_attribute("href") for link in links]
+    assert len(targets) >= 10
+    for target in targets:
+        reader.page.query_selector(f'a[href="{target}"]').click()
+        needs = target.partition("=")[2].split(",")
+        reader.page.wait_for_function("() => document.activeElement.matches('.book-map')")
+        assert set(pressed(reader)) == set(needs)
+        assert set(shown(reader)) == having(*needs) != set()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("window", WINDOWS)
+def test_a_map_with_an_open_row_shuts_nobody_out(
+    site: Path, readers: dict[str, Reader], window: str, theme: str
+) -> None:
+    reader = readers[window]
+    reader.open(site / "book" / "choose.html", "#need=images,state")
+    reader.dress(theme)
+    for name in ("axial", "favor"):
+        reader.page.query_selector(f"#method-{name} > summary").click()
+    assert reader.faults() + reader.barriers() == []
+
+
+def test_without_a_script_the_map_stands_and_opens(site: Path, browser: Any) -> None:
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto((site / "book" / "choose.html").as_uri())
-    rows = [len(t.query_selector_all("tbody tr")) for t in page.query_selector_all("table")]
-    assert min(rows) > 10
-    assert page.query_selector("table.book-sortable button") is None
+    rows = page.query_selector_all(".book-method")
+    assert len(rows) == len(having())
+    assert all(row.is_visible() for row in rows)
+    assert not page.query_selector("#need-text").is_visible()
+    assert not page.query_selector("a.book-shows").is_visible()
+    row = page.query_selector("#method-gla")
+    row.query_selector("summary").click()
+    assert row.query_selector("dl").is_visible()
     context.close()
 
 
