@@ -19,7 +19,7 @@ GOOD = f"""<!doctype html><html><head>
 <script>const port = 80; // no address here</script></head>
 <body><article id="top">{WORDS}
 <a href="other.html#there">x</a> <a href="#top">y</a> <a href="https://example.org/">z</a>
-<a href="#fig=clocks&amp;base=10">state</a> <a href="other.html#need=a">choice</a>
+<a href="#fig=clocks&amp;base=10">state</a> <a href="#need=a">choice</a> <b id="need-a"></b>
 <img src="a.png" alt="A falling curve">
 <math><mi>x</mi><annotation>\\frac{{x}}{{2}}</annotation></math> <code>$PATH and $HOME</code>
 <figure id="fig-clocks"><div class="book-plot" aria-label="Eight dials"></div>
@@ -69,7 +69,7 @@ FAULTS = {
         '<a href="#fig=clocks&amp;size=10">x</a>',
         "figure clocks has no size=10",
     ),
-    "a choice that no button is": ('<a href="other.html#need=a,gone">x</a>', "no button gone"),
+    "a choice that no button is": ('<a href="#need=a,gone">x</a>', "no button gone"),
     "a missing image": ('<img src="gone.png" alt="A curve">', "gone.png leads nowhere"),
     "a missing script": ('<script src="gone.js"></script>', "gone.js leads nowhere"),
 }
@@ -81,7 +81,7 @@ def good(tmp_path: Path) -> Path:
     tmp_path /= "site"
     tmp_path.mkdir()
     (tmp_path / "index.html").write_text(GOOD, encoding="utf8")
-    other = f'<html><body><article id="there">{WORDS}<b id="need-a"></b></article></body></html>'
+    other = f'<html><body><article id="there">{WORDS}</article></body></html>'
     (tmp_path / "other.html").write_text(other, encoding="utf8")
     (tmp_path / "a.png").write_bytes(b"")
     (tmp_path / "style.css").write_text("body { background: url(a.png) }", encoding="utf8")
