@@ -45,7 +45,7 @@ FIRST = {
     "associative recall": "notebooks/19_associative_recall",
     "induction head": "notebooks/19_associative_recall",
     "performer digits": "notebooks/20_vision_transformer",
-    "224 to 448": "notebooks/20_vision_transformer",
+    "224 to 448": "book/choose",
     "perplexity": "notebooks/21_language_model",
     "needle": "notebooks/22_length_extrapolation",
     "length extrapolation": "notebooks/22_length_extrapolation",
