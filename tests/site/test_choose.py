@@ -34,8 +34,8 @@ def test_every_table_sorts_by_every_heading(site: Path, reader: Reader) -> None:
                 assert [h.get_attribute("aria-sort") for h in sorted_by] == [said]
                 known = [cell for cell in cells if cell != "–"]
                 assert cells == known + ["–"] * (len(cells) - len(known))
-                numbers = [float(c.split()[0].replace(",", "").replace("−", "-")) for c in known
-                           if re.fullmatch(r"[+−]?[\d,.]+", c.split()[0])]  # fmt: skip
+                begins = [re.match(r"[+−]?\d[\d,]*(\.\d+)?", cell) for cell in known]
+                numbers = [float(n[0].replace(",", "").replace("−", "-")) for n in begins if n]
                 assert numbers == sorted(numbers, reverse=said == "descending")
         assert sorted(reader.page.evaluate(COLUMN, [table, heads[0]])) == before
 
