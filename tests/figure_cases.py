@@ -201,6 +201,9 @@ CASES: dict[str, dict[str, list[Any]]] = {
     },
     "cost.kept_numbers": {"tokens": [65536, 32], "features": [64, 1024]},
     "cost.amdahl_bars": {"share": [0.5, 0.04, 0], "factor": [10, 1, 100]},
+    "cost.other_machine": {
+        "ridge": [150, 2, 40], "channels": [64, 256], "numbers": ["bfloat16", "float32"],
+    },
     "speed.recorded_times": {
         "tokens": [1024, 256], "mask": ["not causal", "causal"], "recorded": [TIMED],
     },

@@ -115,6 +115,22 @@ def test_what_the_whole_gains_is_the_quotient_of_the_bars() -> None:
         assert max(curve.y) < most.y[0] + 1e-12
 
 
+def test_what_a_machine_can_do_is_the_bound_over_its_peak() -> None:
+    for at, (figure, told) in states("cost.other_machine"):
+        softmax, state, whole = figure.data
+        size, d = {"float32": 4, "bfloat16": 2}[at["numbers"]], at["channels"]
+        for n, share in zip(softmax.x, softmax.y, strict=True):
+            moved = size * cost.moved_numbers(n, d, d)
+            work = {"multiplications": cost.pair_products(n, d, d), "bytes": moved}
+            least = cost.least_seconds(work, {"multiplications": at["ridge"], "bytes": 1})
+            assert share == pytest.approx(work["multiplications"] / at["ridge"] / least)
+            work["multiplications"] = cost.linear_products(n, d, d + 1)
+            least = cost.least_seconds(work, {"multiplications": at["ridge"], "bytes": 1})
+            assert state.y[0] == pytest.approx(work["multiplications"] / at["ridge"] / least)
+        assert whole.x[0] == 2 * size * at["ridge"]
+        assert f"{state.y[0]:.0%}, at any length" in told
+
+
 # --- in models ---
 
 

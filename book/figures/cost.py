@@ -19,7 +19,7 @@ from lab.theory.cost import (
     state_numbers,
 )
 
-__all__ = ["amdahl_bars", "kept_numbers", "roofline"]
+__all__ = ["BYTES", "amdahl_bars", "kept_numbers", "other_machine", "roofline"]
 
 NUMBER = 4  # bytes of a float32
 SOFTMAX, STATE, REST = COLOURS["softmax"], COLOURS["relu"], PALETTE["grey"]
@@ -206,4 +206,58 @@ def amdahl_bars(share: float, factor: float) -> Drawn:
         f"Two bars of time. Before, the part takes {before:.2f} of 1; made {factor:g} times as "
         f"fast it takes {after:.3f}. Below, the gain of the whole against that of the part: it is "
         f"{gain:.2f}, and goes to {most:.2f}.",
+    )
+
+
+TEXTS = sorted({round(2 ** (k / 8)) for k in range(129)})  # tokens, to 65,536
+BYTES = {"float32": 4, "bfloat16": 2}
+
+
+@computed
+def _of_peak(ridge: Tensor, channels: Tensor, size: int) -> dict[str, Tensor]:
+    """Return which share of a machine's multiplications softmax and a state can use at most.
+
+    And the tokens from which on softmax can use all.
+    """
+    d: Any = channels
+    state = linear_products(1, 1, d + 1) * d / (size * moved_numbers(1, d, d) * ridge)
+    softmax = torch.tensor(TEXTS, dtype=torch.float64) / (2 * size * ridge)
+    return {
+        "softmax": softmax.clamp(max=1),
+        "state": state.clamp(max=1) * torch.ones(2, dtype=torch.float64),
+        "whole": 2 * size * ridge,
+    }
+
+
+def other_machine(ridge: float, channels: int, numbers: str) -> Drawn:
+    """Draw how much of a machine softmax and a state can use, by its ridge: :eq:`eq-intensity`.
+
+    Args:
+        ridge: Multiplications that the machine does for each byte that it moves.
+        channels: d.
+        numbers: A name in ``BYTES``.
+
+    Returns:
+        A figure of two lines over the tokens.
+    """
+    found = _of_peak(ridge, channels, BYTES[str(numbers)])
+    state, whole = found["state"][0], found["whole"]
+    hover = "%{x:,} tokens: %{y:.0%}"
+    traces = [
+        line(TEXTS, found["softmax"], SOFTMAX, "softmax", hover=hover),
+        line([1, TEXTS[-1]], found["state"], STATE, "a state", hover=hover),
+        dots([whole], [1], SOFTMAX, hover=hover),
+    ]
+    axes = layout(
+        height=360,
+        margin={"l": 60, "r": 14, "t": 44, "b": 84},
+        title_text=f"softmax all from {whole:,.0f} tokens, a state {state:.0%}",
+        xaxis=tokens_axis([1, 16, 256, 4096, 65536], 0, math.log10(TEXTS[-1])),
+        yaxis=axis("of the multiplications", 0, 1.05, tickformat=".0%"),
+    )
+    return Drawn(
+        go.Figure(traces, axes),
+        f"The share of a machine's multiplications that can be used, against the tokens, in "
+        f"{numbers}, where it does {ridge:g} of them for each byte. Softmax can use all from "
+        f"{whole:,.0f} tokens on; a state of {channels:.0f} channels {state:.0%}, at any length.",
     )
