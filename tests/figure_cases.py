@@ -171,6 +171,7 @@ CASES: dict[str, dict[str, list[Any]]] = {
     "delta_rule.two_keys_count": {"angle": [60.0, 0, 36, 1.5]},
     "associative_recall.asked_value": {"asked": ["C", "A", "E"], "deal": [1, 2, 3]},
     "associative_recall.recalled_value": {"share": [1, 0, 0.5], "sharpness": [6, 2, 0]},
+    "lookup.lookup_frontier": {"distance": [64, 2048]},
     "associative_recall.match_threshold": {"pairs": [8, 2, 64], "score": [1.9, 6]},
     "associative_recall.match_estimates": {"pairs": [8, 3, 64], "features": [32, 4096]},
     "associative_recall.recalled_runs": {
