@@ -56,6 +56,7 @@ def facts() -> dict[str, Any]:
         "needles": texts(longer["needles"]),
         "recall": texts(recall),
         "recall_random": span(recall, random),
+        "looked_up": texts(measures.looked_up()),
         "replaced": texts(recorded.replaced()),
         "redrawn": about(drawn["redrawn"]),
         "kept_drawn": about(drawn["test"]),
