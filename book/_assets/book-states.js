@@ -37,7 +37,8 @@ window.bookStates = (function () {
   }
 
   function general(value, digits) {
-    const short = Number(value.toPrecision(digits)), size = Math.abs(short);
+    const places = digits - 1 - Math.floor(Math.log10(Math.abs(value)));
+    const short = Number(places >= 0 && places <= 20 ? fixed(value, places) : value.toPrecision(digits)), size = Math.abs(short);
     if (size === 0 || (size >= 1e-4 && size < Math.pow(10, digits))) { return String(short); }
     return short.toExponential().replace(/e([+-])(\d)$/, "e$10$2");
   }

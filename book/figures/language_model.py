@@ -158,7 +158,7 @@ def leads_in_units(unit: float, *, recorded: Mapping[str, tuple[str, float]]) ->
         margin={"l": 120, "r": 14, "t": 44, "b": 48},
         title_text=f"units of {unit:g} bytes: {least:+.1f}% to {most:+.1f}%",
         xaxis=axis("% over softmax with RoPE", -20, 34, dtick=10),
-        yaxis={"type": "category", "autorange": "reversed"},
+        yaxis={"type": "category", "range": [len(percent) - 0.5, -0.5]},
         bargap=0.35,
     )
     first, *_, last = sorted(percent, key=lambda name: percent[name])

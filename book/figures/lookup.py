@@ -22,7 +22,7 @@ SERIES = {
     "FAVOR+": (["FAVOR+, m = 32", "FAVOR+, m = 128"], COLOURS["favor"], "circle"),
     "SSD": (["SSD"], COLOURS["ssd"], "square"),
     "GLA": (["GLA"], COLOURS["gla"], "square"),
-    "delta rule": ([name.format("delta rule") for name in HEADS], COLOURS["delta"], "circle"),
+    "delta rule": ([name.format("delta rule") for name in HEADS], COLOURS["delta"], "triangle-up"),
     "gated delta rule": (
         [name.format("gated delta rule") for name in HEADS[:2]],
         PALETTE["brown"],
