@@ -44,6 +44,11 @@ class Column(NamedTuple):
 LENGTHS = "[chapter 22](../notebooks/22_length_extrapolation.ipynb)"
 VISION = "[chapter 20](../notebooks/20_vision_transformer.ipynb)"
 SPEED = "[chapter 23](../notebooks/23_speed.ipynb)"
+LONGER = Column(
+    "bits a byte added at 1,024",
+    f"Bits a byte added with 1,024 in sight after training with 64 ({LENGTHS})",
+    less=True,
+)
 KINDS: dict[str, tuple[str, Callable[[], list[Row]], dict[str, Column]]] = {
     "encoders": (
         "Ways to tell positions",
@@ -65,11 +70,7 @@ KINDS: dict[str, tuple[str, Callable[[], list[Row]], dict[str, Column]]] = {
                 f"Bits a byte of a text, 64 bytes in sight, as in training ({LENGTHS})",
                 less=True,
             ),
-            "longer": Column(
-                "bits a byte added at 1,024",
-                f"Bits a byte added with 1,024 in sight after training with 64 ({LENGTHS})",
-                less=True,
-            ),
+            "longer": LONGER,
             "lookup": Column(
                 "needles found",
                 f"Needles found among 1,024 tokens after training with 64 ({LENGTHS})",
@@ -105,11 +106,7 @@ KINDS: dict[str, tuple[str, Callable[[], list[Row]], dict[str, Column]]] = {
                 "([chapter 21](../notebooks/21_language_model.ipynb))",
                 less=True,
             ),
-            "longer": Column(
-                "bits a byte added at 1,024",
-                f"Bits a byte added with 1,024 in sight after training with 64 ({LENGTHS})",
-                less=True,
-            ),
+            "longer": LONGER,
             "lookup": Column(
                 "recall",
                 "Values recalled of 32 pairs, keys shifted "

@@ -124,7 +124,7 @@ def test_bars_are_the_times_that_were_recorded_at_the_chosen_length() -> None:
         assert dict(zip(bars.y, bars.x, strict=True)) == {k: v for k, v in drawn.items() if v}
         for name, bar in zip(bars.y, bars.text, strict=True):
             assert f"{name} {bar}" in text
-            assert (name == "softmax") == (not bar.endswith("of softmax"))
+            assert (name == "softmax") == (not bar.endswith("×"))
             low, high = (10**x for x in fig.layout.xaxis2.range)
             assert low < drawn[name] < high
 

@@ -118,7 +118,7 @@ def recorded_times(tokens: int, mask: str, *, recorded: Mapping[str, Mapping[str
     here = {label: ms for label, ms in at.items() if ms is not None}
     first, base = next(iter(here.items()))
     told = {
-        label: _short(ms) + ("" if label == first else f", {ms / base:.2g} of {first}")
+        label: _short(ms) + ("" if label == first else f", {ms / base:.2g} ×")
         for label, ms in here.items()
     }
     shown = list(reversed(here))
@@ -140,7 +140,7 @@ def recorded_times(tokens: int, mask: str, *, recorded: Mapping[str, Mapping[str
             y=milliseconds("ms a head", -2.2, 3.8),
             shapes=[marks.upright(tokens, width=1.5, dash="dot")],
         ),
-        Panel([bars], x=milliseconds(f"ms a head at {tokens:,} tokens", -2.2, 3.8)),
+        Panel([bars], x=milliseconds(f"ms a head at {tokens:,} tokens, × {first}’s", -2.2, 3.8)),
         heights=(0.52, 0.32),
         height=600,
         margin={"l": 84, "r": 14, "t": 14, "b": 92},
@@ -151,7 +151,7 @@ def recorded_times(tokens: int, mask: str, *, recorded: Mapping[str, Mapping[str
         fig,
         f"Recorded milliseconds a head against the number of tokens, {mask}, both logarithmic: "
         f"softmax rises about twice as steeply as what goes through a state. Bars at {tokens:,} "
-        f"tokens: {words}.",
+        f"tokens, with the time over that of {first}: {words}.",
     )
 
 

@@ -143,6 +143,9 @@ def test_a_page_reads_well_and_its_sliders_draw_what_python_computes(
         faults = [f"light: {fault}" for fault in reader.faults()]
         moved = 0
         for box in reader.figures():
+            if moved and window == "phone":  # a finger moves one as it moves all
+                faults += compare(box, about(box))
+                continue
             wrong, count = move(reader, box)
             faults += wrong
             moved += count

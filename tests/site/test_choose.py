@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from _ext import book_methods, book_released
 from book import methods
 from tests.site.reader import WINDOWS, Reader
 
+SHOWN = """() => [...document.querySelectorAll(".book-method")]
+  .filter(row => row.checkVisibility()).map(row => row.id)"""
 COLUMN = """([table, head]) => {
   const n = [...table.tHead.rows[0].cells].findIndex(c => c.textContent.trim() === head);
   return [...table.tBodies[0].rows].map(row => row.cells[n].textContent.trim());
@@ -56,13 +59,18 @@ def test_names_stay_in_sight_while_a_table_scrolls(site: Path, phone: Reader) ->
 
 def shown(reader: Reader) -> list[str]:
     """Return the methods whose rows are to be seen, in their order."""
-    rows = reader.page.query_selector_all(".book-method")
-    return [row.get_attribute("id").removeprefix("method-") for row in rows if row.is_visible()]
+    found: list[str] = reader.page.evaluate(SHOWN)
+    return [name.removeprefix("method-") for name in found]
 
 
 def pressed(reader: Reader) -> list[str]:
     buttons = reader.page.query_selector_all(".book-needs button[aria-pressed=true]")
     return [button.get_attribute("id").removeprefix("need-") for button in buttons]
+
+
+@functools.cache
+def rows_of(kind: str) -> list[methods.Row]:
+    return book_methods.KINDS[kind][1]()
 
 
 def having(*needs: str) -> set[str]:
@@ -72,7 +80,7 @@ def having(*needs: str) -> set[str]:
     return {
         row.name
         for kind in kinds
-        for row in book_methods.KINDS[kind][1]()
+        for row in rows_of(kind)
         if all(kind not in need.holds or need.holds[kind](row.cells) for need in asked)
     }
 
