@@ -302,16 +302,16 @@ def features_needed(temperature: float) -> Drawn:
     """
     found = _needed(temperature)
     favor, optimal, both = found["here"]
-    kinds = {
-        "favor": ("FAVOR+", COLOURS["favor-iid"]),
-        "optimal": ("least variance", COLOURS["favor-optimal"]),
-        "both": ("both signs", COLOURS["hyperbolic"]),
+    kinds = {  # where t is large the first and the last lie on each other
+        "favor": ("FAVOR+", COLOURS["favor-iid"], "solid"),
+        "optimal": ("least variance", COLOURS["favor-optimal"], "solid"),
+        "both": ("both signs", COLOURS["hyperbolic"], "dash"),
     }
     drawn = [
-        line(TEMPERATURES, found[kind], colour, name, hover="t = %{x}: %{y:,.0f}")
-        for kind, (name, colour) in kinds.items()
+        line(TEMPERATURES, found[kind], colour, name, dash=dash, hover="t = %{x}: %{y:,.0f}")
+        for kind, (name, colour, dash) in kinds.items()
     ]
-    drawn.append(dots([temperature] * 3, found["here"], [colour for _, colour in kinds.values()]))
+    drawn.append(dots([temperature] * 3, found["here"], [row[1] for row in kinds.values()]))
     drawn.append(line([0.1, 8], [DIM, DIM], PALETTE["grey"], width=1.5, dash="dot"))
     axes = layout(
         height=380,

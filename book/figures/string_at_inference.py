@@ -127,11 +127,11 @@ def where_lines_cross(price: float) -> Drawn:
     Returns:
         A figure with logarithmic axes; a dot marks the first size at which the FFT is ahead.
     """
-    found, grey = _crossing(price), COLOURS["dense"]
+    found, colour = _crossing(price), COLOURS["circulant"]
     first, there = found["first"], found["there"]
     drawn = [
-        line(SIZES, [2 * d + 3 for d in SIZES], grey, "product with P", hover="d = %{x}: %{y}"),
-        line(SIZES, found["spectrum"], COLOURS["circulant"], "half spectrum",
+        line(SIZES, [2 * d + 3 for d in SIZES], colour, "product with P", hover="d = %{x}: %{y}"),
+        line(SIZES, found["spectrum"], colour, "half spectrum", dash="dash",
              hover="d = %{x}: %{y:.0f}"),
         dots([first], [there], PALETTE["magenta"]),
     ]  # fmt: skip
