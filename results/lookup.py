@@ -147,7 +147,7 @@ class Halves(nn.Module):
     def __init__(self, kinds: list[Mapping[str, Any]]) -> None:
         super().__init__()
         self.parts = nn.ModuleList(Half(kind) for kind in kinds)
-        self.encoder = None
+        self.encoder = None  # no positions are asked for
 
     def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """Return what both heads add to the tokens, ``(..., seq, dim)``."""
