@@ -72,8 +72,9 @@ STILL = """() => {
   document.head.append(style);
 }"""
 # most of axe-core's seconds go into contrast: of texts that look alike, on grounds that are alike,
-# it is to see three in all pages, and the others keep their places and their meaning
-ALIKE = """before => {
+# it is to see three in all pages; where it looks at contrast alone the page is cut down to them, or
+# else the others keep their places and their meaning
+ALIKE = """([before, alone]) => {
   const grounds = new Map([[null, "page"]]), seen = new Map(Object.entries(before));
   const ground = element => {
     if (!grounds.has(element)) {
@@ -85,7 +86,7 @@ ALIKE = """before => {
     return grounds.get(element);
   };
   const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  const spare = [];
+  const spare = [], kept = new Set();
   while (texts.nextNode()) {
     const element = texts.currentNode.parentElement;
     if (!(element instanceof HTMLElement && texts.currentNode.data.trim())) { continue; }
@@ -95,7 +96,12 @@ ALIKE = """before => {
     const look = [style.color, style.fontSize, style.fontWeight, style.display];
     const kind = [ground(element), ...look].join();
     seen.set(kind, (seen.get(kind) || 0) + 1);
-    if (seen.get(kind) > 3) { spare.push(texts.currentNode); }
+    if (seen.get(kind) > 3) { spare.push(texts.currentNode); continue; }
+    for (let e = element; e && !kept.has(e); e = e.parentElement) { kept.add(e); }
+  }
+  if (alone) {
+    spare.splice(0).forEach(text => text.remove());
+    document.querySelectorAll("body *").forEach(e => kept.has(e) || e.remove());
   }
   for (const text of spare) {
     const hidden = document.createElement("span");
@@ -189,7 +195,7 @@ class Reader:
             contrast: Whether to look for contrast alone, and only if a text looks like none before.
         """
         self.page.evaluate(STILL)
-        before, self.looks = self.looks, self.page.evaluate(ALIKE, self.looks)
+        before, self.looks = self.looks, self.page.evaluate(ALIKE, [self.looks, contrast])
         if contrast and self.looks == before:
             return []
         told = {"resultTypes": ["violations"], **({"runOnly": CONTRAST} if contrast else {})}
