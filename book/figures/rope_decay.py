@@ -198,7 +198,7 @@ def partial_sums(distance: float) -> Drawn:
     )  # fmt: skip
     return Drawn(
         fig,
-        "Above, 64 hands in the plane, each put at the end of the one before, divided by 64, "
+        "Above, the means of neighbouring hands, each put at the end of the one before, over 64, "
         f"beside the curve of the integral. At t = {distance:g}, {share:.2f} of the horizon, the "
         f"ends are {gap:.4f} apart. Below, that distance against t: small and below its bound "
         "until the horizon at 44, then larger.",
