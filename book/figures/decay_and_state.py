@@ -66,8 +66,7 @@ def decay_memory(gamma: float, reset: float, kept: float) -> Drawn:
     fig = panels(
         Panel(
             [*left, stars],
-            f"left of each token at token {TOKENS - 1}; of token {FACT}: "
-            f"{facts[0]:.2f} and {facts[1]:.2f}",
+            f"left at token {TOKENS - 1}; of token {FACT}: {facts[0]:.2f} and {facts[1]:.2f}",
             x={**tokens, "showticklabels": False},
             y=shares,
             shapes=[{**fact, "layer": "below"}],
