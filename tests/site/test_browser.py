@@ -37,16 +37,16 @@ def sliders(box: Any) -> list[Any]:
 
 
 def choose(box: Any) -> Iterator[str]:
-    """Choose, of every control that is no slider, the last value; yield its name."""
+    """Choose, of every control that is no slider, the last value or the first; yield its name."""
     for control in box.query_selector_all(".book-control:not(.book-slider, [hidden])"):
-        kind, name = (control.get_attribute(f"data-{key}") for key in ("kind", "name"))
+        kind, name, at = (control.get_attribute(f"data-{key}") for key in ("kind", "name", "index"))
+        values = control.query_selector_all("option" if kind == "list" else "input")
+        there = 0 if int(at) == len(values) - 1 else len(values) - 1
         if kind == "list":
-            last = len(control.query_selector_all("option")) - 1
-            control.query_selector("select").select_option(index=last)
+            control.query_selector("select").select_option(index=there)
         else:
-            one = control.query_selector_all("input")[-1]
-            one.focus()
-            one.press("Space")
+            values[there].focus()
+            values[there].press("Space")
         yield name
 
 
@@ -81,20 +81,23 @@ def drag(reader: Reader, slider: Any, share: float) -> None:
 def move(reader: Reader, box: Any, *, drags: bool) -> tuple[list[str], int]:
     """Move a figure's controls and reset it: what is not as Python computes, how many were moved.
 
-    Each slider goes to its end by keyboard. What a figure computes is compared at many more values
-    without its page: see ``test_computed.py``.
+    Each slider goes by keyboard to an end where it does not stand. What a figure computes is
+    compared at many more values without its page: see ``test_computed.py``.
 
     Args:
         reader: Whose window the figure is in.
         box: The figure.
-        drags: Whether sliders go a step back from their ends too, and the first is dragged.
+        drags: Whether sliders go a step back from there too, and the first is dragged.
     """
     figure, moved = about(box), 0
     found = compare(box, figure)
     for slider in sliders(box):
         name, last = (slider.get_attribute(key) for key in ("name", "max"))
+        keys, far = {"End": last, "ArrowLeft": str(int(last) - 1)}, 0.2
+        if slider.input_value() == last:
+            keys, far = {"Home": "0", "ArrowRight": "1"}, 0.8
         slider.focus()
-        for key, want in (("End", last), ("ArrowLeft", str(int(last) - 1)))[: 2 if drags else 1]:
+        for key, want in [*keys.items()][: 2 if drags else 1]:
             slider.press(key)
             reader.drawn(box)
             if slider.input_value() != want:
@@ -102,7 +105,7 @@ def move(reader: Reader, box: Any, *, drags: bool) -> tuple[list[str], int]:
             found += compare(box, figure)
         if drags and not moved:
             before, shown = slider.input_value(), picture(box)
-            drag(reader, slider, 0.2 if int(last) > 1 else 1 - int(before))
+            drag(reader, slider, far if int(last) > 1 else 1 - int(before))
             reader.drawn(box)
             if slider.input_value() == before:
                 found.append(f"dragging {name} did nothing")
