@@ -86,11 +86,18 @@ test: $(READY) ## the whole suite: form, types, units, notebooks, book, pages in
 	$(PY) tools/notebooks.py --check
 	$(PY) tools/ledger.py --check
 	$(PY) -m pytest -q -p no:nbval -n $(JOBS) --dist worksteal --ignore=tests/site tests
+	$(MAKE) --no-print-directory -j 2 replayed tested-pages
+	BOOK_HTML="$(CURDIR)/_build/test/_build/html" $(PY) -m pytest -q -p no:nbval -n $(JOBS) --dist worksteal tests/site
+
+# Two steps of the suite side by side, for the book is built by one process.
+.PHONY: replayed tested-pages
+replayed: $(READY)
 	$(PY) tools/notebooks.py --replay --jobs $(JOBS)
+
+tested-pages: $(READY)
 	rm -rf _build/test
 	$(JB) --path-output _build/test
 	$(PY) tools/check_site.py _build/test/_build/html
-	BOOK_HTML="$(CURDIR)/_build/test/_build/html" $(PY) -m pytest -q -p no:nbval -n $(JOBS) --dist worksteal tests/site
 
 portable: $(READY) ## replay the notebooks once more, as the plainest processor computes
 	$(PY) tools/notebooks.py --replay --plain --jobs $(JOBS)

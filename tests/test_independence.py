@@ -30,8 +30,8 @@ from stringlib.attention.registry import FEATURES, WEIGHTS
 from stringlib.encoders.registry import BIASES, make_bias
 from tests import model_cases
 
-DRAWS = 1000
-MARGIN = 0.2  # six standard errors of 1,000 draws: 10,000 pairs stay below it
+DRAWS = 400
+MARGIN = 0.3  # six standard errors of 400 draws: 10,000 pairs stay below it
 SIZE, HEADS, BLOCKS = 8, 2, 2
 
 

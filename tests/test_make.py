@@ -15,13 +15,15 @@ from tools import broken_packages
 
 ROOT = Path(__file__).resolve().parents[1]
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf8")
-STEPS = re.search(r"^test: .*\n((?:\t.*\n)+)", MAKEFILE, re.MULTILINE)[1].splitlines()
+RECIPES = re.findall(r"^(?:test|replayed|tested-pages): .*\n((?:\t.*\n)+)", MAKEFILE, re.MULTILINE)
 
-# Notes its arguments in $LOG, fails at call number $FAIL_AT, and plays `python -m venv`.
+# Notes its arguments in $LOG, fails at call number $FAIL_AT or with $FAIL_WITH among its arguments,
+# and plays `python -m venv`.
 STAND_IN = """\
 #!/usr/bin/env bash
 echo "$*" >>"$LOG"
 [ "$(wc -l <"$LOG")" -ne "${FAIL_AT:-0}" ] || exit 3
+[[ "$*" != *"${FAIL_WITH:-nothing}"* ]] || exit 3
 case "$*" in
 --version) echo "Python ${VERSION:-3.11.0}" ;;
 *version_info*) [ -z "${OLD:-}" ] || exit 1 ;;
@@ -202,28 +204,31 @@ def test_an_old_make_stops_at_a_benchmark_that_fails_too(project: Project) -> No
 # --- make test ---
 
 
+SUITE = (
+    *("ruff check", "ruff format --check", "mypy", "notebooks.py --check", "ledger.py --check"),
+    *("--ignore=tests/site", "notebooks.py --replay", "build --path-output", "check_site.py"),
+    "worksteal tests/site",
+)
+"""What stands in the commands of its steps. The notebooks are replayed while the book is built."""
+
+
 def test_the_suite_runs_the_fast_checks_first(project: Project) -> None:
     run = " | ".join(project.make("test", *project.ready))
-    order = [
-        "ruff check",
-        "ruff format --check",
-        "mypy",
-        "notebooks.py --check",
-        "ledger.py --check",
-        "--ignore=tests/site",
-        "notebooks.py --replay",
-        "build --path-output",
-        "check_site.py",
-        "tests/site",
-    ]
-    places = [run.index(name) for name in order[:-1]] + [run.rindex(order[-1])]
+    places = [run.index(name) for name in SUITE if "--replay" not in name]
     assert places == sorted(places)
+    assert run.index(SUITE[5]) < run.index("notebooks.py --replay") < run.index(SUITE[-1])
+    assert len(SUITE) == sum(r.count("$(PY)") + r.count("$(JB)") for r in RECIPES)
 
 
-@pytest.mark.parametrize("step", range(1, 1 + sum("$(PY)" in s or "$(JB)" in s for s in STEPS)))
-def test_a_failing_step_fails_the_suite_and_is_the_last(step: int, project: Project) -> None:
-    project.fail("test", *project.ready, FAIL_AT=str(step))
-    assert len(project.calls()) == step
+@pytest.mark.parametrize("step", SUITE)
+def test_a_failing_step_fails_the_suite_and_is_the_last(step: str, project: Project) -> None:
+    project.fail("test", *project.ready, FAIL_WITH=step)
+    called = " | ".join(project.calls())
+    assert step in called
+    after = SUITE.index(step) + 1
+    if "--replay" in step:
+        after = -1  # the book may be built by then
+    assert not [later for later in SUITE[after:] if later != step and later in called]
 
 
 # --- make book ---
@@ -327,11 +332,11 @@ def run_ci(folder: Path, *commands: str) -> tuple[int, list[str], str]:
     return result.returncode, log.read_text().splitlines(), result.stderr
 
 
-SUITE = f"make test in {ROOT}, browser 1"
+MADE = f"make test in {ROOT}, browser 1"
 
 
 def test_ci_runs_the_suite_with_the_browser_that_is_there(tmp_path: Path) -> None:
-    assert run_ci(tmp_path, "chromium", "make", "apt-get") == (0, [SUITE], "")
+    assert run_ci(tmp_path, "chromium", "make", "apt-get") == (0, [MADE], "")
     assert (ROOT / ".ci/run").stat().st_mode & 0o111
 
 
@@ -342,7 +347,7 @@ def test_ci_installs_a_browser_first(tmp_path: Path) -> None:
         "apt-get update -qq",
         "apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core",
     ]
-    assert log[2:] == [SUITE]
+    assert log[2:] == [MADE]
 
 
 def test_ci_fails_without_a_browser(tmp_path: Path) -> None:

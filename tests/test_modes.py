@@ -167,17 +167,19 @@ CASE = {
     for name in names
 }
 """Features meet each kind of encoder; which of them it is, softmax shows."""
-ALIKE = ("softmax-None", "softmax-axial", "softmax-cayley", "softmax-cayley-sparse",
-         "softmax-kerple-power", "softmax-kerple-log", "softmax-reflection", "relu-None",
-         "relu-mixed", "favor-iid-None", "favor-simplex-None", "favor-hadamard-None",
-         "favor-unit-circulant-None", "favor-simplex-circulant-None", "favor-learned-None",
-         "favor-optimal-None", "elu-cosine-positive-None", "elu-ramp-squared-None",
-         "elu-falling-None", "elu-retnet-None", "elu-delta-None", "gate")  # fmt: skip
-TRACED = [
-    f"{'images' if name in IMAGES and number % 3 == 2 else 'text'}-{name}"
-    for number, name in enumerate(name for name in NAMES if name not in ALIKE)
-]
-"""Those that are compiled, some in a model of images."""
+TRACED = (
+    *("text-softmax-rope", "text-softmax-mixed", "text-softmax-t5", "images-softmax-sinusoidal"),
+    *(
+        "text-relu-alibi",
+        "text-favor-circulant-None",
+        "text-elu-ramp-None",
+        "images-elu-toeplitz-None",
+    ),
+    *("text-elu-gla-None", "text-elu-gated-delta-None", "text-favor-after"),
+    *("text-normal", "text-shift", "text-grouped"),
+)
+"""Those that are compiled, every second exported: of each way through a layer one. Parts have
+their own contracts, in which each form of them is compiled."""
 
 
 @pytest.mark.parametrize(("name", "property", "modes"), products(MODEL, CASE, TRACED))

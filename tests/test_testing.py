@@ -179,7 +179,8 @@ RIGHT: dict[str, tuple[Callable[..., None], Callable[..., Any]]] = {
 @pytest.mark.parametrize("name", RIGHT)
 def test_what_is_right_passes(name: str) -> None:
     check, make = RIGHT[name]
-    check(make, modes=QUICK)
+    own = getattr(make, "__module__", "") == __name__  # the package's have their own tests
+    check(make, modes=QUICK if own else ("eager",))
 
 
 def test_every_mode_by_default() -> None:
