@@ -128,6 +128,41 @@ def move(reader: Reader, box: Any, *, drags: bool) -> tuple[list[str], int]:
     return found, moved
 
 
+POINT = """([box, name, handle, value]) => {
+  const [, kind, panel, at] = /^(x|y|turn)(\\d*)(?: at (.+))?$/.exec(handle);
+  const plot = box.querySelector(".book-plot"), corner = plot.getBoundingClientRect();
+  const x = plot._fullLayout["xaxis" + panel], y = plot._fullLayout["yaxis" + panel];
+  const turn = value * Math.PI / 180;
+  const place = {
+    x: [x.d2p(value), at ? y.d2p(Number(at)) : y._length / 2],
+    y: [at ? x.d2p(Number(at)) : x._length / 2, y.d2p(value)],
+    turn: [x.d2p(Math.cos(turn)), y.d2p(Math.sin(turn))],
+  }[kind];
+  return [corner.left + x._offset + place[0], corner.top + y._offset + place[1]];
+}"""
+
+
+def hold(reader: Reader, box: Any) -> list[str]:
+    """Drag each thing that can be held to two values: what does not follow the pointer."""
+    figure, mouse, found = about(box), reader.page.mouse, []
+    box.scroll_into_view_if_needed()
+    explorer = figure["layout"]["meta"]["explorer"]
+    values = {p["name"]: p["values"] for p in explorer["parameters"]}
+    for name, handle in explorer["drag"].items():
+        control = box.query_selector(f".book-control[data-name={name}]")
+        first, second = len(values[name]) // 3, len(values[name]) // 2
+        # pressed at the first, let go at the second, it stays there
+        for index, then, want in ((first, "down", first), (second, "up", second), (0, "", second)):
+            mouse.move(*reader.page.evaluate(POINT, [box, name, handle, values[name][index]]))
+            if then:
+                getattr(mouse, then)()
+            if control.get_attribute("data-index") != str(want):
+                found.append(f"{name} is not {values[name][want]} under the pointer")
+        reader.drawn(box)
+        found += compare(box, figure)
+    return found
+
+
 def test_a_page_reads_well_and_its_sliders_draw_what_python_computes(
     readers: dict[str, Reader], site: Path, page: str
 ) -> None:
@@ -149,6 +184,8 @@ def test_a_page_reads_well_and_its_sliders_draw_what_python_computes(
             wrong, count = move(reader, box, drags=not moved)
             faults += wrong
             moved += count
+            if window == "desktop" and box.query_selector(".held"):
+                faults += hold(reader, box)
         if moved:
             faults += [f"moved: {fault}" for fault in reader.faults()]
         elif 'class="book-panel"' in path.read_text(encoding="utf8"):
@@ -222,48 +259,8 @@ def test_play_runs_and_pauses(reader: Reader, with_figures: list[Path]) -> None:
     button.click()
 
 
-POINT = """([box, name, handle, value]) => {
-  const [, kind, panel, at] = /^(x|y|turn)(\\d*)(?: at (.+))?$/.exec(handle);
-  const plot = box.querySelector(".book-plot"), corner = plot.getBoundingClientRect();
-  const x = plot._fullLayout["xaxis" + panel], y = plot._fullLayout["yaxis" + panel];
-  const turn = value * Math.PI / 180;
-  const place = {
-    x: [x.d2p(value), at ? y.d2p(Number(at)) : y._length / 2],
-    y: [at ? x.d2p(Number(at)) : x._length / 2, y.d2p(value)],
-    turn: [x.d2p(Math.cos(turn)), y.d2p(Math.sin(turn))],
-  }[kind];
-  return [corner.left + x._offset + place[0], corner.top + y._offset + place[1]];
-}"""
-
-
-def test_what_is_dragged_takes_the_value_under_the_pointer(
-    reader: Reader, with_figures: list[Path]
-) -> None:
-    dragged = 0
-    for path in with_figures:
-        if "book-plot held" not in path.read_text(encoding="utf8"):
-            continue
-        reader.open(path)
-        for box in (b for b in reader.figures() if b.query_selector(".held")):
-            box.scroll_into_view_if_needed()
-            figure, mouse = about(box), reader.page.mouse
-            explorer = figure["layout"]["meta"]["explorer"]
-            parameters = {p["name"]: p for p in explorer["parameters"]}
-            for name, handle in explorer["drag"].items():
-                parameter = parameters[name]
-                for index in (len(parameter["values"]) // 3, len(parameter["values"]) // 2):
-                    place = [box, name, handle, parameter["values"][index]]
-                    mouse.move(*reader.page.evaluate(POINT, place))
-                    (mouse.up if index == len(parameter["values"]) // 2 else mouse.down)()
-                    control = box.query_selector(f".book-control[data-name={name}]")
-                    assert control.get_attribute("data-index") == str(index), (path.stem, name)
-                    dragged += 1
-                # let go, it stays
-                mouse.move(*reader.page.evaluate(POINT, [*place[:3], parameter["values"][0]]))
-                assert control.get_attribute("data-index") == str(index), (path.stem, name)
-                reader.drawn(box)
-                assert not compare(box, figure), path.stem
-    assert dragged
+def test_some_figures_can_be_held(with_figures: list[Path]) -> None:
+    assert any("book-plot held" in path.read_text(encoding="utf8") for path in with_figures)
 
 
 def test_figures_are_large_enough_for_a_finger(phone: Reader, with_figures: list[Path]) -> None:

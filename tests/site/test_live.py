@@ -17,7 +17,7 @@ from book.live.steps import Stepped
 from book.recorded import measured
 from lab.program import bundle, traced
 from tests.model_cases import language_model, text
-from tests.site.reader import DESKTOP, PHONE, ROOT, Reader
+from tests.site.reader import DESKTOP, PHONE, ROOT, WINDOWS, Reader
 
 RUN = ROOT / "book" / "_assets" / "book-run.js"
 CALL = """([text, inputs]) => {
@@ -72,6 +72,8 @@ MODELS = (
 def test_models_run_in_the_page(runner: Any) -> None:
     """Each kind of attention and of weight, but for a table of offsets: its FFT is complex."""
     models = {name: language_model(name).eval() for name in MODELS}
+    for model in models.values():
+        model.blocks = model.blocks[:1]
     inputs = {name: {"tokens": text(1, 7, seed=i)} for i, name in enumerate(MODELS)}
     made = bundle({name: traced(models[name], tokens=text(1, 7)) for name in MODELS}, half=False)
     found = computed(runner, made, inputs)
@@ -230,16 +232,22 @@ def test_of_held_out_pieces_said_twice_the_same_copy() -> None:
     assert max(best) < min(map(min, bits["plain"].values()))
 
 
-@pytest.fixture(params=["desktop", "phone"])
+def everywhere(fixture: str) -> Any:
+    """On the phone as well: what is moved there by other events, or stands in another place."""
+    return pytest.mark.parametrize(fixture, WINDOWS, indirect=True)
+
+
+@pytest.fixture
 def page(request: Any, site: Path, browser: Any) -> Iterator[Any]:
     """The page of all instruments."""
-    reader = Reader(browser, **(DESKTOP if request.param == "desktop" else PHONE))
+    reader = Reader(browser, **WINDOWS[getattr(request, "param", "desktop")])
     reader.open(site / "book" / "try.html")
     yield reader.page
     reader.close()
     assert not reader.complaints
 
 
+@everywhere("page")
 def test_a_handle_moves_by_key_and_by_pointer_and_a_link_keeps_it(page: Any) -> None:
     """The listing follows, the page says what it shows, and the address brings it back."""
     box = page.locator("#live-encoder")
@@ -310,11 +318,11 @@ def test_the_models_of_the_page_are_the_trained_ones(runner: Any, site: Path) ->
                 assert off < least * max(1, value.abs().max()), (name, key)
 
 
-@pytest.fixture(params=["desktop", "phone"])
+@pytest.fixture
 def still(request: Any, site: Path, browser: Any) -> Iterator[Any]:
     """The same page for a reader who wants no motion, at the digit that is moved."""
-    form = DESKTOP if request.param == "desktop" else PHONE
-    reader = Reader(browser, **form, reduced_motion="reduce")
+    window = WINDOWS[getattr(request, "param", "desktop")]
+    reader = Reader(browser, **window, reduced_motion="reduce")
     reader.open(site / "book" / "try.html")
     begin(reader.page)
     yield reader
@@ -345,6 +353,7 @@ def answers(page: Any) -> list[str]:
     return [text[0] for text in page.locator("#live-move .live-answer").all_inner_texts()]
 
 
+@everywhere("still")
 def test_a_digit_is_moved_by_keys_and_pointer_and_a_link_keeps_it(still: Any) -> None:
     """It begins where nobody trained; what is said at rest is what PyTorch says there."""
     page, box = still.page, still.page.locator("#live-move")
@@ -397,6 +406,7 @@ def test_the_digit_stays_on_the_canvas(still: Any) -> None:
     assert place(page.locator("#live-move")) == (0, last)
 
 
+@everywhere("still")
 def test_a_patch_shows_where_it_looks(still: Any) -> None:
     """By a tap on the digit, or by Enter and arrows."""
     page, box = still.page, still.page.locator("#live-move")
@@ -470,6 +480,7 @@ def test_the_digit_leaves_once(site: Path, browser: Any) -> None:
     assert not reader.complaints
 
 
+@everywhere("still")
 def test_a_drawn_digit_is_read(still: Any) -> None:
     """A line from top to bottom is a 1, and the link brings it back."""
     page, box = still.page, still.page.locator("#live-move")
@@ -490,10 +501,9 @@ def test_a_drawn_digit_is_read(still: Any) -> None:
     )
 
 
-@pytest.mark.parametrize("form", [DESKTOP, PHONE], ids=["desktop", "phone"])
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_nobody_is_shut_out(site: Path, browser: Any, form: dict[str, Any], theme: str) -> None:
-    reader = Reader(browser, **form, reduced_motion="reduce")
+@pytest.mark.parametrize(("window", "theme"), [("desktop", "light"), ("phone", "dark")])
+def test_nobody_is_shut_out(site: Path, browser: Any, window: str, theme: str) -> None:
+    reader = Reader(browser, **WINDOWS[window], reduced_motion="reduce")
     reader.open(site / "book" / "try.html")
     begin(reader.page)
     for name in ("encoder", "memory", "write"):
@@ -563,6 +573,7 @@ OTHERWISE = """before => {
 }"""
 
 
+@everywhere("page")
 def test_a_text_is_read_and_written_on(page: Any) -> None:
     """By typing and by clicks; said twice it is compared with itself; a link brings all back."""
     page.locator("#live-write").scroll_into_view_if_needed()
