@@ -41,6 +41,7 @@ def facts() -> dict[str, Any]:
         "released": exchanged.facts(),
         "bits": texts(bits),
         "long_text": texts(recorded.measured("language_long", itemgetter("bits"))),
+        "sources": texts(recorded.measured("language_sources", itemgetter("bits"))),
         "second": texts(recorded.measured("repeats", lambda run: run["bits"]["second"])),
         "digits_span": span(vision["test"], names),
         "sizes": texts(measures.resolution()),

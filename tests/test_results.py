@@ -29,6 +29,7 @@ SEEDS = {
     "recall_redraw": 10,
     "recall_success": 30,
     "copy_distance": 3,
+    "language_sources_rates": 2,
     "page_digits": 3,
     "page_recall": 3,
     "page_text": 3,

@@ -142,6 +142,18 @@ FAMILIES = {
             "gated delta rule": "open",
         },
     ),
+    "sources at 4,000 steps": PERPLEXITY(
+        record="language_sources",
+        runs=lambda: measures.bits("language_sources"),
+        against=SOFTMAX,
+        claims={
+            "FAVOR+, RoPE": "behind",
+            "C-CosGate, RoPE": "behind",
+            "circulant, SSD": "suggestive, behind",
+            "ELU, GLA": "ahead",
+            "gated delta rule": "open",
+        },
+    ),
     "text read in training": BITS(
         record="language_long",
         runs=measures.fit,
