@@ -27,6 +27,8 @@ FORMS = (
     "ELU, SSD",
     "ELU, GLA",
 )
+ONCE = ("FAVOR+, RoPE", "circulant, SSD", "ELU, GLA", "gated delta rule")
+"""Linear forms that were trained on the sources too."""
 GATED = ("C-CosGate, RoPE, ramp", "C-CosGate, RoPE", "C-CosGate")
 COPIED = tuple(repeats.CELLS)
 STEEPER = ("ramp", "ramp squared", "falling, degree 3", "falling, degree 4", "RetNet")
@@ -153,6 +155,13 @@ FAMILIES = {
             "ELU, GLA": "ahead",
             "gated delta rule": "open",
         },
+    ),
+    "limits of the note, on sources": PERPLEXITY(
+        record="language_sources",
+        runs=lambda: measures.bits("language_sources"),
+        against=SOFTMAX,
+        limits={"C-CosGate, RoPE": math.log2(1.05), **dict.fromkeys(ONCE, math.log2(1.1))},
+        claims=opened(("C-CosGate, RoPE", *ONCE), ahead=ONCE[1:]),
     ),
     "text read in training": BITS(
         record="language_long",
