@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import torch
@@ -22,6 +23,8 @@ from results import (
     extrapolation,
     language,
     language_rates,
+    language_sources,
+    language_sources_rates,
     listops,
     lookup,
     mnist,
@@ -391,6 +394,30 @@ def test_a_longer_run_is_the_same_run_with_more_steps(monkeypatch: pytest.Monkey
     long = vision.run(seed=1, steps=2, **class_token.CELLS["mean: axial"])
     assert long == vision.run(seed=1, steps=8, **vision.CELLS["moved axial"])
     assert long["scores"].keys() == {"test", "moved"}
+
+
+def test_sources_are_whole_files_each_in_one_of_three_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = language_sources_rates
+    files = {f"{name}.py": f"<{name}>{'x' * 999}</{name}>".encode() for name in range(60)}
+    left_out = {"test/own.py": b"left out", "a/encodings/table.py": b"left out"}
+    for name, text in {**files, **left_out, "data.txt": b"left out"}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(text)
+    monkeypatch.setattr(study.sysconfig, "get_path", {"stdlib": str(tmp_path)}.get)
+    monkeypatch.setattr(study, "HELD_OUT", 10_000)
+    parts = study.sources.__wrapped__()
+    assert sorted(b"\n".join(parts).split(b"\n")) == sorted(files.values())
+    assert [len(part) // 1000 for part in parts[1:]] == [10, 10]
+    assert len(parts[0]) > 3 * len(parts[1])
+
+
+def test_a_text_is_read_about_once_at_rates_inside_the_grid() -> None:
+    rates = language_sources_rates.RATES
+    assert all(rates[0] < told["rate"] < rates[-1] for told in language_sources.CELLS.values())
+    read = language_sources.STUDY.steps * language.BATCH * language.LENGTH
+    assert 0.9 < read / len(language_sources_rates.sources()[0]) < 1.1
 
 
 @pytest.mark.parametrize("name", [n for n in vision.CELLS if n.startswith("performer")])
