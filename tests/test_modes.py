@@ -170,14 +170,10 @@ CASE = {
 }
 """Features meet each kind of encoder; which of them it is, softmax shows."""
 TRACED = (
-    *("text-softmax-rope", "text-softmax-mixed", "text-softmax-t5", "images-softmax-sinusoidal"),
-    *(
-        "text-relu-alibi",
-        "text-favor-circulant-None",
-        "text-elu-ramp-None",
-        "images-elu-toeplitz-None",
-    ),
-    *("text-elu-gla-None", "text-elu-gated-delta-None", "text-favor-after"),
+    *("text-softmax-rope", "text-softmax-mixed", "text-softmax-t5", "text-softmax-learned"),
+    *("images-softmax-sinusoidal", "text-relu-alibi", "images-identity-None", "text-favor-after"),
+    *("text-favor-circulant-None", "text-elu-ramp-None", "images-elu-toeplitz-None"),
+    *("text-elu-gla-None", "text-elu-gated-delta-None"),
     *("text-normal", "text-shift", "text-grouped"),
 )
 """Those that are compiled, every second exported: of each way through a layer one. Parts have

@@ -30,6 +30,7 @@ def products(contract: Contract, cases: Iterable[str], traced: Sequence[str] = (
         traced: Those that have their core compiled, and every second exported.
     """
     names = list(cases)
+    assert set(traced) <= set(names), "a case that is to be traced must be one"
     found = []
     for i, name in enumerate(names):
         for j, property in enumerate(contract.properties):
