@@ -417,7 +417,8 @@ def test_a_text_is_read_about_once_at_rates_inside_the_grid() -> None:
     rates = language_sources_rates.RATES
     assert all(rates[0] < told["rate"] < rates[-1] for told in language_sources.CELLS.values())
     read = language_sources.STUDY.steps * language.BATCH * language.LENGTH
-    assert 0.9 < read / len(language_sources_rates.sources()[0]) < 1.1
+    # the library of another version of Python has another length
+    assert 0.8 < read / len(language_sources_rates.sources()[0]) < 1.25
 
 
 @pytest.mark.parametrize("name", [n for n in vision.CELLS if n.startswith("performer")])
