@@ -16,12 +16,11 @@ from results import copy_distance, extrapolation, language_rates, lookup
 @cache
 def rates() -> Runs:
     """Return bits a byte of each model at the rate that was best for it on held-out text."""
-    bits, scored = (measured("language_rates", itemgetter(k)) for k in ("bits", "chosen by"))
-    best = {}
-    for name in language_rates.METHODS:
-        cells = [f"{name}, rate {rate:g}" for rate in language_rates.RATES]
-        best[name] = bits[min(cells, key=lambda cell: mean(scored[cell]))]
-    return best
+    rates = language_rates.chosen_rates(
+        "language_rates", language_rates.METHODS, language_rates.RATES
+    )
+    found = bits("language_rates")
+    return {name: found[f"{name}, rate {rate:g}"] for name, rate in rates.items()}
 
 
 @cache

@@ -8,28 +8,14 @@ Models, text and measures are those of ``results/language_rates.py``, whose reco
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from lab.records import read_record
-from lab.theory.spread import mean
 from lab.train.study import Study
-from results.language_rates import METHODS, RATES, run
-
-
-def chosen_rates() -> dict[str, float]:
-    """Return for each method the rate with the fewest bits a byte on the validation text."""
-    record = read_record(Path(__file__).with_name("language_rates.json"))
-
-    def bits(name: str, rate: float) -> float:
-        runs = record["data"]["cells"][f"{name}, rate {rate:g}"]["runs"]
-        return mean([run["chosen by"] for run in runs])
-
-    return {name: min(RATES, key=lambda rate, name=name: bits(name, rate)) for name in METHODS}
-
+from results.language_rates import METHODS, RATES, chosen_rates, run
 
 CELLS: dict[str, dict[str, Any]] = {
-    name: {**METHODS[name], "rate": rate} for name, rate in chosen_rates().items()
+    name: {**METHODS[name], "rate": rate}
+    for name, rate in chosen_rates("language_rates", METHODS, RATES).items()
 }
 
 STUDY = Study(__file__, __doc__, CELLS, run, steps=4000)

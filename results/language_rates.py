@@ -11,11 +11,15 @@ that have at least so many bytes before them, and the tokens a second of the tra
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from lab.records import read_record
+from lab.theory.spread import mean
 from lab.train import Settings, evaluate, fit
 from lab.train.checkpoint import Checkpoint
 from lab.train.study import Study
@@ -118,6 +122,22 @@ def run(
         "context": {n: round(b, 5) for n, b in evaluate(model, context_task()).items()},
         "tokens_per_s": round(steps * BATCH * LENGTH / history.wall_s),
     }
+
+
+def chosen_rates(study: str, names: Iterable[str], rates: Iterable[float]) -> dict[str, float]:
+    """Return for each method the rate with the fewest bits a byte on the validation text.
+
+    Args:
+        study: Whose record tells; its cells are called ``"name, rate 0.01"``.
+        names: The methods.
+        rates: Those that were tried.
+    """
+    cells = read_record(Path(__file__).with_name(f"{study}.json"))["data"]["cells"]
+
+    def bits(name: str, rate: float) -> float:
+        return mean([run["chosen by"] for run in cells[f"{name}, rate {rate:g}"]["runs"]])
+
+    return {name: min(rates, key=lambda rate, name=name: bits(name, rate)) for name in names}
 
 
 STUDY = Study(__file__, __doc__, CELLS, run, steps=1000)
