@@ -142,6 +142,7 @@ class Options:
 
     rounds: int = 15
     threads: Sequence[int] = (1, 2)
+    batch: int = 1
     shapes: Sequence[str] = ()
     fresh: bool = False
     output: Path | None = None
@@ -235,11 +236,14 @@ def run(suite: Suite, options: Options) -> dict[str, Any]:
         The data of the record.
     """
     device = torch.device(options.device)
+    wider = [replace(shape, batch=options.batch * shape.batch) for shape in suite.shapes]
+    suite = replace(suite, shapes=wider)
     output = options.output or ROOT / "results" / f"bench-{suite.name}-{device_name(device)}.json"
     # not ".part": the finished record is written under that name first
     unfinished = output.with_name(f"{output.name}.unfinished")
     settings = {
         "rounds": options.rounds,
+        "batch": options.batch,
         "device": device_name(device),
         "torch": torch.__version__,
         "peers": peers.versions(suite.peers),
@@ -348,14 +352,15 @@ def print_block(suite: Suite, block: dict[str, Any]) -> None:
 
 
 def _write(path: Path, suite: Suite, options: Options, data: dict[str, Any]) -> None:
-    typed = command_line(suite.name, options.rounds, options.threads)
+    typed = command_line(suite.name, options.rounds, options.threads, options.batch)
     write_record(path, command=typed, seeds=[0], wall_s=data.get("wall_s", 0.0), data=data)
 
 
-def command_line(name: str, rounds: int, threads: Sequence[int]) -> str:
+def command_line(name: str, rounds: int, threads: Sequence[int], batch: int = 1) -> str:
     """Return what to type to measure a suite again."""
     counts = [*threads]
     chosen = "" if counts == [*Options().threads] else f" --threads {' '.join(map(str, counts))}"
+    chosen += "" if batch == 1 else f" --batch {batch}"
     return f"python -m benchmarks.{name} --rounds {rounds}{chosen}"
 
 
@@ -389,5 +394,7 @@ def main(suite: Suite, argv: Sequence[str] | None = None) -> dict[str, Any]:
     parser = command(f"Measure the suite {suite.name!r}.")
     names = [shape.name for shape in suite.shapes]
     parser.add_argument("--shapes", nargs="+", choices=names, default=[], help="all if omitted")
+    wider = "times the batch of each shape: shapes of a processor do not fill a GPU"
+    parser.add_argument("--batch", type=int, default=1, help=wider)
     parser.add_argument("--fresh", action="store_true", help="do not go on with an unfinished run")
     return run(suite, Options(**vars(parser.parse_args(argv))))

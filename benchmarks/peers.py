@@ -159,14 +159,14 @@ def fast_transformers_causal() -> Callable[[Tensor, Tensor, Tensor], Tensor]:
 def fla(form: str, device: torch.device) -> Callable[..., Tensor]:
     """Return a chunked form of flash-linear-attention, ``(batch, seq, heads, ·)``, unscaled.
 
-    Its kernels are written in Triton and need a GPU. It is not in requirements.txt: install it
-    beside a PyTorch for CUDA.
+    Its kernels are written in Triton and need a GPU. They are not in requirements.txt: install
+    fla-core beside a PyTorch for CUDA.
 
     Args:
         form: ``"retention"``, ``"simple_gla"``, ``"gla"`` or ``"delta_rule"``.
         device: Where it shall run.
     """
     if device.type != "cuda":
-        raise ModuleNotFoundError("flash-linear-attention needs CUDA")
+        raise ModuleNotFoundError("fla-core needs CUDA")
     call = getattr(importlib.import_module(f"fla.ops.{form}"), f"chunk_{form}")
     return lambda *inputs: call(*inputs, scale=1.0)[0]

@@ -1,7 +1,8 @@
 """Causal sums with a state against length: without decay, with RetNet's, SSD's and GLA's.
 
 python -m benchmarks.states, or `make bench`. All have as many features as channels, and none
-divides by a sum of weights. On a GPU with flash-linear-attention its kernels run beside them.
+divides by a sum of weights. On a GPU with fla-core the kernels of flash-linear-attention run beside
+them.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ LADDERS = (
 )
 
 WORK = dict.fromkeys(FAMILIES, _sums_work) | {"softmax": _softmax_work}
-PEERS = ("flash-linear-attention",)
+PEERS = ("fla-core",)
 SUITE = Suite("states", CONTESTANTS, SHAPES, (), make_data, WORK, PEERS, LADDERS)
 
 

@@ -277,7 +277,7 @@ def test_a_run_that_was_cut_off_loses_nothing_and_goes_on(options, monkeypatch, 
     assert not part.exists()
 
 
-@pytest.mark.parametrize("change", ["rounds", "code", "fresh"])
+@pytest.mark.parametrize("change", ["rounds", "batch", "code", "fresh"])
 def test_an_unfinished_run_of_something_else_is_not_taken_up(change, options, monkeypatch):
     options.shapes = ["few"]
     first = harness.run(SUITE, options)
@@ -287,11 +287,21 @@ def test_an_unfinished_run_of_something_else_is_not_taken_up(change, options, mo
     before = json.loads(part.read_text())["data"]["blocks"]
     if change == "rounds":
         options.rounds = 2
+    elif change == "batch":
+        options.batch = 3
     elif change == "code":
         monkeypatch.setattr(harness, "_fingerprint", lambda: "other")
     else:
         options.fresh = True
     assert harness.run(SUITE, options)["blocks"] != before
+
+
+def test_a_wider_batch_is_measured_and_recorded(options):
+    options.shapes, options.batch = ["few"], 3
+    data = harness.run(SUITE, options)
+    assert {block["shape"]["batch"] for block in data["blocks"]} == {3}
+    record = json.loads(options.output.read_text())
+    assert record["command"].endswith("--rounds 3 --threads 1 --batch 3")
 
 
 def test_the_command_line(monkeypatch):

@@ -46,11 +46,11 @@ PEERS = {
     "torchtune": "torchtune",
     "performer-pytorch": "performer-pytorch",
     "pytorch-fast-transformers": "fast-transformers",
-    "flash-linear-attention": "fla",
+    "fla-core": "fla",
     "torch.compile": "torch.compile",
     "torch.compile of flex_attention": "FlexAttention",
 }
-MAY_BE_MISSING = {"pytorch-fast-transformers", "flash-linear-attention"}  # a compiler, a GPU
+MAY_BE_MISSING = {"pytorch-fast-transformers", "fla-core"}  # a compiler, a GPU
 
 
 @pytest.fixture(autouse=True)
