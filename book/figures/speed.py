@@ -85,7 +85,13 @@ Curve = tuple[str, str, Sequence[int], Sequence[float]]
 """Colour and dash of a method, its lengths, and milliseconds a head."""
 
 
-def recorded_times(tokens: int, mask: str, *, recorded: Mapping[str, Mapping[str, Curve]]) -> Drawn:
+def recorded_times(
+    tokens: int,
+    mask: str,
+    *,
+    recorded: Mapping[str, Mapping[str, Curve]],
+    decades: tuple[float, float] = (-2.2, 3.8),
+) -> Drawn:
     """Draw recorded times of one head against the length, and compare them at one length.
 
     Args:
@@ -93,6 +99,7 @@ def recorded_times(tokens: int, mask: str, *, recorded: Mapping[str, Mapping[str
         mask: Whose times: one of the names of ``recorded``.
         recorded: Name of a mask → label of a method → its times; the first method is the one that
             the others are compared with.
+        decades: Where the axes of milliseconds begin and end, as powers of ten.
 
     Returns:
         A figure with curves above and bars below, for the methods with a time at that length.
@@ -137,10 +144,10 @@ def recorded_times(tokens: int, mask: str, *, recorded: Mapping[str, Mapping[str
         Panel(
             lines,
             x=marks.tokens_axis([128, 1024, 8192], math.log10(56), math.log10(40_000)),
-            y=milliseconds("ms a head", -2.2, 3.8),
+            y=milliseconds("ms a head", *decades),
             shapes=[marks.upright(tokens, width=1.5, dash="dot")],
         ),
-        Panel([bars], x=milliseconds(f"ms a head at {tokens:,} tokens, × {first}’s", -2.2, 3.8)),
+        Panel([bars], x=milliseconds(f"ms a head at {tokens:,} tokens, × {first}’s", *decades)),
         heights=(0.52, 0.32),
         height=600,
         margin={"l": 84, "r": 14, "t": 14, "b": 92},
