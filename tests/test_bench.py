@@ -173,7 +173,7 @@ def test_how_far_a_goal_is_missed():
     ]  # fmt: skip
 
 
-def test_what_moved_is_what_was_won_or_lost(monkeypatch, capsys):
+def test_what_moved_is_what_was_won_or_lost(monkeypatch, capsys, tmp_path):
     def rows(*found):
         names = "won", "lost", "stayed", "unmeasured", "new"
         return [
@@ -184,6 +184,9 @@ def test_what_moved_is_what_was_won_or_lost(monkeypatch, capsys):
     before, after = rows(1.25, 0.9, 1.5, 1.5), rows(0.99, 1.1, 2.0, None, 3.0)
     lines = ["WON      1.25 → 0.99  won", "LOST     0.90 → 1.10  lost"]
     assert moved.moved(before, after) == lines
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results/bench-attention-cpu.json").touch()
+    monkeypatch.setattr(moved, "ROOT", tmp_path)
     monkeypatch.setattr(moved, "committed", lambda path: before)
     monkeypatch.setattr(moved, "read_record", lambda path: {"data": {"goals": after}})
     moved.main(["attention"])
