@@ -1,4 +1,4 @@
-# The book and its tests from two commands: make book, make test. `make help` lists the rest.
+# The book, and its tests: make book, make test, make pages. `make help` lists the rest.
 
 # The make of macOS, 3.81, does not know .SHELLFLAGS: no line may count on it.
 SHELL := bash
@@ -46,7 +46,7 @@ PAGES := $(shell find book notebooks stringlib lab tools results benchmarks $(wi
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help book pdf report posters serve check test portable jupyter notebooks bench env clean
+.PHONY: help book pdf report posters serve check test pages portable jupyter notebooks bench env clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -79,25 +79,20 @@ check: $(READY) ## style, types and tests of one file or chapter: make check FIL
 	$(PY) tools/check.py $(FILE)
 
 # The fast checks first. Every line that fails fails the target.
-test: $(READY) ## the whole suite: form, types, units, notebooks, book, pages in a browser
+test: $(READY) ## what is computed: form, types, units, every chapter run again
 	$(PY) -m ruff check --quiet .
 	$(PY) -m ruff format --check --quiet .
 	$(PY) -m mypy
 	$(PY) tools/notebooks.py --check
 	$(PY) tools/ledger.py --check
 	$(PY) -m pytest -q -p no:nbval -n $(JOBS) --dist worksteal --ignore=tests/site tests
-	$(MAKE) --no-print-directory -j 2 replayed tested-pages
-	BOOK_HTML="$(CURDIR)/_build/test/_build/html" $(PY) -m pytest -q -p no:nbval -n $(JOBS) --dist worksteal tests/site
-
-# Two steps of the suite side by side, for the book is built by one process.
-.PHONY: replayed tested-pages
-replayed: $(READY)
 	$(PY) tools/notebooks.py --replay --jobs $(JOBS)
 
-tested-pages: $(READY)
+pages: $(READY) ## what is read: the book built from clean, and its pages in a browser
 	rm -rf _build/test
 	$(JB) --path-output _build/test
 	$(PY) tools/check_site.py _build/test/_build/html
+	BOOK_HTML="$(CURDIR)/_build/test/_build/html" $(PY) -m pytest -q -p no:nbval -n $(JOBS) --dist worksteal tests/site
 
 portable: $(READY) ## replay the notebooks once more, as the plainest processor computes
 	$(PY) tools/notebooks.py --replay --plain --jobs $(JOBS)

@@ -15,7 +15,7 @@ from tools import broken_packages
 
 ROOT = Path(__file__).resolve().parents[1]
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf8")
-RECIPES = re.findall(r"^(?:test|replayed|tested-pages): .*\n((?:\t.*\n)+)", MAKEFILE, re.MULTILINE)
+RECIPES = re.findall(r"^(?:test|pages): .*\n((?:\t.*\n)+)", MAKEFILE, re.MULTILINE)
 
 # Notes its arguments in $LOG, fails at call number $FAIL_AT or with $FAIL_WITH among its arguments,
 # and plays `python -m venv`.
@@ -102,7 +102,7 @@ def test_help_is_the_default_and_lists_every_target(project: Project) -> None:
     result = project.run()
     assert result.returncode == 0
     listed = set(re.findall(r"^  make (\w+)", result.stdout, re.MULTILINE))
-    assert listed >= {"book", "serve", "test", "jupyter", "notebooks", "help", "clean"}
+    assert listed >= {"book", "serve", "test", "pages", "jupyter", "notebooks", "help", "clean"}
     phony = re.search(r"^\.PHONY: (help .+)$", MAKEFILE, re.MULTILINE)[1].split()
     assert set(phony) == listed
 
@@ -209,26 +209,23 @@ SUITE = (
     *("--ignore=tests/site", "notebooks.py --replay", "build --path-output", "check_site.py"),
     "worksteal tests/site",
 )
-"""What stands in the commands of its steps. The notebooks are replayed while the book is built."""
+"""What stands in the commands of its steps: of what is computed, then of what is read."""
 
 
 def test_the_suite_runs_the_fast_checks_first(project: Project) -> None:
-    run = " | ".join(project.make("test", *project.ready))
-    places = [run.index(name) for name in SUITE if "--replay" not in name]
+    run = " | ".join(project.make("test", "pages", *project.ready))
+    places = [run.index(name) for name in SUITE]
     assert places == sorted(places)
-    assert places[5] < run.index("notebooks.py --replay") < places[-1]  # units, pages
     assert len(SUITE) == sum(r.count("$(PY)") + r.count("$(JB)") for r in RECIPES)
+    assert "build" not in " ".join(project.make("test", *project.ready)), "it needs no browser"
 
 
 @pytest.mark.parametrize("step", SUITE)
 def test_a_failing_step_fails_the_suite_and_is_the_last(step: str, project: Project) -> None:
-    project.fail("test", *project.ready, FAIL_WITH=step)
+    project.fail("test", "pages", *project.ready, FAIL_WITH=step)
     called = " | ".join(project.calls())
     assert step in called
-    after = SUITE.index(step) + 1
-    if "--replay" in step:
-        after = -1  # the book may be built by then
-    assert not [later for later in SUITE[after:] if later in called]
+    assert not [later for later in SUITE[SUITE.index(step) + 1 :] if later in called]
 
 
 # --- make book ---
@@ -332,7 +329,7 @@ def run_ci(folder: Path, *commands: str) -> tuple[int, list[str], str]:
     return result.returncode, log.read_text().splitlines(), result.stderr
 
 
-MADE = f"make test in {ROOT}, browser 1"
+MADE = f"make test pages in {ROOT}, browser 1"
 
 
 def test_ci_runs_the_suite_with_the_browser_that_is_there(tmp_path: Path) -> None:
