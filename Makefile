@@ -80,13 +80,19 @@ check: $(READY) ## style, types and tests of one file or chapter: make check FIL
 
 # The fast checks first. Every line that fails fails the target.
 test: $(READY) ## what is computed: form, types, units, every chapter run again
-	$(PY) -m ruff check --quiet .
-	$(PY) -m ruff format --check --quiet .
-	$(PY) -m mypy
-	$(PY) tools/notebooks.py --check
-	$(PY) tools/ledger.py --check
+	$(MAKE) --no-print-directory -j $(JOBS) form types
 	$(PY) -m pytest -q -p no:nbval -n $(JOBS) --dist worksteal --ignore=tests/site tests
 	$(PY) tools/notebooks.py --replay --jobs $(JOBS)
+
+.PHONY: form types
+form: $(READY)
+	$(PY) -m ruff check --quiet .
+	$(PY) -m ruff format --check --quiet .
+	$(PY) tools/notebooks.py --check
+	$(PY) tools/ledger.py --check
+
+types: $(READY)
+	$(PY) -m mypy
 
 pages: $(READY) ## what is read: the book built from clean, and its pages in a browser
 	rm -rf _build/test
