@@ -42,16 +42,20 @@ class VerdictRole(ReferenceRole):
 def told(family: Family, cells: list[str]) -> str:
     """Return what comparisons found, and what they rest on."""
     digits = 1 if family.unit.startswith("%") else 3
+    than, sign = ("over", "") if family.unit == "times" else ("less", "+")
     found = []
     for cell in cells:
-        middle, low, high = (f"{x:+.{digits}f}".replace("-", "−") for x in family.found(cell))
+        middle, low, high = (f"{x:{sign}.{digits}f}".replace("-", "−") for x in family.found(cell))
         unit = f"{middle} {family.unit}".rstrip()
-        found.append(f"“{cell}” less “{family.other(cell)}”: {unit} [{low}, {high}]")
-    size, seeds = len(family.claims), len(family.gaps(cells[0]))
+        found.append(f"“{cell}” {than} “{family.other(cell)}”: {unit} [{low}, {high}]")
+    size, count = len(family.claims), len(family.gaps(cells[0]))
     corrected = f", corrected for {size} comparisons" if size > 1 else ""
     better = "less" if family.less else "more"
     studies = " and ".join(f"results/{name}.py" for name in family.record.split(", "))
-    return f"{'; '.join(found)}; 95 %{corrected}; {better} is better. {seeds} seeds of {studies}."
+    runs = f"{count} seeds of {studies}"
+    if family.record.startswith("bench-"):
+        runs = f"{count} rounds of one run, results/{family.record}.json"
+    return f"{'; '.join(found)}; 95 %{corrected}; {better} is better. {runs}."
 
 
 def open_words(self: HTML5Translator, node: Verdict) -> None:

@@ -13,8 +13,8 @@ from book.family import Family
 from book.verdicts import FAMILIES
 
 SAYS = {
-    "ahead": "ahead gain gains helps better worth within",
-    "behind": "behind lose loses lost hurts costs worse",
+    "ahead": "ahead gain gains helps better worth within faster",
+    "behind": "behind lose loses lost hurts costs worse slow",
     "suggestive": "suggestive",
     "open": "open told nothing level",
 }

@@ -7,6 +7,8 @@ from functools import cache, partial
 from operator import itemgetter
 from typing import Any
 
+from benchmarks.goals import MODES
+from benchmarks.recorded import blocks, records
 from book.family import Runs
 from book.recorded import at_places, data, longer, measured, score
 from lab.theory.spread import mean
@@ -183,3 +185,28 @@ def before() -> Runs:
 def needles() -> Runs:
     """Return the share of needles found among 1,024 tokens."""
     return longer()["needles"]
+
+
+@cache
+def projections() -> Runs:
+    """Return the logarithms of the times of a projection: by a matrix, and by FFT."""
+    found = {}
+    for name, row in (("matrix", "dense"), ("FFT", "fft")):
+        for cell, values in measured("circulant_speed", partial(_ms, row)).items():
+            found[f"{name}, {cell}"] = [math.log(ms) for ms in values]
+    return found
+
+
+def _ms(form: str, run: Any) -> float:
+    return float(run["ms"][form])
+
+
+@cache
+def times(part: str, mode: str = MODES[0]) -> Runs:
+    """Return the logarithms of the times of a head, by one thread: "contestant, shape"."""
+    found = {}
+    for where, block in blocks(records(part)["cpu"], mode).items():
+        heads = block["shape"]["batch"] * block["shape"]["heads"]
+        for name, row in block["times_ms"].items():
+            found[f"{name}, {where}"] = [math.log(ms / heads) for ms in row]
+    return found

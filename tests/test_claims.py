@@ -28,7 +28,7 @@ TURNED = {
 }
 
 
-OF_RECORDS = ("19", "20", "21", "22", "choose", "training", "new", "bring_your_own")
+OF_RECORDS = ("19", "20", "21", "22", "23", "choose", "training", "new", "bring_your_own")
 """Pages, by how their names begin, that compare methods by a record with seeds."""
 COMPARES = re.compile(
     r"\b(ahead|behind|gains?|loses?|lost|leads?|better|worse|suggestive|told apart|higher|lower)\b"

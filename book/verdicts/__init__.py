@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from book.verdicts import images, recall, text
+from book.verdicts import images, recall, speed, text
 
-FAMILIES = recall.FAMILIES | images.FAMILIES | text.FAMILIES
+FAMILIES = recall.FAMILIES | images.FAMILIES | text.FAMILIES | speed.FAMILIES
 """Name → comparisons of one record that are looked at together."""

@@ -1,0 +1,80 @@
+"""What chapter 23 claims of times: quotients, so differences of logarithms, round by round."""
+
+from __future__ import annotations
+
+import math
+
+from benchmarks.goals import MODES
+from book import measures
+from book.family import Family
+from results import circulant_speed
+
+SIZES = [told["d"] for told in circulant_speed.CELLS.values()]
+FFT = {f"FFT, d = {d}": f"matrix, d = {d}" for d in SIZES}
+ATTENTION = {  # with a bias → without, at as many tokens, a power of 2 where there is none
+    f"{way}, {where}": f"ReLU, N{n}"
+    for where, n in (("patches", 256), ("patches 512", 512))
+    for way in ("Toeplitz", "Toeplitz, literal FFT")
+}
+LONG = ("text", "long")
+FAMILIES = {
+    "a projection by FFT": Family(
+        record="circulant_speed",
+        runs=measures.projections,
+        against=FFT,
+        claims=dict.fromkeys(FFT, "ahead")
+        | {"FFT, d = 32": "behind", "FFT, d = 64": "suggestive, behind"},
+        unit="times",
+        less=True,
+        shown=math.exp,
+    ),
+    "a projection by FFT, half the time": Family(
+        record="circulant_speed",
+        runs=measures.projections,
+        against=FFT,
+        claims={f"FFT, d = {d}": "ahead" if d >= 256 else "behind" for d in SIZES},
+        unit="times",
+        less=True,
+        shown=math.exp,
+        limits=dict.fromkeys(FFT, -math.log(2)),
+    ),
+    "a Toeplitz bias": Family(
+        record="bench-attention-cpu",
+        runs=lambda: measures.times("attention"),
+        against=ATTENTION,
+        claims=dict.fromkeys(ATTENTION, "behind") | {"Toeplitz, patches": "open"},
+        unit="times",
+        less=True,
+        shown=math.exp,
+    ),
+    "a Toeplitz bias in a ViT": Family(
+        record="bench-models-cpu",
+        runs=lambda: measures.times("models"),
+        against="ViT FAVOR+, images",
+        claims={"ViT FAVOR+, Toeplitz, images": "behind"},
+        unit="times",
+        less=True,
+        shown=math.exp,
+    ),
+    "Circulant-STRING, over learned frequencies": Family(
+        record="bench-encoders-cpu",
+        runs=lambda: measures.times("encoders"),
+        against="MixedRoPE, ViT",
+        claims={
+            "CirculantSTRING folded, ViT": "open",
+            "CirculantSTRING by FFT, ViT": "behind",
+        },
+        unit="times",
+        less=True,
+        shown=math.exp,
+    ),
+    "AxialRoPE with its table, over rope-vit": Family(
+        record="bench-encoders-cpu",
+        runs=lambda: measures.times("encoders", MODES[1]),
+        against={f"AxialRoPE, phases given, {at}": f"rope-vit axial, {at}" for at in LONG},
+        claims={f"AxialRoPE, phases given, {at}": "behind" for at in LONG},
+        unit="times",
+        less=True,
+        shown=math.exp,
+    ),
+}
