@@ -37,6 +37,7 @@ class Started(Memory):
             self.weight.to_rate.bias.add_(math.log(start / (2 - start)))
 
 
+@torch.no_grad()
 def rate(model: Memory, task: str) -> float:
     """Return the mean rate on new sequences."""
     tokens, _ = batch(task, 64, LENGTHS[task], torch.Generator().manual_seed(10_000))

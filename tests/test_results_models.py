@@ -20,6 +20,7 @@ from results import (
     cosformer,
     decay_and_state,
     delta_rule,
+    delta_start,
     gating,
     language,
     reflections,
@@ -170,6 +171,15 @@ def test_rates_are_below_one_or_two_and_states_differ_in_nothing_else() -> None:
     ]  # fmt: skip
     for other in shared[1:]:
         assert all(torch.equal(shared[0][k], other[k]) for k in shared[0])
+
+
+@pytest.mark.parametrize("start", delta_start.STARTS.values(), ids=delta_start.STARTS)
+def test_rates_begin_where_they_are_told_and_nothing_else_differs(start: float) -> None:
+    model = seeded(lambda _: delta_start.Started("distinct", start), "")
+    assert delta_start.rate(model, "distinct") == pytest.approx(start, rel=0.15)
+    plain = seeded(lambda s: delta_rule.Memory(s, "distinct"), "delta").state_dict()
+    differ = {k for k, v in model.state_dict().items() if not torch.equal(v, plain[k])}
+    assert differ == ({"weight.to_rate.bias"} if start < 1 else set())
 
 
 @pytest.mark.parametrize("task", decay_and_state.TASKS)
