@@ -25,7 +25,7 @@ CELLS = {
     for pool in POOLS
     for encoder in WITH_CLS
 }
-STUDY = Study(__file__, __doc__, CELLS, run, steps=STEPS)
+STUDY = Study(__file__, __doc__, CELLS, run, steps=STEPS, seeds=15)
 
 
 if __name__ == "__main__":
