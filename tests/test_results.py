@@ -25,6 +25,7 @@ from stringlib.encoders.registry import BIASES, ENCODERS
 ROOT = Path(__file__).resolve().parents[1]
 STUDIES = sorted(path.stem for path in (ROOT / "results").glob("*.py"))
 SEEDS = {
+    "class_token": 15,
     "favor_plus": 10,
     "recall_redraw": 10,
     "recall_success": 30,

@@ -137,7 +137,7 @@ FAMILIES = {
         record="class_token",
         runs=lambda: measures.places("class_token"),
         against={f"mean: circulant at {w} places": f"mean: axial at {w} places" for w in WHERE},
-        claims=opened(f"mean: circulant at {w} places" for w in WHERE),
+        claims={f"mean: circulant at {w} places": "behind" for w in WHERE},
     ),
     "share of S": Family(
         record="sparse_sweep",
@@ -278,6 +278,7 @@ FAMILIES = {
             f"mean: {n} at {w} places": f"cls: {n} at {w} places" for n in POOLS for w in WHERE
         },
         claims={f"mean: {n} at {w} places": "open" for n in POOLS for w in WHERE}
-        | {"mean: mixed at new places": "suggestive, ahead"},
+        | {f"mean: {n} at new places": "ahead" for n in ("axial", "mixed", "circulant")}
+        | {"mean: learned at known places": "suggestive, ahead"},
     ),
 }
