@@ -101,6 +101,14 @@ CASES: dict[str, dict[str, list[Any]]] = {
         "position": [1, 0, -5], "vector": ["2 waves", "constant", "7 waves", "alternating"],
     },
     "circulant_string.first_steps": {"direction": [10, 0, 45, 90]},
+    "circulant_blocks.turned_modes": {
+        "r": [1, 0, -2], "c1": [0.5, 0], "c2": [0.25, -1], "c3": [0, 0.5],
+    },
+    "circulant_blocks.still_channels": {"block": ["16", "64", "4", "2"], "position": [1, 0, 8]},
+    "circulant_blocks.held_back": {
+        "noise": [0.08, 0.02], "decay": [0.5, 1], "penalty": [0.005, 0.01],
+    },
+    "circulant_blocks.angle_digits": {"power": [7, 0, 3, 6]},
     "cayley_string.cayley_circle": {"t": [1.5, -3, 0]},
     "cayley_string.sparse_basis": {"density": [0.05, 0.02, 1]},
     "cayley_string.sign_choice": {"angle": [170, 2, 90]},
