@@ -42,6 +42,11 @@ PLACES = {
     "sinusoidal": {"mean": [[0.7, 0.7, 0.7, 0.3, 0.3]] * 3 + [[0.4, 0.4, 0.3, 0.2, 0.2]] * 2},
 }
 
+LOSSES = {
+    "frozen": {"0": ((1.5, 1.0), (1.25, 1.0, 1.5)), "1": ((0.2, 0.01), (0.1, 0.01, 0.2))},
+    "free": {"0": ((0.02, 0.001), (0.01, 0.001, 0.02)), "1": ((0.0003, 0.0003), (0.0, 0.0, 0.0))},
+}
+
 TIMED = {
     "not causal": {
         "softmax": ("softmax", "solid", [256, 1024], [0.2, 3.0]),
@@ -113,6 +118,16 @@ CASES: dict[str, dict[str, list[Any]]] = {
     "cayley_string.sparse_basis": {"density": [0.05, 0.02, 1]},
     "cayley_string.sign_choice": {"angle": [170, 2, 90]},
     "cayley_string.connected_chance": {"channels": [32, 512], "density": [0.11, 0.05]},
+    "cayley_places.heads_behind": {
+        "stands": ["behind RoPE", "before RoPE"], "size": [1, 0, 0.5],
+    },
+    "cayley_places.acting_directions": {
+        "first": [1, 0, 2], "second": [1, 2], "third": [2, 0.5],
+    },
+    "cayley_places.folded_scores": {"spread": [0.5, 0, 1], "size": [0.6, 0, 1]},
+    "cayley_places.losses_by_density": {
+        "projections": ["frozen", "free"], "recorded": [LOSSES],
+    },
     "reflections.two_mirrors": {"between": [45, 0], "first": [45, 90], "point": [20, 120]},
     "reflections.mirror_rate": {"factor": [1, 4, 8]},
     "reflections.one_mirror": {"position": [4, 0, 24], "distance": [3, 0, -6]},

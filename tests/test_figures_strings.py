@@ -1,0 +1,93 @@
+"""The figures on what a STRING may do, and where: what the package and its literal twins say."""
+
+from __future__ import annotations
+
+import torch
+from torch.nn.functional import normalize
+
+from stringlib import STRING, RoPE
+from stringlib.algebra import cayley, planar_skew, skew
+from stringlib.reference import cayley_after_rope, cayley_string
+from stringlib.testing import properties
+from tests.figure_cases import LOSSES, states
+
+# --- Cayley ---
+
+
+def test_only_the_sum_of_heads_is_level_behind_rope() -> None:
+    omega = RoPE(32).double().frequencies()[0]
+    generator = torch.Generator().manual_seed(3)
+    shapes = (32,), (32,), (496,)
+    q, k, entries = (torch.randn(*s, generator=generator, dtype=torch.float64) for s in shapes)
+    for at, (figure, told) in states("cayley_places.heads_behind"):
+        twin = cayley_after_rope if at["stands"].startswith("behind") else cayley_string
+        S, shifts = at["size"] * skew(entries) / 4, torch.arange(41.0).double()[:, None]
+        one, other = (
+            twin(x.expand(41, 32), shifts + by, S, omega) for x, by in ((q, 0.0), (k, 3.0))
+        )
+        want = (one * other).view(41, 4, 8).sum(-1).mT / 8**0.5
+        found = torch.tensor([trace.y for trace in figure.data], dtype=torch.float64)
+        assert (found[:4] - want).abs().max() < 1e-10
+        assert (found[4] - want.sum(0)).abs().max() < 1e-10
+        assert found[4].max() - found[4].min() < 1e-10
+        level = (found[:4].amax(-1) - found[:4].amin(-1)).max() < 1e-9
+        assert level == (at["size"] == 0 or at["stands"] == "before RoPE")
+        assert ("up to 0.00" in told) == level
+        if at["stands"].startswith("behind"):
+            assert (found[4] - found[5]).abs().max() < 1e-10
+
+
+def test_bars_are_singular_values_of_the_generator_in_the_entries() -> None:
+    above = torch.triu_indices(6, 6, offset=1)
+    for at, (figure, told) in states("cayley_places.acting_directions"):
+        omega = torch.tensor([at["first"], at["second"], at["third"]], dtype=torch.float64)
+
+        def entries(values: torch.Tensor, omega: torch.Tensor = omega) -> torch.Tensor:
+            P = cayley(skew(values))
+            return (P @ planar_skew(omega, 6) @ P.mT)[*above]
+
+        moved = torch.autograd.functional.jacobian(entries, torch.zeros(15).double())
+        want = torch.linalg.svdvals(moved).sort().values
+        bars = torch.tensor(figure.data[0].y, dtype=torch.float64)
+        found = torch.cat([bars.repeat_interleave(2), torch.zeros(3)]).sort().values
+        assert (found - want).abs().max() < 1e-9
+        assert f"{(want > 1e-9).sum()} of 15" in told
+
+
+def test_a_fold_moves_scores_behind_scales_only() -> None:
+    for at, (figure, _) in states("cayley_places.folded_scores"):
+        direct, folded = figure.data[1].x, figure.data[1].y
+        gap = max(abs(a - b) for a, b in zip(direct, folded, strict=True))
+        assert (gap < 1e-10) == (at["spread"] == 0 or at["size"] == 0)
+        generator = torch.Generator().manual_seed(5)
+        shapes = (9, 16), (9, 16), (120,), (16,)
+        q, k, entries, logs = (
+            torch.randn(*s, generator=generator, dtype=torch.float64) for s in shapes
+        )
+        # the weights are queries and keys themselves: token n is channel n of nine
+        encoder = STRING(
+            RoPE(16).double().frequencies(), cayley(at["size"] * skew(entries) / 2)[None]
+        )
+        scales, places = (at["spread"] * logs).exp(), torch.arange(9)[:, None]
+
+        found = []
+        for by, pair in (
+            (encoder, (q.mT, k.mT)),
+            (encoder.folded(), (encoder.fold(q.mT), encoder.fold(k.mT))),
+        ):
+            one, other = (normalize(W.mT, dim=-1)[None] * scales for W in pair)
+            found.append(properties.logits(by, one, other, places))
+        for drawn, scored in zip((direct, folded), found, strict=True):
+            scaled = (scored / found[0].square().mean().sqrt()).flatten()
+            assert (torch.tensor(drawn).double() - scaled).abs().max() < 1e-6
+
+
+def test_lines_are_the_losses_of_the_seeds() -> None:
+    for at, (figure, told) in states("cayley_places.losses_by_density"):
+        found = LOSSES[at["projections"]]
+        *seeds, ends, means = figure.data
+        for n, seed in enumerate(seeds):
+            assert list(seed.y) == [losses[n] for losses, _ in found.values()]
+        assert list(means.y) == [mean for _, (mean, _, _) in found.values()]
+        assert list(ends.y[:2]) == list(found["0"][1][1:])
+        assert f"0 {means.y[0]:.2f} (" in told
