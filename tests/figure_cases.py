@@ -47,6 +47,12 @@ LOSSES = {
     "free": {"0": ((0.02, 0.001), (0.01, 0.001, 0.02)), "1": ((0.0003, 0.0003), (0.0, 0.0, 0.0))},
 }
 
+SHIFTED = {
+    "Ω": [[0.9, 0.9], [0.7, 0.7]],
+    "free": [[1.0, 0.3], [0.9, 0.8]],
+    "free, moved": [[1.0, 0.98], [0.6, 0.62]],
+}
+
 TIMED = {
     "not causal": {
         "softmax": ("softmax", "solid", [256, 1024], [0.2, 3.0]),
@@ -99,6 +105,13 @@ CASES: dict[str, dict[str, list[Any]]] = {
     "string.sphere_walks": {"between": [15, 0, 90], "distance": [1, 0.25]},
     "string.moving_pair": {"mixing": [0.2, 0, 1.0], "direction": [90, 0, 30]},
     "string.turned_planes": {"first": [1, 0, -2], "second": [0.25, 1]},
+    "liere.numbers_of_an_encoder": {"coordinates": ["2", "1", "3"], "channels": [64, 8, 7]},
+    "liere.area_error": {"query": [1, 0.1, 0], "first": [0.8, -1], "second": [0.6, 0]},
+    "liere.far_out": {"direction": [60, 0, 140], "distance": [1, 3]},
+    "liere.shifted_accuracy": {
+        "seeds": ["free", "free, moved"], "recorded": [SHIFTED], "shifts": [(0, 64)],
+        "looks": [{"Ω": "mixed", "free": "dense", "free, moved": "dense"}],
+    },
     "circulant_string.circulant_spectrum": {
         "r": [1, 0, 0.5], "c0": [0.5], "c1": [0.5, -1], "c2": [-0.25, 0], "c3": [0.25],
     },

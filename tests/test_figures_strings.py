@@ -2,14 +2,93 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
+import pytest
 import torch
 from torch.nn.functional import normalize
 
-from stringlib import STRING, RoPE
+from stringlib import STRING, CayleySTRING, CirculantSTRING, DenseSTRING, MixedRoPE, RoPE
 from stringlib.algebra import cayley, planar_skew, skew
-from stringlib.reference import cayley_after_rope, cayley_string
+from stringlib.reference import (
+    cayley_after_rope,
+    cayley_string,
+    liere_first_error,
+    liere_matrix,
+)
 from stringlib.testing import properties
-from tests.figure_cases import LOSSES, states
+from tests.figure_cases import LOSSES, SHIFTED, states
+
+# --- generators that need not commute ---
+
+
+def _above(d: int) -> torch.Tensor:
+    return torch.triu_indices(d, d, offset=1)
+
+
+def test_lines_count_directions_in_which_generators_move() -> None:
+    for at, (figure, told) in states("liere.numbers_of_an_encoder"):
+        d, c = at["channels"], int(at["coordinates"])
+        free, whole, table, circulant = (dot.y[0] for dot in figure.data[1::2])
+        assert free == DenseSTRING(torch.zeros(1, c, d, d)).generators()[0, :, *_above(d)].numel()
+        assert table == MixedRoPE(d - d % 2, c, heads=1).frequencies().numel()
+        assert circulant == CirculantSTRING(d, c).frequencies().numel()
+        assert f"{whole:,.0f} in a STRING" in told
+        if d > 8:
+            continue
+        generators = CayleySTRING(d, c).double()
+        rows = [
+            torch.cat([g.flatten() for g in torch.autograd.grad(x, [*generators.parameters()])])
+            for i in range(c)
+            for x in [*generators.generators()[0, i][*_above(d)]]
+        ]
+        assert whole == torch.linalg.matrix_rank(torch.stack(rows), rtol=1e-9)
+
+
+def test_bars_are_the_error_of_liere_and_its_leading_term() -> None:
+    generator = torch.Generator().manual_seed(4)
+    free = skew(torch.randn(2, 6, dtype=torch.float64, generator=generator) / 2.5)
+    for at, (figure, _) in states("liere.area_error"):
+        a = torch.tensor([at["query"], 0.0], dtype=torch.float64)
+        b = torch.tensor([at["first"], at["second"]], dtype=torch.float64)
+        one, other, between = liere_matrix(torch.stack([a, b, b - a]), free)
+        error, leading = figure.data[-1].y
+        assert error == pytest.approx((one.mT @ other - between).norm().item(), abs=1e-9)
+        assert leading == pytest.approx(liere_first_error(a, b, free).norm().item(), abs=1e-9)
+
+
+def test_far_out_liere_is_near_its_limit_in_eigenvectors() -> None:
+    free = torch.zeros(2, 3, 3, dtype=torch.float64)
+    for k, (x, y, z) in enumerate(((0.9, 0.1, 0.3), (-0.2, 0.4, 0.9))):
+        free[k] = torch.tensor([[0, -z, y], [z, 0, -x], [-y, x, 0]], dtype=torch.float64)
+    delta = torch.tensor([1.2, 0.0], dtype=torch.float64)
+    for at, (figure, _) in states("liere.far_out"):
+        angle, s = math.radians(at["direction"]), 10 ** at["distance"]
+        u = torch.tensor([math.cos(angle), math.sin(angle)], dtype=torch.float64)
+        along, across = (torch.einsum("k,kij->ij", x, free) + 0j for x in (u, delta))
+        _, V = torch.linalg.eigh(1j * along)
+        limit = ((V * torch.diagonal(V.mH @ across @ V).exp()) @ V.mH).real
+        one, other, origin = liere_matrix(torch.stack([s * u, s * u + delta, delta]), free)
+        for dot, end in zip(figure.data[1::2], (origin, limit), strict=True):
+            assert dot.x[0] == pytest.approx(s)
+            assert dot.y[0] == pytest.approx((one.mT @ other - end).norm().item(), abs=1e-9)
+
+
+def test_means_and_errors_are_those_of_the_seeds() -> None:
+    for at, (figure, _) in states("liere.shifted_accuracy"):
+        chosen = SHIFTED[at["seeds"]]
+        for seed, row in zip(figure.data, chosen, strict=False):
+            assert list(seed.y) == row
+        means = figure.data[len(chosen) + 1 :: 2]
+        ends = figure.data[len(chosen) :: 2]
+        for rows, mean, bars in zip(SHIFTED.values(), means, ends, strict=True):
+            assert list(mean.y) == pytest.approx(np.mean(rows, 0))
+            error = np.std(rows, 0, ddof=1) / len(rows) ** 0.5
+            assert [b - a for a, b in zip(bars.y[::3], bars.y[1::3], strict=True)] == (
+                pytest.approx(2 * error)
+            )
+
 
 # --- Cayley ---
 
