@@ -53,6 +53,11 @@ SHIFTED = {
     "free, moved": [[1.0, 0.98], [0.6, 0.62]],
 }
 
+SOLVED = {
+    "64": {"inverse": (1e-15, 2e-14), "solve": (1e-15, 1e-14), "package": (1e-15, 1e-15)},
+    "65": {"inverse": (1e-15, 4e-12), "solve": (1e-15, 3e-12), "package": (1e-15, 1e-15)},
+}
+
 TIMED = {
     "not causal": {
         "softmax": ("softmax", "solid", [256, 1024], [0.2, 3.0]),
@@ -131,6 +136,9 @@ CASES: dict[str, dict[str, list[Any]]] = {
     "cayley_string.sparse_basis": {"density": [0.05, 0.02, 1]},
     "cayley_string.sign_choice": {"angle": [170, 2, 90]},
     "cayley_string.connected_chance": {"channels": [32, 512], "density": [0.11, 0.05]},
+    "cayley_string.solve_error": {
+        "channels": ["65", "64"], "power": [3, -1, 5], "recorded": [SOLVED], "norms": [(0.1, 1e5)],
+    },
     "cayley_places.heads_behind": {
         "stands": ["behind RoPE", "before RoPE"], "size": [1, 0, 0.5],
     },

@@ -18,7 +18,7 @@ from stringlib.reference import (
     liere_matrix,
 )
 from stringlib.testing import properties
-from tests.figure_cases import LOSSES, SHIFTED, states
+from tests.figure_cases import LOSSES, SHIFTED, SOLVED, states
 
 # --- generators that need not commute ---
 
@@ -37,12 +37,12 @@ def test_lines_count_directions_in_which_generators_move() -> None:
         assert f"{whole:,.0f} in a STRING" in told
         if d > 8:
             continue
-        generators = CayleySTRING(d, c).double()
-        rows = [
-            torch.cat([g.flatten() for g in torch.autograd.grad(x, [*generators.parameters()])])
-            for i in range(c)
-            for x in [*generators.generators()[0, i][*_above(d)]]
-        ]
+        encoder = CayleySTRING(d, c).double()
+        parameters = [*encoder.parameters()]
+        rows = []
+        for entry in encoder.generators()[0, :, *_above(d)].flatten():
+            row = torch.autograd.grad(entry, parameters, retain_graph=True)
+            rows.append(torch.cat([part.flatten() for part in row]))
         assert whole == torch.linalg.matrix_rank(torch.stack(rows), rtol=1e-9)
 
 
@@ -91,6 +91,20 @@ def test_means_and_errors_are_those_of_the_seeds() -> None:
 
 
 # --- Cayley ---
+
+
+def test_the_condition_is_that_of_identity_plus_s() -> None:
+    for at, (figure, told) in states("cayley_string.solve_error"):
+        d = int(at["channels"])
+        generator = torch.Generator().manual_seed(6)
+        S = skew(torch.randn(d * (d - 1) // 2, dtype=torch.float64, generator=generator))
+        S = 10 ** at["power"] * S / torch.linalg.matrix_norm(S, 2)
+        values = torch.linalg.svdvals(torch.eye(d).double() + S)
+        found = torch.tensor(figure.data[0].y, dtype=torch.float64)
+        assert (found / values - 1).abs().max() < 1e-8
+        assert f"{values[0] / values[-1]:,.0f} times the least" in told
+        for trace, errors in zip(figure.data[1:4], SOLVED[at["channels"]].values(), strict=True):
+            assert list(trace.y) == list(errors)
 
 
 def test_only_the_sum_of_heads_is_level_behind_rope() -> None:
