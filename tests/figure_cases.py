@@ -58,6 +58,13 @@ SOLVED = {
     "65": {"inverse": (1e-15, 4e-12), "solve": (1e-15, 3e-12), "package": (1e-15, 1e-15)},
 }
 
+BLOCKS = {
+    "4": ((0.8, 0.9), (0.85, 0.8, 0.9)),
+    "8": ((0.95, 0.94), (0.94, 0.94, 0.95)),
+    "direct": ((0.9, 1.0), (0.95, 0.9, 1.0)),
+}
+COMPARED = {"4 → 8": (0.09, 2, 0.002), "8 → direct": (0.01, 1, 0.51)}
+
 TIMED = {
     "not causal": {
         "softmax": ("softmax", "solid", [256, 1024], [0.2, 3.0]),
@@ -130,6 +137,9 @@ CASES: dict[str, dict[str, list[Any]]] = {
     "circulant_blocks.still_channels": {"block": ["16", "64", "4", "2"], "position": [1, 0, 8]},
     "circulant_blocks.held_back": {
         "noise": [0.08, 0.02], "decay": [0.5, 1], "penalty": [0.005, 0.01],
+    },
+    "circulant_blocks.seeds_by_block": {
+        "pair": ["4 → 8", "8 → direct"], "recorded": [BLOCKS], "tests": [COMPARED],
     },
     "circulant_blocks.angle_digits": {"power": [7, 0, 3, 6]},
     "cayley_string.cayley_circle": {"t": [1.5, -3, 0]},

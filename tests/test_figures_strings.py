@@ -18,7 +18,22 @@ from stringlib.reference import (
     liere_matrix,
 )
 from stringlib.testing import properties
-from tests.figure_cases import LOSSES, SHIFTED, SOLVED, states
+from tests.figure_cases import BLOCKS, COMPARED, LOSSES, SHIFTED, SOLVED, states
+
+# --- blocks ---
+
+
+def test_lines_join_the_seeds_that_are_compared() -> None:
+    for at, (figure, told) in states("circulant_blocks.seeds_by_block"):
+        one, other = at["pair"].split(" → ")
+        seeds, links, _, means = figure.data
+        assert list(links.x[:2]) == [one, other]
+        assert list(links.y[::3]) == list(BLOCKS[one][0])
+        assert list(links.y[1::3]) == list(BLOCKS[other][0])
+        assert len(seeds.y) == sum(len(row) for row, _ in BLOCKS.values())
+        assert list(means.y) == [mean for _, (mean, _, _) in BLOCKS.values()]
+        assert f"better on {COMPARED[at['pair']][1]} of 2" in told
+
 
 # --- generators that need not commute ---
 

@@ -88,7 +88,7 @@ def heads_behind(stands: str, size: float) -> Drawn:
         margin={"l": 48, "r": 14, "t": 44, "b": 104},
         title_text=f"{stands}: a head's score moves by up to {found['change']:.2f}",
         xaxis=axis("shift of all positions", 0, SHIFTS),
-        yaxis=axis("score", -3, 3, dtick=1),
+        yaxis=axis("score", -2.25, 2.25, dtick=1),
     )
     return Drawn(
         go.Figure(traces, axes),
@@ -131,15 +131,11 @@ def acting_directions(first: float, second: float, third: float) -> Drawn:
     """
     found = _acting(first, second, third)
     digits = "₁₂₃"
-    kinds = [
-        f"ω{digits[i]} {sign} ω{digits[j]}"  # a true minus
-        for i, j in PLANES
-        for sign in ("−", "+")
-    ]
+    kinds = [f"ω{digits[i]}<br>{sign} ω{digits[j]}" for i, j in PLANES for sign in ("−", "+")]
     within = "within<br>a plane"
     teal, red, acting = COLOURS["cayley"], PALETTE["red"], found["acting"]
     traces = [
-        bars(kinds, found["speeds"], teal, "two directions each", hover="%{x}: %{y:.2f}"),
+        bars(kinds, found["speeds"], teal, "two directions each", hover="%{y:.2f}"),
         dots(kinds, found["inert"], red, "inert", symbol="x", size=11),
         dots([within], [0], red, symbol="x", size=11),
     ]
@@ -148,7 +144,7 @@ def acting_directions(first: float, second: float, third: float) -> Drawn:
         margin={"l": 44, "r": 14, "t": 44, "b": 96},
         title_text=f"{acting:.0f} of 15 directions of S act",
         xaxis={"tickangle": 0},
-        yaxis=axis("speed of L", -0.6, 12.5, dtick=4),
+        yaxis=axis("speed of L", -0.5, 10.4, dtick=2),
     )
     told = ", ".join(f"{v:.2f}" for v in found["speeds"])
     return Drawn(
@@ -178,7 +174,7 @@ def _folded(spread: Tensor, size: Tensor) -> dict[str, Tensor]:
         return (one @ other.mT).flatten()
 
     direct, folded = scores(scaled(q) @ P, scaled(k) @ P), scores(scaled(q @ P), scaled(k @ P))
-    size_of = direct.square().mean().sqrt()
+    size_of = direct.square().mean(-1).sqrt()
     change = (direct - folded).abs().amax() / size_of
     return {
         "direct": direct / size_of,
@@ -257,8 +253,8 @@ def losses_by_density(
         height=390,
         margin={"l": 60, "r": 14, "t": 44, "b": 96},
         title_text=f"{projections} projections",
-        xaxis={"tickangle": 0},
-        yaxis=axis("loss (nats)", -4, 0.5, type="log", dtick=1),
+        xaxis=axis("density of S before RoPE, and a dense S behind it", type="category"),
+        yaxis=axis("loss (nats)", -3.7, 0.5, type="log", tickvals=[0.001, 0.01, 0.1, 1]),
     )
     told = "; ".join(
         f"{kind.replace('<br>', ' ')} {mean:.2f} ({low:.2f} to {high:.2f})"

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
-from book.figures.marks import axis, bars, box, dots, line
-from lab.explore import PALETTE, Drawn, Panel, computed, layout, panels
+from book.figures.marks import axis, bars, box, dots, line, rounded, segments
+from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels
 from stringlib.algebra import circulant_frequencies
 
-__all__ = ["BLOCKS", "angle_digits", "held_back", "still_channels", "turned_modes"]
+__all__ = [
+    "BLOCKS",
+    "angle_digits",
+    "held_back",
+    "seeds_by_block",
+    "still_channels",
+    "turned_modes",
+]
 
-VECTOR = [1.0, 0.8, 0.2, -0.4, 0.3, -0.7, 0.1, 0.5]
+VECTOR = [0.5, -0.1, 0.1, -0.9, 0.1, 1.2, -0.1, 1.1]
 """What the exponential is applied to."""
 
 BLOCKS = ["64", "32", "16", "8", "4", "2", "1"]
@@ -91,7 +99,7 @@ def turned_modes(r: float, c1: float, c2: float, c3: float) -> Drawn:
             dots(found["before_x"], found["before_y"], colours, size=8, symbol="diamond-open"),
             dots(found["x"], found["y"], colours, size=10, hover=hover, **words),
         ],
-        "modes, each turned about 0",
+        "modes",
         x=plane,
         y=plane,
         square=True,
@@ -217,16 +225,15 @@ def held_back(noise: float, decay: float, penalty: float) -> Drawn:
             dots([noise], [here], PALETTE[colour], hover=hover),
         ]
     (decayed, penalised), steps = found["here"], found["steps"]
-    axes = layout(
-        height=350,
-        margin={"l": 54, "r": 14, "t": 62, "b": 84},
-        title_text=f"size {decayed:.2f} with decay, {penalised:.2f} with the penalty<br>"
+    panel = Panel(
+        traces,
+        f"size {decayed:.2f} with decay, {penalised:.2f} with the penalty,<br>"
         f"after some {steps[0]:,.0f} and {steps[1]:,.0f} steps",
-        xaxis=axis("noise σ of the gradient", 0, 0.2, dtick=0.05),
-        yaxis=axis("size s of a coefficient", 0, 0.5, dtick=0.1),
+        x=axis("noise σ of the gradient", 0, 0.2, dtick=0.05),
+        y=axis("size s of a coefficient", 0, 0.5, dtick=0.1),
     )
     return Drawn(
-        go.Figure(traces, axes),
+        panels(panel, height=360, margin={"l": 54, "r": 14, "t": 52, "b": 84}),
         f"Size of a coefficient that only noise moves against the noise, at the rate 0.01. With "
         f"the decay {decay:g} the line is level, with the penalty {penalty:g} it rises like the "
         f"root of the noise. At σ = {noise:g} they are {decayed:.2f} and {penalised:.2f}, reached "
@@ -287,4 +294,60 @@ def angle_digits(power: float) -> Drawn:
         f"A score over the distance from query to key, the query at the position {first:,.0f}. "
         "With angles in float64 the line is the same at every position. Dots for angles in float32 "
         f"are off it by {error:.6f} of |q||k| at most.",
+    )
+
+
+def seeds_by_block(
+    pair: str,
+    *,
+    recorded: Mapping[str, tuple[Sequence[float], tuple[float, float, float]]],
+    tests: Mapping[str, tuple[float, int, float]],
+) -> Drawn:
+    """Draw the accuracy of each seed by what is learned, and two of these seed by seed.
+
+    Args:
+        pair: What is compared, "one → other", a name in ``tests``.
+        recorded: What is learned → accuracies by seed, and their mean with both ends.
+        tests: Pair → mean gain, seeds that gain, and the share of signs that gives as much.
+
+    Returns:
+        A figure of dots, means, and lines between the two.
+    """
+    one, other = str(pair).split(" → ")
+    gain, better, p = tests[str(pair)]
+    names = list(recorded)
+    colour, grey = COLOURS["circulant"], PALETTE["grey"]
+    links = [
+        ((one, before), (other, after))
+        for before, after in zip(recorded[one][0], recorded[other][0], strict=True)
+    ]
+    means = [mean for _, mean in recorded.values()]
+    ends = [((name, low), (name, high)) for name, (_, low, high) in zip(names, means, strict=True)]
+    places = [name for name, (row, _) in recorded.items() for _ in row]
+    every = [value for row, _ in recorded.values() for value in row]
+    count = len(links)
+    traces = [
+        dots(places, rounded(every), grey, "a seed", size=5, hover="%{x}: %{y:.2f}"),
+        segments(links, grey, width=1),  # type: ignore[arg-type]
+        segments(ends, colour, width=4),  # type: ignore[arg-type]
+        dots(names, rounded([mean for mean, *_ in means]), colour, "mean, 95% interval",
+             hover="%{x}: %{y:.2f}"),
+    ]  # fmt: skip
+    axes = layout(
+        height=390,
+        margin={"l": 50, "r": 14, "t": 44, "b": 84},
+        title_text=f"{pair}: {gain:+.2f}, better on {better} of {count}, p = {p:.3f}",
+        xaxis=axis("block size B, and ω learned directly", -0.5, len(names) - 0.5, type="category",
+                   categoryorder="array", categoryarray=names),
+        yaxis=axis("accuracy", 0, 1.05, dtick=0.2),
+    )  # fmt: skip
+    told = "; ".join(
+        f"{name} {mean:.2f} ({low:.2f} to {high:.2f})"
+        for name, (mean, low, high) in zip(names, means, strict=True)
+    )
+    return Drawn(
+        go.Figure(traces, axes),
+        f"Accuracy of each seed by block size, with means and 95% intervals: {told}. Lines join "
+        f"the seeds of {pair}: {gain:+.2f} in the mean, better on {better} of {count}, "
+        f"p = {p:.3f}.",
     )
