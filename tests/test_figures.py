@@ -142,9 +142,7 @@ GIVEN = ("rates", "recorded", "shifts", "looks", "norms", "tests")
 @pytest.mark.parametrize("name", CASES)
 def test_a_page_moves_between_the_states(name: str) -> None:
     draw, grid = find(name), CASES[name]
-    given = {
-        k: v[0] for k, v in grid.items() if k in ("rates", "recorded", "shifts", "looks", "norms")
-    }
+    given = {k: v[0] for k, v in grid.items() if k in GIVEN}
     grid = {k: v for k, v in grid.items() if k not in given}
     shown = Explorer(
         lambda **at: draw(**at, **given), name="figure", max_bytes=HARD_LIMIT, **grid
