@@ -147,7 +147,7 @@ CASES: dict[str, dict[str, list[Any]]] = {
     "cayley_string.sign_choice": {"angle": [170, 2, 90]},
     "cayley_string.connected_chance": {"channels": [32, 512], "density": [0.11, 0.05]},
     "cayley_string.solve_error": {
-        "channels": ["65", "64"], "power": [3, -1, 5], "recorded": [SOLVED], "norms": [(0.1, 1e5)],
+        "channels": ["65", "64"], "power": [3, -1, 5], "recorded": [SOLVED], "sizes": [(0.1, 1e5)],
     },
     "cayley_places.heads_behind": {
         "stands": ["behind RoPE", "before RoPE"], "size": [1, 0, 0.5],

@@ -136,7 +136,7 @@ def test_words_and_heads_give_the_numbers_of_the_picture(name: str) -> None:
 
 
 # what a notebook gives a figure, and no slider moves
-GIVEN = ("rates", "recorded", "shifts", "looks", "norms", "tests")
+GIVEN = ("rates", "recorded", "shifts", "looks", "sizes", "tests")
 
 
 @pytest.mark.parametrize("name", CASES)

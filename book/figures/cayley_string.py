@@ -302,15 +302,15 @@ def solve_error(
     power: float,
     *,
     recorded: Mapping[str, Mapping[str, Sequence[float]]],
-    norms: Sequence[float],
+    sizes: Sequence[float],
 ) -> Drawn:
     """Draw the singular values of I + S, and how far P is from orthogonal, by the size of S.
 
     Args:
         channels: d, a name in ``recorded``.
         power: Decimal logarithm of the norm of S.
-        recorded: Channels → way → largest entry of PᵀP − I at each of the norms.
-        norms: Norms of S.
+        recorded: Channels → way → largest entry of PᵀP − I at each of the sizes.
+        sizes: Norms of S.
 
     Returns:
         A figure of two panels.
@@ -328,7 +328,7 @@ def solve_error(
     looks = {"inverse": "orange", "solve": "blue", "package": "teal"}
     errors = Panel(
         [
-            line(norms, significant(recorded[str(channels)][way]), PALETTE[colour], way,
+            line(sizes, significant(recorded[str(channels)][way]), PALETTE[colour], way,
                  mode="lines+markers", hover="‖S‖ = %{x}: %{y:.1e}")
             for way, colour in looks.items()
         ]
