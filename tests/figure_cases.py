@@ -42,6 +42,29 @@ PLACES = {
     "sinusoidal": {"mean": [[0.7, 0.7, 0.7, 0.3, 0.3]] * 3 + [[0.4, 0.4, 0.3, 0.2, 0.2]] * 2},
 }
 
+LOSSES = {
+    "frozen": {"0": ((1.5, 1.0), (1.25, 1.0, 1.5)), "1": ((0.2, 0.01), (0.1, 0.01, 0.2))},
+    "free": {"0": ((0.02, 0.001), (0.01, 0.001, 0.02)), "1": ((0.0003, 0.0003), (0.0, 0.0, 0.0))},
+}
+
+SHIFTED = {
+    "Ω": [[0.9, 0.9], [0.7, 0.7]],
+    "free": [[1.0, 0.3], [0.9, 0.8]],
+    "free, moved": [[1.0, 0.98], [0.6, 0.62]],
+}
+
+SOLVED = {
+    "64": {"inverse": (1e-15, 2e-14), "solve": (1e-15, 1e-14), "package": (1e-15, 1e-15)},
+    "65": {"inverse": (1e-15, 4e-12), "solve": (1e-15, 3e-12), "package": (1e-15, 1e-15)},
+}
+
+BLOCKS = {
+    "4": ((0.8, 0.9), (0.85, 0.8, 0.9)),
+    "8": ((0.95, 0.94), (0.94, 0.94, 0.95)),
+    "direct": ((0.9, 1.0), (0.95, 0.9, 1.0)),
+}
+COMPARED = {"4 → 8": (0.09, 2, 0.002), "8 → direct": (0.01, 1, 0.51)}
+
 TIMED = {
     "not causal": {
         "softmax": ("softmax", "solid", [256, 1024], [0.2, 3.0]),
@@ -94,6 +117,13 @@ CASES: dict[str, dict[str, list[Any]]] = {
     "string.sphere_walks": {"between": [15, 0, 90], "distance": [1, 0.25]},
     "string.moving_pair": {"mixing": [0.2, 0, 1.0], "direction": [90, 0, 30]},
     "string.turned_planes": {"first": [1, 0, -2], "second": [0.25, 1]},
+    "liere.numbers_of_an_encoder": {"coordinates": ["2", "1", "3"], "channels": [64, 8, 7]},
+    "liere.area_error": {"query": [1, 0.1, 0], "first": [0.8, -1], "second": [0.6, 0]},
+    "liere.far_out": {"direction": [60, 0, 140], "distance": [1, 3]},
+    "liere.shifted_accuracy": {
+        "seeds": ["free", "free, moved"], "recorded": [SHIFTED], "shifts": [(0, 64)],
+        "looks": [{"Ω": "mixed", "free": "dense", "free, moved": "dense"}],
+    },
     "circulant_string.circulant_spectrum": {
         "r": [1, 0, 0.5], "c0": [0.5], "c1": [0.5, -1], "c2": [-0.25, 0], "c3": [0.25],
     },
@@ -101,10 +131,34 @@ CASES: dict[str, dict[str, list[Any]]] = {
         "position": [1, 0, -5], "vector": ["2 waves", "constant", "7 waves", "alternating"],
     },
     "circulant_string.first_steps": {"direction": [10, 0, 45, 90]},
+    "circulant_blocks.turned_modes": {
+        "r": [1, 0, -2], "c1": [0.5, 0], "c2": [0.25, -1], "c3": [0, 0.5],
+    },
+    "circulant_blocks.still_channels": {"block": ["16", "64", "4", "2"], "position": [1, 0, 8]},
+    "circulant_blocks.held_back": {
+        "noise": [0.08, 0.02], "decay": [0.5, 1], "penalty": [0.005, 0.01],
+    },
+    "circulant_blocks.seeds_by_block": {
+        "pair": ["4 → 8", "8 → direct"], "recorded": [BLOCKS], "tests": [COMPARED],
+    },
+    "circulant_blocks.angle_digits": {"power": [7, 0, 3, 6]},
     "cayley_string.cayley_circle": {"t": [1.5, -3, 0]},
     "cayley_string.sparse_basis": {"density": [0.05, 0.02, 1]},
     "cayley_string.sign_choice": {"angle": [170, 2, 90]},
     "cayley_string.connected_chance": {"channels": [32, 512], "density": [0.11, 0.05]},
+    "cayley_string.solve_error": {
+        "channels": ["65", "64"], "power": [3, -1, 5], "recorded": [SOLVED], "sizes": [(0.1, 1e5)],
+    },
+    "cayley_places.heads_behind": {
+        "stands": ["behind RoPE", "before RoPE"], "size": [1, 0, 0.5],
+    },
+    "cayley_places.acting_directions": {
+        "first": [1, 0, 2], "second": [1, 2], "third": [2, 0.5],
+    },
+    "cayley_places.folded_scores": {"spread": [0.5, 0, 1], "size": [0.6, 0, 1]},
+    "cayley_places.losses_by_density": {
+        "projections": ["frozen", "free"], "recorded": [LOSSES],
+    },
     "reflections.two_mirrors": {"between": [45, 0], "first": [45, 90], "point": [20, 120]},
     "reflections.mirror_rate": {"factor": [1, 4, 8]},
     "reflections.one_mirror": {"position": [4, 0, 24], "distance": [3, 0, -6]},

@@ -11,7 +11,7 @@ import torch
 from book.figures.reflections import STEPS
 from book.figures.rope_decay import TERMS
 from lab.theory import capacity, cost, rope_decay, variance
-from stringlib import RoPE
+from stringlib import CirculantSTRING, RoPE
 from stringlib.algebra import circulant, fourier_basis, planar_skew
 from stringlib.positions import geometric_frequencies
 from stringlib.reference.rope import householder_2d
@@ -121,6 +121,55 @@ def test_arrows_are_first_steps_of_adam() -> None:
             step = step / step.norm()
             assert properties.largest_difference(exact([arrow.x[1], arrow.y[1]]), step[:2]) < 1e-5
             assert f"{step @ down:.2f}" in told
+
+
+def test_modes_turn_into_the_exponential() -> None:
+    for at, (fig, _) in states("circulant_blocks.turned_modes"):
+        bars, before, *_, modes = fig.data
+        C = circulant(exact([0, at["c1"], at["c2"], at["c3"], 0, 0, 0, 0]))
+        want = torch.matrix_exp(at["r"] * (C - C.mT)) @ exact(before.y)
+        assert properties.largest_difference(exact(bars.y), want) < 1e-12
+        assert (
+            abs(torch.fft.fft(want) - torch.complex(exact(modes.x), exact(modes.y))).max() < 1e-12
+        )
+
+
+def test_blocks_leave_still_what_their_generator_does_not_move() -> None:
+    for at, (fig, told) in states("circulant_blocks.still_channels"):
+        hands, squares = fig.data
+        encoder = CirculantSTRING(64, block_size=int(at["block"])).double()
+        turning = torch.linalg.matrix_rank(encoder.generators()[0, 0]).item()
+        assert len(squares.x) == 64 - turning == 64 - len(hands.x) // 3
+        assert f"hands of {turning // 2} pairs" in told
+        x, y = (exact([w or 0.0 for w in v]).view(-1, 3) for v in (hands.x, hands.y))
+        feet = {*zip(x[:, 0].tolist(), y[:, 0].tolist(), strict=True)}
+        assert len(feet | {*zip(squares.x, squares.y, strict=True)}) == 64
+        x, y = ((v[:, 1] - v[:, 0]).view(-1, 2).mT for v in (x, y))
+        assert (x[0] * x[1] + y[0] * y[1]).abs().sum() < 1e-9  # f and g of a plane
+        assert bool((y[0].abs() > 1e-6).all()) == (at["position"] > 0 or not turning)
+
+
+def test_sizes_are_those_that_noise_leaves_as_they_are() -> None:
+    for at, (fig, told) in states("circulant_blocks.held_back"):
+        for here, u in zip(
+            fig.data[1::2], (at["decay"], 2 * at["penalty"] / at["noise"]), strict=True
+        ):
+            variance = 0.0
+            for _ in range(20_000):
+                variance = (1 - 0.01 * u) ** 2 * variance + 0.01**2
+            assert here.y[0] == pytest.approx(variance**0.5)
+            assert f"{1 / (0.01 * u):,.0f}" in told
+
+
+def test_float32_angles_lose_digits_and_float64_angles_do_not() -> None:
+    errors, lines = {}, []
+    for at, (fig, _) in states("circulant_blocks.angle_digits"):
+        wide, narrow = (exact(trace.y) for trace in fig.data)
+        errors[at["power"]] = properties.largest_difference(wide, narrow)
+        lines.append(wide)
+    assert properties.largest_difference(*torch.stack(lines).aminmax(dim=0)) < 1e-8
+    for power, error in errors.items():  # a rounding is at most 2⁻²⁴ of a number
+        assert 2**-29 < error / (10**power + 64) < 2**-20
 
 
 def test_a_frequency_keeps_up_with_two_mirrors_at_eight_times_the_rate() -> None:

@@ -1,8 +1,9 @@
-"""The Cayley transform on the circle, signs that keep it small, and what a sparse S connects."""
+"""The Cayley transform on the circle, its signs and its digits, and what a sparse S connects."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -19,12 +20,13 @@ from book.figures.marks import (
     level,
     line,
     rounded,
+    significant,
 )
 from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, panels, pick
 from lab.explore.style import SEQUENTIAL
-from stringlib.algebra.skew import cayley, sparse_skew
+from stringlib.algebra.skew import cayley, skew, sparse_skew
 
-__all__ = ["cayley_circle", "connected_chance", "sign_choice", "sparse_basis"]
+__all__ = ["cayley_circle", "connected_chance", "sign_choice", "solve_error", "sparse_basis"]
 
 REACH = 1.7  # of the circle's panel
 SIZE = 32
@@ -281,4 +283,65 @@ def connected_chance(channels: int, density: float) -> Drawn:
         f"Share of random graphs that are connected against the density, for {channels:.0f} "
         f"channels, by the limit law: it rises from 0 to 1 about {half:.3f}, where it is a half. "
         f"At the density {density:g} it is {here:.0%}.",
+    )
+
+
+@computed
+def _values(power: Tensor, channels: int) -> dict[str, Tensor]:
+    """Return the singular values of I + S, from the largest, and its condition number."""
+    generator = torch.Generator().manual_seed(6)
+    entries = torch.randn(channels * (channels - 1) // 2, dtype=torch.float64, generator=generator)
+    s = torch.linalg.svdvals(skew(entries))
+    s = torch.where(s > 1e-9 * s[0], s / s[0], 0.0)  # for odd d the last one is 0
+    values = (1 + (10**power * s) ** 2).sqrt()
+    return {"values": values, "kappa": values[0] / values[-1], "norm": 10**power}
+
+
+def solve_error(
+    channels: str,
+    power: float,
+    *,
+    recorded: Mapping[str, Mapping[str, Sequence[float]]],
+    sizes: Sequence[float],
+) -> Drawn:
+    """Draw the singular values of I + S, and how far P is from orthogonal, by the size of S.
+
+    Args:
+        channels: d, a name in ``recorded``.
+        power: Decimal logarithm of the norm of S.
+        recorded: Channels → way → largest entry of PᵀP − I at each of the sizes.
+        sizes: Norms of S.
+
+    Returns:
+        A figure of two panels.
+    """
+    d = int(channels)
+    found = _values(power, d)
+    kappa, norm = found["kappa"], found["norm"]
+    hover = "number %{x}: %{y:.4g}"
+    values = Panel(
+        [dots(list(range(1, d + 1)), found["values"], COLOURS["cayley"], size=5, hover=hover)],
+        f"d = {d}: κ = {kappa:,.0f}",
+        x=axis("singular values of I + S", 0, d + 2, dtick=16),
+        y=axis(None, -0.3, 5.3, type="log", dtick=1, exponentformat="power"),
+    )
+    looks = {"inverse": "orange", "solve": "blue", "package": "teal"}
+    errors = Panel(
+        [
+            line(sizes, significant(recorded[str(channels)][way]), PALETTE[colour], way,
+                 mode="lines+markers", hover="‖S‖ = %{x}: %{y:.1e}")
+            for way, colour in looks.items()
+        ]
+        + [line([norm, norm], [1e-16, 1e-11], PALETTE["grey"], width=1.5, dash="dot")],
+        "largest |PᵀP − I|",
+        x=axis("‖S‖", -1.2, 5.2, type="log", dtick=2, exponentformat="power"),
+        y=axis(None, -16, -11, type="log", dtick=1, exponentformat="power"),
+    )  # fmt: skip
+    room = {"l": 40, "r": 10, "t": 34, "b": 84}
+    return Drawn(
+        panels([values, errors], height=360, across=0.16, margin=room),
+        f"Left, the singular values of I + S for {d} channels at a norm of {norm:,.1f}: the "
+        f"largest is {kappa:,.0f} times the least. Right, how far P is from orthogonal against "
+        "the norm of S, for the inverse, the solve and the package, with a line at this norm: for "
+        "even d the errors are level, for odd d those of inverse and solve rise.",
     )

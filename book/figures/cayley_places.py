@@ -1,0 +1,267 @@
+"""Where a Cayley basis may stand: behind RoPE, behind a norm, and what it learns where."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import plotly.graph_objects as go
+import torch
+from torch import Tensor
+
+from book.figures.marks import axis, bars, dots, line, segments, significant
+from lab.explore import COLOURS, PALETTE, Drawn, computed, layout, pick
+from stringlib.algebra.skew import cayley, skew
+from stringlib.positions import geometric_frequencies
+from stringlib.reference.rope import apply_rope
+
+__all__ = ["acting_directions", "folded_scores", "heads_behind", "losses_by_density"]
+
+WIDTH, HEADS = 32, 4  # channels of all heads, and heads
+SHIFTS = 40
+OFFSET = 3.0  # from the query to the key
+PLANES = [(0, 1), (0, 2), (1, 2)]
+TOKENS, HEAD_DIM = 9, 16  # of the folded scores
+
+
+def _random(seed: int, *shapes: Sequence[int]) -> list[Tensor]:
+    """Return normal numbers in double precision, the same at every call."""
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randn(*s, dtype=torch.float64, generator=generator) for s in shapes]
+
+
+@computed
+def _by_head(size: Tensor, behind: bool) -> dict[str, Tensor]:
+    """Return the scores of one query and key over the shift: by head, their sum, and RoPE's."""
+    q, k, entries = _random(3, (WIDTH,), (WIDTH,), (WIDTH * (WIDTH - 1) // 2,))
+    P = cayley(size * skew(entries) / 4)
+    shifts = torch.arange(SHIFTS + 1).double()
+
+    def turned(x: Tensor, offset: float) -> Tensor:
+        along = x.expand(SHIFTS + 1, WIDTH)
+        return apply_rope(along, shifts + offset, geometric_frequencies(WIDTH // 2))
+
+    if behind:
+        encoded = [turned(x, by) @ P.mT for x, by in ((q, 0.0), (k, OFFSET))]
+    else:
+        encoded = [turned(x @ P, by) for x, by in ((q, 0.0), (k, OFFSET))]
+    products = encoded[0] * encoded[1] / (WIDTH / HEADS) ** 0.5
+    by_head = products.view(-1, HEADS, WIDTH // HEADS).sum(-1).mT
+    rope = (turned(q, 0.0) * turned(k, OFFSET)).sum(-1) / (WIDTH / HEADS) ** 0.5
+    changes = (by_head.amax(-1) - by_head.amin(-1)).amax()
+    return {
+        "heads": by_head,
+        "sum": by_head.sum(0),
+        "rope": rope + 0 * size,
+        "change": torch.where(changes > 1e-9, changes, 0.0),
+    }
+
+
+def heads_behind(stands: str, size: float) -> Drawn:
+    """Draw the scores of four heads as all positions shift, with one transform for all channels.
+
+    Before RoPE it is that of :eq:`eq-cayley-before`, behind it that of :eq:`eq-cayley-after`. The
+    sum of the heads is the score of one head with all the channels.
+
+    Args:
+        stands: "before RoPE" or "behind RoPE".
+        size: Of the entries of S, in standard deviations of a quarter.
+
+    Returns:
+        A figure with a line for each head, their sum, and the sum with RoPE alone.
+    """
+    found = _by_head(size, stands.startswith("behind"))
+    hover = "shift %{x}: score %{y:.2f}"
+    shifts = list(range(SHIFTS + 1))
+    traces = [
+        line(shifts, score, PALETTE[colour], f"head {n + 1}", width=2, hover=hover)
+        for n, (score, colour) in enumerate(
+            zip(found["heads"], ("blue", "orange", "teal", "magenta"), strict=True)
+        )
+    ]
+    traces += [
+        line(shifts, found["sum"], PALETTE["red"], "all as one head", width=4, hover=hover),
+        line(shifts, found["rope"], PALETTE["grey"], "the same, RoPE alone", width=2, dash="dot"),
+    ]
+    axes = layout(
+        height=400,
+        margin={"l": 48, "r": 14, "t": 44, "b": 104},
+        title_text=f"{stands}: a head's score moves by up to {found['change']:.2f}",
+        xaxis=axis("shift of all positions", 0, SHIFTS),
+        yaxis=axis("score", -2.25, 2.25, dtick=1),
+    )
+    return Drawn(
+        go.Figure(traces, axes),
+        f"Scores of one query and one key in four heads against a shift of both, the transform "
+        f"{stands}, S at {size:g} of its size. A head's score moves by up to "
+        f"{found['change']:.2f}. The sum of the heads is level, at {found['sum'][0]:.2f}; "
+        f"with RoPE alone it is {found['rope'][0]:.2f}.",
+    )
+
+
+@computed
+def _acting(first: Tensor, second: Tensor, third: Tensor) -> dict[str, Tensor]:
+    """Return how fast L moves along each kind of direction of S, and how many directions act."""
+    omega = torch.stack([first, second, third])
+    one, other = torch.tensor(PLANES).unbind(-1)
+    apart, together = (omega[one] - omega[other]).abs(), omega[one] + omega[other]
+    speeds = 2 * torch.stack([apart, together], -1).flatten()
+    moves = (speeds > 1e-9).double()
+    return {
+        "speeds": speeds,
+        "inert": torch.where(moves > 0, math.nan, 0 * speeds),
+        "acting": 2 * moves.sum(),
+    }
+
+
+def acting_directions(first: float, second: float, third: float) -> Drawn:
+    """Draw how much each direction of S moves the generator, for three planes.
+
+    At S = 0 the generator moves by the commutator of S with that of RoPE. Two directions of S turn
+    plane i against plane j the one way, two the other; their speeds are twice the difference and
+    the sum of the frequencies. The three that turn a plane within itself never act.
+
+    Args:
+        first: Frequency of the first plane.
+        second: Of the second.
+        third: Of the third.
+
+    Returns:
+        A figure of a bar for every two directions, and crosses where they are inert.
+    """
+    found = _acting(first, second, third)
+    digits = "₁₂₃"
+    kinds = [f"ω{digits[i]}<br>{sign} ω{digits[j]}" for i, j in PLANES for sign in ("−", "+")]
+    within = "within<br>a plane"
+    teal, red, acting = COLOURS["cayley"], PALETTE["red"], found["acting"]
+    traces = [
+        bars(kinds, found["speeds"], teal, "two directions each", hover="%{y:.2f}"),
+        dots(kinds, found["inert"], red, "inert", symbol="x", size=11),
+        dots([within], [0], red, symbol="x", size=11),
+    ]
+    axes = layout(
+        height=360,
+        margin={"l": 44, "r": 14, "t": 44, "b": 96},
+        title_text=f"{acting:.0f} of 15 directions of S act",
+        xaxis={"tickangle": 0},
+        yaxis=axis("speed of L", -0.5, 10.4, dtick=2),
+    )
+    told = ", ".join(f"{v:.2f}" for v in found["speeds"])
+    return Drawn(
+        go.Figure(traces, axes),
+        "Bars for how fast the generator of six channels moves with S: two directions for the "
+        f"difference and two for the sum of every two frequencies, and three within a plane, which "
+        f"are inert. At the frequencies {first:g}, {second:g} and {third:g} the bars are {told}; "
+        f"{acting:.0f} of 15 directions act.",
+    )
+
+
+@computed
+def _folded(spread: Tensor, size: Tensor) -> dict[str, Tensor]:
+    """Return scores with the basis in the encoder, and with it folded in front of the norm."""
+    q, k, entries, logs = _random(
+        5, (TOKENS, HEAD_DIM), (TOKENS, HEAD_DIM), (HEAD_DIM * (HEAD_DIM - 1) // 2,), (HEAD_DIM,)
+    )
+    P = cayley(size * skew(entries) / 2)
+    scales = (spread * logs).exp()
+    places = torch.arange(TOKENS).double()
+
+    def scaled(x: Tensor) -> Tensor:
+        return x / x.square().sum(-1, keepdim=True).sqrt() * scales
+
+    def scores(*pair: Tensor) -> Tensor:
+        one, other = (apply_rope(x, places, geometric_frequencies(HEAD_DIM // 2)) for x in pair)
+        return (one @ other.mT).flatten()
+
+    direct, folded = scores(scaled(q) @ P, scaled(k) @ P), scores(scaled(q @ P), scaled(k @ P))
+    size_of = direct.square().mean(-1).sqrt()
+    change = (direct - folded).abs().amax() / size_of
+    return {
+        "direct": direct / size_of,
+        "folded": folded / size_of,
+        "change": torch.where(change > 1e-9, change, 0.0),
+        "moved": (change > 1e-9).double(),
+    }
+
+
+def folded_scores(spread: float, size: float) -> Drawn:
+    """Draw scores behind a norm with scales against those after folding, :eq:`eq-fold`.
+
+    Args:
+        spread: Standard deviation of the logarithms of the scales; at 0 they are all 1.
+        size: Of the entries of S, in standard deviations of a half.
+
+    Returns:
+        A figure of a dot for each query and key, and the line of what does not change.
+    """
+    found = _folded(spread, size)
+    change = found["change"]
+    traces = [
+        line([-5, 5], [-5, 5], PALETTE["grey"], "unchanged", width=1.5, dash="dot"),
+        dots(found["direct"], found["folded"], COLOURS["cayley"], "a query and a key", size=6,
+             hover="%{x:.2f}, folded %{y:.2f}"),
+    ]  # fmt: skip
+    reach = axis(low=-4, high=4, dtick=2, constrain="domain")
+    axes = layout(
+        height=420,
+        margin={"l": 48, "r": 14, "t": 44, "b": 84},
+        title_text=f"folding moves a score by up to {change:.2f} of their size",
+        xaxis={**reach, "title": {"text": "score, P in the encoder", "standoff": 4}},
+        yaxis={**reach, "scaleanchor": "x", "title": {"text": "score, P folded", "standoff": 4}},
+    )
+    where = pick(found["moved"], "All dots lie on the diagonal", "The dots leave the diagonal")
+    return Drawn(
+        go.Figure(traces, axes),
+        f"Scores behind a norm with learned scales, before and after folding, with a spread of "
+        f"{spread:g} and S at {size:g} of its size. {where}: folding moves a score by up to "
+        f"{change:.2f} of the root mean square of the scores.",
+    )
+
+
+def losses_by_density(
+    projections: str,
+    *,
+    recorded: Mapping[str, Mapping[str, tuple[Sequence[float], tuple[float, float, float]]]],
+) -> Drawn:
+    """Draw the loss of each seed over the density of S, and their mean with its interval.
+
+    Args:
+        projections: A name in ``recorded``.
+        recorded: Projections → S → the losses by seed, and their mean with both ends.
+
+    Returns:
+        A figure of a line for each seed, and of means.
+    """
+    found = recorded[str(projections)]
+    kinds = list(found)
+    means = [mean for _, mean in found.values()]
+    seeds = range(len(next(iter(found.values()))[0]))
+    hover = "%{x}: %{y:.3f}"
+    traces = [
+        line(kinds, significant([losses[n] for losses, _ in found.values()]), PALETTE["grey"],
+             "a seed" if n == 0 else None, width=1, hover=f"seed {n}, {hover}")
+        for n in seeds
+    ]  # fmt: skip
+    colour = COLOURS["cayley"]
+    ends = [((kind, low), (kind, high)) for kind, (_, low, high) in zip(kinds, means, strict=True)]
+    traces += [
+        segments(ends, colour, width=4),  # type: ignore[arg-type]
+        dots(kinds, significant([mean for mean, *_ in means]), colour, "mean, 95% interval",
+             hover=hover),
+    ]  # fmt: skip
+    axes = layout(
+        height=390,
+        margin={"l": 60, "r": 14, "t": 44, "b": 96},
+        title_text=f"{projections} projections",
+        xaxis=axis("density of S before RoPE, and a dense S behind it", type="category"),
+        yaxis=axis("loss (nats)", -3.7, 0.5, type="log", tickvals=[0.001, 0.01, 0.1, 1]),
+    )
+    told = "; ".join(
+        f"{kind.replace('<br>', ' ')} {mean:.2f} ({low:.2f} to {high:.2f})"
+        for kind, (mean, low, high) in zip(kinds, means, strict=True)
+    )
+    return Drawn(
+        go.Figure(traces, axes),
+        f"The loss of each seed, a grey line, by the density of S, on a logarithmic axis, with "
+        f"{projections} projections. Means and 95% intervals: {told}.",
+    )

@@ -1,0 +1,353 @@
+"""The exponential by FFT, channels that blocks leave still, what noise moves, and lost digits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+import torch
+from torch import Tensor
+
+from book.figures.marks import axis, bars, box, dots, line, rounded, segments
+from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels
+from stringlib.algebra import circulant_frequencies
+
+__all__ = [
+    "BLOCKS",
+    "angle_digits",
+    "held_back",
+    "seeds_by_block",
+    "still_channels",
+    "turned_modes",
+]
+
+VECTOR = [0.5, -0.1, 0.1, -0.9, 0.1, 1.2, -0.1, 1.1]
+"""What the exponential is applied to."""
+
+BLOCKS = ["64", "32", "16", "8", "4", "2", "1"]
+SIDE = 8  # of the square of 64 channels
+RATE = 0.01  # η of the coefficients that noise moves
+NOISES = [round(0.005 * i, 3) for i in range(1, 41)]
+TOKENS = 64  # over which a score is drawn
+PAIRS = 8  # of the score's channels
+
+
+@computed
+def _modes(r: Tensor, c1: Tensor, c2: Tensor, c3: Tensor) -> dict[str, Tensor]:
+    """Return the modes of z before and after their turn under exp(rL), and what is made of them."""
+    z = torch.tensor(VECTOR, dtype=torch.float64)
+    n = torch.arange(len(z), dtype=torch.float64)
+    turn = 2 * math.pi * n[:, None] * n / len(z)
+    real, imag = turn.cos() @ z, -turn.sin() @ z  # the Fourier transform
+    angle = -2 * r * (turn.sin()[:, 1:4] @ torch.stack([c1, c2, c3]))  # r μ_j is i times this
+
+    def turned(by: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        return by.cos() * x - by.sin() * y, by.sin() * x + by.cos() * y
+
+    x, y = turned(angle, real, imag)
+    swept = angle[1:4, None] * torch.arange(41).double() / 40  # the other modes mirror 1 to 3
+    arcs = turned(swept, real[1:4, None], imag[1:4, None])
+    return {
+        "after": (turn.cos() @ x - turn.sin() @ y) / len(z),
+        "before_x": real + 0 * r,
+        "before_y": imag + 0 * r,
+        "x": x,
+        "y": y,
+        "arcs": torch.stack(arcs, 1),
+        "angles": angle[1:4],
+    }
+
+
+def turned_modes(r: float, c1: float, c2: float, c3: float) -> Drawn:
+    """Draw the three steps of the exponential by FFT, :eq:`eq-circulant-fft`, for eight channels.
+
+    Args:
+        r: The position.
+        c1: Coefficient of the shift by one; c0 and those from c4 on are 0.
+        c2: Of the shift by two.
+        c3: Of the shift by three.
+
+    Returns:
+        A figure of the vector before and after, and of its modes in the complex plane.
+    """
+    found = _modes(r, c1, c2, c3)
+    channels = list(range(len(VECTOR)))
+    pairs, still = ["orange", "blue", "teal"], PALETTE["grey"]
+    colours = [still if n in (0, 4) else PALETTE[pairs[min(n, 8 - n) - 1]] for n in channels]
+    hover = "%{x:.2f}, %{y:.2f}"
+    vector = Panel(
+        [
+            bars(channels, found["after"], PALETTE["blue"], "exp(rL) z",
+                 hover="channel %{x}: %{y:.2f}"),
+            dots(channels, VECTOR, still, "z", size=9, symbol="diamond"),
+        ],
+        "channels",
+        x=axis("channel n", -0.6, 7.6, dtick=1, showgrid=False),
+        y=axis(low=-1.7, high=1.7, dtick=1),
+    )  # fmt: skip
+    arcs = [
+        line(x, y, PALETTE[colour], width=1.5)
+        for (x, y), colour in zip(found["arcs"], pairs, strict=True)
+    ]
+    words: dict[str, Any] = {"text": [str(n) for n in channels], "textposition": "top center"}
+    plane = axis(low=-3, high=3, dtick=1, showticklabels=False)
+    modes = Panel(
+        [
+            *arcs,
+            dots(found["before_x"], found["before_y"], colours, size=8, symbol="diamond-open"),
+            dots(found["x"], found["y"], colours, size=10, hover=hover, **words),
+        ],
+        "modes",
+        x=plane,
+        y=plane,
+        square=True,
+    )
+    told = ", ".join(f"{angle:.2f}" for angle in found["angles"])
+    fig = panels(
+        [vector, modes], height=370, across=0.1, margin={"l": 34, "r": 8, "t": 66, "b": 78}
+    )
+    fig.update_layout(title_text=f"turned by {told} radians")
+    return Drawn(
+        fig,
+        f"Left, a vector of eight channels as diamonds and exp({r:g} L) of it as bars, for c₁ = "
+        f"{c1:g}, c₂ = {c2:g}, c₃ = {c3:g}. Right, its eight Fourier modes in the complex plane "
+        f"before and after: modes 1, 2 and 3 have turned about 0 by {told} radians, their "
+        "conjugates the other way, and modes 0 and 4 stand still.",
+    )
+
+
+@computed
+def _blocks(position: Tensor, size: int) -> dict[str, Tensor]:
+    """Return the hand of each of 64 channels of the basis, with a gap after it."""
+    generator = torch.Generator().manual_seed(1)
+    columns = torch.randn(64 // size, size, dtype=torch.float64, generator=generator)
+    pairs = (size - 1) // 2
+    omega = circulant_frequencies(columns) / (2 * size) ** 0.5  # of standard deviation 1
+    angle = omega.reshape(64 // size, pairs).repeat_interleave(2, 1) * position
+    angle = angle + torch.tensor([0.0, math.pi / 2], dtype=torch.float64).repeat(pairs)
+    n = torch.arange(64).view(-1, size)[:, : 2 * pairs]
+    x, y = (n % SIDE).double(), torch.div(n, SIDE, rounding_mode="floor").double()
+    gap = torch.full_like(angle, math.nan)
+    return {
+        "x": torch.stack([x + 0 * angle, x + 0.42 * angle.cos(), gap], -1).flatten(),
+        "y": torch.stack([y + 0 * angle, y - 0.42 * angle.sin(), gap], -1).flatten(),
+    }
+
+
+def still_channels(block: str, position: float) -> Drawn:
+    """Draw 64 channels in the basis of a Circulant-STRING with blocks: hands that turn, and dots.
+
+    Two channels of a plane are neighbours; the last one or two of a block never turn. Frequencies
+    are those of random coefficients, :eq:`eq-circulant-frequencies`, with standard deviation 1.
+
+    Args:
+        block: Size B, one of ``BLOCKS``.
+        position: r.
+
+    Returns:
+        A figure of eight rows of eight channels.
+    """
+    size = int(block)
+    pairs = 64 // size * ((size - 1) // 2)
+    stays = [n for n in range(64) if n % size >= 2 * ((size - 1) // 2)]
+    turning = {"x": [], "y": []} if size < 3 else _blocks(position, size)
+    hand: dict[str, Any] = {"size": [0, 6, 0] * (2 * pairs), "opacity": 1, "line": {"width": 0}}
+    traces = [
+        line(turning["x"], turning["y"], PALETTE["blue"], "turns", mode="lines+markers",
+             marker=hand, width=2),
+        dots([n % SIDE for n in stays], [n // SIDE for n in stays], PALETTE["grey"], "never turns",
+             size=9, symbol="square"),
+    ]  # fmt: skip
+    wide, high = min(size, SIDE), max(1, size // SIDE)
+    edge = {"color": PALETTE["grey"], "width": 1}
+    outlines = [
+        box(x - 0.5, x + wide - 0.5, y - 0.5, y + high - 0.5, **edge)
+        for x in range(0, SIDE, wide)
+        for y in range(0, SIDE, high)
+    ]
+    unseen: dict[str, Any] = {"visible": False, "constrain": "domain"}
+    axes = layout(
+        height=400,
+        margin={"l": 8, "r": 8, "t": 44, "b": 44},
+        title_text=f"B = {size}: {pairs} pairs, {len(stays)} channels never turn",
+        xaxis=axis(low=-0.7, high=7.7, **unseen),
+        yaxis=axis(low=7.7, high=-0.7, scaleanchor="x", **unseen),
+        shapes=outlines,
+    )
+    return Drawn(
+        go.Figure(traces, axes),
+        f"64 channels of the Fourier basis as eight rows of eight, in frames for blocks of {size}. "
+        f"At r = {position:g} the hands of {pairs} pairs have turned, each pair at its own speed; "
+        f"{len(stays)} channels are grey squares that never turn.",
+    )
+
+
+@computed
+def _held(noise: Tensor, decay: Tensor, penalty: Tensor) -> dict[str, Tensor]:
+    """Return the size that noise leaves with decay and with a penalty, over noise and at one."""
+
+    def size(u: Tensor) -> Tensor:
+        return (RATE / (u * (2 - RATE * u))).sqrt()
+
+    sigma = torch.tensor(NOISES, dtype=torch.float64)
+    pulls = torch.stack([decay, 2 * penalty / noise])
+    return {
+        "curves": torch.stack([size(decay + 0 * sigma), size(2 * penalty / sigma)]),
+        "here": size(pulls),
+        "steps": 1 / (RATE * pulls),
+    }
+
+
+def held_back(noise: float, decay: float, penalty: float) -> Drawn:
+    """Draw how far noise drives a coefficient that is decayed or penalised.
+
+    Both sizes are those of :eq:`eq-circulant-decay`, for Adam at the rate 0.01.
+
+    Args:
+        noise: Standard deviation σ of the gradient.
+        decay: AdamW's w.
+        penalty: λ of a penalty on the squares.
+
+    Returns:
+        A figure of two curves over the noise, with a dot on each.
+    """
+    found = _held(noise, decay, penalty)
+    names = {"decay (AdamW)": "blue", "penalty": "orange"}
+    traces = []
+    for (name, colour), curve, here in zip(
+        names.items(), found["curves"], found["here"], strict=True
+    ):
+        hover = "σ = %{x}: %{y:.2f}"
+        traces += [
+            line(NOISES, curve, PALETTE[colour], name, hover=hover),
+            dots([noise], [here], PALETTE[colour], hover=hover),
+        ]
+    (decayed, penalised), steps = found["here"], found["steps"]
+    panel = Panel(
+        traces,
+        f"size {decayed:.2f} with decay, {penalised:.2f} with the penalty,<br>"
+        f"after some {steps[0]:,.0f} and {steps[1]:,.0f} steps",
+        x=axis("noise σ of the gradient", 0, 0.2, dtick=0.05),
+        y=axis("size s of a coefficient", 0, 0.5, dtick=0.1),
+    )
+    return Drawn(
+        panels(panel, height=360, margin={"l": 54, "r": 14, "t": 52, "b": 84}),
+        f"Size of a coefficient that only noise moves against the noise, at the rate 0.01. With "
+        f"the decay {decay:g} the line is level, with the penalty {penalty:g} it rises like the "
+        f"root of the noise. At σ = {noise:g} they are {decayed:.2f} and {penalised:.2f}, reached "
+        f"after some {steps[0]:,.0f} and {steps[1]:,.0f} steps.",
+    )
+
+
+@computed
+def _digits(power: Tensor) -> dict[str, Tensor]:
+    """Return a score at 64 distances from one position, with angles in double and in single."""
+    generator = torch.Generator().manual_seed(2)
+    omega = torch.randn(PAIRS, dtype=torch.float64, generator=generator)
+    content = torch.randn(PAIRS, dtype=torch.float64, generator=generator)
+    first = (10**power).round()
+    query, keys = first, first + torch.arange(TOKENS).double()
+
+    def score(query: Tensor, keys: Tensor, omega: Tensor) -> Tensor:
+        at_query, at_keys = (omega * query).double() + content, (keys[:, None] * omega).double()
+        turned = at_query.cos() * at_keys.cos() + at_query.sin() * at_keys.sin()
+        return turned.mean(-1)
+
+    wide = score(query, keys, omega)
+    narrow = score(query.float(), keys.float(), omega.float())
+    return {"first": first, "scores": torch.stack([wide, narrow]),
+            "error": (narrow - wide).abs().amax()}  # fmt: skip
+
+
+def angle_digits(power: float) -> Drawn:
+    """Draw a score over the distance, with angles multiplied in float64 and in float32.
+
+    The query stands at the first position, the keys from there on; eight planes turn at random
+    frequencies with standard deviation 1.
+
+    Args:
+        power: Decimal logarithm of the first position.
+
+    Returns:
+        A figure of a line and of dots.
+    """
+    found = _digits(power)
+    wide, narrow = found["scores"]
+    hover = "distance %{x}: %{y:.4f}"
+    distances = list(range(TOKENS))
+    traces = [
+        line(distances, wide, PALETTE["grey"], "angles in float64", width=2, hover=hover),
+        dots(distances, narrow, PALETTE["orange"], "in float32", size=7, hover=hover),
+    ]
+    first, error = found["first"], found["error"]
+    axes = layout(
+        height=350,
+        margin={"l": 48, "r": 14, "t": 44, "b": 84},
+        title_text=f"first position {first:,.0f}: largest error {error:.6f}",
+        xaxis=axis("distance from query to key", -1, TOKENS, dtick=16),
+        yaxis=axis("score / |q||k|", -1, 1, dtick=0.5),
+    )
+    return Drawn(
+        go.Figure(traces, axes),
+        f"A score over the distance from query to key, the query at the position {first:,.0f}. "
+        "With angles in float64 the line is the same at every position. Dots for angles in float32 "
+        f"are off it by {error:.6f} of |q||k| at most.",
+    )
+
+
+def seeds_by_block(
+    pair: str,
+    *,
+    recorded: Mapping[str, tuple[Sequence[float], tuple[float, float, float]]],
+    tests: Mapping[str, tuple[float, int, float]],
+) -> Drawn:
+    """Draw the accuracy of each seed by what is learned, and two of these seed by seed.
+
+    Args:
+        pair: What is compared, "one → other", a name in ``tests``.
+        recorded: What is learned → accuracies by seed, and their mean with both ends.
+        tests: Pair → mean gain, seeds that gain, and the share of signs that gives as much.
+
+    Returns:
+        A figure of dots, means, and lines between the two.
+    """
+    one, other = str(pair).split(" → ")
+    gain, better, p = tests[str(pair)]
+    names = list(recorded)
+    colour, grey = COLOURS["circulant"], PALETTE["grey"]
+    links = [
+        ((one, before), (other, after))
+        for before, after in zip(recorded[one][0], recorded[other][0], strict=True)
+    ]
+    means = [mean for _, mean in recorded.values()]
+    ends = [((name, low), (name, high)) for name, (_, low, high) in zip(names, means, strict=True)]
+    places = [name for name, (row, _) in recorded.items() for _ in row]
+    every = [value for row, _ in recorded.values() for value in row]
+    count = len(links)
+    traces = [
+        dots(places, rounded(every), grey, "a seed", size=5, hover="%{x}: %{y:.2f}"),
+        segments(links, grey, width=1),  # type: ignore[arg-type]
+        segments(ends, colour, width=4),  # type: ignore[arg-type]
+        dots(names, rounded([mean for mean, *_ in means]), colour, "mean, 95% interval",
+             hover="%{x}: %{y:.2f}"),
+    ]  # fmt: skip
+    axes = layout(
+        height=390,
+        margin={"l": 50, "r": 14, "t": 44, "b": 84},
+        title_text=f"{pair}: {gain:+.2f}, better on {better} of {count}, p = {p:.3f}",
+        xaxis=axis("block size B, and ω learned directly", -0.5, len(names) - 0.5, type="category",
+                   categoryorder="array", categoryarray=names),
+        yaxis=axis("accuracy", 0, 1.05, dtick=0.2),
+    )  # fmt: skip
+    told = "; ".join(
+        f"{name} {mean:.2f} ({low:.2f} to {high:.2f})"
+        for name, (mean, low, high) in zip(names, means, strict=True)
+    )
+    return Drawn(
+        go.Figure(traces, axes),
+        f"Accuracy of each seed by block size, with means and 95% intervals: {told}. Lines join "
+        f"the seeds of {pair}: {gain:+.2f} in the mean, better on {better} of {count}, "
+        f"p = {p:.3f}.",
+    )

@@ -1,0 +1,286 @@
+"""Generators that need not commute: how many numbers they have, what they miss, and how far out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import plotly.graph_objects as go
+import torch
+from torch import Tensor
+
+from book.figures.marks import axis, bars, dots, line, rounded, segments
+from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels
+from stringlib.algebra import skew
+
+__all__ = ["area_error", "far_out", "numbers_of_an_encoder", "shifted_accuracy"]
+
+CHANNELS = list(range(2, 65))
+FAR = [10 ** (i / 80) for i in range(241)]  # from 1 to 1,000
+OFFSET = [1.2, 0.0]  # from the query to the key, far out
+
+
+@computed
+def _numbers(channels: Tensor, coordinates: int) -> dict[str, Tensor]:
+    """Return for four encoders the directions in which generators move, over channels and at d."""
+
+    def counts(d: Tensor) -> Tensor:
+        planes, free = (d / 2).floor(), d * (d - 1) / 2
+        table = coordinates * planes
+        return torch.stack(
+            [coordinates * free, free + table - planes, table, coordinates * ((d - 1) / 2).floor()]
+        )
+
+    every = counts(torch.tensor(CHANNELS, dtype=torch.float64))
+    return {
+        "curves": torch.where(every > 0, every, math.nan) + 0 * channels,
+        "here": counts(channels),
+    }
+
+
+def numbers_of_an_encoder(coordinates: str, channels: int) -> Drawn:
+    """Draw how many numbers act in an encoder, over its channels.
+
+    Free skew matrices are :eq:`eq-universal-liere`; every STRING is :eq:`eq-string`, which
+    Cayley-STRING reaches.
+
+    Args:
+        coordinates: d_c.
+        channels: d.
+
+    Returns:
+        A figure of four lines, with a dot on each.
+    """
+    found = _numbers(channels, int(coordinates))
+    looks = {
+        "free skew matrices (LieRE)": COLOURS["dense"],
+        "every STRING (Cayley)": COLOURS["cayley"],
+        "Ω alone (mixed RoPE)": COLOURS["mixed"],
+        "Circulant": COLOURS["circulant"],
+    }
+    traces = []
+    for (name, colour), curve, here in zip(
+        looks.items(), found["curves"], found["here"], strict=True
+    ):
+        hover = f"{name}, %{{x}} channels: %{{y:,}}"
+        traces += [
+            line(CHANNELS, curve, colour, name, width=2, hover=hover),
+            dots([channels], [here], colour, size=10, hover=hover),
+        ]
+    most, whole, table, circulant = found["here"]
+    axes = layout(
+        height=390,
+        margin={"l": 60, "r": 14, "t": 44, "b": 104},
+        title_text=f"{most:,.0f} free, {whole:,.0f} in a STRING, {table:,.0f} in Ω",
+        xaxis=axis("channels d", 0, 66, dtick=16),
+        yaxis=axis("numbers that act", 0, 3.9, type="log", dtick=1),
+    )
+    return Drawn(
+        go.Figure(traces, axes),
+        f"Numbers that act against the channels, logarithmic, for {coordinates} coordinates. At "
+        f"{channels:g} channels: {most:,.0f} in free skew matrices, {whole:,.0f} in a STRING, "
+        f"{table:,.0f} in its frequencies, {circulant:,.0f} in Circulant-STRING.",
+    )
+
+
+@computed
+def _area(query: Tensor, first: Tensor, second: Tensor) -> dict[str, Tensor]:
+    """Return the triangle, and the error of LieRE beside its leading term."""
+    generator = torch.Generator().manual_seed(4)
+    entries = torch.randn(2, 6, dtype=torch.float64, generator=generator) / 2.5
+    one, two = skew(entries)
+    at_query = torch.matrix_exp(query * one)
+    at_key = torch.matrix_exp(first * one + second * two)
+    between = torch.matrix_exp((first - query) * one + second * two)
+    area = (query * second / 2).abs()
+    error = (at_query.mT @ at_key - between).square().sum().sqrt()
+    leading = area * (one @ two - two @ one).square().sum().sqrt()
+    nought = torch.zeros_like(query)
+    return {
+        "corners": torch.stack(
+            [
+                torch.stack([nought, query, first, nought]),
+                torch.stack([nought, nought, second, nought]),
+            ]
+        ),
+        "area": area,
+        "sizes": torch.where(
+            torch.stack([error, leading]) > 1e-9, torch.stack([error, leading]), 0.0
+        ),
+    }
+
+
+def area_error(query: float, first: float, second: float) -> Drawn:
+    """Draw the triangle of :eq:`eq-universal-area`, LieRE's error there, and the leading term.
+
+    The query stands on the axis of the first coordinate. Sizes are Frobenius norms, for a pair of
+    random generators of four channels.
+
+    Args:
+        query: First coordinate of the query; the second is 0.
+        first: First coordinate of the key.
+        second: Second coordinate of the key.
+
+    Returns:
+        A figure of the triangle and of two bars.
+    """
+    found = _area(query, first, second)
+    x, y = found["corners"]
+    area, (error, leading) = found["area"], found["sizes"]
+    grey, blue = PALETTE["grey"], PALETTE["blue"]
+    plane = axis(low=-2.3, high=2.3, dtick=1)
+    triangle = Panel(
+        [
+            line(x, y, blue, width=2, fill="toself"),
+            dots([0], [0], grey, size=9, text=["origin"], textposition="bottom center"),
+            dots([query], [0], grey, size=11, text=["query"], textposition="bottom center"),
+            dots([first], [second], PALETTE["orange"], size=14, text=["key"],
+                 textposition="top center"),
+        ],
+        f"area {area:.2f}",
+        x=plane,
+        y=plane,
+        square=True,
+    )  # fmt: skip
+    sizes = Panel(
+        [bars(["error", "leading<br>term"], found["sizes"], [COLOURS["dense"], blue],
+              hover="%{x}: %{y:.3f}")],
+        f"{error:.3f} and {leading:.3f}",
+        x={"tickangle": 0},
+        y=axis(low=0, high=2.4, dtick=1),
+        width=0.7,
+    )  # fmt: skip
+    return Drawn(
+        panels(
+            [triangle, sizes], height=370, across=0.12, margin={"l": 30, "r": 8, "t": 34, "b": 48}
+        ),
+        f"A triangle from the origin to a query at ({query:g}, 0) and a key at ({first:g}, "
+        f"{second:g}), of the area {area:.2f}. Beside it two bars: LieRE's error is {error:.3f}, "
+        f"the leading term, the area times the commutator, {leading:.3f}.",
+    )
+
+
+@computed
+def _far(direction: Tensor, distance: Tensor) -> dict[str, Tensor]:
+    """Return how far the product is from its limit and from the origin's, over s and at one."""
+    axes = torch.tensor([[0.9, 0.1, 0.3], [-0.2, 0.4, 0.9]], dtype=torch.float64)
+    angle = direction.deg2rad()
+    along = angle.cos() * axes[0] + angle.sin() * axes[1]
+    offset = OFFSET[0] * axes[0] + OFFSET[1] * axes[1]
+
+    def turn(by: Tensor) -> Tensor:
+        """Rotate about vectors ``(..., 3)``, by their length: Rodrigues' formula."""
+        x, y, z = by.unbind(-1)
+        nought = torch.zeros_like(x)
+        K = torch.stack([nought, -z, y, z, nought, -x, -y, x, nought], -1).unflatten(-1, (3, 3))
+        size = by.square().sum(-1).sqrt()[..., None, None]
+        return torch.eye(3).double() + size.sin() / size * K + (1 - size.cos()) / size**2 * K @ K
+
+    unit = along / along.square().sum().sqrt()
+    limit, origin = turn((offset * unit).sum() * unit), turn(offset)
+
+    def gaps(s: Tensor) -> Tensor:
+        product = turn(s[:, None] * along).mT @ turn(s[:, None] * along + offset)
+        apart = [(product - end).square().sum((-2, -1)).sqrt() for end in (origin, limit)]
+        return torch.stack(apart)
+
+    here = gaps(10 ** distance[None])[:, 0]
+    return {
+        "s": 10**distance,
+        "curves": gaps(torch.tensor(FAR, dtype=torch.float64)),
+        "here": here,
+    }
+
+
+def far_out(direction: float, distance: float) -> Drawn:
+    """Draw how a LieRE of three channels comes to its limit along a line from the origin.
+
+    The generators turn about two axes. Of the turn by the offset the part about the axis of the
+    direction survives.
+
+    Args:
+        direction: In which query and key go out, in degrees from their offset.
+        distance: Decimal logarithm of how far.
+
+    Returns:
+        A figure of two lines over the distance, with a dot on each.
+    """
+    found = _far(direction, distance)
+    names = {"from the product at the origin": "grey", "from the limit": "orange"}
+    traces = []
+    for (name, colour), curve, here in zip(
+        names.items(), found["curves"], found["here"], strict=True
+    ):
+        hover = "s = %{x:.3g}: %{y:.3f}"
+        traces += [
+            line(rounded(FAR), curve, PALETTE[colour], name, hover=hover),
+            dots([found["s"]], [here], PALETTE[colour], hover=hover),
+        ]
+    origin, limit = found["here"]
+    axes = layout(
+        height=360,
+        margin={"l": 54, "r": 14, "t": 44, "b": 84},
+        title_text=f"s = {found['s']:,.0f}: {limit:.3f} from the limit",
+        xaxis=axis("distance s from the origin", 0, 3, type="log", dtick=1),
+        yaxis=axis("distance of matrices", 0, 2.4, dtick=1),
+    )
+    return Drawn(
+        go.Figure(traces, axes),
+        f"How far a query's and a key's product of rotations is from that at the origin and from "
+        f"its limit, against their distance from the origin, logarithmic, in the direction of "
+        f"{direction:g} degrees. At s = {found['s']:,.0f} it is {origin:.3f} from the former and "
+        f"{limit:.3f} from the latter.",
+    )
+
+
+def shifted_accuracy(
+    seeds: str,
+    *,
+    recorded: Mapping[str, Sequence[Sequence[float]]],
+    shifts: Sequence[int],
+    looks: Mapping[str, str],
+) -> Drawn:
+    """Draw the mean accuracy of each encoder over the shift, and the seeds of one.
+
+    Args:
+        seeds: The encoder whose seeds are drawn, a name in ``recorded``.
+        recorded: Encoder → accuracies by seed and shift.
+        shifts: The shifts.
+        looks: Encoder → its method in ``COLOURS``.
+
+    Returns:
+        A figure of a line for each encoder with standard errors, and thin ones for seeds.
+    """
+    places = [str(shift) for shift in shifts]
+    thin = COLOURS[looks[str(seeds)]]
+    traces = [
+        line(places, rounded(row), thin, "its seeds" if n == 0 else None, width=1,
+             hover=f"seed {n}, shift %{{x}}: %{{y:.2f}}")
+        for n, row in enumerate(recorded[str(seeds)])
+    ]  # fmt: skip
+    told = []
+    for name, rows in recorded.items():
+        found = torch.tensor(rows, dtype=torch.float64)
+        mean, error = found.mean(0).tolist(), (found.std(0) / len(found) ** 0.5).tolist()
+        colour, dash = COLOURS[looks[name]], "dash" if "moved" in name else None
+        ends = [((p, m - e), (p, m + e)) for p, m, e in zip(places, mean, error, strict=True)]
+        traces += [
+            segments(ends, colour, width=2),  # type: ignore[arg-type]
+            line(places, rounded(mean), colour, name, width=3.5, dash=dash,
+                 hover="%{x}: %{y:.2f}"),
+        ]  # fmt: skip
+        told.append(f"{name} {mean[0]:.2f} and {mean[-1]:.2f}")
+    lowest = min(row[-1] for row in recorded[str(seeds)])
+    axes = layout(
+        height=420,
+        margin={"l": 50, "r": 14, "t": 44, "b": 104},
+        title_text=f"{seeds}: lowest seed {lowest:.2f} at {places[-1]}",
+        xaxis=axis("shift of both coordinates", -0.3, len(places) - 0.7, type="category"),
+        yaxis=axis("accuracy", 0, 1.05, dtick=0.2),
+    )
+    return Drawn(
+        go.Figure(traces, axes),
+        f"Mean accuracy against the shift of both coordinates, with standard errors, and thin "
+        f"lines for the seeds of {seeds}, the lowest at {lowest:.2f} in the end. Unmoved and "
+        f"moved by {places[-1]}: {'; '.join(told)}.",
+    )

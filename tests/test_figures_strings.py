@@ -1,0 +1,201 @@
+"""The figures on what a STRING may do, and where: what the package and its literal twins say."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import normalize
+
+from stringlib import STRING, CayleySTRING, CirculantSTRING, DenseSTRING, MixedRoPE, RoPE
+from stringlib.algebra import cayley, planar_skew, skew
+from stringlib.reference import (
+    cayley_after_rope,
+    cayley_string,
+    liere_first_error,
+    liere_matrix,
+)
+from stringlib.testing import properties
+from tests.figure_cases import BLOCKS, COMPARED, LOSSES, SHIFTED, SOLVED, states
+
+# --- blocks ---
+
+
+def test_lines_join_the_seeds_that_are_compared() -> None:
+    for at, (figure, told) in states("circulant_blocks.seeds_by_block"):
+        one, other = at["pair"].split(" → ")
+        seeds, links, _, means = figure.data
+        assert list(links.x[:2]) == [one, other]
+        assert list(links.y[::3]) == list(BLOCKS[one][0])
+        assert list(links.y[1::3]) == list(BLOCKS[other][0])
+        assert len(seeds.y) == sum(len(row) for row, _ in BLOCKS.values())
+        assert list(means.y) == [mean for _, (mean, _, _) in BLOCKS.values()]
+        assert f"better on {COMPARED[at['pair']][1]} of 2" in told
+
+
+# --- generators that need not commute ---
+
+
+def _above(d: int) -> torch.Tensor:
+    return torch.triu_indices(d, d, offset=1)
+
+
+def test_lines_count_directions_in_which_generators_move() -> None:
+    for at, (figure, told) in states("liere.numbers_of_an_encoder"):
+        d, c = at["channels"], int(at["coordinates"])
+        free, whole, table, circulant = (dot.y[0] for dot in figure.data[1::2])
+        assert free == DenseSTRING(torch.zeros(1, c, d, d)).generators()[0, :, *_above(d)].numel()
+        assert table == MixedRoPE(d - d % 2, c, heads=1).frequencies().numel()
+        assert circulant == CirculantSTRING(d, c).frequencies().numel()
+        assert f"{whole:,.0f} in a STRING" in told
+        if d > 8:
+            continue
+        encoder = CayleySTRING(d, c).double()
+        parameters = [*encoder.parameters()]
+        rows = []
+        for entry in encoder.generators()[0, :, *_above(d)].flatten():
+            row = torch.autograd.grad(entry, parameters, retain_graph=True)
+            rows.append(torch.cat([part.flatten() for part in row]))
+        assert whole == torch.linalg.matrix_rank(torch.stack(rows), rtol=1e-9)
+
+
+def test_bars_are_the_error_of_liere_and_its_leading_term() -> None:
+    generator = torch.Generator().manual_seed(4)
+    free = skew(torch.randn(2, 6, dtype=torch.float64, generator=generator) / 2.5)
+    for at, (figure, _) in states("liere.area_error"):
+        a = torch.tensor([at["query"], 0.0], dtype=torch.float64)
+        b = torch.tensor([at["first"], at["second"]], dtype=torch.float64)
+        one, other, between = liere_matrix(torch.stack([a, b, b - a]), free)
+        error, leading = figure.data[-1].y
+        assert error == pytest.approx((one.mT @ other - between).norm().item(), abs=1e-9)
+        assert leading == pytest.approx(liere_first_error(a, b, free).norm().item(), abs=1e-9)
+
+
+def test_far_out_liere_is_near_its_limit_in_eigenvectors() -> None:
+    free = torch.zeros(2, 3, 3, dtype=torch.float64)
+    for k, (x, y, z) in enumerate(((0.9, 0.1, 0.3), (-0.2, 0.4, 0.9))):
+        free[k] = torch.tensor([[0, -z, y], [z, 0, -x], [-y, x, 0]], dtype=torch.float64)
+    delta = torch.tensor([1.2, 0.0], dtype=torch.float64)
+    for at, (figure, _) in states("liere.far_out"):
+        angle, s = math.radians(at["direction"]), 10 ** at["distance"]
+        u = torch.tensor([math.cos(angle), math.sin(angle)], dtype=torch.float64)
+        along, across = (torch.einsum("k,kij->ij", x, free) + 0j for x in (u, delta))
+        _, V = torch.linalg.eigh(1j * along)
+        limit = ((V * torch.diagonal(V.mH @ across @ V).exp()) @ V.mH).real
+        one, other, origin = liere_matrix(torch.stack([s * u, s * u + delta, delta]), free)
+        for dot, end in zip(figure.data[1::2], (origin, limit), strict=True):
+            assert dot.x[0] == pytest.approx(s)
+            assert dot.y[0] == pytest.approx((one.mT @ other - end).norm().item(), abs=1e-9)
+
+
+def test_means_and_errors_are_those_of_the_seeds() -> None:
+    for at, (figure, _) in states("liere.shifted_accuracy"):
+        chosen = SHIFTED[at["seeds"]]
+        for seed, row in zip(figure.data, chosen, strict=False):
+            assert list(seed.y) == row
+        means = figure.data[len(chosen) + 1 :: 2]
+        ends = figure.data[len(chosen) :: 2]
+        for rows, mean, bars in zip(SHIFTED.values(), means, ends, strict=True):
+            assert list(mean.y) == pytest.approx(np.mean(rows, 0))
+            error = np.std(rows, 0, ddof=1) / len(rows) ** 0.5
+            assert [b - a for a, b in zip(bars.y[::3], bars.y[1::3], strict=True)] == (
+                pytest.approx(2 * error)
+            )
+
+
+# --- Cayley ---
+
+
+def test_the_condition_is_that_of_identity_plus_s() -> None:
+    for at, (figure, told) in states("cayley_string.solve_error"):
+        d = int(at["channels"])
+        generator = torch.Generator().manual_seed(6)
+        S = skew(torch.randn(d * (d - 1) // 2, dtype=torch.float64, generator=generator))
+        S = 10 ** at["power"] * S / torch.linalg.matrix_norm(S, 2)
+        values = torch.linalg.svdvals(torch.eye(d).double() + S)
+        found = torch.tensor(figure.data[0].y, dtype=torch.float64)
+        assert (found / values - 1).abs().max() < 1e-8
+        assert f"{values[0] / values[-1]:,.0f} times the least" in told
+        for trace, errors in zip(figure.data[1:4], SOLVED[at["channels"]].values(), strict=True):
+            assert list(trace.y) == list(errors)
+
+
+def test_only_the_sum_of_heads_is_level_behind_rope() -> None:
+    omega = RoPE(32).double().frequencies()[0]
+    generator = torch.Generator().manual_seed(3)
+    shapes = (32,), (32,), (496,)
+    q, k, entries = (torch.randn(*s, generator=generator, dtype=torch.float64) for s in shapes)
+    for at, (figure, told) in states("cayley_places.heads_behind"):
+        twin = cayley_after_rope if at["stands"].startswith("behind") else cayley_string
+        S, shifts = at["size"] * skew(entries) / 4, torch.arange(41.0).double()[:, None]
+        one, other = (
+            twin(x.expand(41, 32), shifts + by, S, omega) for x, by in ((q, 0.0), (k, 3.0))
+        )
+        want = (one * other).view(41, 4, 8).sum(-1).mT / 8**0.5
+        found = torch.tensor([trace.y for trace in figure.data], dtype=torch.float64)
+        assert (found[:4] - want).abs().max() < 1e-10
+        assert (found[4] - want.sum(0)).abs().max() < 1e-10
+        assert found[4].max() - found[4].min() < 1e-10
+        level = (found[:4].amax(-1) - found[:4].amin(-1)).max() < 1e-9
+        assert level == (at["size"] == 0 or at["stands"] == "before RoPE")
+        assert ("up to 0.00" in told) == level
+        if at["stands"].startswith("behind"):
+            assert (found[4] - found[5]).abs().max() < 1e-10
+
+
+def test_bars_are_singular_values_of_the_generator_in_the_entries() -> None:
+    above = torch.triu_indices(6, 6, offset=1)
+    for at, (figure, told) in states("cayley_places.acting_directions"):
+        omega = torch.tensor([at["first"], at["second"], at["third"]], dtype=torch.float64)
+
+        def entries(values: torch.Tensor, omega: torch.Tensor = omega) -> torch.Tensor:
+            P = cayley(skew(values))
+            return (P @ planar_skew(omega, 6) @ P.mT)[*above]
+
+        moved = torch.autograd.functional.jacobian(entries, torch.zeros(15).double())
+        want = torch.linalg.svdvals(moved).sort().values
+        bars = torch.tensor(figure.data[0].y, dtype=torch.float64)
+        found = torch.cat([bars.repeat_interleave(2), torch.zeros(3)]).sort().values
+        assert (found - want).abs().max() < 1e-9
+        assert f"{(want > 1e-9).sum()} of 15" in told
+
+
+def test_a_fold_moves_scores_behind_scales_only() -> None:
+    for at, (figure, _) in states("cayley_places.folded_scores"):
+        direct, folded = figure.data[1].x, figure.data[1].y
+        gap = max(abs(a - b) for a, b in zip(direct, folded, strict=True))
+        assert (gap < 1e-10) == (at["spread"] == 0 or at["size"] == 0)
+        generator = torch.Generator().manual_seed(5)
+        shapes = (9, 16), (9, 16), (120,), (16,)
+        q, k, entries, logs = (
+            torch.randn(*s, generator=generator, dtype=torch.float64) for s in shapes
+        )
+        # the weights are queries and keys themselves: token n is channel n of nine
+        encoder = STRING(
+            RoPE(16).double().frequencies(), cayley(at["size"] * skew(entries) / 2)[None]
+        )
+        scales, places = (at["spread"] * logs).exp(), torch.arange(9)[:, None]
+
+        found = []
+        for by, pair in (
+            (encoder, (q.mT, k.mT)),
+            (encoder.folded(), (encoder.fold(q.mT), encoder.fold(k.mT))),
+        ):
+            one, other = (normalize(W.mT, dim=-1)[None] * scales for W in pair)
+            found.append(properties.logits(by, one, other, places))
+        for drawn, scored in zip((direct, folded), found, strict=True):
+            scaled = (scored / found[0].square().mean().sqrt()).flatten()
+            assert (torch.tensor(drawn).double() - scaled).abs().max() < 1e-6
+
+
+def test_lines_are_the_losses_of_the_seeds() -> None:
+    for at, (figure, told) in states("cayley_places.losses_by_density"):
+        found = LOSSES[at["projections"]]
+        *seeds, ends, means = figure.data
+        for n, seed in enumerate(seeds):
+            assert list(seed.y) == [losses[n] for losses, _ in found.values()]
+        assert list(means.y) == [mean for _, (mean, _, _) in found.values()]
+        assert list(ends.y[:2]) == list(found["0"][1][1:])
+        assert f"0 {means.y[0]:.2f} (" in told
