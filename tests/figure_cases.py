@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from book.figures.favor_plus import DISTANCE_SIZES
 from lab.explore import Drawn
 
 RATES = {"multiplications": 3e10, "exponentials": 8e8, "operations": 4e9, "bytes": 1e10}
@@ -54,6 +55,27 @@ TIMED = {
         "SSD": ("ssd", "solid", [512, 1024], [0.5, 1.0]),
     },
 }
+
+NEARER = {
+    tokens: {
+        t: {
+            "line": line,
+            **{
+                name: [4 / m**0.5 * (1 + 0.1 * k) for m in DISTANCE_SIZES]
+                for k, name in enumerate(
+                    ("iid", "orthogonal", "hyperbolic", "optimal", "optimal-hyperbolic",
+                     "trigonometric")
+                )
+            },
+            "least": {
+                "iid": 32, "orthogonal": 64, "hyperbolic": None, "optimal": 128,
+                "optimal-hyperbolic": 128 if t == "1" else None, "trigonometric": None,
+            },
+        }
+        for t in ("1", "0.25")
+    }
+    for tokens, line in (("spread", 0.68), ("matched", 1.43))
+}  # fmt: skip
 
 # figure -> a few values of each of its sliders, the first ones its page's default state
 CASES: dict[str, dict[str, list[Any]]] = {
@@ -120,6 +142,10 @@ CASES: dict[str, dict[str, list[Any]]] = {
     "favor_plus.cosine_errors": {"length": [1, 0.5, 1.75], "features": [64, 256]},
     "favor_plus.orthogonal_gains": {"features": [64, 2, 128], "square": [2.0, 0.3, 8.0]},
     "favor_plus.features_needed": {"temperature": [1, 0.1, 8]},
+    "favor_plus.causal_habits": {"factor": [4, 1, 6]},
+    "favor_plus.favor_distance": {
+        "tokens": ["spread", "matched"], "t": ["1", "0.25"], "recorded": [NEARER],
+    },
     "favor_plus.favor_error": {
         "length": [1.0, 3.0], "size": [64, 16, 256],
         "kind": ["iid", "orthogonal", "circulant", "hyperbolic", "optimal"],

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from book.figures import favor_plus as favor
 from book.figures import linear_attention as three_forms
 from book.figures.associative_recall import RIGHT, TOKENS, VALUES, recalled_value
 from book.figures.circulant_favor import row_correlation
@@ -88,6 +89,53 @@ def test_lines_are_the_formulas_and_bars_are_all_draws() -> None:
             assert 0.9 < median.x[0] < 1.05 or at["size"] < 64
         elif at["kind"] == "iid":
             assert median.x[0] < 0.9
+
+
+def test_lines_are_the_recorded_distances_and_diamonds_stand_where_a_map_has_won() -> None:
+    for at, (figure, text) in states("favor_plus.favor_distance"):
+        found = at["recorded"][at["tokens"]][at["t"]]
+        diamonds, uniform, straight = figure.data[len(favor.MAPS) :]
+        assert set(uniform.y) == {1}
+        assert set(straight.y) == {found["line"]}
+        for place, (kind, (name, _, _)) in enumerate(favor.MAPS.items()):
+            curve = figure.data[place]
+            assert curve.name == name
+            assert list(curve.y) == pytest.approx(found[kind], rel=5e-3)
+            won = found["least"][kind]
+            assert diamonds.x[place] == won
+            if won is None:
+                assert f"{name} never" in text
+            else:
+                assert f"{name} from {won} on" in text
+                assert dict(zip(curve.x, curve.y, strict=True))[won] == diamonds.y[place]
+        count = sum(won is not None for won in found["least"].values())
+        assert figure.layout.title.text.endswith(f"{count} of 6 beat uniform attention")
+
+
+def test_outputs_are_those_of_the_package_and_habits_let_the_last_key_move_them() -> None:
+    q, k, rows, v = favor._causal_example()
+    first = None
+    for at, (figure, text) in states("favor_plus.causal_habits"):
+        keys = torch.cat([k[:-1], at["factor"] * k[-1:]])
+        phi_q, phi_k = (reference.positive_features(x, rows)[None] for x in (q, keys))
+
+        def outputs(queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
+            return linear_attention(queries, keys, v[None, :, None], causal=True)[0, :, 0]
+
+        def habit(x: torch.Tensor, top: torch.Tensor) -> torch.Tensor:
+            half = x.square().sum(-1, keepdim=True) / 2
+            return (((x @ rows.mT) - half - top).exp() + 1e-4)[None]
+
+        habits = habit(q, (q @ rows.mT).amax(-1, keepdim=True)), habit(keys, (keys @ rows.mT).max())
+        exact, average = outputs(phi_q, phi_k), v.cumsum(0) / torch.arange(1, 13)
+        wanted = [average, exact, outputs(phi_q, phi_k / phi_k.amax(-1, keepdim=True))]
+        for curve, numbers in zip(figure.data, [*wanted, outputs(*habits)], strict=True):
+            assert list(curve.y) == pytest.approx(numbers.tolist(), abs=1e-3)
+        first = exact if first is None else first
+        assert largest_difference(first[:-1], exact[:-1]) < 1e-12
+        off = (outputs(*habits) - exact)[:-1].abs().max().item()
+        assert (off > 0.9) == (at["factor"] > 1)
+        assert f"constant added by up to {off:.2f}" in text
 
 
 def test_bars_and_lines_are_those_of_the_vector() -> None:
