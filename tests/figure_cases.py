@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from book.figures.favor_plus import DISTANCE_SIZES
+from book.figures.linear_attention import PAIR_COUNTS
 from lab.explore import Drawn
 
 RATES = {"multiplications": 3e10, "exponentials": 8e8, "operations": 4e9, "bytes": 1e10}
@@ -77,6 +78,19 @@ NEARER = {
     for tokens, line in (("spread", 0.68), ("matched", 1.43))
 }  # fmt: skip
 
+RETURNED = {
+    features: {
+        measure: {
+            name: [min(1.0, few * (k + 1) * n / 1000) for n in PAIR_COUNTS]
+            for k, name in enumerate(
+                ("softmax", "elu", "ReLU", "random", "signed", "least squares")
+            )
+        }
+        for measure, few in (("error", 1.5), ("decoded", 0.9 * more))
+    }
+    for features, more in (("64", 1), ("1,024", 2))
+}
+
 # figure -> a few values of each of its sliders, the first ones its page's default state
 CASES: dict[str, dict[str, list[Any]]] = {
     "why_positions.permuted_words": {
@@ -139,6 +153,11 @@ CASES: dict[str, dict[str, list[Any]]] = {
     "linear_attention.taylor_weights": {"score": [-2, 0, 4], "order": ["2", "6"]},
     "linear_attention.counted_products": {"features": [64, 4, 256], "chunk": [64, 1, 1024]},
     "linear_attention.crosstalk": {"pairs": [64, 1, 1024], "overlap": [0.3183, 0, 1]},
+    "linear_attention.recalled_pairs": {
+        "features": ["64", "1,024"], "recorded": [RETURNED],
+        "overlaps": [{"relu": 0.3183, "elu": 0.685}],
+    },
+    "linear_attention.turned_query": {"angle": [115, 0, 200, 300]},
     "favor_plus.cosine_errors": {"length": [1, 0.5, 1.75], "features": [64, 256]},
     "favor_plus.orthogonal_gains": {"features": [64, 2, 128], "square": [2.0, 0.3, 8.0]},
     "favor_plus.features_needed": {"temperature": [1, 0.1, 8]},

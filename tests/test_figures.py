@@ -138,7 +138,7 @@ def test_words_and_heads_give_the_numbers_of_the_picture(name: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_a_page_moves_between_the_states(name: str) -> None:
     draw, grid = find(name), CASES[name]
-    given = {k: v[0] for k, v in grid.items() if k in ("rates", "recorded")}
+    given = {k: v[0] for k, v in grid.items() if k in ("overlaps", "rates", "recorded")}
     grid = {k: v for k, v in grid.items() if k not in given}
     shown = Explorer(
         lambda **at: draw(**at, **given), name="figure", max_bytes=HARD_LIMIT, **grid

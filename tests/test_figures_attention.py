@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 
@@ -65,6 +66,43 @@ def test_the_two_parts_add_up_to_what_the_package_computes() -> None:
             f"No chunk is complete, so keys 0 to {token}",
         )
         assert parts[first == 0] in text
+
+
+def test_outputs_are_those_of_a_turned_query_and_signed_features_have_no_bound() -> None:
+    k, v = (exact(x)[None] for x in (three_forms.KEYS, three_forms.SPOKEN))
+    for at, (figure, text) in states("linear_attention.turned_query"):
+        turn = math.radians(at["angle"])
+        q = exact([[[math.cos(turn), math.sin(turn)]]])
+        signed = functools.partial(linear_attention, q, k, normalize=False)
+        outputs = [
+            reference.softmax_attention(q, k, v[..., None]),
+            linear_attention(q.relu(), k.relu(), v[..., None]),
+            signed(v[..., None]) / signed(torch.ones_like(v)[..., None]),
+        ]
+        assert list(figure.data[-1].y) == pytest.approx([x.item() for x in outputs])
+        assert (outputs[1] == 0) == (at["angle"] == 200)
+        soft, relu, line = figure.data[3:6]
+        assert max(map(abs, [*soft.y, *relu.y])) <= 1
+        gaps = [x for x, y in zip(line.x, line.y, strict=True) if y is None]
+        zero = math.degrees(math.atan2(*k[0].sum(0).tolist()[::-1])) + 90
+        assert {round(x / 180 - zero / 180) for x in gaps} == {0, 1}
+        assert all(min(abs(x - zero), abs(x - zero - 180)) < 4 for x in gaps)
+        assert f"return {outputs[2].item():.1f}: their line" in text
+
+
+def test_what_is_recalled_is_what_was_recorded_beside_both_formulas() -> None:
+    for at, (figure, text) in states("linear_attention.recalled_pairs"):
+        found, maps = at["recorded"][at["features"]], list(three_forms.MAPS)
+        errors, theory, bound = figure.data[:6], figure.data[6:8], figure.data[8]
+        for measure, curves in (("error", errors), ("decoded", figure.data[9:])):
+            for name, curve in zip(maps, curves, strict=True):
+                assert list(curve.y) == pytest.approx(found[measure][name], abs=6e-4)
+        for rho, curve in zip(at["overlaps"].values(), theory, strict=True):
+            n = 1023  # wrong pairs
+            mean_field = (n**2 * rho**2 + n * (rho**2 + (1 - rho**2) / 64)) / (1 + n * rho) ** 2
+            assert curve.y[-1] == pytest.approx(mean_field, abs=6e-4)
+        assert list(bound.y)[6:8] == [0, 0.5]
+        assert f"ReLU {found['error']['ReLU'][6]:.2f} and {found['decoded']['ReLU'][6]:.2f}" in text
 
 
 # --- random features ---
