@@ -91,6 +91,22 @@ RETURNED = {
     for features, more in (("64", 1), ("1,024", 2))
 }
 
+WEIGHTS = {
+    length: {
+        **{
+            name: [few * (k + 2) / m**0.5 for m in (16, 32, 64, 128)]
+            for k, name in enumerate(
+                ("iid", "hadamard", "circulant", "unit-circulant", "simplex-circulant")
+            )
+        },
+        "least": {
+            "iid": None, "hadamard": 128, "circulant": None, "unit-circulant": None,
+            "simplex-circulant": least,
+        },
+    }
+    for length, few, least in (("1", 3, None), ("½", 2, 64))
+}  # fmt: skip
+
 # figure -> a few values of each of its sliders, the first ones its page's default state
 CASES: dict[str, dict[str, list[Any]]] = {
     "why_positions.permuted_words": {
@@ -172,6 +188,10 @@ CASES: dict[str, dict[str, list[Any]]] = {
     "circulant_favor.row_correlation": {
         "vector": ["constant", "smooth", "random", "one channel"],
         "signs": ["no signs", "signs 1", "signs 2", "signs 3"], "square": [1.0, 0.5, 2.0],
+    },
+    "circulant_favor.two_rows": {"direction": [45, 0, 10, 120]},
+    "circulant_favor.weight_errors": {
+        "length": ["½", "1"], "recorded": [WEIGHTS], "sizes": [(16, 32, 64, 128)],
     },
     "circulant_favor.nearest_orthogonal": {"weight": [0.8, 0, 2.0]},
     "circulant_favor.two_strong_channels": {"share": [0, 0.5, 1]},

@@ -33,6 +33,9 @@ IMPLIED: dict[str, Callable[..., Sequence[float]]] = {
         part(math.pi / 24 * query) * part(math.pi / 24 * key) for part in (math.cos, math.sin)
     ],
 }  # fmt: skip
+GIVEN = ("overlaps", "rates", "recorded", "sizes")
+"""What a chapter gives its figures, and no slider moves."""
+
 NUMBER = re.compile(r"-?\d+(?:,\d{3})*(?:\.\d+)?%?")
 
 
@@ -138,7 +141,7 @@ def test_words_and_heads_give_the_numbers_of_the_picture(name: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_a_page_moves_between_the_states(name: str) -> None:
     draw, grid = find(name), CASES[name]
-    given = {k: v[0] for k, v in grid.items() if k in ("overlaps", "rates", "recorded")}
+    given = {k: v[0] for k, v in grid.items() if k in GIVEN}
     grid = {k: v for k, v in grid.items() if k not in given}
     shown = Explorer(
         lambda **at: draw(**at, **given), name="figure", max_bytes=HARD_LIMIT, **grid

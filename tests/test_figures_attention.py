@@ -21,6 +21,7 @@ from book.figures.rotations_meet_linear_attention import KERNEL_FEATURES, shifte
 from book.figures.toeplitz_rpe import toeplitz_operations
 from lab.explore import COLOURS
 from lab.theory.extrapolation import seen_turns
+from lab.theory.structured_variance import circulant_mse, circulant_worst_ratio
 from lab.theory.variance import optimal_mse, orthogonal_mse, positive_mse
 from stringlib import CosineWeight, RoPE, linear_attention, reference
 from stringlib.attention.features import optimal_alpha
@@ -188,6 +189,39 @@ def test_bars_and_lines_are_those_of_the_vector() -> None:
             gaps = range(1 - m, m)
             wanted = sum((m - abs(k)) * math.expm1(correlation.y[k % 16]) for k in gaps) / m**2
             assert abs(circulant.y[m - 1] - wanted) < 1e-2
+
+
+def test_two_rows_err_as_the_formula_of_circulants_says() -> None:
+    both = torch.tensor([[1.0, 1.0], [1.0, -1.0]]).double()
+    for at, (figure, text) in states("circulant_favor.two_rows"):
+        turn = math.radians(at["direction"])
+        z = exact([math.cos(turn), math.sin(turn)])
+        equal, opposite, mean, worst, _ = figure.data[2:]
+        for place in (0, 9, 39, 79):
+            square = equal.x[place]
+            errors = circulant_mse(math.sqrt(square) * z, both, 2) / (math.expm1(square) / 2)
+            assert (equal.y[place], opposite.y[place]) == pytest.approx(errors.tolist())
+            assert mean.y[place] == pytest.approx(errors.mean().item())
+            bound = circulant_worst_ratio(exact(square)).item()
+            assert worst.y[place] == pytest.approx(bound, abs=6e-4)
+            assert 1 - 1e-9 < mean.y[place] < bound + 1e-9
+        for pair, signs in zip(figure.data[:2], both, strict=True):
+            u = (signs * z).tolist()
+            ends = [(pair.x[0], pair.y[0]), (pair.x[2], pair.y[2])]
+            assert ends == [pytest.approx(u), pytest.approx(u[::-1])]
+        assert f"and {mean.y[9]:.2f} on average" in text
+
+
+def test_errors_of_weights_are_those_recorded() -> None:
+    for at, (figure, text) in states("circulant_favor.weight_errors"):
+        found = at["recorded"][at["length"]]
+        names = list(found)[:-1]
+        for name, curve in zip(names, figure.data, strict=False):
+            assert list(curve.y) == pytest.approx(found[name], rel=5e-3)
+        diamonds = figure.data[len(names)]
+        assert list(diamonds.x) == [found["least"][name] for name in names]
+        assert diamonds.y[1] == pytest.approx(found["hadamard"][3], rel=5e-3)
+        assert ("simplex-circulant from 64 on" in text) == (at["length"] == "½")
 
 
 def test_a_constant_vector_gains_nothing_from_more_rows_and_one_channel_all() -> None:
