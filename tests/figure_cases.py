@@ -178,6 +178,13 @@ CASES: dict[str, dict[str, list[Any]]] = {
     "favor_plus.orthogonal_gains": {"features": [64, 2, 128], "square": [2.0, 0.3, 8.0]},
     "favor_plus.features_needed": {"temperature": [1, 0.1, 8]},
     "favor_plus.causal_habits": {"factor": [4, 1, 6]},
+    "favor_plus.redrawn_means": {
+        "features": ["16", "64"], "draws": [(1, 16, 256)],
+        "recorded": [{
+            "16": {"weights": [0.46, 0.11, 0.035], "estimates": [0.46, 0.12, 0.031]},
+            "64": {"weights": [0.25, 0.06, 0.017], "estimates": [0.25, 0.063, 0.0153]},
+        }],
+    },
     "favor_plus.favor_distance": {
         "tokens": ["spread", "matched"], "t": ["1", "0.25"], "recorded": [NEARER],
     },

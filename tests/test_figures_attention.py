@@ -151,6 +151,17 @@ def test_lines_are_the_recorded_distances_and_diamonds_stand_where_a_map_has_won
         assert figure.layout.title.text.endswith(f"{count} of 6 beat uniform attention")
 
 
+def test_means_over_draws_are_those_recorded() -> None:
+    for at, (figure, text) in states("favor_plus.redrawn_means"):
+        found = at["recorded"][at["features"]]
+        for of, curve in zip(("weights", "estimates"), figure.data, strict=True):
+            assert dict(zip(curve.x, curve.y, strict=True)) == pytest.approx(
+                dict(zip(at["draws"], found[of], strict=True)), rel=5e-3
+            )
+        assert f"weights is {found['weights'][-1]:.2g} away" in text
+        assert f"the estimates {found['estimates'][-1]:.2g}." in text
+
+
 def test_outputs_are_those_of_the_package_and_habits_let_the_last_key_move_them() -> None:
     q, k, rows, v = favor._causal_example()
     first = None

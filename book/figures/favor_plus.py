@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -34,6 +34,7 @@ __all__ = [
     "favor_error",
     "features_needed",
     "orthogonal_gains",
+    "redrawn_means",
 ]
 
 DIM, DRAWS, SIZES = 64, 1000, (16, 32, 64, 128, 256)
@@ -415,6 +416,54 @@ def favor_distance(
     )
 
 
+def redrawn_means(
+    features: str, *, recorded: Mapping[str, Mapping[str, list[float]]], draws: Sequence[int]
+) -> Drawn:
+    """Draw how far two means over draws of W are from softmax, against the number of draws.
+
+    Args:
+        features: In a draw, a name in ``recorded``.
+        recorded: Features → ``"weights"``, the distance of the mean of the weights for each of
+            ``draws``, and ``"estimates"``, that of the weights of the mean of the estimates.
+        draws: Numbers of draws.
+
+    Returns:
+        A figure of two lines.
+    """
+    found, draws = recorded[features], [*draws]
+    looks = {
+        "weights": ("mean of the weights", PALETTE["red"]),
+        "estimates": ("weights of the mean", COLOURS["favor"]),
+    }
+    drawn = [
+        line(draws, significant(found[of]), colour, name, mode="lines+markers",
+             hover="%{x:,} draws: %{y:.3g}")
+        for of, (name, colour) in looks.items()
+    ]  # fmt: skip
+    weights, estimates = (significant(found[of], 2)[-1] for of in looks)
+    ticks = [1, 4, 16, 64, 256, 1024, 4096]
+    errors = [0.003, 0.01, 0.03, 0.1, 0.3, 1]
+    axes = layout(
+        height=360,
+        title_text=f"after {draws[-1]:,} draws: {weights:g}, and {estimates:g}",
+        xaxis=axis(
+            "draws of W", -0.1, 3.72, type="log", tickvals=ticks,
+            ticktext=[f"{n:,}" for n in ticks],
+        ),
+        yaxis=axis(
+            "distance from softmax", -2.6, 0.2, type="log", tickvals=errors,
+            ticktext=[f"{e:g}" for e in errors],
+        ),
+    )  # fmt: skip
+    return Drawn(
+        go.Figure(drawn, axes),
+        f"Distance from softmax against the number of draws of {features} features, both "
+        f"logarithmic. After {draws[-1]:,} draws the mean of the weights is {weights:g} away, and "
+        f"the weights of the mean of the estimates {estimates:g}. The second line is straight; "
+        "the first one bends and stays where it is.",
+    )
+
+
 TOKENS, FEW, ROWS = 12, 8, 32  # tokens, channels and random rows of a small example
 
 
@@ -435,16 +484,15 @@ def _causal_outputs(
 
     For the products of queries and keys with the rows, and the halves of their squared lengths.
     """
-    exact = {"dtype": torch.float64}
-    times = torch.cat([torch.ones(TOKENS - 1, **exact), factor[None]])[:, None]
-    u_q, u_k = torch.tensor(query, **exact), times * torch.tensor(key, **exact)
-    half_q, half_k = torch.tensor(squares, **exact)
+    given = [torch.tensor(x, dtype=torch.float64) for x in (query, key, squares, v)]
+    u_q, own, (half_q, half_k), values = given
+    times = torch.cat([torch.ones(TOKENS - 1).double(), factor[None]])[:, None]
+    u_k, past = times * own, torch.ones(TOKENS, TOKENS).double().tril()
     log_q, log_k = u_q - half_q[:, None], u_k - times * times * half_k[:, None]
-    values, past = torch.tensor(v, **exact)[:, None], torch.ones(TOKENS, TOKENS, **exact).tril()
 
     def outputs(queries: Tensor, keys: Tensor) -> Tensor:
         seen = (queries @ keys.mT) * past
-        return (seen @ values)[:, 0] / seen.sum(-1)
+        return (seen @ values[:, None])[:, 0] / seen.sum(-1)
 
     own_q, own_k = log_q.amax(-1, keepdim=True), log_k.amax(-1, keepdim=True)
     phi = (log_q - own_q).exp()

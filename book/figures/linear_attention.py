@@ -21,6 +21,7 @@ from book.figures.marks import (
     rounded,
     segments,
     significant,
+    through,
     tokens_axis,
     upright,
 )
@@ -420,9 +421,8 @@ FAR = 30  # an output beyond this is a gap in its line
 @computed
 def _turned(angle: Tensor) -> dict[str, Tensor]:
     """Return the outputs of three attentions for queries at all angles, and at one, last."""
-    exact = {"dtype": torch.float64}
-    k, v = torch.tensor(KEYS, **exact), torch.tensor(SPOKEN, **exact)[:, None]
-    at = torch.cat([torch.tensor(ANGLES, **exact), angle[None]]) * (math.pi / 180)
+    k, v, angles = (torch.tensor(x, dtype=torch.float64) for x in (KEYS, SPOKEN, ANGLES))
+    at = torch.cat([angles, angle[None]]) * (math.pi / 180)
     q = torch.stack([at.cos(), at.sin()], -1)
     comparisons = {
         "softmax": (q @ k.mT / math.sqrt(2)).exp(),
@@ -433,7 +433,7 @@ def _turned(angle: Tensor) -> dict[str, Tensor]:
     for name, weights in comparisons.items():
         total = weights.sum(-1)
         none = total == 0  # the package returns the numerator, 0
-        out = (weights @ v)[:, 0] / torch.where(none, 1.0, total)
+        out = (weights @ v[:, None])[:, 0] / torch.where(none, 1.0, total)
         found[name] = torch.where(out.abs() > FAR, math.nan, out)[:-1]
         here += [out[-1], total[-1]]
     return {**found, "here": torch.stack(here), "query": torch.cat([0 * q[-1:], q[-1:]]).mT}
@@ -465,7 +465,7 @@ def turned_query(angle: float) -> Drawn:
                 text=[f"{v:g}" for v in SPOKEN],
                 textposition="bottom center",
             ),
-            line(*found["query"], PALETTE["red"], "query", width=4),
+            through(found["query"], PALETTE["red"], "query", width=4),
         ],
         "keys with their values, and the query",
         x=axis(low=-1.75, high=1.75, dtick=1),
