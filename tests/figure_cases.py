@@ -196,6 +196,7 @@ CASES: dict[str, dict[str, list[Any]]] = {
         "vector": ["constant", "smooth", "random", "one channel"],
         "signs": ["no signs", "signs 1", "signs 2", "signs 3"], "square": [1.0, 0.5, 2.0],
     },
+    "circulant_favor.structured_bias": {"channels": [16, 12, 64, 256]},
     "circulant_favor.two_rows": {"direction": [45, 0, 10, 120]},
     "circulant_favor.weight_errors": {
         "length": ["½", "1"], "recorded": [WEIGHTS], "sizes": [(16, 32, 64, 128)],

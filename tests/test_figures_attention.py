@@ -21,7 +21,12 @@ from book.figures.rotations_meet_linear_attention import KERNEL_FEATURES, shifte
 from book.figures.toeplitz_rpe import toeplitz_operations
 from lab.explore import COLOURS
 from lab.theory.extrapolation import seen_turns
-from lab.theory.structured_variance import circulant_mse, circulant_worst_ratio
+from lab.theory.structured_variance import (
+    circulant_mse,
+    circulant_worst_ratio,
+    structured_bias_bounds,
+    unit_circulant_moments,
+)
 from lab.theory.variance import optimal_mse, orthogonal_mse, positive_mse
 from stringlib import CosineWeight, RoPE, linear_attention, reference
 from stringlib.attention.features import optimal_alpha
@@ -221,6 +226,23 @@ def test_two_rows_err_as_the_formula_of_circulants_says() -> None:
             ends = [(pair.x[0], pair.y[0]), (pair.x[2], pair.y[2])]
             assert ends == [pytest.approx(u), pytest.approx(u[::-1])]
         assert f"and {mean.y[9]:.2f} on average" in text
+
+
+def test_the_bias_lies_between_its_bounds_and_nears_its_first_order() -> None:
+    for at, (figure, text) in states("circulant_favor.structured_bias"):
+        d = at["channels"]
+        high, low, one, _ = figure.data
+        square = exact(high.x)
+        bounds = structured_bias_bounds(square, d)
+        for curve, values in zip((low, high), bounds, strict=True):
+            assert list(curve.y) == pytest.approx((100 * values).tolist(), abs=1e-9)
+        z = torch.zeros(d, dtype=torch.float64)
+        z[0] = math.sqrt(2)  # one channel, ζ = 2
+        first = unit_circulant_moments(z, torch.ones_like(z), d)[0].item() - 1
+        place = high.x.index(2.0)
+        assert low.y[place] < 100 * first < high.y[place]
+        assert one.y[place] == pytest.approx(100 * first, rel=12 / d)
+        assert f"between {low.y[-1]:.1f}% and {high.y[-1]:.1f}%" in text
 
 
 def test_errors_of_weights_are_those_recorded() -> None:

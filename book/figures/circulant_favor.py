@@ -24,6 +24,7 @@ __all__ = [
     "free_projection",
     "nearest_orthogonal",
     "row_correlation",
+    "structured_bias",
     "two_rows",
     "two_strong_channels",
     "weight_errors",
@@ -285,6 +286,58 @@ def nearest_orthogonal(weight: float) -> Drawn:
         f"a circle of radius {weight:g} about 1, each joined to the nearest point of the unit "
         f"circle; the squared lengths add up to {distance:.2f}. Below, its column as dots, and as "
         f"bars that of the nearest orthogonal circulant, from {one:.2f} and {two:.2f} on.",
+    )
+
+
+SHORT = [round(0.1 * i, 1) for i in range(41)]  # ζ of two vectors of length 1 or less
+
+
+@computed
+def _bias(channels: Tensor) -> dict[str, Tensor]:
+    """Return the bounds of the bias and, to first order, that of one channel, in percent."""
+    zeta = torch.tensor(SHORT, dtype=torch.float64)
+    low = torch.expm1(-(channels + 2) * zeta.square() / (4 * channels**2))
+    high = (-zeta / 2 - channels / 2 * (1 - zeta / channels).log()).exp() - 1
+    one = zeta.square() / (8 * channels)
+    curves = 100 * torch.stack([low, high, one])
+    return {"curves": curves, "last": curves[:, -1]}
+
+
+def structured_bias(channels: int) -> Drawn:
+    """Draw what the bias of orthogonal circulant and Hadamard features lies between.
+
+    Equations :eq:`eq-structured-bias` and, for one channel, :eq:`eq-unit-bias`.
+
+    Args:
+        channels: d.
+
+    Returns:
+        A figure of both bounds, and of the bias of one channel to first order.
+    """
+    found = _bias(channels)
+    low, high, one = found["curves"]
+    least, most, middle = found["last"]
+    grey, hover = PALETTE["grey"], "ζ = %{x}: %{y:.2f}%"
+    teal = COLOURS["favor-unit-circulant"]
+    drawn = [
+        line(SHORT, high, grey, "bounds for every z", dash="dot", hover=hover),
+        line(SHORT, low, grey, dash="dot", hover=hover),
+        line(SHORT, one, teal, "unit-circulant, one channel, first order", hover=hover),
+        line([0, 4], [0, 0], COLOURS["favor-iid"], "independent rows", width=1.5, dash="dash"),
+    ]
+    axes = layout(
+        height=380,
+        title_text=f"ζ = 4: bias between {least:.1f}% and {most:.1f}%",
+        xaxis=axis("ζ", 0, 4.05),
+        yaxis=axis("bias, percent", -36, 58, dtick=20),
+        margin={"b": 96},
+    )
+    return Drawn(
+        go.Figure(drawn, axes),
+        f"Bias of the estimate against ζ with {channels:g} channels. At ζ = 4 it lies between "
+        f"{least:.1f}% and {most:.1f}% for every z; for one channel it is about {middle:.1f}% with "
+        "unit-modulus rows. The more channels, the nearer are all lines to that of independent "
+        "rows, which have no bias.",
     )
 
 

@@ -19,7 +19,6 @@ from book.figures.marks import (
     line,
     pin,
     rounded,
-    segments,
     significant,
     through,
     tokens_axis,
@@ -451,19 +450,19 @@ def turned_query(angle: float) -> Drawn:
     found = _turned(angle)
     soft, _, relu, _, signed, total = found["here"]
     across = torch.tensor(KEYS).double().sum(0).flip(0) * torch.tensor([-1.0, 1.0]).double()
-    end = rounded(1.7 * across / across.norm())
+    ends = [rounded([-x, x]) for x in (1.7 * across / across.norm()).tolist()]
     grey = PALETTE["grey"]
     colours = {1.0: PALETTE["orange"], -1.0: PALETTE["blue"], 0.5: PALETTE["orange"]}
     plane = Panel(
         [
-            segments([([-x for x in end], end)], grey, "sum of signed features 0", width=1.5),
+            line(*ends, grey, "sum of signed features 0", width=1.5, dash="dash"),
             dots(
                 [k[0] for k in KEYS],
                 [k[1] for k in KEYS],
                 [colours[v] for v in SPOKEN],
                 size=13,
                 text=[f"{v:g}" for v in SPOKEN],
-                textposition="bottom center",
+                textposition=[*["top center"] * 3, "bottom center", "middle left"],
             ),
             through(found["query"], PALETTE["red"], "query", width=4),
         ],
