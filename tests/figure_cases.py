@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from book.figures.favor_plus import DISTANCE_SIZES
+from book.figures.linear_attention import PAIR_COUNTS
 from lab.explore import Drawn
 
 RATES = {"multiplications": 3e10, "exponentials": 8e8, "operations": 4e9, "bytes": 1e10}
@@ -77,6 +79,56 @@ TIMED = {
         "SSD": ("ssd", "solid", [512, 1024], [0.5, 1.0]),
     },
 }
+
+NEARER = {
+    tokens: {
+        t: {
+            "line": line,
+            **{
+                name: [4 / m**0.5 * (1 + 0.1 * k) for m in DISTANCE_SIZES]
+                for k, name in enumerate(
+                    ("iid", "orthogonal", "hyperbolic", "optimal", "optimal-hyperbolic",
+                     "trigonometric")
+                )
+            },
+            "least": {
+                "iid": 32, "orthogonal": 64, "hyperbolic": None, "optimal": 128,
+                "optimal-hyperbolic": 128 if t == "1" else None, "trigonometric": None,
+            },
+        }
+        for t in ("1", "0.25")
+    }
+    for tokens, line in (("spread", 0.68), ("matched", 1.43))
+}  # fmt: skip
+
+RETURNED = {
+    features: {
+        measure: {
+            name: [min(1.0, few * (k + 1) * n / 1000) for n in PAIR_COUNTS]
+            for k, name in enumerate(
+                ("softmax", "elu", "ReLU", "random", "signed", "least squares")
+            )
+        }
+        for measure, few in (("error", 1.5), ("decoded", 0.9 * more))
+    }
+    for features, more in (("64", 1), ("1,024", 2))
+}
+
+WEIGHTS = {
+    length: {
+        **{
+            name: [few * (k + 2) / m**0.5 for m in (16, 32, 64, 128)]
+            for k, name in enumerate(
+                ("iid", "hadamard", "circulant", "unit-circulant", "simplex-circulant")
+            )
+        },
+        "least": {
+            "iid": None, "hadamard": 128, "circulant": None, "unit-circulant": None,
+            "simplex-circulant": least,
+        },
+    }
+    for length, few, least in (("1", 3, None), ("½", 2, 64))
+}  # fmt: skip
 
 # figure -> a few values of each of its sliders, the first ones its page's default state
 CASES: dict[str, dict[str, list[Any]]] = {
@@ -171,9 +223,25 @@ CASES: dict[str, dict[str, list[Any]]] = {
     "linear_attention.taylor_weights": {"score": [-2, 0, 4], "order": ["2", "6"]},
     "linear_attention.counted_products": {"features": [64, 4, 256], "chunk": [64, 1, 1024]},
     "linear_attention.crosstalk": {"pairs": [64, 1, 1024], "overlap": [0.3183, 0, 1]},
+    "linear_attention.recalled_pairs": {
+        "features": ["64", "1,024"], "recorded": [RETURNED],
+        "overlaps": [{"relu": 0.3183, "elu": 0.685}],
+    },
+    "linear_attention.turned_query": {"angle": [115, 0, 200, 300]},
     "favor_plus.cosine_errors": {"length": [1, 0.5, 1.75], "features": [64, 256]},
     "favor_plus.orthogonal_gains": {"features": [64, 2, 128], "square": [2.0, 0.3, 8.0]},
     "favor_plus.features_needed": {"temperature": [1, 0.1, 8]},
+    "favor_plus.causal_habits": {"factor": [4, 1, 6]},
+    "favor_plus.redrawn_means": {
+        "features": ["16", "64"], "draws": [(1, 16, 256)],
+        "recorded": [{
+            "16": {"weights": [0.46, 0.11, 0.035], "estimates": [0.46, 0.12, 0.031]},
+            "64": {"weights": [0.25, 0.06, 0.017], "estimates": [0.25, 0.063, 0.0153]},
+        }],
+    },
+    "favor_plus.favor_distance": {
+        "tokens": ["spread", "matched"], "t": ["1", "0.25"], "recorded": [NEARER],
+    },
     "favor_plus.favor_error": {
         "length": [1.0, 3.0], "size": [64, 16, 256],
         "kind": ["iid", "orthogonal", "circulant", "hyperbolic", "optimal"],
@@ -181,6 +249,11 @@ CASES: dict[str, dict[str, list[Any]]] = {
     "circulant_favor.row_correlation": {
         "vector": ["constant", "smooth", "random", "one channel"],
         "signs": ["no signs", "signs 1", "signs 2", "signs 3"], "square": [1.0, 0.5, 2.0],
+    },
+    "circulant_favor.structured_bias": {"channels": [16, 12, 64, 256]},
+    "circulant_favor.two_rows": {"direction": [45, 0, 10, 120]},
+    "circulant_favor.weight_errors": {
+        "length": ["½", "1"], "recorded": [WEIGHTS], "sizes": [(16, 32, 64, 128)],
     },
     "circulant_favor.nearest_orthogonal": {"weight": [0.8, 0, 2.0]},
     "circulant_favor.two_strong_channels": {"share": [0, 0.5, 1]},

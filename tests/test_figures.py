@@ -33,6 +33,9 @@ IMPLIED: dict[str, Callable[..., Sequence[float]]] = {
         part(math.pi / 24 * query) * part(math.pi / 24 * key) for part in (math.cos, math.sin)
     ],
 }  # fmt: skip
+GIVEN = ("draws", "overlaps", "rates", "recorded", "sizes")
+"""What a chapter gives its figures, and no slider moves."""
+
 NUMBER = re.compile(r"-?\d+(?:,\d{3})*(?:\.\d+)?%?")
 
 

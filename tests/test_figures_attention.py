@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from book.figures import favor_plus as favor
 from book.figures import linear_attention as three_forms
 from book.figures.associative_recall import RIGHT, TOKENS, VALUES, recalled_value
 from book.figures.circulant_favor import row_correlation
@@ -19,6 +21,12 @@ from book.figures.rotations_meet_linear_attention import KERNEL_FEATURES, shifte
 from book.figures.toeplitz_rpe import toeplitz_operations
 from lab.explore import COLOURS
 from lab.theory.extrapolation import seen_turns
+from lab.theory.structured_variance import (
+    circulant_mse,
+    circulant_worst_ratio,
+    structured_bias_bounds,
+    unit_circulant_moments,
+)
 from lab.theory.variance import optimal_mse, orthogonal_mse, positive_mse
 from stringlib import CosineWeight, RoPE, linear_attention, reference
 from stringlib.attention.features import optimal_alpha
@@ -66,6 +74,43 @@ def test_the_two_parts_add_up_to_what_the_package_computes() -> None:
         assert parts[first == 0] in text
 
 
+def test_outputs_are_those_of_a_turned_query_and_signed_features_have_no_bound() -> None:
+    k, v = (exact(x)[None] for x in (three_forms.KEYS, three_forms.SPOKEN))
+    for at, (figure, text) in states("linear_attention.turned_query"):
+        turn = math.radians(at["angle"])
+        q = exact([[[math.cos(turn), math.sin(turn)]]])
+        signed = functools.partial(linear_attention, q, k, normalize=False)
+        outputs = [
+            reference.softmax_attention(q, k, v[..., None]),
+            linear_attention(q.relu(), k.relu(), v[..., None]),
+            signed(v[..., None]) / signed(torch.ones_like(v)[..., None]),
+        ]
+        assert list(figure.data[-1].y) == pytest.approx([x.item() for x in outputs])
+        assert (outputs[1] == 0) == (at["angle"] == 200)
+        soft, relu, line = figure.data[3:6]
+        assert max(map(abs, [*soft.y, *relu.y])) <= 1
+        gaps = [x for x, y in zip(line.x, line.y, strict=True) if y is None]
+        zero = math.degrees(math.atan2(*k[0].sum(0).tolist()[::-1])) + 90
+        assert {round(x / 180 - zero / 180) for x in gaps} == {0, 1}
+        assert all(min(abs(x - zero), abs(x - zero - 180)) < 4 for x in gaps)
+        assert f"return {outputs[2].item():.1f}: their line" in text
+
+
+def test_what_is_recalled_is_what_was_recorded_beside_both_formulas() -> None:
+    for at, (figure, text) in states("linear_attention.recalled_pairs"):
+        found, maps = at["recorded"][at["features"]], list(three_forms.MAPS)
+        errors, theory, bound = figure.data[:6], figure.data[6:8], figure.data[8]
+        for measure, curves in (("error", errors), ("decoded", figure.data[9:])):
+            for name, curve in zip(maps, curves, strict=True):
+                assert list(curve.y) == pytest.approx(found[measure][name], abs=6e-4)
+        for rho, curve in zip(at["overlaps"].values(), theory, strict=True):
+            n = 1023  # wrong pairs
+            mean_field = (n**2 * rho**2 + n * (rho**2 + (1 - rho**2) / 64)) / (1 + n * rho) ** 2
+            assert curve.y[-1] == pytest.approx(mean_field, abs=6e-4)
+        assert list(bound.y)[6:8] == [0, 0.5]
+        assert f"ReLU {found['error']['ReLU'][6]:.2f} and {found['decoded']['ReLU'][6]:.2f}" in text
+
+
 # --- random features ---
 
 
@@ -90,6 +135,64 @@ def test_lines_are_the_formulas_and_bars_are_all_draws() -> None:
             assert median.x[0] < 0.9
 
 
+def test_lines_are_the_recorded_distances_and_diamonds_stand_where_a_map_has_won() -> None:
+    for at, (figure, text) in states("favor_plus.favor_distance"):
+        found = at["recorded"][at["tokens"]][at["t"]]
+        diamonds, uniform, straight = figure.data[len(favor.MAPS) :]
+        assert set(uniform.y) == {1}
+        assert set(straight.y) == {found["line"]}
+        for place, (kind, (name, _, _)) in enumerate(favor.MAPS.items()):
+            curve = figure.data[place]
+            assert curve.name == name
+            assert list(curve.y) == pytest.approx(found[kind], rel=5e-3)
+            won = found["least"][kind]
+            assert diamonds.x[place] == won
+            if won is None:
+                assert f"{name} never" in text
+            else:
+                assert f"{name} from {won} on" in text
+                assert dict(zip(curve.x, curve.y, strict=True))[won] == diamonds.y[place]
+        count = sum(won is not None for won in found["least"].values())
+        assert figure.layout.title.text.endswith(f"{count} of 6 beat uniform attention")
+
+
+def test_means_over_draws_are_those_recorded() -> None:
+    for at, (figure, text) in states("favor_plus.redrawn_means"):
+        found = at["recorded"][at["features"]]
+        for of, curve in zip(("weights", "estimates"), figure.data, strict=True):
+            assert dict(zip(curve.x, curve.y, strict=True)) == pytest.approx(
+                dict(zip(at["draws"], found[of], strict=True)), rel=5e-3
+            )
+        assert f"weights is {found['weights'][-1]:.2g} away" in text
+        assert f"the estimates {found['estimates'][-1]:.2g}." in text
+
+
+def test_outputs_are_those_of_the_package_and_habits_let_the_last_key_move_them() -> None:
+    q, k, rows, v = favor._causal_example()
+    first = None
+    for at, (figure, text) in states("favor_plus.causal_habits"):
+        keys = torch.cat([k[:-1], at["factor"] * k[-1:]])
+        phi_q, phi_k = (reference.positive_features(x, rows)[None] for x in (q, keys))
+
+        def outputs(queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
+            return linear_attention(queries, keys, v[None, :, None], causal=True)[0, :, 0]
+
+        def habit(x: torch.Tensor, top: torch.Tensor) -> torch.Tensor:
+            half = x.square().sum(-1, keepdim=True) / 2
+            return (((x @ rows.mT) - half - top).exp() + 1e-4)[None]
+
+        habits = habit(q, (q @ rows.mT).amax(-1, keepdim=True)), habit(keys, (keys @ rows.mT).max())
+        exact, average = outputs(phi_q, phi_k), v.cumsum(0) / torch.arange(1, 13)
+        wanted = [average, exact, outputs(phi_q, phi_k / phi_k.amax(-1, keepdim=True))]
+        for curve, numbers in zip(figure.data, [*wanted, outputs(*habits)], strict=True):
+            assert list(curve.y) == pytest.approx(numbers.tolist(), abs=1e-3)
+        first = exact if first is None else first
+        assert largest_difference(first[:-1], exact[:-1]) < 1e-12
+        off = (outputs(*habits) - exact)[:-1].abs().max().item()
+        assert (off > 0.9) == (at["factor"] > 1)
+        assert f"constant added by up to {off:.2f}" in text
+
+
 def test_bars_and_lines_are_those_of_the_vector() -> None:
     for at, (figure, _) in states("circulant_favor.row_correlation"):
         bars, correlation, independent, _, circulant = figure.data
@@ -102,6 +205,56 @@ def test_bars_and_lines_are_those_of_the_vector() -> None:
             gaps = range(1 - m, m)
             wanted = sum((m - abs(k)) * math.expm1(correlation.y[k % 16]) for k in gaps) / m**2
             assert abs(circulant.y[m - 1] - wanted) < 1e-2
+
+
+def test_two_rows_err_as_the_formula_of_circulants_says() -> None:
+    both = torch.tensor([[1.0, 1.0], [1.0, -1.0]]).double()
+    for at, (figure, text) in states("circulant_favor.two_rows"):
+        turn = math.radians(at["direction"])
+        z = exact([math.cos(turn), math.sin(turn)])
+        equal, opposite, mean, worst, _ = figure.data[2:]
+        for place in (0, 9, 39, 79):
+            square = equal.x[place]
+            errors = circulant_mse(math.sqrt(square) * z, both, 2) / (math.expm1(square) / 2)
+            assert (equal.y[place], opposite.y[place]) == pytest.approx(errors.tolist())
+            assert mean.y[place] == pytest.approx(errors.mean().item())
+            bound = circulant_worst_ratio(exact(square)).item()
+            assert worst.y[place] == pytest.approx(bound, abs=6e-4)
+            assert 1 - 1e-9 < mean.y[place] < bound + 1e-9
+        for pair, signs in zip(figure.data[:2], both, strict=True):
+            u = (signs * z).tolist()
+            ends = [(pair.x[0], pair.y[0]), (pair.x[2], pair.y[2])]
+            assert ends == [pytest.approx(u), pytest.approx(u[::-1])]
+        assert f"and {mean.y[9]:.2f} on average" in text
+
+
+def test_the_bias_lies_between_its_bounds_and_nears_its_first_order() -> None:
+    for at, (figure, text) in states("circulant_favor.structured_bias"):
+        d = at["channels"]
+        high, low, one, _ = figure.data
+        square = exact(high.x)
+        bounds = structured_bias_bounds(square, d)
+        for curve, values in zip((low, high), bounds, strict=True):
+            assert list(curve.y) == pytest.approx((100 * values).tolist(), abs=1e-9)
+        z = torch.zeros(d, dtype=torch.float64)
+        z[0] = math.sqrt(2)  # one channel, ζ = 2
+        first = unit_circulant_moments(z, torch.ones_like(z), d)[0].item() - 1
+        place = high.x.index(2.0)
+        assert low.y[place] < 100 * first < high.y[place]
+        assert one.y[place] == pytest.approx(100 * first, rel=12 / d)
+        assert f"between {low.y[-1]:.1f}% and {high.y[-1]:.1f}%" in text
+
+
+def test_errors_of_weights_are_those_recorded() -> None:
+    for at, (figure, text) in states("circulant_favor.weight_errors"):
+        found = at["recorded"][at["length"]]
+        names = list(found)[:-1]
+        for name, curve in zip(names, figure.data, strict=False):
+            assert list(curve.y) == pytest.approx(found[name], rel=5e-3)
+        diamonds = figure.data[len(names)]
+        assert list(diamonds.x) == [found["least"][name] for name in names]
+        assert diamonds.y[1] == pytest.approx(found["hadamard"][3], rel=5e-3)
+        assert ("simplex-circulant from 64 on" in text) == (at["length"] == "½")
 
 
 def test_a_constant_vector_gains_nothing_from_more_rows_and_one_channel_all() -> None:

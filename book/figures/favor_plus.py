@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from functools import cache
+from typing import Any
 
 import plotly.graph_objects as go
 import torch
@@ -22,12 +24,17 @@ from lab.theory.variance import (
 from stringlib.attention.features import FavorFeatures, optimal_alpha
 
 __all__ = [
+    "DISTANCE_SIZES",
     "FAVOR_KINDS",
+    "MAPS",
     "SQUARES",
+    "causal_habits",
     "cosine_errors",
+    "favor_distance",
     "favor_error",
     "features_needed",
     "orthogonal_gains",
+    "redrawn_means",
 ]
 
 DIM, DRAWS, SIZES = 64, 1000, (16, 32, 64, 128, 256)
@@ -326,4 +333,220 @@ def features_needed(temperature: float) -> Drawn:
         f"{temperature:g} it takes {favor:,.0f} of FAVOR+, {optimal:,.0f} of least variance and "
         f"{both:,.0f} with both signs. FAVOR+ needs least near t = 0.64; from 2 on its line rises "
         "steeply, least variance the least so.",
+    )
+
+
+MAPS = {
+    "iid": ("independent rows", COLOURS["favor-iid"], "solid"),
+    "orthogonal": ("orthogonal rows", COLOURS["favor"], "solid"),
+    "hyperbolic": ("both signs", COLOURS["hyperbolic"], "solid"),
+    "optimal": ("least variance", COLOURS["favor-optimal"], "solid"),
+    "optimal-hyperbolic": ("both signs of these", COLOURS["favor-optimal"], "dash"),
+    "trigonometric": ("sines and cosines", PALETTE["teal"], "dash"),
+}
+"""Maps of the recorded study → name, colour and dash in :func:`favor_distance`."""
+
+DISTANCE_SIZES = [16, 32, 64, 128, 256, 512, 1024, 2048]
+"""Numbers of features of that study."""
+
+
+def favor_distance(
+    tokens: str,
+    t: str,
+    *,
+    recorded: Mapping[str, Mapping[str, Mapping[str, Any]]],
+) -> Drawn:
+    """Draw how far attention weights are from softmax's, over that of uniform attention.
+
+    Args:
+        tokens: A name in ``recorded``: how queries and keys lie.
+        t: Their squared length, an inverse temperature.
+        recorded: Tokens → t → ``"line"``, the distance of the straight line over that of uniform
+            attention; a name in ``MAPS``, that of random features for each of
+            ``DISTANCE_SIZES``; and ``"least"``, name → the number from which on every seed beats
+            uniform attention, or None.
+
+    Returns:
+        A figure with one line a map, and a diamond where it has won.
+    """
+    found, sizes = recorded[tokens][str(t)], DISTANCE_SIZES
+    hover = "m = %{x}: %{y:.2f}"
+    drawn = [
+        line(sizes, significant(found[kind]), colour, name, dash=dash, hover=hover)
+        for kind, (name, colour, dash) in MAPS.items()
+    ]
+    wins = {kind: found["least"][kind] for kind in MAPS}
+    ends = [m and found[kind][sizes.index(m)] for kind, m in wins.items()]
+    drawn.append(
+        dots(
+            list(wins.values()),
+            significant(ends),
+            [colour for _, colour, _ in MAPS.values()],
+            size=13,
+            symbol="diamond",
+            hover=hover,
+        )
+    )
+    edges = [sizes[0], sizes[-1]]
+    straight = round(found["line"], 2)
+    drawn.append(line(edges, [1, 1], PALETTE["grey"], "uniform attention", width=2))
+    drawn.append(line(edges, [straight] * 2, PALETTE["grey"], "straight line", width=2, dash="dot"))
+    won = sum(m is not None for m in wins.values())
+    ticks = [0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5]
+    axes = layout(
+        height=460,
+        title_text=f"{tokens}, t = {t}: {won} of {len(wins)} beat uniform attention",
+        xaxis=axis("features m", 1.1, 3.4, type="log", tickvals=sizes),
+        yaxis=axis(
+            "distance over uniform attention's", -1.78, 0.85, type="log", tickvals=ticks,
+            ticktext=[f"{y:g}" for y in ticks],
+        ),
+        margin={"b": 132},
+    )  # fmt: skip
+    told = ", ".join(
+        f"{name} from {wins[kind]:,} on" if wins[kind] else f"{name} never"
+        for kind, (name, _, _) in MAPS.items()
+    )
+    return Drawn(
+        go.Figure(drawn, axes),
+        f"Distance of attention weights from softmax's over that of uniform attention, {tokens} "
+        f"tokens at t = {t}, medians against the number of features, both logarithmic. "
+        f"The straight line is level at {straight}. On all seeds "
+        f"{won} of {len(wins)} beat uniform attention: {told}.",
+    )
+
+
+def redrawn_means(
+    features: str, *, recorded: Mapping[str, Mapping[str, list[float]]], draws: Sequence[int]
+) -> Drawn:
+    """Draw how far two means over draws of W are from softmax, against the number of draws.
+
+    Args:
+        features: In a draw, a name in ``recorded``.
+        recorded: Features → ``"weights"``, the distance of the mean of the weights for each of
+            ``draws``, and ``"estimates"``, that of the weights of the mean of the estimates.
+        draws: Numbers of draws.
+
+    Returns:
+        A figure of two lines.
+    """
+    found, draws = recorded[features], [*draws]
+    looks = {
+        "weights": ("mean of the weights", PALETTE["red"]),
+        "estimates": ("weights of the mean", COLOURS["favor"]),
+    }
+    drawn = [
+        line(draws, significant(found[of]), colour, name, mode="lines+markers",
+             hover="%{x:,} draws: %{y:.3g}")
+        for of, (name, colour) in looks.items()
+    ]  # fmt: skip
+    weights, estimates = (significant(found[of], 2)[-1] for of in looks)
+    ticks = [1, 4, 16, 64, 256, 1024, 4096]
+    errors = [0.003, 0.01, 0.03, 0.1, 0.3, 1]
+    axes = layout(
+        height=360,
+        title_text=f"after {draws[-1]:,} draws: {weights:g}, and {estimates:g}",
+        xaxis=axis(
+            "draws of W", -0.1, 3.72, type="log", tickvals=ticks,
+            ticktext=[f"{n:,}" for n in ticks],
+        ),
+        yaxis=axis(
+            "distance from softmax", -2.6, 0.2, type="log", tickvals=errors,
+            ticktext=[f"{e:g}" for e in errors],
+        ),
+    )  # fmt: skip
+    return Drawn(
+        go.Figure(drawn, axes),
+        f"Distance from softmax against the number of draws of {features} features, both "
+        f"logarithmic. After {draws[-1]:,} draws the mean of the weights is {weights:g} away, and "
+        f"the weights of the mean of the estimates {estimates:g}. The second line is straight; "
+        "the first one bends and stays where it is.",
+    )
+
+
+TOKENS, FEW, ROWS = 12, 8, 32  # tokens, channels and random rows of a small example
+
+
+@cache
+def _causal_example() -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return queries, keys, rows and values: two of 1, two of -1, and so on."""
+    draw = torch.Generator().manual_seed(3)
+    rows = torch.randn(ROWS, FEW, generator=draw).double()
+    q, k = torch.randn(2, TOKENS, FEW, generator=draw).double() * 2 / math.sqrt(FEW)
+    return q, k, rows, 1 - 2 * (torch.arange(TOKENS) % 4 >= 2).double()
+
+
+@computed
+def _causal_outputs(
+    factor: Tensor, query: list[Any], key: list[Any], squares: list[Any], v: list[float]
+) -> dict[str, Tensor]:
+    """Return the outputs of three causal attentions if the last key is so many times as long.
+
+    For the products of queries and keys with the rows, and the halves of their squared lengths.
+    """
+    given = [torch.tensor(x, dtype=torch.float64) for x in (query, key, squares, v)]
+    u_q, own, (half_q, half_k), values = given
+    times = torch.cat([torch.ones(TOKENS - 1).double(), factor[None]])[:, None]
+    u_k, past = times * own, torch.ones(TOKENS, TOKENS).double().tril()
+    log_q, log_k = u_q - half_q[:, None], u_k - times * times * half_k[:, None]
+
+    def outputs(queries: Tensor, keys: Tensor) -> Tensor:
+        seen = (queries @ keys.mT) * past
+        return (seen @ values[:, None])[:, 0] / seen.sum(-1)
+
+    own_q, own_k = log_q.amax(-1, keepdim=True), log_k.amax(-1, keepdim=True)
+    phi = (log_q - own_q).exp()
+    early = (log_q - u_q.amax(-1, keepdim=True)).exp() + 1e-4  # before the norm is subtracted
+    late = (log_k - u_k.flatten().amax(-1)).exp() + 1e-4
+    found = {
+        "kept": outputs(phi, (log_k - own_k.flatten().amax(-1)).exp()),
+        "forgotten": outputs(phi, (log_k - own_k).exp()),
+        "habits": outputs(early, late),
+    }
+    off = [(found[name] - found["kept"])[:-1].abs().amax(-1) for name in ("forgotten", "habits")]
+    return {**found, "off": torch.stack(off)}
+
+
+def causal_habits(factor: float) -> Drawn:
+    """Draw the outputs of causal attention with random features, and what two habits make of them.
+
+    With the scales of :eq:`eq-favor-scaled-keys` a new last key moves no output before it.
+
+    Args:
+        factor: How many times as long the last key is.
+
+    Returns:
+        A figure of the outputs with scales kept, with scales forgotten, and with two habits.
+    """
+    q, k, rows, v = _causal_example()
+    squares = torch.stack([x.square().sum(-1) / 2 for x in (q, k)])
+    fixed = [x.tolist() for x in (q @ rows.mT, k @ rows.mT, squares, v)]
+    found = _causal_outputs(factor, *fixed)
+    forgotten, habits = found["off"]
+    places = list(range(1, TOKENS + 1))
+    average = rounded(v.cumsum(0) / torch.tensor(places))
+    hover = "token %{x}: %{y:.2f}"
+    looks = {
+        "kept": ("scales kept", COLOURS["favor"], 4, "solid"),
+        "forgotten": ("scales forgotten", PALETTE["brown"], 2, "dot"),
+        "habits": ("maximum too early, constant added", PALETTE["red"], 2.5, "solid"),
+    }
+    drawn = [line(places, average, PALETTE["grey"], "average so far", width=2, dash="dash")]
+    drawn += [
+        line(places, found[of], colour, name, width=width, dash=dash, hover=hover)
+        for of, (name, colour, width, dash) in looks.items()
+    ]
+    axes = layout(
+        height=400,
+        title_text=f"by the habits earlier outputs are off by up to {habits:.2f}",
+        xaxis=axis("token", 0.7, TOKENS + 0.3, dtick=1),
+        yaxis=axis("output", -1.1, 1.1, dtick=0.5),
+        margin={"b": 110},
+    )
+    return Drawn(
+        go.Figure(drawn, axes),
+        f"Outputs of causal attention for 12 tokens whose last key is {factor:g} times as long. "
+        "With scales kept the first 11 outputs are the same whatever the last key is. With "
+        f"scales forgotten they are off by up to {forgotten:.2f}; with a maximum taken too early "
+        f"and a constant added by up to {habits:.2f}, nearer to the average of all values so far.",
     )

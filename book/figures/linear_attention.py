@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import plotly.graph_objects as go
 import torch
@@ -19,13 +20,23 @@ from book.figures.marks import (
     pin,
     rounded,
     significant,
+    through,
     tokens_axis,
+    upright,
 )
 from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels
 from lab.explore.style import DIVERGING, SEQUENTIAL
 from lab.theory.capacity import crosstalk_error, least_error
 
-__all__ = ["counted_products", "crosstalk", "taylor_weights", "three_forms"]
+__all__ = [
+    "PAIR_COUNTS",
+    "counted_products",
+    "crosstalk",
+    "recalled_pairs",
+    "taylor_weights",
+    "three_forms",
+    "turned_query",
+]
 
 TOKENS, FEATURES, CHANNELS = 8, 4, 3
 STATE, OWN = PALETTE["orange"], PALETTE["teal"]
@@ -305,4 +316,191 @@ def crosstalk(pairs: int, overlap: float) -> Drawn:
         f"key counts {overlap:g} of the right one. With {pairs:g} pairs the right value has "
         f"{right:.1%} of the weight, and the error is {error:.2f}. The bound of 64 features is 0 "
         "up to 64 pairs and rises slowly behind them.",
+    )
+
+
+PAIR_COUNTS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
+"""Numbers of pairs in the recorded study."""
+
+SIGNED = PALETTE["brown"]
+MAPS = {
+    "softmax": (COLOURS["softmax"], "solid"),
+    "elu": (COLOURS["elu"], "solid"),
+    "ReLU": (COLOURS["relu"], "solid"),
+    "random": (COLOURS["favor"], "solid"),
+    "signed": (SIGNED, "dash"),
+    "least squares": (PALETTE["magenta"], "solid"),
+}
+
+
+def recalled_pairs(
+    features: str,
+    *,
+    recorded: Mapping[str, Mapping[str, Mapping[str, list[float]]]],
+    overlaps: Mapping[str, float],
+) -> Drawn:
+    """Draw what comes back of random pairs: the error of a value, and the share decoded.
+
+    Args:
+        features: How many ReLU and random features, a name in ``recorded``.
+        recorded: Features → ``"error"`` or ``"decoded"`` → map → a mean for each of
+            ``PAIR_COUNTS``.
+        overlaps: For ReLU and elu ρ, from which :eq:`eq-linear-crosstalk` is drawn.
+
+    Returns:
+        A figure with two panels; the bound is :eq:`eq-linear-capacity` for 64 features.
+    """
+    found, grey = recorded[features], PALETTE["grey"]
+    hover = "%{x} pairs: %{y:.3f}"
+
+    def curves(measure: str, named: bool) -> list[go.Scatter]:
+        return [
+            line(PAIR_COUNTS, rounded(found[measure][name]), colour, name if named else None,
+                 dash=dash, hover=hover)
+            for name, (colour, dash) in MAPS.items()
+        ]  # fmt: skip
+
+    theory = [
+        line(
+            PAIR_COUNTS,
+            rounded([crosstalk_error(n, r, r**2 + (1 - r**2) / DIM) for n in PAIR_COUNTS]),
+            grey,
+            "by crosstalk" if name == "relu" else None,
+            width=1.5,
+            dash="dash",
+        )
+        for name, r in overlaps.items()
+    ]
+    least = [least_error(n, DIM) for n in PAIR_COUNTS]
+    bound = line(PAIR_COUNTS, rounded(least), grey, "bound of 64 features", width=2, dash="dot")
+    pairs = axis("pairs", -0.1, 3.1, type="log", tickvals=[1, 4, 16, 64, 256, 1024])
+    sixty_four = [upright(DIM, width=1, dash="dot", color=grey)]
+    at = PAIR_COUNTS.index(DIM)
+    error, decoded = (found[measure]["ReLU"][at] for measure in ("error", "decoded"))
+    fig = panels(
+        Panel(
+            [*curves("error", named=True), *theory, bound],
+            "error of the value",
+            x=pairs,
+            y=axis(low=-0.03, high=1.1, dtick=0.25),
+            shapes=sixty_four,
+        ),
+        Panel(
+            curves("decoded", named=False),
+            "share decoded",
+            x=pairs,
+            y=axis(low=-0.03, high=1.05, dtick=0.25),
+            shapes=sixty_four,
+        ),
+        heights=(0.43, 0.37),
+        down=0.2,
+        height=600,
+        title_text=f"64 pairs: ReLU's error {error:.3f}, decoded {decoded:.0%}",
+        margin={"l": 44, "r": 14, "t": 64, "b": 122},
+    )
+    told = "; ".join(
+        f"{name} {found['error'][name][at]:.2f} and {found['decoded'][name][at]:.2f}"
+        for name in MAPS
+    )
+    return Drawn(
+        fig,
+        f"Two panels against the number of pairs, 1 to 1,024, with {features} ReLU and random "
+        "features. Above, the error of a recalled value: ReLU and elu follow the dashed lines of "
+        "crosstalk, far above the dotted bound, which least squares follows. Below, the share of "
+        f"values decoded. Error and share decoded with 64 pairs: {told}.",
+    )
+
+
+KEYS = [[1.2, 0.4], [0.5, 1.1], [-0.8, 0.9], [-1.0, -0.6], [0.9, -0.9]]
+SPOKEN = [1.0, -1.0, -1.0, 1.0, 0.5]  # their values
+ANGLES = list(range(0, 361, 2))
+FAR = 30  # an output beyond this is a gap in its line
+
+
+@computed
+def _turned(angle: Tensor) -> dict[str, Tensor]:
+    """Return the outputs of three attentions for queries at all angles, and at one, last."""
+    k, v, angles = (torch.tensor(x, dtype=torch.float64) for x in (KEYS, SPOKEN, ANGLES))
+    at = torch.cat([angles, angle[None]]) * (math.pi / 180)
+    q = torch.stack([at.cos(), at.sin()], -1)
+    comparisons = {
+        "softmax": (q @ k.mT / math.sqrt(2)).exp(),
+        "relu": q.relu() @ k.relu().mT,
+        "signed": q @ k.mT,
+    }
+    found, here = {}, []
+    for name, weights in comparisons.items():
+        total = weights.sum(-1)
+        none = total == 0  # the package returns the numerator, 0
+        out = (weights @ v[:, None])[:, 0] / torch.where(none, 1.0, total)
+        found[name] = torch.where(out.abs() > FAR, math.nan, out)[:-1]
+        here += [out[-1], total[-1]]
+    return {**found, "here": torch.stack(here), "query": torch.cat([0 * q[-1:], q[-1:]]).mT}
+
+
+def turned_query(angle: float) -> Drawn:
+    """Draw the output for a query of length 1 that turns, and where its denominator is 0.
+
+    Args:
+        angle: Of the query, in degrees.
+
+    Returns:
+        A figure of the five keys and the query, and of the outputs against its angle.
+    """
+    found = _turned(angle)
+    soft, _, relu, _, signed, total = found["here"]
+    across = torch.tensor(KEYS).double().sum(0).flip(0) * torch.tensor([-1.0, 1.0]).double()
+    ends = [rounded([-x, x]) for x in (1.7 * across / across.norm()).tolist()]
+    grey = PALETTE["grey"]
+    colours = {1.0: PALETTE["orange"], -1.0: PALETTE["blue"], 0.5: PALETTE["orange"]}
+    plane = Panel(
+        [
+            line(*ends, grey, "sum of signed features 0", width=1.5, dash="dash"),
+            dots(
+                [k[0] for k in KEYS],
+                [k[1] for k in KEYS],
+                [colours[v] for v in SPOKEN],
+                size=13,
+                text=[f"{v:g}" for v in SPOKEN],
+                textposition=[*["top center"] * 3, "bottom center", "middle left"],
+            ),
+            through(found["query"], PALETTE["red"], "query", width=4),
+        ],
+        "keys with their values, and the query",
+        x=axis(low=-1.75, high=1.75, dtick=1),
+        y=axis(low=-1.45, high=1.45, dtick=1),
+        square=True,
+    )
+    looks = {
+        "softmax": (COLOURS["softmax"], "solid"),
+        "relu": (COLOURS["relu"], "solid"),
+        "signed": (SIGNED, "solid"),
+    }
+    hover = "%{x}°: %{y:.2f}"
+    outputs = [
+        line(ANGLES, found[name], colour, {"relu": "ReLU"}.get(name, name), dash=dash, hover=hover)
+        for name, (colour, dash) in looks.items()
+    ]
+    marks = [colour for colour, _ in looks.values()]
+    fig = panels(
+        plane,
+        Panel(
+            [*outputs, dots([angle] * 3, [soft, relu, signed], marks, hover=hover)],
+            "output",
+            x=axis("angle of the query", 0, 360, dtick=90, ticksuffix="°"),
+            y=axis(low=-7, high=7, dtick=2),
+        ),
+        heights=(0.46, 0.36),
+        down=0.16,
+        height=600,
+        title_text=f"signed features: sum {total:.2f}, output {signed:.1f}",
+        margin={"l": 34, "r": 14, "t": 64, "b": 96},
+    )
+    return Drawn(
+        fig,
+        f"Five keys in the plane with values from -1 to 1, and a query at {angle:g} degrees. "
+        f"Softmax returns {soft:.2f}, ReLU {relu:.2f}; from 180 to 270 degrees the query has no "
+        f"ReLU feature. The signed features add up to {total:.2f} and return {signed:.1f}: their "
+        "line leaves the picture on both sides of the "
+        "two angles where they add up to 0.",
     )
