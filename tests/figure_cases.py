@@ -160,6 +160,10 @@ CASES: dict[str, dict[str, list[Any]]] = {
     "gating.gate_and_sink": {"sink": [5.0, -2, 10], "gate": [0.0, -6, 6]},
     "decay_and_state.memory_of_decay": {"memory": [32.0, 2.0, 4096.0]},
     "decay_and_state.products_of_decays": {"decay": [0.9, 0.5, 0.99]},
+    "decay_and_state.halved_chunk": {"query": [20, 1, 31], "key": [9, 0, 30]},
+    "decay_and_state.markers_and_decays": {
+        "number": [0.4, 0, 1], "own": [0.0, 0.5], "other": [1.0, 0.5], "symbol": [1.0, 0.8],
+    },
     "decay_and_state.decay_memory": {
         "gamma": [0.9, 0.5], "reset": [8, 0, 20], "kept": [0.0, 0.25, 1.0],
     },
