@@ -22,6 +22,15 @@ RUNS = {
     }
     for norms, few in (("free", 11), ("unit", 20))
 }
+GATED = {
+    (attention, gate, start): {
+        "error": [[0.01 * (1 + a + g), 0.3, 10.0 ** (s - 3 * g)] for s in range(-1, 2)],
+        "start": [[0.1 * (a + s) * start, 0.2 * g * start, 0.5 * start] for s in range(3)],
+    }
+    for a, attention in enumerate(("softmax", "relu", "c-cosgate", "c-cosgate, ramp"))
+    for g, gate in enumerate(("none", "headwise", "elementwise"))
+    for start in (False, True)
+}
 LEADS = {
     "ELU with GLA": ("elu", -0.029),
     "ELU with SSD": ("elu", -0.0223),
@@ -158,6 +167,9 @@ CASES: dict[str, dict[str, list[Any]]] = {
     "gating.sink_of_keys": {"score": [3.0, -2, 12]},
     "gating.gated_token": {"weight": [1.0, 0, 8]},
     "gating.gate_and_sink": {"sink": [5.0, -2, 10], "gate": [0.0, -6, 6]},
+    "gating.gated_runs": {
+        "kind": ["mute", "match", "no match"], "start": [False, True], "recorded": [GATED],
+    },
     "decay_and_state.memory_of_decay": {"memory": [32.0, 2.0, 4096.0]},
     "decay_and_state.products_of_decays": {"decay": [0.9, 0.5, 0.99]},
     "decay_and_state.halved_chunk": {"query": [20, 1, 31], "key": [9, 0, 30]},
