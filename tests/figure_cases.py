@@ -183,6 +183,10 @@ CASES: dict[str, dict[str, list[Any]]] = {
         "beta": [1.0, 0.5, 2.0], "angle": [60, 15, 90], "decay": [1.0, 0.5],
     },
     "delta_rule.repeated_writes": {"rate": [1.5, 0.05, 2.0], "length": [1.0, 0.5, 2.0]},
+    "delta_rule.chunk_of_writes": {
+        "rate": [1.0, 0.5, 1.5], "angle": [60, 90, 180], "decay": [1.0, 0.7],
+    },
+    "delta_rule.order_of_decay": {"rate": [1.7, 1.0, 0.2], "decay": [0.6, 1.0, 0.9]},
     "delta_rule.noise_of_rates": {"load": [1.0, 0.25, 4.0]},
     "delta_rule.two_keys_count": {"angle": [60.0, 0, 36, 1.5]},
     "associative_recall.asked_value": {"asked": ["C", "A", "E"], "deal": [1, 2, 3]},

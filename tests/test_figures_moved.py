@@ -240,6 +240,50 @@ def test_a_vector_parts_what_no_number_does() -> None:
         assert told.layout.annotations[0].text.startswith("a number: mixed")
 
 
+# --- the delta rule ---
+
+
+def test_writes_of_a_chunk_are_those_token_by_token() -> None:
+    for at, (fig, told) in states("delta_rule.chunk_of_writes"):
+        below, inverse, alone, written = fig.data
+        turns = exact([0, at["angle"]] * 3).deg2rad()
+        keys = torch.stack([turns.cos(), turns.sin()], -1)
+        values, beta = exact(alone.y) / at["rate"], exact([[at["rate"]] * 6])
+        logs = exact([[at["decay"]] * 6]).log()
+        _, state = delta_rule(keys[None], keys[None], values[None, :, None], beta, logs)
+        before = exact([[0.0], [0.0]])
+        for t in range(6):  # what the package's state gains along the key
+            first = (x[:, : t + 1] for x in (keys[None], keys[None], values[None, :, None], beta))
+            _, now = delta_rule(*first, logs[:, : t + 1], mode="recurrent")
+            gain = (now[0] - at["decay"] * before)[:, 0] @ keys[t]
+            assert written.y[t] == pytest.approx(gain.item(), abs=1e-12)
+            before = now[0]
+        assert largest_difference(before, state[0]) < 1e-12
+        system = torch.eye(6).double() + exact(below.z)
+        assert largest_difference(torch.linalg.inv(system), exact(inverse.z)) < 1e-12
+        low, high = fig.layout.yaxis3.range
+        assert low < min(*alone.y, *written.y) < max(*alone.y, *written.y) < high
+        assert f"{written.y[-1]:.2f}." in told
+        if at == {"rate": 1.0, "angle": 90, "decay": 1.0}:  # only the last value of the same key
+            same = [[-1.0 if i - j == 2 else float(i == j) for j in range(6)] for i in range(6)]
+            assert largest_difference(exact(inverse.z), exact(same)) < 1e-12
+
+
+def test_the_wrong_order_of_decay_and_error_is_the_wrong_recurrence() -> None:
+    for at, (fig, told) in states("delta_rule.order_of_decay"):
+        right, wrong = fig.data
+        one, beta = torch.ones(1, 12, 1).double(), exact([[at["rate"]] * 12])
+        outs, _ = delta_rule(
+            one, one, 0 * one, beta, exact([[at["decay"]] * 12]).log(), state=one[:, :1]
+        )
+        assert list(right.y) == pytest.approx([1, *outs.flatten().tolist()], abs=1e-12)
+        held = 1.0
+        for answer in wrong.y:
+            assert answer is None if abs(held) > 4 else answer == pytest.approx(held)
+            held = at["decay"] * held + at["rate"] * (0 - held)
+        assert ("runs away" in told) == (abs(at["decay"] - at["rate"]) > 1 + 1e-9)
+
+
 # --- gates and sinks ---
 
 
