@@ -257,16 +257,16 @@ def _parted(query: Tensor, key: Tensor) -> dict[str, Tensor]:
     decays, tokens = torch.tensor(DECAYS, dtype=torch.float64), torch.arange(CHUNK).double()
     of_key, of_query = (tokens > key) & (tokens <= cut), (tokens > cut) & (tokens <= query)
     halves = torch.stack([of_query, of_key])
-    parts = torch.where(halves, decays, 1.0).prod(-1)
+    parts = torch.where(halves, decays.log(), 0.0).sum(-1).exp()
+    sides = torch.where(halves, decays, 0.0)
     return {
         "pair": torch.stack([key, query]),
         "level": level,
         "cut": cut,
         "frame": torch.stack([ends[[0, 1, 1, 0, 0]], ends[[1, 1, 2, 2, 1]]]),
-        "sides": torch.stack([*torch.where(halves, decays, 0.0), torch.where(
-            of_key | of_query, 0.0, decays)]),
-        "weights": torch.stack([*parts, parts.prod()]),
-    }  # fmt: skip
+        "sides": torch.cat([sides, (decays - sides.sum(0))[None]]),
+        "weights": torch.cat([parts, (parts[0] * parts[1])[None]]),
+    }
 
 
 def halved_chunk(query: float, key: float) -> Drawn:
