@@ -24,6 +24,15 @@ RUNS = {
     }
     for norms, few in (("free", 11), ("unit", 20))
 }
+GATED = {
+    (attention, gate, start): {
+        "error": [[0.01 * (1 + a + g), 0.3, 10.0 ** (s - 3 * g)] for s in range(-1, 2)],
+        "start": [[0.1 * (a + s) * start, 0.2 * g * start, 0.5 * start] for s in range(3)],
+    }
+    for a, attention in enumerate(("softmax", "relu", "c-cosgate", "c-cosgate, ramp"))
+    for g, gate in enumerate(("none", "headwise", "elementwise"))
+    for start in (False, True)
+}
 LEADS = {
     "ELU with GLA": ("elu", -0.029),
     "ELU with SSD": ("elu", -0.0223),
@@ -285,8 +294,15 @@ CASES: dict[str, dict[str, list[Any]]] = {
     "gating.sink_of_keys": {"score": [3.0, -2, 12]},
     "gating.gated_token": {"weight": [1.0, 0, 8]},
     "gating.gate_and_sink": {"sink": [5.0, -2, 10], "gate": [0.0, -6, 6]},
+    "gating.gated_runs": {
+        "kind": ["mute", "match", "no match"], "start": [False, True], "recorded": [GATED],
+    },
     "decay_and_state.memory_of_decay": {"memory": [32.0, 2.0, 4096.0]},
     "decay_and_state.products_of_decays": {"decay": [0.9, 0.5, 0.99]},
+    "decay_and_state.halved_chunk": {"query": [20, 1, 31], "key": [9, 0, 30]},
+    "decay_and_state.markers_and_decays": {
+        "number": [0.4, 0, 1], "own": [0.0, 0.5], "other": [1.0, 0.5], "symbol": [1.0, 0.8],
+    },
     "decay_and_state.decay_memory": {
         "gamma": [0.9, 0.5], "reset": [8, 0, 20], "kept": [0.0, 0.25, 1.0],
     },
@@ -294,6 +310,10 @@ CASES: dict[str, dict[str, list[Any]]] = {
         "beta": [1.0, 0.5, 2.0], "angle": [60, 15, 90], "decay": [1.0, 0.5],
     },
     "delta_rule.repeated_writes": {"rate": [1.5, 0.05, 2.0], "length": [1.0, 0.5, 2.0]},
+    "delta_rule.chunk_of_writes": {
+        "rate": [1.0, 0.5, 1.5], "angle": [60, 90, 180], "decay": [1.0, 0.7],
+    },
+    "delta_rule.order_of_decay": {"rate": [1.7, 1.0, 0.2], "decay": [0.6, 1.0, 0.9]},
     "delta_rule.noise_of_rates": {"load": [1.0, 0.25, 4.0]},
     "delta_rule.two_keys_count": {"angle": [60.0, 0, 36, 1.5]},
     "associative_recall.asked_value": {"asked": ["C", "A", "E"], "deal": [1, 2, 3]},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 
 import numpy as np
 import pytest
@@ -53,6 +54,27 @@ def test_bars_of_runs_are_those_recorded() -> None:
             want, low, high = at["recorded"][at["norms"]][name][at["rate"]]
             assert (count, count - below, count + above) == pytest.approx((want, low, high))
             assert f"{name} {count}" in told
+
+
+def test_errors_of_gated_runs_are_those_recorded() -> None:
+    kinds = ("match", "no match", "mute")
+    for at, (figure, told) in states("gating.gated_runs"):
+        traces = dict(zip(("error", "start"), (figure.data[3:6], figure.data[6:]), strict=True))
+        for what, least in (("error", 1e-5), ("start", 0.0)):
+            gates = ("none", "headwise", "elementwise")
+            for gate, trace in zip(gates, traces[what], strict=True):
+                assert len(trace.y) == 4
+                for place, attention in enumerate(
+                    ("softmax", "relu", "c-cosgate", "c-cosgate, ramp")
+                ):
+                    runs = at["recorded"][attention, gate, at["start"]][what]
+                    seeds = [max(run[kinds.index(at["kind"])], least) for run in runs]
+                    mean, bars = trace.y[place], trace.error_y
+                    assert mean == pytest.approx(statistics.mean(seeds))
+                    assert mean + bars.array[place] == pytest.approx(max(seeds))
+                    assert mean - bars.arrayminus[place] == pytest.approx(min(seeds))
+                    assert round(trace.x[place]) == place
+                    assert f"{mean:.4f}" in told
 
 
 # --- language ---

@@ -8,14 +8,15 @@ import math
 import pytest
 import torch
 
-from book.figures import circulant_favor, toeplitz_rpe
+from book.figures import circulant_favor, decay_and_state, toeplitz_rpe
 from lab.theory import capacity
 from lab.theory import structured_variance as theory
-from stringlib import ALiBi, CosineWeight, FallingWeight, RampWeight, linear_attention
+from stringlib import ALiBi, CosineWeight, FallingWeight, RampWeight, linear_attention, reference
 from stringlib.algebra import circulant, nearest_orthogonal_circulant
-from stringlib.attention import delta_rule, rotated_linear_attention
+from stringlib.attention import decayed_sums, delta_rule, rotated_linear_attention
 from stringlib.attention.state import retnet_log_decay
 from stringlib.encoders.string import STRING
+from stringlib.testing.properties import largest_difference
 from tests.figure_cases import states
 
 
@@ -175,6 +176,112 @@ def test_reciprocals_end_where_float32_has_no_number() -> None:
         assert f"beyond float32 from token {first:,}" in told
         for x, y in zip(fig.data[1].x, fig.data[1].y, strict=True):
             assert (y is None) == (x >= first)
+
+
+def cut_of(query: int, key: int) -> tuple[int, int]:
+    """Return the last token before the cut that parts a pair, and how many cuts came to it."""
+    low, high, times = 0, 32, 1
+    while not key < (middle := (low + high) // 2) <= query:
+        low, high = (middle, high) if key >= middle else (low, middle)
+        times += 1
+    return middle - 1, times
+
+
+def test_a_pair_is_computed_at_the_cut_that_parts_it() -> None:
+    decays = exact(decay_and_state.DECAYS)
+    w = reference.semiseparable_mask(decays)
+    for at, (fig, told) in states("decay_and_state.halved_chunk"):
+        levels, frame, ring, *sides = fig.data
+        query, key = round(ring.y[0]), round(ring.x[0])
+        assert (query, key) == (at["query"], min(at["key"], at["query"] - 1))
+        cut, times = cut_of(query, key)
+        assert f"{decay_and_state.ORDINALS[times - 1]} halving, behind token {cut}." in told
+        of_query, of_key, weight = w[query, cut], w[cut, key], w[query, key]
+        assert of_query * of_key == pytest.approx(weight)
+        head = f"w = {of_query:.3f} · {of_key:.3f} = {weight:.3f}"
+        assert fig.layout.annotations[1].text == head
+        blue, orange, grey = (exact(side.y) for side in sides)
+        assert blue[cut + 1 : query + 1].prod() == pytest.approx(of_query)
+        assert orange[key + 1 : cut + 1].prod() == pytest.approx(of_key)
+        assert largest_difference(blue + orange + grey, decays) < 1e-12
+        for i, j in itertools.product(range(32), repeat=2):
+            assert levels.z[i][j] == (cut_of(i, j)[1] if j < i else None)
+        inside = {  # of the frame: the pairs of the same level about the ring
+            (i, j) for i in range(32) for j in range(i) if cut_of(i, j) == (cut, times)
+        }
+        rows, columns = ({pair[k] for pair in inside} for k in (0, 1))
+        assert (min(frame.y), max(frame.y)) == (min(rows) - 0.5, max(rows) + 0.5)
+        assert (min(frame.x), max(frame.x)) == (min(columns) - 0.5, max(columns) + 0.5)
+
+
+def test_a_vector_parts_what_no_number_does() -> None:
+    marked = decay_and_state.MARKED
+    known = [
+        None if t in "|‖" else t in marked[:i].rsplit("|" if t.islower() else "‖", 1)[-1]
+        for i, t in enumerate(marked)
+    ]
+    keys = exact([[t == s for s in "abAB"] for t in marked])
+    for at, (fig, told) in states("decay_and_state.markers_and_decays"):
+        plain, small, large = (at[name] for name in ("symbol", "own", "other"))
+        vectors = {"|": [small] * 2 + [large] * 2, "‖": [large] * 2 + [small] * 2}
+        numbers = {"|": [at["number"]] * 4, "‖": [at["number"]] * 4}
+        for given, (yes, no) in zip((numbers, vectors), (fig.data[:2], fig.data[2:]), strict=True):
+            logs = exact([given.get(t, [plain] * 4) for t in marked]).log()
+            sums, _ = decayed_sums(keys[None], keys[None], keys.sum(-1)[None, :, None], logs[None])
+            found = sums[0, :, 0] - keys.sum(-1)  # without the token itself
+            for trace, answer in ((yes, True), (no, False)):
+                shown = {x: y for x, y in zip(trace.x, trace.y, strict=True) if y is not None}
+                assert set(shown) == {t for t, a in enumerate(known) if a is answer}
+                assert all(found[t].item() == pytest.approx(y, abs=1e-12) for t, y in shown.items())
+        if (small, large, plain) == (0, 1, 1):
+            assert "a vector seen ones find 1.00 or more and others 0.00 or less" in told
+    for number, symbol in itertools.product(range(0, 101, 5), range(50, 101, 5)):
+        told = decay_and_state.markers_and_decays(number / 100, 0, 1, symbol / 100).figure
+        assert told.layout.annotations[0].text.startswith("a number: mixed")
+
+
+# --- the delta rule ---
+
+
+def test_writes_of_a_chunk_are_those_token_by_token() -> None:
+    for at, (fig, told) in states("delta_rule.chunk_of_writes"):
+        below, inverse, alone, written = fig.data
+        turns = exact([0, at["angle"]] * 3).deg2rad()
+        keys = torch.stack([turns.cos(), turns.sin()], -1)
+        values, beta = exact(alone.y) / at["rate"], exact([[at["rate"]] * 6])
+        logs = exact([[at["decay"]] * 6]).log()
+        _, state = delta_rule(keys[None], keys[None], values[None, :, None], beta, logs)
+        before = exact([[0.0], [0.0]])
+        for t in range(6):  # what the package's state gains along the key
+            first = (x[:, : t + 1] for x in (keys[None], keys[None], values[None, :, None], beta))
+            _, now = delta_rule(*first, logs[:, : t + 1], mode="recurrent")
+            gain = (now[0] - at["decay"] * before)[:, 0] @ keys[t]
+            assert written.y[t] == pytest.approx(gain.item(), abs=1e-12)
+            before = now[0]
+        assert largest_difference(before, state[0]) < 1e-12
+        system = torch.eye(6).double() + exact(below.z)
+        assert largest_difference(torch.linalg.inv(system), exact(inverse.z)) < 1e-12
+        low, high = fig.layout.yaxis3.range
+        assert low < min(*alone.y, *written.y) < max(*alone.y, *written.y) < high
+        assert f"{written.y[-1]:.2f}." in told
+        if at == {"rate": 1.0, "angle": 90, "decay": 1.0}:  # only the last value of the same key
+            same = [[-1.0 if i - j == 2 else float(i == j) for j in range(6)] for i in range(6)]
+            assert largest_difference(exact(inverse.z), exact(same)) < 1e-12
+
+
+def test_the_wrong_order_of_decay_and_error_is_the_wrong_recurrence() -> None:
+    for at, (fig, told) in states("delta_rule.order_of_decay"):
+        right, wrong = fig.data
+        one, beta = torch.ones(1, 12, 1).double(), exact([[at["rate"]] * 12])
+        outs, _ = delta_rule(
+            one, one, 0 * one, beta, exact([[at["decay"]] * 12]).log(), state=one[:, :1]
+        )
+        assert list(right.y) == pytest.approx([1, *outs.flatten().tolist()], abs=1e-12)
+        held = 1.0
+        for answer in wrong.y:
+            assert answer is None if abs(held) > 4 else answer == pytest.approx(held)
+            held = at["decay"] * held + at["rate"] * (0 - held)
+        assert ("runs away" in told) == (abs(at["decay"] - at["rate"]) > 1 + 1e-9)
 
 
 # --- gates and sinks ---

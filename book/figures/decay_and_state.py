@@ -1,4 +1,4 @@
-"""What decays leave of every past token, how long they remember, and where products of them end."""
+"""What decays leave of past tokens, how products of them are computed, and what markers clear."""
 
 from __future__ import annotations
 
@@ -9,11 +9,18 @@ import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
-from book.figures.marks import axis, dots, line, upright
-from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels
+from book.figures.marks import CELLS, axis, bars, dots, downwards, heat, line, through, upright
+from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels, pick
+from lab.explore.style import SEQUENTIAL
 from stringlib.attention.decay import decay_mask
 
-__all__ = ["decay_memory", "memory_of_decay", "products_of_decays"]
+__all__ = [
+    "decay_memory",
+    "halved_chunk",
+    "markers_and_decays",
+    "memory_of_decay",
+    "products_of_decays",
+]
 
 TOKENS, FACT = 32, 12
 CONSTANT, GATED = COLOURS["retnet"], COLOURS["ssd"]
@@ -224,4 +231,193 @@ def products_of_decays(decay: float) -> Drawn:
         f"Powers of ten against the token, decay {decay:g}: the running product falls, its "
         f"reciprocal rises and is beyond float32 from token {last:,.0f} on. There ends their "
         f"product for a key {BACK} tokens back, which was the same number all along.",
+    )
+
+
+CHUNK, LEVELS = 32, 5
+ORDINALS = ("first", "second", "third", "fourth", "fifth")
+DECAYS = [round(0.98 - 0.22 * math.sin(2.4 * t) ** 4, 2) for t in range(CHUNK)]
+DECAYS[22] = 0.3
+
+
+def _level(query: int, key: int) -> int | None:
+    """Return how many halvings part a pair, from 1; None unless the key comes before."""
+    return LEVELS + 1 - (query ^ key).bit_length() if key < query else None
+
+
+@computed
+def _parted(query: Tensor, key: Tensor) -> dict[str, Tensor]:
+    """Return a pair's cut, the block that the cut makes, and the decays on both sides of it."""
+    key = torch.minimum(key, query - 1)  # no token hears a later one
+    sizes = 2.0 ** torch.arange(LEVELS - 1, -1, -1).double()  # of the halves, level by level
+    level = ((query / sizes).floor() == (key / sizes).floor()).double().sum()
+    size = 2.0 ** (LEVELS - 1 - level)
+    cut = (query / size).floor() * size - 1
+    ends = torch.stack([cut - size, cut, cut + size]) + 0.5
+    decays, tokens = torch.tensor(DECAYS, dtype=torch.float64), torch.arange(CHUNK).double()
+    of_key, of_query = (tokens > key) & (tokens <= cut), (tokens > cut) & (tokens <= query)
+    halves = torch.stack([of_query, of_key])
+    parts = torch.where(halves, decays.log(), 0.0).sum(-1).exp()
+    sides = torch.where(halves, decays, 0.0)
+    return {
+        "pair": torch.stack([key, query]),
+        "level": level,
+        "cut": cut,
+        "frame": torch.stack([ends[[0, 1, 1, 0, 0]], ends[[1, 1, 2, 2, 1]]]),
+        "sides": torch.cat([sides, (decays - sides.sum(0))[None]]),
+        "weights": torch.cat([parts, (parts[0] * parts[1])[None]]),
+    }
+
+
+def halved_chunk(query: float, key: float) -> Drawn:
+    """Draw by which halving of a chunk a pair is computed: :eq:`eq-decay-halves`.
+
+    Args:
+        query: Place of the query in a chunk of 32, from 1.
+        key: Place of the key; the one before the query, if it lies behind that.
+
+    Returns:
+        A figure of a map, the pairs by the level of their cut, and of one feature's decays.
+    """
+    found = _parted(query, key)
+    (at_key, at_query), cut, level = found["pair"], found["cut"], found["level"]
+    of_query, of_key, weight = found["weights"]
+    blue, orange, red = PALETTE["blue"], PALETTE["orange"], PALETTE["red"]
+    levels = [[_level(i, j) for j in range(CHUNK)] for i in range(CHUNK)]
+    ring: dict[str, Any] = {"symbol": "circle-open", "size": 13, "marker_line_width": 3}
+    pairs = [
+        heat(levels, (SEQUENTIAL, 0.4, 5.2), "query %{y}, key %{x}: level %{z}"),
+        through(found["frame"], red, width=2.5),
+        dots([at_key], [at_query], red, **ring),
+    ]
+    sides = [
+        bars(list(range(CHUNK)), side, colour, name, hover="token %{x}: %{y:.2f}")
+        for side, colour, name in zip(
+            found["sides"], (blue, orange, PALETTE["grey"]),
+            ("query's factor", "key's factor", "neither"), strict=True,
+        )
+    ]  # fmt: skip
+    word = pick(level, *ORDINALS)
+    ticks: dict[str, Any] = {"dtick": 8}
+    fig = panels(
+        Panel(
+            pairs,
+            f"token {at_query:g} hears {at_key:g}: {word} halving",
+            x=axis(None, -0.5, CHUNK - 0.5, **CELLS, **ticks),
+            y=axis("query", **downwards(CHUNK, **ticks)),
+            square=True,
+        ),
+        Panel(
+            sides,
+            f"w = {of_query:.3f} · {of_key:.3f} = {weight:.3f}",
+            x=axis("token", -0.5, CHUNK - 0.5, **ticks),
+            y=axis("decay", 0, 1.05, dtick=0.5),
+        ),
+        heights=(0.7, 0.2),
+        down=0.14,
+        height=500,
+        barmode="overlay",
+        margin={"l": 46, "r": 14, "t": 30, "b": 92},
+    )
+    return Drawn(
+        fig,
+        f"A map of the pairs of a chunk of {CHUNK} tokens, in {LEVELS} levels: the first halving "
+        "makes one large square below the diagonal, each later one twice as many of half the side. "
+        f"Query {at_query:g} and key {at_key:g} are parted by the {word} halving, behind token "
+        f"{cut:g}. Below, the decays of a feature: those of the tokens from behind the key to the "
+        f"cut multiply the key, by {of_key:.3f}, those from there to the query multiply the query, "
+        f"by {of_query:.3f}; the weight is {weight:.3f}.",
+    )
+
+
+MARKED = "aAb|Ab‖bAB|Ba‖aB"
+"""Symbols of two classes: | clears the small letters, ‖ the large ones."""
+
+
+def _seen() -> list[bool | None]:
+    """Return for each token whether its symbol stood before, since its marker; None at markers."""
+    answers: list[bool | None] = []
+    seen: set[str] = set()
+    for token in MARKED:
+        if token in "|‖":
+            seen = {s for s in seen if s.isupper() == (token == "|")}
+            answers.append(None)
+        else:
+            answers.append(token in seen)
+            seen.add(token)
+    return answers
+
+
+ASKED = [t for t, answer in enumerate(_seen()) if answer is not None]
+YES = torch.tensor([bool(_seen()[t]) for t in ASKED])
+
+
+@computed
+def _marked(number: Tensor, own: Tensor, other: Tensor, symbol: Tensor) -> dict[str, Tensor]:
+    """Return what each symbol finds of itself, by a number a token and by a vector a token.
+
+    And of each the least that stands for yes, and the most that stands for no.
+    """
+    same = torch.tensor([[a == b for b in MARKED] for a in MARKED]).double().tril(-1)
+    found = []
+    for large in (False, True):
+        clears = "‖" if large else "|"
+        mine, theirs = (
+            torch.tensor([token in marks for token in MARKED]) for marks in (clears, "|‖")
+        )
+        vector = torch.where(mine, own, torch.where(theirs, other, symbol))
+        scalar = torch.where(theirs, number, symbol)
+        sums = (decay_mask(torch.stack([scalar, vector]).log()) * same).sum(-1)
+        found.append(torch.where(torch.tensor([t.isupper() == large for t in MARKED]), sums, 0.0))
+    asked = torch.stack(found).sum(0)[:, ASKED]
+    yes, no = torch.where(YES, asked, math.nan), torch.where(YES, math.nan, asked)
+    ends = torch.stack(
+        [torch.where(YES, asked, 9.0).amin(-1), torch.where(YES, 0.0, asked).amax(-1)], -1
+    )
+    return {"yes": yes, "no": no, "ends": ends,
+            "apart": (ends[:, 0] > ends[:, 1] + 1e-9).double()}  # fmt: skip
+
+
+def markers_and_decays(number: float, own: float, other: float, symbol: float) -> Drawn:
+    """Draw what each symbol finds of itself when markers of two classes decay the state.
+
+    Args:
+        number: Decay at a marker, where it is one number: :eq:`eq-decay-state`.
+        own: Where it is a vector, the decay at a marker of the features of its own class.
+        other: That of the features of the other class.
+        symbol: Decay of all features at a symbol, for both.
+
+    Returns:
+        A figure with two panels, a number and a vector.
+    """
+    found = _marked(number, own, other, symbol)
+    both = zip(
+        ("a number", "a vector"), (COLOURS["ssd"], COLOURS["gla"]),
+        found["yes"], found["no"], found["ends"], found["apart"], strict=True,
+    )  # fmt: skip
+    rows: list[Panel] = []
+    told = []
+    x = axis(None, -0.6, len(MARKED) - 0.4, tickvals=list(range(len(MARKED))),
+             ticktext=list(MARKED), tickangle=0, zeroline=False)  # fmt: skip
+    marks = [
+        {**upright(t, color=PALETTE["grey"], width=1, dash="dot"), "layer": "below"}
+        for t, token in enumerate(MARKED) if token in "|‖"
+    ]  # fmt: skip
+    for name, colour, yes, no, (least, most), apart in both:
+        names = ("answer yes", "answer no") if not rows else (None, None)
+        hover = "found: %{y:.2f}"
+        traces = [
+            dots(ASKED, yes, colour, names[0], size=12, hover=hover),
+            dots(ASKED, no, PALETTE["grey"], names[1], size=11, symbol="x", hover=hover),
+        ]
+        head = f"{name}: {pick(apart, 'mixed', 'apart')}, yes ≥ {least:.2f}, no ≤ {most:.2f}"
+        rows.append(Panel(traces, head, x=x, y=axis("found", -0.2, 2.25, dtick=1), shapes=marks))
+        told.append(f"with {name} seen ones find {least:.2f} or more and others {most:.2f} or less")
+    fig = panels(*rows, down=0.2, height=430, margin={"l": 46, "r": 14, "t": 30, "b": 64})
+    return Drawn(
+        fig,
+        f"Two panels over the tokens {' '.join(MARKED)}: what each symbol finds of itself in the "
+        f"state. Its decay at a symbol is {symbol:g}; at a marker it is the number {number:g}, or "
+        f"a vector, {own:g} for the marker's own class and {other:g} for the other. Of those that "
+        f"stood there since their marker and of others, {'; '.join(told)}.",
     )

@@ -1,4 +1,4 @@
-"""A state that replaces: two keys in turn, one key again and again, noise, and counting."""
+"""A state that replaces: keys in turn, one key again and again, chunks, noise, and counting."""
 
 from __future__ import annotations
 
@@ -9,10 +9,29 @@ import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
-from book.figures.marks import axis, broken, dots, line, through
+from book.figures.marks import (
+    CELLS,
+    axis,
+    bars,
+    broken,
+    colour_axis,
+    dots,
+    downwards,
+    heat,
+    line,
+    through,
+)
 from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels, pick
+from lab.explore.style import DIVERGING
 
-__all__ = ["noise_of_rates", "repeated_writes", "two_keys_count", "written_twice"]
+__all__ = [
+    "chunk_of_writes",
+    "noise_of_rates",
+    "order_of_decay",
+    "repeated_writes",
+    "two_keys_count",
+    "written_twice",
+]
 
 KEYS = "AB"
 WRITES = (("A", 2.0), ("B", 1.5), ("A", -1.0))
@@ -187,6 +206,135 @@ def repeated_writes(rate: float, length: float) -> Drawn:
         go.Figure(drawn, axes),
         f"What a key of length {length:g} is answered after 0 to {TIMES} writes of the value 1 at "
         f"the rate {rate:g}. Each write multiplies the error by {factor:.2f}: the answer {kind}.",
+    )
+
+
+CHUNK = "ABABAB"
+VALUES = [2.0, 1.5, 1.0, 0.5, 1.0, 1.5]
+
+
+@computed
+def _solved(rate: Tensor, angle: Tensor, decay: Tensor) -> dict[str, Tensor]:
+    """Return the A of a chunk, the inverse of I + A, and what tokens write, alone and together."""
+    turn = angle.deg2rad()
+    two = torch.stack([torch.stack([turn.cos() * 0 + 1, turn * 0]),
+                       torch.stack([turn.cos(), turn.sin()])])  # fmt: skip
+    keys = two[[KEYS.index(name) for name in CHUNK]]
+    tokens = torch.arange(len(CHUNK)).double()
+    mask = decay ** (tokens[:, None] - tokens).clamp(min=0)
+    below = (rate * (keys @ keys.mT) * mask).tril(-1)
+    eye = torch.eye(len(CHUNK)).double()
+    twice = below @ below
+    inverse = (eye - below) @ (eye + twice) @ (eye + twice @ twice)  # the eighth power is 0
+    alone = rate * torch.tensor(VALUES, dtype=torch.float64)
+    return {"below": below, "inverse": inverse, "alone": alone, "written": inverse @ alone}
+
+
+def chunk_of_writes(rate: float, angle: float, decay: float) -> Drawn:
+    r"""Draw the system of :eq:`eq-delta-chunk` for six tokens, two keys in turn, from no state.
+
+    Args:
+        rate: That of the delta rule.
+        angle: Degrees between the keys A and B.
+        decay: Of every token.
+
+    Returns:
+        A figure of two maps, A and the inverse of I + A, and of bars, what each token writes.
+    """
+    found = _solved(rate, angle, decay)
+    ticks: dict[str, Any] = {"tickvals": list(range(len(CHUNK))), "ticktext": list(CHUNK)}
+    places = list(range(len(CHUNK)))
+    maps = [
+        Panel(
+            [heat(found[name], hover="row %{y}, column %{x}: %{z:.2f}", xgap=1, ygap=1)],
+            head,
+            x={**CELLS, **ticks, "tickangle": 0},
+            y=downwards(len(CHUNK), **ticks),
+            square=True,
+        )
+        for name, head in (("below", "A"), ("inverse", "(I + A)⁻¹"))
+    ]
+    writes = [
+        bars(places, found["alone"], ADDS, "alone: β v", hover="%{y:.2f}"),
+        bars(places, found["written"], REPLACES, "given the others: u", hover="%{y:.2f}"),
+    ]
+    fig = panels(
+        maps,
+        Panel(
+            writes,
+            "what each token writes",
+            x={**ticks, "tickangle": 0, "range": [-0.6, len(CHUNK) - 0.4], "zeroline": False},
+            y=axis(None, -4.6, 7.6, dtick=2),
+        ),
+        heights=(0.56, 0.36),
+        across=0.12,
+        down=0.16,
+        height=470,
+        bargap=0.25,
+        margin={"l": 34, "r": 14, "t": 30, "b": 64},
+        coloraxis={**colour_axis(DIVERGING, -1.5, 1.5, y=0), "showscale": False},
+    )
+    last = found["inverse"][-1]
+    return Drawn(
+        fig,
+        f"A chunk of six tokens whose keys are A and B in turn, {angle:g} degrees apart, at the "
+        f"rate {rate:g} and the decay {decay:g}. Two maps: the matrix A, below the diagonal only, "
+        f"and the inverse of I + A, whose last row holds {last[0]:.2f}, {last[1]:.2f}, "
+        f"{last[2]:.2f}, {last[3]:.2f}, {last[4]:.2f} and 1. Below, bars: the tokens would write "
+        + " and ".join(f"{value:.2f}" for value in found["alone"])
+        + " alone; after one another they write "
+        + " and ".join(f"{value:.2f}" for value in found["written"])
+        + ".",
+    )
+
+
+STEPS = 12
+
+
+@computed
+def _ordered(rate: Tensor, decay: Tensor) -> dict[str, Tensor]:
+    """Return the answers to a key that is cleared again and again, by either order."""
+    factors = torch.stack([decay * (1 - rate), decay - rate])
+    left = factors[:, None] ** torch.arange(STEPS + 1).double()
+    shown = torch.where(left.abs() <= 4, left, math.nan)
+    return {"left": shown, "factors": factors, "away": (factors[1].abs() > 1 + 1e-9).double()}
+
+
+def order_of_decay(rate: float, decay: float) -> Drawn:
+    """Draw what a key is answered while the value 0 is written under it again and again.
+
+    Once the state decays before the error is taken, :eq:`eq-delta-gated`, and once after.
+
+    Args:
+        rate: That of the delta rule; the key has norm 1.
+        decay: Of every token.
+
+    Returns:
+        A figure of two lines.
+    """
+    found = _ordered(rate, decay)
+    first, after = found["factors"]
+    drawn = [
+        line(None, answers, colour, name, dash=dash, mode="lines+markers",
+             marker={"size": 8, "symbol": symbol}, hover="after %{x} writes: %{y:.2f}")
+        for answers, colour, name, dash, symbol in zip(
+            found["left"], (COLOURS["gated-delta"], PALETTE["red"]),
+            ("decay first", "error first"), (None, "dot"), ("circle", "x"),
+            strict=True,
+        )
+    ]  # fmt: skip
+    axes = layout(
+        height=360,
+        title_text=f"a write leaves {first:.2f}, wrongly {after:.2f}",
+        xaxis=axis("writes of a 0", -0.4, STEPS + 0.4, dtick=2),
+        yaxis=axis("answer", -4.2, 4.2, dtick=2),
+    )
+    return Drawn(
+        go.Figure(drawn, axes),
+        f"What a key that held 1 is answered after 0 to {STEPS} writes of the value 0, at the rate "
+        f"{rate:g} and the decay {decay:g}. If the state decays first, each write leaves "
+        f"{first:.2f} of the answer; if the error is that of the undecayed state, {after:.2f}: it "
+        f"{pick(found['away'], 'stays bounded', 'runs away')}.",
     )
 
 

@@ -1,8 +1,9 @@
-"""What a query says with and without a gate, and what sinks and gates go by."""
+"""What a query says with and without a gate, what sinks and gates go by, and runs with both."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import plotly.graph_objects as go
@@ -10,9 +11,9 @@ import torch
 from torch import Tensor
 
 from book.figures.marks import axis, bars, dots, line, rounded, through
-from lab.explore import PALETTE, Drawn, Panel, computed, layout, panels
+from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels
 
-__all__ = ["gate_and_sink", "gated_query", "gated_token", "sink_of_keys"]
+__all__ = ["KINDS", "gate_and_sink", "gated_query", "gated_runs", "gated_token", "sink_of_keys"]
 
 KEYS = ("a", "b", "c", "d", "e")
 VALUES = [[0.5, 1.0], [1.5, 0.6], [1.3, 1.5], [0.7, 1.8], [1.25, 0.95]]  # away from 0
@@ -255,4 +256,95 @@ def gate_and_sink(sink: float, gate: float) -> Drawn:
         "What is let through against the score of the best of eight keys. By a sink of score "
         f"{sink:g}: {low:.2f} if none matches, {high:.2f} if one scores 8. By a gate: "
         f"{through_gate:.2f} whatever is found.",
+    )
+
+
+KINDS = ("match", "no match", "mute")
+RUNS_OF = {
+    "softmax": ("softmax", "softmax"),
+    "relu": ("ReLU", "relu"),
+    "c-cosgate": ("C-CosGate", "favor-circulant"),
+    "c-cosgate, ramp": ("with ramp", "ramp-squared"),
+}  # attention in the record -> its name on the axis, the method that has its colour
+MARKS = {"none": "square-open", "headwise": "circle", "elementwise": "diamond"}
+LEAST = 1e-5
+
+Seeds = Mapping[tuple[str, str, bool], Mapping[str, Sequence[Sequence[float]]]]
+"""Attention, gate and start token → what was measured → a row a seed, a column a kind."""
+
+
+def gated_runs(kind: str, start: bool, *, recorded: Seeds) -> Drawn:
+    """Draw the errors of one kind of queries, and their weight on the start token.
+
+    Args:
+        kind: One of ``KINDS``.
+        start: Whether the queries see a start token.
+        recorded: The errors and the weights of all runs.
+
+    Returns:
+        A figure with two panels; a mark is a mean, a line goes from the least to the greatest.
+    """
+    grey, column = PALETTE["grey"], KINDS.index(kind)
+    legend = [
+        dots([None], [None], grey, gate.replace("none", "no gate"), size=9, symbol=symbol)
+        for gate, symbol in MARKS.items()
+    ]
+    rows: dict[str, list[Any]] = {"error": [], "start": []}
+    means: dict[str, dict[str, list[str]]] = {what: {a: [] for a in RUNS_OF} for what in rows}
+    for what, least in (("error", LEAST), ("start", 0.0)):
+        for side, (gate, symbol) in zip((-0.24, 0, 0.24), MARKS.items(), strict=True):
+            seeds = [
+                [max(seed[column], least) for seed in recorded[attention, gate, start][what]]
+                for attention in RUNS_OF
+            ]
+            mean = [math.fsum(some) / len(some) for some in seeds]
+            ends = {
+                "array": [max(some) - m for some, m in zip(seeds, mean, strict=True)],
+                "arrayminus": [m - min(some) for some, m in zip(seeds, mean, strict=True)],
+                "color": grey,
+                "thickness": 1.5,
+                "width": 0,
+            }
+            colours = [COLOURS[method] for _, method in RUNS_OF.values()]
+            at = [place + side for place in range(len(RUNS_OF))]
+            rows[what].append(
+                dots(at, mean, colours, size=10, symbol=symbol, error_y=ends,
+                     marker_line_width=2 if gate == "none" else 0, hover=f"{gate}: %{{y:.4f}}")
+            )  # fmt: skip
+            for attention, value in zip(RUNS_OF, mean, strict=True):
+                means[what][attention].append(f"{value:.4f}")
+    x: dict[str, Any] = axis(None, -0.5, len(RUNS_OF) - 0.5, tickvals=list(range(len(RUNS_OF))),
+                             showgrid=False, zeroline=False)  # fmt: skip
+    names = [name for name, _ in RUNS_OF.values()]
+    sight = "a start token" if start else "no start token"
+    fig = panels(
+        Panel(
+            [*legend, *rows["error"]],
+            f"squared error: {kind}, {sight}",
+            x={**x, "showticklabels": False},
+            y=axis(None, math.log10(LEAST) - 0.2, 0.2, type="log", dtick=1, exponentformat="power"),
+        ),
+        Panel(
+            rows["start"],
+            "weight on the start token",
+            x={**x, "ticktext": names},
+            y=axis(None, -0.16, 1.16, dtick=0.5),
+        ),
+        heights=(0.62, 0.24),
+        down=0.12,
+        height=460,
+        margin={"l": 46, "r": 14, "t": 30, "b": 84},
+    )
+
+    def listed(what: str) -> str:
+        return "; ".join(
+            f"{name} {', '.join(means[what][attention])}"
+            for attention, (name, _) in RUNS_OF.items()
+        )
+
+    return Drawn(
+        fig,
+        f"Means over the seeds for the queries of the kind {kind}, with {sight}, each without a "
+        "gate, with a headwise and with an elementwise one. Above, squared errors on a logarithmic "
+        f"axis: {listed('error')}. Below, the weight on the start token: {listed('start')}.",
     )
