@@ -232,6 +232,19 @@ def test_a_rotated_query_gets_the_distance_that_it_asks_for() -> None:
         np.testing.assert_allclose(biased.y, alibi.softmax(-1), atol=1e-4)
 
 
+def test_dots_are_the_seeds_and_the_words_their_means() -> None:
+    for at, (figure, told) in states("why_positions.looked_back"):
+        tasks = at["recorded"][at["test"]]
+        for panel, (task, methods) in enumerate(tasks.items()):
+            seeds, means = figure.data[2 * panel : 2 * panel + 2]
+            for row, (method, values) in enumerate(methods.items()):
+                here = [x for x, y in zip(seeds.x, seeds.y, strict=True) if round(y) == row]
+                assert here == values
+                said = "none" if None in values else f"{np.mean(values):.2f}"
+                assert means.text[row] == said
+                assert f"{method} {said}" in told.split(f"{task}: ")[1]
+
+
 # --- grids ---
 
 
