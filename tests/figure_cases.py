@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import math
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -55,6 +56,23 @@ TIMED = {
     },
 }
 
+LOOKED = {
+    "as trained": {
+        "previous": {"none": [0.2, 0.22], "learned": [0.93, 0.99], "rope": [0.99, 1.0]},
+        "asked": {"none": [0.19, 0.2], "learned": [0.52, 0.54], "rope": [1.0, 0.98]},
+    },
+    "longer": {
+        "previous": {"none": [0.14, 0.13], "learned": [None, None], "rope": [0.31, 0.32]},
+        "asked": {"none": [0.13, 0.14], "learned": [None, None], "rope": [0.33, 0.35]},
+    },
+}
+VOTED = {"softmax": (3.8, 0.772), "FAVOR+": (39.4, 0.959)}
+WEIGHED = {
+    "cosine (2)": ("cosine", [0.66, 0.69], 0.72, [math.cos(math.pi * i / 128) for i in range(64)]),
+    "none": ("relu", [0.581, 0.583], 0.583, [1.0] * 64),
+    "decay 7/8": ("retnet", [0.945, 0.952], 0.95, [0.875**i for i in range(64)]),
+}
+
 # figure -> a few values of each of its sliders, the first ones its page's default state
 CASES: dict[str, dict[str, list[Any]]] = {
     "why_positions.permuted_words": {
@@ -66,6 +84,7 @@ CASES: dict[str, dict[str, list[Any]]] = {
     },
     "why_positions.clock_hands": {"position": [20, 0, 95]},
     "why_positions.asked_distance": {"distance": [3, 0, 40]},
+    "why_positions.looked_back": {"test": ["as trained", "longer"], "recorded": [LOOKED]},
     "rope.phase_clocks": {
         "distance": [6, 1, 17], "base": [10_000, 10], "dim": [16, 2, 32], "position": [8, 0],
     },
@@ -78,6 +97,10 @@ CASES: dict[str, dict[str, list[Any]]] = {
     "rope_decay.series_errors": {"x": [10, 2, 20]},
     "rope_decay.partial_sums": {"distance": [22, 1, 52]},
     "rope_decay.copied_score": {"place": [40, 0, 128]},
+    "rope_decay.abel_curves": {"fall": [0, 0.5, 1]},
+    "rope_decay.fast_head": {
+        "method": ["interpolation", "NTK-aware", "YaRN"], "scale": [4, 1, 2.5], "place": [3, 40],
+    },
     "rope_2d_3d.grid_kernel": {
         "encoder": [
             "axial", "raster index", "equal frequencies", "mixed, one head",
@@ -134,6 +157,10 @@ CASES: dict[str, dict[str, list[Any]]] = {
     "cosine_reach.nearest_share": {"nearest": [100, 10, 1000]},
     "cosine_reach.beyond_horizon": {"horizon": [32, 20, 63]},
     "cosine_reach.more_copies": {"copies": ["4", "2", "3", "5", "6"]},
+    "cosine_reach.weighed_values": {
+        "weight": ["cosine (2)", "none", "decay 7/8"], "token": [31, 20, 63],
+        "recorded": [WEIGHED],
+    },
     "cosformer.phase_weights": {"phase": [0.5, 0, 0.125, 0.875, 1]},
     "cosformer.ptolemy_circle": {"query": [8, 0, 12], "key": [3, 0, 7, 12]},
     "toeplitz_rpe.toeplitz_circulant": {
@@ -142,6 +169,7 @@ CASES: dict[str, dict[str, list[Any]]] = {
     "toeplitz_rpe.toeplitz_memory": {"features": [64, 4, 256]},
     "toeplitz_rpe.power_bias": {"power": [1.0, 0.1, 2.0, 3.0]},
     "toeplitz_rpe.offset_on_grid": {"offset": [13, 0, 28, -195, 195]},
+    "toeplitz_rpe.own_kind_votes": {"factor": [3.8, 1, 40, 1000], "recorded": [VOTED]},
     "rotation_signs.turned_product": {"position": [0.8, 0, 12], "offset": [0.0, -3, 1]},
     "rotation_signs.fastest_frequency": {"fastest": [3.0, 0.1, 1]},
     "rotation_signs.near_the_pole": {"angle": [171, 0, 177]},

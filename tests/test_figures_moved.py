@@ -11,7 +11,16 @@ import torch
 from book.figures import circulant_favor, toeplitz_rpe
 from lab.theory import capacity
 from lab.theory import structured_variance as theory
-from stringlib import ALiBi, CosineWeight, FallingWeight, RampWeight, linear_attention
+from results import toeplitz_rpe as study
+from stringlib import (
+    ALiBi,
+    CosineWeight,
+    DecayWeight,
+    FallingWeight,
+    RampWeight,
+    linear_attention,
+    softmax_attention,
+)
 from stringlib.algebra import circulant, nearest_orthogonal_circulant
 from stringlib.attention import delta_rule, rotated_linear_attention
 from stringlib.attention.state import retnet_log_decay
@@ -156,6 +165,38 @@ def test_steps_on_a_grid_are_those_of_the_offset() -> None:
         assert f"reading order: {('one', 'two')[len(steps) - 1]}" in told
 
 
+def test_votes_are_those_of_attention_in_the_study() -> None:
+    tokens = study.batch(128, torch.Generator().manual_seed(3))
+    wanted, kinds = study.answers("kind", tokens), tokens // study.SYMBOLS
+    v = torch.nn.functional.one_hot(tokens % study.SYMBOLS, study.SYMBOLS).double()
+    q = torch.nn.functional.one_hot(kinds, study.KINDS).double()
+    back = torch.arange(study.LENGTH)[:, None] - torch.arange(study.LENGTH)
+    for at, (fig, told) in states("toeplitz_rpe.own_kind_votes"):
+        best = 0.0
+        for decay in toeplitz_rpe.DECAYS:
+            bias = torch.where(back > 0, back * math.log(decay), -1e4).double()
+            own = q * (math.log(at["factor"]) * study.KINDS**0.5)
+            votes = softmax_attention(own, q, v, bias).argmax(-1)
+            best = max(best, (votes == wanted)[wanted >= 0].double().mean().item())
+        others, own, *_, mark = fig.data
+        assert mark.y[0] == pytest.approx(best, abs=0.025)
+        weights = {
+            name: sum(
+                (at["factor"] if i in toeplitz_rpe.OWN else 1) * toeplitz_rpe.DECAY**i
+                for i, seen in enumerate(toeplitz_rpe.SEEN)
+                if seen == name
+            )
+            for name in set(toeplitz_rpe.SEEN)
+        }
+        total = sum(weights.values())
+        assert sum(others.y) + sum(own.y) == pytest.approx(1)
+        assert f"all A get {weights['A'] / total:.2f}, all B {weights['B'] / total:.2f}" in told
+        right = max(weights, key=weights.get) == "A"
+        assert fig.layout.annotations[0].text.endswith("right" if right else "wrong")
+        for name, dot in zip(at["recorded"], fig.data[3:5], strict=True):
+            assert (dot.x[0], dot.y[0]) == at["recorded"][name]
+
+
 def test_half_lives_are_those_of_the_packages_heads() -> None:
     for at, (fig, told) in states("decay_and_state.memory_of_decay"):
         decay = 1 - 1 / at["memory"]
@@ -239,6 +280,30 @@ def test_heights_and_tenths_are_those_of_the_packages_weights() -> None:
             row = weight.matrix(1000, 1000)[-1].flip(0)
             assert trace.y[0] == pytest.approx((row[0] / row.mean()).item(), rel=0.02)
             assert f"{row[:100].sum() / row.sum():.0%}" in told
+
+
+def test_values_weigh_what_linear_attention_gives_them() -> None:
+    weights = {
+        "none": None,
+        "cosine (2)": CosineWeight(64),
+        "decay 7/8": DecayWeight(exact([7 / 8]).log()),
+    }
+    draw = torch.Generator().manual_seed(5)  # that of the figure's stream
+    keys, values = (torch.randint(n, (64,), generator=draw) for n in (8, 4))
+    phi, v = (torch.nn.functional.one_hot(x, n).double() for x, n in ((keys, 8), (values, 4)))
+    for at, (fig, told) in states("cosine_reach.weighed_values"):
+        asked = phi.roll(-1, 0)[None]  # a token asks before it writes
+        out = linear_attention(asked, phi[None], v[None], weights[at["weight"]], causal=True)[0]
+        shares = out[at["token"] - 1]
+        others, last, allows, seeds = fig.data
+        assert (exact(others.y) + exact(last.y) - shares).abs().max() < 1e-9
+        held = values[: at["token"]][keys[: at["token"]] == keys[at["token"]]][-1].item()
+        assert [y > 0 for y in last.y] == [value == held for value in range(4)]
+        assert f"held {'ABCD'[held]} last" in told
+        assert ("outvoted" in told) == (shares[held] < shares.max() - 1e-9).item()
+        rows = at["recorded"].values()
+        assert list(allows.x[::3]) == [end for _, _, end, _ in rows]
+        assert list(seeds.x) == [a for _, row, _, _ in rows for a in row]
 
 
 # --- the delta rule ---
