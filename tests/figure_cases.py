@@ -66,6 +66,20 @@ LOOKED = {
         "asked": {"none": [0.13, 0.14], "learned": [None, None], "rope": [0.33, 0.35]},
     },
 }
+CROSSED = {
+    "forward": {
+        "16": {"algorithm 1": [(512, 12.7), (2048, 12.0)], "fft": [(512, 5.5), (8192, 0.84)],
+               "softmax": [(512, 1.2), (8192, 3.0)]},
+        "64": {"algorithm 1": [(64, 22.8), (2048, 35.0)], "fft": [(64, 18.9), (16384, 0.9)],
+               "softmax": [(64, 0.3), (8192, 0.88)]},
+    },
+    "training": {
+        "16": {"algorithm 1": [(512, 24.0), (2048, 6.7)], "fft": [(512, 9.1), (8192, 0.7)],
+               "softmax": [(512, 0.84), (8192, 1.3)]},
+        "64": {"algorithm 1": [(64, 58.0), (2048, 21.0)], "fft": [(64, 42.0), (8192, 2.4)],
+               "softmax": [(64, 0.4), (8192, 0.67)]},
+    },
+}  # fmt: skip
 VOTED = {"softmax": (3.8, 0.772), "FAVOR+": (39.4, 0.959)}
 WEIGHED = {
     "cosine (2)": ("cosine", [0.66, 0.69], 0.72, [math.cos(math.pi * i / 128) for i in range(64)]),
@@ -167,6 +181,9 @@ CASES: dict[str, dict[str, list[Any]]] = {
         "tokens": [4, 2, 5], "length": [196, 64, 8192], "features": [64, 16, 256],
     },
     "toeplitz_rpe.toeplitz_memory": {"features": [64, 4, 256]},
+    "toeplitz_rpe.toeplitz_times": {
+        "run": ["forward", "training"], "features": ["64", "16"], "recorded": [CROSSED],
+    },
     "toeplitz_rpe.power_bias": {"power": [1.0, 0.1, 2.0, 3.0]},
     "toeplitz_rpe.offset_on_grid": {"offset": [13, 0, 28, -195, 195]},
     "toeplitz_rpe.own_kind_votes": {"factor": [3.8, 1, 40, 1000], "recorded": [VOTED]},

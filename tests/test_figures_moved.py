@@ -165,6 +165,24 @@ def test_steps_on_a_grid_are_those_of_the_offset() -> None:
         assert f"reading order: {('one', 'two')[len(steps) - 1]}" in told
 
 
+def test_times_cross_where_the_count_and_the_clock_say() -> None:
+    for at, (fig, told) in states("toeplitz_rpe.toeplitz_times"):
+        m, d_u = int(at["features"]), 65
+        counted, *ways = fig.data
+        for n, ratio in zip(counted.x, counted.y, strict=True):
+            # 10 n log2(2n) m d_u over 2 n^2 (m + d_u)
+            assert ratio == pytest.approx(5 * math.log2(2 * n) * m * d_u / n / (m + d_u), rel=0.01)
+        first = int(told.split("faster from ")[1].split(" ")[0].replace(",", ""))
+        wins = [n / math.log2(2 * n) > 5 * m * d_u / (m + d_u) for n in (first - 1, first)]
+        assert wins == [False, True]
+        found = at["recorded"][at["run"]][at["features"]]
+        for trace, row in zip(ways, found.values(), strict=True):
+            assert list(zip(trace.x, trace.y, strict=True)) == row
+        before, after = found["fft"]
+        until = f"{before[0]:,} to {after[0]:,}" if after[1] < 1 else f"more than {after[0]:,}"
+        assert f"by the clock from {until}" in told
+
+
 def test_votes_are_those_of_attention_in_the_study() -> None:
     tokens = study.batch(128, torch.Generator().manual_seed(3))
     wanted, kinds = study.answers("kind", tokens), tokens // study.SYMBOLS

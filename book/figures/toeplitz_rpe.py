@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -23,6 +23,7 @@ from book.figures.marks import (
     level,
     line,
     rounded,
+    significant,
     through,
     tokens_axis,
 )
@@ -36,6 +37,7 @@ __all__ = [
     "toeplitz_circulant",
     "toeplitz_memory",
     "toeplitz_operations",
+    "toeplitz_times",
 ]
 
 CHANNELS = 64  # of the values
@@ -210,6 +212,69 @@ def toeplitz_memory(features: int) -> Drawn:
         f"Memory against the number of tokens, both axes logarithmic, with {features:.0f} "
         f"features. At {PATCHES} tokens the algorithm's arrays take {here:,.0f} MiB, the matrices "
         f"{small:.1f}: {times:.0f} times as much. The lines meet at {meet:,.0f} tokens.",
+    )
+
+
+WAYS = {
+    "algorithm 1": ("none", "solid", "algorithm 1"),
+    "fft": ("toeplitz", "solid", "FFT"),
+    "softmax": ("softmax", "solid", "softmax, fused"),
+}
+
+
+def toeplitz_times(
+    run: str,
+    features: str,
+    *,
+    recorded: Mapping[str, Mapping[str, Mapping[str, Sequence[tuple[int, float]]]]],
+) -> Drawn:
+    """Draw recorded times over that of the matrix, beside the operations :eq:`eq-toeplitz-cost`.
+
+    Args:
+        run: Whose times, a name in ``recorded``.
+        features: m, a name in that.
+        recorded: Run → features → one of ``WAYS`` → numbers of tokens, with the median time over
+            the matrix's.
+
+    Returns:
+        A figure of a line for each way, and of the operations of the FFT over the matrix's.
+    """
+    found, m = recorded[str(run)][str(features)], int(features)
+    lengths = [round(64 * 2 ** (k / 2)) for k in range(19)]
+    costs = {n: toeplitz_operations(n, m) for n in range(2, 8192)}
+    counted = next(n for n, (matrix, fft) in costs.items() if fft < matrix)
+    pairs = [toeplitz_operations(n, m) for n in lengths]
+    hover = "n = %{x:,}: %{y:.3g} times the matrix"
+    drawn = [
+        line(lengths, significant([fft / matrix for matrix, fft in pairs]), COLOURS["toeplitz"],
+             "FFT, counted", width=1.5, dash="dot", hover=hover)
+    ]  # fmt: skip
+    for way, (colour, dash, label) in WAYS.items():
+        x, y = zip(*found[way], strict=True)
+        drawn.append(
+            line(x, significant(y), COLOURS[colour], label, dash=dash, hover=hover,
+                 mode="lines+markers", marker={"size": 6})
+        )  # fmt: skip
+    later = [n for n, ratio in found["fft"] if ratio > 1]
+    ahead = [n for n, ratio in found["fft"] if ratio < 1]
+    clock = f"{later[-1]:,} to {ahead[0]:,}" if ahead else f"more than {later[-1]:,}"
+    axes = layout(
+        height=420,
+        margin={"l": 54, "r": 14, "t": 44, "b": 100},
+        title_text=f"FFT ahead from: counted {counted:,}, clock {clock}",
+        xaxis=tokens_axis([64, 512, 4096, 32768], math.log10(56), math.log10(40_000)),
+        yaxis=axis("time over that of the matrix", math.log10(0.2), math.log10(300), type="log",
+                   tickvals=[0.3, 1, 3, 10, 30, 100]),
+        shapes=[{**level(1, width=2), "xref": "x domain"}],
+    )  # fmt: skip
+    ends = ", ".join(
+        f"{WAYS[way][2]} {row[-1][1]:.2g} at {row[-1][0]:,}" for way, row in found.items()
+    )
+    return Drawn(
+        go.Figure(drawn, axes),
+        f"Recorded time over that of the plain matrix against the number of tokens, both axes "
+        f"logarithmic, {run}, {features} features. The FFT is the faster from {counted:,} tokens "
+        f"by the count of operations, by the clock from {clock}. The longest recorded: {ends}.",
     )
 
 
