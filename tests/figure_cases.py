@@ -98,6 +98,7 @@ CASES: dict[str, dict[str, list[Any]]] = {
     },
     "why_positions.clock_hands": {"position": [20, 0, 95]},
     "why_positions.asked_distance": {"distance": [3, 0, 40]},
+    "why_positions.divided_bias": {"channels": [64, 4, 256]},
     "why_positions.looked_back": {"test": ["as trained", "longer"], "recorded": [LOOKED]},
     "rope.phase_clocks": {
         "distance": [6, 1, 17], "base": [10_000, 10], "dim": [16, 2, 32], "position": [8, 0],

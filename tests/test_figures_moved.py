@@ -196,7 +196,7 @@ def test_votes_are_those_of_attention_in_the_study() -> None:
             own = q * (math.log(at["factor"]) * study.KINDS**0.5)
             votes = softmax_attention(own, q, v, bias).argmax(-1)
             best = max(best, (votes == wanted)[wanted >= 0].double().mean().item())
-        others, own, *_, mark = fig.data
+        others, own, _, mark, *diamonds = fig.data
         assert mark.y[0] == pytest.approx(best, abs=0.025)
         weights = {
             name: sum(
@@ -211,7 +211,7 @@ def test_votes_are_those_of_attention_in_the_study() -> None:
         assert f"all A get {weights['A'] / total:.2f}, all B {weights['B'] / total:.2f}" in told
         right = max(weights, key=weights.get) == "A"
         assert fig.layout.annotations[0].text.endswith("right" if right else "wrong")
-        for name, dot in zip(at["recorded"], fig.data[3:5], strict=True):
+        for name, dot in zip(at["recorded"], diamonds, strict=True):
             assert (dot.x[0], dot.y[0]) == at["recorded"][name]
 
 

@@ -235,14 +235,14 @@ def weighed_values(
             and the weights against the distance.
 
     Returns:
-        A figure of four bars, and of a row for each weight: dots its seeds, a line what it allows.
+        A figure of four bars, and of a row for each weight with its seeds and what it allows.
     """
     names, rows, chosen = list(recorded), list(recorded.values()), str(weight)
     totals, last = _totals(recorded[chosen][3])
     found = _asked(token, totals[FIRST:].tolist(), last[FIRST:].tolist())
     colour = COLOURS[recorded[chosen][0]]
     held = pick(found["held"], *"ABCD")
-    status = pick(found["status"], "outvoted", "ahead", "ahead, in a tie")
+    status = pick(found["status"], "outvoted", "ahead", "ahead in a tie")
     beside = torch.linspace(-0.2, 0.2, len(recorded[chosen][1])).tolist()
     allowed = [((end, at - 0.36), (end, at + 0.36)) for at, (_, _, end, _) in enumerate(rows)]
     look = {"fillcolor": PALETTE["grey"], "opacity": 0.2, "layer": "below"}
@@ -254,7 +254,7 @@ def weighed_values(
                      hover="%{x}: %{y:.0%}"),
                 bars([*"ABCD"], found["last"], colour, "the last value", hover="%{x}: %{y:.0%}"),
             ],
-            f"token {token:.0f}: its key held {held} last, which is {status}",
+            f"token {token:.0f}: {held} was last, {status}",
             y=axis("share of the weight", 0, 1, dtick=0.5, tickformat=".0%"),
         ),
         Panel(

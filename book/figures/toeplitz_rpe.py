@@ -259,9 +259,9 @@ def toeplitz_times(
     ahead = [n for n, ratio in found["fft"] if ratio < 1]
     clock = f"{later[-1]:,} to {ahead[0]:,}" if ahead else f"more than {later[-1]:,}"
     axes = layout(
-        height=420,
-        margin={"l": 54, "r": 14, "t": 44, "b": 100},
-        title_text=f"FFT ahead from: counted {counted:,}, clock {clock}",
+        height=430,
+        margin={"l": 54, "r": 14, "t": 60, "b": 100},
+        title_text=f"FFT ahead from {counted:,} by the count,<br>from {clock} by the clock",
         xaxis=tokens_axis([64, 512, 4096, 32768], math.log10(56), math.log10(40_000)),
         yaxis=axis("time over that of the matrix", math.log10(0.2), math.log10(300), type="log",
                    tickvals=[0.3, 1, 3, 10, 30, 100]),
@@ -473,12 +473,12 @@ def own_kind_votes(factor: float, *, recorded: Mapping[str, tuple[float, float]]
         Panel(
             [
                 line(rounded(factors), rounded(curve), grey, hover="×%{x:.3g}: %{y:.2f}"),
+                dots([factor], [found["share"]], red, size=17),
                 *(
-                    dots([x], [y], names[name], name, size=11, symbol="diamond",
+                    dots([x], [y], names[name], name, size=10, symbol="diamond",
                          hover="×%{x:.3g}: %{y:.3f}")
                     for name, (x, y) in recorded.items()
                 ),
-                dots([factor], [found["share"]], red, size=12),
             ],
             f"own kind × {factor:.3g}: right in {found['share']:.0%}",
             x=axis("weight of the own kind over that of others", 0, 3, type="log",

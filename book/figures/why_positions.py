@@ -32,6 +32,7 @@ __all__ = [
     "asked_distance",
     "bias_curves",
     "clock_hands",
+    "divided_bias",
     "looked_back",
     "permuted_words",
 ]
@@ -321,7 +322,7 @@ def looked_back(
         recorded: Test → task → method → the accuracy of each seed, None where there is none.
 
     Returns:
-        A figure with a panel for each task: a row for each method, with its mean on the right.
+        A figure of a row for each method, with its mean on the right, in a panel for each task.
     """
     row: list[Panel] = []
     told = []
@@ -355,4 +356,53 @@ def looked_back(
         fig,
         f"Accuracy in the test {test}: a dot for each seed of each method, and their mean beside "
         f"them. {'; '.join(told)}.",
+    )
+
+
+NEAR = 8  # the nearest of the keys in sight
+
+
+@computed
+def _divided(channels: Tensor) -> dict[str, Tensor]:
+    """Return the weights of equal keys under a bias, as it is and divided, and the nearest share.
+
+    A program would store the distances.
+    """
+    away = (0 * channels + 1).expand(FAR).cumsum(0) - 1
+    bias = torch.stack([-away.log1p(), -away.log1p() / channels.sqrt()])
+    weights = bias.softmax(-1)
+    return {"weights": weights, "near": (weights * (away < NEAR)).sum(-1)}
+
+
+def divided_bias(channels: int) -> Drawn:
+    r"""Draw what equal keys weigh when the bias is divided by :math:`\sqrt d` as the scores are.
+
+    Added as :eq:`eq-bias-softmax` says, and inside of the division; the bias is the logarithm of
+    :eq:`eq-bias-kerple` with both numbers 1.
+
+    Args:
+        channels: d of a head.
+
+    Returns:
+        A figure of two curves over the distance.
+    """
+    found = _divided(channels)
+    (right, wrong), (kept, lost) = found["weights"], found["near"]
+    away, hover = list(range(FAR)), "%{x} back: %{y:.3f}"
+    traces = [
+        line(away, right, COLOURS["kerple-log"], "bias as it is", hover=hover),
+        line(away, wrong, PALETTE["grey"], "bias divided by √d", dash="dash", hover=hover),
+    ]
+    axes = layout(
+        height=340,
+        margin={"l": 54, "r": 14, "t": 44, "b": 84},
+        title_text=f"the nearest {NEAR} get {kept:.0%}, divided {lost:.0%}",
+        xaxis=axis("distance of the key", -1, FAR),
+        yaxis=axis("weight", 0, 0.25, dtick=0.1),
+    )
+    return Drawn(
+        go.Figure(traces, axes),
+        f"Weights of {FAR} equal keys against their distance, with a logarithmic bias. As it is, "
+        f"the nearest {NEAR} get {kept:.0%}. Divided by the root of {channels:.0f} channels it is "
+        f"flatter, and they get {lost:.0%}.",
     )
