@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import itertools
-import math
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -80,12 +79,6 @@ CROSSED = {
                "softmax": [(64, 0.4), (8192, 0.67)]},
     },
 }  # fmt: skip
-VOTED = {"softmax": (3.8, 0.772), "FAVOR+": (39.4, 0.959)}
-WEIGHED = {
-    "cosine (2)": ("cosine", [0.66, 0.69], 0.72, [math.cos(math.pi * i / 128) for i in range(64)]),
-    "none": ("relu", [0.581, 0.583], 0.583, [1.0] * 64),
-    "decay 7/8": ("retnet", [0.945, 0.952], 0.95, [0.875**i for i in range(64)]),
-}
 
 # figure -> a few values of each of its sliders, the first ones its page's default state
 CASES: dict[str, dict[str, list[Any]]] = {
@@ -173,8 +166,7 @@ CASES: dict[str, dict[str, list[Any]]] = {
     "cosine_reach.beyond_horizon": {"horizon": [32, 20, 63]},
     "cosine_reach.more_copies": {"copies": ["4", "2", "3", "5", "6"]},
     "cosine_reach.weighed_values": {
-        "weight": ["cosine (2)", "none", "decay 7/8"], "token": [31, 20, 63],
-        "recorded": [WEIGHED],
+        "weight": ["cosine (2)", "none (1)", "1 − sine (3)", "decay 7/8"], "token": [31, 20, 63],
     },
     "cosformer.phase_weights": {"phase": [0.5, 0, 0.125, 0.875, 1]},
     "cosformer.ptolemy_circle": {"query": [8, 0, 12], "key": [3, 0, 7, 12]},
@@ -187,7 +179,7 @@ CASES: dict[str, dict[str, list[Any]]] = {
     },
     "toeplitz_rpe.power_bias": {"power": [1.0, 0.1, 2.0, 3.0]},
     "toeplitz_rpe.offset_on_grid": {"offset": [13, 0, 28, -195, 195]},
-    "toeplitz_rpe.own_kind_votes": {"factor": [3.8, 1, 40, 1000], "recorded": [VOTED]},
+    "toeplitz_rpe.own_kind_votes": {"factor": [3.8, 1, 40, 1000]},
     "rotation_signs.turned_product": {"position": [0.8, 0, 12], "offset": [0.0, -3, 1]},
     "rotation_signs.fastest_frequency": {"fastest": [3.0, 0.1, 1]},
     "rotation_signs.near_the_pole": {"angle": [171, 0, 177]},

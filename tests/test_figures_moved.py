@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,6 +13,7 @@ import torch
 from book.figures import circulant_favor, toeplitz_rpe
 from lab.theory import capacity
 from lab.theory import structured_variance as theory
+from results import cosformer as recall
 from results import toeplitz_rpe as study
 from stringlib import (
     ALiBi,
@@ -211,8 +214,8 @@ def test_votes_are_those_of_attention_in_the_study() -> None:
         assert f"all A get {weights['A'] / total:.2f}, all B {weights['B'] / total:.2f}" in told
         right = max(weights, key=weights.get) == "A"
         assert fig.layout.annotations[0].text.endswith("right" if right else "wrong")
-        for name, dot in zip(at["recorded"], diamonds, strict=True):
-            assert (dot.x[0], dot.y[0]) == at["recorded"][name]
+        for name, dot in zip(toeplitz_rpe.RECORDED, diamonds, strict=True):
+            assert (dot.x[0], dot.y[0]) == toeplitz_rpe.RECORDED[name]
 
 
 def test_half_lives_are_those_of_the_packages_heads() -> None:
@@ -300,10 +303,14 @@ def test_heights_and_tenths_are_those_of_the_packages_weights() -> None:
             assert f"{row[:100].sum() / row.sum():.0%}" in told
 
 
+METHODS = ("relu", "cosine", "ramp", "cosine-positive", "cosine-phase", "ramp-squared", "retnet")
+
+
 def test_values_weigh_what_linear_attention_gives_them() -> None:
     weights = {
-        "none": None,
+        "none (1)": None,
         "cosine (2)": CosineWeight(64),
+        "1 − sine (3)": recall.WEIGHTS["cosine-phase"],
         "decay 7/8": DecayWeight(exact([7 / 8]).log()),
     }
     draw = torch.Generator().manual_seed(5)  # that of the figure's stream
@@ -319,9 +326,12 @@ def test_values_weigh_what_linear_attention_gives_them() -> None:
         assert [y > 0 for y in last.y] == [value == held for value in range(4)]
         assert f"held {'ABCD'[held]} last" in told
         assert ("outvoted" in told) == (shares[held] < shares.max() - 1e-9).item()
-        rows = at["recorded"].values()
-        assert list(allows.x[::3]) == [end for _, _, end, _ in rows]
-        assert list(seeds.x) == [a for _, row, _, _ in rows for a in row]
+        record = json.loads(
+            (Path(__file__).parents[1] / "results/cosformer.json").read_text(encoding="utf8")
+        )["data"]
+        assert list(allows.x[::3]) == [record["ceiling"][name] for name in METHODS]
+        found = [run["accuracy"] for name in METHODS for run in record["cells"][name]["runs"]]
+        assert list(seeds.x) == pytest.approx(found, abs=6e-4)
 
 
 # --- the delta rule ---

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
 
 import plotly.graph_objects as go
 import torch
@@ -11,10 +12,17 @@ from torch import Tensor
 
 from book.figures.marks import axis, bars, box, dots, downwards, line, rounded, segments
 from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels, pick
+from lab.records import gather, read_record
 from stringlib import FallingWeight, RampWeight
 from stringlib.attention.ramp import gauss_nodes
 
-__all__ = ["COPIES", "beyond_horizon", "more_copies", "nearest_share", "weighed_values"]
+__all__ = [
+    "COPIES",
+    "beyond_horizon",
+    "more_copies",
+    "nearest_share",
+    "weighed_values",
+]
 
 LENGTH = 1000
 NAMES = {
@@ -188,10 +196,31 @@ def more_copies(copies: str) -> Drawn:
     )
 
 
+AWAY = torch.arange(TOKENS).double() / TOKENS
+WEIGHED = {
+    "none (1)": ("relu", "relu", AWAY**0),
+    "cosine (2)": ("cosine", "cosine", (math.pi / 2 * AWAY).cos()),
+    "ramp (2)": ("ramp", "ramp", 1 - AWAY),
+    "positive (3)": ("cosine-positive", "cosine-positive", (math.pi / 2 * AWAY).cos() ** 2),
+    "1 − sine (3)": ("cosine-phase", "cosine-positive", 1 - (math.pi / 2 * AWAY).sin()),
+    "ramp² (3)": ("ramp-squared", "ramp-squared", (1 - AWAY) ** 2),
+    "decay 7/8": ("retnet", "retnet", (7 / 8) ** (TOKENS * AWAY)),
+}
+"""Weights of :func:`weighed_values`: method of the record, colour, and value at each distance."""
+
 KEYS, VALUES, FIRST = 8, 4, 20  # of the study; the first token that can be asked here
 
 
-def _totals(weights: Sequence[float]) -> tuple[Tensor, Tensor]:
+@cache
+def _recorded() -> list[tuple[list[float], float]]:
+    """Return the accuracy of each seed, and what the weight allows, in the order of WEIGHED."""
+    path = Path(__file__).parents[2] / "results" / "cosformer.json"
+    data = read_record(path)["data"]
+    found = gather(data, "accuracy", "method")
+    return [(found[name], data["ceiling"][name]) for name, _, _ in WEIGHED.values()]
+
+
+def _totals(weights: Tensor) -> tuple[Tensor, Tensor]:
     """Return what each value of each token's key weighs ``(TOKENS, VALUES)``, and the last one."""
     draw = torch.Generator().manual_seed(5)
     keys, values = (torch.randint(n, (TOKENS,), generator=draw) for n in (KEYS, VALUES))
@@ -199,7 +228,7 @@ def _totals(weights: Sequence[float]) -> tuple[Tensor, Tensor]:
     same = (keys[:, None] == keys).tril(-1)
     away = (places[:, None] - 1 - places).clamp(min=0)
     written = torch.nn.functional.one_hot(values, VALUES).double()
-    seen = same * torch.tensor(weights, dtype=torch.float64)[away]
+    seen = same * weights[away]
     last = torch.where(same, places, -1).amax(-1).clamp(min=0)
     return seen @ written, written[last]
 
@@ -220,31 +249,24 @@ def _asked(token: Tensor, totals: list[list[float]], last: list[list[float]]) ->
     }
 
 
-def weighed_values(
-    weight: str,
-    token: int,
-    *,
-    recorded: Mapping[str, tuple[str, Sequence[float], float, Sequence[float]]],
-) -> Drawn:
+def weighed_values(weight: str, token: int) -> Drawn:
     """Draw what the values of a key weigh in a stream, and the accuracy that each weight reached.
 
     Args:
-        weight: A name in ``recorded``.
+        weight: A name in ``WEIGHED``.
         token: The token that asks what its key held last, from 20 to 63.
-        recorded: Name → colour of the method, the accuracy of each seed, what the weight allows,
-            and the weights against the distance.
 
     Returns:
         A figure of four bars, and of a row for each weight with its seeds and what it allows.
     """
-    names, rows, chosen = list(recorded), list(recorded.values()), str(weight)
-    totals, last = _totals(recorded[chosen][3])
+    names, rows, chosen = list(WEIGHED), _recorded(), str(weight)
+    totals, last = _totals(WEIGHED[chosen][2])
     found = _asked(token, totals[FIRST:].tolist(), last[FIRST:].tolist())
-    colour = COLOURS[recorded[chosen][0]]
+    colour = COLOURS[WEIGHED[chosen][1]]
     held = pick(found["held"], *"ABCD")
     status = pick(found["status"], "outvoted", "ahead", "ahead in a tie")
-    beside = torch.linspace(-0.2, 0.2, len(recorded[chosen][1])).tolist()
-    allowed = [((end, at - 0.36), (end, at + 0.36)) for at, (_, _, end, _) in enumerate(rows)]
+    beside = torch.linspace(-0.2, 0.2, len(rows[0][0])).tolist()
+    allowed = [((end, at - 0.36), (end, at + 0.36)) for at, (_, end) in enumerate(rows)]
     look = {"fillcolor": PALETTE["grey"], "opacity": 0.2, "layer": "below"}
     row = names.index(chosen)
     fig = panels(
@@ -261,9 +283,9 @@ def weighed_values(
             [
                 segments(allowed, PALETTE["grey"], "what the weight allows"),
                 dots(
-                    rounded([a for _, seeds, _, _ in rows for a in seeds]),
+                    rounded([a for seeds, _ in rows for a in seeds]),
                     rounded([at + dy for at in range(len(names)) for dy in beside]),
-                    [COLOURS[c] for c, seeds, _, _ in rows for _ in seeds],
+                    [COLOURS[c] for _, c, _ in WEIGHED.values() for _ in beside],
                     size=6,
                     hover="%{x:.3f}",
                 ),
@@ -278,7 +300,7 @@ def weighed_values(
         barmode="stack",
         margin={"l": 96, "r": 12, "t": 34, "b": 92},
     )  # fmt: skip
-    _, seeds, allows, _ = recorded[chosen]
+    seeds, allows = rows[row]
     return Drawn(
         fig,
         f"In a stream of {TOKENS} tokens, what the four values of a key weigh under the weight "
