@@ -139,6 +139,31 @@ WEIGHTS = {
     for length, few, least in (("1", 3, None), ("½", 2, 64))
 }  # fmt: skip
 
+LOOKED = {
+    "as trained": {
+        "previous": {"none": [0.2, 0.22], "learned": [0.93, 0.99], "rope": [0.99, 1.0]},
+        "asked": {"none": [0.19, 0.2], "learned": [0.52, 0.54], "rope": [1.0, 0.98]},
+    },
+    "longer": {
+        "previous": {"none": [0.14, 0.13], "learned": [None, None], "rope": [0.31, 0.32]},
+        "asked": {"none": [0.13, 0.14], "learned": [None, None], "rope": [0.33, 0.35]},
+    },
+}
+CROSSED = {
+    "forward": {
+        "16": {"algorithm 1": [(512, 12.7), (2048, 12.0)], "fft": [(512, 5.5), (8192, 0.84)],
+               "softmax": [(512, 1.2), (8192, 3.0)]},
+        "64": {"algorithm 1": [(64, 22.8), (2048, 35.0)], "fft": [(64, 18.9), (16384, 0.9)],
+               "softmax": [(64, 0.3), (8192, 0.88)]},
+    },
+    "training": {
+        "16": {"algorithm 1": [(512, 24.0), (2048, 6.7)], "fft": [(512, 9.1), (8192, 0.7)],
+               "softmax": [(512, 0.84), (8192, 1.3)]},
+        "64": {"algorithm 1": [(64, 58.0), (2048, 21.0)], "fft": [(64, 42.0), (8192, 2.4)],
+               "softmax": [(64, 0.4), (8192, 0.67)]},
+    },
+}  # fmt: skip
+
 # figure -> a few values of each of its sliders, the first ones its page's default state
 CASES: dict[str, dict[str, list[Any]]] = {
     "why_positions.permuted_words": {
@@ -150,6 +175,8 @@ CASES: dict[str, dict[str, list[Any]]] = {
     },
     "why_positions.clock_hands": {"position": [20, 0, 95]},
     "why_positions.asked_distance": {"distance": [3, 0, 40]},
+    "why_positions.divided_bias": {"channels": [64, 4, 256]},
+    "why_positions.looked_back": {"test": ["as trained", "longer"], "recorded": [LOOKED]},
     "rope.phase_clocks": {
         "distance": [6, 1, 17], "base": [10_000, 10], "dim": [16, 2, 32], "position": [8, 0],
     },
@@ -162,6 +189,10 @@ CASES: dict[str, dict[str, list[Any]]] = {
     "rope_decay.series_errors": {"x": [10, 2, 20]},
     "rope_decay.partial_sums": {"distance": [22, 1, 52]},
     "rope_decay.copied_score": {"place": [40, 0, 128]},
+    "rope_decay.abel_curves": {"fall": [0, 0.5, 1]},
+    "rope_decay.fast_head": {
+        "method": ["interpolation", "NTK-aware", "YaRN"], "scale": [4, 1, 2.5], "place": [3, 40],
+    },
     "rope_2d_3d.grid_kernel": {
         "encoder": [
             "axial", "raster index", "equal frequencies", "mixed, one head",
@@ -270,14 +301,21 @@ CASES: dict[str, dict[str, list[Any]]] = {
     "cosine_reach.nearest_share": {"nearest": [100, 10, 1000]},
     "cosine_reach.beyond_horizon": {"horizon": [32, 20, 63]},
     "cosine_reach.more_copies": {"copies": ["4", "2", "3", "5", "6"]},
+    "cosine_reach.weighed_values": {
+        "weight": ["cosine (2)", "none (1)", "1 − sine (3)", "decay 7/8"], "token": [31, 20, 63],
+    },
     "cosformer.phase_weights": {"phase": [0.5, 0, 0.125, 0.875, 1]},
     "cosformer.ptolemy_circle": {"query": [8, 0, 12], "key": [3, 0, 7, 12]},
     "toeplitz_rpe.toeplitz_circulant": {
         "tokens": [4, 2, 5], "length": [196, 64, 8192], "features": [64, 16, 256],
     },
     "toeplitz_rpe.toeplitz_memory": {"features": [64, 4, 256]},
+    "toeplitz_rpe.toeplitz_times": {
+        "run": ["forward", "training"], "features": ["64", "16"], "recorded": [CROSSED],
+    },
     "toeplitz_rpe.power_bias": {"power": [1.0, 0.1, 2.0, 3.0]},
     "toeplitz_rpe.offset_on_grid": {"offset": [13, 0, 28, -195, 195]},
+    "toeplitz_rpe.own_kind_votes": {"factor": [3.8, 1, 40, 1000]},
     "rotation_signs.turned_product": {"position": [0.8, 0, 12], "offset": [0.0, -3, 1]},
     "rotation_signs.fastest_frequency": {"fastest": [3.0, 0.1, 1]},
     "rotation_signs.near_the_pole": {"angle": [171, 0, 177]},

@@ -14,7 +14,16 @@ from lab.theory import cost, extrapolation
 from lab.theory.offsets import offset_scores
 from lab.theory.perplexity import perplexity
 from lab.theory.variance import positive_mse
-from stringlib import ALiBi, AxialRoPE, CirculantSTRING, KerpleLog, MixedRoPE, RoPE, Sinusoidal
+from stringlib import (
+    ALiBi,
+    AxialRoPE,
+    CirculantSTRING,
+    KerpleLog,
+    MixedRoPE,
+    RoPE,
+    Sinusoidal,
+    softmax_attention,
+)
 from stringlib.algebra import cayley
 from tests.figure_cases import states
 
@@ -252,6 +261,34 @@ def test_a_rotated_query_gets_the_distance_that_it_asks_for() -> None:
         assert weights.argmax() == m
         alibi = ALiBi(8).double()(1, 48, offset=47)[0, 0].flip(0)
         np.testing.assert_allclose(biased.y, alibi.softmax(-1), atol=1e-4)
+
+
+def test_a_bias_inside_of_the_division_is_weaker() -> None:
+    for at, (figure, told) in states("why_positions.divided_bias"):
+        bias = KerpleLog(1).double()
+        bias.log_r1.data.zero_()
+        bias.log_r2.data.zero_()
+        with torch.no_grad():
+            row = bias(1, 48, offset=47)[0, 0].flip(0)
+        nothing, values = torch.zeros(1, at["channels"]).double(), torch.eye(48).double()
+        keys = torch.zeros(48, at["channels"]).double()
+        for trace, added in zip(figure.data, (row, row / at["channels"] ** 0.5), strict=True):
+            want = softmax_attention(nothing[None], keys[None], values[None], added[None, None])
+            np.testing.assert_allclose(trace.y, want[0, 0], atol=1e-12)
+            assert f"get {want[0, 0, :8].sum():.0%}" in told
+
+
+def test_dots_are_the_seeds_and_the_words_their_means() -> None:
+    for at, (figure, told) in states("why_positions.looked_back"):
+        tasks = at["recorded"][at["test"]]
+        for panel, (task, methods) in enumerate(tasks.items()):
+            seeds, means = figure.data[2 * panel : 2 * panel + 2]
+            for row, (method, values) in enumerate(methods.items()):
+                here = [x for x, y in zip(seeds.x, seeds.y, strict=True) if round(y) == row]
+                assert here == values
+                said = "none" if None in values else f"{np.mean(values):.2f}"
+                assert means.text[row] == said
+                assert f"{method} {said}" in told.split(f"{task}: ")[1]
 
 
 # --- grids ---

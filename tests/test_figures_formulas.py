@@ -13,6 +13,7 @@ from book.figures.rope_decay import TERMS
 from lab.theory import capacity, cost, rope_decay, variance
 from stringlib import CirculantSTRING, RoPE
 from stringlib.algebra import circulant, fourier_basis, planar_skew
+from stringlib.encoders import scaling
 from stringlib.positions import geometric_frequencies
 from stringlib.reference.rope import householder_2d
 from stringlib.testing import properties
@@ -81,6 +82,43 @@ def test_a_key_for_a_distance_scores_highest_there() -> None:
             query = encoder.rotate(q.expand(1, 129, 128), torch.arange(129.0).double()[:, None])
             want = (query @ key.mT)[0, :, 0] / 128
             assert properties.largest_difference(exact(curve.y), want) < 1e-9
+
+
+def test_roformers_bound_is_that_of_entries_that_fall() -> None:
+    theta = geometric_frequencies(64)
+    for at, (fig, told) in states("rope_decay.abel_curves"):
+        bound, one, score = fig.data
+        h = 1 - at["fall"] * torch.arange(64).double() / 64
+        t = exact(bound.x)
+        want = rope_decay.abel_bound(t, theta, h) / h.sum()
+        assert properties.largest_difference(exact(bound.y), want) < 1e-9
+        want = rope_decay.phase_sum(t, theta, h).abs() / h.sum()
+        assert properties.largest_difference(exact(score.y), want) < 1e-9
+        assert set(one.y) == {1}
+        assert (min(bound.y) > 1) == (at["fall"] < 1)
+        assert f"to {bound.y[-1]:.2f}; the triangle" in told
+
+
+def test_a_head_of_fast_pairs_looks_where_the_scaled_frequencies_say() -> None:
+    scaled = {
+        "interpolation": scaling.position_interpolation,
+        "NTK-aware": scaling.ntk_aware,
+        "YaRN": lambda waves, s: scaling.yarn(waves, s, 64, fast=4),
+    }
+    waves = RoPE(64, base=100.0).frequencies()
+    turns = 64 * waves[0, :, 0] / (2 * math.pi)
+    fast = int((turns >= 4).sum())
+    for at, (fig, told) in states("rope_decay.fast_head"):
+        after = scaled[at["method"]](waves, float(at["scale"]))[0, :fast, 0]
+        h = torch.polar(exact(fast * [1 / fast]), -at["place"] * waves[0, :fast, 0])
+        for line, theta in zip(fig.data, (waves[0, :fast, 0], after), strict=False):
+            want = rope_decay.phase_sum(exact(line.x), theta, h).real
+            assert properties.largest_difference(exact(line.y), want) < 1e-9
+        best = 1 + want.argmax().item()
+        assert fig.data[2].x[0] == best
+        assert f"After, it is highest at {best}, and" in told
+        if at["method"] == "interpolation":
+            assert abs(best - at["scale"] * at["place"]) <= 0.5
 
 
 def test_planes_turn_as_the_matrices_do() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,7 +13,18 @@ import torch
 from book.figures import circulant_favor, decay_and_state, toeplitz_rpe
 from lab.theory import capacity
 from lab.theory import structured_variance as theory
-from stringlib import ALiBi, CosineWeight, FallingWeight, RampWeight, linear_attention, reference
+from results import cosformer as recall
+from results import toeplitz_rpe as study
+from stringlib import (
+    ALiBi,
+    CosineWeight,
+    DecayWeight,
+    FallingWeight,
+    RampWeight,
+    linear_attention,
+    reference,
+    softmax_attention,
+)
 from stringlib.algebra import circulant, nearest_orthogonal_circulant
 from stringlib.attention import decayed_sums, delta_rule, rotated_linear_attention
 from stringlib.attention.state import retnet_log_decay
@@ -155,6 +168,56 @@ def test_steps_on_a_grid_are_those_of_the_offset() -> None:
         drawn = {(y, x) for x, y in zip(fig.data[1].x, fig.data[1].y, strict=True) if x is not None}
         assert drawn == steps
         assert f"reading order: {('one', 'two')[len(steps) - 1]}" in told
+
+
+def test_times_cross_where_the_count_and_the_clock_say() -> None:
+    for at, (fig, told) in states("toeplitz_rpe.toeplitz_times"):
+        m, d_u = int(at["features"]), 65
+        counted, *ways = fig.data
+        for n, ratio in zip(counted.x, counted.y, strict=True):
+            # 10 n log2(2n) m d_u over 2 n^2 (m + d_u)
+            assert ratio == pytest.approx(5 * math.log2(2 * n) * m * d_u / n / (m + d_u), rel=0.01)
+        first = int(told.split("faster from ")[1].split(" ")[0].replace(",", ""))
+        wins = [n / math.log2(2 * n) > 5 * m * d_u / (m + d_u) for n in (first - 1, first)]
+        assert wins == [False, True]
+        found = at["recorded"][at["run"]][at["features"]]
+        for trace, row in zip(ways, found.values(), strict=True):
+            assert list(zip(trace.x, trace.y, strict=True)) == row
+        before, after = found["fft"]
+        until = f"{before[0]:,} to {after[0]:,}" if after[1] < 1 else f"more than {after[0]:,}"
+        assert f"by the clock from {until}" in told
+
+
+def test_votes_are_those_of_attention_in_the_study() -> None:
+    tokens = study.batch(128, torch.Generator().manual_seed(3))
+    wanted, kinds = study.answers("kind", tokens), tokens // study.SYMBOLS
+    v = torch.nn.functional.one_hot(tokens % study.SYMBOLS, study.SYMBOLS).double()
+    q = torch.nn.functional.one_hot(kinds, study.KINDS).double()
+    back = torch.arange(study.LENGTH)[:, None] - torch.arange(study.LENGTH)
+    for at, (fig, told) in states("toeplitz_rpe.own_kind_votes"):
+        best = 0.0
+        for decay in toeplitz_rpe.DECAYS:
+            bias = torch.where(back > 0, back * math.log(decay), -1e4).double()
+            own = q * (math.log(at["factor"]) * study.KINDS**0.5)
+            votes = softmax_attention(own, q, v, bias).argmax(-1)
+            best = max(best, (votes == wanted)[wanted >= 0].double().mean().item())
+        others, own, _, mark, *diamonds = fig.data
+        assert mark.y[0] == pytest.approx(best, abs=0.025)
+        weights = {
+            name: sum(
+                (at["factor"] if i in toeplitz_rpe.OWN else 1) * toeplitz_rpe.DECAY**i
+                for i, seen in enumerate(toeplitz_rpe.SEEN)
+                if seen == name
+            )
+            for name in set(toeplitz_rpe.SEEN)
+        }
+        total = sum(weights.values())
+        assert sum(others.y) + sum(own.y) == pytest.approx(1)
+        assert f"all A get {weights['A'] / total:.2f}, all B {weights['B'] / total:.2f}" in told
+        right = max(weights, key=weights.get) == "A"
+        assert fig.layout.annotations[0].text.endswith("right" if right else "wrong")
+        for name, dot in zip(toeplitz_rpe.RECORDED, diamonds, strict=True):
+            assert (dot.x[0], dot.y[0]) == toeplitz_rpe.RECORDED[name]
 
 
 def test_half_lives_are_those_of_the_packages_heads() -> None:
@@ -346,6 +409,37 @@ def test_heights_and_tenths_are_those_of_the_packages_weights() -> None:
             row = weight.matrix(1000, 1000)[-1].flip(0)
             assert trace.y[0] == pytest.approx((row[0] / row.mean()).item(), rel=0.02)
             assert f"{row[:100].sum() / row.sum():.0%}" in told
+
+
+METHODS = ("relu", "cosine", "ramp", "cosine-positive", "cosine-phase", "ramp-squared", "retnet")
+
+
+def test_values_weigh_what_linear_attention_gives_them() -> None:
+    weights = {
+        "none (1)": None,
+        "cosine (2)": CosineWeight(64),
+        "1 − sine (3)": recall.WEIGHTS["cosine-phase"],
+        "decay 7/8": DecayWeight(exact([7 / 8]).log()),
+    }
+    draw = torch.Generator().manual_seed(5)  # that of the figure's stream
+    keys, values = (torch.randint(n, (64,), generator=draw) for n in (8, 4))
+    phi, v = (torch.nn.functional.one_hot(x, n).double() for x, n in ((keys, 8), (values, 4)))
+    for at, (fig, told) in states("cosine_reach.weighed_values"):
+        asked = phi.roll(-1, 0)[None]  # a token asks before it writes
+        out = linear_attention(asked, phi[None], v[None], weights[at["weight"]], causal=True)[0]
+        shares = out[at["token"] - 1]
+        others, last, allows, seeds = fig.data
+        assert (exact(others.y) + exact(last.y) - shares).abs().max() < 1e-9
+        held = values[: at["token"]][keys[: at["token"]] == keys[at["token"]]][-1].item()
+        assert [y > 0 for y in last.y] == [value == held for value in range(4)]
+        assert f"held {'ABCD'[held]} last" in told
+        assert ("outvoted" in told) == (shares[held] < shares.max() - 1e-9).item()
+        record = json.loads(
+            (Path(__file__).parents[1] / "results/cosformer.json").read_text(encoding="utf8")
+        )["data"]
+        assert list(allows.x[::3]) == [record["ceiling"][name] for name in METHODS]
+        found = [run["accuracy"] for name in METHODS for run in record["cells"][name]["runs"]]
+        assert list(seeds.x) == pytest.approx(found, abs=6e-4)
 
 
 # --- the delta rule ---

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import math
+from functools import cache
+from pathlib import Path
 
 import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
-from book.figures.marks import axis, bars, box, line, rounded
-from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels
+from book.figures.marks import axis, bars, box, dots, downwards, line, rounded, segments
+from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels, pick
+from lab.records import gather, read_record
 from stringlib import FallingWeight, RampWeight
 from stringlib.attention.ramp import gauss_nodes
 
-__all__ = ["COPIES", "beyond_horizon", "more_copies", "nearest_share"]
+__all__ = [
+    "COPIES",
+    "beyond_horizon",
+    "more_copies",
+    "nearest_share",
+    "weighed_values",
+]
 
 LENGTH = 1000
 NAMES = {
@@ -184,4 +193,118 @@ def more_copies(copies: str) -> Drawn:
         go.Figure(drawn, axes),
         f"{told}, of a ramp and of the best polynomial. Against the distance both fall from their "
         f"heights, {heights[0]} and {heights[1]:.2f}, to 0 at the horizon.",
+    )
+
+
+AWAY = torch.arange(TOKENS).double() / TOKENS
+WEIGHED = {
+    "none (1)": ("relu", "relu", AWAY**0),
+    "cosine (2)": ("cosine", "cosine", (math.pi / 2 * AWAY).cos()),
+    "ramp (2)": ("ramp", "ramp", 1 - AWAY),
+    "positive (3)": ("cosine-positive", "cosine-positive", (math.pi / 2 * AWAY).cos() ** 2),
+    "1 − sine (3)": ("cosine-phase", "cosine-positive", 1 - (math.pi / 2 * AWAY).sin()),
+    "ramp² (3)": ("ramp-squared", "ramp-squared", (1 - AWAY) ** 2),
+    "decay 7/8": ("retnet", "retnet", (7 / 8) ** (TOKENS * AWAY)),
+}
+"""Weights of :func:`weighed_values`: method of the record, colour, and value at each distance."""
+
+KEYS, VALUES, FIRST = 8, 4, 20  # of the study; the first token that can be asked here
+
+
+@cache
+def _recorded() -> list[tuple[list[float], float]]:
+    """Return the accuracy of each seed, and what the weight allows, in the order of WEIGHED."""
+    path = Path(__file__).parents[2] / "results" / "cosformer.json"
+    data = read_record(path)["data"]
+    found = gather(data, "accuracy", "method")
+    return [(found[name], data["ceiling"][name]) for name, _, _ in WEIGHED.values()]
+
+
+def _totals(weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Return what each value of each token's key weighs ``(TOKENS, VALUES)``, and the last one."""
+    draw = torch.Generator().manual_seed(5)
+    keys, values = (torch.randint(n, (TOKENS,), generator=draw) for n in (KEYS, VALUES))
+    places = torch.arange(TOKENS)
+    same = (keys[:, None] == keys).tril(-1)
+    away = (places[:, None] - 1 - places).clamp(min=0)
+    written = torch.nn.functional.one_hot(values, VALUES).double()
+    seen = same * weights[away]
+    last = torch.where(same, places, -1).amax(-1).clamp(min=0)
+    return seen @ written, written[last]
+
+
+@computed
+def _asked(token: Tensor, totals: list[list[float]], last: list[list[float]]) -> dict[str, Tensor]:
+    """Return what the values weigh for a token, the last one and the others, and who is ahead."""
+    here = (torch.arange(FIRST, TOKENS) == token).double()
+    weights = here @ torch.tensor(totals, dtype=torch.float64)
+    held = here @ torch.tensor(last, dtype=torch.float64)
+    weights = weights / weights.sum(-1)
+    ahead = (weights > weights.amax(-1) - 1e-9).double()
+    return {
+        "last": weights * held,
+        "others": weights * (1 - held),
+        "held": (held * torch.arange(VALUES).double()).sum(-1),
+        "status": (ahead * held).sum(-1) * ahead.sum(-1).clamp(max=2),
+    }
+
+
+def weighed_values(weight: str, token: int) -> Drawn:
+    """Draw what the values of a key weigh in a stream, and the accuracy that each weight reached.
+
+    Args:
+        weight: A name in ``WEIGHED``.
+        token: The token that asks what its key held last, from 20 to 63.
+
+    Returns:
+        A figure of four bars, and of a row for each weight with its seeds and what it allows.
+    """
+    names, rows, chosen = list(WEIGHED), _recorded(), str(weight)
+    totals, last = _totals(WEIGHED[chosen][2])
+    found = _asked(token, totals[FIRST:].tolist(), last[FIRST:].tolist())
+    colour = COLOURS[WEIGHED[chosen][1]]
+    held = pick(found["held"], *"ABCD")
+    status = pick(found["status"], "outvoted", "ahead", "ahead in a tie")
+    beside = torch.linspace(-0.2, 0.2, len(rows[0][0])).tolist()
+    allowed = [((end, at - 0.36), (end, at + 0.36)) for at, (_, end) in enumerate(rows)]
+    look = {"fillcolor": PALETTE["grey"], "opacity": 0.2, "layer": "below"}
+    row = names.index(chosen)
+    fig = panels(
+        Panel(
+            [
+                bars([*"ABCD"], found["others"], PALETTE["grey"], "earlier values",
+                     hover="%{x}: %{y:.0%}"),
+                bars([*"ABCD"], found["last"], colour, "the last value", hover="%{x}: %{y:.0%}"),
+            ],
+            f"token {token:.0f}: {held} was last, {status}",
+            y=axis("share of the weight", 0, 1, dtick=0.5, tickformat=".0%"),
+        ),
+        Panel(
+            [
+                segments(allowed, PALETTE["grey"], "what the weight allows"),
+                dots(
+                    rounded([a for seeds, _ in rows for a in seeds]),
+                    rounded([at + dy for at in range(len(names)) for dy in beside]),
+                    [COLOURS[c] for _, c, _ in WEIGHED.values() for _ in beside],
+                    size=6,
+                    hover="%{x:.3f}",
+                ),
+            ],
+            x=axis("accuracy", 0.5, 1, dtick=0.1),
+            y=downwards(len(names), tickvals=list(range(len(names))), ticktext=names),
+            shapes=[{**box(0.5, 1, row - 0.5, row + 0.5, width=0), **look}],
+        ),
+        heights=(0.3, 0.6),
+        down=0.09,
+        height=560,
+        barmode="stack",
+        margin={"l": 96, "r": 12, "t": 34, "b": 92},
+    )  # fmt: skip
+    seeds, allows = rows[row]
+    return Drawn(
+        fig,
+        f"In a stream of {TOKENS} tokens, what the four values of a key weigh under the weight "
+        f"{chosen}. Token {token:.0f}: its key held {held} last, which is {status}. Below, "
+        f"accuracies of all weights; {chosen}: {min(seeds):.3f} to {max(seeds):.3f}, where the "
+        f"weight allows {allows:.3f}.",
     )

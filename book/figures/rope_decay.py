@@ -15,7 +15,15 @@ from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels
 from lab.theory import rope_decay
 from stringlib.positions import geometric_frequencies
 
-__all__ = ["copied_score", "decay_curves", "partial_sums", "series_errors"]
+__all__ = [
+    "SCALED",
+    "abel_curves",
+    "copied_score",
+    "decay_curves",
+    "fast_head",
+    "partial_sums",
+    "series_errors",
+]
 
 LARGEST, POINTS = 7, 211  # distances up to 10^7, 30 a decade
 LOWEST, HIGHEST = 3e-4, 1.6
@@ -239,4 +247,127 @@ def copied_score(place: int) -> Drawn:
         f"Score over d against distance, 128 channels. For a query and its copy it is 1 at "
         f"distance 0 and falls. For a key made for t₀ = {place:g} it is the same curve, moved: 1 "
         f"at distance {place:g}, and lower on both sides.",
+    )
+
+
+PLACES = list(range(0, 251, 2))  # of RoFormer's figure
+
+
+@computed
+def _bounds(fall: Tensor, partial: list[float], waves: list[list[float]]) -> dict[str, Tensor]:
+    """Return RoFormer's bound and the score over the sum of the entries, and both at the end."""
+    h = 1 - fall * torch.arange(PAIRS).double() / PAIRS
+    largest = torch.cat([h[:-1] - h[1:], h[-1:]]).amax(-1)
+    level, slope = torch.tensor(waves, dtype=torch.float64).reshape(2, 2, -1)
+    bound = largest * torch.tensor(partial, dtype=torch.float64) / h.sum(-1)
+    score = (level - fall * slope).square().sum(0).sqrt() / h.sum(-1)
+    return {"bound": bound, "score": score, "ends": torch.stack([bound[-1], score[-1]])}
+
+
+def abel_curves(fall: float) -> Drawn:
+    """Draw RoFormer's bound :eq:`eq-decay-abel` for entries that fall evenly from pair to pair.
+
+    Args:
+        fall: By which share of themselves, over all pairs.
+
+    Returns:
+        A figure of the bound and the score over the sum of the entries, the triangle inequality.
+    """
+    theta = geometric_frequencies(PAIRS, BASE)
+    places = torch.tensor(PLACES, dtype=torch.float64)
+    partial = PAIRS * rope_decay.abel_bound(places, theta)
+    sums = torch.exp(1j * places[:, None] * theta) @ torch.stack(
+        [torch.ones(PAIRS), torch.arange(PAIRS) / PAIRS], 1
+    ).to(torch.complex128)
+    parts = [side for sum_ in sums.mT for side in (sum_.real.tolist(), sum_.imag.tolist())]
+    found = _bounds(fall, partial.tolist(), parts)
+    bound, score = found["ends"]
+    hover = "t = %{x}: %{y:.2f}"
+    drawn = [
+        line(PLACES, found["bound"], PALETTE["magenta"], "RoFormer's bound", hover=hover),
+        line([0, 250], [1, 1], PALETTE["grey"], "triangle inequality", width=1.5),
+        line(PLACES, found["score"], COLOURS["rope"], "score", hover=hover),
+    ]
+    ticks = [0.1, 1, 10]
+    axes = layout(
+        height=370,
+        margin={"t": 40, "b": 90},
+        title_text=f"at 250 tokens the bound is {bound:.2f}, the score {score:.2f}",
+        xaxis=axis("distance t (tokens)", 0, 250, dtick=50),
+        yaxis=axis(low=math.log10(0.04), high=math.log10(50), type="log", tickvals=ticks),
+    )
+    return Drawn(
+        go.Figure(drawn, axes),
+        f"Against distances up to 250, a logarithmic axis: RoFormer's bound, over the sum of the "
+        f"entries, which fall by {fall:.0%} from the first pair to the last. It falls with the "
+        f"distance to {bound:.2f}; the triangle inequality is 1 everywhere, and the score falls "
+        f"below it, to {score:.2f}.",
+    )
+
+
+SCALED = ("interpolation", "NTK-aware", "YaRN")
+"""The scalings of :func:`fast_head`."""
+
+STUDY_PAIRS, STUDY_BASE, FAST, TRAINED, LONG = 32, 100.0, 7, 64, 256
+
+
+@computed
+def _fast(scale: Tensor, place: Tensor, powers: list[float]) -> dict[str, Tensor]:
+    """Return the scores of a key made for a place, before and after, and where the last is best."""
+    theta = geometric_frequencies(STUDY_PAIRS, STUDY_BASE)[:FAST]
+    slowed = theta * scale ** -torch.tensor(powers, dtype=torch.float64)
+    t = torch.arange(1, LONG + 1).double()
+    made = place * theta
+    before = (t[:, None] * theta - made).cos().mean(-1)
+    after = (t[:, None] * slowed - made).cos().mean(-1)
+    top = after.amax(-1)
+    return {
+        "before": before,
+        "after": after,
+        "best": torch.where(after > top - 1e-9, t, 1e9).amin(-1),
+        "top": top,
+        "kept": (after * (t == place)).sum(-1),
+    }
+
+
+def fast_head(method: str, scale: float, place: int) -> Drawn:
+    """Draw where a head that counts tokens with its seven fast pairs looks after a scaling.
+
+    :eq:`eq-scale-interpolation`, :eq:`eq-scale-ntk` and :eq:`eq-scale-yarn`, with 64 channels, the
+    base 100 and 64 tokens in training. These pairs made four turns or more.
+
+    Args:
+        method: One of ``SCALED``.
+        scale: s, the new length over the old one.
+        place: The distance at which its key scores highest without a scaling.
+
+    Returns:
+        A figure of the score before and after.
+    """
+    powers = {
+        "interpolation": [1.0] * FAST,
+        "NTK-aware": [i / (STUDY_PAIRS - 1) for i in range(FAST)],
+        "YaRN": [0.0] * FAST,  # four turns, the end of its ramp there
+    }[str(method)]
+    colour = COLOURS[dict(zip(SCALED, ("pi", "ntk", "yarn"), strict=True))[str(method)]]
+    found = _fast(scale, place, powers)
+    distances, hover = list(range(1, LONG + 1)), "t = %{x}: %{y:.2f}"
+    drawn = [
+        line(distances, found["before"], PALETTE["grey"], "before", width=1.5, dash="dot"),
+        line(distances, found["after"], colour, "after", width=2, hover=hover),
+        dots([found["best"]], [found["top"]], colour, size=12),
+    ]
+    best, kept = found["best"], found["kept"]
+    axes = layout(
+        height=370,
+        margin={"l": 44, "r": 14, "t": 44, "b": 90},
+        title_text=f"made for {place:.0f}, looks {best:.0f} back; at {place:.0f} it has {kept:.2f}",
+        xaxis=axis("distance (tokens)", 0, LONG, dtick=64),
+        yaxis=axis("score", -1.05, 1.1, dtick=0.5),
+    )
+    return Drawn(
+        go.Figure(drawn, axes),
+        f"Score against distance, up to {LONG}, of a head that counts with seven fast pairs, "
+        f"before and after {method} with the scale {scale:g}. Before, it is highest at "
+        f"{place:.0f}, with 1. After, it is highest at {best:.0f}, and {kept:.2f} at {place:.0f}.",
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import plotly.graph_objects as go
@@ -12,6 +14,7 @@ from torch import Tensor
 from book.figures.marks import (
     CELLS,
     axis,
+    bars,
     box,
     broken,
     dots,
@@ -19,6 +22,8 @@ from book.figures.marks import (
     heat,
     level,
     line,
+    rounded,
+    significant,
     through,
     tokens_axis,
 )
@@ -27,10 +32,12 @@ from lab.explore.style import DIVERGING
 
 __all__ = [
     "offset_on_grid",
+    "own_kind_votes",
     "power_bias",
     "toeplitz_circulant",
     "toeplitz_memory",
     "toeplitz_operations",
+    "toeplitz_times",
 ]
 
 CHANNELS = 64  # of the values
@@ -208,6 +215,69 @@ def toeplitz_memory(features: int) -> Drawn:
     )
 
 
+WAYS = {
+    "algorithm 1": ("none", "solid", "algorithm 1"),
+    "fft": ("toeplitz", "solid", "FFT"),
+    "softmax": ("softmax", "solid", "softmax, fused"),
+}
+
+
+def toeplitz_times(
+    run: str,
+    features: str,
+    *,
+    recorded: Mapping[str, Mapping[str, Mapping[str, Sequence[tuple[int, float]]]]],
+) -> Drawn:
+    """Draw recorded times over that of the matrix, beside the operations :eq:`eq-toeplitz-cost`.
+
+    Args:
+        run: Whose times, a name in ``recorded``.
+        features: m, a name in that.
+        recorded: Run → features → one of ``WAYS`` → numbers of tokens, with the median time over
+            the matrix's.
+
+    Returns:
+        A figure of a line for each way, and of the operations of the FFT over the matrix's.
+    """
+    found, m = recorded[str(run)][str(features)], int(features)
+    lengths = [round(64 * 2 ** (k / 2)) for k in range(19)]
+    costs = {n: toeplitz_operations(n, m) for n in range(2, 8192)}
+    counted = next(n for n, (matrix, fft) in costs.items() if fft < matrix)
+    pairs = [toeplitz_operations(n, m) for n in lengths]
+    hover = "n = %{x:,}: %{y:.3g} times the matrix"
+    drawn = [
+        line(lengths, significant([fft / matrix for matrix, fft in pairs]), COLOURS["toeplitz"],
+             "FFT, counted", width=1.5, dash="dot", hover=hover)
+    ]  # fmt: skip
+    for way, (colour, dash, label) in WAYS.items():
+        x, y = zip(*found[way], strict=True)
+        drawn.append(
+            line(x, significant(y), COLOURS[colour], label, dash=dash, hover=hover,
+                 mode="lines+markers", marker={"size": 6})
+        )  # fmt: skip
+    later = [n for n, ratio in found["fft"] if ratio > 1]
+    ahead = [n for n, ratio in found["fft"] if ratio < 1]
+    clock = f"{later[-1]:,} to {ahead[0]:,}" if ahead else f"more than {later[-1]:,}"
+    axes = layout(
+        height=420,
+        margin={"l": 54, "r": 14, "t": 44, "b": 100},
+        title_text=f"FFT ahead: count {counted:,}, clock {clock}",
+        xaxis=tokens_axis([64, 512, 4096, 32768], math.log10(56), math.log10(40_000)),
+        yaxis=axis("time over that of the matrix", math.log10(0.2), math.log10(300), type="log",
+                   tickvals=[0.3, 1, 3, 10, 30, 100]),
+        shapes=[{**level(1, width=2), "xref": "x domain"}],
+    )  # fmt: skip
+    ends = ", ".join(
+        f"{WAYS[way][2]} {row[-1][1]:.2g} at {row[-1][0]:,}" for way, row in found.items()
+    )
+    return Drawn(
+        go.Figure(drawn, axes),
+        f"Recorded time over that of the plain matrix against the number of tokens, both axes "
+        f"logarithmic, {run}, {features} features. The FFT is the faster from {counted:,} tokens "
+        f"by the count of operations, by the clock from {clock}. The longest recorded: {ends}.",
+    )
+
+
 POWERS = [round(0.05 * i, 2) for i in range(1, 61)]
 PLACES = [round(0.1 * i, 1) for i in range(-20, 21)]
 
@@ -314,4 +384,121 @@ def offset_on_grid(offset: int) -> Drawn:
         f"Steps on a grid of {SIDE} by {SIDE} patches that are {offset:.0f} tokens in reading "
         f"order: {pick(found['count'], 'one', 'two')}. One is {down:.0f} rows down and "
         f"{right:.0f} columns on{other}.",
+    )
+
+
+KINDS, SYMBOLS, SEQUENCES, TOKENS = 4, 8, 64, 48  # of the task *kind*
+DECAYS = (0.6, 0.65, 0.7, 0.75, 0.8, 0.85)  # of what a bias gives the past, the best is drawn
+STEPS = 30  # of the curve, from 1 to 1,000
+SEEN, OWN, DECAY = "BEBAGCBDFAHC", (3, 7, 10), 0.75  # the example: symbols, nearest first
+
+
+@cache
+def _allowed() -> list[float]:
+    """Return how often the largest vote is right, by what a token's own kind weighs more."""
+    draw = torch.Generator().manual_seed(0)
+    size = (SEQUENCES, TOKENS)
+    symbols, kinds = (torch.randint(n, size, generator=draw) for n in (SYMBOLS, KINDS))
+    places = torch.arange(TOKENS)
+    alike = (kinds[:, :, None] == kinds[:, None]).tril(-1)
+    last = torch.where(alike, places, -1).amax(-1)
+    wanted = torch.where(last < 0, -1, symbols.gather(1, last.clamp(min=0)))
+    votes = torch.nn.functional.one_hot(symbols, SYMBOLS).double()
+    curve = []
+    for step in range(STEPS + 1):
+        factor = 1000 ** (step / STEPS)
+        shares = []
+        for decay in DECAYS:
+            past = (decay ** (places[:, None] - places).double()).tril(-1)
+            totals = (past * torch.where(alike, factor, 1.0)) @ votes
+            right = (totals.argmax(-1) == wanted)[wanted >= 0]
+            shares.append(right.double().mean().item())
+        curve.append(max(shares))
+    return curve
+
+
+@computed
+def _voted(factor: Tensor, curve: list[float]) -> dict[str, Tensor]:
+    """Return the example's weights, own kind and others, whether A wins, and what is allowed."""
+    own = torch.zeros(len(SEEN), dtype=torch.float64)
+    own[list(OWN)] = 1
+    past = DECAY ** torch.arange(len(SEEN)).double()
+    weights = past * (1 + (factor - 1) * own)
+    weights = weights / weights.sum()
+    names = sorted({*SEEN})
+    of = torch.tensor([[float(seen == name) for name in names] for seen in SEEN]).double()
+    totals = weights @ of
+    place = STEPS * factor.log10() / 3
+    near = (1 - (place - torch.arange(STEPS + 1)).abs()).clamp(min=0)
+    return {
+        "own": weights * own,
+        "others": weights * (1 - own),
+        "totals": totals[:2],
+        "right": (totals[0] > totals[1:].amax(-1)).double(),
+        "share": (near * torch.tensor(curve, dtype=torch.float64)).sum(-1),
+    }
+
+
+RECORDED = {"softmax": (3.8, 0.772), "FAVOR+": (39.4, 0.959)}
+"""What a token's own kind weighs in two trained models, and the mean accuracy of eight seeds."""
+
+
+def own_kind_votes(factor: float) -> Drawn:
+    """Draw the votes for the last symbol of a token's own kind, and how often they are right.
+
+    Weights as in :eq:`eq-toeplitz-attention`: the bias falls with the distance to the past, and
+    the features give a token's own kind a factor.
+
+    Args:
+        factor: What the own kind weighs over the others.
+
+    Returns:
+        A figure of an example's weights, and of the accuracy against the factor.
+    """
+    curve = _allowed()
+    found = _voted(factor, curve)
+    red, grey = COLOURS["toeplitz"], PALETTE["grey"]
+    names = {"softmax": COLOURS["softmax"], "FAVOR+": COLOURS["favor"]}
+    back = list(range(1, len(SEEN) + 1))
+    a, b = found["totals"]
+    factors = [1000 ** (step / STEPS) for step in range(STEPS + 1)]
+    fig = panels(
+        Panel(
+            [
+                bars(back, found["others"], grey, "other kinds", hover="%{y:.2f}"),
+                bars(back, found["own"], red, "own kind", hover="%{y:.2f}"),
+            ],
+            f"A gets {a:.2f}, B {b:.2f}: {pick(found['right'], 'wrong', 'right')}",
+            x=axis("symbols before, nearest first", 0.4, len(SEEN) + 0.6, tickvals=back,
+                   ticktext=[*SEEN]),
+            y=axis("weight", 0, 1, dtick=0.5),
+        ),
+        Panel(
+            [
+                line(rounded(factors), rounded(curve), grey, hover="×%{x:.3g}: %{y:.2f}"),
+                dots([factor], [found["share"]], red, size=17),
+                *(
+                    dots([x], [y], names[name], name, size=10, symbol="diamond",
+                         hover="×%{x:.3g}: %{y:.3f}")
+                    for name, (x, y) in RECORDED.items()
+                ),
+            ],
+            f"own kind × {factor:.3g}: right in {found['share']:.0%}",
+            x=axis("weight of the own kind over that of others", 0, 3, type="log",
+                   tickvals=[1, 10, 100, 1000], ticktext=["1", "10", "100", "1,000"]),
+            y=axis("accuracy", 0.3, 1.03, dtick=0.2),
+        ),
+        heights=(0.4, 0.44),
+        down=0.21,
+        height=520,
+        barmode="stack",
+        margin={"l": 54, "r": 14, "t": 34, "b": 100},
+    )  # fmt: skip
+    told = ", ".join(f"{name} {y:.2f} at {x:.3g}" for name, (x, y) in RECORDED.items())
+    return Drawn(
+        fig,
+        f"Weights of {len(SEEN)} earlier symbols that fall with the distance, those of the asked "
+        f"token's own kind times {factor:.3g}. The last of that kind is A: all A get "
+        f"{a:.2f}, all B {b:.2f}. Below, how often the largest vote is right against the factor: "
+        f"{found['share']:.0%} here. The curve rises towards 1. Recorded: {told}.",
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import plotly.graph_objects as go
@@ -32,6 +32,8 @@ __all__ = [
     "asked_distance",
     "bias_curves",
     "clock_hands",
+    "divided_bias",
+    "looked_back",
     "permuted_words",
 ]
 
@@ -307,4 +309,100 @@ def asked_distance(distance: int) -> Drawn:
         f"{biased[0]:.2f} at distance 0, whatever is asked, and are {kept:.2f} at distance "
         f"{distance:.0f}. A rotated query that asks for it gives that key {rotated:.2f}, and no "
         "other more.",
+    )
+
+
+def looked_back(
+    test: str, *, recorded: Mapping[str, Mapping[str, Mapping[str, Sequence[float | None]]]]
+) -> Drawn:
+    """Draw the accuracies of every method on both tasks, seed by seed, in one of the tests.
+
+    Args:
+        test: A name in ``recorded``.
+        recorded: Test → task → method → the accuracy of each seed, None where there is none.
+
+    Returns:
+        A figure of a row for each method, with its mean on the right, in a panel for each task.
+    """
+    row: list[Panel] = []
+    told = []
+    for task, found in recorded[str(test)].items():
+        places = list(range(len(found)))
+        beside = torch.linspace(-0.26, 0.26, max(map(len, found.values()))).tolist()
+        means = [None if None in a else sum(filter(None, a)) / len(a) for a in found.values()]
+        numbers = ["none" if mean is None else f"{mean:.2f}" for mean in means]
+        said = ", ".join(f"{name} {n}" for name, n in zip(found, numbers, strict=True))
+        told.append(f"{task}: {said}")
+        labels: dict[str, Any] = {"showticklabels": False} if row else {"ticktext": list(found)}
+        seeds = dots(
+            rounded([a for seeds in found.values() for a in seeds]),
+            rounded([at + dy for at in places for dy in beside]),
+            [COLOURS[name] for name, seeds in found.items() for _ in seeds],
+            size=7,
+            hover="%{x:.3f}",
+        )
+        mean = dots([1.06] * len(found), places, "rgba(0,0,0,0)", text=numbers,
+                    textposition="middle right")  # fmt: skip
+        row.append(
+            Panel(
+                [seeds, mean],
+                task,
+                x=axis("accuracy", 0, 1.5, tickvals=[0, 0.5, 1]),
+                y=downwards(len(found), tickvals=places, **labels),
+            )
+        )
+    fig = panels(row, across=0.05, height=350, margin={"l": 92, "r": 8, "t": 34, "b": 48})
+    return Drawn(
+        fig,
+        f"Accuracy in the test {test}: a dot for each seed of each method, and their mean beside "
+        f"them. {'; '.join(told)}.",
+    )
+
+
+NEAR = 8  # the nearest of the keys in sight
+
+
+@computed
+def _divided(channels: Tensor) -> dict[str, Tensor]:
+    """Return the weights of equal keys under a bias, as it is and divided, and the nearest share.
+
+    A program would store the distances.
+    """
+    away = (0 * channels + 1).expand(FAR).cumsum(0) - 1
+    bias = torch.stack([-away.log1p(), -away.log1p() / channels.sqrt()])
+    weights = bias.softmax(-1)
+    return {"weights": weights, "near": (weights * (away < NEAR)).sum(-1)}
+
+
+def divided_bias(channels: int) -> Drawn:
+    r"""Draw what equal keys weigh when the bias is divided by :math:`\sqrt d` as the scores are.
+
+    Added as :eq:`eq-bias-softmax` says, and inside of the division; the bias is the logarithm of
+    :eq:`eq-bias-kerple` with both numbers 1.
+
+    Args:
+        channels: d of a head.
+
+    Returns:
+        A figure of two curves over the distance.
+    """
+    found = _divided(channels)
+    (right, wrong), (kept, lost) = found["weights"], found["near"]
+    away, hover = list(range(FAR)), "%{x} back: %{y:.3f}"
+    traces = [
+        line(away, right, COLOURS["kerple-log"], "bias as it is", hover=hover),
+        line(away, wrong, PALETTE["grey"], "bias divided by √d", dash="dash", hover=hover),
+    ]
+    axes = layout(
+        height=340,
+        margin={"l": 54, "r": 14, "t": 44, "b": 84},
+        title_text=f"the nearest {NEAR} get {kept:.0%}, divided {lost:.0%}",
+        xaxis=axis("distance of the key", -1, FAR),
+        yaxis=axis("weight", 0, 0.25, dtick=0.1),
+    )
+    return Drawn(
+        go.Figure(traces, axes),
+        f"Weights of {FAR} equal keys against their distance, with a logarithmic bias. As it is, "
+        f"the nearest {NEAR} get {kept:.0%}. Divided by the root of {channels:.0f} channels it is "
+        f"flatter, and they get {lost:.0%}.",
     )
