@@ -455,7 +455,7 @@ def turned_query(angle: float) -> Drawn:
     colours = {1.0: PALETTE["orange"], -1.0: PALETTE["blue"], 0.5: PALETTE["orange"]}
     plane = Panel(
         [
-            line(*ends, grey, "sum of signed features 0", width=1.5, dash="dash"),
+            through(ends, grey, "sum of signed features 0", width=1.5, dash="dash"),
             dots(
                 [k[0] for k in KEYS],
                 [k[1] for k in KEYS],
