@@ -71,7 +71,7 @@ CELLS = {
     for name, start in STARTS.items()
     for said, share in SHARES.items()
 }
-STUDY = Study(__file__, __doc__, CELLS, run, steps=800, seeds=10)
+STUDY = Study(__file__, __doc__, CELLS, run, steps=800)
 
 
 if __name__ == "__main__":
