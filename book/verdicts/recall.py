@@ -1,4 +1,4 @@
-"""What chapter 19 claims."""
+"""What chapters 18 and 19 claim."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from itertools import product
 
 from book import measures
 from book.family import Family, opened
-from results import lookup, recall, recall_many
+from results import delta_start, lookup, recall, recall_many
 
 SIZES = ((8, (32, 64, 128, 256)), (32, (32, 128)))
 DRAWS = tuple(
@@ -22,7 +22,19 @@ MAPS = tuple(
 )
 ROWS = tuple(product((8, 32), ("free", "unit")))
 FEW = "32 pairs, shift, unit, 5,000 sequences"
+ELSEWHERE = {
+    name: name.replace(f"from {start}", "from 1")
+    for name in delta_start.CELLS
+    for start in delta_start.STARTS
+    if start != "1" and f"from {start}," in name
+}
 FAMILIES = {
+    "where rates begin": Family(
+        record="delta_start",
+        runs=lambda: measures.bits("delta_start", "short"),
+        against=ELSEWHERE,
+        claims=opened(ELSEWHERE),
+    ),
     "recall of 32 pairs": Family(
         record="recall_many",
         runs=measures.recalled,
