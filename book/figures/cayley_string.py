@@ -20,6 +20,7 @@ from book.figures.marks import (
     level,
     line,
     rounded,
+    significant,
 )
 from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, panels, pick
 from lab.explore.style import SEQUENTIAL
@@ -319,7 +320,15 @@ def solve_error(
     kappa, norm = found["kappa"], found["norm"]
     hover = "number %{x}: %{y:.4g}"
     values = Panel(
-        [dots(list(range(1, d + 1)), found["values"], COLOURS["cayley"], size=5, hover=hover)],
+        [
+            dots(
+                list(range(1, d + 1)),
+                significant(found["values"]),
+                COLOURS["cayley"],
+                size=5,
+                hover=hover,
+            )
+        ],
         f"d = {d}: κ = {kappa:,.0f}",
         x=axis("singular values of I + S", 0, d + 2, dtick=16),
         y=axis(None, -0.3, 5.3, type="log", dtick=1, exponentformat="power"),
