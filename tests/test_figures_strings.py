@@ -116,7 +116,7 @@ def test_the_condition_is_that_of_identity_plus_s() -> None:
         S = 10 ** at["power"] * S / torch.linalg.matrix_norm(S, 2)
         values = torch.linalg.svdvals(torch.eye(d).double() + S)
         found = torch.tensor(figure.data[0].y, dtype=torch.float64)
-        assert (found / values - 1).abs().max() < 6e-3  # three digits
+        assert (found / values[::2] - 1).abs().max() < 6e-3  # three digits
         assert f"{values[0] / values[-1]:,.0f} times the least" in told
         for trace, errors in zip(figure.data[1:4], SOLVED[at["channels"]].values(), strict=True):
             assert list(trace.y) == pytest.approx([math.log10(v) for v in errors], abs=6e-4)

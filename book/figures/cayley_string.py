@@ -319,6 +319,7 @@ def solve_error(
     found = _values(power, d)
     kappa, norm = found["kappa"], found["norm"]
     hover = "number %{x}: %{y:.4g}"
+    of_pairs = significant(found["values"][::2])  # they come in pairs
     values = Panel(
         [
             dots(
