@@ -319,7 +319,7 @@ def solve_error(
     found = _values(power, d)
     kappa, norm = found["kappa"], found["norm"]
     hover = "number %{x}: %{y:.4g}"
-    of_pairs = significant(found["values"][::2])  # they come in pairs
+    of_pairs = [*significant(found["values"][::2]), None][:33]  # they come in pairs
     values = Panel(
         [
             dots(
@@ -331,7 +331,7 @@ def solve_error(
             )
         ],
         f"d = {d}: κ = {kappa:,.0f}",
-        x=axis("singular values of I + S", 0, d + 2, dtick=16),
+        x=axis("singular values of I + S", 0, 67, dtick=16),
         y=axis(None, -0.3, 5.3, type="log", dtick=1, exponentformat="power"),
     )
     looks = {"inverse": "orange", "solve": "blue", "package": "teal"}
