@@ -321,15 +321,7 @@ def solve_error(
     hover = "number %{x}: %{y:.4g}"
     of_pairs = [*significant(found["values"][::2]), None][:33]  # they come in pairs
     values = Panel(
-        [
-            dots(
-                list(range(1, d + 1)),
-                significant(found["values"]),
-                COLOURS["cayley"],
-                size=5,
-                hover=hover,
-            )
-        ],
+        [dots(list(range(1, 66, 2)), of_pairs, COLOURS["cayley"], size=5, hover=hover)],
         f"d = {d}: κ = {kappa:,.0f}",
         x=axis("singular values of I + S", 0, 67, dtick=16),
         y=axis(None, -0.3, 5.3, type="log", dtick=1, exponentformat="power"),
