@@ -115,11 +115,11 @@ def test_the_condition_is_that_of_identity_plus_s() -> None:
         S = skew(torch.randn(d * (d - 1) // 2, dtype=torch.float64, generator=generator))
         S = 10 ** at["power"] * S / torch.linalg.matrix_norm(S, 2)
         values = torch.linalg.svdvals(torch.eye(d).double() + S)
-        found = torch.tensor(figure.data[0].y, dtype=torch.float64)
-        assert (found / values - 1).abs().max() < 1e-8
+        found = torch.tensor([v for v in figure.data[0].y if v], dtype=torch.float64)
+        assert (found / values[::2] - 1).abs().max() < 6e-3  # three digits
         assert f"{values[0] / values[-1]:,.0f} times the least" in told
         for trace, errors in zip(figure.data[1:4], SOLVED[at["channels"]].values(), strict=True):
-            assert list(trace.y) == list(errors)
+            assert list(trace.y) == pytest.approx([math.log10(v) for v in errors], abs=6e-4)
 
 
 def test_only_the_sum_of_heads_is_level_behind_rope() -> None:

@@ -253,7 +253,7 @@ def losses_by_density(
         height=390,
         margin={"l": 60, "r": 14, "t": 44, "b": 96},
         title_text=f"{projections} projections",
-        xaxis=axis("density of S before RoPE, and a dense S behind it", type="category"),
+        xaxis=axis("density of S, and dense behind RoPE", type="category"),
         yaxis=axis("loss (nats)", -3.7, 0.5, type="log", tickvals=[0.001, 0.01, 0.1, 1]),
     )
     told = "; ".join(

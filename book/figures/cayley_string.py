@@ -319,23 +319,25 @@ def solve_error(
     found = _values(power, d)
     kappa, norm = found["kappa"], found["norm"]
     hover = "number %{x}: %{y:.4g}"
+    of_pairs = [*significant(found["values"][::2]), None][:33]  # they come in pairs
     values = Panel(
-        [dots(list(range(1, d + 1)), found["values"], COLOURS["cayley"], size=5, hover=hover)],
+        [dots(list(range(1, 66, 2)), of_pairs, COLOURS["cayley"], size=5, hover=hover)],
         f"d = {d}: κ = {kappa:,.0f}",
-        x=axis("singular values of I + S", 0, d + 2, dtick=16),
+        x=axis("singular values of I + S", 0, 67, dtick=16),
         y=axis(None, -0.3, 5.3, type="log", dtick=1, exponentformat="power"),
     )
     looks = {"inverse": "orange", "solve": "blue", "package": "teal"}
     errors = Panel(
         [
-            line(sizes, significant(recorded[str(channels)][way]), PALETTE[colour], way,
-                 mode="lines+markers", hover="‖S‖ = %{x}: %{y:.1e}")
+            line(sizes, rounded([math.log10(v) for v in recorded[str(channels)][way]]),
+                 PALETTE[colour], way, mode="lines+markers", hover="‖S‖ = %{x}: 10 to the %{y:.1f}")
             for way, colour in looks.items()
         ]
-        + [line([norm, norm], [1e-16, 1e-11], PALETTE["grey"], width=1.5, dash="dot")],
+        + [line([norm, norm], [-16, -11], PALETTE["grey"], width=1.5, dash="dot")],
         "largest |PᵀP − I|",
         x=axis("‖S‖", -1.2, 5.2, type="log", dtick=2, exponentformat="power"),
-        y=axis(None, -16, -11, type="log", dtick=1, exponentformat="power"),
+        y=axis(None, -16, -11, tickvals=[-16, -15, -14, -13, -12, -11],
+               ticktext=["10⁻¹⁶", "10⁻¹⁵", "10⁻¹⁴", "10⁻¹³", "10⁻¹²", "10⁻¹¹"]),
     )  # fmt: skip
     room = {"l": 40, "r": 10, "t": 34, "b": 84}
     return Drawn(

@@ -92,7 +92,7 @@ def turned_modes(r: float, c1: float, c2: float, c3: float) -> Drawn:
         for (x, y), colour in zip(found["arcs"], pairs, strict=True)
     ]
     words: dict[str, Any] = {"text": [str(n) for n in channels], "textposition": "top center"}
-    plane = axis(low=-3, high=3, dtick=1, showticklabels=False)
+    plane = axis(low=-3.3, high=3.3, dtick=1, showticklabels=False)
     modes = Panel(
         [
             *arcs,
