@@ -33,7 +33,7 @@ IMPLIED: dict[str, Callable[..., Sequence[float]]] = {
         part(math.pi / 24 * query) * part(math.pi / 24 * key) for part in (math.cos, math.sin)
     ],
 }  # fmt: skip
-GIVEN = ("draws", "overlaps", "rates", "recorded", "sizes")
+GIVEN = ("draws", "looks", "overlaps", "rates", "recorded", "shifts", "sizes", "tests")
 """What a chapter gives its figures, and no slider moves."""
 
 NUMBER = re.compile(r"-?\d+(?:,\d{3})*(?:\.\d+)?%?")
@@ -139,9 +139,6 @@ def test_words_and_heads_give_the_numbers_of_the_picture(name: str) -> None:
 
 
 # what a notebook gives a figure, and no slider moves
-GIVEN = ("rates", "recorded", "shifts", "looks", "sizes", "tests")
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_a_page_moves_between_the_states(name: str) -> None:
     draw, grid = find(name), CASES[name]
