@@ -138,7 +138,6 @@ def test_words_and_heads_give_the_numbers_of_the_picture(name: str) -> None:
         assert unfounded(NUMBER.findall(heads), [*shown, alt]) == [], point
 
 
-# what a notebook gives a figure, and no slider moves
 @pytest.mark.parametrize("name", CASES)
 def test_a_page_moves_between_the_states(name: str) -> None:
     draw, grid = find(name), CASES[name]
