@@ -147,7 +147,7 @@ def recorded_times(
             y=milliseconds("ms a head", *decades),
             shapes=[marks.upright(tokens, width=1.5, dash="dot")],
         ),
-        Panel([bars], x=milliseconds(f"ms a head at {tokens:,} tokens, × {first}’s", *decades)),
+        Panel([bars], x=milliseconds(f"ms a head, n = {tokens:,}, × {first}’s", *decades)),
         heights=(0.52, 0.32),
         height=600,
         margin={"l": 84, "r": 14, "t": 14, "b": 92},
