@@ -224,7 +224,7 @@ CASES: dict[str, dict[str, list[Any]]] = {
     },
     "circulant_string.first_steps": {"direction": [10, 0, 45, 90]},
     "circulant_blocks.turned_modes": {
-        "r": [1, 0, -2], "c1": [-0.5, 0], "c2": [-0.25, 1], "c3": [0, 0.5],
+        "r": [0.5, 0, -2], "c1": [-0.5, 0], "c2": [-0.25, 1], "c3": [0, 0.5],
     },
     "circulant_blocks.still_channels": {"block": ["16", "64", "4", "2"], "position": [1, 0, 8]},
     "circulant_blocks.held_back": {

@@ -53,6 +53,7 @@ def tidy(svg: str) -> str:
         svg,
     )
     svg = re.sub(r"(?<=cb)[0-9a-f]{6}| trace[0-9a-f]{6}(?=[ \"])", "", svg)
+    svg = svg.replace(' style=""', "")  # which is there now and then
     names = [*dict.fromkeys(re.findall(r'id="([^"]+)"', svg))]
     for number, name in sorted(enumerate(names), key=lambda item: -len(item[1])):
         svg = re.sub(rf"(?<=[\"#]){re.escape(name)}(?=[\"')&])", f"i{number}", svg)
