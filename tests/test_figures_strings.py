@@ -123,17 +123,17 @@ def test_the_condition_is_that_of_identity_plus_s() -> None:
 
 
 def test_only_the_sum_of_heads_is_level_behind_rope() -> None:
-    omega = RoPE(32).double().frequencies()[0]
+    omega = RoPE(16).double().frequencies()[0]
     generator = torch.Generator().manual_seed(3)
-    shapes = (32,), (32,), (496,)
+    shapes = (16,), (16,), (120,)
     q, k, entries = (torch.randn(*s, generator=generator, dtype=torch.float64) for s in shapes)
     for at, (figure, told) in states("cayley_places.heads_behind"):
         twin = cayley_after_rope if at["stands"].startswith("behind") else cayley_string
         S, shifts = at["size"] * skew(entries) / 4, torch.arange(41.0).double()[:, None]
         one, other = (
-            twin(x.expand(41, 32), shifts + by, S, omega) for x, by in ((q, 0.0), (k, 3.0))
+            twin(x.expand(41, 16), shifts + by, S, omega) for x, by in ((q, 0.0), (k, 3.0))
         )
-        want = (one * other).view(41, 4, 8).sum(-1).mT / 8**0.5
+        want = (one * other).view(41, 4, 4).sum(-1).mT / 4**0.5
         found = torch.tensor([trace.y for trace in figure.data], dtype=torch.float64)
         assert (found[:4] - want).abs().max() < 1e-10
         assert (found[4] - want.sum(0)).abs().max() < 1e-10

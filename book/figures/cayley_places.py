@@ -17,7 +17,7 @@ from stringlib.reference.rope import apply_rope
 
 __all__ = ["acting_directions", "folded_scores", "heads_behind", "losses_by_density"]
 
-WIDTH, HEADS = 32, 4  # channels of all heads, and heads
+WIDTH, HEADS = 16, 4  # channels of all heads, and heads
 SHIFTS = 40
 OFFSET = 3.0  # from the query to the key
 PLANES = [(0, 1), (0, 2), (1, 2)]
@@ -245,7 +245,7 @@ def losses_by_density(
     colour = COLOURS["cayley"]
     ends = [((kind, low), (kind, high)) for kind, (_, low, high) in zip(kinds, means, strict=True)]
     traces += [
-        segments(ends, colour, width=4),  # type: ignore[arg-type]
+        segments(ends, colour, width=4),
         dots(kinds, significant([mean for mean, *_ in means]), colour, "mean, 95% interval",
              hover=hover),
     ]  # fmt: skip

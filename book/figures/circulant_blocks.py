@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
-from book.figures.marks import axis, bars, box, dots, line, rounded, segments
+from book.figures.marks import at_one_place, axis, bars, box, dots, line, rounded, segments
 from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels
 from stringlib.algebra import circulant_frequencies
 
@@ -214,16 +214,9 @@ def held_back(noise: float, decay: float, penalty: float) -> Drawn:
         A figure of two curves over the noise, with a dot on each.
     """
     found = _held(noise, decay, penalty)
-    names = {"decay (AdamW)": "blue", "penalty": "orange"}
-    traces = []
-    for (name, colour), curve, here in zip(
-        names.items(), found["curves"], found["here"], strict=True
-    ):
-        hover = "σ = %{x}: %{y:.2f}"
-        traces += [
-            line(NOISES, curve, PALETTE[colour], name, hover=hover),
-            dots([noise], [here], PALETTE[colour], hover=hover),
-        ]
+    looks = {"decay (AdamW)": PALETTE["blue"], "penalty": PALETTE["orange"]}
+    hover = "σ = %{x}: %{y:.2f}"
+    traces = at_one_place(NOISES, noise, looks, found["curves"], found["here"], hover)
     (decayed, penalised), steps = found["here"], found["steps"]
     panel = Panel(
         traces,
@@ -328,8 +321,8 @@ def seeds_by_block(
     count = len(links)
     traces = [
         dots(places, rounded(every), grey, "a seed", size=5, hover="%{x}: %{y:.2f}"),
-        segments(links, grey, width=1),  # type: ignore[arg-type]
-        segments(ends, colour, width=4),  # type: ignore[arg-type]
+        segments(links, grey, width=1),
+        segments(ends, colour, width=4),
         dots(names, rounded([mean for mean, *_ in means]), colour, "mean, 95% interval",
              hover="%{x}: %{y:.2f}"),
     ]  # fmt: skip

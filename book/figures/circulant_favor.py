@@ -10,7 +10,18 @@ import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
-from book.figures.marks import axis, bars, broken, circle, dots, line, rounded, significant, through
+from book.figures.marks import (
+    axis,
+    bars,
+    broken,
+    circle,
+    dots,
+    line,
+    rounded,
+    significant,
+    through,
+    won,
+)
 from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels
 from lab.theory.structured_variance import (
     circulant_mean_mse,
@@ -422,23 +433,13 @@ def weight_errors(
     """
     found, sizes = recorded[length], [*sizes]
     hover = "m = %{x}: %{y:.2f}"
+    colours = {kind: COLOURS[f"favor-{kind}"] for kind in PROJECTIONS}
     drawn = [
-        line(sizes, significant(found[kind]), COLOURS[f"favor-{kind}"], name, hover=hover)
+        line(sizes, significant(found[kind]), colours[kind], name, hover=hover)
         for kind, name in PROJECTIONS.items()
     ]
-    wins = [found["least"][kind] for kind in PROJECTIONS]
-    drawn.append(
-        dots(
-            wins,
-            significant(
-                m and found[kind][sizes.index(m)] for kind, m in zip(PROJECTIONS, wins, strict=True)
-            ),
-            [COLOURS[f"favor-{kind}"] for kind in PROJECTIONS],
-            size=13,
-            symbol="diamond",
-            hover=hover,
-        )
-    )
+    wins = {kind: found["least"][kind] for kind in PROJECTIONS}
+    drawn.append(won(sizes, found, wins, colours, hover))
     drawn.append(line([sizes[0], sizes[-1]], [1, 1], PALETTE["grey"], "uniform attention"))
     at = sizes.index(HEAD_DIM)
     independent, simplex = (significant([found[k][at]])[0] for k in ("iid", "simplex-circulant"))
@@ -454,8 +455,8 @@ def weight_errors(
         margin={"b": 110},
     )  # fmt: skip
     told = ", ".join(
-        f"{name} from {m} on" if m else f"{name} never"
-        for name, m in zip(PROJECTIONS.values(), wins, strict=True)
+        f"{name} from {wins[kind]} on" if wins[kind] else f"{name} never"
+        for kind, name in PROJECTIONS.items()
     )
     return Drawn(
         go.Figure(drawn, axes),

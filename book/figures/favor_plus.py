@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
-from book.figures.marks import axis, bars, dots, line, rounded, significant, upright
+from book.figures.marks import axis, bars, dots, line, rounded, significant, upright, won
 from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels
 from lab.theory.variance import (
     hyperbolic_mse,
@@ -376,26 +376,17 @@ def favor_distance(
         for kind, (name, colour, dash) in MAPS.items()
     ]
     wins = {kind: found["least"][kind] for kind in MAPS}
-    ends = [m and found[kind][sizes.index(m)] for kind, m in wins.items()]
-    drawn.append(
-        dots(
-            list(wins.values()),
-            significant(ends),
-            [colour for _, colour, _ in MAPS.values()],
-            size=13,
-            symbol="diamond",
-            hover=hover,
-        )
-    )
+    colours = {kind: colour for kind, (_, colour, _) in MAPS.items()}
+    drawn.append(won(sizes, found, wins, colours, hover))
     edges = [sizes[0], sizes[-1]]
     straight = round(found["line"], 2)
     drawn.append(line(edges, [1, 1], PALETTE["grey"], "uniform attention", width=2))
     drawn.append(line(edges, [straight] * 2, PALETTE["grey"], "straight line", width=2, dash="dot"))
-    won = sum(m is not None for m in wins.values())
+    count = sum(m is not None for m in wins.values())
     ticks = [0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5]
     axes = layout(
         height=460,
-        title_text=f"{tokens}, t = {t}: {won} of {len(wins)} beat uniform attention",
+        title_text=f"{tokens}, t = {t}: {count} of {len(wins)} beat uniform attention",
         xaxis=axis("features m", 1.1, 3.4, type="log", tickvals=sizes),
         yaxis=axis(
             "distance over uniform attention's", -1.78, 0.85, type="log", tickvals=ticks,
@@ -412,7 +403,7 @@ def favor_distance(
         f"Distance of attention weights from softmax's over that of uniform attention, {tokens} "
         f"tokens at t = {t}, medians against the number of features, both logarithmic. "
         f"The straight line is level at {straight}. On all seeds "
-        f"{won} of {len(wins)} beat uniform attention: {told}.",
+        f"{count} of {len(wins)} beat uniform attention: {told}.",
     )
 
 

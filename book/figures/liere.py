@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
-from book.figures.marks import axis, bars, dots, line, rounded, segments
+from book.figures.marks import at_one_place, axis, bars, dots, line, rounded, segments
 from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels
 from stringlib.algebra import skew
 
@@ -58,15 +58,8 @@ def numbers_of_an_encoder(coordinates: str, channels: int) -> Drawn:
         "Ω alone (mixed RoPE)": COLOURS["mixed"],
         "Circulant": COLOURS["circulant"],
     }
-    traces = []
-    for (name, colour), curve, here in zip(
-        looks.items(), found["curves"], found["here"], strict=True
-    ):
-        hover = f"{name}, %{{x}} channels: %{{y:,}}"
-        traces += [
-            line(CHANNELS, curve, colour, name, width=2, hover=hover),
-            dots([channels], [here], colour, size=10, hover=hover),
-        ]
+    hover = "%{x} channels: %{y:,}"
+    traces = at_one_place(CHANNELS, channels, looks, found["curves"], found["here"], hover)
     most, whole, table, circulant = found["here"]
     axes = layout(
         height=390,
@@ -206,16 +199,9 @@ def far_out(direction: float, distance: float) -> Drawn:
         A figure of two lines over the distance, with a dot on each.
     """
     found = _far(direction, distance)
-    names = {"from the product at the origin": "grey", "from the limit": "orange"}
-    traces = []
-    for (name, colour), curve, here in zip(
-        names.items(), found["curves"], found["here"], strict=True
-    ):
-        hover = "s = %{x:.3g}: %{y:.3f}"
-        traces += [
-            line(rounded(FAR), curve, PALETTE[colour], name, hover=hover),
-            dots([found["s"]], [here], PALETTE[colour], hover=hover),
-        ]
+    looks = {"from the product at the origin": PALETTE["grey"], "from the limit": PALETTE["orange"]}
+    hover = "s = %{x:.3g}: %{y:.3f}"
+    traces = at_one_place(rounded(FAR), found["s"], looks, found["curves"], found["here"], hover)
     origin, limit = found["here"]
     axes = layout(
         height=360,
@@ -265,7 +251,7 @@ def shifted_accuracy(
         colour, dash = COLOURS[looks[name]], "dash" if "moved" in name else None
         ends = [((p, m - e), (p, m + e)) for p, m, e in zip(places, mean, error, strict=True)]
         traces += [
-            segments(ends, colour, width=2),  # type: ignore[arg-type]
+            segments(ends, colour, width=2),
             line(places, rounded(mean), colour, name, width=3.5, dash=dash,
                  hover="%{x}: %{y:.2f}"),
         ]  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import plotly.graph_objects as go
@@ -12,6 +12,7 @@ from torch import Tensor
 
 __all__ = [
     "CELLS",
+    "at_one_place",
     "axis",
     "bars",
     "box",
@@ -30,12 +31,14 @@ __all__ = [
     "through",
     "tokens_axis",
     "upright",
+    "won",
 ]
 
 CELLS: dict[str, Any] = {"showgrid": False, "zeroline": False, "ticks": ""}
 """An axis along the cells of a map."""
 
-Point = Sequence[float]
+Point = Sequence[float | str]
+"""A place on an axis is a number, or a name where the axis has names."""
 
 
 def rounded(values: Any, decimals: int = 3) -> list[Any]:
@@ -100,6 +103,38 @@ def dots(
     return go.Scatter(x=x, y=y, mode=mode, marker=look, **_said(name, hover), **more)
 
 
+def at_one_place(
+    x: Any, place: Any, looks: Mapping[str, str], curves: Any, here: Any, hover: str
+) -> list[go.Scatter]:
+    """Return a line for each name with its colour, and behind it its dot at one place."""
+    traces = []
+    for (name, colour), curve, value in zip(looks.items(), curves, here, strict=True):
+        traces += [
+            line(x, curve, colour, name, hover=hover),
+            dots([place], [value], colour, hover=hover),
+        ]
+    return traces
+
+
+def won(
+    sizes: Sequence[int],
+    curves: Mapping[str, Sequence[float]],
+    least: Mapping[str, int | None],
+    colours: Mapping[str, str],
+    hover: str,
+) -> go.Scatter:
+    """Return a diamond on each curve that has won, at the least size from which on it has."""
+    ends = [m and curves[name][sizes.index(m)] for name, m in least.items()]
+    return dots(
+        [*least.values()],
+        significant(ends),
+        [colours[name] for name in least],
+        size=13,
+        symbol="diamond",
+        hover=hover,
+    )
+
+
 def bars(
     x: Any, y: Any, colour: Any, name: str | None = None, *, hover: str | None = None, **more: Any
 ) -> go.Bar:
@@ -115,8 +150,8 @@ def segments(
     width: float = 2.5,
 ) -> go.Scatter:
     """Return one trace of straight pieces, each from one point to another."""
-    x: list[float | None] = []
-    y: list[float | None] = []
+    x: list[float | str | None] = []
+    y: list[float | str | None] = []
     for start, end in ends:
         x += [start[0], end[0], None]
         y += [start[1], end[1], None]

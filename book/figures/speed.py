@@ -157,7 +157,7 @@ def recorded_times(
     return Drawn(
         fig,
         f"Recorded milliseconds a head against the number of tokens, {mask}, both logarithmic: "
-        f"softmax rises about twice as steeply as what goes through a state. Bars at {tokens:,} "
+        f"softmax rises most steeply. Bars at {tokens:,} "
         f"tokens, with the time over that of {first}: {words}.",
     )
 

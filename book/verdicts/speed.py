@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 from benchmarks.goals import MODES
 from book import measures
@@ -17,46 +18,35 @@ ATTENTION = {  # with a bias → without, at as many tokens, a power of 2 where 
     for way in ("Toeplitz", "Toeplitz, literal FFT")
 }
 LONG = ("text", "long")
+_times = partial(Family, unit="times", less=True, shown=math.exp)
 FAMILIES = {
-    "a projection by FFT": Family(
+    "a projection by FFT": _times(
         record="circulant_speed",
         runs=measures.projections,
         against=FFT,
         claims=dict.fromkeys(FFT, "ahead")
         | {"FFT, d = 32": "behind", "FFT, d = 64": "suggestive, behind"},
-        unit="times",
-        less=True,
-        shown=math.exp,
     ),
-    "a projection by FFT, half the time": Family(
+    "a projection by FFT, half the time": _times(
         record="circulant_speed",
         runs=measures.projections,
         against=FFT,
         claims={f"FFT, d = {d}": "ahead" if d >= 256 else "behind" for d in SIZES},
-        unit="times",
-        less=True,
-        shown=math.exp,
         limits=dict.fromkeys(FFT, -math.log(2)),
     ),
-    "a Toeplitz bias": Family(
+    "a Toeplitz bias": _times(
         record="bench-attention-cpu",
         runs=lambda: measures.times("attention"),
         against=ATTENTION,
         claims=dict.fromkeys(ATTENTION, "behind") | {"Toeplitz, patches": "open"},
-        unit="times",
-        less=True,
-        shown=math.exp,
     ),
-    "a Toeplitz bias in a ViT": Family(
+    "a Toeplitz bias in a ViT": _times(
         record="bench-models-cpu",
         runs=lambda: measures.times("models"),
         against="ViT FAVOR+, images",
         claims={"ViT FAVOR+, Toeplitz, images": "behind"},
-        unit="times",
-        less=True,
-        shown=math.exp,
     ),
-    "Circulant-STRING, over learned frequencies": Family(
+    "Circulant-STRING, over learned frequencies": _times(
         record="bench-encoders-cpu",
         runs=lambda: measures.times("encoders"),
         against="MixedRoPE, ViT",
@@ -64,17 +54,11 @@ FAMILIES = {
             "CirculantSTRING folded, ViT": "open",
             "CirculantSTRING by FFT, ViT": "behind",
         },
-        unit="times",
-        less=True,
-        shown=math.exp,
     ),
-    "AxialRoPE with its table, over rope-vit": Family(
+    "AxialRoPE with its table, over rope-vit": _times(
         record="bench-encoders-cpu",
         runs=lambda: measures.times("encoders", MODES[1]),
         against={f"AxialRoPE, phases given, {at}": f"rope-vit axial, {at}" for at in LONG},
         claims={f"AxialRoPE, phases given, {at}": "behind" for at in LONG},
-        unit="times",
-        less=True,
-        shown=math.exp,
     ),
 }
