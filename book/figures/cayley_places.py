@@ -88,7 +88,7 @@ def heads_behind(stands: str, size: float) -> Drawn:
         margin={"l": 48, "r": 14, "t": 44, "b": 104},
         title_text=f"{stands}: a head's score moves by up to {found['change']:.2f}",
         xaxis=axis("shift of all positions", 0, SHIFTS),
-        yaxis=axis("score", -2.25, 2.25, dtick=1),
+        yaxis=axis("score", -2.75, 2.75, dtick=1),
     )
     return Drawn(
         go.Figure(traces, axes),
