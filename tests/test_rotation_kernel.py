@@ -32,12 +32,19 @@ def turned(x, phases):
     return torch.view_as_complex(pairs.unflatten(-1, (-1, 2)))
 
 
+def turned_halves(x, phases):
+    """The same in the other layout: real parts first, then imaginary ones."""
+    halves = rotate_pairs(torch.cat([x.real, x.imag], -1), torch.view_as_real(phases), "half")
+    return torch.complex(*halves.chunk(2, -1))
+
+
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # torch's own, on first use
+@pytest.mark.parametrize("turned", [turned, turned_halves])
 @pytest.mark.parametrize(("x_shape", "shape"), SHAPES)
-def test_gradients_of_every_kind(x_shape, shape):
+def test_gradients_of_every_kind(x_shape, shape, turned):
     """First and second, backward and forward, one at a time and many at once."""
     x, shared = random(*x_shape).requires_grad_(), random(*shape).requires_grad_()
-    assert torch.equal(turned(x, shared), x * shared)
+    assert torch.allclose(turned(x, shared), x * shared, rtol=0, atol=1e-15)
     options = {"check_forward_ad": True, "check_batched_grad": True}
     assert torch.autograd.gradcheck(turned, (x, shared), **options)
     options = {"check_fwd_over_rev": True, "check_batched_grad": True, "fast_mode": True}
@@ -101,8 +108,20 @@ def tensors(tree):
     return [t for t in tree_leaves(tree) if isinstance(t, torch.Tensor)]
 
 
+class Halves(stringlib.RotaryEncoder):
+    """Learned frequencies in the other layout."""
+
+    def __init__(self):
+        super().__init__(16, 2, heads=3, layout="half")
+        self.omega = torch.nn.Parameter(torch.randn(3, 8, 2))
+
+    def frequencies(self):
+        return self.omega.double()
+
+
 LEARNED = {
     "mixed": (lambda: stringlib.MixedRoPE(16, 2, heads=3), "omega"),
+    "halves": (Halves, "omega"),
     "mixed-one-head": (lambda: stringlib.MixedRoPE(16, 2, heads=1), "omega"),
     "reflection": (lambda: stringlib.ReflectionSTRING(16, 2, heads=3), "angles"),
     "circulant": (lambda: stringlib.CirculantSTRING(16, 2, heads=3), "coefficients"),
