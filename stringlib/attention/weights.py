@@ -253,7 +253,10 @@ def _sums_over_all(q: Tensor, k: Tensor, u: Tensor, mode: str | None) -> Tensor:
     """Return the sums over all keys, in the cheaper order of the two products."""
     queries, (keys, m), width = q.shape[-2], k.shape[-2:], u.shape[-1]
     few = queries * keys * (m + width) <= (queries + keys) * m * width
-    return (q @ k.mT) @ u if mode == "parallel" or few else q @ (k.mT @ u)
+    if mode == "parallel" or few:
+        return (q @ k.mT) @ u
+    # the ones beside the values are a row here; as one column more they would cost a sixth
+    return q @ (u.mT @ k).mT
 
 
 def common_scale(key_scale: Tensor, causal: bool, before: Tensor | None = None) -> Tensor:

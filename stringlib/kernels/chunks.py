@@ -95,8 +95,9 @@ class _Chunks(torch.autograd.Function):
             g_kept = (after * before).sum((-2, -1)).unsqueeze(-1) * since[..., -1, :]
             ones = torch.ones(mask.shape[-2:], dtype=g.dtype, device=g.device)
             g_decay = (g_q * q).sum(-1) @ ones.tril() + (g_k * k).sum(-1) @ ones.triu(1) + g_kept
-            pairs = g_scores * scores
-            g_decay[..., 1:] += pairs.cumsum(-1).tril_(-1).sum(-2)[..., :-1]
+            # as a product, for a GPU sums along the last dimension ten times as slowly
+            pairs = (g_scores * scores) @ ones.triu()
+            g_decay[..., 1:] += pairs.tril_(-1).sum(-2)[..., :-1]
             g_decay = g_decay.unsqueeze(-1)
         g_scores = _masked(g_scores, mask)
         _add_product(g_u, scores.mT, g)

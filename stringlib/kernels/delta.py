@@ -57,7 +57,7 @@ def delta_sums(
     if torch.compiler.is_exporting():  # a loop over chunks would be for one number of them
         q, k, v, beta, log_decay = (x.unsqueeze(-3) for x in tokens)
     else:
-        q, k, v, beta, log_decay = in_chunks(chunk_size(n, CHUNK, mode), *tokens)
+        q, k, v, beta, log_decay = in_chunks(chunk_size(v, CHUNK, mode), *tokens)
     out, state = _chunks(q, k, v, beta, log_decay, state)
     return out.flatten(-3, -2)[..., :n, :], state
 
@@ -92,8 +92,11 @@ def _chunks(
     eye = torch.eye(k.shape[-1], dtype=k.dtype, device=k.device)
     kept = since_start[..., -1:, :] * eye - written @ old
     added = written @ own
-    before = []
+    lead, before = state.shape[:-2], []
+    kept, added, state = kept.flatten(0, -4), added.flatten(0, -4), state.flatten(0, -3)
     for keep, add in zip(kept.unbind(-3), added.unbind(-3), strict=True):
         before.append(state)
-        state = keep @ state + add
-    return within @ own + (since_start * q - within @ old) @ torch.stack(before, -3), state
+        state = torch.baddbmm(add, keep, state)
+    read = torch.stack(before, -3).unflatten(0, lead)
+    out = within @ own + (since_start * q - within @ old) @ read
+    return out, state.unflatten(0, lead)
