@@ -11,6 +11,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import stringlib
+from stringlib.inputs import Layout
+from stringlib.kernels.delta import delta_sums
+from stringlib.kernels.recurrence import causal_sums
 from tests.model_cases import COVERING, LENGTH, has_state, model_and_input
 
 pytestmark = [
@@ -105,3 +109,56 @@ def test_a_training_step_is_captured_and_replayed_with_other_inputs(kind, name):
     graph.replay()
     for got, want in zip(out, scores_and_gradients(there, at.flip(0)), strict=True):
         near(got, want, ROUGH)
+
+
+def pulled(f: Callable[..., Tensor], *inputs: Tensor) -> list[Tensor]:
+    """Return a value and the gradients of the sum of its squares, found there and here."""
+    leaves = [x.detach().requires_grad_() for x in inputs]
+    out = f(*leaves)
+    return [out, *torch.autograd.grad(out.pow(2).sum(), leaves)]
+
+
+@pytest.mark.parametrize("n", [64, 65, 300])
+@pytest.mark.parametrize("rule", ["plain", "a token", "a feature", "delta"])
+def test_sums_over_chunks_are_those_of_a_processor(rule, n):
+    draw = torch.Generator().manual_seed(0)
+    q, k, u = torch.randn(3, 2, 3, n, 8, dtype=torch.float64, generator=draw)
+    decay = -torch.rand(2, 3, n, 8, dtype=torch.float64, generator=draw)
+    inputs = {
+        "plain": (q, k, u),
+        "a token": (q, k, u, decay[..., :1]),
+        "a feature": (q, k, u, decay),
+        "delta": (q, torch.nn.functional.normalize(k, dim=-1), u, -decay[..., 1:2], decay[..., :1]),
+    }[rule]
+    sums = delta_sums if rule == "delta" else causal_sums
+    want = pulled(lambda *x: sums(*x)[0], *inputs)
+    got = pulled(lambda *x: sums(*x)[0], *(x.cuda() for x in inputs))
+    for one, other in zip(got, want, strict=True):
+        near(one, other, EXACT)
+
+
+class Learned(stringlib.RotaryEncoder):
+    """Frequencies that are given, and have a gradient."""
+
+    def __init__(self, omega: Tensor, layout: Layout) -> None:
+        super().__init__(8, 2, heads=3, layout=layout)
+        self.omega = omega
+
+    def frequencies(self) -> Tensor:
+        return self.omega
+
+
+@pytest.mark.parametrize("layout", ["interleaved", "half"])
+def test_learned_frequencies_have_the_gradient_of_a_processor(layout):
+    draw = torch.Generator().manual_seed(0)
+    q, k = torch.randn(2, 20, 3, 9, 8, dtype=torch.float64, generator=draw)
+    omega, at = (torch.randn(*s, 2, dtype=torch.float64, generator=draw) for s in ((3, 4), (9,)))
+
+    def product(q: Tensor, k: Tensor, omega: Tensor) -> Tensor:
+        q, k = Learned(omega, layout)(q, k, at.to(q.device))
+        return q @ k.mT
+
+    want = pulled(product, q, k, omega)
+    got = pulled(product, *(x.cuda() for x in (q, k, omega)))
+    for one, other in zip(got, want, strict=True):
+        near(one, other, EXACT)
