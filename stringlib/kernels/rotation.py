@@ -154,7 +154,7 @@ class _Turn(torch.autograd.Function):
         x, phases = ctx.saved_tensors
         grad_x = grad_phases = None
         if ctx.needs_input_grad[0]:
-            back = torch.stack([phases[..., 0], -phases[..., 1]], -1)
+            back = torch.view_as_real(_complex(phases).conj_physical())
             grad_x = _turn(g, back, ctx.layout).sum_to_size(ctx.shape)
         if ctx.needs_input_grad[1]:
             x, g = (_pairwise(t, ctx.layout) for t in (x, g))
