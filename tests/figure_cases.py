@@ -53,6 +53,26 @@ PLACES = {
     "sinusoidal": {"mean": [[0.7, 0.7, 0.7, 0.3, 0.3]] * 3 + [[0.4, 0.4, 0.3, 0.2, 0.2]] * 2},
 }
 
+LOOKED_BACK = {
+    features: {
+        band: {
+            way: [[round(0.1 * (n + more), 2)] * 3, [round(0.11 * n + 0.01 * more, 2), 0.5, 0.4]]
+            for n, way in enumerate(
+                (
+                    "softmax",
+                    "before φ",
+                    "before φ, moving",
+                    "after φ",
+                    "after φ, numerator",
+                    "rolled",
+                    "none",
+                )
+            )
+        }
+        for more, band in enumerate(("even", "geometric"), start)
+    }
+    for start, features in enumerate(("FAVOR+", "ReLU"))
+}
 PERFORMERS = {
     "ReLU": {
         "none": ("none", [(0.58, 0.57), (0.6, 0.61)]),
@@ -342,6 +362,10 @@ CASES: dict[str, dict[str, list[Any]]] = {
     "rotations_meet_linear_attention.shifted_kernels": {
         "shift": [16, 0, 64],
         "features": ["ReLU, 16", "random, 16", "random, 64", "random, 1024"],
+    },
+    "rotations_meet_linear_attention.shifted_accuracy": {
+        "features": ["FAVOR+", "ReLU"], "frequencies": ["even", "geometric"],
+        "recorded": [LOOKED_BACK], "shifts": [(0, 10, 1000)],
     },
     "rotations_meet_linear_attention.rolled_features": {
         "offset": [3, 0, 12, 60], "cycles": ["5 + 7", "12", "3 + 4 + 5"],

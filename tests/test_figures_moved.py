@@ -166,6 +166,20 @@ def test_the_pole_is_the_packages_output() -> None:
         assert fig.data[3].y[1] == pytest.approx(alone, abs=1e-12)
 
 
+def test_accuracies_are_the_means_of_the_seeds_and_bars_their_ends() -> None:
+    for at, (fig, told) in states("rotations_meet_linear_attention.shifted_accuracy"):
+        found = at["recorded"][at["features"]][at["frequencies"]]
+        assert [trace.name for trace in fig.data] == [*found]
+        for trace in fig.data:
+            runs = exact(found[trace.name])
+            assert list(trace.y) == pytest.approx(runs.mean(0).tolist(), abs=1e-3)
+            highest = exact(trace.y) + exact(trace.error_y.array)
+            assert highest.tolist() == pytest.approx(runs.amax(0).tolist(), abs=0.01)
+            lowest = exact(trace.y) - exact(trace.error_y.arrayminus)
+            assert lowest.tolist() == pytest.approx(runs.amin(0).tolist(), abs=0.01)
+            assert f"{trace.name} {runs[:, 0].mean():.2f} and {runs[:, -1].mean():.2f}" in told
+
+
 # --- biases and decays ---
 
 
