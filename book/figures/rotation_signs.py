@@ -126,7 +126,7 @@ def drifting_kernel(features: str, rows: int, length: float) -> Drawn:
     kernel = Panel(
         [line(turns, found["kernel"], colour, hover="%{x}°: %{y:.2f}")],
         f"{count}: drifts by {percent:.1f}%",
-        x=axis("turn of query and key (degrees)", 0, 360, dtick=90),
+        x=axis("turn (degrees)", 0, 360, dtick=90),
         y=axis("product over its mean", 0, 3.1, dtick=1),
         shapes=[level(1, width=1.5, dash="dash")],
     )
@@ -137,9 +137,9 @@ def drifting_kernel(features: str, rows: int, length: float) -> Drawn:
             line(SIZES, found["drifts"], colour, "this draw", hover="m = %{x}: %{y:.1f}%"),
             dots([rows], [percent], PALETTE["red"], size=13),
         ],
-        "drift against the rows",
+        "drift, in %, against m",
         x=axis("rows m", -0.1, 2.5, type="log", tickvals=[1, 4, 16, 64, 256]),
-        y=axis(low=-0.3, high=2.8, type="log", tickvals=[1, 10, 100], ticksuffix="%"),
+        y=axis(low=-0.3, high=2.8, type="log", tickvals=[1, 10, 100]),
     )
     fig = panels(
         [kernel, falls], across=0.16, height=360, margin={"l": 48, "r": 14, "t": 36, "b": 96}

@@ -130,8 +130,8 @@ def finer_patches(spacing: float) -> Drawn:
     (here,), (across, down) = found["here"], found["places"]
     places = Panel(
         [
-            dots(row, column, PALETTE["grey"], "training", size=16, symbol="square-open"),
-            dots(across, down, PALETTE["blue"], "64 patches", size=7),
+            dots(row, column, PALETTE["grey"], "training", size=12, symbol="square-open"),
+            dots(across, down, PALETTE["blue"], "64 patches", size=6),
         ],
         f"neighbours {spacing:.2f} apart",
         x=axis(low=-4, high=7, **bare),
@@ -153,7 +153,7 @@ def finer_patches(spacing: float) -> Drawn:
         y=axis(low=-3, high=103, ticksuffix="%", dtick=50),
     )
     fig = panels(
-        [places, shares], across=0.16, height=350, margin={"l": 12, "r": 14, "t": 36, "b": 84}
+        [places, shares], across=0.16, height=320, margin={"l": 12, "r": 14, "t": 36, "b": 84}
     )
     return Drawn(
         fig,
@@ -280,7 +280,7 @@ def performer_places(
     ]
     traces[3].marker.line.width = 2
     axes = layout(
-        height=460,
+        height=420,
         title_text=f"{features}, {said}",
         xaxis=axis("accuracy: known places ●, new ○", 0.1, 0.93, dtick=0.2),
         yaxis=downwards(len(rows), tickvals=rows, ticktext=names),
@@ -343,7 +343,7 @@ def told_differences(
         dots(found["pictures"], found["here"], PALETTE["red"], "here", size=13, symbol="diamond"),
     ]
     axes = layout(
-        height=420,
+        height=380,
         title_text=f"{pictures:,.0f} pictures tell a difference of {here:.1f} points",
         xaxis=axis(
             "test pictures", 1.9, 5.1, type="log",
