@@ -83,12 +83,6 @@ PERFORMERS = {
         "mixed, random turn": ("mixed", [(0.5, 0.47), (0.41, 0.46)]),
     },
 }
-TOLD = {
-    "none less axial": ("none", 450, -22.4),
-    "learned less axial": ("learned", 450, 0.1),
-    "mixed less learned, DeiT-S at 384": ("mixed", 50_000, 2.4),
-}
-
 LOSSES = {
     "frozen": {"0": ((1.5, 1.0), (1.25, 1.0, 1.5)), "1": ((0.2, 0.01), (0.1, 0.01, 0.2))},
     "free": {"0": ((0.02, 0.001), (0.01, 0.001, 0.02)), "1": ((0.0003, 0.0003), (0.0, 0.0, 0.0))},
@@ -428,7 +422,7 @@ CASES: dict[str, dict[str, list[Any]]] = {
         "recorded": [PERFORMERS], "sizes": [(0.85, 0.81)],
     },
     "vision_transformer.told_differences": {
-        "pictures": [450, 100, 50_000], "disagree": [0.1, 0.4], "recorded": [TOLD],
+        "pictures": [450, 100, 50_000], "disagree": [0.1, 0.4],
     },
     "in_models.model_clocks": {
         "model": ["Llama 3", "Qwen3-VL, text", "RoPE-ViT, axial", "Gemma 4, global layers"],

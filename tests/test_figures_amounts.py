@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from book.figures.in_models import BFLOAT16, OFF
+from book.recorded import measured, score
 from lab.theory import cost, extrapolation
 from lab.theory.offsets import offset_scores
 from lab.theory.perplexity import perplexity
@@ -443,3 +444,19 @@ def test_what_pictures_tell_is_what_a_test_of_signs_tells() -> None:
         assert f"tell {figure.data[2].y[0]:.1f} points" in told
         line = figure.data[0]
         assert line.y[0] / line.y[1] == pytest.approx(math.sqrt(line.x[1] / line.x[0]))
+
+
+def test_dots_are_what_the_records_and_the_paper_hold() -> None:
+    (_, (figure, _)), *_ = states("vision_transformer.told_differences")
+    dots = figure.data[1]
+    found = dict(zip(dots.hovertext, zip(dots.x, dots.y, strict=True), strict=True))
+    right = measured("vision", score("test"))
+    axial = statistics.fmean(right["digits axial"])
+    for name in ("none", "sinusoidal", "learned", "cayley-sparse"):
+        gap = 100 * abs(statistics.fmean(right[f"digits {name}"]) - axial)
+        assert found[f"{name} less axial, digits"] == (450, pytest.approx(gap, rel=0.05))
+    assert found["mixed less learned, DeiT-S at 384"] == (50_000, 2.4)
+    assert found["axial less learned, DeiT-B at 224"] == (50_000, 0.2)
+    assert len(found) == 8 + 8
+    least = 100 * 1.96 * math.sqrt(0.1 / 450)
+    assert sum(x == 450 and y < least for x, y in found.values()) == 7

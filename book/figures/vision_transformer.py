@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import plotly.graph_objects as go
@@ -300,6 +301,31 @@ def performer_places(
 
 PICTURES = [100, 100_000]
 QUANTILE = 1.96
+DIGITS, IMAGENET = 450, 50_000  # test pictures
+PUBLISHED = {  # top-1 accuracy of a learned table, axial and mixed RoPE, by Heo et al.
+    "DeiT-S at 224": (80.4, 80.9, 80.9),
+    "DeiT-S at 384": (79.4, 80.0, 81.8),
+    "DeiT-B at 224": (83.4, 83.6, 83.8),
+    "DeiT-B at 384": (82.8, 83.9, 84.4),
+}
+
+
+@lru_cache
+def _differences() -> list[tuple[str, str, int, float]]:
+    """Return words, method, number of test pictures and difference in percent, of what is known."""
+    from book.verdicts import FAMILIES  # which reads the records
+
+    found = []
+    for cell in FAMILIES["digits, less axial"].claims:
+        name = cell.removeprefix("digits ")
+        gap, *_ = FAMILIES["digits, less axial"].found(cell)
+        found.append((f"{name} less axial, digits", name.partition("-")[0], DIGITS, 100 * gap))
+    gap, *_ = FAMILIES["digits, less none"].found("digits axial")
+    found.append(("none less axial, digits", "none", DIGITS, -100 * gap))
+    for where, (table, *rotary) in PUBLISHED.items():
+        for name, top in zip(("axial", "mixed"), rotary, strict=True):
+            found.append((f"{name} less learned, {where}", name, IMAGENET, top - table))
+    return found
 
 
 @computed
@@ -310,9 +336,7 @@ def _told(pictures: Tensor, disagree: Tensor) -> dict[str, Tensor]:
     return {"least": least[:2], "here": least[2:], "pictures": pictures[None]}
 
 
-def told_differences(
-    pictures: int, disagree: float, *, recorded: Mapping[str, tuple[str, int, float]]
-) -> Drawn:
+def told_differences(pictures: int, disagree: float) -> Drawn:
     """Draw the least difference of two accuracies that so many test pictures tell, and some found.
 
     If one of two models alone is right on a share d of n pictures, their difference has the
@@ -321,23 +345,22 @@ def told_differences(
     Args:
         pictures: Of the test, n.
         disagree: The share d.
-        recorded: Words → method, number of test pictures, and difference in percent.
 
     Returns:
         A figure of a line and dots, on logarithmic axes.
     """
     found = _told(pictures, disagree)
-    colours, sizes, gaps = zip(*recorded.values(), strict=True)
+    words, methods, sizes, gaps = zip(*_differences(), strict=True)
     (here,) = found["here"]
     traces = [
         line(PICTURES, found["least"], PALETTE["grey"], "least that is told", hover="%{y:.1f}"),
         dots(
             sizes,
             significant([abs(gap) for gap in gaps], 2),
-            [COLOURS[name] for name in colours],
+            [COLOURS[name] for name in methods],
             "differences found",
             size=10,
-            hovertext=[*recorded],
+            hovertext=words,
             hover="%{hovertext}: %{y}",
         ),
         dots(found["pictures"], found["here"], PALETTE["red"], "here", size=13, symbol="diamond"),
