@@ -53,6 +53,36 @@ PLACES = {
     "sinusoidal": {"mean": [[0.7, 0.7, 0.7, 0.3, 0.3]] * 3 + [[0.4, 0.4, 0.3, 0.2, 0.2]] * 2},
 }
 
+LOOKED_BACK = {
+    features: {
+        band: {
+            way: [[round(0.1 * (n + more), 2)] * 3, [round(0.11 * n + 0.01 * more, 2), 0.5, 0.4]]
+            for n, way in enumerate(
+                (
+                    "softmax",
+                    "before φ",
+                    "before φ, moving",
+                    "after φ",
+                    "after φ, numerator",
+                    "rolled",
+                    "none",
+                )
+            )
+        }
+        for more, band in enumerate(("even", "geometric"), start)
+    }
+    for start, features in enumerate(("FAVOR+", "ReLU"))
+}
+PERFORMERS = {
+    "ReLU": {
+        "none": ("none", [(0.58, 0.57), (0.6, 0.61)]),
+        "mixed, random turn": ("mixed", [(0.4, 0.39), (0.45, 0.3)]),
+    },
+    "FAVOR+": {
+        "none": ("none", [(0.64, 0.63), (0.66, 0.65)]),
+        "mixed, random turn": ("mixed", [(0.5, 0.47), (0.41, 0.46)]),
+    },
+}
 LOSSES = {
     "frozen": {"0": ((1.5, 1.0), (1.25, 1.0, 1.5)), "1": ((0.2, 0.01), (0.1, 0.01, 0.2))},
     "free": {"0": ((0.02, 0.001), (0.01, 0.001, 0.02)), "1": ((0.0003, 0.0003), (0.0, 0.0, 0.0))},
@@ -316,12 +346,20 @@ CASES: dict[str, dict[str, list[Any]]] = {
     "toeplitz_rpe.power_bias": {"power": [1.0, 0.1, 2.0, 3.0]},
     "toeplitz_rpe.offset_on_grid": {"offset": [13, 0, 28, -195, 195]},
     "toeplitz_rpe.own_kind_votes": {"factor": [3.8, 1, 40, 1000]},
+    "rotation_signs.drifting_kernel": {
+        "features": ["random, exp", "random, ReLU", "ReLU", "elu + 1"], "rows": [16, 1, 256],
+        "length": [0.7, 0.1, 1.2],
+    },
     "rotation_signs.turned_product": {"position": [0.8, 0, 12], "offset": [0.0, -3, 1]},
     "rotation_signs.fastest_frequency": {"fastest": [3.0, 0.1, 1]},
     "rotation_signs.near_the_pole": {"angle": [171, 0, 177]},
     "rotations_meet_linear_attention.shifted_kernels": {
         "shift": [16, 0, 64],
         "features": ["ReLU, 16", "random, 16", "random, 64", "random, 1024"],
+    },
+    "rotations_meet_linear_attention.shifted_accuracy": {
+        "features": ["FAVOR+", "ReLU"], "frequencies": ["even", "geometric"],
+        "recorded": [LOOKED_BACK], "shifts": [(0, 10, 1000)],
     },
     "rotations_meet_linear_attention.rolled_features": {
         "offset": [3, 0, 12, 60], "cycles": ["5 + 7", "12", "3 + 4 + 5"],
@@ -374,6 +412,17 @@ CASES: dict[str, dict[str, list[Any]]] = {
     "length_extrapolation.lost_and_found": {"tokens": ["1,024", "256"], "recorded": [READ]},
     "vision_transformer.accuracy_places": {
         "encoder": ["axial", "sinusoidal"], "recorded": [PLACES],
+    },
+    "vision_transformer.finer_patches": {"spacing": [1.0, 0.1, 0.5, 1.5]},
+    "vision_transformer.direction_clues": {
+        "place": [0.5, -1.0, 0.0, 0.2], "shift": [2.0, 0.0, 0.4],
+    },
+    "vision_transformer.performer_places": {
+        "features": ["ReLU", "FAVOR+"], "seed": ["mean", "1", "2"],
+        "recorded": [PERFORMERS], "sizes": [(0.85, 0.81)],
+    },
+    "vision_transformer.told_differences": {
+        "pictures": [450, 100, 50_000], "disagree": [0.1, 0.4],
     },
     "in_models.model_clocks": {
         "model": ["Llama 3", "Qwen3-VL, text", "RoPE-ViT, axial", "Gemma 4, global layers"],

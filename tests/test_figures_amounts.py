@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 
@@ -10,6 +11,7 @@ import pytest
 import torch
 
 from book.figures.in_models import BFLOAT16, OFF
+from book.recorded import measured, score
 from lab.theory import cost, extrapolation
 from lab.theory.offsets import offset_scores
 from lab.theory.perplexity import perplexity
@@ -386,3 +388,75 @@ def test_means_are_those_inside_the_frame_and_outside() -> None:
             known[:3, :3] = True
             means = f"{values[known].mean():.2f} known, {values[~known].mean():.2f} new"
             assert f"{reader} {means}" in told
+
+
+def test_new_pairs_of_patches_are_counted_one_by_one() -> None:
+    for at, (figure, told) in states("vision_transformer.finer_patches"):
+        places = list(zip(figure.data[1].x, figure.data[1].y, strict=True))
+        assert len(set(places)) == 64
+        steps = np.diff(sorted({x for x, _ in places}))
+        assert steps == pytest.approx([at["spacing"]] * 7)
+        assert np.mean(places, axis=0) == pytest.approx([1.5, 1.5])  # the middle of the picture
+        new = sum(
+            max(abs(x - u), abs(y - v)) > 3 + 1e-6
+            for (x, y), (u, v) in itertools.product(places, places)
+        )
+        assert figure.data[3].y[0] == pytest.approx(100 * new / 64**2)
+        assert f"{100 * new / 64**2:.0f}% of the pairs" in told
+
+
+def test_a_score_is_right_in_its_own_corner_whatever_it_reads() -> None:
+    for at, (figure, told) in states("vision_transformer.direction_clues"):
+        right = 0
+        for where in (0, at["shift"]):
+            scores = []
+            for a, b in ((where, where + 1), (where + 1, where)):
+                alone = (2 * b - 1) if at["place"] > 0 else (1 - 2 * a)  # one mark says it all
+                scores.append((1 - abs(at["place"])) * (b - a) + abs(at["place"]) * alone)
+            right = (scores[0] > 0) + (scores[1] < 0)
+            if where == 0:
+                assert scores == pytest.approx([1, -1])
+                assert (figure.data[2].y[0], figure.data[3].y[0]) == pytest.approx((1, -1))
+        assert list(figure.data[4].y) == pytest.approx(scores)
+        assert f"{['none', 'one', 'both'][right]} of the two" in told
+
+
+def test_large_dots_are_the_mean_or_the_seed() -> None:
+    for at, (figure, told) in states("vision_transformer.performer_places"):
+        ways = at["recorded"][at["features"]]
+        for trace, place in ((figure.data[2], 0), (figure.data[3], 1)):
+            for x, (way, (_, runs)) in zip(trace.x, ways.items(), strict=True):
+                own = [run[place] for run in runs]
+                right = statistics.fmean(own) if at["seed"] == "mean" else own[int(at["seed"]) - 1]
+                assert x == pytest.approx(right, abs=6e-4)
+                assert way in told
+
+
+def test_what_pictures_tell_is_what_a_test_of_signs_tells() -> None:
+    for at, (figure, told) in states("vision_transformer.told_differences"):
+        n, share = at["pictures"], at["disagree"]
+        draws = np.random.default_rng(0).choice(
+            [0, 1, -1], size=(400, n if n < 1000 else 1000), p=[1 - share, share / 2, share / 2]
+        )
+        # of models that are alike one difference in twenty is as large as that, by chance
+        wide = 1.96 * draws.std() * math.sqrt(1 / n)
+        assert figure.data[2].y[0] == pytest.approx(100 * wide, rel=0.03)
+        assert f"tell {figure.data[2].y[0]:.1f} points" in told
+        line = figure.data[0]
+        assert line.y[0] / line.y[1] == pytest.approx(math.sqrt(line.x[1] / line.x[0]))
+
+
+def test_dots_are_what_the_records_and_the_paper_hold() -> None:
+    (_, (figure, _)), *_ = states("vision_transformer.told_differences")
+    dots = figure.data[1]
+    found = dict(zip(dots.hovertext, zip(dots.x, dots.y, strict=True), strict=True))
+    right = measured("vision", score("test"))
+    axial = statistics.fmean(right["digits axial"])
+    for name in ("none", "sinusoidal", "learned", "cayley-sparse"):
+        gap = 100 * abs(statistics.fmean(right[f"digits {name}"]) - axial)
+        assert found[f"{name} less axial, digits"] == (450, pytest.approx(gap, rel=0.05))
+    assert found["mixed less learned, DeiT-S at 384"] == (50_000, 2.4)
+    assert found["axial less learned, DeiT-B at 224"] == (50_000, 0.2)
+    assert len(found) == 8 + 8
+    least = 100 * 1.96 * math.sqrt(0.1 / 450)
+    assert sum(x == 450 and y < least for x, y in found.values()) == 7

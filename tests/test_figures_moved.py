@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
-from book.figures import circulant_favor, decay_and_state, toeplitz_rpe
+from book.figures import circulant_favor, decay_and_state, rotation_signs, toeplitz_rpe
 from lab.theory import capacity
 from lab.theory import structured_variance as theory
 from results import cosformer as recall
@@ -94,6 +95,34 @@ def test_a_free_projection_halves_the_attention_and_hardly_the_layer() -> None:
 # --- turned features ---
 
 
+def test_a_drift_is_that_of_the_packages_features() -> None:
+    turn = STRING(torch.ones(1, 1, 1).double())
+    places = torch.arange(60).double()[:, None] * (2 * math.pi / 60)
+    pair = exact([[1, 0], [0.5, 0.75**0.5]])
+    unit = [turn.rotate(x.expand(1, 60, 2), places)[0] for x in pair]
+    maps = {"ReLU": torch.relu, "elu + 1": lambda x: nn.functional.elu(x) + 1}
+    for at, (fig, _) in states("rotation_signs.drifting_kernel"):
+        name, m = at["features"], at["rows"]
+        q, k = (at["length"] * x for x in unit)
+        rows = exact(rotation_signs._rows(name))[:m]
+        if name == "random, exp":
+            features = [(x @ rows.mT - x.square().sum(-1, keepdim=True) / 2).exp() for x in (q, k)]
+        elif name == "random, ReLU":
+            features = [(x @ rows.mT).relu() for x in (q, k)]
+        else:
+            features = [maps[name](x) for x in (q, k)]
+        kernel = (features[0] * features[1]).sum(-1)
+        curve, law, drawn, dot = fig.data
+        assert list(curve.y[:60]) == pytest.approx((kernel / kernel.mean()).tolist(), abs=1e-9)
+        drift = 100 * (kernel.std(unbiased=False) / kernel.mean()).item()
+        assert dot.y[0] == pytest.approx(drift)
+        assert drawn.y[drawn.x.index(m)] == pytest.approx(drift)
+        if name == "random, exp":  # E f(t) f(t') of positive features, by completing the square
+            square = (q[0] + k[0]).square().sum()
+            one = 100 * (square.exp() - torch.special.i0(square)).sqrt().item()
+            assert law.y[drawn.x.index(m)] == pytest.approx(one / m**0.5, rel=1e-6)
+
+
 def test_a_turn_of_both_slides_the_curve_and_keeps_its_mean() -> None:
     plane, turn = torch.eye(2, dtype=torch.float64), STRING(torch.ones(1, 1, 1).double())
     means = {}
@@ -135,6 +164,20 @@ def test_the_pole_is_the_packages_output() -> None:
         )
         assert f"the output {own:,.1f}," in told
         assert fig.data[3].y[1] == pytest.approx(alone, abs=1e-12)
+
+
+def test_accuracies_are_the_means_of_the_seeds_and_bars_their_ends() -> None:
+    for at, (fig, told) in states("rotations_meet_linear_attention.shifted_accuracy"):
+        found = at["recorded"][at["features"]][at["frequencies"]]
+        assert [trace.name for trace in fig.data] == [*found]
+        for trace in fig.data:
+            runs = exact(found[trace.name])
+            assert list(trace.y) == pytest.approx(runs.mean(0).tolist(), abs=1e-3)
+            highest = exact(trace.y) + exact(trace.error_y.array)
+            assert highest.tolist() == pytest.approx(runs.amax(0).tolist(), abs=0.01)
+            lowest = exact(trace.y) - exact(trace.error_y.arrayminus)
+            assert lowest.tolist() == pytest.approx(runs.amin(0).tolist(), abs=0.01)
+            assert f"{trace.name} {runs[:, 0].mean():.2f} and {runs[:, -1].mean():.2f}" in told
 
 
 # --- biases and decays ---

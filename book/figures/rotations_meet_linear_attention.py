@@ -1,10 +1,13 @@
-"""Features turned before and after their map, and features that are rolled."""
+"""Features turned before and after their map, features that are rolled, and what they learn."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
-from typing import NamedTuple
+from statistics import fmean
+from typing import Any, NamedTuple
 
+import plotly.graph_objects as go
 import torch
 from torch import Tensor, nn
 
@@ -21,7 +24,7 @@ from book.figures.marks import (
     rounded,
     upright,
 )
-from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, panels
+from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels
 from lab.explore.style import DIVERGING
 from stringlib.attention.features import FavorFeatures, ReLUFeatures
 from stringlib.attention.roll import Roll
@@ -29,7 +32,14 @@ from stringlib.encoders.rope import RoPE
 from stringlib.encoders.string import STRING
 from stringlib.testing.properties import shift_error
 
-__all__ = ["CYCLES", "KERNEL_FEATURES", "rolled_features", "shifted_kernels"]
+__all__ = [
+    "CYCLES",
+    "KERNEL_FEATURES",
+    "WAYS",
+    "rolled_features",
+    "shifted_accuracy",
+    "shifted_kernels",
+]
 
 TOKENS, CHANNELS, BASE, LIMIT = 12, 16, 20.0, 3.0
 KERNEL_FEATURES = ("ReLU, 16", "random, 16", "random, 64", "random, 1024")
@@ -38,6 +48,16 @@ KERNEL_FEATURES = ("ReLU, 16", "random, 16", "random, 64", "random, 1024")
 CYCLES = {"12": (12,), "5 + 7": (5, 7), "3 + 4 + 5": (3, 4, 5)}
 """The cycles of :func:`rolled_features`, by their names."""
 OFFSETS = 60
+WAYS = {
+    "softmax": ("solid", "circle"),
+    "before φ": ("solid", "square"),
+    "before φ, moving": ("dot", "diamond"),
+    "after φ": ("dashdot", "x"),
+    "after φ, numerator": ("dash", "triangle-up"),
+    "rolled": ("solid", "star"),
+    "none": ("dot", "circle-open"),
+}
+"""The lines of :func:`shifted_accuracy`: how each is drawn."""
 
 
 @lru_cache
@@ -222,4 +242,64 @@ def rolled_features(offset: int, cycles: str) -> Drawn:
         f"query: their product is {found['product']:.2f}. Below, the products at the offsets 0 to "
         f"{OFFSETS}: the smallest is {min(products):.2f}, and they repeat after {roll.period}. The "
         f"same features turned in pairs go down to {signed.min():.2f}.",
+    )
+
+
+def shifted_accuracy(
+    features: str,
+    frequencies: str,
+    *,
+    recorded: Mapping[str, Mapping[str, Mapping[str, Sequence[Sequence[float]]]]],
+    shifts: Sequence[int],
+) -> Drawn:
+    """Draw what models name that look three tokens back, against a shift of all positions.
+
+    Args:
+        features: A feature map in ``recorded``, "FAVOR+" or "ReLU".
+        frequencies: A band in it.
+        recorded: Feature map → frequencies → one of ``WAYS`` → accuracies, a row for each seed.
+        shifts: Those of a row.
+
+    Returns:
+        A figure with a line for each way, and bars from the worst seed to the best.
+    """
+    told, drawn = [], []
+    for way, (dash, symbol) in WAYS.items():
+        runs = list(zip(*recorded[features][frequencies][way], strict=True))
+        mean = [fmean(at) for at in runs]
+        name = {"softmax": "softmax", "none": "none"}.get(way, features.lower().rstrip("+"))
+        look: dict[str, Any] = {"color": COLOURS[name]}
+        bars_of = {
+            "array": rounded([max(at) - m for at, m in zip(runs, mean, strict=True)], 2),
+            "arrayminus": rounded([m - min(at) for at, m in zip(runs, mean, strict=True)], 2),
+        }
+        drawn.append(
+            line(
+                list(range(len(shifts))),
+                rounded(mean),
+                COLOURS[name],
+                way,
+                width=2,
+                dash=dash,
+                hover="%{y:.2f}",
+                mode="lines+markers",
+                marker={"symbol": symbol, "size": 8},
+                error_y={**bars_of, **look, "thickness": 1, "width": 0},
+            )
+        )
+        told.append(f"{way} {mean[0]:.2f} and {mean[-1]:.2f}")
+    axes = layout(
+        height=460,
+        title_text=f"{features}, {frequencies} frequencies",
+        xaxis=axis(
+            "all moved by", -0.2, len(shifts) - 0.8,
+            tickvals=list(range(len(shifts))), ticktext=[f"{s:,}" for s in shifts],
+        ),
+        yaxis=axis("accuracy", -0.03, 1.04),
+        margin={"b": 130},
+    )  # fmt: skip
+    return Drawn(
+        go.Figure(drawn, axes),
+        f"Accuracy of models that look three tokens back, {features} with {frequencies} "
+        f"frequencies, in place and with all positions moved by {shifts[-1]:,}: {'; '.join(told)}.",
     )
