@@ -139,6 +139,21 @@ WEIGHTS = {
     for length, few, least in (("1", 3, None), ("½", 2, 64))
 }  # fmt: skip
 
+NEIGHBOURS = {
+    task: {
+        grids: {
+            name: [0.1 * (k + n) + low for n in range(4)]
+            for k, name in enumerate(("rope", "axial", "mixed", "axial-2"))
+        }
+        for grids, low in (("as trained", 0.4), ("12 × 12", 0.1))
+    }
+    for task in ("one", "two")
+}
+NEIGHBOUR_LEVELS = {
+    f"{task}, {grids}": (0.25, {"mixed": 0.125, "axial-2": 0.002})
+    for task in NEIGHBOURS
+    for grids in NEIGHBOURS[task]
+}
 LOOKED = {
     "as trained": {
         "previous": {"none": [0.2, 0.22], "learned": [0.93, 0.99], "rope": [0.99, 1.0]},
@@ -206,6 +221,12 @@ CASES: dict[str, dict[str, list[Any]]] = {
     "rope_2d_3d.volume_kernel": {"time": [2, 0, -6]},
     "grid_heads.mean_of_heads": {"spread": [90, 0, 30]},
     "grid_heads.separable_weights": {"rows": [0.5, 1, 0.2], "columns": [0.5, 1, 0.8]},
+    "grid_heads.crossed_waves": {"turn": [0, 45, 90, 20], "sharpness": [20, 0, 40]},
+    "grid_heads.symbols_asked": {"upper": ["1", "0"], "lower": ["0", "1"], "score": [8, 0, 12]},
+    "grid_heads.neighbour_accuracies": {
+        "task": ["two", "one"], "grids": ["as trained", "12 × 12"], "recorded": [NEIGHBOURS],
+        "tests": [NEIGHBOUR_LEVELS],
+    },
     "string.sphere_walks": {"between": [15, 0, 90], "distance": [1, 0.25]},
     "string.moving_pair": {"mixing": [0.2, 0, 1.0], "direction": [90, 0, 30]},
     "string.turned_planes": {"first": [1, 0, -2], "second": [0.25, 1]},
