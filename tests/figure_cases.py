@@ -200,6 +200,13 @@ CASES: dict[str, dict[str, list[Any]]] = {
         "content": [-90, 0, 180], "distance": [3, 0, 12.5], "speed": ["0.25", "1"],
     },
     "rope.pair_layouts": {"pair": [1, 0, 7], "dim": [16, 4, 12]},
+    "rope.matrix_powers": {
+        "turn": [15, 40], "squeeze": [0.6, 1, 1.5], "shift": [4, 0, 20],
+        "keys": ["as queries", "inverse transpose"],
+    },
+    "rope.split_heads": {
+        "order": ["half", "interleaved"], "channels": ["16", "9"], "shift": [20, 0, 7.5],
+    },
     "rope_decay.decay_curves": {"dim": [128, 8], "base": [10_000, 100, 500_000]},
     "rope_decay.series_errors": {"x": [10, 2, 20]},
     "rope_decay.partial_sums": {"distance": [22, 1, 52]},
