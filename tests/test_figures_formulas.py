@@ -5,13 +5,14 @@ from __future__ import annotations
 import cmath
 import math
 
+import numpy as np
 import pytest
 import torch
 
 from book.figures.reflections import STEPS
 from book.figures.rope_decay import TERMS
 from lab.theory import capacity, cost, rope_decay, variance
-from stringlib import CirculantSTRING, RoPE
+from stringlib import STRING, CirculantSTRING, RoPE
 from stringlib.algebra import circulant, fourier_basis, planar_skew
 from stringlib.encoders import scaling
 from stringlib.positions import geometric_frequencies
@@ -231,10 +232,75 @@ def test_images_of_one_mirror_see_the_distance_alone() -> None:
 
 
 def test_the_dot_is_where_the_half_spectrum_gets_ahead() -> None:
-    for at, (fig, _) in states("string_at_inference.where_lines_cross"):
-        product, spectrum, mark = fig.data
+    for at, (fig, told) in states("string_at_inference.where_lines_cross"):
+        product, spectrum, mark, clocked, timed = fig.data
         ahead = [d for d, p, s in zip(product.x, product.y, spectrum.y, strict=True) if s < p]
         assert mark.x[0] == ahead[0] == {25.5: 256, 1: 4, 3: 16}[at["price"]]
+        largest = clocked.x[-1]
+        assert product.y[product.x.index(largest)] == pytest.approx(clocked.y[-1], rel=5e-3)
+        assert spectrum.y[0] / product.y[0] == pytest.approx(
+            (5 * at["price"] + 3) / (2 * 4 + 3), rel=5e-3
+        )
+        for name, marks in (("product", clocked), ("rfft", timed)):
+            rows = at["recorded"][at["kind"]][name]
+            assert [*marks.x] == [*rows]
+            assert [*marks.y] == [middle for middle, _, _ in rows.values()]
+        first = {"forward": 16, "with gradients": 256}[at["kind"]]
+        assert f"the timed one is from {first} on" in told
+
+
+def test_bars_of_the_clock_are_those_recorded_and_diamonds_those_counted() -> None:
+    for at, (fig, _) in states("string_at_inference.clocked_rungs"):
+        bars, said, counted = fig.data
+        rows = at["recorded"][at["measure"]]
+        assert [*bars.x] == [middle for middle, _, _ in reversed(rows.values())]
+        lows = [x - less for x, less in zip(bars.x, bars.error_x.arrayminus, strict=True)]
+        assert lows == pytest.approx([low for _, low, _ in reversed(rows.values())])
+        assert [float(text) for text in said.text] == pytest.approx([*bars.x])
+        if at["measure"] == "forward":
+            product = rows["basis"][0] / (2 * 64 + 3)
+            folded, half = 3 * product, (2.5 * 6 + 3) * product
+            assert (counted.x[1], counted.x[3]) == pytest.approx((folded, half), rel=5e-3)
+        else:
+            assert set(counted.x) == {None}
+
+
+def test_an_error_lies_on_the_line_between_the_sizes_measured() -> None:
+    for at, (fig, told) in states("folds.outlier_errors"):
+        rows, place = at["recorded"][at["weights"]], math.log10(at["outlier"])
+        wanted = [10 ** np.interp(place, [0, 1, 2], np.log10(row)) for row in rows]
+        assert [dot.y[0] for dot in fig.data[1::2]] == pytest.approx(wanted)
+        assert [[*drawn.y] for drawn in fig.data[::2]] == rows
+        assert f"that is {wanted[1] / wanted[0]:.2f} times" in told
+
+
+def test_a_mirror_passes_what_commutes_with_it() -> None:
+    passes = {  # beside the encoder → mirrors that may be folded
+        "nothing": {0, 20, 45},
+        "RMS norm": {0, 20, 45},
+        "RMS norm, scales": {0},
+        "layer norm": {45},
+        "ReLU, then turn": {45},
+        "turn, then ReLU": {0, 20, 45},
+    }
+    for at, (fig, _) in states("folds.mirrored_basis"):
+        folded, dropped = fig.data[1].y[0], fig.data[3].y[0]
+        assert (folded == 0) == (at["mirror"] in passes[at["between"]])
+        assert (dropped == 0) == (at["between"] != "turn, then ReLU" or at["mirror"] == 45)
+        # the same from the package, whose encoder drops the outer P itself
+        angle, P = math.radians(2 * at["mirror"]), torch.eye(4).double()
+        cos, sin = math.cos(angle), math.sin(angle)
+        P[1:3, 1:3] = exact([[cos, sin], [sin, -cos]])
+        encoder = STRING(exact([[[0.7], [0.2]]]), P[None])
+        generator = torch.Generator().manual_seed(0)
+        z, w = torch.randn(2, 1, 12, 4, generator=generator, dtype=torch.float64)
+        places = torch.arange(12.0).double()[:, None]
+        if at["between"] == "ReLU, then turn":
+            found = []
+            for to, q, k in ((encoder.folded(), z @ P, w @ P), (encoder, z, w)):
+                units = [x.relu() / x.relu().norm(dim=-1, keepdim=True) for x in (q, k)]
+                found.append(properties.logits(to, *(x.nan_to_num() for x in units), places))
+            assert folded == pytest.approx((found[0] - found[1]).abs().max().item(), abs=1e-9)
 
 
 def test_a_basis_passes_scales_where_its_right_angle_stays() -> None:
