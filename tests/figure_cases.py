@@ -219,7 +219,7 @@ CASES: dict[str, dict[str, list[Any]]] = {
     },
     "rope.pair_layouts": {"pair": [1, 0, 7], "dim": [16, 4, 12]},
     "rope.matrix_powers": {
-        "turn": [15, 40], "squeeze": [0.6, 1, 1.5], "shift": [4, 0, 20],
+        "turn": [15, 30], "squeeze": [0.6, 1, 1.4], "shift": [4, 0, 20],
         "keys": ["as queries", "inverse transpose"],
     },
     "rope.split_heads": {

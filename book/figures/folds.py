@@ -38,7 +38,7 @@ def _between(outlier: Tensor, errors: Tensor) -> dict[str, Tensor]:
 def outlier_errors(
     weights: str, outlier: float, *, recorded: Mapping[str, Sequence[Sequence[float]]]
 ) -> Drawn:
-    """Draw the error of scores whose weights are rounded, by the size of an outlier.
+    """Draw the error of scores whose weights are rounded, folded by :eq:`eq-fold` or not.
 
     Args:
         weights: What they are rounded to, a name in ``recorded``.
@@ -61,7 +61,8 @@ def outlier_errors(
         title_text=f"folded first {first:.2f} times the error, last {twice:.2f} times",
         xaxis=axis("weights of the outlier, times the others", -0.06, 2.06, type="log",
                    tickvals=[1, 3, 10, 30, 100]),
-        yaxis=axis("rms error, thousandths of |q||k|", type="log", dtick=1),
+        yaxis=axis("rms error, thousandths of |q||k|", type="log",
+                   tickvals=[0.3, 1, 3, 10, 30]),
     )  # fmt: skip
     told = "; ".join(f"{name} {value:.2f}" for name, value in zip(ORDERS, found["here"],
                                                                   strict=True))  # fmt: skip
@@ -89,11 +90,11 @@ PLACES: dict[str, tuple[str, Callable[[Tensor], Tensor]]] = {
 }
 """What stands between → whether before the encoder or after it, and the map."""
 
-TOKENS, MIRRORS = 12, [2.0 * n for n in range(46)]
+TOKENS, MIRRORS = 32, [*range(91)]
 
 
 def _errors(mirror: Tensor, between: str) -> Tensor:
-    """Return the largest errors, ``(2, mirrors)``: the inner P folded, and the outer P dropped."""
+    """Return the rms errors, ``(2, mirrors)``: the inner P folded, and the outer P dropped."""
     generator = torch.Generator().manual_seed(0)
     z, w = torch.randn(2, TOKENS, 4, generator=generator, dtype=torch.float64)
     places = torch.arange(TOKENS, dtype=torch.float64)[:, None]
@@ -109,8 +110,7 @@ def _errors(mirror: Tensor, between: str) -> Tensor:
     before, after = (f, PLACES["nothing"][1]) if where == "before" else (PLACES["nothing"][1], f)
 
     def scores(x: Tensor, y: Tensor) -> Tensor:
-        x, y = after(x), after(y)
-        return x @ y.mT / (x.norm(dim=-1)[..., None] * y.norm(dim=-1)[..., None, :]).clamp(min=1e-9)
+        return after(x) @ after(y).mT
 
     def turned(x: Tensor) -> Tensor:  # RoPE of what has been multiplied by Pᵀ
         return (turns @ x[..., None])[..., 0]
@@ -122,7 +122,8 @@ def _errors(mirror: Tensor, between: str) -> Tensor:
         dropped.append(inner)
         folded.append(turned(before(x @ P)) @ P.mT)
     right = scores(*exact)
-    return torch.stack([(scores(*x) - right).abs().amax((-1, -2)) for x in (folded, dropped)])
+    errors = torch.stack([scores(*x) - right for x in (folded, dropped)])
+    return (errors.square().mean((-1, -2)) / right.square().mean((-1, -2))).sqrt()
 
 
 @computed
@@ -134,7 +135,7 @@ def _permitted(mirror: Tensor, between: str) -> dict[str, Tensor]:
 
 
 def mirrored_basis(between: str, mirror: float) -> Drawn:
-    """Draw what folding the inner P, and dropping the outer, do to scores, by the basis.
+    """Draw what folding the inner P, :eq:`eq-fold`, and dropping the outer do to scores.
 
     Four channels in two planes; P mirrors channel 2 of the first and channel 1 of the second.
 
@@ -144,23 +145,23 @@ def mirrored_basis(between: str, mirror: float) -> Drawn:
             changes the sign of one.
 
     Returns:
-        A figure of both errors, relative to the norms, against the mirror.
+        A figure of both root mean square errors, over that of the scores, against the mirror.
     """
     found = _permitted(mirror, str(between))["here"]
     looks = {"inner Pᵀ folded": COLOURS["circulant"], "outer P dropped": PALETTE["blue"]}
-    curves = rounded(_errors(torch.tensor(MIRRORS, dtype=torch.float64), str(between)), 4)
+    curves = rounded(_errors(torch.tensor(MIRRORS, dtype=torch.float64), str(between)), 3)
     traces = at_one_place(MIRRORS, mirror, looks, curves, found, "%{x}°: %{y:.2f}")
     traces[2].line.update(dash="dash")
     axes = layout(
         height=360,
         title_text=f"folded, off by {found[0]:.2f}; dropped, by {found[1]:.2f}",
-        xaxis=axis("mirror (degrees)", 0, 90, tickvals=[0, 45, 90],
+        xaxis=axis("what P does to the two channels", -6, 96, tickvals=[0, 45, 90],
                    ticktext=["a sign", "a swap", "a sign"]),
-        yaxis=axis("largest error over |q||k|", -0.05, 1.6, dtick=0.5),
+        yaxis=axis("rms error over rms score", -0.05, 1.3, dtick=0.5),
     )  # fmt: skip
     return Drawn(
         go.Figure(traces, axes),
-        "Largest errors of scores against the mirror that P is in two of four channels; beside "
-        f"the encoder stands {between}. At {mirror:g} degrees the inner P folded is off by "
-        f"{found[0]:.2f}, the outer P dropped by {found[1]:.2f}.",
+        "Rms errors of scores, over their own, against the mirror that P is in two of four "
+        f"channels; beside the encoder stands {between}. At {mirror:g} degrees the inner P folded "
+        f"is off by {found[0]:.2f}, the outer P dropped by {found[1]:.2f}.",
     )

@@ -389,8 +389,8 @@ def matrix_powers(turn: float, squeeze: float, shift: float, keys: str) -> Drawn
             through(found["key"], PALETTE["blue"], "key", width=3.5, **ends),
         ],
         f"three tokens apart, key at {shift:g}",
-        x=axis(low=-2.1, high=2.1, visible=False),
-        y=axis(low=-2.1, high=2.1, visible=False),
+        x=axis(low=-1.75, high=1.75, visible=False),
+        y=axis(low=-1.75, high=1.75, visible=False),
         square=True,
     )
     scores = Panel(
@@ -401,14 +401,14 @@ def matrix_powers(turn: float, squeeze: float, shift: float, keys: str) -> Drawn
         ],
         f"score {here:.2f}, over all shifts {low:.2f} to {high:.2f}",
         x=axis("shift of both (tokens)", 0, LAST),
-        y=axis(low=-2.2, high=2.2, dtick=1),
+        y=axis(low=-0.6, high=2.1, dtick=1),
     )  # fmt: skip
     fig = panels(
         plane,
         scores,
-        heights=(0.5, 0.4),
+        heights=(0.6, 0.3),
         down=0.1,
-        height=480,
+        height=560,
         margin={"l": 44, "r": 14, "t": 30, "b": 84},
     )
     return Drawn(
@@ -465,7 +465,7 @@ def split_heads(order: str, channels: str, shift: float) -> Drawn:
     traces[2 * HEADS].line.update(dash="dash")
     axes = layout(
         height=380,
-        title_text=f"shifted by {shift:g}: a head changes by {most:.2f}, the mean by {mean:.2f}",
+        title_text=f"a head changes by {most:.2f}, the mean by {mean:.2f}",
         xaxis=axis("shift of both tokens", 0, NEAR),
         yaxis=axis("score", -4, 7, dtick=2),
     )

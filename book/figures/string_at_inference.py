@@ -141,6 +141,7 @@ def clocked_rungs(
             [COLOURS[colour.get(name, "circulant")] for name in shown],
             orientation="h",
             error_x={
+                "color": PALETTE["grey"],
                 "type": "data",
                 "symmetric": False,
                 "array": significant([b - m for m, b in zip(middle, reach[1], strict=True)]),
@@ -164,7 +165,8 @@ def clocked_rungs(
             names,
             PALETTE["magenta"],
             "by the count, the product as measured",
-            symbol="diamond-open",
+            symbol="diamond",
+            marker_line={"width": 1.5, "color": "white"},
             hover="%{y}, counted: %{x:.3g} ms",
         )
     )
@@ -247,7 +249,7 @@ def where_lines_cross(
     axes = layout(
         height=420,
         margin={"l": 54, "r": 14, "t": 44, "b": 112},
-        title_text=f"the FFT is ahead from d = {first:.0f}, by the clock from {clocked}",
+        title_text=f"FFT ahead from d = {first:.0f}, by the clock {clocked}",
         xaxis=axis("channels of a head d", 0.55, 3.65, type="log", tickvals=sizes),
         yaxis=axis("milliseconds, one thread", -0.6, 3.1, type="log", dtick=1),
     )
