@@ -161,17 +161,6 @@ RUNGS = {
     }
     for measure, low in (("forward", 2.0), ("memory held", 0.5))
 }
-SIZES = {
-    "forward": {"product": {16: (5, 4, 6), 64: (9, 8, 12)}, "rfft": {16: (3, 2, 4), 64: (3, 2, 5)}},
-    "with gradients": {
-        "product": {16: (9.7, 9, 10), 64: (18, 17, 19), 256: (59, 58, 60)},
-        "rfft": {16: (49, 48, 50), 64: (38, 37, 39), 256: (42, 41, 44)},
-    },
-}
-ROUNDED = {
-    "bfloat16": [[0.3, 0.5, 7.5], [0.3, 0.3, 2.0], [0.42, 0.6, 7.7]],
-    "int8": [[1.3, 2.0, 33.0], [1.3, 1.2, 9.0], [1.85, 2.5, 34.0]],
-}
 LOOKED = {
     "as trained": {
         "previous": {"none": [0.2, 0.22], "learned": [0.93, 0.99], "rope": [0.99, 1.0]},
@@ -304,10 +293,10 @@ CASES: dict[str, dict[str, list[Any]]] = {
         "measure": ["forward", "memory held"], "recorded": [RUNGS], "sizes": [(64, 197, 32)],
     },
     "string_at_inference.where_lines_cross": {
-        "kind": ["with gradients", "forward"], "price": [25.5, 1, 3], "recorded": [SIZES],
+        "kind": ["with gradients", "forward"], "price": [25.5, 1, 3],
     },
     "folds.outlier_errors": {
-        "weights": ["bfloat16", "int8"], "outlier": [30, 1, 100, 4.5], "recorded": [ROUNDED],
+        "weights": ["bfloat16", "int8"], "outlier": [30, 1, 100, 4.5],
     },
     "folds.mirrored_basis": {
         "between": ["ReLU, then turn", "turn, then ReLU", "RMS norm", "RMS norm, scales",

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import cmath
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from book.figures.folds import ERRORS
 from book.figures.reflections import STEPS
 from book.figures.rope_decay import TERMS
+from book.figures.string_at_inference import timed_sizes
+from lab.records import gather, read_record
 from lab.theory import capacity, cost, rope_decay, variance
 from stringlib import STRING, CirculantSTRING, RoPE
 from stringlib.algebra import circulant, fourier_basis, planar_skew
@@ -19,6 +23,8 @@ from stringlib.positions import geometric_frequencies
 from stringlib.reference.rope import householder_2d
 from stringlib.testing import properties
 from tests.figure_cases import states
+
+ROOT = Path(__file__).parents[1]
 
 
 def exact(values: object) -> torch.Tensor:
@@ -242,9 +248,13 @@ def test_the_dot_is_where_the_half_spectrum_gets_ahead() -> None:
             (5 * at["price"] + 3) / (2 * 4 + 3), rel=5e-3
         )
         for name, marks in (("product", clocked), ("rfft", timed)):
-            rows = at["recorded"][at["kind"]][name]
+            rows = timed_sizes()[at["kind"]][name]
             assert [*marks.x] == [*rows]
-            assert [*marks.y] == [middle for middle, _, _ in rows.values()]
+            assert [*marks.y] == pytest.approx([m for m, _, _ in rows.values()], rel=5e-3)
+            data = read_record(ROOT / "results" / "inference_ladder.json")["data"]
+            mode = {"forward": "forward", "with gradients": "gradients"}[at["kind"]]
+            runs = gather(data, mode, "what", "threads")["sizes"][1][name]
+            assert [m for m, _, _ in rows.values()] == pytest.approx(np.median(runs, 0))
         first = {"forward": 16, "with gradients": 256}[at["kind"]]
         assert f"the timed one is from {first} on" in told
 
@@ -267,8 +277,8 @@ def test_bars_of_the_clock_are_those_recorded_and_diamonds_those_counted() -> No
 
 def test_an_error_lies_on_the_line_between_the_sizes_measured() -> None:
     for at, (fig, told) in states("folds.outlier_errors"):
-        rows, place = at["recorded"][at["weights"]], math.log10(at["outlier"])
-        wanted = [10 ** np.interp(place, [0, 1, 2], np.log10(row)) for row in rows]
+        rows, place = ERRORS[at["weights"]], 4 * math.log10(at["outlier"])
+        wanted = [10 ** np.interp(place, range(9), np.log10(row)) for row in rows]
         assert [dot.y[0] for dot in fig.data[1::2]] == pytest.approx(wanted)
         assert [[*drawn.y] for drawn in fig.data[::2]] == rows
         assert f"that is {wanted[1] / wanted[0]:.2f} times" in told

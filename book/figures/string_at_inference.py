@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
 
 import plotly.graph_objects as go
 import torch
@@ -11,8 +13,16 @@ from torch import Tensor
 
 from book.figures.marks import axis, bars, dots, line, significant, through
 from lab.explore import COLOURS, PALETTE, Drawn, computed, layout
+from lab.records import gather, read_record
 
-__all__ = ["clocked_rungs", "encoding_cost", "operations", "scaled_turn", "where_lines_cross"]
+__all__ = [
+    "clocked_rungs",
+    "encoding_cost",
+    "operations",
+    "scaled_turn",
+    "timed_sizes",
+    "where_lines_cross",
+]
 
 HEADS = 6
 NAMES = {
@@ -198,24 +208,41 @@ def _crossing(price: Tensor, unit: float) -> dict[str, Tensor]:
     return {"spectrum": unit * spectrum, "first": first, "there": unit * (2 * first + 3)}
 
 
-def where_lines_cross(
-    kind: str,
-    price: float,
-    *,
-    recorded: Mapping[str, Mapping[str, Mapping[int, Sequence[float]]]],
-) -> Drawn:
+@cache
+def timed_sizes() -> dict[str, dict[str, dict[int, tuple[float, float, float]]]]:
+    """Return what was recorded at other sizes of a head, on one thread.
+
+    Returns:
+        Kind → "product" and "rfft" → channels of a head → milliseconds: median and both quartiles.
+    """
+    data = read_record(Path(__file__).parents[2] / "results" / "inference_ladder.json")["data"]
+    found: dict[str, dict[str, dict[int, tuple[float, float, float]]]] = {}
+    for mode, title in (("forward", "forward"), ("gradients", "with gradients")):
+        rows = gather(data, mode, "what", "threads")["sizes"][1]
+        found[title] = {}
+        for way in TIMED:
+            ends = torch.tensor(rows[way], dtype=torch.float64).quantile(
+                torch.tensor([0.5, 0.25, 0.75], dtype=torch.float64), 0
+            )
+            middle, low, high = ends.tolist()
+            found[title][way] = dict(zip(data["sizes"], zip(middle, low, high, strict=True),
+                                         strict=True))  # fmt: skip
+    return found
+
+
+def where_lines_cross(kind: str, price: float) -> Drawn:
     """Draw a product with P and a half spectrum by size, timed and :eq:`eq-inference-cost`.
 
+    The counted product is as measured at the largest size.
+
     Args:
-        kind: A name in ``recorded``.
+        kind: "forward" or "with gradients".
         price: What an operation of the FFT costs, one of a product of matrices being 1.
-        recorded: Kind → "product" and "rfft" → channels of a head → milliseconds: the median and
-            both quartiles.  The counted product is as measured at the largest size.
 
     Returns:
         A figure with logarithmic axes; a dot marks the first size at which the FFT is ahead.
     """
-    times, colour = recorded[str(kind)], COLOURS["circulant"]
+    times, colour = timed_sizes()[str(kind)], COLOURS["circulant"]
     largest = max(times["product"])
     unit = times["product"][largest][0] / (2 * largest + 3)
     found = _crossing(price, unit)
