@@ -169,6 +169,28 @@ WEIGHTS = {
     for length, few, least in (("1", 3, None), ("½", 2, 64))
 }  # fmt: skip
 
+NEIGHBOURS = {
+    task: {
+        grids: {
+            name: [0.1 * (k + n) + low for n in range(4)]
+            for k, name in enumerate(("rope", "axial", "mixed", "axial-2"))
+        }
+        for grids, low in (("as trained", 0.4), ("12 × 12", 0.1))
+    }
+    for task in ("one", "two")
+}
+NEIGHBOUR_LEVELS = {
+    f"{task}, {grids}": (0.25, {"mixed": 0.125, "axial-2": 0.002})
+    for task in NEIGHBOURS
+    for grids in NEIGHBOURS[task]
+}
+RUNGS = {
+    measure: {
+        name: (low * (k + 1), low * (k + 0.5), low * (k + 2))
+        for k, name in enumerate(("matrix_exp", "half", "basis", "folded", "rope"))
+    }
+    for measure, low in (("forward", 2.0), ("memory held", 0.5))
+}
 LOOKED = {
     "as trained": {
         "previous": {"none": [0.2, 0.22], "learned": [0.93, 0.99], "rope": [0.99, 1.0]},
@@ -215,6 +237,13 @@ CASES: dict[str, dict[str, list[Any]]] = {
         "content": [-90, 0, 180], "distance": [3, 0, 12.5], "speed": ["0.25", "1"],
     },
     "rope.pair_layouts": {"pair": [1, 0, 7], "dim": [16, 4, 12]},
+    "rope.matrix_powers": {
+        "turn": [15, 30], "squeeze": [0.6, 1, 1.4], "shift": [4, 0, 20],
+        "keys": ["as queries", "inverse transpose"],
+    },
+    "rope.split_heads": {
+        "order": ["half", "interleaved"], "channels": ["16", "9"], "shift": [20, 0, 7.5],
+    },
     "rope_decay.decay_curves": {"dim": [128, 8], "base": [10_000, 100, 500_000]},
     "rope_decay.series_errors": {"x": [10, 2, 20]},
     "rope_decay.partial_sums": {"distance": [22, 1, 52]},
@@ -236,6 +265,12 @@ CASES: dict[str, dict[str, list[Any]]] = {
     "rope_2d_3d.volume_kernel": {"time": [2, 0, -6]},
     "grid_heads.mean_of_heads": {"spread": [90, 0, 30]},
     "grid_heads.separable_weights": {"rows": [0.5, 1, 0.2], "columns": [0.5, 1, 0.8]},
+    "grid_heads.crossed_waves": {"turn": [0, 45, 90, 20], "sharpness": [20, 0, 40]},
+    "grid_heads.symbols_asked": {"upper": ["1", "0"], "lower": ["0", "1"], "score": [8, 0, 12]},
+    "grid_heads.neighbour_accuracies": {
+        "task": ["two", "one"], "grids": ["as trained", "12 × 12"], "recorded": [NEIGHBOURS],
+        "tests": [NEIGHBOUR_LEVELS],
+    },
     "string.sphere_walks": {"between": [15, 0, 90], "distance": [1, 0.25]},
     "string.moving_pair": {"mixing": [0.2, 0, 1.0], "direction": [90, 0, 30]},
     "string.turned_planes": {"first": [1, 0, -2], "second": [0.25, 1]},
@@ -284,7 +319,20 @@ CASES: dict[str, dict[str, list[Any]]] = {
     "reflections.two_mirrors": {"between": [45, 0], "first": [45, 90], "point": [20, 120]},
     "reflections.mirror_rate": {"factor": [1, 4, 8]},
     "reflections.one_mirror": {"position": [4, 0, 24], "distance": [3, 0, -6]},
-    "string_at_inference.where_lines_cross": {"price": [25.5, 1, 3]},
+    "string_at_inference.clocked_rungs": {
+        "measure": ["forward", "memory held"], "recorded": [RUNGS], "sizes": [(64, 197, 32)],
+    },
+    "string_at_inference.where_lines_cross": {
+        "kind": ["with gradients", "forward"], "price": [25.5, 1, 3],
+    },
+    "folds.outlier_errors": {
+        "weights": ["bfloat16", "int8"], "outlier": [30, 1, 100, 4.5],
+    },
+    "folds.mirrored_basis": {
+        "between": ["ReLU, then turn", "turn, then ReLU", "RMS norm", "RMS norm, scales",
+                    "layer norm", "nothing"],
+        "mirror": [20, 0, 45],
+    },
     "string_at_inference.scaled_turn": {"turn": [45, 0, 90], "ratio": [2, 1, 0.1]},
     "string_at_inference.encoding_cost": {
         "dim": [64, 1024], "tokens": [197, 4096], "batch": [1, 32],

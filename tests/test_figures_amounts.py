@@ -324,6 +324,56 @@ def test_weights_of_sums_are_products() -> None:
             assert other >= asked - 1e-12
 
 
+def test_a_head_that_asks_for_two_is_a_mixed_head_with_a_pair_for_each_wave() -> None:
+    for at, (figure, told) in states("grid_heads.crossed_waves"):
+        turn, steps = math.radians(at["turn"]), torch.arange(-3.0, 4.0).double()
+        ways = np.array([[math.cos(turn), math.sin(turn)], [-math.sin(turn), math.cos(turn)]])
+        speeds = torch.tensor([math.pi * (2 * j + 1) / 24 for j in range(12)]).double()
+        encoder = MixedRoPE(48, 2, heads=1).double()
+        encoder.omega.data[0] = (speeds[:, None, None] * torch.tensor(ways)).flatten(0, 1)
+        aims = encoder.omega.data[0].sum(-1).cos()  # of each wave at (1, 1)
+        q, k = torch.zeros(2, 1, 48).double()
+        q[:, ::2], k[:, ::2] = aims, at["sharpness"] / 24
+        with torch.no_grad():
+            scores = offset_scores(encoder, q, k, torch.cartesian_prod(steps, steps))[0]
+        weights = scores.softmax(-1).view(7, 7).numpy()
+        np.testing.assert_allclose(figure.data[0].z, weights, atol=1e-9)
+        asked, other = weights[2, 2] + weights[4, 4], weights[2, 4] + weights[4, 2]
+        assert f"together {asked:.2f}, the other diagonal {other:.2f}" in told
+        if at["turn"] in (0, 90):  # axial: the wrong diagonal gets as much
+            assert other >= asked - 1e-9
+        elif at["sharpness"]:
+            assert asked > 30 * other
+
+
+def test_with_content_a_head_may_find_both_one_or_none() -> None:
+    for at, (figure, _) in states("grid_heads.symbols_asked"):
+        weights, symbols = np.array(figure.data[0].z), np.array(figure.data[0].text).astype(float)
+        assert (symbols[2, 2], symbols[4, 4]) == (float(at["upper"]), float(at["lower"]))
+        assert weights.sum() == pytest.approx(1)
+        found = [at["upper"] == "1", at["lower"] == "0"]
+        high = math.exp(at["score"])
+        norm = 49 - sum(found) + sum(found) * high
+        for cell, there in zip((weights[2, 2], weights[4, 4]), found, strict=True):
+            assert cell == pytest.approx((high if there else 1) / norm)
+        read, right = (weights * symbols).sum(), symbols[2, 2] + symbols[4, 4]
+        if at["score"] >= 8:  # half of what it reads, where it finds none as well
+            assert round(2 * read) == right
+
+
+def test_rows_of_seeds_are_those_of_the_encoders() -> None:
+    for at, (figure, told) in states("grid_heads.neighbour_accuracies"):
+        guess, seeds, means = figure.data
+        level, p = at["tests"][f"{at['task']}, {at['grids']}"]
+        assert guess.x == (level, level)
+        for row, (name, values) in enumerate(at["recorded"][at["task"]][at["grids"]].items()):
+            here = [x for x, y in zip(seeds.x, seeds.y, strict=True) if round(y) == row]
+            assert here == pytest.approx(values, abs=1e-3)
+            said = f"{np.mean(values):.2f}" + (f", p {p[name]:.3f}" if name in p else "")
+            assert means.text[row] == said
+            assert f"{name} {said}" in told
+
+
 # --- Cayley ---
 
 

@@ -110,6 +110,50 @@ def test_a_pair_is_followed_to_its_places() -> None:
         assert below == [*range(0, at["dim"], 2), *range(1, at["dim"], 2)]
 
 
+def test_powers_keep_the_score_where_the_matrix_is_orthogonal_or_keys_are_its_inverse() -> None:
+    for at, (figure, text) in states("rope.matrix_powers"):
+        angle, squeeze = math.radians(at["turn"]), np.diag([1, at["squeeze"]])
+        turn = np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
+        theta = squeeze @ turn @ np.linalg.inv(squeeze)
+        for_keys = theta if at["keys"] == "as queries" else np.linalg.inv(theta).T
+        start, curve = np.array([1.0, 0.0]), figure.data[4].y
+        for place in range(0, 49, 6):
+            query = np.linalg.matrix_power(theta, place + 3) @ start
+            key = np.linalg.matrix_power(for_keys, place) @ start
+            assert curve[place] == pytest.approx(query @ key)
+            if place == at["shift"]:
+                drawn = [(trace.x[1], trace.y[1]) for trace in figure.data[2:4]]
+                np.testing.assert_allclose(drawn, [query, key], atol=1e-9)
+        level = at["squeeze"] == 1 or at["keys"] != "as queries"
+        assert (np.ptp(curve) < 1e-9) == level
+        assert f"{min(curve):.2f} to {max(curve):.2f}" in text
+
+
+def test_heads_stay_relative_where_the_cut_parts_no_pair() -> None:
+    for at, (figure, _) in states("rope.split_heads"):
+        curves, channels = np.array([trace.y for trace in figure.data[::2]]), int(at["channels"])
+        whole = at["order"] == "interleaved" and channels % 2 == 0
+        assert (np.ptp(curves[:4], axis=1).max() < 1e-9) == whole
+        assert np.ptp(curves[4]) < 1e-9  # their mean is the score of all channels
+        np.testing.assert_allclose(curves[4], curves[:4].mean(0), atol=1e-4)
+        drawn = [trace.y[0] for trace in figure.data[1::2]]
+        np.testing.assert_allclose(drawn, curves[:, int(2 * at["shift"])], atol=1e-4)
+        width = 4 * channels
+        generator = torch.Generator().manual_seed(170)
+        vectors = torch.randn(2, width, generator=generator, dtype=torch.float64).numpy()
+        pairs = np.arange(width).reshape((2, -1) if at["order"] == "half" else (-1, 2))
+        first, second = pairs if at["order"] == "half" else pairs.T
+        turned = []
+        for vector, place in zip(vectors, (at["shift"] + 3, at["shift"]), strict=True):
+            angles = place * 10_000.0 ** (-np.arange(width // 2) / (width // 2))
+            after, phase = np.empty(width), np.exp(1j * angles)
+            z = (vector[first] + 1j * vector[second]) * phase
+            after[first], after[second] = z.real, z.imag
+            turned.append(after)
+        scores = (turned[0] * turned[1]).reshape(4, -1).sum(1)
+        np.testing.assert_allclose(scores, drawn[:4], atol=1e-4)
+
+
 # --- STRING ---
 
 

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import cmath
 import math
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
+from book.figures.folds import ERRORS
 from book.figures.reflections import STEPS
 from book.figures.rope_decay import TERMS
+from book.figures.string_at_inference import timed_sizes
+from lab.records import gather, read_record
 from lab.theory import capacity, cost, rope_decay, variance
-from stringlib import CirculantSTRING, RoPE
+from stringlib import STRING, CirculantSTRING, RoPE
 from stringlib.algebra import circulant, fourier_basis, planar_skew
 from stringlib.encoders import scaling
 from stringlib.positions import geometric_frequencies
 from stringlib.reference.rope import householder_2d
 from stringlib.testing import properties
 from tests.figure_cases import states
+
+ROOT = Path(__file__).parents[1]
 
 
 def exact(values: object) -> torch.Tensor:
@@ -231,10 +238,78 @@ def test_images_of_one_mirror_see_the_distance_alone() -> None:
 
 
 def test_the_dot_is_where_the_half_spectrum_gets_ahead() -> None:
-    for at, (fig, _) in states("string_at_inference.where_lines_cross"):
-        product, spectrum, mark = fig.data
+    for at, (fig, told) in states("string_at_inference.where_lines_cross"):
+        product, spectrum, mark, clocked, timed = fig.data
         ahead = [d for d, p, s in zip(product.x, product.y, spectrum.y, strict=True) if s < p]
         assert mark.x[0] == ahead[0] == {25.5: 256, 1: 4, 3: 16}[at["price"]]
+        largest = clocked.x[-1]
+        assert product.y[product.x.index(largest)] == pytest.approx(clocked.y[-1], rel=5e-3)
+        assert spectrum.y[0] / product.y[0] == pytest.approx(
+            (5 * at["price"] + 3) / (2 * 4 + 3), rel=5e-3
+        )
+        for name, marks in (("product", clocked), ("rfft", timed)):
+            rows = timed_sizes()[at["kind"]][name]
+            assert [*marks.x] == [*rows]
+            assert [*marks.y] == pytest.approx([m for m, _, _ in rows.values()], rel=5e-3)
+            data = read_record(ROOT / "results" / "inference_ladder.json")["data"]
+            mode = {"forward": "forward", "with gradients": "gradients"}[at["kind"]]
+            runs = gather(data, mode, "what", "threads")["sizes"][1][name]
+            assert [m for m, _, _ in rows.values()] == pytest.approx(np.median(runs, 0))
+        first = {"forward": 16, "with gradients": 256}[at["kind"]]
+        assert f"the timed one is from {first} on" in told
+
+
+def test_bars_of_the_clock_are_those_recorded_and_diamonds_those_counted() -> None:
+    for at, (fig, _) in states("string_at_inference.clocked_rungs"):
+        bars, said, counted = fig.data
+        rows = at["recorded"][at["measure"]]
+        assert [*bars.x] == [middle for middle, _, _ in reversed(rows.values())]
+        lows = [x - less for x, less in zip(bars.x, bars.error_x.arrayminus, strict=True)]
+        assert lows == pytest.approx([low for _, low, _ in reversed(rows.values())])
+        assert [float(text) for text in said.text] == pytest.approx([*bars.x])
+        if at["measure"] == "forward":
+            product = rows["basis"][0] / (2 * 64 + 3)
+            folded, half = 3 * product, (2.5 * 6 + 3) * product
+            assert (counted.x[1], counted.x[3]) == pytest.approx((folded, half), rel=5e-3)
+        else:
+            assert set(counted.x) == {None}
+
+
+def test_an_error_lies_on_the_line_between_the_sizes_measured() -> None:
+    for at, (fig, told) in states("folds.outlier_errors"):
+        rows, place = ERRORS[at["weights"]], 4 * math.log10(at["outlier"])
+        wanted = [10 ** np.interp(place, range(9), np.log10(row)) for row in rows]
+        assert [dot.y[0] for dot in fig.data[1::2]] == pytest.approx(wanted)
+        assert [[*drawn.y] for drawn in fig.data[::2]] == rows
+        assert f"that is {wanted[1] / wanted[0]:.2f} times" in told
+
+
+def test_a_mirror_passes_what_commutes_with_it() -> None:
+    passes = {  # beside the encoder → mirrors that may be folded
+        "nothing": {0, 20, 45},
+        "RMS norm": {0, 20, 45},
+        "RMS norm, scales": {0},
+        "layer norm": {45},
+        "ReLU, then turn": {45},
+        "turn, then ReLU": {0, 20, 45},
+    }
+    for at, (fig, _) in states("folds.mirrored_basis"):
+        folded, dropped = fig.data[1].y[0], fig.data[3].y[0]
+        assert (folded == 0) == (at["mirror"] in passes[at["between"]])
+        assert (dropped == 0) == (at["between"] != "turn, then ReLU" or at["mirror"] == 45)
+        # the same from the package, whose encoder drops the outer P itself
+        angle, P = math.radians(2 * at["mirror"]), torch.eye(4).double()
+        cos, sin = math.cos(angle), math.sin(angle)
+        P[1:3, 1:3] = exact([[cos, sin], [sin, -cos]])
+        encoder = STRING(exact([[[0.7], [0.2]]]), P[None])
+        generator = torch.Generator().manual_seed(0)
+        z, w = torch.randn(2, 1, 32, 4, generator=generator, dtype=torch.float64)
+        places = torch.arange(32.0).double()[:, None]
+        if at["between"] == "ReLU, then turn":
+            right = properties.logits(encoder, z.relu(), w.relu(), places)
+            wrong = properties.logits(encoder.folded(), (z @ P).relu(), (w @ P).relu(), places)
+            error = ((wrong - right).square().mean() / right.square().mean()).sqrt()
+            assert folded == pytest.approx(error.item(), abs=1e-9)
 
 
 def test_a_basis_passes_scales_where_its_right_angle_stays() -> None:

@@ -1,22 +1,30 @@
-"""What one head of a grid can weigh, and what the mean over many heads sees."""
+"""What one head of a grid can weigh, what trained heads reach, and what many see in the mean."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from book.figures.marks import CELLS, axis, downwards, heat, line, rounded
+from book.figures.marks import CELLS, axis, dots, downwards, heat, line, rounded, segments
 from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, panels
 from lab.explore.style import SEQUENTIAL
 from stringlib.positions import geometric_frequencies
 
-__all__ = ["mean_of_heads", "separable_weights"]
+__all__ = [
+    "crossed_waves",
+    "mean_of_heads",
+    "neighbour_accuracies",
+    "separable_weights",
+    "symbols_asked",
+]
 
 REACH, WAVES, HEADS = 13, 12, 8  # patches to either side; magnitudes of 48 channels; heads
 RING = 10  # patches away, where directions are compared
+NEAR = 3  # patches to either side, around one query
 DISTANCES = [round(0.25 * i, 2) for i in range(4 * REACH + 1)]
 
 
@@ -145,4 +153,191 @@ def separable_weights(rows: float, columns: float) -> Drawn:
         f"Weights of the cells around the query. Above it is the share {rows:g}, on the left "
         f"{columns:g}; a weight is a product. The neighbours at (−1, −1) and (1, 1) get "
         f"{first:.2f} and {second:.2f}, together {right:.2f}, the other diagonal {wrong:.2f}.",
+    )
+
+
+def _map(weights: Any, texts: list[list[str]], marks: Sequence[Any], head: str) -> Panel:
+    """Return the map of the weights around a query, with a text in some of the cells."""
+    ticks: dict[str, Any] = {
+        "tickvals": [*range(2 * NEAR + 1)],
+        "ticktext": [f"{n}".replace("-", "−") for n in range(-NEAR, NEAR + 1)],
+    }
+    cells = heat(weights, (SEQUENTIAL, 0, 0.5), "weight %{z:.3f}", text=texts,
+                 texttemplate="%{text}", xgap=1, ygap=1)  # fmt: skip
+    across = axis("columns right", -0.5, 2 * NEAR + 0.5, **CELLS, **ticks)
+    return Panel([cells, *marks], head, x=across, square=True,
+                 y=downwards(2 * NEAR + 1, title="rows down", **ticks))  # fmt: skip
+
+
+@computed
+def _crossed(turn: Tensor, sharpness: Tensor) -> dict[str, Tensor]:
+    """Return the weights of a head whose waves all have a crest at both neighbours.
+
+    And the sums on the two diagonals, and the ends of the directions that its waves read.
+    """
+    angle = turn.deg2rad() + torch.tensor([0, math.pi / 2], dtype=torch.float64)
+    ways = torch.stack([angle.cos(), angle.sin()], -1)  # (row, column) of each
+    steps = torch.arange(-NEAR, NEAR + 1, dtype=torch.float64)
+    offsets = torch.stack([steps[:, None] + 0 * steps, 0 * steps[:, None] + steps], -1)
+    # up to half a turn a patch, so that crests are narrow
+    speeds = (torch.arange(WAVES, dtype=torch.float64) + 0.5) * (math.pi / WAVES)
+
+    def waves(places: Tensor) -> Tensor:
+        return ((places @ ways.mT)[..., None] * speeds).cos()
+
+    # crests of half the height at either: cos a cos b = (cos(a − b) + cos(a + b)) / 2
+    scores = (waves(offsets) * waves(torch.ones(2, dtype=torch.float64))).mean((-1, -2))
+    weights = (sharpness * scores).flatten().softmax(-1).view(2 * NEAR + 1, 2 * NEAR + 1)
+    corners = weights[NEAR - 1 : NEAR + 2, NEAR - 1 : NEAR + 2]
+    return {
+        "weights": weights,
+        "asked": torch.stack([corners[0, 0], corners[2, 2]]),
+        "other": torch.stack([corners[0, 2], corners[2, 0]]),
+        "sums": torch.stack([corners[0, 0] + corners[2, 2], corners[0, 2] + corners[2, 0]]),
+        "ends": torch.stack([NEAR - NEAR * ways, NEAR + NEAR * ways], 1),
+    }
+
+
+def crossed_waves(turn: float, sharpness: float) -> Drawn:
+    """Draw the weights of a head that asks for two diagonal neighbours: :eq:`eq-grid-separable`.
+
+    Its waves, :eq:`eq-grid-score`, read two perpendicular directions, as :eq:`eq-grid-start`, and
+    have crests at both neighbours.
+
+    Args:
+        turn: Degrees by which the directions are turned; at 0 the head is axial.
+        sharpness: What multiplies the mean over the waves, before softmax.
+
+    Returns:
+        A figure of the weights around the query, and of the two directions.
+    """
+    found = _crossed(turn, sharpness)
+    (first, second), (right, wrong) = found["asked"], found["sums"]
+    texts = [["" for _ in range(2 * NEAR + 1)] for _ in range(2 * NEAR + 1)]
+    for at, pair in ((1, found["asked"]), (-1, found["other"])):
+        for sign, weight in zip((-1, 1), pair, strict=True):
+            texts[NEAR + sign][NEAR + sign * at] = f"{weight:.2f}"
+    reads = [((start[1], start[0]), (end[1], end[0])) for start, end in found["ends"]]
+    marks = [segments(reads, PALETTE["orange"], width=1.5)]
+    fig = panels(
+        _map(found["weights"], texts, marks, f"asked diagonal {right:.2f}, the other {wrong:.2f}"),
+        height=400,
+        margin={"l": 54, "r": 12, "t": 30, "b": 48},
+    )
+    return Drawn(
+        fig,
+        f"Weights of {2 * NEAR + 1} by {2 * NEAR + 1} cells around a query whose waves read two "
+        f"perpendicular directions, turned by {turn:g} degrees, and have crests at (−1, −1) and "
+        f"(1, 1); the sum is multiplied by {sharpness:g}. These two get {first:.2f} and "
+        f"{second:.2f}, together {right:.2f}, the other diagonal {wrong:.2f}.",
+    )
+
+
+def _symbols(upper: str, lower: str) -> Tensor:
+    """Return symbols of the cells around a query, the two that count as given."""
+    generator = torch.Generator().manual_seed(1)
+    size = 2 * NEAR + 1
+    symbols = (torch.rand(size, size, generator=generator) < 0.5).double()
+    symbols[NEAR - 1, NEAR - 1], symbols[NEAR + 1, NEAR + 1] = float(upper), float(lower)
+    return symbols
+
+
+@computed
+def _asked(score: Tensor, upper: str, lower: str) -> dict[str, Tensor]:
+    """Return the weights of a head that looks for a 1 above and a 0 below, and what it reads."""
+    symbols = _symbols(upper, lower)
+    wanted = torch.zeros_like(symbols)
+    wanted[NEAR - 1, NEAR - 1] = symbols[NEAR - 1, NEAR - 1]
+    wanted[NEAR + 1, NEAR + 1] = 1 - symbols[NEAR + 1, NEAR + 1]
+    weights = (score * wanted).flatten().softmax(-1).view_as(wanted)
+    sums = torch.stack([weights[NEAR - 1, NEAR - 1], weights[NEAR + 1, NEAR + 1]])
+    return {"weights": weights, "read": (weights * symbols).sum(), "two": sums}
+
+
+def symbols_asked(upper: str, lower: str, score: float) -> Drawn:
+    """Draw the weights of a head that looks for ones in one place and for zeros in another.
+
+    Every key's score is a sum over coordinates, :eq:`eq-grid-separable`, one for each symbol.
+
+    Args:
+        upper: What the neighbour at (−1, −1) holds, 0 or 1; the head looks there for a 1.
+        lower: What the neighbour at (1, 1) holds; the head looks there for a 0.
+        score: What it gives to what it looks for; every other key gets 0.
+
+    Returns:
+        A figure of the weights around the query, with the symbols.
+    """
+    found = _asked(score, str(upper), str(lower))
+    read, (above, below) = found["read"], found["two"]
+    texts = [[f"{symbol:.0f}" for symbol in row] for row in _symbols(str(upper), str(lower))]
+    places = [NEAR - 1, NEAR + 1]
+    ring: dict[str, Any] = {"symbol": "circle-open", "size": 24, "marker_line_width": 2.5}
+    marks = [dots(places, places, PALETTE["orange"], **ring)]
+    fig = panels(
+        _map(found["weights"], texts, marks, f"of what it reads, {read:.0%} are ones"),
+        height=400,
+        margin={"l": 54, "r": 12, "t": 30, "b": 48},
+    )
+    right = int(upper) + int(lower)
+    return Drawn(
+        fig,
+        f"Symbols of {2 * NEAR + 1} by {2 * NEAR + 1} cells around a query, and its weights. It "
+        f"gives {score:g} to what it looks for: a 1 at (−1, −1), which holds {upper} and gets "
+        f"{above:.2f}, and a 0 at (1, 1), which holds {lower} and gets {below:.2f}. Of what it "
+        f"reads {read:.0%} are ones; the two hold {right}.",
+    )
+
+
+def neighbour_accuracies(
+    task: str,
+    grids: str,
+    *,
+    recorded: Mapping[str, Mapping[str, Mapping[str, Sequence[float]]]],
+    tests: Mapping[str, tuple[float, Mapping[str, float]]],
+) -> Drawn:
+    """Draw the accuracy of every seed of each encoder in one task, and what is above axial RoPE.
+
+    Args:
+        task: A name in ``recorded``.
+        grids: On which grids, a name in ``recorded`` of the task.
+        recorded: Task → grids → encoder → the accuracy of each seed.
+        tests: "Task, grids" → the share of the commonest answer, and encoder → p against axial.
+
+    Returns:
+        A figure of a row for each encoder, with its mean and p on the right.
+    """
+    found, (guess, levels) = recorded[str(task)][str(grids)], tests[f"{task}, {grids}"]
+    rows, count = list(range(len(found))), len(next(iter(found.values())))
+    beside = torch.linspace(-0.3, 0.3, count).tolist()
+    means = {name: sum(seeds) / count for name, seeds in found.items()}
+    said = {name: f"{mean:.2f}" + (f", p {levels[name]:.3f}" if name in levels else "")
+            for name, mean in means.items()}  # fmt: skip
+    traces = [
+        line([guess, guess], [-0.5, len(rows) - 0.5], PALETTE["grey"], "the commonest answer",
+             width=1.5, dash="dot"),
+        dots(
+            rounded([a for seeds in found.values() for a in seeds]),
+            rounded([row + dy for row in rows for dy in beside]),
+            [COLOURS[name.removesuffix("-2")] for name, seeds in found.items() for _ in seeds],
+            size=7,
+            hover="%{x:.3f}",
+        ),
+        dots([1.06] * len(rows), rows, "rgba(0,0,0,0)", text=[*said.values()],
+             textposition="middle right"),
+    ]  # fmt: skip
+    fig = panels(
+        Panel(
+            traces,
+            f"task {task}, {grids}: mean, and p against axial",
+            x=axis("accuracy", 0, 1.62, tickvals=[0, 0.25, 0.5, 0.75, 1]),
+            y=downwards(len(rows), tickvals=rows, ticktext=list(found)),
+        ),
+        height=360,
+        margin={"l": 72, "r": 8, "t": 34, "b": 84},
+    )
+    told = "; ".join(f"{name} {text}" for name, text in said.items())
+    return Drawn(
+        fig,
+        f"Accuracy in task {task}, {grids}: a dot for each of {count} seeds of each encoder, with "
+        f"their mean and p against axial. {told}. The commonest answer has {guess:.2f}.",
     )

@@ -1,4 +1,4 @@
-"""Clocks that turn with the position, one wave, scores that a shift leaves alone, and layouts."""
+"""Clocks that turn with the position, powers of a matrix, waves, layouts, and heads cut apart."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from book.figures.marks import (
     CELLS,
+    at_one_place,
     axis,
     broken,
     circle,
@@ -19,6 +20,7 @@ from book.figures.marks import (
     heat,
     line,
     pin,
+    rounded,
     segments,
     through,
 )
@@ -28,13 +30,23 @@ from stringlib import RoPE
 from stringlib.algebra.skew import layout_permutation
 from stringlib.positions import geometric_frequencies
 
-__all__ = ["intro_figure", "one_wave", "pair_layouts", "phase_clocks", "shifted_scores"]
+__all__ = [
+    "intro_figure",
+    "matrix_powers",
+    "one_wave",
+    "pair_layouts",
+    "phase_clocks",
+    "shifted_scores",
+    "split_heads",
+]
 
 FARTHEST = 256
 COLUMNS = 8  # at most; a phone is narrow
 CELL = 2.7  # a dial's radius is 1
 TOKENS, DIM = 24, 32  # of the shifted scores
 NEAR = 64  # tokens along one wave
+APART, LAST = 3, 48  # tokens between query and key, and the last shift, of the powers
+HEADS, WIDE = 4, 2 * NEAR + 1  # heads that share one rotation, and their shifts in half tokens
 
 
 def _dials(dim: int) -> tuple[int, float, Tensor]:
@@ -316,4 +328,150 @@ def one_wave(content: float, distance: float, speed: str) -> Drawn:
         f"What the pair contains, an angle of {content:g} degrees, moves the wave: it is highest "
         f"first at distance {top:.1f}. Where it stands, {distance:g} tokens apart, is a place on "
         f"the wave: {here:.2f}.",
+    )
+
+
+@computed
+def _powers(turn: Tensor, squeeze: Tensor, shift: Tensor, inverse: bool) -> dict[str, Tensor]:
+    """Return where the powers of a matrix carry (1, 0), and the score against the shift.
+
+    The matrix is a turn whose plane is squeezed along one axis.
+    """
+    key_height = 1 / squeeze if inverse else squeeze
+    around = torch.arange(73, dtype=torch.float64) * (math.pi / 36)
+    shifts = torch.arange(LAST + 1, dtype=torch.float64)
+
+    def carried(places: Tensor, height: Tensor) -> Tensor:
+        angles = places * turn.deg2rad()
+        return torch.stack([angles.cos(), height * angles.sin()])
+
+    def score(start: Tensor) -> Tensor:
+        return (carried(start + APART, squeeze) * carried(start, key_height)).sum(0)
+
+    def hand(to: Tensor) -> Tensor:
+        return torch.stack([0 * to, to], -1)
+
+    curve = score(shifts)
+    return {
+        "curve": curve,
+        "here": score(shift),
+        "ends": torch.stack([curve.amin(), curve.amax()]),
+        "query": hand(carried(shift + APART, squeeze)),
+        "key": hand(carried(shift, key_height)),
+        "queries": torch.stack([around.cos(), squeeze * around.sin()]),
+        "keys": torch.stack([around.cos(), key_height * around.sin()]),
+    }
+
+
+def matrix_powers(turn: float, squeeze: float, shift: float, keys: str) -> Drawn:
+    r"""Draw two tokens that the powers of one matrix encode, :eq:`eq-telescope`, as both move.
+
+    The matrix is :math:`\Theta = BR(1)B^{-1}` with :math:`B = \mathrm{diag}(1, \text{squeeze})`, so
+    the group law holds, and :math:`\Theta` is orthogonal only if the squeeze is 1.
+
+    Args:
+        turn: Degrees a token.
+        squeeze: Height of the ellipse on which the query moves.
+        shift: Position of the key; the query is three tokens further.
+        keys: "as queries", or "inverse transpose" for keys that :math:`\Theta^{-\top}` encodes.
+
+    Returns:
+        A figure of the plane, and of the score against the shift.
+    """
+    found = _powers(turn, squeeze, shift, keys == "inverse transpose")
+    here, (low, high) = found["here"], found["ends"]
+    ends = {"mode": "lines+markers", "marker": {"size": [0, 12], "opacity": 1}}
+    plane = Panel(
+        [
+            through(found["keys"], PALETTE["blue"], width=1),
+            through(found["queries"], PALETTE["orange"], width=1),
+            through(found["query"], PALETTE["orange"], "query", width=3.5, **ends),
+            through(found["key"], PALETTE["blue"], "key", width=3.5, **ends),
+        ],
+        f"three tokens apart, key at {shift:g}",
+        x=axis(low=-1.75, high=1.75, visible=False),
+        y=axis(low=-1.75, high=1.75, visible=False),
+        square=True,
+    )
+    scores = Panel(
+        [
+            line(list(range(LAST + 1)), found["curve"], PALETTE["grey"], width=2,
+                 hover="shift %{x}: score %{y:.3f}"),
+            pin(shift, here, PALETTE["magenta"]),
+        ],
+        f"score {here:.2f}, over all shifts {low:.2f} to {high:.2f}",
+        x=axis("shift of both (tokens)", 0, LAST),
+        y=axis(low=-0.6, high=2.1, dtick=1),
+    )  # fmt: skip
+    fig = panels(
+        plane,
+        scores,
+        heights=(0.6, 0.3),
+        down=0.1,
+        height=560,
+        margin={"l": 44, "r": 14, "t": 30, "b": 84},
+    )
+    return Drawn(
+        fig,
+        f"A query and a key, three tokens apart, on their ellipses. The matrix turns by {turn:g} "
+        f"degrees a token, its ellipse has the height {squeeze:g}; keys: {keys}. Below, the score "
+        f"against the shift of both: with the key at {shift:g} it is {here:.2f}, over all shifts "
+        f"{low:.2f} to {high:.2f}. It is level on a circle, or with the inverse transpose.",
+    )
+
+
+def _heads(start: Tensor, channels: int, order: str) -> Tensor:
+    """Return scores of heads that were turned together, and their mean, from some positions on."""
+    generator = torch.Generator().manual_seed(170)
+    width = HEADS * channels
+    # with fewer digits, so that the page is smaller
+    q, k = torch.randn(2, width, generator=generator, dtype=torch.float64).float().double()
+    encoder = RoPE(width, layout="half" if order == "half" else "interleaved")
+    places = start.view(-1, 1)
+    turned = encoder.rotate(q.expand(1, len(places), width), places + APART)
+    products = turned * encoder.rotate(k.expand(1, len(places), width), places)
+    scores = products[0].unflatten(-1, (HEADS, channels)).sum(-1)
+    return torch.cat([scores, scores.mean(-1, keepdim=True)], -1).mT
+
+
+@computed
+def _split(shift: Tensor, channels: int, order: str) -> dict[str, Tensor]:
+    """Return the scores of the heads and their mean at one shift, and how much they changed."""
+    here, there = (_heads(at, channels, order)[:, 0] for at in (shift, torch.zeros(1)))
+    changes = (here - there).abs()
+    return {"here": here, "most": changes[:HEADS].amax(), "mean": changes[HEADS]}
+
+
+def split_heads(order: str, channels: str, shift: float) -> Drawn:
+    """Draw the scores of four heads that were cut from one wide rotation, as both tokens move.
+
+    Args:
+        order: The layout of the pairs in all channels, "interleaved" or "half".
+        channels: Channels of each head.
+        shift: What is added to both positions, in tokens.
+
+    Returns:
+        A figure of a line for each head and one for their mean.
+    """
+    found = _split(shift, int(channels), str(order))
+    halves = torch.arange(WIDE, dtype=torch.float64) / 2
+    curves = rounded(_heads(halves, int(channels), str(order)), 4)
+    most, mean = found["most"], found["mean"]
+    names = [*(f"head {h + 1}" for h in range(HEADS)), "mean of all"]
+    colours = [PALETTE[colour] for colour in ("blue", "orange", "teal", "magenta", "grey")]
+    looks = dict(zip(names, colours, strict=True))
+    traces = at_one_place(rounded(halves, 1), shift, looks, curves, found["here"],
+                          "shift %{x}: %{y:.2f}")  # fmt: skip
+    traces[2 * HEADS].line.update(dash="dash")
+    axes = layout(
+        height=380,
+        title_text=f"a head changes by {most:.2f}, the mean by {mean:.2f}",
+        xaxis=axis("shift of both tokens", 0, NEAR),
+        yaxis=axis("score", -4, 7, dtick=2),
+    )
+    return Drawn(
+        go.Figure(traces, axes),
+        f"The scores of {HEADS} heads of {channels} channels against the shift of both tokens; all "
+        f"channels were turned together, layout {order}, before they were cut apart. Shifted by "
+        f"{shift:g}, a head changes by {most:.2f} at most, the mean of all by {mean:.2f}.",
     )

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
 
 import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
-from book.figures.marks import axis, bars, dots, line, through
+from book.figures.marks import axis, bars, dots, line, significant, through
 from lab.explore import COLOURS, PALETTE, Drawn, computed, layout
+from lab.records import gather, read_record
 
-__all__ = ["encoding_cost", "operations", "scaled_turn", "where_lines_cross"]
+__all__ = [
+    "clocked_rungs",
+    "encoding_cost",
+    "operations",
+    "scaled_turn",
+    "timed_sizes",
+    "where_lines_cross",
+]
 
 HEADS = 6
 NAMES = {
@@ -26,6 +37,7 @@ NAMES = {
     "attention": "attention itself",
 }
 SIZES = [round(2 ** (i / 4)) for i in range(8, 49)]  # channels of a head, 4 to 4,096
+TIMED = {"product": "product", "rfft": "real FFT"}
 TOLD = ("matrix_exp", "fft", "rfft", "half", "basis")  # one by one, in words
 
 
@@ -109,44 +121,171 @@ def encoding_cost(dim: int, tokens: int, batch: int) -> Drawn:
     )
 
 
+def clocked_rungs(
+    measure: str,
+    *,
+    recorded: Mapping[str, Mapping[str, tuple[float, float, float]]],
+    sizes: tuple[int, int, int],
+) -> Drawn:
+    """Draw what was measured of each rung, and the times that the count would give it.
+
+    Args:
+        measure: A name in ``recorded``; those of memory begin so.
+        recorded: Measure → name of a rung → median and both quartiles.
+        sizes: Channels of a head, tokens and sequences.
+
+    Returns:
+        A bar chart; a diamond is what :eq:`eq-inference-cost` says, the product with P as measured.
+    """
+    found = recorded[str(measure)]
+    memory, counts = str(measure).startswith("memory"), operations(*sizes)
+    shown = [name for name in reversed(NAMES) if name in found]
+    middle = [found[name][0] for name in shown]
+    reach = [[found[name][end] for name in shown] for end in (1, 2)]
+    names = [NAMES[name] for name in shown]
+    colour = {"matrix_exp": "dense", "rope": "rope", "projections": "none", "attention": "none"}
+    drawn = [
+        bars(
+            middle,
+            names,
+            [COLOURS[colour.get(name, "circulant")] for name in shown],
+            orientation="h",
+            error_x={
+                "color": PALETTE["grey"],
+                "type": "data",
+                "symmetric": False,
+                "array": significant([b - m for m, b in zip(middle, reach[1], strict=True)]),
+                "arrayminus": significant([m - a for m, a in zip(middle, reach[0], strict=True)]),
+            },
+            hover="%{y}: %{x:.3g}",
+        ),
+        # beyond the error bars
+        dots(
+            [4e3 if not memory else 1.2e2] * len(shown),
+            names,
+            "rgba(0,0,0,0)",
+            text=[f"{value:.3g}" if value < 100 else f"{value:.0f}" for value in middle],
+            textposition="middle left",
+        ),
+    ]
+    price = found["basis"][0] / counts["basis"]
+    drawn.append(
+        dots(
+            [None] * len(shown) if memory else significant([price * counts[n] for n in shown]),
+            names,
+            PALETTE["magenta"],
+            "by the count, the product as measured",
+            symbol="diamond",
+            marker_line={"width": 1.5, "color": "white"},
+            hover="%{y}, counted: %{x:.3g} ms",
+        )
+    )
+    unit = "times q and k" if memory else "milliseconds"
+    low, high = (-3, 2.1) if memory else (-1, 3.7)
+    axes = layout(
+        height=400,
+        margin={"l": 118, "r": 14, "t": 20, "b": 84},
+        bargap=0.35,
+        xaxis=axis(unit, low, high, type="log", dtick=1),
+    )
+    told = "; ".join(f"{NAMES[n]} {value:.3g}" for n, value in zip(shown, middle, strict=True))
+    return Drawn(
+        go.Figure(drawn, axes),
+        f"Bars of what each rung was measured to take, {measure}, in {unit}. {told}."
+        + ("" if memory else " Diamonds: by the count, with the product as measured."),
+    )
+
+
 @computed
-def _crossing(price: Tensor) -> dict[str, Tensor]:
-    """Return the cost of the half spectrum at all sizes, and the first at which it is ahead."""
+def _crossing(price: Tensor, unit: float) -> dict[str, Tensor]:
+    """Return the cost of the half spectrum at all sizes, and the first at which it is ahead.
+
+    In milliseconds, of which an operation of a product takes ``unit``.
+    """
     d = torch.tensor(SIZES, dtype=torch.float64)
     spectrum = price * 5 / 2 * d.log2() + 3
     first = torch.where(spectrum < 2 * d + 3, d, SIZES[-1]).amin(-1)
-    return {"spectrum": spectrum, "first": first, "there": 2 * first + 3}
+    return {"spectrum": unit * spectrum, "first": first, "there": unit * (2 * first + 3)}
 
 
-def where_lines_cross(price: float) -> Drawn:
-    """Draw the cost of a product with P and of a half spectrum, :eq:`eq-inference-cost`, by size.
+@cache
+def timed_sizes() -> dict[str, dict[str, dict[int, tuple[float, float, float]]]]:
+    """Return what was recorded at other sizes of a head, on one thread.
+
+    Returns:
+        Kind → "product" and "rfft" → channels of a head → milliseconds: median and both quartiles.
+    """
+    data = read_record(Path(__file__).parents[2] / "results" / "inference_ladder.json")["data"]
+    found: dict[str, dict[str, dict[int, tuple[float, float, float]]]] = {}
+    for mode, title in (("forward", "forward"), ("gradients", "with gradients")):
+        rows = gather(data, mode, "what", "threads")["sizes"][1]
+        found[title] = {}
+        for way in TIMED:
+            ends = torch.tensor(rows[way], dtype=torch.float64).quantile(
+                torch.tensor([0.5, 0.25, 0.75], dtype=torch.float64), 0
+            )
+            middle, low, high = ends.tolist()
+            found[title][way] = dict(zip(data["sizes"], zip(middle, low, high, strict=True),
+                                         strict=True))  # fmt: skip
+    return found
+
+
+def where_lines_cross(kind: str, price: float) -> Drawn:
+    """Draw a product with P and a half spectrum by size, timed and :eq:`eq-inference-cost`.
+
+    The counted product is as measured at the largest size.
 
     Args:
+        kind: "forward" or "with gradients".
         price: What an operation of the FFT costs, one of a product of matrices being 1.
 
     Returns:
         A figure with logarithmic axes; a dot marks the first size at which the FFT is ahead.
     """
-    found, colour = _crossing(price), COLOURS["circulant"]
+    times, colour = timed_sizes()[str(kind)], COLOURS["circulant"]
+    largest = max(times["product"])
+    unit = times["product"][largest][0] / (2 * largest + 3)
+    found = _crossing(price, unit)
     first, there = found["first"], found["there"]
+    clocked = min(d for d in times["rfft"] if times["rfft"][d][0] < times["product"][d][0])
     drawn = [
-        line(SIZES, [2 * d + 3 for d in SIZES], colour, "product with P", hover="d = %{x}: %{y}"),
-        line(SIZES, found["spectrum"], colour, "half spectrum", dash="dash",
-             hover="d = %{x}: %{y:.0f}"),
+        line(SIZES, significant([unit * (2 * d + 3) for d in SIZES]), colour, "product, counted",
+             hover="d = %{x}: %{y:.3g} ms"),
+        line(SIZES, found["spectrum"], colour, "half spectrum, counted", dash="dash",
+             hover="d = %{x}: %{y:.3g} ms"),
         dots([first], [there], PALETTE["magenta"]),
     ]  # fmt: skip
+    for name, symbol in (("product", "circle"), ("rfft", "diamond-open")):
+        rows = times[name]
+        middle, low, high = ([row[at] for row in rows.values()] for at in range(3))
+        marks = dots(
+            [*rows],
+            significant(middle),
+            colour,
+            f"{TIMED[name]}, timed",
+            size=10,
+            symbol=symbol,
+            hover="d = %{x}: %{y:.3g} ms",
+        )
+        ends = {
+            "array": significant([b - m for m, b in zip(middle, high, strict=True)]),
+            "arrayminus": significant([m - a for m, a in zip(middle, low, strict=True)]),
+        }
+        drawn.append(marks.update(error_y={"type": "data", "symmetric": False, **ends}))
     sizes = [4, 16, 64, 256, 1024, 4096]
     axes = layout(
-        height=360,
-        title_text=f"the half spectrum is ahead from d = {first:.0f}",
+        height=420,
+        margin={"l": 54, "r": 14, "t": 44, "b": 112},
+        title_text=f"FFT ahead from d = {first:.0f}, by the clock {clocked}",
         xaxis=axis("channels of a head d", 0.55, 3.65, type="log", tickvals=sizes),
-        yaxis=axis("cost of a channel", 0.8, 4.1, type="log", dtick=1),
+        yaxis=axis("milliseconds, one thread", -0.6, 3.1, type="log", dtick=1),
     )
     return Drawn(
         go.Figure(drawn, axes),
-        "Cost for a channel against the size of a head, both logarithmic. The product with P rises "
-        f"in proportion to the size, the half spectrum hardly. With operations {price:g} times as "
-        f"dear the half spectrum is ahead from {first:.0f} channels on.",
+        "Milliseconds against the size of a head, both logarithmic. The product with P rises in "
+        "proportion to the size, the half spectrum hardly; dots are what was timed, "
+        f"{kind}. With operations {price:g} times as dear the counted half spectrum is ahead from "
+        f"{first:.0f} channels on; the timed one is from {clocked} on.",
     )
 
 

@@ -1,0 +1,180 @@
+"""What a fold costs in digits, and what may stand beside it: norms, scales and feature maps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import plotly.graph_objects as go
+import torch
+from torch import Tensor
+
+from book.figures.marks import at_one_place, axis, rounded, significant
+from lab.explore import COLOURS, PALETTE, Drawn, computed, layout
+from stringlib import STRING
+
+__all__ = ["ERRORS", "ORDERS", "PLACES", "mirrored_basis", "outlier_errors"]
+
+ORDERS = {
+    "rounded": PALETTE["grey"],
+    "folded, rounded": COLOURS["circulant"],
+    "rounded, folded, rounded": PALETTE["magenta"],
+}
+"""What is done to the weights → its colour."""
+
+ERRORS = {
+    "bfloat16": [
+        [0.298, 0.302, 0.337, 0.505, 0.891, 1.56, 2.49, 3.57, 5.14],
+        [0.298, 0.3, 0.302, 0.318, 0.375, 0.487, 0.671, 0.873, 1.24],
+        [0.422, 0.422, 0.452, 0.596, 0.964, 1.61, 2.6, 3.68, 5.23],
+    ],
+    "int8": [
+        [1.3, 1.32, 1.48, 2.22, 3.95, 6.73, 10.6, 15.5, 22],
+        [1.31, 1.31, 1.32, 1.39, 1.64, 2.13, 2.87, 3.98, 5.48],
+        [1.84, 1.87, 2, 2.63, 4.27, 7.08, 11, 15.9, 22.6],
+    ],
+}
+"""Rounding → a row for each of ``ORDERS`` → thousandths, as the chapter measures them: four seeds.
+
+At sizes of the outlier from 1 to 100 whose logarithms are evenly spaced.
+"""
+
+MOST = 100.0  # times as large, the weights of an outlier
+
+
+@computed
+def _between(outlier: Tensor, errors: Tensor) -> dict[str, Tensor]:
+    """Return the errors at one size of the outlier, on the lines between those measured."""
+    last = errors.shape[-1] - 1
+    place = outlier.log() * (last / math.log(MOST))
+    near = (1 - (place - torch.arange(last + 1, dtype=torch.float64)).abs()).clamp(min=0)
+    here = (near * errors.log()).sum(-1).exp()
+    return {"here": here, "ratio": here / here[0]}
+
+
+def outlier_errors(weights: str, outlier: float) -> Drawn:
+    """Draw the error of scores whose weights are rounded, folded by :eq:`eq-fold` or not.
+
+    Args:
+        weights: What they are rounded to, a name in ``ERRORS``.
+        outlier: How many times as large the weights of one channel of each head are.
+
+    Returns:
+        A figure of three lines and their dots at one size.
+    """
+    errors = ERRORS[str(weights)]
+    found = _between(outlier, [[*row] for row in errors])
+    sizes = [MOST ** (n / (len(errors[0]) - 1)) for n in range(len(errors[0]))]
+    first, twice = found["ratio"][1], found["ratio"][2]
+    traces = at_one_place(significant(sizes), outlier, ORDERS, [significant(row) for row in errors],
+                          found["here"], "%{x:.3g} times: %{y:.3g} thousandths")  # fmt: skip
+    axes = layout(
+        height=380,
+        margin={"l": 54, "r": 14, "t": 44, "b": 106},
+        title_text=f"folded first {first:.2f} times the error, last {twice:.2f} times",
+        xaxis=axis("weights of the outlier, times the others", -0.06, 2.06, type="log",
+                   tickvals=[1, 3, 10, 30, 100]),
+        yaxis=axis("rms error, thousandths of |q||k|", type="log",
+                   tickvals=[0.3, 1, 3, 10, 30]),
+    )  # fmt: skip
+    told = "; ".join(f"{name} {value:.2f}" for name, value in zip(ORDERS, found["here"],
+                                                                  strict=True))  # fmt: skip
+    return Drawn(
+        go.Figure(traces, axes),
+        f"Errors of scores with weights in {weights}, in thousandths, against the size of an "
+        f"outlier, both logarithmic. Where it is {outlier:.3g} times as large: {told}. Folded "
+        f"before rounding, that is {first:.2f} times the error without a fold, after it "
+        f"{twice:.2f} times.",
+    )
+
+
+def _rms(z: Tensor) -> Tensor:
+    return z / z.square().mean(-1, keepdim=True).sqrt()
+
+
+SCALES = (1.0, 0.5, 2.0, 1.5)
+PLACES: dict[str, tuple[str, Callable[[Tensor], Tensor]]] = {
+    "nothing": ("before", lambda z: z),
+    "RMS norm": ("before", _rms),
+    "RMS norm, scales": ("before", lambda z: torch.tensor(SCALES, dtype=z.dtype) * _rms(z)),
+    "layer norm": ("before", lambda z: _rms(z - z.mean(-1, keepdim=True))),
+    "ReLU, then turn": ("before", torch.relu),
+    "turn, then ReLU": ("after", torch.relu),
+}
+"""What stands between → whether before the encoder or after it, and the map."""
+
+TOKENS, MIRRORS = 32, [*range(91)]
+
+
+def _errors(mirror: Tensor, between: str) -> Tensor:
+    """Return the rms errors, ``(2, mirrors)``: the inner P folded, and the outer P dropped."""
+    generator = torch.Generator().manual_seed(0)
+    z, w = torch.randn(2, TOKENS, 4, generator=generator, dtype=torch.float64)
+    places = torch.arange(TOKENS, dtype=torch.float64)[:, None]
+    turns = STRING(torch.tensor([[[0.7], [0.2]]], dtype=torch.float64)).matrix(places)[0]
+    twice = (2 * mirror).deg2rad()
+    e = torch.eye(4, dtype=torch.float64)
+    one, swap = (torch.outer(e[a], e[b]) for a, b in ((1, 1), (1, 2)))
+    two = torch.outer(e[2], e[2])
+    still = e - one - two
+    cos, sin = twice.cos()[:, None, None], twice.sin()[:, None, None]
+    P = still + cos * (one - two) + sin * (swap + swap.mT)
+    where, f = PLACES[between]
+    before, after = (f, PLACES["nothing"][1]) if where == "before" else (PLACES["nothing"][1], f)
+
+    def scores(x: Tensor, y: Tensor) -> Tensor:
+        return after(x) @ after(y).mT
+
+    def turned(x: Tensor) -> Tensor:  # RoPE of what has been multiplied by Pᵀ
+        return (turns @ x[..., None])[..., 0]
+
+    exact, dropped, folded = [], [], []
+    for x in (z, w):
+        inner = turned(before(x) @ P)
+        exact.append(inner @ P.mT)
+        dropped.append(inner)
+        folded.append(turned(before(x @ P)) @ P.mT)
+    right = scores(*exact)
+    errors = torch.stack([scores(*x) - right for x in (folded, dropped)])
+    return (errors.square().mean((-1, -2)) / right.square().mean((-1, -2))).sqrt()
+
+
+@computed
+def _permitted(mirror: Tensor, between: str) -> dict[str, Tensor]:
+    """Return both errors for one mirror."""
+    here = _errors(mirror.view(1), between)[:, 0]
+    # rounding is not an error
+    return {"here": torch.where(here < 1e-9, 0 * here, here)}
+
+
+def mirrored_basis(between: str, mirror: float) -> Drawn:
+    """Draw what folding the inner P, :eq:`eq-fold`, and dropping the outer do to scores.
+
+    Four channels in two planes; P mirrors channel 2 of the first and channel 1 of the second.
+
+    Args:
+        between: What stands beside the encoder, one of ``PLACES``.
+        mirror: Degrees from channel 2 to the mirror: at 45 P swaps the two channels, at 0 and 90 it
+            changes the sign of one.
+
+    Returns:
+        A figure of both root mean square errors, over that of the scores, against the mirror.
+    """
+    found = _permitted(mirror, str(between))["here"]
+    looks = {"inner Pᵀ folded": COLOURS["circulant"], "outer P dropped": PALETTE["blue"]}
+    curves = rounded(_errors(torch.tensor(MIRRORS, dtype=torch.float64), str(between)), 3)
+    traces = at_one_place(MIRRORS, mirror, looks, curves, found, "%{x}°: %{y:.2f}")
+    traces[2].line.update(dash="dash")
+    axes = layout(
+        height=360,
+        title_text=f"folded, off by {found[0]:.2f}; dropped, by {found[1]:.2f}",
+        xaxis=axis("what P does to the two channels", -6, 96, tickvals=[0, 45, 90],
+                   ticktext=["a sign", "a swap", "a sign"]),
+        yaxis=axis("rms error over rms score", -0.05, 1.3, dtick=0.5),
+    )  # fmt: skip
+    return Drawn(
+        go.Figure(traces, axes),
+        "Rms errors of scores, over their own, against the mirror that P is in two of four "
+        f"channels; beside the encoder stands {between}. At {mirror:g} degrees the inner P folded "
+        f"is off by {found[0]:.2f}, the outer P dropped by {found[1]:.2f}.",
+    )
