@@ -41,6 +41,13 @@ LEADS = {
     "FAVOR+ with RoPE": ("favor", 0.0349),
 }
 
+TRAININGS = {
+    optimizer: {
+        rate: [[2.5, 1.5 + 0.25 * seed, 0.25 * k + seed] for seed in range(2)]
+        for k, rate in enumerate(("mirrors", "8", "4", "1", "0"), start=start)
+    }
+    for start, optimizer in enumerate(("SGD", "Adam"))
+}
 READ = {
     "256": {"rope": (1.5, 0.8), "alibi": (0.01, 0.8), "gla": (0.0, 0.9)},
     "1,024": {"rope": (2.82, 0.4), "alibi": (0.02, 0.56), "gla": (0.0, 0.82)},
@@ -254,6 +261,11 @@ CASES: dict[str, dict[str, list[Any]]] = {
     "reflections.two_mirrors": {"between": [45, 0], "first": [45, 90], "point": [20, 120]},
     "reflections.mirror_rate": {"factor": [1, 4, 8]},
     "reflections.one_mirror": {"position": [4, 0, 24], "distance": [3, 0, -6]},
+    "reflections.mirror_losses": {
+        "optimizer": ["SGD", "Adam"], "rate": ["1", "0", "8"], "every": [20],
+        "recorded": [TRAININGS],
+    },
+    "reflections.rounded_mirrors": {"common": [10, 0, 1000], "distance": [16, 1, 256]},
     "string_at_inference.where_lines_cross": {"price": [25.5, 1, 3]},
     "string_at_inference.scaled_turn": {"turn": [45, 0, 90], "ratio": [2, 1, 0.1]},
     "string_at_inference.encoding_cost": {
