@@ -98,11 +98,30 @@ def test_a_percent_of_perplexity_is_less_in_longer_units() -> None:
         assert (2 ** (at["unit"] * five), 2 ** (at["unit"] * ten)) == pytest.approx((1.05, 1.1))
 
 
+def test_within_a_percentage_is_who_has_so_little_more_perplexity() -> None:
+    for at, (figure, told) in states("language_model.within_percent"):
+        means = {name: sum(v) / len(v) for name, (_, v) in at["recorded"].items()}
+        base = perplexity(means["softmax, RoPE"], at["unit"])
+        inside = {
+            name: perplexity(b, at["unit"]) <= (1 + at["percent"] / 100) * base
+            for name, b in means.items()
+        }
+        limit, seeds = figure.data[2].x, figure.data[-1]
+        for x in limit:
+            assert perplexity(x, at["unit"]) / base == pytest.approx(1 + at["percent"] / 100)
+        assert f"{sum(inside.values()) - 1} of 3" in figure.layout.title.text
+        assert f"{sum(inside.values()) - 1} of 3 have no more" in told
+        for row, (name, (_, values)) in enumerate(at["recorded"].items()):
+            shown = [i for i, y in enumerate(seeds.y) if y == row]
+            assert [seeds.x[i] for i in shown] == values
+            assert {seeds.marker.opacity[i] > 0.5 for i in shown} == {inside[name]}
+
+
 def test_leads_in_units_are_quotients_of_perplexities() -> None:
     for at, (figure, _) in states("language_model.leads_in_units"):
         for percent, (_, bits) in zip(figure.data[0].x, at["recorded"].values(), strict=True):
             ratio = perplexity(2 + bits, at["unit"]) / perplexity(2, at["unit"])
-            assert percent == pytest.approx(100 * (ratio - 1), abs=0.051)
+            assert percent == pytest.approx(100 * (ratio - 1), abs=1e-9)
 
 
 # --- cost ---

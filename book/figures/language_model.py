@@ -1,19 +1,20 @@
-"""What the nearest tokens get before any content is compared; and what a unit makes of bits."""
+"""What the nearest tokens get before any content is compared; what a unit makes of bits."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from textwrap import wrap
 
 import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
-from book.figures.marks import axis, bars, dots, line
+from book.figures.marks import axis, bars, dots, line, rounded, segments
 from lab.explore import COLOURS, PALETTE, Drawn, computed, layout
+from lab.theory.spread import interval
 
-__all__ = ["leads_in_units", "near_share", "nearest_tokens", "unit_strictness"]
+__all__ = ["leads_in_units", "near_share", "nearest_tokens", "unit_strictness", "within_percent"]
 
 NEAR = 4
 """Tokens that the title speaks of."""
@@ -134,6 +135,93 @@ def unit_strictness(unit: float) -> Drawn:
     )
 
 
+BASE = "softmax, RoPE"
+"""The model that the others are compared with."""
+
+
+@computed
+def _within(percent: Tensor, unit: Tensor, bits: list[list[float]], base: int) -> dict[str, Tensor]:
+    """Return the bits that a percentage allows, where they end, and who is within by its mean."""
+    means = torch.tensor(bits, dtype=torch.float64).mean(-1)
+    more = (1 + percent / 100).log2() / unit
+    within = (means <= means[base] + more).double()
+    return {
+        "more": more,
+        "limit": (means[base] + more).expand(2),
+        "count": within.sum(-1) - 1,
+        "shown": (0.15 + 0.6 * within)[:, None].expand(-1, len(bits[0])).flatten(),
+    }
+
+
+def within_percent(
+    percent: float,
+    unit: float,
+    *,
+    recorded: Mapping[str, tuple[str, Sequence[float]]],
+    floors: Sequence[float],
+) -> Drawn:
+    """Draw the bits a byte of models, and who is within a percentage: :eq:`eq-perplexity`.
+
+    Args:
+        percent: Of perplexity, by which a model may be above softmax with RoPE.
+        unit: Bytes c that perplexity counts.
+        recorded: Name of a model → its colour, and its bits a byte with each seed.
+        floors: Bits a byte of tables that count after one byte, two and so on.
+
+    Returns:
+        A figure with a row for each model, and the limit.
+    """
+    names, bits = [*recorded], [[*values] for _, values in recorded.values()]
+    found = _within(percent, unit, bits, names.index(BASE))
+    colours = [COLOURS[colour] for colour, _ in recorded.values()]
+    rows = range(len(names))
+    each = [(row, value) for row in rows for value in bits[row]]
+    spans = {shade: [] for shade in colours}
+    for row, shade in enumerate(colours):
+        low, high = interval(bits[row])
+        spans[shade].append(((low, row + 0.3), (high, row + 0.3)))
+    ends = [-0.6, len(names) - 0.5]
+    words = [f"{n} byte{'s' * (n > 1)}" for n in range(1, len(floors) + 1)]
+    pillars = [((x, ends[0]), (x, ends[1])) for x in floors]
+    traces = [
+        segments(pillars, PALETTE["grey"], width=1),
+        dots(rounded(floors), [-1.1] * len(floors), PALETTE["grey"], size=1, text=words,
+             textposition="middle center"),
+        line(found["limit"], ends, PALETTE["red"], width=2),
+        *(segments(spans[shade], shade) for shade in spans),
+        dots(
+            [x for _, x in each], [row for row, _ in each], [colours[row] for row, _ in each],
+            size=8, hover="%{x:.2f} bits",
+        ),
+    ]  # fmt: skip
+    traces[-1].marker.opacity = found["shown"]
+    axes = layout(
+        height=600,
+        margin={"l": 124, "r": 14, "t": 44, "b": 48},
+        title_text=f"within {percent:g}%, {found['more']:.3f} bits: "
+        f"{found['count']:.0f} of {len(names) - 1}",
+        xaxis=axis("bits a byte on the test text", 1.72, 3.45, dtick=0.5),
+        yaxis=axis(low=len(names) - 0.4, high=-1.6, tickvals=[*rows], showgrid=False,
+                   ticktext=["<br>".join(wrap(name, 17)) for name in names]),
+    )  # fmt: skip
+    told = "; ".join(f"{name} {sum(v) / len(v):.2f}" for name, v in zip(names, bits, strict=True))
+    return Drawn(
+        go.Figure(traces, axes),
+        f"Bits a byte of {len(names)} models, a row each, their seeds and the interval of the "
+        f"mean: {told}. Tables that count after one byte and more have "
+        f"{', '.join(f'{x:.2f}' for x in floors)}. {percent:g}% over {BASE}, in units of {unit:g} "
+        f"bytes, are {found['more']:.3f} bits, and {found['count']:.0f} of {len(names) - 1} have "
+        "no more.",
+    )
+
+
+@computed
+def _in_units(unit: Tensor, bits: list[float]) -> dict[str, Tensor]:
+    """Return by how many percent perplexity is above, of each model, and the ends of these."""
+    percent = 100 * ((unit * torch.tensor(bits, dtype=torch.float64)).exp2() - 1)
+    return {"percent": percent, "ends": torch.stack([percent.amin(-1), percent.amax(-1)])}
+
+
 def leads_in_units(unit: float, *, recorded: Mapping[str, tuple[str, float]]) -> Drawn:
     """Draw the perplexity of models over that of another one, in a unit: :eq:`eq-perplexity`.
 
@@ -144,27 +232,28 @@ def leads_in_units(unit: float, *, recorded: Mapping[str, tuple[str, float]]) ->
     Returns:
         A figure of bars, in percent.
     """
-    percent = {name: round(100 * (2 ** (unit * b) - 1), 1) for name, (_, b) in recorded.items()}
-    least, most = min(percent.values()), max(percent.values())
+    bits = {name: b for name, (_, b) in recorded.items()}
+    found = _in_units(unit, [*bits.values()])
+    least, most = found["ends"]
     rows = bars(
-        list(percent.values()),
-        ["<br>".join(wrap(name, 17)) for name in percent],
+        found["percent"],
+        ["<br>".join(wrap(name, 17)) for name in bits],
         [COLOURS[colour] for colour, _ in recorded.values()],
         orientation="h",
-        hover="%{x}%",
+        hover="%{x:.1f}%",
     )
     axes = layout(
         height=480,
         margin={"l": 120, "r": 14, "t": 44, "b": 48},
         title_text=f"units of {unit:g} bytes: {least:+.1f}% to {most:+.1f}%",
         xaxis=axis("% over softmax with RoPE", -20, 34, dtick=10),
-        yaxis={"type": "category", "range": [len(percent) - 0.5, -0.5]},
+        yaxis={"type": "category", "range": [len(bits) - 0.5, -0.5]},
         bargap=0.35,
     )
-    first, *_, last = sorted(percent, key=lambda name: percent[name])
+    first, *_, last = sorted(bits, key=lambda name: bits[name])
     return Drawn(
         go.Figure(rows, axes),
         f"Perplexity of units of {unit:g} bytes over that of softmax with RoPE, after 4,000 steps, "
-        f"a bar for each of {len(percent)} models: from {least:+.1f}%, {first}, to {most:+.1f}%, "
+        f"a bar for each of {len(bits)} models: from {least:+.1f}%, {first}, to {most:+.1f}%, "
         f"{last}.",
     )
