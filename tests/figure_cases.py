@@ -58,6 +58,13 @@ READ = {
     "256": {"rope": (1.5, 0.8), "alibi": (0.01, 0.8), "gla": (0.0, 0.9)},
     "1,024": {"rope": (2.82, 0.4), "alibi": (0.02, 0.56), "gla": (0.0, 0.82)},
 }
+READING = {
+    what: {
+        name: (name.split()[0], [[base + i * rise + 0.01 * s for i in range(n)] for s in (0, 1)])
+        for name, rise in (("rope", 0.25), ("rope tuned", 0.125), ("gla", 0.0))
+    }
+    for what, n, base in (("lengths", 5, 2.0), ("places", 11, -0.03))
+}
 PLACES = {
     "axial": {
         "mean": [[0.8, 0.8, 0.8, 0.7, 0.6]] * 3 + [[0.7, 0.6, 0.6, 0.5, 0.5]] * 2,
@@ -391,6 +398,12 @@ CASES: dict[str, dict[str, list[Any]]] = {
     },
     "length_extrapolation.heard_window": {
         "tokens": [1024, 64, 16384], "r1": [1, 0.5, 2.5], "inverse": [64, 4],
+    },
+    "length_extrapolation.read_on": {
+        "method": ["rope", "gla", "rope tuned"], "recorded": [READING["lengths"]],
+    },
+    "length_extrapolation.above_window": {
+        "method": ["rope", "gla", "rope tuned"], "recorded": [READING["places"]],
     },
     "length_extrapolation.lost_and_found": {"tokens": ["1,024", "256"], "recorded": [READ]},
     "vision_transformer.accuracy_places": {

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from book.figures.in_models import BFLOAT16, OFF
+from lab.explore import COLOURS
 from lab.theory import cost, extrapolation
 from lab.theory.offsets import offset_scores
 from lab.theory.perplexity import perplexity
@@ -25,7 +26,7 @@ from stringlib import (
     softmax_attention,
 )
 from stringlib.algebra import cayley
-from tests.figure_cases import states
+from tests.figure_cases import find, states
 
 # --- recall ---
 
@@ -380,6 +381,34 @@ def test_windows_are_those_of_the_biases() -> None:
             some = curve.x[20]
             assert curve.y[20] == pytest.approx(extrapolation.effective_window(bias, some).item())
             assert f"{extrapolation.tail_share(bias, 64, at['tokens']).item():.0%}" in told
+
+
+@pytest.mark.parametrize("figure", ["read_on", "above_window"])
+def test_one_method_stands_out_with_the_interval_of_its_seeds(figure: str) -> None:
+    student = 12.706  # of two seeds
+    for at, (fig, told) in states(f"length_extrapolation.{figure}"):
+        colour, (one, two) = at["recorded"][at["method"]]
+        band, curve = fig.data[-2:]
+        back = (lambda y: 0.05 * math.sinh(y)) if figure == "above_window" else float
+        assert len(fig.data) == len(at["recorded"]) + 2
+        assert curve.line.color == COLOURS[colour]
+        for i, (a, b) in enumerate(zip(one, two, strict=True)):
+            wide = student * (b - a) / 2
+            assert back(curve.y[i]) == pytest.approx((a + b) / 2, abs=2e-3)
+            assert back(band.y[i]) == pytest.approx((a + b) / 2 + wide, abs=2e-3)
+            assert back(band.y[-1 - i]) == pytest.approx((a + b) / 2 - wide, abs=2e-3)
+        assert f"{at['method']}: {round((one[0] + two[0]) / 2, 2) + 0.0:.2f}" in told
+
+
+def test_places_beyond_the_middle_count_by_how_many_they_are() -> None:
+    rows = [0.0] * 9 + [0.3, 0.9]  # 512 to 768, and 768 to 1,024
+    recorded = {"rope": ("rope", [rows, rows])}
+    title = find("length_extrapolation.above_window")("rope", recorded=recorded).figure.layout.title
+    assert title.text == "rope: 0.00 bits to place 64, 0.60 from 512 on"
+    rows = [0.4, 0.0, 0.2, *[1.0] * 8]  # 16, 16 and 32 places
+    recorded = {"rope": ("rope", [rows, rows])}
+    title = find("length_extrapolation.above_window")("rope", recorded=recorded).figure.layout.title
+    assert title.text == "rope: 0.20 bits to place 64, 1.00 from 512 on"
 
 
 def test_dots_are_what_was_lost_and_found() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from textwrap import wrap
+from typing import Any
 
 import plotly.graph_objects as go
 import torch
@@ -176,7 +177,7 @@ def within_percent(
     colours = [COLOURS[colour] for colour, _ in recorded.values()]
     rows = range(len(names))
     each = [(row, value) for row in rows for value in bits[row]]
-    spans = {shade: [] for shade in colours}
+    spans: dict[str, list[Any]] = {shade: [] for shade in colours}
     for row, shade in enumerate(colours):
         low, high = interval(bits[row])
         spans[shade].append(((low, row + 0.3), (high, row + 0.3)))

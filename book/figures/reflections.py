@@ -175,8 +175,12 @@ def mirror_losses(
     """
     runs = recorded[optimizer]
     alone = f"ω at {rate} η" if float(rate) else "ω fixed"
-    looks = {"mirrors": ("two mirrors at η", COLOURS["reflection"], {"width": 7, "opacity": 0.4}),
-             rate: (alone, COLOURS["mixed" if float(rate) else "none"], {})}  # fmt: skip
+    wide: dict[str, Any] = {"width": 7, "opacity": 0.4}
+    thin: dict[str, Any] = {"width": 2.5}
+    looks = {
+        "mirrors": ("two mirrors at η", COLOURS["reflection"], wide),
+        rate: (alone, COLOURS["mixed" if float(rate) else "none"], thin),
+    }
     traces, ends = [], []
     for of, (name, colour, look) in looks.items():
         losses = torch.tensor(runs[of], dtype=torch.float64)
