@@ -150,7 +150,7 @@ def _within(percent: Tensor, unit: Tensor, bits: list[list[float]], base: int) -
         "more": more,
         "limit": (means[base] + more).expand(2),
         "count": within.sum(-1) - 1,
-        "shown": (0.15 + 0.6 * within)[:, None].expand(-1, len(bits[0])).flatten(),
+        "shown": (0.2 + 0.7 * within)[:, None].expand(-1, len(bits[0])).flatten(),
     }
 
 
@@ -182,14 +182,14 @@ def within_percent(
         low, high = interval(bits[row])
         spans[shade].append(((low, row + 0.3), (high, row + 0.3)))
     ends = [-0.6, len(names) - 0.5]
-    words = [f"{n} byte{'s' * (n > 1)}" for n in range(1, len(floors) + 1)]
+    words = ["1 byte", *(f"{n}" for n in range(2, len(floors) + 1))]
     pillars = [((x, ends[0]), (x, ends[1])) for x in floors]
     traces = [
         segments(pillars, PALETTE["grey"], width=1),
         dots(rounded(floors), [-1.1] * len(floors), PALETTE["grey"], size=1, text=words,
              textposition="middle center"),
         line(found["limit"], ends, PALETTE["red"], width=2),
-        *(segments(spans[shade], shade) for shade in spans),
+        *(segments(spans[shade], shade).update(opacity=0.5) for shade in spans),
         dots(
             [x for _, x in each], [row for row, _ in each], [colours[row] for row, _ in each],
             size=8, hover="%{x:.2f} bits",
@@ -198,12 +198,12 @@ def within_percent(
     traces[-1].marker.opacity = found["shown"]
     axes = layout(
         height=600,
-        margin={"l": 124, "r": 14, "t": 44, "b": 48},
+        margin={"l": 152, "r": 14, "t": 44, "b": 48},
         title_text=f"within {percent:g}%, {found['more']:.3f} bits: "
         f"{found['count']:.0f} of {len(names) - 1}",
-        xaxis=axis("bits a byte on the test text", 1.72, 3.45, dtick=0.5),
+        xaxis=axis("bits a byte on the test text", 1.72, 3.6, dtick=0.5),
         yaxis=axis(low=len(names) - 0.4, high=-1.6, tickvals=[*rows], showgrid=False,
-                   ticktext=["<br>".join(wrap(name, 17)) for name in names]),
+                   zeroline=False, ticktext=["<br>".join(wrap(name, 24)) for name in names]),
     )  # fmt: skip
     told = "; ".join(f"{name} {sum(v) / len(v):.2f}" for name, v in zip(names, bits, strict=True))
     return Drawn(

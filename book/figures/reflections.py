@@ -174,7 +174,7 @@ def mirror_losses(
         A figure with two means, and bands from the lowest seed to the highest.
     """
     runs = recorded[optimizer]
-    alone = f"ω at {rate} η" if float(rate) else "ω fixed"
+    alone = {"0": "ω fixed", "1": "ω at η"}.get(rate, f"ω at {rate}η")
     wide: dict[str, Any] = {"width": 7, "opacity": 0.4}
     thin: dict[str, Any] = {"width": 2.5}
     looks = {
@@ -197,7 +197,7 @@ def mirror_losses(
         margin={"l": 48, "r": 14, "t": 44, "b": 84},
         title_text=f"{optimizer}: mirrors end at {ends[0]:.2f}, ω at {ends[1]:.2f}",
         xaxis=axis("step", 0, every * losses.shape[1]),
-        yaxis=axis("training loss", 0, 3.2),
+        yaxis=axis("training loss", 0, 3.5),
     )
     return Drawn(
         go.Figure(traces, axes),
