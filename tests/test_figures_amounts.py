@@ -118,6 +118,17 @@ def test_within_a_percentage_is_who_has_so_little_more_perplexity() -> None:
             assert {seeds.marker.opacity[i] > 0.5 for i in shown} == {inside[name]}
 
 
+def test_dots_stand_on_the_recorded_leads_of_their_step() -> None:
+    for at, (figure, told) in states("language_model.lead_by_step"):
+        k = at["sizes"].index(at["step"])
+        now = [values[k] for _, values in at["recorded"].values()]
+        *curves, dots = figure.data
+        assert [curve.y[k] for curve in curves] == now == pytest.approx(list(dots.y))
+        assert [*dots.x] == [at["step"]] * len(now)
+        for name, lead in zip(at["recorded"], now, strict=True):
+            assert f"{name} {lead:+.2f}" in told
+
+
 def test_leads_in_units_are_quotients_of_perplexities() -> None:
     for at, (figure, _) in states("language_model.leads_in_units"):
         for percent, (_, bits) in zip(figure.data[0].x, at["recorded"].values(), strict=True):

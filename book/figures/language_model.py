@@ -15,7 +15,14 @@ from book.figures.marks import axis, bars, dots, line, rounded, segments
 from lab.explore import COLOURS, PALETTE, Drawn, computed, layout
 from lab.theory.spread import interval
 
-__all__ = ["leads_in_units", "near_share", "nearest_tokens", "unit_strictness", "within_percent"]
+__all__ = [
+    "lead_by_step",
+    "leads_in_units",
+    "near_share",
+    "nearest_tokens",
+    "unit_strictness",
+    "within_percent",
+]
 
 NEAR = 4
 """Tokens that the title speaks of."""
@@ -257,4 +264,59 @@ def leads_in_units(unit: float, *, recorded: Mapping[str, tuple[str, float]]) ->
         f"Perplexity of units of {unit:g} bytes over that of softmax with RoPE, after 4,000 steps, "
         f"a bar for each of {len(bits)} models: from {least:+.1f}%, {first}, to {most:+.1f}%, "
         f"{last}.",
+    )
+
+
+@computed
+def _leads_at(step: Tensor, steps: list[int], leads: list[list[float]]) -> dict[str, Tensor]:
+    """Return the leads at one of the steps, the ends of them, and the place of a line there."""
+    here = (torch.tensor(steps, dtype=torch.float64) == step).double()
+    now = (torch.tensor(leads, dtype=torch.float64) * here).sum(-1)
+    return {
+        "now": now,
+        "ends": torch.stack([now.amin(-1), now.amax(-1)]),
+        "step": step.expand(len(leads)),
+    }
+
+
+def lead_by_step(
+    step: int,
+    *,
+    recorded: Mapping[str, tuple[str, Sequence[float]]],
+    sizes: Sequence[int],
+) -> Drawn:
+    """Draw how far models are ahead of another one in training, and read it off at a step.
+
+    Args:
+        step: One of ``sizes``.
+        recorded: Name of a model → its colour, and the bits a byte it is ahead at each step.
+        sizes: The steps.
+
+    Returns:
+        A figure with a line for each model, and its dot at the step.
+    """
+    steps = [*sizes]
+    leads = [rounded([*values]) for _, values in recorded.values()]
+    found = _leads_at(step, steps, leads)
+    colours = [COLOURS[colour] for colour, _ in recorded.values()]
+    last, first = found["ends"]
+    looks = zip(recorded, leads, colours, strict=True)
+    traces = [
+        line(steps, values, shade, name, width=2, hover="step %{x:,}: %{y:.2f} bits",
+             dash="dash" if colours.index(shade) != k else None)
+        for k, (name, values, shade) in enumerate(looks)
+    ]  # fmt: skip
+    traces.append(dots(found["step"], found["now"], colours, size=10, hover="%{y:.2f} bits"))
+    axes = layout(
+        height=430,
+        margin={"l": 54, "r": 18, "t": 44, "b": 128},
+        title_text=f"step {step:,g}: from {last:+.2f} to {first:+.2f} bits",
+        xaxis=axis("step", 0, steps[-1]),
+        yaxis=axis("bits below softmax with RoPE", -1.5, 0.7),
+    )
+    told = ", ".join(f"{name} {x:+.2f}" for name, x in zip(recorded, found["now"], strict=True))
+    return Drawn(
+        go.Figure(traces, axes),
+        f"Bits a byte below softmax with RoPE against the step, above 0 for a model that is ahead. "
+        f"At step {step:,g}: {told}; from {last:+.2f} to {first:+.2f}.",
     )
