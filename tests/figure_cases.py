@@ -33,25 +33,6 @@ GATED = {
     for g, gate in enumerate(("none", "headwise", "elementwise"))
     for start in (False, True)
 }
-LEADS = {
-    "ELU with GLA": ("elu", -0.029),
-    "ELU with SSD": ("elu", -0.0223),
-    "gated delta rule": ("gated-delta", 0.0013),
-    "circulant with SSD": ("favor-circulant", 0.013),
-    "FAVOR+ with RoPE": ("favor", 0.0349),
-}
-
-BITS = {
-    "ELU, GLA": ("elu", [1.82, 1.83, 1.81]),
-    "softmax, RoPE": ("softmax", [1.88, 1.92, 1.9]),
-    "FAVOR+, RoPE": ("favor", [2.3, 2.2, 2.25]),
-    "FAVOR+": ("favor", [3.01, 3.02, 3.03]),
-}
-AHEAD = {
-    "ELU with GLA": ("elu", [0.1, 0.4, 0.05]),
-    "ELU with SSD": ("elu", [0.12, 0.35, 0.04]),
-    "FAVOR+ with RoPE": ("favor", [0.0, -1.05, -0.15]),
-}
 TRAININGS = {
     optimizer: {
         rate: [[2.5, 1.5 + 0.25 * seed, 0.25 * k + seed] for seed in range(2)]
@@ -394,13 +375,9 @@ CASES: dict[str, dict[str, list[Any]]] = {
     },
     "language_model.nearest_tokens": {"length": [256, 64, 1024], "half_life": [4, 16]},
     "language_model.unit_strictness": {"unit": [7.7, 1, 3.5]},
-    "language_model.within_percent": {
-        "percent": [5, 30, 120], "unit": [1, 7.7], "recorded": [BITS], "floors": [[3.34, 2.53]],
-    },
-    "language_model.lead_by_step": {
-        "step": [200, 0, 3999], "recorded": [AHEAD], "sizes": [(0, 200, 3999)],
-    },
-    "language_model.leads_in_units": {"unit": [7.8, 1.0, 3.2], "recorded": [LEADS]},
+    "language_model.within_percent": {"percent": [5, 30, 120], "unit": [1, 7.7]},
+    "language_model.lead_by_step": {"step": [200, 0, 3999]},
+    "language_model.leads_in_units": {"unit": [7.8, 1.0, 3.2]},
     "length_extrapolation.beyond_training": {
         "method": ["rope", "pi", "ntk", "yarn"], "scale": [16, 2],
     },

@@ -33,7 +33,7 @@ IMPLIED: dict[str, Callable[..., Sequence[float]]] = {
         part(math.pi / 24 * query) * part(math.pi / 24 * key) for part in (math.cos, math.sin)
     ],
 }  # fmt: skip
-GIVEN = ("draws", "floors", "looks", "overlaps", "rates", "recorded", "shifts", "sizes", "tests")
+GIVEN = ("draws", "looks", "overlaps", "rates", "recorded", "shifts", "sizes", "tests")
 """What a chapter gives its figures, and no slider moves."""
 
 NUMBER = re.compile(r"-?\d+(?:,\d{3})*(?:\.\d+)?%?")

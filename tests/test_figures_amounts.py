@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 import statistics
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from book.figures.in_models import BFLOAT16, OFF
+from book.figures.language_model import LED, LOGGED, said
 from lab.explore import COLOURS
+from lab.records import read_record
 from lab.theory import cost, extrapolation
 from lab.theory.offsets import offset_scores
 from lab.theory.perplexity import perplexity
@@ -99,40 +103,58 @@ def test_a_percent_of_perplexity_is_less_in_longer_units() -> None:
         assert (2 ** (at["unit"] * five), 2 ** (at["unit"] * ten)) == pytest.approx((1.05, 1.1))
 
 
+def recorded(study: str, what: str) -> dict[str, list[Any]]:
+    cells = read_record(Path(f"results/{study}.json"))["data"]["cells"]
+    return {name: [run[what] for run in cell["runs"]] for name, cell in cells.items()}
+
+
 def test_within_a_percentage_is_who_has_so_little_more_perplexity() -> None:
+    bits = recorded("language", "bits")
+    means = {name: statistics.fmean(v) for name, v in bits.items()}
+    names = sorted(bits, key=lambda name: means[name])
     for at, (figure, told) in states("language_model.within_percent"):
-        means = {name: sum(v) / len(v) for name, (_, v) in at["recorded"].items()}
         base = perplexity(means["softmax, RoPE"], at["unit"])
-        inside = {
-            name: perplexity(b, at["unit"]) <= (1 + at["percent"] / 100) * base
-            for name, b in means.items()
-        }
+        inside = [
+            perplexity(means[name], at["unit"]) <= (1 + at["percent"] / 100) * base
+            for name in names
+        ]
         limit, seeds = figure.data[2].x, figure.data[-1]
         for x in limit:
             assert perplexity(x, at["unit"]) / base == pytest.approx(1 + at["percent"] / 100)
-        assert f"{sum(inside.values()) - 1} of 3" in figure.layout.title.text
-        assert f"{sum(inside.values()) - 1} of 3 have no more" in told
-        for row, (name, (_, values)) in enumerate(at["recorded"].items()):
+        assert f"{sum(inside) - 1} of 16" in figure.layout.title.text
+        assert f"{sum(inside) - 1} of 16 have no more" in told
+        for row, name in enumerate(names):
             shown = [i for i, y in enumerate(seeds.y) if y == row]
-            assert [seeds.x[i] for i in shown] == values
-            assert {seeds.marker.opacity[i] > 0.5 for i in shown} == {inside[name]}
+            assert [seeds.x[i] for i in shown] == bits[name]
+            assert {seeds.marker.opacity[i] > 0.5 for i in shown} == {inside[row]}
 
 
 def test_dots_stand_on_the_recorded_leads_of_their_step() -> None:
+    losses = recorded("language_long", "losses")
     for at, (figure, told) in states("language_model.lead_by_step"):
-        k = at["sizes"].index(at["step"])
-        now = [values[k] for _, values in at["recorded"].values()]
+        k = LOGGED.index(at["step"])
         *curves, dots = figure.data
-        assert [curve.y[k] for curve in curves] == now == pytest.approx(list(dots.y))
-        assert [*dots.x] == [at["step"]] * len(now)
-        for name, lead in zip(at["recorded"], now, strict=True):
-            assert f"{name} {lead:+.2f}" in told
+        assert len(curves) == len(dots.y) == len(LED)
+        for name, curve, dot in zip(LED, curves, dots.y, strict=True):
+            runs = zip(losses["softmax, RoPE"], losses[name], strict=True)
+            lead = statistics.fmean(base[k] - own[k] for base, own in runs) / math.log(2)
+            assert curve.y[k] == pytest.approx(dot) == pytest.approx(lead, abs=6e-5)
+            assert f"{said(name)} {dot:+.2f}" in told
+        assert [*dots.x] == [at["step"]] * len(LED)
 
 
 def test_leads_in_units_are_quotients_of_perplexities() -> None:
+    means = {name: statistics.fmean(v) for name, v in recorded("language_long", "bits").items()}
+    base = means.pop("softmax, RoPE")
     for at, (figure, _) in states("language_model.leads_in_units"):
-        for percent, (_, bits) in zip(figure.data[0].x, at["recorded"].values(), strict=True):
-            ratio = perplexity(2 + bits, at["unit"]) / perplexity(2, at["unit"])
+        ratios = {
+            said(name).replace(" ", ""): perplexity(bits, at["unit"]) / perplexity(base, at["unit"])
+            for name, bits in means.items()
+        }
+        bars = figure.data[0]
+        assert len(bars.x) == len(ratios) - 1  # without C-CosGate, at the floor
+        for percent, name in zip(bars.x, bars.y, strict=True):
+            ratio = ratios[name.replace("<br>", "").replace(" ", "")]
             assert percent == pytest.approx(100 * (ratio - 1), abs=1e-9)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Mapping, Sequence
+from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
@@ -13,13 +14,17 @@ from torch import Tensor
 
 from book.figures.marks import axis, bars, dots, line, rounded, segments
 from lab.explore import COLOURS, PALETTE, Drawn, computed, layout
-from lab.theory.spread import interval
+from lab.records import read_record
+from lab.theory.spread import interval, mean
 
 __all__ = [
+    "FLOORS",
     "lead_by_step",
     "leads_in_units",
+    "method",
     "near_share",
     "nearest_tokens",
+    "said",
     "unit_strictness",
     "within_percent",
 ]
@@ -145,6 +150,31 @@ def unit_strictness(unit: float) -> Drawn:
 
 BASE = "softmax, RoPE"
 """The model that the others are compared with."""
+FLOORS = (3.34, 2.53, 2.29)
+"""Bits a byte of tables that count after one, two and three bytes, as the chapter finds them."""
+LOGGED = [*range(0, 4000, 100), 3999]
+"""Steps whose losses are recorded."""
+FIRST = {"softmax": "softmax", "half": "softmax", "FAVOR+": "favor", "ELU": "elu", "ReLU": "relu",
+         "gated": "gated-delta", "learned": "favor-learned"}  # fmt: skip
+
+
+def method(name: str) -> str:
+    """Return the method whose colour a model has: by its first word, else circulant features."""
+    return FIRST.get(name.split()[0].strip(","), "favor-circulant")
+
+
+def said(name: str) -> str:
+    """Return a model in words."""
+    half = name.startswith("half")
+    return "half of the heads softmax" if half else name.replace(", ", " with ", 1)
+
+
+@functools.cache
+def _recorded(study: str, what: str) -> dict[str, list[Any]]:
+    """Return what each run of each model of a study has, the models with the least bits first."""
+    cells = read_record(Path(__file__).parents[2] / "results" / f"{study}.json")["data"]["cells"]
+    order = sorted(cells, key=lambda name: sum(run["bits"] for run in cells[name]["runs"]))
+    return {name: [run[what] for run in cells[name]["runs"]] for name in order}
 
 
 @computed
@@ -161,27 +191,20 @@ def _within(percent: Tensor, unit: Tensor, bits: list[list[float]], base: int) -
     }
 
 
-def within_percent(
-    percent: float,
-    unit: float,
-    *,
-    recorded: Mapping[str, tuple[str, Sequence[float]]],
-    floors: Sequence[float],
-) -> Drawn:
+def within_percent(percent: float, unit: float) -> Drawn:
     """Draw the bits a byte of models, and who is within a percentage: :eq:`eq-perplexity`.
 
     Args:
         percent: Of perplexity, by which a model may be above softmax with RoPE.
         unit: Bytes c that perplexity counts.
-        recorded: Name of a model → its colour, and its bits a byte with each seed.
-        floors: Bits a byte of tables that count after one byte, two and so on.
 
     Returns:
         A figure with a row for each model, and the limit.
     """
-    names, bits = [*recorded], [[*values] for _, values in recorded.values()]
+    recorded = _recorded("language", "bits")
+    names, bits = [*recorded], [*recorded.values()]
     found = _within(percent, unit, bits, names.index(BASE))
-    colours = [COLOURS[colour] for colour, _ in recorded.values()]
+    colours = [COLOURS[method(name)] for name in names]
     rows = range(len(names))
     each = [(row, value) for row in rows for value in bits[row]]
     spans: dict[str, list[Any]] = {shade: [] for shade in colours}
@@ -189,11 +212,11 @@ def within_percent(
         low, high = interval(bits[row])
         spans[shade].append(((low, row + 0.3), (high, row + 0.3)))
     ends = [-0.6, len(names) - 0.5]
-    words = ["1 byte", *(f"{n}" for n in range(2, len(floors) + 1))]
-    pillars = [((x, ends[0]), (x, ends[1])) for x in floors]
+    words = ["1 byte", "2", "3"]
+    pillars = [((x, ends[0]), (x, ends[1])) for x in FLOORS]
     traces = [
         segments(pillars, PALETTE["grey"], width=1),
-        dots(rounded(floors), [-1.1] * len(floors), PALETTE["grey"], size=1, text=words,
+        dots(FLOORS, [-1.1] * len(FLOORS), PALETTE["grey"], size=1, text=words,
              textposition="middle center"),
         line(found["limit"], ends, PALETTE["red"], width=2),
         *(segments(spans[shade], shade).update(opacity=0.5) for shade in spans),
@@ -217,7 +240,7 @@ def within_percent(
         go.Figure(traces, axes),
         f"Bits a byte of {len(names)} models, a row each, their seeds and the interval of the "
         f"mean: {told}. Tables that count after one byte and more have "
-        f"{', '.join(f'{x:.2f}' for x in floors)}. {percent:g}% over {BASE}, in units of {unit:g} "
+        f"{', '.join(f'{x:.2f}' for x in FLOORS)}. {percent:g}% over {BASE}, in units of {unit:g} "
         f"bytes, are {found['more']:.3f} bits, and {found['count']:.0f} of {len(names) - 1} have "
         "no more.",
     )
@@ -230,23 +253,25 @@ def _in_units(unit: Tensor, bits: list[float]) -> dict[str, Tensor]:
     return {"percent": percent, "ends": torch.stack([percent.amin(-1), percent.amax(-1)])}
 
 
-def leads_in_units(unit: float, *, recorded: Mapping[str, tuple[str, float]]) -> Drawn:
+def leads_in_units(unit: float) -> Drawn:
     """Draw the perplexity of models over that of another one, in a unit: :eq:`eq-perplexity`.
 
     Args:
         unit: Bytes c that perplexity counts.
-        recorded: Name of a model → its colour, and its bits a byte more than the other's.
 
     Returns:
         A figure of bars, in percent.
     """
-    bits = {name: b for name, (_, b) in recorded.items()}
+    recorded = _recorded("language_long", "bits")
+    base = mean(recorded[BASE])
+    models = [name for name in recorded if name not in (BASE, "C-CosGate")]
+    bits = {said(name): mean(recorded[name]) - base for name in models}
     found = _in_units(unit, [*bits.values()])
     least, most = found["ends"]
     rows = bars(
         found["percent"],
         ["<br>".join(wrap(name, 17)) for name in bits],
-        [COLOURS[colour] for colour, _ in recorded.values()],
+        [COLOURS[method(name)] for name in models],
         orientation="h",
         hover="%{x:.1f}%",
     )
@@ -279,30 +304,27 @@ def _leads_at(step: Tensor, steps: list[int], leads: list[list[float]]) -> dict[
     }
 
 
-def lead_by_step(
-    step: int,
-    *,
-    recorded: Mapping[str, tuple[str, Sequence[float]]],
-    sizes: Sequence[int],
-) -> Drawn:
-    """Draw how far models are ahead of another one in training, and read it off at a step.
+LED = ("ELU, GLA", "ELU, SSD", "circulant, SSD", "C-CosGate, RoPE, ramp", "FAVOR+, RoPE")
+
+
+def lead_by_step(step: int) -> Drawn:
+    """Draw how far models are ahead of softmax with RoPE in training, and read it off at a step.
 
     Args:
-        step: One of ``sizes``.
-        recorded: Name of a model → its colour, and the bits a byte it is ahead at each step.
-        sizes: The steps.
+        step: One of ``LOGGED``.
 
     Returns:
         A figure with a line for each model, and its dot at the step.
     """
-    steps = [*sizes]
-    leads = [rounded([*values]) for _, values in recorded.values()]
-    found = _leads_at(step, steps, leads)
-    colours = [COLOURS[colour] for colour, _ in recorded.values()]
+    recorded = _recorded("language_long", "losses")
+    losses = {name: torch.tensor(recorded[name], dtype=torch.float64) for name in (BASE, *LED)}
+    leads = [rounded(((losses[BASE] - losses[name]) / math.log(2)).mean(0), 4) for name in LED]
+    found = _leads_at(step, LOGGED, leads)
+    names, colours = [said(name) for name in LED], [COLOURS[method(name)] for name in LED]
     last, first = found["ends"]
-    looks = zip(recorded, leads, colours, strict=True)
+    looks = zip(names, leads, colours, strict=True)
     traces = [
-        line(steps, values, shade, name, width=2, hover="step %{x:,}: %{y:.2f} bits",
+        line(LOGGED, values, shade, name, width=2, hover="step %{x:,}: %{y:.2f} bits",
              dash="dash" if colours.index(shade) != k else None)
         for k, (name, values, shade) in enumerate(looks)
     ]  # fmt: skip
@@ -311,10 +333,10 @@ def lead_by_step(
         height=430,
         margin={"l": 54, "r": 18, "t": 44, "b": 128},
         title_text=f"step {step:,g}: from {last:+.2f} to {first:+.2f} bits",
-        xaxis=axis("step", 0, steps[-1]),
+        xaxis=axis("step", 0, LOGGED[-1]),
         yaxis=axis("bits below softmax with RoPE", -1.5, 0.7),
     )
-    told = ", ".join(f"{name} {x:+.2f}" for name, x in zip(recorded, found["now"], strict=True))
+    told = ", ".join(f"{name} {x:+.2f}" for name, x in zip(names, found["now"], strict=True))
     return Drawn(
         go.Figure(traces, axes),
         f"Bits a byte below softmax with RoPE against the step, above 0 for a model that is ahead. "
