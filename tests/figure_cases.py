@@ -33,17 +33,23 @@ GATED = {
     for g, gate in enumerate(("none", "headwise", "elementwise"))
     for start in (False, True)
 }
-LEADS = {
-    "ELU with GLA": ("elu", -0.029),
-    "ELU with SSD": ("elu", -0.0223),
-    "gated delta rule": ("gated-delta", 0.0013),
-    "circulant with SSD": ("favor-circulant", 0.013),
-    "FAVOR+ with RoPE": ("favor", 0.0349),
+TRAININGS = {
+    optimizer: {
+        rate: [[2.5, 1.5 + 0.25 * seed, 0.25 * k + seed] for seed in range(2)]
+        for k, rate in enumerate(("mirrors", "8", "4", "1", "0"), start=start)
+    }
+    for start, optimizer in enumerate(("SGD", "Adam"))
 }
-
 READ = {
     "256": {"rope": (1.5, 0.8), "alibi": (0.01, 0.8), "gla": (0.0, 0.9)},
     "1,024": {"rope": (2.82, 0.4), "alibi": (0.02, 0.56), "gla": (0.0, 0.82)},
+}
+READING = {
+    what: {
+        name: (name.split()[0], [[base + i * rise + 0.01 * s for i in range(n)] for s in (0, 1)])
+        for name, rise in (("rope", 0.25), ("rope tuned", 0.125), ("gla", 0.0))
+    }
+    for what, n, base in (("lengths", 5, 2.0), ("places", 11, -0.03))
 }
 PLACES = {
     "axial": {
@@ -319,6 +325,11 @@ CASES: dict[str, dict[str, list[Any]]] = {
     "reflections.two_mirrors": {"between": [45, 0], "first": [45, 90], "point": [20, 120]},
     "reflections.mirror_rate": {"factor": [1, 4, 8]},
     "reflections.one_mirror": {"position": [4, 0, 24], "distance": [3, 0, -6]},
+    "reflections.mirror_losses": {
+        "optimizer": ["SGD", "Adam"], "rate": ["1", "0", "8"], "every": [20],
+        "recorded": [TRAININGS],
+    },
+    "reflections.rounded_mirrors": {"common": [10, 0, 1000], "distance": [16, 1, 256]},
     "string_at_inference.clocked_rungs": {
         "measure": ["forward", "memory held"], "recorded": [RUNGS], "sizes": [(64, 197, 32)],
     },
@@ -450,12 +461,20 @@ CASES: dict[str, dict[str, list[Any]]] = {
     },
     "language_model.nearest_tokens": {"length": [256, 64, 1024], "half_life": [4, 16]},
     "language_model.unit_strictness": {"unit": [7.7, 1, 3.5]},
-    "language_model.leads_in_units": {"unit": [1.0, 7.8, 3.2], "recorded": [LEADS]},
+    "language_model.within_percent": {"percent": [5, 30, 120], "unit": [1, 7.7]},
+    "language_model.lead_by_step": {"step": [200, 0, 3999]},
+    "language_model.leads_in_units": {"unit": [7.8, 1.0, 3.2]},
     "length_extrapolation.beyond_training": {
         "method": ["rope", "pi", "ntk", "yarn"], "scale": [16, 2],
     },
     "length_extrapolation.heard_window": {
         "tokens": [1024, 64, 16384], "r1": [1, 0.5, 2.5], "inverse": [64, 4],
+    },
+    "length_extrapolation.read_on": {
+        "method": ["rope", "gla", "rope tuned"], "recorded": [READING["lengths"]],
+    },
+    "length_extrapolation.above_window": {
+        "method": ["rope", "gla", "rope tuned"], "recorded": [READING["places"]],
     },
     "length_extrapolation.lost_and_found": {"tokens": ["1,024", "256"], "recorded": [READ]},
     "vision_transformer.accuracy_places": {

@@ -5,13 +5,18 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from book.figures.in_models import BFLOAT16, OFF
+from book.figures.language_model import LED, LOGGED, said
 from book.recorded import measured, score
+from lab.explore import COLOURS
+from lab.records import read_record
 from lab.theory import cost, extrapolation
 from lab.theory.offsets import offset_scores
 from lab.theory.perplexity import perplexity
@@ -27,7 +32,7 @@ from stringlib import (
     softmax_attention,
 )
 from stringlib.algebra import cayley
-from tests.figure_cases import states
+from tests.figure_cases import find, states
 
 # --- recall ---
 
@@ -100,11 +105,59 @@ def test_a_percent_of_perplexity_is_less_in_longer_units() -> None:
         assert (2 ** (at["unit"] * five), 2 ** (at["unit"] * ten)) == pytest.approx((1.05, 1.1))
 
 
+def recorded(study: str, what: str) -> dict[str, list[Any]]:
+    cells = read_record(Path(f"results/{study}.json"))["data"]["cells"]
+    return {name: [run[what] for run in cell["runs"]] for name, cell in cells.items()}
+
+
+def test_within_a_percentage_is_who_has_so_little_more_perplexity() -> None:
+    bits = recorded("language", "bits")
+    means = {name: statistics.fmean(v) for name, v in bits.items()}
+    names = sorted(bits, key=lambda name: means[name])
+    for at, (figure, told) in states("language_model.within_percent"):
+        base = perplexity(means["softmax, RoPE"], at["unit"])
+        inside = [
+            perplexity(means[name], at["unit"]) <= (1 + at["percent"] / 100) * base
+            for name in names
+        ]
+        limit, seeds = figure.data[2].x, figure.data[-1]
+        for x in limit:
+            assert perplexity(x, at["unit"]) / base == pytest.approx(1 + at["percent"] / 100)
+        assert f"{sum(inside) - 1} of 16" in figure.layout.title.text
+        assert f"{sum(inside) - 1} of 16 have no more" in told
+        for row, name in enumerate(names):
+            shown = [i for i, y in enumerate(seeds.y) if y == row]
+            assert [seeds.x[i] for i in shown] == bits[name]
+            assert {seeds.marker.opacity[i] > 0.5 for i in shown} == {inside[row]}
+
+
+def test_dots_stand_on_the_recorded_leads_of_their_step() -> None:
+    losses = recorded("language_long", "losses")
+    for at, (figure, told) in states("language_model.lead_by_step"):
+        k = LOGGED.index(at["step"])
+        *curves, dots = figure.data
+        assert len(curves) == len(dots.y) == len(LED)
+        for name, curve, dot in zip(LED, curves, dots.y, strict=True):
+            runs = zip(losses["softmax, RoPE"], losses[name], strict=True)
+            lead = statistics.fmean(base[k] - own[k] for base, own in runs) / math.log(2)
+            assert curve.y[k] == pytest.approx(dot) == pytest.approx(lead, abs=6e-5)
+            assert f"{said(name)} {dot:+.2f}" in told
+        assert [*dots.x] == [at["step"]] * len(LED)
+
+
 def test_leads_in_units_are_quotients_of_perplexities() -> None:
+    means = {name: statistics.fmean(v) for name, v in recorded("language_long", "bits").items()}
+    base = means.pop("softmax, RoPE")
     for at, (figure, _) in states("language_model.leads_in_units"):
-        for percent, (_, bits) in zip(figure.data[0].x, at["recorded"].values(), strict=True):
-            ratio = perplexity(2 + bits, at["unit"]) / perplexity(2, at["unit"])
-            assert percent == pytest.approx(100 * (ratio - 1), abs=0.051)
+        ratios = {
+            said(name).replace(" ", ""): perplexity(bits, at["unit"]) / perplexity(base, at["unit"])
+            for name, bits in means.items()
+        }
+        bars = figure.data[0]
+        assert len(bars.x) == len(ratios) - 1  # without C-CosGate, at the floor
+        for percent, name in zip(bars.x, bars.y, strict=True):
+            ratio = ratios[name.replace("<br>", "").replace(" ", "")]
+            assert percent == pytest.approx(100 * (ratio - 1), abs=1e-9)
 
 
 # --- cost ---
@@ -413,6 +466,34 @@ def test_windows_are_those_of_the_biases() -> None:
             some = curve.x[20]
             assert curve.y[20] == pytest.approx(extrapolation.effective_window(bias, some).item())
             assert f"{extrapolation.tail_share(bias, 64, at['tokens']).item():.0%}" in told
+
+
+@pytest.mark.parametrize("figure", ["read_on", "above_window"])
+def test_one_method_stands_out_with_the_interval_of_its_seeds(figure: str) -> None:
+    student = 12.706  # of two seeds
+    for at, (fig, told) in states(f"length_extrapolation.{figure}"):
+        colour, (one, two) = at["recorded"][at["method"]]
+        band, curve = fig.data[-2:]
+        back = (lambda y: 0.05 * math.sinh(y)) if figure == "above_window" else float
+        assert len(fig.data) == len(at["recorded"]) + 2
+        assert curve.line.color == COLOURS[colour]
+        for i, (a, b) in enumerate(zip(one, two, strict=True)):
+            wide = student * (b - a) / 2
+            assert back(curve.y[i]) == pytest.approx((a + b) / 2, abs=2e-3)
+            assert back(band.y[i]) == pytest.approx((a + b) / 2 + wide, abs=2e-3)
+            assert back(band.y[-1 - i]) == pytest.approx((a + b) / 2 - wide, abs=2e-3)
+        assert f"{at['method']}: {round((one[0] + two[0]) / 2, 2) + 0.0:.2f}" in told
+
+
+def test_places_beyond_the_middle_count_by_how_many_they_are() -> None:
+    rows = [0.0] * 9 + [0.3, 0.9]  # 512 to 768, and 768 to 1,024
+    recorded = {"rope": ("rope", [rows, rows])}
+    title = find("length_extrapolation.above_window")("rope", recorded=recorded).figure.layout.title
+    assert title.text == "rope: 0.00 bits to place 64, 0.60 from 512 on"
+    rows = [0.4, 0.0, 0.2, *[1.0] * 8]  # 16, 16 and 32 places
+    recorded = {"rope": ("rope", [rows, rows])}
+    title = find("length_extrapolation.above_window")("rope", recorded=recorded).figure.layout.title
+    assert title.text == "rope: 0.20 bits to place 64, 1.00 from 512 on"
 
 
 def test_dots_are_what_was_lost_and_found() -> None:

@@ -11,12 +11,12 @@ import pytest
 import torch
 
 from book.figures.folds import ERRORS
-from book.figures.reflections import STEPS
+from book.figures.reflections import KEYS, STEPS
 from book.figures.rope_decay import TERMS
 from book.figures.string_at_inference import timed_sizes
 from lab.records import gather, read_record
 from lab.theory import capacity, cost, rope_decay, variance
-from stringlib import STRING, CirculantSTRING, RoPE
+from stringlib import STRING, CirculantSTRING, ReflectionSTRING, RoPE
 from stringlib.algebra import circulant, fourier_basis, planar_skew
 from stringlib.encoders import scaling
 from stringlib.positions import geometric_frequencies
@@ -235,6 +235,38 @@ def test_images_of_one_mirror_see_the_distance_alone() -> None:
         seen.setdefault(at["distance"], []).append((query @ key).item())
     assert all(max(scores) - min(scores) < 1e-9 for scores in seen.values())
     assert len({round(scores[0], 6) for scores in seen.values()}) == len(seen)
+
+
+def test_curves_are_means_of_the_recorded_losses_between_their_seeds() -> None:
+    for at, (fig, told) in states("reflections.mirror_losses"):
+        bands, curves = fig.data[::2], fig.data[1::2]
+        for method, band, curve in zip(("mirrors", at["rate"]), bands, curves, strict=True):
+            rows = at["recorded"][at["optimizer"]][method]
+            for k, losses in enumerate(zip(*rows, strict=True)):
+                assert curve.y[k] == pytest.approx(sum(losses) / len(losses))
+                assert (band.y[k], band.y[-1 - k]) == (max(losses), min(losses))
+            assert curve.x[1] - curve.x[0] == at["every"]
+            assert f"{curve.y[-1]:.2f}" in told
+
+
+def test_rounded_mirrors_lose_the_digits_that_float32_does() -> None:
+    for at, (fig, _) in states("reflections.rounded_mirrors"):
+        encoder, rope = ReflectionSTRING(64), RoPE(64).double()
+        encoder.angles.data += at["common"]
+        distance = exact([[at["distance"]]])
+        apart = encoder.double().matrix(distance) - rope.matrix(distance)
+        package = torch.linalg.matrix_norm(apart[0], 2).item()
+        assert list(fig.data[0].y) == pytest.approx([package] * len(KEYS), rel=1e-3, abs=1e-11)
+        angles = encoder.angles.detach()[:, 0, :, 0]
+        for key, drawn in zip(fig.data[2].x, fig.data[2].y, strict=True):
+            turns = []
+            for position in (key, key + at["distance"]):  # in float32 itself
+                first, second = (householder_2d((position * a.float()).double()) for a in angles)
+                turns.append(second @ first)
+            want = rope.matrix(distance)[0, 0].unflatten(0, (32, 2)).unflatten(-1, (32, 2))
+            blocks = torch.stack([want[i, :, i] for i in range(32)])
+            worst = torch.linalg.matrix_norm(turns[1] @ turns[0].mT - blocks, 2).max().item()
+            assert drawn == pytest.approx(worst, rel=1e-3, abs=1e-11)
 
 
 def test_the_dot_is_where_the_half_spectrum_gets_ahead() -> None:

@@ -1,19 +1,33 @@
-"""What the nearest tokens get before any content is compared; and what a unit makes of bits."""
+"""What the nearest tokens get before any content is compared; what a unit makes of bits."""
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Mapping
+from pathlib import Path
 from textwrap import wrap
+from typing import Any
 
 import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
-from book.figures.marks import axis, bars, dots, line
+from book.figures.marks import axis, bars, dots, line, rounded, segments
 from lab.explore import COLOURS, PALETTE, Drawn, computed, layout
+from lab.records import read_record
+from lab.theory.spread import interval, mean
 
-__all__ = ["leads_in_units", "near_share", "nearest_tokens", "unit_strictness"]
+__all__ = [
+    "FLOORS",
+    "lead_by_step",
+    "leads_in_units",
+    "method",
+    "near_share",
+    "nearest_tokens",
+    "said",
+    "unit_strictness",
+    "within_percent",
+]
 
 NEAR = 4
 """Tokens that the title speaks of."""
@@ -134,37 +148,197 @@ def unit_strictness(unit: float) -> Drawn:
     )
 
 
-def leads_in_units(unit: float, *, recorded: Mapping[str, tuple[str, float]]) -> Drawn:
+BASE = "softmax, RoPE"
+"""The model that the others are compared with."""
+FLOORS = (3.34, 2.53, 2.29)
+"""Bits a byte of tables that count after one, two and three bytes, as the chapter finds them."""
+LOGGED = [*range(0, 4000, 100), 3999]
+"""Steps whose losses are recorded."""
+FIRST = {"softmax": "softmax", "half": "softmax", "FAVOR+": "favor", "ELU": "elu", "ReLU": "relu",
+         "gated": "gated-delta", "learned": "favor-learned"}  # fmt: skip
+
+
+def method(name: str) -> str:
+    """Return the method whose colour a model has: by its first word, else circulant features."""
+    return FIRST.get(name.split()[0].strip(","), "favor-circulant")
+
+
+def said(name: str) -> str:
+    """Return a model in words."""
+    half = name.startswith("half")
+    return "half of the heads softmax" if half else name.replace(", ", " with ", 1)
+
+
+@functools.cache
+def _recorded(study: str, what: str) -> dict[str, list[Any]]:
+    """Return what each run of each model of a study has, the models with the least bits first."""
+    cells = read_record(Path(__file__).parents[2] / "results" / f"{study}.json")["data"]["cells"]
+    order = sorted(cells, key=lambda name: sum(run["bits"] for run in cells[name]["runs"]))
+    return {name: [run[what] for run in cells[name]["runs"]] for name in order}
+
+
+@computed
+def _within(percent: Tensor, unit: Tensor, bits: list[list[float]], base: int) -> dict[str, Tensor]:
+    """Return the bits that a percentage allows, where they end, and who is within by its mean."""
+    means = torch.tensor(bits, dtype=torch.float64).mean(-1)
+    more = (1 + percent / 100).log2() / unit
+    within = (means <= means[base] + more).double()
+    return {
+        "more": more,
+        "limit": (means[base] + more).expand(2),
+        "count": within.sum(-1) - 1,
+        "shown": (0.2 + 0.7 * within)[:, None].expand(-1, len(bits[0])).flatten(),
+    }
+
+
+def within_percent(percent: float, unit: float) -> Drawn:
+    """Draw the bits a byte of models, and who is within a percentage: :eq:`eq-perplexity`.
+
+    Args:
+        percent: Of perplexity, by which a model may be above softmax with RoPE.
+        unit: Bytes c that perplexity counts.
+
+    Returns:
+        A figure with a row for each model, and the limit.
+    """
+    recorded = _recorded("language", "bits")
+    names, bits = [*recorded], [*recorded.values()]
+    found = _within(percent, unit, bits, names.index(BASE))
+    colours = [COLOURS[method(name)] for name in names]
+    rows = range(len(names))
+    each = [(row, value) for row in rows for value in bits[row]]
+    spans: dict[str, list[Any]] = {shade: [] for shade in colours}
+    for row, shade in enumerate(colours):
+        low, high = interval(bits[row])
+        spans[shade].append(((low, row + 0.3), (high, row + 0.3)))
+    ends = [-0.6, len(names) - 0.5]
+    words = ["1 byte", "2", "3"]
+    pillars = [((x, ends[0]), (x, ends[1])) for x in FLOORS]
+    traces = [
+        segments(pillars, PALETTE["grey"], width=1),
+        dots(FLOORS, [-1.1] * len(FLOORS), PALETTE["grey"], size=1, text=words,
+             textposition="middle center"),
+        line(found["limit"], ends, PALETTE["red"], width=2),
+        *(segments(spans[shade], shade).update(opacity=0.5) for shade in spans),
+        dots(
+            [x for _, x in each], [row for row, _ in each], [colours[row] for row, _ in each],
+            size=8, hover="%{x:.2f} bits",
+        ),
+    ]  # fmt: skip
+    traces[-1].marker.opacity = found["shown"]
+    axes = layout(
+        height=600,
+        margin={"l": 152, "r": 14, "t": 44, "b": 48},
+        title_text=f"within {percent:g}%, {found['more']:.3f} bits: "
+        f"{found['count']:.0f} of {len(names) - 1}",
+        xaxis=axis("bits a byte on the test text", 1.72, 3.6, dtick=0.5),
+        yaxis=axis(low=len(names) - 0.4, high=-1.6, tickvals=[*rows], showgrid=False,
+                   zeroline=False, ticktext=["<br>".join(wrap(name, 24)) for name in names]),
+    )  # fmt: skip
+    told = "; ".join(f"{name} {sum(v) / len(v):.2f}" for name, v in zip(names, bits, strict=True))
+    return Drawn(
+        go.Figure(traces, axes),
+        f"Bits a byte of {len(names)} models, a row each, their seeds and the interval of the "
+        f"mean: {told}. Tables that count after one byte and more have "
+        f"{', '.join(f'{x:.2f}' for x in FLOORS)}. {percent:g}% over {BASE}, in units of {unit:g} "
+        f"bytes, are {found['more']:.3f} bits, and {found['count']:.0f} of {len(names) - 1} have "
+        "no more.",
+    )
+
+
+@computed
+def _in_units(unit: Tensor, bits: list[float]) -> dict[str, Tensor]:
+    """Return by how many percent perplexity is above, of each model, and the ends of these."""
+    percent = 100 * ((unit * torch.tensor(bits, dtype=torch.float64)).exp2() - 1)
+    return {"percent": percent, "ends": torch.stack([percent.amin(-1), percent.amax(-1)])}
+
+
+def leads_in_units(unit: float) -> Drawn:
     """Draw the perplexity of models over that of another one, in a unit: :eq:`eq-perplexity`.
 
     Args:
         unit: Bytes c that perplexity counts.
-        recorded: Name of a model → its colour, and its bits a byte more than the other's.
 
     Returns:
         A figure of bars, in percent.
     """
-    percent = {name: round(100 * (2 ** (unit * b) - 1), 1) for name, (_, b) in recorded.items()}
-    least, most = min(percent.values()), max(percent.values())
+    recorded = _recorded("language_long", "bits")
+    base = mean(recorded[BASE])
+    models = [name for name in recorded if name not in (BASE, "C-CosGate")]
+    bits = {said(name): mean(recorded[name]) - base for name in models}
+    found = _in_units(unit, [*bits.values()])
+    least, most = found["ends"]
     rows = bars(
-        list(percent.values()),
-        ["<br>".join(wrap(name, 17)) for name in percent],
-        [COLOURS[colour] for colour, _ in recorded.values()],
+        found["percent"],
+        ["<br>".join(wrap(name, 17)) for name in bits],
+        [COLOURS[method(name)] for name in models],
         orientation="h",
-        hover="%{x}%",
+        hover="%{x:.1f}%",
     )
     axes = layout(
         height=480,
         margin={"l": 120, "r": 14, "t": 44, "b": 48},
         title_text=f"units of {unit:g} bytes: {least:+.1f}% to {most:+.1f}%",
         xaxis=axis("% over softmax with RoPE", -20, 34, dtick=10),
-        yaxis={"type": "category", "range": [len(percent) - 0.5, -0.5]},
+        yaxis={"type": "category", "range": [len(bits) - 0.5, -0.5]},
         bargap=0.35,
     )
-    first, *_, last = sorted(percent, key=lambda name: percent[name])
+    first, *_, last = sorted(bits, key=lambda name: bits[name])
     return Drawn(
         go.Figure(rows, axes),
         f"Perplexity of units of {unit:g} bytes over that of softmax with RoPE, after 4,000 steps, "
-        f"a bar for each of {len(percent)} models: from {least:+.1f}%, {first}, to {most:+.1f}%, "
+        f"a bar for each of {len(bits)} models: from {least:+.1f}%, {first}, to {most:+.1f}%, "
         f"{last}.",
+    )
+
+
+@computed
+def _leads_at(step: Tensor, steps: list[int], leads: list[list[float]]) -> dict[str, Tensor]:
+    """Return the leads at one of the steps, the ends of them, and the place of a line there."""
+    here = (torch.tensor(steps, dtype=torch.float64) == step).double()
+    now = (torch.tensor(leads, dtype=torch.float64) * here).sum(-1)
+    return {
+        "now": now,
+        "ends": torch.stack([now.amin(-1), now.amax(-1)]),
+        "step": step.expand(len(leads)),
+    }
+
+
+LED = ("ELU, GLA", "ELU, SSD", "circulant, SSD", "C-CosGate, RoPE, ramp", "FAVOR+, RoPE")
+
+
+def lead_by_step(step: int) -> Drawn:
+    """Draw how far models are ahead of softmax with RoPE in training, and read it off at a step.
+
+    Args:
+        step: One of ``LOGGED``.
+
+    Returns:
+        A figure with a line for each model, and its dot at the step.
+    """
+    recorded = _recorded("language_long", "losses")
+    losses = {name: torch.tensor(recorded[name], dtype=torch.float64) for name in (BASE, *LED)}
+    leads = [rounded(((losses[BASE] - losses[name]) / math.log(2)).mean(0), 4) for name in LED]
+    found = _leads_at(step, LOGGED, leads)
+    names, colours = [said(name) for name in LED], [COLOURS[method(name)] for name in LED]
+    last, first = found["ends"]
+    looks = zip(names, leads, colours, strict=True)
+    traces = [
+        line(LOGGED, values, shade, name, width=2, hover="step %{x:,}: %{y:.2f} bits",
+             dash="dash" if colours.index(shade) != k else None)
+        for k, (name, values, shade) in enumerate(looks)
+    ]  # fmt: skip
+    traces.append(dots(found["step"], found["now"], colours, size=10, hover="%{y:.2f} bits"))
+    axes = layout(
+        height=430,
+        margin={"l": 54, "r": 18, "t": 44, "b": 128},
+        title_text=f"step {step:,g}: from {last:+.2f} to {first:+.2f} bits",
+        xaxis=axis("step", 0, LOGGED[-1]),
+        yaxis=axis("bits below softmax with RoPE", -1.5, 0.7),
+    )
+    told = ", ".join(f"{name} {x:+.2f}" for name, x in zip(names, found["now"], strict=True))
+    return Drawn(
+        go.Figure(traces, axes),
+        f"Bits a byte below softmax with RoPE against the step, above 0 for a model that is ahead. "
+        f"At step {step:,g}: {told}; from {last:+.2f} to {first:+.2f}.",
     )

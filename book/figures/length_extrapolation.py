@@ -1,9 +1,10 @@
-"""Beyond 64 tokens: a learned preference, what a bias hears, and what is lost or found."""
+"""Beyond 64 tokens: a learned preference, what a bias hears, who reads on, lost and found."""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import plotly.graph_objects as go
@@ -13,10 +14,19 @@ from torch import Tensor
 from book.figures.marks import axis, bars, box, dots, line, rounded
 from lab.explore import COLOURS, Drawn, Panel, computed, layout, panels
 from lab.theory.extrapolation import seen_turns, unseen_share
+from lab.theory.spread import interval
+from results.extrapolation import EDGES, LENGTHS
 from stringlib import RoPE
 from stringlib.encoders.scaling import ntk_aware, position_interpolation, yarn
 
-__all__ = ["LENGTH_METHODS", "beyond_training", "heard_window", "lost_and_found"]
+__all__ = [
+    "LENGTH_METHODS",
+    "above_window",
+    "beyond_training",
+    "heard_window",
+    "lost_and_found",
+    "read_on",
+]
 
 TRAINED, DIM, FAST = 64, 16, 4
 WIDTH, RIDGE = 4, 1e-3  # of the preference −log(1 + Δ/4), and of the fit
@@ -194,6 +204,109 @@ def heard_window(tokens: int, r1: float, inverse: float) -> Drawn:
         f"lengths to {TRAINED} shaded. Of {tokens:,.0f} tokens KERPLE's logarithm with r₁ = {r1:g} "
         f"hears {found['here'][0]:.1f} and ALiBi with the slope 1/{inverse:g} "
         f"{found['here'][1]:.1f}. Share of the weight beyond {TRAINED}: {told}.",
+    )
+
+
+Seeds = Mapping[str, tuple[str, Sequence[Sequence[float]]]]
+"""Name of a method → its colour, and a row of numbers for each seed."""
+
+
+def _hundredths(number: float) -> str:
+    """Return a number with two digits, and no sign before a zero."""
+    return f"{round(number, 2) + 0.0:.2f}"
+
+
+def _among(
+    method: str, recorded: Seeds, x: Sequence[float], place: Callable[[float], float] = float
+) -> list[go.Scatter]:
+    """Return the curves of all methods in grey, and of one its interval and curve in colour."""
+
+    def mean(name: str, colour: str, **look: Any) -> go.Scatter:
+        values = torch.tensor(recorded[name][1], dtype=torch.float64).mean(0).tolist()
+        said = [f"{name}: {_hundredths(v)} bits" for v in values]
+        y = rounded([place(v) for v in values])
+        return line(x, y, colour, hover="%{text}", text=said, **look)
+
+    colour, rows = recorded[method]
+    low, high = zip(*map(interval, zip(*rows, strict=True)), strict=True)
+    rim = rounded([place(v) for v in (*high, *low[::-1])])
+    return [
+        *(mean(name, COLOURS["none"], width=1, opacity=0.5) for name in recorded),
+        line([*x, *x[::-1]], rim, COLOURS[colour], width=0, fill="toself", opacity=0.25,
+             fillcolor=COLOURS[colour]),
+        mean(method, COLOURS[colour], mode="lines+markers", marker={"size": 6, "opacity": 1}),
+    ]  # fmt: skip
+
+
+def read_on(method: str, *, recorded: Seeds) -> Drawn:
+    """Draw the bits a byte of one method among all, against how many bytes it reads.
+
+    Args:
+        method: A name in ``recorded``.
+        recorded: Bits a byte at each of the study's lengths.
+
+    Returns:
+        A figure with a curve for each method, and one of them in colour with its interval.
+    """
+    values = torch.tensor(recorded[method][1], dtype=torch.float64).mean(0).tolist()
+    axes = layout(
+        height=380,
+        title_text=f"{method}: {values[0]:.2f} bits at 64, {values[-1]:.2f} at 1,024",
+        xaxis=axis("bytes read", math.log10(58), math.log10(1130), type="log",
+                   tickvals=LENGTHS, ticktext=[f"{n:,}" for n in LENGTHS]),
+        yaxis=axis("bits a byte", 2, 5.8, dtick=1),
+    )  # fmt: skip
+    told = ", ".join(f"{v:.2f}" for v in values)
+    return Drawn(
+        go.Figure(_among(method, recorded, LENGTHS), axes),
+        f"Bits a byte of the same text against the bytes read, 64 to 1,024, a line for each of "
+        f"{len(recorded)} methods. In colour, with its interval, {method}: {told}.",
+    )
+
+
+def _bent(bits: float) -> float:
+    """Return a number as it is near 0, and as its logarithm far away."""
+    return math.asinh(bits / 0.05)
+
+
+def above_window(method: str, *, recorded: Seeds) -> Drawn:
+    """Draw by how much one method among all lies above a sliding window, place by place.
+
+    Args:
+        method: A name in ``recorded``.
+        recorded: Bits above the window between each two of the study's ``EDGES``.
+
+    Returns:
+        A figure with a curve for each method, and one of them in colour with its interval.
+    """
+    ends = list(itertools.pairwise(EDGES))
+    places = [round(math.sqrt(max(a, 4) * b), 1) for a, b in ends]
+    values = torch.tensor(recorded[method][1], dtype=torch.float64).mean(0)
+    widths = torch.tensor([b - a for a, b in ends], dtype=torch.float64)
+    near = torch.tensor([b <= TRAINED for _, b in ends])
+    far = torch.tensor([a >= EDGES[-1] // 2 for a, _ in ends])
+    first, last = (
+        _hundredths((values[part] @ widths[part] / widths[part].sum()).item()).replace("-", "−")
+        for part in (near, far)
+    )
+    ticks = [-0.1, 0, 0.1, 0.5, 1, 3]
+    axes = layout(
+        height=380,
+        title_text=f"{method}: {first} bits to place 64, {last} from 512 on",
+        xaxis=axis("place in the window", math.log10(6), math.log10(1130), type="log",
+                   tickvals=[8, *LENGTHS[::2]], ticktext=["8", "64", "256", "1,024"]),
+        yaxis=axis("bits above the line to beat", _bent(-0.12), _bent(4),
+                   tickvals=rounded([_bent(t) for t in ticks]),
+                   ticktext=[f"{t:g}".replace("-", "−") for t in ticks]),
+        shapes=[{**box(4, TRAINED, 0, 1, width=0), "yref": "y domain", "opacity": 0.15,
+                 "fillcolor": COLOURS["none"], "layer": "below"}],
+    )  # fmt: skip
+    told = ", ".join(map(_hundredths, values.tolist()))
+    return Drawn(
+        go.Figure(_among(method, recorded, places, _bent), axes),
+        f"Bits above a sliding window against the place in a text of 1,024, a line for each of "
+        f"{len(recorded)} methods, trained places shaded. In colour, with its interval, {method}: "
+        f"{told}; together {first} to place 64 and {last} from 512 on.",
     )
 
 

@@ -1,24 +1,28 @@
-"""Two mirrors turn a flag, and a rate with it; one mirror for each token is relative already."""
+"""Two mirrors turn a flag, and a rate with it; one for each token is enough; angles that cancel."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
-from book.figures.marks import axis, circle, line, rounded, through
+from book.figures.marks import at_one_place, axis, circle, line, rounded, through
 from lab.explore import COLOURS, PALETTE, Drawn, computed, layout
+from stringlib import RoPE
 from stringlib.reference.rope import householder_2d
 
-__all__ = ["mirror_rate", "one_mirror", "two_mirrors"]
+__all__ = ["mirror_losses", "mirror_rate", "one_mirror", "rounded_mirrors", "two_mirrors"]
 
 FLAG = [[0.0, 0.0], [1.0, 0.0], [0.7, 0.2], [0.7, 0.0]]  # points right, with its cloth to the left
 REACH = 1.25  # of the mirrors
 STEPS, RATE = 60, 0.01
 SPEED, QUERY, KEY = 15.0, 100.0, 60.0  # degrees a token of one mirror, and of two flags
+KEYS = sorted({round(10 ** (k / 16)) for k in range(81)})  # positions of a key, 1 to 100,000
+SEEN_AT = 1000  # the position of the dots
 
 
 def _arc(start: Tensor, end: Tensor, radius: float) -> Tensor:
@@ -151,6 +155,58 @@ def mirror_rate(factor: float) -> Drawn:
     )
 
 
+def mirror_losses(
+    optimizer: str,
+    rate: str,
+    *,
+    every: int,
+    recorded: Mapping[str, Mapping[str, Sequence[Sequence[float]]]],
+) -> Drawn:
+    """Draw the recorded loss of two mirrors beside that of frequencies at a rate of their own.
+
+    Args:
+        optimizer: A name in ``recorded``.
+        rate: Of the frequencies, over that of the mirrors, a name in ``recorded``.
+        every: Steps of one point.
+        recorded: Optimizer → rate, or ``"mirrors"`` → losses ``(seeds, points)``.
+
+    Returns:
+        A figure with two means, and bands from the lowest seed to the highest.
+    """
+    runs = recorded[optimizer]
+    alone = {"0": "ω fixed", "1": "ω at η"}.get(rate, f"ω at {rate}η")
+    wide: dict[str, Any] = {"width": 7, "opacity": 0.4}
+    thin: dict[str, Any] = {"width": 2.5}
+    looks = {
+        "mirrors": ("two mirrors at η", COLOURS["reflection"], wide),
+        rate: (alone, COLOURS["mixed" if float(rate) else "none"], thin),
+    }
+    traces, ends = [], []
+    for of, (name, colour, look) in looks.items():
+        losses = torch.tensor(runs[of], dtype=torch.float64)
+        steps = [every * (i + 0.5) for i in range(losses.shape[1])]
+        rim = torch.cat([losses.amax(0), losses.amin(0).flip(0)])
+        band: dict[str, Any] = {"fill": "toself", "opacity": 0.15, "fillcolor": colour}
+        traces += [
+            line([*steps, *steps[::-1]], rounded(rim), colour, width=0, **band),
+            line(steps, rounded(losses.mean(0)), colour, name, hover="step %{x}: %{y:.2f}", **look),
+        ]
+        ends.append(losses[:, -1].mean().item())
+    axes = layout(
+        height=360,
+        margin={"l": 48, "r": 14, "t": 44, "b": 84},
+        title_text=f"{optimizer}: mirrors end at {ends[0]:.2f}, ω at {ends[1]:.2f}",
+        xaxis=axis("step", 0, every * losses.shape[1]),
+        yaxis=axis("training loss", 0, 3.5),
+    )
+    return Drawn(
+        go.Figure(traces, axes),
+        f"Training loss against the step under {optimizer}, mean of {len(losses)} seeds with the "
+        f"lowest and the highest. A wide line, two mirrors at the rate η, ends at {ends[0]:.2f}; a "
+        f"thin one, {alone}, at {ends[1]:.2f}.",
+    )
+
+
 @computed
 def _images(position: Tensor, distance: Tensor) -> dict[str, Tensor]:
     """Return the mirrors of a query and a key, the flags' images, the angle between, the score."""
@@ -207,4 +263,68 @@ def one_mirror(position: float, distance: float) -> Drawn:
         f"A query at position {position:g}, reflected in its mirror, and a key {distance:g} tokens "
         f"behind, reflected in its own. The images stand {between:.0f} degrees apart: a score of "
         f"{score:.2f}, at this distance wherever the query stands.",
+    )
+
+
+def _in_float32(numbers: Tensor) -> Tensor:
+    """Return numbers rounded to 24 binary digits, with operations that a page has."""
+    unit = (numbers.abs().clamp(min=1e-30).log2().floor() - 23).exp2()
+    return (numbers / unit).round() * unit
+
+
+@computed
+def _rounding(common: Tensor, distance: Tensor) -> dict[str, Tensor]:
+    """Return the largest error of a score over |q||k| for a key at each position, in two ways."""
+    theta = RoPE(64).frequencies()[0, :, 0]
+    stored = _in_float32(common + torch.stack([-theta, theta]) / 4)
+    keys = torch.tensor(KEYS, dtype=torch.float64)
+
+    def turn(positions: Tensor) -> Tensor:
+        angles = _in_float32(positions[:, None, None] * stored)
+        return 2 * (angles[:, 1] - angles[:, 0])
+
+    kept = 2 * (stored[1] - stored[0]) * distance
+    turned = torch.stack([kept.expand(len(KEYS), -1), turn(keys + distance) - turn(keys)])
+    # a plane that is turned too far by δ moves a vector by 2 sin δ/2, and no other moves it more
+    errors = 2 * ((turned - theta * distance) / 2).sin().abs().amax(-1)
+    here = errors[:, KEYS.index(SEEN_AT)]
+    return {"errors": errors, "here": here, "digits": -here.log10()}
+
+
+def rounded_mirrors(common: float, distance: float) -> Drawn:
+    """Draw what rounding two mirrors to float32 does to a score: of package and literal form.
+
+    The package rounds the angles a token and subtracts them; the literal form also rounds the
+    angle of each mirror at each position, :eq:`eq-reflection-rotation`.
+
+    Args:
+        common: What is added to both angles a token, in radians.
+        distance: From the key to the query, in tokens.
+
+    Returns:
+        A figure with two curves over the position of the key.
+    """
+    found = _rounding(common, distance)
+    package, literal = found["digits"]
+    looks = {"package": COLOURS["reflection"], "literal form": PALETTE["brown"]}
+    powers = dict(zip(range(-8, 1, 2), ("10⁻⁸", "10⁻⁶", "10⁻⁴", "10⁻²", "1"), strict=True))
+    ticks = [1, 10, 100, 1000, 10_000, 100_000]
+    axes = layout(
+        height=370,
+        margin={"l": 54, "r": 18, "t": 44, "b": 84},
+        title_text=f"digits right at 1,000: {package:.1f}, literal form {literal:.1f}",
+        xaxis=axis("position of the key", 0, 5, type="log", tickvals=ticks,
+                   ticktext=[f"{n:,}" for n in ticks]),
+        yaxis=axis("error of a score", -8.3, 0.5, type="log", ticktext=[*powers.values()],
+                   tickvals=[10.0**n for n in powers]),
+    )  # fmt: skip
+    curves = at_one_place(
+        KEYS, SEEN_AT, looks, found["errors"], found["here"], "position %{x:,}: %{y:.1e}"
+    )
+    return Drawn(
+        go.Figure(curves, axes),
+        f"Largest error of a score over |q||k| against the position of the key, both logarithmic, "
+        f"with {common:g} added to both angles and a query {distance:g} tokens on. The package's "
+        f"error is the same at every position; the literal form's grows with it. At 1,000 the "
+        f"package has {package:.1f} digits right, the literal form {literal:.1f}.",
     )
