@@ -2,7 +2,8 @@
 
 Pages name the command that made what they show, ``python results/NAME.py``. Below the first
 place of each on a page the built page says if its record was made by other code than that of now,
-or does not tell: see :func:`lab.train.code.is_same`.
+or does not tell: see :func:`lab.train.code.is_same`. Where ``tools/first_steps.py`` has compared
+both codes, it says how far apart they were.
 """
 
 from __future__ import annotations
@@ -56,7 +57,19 @@ def mark(name: str) -> tuple[str, str] | None:
     if same:
         return None
     commits = ", ".join(commit[:7] for commit in record["commit"].split("; "))
-    return SAYS[same], commits
+    return SAYS[same] + compared(name), commits
+
+
+def compared(name: str) -> str:
+    """Return what is known of the first steps of both codes; nothing if they were not compared."""
+    path = RESULTS / "first_steps.json"
+    found = json.loads(path.read_text(encoding="utf8")) if path.exists() else {}
+    told = found.get(name)
+    if told is None or told["code"] != codes()[name]:
+        return ""
+    largest = told["largest"]
+    how = f"differ by {largest:g} at most" if largest else "are the same"
+    return f"; the first {told['steps']} steps of both {how}"
 
 
 def commands(document: nodes.Element) -> Iterator[tuple[nodes.Element, list[str]]]:

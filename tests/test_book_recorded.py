@@ -124,3 +124,18 @@ def test_a_name_that_somebody_adds_changes_no_digest_of_the_build(tmp_path, monk
     book_recorded.codes.cache_clear()
     assert book_recorded.codes() == {"vision": before}
     book_recorded.codes.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("largest", "code", "end"),
+    [
+        (0.0, NOW, "; the first 5 steps of both are the same"),
+        (2e-7, NOW, "; the first 5 steps of both differ by 2e-07 at most"),
+        (2e-7, "3.0 of another day", ""),
+    ],
+)
+def test_what_both_codes_do_at_first_is_said(page, tmp_path, largest, code, end) -> None:
+    told = {"other": {"code": code, "steps": 5, "largest": largest}}
+    (tmp_path / "first_steps.json").write_text(json.dumps(told), encoding="utf8")
+    lines = page("same", "other", "same")
+    assert f"other.json: {OTHER.replace(' (commit', f'{end} (commit')}" in lines
