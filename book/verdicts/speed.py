@@ -38,7 +38,7 @@ FAMILIES = {
         record="bench-attention-cpu",
         runs=lambda: measures.times("attention"),
         against=ATTENTION,
-        claims=dict.fromkeys(ATTENTION, "behind") | {"Toeplitz, patches": "open"},
+        claims=dict.fromkeys(ATTENTION, "behind"),
     ),
     "a Toeplitz bias in a ViT": _times(
         record="bench-models-cpu",
