@@ -98,9 +98,9 @@ def begun(name: str, tree: Path, steps: int, folder: Path) -> dict[str, Any]:
     path = folder / "begun.json"
     path.unlink(missing_ok=True)
     words = [sys.executable, f"results/{name}.py", "--seeds", "1", "--steps", str(steps)]
+    words += ["--output", str(path)]
     env = {**os.environ, "PYTHONPATH": str(tree)}
-    told = {"cwd": tree, "env": env, "capture_output": True, "text": True, "check": True}
-    subprocess.run([*words, "--output", str(path)], **told)
+    subprocess.run(words, cwd=tree, env=env, capture_output=True, text=True, check=True)
     cells = json.loads(path.read_text(encoding="utf8"))["data"]["cells"]
     return {cell: found["runs"][0] for cell, found in cells.items()}
 
