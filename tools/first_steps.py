@@ -74,7 +74,8 @@ def compare(name: str, commit: str, steps: int) -> dict[str, Any]:
 
     Raises:
         CalledProcessError: If one of the two does not run.
-        ValueError: If they have no cell in common, or runs report nothing that can be compared.
+        ValueError: If they have no cell in common, as with code that wrote none yet, or if runs
+            report nothing that can be compared.
     """
     code = code_now(name)
     with tempfile.TemporaryDirectory() as folder:
@@ -101,7 +102,7 @@ def begun(name: str, tree: Path, steps: int, folder: Path) -> dict[str, Any]:
     words += ["--output", str(path)]
     env = {**os.environ, "PYTHONPATH": str(tree)}
     subprocess.run(words, cwd=tree, env=env, capture_output=True, text=True, check=True)
-    cells = json.loads(path.read_text(encoding="utf8"))["data"]["cells"]
+    cells = json.loads(path.read_text(encoding="utf8"))["data"].get("cells", {})
     return {cell: found["runs"][0] for cell, found in cells.items()}
 
 

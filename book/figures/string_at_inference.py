@@ -213,7 +213,8 @@ def timed_sizes() -> dict[str, dict[str, dict[int, tuple[float, float, float]]]]
     """Return what was recorded at other sizes of a head, on one thread.
 
     Returns:
-        Kind → "product" and "rfft" → channels of a head → milliseconds: median and both quartiles.
+        The median and both quartiles in milliseconds, by kind, by ``"product"`` or ``"rfft"``, and
+        by channels of a head.
     """
     data = read_record(Path(__file__).parents[2] / "results" / "inference_ladder.json")["data"]
     found: dict[str, dict[str, dict[int, tuple[float, float, float]]]] = {}
