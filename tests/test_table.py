@@ -101,3 +101,10 @@ def test_a_listing_is_the_code_without_docstrings():
     assert "Goes" not in whole
     assert f"def {part}" == body
     assert source._repr_markdown_() == f"```python\n{source!r}\n```"
+
+
+@pytest.mark.parametrize("folded", [False, True])
+def test_a_long_table_sorts(folded: bool) -> None:
+    for rows, sorts in ((19, False), (20, True)):
+        html = Table({"n": [*map(str, range(rows))]}, caption="c", folded=folded)._repr_html_()
+        assert ('<table class="book-sortable">' in html) is sorts

@@ -40,6 +40,6 @@
     const box = table.parentElement;
     if (!box.hasAttribute("tabindex")) { box.tabIndex = 0; }
     box.setAttribute("role", "region");
-    box.setAttribute("aria-label", text(table.caption));
+    box.setAttribute("aria-label", text(table.caption ?? box.parentElement.querySelector("summary")));
   }
 })();

@@ -11,11 +11,15 @@ Interval = tuple[float, float, float]
 Cell = str | int | float | Interval
 
 
+LONG = 20
+"""From so many rows on the page's headings sort."""
+
+
 class Table:
     """A table whose first column names the rows.
 
     A notebook keeps it as aligned text, for readers of the file, and as HTML for the page, which
-    draws each interval on an axis.
+    draws each interval on an axis, and sorts a long table by what is pressed.
 
     Args:
         columns: Heading → cells, one for each row: a text, a number, or ``(mean, low, high)``.
@@ -83,10 +87,13 @@ class Table:
         body = "\n".join(rows)
         numbers = f"<thead><tr>{heads}</tr></thead>\n<tbody>\n{body}\n</tbody></table>"
         told = html.escape(self.caption)
+        table = '<table class="book-sortable">' if len(self.names) >= LONG else "<table>"
         if self.folded:
-            fold = f'<details class="book-numbers"><summary>{told}</summary>\n<table>'
-            return f"{fold}{numbers}</details>"
-        return f'<div class="book-numbers"><table><caption>{told}</caption>\n{numbers}</div>'
+            if len(self.names) >= LONG:  # a box of its own, to scroll in
+                table, numbers = f"<div>{table}", f"{numbers}</div>"
+            fold = f'<details class="book-numbers"><summary>{told}</summary>'
+            return f"{fold}\n{table}{numbers}</details>"
+        return f'<div class="book-numbers">{table}<caption>{told}</caption>\n{numbers}</div>'
 
     def _line(self, cell: Cell) -> str:
         value, between = self._text(cell)

@@ -21,10 +21,17 @@ COLUMN = """([table, head]) => {
 }"""
 
 
-def test_every_table_sorts_by_every_heading(site: Path, reader: Reader) -> None:
-    reader.open(site / "book" / "released_models.html")
+@pytest.mark.parametrize(
+    ("page", "count"),
+    [("book/released_models", len(book_released.TABLES)), ("notebooks/23_speed", 2)],
+)
+def test_every_table_sorts_by_every_heading(
+    site: Path, reader: Reader, page: str, count: int
+) -> None:
+    reader.open(site / f"{page}.html")
+    reader.page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
     tables = reader.page.query_selector_all("table.book-sortable")
-    assert len(tables) == len(book_released.TABLES)
+    assert len(tables) == count
     for table in tables:
         heads = [h.text_content().strip() for h in table.query_selector_all("thead th")]
         before = sorted(reader.page.evaluate(COLUMN, [table, heads[0]]))
