@@ -13,6 +13,7 @@ from lab.records import read_record, stamp
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDS = sorted((ROOT / "results").glob("*.json"))
+RECORDS.remove(ROOT / "results" / "first_steps.json")  # what tools/first_steps.py found of them
 FIELDS = {"command", "seeds", "wall_s", "date", "commit", "hardware", "versions", "data"}
 PART_FOUR = sorted((ROOT / "notebooks").glob("*.ipynb"))
 PART_FOUR = [path for path in PART_FOUR if int(path.name[:2]) >= 19]

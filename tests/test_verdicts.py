@@ -31,8 +31,8 @@ def test_neighbours_turn_several_times_as_fast_as_halves() -> None:
         ms = {name: median(row) for name, row in block["times_ms"].items()}
         shape = block["shape"]["name"]
         if shape in ("ViT", "text", "long"):
-            assert 2.5 < ms["RoPE half"] / ms["RoPE"] < 5.5
-            assert 3.3 < ms["transformers"] / ms["RoPE"] < 6.2
+            assert 2 < ms["RoPE half"] / ms["RoPE"] < 3.1
+            assert 2.9 < ms["transformers"] / ms["RoPE"] < 4.5
         for compiled in {"torch.compile RoPE half", "torch.compile RoPE"} & ms.keys():
             assert 0.8 < ms[compiled] / ms["RoPE"] < 1.25
         if shape == "step" and block["mode"] == "forward":
@@ -139,12 +139,12 @@ def test_on_short_inputs_whole_models_with_a_state_take_about_as_long_as_with_so
             ms = {name: median(row) for name, row in shapes[shape]["times_ms"].items()}
             assert all(ms[softmax] < 1.2 * ms[name] for name in ms)
             for name in ("GLA", "delta rule"):
-                assert shape == "images" or ms[name] > 1.05 * ms[softmax]
+                assert shape == "images" or ms[name] > 1.03 * ms[softmax]
         assert 1.1 < ms["ViT FAVOR+, Toeplitz"] / ms["ViT FAVOR+"] < 1.2
     ms = {name: median(row) for name, row in shapes["text"]["times_ms"].items()}  # with gradients
     assert 0.8 < ms["elu, SSD"] / ms["softmax, RoPE"] < 0.87
-    assert 0.88 < ms["circulant, RoPE"] / ms["softmax, RoPE"] < 0.93
-    assert 0.88 < ms["FAVOR+, RoPE"] / ms["softmax, RoPE"] < 0.93
+    assert 0.86 < ms["circulant, RoPE"] / ms["softmax, RoPE"] < 0.9
+    assert 0.86 < ms["FAVOR+, RoPE"] / ms["softmax, RoPE"] < 0.9
 
 
 def test_rows_that_are_drawn_anew_hold_for_every_draw_and_cost_features() -> None:
