@@ -68,8 +68,8 @@ def compared(name: str) -> str:
     if told is None or told["code"] != codes()[name]:
         return ""
     largest = told["largest"]
-    how = f"differ by {largest:g} at most" if largest else "are the same"
-    return f"; the first {told['steps']} steps of both {how}"
+    how = f"numbers at most {largest:g} apart" if largest else "the same numbers"
+    return f"; after {told['steps']} steps both report {how}"
 
 
 def commands(document: nodes.Element) -> Iterator[tuple[nodes.Element, list[str]]]:

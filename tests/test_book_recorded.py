@@ -129,8 +129,8 @@ def test_a_name_that_somebody_adds_changes_no_digest_of_the_build(tmp_path, monk
 @pytest.mark.parametrize(
     ("largest", "code", "end"),
     [
-        (0.0, NOW, "; the first 5 steps of both are the same"),
-        (2e-7, NOW, "; the first 5 steps of both differ by 2e-07 at most"),
+        (0.0, NOW, "; after 5 steps both report the same numbers"),
+        (2e-7, NOW, "; after 5 steps both report numbers at most 2e-07 apart"),
         (2e-7, "3.0 of another day", ""),
     ],
 )

@@ -212,3 +212,10 @@ def test_the_memory_of_a_recorded_layer_grows_with_the_length_alone() -> None:
         kept[name] = [x for n, x in zip(lengths, numbers, strict=True) if n >= 4096]
     assert all(len(v) == 3 and max(v) < 1.3 * min(v) for v in kept.values())
     assert max(kept["SDPA"]) < min(kept["ReLU"])
+
+
+def test_at_256_tokens_relu_attention_is_ahead_of_softmax_by_a_third() -> None:
+    ms = recorded.blocks(cpu("attention"), MODES[0], 1)["N256"]["times_ms"]
+    middle = {name: statistics.median(row) for name, row in ms.items()}
+    assert 0.62 < middle["ReLU"] / middle["SDPA"] < 0.7
+    assert min(middle["FAVOR+ attention"], middle["cosine"]) > 1.1 * middle["SDPA"]
