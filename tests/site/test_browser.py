@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lab.explore.style import DIVERGING
-from tests.site.reader import DESKTOP, PHONE, Reader, about, book, compare, pages_of
+from tests.site.reader import DESKTOP, PHONE, STILL, Reader, about, book, compare, pages_of
 from tools.check_site import GENERATED
 
 OF_EACH_KIND = ("notebooks/02_rope.html", "book/terms.html", "book/api/encoders.html")
@@ -426,6 +426,21 @@ def test_opened_code_shuts_nobody_out(browser: Any, pages: list[Path], theme: st
     window.open(next(p for p in pages if p.stem == "01_why_positions"))
     window.page.locator(".book-all").click()
     window.dress(theme)
+    assert window.barriers() == []
+    window.close()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("place", ["section > p", ".admonition"])
+def test_a_link_under_the_pointer_can_be_read(
+    browser: Any, pages: list[Path], theme: str, place: str
+) -> None:
+    window = Reader(browser, **DESKTOP)
+    window.open(next(p for p in pages if p.stem == "22_length_extrapolation"))
+    window.dress(theme)
+    window.page.evaluate(STILL)  # which moves the text: first
+    window.page.locator(f".bd-article {place} a.internal").first.hover()
+    assert window.page.locator("a.internal:hover").count() == 1
     assert window.barriers() == []
     window.close()
 
