@@ -6,7 +6,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import stringlib
-from stringlib.kernels.rotation import PIECES, rotate_pairs
+from stringlib.kernels import rotation
+from stringlib.kernels.rotation import PIECES, SHORT, rotate_pairs
 
 SHAPES = [
     ((3, 2, 3, 2), (2, 3, 2)),  # heads of their own
@@ -39,10 +40,13 @@ def turned_halves(x, phases):
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # torch's own, on first use
-@pytest.mark.parametrize("turned", [turned, turned_halves])
+@pytest.mark.parametrize(
+    ("turned", "short"), [(turned, SHORT), (turned_halves, SHORT), (turned_halves, -1)]
+)
 @pytest.mark.parametrize(("x_shape", "shape"), SHAPES)
-def test_gradients_of_every_kind(x_shape, shape, turned):
-    """First and second, backward and forward, one at a time and many at once."""
+def test_gradients_of_every_kind(x_shape, shape, turned, short, monkeypatch):
+    """First and second, backward and forward, one at a time and many at once, few or many calls."""
+    monkeypatch.setattr(rotation, "SHORT", short)
     x, shared = random(*x_shape).requires_grad_(), random(*shape).requires_grad_()
     assert torch.allclose(turned(x, shared), x * shared, rtol=0, atol=1e-15)
     options = {"check_forward_ad": True, "check_batched_grad": True}
@@ -87,6 +91,27 @@ def test_gradients_per_sample():
     for got, one in zip(each, q, strict=True):
         want = torch.autograd.functional.jacobian(lambda w, one=one: loss(w, one).sum(), omega)
         assert torch.allclose(got, want, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("layout", ["interleaved", "half"])
+@pytest.mark.parametrize(
+    ("queries", "keys"),
+    [((3, 6, 1, 8), (3, 2, 1, 8)), ((4, 5, 8), (4, 5, 8)), ((3, 6, 1, 8), (1, 2, 1, 8))],
+)
+def test_few_queries_and_keys_turn_together_as_they_do_alone(layout, queries, keys, monkeypatch):
+    encoder = stringlib.RoPE(8, layout=layout)
+    torch.manual_seed(0)
+    inputs = [torch.randn(s, dtype=torch.float64, requires_grad=True) for s in (queries, keys)]
+    upstream = [torch.randn(s, dtype=torch.float64) for s in (queries, keys)]
+    positions = 5 + torch.arange(queries[-2])[:, None]
+    found = []
+    for short in (SHORT, -1):
+        monkeypatch.setattr(rotation, "SHORT", short)
+        encoded = encoder(*inputs, positions)
+        assert [x.shape for x in encoded] == [queries, keys]
+        found.append([*encoded, *torch.autograd.grad(encoded, inputs, upstream)])
+    for together, alone in zip(*found, strict=True):
+        assert torch.allclose(together, alone, rtol=0, atol=1e-15)
 
 
 class Allocations(TorchDispatchMode):

@@ -26,7 +26,7 @@ from stringlib.inputs import (
     require_same_leading,
     require_same_tokens,
 )
-from stringlib.kernels.rotation import pair_up, rotate_pairs, unit_phases, unpair
+from stringlib.kernels.rotation import is_short, pair_up, rotate_pairs, unit_phases, unpair
 from stringlib.precision import at_least_float32, widen, widest, without_autocast
 from stringlib.spec import Floats, Positions, checked
 
@@ -146,6 +146,10 @@ class RotaryEncoder(Derived):
         if key_phases is phases and phases.turns.dtype != at_least_float32(q.dtype):
             phases = key_phases = phases.to(q.dtype)  # once for both
         with without_autocast(q):
+            if key_phases is phases and is_short(q) and self._can_join(q, k):
+                both = self._encode(torch.cat([q, k], -3), phases)
+                heads = q.shape[-3]
+                return both.narrow(-3, 0, heads), both.narrow(-3, heads, k.shape[-3])
             return self._encode(q, phases), self._encode(k, key_phases)
 
     @checked
@@ -396,6 +400,10 @@ class RotaryEncoder(Derived):
         require_same_device(x_name, x, name, positions.turns)
         require_same_leading(x_name, x, name, positions.turns, own=4)
         return positions
+
+    def _can_join(self, q: Tensor, k: Tensor) -> bool:
+        """Return whether queries and keys can be turned as heads of one tensor."""
+        return self.heads == 1 and q.dtype == k.dtype and q.shape[:-3] == k.shape[:-3]
 
     def _encode(self, x: Tensor, phases: Phases, whole: bool = False) -> Tensor:
         """Return RoPE(Ωr)Pᵀx, or R(r)x if ``whole``."""
