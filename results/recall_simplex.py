@@ -4,8 +4,8 @@
     python results/recall_simplex.py --seeds 1 --steps 50 --only "unit*" --output /tmp/try.json
 
 Task, model and steps are those of ``results/recall_many.py``, the rate the one at which its random
-features did best; m = 32 of them. "unit" gives queries and keys one length, with a learned
-temperature.
+features did best; m random features of 32 channels, up to eight square blocks. "unit" gives queries
+and keys one length, with a learned temperature.
 """
 
 from __future__ import annotations
@@ -17,9 +17,18 @@ from results.recall import MANY, run
 from results.recall_many import NORMS
 
 MAPS = ("favor", "favor-unit-circulant", "favor-simplex-circulant")
+SIZES = (32, 64, 128, 256)
 CELLS: dict[str, dict[str, Any]] = {
-    f"{norm}, {name}": {**MANY, "shift": True, **NORMS[norm], "attention": name, "rate": 3e-3}
+    f"{norm}, m = {m}: {name}": {
+        **MANY,
+        "shift": True,
+        **NORMS[norm],
+        "attention": name,
+        "num_features": m,
+        "rate": 3e-3,
+    }
     for norm in NORMS
+    for m in SIZES
     for name in MAPS
 }
 
