@@ -327,6 +327,8 @@ class Rotated(nn.Module):
                 f"most {most}, those of linear, got {heads}"
             )
         self.linear, self.encoder, self.heads = linear, encoder, int(heads)
+        if isinstance(positions, Tensor) and positions.is_meta:
+            raise ValueError("positions must have numbers, got a tensor on the meta device")
         # no buffer: libraries that build models on meta fill those in no state_dict with anything
         self.positions = (
             widen(positions.detach()).clone() if isinstance(positions, Tensor) else None
@@ -401,7 +403,7 @@ class Rotated(nn.Module):
         return self
 
 
-def load_encoders(model: nn.Module, directory: str | Path) -> None:
+def load_encoders(model: nn.Module, directory: str | Path, variant: str | None = None) -> None:
     """Give a model that has :class:`RotaryTables` or :class:`Rotated` the numbers saved with them.
 
     ``save_pretrained`` writes them with the rest. ``from_pretrained`` builds the model that the
@@ -420,6 +422,7 @@ def load_encoders(model: nn.Module, directory: str | Path) -> None:
     Args:
         model: With its modules in place.
         directory: That ``save_pretrained`` wrote, with files of safetensors.
+        variant: Which of several weights, as ``from_pretrained`` calls it.
 
     Raises:
         ValueError: If the model has no such module, or something of one is not in the files, or
@@ -435,7 +438,9 @@ def load_encoders(model: nn.Module, directory: str | Path) -> None:
         f"{place}.{key}" for place in places for key in model.get_submodule(place).state_dict()
     }
     saved: dict[str, Tensor] = {}
-    for file in sorted(Path(directory).glob("*.safetensors")):
+    stem = "model" if variant is None else f"model.{variant}"
+    one, many = (Path(directory).glob(stem + rest) for rest in (".safetensors", "-*.safetensors"))
+    for file in (*one, *many):
         with safe_open(file, framework="pt") as tensors:
             keys = tensors.keys()
             own = [key for key in keys if key.startswith(tuple(f"{place}." for place in places))]
@@ -449,20 +454,43 @@ def load_encoders(model: nn.Module, directory: str | Path) -> None:
     model.load_state_dict(saved, strict=False)
 
 
+# what gives the same weight in another dtype or place
+SAME = (Tensor.detach, Tensor.to, Tensor.float, Tensor.double, Tensor.half, Tensor.bfloat16)
+PRODUCTS = {"matmul", "mm", "addmm", "bmm", "baddbmm", "einsum", "tensordot", "__matmul__"}
+PRODUCTS |= {"__rmatmul__", "inner", "mv", "addmv", "dot"}
+
+
 class _TurningWeight(Tensor):
     """The weight of a :class:`Rotated`: what is projected by it is turned."""
 
-    module: Rotated
+    module: Rotated | None = None
 
     @classmethod
     def __torch_function__(
         cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        if function is not nn.functional.linear:
-            return super().__torch_function__(function, types, args, kwargs or {})
-        given = dict(zip(("input", "weight", "bias"), args, strict=False)) | (kwargs or {})
-        x, module = given["input"], given["weight"].module
-        return module._turn(x, nn.functional.linear(x, module.linear.weight, given.get("bias")))
+        kwargs = kwargs or {}
+        if function is nn.functional.linear:
+            given = dict(zip(("input", "weight", "bias"), args, strict=False)) | kwargs
+            x, weight = given["input"], given["weight"]
+            module = getattr(weight, "module", None)
+            if module is None:
+                raise ValueError(
+                    "weight must be that of the whole projection, whose tokens are turned, got "
+                    f"shape {tuple(weight.shape)} made of it"
+                )
+            with torch._C.DisableTorchFunctionSubclass():
+                projected = nn.functional.linear(x, weight, given.get("bias"))
+            return module._turn(x, projected)
+        if getattr(function, "__name__", "") in PRODUCTS:
+            raise ValueError(
+                "weight must be multiplied by torch.nn.functional.linear, which turns its tokens, "
+                f"got {function.__name__}"
+            )
+        found = super().__torch_function__(function, types, args, kwargs)
+        if function in SAME:
+            found.module = args[0].module
+        return found
 
 
 class PatchPositions:
@@ -488,18 +516,37 @@ class PatchPositions:
         signature = inspect.signature(module.forward)
         require_name("argument", argument, signature.parameters)
 
-        self.shapes: Tensor | None = None
+        self.argument = argument
+        self.shapes: Tensor | None = None  # told last
+        self.kept: Tensor | None = None  # told since the last backward pass, for it
+        self.several, self.used = False, False  # whether others were, and whether it used them
+        # a method, so that the hook of a copied model tells the copy
+        module.register_forward_pre_hook(self._remember, with_kwargs=True)
 
-        def remember(_: nn.Module, args: Any, kwargs: Any) -> None:
-            self.shapes = torch.as_tensor(signature.bind(*args, **kwargs).arguments[argument])
-
-        module.register_forward_pre_hook(remember, with_kwargs=True)
+    def _remember(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+        given = inspect.signature(module.forward).bind(*args, **kwargs).arguments
+        self.shapes = torch.as_tensor(given[self.argument])
+        if torch.is_grad_enabled():
+            if self.kept is None or self.used:
+                self.kept, self.several, self.used = self.shapes, False, False
+            self.several = self.several or not torch.equal(self.kept, self.shapes)
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return (row, column) of each token of ``(batch, seq, channels)``; padding is at 0."""
         if self.shapes is None:
             raise ValueError("shapes must be told by the model's embedding first, got none")
-        rows, columns = self.shapes.to(x.device).unsqueeze(-1).unbind(1)
+        shapes, backward = self.shapes, False
+        if not torch.compiler.is_compiling():
+            backward = torch._C._current_graph_task_id() >= 0
+        if backward and self.kept is not None:
+            # checkpointing computes layers again, when another picture may have been told
+            if self.several:
+                raise ValueError(
+                    "shapes must be those of one call of the model between two backward passes "
+                    "where checkpointing computes layers again, got several"
+                )
+            shapes, self.used = self.kept, True
+        rows, columns = shapes.to(x.device).unsqueeze(-1).unbind(1)
         place = torch.arange(x.shape[-2], device=x.device)
         cells = torch.stack([place // columns, place % columns], -1)
         return widen(cells * (place < rows * columns)[..., None])

@@ -7,6 +7,7 @@ not always: P is one basis of its rotations, and others turn the same.
 
 from __future__ import annotations
 
+import copy
 from typing import NamedTuple
 
 import torch
@@ -64,7 +65,7 @@ def foldable(
 
     Returns:
         True if :func:`fold_norms` has something to return. False also for norms that do more than
-        divide by a length and scale: LayerNorm subtracts a mean.
+        divide by a length and scale (LayerNorm subtracts a mean), or do not take such vectors.
 
     Raises:
         ValueError: If scales are not those of whole heads.
@@ -126,7 +127,10 @@ def _scales(name: str, norm: Norm, encoder: RotaryEncoder) -> Tensor | None:
         found = widen(norm.detach()).flatten()
     else:
         require(name, norm, nn.Module)
-        found = _asked(norm, d)
+        try:  # rounded to bfloat16 its answers are those of no norm
+            found = _asked(copy.deepcopy(norm).float(), d)
+        except Exception:  # whatever a module says that does not take one head after another
+            return None
     if found is None:
         return None
     if found.numel() % d:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from stringlib.encoders.scaling import Beyond, DynamicNTK
 from stringlib.encoders.string import STRING
+from stringlib.inputs import Layout
 from stringlib.precision import widen
 
 Coordinates = Literal["first", "last"]
@@ -23,7 +24,7 @@ Tables = Literal["half", "interleaved", "axes", "pairs", "complex"]
 
 STEP = 2.0**-6  # no pair turns half round in it, and products with a power of two are exact
 CLOSE = 1e-5  # float32 knows angles at positions below 8 better than this
-FAR = 1 << 20  # a position beyond all lengths of training
+FAR = 1 << 20  # a position beyond nearly all lengths of training
 
 
 class Way(NamedTuple):
@@ -102,8 +103,14 @@ def find(module: nn.Module, layer_type: str | None = None) -> Found:
             found = asked.found()
         except Exception:  # whatever a module says to a way of asking that is not its own
             continue
-        if found is not None:
-            return found._replace(longer=asked.longer(found))
+        if found is None:
+            continue
+        if learned := [name for name, _ in module.named_parameters()]:
+            raise ValueError(
+                f"rotary_emb must have fixed frequencies, got {type(module).__name__}, which "
+                f"learns {', '.join(learned)}: write its encoder down"
+            )
+        return found._replace(longer=asked.longer(found))
     raise ValueError(
         "rotary_emb must make cosines and sines of tokens and their positions, got "
         f"{type(module).__name__}, which does not: write its encoder down"
@@ -120,7 +127,9 @@ class _Asked(NamedTuple):
     def found(self, last: int = 0) -> Found | None:
         """Return what the module does in a text with a token at ``last``; None if no rotation."""
         axes = self.way.coord_dim
-        module = copy.deepcopy(self.module).cpu()  # a long text changes some
+        module = copy.deepcopy(self.module).cpu()
+        # a long text changes some, and a short one changes them back
+        self._answer(module, torch.zeros(1, axes), torch.float32)
         steps = torch.cat([torch.zeros(1, axes), STEP * torch.eye(axes)])
         others = torch.arange(5.0 * axes).view(5, axes) * 1.7 % 7
         positions = torch.cat([steps, others, torch.full((1, axes), float(last))])
@@ -138,7 +147,9 @@ class _Asked(NamedTuple):
             return None
         if self.way.coordinates == "last" and (omega == 0).all(0).any():
             return None  # a module of two coordinates leaves a third one where it is
-        encoder = STRING(omega[None], layout="interleaved" if layout == "interleaved" else "half")
+        own: Layout = "interleaved" if layout == "interleaved" else "half"
+        # a model's checkpoints have no frequencies
+        encoder = STRING(omega[None], layout=own, persistent=False)
         form = Form(layout, self.way.coordinates, narrow[0].dtype == torch.float32)
         if turns is answer:
             form = Form("complex", self.way.coordinates, False)
@@ -146,22 +157,24 @@ class _Asked(NamedTuple):
 
     def longer(self, near: Found) -> Beyond | DynamicNTK | None:
         """Return what a long text changes, or raise if that is unknown."""
-        far = self.found(FAR)
         kind: Any = getattr(self.module, "rope_type", "")
-        if far is not None and _same(far, near.encoder.frequencies(), near.scale):
-            return None
         told: Any = getattr(self.module, "config", None)
         told = getattr(told, "rope_parameters", {})
         if self.layer_type is not None:
             kind, told = kind[self.layer_type], told[self.layer_type]
         told_length: Any = getattr(self.module, "original_max_seq_len", 1)
+        trained = (told or {}).get("original_max_position_embeddings") or told_length
+        beyond = max(FAR, 4 * int(trained))
+        far = self.found(beyond)
+        if far is not None and _same(far, near.encoder.frequencies(), near.scale):
+            return None
         if far is not None and "dynamic" in kind:
             longer: Beyond | DynamicNTK = DynamicNTK(told["factor"], int(told_length))
         elif far is not None and kind == "longrope":
             longer = Beyond(far.encoder, told["original_max_position_embeddings"], far.scale)
         else:
             raise self._unknown(kind)
-        for last in (longer.length - 1, longer.length, FAR):
+        for last in (longer.length - 1, longer.length, beyond):
             found, fresh = self.found(last), copy.deepcopy(longer)
             wanted = fresh(near.encoder.frequencies(), near.scale, torch.tensor(last + 1))
             if found is None or not _same(found, *wanted):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import itertools
+import pickle
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from stringlib import (
     STRING,
@@ -23,6 +25,7 @@ from stringlib import (
     RotaryEncoder,
 )
 from stringlib.adapters import PatchPositions, RotaryTables, Rotated
+from stringlib.encoders.scaling import Beyond
 from stringlib.positions import grid_positions
 from stringlib.testing.properties import largest_difference
 from tests.draws import random
@@ -344,6 +347,24 @@ def test_what_is_no_rotation_is_refused_by_name(kind: Callable[[Tensor], nn.Modu
         RotaryTables.from_module(module)
 
 
+def test_a_module_that_learns_is_refused() -> None:
+    module = Rotary(OMEGA)
+    module.speed = nn.Parameter(torch.ones(1))
+    with pytest.raises(ValueError, match="fixed frequencies, got Rotary, which learns speed"):
+        RotaryTables.from_module(module)
+
+
+def test_another_encoder_beyond_a_length_may_have_still_channels() -> None:
+    near, beyond = CirculantSTRING(16), CirculantSTRING(16)
+    random_parameters(near)
+    random_parameters(beyond)
+    tables, x = RotaryTables(near, longer=Beyond(beyond, 16)), torch.zeros(1, 1)
+    for length, encoder in ((16, near), (17, beyond)):
+        ids = torch.arange(length)
+        for found, wanted in zip(tables(x, ids[None]), encoder.tables(ids[:, None]), strict=True):
+            assert largest_difference(found[0], wanted) < 1e-6
+
+
 def test_a_module_without_numbers_is_refused() -> None:
     with pytest.raises(ValueError, match="must have its numbers, got one on the meta device"):
         RotaryTables.from_module(Rotary(OMEGA).to("meta"))
@@ -484,6 +505,70 @@ def test_shapes_of_pictures_are_overheard() -> None:
     found = places(torch.zeros(2, 4, DIM))
     assert found[0].tolist() == [[0, 0], [0, 1], [0, 2], [0, 0]]
     assert torch.equal(found[1], grid_positions(2, 2).double())
+
+
+def test_a_copy_hears_its_own_shapes() -> None:
+    model = nn.ModuleDict({"embeddings": nn.Identity(), "turned": nn.Linear(DIM, DIM)})
+    places = PatchPositions(model["embeddings"], "input")
+    model["turned"] = Rotated(model["turned"], made("cayley heads"), places)
+    model["embeddings"](torch.tensor([[2, 2]]))
+    for copied in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        copied["embeddings"](torch.tensor([[1, 4]]))
+        there, here = (m["turned"].places(torch.zeros(1, 4, DIM)) for m in (copied, model))
+        assert torch.equal(there[0], grid_positions(1, 4).double())
+        assert torch.equal(here[0], grid_positions(2, 2).double())
+
+
+def test_layers_computed_again_hear_the_shapes_of_their_picture_or_stop() -> None:
+    embeddings = nn.Identity()
+    places = PatchPositions(embeddings, "input")
+    module = Rotated(nn.Linear(DIM, DIM).double(), made("cayley heads"), places)
+    x = random(1, 4, DIM).requires_grad_()
+
+    def loss(shape: list[int], again: bool = True) -> Tensor:
+        embeddings(torch.tensor([shape]))
+        return (checkpoint(module, x, use_reentrant=False) if again else module(x)).pow(3).sum()
+
+    wanted = torch.autograd.grad(loss([2, 2], again=False), x)[0]
+    for other in ([1, 4], [4, 1]):  # a backward pass between them
+        assert torch.equal(torch.autograd.grad(loss([2, 2]), x)[0], wanted)
+        assert not torch.allclose(torch.autograd.grad(loss(other), x)[0], wanted)
+    first = loss([2, 2])
+    with torch.no_grad():
+        loss([1, 4])
+    assert torch.equal(torch.autograd.grad(first, x)[0], wanted)
+    both = loss([2, 2]) + loss([1, 4])
+    with pytest.raises(ValueError, match="shapes must be those of one call of the model"):
+        both.backward()
+
+
+@pytest.mark.parametrize(
+    "product",
+    [
+        lambda x, w: x @ w.T,
+        lambda x, w: torch.addmm(x.new_zeros(1), x, w.T),
+        lambda x, w: torch.einsum("nc,rc->nr", x, w),
+        lambda x, w: nn.functional.linear(x, w[:4]),
+    ],
+)
+def test_who_multiplies_by_the_weight_otherwise_is_told(
+    product: Callable[[Tensor, Tensor], Tensor],
+) -> None:
+    module = Rotated(nn.Linear(DIM, DIM, bias=False).double(), made("cayley heads"), PLACES)
+    with pytest.raises(ValueError, match="weight must be"):
+        product(random(7, DIM), module.weight)
+
+
+def test_a_weight_in_another_dtype_turns_too() -> None:
+    module = Rotated(nn.Linear(DIM, DIM, bias=False).double(), made("cayley heads"), PLACES)
+    x, weight = random(7, DIM), module.weight
+    found = nn.functional.linear(x.float(), weight.detach().to(torch.float32))
+    assert largest_difference(found.double(), nn.functional.linear(x, weight)) < 1e-5
+
+
+def test_positions_have_numbers() -> None:
+    with pytest.raises(ValueError, match="positions must have numbers, got a tensor on the meta"):
+        Rotated(nn.Linear(DIM, DIM), made("cayley heads"), PLACES.to("meta"))
 
 
 def test_weights_are_found_under_linear() -> None:

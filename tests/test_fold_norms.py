@@ -162,7 +162,12 @@ def test_a_norm_is_asked_for_its_scales() -> None:
     assert largest_difference(found.scale_q[0], scales.double()) < 1e-5
     assert largest_difference(found.scale_k[0], 1 + scales.double()) < 1e-5
     assert foldable(encoder, Shifted(torch.zeros(D)), None)
-    for other in (nn.LayerNorm(D), nn.Identity(), nn.Tanh()):
+    narrow = nn.RMSNorm(D, dtype=torch.bfloat16)
+    assert foldable(encoder, narrow, narrow)
+    narrow.weight.data = scales.bfloat16()
+    assert foldable(RoPE(D), narrow, None)
+    assert not foldable(encoder, narrow, None)
+    for other in (nn.LayerNorm(D), nn.Identity(), nn.Tanh(), nn.Linear(D + 1, D)):
         assert not foldable(RoPE(D), other, rms)
 
 

@@ -365,6 +365,21 @@ def test_a_line_reads_whatever_scaling_a_model_has(kind: str) -> None:
 
 
 @torch.no_grad()
+def test_a_text_before_or_a_length_of_training_beyond_a_million_changes_nothing() -> None:
+    rope = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 4.0}
+    for length in (32, 1 << 21):
+        model = causal("Llama", max_position_embeddings=length, rope_parameters=rope)
+        rotary, (near, far_out) = model.model.rotary_emb, torch.tensor([[[3]], [[2 * length]]])
+        x = torch.zeros(1, 1, 1)
+        rotary(x, far_out)  # which it remembers
+        ours = RotaryTables.from_module(rotary)
+        assert not ours.state_dict()  # as the module that it replaces
+        for place in (near, far_out):
+            for own, wanted in zip(ours(x, place), rotary(x, place), strict=True):
+                assert far(own, wanted) < 2 * length * 3e-7  # their angles are float32
+
+
+@torch.no_grad()
 def test_phimoe_has_one_factor_for_short_texts_and_one_for_long_ones() -> None:
     rope = {"rope_type": "longrope", "rope_theta": 1e4, **SCALED["longrope"]}
     rope |= {"short_mscale": 1.1, "long_mscale": 1.3}
@@ -558,6 +573,22 @@ def test_a_learned_encoder_comes_back_from_a_directory(
     missing = "without .*_frequencies and with model.rotary_emb.encoder.coefficients besides"
     with pytest.raises(ValueError, match=missing):
         load_encoders(loaded, tmp_path)
+
+
+@torch.no_grad()
+def test_the_encoder_of_a_variant_comes_back_and_no_other(llama: Any, tmp_path: Path) -> None:
+    outputs = {}
+    for variant in (None, "ema"):
+        llama.model.rotary_emb = RotaryTables(random_encoder())
+        nn.init.normal_(llama.model.rotary_emb.encoder.coefficients)
+        outputs[variant] = llama(TOKENS).logits
+        llama.save_pretrained(tmp_path, variant=variant)
+    assert far(outputs["ema"], outputs[None]) > 1e-2
+    for variant, wanted in outputs.items():
+        loaded = type(llama).from_pretrained(tmp_path, variant=variant)
+        loaded.model.rotary_emb = RotaryTables(random_encoder())
+        load_encoders(loaded, tmp_path, variant)
+        assert torch.equal(loaded(TOKENS).logits, wanted)
 
 
 @torch.no_grad()

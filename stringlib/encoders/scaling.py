@@ -197,7 +197,7 @@ class Beyond(nn.Module):
     def forward(self, frequencies: Tensor, scale: float, length: Tensor) -> tuple[Tensor, Any]:
         """Return Ω and the factor for a text of ``length`` tokens, given those of short texts."""
         longer = length > self.length
-        own = self.encoder.frequencies().to(frequencies)
+        own = self.encoder._all_frequencies().to(frequencies)
         return torch.where(longer, own, frequencies), torch.where(longer, self.scale, scale)
 
     def extra_repr(self) -> str:
