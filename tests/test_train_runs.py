@@ -20,6 +20,7 @@ from lab.train import fit, fitting, runs
 from lab.train.__main__ import main, make_all
 from lab.train.hardware import make_fabric
 from lab.train.options import read_options
+from lab.train.runner import workers
 from lab.train.runs import Progress, Run, _best, train_all
 from lab.train.settings import Settings
 from tests.test_study import launch
@@ -211,3 +212,10 @@ def test_the_bar_counts_what_is_left_to_do():
     progress.end(runs[0])  # gone bad after 7
     assert progress.bar.total == 17
     progress.bar.close()
+
+
+def test_processes_hold_memory_unless_they_are_told_how(monkeypatch):
+    monkeypatch.setenv("MALLOC_TOP_PAD_", "4096")
+    with workers(2) as each:
+        found = dict(each(os.environ.get, ["MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_"]))
+    assert found == {"MALLOC_TRIM_THRESHOLD_": "8589934592", "MALLOC_TOP_PAD_": "4096"}

@@ -28,6 +28,10 @@ TOPIC = "stringlib"
 DEAF = ["import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"]
 """What a process of this machine does first, for Ctrl-C is for the one that waits for it."""
 
+KEEPS = {"MALLOC_TRIM_THRESHOLD_": 1 << 33, "MALLOC_TOP_PAD_": 1 << 28}
+"""How a process of this machine holds memory. Dask's own gives back all above 64 kB, and each step
+of training asks for it again: half as long again where tensors are large."""
+
 _ONE_AT_A_TIME = threading.Lock()  # PyTorch's random numbers belong to the process
 
 
@@ -192,6 +196,7 @@ def _result(future: Future[Any]) -> Any:
 def _client(jobs: int, scheduler: str | None) -> Iterator[Any]:
     """Give the workers of a scheduler, or processes that nothing beyond this machine reaches."""
     try:
+        from dask import config
         from distributed import Client, LocalCluster
     except ImportError:
         raise ImportError("--jobs and --scheduler need Dask: pip install -e '.[lab]'") from None
@@ -200,7 +205,9 @@ def _client(jobs: int, scheduler: str | None) -> Iterator[Any]:
             yield client
         return
     silent = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
+    held = {f"distributed.nanny.pre-spawn-environ.{name}": size for name, size in KEEPS.items()}
     with (
+        config.set(held),
         LocalCluster(
             n_workers=jobs,
             threads_per_worker=1,
