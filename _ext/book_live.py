@@ -1,5 +1,7 @@
 """Instruments: ``{live} name`` puts one into a page, with the programs that it runs.
 
+With ``:state:`` it begins there: what stands in the address behind ``#live=name&``.
+
 What it computes is ``book/live/NAME.py``, exported to ``_static/live-NAME-programs.js`` beside the
 pages, so that it runs from disk too, and loaded when the reader comes near; what it draws is
 ``book/_assets/live-NAME.js``. The directive's content is what a reader without JavaScript sees.
@@ -7,11 +9,12 @@ pages, so that it runs from disk too, and loaded when the reader comes near; wha
 
 from __future__ import annotations
 
+import html
 import importlib
 import inspect
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from docutils import nodes
 from sphinx.application import Sphinx
@@ -34,6 +37,7 @@ class LiveDirective(SphinxDirective):
     """Put an instrument into the page."""
 
     required_arguments = 1
+    option_spec: ClassVar = {"state": str}
     has_content = True
 
     def run(self) -> list[nodes.Node]:
@@ -48,6 +52,9 @@ class LiveDirective(SphinxDirective):
             target.write_text(written(name), encoding="utf-8")
             self.env.live_written = getattr(self.env, "live_written", set()) | {name}
         box = nodes.container(classes=["book-live"], ids=[f"live-{name}"])
+        if "state" in self.options:
+            state = html.escape(self.options["state"])
+            box += nodes.raw("", f'<span data-state="{state}"></span>', format="html")
         self.state.nested_parse(self.content, self.content_offset, box)
         return [box]
 

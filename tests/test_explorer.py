@@ -16,7 +16,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from book.figures.rope import intro_figure
+from book.figures.rope import phase_clocks
 from lab.explore import HARD_LIMIT, Drawn, Explorer, amounts, computed, figure_json, pick
 from lab.explore.frames import PLOTLY, value_text
 from lab.explore.style import COLOURS, PALETTE, layout
@@ -134,7 +134,8 @@ def test_what_the_page_is_told() -> None:
     }
     # only functions of the book and of the package can be imported by a test
     assert "source" not in about
-    source = intro_figure().to_json()["layout"]["meta"]["explorer"]["source"]
+    known = Explorer(phase_clocks, position=range(3), distance=[8], base=[100]).to_json()
+    source = known["layout"]["meta"]["explorer"]["source"]
     assert source == "book.figures.rope:phase_clocks"
 
 

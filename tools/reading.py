@@ -21,7 +21,7 @@ MINUTES_A_PIECE = 0.5
 
 BESIDE = {"Deeper: ": "deeper", "Exercises": "beside", "Summary": "beside"}
 SHOWN = ("application/vnd.plotly.v1+json", "image/svg+xml", "image/png", "text/html")
-FORMULA = re.compile(r"\$\$.*?\$\$(?: \(eq-[\w-]+\))?|```\{math\}.*?```", re.DOTALL)
+PIECE = re.compile(r"\$\$.*?\$\$(?: \(eq-[\w-]+\))?|```\{(?:math|live)\}.*?```", re.DOTALL)
 FOLDED = re.compile(
     r"^(:{3,}|`{3,})\{(?:admonition\}[^\n]*\n:class: [^\n]*dropdown|dropdown\}).*?^\1$", re.M | re.S
 )
@@ -60,7 +60,7 @@ def readings(path: Path) -> tuple[Reading, Reading]:
             folds = [fold[0] for fold in FOLDED.finditer(part)]
             for place, texts in ((where, [FOLDED.sub("", part)]), (_inside(where), folds)):
                 found[place][0] += sum(map(_words, texts))
-                found[place][1] += sum(len(FORMULA.findall(text)) for text in texts)
+                found[place][1] += sum(len(PIECE.findall(text)) for text in texts)
     return Reading(*found["path"]), Reading(*found["deeper"])
 
 
@@ -70,7 +70,7 @@ def _inside(where: str) -> str:
 
 
 def _words(text: str) -> int:
-    plain = NOT_WORDS.sub(" ", FORMULA.sub(" ", text))
+    plain = NOT_WORDS.sub(" ", PIECE.sub(" ", text))
     return len(re.findall(r"[A-Za-z][A-Za-z'’-]+", plain))
 
 

@@ -57,10 +57,12 @@ window.bookLive = (function () {
     return () => { clearTimeout(timer); timer = setTimeout(f, REST_MS); };
   }
 
-  /* The state of an instrument as the address has it, or null. */
+  /* The state of an instrument as the address has it, or else as the page has it, or null. */
   function asked(name) {
     const state = new URLSearchParams(location.hash.slice(1));
-    return state.get("live") === name ? state : null;
+    if (state.get("live") === name) { return state; }
+    const { first } = document.getElementById("live-" + name).dataset;
+    return first ? new URLSearchParams(first) : null;
   }
 
   function keep(name, state) {
@@ -122,6 +124,7 @@ window.bookLive = (function () {
     const box = document.getElementById("live-" + name);
     const start = () => {
       const made = window.bookPrograms[name];
+      box.dataset.first = box.querySelector("[data-state]")?.dataset.state ?? "";
       box.replaceChildren();
       begin(box, load(made), made.about);
       box.dataset.ready = "";
@@ -131,7 +134,7 @@ window.bookLive = (function () {
       observer.disconnect();
       document.head.append(element("script", { src: new URL("live-" + name + "-programs.js", HERE).href, onload: start }));
     }, { rootMargin: "600px 0px" }).observe(box);
-    if (asked(name)) {
+    if (asked(name)) { // the page's own state is not there before it begins
       box.closest(".book-answer[hidden]")?.dispatchEvent(new Event("beforematch")); // it may wait for a prediction
       box.scrollIntoView({ block: "start" });
     }

@@ -296,7 +296,7 @@ bookLive.add("encoder", (box, programs, about) => {
     const shifts = (given.get("shifts") || "").split(" ").map(Number), preset = given.get("preset");
     if (PRESETS.includes(preset)) { state.preset = preset; }
     if (shifts.length === HANDLES && shifts.every(Number.isFinite)) { state.shifts = shifts; }
-    ["basis", "slope", "moved"].forEach((name) => { if (Number.isFinite(Number(given.get(name)))) { state[name] = Number(given.get(name)); } });
+    ["basis", "slope", "moved"].forEach((name) => { if (given.has(name) && Number.isFinite(Number(given.get(name)))) { state[name] = Number(given.get(name)); } });
     state.rough = given.get("rough") === "1";
     state.text = given.get("text") ?? state.text;
   }

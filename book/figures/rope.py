@@ -24,14 +24,13 @@ from book.figures.marks import (
     segments,
     through,
 )
-from lab.explore import COLOURS, PALETTE, Drawn, Explorer, Panel, computed, layout, panels
+from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels
 from lab.explore.style import DIVERGING
 from stringlib import RoPE
 from stringlib.algebra.skew import layout_permutation
 from stringlib.positions import geometric_frequencies
 
 __all__ = [
-    "intro_figure",
     "matrix_powers",
     "one_wave",
     "pair_layouts",
@@ -154,22 +153,6 @@ def phase_clocks(
         f"{distance:g} tokens behind. Between the hands lie {turns[0]} turns on the first dial and "
         f"{turns[-1]} on the last. Below, the score against distance from 0 to {FARTHEST}: "
         f"at {distance:g} it is {score:.2f}.",
-    )
-
-
-def intro_figure() -> Explorer:
-    """Return the front page's figure: both tokens move on, and the score stays."""
-    return Explorer(
-        phase_clocks,
-        name="rotary-clocks",
-        computes=["position", "distance", "base"],
-        play="position",
-        drag={"distance": "x2"},
-        initial={"position": 10, "distance": 8},
-        labels={"position": "position of the query", "distance": "distance to the key"},
-        position=range(129),
-        distance=range(FARTHEST + 1),
-        base=[100],
     )
 
 

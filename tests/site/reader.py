@@ -169,7 +169,6 @@ class Reader:
         self.page.evaluate("document.fonts.ready.then(() => null)")
         for box in self.figures():
             box.scroll_into_view_if_needed()
-            box.dispatch_event("pointerenter")  # the front page loads plotly for who turns to it
             self.drawn(box)
 
     def figures(self) -> list[Any]:

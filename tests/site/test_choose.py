@@ -202,7 +202,7 @@ def test_the_front_page_fits(site: Path, readers: dict[str, Reader], window: str
     reader.open(site / "book" / "intro.html")
     reader.page.evaluate("scrollTo(0, 0)")
     screen = 900 if window == "desktop" else 2 * size["height"]
-    for part in (".book-front .book-panel", ".book-front li:last-child"):
+    for part in (".book-front .book-live", ".book-front li:last-child"):
         for found in reader.page.query_selector_all(part):
             box = found.bounding_box()
             assert box["y"] + box["height"] <= screen

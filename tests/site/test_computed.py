@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from book.figures.rope import intro_figure
 from lab.explore import figure_json
 from lab.explore.frames import PLOTLY
 from tests.site.reader import ROOT, differences
@@ -25,13 +24,12 @@ TRIED = 6
 
 
 def figures() -> Iterator[dict[str, Any]]:
-    """Yield every figure of the chapters, and the one of the front page."""
+    """Yield every figure of the chapters."""
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
         for cell in json.loads(Path(path).read_text(encoding="utf8"))["cells"]:
             for output in cell.get("outputs", []):
                 if PLOTLY in output.get("data", {}):
                     yield output["data"][PLOTLY]
-    yield intro_figure().to_json()
 
 
 def about(figure: dict[str, Any]) -> dict[str, Any]:

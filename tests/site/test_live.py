@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from book.live import encoder, memory, move, write
+from book.live import encoder, memory, move, sentence, write
 from book.live.steps import Stepped
 from book.recorded import measured
 from lab.program import bundle, traced
@@ -119,6 +119,17 @@ def test_the_encoder_of_the_page_is_the_package(runner: Any) -> None:
     rotated, moved = (torch.tensor(found["maps"][key]) for key in ("rotated", "rotated_moved"))
     assert (rotated - moved).abs().max() < 1e-6
     assert (torch.tensor(found["maps"]["added_moved"]) - rotated).abs().max() > 0.01
+
+
+@pytest.mark.parametrize("moved", [0.0, 17.25, 100.0])
+def test_the_sentence_of_the_front_page_is_turned_by_the_package(runner: Any, moved: float) -> None:
+    inputs, module = {"moved": torch.tensor([moved])}, sentence.Sentence()
+    found = computed(runner, bundle(sentence.programs(), half=sentence.HALF), {"maps": inputs})
+    wanted, still = module(**inputs), module(torch.zeros(1))
+    for name, value in wanted.items():
+        assert (torch.tensor(found["maps"][name]) - value.flatten()).abs().max() < 1e-6
+    assert (wanted["turned"] - still["turned"]).abs().max() < 1e-6
+    assert bool((wanted["added"] - still["added"]).abs().max() > 0.05) == bool(moved)
 
 
 STEPS = """async ([text, name, shapes, wanted]) => {
@@ -499,6 +510,59 @@ def test_a_drawn_digit_is_read(still: Any) -> None:
     page.wait_for_function(
         "document.querySelector('#live-move .live-said').innerText.includes('Taken for a 1')"
     )
+
+
+def front(site: Path, browser: Any, **options: Any) -> tuple[Reader, Any]:
+    reader = Reader(browser, **options)
+    reader.open(site / "book" / "intro.html")
+    reader.page.locator("#live-sentence[data-ready]").wait_for()
+    return reader, reader.page.locator("#live-sentence")
+
+
+SAYS = "document.querySelector('#live-sentence .live-said').innerText.includes(%s)"
+
+
+def test_the_sentence_moves_once_and_then_by_hand(site: Path, browser: Any) -> None:
+    reader, box = front(site, browser, **DESKTOP)
+    page, button = reader.page, box.locator(".live-foot button")
+    assert button.inner_text() == "Stop"
+    page.wait_for_function(SAYS % "'Moved by 100 tokens'")
+    assert button.inner_text() == "Move the sentence"
+    where = box.locator(".live-dial").nth(1).bounding_box()
+    x, y = where["x"] + where["width"] / 2, where["y"] + where["height"] / 2
+    page.mouse.move(x + 30, y)
+    page.mouse.down()
+    page.mouse.move(x, y + 30, steps=8)  # a quarter back, at 0.1 radians a token
+    page.mouse.up()
+    page.wait_for_function(SAYS % "'Moved by 84 tokens'")
+    box.get_by_role("slider").press("Home")
+    page.wait_for_function(SAYS % "'Moved by 0 tokens'")
+    assert not reader.complaints
+    reader.close()
+
+
+def test_the_sentence_waits_for_who_wants_no_motion(site: Path, browser: Any) -> None:
+    reader, box = front(site, browser, reduced_motion="reduce", **PHONE)
+    reader.page.wait_for_function(SAYS % "'Moved by 30 tokens'")
+    assert "some changed by 13 points" in box.locator(".live-said").inner_text()
+    assert box.locator(".live-foot button").inner_text() == "Move the sentence"
+    reader.close()
+
+
+@pytest.mark.parametrize("chapter", ["06_circulant_string", "18_delta_rule"])
+def test_an_instrument_begins_where_its_chapter_is(site: Path, browser: Any, chapter: str) -> None:
+    reader = Reader(browser, **DESKTOP)
+    reader.open(site / "notebooks" / f"{chapter}.html")
+    box = reader.page.locator(".book-live")
+    box.scroll_into_view_if_needed()
+    reader.page.locator(".book-live[data-ready]").wait_for()
+    if chapter == "06_circulant_string":
+        assert box.locator("[aria-pressed=true]").all_inner_texts() == [
+            "RoPE",
+            "Fourier (circulant)",
+        ]
+    assert not reader.complaints
+    reader.close()
 
 
 @pytest.mark.parametrize(("window", "theme"), [("desktop", "light"), ("phone", "dark")])
