@@ -70,14 +70,19 @@ TOLD: dict[str, dict[str, Any]] = {
         "expert_ffn_hidden_size": 32,
         "zero_expert_num": 2,
     },
-    "mistral4": {"rope_parameters": ROPE},
+    "mistral4": {
+        "rope_parameters": {
+            **ROPE,
+            "original_max_position_embeddings": 128,
+            "llama_4_scaling_beta": 0.1,
+        }
+    },
     "moonshine": {"encoder_num_key_value_heads": 4, "decoder_num_key_value_heads": 4},
     "recurrent_gemma": {"num_hidden_layers": 3, "attention_window_size": 8},
     "seamless_m4t": {"position_embeddings_type": "rotary"},
     "wav2vec2_bert": {"position_embeddings_type": "rotary"},
     "wav2vec2_conformer": {"position_embeddings_type": "rotary"},
-    "zamba2": {"use_mem_rope": True, "layer_types": ["linear_attention", "hybrid"]},
-    "zaya": {"num_experts_per_tok": 1},
+    "zamba2": {"use_mem_rope": True, "layers_block_type": ["linear_attention", "hybrid"]},
 }
 """Family → what its configuration has to be told besides sizes."""
 
