@@ -80,6 +80,7 @@ TOLD: dict[str, dict[str, Any]] = {
     "moonshine": {"encoder_num_key_value_heads": 4, "decoder_num_key_value_heads": 4},
     "recurrent_gemma": {"num_hidden_layers": 3, "attention_window_size": 8},
     "seamless_m4t": {"position_embeddings_type": "rotary"},
+    "timesfm2_5": {"context_length": 128},
     "wav2vec2_bert": {"position_embeddings_type": "rotary"},
     "wav2vec2_conformer": {"position_embeddings_type": "rotary"},
     "zamba2": {"use_mem_rope": True, "layers_block_type": ["linear_attention", "hybrid"]},
@@ -147,11 +148,15 @@ def attempts(kind: type, family: str, mrope: bool, norms: bool = False) -> Itera
         if not flags:
             return
         told = {**told, **flags}
+    done = []
     for extra in [*MROPE, {}] if mrope else [{}]:
         for whole in (False, True):
             for types in (True, False):
                 with contextlib.suppress(Exception):  # its sizes do not fit together
-                    yield small(kind, copy.deepcopy({**told, **extra}), whole, types)
+                    config = small(kind, copy.deepcopy({**told, **extra}), whole, types)
+                    if config.to_dict() not in done:  # most families have fewer ways to be small
+                        done.append(config.to_dict())
+                        yield config
 
 
 def build(kind: Any, config: Any) -> nn.Module | None:

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from book.released import image, image_and_class, image_from_centre, image_xy, sequence
-from stringlib import STRING, RoPE
-from stringlib.adapters import RotaryTables
+from stringlib import STRING, AxialRoPE, RoPE
+from stringlib.adapters import PatchPositions, RotaryTables, Rotated
 from stringlib.encoders.string import RotaryEncoder
 from stringlib.precision import widen
 
@@ -170,6 +170,19 @@ def roformer(embedding: Any) -> nn.Module:
     tables = RotaryTables(RoPE(embedding.embedding_dim), "pairs", positions=sequence)
     embedding.weight.data = tables.get_embed((embedding.num_embeddings,))
     return embedding
+
+
+@own("Siglip2VisionModel")
+def siglip_2(model: Any) -> nn.Module:
+    """It has no rotations. Each picture of a batch has a shape, and so positions, of its own."""
+    attention = model.encoder.layers[0].self_attn
+    encoder = AxialRoPE(attention.head_dim, 2)
+    places = PatchPositions(model.embeddings, "spatial_shapes")
+    for layer in model.encoder.layers:
+        for name in ("q_proj", "k_proj"):
+            old = getattr(layer.self_attn, name)
+            setattr(layer.self_attn, name, Rotated(old, encoder, places))
+    return model
 
 
 # --- timm ---
