@@ -27,7 +27,7 @@ from unittest.mock import patch
 import torch
 from torch import Tensor, nn
 
-from benchmarks.small import attempts, build, calls, filled, known, small
+from benchmarks.small import attempts, build, calls, filled, known, small, tokens
 from book.others import import_other
 from book.own_lines import OWN
 from lab.records import read_record, write_record
@@ -456,6 +456,19 @@ def naflex() -> Row:
     }  # fmt: skip
 
 
+def far_away() -> dict[str, float]:
+    """Return the first position of a text → what a Llama differs by: it has angles in float32."""
+    library = import_other("transformers")
+    theirs = build(library.LlamaForCausalLM, small(library.LlamaConfig, {}))
+    assert theirs is not None
+    ours, found = copy.deepcopy(theirs), {}
+    exchange(ours, ["LlamaRotaryEmbedding"])
+    for first in (0, 1000, 100_000):
+        told = {"position_ids": torch.arange(first, first + 20).expand(2, -1)}
+        found[str(first)] = far(ours(tokens(), **told), theirs(tokens(), **told))
+    return found
+
+
 def works_with(model: nn.Module, x: Tensor) -> bool:
     """Return whether a model of timm takes a picture."""
     return not isinstance(attempt(lambda: model(x)), Exception)
@@ -523,6 +536,7 @@ def main() -> None:
         wall_s=sum(row["seconds"] for row in rows.values()),
         data={
             "libraries": {n: import_other(n).__version__ for n in names},
+            "far": far_away(),
             "rows": dict(sorted(rows.items())),
         },
         source=Path(__file__),
