@@ -322,18 +322,23 @@ def measure(family: str, module: Any, kinds: list[str]) -> Row:
     models.sort(key=lambda m: ([m.__name__.endswith(e) for e in ends].index(True)
                                if m.__name__.endswith(ends) else 9, len(m.__name__)))  # fmt: skip
     left, rows, spare, norms = set(kinds), [], {}, set()
-    mrope = "mrope_section" in inspect.getsource(module)
+    source = inspect.getsource(module)
+    mrope = "mrope_section" in source
+    normed = any(name in source for pair in NORMS for name in pair)
     for kind in models:
         for config in attempts(kind.config_class, family, mrope, norms=True):
             model = attempt(lambda k=kind, c=config: build(k, c))
             if isinstance(model, nn.Module):
                 norms.add(attempt(lambda m=model: through_norms(m)))
                 break
-        for config in attempts(kind.config_class, family, mrope) if left else ():
+        wanted = left or (normed and norms <= {None})
+        for config in attempts(kind.config_class, family, mrope) if wanted else ():
             theirs = attempt(lambda k=kind, c=config: build(k, c))
             if not isinstance(theirs, nn.Module):
                 continue
             norms.add(attempt(lambda t=theirs: through_norms(t)))
+            if not left:
+                break
             held = {type(each).__name__: each for each in theirs.modules()}
             here = [name for name in sorted(left) if name in held]
             spare |= {name: held[name] for name in here}
