@@ -105,7 +105,8 @@ def test_what_folds_through_norms_is_told_of_each_family() -> None:
     behind, always, equal, never = rows.values()
     assert "hunyuan_v1_dense" in behind
     assert {"qwen3", "gemma3", "olmo2"} <= set(equal)
-    assert "persimmon" in never
+    assert {"persimmon", "chameleon", "cohere", "phi", "stablelm"} <= set(never)
+    assert {"glm4_moe", "gemma3n", "lfm2_moe"} <= set(equal)
     counts = [int(count) for _, count, _ in exchanged.norms()]
     assert counts == [len(behind), len(always), len(equal), len(never)]
     told = {row.get("norms") for row in ROWS.values()} - {None}
@@ -126,6 +127,38 @@ def test_norms_are_found_and_asked(norm: nn.Module, word: str) -> None:
     assert released.through_norms(nn.ModuleList([layer, layer])) == word
     plain = nn.ModuleDict({"q_norm": nn.Identity(), "k_norm": nn.Identity()})
     assert released.through_norms(plain) is None
+
+
+def test_norms_that_turn_nothing_are_not_asked() -> None:
+    class CrossAttention(nn.ModuleDict):
+        pass
+
+    class Both(nn.Module):
+        def forward(self, q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+            return q + k
+
+    cross = CrossAttention({"q_norm": nn.RMSNorm(8), "k_norm": nn.RMSNorm(8)})
+    assert released.through_norms(nn.ModuleList([cross])) is None
+    assert released.through_norms(nn.ModuleDict({"qk_norm": Both()})) is None
+    shared = nn.ModuleDict({"qk_norm": nn.RMSNorm(8, elementwise_affine=False)})
+    shared.head_dim = 8  # type: ignore[assignment]
+    assert released.through_norms(nn.ModuleList([shared])) == "any scales"
+
+
+def test_a_setting_asks_for_norms_where_there_is_one() -> None:
+    transformers = other("transformers")
+    told = next(small.attempts(transformers.CohereConfig, "cohere", False, norms=True))
+    assert told.use_qk_norm
+    assert not next(small.attempts(transformers.CohereConfig, "cohere", False)).use_qk_norm
+    assert not [*small.attempts(transformers.LlamaConfig, "llama", False, norms=True)]
+
+
+def test_no_configuration_is_tried_twice() -> None:
+    tried = [
+        each.to_dict() for each in small.attempts(other("transformers").LlamaConfig, "llama", False)
+    ]
+    assert tried
+    assert all(a != b for i, a in enumerate(tried) for b in tried[:i])
 
 
 @torch.no_grad()
