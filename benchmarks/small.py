@@ -55,14 +55,40 @@ MROPE: list[dict[str, Any]] = [
 """What models of three coordinates are told: where all channels turn, and where half of them do."""
 
 TOLD: dict[str, dict[str, Any]] = {
+    "bamba": {"attn_layer_indices": [1]},
+    "chameleon": {"vocabulary_map": {"<image>": 5}},
+    "clvp": {"hidden_size": 256, "projection_dim": 256},
+    "eomt_dinov3": {"num_blocks": 1},
     "esm": {"position_embedding_type": "rotary"},
+    "gemma3n": {"num_kv_shared_layers": 0},
     "granitemoehybrid": {"position_embedding_type": "rope", "layer_types": ["attention"] * 2},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"]},
+    "llama4": {"intermediate_size": 256},
+    "longcat_flash": {
+        "num_layers": 1,
+        "ffn_hidden_size": 96,
+        "expert_ffn_hidden_size": 32,
+        "zero_expert_num": 2,
+    },
+    "mistral4": {
+        "rope_parameters": {
+            **ROPE,
+            "original_max_position_embeddings": 128,
+            "llama_4_scaling_beta": 0.1,
+        }
+    },
+    "moonshine": {"encoder_num_key_value_heads": 4, "decoder_num_key_value_heads": 4},
+    "recurrent_gemma": {"num_hidden_layers": 3, "attention_window_size": 8},
     "seamless_m4t": {"position_embeddings_type": "rotary"},
+    "timesfm2_5": {"context_length": 128},
     "wav2vec2_bert": {"position_embeddings_type": "rotary"},
     "wav2vec2_conformer": {"position_embeddings_type": "rotary"},
-    "zamba2": {"use_mem_rope": True},
+    "zamba2": {"use_mem_rope": True, "layers_block_type": ["linear_attention", "hybrid"]},
 }
 """Family → what its configuration has to be told besides sizes."""
+
+NORM_FLAGS = ("qk_layernorm", "use_qk_norm")
+"""What a configuration is told to normalise queries and keys, where it does not by itself."""
 
 LARGEST = 5e7  # numbers of a model that did not become small
 
@@ -107,14 +133,30 @@ def small(kind: type, told: dict[str, Any], whole: bool = False, types: bool = T
     return kind(**given | told)
 
 
-def attempts(kind: type, family: str, mrope: bool) -> Iterator[Any]:
-    """Yield small configurations of a class, in the order in which they are worth trying."""
+def attempts(kind: type, family: str, mrope: bool, norms: bool = False) -> Iterator[Any]:
+    """Yield small configurations of a class, in the order in which they are worth trying.
+
+    Args:
+        kind: The class.
+        family: Whose it is.
+        mrope: Whether it has three coordinates.
+        norms: Whether it is told to normalise queries and keys; nothing where it cannot be told.
+    """
     told = TOLD.get(family, {})
+    if norms:
+        flags = {n: True for n in NORM_FLAGS if known(kind, n) is False}
+        if not flags:
+            return
+        told = {**told, **flags}
+    done = []
     for extra in [*MROPE, {}] if mrope else [{}]:
         for whole in (False, True):
             for types in (True, False):
                 with contextlib.suppress(Exception):  # its sizes do not fit together
-                    yield small(kind, copy.deepcopy({**told, **extra}), whole, types)
+                    config = small(kind, copy.deepcopy({**told, **extra}), whole, types)
+                    if config.to_dict() not in done:  # most families have fewer ways to be small
+                        done.append(config.to_dict())
+                        yield config
 
 
 def build(kind: Any, config: Any) -> nn.Module | None:
@@ -125,14 +167,24 @@ def build(kind: Any, config: Any) -> nn.Module | None:
 
 
 def filled(model: nn.Module) -> nn.Module:
-    """Fill a model with random weights that make its outputs differ."""
+    """Fill a model with random weights that make its outputs differ.
+
+    Scales that begin near zero are one: behind those of LayerScale, 1e-5, no layer would be seen.
+    """
     torch.manual_seed(0)
     for parameter in model.parameters():
         if parameter.ndim > 1 and parameter.requires_grad:  # no table of sines, as RoFormer has it
             nn.init.normal_(parameter, std=0.1)
-        elif not parameter.isfinite().all():
+        elif not parameter.isfinite().all() or near_zero(parameter):
             nn.init.ones_(parameter)
     return model.eval()
+
+
+def near_zero(scales: Tensor) -> bool:
+    """Return whether all numbers are one and the same, small, but not zero as biases are."""
+    return scales.numel() > 0 and bool(
+        (scales == scales.flatten()[0]).all() and 0 < scales.flatten()[0] < 0.1
+    )
 
 
 def tokens(length: int = 20) -> Tensor:

@@ -124,7 +124,6 @@ def facts() -> dict[str, str]:
         "families": f"{len(rows)}",
         "close": f"{len(good)}",
         "close_share": f"{100 * len(good) / len(rows):.1f}",
-        "quick": f"{sum('graph' not in row for row in whole)}",
         "whole": f"{len(whole)}",
         "tables_alone": f"{len(good) - len(whole)}",
         "one_line": f"{sum(row['lines'] == 1 for row in good)}",
@@ -137,5 +136,7 @@ def facts() -> dict[str, str]:
         "largest": number(max(row["difference"] for row in good)),
         "transformers": libraries["transformers"],
         "timm": libraries["timm"],
+        "far": f"{1e4 * record['data']['far']['100000']:.1f}",
+        "minutes": f"{record['wall_s'] / 60:.0f}",
         "command": record["command"],
     }

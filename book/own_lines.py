@@ -14,8 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from book.released import image, image_and_class, image_from_centre, image_xy, sequence
-from stringlib import STRING, RoPE
-from stringlib.adapters import RotaryTables
+from stringlib import STRING, AxialRoPE, RoPE
+from stringlib.adapters import PatchPositions, RotaryTables, Rotated
+from stringlib.encoders.string import RotaryEncoder
+from stringlib.precision import widen
 
 OWN: dict[str, Callable[[Any], nn.Module]] = {}
 
@@ -39,18 +41,68 @@ def two_axes(speeds: Tensor) -> STRING:
     return STRING(torch.block_diag(speeds[:, None], speeds[:, None])[None], layout="half")
 
 
+class Moved(nn.Module):
+    """Positions that are shifted and stretched while a model learns, as both libraries do it.
+
+    Args:
+        rotary: The module of the model; this one learns or not as that does.
+        places: Makes the positions.
+        shift: The farthest that all positions are shifted; None for not at all.
+        jitter: By how much each coordinate is stretched or shrunk at most, in logarithms uniform.
+        rescale: The same for all coordinates together.
+    """
+
+    def __init__(
+        self,
+        rotary: nn.Module,
+        places: Callable[..., Tensor],
+        shift: float | None,
+        jitter: float | None,
+        rescale: float | None,
+    ) -> None:
+        super().__init__()
+        self.places, self.shift, self.stretches = places, shift, ((jitter, 2), (rescale, 1))
+        self.train(rotary.training)
+
+    def forward(self, *given: Any) -> Tensor:
+        """Return where tokens stand, anew at each call while the model learns."""
+        at = self.places(*given)
+        if self.training and self.shift is not None:
+            at = at + torch.empty(2).uniform_(-self.shift, self.shift)
+        for most, axes in self.stretches:
+            if self.training and most is not None:
+                at = at * torch.empty(axes).uniform_(-math.log(most), math.log(most)).exp()
+        return at
+
+
+def moved(rope: Any, places: Callable[..., Tensor]) -> Moved:
+    """Return positions that a model of timm moves while it learns."""
+    return Moved(rope, places, rope.shift_coords, rope.jitter_coords, rope.rescale_coords)
+
+
+def only(rope: Any, **told: Any) -> None:
+    """Refuse a module of timm that was told something else, which the lines below do not read."""
+    for name, value in told.items():
+        if getattr(rope, name) != value:
+            raise ValueError(
+                f"{name} of {type(rope).__name__} must be {value!r}, got {getattr(rope, name)!r}"
+            )
+
+
 # --- transformers ---
 
 
 @own("DINOv3ViTRopePositionEmbedding", "EomtDinov3RotaryEmbedding", "Sapiens2RopePositionEmbedding")
 def dinov3(rotary: Any) -> nn.Module:
-    """The model hands the picture over."""
-    size = rotary.config.patch_size
+    """The model hands the picture over, and moves its patches while it learns."""
+    told, size = rotary.config, rotary.config.patch_size
 
     def places(pixels: Tensor) -> Tensor:
         return image_from_centre(pixels.shape[-2] // size, pixels.shape[-1] // size)
 
-    return RotaryTables(two_axes(2 * math.pi * rotary.inv_freq), positions=places)
+    amounts = told.pos_embed_shift, told.pos_embed_jitter, told.pos_embed_rescale
+    positions = Moved(rotary, places, *amounts)
+    return RotaryTables(two_axes(2 * math.pi * rotary.inv_freq), positions=positions)
 
 
 @own("Llama4VisionRotaryEmbedding")
@@ -94,14 +146,14 @@ def stacked(rotary: Any) -> nn.Module:
 @own("ClvpRotaryPositionalEmbedding")
 def clvp(rotary: Any) -> nn.Module:
     """The model wants the angles themselves, and turns values too."""
-    encoder = STRING.from_inv_freq(rotary.inv_freq)
 
-    class Angles(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            angles = sequence(x.shape[1]) @ encoder.frequencies()[0].mT
+    class Angles(RotaryTables):
+        def forward(self, x: Tensor, *_: Any) -> Tensor:
+            speeds = self._of(None)[0].frequencies()[0]
+            angles = sequence(x.shape[1]).to(speeds.device) @ speeds.mT
             return angles.repeat(1, 2)[None].to(x.dtype)
 
-    return Angles()
+    return Angles(STRING.from_inv_freq(rotary.inv_freq))
 
 
 @own("GPTJAttention", "CodeGenAttention")
@@ -120,45 +172,70 @@ def roformer(embedding: Any) -> nn.Module:
     return embedding
 
 
+@own("Siglip2VisionModel")
+def siglip_2(model: Any) -> nn.Module:
+    """It has no rotations. Each picture of a batch has a shape, and so positions, of its own."""
+    attention = model.encoder.layers[0].self_attn
+    encoder = AxialRoPE(attention.head_dim, 2)
+    places = PatchPositions(model.embeddings, "spatial_shapes")
+    for layer in model.encoder.layers:
+        for name in ("q_proj", "k_proj"):
+            old = getattr(layer.self_attn, name)
+            setattr(layer.self_attn, name, Rotated(old, encoder, places))
+    return model
+
+
 # --- timm ---
 
 
 @own("RotaryEmbeddingCat")
 def timm_axial(rope: Any) -> nn.Module:
     """Rows and columns, or columns and rows, from an offset, perhaps stretched to a given size."""
+    only(rope, grid_type="index")
 
     def places(*shape: int) -> Tensor:
         scale = torch.tensor(rope.ref_feat_shape or shape) / torch.tensor(shape)
         cells = (image(*shape) + rope.grid_offset) * scale
         return cells.flip(-1) if rope.grid_indexing == "xy" else cells
 
-    return RotaryTables(two_axes(rope.bands), LAYOUTS[rope.rotate_half], positions=places)
+    layout = LAYOUTS[rope.rotate_half]
+    return RotaryTables(two_axes(rope.bands), layout, positions=moved(rope, places))
 
 
 @own("RotaryEmbeddingDinoV3")
 def timm_dinov3(rope: Any) -> nn.Module:
     """The picture spans -1 to 1, and a unit is a turn."""
-    encoder = two_axes(2 * math.pi / rope.periods)
-    return RotaryTables(encoder, LAYOUTS[rope.rotate_half], positions=image_from_centre)
+    only(rope, normalize_coords="separate", grid_offset=0, grid_indexing="ij")
+    encoder, places = two_axes(2 * math.pi / rope.periods), moved(rope, image_from_centre)
+    return RotaryTables(encoder, LAYOUTS[rope.rotate_half], positions=places)
 
 
 @own("RotaryEmbeddingMRope")
 def timm_mrope(rope: Any) -> nn.Module:
     """Of three coordinates a picture has two; the pairs of time stand still."""
     omega = rope.inv_freq[:, None] * nn.functional.one_hot(rope.axis, 3)[:, 1:]
-    return RotaryTables(STRING(omega[None], layout="half"), positions=image)
+    return RotaryTables(STRING(omega[None], layout="half"), positions=moved(rope, image))
 
 
 @own("RotaryEmbeddingMixed")
 def timm_mixed(rope: Any) -> nn.Module:
-    """Each head of each layer has frequencies of its own: its tables are a stack."""
+    """Heads of all layers learn their own frequencies, under the key that the model's have."""
 
-    class Mixed(nn.Module):
-        layers = tuple(map(STRING, rope.freqs.permute(1, 2, 3, 0)))
+    class Mixed(RotaryEncoder):
+        depth, num_heads, dim = rope.depth, rope.num_heads, rope.dim
+        no_weight_decay = rope.no_weight_decay
+
+        def __init__(self) -> None:
+            super().__init__(2 * rope.freqs.shape[-1], 2, heads=self.depth * self.num_heads)
+            self.freqs = rope.freqs
+            self.places = moved(rope, {"ij": image, "xy": image_xy}[rope.grid_indexing])
+
+        def frequencies(self) -> Tensor:
+            return widen(self.freqs.permute(1, 2, 3, 0).flatten(0, 1))
 
         def get_embed(self, shape: Any, dtype: torch.dtype = torch.float32) -> Tensor:
-            at = image_xy(*shape)
-            turns = torch.stack([each.phases(at).turns for each in self.layers])
-            return torch.cat([*turns.repeat_interleave(2, -2).unbind(-1)][::-1], -1).to(dtype)
+            at = self.places(*shape).to(self.freqs.device)
+            tables = self.phases(at).turns.flip(-1).repeat_interleave(2, -2)  # sines first
+            return tables.mT.flatten(-2).unflatten(0, (self.depth, -1)).to(dtype)
 
     return Mixed()

@@ -147,6 +147,8 @@ class _Asked(NamedTuple):
             return None
         if self.way.coordinates == "last" and (omega == 0).all(0).any():
             return None  # a module of two coordinates leaves a third one where it is
+        if self.way.coordinates == "last" and 2 * len(omega) > _head_dim(module):
+            return None  # a module of any number of coordinates is asked for too many
         own: Layout = "interleaved" if layout == "interleaved" else "half"
         # a model's checkpoints have no frequencies
         encoder = STRING(omega[None], layout=own, persistent=False)
@@ -191,6 +193,13 @@ class _Asked(NamedTuple):
         told = [] if self.layer_type is None else [self.layer_type]
         x = torch.zeros(1, len(positions), 1, dtype=dtype)
         return module(x, self.way.shape(positions), *told)
+
+
+def _head_dim(module: nn.Module) -> float:
+    """Return how many channels a head has by the module's configuration, if that says it."""
+    told: Any = getattr(module, "config", None)
+    width, heads = getattr(told, "hidden_size", None), getattr(told, "num_attention_heads", None)
+    return getattr(told, "head_dim", None) or (width // heads if width and heads else float("inf"))
 
 
 def _exact(measured: Tensor, module: nn.Module) -> Tensor:

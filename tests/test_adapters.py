@@ -242,6 +242,35 @@ class Rotary(nn.Module):
         return cos, sin
 
 
+class Grid(nn.Module):
+    """A rotary module of as many coordinates as it is given, as towers of images have it."""
+
+    def __init__(self, config: SimpleNamespace) -> None:
+        super().__init__()
+        self.config, self.speeds = config, torch.tensor([1.0, 0.1])
+
+    def forward(self, x: Tensor, position_ids: Tensor) -> tuple[Tensor, Tensor]:
+        assert position_ids.ndim == 2
+        angles = (position_ids[..., None] * self.speeds).flatten(1).repeat(1, 2)
+        return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+
+
+@pytest.mark.parametrize(
+    ("told", "axes"),
+    [
+        ({"head_dim": 8}, 2),
+        ({"hidden_size": 32, "num_attention_heads": 4}, 2),
+        ({"head_dim": 12}, 3),
+        ({"head_dim": 16}, 3),
+        ({}, 3),
+    ],
+)
+def test_a_head_says_how_many_coordinates_fit_into_it(told: dict[str, int], axes: int) -> None:
+    tables = RotaryTables.from_module(Grid(SimpleNamespace(**told)))
+    assert isinstance(tables.encoder, STRING)
+    assert tables.encoder.coord_dim == axes
+
+
 def ids_for(module: Rotary, length: int = 9) -> Tensor:
     """Return positions in the shape that the module wants."""
     places = torch.randint(90, (2, length, module.axes), generator=torch.Generator().manual_seed(1))

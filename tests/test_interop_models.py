@@ -438,9 +438,86 @@ def test_the_rope_of_a_model_of_timm_is_exchanged(name: str) -> None:
     assert far(model(pixels), before) < 5e-6
     narrow = copy.deepcopy(model).bfloat16()(pixels.bfloat16())
     assert far(narrow.float(), before) < 0.05
-    turn = (model.rope.layers if "mixed" in name else [model.rope.encoder])[0]
-    turn._frequencies.mul_(1.1)
+    (model.rope.freqs if "mixed" in name else model.rope.encoder._frequencies).mul_(1.1)
     assert far(model(pixels), before) > 1e-3
+
+
+MOVED: dict[str, Any] = {"shift_coords": 0.5, "jitter_coords": 1.5, "rescale_coords": 2.0}
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", TOWERS)
+def test_a_model_of_timm_goes_on_moving_its_patches_while_it_learns(name: str) -> None:
+    size = 14 if "patch14" in name else 16
+    sizes = {**EVA, "img_size": (4 * size, 6 * size), **TOWERS[name]}
+    if "mrope" in TOWERS[name].values():
+        sizes["rope_grid_indexing"] = "ij"
+    model = other("timm").create_model(name, **sizes)
+    theirs = model.rope
+    ours = OWN[type(theirs).__name__](theirs)
+    at_rest = ours.get_embed((4, 6))
+    for told in ({}, MOVED, *({each: MOVED[each]} for each in MOVED)):
+        vars(theirs).update({**dict.fromkeys(MOVED), **told}, aug_active=bool(told))
+        ours = OWN[type(theirs).__name__](theirs.train())
+        made = []
+        for rope in (theirs, copy.deepcopy(ours)):
+            torch.manual_seed(3)
+            made.append(rope.get_embed((4, 6)))
+        assert far(made[1], made[0]) < 1e-5
+        assert (far(made[1], at_rest) > 1e-2) == bool(told)
+        assert torch.equal(ours.eval().get_embed((4, 6)), at_rest)
+        assert torch.equal(OWN[type(theirs).__name__](theirs.eval()).get_embed((4, 6)), at_rest)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("vit_small_patch16_dinov3", {"normalize_coords": "max"}),
+        ("vit_small_patch16_dinov3", {"grid_offset": 0.5}),
+        ("vit_small_patch16_dinov3", {"grid_indexing": "xy"}),
+        ("eva02_tiny_patch14_224", {"grid_type": "pixel"}),
+    ],
+)
+def test_a_grid_that_no_line_reads_is_refused(name: str, told: dict[str, Any]) -> None:
+    rope = other("timm").create_model(name, **EVA).rope
+    vars(rope).update(told)
+    with pytest.raises(ValueError, match=f"{next(iter(told))} of {type(rope).__name__}"):
+        OWN[type(rope).__name__](rope)
+
+
+def test_mixed_frequencies_are_learned_under_the_key_of_the_model() -> None:
+    model = other("timm").create_model("vit_small_patch16_rope_mixed_224", **EVA)
+    keys, spared, pixels = (
+        {*model.state_dict()},
+        model.no_weight_decay(),
+        torch.randn(1, 3, 224, 224),
+    )
+    exchange(model)
+    assert {*model.state_dict()} == keys
+    assert "rope.freqs" in model.no_weight_decay() == spared
+    model(pixels).square().sum().backward()
+    assert (model.rope.freqs.grad != 0).any(-1).all()
+    assert [p.device.type for p in model.to("meta").rope.parameters()] == ["meta"]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", ["axial", "mixed", "dinov3"])
+def test_pictures_of_several_sizes_in_a_model_of_timm(kind: str) -> None:
+    """NaFlexViT: a dictionary of patches, each with its place."""
+    sizes = {"embed_dim": 64, "num_heads": 4, "depth": 2, "num_classes": 5, "pos_embed": "none"}
+    create = other("timm").create_model
+    model = filled(create("naflexvit_base_patch16_gap", rope_type=kind, **sizes))
+    places = [torch.cartesian_prod(torch.arange(rows), torch.arange(4)) for rows in (3, 2)]
+    given = {
+        "patches": random(2, 12, 16 * 16 * 3).float(),
+        "patch_coord": torch.stack([places[0], nn.functional.pad(places[1], (0, 0, 0, 4))]),
+        "patch_valid": torch.arange(12) < torch.tensor([[12], [8]]),
+    }
+    before = model(given)
+    assert exchange(model) == 1
+    assert far(model(given), before) < 5e-6
+    (model.rope.freqs if kind == "mixed" else model.rope.encoder._frequencies).mul_(2)
+    assert far(model(given), before) > 1e-3
 
 
 @pytest.mark.parametrize("compiled", [False, True])
@@ -496,6 +573,21 @@ def test_a_picture_is_handed_over_in_place_of_positions() -> None:
     before = model(pixels).last_hidden_state
     assert exchange(model) == 1
     assert far(model(pixels).last_hidden_state, before) < 5e-6
+
+
+@torch.no_grad()
+def test_a_model_that_moves_its_patches_while_it_learns_does_so_still() -> None:
+    moved = {"pos_embed_shift": 0.1, "pos_embed_jitter": 1.2, "pos_embed_rescale": 2.0}
+    model = tower("DINOv3ViT", image_size=64, patch_size=16, **moved)
+    pixels, ours = random(2, 3, 64, 96).float(), copy.deepcopy(model)
+    exchange(ours)
+    at_rest, found = model(pixels).last_hidden_state, []
+    assert far(ours(pixels).last_hidden_state, at_rest) < 5e-6
+    for each in (model, ours):
+        torch.manual_seed(3)
+        found.append(each.train()(pixels).last_hidden_state)
+    assert far(found[1], found[0]) < 1e-5
+    assert far(found[1], at_rest) > 1e-3
 
 
 @torch.no_grad()
