@@ -137,6 +137,19 @@ def scores(study: str, *names: str) -> Runs:
 
 
 @cache
+def outside() -> Runs:
+    """Return the share of digits named outside of the square, and "model, inside"."""
+    named = scores("page_digits", "test", "moved")
+    ends = {", test": ", inside", ", moved": ""}
+    return {
+        cell.removesuffix(old) + new: row
+        for old, new in ends.items()
+        for cell, row in named.items()
+        if cell.endswith(old)
+    }
+
+
+@cache
 def reading_on() -> Runs:
     """Return bits a byte of each method: after 64 bytes and 1,024, and from place 512 on.
 
