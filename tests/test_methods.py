@@ -310,7 +310,8 @@ def test_a_mark_stands_where_its_number_is() -> None:
 
 def test_the_answers_are_short() -> None:
     """Without the map and its rows; a number counts for a word."""
-    text = re.sub(r"\]\([^)]*\)+|^\(\S+\)=$", " ", MAP.sub("", PAGE), flags=re.MULTILINE)
+    text = re.sub(r"\s<[^`<>]*>`", "`", MAP.sub("", PAGE))  # what a verdict rests on
+    text = re.sub(r"\]\([^)]*\)+|^\(\S+\)=$", " ", text, flags=re.MULTILINE)
     assert len(re.findall(r"\S*\w\S*", re.sub(r"\{\{.*?\}\}", "number", text))) < 600
 
 

@@ -100,6 +100,20 @@ FAMILIES = {
         claims=opened(f"{n}, then, picture" for n in SIZED)
         | {f"{n}, at once, picture": "ahead" for n in SIZED},
     ),
+    "large pictures, less a sine table": Family(
+        record="resolution",
+        runs=measures.resolution,
+        against={
+            f"{n}, {when}, picture": f"sinusoidal, {when}, picture"
+            for n in SIZED[1:]
+            for when in WHEN
+        },
+        claims=opened(
+            (f"{n}, {when}, picture" for n in SIZED[1:] for when in WHEN),
+            suggestive_ahead=["Circulant-STRING, at once, picture"],
+            suggestive_behind=["Circulant-STRING, then, picture"],
+        ),
+    ),
     "large pictures, patches counted": Family(
         record="resolution",
         runs=measures.resolution,
