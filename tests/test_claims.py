@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from book.claims import NUMBER, SAYS, faults
+from book.claims import NUMBER, SAYS, TELLS, faults
 from book.verdicts import FAMILIES
 from tools.ledger import cells, pages
 
@@ -22,6 +22,7 @@ ON_PAGES = [
 ]
 TURNED = {
     **{word: "behind" for part in ("ahead", "open") for word in SAYS[part].split()},
+    **dict.fromkeys(TELLS.split(), "behind"),
     **dict.fromkeys(SAYS["behind"].split(), "ahead"),
     "above": "below",
     "below": "above",

@@ -268,6 +268,7 @@ def test_the_settings_that_the_page_names_are_those_of_the_studies() -> None:
 def test_no_mean_is_typed_on_the_page() -> None:
     text = (ROOT / "book" / "choose.md").read_text(encoding="utf8")
     text = re.sub(r"\{\{.*?\}\}", "", text, flags=re.DOTALL)
+    text = re.sub(r"\{verdict\}`[^`]*`", "", text)  # held to the record
     text = re.sub(r"^- \*Published.*?\(https:.*?\)", "", text, flags=re.DOTALL | re.MULTILINE)
     assert re.findall(r"\d\.\d", text) == []
     known = facts.facts()

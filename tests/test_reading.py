@@ -44,6 +44,10 @@ BOX = re.compile(r"```\{admonition\} Predict\n:class: predict\n(.*?)\n```", re.D
 MARK = re.compile(r"<!-- answered: (\d) -->")
 
 
+OF_OTHERS = re.compile(r"four heads of 64 channels")
+"""Numbers of something else than the choice that has them."""
+
+
 def given_away(text: str) -> list[str]:
     """Return numbers of right choices that stand open behind an answer, up to the next heading."""
     found = []
@@ -52,6 +56,7 @@ def given_away(text: str) -> list[str]:
         mark = MARK.search(text, box.end())
         assert mark
         rest = re.split(r"(?m)^#{1,4} |^```\{admonition\} Predict", text[mark.end() :])[0]
+        rest = OF_OTHERS.sub("", rest)
         rest = re.sub(r"\{[a-z:]+\}`([^`<]*)(?:<[^`]*)?`|\]\([^)]*\)", r" \1 ", rest)
         right = choices[int(mark[1]) - 1]
         # a number that stands in the question, or in every choice, tells nothing
