@@ -24,7 +24,7 @@ def span(values: dict[str, list[float]], names: list[str]) -> str:
 def facts() -> dict[str, Any]:
     """Return name → number as text, or a dictionary of such."""
     vision, longer, bits = recorded.vision(), recorded.longer(), recorded.language()
-    recall = recorded.recall()
+    recall, lookups = recorded.recall(), recorded.data("lookup")["cells"]
     drawn = {k: recorded.recall("unit", k)["favor-circulant"] for k in ("test", "redrawn")}
     encoders, attentions = recorded.encoder_times(), recorded.attention_times()
     other, opposite = vision["other"], vision["moved"]
@@ -58,6 +58,10 @@ def facts() -> dict[str, Any]:
         "recall": texts(recall),
         "recall_random": span(recall, random),
         "looked_up": texts(measures.looked_up()),
+        "kept": {
+            name: f"{cell['runs'][0]['bytes']['2048']:,}"
+            for name, cell in ((c.rpartition(", rate ")[0], x) for c, x in lookups.items())
+        },
         "replaced": texts(recorded.replaced()),
         "redrawn": about(drawn["redrawn"]),
         "kept_drawn": about(drawn["test"]),

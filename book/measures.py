@@ -39,8 +39,17 @@ def fit() -> Runs:
 
 @cache
 def second() -> Runs:
-    """Return the bits a byte of the second of two copies."""
-    return measured("repeats", lambda run: run["bits"]["second"])
+    """Return the bits a byte of the second of two copies, and of "model, first copy"."""
+    ends = {"second": "", "first": ", first copy"}
+    return {
+        f"{name}{end}": row
+        for which, end in ends.items()
+        for name, row in measured("repeats", partial(_copy, which=which)).items()
+    }
+
+
+def _copy(run: Any, which: str) -> float:
+    return float(run["bits"][which])
 
 
 @cache
@@ -134,6 +143,19 @@ def scores(study: str, *names: str) -> Runs:
         end = f", {name}" if len(names) > 1 else ""
         found.update({f"{cell}{end}": row for cell, row in measured(study, score(name)).items()})
     return found
+
+
+@cache
+def outside() -> Runs:
+    """Return the share of digits named outside of the square, and "model, inside"."""
+    named = scores("page_digits", "test", "moved")
+    ends = {", test": ", inside", ", moved": ""}
+    return {
+        cell.removesuffix(old) + new: row
+        for old, new in ends.items()
+        for cell, row in named.items()
+        if cell.endswith(old)
+    }
 
 
 @cache

@@ -268,6 +268,7 @@ def test_the_settings_that_the_page_names_are_those_of_the_studies() -> None:
 def test_no_mean_is_typed_on_the_page() -> None:
     text = (ROOT / "book" / "choose.md").read_text(encoding="utf8")
     text = re.sub(r"\{\{.*?\}\}", "", text, flags=re.DOTALL)
+    text = re.sub(r"\{verdict\}`[^`]*`", "", text)  # held to the record
     text = re.sub(r"^- \*Published.*?\(https:.*?\)", "", text, flags=re.DOTALL | re.MULTILINE)
     assert re.findall(r"\d\.\d", text) == []
     known = facts.facts()
@@ -310,7 +311,8 @@ def test_a_mark_stands_where_its_number_is() -> None:
 
 def test_the_answers_are_short() -> None:
     """Without the map and its rows; a number counts for a word."""
-    text = re.sub(r"\]\([^)]*\)+|^\(\S+\)=$", " ", MAP.sub("", PAGE), flags=re.MULTILINE)
+    text = re.sub(r"\s<[^`<>]*>`", "`", MAP.sub("", PAGE))  # what a verdict rests on
+    text = re.sub(r"\]\([^)]*\)+|^\(\S+\)=$", " ", text, flags=re.MULTILINE)
     assert len(re.findall(r"\S*\w\S*", re.sub(r"\{\{.*?\}\}", "number", text))) < 600
 
 

@@ -39,6 +39,46 @@ def test_every_chapter_asks_and_the_right_choice_stands_anywhere() -> None:
     assert all(0.2 < right[place] / right.total() < 0.4 for place in "123"), right
 
 
+NUMBER = re.compile(r"(?<![\w.])(?:\d+(?:[.,]\d+)*|\.\d+)")
+BOX = re.compile(r"```\{admonition\} Predict\n:class: predict\n(.*?)\n```", re.DOTALL)
+MARK = re.compile(r"<!-- answered: (\d) -->")
+
+
+OF_OTHERS = re.compile(r"four heads of 64 channels")
+"""Numbers of something else than the choice that has them."""
+
+
+def given_away(text: str) -> list[str]:
+    """Return numbers of right choices that stand open behind an answer, up to the next heading."""
+    found = []
+    for box in BOX.finditer(text):
+        choices = re.findall(r"(?m)^- (.*(?:\n  .*)*)", box[1])
+        mark = MARK.search(text, box.end())
+        assert mark
+        rest = re.split(r"(?m)^#{1,4} |^```\{admonition\} Predict", text[mark.end() :])[0]
+        rest = OF_OTHERS.sub("", rest)
+        rest = re.sub(r"\{[a-z:]+\}`([^`<]*)(?:<[^`]*)?`|\]\([^)]*\)", r" \1 ", rest)
+        right = choices[int(mark[1]) - 1]
+        # a number that stands in the question, or in every choice, tells nothing
+        asked = NUMBER.findall(box[1].partition("\n- ")[0])
+        told = {*NUMBER.findall(right)} - {*asked}
+        found += [f"{right}: {number}" for number in told & {*NUMBER.findall(rest)}]
+    return found
+
+
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda p: p.stem)
+def test_what_stays_open_does_not_give_the_answer_away(path: Path) -> None:
+    cells = nbformat.read(path, 4).cells
+    assert given_away("\n\n".join(c.source for c in cells if c.cell_type == "markdown")) == []
+
+
+def test_an_open_answer_is_found() -> None:
+    box = "```{admonition} Predict\n:class: predict\nHow far?\n\n- 28%\n- 18% and 3%\n```\n"
+    given = "\nIt is far.\n\n<!-- answered: 2 -->\n\n- {verdict}`3% ahead <a: b>`\n\n# Next\n18%"
+    assert given_away(box + given) == ["18% and 3%: 3"]
+    assert given_away(box + given.replace("3% ahead", "so")) == []
+
+
 def test_formulas_folds_and_exercises_are_not_on_the_path(tmp_path: Path) -> None:
     markdown = [
         "# One two\n\nthree four $x + y$ five `six`\n\n$$\nx = y\n$$ (eq-x)\n\n"

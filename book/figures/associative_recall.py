@@ -19,16 +19,33 @@ __all__ = [
     "match_threshold",
     "recalled_runs",
     "recalled_value",
+    "said",
 ]
 
 Counted = tuple[int, float, float]
 """Runs that succeed, and the ends of an interval of that number."""
+
+SAID = {
+    "relu": "ReLU",
+    "elu": "elu + 1",
+    "favor": "dense FAVOR+",
+    "favor-circulant": "circulant FAVOR+",
+    "favor-learned": "learned circulant",
+    "favor-optimal": "least variance",
+    "delta": "delta rule",
+}
+"""Map → words of the text, where they differ."""
 
 TOKENS = "A3B1C4D1E5C"
 VALUES = "1345"
 RIGHT = "4"
 
 DEALS = {1: "A3B1C4D1E5", 2: "D2A5E3B1C2", 3: "B4E4C1A5D3"}
+
+
+def said(name: str) -> str:
+    """Return a map in words."""
+    return SAID.get(name, name)
 
 
 def asked_value(asked: str, deal: int) -> Drawn:

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from book import measures
 from book.family import Family, opened
-from results import circulant_training, performer_vision, vision, vision_simplex
+from results import (
+    circulant_training,
+    class_token,
+    page_digits,
+    performer_vision,
+    vision,
+    vision_simplex,
+)
 
 POOLS = ("none", "learned", "axial", "mixed", "circulant")
 WHERE = ("known", "new")
 RANKED = vision.ENCODERS[1:]
 RIVALS = tuple(name for name in RANKED if name != "axial")
 ROTARY = ("mixed", "circulant", "cayley")
+LATE = {"learned": "none", "axial": "learned", "mixed": "axial", "circulant": "axial"}
+"""What is compared after 1,600 steps, with what."""
 WAYS = tuple(name for name in performer_vision.POSITIONS if name != "none")
 SHOWN = tuple(
     n for n in WAYS if "axial" not in n and n not in ("circulant turned", "cayley turned")
@@ -27,6 +36,28 @@ SIMPLEX = "favor-simplex-circulant"
 CANCELLING = tuple(name for name in vision_simplex.CELLS if name.endswith(SIMPLEX))
 BEFORE = ("none", "axial before", "mixed before", "circulant before", "toeplitz")
 FAMILIES = {
+    "lost outside the square": Family(
+        record="page_digits",
+        runs=measures.outside,
+        against={n: f"{n}, inside" for n in page_digits.CELLS},
+        claims=opened(
+            page_digits.CELLS,
+            behind=("learned table", "Circulant-STRING", "FAVOR+, axial RoPE"),
+            suggestive_behind=["ReLU, Circulant-STRING"],
+        ),
+    ),
+    "outside the square, less the bag": Family(
+        record="page_digits",
+        runs=measures.outside,
+        against="no position",
+        claims={
+            "learned table": "behind",
+            "axial RoPE": "suggestive, ahead",
+            "Circulant-STRING": "ahead",
+            "ReLU, Circulant-STRING": "open",
+            "FAVOR+, axial RoPE": "behind",
+        },
+    ),
     "digits, less none": Family(
         record="vision",
         runs=lambda: measures.scores("vision", "test"),
@@ -68,6 +99,20 @@ FAMILIES = {
         },
         claims=opened(f"{n}, then, picture" for n in SIZED)
         | {f"{n}, at once, picture": "ahead" for n in SIZED},
+    ),
+    "large pictures, less a sine table": Family(
+        record="resolution",
+        runs=measures.resolution,
+        against={
+            f"{n}, {when}, picture": f"sinusoidal, {when}, picture"
+            for n in SIZED[1:]
+            for when in WHEN
+        },
+        claims=opened(
+            (f"{n}, {when}, picture" for n in SIZED[1:] for when in WHEN),
+            suggestive_ahead=["Circulant-STRING, at once, picture"],
+            suggestive_behind=["Circulant-STRING, then, picture"],
+        ),
     ),
     "large pictures, patches counted": Family(
         record="resolution",
@@ -133,11 +178,30 @@ FAMILIES = {
             suggestive_ahead=["moved cls axial at known places"],
         ),
     ),
-    "circulant, less axial, at 1,600 steps": Family(
+    "encoders at 1,600 steps": Family(
         record="class_token",
         runs=lambda: measures.places("class_token"),
-        against={f"mean: circulant at {w} places": f"mean: axial at {w} places" for w in WHERE},
-        claims={f"mean: circulant at {w} places": "behind" for w in WHERE},
+        against={
+            f"{pool}: {n} at {w} places": f"{pool}: {o} at {w} places"
+            for n, o in LATE.items()
+            for pool in class_token.POOLS
+            for w in WHERE
+        },
+        claims=opened(
+            (f"{p}: {n} at {w} places" for n in LATE for p in class_token.POOLS for w in WHERE),
+            ahead=(
+                *(f"{p}: axial at {w} places" for p in class_token.POOLS for w in WHERE),
+                *(f"{p}: learned at known places" for p in class_token.POOLS),
+            ),
+            behind=(
+                *(f"{p}: learned at new places" for p in class_token.POOLS),
+                "mean: circulant at known places",
+            ),
+            suggestive_behind=(
+                "cls: circulant at known places",
+                "mean: circulant at new places",
+            ),
+        ),
     ),
     "share of S": Family(
         record="sparse_sweep",

@@ -195,6 +195,13 @@ FAMILIES = {
             "gated delta rule": "behind",
         },
     ),
+    "second copy, less the first": BITS(
+        record="repeats",
+        runs=measures.second,
+        against={name: f"{name}, first copy" for name in COPIED},
+        claims=dict.fromkeys(COPIED, "ahead")
+        | dict.fromkeys(("circulant, SSD", "ELU, GLA", "gated delta rule"), "behind"),
+    ),
     "keys with the byte before": BITS(
         record="copy_distance",
         runs=measures.copies,
