@@ -2,7 +2,8 @@
 
 What it computes is ``book/live/NAME.py``, exported to ``_static/live-NAME-programs.js`` beside the
 pages, so that it runs from disk too, and loaded when the reader comes near; what it draws is
-``book/_assets/live-NAME.js``. The directive's content is what a reader without JavaScript sees.
+``book/_assets/live-NAME.js``. The directive's content is what a reader without JavaScript sees,
+below a poster (``tools/posters.py``).
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ class LiveDirective(SphinxDirective):
             target.write_text(written(name), encoding="utf-8")
             self.env.live_written = getattr(self.env, "live_written", set()) | {name}
         box = nodes.container(classes=["book-live"], ids=[f"live-{name}"])
+        poster = f'<img class="live-poster" src="../_static/posters/live-{name}.png" alt="">'
+        box += nodes.raw(text=f"<noscript>{poster}</noscript>", format="html")
         self.state.nested_parse(self.content, self.content_offset, box)
         return [box]
 

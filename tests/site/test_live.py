@@ -252,12 +252,32 @@ LISTED = """state => {
   const made = window.bookPrograms.encoder, box = document.getElementById("live-encoder");
   const load = window.bookRun.load(made), run = window.bookRun.run;
   let drawn;
-  window.bookRun.run = (program, given, ...rest) => { drawn = given.frequencies; return run(program, given, ...rest); };
+  window.bookRun.run = (program, given, ...rest) => {
+    drawn = given.frequencies;
+    return run(program, given, ...rest);
+  };
   box.replaceChildren();
   window.begun(box, load, made.about);
   window.bookRun.run = run;
   return [box.querySelector("pre").textContent, Array.from(drawn)];
 }"""
+
+
+def test_without_javascript_a_poster_and_words_stand_in_for_an_instrument(
+    site: Path, browser: Any
+) -> None:
+    context = browser.new_context(java_script_enabled=False, offline=True)
+    page = context.new_page()
+    page.goto((site / "book" / "try.html").as_uri(), wait_until="load")
+    boxes = page.locator(".book-live").all()
+    assert len(boxes) == 4
+    for box in boxes:
+        assert "needs JavaScript" in box.inner_text()
+        poster = box.locator("img").bounding_box()
+        assert poster["width"] > 600
+        assert poster["height"] > 300
+        assert box.bounding_box()["height"] < poster["height"] + 150  # and no empty room
+    context.close()
 
 
 @everywhere("page")
@@ -270,15 +290,6 @@ def test_a_handle_moves_by_key_and_by_pointer_and_a_link_keeps_it(page: Any) -> 
     assert listing.inner_text().startswith("from stringlib import RoPE\n\nencoder = RoPE(64)\n")
     assert "the rotated map is the same" in box.locator(".live-said").inner_text()
     before = float(knob.get_attribute("aria-valuenow"))
-    for key, end in (("Home", -6.3), ("End", 0.5)):
-        knob.press(key)
-        page.wait_for_function(
-            f"Math.abs(document.querySelector('#live-encoder .live-knob').ariaValueNow - {end}) < .02"
-        )
-    box.get_by_role("button", name="Reset").click()
-    page.wait_for_function(
-        "!document.querySelector('#live-encoder pre').innerText.includes('inv_freq')"
-    )
     knob.press("ArrowRight")
     page.wait_for_function(
         "document.querySelector('#live-encoder pre').innerText.includes('inv_freq')"
@@ -331,6 +342,18 @@ def test_the_listing_runs_and_is_what_the_page_draws(shifts: str, runner: Any, s
             )
             assert (made.basis()[0] - maps.bases[basis]).abs().max() < 1e-6
             torch.testing.assert_close(space["bias"], -0.3 * (positions - positions.mT).abs())
+
+
+def test_a_handle_goes_to_either_end(page: Any) -> None:
+    box = page.locator("#live-encoder")
+    box.scroll_into_view_if_needed()
+    page.locator("#live-encoder[data-ready]").wait_for()
+    for key, end in (("Home", -6.3), ("End", 0.5)):
+        box.get_by_role("slider").first.press(key)
+        page.wait_for_function(
+            "end => Math.abs(document.querySelector('.live-knob').ariaValueNow - end) < .02",
+            arg=end,
+        )
 
 
 def test_words_that_are_not_read_are_counted(page: Any) -> None:
