@@ -4,7 +4,8 @@ With ``:state:`` it begins there: what stands in the address behind ``#live=name
 
 What it computes is ``book/live/NAME.py``, exported to ``_static/live-NAME-programs.js`` beside the
 pages, so that it runs from disk too, and loaded when the reader comes near; what it draws is
-``book/_assets/live-NAME.js``. The directive's content is what a reader without JavaScript sees.
+``book/_assets/live-NAME.js``. The directive's content is what a reader without JavaScript sees,
+below a poster (``tools/posters.py``).
 """
 
 from __future__ import annotations
@@ -55,6 +56,8 @@ class LiveDirective(SphinxDirective):
         if "state" in self.options:
             state = html.escape(self.options["state"])
             box += nodes.raw("", f'<span data-state="{state}"></span>', format="html")
+        poster = f'<img class="live-poster" src="../_static/posters/live-{name}.png" alt="">'
+        box += nodes.raw(text=f"<noscript>{poster}</noscript>", format="html")
         self.state.nested_parse(self.content, self.content_offset, box)
         return [box]
 

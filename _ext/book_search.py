@@ -1,9 +1,10 @@
 """The search of the book's pages: what it can find. ``book/_assets/book-search.js`` finds it.
 
 Every section of every page is written to ``_static/book-passages.js``, a script, so that the
-search works from disk too: its heading, its paragraphs (formulas are dots, links that only have a
-number are left out), and its other names. Those are the terms of the page of terms whose text links
-to it, so that ``GQA`` finds a section that does not say so itself.
+search works from disk too: its heading, its paragraphs (short formulas between two word joiners,
+others as dots; links that only have a number are left out), and its other names. Those are the
+terms of the page of terms whose text links to it, so that ``GQA`` finds a section that does not say
+so itself.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
+from book_math import mathml
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
@@ -25,16 +28,51 @@ REPEATING = {"book/equations", "book/exercises"}
 LISTS = re.compile(r'class="(?:[^"]* )?(?:book-formula|glossary)[" ]')
 SILENT = (nodes.math_block, nodes.raw, nodes.comment, addnodes.index)
 APPARATUS = re.compile(r"(You need|It takes|From stringlib|Symbols are those)\b")
-LETTER = re.compile(r"\\?[A-Za-z]+")
+LONGEST = 24
+"""Characters of a formula that is short."""
+JOINER = "\u2060"
+"""Stands before and after a formula: nobody sees it, and the search skips what is between."""
+SPACED = re.compile(r"\s*([=<>≤≥≠≈≡∈→⊂∼⟂⊥])\s*")
+SCRIPTS = {
+    "msub": str.maketrans(
+        "0123456789+−aehijklmnoprstuvxβγρφχ", "₀₁₂₃₄₅₆₇₈₉₊₋ₐₑₕᵢⱼₖₗₘₙₒₚᵣₛₜᵤᵥₓᵦᵧᵨᵩᵪ"
+    ),
+    "msup": str.maketrans(
+        "0123456789+−⊤′abcdehijklmnoprstuvxyz", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ᵀ′ᵃᵇᶜᵈᵉʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛˣʸᶻ"
+    ),
+}
 
 Passage = tuple[str, str, str, str]
 """Anchor, heading, other names, and text: a line for each paragraph."""
 
 
+def plain(element: ET.Element) -> str:
+    """Return a formula of MathML as a line of text, or "…" in it where a line cannot say it."""
+    tag = element.tag.rpartition("}")[2]
+    if tag in ("mi", "mn", "mo", "mtext"):
+        return {",": ", ", "\u2061": ""}.get(element.text or "", element.text or "")
+    if tag in SCRIPTS:
+        base, script = map(plain, element)
+        moved = script.translate(SCRIPTS[tag])
+        return base + moved if all(ord(c) in SCRIPTS[tag] for c in script) else "…"
+    if tag in ("math", "semantics", "mrow", "mstyle", "mpadded"):
+        return "".join(plain(child) for child in element if not child.tag.endswith("annotation"))
+    return "" if tag == "mspace" else "…"
+
+
+def short(tex: str) -> str:
+    """Return a formula as a few characters between two joiners, or dots."""
+    try:
+        line = SPACED.sub(r" \1 ", plain(ET.fromstring(mathml(tex, False)))).strip()
+    except ValueError:  # which the page has said where it stands
+        return "…"
+    return "…" if "…" in line or len(line) > LONGEST else f"{JOINER}{line}{JOINER}"
+
+
 def said(node: nodes.Node) -> str:
-    """Return the words of a node: formulas as dots, and no links that only have a number."""
+    """Return the words of a node: long formulas as dots, and no links that only have a number."""
     if isinstance(node, nodes.math):
-        return node.astext().removeprefix("\\") if LETTER.fullmatch(node.astext()) else "…"
+        return short(node.astext())
     if isinstance(node, SILENT):
         return ""
     if isinstance(node, addnodes.pending_xref) and not node.get("refexplicit"):

@@ -1,15 +1,17 @@
 """Draw the poster of every figure of the built book: its first state, for who has no JavaScript.
 
-    python tools/posters.py _build/html     # writes book/_assets/posters/NAME.svg
+    python tools/posters.py _build/html     # writes book/_assets/posters/NAME.svg, live-NAME.png
 
 A poster stands in the page until its figure is drawn. It has the light colours, is as wide as the
 text on paper, and says in a comment of which figure it is, so that a test finds those out of date.
+An instrument's is a photograph: of the front page, and of the page where all others stand.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import io
 import json
 import re
 import sys
@@ -17,6 +19,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
+
+from PIL import Image
 
 from tools.browser import needed
 
@@ -60,6 +64,24 @@ def tidy(svg: str) -> str:
     return svg
 
 
+def photograph(page: Any) -> int:
+    """Write the posters of a page's instruments, each once it has come to rest."""
+    page.set_viewport_size({"width": 1280, "height": 2400})  # higher than any of them
+    page.add_style_tag(content=":is(.bd-header-article, .skip-link) { display: none !important; }")
+    boxes = page.locator(".book-live")
+    for box in boxes.all():
+        box.scroll_into_view_if_needed()
+        name = box.get_attribute("id")
+        page.locator(f"#{name}[data-ready]").wait_for()
+        seen, before = box.screenshot(), b""
+        while seen != before:
+            page.wait_for_timeout(2000)
+            seen, before = box.screenshot(), seen
+        image = Image.open(io.BytesIO(seen)).quantize()
+        image.save(POSTERS / f"{name}.png", optimize=True)
+    return int(boxes.count())
+
+
 def write(root: Path) -> int:
     """Write the posters of every page below ``root``, and return how many."""
     from playwright.sync_api import sync_playwright
@@ -80,11 +102,16 @@ def write(root: Path) -> int:
                 mark = f"<!-- {digest(figure)} -->"
                 (POSTERS / f"{name}.svg").write_text(f"{svg}{mark}\n", encoding="utf8")
                 drawn.add(name)
+        page.emulate_media(reduced_motion="reduce")
+        live = 0
+        for name in ("intro", "try"):
+            page.goto((root / "book" / f"{name}.html").resolve().as_uri())
+            live += photograph(page)
         browser.close()
     for path in POSTERS.glob("*.svg"):
         if path.stem not in drawn:
             path.unlink()
-    return len(drawn)
+    return len(drawn) + live
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,5 +1,5 @@
-/* Predictions that a reader can enter, and a page that knows its reader: what was chosen and read is
-   kept on this machine alone. */
+/* Predictions that a reader can enter, once, and a page that knows its reader: what was chosen and
+   read is kept on this machine alone. */
 (function () {
   "use strict";
 
@@ -29,6 +29,8 @@
     const words = choices[right].textContent.trim();
     const told = document.createElement("p"), skip = document.createElement("button");
 
+    let arrow = false; // the key that is down
+
     function reveal() {
       answer.removeAttribute("hidden");
       choices[right].classList.add("book-shown");
@@ -37,7 +39,14 @@
     }
     function tell(chosen) {
       told.textContent = chosen === right ? "Right. Read why." : `Not this, but: ${words}. Read why.`;
+      list.querySelectorAll("input").forEach((radio) => { radio.disabled = true; });
       reveal();
+    }
+    function commit(chosen) {
+      keep(function (known) { (known.guesses[path] = known.guesses[path] || {})[number] = chosen; });
+      const held = list.contains(document.activeElement);
+      tell(chosen);
+      if (held) { told.focus({ preventScroll: true }); } // a disabled radio cannot keep it
     }
 
     answer.setAttribute("hidden", "until-found");
@@ -45,14 +54,21 @@
     list.classList.add("book-guess");
     list.setAttribute("role", "radiogroup");
     list.setAttribute("aria-label", "Your prediction");
+    ["keyup", "pointerdown"].forEach((kind) => list.addEventListener(kind, () => { arrow = false; }));
     choices.forEach(function (point, index) {
       const label = document.createElement("label"), radio = document.createElement("input");
       radio.type = "radio";
       radio.name = "guess-" + number;
       radio.checked = before[number] === index;
-      radio.addEventListener("change", function () {
-        keep(function (known) { (known.guesses[path] = known.guesses[path] || {})[number] = index; });
-        tell(index);
+      radio.addEventListener("click", function () { // an arrow key clicks too
+        if (arrow) { told.textContent = "Enter or Space makes it your prediction."; } else { commit(index); }
+      });
+      radio.addEventListener("keydown", function (event) {
+        arrow = event.key.startsWith("Arrow");
+        if (event.key !== "Enter" && event.key !== " ") { return; }
+        event.preventDefault();
+        radio.checked = true;
+        commit(index);
       });
       label.append(radio, ...point.childNodes);
       point.setAttribute("role", "presentation");
@@ -60,12 +76,18 @@
     });
     told.className = "book-told-right";
     told.setAttribute("role", "status");
+    told.tabIndex = -1;
     skip.type = "button";
     skip.textContent = "Show me";
     skip.addEventListener("click", reveal);
     list.after(told, skip);
     addEventListener("beforeprint", reveal);
     if (number in before) { tell(before[number]); }
+  });
+
+  // a page that the browser kept as it was may have been forgotten meanwhile
+  addEventListener("pageshow", function (event) {
+    if (event.persisted && document.querySelector(".book-guess :disabled") && !kept().guesses[path]) { location.reload(); }
   });
 
   /* ---- where the reader is: the last section, chapters read to their summary, the sidebar ---- */

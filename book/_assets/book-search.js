@@ -28,8 +28,30 @@ const SYNONYMS = {
   oom: "memory",
   extrapolate: "extrapolation longer",
   context: "context length",
+  bf16: "bfloat16",
+  fp16: "half precision bfloat16",
+  precision: "bfloat16 float32",
+  "2d": "grids image coordinates",
+  "2-d": "grids image coordinates",
+  "3d": "grids volume coordinates",
+  "3-d": "grids volume coordinates",
+  video: "grids volume coordinates",
+  "point cloud": "grids volume coordinates",
+  "point clouds": "grids volume coordinates",
+  negative: "signs signed",
+  forget: "recall lookups",
+  interpolate: "stretched interpolated resolution",
+  size: "sizes resolution",
 };
 
+// letters are found by their names
+"alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho  sigma tau upsilon phi chi psi omega"
+  .split(" ").forEach((name, i) => { if (name) { SYNONYMS[name] ??= String.fromCodePoint(0x3b1 + i); } });
+
+/* A text as it is read: of formulas, which stand between two word joiners, single letters alone. */
+function read(text) {
+  return text.replace(/\u2060([^\u2060]*)\u2060/gu, (_, formula) => (formula.length > 1 ? " " : formula));
+}
 function words(text) {
   return text.toLowerCase().match(/[\p{L}\p{N}][\p{L}\p{N}_+]*/gu) || [];
 }
@@ -42,7 +64,7 @@ function weight(page, heading) {
   if (/^(Summary|Exercises)$/.test(heading)) { return .5; }
   if (page.startsWith("notebooks/")) { return 1; }
   if (page.startsWith("book/api/")) { return .35; }
-  return { "book/terms": .6, "book/corrections": .5, "book/notation": .4, "book/bibliography": .2 }[page] || .9;
+  return { "book/terms": .6, "book/corrections": .5, "book/notation": .4, "book/bibliography": .2, "book/symptoms": 1.2 }[page] || .9;
 }
 
 const index = new MiniSearch({
@@ -53,13 +75,16 @@ const index = new MiniSearch({
 index.addAll(passages.map(([page, , heading, names, text], id) => {
   const [name, title] = pages[page];
   const first = id === 0 || passages[id - 1][0] !== page;  // the chapter itself stands for its title
-  return { id, title: first && name.startsWith("notebooks/") ? title : "", heading, names, text };
+  return { id, title: first && name.startsWith("notebooks/") ? read(title) : "", heading: read(heading), names, text: read(text) };
 }));
 
 /* Return what a query finds: [{page, anchor, title, heading, excerpt}], best first. */
 function find(query) {
-  const asked = query.trim().split(/\s+/).flatMap(w => [w, SYNONYMS[w.toLowerCase()] || ""]).join(" ");
-  const terms = new Set(words(query).map(stem).filter(Boolean));
+  const meant = query.trim().toLowerCase().split(/\s+/)
+    .map((w, i, all) => [w, SYNONYMS[w] || SYNONYMS[stem(w)] || SYNONYMS[`${w} ${all[i + 1]}`] || ""]);
+  const asked = meant.flat().join(" ");
+  // each word of the query: the terms that it stands for, its own first
+  const terms = meant.map(parts => parts.map(part => words(part).map(stem).filter(Boolean))).filter(([own]) => own.length);
   const hits = index.search(asked, {
     prefix: term => term.length > 3,
     fuzzy: term => term.length > 5 ? .2 : false,
@@ -67,8 +92,9 @@ function find(query) {
     boostDocument: id => weight(pages[passages[id][0]][0], passages[id][2]),
   });
   for (const hit of hits) {
-    const told = hit.queryTerms.filter(term => terms.has(term)).length;
-    hit.score *= .25 + told / (terms.size || 1);
+    const share = list => list.filter(term => hit.queryTerms.includes(term)).length / (list.length || 1);
+    const told = terms.reduce((sum, [own, other]) => sum + Math.max(share(own), .5 * share(other)), 0);
+    hit.score *= .25 + told / (terms.length || 1);
   }
   hits.sort((a, b) => b.score - a.score);
   const of = new Map();
@@ -118,7 +144,7 @@ function excerpt({ text, known }) {
 }
 function address({ page, anchor, excerpt: { text, found } }) {
   // browsers that know it scroll to the paragraph, others to the section
-  const start = text.split(/[…\n]/)[0].trim().split(" ").slice(0, 8).join(" ");
+  const start = text.split(/[…\n\u2060]/)[0].trim().split(" ").slice(0, 8).join(" ");
   const there = found && start.length > 12 ? ":~:text=" + encodeURIComponent(start).replace(/-/g, "%2D") : "";
   return `${page}.html#${anchor}${there}`;
 }

@@ -29,7 +29,8 @@ bookLive.add("encoder", (box, programs, about) => {
 
   function own() { return state.shifts.some((shift) => shift !== 0); }
   function handle(i, w) { return Math.exp(w.slice(4 * i, 4 * i + 4).reduce((sum, v) => sum + Math.log(v), 0) / 4); }
-  function words() { return state.text.trim().split(/\s+/).filter(Boolean).slice(0, WORDS); }
+  function typed() { return state.text.trim().split(/\s+/).filter(Boolean); }
+  function words() { return typed().slice(0, WORDS); }
 
   /* The same unit vector for the same word: normal numbers from a hash of its letters. */
   function vector(word) {
@@ -53,19 +54,24 @@ bookLive.add("encoder", (box, programs, about) => {
     };
   }
 
+  /* What runs as it stands, given q, k and positions: imports first. */
   function code(w) {
     const preset = about.presets[state.preset], lines = [];
     let made = preset.code;
     if (own() || !made) {
-      lines.push("inv_freq = torch.tensor([" + w.map((v) => v.toPrecision(4).replace(/\.?0+(e|$)/, "$1")).join(", ") + "])");
-      made = "STRING(inv_freq[None, :, None])";
+      lines.push("inv_freq = torch.tensor([" + w.map((v) => String(Number(v.toPrecision(6)))).join(", ") + "])");
+      made = "inv_freq[None, :, None]";
     }
-    if (state.basis === 1) { made = made.replace(/\)$/, ", basis=CirculantSTRING(64).basis())").replace("RoPE(64, basis", "STRING(RoPE(64).frequencies(), basis"); }
-    if (state.basis === 2) { made = made.replace(/\)$/, ", basis=haar_orthogonal(64)[None])").replace("RoPE(64, basis", "STRING(RoPE(64).frequencies(), basis"); }
-    lines.push("encoder = " + made);
+    const rope = !state.basis && made.match(/^(RoPE\(.*\))\.frequencies\(\)$/); // nothing but RoPE
+    const basis = ["", ", basis=CirculantSTRING(64).basis()", ", basis=haar_orthogonal(64, generator=torch.Generator().manual_seed(0))[None]"][state.basis];
+    lines.push("encoder = " + (rope ? rope[1] : "STRING(" + made + basis + ")"));
     lines.push("q, k = encoder(q, k, positions)");
-    if (state.slope) { lines.push("bias = -" + state.slope.toFixed(2) + " * distance   # ALiBi's: exp(bias) falls by " + (100 * (1 - Math.exp(-state.slope))).toFixed(0) + " % a token"); }
-    return lines.join("\n");
+    if (state.slope) { lines.push("bias = -" + state.slope.toFixed(2) + " * (positions - positions.mT).abs()   # ALiBi's: exp(bias) falls by " + (100 * (1 - Math.exp(-state.slope))).toFixed(0) + " % a token"); }
+    const used = Object.keys(about.modules).filter((name) => lines.some((line) => line.includes(name + "(")));
+    const imports = [...new Set(used.map((name) => about.modules[name]))].sort()
+      .map((module) => "from " + module + " import " + used.filter((name) => about.modules[name] === module).join(", "));
+    if (lines.some((line) => line.includes("torch."))) { imports.unshift("import torch"); }
+    return imports.concat("", lines).join("\n");
   }
 
   /* ---- the parts of the page ---- */
@@ -84,6 +90,7 @@ bookLive.add("encoder", (box, programs, about) => {
   const listing = element("code"), said = element("p.live-said", { role: "status" });
   const text = element("input", { type: "text", maxlength: "90", autocomplete: "off", spellcheck: "false" });
   text.value = state.text;
+  const room = element("small");
   const presets = element("div.live-choice", { role: "group", "aria-label": "Frequencies to begin with" },
     ...PRESETS.map((name) => element("button", { type: "button", onclick: () => change({ preset: name, shifts: Array(HANDLES).fill(0) }) }, name)));
   const bases = element("div.live-choice", { role: "group", "aria-label": "Basis" },
@@ -92,7 +99,7 @@ bookLive.add("encoder", (box, programs, about) => {
 
   /* moved: 0, then 1 to 100,000 evenly in the logarithm */
   const moved = slider("moved by", 0, 100, (v) => change({ moved: v < 1 ? 0 : Math.round(10 ** (5 * (v - 1) / 99)) }));
-  const slope = slider("bias, a step away", 0, 1, (v) => change({ slope: v < 0.005 ? 0 : v }));
+  const slope = slider("bias, a step away", 0, 1, (v) => change({ slope: Number(v.toFixed(2)) }));
 
   const figure = (canvas, caption) => element("figure", {}, caption, canvas);
   box.append(
@@ -106,7 +113,7 @@ bookLive.add("encoder", (box, programs, about) => {
         element("p.live-title", {}, "As code"), element("pre", {}, listing)),
       element("div", {},
         element("p.live-title", {}, "Who attends to whom", element("small", {}, " your words, each a fixed random vector")),
-        element("label.live-text", {}, element("span.live-hidden", {}, "Your sentence"), text),
+        element("label.live-text", {}, element("span.live-hidden", {}, "Your sentence"), text, room),
         moved.row, slope.row,
         element("div.live-row", {}, element("span", {}, "basis"), bases),
         element("label.live-row", {}, rough, " positions and frequencies in bfloat16"),
@@ -141,6 +148,11 @@ bookLive.add("encoder", (box, programs, about) => {
       if (knob.hasPointerCapture(event.pointerId)) { shift(i, BACK(event.clientX - axis.getBoundingClientRect().left)); }
     });
     knob.addEventListener("keydown", (event) => {
+      const end = { Home: LOW, End: 0.5 }[event.key];
+      if (end !== undefined) {               // a shift moves its pairs by less: their neighbours hold them
+        event.preventDefault();
+        while (Math.abs(Math.log10(handle(i, frequencies())) - end) > 0.005) { shift(i, end); }
+      }
       const step = { ArrowLeft: 0.05, ArrowUp: 0.05, ArrowRight: -0.05, ArrowDown: -0.05, PageUp: 0.5, PageDown: -0.5 }[event.key];
       if (step === undefined) { return; }
       event.preventDefault();
@@ -272,6 +284,8 @@ bookLive.add("encoder", (box, programs, about) => {
     said.dataset.next = "The horizon, where neighbouring pairs are a turn apart, is at " + number(far) + "; the score is " + first + ". Moved by " + number(state.moved) + ", the rotated map is "
       + (points[0] < 0.05 ? "the same" : "changed by up to " + change[0].slice(2)) + "; with sinusoids added it is "
       + (points[1] < 0.05 ? "the same" : "changed by up to " + change[1].slice(2)) + ".";
+    const more = typed().length - WORDS;
+    room.textContent = more > 0 ? "the first " + WORDS + " words are read, " + more + " more are not" : "";
     listing.textContent = code(w);
     [...presets.children].forEach((button, i) => button.setAttribute("aria-pressed", String(PRESETS[i] === state.preset)));
     [...bases.children].forEach((button, i) => button.setAttribute("aria-pressed", String(i === state.basis)));

@@ -92,7 +92,7 @@ bookLive.add("move", (box, run, about) => {
   const padBox = element("div.live-draw", { hidden: "" }, pad, element("div.live-choice", {},
     element("button", { type: "button", onclick: () => useDrawing() }, "Use it"),
     element("button", { type: "button", onclick: () => { strokes = []; drawPad(); } }, "Clear"),
-    element("button", { type: "button", onclick: () => { padBox.hidden = true; digit.focus(); } }, "Back")));
+    element("button", { type: "button", onclick: () => closePad() }, "Back")));
   const stage = element("div.live-stage", {}, board, digit, patch, padBox);
   const digits = Array.from({ length: CLASSES }, (_, k) => element("button", { type: "button", "aria-label": "a " + k + ", again for another", onclick: () => take(k) }, String(k)));
   const draw = element("button", { type: "button", onclick: () => openPad() }, "Draw");
@@ -221,6 +221,12 @@ bookLive.add("move", (box, run, about) => {
     drawPad();
   }
 
+  function closePad() {
+    padBox.hidden = true;
+    digit.focus();
+  }
+  box.addEventListener("keydown", (event) => { if (event.key === "Escape" && !padBox.hidden) { closePad(); } });
+
   function drawPad() {
     const [pen, wide] = ready(pad);
     pen.strokeStyle = colour("--pst-color-text-base");
@@ -257,7 +263,7 @@ bookLive.add("move", (box, run, about) => {
 
   /* What was drawn is taken for what the models together say where they were trained. */
   async function useDrawing() {
-    if (!strokes.length) { return; }
+    if (!strokes.length) { said.textContent = "Draw a digit first."; return; }
     padBox.hidden = true;
     await own(rasterised());
     change({ digit: -1, turn: 0, size: 1, patch: null }, true);

@@ -3,7 +3,7 @@ bookLive.add("write", (box, run, about) => {
   "use strict";
   const { asked, atRest, element, keep, lazily, reading, slider, softmax } = bookLive;
 
-  const MOST = about.most, LONGEST = about.written, DARK = 55, SURPRISED = 8; // bits at which a byte is as dark as can be, in percent
+  const MOST = about.most, LONGEST = about.written, DARK = 55, SURPRISED = 8; // bits at which a byte is marked as strongly as can be, in percent
   const STRIDE = 8; // bytes between two drawings
   const state = { text: about.text, temperature: 0, seed: 1, writing: false };
   const models = Object.entries(about.models).map(([name, told]) => Object.assign({ name, written: [], read: reading(run, name + " step", told.kept) }, told));
@@ -86,7 +86,7 @@ bookLive.add("write", (box, run, about) => {
     element("div.live-foot", {},
       element("button", { type: "button", onclick: () => { input.value = ""; change({ text: about.text, temperature: 0, seed: 1 }); } }, "Reset"),
       element("a.live-link", { href: "#" }, "Link to this state"),
-      element("small", {}, "a byte is the darker, the more it surprises: " + SURPRISED + " bits and more are darkest; behind the bar the passage comes again; underlined is what a model wrote. On held-out text: mean ± half its 95 % interval, " + about.seeds + " seeds; the models here are the first")));
+      element("small", {}, "a byte is marked the more strongly, the more it surprises, up to " + SURPRISED + " bits; behind the bar the passage comes again; underlined is what a model wrote. On held-out text: mean ± half its 95 % interval, " + about.seeds + " seeds; the models here are the first")));
 
   /* ---- drawing ---- */
 

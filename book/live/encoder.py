@@ -153,26 +153,33 @@ def data() -> dict[str, Any]:
     generator = torch.Generator().manual_seed(3)
     drawn = 10 ** (-4 * torch.rand(PAIRS, generator=generator, dtype=torch.float64))
     presets = {
-        "RoPE": (rope, "rope", "RoPE(64)"),
-        "base 500,000": (RoPE(64, base=5e5).frequencies(), "mixed", "RoPE(64, base=5e5)"),
+        "RoPE": (rope, "rope", "RoPE(64).frequencies()"),
+        "base 500,000": (
+            RoPE(64, base=5e5).frequencies(),
+            "mixed",
+            "RoPE(64, base=5e5).frequencies()",
+        ),
         "interpolated × 4": (
             position_interpolation(rope, 4),
             "pi",
-            "STRING(position_interpolation(RoPE(64).frequencies(), scale=4))",
+            "position_interpolation(RoPE(64).frequencies(), scale=4)",
         ),
-        "NTK × 4": (
-            ntk_aware(rope, 4),
-            "ntk",
-            "STRING(ntk_aware(RoPE(64).frequencies(), scale=4))",
-        ),
+        "NTK × 4": (ntk_aware(rope, 4), "ntk", "ntk_aware(RoPE(64).frequencies(), scale=4)"),
         "YaRN × 4": (
             yarn(rope, scale=4, length=2048),
             "yarn",
-            "STRING(yarn(RoPE(64).frequencies(), scale=4, length=2048))",
+            "yarn(RoPE(64).frequencies(), scale=4, length=2048)",
         ),
         "drawn at random": (drawn.sort(descending=True).values, "dense", ""),
     }
+    scaling, haar = position_interpolation.__module__, haar_orthogonal.__module__
     return {
+        # what the listing names → where it is imported from
+        "modules": {
+            **dict.fromkeys(("STRING", "CirculantSTRING", "RoPE"), "stringlib"),
+            **dict.fromkeys(("ntk_aware", "position_interpolation", "yarn"), scaling),
+            "haar_orthogonal": haar,
+        },
         "distances": distances().tolist(),
         "presets": {
             name: {

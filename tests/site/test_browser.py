@@ -284,11 +284,43 @@ def test_an_answer_waits_for_a_prediction_and_the_page_remembers_it(
     box.locator("input").nth(right - 1).check()
     assert answer.locator("p").first.is_visible()
     assert told.inner_text().startswith("Not this, but: no, not even after a single step")
-    box.locator("input").nth(right).check()
-    assert told.inner_text().startswith("Right")
-    window.page.reload()
-    assert box.locator("input").nth(right).is_checked()
+    for _ in range(2):  # a prediction is made once
+        assert not answer.get_attribute("hidden")
+        assert box.locator("input:disabled").count() == box.locator("li").count()
+        assert box.locator("input").nth(right - 1).is_checked()
+        window.page.reload()
     assert answer.locator("p").first.is_visible()
+    window.page.goto(next(p for p in pages if p.stem == "intro").as_uri())
+    window.page.locator(".book-continue").wait_for(state="attached")
+    window.page.evaluate("localStorage.removeItem('book-reader')")  # as its button does
+    window.page.goto(path.as_uri())
+    assert box.locator("input:is(:disabled, :checked)").count() == 0
+    window.close()
+
+
+GUESSES = "JSON.parse(localStorage.getItem('book-reader'))?.guesses"
+
+
+@pytest.mark.parametrize("key", ["Enter", "Space"])
+def test_arrows_choose_and_a_key_predicts(key: str, browser: Any, pages: list[Path]) -> None:
+    """Every choice is reached without making another, and what is made is kept once."""
+    window = Reader(browser, **DESKTOP)
+    window.page.goto(next(p for p in pages if p.stem == "02_rope").as_uri())
+    box, answer = (window.page.locator(name).first for name in (".predict", ".book-answer"))
+    told, radios = box.locator("[role=status]"), box.locator("input")
+    radios.first.focus()
+    for _ in range(radios.count() - 1):
+        window.page.keyboard.press("ArrowDown")
+    assert radios.last.is_checked()
+    assert answer.get_attribute("hidden") == "until-found"
+    assert not window.page.evaluate(GUESSES)
+    assert "Enter or Space" in told.inner_text()
+    window.page.keyboard.press(key)
+    assert not answer.get_attribute("hidden")
+    assert told.inner_text().endswith("Read why.")
+    assert told.evaluate("told => told === document.activeElement")
+    assert window.page.evaluate(GUESSES) == {"notebooks/02_rope.html": {"0": radios.count() - 1}}
+    assert radios.last.is_disabled()
     window.close()
 
 

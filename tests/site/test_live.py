@@ -258,6 +258,39 @@ def page(request: Any, site: Path, browser: Any) -> Iterator[Any]:
     assert not reader.complaints
 
 
+LISTED = """state => {
+  location.hash = new URLSearchParams({live: "encoder", slope: .3, ...state});
+  const made = window.bookPrograms.encoder, box = document.getElementById("live-encoder");
+  const load = window.bookRun.load(made), run = window.bookRun.run;
+  let drawn;
+  window.bookRun.run = (program, given, ...rest) => {
+    drawn = given.frequencies;
+    return run(program, given, ...rest);
+  };
+  box.replaceChildren();
+  window.begun(box, load, made.about);
+  window.bookRun.run = run;
+  return [box.querySelector("pre").textContent, Array.from(drawn)];
+}"""
+
+
+def test_without_javascript_a_poster_and_words_stand_in_for_an_instrument(
+    site: Path, browser: Any
+) -> None:
+    context = browser.new_context(java_script_enabled=False, offline=True)
+    page = context.new_page()
+    page.goto((site / "book" / "try.html").as_uri(), wait_until="load")
+    boxes = page.locator(".book-live").all()
+    assert len(boxes) == 4
+    for box in boxes:
+        assert "needs JavaScript" in box.inner_text()
+        poster = box.locator("img").bounding_box()
+        assert poster["width"] > 600
+        assert poster["height"] > 300
+        assert box.bounding_box()["height"] < poster["height"] + 150  # and no empty room
+    context.close()
+
+
 @everywhere("page")
 def test_a_handle_moves_by_key_and_by_pointer_and_a_link_keeps_it(page: Any) -> None:
     """The listing follows, the page says what it shows, and the address brings it back."""
@@ -265,7 +298,7 @@ def test_a_handle_moves_by_key_and_by_pointer_and_a_link_keeps_it(page: Any) -> 
     box.scroll_into_view_if_needed()
     page.locator("#live-encoder[data-ready]").wait_for()
     knob, listing = box.get_by_role("slider").first, box.locator("pre code")
-    assert listing.inner_text().startswith("encoder = RoPE(64)\n")
+    assert listing.inner_text().startswith("from stringlib import RoPE\n\nencoder = RoPE(64)\n")
     assert "the rotated map is the same" in box.locator(".live-said").inner_text()
     before = float(knob.get_attribute("aria-valuenow"))
     knob.press("ArrowRight")
@@ -289,6 +322,59 @@ def test_a_handle_moves_by_key_and_by_pointer_and_a_link_keeps_it(page: Any) -> 
     page.reload()
     page.locator("#live-encoder[data-ready]").wait_for()
     assert page.locator("#live-encoder .live-knob").first.get_attribute("aria-valuenow") == moved
+
+
+@pytest.mark.parametrize("shifts", ["0", "0.05"], ids=["as given", "dragged"])
+def test_the_listing_runs_and_is_what_the_page_draws(shifts: str, runner: Any, site: Path) -> None:
+    """Every preset in every basis, with a bias: frequencies, basis and bias are the program's."""
+    runner.goto("about:blank")
+    runner.set_content("<div id='live-encoder'></div>")
+    for script in ("book-run.js", "book-live.js"):
+        runner.add_script_tag(path=str(RUN.parent / script))
+    runner.evaluate("bookLive.add = (_, begin) => { window.begun = begin; }")
+    runner.add_script_tag(path=str(RUN.parent / "live-encoder.js"))
+    runner.add_script_tag(path=str(site / "_static" / "live-encoder-programs.js"))
+    maps = encoder.Maps()
+    q = torch.randn(1, encoder.WORDS, encoder.HEAD_DIM, dtype=torch.float64)
+    positions = torch.arange(encoder.WORDS).double()[:, None]
+    for name, preset in encoder.data()["presets"].items():
+        for basis in range(3):
+            text, drawn = runner.evaluate(
+                LISTED, {"preset": name, "shifts": " ".join([shifts] * 8), "basis": basis}
+            )
+            space = {"q": q, "k": q, "positions": positions}
+            exec(text, space)
+            made = space["encoder"]
+            w = torch.tensor(drawn, dtype=torch.float64)
+            if shifts == "0":
+                assert drawn == preset["frequencies"]
+            torch.testing.assert_close(
+                made.frequencies().flatten().double(), w, rtol=1e-5, atol=0, msg=(name, basis)
+            )
+            assert (made.basis()[0] - maps.bases[basis]).abs().max() < 1e-6
+            torch.testing.assert_close(space["bias"], -0.3 * (positions - positions.mT).abs())
+
+
+def test_a_handle_goes_to_either_end(page: Any) -> None:
+    box = page.locator("#live-encoder")
+    box.scroll_into_view_if_needed()
+    page.locator("#live-encoder[data-ready]").wait_for()
+    for key, end in (("Home", -6.3), ("End", 0.5)):
+        box.get_by_role("slider").first.press(key)
+        page.wait_for_function(
+            "end => Math.abs(document.querySelector('.live-knob').ariaValueNow - end) < .02",
+            arg=end,
+        )
+
+
+def test_words_that_are_not_read_are_counted(page: Any) -> None:
+    box = page.locator("#live-encoder")
+    box.scroll_into_view_if_needed()
+    page.locator("#live-encoder[data-ready]").wait_for()
+    box.get_by_role("textbox").fill(" ".join("abcdefghijklmnopqrstuvwxyz"))
+    box.get_by_text("the first 16 words are read, 10 more are not").wait_for()
+    box.get_by_role("textbox").fill("a b c")
+    box.get_by_text("words are read").wait_for(state="detached")
 
 
 def test_a_bias_of_bfloat16_shows(page: Any) -> None:
@@ -496,6 +582,13 @@ def test_a_drawn_digit_is_read(still: Any) -> None:
     """A line from top to bottom is a 1, and the link brings it back."""
     page, box = still.page, still.page.locator("#live-move")
     box.get_by_role("button", name="Draw").click()
+    page.keyboard.press("Escape")
+    assert box.locator(".live-draw").is_hidden()
+    assert box.locator(".live-digit").evaluate("digit => digit === document.activeElement")
+    box.get_by_role("button", name="Draw").click()
+    box.get_by_role("button", name="Use it").click()
+    assert box.locator(".live-said").inner_text() == "Draw a digit first."
+    assert box.locator(".live-draw").is_visible()
     frame = box.locator(".live-pad").bounding_box()
     across = frame["x"] + frame["width"] / 2
     page.mouse.move(across, frame["y"] + 0.15 * frame["height"])

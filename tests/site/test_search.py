@@ -57,6 +57,19 @@ FIRST = {
     "image patches position": "book/choose",
     "NaN in linear attention": "book/symptoms",
     "loss fine but lookups fail": "book/symptoms",
+    "bf16": "notebooks/02_rope",
+    "bf16 precision problem at long context": "notebooks/02_rope",
+    "3d": "notebooks/04_rope_2d_3d",
+    "2D RoPE": "notebooks/04_rope_2d_3d",
+    "2d rope for vision transformer": "notebooks/04_rope_2d_3d",
+    "rope for video 3d": "notebooks/04_rope_2d_3d",
+    "which encoder for point clouds": "notebooks/04_rope_2d_3d",
+    "in the cloud": "book/running",
+    "interpolate position embeddings different image size": "notebooks/20_vision_transformer",
+    "my model forgets the key": "notebooks/19_associative_recall",
+    "kimi linear": "notebooks/18_delta_rule",
+    "negative attention weights linear attention nan": "book/symptoms",
+    "omega": "book/notation",
 }
 AMONG_TWO = {
     "fine-tune higher resolution": "book/choose",
@@ -129,6 +142,22 @@ def test_excerpts_have_no_tex_and_a_page_no_more_than_three(window: Reader) -> N
         assert not [h for h in hits if re.search(r"[\\$]|_\{", h["excerpt"]["text"] + h["heading"])]
         pages = [h["page"] for h in hits]
         assert max(map(pages.count, pages)) <= 3
+
+
+def test_an_excerpt_says_short_formulas_and_a_link_stops_before_them(
+    browser: Any, site: Path
+) -> None:
+    reader = Reader(browser, **DESKTOP)
+    reader.page.goto((site / "search.html").as_uri() + "?q=which+encoder+for+point+clouds")
+    hit = reader.page.locator("ul.search > li").first
+    said = hit.locator("p").inner_text().replace("\u2060", "")
+    assert "of Ω is below …, some δ ≠ 0 has Ωδ = 0, and" in said
+    assert (
+        hit.locator("a")
+        .get_attribute("href")
+        .endswith("Two%20consequences.%20If%20the%20rank%20of")
+    )
+    reader.close()
 
 
 def test_what_is_nowhere_is_said_to_be(browser: Any, site: Path) -> None:
