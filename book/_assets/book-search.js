@@ -16,6 +16,7 @@ const SPELLINGS = [
 ];
 // what people type who come from elsewhere → words of the book
 const SYNONYMS = {
+  __proto__: null, // "constructor" is a word as any other
   rope: "rotary position embedding",
   sine: "sinusoids",
   rope_scaling: "yarn interpolation ntk",

@@ -151,7 +151,7 @@ bookLive.add("encoder", (box, programs, about) => {
       const end = { Home: LOW, End: 0.5 }[event.key];
       if (end !== undefined) {               // a shift moves its pairs by less: their neighbours hold them
         event.preventDefault();
-        while (Math.abs(Math.log10(handle(i, frequencies())) - end) > 0.005) { shift(i, end); }
+        for (let n = 0; n < 100 && Math.abs(Math.log10(handle(i, frequencies())) - end) > 0.005; n++) { shift(i, end); }
       }
       const step = { ArrowLeft: 0.05, ArrowUp: 0.05, ArrowRight: -0.05, ArrowDown: -0.05, PageUp: 0.5, PageDown: -0.5 }[event.key];
       if (step === undefined) { return; }

@@ -740,6 +740,7 @@ def test_a_text_is_read_and_written_on(page: Any) -> None:
     assert not page.evaluate("location.hash")
     said = box.locator(".live-said").inner_text()
     assert said.startswith("A passage comes again.")
+    assert "darke" not in box.inner_text()  # at night what is marked is bright
     with torch.no_grad():
         for name, one in write.models().items():
             given = torch.tensor([*(2 * passage).encode()])[None]
