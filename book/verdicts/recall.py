@@ -6,7 +6,7 @@ from itertools import product
 
 from book import measures
 from book.family import Family, opened
-from results import delta_start, lookup, recall, recall_many
+from results import delta_start, lookup, recall, recall_many, recall_simplex
 
 SIZES = ((8, (32, 64, 128, 256)), (32, (32, 128)))
 DRAWS = tuple(
@@ -21,6 +21,7 @@ MAPS = tuple(
     if (norm, name) != ("free", "relu")
 )
 ROWS = tuple(product((8, 32), ("free", "unit")))
+SIMPLEX = tuple(f"{norm}, m = {m}" for norm, m in product(("free", "unit"), recall_simplex.SIZES))
 FEW = "32 pairs, shift, unit, 5,000 sequences"
 ELSEWHERE = {
     name: name.replace(f"from {start}", "from 1")
@@ -64,10 +65,9 @@ FAMILIES = {
         record="recall_simplex",
         runs=lambda: measures.scores("recall_simplex", "test"),
         against={
-            f"{norm}, favor-simplex-circulant": f"{norm}, favor-unit-circulant"
-            for norm in ("free", "unit")
+            f"{cell}: favor-simplex-circulant": f"{cell}: favor-unit-circulant" for cell in SIMPLEX
         },
-        claims=opened(f"{norm}, favor-simplex-circulant" for norm in ("free", "unit")),
+        claims=opened(f"{cell}: favor-simplex-circulant" for cell in SIMPLEX),
     ),
     "learned rows, asked for 64 pairs": Family(
         record="recall_many",
