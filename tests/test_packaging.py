@@ -242,8 +242,8 @@ def sources() -> list[tuple[Path, str, set[str]]]:
 
 @cache
 def local() -> set[str]:
-    """Return the names of files beside a test or a tool, which are ours as well."""
-    return {p.stem for folder in ("tests", "tools") for p in (ROOT / folder).rglob("*.py")}
+    """Return the names of files beside a test, a tool or an extension, which are ours as well."""
+    return {p.stem for folder in ("_ext", "tests", "tools") for p in (ROOT / folder).rglob("*.py")}
 
 
 def undeclared(names: Iterable[str], extras: list[str]) -> set[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import os
 import signal
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -196,7 +197,6 @@ def _result(future: Future[Any]) -> Any:
 def _client(jobs: int, scheduler: str | None) -> Iterator[Any]:
     """Give the workers of a scheduler, or processes that nothing beyond this machine reaches."""
     try:
-        from dask import config
         from distributed import Client, LocalCluster
     except ImportError:
         raise ImportError("--jobs and --scheduler need Dask: pip install -e '.[lab]'") from None
@@ -205,9 +205,9 @@ def _client(jobs: int, scheduler: str | None) -> Iterator[Any]:
             yield client
         return
     silent = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
-    held = {f"distributed.nanny.pre-spawn-environ.{name}": size for name, size in KEEPS.items()}
+    for name, size in KEEPS.items():
+        os.environ.setdefault(name, str(size))  # for the processes: they read it when they begin
     with (
-        config.set(held),
         LocalCluster(
             n_workers=jobs,
             threads_per_worker=1,
