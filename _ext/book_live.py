@@ -56,7 +56,8 @@ class LiveDirective(SphinxDirective):
         if "state" in self.options:
             state = html.escape(self.options["state"])
             box += nodes.raw("", f'<span data-state="{state}"></span>', format="html")
-        poster = f'<img class="live-poster" src="../_static/posters/live-{name}.png" alt="How it begins">'
+        source = f"../_static/posters/live-{name}.png"
+        poster = f'<img class="live-poster" src="{source}" alt="How it begins">'
         box += nodes.raw(text=f"<noscript>{poster}</noscript>", format="html")
         self.state.nested_parse(self.content, self.content_offset, box)
         return [box]
