@@ -526,7 +526,8 @@ class PatchPositions:
     def _remember(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         given = inspect.signature(module.forward).bind(*args, **kwargs).arguments
         self.shapes = torch.as_tensor(given[self.argument])
-        if torch.is_grad_enabled():
+        # a compiler sees what is computed again
+        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
             if self.kept is None or self.used:
                 self.kept, self.several, self.used = self.shapes, False, False
             self.several = self.several or not torch.equal(self.kept, self.shapes)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from stringlib.encoders.string import STRING, RotaryEncoder
 from stringlib.kernels.rotation import pair_up
-from stringlib.precision import widen
+from stringlib.precision import at_least_float32, widen
 from stringlib.spec import Floats, checked, require
 
 Norm = nn.Module | Tensor | None
@@ -127,8 +127,8 @@ def _scales(name: str, norm: Norm, encoder: RotaryEncoder) -> Tensor | None:
         found = widen(norm.detach()).flatten()
     else:
         require(name, norm, nn.Module)
-        try:  # rounded to bfloat16 its answers are those of no norm
-            found = _asked(copy.deepcopy(norm).float(), d)
+        try:
+            found = _asked(norm, d)
         except Exception:  # whatever a module says that does not take one head after another
             return None
     if found is None:
@@ -141,6 +141,9 @@ def _scales(name: str, norm: Norm, encoder: RotaryEncoder) -> Tensor | None:
 @torch.no_grad()
 def _asked(norm: nn.Module, head_dim: int) -> Tensor | None:
     """Return the scales of a module that divides by a length and scales; None if it does not."""
+    norm = copy.deepcopy(norm)
+    for parameter in norm.parameters():  # answers rounded to bfloat16 are those of no norm
+        parameter.data = parameter.data.to(at_least_float32(parameter.dtype))
     weights = [p for p in norm.parameters() if p.ndim >= 1]
     size = weights[0].numel() if weights else head_dim
     like = weights[0] if weights else torch.zeros(1)

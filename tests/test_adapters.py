@@ -548,6 +548,21 @@ def test_a_copy_hears_its_own_shapes() -> None:
         assert torch.equal(here[0], grid_positions(2, 2).double())
 
 
+def test_shapes_are_overheard_in_one_graph() -> None:
+    embeddings = nn.Identity()
+    places = PatchPositions(embeddings, "input")
+    module = Rotated(nn.Linear(DIM, DIM).double(), made("cayley heads"), places)
+
+    def run(x: Tensor, shapes: Tensor) -> Tensor:
+        embeddings(shapes)
+        out: Tensor = module(x)
+        return out
+
+    given = random(2, 4, DIM), torch.tensor([[2, 2], [1, 4]])
+    compiled = torch.compile(run, fullgraph=True, backend="eager")
+    assert torch.equal(compiled(*given), run(*given))
+
+
 def test_layers_computed_again_hear_the_shapes_of_their_picture_or_stop() -> None:
     embeddings = nn.Identity()
     places = PatchPositions(embeddings, "input")

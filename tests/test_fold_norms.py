@@ -161,6 +161,8 @@ def test_a_norm_is_asked_for_its_scales() -> None:
     found = fold_norms(RoPE(D), rms, Shifted(scales))
     assert largest_difference(found.scale_q[0], scales.double()) < 1e-5
     assert largest_difference(found.scale_k[0], 1 + scales.double()) < 1e-5
+    exact = fold_norms(RoPE(D), Shifted(scales.double() / 3), None).scale_q[0]
+    assert largest_difference(exact, 1 + scales.double() / 3) < 1e-9  # in the module's own dtype
     assert foldable(encoder, Shifted(torch.zeros(D)), None)
     narrow = nn.RMSNorm(D, dtype=torch.bfloat16)
     assert foldable(encoder, narrow, narrow)
