@@ -28,7 +28,7 @@ from lab.train.study import Study
 from stringlib import MultiHeadAttention
 from stringlib.attention.registry import WEIGHTS
 from stringlib.models import LanguageModel
-from stringlib.spec import part
+from stringlib.parts import part
 
 LENGTH, BATCH, WARMUP = 256, 8, 100
 DIM, DEPTH, HEADS = 64, 2, 2
