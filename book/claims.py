@@ -1,16 +1,19 @@
 """The words that a page has for a claim, held to the record.
 
 A page says a claim as ``{verdict}`5 % ahead <text at 1,000 steps: ELU, GLA>```, and what it says of
-several as ``<family: one | another>`` or, of all, ``<family>``; * stands for any text.
+several as ``<family: one | another>`` or, of all, ``<family>``; * stands for any text. A score
+alone is ``{recorded}`.88 to .91 <measure: one | another>```.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
 from book.family import Family
-from book.verdicts import FAMILIES
+from book.verdicts import FAMILIES, MEASURES
+from lab.theory.spread import mean
 
 SAYS = {
     "ahead": "ahead gain gains helps better worth within faster",
@@ -34,6 +37,8 @@ COUNTS = (
     *("seven", "eight", "nine", "ten", "eleven", "twelve"),
 )
 ESTIMATES = ("above", "below")
+BESIDE = "a and at between by each every five in on or over seed seeds single the to"
+"""What may stand beside a score."""
 
 
 def cells_of(name: str, cells: str) -> list[str]:
@@ -42,15 +47,62 @@ def cells_of(name: str, cells: str) -> list[str]:
     Raises:
         ValueError: If there is no such claim.
     """
-    known = [*FAMILIES[name].claims] if name in FAMILIES else []
+    return _matching(name, cells, FAMILIES, FAMILIES[name].claims if name in FAMILIES else ())
+
+
+def scores_of(name: str, cells: str) -> dict[str, Sequence[float]]:
+    """Return what was measured, cell → one number a seed, of the cells between bars.
+
+    Raises:
+        ValueError: If there is no such measure or cell.
+    """
+    runs = MEASURES[name].runs() if name in MEASURES else {}
+    return {cell: runs[cell] for cell in _matching(name, cells, MEASURES, runs)}
+
+
+def _matching(name: str, cells: str, names: Iterable[str], known: Iterable[str]) -> list[str]:
     asked = []
     for pattern in cells.split(" | ") if cells else ["*"]:
         matching = [cell for cell in known if fnmatchcase(cell, pattern)]
         if not matching:
-            told = known or [*FAMILIES]
-            raise ValueError(f"there is no claim {name!r}: {pattern!r}, expected one of {told}")
+            told = [*known] or [*names]
+            raise ValueError(f"there is no {name!r}: {pattern!r}, expected one of {told}")
         asked += matching
     return asked
+
+
+def misquoted(words: str, name: str, cells: str) -> list[str]:
+    """Return what is wrong with the words that a page has for scores.
+
+    They have the mean of one cell, the means of several with "and" between, in their order, or the
+    least and the largest of them with "to". With "seed" or "seeds" these are the least and the
+    largest of all runs.
+
+    Args:
+        words: As they stand on the page.
+        name: The measure.
+        cells: What was measured.
+    """
+    try:
+        scores = scores_of(name, cells)
+    except ValueError as error:
+        return [str(error)]
+    spoken = re.findall("[a-z]+", words.lower())
+    wrong = [f"has {word!r} beside a score" for word in spoken if word not in BESIDE.split()]
+    if {"seed", "seeds"} & {*spoken}:
+        right = sorted(score for row in scores.values() for score in row)
+    else:
+        right = [mean(row) for row in scores.values()]
+    numbers = NUMBER.findall(words)
+    if "and" in spoken and "between" not in spoken:
+        if len(numbers) != len(right):
+            wrong.append(f"has {len(numbers)} numbers for {len(right)} cells")
+    else:
+        right = [min(right), max(right)]
+        numbers = numbers * 2 if len(numbers) == 1 else numbers
+        if len(numbers) != 2:
+            wrong.append("must have one number, or the least and the largest")
+    return [f"{words!r} {fault}" for fault in (*wrong, *_other(zip(numbers, right, strict=False)))]
 
 
 def faults(words: str, name: str, cells: str) -> list[str]:
@@ -126,8 +178,13 @@ def _numbers(words: str, family: Family, cells: list[str]) -> list[str]:
         if len(numbers) != len(right):
             return ["must have a mean, or of several the least and largest, and ends in brackets"]
         pairs += zip(numbers, right, strict=True)
+    return [f"{fault} {family.unit}".rstrip() for fault in _other(pairs)]
+
+
+def _other(pairs: Iterable[tuple[str, float]]) -> list[str]:
+    """Return which numbers are not what stands beside them, rounded."""
     return [
-        f"says {number}, the record {value:.{digits + 1}f} {family.unit}".rstrip()
+        f"says {number}, the record {value:.{digits + 1}f}"
         for number, value in pairs
         for digits in [len(number.partition(".")[2])]
         if float(number) != round(value, digits)

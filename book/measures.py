@@ -12,7 +12,7 @@ from benchmarks.recorded import blocks, records
 from book.family import Runs
 from book.recorded import at_places, data, longer, measured, score
 from lab.theory.spread import mean
-from results import copy_distance, extrapolation, language_rates, lookup
+from results import circulant_favor, copy_distance, extrapolation, language_rates, lookup
 
 
 @cache
@@ -94,6 +94,12 @@ def sighted() -> Runs:
         for sight in ("64", "256"):
             found[f"{name}, {sight} bytes"] = [run["context"][sight] for run in cell["runs"]]
     return found
+
+
+@cache
+def gained() -> Runs:
+    """Return how many bits a byte fewer the same bytes cost with 64 in sight than with 16."""
+    return measured("language_long", lambda run: run["context"]["16"] - run["context"]["64"])
 
 
 @cache
@@ -198,6 +204,12 @@ def _reached(run: Any, when: str, unit: str) -> float:
 
 
 @cache
+def large_alone() -> Runs:
+    """Return the accuracy of models that were trained on large pictures alone."""
+    return measured("resolution", itemgetter("large alone"))
+
+
+@cache
 def before() -> Runs:
     """Return the accuracy on volumes of a model that knows flat slices."""
     return measured("transfer_3d", lambda run: run["before"]["test"])
@@ -205,8 +217,50 @@ def before() -> Runs:
 
 @cache
 def needles() -> Runs:
-    """Return the share of needles found among 1,024 tokens."""
-    return longer()["needles"]
+    """Return the share of needles found among 1,024 tokens.
+
+    Also "method at 64", as in training, and "method, far", of those 512 tokens away or more.
+    """
+    found = dict(longer()["needles"])
+    for cell in data("extrapolation")["cells"].values():
+        if cell["told"]["task"] != "needle":
+            continue
+        for run in cell["runs"]:
+            for method, read in run["read"].items():
+                found.setdefault(f"{method} at 64", []).append(read["lengths"][0])
+                found.setdefault(f"{method}, far", []).append(read["distances"][-1])
+    return found
+
+
+@cache
+def operators() -> Runs:
+    """Return the share of expressions that are named, by operator: "model, SM"."""
+    found: dict[str, list[float]] = {}
+    for name, cell in data("listops")["cells"].items():
+        for run in cell["runs"]:
+            for operator, right in run["operators"].items():
+                found.setdefault(f"{name}, {operator}", []).append(right)
+    return found
+
+
+@cache
+def squared() -> Runs:
+    """Return mean squared errors at ζ = 2, in those of independent rows: "rows, vector"."""
+    independent = math.expm1(circulant_favor.SQUARE) / circulant_favor.DIM
+    found: dict[str, list[float]] = {}
+    for name, cell in data("circulant_favor")["cells"].items():
+        for run in cell["runs"]:
+            for vector, (error, _) in run.get("kernel", {}).items():
+                rows = name.removeprefix("kernel ")
+                found.setdefault(f"{rows}, {vector}", []).append(error / independent)
+    return found
+
+
+@cache
+def short() -> Runs:
+    """Return errors of the weights of queries and keys of length ½, with 64 features."""
+    at_64 = circulant_favor.SIZES.index(64)
+    return measured("circulant_favor", lambda run: float(run["short"][at_64]))
 
 
 @cache

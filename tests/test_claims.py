@@ -7,19 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from book.claims import NUMBER, SAYS, TELLS, faults
-from book.verdicts import FAMILIES
+from book.claims import NUMBER, SAYS, TELLS, faults, misquoted
+from book.verdicts import FAMILIES, MEASURES
 from tools.ledger import cells, pages
 
 ROOT = Path(__file__).resolve().parents[1]
-ROLE = re.compile(r"\{verdict\}`([^`<]+)\s<([^:`>]+)(?:: ([^`>]+))?>`")
-ON_PAGES = [
-    (page.stem, *found)
+ROLE = re.compile(r"\{(verdict|recorded)\}`([^`<]+)\s<([^:`>]+)(?:: ([^`>]+))?>`")
+FOUND = [
+    (role, (page.stem, *found))
     for page in pages(ROOT)
     for _, cell in cells(ROOT, page)
     if cell["cell_type"] == "markdown"
-    for found in ROLE.findall(re.sub(r"\s+", " ", cell["source"]))
+    for role, *found in ROLE.findall(re.sub(r"\s+", " ", cell["source"]))
 ]
+ON_PAGES = [found for role, found in FOUND if role == "verdict"]
+SCORES = [found for role, found in FOUND if role == "recorded"]
 TURNED = {
     **{word: "behind" for part in ("ahead", "open") for word in SAYS[part].split()},
     **dict.fromkeys(TELLS.split(), "behind"),
@@ -51,7 +53,7 @@ NO_CLAIM = (
     "up to 2.4 apart",  # published
     "gain* 0.09 to 0.15 bits a token",  # published
     "leaves both guesses behind, .12 and .24",  # printed above it
-    "it finds 0.37",  # a score, in the table above it
+    "it finds SCORE",
     "20 a word of 5.2 bytes",  # an exercise
     "so a lead of 4.4 is enough",  # computed
     "the gain is 14% at",  # of the theorem
@@ -59,11 +61,86 @@ NO_CLAIM = (
 """Sentences that compare and have a number, and claim nothing of a record."""
 
 
+DECIMAL = re.compile(r"(?<![\w.,])\d*\.\d+(?![\w.]*\d)")
+EXPLAINED = {
+    "19": (
+        *("and add 1.5 if A", "| 5 | 0.5 | right", "| 2 | 2.5 | wrong"),
+        *("The bound is 0.875", "0.781 for eight"),  # computed
+        *("at the rate of this chapter, 0.01", "better at 0.003", "reaches to 0.03"),  # rates
+        *("at 0.01 and free norms", "At [0.03 and free norms"),
+    ),
+    "20": (
+        *("counts .58 instead of .05", ".87, nearly as much"),  # computed above
+        *("a weight of .2 still", "one of .5 does not", "(§14.1)"),
+        *(
+            "79.5 top-1",
+            "77.7, with the bias too 80.9, softmax 81.2",
+            "up to 2.4 apart",
+        ),  # published
+    ),
+    "21": (
+        *(
+            "in Python 3.11",
+            "starts at 0.05",
+            "a word of 5.2 bytes",
+            "0.83 bits a byte against 1.58",
+        ),
+        *("less than 0.5%", "8.2 million bytes", "to 0.013 bits"),  # asserted by cells
+        *("at the rates 0.005, 0.01 and 0.02", "an edge of 0.0025 to 0.02", "at the rate 0.005"),
+        *("perplexity are 0.018 bits", ".12 and .24", "about 17.5%"),  # computed
+        *("36.37%", "16.13, Performer 18.01, local attention 15.82, BigBird 36.05"),  # published
+        'difference of "0.5 to 2.0"',
+    ),
+    "22": (
+        "gain* 0.09 to 0.15 bits",  # published
+        *("is 1.63, so a lead of 4.4", "for 0.2 bits at 64"),  # computed
+    ),
+    "23": (
+        *("states have 1.1 MiB", "over 1.3 times", "that 1.3 needs", "at most 1.04"),  # computed
+        *("slopes below 1.2, softmax above 1.7", "in 1.02 to 1.06 times", "up to 1.09 times"),
+    ),
+    "choose": ("80.4 to 79.4, axial 80.9 to 80.0, mixed 80.9 to 81.8", "more than 1.4 billion"),
+    "new": (*("lemma 4.8", "theory has 0.43 to 0.53", "2, 3, 4.73, 6.45, 8.87", "the rate 0.30"),),
+    "bring_your_own": (  # in the output above it, and rates
+        *("A mean of 0.33", "before you believe +0.112", "0.001 for the baseline and 0.003"),
+    ),
+    "training": ("times the rate of the rest, 0.1", "deviation of 0.1", "about 1.4 radians"),
+}
+"""Page → numbers that are no score of a record: set, computed or asserted there, or published."""
+
+PRINTED = " task and score | baseline | tempo"
+"""How the table begins that shows what commands print: an example, and no record."""
+
+
+def unbound(page: Path) -> list[str]:
+    """Return sentences of a page with a decimal that nothing holds."""
+    phrases = next((told for name, told in EXPLAINED.items() if page.stem.startswith(name)), ())
+    found = []
+    for sentence in said(page):
+        rest = "" if sentence.startswith(PRINTED) else sentence
+        for phrase in phrases:
+            rest = rest.replace(phrase, " ")
+        if DECIMAL.search(rest):
+            found.append(sentence)
+    return found
+
+
+def said(page: Path) -> list[str]:
+    """Return the sentences of a page, its tables among them, without names of code."""
+    return [
+        re.sub(r"`[^`]*`", " ", sentence)
+        for _, cell in cells(ROOT, page)
+        if cell["cell_type"] == "markdown"
+        for sentence in sentences(re.sub(r"(?m)^\|", "", cell["source"]))
+    ]
+
+
 def sentences(text: str) -> list[str]:
-    """Return the sentences of a text, without code, tables and formulas, a verdict as one word."""
+    """Return the sentences of a text, without code, tables and formulas, a claim as one word."""
     for pattern, instead in (
         (r"```.*?```|\$\$?.*?\$\$?", " "),
         (r"\{verdict\}`[^`]*`", "VERDICT"),
+        (r"\{recorded\}`[^`]*`", "SCORE"),
         (r"(?m)^\|.*$|\{\{.*?\}\}|\]\([^)]*\)", " "),
     ):
         text = re.sub(pattern, instead, text, flags=re.DOTALL if "```" in pattern else 0)
@@ -80,7 +157,7 @@ def unclaimed() -> dict[str, list[str]]:
                 sentence
                 for text in texts
                 for sentence in sentences(text)
-                if COMPARES.search(sentence) and RESULT.search(sentence)
+                if COMPARES.search(sentence) and (RESULT.search(sentence) or "SCORE" in sentence)
                 if "VERDICT" not in sentence
             ]
     return found
@@ -96,6 +173,43 @@ def test_a_sentence_that_compares_by_a_number_is_a_claim() -> None:
     (planted,) = sentences("Mixed is ahead by .07 at new places.")
     assert COMPARES.search(planted)
     assert RESULT.search(planted)
+
+
+def test_a_decimal_is_a_score_or_explained() -> None:
+    found = {page.stem: unbound(page) for page in pages(ROOT) if page.stem.startswith(OF_RECORDS)}
+    assert {page: told for page, told in found.items() if told} == {}
+    for name, phrases in EXPLAINED.items():
+        (page,) = (page for page in pages(ROOT) if page.stem.startswith(name))
+        text = " ".join(said(page))
+        assert [phrase for phrase in phrases if phrase not in text] == [], name
+
+
+@pytest.mark.parametrize(("page", "words", "name", "cell"), SCORES)
+def test_scores_agree_with_the_record_and_altered_ones_do_not(
+    page: str, words: str, name: str, cell: str
+) -> None:
+    assert misquoted(words, name, cell) == []
+    for number in NUMBER.finditer(words):
+        digits = len(number[0].partition(".")[2])
+        larger = f"{float(number[0]) + 2 * 10**-digits:.{digits}f}"
+        assert misquoted(f"{words[: number.start()]}{larger}{words[number.end() :]}", name, cell)
+
+
+def test_a_score_is_quoted_plainly() -> None:
+    name, cells = (
+        "named, by place",
+        "moved cls axial at new places | moved cls learned at new places",
+    )
+    assert misquoted(".54 and .56", name, cells) == []
+    assert misquoted(".54 to .56", name, cells) == []
+    for words in (".56 and .54", ".54", ".54, .55 and .56", "not .54 to .56", ".54 to .56 by seed"):
+        assert misquoted(words, name, cells), words
+    assert misquoted(".54", "named, by places", cells)
+    assert "'axial RoPE, then, picture'" in misquoted(".54", "named, large pictures", "axial")[0]
+
+
+def test_every_measure_is_quoted() -> None:
+    assert {name for _, _, name, _ in SCORES} == MEASURES.keys()
 
 
 @pytest.mark.parametrize("name", FAMILIES)

@@ -1,0 +1,58 @@
+"""What pages tell of records beside comparisons: the scores themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from book import measures
+from book.family import Runs
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A score that a study measured in all of its cells.
+
+    Attributes:
+        record: The study, or several, with commas between.
+        runs: Returns it: cell → one number a seed.
+        unit: What stands behind a number.
+    """
+
+    record: str
+    runs: Callable[[], Runs]
+    unit: str = ""
+
+
+BITS = partial(Measure, unit="bits a byte")
+MEASURES = {
+    "right, rows drawn anew": Measure("recall_redraw", measures.drawn_anew),
+    "right, at the best rate": Measure("recall_success, recall_many", measures.recalled),
+    "right, in recall": Measure("recall", partial(measures.scores, "recall", "test")),
+    "named, digits": Measure(
+        "vision", partial(measures.scores, "vision", "test", "moved", "interpolated")
+    ),
+    "named, by place": Measure("vision", partial(measures.places, "vision")),
+    "named, 1,600 steps": Measure("class_token", partial(measures.places, "class_token")),
+    "named, large pictures": Measure("resolution", measures.resolution),
+    "named, pictures of the larger size alone": Measure("resolution", measures.large_alone),
+    "named, volumes": Measure(
+        "transfer_3d", partial(measures.scores, "transfer_3d", "test", "moved")
+    ),
+    "named, volumes before learning": Measure("transfer_3d", measures.before),
+    "named, performers": Measure("performer_vision", partial(measures.places, "performer_vision")),
+    "named, MNIST": Measure("mnist", partial(measures.scores, "mnist", "test")),
+    "bits": BITS("language", partial(measures.bits, "language")),
+    "bits, at the best rate": BITS("language_rates", measures.rates),
+    "bits, 4,000 steps": BITS("language_long", partial(measures.bits, "language_long")),
+    "bits, training": BITS("language_long", measures.fit),
+    "bits, 16 bytes to 64": BITS("language_long", measures.gained),
+    "bits, of a copy": BITS("repeats", measures.second),
+    "right, ListOps": Measure("listops", partial(measures.bits, "listops", "accuracy")),
+    "right, an operator": Measure("listops", measures.operators),
+    "needles found": Measure("extrapolation", measures.needles),
+    "error, squared": Measure("circulant_favor", measures.squared, "of independent rows'"),
+    "error of the weights": Measure("circulant_favor", measures.short),
+}
+"""Name → what was measured."""
