@@ -125,7 +125,8 @@ def faults(words: str, name: str, cells: str) -> list[str]:
     family = FAMILIES[name]
     spoken = re.findall("[a-z]+", words.lower())
     return [f"{words!r} {fault}" for fault in (
-        *_unknown(spoken), *_direction(spoken, family, asked), *_numbers(words, family, asked)
+        *_unknown(spoken), *_direction(spoken, family, asked), *_numbers(words, family, asked),
+        *_unit(words, family),
     )]  # fmt: skip
 
 
@@ -133,6 +134,19 @@ def _unknown(spoken: list[str]) -> list[str]:
     """Return words whose part in a claim nobody has settled."""
     known = {*" ".join((*SAYS.values(), TELLS, DENIES, PLAIN, *COUNTS, *ESTIMATES)).split()}
     return [f"has {word!r}, which may turn or loosen it" for word in spoken if word not in known]
+
+
+def _unit(words: str, family: Family) -> list[str]:
+    """Return a unit that is not the record's."""
+    if not NUMBER.search(words):
+        return []
+    percent, times, bits = (unit in words for unit in ("%", "times", "bits"))
+    right = (
+        percent == family.unit.startswith("%")
+        and times == (family.unit == "times")
+        and ("bits" in family.unit or not bits)
+    )
+    return [] if right else [f"must be in {family.unit or 'plain numbers'}"]
 
 
 def _direction(spoken: list[str], family: Family, cells: list[str]) -> list[str]:

@@ -39,7 +39,8 @@ SIX = " | ".join(
     )
 )
 TURNS = re.compile(
-    r"\b(not|never|nowhere|nor|no|less than|more than|at (?:most|least)|hardly)\s+\{verdict\}`"
+    r"\b(not|never|nowhere|nor|no|less than|more than|at (?:most|least)|hardly|cannot|neither)"
+    r"\s+(?:[\w*]+\s+){0,4}\{(?:verdict|recorded)\}`"
 )
 OF_RECORDS = ("19", "20", "21", "22", "23", "choose", "training", "new", "bring_your_own")
 """Pages, by how their names begin, that compare methods by a record with seeds."""
@@ -250,6 +251,9 @@ LOOSE = (
     ("2.4% above", "text at 4,000 steps", "FAVOR+, RoPE"),
     ("2.4% above, open", "text at 4,000 steps", "FAVOR+, RoPE"),
     ("2.4% below, suggestive", "text at 4,000 steps", "FAVOR+, RoPE"),
+    ("4.5 ahead", "sources at 4,000 steps", "ELU, GLA"),
+    (".24% ahead", "mean, not class token, at 400 steps", "moved axial at new places"),
+    (".24 bits ahead", "mean, not class token, at 400 steps", "moved axial at new places"),
     ("0.59 ahead (1.15 to 0.04)", "keys with the byte before", "SSD*"),
     ("nothing is told (.07 to .09)", "large pictures, less a learned table", "*then*"),
 )
@@ -278,6 +282,7 @@ def test_nothing_before_a_claim_turns_it_round() -> None:
         for _, cell in cells(ROOT, page):
             assert not TURNS.search(cell["source"]), page.stem
     assert TURNS.search("it is not {verdict}`.24 ahead <a: b>`")
+    assert TURNS.search("it is not true that it is {verdict}`.24 ahead <a: b>`")
 
 
 def test_an_unknown_claim_is_named() -> None:
