@@ -37,7 +37,7 @@ COUNTS = (
     *("seven", "eight", "nine", "ten", "eleven", "twelve"),
 )
 ESTIMATES = ("above", "below")
-BESIDE = "a and at between by each every five in on or over seed seeds single the to"
+BESIDE = "a against and at between by each every five in on or over seed seeds single the to"
 """What may stand beside a score."""
 
 
@@ -74,9 +74,9 @@ def _matching(name: str, cells: str, names: Iterable[str], known: Iterable[str])
 def misquoted(words: str, name: str, cells: str) -> list[str]:
     """Return what is wrong with the words that a page has for scores.
 
-    They have the mean of one cell, the means of several with "and" between, in their order, or the
-    least and the largest of them with "to". With "seed" or "seeds" these are the least and the
-    largest of all runs.
+    They have the mean of one cell, the means of several with "and" or "against" between, in their
+    order, or the least and the largest of them with "to". With "seed" or "seeds" these are the
+    least and the largest of all runs.
 
     Args:
         words: As they stand on the page.
@@ -88,13 +88,14 @@ def misquoted(words: str, name: str, cells: str) -> list[str]:
     except ValueError as error:
         return [str(error)]
     spoken = re.findall("[a-z]+", words.lower())
-    wrong = [f"has {word!r} beside a score" for word in spoken if word not in BESIDE.split()]
+    known = f"{BESIDE} {MEASURES[name].unit}".split()
+    wrong = [f"has {word!r} beside a score" for word in spoken if word not in known]
     if {"seed", "seeds"} & {*spoken}:
         right = sorted(score for row in scores.values() for score in row)
     else:
         right = [mean(row) for row in scores.values()]
     numbers = NUMBER.findall(words)
-    if "and" in spoken and "between" not in spoken:
+    if {"and", "against"} & {*spoken} and "between" not in spoken:
         if len(numbers) != len(right):
             wrong.append(f"has {len(numbers)} numbers for {len(right)} cells")
     else:
