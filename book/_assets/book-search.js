@@ -6,7 +6,7 @@
 const { pages, passages } = window.bookPassages;
 
 // words that say nothing, and spellings that are one word
-const EMPTY = new Set(("a an and are as at be but by can do does for from how i if in is it its my no not of on or should so " +
+const EMPTY = new Set(("a an and are as at be better but by can do does for from how i if in is it its my no not of on or should so " +
   "than that the their then there they this to use was what when where which who why will with work works you your").split(" "));
 const SPELLINGS = [
   [/^([a-z]{4,})iz(?=(?:e|es|ed|er|ers|ing|able|ations?)$)/, "$1is"],
@@ -40,6 +40,30 @@ const SYNONYMS = {
   "point cloud": "grids volume coordinates",
   "point clouds": "grids volume coordinates",
   negative: "signs signed",
+  rope_theta: "base frequencies",
+  "theta base": "base frequencies",
+  10000: "base frequencies",
+  huggingface: "transformers released models",
+  "hugging face": "transformers released models",
+  timm: "released models",
+  llama: "halves layout released",
+  hybrid: "softmax heads half",
+  zoology: "recall",
+  mqar: "recall",
+  glossary: "terms",
+  symbols: "notation",
+  unit: "norms length",
+  "how fast": "speed",
+  flops: "multiplications count",
+  mnist: "digits",
+  swin: "bias images relative",
+  mistakes: "corrections errors",
+  dataset: "task bring",
+  householder: "mirror reflection",
+  lie: "generators commuting skew",
+  "learning rate": "training rate",
+  copying: "copies copy",
+  copy: "copies",
   forget: "recall lookups",
   interpolate: "stretched interpolated resolution",
   size: "sizes resolution",
@@ -54,7 +78,7 @@ function read(text) {
   return text.replace(/\u2060([^\u2060]*)\u2060/gu, (_, formula) => (formula.length > 1 ? " " : formula));
 }
 function words(text) {
-  return text.toLowerCase().match(/[\p{L}\p{N}][\p{L}\p{N}_+]*/gu) || [];
+  return text.replace(/(\d),(?=\d{3})/g, "$1").toLowerCase().match(/[\p{L}\p{N}][\p{L}\p{N}_+]*/gu) || [];
 }
 function stem(word) {
   if (EMPTY.has(word)) { return null; }
@@ -75,8 +99,8 @@ const index = new MiniSearch({
 });
 index.addAll(passages.map(([page, , heading, names, text], id) => {
   const [name, title] = pages[page];
-  const first = id === 0 || passages[id - 1][0] !== page;  // the chapter itself stands for its title
-  return { id, title: first && name.startsWith("notebooks/") ? read(title) : "", heading: read(heading), names, text: read(text) };
+  const first = id === 0 || passages[id - 1][0] !== page;  // the page itself stands for its title
+  return { id, title: first && !name.startsWith("book/api/") ? read(title) : "", heading: read(heading), names, text: read(text) };
 }));
 
 /* Return what a query finds: [{page, anchor, title, heading, excerpt}], best first. */
@@ -95,8 +119,13 @@ function find(query) {
   for (const hit of hits) {
     const share = list => list.filter(term => hit.queryTerms.includes(term)).length / (list.length || 1);
     const told = terms.reduce((sum, [own, other]) => sum + Math.max(share(own), .5 * share(other)), 0);
-    hit.score *= .25 + told / (terms.length || 1);
+    hit.score *= (.25 + told / (terms.length || 1)) ** 1.4;
   }
+  // a page that speaks of it in many places comes before one that says it once
+  const pageOf = ({ id }) => passages[id][0], sums = new Map();
+  for (const hit of hits.slice(0, 200)) { sums.set(pageOf(hit), (sums.get(pageOf(hit)) || 0) + hit.score); }
+  const most = Math.max(...sums.values());
+  for (const hit of hits) { hit.score *= 1 + .5 * (sums.get(pageOf(hit)) || 0) / most; }
   hits.sort((a, b) => b.score - a.score);
   const of = new Map();
   return hits.filter(({ id }) => {
