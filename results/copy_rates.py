@@ -1,4 +1,4 @@
-"""Copy text from 16 to 128 bytes back, at three learning rates: the rates of the study after it.
+"""Copy text from 16 to 128 bytes back, at some learning rates: the rates of the study after it.
 
     python results/copy_rates.py      # writes results/copy_rates.json
     python results/copy_rates.py --seeds 1 --steps 20 --only 'softmax*' --output /tmp/try.json
@@ -33,7 +33,7 @@ from stringlib.parts import part
 LENGTH, BATCH, WARMUP = 256, 8, 100
 DIM, DEPTH, HEADS = 64, 2, 2
 PERIODS = (16, 32, 64, 128)
-RATES = (2.5e-3, 5e-3, 1e-2)
+GRID = (2.5e-3, 5e-3, 1e-2)
 
 ROPE = {"encoder": "rope"}
 KINDS: dict[str, dict[str, Any]] = {
@@ -54,16 +54,21 @@ METHODS = {
     f"{name}, {keys}": {**kind, "shift": shift}
     for keys, shift in KEYS.items()
     for name, kind in KINDS.items()
-} | {
-    f"{name} {BESIDE}, {keys}": {**KINDS[name], "shift": shift, "beside": True}
-    for keys, shift in KEYS.items()
-    for name in STATES
-}
+} | {f"{name} {BESIDE}, alone": {**KINDS[name], "shift": False, "beside": True} for name in STATES}
 """Name → options of the model."""
+BEYOND = {
+    "FAVOR+, RoPE, with the one before": 2e-2,
+    "simplex rows, RoPE, with the one before": 2e-2,
+    "GLA, with the one before": 2e-2,
+    "simplex rows, RoPE, alone": 1.25e-3,
+    f"simplex rows, RoPE {BESIDE}, alone": 1.25e-3,
+}
+"""Also tried, where an end of the grid was best."""
+RATES = {name: [*GRID, *[BEYOND[name]] * (name in BEYOND)] for name in METHODS}
 CELLS = {
     f"{name}, rate {rate:g}": {**options, "rate": rate}
     for name, options in METHODS.items()
-    for rate in RATES
+    for rate in RATES[name]
 }
 
 
