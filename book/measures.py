@@ -12,7 +12,8 @@ from benchmarks.recorded import blocks, records
 from book.family import Runs
 from book.recorded import at_places, data, longer, measured, score
 from lab.theory.spread import mean
-from results import circulant_favor, copy_distance, extrapolation, language_rates, lookup
+from results import circulant_favor, extrapolation, language_rates, lookup
+from results.copy_rates import PERIODS
 
 
 @cache
@@ -55,8 +56,27 @@ def _copy(run: Any, which: str) -> float:
 @cache
 def copies() -> Runs:
     """Return the bits a byte of a second copy, over all lengths of a piece."""
-    names = [f"{length} second" for length in copy_distance.PERIODS]
+    names = [f"{period} second" for period in PERIODS]
     return measured("copy_distance", lambda run: mean([run["bits"][name] for name in names]))
+
+
+@cache
+def copied(third: int = 3) -> Runs:
+    """Return the bits a byte of a second copy: "cell, bytes of the piece".
+
+    Args:
+        third: After how many thirds of the training.
+    """
+    found = {}
+    for period in PERIODS:
+        bits = partial(_second, third=third, copy=f"{period} second")
+        for cell, row in measured("copy_distance", bits).items():
+            found[f"{cell}, {period}"] = row
+    return found
+
+
+def _second(run: Any, third: int, copy: str) -> float:
+    return float([*run["on the way"], run["bits"]][third - 1][copy])
 
 
 @cache

@@ -64,7 +64,7 @@ BEYOND = {
     f"simplex rows, RoPE {BESIDE}, alone": 1.25e-3,
 }
 """Also tried, where an end of the grid was best."""
-RATES = {name: [*GRID, *[BEYOND[name]] * (name in BEYOND)] for name in METHODS}
+RATES = {name: [*GRID, *([BEYOND[name]] if name in BEYOND else [])] for name in METHODS}
 CELLS = {
     f"{name}, rate {rate:g}": {**options, "rate": rate}
     for name, options in METHODS.items()
