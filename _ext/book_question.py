@@ -10,8 +10,8 @@
     Each plane takes two channels.
     ```
 
-``:answer:`` is computed when the book is built; it may name what ``math`` has, and functions of the
-package as ``sl.name``. ``:within:`` is the relative error that still counts as right (1% if it is
+``:answer:`` is computed when the book is built; it may name what ``math`` has, and the
+package, ``sl.name``. ``:within:`` is the relative error that still counts as right (1% if it is
 not given, 0 for counts), ``:unit:`` stands behind the number. With ``:right: 2`` instead the
 question ends in a list whose second point is right. What follows ``---`` says why, in a fold.
 ``book-predict.js`` lets the reader answer; without a script, she thinks and opens the fold.
@@ -50,6 +50,9 @@ ALLOWED = (
     ast.Call,
     ast.keyword,
     ast.Attribute,
+    ast.Subscript,
+    ast.Tuple,
+    ast.List,
 )
 DIGITS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
@@ -67,12 +70,11 @@ def computed(expression: str) -> float:
             if isinstance(node, ast.Name):
                 known = node.id in NAMES
             elif isinstance(node, ast.Attribute):
-                of_package = isinstance(node.value, ast.Name) and node.value.id == "sl"
-                known = of_package and node.attr in sl.__all__
+                known = not node.attr.startswith("_")
             if not known:
                 raise ValueError(f"it may not have {ast.unparse(node) or type(node).__name__}")
         number = float(eval(compile(tree, "answer", "eval"), {"__builtins__": {}}, NAMES))
-    except (SyntaxError, TypeError, ArithmeticError, ValueError) as error:
+    except (SyntaxError, AttributeError, TypeError, ArithmeticError, ValueError) as error:
         raise ValueError(f"answer must be a number, got {expression}: {error}") from error
     if not math.isfinite(number):
         raise ValueError(f"answer must be finite, got {expression}")
