@@ -99,6 +99,8 @@ def paragraphs(node: nodes.Element) -> Iterator[str]:
     for child in node.children:
         if isinstance(child, SILENT) or heading(child) or (child is node[0] and heading(node)):
             continue
+        if isinstance(child, nodes.container) and "book-question" in child["classes"]:
+            continue  # asks what the chapter says, and would give its answer away
         if isinstance(child, nodes.paragraph | nodes.term | nodes.caption | nodes.title):
             yield said(child)
         elif isinstance(child, nodes.Element):

@@ -1,8 +1,8 @@
 """How long a chapter takes to read: its words, formulas and pictures, on the path and beside it.
 
 The *path* is what everybody reads. *Deeper* is what folds: sections whose title begins with
-"Deeper: ", and boxes that are shut, such as proofs. The exercises stand beside both; the summary is
-a table to look things up.
+"Deeper: ", and boxes that are shut, such as proofs. Questions and exercises stand beside both; the
+summary is a table to look things up.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ WORDS_A_MINUTE = 100
 MINUTES_A_PIECE = 0.5
 """For a displayed formula, a figure, or a table."""
 
-BESIDE = {"Deeper: ": "deeper", "Exercises": "beside", "Summary": "beside"}
+BESIDE = {"Deeper: ": "deeper"} | dict.fromkeys(
+    ("Check yourself", "Exercises", "Summary"), "beside"
+)
 SHOWN = ("application/vnd.plotly.v1+json", "image/svg+xml", "image/png", "text/html")
 PIECE = re.compile(r"\$\$.*?\$\$(?: \(eq-[\w-]+\))?|```\{(?:math|live)\}.*?```", re.DOTALL)
 FOLDED = re.compile(

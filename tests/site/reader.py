@@ -38,9 +38,8 @@ STATE = """box => {
     return shown;
   }), layout: plot.layout});
 }"""
-UNFOLD = (
-    """() => document.querySelectorAll("details.book-deeper").forEach(d => { d.open = true; })"""
-)
+UNFOLD = """() => document.querySelectorAll("details:is(.book-deeper, .book-why)").forEach(
+  d => { d.open = true; })"""
 DRAWN = """box => {
   const link = box.querySelector(".book-link");
   const state = link ? link.getAttribute("href").replace(/^#fig=[^&]*&?/, "") : "";
