@@ -463,6 +463,10 @@ CASES: dict[str, dict[str, list[Any]]] = {
     "language_model.unit_strictness": {"unit": [7.7, 1, 3.5]},
     "language_model.within_percent": {"percent": [5, 30, 120], "unit": [1, 7.7]},
     "language_model.lead_by_step": {"step": [200, 0, 3999]},
+    "copies.copied_pieces": {
+        "layer": ["keys of one byte", "keys of two bytes", "a head of softmax"],
+        "step": ["1,200", "400"],
+    },
     "language_model.leads_in_units": {"unit": [7.8, 1.0, 3.2]},
     "length_extrapolation.beyond_training": {
         "method": ["rope", "pi", "ntk", "yarn"], "scale": [16, 2],

@@ -20,6 +20,7 @@ from lab.theory.capacity import guess_accuracy
 from lab.train.history import History
 from results import (
     class_token,
+    copy_rates,
     extrapolation,
     language,
     language_rates,
@@ -192,6 +193,46 @@ def test_a_window_holds_a_piece_of_text_twice_and_each_copy_counts_by_itself() -
     assert first[:, : half - 1].all()
     assert second[:, half - 1 :].all()
     assert torch.equal(first, ~second)
+
+
+def test_a_window_says_one_piece_again_and_again() -> None:
+    task = copy_rates.Copies(length=copy_rates.LENGTH)
+    inputs, targets = task.batch(64, generator())
+    assert torch.equal(inputs[:, 1:], targets[:, :-1])
+    shortest, longest = copy_rates.PERIODS[0], copy_rates.PERIODS[-1]
+    periods = []
+    for row in inputs:
+        fits = [n for n in range(1, longest + 1) if torch.equal(row[n:], row[:-n])]
+        periods.append(fits[0])
+    assert shortest <= min(periods) < 32 < 64 < max(periods) <= longest
+    for name, batches in task.held_out().items():
+        period, which = int(name.split()[0]), name.split()[1]
+        x, asked = next(batches)
+        assert x.shape[1] == 2 * period - 1
+        assert torch.equal(x[:, period:], x[:, : period - 1])
+        where = (asked != IGNORE).nonzero()[:, 1].unique().tolist()
+        first = [*range(period - 1)]
+        assert where == (first if which == "first" else [*range(period - 1, 2 * period - 1)])
+
+
+@pytest.mark.parametrize("kind", copy_rates.STATES)
+def test_a_head_of_softmax_stands_beside_one_of_another_kind(kind: str) -> None:
+    torch.manual_seed(0)
+    name, tokens = f"{kind} {copy_rates.BESIDE}, alone", torch.arange(40).view(2, 20)
+    model = copy_rates.make_model(**copy_rates.METHODS[name])
+    whole = copy_rates.make_model(**copy_rates.METHODS[f"{kind}, alone"])
+    plain = copy_rates.make_model(**copy_rates.METHODS["softmax, RoPE, alone"])
+    size, *others = (sum(p.numel() for p in m.parameters()) for m in (model, whole, plain))
+    assert min(others) <= size <= max(others)
+    before = model(tokens)
+    later = model(tokens.index_fill(1, torch.tensor([12]), 99))
+    change = (later - before).abs().amax((0, 2))
+    assert change[:12].max() < 1e-5 < 1e-3 < change[12:].min()
+    softmax, other = model.blocks[1].attention.parts
+    assert softmax.features is None
+    assert other.features is not None
+    x = torch.randn(2, 20, copy_rates.DIM)
+    assert 0.3 < softmax(x).std() / other(x).std() < 3
 
 
 def test_every_context_names_the_same_bytes() -> None:

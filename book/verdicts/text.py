@@ -8,7 +8,7 @@ from functools import partial
 from book import measures
 from book.family import Family, opened
 from lab.theory.perplexity import perplexity
-from results import copy_distance, repeats
+from results import copy_distance, copy_rates, repeats
 
 
 def percent(bits: float) -> float:
@@ -18,6 +18,8 @@ def percent(bits: float) -> float:
 
 SOFTMAX = "softmax, RoPE"
 BITS = partial(Family, unit="bits a byte", less=True)
+COPIES = partial(BITS, record="copy_distance", runs=measures.copies)
+MIXED = f"{{}} {copy_rates.BESIDE}, alone"
 PERPLEXITY = partial(Family, unit="% of perplexity", less=True, shown=percent)
 FORMS = (
     "FAVOR+, RoPE",
@@ -202,18 +204,23 @@ FAMILIES = {
         claims=dict.fromkeys(COPIED, "ahead")
         | dict.fromkeys(("circulant, SSD", "ELU, GLA", "gated delta rule"), "behind"),
     ),
-    "keys with the byte before": BITS(
-        record="copy_distance",
-        runs=measures.copies,
-        against={
-            f"{name}, with the one before": f"{name}, alone" for name in copy_distance.METHODS
-        },
+    "keys with the byte before": COPIES(
+        against={f"{kind}, with the one before": f"{kind}, alone" for kind in copy_rates.KINDS},
         claims={
             "softmax, RoPE, with the one before": "open",
-            "FAVOR+, RoPE, with the one before": "ahead",
-            "SSD, with the one before": "ahead",
-            "gated delta rule, with the one before": "open",
         },
+    ),
+    "a head of softmax": COPIES(
+        against={MIXED.format(kind): f"{kind}, alone" for kind in copy_rates.STATES},
+        claims={},
+    ),
+    "a head of softmax, less two": COPIES(
+        against={MIXED.format(kind): f"{SOFTMAX}, alone" for kind in copy_rates.STATES},
+        claims={},
+    ),
+    "heads of a state": COPIES(
+        against={f"{name}, {n}": name for name in copy_distance.SIZED for n in copy_distance.HEADS},
+        claims={},
     ),
     "rows drawn anew": BITS(
         record="language_redraw",

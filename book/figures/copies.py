@@ -1,0 +1,70 @@
+"""Text said again and again: what a second copy costs, by attention, key and a head of softmax."""
+
+from __future__ import annotations
+
+import plotly.graph_objects as go
+
+from book.figures.marks import axis, dots, line
+from book.measures import copied
+from lab.explore import COLOURS, Drawn, layout
+from lab.theory.spread import mean
+from results.copy_rates import BESIDE, KINDS, METHODS, PERIODS
+
+__all__ = ["copied_pieces"]
+
+COLOUR = {
+    "softmax, RoPE": COLOURS["softmax"],
+    "FAVOR+, RoPE": COLOURS["favor"],
+    "simplex rows, RoPE": COLOURS["favor-simplex-circulant"],
+    "SSD": COLOURS["ssd"],
+    "GLA": COLOURS["gla"],
+    "gated delta rule": COLOURS["gated-delta"],
+}
+LAYERS = {
+    "keys of one byte": "{}, alone",
+    "keys of two bytes": "{}, with the one before",
+    "a head of softmax": f"{{}} {BESIDE}, alone",
+}
+"""What is drawn → the cell of a kind of attention."""
+STEPS = ("400", "800", "1,200")
+
+
+def copied_pieces(layer: str, step: str) -> Drawn:
+    """Draw what the second copy of a piece costs, against the bytes of the piece.
+
+    Args:
+        layer: One of ``LAYERS``.
+        step: Steps of the training after which it is read: one of ``STEPS``.
+
+    Returns:
+        A figure with a line for each kind of attention, and a dot for each seed.
+    """
+    found = copied(STEPS.index(step) + 1)
+    traces, told = [], []
+    for kind in KINDS:
+        cell = LAYERS[layer].format(kind)
+        if cell not in METHODS:  # softmax beside softmax
+            cell = f"{kind}, alone"
+        runs = [found[f"{cell}, {period}"] for period in PERIODS]
+        means = [round(mean(row), 3) for row in runs]
+        places = [period for period, row in zip(PERIODS, runs, strict=True) for _ in row]
+        seeds = [round(bits, 3) for row in runs for bits in row]
+        dash = "dot" if kind.startswith("simplex") else None
+        traces += [
+            dots(places, seeds, COLOUR[kind], size=4, opacity=0.4),
+            line(PERIODS, means, COLOUR[kind], kind.replace(", ", " with "), dash=dash,
+                 hover="%{x} bytes: %{y:.2f} bits"),
+        ]  # fmt: skip
+        told.append(f"{kind.replace(', ', ' with ')} {means[0]:.2f} and {means[-1]:.2f}")
+    axes = layout(
+        height=430,
+        margin={"l": 54, "r": 18, "t": 44, "b": 128},
+        title_text=f"{layer}, after {step} steps",
+        xaxis=axis("bytes in a piece", 1.15, 2.16, type="log", tickvals=list(PERIODS)),
+        yaxis=axis("bits a byte, second copy", 0, 3.4),
+    )
+    return Drawn(
+        go.Figure(traces, axes),
+        f"Bits a byte of the second copy against the bytes of a piece: {layer}, after "
+        f"{step} steps. At 16 and 128 bytes: {'; '.join(told)}.",
+    )
