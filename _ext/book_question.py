@@ -94,17 +94,18 @@ def relative(text: str) -> float:
 
 
 def written(number: float) -> str:
-    """Return a number as the page shows it: whole, or "about" and three digits or more."""
+    """Return a number as the page shows it: "about" where three digits or more are not all."""
     if math.isclose(number, round(number), rel_tol=1e-12) and abs(number) < 1e15:
-        text = f"{round(number):,}"
+        return f"{round(number):,}".replace("-", "−")
+    if 1e-3 <= abs(number) < 100:
+        text, shown = f"{number:.3g}", float(f"{number:.3g}")
     elif 100 <= abs(number) < 1e7:
-        text = f"about {number:,.0f}"
-    elif 1e-3 <= abs(number) < 100:
-        text = f"about {float(f'{number:.3g}')}"
+        text, shown = f"{number:,.0f}", round(number)
     else:
         digits, _, power = f"{number:.2e}".partition("e")
-        text = f"about {digits} × 10{str(int(power)).translate(DIGITS)}"
-    return text.replace("-", "−")
+        text, shown = f"{digits} × 10{str(int(power)).translate(DIGITS)}", float(f"{number:.2e}")
+    about = "" if math.isclose(number, shown, rel_tol=1e-12) else "about "
+    return about + text.replace("-", "−")
 
 
 def parted(lines: Sequence[str]) -> tuple[str, str]:

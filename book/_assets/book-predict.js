@@ -28,11 +28,13 @@
   // reveal() shows what waits for the choice
   function choose(list, kind, number, label, reveal) {
     const choices = Array.from(list.children), right = choices.findIndex((point) => point.matches(".book-right"));
-    const words = choices[right].textContent.trim(), before = said(kind, number), told = document.createElement("p");
+    const before = said(kind, number), told = document.createElement("p");
+    const words = (choices[right].querySelector(":scope > p") || choices[right]).cloneNode(true).childNodes; // with its formulas
     let arrow = false; // the key that is down
 
     function tell(chosen) {
-      told.textContent = chosen === right ? "Right. Read why." : `Not this, but: ${words}. Read why.`;
+      if (chosen === right) { told.textContent = "Right. Read why."; }
+      else { told.replaceChildren("Not this, but: ", ...words, ". Read why."); }
       list.querySelectorAll("input").forEach((radio) => { radio.disabled = true; });
       reveal();
     }
