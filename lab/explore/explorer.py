@@ -58,7 +58,8 @@ def _grid_values(name: str, values: Any) -> list[float | str]:
 class Explorer:
     """A figure with one control for each parameter.
 
-    Amounts have a slider, yes and no a box to tick, names buttons, or a list if they are many.
+    Amounts have a slider, yes and no a box to tick, names and a handful of numbers buttons, or a
+    list if they are many. An amount has 40 values or more: what moves should move smoothly.
 
     Args:
         draw: A function of the parameters that returns a plotly figure, or a
