@@ -123,8 +123,8 @@ def test_what_the_page_is_told() -> None:
     assert about["name"] == "my-wave"
     assert about["play"] == "speed"
     assert "drag" not in about
-    held = {"speed": "turn2", "size": "y at -1.5"}
-    assert explorer(drag=held).to_json()["layout"]["meta"]["explorer"]["drag"] == held
+    for held in ({"speed": "turn2", "size": "y at -1.5"}, {"speed": "hands", "size": "x2"}):
+        assert explorer(drag=held).to_json()["layout"]["meta"]["explorer"]["drag"] == held
     assert about["parameters"][0] == {
         "name": "speed",
         "label": "speed (1/s)",

@@ -22,6 +22,7 @@ from book.figures.toeplitz_rpe import toeplitz_operations
 from lab.explore import COLOURS
 from lab.theory.extrapolation import seen_turns, unseen_share
 from lab.theory.structured_variance import (
+    circulant_mean_mse,
     circulant_mse,
     circulant_worst_ratio,
     structured_bias_bounds,
@@ -196,7 +197,7 @@ def test_outputs_are_those_of_the_package_and_habits_let_the_last_key_move_them(
 
 def test_bars_and_lines_are_those_of_the_vector() -> None:
     for at, (figure, _) in states("circulant_favor.row_correlation"):
-        bars, correlation, independent, _, circulant = figure.data
+        bars, correlation, independent, average, circulant = figure.data
         u = torch.tensor(bars.y)
         for delta, value in enumerate(correlation.y):
             assert abs((u * u.roll(-delta)).sum() - value) < 2e-3
@@ -206,6 +207,8 @@ def test_bars_and_lines_are_those_of_the_vector() -> None:
             gaps = range(1 - m, m)
             wanted = sum((m - abs(k)) * math.expm1(correlation.y[k % 16]) for k in gaps) / m**2
             assert abs(circulant.y[m - 1] - wanted) < 1e-2
+            mean = circulant_mean_mse(u.double(), m).item()
+            assert average.y[m - 1] == pytest.approx(mean, abs=1e-5)
 
 
 def test_two_rows_err_as_the_formula_of_circulants_says() -> None:
