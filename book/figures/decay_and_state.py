@@ -32,7 +32,10 @@ def _memory(gamma: Tensor, reset: Tensor, kept: Tensor) -> dict[str, Tensor]:
     constant = gamma.expand(TOKENS)
     gated = torch.where(torch.arange(TOKENS) == reset, kept, 1.0)
     decays = torch.stack([constant, gated])
-    return {"decays": decays, "left": decay_mask(decays.log())[:, -1]}
+    # the last token's row of the mask: the product of all decays after a token
+    later = torch.cat([decays[:, 1:], torch.ones(2, 1, dtype=torch.float64)], -1)
+    left = later.log().flip(-1).cumsum(-1).flip(-1).exp()
+    return {"decays": decays, "left": left}
 
 
 def decay_memory(gamma: float, reset: float, kept: float) -> Drawn:
