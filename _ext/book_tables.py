@@ -106,7 +106,8 @@ class CountTables(SphinxTransform):
         tables = [n for n in self.document.findall(nodes.raw) if "book-numbers" in n.astext()[:60]]
         for number, raw in enumerate(tables, 1):
             found = CAPTION.search(raw.astext())
-            if found is None:
+            if found is None:  # folded: it has its intervals, and no number
+                raw.replace_self(nodes.raw("", drawn(raw.astext()), format="html"))
                 continue
             table = NumberedTable(ids=[f"table-{number}"])
             link = f'<a class="headerlink" href="#table-{number}" title="Link to this table">#</a>'

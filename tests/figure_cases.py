@@ -14,9 +14,6 @@ from book.figures.favor_plus import DISTANCE_SIZES
 from book.figures.linear_attention import PAIR_COUNTS
 from lab.explore import Drawn
 
-RATES = {"multiplications": 3e10, "exponentials": 8e8, "operations": 4e9, "bytes": 1e10}
-RECORDED = {"softmax": [(256, 0.5)], "toeplitz-fft": [(512, 20.0), (1024, 41.0)]}
-
 RUNS = {
     norms: {
         name: {"0.01": (few + 2 * k, few + k, few + 2 * k + 1), "0.03": (k, 0.5 * k, k + 3)}
@@ -236,12 +233,13 @@ CASES: dict[str, dict[str, list[Any]]] = {
     "why_positions.divided_bias": {"channels": [64, 4, 256]},
     "why_positions.looked_back": {"test": ["as trained", "longer"], "recorded": [LOOKED]},
     "rope.phase_clocks": {
-        "distance": [6, 1, 17], "base": [10_000, 10], "dim": [16, 2, 32], "position": [8, 0],
+        "distance": [6, 1, 17], "base": [10_000, 10], "dim": [16, 2, 32], "position": [8, 0, 2.25],
     },
     "rope.shifted_scores": {"shift": [100, 0, 10_000]},
     "rope.one_wave": {
         "content": [-90, 0, 180], "distance": [3, 0, 12.5], "speed": ["0.25", "1"],
     },
+    "rope.rounded_positions": {"start": [2048, 0, 192, 8000]},
     "rope.pair_layouts": {"pair": [1, 0, 7], "dim": [16, 4, 12]},
     "rope.matrix_powers": {
         "turn": [15, 30], "squeeze": [0.6, 1, 1.4], "shift": [4, 0, 20],
@@ -251,6 +249,7 @@ CASES: dict[str, dict[str, list[Any]]] = {
         "order": ["half", "interleaved"], "channels": ["16", "9"], "shift": [20, 0, 7.5],
     },
     "rope_decay.decay_curves": {"dim": [128, 8], "base": [10_000, 100, 500_000]},
+    "rope_decay.slower_pairs": {"scale": [8, 1, 4.5], "length": [4096, 512, 32_768]},
     "rope_decay.series_errors": {"x": [10, 2, 20]},
     "rope_decay.partial_sums": {"distance": [22, 1, 52]},
     "rope_decay.copied_score": {"place": [40, 0, 128]},
@@ -263,7 +262,7 @@ CASES: dict[str, dict[str, list[Any]]] = {
             "axial", "raster index", "equal frequencies", "mixed, one head",
             "mixed, many directions",
         ],
-        "row": [6, 0], "column": [6, 13],
+        "row": [6, 0, 2.25], "column": [6, 13],
     },
     "rope_2d_3d.resolution_scores": {
         "convention": ["count patches", "scale", "pin the corners"], "side": [28, 7, 20, 56],
@@ -434,12 +433,12 @@ CASES: dict[str, dict[str, list[Any]]] = {
     },
     "decay_and_state.memory_of_decay": {"memory": [32.0, 2.0, 4096.0]},
     "decay_and_state.products_of_decays": {"decay": [0.9, 0.5, 0.99]},
-    "decay_and_state.halved_chunk": {"query": [20, 1, 31], "key": [9, 0, 30]},
+    "decay_and_state.halved_chunk": {"query": [20, 1, 63], "key": [9, 0, 62]},
     "decay_and_state.markers_and_decays": {
         "number": [0.4, 0, 1], "own": [0.0, 0.5], "other": [1.0, 0.5], "symbol": [1.0, 0.8],
     },
     "decay_and_state.decay_memory": {
-        "gamma": [0.9, 0.5], "reset": [8, 0, 20], "kept": [0.0, 0.25, 1.0],
+        "gamma": [0.9, 0.5], "reset": [8, 0, 20, 47], "kept": [0.0, 0.25, 1.0],
     },
     "delta_rule.written_twice": {
         "beta": [1.0, 0.5, 2.0], "angle": [60, 15, 90], "decay": [1.0, 0.5],
@@ -469,7 +468,7 @@ CASES: dict[str, dict[str, list[Any]]] = {
     },
     "language_model.leads_in_units": {"unit": [7.8, 1.0, 3.2]},
     "length_extrapolation.beyond_training": {
-        "method": ["rope", "pi", "ntk", "yarn"], "scale": [16, 2],
+        "method": ["rope", "pi", "ntk", "yarn"], "scale": [16, 2, 5.25],
     },
     "length_extrapolation.heard_window": {
         "tokens": [1024, 64, 16384], "r1": [1, 0.5, 2.5], "inverse": [64, 4],
@@ -515,7 +514,6 @@ CASES: dict[str, dict[str, list[Any]]] = {
     },
     "speed.attention_times": {
         "tokens": [1024, 256, 65536], "channels": [64, 32], "features": [64, 256],
-        "rates": [RATES], "recorded": [RECORDED],
     },
 }  # fmt: skip
 

@@ -123,8 +123,8 @@ def test_what_the_page_is_told() -> None:
     assert about["name"] == "my-wave"
     assert about["play"] == "speed"
     assert "drag" not in about
-    held = {"speed": "turn2", "size": "y at -1.5"}
-    assert explorer(drag=held).to_json()["layout"]["meta"]["explorer"]["drag"] == held
+    for held in ({"speed": "turn2", "size": "y at -1.5"}, {"speed": "hands", "size": "x2"}):
+        assert explorer(drag=held).to_json()["layout"]["meta"]["explorer"]["drag"] == held
     assert about["parameters"][0] == {
         "name": "speed",
         "label": "speed (1/s)",
@@ -340,15 +340,18 @@ def test_the_kind_of_values_decides_the_live_control_and_a_single_value_has_none
     def draw(**values: Any) -> go.Figure:
         return go.Figure()
 
-    grid = {"amount": [1, 2], "kind": ["a", "b"], "yes": [False, True], "one": [2]}
-    panel = Explorer(draw, alt="Nothing.", many=[*"abcdefg"], **grid).widget()
+    grid = {"amount": range(40), "kind": ["a", "b"], "yes": [False, True], "one": [2]}
+    more = {"many": [*"abcdefg"], "few": range(8), "points": range(9)}
+    panel = Explorer(draw, alt="Nothing.", **more, **grid).widget()
     found = {w.description: type(w) for w in panel.children if hasattr(w, "description")}
-    assert {name: found.get(name) for name in ("amount", "kind", "yes", "one", "many")} == {
+    assert {name: found.get(name) for name in (*grid, *more)} == {
         "amount": ipywidgets.SelectionSlider,
         "kind": ipywidgets.ToggleButtons,
         "yes": ipywidgets.Checkbox,
         "one": None,
         "many": ipywidgets.Dropdown,
+        "few": ipywidgets.ToggleButtons,
+        "points": ipywidgets.Dropdown,
     }
 
 

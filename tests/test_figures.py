@@ -15,10 +15,12 @@ from typing import Any
 import pytest
 
 from lab.explore import HARD_LIMIT, Drawn, Explorer, figure_json
+from lab.explore.frames import FEWEST_STOPS, MOST_BUTTONS, PLOTLY
 from tests.figure_cases import CASES, find, states
 from tests.figure_states import state_of
 
 FOLDER = Path(__file__).parents[1] / "book" / "figures"
+NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 
 # figure -> numbers of its words that its picture implies, at the values of its sliders
 IMPLIED: dict[str, Callable[..., Sequence[float]]] = {
@@ -71,6 +73,30 @@ def test_every_figure_has_a_case() -> None:
             if function.__module__ == module.__name__ and returns in ("Drawn", Drawn):
                 drawing.add(f"{path.stem}.{name}")
     assert drawing == set(CASES)
+
+
+def in_chapter(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield what a chapter's page is told of each of its figures."""
+    for cell in json.loads(path.read_text(encoding="utf8"))["cells"]:
+        for output in cell.get("outputs", []):
+            if PLOTLY in output.get("data", {}):
+                yield output["data"][PLOTLY]["layout"]["meta"]["explorer"]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_numbers_are_an_amount_that_moves_smoothly_or_a_handful_of_cases(path: Path) -> None:
+    """Between the two lies a slider that jumps, or a list of numbers that could be a slider."""
+    counts = {
+        (about["name"], parameter["name"]): len(parameter["values"])
+        for about in in_chapter(path)
+        for parameter in about["parameters"]
+        if not isinstance(parameter["values"][0], (str, bool))
+    }
+    assert {
+        parameter: count
+        for parameter, count in counts.items()
+        if MOST_BUTTONS["numbers"] < count < FEWEST_STOPS
+    } == {}
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -20,8 +20,9 @@ from book.figures.length_extrapolation import beyond_training
 from book.figures.rotations_meet_linear_attention import KERNEL_FEATURES, shifted_kernels
 from book.figures.toeplitz_rpe import toeplitz_operations
 from lab.explore import COLOURS
-from lab.theory.extrapolation import seen_turns
+from lab.theory.extrapolation import seen_turns, unseen_share
 from lab.theory.structured_variance import (
+    circulant_mean_mse,
     circulant_mse,
     circulant_worst_ratio,
     structured_bias_bounds,
@@ -30,6 +31,7 @@ from lab.theory.structured_variance import (
 from lab.theory.variance import optimal_mse, orthogonal_mse, positive_mse
 from stringlib import CosineWeight, RoPE, linear_attention, reference
 from stringlib.attention.features import optimal_alpha
+from stringlib.encoders.scaling import ntk_aware, position_interpolation, yarn
 from stringlib.testing.properties import largest_difference
 from tests.figure_cases import states
 
@@ -195,7 +197,7 @@ def test_outputs_are_those_of_the_package_and_habits_let_the_last_key_move_them(
 
 def test_bars_and_lines_are_those_of_the_vector() -> None:
     for at, (figure, _) in states("circulant_favor.row_correlation"):
-        bars, correlation, independent, _, circulant = figure.data
+        bars, correlation, independent, average, circulant = figure.data
         u = torch.tensor(bars.y)
         for delta, value in enumerate(correlation.y):
             assert abs((u * u.roll(-delta)).sum() - value) < 2e-3
@@ -205,6 +207,8 @@ def test_bars_and_lines_are_those_of_the_vector() -> None:
             gaps = range(1 - m, m)
             wanted = sum((m - abs(k)) * math.expm1(correlation.y[k % 16]) for k in gaps) / m**2
             assert abs(circulant.y[m - 1] - wanted) < 1e-2
+            mean = circulant_mean_mse(u.double(), m).item()
+            assert average.y[m - 1] == pytest.approx(mean, abs=1e-5)
 
 
 def test_two_rows_err_as_the_formula_of_circulants_says() -> None:
@@ -514,7 +518,7 @@ def test_the_right_value_wins_behind_a_shift_and_the_commonest_without() -> None
 
 def scores(method: str, line: int = 1) -> dict[int, float]:
     drawn = beyond_training(method, 16).figure.data[line]
-    return dict(zip(drawn.x, drawn.y, strict=True))
+    return {x: y for x, y in zip(drawn.x, drawn.y, strict=True) if y is not None}
 
 
 def test_the_fit_ends_with_training_and_interpolation_reads_it_more_slowly() -> None:
@@ -531,6 +535,15 @@ def test_bars_are_the_circle_seen_and_new() -> None:
     for at, (fig, text) in states("length_extrapolation.beyond_training"):
         seen, new = (torch.tensor(bar.y) for bar in fig.data[2:])
         assert torch.allclose(seen.double(), turns.clamp(max=1), atol=1e-4)
+        waves, scale = RoPE(16).frequencies(), float(at["scale"])
+        slowed = {
+            "rope": lambda w: w,
+            "pi": lambda w, s=scale: position_interpolation(w, s),
+            "ntk": lambda w, s=scale: ntk_aware(w, s),
+            "yarn": lambda w, s=scale: yarn(w, s, 64, fast=4),
+        }[at["method"]](waves)
+        share = unseen_share(waves, slowed, 64, 64 * scale)[0, :, 0]
+        assert torch.allclose(new.double(), share, atol=1e-9)
         assert (seen + new).max() < 1.0001
         assert (new.max() < 1e-4).item() is (at["method"] in ("pi", "yarn"))
         assert f"{int((new > 0.005).sum())} of 8 pairs meet new ones" in text

@@ -128,6 +128,46 @@ def test_a_head_of_fast_pairs_looks_where_the_scaled_frequencies_say() -> None:
             assert abs(best - at["scale"] * at["place"]) <= 0.5
 
 
+def test_pairs_are_slowed_down_as_the_packages_scalings_do() -> None:
+    waves = RoPE(128).frequencies()
+    for at, (fig, told) in states("rope_decay.slower_pairs"):
+        scale, length = at["scale"], at["length"]
+        scaled = (
+            scaling.position_interpolation(waves, scale),
+            scaling.ntk_aware(waves, scale),
+            scaling.yarn(waves, scale, length),
+        )
+        for line, slow in zip(fig.data, scaled, strict=True):
+            want = (waves / slow)[0, :, 0]
+            assert properties.largest_difference(exact(line.y), want) < 1e-9
+        kept = int((waves * length / (2 * math.pi) >= 32).sum())
+        assert f"the first {kept} pairs not at all" in told
+
+
+def test_the_integral_that_a_page_computes_is_that_of_the_theory() -> None:
+    for at, (fig, _) in states("rope_decay.decay_curves"):
+        total, integral, early, late, _ = fig.data
+        t, base = exact(total.x), float(at["base"])
+        theta = geometric_frequencies(at["dim"] // 2, base)
+        wanted = (rope_decay.phase_sum(t, theta).abs(), rope_decay.phase_integral(t, base).abs())
+        for trace, want in zip((total, integral), wanted, strict=True):
+            assert ((exact(trace.y) - want) / want).abs().max() < 1e-6
+        for trace, law in zip((early, late), rope_decay.regimes(t, base), strict=True):
+            drawn = [(y, want) for y, want in zip(trace.y, law.tolist(), strict=True) if y]
+            assert len(drawn) > 30
+            assert all(y == pytest.approx(want) for y, want in drawn)
+
+
+def test_scores_of_rounded_positions_are_the_packages() -> None:
+    ones, encoder = torch.ones(1, 65, 64).double() / 8, RoPE(64)
+    for at, (fig, told) in states("rope.rounded_positions"):
+        places = (at["start"] + torch.arange(65).double())[:, None]
+        for line, dtype in zip(fig.data, (torch.float32, torch.bfloat16), strict=True):
+            scores = properties.logits(encoder, ones, ones, places.to(dtype).double())[0, 0]
+            assert properties.largest_difference(exact(line.y), scores) < 1e-9
+        assert f"where {places.bfloat16().unique().numel()} of 65 positions are left" in told
+
+
 def test_planes_turn_as_the_matrices_do() -> None:
     A = planar_skew(exact([2.0, 1.0]), 4)
     for at, (fig, _) in states("string.turned_planes"):

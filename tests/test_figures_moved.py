@@ -266,8 +266,10 @@ def test_votes_are_those_of_attention_in_the_study() -> None:
 def test_half_lives_are_those_of_the_packages_heads() -> None:
     for at, (fig, told) in states("decay_and_state.memory_of_decay"):
         decay = 1 - 1 / at["memory"]
-        curve, retnet, alibi = fig.data
+        curve, mark, retnet, alibi = fig.data
         assert list(curve.y) == pytest.approx([decay**x for x in curve.x])
+        assert mark.x == (at["memory"],) * 2
+        assert mark.y[1] == pytest.approx(decay ** at["memory"])
         assert f"half is left after {math.log(0.5) / math.log(decay):.1f}" in told
         for dots, logs in ((retnet, retnet_log_decay(8)), (alibi, -ALiBi(8).slopes)):
             assert list(dots.x) == pytest.approx(
@@ -286,7 +288,7 @@ def test_reciprocals_end_where_float32_has_no_number() -> None:
 
 def cut_of(query: int, key: int) -> tuple[int, int]:
     """Return the last token before the cut that parts a pair, and how many cuts came to it."""
-    low, high, times = 0, 32, 1
+    low, high, times = 0, 64, 1
     while not key < (middle := (low + high) // 2) <= query:
         low, high = (middle, high) if key >= middle else (low, middle)
         times += 1
@@ -310,10 +312,10 @@ def test_a_pair_is_computed_at_the_cut_that_parts_it() -> None:
         assert blue[cut + 1 : query + 1].prod() == pytest.approx(of_query)
         assert orange[key + 1 : cut + 1].prod() == pytest.approx(of_key)
         assert largest_difference(blue + orange + grey, decays) < 1e-12
-        for i, j in itertools.product(range(32), repeat=2):
-            assert levels.z[i][j] == (cut_of(i, j)[1] if j < i else None)
+        for i, row in enumerate(levels.z):  # up to the diagonal
+            assert list(row) == ([cut_of(i, j)[1] for j in range(i)] or [None])
         inside = {  # of the frame: the pairs of the same level about the ring
-            (i, j) for i in range(32) for j in range(i) if cut_of(i, j) == (cut, times)
+            (i, j) for i in range(64) for j in range(i) if cut_of(i, j) == (cut, times)
         }
         rows, columns = ({pair[k] for pair in inside} for k in (0, 1))
         assert (min(frame.y), max(frame.y)) == (min(rows) - 0.5, max(rows) + 0.5)

@@ -23,11 +23,6 @@ from book.figures.marks import (
     won,
 )
 from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels
-from lab.theory.structured_variance import (
-    circulant_mean_mse,
-    circulant_mse,
-    cyclic_autocorrelation,
-)
 
 __all__ = [
     "CIRCULANT_SIGNS",
@@ -43,13 +38,17 @@ __all__ = [
 
 SIZE = 16
 TICKS = (0.03, 0.1, 0.3, 1, 3, 10, 30)  # of the error: plotly's own are too many, without zeros
+STEPS = {c: [d for d in range(1, SIZE) if math.gcd(d, SIZE) == c] for c in (1, 2, 4, 8)}
+"""Number of cycles → the steps that split the channels into so many."""
+
 CIRCULANT_VECTORS = ("constant", "smooth", "random", "one channel")
 """The vectors z that :func:`row_correlation` knows."""
 CIRCULANT_SIGNS = ("no signs", "signs 1", "signs 2", "signs 3")
 """The choices of s that :func:`row_correlation` knows."""
 
 
-def _vector(name: str, square: float) -> Tensor:
+def _vector(name: str) -> Tensor:
+    """Return a vector of length 1."""
     n = torch.arange(SIZE, dtype=torch.float64)
     draw = torch.Generator().manual_seed(4)
     shapes = {
@@ -60,7 +59,7 @@ def _vector(name: str, square: float) -> Tensor:
     }
     if name not in shapes:
         raise ValueError(f"vector must be one of {CIRCULANT_VECTORS}, got {name!r}")
-    return shapes[name] / shapes[name].norm() * math.sqrt(square)
+    return shapes[name] / shapes[name].norm()
 
 
 def _signs(name: str) -> Tensor:
@@ -71,6 +70,57 @@ def _signs(name: str) -> Tensor:
         return torch.ones(SIZE, dtype=torch.float64)
     bits = torch.randint(2, (SIZE,), generator=torch.Generator().manual_seed(number))
     return (2 * bits - 1).double()
+
+
+def _shares() -> Tensor:
+    """Return the share of the pairs of m rows that are δ rows apart, ``(m, δ)``."""
+    delta, m = torch.arange(SIZE).double(), torch.arange(1, SIZE + 1).double()[:, None]
+    return ((m - delta).clamp(min=0) + (m - (SIZE - delta)).clamp(min=0)) / m**2
+
+
+@computed
+def _signed(square: Tensor, direction: list[float]) -> dict[str, Tensor]:
+    """Return s ⊙ z, its autocorrelation, and the error of rows, :eq:`eq-circulant-variance`."""
+    u = torch.tensor(direction, dtype=torch.float64) * square.sqrt()
+    places = torch.arange(SIZE)
+    correlation = (u * u[(places + places[:, None]) % SIZE]).sum(-1)
+    errors = (_shares() * torch.expm1(correlation)).sum(-1)
+    return {
+        "signed": u,
+        "correlation": correlation,
+        "errors": errors,
+        "last": errors[-1],
+        "apart": correlation[1:].abs().amax(-1),
+    }
+
+
+@computed
+def _unsigned(square: Tensor, direction: list[float]) -> dict[str, Tensor]:
+    """Return the errors of independent rows and of a circulant over all signs, and axes' ends.
+
+    The mean over signs is :eq:`eq-circulant-variance-signs`.
+    """
+    z = torch.tensor(direction, dtype=torch.float64) * square.sqrt()
+    means = []
+    for cycles, deltas in STEPS.items():
+        delta = torch.tensor(deltas)[:, None, None]
+        # the channels of each cycle, (deltas, cycles, channels)
+        at = (delta * torch.arange(SIZE // cycles) + torch.arange(cycles)[:, None]) % SIZE
+        a = z[at] * z[(at + delta) % SIZE]
+        means.append((a.cosh().prod(-1) + a.sinh().prod(-1)).prod(-1))
+    alone = torch.expm1(square)  # of a row with itself
+    shares, order = _shares(), [d for deltas in STEPS.values() for d in deltas]
+    average = shares[:, 0] * alone + (shares[:, order] * (torch.cat(means) - 1)).sum(-1)
+    independent = alone / torch.arange(1, SIZE + 1).double()
+    reach, ends = torch.tensor([-1.1, 1.1]).double(), torch.tensor([0.5 / SIZE, 1.6]).double()
+    return {
+        "independent": independent,
+        "average": average,
+        "told": torch.stack([independent[0], independent[-1], average[-1]]),
+        "channels": reach * square.sqrt(),
+        "rows": reach * square,
+        "decades": (ends * alone).log10(),
+    }
 
 
 def row_correlation(vector: str, signs: str, square: float) -> Drawn:
@@ -92,37 +142,40 @@ def row_correlation(vector: str, signs: str, square: float) -> Drawn:
     Raises:
         ValueError: If a name is unknown.
     """
-    z, s = _vector(vector, square), _signs(signs)
-    correlation = cyclic_autocorrelation(s * z)
+    z, s = _vector(vector), _signs(signs)
+    found, among = _signed(square, (s * z).tolist()), _unsigned(square, z.tolist())
     rows = list(range(1, SIZE + 1))
-    independent = [math.expm1(square) / m for m in rows]
-    average = [circulant_mean_mse(z, m).item() for m in rows]
-    errors = [circulant_mse(z, s, m).item() for m in rows]
     purple = COLOURS["favor-circulant"]
 
-    def channels(head: str, heights: Tensor, colour: str, reach: float, title: str) -> Panel:
-        drawn = bars(list(range(SIZE)), rounded(heights, 4), colour, hover="%{x}: %{y:.3f}")
-        y = axis(low=-1.1 * reach, high=1.1 * reach, nticks=5)
-        return Panel([drawn], head, x=axis(title, dtick=5), y=y)
+    def channels(head: str, heights: list[float], colour: str, ends: list[float], x: str) -> Panel:
+        drawn = bars(list(range(SIZE)), heights, colour, hover="%{x}: %{y:.3f}")
+        y = axis(low=ends[0], high=ends[1], nticks=5)
+        return Panel([drawn], head, x=axis(x, dtick=5), y=y)
 
     def error(values: list[float], colour: str, name: str, **look: Any) -> go.Scatter:
-        return line(rows, rounded(values, 5), colour, name, hover="m = %{x}: %{y:.3f}", **look)
+        return line(rows, values, colour, name, hover="m = %{x}: %{y:.3f}", **look)
 
-    low, high = 0.5 * independent[-1], 1.6 * independent[0]
+    low, high = among["decades"]
     curves = Panel(
         [
-            error(independent, COLOURS["favor-iid"], "independent rows", width=2, dash="dash"),
-            error(average, purple, "circulant, all signs", width=2, dash="dot"),
-            error(errors, purple, "circulant, these signs", width=3),
+            error(
+                among["independent"],
+                COLOURS["favor-iid"],
+                "independent rows",
+                width=2,
+                dash="dash",
+            ),
+            error(among["average"], purple, "circulant, all signs", width=2, dash="dot"),
+            error(found["errors"], purple, "circulant, these signs", width=3),
         ],
         "error of the mean of m features",
         x=axis("rows m", 0.5, SIZE + 0.5),
-        y=axis(low=math.log10(low), high=math.log10(high), type="log", tickvals=TICKS),
+        y=axis(low=low, high=high, type="log", tickvals=TICKS),
     )
     fig = panels(
         [
-            channels("s ⊙ z", s * z, PALETTE["grey"], math.sqrt(square), "channel n"),
-            channels("Aδ: rows δ apart", correlation, purple, square, "δ"),
+            channels("s ⊙ z", found["signed"], PALETTE["grey"], among["channels"], "channel n"),
+            channels("Aδ: rows δ apart", found["correlation"], purple, among["rows"], "δ"),
         ],
         curves,
         heights=(0.36, 0.42),
@@ -131,13 +184,14 @@ def row_correlation(vector: str, signs: str, square: float) -> Drawn:
         height=560,
         margin={"l": 44, "r": 14, "t": 34, "b": 92},
     )
+    one, independent, average = among["told"]
     return Drawn(
         fig,
         f"A {vector} vector of 16 channels and squared length {square:g}, {signs}: its entries, "
-        f"its cyclic autocorrelation, at most {correlation[1:].abs().max():.2f} in size away from "
-        f"0, and the error of the mean of 1 to 16 features. It starts at {independent[0]:.2f} and "
-        f"at 16 rows is {independent[-1]:.3f} for independent rows, {errors[-1]:.3f} for the "
-        f"circulant with these signs and {average[-1]:.3f} for a circulant on average over all "
+        f"its cyclic autocorrelation, at most {found['apart']:.2f} in size away from "
+        f"0, and the error of the mean of 1 to 16 features. It starts at {one:.2f} and "
+        f"at 16 rows is {independent:.3f} for independent rows, {found['last']:.3f} for the "
+        f"circulant with these signs and {average:.3f} for a circulant on average over all "
         "signs.",
     )
 

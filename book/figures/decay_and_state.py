@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
-from book.figures.marks import CELLS, axis, bars, dots, downwards, heat, line, through, upright
+from book.figures.marks import CELLS, axis, bars, dots, downwards, heat, line, pin, through, upright
 from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels, pick
 from lab.explore.style import SEQUENTIAL
 from stringlib.attention.decay import decay_mask
@@ -22,7 +22,7 @@ __all__ = [
     "products_of_decays",
 ]
 
-TOKENS, FACT = 32, 12
+TOKENS, FACT = 48, 12
 CONSTANT, GATED = COLOURS["retnet"], COLOURS["ssd"]
 
 
@@ -32,7 +32,10 @@ def _memory(gamma: Tensor, reset: Tensor, kept: Tensor) -> dict[str, Tensor]:
     constant = gamma.expand(TOKENS)
     gated = torch.where(torch.arange(TOKENS) == reset, kept, 1.0)
     decays = torch.stack([constant, gated])
-    return {"decays": decays, "left": decay_mask(decays.log())[:, -1]}
+    # the last token's row of the mask: the product of all decays after a token
+    later = torch.cat([decays[:, 1:], torch.ones(2, 1, dtype=torch.float64)], -1)
+    left = later.log().flip(-1).cumsum(-1).flip(-1).exp()
+    return {"decays": decays, "left": left}
 
 
 def decay_memory(gamma: float, reset: float, kept: float) -> Drawn:
@@ -126,7 +129,12 @@ def _weights(memory: Tensor) -> dict[str, Tensor]:
     """Return a constant decay, its weights at all distances, and its half-life."""
     log = torch.log1p(-1 / memory)
     weights = (log * torch.tensor(DISTANCES, dtype=torch.float64)).exp()
-    return {"decay": log.exp(), "weights": weights, "half": -math.log(2) / log}
+    return {
+        "decay": log.exp(),
+        "weights": weights,
+        "half": -math.log(2) / log,
+        "at_memory": (log * memory).exp(),
+    }
 
 
 def memory_of_decay(memory: float) -> Drawn:
@@ -139,14 +147,17 @@ def memory_of_decay(memory: float) -> Drawn:
         memory: The sum of all weights, 1 / (1 - decay), in tokens.
 
     Returns:
-        A figure of one line, and two rows of dots at half of the weight.
+        A figure of one line with a mark at the memory, and two rows of dots at half of the weight.
     """
     found = _weights(memory)
     lives = {
         "retnet": [-math.log(2) / math.log1p(-(2.0 ** (-5 - h))) for h in HEADS],
         "alibi": [math.log(2) * 2.0 ** (1 + h) for h in HEADS],
     }
-    drawn = [line(DISTANCES, found["weights"], PALETTE["blue"], "weight", hover="%{x}: %{y:.2f}")]
+    drawn = [
+        line(DISTANCES, found["weights"], PALETTE["blue"], "weight", hover="%{x}: %{y:.2f}"),
+        pin(memory, found["at_memory"], PALETTE["blue"]),
+    ]
     for name, called, size, symbol in (
         ("retnet", "RetNet's heads", 15, "circle-open"),
         ("alibi", "ALiBi's heads", 8, "circle"),
@@ -173,7 +184,8 @@ def memory_of_decay(memory: float) -> Drawn:
     return Drawn(
         go.Figure(drawn, axes),
         f"Weight against distance on a logarithmic axis, decay {decay:.4f}: all weights add up to "
-        f"{memory:.0f} tokens, and half is left after {half:.1f}. Dots at one half, for the heads "
+        f"{memory:.0f} tokens, where a mark stands at {found['at_memory']:.2f}, and half is left "
+        f"after {half:.1f}. Dots at one half, for the heads "
         "of RetNet and of ALiBi, stand at equal steps: each head remembers twice as long as the "
         "one before.",
     )
@@ -234,8 +246,8 @@ def products_of_decays(decay: float) -> Drawn:
     )
 
 
-CHUNK, LEVELS = 32, 5
-ORDINALS = ("first", "second", "third", "fourth", "fifth")
+CHUNK, LEVELS = 64, 6
+ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth")
 DECAYS = [round(0.98 - 0.22 * math.sin(2.4 * t) ** 4, 2) for t in range(CHUNK)]
 DECAYS[22] = 0.3
 
@@ -273,7 +285,7 @@ def halved_chunk(query: float, key: float) -> Drawn:
     """Draw by which halving of a chunk a pair is computed: :eq:`eq-decay-halves`.
 
     Args:
-        query: Place of the query in a chunk of 32, from 1.
+        query: Place of the query in a chunk of 64, from 1.
         key: Place of the key; the one before the query, if it lies behind that.
 
     Returns:
@@ -283,10 +295,11 @@ def halved_chunk(query: float, key: float) -> Drawn:
     (at_key, at_query), cut, level = found["pair"], found["cut"], found["level"]
     of_query, of_key, weight = found["weights"]
     blue, orange, red = PALETTE["blue"], PALETTE["orange"], PALETTE["red"]
-    levels = [[_level(i, j) for j in range(CHUNK)] for i in range(CHUNK)]
+    # a row ends before its own token, and the first has none: half of the map takes no room
+    levels = [[_level(i, j) for j in range(max(i, 1))] for i in range(CHUNK)]
     ring: dict[str, Any] = {"symbol": "circle-open", "size": 13, "marker_line_width": 3}
     pairs = [
-        heat(levels, (SEQUENTIAL, 0.4, 5.2), "query %{y}, key %{x}: level %{z}"),
+        heat(levels, (SEQUENTIAL, 0.4, 6.2), "query %{y}, key %{x}: level %{z}"),
         through(found["frame"], red, width=2.5),
         dots([at_key], [at_query], red, **ring),
     ]
@@ -298,7 +311,7 @@ def halved_chunk(query: float, key: float) -> Drawn:
         )
     ]  # fmt: skip
     word = pick(level, *ORDINALS)
-    ticks: dict[str, Any] = {"dtick": 8}
+    ticks: dict[str, Any] = {"dtick": 16}
     fig = panels(
         Panel(
             pairs,

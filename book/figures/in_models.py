@@ -181,15 +181,14 @@ def bfloat_angles(position: int) -> Drawn:
     for (name, colour), off in zip(ROUNDED.items(), found["off"], strict=True):
         traces.append(line(None, off, colour, name, width=1.5, hover="pair %{x}: %{y:.2g} radians"))
     said = ", ".join(f"{n} {c}" for n, c in zip(ROUNDED, counts, strict=True))
-    frame = layout(
-        height=400,
-        margin={"l": 60, "r": 12, "t": 44, "b": 92},
-        title_text=f"off by 0.1: {said}",
-        xaxis=axis("pair, fast to slow", -1, 64),
-        yaxis=axis("radians lost", -5, 2, type="log", dtick=1, exponentformat="power"),
+    angles = Panel(
+        traces,
+        f"pairs off by over 0.1 radians, if one is rounded:<br>{said}",
+        x=axis("pair, fast to slow", -1, 64),
+        y=axis("radians lost", -5, 2, type="log", dtick=1, exponentformat="power"),
     )
     return Drawn(
-        go.Figure(traces, frame),
+        panels(angles, height=400, margin={"l": 60, "r": 12, "t": 48, "b": 92}),
         f"Radians that each of 64 pairs of Llama 3 is off at position {position:,.0f}, on a "
         "logarithmic axis, with the bound, a line that falls with the frequency. Pairs off by over "
         f"0.1 if one number is rounded to bfloat16: {said}.",

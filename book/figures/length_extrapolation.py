@@ -13,11 +13,10 @@ from torch import Tensor
 
 from book.figures.marks import axis, bars, box, dots, line, rounded
 from lab.explore import COLOURS, Drawn, Panel, computed, layout, panels
-from lab.theory.extrapolation import seen_turns, unseen_share
+from lab.theory.extrapolation import seen_turns
 from lab.theory.spread import interval
 from results.extrapolation import EDGES, LENGTHS
 from stringlib import RoPE
-from stringlib.encoders.scaling import ntk_aware, position_interpolation, yarn
 
 __all__ = [
     "LENGTH_METHODS",
@@ -34,20 +33,26 @@ LENGTH_METHODS = {"rope": "unscaled", "pi": "interpolation", "ntk": "NTK-aware",
 """Name of a method → its name in the figure."""
 
 
-def _frequencies(method: str, scale: float) -> Tensor:
-    """Return the frequencies at test, ``(pairs,)``."""
-    theta = RoPE(DIM).frequencies()
-    ways = {
-        "rope": lambda: theta,
-        "pi": lambda: position_interpolation(theta, scale),
-        "ntk": lambda: ntk_aware(theta, scale),
-        "yarn": lambda: yarn(theta, scale, TRAINED, fast=FAST),
-    }
-    return ways[method]()[0, :, 0]
+PAIRS, LARGEST = DIM // 2, 16
+NEAR = 4, TRAINED - 1  # distances whose scores are told
+
+
+def _slowing(method: str) -> tuple[list[float], list[float]]:
+    """Return which share of each pair is kept, and with which power of the scale the rest falls."""
+    turns = seen_turns(RoPE(DIM).frequencies(), TRAINED)[0, :, 0]
+    ramp = ((turns - 1) / (FAST - 1)).clamp(0, 1).tolist()
+    whole, none = [1.0] * PAIRS, [0.0] * PAIRS
+    return {
+        "rope": (whole, whole),
+        "pi": (none, whole),
+        "ntk": (none, [i / (PAIRS - 1) for i in range(PAIRS)]),
+        "yarn": (ramp, whole),
+    }[method]
 
 
 def _waves(distances: Tensor, frequencies: Tensor) -> Tensor:
-    angles = distances[:, None].double() * frequencies
+    """Return cosines and sines at distances ``(n, 1)``."""
+    angles = distances * frequencies
     return torch.cat([angles.cos(), angles.sin()], -1)
 
 
@@ -55,15 +60,42 @@ def _preference(distances: Tensor) -> Tensor:
     return -torch.log1p(distances / WIDTH)
 
 
-def _scores(method: str, scale: float, distances: Tensor) -> Tensor:
-    """Return the score at distances, of waves fitted to the preference in training."""
-    near = torch.arange(TRAINED)
-    A, wish = _waves(near, _frequencies("rope", 1)), _preference(near).double()
+def _fitted() -> list[float]:
+    """Return the amplitudes of the waves that come nearest to the preference in training."""
+    near = torch.arange(TRAINED, dtype=torch.float64)
+    A, wish = _waves(near[:, None], RoPE(DIM).frequencies()[0, :, 0]), _preference(near)
     damped = A.mT @ A + RIDGE * TRAINED * torch.eye(DIM, dtype=A.dtype)
-    return _waves(distances, _frequencies(method, scale)) @ torch.linalg.solve(damped, A.mT @ wish)
+    return torch.linalg.solve(damped, A.mT @ wish).tolist()
 
 
-def beyond_training(method: str, scale: int) -> Drawn:
+@computed
+def _beyond(
+    scale: Tensor, keep: list[float], power: list[float], fit: list[float], shown: list[int]
+) -> dict[str, Tensor]:
+    """Return the score at the distances that are shown, with gaps, and the angles that are new.
+
+    And the scores at ``NEAR``, and between what they lie beyond training.
+    """
+    theta, kept = RoPE(DIM).frequencies()[0, :, 0], torch.tensor(keep, dtype=torch.float64)
+    slowed = theta * (kept + (1 - kept) * scale ** -torch.tensor(power, dtype=torch.float64))
+    amplitudes = torch.tensor(fit, dtype=torch.float64)[:, None]
+    places, length = torch.tensor(shown, dtype=torch.float64)[:, None], scale * TRAINED
+    beyond = torch.arange(TRAINED, LARGEST * TRAINED).double()[:, None]
+    scores, far = (_waves(at, slowed) @ amplitudes for at in (places, beyond))
+    inside = beyond < length
+    ends = [torch.where(inside, far, 1e9).amin(), torch.where(inside, far, -1e9).amax()]
+    met = (slowed * length / (2 * math.pi)).clamp(max=1)
+    new = (met - seen_turns(theta, TRAINED).clamp(max=1)).clamp(min=0)
+    return {
+        "scores": torch.where(places <= length, scores, math.nan)[:, 0],
+        "near": torch.stack([scores[shown.index(at), 0] for at in NEAR]),
+        "far": torch.stack(ends),
+        "new": new,
+        "meet": (new > 0.005).double().sum(-1),
+    }
+
+
+def beyond_training(method: str, scale: float) -> Drawn:
     """Draw a score against distance far beyond training, and the angles that are new.
 
     Eight pairs of RoPE are fitted, by least squares, to a preference for near keys at the 64
@@ -72,36 +104,33 @@ def beyond_training(method: str, scale: int) -> Drawn:
 
     Args:
         method: One of ``LENGTH_METHODS``.
-        scale: How many times as long the text is, from 1 to 16.
+        scale: How many times as long the text is, above 1 and at most 16.
 
     Returns:
         A figure with two panels.
     """
-    method, scale = str(method), int(scale)
-    name = f"{LENGTH_METHODS[method]}, {scale} times as long"
-    shown = torch.unique(torch.logspace(0, 10, 161, base=2).round()).long()
-    drawn = shown[shown <= scale * TRAINED]
-    every = torch.arange(scale * TRAINED + 1)
-    scores = _scores(method, scale, every)
-    theta, scaled = _frequencies("rope", 1), _frequencies(method, scale)
-    seen = seen_turns(theta, TRAINED).clamp(max=1)
-    unseen = unseen_share(theta, scaled, TRAINED, scale * TRAINED)
+    method = str(method)
+    name = f"{LENGTH_METHODS[method]}, {scale:g} times as long"
+    curve = torch.unique(torch.logspace(0, 10, 161, base=2).round()).long().tolist()
+    shown = sorted({*curve, *NEAR})
+    found = _beyond(scale, *_slowing(method), _fitted(), shown)
+    seen = seen_turns(RoPE(DIM).frequencies(), TRAINED)[0, :, 0].clamp(max=1)
     grey, colour = COLOURS["none"], COLOURS[method]
 
-    def share(of: Tensor, name: str, colour: str, **look: Any) -> go.Bar:
-        return bars(None, rounded(of, 4), colour, name, hover="pair %{x}: %{y:.0%}", **look)
+    def share(of: Any, name: str, colour: str, **look: Any) -> go.Bar:
+        return bars(None, of, colour, name, hover="pair %{x}: %{y:.0%}", **look)
 
-    preference = rounded(_preference(shown))
+    preference = rounded(_preference(torch.tensor(shown)))
     trained = box(1, TRAINED - 1, 0, 1, width=0)
     shade = {"yref": "domain", "fillcolor": grey, "opacity": 0.15, "layer": "below"}
     ticks = [1, 4, 16, 64, 256, 1024]
     fig = panels(
         Panel(
             [
-                line(shown.tolist(), preference, grey, "preference", width=2, dash="dot"),
+                line(shown, preference, grey, "preference", width=2, dash="dot"),
                 line(
-                    drawn.tolist(),
-                    rounded(scores[drawn]),
+                    shown,
+                    found["scores"],
                     colour,
                     "score",
                     hover="%{x} tokens: %{y:.2f}",
@@ -113,8 +142,8 @@ def beyond_training(method: str, scale: int) -> Drawn:
         ),
         Panel(
             [
-                share(seen, "seen in training", grey, opacity=0.45),
-                share(unseen, "new", colour),
+                share(rounded(seen, 4), "seen in training", grey, opacity=0.45),
+                share(found["new"], "new", colour),
             ],
             x=axis("pair, fast to slow", dtick=1, showgrid=False),
             y=axis("of the circle", 0, 1.05, tickformat=".0%"),
@@ -126,16 +155,16 @@ def beyond_training(method: str, scale: int) -> Drawn:
         margin={"l": 48, "r": 12, "t": 34, "b": 92},
         title_text=name,
     )
-    near, last = scores[4].item(), scores[TRAINED - 1].item()
-    far = scores[TRAINED:-1]
-    top = f"Farther away it lies between {far.min():.1f} and {far.max():.1f}. " if len(far) else ""
+    near, last = found["near"]
+    low, high = found["far"]
     wish = _preference(torch.tensor(TRAINED - 1)).item()
     return Drawn(
         fig,
         f"Score against distance on a logarithmic axis, trained distances to {TRAINED - 1} shaded. "
-        f"{name}: {near:.1f} at distance 4, {last:.1f} at "
-        f"{TRAINED - 1}. {top}The preference that was fitted falls from -0.7 to {wish:.1f} "
-        f"there and goes on falling. Below, the angles: {int((unseen > 0.005).sum())} of 8 pairs "
+        f"{name}: {near:.1f} at distance {NEAR[0]}, {last:.1f} at "
+        f"{TRAINED - 1}. Farther away it lies between {low:.1f} and {high:.1f}. The preference "
+        f"that was fitted falls from -0.7 to {wish:.1f} "
+        f"there and goes on falling. Below, the angles: {found['meet']:.0f} of {PAIRS} pairs "
         "meet new ones.",
     )
 

@@ -35,6 +35,7 @@ __all__ = [
     "one_wave",
     "pair_layouts",
     "phase_clocks",
+    "rounded_positions",
     "shifted_scores",
     "split_heads",
 ]
@@ -45,6 +46,7 @@ CELL = 2.7  # a dial's radius is 1
 TOKENS, DIM = 24, 32  # of the shifted scores
 NEAR = 64  # tokens along one wave
 APART, LAST = 3, 48  # tokens between query and key, and the last shift, of the powers
+ROUNDED = 65  # tokens of a score whose positions are rounded
 HEADS, WIDE = 4, 2 * NEAR + 1  # heads that share one rotation, and their shifts in half tokens
 
 
@@ -73,6 +75,7 @@ def _clocks(distance: Tensor, base: Tensor, position: Tensor, dim: int) -> dict[
     return {
         "query": hands(position),
         "key": hands(position - distance),
+        "speeds": theta,
         "turns": torch.where(turns >= 10, turns.round(), short),
         "curve": (torch.arange(FARTHEST + 1)[:, None] * theta).cos().mean(-1),
         "score": (distance * theta).cos().mean(-1),
@@ -107,7 +110,13 @@ def phase_clocks(
     half = CELL / 2
     dials = Panel(
         [
-            through(found["query"], PALETTE["orange"], "query", width=3.5),
+            through(
+                found["query"],
+                PALETTE["orange"],
+                "query",
+                width=3.5,
+                customdata=found["speeds"],
+            ),
             through(found["key"], PALETTE["blue"], "key", width=3.5),
             line(
                 [x for x, _ in centres],
@@ -266,6 +275,51 @@ def pair_layouts(pair: int, dim: int) -> Drawn:
         f"Two rows of {dim} channels. Above, pair {pair} are the neighbours {2 * pair} and "
         f"{2 * pair + 1}. Lines lead to the row below, where they stand in the places {pair} and "
         f"{pair + half}, {half} apart.",
+    )
+
+
+@computed
+def _rounded(start: Tensor) -> dict[str, Tensor]:
+    """Return the score of equal vectors against distance, exact and rounded, and what is left."""
+    places, theta = start + torch.arange(ROUNDED).double(), geometric_frequencies(DIM)
+    short = places.bfloat16().double()
+    away = torch.stack([places - places[0], short - short[0]])
+    return {
+        "scores": (away[..., None] * theta).cos().mean(-1),
+        "left": 1 + (short[1:] != short[:-1]).double().sum(-1),
+    }
+
+
+def rounded_positions(start: int) -> Drawn:
+    """Draw the score of a query with an equal key, 64 channels, when positions are in bfloat16.
+
+    Args:
+        start: Position of the query; the keys stand 0 to 64 tokens from it.
+
+    Returns:
+        A figure of the score against distance, with exact positions and with rounded ones.
+    """
+    found = _rounded(start)
+    left = found["left"]
+    lines = [
+        line(list(range(ROUNDED)), score, PALETTE[colour], name, hover="%{x} tokens: %{y:.3f}")
+        for score, name, colour in zip(
+            found["scores"],
+            ("float32 positions", "bfloat16 positions"),
+            ("blue", "magenta"),
+            strict=True,
+        )
+    ]
+    axes = layout(
+        height=380,
+        title_text=f"from {start:g}: {left:.0f} of {ROUNDED} left in bfloat16",
+        xaxis=axis("distance (tokens)"),
+        yaxis=axis("score", 0.2, 1.05),
+    )
+    return Drawn(
+        go.Figure(lines, axes),
+        f"Score against distance, query at {start:g}: smooth with positions in float32, and with "
+        f"{left:.0f} steps in bfloat16, where {left:.0f} of {ROUNDED} positions are left.",
     )
 
 

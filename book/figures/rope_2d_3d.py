@@ -102,7 +102,7 @@ def grid_kernel(encoder: str, row: float, column: float) -> Drawn:
         column: Column of the query.
 
     Returns:
-        A heat-map with the query's cell marked.
+        A heat-map with the query marked; it may stand between cells.
     """
     found = _around(row, column, encoder)
     same, high = (

@@ -7,10 +7,11 @@ from typing import Any
 
 import plotly.graph_objects as go
 import torch
+from numpy.polynomial.laguerre import laggauss
 from numpy.polynomial.legendre import leggauss
 from torch import Tensor
 
-from book.figures.marks import axis, dots, line, pin, significant, through
+from book.figures.marks import axis, dots, line, pin, significant, through, upright
 from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels
 from lab.theory import rope_decay
 from stringlib.positions import geometric_frequencies
@@ -23,6 +24,7 @@ __all__ = [
     "fast_head",
     "partial_sums",
     "series_errors",
+    "slower_pairs",
 ]
 
 LARGEST, POINTS = 7, 211  # distances up to 10^7, 30 a decade
@@ -30,6 +32,59 @@ LOWEST, HIGHEST = 3e-4, 1.6
 TERMS, NODES, FARTHEST_OUT = 40, 80, 16.0  # of the series; of the quadrature of its remainder
 PAIRS, BASE, WITHIN = 64, 10_000.0, 3  # of the partial sums; steps of the integral within a step
 REACH = 128  # tokens of the copied score
+
+
+SERIES_TERMS, SERIES_END, FAR_NODES = 40, 4.0, 40  # of E₁: a series, and a quadrature beyond it
+
+
+def _exp_integral(x: Tensor, nodes: Tensor, weights: Tensor) -> Tensor:
+    r"""Return :math:`E_1(-\mathrm{i}x)`, its real and its imaginary part, ``(2, ...)``.
+
+    By a power series up to 4, and beyond as
+    :math:`e^{\mathrm{i}x} \int_0^\infty e^{-v} / (v - \mathrm{i}x)\,dv`.
+    """
+    k = torch.arange(1, SERIES_TERMS + 1, dtype=torch.float64)
+    near, far = x.clamp(max=SERIES_END).log(), x.clamp(min=SERIES_END)
+    terms = (k * near[:, None] - (k + 1).lgamma() - k.log()).exp()
+    turns = k * (math.pi / 2)
+    series = torch.stack(
+        [
+            -rope_decay.EULER - near - (terms * turns.cos()).sum(-1),
+            math.pi / 2 - (terms * turns.sin()).sum(-1),
+        ]
+    )
+    shares = weights / (nodes**2 + far[:, None] ** 2)
+    along, across = (shares * nodes).sum(-1), shares.sum(-1) * far
+    c, s = far.cos(), far.sin()
+    return torch.where(
+        x < SERIES_END, series, torch.stack([along * c - across * s, along * s + across * c])
+    )
+
+
+@computed
+def _integral(
+    base: Tensor, distances: list[float], nodes: list[float], weights: list[float]
+) -> dict[str, Tensor]:
+    """Return the size of the integral, and its two laws where the figure has room for them."""
+    t, v, w = (torch.tensor(x, dtype=torch.float64) for x in (distances, nodes, weights))
+    value = (_exp_integral(t / base, v, w) - _exp_integral(t, v, w)) / base.log()
+    early, late = ((base / t).log() - rope_decay.EULER) / base.log(), base / (t * base.log())
+    return {
+        "size": value.square().sum(0).sqrt(),
+        "early": torch.where(early > LOWEST, early, math.nan),
+        "late": torch.where(late < HIGHEST, late, math.nan),
+    }
+
+
+@computed
+def _summed(base: Tensor, pairs: int, distances: list[float]) -> dict[str, Tensor]:
+    """Return the size of the sum of so many waves, and where it leaves its integral."""
+    theta = base ** -(torch.arange(pairs).double() / pairs)
+    angles = torch.tensor(distances, dtype=torch.float64)[:, None] * theta
+    return {
+        "size": (angles.cos().mean(-1).square() + angles.sin().mean(-1).square()).sqrt(),
+        "leaves": 2 * math.pi * pairs / base.log(),
+    }
 
 
 def decay_curves(dim: int, base: float) -> Drawn:
@@ -43,44 +98,37 @@ def decay_curves(dim: int, base: float) -> Drawn:
         A figure with logarithmic axes.
     """
     # whole distances, evenly spread on the logarithmic axis
-    t = torch.logspace(0, LARGEST, POINTS, dtype=torch.float64).round().unique()
-    total = rope_decay.phase_sum(t, geometric_frequencies(dim // 2, base)).abs()
-    integral = rope_decay.phase_integral(t, base).abs()
-    early, late = rope_decay.regimes(t, base)
-    within_early = [v if v > LOWEST else None for v in early.tolist()]
-    within_late = [v if v < HIGHEST else None for v in late.tolist()]
-    floor, leaves = (dim / 2) ** -0.5, rope_decay.horizon(dim // 2, base)
+    t = torch.logspace(0, LARGEST, POINTS, dtype=torch.float64).round().unique().tolist()
+    nodes, weights = (part.tolist() for part in laggauss(FAR_NODES))
+    integral, total = _integral(base, t, nodes, weights), _summed(base, dim // 2, t)
+    floor, leaves = (dim / 2) ** -0.5, total["leaves"]
     grey = PALETTE["grey"]
 
     def curve(y: Any, colour: str, name: str, **look: Any) -> go.Scatter:
-        shown = significant(y, 4)  # more than a reader sees
-        return line(t.tolist(), shown, colour, name, hover="t = %{x}: %{y:.3g}", **look)
+        return line(t, y, colour, name, hover="t = %{x}: %{y:.3g}", **look)
 
     curves = [
-        curve(total, COLOURS["rope"], "sum |S|", width=1.2),
-        curve(integral, PALETTE["orange"], "integral |I|", width=3),
-        curve(within_early, PALETTE["teal"], "(ln(b/t) − γ)/ln b", width=2, dash="dash"),
-        curve(within_late, PALETTE["magenta"], "b/(t ln b)", width=2, dash="dot"),
+        curve(total["size"], COLOURS["rope"], "sum |S|", width=1.2),
+        curve(integral["size"], PALETTE["orange"], "integral |I|", width=3),
+        curve(integral["early"], PALETTE["teal"], "(ln(b/t) − γ)/ln b", width=2, dash="dash"),
+        curve(integral["late"], PALETTE["magenta"], "b/(t ln b)", width=2, dash="dot"),
         line([1, 10**LARGEST], [floor, floor], grey, "1/√(d/2)", width=1.5),
     ]
     powers: dict[str, Any] = {"type": "log", "dtick": 1, "exponentformat": "power"}
-    fig = go.Figure(
-        curves,
-        layout(
-            height=430,
-            margin={"l": 54, "r": 14, "t": 44, "b": 110},
-            title_text=f"horizon πd/ln b = {leaves:.0f} tokens",
-            xaxis=axis("distance t (tokens)", 0, LARGEST, **powers),
-            yaxis=axis(low=math.log10(LOWEST), high=math.log10(HIGHEST), **powers),
-        ),
+    axes = layout(
+        height=430,
+        margin={"l": 54, "r": 14, "t": 44, "b": 110},
+        title_text=f"horizon πd/ln b = {leaves:.0f} tokens",
+        xaxis=axis("distance t (tokens)", 0, LARGEST, **powers),
+        yaxis=axis(low=math.log10(LOWEST), high=math.log10(HIGHEST), **powers),
+        shapes=[{**upright(leaves, color=grey, width=1.5, dash="dot"), "yref": "y domain"}],
     )
-    fig.add_vline(leaves, line={"color": grey, "width": 1.5, "dash": "dot"})
     return Drawn(
-        fig,
-        f"Both axes logarithmic: distances from 1 to ten million, d = {dim}, base {base:g}. The "
+        go.Figure(curves, axes),
+        f"Both axes logarithmic: distances from 1 to ten million, d = {dim}, base {base:.0f}. The "
         f"sum follows the integral up to about {leaves:.0f} tokens; from there it also scatters, "
         f"in the end by about {floor:.3f} for ever. The integral falls slowly, like a "
-        f"logarithm, to about the distance {base:g}, and from there as one over the distance.",
+        f"logarithm, to about the distance {base:.0f}, and from there as one over the distance.",
     )
 
 
@@ -370,4 +418,59 @@ def fast_head(method: str, scale: float, place: int) -> Drawn:
         f"Score against distance, up to {LONG}, of a head that counts with seven fast pairs, "
         f"before and after {method} with the scale {scale:g}. Before, it is highest at "
         f"{place:.0f}, with 1. After, it is highest at {best:.0f}, and {kept:.2f} at {place:.0f}.",
+    )
+
+
+SLOW_TURNS, FAST_TURNS = 1, 32  # the ends of YaRN's ramp
+
+
+@computed
+def _slowed(scale: Tensor, length: Tensor) -> dict[str, Tensor]:
+    """Return by how much each pair is divided, the pairs that YaRN keeps, and the new length."""
+    place = torch.arange(PAIRS).double()
+    turns = length * geometric_frequencies(PAIRS, BASE) / (2 * math.pi)
+    keep = ((turns - SLOW_TURNS) / (FAST_TURNS - SLOW_TURNS)).clamp(0, 1)
+    return {
+        "by": torch.stack(
+            [
+                scale * torch.ones(PAIRS, dtype=torch.float64),
+                scale ** (place / (PAIRS - 1)),
+                1 / (keep + (1 - keep) / scale),
+            ]
+        ),
+        "whole": (turns >= FAST_TURNS).double().sum(-1),
+        "longer": scale * length,
+    }
+
+
+def slower_pairs(scale: float, length: int) -> Drawn:
+    """Draw by how much each of 64 pairs is slowed down for a longer text.
+
+    :eq:`eq-scale-interpolation`, :eq:`eq-scale-ntk` and :eq:`eq-scale-yarn`, with the base 10,000.
+
+    Args:
+        scale: s, the new length over the old one.
+        length: T, tokens in training.
+
+    Returns:
+        A figure of a line for each scaling.
+    """
+    found = _slowed(scale, length)
+    whole, longer = found["whole"], found["longer"]
+    lines = [
+        line(list(range(PAIRS)), by, COLOURS[colour], name, hover="pair %{x}: %{y:.3g}")
+        for by, name, colour in zip(found["by"], SCALED, ("pi", "ntk", "yarn"), strict=True)
+    ]
+    axes = layout(
+        height=340,
+        title_text=f"for {longer:,.0f} tokens; YaRN keeps {whole:.0f} pairs",
+        xaxis=axis("pair i, fast to slow"),
+        yaxis=axis("slowed down by", -0.05, math.log10(40), type="log",
+                   tickvals=[1, 2, 4, 8, 16, 32]),
+    )  # fmt: skip
+    return Drawn(
+        go.Figure(lines, axes),
+        f"By how much each of {PAIRS} pairs is slowed down, trained with {length:,.0f} tokens and "
+        f"used with {longer:,.0f}. Interpolation: all by {scale:g}. NTK-aware: from 1, the "
+        f"fastest, to {scale:g}, the slowest. YaRN: the first {whole:.0f} pairs not at all.",
     )

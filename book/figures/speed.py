@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
+from statistics import median
+from typing import Any
 
+import torch
+from torch import Tensor
+
+from benchmarks.recorded import ladder, rates, records
 from book.figures import marks
 from book.figures.toeplitz_rpe import toeplitz_operations
-from lab.explore import COLOURS, Drawn, Panel, panels
-from lab.theory.cost import least_seconds, linear_products, moved_numbers, pair_products
+from book.recorded import data
+from lab.explore import COLOURS, Drawn, Panel, computed, panels, pick
+from lab.records import gather
+from lab.theory.cost import linear_products, moved_numbers, pair_products
 
 __all__ = ["attention_times", "attention_work", "recorded_times"]
 
@@ -24,15 +32,15 @@ METHODS = {  # name → label, colour, dash
 }
 
 
-def _softmax(n: int, d: int, m: int) -> dict[str, float]:
+def _softmax(n: Any, d: Any, m: Any) -> dict[str, Any]:
     return {"multiplications": pair_products(n, d, d), "exponentials": n * n}
 
 
-def _relu(n: int, d: int, m: int) -> dict[str, float]:
+def _relu(n: Any, d: Any, m: Any) -> dict[str, Any]:
     return {"multiplications": linear_products(n, d, d + 1)}
 
 
-def _favor(n: int, d: int, m: int) -> dict[str, float]:
+def _favor(n: Any, d: Any, m: Any) -> dict[str, Any]:
     projections = 2 * n * m * d
     return {
         "multiplications": projections + linear_products(n, m, d + 1),
@@ -40,15 +48,15 @@ def _favor(n: int, d: int, m: int) -> dict[str, float]:
     }
 
 
-def _toeplitz(n: int, d: int, m: int) -> dict[str, float]:
+def _toeplitz(n: Any, d: Any, m: Any) -> dict[str, Any]:
     return {"multiplications": pair_products(n, m, d + 1)}
 
 
-def _toeplitz_fft(n: int, d: int, m: int) -> dict[str, float]:
+def _toeplitz_fft(n: Any, d: Any, m: Any) -> dict[str, Any]:
     return {"operations": toeplitz_operations(n, m, d)[1]}
 
 
-WORK: dict[str, Callable[[int, int, int], dict[str, float]]] = {
+WORK: dict[str, Callable[[Any, Any, Any], dict[str, Any]]] = {
     "softmax": _softmax,
     "relu": _relu,
     "favor": _favor,
@@ -57,14 +65,14 @@ WORK: dict[str, Callable[[int, int, int], dict[str, float]]] = {
 }
 
 
-def attention_work(method: str, n: int, d: int, m: int) -> dict[str, float]:
+def attention_work(method: str, n: Any, d: Any, m: Any) -> dict[str, Any]:
     """Return what one head has to do at least, not causal, in float32; :eq:`eq-intensity`.
 
     Args:
         method: One of ``"softmax"``, ``"relu"`` (as many features as channels), ``"favor"`` (with
             its projection), ``"toeplitz"`` (all pairs of tokens) and ``"toeplitz-fft"``, the last
             two on features that are given.
-        n: Tokens.
+        n: Tokens; a number, as d and m, or a tensor.
         d: Channels of queries, keys and values.
         m: Features.
 
@@ -162,54 +170,109 @@ def recorded_times(
     )
 
 
-def attention_times(
-    tokens: int,
-    channels: int,
-    features: int,
-    *,
-    rates: Mapping[str, float],
-    recorded: Mapping[str, Sequence[tuple[int, float]]],
-) -> Drawn:
+KINDS = ("multiplications", "exponentials", "operations", "bytes")
+TIMED = 64  # channels and features of the times that were recorded
+
+
+@cache
+def _machine() -> list[float]:
+    """Return how much of each of ``KINDS`` the machine of the record does in a second."""
+    best = rates(records("limits")["cpu"])
+    return [float(f"{best[kind]:.3g}") for kind in KINDS]
+
+
+@cache
+def _medians() -> dict[str, list[tuple[int, float]]]:
+    """Return name of a method → lengths, and the milliseconds a head that it took there."""
+    attention = records("attention")["cpu"]
+    names = {"softmax": "SDPA", "relu": "ReLU", "favor": "FAVOR+ attention"}
+    found = {name: ladder(attention, called)[:2] for name, called in names.items()}
+    ways = gather(data("toeplitz_crossover"), "ms", "kind", "m", "n")["forward"][TIMED]
+    for name, way in (("toeplitz", "matrix"), ("toeplitz-fft", "fft")):
+        rows = {n: row[way] for n, row in ways.items() if way in row}
+        found[name] = list(rows), list(rows.values())
+    return {
+        name: [(n, round(median(row), 3)) for n, row in zip(*rows, strict=True)]
+        for name, rows in found.items()
+    }
+
+
+@computed
+def _least(
+    tokens: Tensor, channels: Tensor, features: Tensor, a_second: list[float], seen: list[float]
+) -> dict[str, Tensor]:
+    """Return the least milliseconds of each method at all lengths and at one, and what sets that.
+
+    And the times that were recorded, if the sizes are theirs.
+    """
+    n = torch.cat([torch.tensor(LENGTHS, dtype=torch.float64), tokens[None]])
+    times, limits = [], []
+    for method in METHODS:
+        work = attention_work(method, n, channels, features)
+        spent = torch.stack(
+            [work.get(kind, 0 * n) / rate for kind, rate in zip(KINDS, a_second, strict=True)]
+        )
+        longest = spent.amax(0)
+        times.append(1e3 * longest)
+        number = torch.arange(len(KINDS)).double()[:, None]
+        limits.append(torch.where(spent == longest, number, 0.0).amax(0)[-1])
+    least = torch.stack(times)
+    here = least[:, -1]
+    size = 10.0 ** (here.log10().floor() - 2)
+    theirs = (channels == TIMED) & (features == TIMED)
+    return {
+        "times": least[:, :-1],
+        "here": here,
+        "short": (here / size).round() * size,  # three digits
+        "limits": torch.stack(limits),
+        "seen": torch.where(theirs, torch.tensor(seen, dtype=torch.float64), math.nan),
+        "theirs": theirs.double(),
+    }
+
+
+def attention_times(tokens: int, channels: int, features: int) -> Drawn:
     """Draw the least times of one head against the length, and what sets them at one length.
+
+    The rates of the machine are those of the record; dots are medians that were measured with 64
+    channels and 64 features, drawn in that state.
 
     Args:
         tokens: Length whose bars are drawn.
         channels: Channels of queries, keys and values.
         features: Features of FAVOR+ and of the Toeplitz forms.
-        rates: What the machine does in a second: multiplications, exponentials, operations, bytes.
-        recorded: Name of a method → lengths and milliseconds that were measured with 64 channels
-            and 64 features; drawn as dots in that state.
 
     Returns:
         A figure with curves above and bars below.
     """
-    dots = recorded if channels == features == 64 else {}
+    dots = _medians()
+    seen = [ms for name in METHODS for _, ms in dots[name]]
+    found = _least(tokens, channels, features, _machine(), seen)
     hover = "n = %{x:,}: %{y:.3g} ms"
-    curves = []
-    for name, (label, colour, dash) in METHODS.items():
-        times = [_milliseconds(name, n, channels, features, rates) for n in LENGTHS]
-        measured = dots.get(name, ())
-        lengths, medians = [n for n, _ in measured], [ms for _, ms in measured]
+    curves, drawn = [], 0
+    for (name, (label, colour, dash)), times in zip(METHODS.items(), found["times"], strict=True):
+        lengths = [n for n, _ in dots[name]]
+        medians = found["seen"][drawn : drawn + len(lengths)]
+        drawn += len(lengths)
         symbol = "circle-open" if dash == "longdash" else "circle"
         curves += [
             marks.line(LENGTHS, times, COLOURS[colour], label, width=2, dash=dash, hover=hover),
             marks.dots(lengths, medians, COLOURS[colour], size=8, symbol=symbol, hover=hover),
         ]
-    least = {name: _milliseconds(name, tokens, channels, features, rates) for name in METHODS}
-    limits = {name: _limit(name, tokens, channels, features, rates) for name in METHODS}
-    shown = list(reversed(METHODS))
+    limits = [pick(limit, *KINDS) for limit in found["limits"]]
+    told = [f"{ms:,.9g} ms" for ms in found["short"]]
+    labels = [label for label, _, _ in METHODS.values()]
     bars = marks.bars(
-        [least[name] for name in shown],
-        [METHODS[name][0] for name in shown],
-        [COLOURS[METHODS[name][1]] for name in shown],
+        found["here"][::-1],
+        labels[::-1],
+        [COLOURS[colour] for _, colour, _ in METHODS.values()][::-1],
         orientation="h",
-        text=[f"{_short(least[name])}: {limits[name]}" for name in shown],
-        textposition=["inside" if least[name] > 30 else "outside" for name in shown],
+        text=[f"{ms}: {limit}" for ms, limit in zip(told, limits, strict=True)][::-1],
+        textposition="auto",  # inside where it fits
         insidetextanchor="end",
         cliponaxis=False,
     )
     milliseconds = partial(
-        marks.axis, low=-3.2, high=4.7, type="log", dtick=2, exponentformat="power"
+        marks.axis, low=-3.7, high=5.5, type="log", dtick=2, exponentformat="power"
     )
     fig = panels(
         Panel(
@@ -224,26 +287,16 @@ def attention_times(
         margin={"l": 108, "r": 14, "t": 30, "b": 92},
         bargap=0.3,
     )
-    told = ", ".join(
-        f"{label} {_short(least[name])} ({limits[name]})" for name, (label, _, _) in METHODS.items()
+    said = ", ".join(
+        f"{label} {ms} ({limit})" for label, ms, limit in zip(labels, told, limits, strict=True)
     )
-    seen = " Dots are recorded medians." if dots else ""
+    dotted = pick(found["theirs"], "", " Dots are recorded medians.")
     return Drawn(
         fig,
-        f"Least times of one head against the number of tokens, with {channels} channels and "
-        f"{features} features: softmax and Toeplitz by rows grow with the square of the length, "
-        f"the others about in proportion.{seen} Bars at {tokens:,} tokens: {told}.",
+        f"Least times of one head against the number of tokens, with {channels:g} channels and "
+        f"{features:g} features: softmax and Toeplitz by rows grow with the square of the length, "
+        f"the others about in proportion.{dotted} Bars at {tokens:,.0f} tokens: {said}.",
     )
-
-
-def _milliseconds(name: str, n: int, d: int, m: int, rates: Mapping[str, float]) -> float:
-    return float(f"{1e3 * least_seconds(attention_work(name, n, d, m), rates):.3g}")
-
-
-def _limit(name: str, n: int, d: int, m: int, rates: Mapping[str, float]) -> str:
-    """Return which kind of work sets the least time."""
-    work = attention_work(name, n, d, m)
-    return max(work, key=lambda kind: work[kind] / rates[kind])
 
 
 def _short(ms: float) -> str:

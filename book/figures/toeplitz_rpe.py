@@ -44,9 +44,7 @@ CHANNELS = 64  # of the values
 LENGTHS = [2**k for k in range(4, 18)]
 
 
-def toeplitz_operations(
-    length: int, features: int, channels: int = CHANNELS
-) -> tuple[float, float]:
+def toeplitz_operations(length: Any, features: Any, channels: Any = CHANNELS) -> tuple[Any, Any]:
     r"""Count additions and multiplications of one head's sums, equation :eq:`eq-toeplitz-cost`.
 
     A real FFT of length L counts as :math:`\tfrac52 L \log_2 L`.
@@ -56,13 +54,15 @@ def toeplitz_operations(
         features: Number of features m.
         channels: Number of channels of the values, to which the column of ones is added.
 
+    All three may be tensors.
+
     Returns:
         Those of the n × n matrix, and those of two FFTs of length 2n for each feature and column.
     """
     columns = channels + 1
     by_matrix = 2.0 * length**2 * (features + columns)
-    by_fft = features * columns * 2 * 2.5 * 2 * length * math.log2(2 * length)
-    return by_matrix, by_fft
+    halvings = (2 * length).log2() if isinstance(length, Tensor) else math.log2(2 * length)
+    return by_matrix, features * columns * 2 * 2.5 * 2 * length * halvings
 
 
 @computed

@@ -19,6 +19,7 @@ from book.figures.marks import (
     heat,
     line,
     rounded,
+    significant,
     through,
 )
 from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels
@@ -224,13 +225,14 @@ def clock_hands(position: int) -> Drawn:
         A figure of eight dials above, fast to slow, and of the inner products below.
     """
     found = _hands(position)
-    away = geometric_frequencies(DIM // 2).mul(GAP).cos().sum().item()
+    speeds = geometric_frequencies(DIM // 2)
+    away = speeds.mul(GAP).cos().sum().item()
     dials = [circle(2.4 * j) for j in range(DIM // 2)]
     colour = COLOURS["sinusoidal"]
     hidden: dict[str, Any] = {"visible": False, "fixedrange": True}
     fig = panels(
         Panel(
-            [through(found["hands"], colour, width=3)],
+            [through(found["hands"], colour, width=3, customdata=significant(speeds, 6))],
             x=axis(low=-1.3, high=2.4 * 7 + 1.3, **hidden),
             y=axis(low=-1.3, high=1.3, **hidden),
             shapes=dials,
@@ -253,9 +255,9 @@ def clock_hands(position: int) -> Drawn:
     )
     return Drawn(
         fig,
-        f"The sinusoidal vector of position {position:.0f} as hands of eight dials, fast to slow. "
+        f"The sinusoidal vector of position {position:g} as hands of eight dials, fast to slow. "
         f"Below, its inner products with those of positions 0 to {PLACES - 1}: a hill that is "
-        f"{DIM / 2:g} high at {position:.0f}, {away:.2f} at {GAP} places away on both sides, and "
+        f"{DIM / 2:g} high at {position:g}, {away:.2f} at {GAP} places away on both sides, and "
         "moves with the position without a change.",
     )
 

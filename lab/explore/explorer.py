@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HARD_LIMIT", "Drawn", "Explorer"]
 
-HANDLE = re.compile(r"(x|y|turn)\d*( at -?\d+(\.\d+)?)?")
+HANDLE = re.compile(r"(x|y|turn)\d*( at -?\d+(\.\d+)?)?|hands\d*")
 WIDGET = "application/vnd.jupyter.widget-view+json"
 HARD_LIMIT = 200_000
 """No figure's JSON may be larger than this many bytes, whatever its ``max_bytes``."""
@@ -58,7 +58,8 @@ def _grid_values(name: str, values: Any) -> list[float | str]:
 class Explorer:
     """A figure with one control for each parameter.
 
-    Amounts have a slider, yes and no a box to tick, names buttons, or a list if they are many.
+    Amounts have a slider, yes and no a box to tick, names and a handful of numbers buttons, or a
+    list if they are many. An amount has 40 values or more: what moves should move smoothly.
 
     Args:
         draw: A function of the parameters that returns a plotly figure, or a
@@ -79,7 +80,9 @@ class Explorer:
         drag: For a parameter what a pointer in the plot sets it to: ``"x"`` or ``"y2"``, the
             value there on that axis; ``"turn"``, the direction from the origin in degrees, of
             a line, so that opposite ones are equal; ``"y at 3"``, the value on the axis if the
-            pointer is nearest 3 on the other.  The control stays, for keys.
+            pointer is nearest 3 on the other; ``"hands"``, by how far it turns one of the dials of
+            that panel, whose trace has each hand's radians for one unit as ``customdata``.  The
+            control stays, for keys.
         computes: The amounts that move smoothly: the page computes what follows from them, in
             place of frames.  All of it has to come from functions that are marked
             :func:`~lab.explore.computed.computed`.
@@ -138,7 +141,7 @@ class Explorer:
             amount = not any(isinstance(v, (str, bool)) for v in self.grid[n])
             if not (amount and HANDLE.fullmatch(handle)):
                 raise ValueError(
-                    "drag: expected for an amount 'x', 'y2', 'turn' or 'y at 3', "
+                    "drag: expected for an amount 'x', 'y2', 'turn', 'y at 3' or 'hands', "
                     f"got {n}={handle!r}"
                 )
         self.computes = [*self._known("computes", dict.fromkeys(computes))]

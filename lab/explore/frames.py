@@ -25,7 +25,8 @@ __all__ = ["PLOTLY", "figure_json", "frame_name", "plain_figure", "split_states"
 PLOTLY = "application/vnd.plotly.v1+json"
 DIGITS = 6
 TINY = 1e-12
-MOST_BUTTONS = 6
+MOST_BUTTONS = {"names": 6, "numbers": 8}
+FEWEST_STOPS = 40
 MISSING: Any = object()
 
 Json = dict[str, Any]
@@ -47,14 +48,16 @@ def control_kind(values: Sequence[Any]) -> str:
         values: All that it can have.
 
     Returns:
-        ``"switch"`` for yes and no, ``"choice"`` (buttons) for a few names, ``"list"`` for many,
-        and ``"slider"`` for amounts.
+        ``"switch"`` for yes and no, ``"slider"`` for an amount, which moves smoothly: numbers with
+        ``FEWEST_STOPS`` or more. What is named, and a handful of numbers, is ``"choice"``
+        (buttons), or ``"list"`` if it is many.
     """
     if len(values) == 2 and all(isinstance(value, bool) for value in values):
         return "switch"
-    if isinstance(values[0], str):
-        return "choice" if len(values) <= MOST_BUTTONS else "list"
-    return "slider"
+    named = isinstance(values[0], str)
+    if not named and len(values) >= FEWEST_STOPS:
+        return "slider"
+    return "choice" if len(values) <= MOST_BUTTONS["names" if named else "numbers"] else "list"
 
 
 def _number(value: float) -> float | int | None:

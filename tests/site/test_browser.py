@@ -142,6 +142,35 @@ POINT = """([box, name, handle, value]) => {
 }"""
 
 
+ARC = """([box, panel, gone]) => {
+  const plot = box.querySelector(".book-plot"), corner = plot.getBoundingClientRect();
+  const x = plot._fullLayout["xaxis" + panel], y = plot._fullLayout["yaxis" + panel];
+  const hands = plot.data.find(t => t.customdata && (t.xaxis || "x") === "x" + panel);
+  const [left, right] = hands.x, [low, high] = hands.y;
+  const start = Math.atan2(high - low, right - left);
+  return Array.from({length: 9}, (_, i) => {
+    const angle = start + gone * hands.customdata[0] * i / 8;
+    return [corner.left + x._offset + x.d2p(left + 0.8 * Math.cos(angle)),
+            corner.top + y._offset + y.d2p(low + 0.8 * Math.sin(angle))];
+  });
+}"""
+
+
+def turn(reader: Reader, box: Any, name: str, values: list[float], panel: str) -> list[str]:
+    """Turn the first dial of a panel by five units, in an arc: whether the parameter follows."""
+    control, mouse = box.query_selector(f".book-control[data-name={name}]"), reader.page.mouse
+    before = values[int(control.get_attribute("data-index"))]
+    gone = 5 if before + 5 <= values[-1] else -5
+    first, *path = reader.page.evaluate(ARC, [box, panel, gone])
+    mouse.move(*first)
+    mouse.down()
+    for place in path:
+        mouse.move(*place)
+    mouse.up()
+    now = values[int(control.get_attribute("data-index"))]
+    return [] if now == before + gone else [f"{name} turned from {before} to {now}"]
+
+
 def hold(reader: Reader, box: Any) -> list[str]:
     """Drag each thing that can be held to two values: what does not follow the pointer."""
     figure, mouse, found = about(box), reader.page.mouse, []
@@ -149,6 +178,11 @@ def hold(reader: Reader, box: Any) -> list[str]:
     explorer = figure["layout"]["meta"]["explorer"]
     values = {p["name"]: p["values"] for p in explorer["parameters"]}
     for name, handle in explorer["drag"].items():
+        if handle.startswith("hands"):
+            found += turn(reader, box, name, values[name], handle.removeprefix("hands"))
+            reader.drawn(box)
+            found += compare(box, figure)
+            continue
         control = box.query_selector(f".book-control[data-name={name}]")
         first, second = len(values[name]) // 3, len(values[name]) // 2
         # pressed at the first, let go at the second, it stays there
