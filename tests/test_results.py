@@ -53,7 +53,7 @@ CHEAP = {
         "32 pairs, shift, unit, 5,000 sequences: favor-learned",
         "8 pairs, t5, two layers, mlp: softmax",
     ],
-    "copy_distance": ["SSD, alone", "GLA and a head of softmax, alone"],
+    "copy_distance": ["GLA and a head of softmax, alone"],
     "lookup": ["ELU, eight heads, rate 0.01"],
     "recall_many": ["free, delta, rate 0.001", "unit, favor-learned, rate 0.01"],
     "recall_redraw": ["8 pairs, unit, m = 32, learned", "8 pairs, free, m = 64, every 10"],

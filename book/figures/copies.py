@@ -10,15 +10,15 @@ from lab.explore import COLOURS, Drawn, layout
 from lab.theory.spread import mean
 from results.copy_rates import BESIDE, KINDS, METHODS, PERIODS
 
-__all__ = ["copied_pieces"]
+__all__ = ["LAYERS", "STEPS", "copied_pieces", "drawn_as"]
 
-COLOUR = {
-    "softmax, RoPE": COLOURS["softmax"],
-    "FAVOR+, RoPE": COLOURS["favor"],
-    "simplex rows, RoPE": COLOURS["favor-simplex-circulant"],
-    "SSD": COLOURS["ssd"],
-    "GLA": COLOURS["gla"],
-    "gated delta rule": COLOURS["gated-delta"],
+METHODS_OF = {
+    "softmax, RoPE": "softmax",
+    "FAVOR+, RoPE": "favor",
+    "simplex rows, RoPE": "favor-simplex-circulant",
+    "SSD": "ssd",
+    "GLA": "gla",
+    "gated delta rule": "gated-delta",
 }
 LAYERS = {
     "keys of one byte": "{}, alone",
@@ -27,6 +27,11 @@ LAYERS = {
 }
 """What is drawn → the cell of a kind of attention."""
 STEPS = ("400", "800", "1,200")
+
+
+def drawn_as(cell: str) -> str:
+    """Return the method whose colour a cell of the study has."""
+    return next(name for kind, name in METHODS_OF.items() if cell.startswith(kind))
 
 
 def copied_pieces(layer: str, step: str) -> Drawn:
@@ -49,10 +54,11 @@ def copied_pieces(layer: str, step: str) -> Drawn:
         means = [round(mean(row), 3) for row in runs]
         places = [period for period, row in zip(PERIODS, runs, strict=True) for _ in row]
         seeds = [round(bits, 3) for row in runs for bits in row]
-        dash = "dot" if kind.startswith("simplex") else None
+        colour = COLOURS[METHODS_OF[kind]]
+        dash = "dot" if kind.startswith("simplex") else None  # FAVOR+ has its colour
         traces += [
-            dots(places, seeds, COLOUR[kind], size=4, opacity=0.4),
-            line(PERIODS, means, COLOUR[kind], kind.replace(", ", " with "), dash=dash,
+            dots(places, seeds, colour, size=4, opacity=0.4),
+            line(PERIODS, means, colour, kind.replace(", ", " with "), dash=dash,
                  hover="%{x} bytes: %{y:.2f} bits"),
         ]  # fmt: skip
         told.append(f"{kind.replace(', ', ' with ')} {means[0]:.2f} and {means[-1]:.2f}")

@@ -206,21 +206,28 @@ FAMILIES = {
     ),
     "keys with the byte before": COPIES(
         against={f"{kind}, with the one before": f"{kind}, alone" for kind in copy_rates.KINDS},
-        claims={
-            "softmax, RoPE, with the one before": "open",
-        },
+        claims={f"{kind}, with the one before": "ahead" for kind in copy_rates.KINDS}
+        | {f"{kind}, with the one before": "open" for kind in (SOFTMAX, "gated delta rule")},
     ),
     "a head of softmax": COPIES(
         against={MIXED.format(kind): f"{kind}, alone" for kind in copy_rates.STATES},
-        claims={},
+        claims={MIXED.format(kind): "ahead" for kind in copy_rates.STATES},
     ),
     "a head of softmax, less two": COPIES(
         against={MIXED.format(kind): f"{SOFTMAX}, alone" for kind in copy_rates.STATES},
-        claims={},
+        claims=opened(
+            (MIXED.format(kind) for kind in copy_rates.STATES),
+            ahead=(MIXED.format(kind) for kind in ("SSD", "GLA")),
+            behind=[MIXED.format("gated delta rule")],
+        ),
     ),
     "heads of a state": COPIES(
         against={f"{name}, {n}": name for name in copy_distance.SIZED for n in copy_distance.HEADS},
-        claims={},
+        claims=opened(
+            (f"{name}, {n}" for name in copy_distance.SIZED for n in copy_distance.HEADS),
+            behind=["FAVOR+, RoPE, with the one before, eight heads"],
+            suggestive_behind=["SSD, with the one before, eight heads"],
+        ),
     ),
     "rows drawn anew": BITS(
         record="language_redraw",
