@@ -421,6 +421,7 @@ window.bookRun = (function make() {
     },
     "clamp_min.default": both(Math.max), "full_like.default": filled, "where.self": where,
     "sum.dim_IntList": sum, "mean.dim": mean,
+    "prod.dim_int": reduced(function (a, b) { return a * b; }, 1),
     "amax.default": reduced(Math.max, -Infinity), "amin.default": reduced(Math.min, Infinity),
     "any.dim": reduced(function (a, b) { return Number(a || b); }, 0), "any.dims": reduced(function (a, b) { return Number(a || b); }, 0),
     "linalg_vector_norm.default": function (x, order, axes, keep) { return each(Math.sqrt)(sum(mul(x, x), axes, keep)); },

@@ -78,12 +78,17 @@ def _shares() -> Tensor:
     return ((m - delta).clamp(min=0) + (m - (SIZE - delta)).clamp(min=0)) / m**2
 
 
+def _at(values: Tensor, places: Tensor) -> Tensor:
+    """Return the values at places, in their shape; the page indexes by lists alone."""
+    return values[places.flatten()].view(places.shape)
+
+
 @computed
 def _signed(square: Tensor, direction: list[float]) -> dict[str, Tensor]:
     """Return s ⊙ z, its autocorrelation, and the error of rows, :eq:`eq-circulant-variance`."""
     u = torch.tensor(direction, dtype=torch.float64) * square.sqrt()
     places = torch.arange(SIZE)
-    correlation = (u * u[(places + places[:, None]) % SIZE]).sum(-1)
+    correlation = (u * _at(u, (places + places[:, None]) % SIZE)).sum(-1)
     errors = (_shares() * torch.expm1(correlation)).sum(-1)
     return {
         "signed": u,
@@ -106,7 +111,7 @@ def _unsigned(square: Tensor, direction: list[float]) -> dict[str, Tensor]:
         delta = torch.tensor(deltas)[:, None, None]
         # the channels of each cycle, (deltas, cycles, channels)
         at = (delta * torch.arange(SIZE // cycles) + torch.arange(cycles)[:, None]) % SIZE
-        a = z[at] * z[(at + delta) % SIZE]
+        a = _at(z, at) * _at(z, (at + delta) % SIZE)
         means.append((a.cosh().prod(-1) + a.sinh().prod(-1)).prod(-1))
     alone = torch.expm1(square)  # of a row with itself
     shares, order = _shares(), [d for deltas in STEPS.values() for d in deltas]
