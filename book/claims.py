@@ -37,7 +37,7 @@ COUNTS = (
     *("seven", "eight", "nine", "ten", "eleven", "twelve"),
 )
 ESTIMATES = ("above", "below")
-BESIDE = "a against and at between by each every five in on or over seed seeds single the to"
+BESIDE = "against and between by every on seed to"
 """What may stand beside a score."""
 
 
@@ -75,8 +75,8 @@ def misquoted(words: str, name: str, cells: str) -> list[str]:
     """Return what is wrong with the words that a page has for scores.
 
     They have the mean of one cell, the means of several with "and" or "against" between, in their
-    order, or the least and the largest of them with "to". With "seed" or "seeds" these are the
-    least and the largest of all runs.
+    order, or the least and the largest of them with "to". With "seed" these are the least and the
+    largest of all runs.
 
     Args:
         words: As they stand on the page.
@@ -90,7 +90,7 @@ def misquoted(words: str, name: str, cells: str) -> list[str]:
     spoken = re.findall("[a-z]+", words.lower())
     known = f"{BESIDE} {MEASURES[name].unit}".split()
     wrong = [f"has {word!r} beside a score" for word in spoken if word not in known]
-    if {"seed", "seeds"} & {*spoken}:
+    if "seed" in spoken:
         right = sorted(score for row in scores.values() for score in row)
     else:
         right = [mean(row) for row in scores.values()]

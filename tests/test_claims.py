@@ -54,7 +54,7 @@ NO_CLAIM = (
     "up to 2.4 apart",  # published
     "gain* 0.09 to 0.15 bits a token",  # published
     "leaves both guesses behind, .12 and .24",  # printed above it
-    "it finds SCORE",
+    "it finds SCORE",  # a score, and what ALiBi loses is the far
     "20 a word of 5.2 bytes",  # an exercise
     "so a lead of 4.4 is enough",  # computed
     "the gain is 14% at",  # of the theorem

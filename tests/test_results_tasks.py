@@ -170,6 +170,13 @@ def test_accuracy_by_operator_is_the_share_of_that_value(digit: int) -> None:
         assert found[name] == pytest.approx((mine == digit).double().mean().item(), abs=1e-6)
 
 
+def assert_looks_back(model: nn.Module, tokens: Tensor) -> None:
+    """A token changes what is said at its place and later, and nothing before."""
+    later = model(tokens.index_fill(1, torch.tensor([12]), 99))
+    change = (later - model(tokens)).abs().amax((0, 2))
+    assert change[:12].max() < 1e-5 < 1e-3 < change[12:].min()
+
+
 # --- language --------------------------------------------------------------------------------
 
 
@@ -224,10 +231,7 @@ def test_a_head_of_softmax_stands_beside_one_of_another_kind(kind: str) -> None:
     plain = copy_rates.make_model(**copy_rates.METHODS["softmax, RoPE, alone"])
     size, *others = (sum(p.numel() for p in m.parameters()) for m in (model, whole, plain))
     assert min(others) <= size <= max(others)
-    before = model(tokens)
-    later = model(tokens.index_fill(1, torch.tensor([12]), 99))
-    change = (later - before).abs().amax((0, 2))
-    assert change[:12].max() < 1e-5 < 1e-3 < change[12:].min()
+    assert_looks_back(model, tokens)
     softmax, other = model.blocks[1].attention.parts
     assert softmax.features is None
     assert other.features is not None
@@ -253,10 +257,7 @@ def test_half_of_the_heads_are_softmax_and_half_are_circulant() -> None:
     model = language_rates.make_model(**language_rates.METHODS[name])
     plain = language_rates.make_model(**language_rates.METHODS["softmax, RoPE"])
     assert sum(p.numel() for p in model.parameters()) == sum(p.numel() for p in plain.parameters())
-    before = model(tokens)
-    later = model(tokens.index_fill(1, torch.tensor([12]), 99))
-    change = (later - before).abs().amax((0, 2))
-    assert change[:12].max() < 1e-5 < 1e-3 < change[12:].min()
+    assert_looks_back(model, tokens)
     softmax, circulant = model.blocks[1].attention.parts
     assert softmax.features is None
     assert circulant.features is not None

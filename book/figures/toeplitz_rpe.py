@@ -50,11 +50,9 @@ def toeplitz_operations(length: Any, features: Any, channels: Any = CHANNELS) ->
     A real FFT of length L counts as :math:`\tfrac52 L \log_2 L`.
 
     Args:
-        length: Number of tokens n.
+        length: Number of tokens n, or a tensor; so are the others.
         features: Number of features m.
         channels: Number of channels of the values, to which the column of ones is added.
-
-    All three may be tensors.
 
     Returns:
         Those of the n × n matrix, and those of two FFTs of length 2n for each feature and column.
