@@ -4,7 +4,7 @@
     python results/recall_simplex.py --seeds 1 --steps 50 --only "unit*" --output /tmp/try.json
 
 Task, model and steps are those of ``results/recall_many.py``, the rate the one at which its random
-features did best; m random features of 32 channels, up to four square blocks. "unit" gives queries
+features did best; m random features of 32 channels, up to eight square blocks. "unit" gives queries
 and keys one length, with a learned temperature.
 """
 
@@ -17,7 +17,7 @@ from results.recall import MANY, run
 from results.recall_many import NORMS
 
 MAPS = ("favor", "favor-unit-circulant", "favor-simplex-circulant")
-SIZES = (32, 64, 128)
+SIZES = (32, 64, 128, 256)
 CELLS: dict[str, dict[str, Any]] = {
     f"{norm}, m = {m}: {name}": {
         **MANY,
