@@ -3,9 +3,10 @@
 With ``:state:`` it begins there: what stands in the address behind ``#live=name&``.
 
 What it computes is ``book/live/NAME.py``, exported to ``_static/live-NAME-programs.js`` beside the
-pages, so that it runs from disk too, and loaded when the reader comes near; what it draws is
-``book/_assets/live-NAME.js``. The directive's content is what a reader without JavaScript sees,
-below a poster (``tools/posters.py``).
+pages, so that it runs from disk too, and loaded when the reader comes near; models of further
+runs, if it has ``RUNS``, to ``live-NAME-1-programs.js`` and so on, loaded when they are asked for.
+What it draws is ``book/_assets/live-NAME.js``. The directive's content is what a reader without
+JavaScript sees, below a poster (``tools/posters.py``).
 """
 
 from __future__ import annotations
@@ -26,12 +27,17 @@ from lab.program import bundle
 SHARED = ("book-run.js", "book-live.js")
 
 
-def written(name: str) -> str:
-    """Return the script that hands an instrument its programs and its data."""
+def written(name: str) -> dict[str, str]:
+    """Return the scripts of an instrument: name → its programs, the first with its data."""
     module = importlib.import_module(f"book.live.{name}")
-    made = {**bundle(module.programs(), half=module.HALF), "about": module.data()}
-    text = json.dumps(made, separators=(",", ":"))
-    return f"(window.bookPrograms = window.bookPrograms || {{}})[{json.dumps(name)}] = {text};\n"
+    parts = {name: {**bundle(module.programs(), half=module.HALF), "about": module.data()}}
+    for run in range(1, getattr(module, "RUNS", 1)):
+        parts[f"{name}-{run}"] = bundle(module.programs(run), half=module.HALF)
+    return {
+        f"live-{part}-programs.js": "(window.bookPrograms = window.bookPrograms || {})"
+        f"[{json.dumps(part)}] = {json.dumps(made, separators=(',', ':'))};\n"
+        for part, made in parts.items()
+    }
 
 
 class LiveDirective(SphinxDirective):
@@ -47,10 +53,11 @@ class LiveDirective(SphinxDirective):
         name = self.arguments[0]
         module = importlib.import_module(f"book.live.{name}")
         self.env.note_dependency(inspect.getfile(module))
-        target = Path(self.env.app.outdir) / "_static" / f"live-{name}-programs.js"
         if name not in getattr(self.env, "live_written", set()):
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(written(name), encoding="utf-8")
+            folder = Path(self.env.app.outdir) / "_static"
+            folder.mkdir(parents=True, exist_ok=True)
+            for script, text in written(name).items():
+                (folder / script).write_text(text, encoding="utf-8")
             self.env.live_written = getattr(self.env, "live_written", set()) | {name}
         box = nodes.container(classes=["book-live"], ids=[f"live-{name}"])
         if "state" in self.options:

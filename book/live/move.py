@@ -16,7 +16,7 @@ from lab.records import read_record
 from lab.weights import unpack
 from results import page_digits as study
 
-HALF = True
+HALF, RUNS = True, 3
 RECORD = Path(study.__file__).with_suffix(".json")
 OF_A_CLASS = 4
 """How many digits of each class the page has, the first of the test set."""
@@ -57,21 +57,21 @@ class Seen(nn.Module):
 
 
 @cache
-def models() -> dict[str, nn.Module]:
-    """Return the trained models of the record by name, of its first seed."""
+def models(run: int = 0) -> dict[str, nn.Module]:
+    """Return the trained models of one of the record's runs, by name."""
     cells, made = read_record(RECORD)["data"]["cells"], study.task()
     found = {}
     for name, options in study.CELLS.items():
         model = study.make_model(made, **options)
-        unpack(model, cells[name]["runs"][0]["weights"])
+        unpack(model, cells[name]["runs"][run]["weights"])
         found[name] = model.eval()
     return found
 
 
-def programs() -> dict[str, Traced]:
-    """Return what the page runs, by the name of the method."""
+def programs(run: int = 0) -> dict[str, Traced]:
+    """Return what the page runs, by the name of the method; of one of the record's runs."""
     image = torch.zeros(1, 1, study.CANVAS, study.CANVAS)
-    return {name: traced(Seen(model), images=image) for name, model in models().items()}
+    return {name: traced(Seen(model), images=image) for name, model in models(run).items()}
 
 
 def digits() -> tuple[Tensor, Tensor]:
@@ -135,7 +135,7 @@ def data() -> dict[str, Any]:
         "canvas": study.CANVAS,
         "side": study.SIDE,
         "patch": study.PATCH,
-        "seeds": len(record["seeds"]),
+        "runs": RUNS,
         "methods": methods,
         "digits": base64.b64encode(images.numpy().tobytes()).decode(),
         "labels": labels.tolist(),

@@ -16,6 +16,7 @@ from book.live import encoder, memory, move, sentence, write
 from book.live.steps import Stepped
 from book.recorded import measured
 from lab.program import bundle, traced
+from lab.records import read_record
 from tests.model_cases import language_model, text
 from tests.site.reader import DESKTOP, PHONE, ROOT, WINDOWS, Reader
 
@@ -388,25 +389,35 @@ def test_a_bias_of_bfloat16_shows(page: Any) -> None:
     )
 
 
-TRAINED = """([name, image]) => {
-  const made = window.bookPrograms.move;
-  window.moved = window.moved || window.bookRun.load(made);
-  const found = window.bookRun.run(window.moved[name], {images: image});
+TRAINED = """([key, name, image]) => {
+  const made = window.bookPrograms[key];
+  made.loaded = made.loaded || window.bookRun.load(made);
+  const found = window.bookRun.run(made.loaded[name], {images: image});
   return Object.fromEntries(Object.entries(found).map(([key, x]) => [key, Array.from(x.data)]));
 }"""
 
 
-def test_the_models_of_the_page_are_the_trained_ones(runner: Any, site: Path) -> None:
+def test_the_page_has_every_run_of_the_record() -> None:
+    record = read_record(move.RECORD)
+    assert len(record["seeds"]) == move.RUNS
+    first, *others = (move.models(run)["axial RoPE"].state_dict() for run in range(move.RUNS))
+    for other in others:
+        assert any(not torch.equal(first[name], x) for name, x in other.items())
+
+
+@pytest.mark.parametrize("run", range(move.RUNS))
+def test_the_models_of_the_page_are_the_trained_ones(runner: Any, site: Path, run: int) -> None:
     """Scores and maps of attention, on noise and on a digit at a place of no training."""
-    runner.add_script_tag(path=str(site / "_static" / "live-move-programs.js"))
+    key = f"move-{run}" if run else "move"
+    runner.add_script_tag(path=str(site / "_static" / f"live-{key}-programs.js"))
     generator = torch.Generator().manual_seed(11)
     noise = torch.rand(1, 1, 40, 40, generator=generator)
     images = [noise, move.at(move.digits()[0][13:14], 17, 3)]
-    for name, model in move.models().items():
+    for name, model in move.models(run).items():
         for image in images:
             with torch.no_grad():
                 expected = move.Seen(model)(image)
-            found = runner.evaluate(TRAINED, [name, image.flatten().tolist()])
+            found = runner.evaluate(TRAINED, [key, name, image.flatten().tolist()])
             assert found.keys() == expected.keys()
             for key, value in expected.items():
                 # angles and folded weights are rounded to half precision
@@ -485,6 +496,25 @@ def test_a_digit_is_moved_by_keys_and_pointer_and_a_link_keeps_it(still: Any) ->
     begin(page)
     page.wait_for_function("location.hash.includes('live=move')")
     assert place(box) == kept
+
+
+PRESSED = "n => document.querySelectorAll('.live-runs button')[n].ariaPressed === 'true'"
+
+
+def test_models_of_another_run_answer_when_asked_for(still: Any) -> None:
+    page, box = still.page, still.page.locator("#live-move")
+    images, shown = move.digits()[0], move.told_apart()[0]
+    box.get_by_role("button", name="run 3").click()
+    page.wait_for_function("location.hash.includes('run=2')")
+    page.reload()
+    begin(page)
+    page.wait_for_function(PRESSED, arg=2)
+    one = images[shown : shown + 1]
+    with torch.no_grad():
+        there = [m(move.at(one, *place(box))) for m in move.models(2).values()]
+    assert answers(page) == [str(scores.argmax().item()) for scores in there]
+    box.get_by_role("button", name="Play again").click()
+    page.wait_for_function(PRESSED, arg=0)
 
 
 def test_the_digit_stays_on_the_canvas(still: Any) -> None:
