@@ -408,8 +408,8 @@ def test_the_page_has_every_run_of_the_record() -> None:
 @pytest.mark.parametrize("run", range(move.RUNS))
 def test_the_models_of_the_page_are_the_trained_ones(runner: Any, site: Path, run: int) -> None:
     """Scores and maps of attention, on noise and on a digit at a place of no training."""
-    key = f"move-{run}" if run else "move"
-    runner.add_script_tag(path=str(site / "_static" / f"live-{key}-programs.js"))
+    part = f"move-{run}" if run else "move"
+    runner.add_script_tag(path=str(site / "_static" / f"live-{part}-programs.js"))
     generator = torch.Generator().manual_seed(11)
     noise = torch.rand(1, 1, 40, 40, generator=generator)
     images = [noise, move.at(move.digits()[0][13:14], 17, 3)]
@@ -417,7 +417,7 @@ def test_the_models_of_the_page_are_the_trained_ones(runner: Any, site: Path, ru
         for image in images:
             with torch.no_grad():
                 expected = move.Seen(model)(image)
-            found = runner.evaluate(TRAINED, [key, name, image.flatten().tolist()])
+            found = runner.evaluate(TRAINED, [part, name, image.flatten().tolist()])
             assert found.keys() == expected.keys()
             for key, value in expected.items():
                 # angles and folded weights are rounded to half precision
