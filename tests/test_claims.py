@@ -94,7 +94,7 @@ EXPLAINED = {
     ),
     "22": (
         "gain* 0.09 to 0.15 bits",  # published
-        *("is 1.63, so a lead of 4.4", "for 0.2 bits at 64"),  # computed
+        *("is 1.63, so a lead of 4.4", "price of 0.2 bits at 64"),  # computed
     ),
     "23": (
         *("states have 1.1 MiB", "over 1.3 times", "that 1.3 needs", "at most 1.04"),  # computed
