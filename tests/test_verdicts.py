@@ -32,7 +32,7 @@ def test_neighbours_turn_several_times_as_fast_as_halves() -> None:
         shape = block["shape"]["name"]
         if shape in ("ViT", "text", "long"):
             assert 2 < ms["RoPE half"] / ms["RoPE"] < 3.1
-            assert 2.9 < ms["transformers"] / ms["RoPE"] < 4.5
+            assert 2.9 < ms["transformers"] / ms["RoPE"] < 4.8
         for compiled in {"torch.compile RoPE half", "torch.compile RoPE"} & ms.keys():
             assert 0.8 < ms[compiled] / ms["RoPE"] < 1.25
         if shape == "step" and block["mode"] == "forward":

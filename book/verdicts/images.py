@@ -55,7 +55,7 @@ FAMILIES = {
             "axial RoPE": "suggestive, ahead",
             "Circulant-STRING": "ahead",
             "ReLU, Circulant-STRING": "open",
-            "FAVOR+, axial RoPE": "behind",
+            "FAVOR+, axial RoPE": "suggestive, behind",
         },
     ),
     "digits, less none": Family(
