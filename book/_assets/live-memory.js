@@ -49,7 +49,7 @@ bookLive.add("memory", (box, run, about) => {
       element("div.live-memory", {}, memory.table,
         element("figure", {}, element("figcaption", {}, "keeps"), memory.all),
         element("figure", {}, memory.changed, memory.last)),
-      element("p.live-score", {}, "of " + MOST + " pairs, keys that came once: " + memory.once + " right; keys overwritten: " + memory.overwritten));
+      element("p.live-score", {}, "of " + MOST + " pairs, keys that came once: " + memory.once + " right; overwritten: " + memory.overwritten));
     item.style.setProperty("--own", memory.colour);
     return item;
   }));

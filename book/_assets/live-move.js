@@ -129,7 +129,7 @@ bookLive.add("move", (box, run, about) => {
         element("div.live-choice.live-digits", { role: "group", "aria-label": "Digit" }, ...digits, draw),
         turn.row, size.row, said, element("p.live-note", {}, note)),
       element("div", {},
-        element("div.live-key", {}, element("span", {}, "its answer, and the share of 1,000 test digits that it reads correctly, in " + about.runs + " runs: where trained → elsewhere"), element("span", {}, what, layerBox)),
+        element("div.live-key", {}, element("span", {}, "its answer; of 1,000 test digits the share read correctly, in " + about.runs + " runs: where trained → elsewhere"), element("span", {}, what, layerBox)),
         element("div.live-choice.live-runs", { role: "group", "aria-label": "Run of training whose models answer" }, ...other),
         ...list("Softmax", models.filter((model) => !model.linear)),
         ...list("Linear attention", models.filter((model) => model.linear)))),
