@@ -77,7 +77,9 @@ def test_a_choice_is_made_once(place: int, browser: Any, pages: list[Path]) -> N
     window.page.keyboard.press("Enter")
     for _ in range(2):
         said = (
-            "Right. Read why." if place == 2 else "Not this one, but: those of the two the. Read why."
+            "Right. Read why."
+            if place == 2
+            else "Not this one, but: those of the two the. Read why."
         )
         assert told.inner_text() == said
         assert box.locator("input:disabled").count() == radios.count()
