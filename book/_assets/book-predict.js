@@ -34,7 +34,7 @@
 
     function tell(chosen) {
       if (chosen === right) { told.textContent = "Right. Read why."; }
-      else { told.replaceChildren("Not this, but: ", ...words, ". Read why."); }
+      else { told.replaceChildren("Not this one, but: ", ...words, ". Read why."); }
       list.querySelectorAll("input").forEach((radio) => { radio.disabled = true; });
       reveal();
     }
@@ -114,7 +114,7 @@
     const given = value(text), near = (number) => Math.abs(given - number) <= Math.max(within, 1e-9) * Math.abs(number);
     if (!Number.isFinite(given)) { return "Write a number, such as 10,000 or 3/4 or −0.5 or 2e6."; }
     if (near(answer)) { return "Right. Read why."; }
-    if (near(-answer)) { return `${text}: the sign is turned.`; }
+    if (near(-answer)) { return `${text} has the wrong sign.`; }
     if (near(2 * answer) || near(answer / 2)) { return `${text} is off by a factor of two.`; }
     return `${text} is too ${given < answer ? "small" : "large"}.`;
   }

@@ -191,6 +191,6 @@ for (const hit of hits) {
   entry.append(link, from, excerpt(hit.excerpt));
   list.append(entry);
 }
-summary.textContent = !query ? "Words, names, methods, symptoms: type what you look for."
-  : hits.length ? `${hits.length} places for “${query}”, the best first.` : `Nothing has “${query}”, nor anything like it.`;
+summary.textContent = !query ? "Type what you are looking for: words, names, methods, symptoms."
+  : hits.length ? `${hits.length} places for “${query}”, the best first.` : `No page has “${query}”, or anything like it.`;
 })();

@@ -99,7 +99,7 @@ bookLive.add("encoder", (box, programs, about) => {
 
   /* moved: 0, then 1 to 100,000 evenly in the logarithm */
   const moved = slider("moved by", 0, 100, (v) => change({ moved: v < 1 ? 0 : Math.round(10 ** (5 * (v - 1) / 99)) }));
-  const slope = slider("bias, a step away", 0, 1, (v) => change({ slope: Number(v.toFixed(2)) }));
+  const slope = slider("bias per token", 0, 1, (v) => change({ slope: Number(v.toFixed(2)) }));
 
   const figure = (canvas, caption) => element("figure", {}, caption, canvas);
   box.append(

@@ -60,12 +60,12 @@ bookLive.add("memory", (box, run, about) => {
     element("div.live-row", {}, element("span", {}, "ask for"), keys),
     element("div.live-choice", {}, overwrite, other),
     said,
-    element("p.live-legend", {}, "The tables: what each would answer to every key. ", element("span.live-ring", {}), " the latest value, ", element("b", { "aria-hidden": "true" }, "×"), " an older one; the fuller a cell, the likelier. Beside them the numbers that it keeps, and what the last pair changed in them."),
+    element("p.live-legend", {}, "Each table shows what that memory would answer to every key: ", element("span.live-ring", {}), " is the latest value, ", element("b", { "aria-hidden": "true" }, "×"), " an older one; the fuller a cell, the likelier the answer. Beside it are the numbers that the memory keeps, and what the last pair changed in them."),
     cards,
     element("div.live-foot", {},
       element("button", { type: "button", onclick: () => change({ pairs: about.pairs, asked: about.asked, heard: about.pairs.length }) }, "Reset"),
       element("a.live-link", { href: "#" }, "Link to this state"),
-      element("small", {}, "shares of right answers: mean ± half its 95 % interval, " + about.seeds + " seeds; the models here are the first")));
+      element("small", {}, "shares of right answers: mean ± half its 95 % interval, " + about.seeds + " seeds; the models here are those of the first")));
 
   list.addEventListener("input", () => {
     const pairs = parsed(list.value);
@@ -132,7 +132,7 @@ bookLive.add("memory", (box, run, about) => {
 
   const percent = (p) => Math.round(100 * p) + " %";
   const most = (row) => row.indexOf(Math.max(...row));
-  const verdict = (key, value) => (!had(key).length ? "never heard of it" : value === latest(key) ? "right" : had(key).includes(value) ? "an old value" : "wrong");
+  const verdict = (key, value) => (!had(key).length ? "key not heard" : value === latest(key) ? "right" : had(key).includes(value) ? "an old value" : "wrong");
 
   function drawMemory(memory) {
     const { answers, pairs } = memory.shown;

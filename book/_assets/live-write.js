@@ -75,7 +75,7 @@ bookLive.add("write", (box, run, about) => {
     model.then = element("p.live-then");
     const item = element("li", {}, element("p.live-name", {}, model.name), model.bits, model.line, model.then,
       element("div.live-keeps", {}, element("div.live-bar", { "aria-hidden": "true" }, model.bar), model.memory),
-      element("p.live-then", {}, "on held-out text " + model.plain + " bits a byte; on pieces said twice " + model.first + ", again " + model.second));
+      element("p.live-then", {}, "on held-out text " + model.plain + " bits a byte; on passages said twice " + model.first + " the first time, " + model.second + " the second"));
     item.style.setProperty("--own", model.colour);
     return item;
   }));
@@ -86,7 +86,7 @@ bookLive.add("write", (box, run, about) => {
     element("div.live-foot", {},
       element("button", { type: "button", onclick: () => { input.value = ""; change({ text: about.text, temperature: 0, seed: 1 }); } }, "Reset"),
       element("a.live-link", { href: "#" }, "Link to this state"),
-      element("small", {}, "a byte is marked the more strongly, the more it surprises, up to " + SURPRISED + " bits; behind the bar the passage comes again; underlined is what a model wrote. On held-out text: mean ± half its 95 % interval, " + about.seeds + " seeds; the models here are the first")));
+      element("small", {}, "the more a byte surprises, up to " + SURPRISED + " bits, the stronger its mark; after the bar the passage comes again; what a model wrote is underlined. On held-out text: mean ± half its 95 % interval, " + about.seeds + " seeds; the models here are those of the first")));
 
   /* ---- drawing ---- */
 

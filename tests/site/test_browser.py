@@ -317,7 +317,7 @@ def test_an_answer_waits_for_a_prediction_and_the_page_remembers_it(
     right = box.locator("li").evaluate_all("l => l.findIndex(p => p.matches('.book-right'))")
     box.locator("input").nth(right - 1).check()
     assert answer.locator("p").first.is_visible()
-    assert told.inner_text().startswith("Not this, but: no, not even after a single step")
+    assert told.inner_text().startswith("Not this one, but: no, not even after a single step")
     for _ in range(2):  # a prediction is made once
         assert not answer.get_attribute("hidden")
         assert box.locator("input:disabled").count() == box.locator("li").count()

@@ -28,7 +28,7 @@ def test_a_number_may_be_tried_again_and_is_remembered(browser: Any, pages: list
     field, told, fold = (box.locator(name) for name in ("input", "[role=status]", "details"))
     tries = {
         "fifteen": "Write a number",
-        "-15": "the sign is turned",
+        "-15": "has the wrong sign",
         "30": "off by a factor of two",
         "4": "4 is too small",
         "1e4": "1e4 is too large",
@@ -77,7 +77,9 @@ def test_a_choice_is_made_once(place: int, browser: Any, pages: list[Path]) -> N
     window.page.keyboard.press("Enter")
     for _ in range(2):
         said = (
-            "Right. Read why." if place == 2 else "Not this, but: those of the two the. Read why."
+            "Right. Read why."
+            if place == 2
+            else "Not this one, but: those of the two the. Read why."
         )
         assert told.inner_text() == said
         assert box.locator("input:disabled").count() == radios.count()

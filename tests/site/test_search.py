@@ -187,7 +187,7 @@ def test_an_excerpt_says_short_formulas_and_a_link_stops_before_them(
 def test_what_is_nowhere_is_said_to_be(browser: Any, site: Path) -> None:
     reader = Reader(browser, **DESKTOP)
     reader.page.goto((site / "search.html").as_uri() + "?q=qqxyzzy")
-    assert reader.page.locator(".search-summary").inner_text().startswith("Nothing has “qqxyzzy”")
+    assert reader.page.locator(".search-summary").inner_text().startswith("No page has “qqxyzzy”")
     assert reader.page.locator("ul.search > li").count() == 0
     assert reader.page.evaluate("bookSearch('constructor').length") >= 0  # no word breaks it
     reader.close()
