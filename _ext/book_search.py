@@ -4,7 +4,8 @@ Every section of every page is written to ``_static/book-passages.js``, a script
 search works from disk too: its heading, its paragraphs (short formulas between two word joiners,
 others as dots; links that only have a number are left out), and its other names. Those are the
 terms of the page of terms whose text links to it, so that ``GQA`` finds a section that does not say
-so itself.
+so itself, and the arXiv numbers of the papers that it cites. A paper is a section of the
+bibliography.
 """
 
 from __future__ import annotations
@@ -12,22 +13,26 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
 from book_math import mathml
 from docutils import nodes
+from pybtex.backends.plaintext import Backend
 from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
+from tools.citations import ARXIV, entries
+
 TERMS = "book/terms"
 REPEATING = {"book/equations", "book/exercises"}
-"""Pages that list what chapters say."""
+"""Pages that list what chapters say: of these, the first section alone."""
 LISTS = re.compile(r'class="(?:[^"]* )?(?:book-formula|glossary)[" ]')
 SILENT = (nodes.math_block, nodes.raw, nodes.comment, addnodes.index)
-APPARATUS = re.compile(r"(You need|It takes|From stringlib|Symbols are those)\b")
+APPARATUS = re.compile(r"(You need|It takes|From stringlib|Symbols are those|Alias for field)\b")
 LONGEST = 24
 """Characters of a formula that is short."""
 JOINER = "\u2060"
@@ -69,12 +74,20 @@ def short(tex: str) -> str:
     return "…" if "…" in line or len(line) > LONGEST else f"{JOINER}{line}{JOINER}"
 
 
+def is_citation(node: nodes.Node) -> bool:
+    """Return whether a node cites a paper."""
+    return isinstance(node, addnodes.pending_xref) and node["refdomain"] == "cite"
+
+
 def said(node: nodes.Node) -> str:
     """Return the words of a node: long formulas as dots, and no links that only have a number."""
     if isinstance(node, nodes.math):
         return short(node.astext())
     if isinstance(node, SILENT):
         return ""
+    if is_citation(node):
+        names, year, _ = entries()[node["reftarget"]]
+        return f"{names} [{year}]" if node["reftype"] == "t" else f"[{names}, {year}]"
     if isinstance(node, addnodes.pending_xref) and not node.get("refexplicit"):
         return node.astext() if node["refdomain"] == "py" else ""
     if isinstance(node, nodes.Text):
@@ -94,7 +107,7 @@ def heading(node: nodes.Node) -> str:
     return ""
 
 
-def paragraphs(node: nodes.Element) -> Iterator[str]:
+def leaves(node: nodes.Element) -> Iterator[nodes.Element]:
     """Yield the paragraphs of what has a heading, but not of what has one in it."""
     for child in node.children:
         if isinstance(child, SILENT) or heading(child) or (child is node[0] and heading(node)):
@@ -102,27 +115,48 @@ def paragraphs(node: nodes.Element) -> Iterator[str]:
         if isinstance(child, nodes.container) and "book-question" in child["classes"]:
             continue  # asks what the chapter says, and would give its answer away
         if isinstance(child, nodes.paragraph | nodes.term | nodes.caption | nodes.title):
-            yield said(child)
+            yield child
         elif isinstance(child, nodes.Element):
-            yield from paragraphs(child)
+            yield from leaves(child)
 
 
-def passages(doctree: nodes.document, names: dict[str, list[str]]) -> Iterator[Passage]:
+def arxiv_numbers(env: BuildEnvironment) -> dict[str, str]:
+    """Return key → arXiv number of the papers that have one."""
+    cited = env.get_domain("cite").citations  # type: ignore[attr-defined]
+    found = {c.key: ARXIV.search(c.entry.fields.get("note", "")) for c in cited}
+    return {key: number[1] for key, number in found.items() if number}
+
+
+def papers(env: BuildEnvironment, page: str) -> Iterator[Passage]:
+    """Yield the entries of a bibliography."""
+    for citation in env.get_domain("cite").citations:  # type: ignore[attr-defined]
+        if citation.bibliography_key.docname == page:
+            entry = citation.formatted_entry
+            yield citation.citation_id, entry.label, "", entry.text.render(Backend())
+
+
+def passages(
+    doctree: nodes.document, names: dict[str, list[str]], numbers: dict[str, str]
+) -> Iterator[Passage]:
     """Yield what can be found on a page.
 
     Args:
         doctree: The page.
         names: Anchor → other names of what stands there.
+        numbers: Key of a paper → its arXiv number, if it has one.
     """
     for node in doctree.findall(heading):
         anchors = (node if isinstance(node, nodes.section) else node[0])["ids"]
         if anchors:
-            lines = (re.sub(r"\s+", " ", line).strip() for line in paragraphs(node))
-            known = ", ".join(name for anchor in anchors for name in names.get(anchor, []))
+            found = list(leaves(node))
+            lines = (re.sub(r"\s+", " ", said(leaf)).strip() for leaf in found)
+            keys = {n["reftarget"] for leaf in found for n in leaf.findall(is_citation)}
+            known = [name for anchor in anchors for name in names.get(anchor, [])]
+            known += sorted(numbers[key] for key in keys & numbers.keys())
             text = [line for line in lines if line and not APPARATUS.match(line)]
             if isinstance(node, addnodes.desc):  # or the reference weighs as much as the chapters
                 text = text[:1]
-            yield anchors[0], heading(node), known, "\n".join(text)
+            yield anchors[0], heading(node), ", ".join(known), "\n".join(text)
 
 
 def other_names(env: BuildEnvironment) -> dict[str, dict[str, list[str]]]:
@@ -145,13 +179,16 @@ def write(app: Sphinx, error: Exception | None) -> None:
         return
     env = app.env
     names = other_names(env) if TERMS in env.found_docs else {}
+    numbers = arxiv_numbers(env)
     pages, rows = [], []
-    for page in sorted(env.found_docs - REPEATING):
+    for page in sorted(env.found_docs):
         title = env.titles[page]
         number = ".".join(map(str, env.toc_secnumbers.get(page, {}).get("", ())))
         pages.append([page, f"{number}. {said(title)}" if number else said(title)])
-        for passage in passages(env.get_doctree(page), names.get(page, {})):
+        found = passages(env.get_doctree(page), names.get(page, {}), numbers)
+        for passage in islice(found, 1 if page in REPEATING else None):
             rows.append([len(pages) - 1, *passage])
+        rows += [[len(pages) - 1, *paper] for paper in papers(env, page)]
     text = json.dumps({"pages": pages, "passages": rows}, ensure_ascii=False, separators=(",", ":"))
     target = Path(app.outdir) / "_static" / "book-passages.js"
     target.write_text(f"window.bookPassages = {text};\n", encoding="utf8")

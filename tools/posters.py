@@ -26,11 +26,6 @@ from tools.browser import needed
 
 POSTERS = Path(__file__).resolve().parents[1] / "book" / "_assets" / "posters"
 DRAW = """async () => {
-  // the front page loads plotly for who turns to its figure
-  for (const box of document.querySelectorAll(".book-figure")) {
-    box.dispatchEvent(new Event("pointerenter"));
-  }
-  while (!window.Plotly) { await new Promise(done => setTimeout(done, 20)); }
   window.dispatchEvent(new Event("beforeprint"));
   const found = [];
   for (const box of document.querySelectorAll(".book-figure")) {

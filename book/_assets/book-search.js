@@ -53,7 +53,6 @@ const SYNONYMS = {
   glossary: "terms",
   symbols: "notation",
   unit: "norms length",
-  "how fast": "speed",
   flops: "multiplications count",
   mnist: "digits",
   swin: "bias images relative",
@@ -61,12 +60,44 @@ const SYNONYMS = {
   dataset: "task bring",
   householder: "mirror reflection",
   lie: "generators commuting skew",
-  "learning rate": "training rate",
+  "learning rate": "training rate learned encoder",
   copying: "copies copy",
   copy: "copies",
   forget: "recall lookups",
   interpolate: "stretched interpolated resolution",
   size: "sizes resolution",
+  aliasing: "wavelength offsets same",
+  alias: "wavelength offsets same",
+  nyquist: "wavelength offsets same",
+  bonferroni: "intervals comparison family",
+  breaks: "worse wrong",
+  "class token": "place frame",
+  cls: "class token place",
+  chunkwise: "chunk",
+  contribute: "bring own encoder",
+  "cross attention": "encoder key_positions other",
+  decoding: "written token",
+  generation: "written token",
+  dimensional: "coordinates grids",
+  errata: "corrections",
+  errors: "errors corrections",
+  paper: "published work corrections",
+  bug: "corrections wrong",
+  fast: "speed faster clock",
+  "fast weight": "delta rule",
+  "fast weights": "delta rule",
+  "forward pass": "read once",
+  merge: "fold",
+  mixture: "half hybrid",
+  nope: "without positions",
+  playground: "try move build",
+  pretrained: "trained model checkpoint",
+  convert: "trained model checkpoint",
+  qwen: "released models",
+  gemma: "released models",
+  mistral: "released models",
+  rnns: "recurrence recurrent state",
+  rnn: "recurrence recurrent state",
 };
 
 // letters are found by their names
@@ -80,6 +111,10 @@ function read(text) {
 function words(text) {
   return text.replace(/(\d),(?=\d{3})/g, "$1").toLowerCase().match(/[\p{L}\p{N}][\p{L}\p{N}_+]*/gu) || [];
 }
+/* The words that a class or a function is named by. */
+function parts(name) {
+  return /[a-z][A-Z]|_/.test(name) ? name.replace(/([a-z])(?=[A-Z])|_/g, "$1 ").toLowerCase() : "";
+}
 function stem(word) {
   if (EMPTY.has(word)) { return null; }
   const british = SPELLINGS.reduce((w, [from, to]) => w.replace(from, to), word);
@@ -89,7 +124,7 @@ function weight(page, heading) {
   if (/^(Summary|Exercises)$/.test(heading)) { return .5; }
   if (page.startsWith("notebooks/")) { return 1; }
   if (page.startsWith("book/api/")) { return .35; }
-  return { "book/terms": .6, "book/corrections": .5, "book/notation": .4, "book/bibliography": .2, "book/symptoms": 1.2 }[page] || .9;
+  return { "book/terms": .6, "book/corrections": .5, "book/notation": .4, "book/bibliography": .1, "book/symptoms": 1.2 }[page] || .9;
 }
 
 const index = new MiniSearch({
@@ -105,14 +140,17 @@ index.addAll(passages.map(([page, , heading, names, text], id) => {
 
 /* Return what a query finds: [{page, anchor, title, heading, excerpt}], best first. */
 function find(query) {
-  const meant = query.trim().toLowerCase().split(/\s+/)
-    .map((w, i, all) => [w, SYNONYMS[w] || SYNONYMS[stem(w)] || SYNONYMS[`${w} ${all[i + 1]}`] || ""]);
+  const meant = query.trim().split(/\s+/).map((word, i, all) => {
+    const w = word.toLowerCase();
+    return [w, SYNONYMS[`${w} ${all[i + 1]}`.toLowerCase()] || SYNONYMS[w] || SYNONYMS[stem(w)] || parts(word)];
+  });
   const asked = meant.flat().join(" ");
   // each word of the query: the terms that it stands for, its own first
   const terms = meant.map(parts => parts.map(part => words(part).map(stem).filter(Boolean))).filter(([own]) => own.length);
+  const own = new Set(terms.flatMap(([word]) => word)), typed = (term, least) => own.has(term) && term.length > least;
   const hits = index.search(asked, {
-    prefix: term => term.length > 3,
-    fuzzy: term => term.length > 5 ? .2 : false,
+    prefix: term => typed(term, 3),
+    fuzzy: term => typed(term, 5) && .2,
     boost: { title: 4, heading: 4, names: 6 },
     boostDocument: id => weight(pages[passages[id][0]][0], passages[id][2]),
   });
