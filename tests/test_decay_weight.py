@@ -238,6 +238,22 @@ def test_half_precision_is_rounded_once(mode: str | None, kind: str, dtype: torc
         torch.testing.assert_close(got.double(), exact, rtol=eps / 1.9, atol=1e-5)
 
 
+@pytest.mark.parametrize("mode", ["parallel", "chunk"])
+def test_gradients_taken_under_autocast_are_those_without(
+    mode: Literal[parallel, chunk],
+) -> None:
+    *given, state, log_decay = (*tensors(6), drawn_decay("scalar", 6))
+
+    def gradients(cast: bool) -> list[Tensor]:
+        leaves = [x.float().requires_grad_() for x in (*given, log_decay, state)]
+        out, last = decayed_sums(*leaves[:4], mode=mode, state=leaves[4])
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=cast):
+            return list(torch.autograd.grad(out.sum() + last.sum(), leaves))
+
+    for cast, plain in zip(gradients(True), gradients(False), strict=True):
+        assert torch.equal(cast, plain)
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
     ("short", "full"),
