@@ -14,6 +14,7 @@ from stringlib.attention.decay import decay_mask, decayed_sums
 from stringlib.attention.learned import GLADecay, SSDDecay
 from stringlib.attention.state import gated_linear_attention
 from stringlib.kernels.recurrence import DECAY_CHUNK as CHUNK
+from stringlib.kernels.recurrence import Mode
 from stringlib.reference import semiseparable_mask
 from stringlib.testing.properties import largest_difference
 from tests.draws import random
@@ -239,9 +240,7 @@ def test_half_precision_is_rounded_once(mode: str | None, kind: str, dtype: torc
 
 
 @pytest.mark.parametrize("mode", ["parallel", "chunk"])
-def test_gradients_taken_under_autocast_are_those_without(
-    mode: Literal[parallel, chunk],
-) -> None:
+def test_gradients_under_autocast_are_those_without(mode: Mode) -> None:
     *given, state, log_decay = (*tensors(6), drawn_decay("scalar", 6))
 
     def gradients(cast: bool) -> list[Tensor]:
