@@ -118,8 +118,8 @@ def test_a_later_scale_changes_no_earlier_bit() -> None:
 
 def test_a_mask_may_have_the_batch_that_keys_and_values_have_not() -> None:
     phi_q, phi_k, v = tokens(6)
-    mask = torch.tensor([[True] * 6, [False] + [True] * 5])
-    got = linear_attention(phi_q.expand(2, -1, -1, -1), phi_k, v, key_mask=mask)
+    mask = torch.tensor([[True] * 6, [False] + [True] * 5, [True] * 5 + [False]])
+    got = linear_attention(phi_q.expand(3, -1, -1, -1), phi_k, v, key_mask=mask)
     for out, kept in zip(got, mask, strict=True):
         assert largest_difference(out, linear_attention(phi_q, phi_k, v, key_mask=kept)) <= EXACT
 
