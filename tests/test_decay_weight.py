@@ -14,6 +14,7 @@ from stringlib.attention.decay import decay_mask, decayed_sums
 from stringlib.attention.learned import GLADecay, SSDDecay
 from stringlib.attention.state import gated_linear_attention
 from stringlib.kernels.recurrence import DECAY_CHUNK as CHUNK
+from stringlib.kernels.recurrence import Mode
 from stringlib.reference import semiseparable_mask
 from stringlib.testing.properties import largest_difference
 from tests.draws import random
@@ -236,6 +237,20 @@ def test_half_precision_is_rounded_once(mode: str | None, kind: str, dtype: torc
         assert after.dtype == torch.float32
         eps = torch.finfo(dtype).eps
         torch.testing.assert_close(got.double(), exact, rtol=eps / 1.9, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["parallel", "chunk"])
+def test_gradients_under_autocast_are_those_without(mode: Mode) -> None:
+    *given, state, log_decay = (*tensors(6), drawn_decay("scalar", 6))
+
+    def gradients(cast: bool) -> list[Tensor]:
+        leaves = [x.float().requires_grad_() for x in (*given, log_decay, state)]
+        out, last = decayed_sums(*leaves[:4], mode=mode, state=leaves[4])
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=cast):
+            return list(torch.autograd.grad(out.sum() + last.sum(), leaves))
+
+    for cast, plain in zip(gradients(True), gradients(False), strict=True):
+        assert torch.equal(cast, plain)
 
 
 @pytest.mark.parametrize("mode", MODES)

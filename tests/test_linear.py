@@ -83,7 +83,7 @@ def test_what_threads_share_is_the_same(n: int) -> None:
     alone = torch.stack([by_token(*(x[i] for x in batch))[0] for i in (0, 1)])
     assert largest_difference(torch.func.vmap(sums)(*batch)[0], alone) <= EXACT
     leaves = [x.requires_grad_() for x in given]
-    assert torch.autograd.gradcheck(sums, leaves)
+    assert torch.autograd.gradcheck(sums, leaves, check_batched_grad=True)
     assert torch.autograd.gradgradcheck(sums, leaves)
 
 
@@ -118,8 +118,8 @@ def test_a_later_scale_changes_no_earlier_bit() -> None:
 
 def test_a_mask_may_have_the_batch_that_keys_and_values_have_not() -> None:
     phi_q, phi_k, v = tokens(6)
-    mask = torch.tensor([[True] * 6, [False] + [True] * 5])
-    got = linear_attention(phi_q.expand(2, -1, -1, -1), phi_k, v, key_mask=mask)
+    mask = torch.tensor([[True] * 6, [False] + [True] * 5, [True] * 5 + [False]])
+    got = linear_attention(phi_q.expand(3, -1, -1, -1), phi_k, v, key_mask=mask)
     for out, kept in zip(got, mask, strict=True):
         assert largest_difference(out, linear_attention(phi_q, phi_k, v, key_mask=kept)) <= EXACT
 

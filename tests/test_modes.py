@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from stringlib import LanguageModel, ViT
+from stringlib import LanguageModel, MultiHeadAttention, ViT
 from stringlib.testing.contract import Contract, Property, close, skip, true
-from stringlib.testing.modes import EAGER, Mode, on_meta
+from stringlib.testing.modes import EAGER, Exported, Mode, on_meta
 from stringlib.testing.modules import COPIES
 from tests.model_cases import COVERING, LENGTH, has_state, model_and_input, pictures, text
 from tests.thinned import hold, products
@@ -183,3 +183,13 @@ their own contracts, in which each form of them is compiled."""
 @pytest.mark.parametrize(("name", "property", "modes"), products(MODEL, CASE, TRACED))
 def test_contract(name: str, property: Property, modes: list[Mode]) -> None:
     hold(property, CASE[name], modes)
+
+
+@pytest.mark.parametrize("weight", ["delta", "toeplitz", None])
+def test_a_program_of_a_layer_serves_fewer_and_many_more_tokens(weight: str | None) -> None:
+    causal, length = weight == "delta", 1030 if weight == "toeplitz" else None
+    layer = MultiHeadAttention(4, 2, attention="elu", weight=weight, causal=causal, length=length)
+    program = Exported().prepared(layer, torch.randn(2, 12, 4), free=((0, 1),))
+    for batch, n in ((2, 1), (1, 2), (3, 3), (2, 1030)):
+        x = torch.randn(batch, n, 4)
+        close(program(x), layer(x), 1e-4, f"a program for {batch} times {n} tokens")

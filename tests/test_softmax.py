@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from stringlib import reference, softmax_attention
+from stringlib.testing.contract import derives_both_ways
 from stringlib.testing.properties import largest_difference
 from tests.draws import random
 from tests.watched import Watched
@@ -115,6 +116,20 @@ def test_the_queries_decide_under_autocast_and_beside_other_dtypes_too() -> None
         out = softmax_attention(q.float(), k.float(), v.float(), some_bias(6, 6) * 0)
     assert out.dtype == torch.float32
     assert largest_difference(out.double(), exact) < 0.05
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("key_heads", [1, 2])
+def test_derivatives_forwards(causal: bool, key_heads: int) -> None:
+    q, k, _ = tokens(5, 5)
+    given = q, k[:key_heads], k[:key_heads] - 1  # as wide as keys, for the fused kernel
+
+    def attend(*x: Tensor) -> Tensor:
+        return softmax_attention(*x, causal=causal)
+
+    leaves = [x.requires_grad_() for x in given]
+    assert torch.autograd.gradcheck(attend, leaves, check_forward_ad=True)
+    derives_both_ways(lambda q: attend(q, *given[1:]), given[0])
 
 
 @pytest.mark.parametrize("causal", [False, True])

@@ -152,7 +152,7 @@ def linear_attention(
         ones=normalize or return_state or state is not None,
     )
     if normalize:
-        _require_no_signs(phi_q, phi_k, key_mask)
+        _require_no_signs(phi_q, phi_k, v, key_mask)
     if not return_state:
         return out
     if after is None:
@@ -282,7 +282,7 @@ def rotated_linear_attention(
         if not numerator_only:
             out, _ = attend(turned_q, turned_k, u, weight, causal, mode=mode, key_scale=key_scale)
             return out.to(v.dtype)
-        _require_no_signs(q, k, None)
+        _require_no_signs(q, k, u, None)
         ones = torch.ones_like(u[..., :1])
         above = weight.sums(turned_q, turned_k, u, key_scale, causal=causal, mode=mode)
         below = weight.sums(q, k, ones, key_scale, causal=causal, mode=mode)
@@ -380,10 +380,11 @@ def _require_fitting(
         )
 
 
-def _require_no_signs(phi_q: Tensor, phi_k: Tensor, key_mask: Tensor | None) -> None:
+def _require_no_signs(phi_q: Tensor, phi_k: Tensor, v: Tensor, key_mask: Tensor | None) -> None:
     """Raise if features whose sum divides are known to have signs; padding may hold anything."""
     if key_mask is not None:
-        padding = ~per_head(key_mask, tuple(phi_k.shape[:-1])).unsqueeze(-1)
+        lead = common_shape(*(x.shape[:-2] for x in (phi_q, phi_k, v)))
+        padding = ~per_head(key_mask, (*lead, phi_k.shape[-2])).unsqueeze(-1)
         phi_k = phi_k.detach().masked_fill(padding, 0)
     for name, phi in (("phi_q", phi_q), ("phi_k", phi_k)):
         if finds(phi, lambda x: x.amin() < 0):

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
@@ -96,8 +97,9 @@ def softmax_attention(
         mask = mask.expand(*lead[:-1], *mask.shape[-3:]).flatten(0, -4)
     elif mask is not None and mask.ndim == 3:
         mask = mask[None]
-    # the fused kernel has no gradient of a mask, and under vmap it is not seen that one is wanted
-    plain = mask is not None and in_torch_func()
+    # the fused kernel has no gradient of a mask, and under vmap it is not seen that one is wanted;
+    # nor has it a derivative forwards
+    plain = (mask is not None and in_torch_func()) or forward_ad._current_level >= 0
     with sdpa_kernel(SDPBackend.MATH) if plain else nullcontext():
         out = scaled_dot_product_attention(
             q, k, v, attn_mask=mask, is_causal=causal, enable_gqa=group > 1

@@ -147,8 +147,8 @@ class ToeplitzWeight(PositionWeight):
         bias = bias.to(at_least_float32(bias.dtype))
         if mode is None:
             m, width = phi_q.shape[-1], u.shape[-1]
-            fast = n * (m + width) > CROSSOVER * m * width
-            mode = "fft" if fast and not causal and _is_flat(bias, dtype) else "parallel"
+            short = torch.compiler.is_exporting() or n * (m + width) <= CROSSOVER * m * width
+            mode = "parallel" if short or causal or not _is_flat(bias, dtype) else "fft"
         if causal:  # in reading order too, the offsets of later keys are those after the centre
             flat = bias.flatten(1)
             later = torch.arange(flat.shape[1], device=bias.device) > flat.shape[1] // 2
@@ -185,7 +185,10 @@ class ToeplitzWeight(PositionWeight):
             )
         if len(sizes) > 1 or not num_keys:
             return self.bias
-        return self.bias[:, tokens - num_keys : tokens + num_keys - 1]
+        first, end = tokens - num_keys, tokens + num_keys - 1
+        if torch.compiler.is_exporting():  # a slice that may be the whole is for that length alone
+            return self.bias.index_select(1, torch.arange(first, end, device=self.bias.device))
+        return self.bias[:, first:end]
 
 
 def _is_near(logs: Tensor, dtype: torch.dtype) -> bool:

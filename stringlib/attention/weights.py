@@ -252,7 +252,8 @@ def copies(phi: Tensor, table: Tensor) -> Tensor:
 def _sums_over_all(q: Tensor, k: Tensor, u: Tensor, mode: str | None) -> Tensor:
     """Return the sums over all keys, in the cheaper order of the two products."""
     queries, (keys, m), width = q.shape[-2], k.shape[-2:], u.shape[-1]
-    few = queries * keys * (m + width) <= (queries + keys) * m * width
+    few = not torch.compiler.is_exporting()  # a program that compares is for few, or for many
+    few = few and queries * keys * (m + width) <= (queries + keys) * m * width
     if mode == "parallel" or few:
         return (q @ k.mT) @ u
     # the ones beside the values are a row here; as one column more they would cost a sixth

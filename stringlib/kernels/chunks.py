@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from stringlib.precision import without_autocast
+
 Plain = Callable[..., tuple[Tensor, Tensor]]
 
 
@@ -72,38 +74,9 @@ class _Chunks(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor | None, g_last: Tensor | None, *_: None) -> tuple[Any, ...]:
-        mask, q, k, u, log_decay, state, scores, before = ctx.saved_tensors
-        g = torch.zeros_like(u) if g is None else g
-        g_last = torch.zeros_like(state) if g_last is None else g_last
-        if torch.is_grad_enabled():  # somebody wants the derivative of this derivative
-            pull = torch.func.vjp(*_on_chunks(ctx.plain, q, k, u, log_decay, state))[1]
-            grads = [*pull((g, g_last))]
-            return None, None, *grads[:3], None if log_decay is None else grads[3], grads[-1]
-        since, left = _decays(mask, log_decay)
-        # through the states: what a chunk reads of the state before it, what it adds to the next
-        g_read = g if since is None else g * since
-        g_q = g_read @ before.mT
-        after, g_state = _states(q, g_read, since, g_last, backwards=True)
-        g_k = _times(u @ after.mT, left)
-        g_u = _times(k @ after, left)
-        # within a chunk
-        g_scores = g @ u.mT
-        g_decay = None
-        if since is not None:
-            # a_t acts on all that passes t: pairs j < t ≤ i, queries i ≥ t, keys j < t, the old
-            # state. Sums only: a difference, q·g_q − k·g_k, would lose the digits of a strong decay
-            g_kept = (after * before).sum((-2, -1)).unsqueeze(-1) * since[..., -1, :]
-            ones = torch.ones(mask.shape[-2:], dtype=g.dtype, device=g.device)
-            g_decay = (g_q * q).sum(-1) @ ones.tril() + (g_k * k).sum(-1) @ ones.triu(1) + g_kept
-            # as a product, for a GPU sums along the last dimension ten times as slowly
-            pairs = (g_scores * scores) @ ones.triu()
-            g_decay[..., 1:] += pairs.tril_(-1).sum(-2)[..., :-1]
-            g_decay = g_decay.unsqueeze(-1)
-        g_scores = _masked(g_scores, mask)
-        _add_product(g_u, scores.mT, g)
-        _add_product(g_q, g_scores, k)
-        _add_product(g_k, g_scores.mT, q)
-        return None, None, g_q, g_k, g_u, g_decay, g_state
+        saved = ctx.saved_tensors
+        with without_autocast(saved[1]):  # which may be on while one goes backwards
+            return _gradients(ctx.plain, saved, g, g_last)
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> tuple[Tensor | None, ...]:
@@ -130,6 +103,45 @@ class _Chunks(torch.autograd.Function):
             for x, dim in zip(tensors, in_dims[1:], strict=True)
         ]
         return _Chunks.apply(plain, *batched), (0, 0, 0, 0)
+
+
+def _gradients(
+    plain: Plain, saved: tuple[Any, ...], g: Tensor | None, g_last: Tensor | None
+) -> tuple[Any, ...]:
+    """Return those of all arguments of :class:`_Chunks`."""
+    mask, q, k, u, log_decay, state, scores, before = saved
+    g = torch.zeros_like(u) if g is None else g
+    g_last = torch.zeros_like(state) if g_last is None else g_last
+    batched = any(map(torch._C._functorch.is_legacy_batchedtensor, (g, g_last)))
+    if torch.is_grad_enabled() or batched:  # somebody derives this derivative, or wants several
+        pull = torch.func.vjp(*_on_chunks(plain, q, k, u, log_decay, state))[1]
+        grads = [*pull((g, g_last))]
+        return None, None, *grads[:3], None if log_decay is None else grads[3], grads[-1]
+    since, left = _decays(mask, log_decay)
+    # through the states: what a chunk reads of the state before it, what it adds to the next
+    g_read = g if since is None else g * since
+    g_q = g_read @ before.mT
+    after, g_state = _states(q, g_read, since, g_last, backwards=True)
+    g_k = _times(u @ after.mT, left)
+    g_u = _times(k @ after, left)
+    # within a chunk
+    g_scores = g @ u.mT
+    g_decay = None
+    if since is not None:
+        # a_t acts on all that passes t: pairs j < t ≤ i, queries i ≥ t, keys j < t, the old
+        # state. Sums only: a difference, q·g_q − k·g_k, would lose the digits of a strong decay
+        g_kept = (after * before).sum((-2, -1)).unsqueeze(-1) * since[..., -1, :]
+        ones = torch.ones(mask.shape[-2:], dtype=g.dtype, device=g.device)
+        g_decay = (g_q * q).sum(-1) @ ones.tril() + (g_k * k).sum(-1) @ ones.triu(1) + g_kept
+        # as a product, for a GPU sums along the last dimension ten times as slowly
+        pairs = (g_scores * scores) @ ones.triu()
+        g_decay[..., 1:] += pairs.tril_(-1).sum(-2)[..., :-1]
+        g_decay = g_decay.unsqueeze(-1)
+    g_scores = _masked(g_scores, mask)
+    _add_product(g_u, scores.mT, g)
+    _add_product(g_q, g_scores, k)
+    _add_product(g_k, g_scores.mT, q)
+    return None, None, g_q, g_k, g_u, g_decay, g_state
 
 
 def _decays(

@@ -291,7 +291,7 @@ def _scores_by_halves(q: Tensor, k: Tensor, log_decay: Tensor) -> Tensor:
 
 def sum_of_later(log_decay: Tensor) -> Tensor:
     """Return for each token the sum over those after it, ``(..., n, f)``; the last gets 0."""
-    return pad(log_decay[..., 1:, :].flip(-2).cumsum(-2).flip(-2), (0, 0, 0, 1))
+    return pad(log_decay, (0, 0, -1, 1)).flip(-2).cumsum(-2).flip(-2)
 
 
 def decay_matrix(log_decay: Tensor) -> Tensor:

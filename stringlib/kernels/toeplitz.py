@@ -73,7 +73,9 @@ def toeplitz_by_tiles(
             key_scales
             and (key_scales[0][..., first * across :], key_scales[1].narrow(-1, *queries)),
         )
-        found = _sparing(_tile, *args) if long * across > KEPT else _tile(*args)
+        # a program that compares lengths would be for the shorter or for the longer ones
+        kept = torch.compiler.is_exporting() or long * across <= KEPT
+        found = _tile(*args) if kept else _sparing(_tile, *args)
         out.append(found[0])
         scales.append(found[1])
     return torch.cat(out, -2), torch.cat(scales, -1) if exact else None

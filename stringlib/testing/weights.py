@@ -279,8 +279,8 @@ def the_lines_of_a_graph_say_the_same(case: Weighted, run: Mode) -> None:
 
 @WEIGHT.holds(core=True)
 def any_number_of_tokens_batches_and_heads_of_one_graph(case: Weighted, run: Mode) -> None:
-    sizes = (33, 2), (140, 3), (9, 4)
-    if len(case.some(*(n for n, _ in sizes))) < 3 or case.draw is not None:
+    sizes = (33, 2), (140, 3), (9, 4), (2, 5)
+    if len(case.some(*(n for n, _ in sizes))) < 4 or case.draw is not None:
         skip()  # it is made for one length
     for causal in case.causal:
 
