@@ -237,6 +237,20 @@ def test_an_excerpt_says_short_formulas_and_a_link_stops_before_them(
     reader.close()
 
 
+def test_a_paper_is_found_where_it_is_listed_and_where_it_is_cited(
+    window: Reader, site: Path
+) -> None:
+    listed = found(window, "Fleuret")[0]
+    assert (listed["page"], listed["heading"]) == (
+        "book/bibliography",
+        "Katharopoulos et al., 2020",
+    )
+    page = (site / "book/bibliography.html").read_text(encoding="utf8")
+    assert f'id="{listed["anchor"]}"' in page
+    said = found(window, "kernelised attention replaced by features elu")[0]["excerpt"]["text"]
+    assert "Katharopoulos et al. [2020] replaced it by features" in said
+
+
 def test_what_is_nowhere_is_said_to_be(browser: Any, site: Path) -> None:
     reader = Reader(browser, **DESKTOP)
     reader.page.goto((site / "search.html").as_uri() + "?q=qqxyzzy")
