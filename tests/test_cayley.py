@@ -337,3 +337,14 @@ def test_the_literal_forms_name_bad_arguments():
     assert make_sparse_mask(4, 0.5).shape == (3, 2)
     assert make_sparse_mask(4, 0.0).shape == (0, 2)
     assert cayley_apply(eye(2) * 0, random(0, 2)).shape == (0, 2)
+
+
+def test_large_bases_are_orthogonal_whatever_the_number_of_threads() -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        made = random(2, 160, 160)
+        basis = cayley(made - made.mT)
+    finally:
+        torch.set_num_threads(before)
+    assert properties.largest_difference(basis.mT @ basis, eye(160).expand(2, -1, -1)) <= 1e-12

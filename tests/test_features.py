@@ -12,7 +12,7 @@ from torch import Tensor
 from stringlib import ELUFeatures, FavorFeatures, linear_attention
 from stringlib.attention.features import optimal_alpha
 from stringlib.attention.projections import PROJECTIONS
-from stringlib.kernels.features import elu_plus_one, half_square
+from stringlib.kernels.features import elu_plus_one, half_square, unit
 from stringlib.reference import (
     hyperbolic_features,
     optimal_features,
@@ -296,3 +296,17 @@ test_bad_arguments_are_named = refusals(
     *[(lambda f=f: f(random(3, 4, 6)), "must have 2 heads, got shape")
       for f in (TWO_HEADS, TWO_HEADS.scaled_keys)],
 )  # fmt: skip
+
+
+def test_unit_vectors_and_their_gradients_beside_zero() -> None:
+    x = random(4, 3)
+    assert properties.largest_difference(unit(x), torch.nn.functional.normalize(x, dim=-1)) <= 1e-15
+    x.requires_grad_()
+    assert torch.autograd.gradcheck(unit, x, check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(unit, x)
+    zero = torch.zeros(2, 3, dtype=torch.float64, requires_grad=True)
+    (first,) = torch.autograd.grad(unit(zero).sum(), zero, create_graph=True)
+    assert torch.equal(first, torch.ones_like(zero))
+    (second,) = torch.autograd.grad(first.square().sum(), zero)
+    assert torch.equal(second, torch.zeros_like(zero))
+    assert torch.equal(torch.func.jvp(unit, (zero.detach(),), (first.detach(),))[1], first)

@@ -618,7 +618,7 @@ def test_queries_and_keys_of_one_length() -> None:
     out = layer(x)
     out.sum().backward()
     assert out.isfinite().all()
-    assert x.grad.isfinite().all()
+    assert x.grad.abs().max() < 100  # so of a token that says nothing
 
 
 GROUPED: dict[str, dict[str, Any]] = {

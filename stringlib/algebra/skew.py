@@ -15,6 +15,10 @@ from torch import Tensor
 from stringlib.inputs import Layout
 from stringlib.spec import Count0, Even, Reals, Share, checked
 
+TOGETHER = 128
+"""Up to so many rows matrices are solved as a batch. From 160 on that goes wrong, without an error,
+after ``torch.set_num_threads(2)`` (torch 2.13 with oneMKL)."""
+
 
 def skew(upper: Tensor) -> Tensor:
     r"""Build skew-symmetric matrices from their entries above the diagonal.
@@ -97,13 +101,21 @@ def cayley(skew: Tensor) -> Tensor:
         Cayley 1846; Schenck et al. 2025, section on Cayley-STRING.
     """
     eye = torch.eye(skew.shape[-1], dtype=skew.dtype, device=skew.device)
-    # the two factors commute, so one solve does; solve_ex because solve waits for the device
-    # to learn that I + S is regular, which it is
-    solution = torch.linalg.solve_ex(eye + skew, eye - skew).result
+    # the two factors commute, so one solve does
+    solution = _solved(eye + skew, eye - skew)
     # The solve loses up to ‖S‖ ε (1e-11 at ‖S‖ = 1e5). One Newton step towards the nearest
     # orthogonal matrix takes that to ε. It fixes every orthogonal matrix, so it needs no gradient.
     exact = solution.detach()
     return solution + 0.5 * (exact - exact @ (exact.mT @ exact))
+
+
+def _solved(a: Tensor, b: Tensor) -> Tensor:
+    """Return the solution x of ax = b for regular matrices, all of one shape."""
+    # solve_ex because solve waits for the device to learn that a is regular
+    if a.device.type != "cpu" or a.shape[-1] <= TOGETHER or a.shape[:-2].numel() < 2:
+        return torch.linalg.solve_ex(a, b).result
+    pairs = zip(a.flatten(0, -3), b.flatten(0, -3), strict=True)
+    return torch.stack([torch.linalg.solve_ex(*pair).result for pair in pairs]).view_as(a)
 
 
 def connected_parts(support: Tensor, size: int) -> Tensor:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from stringlib.algebra.skew import planar_skew
+from stringlib.algebra.skew import cayley, planar_skew
 from stringlib.precision import widest
 from stringlib.spec import Floats, Positive, checked
 
@@ -186,9 +186,7 @@ def _separate(generators: Tensor, basis: Tensor) -> Tensor:
     turn = torch.zeros_like(linked[:, 0])
     turn[:, ::2, ::2], turn[:, ::2, 1::2] = (x + y).real, (y - x).imag
     turn[:, 1::2, ::2], turn[:, 1::2, 1::2] = (x + y).imag, (x - y).real
-    half = turn[:, :size, :size] / 2
-    eye = torch.eye(size).to(half)
-    return basis @ torch.linalg.solve(eye - half, eye + half)
+    return basis @ cayley(-turn[:, :size, :size] / 2)
 
 
 def _in_order(basis: Tensor, frequencies: Tensor) -> Tensor:

@@ -11,12 +11,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize
 
 from stringlib.attention.decay import with_features
 from stringlib.attention.weights import LinearState, PositionWeight, WeightedSums
 from stringlib.inputs import common_shape, finds
 from stringlib.kernels.delta import delta_sums
+from stringlib.kernels.features import unit
 from stringlib.kernels.recurrence import Mode
 from stringlib.precision import at_least_float32, without_autocast
 from stringlib.spec import Floats, LogDecays, checked
@@ -152,7 +152,7 @@ class DeltaWeight(ReplacingWeight):
     ) -> WeightedSums:
         """Return what the state answers each query; a scale of keys cancels."""
         self._require_direction(causal)
-        q, k = (normalize(x, dim=-1) for x in (phi_q, phi_k))
+        q, k = unit(phi_q), unit(phi_k)
         before = None if state is None else state.sums
         out, after = delta_rule(q, k, u, self.beta, self.log_decay, mode=mode, state=before)
         length = u.shape[-2] + (0 if state is None else state.length)

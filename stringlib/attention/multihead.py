@@ -29,6 +29,7 @@ from stringlib.inputs import (
     require_same_tokens,
     require_split,
 )
+from stringlib.kernels.features import unit
 from stringlib.parts import Known, part, require_none_left, taken_out
 from stringlib.positions import grid_positions
 from stringlib.precision import at_least_float32, without_autocast
@@ -611,7 +612,7 @@ def _folded(linear: nn.Linear, x: Tensor, basis: Tensor) -> Tensor:
 def _with_norm(x: Tensor, norm: Tensor) -> Tensor:
     """Return vectors of that norm; a zero vector stays 0."""
     wide = x.to(at_least_float32(x.dtype))
-    return (nn.functional.normalize(wide, dim=-1) * norm).to(x.dtype)
+    return (unit(wide) * norm).to(x.dtype)
 
 
 @torch.no_grad()
