@@ -81,7 +81,7 @@ FIRST = {
     "state space model": "notebooks/10_linear_attention",
     "variance of random features": "notebooks/11_favor_plus",
     "circulant matrix eigenvalues": "notebooks/12_circulant_favor",
-    "forget gate": "notebooks/16_gating",
+    "forget gate": "notebooks/17_decay_and_state",
     "parity state tracking": "notebooks/18_delta_rule",
     "deltanet": "notebooks/18_delta_rule",
     "zoology": "notebooks/19_associative_recall",
