@@ -18,7 +18,8 @@ parser = argparse.ArgumentParser()
 for name in ("--seeds", "--steps", "--output"):
     parser.add_argument(name)
 args = parser.parse_args()
-runs = {"free": {"loss": %s, "wall_s": 3.0}, "unit": {"loss": [1.0, 2.0], "seed": 0}}
+runs = {"free": {"loss": %s, "wall_s": 3.0}, "unit": {"loss": [1.0, 2.0], "seed": 0},
+        "clock": {"ms": [3.0]}}
 data = {"cells": {name: {"runs": [run]} for name, run in runs.items()}}
 open(args.output, "w").write(json.dumps({"data": data}))
 """
@@ -53,7 +54,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_both_codes_run_and_the_largest_difference_is_kept(tree: Path) -> None:
     first_steps.main(["--steps", "3"])
     (found,) = json.loads((tree / "first_steps.json").read_text(encoding="utf8")).values()
-    assert (found["largest"], found["where"], found["cells"]) == (0.01, "free", "2 of 2")
+    assert (found["largest"], found["where"], found["cells"]) == (0.01, "free", "2 of 3")
     assert (found["code"], found["steps"]) == ("new", 3)
 
 
@@ -67,5 +68,12 @@ def test_a_study_that_does_not_run_is_told_and_keeps_nothing(tree: Path, capsys)
 def test_the_clock_is_not_compared() -> None:
     told = {"ms": {"a": [1.0]}, "wall_s": 2.0, "scores": {"test": 0.5}}
     assert first_steps.difference(told, {**told, "wall_s": 3.0, "ms": {"a": [9.0]}}) == 0
-    with pytest.raises(ValueError, match="nothing but times"):
-        first_steps.difference({"ms": [1.0]}, {"ms": [1.0]})
+    assert first_steps.difference({"ms": [1.0]}, {"ms": [1.0]}) is None
+
+
+def test_a_study_of_times_alone_is_told_and_keeps_nothing(tree: Path, capsys) -> None:
+    only = (tree / "it.py").read_text(encoding="utf8").replace('"loss"', '"ms"')
+    (tree / "it.py").write_text(only, encoding="utf8")
+    first_steps.main(["it"])
+    assert "nothing but times" in capsys.readouterr().out
+    assert not (tree / "first_steps.json").exists()

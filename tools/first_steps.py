@@ -88,9 +88,12 @@ def compare(name: str, commit: str, steps: int) -> dict[str, Any]:
     common = [cell for cell in new if cell in old]
     if not common:
         raise ValueError("no cell of the record's code is one of today's")
-    apart = {cell: difference(old[cell], new[cell]) for cell in common}
+    found = {cell: difference(old[cell], new[cell]) for cell in common}
+    apart = {cell: told for cell, told in found.items() if told is not None}
+    if not apart:
+        raise ValueError("its runs report nothing but times")
     worst = max(apart, key=lambda cell: apart[cell])
-    told = {"commit": commit, "code": code, "steps": steps, "cells": f"{len(common)} of {len(new)}"}
+    told = {"commit": commit, "code": code, "steps": steps, "cells": f"{len(apart)} of {len(new)}"}
     return {**told, "largest": float(f"{apart[worst]:.2g}"), "where": worst}
 
 
@@ -106,13 +109,14 @@ def begun(name: str, tree: Path, steps: int, folder: Path) -> dict[str, Any]:
     return {cell: found["runs"][0] for cell, found in cells.items()}
 
 
-def difference(old: Any, new: Any) -> float:
-    """Return the largest difference of two reports, of numbers above 1 as a share."""
+def difference(old: Any, new: Any) -> float | None:
+    """Return the largest difference of two reports, of numbers above 1 as a share.
+
+    None if they have nothing in common but times.
+    """
     was, now = dict(numbers(old)), dict(numbers(new))
     apart = [abs(now[at] - was[at]) / max(1.0, abs(was[at])) for at in now if at in was]
-    if not apart:
-        raise ValueError("its runs report nothing but times")
-    return max(apart)
+    return max(apart, default=None)
 
 
 def numbers(report: Any, place: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], float]]:
