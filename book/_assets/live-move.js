@@ -439,10 +439,10 @@ bookLive.add("move", (box, run, about) => {
     const whole = (name, low, high) => { const part = between(name, low, high); return Number.isInteger(part[name]) ? part : {}; };
     const made = given.get("ink") && Uint8Array.from(atob(given.get("ink")), (c) => c.charCodeAt(0));
     if (made && made.length === SIDE * SIDE) { await own(made); }
-    await fetched(whole("run", 0, about.runs - 1).run || 0);
+    const asks = whole("run", 0, about.runs - 1).run || 0, current = await fetched(asks);
     set({
       ...whole("digit", drawn ? -1 : 0, about.labels.length - 1), ...whole("row", 0, LAST), ...whole("column", 0, LAST),
-      ...between("turn", -180, 180), ...between("size", 0.5, 1.5), ...whole("patch", 0, GRID * GRID - 1), ...whole("layer", 1, 2), run: wanted,
+      ...between("turn", -180, 180), ...between("size", 0.5, 1.5), ...whole("patch", 0, GRID * GRID - 1), ...whole("layer", 1, 2), ...(current ? { run: asks } : {}), // unless the reader asked for one since
     }, true);
     rest();
   }
@@ -467,6 +467,7 @@ bookLive.add("move", (box, run, about) => {
   const settle = atRest(() => { if (stale()) { settle(); } else if (!playing) { tell(); } });
 
   function reset() {
+    wanted = 0;
     set(first(), true);
     history.replaceState(null, "", location.pathname + location.search);
     play();

@@ -16,7 +16,7 @@ from lab.records import read_record
 from lab.weights import unpack
 from results import page_digits as study
 
-HALF, RUNS = True, 3
+HALF, RUNS = True, study.STUDY.seeds
 RECORD = Path(study.__file__).with_suffix(".json")
 OF_A_CLASS = 4
 """How many digits of each class the page has, the first of the test set."""
