@@ -15,6 +15,8 @@ from lab.records import read_record
 
 Record = dict[str, Any]
 Quartiles = tuple[float, float, float]
+Compared = tuple[str, str, int, Quartiles]
+"""Shape, mode, threads, and quartiles of the ratio of times."""
 
 # ours and what somebody would use in its place; a peer's tables of angles are made once
 PEERS = (
@@ -77,8 +79,8 @@ def ladder(
     return lengths, times, held
 
 
-def against(record: Record, one: str, other: str) -> list[tuple[str, str, int, Quartiles]]:
-    """Return where both were measured: shape, mode, threads, quartiles of the ratio of times."""
+def against(record: Record, one: str, other: str) -> list[Compared]:
+    """Return the ratios of times wherever both were measured."""
     return [
         (b["shape"]["name"], b["mode"], b["threads"], summary(ratios(b["times_ms"], one, other)))
         for b in record["data"]["blocks"]
@@ -91,10 +93,10 @@ def over_bound(block: Record, name: str) -> float:
     return float(median(block["times_ms"][name]) / block["least_ms"][name])
 
 
-def peer_ratios(parts: Sequence[Record]) -> dict[str, list[Quartiles]]:
+def peer_ratios(parts: Sequence[Record]) -> dict[str, list[Compared]]:
     """Return our contestant and a peer → our time over the peer's, wherever both were measured."""
     return {
-        f"{one} / {other}": [x[-1] for part in parts for x in against(part, one, other)]
+        f"{one} / {other}": [x for part in parts for x in against(part, one, other)]
         for one, other in PEERS
     }
 
@@ -125,7 +127,7 @@ def peer_table(parts: Sequence[Record]) -> dict[str, list[str]]:
             f"{row[head][1]:.2f}{'*' * unsteady(row[head])}" if head in row else ""
             for row in rows.values()
         ]
-    return columns | {"over its bound": [bound.get(place, "") for place in rows]}
+    return columns | {"gradients, 1, over its bound": [bound.get(place, "") for place in rows]}
 
 
 def throughput(record: Record) -> dict[str, list[Any]]:

@@ -122,6 +122,19 @@ TIMED = {
     },
 }
 
+PEERS = {
+    "RoPE / transformers": [
+        ("text", "forward", 1, (0.2, 0.25, 0.3)), ("step", "forward", 1, (1.5, 1.75, 2.0)),
+        ("text", "forward and backward", 2, (0.2, 0.25, 0.3)),
+    ],
+    "ELU / fast-transformers": [
+        (place, mode, threads, (0.4, 0.5, 0.6))
+        for place in ("N128", "short", "medium")
+        for mode in ("forward", "forward and backward")
+        for threads in (1, 2)
+    ],
+}  # fmt: skip
+
 NEARER = {
     tokens: {
         t: {
@@ -511,6 +524,9 @@ CASES: dict[str, dict[str, list[Any]]] = {
     },
     "speed.recorded_times": {
         "tokens": [1024, 256], "mask": ["not causal", "causal"], "recorded": [TIMED],
+    },
+    "speed.peer_times": {
+        "run": ["forward", "with gradients"], "threads": ["1", "2"], "recorded": [PEERS],
     },
     "speed.attention_times": {
         "tokens": [1024, 256, 65536], "channels": [64, 32], "features": [64, 256],

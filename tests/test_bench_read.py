@@ -147,12 +147,15 @@ def test_the_table_of_peers_has_every_ratio_the_greatest_first():
         "ours / peer, shape": ["ELU / fast-transformers, N100", "RoPE / transformers, text"],
         "forward, 1": ["3.00", "2.00*"],
         "gradients, 2": ["", "0.50"],
-        "over its bound": ["6.0", "4.0"],
+        "gradients, 1, over its bound": ["6.0", "4.0"],
     }
     found = {name: row for name, row in recorded.peer_ratios(parts).items() if row}
     assert found == {
-        "RoPE / transformers": [(1.5, 2.0, 2.5), (0.5, 0.5, 0.5)],
-        "ELU / fast-transformers": [(3.0, 3.0, 3.0)],
+        "RoPE / transformers": [
+            ("text", "forward", 1, (1.5, 2.0, 2.5)),
+            ("text", "forward and backward", 2, (0.5, 0.5, 0.5)),
+        ],
+        "ELU / fast-transformers": [("N100", "forward", 1, (3.0, 3.0, 3.0))],
     }
 
 

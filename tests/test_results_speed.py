@@ -129,6 +129,26 @@ def test_bars_are_the_times_that_were_recorded_at_the_chosen_length() -> None:
             assert low < drawn[name] < high
 
 
+def test_dots_are_the_ratios_of_that_pass_and_on_the_right_a_peer_is_ahead() -> None:
+    modes = {"forward": "forward", "with gradients": "forward and backward"}
+    for at, (fig, text) in states("speed.peer_times"):
+        ours, theirs = fig.data
+        assert all(x < 1 for x in ours.x)
+        assert all(x > 1 for x in theirs.x)
+        drawn = {
+            (fig.layout.yaxis.ticktext[row].replace("<br>/", " /"), hover.split(":")[0], x)
+            for trace in fig.data
+            for row, hover, x in zip(trace.y, trace.hovertext, trace.x, strict=True)
+        }
+        assert drawn == {
+            (pair, where, ratio[1])
+            for pair, rows in at["recorded"].items()
+            for where, mode, threads, ratio in rows
+            if (mode, str(threads)) == (modes[at["run"]], at["threads"])
+        }
+        assert f"ahead in {len(theirs.x)} of {len(drawn)}." in text
+
+
 def test_bars_are_the_curves_at_the_chosen_length() -> None:
     rates = {kind: float(f"{rate:.3g}") for kind, rate in recorded.rates(cpu("limits")).items()}
     for at, (fig, text) in states("speed.attention_times"):

@@ -8,18 +8,21 @@ from functools import cache, partial
 from statistics import median
 from typing import Any
 
+import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
-from benchmarks.recorded import ladder, rates, records
+from benchmarks.goals import MODES
+from benchmarks.recorded import Compared, ladder, rates, records
 from book.figures import marks
 from book.figures.toeplitz_rpe import toeplitz_operations
 from book.recorded import data
-from lab.explore import COLOURS, Drawn, Panel, computed, panels, pick
+from lab.explore import COLOURS, Drawn, Panel, computed, layout, panels, pick
+from lab.explore.style import PALETTE
 from lab.records import gather
 from lab.theory.cost import linear_products, moved_numbers, pair_products
 
-__all__ = ["attention_times", "attention_work", "recorded_times"]
+__all__ = ["attention_times", "attention_work", "peer_times", "recorded_times"]
 
 LENGTHS = [2**k for k in range(6, 18)]
 NUMBER = 4  # bytes of a float32
@@ -167,6 +170,75 @@ def recorded_times(
         f"Recorded milliseconds a head against the number of tokens, {mask}, both logarithmic: "
         f"softmax rises most steeply. Bars at {tokens:,} "
         f"tokens, with the time over that of {first}: {words}.",
+    )
+
+
+RUNS = dict(zip(("forward", "with gradients"), MODES, strict=True))
+
+
+def peer_times(run: str, threads: str, *, recorded: Mapping[str, Sequence[Compared]]) -> Drawn:
+    """Draw our time over a peer's: a row for each of our contestants with a peer, a dot a shape.
+
+    Args:
+        run: ``"forward"`` or ``"with gradients"``.
+        threads: ``"1"`` or ``"2"``.
+        recorded: ``"ours / peer"`` → the ratios of times, wherever both were measured.
+
+    Returns:
+        A figure of two traces: where we are ahead, and where the peer is.
+    """
+    order = sorted(recorded, key=lambda pair: median(x[-1][1] for x in recorded[pair]))
+    shown = [
+        (pair, where, ratio)
+        for pair in order
+        for where, mode, on, ratio in recorded[pair]
+        if (mode, on) == (RUNS[str(run)], int(threads))
+    ]
+    traces = []
+    for ahead, colour, name in (
+        (False, PALETTE["grey"], "stringlib is ahead"),
+        (True, PALETTE["red"], "the peer is ahead"),
+    ):
+        found = [x for x in shown if (x[-1][1] > 1) is ahead]
+        traces.append(
+            marks.dots(
+                marks.significant([ratio[1] for *_, ratio in found]),
+                [order.index(pair) for pair, *_ in found],
+                colour,
+                name,
+                size=8,
+                hover="%{hovertext}<extra></extra>",
+                hovertext=[
+                    f"{where}: {middle:.2f} ({low:.2f} to {high:.2f})"
+                    for _, where, (low, middle, high) in found
+                ],
+                opacity=0.6,
+            )
+        )
+    told = f"the peer is ahead in {len(traces[1].x)} of {len(shown)}"
+    ticks = [0.03, 0.1, 0.3, 1, 3]
+    axes = layout(
+        height=660,
+        title_text=told,
+        xaxis=marks.axis(
+            "our time over the peer’s", math.log10(0.012), math.log10(4), type="log",
+            tickvals=ticks, ticktext=[f"{x:g}" for x in ticks],
+        ),
+        yaxis=marks.axis(
+            low=-0.6, high=len(order) - 0.4, tickvals=[*range(len(order))],
+            ticktext=[pair.replace(" / ", "<br>/ ") for pair in order], tickfont={"size": 10},
+        ),
+        shapes=[{**marks.upright(1, width=1), "yref": "paper"}],
+        margin={"l": 150, "r": 12, "t": 40, "b": 84},
+    )  # fmt: skip
+    ends: dict[str, list[float]] = {}
+    for pair, _, ratio in shown:
+        ends.setdefault(pair, []).append(ratio[1])
+    rows = "; ".join(f"{pair} {min(x):.2f} to {max(x):.2f}" for pair, x in ends.items())
+    return Drawn(
+        go.Figure(traces, axes),
+        f"Our time over a peer’s on a logarithmic axis, {run}, threads: {threads}. One row for "
+        f"each pair, one dot for each shape: {told}. From the lowest row up: {rows}.",
     )
 
 
