@@ -483,6 +483,7 @@ CASES: dict[str, dict[str, list[Any]]] = {
     "length_extrapolation.beyond_training": {
         "method": ["rope", "pi", "ntk", "yarn"], "scale": [16, 2, 5.25],
     },
+    "length_extrapolation.stale_cache": {"scale": [16, 1, 2.5]},
     "length_extrapolation.heard_window": {
         "tokens": [1024, 64, 16384], "r1": [1, 0.5, 2.5], "inverse": [64, 4],
     },

@@ -453,6 +453,21 @@ def test_the_limit_law_is_a_half_where_it_says() -> None:
 # --- length ---
 
 
+def test_a_key_from_the_cache_scores_as_the_encoders_turn_it() -> None:
+    x = torch.tensor([1.0, 0.0] * 8, dtype=torch.float64).expand(1, 1, 1, 16)
+    slow = RoPE(16)
+    for at, (figure, told) in states("length_extrapolation.stale_cache"):
+        slower = RoPE(16, base=1e4 * at["scale"] ** (16 / 14))  # NTK-aware
+        kept, anew = figure.data
+        for place, found in zip(kept.x, kept.y, strict=True):
+            there, here = torch.tensor([[place]]), torch.tensor([[place + 40]])
+            query = slower.rotate(x, here)
+            assert found == pytest.approx((query * slow.rotate(x, there)).sum().item(), abs=1e-9)
+            same = (query * slower.rotate(x, there)).sum().item()
+            assert same == pytest.approx(anew.y[0], abs=1e-9)
+        assert f"between {min(kept.y):.1f} and {max(kept.y):.1f}." in told
+
+
 def test_windows_are_those_of_the_biases() -> None:
     for at, (figure, told) in states("length_extrapolation.heard_window"):
         kerple, alibi = KerpleLog(1).double(), ALiBi(1).double()

@@ -25,6 +25,7 @@ __all__ = [
     "heard_window",
     "lost_and_found",
     "read_on",
+    "stale_cache",
 ]
 
 TRAINED, DIM, FAST = 64, 16, 4
@@ -166,6 +167,53 @@ def beyond_training(method: str, scale: float) -> Drawn:
         f"that was fitted falls from -0.7 to {wish:.1f} "
         f"there and goes on falling. Below, the angles: {found['meet']:.0f} of {PAIRS} pairs "
         "meet new ones.",
+    )
+
+
+APART = 40
+KEYS = list(range(0, 481, 4))  # places of the key
+
+
+@computed
+def _stale(scale: Tensor, power: list[float]) -> dict[str, Tensor]:
+    """Return the score of a key that is turned anew, and by its place as the cache has it.
+
+    All pairs of query and key have length 1 and point the same way.
+    """
+    theta = RoPE(DIM).frequencies()[0, :, 0]
+    slowed = theta * scale ** -torch.tensor(power, dtype=torch.float64)
+    places = torch.tensor(KEYS, dtype=torch.float64)[:, None]
+    kept = (slowed * APART + (slowed - theta) * places).cos().sum(-1)
+    anew = (slowed * APART).cos().sum(-1)
+    return {"anew": anew.expand(2), "kept": kept, "ends": torch.stack([kept.amin(), kept.amax()])}
+
+
+def stale_cache(scale: float) -> Drawn:
+    """Draw the score of a query with a key that was turned before the scale changed.
+
+    Args:
+        scale: For which the query is turned, NTK-aware, :eq:`eq-scale-ntk`; the key is for 1.
+
+    Returns:
+        A figure of two curves against the place of the key, 40 tokens before the query.
+    """
+    found = _stale(scale, _slowing("ntk")[1])
+    anew, (low, high) = found["anew"], found["ends"]
+    axes = layout(
+        height=320,
+        title_text=f"turned anew {anew[0]:.1f}, from the cache {low:.1f} to {high:.1f}",
+        xaxis=axis("place of the key (tokens)", 0, KEYS[-1], dtick=100),
+        yaxis=axis("score", -3, 7.5, dtick=2),
+    )
+    curves = [
+        line(KEYS, found["kept"], COLOURS["ntk"], "key from the cache", hover="%{x}: %{y:.2f}"),
+        line([0, KEYS[-1]], anew, COLOURS["none"], "key turned anew", dash="dash"),
+    ]
+    return Drawn(
+        go.Figure(curves, axes),
+        f"Score of a query, turned for s = {scale:g}, and a key {APART} tokens before it against "
+        f"the place of the key. Turned anew the key scores {anew[0]:.1f} everywhere; from the "
+        f"cache, with old frequencies, between {low:.1f} and {high:.1f}.",
     )
 
 
