@@ -185,7 +185,7 @@ def peer_times(run: str, threads: str, *, recorded: Mapping[str, Sequence[Compar
         recorded: ``"ours / peer"`` → the ratios of times, wherever both were measured.
 
     Returns:
-        A figure of two traces: where we are ahead, and where the peer is.
+        A figure of two traces, where we are ahead and where the peer is.
     """
     order = sorted(recorded, key=lambda pair: median(x[-1][1] for x in recorded[pair]))
     shown = [
