@@ -135,8 +135,9 @@ def test_dots_are_the_ratios_of_that_pass_and_on_the_right_a_peer_is_ahead() -> 
         ours, theirs = fig.data
         assert all(x < 1 for x in ours.x)
         assert all(x > 1 for x in theirs.x)
+        rows = [t[3:].replace("</b><br>", " / ") for t in fig.layout.yaxis.ticktext]
         drawn = {
-            (fig.layout.yaxis.ticktext[row].replace("<br>/", " /"), hover.split(":")[0], x)
+            (rows[row], hover.split(":")[0], x)
             for trace in fig.data
             for row, hover, x in zip(trace.y, trace.hovertext, trace.x, strict=True)
         }

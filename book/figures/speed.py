@@ -212,7 +212,7 @@ def peer_times(run: str, threads: str, *, recorded: Mapping[str, Sequence[Compar
                     f"{where}: {middle:.2f} ({low:.2f} to {high:.2f})"
                     for _, where, (low, middle, high) in found
                 ],
-                opacity=0.6,
+                opacity=0.8,
             )
         )
     told = f"the peer is ahead in {len(traces[1].x)} of {len(shown)}"
@@ -226,7 +226,8 @@ def peer_times(run: str, threads: str, *, recorded: Mapping[str, Sequence[Compar
         ),
         yaxis=marks.axis(
             low=-0.6, high=len(order) - 0.4, tickvals=[*range(len(order))],
-            ticktext=[pair.replace(" / ", "<br>/ ") for pair in order], tickfont={"size": 10},
+            ticktext=[f"<b>{pair.replace(' / ', '</b><br>')}" for pair in order],
+            tickfont={"size": 10}, zeroline=False,
         ),
         shapes=[{**marks.upright(1, width=1), "yref": "paper"}],
         margin={"l": 150, "r": 12, "t": 40, "b": 84},
