@@ -13,22 +13,20 @@ both layers. "chosen by" is the mean of bits a byte of the second copies of piec
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from lab.mixed_heads import one_of_each
 from lab.tasks.task import IGNORE
 from lab.tasks.text import Text
 from lab.theory.spread import mean
 from lab.train import Settings, fit
 from lab.train.checkpoint import Checkpoint
 from lab.train.study import Study
-from stringlib import MultiHeadAttention
-from stringlib.attention.registry import WEIGHTS
 from stringlib.models import LanguageModel
-from stringlib.parts import part
 
 LENGTH, BATCH, WARMUP = 256, 8, 100
 DIM, DEPTH, HEADS = 64, 2, 2
@@ -104,49 +102,14 @@ class Copies(Text):
             yield window[:, :-1], targets
 
 
-class TwoKinds(nn.Module):
-    """A layer with a head of one kind and a head of another, each over half as many channels.
-
-    Args:
-        kinds: Options of each.
-    """
-
-    def __init__(self, *kinds: Mapping[str, Any]) -> None:
-        super().__init__()
-        half = DIM // 2
-        self.parts = nn.ModuleList(
-            MultiHeadAttention(half, 1, causal=True, **_with_weight(kind)) for kind in kinds
-        )
-        for head in self.parts:  # each reads and writes all channels
-            head.dim = DIM
-            for name in ("to_q", "to_k", "to_v"):
-                setattr(head, name, nn.Linear(DIM, half, bias=False))
-            head.to_out = nn.Linear(half, DIM, bias=False)
-            for linear in (head.to_q, head.to_k, head.to_v):
-                nn.init.normal_(linear.weight, std=DIM**-0.5)
-            # what the blocks add together, as in all other models
-            nn.init.normal_(head.to_out.weight, std=(DIM * 2 * DEPTH) ** -0.5)
-        self.encoder = None  # each head has its own
-
-    def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        """Return what both heads add to the tokens, ``(..., seq, dim)``."""
-        return sum(head(x, *args, **kwargs) for head in self.parts)
-
-
-def _with_weight(kind: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options with the weight made, if there is one: it too reads all channels."""
-    if "weight" not in kind:
-        return dict(kind)
-    offered = {"dim": DIM, "heads": 1, "features": DIM // 2}
-    return {**kind, "weight": part("weight", kind["weight"], WEIGHTS, offered, {})}
-
-
 def make_model(shift: bool, beside: bool = False, heads: int = HEADS, **kind: Any) -> LanguageModel:
     """Return a model of the study; ``beside`` makes one of its heads softmax."""
     model = LanguageModel(256, DIM, DEPTH, heads, hidden=170, shift=shift, **kind)
     if beside:
         for block in model.blocks:
-            block.attention = TwoKinds({**ROPE, "shift": shift}, {**kind, "shift": shift})
+            block.attention = one_of_each(
+                DIM, DEPTH, *({**each, "shift": shift} for each in (ROPE, kind))
+            )
     return model
 
 

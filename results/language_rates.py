@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
 
+from lab.mixed_heads import one_of_each
 from lab.records import read_record
 from lab.theory.spread import mean
 from lab.train import Settings, evaluate, fit
@@ -33,7 +33,6 @@ from results.language import (
     context_task,
     text_task,
 )
-from stringlib import MultiHeadAttention
 from stringlib.models import LanguageModel
 
 RATES = (5e-3, 1e-2, 2e-2)
@@ -54,7 +53,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "ELU, GLA": {**ELU, "weight": "gla"},
     "gated delta rule": {"attention": "identity", "weight": "gated-delta"},
 }
-"""Name → options of the model; ``split`` gives half of the heads of a layer to each kind."""
+"""Name → options of the model; ``split`` makes a head of softmax and one of circulant FAVOR+."""
 
 CELLS = {
     f"{name}, rate {rate:g}": {**options, "rate": rate}
@@ -63,45 +62,13 @@ CELLS = {
 }
 
 
-class SplitHeads(nn.Module):
-    """Softmax attention in one half of the heads, circulant FAVOR+ in the other, both with RoPE.
-
-    Args:
-        dim: Number of channels of a token.
-        heads: Number of heads, even.
-    """
-
-    def __init__(self, dim: int, heads: int) -> None:
-        super().__init__()
-        half = dim // 2
-        kinds = ({}, CIRCULANT)
-        self.parts = nn.ModuleList(
-            MultiHeadAttention(half, heads // 2, causal=True, **ROPE, **kind) for kind in kinds
-        )
-        for part in self.parts:  # each half reads and writes all channels
-            part.dim = dim
-            for name in ("to_q", "to_k", "to_v"):
-                setattr(part, name, nn.Linear(dim, half, bias=False))
-            part.to_out = nn.Linear(half, dim, bias=False)
-            for linear in (part.to_q, part.to_k, part.to_v, part.to_out):
-                nn.init.normal_(linear.weight, std=dim**-0.5)
-        self.encoder = self.parts[0].encoder
-
-    def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        """Return what all heads add to the tokens, ``(..., seq, dim)``."""
-        return sum(part(x, *args, **kwargs) for part in self.parts)
-
-
 def make_model(split: bool = False, **options: Any) -> LanguageModel:
     """Return a model of the study."""
     model = text_task().model(**options)
     assert isinstance(model, LanguageModel)
     if split:
         for block in model.blocks:
-            block.attention = SplitHeads(64, 2)
-            with torch.no_grad():  # what the blocks add together, as in all other models
-                for part in block.attention.parts:
-                    part.to_out.weight /= (2 * len(model.blocks)) ** 0.5
+            block.attention = one_of_each(64, len(model.blocks), ROPE, {**CIRCULANT, **ROPE})
     return model
 
 

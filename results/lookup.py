@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from lab.mixed_heads import MixedHeads
 from lab.tasks.task import IGNORE, Task
 from lab.train import Settings, fit
 from lab.train.checkpoint import Checkpoint
@@ -104,7 +105,7 @@ class Lookup(Task):
         vocab = VALUES + KEYS + FILLERS
         model = LanguageModel(vocab, DIM, 1, heads, mlp=None, tied=False, shift=True, **kinds)
         if halves is not None:
-            model.blocks[0].attention = Halves(halves)
+            model.blocks[0].attention = MixedHeads(Half(kind) for kind in halves)
         return model
 
 
@@ -135,23 +136,6 @@ class Half(nn.Module):
     def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """Return what the head adds to the tokens, ``(..., seq, dim)``."""
         return self.out(self.head(self.into(x), *args, **kwargs))
-
-
-class Halves(nn.Module):
-    """A layer of two heads of different kinds.
-
-    Args:
-        kinds: Options of each.
-    """
-
-    def __init__(self, kinds: list[Mapping[str, Any]]) -> None:
-        super().__init__()
-        self.parts = nn.ModuleList(Half(kind) for kind in kinds)
-        self.encoder = None  # no positions are asked for
-
-    def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        """Return what both heads add to the tokens, ``(..., seq, dim)``."""
-        return sum(part(x, *args, **kwargs) for part in self.parts)
 
 
 def options_of(heads: int, window: bool = False, **options: Any) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """Weights of a model in a record: half precision, and read by a model made in the same way."""
 
+import base64
+
 import pytest
 import torch
 
@@ -9,9 +11,9 @@ from stringlib import LanguageModel
 OPTIONS = {"attention": "favor", "encoder": "rope", "num_features": 8}
 
 
-def model(seed: int, dim: int = 16) -> LanguageModel:
+def model(seed: int, dim: int = 16, tied: bool = True) -> LanguageModel:
     torch.manual_seed(seed)
-    return LanguageModel(11, dim, 1, 2, **OPTIONS).eval()
+    return LanguageModel(11, dim, 1, 2, tied=tied, **OPTIONS).eval()
 
 
 def test_a_model_comes_back_in_half_precision():
@@ -22,6 +24,14 @@ def test_a_model_comes_back_in_half_precision():
     for name, there in old.state_dict().items():
         assert torch.equal(new.state_dict()[name], there.half().to(there.dtype)), name
     torch.testing.assert_close(old(tokens), new(tokens), atol=0.02, rtol=0)
+
+
+def test_an_embedding_that_is_also_the_readout_is_written_once():
+    tied, new, untied = model(0), model(1), model(0, tied=False)
+    numbers = [len(base64.b64decode(packed(one))) // 2 for one in (tied, untied)]
+    assert numbers[1] - numbers[0] == tied.embed.weight.numel()
+    unpack(new, packed(tied))
+    assert new.readout.weight is new.embed.weight
 
 
 def test_weights_of_another_model_are_refused():

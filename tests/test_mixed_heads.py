@@ -1,0 +1,99 @@
+"""Heads of several kinds as one layer: what it says, what it keeps, and how it starts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from lab.mixed_heads import MixedHeads, one_of_each
+from stringlib import LanguageModel, MultiHeadAttention
+
+DIM, WIDTH, DEPTH = 16, 8, 3
+SOFTMAX: dict[str, Any] = {"encoder": "rope", "shift": True}
+BESIDE: dict[str, dict[str, Any]] = {
+    "softmax": {},
+    "FAVOR+": {"attention": "favor", "encoder": "rope"},
+    "ELU": {"attention": "elu", "shift": True},
+    "cosine": {"attention": "relu", "weight": "cosine", "horizon": 20},
+    "GLA": {"attention": "elu", "weight": "gla", "shift": True},
+    "gated delta rule": {"attention": "identity", "weight": "gated-delta"},
+}
+
+
+def mixed(kind: str) -> MixedHeads:
+    torch.manual_seed(0)
+    return one_of_each(DIM, DEPTH, SOFTMAX, BESIDE[kind]).double()
+
+
+def tokens() -> Tensor:
+    return torch.randn(2, 11, DIM, dtype=torch.float64)
+
+
+def test_both_kinds_run_apart_and_joined() -> None:
+    torch.manual_seed(0)
+    layer, x = one_of_each(DIM, DEPTH, {}, {"attention": "elu"}).double(), tokens()
+    softmax, linear = layer.parts
+    later = torch.ones(11, 11).triu(1).bool()
+    said = []
+    for head in layer.parts:
+        q, k = head.to_q(x), head.to_k(x)
+        if head is softmax:
+            weights = torch.exp(q @ k.mT / WIDTH**0.5)
+        else:
+            weights = (nn.functional.elu(q) + 1) @ (nn.functional.elu(k) + 1).mT
+        weights = weights.masked_fill(later, 0)
+        said.append(weights / weights.sum(-1, keepdim=True) @ head.to_v(x))
+    to_out = torch.cat([softmax.to_out.weight, linear.to_out.weight], 1)
+    torch.testing.assert_close(layer(x), torch.cat(said, -1) @ to_out.mT)
+
+
+def test_two_heads_of_one_kind_are_a_layer_of_two_heads() -> None:
+    torch.manual_seed(0)
+    layer, x = one_of_each(DIM, DEPTH, SOFTMAX, SOFTMAX).double(), tokens()
+    plain = MultiHeadAttention(DIM, 2, causal=True, **SOFTMAX).double()
+    with torch.no_grad():
+        for name, axis in (("to_q", 0), ("to_k", 0), ("to_v", 0), ("to_out", 1)):
+            weights = [getattr(head, name).weight for head in layer.parts]
+            getattr(plain, name).weight.copy_(torch.cat(weights, axis))
+    torch.testing.assert_close(layer(x), plain(x))
+    assert sum(p.numel() for p in layer.parameters()) == sum(p.numel() for p in plain.parameters())
+
+
+@pytest.mark.parametrize("kind", BESIDE)
+def test_it_looks_back_alone_and_goes_on_from_its_state(kind: str) -> None:
+    layer, x = mixed(kind), tokens()
+    whole = layer(x)
+    changed = x.index_fill(1, torch.tensor([7]), 3.0)
+    torch.testing.assert_close(layer(changed)[:, :7], whole[:, :7])
+    first, state = layer(x[:, :4], return_state=True)
+    assert [one.length for one in state] == [4, 4]
+    second, state = layer(x[:, 4:5], state=state, return_state=True)
+    third, state = layer(x[:, 5:], state=state, return_state=True)
+    assert [one.length for one in state] == [11, 11]
+    torch.testing.assert_close(torch.cat([first, second, third], 1), whole)
+
+
+def test_padding_is_not_seen() -> None:
+    layer, x = mixed("GLA"), tokens()
+    seen = torch.ones(2, 11).bool()
+    seen[:, 5] = False
+    padded = x.index_fill(1, torch.tensor([5]), 3.0)
+    torch.testing.assert_close(layer(padded, key_mask=seen)[:, 6:], layer(x, key_mask=seen)[:, 6:])
+
+
+def test_it_starts_like_a_layer_of_a_model() -> None:
+    torch.manual_seed(0)
+    layer = one_of_each(256, DEPTH, SOFTMAX, BESIDE["ELU"])
+    plain = LanguageModel(7, 256, DEPTH, 2, **BESIDE["ELU"]).blocks[0].attention
+    for head in layer.parts:
+        for name in ("to_q", "to_k", "to_v", "to_out"):
+            mine, model = (getattr(one, name).weight.std().item() for one in (head, plain))
+            assert mine == pytest.approx(model, rel=0.03), name
+
+
+def test_heads_share_the_channels_or_say_that_they_cannot() -> None:
+    with pytest.raises(ValueError, match="heads must divide dim 16, got 3"):
+        one_of_each(DIM, DEPTH, {}, {}, {})
