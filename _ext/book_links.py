@@ -6,11 +6,13 @@ A name that begins with ``stringlib.`` has to be one.
 
 It writes ``[chapter 7](07_cayley_string.ipynb)``; the number on the page is that of the table of
 contents, whatever was written.
+
+It writes ``<span data-figure="phase-clocks?seconds=2">at 2</span>``: in the book a link that sets that
+figure of the page to that state.
 """
 
 from __future__ import annotations
 
-import html
 import re
 from collections import defaultdict
 from typing import Any
@@ -27,10 +29,11 @@ TWINS = "stringlib.reference."  # bear the names of what they are compared with
 
 
 CHAPTER = re.compile(r"^([Cc]hapter )\d+$")
+STATE = re.compile(r'^<span data-figure="([^"?]+)\?([^"]+)">$')
 
 
 class MendLinks(SphinxPostTransform):
-    """Give links to chapters the numbers of the table of contents, and links to states their &."""
+    """Give links to chapters the numbers of the table of contents, and make those to states."""
 
     default_priority = 5  # before links are resolved
 
@@ -42,9 +45,24 @@ class MendLinks(SphinxPostTransform):
             if word and number:
                 text = next(iter(link.findall(nodes.Text)))
                 text.parent.replace(text, nodes.Text(f"{word[1]}{number[0]}"))
-        for link in self.document.findall(nodes.reference):
-            if "book-state" in link["classes"]:  # of a figure: MyST escapes its address twice
-                link["refuri"] = html.unescape(link["refuri"])
+        for start in [*self.document.findall(nodes.raw)]:
+            state = STATE.match(start.astext())
+            if state:
+                self.link_state(start, f"#fig={state[1]}&{state[2]}")
+
+    @staticmethod
+    def link_state(start: nodes.raw, address: str) -> None:
+        """Make a link of what stands between a span's start and its end."""
+        rest = start.parent.children[start.parent.index(start) + 1 :]
+        words = []
+        for node in rest:
+            if isinstance(node, nodes.raw) and node.astext() == "</span>":
+                break
+            words.append(node)
+        end = rest[len(words)]
+        for node in [*words, end]:
+            node.parent.remove(node)
+        start.replace_self(nodes.reference("", "", *words, refuri=address, classes=["book-state"]))
 
 
 class LinkNames(SphinxPostTransform):

@@ -68,7 +68,7 @@ EXPLAINED = {
         *("and add 1.5 if A", "| 5 | 0.5 | right", "| 2 | 2.5 | wrong"),
         *("The bound is 0.875", "0.781 for eight"),  # computed
         *("at the rate of this chapter, 0.01", "better at 0.003", "reaches to 0.03"),  # rates
-        *("at 0.01 and free norms", "At [0.03 and free norms"),
+        *("at 0.01 and free norms", "At 0.03 and free norms"),
     ),
     "20": (
         *("counts .58 instead of .05", ".87, nearly as much"),  # computed above
@@ -143,6 +143,7 @@ def sentences(text: str) -> list[str]:
         (r"\{verdict\}`[^`]*`", "VERDICT"),
         (r"\{recorded\}`[^`]*`", "SCORE"),
         (r"(?m)^\|.*$|\{\{.*?\}\}|\]\([^)]*\)", " "),
+        (r"</?span[^>]*>", ""),
     ):
         text = re.sub(pattern, instead, text, flags=re.DOTALL if "```" in pattern else 0)
     return [re.sub(r"\s+", " ", s) for s in re.split(r"(?<=[.!?])\s+(?=[A-Z*`(])|\n\n|\n- ", text)]

@@ -56,7 +56,7 @@ def given_away(text: str) -> list[str]:
         mark = MARK.search(text, box.end())
         assert mark
         rest = re.split(r"(?m)^#{1,4} |^```\{admonition\} Predict", text[mark.end() :])[0]
-        rest = OF_OTHERS.sub("", rest)
+        rest = re.sub(r"</?span[^>]*>", "", OF_OTHERS.sub("", rest))
         rest = re.sub(r"\{[a-z:]+\}`([^`<]*)(?:<[^`]*)?`|\]\([^)]*\)", r" \1 ", rest)
         right = choices[int(mark[1]) - 1]
         # a number that stands in the question, or in every choice, tells nothing
