@@ -315,6 +315,16 @@ def test_a_module_is_read_by_asking_it(name: str, dtype: torch.dtype) -> None:
         assert largest_difference(a, b) < (2**-7 if a.dtype == torch.bfloat16 else 2e-5)
 
 
+@pytest.mark.parametrize("to", ["float", "half", "bfloat16", "double"])
+def test_what_is_read_stays_exact_when_a_model_is_converted(to: str) -> None:
+    tables, x = RotaryTables.from_module(Rotary(OMEGA)), torch.zeros(1, 1)
+    wanted = tables(x, ids_for(Rotary(OMEGA)))
+    for converted in (getattr(tables, to)(), tables.half().float()):
+        assert isinstance(converted.encoder, RotaryEncoder)
+        assert torch.equal(converted.encoder.frequencies()[0], OMEGA.double())
+        assert torch.equal(converted(x, ids_for(Rotary(OMEGA)))[0], wanted[0])
+
+
 def test_what_a_model_reads_from_its_module_is_kept() -> None:
     module = Rotary(OMEGA)
     module.rope_type = {}  # type: ignore[assignment]  # no layer types, as ESM has it
