@@ -378,8 +378,21 @@ class Rotated(nn.Module):
 
         Its queries and keys are those of this one but for the basis, which cancels in their
         products, :eq:`eq-fold`. So fold the projections of both.
+
+        Raises:
+            ValueError: If weight or bias are computed anew at each call, or more is done than to
+                multiply and add: a basis in the weight would be lost, or meet only a part.
         """
-        encoder, linear = self.encoder, copy.deepcopy(self.linear)
+        encoder, linear = self.encoder, self.linear
+        plain = type(linear).forward is nn.Linear.forward
+        hooks = len(linear._forward_hooks) + len(self._forward_hooks)
+        if not plain or hooks or not linear._parameters.keys() >= {"weight", "bias"}:
+            names = ", ".join(name for name, _ in linear.named_parameters())
+            raise ValueError(
+                "linear must be a weight and a bias without hooks behind them to be folded, got "
+                f"{type(linear).__name__} with {names} and {hooks} hooks"
+            )
+        linear = copy.deepcopy(linear)
         for parameter in (linear.weight, linear.bias):
             if parameter is not None:
                 for part in parameter[: self.heads * encoder.head_dim].split(

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import prune
 from torch.utils.checkpoint import checkpoint
 
 from stringlib import (
@@ -492,6 +493,55 @@ def test_a_basis_is_folded_into_a_copy(name: str, bias: bool) -> None:
         assert torch.equal(value, kept[key])
         assert torch.equal(folded.linear.state_dict()[key][2 * DIM :], value[2 * DIM :])
     assert folded.linear.weight.requires_grad
+
+
+class Added(nn.Module):
+    """What a hook adds to a projection, as adapters of low rank do."""
+
+    def forward(self, module: nn.Module, given: tuple[Tensor], projected: Tensor) -> Tensor:
+        return projected + given[0]
+
+
+class LowRank(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) + x
+
+
+def hooked(linear: nn.Linear) -> nn.Module:
+    linear.register_forward_hook(Added())
+    return linear
+
+
+@torch.no_grad()
+@pytest.mark.filterwarnings("ignore:.*weight_norm:FutureWarning")
+@pytest.mark.parametrize(
+    "change",
+    [
+        nn.utils.parametrizations.weight_norm,
+        nn.utils.parametrizations.orthogonal,
+        nn.utils.weight_norm,
+        lambda linear: prune.l1_unstructured(linear, "bias", 0.5),
+        hooked,
+        lambda linear: setattr(linear, "__class__", LowRank),
+    ],
+)
+def test_a_projection_that_is_more_than_its_weight_is_not_folded(
+    change: Callable[[nn.Linear], object],
+) -> None:
+    """Its basis would be overwritten at the next call, or be missing in what is added."""
+    module = Rotated(nn.Linear(DIM, DIM), CirculantSTRING(D, 2), PLACES)
+    module.folded()
+    change(module.linear)
+    module(torch.randn(7, DIM))
+    with pytest.raises(ValueError, match="linear must be a weight and a bias without hooks"):
+        module.folded()
+
+
+def test_what_is_added_to_turned_projections_is_not_folded_away() -> None:
+    module = Rotated(nn.Linear(DIM, DIM), CirculantSTRING(D, 2), PLACES)
+    module.register_forward_hook(Added())
+    with pytest.raises(ValueError, match="without hooks .* got Linear with weight, bias and 1 hooks"):
+        module.folded()
 
 
 def test_queries_and_keys_may_be_two_projections() -> None:
