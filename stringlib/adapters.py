@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.encoders.string import RotaryEncoder
-from stringlib.inputs import require_name
+from stringlib.inputs import require_name, require_places, require_same_device
 from stringlib.precision import at_least_float32, widen, widest
 from stringlib.rotary_modules import Coordinates, Tables, find, laid_out
 from stringlib.spec import Floats, Positions, Positive, Reals, checked, require
@@ -77,7 +77,7 @@ class RotaryTables(nn.Module):
         coordinates: Coordinates = "first",
         wide: bool = False,
         longer: nn.Module | Mapping[str, nn.Module] | None = None,
-        positions: Callable[..., Tensor] | None = None,
+        positions: Callable | None = None,
     ) -> None:
         super().__init__()
         by_type = encoder if isinstance(encoder, Mapping) else {"": encoder}
@@ -89,6 +89,11 @@ class RotaryTables(nn.Module):
                 )
             if each.head_dim % 2:
                 raise ValueError(f"head_dim must be even for tables, got {each.head_dim}")
+            if layout == "axes" and each.head_dim % (2 * each.coord_dim):
+                raise ValueError(
+                    f"head_dim must be a multiple of {2 * each.coord_dim} for tables with halves "
+                    f"for each of {each.coord_dim} coordinates, got {each.head_dim}"
+                )
         scales = _by_type("scale", scale, by_type, 1.0)
         for factor in scales.values():
             require("scale", factor, Positive)
@@ -197,6 +202,8 @@ class RotaryTables(nn.Module):
         encoder, name = self._of(None)
         if self.positions is None:
             raise ValueError("positions must be given for tables of a shape, got None")
+        if self.layout == "complex":
+            raise ValueError("layout must have cosines and sines by themselves, got 'complex'")
         positions = self.positions(*shape).to(encoder.frequencies().device)
         cos, sin = self._tables(positions, dtype, encoder, name)
         return torch.cat([sin, cos], -1)
@@ -218,6 +225,12 @@ class RotaryTables(nn.Module):
         self, positions: Tensor, dtype: torch.dtype, encoder: RotaryEncoder, name: str
     ) -> Any:
         frequencies, scale = encoder._all_frequencies(), self.scales[name]
+        require_same_device("x", positions, "encoder", frequencies)  # a product would not say it
+        if positions.shape[-1:] != (encoder.coord_dim,):
+            raise ValueError(
+                f"positions must make shape (..., seq, {encoder.coord_dim}), got "
+                f"{tuple(positions.shape)}"
+            )
         if _key(name) in self.longer:
             length = positions.max() + 1
             frequencies, scale = self.longer[_key(name)](frequencies, scale, length)
@@ -365,6 +378,7 @@ class Rotated(nn.Module):
         if self.places is not None:
             positions = self.places(x)
         positions = positions.to(x.device)
+        require_places("x", x, positions)
         turning, rest = projected.tensor_split([self.heads * encoder.head_dim], -1)
         by_head = turning.unflatten(-1, (-1, encoder.heads, encoder.head_dim)).movedim(-4, -2)
         if positions.ndim > 2:  # the same for each group of heads

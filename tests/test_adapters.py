@@ -803,6 +803,27 @@ test_what_does_not_fit_is_named = refusals(
         )
         for asked in (None, "c")
     ],
+    (lambda: RotaryTables(AxialRoPE(D, 2), positions=3), "TypeError: positions must be a Call"),
+    (
+        lambda: RotaryTables(AxialRoPE(D, 2), positions=lambda x: PLACES[:, :1])(X),
+        r"positions must make shape \(..., seq, 2\), got \(7, 1\)",
+    ),
+    (
+        lambda: RotaryTables(RoPE(D), positions=lambda n: PLACES).get_embed((7,)),
+        r"positions must make shape \(..., seq, 1\), got \(7, 2\)",
+    ),
+    (
+        lambda: RotaryTables(RoPE(D), "complex", positions=lambda n: PLACES).get_embed((7,)),
+        "layout must have cosines and sines by themselves, got 'complex'",
+    ),
+    (
+        lambda: RotaryTables(MixedRoPE(D, 3, heads=1), "axes"),
+        "head_dim must be a multiple of 6 for tables with halves for each of 3 coordinates, got 8",
+    ),
+    (
+        lambda: RotaryTables(RoPE(D)).to("meta")(X, IDS),
+        "encoder must be on cpu as x is, got meta",
+    ),
     (lambda: Rotated(LINEAR, RoPE(D), PLACES), "positions must have shape"),
     (lambda: Rotated(LINEAR, AxialRoPE(10, 2), PLACES), "heads of 10 channels"),
     (lambda: Rotated(LINEAR, AxialRoPE(D, 2), PLACES, 4), "heads must be .* got 4"),
@@ -814,4 +835,11 @@ test_what_does_not_fit_is_named = refusals(
         lambda: Rotated(LINEAR, AxialRoPE(D, 2), PLACES)(torch.zeros(2, 6, DIM)),
         "positions must have shape .*n = 6, got",
     ),
+    *[
+        (
+            lambda x=x: Rotated(LINEAR, AxialRoPE(D, 2), PLACES.expand(2, 7, 2))(x),
+            r"the leading dimensions of positions must expand to .* got shape \(2, 7, 2\)",
+        )
+        for x in (torch.zeros(7, DIM), torch.zeros(1, 7, DIM), torch.zeros(3, 7, DIM))
+    ],
 )
