@@ -26,7 +26,7 @@ from stringlib import (
     RotaryEncoder,
 )
 from stringlib.adapters import PatchPositions, RotaryTables, Rotated
-from stringlib.encoders.scaling import Beyond
+from stringlib.encoders.scaling import Beyond, DynamicNTK
 from stringlib.positions import grid_positions
 from stringlib.testing.properties import largest_difference
 from tests.draws import random
@@ -403,6 +403,28 @@ def test_another_encoder_beyond_a_length_may_have_still_channels() -> None:
         ids = torch.arange(length)
         for found, wanted in zip(tables(x, ids[None]), encoder.tables(ids[:, None]), strict=True):
             assert largest_difference(found[0], wanted) < 1e-6
+
+
+@pytest.mark.parametrize("beyond", [RoPE(6), AxialRoPE(D, 2), RoPE(D, heads=2)])
+def test_another_encoder_beyond_a_length_has_as_many_pairs(beyond: RotaryEncoder) -> None:
+    tables = RotaryTables(RoPE(D), longer=Beyond(beyond, 16))
+    with pytest.raises(ValueError, match=r"encoder must have .* that of short texts, \(1, 4, 1\)"):
+        tables(torch.zeros(1, 1), torch.arange(9)[None])
+
+
+def test_a_module_that_is_emptied_forgets_the_longest_text() -> None:
+    tables, given = (
+        RotaryTables(RoPE(D), longer=DynamicNTK(2.0, 16)),
+        (torch.zeros(1, 1), torch.arange(20)[None]),
+    )
+    wanted = tables(*given)
+    tables(torch.zeros(1, 1), torch.arange(90)[None])
+    for emptied in (copy.deepcopy(tables), copy.deepcopy(tables).to("meta")):
+        found = emptied.to_empty(device="cpu")(*given)
+        assert all(torch.equal(a, b) for a, b in zip(found, wanted, strict=True))
+    assigned = copy.deepcopy(tables).to("meta")
+    assigned.load_state_dict(tables.state_dict(), assign=True)
+    assert not assigned.longer["for "].longest.is_meta
 
 
 def test_a_module_without_numbers_is_refused() -> None:
