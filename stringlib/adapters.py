@@ -466,8 +466,11 @@ def load_encoders(model: nn.Module, directory: str | Path, variant: str | None =
     }
     saved: dict[str, Tensor] = {}
     stem = "model" if variant is None else f"model.{variant}"
-    one, many = (Path(directory).glob(stem + rest) for rest in (".safetensors", "-*.safetensors"))
-    for file in (*one, *many):
+    ends = (".safetensors", "-*.safetensors")
+    files = [file for end in ends for file in Path(directory).glob(stem + end)]
+    if not files:
+        raise ValueError(f"directory must hold {stem}.safetensors or parts of it, got {directory}")
+    for file in files:
         with safe_open(file, framework="pt") as tensors:
             keys = tensors.keys()
             own = [key for key in keys if key.startswith(tuple(f"{place}." for place in places))]

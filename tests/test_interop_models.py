@@ -668,6 +668,27 @@ def test_a_learned_encoder_comes_back_from_a_directory(
 
 
 @torch.no_grad()
+def test_a_directory_without_weights_is_refused(llama: Any, tmp_path: Path) -> None:
+    """Also for an encoder that has nothing to load: the path may be misspelt."""
+    llama.save_pretrained(tmp_path, variant="ema")
+    llama.model.rotary_emb = RotaryTables.from_module(llama.model.rotary_emb)
+    load_encoders(llama, tmp_path, "ema")
+    for variant in (None, "other"):
+        with pytest.raises(ValueError, match=r"directory must hold model\S*\.safetensors or parts"):
+            load_encoders(llama, tmp_path, variant)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_table_that_is_a_weight_has_the_dtype_of_the_model(dtype: torch.dtype) -> None:
+    model = causal("RoFormer", embedding_size=64, is_decoder=True)
+    narrow = copy.deepcopy(model).to(dtype)
+    assert exchange(model) == exchange(narrow) == 1
+    before = model(TOKENS).logits
+    assert far(narrow(TOKENS).logits.float(), before) < 0.02
+
+
+@torch.no_grad()
 def test_the_encoder_of_a_variant_comes_back_and_no_other(llama: Any, tmp_path: Path) -> None:
     outputs = {}
     for variant in (None, "ema"):
