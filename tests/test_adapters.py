@@ -292,6 +292,7 @@ WAYS = {
     **{layout: {"layout": layout} for layout in ("interleaved", "pairs", "complex")},
     "wide": {"wide": True},
     "one pair": {"omega": torch.tensor([[0.5]])},
+    "equal pairs": {"omega": OMEGA[[0, 2, 0, 2], :1], "layout": "complex"},
     "still pairs": {"omega": torch.tensor([[1.0], [0.0], [0.0]])},
 }
 
@@ -378,6 +379,16 @@ class Uneven(Rotary):
 class Square(Rotary):
     def forward(self, x: Tensor, position_ids: Tensor) -> Any:
         return super().forward(x, position_ids**2)
+
+
+@pytest.mark.parametrize("change", [lambda ids: ids.clamp(max=1000), lambda ids: ids % 4096])
+def test_what_has_an_end_is_refused_by_name(change: Callable[[Tensor], Tensor]) -> None:
+    class Ending(Rotary):
+        def forward(self, x: Tensor, position_ids: Tensor) -> Any:
+            return super().forward(x, change(position_ids))
+
+    with pytest.raises(ValueError, match=r"must turn long texts as short ones, .* got Ending"):
+        RotaryTables.from_module(Ending(OMEGA))
 
 
 @pytest.mark.parametrize("kind", [Uneven, Square, nn.Identity, lambda _: nn.Linear(3, 3)])
@@ -562,7 +573,9 @@ def test_a_projection_that_is_more_than_its_weight_is_not_folded(
 def test_what_is_added_to_turned_projections_is_not_folded_away() -> None:
     module = Rotated(nn.Linear(DIM, DIM), CirculantSTRING(D, 2), PLACES)
     module.register_forward_hook(Added())
-    with pytest.raises(ValueError, match="without hooks .* got Linear with weight, bias and 1 hooks"):
+    with pytest.raises(
+        ValueError, match=r"without hooks .* got Linear with weight, bias and 1 hooks"
+    ):
         module.folded()
 
 
