@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -465,13 +466,16 @@ def load_encoders(model: nn.Module, directory: str | Path, variant: str | None =
         f"{place}.{key}" for place in places for key in model.get_submodule(place).state_dict()
     }
     saved: dict[str, Tensor] = {}
-    stem = "model" if variant is None else f"model.{variant}"
-    ends = (".safetensors", "-*.safetensors")
-    files = [file for end in ends for file in Path(directory).glob(stem + end)]
-    if not files:
-        raise ValueError(f"directory must hold {stem}.safetensors or parts of it, got {directory}")
+    of = "" if variant is None else f".{variant}"
+    whole, index = f"model{of}.safetensors", Path(directory, f"model.safetensors.index{of}.json")
+    if Path(directory, whole).exists():  # as from_pretrained chooses, whatever lies beside it
+        files = {whole}
+    elif index.exists():
+        files = {*json.loads(index.read_text(encoding="utf8"))["weight_map"].values()}
+    else:
+        raise ValueError(f"directory must hold {whole} or {index.name}, got {directory}")
     for file in files:
-        with safe_open(file, framework="pt") as tensors:
+        with safe_open(Path(directory, file), framework="pt") as tensors:
             keys = tensors.keys()
             own = [key for key in keys if key.startswith(tuple(f"{place}." for place in places))]
             saved |= {key: tensors.get_tensor(key) for key in own}
