@@ -30,7 +30,8 @@ class RotaryTables(nn.Module):
 
     The model turns queries and keys by these tables, and does the rest as before: caches,
     generation, masks. Frequencies stay exact when the model is converted to bfloat16, and those
-    that are learned get gradients. Tables hold no basis: put it into the projections of queries
+    that are learned get gradients; where layers are checkpointed, with ``use_reentrant=False``,
+    for all of them share one table. Tables hold no basis: put it into the projections of queries
     and keys, ``encoder.fold(weight, layout=layout)``.
 
     :meth:`from_module` reads all arguments from the module that is to be replaced. Move the new one
