@@ -168,7 +168,7 @@ def gpt_j(attention: Any) -> nn.Module:
 def roformer(embedding: Any) -> nn.Module:
     """The table is the weight of an embedding, sines first."""
     tables = RotaryTables(RoPE(embedding.embedding_dim), "pairs", positions=sequence)
-    embedding.weight.data = tables.get_embed((embedding.num_embeddings,))
+    embedding.weight.data = tables.get_embed((embedding.num_embeddings,)).to(embedding.weight)
     return embedding
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -18,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.encoders.string import RotaryEncoder
-from stringlib.inputs import require_name
+from stringlib.inputs import require_name, require_places, require_same_device
 from stringlib.precision import at_least_float32, widen, widest
 from stringlib.rotary_modules import Coordinates, Tables, find, laid_out
 from stringlib.spec import Floats, Positions, Positive, Reals, checked, require
@@ -29,7 +30,8 @@ class RotaryTables(nn.Module):
 
     The model turns queries and keys by these tables, and does the rest as before: caches,
     generation, masks. Frequencies stay exact when the model is converted to bfloat16, and those
-    that are learned get gradients. Tables hold no basis: put it into the projections of queries
+    that are learned get gradients; where layers are checkpointed, with ``use_reentrant=False``,
+    for all of them share one table. Tables hold no basis: put it into the projections of queries
     and keys, ``encoder.fold(weight, layout=layout)``.
 
     :meth:`from_module` reads all arguments from the module that is to be replaced. Move the new one
@@ -77,7 +79,7 @@ class RotaryTables(nn.Module):
         coordinates: Coordinates = "first",
         wide: bool = False,
         longer: nn.Module | Mapping[str, nn.Module] | None = None,
-        positions: Callable[..., Tensor] | None = None,
+        positions: Callable | None = None,
     ) -> None:
         super().__init__()
         by_type = encoder if isinstance(encoder, Mapping) else {"": encoder}
@@ -89,6 +91,11 @@ class RotaryTables(nn.Module):
                 )
             if each.head_dim % 2:
                 raise ValueError(f"head_dim must be even for tables, got {each.head_dim}")
+            if layout == "axes" and each.head_dim % (2 * each.coord_dim):
+                raise ValueError(
+                    f"head_dim must be a multiple of {2 * each.coord_dim} for tables with halves "
+                    f"for each of {each.coord_dim} coordinates, got {each.head_dim}"
+                )
         scales = _by_type("scale", scale, by_type, 1.0)
         for factor in scales.values():
             require("scale", factor, Positive)
@@ -197,6 +204,8 @@ class RotaryTables(nn.Module):
         encoder, name = self._of(None)
         if self.positions is None:
             raise ValueError("positions must be given for tables of a shape, got None")
+        if self.layout == "complex":
+            raise ValueError("layout must have cosines and sines by themselves, got 'complex'")
         positions = self.positions(*shape).to(encoder.frequencies().device)
         cos, sin = self._tables(positions, dtype, encoder, name)
         return torch.cat([sin, cos], -1)
@@ -218,6 +227,12 @@ class RotaryTables(nn.Module):
         self, positions: Tensor, dtype: torch.dtype, encoder: RotaryEncoder, name: str
     ) -> Any:
         frequencies, scale = encoder._all_frequencies(), self.scales[name]
+        require_same_device("x", positions, "encoder", frequencies)  # a product would not say it
+        if positions.shape[-1:] != (encoder.coord_dim,):
+            raise ValueError(
+                f"positions must make shape (..., seq, {encoder.coord_dim}), got "
+                f"{tuple(positions.shape)}"
+            )
         if _key(name) in self.longer:
             length = positions.max() + 1
             frequencies, scale = self.longer[_key(name)](frequencies, scale, length)
@@ -365,6 +380,7 @@ class Rotated(nn.Module):
         if self.places is not None:
             positions = self.places(x)
         positions = positions.to(x.device)
+        require_places("x", x, positions)
         turning, rest = projected.tensor_split([self.heads * encoder.head_dim], -1)
         by_head = turning.unflatten(-1, (-1, encoder.heads, encoder.head_dim)).movedim(-4, -2)
         if positions.ndim > 2:  # the same for each group of heads
@@ -378,8 +394,21 @@ class Rotated(nn.Module):
 
         Its queries and keys are those of this one but for the basis, which cancels in their
         products, :eq:`eq-fold`. So fold the projections of both.
+
+        Raises:
+            ValueError: If weight or bias are computed anew at each call, or more is done than to
+                multiply and add: a basis in the weight would be lost, or meet only a part.
         """
-        encoder, linear = self.encoder, copy.deepcopy(self.linear)
+        encoder, linear = self.encoder, self.linear
+        plain = type(linear).forward is nn.Linear.forward
+        hooks = len(linear._forward_hooks) + len(self._forward_hooks)
+        if not plain or hooks or not linear._parameters.keys() >= {"weight", "bias"}:
+            names = ", ".join(name for name, _ in linear.named_parameters())
+            raise ValueError(
+                "linear must be a weight and a bias without hooks behind them to be folded, got "
+                f"{type(linear).__name__} with {names} and {hooks} hooks"
+            )
+        linear = copy.deepcopy(linear)
         for parameter in (linear.weight, linear.bias):
             if parameter is not None:
                 for part in parameter[: self.heads * encoder.head_dim].split(
@@ -438,10 +467,16 @@ def load_encoders(model: nn.Module, directory: str | Path, variant: str | None =
         f"{place}.{key}" for place in places for key in model.get_submodule(place).state_dict()
     }
     saved: dict[str, Tensor] = {}
-    stem = "model" if variant is None else f"model.{variant}"
-    one, many = (Path(directory).glob(stem + rest) for rest in (".safetensors", "-*.safetensors"))
-    for file in (*one, *many):
-        with safe_open(file, framework="pt") as tensors:
+    of = "" if variant is None else f".{variant}"
+    whole, index = f"model{of}.safetensors", Path(directory, f"model.safetensors.index{of}.json")
+    if Path(directory, whole).exists():  # as from_pretrained chooses, whatever lies beside it
+        files = {whole}
+    elif index.exists():
+        files = {*json.loads(index.read_text(encoding="utf8"))["weight_map"].values()}
+    else:
+        raise ValueError(f"directory must hold {whole} or {index.name}, got {directory}")
+    for file in files:
+        with safe_open(Path(directory, file), framework="pt") as tensors:
             keys = tensors.keys()
             own = [key for key in keys if key.startswith(tuple(f"{place}." for place in places))]
             saved |= {key: tensors.get_tensor(key) for key in own}

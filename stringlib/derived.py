@@ -40,7 +40,7 @@ class Derived(nn.Module):
                     f"{type(self).__name__} holds numbers that it was given and that are in no "
                     "state_dict: make it where it is to be, got one made on meta"
                 )
-            return t.to(like.device, like.dtype)
+            return t.to(like.device, fn(t).dtype)  # a subclass may keep it exact: ask it of all
 
         super()._apply(move, recurse)
         self._refill()

@@ -68,7 +68,7 @@ def foldable(
         divide by a length and scale (LayerNorm subtracts a mean), or do not take such vectors.
 
     Raises:
-        ValueError: If scales are not those of whole heads.
+        ValueError: If scales are not those of whole heads, or not finite.
 
     Example:
         >>> from stringlib import CirculantSTRING, RoPE
@@ -135,6 +135,8 @@ def _scales(name: str, norm: Norm, encoder: RotaryEncoder) -> Tensor | None:
         return None
     if found.numel() % d:
         raise ValueError(f"{name} must have scales of heads of {d} channels, got {found.numel()}")
+    if not found.isfinite().all():
+        raise ValueError(f"{name} must have finite scales, got others")
     return found.view(-1, d)
 
 
@@ -210,7 +212,8 @@ def _fitting(basis: Tensor, omega: Tensor, scales: Tensor) -> tuple[Tensor, Tens
     Returns:
         Its frequencies and itself, or None if there is none.
     """
-    squares = scales**2 / (scales**2).mean(-1, keepdim=True)
+    mean = (scales**2).mean(-1, keepdim=True)
+    squares = scales**2 / torch.where(mean > 0, mean, 1)  # a head may have no scale but 0
     basis, omega, pairs = basis.clone(), omega.clone(), len(omega)
     still = [*range(2 * pairs, len(basis))]
     groups: list[list[int]] = []
@@ -269,7 +272,7 @@ def _diagonal(own: Tensor, squares: Tensor) -> bool:
     """Return whether squares of scales mix no two of these columns."""
     inside = own.mT @ (squares[:, :, None] * own)
     off = inside - torch.diag_embed(inside.diagonal(dim1=-2, dim2=-1))
-    return bool((off.abs() < CLOSE * squares.max()).all())
+    return bool((off.abs() <= CLOSE * squares.max()).all())
 
 
 def _moved(bases: Tensor, scales: Tensor) -> tuple[Tensor, Tensor]:

@@ -138,12 +138,18 @@ class _Asked(NamedTuple):
         turns = answer if isinstance(answer, Tensor) else torch.complex(*map(Tensor.float, answer))
         if turns.numel() != len(positions) * turns.shape[-1]:
             return None
-        table = turns.to(torch.complex128).reshape(len(positions), -1)[:-1]
+        table = turns.to(torch.complex128).reshape(len(positions), -1)
         layout, pairs = _one_a_pair(table, axes)
-        start, stepped, rest = pairs.split([1, axes, 5])
+        if turns is answer:
+            layout, pairs = "complex", table
+        start, stepped, rest, end = pairs.split([1, axes, 5, 1])
         scale, omega = _exact(start[0].real, module), _exact(stepped.angle().mT / STEP, module)
         error = (torch.polar(scale.expand(5, -1), widen(others) @ omega.mT) - rest).abs().max()
         if (scale != scale[0]).any() or not error < CLOSE:
+            return None
+        angles = last * omega.sum(1)  # as far as float32 knows them
+        gaps = (torch.polar(scale, angles) - end).abs() / scale.abs()
+        if (gaps > CLOSE + 2.0**-20 * last * omega.abs().sum(1)).any():
             return None
         if self.way.coordinates == "last" and (omega == 0).all(0).any():
             return None  # a module of two coordinates leaves a third one where it is
@@ -152,9 +158,8 @@ class _Asked(NamedTuple):
         own: Layout = "interleaved" if layout == "interleaved" else "half"
         # a model's checkpoints have no frequencies
         encoder = STRING(omega[None], layout=own, persistent=False)
-        form = Form(layout, self.way.coordinates, narrow[0].dtype == torch.float32)
-        if turns is answer:
-            form = Form("complex", self.way.coordinates, False)
+        wide = layout != "complex" and narrow[0].dtype == torch.float32
+        form = Form(layout, self.way.coordinates, wide)
         return Found(form, encoder, scale[0].item())
 
     def longer(self, near: Found) -> Beyond | DynamicNTK | None:

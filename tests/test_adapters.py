@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import prune
 from torch.utils.checkpoint import checkpoint
 
 from stringlib import (
@@ -25,7 +26,7 @@ from stringlib import (
     RotaryEncoder,
 )
 from stringlib.adapters import PatchPositions, RotaryTables, Rotated
-from stringlib.encoders.scaling import Beyond
+from stringlib.encoders.scaling import Beyond, DynamicNTK
 from stringlib.positions import grid_positions
 from stringlib.testing.properties import largest_difference
 from tests.draws import random
@@ -291,6 +292,7 @@ WAYS = {
     **{layout: {"layout": layout} for layout in ("interleaved", "pairs", "complex")},
     "wide": {"wide": True},
     "one pair": {"omega": torch.tensor([[0.5]])},
+    "equal pairs": {"omega": OMEGA[[0, 2, 0, 2], :1], "layout": "complex"},
     "still pairs": {"omega": torch.tensor([[1.0], [0.0], [0.0]])},
 }
 
@@ -313,6 +315,16 @@ def test_a_module_is_read_by_asking_it(name: str, dtype: torch.dtype) -> None:
     for a, b in pairs:
         assert (a.dtype, a.shape) == (b.dtype, b.shape)
         assert largest_difference(a, b) < (2**-7 if a.dtype == torch.bfloat16 else 2e-5)
+
+
+@pytest.mark.parametrize("to", ["float", "half", "bfloat16", "double"])
+def test_what_is_read_stays_exact_when_a_model_is_converted(to: str) -> None:
+    tables, x = RotaryTables.from_module(Rotary(OMEGA)), torch.zeros(1, 1)
+    wanted = tables(x, ids_for(Rotary(OMEGA)))
+    for converted in (getattr(tables, to)(), tables.half().float()):
+        assert isinstance(converted.encoder, RotaryEncoder)
+        assert torch.equal(converted.encoder.frequencies()[0], OMEGA.double())
+        assert torch.equal(converted(x, ids_for(Rotary(OMEGA)))[0], wanted[0])
 
 
 def test_what_a_model_reads_from_its_module_is_kept() -> None:
@@ -369,6 +381,16 @@ class Square(Rotary):
         return super().forward(x, position_ids**2)
 
 
+@pytest.mark.parametrize("change", [lambda ids: ids.clamp(max=1000), lambda ids: ids % 4096])
+def test_what_has_an_end_is_refused_by_name(change: Callable[[Tensor], Tensor]) -> None:
+    class Ending(Rotary):
+        def forward(self, x: Tensor, position_ids: Tensor) -> Any:
+            return super().forward(x, change(position_ids))
+
+    with pytest.raises(ValueError, match=r"must turn long texts as short ones, .* got Ending"):
+        RotaryTables.from_module(Ending(OMEGA))
+
+
 @pytest.mark.parametrize("kind", [Uneven, Square, nn.Identity, lambda _: nn.Linear(3, 3)])
 def test_what_is_no_rotation_is_refused_by_name(kind: Callable[[Tensor], nn.Module]) -> None:
     module = kind(OMEGA[:, :1])
@@ -392,6 +414,28 @@ def test_another_encoder_beyond_a_length_may_have_still_channels() -> None:
         ids = torch.arange(length)
         for found, wanted in zip(tables(x, ids[None]), encoder.tables(ids[:, None]), strict=True):
             assert largest_difference(found[0], wanted) < 1e-6
+
+
+@pytest.mark.parametrize("beyond", [RoPE(6), AxialRoPE(D, 2), RoPE(D, heads=2)])
+def test_another_encoder_beyond_a_length_has_as_many_pairs(beyond: RotaryEncoder) -> None:
+    tables = RotaryTables(RoPE(D), longer=Beyond(beyond, 16))
+    with pytest.raises(ValueError, match=r"encoder must have .* that of short texts, \(1, 4, 1\)"):
+        tables(torch.zeros(1, 1), torch.arange(9)[None])
+
+
+def test_a_module_that_is_emptied_forgets_the_longest_text() -> None:
+    tables, given = (
+        RotaryTables(RoPE(D), longer=DynamicNTK(2.0, 16)),
+        (torch.zeros(1, 1), torch.arange(20)[None]),
+    )
+    wanted = tables(*given)
+    tables(torch.zeros(1, 1), torch.arange(90)[None])
+    for emptied in (copy.deepcopy(tables), copy.deepcopy(tables).to("meta")):
+        found = emptied.to_empty(device="cpu")(*given)
+        assert all(torch.equal(a, b) for a, b in zip(found, wanted, strict=True))
+    assigned = copy.deepcopy(tables).to("meta")
+    assigned.load_state_dict(tables.state_dict(), assign=True)
+    assert not assigned.longer["for "].longest.is_meta
 
 
 def test_a_module_without_numbers_is_refused() -> None:
@@ -482,6 +526,57 @@ def test_a_basis_is_folded_into_a_copy(name: str, bias: bool) -> None:
         assert torch.equal(value, kept[key])
         assert torch.equal(folded.linear.state_dict()[key][2 * DIM :], value[2 * DIM :])
     assert folded.linear.weight.requires_grad
+
+
+class Added(nn.Module):
+    """What a hook adds to a projection, as adapters of low rank do."""
+
+    def forward(self, module: nn.Module, given: tuple[Tensor], projected: Tensor) -> Tensor:
+        return projected + given[0]
+
+
+class LowRank(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) + x
+
+
+def hooked(linear: nn.Linear) -> nn.Module:
+    linear.register_forward_hook(Added())
+    return linear
+
+
+@torch.no_grad()
+@pytest.mark.filterwarnings("ignore:.*weight_norm:FutureWarning")
+@pytest.mark.parametrize(
+    "change",
+    [
+        nn.utils.parametrizations.weight_norm,
+        nn.utils.parametrizations.orthogonal,
+        nn.utils.weight_norm,
+        lambda linear: prune.l1_unstructured(linear, "bias", 0.5),
+        hooked,
+        lambda linear: setattr(linear, "__class__", LowRank),
+    ],
+)
+def test_a_projection_that_is_more_than_its_weight_is_not_folded(
+    change: Callable[[nn.Linear], object],
+) -> None:
+    """Its basis would be overwritten at the next call, or be missing in what is added."""
+    module = Rotated(nn.Linear(DIM, DIM), CirculantSTRING(D, 2), PLACES)
+    module.folded()
+    change(module.linear)
+    module(torch.randn(7, DIM))
+    with pytest.raises(ValueError, match="linear must be a weight and a bias without hooks"):
+        module.folded()
+
+
+def test_what_is_added_to_turned_projections_is_not_folded_away() -> None:
+    module = Rotated(nn.Linear(DIM, DIM), CirculantSTRING(D, 2), PLACES)
+    module.register_forward_hook(Added())
+    with pytest.raises(
+        ValueError, match=r"without hooks .* got Linear with weight, bias and 1 hooks"
+    ):
+        module.folded()
 
 
 def test_queries_and_keys_may_be_two_projections() -> None:
@@ -743,6 +838,27 @@ test_what_does_not_fit_is_named = refusals(
         )
         for asked in (None, "c")
     ],
+    (lambda: RotaryTables(AxialRoPE(D, 2), positions=3), "TypeError: positions must be a Call"),
+    (
+        lambda: RotaryTables(AxialRoPE(D, 2), positions=lambda x: PLACES[:, :1])(X),
+        r"positions must make shape \(..., seq, 2\), got \(7, 1\)",
+    ),
+    (
+        lambda: RotaryTables(RoPE(D), positions=lambda n: PLACES).get_embed((7,)),
+        r"positions must make shape \(..., seq, 1\), got \(7, 2\)",
+    ),
+    (
+        lambda: RotaryTables(RoPE(D), "complex", positions=lambda n: PLACES).get_embed((7,)),
+        "layout must have cosines and sines by themselves, got 'complex'",
+    ),
+    (
+        lambda: RotaryTables(MixedRoPE(D, 3, heads=1), "axes"),
+        "head_dim must be a multiple of 6 for tables with halves for each of 3 coordinates, got 8",
+    ),
+    (
+        lambda: RotaryTables(RoPE(D)).to("meta")(X, IDS),
+        "encoder must be on cpu as x is, got meta",
+    ),
     (lambda: Rotated(LINEAR, RoPE(D), PLACES), "positions must have shape"),
     (lambda: Rotated(LINEAR, AxialRoPE(10, 2), PLACES), "heads of 10 channels"),
     (lambda: Rotated(LINEAR, AxialRoPE(D, 2), PLACES, 4), "heads must be .* got 4"),
@@ -754,4 +870,11 @@ test_what_does_not_fit_is_named = refusals(
         lambda: Rotated(LINEAR, AxialRoPE(D, 2), PLACES)(torch.zeros(2, 6, DIM)),
         "positions must have shape .*n = 6, got",
     ),
+    *[
+        (
+            lambda x=x: Rotated(LINEAR, AxialRoPE(D, 2), PLACES.expand(2, 7, 2))(x),
+            r"the leading dimensions of positions must expand to .* got shape \(2, 7, 2\)",
+        )
+        for x in (torch.zeros(7, DIM), torch.zeros(1, 7, DIM), torch.zeros(3, 7, DIM))
+    ],
 )

@@ -192,7 +192,19 @@ def test_a_norm_over_all_heads_has_scales_for_each(heads: int) -> None:
         assert largest_difference(logits(alone, *turned, *scaled), wanted) < 1e-12
 
 
+@pytest.mark.parametrize("case", CASES)
+def test_a_head_that_a_norm_makes_zero_folds(case: str) -> None:
+    """As pruning leaves it: logits are zero before and after."""
+    encoder, zero = CASES[case]()[0], torch.zeros(D)
+    folded = fold_norms(encoder, zero, zero)
+    assert torch.equal(folded.scale_q, torch.zeros(1, D).double())
+    assert largest_difference(folded.turn_q @ folded.turn_q.mT, torch.eye(D).double()) < 1e-12
+    scales = 1 + random(D, seed=2).abs()
+    assert foldable(encoder, zero, scales) == foldable(encoder, None, scales)
+
+
 test_what_does_not_fit_is_named = refusals(
+    (lambda: foldable(RoPE(D), torch.full((D,), torch.nan), None), "norm_q must have finite scal"),
     (lambda: foldable(RoPE(D), torch.ones(D + 1), None), "norm_q must have .* heads of 8"),
     (lambda: foldable(RoPE(D, heads=2), None, torch.ones(3 * D)), "norm_k .* of 2 heads"),
     (lambda: foldable(RoPE(D), torch.ones(3 * D), torch.ones(2 * D)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -665,6 +666,50 @@ def test_a_learned_encoder_comes_back_from_a_directory(
     missing = "without .*_frequencies and with model.rotary_emb.encoder.coefficients besides"
     with pytest.raises(ValueError, match=missing):
         load_encoders(loaded, tmp_path)
+
+
+@torch.no_grad()
+def test_a_directory_without_weights_is_refused(llama: Any, tmp_path: Path) -> None:
+    """Also for an encoder that has nothing to load: the path may be misspelt."""
+    llama.save_pretrained(tmp_path, variant="ema")
+    llama.model.rotary_emb = RotaryTables.from_module(llama.model.rotary_emb)
+    load_encoders(llama, tmp_path, "ema")
+    for variant in (None, "other"):
+        with pytest.raises(ValueError, match=r"directory must hold model\S*\.safetensors or model"):
+            load_encoders(llama, tmp_path, variant)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("order", [("5GB", "20KB"), ("20KB", "5GB"), ("20KB", "50KB")])
+@pytest.mark.parametrize("variant", [None, "ema"])
+def test_an_encoder_comes_from_the_files_that_the_weights_come_from(
+    llama: Any, tmp_path: Path, order: tuple[str, str], variant: str | None
+) -> None:
+    """Also where files of an earlier model are left in a directory."""
+    for at, size in enumerate(order):
+        llama.model.rotary_emb = RotaryTables(random_encoder())
+        llama.model.rotary_emb.encoder.coefficients.mul_(at + 1)
+        llama.model.norm.weight.fill_(at + 1)
+        llama.save_pretrained(tmp_path / size, max_shard_size=size, variant=variant)
+        for file in (tmp_path / size).iterdir():
+            shutil.copy(file, tmp_path)
+    loaded = type(llama).from_pretrained(tmp_path, variant=variant)
+    loaded.model.rotary_emb = RotaryTables(random_encoder())
+    load_encoders(loaded, tmp_path, variant)
+    factor = loaded.model.norm.weight[0]
+    assert torch.equal(
+        loaded.model.rotary_emb.encoder.coefficients, factor * random_encoder().coefficients
+    )
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_table_that_is_a_weight_has_the_dtype_of_the_model(dtype: torch.dtype) -> None:
+    model = causal("RoFormer", embedding_size=64, is_decoder=True)
+    narrow = copy.deepcopy(model).to(dtype)
+    assert exchange(model) == exchange(narrow) == 1
+    before = model(TOKENS).logits
+    assert far(narrow(TOKENS).logits.float(), before) < 0.02
 
 
 @torch.no_grad()

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from stringlib.derived import Derived
 from stringlib.encoders.string import RotaryEncoder
 from stringlib.precision import widen
 from stringlib.spec import Floats, Positive, Scale, checked
@@ -198,6 +199,11 @@ class Beyond(nn.Module):
         """Return Ω and the factor for a text of ``length`` tokens, given those of short texts."""
         longer = length > self.length
         own = self.encoder._all_frequencies().to(frequencies)
+        if own.shape != frequencies.shape:
+            raise ValueError(
+                "encoder must have as many heads, pairs and coordinates as that of short texts, "
+                f"{tuple(frequencies.shape)}, got {tuple(own.shape)}"
+            )
         return torch.where(longer, own, frequencies), torch.where(longer, self.scale, scale)
 
     def extra_repr(self) -> str:
@@ -205,7 +211,7 @@ class Beyond(nn.Module):
         return f"length={self.length}, scale={self.scale:g}"
 
 
-class DynamicNTK(nn.Module):
+class DynamicNTK(Derived):
     r"""The frequencies of :func:`ntk_aware`, by the length of the text: *dynamic* in released code.
 
     For a text of L tokens, longer than the T in training, the scale is
@@ -227,6 +233,9 @@ class DynamicNTK(nn.Module):
         super().__init__()
         self.scale, self.length = float(scale), int(length)
         self.register_buffer("longest", torch.tensor(self.length), persistent=False)
+
+    def _refill(self) -> None:
+        self.longest.fill_(self.length)
 
     def forward(self, frequencies: Tensor, scale: float, length: Tensor) -> tuple[Tensor, Any]:
         """Return Ω and the factor for a text of ``length`` tokens, given those of short texts."""
