@@ -39,6 +39,7 @@ FIRST = {
     "gate": "notebooks/16_gating",
     "attention sink": "notebooks/16_gating",
     "mamba": "notebooks/17_decay_and_state",
+    "positions in cross-attention": "notebooks/24_in_models",
     "RetNet": "notebooks/17_decay_and_state",
     "gated linear attention": "notebooks/17_decay_and_state",
     "delta rule": "notebooks/18_delta_rule",
