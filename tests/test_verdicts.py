@@ -46,7 +46,7 @@ def test_a_class_token_learns_more_slowly_and_keeps_a_part_of_its_cliff() -> Non
     for name, before, after in (
         ("axial", 0.54, 0.82),
         ("mixed", 0.64, 0.82),
-        ("circulant", 0.64, 0.81),
+        ("circulant", 0.63, 0.81),
     ):
         assert abs(mean(early[f"moved cls {name}"]) - before) < 0.0051
         assert abs(mean(other[f"cls: {name}"]) - after) < 0.0051
