@@ -18,12 +18,13 @@ class MixedHeads(nn.Module):
     """Heads that all read the same tokens, and whose outputs are added: one layer of a model.
 
     Args:
-        parts: The heads. Each takes what :class:`~stringlib.MultiHeadAttention` takes, and returns
-            as many channels as it reads.
+        parts: The heads. Each takes what
+            :class:`~stringlib.attention.multihead.MultiHeadAttention` takes, and returns as many
+            channels as it reads.
     """
 
     encoder = None
-    """A model hands positions on as they are: each head has an encoder of its own, or none."""
+    """Each head has its own or none, so a model hands positions on as they are."""
 
     def __init__(self, parts: Iterable[nn.Module]) -> None:
         super().__init__()
@@ -71,7 +72,8 @@ def one_of_each(dim: int, depth: int, *kinds: Mapping[str, Any]) -> MixedHeads:
     Args:
         dim: Number of channels of a token, which the number of kinds divides.
         depth: Number of blocks of the model.
-        *kinds: Options of each head, as :class:`~stringlib.MultiHeadAttention` takes them; no gate.
+        *kinds: Options of each head, as
+            :class:`~stringlib.attention.multihead.MultiHeadAttention` takes them; no gate.
 
     Raises:
         ValueError: If the heads cannot share the channels.
