@@ -7,8 +7,8 @@ A name that begins with ``stringlib.`` has to be one.
 It writes ``[chapter 7](07_cayley_string.ipynb)``; the number on the page is that of the table of
 contents, whatever was written.
 
-It writes ``<span data-figure="phase-clocks?seconds=2">at 2</span>``: in the book a link that sets that
-figure of the page to that state.
+It writes ``<span data-figure="phase-clocks?seconds=2">at 2</span>``: in the book a link that sets
+that figure of the page to that state.
 """
 
 from __future__ import annotations
