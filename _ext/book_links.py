@@ -29,7 +29,7 @@ TWINS = "stringlib.reference."  # bear the names of what they are compared with
 
 
 CHAPTER = re.compile(r"^([Cc]hapter )\d+$")
-STATE = re.compile(r'^<span data-figure="([^"?]+)\?([^"]+)">$')
+STATE = re.compile(r'^<span data-figure="([^"?]+)\??([^"]*)">$')
 
 
 class MendLinks(SphinxPostTransform):

@@ -153,6 +153,12 @@ def test_what_a_plain_notebook_shows_is_linked_and_numbered(site: Path) -> None:
     assert 'class="book-state reference external" href="#fig=phase-clocks&amp;' in page
 
 
+def test_every_span_for_a_figure_is_a_link(site: Path) -> None:
+    pages = [page.read_text(encoding="utf8") for page in site.glob("notebooks/*.html")]
+    assert not any("<span data-figure" in page for page in pages)
+    assert sum(page.count('class="book-state') for page in pages) > 200
+
+
 def test_all_pictures_of_a_cell_share_one_caption(site: Path) -> None:
     shared = 0
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
