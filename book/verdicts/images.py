@@ -86,7 +86,10 @@ FAMILIES = {
         record="vision_simplex",
         runs=lambda: measures.scores("vision_simplex", "test"),
         against={name: name.replace(SIMPLEX, "favor-unit-circulant") for name in CANCELLING},
-        claims=opened(CANCELLING),
+        claims=opened(
+            CANCELLING,
+            suggestive_ahead=[f"moved, toeplitz, unit, m = 128: {SIMPLEX}"],
+        ),
     ),
     "large pictures, less a learned table": Family(
         record="resolution",
