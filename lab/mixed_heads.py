@@ -8,7 +8,6 @@ from typing import Any
 from torch import Tensor, nn
 
 from stringlib import MultiHeadAttention
-from stringlib.attention.multihead import State
 from stringlib.attention.registry import WEIGHTS
 from stringlib.inputs import require_split
 from stringlib.parts import part
@@ -30,37 +29,9 @@ class MixedHeads(nn.Module):
         super().__init__()
         self.parts = nn.ModuleList(parts)
 
-    def forward(
-        self,
-        x: Tensor,
-        positions: Tensor | None = None,
-        *,
-        key_mask: Tensor | None = None,
-        state: tuple[State, ...] | None = None,
-        return_state: bool = False,
-    ) -> Tensor | tuple[Tensor, tuple[State, ...]]:
-        """Return what all heads add to the tokens.
-
-        Args:
-            x: Tokens, ``(..., seq, dim)``.
-            positions: ``(..., seq, 1)``; counted if omitted.
-            key_mask: False for padding, ``(..., seq)``.
-            state: What earlier tokens left in each head.
-            return_state: Whether to return the states behind the last token as well.
-
-        Returns:
-            ``(..., seq, dim)``; with ``return_state`` a pair.
-        """
-        told = {"key_mask": key_mask, "return_state": return_state}
-        before = [None] * len(self.parts) if state is None else state
-        found = [
-            head(x, positions, state=one, **told)
-            for head, one in zip(self.parts, before, strict=True)
-        ]
-        if not return_state:
-            return sum(found)
-        outs, after = zip(*found, strict=True)
-        return sum(outs), after
+    def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        """Return what all heads add to the tokens, ``(..., seq, dim)``."""
+        return sum(head(x, *args, **kwargs) for head in self.parts)
 
 
 def one_of_each(dim: int, depth: int, *kinds: Mapping[str, Any]) -> MixedHeads:

@@ -1,4 +1,4 @@
-"""Heads of several kinds as one layer: what it says, what it keeps, and how it starts."""
+"""Heads of several kinds as one layer: what it says, and how it starts."""
 
 from __future__ import annotations
 
@@ -63,25 +63,11 @@ def test_two_heads_of_one_kind_are_a_layer_of_two_heads() -> None:
 
 
 @pytest.mark.parametrize("kind", BESIDE)
-def test_it_looks_back_alone_and_goes_on_from_its_state(kind: str) -> None:
+def test_it_looks_back_alone(kind: str) -> None:
     layer, x = mixed(kind), tokens()
-    whole = layer(x)
-    changed = x.index_fill(1, torch.tensor([7]), 3.0)
-    torch.testing.assert_close(layer(changed)[:, :7], whole[:, :7])
-    first, state = layer(x[:, :4], return_state=True)
-    assert [one.length for one in state] == [4, 4]
-    second, state = layer(x[:, 4:5], state=state, return_state=True)
-    third, state = layer(x[:, 5:], state=state, return_state=True)
-    assert [one.length for one in state] == [11, 11]
-    torch.testing.assert_close(torch.cat([first, second, third], 1), whole)
-
-
-def test_padding_is_not_seen() -> None:
-    layer, x = mixed("GLA"), tokens()
-    seen = torch.ones(2, 11).bool()
-    seen[:, 5] = False
-    padded = x.index_fill(1, torch.tensor([5]), 3.0)
-    torch.testing.assert_close(layer(padded, key_mask=seen)[:, 6:], layer(x, key_mask=seen)[:, 6:])
+    changed = layer(x.index_fill(1, torch.tensor([7]), 3.0))
+    torch.testing.assert_close(changed[:, :7], layer(x)[:, :7])
+    assert (changed - layer(x))[:, 7].abs().amin() > 1e-3
 
 
 def test_it_starts_like_a_layer_of_a_model() -> None:
