@@ -34,13 +34,13 @@ class Derived(nn.Module):
         def move(t: Tensor) -> Tensor:
             if not any(t is given for given in own):
                 return fn(t)
-            like = fn(t.new_empty(0))
+            like = fn(t)  # of t itself: a subclass may keep it exact
             if t.is_meta and not like.is_meta:
                 raise RuntimeError(
                     f"{type(self).__name__} holds numbers that it was given and that are in no "
                     "state_dict: make it where it is to be, got one made on meta"
                 )
-            return t.to(like.device, fn(t).dtype)  # a subclass may keep it exact: ask it of all
+            return t.to(like.device, like.dtype)
 
         super()._apply(move, recurse)
         self._refill()
