@@ -50,7 +50,7 @@ def both(model: Memory, task: str) -> dict[str, float]:
     return {**measure(model, task), "rate": round(rate(model, task), 4)}
 
 
-TRAINING = Training(Started, loss, both, rates=5e-3, cosine=True, clip=1.0)
+TRAINING = Training(Started, loss, both, rates=5e-3, cosine=True, clip=1.0, every=20)
 
 
 def run(
@@ -61,7 +61,7 @@ def run(
     share: float,
     keep: Checkpoint | None = None,
 ) -> Mapping[str, Any]:
-    """Train one model for a share of the steps; return what :func:`both` does."""
+    """Train one model for a share of the steps; return what :func:`both` does, and its losses."""
     return TRAINING(seed, round(share * steps), keep, task=task, start=start)
 
 

@@ -8,7 +8,8 @@ MNIST's digits at 14 × 14 pixels (means of four) are 7 × 7 patches of 2 × 2, 
 picture are "counted", neighbours 1 apart as ever, or keep their places in the "picture", ½ apart; a
 learned table is stretched over them, linearly, and trained on as a table of the larger grid.
 Recorded are accuracies on 1,000 test digits: after the small pictures, at once on the large ones,
-after a tenth of the steps on them, and of a model that saw only large ones, for all of the steps.
+after a tenth of the steps on them, and of a model that saw only large ones, for all of the steps;
+and the losses of all three trainings.
 """
 
 from __future__ import annotations
@@ -83,23 +84,28 @@ def readings(model: ViT) -> dict[str, nn.Module]:
 
 
 def run(seed: int, steps: int, encoder: str | None) -> dict[str, Any]:
-    """Train on small pictures and go on with large ones; return accuracies on the way."""
+    """Train on small pictures and go on with large ones; return accuracies and losses."""
     small, large = tasks()
+    losses: dict[str, list[float]] = {}
 
-    def trained(model: nn.Module, task: Images, count: int, rate: float) -> float:
+    def trained(name: str, model: nn.Module, task: Images, count: int, rate: float) -> float:
         settings = Settings(count, BATCH, rate, warmup=count // 20, seed=seed)
-        return round(fit(model, task, settings).scores["test"], 4)
+        history = fit(model, task, settings)
+        losses[name] = [round(x, 4) for x in history.losses]
+        return round(history.scores["test"], 4)
 
     torch.manual_seed(seed)
     model = make_model(SMALL, encoder)
-    found: dict[str, Any] = {"small": trained(model, small, steps, RATE), "at once": {}, "then": {}}
+    found: dict[str, Any] = {"small": trained("small", model, small, steps, RATE)}
+    found |= {"at once": {}, "then": {}}
     for name, copied in readings(model).items():
         found["at once"][name] = round(evaluate(copied, large)["test"], 4)
         tuning = max(1, steps // TENTH)
-        found["then"][name] = trained(copied, large, tuning, TUNING_RATE)
+        found["then"][name] = trained(name, copied, large, tuning, TUNING_RATE)
     torch.manual_seed(seed)
-    found["large alone"] = trained(make_model(LARGE, encoder), large, steps, RATE)
-    return found
+    alone = make_model(LARGE, encoder)
+    found["large alone"] = trained("large alone", alone, large, steps, RATE)
+    return {**found, "losses": losses}
 
 
 STUDY = Study(

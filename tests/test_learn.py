@@ -132,10 +132,26 @@ def test_a_study_s_model_learns_as_by_pytorch_s_own_schedule_and_clipping():
     assert run(seed=3, steps=20)["weights"] == pytest.approx(weights(model)["weights"], abs=1e-12)
 
 
+def test_a_curve_is_of_means_of_the_losses():
+    """Of two, two and one, and of a run that is the same without it."""
+    seen = []
+
+    def noted(model, generator):
+        seen.append(noisy_loss(model, generator))
+        return seen[-1]
+
+    told = {"rates": 0.02, "clip": 1.0}
+    found = Training(Noisy, noted, weights, **told, every=2)(seed=3, steps=5)
+    first, second, third, fourth, last = (loss.item() for loss in seen)
+    means = [(first + second) / 2, (third + fourth) / 2, last]
+    assert found.pop("losses") == pytest.approx(means, abs=5e-5)
+    assert found == Training(Noisy, noisy_loss, weights, **told)(seed=3, steps=5)
+
+
 @pytest.mark.parametrize("asked", [1, 137, 250])
 def test_a_run_that_was_stopped_goes_on_to_the_same_bits(tmp_path, asked):
     """What it draws too, from a generator that nobody seeds at each step."""
-    told = {"rates": 0.02, "cosine": True, "clip": 1.0}
+    told = {"rates": 0.02, "cosine": True, "clip": 1.0, "every": 30}
     whole = Training(Noisy, noisy_loss, weights, **told)(seed=3, steps=250)
     keep, steps = Checkpoint(tmp_path / "run.pt", {"code": {}}), []
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from lab.theory.spread import mean
 from lab.train.checkpoint import Checkpoint
 from lab.train.keeper import Generators, Keeper
 from lab.train.loop import minimise
@@ -45,6 +46,34 @@ def adam(model: nn.Module, rates: float | Rates) -> torch.optim.Adam:
     )
 
 
+class Curve:
+    """The losses of a run, as a part of it.
+
+    Args:
+        every: Steps whose mean is one point.
+    """
+
+    def __init__(self, every: int) -> None:
+        self.every, self.losses = every, list[float]()
+
+    def note(self, step: int, loss: Tensor, norm: Tensor) -> None:
+        """Take note of an update."""
+        self.losses.append(loss.item())
+
+    def points(self) -> list[float]:
+        """Return means of the losses, in order."""
+        starts = range(0, len(self.losses), self.every)
+        return [round(mean(self.losses[at : at + self.every]), 4) for at in starts]
+
+    def state_dict(self) -> dict[str, list[float]]:
+        """Return the losses so far."""
+        return {"losses": self.losses}
+
+    def load_state_dict(self, state: Mapping[str, list[float]]) -> None:
+        """Take losses."""
+        self.losses = list(state["losses"])
+
+
 @dataclass(frozen=True)
 class Training:
     """How one model of a study is trained and measured: the ``run`` of a study.
@@ -59,6 +88,7 @@ class Training:
         cosine: Whether the rates fall to 0 as half a cosine.
         clip: Largest norm of the whole gradient.
         wide: Whether in float64, so that another processor's rounding changes no figure.
+        every: Steps whose mean loss is a point of the curve that is recorded; if omitted, none is.
     """
 
     model: Callable[..., nn.Module]
@@ -68,22 +98,34 @@ class Training:
     cosine: bool = False
     clip: float | None = None
     wide: bool = True
+    every: int | None = None
 
     def __call__(
         self, seed: int, steps: int, keep: Checkpoint | None = None, **cell: Any
     ) -> Mapping[str, Any]:
-        """Train a model and return what is measured."""
-        model = self.train(seed=seed, steps=steps, keep=keep, **cell)
+        """Train a model and return what is measured, and the losses on the way if asked for."""
+        curve = None if self.every is None else Curve(self.every)
+        model = self.train(seed=seed, steps=steps, keep=keep, curve=curve, **cell)
         with torch.no_grad():
-            return _told(self.measure, cell)(model)
+            found = _told(self.measure, cell)(model)
+        return found if curve is None else {**found, "losses": curve.points()}
 
-    def train(self, *, seed: int, steps: int, keep: Checkpoint | None = None, **cell: Any) -> Any:
+    def train(
+        self,
+        *,
+        seed: int,
+        steps: int,
+        keep: Checkpoint | None = None,
+        curve: Curve | None = None,
+        **cell: Any,
+    ) -> Any:
         """Return a trained model.
 
         Args:
             seed: Of the weights and the batches.
             steps: Number of updates.
             keep: Where the run is kept on its way, and goes on from; nowhere if omitted.
+            curve: Takes the losses.
             **cell: What the study tells its models.
         """
         torch.manual_seed(seed)
@@ -93,8 +135,8 @@ class Training:
             model = model.double()
         optimizer = adam(model, self.rates(model) if callable(self.rates) else self.rates)
         loss = partial(_told(self.loss, cell), model, generator)
-        random = Generators(generator)
-        keeper = Keeper(keep, {"model": model, "optimizer": optimizer, "random": random})
+        parts = {"model": model, "optimizer": optimizer, "random": Generators(generator)}
+        keeper = Keeper(keep, parts if curve is None else {**parts, "curve": curve})
         keeper.load()
         minimise(
             model,
@@ -103,6 +145,7 @@ class Training:
             steps,
             factor=partial(half_cosine, steps=steps, warmup=0) if self.cosine else None,
             clip=self.clip,
+            after=None if curve is None else curve.note,
             keeper=keeper,
         )
         return model
