@@ -98,7 +98,7 @@ EXPLAINED = {
     ),
     "23": (
         *("states have 1.1 MiB", "over 1.3 times", "that 1.3 needs", "at most 1.04"),  # computed
-        *("slopes below 1.2, softmax above 1.7", "in 1.02 to 1.06 times", "up to 1.09 times"),
+        *("slopes below 1.2, softmax above 1.7", "in 1.01 to 1.06 times", "up to 1.09 times"),
     ),
     "choose": ("80.4 to 79.4, axial 80.9 to 80.0, mixed 80.9 to 81.8", "more than 1.4 billion"),
     "new": (*("lemma 4.8", "theory has 0.43 to 0.53", "2, 3, 4.73, 6.45, 8.87", "the rate 0.30"),),

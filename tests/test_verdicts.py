@@ -32,9 +32,9 @@ def test_neighbours_turn_several_times_as_fast_as_halves() -> None:
         shape = block["shape"]["name"]
         if shape in ("ViT", "text", "long"):
             assert 2 < ms["RoPE half"] / ms["RoPE"] < 3.1
-            assert 2.9 < ms["transformers"] / ms["RoPE"] < 4.8
+            assert 2.9 < ms["transformers"] / ms["RoPE"] < 5.5
         for compiled in {"torch.compile RoPE half", "torch.compile RoPE"} & ms.keys():
-            assert 0.8 < ms[compiled] / ms["RoPE"] < 1.25
+            assert 0.8 < ms[compiled] / ms["RoPE"] < 1.3
         if shape == "step" and block["mode"] == "forward":
             assert 0.75 < ms["RoPE, phases given"] / ms["transformers"] < 1.15
             assert 1.2 < ms["RoPE"] / ms["transformers"] < 2.3
@@ -139,8 +139,8 @@ def test_on_short_inputs_whole_models_with_a_state_take_about_as_long_as_with_so
             ms = {name: median(row) for name, row in shapes[shape]["times_ms"].items()}
             assert all(ms[softmax] < 1.2 * ms[name] for name in ms)
             for name in ("GLA", "delta rule"):
-                assert shape == "images" or ms[name] > 1.03 * ms[softmax]
-        assert 1.1 < ms["ViT FAVOR+, Toeplitz"] / ms["ViT FAVOR+"] < 1.2
+                assert shape == "images" or ms[name] > 1.01 * ms[softmax]
+        assert 1.1 < ms["ViT FAVOR+, Toeplitz"] / ms["ViT FAVOR+"] < 1.15
     ms = {name: median(row) for name, row in shapes["text"]["times_ms"].items()}  # with gradients
     assert 0.8 < ms["elu, SSD"] / ms["softmax, RoPE"] < 0.87
     assert 0.86 < ms["circulant, RoPE"] / ms["softmax, RoPE"] < 0.9
