@@ -151,6 +151,13 @@ class Shifted(nn.Module):
         return nn.functional.rms_norm(x, (len(self.weight),)) * (1 + self.weight)
 
 
+class Biased(nn.RMSNorm):
+    """A norm with a bias so small that scales alone come close."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) + 5e-4
+
+
 def test_a_norm_is_asked_for_its_scales() -> None:
     scales, encoder = 1 + random(D, seed=3).abs().float(), drawn(CirculantSTRING(D))
     rms = nn.RMSNorm(D)
@@ -169,7 +176,7 @@ def test_a_norm_is_asked_for_its_scales() -> None:
     narrow.weight.data = scales.bfloat16()
     assert foldable(RoPE(D), narrow, None)
     assert not foldable(encoder, narrow, None)
-    for other in (nn.LayerNorm(D), nn.Identity(), nn.Tanh(), nn.Linear(D + 1, D)):
+    for other in (nn.LayerNorm(D), nn.Identity(), nn.Tanh(), nn.Linear(D + 1, D), Biased(D)):
         assert not foldable(RoPE(D), other, rms)
 
 
