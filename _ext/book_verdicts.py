@@ -77,8 +77,9 @@ def told(family: Family, cells: list[str]) -> str:
         middle, low, high = (f"{x:{sign}.{digits}f}".replace("-", "−") for x in family.found(cell))
         unit = f"{middle} {family.unit}".rstrip()
         found.append(f"“{cell}” {than} “{family.other(cell)}”: {unit} [{low}, {high}]")
-    size, count = len(family.claims), len(family.gaps(cells[0]))
+    size, count = len(family.claims), len(family.runs()[cells[0]])
     corrected = f", corrected for {size} comparisons" if size > 1 else ""
+    corrected += f", looked at {family.looks} times" if family.looks > 1 else ""
     better = "less" if family.less else "more"
     studies = " and ".join(f"results/{name}.py" for name in family.record.split(", "))
     runs = f"{count} seeds of {studies}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lab.theory.spread import interval, mean
+from lab.theory.spread import difference, unpaired
 
 Runs = Mapping[str, Sequence[float]]
 """Cell → one number a seed."""
@@ -13,7 +13,7 @@ Runs = Mapping[str, Sequence[float]]
 
 @dataclass(frozen=True)
 class Family:
-    """Comparisons, seed by seed, whose size is the number of claims and so cannot be forgotten.
+    """Comparisons, seed by seed, whose number is that of the claims and so cannot be forgotten.
 
     The whole book is corrected in one way, by Bonferroni: "ahead" and "behind" hold among all of
     the family, what holds only alone is suggestive, the rest is open.
@@ -28,6 +28,8 @@ class Family:
         less: Whether less is better.
         shown: A difference in that unit.
         limits: Cell → what its difference is held against, where that is not 0.
+        looks: How often they were looked at, while seeds were added: each time is a comparison.
+        paired: Whether numbers belong together: of one seed, or of one round of a benchmark.
     """
 
     record: str
@@ -38,6 +40,13 @@ class Family:
     less: bool = False
     shown: Callable[[float], float] = float
     limits: Mapping[str, float] = field(default_factory=dict)
+    looks: int = 1
+    paired: bool = True
+
+    @property
+    def comparisons(self) -> int:
+        """The number of comparisons that are corrected together."""
+        return self.looks * len(self.claims)
 
     def other(self, cell: str) -> str:
         """Return what a cell is compared with."""
@@ -48,17 +57,22 @@ class Family:
         runs = self.runs()
         return [a - b for a, b in zip(runs[cell], runs[self.other(cell)], strict=True)]
 
+    def gap(self, cell: str, comparisons: int) -> tuple[float, float, float]:
+        """Return the difference of the means, and its interval."""
+        runs = self.runs()
+        between = difference if self.paired else unpaired
+        return between(runs[cell], runs[self.other(cell)], comparisons)
+
     def found(self, cell: str) -> tuple[float, float, float]:
         """Return mean and interval of a comparison, corrected, in the unit of the text."""
-        gaps = self.gaps(cell)
-        low, high = interval(gaps, len(self.claims))
-        return self.shown(mean(gaps)), self.shown(low), self.shown(high)
+        middle, low, high = map(self.shown, self.gap(cell, self.comparisons))
+        return middle, low, high
 
     def tells(self, cell: str) -> str:
         """Return what the record tells of a comparison, in the words of ``claims``."""
-        gaps, limit = self.gaps(cell), self.limits.get(cell, 0)
-        for comparisons, held in ((len(self.claims), ""), (1, "suggestive, ")):
-            low, high = interval(gaps, comparisons)
+        limit = self.limits.get(cell, 0)
+        for comparisons, held in ((self.comparisons, ""), (1, "suggestive, ")):
+            _, low, high = self.gap(cell, comparisons)
             if not low <= limit <= high:
                 return f"{held}{'behind' if (low > limit) == self.less else 'ahead'}"
         return "open"

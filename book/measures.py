@@ -54,6 +54,12 @@ def _copy(run: Any, which: str) -> float:
 
 
 @cache
+def page_text() -> Runs:
+    """Return the bits a byte of text that repeats nothing."""
+    return measured("page_text", lambda run: float(run["bits"]["plain"]))
+
+
+@cache
 def copies() -> Runs:
     """Return the bits a byte of a second copy, over all lengths of a piece."""
     names = [f"{period} second" for period in PERIODS]
@@ -168,6 +174,19 @@ def scores(study: str, *names: str) -> Runs:
     for name in names:
         end = f", {name}" if len(names) > 1 else ""
         found.update({f"{cell}{end}": row for cell, row in measured(study, score(name)).items()})
+    return found
+
+
+@cache
+def tuned() -> Runs:
+    """Return the accuracy of models that were trained on: "model: way", and at new places."""
+    found = dict[str, list[float]]()
+    for name, cell in data("transfer")["cells"].items():
+        for run in cell["runs"]:
+            for way, told in run["tuned"].items():
+                for test, accuracy in told["scores"].items():
+                    where = {"test": "", "moved": " at new places"}[test]
+                    found.setdefault(f"{name}{where}: {way}", []).append(accuracy)
     return found
 
 
@@ -298,10 +317,10 @@ def _ms(form: str, run: Any) -> float:
 
 
 @cache
-def times(part: str, mode: str = MODES[0]) -> Runs:
-    """Return the logarithms of the times of a head, by one thread: "contestant, shape"."""
+def times(part: str, mode: str = MODES[0], threads: int = 1) -> Runs:
+    """Return the logarithms of the times of a head: "contestant, shape"."""
     found = {}
-    for where, block in blocks(records(part)["cpu"], mode).items():
+    for where, block in blocks(records(part)["cpu"], mode, threads).items():
         heads = block["shape"]["batch"] * block["shape"]["heads"]
         for name, row in block["times_ms"].items():
             found[f"{name}, {where}"] = [math.log(ms / heads) for ms in row]

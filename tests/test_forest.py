@@ -29,19 +29,19 @@ def test_a_picture_marks_what_holds_and_says_so(monkeypatch: pytest.MonkeyPatch)
     table = drawing.forest(panels, colour=colour, label="accuracy", caption="The differences")
     ((figure, told),) = shown
     assert len(figure.axes[0].patches) == 1  # the row that is shaded
-    assert "random turn −0.18 (−0.31 to −0.05), behind" in told
-    assert "bias −0.00 (−0.16 to 0.16), open" in told
-    assert repr(table).splitlines()[2].startswith("random turn  -0.181 (-0.311 to -0.050)")
+    assert "random turn −0.18 (−0.33 to −0.03), behind" in told
+    assert "bias −0.00 (−0.18 to 0.17), open" in told
+    assert repr(table).splitlines()[2].startswith("random turn  -0.181 (-0.327 to -0.034)")
     assert table._repr_html_().startswith('<details class="book-numbers"><summary>The differences')
 
 
 def test_words_for_several_claims_count_and_span_them() -> None:
-    turned = "moved favor: mixed turned at *"
-    assert len(cells_of(NAME, turned)) == 2
-    assert faults("lose .16 to .18", NAME, turned) == []
-    assert faults("two of two lose", NAME, turned) == []
-    for words in ("lose .16 to .19", "gain .16 to .18", "one of two lose", "open"):
-        assert faults(words, NAME, turned)
+    before = "moved favor: mixed before at new places | moved favor: cayley before at new places"
+    assert len(cells_of(NAME, before)) == 2
+    assert faults("lose .19 to .27", NAME, before) == []
+    assert faults("two of two lose", NAME, before) == []
+    for words in ("lose .19 to .28", "gain .19 to .27", "one of two lose", "open"):
+        assert faults(words, NAME, before)
     assert faults("behind", NAME, "moved favor: *")  # not all of them
     (told,) = faults("behind", NAME, "moved elu: *")
     assert "'moved elu: *'" in told

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import statistics
 
 import pytest
 from scipy import stats
 
 from book.figures.language_model import near_share, nearest_tokens
 from lab.theory.perplexity import perplexity
-from lab.theory.spread import difference, interval, mean, success_interval
+from lab.theory.spread import difference, interval, mean, success_interval, unpaired
 from tests.refusals import refusals
 
 VALUES = [0.31, 0.35, 0.28, 0.40, 0.33]
@@ -67,10 +68,21 @@ def test_a_paired_difference_is_scipy_s_and_narrower_than_the_two_intervals() ->
     assert interval(VALUES)[0] < interval(OTHERS)[1]
 
 
+def test_an_unpaired_difference_has_welch_s_interval() -> None:
+    a, b, comparisons = [0.3, 0.5, 0.45, 0.7], [0.1, 0.2, -0.4, 0.1, 0.35, 0.6], 3
+    found = unpaired(a, b, comparisons)
+    own, other = (statistics.variance(x) / len(x) for x in (a, b))
+    freedom = (own + other) ** 2 / (own**2 / (len(a) - 1) + other**2 / (len(b) - 1))
+    half = stats.t.ppf(1 - 0.025 / comparisons, freedom) * math.sqrt(own + other)
+    middle = mean(a) - mean(b)
+    assert found == pytest.approx((middle, middle - half, middle + half))
+
+
 test_what_does_not_fit_is_named = refusals(
     (lambda: interval([1.0]), "values must hold at least 2 numbers, got 1"),
     (lambda: mean([]), "values must hold at least 1 numbers, got 0"),
     (lambda: difference([1.0, 2.0], [1.0]), "others must have 2 values, as many, got 1"),
+    (lambda: unpaired([1.0, 2.0], [1.0]), "others must hold at least 2 numbers, got 1"),
     (lambda: success_interval(4, 3), "successes must be at most 3, the runs, got 4"),
 )
 

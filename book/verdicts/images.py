@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import product
+
 from book import measures
 from book.family import Family, opened
 from results import (
@@ -21,9 +24,7 @@ ROTARY = ("mixed", "circulant", "cayley")
 LATE = {"learned": "none", "axial": "learned", "mixed": "axial", "circulant": "axial"}
 """What is compared after 1,600 steps, with what."""
 WAYS = tuple(name for name in performer_vision.POSITIONS if name != "none")
-SHOWN = tuple(
-    n for n in WAYS if "axial" not in n and n not in ("circulant turned", "cayley turned")
-)
+TURNED = tuple(product(performer_vision.ENCODERS, WHERE))
 PHI = ("relu", "favor")
 POSITIONS = ("learned", "axial", "mixed", "circulant")
 BIASED = ("toeplitz", "circulant, toeplitz", "unit", "unit, toeplitz")
@@ -32,6 +33,11 @@ LONGER = "longer performer favor"
 SHARES = ("0.05", "0.1", "0.25", "0.5", "1")
 SIZED = ("sinusoidal", "axial RoPE", "RoPE-Mixed", "Circulant-STRING")
 WHEN = ("at once", "then")
+PANELS = (
+    *("digits none", "digits learned"),
+    *(f"moved {n}{where}" for n in ("none", "learned") for where in ("", " at new places")),
+)
+TUNED = partial(Family, record="transfer", runs=measures.tuned)
 SIMPLEX = "favor-simplex-circulant"
 CANCELLING = tuple(name for name in vision_simplex.CELLS if name.endswith(SIMPLEX))
 BEFORE = ("none", "axial before", "mixed before", "circulant before", "toeplitz")
@@ -203,6 +209,7 @@ FAMILIES = {
                 "mean: circulant at new places",
             ),
         ),
+        looks=2,
     ),
     "share of S": Family(
         record="sparse_sweep",
@@ -235,25 +242,29 @@ FAMILIES = {
         against={
             f"moved {phi}: {way} at {w} places": f"moved {phi}: none at {w} places"
             for phi in PHI
-            for way in SHOWN
+            for way in WAYS
             for w in WHERE
         },
         claims=opened(
-            (f"moved {phi}: {way} at {w} places" for phi in PHI for way in SHOWN for w in WHERE),
+            (f"moved {phi}: {way} at {w} places" for phi in PHI for way in WAYS for w in WHERE),
             ahead=(f"moved relu: {e} after at known places" for e in ("mixed", "cayley")),
             behind=(
                 *(f"moved favor: {e} before at new places" for e in ("mixed", "cayley")),
-                *(f"moved favor: mixed turned at {w} places" for w in WHERE),
+                *(f"moved favor: {e} turned at new places" for e in ROTARY),
+                "moved favor: circulant turned at known places",
             ),
             suggestive_ahead=(
                 *(f"moved relu: {e} after at new places" for e in ("mixed", "cayley")),
-                *(f"moved favor: {e} before at known places" for e in ROTARY),
-                "moved relu: mixed before at known places",
+                *(f"moved favor: {e} before at known places" for e in performer_vision.ENCODERS),
+                *(f"moved relu: {way} at known places" for way in ("axial after", "mixed before")),
                 "moved favor: toeplitz, circulant at known places",
             ),
             suggestive_behind=(
-                *(f"moved relu: mixed turned at {w} places" for w in WHERE),
+                *(f"moved relu: {e} turned at {w} places" for e, w in TURNED),
+                *(f"moved favor: axial turned at {w} places" for w in WHERE),
+                *(f"moved favor: {e} turned at known places" for e in ("mixed", "cayley")),
                 *(f"moved favor: circulant after at {w} places" for w in WHERE),
+                "moved favor: axial before at new places",
                 "moved relu: cayley before at new places",
             ),
         ),
@@ -341,7 +352,33 @@ FAMILIES = {
             f"mean: {n} at {w} places": f"cls: {n} at {w} places" for n in POOLS for w in WHERE
         },
         claims={f"mean: {n} at {w} places": "open" for n in POOLS for w in WHERE}
-        | {f"mean: {n} at new places": "ahead" for n in ("axial", "mixed", "circulant")}
+        | {f"mean: {n} at new places": "ahead" for n in ("axial", "mixed")}
+        | {"mean: circulant at new places": "suggestive, ahead"}
         | {"mean: learned at known places": "suggestive, ahead"},
+        looks=2,
+    ),
+    "training on, STRING from zero": TUNED(
+        against={f"{at}: zero": f"{at}: without" for at in PANELS},
+        claims=opened(
+            (f"{at}: zero" for at in PANELS),
+            ahead=("digits none: zero", "moved learned: zero"),
+            suggestive_ahead=["moved none: zero"],
+        ),
+    ),
+    "training on, STRING from noise": TUNED(
+        against={f"{at}: noise": f"{at}: zero" for at in PANELS},
+        claims=opened(f"{at}: noise" for at in PANELS),
+    ),
+    "training on, a lower rate": TUNED(
+        against={f"{at}: zero, 1e-4": f"{at}: zero" for at in PANELS},
+        claims=opened(
+            (f"{at}: zero, 1e-4" for at in PANELS),
+            behind=["moved learned: zero, 1e-4"],
+            suggestive_behind=["moved none: zero, 1e-4"],
+        ),
+    ),
+    "training on, a lower rate from noise": TUNED(
+        against={f"{at}: noise, 1e-4": f"{at}: zero, 1e-4" for at in PANELS},
+        claims=opened((f"{at}: noise, 1e-4" for at in PANELS), ahead=["moved none: noise, 1e-4"]),
     ),
 }

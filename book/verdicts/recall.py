@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import product
 
 from book import measures
@@ -22,6 +23,8 @@ MAPS = tuple(
 )
 ROWS = tuple(product((8, 32), ("free", "unit")))
 SIMPLEX = tuple(f"{norm}, m = {m}" for norm, m in product(("free", "unit"), recall_simplex.SIZES))
+DRAWN = tuple(product(DRAWS, ("own rows", "new rows")))
+REDRAWN = partial(Family, record="recall_redraw", runs=measures.drawn_anew)
 FEW = "32 pairs, shift, unit, 5,000 sequences"
 ELSEWHERE = {
     name: name.replace(f"from {start}", "from 1")
@@ -115,15 +118,11 @@ FAMILIES = {
             ),
         ),
     ),
-    "recall, rows drawn anew, less fixed ones with a new draw": Family(
-        record="recall_redraw",
-        runs=measures.drawn_anew,
+    "recall, rows drawn anew, less fixed ones with a new draw": REDRAWN(
         against={f"{s}, every 10, new rows": f"{s}, fixed, new rows" for s in DRAWS},
         claims={f"{s}, every 10, new rows": "ahead" for s in DRAWS},
     ),
-    "recall, rows drawn anew, less fixed ones with their own": Family(
-        record="recall_redraw",
-        runs=measures.drawn_anew,
+    "recall, rows drawn anew, less fixed ones with their own": REDRAWN(
         against={f"{s}, every 10, new rows": f"{s}, fixed, own rows" for s in DRAWS},
         claims=opened(
             (f"{s}, every 10, new rows" for s in DRAWS),
@@ -131,9 +130,25 @@ FAMILIES = {
             suggestive_behind=(f"{DRAWS[i]}, every 10, new rows" for i in (3, 6, 7)),
         ),
     ),
-    "recall, learned rows, less fixed ones": Family(
-        record="recall_redraw",
-        runs=measures.drawn_anew,
+    "recall, rows drawn every 50 steps": REDRAWN(
+        against={f"{s}, every 50, {r}": f"{s}, every 10, {r}" for s, r in DRAWN},
+        claims=opened(
+            (f"{s}, every 50, {r}" for s, r in DRAWN),
+            behind=[f"{DRAWS[8]}, every 50, new rows"],
+            suggestive_behind=(
+                *(f"{DRAWS[i]}, every 50, own rows" for i in (1, 3, 5)),
+                f"{DRAWS[9]}, every 50, new rows",
+            ),
+        ),
+    ),
+    "recall, rows drawn every 200 steps": REDRAWN(
+        against={f"{s}, every 200, {r}": f"{s}, every 10, {r}" for s, r in DRAWN},
+        claims={f"{s}, every 200, {r}": "behind" for s, r in DRAWN}
+        | {f"{DRAWS[i]}, every 200, own rows": "suggestive, behind" for i in (2, 10)}
+        | {f"{DRAWS[i]}, every 200, new rows": "suggestive, behind" for i in (1, 2, 5, 10)}
+        | {f"{DRAWS[4]}, every 200, own rows": "open"},
+    ),
+    "recall, learned rows, less fixed ones": REDRAWN(
         against={f"{s}, learned, own rows": f"{s}, fixed, own rows" for s in DRAWS},
         claims=opened(
             (f"{s}, learned, own rows" for s in DRAWS),

@@ -1,9 +1,10 @@
-"""What chapter 23 claims of times: quotients, so differences of logarithms, round by round."""
+"""What chapter 23 claims of times: quotients, so differences of logarithms."""
 
 from __future__ import annotations
 
 import math
 from functools import partial
+from itertools import product
 
 from benchmarks.goals import MODES
 from book import measures
@@ -17,6 +18,7 @@ ATTENTION = {  # with a bias → without, at as many tokens, a power of 2 where 
     for where, n in (("patches", 256), ("patches 512", 512))
     for way in ("Toeplitz", "Toeplitz, literal FFT")
 }
+CIRCULANT = tuple(product(("folded", "by FFT"), ("ViT", "long")))
 LONG = ("text", "long")
 _times = partial(Family, unit="times", less=True, shown=math.exp)
 FAMILIES = {
@@ -39,6 +41,7 @@ FAMILIES = {
         runs=lambda: measures.times("attention"),
         against=ATTENTION,
         claims=dict.fromkeys(ATTENTION, "behind"),
+        paired=False,  # of two shapes, which no round has both of
     ),
     "a Toeplitz bias in a ViT": _times(
         record="bench-models-cpu",
@@ -49,15 +52,15 @@ FAMILIES = {
     "Circulant-STRING, over learned frequencies": _times(
         record="bench-encoders-cpu",
         runs=lambda: measures.times("encoders"),
-        against="MixedRoPE, ViT",
+        against={f"CirculantSTRING {way}, {at}": f"MixedRoPE, {at}" for way, at in CIRCULANT},
         claims={
-            "CirculantSTRING folded, ViT": "open",
-            "CirculantSTRING by FFT, ViT": "behind",
+            f"CirculantSTRING {way}, {at}": "open" if way == "folded" else "behind"
+            for way, at in CIRCULANT
         },
     ),
     "AxialRoPE with its table, over rope-vit": _times(
         record="bench-encoders-cpu",
-        runs=lambda: measures.times("encoders", MODES[1]),
+        runs=lambda: measures.times("encoders", MODES[1], threads=2),
         against={f"AxialRoPE, phases given, {at}": f"rope-vit axial, {at}" for at in LONG},
         claims={f"AxialRoPE, phases given, {at}": "behind" for at in LONG},
     ),

@@ -229,6 +229,17 @@ FAMILIES = {
             suggestive_behind=["SSD, with the one before, eight heads"],
         ),
     ),
+    "bytes of the page's models": BITS(
+        record="page_text",
+        runs=measures.page_text,
+        against="gated delta rule",
+        claims={
+            "softmax, RoPE": "behind",
+            "FAVOR+, RoPE": "behind",
+            "SSD": "suggestive, behind",
+            "GLA": "behind",
+        },
+    ),
     "rows drawn anew": BITS(
         record="language_redraw",
         runs=measures.redrawn,

@@ -77,6 +77,33 @@ def difference(
 
 
 @checked
+def unpaired(
+    values: Sequence[float], others: Sequence[float], comparisons: int = 1
+) -> tuple[float, float, float]:
+    """Return the difference of the means of runs that share nothing, and its interval, by Welch.
+
+    Args:
+        values: One number a run of one method, at least two.
+        others: Of the other, at least two.
+        comparisons: As for :func:`interval`.
+
+    Returns:
+        ``(difference, low, high)``.
+
+    Raises:
+        ValueError: If one has fewer than two.
+    """
+    _require("others", others, 2)
+    _require("values", values, 2)
+    from scipy import stats
+
+    found = stats.ttest_ind(values, others, equal_var=False)
+    ends = found.confidence_interval(1 - (1 - LEVEL) / comparisons)
+    middle = statistics.fmean(values) - statistics.fmean(others)
+    return middle, float(ends.low), float(ends.high)
+
+
+@checked
 def success_interval(successes: Count0, runs: int, comparisons: int = 1) -> tuple[float, float]:
     """Return the 95 % interval of the chance of success, ``(low, high)``, by Wilson's score.
 
