@@ -7,7 +7,7 @@ from itertools import product
 
 from book import measures
 from book.family import Family, opened
-from results import delta_start, lookup, recall, recall_many, recall_simplex
+from results import delta_rule, delta_start, lookup, recall, recall_many, recall_simplex
 
 SIZES = ((8, (32, 64, 128, 256)), (32, (32, 128)))
 DRAWS = tuple(
@@ -32,7 +32,19 @@ ELSEWHERE = {
     for start in delta_start.STARTS
     if start != "1" and f"from {start}," in name
 }
+STATES = tuple(product(("rewritten", "crowded", "distinct"), delta_rule.STATES))
+OTHERS = tuple(f"{task}, {state}" for task, state in STATES if state != "delta")
 FAMILIES = {
+    "states, less the delta rule": Family(
+        record="delta_rule",
+        runs=lambda: measures.bits("delta_rule", "short"),
+        against={name: f"{name.partition(', ')[0]}, delta" for name in OTHERS},
+        claims=opened(
+            OTHERS,
+            behind=("rewritten, linear", "crowded, linear"),
+            suggestive_behind=("rewritten, ssd", "crowded, ssd", "crowded, gla"),
+        ),
+    ),
     "where rates begin": Family(
         record="delta_start",
         runs=lambda: measures.bits("delta_start", "short"),
