@@ -184,6 +184,7 @@ CALLS = [
     (spread.mean, {"values": [1.0, 2.0]}),
     (spread.interval, {"values": [1.0, 2.0], "comparisons": 2}),
     (spread.difference, {"values": [1.0, 2.0], "others": [3, 5], "comparisons": 2}),
+    (spread.unpaired, {"values": [1.0, 2.0], "others": [3, 5], "comparisons": 2}),
     (spread.success_interval, {"successes": 0, "runs": 3, "comparisons": 2}),
     (structured_variance.cyclic_autocorrelation, {"u": Q}),
     (structured_variance.circulant_mse, {"z": Q, "signs": Q, "num_features": 3}),
