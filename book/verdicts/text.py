@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from itertools import product
 
 from book import measures
 from book.family import Family, opened
 from lab.theory.perplexity import perplexity
-from results import copy_distance, copy_rates, repeats
+from results import copy_distance, copy_rates, language_simplex, repeats
 
 
 def percent(bits: float) -> float:
@@ -34,6 +35,7 @@ ONCE = ("FAVOR+, RoPE", "circulant, SSD", "ELU, GLA", "gated delta rule")
 GATED = ("C-CosGate, RoPE, ramp", "C-CosGate, RoPE", "C-CosGate")
 COPIED = tuple(repeats.CELLS)
 STEEPER = ("ramp", "ramp squared", "falling, degree 3", "falling, degree 4", "RetNet")
+SIMPLEX = tuple(f"{n}, m = {m}" for n, m in product(("free", "unit"), language_simplex.SIZES))
 READERS = (
     *("rope", "pi", "ntk", "yarn", "sinusoidal", "rope tuned", "pi tuned"),
     *("alibi", "kerple-log", "kerple-power", "t5", "gla", "none"),
@@ -97,10 +99,9 @@ FAMILIES = {
         record="language_simplex",
         runs=lambda: measures.bits("language_simplex"),
         against={
-            f"{norm}, favor-simplex-circulant": f"{norm}, favor-unit-circulant"
-            for norm in ("free", "unit")
+            f"{cell}: favor-simplex-circulant": f"{cell}: favor-unit-circulant" for cell in SIMPLEX
         },
-        claims=opened(f"{norm}, favor-simplex-circulant" for norm in ("free", "unit")),
+        claims=opened(f"{cell}: favor-simplex-circulant" for cell in SIMPLEX),
     ),
     "needles at 1,024 tokens": Family(
         record="extrapolation",
