@@ -46,7 +46,7 @@ PAGES := $(shell find book notebooks stringlib lab tools results benchmarks $(wi
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help book pdf report posters serve check test pages portable jupyter notebooks bench env clean
+.PHONY: help book pdf report posters serve check test faults pages portable jupyter notebooks bench env clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -83,6 +83,9 @@ test: $(READY) ## what is computed: form, types, units, every chapter run again
 	$(MAKE) --no-print-directory -j $(JOBS) form types
 	$(PY) -m pytest -q -p no:nbval -n $(JOBS) --dist worksteal --ignore=tests/site tests
 	$(PY) tools/notebooks.py --replay --jobs $(JOBS)
+
+faults: $(READY) ## plant known faults, one at a time: the tests that caught them still do
+	$(PY) tools/faults.py --jobs $(JOBS)
 
 .PHONY: form types
 form: $(READY)
