@@ -8,6 +8,7 @@ import platform
 import subprocess
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from typing import Any
 import torch
 
 from lab.files import whole
+
+RESULTS = Path(__file__).resolve().parents[1] / "results"
 
 
 def write_record(
@@ -137,22 +140,35 @@ def machine(device: str | None = None) -> dict[str, Any]:
     }
 
 
-def read_record(path: Path) -> dict[str, Any]:
+def read_record(record: str | Path) -> dict[str, Any]:
     """Read a record.
 
+    Args:
+        record: The name of a record of ``results/``, such as ``"rope_shift"``, found from any
+            working directory; or the path of any record.
+
     Raises:
-        FileNotFoundError: If there is none; the message says that it must be made first.
+        FileNotFoundError: If there is none; the message says what to run, or which name is meant.
         ValueError: If a field is missing.
     """
+    path = RESULTS / f"{record}.json" if isinstance(record, str) else record
     if not path.exists():
-        raise FileNotFoundError(f"no record at {path}; run the command that the chapter names")
-    record: dict[str, Any] = json.loads(path.read_text(encoding="utf8"))
-    missing = {"command", "seeds", "hardware", "versions", "commit", "data"} - record.keys()
+        raise FileNotFoundError(f"record: expected one that exists, got {path}. {_advice(path)}")
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf8"))
+    missing = {"command", "seeds", "hardware", "versions", "commit", "data"} - found.keys()
     if missing:
         raise ValueError(
-            f"{path.name} must have the fields {sorted(missing)} too, got {sorted(record)}"
+            f"{path.name} must have the fields {sorted(missing)} too, got {sorted(found)}"
         )
-    return record
+    return found
+
+
+def _advice(path: Path) -> str:
+    """Return what to do about a record that does not exist."""
+    if path.with_suffix(".py").exists():
+        return f"Make it with python {path.with_suffix('.py')}."
+    near = get_close_matches(path.stem, [p.stem for p in path.parent.glob("*.json")], n=1)
+    return f"Did you mean {near[0]!r}?" if near else "Run the command that the chapter names."
 
 
 def gather(data: Mapping[str, Any], what: str, *by: str) -> dict[Any, Any]:

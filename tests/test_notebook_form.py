@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -74,10 +76,12 @@ def test_normalise_keeps_tags_and_image_metadata_and_drops_the_rest() -> None:
     assert nb.cells[0].id == "cell-00"
 
 
-def test_an_editor_folds_the_call_of_a_figure() -> None:
-    nb = new_notebook(cells=[code("f", 1, shown(**{notebooks.PLOTLY: plotly("A line.", [1])}))])
+def test_an_editor_folds_the_call_of_a_figure_and_the_setup() -> None:
+    figure = code("f", 1, shown(**{notebooks.PLOTLY: plotly("A line.", [1])}))
+    nb = new_notebook(cells=[figure, code("# Setup\nimport math", 2), code("import math", 3)])
     notebooks.normalise(nb)
-    assert nb.cells[0].metadata == {"jupyter": {"source_hidden": True}, "cellView": "form"}
+    folded = {"jupyter": {"source_hidden": True}, "cellView": "form"}
+    assert [cell.metadata for cell in nb.cells] == [folded, folded, {}]
 
 
 def test_normalise_takes_out_what_differs_between_machines() -> None:
@@ -108,6 +112,23 @@ def test_a_list_of_numbers_takes_one_line_and_keeps_its_values() -> None:
     dumped = notebooks.dump(nb)
     assert '"y": [0, -1.5, 2e-07, null, 1e+300]' in dumped
     assert json.loads(dumped) == json.loads(nbformat.writes(nb))
+
+
+def test_a_chapter_by_itself_says_what_to_install() -> None:
+    setups = {
+        p: setup_of(nbformat.read(p, 4)) for p in (notebooks.ROOT / "notebooks").glob("*.ipynb")
+    }
+    heads = {"".join(setup.splitlines(keepends=True)[:4]) for setup in setups.values()}
+    (head,) = heads  # the same in all
+    run = subprocess.run([sys.executable, "-S", "-I", "-c", head], capture_output=True, text=True)
+    assert (
+        "AssertionError: Run in the book's repository: make jupyter, or pip install" in run.stderr
+    )
+
+
+def setup_of(nb: nbformat.NotebookNode) -> str:
+    """Return the first code of a notebook."""
+    return next(cell.source for cell in nb.cells if cell.cell_type == "code")
 
 
 # --- planted faults ---

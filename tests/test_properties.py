@@ -115,7 +115,17 @@ def test_records_are_whole_and_complete(tmp_path):
     path.write_text(json.dumps({"command": ""}))
     with pytest.raises(ValueError, match="seeds"):
         read_record(path)
-    with pytest.raises(FileNotFoundError, match="no record"):
+
+
+def test_a_record_is_found_by_name_from_any_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert read_record("rope_shift")["command"].startswith("python results/rope_shift.py")
+    with pytest.raises(FileNotFoundError, match=r"record: .* Did you mean 'rope_shift'\?"):
+        read_record("rope-shift")
+    with pytest.raises(FileNotFoundError, match=r"got .*none\.json\. Run the command"):
+        read_record(tmp_path / "none.json")
+    (tmp_path / "none.py").touch()
+    with pytest.raises(FileNotFoundError, match=r"Make it with python .*none\.py"):
         read_record(tmp_path / "none.json")
 
 

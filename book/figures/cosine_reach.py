@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from pathlib import Path
 
 import plotly.graph_objects as go
 import torch
@@ -214,8 +213,7 @@ KEYS, VALUES, FIRST = 8, 4, 20  # of the study; the first token that can be aske
 @cache
 def _recorded() -> list[tuple[list[float], float]]:
     """Return the accuracy of each seed, and what the weight allows, in the order of WEIGHED."""
-    path = Path(__file__).parents[2] / "results" / "cosformer.json"
-    data = read_record(path)["data"]
+    data = read_record("cosformer")["data"]
     found = gather(data, "accuracy", "method")
     return [(found[name], data["ceiling"][name]) for name, _, _ in WEIGHED.values()]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
@@ -172,7 +171,7 @@ def said(name: str) -> str:
 @functools.cache
 def _recorded(study: str, what: str) -> dict[str, list[Any]]:
     """Return what each run of each model of a study has, the models with the least bits first."""
-    cells = read_record(Path(__file__).parents[2] / "results" / f"{study}.json")["data"]["cells"]
+    cells = read_record(study)["data"]["cells"]
     order = sorted(cells, key=lambda name: sum(run["bits"] for run in cells[name]["runs"]))
     return {name: [run[what] for run in cells[name]["runs"]] for name in order}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 
 import plotly.graph_objects as go
 import torch
@@ -216,7 +215,7 @@ def timed_sizes() -> dict[str, dict[str, dict[int, tuple[float, float, float]]]]
         The median and both quartiles in milliseconds, by kind, by ``"product"`` or ``"rfft"``, and
         by channels of a head.
     """
-    data = read_record(Path(__file__).parents[2] / "results" / "inference_ladder.json")["data"]
+    data = read_record("inference_ladder")["data"]
     found: dict[str, dict[str, dict[int, tuple[float, float, float]]]] = {}
     for mode, title in (("forward", "forward"), ("gradients", "with gradients")):
         rows = gather(data, mode, "what", "threads")["sizes"][1]
