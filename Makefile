@@ -11,6 +11,7 @@ PYTHON   ?= python3
 VENV     ?= .venv
 TORCH    ?= $(shell grep '^torch==' constraints.txt)
 PIP_ARGS ?=
+INSTALLER ?= uv
 PORT     ?= 8000
 JOBS     ?= 2
 ROUNDS   ?= 15
@@ -18,22 +19,20 @@ SUITES   ?= limits encoders attention states delta models
 
 override VENV := $(patsubst ~/%,$(HOME)/%,$(VENV))
 # by its Python: the first line of the script names the folder in which it was installed
-PY   := $(VENV)/bin/python
-JB   := $(PY) $(VENV)/bin/jupyter-book build . -W -n --keep-going --quiet
+PY   := "$(VENV)/bin/python"
+JB   := $(PY) -m tools.build
 HTML := _build/html
 
 ifeq ($(shell test -w . && echo yes),)
 $(error $(CURDIR) cannot be written: copy it to a folder that can)
 endif
 
-# The environment is ready when the stamp named after everything that it is made from exists; the
-# folder too, which may have been moved or copied.
-KEY   := $(shell { cat constraints.txt pyproject.toml tools/environment.sh; echo '$(TORCH)'; pwd; } | cksum | cut -d' ' -f1)
-READY := $(VENV)/.ready-$(KEY)
-# An environment whose interpreter has gone is made again, whatever its stamp says.
-ifeq ($(shell test -x $(PY) && echo yes),)
-.PHONY: $(READY)
-endif
+# What a target needs is an extra of pyproject.toml: env-book, env-test and so on install it. It is there
+# when the stamp exists that is named after everything that it is made from; the folder too, which may
+# have been moved or copied.
+KEY := $(shell { cat constraints.txt pyproject.toml tools/environment.sh tools/install.py; echo '$(TORCH)'; pwd; } | cksum | cut -d' ' -f1)
+INSTALL := bash tools/environment.sh
+export PYTHON VENV TORCH PIP_ARGS INSTALLER
 
 # The benchmark has an environment of its own: other libraries may not change what the book runs in.
 BENCH := .venv-bench
@@ -48,38 +47,44 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help book pdf report posters serve check test faults pages portable jupyter notebooks bench env clean
 
+.PHONY: env-book env-browser env-edit env-test
+env-book env-browser env-edit env-test:
+	@$(INSTALL) $(@:env-%=%) $(KEY)
+
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
 	@echo '  PYTHON=, VENV=, TORCH= and PIP_ARGS= choose the interpreter, the environment, the PyTorch'
-	@echo '  build and further arguments for pip; see "Which PyTorch" in README.md.'
+	@echo '  build and further arguments for pip; see "Which PyTorch" in README.md. INSTALLER=pip does'
+	@echo '  without uv; JUPYTER_ARGS= are further arguments for JupyterLab.'
 
 book: _build/book.stamp ## build the book and print the page to open
+	@echo 'Next: make jupyter, to change a chapter and run it; make test, to check everything.'
 	@echo "The book is at file://$(subst $() ,%20,$(CURDIR))/$(HTML)/index.html"
 
-pdf: _build/book.stamp ## print the whole book as one PDF, with Chromium
+pdf: _build/book.stamp env-browser ## print the whole book as one PDF, with Chromium
 	$(PY) tools/pdf.py $(HTML) _build/book.pdf
 
-report: _build/book.stamp ## print what is new here, with its proofs, as a paper of a few pages
+report: _build/book.stamp env-browser ## print what is new here, with its proofs, as a paper of a few pages
 	$(PY) tools/report.py $(HTML) _build/report.pdf
 
 serve: _build/book.stamp ## serve the built book on localhost (PORT=8000)
-	$(PY) -m http.server --bind 127.0.0.1 --directory $(HTML) $(PORT)
+	@$(PY) -m tools.serve $(HTML) $(PORT)
 
-jupyter: $(READY) ## open JupyterLab on the notebooks
-	$(PY) -m jupyterlab notebooks
+jupyter: env-edit ## open JupyterLab on the notebooks
+	$(PY) -m jupyterlab $(JUPYTER_ARGS) notebooks
 
-notebooks: $(READY) ## run the notebooks afresh and write them in their stable form
+notebooks: env-test ## run the notebooks afresh and write them in their stable form
 	$(PY) tools/notebooks.py --jobs $(JOBS)
 
 bench: $(BENCH)/.ready ## measure against other libraries, half an hour (ROUNDS=15, SUITES=attention)
 	for suite in $(SUITES); do $(BENCH)/bin/python -m benchmarks.$$suite --rounds $(ROUNDS) || exit; done
 	$(BENCH)/bin/python -m benchmarks.moved $(SUITES)
 
-check: $(READY) ## style, types and tests of one file or chapter: make check FILE=stringlib/encoders/rope.py
+check: env-test ## style, types and tests of one file or chapter: make check FILE=stringlib/encoders/rope.py
 	$(PY) tools/check.py $(FILE)
 
 # The fast checks first. Every line that fails fails the target.
-test: $(READY) ## what is computed: form, types, units, every chapter run again
+test: env-test ## what is computed: form, types, units, every chapter run again
 	$(MAKE) --no-print-directory -j $(JOBS) form types
 	$(PY) -m pytest -q -p no:nbval -n $(JOBS) --dist worksteal --ignore=tests/site tests
 	$(PY) tools/notebooks.py --replay --jobs $(JOBS)
@@ -88,36 +93,31 @@ faults: $(READY) ## plant known faults, one at a time: the tests that caught the
 	$(PY) tools/faults.py --jobs $(JOBS)
 
 .PHONY: form types
-form: $(READY)
+form: env-test
 	$(PY) -m ruff check --quiet .
 	$(PY) -m ruff format --check --quiet .
 	$(PY) tools/notebooks.py --check
 	$(PY) tools/ledger.py --check
 
-types: $(READY)
+types: env-test
 	$(PY) -m mypy
 
-pages: $(READY) ## what is read: the book built from clean, and its pages in a browser
+pages: env-test ## what is read: the book built from clean, and its pages in a browser
 	rm -rf _build/test
-	$(JB) --path-output _build/test
+	$(JB) _build/test
 	$(PY) tools/check_site.py _build/test/_build/html
 	BOOK_HTML="$(CURDIR)/_build/test/_build/html" $(PY) -m pytest -q -p no:nbval -n $(JOBS) --dist worksteal tests/site
 
-portable: $(READY) ## replay the notebooks once more, as the plainest processor computes
+portable: env-test ## replay the notebooks once more, as the plainest processor computes
 	$(PY) tools/notebooks.py --replay --plain --jobs $(JOBS)
 
-posters: _build/book.stamp ## draw the posters of the figures anew, with Chromium; build again to use them
+posters: _build/book.stamp env-browser ## draw the posters of the figures anew, with Chromium; build again to use them
 	$(PY) tools/posters.py $(HTML)
 
-env: $(READY) ## only make the environment
+env: env-test env-edit ## only make the environment, with all of its parts
 
 clean: ## remove what was built; the environment stays
 	rm -rf _build build *.egg-info .pytest_cache .mypy_cache .ruff_cache
-
-$(READY): constraints.txt pyproject.toml tools/environment.sh
-	@PYTHON='$(PYTHON)' VENV='$(VENV)' TORCH='$(TORCH)' PIP_ARGS='$(PIP_ARGS)' bash tools/environment.sh
-	@rm -f $(VENV)/.ready-*
-	@touch $@
 
 # What has to be compiled may be missing in the end: the tables then say that it is not installed.
 # The short PATH hides a compiler of CUDA, which would be used and need more than is here.
@@ -131,13 +131,12 @@ $(BENCH)/.ready: benchmarks/requirements.txt benchmarks/compiled.txt constraints
 	  --no-build-isolation -r benchmarks/compiled.txt || echo 'It did not: measuring without it.'
 	@touch $@
 
-_build/frame.stamp: $(FRAME) | $(READY)
+_build/frame.stamp: $(FRAME) | env-book
 	@rm -rf _build/html _build/.doctrees _build/book.stamp
 	@mkdir -p _build
 	@touch $@
 
-# A failed build leaves no doctrees: Sphinx would not repeat their warnings.
-_build/book.stamp: _build/frame.stamp $(PAGES) | $(READY)
-	@echo 'Building the book ...'
-	@$(JB) || { rm -rf _build/.doctrees; exit 1; }
+# A failed build leaves no doctrees: Sphinx would not repeat their warnings. One that was stopped goes on.
+_build/book.stamp: _build/frame.stamp $(PAGES) | env-book
+	@$(JB) || { code=$$?; [ $$code = 130 ] || rm -rf _build/.doctrees; exit $$code; }
 	@touch $@

@@ -28,7 +28,6 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.small import attempts, build, calls, filled, known, small, tokens
-from book.others import import_other
 from book.own_lines import OWN
 from lab.records import read_record, write_record
 from stringlib import CirculantSTRING, RotaryEncoder, foldable
@@ -91,7 +90,7 @@ def rotary_classes(module: Any) -> list[str]:
 
 def families() -> Iterator[tuple[str, Any, list[str]]]:
     """Yield a family of transformers, the file of its model and the classes that turn."""
-    root = Path(import_other("transformers").__path__[0]) / "models"
+    root = Path(importlib.import_module("transformers").__path__[0]) / "models"
     for path in sorted(root.glob("*/modeling_*.py")):
         family, text = path.parent.name, path.read_text(encoding="utf8")
         if family not in WITHOUT_MODULE and not any(w in text for w in ("Rotary", "Rope", "RoPE")):
@@ -313,7 +312,7 @@ class TooLong(BaseException):
 
 def measure(family: str, module: Any, kinds: list[str]) -> Row:
     """Return the row of one family of transformers."""
-    base = import_other("transformers").PreTrainedModel
+    base = importlib.import_module("transformers").PreTrainedModel
     models = [
         each
         for name, each in vars(module).items()
@@ -408,9 +407,9 @@ def tower(name: str) -> Row:
     """Return the row of one family of timm, at a picture that is wider than high."""
     size = 14 if "patch14" in name else 16
     told: dict[str, Any] = {"img_size": (4 * size, 6 * size), "num_classes": 5}
-    made = attempt(lambda: import_other("timm").create_model(name, **told, depth=2))
+    made = attempt(lambda: importlib.import_module("timm").create_model(name, **told, depth=2))
     if isinstance(made, Exception):
-        made = import_other("timm").create_model(name, num_classes=5)
+        made = importlib.import_module("timm").create_model(name, num_classes=5)
     theirs = filled(made)
     shape = getattr(made, "pretrained_cfg", {}).get("input_size", (3, 224, 224))
     wide = torch.randn(1, 3, 4 * size, 6 * size)
@@ -434,7 +433,7 @@ def naflex() -> Row:
 
     What is called padding here is that of the smaller picture.
     """
-    library, kind = import_other("transformers"), "Siglip2VisionModel"
+    library, kind = importlib.import_module("transformers"), "Siglip2VisionModel"
     config = small(library.Siglip2VisionConfig, {"num_patches": 16})
     theirs = build(getattr(library, kind), config)
     assert theirs is not None
@@ -465,7 +464,7 @@ def naflex() -> Row:
 
 def far_away() -> dict[str, float]:
     """Return the first position of a text → what a Llama differs by: it has angles in float32."""
-    library = import_other("transformers")
+    library = importlib.import_module("transformers")
     theirs = build(library.LlamaForCausalLM, small(library.LlamaConfig, {}))
     assert theirs is not None
     ours, found = copy.deepcopy(theirs), {}
@@ -498,7 +497,7 @@ def main() -> None:
     """Measure all families, or once more those that are named, and write the record of all."""
     warnings.filterwarnings("ignore")
     torch.set_num_threads(1)
-    import_other("transformers").logging.set_verbosity_error()
+    importlib.import_module("transformers").logging.set_verbosity_error()
     named = sys.argv[1:]
     rows: dict[str, Row] = read_record(RECORD)["data"]["rows"] if named else {}
 
@@ -542,7 +541,7 @@ def main() -> None:
         seeds=[0],
         wall_s=sum(row["seconds"] for row in rows.values()),
         data={
-            "libraries": {n: import_other(n).__version__ for n in names},
+            "libraries": {n: importlib.import_module(n).__version__ for n in names},
             "far": far_away(),
             "rows": dict(sorted(rows.items())),
         },

@@ -18,7 +18,7 @@ MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf8")
 RECIPES = re.findall(r"^(?:test|form|types|pages): .*\n((?:\t.*\n)+)", MAKEFILE, re.MULTILINE)
 
 # Notes its arguments in $LOG, fails at call number $FAIL_AT or with $FAIL_WITH among its arguments,
-# and plays `python -m venv`.
+# and plays `python -m venv` and `python -m tools.install`.
 STAND_IN = """\
 #!/usr/bin/env bash
 echo "$*" >>"$LOG"
@@ -29,6 +29,7 @@ case "$*" in
 *version_info*) [ -z "${OLD:-}" ] || exit 1 ;;
 "-m venv --clear "*)
     rm -rf "$4" && mkdir -p "$4/bin" && touch "$4/pyvenv.cfg" && cp "$0" "$4/bin/python" ;;
+"-m tools.install "*) touch "$VENV/.ready-$3-$4" ;;
 esac
 """
 
@@ -52,6 +53,7 @@ class Project:
             (folder / name).mkdir(parents=True)
         for name in (
             "tools/environment.sh",
+            "tools/install.py",
             "benchmarks/requirements.txt",
             "benchmarks/compiled.txt",
         ):
@@ -61,13 +63,13 @@ class Project:
         python.write_text(STAND_IN)
         python.chmod(0o755)
         # the stand-in as the environment's Python and as the builder of the book
-        self.ready = [f"PY={python}", f"JB={python} build", "READY=python"]
+        self.ready = [f"PY={python}", f"JB={python} build", "INSTALL=true"]
 
     def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Call make there."""
         (self.folder / "log").write_text("")
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS"))}
-        for name in ("PYTHON", "VENV", "TORCH", "PIP_ARGS", "JOBS"):
+        for name in ("PYTHON", "VENV", "TORCH", "PIP_ARGS", "INSTALLER", "JUPYTER_ARGS", "JOBS"):
             clean.pop(name, None)
         return subprocess.run(
             ["make", f"PYTHON={self.folder / 'python'}", *arguments],
@@ -107,18 +109,42 @@ def test_help_is_the_default_and_lists_every_target(project: Project) -> None:
     assert set(phony) == listed
 
 
+def parts(calls: list[str]) -> list[str]:
+    """Return the parts of the environment that were installed."""
+    return [c.split()[2] for c in calls if c.startswith("-m tools.install ")]
+
+
 def test_the_environment_is_made_once_and_again_when_a_pin_changes(project: Project) -> None:
-    first, second = (c for c in project.make("env") if "pip install" in c)
-    assert re.search(r"-c \S+ torch==2\.\d+\.\d+ ", first), "torch is named first, by its pin"
-    assert second.endswith("-e .[dev]")
+    assert parts(project.make("env")) == ["test", "edit"]
     assert project.make("env") == []
 
     pins = project.folder / "constraints.txt"
     pins.write_text(pins.read_text() + "# another\n")
     again = project.make("env")
     assert not any("venv" in c for c in again)
-    assert any("pip install" in c for c in again)
-    assert len(list((project.folder / ".venv").glob(".ready-*"))) == 1
+    assert parts(again) == ["test", "edit"]
+    assert parts(project.make("env", "TORCH=torch==9.9")) == ["test", "edit"]
+
+
+@pytest.mark.parametrize(
+    ("target", "needed"),
+    [("book", ["book"]), ("serve", ["book"]), ("jupyter", ["edit"]), ("pdf", ["book", "browser"])],
+)
+def test_a_target_installs_what_it_needs_and_no_more(
+    target: str, needed: list[str], project: Project
+) -> None:
+    assert parts(project.make(target, *project.ready[:2])) == needed
+    assert parts(project.make(target, *project.ready[:2])) == []
+
+
+def test_the_environment_and_the_checkout_may_have_a_space_in_their_names(tmp_path: Path) -> None:
+    (tmp_path / "my book").mkdir()
+    project = Project(tmp_path / "my book")
+    assert parts(project.make("env", "VENV=my env")) == ["test", "edit"]
+    assert (project.folder / "my env/bin/python").exists()
+    assert project.make("jupyter", "VENV=my env", "JUPYTER_ARGS=--no-browser")[-1].startswith(
+        "-m jupyterlab --no-browser"
+    )
 
 
 def test_a_moved_folder_is_installed_where_it_is_now(tmp_path: Path) -> None:
@@ -128,17 +154,17 @@ def test_a_moved_folder_is_installed_where_it_is_now(tmp_path: Path) -> None:
     project.folder = project.folder.rename(tmp_path / "new")
     moved = project.make("env")
     assert not any("venv" in c for c in moved), "the environment stays"
-    assert any(c.endswith("-e .[dev]") for c in moved)
+    assert parts(moved) == ["test", "edit"]
     assert project.make("env") == []
 
 
-@pytest.mark.parametrize("step", range(1, 8))
+@pytest.mark.parametrize("step", range(1, 5))
 def test_an_environment_cut_off_at_any_step_is_finished_by_the_next_run(
     step: int, project: Project
 ) -> None:
-    project.fail("env", FAIL_AT=str(step))
+    project.fail("book", *project.ready[:2], FAIL_AT=str(step))
     assert not list(project.folder.glob(".venv/.ready-*"))
-    assert any(c.endswith("-e .[dev]") for c in project.make("env"))
+    assert parts(project.make("book", *project.ready[:2])) == ["book"]
 
 
 def test_an_environment_without_its_python_is_made_again(project: Project) -> None:
@@ -167,14 +193,6 @@ def test_a_folder_that_is_no_environment_is_left_alone(project: Project) -> None
     precious.touch()
     assert "is no virtual environment" in project.fail("env", "VENV=thesis")
     assert precious.exists()
-
-
-def test_another_torch_is_taken_without_the_pin(project: Project) -> None:
-    made = project.make("env", "TORCH=torch==9.9", "PIP_ARGS=--no-cache-dir -v")
-    first = next(c for c in made if "pip install" in c)
-    assert first.startswith("-m pip install -qq --no-cache-dir -v -c ")
-    assert " torch==9.9 " in first
-    assert any("pip install" in c for c in project.make("env")), "the pinned torch comes back"
 
 
 def test_the_benchmark_has_an_environment_of_its_own(project: Project) -> None:
@@ -206,7 +224,7 @@ def test_an_old_make_stops_at_a_benchmark_that_fails_too(project: Project) -> No
 
 SUITE = (
     *("mypy", "ruff check", "ruff format --check", "notebooks.py --check", "ledger.py --check"),
-    *("--ignore=tests/site", "notebooks.py --replay", "build --path-output", "check_site.py"),
+    *("--ignore=tests/site", "notebooks.py --replay", "build _build/test", "check_site.py"),
     "worksteal tests/site",
 )
 """What stands in the commands of its steps: of what is computed, then of what is read. Types are
@@ -245,7 +263,7 @@ def test_the_book_is_built_once_and_again_when_a_page_changes(project: Project) 
     assert project.run("book", *project.ready).stdout.splitlines()[-1] == last
     assert project.calls() == ["build"]
 
-    assert project.run("book", *project.ready).stdout.splitlines() == [last]
+    assert project.run("book", *project.ready).stdout.splitlines()[-1] == last
     assert project.calls() == []
 
     later(project, "book/intro.md")
@@ -275,8 +293,8 @@ def test_a_failed_build_is_not_taken_for_done(project: Project) -> None:
 # --- mending ---
 
 
-def test_packages_with_missing_or_short_files_are_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_packages_with_missing_or_short_files_are_found_and_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def package(name: str, size: int, record: bool = True) -> None:
         (tmp_path / f"{name}.py").write_text("x = 1\n")
@@ -297,9 +315,9 @@ def test_packages_with_missing_or_short_files_are_found(
         "# pins\nwhole==1.0\nshort==1.0 ; os_name == 'posix'\ngone==1.0\nun-finished==1.0\n"
     )
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
-    broken_packages.main(pins)
-    found = sorted(capsys.readouterr().out.split())
-    assert found == ["gone==1.0", "short==1.0", "un_finished==1.0"]
+    assert broken_packages.forget(pins) == ["gone==1.0", "short==1.0", "un_finished==1.0"]
+    left = [info.name.partition("-")[0] for info in tmp_path.glob("*.dist-info")]
+    assert sorted(left) == ["other", "whole"]
 
 
 # --- continuous integration ---

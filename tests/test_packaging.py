@@ -23,6 +23,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 import stringlib
+from tools import install
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf8"))["project"]
@@ -99,8 +100,7 @@ def test_everything_that_is_brought_in_is_pinned() -> None:
 
 def test_no_pin_holds_back_another_pytorch() -> None:
     """``make TORCH=...`` leaves free what wants one version of PyTorch and no other."""
-    (free,) = re.findall(r"grep -vE '(.*)' constraints.txt", read("tools/environment.sh"))
-    held = [name for name, pin in pinned().items() if not re.search(free, f"{name}=={pin}")]
+    held = [name for name, pin in pinned().items() if not re.match(install.FIT, f"{name}=={pin}")]
     assert len(held) == len(pinned()) - 2
     wrong = []
     for name in held:
@@ -249,7 +249,8 @@ def local() -> set[str]:
 def undeclared(names: Iterable[str], extras: list[str]) -> set[str]:
     """Return the names that no package of some extras provides."""
     allowed = set(declared(*extras))
-    outside = {n for n in names if n not in sys.stdlib_module_names | OURS | local()}
+    ours = sys.stdlib_module_names | OURS | local() | {"pip"}  # pip is in every environment
+    outside = {name for name in names if name not in ours}
     return {name for name in outside if not allowed & providers().get(name, set())}
 
 

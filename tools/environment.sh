@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Make or mend the environment of the book: the pinned versions of constraints.txt, and stringlib
-# itself, editable. Called by the Makefile with PYTHON, VENV, TORCH and PIP_ARGS set.
+# Make the environment of the book, and install into it what one part of the project needs:
 #
-# PIP_ARGS is split into words on purpose; everything else is taken as it stands.
+#     tools/environment.sh PART KEY       # PART: an extra of pyproject.toml, such as book
+#
+# The Makefile calls it and sets PYTHON, VENV, TORCH, PIP_ARGS and INSTALLER. KEY names the state of
+# all files that decide what is installed; a file .ready-PART-KEY in VENV says that it is there.
 set -euo pipefail
 
 say() { printf '%s\n' "$*"; }
@@ -10,6 +12,8 @@ fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
 
 python=$VENV/bin/python
 enough='import sys; sys.exit(sys.version_info < (3, 11))'
+
+if [ -x "$python" ] && [ -e "$VENV/.ready-$1-$2" ]; then exit; fi
 
 if [ ! -x "$python" ] || ! "$python" -m pip --version >/dev/null 2>&1; then
     # a folder that holds something other than a virtual environment is somebody else's
@@ -21,34 +25,17 @@ if [ ! -x "$python" ] || ! "$python" -m pip --version >/dev/null 2>&1; then
     "$PYTHON" -c "$enough" ||
         fail "$PYTHON is $("$PYTHON" --version 2>&1), but the book needs Python 3.11 or newer: make book PYTHON=python3.12"
     say "Making the environment $VENV ..."
-    "$PYTHON" -m venv --clear "$VENV" ||
+    log=$(mktemp)
+    trap 'rm -f "$log"' EXIT
+    # by the time the trap runs, Python has stopped too; what it left is made anew
+    trap 'rm -rf "$VENV"; say; say "Stopped. The same command goes on from here."; exit 130' INT
+    "$PYTHON" -m venv --clear "$VENV" >"$log" 2>&1 || {
+        cat "$log" >&2
+        if grep -q 'No space left' "$log"; then fail "the disk of $VENV is full"; fi
         fail "$PYTHON -m venv failed (on Debian and Ubuntu: apt install python3-venv)"
+    }
+    trap - INT
 fi
 "$python" -c "$enough" ||
     fail "VENV=$VENV has $("$python" --version 2>&1), but the book needs Python 3.11 or newer"
-
-# TORCH= may ask for another build than the pinned one, and each has a torchvision of its own
-pins=$(mktemp)
-trap 'rm -f "$pins"' EXIT
-grep -vE '^torch(vision)?==' constraints.txt >"$pins"
-
-# -qq: errors only. PyTorch goes first and by its own name, so that nothing else chooses its build.
-pip_install() {
-    "$python" -m pip install -qq ${PIP_ARGS:-} -c "$pins" "$@" ||
-        fail "pip could not install what is missing: with the network on, the same command goes on from here"
-}
-say "Installing the pinned packages (the first time this takes some minutes) ..."
-pip_install "$TORCH" setuptools
-# what wants a PyTorch of its own, as torchvision does, has to fit this one
-"$python" -c 'from importlib.metadata import version; print("torch==" + version("torch"))' >>"$pins"
-pip_install --no-build-isolation -e '.[dev]' # in a folder that was moved, without the network too
-
-# an install that was cut off leaves packages without all of their files, which pip takes as done
-broken=$("$python" tools/broken_packages.py constraints.txt)
-if [ -n "$broken" ]; then
-    say "Mending" $broken "..."
-    # one word for each package; what has no record cannot be uninstalled, only written over
-    # shellcheck disable=SC2086
-    pip_install --ignore-installed --no-deps $broken
-fi
-"$python" -m pip check >/dev/null || { "$python" -m pip check || true; fail "the packages do not fit together"; }
+exec "$python" -m tools.install "$1" "$2"
