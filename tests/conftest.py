@@ -2,12 +2,33 @@
 
 import gc
 import os
+from pathlib import Path
 
+import pytest
 import torch
+
+from tests.thinned import LONG, quick
 
 os.environ["STRINGLIB_DEVICE"] = "cpu"  # on a machine with a GPU too
 
 torch.set_num_threads(1)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that chooses the quick tier."""
+    parser.addoption("--quick", action="store_true", help="the quick tier: see CONTRIBUTING.md")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out the files of the long tier."""
+    return (config.getoption("--quick") and collection_path.name in LONG) or None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the cases of the quick tier."""
+    if config.getoption("--quick"):
+        items[:], left = quick(items)
+        config.hook.pytest_deselected(items=left)
 
 
 def pytest_collection_finish() -> None:

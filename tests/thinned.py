@@ -1,7 +1,13 @@
-"""Contract × cases × modes of execution: each pair of them is tested, not every three."""
+"""Which cases run.
+
+Of a contract every pair of property, case and mode is tested, not every three: :func:`products`.
+The quick tier (``pytest --quick``, part of ``make test``) runs :data:`CASES` cases of each test
+and leaves out the files in :data:`LONG`. ``make test-all`` runs everything.
+"""
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Sequence
 
 import pytest
@@ -15,6 +21,33 @@ EVERY = 4
 
 TRACED = 3
 """One of so many properties beside the core is compiled or exported, with one case."""
+
+CASES = 8
+"""So many cases of a test run in the quick tier, spread evenly over all."""
+
+LONG: dict[str, str] = {}
+"""Files that the quick tier leaves out: why each can wait."""
+
+
+def quick(items: Sequence[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.Item]]:
+    """Split the cases of all tests into those of the quick tier and the rest.
+
+    A property of a contract counts as a test of its own, and so does each choice of modes for it.
+    Which cases run depends on the name of the test alone: it stays the same from run to run.
+    """
+    groups: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        name, call = item.nodeid.partition("[")[0], getattr(item, "callspec", None)
+        if call is not None and "property" in call.params:
+            modes = ",".join(mode.name for mode in call.params["modes"])
+            name += f" {call.params['property'].words} {modes}"
+        groups.setdefault(name, []).append(item)
+    kept = set()
+    for name, group in groups.items():
+        count = min(CASES, len(group))
+        first = zlib.crc32(name.encode()) % -(-len(group) // count)
+        kept |= {group[(first + i * len(group) // count) % len(group)] for i in range(count)}
+    return [i for i in items if i in kept], [i for i in items if i not in kept]
 
 
 def products(contract: Contract, cases: Iterable[str], traced: Sequence[str] = ()) -> list[object]:

@@ -82,7 +82,7 @@ def move(reader: Reader, box: Any, *, drags: bool) -> tuple[list[str], int]:
     """Move a figure's controls and reset it: what is not as Python computes, how many were moved.
 
     Each slider goes by keyboard to an end where it does not stand. What a figure computes is
-    compared at many more values without its page: see ``test_computed.py``.
+    compared at many more values without its page: see ``test_page_programs.py``.
 
     Args:
         reader: Whose window the figure is in.

@@ -12,11 +12,9 @@ from typing import Any
 import pytest
 import torch
 
-from book.live import encoder, memory, move, sentence, write
+from book.live import encoder, memory, move, write
 from book.live.steps import Stepped
-from book.recorded import measured
 from lab.program import bundle, traced
-from lab.records import read_record
 from tests.model_cases import language_model, text
 from tests.site.reader import DESKTOP, PHONE, ROOT, WINDOWS, Reader
 
@@ -57,34 +55,6 @@ def computed(page: Any, made: dict[str, Any], inputs: dict[str, dict[str, torch.
     return page.evaluate(CALL, [json.dumps(made), plain])
 
 
-MODELS = (
-    "softmax-cayley",
-    "relu-after",
-    "favor-after",
-    "normal",
-    "shift",
-    "grouped",
-    "elu-gla-None",
-    "elu-gated-delta-circulant",
-    "c-cosgate",
-)
-
-
-def test_models_run_in_the_page(runner: Any) -> None:
-    """Each kind of attention and of weight, but for a table of offsets: its FFT is complex."""
-    models = {name: language_model(name).eval() for name in MODELS}
-    for model in models.values():
-        model.blocks = model.blocks[:1]
-    inputs = {name: {"tokens": text(1, 7, seed=i)} for i, name in enumerate(MODELS)}
-    made = bundle({name: traced(models[name], tokens=text(1, 7)) for name in MODELS}, half=False)
-    found = computed(runner, made, inputs)
-    for name, model in models.items():
-        there = torch.tensor(found[name]["out"])
-        torch.testing.assert_close(
-            there, model(inputs[name]["tokens"]).detach().flatten(), atol=2e-5, rtol=1e-4, msg=name
-        )
-
-
 def test_a_worker_answers_the_same(runner: Any) -> None:
     model, tokens = language_model("softmax-cayley").eval(), text(1, 7, seed=3)
     made = bundle({"it": traced(model, tokens=text(1, 7))})
@@ -92,45 +62,6 @@ def test_a_worker_answers_the_same(runner: Any) -> None:
     for found in runner.evaluate(APART, [json.dumps(made), "it", inputs]):
         there = torch.tensor(found)
         torch.testing.assert_close(there, model(tokens).detach().flatten(), atol=1e-2, rtol=1e-2)
-
-
-def test_the_encoder_of_the_page_is_the_package(runner: Any) -> None:
-    """Frequencies, a basis, a bias and a place that the page was not exported with."""
-    generator = torch.Generator().manual_seed(7)
-    frequencies = torch.rand(32, generator=generator, dtype=torch.float64)
-    words = torch.nn.functional.normalize(torch.randn(16, 64, generator=generator), dim=-1)
-    inputs = {
-        "score": {"frequencies": frequencies},
-        "grid": {"frequencies": frequencies},
-        "maps": {
-            "words": words,
-            "mask": (torch.arange(16) < 11).float(),
-            "frequencies": frequencies,
-            "basis": torch.tensor([0.0, 0.0, 1.0]),
-            "slope": torch.tensor([0.2]),
-            "moved": torch.tensor([31_415.0]),
-        },
-    }
-    modules = {"score": encoder.Score(), "grid": encoder.Grid(), "maps": encoder.Maps()}
-    found = computed(runner, bundle(encoder.programs(), half=encoder.HALF), inputs)
-    for name, module in modules.items():
-        for key, value in module(**inputs[name]).items():
-            there = torch.tensor(found[name][key], dtype=torch.float64)
-            assert (there - value.flatten()).abs().max() < 1e-7, (name, key)
-    rotated, moved = (torch.tensor(found["maps"][key]) for key in ("rotated", "rotated_moved"))
-    assert (rotated - moved).abs().max() < 1e-6
-    assert (torch.tensor(found["maps"]["added_moved"]) - rotated).abs().max() > 0.01
-
-
-@pytest.mark.parametrize("moved", [0.0, 17.25, 100.0])
-def test_the_sentence_of_the_front_page_is_turned_by_the_package(runner: Any, moved: float) -> None:
-    inputs, module = {"moved": torch.tensor([moved])}, sentence.Sentence()
-    found = computed(runner, bundle(sentence.programs(), half=sentence.HALF), {"maps": inputs})
-    wanted, still = module(**inputs), module(torch.zeros(1))
-    for name, value in wanted.items():
-        assert (torch.tensor(found["maps"][name]) - value.flatten()).abs().max() < 1e-6
-    assert (wanted["turned"] - still["turned"]).abs().max() < 1e-6
-    assert bool((wanted["added"] - still["added"]).abs().max() > 0.05) == bool(moved)
 
 
 STEPS = """async ([text, name, shapes, wanted]) => {
@@ -173,75 +104,6 @@ def test_a_page_that_reads_token_by_token_says_what_the_whole_model_says(
     parts += [states[0].key[:1]] if hasattr(states[0], "rest") else []
     scale = getattr(state, "log_scale", None)
     assert kept == sum(x.numel() for x in parts) + (0 if scale is None else scale[0].numel())
-
-
-def test_one_question_asks_for_all_keys(runner: Any) -> None:
-    """Eight keys behind one list, whose state stays as it was."""
-    for name in ("softmax, RoPE", "delta rule"):
-        one = memory.memories()[name]
-        listed, keys = torch.randint(8, (6,)), torch.arange(8, 16)
-        kept = one.start()
-        with torch.no_grad():
-            for at, token in enumerate(listed):
-                found = one(token[None], torch.tensor([at]), **kept)
-                for part, x in found.items():
-                    if part.endswith(("_keys", "_values")):
-                        kept[part][..., at : at + 1, :] = x
-                    elif part in kept:
-                        kept[part] = x
-            whole = one.model(torch.cat([listed.expand(8, 6), keys[:, None]], 1))[:, -1]
-        inputs = {"tokens": keys, "place": torch.tensor([6]), **kept}
-        made = bundle({name: one.program(8)}, half=False)
-        there = torch.tensor(computed(runner, made, {name: inputs})[name]["scores"])
-        torch.testing.assert_close(there, whole.flatten(), atol=2e-4, rtol=1e-3)
-
-
-def test_the_list_that_is_shown_first_is_one_on_which_memories_differ() -> None:
-    pairs, asked = memory.chosen()
-    had = [value for key, value in pairs if key == asked]
-    assert len(had) == 2
-    assert had[0] != had[1]
-    assert len(pairs) == memory.LISTED
-    tokens = [t for key, value in pairs for t in (key + 8, value)] + [asked + 8]
-    with torch.no_grad():
-        said = {
-            name: int(one.model(torch.tensor([tokens]))[0, -1].argmax())
-            for name, one in memory.memories().items()
-        }
-    assert {name for name, value in said.items() if value == had[0]} == {"sum", "FAVOR+"}
-    assert sum(value == had[1] for value in said.values()) == 4
-
-
-def test_of_the_passage_said_twice_some_copy() -> None:
-    """As the page says to whom it shows nothing: who copies, who does in part, who does not."""
-    given = torch.tensor([*write.data()["text"].encode()])[None]
-    once, kept = given.shape[-1] // 2, {}
-    for name, one in write.models().items():
-        with torch.no_grad():
-            shares = one.model(given[:, :-1]).softmax(-1)
-        bits = -shares.gather(-1, given[:, 1:, None]).log2().flatten()
-        kept[name] = float(bits[once - 1 :].mean() / bits[: once - 1].mean())
-    assert kept["softmax, RoPE"] < 0.2
-    assert all(0.3 < kept[name] < 0.8 for name in ("FAVOR+, RoPE", "SSD", "GLA"))
-    assert kept["gated delta rule"] > 0.9
-
-
-def test_of_held_out_pieces_said_twice_the_same_copy() -> None:
-    """What chapter 21 says of the record, for every seed."""
-    bits = {
-        kind: measured("page_text", lambda run, kind=kind: run["bits"][kind])
-        for kind in ("plain", "first", "second")
-    }
-    share = {
-        name: [again / once for once, again in zip(bits["first"][name], second, strict=True)]
-        for name, second in bits["second"].items()
-    }
-    assert max(share["softmax, RoPE"]) < 1 / 4
-    for name in ("FAVOR+, RoPE", "SSD", "GLA"):
-        assert 0.5 < min(share[name]) < max(share[name]) < 0.7
-    assert min(share["gated delta rule"]) >= 1
-    best = bits["plain"].pop("gated delta rule")
-    assert max(best) < min(map(min, bits["plain"].values()))
 
 
 def everywhere(fixture: str) -> Any:
@@ -395,14 +257,6 @@ TRAINED = """([key, name, image]) => {
   const found = window.bookRun.run(made.loaded[name], {images: image});
   return Object.fromEntries(Object.entries(found).map(([key, x]) => [key, Array.from(x.data)]));
 }"""
-
-
-def test_the_page_has_every_run_of_the_record() -> None:
-    record = read_record(move.RECORD)
-    assert len(record["seeds"]) == move.RUNS
-    first, *others = (move.models(run)["axial RoPE"].state_dict() for run in range(move.RUNS))
-    for other in others:
-        assert any(not torch.equal(first[name], x) for name, x in other.items())
 
 
 @pytest.mark.parametrize("run", range(move.RUNS))
