@@ -45,14 +45,14 @@ PAGES := $(shell find book notebooks stringlib lab tools results benchmarks $(wi
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help book pdf report posters serve check test faults pages portable jupyter notebooks bench env clean
+.PHONY: help book pdf report posters serve check test test-all faults pages portable jupyter notebooks bench env clean
 
 .PHONY: env-book env-browser env-edit env-test
 env-book env-browser env-edit env-test:
 	@$(INSTALL) $(@:env-%=%) $(KEY)
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
 	@echo '  PYTHON=, VENV=, TORCH= and PIP_ARGS= choose the interpreter, the environment, the PyTorch'
 	@echo '  build and further arguments for pip; see "Which PyTorch" in README.md. INSTALLER=pip does'
 	@echo '  without uv; JUPYTER_ARGS= are further arguments for JupyterLab.'
@@ -83,11 +83,20 @@ bench: $(BENCH)/.ready ## measure against other libraries, half an hour (ROUNDS=
 check: env-test ## style, types and tests of one file or chapter: make check FILE=stringlib/encoders/rope.py
 	$(PY) tools/check.py $(FILE)
 
+UNITS := $(PY) -m pytest -q -p no:nbval -n $(JOBS) --dist worksteal --ignore=tests/site tests
+
 # The fast checks first. Every line that fails fails the target.
-test: env-test ## what is computed: form, types, units, every chapter run again
+test: env-test ## five minutes: form, types, the quick tests, every chapter run again
 	$(MAKE) --no-print-directory -j $(JOBS) form types
-	$(PY) -m pytest -q -p no:nbval -n $(JOBS) --dist worksteal --ignore=tests/site tests
+	$(UNITS) --quick
 	$(PY) tools/notebooks.py --replay --jobs $(JOBS)
+	@echo 'Passed. "make test-all" adds all cases of these tests, the long tests, and the pages in a browser.'
+
+test-all: env-test ## a quarter of an hour: make test with all cases and the long tests, then make pages
+	$(MAKE) --no-print-directory -j $(JOBS) form types
+	$(UNITS)
+	$(PY) tools/notebooks.py --replay --jobs $(JOBS)
+	$(MAKE) --no-print-directory pages
 
 faults: $(READY) ## plant known faults, one at a time: the tests that caught them still do
 	$(PY) tools/faults.py --jobs $(JOBS)

@@ -15,7 +15,7 @@ from tools import broken_packages
 
 ROOT = Path(__file__).resolve().parents[1]
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf8")
-RECIPES = re.findall(r"^(?:test|form|types|pages): .*\n((?:\t.*\n)+)", MAKEFILE, re.MULTILINE)
+RECIPES = re.findall(r"^(?:test-all|form|types|pages): .*\n((?:\t.*\n)+)", MAKEFILE, re.MULTILINE)
 
 # Notes its arguments in $LOG, fails at call number $FAIL_AT or with $FAIL_WITH among its arguments,
 # and plays `python -m venv` and `python -m tools.install`.
@@ -103,7 +103,7 @@ def project(tmp_path: Path) -> Project:
 def test_help_is_the_default_and_lists_every_target(project: Project) -> None:
     result = project.run()
     assert result.returncode == 0
-    listed = set(re.findall(r"^  make (\w+)", result.stdout, re.MULTILINE))
+    listed = set(re.findall(r"^  make ([\w-]+)", result.stdout, re.MULTILINE))
     assert listed >= {"book", "serve", "test", "pages", "jupyter", "notebooks", "help", "clean"}
     phony = re.search(r"^\.PHONY: (help .+)$", MAKEFILE, re.MULTILINE)[1].split()
     assert set(phony) == listed
@@ -232,17 +232,24 @@ checked beside the form."""
 
 
 def test_the_suite_runs_the_fast_checks_first(project: Project) -> None:
-    run = " | ".join(project.make("test", "pages", *project.ready))
+    run = " | ".join(project.make("test-all", *project.ready))
     places = [run.index(name) for name in SUITE[1:]]
     assert places == sorted(places)
     assert run.index("mypy") < run.index("--ignore=tests/site")
-    assert len(SUITE) == sum(r.count("$(PY)") + r.count("$(JB)") for r in RECIPES)
-    assert "build" not in " ".join(project.make("test", *project.ready)), "it needs no browser"
+    commands = ("$(PY)", "$(JB)", "$(UNITS)")
+    assert len(SUITE) == sum(r.count(command) for r in RECIPES for command in commands)
+
+
+def test_the_quick_suite_is_part_of_it_and_needs_no_browser(project: Project) -> None:
+    run = [call.removesuffix(" --quick") for call in project.make("test", *project.ready)]
+    every = project.make("test-all", *project.ready)
+    assert sorted(run) == sorted(every[: len(run)])
+    assert all("build" in call or "site" in call for call in every[len(run) :])
 
 
 @pytest.mark.parametrize("step", SUITE)
 def test_a_failing_step_fails_the_suite_and_is_the_last(step: str, project: Project) -> None:
-    project.fail("test", "pages", *project.ready, FAIL_WITH=step)
+    project.fail("test-all", *project.ready, FAIL_WITH=step)
     called = " | ".join(project.calls())
     assert step in called
     after = 5 if step == "mypy" else SUITE.index(step) + 1
@@ -350,7 +357,7 @@ def run_ci(folder: Path, *commands: str) -> tuple[int, list[str], str]:
     return result.returncode, log.read_text().splitlines(), result.stderr
 
 
-MADE = f"make test pages in {ROOT}, browser 1"
+MADE = f"make test-all in {ROOT}, browser 1"
 
 
 def test_ci_runs_the_suite_with_the_browser_that_is_there(tmp_path: Path) -> None:

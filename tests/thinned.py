@@ -37,6 +37,8 @@ def quick(items: Sequence[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.
     """
     groups: dict[str, list[pytest.Item]] = {}
     for item in items:
+        if item.path.name in LONG:
+            continue
         name, call = item.nodeid.partition("[")[0], getattr(item, "callspec", None)
         if call is not None and "property" in call.params:
             modes = ",".join(mode.name for mode in call.params["modes"])

@@ -46,7 +46,7 @@ RECORD = ROOT / "tests" / "faults.json"
 ASSETS = Path("book/_assets")
 
 # What pytest is told besides the test file, and whether the pages are tried: of each tier.
-TIERS: dict[str, tuple[list[str], bool]] = {"all": ([], True), "quick": ([], False)}
+TIERS: dict[str, tuple[list[str], bool]] = {"all": ([], True), "quick": (["--quick"], False)}
 
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:nbval", "-p", "no:cacheprovider"]
 FORM = {
