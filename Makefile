@@ -98,7 +98,7 @@ test-all: env-test ## a quarter of an hour: make test with all cases and the lon
 	$(PY) tools/notebooks.py --replay --jobs $(JOBS)
 	$(MAKE) --no-print-directory pages
 
-faults: $(READY) ## plant known faults, one at a time: the tests that caught them still do
+faults: env-test ## plant known faults, one at a time: the tests that caught them still do
 	$(PY) tools/faults.py --jobs $(JOBS)
 
 .PHONY: form types
