@@ -1,7 +1,7 @@
 """A model as a list of steps that a page can run, with no kernel and no network.
 
-``torch.export`` writes down what a module does as a list of operations on tensors. What does not
-depend on an input, such as angles and folded bases, is computed here and now; the rest goes into
+A module runs once, and every operation on tensors that depends on an input is written down. What
+depends on none, such as angles and folded bases, is computed here and now; the rest goes into
 JSON, beside the numbers that it needs. ``book/_assets/book-run.js`` runs such a list in the
 reader's browser, so that a figure or a trained model in a page is the package itself, not a copy
 in another language.
@@ -12,19 +12,22 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
-import operator
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
+from torch._export.utils import _compiling_state_context
+from torch.export import default_decompositions
+from torch.func import functionalize
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
 
 __all__ = ["Step", "Traced", "bundle", "traced"]
 
-CHECKS = {"aten._assert_tensor_metadata.default"}
-"""Operations that only raise: the shapes of a page's inputs are fixed."""
+DECOMPOSITIONS = dict(default_decompositions())
+"""Operation → what it is made of, as ``torch.export`` has it."""
 
 KINDS = {
     torch.float32: "single",
@@ -43,7 +46,7 @@ LARGEST = 6e4
 
 
 class Ref(NamedTuple):
-    """The value of a node of the graph, as an argument of a step."""
+    """The value of an input, a tensor or a step, as an argument of a step."""
 
     name: str
 
@@ -77,94 +80,112 @@ class Traced(NamedTuple):
 def traced(module: nn.Module, **inputs: Tensor) -> Traced:
     """Write down what a module does to inputs of these shapes.
 
+    The module runs once, on the inputs as they are, and each operation that depends on one of them
+    is written down. What depends on none is computed on the way. As under ``torch.export``, no
+    branch may depend on a value.
+
     Args:
         module: Its ``forward`` takes the inputs by name and returns a tensor, called ``"out"``, or
-            a dictionary of tensors with names of its own. It is exported in evaluation mode.
+            a dictionary of tensors with names of its own. It runs in evaluation mode.
         **inputs: An example of each input; a page may give other numbers, but no other shapes.
 
     Returns:
         The steps from the inputs to the outputs.
 
     Raises:
-        ValueError: If an output does not depend on any input.
+        ValueError: If an output does not depend on any input, or the module looks at a value.
     """
-    was = module.training
-    with warnings.catch_warnings(), torch.no_grad():
-        warnings.simplefilter("ignore")  # of torch.export about itself
-        program = torch.export.export(module.eval(), (), inputs).run_decompositions()
+    was, recorder = module.training, _Recorder(inputs)
+    with torch.no_grad(), _compiling_state_context(), sdpa_kernel(SDPBackend.MATH), recorder:
+        made = functionalize(module.eval(), remove="mutations")(**inputs)
     module.train(was)
-    known: dict[str, Any] = {}
-    given = []
-    for spec in program.graph_signature.input_specs:
-        if spec.target is None:
-            given.append(spec.arg.name)
-        elif spec.target in program.state_dict:
-            known[spec.arg.name] = program.state_dict[spec.target]
-        else:
-            known[spec.arg.name] = program.constants[spec.target]
-    steps, outputs = _steps(program.graph, known)
-    names = pytree.tree_unflatten(outputs, program.call_spec.out_spec)
-    named = names if isinstance(names, Mapping) else {"out": names}
-    for name, value in named.items():
-        if value in known:
+    outputs = {}
+    for name, value in (made if isinstance(made, Mapping) else {"out": made}).items():
+        if not recorder.follows(value):
             raise ValueError(f"module must return what depends on its inputs, got {name!r}")
-    kept = _needed(steps, set(named.values()))
+        outputs[name] = recorder.name(value)
+    kept = _needed(recorder.steps, set(outputs.values()))
     read = {ref.name for step in kept for ref in _refs([step.arguments, step.options])}
     shapes = {name: list(example.shape) for name, example in inputs.items()}
-    return Traced(
-        dict(zip(given, shapes.values(), strict=True)),
-        dict(named),
-        kept,
-        {name: known[name].detach() for name in sorted(read & known.keys())},
-    )
+    known = {name: x.detach() for name, x in recorder.known.items() if name in read}
+    return Traced(shapes, outputs, kept, known)
 
 
-def _steps(graph: fx.Graph, known: dict[str, Any]) -> tuple[list[Step], list[str]]:
-    """Return the steps that depend on an input, and the names of what comes out.
+class _Recorder(TorchDispatchMode):
+    """Write down each operation on what follows from the inputs.
 
-    ``known`` takes in what depends on none, computed here.
+    Attributes:
+        steps: What was done, in order.
+        known: Tensors that steps read and that no input changes, by name.
     """
-    steps: list[Step] = []
-    outputs: list[str] = []
-    for node in graph.nodes:
-        if node.op == "output":
-            outputs = [result.name for result in node.all_input_nodes]
-        if node.op != "call_function" or str(node.target) in CHECKS:
-            continue
-        if all(source.name in known for source in node.all_input_nodes):
-            args, kwargs = fx.node.map_arg(
-                (node.args, node.kwargs), lambda source: known[source.name]
-            )
-            with torch.no_grad():
-                known[node.name] = node.target(*args, **kwargs)
-            continue
-        name = "getitem" if node.target is operator.getitem else str(node.target)
-        value = node.meta["val"]
-        dtype = value.dtype if isinstance(value, Tensor) else value[0].dtype
-        steps.append(
-            Step(
-                node.name,
-                name.removeprefix("aten."),
-                [_argument(a, known) for a in node.args],
-                {k: _argument(a, known) for k, a in node.kwargs.items()},
-                KINDS.get(dtype, "whole"),
-            )
-        )
-    return steps, outputs
 
+    def __init__(self, inputs: Mapping[str, Tensor]) -> None:
+        super().__init__()
+        self.steps: list[Step] = []
+        self.known: dict[str, Tensor] = {}
+        self._names = {id(x): name for name, x in inputs.items()}
+        self._following = {*self._names}
+        self._seen: list[Any] = [*inputs.values()]  # kept, so that no id comes twice
 
-def _argument(value: Any, known: Mapping[str, Any]) -> Any:
-    """Return an argument of an operation as JSON has it, a value of the graph as a ``Ref``."""
-    if isinstance(value, fx.Node):
-        number = known.get(value.name)
-        return number if isinstance(number, (int, float)) else Ref(value.name)
-    if isinstance(value, (list, tuple)):
-        return [_argument(v, known) for v in value]
-    if isinstance(value, (torch.dtype, torch.device, torch.layout, torch.memory_format)):
-        return None  # what a step makes is said by its kind
-    if isinstance(value, float) and not math.isfinite(value):
-        return {"number": {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")}
-    return value
+    def follows(self, value: Any) -> bool:
+        """Return whether a value depends on an input."""
+        return id(value) in self._following
+
+    def name(self, tensor: Tensor) -> str:
+        """Return the name of a tensor; one that is new depends on no input."""
+        if id(tensor) not in self._names:
+            self._names[id(tensor)] = name = f"known{len(self.known)}"
+            self.known[name] = tensor
+            self._seen.append(tensor)
+        return self._names[id(tensor)]
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Do an operation, and write it down if it depends on an input."""
+        kwargs = kwargs or {}
+        if not any(self.follows(x) for x in pytree.tree_leaves((args, kwargs))):
+            return function(*args, **kwargs)
+        if function is torch.ops.aten._local_scalar_dense.default:
+            raise ValueError("module must not look at a value that depends on its inputs")
+        with self:
+            if function in DECOMPOSITIONS:
+                return DECOMPOSITIONS[function](*args, **kwargs)
+            if (simpler := function.decompose(*args, **kwargs)) is not NotImplemented:
+                return simpler
+        made = function(*args, **kwargs)
+        arguments, options = map(self._argument, (list(args), kwargs))
+        name = str(function).removeprefix("aten.")
+        step = self._write(made, name, arguments, options)
+        if isinstance(made, (list, tuple)):
+            for place, part in enumerate(made):
+                self._write(part, "getitem", [Ref(step), place], {})
+        return made
+
+    def _write(self, made: Any, operation: str, arguments: Any, options: Any) -> str:
+        """Write a step down and return the name of its value."""
+        name = f"step{len(self.steps)}"
+        first = made if isinstance(made, Tensor) else made[0]
+        kind = KINDS.get(first.dtype, "whole")
+        self.steps.append(Step(name, operation, arguments, options, kind))
+        self._names[id(made)] = name
+        self._following.add(id(made))
+        self._seen.append(made)
+        return name
+
+    def _argument(self, value: Any) -> Any:
+        """Return an argument of an operation as JSON has it, a tensor as a ``Ref``."""
+        if isinstance(value, Tensor):
+            return Ref(self.name(value))
+        if isinstance(value, dict):
+            return {key: self._argument(v) for key, v in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self._argument(v) for v in value]
+        if isinstance(value, (torch.dtype, torch.device, torch.layout, torch.memory_format)):
+            return None  # what a step makes is said by its kind
+        if isinstance(value, float) and not math.isfinite(value):
+            return {"number": {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")}
+        return value
 
 
 def _refs(value: Any) -> Iterator[Ref]:

@@ -56,10 +56,13 @@ class Seen(nn.Module):
         return {"scores": scores, **found}
 
 
+task = cache(study.task)
+
+
 @cache
 def models(run: int = 0) -> dict[str, nn.Module]:
     """Return the trained models of one of the record's runs, by name."""
-    cells, made = read_record(RECORD)["data"]["cells"], study.task()
+    cells, made = read_record(RECORD)["data"]["cells"], task()
     found = {}
     for name, options in study.CELLS.items():
         model = study.make_model(made, **options)
@@ -76,7 +79,7 @@ def programs(run: int = 0) -> dict[str, Traced]:
 
 def digits() -> tuple[Tensor, Tensor]:
     """Return the digits of the page, ``(count, side, side)`` of bytes, and their classes."""
-    images, labels = study.task().test
+    images, labels = task().test
     first = [(labels == k).nonzero()[:OF_A_CLASS, 0] for k in range(10)]
     return images[torch.cat(first), 0], labels[torch.cat(first)]
 
