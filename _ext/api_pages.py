@@ -64,6 +64,11 @@ def outdated(app: Sphinx, env: Any, *_: set[str]) -> list[str]:
     return sorted(stale & env.found_docs)
 
 
+def merge(app: Sphinx, env: Any, pages: set[str], other: Any) -> None:
+    """Take over what another process has read."""
+    env.modules_of_pages |= other.modules_of_pages
+
+
 def shorten(
     app: Sphinx, what: str, name: str, thing: Any, options: Any, signature: str | None, returns: str
 ) -> tuple[str, str] | None:
@@ -77,5 +82,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
     VariableCommentPicker.add_overload_entry = lambda self, function: None
     app.connect("env-get-outdated", outdated)
     app.connect("source-read", fill_in)
+    app.connect("env-merge-info", merge)
     app.connect("autodoc-process-signature", shorten)
-    return {"version": "1", "parallel_read_safe": False, "parallel_write_safe": True}
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -15,6 +15,7 @@ import html
 import importlib
 import inspect
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -27,6 +28,7 @@ from lab.program import bundle
 SHARED = ("book-run.js", "book-live.js")
 
 
+@cache
 def written(name: str) -> dict[str, str]:
     """Return the scripts of an instrument: name → its programs, the first with its data."""
     module = importlib.import_module(f"book.live.{name}")
@@ -48,17 +50,11 @@ class LiveDirective(SphinxDirective):
     has_content = True
 
     def run(self) -> list[nodes.Node]:
-        """Write the programs beside the pages and return the instrument's box."""
+        """Return the instrument's box."""
         self.assert_has_content()
         name = self.arguments[0]
         module = importlib.import_module(f"book.live.{name}")
         self.env.note_dependency(inspect.getfile(module))
-        if name not in getattr(self.env, "live_written", set()):
-            folder = Path(self.env.app.outdir) / "_static"
-            folder.mkdir(parents=True, exist_ok=True)
-            for script, text in written(name).items():
-                (folder / script).write_text(text, encoding="utf-8")
-            self.env.live_written = getattr(self.env, "live_written", set()) | {name}
         box = nodes.container(classes=["book-live"], ids=[f"live-{name}"])
         if "state" in self.options:
             state = html.escape(self.options["state"])
@@ -73,7 +69,7 @@ class LiveDirective(SphinxDirective):
 def add_scripts(
     app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any
 ) -> None:
-    """Load the scripts of the instruments that stand on a page."""
+    """Load the scripts of a page's instruments, and write their programs beside the pages."""
     if doctree is None:
         return
     found = [
@@ -89,10 +85,14 @@ def add_scripts(
         app.add_js_file(script, loading_method="defer")
     for name in found:
         app.add_js_file(f"live-{name}.js", loading_method="defer")
+        folder = Path(app.outdir) / "_static"
+        folder.mkdir(parents=True, exist_ok=True)
+        for script, text in written(name).items():
+            (folder / script).write_text(text, encoding="utf8")
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the directive and the scripts."""
     app.add_directive("live", LiveDirective)
     app.connect("html-page-context", add_scripts)
-    return {"version": "1", "parallel_read_safe": False, "parallel_write_safe": True}
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

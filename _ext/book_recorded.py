@@ -37,15 +37,27 @@ SAYS = {
 
 
 @cache
-def codes() -> dict[str, str]:
-    """Return study → digest of its code, in a process where nobody has added to a registry."""
+def asked() -> subprocess.Popen[str]:
+    """Begin to compute the digests of all studies, in a process where no registry is added to."""
     program = (
         "import importlib, json, sys; studies = {n: importlib.import_module(f'results.{n}').STUDY "
         "for n in sys.argv[1:]}; print(json.dumps({n: s.code for n, s in studies.items()}))"
     )
     words = [sys.executable, "-c", program, *sorted(path.stem for path in RESULTS.glob("*.py"))]
-    done = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
-    found: dict[str, str] = json.loads(done.stdout)
+    return subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+
+
+@cache
+def codes() -> dict[str, str]:
+    """Return study → digest of its code.
+
+    Raises:
+        RuntimeError: If a study cannot be imported; why is in the output of the build.
+    """
+    said, _ = asked().communicate()
+    if asked().returncode:
+        raise RuntimeError("results: expected every study to be importable, got the error above")
+    found: dict[str, str] = json.loads(said)
     return found
 
 
@@ -107,6 +119,7 @@ class MarkRecords(SphinxPostTransform):
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Register the transform."""
+    """Register the transform, and begin with what it needs: the digests take some seconds."""
+    asked()
     app.add_post_transform(MarkRecords)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
