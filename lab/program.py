@@ -148,6 +148,13 @@ class _Recorder(TorchDispatchMode):
             return function(*args, **kwargs)
         if function is torch.ops.aten._local_scalar_dense.default:
             raise ValueError("module must not look at a value that depends on its inputs")
+        if torch.Tag.inplace_view in function.tags:  # squeeze_: the same numbers in another shape
+            shaped = getattr(torch.ops.aten, function.overloadpacket.__name__.removesuffix("_"))
+            with self:
+                new = shaped(*args, **kwargs)
+            made = function(*args, **kwargs)
+            self._names[id(made)] = self.name(new)
+            return made
         with self:
             if function in DECOMPOSITIONS:
                 return DECOMPOSITIONS[function](*args, **kwargs)
