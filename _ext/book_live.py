@@ -1,6 +1,7 @@
 """Instruments: ``{live} name`` puts one into a page, with the programs that it runs.
 
-With ``:state:`` it begins there: what stands in the address behind ``#live=name&``.
+With ``:state:`` it begins there: what stands in the address behind ``#live=name&``. ``:alt:`` says
+what its poster shows.
 
 What it computes is ``book/live/NAME.py``, exported to ``_static/live-NAME-programs.js`` beside the
 pages, so that it runs from disk too, and loaded when the reader comes near; models of further
@@ -46,7 +47,7 @@ class LiveDirective(SphinxDirective):
     """Put an instrument into the page."""
 
     required_arguments = 1
-    option_spec: ClassVar = {"state": str}
+    option_spec: ClassVar = {"state": str, "alt": str}
     has_content = True
 
     def run(self) -> list[nodes.Node]:
@@ -60,7 +61,8 @@ class LiveDirective(SphinxDirective):
             state = html.escape(self.options["state"])
             box += nodes.raw("", f'<span data-state="{state}"></span>', format="html")
         source = f"../_static/posters/live-{name}.png"
-        poster = f'<img class="live-poster" src="{source}" alt="How it begins">'
+        alt = html.escape(self.options.get("alt", "How it begins"))
+        poster = f'<img class="live-poster" src="{source}" alt="{alt}">'
         box += nodes.raw(text=f"<noscript>{poster}</noscript>", format="html")
         self.state.nested_parse(self.content, self.content_offset, box)
         return [box]

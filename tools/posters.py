@@ -4,7 +4,7 @@
 
 A poster stands in the page until its figure is drawn. It has the light colours, is as wide as the
 text on paper, and says in a comment of which figure it is, so that a test finds those out of date.
-An instrument's is a photograph: of the front page, and of the page where all others stand.
+An instrument's is a photograph: of the front page, of the page where others stand, and of the walk.
 """
 
 from __future__ import annotations
@@ -25,6 +25,12 @@ from PIL import Image
 from tools.browser import needed
 
 POSTERS = Path(__file__).resolve().parents[1] / "book" / "_assets" / "posters"
+INSTRUMENTS = (
+    ("intro", "", 2400),
+    ("try", "", 2400),
+    ("walk", "#live=walk&stop=rope", 760),
+)
+"""Pages with instruments, the state in which they begin, and a window higher than any of them."""
 DRAW = """async () => {
   window.dispatchEvent(new Event("beforeprint"));
   const found = [];
@@ -59,9 +65,9 @@ def tidy(svg: str) -> str:
     return svg
 
 
-def photograph(page: Any) -> int:
+def photograph(page: Any, height: int) -> int:
     """Write the posters of a page's instruments, each once it has come to rest."""
-    page.set_viewport_size({"width": 1280, "height": 2400})  # higher than any of them
+    page.set_viewport_size({"width": 1280, "height": height})
     page.add_style_tag(content=":is(.bd-header-article, .skip-link) { display: none !important; }")
     boxes = page.locator(".book-live")
     for box in boxes.all():
@@ -99,9 +105,9 @@ def write(root: Path) -> int:
                 drawn.add(name)
         page.emulate_media(reduced_motion="reduce")
         live = 0
-        for name in ("intro", "try"):
-            page.goto((root / "book" / f"{name}.html").resolve().as_uri())
-            live += photograph(page)
+        for name, state, height in INSTRUMENTS:
+            page.goto((root / "book" / f"{name}.html").resolve().as_uri() + state)
+            live += photograph(page, height)
         browser.close()
     for path in POSTERS.glob("*.svg"):
         if path.stem not in drawn:
