@@ -11,7 +11,6 @@ from scipy.optimize import linprog
 from stringlib import (
     CosineWeight,
     FallingWeight,
-    MultiHeadAttention,
     RampWeight,
     linear_attention,
 )
@@ -32,24 +31,6 @@ def test_the_matrix_holds_the_formula(queries, keys, power):
         for j in range(keys):
             wanted = (1 - (i - j) / 10.5) ** power if j <= i else 0
             assert abs(matrix[i, j].item() - wanted) < 1e-15
-
-
-@pytest.mark.parametrize("power", [1, 2, 3])
-@pytest.mark.parametrize("start", [0, 4])
-def test_products_of_the_features_carry_the_weight_and_none_is_negative(power, start):
-    phi = random(2, 7, 5).abs()
-    weight = RampWeight(10, power)
-    q, k, log_decay = weight.factors(phi, phi, start)
-    assert log_decay is None
-    assert q.shape == k.shape == (2, 7, 5 * (power + 1))
-    assert q.min() >= 0
-    assert k.min() >= 0
-    wanted = weight.matrix(7, 7) * (phi @ phi.mT)
-    assert largest_difference((q @ k.mT).tril(), wanted) < 1e-12
-    # the features of a token do not depend on where its piece of the sequence begins
-    before = torch.nn.functional.pad(phi, (0, 0, start, 0))
-    for piece, whole in zip((q, k), weight.factors(before, before), strict=False):
-        assert torch.equal(piece, whole[:, start:])
 
 
 def test_it_is_zero_at_the_horizon_and_keeps_its_digits_before():
@@ -97,14 +78,6 @@ def test_no_falling_weight_of_one_frequency_prefers_the_nearest_more(n):
     assert (shares(single) <= shares(1 - distance / horizon) + 1e-9).all()
 
 
-def test_a_phase_near_its_end_is_the_ramp():
-    distance, horizon = torch.arange(30, dtype=torch.float64), 30
-    for phase in (3.0, 3.1, 3.14):
-        left = math.pi - phase
-        weight = (1 - torch.cos(left * (1 - distance / horizon))) / (1 - math.cos(left))
-        assert largest_difference(weight, (1 - distance / horizon) ** 2) < left**2 / 20
-
-
 def test_a_horizon_too_short_and_the_future_are_refused():
     phi, v = random(2, 12, 4).exp(), random(2, 12, 3)
     linear_attention(phi, phi, v, RampWeight(11), causal=True)
@@ -119,15 +92,6 @@ def test_a_horizon_too_short_and_the_future_are_refused():
     linear_attention(phi[:, :9], phi[:, :9], v[:, :9], weight, True, state=state)
     with pytest.raises(ValueError, match="horizon must be at least 21 for 22 tokens, got 20"):
         linear_attention(phi[:, :10], phi[:, :10], v[:, :10], weight, True, state=state)
-
-
-@pytest.mark.parametrize(("name", "power"), [("ramp", 1), ("ramp-squared", 2)])
-def test_the_names_stand_for_the_powers(name, power):
-    with pytest.raises(ValueError, match="horizon must be given for weight 'ramp"):
-        MultiHeadAttention(8, 2, attention="elu", weight=name, causal=True)
-    layer = MultiHeadAttention(8, 2, attention="elu", weight=name, horizon=9, causal=True)
-    assert isinstance(layer.weight, RampWeight)
-    assert (layer.weight.power, layer.weight.horizon) == (power, 9)
 
 
 @pytest.mark.proves("eq-polynomial-weight", "eq-falling-weight")
@@ -146,13 +110,6 @@ def test_the_falling_weight_is_what_defines_it(queries, keys, degree):
     assert q.shape[-1] == k.shape[-1] == 3 * (degree + 1)
     products = (q @ k.mT) * (distance >= 0)
     assert largest_difference(products, matrix * (phi_q @ phi_k.mT)) < 1e-12
-
-
-@pytest.mark.parametrize("degree", [1, 2])
-def test_the_first_falling_weights_are_the_ramps(degree):
-    ramp, falling = RampWeight(7, degree), FallingWeight(7, degree)
-    assert falling.coefficients == pytest.approx(ramp.coefficients, abs=1e-15)
-    assert largest_difference(ramp.matrix(5, 5), falling.matrix(5, 5)) < 1e-15
 
 
 def height(coefficients):
@@ -184,31 +141,8 @@ def test_no_falling_polynomial_is_higher_at_0(degree):
     assert height(RampWeight(1, degree).coefficients) == degree + 1
 
 
-def test_the_heights_are_those_of_the_text():
-    found = [1 / gauss_nodes(p)[0] for p in range(1, 9)]
-    assert found == pytest.approx([2, 3, 4.73, 6.45, 8.87, 11.29, 14.40, 17.51], abs=0.005)
-    assert gauss_nodes(3) == pytest.approx([(1 - 3**-0.5) / 2, (1 + 3**-0.5) / 2])
-
-
 @pytest.mark.proves("eq-falling-limit")
 def test_many_products_tend_to_the_zero_of_bessel():
     zero = 2.404825557695773
     rests = [1 / gauss_nodes(p)[0] - (p + 2) ** 2 / zero**2 for p in (40, 41, 80, 81)]
     assert rests == pytest.approx([0.222, 0.389] * 2, abs=0.005)
-
-
-@pytest.mark.parametrize(("degree", "most"), [(3, 4e-7), (5, 4e-6), (8, 2e-4)])
-def test_float32_features_carry_the_weight_as_the_docstring_says(degree, most):
-    weight, phi = FallingWeight(1000, degree), torch.ones(1, 1000, 1)
-    q, k, _ = weight.factors(phi, phi)
-    off = largest_difference((q[0] @ k[0].mT).tril().double(), weight.matrix(1000, 1000))
-    assert off < most
-
-
-def test_a_degree_is_an_option_of_the_layer_and_has_a_limit():
-    with pytest.raises(ValueError, match="degree must be at most 8, got 9"):
-        FallingWeight(10, 9)
-    told = {"attention": "elu", "weight": "falling", "horizon": 9, "causal": True}
-    for degree, options in ((3, {}), (5, {"degree": 5})):
-        weight = MultiHeadAttention(8, 2, **told, **options).weight
-        assert (weight.degree, weight.horizon) == (degree, 9)

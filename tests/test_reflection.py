@@ -7,7 +7,7 @@ import torch
 
 from book.figures.reflections import two_mirrors
 from stringlib import ReflectionSTRING
-from stringlib.reference import apply_reflection_rope, apply_rope, householder_2d
+from stringlib.reference import apply_rope, householder_2d
 from stringlib.testing import properties
 from tests.draws import random
 
@@ -33,11 +33,6 @@ def test_householder_matrices(shape):
     assert (
         properties.largest_difference(torch.linalg.det(matrix), -torch.ones(()).double()) <= 1e-14
     )
-
-
-def test_householder_takes_integers_and_float32_and_works_in_float64():
-    for alpha in (torch.tensor([0, 1, 2]), torch.tensor([0.0, 1.0, 2.0])):
-        assert torch.equal(householder_2d(alpha), householder_2d(alpha.double()))
 
 
 @pytest.mark.proves("eq-reflection-single")
@@ -97,12 +92,6 @@ def test_it_starts_as_rope_whose_pairs_take_turns_among_coordinates(coord_dim, b
         wanted = [0.0] * coord_dim
         wanted[pair % coord_dim] = base ** (-pair / 7)
         assert row == pytest.approx(wanted, abs=1e-7)
-
-
-@pytest.mark.parametrize(("d", "n", "m"), [(7, 3, 3), (8, 4, 3), (8, 3, 4)])
-def test_the_literal_form_names_wrong_shapes(d, n, m):
-    with pytest.raises(ValueError, match=rf"x must have .*got \(5, {d}\), \({n},\) and \({m},\)"):
-        apply_reflection_rope(random(5, d), torch.arange(5), random(n), random(m))
 
 
 def corners(fig, name):

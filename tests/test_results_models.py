@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 import math
-import sys
 from collections.abc import Callable
 from types import ModuleType
 
@@ -20,7 +18,6 @@ from results import (
     cosformer,
     decay_and_state,
     delta_rule,
-    delta_start,
     gating,
     language,
     reflections,
@@ -32,7 +29,6 @@ from results import (
     toeplitz_rpe,
     why_positions,
 )
-from stringlib.positions import grid_positions
 from stringlib.reference import build_skew_symmetric, cayley_after_rope
 from stringlib.testing.properties import largest_difference
 from tests.draws import generator
@@ -40,8 +36,6 @@ from tests.draws import generator
 Make = Callable[[str], nn.Module]
 ALIKE = (cayley_string, circulant_block_size, cosformer, decay_and_state)
 ALIKE += (rope_shift, string_commuting, why_positions)
-MODELS = [study.TRAINING.model for study in (*ALIKE, rope_2d, toeplitz_rpe)]
-MODELS += [gating.Recall, reflections.OneLayer, rotations_linear.LookBack]
 
 
 def seeded(make: Make, name: str) -> nn.Module:
@@ -159,29 +153,6 @@ def test_parity_is_that_of_the_bits_so_far() -> None:
         assert said == [sum(row[: t + 1]) % 2 for t in range(9)]
 
 
-def test_rates_are_below_one_or_two_and_states_differ_in_nothing_else() -> None:
-    x = torch.randn(3, 7, 16)
-    for name, top in (("delta to 1", 1), ("delta", 2)):
-        beta = delta_rule.STATES[name](16)(50 * x).beta
-        assert 0 <= beta.min() < 0.1 * top < 0.9 * top < beta.max() <= top
-    shared = [
-        {k: v for k, v in seeded(lambda s: delta_rule.Memory(s, "distinct"), state)
-         .state_dict().items() if not k.startswith("weight")}
-        for state in delta_rule.STATES
-    ]  # fmt: skip
-    for other in shared[1:]:
-        assert all(torch.equal(shared[0][k], other[k]) for k in shared[0])
-
-
-@pytest.mark.parametrize("start", delta_start.STARTS.values(), ids=delta_start.STARTS)
-def test_rates_begin_where_they_are_told_and_nothing_else_differs(start: float) -> None:
-    model = seeded(lambda _: delta_start.Started("distinct", start), "")
-    assert delta_start.rate(model, "distinct") == pytest.approx(start, rel=0.15)
-    plain = seeded(lambda s: delta_rule.Memory(s, "distinct"), "delta").state_dict()
-    differ = {k for k, v in model.state_dict().items() if not torch.equal(v, plain[k])}
-    assert differ == ({"weight.to_rate.bias"} if start < 1 else set())
-
-
 @pytest.mark.parametrize("task", decay_and_state.TASKS)
 def test_what_was_seen_since_a_marker_is_that_of_a_plain_search(task: str) -> None:
     tokens, answers = decay_and_state.batch(task, 20, 40, generator())
@@ -216,18 +187,6 @@ def test_each_kind_of_query_gets_its_answer() -> None:
 # --- how a model starts ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("make", MODELS)
-def test_a_model_refuses_unknown_names(make: Callable[..., nn.Module]) -> None:
-    study = sys.modules[make.__module__]
-    known = {"start": True, "generator": generator(), **next(iter(study.CELLS.values()))}
-    known |= {"method": study.METHODS[0]} if study is reflections else {}
-    told = {key: known[key] for key in inspect.signature(make).parameters}
-    make(**told)
-    for key in told.keys() - {"start", "generator"}:
-        with pytest.raises(ValueError, match=rf"{key} must be one of .+, got 'other'"):
-            make(**{**told, key: "other"})
-
-
 @pytest.mark.parametrize("study", ALIKE)
 def test_what_models_of_a_seed_share_starts_alike(study: ModuleType) -> None:
     training: Training = study.TRAINING
@@ -237,48 +196,6 @@ def test_what_models_of_a_seed_share_starts_alike(study: ModuleType) -> None:
         for name, weight in model.named_parameters():
             if not name.startswith(("encoder.", "gate.", "bias.")):
                 assert torch.equal(weight, first.setdefault(name, weight)), (told, name)
-
-
-GRID = circulant_block_size.batch(2, generator())
-SMALL_GRID = string_commuting.batch(2, generator())
-STARTS: dict[str, tuple[Make, tuple[str, ...], Callable[[nn.Module], Tensor], float]] = {
-    "circulant_block_size": (
-        circulant_block_size.Neighbour,
-        ("16", "direct"),
-        lambda model: model.float()(GRID),
-        1e-5,
-    ),
-    "string_commuting": (
-        string_commuting.Neighbour,
-        string_commuting.METHODS,
-        lambda model: model(SMALL_GRID, grid_positions(8, 8)),
-        1e-10,
-    ),
-    "reflections": (
-        reflections.OneLayer,
-        reflections.METHODS,
-        lambda model: torch.cat([model(GRID).flatten(), model.encoder.frequencies().flatten()]),
-        0,
-    ),
-}
-"""Study → its model, methods that start as one function, that function, and how far they part."""
-
-
-@pytest.mark.parametrize("name", STARTS)
-def test_methods_start_as_the_same_function(name: str) -> None:
-    make, methods, call, most = STARTS[name]
-    outputs = [call(seeded(make, method)) for method in methods]
-    assert all(largest_difference(other, outputs[0]) <= most for other in outputs)
-
-
-def test_frozen_means_that_only_the_encoder_and_the_readout_learn() -> None:
-    learned = {
-        s: {n for n, p in cayley_string.LookBack(s, "0.5").named_parameters() if p.requires_grad}
-        for s in cayley_string.SETTINGS
-    }
-    last = {"encoder.entries", "encoder.omega", "readout.weight", "readout.bias"}
-    assert learned["frozen"] == last
-    assert learned["free"] > last
 
 
 # --- what a model sees -----------------------------------------------------------------------
@@ -319,105 +236,6 @@ def test_no_token_sees_what_comes_after_it(
     assert gap[first:].min() > 1e-6
 
 
-MOVED: dict[str, tuple[Make, Callable[[nn.Module, int], Tensor], Callable[[str], bool]]] = {
-    "rope_shift": (
-        rope_shift.OneLayer,
-        lambda model, shift: model(rope_shift.batch(4, generator())[0], rope_shift.span(shift)),
-        lambda method: method.startswith("sinusoidal"),
-    ),
-    "rotations_linear": (
-        rotations_linear.LookBack,
-        lambda model, shift: model(rotations_linear.batch(2, generator()), shift),
-        lambda method: "softmax" not in method and method.split()[1] in ("before", "moving"),
-    ),
-    "why_positions": (
-        why_positions.OneLayer,
-        lambda model, shift: model(*why_positions.batch("asked", 4, 32, generator())[:2], shift),
-        lambda method: method == "sinusoidal",
-    ),
-}
-"""Study → its model, its outputs at positions that are larger by a shift, and who feels it."""
-
-
-@pytest.mark.parametrize(
-    ("name", "method"),
-    [
-        (name, method)
-        for name, study in (
-            ("rope_shift", rope_shift),
-            ("rotations_linear", rotations_linear),
-            ("why_positions", why_positions),
-        )
-        for method in study.METHODS
-        if method != "learned"
-    ],
-)
-def test_only_what_is_added_or_turned_before_a_feature_map_feels_a_shift(
-    name: str, method: str
-) -> None:
-    make, call, feels = MOVED[name]
-    model = seeded(make, method)
-    here, there = call(model, 0), call(model, 1000)
-    change, size = largest_difference(here, there), here.abs().max().item()
-    most = 1e-9 * size if name == "rotations_linear" else 1e-12
-    assert change > 1e-2 if feels(method) else change < most
-
-
-def test_a_learned_table_has_no_rows_beyond_its_own() -> None:
-    tokens, back, _ = why_positions.batch("asked", 4, why_positions.LENGTH, generator())
-    with pytest.raises(ValueError, match="positions must be whole numbers from 0 to 31"):
-        why_positions.OneLayer("learned")(tokens, back, 1)
-
-
-@pytest.mark.parametrize("method", string_commuting.METHODS)
-def test_only_free_generators_feel_a_shift_and_only_they_stop_commuting(method: str) -> None:
-    model = string_commuting.train(method=method, seed=0, steps=3)
-    places = grid_positions(string_commuting.SIDE, string_commuting.SIDE)
-    here, there = model(SMALL_GRID, places), model(SMALL_GRID, places + 100)
-    free = method.startswith("liere")
-    assert ((here - there).abs().max().item() > 1e-3) is free
-    assert (string_commuting.commutator(model) > 1e-4) is free
-    moved = [p for name, p in model.encoder.named_parameters() if p.numel()]
-    assert all(p.grad is not None and p.grad.abs().max() > 0 for p in moved)
-
-
-@pytest.mark.parametrize("method", rope_2d.METHODS)
-def test_moving_the_grid_changes_nothing_and_only_a_raster_knows_its_width(method: str) -> None:
-    model = seeded(lambda method: rope_2d.Head(method, "one"), method)
-    symbols, _ = rope_2d.batch("one", 8, 3, generator())
-    here, there = (model(symbols, model.positions(8, *first)) for first in ((0, 0), (40, 23)))
-    assert largest_difference(here, there) < 1e-12
-    assert largest_difference(here, model(symbols, 2 * model.positions(8))) > 1e-4
-    steps = [model.positions(side)[side] - model.positions(side)[0] for side in (8, 12)]
-    assert torch.equal(*steps) is (method != "rope")  # one row down
-
-
-@pytest.mark.parametrize(("task", "knows"), [("one", False), ("two", False), ("two-content", True)])
-def test_scores_see_the_symbols_only_where_the_task_says_so(task: str, knows: bool) -> None:
-    model = seeded(lambda task: rope_2d.Head("mixed", task), task)
-    asked: list[Tensor] = []
-    model.encoder.register_forward_pre_hook(lambda _, given: asked.append(given[0].detach()))
-    model(rope_2d.batch(task, 8, 3, generator())[0], model.positions(8))
-    assert (largest_difference(asked[0], asked[0][:, :, :1]) > 0.1) is knows
-
-
-@pytest.mark.parametrize(("method", "knows"), [("1", False), ("2", False), ("4", True)])
-def test_blocks_of_one_or_two_give_every_cell_of_a_symbol_the_same_answer(
-    method: str, knows: bool
-) -> None:
-    answers = seeded(circulant_block_size.Neighbour, method)(GRID)[0, GRID[0] == 0]
-    assert (largest_difference(answers, answers[:1]) > 1e-3) is knows
-
-
-@pytest.mark.parametrize("method", rotations_linear.METHODS)
-def test_without_rotations_the_place_is_unknown(method: str) -> None:
-    model = seeded(rotations_linear.LookBack, method)
-    symbols = rotations_linear.batch(2, generator())
-    order = torch.randperm(rotations_linear.LENGTH, generator=generator(2))
-    gap = largest_difference(model(symbols)[:, order], model(symbols[:, order]))
-    assert (gap < 1e-12) is ("none" in method)
-
-
 @pytest.mark.parametrize("method", toeplitz_rpe.METHODS)
 def test_only_a_weight_or_bias_knows_the_order(method: str) -> None:
     model = seeded(toeplitz_rpe.Layer, method)
@@ -437,16 +255,6 @@ def test_queries_see_the_pairs_and_perhaps_the_start(attention: str, start: bool
     weights = model.layer.attention_weights(x, key_mask=model.seen)[..., 1 + gating.PAIRS :, :]
     seen = weights.abs().amax((0, 1, 2)) > 0
     assert seen.tolist() == [start] + [True] * gating.PAIRS + [False] * gating.QUERIES
-
-
-def test_a_gate_cannot_tell_whether_a_key_is_there() -> None:
-    torch.manual_seed(0)
-    model = gating.Recall("softmax", "elementwise", True, torch.Generator()).double()
-    (keys, values, asked, kinds), _ = gating.batch(5, generator())
-    gates = model.layer.gate.values(model.embed(keys, values, asked, kinds))
-    moved = model.layer.gate.values(model.embed(keys.roll(1, 0), values, asked, kinds))
-    behind = slice(1 + gating.PAIRS, None)
-    assert torch.equal(gates[..., behind, :], moved[..., behind, :])
 
 
 # --- what one study claims -------------------------------------------------------------------
@@ -474,25 +282,6 @@ def test_training_learns_and_behind_the_rotation_the_transform_does_not() -> Non
     assert moved.abs().max() < 1e-5
 
 
-@pytest.mark.parametrize(("optimizer", "same"), [("SGD", "omega-8"), ("Adam", "omega-4")])
-def test_mirrors_follow_the_frequencies_at_the_right_multiple_of_the_rate(
-    optimizer: str, same: str
-) -> None:
-    runs = {m: reflections.train(m, optimizer, seed=1, steps=40) for m in reflections.METHODS}
-    mirrors = runs.pop("mirrors")
-    moved = largest_difference(mirrors.frequencies[-1], reflections.START)
-    for method, run in runs.items():
-        apart = largest_difference(run.frequencies, mirrors.frequencies)
-        assert (apart < 1e-12) == (method == same)
-        assert method == same or apart > 0.1 * moved
-    assert torch.equal(runs["fixed"].frequencies[-1], reflections.START)
-
-
-def test_powers_of_ten_are_not_below() -> None:
-    given = [0.0, 1e-15, 1e-12, 2e-12, 0.3, 1.0]
-    assert [reflections.power_of_ten(e) for e in given] == [1e-12, 1e-12, 1e-12, 1e-11, 1.0, 1.0]
-
-
 def test_the_table_of_scores_is_attention_with_rope() -> None:
     model = seeded(lambda _: rope_decay.OneHead(), "")
     tokens, _ = rope_decay.batch("anywhere", 3, generator())
@@ -510,40 +299,6 @@ def test_the_table_of_scores_is_attention_with_rope() -> None:
     model.factor = 1.0
     ratio = (1 + 0.1 * math.log(4)) ** 2
     assert (sharp / model.score_table(8) - ratio).abs().max() < 1e-6
-
-
-@pytest.mark.parametrize("phi", ["relu", "favor"])
-def test_turning_the_numerator_alone_is_another_method(phi: str) -> None:
-    symbols = rotations_linear.batch(2, generator())
-    after, numerator = (
-        seeded(rotations_linear.LookBack, f"{phi} {place} even") for place in ("after", "numerator")
-    )
-    assert largest_difference(after(symbols), numerator(symbols)) > 1e-3
-
-
-def test_all_feature_maps_have_as_many_features() -> None:
-    for method in rotations_linear.METHODS[2:]:
-        model = rotations_linear.LookBack(method)
-        q, k, x, _ = model.inputs(rotations_linear.batch(1, generator()), 0.0)
-        assert model.phi(q).shape[-1] == model.phi(k).shape[-1] == rotations_linear.FEATURES
-        assert x.shape == (1, 1, rotations_linear.LENGTH, rotations_linear.DIM)
-
-
-def test_frequencies_reach_as_far_as_said() -> None:
-    for size in (16, 64):
-        even = rotations_linear.encoder(size, "even").frequencies().flatten()
-        assert largest_difference(even.diff(), torch.full_like(even[1:], 6 / size)) < 1e-12
-        assert 2.8 < even.max() < 3
-        assert rotations_linear.encoder(size, "geometric").frequencies().max() == 1
-
-
-def test_softmax_and_favor_attend_to_the_same_products() -> None:
-    torch.manual_seed(0)
-    exact, model = toeplitz_rpe.Layer("softmax toeplitz"), toeplitz_rpe.Layer("favor toeplitz")
-    exact.phi = model.phi = toeplitz_rpe.FavorFeatures(toeplitz_rpe.HEAD_DIM, 60_000)
-    exact.load_state_dict(model.state_dict())
-    tokens = toeplitz_rpe.batch(1, generator())
-    assert largest_difference(exact(tokens), model(tokens)) < 0.02
 
 
 def test_the_ceiling_names_the_value_of_the_largest_weight() -> None:
@@ -566,34 +321,9 @@ def test_the_ceiling_names_the_value_of_the_largest_weight() -> None:
     assert allowed == sorted(allowed)
 
 
-def test_the_phase_is_one_minus_a_sine() -> None:
-    weight, n = cosformer.WEIGHTS["cosine-phase"], cosformer.LENGTH
-    phi = torch.rand(1, n, 3, generator=generator(), dtype=torch.float64)
-    q, k, _ = weight.factors(phi, phi)
-    wanted = [[(1 - math.sin(math.pi * (i - j) / 2 / n)) / 2 for j in range(n)] for i in range(n)]
-    dense = torch.tensor(wanted, dtype=torch.float64).tril()
-    assert largest_difference(weight.matrix(n, n), dense) < 1e-15
-    assert largest_difference((q @ k.mT).tril(), dense * (phi @ phi.mT)) < 1e-12
-
-
 def test_equal_scores_share_the_answer() -> None:
     scores = torch.tensor([[[1.0, 1, 0, 0], [0, 0, 3, 0], [1, 1, 1, 1], [2, 0, 0, 0]]])
     assert cosformer._right(scores, torch.tensor([[1, 2, 0, -100]])) == pytest.approx(1.75 / 3)
-
-
-def test_the_log_decay_has_the_shape_that_the_name_says() -> None:
-    x = torch.randn(2, 1, 5, decay_and_state.DIM)
-    shapes = {"none": (1,), "constant": (1,), "scalar": (2, 1, 5, 1), "vector": (2, 1, 5, 16)}
-    for decay, shape in shapes.items():
-        log_decay = decay_and_state.Memory(decay).log_decay(x)
-        assert log_decay.shape == shape
-        assert (log_decay <= 0).all()
-        assert (log_decay == 0).all() == (decay == "none")
-
-
-def test_a_rule_by_age_is_right_where_age_decides() -> None:
-    """In sequences of two tokens a symbol was there before if its age is 1."""
-    assert decay_and_state.by_age("one marker", length=2, size=400) == 1
 
 
 # --- Circulant-STRING in every recommended way -----------------------------------------------
@@ -610,30 +340,6 @@ def test_both_answers_are_asked_for_where_they_lie_on_the_grid() -> None:
         if 0 <= row + down < side and 0 <= column + right < side
     ]
     assert found == expected
-
-
-@pytest.mark.parametrize("name", circulant_training.CELLS)
-def test_each_cell_changes_one_thing(name: str) -> None:
-    told, base = circulant_training.CELLS[name], circulant_training.BASE
-    changed = {key: told[key] for key in told if told[key] != base[key]}
-    assert list(told) == list(base)
-    assert [f"{key} {value}" for key, value in changed.items()] == [name] * (name != "base")
-
-
-@pytest.mark.parametrize(
-    ("start", "deviation"), [("noise", 0.1), ("zero", 0), ("normal", 2**0.5), ("uniform", 2**0.5)]
-)
-@pytest.mark.parametrize("block", [16, 64])
-def test_starts_have_frequencies_of_the_size_that_the_chapter_gives(
-    block: int, start: str, deviation: float
-) -> None:
-    torch.manual_seed(0)
-    made = [circulant_training.encoder(block, start, shared) for shared in [False] * 20 + [True]]
-    assert [e.heads for e in made[-2:]] == [2, 1]
-    frequencies = torch.cat([e.frequencies().flatten() for e in made])
-    assert frequencies.std().item() == pytest.approx(deviation, rel=0.05)
-    if start in ("normal", "uniform"):
-        assert not torch.stack([e.coefficients[..., 0] for e in made[:-1]]).any()
 
 
 def test_the_inert_part_turns_nothing_and_the_rest_is_all_frequencies() -> None:
@@ -661,9 +367,3 @@ def test_penalty_and_decay_act_on_the_inert_part_too() -> None:
     rate = circulant_training.BASE["rate"]
     assert sizes(decay=10.0)["inert"] == pytest.approx(size * (1 - 10 * rate) ** 3, abs=1e-5)
     assert size - 3 * rate < sizes(penalty=1e3)["inert"] < size - rate
-
-
-def test_a_step_is_counted_as_clipped_if_its_gradient_was_too_long() -> None:
-    told = circulant_training.BASE
-    shares = [circulant_training.run(0, 3, **{**told, "clip": c})["clipped"] for c in (1e-6, 1e6)]
-    assert shares == [1.0, 0.0]

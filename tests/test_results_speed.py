@@ -107,47 +107,7 @@ def test_the_work_of_each_method_is_what_its_code_multiplies(method: str) -> Non
     assert work["bytes"] == 4 * 2 * n * (width + d)
 
 
-def test_there_is_no_other_method() -> None:
-    with pytest.raises(ValueError, match=r"method must be one of .*, got 'elu'"):
-        attention_work("elu", 8, 8, 8)
-
-
 # --- the figures -----------------------------------------------------------------------------
-
-
-def test_bars_are_the_times_that_were_recorded_at_the_chosen_length() -> None:
-    for at, (fig, text) in states("speed.recorded_times"):
-        tokens, mask, timed = at.values()
-        *lines, bars = fig.data
-        assert [line.name for line in lines] == list(timed[mask])
-        drawn = {line.name: dict(zip(line.x, line.y, strict=True)).get(tokens) for line in lines}
-        assert dict(zip(bars.y, bars.x, strict=True)) == {k: v for k, v in drawn.items() if v}
-        for name, bar in zip(bars.y, bars.text, strict=True):
-            assert f"{name} {bar}" in text
-            assert (name == "softmax") == (not bar.endswith("×"))
-            low, high = (10**x for x in fig.layout.xaxis2.range)
-            assert low < drawn[name] < high
-
-
-def test_dots_are_the_ratios_of_that_pass_and_on_the_right_a_peer_is_ahead() -> None:
-    modes = {"forward": "forward", "with gradients": "forward and backward"}
-    for at, (fig, text) in states("speed.peer_times"):
-        ours, theirs = fig.data
-        assert all(x < 1 for x in ours.x)
-        assert all(x > 1 for x in theirs.x)
-        rows = [t[3:].replace("</b><br>", " / ") for t in fig.layout.yaxis.ticktext]
-        drawn = {
-            (rows[row], hover.split(":")[0], x)
-            for trace in fig.data
-            for row, hover, x in zip(trace.y, trace.hovertext, trace.x, strict=True)
-        }
-        assert drawn == {
-            (pair, where, ratio[1])
-            for pair, rows in at["recorded"].items()
-            for where, mode, threads, ratio in rows
-            if (mode, str(threads)) == (modes[at["run"]], at["threads"])
-        }
-        assert f"ahead in {len(theirs.x)} of {len(drawn)}." in text
 
 
 def test_bars_are_the_curves_at_the_chosen_length() -> None:

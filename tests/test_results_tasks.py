@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,23 +18,17 @@ from lab.tasks.volumes import Volumes
 from lab.theory.capacity import guess_accuracy
 from lab.train.history import History
 from results import (
-    class_token,
     copy_rates,
     extrapolation,
     language,
-    language_rates,
-    language_sources,
     language_sources_rates,
     listops,
     lookup,
-    mnist,
     performer_vision,
     recall,
-    recall_many,
     recall_redraw,
     recall_success,
     repeats,
-    sparse_sweep,
     transfer,
     transfer_3d,
     vision,
@@ -63,24 +56,6 @@ class Says(nn.Module):
 
 
 # --- recall ----------------------------------------------------------------------------------
-
-
-def test_cells_of_recall_ask_for_every_map_with_and_without_a_shift() -> None:
-    told = [recall.CELLS[f"8 pairs, no shift: {attention}"] for attention in recall.MAPS]
-    assert {t["attention"] for t in told} == set(recall.MAPS)
-    for study, pairs in ((recall_success, 8), (recall_many, 32)):
-        for name, cell in study.CELLS.items():
-            norm, attention, rate = name.split(", ")
-            assert cell["shift"]
-            assert cell["pairs"] == pairs
-            assert cell["rate"] == float(rate.removeprefix("rate "))
-            assert cell.get("normalize_qk", False) is (norm == "unit")
-            assert attention in (cell["attention"], cell.get("weight"))
-    assert {c["attention"] for c in recall_success.CELLS.values()} > set(recall.MAPS)
-    for name, told in recall.CELLS.items():
-        assert (", unit" in name) is told.get("normalize_qk", False)
-        assert ("no shift" in name or "t5" in name or "rope" in name) is ("shift" not in told)
-        assert ("two layers" in name) is (told.get("depth") == 2)
 
 
 def test_the_same_sequences_come_again_and_new_ones_test() -> None:
@@ -130,11 +105,6 @@ def test_a_layer_keeps_the_bytes_of_its_state(name: str) -> None:
     else:  # the last column is the denominator's, which the delta rule does not have
         kept = (rest.sums[..., :-1] if name == "delta rule" else rest.sums).numel()
     assert lookup.kept_bytes(10, **told) == 4 * kept
-
-
-def test_a_window_of_a_lookup_ends() -> None:
-    seen = lookup.Window(2).at(torch.arange(lookup.WINDOW + 1)).isfinite()
-    assert seen.tolist() == 2 * [lookup.WINDOW * [True] + [False]]
 
 
 @pytest.mark.parametrize("every", [None, 1, 3])
@@ -251,21 +221,6 @@ def test_every_context_names_the_same_bytes() -> None:
     assert named[0].shape == (language.WINDOWS, language.LAST)
 
 
-def test_half_of_the_heads_are_softmax_and_half_are_circulant() -> None:
-    torch.manual_seed(0)
-    name, tokens = "half softmax, half circulant, RoPE", torch.arange(40).view(2, 20)
-    model = language_rates.make_model(**language_rates.METHODS[name])
-    plain = language_rates.make_model(**language_rates.METHODS["softmax, RoPE"])
-    assert sum(p.numel() for p in model.parameters()) == sum(p.numel() for p in plain.parameters())
-    assert_looks_back(model, tokens)
-    softmax, circulant = model.blocks[1].attention.parts
-    assert softmax.features is None
-    assert circulant.features is not None
-    x = torch.randn(2, 20, 64)
-    sizes = [part(x).std().item() for part in (softmax, circulant)]
-    assert 0.5 < sizes[0] / sizes[1] < 2
-
-
 @pytest.mark.parametrize("name", language.CELLS)
 def test_models_are_of_one_size_but_for_what_a_method_adds(name: str) -> None:
     def count(**options: object) -> int:
@@ -298,13 +253,6 @@ def test_every_needle_is_there_once_and_asked_for_once(length: int) -> None:
         asked = [t - told - task.FILLERS for t in row[-task.KEYS :]]
         assert [needles[key] for key in asked] == answers
         assert sorted(asked) == list(range(task.KEYS))
-
-
-def test_needles_stand_anywhere() -> None:
-    tokens, _ = extrapolation.Needle(64).batch(2000, generator())
-    share = (tokens < 64).double().mean(0)
-    assert 0.1 < share[:56].min() < share[:56].max() < 0.19
-    assert share[56:].max() == 0
 
 
 @pytest.mark.parametrize(
@@ -342,18 +290,6 @@ def test_the_sliding_window_sees_64_bytes_and_no_more() -> None:
     changed[:, 63] = (changed[:, 63] + 1) % 256
     moved = (extrapolation.sliding(model, changed, targets) - costs).abs().amax(0) > 1e-6
     assert moved.nonzero().flatten().tolist() == list(range(63, 96))
-
-
-def test_places_are_averaged_between_edges() -> None:
-    found = extrapolation.by_place(torch.arange(1024.0).expand(3, 1024))
-    assert (found[0], found[-1]) == (7.5, (768 + 1023) / 2)
-    assert len(found) == len(extrapolation.EDGES) - 1
-
-
-def test_bits_of_a_model_that_knows_nothing() -> None:
-    inputs = torch.randint(256, (3, 32), generator=generator())
-    costs = extrapolation.bits(Says(lambda x: torch.zeros(*x.shape, 256)), inputs, inputs)
-    assert largest_difference(costs, torch.full((3, 32), 8.0)) < 1e-5
 
 
 def test_needles_are_counted_by_distance() -> None:
@@ -428,16 +364,6 @@ def test_finer_positions_are_counted_or_interpolated(monkeypatch: pytest.MonkeyP
     assert largest_difference(between[1] - between[0], torch.tensor([0, 0.5])) < 1e-6
 
 
-def test_a_longer_run_is_the_same_run_with_more_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    def weights(model: ViT, task: Images) -> float:
-        return sum(p.double().sum().item() for p in model.parameters())
-
-    monkeypatch.setattr(vision, "at_places", weights)  # 25 places take seconds, and say less
-    long = vision.run(seed=1, steps=2, **class_token.CELLS["mean: axial"])
-    assert long == vision.run(seed=1, steps=8, **vision.CELLS["moved axial"])
-    assert long["scores"].keys() == {"test", "moved"}
-
-
 def test_sources_are_whole_files_each_in_one_of_three_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -455,50 +381,7 @@ def test_sources_are_whole_files_each_in_one_of_three_parts(
     assert len(parts[0]) > 3 * len(parts[1])
 
 
-def test_a_text_is_read_about_once_at_rates_inside_the_grid() -> None:
-    rates = language_sources_rates.RATES
-    assert all(rates[0] < told["rate"] < rates[-1] for told in language_sources.CELLS.values())
-    read = language_sources.STUDY.steps * language.BATCH * language.LENGTH
-    # the library of another version of Python has another length
-    assert 0.8 < read / len(language_sources_rates.sources()[0]) < 1.25
-
-
-@pytest.mark.parametrize("name", [n for n in vision.CELLS if n.startswith("performer")])
-def test_every_performer_can_be_built(name: str) -> None:
-    told = {k: v for k, v in vision.CELLS[name].items() if k != "task"}
-    torch.manual_seed(0)
-    assert moved_task().model(**told)(torch.rand(2, 1, 16, 16)).shape == (2, 10)
-
-
-@pytest.mark.parametrize("encoder", vision.WITH_CLS)
-@pytest.mark.parametrize("pool", class_token.POOLS)
-def test_models_trained_longer_are_those_of_the_study_of_vision(pool: str, encoder: str) -> None:
-    cell = vision.CELLS[f"moved {'cls ' if pool == 'cls' else ''}{encoder}"]
-    longer = {"encoder": None, "pool": "cls", **cell, "longer": class_token.LONGER}
-    assert class_token.CELLS[f"{pool}: {encoder}"] == longer
-
-
 # --- vision with Performers ------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", performer_vision.POSITIONS)
-@pytest.mark.parametrize("phi", performer_vision.MAPS)
-def test_every_small_performer_learns_what_its_cell_says(phi: str, name: str) -> None:
-    told = dict(performer_vision.CELLS[f"digits {phi}: {name}"])
-    task, turned = told.pop("task"), told.pop("turned", False)
-    made = make_task(*performer_vision.TASKS[task][:1])
-    torch.manual_seed(0)
-    model = made.model(pool="mean", **told)
-    learned = {n.replace("encoder.encoder", "encoder") for n, _ in model.named_parameters()}
-    if turned:
-        model = performer_vision.with_turns(model)
-    images = torch.rand(3, 1, 8, 8)
-    model(images).square().sum().backward()
-    found = {n for n, p in model.named_parameters() if p.grad is not None and p.grad.any()}
-    assert {n.replace("encoder.encoder", "encoder") for n in found} == learned
-    attention = model.blocks[0].attention
-    assert attention.rotate == told.get("rotate")
-    assert (attention.weight is not None) == (name in performer_vision.BIASED)
 
 
 @pytest.mark.parametrize("name", performer_vision.ENCODERS)
@@ -524,56 +407,6 @@ def test_a_turn_serves_queries_and_keys_commutes_and_is_drawn_for_each_batch(nam
     assert largest_difference(turn, torch.eye(16)) > 0.5
     assert largest_difference(turn[0], turn[1]) > 0.5
     assert largest_difference(matrices()[0], first) > 0.5
-
-
-def test_a_new_turn_for_each_batch_makes_a_performer_relative_on_average() -> None:
-    torch.manual_seed(0)
-    told = dict(performer_vision.CELLS["digits relu: axial turned"].items())
-    del told["task"], told["turned"]
-    plain = make_task("digits").model(pool="mean", **told, **BAG).double()
-    turned = performer_vision.with_turns(copy.deepcopy(plain))
-    images, here = torch.rand(1, 1, 8, 8).double(), grid_positions(4, 4)
-
-    def scores(model: ViT, at: Tensor) -> Tensor:
-        return torch.cat([model(images, at) for _ in range(300)])
-
-    with torch.no_grad():
-        near, far = (scores(turned, at) for at in (here, here + 7))
-        apart = (near.mean(0) - far.mean(0)).abs()
-        error = (near.var(0) / 300 + far.var(0) / 300).sqrt()
-        assert (apart < 4 * error).all()
-        assert ((plain(images, here) - plain(images, here + 7)).abs() > 4 * error).any()
-
-
-# --- MNIST -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", mnist.MODELS)
-def test_every_model_of_mnist_is_what_its_name_says(name: str) -> None:
-    phi, _, positions = name.partition(": ")
-    torch.manual_seed(0)
-    model = Images(*2 * [(torch.zeros(1, 1, 28, 28), torch.zeros(1).long())], patch=4).model(
-        pool="mean", **mnist.MODELS[name]
-    )
-    images = torch.rand(2, 1, 28, 28)
-    assert model(images).shape == (2, 10)
-    attention = model.blocks[0].attention
-    assert (attention.features is None) == (phi == "softmax")
-    assert (attention.weight is not None) == ("toeplitz" in positions)
-    assert (attention.log_temperature is not None) == ("unit" in positions)
-    # patches in reverse order: their mean is another if the model knows their places
-    mirrored = model(
-        model.patches(images)
-        .flip(1)
-        .unflatten(1, (7, 7))
-        .unflatten(-1, (4, 4))
-        .transpose(2, 3)
-        .flatten(1, 2)
-        .flatten(2, 3)
-        .unsqueeze(1)
-    )
-    knows = largest_difference(model(images), mirrored) > 1e-4
-    assert knows == (positions not in ("none", "unit"))
 
 
 # --- transfer --------------------------------------------------------------------------------
@@ -604,13 +437,6 @@ def test_the_gradient_at_zero_vanishes_only_without_any_absolute_place(
     assert (found["patches mirrored"] < 1e-14) == (base == "none" and pool == "mean")
     assert found["pixels mirrored"] > 1e-4
     assert found["pixels mirrored"] != pytest.approx(found["plain"], rel=1e-3)
-
-
-def test_a_small_rate_moves_the_frequencies_less() -> None:
-    found = transfer.run(seed=0, steps=2, **transfer.CELLS["digits none"])["tuned"]
-    assert found.keys() == transfer.STARTS.keys()
-    slow, fast = (found[n]["frequencies"]["way"] for n in ("zero, 1e-4", "zero"))
-    assert 0 < slow < fast
 
 
 # --- from two coordinates to three -----------------------------------------------------------
@@ -644,19 +470,3 @@ def test_a_third_generator_of_zero_changes_nothing(encoder: str) -> None:
         effects[start] = transfer_3d.effect_of_depth(model, shown)
     assert effects["zero"] == 0
     assert effects["drawn"] > 1e-3
-
-
-# --- a sparse S ------------------------------------------------------------------------------
-
-
-def test_a_share_of_the_entries_is_learned_and_none_is_rope_mixed() -> None:
-    task, models = moved_task(), []
-    for share in sparse_sweep.SHARES:
-        torch.manual_seed(0)
-        models.append(sparse_sweep.sparse(task, share))
-    # two blocks of three heads of 16 channels: 8 frequencies of two coordinates, 120 entries
-    found = [sparse_sweep.parameters(model) for model in models]
-    assert found == [6 * (16 + round(120 * share)) for share in sparse_sweep.SHARES]
-    assert all(torch.equal(m.embed.weight, models[0].embed.weight) for m in models)
-    assert torch.equal(models[0].blocks[0].attention.encoder.basis()[0], torch.eye(16).double())
-    assert models[1](torch.rand(2, 1, 16, 16)).shape == (2, 10)

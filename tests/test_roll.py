@@ -50,19 +50,6 @@ def test_a_product_has_the_permutation_to_the_offset_between(cycles) -> None:
         )
 
 
-@sets
-def test_a_roll_moves_numbers_and_changes_none(cycles) -> None:
-    x, roll = random(2, 5, sum(cycles)), Roll(cycles)
-    one = roll.rotate(x, torch.ones(5, 1, dtype=torch.int32))
-    assert torch.equal(one, x @ permutation(cycles).mT)
-    assert torch.equal(roll.rotate(x, places(5)).sort().values, x.sort().values)
-    far = places(5, 10**15)  # where an angle in float64 has lost a digit and float32 all
-    assert torch.equal(roll.rotate(roll.rotate(x, far), -far), x)
-    assert roll.rotate(x.bfloat16(), places(5)).dtype == torch.bfloat16
-    assert roll.rotate(x[:, :0], places(0)).shape == (2, 0, sum(cycles))
-    assert torch.equal(roll.rotate(x, places(5).to(torch.uint8)), roll.rotate(x, places(5)))
-
-
 @pytest.mark.parametrize("cycles", ROTATIONS)
 @pytest.mark.proves("eq-roll-string")
 def test_an_even_permutation_is_a_string_at_whole_positions(cycles) -> None:
@@ -114,17 +101,6 @@ def test_attention_is_positive_and_a_shift_changes_nothing(cycles, causal) -> No
     assert properties.largest_difference(weights.sum(-1), torch.ones(3, 9)) <= 1e-12
 
 
-def test_positions_of_each_sequence_and_of_none() -> None:
-    roll, x = Roll((4, 6)), random(5, 2, 3, 7, 10)
-    lead = torch.arange(2)[:, None, None] * 3 + places(7)  # (2, 7, 1)
-    got = roll.rotate(x, lead)
-    for b in range(2):
-        assert torch.equal(got[:, b], roll.rotate(x[:, b], lead[b]))
-    one = roll.rotate(x[0, 0], lead)  # features of one sequence at the places of two
-    assert torch.equal(one[1], roll.rotate(x[0, 0], lead[1]))
-    assert one.shape == (2, 3, 7, 10)
-
-
 def test_gradients_return_to_where_the_features_came_from() -> None:
     roll = Roll((3, 2))
     parts = [random(2, 4, 5, seed=s).requires_grad_() for s in (0, 1)]
@@ -132,13 +108,6 @@ def test_gradients_return_to_where_the_features_came_from() -> None:
     x, probe = random(2, 4, 5).requires_grad_(), random(2, 4, 5, seed=3)
     (roll.rotate(x, places(4)) * probe).sum().backward()
     assert torch.equal(x.grad, roll.rotate(probe, -places(4)))
-
-
-def test_it_is_traced_without_looking_at_positions() -> None:
-    roll = Roll((3, 2))
-    meta = roll.rotate(torch.empty(2, 4, 5, device="meta"), places(4).to("meta"))
-    assert meta.shape == (2, 4, 5)
-    assert not list(roll.state_dict())
 
 
 @pytest.mark.parametrize("attention", ["relu", "favor", "identity"])

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from stringlib import STRING, AxialRoPE, RoPE
+from stringlib import AxialRoPE, RoPE
 from stringlib.algebra import layout_permutation
 from stringlib.encoders.rope import mrope
 from stringlib.positions import geometric_frequencies, grid_positions
-from stringlib.reference import apply_axial_rope, rope_matrix, sinusoidal_table
+from stringlib.reference import rope_matrix, sinusoidal_table
 from stringlib.testing import properties
 from tests.draws import random
 from tests.refusals import refusals
@@ -114,12 +114,6 @@ def test_the_score_is_a_sum_of_one_function_of_each_coordinate():
     assert table.std() > 0.1
 
 
-@pytest.mark.parametrize(("head_dim", "coord_dim"), [(7, 2), (2, 2)])
-def test_the_literal_form_refuses_what_it_cannot_share(head_dim, coord_dim):
-    with pytest.raises(ValueError, match="x must have an even last dimension"):
-        apply_axial_rope(torch.zeros(1, 3, head_dim), torch.zeros(3, coord_dim))
-
-
 MROPE = {
     "blocks": ((2, 3, 1), False, [0, 0, 1, 1, 1, 2]),
     "in turns": ((2, 2, 2), True, [0, 1, 2, 0, 1, 2]),
@@ -140,14 +134,6 @@ def test_in_mrope_each_pair_reads_one_coordinate(sections, interleaved, axes):
     assert omega.argmax(-1).tolist() == [axes, axes]
     assert torch.equal(omega.sum(-1, keepdim=True), plain)
     assert (omega.count_nonzero(-1) == 1).all()
-
-
-def test_where_all_coordinates_agree_mrope_is_rope():
-    q, t = random(2, 5, 12), torch.arange(5.0)[:, None]
-    encoder = STRING(mrope(RoPE(12).frequencies(), (3, 2, 1)))
-    same = encoder.rotate(q, t.expand(-1, 3))
-    assert properties.largest_difference(same, RoPE(12).rotate(q, t)) <= 1e-14
-    assert properties.largest_difference(encoder.rotate(q, t * torch.eye(3)[2]), same) > 0.1
 
 
 OMEGA = torch.ones(1, 6, 1)

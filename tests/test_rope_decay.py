@@ -13,13 +13,11 @@ from scipy.integrate import quad
 from scipy.special import sici
 from torch import Tensor
 
-from book.figures.rope_decay import decay_curves
 from lab.theory import rope_decay
 from stringlib import RoPE
 from stringlib.positions import geometric_frequencies
 from stringlib.testing import properties
 from tests.draws import random
-from tests.refusals import refused
 
 
 def exact_e1(x: float) -> sp.Expr:
@@ -35,17 +33,6 @@ def test_the_sum_is_ropes_score_of_ones() -> None:
     scores = (turned @ ones[0, 0])[0] / 32
     total = rope_decay.phase_sum(t, encoder.frequencies()[0, :, 0])
     assert properties.largest_difference(total.real, scores) <= 1e-12
-
-
-def test_the_sum_with_amplitudes_is_any_score() -> None:
-    q, k = random(2, 16)
-    encoder = RoPE(16)
-    t = torch.arange(50, dtype=torch.float64)
-    turned = encoder.rotate(q.expand(1, 50, 16), t[:, None])
-    pairs = [torch.view_as_complex(x.unflatten(-1, (-1, 2))) for x in (q, k)]
-    amplitudes = pairs[0] * pairs[1].conj()
-    total = rope_decay.phase_sum(t, encoder.frequencies()[0, :, 0], amplitudes)
-    assert properties.largest_difference(total.real, (turned @ k)[0]) <= 1e-12
 
 
 @pytest.mark.proves("eq-decay-e1")
@@ -101,12 +88,6 @@ def test_the_integral_follows_a_logarithm_then_one_over_t(base: float) -> None:
     real = rope_decay.phase_integral(far, base).real  # negative first, then in turns of πb
     left_out = 1 / base + base / far + 1 / (base * far)
     assert ((real / late + (far / base).sin()).abs() <= left_out).all()
-
-
-@pytest.mark.parametrize(("t", "size"), [(10, 0.706), (100, 0.468), (1e3, 0.246), (1e4, 0.077)])
-def test_sizes_of_the_integral_at_base_10000(t: float, size: float) -> None:
-    given = rope_decay.phase_integral(torch.tensor(float(t)), 1e4).abs().item()
-    assert given == pytest.approx(size, abs=5.1e-4)
 
 
 def constant_speed_error(u: float) -> float:
@@ -181,13 +162,6 @@ def test_before_the_horizon_the_sum_is_near_its_integral(pairs: int, base: float
         assert (np.abs(gap + ends) > bound + rounding).any()
 
 
-def test_from_the_horizon_on_nothing_is_promised() -> None:
-    t = rope_decay.horizon(8, 100.0) * torch.tensor([0, 0.99, 1, 3], dtype=torch.float64)
-    bound = rope_decay.gap_bound(t, 8, 100.0)
-    assert bound[0] == 0
-    assert bound.isinf().tolist() == [False, False, True, True]
-
-
 @pytest.mark.proves("eq-decay-horizon")
 @pytest.mark.parametrize("pairs", [64, 1024])
 @pytest.mark.parametrize("base", [100.0, 10_000.0])
@@ -245,38 +219,3 @@ def test_the_abel_bound_step_by_step() -> None:
     literal = max(abs(s) for s in steps) * sum(abs(s) for s in partial)
     given = rope_decay.abel_bound(torch.tensor(5.0), torch.tensor(theta).double(), torch.tensor(h))
     assert given.item() == pytest.approx(literal, rel=1e-6)
-
-
-def test_empty_and_odd_shapes() -> None:
-    theta = geometric_frequencies(4)
-    for shape in ((0,), (), (2, 3)):
-        t = torch.ones(shape, dtype=torch.float64)
-        assert rope_decay.phase_sum(t, theta).shape == shape
-        assert rope_decay.abel_bound(t, theta).shape == shape
-        assert rope_decay.phase_integral(t, 10.0).shape == shape
-        assert rope_decay.gap_bound(t, 4, 10.0).shape == shape
-    assert rope_decay.phase_sum(torch.arange(3), theta).dtype == torch.complex128
-
-
-def test_amplitudes_are_one_for_each_frequency() -> None:
-    for function in (rope_decay.phase_sum, rope_decay.abel_bound):
-        with refused(r"amplitudes must .*\(3,\), got \(2,\)"):
-            function(torch.ones(2), torch.ones(3), torch.ones(2))
-
-
-def test_the_figure_draws_what_the_functions_return() -> None:
-    fig, text = decay_curves(64, 1e4)
-    total, integral, early, late, floor = fig.data
-    at = list(total.x).index(1000.0)
-    t = torch.tensor(1000.0).double()
-    values = [
-        rope_decay.phase_sum(t, geometric_frequencies(32)).abs(),
-        rope_decay.phase_integral(t, 1e4).abs(),
-    ]
-    for trace, value in zip((total, integral), values, strict=True):
-        assert trace.y[at] == pytest.approx(value.item(), rel=1e-3)
-    assert early.y[at] == pytest.approx(rope_decay.regimes(t, 1e4)[0].item(), rel=1e-3)
-    assert late.y[-1] == pytest.approx(1e4 / (1e7 * math.log(1e4)), rel=1e-3)
-    assert floor.y[0] == pytest.approx(32**-0.5)
-    assert "horizon πd/ln b = 22 tokens" in fig.layout.title.text
-    assert "up to about 22 tokens" in text

@@ -2,8 +2,6 @@
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 import stringlib
 from stringlib.kernels import rotation
@@ -55,30 +53,6 @@ def test_gradients_of_every_kind(x_shape, shape, turned, short, monkeypatch):
     assert torch.autograd.gradgradcheck(turned, (x, shared), **options)
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
-@pytest.mark.parametrize(
-    "transform",
-    [
-        torch.func.grad,
-        torch.func.hessian,
-        torch.func.jacfwd,
-        lambda f: torch.func.jacrev(torch.func.jacrev(f)),
-        lambda f: torch.func.jacrev(torch.func.jacfwd(f)),
-    ],
-)
-def test_function_transforms(transform):
-    x, angles = random(5, 2, 3, 4), random(2, 3, 4).real
-
-    def loss(product):
-        def of_angles(angles):
-            return product(x, torch.polar(torch.ones_like(angles), angles)).real.pow(3).sum()
-
-        return of_angles
-
-    got, want = (transform(loss(f))(angles) for f in (turned, torch.mul))
-    assert torch.allclose(got, want, rtol=1e-12, atol=1e-12)
-
-
 def test_gradients_per_sample():
     encoder = stringlib.MixedRoPE(8, 2, heads=3).double()
     q, positions = random(4, 3, 5, 8).real, random(5, 2).real
@@ -112,71 +86,3 @@ def test_few_queries_and_keys_turn_together_as_they_do_alone(layout, queries, ke
         found.append([*encoded, *torch.autograd.grad(encoded, inputs, upstream)])
     for together, alone in zip(*found, strict=True):
         assert torch.allclose(together, alone, rtol=0, atol=1e-15)
-
-
-class Allocations(TorchDispatchMode):
-    """The size in bytes of everything that operators allocate."""
-
-    def __init__(self):
-        super().__init__()
-        self.sizes = []
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        out = func(*args, **(kwargs or {}))
-        known = {t.untyped_storage().data_ptr() for t in tensors((args, kwargs))}
-        made = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors(out)}
-        self.sizes += [size for pointer, size in made.items() if pointer not in known]
-        return out
-
-
-def tensors(tree):
-    return [t for t in tree_leaves(tree) if isinstance(t, torch.Tensor)]
-
-
-class Halves(stringlib.RotaryEncoder):
-    """Learned frequencies in the other layout."""
-
-    def __init__(self):
-        super().__init__(16, 2, heads=3, layout="half")
-        self.omega = torch.nn.Parameter(torch.randn(3, 8, 2))
-
-    def frequencies(self):
-        return self.omega.double()
-
-
-LEARNED = {
-    "mixed": (lambda: stringlib.MixedRoPE(16, 2, heads=3), "omega"),
-    "halves": (Halves, "omega"),
-    "mixed-one-head": (lambda: stringlib.MixedRoPE(16, 2, heads=1), "omega"),
-    "reflection": (lambda: stringlib.ReflectionSTRING(16, 2, heads=3), "angles"),
-    "circulant": (lambda: stringlib.CirculantSTRING(16, 2, heads=3), "coefficients"),
-    "circulant-one-head": (lambda: stringlib.CirculantSTRING(16, 2, heads=1), "coefficients"),
-    "cayley": (lambda: stringlib.CayleySTRING(16, 2, heads=3), "omega"),
-}
-
-
-@pytest.mark.parametrize("by_token", [False, True], ids=["contiguous", "transposed"])
-@pytest.mark.parametrize("name", LEARNED)
-def test_learning_frequencies_takes_no_temporary_of_the_size_of_q(name, by_token):
-    """Backward allocates large tensors for the gradients of q and k only, as if Ω were fixed."""
-    build, parameter = LEARNED[name]
-    encoder = build()
-    q, k = torch.randn(2, 64, 3, 10, 16)
-    if by_token:
-        q, k = (t.transpose(1, 2).contiguous().transpose(1, 2) for t in (q, k))
-    positions = torch.randn(10, 2)
-
-    def sizes(learned):
-        getattr(encoder, parameter).requires_grad_(learned)
-        encoded = encoder(q.clone().requires_grad_(), k.clone().requires_grad_(), positions)
-        upstream = [torch.ones_like(t) for t in encoded]
-        with Allocations() as allocations:
-            torch.autograd.backward(encoded, upstream)
-        return sorted(allocations.sizes, reverse=True)
-
-    fixed, learned = sizes(False), sizes(True)
-    whole = q.numel() * q.element_size()
-    large = [size for size in fixed if size >= whole]
-    assert len(large) >= 2  # the measure sees the gradients of q and k
-    assert learned[: len(large)] == large
-    assert learned[len(large)] <= whole // 8

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from stringlib import reference, softmax_attention
 from stringlib.testing.contract import derives_both_ways
 from stringlib.testing.properties import largest_difference
 from tests.draws import random
-from tests.watched import Watched
 
 EXACT = 1e-12
 INFINITY = float("inf")
@@ -150,56 +148,6 @@ def test_no_tokens_and_no_keys() -> None:
     assert softmax_attention(q, k, v, causal=True).shape == (2, 0, 3)
     q = tokens(3, 3)[0]
     assert (softmax_attention(q, k, v) == 0).all()
-
-
-@pytest.mark.parametrize("causal", [False, True])
-def test_compiles_into_one_graph(causal: bool) -> None:
-    q, k, v = tokens(6, 6)
-    options: dict = {"bias": some_bias(6, 6), "causal": causal, "key_mask": torch.arange(6) < 5}
-    torch.compiler.reset()
-    compiled = torch.compile(softmax_attention, fullgraph=True, backend="eager")
-    expected = softmax_attention(q, k, v, **options)
-    assert largest_difference(compiled(q, k, v, **options), expected) <= EXACT
-
-
-BAD = [
-    ({"bias": torch.ones(3, 6, 6)}, r"bias must have .* one matrix .*\(3, 6, 6\)"),
-    ({"bias": torch.ones(3, 2, 6, 6)}, r"bias must have .*\(3, 2, 6, 6\)"),
-    ({"k": torch.ones(3, 6, 4)}, "v must have .* key_heads = 3, got"),
-    ({"q": torch.ones(3, 6, 4)}, r"k must have the 3 heads of q or a divisor, got"),
-    ({"key_mask": torch.ones(3, 6).bool()}, r"key_mask must .*got \(3, 6\)"),
-]
-
-
-@pytest.mark.parametrize(("changes", "match"), BAD)
-def test_bad_arguments_are_named(changes: dict[str, Tensor], match: str) -> None:
-    given = dict(zip(("q", "k", "v"), tokens(6, 6), strict=True)) | changes
-    with pytest.raises(ValueError, match=match):
-        softmax_attention(**given)
-
-
-@pytest.mark.parametrize("masked", ["", "bias", "key_mask"])
-@pytest.mark.parametrize("lead", [(2,), (3, 2), (1, 2), (5, 3, 2)], ids=str)
-def test_the_fused_kernel_serves_every_shape(lead: tuple[int, ...], masked: str) -> None:
-    called = []
-
-    class Listen(Watched):
-        def saw(self, operation: Any, made: Sequence[Tensor]) -> None:
-            called.append(operation.name())
-
-    q, k, v = random(3, *lead, 9, 4).float()
-    scores, options = q @ k.mT / 2, {}
-    if masked == "bias":
-        options = {"bias": random(2, 9, 9, seed=1).float()}
-        scores = scores + options["bias"]
-    if masked == "key_mask":
-        options = {"key_mask": (random(*lead[:-1], 9) > -0.5) | (torch.arange(9) == 0)}
-        scores = scores.masked_fill(~options["key_mask"][..., None, None, :], -torch.inf)
-    with Listen():
-        out = softmax_attention(q, k, v, **options)
-        softmax_attention(torch.cat([q, q], -3), k, v)  # two queries a key
-    assert sum("flash" in name for name in called) == 2  # the other way calls aten::_softmax
-    assert largest_difference(out, scores.softmax(-1) @ v) < 1e-6
 
 
 @pytest.mark.parametrize("given", ["", "causal", "bias", "key_mask"])

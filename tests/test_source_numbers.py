@@ -15,7 +15,6 @@ from torch import nn
 import stringlib
 from lab.tasks import make_task
 from lab.train import fit
-from lab.train.optimizer import make_optimizer
 from lab.train.settings import Settings
 from stringlib import ENCODERS, CirculantSTRING, make_encoder, make_features
 from stringlib.attention.learned import GLADecay, LearnedDelta, SSDDecay
@@ -114,13 +113,6 @@ def test_the_optimal_map_is_made_for_channels_of_variance_one() -> None:
 def test_yarn_sharpens_by_a_tenth_of_the_logarithm() -> None:
     """Peng et al. 2024 (YaRN): √(1/t) = 0.1 ln s + 1."""
     assert yarn_attention_factor(math.e**3) == pytest.approx(1.3)
-
-
-def test_an_optimizer_has_the_betas_of_its_settings() -> None:
-    settings = Settings(betas=(0.8, 0.95), rate=0.5)
-    (group,) = make_optimizer(nn.Linear(2, 2, bias=False), settings).param_groups
-    assert group["betas"] == (0.8, 0.95)
-    assert make_optimizer(nn.Linear(2, 2), Settings()).defaults["betas"] == (0.9, 0.999)
 
 
 def test_the_penalty_is_lambda_times_the_sum_of_squares() -> None:

@@ -8,7 +8,7 @@ import statistics
 import pytest
 from scipy import stats
 
-from book.figures.language_model import near_share, nearest_tokens
+from book.figures.language_model import near_share
 from lab.theory.perplexity import perplexity
 from lab.theory.spread import difference, interval, mean, success_interval, unpaired
 from tests.refusals import refusals
@@ -104,13 +104,3 @@ def test_share_of_the_nearest(tokens: int) -> None:
         assert near_share(flat, near) == pytest.approx(near / tokens)
         assert near / tokens <= near_share(cosine, near) * (1 + 1e-12)
         assert near_share(cosine, near) <= math.pi / 2 * near / tokens
-
-
-@pytest.mark.parametrize("length", [64, 1024])
-def test_the_figure_draws_what_its_text_says(length: int) -> None:
-    fig, told = nearest_tokens(length, 4)
-    for curve in fig.data:
-        assert len(curve.x) == 20  # as many points at every length
-        assert curve.y[-1] == pytest.approx(1)
-        at_four = curve.y[list(curve.x).index(4)]
-        assert f"{at_four:.1%}" in told

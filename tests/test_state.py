@@ -138,27 +138,6 @@ def test_one_step_for_all_heads_of_a_single_token() -> None:
     assert largest_difference(got, expected) <= 1e-14
 
 
-def test_wide_decays_leave_the_dtype_of_the_values() -> None:
-    (x, dt, rate, b, c), _ = arguments("ssd", 8)
-    out, _ = ssd(x.bfloat16(), dt.float(), rate.float(), b.bfloat16(), c.bfloat16())
-    assert out.dtype == torch.bfloat16
-    (r, k, v, log_decay, bonus), _ = arguments("rwkv6", 8)
-    out, _ = rwkv6(r.bfloat16(), k.bfloat16(), v.bfloat16(), log_decay.float(), bonus.float())
-    assert out.dtype == torch.bfloat16
-
-
-def test_numbers_of_a_head_are_the_same_for_a_batch() -> None:
-    """A bonus or a rate for each entry of a batch would be another model for each."""
-    r, k, v, log_decay, bonus = (x.expand(3, *x.shape) for x in arguments("rwkv6", 4)[0])
-    assert rwkv6(r, k, v, log_decay, bonus[0])[0].shape == v.shape
-    with pytest.raises(ValueError, match=r"bonus must have shape .*got \(3, 2, 5\)"):
-        rwkv6(r, k, v, log_decay, bonus)
-    x, dt, rate, b, c = (x.expand(3, *x.shape) for x in arguments("ssd", 4)[0])
-    assert ssd(x, dt, rate[0], b, c)[0].shape == x.shape
-    with pytest.raises(ValueError, match=r"A must have shape .*got \(3, 2\)"):
-        ssd(x, dt, rate, b, c)
-
-
 @pytest.mark.proves("eq-delta-rule")
 def test_the_delta_rule_replaces_what_a_key_held() -> None:
     """With orthonormal keys and β = 1, only the last value of each key is read back."""

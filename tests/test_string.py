@@ -8,7 +8,6 @@ import pytest
 import scipy.linalg
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from stringlib import STRING, DenseSTRING
 from stringlib.algebra import cayley, fourier_basis, haar_orthogonal, skew
@@ -50,13 +49,6 @@ def test_others_are_refused_and_the_message_says_by_how_much(size, dtype) -> Non
     for wrong in (torch.zeros_like(basis), basis.clone().fill_(torch.nan), basis + 2e-3):
         with pytest.raises(ValueError, match=r"basis must be orthogonal, PᵀP = I .* off by"):
             STRING(frequencies, wrong, head_dim=size)
-
-
-def test_where_there_are_no_values_none_are_looked_at() -> None:
-    frequencies, basis = torch.ones(2, 2, 1), torch.zeros(2, 5, 5)
-    assert STRING(frequencies.to("meta"), basis.to("meta")).basis().shape == (2, 5, 5)
-    with FakeTensorMode():
-        STRING(torch.ones(2, 2, 1), torch.zeros(2, 5, 5))
 
 
 def test_what_is_given_is_copied() -> None:
@@ -113,18 +105,6 @@ def test_rounded_generators_still_rotate() -> None:
     encoder = DenseSTRING(given)
     assert properties.skew_error(encoder.generators()) == 0
     assert properties.orthogonality_error(encoder.matrix(100 * normal(3, 1))) <= 1e-12
-
-
-def test_the_meta_device_builds_the_same_shapes() -> None:
-    torch.manual_seed(2)
-    given = generators(7, 2, 3)
-    skeleton, encoder = DenseSTRING(given.to("meta")), DenseSTRING(given)
-    for name, value in encoder.state_dict().items():
-        assert skeleton.state_dict()[name].shape == value.shape
-    filled = skeleton.to_empty(device="cpu")
-    filled.load_state_dict(encoder.state_dict())
-    r = normal(4, 2)
-    assert torch.equal(filled.matrix(r), encoder.matrix(r))
 
 
 @pytest.mark.proves("eq-universal-liere")

@@ -229,29 +229,6 @@ def slow(output):
     return process
 
 
-def test_processes_that_are_stopped_leave_what_is_done(study, output, monkeypatch, capsys):
-    process = slow(output)
-    process.terminate()  # as kill does; Ctrl-C, which reaches the whole group: test_train_runs
-    began = time.monotonic()
-    out, err = process.communicate(timeout=60)
-    assert time.monotonic() - began < 10  # in the midst of a run
-    assert process.returncode == 130
-    assert "stopped; what is done is kept" in out
-    assert err == ""
-    done = kept(output)
-    assert ("b", 1) not in done
-    monkeypatch.setenv("WRONG", "b1")  # of the others all may be done
-    with pytest.raises(
-        SystemExit, match="ArithmeticError: as asked\n\\^ in 'b' with seed 1\n1 of "
-    ):
-        study.main(["--output", str(output), "--jobs", "1"])
-    assert f"{6 - len(done)} runs to do, {len(done)} done" in capsys.readouterr().out
-    assert len(kept(output)) == 5
-    monkeypatch.delenv("WRONG")
-    study.main(["--output", str(output), "--jobs", "1"])
-    assert data(output) == EXPECTED
-
-
 def test_processes_end_with_the_one_that_waits_for_them(study, output):
     process = slow(output)
     process.kill()
@@ -294,16 +271,6 @@ def test_runs_of_another_study_are_not_taken_for_done(output, capsys, change, to
     assert bool(re.search(other, out)) == ("run" in change)
 
 
-def test_a_file_that_is_broken_is_named(study, output):
-    words = ["--jobs", "1", "--output", str(output)]
-    file = runs_of(output) / "5-steps" / "a" / "seed-0.pt"
-    file.parent.mkdir(parents=True)
-    file.write_bytes(b"cut")
-    with pytest.raises(SystemExit, match=r"seed-0\.pt must be a checkpoint of a run, but"):
-        study.main(words)
-    assert file.read_bytes() == b"cut"
-
-
 def test_a_record_says_what_each_run_was_made_with(output, monkeypatch):
     study = Study(SCRIPT, "About.", CELLS, lambda seed, steps, **cell: {"x": 1.5}, steps=5)
     words = ["--jobs", "1", "--seeds", "1", "--output", str(output)]
@@ -332,25 +299,3 @@ def test_some_cells_alone_leave_no_record_until_none_is_missing(study, output):
     assert {cell for cell, _ in kept(output)} == {"a"}
     study.main(["--jobs", "1", "--output", str(output), "--only", "b"])
     assert data(output) == EXPECTED
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--only", "c"], "--only must fit one of b, a; got 'c'"),
-        (["--seeds", "0"], "argument --seeds: must be at least 1, got 0"),
-        (["--jobs", "-1"], "argument --jobs: must be at least 1, got -1"),
-    ],
-)
-def test_a_bad_command_line_says_what_is_expected(output, tmp_path, capsys, words, message):
-    with pytest.raises(SystemExit) as stopped:
-        Study(SCRIPT, "About.", CELLS, dict, steps=5).main(["--output", str(output), *words])
-    assert stopped.value.code == 2
-    assert message in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_study_says_what_its_steps_are(capsys):
-    with pytest.raises(SystemExit):
-        Study(SCRIPT, "About.", CELLS, dict, steps=5, steps_are="calls in a round").main(["--help"])
-    assert "calls in a round" in capsys.readouterr().out

@@ -79,13 +79,3 @@ def test_a_run_whose_worker_is_killed_is_run_again_and_counted_once(tmp_path, mo
     assert record["hardware"]["device"] == "cpu"
     assert record["hardware"]["threads"] == 1
     assert not output.with_suffix(".runs").exists()
-
-
-@pytest.mark.parametrize("words", [["--jobs", "2"], ["--scheduler", "tcp://127.0.0.1:1"]])
-def test_without_dask_the_error_names_the_extra(tmp_path, monkeypatch, words):
-    monkeypatch.syspath_prepend(str(SCRIPT.parent))
-    monkeypatch.setitem(sys.modules, "distributed", None)
-    words = [*words, "--output", str(tmp_path / "study.json")]
-    with pytest.raises(SystemExit, match=r"pip install -e '\.\[lab\]'"):
-        importlib.import_module("sweep_study").main(words)
-    assert list(tmp_path.iterdir()) == []

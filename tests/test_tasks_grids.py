@@ -86,23 +86,6 @@ def test_moved_digits_are_trained_at_nine_places_and_tested_at_sixteen_others() 
         assert set(find(shown, image)) & known
 
 
-def test_views_show_every_test_image_as_often() -> None:
-    task = Digits(canvas=16, views=3)
-    images, labels = together(task, "moved")
-    assert torch.equal(labels, task.test[1].repeat(3))
-    sums = task.test[0].float().sum((1, 2, 3)) / 16
-    torch.testing.assert_close(images.sum((1, 2, 3)), sums.repeat(3))
-    assert not torch.equal(images[:450], images[450:900])
-    assert len(together(Digits(views=3), "test")[0]) == 450, "there is one place only"
-
-
-def test_places_are_a_step_apart() -> None:
-    task = Digits(canvas=16, step=1)
-    assert (len(task.places), len(task.other_places)) == (25, 56)
-    wide = Digits(canvas=16, step=8)
-    assert (len(wide.places), len(wide.other_places)) == (1, 3)
-
-
 def test_a_finer_image_is_interpolated_between_pixels() -> None:
     task = Digits(scale=2)
     fine, labels = together(task, "fine")
@@ -119,16 +102,6 @@ def test_a_finer_image_is_interpolated_between_pixels() -> None:
     assert model(fine[:2]).shape == (2, 10)
 
 
-def test_fine_and_test_show_the_same_places() -> None:
-    task = Digits(canvas=12, scale=3, views=2)
-    fine, _ = together(task, "fine")
-    coarse, _ = together(task, "test")
-    again = torch.nn.functional.interpolate(
-        coarse, scale_factor=3, mode="bilinear", align_corners=False
-    )
-    torch.testing.assert_close(fine, again)
-
-
 def test_colours_go_with_their_pixels() -> None:
     pixels = torch.arange(2 * 3 * 4 * 4).view(2, 3, 4, 4).to(torch.uint8)
     labels = torch.tensor([1, 0])
@@ -140,24 +113,6 @@ def test_colours_go_with_their_pixels() -> None:
     assert images[:, :, 4:].abs().max() == images[:, :, :, 4:].abs().max() == 0
     assert torch.equal(found, labels)
     assert task.model()(images).shape == (2, 2)
-
-
-@pytest.mark.parametrize(
-    ("train", "message"),
-    [
-        ((torch.zeros(3, 4, 4), torch.zeros(3).long()), "the images of train must have shape"),
-        ((torch.zeros(3, 1, 4, 5), torch.zeros(3).long()), r"got \(3, 1, 4, 5\)"),
-        ((torch.zeros(0, 1, 4, 4), torch.zeros(0).long()), "the images of train must have shape"),
-        ((torch.zeros(3, 1, 4, 4), torch.zeros(2).long()), r"classes of train must have shape \(3"),
-        ((torch.zeros(3, 1, 6, 6), torch.zeros(3).long()), "train and test must have one shape"),
-    ],
-)
-def test_wrong_images_are_refused(train: tuple[Tensor, Tensor], message: str) -> None:
-    test = torch.zeros(2, 1, 4, 4), torch.zeros(2).long()
-    with pytest.raises(ValueError, match=message):
-        Images(train, test)
-    with pytest.raises(ValueError, match="white must be positive"):
-        Images(test, test, white=0)
 
 
 # --- volumes ---
@@ -230,11 +185,3 @@ def test_places_that_were_learned_are_worth_nothing_where_marks_moved() -> None:
     assert accuracy("test", (0,)) == pytest.approx(0.4, abs=0.05)
     # … and both together a better one
     assert accuracy("test", (0, 1)) > 0.6
-
-
-def test_marks_of_a_volume_reach_both_ends_at_every_distance() -> None:
-    volumes, labels = make_task("volumes").batch(4000, generator(0))
-    a, b = (volumes[:, mark].flatten(1).argmax(-1) for mark in (0, 1))
-    stride = torch.tensor([36, 6, 1])[labels // 2]
-    pairs = torch.stack([a // stride % 6, b // stride % 6], -1).unique(dim=0).tolist()
-    assert pairs == [[i, j] for i in range(3) for j in range(3) if i != j]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from lab.tasks.task import IGNORE
-from lab.tasks.text import Text, python_topics
+from lab.tasks.text import Text
 from tests.draws import generator
 
 
@@ -36,18 +36,6 @@ def asked_places(task: Text, length: int) -> list[int]:
                 assert target == text[start + place + 1]
                 found.append(start + place + 1)
     return found
-
-
-def test_the_embedded_text_is_pythons_language_reference() -> None:
-    from pydoc_data.topics import topics
-
-    text = python_topics()
-    assert text == python_topics()
-    assert 400_000 < len(text) < 1_200_000  # it grows from version to version
-    assert all(topic.encode() in text for topic in topics.values())
-    task = Text()
-    assert bytes(torch.cat([task.train, task.test]).tolist()) == text
-    assert len(task.train) == int(0.9 * len(text))
 
 
 def test_a_training_window_is_followed_by_its_targets() -> None:
@@ -86,13 +74,6 @@ def test_every_length_is_asked_for_the_same_bytes_once(lengths: tuple[int, ...])
         assert (windows(task, length)[1] != IGNORE).all()
 
 
-def test_a_length_that_does_not_divide_the_longest_is_asked_for_less() -> None:
-    task = Text(numbered(3000), 8, (24, 64), share=0.8)
-    found = asked_places(task, 24)
-    assert len(found) == len(set(found)) == 9 * 48
-    assert set(found) < set(asked_places(task, 64))
-
-
 @pytest.mark.parametrize("last", [1, 8, 5])
 def test_with_last_only_the_context_differs_between_lengths(last: int) -> None:
     lengths = (8, 16, 64)
@@ -125,17 +106,3 @@ def test_few_windows_are_spread_over_the_test_text(last: int | None) -> None:
     assert asked_places(some, 16) == asked_places(some, 64)
     many = Text(text, 8, lengths, share=0.5, last=last, windows=10_000)
     assert asked_places(many, 64) == asked_places(whole, 64)
-
-
-def test_a_text_to_test_on_takes_nothing_from_training_and_strings_are_utf8() -> None:
-    task = Text("Kähler " * 20, 8, test="xyz" * 10)
-    assert bytes(task.train.tolist()) == ("Kähler " * 20).encode()
-    assert bytes(task.test.tolist()) == b"xyz" * 10
-
-
-def test_the_model_has_room_for_the_longest_window() -> None:
-    task = Text(numbered(2000), 8, (8, 64))
-    model = task.model(encoder="learned")
-    inputs, targets = windows(task, 64)
-    assert model(inputs[:1]).shape == (1, 64, 256)
-    assert targets.shape[1] == 64

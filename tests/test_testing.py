@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from stringlib import (
-    STRING,
     ALiBi,
     CosineWeight,
     DecayWeight,
@@ -183,11 +180,6 @@ def test_what_is_right_passes(name: str) -> None:
     check(make, modes=QUICK if make in (Own, Thrifty, Falling) else ("eager",))
 
 
-def test_every_mode_by_default() -> None:
-    check_bias(Thrifty)
-    check_encoder(lambda: Own(4))
-
-
 WRONG: list[tuple[Callable[..., None], Callable[..., Any], tuple[str, ...] | None, str]] = [
     (check_encoder, Slanted, QUICK, r"rotations are orthogonal and keep norms: RᵀR − I is off by"),
     (check_encoder, Rounded, QUICK, r"gradients are the derivatives: "),
@@ -223,15 +215,3 @@ test_what_cannot_be_checked_is_named = refusals(
     (lambda: check_weight(ELUFeatures), "TypeError: must be a PositionWeight, got ELU"),
     (lambda: check_bias(KerpleLog, modes=["eagre"]), "modes must be one of eager"),
 )
-
-
-def test_torch_alone_is_needed() -> None:
-    code = (
-        "import sys, stringlib.testing\n"
-        "from stringlib import STRING\n"
-        "known = {'torch', 'numpy', 'stringlib', 'typing_extensions'}\n"
-        "assert not {'pytest', 'plotly', 'scipy', 'matplotlib', 'hypothesis'} & {*sys.modules}\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
-    assert issubclass(Own, RotaryEncoder)
-    assert not issubclass(Own, STRING)

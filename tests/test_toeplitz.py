@@ -10,7 +10,6 @@ from torch import Tensor
 
 from stringlib import LinearState, PositionWeight, ToeplitzWeight, linear_attention, reference
 from stringlib.algebra import toeplitz, toeplitz_product
-from stringlib.attention import toeplitz as module
 from stringlib.encoders.bias import ALiBi, KerpleLog, KerplePower, RelativeBias, T5Bias
 from stringlib.kernels import toeplitz as kernel
 from stringlib.kernels.fft import fast_length, hankel_view, toeplitz_spectrum
@@ -79,17 +78,6 @@ def test_the_fft_of_the_sources_multiplies_by_the_matrix(n: int, batch: tuple[in
     assert largest_difference(reference.fft_toeplitz_matmul(c, x), exact) < 1e-11
 
 
-def test_the_other_sign_gives_the_transpose_which_a_symmetric_bias_hides() -> None:
-    c, x = random(13), random(7, 2, seed=1)
-    right = reference.toeplitz_matrix(c)
-    wrong = reference.fft_toeplitz_matmul(c.flip(-1), x)
-    assert largest_difference(wrong, right.mT @ x) < 1e-11
-    assert largest_difference(wrong, right @ x) > 0.5
-    symmetric = c + c.flip(-1)
-    wrong = reference.fft_toeplitz_matmul(symmetric.flip(-1), x)
-    assert largest_difference(wrong, reference.toeplitz_matrix(symmetric) @ x) < 1e-11
-
-
 @pytest.mark.proves("eq-toeplitz-matrix")
 @pytest.mark.parametrize("n", SIZES)
 def test_toeplitz_fills_the_matrix(n: int) -> None:
@@ -111,13 +99,6 @@ def test_a_hankel_view_is_the_matrix_backwards_and_costs_no_memory() -> None:
     assert view.untyped_storage().data_ptr() == values.untyped_storage().data_ptr()
     assert view.stride() == (1, 1)
     assert torch.equal(view.flip(-1), reference.toeplitz_matrix(values.flip(0)))
-
-
-def test_fast_lengths_have_small_factors() -> None:
-    assert [fast_length(k) for k in (0, 1, 7, 11, 391, 1023)] == [1, 1, 8, 12, 400, 1024]
-    smooth = {2**a * 3**b * 5**c for a in range(12) for b in range(8) for c in range(6)}
-    for least in range(1, 2000):
-        assert fast_length(least) == min(size for size in smooth if size >= least)
 
 
 @pytest.mark.proves("eq-toeplitz-circulant")
@@ -254,18 +235,6 @@ def test_unnormalised_sums_are_those_of_the_matrix_at_any_scale(
     assert above.isinf().all()  # as the true sums in float32 are
 
 
-@pytest.mark.parametrize("mode", [None, *MODES])
-def test_a_wide_bias_keeps_its_digits_in_float32(mode: str | None) -> None:
-    n = 196
-    (q, k, v), bias = (x.float() for x in tokens(1, n)), torch.full((1, 2 * n - 1), -25.0)
-    bias[0, n - 1 + 150] = 0.0  # only the first queries have a key there
-    exact = linear_attention(q.double(), k.double(), v.double(), ToeplitzWeight(bias.double()))
-    got = linear_attention(q, k, v, ToeplitzWeight(bias), mode=mode)
-    assert largest_difference(got, exact) < 2e-5 * exact.abs().max()
-    literal = reference.nprf_attention(q, k, v, bias)  # an FFT in float32 loses them
-    assert largest_difference(literal, exact) > exact.abs().max()
-
-
 @pytest.mark.parametrize("mode", MODES)
 def test_minus_infinity_hides_an_offset(mode: str) -> None:
     n = 9
@@ -281,30 +250,6 @@ def test_minus_infinity_hides_an_offset(mode: str) -> None:
     assert (grad[0, ~band] == 0).all()
     nothing = ToeplitzWeight(torch.full((1, 2 * n - 1), -math.inf).double())
     assert (linear_attention(q, k, v, nothing, mode=mode) == 0).all()
-
-
-@pytest.mark.parametrize("n", [1, 2, 5, 9])
-def test_a_long_bias_serves_shorter_sequences(n: int) -> None:
-    bias, (q, k, v) = random(2, 17), tokens(2, n)
-    middle = bias[:, 9 - n : 8 + n]
-    whole, part = ToeplitzWeight(bias), ToeplitzWeight(middle)
-    assert torch.equal(linear_attention(q, k, v, whole), linear_attention(q, k, v, part))
-    assert torch.equal(whole.matrix(n, n), part.matrix(n, n))
-
-
-def test_one_head_serves_all_and_batches_share_the_bias() -> None:
-    (q, k, v), bias = tokens(4, 3, 9), random(1, 17)
-    got = linear_attention(q, k, v, ToeplitzWeight(bias))
-    same = linear_attention(q, k, v, ToeplitzWeight(bias.expand(3, -1)))
-    assert torch.equal(got, same)
-
-
-@pytest.mark.parametrize("mode", [None, *MODES])
-def test_one_head_of_features_serves_all_biases(mode: str | None) -> None:
-    (q, k, v), bias = tokens(3, 9), random(3, 17)
-    whole = linear_attention(q[:1].expand_as(q), k[:1].expand_as(k), v, ToeplitzWeight(bias))
-    got = linear_attention(q[:1], k[:1], v, ToeplitzWeight(bias), mode=mode)
-    assert largest_difference(got, whole) < 1e-11
 
 
 @pytest.mark.parametrize("make", [ALiBi, KerpleLog, KerplePower, T5Bias])
@@ -323,25 +268,6 @@ def test_a_bias_of_softmax_attention_becomes_a_weight(make: type[RelativeBias]) 
         grads = torch.autograd.grad(got.square().sum(), list(bias.parameters()))
         assert all(grad.abs().max() > 0 for grad in grads)
     assert (largest_difference(matrix, matrix.mT) > 0.1) == (make is T5Bias)
-
-
-def test_the_fft_is_taken_where_it_is_the_faster_and_exact(monkeypatch: pytest.MonkeyPatch) -> None:
-    taken: list[str] = []
-    for name in ("toeplitz_by_fft", "toeplitz_by_tiles"):
-        way = getattr(module, name)
-        monkeypatch.setattr(
-            module, name, lambda *args, way=way, name=name: taken.append(name) or way(*args)
-        )
-
-    def way_of(n: int, spread: float = 1.0, causal: bool = False) -> str:
-        q, k, v = tokens(1, n, m=1, d=1)
-        weight = ToeplitzWeight(spread * random(1, 2 * n - 1))
-        linear_attention(q, k, v, weight, causal)
-        return taken[-1]
-
-    # the crossover for one feature and one channel is 800 · 2/3
-    assert (way_of(450), way_of(620)) == ("toeplitz_by_tiles", "toeplitz_by_fft")
-    assert way_of(620, spread=5) == way_of(620, causal=True) == "toeplitz_by_tiles"
 
 
 def wide_bias(kind: str, n: int) -> Tensor:
@@ -386,17 +312,6 @@ def test_biases_of_any_range(kind: str, features: str, causal: bool, dtype: torc
         assert largest_difference(one, other) <= 10 * limit * (1 + other.abs().max().item())
 
 
-@pytest.mark.parametrize("causal", [False, True])
-def test_biases_of_any_range_on_a_grid(causal: bool) -> None:
-    grid = (3, 50)
-    (q, k, v), bias = tokens(2, 150), 300 * random(2, 5, 99, seed=6)
-    logits = torch.stack([toeplitz(head, axes=2) for head in bias])
-    exact, size = by_logarithms(q, k, v, logits, causal)
-    assert math.prod(grid) == q.shape[-2]
-    got = linear_attention(q.float(), k.float(), v.float(), ToeplitzWeight(bias.float()), causal)
-    assert ((got - exact).abs() <= 1e-4 * size).all()
-
-
 def test_a_long_table_with_one_offset_far_above_the_others() -> None:
     n = 2700  # long enough for an FFT
     (q, k, v), bias = (x.float() for x in tokens(1, n, m=7)), torch.full((1, 2 * n - 1), -45.0)
@@ -432,41 +347,6 @@ def test_the_matrix_never_stands_whole(n: int) -> None:
         linear_attention(q, k, v, ToeplitzWeight(bias), mode="fft").sum().backward()
     # a whole A1 would have 2 · 17 · 16 n numbers; one feature has a complex spectrum a channel
     assert largest.elements <= 2 * 17 * 2 * fast_length(2 * n - 1)
-
-
-@pytest.mark.parametrize("grid", [(64, 16), (300, 2), (3, 400)])
-def test_the_matrix_of_a_grid_never_stands_whole(grid: tuple[int, int]) -> None:
-    """A tile has as many places of the first axis as make 128 tokens, and one at least."""
-    n, bias = math.prod(grid), random(1, *(2 * size - 1 for size in grid))
-    with LargestTensor() as largest:
-        linear_attention(*tokens(1, n), ToeplitzWeight(bias), mode="parallel")
-    assert largest.elements <= max(kernel.TILE, grid[1]) * n
-
-
-def test_long_sequences_keep_no_tile_for_the_gradient() -> None:
-    kept: list[int] = []
-
-    def pack(x: Tensor) -> Tensor:
-        kept.append(x.numel())
-        return x
-
-    for n in (kernel.KEPT, kernel.KEPT + 1):
-        leaves = [x.requires_grad_() for x in (*tokens(1, n), random(1, 2 * n - 1))]
-        kept.clear()
-        with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
-            linear_attention(*leaves[:3], ToeplitzWeight(leaves[3]), mode="parallel")
-        assert (max(kept) < 10 * n) == (n > kernel.KEPT)
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_compiles_without_a_break(mode: str) -> None:
-    @torch.compile(backend="aot_eager", fullgraph=True)
-    def attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
-        return linear_attention(q, k, v, ToeplitzWeight(bias), mode=mode)
-
-    (q, k, v), bias = tokens(1, 20), random(1, 39)
-    exact = linear_attention(q, k, v, ToeplitzWeight(bias))
-    assert largest_difference(attend(q, k, v, bias), exact) < 1e-11
 
 
 def attend(heads: int = 2, n: int = 8, bias: tuple[int, ...] = (2, 15), **options: object):

@@ -1,16 +1,13 @@
 """Where a model trains: on the reader's GPU if there is one, on the CPU under test."""
 
-from contextlib import nullcontext
-
 import pytest
 import torch
 
 from lab.records import read_record, stamp
-from lab.train import Settings, fit, hardware, make_fabric, study
+from lab.train import Settings, fit, hardware, study
 from lab.train.__main__ import main
 from lab.train.hardware import find_device
-from tests.test_train import Sums, make, same
-from tools.notebooks import ENVIRONMENT
+from tests.test_train import Sums, make
 
 SETTINGS = Settings(steps=3, batch_size=2, log_every=1)
 
@@ -64,24 +61,6 @@ def test_a_device_that_is_unknown_or_not_there_is_named(
         fit(make(), Sums(), SETTINGS, device=device)
 
 
-def test_a_device_is_given_once():
-    with pytest.raises(ValueError, match=r"device must be left out where fabric .* got 'cpu'"):
-        fit(make(), Sums(), SETTINGS, device="cpu", fabric=make_fabric("cpu"))
-
-
-@pytest.mark.parametrize(
-    ("accelerator", "precision", "message"),
-    [
-        ("auto", "8-bit", r"precision must be one of 32-true, .* got '8-bit'"),
-        ("abacus", "32-true", "accelerator='abacus'.* must fit this machine"),
-        ("cpu", "16-mixed", "the accelerator has, such as 'bf16-mixed', got '16-mix"),
-    ],
-)
-def test_hardware_that_is_not_there_is_named(accelerator, precision, message):
-    with pytest.raises(ValueError, match=message):
-        make_fabric(accelerator, precision=precision)
-
-
 def test_a_run_asks_for_the_reader_s_gpu(machine, monkeypatch):
     asked = []
     real = hardware.Fabric
@@ -104,34 +83,6 @@ class Wide(Sums):
     def draw(self, size, generator):
         x, target = super().draw(size, generator)
         return x.double(), target
-
-
-def test_argument_variable_and_fabric_give_the_same_run(machine, monkeypatch):
-    machine("cuda")
-    models = make(), make(), make()
-    found = [fit(models[0], Sums(), SETTINGS, device="cpu")]
-    found.append(fit(models[1], Sums(), SETTINGS, fabric=make_fabric("cpu")))
-    monkeypatch.setenv("STRINGLIB_DEVICE", "cpu")
-    found.append(fit(models[2], Sums(), SETTINGS))
-    assert found[0].losses == found[1].losses == found[2].losses
-    assert same(models[0], models[1])
-    assert same(models[0], models[2])
-
-
-@pytest.mark.parametrize("bad", [None, 1])
-def test_a_model_comes_back_to_where_it_was(monkeypatch, bad):
-    model, fabric, moved = make(), make_fabric("cpu"), []
-    real = fabric.setup
-
-    def setup(module, optimizer):
-        wrapped = real(module, optimizer)
-        monkeypatch.setattr(module, "to", moved.append)
-        return wrapped
-
-    monkeypatch.setattr(fabric, "setup", setup)
-    with nullcontext() if bad is None else pytest.raises(FloatingPointError):
-        fit(model, Sums(bad_step=bad), SETTINGS, fabric=fabric)
-    assert moved == [torch.device("cpu")]
 
 
 def test_the_command_and_the_studies_take_a_device(machine, monkeypatch, tmp_path, capsys):
@@ -161,17 +112,3 @@ def test_the_command_and_the_studies_take_a_device(machine, monkeypatch, tmp_pat
     with pytest.raises(SystemExit):
         made.main(["--device", "mps"])
     assert "device must be a device that PyTorch finds here" in capsys.readouterr().err
-
-
-def test_the_run_of_a_study_is_told_the_device(machine, monkeypatch):
-    machine("cuda")
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a GPU")
-    monkeypatch.setenv("STRINGLIB_DEVICE", "cpu")
-    one = ("a", 0), {}, None
-    found = study._do(lambda seed, steps: {"on": find_device()}, 1, "cuda", "aaaaaaa", one)
-    assert found["on"] == found["made"][0]["hardware"]["device"] == "cuda"
-
-
-def test_notebooks_and_tests_train_on_the_cpu():
-    assert ENVIRONMENT["STRINGLIB_DEVICE"] == "cpu"
-    assert find_device() == "cpu"

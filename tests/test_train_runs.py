@@ -1,34 +1,25 @@
 """The runs of a command: rates tried apart from the test sets, several at a time, one bar."""
 
-import dataclasses
 import os
-import re
 import signal
 import time
-from functools import partial
-from pathlib import Path
 
 import pytest
 import torch
-from tqdm import tqdm
 
 from lab.records import read_record
 from lab.tasks import TASKS, make_task
 from lab.tasks.recall import Recall
 from lab.tasks.task import IGNORE
-from lab.train import fit, fitting, runs
-from lab.train.__main__ import main, make_all
-from lab.train.hardware import make_fabric
-from lab.train.options import read_options
-from lab.train.runner import workers
-from lab.train.runs import Progress, Run, _best, train_all
+from lab.train import fit, fitting
+from lab.train.__main__ import main
+from lab.train.runs import _best
 from lab.train.settings import Settings
 from tests.test_study import launch
 
 # Dask, from inside
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
 
-ROOT = Path(__file__).parents[1]
 SHORT = ["--steps", "3", "--batch-size", "4", "--accelerator", "cpu", "--log-every", "1"]
 RECALL = ["recall", "--task-option", "pairs=2", *SHORT]
 
@@ -112,17 +103,6 @@ def test_of_an_error_the_least_is_chosen_and_the_report_says_so(tmp_path, capsys
     assert "error, test (less is better)" in (tmp_path / "plot.svg").read_text(encoding="utf8")
 
 
-def test_a_metric_of_one_object_is_refused_before_anything_is_trained(
-    tmp_path, capsys, monkeypatch
-):
-    monkeypatch.setitem(TASKS, "own", lambda: setattr(task, "metric", "error") or task)
-    task = make_task("recall")
-    assert main(["own", *SHORT, "--rate", "1e-3,1e-2", "--folder", str(tmp_path / "new")]) == 2
-    expected = "metric of Recall must stand in the class, with less_is_better, got 'error'"
-    assert expected in capsys.readouterr().err
-    assert not (tmp_path / "new").exists()
-
-
 def test_a_rate_at_which_the_loss_goes_bad_is_not_chosen(tmp_path, capsys):
     assert main([*RECALL, "--rate", "1e30,1e-3", "--folder", str(tmp_path)]) == 0
     assert "softmax: rate 0.001; on validation 1e+30 gone bad, 0.001" in capsys.readouterr().out
@@ -132,14 +112,6 @@ def test_a_rate_at_which_the_loss_goes_bad_is_not_chosen(tmp_path, capsys):
     folder = str(tmp_path / "other")
     assert main([*RECALL, "--rate", "1e30,1e29", "--folder", folder]) == 2
     assert "error: softmax: the loss must be finite at some --rate" in capsys.readouterr().err
-
-
-def test_fresh_begins_trials_and_seeds_anew(tmp_path, monkeypatch):
-    words = [*RECALL, "--rate", "1e-3,1e-2", "--folder", str(tmp_path)]
-    assert main(words) == 0
-    steps = trained(monkeypatch)
-    assert main([*words, "--fresh"]) == 0
-    assert len(steps) == 3 * 3  # two trials and a seed
 
 
 def test_ctrl_c_with_jobs_keeps_what_is_done_and_saves_what_is_under_way(tmp_path):
@@ -180,42 +152,3 @@ def is_there(group):
     except ProcessLookupError:
         return False
     return True
-
-
-def test_one_bar_says_which_run_and_a_model_is_drawn_by_its_seed(tmp_path, capfd, monkeypatch):
-    shown = partial(tqdm, mininterval=0, miniters=1)  # else a quick run is over before it is seen
-    monkeypatch.setattr(runs, "tqdm", shown)
-    words = [*RECALL, "--attention", "relu,elu", "--seeds", "2", "--folder", str(tmp_path)]
-    options = dataclasses.replace(read_options(words), progress=True)
-    task = make_all(options)
-    cells = train_all(options, task, make_fabric("cpu"), lambda _: None)
-    err = capfd.readouterr().err
-    assert "/12 [" in err  # steps of all four runs
-    assert re.search(r"relu, seed 0: .*/12 \[\d\d:\d\d<", err)  # and the time left
-    torch.manual_seed(1)
-    settings = dataclasses.replace(options.cells["elu"].settings[0], seed=1)
-    alone = fit(task.model(attention="elu"), task, settings)
-    assert alone.losses == cells["elu"]["runs"][1]["losses"]
-
-
-def test_the_bar_counts_what_is_left_to_do():
-    settings = Settings(steps=10)
-    runs = [Run(name, settings, Path(), False) for name in "abc"]
-    progress = Progress(30, shown=True)
-    progress.see(str(runs[0]), [0], 1.0)
-    progress.see(str(runs[0]), [3, 6], 1.0)
-    assert (progress.bar.n, progress.bar.initial, progress.bar.total) == (7, 0, 30)
-    progress.see(str(runs[1]), [5, 8], 1.0)  # the checkpoint had 6
-    assert (progress.bar.n, progress.bar.initial, progress.bar.total) == (16, 6, 30)
-    progress.end(runs[2])  # was over
-    assert progress.bar.total == 20
-    progress.end(runs[0])  # gone bad after 7
-    assert progress.bar.total == 17
-    progress.bar.close()
-
-
-def test_processes_hold_memory_unless_they_are_told_how(monkeypatch):
-    monkeypatch.setenv("MALLOC_TOP_PAD_", "4096")
-    with workers(2) as each:
-        found = dict(each(os.environ.get, ["MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_"]))
-    assert found == {"MALLOC_TRIM_THRESHOLD_": "8589934592", "MALLOC_TOP_PAD_": "4096"}

@@ -65,12 +65,6 @@ def test_what_is_no_checkpoint_is_named_and_left(tmp_path, wrong):
     assert path.read_bytes() == before
 
 
-def test_a_folder_is_no_checkpoint(tmp_path):
-    (tmp_path / "checkpoint.pt").mkdir()
-    with pytest.raises(ValueError, match=r"checkpoint\.pt must be a checkpoint of a run, but is"):
-        fit(make(), Sums(), SETTINGS, folder=tmp_path)
-
-
 def test_the_command_ends_with_a_line_about_it(tmp_path, capsys):
     path = tmp_path / "relu" / "seed-0" / "checkpoint.pt"
     path.parent.mkdir(parents=True)

@@ -11,14 +11,12 @@ from torch import Tensor
 from stringlib import (
     DecayWeight,
     DeltaWeight,
-    MultiHeadAttention,
     RoPE,
     linear_attention,
     make_encoder,
     rotated_linear_attention,
 )
 from stringlib.attention.linear import LARGEST
-from stringlib.inputs import finds, is_known
 
 POSITIVE = torch.ones(2, 3, 4)
 NEGATIVE = POSITIVE.clone().index_put((torch.tensor(1), torch.tensor(2)), torch.tensor(-1e-3))
@@ -109,25 +107,3 @@ def test_a_place_that_no_matrix_has_is_drawn_anew() -> None:
         assert ((rows >= 0) & (rows < columns) & (columns < 8)).all(), (row, column)
     kept = encoder.support.clone()
     assert torch.equal(encoder.to("cpu").support, kept)
-
-
-def test_tokens_are_of_the_dtype_of_the_layer() -> None:
-    layer, x = MultiHeadAttention(8, 2), torch.ones(3, 8, dtype=torch.float64)
-    for read in (layer, layer.attention_weights):
-        with pytest.raises(TypeError, match=r"x must be torch.float32 as the module is, got"):
-            read(x)
-
-
-class Elsewhere(Tensor):
-    """Numbers that say they are on a GPU."""
-
-    device = torch.device("cuda")
-
-
-def test_a_gpu_is_not_waited_for() -> None:
-    x = torch.ones(3)
-    assert is_known(x, torch.isfinite)
-    assert finds(x, torch.isfinite)
-    there = x.as_subclass(Elsewhere)
-    assert not is_known(there, torch.isfinite)
-    assert not finds(there, torch.isfinite)

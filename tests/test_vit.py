@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -110,15 +109,6 @@ def test_the_model_is_its_formulas_written_out(encoder: str | None, pool: str) -
     assert properties.largest_difference(model(images), expected) <= 1e-10
 
 
-def test_a_model_without_places_sees_a_set() -> None:
-    model = vision_model("softmax-None").double()
-    images = pictures(model).double()
-    flipped = images.unflatten(2, (2, 3)).flip(2).flatten(2, 3)  # rows of patches change places
-    assert properties.largest_difference(model(images), model(flipped)) <= 1e-12
-    placed = vision_model("softmax-learned").double()
-    assert properties.largest_difference(placed(images), placed(flipped)) > 1e-4
-
-
 def test_a_model_reads_its_table_at_given_places() -> None:
     model = vision_model("softmax-learned").double()
     images = pictures(model, 12, 16).double()
@@ -127,25 +117,8 @@ def test_a_model_reads_its_table_at_given_places() -> None:
     assert properties.largest_difference(model(images), model(images, grid_positions(4, 8))) > 1e-4
 
 
-def test_a_table_of_offsets_in_the_plane() -> None:
-    model = vision_model("elu-toeplitz-None")
-    assert model.blocks[0].attention.weight.bias.shape == (2, 3, 7)
-    series = vision_model("elu-toeplitz-None", "series", length=4)
-    assert series.blocks[0].attention.weight.bias.shape == (2, 7)
-    assert series(pictures(series)).shape == (3, CLASSES)
-
-
-def test_an_encoder_of_features_turns_them() -> None:
-    model = vision_model("favor-after")
-    assert model.blocks[0].attention.encoder.head_dim == 6
-
-
 def vit(image: Any = 8, patch: Any = 2, **more: Any) -> ViT:
     return ViT(image, patch, CLASSES, **{"dim": 24, "heads": 2, **more})
-
-
-def test_sizes_may_be_integers_of_numpy_and_lists() -> None:
-    assert vit(np.int64(8), np.int64(2)).grid == vit([8, 8], [2, 2]).grid == (4, 4)
 
 
 @pytest.mark.parametrize("pool", ["cls", "mean"])
@@ -171,12 +144,6 @@ def test_images_of_several_sizes_in_one_batch(name: str, pool: str) -> None:
         properties.largest_difference(model(padded, key_mask=key_mask | True), model(padded))
         < 1e-12
     )
-
-
-def test_an_image_without_a_patch_has_a_score() -> None:
-    model = vision_model("softmax-mixed", pool="mean")
-    scores = model(pictures(model), key_mask=torch.zeros(3, 8, dtype=torch.bool))
-    assert torch.equal(scores, model.readout.bias.expand(3, -1))
 
 
 def test_bad_input_is_named() -> None:
