@@ -9,7 +9,6 @@ from numpy.polynomial import chebyshev
 from scipy.optimize import linprog
 
 from stringlib import (
-    CosineWeight,
     FallingWeight,
     RampWeight,
     linear_attention,
@@ -33,6 +32,24 @@ def test_the_matrix_holds_the_formula(queries, keys, power):
             assert abs(matrix[i, j].item() - wanted) < 1e-15
 
 
+@pytest.mark.parametrize("power", [1, 2, 3])
+@pytest.mark.parametrize("start", [0, 4])
+def test_products_of_the_features_carry_the_weight_and_none_is_negative(power, start):
+    phi = random(2, 7, 5).abs()
+    weight = RampWeight(10, power)
+    q, k, log_decay = weight.factors(phi, phi, start)
+    assert log_decay is None
+    assert q.shape == k.shape == (2, 7, 5 * (power + 1))
+    assert q.min() >= 0
+    assert k.min() >= 0
+    wanted = weight.matrix(7, 7) * (phi @ phi.mT)
+    assert largest_difference((q @ k.mT).tril(), wanted) < 1e-12
+    # the features of a token do not depend on where its piece of the sequence begins
+    before = torch.nn.functional.pad(phi, (0, 0, start, 0))
+    for piece, whole in zip((q, k), weight.factors(before, before), strict=False):
+        assert torch.equal(piece, whole[:, start:])
+
+
 def test_it_is_zero_at_the_horizon_and_keeps_its_digits_before():
     """No cancellation: in float32 a tiny weight is right to a millionth of itself."""
     weight = RampWeight(1000, 2)
@@ -42,13 +59,6 @@ def test_it_is_zero_at_the_horizon_and_keeps_its_digits_before():
     exact = torch.tensor([(j / 1000) ** 2 for j in range(1001)], dtype=torch.float64)
     assert last[0] == 0
     assert ((last - exact).abs() <= 1e-6 * exact).all()
-    # 1 − sin, which has the same three copies, loses them
-    ahead, plain = (
-        CosineWeight(1000, True).features(phi[:, :1001], start)[0] for start in (1000, 0)
-    )
-    sine = 2 * (ahead @ plain.mT)[-1].double()
-    wanted = 1 - torch.sin((1000 - torch.arange(1001.0).double()) * (math.pi / 2000))
-    assert ((sine - wanted).abs() / wanted.clamp(min=1e-12))[1:20].max() > 1e-3
 
 
 def shares(weights):

@@ -246,17 +246,6 @@ def test_only_a_weight_or_bias_knows_the_order(method: str) -> None:
     assert (largest_difference(model(tokens), there) < 1e-9) is blind
 
 
-@pytest.mark.parametrize("start", [False, True])
-@pytest.mark.parametrize("attention", gating.ATTENTIONS)
-def test_queries_see_the_pairs_and_perhaps_the_start(attention: str, start: bool) -> None:
-    torch.manual_seed(0)
-    model = gating.Recall(attention, "none", start, generator()).double()
-    x = model.embed(*gating.batch(3, generator())[0])
-    weights = model.layer.attention_weights(x, key_mask=model.seen)[..., 1 + gating.PAIRS :, :]
-    seen = weights.abs().amax((0, 1, 2)) > 0
-    assert seen.tolist() == [start] + [True] * gating.PAIRS + [False] * gating.QUERIES
-
-
 # --- what one study claims -------------------------------------------------------------------
 
 
@@ -267,19 +256,6 @@ def test_the_misplaced_form_is_the_literal_one() -> None:
     skew = build_skew_symmetric(encoder.entries[0].detach(), 16)
     literal = cayley_after_rope(q, positions, skew, encoder.omega[0].detach())
     assert largest_difference(encoder(q, q, positions)[0], literal) < 1e-12
-
-
-def test_training_learns_and_behind_the_rotation_the_transform_does_not() -> None:
-    models = {
-        method: cayley_string.train(setting="frozen", method=method, seed=1, steps=60)
-        for method in ("0", "1", "after")
-    }
-    losses = {method: cayley_string.held_out_loss(model) for method, model in models.items()}
-    assert losses["1"] < losses["0"] - 0.1
-    assert abs(losses["after"] - losses["0"]) < 1e-9
-    start = cayley_string.train(setting="frozen", method="after", seed=1, steps=0)
-    moved = models["after"].encoder.entries - start.encoder.entries
-    assert moved.abs().max() < 1e-5
 
 
 def test_the_table_of_scores_is_attention_with_rope() -> None:
@@ -351,19 +327,3 @@ def test_the_inert_part_turns_nothing_and_the_rest_is_all_frequencies() -> None:
         assert squares.item() == pytest.approx(c.square().sum().item(), rel=1e-12)
         c.copy_(even)
         assert encoder.frequencies().abs().max() < 1e-14
-
-
-def test_penalty_and_decay_act_on_the_inert_part_too() -> None:
-    def sizes(**changed: object) -> dict[str, float]:
-        told = {**circulant_training.BASE, "start": "normal", **changed}
-        found: dict[str, float] = circulant_training.run(0, 3, **told)["sizes"]
-        return found
-
-    torch.manual_seed(0)
-    start = circulant_training.encoder(16, "normal", shared=False).coefficients.detach()
-    size = circulant_training.inert(start).square().mean().sqrt().item()
-    # the loss gives the even part no gradient; decay takes a share of it, Adam's step a length
-    assert sizes()["inert"] == pytest.approx(size, abs=1e-5)
-    rate = circulant_training.BASE["rate"]
-    assert sizes(decay=10.0)["inert"] == pytest.approx(size * (1 - 10 * rate) ** 3, abs=1e-5)
-    assert size - 3 * rate < sizes(penalty=1e3)["inert"] < size - rate

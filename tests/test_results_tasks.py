@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ from lab.tasks.recall import Recall
 from lab.tasks.task import IGNORE
 from lab.tasks.volumes import Volumes
 from lab.theory.capacity import guess_accuracy
-from lab.train.history import History
 from results import (
     copy_rates,
     extrapolation,
@@ -26,7 +24,6 @@ from results import (
     lookup,
     performer_vision,
     recall,
-    recall_redraw,
     recall_success,
     repeats,
     transfer,
@@ -36,12 +33,8 @@ from results import (
 from stringlib import RoPE
 from stringlib.encoders.registry import make_encoder
 from stringlib.encoders.scaling import yarn_attention_factor
-from stringlib.models import ViT
-from stringlib.positions import grid_positions
 from stringlib.testing.properties import largest_difference
 from tests.draws import generator
-
-BAG = {"dim": 16, "heads": 2, "depth": 1}
 
 
 class Says(nn.Module):
@@ -107,20 +100,6 @@ def test_a_layer_keeps_the_bytes_of_its_state(name: str) -> None:
     assert lookup.kept_bytes(10, **told) == 4 * kept
 
 
-@pytest.mark.parametrize("every", [None, 1, 3])
-def test_rows_are_drawn_anew_every_so_many_steps(every: int | None) -> None:
-    model = Recall().model(attention="favor-circulant")
-    features = model.blocks[0].attention.features
-    redraw, seen = recall_redraw.Redraw(model, 0, every), [features.projection.matrix().clone()]
-    for step in range(7):
-        redraw(History(steps=[step]))
-        seen.append(features.projection.matrix().clone())
-    changed = [not torch.equal(a, b) for a, b in pairwise(seen)]
-    assert changed == [every is not None and (step + 1) % every == 0 for step in range(7)]
-    redraw.now()
-    assert not torch.equal(features.projection.matrix(), seen[-1])
-
-
 # --- ListOps ---------------------------------------------------------------------------------
 
 
@@ -138,13 +117,6 @@ def test_accuracy_by_operator_is_the_share_of_that_value(digit: int) -> None:
     for i, name in enumerate(OPERATORS):
         mine = values[tokens[:, 0] == 10 + i]
         assert found[name] == pytest.approx((mine == digit).double().mean().item(), abs=1e-6)
-
-
-def assert_looks_back(model: nn.Module, tokens: Tensor) -> None:
-    """A token changes what is said at its place and later, and nothing before."""
-    later = model(tokens.index_fill(1, torch.tensor([12]), 99))
-    change = (later - model(tokens)).abs().amax((0, 2))
-    assert change[:12].max() < 1e-5 < 1e-3 < change[12:].min()
 
 
 # --- language --------------------------------------------------------------------------------
@@ -192,23 +164,6 @@ def test_a_window_says_one_piece_again_and_again() -> None:
         assert where == (first if which == "first" else [*range(period - 1, 2 * period - 1)])
 
 
-@pytest.mark.parametrize("kind", copy_rates.STATES)
-def test_a_head_of_softmax_stands_beside_one_of_another_kind(kind: str) -> None:
-    torch.manual_seed(0)
-    name, tokens = f"{kind} {copy_rates.BESIDE}, alone", torch.arange(40).view(2, 20)
-    model = copy_rates.make_model(**copy_rates.METHODS[name])
-    whole = copy_rates.make_model(**copy_rates.METHODS[f"{kind}, alone"])
-    plain = copy_rates.make_model(**copy_rates.METHODS["softmax, RoPE, alone"])
-    size, *others = (sum(p.numel() for p in m.parameters()) for m in (model, whole, plain))
-    assert min(others) <= size <= max(others)
-    assert_looks_back(model, tokens)
-    softmax, other = model.blocks[1].attention.parts
-    assert softmax.features is None
-    assert other.features is not None
-    x = torch.randn(2, 20, copy_rates.DIM)
-    assert 0.3 < softmax(x).std() / other(x).std() < 3
-
-
 def test_every_context_names_the_same_bytes() -> None:
     named = []
     for length, batches in language.context_task().held_out().items():
@@ -219,16 +174,6 @@ def test_every_context_names_the_same_bytes() -> None:
     assert len(named) == len(language.CONTEXTS)
     assert all(torch.equal(named[0], other) for other in named[1:])
     assert named[0].shape == (language.WINDOWS, language.LAST)
-
-
-@pytest.mark.parametrize("name", language.CELLS)
-def test_models_are_of_one_size_but_for_what_a_method_adds(name: str) -> None:
-    def count(**options: object) -> int:
-        return sum(p.numel() for p in language.text_task().model(**options).parameters())
-
-    more = count(**language.CELLS[name]) / count(**language.ROPE) - 1
-    gated = language.CELLS[name].get("gate") == "elementwise"
-    assert 0 <= more < (0.08 if gated else 0.04)
 
 
 # --- lengths ---------------------------------------------------------------------------------
@@ -345,25 +290,6 @@ def test_places_are_rows_from_the_top() -> None:
     assert vision.at_places(upper, task) == [[float(r <= 3)] * 5 for r in range(5)]
 
 
-def test_finer_positions_are_counted_or_interpolated(monkeypatch: pytest.MonkeyPatch) -> None:
-    task = make_task("digits", scale=2)
-    asked: list[Tensor] = []
-
-    def remember(model: ViT, images: Tensor, labels: Tensor, at: Tensor) -> float:
-        assert images.shape[1:] == (1, 16, 16)
-        asked.append(at)
-        return 0.5
-
-    monkeypatch.setattr(vision, "accuracy", remember)
-    assert vision.finer(task.model(**BAG), task) == {"counted": 0.5, "interpolated": 0.5}
-    counted, between = asked
-    assert torch.equal(counted, grid_positions(8, 8))
-    # four patches of the fine grid lie around the centre of each coarse one
-    centres = between.view(4, 2, 4, 2, 2).mean((1, 3)).flatten(0, 1)
-    assert largest_difference(centres, grid_positions(4, 4)) < 1e-6
-    assert largest_difference(between[1] - between[0], torch.tensor([0, 0.5])) < 1e-6
-
-
 def test_sources_are_whole_files_each_in_one_of_three_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -440,19 +366,6 @@ def test_the_gradient_at_zero_vanishes_only_without_any_absolute_place(
 
 
 # --- from two coordinates to three -----------------------------------------------------------
-
-
-def test_a_slice_holds_both_marks_and_their_direction() -> None:
-    slices = transfer_3d.Slices(Volumes(4))
-    pictures, labels = slices.batch(200, generator())
-    assert pictures.shape == (200, 3, 4, 4)
-    assert pictures[:, :2].sum((2, 3)).eq(1).all()
-    a, b = (pictures[:, n].flatten(1).argmax(1) for n in (0, 1))
-    step = torch.stack([b // 4 - a // 4, b % 4 - a % 4], 1)
-    rows = torch.arange(200)
-    assert step[rows, 1 - labels // 2].eq(0).all()
-    assert step[rows, labels // 2].sign().eq(1 - 2 * (labels % 2)).all()
-    assert labels.unique().tolist() == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("encoder", transfer_3d.ENCODERS)

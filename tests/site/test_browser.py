@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from lab.explore.style import DIVERGING
-from tests.site.reader import DESKTOP, PHONE, STILL, Reader, about, book, compare, pages_of
+from tests.site.reader import DESKTOP, PHONE, Reader, about, book, compare, pages_of
 from tools.check_site import GENERATED
 
 OF_EACH_KIND = ("notebooks/02_rope.html", "book/terms.html", "book/api/encoders.html")
@@ -293,10 +292,6 @@ def test_play_runs_and_pauses(reader: Reader, with_figures: list[Path]) -> None:
     button.click()
 
 
-def test_some_figures_can_be_held(with_figures: list[Path]) -> None:
-    assert any("book-plot held" in path.read_text(encoding="utf8") for path in with_figures)
-
-
 def test_figures_are_large_enough_for_a_finger(phone: Reader, with_figures: list[Path]) -> None:
     phone.open(with_figures[0])
     for element in phone.page.query_selector_all(".book-figure :is(input, button)"):
@@ -389,31 +384,6 @@ def test_the_front_page_leads_back_to_where_the_reader_was(browser: Any, pages: 
     window.close()
 
 
-def test_the_sidebar_shows_where_the_reader_is(reader: Reader, pages: list[Path]) -> None:
-    for stem in ("02_rope", "24_in_models"):  # one after the other: the theme keeps the place
-        reader.page.goto(next(p for p in pages if p.stem == stem).as_uri())
-        reader.page.wait_for_load_state("load")
-        seen, link = (
-            reader.page.locator(f".bd-sidebar-primary{name}").first.bounding_box()
-            for name in ("", " a.current")
-        )
-        assert seen["y"] <= link["y"] < seen["y"] + seen["height"] - link["height"], stem
-
-
-def test_numbers_about_zero_are_dark_where_the_page_is(browser: Any, pages: list[Path]) -> None:
-    window = Reader(browser, **DESKTOP)
-    window.page.goto(next(p for p in pages if p.stem == "02_rope").as_uri())
-    window.page.evaluate("document.querySelector('.predict button').click()")
-    window.page.locator(".book-figure").first.scroll_into_view_if_needed()
-    scale = "document.querySelector('.book-plot').layout?.coloraxis?.colorscale"
-    for theme, colour in (("light", DIVERGING[2][1]), ("dark", "#1c2026")):
-        window.page.evaluate("t => { document.documentElement.dataset.theme = t; }", theme)
-        window.page.wait_for_function(f"{scale}?.[2][1] === '{colour}'")
-    by_night = {colour for _, colour in window.page.evaluate(scale)}
-    assert by_night.isdisjoint(colour for _, colour in DIVERGING), "NIGHT in book-plotly.js"
-    window.close()
-
-
 def test_a_claim_opens_what_it_rests_on(browser: Any, pages: list[Path]) -> None:
     (chapter,) = (path for path in pages if path.name.startswith("21_"))
     page = browser.new_context(**PHONE, java_script_enabled=False).new_page()
@@ -479,37 +449,12 @@ def test_a_link_to_a_deeper_section_or_into_it_opens_it_and_paper_shows_it(
     assert shut.count() > 0
 
 
-def test_without_javascript_folded_boxes_are_open(browser: Any, pages: list[Path]) -> None:
-    context = browser.new_context(java_script_enabled=False, offline=True)
-    page = context.new_page()
-    page.goto(next(p for p in pages if p.stem == "12_circulant_favor").as_uri())
-    boxes = page.locator(".admonition.dropdown:not(details *)")
-    assert boxes.count() > 1
-    assert all(text.is_visible() for text in boxes.locator("p").all())
-    context.close()
-
-
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_opened_code_shuts_nobody_out(browser: Any, pages: list[Path], theme: str) -> None:
     window = Reader(browser, **PHONE)
     window.open(next(p for p in pages if p.stem == "01_why_positions"))
     window.page.locator(".book-all").click()
     window.dress(theme)
-    assert window.barriers() == []
-    window.close()
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("place", ["section > p", ".admonition"])
-def test_a_link_under_the_pointer_can_be_read(
-    browser: Any, pages: list[Path], theme: str, place: str
-) -> None:
-    window = Reader(browser, **DESKTOP)
-    window.open(next(p for p in pages if p.stem == "22_length_extrapolation"))
-    window.dress(theme)
-    window.page.evaluate(STILL)  # which moves the text: first
-    window.page.locator(f".bd-article {place} a.internal").first.hover()
-    assert window.page.locator("a.internal:hover").count() == 1
     assert window.barriers() == []
     window.close()
 
@@ -563,23 +508,6 @@ PLANTED = {
 }
 
 
-@pytest.mark.parametrize(
-    ("html", "rule"),
-    [
-        ("<img src='data:,'>", "image-alt"),
-        ("<p style='color: #999; background: #fff'>pale</p>", "color-contrast"),
-        ("<p>good</p>" * 9 + "<p style='background: #333'>dark</p>", "color-contrast"),
-        ("<pre style='overflow: auto'>" + "wide " * 200 + "</pre>", "scrollable-region-focusable"),
-        ("<button></button>", "button-name"),
-    ],
-)
-def test_the_reader_sees_a_planted_barrier(html: str, rule: str, reader: Reader) -> None:
-    for contrast in {False, rule == "color-contrast"}:
-        reader.looks.clear()
-        reader.page.set_content(f"<!doctype html><body>{ARTICLE.format(html)}</body>")
-        assert any(fault.startswith(rule) for fault in reader.barriers(contrast=contrast))
-
-
 @pytest.mark.parametrize("what", PLANTED)
 def test_the_reader_sees_a_planted_fault(what: str, reader: Reader, tmp_path: Path) -> None:
     html, complaint = PLANTED[what]
@@ -591,15 +519,3 @@ def test_the_reader_sees_a_planted_fault(what: str, reader: Reader, tmp_path: Pa
     else:
         reader.open(page)
     assert any(complaint in fault for fault in reader.faults())
-
-
-def test_the_reader_sees_an_empty_page_and_finds_no_fault_in_a_good_one(
-    reader: Reader, tmp_path: Path
-) -> None:
-    page = tmp_path / "page.html"
-    page.write_text("<!doctype html><body><article></article></body>", encoding="utf8")
-    reader.open(page)
-    assert reader.faults() == ["the page is empty"]
-    page.write_text(f"<!doctype html><body>{ARTICLE.format('')}</body>", encoding="utf8")
-    reader.open(page)
-    assert reader.faults() == []

@@ -111,22 +111,6 @@ def test_a_planted_fault_is_found(
     assert message in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    "rule", ["@import 'https://a.example/b.css';", "a { src: url(//a.example/f) }"]
-)
-def test_an_external_load_in_a_stylesheet_is_found(rule: str, good: Path) -> None:
-    (good / "style.css").write_text(rule, encoding="utf8")
-    assert [line.partition(" ")[0] for line in Site(good).problems()] == ["style.css:"]
-
-
-def test_an_empty_page_is_found(good: Path) -> None:
-    page = good / "other.html"
-    page.write_text(
-        '<body><nav>A long menu stands on every page</nav><article id="there"></article>'
-    )
-    assert Site(good).problems() == ["other.html: is empty"]
-
-
 def test_a_missing_page_is_found(good: Path) -> None:
     index = good / "_static" / "book-passages.js"
     index.write_text(index.read_text().replace("other", "notebooks/02"))
@@ -139,7 +123,3 @@ def test_a_redirect_is_followed(good: Path) -> None:
     assert Site(good).problems() == []
     page.write_text('<meta http-equiv="refresh" content="0; url=gone.html" />')
     assert Site(good).problems() == ["start.html: redirects to gone.html: no such file"]
-
-
-def test_a_folder_without_pages_is_no_site(tmp_path: Path) -> None:
-    assert main(tmp_path) == 1

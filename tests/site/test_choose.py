@@ -50,17 +50,6 @@ def test_every_table_sorts_by_every_heading(
         assert sorted(reader.page.evaluate(COLUMN, [table, heads[0]])) == before
 
 
-def test_names_stay_in_sight_while_a_table_scrolls(site: Path, phone: Reader) -> None:
-    phone.open(site / "book" / "released_models.html")
-    for table in phone.page.query_selector_all("table.book-sortable"):
-        name = table.query_selector("tbody th")
-        box = table.evaluate_handle("t => t.parentElement").as_element()
-        assert box.get_attribute("tabindex") == "0"
-        assert box.get_attribute("aria-label")
-        box.evaluate("b => { b.scrollLeft = 200; }")
-        assert name.bounding_box()["x"] == pytest.approx(box.bounding_box()["x"], abs=2)
-
-
 # --- the map of methods ---
 
 
@@ -190,20 +179,3 @@ def test_every_question_of_the_front_page_has_its_answer(site: Path, reader: Rea
         reader.page.goto((site / "book").as_uri() + "/" + target)
         place = reader.page.query_selector("#" + target.partition("#")[2])
         assert place.bounding_box()["y"] < reader.page.viewport_size["height"]
-
-
-@pytest.mark.parametrize("window", WINDOWS)
-def test_the_front_page_fits(site: Path, readers: dict[str, Reader], window: str) -> None:
-    """Figure, questions and results: one screen of a laptop, two of a phone."""
-    reader = readers[window]
-    size = reader.page.viewport_size
-    if window == "desktop":
-        reader.page.set_viewport_size({"width": 1440, "height": 900})
-    reader.open(site / "book" / "intro.html")
-    reader.page.evaluate("scrollTo(0, 0)")
-    screen = 900 if window == "desktop" else 2 * size["height"]
-    for part in (".book-front .book-live", ".book-front li:last-child"):
-        for found in reader.page.query_selector_all(part):
-            box = found.bounding_box()
-            assert box["y"] + box["height"] <= screen
-    reader.page.set_viewport_size(size)

@@ -218,39 +218,6 @@ def test_the_listing_runs_and_is_what_the_page_draws(shifts: str, runner: Any, s
             torch.testing.assert_close(space["bias"], -0.3 * (positions - positions.mT).abs())
 
 
-def test_a_handle_goes_to_either_end(page: Any) -> None:
-    box = page.locator("#live-encoder")
-    box.scroll_into_view_if_needed()
-    page.locator("#live-encoder[data-ready]").wait_for()
-    for key, end in (("Home", -6.3), ("End", 0.5)):
-        box.get_by_role("slider").first.press(key)
-        page.wait_for_function(
-            "end => Math.abs(document.querySelector('.live-knob').ariaValueNow - end) < .02",
-            arg=end,
-        )
-
-
-def test_words_that_are_not_read_are_counted(page: Any) -> None:
-    box = page.locator("#live-encoder")
-    box.scroll_into_view_if_needed()
-    page.locator("#live-encoder[data-ready]").wait_for()
-    box.get_by_role("textbox").fill(" ".join("abcdefghijklmnopqrstuvwxyz"))
-    box.get_by_text("the first 16 words are read, 10 more are not").wait_for()
-    box.get_by_role("textbox").fill("a b c")
-    box.get_by_text("words are read").wait_for(state="detached")
-
-
-def test_a_bias_of_bfloat16_shows(page: Any) -> None:
-    """Positions that bfloat16 does not hold change the map that rotation would keep."""
-    box = page.locator("#live-encoder")
-    box.scroll_into_view_if_needed()
-    page.locator("#live-encoder[data-ready]").wait_for()
-    box.get_by_role("checkbox").check()
-    page.wait_for_function(
-        "document.querySelector('#live-encoder .live-said').innerText.includes('map is changed')"
-    )
-
-
 TRAINED = """([key, name, image]) => {
   const made = window.bookPrograms[key];
   made.loaded = made.loaded || window.bookRun.load(made);
@@ -352,41 +319,6 @@ def test_a_digit_is_moved_by_keys_and_pointer_and_a_link_keeps_it(still: Any) ->
     assert place(box) == kept
 
 
-PRESSED = "n => document.querySelectorAll('.live-runs button')[n].ariaPressed === 'true'"
-
-
-def test_models_of_another_run_answer_when_asked_for(still: Any) -> None:
-    page, box = still.page, still.page.locator("#live-move")
-    images, shown = move.digits()[0], move.told_apart()[0]
-    box.get_by_role("button", name="run 3").click()
-    page.wait_for_function("location.hash.includes('run=2')")
-    page.reload()
-    begin(page)
-    page.wait_for_function(PRESSED, arg=2)
-    one = images[shown : shown + 1]
-    with torch.no_grad():
-        there = [m(move.at(one, *place(box))) for m in move.models(2).values()]
-    assert answers(page) == [str(scores.argmax().item()) for scores in there]
-    box.get_by_role("button", name="Play again").click()
-    page.wait_for_function(PRESSED, arg=0)
-
-
-def test_the_digit_stays_on_the_canvas(still: Any) -> None:
-    """By keys and by pointer it comes to the edge and no further."""
-    page, digit = still.page, still.page.locator("#live-move .live-digit")
-    last = move.at(move.digits()[0][:1], 0, 0).shape[-1] - move.digits()[0].shape[-1]
-    for _ in range(last):
-        digit.press("Shift+ArrowDown")
-        digit.press("Shift+ArrowLeft")
-    assert place(page.locator("#live-move")) == (last, 0)
-    frame = digit.bounding_box()
-    page.mouse.move(frame["x"] + frame["width"] / 2, frame["y"] + frame["height"] / 2)
-    page.mouse.down()
-    page.mouse.move(frame["x"] + 3 * frame["width"], frame["y"] - 3 * frame["height"], steps=5)
-    page.mouse.up()
-    assert place(page.locator("#live-move")) == (0, last)
-
-
 @everywhere("still")
 def test_a_patch_shows_where_it_looks(still: Any) -> None:
     """By a tap on the digit, or by Enter and arrows."""
@@ -415,22 +347,6 @@ def test_a_patch_shows_where_it_looks(still: Any) -> None:
     page.wait_for_function("!document.querySelector('#live-move .live-patch').hidden")
 
 
-def test_what_is_said_is_said_once(still: Any) -> None:
-    """Ten steps of the digit are one announcement, and the worker answers each model's last."""
-    page, box = still.page, still.page.locator("#live-move")
-    page.evaluate(
-        """() => {
-          window.changes = 0;
-          new MutationObserver(() => { window.changes += 1; })
-            .observe(document.querySelector("#live-move .live-said"), { childList: true });
-        }"""
-    )
-    for _ in range(10):
-        box.locator(".live-digit").press("ArrowUp")
-    page.wait_for_function("location.hash.includes('live=move')")
-    assert page.evaluate("window.changes") == 1
-
-
 def test_a_finger_moves_the_digit_and_not_the_page(site: Path, browser: Any) -> None:
     reader = Reader(browser, **PHONE, reduced_motion="reduce")
     reader.open(site / "book" / "try.html")
@@ -446,17 +362,6 @@ def test_a_finger_moves_the_digit_and_not_the_page(site: Path, browser: Any) -> 
     reader.page.wait_for_function("location.hash.includes('live=move')")
     assert all(b > a for a, b in zip(place(box), before, strict=True))
     assert reader.page.evaluate("scrollY") == top
-    reader.close()
-    assert not reader.complaints
-
-
-def test_the_digit_leaves_once(site: Path, browser: Any) -> None:
-    """From where models know it to where some are lost; the address is not touched."""
-    reader = Reader(browser, **DESKTOP)
-    reader.open(site / "book" / "try.html")
-    box = begin(reader.page)
-    assert place(box) == tuple(move.told_apart()[1:])
-    assert not reader.page.evaluate("location.hash")
     reader.close()
     assert not reader.complaints
 
@@ -518,30 +423,6 @@ def test_the_sentence_moves_once_and_then_by_hand(site: Path, browser: Any) -> N
     reader.close()
 
 
-def test_the_sentence_waits_for_who_wants_no_motion(site: Path, browser: Any) -> None:
-    reader, box = front(site, browser, reduced_motion="reduce", **PHONE)
-    reader.page.wait_for_function(SAYS % "'Moved by 30 tokens'")
-    assert "some changed by 13 points" in box.locator(".live-said").inner_text()
-    assert box.locator(".live-foot button").inner_text() == "Move the sentence"
-    reader.close()
-
-
-@pytest.mark.parametrize("chapter", ["06_circulant_string", "18_delta_rule"])
-def test_an_instrument_begins_where_its_chapter_is(site: Path, browser: Any, chapter: str) -> None:
-    reader = Reader(browser, **DESKTOP)
-    reader.open(site / "notebooks" / f"{chapter}.html")
-    box = reader.page.locator(".book-live")
-    box.scroll_into_view_if_needed()
-    reader.page.locator(".book-live[data-ready]").wait_for()
-    if chapter == "06_circulant_string":
-        assert box.locator("[aria-pressed=true]").all_inner_texts() == [
-            "RoPE",
-            "Fourier (circulant)",
-        ]
-    assert not reader.complaints
-    reader.close()
-
-
 @pytest.mark.parametrize(("window", "theme"), [("desktop", "light"), ("phone", "dark")])
 def test_nobody_is_shut_out(site: Path, browser: Any, window: str, theme: str) -> None:
     reader = Reader(browser, **WINDOWS[window], reduced_motion="reduce")
@@ -588,24 +469,6 @@ def test_a_key_is_overwritten_and_asked_for(page: Any) -> None:
     rested(page, "memory", "a1 b2 a4?a")
     page.reload()
     rested(page, "memory", "a1 b2 a4?a")
-
-
-def test_an_old_value_is_called_old(page: Any) -> None:
-    """Each memory's answer is judged by the list: a sum says what a key had most often."""
-    box = page.locator("#live-memory")
-    box.scroll_into_view_if_needed()
-    page.locator("#live-memory[data-ready]").wait_for()
-    box.get_by_role("textbox").fill("a1 a1 a1 b2 a1 a5")
-    box.get_by_role("button", name="a", exact=True).click()
-    rested(page, "memory", "a1 a1 a1 b2 a1 a5?a")
-    judged = {"5": "right", "1": "an old value"}
-    seen = set()
-    for answer in box.locator(".live-answered").all():
-        value, told = answer.locator("b").inner_text(), answer.locator("span").inner_text()
-        assert told == judged.get(value, "wrong")
-        seen.add(told)
-    assert {"right", "an old value"} <= seen
-    assert "An old value: " in box.locator(".live-said").inner_text()
 
 
 OTHERWISE = """before => {
@@ -655,18 +518,3 @@ def test_a_text_is_read_and_written_on(page: Any) -> None:
     page.wait_for_function(OTHERWISE, arg=wrote)
     box.get_by_role("button", name="Reset").click()
     rested(page, "write", f"{2 * passage}|0")
-
-
-def test_only_whole_characters_are_read(page: Any) -> None:
-    """A text longer than the models were trained on is cut, and the page says so."""
-    page.locator("#live-write").scroll_into_view_if_needed()
-    page.locator("#live-write[data-ready]").wait_for()
-    box, most = page.locator("#live-write"), write.study.LENGTH
-    text = "x" * (most - 1) + "é"
-    box.get_by_role("textbox").fill(text)
-    rested(page, "write", f"{text}|0")
-    assert f"{most - 1} of {most} bytes: the rest is not read" in box.inner_text()
-    assert box.locator(".live-bytes").first.locator("span").count() == most - 1
-    box.get_by_role("textbox").fill("")
-    rested(page, "write", "|0")
-    assert box.locator(".live-said").inner_text() == "Type at least two bytes."

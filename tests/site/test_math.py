@@ -12,7 +12,7 @@ import pytest
 from fontTools.ttLib import TTFont
 
 from _ext import book_math
-from tests.site.reader import ROOT, Reader
+from tests.site.reader import Reader
 
 WIDTHS = """() => [...document.querySelectorAll("math")].map(one =>
   one.getBoundingClientRect().width / parseFloat(getComputedStyle(one).fontSize))"""
@@ -27,7 +27,6 @@ LOOKED_AT = {
     r"\sqrt{\binom pr}\,(j/M)^r",
 }
 PLANCK = "\U0001d455"  # a place without a letter: h is ℎ
-CLASS = re.compile(r' class="([^"]*)"')
 COPY = """() => {
   const clipboard = new DataTransfer();
   document.dispatchEvent(new ClipboardEvent("copy", {clipboardData: clipboard, bubbles: true}));
@@ -97,14 +96,6 @@ def test_the_font_has_every_character(site: Path, formulas: list[str]) -> None:
     known = TTFont(site / "_static" / "book-math.woff2").getBestCmap().keys()
     needed = book_math.characters(formulas)
     assert {chr(c) for c in needed - known} <= {"\u2061", PLANCK}
-
-
-def test_the_styles_know_every_class_that_a_formula_has(formulas: list[str]) -> None:
-    styles = (ROOT / "book" / "_assets" / "book-math.css").read_text(encoding="utf8")
-    used = {name for one in formulas for found in CLASS.findall(one) for name in found.split()}
-    known = set(re.findall(r"\.([a-z][a-z-]+)", styles))
-    # a letter of its own in the font, and what the rules for all formulas do
-    assert used - known == {"mathcal", "tml-display", "tml-prime"}
 
 
 def test_formulas_stand_without_a_script(browser: Any, site: Path) -> None:

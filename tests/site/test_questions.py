@@ -106,15 +106,6 @@ def test_a_question_is_shown_by_a_key_and_heard_as_one(reader: Reader, pages: li
     assert not box.locator(".book-value").is_visible()
 
 
-def test_paper_says_why(reader: Reader, pages: list[Path]) -> None:
-    box = asked(reader, pages, "02_rope", 0)
-    reader.page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    reader.page.emulate_media(media="print")
-    assert box.locator(".book-value").is_visible()
-    assert not box.locator("form").is_visible()
-    reader.page.emulate_media(media="screen")
-
-
 def test_without_a_script_the_answer_stands_in_a_fold(browser: Any, pages: list[Path]) -> None:
     page = browser.new_context(**PHONE, java_script_enabled=False).new_page()
     page.goto(chapter(pages, "02_rope"))
@@ -123,20 +114,3 @@ def test_without_a_script_the_answer_stands_in_a_fold(browser: Any, pages: list[
     assert not box.locator(".book-value").is_visible()
     box.locator("summary").tap()
     assert box.locator(".book-value").inner_text() == "Answer: 18 pairs."
-
-
-def test_a_question_fits_a_phone(browser: Any, pages: list[Path]) -> None:
-    window = Reader(browser, **PHONE)
-    for stem in ("01_why_positions", "02_rope", "08_reflections"):
-        window.page.goto(chapter(pages, stem))
-        window.page.evaluate(
-            "document.querySelectorAll('.book-why').forEach(fold => { fold.open = true; })"
-        )
-        wide = window.page.evaluate(
-            """[...document.querySelectorAll(".book-question *")].filter(
-              (part) => part.getBoundingClientRect().right > innerWidth).length"""
-        )
-        assert wide == 0, stem
-        for box in window.page.locator(".book-number > :is(button, label)").all():
-            assert box.bounding_box()["height"] >= 44, "a finger's width"
-    window.close()

@@ -221,22 +221,6 @@ def test_excerpts_have_no_tex_and_a_page_no_more_than_three(window: Reader) -> N
         assert max(map(pages.count, pages)) <= 3
 
 
-def test_an_excerpt_says_short_formulas_and_a_link_stops_before_them(
-    browser: Any, site: Path
-) -> None:
-    reader = Reader(browser, **DESKTOP)
-    reader.page.goto((site / "search.html").as_uri() + "?q=which+encoder+for+point+clouds")
-    hit = reader.page.locator("ul.search > li").first
-    said = hit.locator("p").inner_text().replace("\u2060", "")
-    assert "of Ω is below …, some δ ≠ 0 has Ωδ = 0, and" in said
-    assert (
-        hit.locator("a")
-        .get_attribute("href")
-        .endswith("Two%20consequences.%20If%20the%20rank%20of")
-    )
-    reader.close()
-
-
 def test_a_paper_is_found_where_it_is_listed_and_where_it_is_cited(
     window: Reader, site: Path
 ) -> None:

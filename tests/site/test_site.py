@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
 import html
 import json
 import re
 from pathlib import Path
 
 import pytest
-from plotly.offline import get_plotlyjs_version
 
 from _ext import book_recorded
 from tools.posters import digest
@@ -68,13 +66,6 @@ def test_only_pages_with_figures_load_plotly(pages: list[Path]) -> None:
         assert ("plotly-cartesian.min.js" in html) == drawn, page.name
 
 
-def test_the_plotly_of_the_pages_is_that_of_the_package() -> None:
-    own = (ROOT / "book" / "_assets" / "plotly-cartesian.min.js").read_text(encoding="utf8")
-    version = re.search(r"plotly\.js \(cartesian - minified\) v([\d.]+)", own)
-    assert version
-    assert version[1] == get_plotlyjs_version()
-
-
 def test_every_figure_has_a_poster_of_what_it_shows(site: Path, pages: list[Path]) -> None:
     wrong = []
     for page in pages:
@@ -85,62 +76,6 @@ def test_every_figure_has_a_poster_of_what_it_shows(site: Path, pages: list[Path
             if not poster.is_file() or mark not in poster.read_text(encoding="utf8"):
                 wrong.append(name)
     assert not wrong, f"make posters: {wrong}"
-
-
-def test_a_page_weighs_little(site: Path, pages: list[Path]) -> None:
-    """With its scripts, its styles and its letters, compressed as a server sends them."""
-    sizes: dict[Path, int] = {}
-
-    def size(path: Path) -> int:
-        if path not in sizes:
-            sizes[path] = len(gzip.compress(path.read_bytes(), 6))
-        return sizes[path]
-
-    static = site / "_static"
-    fonts = [
-        static / "book-math.woff2",
-        *static.glob("vendor/fontawesome/webfonts/fa-solid*.woff2"),
-    ]
-    assert len(fonts) == 2
-    heavy = {}
-    for page in pages:
-        html = page.read_text(encoding="utf8")
-        names = {*re.findall(r'<(?:script|link)\b[^>]* (?:src|href)="([^"?]+\.(?:js|css))', html)}
-        files = [*fonts, page, *((page.parent / name).resolve() for name in names)]
-        most = 0.6e6 if 'class="book-front' in html else 1.1e6
-        if sum(map(size, files)) > most:
-            heavy[page.name] = sum(map(size, files))
-    assert not heavy
-
-
-def test_a_chapter_begins_with_its_question_and_one_line_more(site: Path) -> None:
-    for page in (site / "notebooks").glob("*.html"):
-        html = page.read_text(encoding="utf8")
-        start = html.partition("<article")[2].partition("</h1>")[2].partition("<h2")[0]
-        before, fold, inside = start.partition('<details class="book-before">')
-        assert before.count("<p>") == 1, page.name
-        assert "The question." in before, page.name
-        assert fold, page.name
-        after = inside.rpartition("</details>")[2]
-        assert not re.sub(r"<[^>]*>", "", after).strip(), page.name
-        assert "It takes about" in inside.partition("</summary>")[0], page.name
-        assert "Setup" in inside, page.name
-
-
-def test_code_is_folded_under_a_line_that_says_what_it_shows(pages: list[Path]) -> None:
-    wrong = {}
-    for page in pages:
-        html = page.read_text(encoding="utf8")
-        cells = len(re.findall(r'<div class="cell (?!tag_show-code)[^"]*docutils container"', html))
-        folds = re.findall(r'<span class="book-what">(.*?)</span>', html)
-        if cells != len(folds) or {"", "Code"} & {*folds}:
-            wrong[page.stem] = cells, folds
-    assert not wrong
-
-
-def test_equations_in_a_row_are_named_by_the_ends(site: Path) -> None:
-    page = (site / "notebooks" / "02_rope.html").read_text(encoding="utf8")
-    assert "Proof of (2.2) to (2.4)" in page
 
 
 def test_what_a_plain_notebook_shows_is_linked_and_numbered(site: Path) -> None:
