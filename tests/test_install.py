@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import install, install_trouble, uv_options
+from tools import install, install_trouble, stoppable, uv_options
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -66,7 +66,7 @@ def test_settings_of_uv_that_choose_packages_are_left_out(monkeypatch: pytest.Mo
 RETRY = "WARNING: Retrying (Retry(total=0)) after connection broken by "
 NOTHING = "ERROR: No matching distribution found for numpy==2.4.6"
 LOGS = {
-    "the disk is full": "ERROR: Could not install packages: [Errno 28] No space left on device",
+    "is full": "ERROR: Could not install packages: [Errno 28] No space left on device",
     "the proxy does not let": f"{RETRY}'ProxyError(NewConnectionError(...))'\n{NOTHING}",
     "certificate of": f"{RETRY}'SSLError(SSLCertVerificationError(1, ...))'\n{NOTHING}",
     "cannot be reached": f"{RETRY}'NewConnectionError(...: Name or service not known)'\n{NOTHING}",
@@ -131,6 +131,15 @@ def test_pip_goes_on_where_uv_fails(tmp_path: Path) -> None:
     assert [words[0] for words in work.commands] == ["pip", "uv", "pip", "uv", "pip"]
     assert work.commands[2][-1] == "torch==9.9"
     assert work.commands[4][-1] == "numpy"
+
+
+def test_the_list_of_packages_is_left_out_and_bars_are_shown_at_once() -> None:
+    text = b"Resolved 2\r\n \x1b[32m+\x1b[39m one\r\n\r[##-]\r[###]\r\n + two\r\nDone\r\n"
+    for size in (1, 7, 100):
+        pieces = [text[i : i + size] for i in range(0, len(text), size)]
+        shown = [*stoppable.without_packages(iter(pieces))]
+        assert b"".join(shown) == b"Resolved 2\r\n\r[##-]\r[###]\r\nDone\r\n"
+    assert [*stoppable.without_packages(iter([b"[##-]"]))] == [b"", b"[##-]"]
 
 
 def test_a_port_that_is_taken_is_one_line(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from pathlib import Path
 
 from pip._vendor.packaging.requirements import InvalidRequirement, Requirement
 
-from tools import broken_packages, fit_torchvision, install_trouble, uv_options
+from tools import broken_packages, fit_torchvision, install_trouble, stoppable, uv_options
 
 ROOT = Path(__file__).resolve().parents[1]
 PIP = [sys.executable, "-m", "pip"]
@@ -86,30 +86,29 @@ class Installation:
     def __init__(self, folder: Path, pip_args: Sequence[str], in_terminal: bool) -> None:
         self.folder, self.pip_args, self.in_terminal = folder, [*pip_args], in_terminal
         self.log, self.wheels = folder / ".install.log", folder / ".wheels"
-        self.pins = folder / ".pins.txt"
+        self.pins, self.temporary = folder / ".pins.txt", folder / ".tmp"
+        shutil.rmtree(self.temporary, ignore_errors=True)  # of an installation that was cut off
+        self.temporary.mkdir()
         lines = (ROOT / "constraints.txt").read_text("utf8").splitlines()
         self.pins.write_text("".join(f"{x}\n" for x in lines if not re.match(FIT, x)), "utf8")
 
     def call(self, doing: str, words: Sequence[str], env: dict[str, str] | None = None) -> bool:
         """Run a command, and return whether it went well; every minute say what it does."""
         print(doing, "...", flush=True)
+        env = {**(env or os.environ), "TMPDIR": str(self.temporary)}
         if self.in_terminal:
-            return subprocess.run(words, cwd=ROOT, env=env).returncode == 0
-        began = time.monotonic()
-        with (
-            self.log.open("a") as log,
-            subprocess.Popen(
-                words, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            ) as process,
-        ):
-            while True:
-                try:
-                    return process.wait(60) == 0
-                except subprocess.TimeoutExpired:
-                    print(f"{doing}: {(time.monotonic() - began) / 60:.0f} min", flush=True)
-                except KeyboardInterrupt:
-                    process.kill()
-                    raise
+            run = stoppable.run_uv if "uv" in words[:3] else stoppable.run
+            return run(words, cwd=ROOT, env=env) == 0
+        with self.log.open("a") as log:
+            code = stoppable.run(
+                words,
+                output=log,
+                each_minute=lambda n: print(f"{doing}: {n} min", flush=True),
+                cwd=ROOT,
+                env=env,
+                stdin=subprocess.DEVNULL,
+            )
+        return code == 0
 
     def pip(self, doing: str, command: str, *words: str) -> bool:
         """Run a command of pip."""
@@ -121,9 +120,10 @@ class Installation:
         self.log.unlink(missing_ok=True)
         if not self.pip(doing, "install", "-c", str(self.pins), *words):
             text = self.log.read_text("utf8", "replace") if self.log.exists() else ""
-            if not self.in_terminal:
+            sentence = install_trouble.reason(text, self.folder)
+            if "above" in sentence and not self.in_terminal:
                 print(*re.findall(r"(?m)^ERROR: .*$", text), sep="\n", file=sys.stderr)
-            raise InstallationError(install_trouble.reason(text, self.folder))
+            raise InstallationError(sentence)
 
     def find_uv(self, fetch: bool) -> Uv | None:
         """Return uv; nothing where pip has to install.
@@ -191,7 +191,7 @@ class Installation:
 
     def clean(self) -> None:
         """Remove what only the installation needed."""
-        for folder in (self.wheels, self.folder / ".uv-cache"):
+        for folder in (self.wheels, self.temporary, self.folder / ".uv-cache"):
             shutil.rmtree(folder, ignore_errors=True)
         for file in (self.pins, self.log):
             file.unlink(missing_ok=True)
@@ -271,7 +271,7 @@ def main(part: str, key: str) -> None:
         print(f"{name} is not whole: it is installed again.")
     needs = requirements(parts)
     missing = lacking([torch, *needs], pinned())
-    work = Installation(folder, pip_args, sys.stderr.isatty())
+    work = Installation(folder, pip_args, sys.stdout.isatty())
     if missing:
         announce(part, "torch" in missing, pip_args)
         uv = work.find_uv(fetch=True)
@@ -293,7 +293,7 @@ if __name__ == "__main__":
     try:
         main(*sys.argv[1:])
     except KeyboardInterrupt:
-        print("\nStopped. The same command goes on from here.", flush=True)
+        print(stoppable.STOPPED, flush=True)
         sys.exit(130)
     except InstallationError as failure:
         print(f"error: {failure}", file=sys.stderr)

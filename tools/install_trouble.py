@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import tempfile
 from pathlib import Path
 
 GOES_ON = "the same command goes on from here"
@@ -50,10 +49,5 @@ def reason(log: str, folder: Path) -> str:
 
 def full(folder: Path) -> str:
     """Return how much room there is where pip writes."""
-    rooms = (f"{shutil.disk_usage(p).free / 1e9:.1f} GB free in {p}" for p in places(folder))
-    return f"the disk is full: {', '.join(rooms)}. With more room, {GOES_ON}"
-
-
-def places(folder: Path) -> list[Path]:
-    """Return the folders that pip writes to, the environment's first."""
-    return [folder, Path(tempfile.gettempdir())]
+    free = shutil.disk_usage(folder).free / 1e9
+    return f"the disk of {folder} is full: {free:.1f} GB are free. With more room, {GOES_ON}"
