@@ -31,6 +31,7 @@ from benchmarks.timing import (
     summary,
     unsteady,
 )
+from lab.console import allow_every_letter
 from lab.records import write_record
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -391,6 +392,7 @@ def command(description: str) -> argparse.ArgumentParser:
 
 def main(suite: Suite, argv: Sequence[str] | None = None) -> dict[str, Any]:
     """Read the command line and run."""
+    allow_every_letter()
     parser = command(f"Measure the suite {suite.name!r}.")
     names = [shape.name for shape in suite.shapes]
     parser.add_argument("--shapes", nargs="+", choices=names, default=[], help="all if omitted")

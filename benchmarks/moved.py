@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import ROOT
+from lab.console import allow_every_letter
 from lab.records import read_record
 
 Outcomes = Sequence[dict[str, Any]]
@@ -55,4 +56,5 @@ def main(suites: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
+    allow_every_letter()
     main(sys.argv[1:])

@@ -29,6 +29,7 @@ from torch import Tensor, nn
 
 from benchmarks.small import attempts, build, calls, filled, known, small, tokens
 from book.own_lines import OWN
+from lab.console import allow_every_letter
 from lab.records import read_record, write_record
 from stringlib import CirculantSTRING, RotaryEncoder, foldable
 from stringlib.adapters import RotaryTables
@@ -550,4 +551,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    allow_every_letter()
     main()

@@ -17,6 +17,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from lab.console import allow_every_letter
+
 ROOT = Path(__file__).resolve().parents[1]
 PYTEST = ("pytest", "-q", "-p", "no:nbval")
 CONTRACTS = {
@@ -90,4 +92,5 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    allow_every_letter()
     sys.exit(main())

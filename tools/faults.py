@@ -38,6 +38,7 @@ from queue import SimpleQueue
 from threading import Lock
 from typing import Any
 
+from lab.console import allow_every_letter
 from tools.check import CONTRACTS, covering
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -331,4 +332,5 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    allow_every_letter()
     sys.exit(main())

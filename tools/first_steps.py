@@ -24,6 +24,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from lab.console import allow_every_letter
 from lab.files import whole
 from lab.records import read_record
 from lab.train.code import is_same
@@ -139,4 +140,5 @@ def reason(error: Exception) -> str:
 
 
 if __name__ == "__main__":
+    allow_every_letter()
     main()

@@ -48,6 +48,8 @@ from sphinx.directives.patches import MathDirective
 from sphinx.util import logging
 from sphinx_external_toc.parsing import parse_toc_yaml
 
+from lab.console import allow_every_letter
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = "book/equations"
 PLACE = "```{ledger}\n```\n"
@@ -449,4 +451,5 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    allow_every_letter()
     sys.exit(main())

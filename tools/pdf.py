@@ -20,6 +20,7 @@ from urllib.parse import urljoin, urlsplit
 import yaml
 from bs4 import BeautifulSoup, Tag
 
+from lab.console import allow_every_letter
 from tools.browser import needed
 
 LEFT_OUT = "book/api/"
@@ -161,4 +162,5 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    allow_every_letter()
     sys.exit(main())

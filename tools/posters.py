@@ -22,6 +22,7 @@ from urllib.parse import unquote
 
 from PIL import Image
 
+from lab.console import allow_every_letter
 from tools.browser import needed
 
 POSTERS = Path(__file__).resolve().parents[1] / "book" / "_assets" / "posters"
@@ -125,4 +126,5 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    allow_every_letter()
     sys.exit(main())

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 from bs4 import BeautifulSoup, Tag
 
+from lab.console import allow_every_letter
 from stringlib import __version__
 from tools.pdf import adapt, read, write
 
@@ -155,4 +156,5 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    allow_every_letter()
     sys.exit(main())

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 
 from tqdm import tqdm
 
+from lab.console import allow_every_letter
 from lab.files import locked
 from lab.tasks import Task, make_task
 from lab.train.checkpoint import REGISTRIES
@@ -90,4 +91,5 @@ def _complain(text: str) -> None:
 
 
 if __name__ == "__main__":
+    allow_every_letter()
     sys.exit(main())

@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from lab.console import allow_every_letter
 from lab.files import locked
 from lab.records import machine, stamp, write_runs
 from lab.train.checkpoint import Checkpoint, OtherRunError, folder_of, python
@@ -90,6 +91,7 @@ class Study:
                 record, a file is broken, the disk is full, or runs failed: the others are kept, and
                 each failure is told with cell and seed.
         """
+        allow_every_letter()
         args = self._arguments(argv)
         torch.set_num_threads(1)  # here too, for the record's word about the hardware
         folder = args.output.with_suffix(".runs")
