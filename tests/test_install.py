@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -93,6 +94,18 @@ def test_a_part_has_the_parts_that_it_names() -> None:
     book, test = (set(install.requirements([part])) for part in ("book", "test"))
     assert {"sphinx<8,>=7.4", "torch>=2.12,<3", "setuptools>=77"} <= book < test
     assert not [need for need in book if need.startswith(("timm", "transformers", "jupyterlab"))]
+
+
+@pytest.mark.parametrize("part", ["edit", "test", "book"])
+def test_as_many_packages_come_as_is_said(part: str) -> None:
+    none = dict.fromkeys(install.pinned(), "==0")  # so that everything is lacking
+
+    def packages(part: str) -> set[str]:
+        return install.lacking(install.requirements([part]), none)
+
+    come = packages(part) - (packages("book") if part != "book" else set())
+    (said,) = re.findall(r"(\d+) packages", install.COMES[part][1])
+    assert len(come) == pytest.approx(int(said), rel=0.15)
 
 
 class Calls(install.Installation):

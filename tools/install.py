@@ -39,12 +39,12 @@ FIT = r"torch(vision)?=="
 """The pins that another PyTorch than the pinned one has to do without: each has its torchvision."""
 
 COMES = {
-    "book": ("book", "PyTorch and 130 packages, 0.4 GB to download and 1.6 GB on disk"),
-    "browser": ("pdf", "what drives Chromium, 60 MB to download and 0.2 GB on disk"),
-    "edit": ("jupyter", "JupyterLab, timm and transformers, 60 packages, 0.5 GB on disk"),
-    "test": ("test", "what tests need besides, 70 packages, 0.8 GB on disk"),
+    "book": ("book", "PyTorch and 130 packages, 0.4 GB to download, 1.4 GB on disk"),
+    "browser": ("pdf", "2 packages that drive Chromium, 50 MB to download, 0.2 GB on disk"),
+    "edit": ("jupyter", "JupyterLab and 60 packages, 60 MB to download, 0.2 GB on disk"),
+    "test": ("test", "50 packages for the tests, 0.2 GB to download, 0.7 GB on disk"),
 }
-"""Part → a target of make that needs it, and what comes with it; what is there stays."""
+"""Part → a target of make that needs it, and what it brings to what ``book`` has."""
 
 CPU = """\
 On Linux PyTorch may come with CUDA, 3 GB more to download. For the build without it, press Ctrl-C
@@ -256,7 +256,10 @@ def lacking(needs: Iterable[str], pins: dict[str, str]) -> set[str]:
 def announce(part: str, first: bool, pip_args: Sequence[str]) -> None:
     """Say what comes, and how PyTorch comes without CUDA."""
     command, words = COMES[part]
-    print(f"Installing into {os.environ['VENV']}: {words}.")
+    more = "" if first or part == "book" else ", less what is there"
+    if first and part != "book":
+        words = f"{COMES['book'][1]}; and {words}"
+    print(f"Installing into {os.environ['VENV']}: {words}{more}.", flush=True)
     if first and sys.platform == "linux" and not re.search("index|find-links", " ".join(pip_args)):
         print(CPU.format(command), flush=True)
 
