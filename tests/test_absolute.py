@@ -72,31 +72,6 @@ def test_dtype_out_is_dtype_in_with_one_rounding(make, dtype):
     assert ((got.double() - exact).abs() <= half_a_unit + of_the_vector).all()
 
 
-def test_angles_stay_exact_far_away_and_in_a_half_precision_model():
-    at = torch.tensor([[1e6], [123_457.0]])
-    exact = Sinusoidal(64)(torch.zeros(2, 64).double(), at)
-    for module in (Sinusoidal(64), Sinusoidal(64).to(torch.bfloat16), Sinusoidal(64).half()):
-        assert properties.largest_difference(module(torch.zeros(2, 64), at), exact) <= 1e-7
-
-
-@both
-def test_leading_dimensions_broadcast(make):
-    module, x, at = make().double(), random(2, 3, 6, 8), grid_positions(6)
-    shared = module(x, at)
-    assert shared.shape == x.shape
-    own = torch.stack([at, at + 5])[:, None]  # (2, 1, 6, 1)
-    assert torch.equal(module(x, own)[0], shared[0])
-    assert torch.equal(module(x, own)[1], module(x[1], at + 5))
-
-
-@both
-@pytest.mark.parametrize("seq", [0, 1])
-def test_short_and_empty_sequences(make, seq):
-    module = make()
-    assert module(torch.zeros(2, seq, 8), torch.zeros(seq, 1)).shape == (2, seq, 8)
-    assert module(torch.zeros(0, 3, 8), torch.zeros(3, 1)).shape == (0, 3, 8)
-
-
 @both
 def test_gradients_reach_tokens_positions_and_table(make):
     module = make().double()
@@ -132,13 +107,6 @@ def test_compile_and_vmap(make):
     assert torch.equal(mapped, module(x, at))
 
 
-@both
-def test_nan_stays_in_its_token(make):
-    x = torch.zeros(3, 8)
-    x[1, 0] = torch.nan
-    assert make()(x, grid_positions(3)).isnan().any(-1).tolist() == [False, True, False]
-
-
 @pytest.mark.parametrize("position", [50, -1, 2.5, 1e30, float("nan"), float("inf")])
 def test_a_position_without_a_row_is_named(position):
     at = torch.tensor([[0], [position], [3]])
@@ -147,11 +115,6 @@ def test_a_position_without_a_row_is_named(position):
         match=rf"positions must be whole numbers from 0 to 49.*{position:g}".replace("+", r"\+"),
     ):
         LearnedAbsolute(50, 8)(torch.zeros(3, 8), at)
-
-
-def test_an_odd_number_of_channels_is_named():
-    with pytest.raises(ValueError, match=r"dim must be even .*got 7"):
-        Sinusoidal(7)
 
 
 def test_sinusoids_of_each_coordinate():

@@ -3,7 +3,6 @@
 import dataclasses
 import itertools
 import json
-import os
 import re
 
 import pytest
@@ -63,12 +62,6 @@ def test_rounds_are_interleaved_and_the_first_does_not_count():
     assert len({tuple(r) for r in rounds}) > 1, "the order changes"
 
 
-def test_the_device_is_awaited_before_and_after_a_call():
-    events = []
-    interleaved({"f": lambda: events.append("f")}, 1, wait=lambda: events.append("wait"))
-    assert events == ["wait", "f", "wait"] * 2
-
-
 def test_summary_and_ratios():
     assert summary([5.0, 1.0, 2.0, 4.0, 3.0]) == (2.0, 3.0, 4.0)
     assert summary([7.0]) == (7.0, 7.0, 7.0)
@@ -94,13 +87,6 @@ def test_peak_memory_is_the_largest_sum_that_lives_at_once():
     assert peak_megabytes(lambda: x * 2, CPU) == pytest.approx(1, rel=0.01)
     assert peak_megabytes(one_after_the_other, CPU) == pytest.approx(1, rel=0.01)
     assert peak_megabytes(three_at_once, CPU) == pytest.approx(4, rel=0.01)
-
-
-def test_measuring_memory_keeps_the_error_stream(capfd):
-    peak_megabytes(lambda: torch.ones(3) * 2, CPU)
-    assert capfd.readouterr().err == ""
-    os.write(2, b"still here")
-    assert "still here" in capfd.readouterr().err
 
 
 def test_what_is_kept_for_the_backward_pass_counts_each_memory_once():
@@ -197,11 +183,6 @@ def test_what_moved_is_what_was_won_or_lost(monkeypatch, capsys, tmp_path):
     ]
 
 
-def test_what_is_not_committed_has_no_goals(tmp_path, monkeypatch):
-    monkeypatch.setattr(moved, "ROOT", tmp_path)
-    assert moved.committed(tmp_path / "r.json") == ()
-
-
 # --- a run -----------------------------------------------------------------------------------
 
 
@@ -278,43 +259,6 @@ def test_a_run_that_was_cut_off_loses_nothing_and_goes_on(options, monkeypatch, 
     assert data["blocks"][:2] == done
     assert len(data["blocks"]) == 4
     assert not part.exists()
-
-
-@pytest.mark.parametrize("change", ["rounds", "batch", "code", "fresh"])
-def test_an_unfinished_run_of_something_else_is_not_taken_up(change, options, monkeypatch):
-    options.shapes = ["few"]
-    first = harness.run(SUITE, options)
-    assert [b["shape"]["name"] for b in first["blocks"]] == ["few", "few"]
-    part = options.output.with_name("r.json.unfinished")
-    options.output.rename(part)
-    before = json.loads(part.read_text())["data"]["blocks"]
-    if change == "rounds":
-        options.rounds = 2
-    elif change == "batch":
-        options.batch = 3
-    elif change == "code":
-        monkeypatch.setattr(harness, "_fingerprint", lambda: "other")
-    else:
-        options.fresh = True
-    assert harness.run(SUITE, options)["blocks"] != before
-
-
-def test_a_wider_batch_is_measured_and_recorded(options):
-    options.shapes, options.batch = ["few"], 3
-    data = harness.run(SUITE, options)
-    assert {block["shape"]["batch"] for block in data["blocks"]} == {3}
-    record = json.loads(options.output.read_text())
-    assert record["command"].endswith("--rounds 3 --threads 1 --batch 3")
-
-
-def test_the_command_line(monkeypatch):
-    seen = []
-    monkeypatch.setattr(harness, "run", lambda suite, options: seen.append(options))
-    encoders.run(["--rounds", "2", "--shapes", "ViT", "--threads", "1", "--device", "cpu"])
-    (options,) = seen
-    assert (options.rounds, options.shapes, list(options.threads)) == (2, ["ViT"], [1])
-    with pytest.raises(SystemExit):
-        encoders.run(["--shapes", "nowhere"])
 
 
 # --- the environment and the record ----------------------------------------------------------

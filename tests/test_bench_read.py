@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks import attention, encoders, harness, limits, recorded, scaling
-from lab.records import read_record
-from tests.test_packaging import ROOT
+from benchmarks import harness, limits, recorded, scaling
 
 CPU = torch.device("cpu")
 
@@ -75,37 +71,6 @@ def test_limits_count_what_they_do(small):
     assert found["real FFT of 1024"].work == 4 * 25600
 
 
-def test_a_run_of_limits_writes_a_record_and_keeps_the_threads(small, tmp_path, capsys):
-    before = torch.get_num_threads()
-    output = tmp_path / "r.json"
-    data = limits.run(
-        ["--rounds", "2", "--threads", "1", "3", "--device", "cpu", "--output", str(output)]
-    )
-    assert torch.get_num_threads() == before
-    record = read_record(output)
-    assert record["data"] == json.loads(json.dumps(data))
-    assert record["command"] == "python -m benchmarks.limits --rounds 2 --threads 1 3"
-    names = [limit.name for limit in limits.limits(CPU)]
-    assert [(r["name"], r["threads"]) for r in data["limits"]] == [
-        (name, count) for count in (1, 3) for name in names
-    ]
-    assert all(len(r["times_ms"]) == 2 and min(r["times_ms"]) > 0 for r in data["limits"])
-    assert "real FFT of 64" in capsys.readouterr().out
-
-
-def test_a_rate_is_that_of_the_best_round():
-    assert limits.rate({"work": 100, "times_ms": [4.0, 2.0, 10.0]}) == 50_000
-
-
-def test_the_record_of_limits_is_of_the_whole_list():
-    record = read_record(ROOT / "results/bench-limits-cpu.json")
-    rows = record["data"]["limits"]
-    wanted = [(limit.name, limit.unit, limit.work) for limit in limits.limits(CPU)]
-    for count in {r["threads"] for r in rows}:
-        assert wanted == [(r["name"], r["unit"], r["work"]) for r in rows if r["threads"] == count]
-    assert all(len(r["times_ms"]) == record["data"]["rounds"] for r in rows)
-
-
 # --- reading -----------------------------------------------------------------------------------
 
 
@@ -127,13 +92,6 @@ def test_a_ladder_is_read_for_one_thread_or_a_gpu(threads):
     assert held == pytest.approx([100, 50])  # 100,000 numbers, of 10 heads
     assert recorded.ladder(record, "it", "forward and backward")[0] == [400]
     assert recorded.ladder(record, "that") == ([], [], [])
-
-
-def test_one_is_compared_with_the_other_wherever_both_were_measured():
-    both, alone = block("text", 7, 1), block("N100", 100, 2)
-    both["times_ms"] = {"it": [2.0, 30.0, 4.0], "that": [1.0, 10.0, 1.0]}  # ratios 2, 3, 4
-    record = {"data": {"blocks": [both, alone]}}
-    assert recorded.against(record, "it", "that") == [("text", "forward", 1, (2.5, 3.0, 3.5))]
 
 
 def test_the_table_of_peers_has_every_ratio_the_greatest_first():
@@ -173,22 +131,9 @@ def test_whole_models_read_tokens_or_images_a_second():
     }
 
 
-def test_the_peers_are_contestants():
-    names = {c.name for suite in (encoders.SUITE, attention.SUITE) for c in suite.contestants}
-    assert {name for pair in recorded.PEERS for name in pair} <= names
-
-
 def test_rates_are_the_best_of_a_kind_and_bytes_come_from_memory():
     made = [("bytes", 10, 1), ("bytes", 90, 2), ("exponentials", 10, 1), ("exponentials", 10, 5)]
     rows = [{"unit": u, "work": w, "threads": 1, "times_ms": [t, 99]} for u, w, t in made]
     rows.append({"unit": "exponentials", "work": 10, "threads": 2, "times_ms": [0.1]})
     found = recorded.rates({"data": {"limits": rows}})
     assert found == pytest.approx({"bytes": 45_000, "exponentials": 10_000})
-
-
-def test_records_of_all_devices_are_found_the_processor_first(tmp_path):
-    for name in ("bench-states-a-gpu", "bench-states-cpu", "bench-limits-cpu"):
-        text = (ROOT / "results/bench-states-cpu.json").read_text()
-        (tmp_path / f"{name}.json").write_text(text)
-    assert list(recorded.records("states", tmp_path)) == ["cpu", "a-gpu"]
-    assert recorded.records("states")["cpu"]["data"]["blocks"]

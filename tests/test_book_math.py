@@ -29,19 +29,6 @@ def test_operators_stand_closer_in_an_index() -> None:
     assert 'form="prefix"' in minus
 
 
-def test_a_large_bar_has_no_space_around_it() -> None:
-    assert all('lspace="0"' in one for one in operators(r"\big| x \big|"))
-
-
-def test_accents_are_those_of_the_font() -> None:
-    assert ">¯</mo>" in mathml(r"\bar A", False)
-    assert ">˜</mo>" in mathml(r"\tilde q", False)
-
-
-def test_lines_are_set_below_each_other() -> None:
-    assert mathml(r"a &= b \\ &= c", True).count("<mtr>") == 2
-
-
 @pytest.mark.parametrize("tex", [r"\frac{1", r"\undefined x", "x_1_2"])
 def test_what_cannot_be_read_is_named(tex: str) -> None:
     with pytest.raises(ValueError, match=r"\S"):

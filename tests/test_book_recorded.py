@@ -14,8 +14,6 @@ from sphinx.application import Sphinx
 
 from _ext import book_recorded
 
-ROOT = Path(__file__).resolve().parents[1]
-
 NOW = "{}.{} 0123456789ab".format(*sys.version_info[:2])
 CODES = {"same": NOW, "other": NOW.replace("ab", "cd"), "old": None, "foreign": "2.7 0123456789ab"}
 PAGE = """
@@ -95,17 +93,8 @@ def test_several_records_of_one_command_block_stand_in_its_order(page) -> None:
     assert not [line for line in lines if "same.json" in line]
 
 
-def test_a_record_of_this_code_is_not_marked(page) -> None:
-    assert not [line for line in page("same", "same", "same") if ".json" in line]
-
-
 def test_a_record_of_another_python_is_not_said_to_be_of_other_code(page) -> None:
     assert f"foreign.json: {UNKNOWN}" in page("foreign", "same", "same")
-
-
-def test_a_page_that_is_no_chapter_is_marked_too(page) -> None:
-    lines = page("other", "old", "same", folder="book")
-    assert {f"other.json: {OTHER}", f"old.json: {UNKNOWN}"} <= set(lines)
 
 
 def test_the_page_that_explains_the_mark_has_none(page) -> None:

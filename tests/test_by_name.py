@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
 import pickle
-from functools import partial
-from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
 import stringlib
-from stringlib import CayleySTRING, CirculantSTRING, MixedRoPE, RotaryEncoder, encoders, spec
-from stringlib.by_name import by_name
-from stringlib.encoders.registry import BIASES, ENCODERS
+from stringlib import RotaryEncoder, encoders
 
-FIRST = dict.fromkeys(ENCODERS.values(), ("head_dim", "coord_dim"))
-FIRST |= dict.fromkeys(BIASES.values(), ("heads",))
 # what each took by its place in version 0.1, and values for all
 PLACES = {
     stringlib.RoPE: ((8,), {"base": 50.0, "heads": 3, "layout": "half"}),
@@ -33,14 +26,6 @@ PLACES = {
     stringlib.make_encoder: (("mixed", 8, 2), {"heads": 3}),
     encoders.registry.make_bias: (("t5", 2), {"causal": True}),
 }
-
-
-@pytest.mark.parametrize(("make", "first"), FIRST.items(), ids=[*ENCODERS, *BIASES])
-def test_only_what_comes_first_has_a_place(make, first) -> None:
-    parameters = inspect.signature(make).parameters.values()
-    others = [p.name for p in parameters if p.kind != p.KEYWORD_ONLY]
-    assert others == [name for name in first if name in others]
-    assert getattr(make, "func", make) in PLACES or len(parameters) == len(others)
 
 
 @pytest.mark.parametrize(("make", "given"), PLACES.items(), ids=[make.__name__ for make in PLACES])
@@ -69,14 +54,6 @@ def test_a_place_still_does_and_says_how_to_write_it(make, given) -> None:
         make(*places, value, **{name: value})
 
 
-def test_a_place_is_checked_as_a_name_is() -> None:
-    with (
-        pytest.warns(DeprecationWarning, match="by name"),
-        pytest.raises(TypeError, match="heads must be an int"),
-    ):
-        MixedRoPE(8, 2, 0.5)
-
-
 class Own(RotaryEncoder):
     """A user's encoder as it was written for version 0.1."""
 
@@ -96,36 +73,3 @@ def test_an_encoder_of_a_user_goes_on() -> None:
     assert (back.heads, back.layout) == (2, "interleaved")
     x, positions = torch.randn(2, 5, 6), torch.randn(5, 2)
     assert torch.equal(back.rotate(x, positions), own.rotate(x, positions))
-
-
-def test_the_signature_and_the_checks_are_those_of_the_function() -> None:
-    @by_name("b")
-    @spec.checked
-    def function(a: int, *, b: int = 2, c: int = 3) -> tuple[int, int, int]:
-        """Return all."""
-        return a, b, c
-
-    assert [*inspect.signature(function).parameters] == ["a", "b", "c"]
-    assert function.__doc__ == "Return all."
-    assert function(1, c=5) == (1, 2, 5)
-    with pytest.warns(DeprecationWarning, match="write b=4"):
-        assert function(1, 4) == (1, 4, 3)
-    with pytest.raises(TypeError, match="positional"):
-        function(1, 4, 5)
-    assert partial(CayleySTRING, density=0.1)(8, heads=2).heads == 2
-
-
-def test_a_compiled_function_may_make_one() -> None:
-    def turned(x):
-        return CirculantSTRING(8, 2, heads=1, zero=True).rotate(x, torch.ones(5, 2))
-
-    x = torch.randn(1, 5, 8)
-    compiled = torch.compile(turned, backend="eager")
-    torch.testing.assert_close(compiled(x), turned(x))
-
-
-def test_no_chapter_shows_the_warning() -> None:
-    chapters = [*(Path(__file__).parents[1] / "notebooks").glob("*.ipynb")]
-    assert chapters
-    shown = "from the next version on, got by place"
-    assert not [path.name for path in chapters if shown in path.read_text(encoding="utf8")]

@@ -85,14 +85,6 @@ def test_the_mean_square_is_that_of_the_recursion() -> None:
             assert (kept[t - 1], square[t - 1]) == pytest.approx((c, r), rel=1e-12)
 
 
-def test_keys_that_are_no_independent_draws_are_answered_otherwise() -> None:
-    """Rows of a random orthogonal matrix: each is uniform, and nothing is disturbed."""
-    k, v = torch.linalg.qr(random(200, 8, 8)).Q, random(200, 8, 4, seed=1)
-    _, state = delta_rule(k, k, v, torch.ones(200, 8).double())
-    assert (k @ state - v).square().mean() < 1e-20
-    assert min(delta_recall_error(8, 8)[:-1]) > 0.1
-
-
 @pytest.mark.proves("eq-delta-noise")
 def test_the_noise_of_many_channels_and_its_best_rate() -> None:
     for load, rate in ((0.5, 0.1), (1, 0.3), (3, 0.05), (2, 1.2)):
@@ -144,13 +136,6 @@ def test_the_counts_are_those_of_the_operations_that_run(n: int, m: int, d_v: in
         assert products(True, mode) == chunk_products(n, m, d_v + 1, chunk)
 
 
-def test_a_chunk_must_divide_the_length() -> None:
-    with pytest.raises(ValueError, match="chunk must divide n 10, got 4"):
-        chunk_products(10, 2, 2, 4)
-    with pytest.raises(TypeError, match="chunk must be an int"):
-        chunk_products(10, 2, 2, 5.0)  # type: ignore[arg-type]
-
-
 @pytest.mark.proves("eq-recall-guess", "eq-recall-guess-loss")
 @pytest.mark.parametrize(("pairs", "values"), [(1, 1), (1, 4), (2, 2), (4, 3), (3, 5), (6, 2)])
 def test_guessing_from_the_counts_is_what_all_sequences_give(pairs: int, values: int) -> None:
@@ -162,16 +147,6 @@ def test_guessing_from_the_counts_is_what_all_sequences_give(pairs: int, values:
         loss -= sum(float(s) * math.log(s) for s in shares)
     assert guess_accuracy(pairs, values) == right / values**pairs
     assert guess_loss(pairs, values) == pytest.approx(loss / values**pairs, abs=1e-12)
-
-
-def test_guessing_eight_pairs_and_its_bad_input() -> None:
-    assert float(guess_accuracy(8, 8)) == pytest.approx(0.32465, abs=1e-5)
-    assert float(guess_accuracy(32, 8)) == pytest.approx(0.22024, abs=1e-5)
-    for function in (guess_accuracy, guess_loss):
-        with pytest.raises(ValueError, match="pairs must be"):
-            function(0, 8)
-        with pytest.raises(TypeError, match="values must be"):
-            function(8, 2.5)
 
 
 @pytest.mark.proves("eq-recall-swap")

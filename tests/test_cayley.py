@@ -6,7 +6,6 @@ import math
 import pytest
 import torch
 
-from book.figures import cayley_string as figures
 from stringlib import CayleySTRING
 from stringlib.algebra import (
     cayley,
@@ -25,7 +24,6 @@ from stringlib.reference import (
     cayley_apply,
     cayley_before_split,
     cayley_string,
-    make_sparse_mask,
 )
 from stringlib.testing import properties
 from tests.draws import random
@@ -110,14 +108,6 @@ def test_gradients_are_those_of_the_plain_solve(std):
     assert torch.autograd.gradgradcheck(lambda u: cayley(skew(u)), upper.div(std).requires_grad_())
 
 
-def test_nan_in_gives_nan_out():
-    made = skew(random(2, 6))
-    made[0, 1, 2] = torch.nan
-    got = cayley(made)
-    assert got[0].isnan().any()
-    assert not got[1].isnan().any()
-
-
 @pytest.mark.parametrize("d", [2, 3, 5, 8])
 def test_signs_reach_every_orthogonal_matrix_with_entries_up_to_one(d):
     """Some signs of the columns of any orthogonal Q give a transform of S, |S_ij| <= 1."""
@@ -139,17 +129,6 @@ def test_the_support_lies_above_the_diagonal_without_repetition(d, density):
     assert len(rows) == round(density * d * (d - 1) / 2)
     assert (rows < columns).all()
     assert len(set(zip(rows.tolist(), columns.tolist(), strict=True))) == len(rows)
-
-
-def test_the_support_is_uniform():
-    torch.manual_seed(5)
-    hits = torch.zeros(5, 5)
-    for _ in range(2000):
-        rows, columns = upper_support(5, 0.3)
-        hits[rows, columns] += 1
-    upper = hits[tuple(torch.triu_indices(5, 5, 1))]
-    assert upper.sum() == 6000
-    assert (upper - 600).abs().max() < 5 * math.sqrt(2000 * 0.3 * 0.7)
 
 
 @pytest.mark.proves("eq-cayley-sparse")
@@ -176,12 +155,6 @@ def test_the_support_travels_with_the_state(assign):
         assert torch.equal(moved.support, one.support)
 
 
-def test_an_emptied_encoder_has_a_valid_support():
-    emptied = encoder(12, density=0.3).to("meta").to_empty(device="cpu")
-    rows, columns = emptied.support
-    assert ((rows >= 0) & (rows < columns) & (columns < 12)).all()
-
-
 def test_the_basis_is_filled_within_the_connected_parts_of_the_support():
     chain = torch.tensor([[4, 0, 1, 6], [5, 4, 2, 7]])
     assert connected_parts(chain, 9).tolist() == [0, 1, 1, 3, 0, 0, 6, 6, 8]
@@ -194,35 +167,6 @@ def test_the_basis_is_filled_within_the_connected_parts_of_the_support():
     assert 1 < len(parts.unique()) < 40
     basis = cayley(sparse_skew(random(support.shape[1]), support, 40))
     assert torch.equal(basis.abs() > 1e-14, parts[:, None] == parts)
-
-
-@pytest.mark.parametrize("density", [0.02, 0.12, 1.0])
-def test_the_figure_draws_s_and_its_transform(density):
-    fig, text = figures.sparse_basis(density)
-    size = figures.SIZE
-    generator = torch.Generator().manual_seed(2)
-    places = torch.triu_indices(size, size, offset=1)
-    support = places[:, torch.randperm(places.shape[1], generator=generator)]
-    entries = torch.randn(places.shape[1], dtype=torch.float64, generator=generator)
-    count = round(density * len(entries))
-    skew = sparse_skew(entries[:count], support[:, :count], size)
-    parts = len(connected_parts(support[:, :count], size).unique())
-    for trace, matrix in zip(fig.data, (skew, cayley(skew)), strict=True):
-        drawn = torch.tensor([[v or 0.0 for v in row] for row in trace.z]).double()
-        assert properties.largest_difference(drawn, matrix.abs()) <= 0.006
-    assert f" {parts} connected part{'' if parts == 1 else 's'}." in text
-
-
-@pytest.mark.parametrize("t", [-3.0, -1.0, 0.0, 0.5, 5.0])
-def test_the_figure_puts_the_eigenvalue_on_the_ray_from_minus_one(t):
-    fig, text = figures.cayley_circle(t)
-    ray, spot = fig.data[0], fig.data[3]
-    x, y = spot.x[0], spot.y[0]
-    assert math.hypot(x, y) == pytest.approx(1)
-    assert y * (ray.x[1] + 1) == pytest.approx(ray.y[1] * (x + 1))
-    eigenvalue = cayley(torch.tensor([[0.0, t], [-t, 0.0]], dtype=torch.float64))[:, 0]
-    assert eigenvalue.tolist() == pytest.approx([x, y])
-    assert f"{math.degrees(math.atan2(y, x)):.0f} degrees, the Cayley" in text
 
 
 @pytest.mark.parametrize("tokens", [1, 7, 300])
@@ -250,13 +194,6 @@ def test_one_solve_a_call_and_no_inverse(tokens, elsewhere):
     with Operations() as operations:
         folded(q, k, positions, key_positions)
     assert operations.count("solve") == 0
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
-def test_the_basis_is_solved_in_float64(dtype):
-    made = encoder(16, std=100.0).to(dtype)
-    assert made.basis().dtype == torch.float64
-    assert properties.orthogonality_error(made.basis()) <= 1e-14
 
 
 @pytest.mark.proves("eq-cayley-after")
@@ -325,26 +262,3 @@ class _Generators(torch.nn.Module):
 
     def forward(self):
         return self.of.generators()
-
-
-def test_the_literal_forms_name_bad_arguments():
-    with pytest.raises(ValueError, match=r"param_vec must have the shape \(6,\)"):
-        build_skew_symmetric(random(5), 4)
-    with pytest.raises(ValueError, match=r"chosen_indices \(K, 2\)"):
-        build_sparse_skew_symmetric(random(3), make_sparse_mask(4, 0.3), 4)
-    with pytest.raises(ValueError, match="f must be between 0 and 1, got 2"):
-        make_sparse_mask(4, 2)
-    assert make_sparse_mask(4, 0.5).shape == (3, 2)
-    assert make_sparse_mask(4, 0.0).shape == (0, 2)
-    assert cayley_apply(eye(2) * 0, random(0, 2)).shape == (0, 2)
-
-
-def test_large_bases_are_orthogonal_whatever_the_number_of_threads() -> None:
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        made = random(2, 160, 160)
-        basis = cayley(made - made.mT)
-    finally:
-        torch.set_num_threads(before)
-    assert properties.largest_difference(basis.mT @ basis, eye(160).expand(2, -1, -1)) <= 1e-12

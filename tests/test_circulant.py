@@ -145,29 +145,6 @@ def test_half_of_the_coefficients_do_nothing(block_size):
         assert gradient[..., block_size // 2].abs().max() == 0
 
 
-def test_forward_does_no_inverse_transform(monkeypatch):
-    made = encoder(LARGEST_PRODUCT + 2)
-    for name in ("ifft", "irfft", "hfft", "ihfft"):
-        monkeypatch.setattr(torch.fft, name, None)
-    q, k = random(2, 1, 3, made.head_dim)
-    made(q, k, torch.arange(3)[:, None])
-
-
-def test_a_large_basis_keeps_its_digits():
-    assert properties.orthogonality_error(fourier_basis(1024)) <= 2e-14
-
-
-def test_the_literal_forms_refuse_missing_coordinates():
-    columns, x = random(2, 2, 4), random(2, 3, 4)
-    for call in (
-        lambda r: circulant_string_rotate(x, r, columns),
-        lambda r: circulant_string_matrix(r, columns),
-        lambda r: parseval_logits(x, x, r, columns),
-    ):
-        with pytest.raises(ValueError, match=r"positions must have 2 coordinates.*\(3, 1\)"):
-            call(random(3, 1))
-
-
 def test_one_small_exponent_is_exact():
     """A batch of one matrix of small norm is where torch.matrix_exp loses digits."""
     made = encoder(6)

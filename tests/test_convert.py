@@ -86,45 +86,6 @@ def test_tables_and_folded_weights_give_the_logits_of_the_encoder(name: str, lay
     assert largest_difference(a @ b.mT, q @ k.mT) < 1e-11
 
 
-@every_encoder
-def test_without_a_layout_still_channels_stay_last(name: str) -> None:
-    encoder, x, positions, weights, biases = case(name)
-    parts = [*zip(weights, biases, strict=True)]
-    q, k = encoder(*(heads_of(x, w, b) for w, b in parts), positions)
-    here = [heads_of(x, encoder.fold(w), encoder.fold(b)) for w, b in parts]
-    a, b = encoder.folded()(*here, positions)
-    assert encoder.folded().frequencies().shape == encoder.frequencies().shape
-    assert largest_difference(a @ b.mT, q @ k.mT) < 1e-11
-
-
-def test_tables_are_angles_in_float64_twice() -> None:
-    far = torch.tensor([[3.0], [1_000_003.0]])
-    angles = far.double() * 10_000.0 ** -(torch.arange(0, 8, 2).double() / 8)
-    cos, sin = RoPE(8).tables(far)
-    assert cos.dtype == sin.dtype == torch.float32
-    assert largest_difference(cos.double(), torch.cat([angles, angles], -1).cos()) < 1e-7
-    cos, sin = RoPE(8).tables(far, "interleaved", torch.bfloat16)
-    assert sin.dtype == torch.bfloat16
-    assert largest_difference(sin.double(), angles.repeat_interleave(2, -1).sin()) < 5e-3
-    batch = torch.randn(3, 1, 7, 2)
-    assert AxialRoPE(8, 2).tables(batch)[0].shape == (3, 1, 7, 8)
-
-
-def test_an_odd_head_folds_and_keeps_its_last_channel() -> None:
-    torch.manual_seed(0)
-    encoder = CirculantSTRING(7).double()
-    nn.init.normal_(encoder.coefficients)
-    w, x, positions = torch.randn(14, 9).double(), torch.randn(4, 9).double(), torch.randn(4, 1)
-    q, k = (heads_of(x, w, torch.zeros(14).double(), 7) for _ in range(2))
-    wanted = encoder(q, k, positions)
-    for layout in LAYOUTS:
-        here = heads_of(x, encoder.fold(w, layout=layout), torch.zeros(14).double(), 7)
-        found = encoder.folded(layout)(here, here, positions)
-        assert largest_difference(found[0] @ found[1].mT, wanted[0] @ wanted[1].mT) < 1e-11
-    with pytest.raises(ValueError, match=r"head_dim must be even .*, got 7"):
-        encoder.tables(positions)
-
-
 @pytest.mark.parametrize("pairs", [None, 1, 4, 6])
 @pytest.mark.parametrize("source", LAYOUTS)
 @pytest.mark.parametrize("target", LAYOUTS)
@@ -152,16 +113,6 @@ def test_rows_of_another_layout_give_the_same_logits(
     back = [to_layout(part, DIM, target, source, pairs) for part in moved]
     assert all(torch.equal(m, p) for m, p in zip(back, parts, strict=True))
     assert torch.equal(parts[0], w)
-
-
-def test_rows_move_as_written_down() -> None:
-    rows = torch.arange(8.0)
-    assert to_layout(rows, 8, "half", "interleaved").tolist() == [0, 4, 1, 5, 2, 6, 3, 7]
-    assert to_layout(rows, 8, "half", "interleaved", 2).tolist() == [0, 2, 1, 3, 4, 5, 6, 7]
-    assert to_layout(rows, 4, "half", "interleaved").tolist() == [0, 2, 1, 3, 4, 6, 5, 7]
-    assert to_layout(rows, 8, "interleaved", "half").tolist() == [0, 2, 4, 6, 1, 3, 5, 7]
-    assert to_layout(rows[:5], 5, "half", "interleaved").tolist() == [0, 2, 1, 3, 4]
-    assert to_layout(rows.bfloat16(), 8, "half", "half").dtype == torch.bfloat16
 
 
 def test_frequencies_of_a_rotary_module_make_an_encoder() -> None:

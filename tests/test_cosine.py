@@ -7,7 +7,7 @@ import torch
 
 from stringlib import CosineWeight, linear_attention
 from stringlib.attention import ReLUFeatures
-from stringlib.reference import cosformer, cosine_attention
+from stringlib.reference import cosformer
 from stringlib.testing.properties import largest_difference
 from tests.draws import random
 
@@ -30,17 +30,6 @@ def test_the_matrix_holds_the_formula(queries, keys, positive):
             cosine = math.cos(math.pi * (i - j) / (2 * horizon))
             wanted = (1 + cosine) / 2 if positive else cosine
             assert abs(matrix[i, j].item() - wanted) < 1e-15
-
-
-def test_where_the_two_forms_stand_at_the_horizon():
-    row = CosineWeight(8).matrix(9, 1)[:, 0]
-    assert row[0] == 1
-    assert abs(row[8]) < 1e-15
-    assert (row > -1e-15).all()
-    row = CosineWeight(8, positive=True).matrix(65, 1)[:, 0]
-    for distance, wanted in ((0, 1), (8, 1 / 2), (16, 0), (24, 1 / 2), (32, 1), (64, 1)):
-        assert abs(row[distance] - wanted) < 1e-15
-    assert (row >= 0).all()
 
 
 @pytest.mark.proves("eq-cosine-features")
@@ -94,27 +83,3 @@ def test_a_carried_state_counts_against_the_horizon():
     linear_attention(*five, weight, True, state=state)
     with pytest.raises(ValueError, match="horizon must be at least 11 for 12 tokens, got 10"):
         linear_attention(phi_q, phi_k, v, weight, True, state=state)
-
-
-def test_what_a_short_horizon_would_do():
-    """64 tokens with M = 32: a quarter of the pairs lie beyond it, and a mean leaves its range."""
-    distance = torch.arange(64)[:, None] - torch.arange(64)
-    assert (distance.abs() > 32).double().mean() == 992 / 4096
-    ones = torch.ones(1, 64, 1)
-    for positive in (False, True):
-        out = cosine_attention(ones, ones, torch.arange(64.0)[None, :, None], 32, positive)
-        assert ((out < 0) | (out > 63)).any() != positive
-
-
-def test_the_twins_are_what_they_say():
-    """On one pair of tokens, by hand."""
-    q, k, v = torch.ones(1, 2, 1), torch.tensor([[[1.0], [2.0]]]), torch.tensor([[[3.0], [5.0]]])
-    c = math.cos(math.pi / 8)  # neighbours, M = 4
-    first, second = (3 + c * 2 * 5) / (1 + 2 * c), (c * 3 + 2 * 5) / (c + 2)
-    got = cosine_attention(q, k, v, 4)[0, :, 0]
-    assert largest_difference(got, torch.tensor([first, second], dtype=torch.float64)) < 1e-15
-    assert cosine_attention(q, k, v, 4, causal=True)[0, 0, 0] == 3
-    c = math.cos(math.pi / 4)  # M is the length, 2
-    first = (3 + c * 2 * 5) / (1 + 2 * c)
-    assert abs(cosformer(q, k, v)[0, 0, 0] - first) < 1e-15
-    assert largest_difference(cosformer(-q, k, v), torch.zeros(1, 2, 1)) == 0  # 0 over 1e-6

@@ -164,12 +164,6 @@ def test_the_mask_is_made_of_products(n: int) -> None:
     assert torch.equal(constant[1], (gap >= 0).double())
 
 
-def test_a_block_below_the_diagonal_has_rank_one() -> None:
-    mask = decay_mask(-random(30).abs())
-    for cut in (1, 11, 29):
-        assert torch.linalg.matrix_rank(mask[cut:, :cut]) == 1
-
-
 @pytest.mark.parametrize("kind", ["scalar", "vector"])
 @pytest.mark.parametrize("mode", MODES)
 def test_minus_infinity_starts_afresh(mode: str, kind: str) -> None:
@@ -219,26 +213,6 @@ def test_sixteen_thousand_tokens_in_float32(kind: str, strength: float) -> None:
     assert all(g.isfinite().all() for g in gradients)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("mode", [None, *MODES])
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_is_rounded_once(mode: str | None, kind: str, dtype: torch.dtype) -> None:
-    n = 2 * CHUNK
-    *given, state, log_decay = ((x / 2).to(dtype) for x in (*tensors(n), drawn_decay(kind, n)))
-    wide = [x.double() for x in (*given, log_decay)]
-    exact, last = decayed_sums(*wide, mode=mode, state=state)  # a state may be a half too
-    assert last.dtype == torch.float64
-    expected, _ = decayed_sums(*wide, mode=mode, state=state.double())
-    assert largest_difference(exact, expected) <= 1e-14
-    for decay in (log_decay, log_decay.float()):  # what a model learns may be wider
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            got, after = decayed_sums(*given, decay, mode=mode, state=state)
-        assert got.dtype == dtype
-        assert after.dtype == torch.float32
-        eps = torch.finfo(dtype).eps
-        torch.testing.assert_close(got.double(), exact, rtol=eps / 1.9, atol=1e-5)
-
-
 @pytest.mark.parametrize("mode", ["parallel", "chunk"])
 def test_gradients_under_autocast_are_those_without(mode: Mode) -> None:
     *given, state, log_decay = (*tensors(6), drawn_decay("scalar", 6))
@@ -251,21 +225,6 @@ def test_gradients_under_autocast_are_those_without(mode: Mode) -> None:
 
     for cast, plain in zip(gradients(True), gradients(False), strict=True):
         assert torch.equal(cast, plain)
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(
-    ("short", "full"),
-    [((HEADS, 6), (2, HEADS, 6)), ((1, 6), (2, HEADS, 6)), ((1, 6, M), (2, HEADS, 6, M))],
-)
-def test_a_decay_may_serve_all_heads_or_the_whole_batch(
-    mode: str, short: tuple[int, ...], full: tuple[int, ...]
-) -> None:
-    q, k, u, state = tensors(6)
-    log_decay = -random(*short).abs()
-    one, _ = decayed_sums(q, k, u, log_decay, mode=mode, state=state)
-    other, _ = decayed_sums(q, k, u, log_decay.expand(full).clone(), mode=mode, state=state)
-    assert largest_difference(one, other) <= 1e-14
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -310,42 +269,6 @@ def test_a_decay_that_may_be_one_a_token_or_one_a_feature_is_refused(mode: str) 
     assert largest_difference(by_feature, by_token) > 0.1
 
 
-@pytest.mark.parametrize("batch", [(), (2,), (4, 2)])
-def test_one_decay_a_token_has_a_matrix_in_either_form(batch: tuple[int, ...]) -> None:
-    log_decay = -random(*batch, 3, 5, seed=4).abs()
-    plain, full = DecayWeight(log_decay), DecayWeight(log_decay[..., None])
-    assert torch.equal(plain.matrix(5, 5), full.matrix(5, 5))
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("kind", KINDS)
-def test_keys_may_lack_the_batch_that_decays_have(mode: str, kind: str) -> None:
-    q, k, u, state = tensors(6)
-    log_decay = drawn_decay(kind, 6)
-    got, _ = decayed_sums(q, k[0], u, log_decay, mode=mode, state=state)
-    expected, _ = decayed_sums(q, k[:1].expand_as(k), u, log_decay, mode=mode, state=state)
-    assert largest_difference(got, expected) <= 1e-14
-
-
-@pytest.mark.parametrize("mode", [None, "chunk"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_little_is_kept_for_the_gradient(kind: str, mode: str | None) -> None:
-    """A state for each token, in one tensor or in many, would be 32 times the features."""
-    n, size = 512, 32
-    q, k, u = (random(HEADS, n, size, seed=i).requires_grad_() for i in range(3))
-    shape = {"constant": (HEADS,), "scalar": (HEADS, n), "vector": (HEADS, n, size)}[kind]
-    log_decay = (-random(*shape, seed=4).abs()).requires_grad_()
-    kept: dict[int, int] = {}
-
-    def pack(x: Tensor) -> Tensor:
-        kept[x.untyped_storage().data_ptr()] = x.untyped_storage().nbytes()
-        return x
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
-        decayed_sums(q, k, u, log_decay, mode=mode)
-    assert sum(kept.values()) < (24 if kind == "vector" else 12) * q.untyped_storage().nbytes()
-
-
 test_bad_arguments_are_named = refusals(
     (lambda: linear_attention(*tensors(4)[:3], DecayWeight(-torch.ones(HEADS))),
      "causal must be True with a DecayWeight: .* got False"),
@@ -358,17 +281,6 @@ test_bad_arguments_are_named = refusals(
     (lambda: GLADecay(12, heads=3, features=4).matrix(5, 5),
      "weight must have seen its tokens to have a matrix: .* GLADecay"),
 )  # fmt: skip
-
-
-def test_numbers_that_were_given_are_kept_and_not_made_up() -> None:
-    given = -torch.rand(HEADS)
-    assert torch.equal(DecayWeight(given).to_empty(device="cpu").log_decay, given)
-    assert DecayWeight(given).double().log_decay.dtype == torch.float64
-    weight = DecayWeight(given).to("meta")
-    weight.load_state_dict({}, assign=True)
-    assert weight.log_decay.is_meta
-    with pytest.raises(RuntimeError, match="holds numbers that it was given"):
-        weight.to_empty(device="cpu")
 
 
 def test_a_decay_that_tokens_decide_equals_its_formula() -> None:

@@ -82,46 +82,6 @@ def test_a_forgotten_state_is_gone_and_gradients_stay_finite(mode: str) -> None:
     assert all(slope.isfinite().all() for slope in slopes)
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_strong_decays_have_finite_gradients(mode: str) -> None:
-    leaves = [x.float().requires_grad_() for x in (*given(70)[:4], -50 * torch.ones(HEADS, 70))]
-    slopes = torch.autograd.grad(delta_rule(*leaves, mode=mode)[0].sum(), leaves)
-    assert all(slope.isfinite().all() for slope in slopes)
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_single_precision_is_near_and_half_is_computed_in_it(mode: str) -> None:
-    tensors = given(200)
-    exact, _ = delta_rule(*tensors[:5], mode=mode, state=tensors[5])
-    narrow = [x.float() for x in tensors]
-    single, state = delta_rule(*narrow[:5], mode=mode, state=narrow[5])
-    assert single.dtype == state.dtype == torch.float32
-    assert largest_difference(single, exact) < 2e-5
-    half = [x.bfloat16() for x in tensors]
-    low, state = delta_rule(*half[:5], mode=mode, state=half[5])
-    assert low.dtype == torch.bfloat16
-    assert state.dtype == torch.float32
-
-
-@pytest.mark.parametrize("n", [0, 1])
-def test_edges(n: int) -> None:
-    q, k, v, beta, a, state = given(n)
-    out, after = delta_rule(q, k, v, beta, a, state=state)
-    assert out.shape == (HEADS, n, D_V)
-    assert after.shape == state.shape
-    assert n or torch.equal(after, state)
-
-
-def test_one_head_and_one_batch_serve_all() -> None:
-    q, k, v, beta, a, state = given(5, (2,))
-    shared = (q[0], k[0, :1], v, beta[0, :1], a[0, :, 0])
-    each = (q[:1].expand(2, -1, -1, -1), k[:1, :1].expand(2, HEADS, -1, -1), v,
-            beta[:1, :1].expand(2, HEADS, -1), a[0, :, :1].expand(2, HEADS, 5))  # fmt: skip
-    for a, b in zip(delta_rule(*shared, state=state[0]),
-                    delta_rule(*each, state=state[:1]), strict=True):  # fmt: skip
-        assert largest_difference(a, b) <= 1e-15
-
-
 def test_the_length_of_a_feature_and_its_scale_cancel() -> None:
     q, k, v, beta, *_ = given(6)
     weight = DeltaWeight(beta)

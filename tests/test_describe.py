@@ -82,12 +82,3 @@ def test_the_text_says_where_things_stand_on_any_scale() -> None:
         "panel | decades | log | 1 to 100 | 0 to 4",
         "  line | #123456 | two | 3; 0.000 0.000; 0.500 0.250; nan nan",
     ]
-
-
-def test_an_empty_figure_and_empty_panels_have_a_text() -> None:
-    assert describe(plt.figure()) == "figure"
-    figure, axes = plt.subplots()
-    axes.plot([], [])
-    axes.scatter([], [])
-    axes.imshow(np.ones((2, 2)), vmin=1, vmax=1)  # all of one colour
-    assert "line | " in describe(figure)

@@ -75,20 +75,6 @@ def test_equals_its_literal_twin(name):
         assert expected is None or properties.largest_difference(got[head], expected) <= 1e-11
 
 
-@pytest.mark.parametrize("name", [n for n in CASES if "rfft" in n])
-def test_gradient_of_the_real_fft_path_is_the_adjoint(name):
-    """Too large for gradcheck: the map is orthogonal, so its gradient is its inverse."""
-    encoder = make(name)
-    q, _, positions = inputs(encoder, batch=())
-    upstream = torch.randn(q.shape, dtype=torch.float64)
-    q.requires_grad_()
-    encoder(q, q.detach(), positions)[0].backward(upstream)
-    basis = encoder.basis()
-    plane = basis.mT @ encoder.matrix(positions)[0] @ basis
-    expected = (basis[0] @ (plane.mT @ upstream[..., None]))[..., 0]
-    close(q.grad, expected, 1e-11)
-
-
 def test_generated_code() -> None:
     """As a user compiles: code is generated for one encoder, and as plain as can be, in seconds."""
     torch.compiler.reset()

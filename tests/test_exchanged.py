@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
-from typing import Any
 
 import pytest
 import torch
@@ -14,7 +12,6 @@ from torch import nn
 from _ext import book_released
 from benchmarks import released, small
 from book import exchanged
-from book.own_lines import OWN
 from tests.test_interop import other
 
 ROWS = exchanged.measured()
@@ -28,12 +25,6 @@ def test_nearly_all_families_are_within_rounding() -> None:
     assert all(row["lines"] <= 14 for row in close)
 
 
-ASKED = {
-    "pixtral": 1, "granite_swa": 1, "granitemoe_swa": 1, "qwen3_5": 1, "lfm3": 1, "gptj": 3,
-    "codegen": 3, "dinov3_vit": 6, "timm, vit dinov3": 3, "timm, eva02": 7, "siglip2 NaFlex": 8,
-}  # fmt: skip
-
-
 def test_whole_models_were_asked_everything() -> None:
     for name, row in ROWS.items():
         if exchanged.within(row) and "tables alone" not in row["model"]:
@@ -43,38 +34,11 @@ def test_whole_models_were_asked_everything() -> None:
     assert sum("tables alone" in row.get("model", "") for row in ROWS.values()) <= 35
 
 
-def test_far_positions_are_told_for_what_they_are() -> None:
-    """Others compute angles in float32: what was compared is said with its lengths."""
-    found = exchanged.read_record(exchanged.RECORD)["data"]["far"]
-    assert found["0"] < exchanged.CLOSE < found["100000"] < 1e-2
-    page = (exchanged.RECORD.parents[1] / "book" / "released_models.md").read_text("utf8")
-    assert f"texts of {small.tokens().shape[1]} tokens" in page
-
-
-def test_models_that_were_asked_for_take_few_lines() -> None:
-    assert {name: ROWS[name]["lines"] for name in ASKED} == ASKED
-    assert all(exchanged.within(ROWS[name]) for name in ASKED)
-
-
 def test_no_narrow_model_is_worse_than_before() -> None:
     for name, row in ROWS.items():
         theirs, ours = (row.get(f"bfloat16 {whose}") for whose in ("theirs", "ours"))
         if isinstance(theirs, float) and exchanged.within(row):
             assert ours <= 2 * theirs + 1e-3, name
-
-
-def test_who_generates_by_itself_writes_the_same_text() -> None:
-    for name, row in ROWS.items():
-        if exchanged.within(row):
-            assert "differs" not in exchanged.generates(row), name
-            assert row.get("graph") is not False, name
-            padding = row.get("padding")
-            assert padding is None or padding < exchanged.CLOSE, name
-
-
-def test_every_line_is_of_a_class_that_was_met() -> None:
-    met = {kind for row in ROWS.values() for kind in row["kinds"]}
-    assert OWN.keys() - met <= {"RotaryEmbeddingMRope"}  # no registered model has it
 
 
 def test_the_numbers_of_the_page() -> None:
@@ -85,19 +49,6 @@ def test_the_numbers_of_the_page() -> None:
     )
     assert float(facts["largest"]) < 100
     assert all(len(cells) == len(exchanged.HEADS) for cells in exchanged.table())
-
-
-@pytest.mark.parametrize(
-    ("row", "text"),
-    [
-        ({"dynamic": True, "static": None}, "dynamic"),
-        ({"dynamic": True, "static": True}, "dynamic static"),
-        ({"dynamic": True, "static": "an error"}, "differs: static"),
-        ({}, "–"),
-    ],
-)
-def test_what_a_model_generates(row: dict[str, Any], text: str) -> None:
-    assert exchanged.generates(row) == text
 
 
 def test_what_folds_through_norms_is_told_of_each_family() -> None:
@@ -127,38 +78,6 @@ def test_norms_are_found_and_asked(norm: nn.Module, word: str) -> None:
     assert released.through_norms(nn.ModuleList([layer, layer])) == word
     plain = nn.ModuleDict({"q_norm": nn.Identity(), "k_norm": nn.Identity()})
     assert released.through_norms(plain) is None
-
-
-def test_norms_that_turn_nothing_are_not_asked() -> None:
-    class CrossAttention(nn.ModuleDict):
-        pass
-
-    class Both(nn.Module):
-        def forward(self, q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
-            return q + k
-
-    cross = CrossAttention({"q_norm": nn.RMSNorm(8), "k_norm": nn.RMSNorm(8)})
-    assert released.through_norms(nn.ModuleList([cross])) is None
-    assert released.through_norms(nn.ModuleDict({"qk_norm": Both()})) is None
-    shared = nn.ModuleDict({"qk_norm": nn.RMSNorm(8, elementwise_affine=False)})
-    shared.head_dim = 8  # type: ignore[assignment]
-    assert released.through_norms(nn.ModuleList([shared])) == "any scales"
-
-
-def test_a_setting_asks_for_norms_where_there_is_one() -> None:
-    transformers = other("transformers")
-    told = next(small.attempts(transformers.CohereConfig, "cohere", False, norms=True))
-    assert told.use_qk_norm
-    assert not next(small.attempts(transformers.CohereConfig, "cohere", False)).use_qk_norm
-    assert not [*small.attempts(transformers.LlamaConfig, "llama", False, norms=True)]
-
-
-def test_no_configuration_is_tried_twice() -> None:
-    tried = [
-        each.to_dict() for each in small.attempts(other("transformers").LlamaConfig, "llama", False)
-    ]
-    assert tried
-    assert all(a != b for i, a in enumerate(tried) for b in tried[:i])
 
 
 @torch.no_grad()
@@ -228,24 +147,6 @@ def test_a_table_that_a_layer_keeps_can_be_wrong_too(family: str) -> None:
     assert released.far(ours(**given), theirs(**given)) < 1e-5
     assert released.seen(theirs, ours, given, kinds)
     assert released.seen(theirs, ours, given, []) == (family == "clvp")
-
-
-def test_outputs_that_are_not_finite_are_no_difference() -> None:
-    x = torch.ones(2)
-    assert released.far({"a": x, "b": (x, 2 * x)}, {"a": x, "b": (x, x)}) == 1
-    with pytest.raises(ValueError, match="not finite"):
-        released.far(x * math.nan, x)
-    with pytest.raises(ValueError, match="zip"):
-        released.far((x, x), x)
-
-
-def test_only_small_models_are_built() -> None:
-    class Large(nn.Module):
-        def __init__(self, config: object) -> None:
-            super().__init__()
-            self.weight = nn.Parameter(torch.empty(10**4, 10**4, device="meta"))
-
-    assert small.build(Large, None) is None
 
 
 def test_a_table_marks_columns_of_plain_numbers() -> None:

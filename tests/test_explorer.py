@@ -18,9 +18,8 @@ from torch import Tensor
 
 from book.figures.rope import phase_clocks
 from lab.explore import HARD_LIMIT, Drawn, Explorer, amounts, computed, figure_json, pick
-from lab.explore.frames import PLOTLY, value_text
-from lab.explore.style import COLOURS, PALETTE, layout
-from lab.methods import METHODS
+from lab.explore.frames import PLOTLY
+from lab.explore.style import PALETTE
 from tests.figure_states import state_of
 from tests.refusals import refused
 
@@ -72,21 +71,6 @@ def test_a_value_stands_once_for_each_combination_of_what_it_depends_on() -> Non
     assert frames["size=0"]["layout"] == {"annotations": None, "xaxis": None}
 
 
-def test_what_never_changes_is_in_no_frame() -> None:
-    still = Explorer(lambda a: go.Figure(go.Scatter(y=[1, 2])), alt="A line.", name="a", a=[1, 2])
-    assert still.to_json()["frames"] == []
-
-
-def test_plotly_accepts_the_frames() -> None:
-    figure = explorer().figure()
-    assert isinstance(figure, go.Figure)
-    assert len(figure.frames) == 11
-
-
-def test_the_same_bytes_every_time() -> None:
-    assert json.dumps(explorer().to_json()) == json.dumps(explorer().to_json())
-
-
 def test_numbers_are_short_and_noise_is_zero() -> None:
     y = np.array([1 / 3, -0.0, 1e-17, np.nan, np.inf, 1e20, 123456789.0, 2.0])
     figure = figure_json(go.Figure(go.Scatter(y=y, x=y.astype("float32"))))
@@ -94,17 +78,6 @@ def test_numbers_are_short_and_noise_is_zero() -> None:
     assert shown == [0.333333, 0, 0, None, None, 1e20, 123457000, 2]
     assert json.dumps(shown[1]) == "0"
     assert "template" not in figure["layout"]
-
-
-def test_arrays_keep_their_shape() -> None:
-    z = np.arange(6.0).reshape(2, 3)
-    assert figure_json(go.Figure(go.Heatmap(z=z)))["data"][0]["z"] == z.tolist()
-
-
-def test_without_parameters_it_is_a_plain_figure_with_a_text() -> None:
-    figure = Explorer(lambda: go.Figure(go.Scatter(y=[1, 2])), alt="A line.", name="a").to_json()
-    about = {"name": "a", "parameters": [], "groups": []}
-    assert figure["layout"]["meta"] == {"alt": "A line.", "explorer": about}
 
 
 def test_a_text_can_follow_the_state() -> None:
@@ -139,18 +112,6 @@ def test_what_the_page_is_told() -> None:
     assert source == "book.figures.rope:phase_clocks"
 
 
-def test_values_may_be_numbers_texts_booleans_or_arrays() -> None:
-    def dot(**_: Any) -> go.Figure:
-        return go.Figure(go.Scatter(y=[0]))
-
-    shown = Explorer(dot, alt="A dot.", a=np.array([1, 2]), b=[True, False], c=range(2))
-    assert shown.grid == {"a": [1, 2], "b": [True, False], "c": [0, 1]}
-    assert [type(v) for v in shown.grid["a"]] == [int, int]
-    assert [value_text(v) for v in (True, False, 0.1 + 0.2, 1e5, 7, "x")] == [
-        "yes", "no", "0.3", "100000", "7", "x",
-    ]  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -180,17 +141,6 @@ def test_values_may_be_numbers_texts_booleans_or_arrays() -> None:
 def test_bad_input_is_named(options: dict, message: str) -> None:
     with refused(message):
         explorer(**options)
-
-
-def test_the_docstring_stands_in_for_a_text() -> None:
-    def dots(n: int) -> go.Figure:
-        """Show n dots."""
-        return go.Figure(go.Scatter(y=list(range(n))))
-
-    assert Explorer(dots, n=[1, 2]).state()["layout"]["meta"]["alt"] == "Show n dots."
-    untold = Explorer(lambda n: dots(n), n=[1, 2])
-    assert untold.state()["layout"]["meta"]["alt"] == ""
-    assert untold.name == "figure"
 
 
 def test_a_figure_may_be_drawn_with_its_words() -> None:
@@ -243,17 +193,6 @@ def test_what_cannot_be_drawn_is_named(draw: Any, options: dict, message: str) -
         Explorer(draw, alt="Nothing.", name="a", **options).to_json()
 
 
-def test_a_state_without_words_is_refused() -> None:
-    shown = explorer(alt=lambda speed, size, kind: "" if size == 2 else "A wave.")
-    with pytest.raises(ValueError, match="alt"):
-        shown.to_json()
-
-
-def test_a_state_names_its_parameters() -> None:
-    with pytest.raises(ValueError, match="state: 'sped' is not a parameter"):
-        explorer().state(sped=1)
-
-
 @computed
 def halves(level: Tensor, size: int) -> dict[str, Tensor]:
     return {"y": level * torch.arange(size) / 2, "half": level / 2, "high": (level > 2).double()}
@@ -293,11 +232,6 @@ def test_who_calculates_outside_of_the_computed_function_is_told() -> None:
         Explorer(doubled, computes=["level"], level=[1.0, 2.0]).to_json()
 
 
-def test_only_parameters_compute() -> None:
-    with pytest.raises(ValueError, match="computes: 'lavel' is not a parameter"):
-        Explorer(stairs, computes=["lavel"], level=[1.0, 2.0], size=[3])
-
-
 # ---- the live panel ----
 
 
@@ -315,16 +249,6 @@ def test_the_panel_draws_at_each_move() -> None:
     assert drawn(panel) == figure_json(wave(2.0, 1, "line"))
     size.value, kind.value = 2, "map"
     assert drawn(panel) == figure_json(wave(2.0, 2, "map"))
-
-
-def test_the_panel_plays_and_speaks() -> None:
-    shown = explorer(alt=lambda speed, size, kind: f"<{speed}>", play="speed")
-    panel = shown.widget()
-    play = next(w for w in panel.children if isinstance(w, ipywidgets.Play))
-    play.value = 2
-    assert panel.children[0].value == 2.0
-    assert drawn(panel) == figure_json(wave(2.0, 1, "line"))
-    assert "&lt;2.0&gt;" in panel.children[-1].value
 
 
 def test_a_live_widget_replaces_a_slider_and_starts_at_the_initial_value() -> None:
@@ -410,18 +334,3 @@ def luminance(colour: str) -> float:
 def test_colours_stand_out_from_the_page(name: str, page: str) -> None:
     light, dark = sorted((luminance(PALETTE[name]), luminance(page)), reverse=True)
     assert (light + 0.05) / (dark + 0.05) >= 3
-
-
-def test_no_two_methods_of_a_family_have_one_colour() -> None:
-    assert set(COLOURS) == set(METHODS)
-    for family in {method.family for method in METHODS.values()}:
-        colours = [method.colour for method in METHODS.values() if method.family == family]
-        assert len(set(colours)) == len(colours), family
-
-
-def test_layout_takes_overrides() -> None:
-    shown = layout(height=300, xaxis_title="distance", margin_t=10)
-    assert (shown.height, shown.xaxis.title.text, shown.margin.t) == (300, "distance", 10)
-    assert shown.margin.l == layout().margin.l
-    with pytest.raises(ValueError, match="hight"):
-        layout(hight=300)

@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
-import statistics
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from book.figures.in_models import BFLOAT16, OFF
-from book.figures.language_model import LED, LOGGED, said
-from book.recorded import measured, score
-from lab.explore import COLOURS
-from lab.records import read_record
 from lab.theory import cost, extrapolation
 from lab.theory.offsets import offset_scores
-from lab.theory.perplexity import perplexity
 from lab.theory.variance import positive_mse
 from stringlib import (
     ALiBi,
@@ -32,7 +24,7 @@ from stringlib import (
     softmax_attention,
 )
 from stringlib.algebra import cayley
-from tests.figure_cases import find, states
+from tests.figure_cases import states
 
 # --- recall ---
 
@@ -61,103 +53,7 @@ def test_the_error_of_a_match_is_that_of_random_features() -> None:
         assert positive_mse(square, 1).item() / needed == pytest.approx(1)
 
 
-def test_bars_of_runs_are_those_recorded() -> None:
-    for at, (figure, told) in states("associative_recall.recalled_runs"):
-        (bars,) = figure.data
-        for name, count, above, below in zip(
-            bars.y, bars.x, bars.error_x.array, bars.error_x.arrayminus, strict=True
-        ):
-            want, low, high = at["recorded"][at["norms"]][name][at["rate"]]
-            assert (count, count - below, count + above) == pytest.approx((want, low, high))
-            assert f"{name} {count}" in told
-
-
-def test_errors_of_gated_runs_are_those_recorded() -> None:
-    kinds = ("match", "no match", "mute")
-    for at, (figure, told) in states("gating.gated_runs"):
-        traces = dict(zip(("error", "start"), (figure.data[3:6], figure.data[6:]), strict=True))
-        for what, least in (("error", 1e-5), ("start", 0.0)):
-            gates = ("none", "headwise", "elementwise")
-            for gate, trace in zip(gates, traces[what], strict=True):
-                assert len(trace.y) == 4
-                for place, attention in enumerate(
-                    ("softmax", "relu", "c-cosgate", "c-cosgate, ramp")
-                ):
-                    runs = at["recorded"][attention, gate, at["start"]][what]
-                    seeds = [max(run[kinds.index(at["kind"])], least) for run in runs]
-                    mean, bars = trace.y[place], trace.error_y
-                    assert mean == pytest.approx(statistics.mean(seeds))
-                    assert mean + bars.array[place] == pytest.approx(max(seeds))
-                    assert mean - bars.arrayminus[place] == pytest.approx(min(seeds))
-                    assert round(trace.x[place]) == place
-                    assert f"{mean:.4f}" in told
-
-
 # --- language ---
-
-
-def test_a_percent_of_perplexity_is_less_in_longer_units() -> None:
-    for at, (figure, _) in states("language_model.unit_strictness"):
-        for bits, percent in zip(figure.data[1].x, figure.data[1].y, strict=True):
-            ratio = perplexity(1 + bits, at["unit"]) / perplexity(1, at["unit"])
-            assert percent == pytest.approx(100 * (ratio - 1), abs=1e-9)
-        five, ten = figure.data[2].x
-        assert (2 ** (at["unit"] * five), 2 ** (at["unit"] * ten)) == pytest.approx((1.05, 1.1))
-
-
-def recorded(study: str, what: str) -> dict[str, list[Any]]:
-    cells = read_record(Path(f"results/{study}.json"))["data"]["cells"]
-    return {name: [run[what] for run in cell["runs"]] for name, cell in cells.items()}
-
-
-def test_within_a_percentage_is_who_has_so_little_more_perplexity() -> None:
-    bits = recorded("language", "bits")
-    means = {name: statistics.fmean(v) for name, v in bits.items()}
-    names = sorted(bits, key=lambda name: means[name])
-    for at, (figure, told) in states("language_model.within_percent"):
-        base = perplexity(means["softmax, RoPE"], at["unit"])
-        inside = [
-            perplexity(means[name], at["unit"]) <= (1 + at["percent"] / 100) * base
-            for name in names
-        ]
-        limit, seeds = figure.data[2].x, figure.data[-1]
-        for x in limit:
-            assert perplexity(x, at["unit"]) / base == pytest.approx(1 + at["percent"] / 100)
-        assert f"{sum(inside) - 1} of 16" in figure.layout.title.text
-        assert f"{sum(inside) - 1} of 16 have no more" in told
-        for row, name in enumerate(names):
-            shown = [i for i, y in enumerate(seeds.y) if y == row]
-            assert [seeds.x[i] for i in shown] == bits[name]
-            assert {seeds.marker.opacity[i] > 0.5 for i in shown} == {inside[row]}
-
-
-def test_dots_stand_on_the_recorded_leads_of_their_step() -> None:
-    losses = recorded("language_long", "losses")
-    for at, (figure, told) in states("language_model.lead_by_step"):
-        k = LOGGED.index(at["step"])
-        *curves, dots = figure.data
-        assert len(curves) == len(dots.y) == len(LED)
-        for name, curve, dot in zip(LED, curves, dots.y, strict=True):
-            runs = zip(losses["softmax, RoPE"], losses[name], strict=True)
-            lead = statistics.fmean(base[k] - own[k] for base, own in runs) / math.log(2)
-            assert curve.y[k] == pytest.approx(dot) == pytest.approx(lead, abs=6e-5)
-            assert f"{said(name)} {dot:+.2f}" in told
-        assert [*dots.x] == [at["step"]] * len(LED)
-
-
-def test_leads_in_units_are_quotients_of_perplexities() -> None:
-    means = {name: statistics.fmean(v) for name, v in recorded("language_long", "bits").items()}
-    base = means.pop("softmax, RoPE")
-    for at, (figure, _) in states("language_model.leads_in_units"):
-        ratios = {
-            said(name).replace(" ", ""): perplexity(bits, at["unit"]) / perplexity(base, at["unit"])
-            for name, bits in means.items()
-        }
-        bars = figure.data[0]
-        assert len(bars.x) == len(ratios) - 1  # without C-CosGate, at the floor
-        for percent, name in zip(bars.x, bars.y, strict=True):
-            ratio = ratios[name.replace("<br>", "").replace(" ", "")]
-            assert percent == pytest.approx(100 * (ratio - 1), abs=1e-9)
 
 
 # --- cost ---
@@ -177,17 +73,6 @@ def test_dots_stand_on_the_roof_at_their_intensity() -> None:
         assert work["multiplications"] / seconds / 1e9 == pytest.approx(figure.data[4].y[0])
         limit = "memory" if (d + 1) / 8 < at["products"] / at["moved"] else "multiplication"
         assert f"the state by {limit}" in told
-
-
-def test_cache_and_state_are_counted_and_cross_where_they_are_equal() -> None:
-    for at, (figure, _) in states("cost.kept_numbers"):
-        heads, mib = 144, 2**20
-        cache = 2 * heads * cost.cache_numbers(at["tokens"], 64, 64) / mib
-        state = 2 * heads * cost.state_numbers(at["features"], 64) / mib
-        assert figure.data[2].y[0] == pytest.approx(cache)
-        assert figure.data[1].y[0] == figure.data[3].y[0] == pytest.approx(state)
-        equal = figure.data[4].x[0]
-        assert 2 * heads * 128 * equal / mib == pytest.approx(state)
 
 
 def test_what_the_whole_gains_is_the_quotient_of_the_bars() -> None:
@@ -333,19 +218,6 @@ def test_a_bias_inside_of_the_division_is_weaker() -> None:
             assert f"get {want[0, 0, :8].sum():.0%}" in told
 
 
-def test_dots_are_the_seeds_and_the_words_their_means() -> None:
-    for at, (figure, told) in states("why_positions.looked_back"):
-        tasks = at["recorded"][at["test"]]
-        for panel, (task, methods) in enumerate(tasks.items()):
-            seeds, means = figure.data[2 * panel : 2 * panel + 2]
-            for row, (method, values) in enumerate(methods.items()):
-                here = [x for x, y in zip(seeds.x, seeds.y, strict=True) if round(y) == row]
-                assert here == values
-                said = "none" if None in values else f"{np.mean(values):.2f}"
-                assert means.text[row] == said
-                assert f"{method} {said}" in told.split(f"{task}: ")[1]
-
-
 # --- grids ---
 
 
@@ -414,19 +286,6 @@ def test_with_content_a_head_may_find_both_one_or_none() -> None:
             assert round(2 * read) == right
 
 
-def test_rows_of_seeds_are_those_of_the_encoders() -> None:
-    for at, (figure, told) in states("grid_heads.neighbour_accuracies"):
-        guess, seeds, means = figure.data
-        level, p = at["tests"][f"{at['task']}, {at['grids']}"]
-        assert guess.x == (level, level)
-        for row, (name, values) in enumerate(at["recorded"][at["task"]][at["grids"]].items()):
-            here = [x for x, y in zip(seeds.x, seeds.y, strict=True) if round(y) == row]
-            assert here == pytest.approx(values, abs=1e-3)
-            said = f"{np.mean(values):.2f}" + (f", p {p[name]:.3f}" if name in p else "")
-            assert means.text[row] == said
-            assert f"{name} {said}" in told
-
-
 # --- Cayley ---
 
 
@@ -440,14 +299,6 @@ def test_one_of_two_signs_keeps_the_entry_at_one_or_below() -> None:
             assert sign * abs(turned[1, 0].item()) == pytest.approx(sign * math.sin(angle))
         assert min(abs(plain), abs(changed)) <= 1 + 1e-12
         assert ("signs changed." in told) == (abs(plain) > 1 + 1e-12)
-
-
-def test_the_limit_law_is_a_half_where_it_says() -> None:
-    for at, (figure, _) in states("cayley_string.connected_chance"):
-        d, f = at["channels"], at["density"]
-        _, here, half = figure.data
-        assert here.y[0] == pytest.approx(math.exp(-math.exp(math.log(d) - f * d)))
-        assert math.exp(-math.exp(math.log(d) - half.x[0] * d)) == pytest.approx(0.5)
 
 
 # --- length ---
@@ -483,57 +334,7 @@ def test_windows_are_those_of_the_biases() -> None:
             assert f"{extrapolation.tail_share(bias, 64, at['tokens']).item():.0%}" in told
 
 
-@pytest.mark.parametrize("figure", ["read_on", "above_window"])
-def test_one_method_stands_out_with_the_interval_of_its_seeds(figure: str) -> None:
-    student = 12.706  # of two seeds
-    for at, (fig, told) in states(f"length_extrapolation.{figure}"):
-        colour, (one, two) = at["recorded"][at["method"]]
-        band, curve = fig.data[-2:]
-        back = (lambda y: 0.05 * math.sinh(y)) if figure == "above_window" else float
-        assert len(fig.data) == len(at["recorded"]) + 2
-        assert curve.line.color == COLOURS[colour]
-        for i, (a, b) in enumerate(zip(one, two, strict=True)):
-            wide = student * (b - a) / 2
-            assert back(curve.y[i]) == pytest.approx((a + b) / 2, abs=2e-3)
-            assert back(band.y[i]) == pytest.approx((a + b) / 2 + wide, abs=2e-3)
-            assert back(band.y[-1 - i]) == pytest.approx((a + b) / 2 - wide, abs=2e-3)
-        assert f"{at['method']}: {round((one[0] + two[0]) / 2, 2) + 0.0:.2f}" in told
-
-
-def test_places_beyond_the_middle_count_by_how_many_they_are() -> None:
-    rows = [0.0] * 9 + [0.3, 0.9]  # 512 to 768, and 768 to 1,024
-    recorded = {"rope": ("rope", [rows, rows])}
-    title = find("length_extrapolation.above_window")("rope", recorded=recorded).figure.layout.title
-    assert title.text == "rope: 0.00 bits to place 64, 0.60 from 512 on"
-    rows = [0.4, 0.0, 0.2, *[1.0] * 8]  # 16, 16 and 32 places
-    recorded = {"rope": ("rope", [rows, rows])}
-    title = find("length_extrapolation.above_window")("rope", recorded=recorded).figure.layout.title
-    assert title.text == "rope: 0.20 bits to place 64, 1.00 from 512 on"
-
-
-def test_dots_are_what_was_lost_and_found() -> None:
-    for at, (figure, told) in states("length_extrapolation.lost_and_found"):
-        (dots,) = figure.data
-        for name, x, y in zip(dots.text, dots.x, dots.y, strict=True):
-            assert (x, y) == pytest.approx(at["recorded"][at["tokens"]][name])
-            assert f"{name} {x:.2f} and {y:.2f}" in told
-
-
 # --- vision ---
-
-
-def test_means_are_those_inside_the_frame_and_outside() -> None:
-    for at, (figure, told) in states("vision_transformer.accuracy_places"):
-        for trace, reader in zip(figure.data, ("mean", "class token"), strict=True):
-            places = at["recorded"][at["encoder"]].get(reader)
-            if places is None:
-                assert f"{reader} not trained" in told
-                continue
-            values = np.array(trace.z)
-            known = np.zeros((5, 5), dtype=bool)
-            known[:3, :3] = True
-            means = f"{values[known].mean():.2f} known, {values[~known].mean():.2f} new"
-            assert f"{reader} {means}" in told
 
 
 def test_new_pairs_of_patches_are_counted_one_by_one() -> None:
@@ -567,17 +368,6 @@ def test_a_score_is_right_in_its_own_corner_whatever_it_reads() -> None:
         assert f"{['none', 'one', 'both'][right]} of the two" in told
 
 
-def test_large_dots_are_the_mean_or_the_seed() -> None:
-    for at, (figure, told) in states("vision_transformer.performer_places"):
-        ways = at["recorded"][at["features"]]
-        for trace, place in ((figure.data[2], 0), (figure.data[3], 1)):
-            for x, (way, (_, runs)) in zip(trace.x, ways.items(), strict=True):
-                own = [run[place] for run in runs]
-                right = statistics.fmean(own) if at["seed"] == "mean" else own[int(at["seed"]) - 1]
-                assert x == pytest.approx(right, abs=6e-4)
-                assert way in told
-
-
 def test_what_pictures_tell_is_what_a_test_of_signs_tells() -> None:
     for at, (figure, told) in states("vision_transformer.told_differences"):
         n, share = at["pictures"], at["disagree"]
@@ -590,19 +380,3 @@ def test_what_pictures_tell_is_what_a_test_of_signs_tells() -> None:
         assert f"tell {figure.data[2].y[0]:.1f} points" in told
         line = figure.data[0]
         assert line.y[0] / line.y[1] == pytest.approx(math.sqrt(line.x[1] / line.x[0]))
-
-
-def test_dots_are_what_the_records_and_the_paper_hold() -> None:
-    (_, (figure, _)), *_ = states("vision_transformer.told_differences")
-    dots = figure.data[1]
-    found = dict(zip(dots.hovertext, zip(dots.x, dots.y, strict=True), strict=True))
-    right = measured("vision", score("test"))
-    axial = statistics.fmean(right["digits axial"])
-    for name in ("none", "sinusoidal", "learned", "cayley-sparse"):
-        gap = 100 * abs(statistics.fmean(right[f"digits {name}"]) - axial)
-        assert found[f"{name} less axial, digits"] == (450, pytest.approx(gap, rel=0.05))
-    assert found["mixed less learned, DeiT-S at 384"] == (50_000, 2.4)
-    assert found["axial less learned, DeiT-B at 224"] == (50_000, 0.2)
-    assert len(found) == 8 + 8
-    least = 100 * 1.96 * math.sqrt(0.1 / 450)
-    assert sum(x == 450 and y < least for x, y in found.values()) == 7

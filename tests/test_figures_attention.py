@@ -12,9 +12,8 @@ import torch
 
 from book.figures import favor_plus as favor
 from book.figures import linear_attention as three_forms
-from book.figures.associative_recall import RIGHT, TOKENS, VALUES, recalled_value
-from book.figures.circulant_favor import row_correlation
-from book.figures.gating import HULL, START_SCORE
+from book.figures.associative_recall import RIGHT, TOKENS, VALUES
+from book.figures.gating import START_SCORE
 from book.figures.gating import VALUES as PLANE
 from book.figures.length_extrapolation import beyond_training
 from book.figures.rotations_meet_linear_attention import KERNEL_FEATURES, shifted_kernels
@@ -98,21 +97,6 @@ def test_outputs_are_those_of_a_turned_query_and_signed_features_have_no_bound()
         assert f"return {outputs[2].item():.1f}: their line" in text
 
 
-def test_what_is_recalled_is_what_was_recorded_beside_both_formulas() -> None:
-    for at, (figure, text) in states("linear_attention.recalled_pairs"):
-        found, maps = at["recorded"][at["features"]], list(three_forms.MAPS)
-        errors, theory, bound = figure.data[:6], figure.data[6:8], figure.data[8]
-        for measure, curves in (("error", errors), ("decoded", figure.data[9:])):
-            for name, curve in zip(maps, curves, strict=True):
-                assert list(curve.y) == pytest.approx(found[measure][name], abs=6e-4)
-        for rho, curve in zip(at["overlaps"].values(), theory, strict=True):
-            n = 1023  # wrong pairs
-            mean_field = (n**2 * rho**2 + n * (rho**2 + (1 - rho**2) / 64)) / (1 + n * rho) ** 2
-            assert curve.y[-1] == pytest.approx(mean_field, abs=6e-4)
-        assert list(bound.y)[6:8] == [0, 0.5]
-        assert f"ReLU {found['error']['ReLU'][6]:.2f} and {found['decoded']['ReLU'][6]:.2f}" in text
-
-
 # --- random features ---
 
 
@@ -135,38 +119,6 @@ def test_lines_are_the_formulas_and_bars_are_all_draws() -> None:
             assert 0.9 < median.x[0] < 1.05 or at["size"] < 64
         elif at["kind"] == "iid":
             assert median.x[0] < 0.9
-
-
-def test_lines_are_the_recorded_distances_and_diamonds_stand_where_a_map_has_won() -> None:
-    for at, (figure, text) in states("favor_plus.favor_distance"):
-        found = at["recorded"][at["tokens"]][at["t"]]
-        diamonds, uniform, straight = figure.data[len(favor.MAPS) :]
-        assert set(uniform.y) == {1}
-        assert set(straight.y) == {found["line"]}
-        for place, (kind, (name, _, _)) in enumerate(favor.MAPS.items()):
-            curve = figure.data[place]
-            assert curve.name == name
-            assert list(curve.y) == pytest.approx(found[kind], rel=5e-3)
-            won = found["least"][kind]
-            assert diamonds.x[place] == won
-            if won is None:
-                assert f"{name} never" in text
-            else:
-                assert f"{name} from {won} on" in text
-                assert dict(zip(curve.x, curve.y, strict=True))[won] == diamonds.y[place]
-        count = sum(won is not None for won in found["least"].values())
-        assert figure.layout.title.text.endswith(f"{count} of 6 beat uniform attention")
-
-
-def test_means_over_draws_are_those_recorded() -> None:
-    for at, (figure, text) in states("favor_plus.redrawn_means"):
-        found = at["recorded"][at["features"]]
-        for of, curve in zip(("weights", "estimates"), figure.data, strict=True):
-            assert dict(zip(curve.x, curve.y, strict=True)) == pytest.approx(
-                dict(zip(at["draws"], found[of], strict=True)), rel=5e-3
-            )
-        assert f"weights is {found['weights'][-1]:.2g} away" in text
-        assert f"the estimates {found['estimates'][-1]:.2g}." in text
 
 
 def test_outputs_are_those_of_the_package_and_habits_let_the_last_key_move_them() -> None:
@@ -249,27 +201,6 @@ def test_the_bias_lies_between_its_bounds_and_nears_its_first_order() -> None:
         assert f"between {low.y[-1]:.1f}% and {high.y[-1]:.1f}%" in text
 
 
-def test_errors_of_weights_are_those_recorded() -> None:
-    for at, (figure, text) in states("circulant_favor.weight_errors"):
-        found = at["recorded"][at["length"]]
-        names = list(found)[:-1]
-        for name, curve in zip(names, figure.data, strict=False):
-            assert list(curve.y) == pytest.approx(found[name], rel=5e-3)
-        diamonds = figure.data[len(names)]
-        assert list(diamonds.x) == [found["least"][name] for name in names]
-        assert diamonds.y[1] == pytest.approx(found["hadamard"][3], rel=5e-3)
-        assert ("simplex-circulant from 64 on" in text) == (at["length"] == "½")
-
-
-def test_a_constant_vector_gains_nothing_from_more_rows_and_one_channel_all() -> None:
-    flat, text = row_correlation("constant", "no signs", 1.0)
-    assert max(flat.data[4].y) - min(flat.data[4].y) < 1e-9
-    assert "at most 1.00 in size" in text
-    assert "0.107 for independent rows, 1.718 for the circulant" in text
-    one = row_correlation("one channel", "no signs", 1.0).figure.data
-    assert all(abs(a - b) < 1e-4 for a, b in zip(one[2].y, one[4].y, strict=True))
-
-
 # --- positions as weights ---
 
 
@@ -343,13 +274,6 @@ def test_the_frame_holds_the_toeplitz_matrix_and_the_marks_lie_on_the_curves() -
         title = fig.layout.annotations[-1].text
         for count in title.removeprefix("operations: matrix ").split(", FFT "):
             assert count in text
-
-
-def test_the_matrix_is_cheaper_at_196_tokens_and_the_fft_at_8192() -> None:
-    by_matrix, by_fft = toeplitz_operations(196, 64)
-    assert by_matrix == 2 * 196**2 * 129
-    assert 7 < by_fft / by_matrix < 7.2
-    assert toeplitz_operations(8192, 64)[0] > toeplitz_operations(8192, 64)[1]
 
 
 def test_the_curves_are_products_of_the_decays_below_and_the_words_give_the_stars() -> None:
@@ -474,18 +398,6 @@ def test_the_points_are_attention_and_its_gate() -> None:
         assert [len(trace.x) for trace in fig.data] == [6, 49, 2, 6, 5, 2]  # the same in all
 
 
-def test_the_values_leave_0_outside_and_e_inside_their_hull() -> None:
-    corners = torch.tensor([PLANE[i] for i in HULL])
-    edges = corners.roll(-1, 0) - corners
-
-    def inside(point: list[float]) -> bool:
-        to = torch.tensor(point) - corners
-        return bool((edges[:, 0] * to[:, 1] - edges[:, 1] * to[:, 0] > 0).all())
-
-    assert inside(PLANE[4])
-    assert not inside([0.0, 0.0])
-
-
 # --- what is recalled, and how far ---
 
 
@@ -507,13 +419,6 @@ def test_the_map_is_attention_with_mixed_keys() -> None:
         votes = said[[names.index(v) for v in VALUES]]
         assert list(fig.data[1].y) == pytest.approx((votes / votes.sum()).tolist(), abs=1e-3)
         assert f"{fig.data[1].text[2]} to {RIGHT}" in text
-
-
-def test_the_right_value_wins_behind_a_shift_and_the_commonest_without() -> None:
-    assert f"it answers {RIGHT}, the right one" in recalled_value(1, 6).alt
-    assert "it answers 1, not 4" in recalled_value(0, 6).alt
-    assert TOKENS.count("1") == 2
-    assert TOKENS[TOKENS.index(TOKENS[-1]) + 1] == RIGHT
 
 
 def scores(method: str, line: int = 1) -> dict[int, float]:

@@ -10,9 +10,9 @@ import torch
 
 from book.figures.circulant_string import circulant_spectrum
 from book.figures.rope import shifted_scores
-from book.figures.rope_2d_3d import GRID_ENCODERS, grid_kernel, resolution_scores, volume_kernel
+from book.figures.rope_2d_3d import GRID_ENCODERS, grid_kernel, volume_kernel
 from book.figures.why_positions import POSITIONS, bias_curves, permuted_words
-from stringlib import ALiBi, AxialRoPE, RoPE
+from stringlib import ALiBi, RoPE
 from stringlib.algebra.circulant import circulant
 from stringlib.positions import grid_positions
 from stringlib.testing import properties
@@ -101,15 +101,6 @@ def test_shifted_scores_change_only_where_positions_are_added() -> None:
         assert "is 0.00; right" in text
 
 
-def test_a_pair_is_followed_to_its_places() -> None:
-    for at, (figure, _) in states("rope.pair_layouts"):
-        pair, half = min(at["pair"], at["dim"] // 2 - 1), at["dim"] // 2
-        followed = np.array(figure.data[1].x, dtype=float).reshape(2, 3)[:, :2]
-        assert followed.tolist() == [[2 * pair, pair], [2 * pair + 1, pair + half]]
-        below = [int(channel) for channel in figure.data[3].text]
-        assert below == [*range(0, at["dim"], 2), *range(1, at["dim"], 2)]
-
-
 def test_powers_keep_the_score_where_the_matrix_is_orthogonal_or_keys_are_its_inverse() -> None:
     for at, (figure, text) in states("rope.matrix_powers"):
         angle, squeeze = math.radians(at["turn"]), np.diag([1, at["squeeze"]])
@@ -184,23 +175,6 @@ def test_a_cell_shows_the_score_of_its_key(name: str) -> None:
         assert properties.largest_difference(heat(name, row, column), expected) <= 1e-12
 
 
-def test_shapes_are_as_the_text_says() -> None:
-    middle = {name: heat(name, 6, 6) for name in GRID_ENCODERS}
-    # a step to the end of the row, and a step down and back by one: the same index, 13 further on
-    end, below = heat("raster index", 0, 0)[0, 13], heat("raster index", 0, 13)[1, 12]
-    assert abs(end - below) < 1e-12
-    equal = middle["equal frequencies"]
-    assert torch.allclose(equal[0, 12], equal[6, 6], atol=1e-12)
-    axial, mixed = middle["axial"], middle["mixed, one head"]
-    assert axial.diff(dim=0).diff(dim=1).abs().max() < 1e-12 < mixed.diff(dim=0).diff(dim=1).max()
-    round_hill = middle["mixed, many directions"]
-    ring = [round_hill[6 + a, 6 + b] for a, b in ((5, 0), (0, 5), (-5, 0), (3, 4), (4, -3))]
-    assert torch.stack(ring).std() < 0.05
-    text = grid_kernel("equal frequencies", 6, 6).alt
-    assert "score is 1 in 13 cells and above 0.5 in 63 cells" in text
-    assert "score is 1 in 1 cell and" in grid_kernel("axial", 0, 13).alt
-
-
 def test_a_convention_keeps_one_kind_of_offset_at_most() -> None:
     for at, (fig, text) in states("rope_2d_3d.resolution_scores"):
         by_patch, by_width = (float(a.text.split()[-1]) for a in fig.layout.annotations)
@@ -212,16 +186,6 @@ def test_a_convention_keeps_one_kind_of_offset_at_most() -> None:
         same = all(abs(trained[x] - tested[x]) < 1e-12 for x in common)
         assert same is (at["convention"] == "count patches")
         assert f"up to {by_patch:.3f}, against" in text
-
-
-def test_resolutions_show_the_scores_of_patches() -> None:
-    fig = resolution_scores("scale", 28).figure
-    ones = torch.full((1, 28, 64), 1 / 8, dtype=torch.float64)
-    columns = torch.stack([torch.zeros(28), 0.5 * torch.arange(28)], -1).double()
-    expected = properties.logits(AxialRoPE(64, 2), ones, ones, columns)[0, 0]
-    assert fig.data[3].y[:28] == pytest.approx(expected.tolist(), abs=1e-12)
-    assert fig.data[3].x[:28] == pytest.approx([n / 28 for n in range(28)])
-    assert {*fig.data[3].y[28:], *fig.data[3].x[28:]} == {None}
 
 
 def test_a_slice_shows_the_scores_at_its_time() -> None:
@@ -254,12 +218,3 @@ def test_circulant_spectrum_agrees_with_the_matrices() -> None:
         apart = np.abs(drawn[:, None] - torch.linalg.eigvals(of).numpy())
         assert apart.min(0).max() < 1e-9
         assert apart.min(1).max() < 1e-9
-
-
-def test_circulant_spectrum_shows_that_two_coefficients_move_nothing() -> None:
-    c = {f"c{m}": 0.1 * m for m in range(8)}
-    before = circulant_spectrum(1.0, **c).figure
-    after = circulant_spectrum(1.0, **{**c, "c0": -1.0, "c4": 0.9}).figure
-    assert not np.allclose(before.data[2].x, after.data[2].x)
-    for trace in (1, 3, 4):
-        np.testing.assert_allclose(before.data[trace].y, after.data[trace].y, atol=1e-12)

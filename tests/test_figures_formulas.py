@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import cmath
 import math
-from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
-from book.figures.folds import ERRORS
 from book.figures.reflections import KEYS, STEPS
 from book.figures.rope_decay import TERMS
-from book.figures.string_at_inference import timed_sizes
-from lab.records import gather, read_record
-from lab.theory import capacity, cost, rope_decay, variance
+from lab.theory import capacity, rope_decay, variance
 from stringlib import STRING, CirculantSTRING, ReflectionSTRING, RoPE
 from stringlib.algebra import circulant, fourier_basis, planar_skew
 from stringlib.encoders import scaling
@@ -23,8 +18,6 @@ from stringlib.positions import geometric_frequencies
 from stringlib.reference.rope import householder_2d
 from stringlib.testing import properties
 from tests.figure_cases import states
-
-ROOT = Path(__file__).parents[1]
 
 
 def exact(values: object) -> torch.Tensor:
@@ -234,29 +227,6 @@ def test_blocks_leave_still_what_their_generator_does_not_move() -> None:
         assert bool((y[0].abs() > 1e-6).all()) == (at["position"] > 0 or not turning)
 
 
-def test_sizes_are_those_that_noise_leaves_as_they_are() -> None:
-    for at, (fig, told) in states("circulant_blocks.held_back"):
-        for here, u in zip(
-            fig.data[1::2], (at["decay"], 2 * at["penalty"] / at["noise"]), strict=True
-        ):
-            variance = 0.0
-            for _ in range(20_000):
-                variance = (1 - 0.01 * u) ** 2 * variance + 0.01**2
-            assert here.y[0] == pytest.approx(variance**0.5)
-            assert f"{1 / (0.01 * u):,.0f}" in told
-
-
-def test_float32_angles_lose_digits_and_float64_angles_do_not() -> None:
-    errors, lines = {}, []
-    for at, (fig, _) in states("circulant_blocks.angle_digits"):
-        wide, narrow = (exact(trace.y) for trace in fig.data)
-        errors[at["power"]] = properties.largest_difference(wide, narrow)
-        lines.append(wide)
-    assert properties.largest_difference(*torch.stack(lines).aminmax(dim=0)) < 1e-8
-    for power, error in errors.items():  # a rounding is at most 2⁻²⁴ of a number
-        assert 2**-29 < error / (10**power + 64) < 2**-20
-
-
 def test_a_frequency_keeps_up_with_two_mirrors_at_eight_times_the_rate() -> None:
     for at, (fig, _) in states("reflections.mirror_rate"):
         mirrors, alone = (exact(trace.y) for trace in fig.data)
@@ -277,18 +247,6 @@ def test_images_of_one_mirror_see_the_distance_alone() -> None:
     assert len({round(scores[0], 6) for scores in seen.values()}) == len(seen)
 
 
-def test_curves_are_means_of_the_recorded_losses_between_their_seeds() -> None:
-    for at, (fig, told) in states("reflections.mirror_losses"):
-        bands, curves = fig.data[::2], fig.data[1::2]
-        for method, band, curve in zip(("mirrors", at["rate"]), bands, curves, strict=True):
-            rows = at["recorded"][at["optimizer"]][method]
-            for k, losses in enumerate(zip(*rows, strict=True)):
-                assert curve.y[k] == pytest.approx(sum(losses) / len(losses))
-                assert (band.y[k], band.y[-1 - k]) == (max(losses), min(losses))
-            assert curve.x[1] - curve.x[0] == at["every"]
-            assert f"{curve.y[-1]:.2f}" in told
-
-
 def test_rounded_mirrors_lose_the_digits_that_float32_does() -> None:
     for at, (fig, _) in states("reflections.rounded_mirrors"):
         encoder, rope = ReflectionSTRING(64), RoPE(64).double()
@@ -307,53 +265,6 @@ def test_rounded_mirrors_lose_the_digits_that_float32_does() -> None:
             blocks = torch.stack([want[i, :, i] for i in range(32)])
             worst = torch.linalg.matrix_norm(turns[1] @ turns[0].mT - blocks, 2).max().item()
             assert drawn == pytest.approx(worst, rel=1e-3, abs=1e-11)
-
-
-def test_the_dot_is_where_the_half_spectrum_gets_ahead() -> None:
-    for at, (fig, told) in states("string_at_inference.where_lines_cross"):
-        product, spectrum, mark, clocked, timed = fig.data
-        ahead = [d for d, p, s in zip(product.x, product.y, spectrum.y, strict=True) if s < p]
-        assert mark.x[0] == ahead[0] == {25.5: 256, 1: 4, 3: 16}[at["price"]]
-        largest = clocked.x[-1]
-        assert product.y[product.x.index(largest)] == pytest.approx(clocked.y[-1], rel=5e-3)
-        assert spectrum.y[0] / product.y[0] == pytest.approx(
-            (5 * at["price"] + 3) / (2 * 4 + 3), rel=5e-3
-        )
-        for name, marks in (("product", clocked), ("rfft", timed)):
-            rows = timed_sizes()[at["kind"]][name]
-            assert [*marks.x] == [*rows]
-            assert [*marks.y] == pytest.approx([m for m, _, _ in rows.values()], rel=5e-3)
-            data = read_record(ROOT / "results" / "inference_ladder.json")["data"]
-            mode = {"forward": "forward", "with gradients": "gradients"}[at["kind"]]
-            runs = gather(data, mode, "what", "threads")["sizes"][1][name]
-            assert [m for m, _, _ in rows.values()] == pytest.approx(np.median(runs, 0))
-        first = {"forward": 16, "with gradients": 256}[at["kind"]]
-        assert f"the timed one is from {first} on" in told
-
-
-def test_bars_of_the_clock_are_those_recorded_and_diamonds_those_counted() -> None:
-    for at, (fig, _) in states("string_at_inference.clocked_rungs"):
-        bars, said, counted = fig.data
-        rows = at["recorded"][at["measure"]]
-        assert [*bars.x] == [middle for middle, _, _ in reversed(rows.values())]
-        lows = [x - less for x, less in zip(bars.x, bars.error_x.arrayminus, strict=True)]
-        assert lows == pytest.approx([low for _, low, _ in reversed(rows.values())])
-        assert [float(text) for text in said.text] == pytest.approx([*bars.x])
-        if at["measure"] == "forward":
-            product = rows["basis"][0] / (2 * 64 + 3)
-            folded, half = 3 * product, (2.5 * 6 + 3) * product
-            assert (counted.x[1], counted.x[3]) == pytest.approx((folded, half), rel=5e-3)
-        else:
-            assert set(counted.x) == {None}
-
-
-def test_an_error_lies_on_the_line_between_the_sizes_measured() -> None:
-    for at, (fig, told) in states("folds.outlier_errors"):
-        rows, place = ERRORS[at["weights"]], 4 * math.log10(at["outlier"])
-        wanted = [10 ** np.interp(place, range(9), np.log10(row)) for row in rows]
-        assert [dot.y[0] for dot in fig.data[1::2]] == pytest.approx(wanted)
-        assert [[*drawn.y] for drawn in fig.data[::2]] == rows
-        assert f"that is {wanted[1] / wanted[0]:.2f} times" in told
 
 
 def test_a_mirror_passes_what_commutes_with_it() -> None:
@@ -400,29 +311,6 @@ def test_a_basis_passes_scales_where_its_right_angle_stays() -> None:
 # --- linear attention ---
 
 
-def test_a_taylor_polynomial_is_the_exponential_near_nought() -> None:
-    for at, (fig, told) in states("linear_attention.taylor_weights"):
-        true, ours, _ = fig.data
-        assert ours.y[40] == pytest.approx(1)
-        assert min(ours.y) > 0
-        near = [abs(ours.y[i] / true.y[i] - 1) for i in range(35, 46)]
-        assert max(near) < {"2": 0.06, "6": 0.005}[at["order"]]
-        features = {"2": "273 features", "6": "17,895,697 features"}[at["order"]]
-        assert features in told
-
-
-def test_lines_count_what_the_package_counts() -> None:
-    for at, (fig, _) in states("linear_attention.counted_products"):
-        m, c = at["features"], at["chunk"]
-        pairs, state, chunks, mark = fig.data
-        for n, one, two, three in zip(pairs.x, pairs.y, state.y, chunks.y, strict=True):
-            assert n * one == pytest.approx(cost.pair_products(n, m, m + 1))
-            assert n * two == pytest.approx(cost.linear_products(n, m, m + 1))
-            if n % c == 0:
-                assert n * three == pytest.approx(cost.chunk_products(n, m, m + 1, c))
-            assert (n > mark.x[0]) == (one > two)
-
-
 def test_crosstalk_is_the_theory_above_its_bound() -> None:
     for at, (fig, told) in states("linear_attention.crosstalk"):
         error, bound, mark = fig.data
@@ -451,31 +339,3 @@ def test_errors_by_cosine_are_the_formulas() -> None:
             strict=True,
         ):
             assert list(trace.y) == pytest.approx(error.sqrt().tolist())
-
-
-def test_gains_are_those_of_the_orthogonal_formula() -> None:
-    for at, (fig, _) in states("favor_plus.orthogonal_gains"):
-        m = at["features"]
-        square = exact(fig.data[0].x)
-        alone = variance.positive_mse(square, m)
-        for trace, rows, signs in zip(fig.data[:2], (m, m // 2), (False, True), strict=True):
-            want = variance.orthogonal_mse(square, rows, 64, hyperbolic=signs) / alone
-            assert list(trace.y) == pytest.approx(want.tolist())
-        assert all(y in trace.y for y, trace in zip(fig.data[3].y, fig.data[:2], strict=True))
-
-
-def test_the_rule_needs_what_the_chapter_says() -> None:
-    names, least = ("favor", "optimal", "both"), {}
-    for at, (fig, _) in states("favor_plus.features_needed"):
-        t = at["temperature"]
-        for name, line, here in zip(names, fig.data[:3], fig.data[3].y, strict=True):
-            least[name] = min(line.y) / 64
-            assert here > 3 * 64
-        assert fig.data[3].y[0] == pytest.approx(64 * (math.exp(2 * t) - math.exp(t)) / t**2)
-        want = 128 * (math.cosh(2 * t) - math.cosh(t)) / t**2
-        assert fig.data[3].y[2] == pytest.approx(want)
-    assert {n: round(v, 2) for n, v in least.items()} == {
-        "favor": 4.15,
-        "optimal": 3.83,
-        "both": 3.01,
-    }

@@ -17,7 +17,6 @@ from lab.theory import structured_variance as theory
 from results import cosformer as recall
 from results import toeplitz_rpe as study
 from stringlib import (
-    ALiBi,
     CosineWeight,
     DecayWeight,
     FallingWeight,
@@ -28,7 +27,6 @@ from stringlib import (
 )
 from stringlib.algebra import circulant, nearest_orthogonal_circulant
 from stringlib.attention import decayed_sums, delta_rule, rotated_linear_attention
-from stringlib.attention.state import retnet_log_decay
 from stringlib.encoders.string import STRING
 from stringlib.testing.properties import largest_difference
 from tests.figure_cases import states
@@ -81,15 +79,6 @@ def test_errors_with_two_strong_channels_are_the_limits() -> None:
     ):
         assert list(curve.y) == pytest.approx(ratio(squares).tolist())
     assert list(worst.data[1].y) == pytest.approx(theory.circulant_worst_ratio(squares).tolist())
-
-
-def test_a_free_projection_halves_the_attention_and_hardly_the_layer() -> None:
-    (_, (fig, told)), *_ = states("circulant_favor.free_projection")
-    layer, inner, linear, sums, projection = fig.data[0].x
-    assert layer == pytest.approx(inner + linear + sums + projection)
-    assert (inner, linear) == (3 * 256 * 682 / 1000, 4 * 256**2 / 1000)
-    assert sums / projection == pytest.approx(65 / 64)
-    assert "1.98 times as fast, and the layer 1.04 times" in told
 
 
 # --- turned features ---
@@ -166,30 +155,7 @@ def test_the_pole_is_the_packages_output() -> None:
         assert fig.data[3].y[1] == pytest.approx(alone, abs=1e-12)
 
 
-def test_accuracies_are_the_means_of_the_seeds_and_bars_their_ends() -> None:
-    for at, (fig, told) in states("rotations_meet_linear_attention.shifted_accuracy"):
-        found = at["recorded"][at["features"]][at["frequencies"]]
-        assert [trace.name for trace in fig.data] == [*found]
-        for trace in fig.data:
-            runs = exact(found[trace.name])
-            assert list(trace.y) == pytest.approx(runs.mean(0).tolist(), abs=1e-3)
-            highest = exact(trace.y) + exact(trace.error_y.array)
-            assert highest.tolist() == pytest.approx(runs.amax(0).tolist(), abs=0.01)
-            lowest = exact(trace.y) - exact(trace.error_y.arrayminus)
-            assert lowest.tolist() == pytest.approx(runs.amin(0).tolist(), abs=0.01)
-            assert f"{trace.name} {runs[:, 0].mean():.2f} and {runs[:, -1].mean():.2f}" in told
-
-
 # --- biases and decays ---
-
-
-def test_memory_is_what_the_algorithm_keeps() -> None:
-    for at, (fig, told) in states("toeplitz_rpe.toeplitz_memory"):
-        n, m, d = 196, at["features"], 64
-        kept = 256 * (2 * n * m * d * 4 + (n + 1) * m * d * 8)
-        assert fig.data[2].y[0] == pytest.approx(kept / 2**20)
-        assert f"{kept / (256 * n * n * 4):.0f} times as much" in told
-        assert f"meet at {4 * m * d:,} tokens" in told
 
 
 def test_the_form_of_a_power_is_negative_beyond_two() -> None:
@@ -198,37 +164,6 @@ def test_the_form_of_a_power_is_negative_beyond_two() -> None:
         bias = -((x[:, None] - x).abs() ** at["power"])
         assert fig.data[3].y[0] == pytest.approx((a @ bias @ a).item(), abs=1e-12)
         assert list(fig.data[1].y) == pytest.approx([fig.data[0].y[i] for i in range(0, 41, 10)])
-
-
-def test_steps_on_a_grid_are_those_of_the_offset() -> None:
-    side = toeplitz_rpe.SIDE
-    for at, (fig, told) in states("toeplitz_rpe.offset_on_grid"):
-        steps = {
-            (row, column)
-            for row, column in itertools.product(range(1 - side, side), repeat=2)
-            if side * row + column == at["offset"]
-        }
-        drawn = {(y, x) for x, y in zip(fig.data[1].x, fig.data[1].y, strict=True) if x is not None}
-        assert drawn == steps
-        assert f"reading order: {('one', 'two')[len(steps) - 1]}" in told
-
-
-def test_times_cross_where_the_count_and_the_clock_say() -> None:
-    for at, (fig, told) in states("toeplitz_rpe.toeplitz_times"):
-        m, d_u = int(at["features"]), 65
-        counted, *ways = fig.data
-        for n, ratio in zip(counted.x, counted.y, strict=True):
-            # 10 n log2(2n) m d_u over 2 n^2 (m + d_u)
-            assert ratio == pytest.approx(5 * math.log2(2 * n) * m * d_u / n / (m + d_u), rel=0.01)
-        first = int(told.split("faster from ")[1].split(" ")[0].replace(",", ""))
-        wins = [n / math.log2(2 * n) > 5 * m * d_u / (m + d_u) for n in (first - 1, first)]
-        assert wins == [False, True]
-        found = at["recorded"][at["run"]][at["features"]]
-        for trace, row in zip(ways, found.values(), strict=True):
-            assert list(zip(trace.x, trace.y, strict=True)) == row
-        before, after = found["fft"]
-        until = f"{before[0]:,} to {after[0]:,}" if after[1] < 1 else f"more than {after[0]:,}"
-        assert f"by the clock from {until}" in told
 
 
 def test_votes_are_those_of_attention_in_the_study() -> None:
@@ -261,29 +196,6 @@ def test_votes_are_those_of_attention_in_the_study() -> None:
         assert fig.layout.annotations[0].text.endswith("right" if right else "wrong")
         for name, dot in zip(toeplitz_rpe.RECORDED, diamonds, strict=True):
             assert (dot.x[0], dot.y[0]) == toeplitz_rpe.RECORDED[name]
-
-
-def test_half_lives_are_those_of_the_packages_heads() -> None:
-    for at, (fig, told) in states("decay_and_state.memory_of_decay"):
-        decay = 1 - 1 / at["memory"]
-        curve, mark, retnet, alibi = fig.data
-        assert list(curve.y) == pytest.approx([decay**x for x in curve.x])
-        assert mark.x == (at["memory"],) * 2
-        assert mark.y[1] == pytest.approx(decay ** at["memory"])
-        assert f"half is left after {math.log(0.5) / math.log(decay):.1f}" in told
-        for dots, logs in ((retnet, retnet_log_decay(8)), (alibi, -ALiBi(8).slopes)):
-            assert list(dots.x) == pytest.approx(
-                (math.log(0.5) / logs.double()).tolist(), rel=0.006
-            )
-
-
-def test_reciprocals_end_where_float32_has_no_number() -> None:
-    for at, (fig, told) in states("decay_and_state.products_of_decays"):
-        turned = 1 / torch.full((9_000,), at["decay"]).log().cumsum(0).exp()
-        first = turned.isfinite().logical_not().nonzero()[0].item()
-        assert f"beyond float32 from token {first:,}" in told
-        for x, y in zip(fig.data[1].x, fig.data[1].y, strict=True):
-            assert (y is None) == (x >= first)
 
 
 def cut_of(query: int, key: int) -> tuple[int, int]:
@@ -408,13 +320,6 @@ def test_a_sink_is_a_token_of_value_zero() -> None:
         assert (both - sunk * gated).abs().max() < 1e-12
 
 
-def test_the_even_part_of_a_gated_token_is_drawn() -> None:
-    for _, (fig, told) in states("gating.gated_token"):
-        said, even = exact(fig.data[1].y), exact(fig.data[2].y)
-        assert ((said + said.flip(0)) / 2 - even).abs().max() < 1e-12
-        assert f"it makes {2 * fig.data[2].y[40]:.2f}" in told
-
-
 # --- cosine weights ---
 
 
@@ -428,21 +333,6 @@ def test_shares_of_the_nearest_are_those_of_the_packages_weights() -> None:
             )
         row = (63 / 64) ** torch.arange(1000).double()
         assert found[3] == pytest.approx((row[: at["nearest"]].sum() / row.sum()).item())
-
-
-def test_outputs_are_means_from_the_horizon_on() -> None:
-    ones, values = torch.ones(1, 64, 1).double(), torch.arange(64.0).double()[None, :, None]
-    for at, (fig, told) in states("cosine_reach.beyond_horizon"):
-        place = torch.arange(64).double()
-        weights = (math.pi / 2 * (place[:, None] - place) / at["horizon"]).cos()
-        means = (weights @ place) / weights.sum(-1)
-        for drawn, mean in zip(fig.data[0].y, means.tolist(), strict=True):
-            assert drawn is None or drawn == pytest.approx(mean, abs=1e-6)
-        inside = "0 outputs are outside" in told
-        assert inside == (at["horizon"] >= 63)
-        if inside:
-            out = linear_attention(ones, ones, values, CosineWeight(at["horizon"]))[0, :, 0]
-            assert (out - means).abs().max() < 1e-9
 
 
 def test_heights_and_tenths_are_those_of_the_packages_weights() -> None:

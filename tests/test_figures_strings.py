@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 import torch
 from torch.nn.functional import normalize
@@ -18,21 +17,9 @@ from stringlib.reference import (
     liere_matrix,
 )
 from stringlib.testing import properties
-from tests.figure_cases import BLOCKS, COMPARED, LOSSES, SHIFTED, SOLVED, states
+from tests.figure_cases import SOLVED, states
 
 # --- blocks ---
-
-
-def test_lines_join_the_seeds_that_are_compared() -> None:
-    for at, (figure, told) in states("circulant_blocks.seeds_by_block"):
-        one, other = at["pair"].split(" → ")
-        seeds, links, _, means = figure.data
-        assert list(links.x[:2]) == [one, other]
-        assert list(links.y[::3]) == list(BLOCKS[one][0])
-        assert list(links.y[1::3]) == list(BLOCKS[other][0])
-        assert len(seeds.y) == sum(len(row) for row, _ in BLOCKS.values())
-        assert list(means.y) == [mean for _, (mean, _, _) in BLOCKS.values()]
-        assert f"better on {COMPARED[at['pair']][1]} of 2" in told
 
 
 # --- generators that need not commute ---
@@ -88,21 +75,6 @@ def test_far_out_liere_is_near_its_limit_in_eigenvectors() -> None:
         for dot, end in zip(figure.data[1::2], (origin, limit), strict=True):
             assert dot.x[0] == pytest.approx(s)
             assert dot.y[0] == pytest.approx((one.mT @ other - end).norm().item(), abs=1e-9)
-
-
-def test_means_and_errors_are_those_of_the_seeds() -> None:
-    for at, (figure, _) in states("liere.shifted_accuracy"):
-        chosen = SHIFTED[at["seeds"]]
-        for seed, row in zip(figure.data, chosen, strict=False):
-            assert list(seed.y) == row
-        means = figure.data[len(chosen) + 1 :: 2]
-        ends = figure.data[len(chosen) :: 2]
-        for rows, mean, bars in zip(SHIFTED.values(), means, ends, strict=True):
-            assert list(mean.y) == pytest.approx(np.mean(rows, 0))
-            error = np.std(rows, 0, ddof=1) / len(rows) ** 0.5
-            assert [b - a for a, b in zip(bars.y[::3], bars.y[1::3], strict=True)] == (
-                pytest.approx(2 * error)
-            )
 
 
 # --- Cayley ---
@@ -188,14 +160,3 @@ def test_a_fold_moves_scores_behind_scales_only() -> None:
         for drawn, scored in zip((direct, folded), found, strict=True):
             scaled = (scored / found[0].square().mean().sqrt()).flatten()
             assert (torch.tensor(drawn).double() - scaled).abs().max() < 1e-6
-
-
-def test_lines_are_the_losses_of_the_seeds() -> None:
-    for at, (figure, told) in states("cayley_places.losses_by_density"):
-        found = LOSSES[at["projections"]]
-        *seeds, ends, means = figure.data
-        for n, seed in enumerate(seeds):
-            assert list(seed.y) == [losses[n] for losses, _ in found.values()]
-        assert list(means.y) == [mean for _, (mean, _, _) in found.values()]
-        assert list(ends.y[:2]) == list(found["0"][1][1:])
-        assert f"0 {means.y[0]:.2f} (" in told

@@ -12,7 +12,6 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from stringlib import CayleySTRING, CirculantSTRING, DenseSTRING, MultiHeadAttention, RotaryEncoder
 from stringlib.encoders.string import STRING, Phases
-from stringlib.models.blocks import Block
 from stringlib.testing.properties import largest_difference
 from tests.draws import random
 
@@ -123,18 +122,6 @@ def test_values_and_gradients_are_those_on_tokens(
             assert largest_difference(got, want) <= 1e-12 * (1 + want.abs().max())
 
 
-def test_on_a_grid_and_of_positions_for_each_sequence(on_tokens: Any, folds: Any) -> None:
-    encoder = CayleySTRING(6, 2, heads=HEADS)
-    layer = MultiHeadAttention(DIM, HEADS, encoder, grid=(4, 5)).double()
-    x, places = random(3, 20, DIM), random(3, 20, 2, seed=1)
-    phases = encoder.phases(places)
-    for told in ({}, {"positions": places}, {"positions": phases}):
-        assert folds(layer, x, **told)
-        assert largest_difference(layer(x, **told), on_tokens(layer, x, **told)) <= 1e-13
-    weights = layer.attention_weights(x)
-    assert largest_difference(weights, on_tokens(layer.attention_weights, x)) <= 1e-13
-
-
 def test_few_tokens_are_multiplied_themselves(folds: Any) -> None:
     layer = layer_of("cayley")
     assert not folds(layer, random(DIM, DIM))
@@ -237,32 +224,6 @@ def test_nothing_is_folded_before_a_feature_map(folds: Any) -> None:
     assert not folds(layer, random(TOKENS, DIM))
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision_is_as_exact_as_on_tokens(dtype: torch.dtype, on_tokens: Any) -> None:
-    exact, x = layer_of("cayley", bias=True), random(TOKENS, DIM)
-    exact.to(dtype).double()  # of numbers that both can hold
-    want = exact(x.to(dtype).double())
-    narrow = exact.to(dtype)
-
-    def error(call: Callable[[], Tensor]) -> float:
-        return largest_difference(call().double(), want)
-
-    folded, plain = (
-        error(lambda: narrow(x.to(dtype))),
-        error(lambda: on_tokens(narrow, x.to(dtype))),
-    )
-    assert folded <= 3 * plain
-
-
-def test_under_autocast_p_is_multiplied_in_float32(on_tokens: Any) -> None:
-    layer, x = layer_of("cayley").float(), random(TOKENS, DIM).float()
-    want = layer(x)
-    with torch.autocast("cpu", torch.bfloat16):
-        got, plain = layer(x), on_tokens(layer, x)
-    assert got.dtype == plain.dtype
-    assert largest_difference(got.float(), want) <= 3 * largest_difference(plain.float(), want)
-
-
 @pytest.mark.filterwarnings("ignore:There is a performance drop")
 def test_second_gradients_and_gradients_per_sample(on_tokens: Any) -> None:
     layer, x = layer_of("cayley", bias=True), random(3, TOKENS, DIM)
@@ -304,39 +265,3 @@ def test_a_program_for_any_number_of_tokens_is_one_program() -> None:
         assert largest_difference(program(x), layer(x)) <= 1e-12
         assert largest_difference(compiled(x), layer(x)) <= 1e-12
     assert len(graphs) == 1
-
-
-@pytest.mark.parametrize("name", ["cayley", "circulant"])
-def test_less_is_kept_for_the_gradient(name: str, on_tokens: Any) -> None:
-    """On tokens the queries and keys that P multiplies are kept too, once more as large."""
-    layer, x = layer_of(name), random(20 * TOKENS, DIM)
-    parameters = {p.untyped_storage().data_ptr() for p in layer.parameters()}
-
-    def kept() -> int:
-        found: dict[int, int] = {}
-
-        def keep(t: Tensor) -> Tensor:
-            found[t.untyped_storage().data_ptr()] = t.untyped_storage().nbytes()
-            return t
-
-        with torch.autograd.graph.saved_tensors_hooks(keep, lambda t: t):
-            out = layer(x)
-        assert out.requires_grad
-        return sum(size for pointer, size in found.items() if pointer not in parameters)
-
-    folded, plain, queries = kept(), on_tokens(kept), x.numel() * x.element_size()
-    learned = name == "cayley"  # a fixed P needs no tokens for a gradient
-    assert folded <= plain - 2 * queries * learned + queries // 4
-
-
-def test_a_model_folds_every_layer(on_tokens: Any, folds: Any) -> None:
-    block, x = Block(DIM, HEADS, encoder="cayley").double(), random(2, TOKENS, DIM)
-    assert folds(block.attention, x)
-    assert largest_difference(block(x)[0], on_tokens(block, x)[0]) <= 1e-13
-
-
-@pytest.mark.parametrize("other", [CayleySTRING(6, 1, heads=2), CayleySTRING(8, 1, heads=HEADS)])
-def test_phases_of_another_encoder_are_refused_by_name(other: RotaryEncoder) -> None:
-    layer, x = layer_of("cayley"), random(TOKENS, DIM)
-    with pytest.raises(ValueError, match="positions must be phases of this encoder for the 40"):
-        layer(x, other.phases(torch.arange(TOKENS)[:, None]))

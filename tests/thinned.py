@@ -25,24 +25,81 @@ TRACED = 3
 CASES = 8
 """So many cases of a test run in the quick tier, spread evenly over all."""
 
-LONG: dict[str, str] = {}
-"""Files that the quick tier leaves out: why each can wait."""
+LONG = {
+    "test_figures.py": "a chapter that is run again compares every number that its figures draw",
+    "test_figures_amounts.py": "as test_figures.py",
+    "test_figures_attention.py": "as test_figures.py",
+    "test_figures_encoders.py": "as test_figures.py",
+    "test_figures_formulas.py": "as test_figures.py",
+    "test_figures_moved.py": "as test_figures.py",
+    "test_figures_strings.py": "as test_figures.py",
+    "test_results.py": "runs every study for a few steps; records change only when one is run anew",
+    "test_results_measures.py": "records; test_claims.py compares what pages say with them",
+    "test_results_models.py": "as test_results_measures.py",
+    "test_results_speed.py": "as test_results_measures.py",
+    "test_results_tasks.py": "as test_results_measures.py",
+    "test_bench.py": "what `make bench` runs, and nothing else",
+    "test_bench_read.py": "as test_bench.py",
+    "test_bench_suites.py": "as test_bench.py",
+    "test_exchanged.py": "the record of released models; test_adapters.py has the same seams",
+    "test_interop.py": "needs transformers and timm, which take long to import",
+    "test_interop_models.py": "as test_interop.py",
+    "test_bring_your_own.py": "trains by the commands of a page",
+    "test_pdf.py": "prints with Chromium",
+    "test_report.py": "prints with Chromium",
+    "test_study_cluster.py": "starts a cluster of processes",
+    "test_train_processes.py": "trains in several processes",
+    "test_study.py::test_a_killed_process_costs_its_own_run_alone": "kills processes",
+    "test_study.py::test_processes_end_with_the_one_that_waits_for_them": "kills processes",
+    "test_study.py::test_processes_that_are_stopped_leave_what_is_done": "kills processes",
+    "test_train.py::test_a_killed_process_leaves_a_checkpoint_to_go_on_from": "kills processes",
+    "test_train_cells.py::test_two_at_a_time_give_what_one_gives": "trains in several processes",
+    "test_train_runs.py::test_processes_hold_memory_unless_they_are_told_how": "starts processes",
+    "test_train_runs.py::test_ctrl_c_with_jobs_keeps_what_is_done_and_saves_what_is_under_way":
+        "stops processes",
+    "test_train_runs.py::test_fresh_begins_trials_and_seeds_anew": "trains many times",
+    "test_train_command.py::test_ctrl_c_saves_and_the_same_command_goes_on_but_for_fresh":
+        "stops processes",
+    "test_train_command.py::test_a_record_says_what_its_runs_were_made_with_not_who_reports":
+        "trains many times",
+    "test_train_command.py::test_options_of_the_images_reach_a_task_that_hands_them_on":
+        "trains on images",
+    "test_train_command.py::test_two_commands_do_not_share_a_folder": "starts processes",
+    "test_train_trouble.py::test_the_command_ends_with_a_line_about_it": "starts processes",
+    "test_train_trouble.py::test_the_command_ends_with_a_line_about_a_full_disk": "starts processes",
+    "test_tasks.py::test_the_model_learns_one_batch": "trains on every task",
+    "test_testing.py::test_what_is_right_passes": "runs whole contracts",
+    "test_testing.py::test_what_is_wrong_is_told_in_words": "runs whole contracts",
+    "test_testing.py::test_every_mode_by_default": "runs whole contracts",
+    "test_testing.py::test_torch_alone_is_needed": "starts a process",
+    "test_independence.py::test_a_random_turn_turns_planes_and_heads_apart": "takes many draws",
+    "test_rotations_linear.py::test_a_random_turn_commutes_and_is_uniform": "takes many draws",
+    "test_rotations_linear.py::test_a_random_turn_makes_relu_relative_on_average":
+        "takes many draws",
+    "test_inference.py::test_rounding_folded_weights_costs_what_rounding_weights_costs":
+        "takes many draws",
+    "test_packaging.py::test_the_wheel_holds_the_whole_package_and_nothing_else": "builds a wheel",
+    "test_packaging.py::test_the_package_imports_with_torch_alone": "starts a process",
+    "test_projections.py::test_a_compiled_projection_agrees": "compiles each projection",
+    "test_toeplitz.py::test_compiles_without_a_break": "compiles each size",
+}  # fmt: skip
+"""Files and tests that the quick tier leaves out: why each can wait."""
 
 
 def quick(items: Sequence[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.Item]]:
     """Split the cases of all tests into those of the quick tier and the rest.
 
-    A property of a contract counts as a test of its own, and so does each choice of modes for it.
+    A property of a contract counts as a test of its own, and as another one where it is traced.
     Which cases run depends on the name of the test alone: it stays the same from run to run.
     """
     groups: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if item.path.name in LONG:
-            continue
         name, call = item.nodeid.partition("[")[0], getattr(item, "callspec", None)
+        if LONG.keys() & {item.path.name, f"{item.path.name}::{name.rpartition('::')[2]}"}:
+            continue
         if call is not None and "property" in call.params:
-            modes = ",".join(mode.name for mode in call.params["modes"])
-            name += f" {call.params['property'].words} {modes}"
+            traced = not all(mode.cheap for mode in call.params["modes"])
+            name += f" {call.params['property'].words}{' traced' * traced}"
         groups.setdefault(name, []).append(item)
     kept = set()
     for name, group in groups.items():

@@ -1,0 +1,221 @@
+"""The scripts of the pages, each on a page of a few lines: what a reader types, opens, or copies.
+
+They need a Chromium, but no built book. How they work on the real pages is tested in tests/site.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from _ext.book_assets import figure_html
+from book.live import move
+from lab.explore import Explorer
+from tests.site.conftest import browser  # noqa: F401  # a fixture
+from tests.site.reader import ROOT
+from tests.test_explorer import wave
+
+ASSETS = ROOT / "book" / "_assets"
+ADDRESS = "http://book.test/notebooks/chapter.html"
+Open = Callable[..., Any]
+
+
+@pytest.fixture
+def page(browser: Any) -> Any:  # noqa: F811
+    """Open a page of some lines with some scripts: ``page(body, *scripts, to="#place")``."""
+    context = browser.new_context()
+    context.set_default_timeout(5_000)
+
+    def opened(body: str, *scripts: str, to: str = "") -> Any:
+        texts = [s if " " in s else (ASSETS / s).read_text(encoding="utf8") for s in scripts]
+        lines = "".join(f"<script>{text}</script>" for text in texts)
+        html = f'<!doctype html><meta charset="utf-8"><body><article class="bd-article">{body}'
+        context.route(
+            "**/*", lambda route: route.fulfill(body=html + lines, content_type="text/html")
+        )
+        one = context.new_page()
+        one.goto(ADDRESS + to)
+        return one
+
+    yield opened
+    context.close()
+
+
+NUMBER = """<h1>T</h1><div class="book-question"><div class="book-asked"><p>How many?</p></div>
+<details class="book-why" data-answer="{}" data-within="0.01" data-unit="tokens"><summary>Why
+</summary><p>So.</p></details></div>"""
+
+
+@pytest.mark.parametrize(
+    ("answer", "typed", "said"),
+    [
+        (15, "fifteen", "Write a number"),
+        (15, "-15", "has the wrong sign"),
+        (15, "30", "off by a factor of two"),
+        (15, "4", "4 is too small"),
+        (15, "10,000", "10,000 is too large"),
+        (15, "30/2", "Right"),
+        (15, "15.1", "Right"),
+        (-1500, "−1,500", "Right"),
+    ],
+)
+def test_a_question_judges_a_number(page: Open, answer: int, typed: str, said: str) -> None:
+    one = page(NUMBER.format(answer), "book-predict.js")
+    one.locator("input").fill(typed)
+    one.locator("input").press("Enter")
+    assert said in one.locator("output").inner_text()
+    right = said == "Right"
+    assert one.locator("details").evaluate("fold => fold.open") == right
+    one.reload()  # it is remembered
+    assert one.locator("input").input_value() == typed
+    assert one.locator("details").evaluate("fold => fold.open") == right
+
+
+def test_an_answer_waits_for_a_prediction(page: Open) -> None:
+    points = '<li><p>one</p></li><li class="book-right"><p>two</p></li>'
+    box = f'<div class="admonition predict"><ul>{points}</ul></div>'
+    one = page(
+        f'<h1>T</h1>{box}<div class="book-answer"><p>It is two.</p></div>', "book-predict.js"
+    )
+    assert not one.locator(".book-answer p").is_visible()
+    one.get_by_label("one").click()
+    assert one.locator("[role=status]").inner_text() == "Not this one, but: two. Read why."
+    assert one.locator(".book-answer p").is_visible()
+
+
+def test_a_link_opens_all_folds_around_its_target(page: Open) -> None:
+    inner = '<details class="book-why"><summary>b</summary><p id="here">c</p></details>'
+    body = f'<h1>T</h1><details class="book-deeper"><summary>a</summary>{inner}</details>'
+    one = page(body, "book-form.js", to="#here")
+    assert one.locator("#here").is_visible()
+
+
+def test_a_list_shows_what_has_all_words(page: Open) -> None:
+    names = ("linear attention", "linear map", "sliding attention")
+    entries = "".join(f"<dt>{name}</dt><dd>{n}</dd>" for n, name in enumerate(names))
+    one = page(
+        f'<section><h1>T</h1><dl class="glossary">{entries}</dl></section>', "book-filter.js"
+    )
+    one.get_by_label("Show only").fill("Linear  ATTENTION")
+    assert [n for n in range(3) if one.locator("dd").nth(n).is_visible()] == [0]
+    assert one.locator("output").inner_text() == "1 of 3"
+
+
+def test_a_table_sorts_by_numbers_with_gaps_at_the_end(page: Open) -> None:
+    rows = "".join(f"<tr><td>{cell}</td></tr>" for cell in ("12", "–", "1,024", "−3", "3.5 s"))
+    head = "<caption>c</caption><thead><tr><th>n</th></tr></thead>"
+    one = page(
+        f'<div><table class="book-sortable">{head}<tbody>{rows}</table></div>', "book-tables.js"
+    )
+    for expected in (["−3", "3.5 s", "12", "1,024", "–"], ["1,024", "12", "3.5 s", "−3", "–"]):
+        one.get_by_role("button").click()
+        assert one.locator("td").all_inner_texts() == expected
+
+
+COPY = """selector => {
+  const event = new ClipboardEvent("copy", {clipboardData: new DataTransfer(), cancelable: true});
+  getSelection().selectAllChildren(document.querySelector(selector));
+  dispatchEvent(event);
+  return event.clipboardData.getData("text/plain");
+}"""
+
+
+def test_formulas_are_copied_in_tex(page: Open) -> None:
+    math = "<math{}><mi>x</mi><annotation>{}</annotation></math>"
+    body = f"<p>so {math.format('', 'x^2')} and {math.format(' display=block', 'y')}.</p>"
+    assert page(body, "book-copy.js").evaluate(COPY, "p") == "so $x^2$ and $$y$$."
+
+
+def test_words_that_were_asked_for_come_before_their_synonyms(page: Open) -> None:
+    texts = {"synonym": "recall of a value in a list", "asked": "lookup of a value in a list"}
+    told = {
+        "pages": [[f"notebooks/{name}", name] for name in texts],
+        "passages": [[n, "a", "Values", "", text] for n, text in enumerate(texts.values())],
+    }
+    passages = f"window.bookPassages = {json.dumps(told)};"
+    one = page("", passages, "minisearch.min.js", "book-search.js")
+    hits = one.evaluate("bookSearch('lookup')")
+    assert [hit["page"] for hit in hits] == ["notebooks/asked", "notebooks/synonym"]
+    assert one.evaluate("bookSearch('Lokup')")[0]["page"] == "notebooks/asked"
+
+
+PLOTLY = """window.Plotly = { react: async (plot, data) => { plot._fullLayout = { _size: {} };
+plot.style.height = "9px"; plot.dataset.y = JSON.stringify(data[0].y); } };"""
+
+
+@pytest.mark.parametrize(("speed", "size"), [(0, 0), (2, 1)])
+def test_an_address_sets_a_figure(page: Open, speed: int, size: int) -> None:
+    grid = {"speed": [0.5, 1.0, 2.0], "size": [1, 2], "kind": ["line"]}
+    shown = Explorer(wave, alt="A wave.", initial={"speed": 1.0, "size": 2}, **grid)
+    to = f"#fig=wave&speed={['0.5', '1', '2'][speed]}&size={grid['size'][size]}"
+    scripts = PLOTLY, "book-run.js", "book-states.js", "book-plotly.js"
+    one = page(figure_html(shown.to_json()), *scripts, to=to)
+    one.wait_for_function("document.querySelector('.book-plot').dataset.state")
+    found = [c.get_attribute("data-index") for c in one.query_selector_all(".book-control")]
+    assert found[:2] == [str(speed), str(size)]
+    drawn = json.loads(one.locator(".book-plot").get_attribute("data-y"))
+    wanted = shown.state(speed=grid["speed"][speed], size=grid["size"][size], kind="line")
+    assert drawn == wanted["data"][0]["y"]
+
+
+BEGIN = "bookLive.add = (_, begin) => { window.begun = begin; };"
+KEPT = {"layer0_sums": [1, 2]}
+RUN = """async (program, given) => {
+  const layer0_sums = {data: new Float32Array(2)}, data = new Float32Array(256);
+  data[given.tokens[0] + 1] = 50;  // each token expects the one after it
+  if (!program.endsWith("ask")) { return {layer0_sums, scores: {data}}; }
+  const scores = new Float32Array(64);
+  for (let key = 0; key < 8; key++) { scores[8 * key + 1] = 50; }  // each key is answered by 1
+  return {scores: {data: scores}};
+}"""
+
+
+def live(page: Open, name: str, about: dict[str, Any], run: str = RUN, to: str = "") -> Any:
+    """Begin an instrument with a model that is told what to answer."""
+    scripts = "book-run.js", "book-live.js", BEGIN, f"live-{name}.js"
+    one = page(f'<div id="live-{name}"></div>', *scripts, to=to)
+    box = f"document.getElementById('live-{name}')"
+    one.evaluate(f"about => begun({box}, {run}, about)", about)
+    return one
+
+
+def test_a_memory_is_judged_by_the_latest_value(page: Open) -> None:
+    told = {"sum": {"colour": "red", "kept": KEPT, "once": "", "overwritten": ""}}
+    about = {"most": 8, "asked": 0, "seeds": 2, "memories": told}
+    for pairs, judged in (
+        ([[0, 1], [0, 2]], "An old value: sum."),
+        ([[0, 2], [0, 1]], "Right: sum."),
+    ):
+        one = live(page, "memory", {**about, "pairs": pairs})
+        one.locator(".live-said", has_text=judged).wait_for()
+
+
+def test_a_byte_that_was_expected_surprises_nobody(page: Open) -> None:
+    told = {"GLA": {"colour": "red", "kept": KEPT, "plain": "", "first": "", "second": ""}}
+    about = {"most": 20, "written": 4, "text": "abc", "seeds": 2, "models": told}
+    one = live(page, "write", about)
+    one.locator(".live-bits", has_text="0.00 bits a byte").wait_for()
+    one.get_by_role("button", name="Write on").click()
+    one.locator(".live-bytes", has_text="abcdefg").wait_for()
+    hot, cold = (one.evaluate("t => bookLive.softmax([0, 1], t)[1]", t) for t in (2, 0.5))
+    assert hot == pytest.approx(0.622, abs=1e-3)
+    assert cold == pytest.approx(0.881, abs=1e-3)
+
+
+def test_models_see_the_digit_as_it_is_turned(page: Open) -> None:
+    """A quarter turn clockwise, as the browser turns what is shown."""
+    seen = (
+        "async (name, {images}) => { window.seen = [...images]; return {scores: {data: [1, 0]}}; }"
+    )
+    about, side = move.data(), move.SIDE
+    pictures = []
+    for turn in (0, 90):
+        one = live(page, "move", about, seen, to=f"#live=move&row=0&column=0&turn={turn}")
+        one.wait_for_function("window.seen")
+        pixels, wide = one.evaluate("window.seen"), about["canvas"]
+        pictures.append([pixels[wide * row : wide * row + side] for row in range(side)])
+    upright, turned = pictures
+    assert turned == [list(column) for column in zip(*upright[::-1], strict=True)]
