@@ -27,7 +27,7 @@ Open = Callable[..., Any]
 def page(browser: Any) -> Any:  # noqa: F811
     """Open a page of some lines with some scripts: ``page(body, *scripts, to="#place")``."""
     context = browser.new_context()
-    context.set_default_timeout(5_000)
+    context.set_default_timeout(30_000)
 
     def opened(body: str, *scripts: str, to: str = "") -> Any:
         texts = [s if " " in s else (ASSETS / s).read_text(encoding="utf8") for s in scripts]

@@ -22,11 +22,14 @@ class Item(NamedTuple):
         return Path(self.nodeid.partition("::")[0])
 
 
-def test_eight_cases_of_a_test_are_quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(thinned, "LONG", {"test_b.py": "it can wait"})
-    many = [Item(f"tests/test_a.py::test_many[{n}]") for n in range(50)]
-    few = [Item(f"tests/test_a.py::test_few[{n}]") for n in range(8)]
-    long = [Item("tests/test_b.py::test_one")]
+def test_eight_cases_of_a_slow_test_are_quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        thinned, "LONG", {"test_b.py": "it can wait", "test_a.py::test_last": "too"}
+    )
+    monkeypatch.setattr(thinned, "FEW", {"test_a.py": ("test_slow",)})
+    many = [Item(f"tests/test_a.py::test_slow[{n}]") for n in range(50)]
+    few = [Item(f"tests/test_a.py::test_table[{n}]") for n in range(20)]
+    long = [Item("tests/test_b.py::test_one"), Item("tests/test_a.py::test_last")]
     kept, left = thinned.quick([*many, *few, *long])
     assert kept[8:] == few
     places = [many.index(item) for item in kept[:8]]
@@ -35,7 +38,9 @@ def test_eight_cases_of_a_test_are_quick(monkeypatch: pytest.MonkeyPatch) -> Non
     assert thinned.quick([*many, *few, *long]) == (kept, left)
 
 
-def test_what_is_long_is_there() -> None:
-    for name in thinned.LONG:
-        file, _, test = name.partition("::")
-        assert f"def {test}" in (Path(__file__).parent / file).read_text(encoding="utf8"), name
+def test_what_is_named_is_there() -> None:
+    named = [name.partition("::")[::2] for name in thinned.LONG]
+    named += [(file, test) for file, tests in thinned.FEW.items() for test in tests]
+    for file, test in named:
+        text = (Path(__file__).parent / file).read_text(encoding="utf8")
+        assert f"def {test}" in text, f"{file}::{test} is in tests/thinned.py, but not there"

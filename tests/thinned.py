@@ -1,8 +1,9 @@
 """Which cases run.
 
 Of a contract every pair of property, case and mode is tested, not every three: :func:`products`.
-The quick tier (``pytest --quick``, part of ``make test``) runs :data:`CASES` cases of each test
-and leaves out the files in :data:`LONG`. ``make test-all`` runs everything.
+The quick tier (``pytest --quick``, part of ``make test``) leaves out what :data:`LONG` names, and
+runs :data:`CASES` cases of the tests in :data:`FEW` and of each property of a contract.
+``make test-all`` runs everything.
 """
 
 from __future__ import annotations
@@ -23,7 +24,40 @@ TRACED = 3
 """One of so many properties beside the core is compiled or exported, with one case."""
 
 CASES = 8
-"""So many cases of a test run in the quick tier, spread evenly over all."""
+"""So many cases of a test in :data:`FEW` are quick, spread evenly over all."""
+
+FEW = {
+    "test_features.py": (
+        "test_the_mean_over_draws_is_the_exponential",
+        "test_values_and_gradients_are_those_of_the_literal_form",
+        "test_optimal_features_are_those_of_the_literal_form",
+    ),
+    "test_fold_while_training.py": ("test_values_and_gradients_are_those_on_tokens",),
+    "test_independence.py": ("test_layers_begin_apart", "test_heads_begin_apart"),
+    "test_inference.py": (
+        "test_every_rung_gives_the_scores_of_the_definition",
+        "test_folding_leaves_the_output_of_a_layer_and_the_gradients_of_its_tokens",
+        "test_a_layer_in_bfloat16_folded_from_double",
+    ),
+    "test_language_model.py": (
+        "test_nothing_looks_ahead",
+        "test_generating_with_a_state_equals_reading_all_again",
+    ),
+    "test_models.py": ("test_all_that_can_learn_does", "test_half_precision_stays_near"),
+    "test_projections.py": (
+        "test_rows_have_mean_zero_and_unit_covariance",
+        "test_the_product_is_that_with_the_matrix",
+    ),
+    "test_rotation_kernel.py": ("test_gradients_of_every_kind",),
+    "test_toeplitz.py": (
+        "test_biases_of_any_range",
+        "test_values_and_gradients_across_the_edges_of_tiles",
+    ),
+    "test_train_code.py": ("test_a_run_of_other_code_is_refused_and_the_change_is_named",),
+    "test_train_trouble.py": ("test_what_is_no_checkpoint_is_named_and_left",),
+    "test_universality.py": ("test_planes_and_frequencies_are_found_again",),
+}
+"""Tests with many cases that take long together, by file."""
 
 LONG = {
     "test_figures.py": "a chapter that is run again compares every number that its figures draw",
@@ -66,7 +100,8 @@ LONG = {
         "trains on images",
     "test_train_command.py::test_two_commands_do_not_share_a_folder": "starts processes",
     "test_train_trouble.py::test_the_command_ends_with_a_line_about_it": "starts processes",
-    "test_train_trouble.py::test_the_command_ends_with_a_line_about_a_full_disk": "starts processes",
+    "test_train_trouble.py::test_the_command_ends_with_a_line_about_a_full_disk":
+        "starts processes",
     "test_tasks.py::test_the_model_learns_one_batch": "trains on every task",
     "test_testing.py::test_what_is_right_passes": "runs whole contracts",
     "test_testing.py::test_what_is_wrong_is_told_in_words": "runs whole contracts",
@@ -81,6 +116,8 @@ LONG = {
     "test_packaging.py::test_the_wheel_holds_the_whole_package_and_nothing_else": "builds a wheel",
     "test_packaging.py::test_the_package_imports_with_torch_alone": "starts a process",
     "test_projections.py::test_a_compiled_projection_agrees": "compiles each projection",
+    "test_encoder_contract.py::test_generated_code": "compiles to C++",
+    "test_explorer.py::test_without_ipywidgets_the_figure_is_static": "starts a process",
     "test_toeplitz.py::test_compiles_without_a_break": "compiles each size",
 }  # fmt: skip
 """Files and tests that the quick tier leaves out: why each can wait."""
@@ -89,19 +126,23 @@ LONG = {
 def quick(items: Sequence[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.Item]]:
     """Split the cases of all tests into those of the quick tier and the rest.
 
-    A property of a contract counts as a test of its own, and as another one where it is traced.
-    Which cases run depends on the name of the test alone: it stays the same from run to run.
+    A property of a contract counts as a test, and as another one where it is traced. Which cases
+    are quick depends on the name of the test alone: they stay the same from run to run.
     """
-    groups: dict[str, list[pytest.Item]] = {}
+    kept, groups = set[pytest.Item](), dict[str, list[pytest.Item]]()
     for item in items:
-        name, call = item.nodeid.partition("[")[0], getattr(item, "callspec", None)
-        if LONG.keys() & {item.path.name, f"{item.path.name}::{name.rpartition('::')[2]}"}:
+        file, whole = item.path.name, item.nodeid.partition("[")[0]
+        name, call = whole.rpartition("::")[2], getattr(item, "callspec", None)
+        if LONG.keys() & {file, f"{file}::{name}"}:
             continue
         if call is not None and "property" in call.params:
             traced = not all(mode.cheap for mode in call.params["modes"])
-            name += f" {call.params['property'].words}{' traced' * traced}"
-        groups.setdefault(name, []).append(item)
-    kept = set()
+            whole += f" {call.params['property'].words}{' traced' * traced}"
+            groups.setdefault(whole, []).append(item)
+        elif name in FEW.get(file, ()):
+            groups.setdefault(whole, []).append(item)
+        else:
+            kept.add(item)
     for name, group in groups.items():
         count = min(CASES, len(group))
         first = zlib.crc32(name.encode()) % -(-len(group) // count)
