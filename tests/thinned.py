@@ -85,28 +85,20 @@ LONG = {
     "test_train_processes.py": "trains in several processes",
     "test_study.py::test_a_killed_process_costs_its_own_run_alone": "kills processes",
     "test_study.py::test_processes_end_with_the_one_that_waits_for_them": "kills processes",
-    "test_study.py::test_processes_that_are_stopped_leave_what_is_done": "kills processes",
     "test_train.py::test_a_killed_process_leaves_a_checkpoint_to_go_on_from": "kills processes",
     "test_train_cells.py::test_two_at_a_time_give_what_one_gives": "trains in several processes",
-    "test_train_runs.py::test_processes_hold_memory_unless_they_are_told_how": "starts processes",
     "test_train_runs.py::test_ctrl_c_with_jobs_keeps_what_is_done_and_saves_what_is_under_way":
         "stops processes",
-    "test_train_runs.py::test_fresh_begins_trials_and_seeds_anew": "trains many times",
     "test_train_command.py::test_ctrl_c_saves_and_the_same_command_goes_on_but_for_fresh":
         "stops processes",
     "test_train_command.py::test_a_record_says_what_its_runs_were_made_with_not_who_reports":
         "trains many times",
-    "test_train_command.py::test_options_of_the_images_reach_a_task_that_hands_them_on":
-        "trains on images",
     "test_train_command.py::test_two_commands_do_not_share_a_folder": "starts processes",
-    "test_train_trouble.py::test_the_command_ends_with_a_line_about_it": "starts processes",
     "test_train_trouble.py::test_the_command_ends_with_a_line_about_a_full_disk":
         "starts processes",
     "test_tasks.py::test_the_model_learns_one_batch": "trains on every task",
     "test_testing.py::test_what_is_right_passes": "runs whole contracts",
     "test_testing.py::test_what_is_wrong_is_told_in_words": "runs whole contracts",
-    "test_testing.py::test_every_mode_by_default": "runs whole contracts",
-    "test_testing.py::test_torch_alone_is_needed": "starts a process",
     "test_independence.py::test_a_random_turn_turns_planes_and_heads_apart": "takes many draws",
     "test_rotations_linear.py::test_a_random_turn_commutes_and_is_uniform": "takes many draws",
     "test_rotations_linear.py::test_a_random_turn_makes_relu_relative_on_average":
@@ -118,7 +110,6 @@ LONG = {
     "test_projections.py::test_a_compiled_projection_agrees": "compiles each projection",
     "test_encoder_contract.py::test_generated_code": "compiles to C++",
     "test_explorer.py::test_without_ipywidgets_the_figure_is_static": "starts a process",
-    "test_toeplitz.py::test_compiles_without_a_break": "compiles each size",
 }  # fmt: skip
 """Files and tests that the quick tier leaves out: why each can wait."""
 
