@@ -139,7 +139,7 @@ def test_words_that_were_asked_for_come_before_their_synonyms(page: Open) -> Non
     one = page("", passages, "minisearch.min.js", "book-search.js")
     hits = one.evaluate("bookSearch('lookup')")
     assert [hit["page"] for hit in hits] == ["notebooks/asked", "notebooks/synonym"]
-    assert one.evaluate("bookSearch('Lokup')")[0]["page"] == "notebooks/asked"
+    assert one.evaluate("bookSearch('lookop')")[0]["page"] == "notebooks/asked"
 
 
 PLOTLY = """window.Plotly = { react: async (plot, data) => { plot._fullLayout = { _size: {} };
@@ -149,7 +149,10 @@ plot.style.height = "9px"; plot.dataset.y = JSON.stringify(data[0].y); } };"""
 @pytest.mark.parametrize(("speed", "size"), [(0, 0), (2, 1)])
 def test_an_address_sets_a_figure(page: Open, speed: int, size: int) -> None:
     grid = {"speed": [0.5, 1.0, 2.0], "size": [1, 2], "kind": ["line"]}
-    shown = Explorer(wave, alt="A wave.", initial={"speed": 1.0, "size": 2}, **grid)
+    shown = Explorer(
+        lambda **at: wave(**at).update_layout(margin={"l": 1, "r": 1, "t": 1, "b": 1}),
+        name="wave", alt="A wave.", initial={"speed": 1.0, "size": 2}, **grid,
+    )  # fmt: skip
     to = f"#fig=wave&speed={['0.5', '1', '2'][speed]}&size={grid['size'][size]}"
     scripts = PLOTLY, "book-run.js", "book-states.js", "book-plotly.js"
     one = page(figure_html(shown.to_json()), *scripts, to=to)
@@ -210,12 +213,12 @@ def test_models_see_the_digit_as_it_is_turned(page: Open) -> None:
     seen = (
         "async (name, {images}) => { window.seen = [...images]; return {scores: {data: [1, 0]}}; }"
     )
-    about, side = move.data(), move.SIDE
+    about = move.data()
     pictures = []
     for turn in (0, 90):
         one = live(page, "move", about, seen, to=f"#live=move&row=0&column=0&turn={turn}")
         one.wait_for_function("window.seen")
-        pixels, wide = one.evaluate("window.seen"), about["canvas"]
+        pixels, wide, side = one.evaluate("window.seen"), about["canvas"], about["side"]
         pictures.append([pixels[wide * row : wide * row + side] for row in range(side)])
     upright, turned = pictures
     assert turned == [list(column) for column in zip(*upright[::-1], strict=True)]
