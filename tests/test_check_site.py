@@ -27,50 +27,27 @@ GOOD = f"""<!doctype html><html><head>
 </article></body></html>"""
 
 FAULTS = {
-    "an external script": (
-        '<script src="https://cdn.example.org/a.js"></script>',
-        "loads https://cdn",
-    ),
-    "a script without a scheme": ('<script src="//cdn.example.org/a.js"></script>', "loads //cdn"),
+    "an external script": ('<script src="//cdn.example.org/a.js"></script>', "loads //cdn"),
     "an external stylesheet": ('<link rel="stylesheet" href="https://a.example/b.css">', "loads"),
-    "a preload": ('<link rel="preload" href="https://a.example/f.woff2">', "loads"),
-    "an external srcset": (
-        '<img alt="A curve" srcset="a.png 1x, https://a.example/b.png 2x">',
-        "loads",
-    ),
+    "an external srcset": ('<img alt="A" srcset="a.png 1x, https://a.example/b 2x">', "loads"),
     "an external frame": ('<iframe src="https://a.example/"></iframe>', "loads"),
     "an external poster": ('<video poster="http://a.example/p.png"></video>', "loads"),
     "an inline style": ('<div style="background: url(https://a.example/b.png)"></div>', "loads"),
     "a style element": ("<style>@import 'https://a.example/b.css';</style>", "loads"),
     "an inline script": ("<script>fetch('https://a.example/data.json')</script>", "loads"),
     "a module": ("<script type='module'>import 'https://a.example/m.js'</script>", "loads"),
-    "an image without text": ('<img src="a.png">', "no alternative text"),
-    "an image with an empty text": ('<img src="a.png" alt=" ">', "no alternative text"),
-    "an image with Sphinx's text": (
-        '<img src="a.png" alt="../_images/ab12.png">',
-        "no alternative text",
-    ),
+    "an image without text": ('<img src="a.png" alt=" ">', "no alternative text"),
+    "Sphinx's text": ('<img src="a.png" alt="../_images/ab12.png">', "no alternative text"),
     "a figure without text": ('<div class="book-plot" aria-label=""></div>', "no alternative text"),
     "dollars": ("<p>so $x^2$ is</p>", "TeX"),
-    "double dollars": ("<p>so $$x^2$$ is</p>", "TeX"),
-    "parentheses": ("<li>so \\(x\\) is</li>", "TeX"),
     "a command": ("<p>so \\frac{1}{2} is</p>", "TeX"),
     "a formula that is not set": ('<span class="math">\\(x\\)</span>', "TeX"),
     "a link to no page": ('<a href="gone.html">x</a>', "gone.html leads nowhere: no such file"),
     "a link out of the site": ('<a href="../secret.html">x</a>', "no such file"),
     "a link to no anchor": ('<a href="other.html#gone">x</a>', "no anchor 'gone'"),
-    "an anchor of its own": ('<a href="#gone">x</a>', "no anchor 'gone'"),
     "a state of no figure": ('<a href="#fig=gone&amp;a=1">x</a>', "no anchor 'fig-gone'"),
-    "a state that a figure lacks": (
-        '<a href="#fig=clocks&amp;base=11">x</a>',
-        "figure clocks has no base=11",
-    ),
-    "a parameter that a figure lacks": (
-        '<a href="#fig=clocks&amp;size=10">x</a>',
-        "figure clocks has no size=10",
-    ),
+    "a state of none": ('<a href="#fig=clocks&amp;base=11">x</a>', "clocks has no base=11"),
     "a choice that no button is": ('<a href="#need=a,gone">x</a>', "no button gone"),
-    "a missing image": ('<img src="gone.png" alt="A curve">', "gone.png leads nowhere"),
     "a missing script": ('<script src="gone.js"></script>', "gone.js leads nowhere"),
 }
 

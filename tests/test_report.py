@@ -66,21 +66,6 @@ def test_theorems_and_proofs_stand_below_the_links_to_them(tmp_path: Path) -> No
     assert links == {None, "https://example.org/known"}
 
 
-@pytest.mark.parametrize(
-    ("second", "said"),
-    [
-        ('<a href="../notebooks/a.html#thm-four">1.4</a>', "thm-four, which"),
-        (
-            '<a href="../notebooks/a.html#deeper-not">x</a>',
-            "deeper-not, which",
-        ),
-    ],
-)
-def test_a_link_to_no_proof_is_named(tmp_path: Path, second: str, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        report.paper(built(tmp_path, second))
-
-
 @pytest.mark.parametrize(("path", "said"), [("", "no browser"), ("/bin/false", "does not start")])
 def test_without_a_chromium_one_line_says_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, said: str

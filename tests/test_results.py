@@ -214,30 +214,13 @@ def test_a_new_name_in_a_registry_changes_no_study(monkeypatch: pytest.MonkeyPat
 
 
 LEARNS: list[tuple[str, dict[str, Any], int, list[Any], float]] = [
-    ("circulant_block_size", {"method": "16"}, 60, [16], 0.35),
     ("cosformer", {"method": "retnet"}, 60, [64], 0.6),
-    # more than who knows only how long ago a symbol stood there
-    (
-        "decay_and_state",
-        {"decay": "scalar", "task": "one marker"},
-        60,
-        ["one marker", 64, 32],
-        0.834,
-    ),
     ("delta_rule", {"state": "delta", "task": "parity"}, 300, ["parity", 16], 0.95),
     ("rope_2d", {"method": "mixed", "task": "one"}, 100, ["trained", 16], 0.32),
-    ("rope_decay", {"task": "anywhere"}, 60, ["anywhere"], 0.42),
     ("rope_shift", {"method": "rope"}, 40, [0], 0.3),
     ("rotations_linear", {"method": "softmax before even"}, 60, [], 0.5),
     ("string_commuting", {"method": "liere"}, 60, [0], 0.3),
     ("toeplitz_rpe", {"task": "offset", "method": "favor toeplitz"}, 40, ["offset", 16], 0.4),
-    (
-        "why_positions",
-        {"task": "previous", "method": "rope"},
-        30,
-        ["previous", "as trained"],
-        0.3,
-    ),
 ]
 """Study, what a model is told, steps, what is asked of its accuracy, and what that is at least."""
 

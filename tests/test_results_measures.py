@@ -73,14 +73,6 @@ def test_random_features_estimate_softmax_and_keep_what_each_key_weighs() -> Non
     assert found.sub(linear_attention.METHODS["softmax"](keys)).abs().mean() < 0.05
 
 
-def test_a_value_is_decoded_by_its_direction_from_the_mean() -> None:
-    decoded, eye = linear_attention.decoded, torch.eye(3).double()
-    values = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]]).double()
-    assert decoded(eye, values) == 1
-    assert decoded(0.3 + 0.1 * eye, values + 5) == 1  # the mean is no obstacle
-    assert decoded(eye[[1, 2, 0]], values) == 0
-
-
 # --- times and memory ------------------------------------------------------------------------
 
 

@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from lab.train.learn import Training
 from results import (
     cayley_string,
     circulant_block_size,
@@ -34,8 +33,6 @@ from stringlib.testing.properties import largest_difference
 from tests.draws import generator
 
 Make = Callable[[str], nn.Module]
-ALIKE = (cayley_string, circulant_block_size, cosformer, decay_and_state)
-ALIKE += (rope_shift, string_commuting, why_positions)
 
 
 def seeded(make: Make, name: str) -> nn.Module:
@@ -184,20 +181,6 @@ def test_each_kind_of_query_gets_its_answer() -> None:
             assert kind != 1 or key not in pairs
 
 
-# --- how a model starts ----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("study", ALIKE)
-def test_what_models_of_a_seed_share_starts_alike(study: ModuleType) -> None:
-    training: Training = study.TRAINING
-    first: dict[str, Tensor] = {}
-    for told in study.CELLS.values():
-        model = training.train(seed=3, steps=0, **told)
-        for name, weight in model.named_parameters():
-            if not name.startswith(("encoder.", "gate.", "bias.")):
-                assert torch.equal(weight, first.setdefault(name, weight)), (told, name)
-
-
 # --- what a model sees -----------------------------------------------------------------------
 
 
@@ -258,25 +241,6 @@ def test_the_misplaced_form_is_the_literal_one() -> None:
     assert largest_difference(encoder(q, q, positions)[0], literal) < 1e-12
 
 
-def test_the_table_of_scores_is_attention_with_rope() -> None:
-    model = seeded(lambda _: rope_decay.OneHead(), "")
-    tokens, _ = rope_decay.batch("anywhere", 3, generator())
-    query = torch.full((3, 1), rope_decay.QUERY)
-    x = model.embed(torch.cat([tokens.flip(1), query], 1))[:, None]  # as a text is read
-    places = torch.arange(rope_decay.LENGTH + 1, dtype=torch.float64)[:, None]
-    q, k = model.encoder(model.to_q(x), model.to_k(x), places)
-    v = model.to_v(x)
-    out = nn.functional.scaled_dot_product_attention(
-        q[:, :, -1:], k[:, :, :-1], v[:, :, :-1], scale=rope_decay.DIM**-0.5
-    )
-    assert (model(tokens) - model.readout(out[:, 0, 0])).abs().max() < 1e-12
-    model.extend("yarn")
-    sharp = model.score_table(8)
-    model.factor = 1.0
-    ratio = (1 + 0.1 * math.log(4)) ** 2
-    assert (sharp / model.score_table(8) - ratio).abs().max() < 1e-6
-
-
 def test_the_ceiling_names_the_value_of_the_largest_weight() -> None:
     """By hand, for the decay: every token asks what came before it, at distances 0, 1, 2, …."""
     keys, values, held = cosformer.batch(256, generator(10_000))
@@ -303,19 +267,6 @@ def test_equal_scores_share_the_answer() -> None:
 
 
 # --- Circulant-STRING in every recommended way -----------------------------------------------
-
-
-def test_both_answers_are_asked_for_where_they_lie_on_the_grid() -> None:
-    side = circulant_training.SIDE
-    found = list(zip(*(x.tolist() for x in circulant_training.asked()), strict=True))
-    expected = [
-        (row * side + column, answer, (row + down) * side + column + right)
-        for row in range(side)
-        for column in range(side)
-        for answer, (down, right) in enumerate(circulant_training.OFFSETS)
-        if 0 <= row + down < side and 0 <= column + right < side
-    ]
-    assert found == expected
 
 
 def test_the_inert_part_turns_nothing_and_the_rest_is_all_frequencies() -> None:

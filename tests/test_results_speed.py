@@ -22,7 +22,6 @@ from lab.theory.cost import (
     state_numbers,
 )
 from stringlib import FavorFeatures, MultiHeadAttention, ToeplitzWeight, linear_attention
-from tests.figure_cases import states
 
 
 def cpu(part: str) -> recorded.Record:
@@ -103,42 +102,6 @@ def test_the_work_of_each_method_is_what_its_code_multiplies(method: str) -> Non
     assert work.get("exponentials", 0) == {"softmax": n * n, "favor": 2 * n * m}.get(method, 0)
     width = m if method == "toeplitz" else d
     assert work["bytes"] == 4 * 2 * n * (width + d)
-
-
-# --- the figures -----------------------------------------------------------------------------
-
-
-def test_bars_are_the_curves_at_the_chosen_length() -> None:
-    rates = {kind: float(f"{rate:.3g}") for kind, rate in recorded.rates(cpu("limits")).items()}
-    for at, (fig, text) in states("speed.attention_times"):
-        tokens, channels, features = at.values()
-        *lines, bars = fig.data
-        curves, dots = lines[::2], lines[1::2]
-        names = list(speed.METHODS)
-        assert [c.name for c in curves] == [speed.METHODS[n][0] for n in names]
-        drawn = {c.name: c.y[list(c.x).index(tokens)] for c in curves}
-        assert dict(zip(bars.y, bars.x, strict=True)) == drawn
-        recorded_here = channels == features == 64
-        for dot in dots:
-            assert len(dot.x) == len(dot.y) > 4
-            assert all((y is not None) == recorded_here for y in dot.y)
-        if recorded_here:
-            lengths, times, _ = recorded.ladder(cpu("attention"), "SDPA")
-            assert list(dots[0].x) == lengths
-            medians = [statistics.median(row) for row in times]
-            assert list(dots[0].y) == pytest.approx(medians, abs=6e-4)
-        for name, bar in zip(reversed(names), bars.text, strict=True):
-            work = attention_work(name, tokens, channels, features)
-            kind = max(work, key=lambda k: work[k] / rates[k])
-            milliseconds = 1e3 * least_seconds(work, rates)
-            assert drawn[speed.METHODS[name][0]] == pytest.approx(milliseconds)
-            shown, _ = bar.split(" ms")
-            assert float(shown.replace(",", "")) == pytest.approx(milliseconds, rel=5.1e-3)
-            assert bar.endswith(kind)
-            assert f"({kind})" in text
-        assert ("recorded" in text) == recorded_here
-        low, high = (10**x for x in fig.layout.xaxis2.range)
-        assert all(low < x < high for x in bars.x)
 
 
 # --- what the records say --------------------------------------------------------------------

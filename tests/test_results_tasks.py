@@ -22,7 +22,6 @@ from results import (
     language_sources_rates,
     listops,
     lookup,
-    performer_vision,
     recall,
     recall_success,
     repeats,
@@ -30,9 +29,6 @@ from results import (
     transfer_3d,
     vision,
 )
-from stringlib import RoPE
-from stringlib.encoders.registry import make_encoder
-from stringlib.encoders.scaling import yarn_attention_factor
 from stringlib.testing.properties import largest_difference
 from tests.draws import generator
 
@@ -84,20 +80,6 @@ def test_a_lookup_asks_for_values_that_stand_behind_their_keys() -> None:
         assert wanted == [values[keys.index(key)] for key in row[-lookup.ASKED :]]
         between = row[2 * lookup.PAIRS : -lookup.ASKED]
         assert not {*between} & {*keys, *range(lookup.VALUES)}
-
-
-@pytest.mark.parametrize("name", ["softmax", "ELU, eight heads", "FAVOR+, m = 128", "delta rule"])
-def test_a_layer_keeps_the_bytes_of_its_state(name: str) -> None:
-    told = lookup.METHODS[name]
-    tokens, _ = lookup.Lookup().lists(1, 10, generator(0))
-    model = lookup.Lookup().model(**told)
-    _, (state,) = model(tokens[:, : -lookup.ASKED], return_state=True)
-    rest = state.rest
-    if name == "softmax":
-        kept = rest.keys.numel() + rest.values.numel()
-    else:  # the last column is the denominator's, which the delta rule does not have
-        kept = (rest.sums[..., :-1] if name == "delta rule" else rest.sums).numel()
-    assert lookup.kept_bytes(10, **told) == 4 * kept
 
 
 # --- ListOps ---------------------------------------------------------------------------------
@@ -200,27 +182,6 @@ def test_every_needle_is_there_once_and_asked_for_once(length: int) -> None:
         assert sorted(asked) == list(range(task.KEYS))
 
 
-@pytest.mark.parametrize(
-    ("how", "fastest", "slowest"), [("pi", 1 / 4, 1 / 4), ("ntk", 1, 1 / 4), ("yarn", 1, 1 / 4)]
-)
-def test_scaling_changes_frequencies_alone_and_nothing_at_the_trained_length(
-    how: str, fastest: float, slowest: float
-) -> None:
-    model, tokens = small(), torch.arange(100)[None]
-    own = model.blocks[0].attention
-    longer = extrapolation.scaled(model, how, 256)
-    layer = longer.blocks[0].attention
-    ratio = (layer.encoder.frequencies() / RoPE(8).frequencies()).flatten()
-    assert ratio[0].item() == pytest.approx(fastest)
-    assert ratio[-1].item() == pytest.approx(slowest)
-    by = yarn_attention_factor(4) if how == "yarn" else 1
-    assert torch.allclose(layer.to_q.weight, by * own.to_q.weight)
-    assert not torch.allclose(longer(tokens), model(tokens), atol=1e-3)
-    assert isinstance(own.encoder, RoPE)  # the original is as it was
-    same = extrapolation.scaled(model, how, extrapolation.LENGTH)
-    assert largest_difference(same(tokens[:, :64]), model(tokens[:, :64])) < 1e-5
-
-
 def test_the_sliding_window_sees_64_bytes_and_no_more() -> None:
     model = small()
     inputs, targets = torch.randint(256, (2, 2, 256), generator=generator())
@@ -235,29 +196,6 @@ def test_the_sliding_window_sees_64_bytes_and_no_more() -> None:
     changed[:, 63] = (changed[:, 63] + 1) % 256
     moved = (extrapolation.sliding(model, changed, targets) - costs).abs().amax(0) > 1e-6
     assert moved.nonzero().flatten().tolist() == list(range(63, 96))
-
-
-def test_needles_are_counted_by_distance() -> None:
-    def oracle(reach: int) -> nn.Module:
-        """Look up the key among the last ``reach`` tokens; otherwise say 0."""
-
-        def scores(tokens: Tensor) -> Tensor:
-            found = torch.zeros(*tokens.shape, 8)
-            for row, line in enumerate(tokens.tolist()):
-                for place in range(len(line) - 8, len(line)):
-                    for t in line[max(0, place - reach) : len(line) - 8]:
-                        if t < 64 and t // 8 == line[place] - 80:
-                            found[row, place, t % 8] = 1
-            return found
-
-        return Says(scores)
-
-    found = extrapolation.read_needle(extrapolation.always(oracle(2000)))
-    assert found["lengths"] == found["distances"] == [1.0] * 5
-    near = extrapolation.read_needle(extrapolation.always(oracle(127)))
-    assert near["distances"][:2] == [1.0, 1.0]
-    assert all(share < 0.3 for share in near["distances"][2:])
-    assert near["lengths"][1] == 1.0 > near["lengths"][2] > near["lengths"][4]
 
 
 # --- vision ----------------------------------------------------------------------------------
@@ -305,34 +243,6 @@ def test_sources_are_whole_files_each_in_one_of_three_parts(
     assert sorted(b"\n".join(parts).split(b"\n")) == sorted(files.values())
     assert [len(part) // 1000 for part in parts[1:]] == [10, 10]
     assert len(parts[0]) > 3 * len(parts[1])
-
-
-# --- vision with Performers ------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", performer_vision.ENCODERS)
-def test_a_turn_serves_queries_and_keys_commutes_and_is_drawn_for_each_batch(name: str) -> None:
-    torch.manual_seed(0)
-    encoder = make_encoder(name, 16, 2, heads=3).double()
-    turned = performer_vision.Turned(encoder)
-    here, there = torch.tensor([[1.0, 2.0], [0.5, -3.0]]).double()
-    places = torch.stack([here, there]).repeat_interleave(16, 0)
-    unit = torch.eye(16).double().repeat(2, 1).expand(3, -1, -1)
-
-    def matrices() -> list[Tensor]:
-        """Return BR at both places, from one batch."""
-        rows = turned.rotate(unit, turned.phases(places))
-        return [part.mT for part in rows.split(16, -2)]
-
-    first, second = matrices()
-    # what queries and keys share cancels in a product: the turn is one, and orthogonal
-    moved = encoder.matrix((there - here)[None])[:, 0]
-    assert largest_difference(first.mT @ second, moved) < 1e-12
-    turn = first @ encoder.matrix(here[None])[:, 0].mT
-    assert largest_difference(turn @ moved, moved @ turn) < 1e-12
-    assert largest_difference(turn, torch.eye(16)) > 0.5
-    assert largest_difference(turn[0], turn[1]) > 0.5
-    assert largest_difference(matrices()[0], first) > 0.5
 
 
 # --- transfer --------------------------------------------------------------------------------

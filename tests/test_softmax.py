@@ -169,11 +169,3 @@ def test_queries_of_a_group_share_keys(key_heads: int, lead: tuple[int, ...], gi
     assert largest_difference(got, wanted) <= EXACT
     gradients = [torch.autograd.grad(y.square().sum(), (q, k, v)) for y in (got, wanted)]
     assert all(largest_difference(a, b) <= EXACT for a, b in zip(*gradients, strict=True))
-
-
-@pytest.mark.parametrize("own", [(1,), (2,), (3, 1), (3, 2), (1, 2), (5, 1, 1), (5, 3, 2)], ids=str)
-def test_a_bias_of_any_batch_serves(own: tuple[int, ...]) -> None:
-    q, k, v = torch.randn(3, 5, 3, 2, 7, 4, dtype=torch.float64)
-    bias = torch.randn(*own, 7, 7, dtype=torch.float64)
-    want = (q @ k.mT / 2 + bias).softmax(-1) @ v
-    assert largest_difference(softmax_attention(q, k, v, bias), want) < 1e-12

@@ -119,16 +119,6 @@ def test_normalised_it_is_linear_attention_with_a_decay_weight() -> None:
     assert largest_difference(numerator, raw) <= 1e-13
 
 
-def test_ssd_shares_its_maps_between_heads_and_keeps_the_dtype() -> None:
-    (x, dt, rate, b, c), _ = arguments("ssd", 8)
-    shared, _ = ssd(x, dt, rate, b[:1], c[:1])
-    apart, _ = ssd(x, dt, rate, b[:1].expand_as(b), c[:1].expand_as(c))
-    assert torch.equal(shared, apart)
-    low, state = ssd(*(y.bfloat16() for y in (x, dt, rate, b, c)))
-    assert low.dtype == torch.bfloat16
-    assert state.dtype == torch.float32
-
-
 def test_one_step_for_all_heads_of_a_single_token() -> None:
     (x, _, rate, b, c), _ = arguments("ssd", 1)
     x, b, c = (y.expand(HEADS, *y.shape) for y in (x, b, c))

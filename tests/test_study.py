@@ -271,28 +271,6 @@ def test_runs_of_another_study_are_not_taken_for_done(output, capsys, change, to
     assert bool(re.search(other, out)) == ("run" in change)
 
 
-def test_a_record_says_what_each_run_was_made_with(output, monkeypatch):
-    study = Study(SCRIPT, "About.", CELLS, lambda seed, steps, **cell: {"x": 1.5}, steps=5)
-    words = ["--jobs", "1", "--seeds", "1", "--output", str(output)]
-    kinds = [
-        {"commit": commit, "hardware": {"cores": cores, "cuda": cuda}, "versions": {"torch": "2"}}
-        for commit, cores, cuda in (("aaaaaaa", 3, None), ("bbbbbbb", 5, "X"))
-    ]
-    for only, made in zip("ab", kinds, strict=True):
-        monkeypatch.setattr("lab.train.study.stamp", lambda _, made=made: made)
-        told = {name: made[name] for name in ("hardware", "versions")}
-        monkeypatch.setattr("lab.train.study.machine", lambda _, told=told: told)
-        study.main([*words, "--only", only])
-    record = read_record(output)
-    assert (record["commit"], record["versions"]) == ("bbbbbbb; aaaaaaa", {"torch": "2"})
-    assert record["hardware"] == {"cores": "5; 3", "cuda": "X; None"}
-    assert record["made"] == [
-        {"runs": [f"{name}, seed 0"], **made} for name, made in zip("ba", kinds[::-1], strict=True)
-    ]
-    (run,) = record["data"]["cells"]["a"]["runs"]
-    assert (run["seed"], run["x"], run.keys()) == (0, 1.5, {"seed", "x", "wall_s"})
-
-
 def test_some_cells_alone_leave_no_record_until_none_is_missing(study, output):
     study.main(["--jobs", "1", "--output", str(output), "--only", "a*"])
     assert not output.exists()

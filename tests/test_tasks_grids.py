@@ -50,20 +50,6 @@ def test_the_digits_are_those_of_their_source_each_once() -> None:
     assert (others.bincount(minlength=10) > 30).all()
 
 
-def test_digits_of_their_own_size_are_shown_as_they_are() -> None:
-    task = Digits()
-    images, labels = together(task, "test")
-    assert list(task.held_out()) == ["test"]
-    assert torch.equal(images * 16, task.test[0].float())
-    assert torch.equal(labels, task.test[1])
-    images, labels = task.batch(64, generator(1))
-    rows = torch.randint(1347, (64,), generator=generator(1))
-    assert torch.equal(images * 16, task.train[0][rows].float())
-    assert torch.equal(labels, task.train[1][rows])
-    assert images.min() == 0
-    assert images.max() == 1
-
-
 def test_moved_digits_are_trained_at_nine_places_and_tested_at_sixteen_others() -> None:
     task = make_task("moved-digits", views=1)
     assert task.canvas == 16
@@ -162,26 +148,3 @@ def test_directions_and_distances_are_equally_frequent_and_places_are_all_used()
     seen = volumes[:, 2].sum(0)[4:].flatten()
     mean = 6000 * 8 / (6**3 - 2)
     assert (seen - mean).abs().max() < 5 * mean**0.5
-
-
-def test_places_that_were_learned_are_worth_nothing_where_marks_moved() -> None:
-    task = Volumes()
-    volumes, labels = task.batch(20_000, generator())
-    seen = torch.zeros(2, 6, 6, 6, 6)  # of each mark: how often it stood there, by class
-    for mark, place in enumerate(places(volumes)):
-        seen[mark].index_put_((*place.unbind(-1), labels), torch.tensor(1.0), accumulate=True)
-    chances = ((seen + 1) / (seen + 1).sum(-1, keepdim=True)).log()
-
-    def accuracy(name: str, marks: tuple[int, ...]) -> float:
-        volumes, labels = together(task, name)
-        where = places(volumes)
-        scores = sum(chances[m][tuple(where[m].unbind(-1))] for m in marks)
-        # what ties shares its point
-        best = scores == scores.amax(-1, keepdim=True)
-        return (best[torch.arange(len(labels)), labels] / best.sum(-1)).mean().item()
-
-    assert accuracy("moved", (0, 1)) == pytest.approx(1 / 6)
-    # at home a place excludes directions, so that one mark alone is a good guess …
-    assert accuracy("test", (0,)) == pytest.approx(0.4, abs=0.05)
-    # … and both together a better one
-    assert accuracy("test", (0, 1)) > 0.6

@@ -268,16 +268,6 @@ def test_a_run_that_is_over_is_read_not_repeated(whole):
     assert (whole[2] / "checkpoint.pt").stat().st_mtime_ns == before
 
 
-def test_a_run_begun_anew_never_goes_on_from_the_old_one(whole, tmp_path):
-    def crash(history):
-        raise CrashError
-
-    fit(make(1), Sums(), dataclasses.replace(SETTINGS, seed=1), folder=tmp_path)
-    with pytest.raises(CrashError):
-        fit(make(), Sums(), SETTINGS, folder=tmp_path, resume=False, on_log=crash)
-    check_goes_on(whole, tmp_path)
-
-
 @pytest.mark.parametrize(
     ("model", "task", "settings", "message"),
     [

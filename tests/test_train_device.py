@@ -3,9 +3,7 @@
 import pytest
 import torch
 
-from lab.records import read_record, stamp
-from lab.train import Settings, fit, hardware, study
-from lab.train.__main__ import main
+from lab.train import Settings, fit, hardware
 from lab.train.hardware import find_device
 from tests.test_train import Sums, make
 
@@ -83,32 +81,3 @@ class Wide(Sums):
     def draw(self, size, generator):
         x, target = super().draw(size, generator)
         return x.double(), target
-
-
-def test_the_command_and_the_studies_take_a_device(machine, monkeypatch, tmp_path, capsys):
-    machine()
-    words = ["recall", "--steps", "1", "--task-option", "pairs=2", "--folder", str(tmp_path / "x")]
-    assert main([*words, "--accelerator", "mps"]) == 2
-    assert "accelerator='mps'" in capsys.readouterr().err
-    monkeypatch.setenv("STRINGLIB_DEVICE", "cuda")
-    assert main(words) == 2
-    assert "error: STRINGLIB_DEVICE must be a device that" in capsys.readouterr().err
-
-    cells, output = {"a": {"x": 1}}, tmp_path / "study.json"
-    argv = ["--output", str(output), "--seeds", "1"]
-    machine("cuda")
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a GPU")
-    seen = []
-
-    def do(run, steps, device, *_):
-        seen.append(device)
-        return {"wall_s": 1.5, "made": [stamp(device=device)]}
-
-    monkeypatch.setattr(study, "_do", do)
-    made = study.Study(tmp_path / "study.py", "About.", cells, find_device, steps=2, jobs=1)
-    for more, device in (([], "cuda"), (["--device", "cpu"], "cpu")):
-        made.main(argv + more)
-        assert read_record(output)["hardware"]["device"] == device == seen[-1]
-    with pytest.raises(SystemExit):
-        made.main(["--device", "mps"])
-    assert "device must be a device that PyTorch finds here" in capsys.readouterr().err

@@ -8,9 +8,7 @@ import pytest
 import torch
 
 from lab.records import read_record
-from lab.tasks import TASKS, make_task
-from lab.tasks.recall import Recall
-from lab.tasks.task import IGNORE
+from lab.tasks import make_task
 from lab.train import fit, fitting
 from lab.train.__main__ import main
 from lab.train.runs import _best
@@ -74,33 +72,6 @@ def test_the_best_is_the_least_of_bits_the_first_of_equals_and_never_one_gone_ba
     assert _best("a", [None, 2.5, 1.5, 1.5], less=True) == 2
     with pytest.raises(FloatingPointError, match="a: the loss must be finite at some --rate"):
         _best("a", [None, None], less=True)
-
-
-class Error(Recall):
-    metric = "error"
-    less_is_better = True
-
-    def score(self, outputs, targets):
-        wrong = (outputs.argmax(-1) != targets)[targets != IGNORE].sum()
-        return wrong / 0 if outputs.abs().max() > 1e6 else wrong
-
-    def chance(self):
-        return None
-
-
-def test_of_an_error_the_least_is_chosen_and_the_report_says_so(tmp_path, capsys, monkeypatch):
-    monkeypatch.setitem(TASKS, "own", Error)
-    words = ["own", *RECALL[1:], "--steps", "40", "--rate", "1e3,3e-2,1e-9"]
-    words += ["--shift", "on", "--folder", str(tmp_path)]
-    assert main(words) == 0
-    data = read_record(tmp_path / "record.json")["data"]
-    (cell,) = data["cells"].values()
-    assert cell["tried"]["1000"] is None  # an error of infinity, though the loss is finite
-    assert cell["rate"] == 3e-2
-    assert cell["tried"]["0.03"] < cell["tried"]["1e-09"]
-    assert data["less_is_better"] is True
-    assert "| error, test (less is better) |" in capsys.readouterr().out
-    assert "error, test (less is better)" in (tmp_path / "plot.svg").read_text(encoding="utf8")
 
 
 def test_a_rate_at_which_the_loss_goes_bad_is_not_chosen(tmp_path, capsys):

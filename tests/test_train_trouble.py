@@ -12,7 +12,6 @@ from matplotlib.figure import Figure
 
 from lab.train import fit, history
 from lab.train.__main__ import main
-from lab.train.study import Study
 from tests.test_train import SETTINGS, Sums, make, same
 
 WORDS = ["recall", "--task-option", "pairs=2", "--steps", "4", "--batch-size", "3", "--quiet"]
@@ -91,11 +90,9 @@ def full_for(name, real=Path.write_text):
     ("owner", "function", "fails", "name"),
     [
         (torch, "save", full, "relu/seed-0/checkpoint.pt"),
-        (os, "fsync", full, "relu/seed-0/checkpoint.pt"),
         (Path, "write_text", full_for("metrics.jsonl"), "relu/seed-0/metrics.jsonl"),
         (history, "append", full, ""),
         (Figure, "savefig", full, "plot.png"),
-        (Path, "write_text", full_for("table.md"), "table.md"),
         (Path, "write_text", full_for("record.json"), "record.json"),
     ],
 )
@@ -111,28 +108,3 @@ def test_the_command_ends_with_a_line_about_a_full_disk(
         assert f"{tmp_path / name} could not be written: No space left on device; " in line
         assert line.endswith("; make room, and start it again to go on" if "/" in name else then)
     assert not [*tmp_path.rglob("*.part")]
-
-
-def test_a_sweep_without_room_says_what_is_kept(tmp_path, monkeypatch):
-    def run(seed, steps, x):
-        return {"y": x}
-
-    study = Study(tmp_path / "study.py", "About.", {"a": {"x": 1}}, run, steps=5, jobs=1)
-    words, real = ["--seeds", "2", "--output", str(tmp_path / "study.json")], torch.save
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            torch,
-            "save",
-            lambda state, file: full() if "seed-1" in file.name else real(state, file),
-        )
-        with pytest.raises(
-            SystemExit, match=r"seed-1\.pt could not be written.*runs before it are k"
-        ):
-            study.main(words)
-    monkeypatch.setattr(Path, "write_text", full)
-    with pytest.raises(
-        SystemExit, match=r"study\.json could not .*every run is kept in .*study\.runs"
-    ):
-        study.main(words)
-    (folder,) = tmp_path.iterdir()
-    assert sorted(path.name for path in folder.rglob("*.*")) == ["seed-0.pt", "seed-1.pt"]

@@ -397,20 +397,6 @@ def test_a_claim_opens_what_it_rests_on(browser: Any, pages: list[Path]) -> None
         page.keyboard.press("Escape")
 
 
-def test_all_code_of_the_book_opens_at_once(browser: Any, pages: list[Path]) -> None:
-    first, second = (p for p in pages if p.stem in ("02_rope", "03_rope_decay"))
-    window = Reader(browser, **DESKTOP)
-    opened = "document.querySelectorAll('details.book-code[open]').length"
-    window.page.goto(first.as_uri())
-    assert window.page.evaluate(opened) == 0
-    window.page.locator(".book-all").click()
-    folds = window.page.locator("details.book-code").count()
-    assert window.page.evaluate(opened) == folds > 20
-    window.page.goto(second.as_uri())
-    assert window.page.evaluate(opened) > 20
-    window.close()
-
-
 def test_a_link_into_a_folded_box_opens_it(reader: Reader, pages: list[Path]) -> None:
     path = next(p for p in pages if p.stem == "12_circulant_favor")
     reader.page.goto(path.as_uri())

@@ -14,8 +14,7 @@ import torch
 
 from book.live import encoder, memory, move, write
 from book.live.steps import Stepped
-from lab.program import bundle, traced
-from tests.model_cases import language_model, text
+from lab.program import bundle
 from tests.site.reader import DESKTOP, PHONE, ROOT, WINDOWS, Reader
 
 RUN = ROOT / "book" / "_assets" / "book-run.js"
@@ -27,13 +26,6 @@ CALL = """([text, inputs]) => {
     for (const key in outputs) { found[name][key] = Array.from(outputs[key].data); }
   }
   return found;
-}"""
-
-
-APART = """async ([text, name, inputs]) => {
-  const run = window.bookRun.apart(JSON.parse(text));
-  const first = run(name, inputs, ["out"]), second = await run(name, inputs, ["out"]);
-  return [(await first).out.data, second.out.data].map(data => Array.from(data));
 }"""
 
 
@@ -53,15 +45,6 @@ def computed(page: Any, made: dict[str, Any], inputs: dict[str, dict[str, torch.
         for name, given in inputs.items()
     }
     return page.evaluate(CALL, [json.dumps(made), plain])
-
-
-def test_a_worker_answers_the_same(runner: Any) -> None:
-    model, tokens = language_model("softmax-cayley").eval(), text(1, 7, seed=3)
-    made = bundle({"it": traced(model, tokens=text(1, 7))})
-    inputs = {"tokens": tokens.flatten().tolist()}
-    for found in runner.evaluate(APART, [json.dumps(made), "it", inputs]):
-        there = torch.tensor(found)
-        torch.testing.assert_close(there, model(tokens).detach().flatten(), atol=1e-2, rtol=1e-2)
 
 
 STEPS = """async ([text, name, shapes, wanted]) => {

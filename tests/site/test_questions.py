@@ -56,16 +56,6 @@ def test_a_number_may_be_tried_again_and_is_remembered(browser: Any, pages: list
     window.close()
 
 
-@pytest.mark.parametrize(("typed", "right"), [("−128", True), ("-256/2", True), ("128", False)])
-def test_a_sign_counts(typed: str, right: bool, browser: Any, pages: list[Path]) -> None:
-    window = Reader(browser, **DESKTOP)
-    box = asked(window, pages, "05_string", 0)
-    box.locator("input").fill(typed)
-    box.locator("input").press("Enter")
-    assert box.locator("[role=status]").inner_text().startswith("Right") == right
-    window.close()
-
-
 @pytest.mark.parametrize("place", [0, 2])
 def test_a_choice_is_made_once(place: int, browser: Any, pages: list[Path]) -> None:
     window = Reader(browser, **DESKTOP)
