@@ -78,7 +78,11 @@ def commands(path: Path, root: Path = ROOT) -> list[list[str]]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the checks of a file; stop at the first that fails."""
-    (given,) = sys.argv[1:] if argv is None else argv
+    words = sys.argv[1:] if argv is None else argv
+    if len(words) != 1:
+        print("FILE must be one file: make check FILE=stringlib/encoders/rope.py", file=sys.stderr)
+        return 2
+    given = words[0]
     path = Path(given).resolve()
     if not path.is_file() or not path.is_relative_to(ROOT):
         print(f"FILE must be a file of the checkout, got {given}", file=sys.stderr)

@@ -180,7 +180,7 @@ class Installation:
     def install_here(self) -> None:
         """Install the package from this folder, without the network too, and see that all fits."""
         doing, uv = "Installing stringlib from this folder", self.find_uv(fetch=False)
-        here = ("--no-deps", "--no-build-isolation", "--no-index", "-q", "-e", str(ROOT))
+        here = ("--no-deps", "--no-build-isolation", "--no-index", "-q", "-e", ".")
         if not (uv and self.call(doing, uv.install(*here), uv.environment)):
             self.pip_install(doing, *here)
         check = [*UV, "check", "--python", sys.executable] if uv else [*PIP, "check"]
