@@ -71,7 +71,7 @@ serve: _build/book.stamp ## serve the built book on localhost (PORT=8000)
 	@$(PY) -m tools.serve $(HTML) $(PORT)
 
 jupyter: env-edit ## open JupyterLab on the notebooks
-	$(PY) -m jupyterlab $(JUPYTER_ARGS) notebooks
+	$(PY) -m tools.jupyter $(JUPYTER_ARGS)
 
 notebooks: env-test ## run the notebooks afresh and write them in their stable form
 	$(PY) tools/notebooks.py --jobs $(JOBS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import html
 import itertools
 import json
 import subprocess
@@ -17,12 +19,13 @@ import torch
 from torch import Tensor
 
 from book.figures.rope import phase_clocks
-from lab.explore import HARD_LIMIT, Drawn, Explorer, amounts, computed, figure_json, pick
+from lab.explore import HARD_LIMIT, Drawn, Explorer, amounts, computed, figure_json, pick, poster
 from lab.explore.frames import PLOTLY
 from lab.explore.style import PALETTE
 from tests.figure_states import state_of
 from tests.refusals import refused
 
+FORMS = ("text/html", "text/plain")
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 
 
@@ -279,11 +282,37 @@ def test_the_kind_of_values_decides_the_live_control_and_a_single_value_has_none
     }
 
 
-def test_the_output_is_a_widget_a_figure_and_a_text() -> None:
-    bundle = explorer()._repr_mimebundle_()
-    assert set(bundle) == {PLOTLY, "application/vnd.jupyter.widget-view+json", "text/plain"}
-    assert bundle[PLOTLY] == explorer().to_json()
-    assert bundle["text/plain"] == "<Explorer wave(speed: 3, size: 2, kind: 2)>"
+def test_the_output_has_words_and_a_poster_for_where_plotly_does_not_draw(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(poster, "POSTERS", tmp_path)
+    shown = Explorer(phase_clocks, position=range(3), distance=[8], base=[100])
+    bundle = shown._repr_mimebundle_()
+    assert set(bundle) == {PLOTLY, "application/vnd.jupyter.widget-view+json", *FORMS}
+    figure, alt = shown.to_json(), bundle[PLOTLY]["layout"]["meta"]["alt"]
+    assert bundle[PLOTLY] == figure
+    source = "Drawn by phase_clocks in book/figures/rope.py."
+    assert bundle["text/plain"] == f"{alt}\n{source}"
+    assert bundle["text/html"] == f"<p>{html.escape(alt)}</p>"
+    (tmp_path / "phase-clocks.svg").write_text(
+        f"<svg><path/></svg><!-- {poster.digest(figure)} -->"
+    )
+    head, _, picture = shown._repr_mimebundle_()["text/html"].partition(";base64,")
+    assert head == f'<img alt="{html.escape(alt)}" src="data:image/svg+xml'
+    assert b'<rect width="100%" height="100%" fill="#fff"/><path/>' in base64.b64decode(
+        picture[:-2]
+    )
+    figure["data"][0]["x"] = [1]  # a poster of another figure misleads
+    assert "<img" not in poster.poster_html(figure, "phase-clocks", alt)
+
+
+def test_the_live_figure_names_its_file_and_says_what_it_lacks() -> None:
+    shown = Explorer(phase_clocks, position=range(3), distance=[8], base=[100])
+    out = next(w for w in shown.widget().children if isinstance(w, ipywidgets.Output))
+    figure, source = (output["data"] for output in out.outputs)
+    assert "install plotly where it runs" in figure["text/html"]
+    link = '<code>phase_clocks</code> in <a href="book/figures/rope.py">book/figures/rope.py</a>'
+    assert link in source["text/html"]
 
 
 def test_without_ipywidgets_the_figure_is_static() -> None:
@@ -295,7 +324,7 @@ def test_without_ipywidgets_the_figure_is_static() -> None:
         "print(*sorted(Explorer(line, alt='A line.', a=[1, 2])._repr_mimebundle_()))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout.split() == [PLOTLY, "text/plain"]
+    assert run.stdout.split() == sorted([PLOTLY, *FORMS])
 
 
 # ---- the committed notebooks ----

@@ -143,7 +143,7 @@ def test_the_environment_and_the_checkout_may_have_a_space_in_their_names(tmp_pa
     assert parts(project.make("env", "VENV=my env")) == ["test", "edit"]
     assert (project.folder / "my env/bin/python").exists()
     assert project.make("jupyter", "VENV=my env", "JUPYTER_ARGS=--no-browser")[-1].startswith(
-        "-m jupyterlab --no-browser"
+        "-m tools.jupyter --no-browser"
     )
 
 

@@ -189,6 +189,7 @@ PARTS = {
     "lab/tasks": ["lab", "data"],  # inside functions only
     "book": ["lab"],
     "tools": ["test"],
+    "tools/jupyter": ["edit"],
     "_ext": ["book"],
     "tests": ["test"],
     "notebooks": ["book", "interop"],

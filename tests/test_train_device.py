@@ -18,8 +18,19 @@ def machine(monkeypatch):
         monkeypatch.delenv("STRINGLIB_DEVICE", raising=False)
         monkeypatch.setattr(torch.cuda, "is_available", lambda: "cuda" in devices)
         monkeypatch.setattr(torch.backends.mps, "is_available", lambda: "mps" in devices)
+        monkeypatch.setattr(hardware, "_computes", lambda gpu: True)
 
     return has
+
+
+def test_a_gpu_that_does_not_compute_is_not_chosen(machine, monkeypatch, capsys):
+    tried = hardware._computes.__wrapped__
+    machine("cuda")
+    monkeypatch.setattr(hardware, "_computes", lambda gpu: tried("meta"))  # has no numbers
+    assert find_device() == "cpu"
+    assert "Training on the CPU, because the GPU does not compute: " in capsys.readouterr().err
+    assert find_device("cuda") == "cuda"  # asked for
+    assert tried("cpu")
 
 
 def test_the_best_device_is_chosen(machine, monkeypatch):

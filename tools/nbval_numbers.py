@@ -15,23 +15,27 @@ by it, so that nbval sees, and reports, only what does not agree:
   the titles of its tables, the names of their rows and columns, the words that it prints.
 
 A picture is compared through the text that ``lab.explore.describe`` saves with it, and a program of
-a figure in the browser, by what it computes.
+a figure in the browser, by what it computes. A figure's poster is not compared: the figure is.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+import os
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import nbformat
 from nbval.plugin import IPyNbCell
 
+from tools.notebook_form import ENVIRONMENT, PLOTLY
+
 FORM = "compare-form"
 IGNORED = "nbval-ignore-output"
-PLOTLY = "application/vnd.plotly.v1+json"
+POSTER = "text/html"  # beside a figure
 PIXEL = 1 / 300
 SHADE = 1 / 100
 CLOSE = 1e-3
@@ -50,6 +54,13 @@ NUMBER = re.compile(
 HEADING = re.compile(r"<(caption|th)\b[^>]*>(.*?)</\1>")
 
 Near = Callable[[float, float], bool]
+
+
+def pytest_configure(config: Any) -> None:
+    """Run chapters as their outputs were saved: with this Python, one thread, on the CPU."""
+    os.environ |= ENVIRONMENT
+    config.option.nbval_current_env = True
+    config.option.nbval_sanitize_with = str(Path(__file__).with_name("nbval_sanitize.cfg"))
 
 
 def pytest_itemcollected(item: Any) -> None:
@@ -72,7 +83,7 @@ def pytest_itemcollected(item: Any) -> None:
             return said == before
 
         item.compare_outputs = headed if IGNORED in tags else settled
-        item.options["check"] |= IGNORED in tags
+        item.options["check"] |= IGNORED in tags and item.config.option.nbval
 
 
 def headings(outputs: list[Any]) -> list[str]:
@@ -106,6 +117,8 @@ class Settler:
         if isinstance(new, list) and isinstance(saved, list) and len(new) == len(saved):
             return [self.settle(n, s, near) for n, s in zip(new, saved, strict=True)]
         if isinstance(new, dict) and isinstance(saved, dict):
+            if PLOTLY in new and POSTER in saved:
+                new = {**new, POSTER: saved[POSTER]}
             return {
                 key: self.entry(key, value, saved[key], near) if key in saved else value
                 for key, value in new.items()

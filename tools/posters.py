@@ -10,7 +10,6 @@ An instrument's is a photograph: of the front page, of the page where others sta
 from __future__ import annotations
 
 import argparse
-import hashlib
 import io
 import json
 import re
@@ -19,13 +18,26 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
+from xml.etree import ElementTree
 
 from PIL import Image
 
 from lab.console import allow_every_letter
+from lab.explore.poster import POSTERS, digest
 from tools.browser import needed
 
-POSTERS = Path(__file__).resolve().parents[1] / "book" / "_assets" / "posters"
+SVG = "{http://www.w3.org/2000/svg}"
+ElementTree.register_namespace("", SVG.strip("{}"))
+ElementTree.register_namespace("xlink", "http://www.w3.org/1999/xlink")
+COORDINATES = {"d", "height", "points", "transform", "width", "x", "y"}
+DECIMALS = re.compile(r"-?\d+\.\d+")
+STILL = "M0,0"  # a path that leads nowhere
+RGB = re.compile(r"rgb\((\d+), (\d+), (\d+)\)")
+# what holds without saying so, or is said once for the whole picture
+DEFAULT = re.compile(
+    "(fill-|stroke-)?opacity:1|vector-effect:none|stroke-miterlimit:2|white-space:pre"
+    "|font-family:.*"
+)
 INSTRUMENTS = (
     ("intro", "", 2400),
     ("try", "", 2400),
@@ -44,26 +56,80 @@ DRAW = """async () => {
 }"""
 
 
-def digest(figure: dict[str, Any]) -> str:
-    """Return what tells whether a poster is of this figure as it stands."""
-    first = {part: figure[part] for part in ("data", "layout")}
-    return hashlib.sha256(json.dumps(first, sort_keys=True).encode()).hexdigest()[:16]
-
-
 def tidy(svg: str) -> str:
-    """Round coordinates, and number the names that plotly draws by lot."""
-    # coordinates alone: the numbers that a figure writes stay
-    svg = re.sub(
-        r'(\s(?:d|transform|points|x|y|width|height)=")([^"]*)',
-        lambda match: match[1] + re.sub(r"(\d+\.\d\d)\d+", r"\1", match[2]),
-        svg,
-    )
+    """Return a poster as plotly wrote it, less all that a browser draws the same without.
+
+    Names that plotly draws by lot are numbered, coordinates are in tenths of a pixel.
+    """
     svg = re.sub(r"(?<=cb)[0-9a-f]{6}| trace[0-9a-f]{6}(?=[ \"])", "", svg)
-    svg = svg.replace(' style=""', "")  # which is there now and then
     names = [*dict.fromkeys(re.findall(r'id="([^"]+)"', svg))]
     for number, name in sorted(enumerate(names), key=lambda item: -len(item[1])):
         svg = re.sub(rf"(?<=[\"#]){re.escape(name)}(?=[\"')&])", f"i{number}", svg)
-    return svg
+    root = ElementTree.fromstring(svg)
+    prune(root)
+    used = set(re.findall(r"#(i\d+)", ElementTree.tostring(root, "unicode")))
+    for parent in root.iter():
+        for child in [c for c in parent if c.tag == f"{SVG}clipPath" and c.get("id") not in used]:
+            parent.remove(child)
+        if parent.get("id") not in used:
+            parent.attrib.pop("id", None)
+    prune(root)
+    root.set("font-family", "system-ui, sans-serif")
+    root.set("stroke-miterlimit", "2")
+    return ElementTree.tostring(root, "unicode")
+
+
+def prune(element: ElementTree.Element, clips: bool = False) -> list[ElementTree.Element]:
+    """Shorten an element and all below it, in place, and return what is left of it.
+
+    Args:
+        element: The element.
+        clips: Whether it lies in a clip path, where what is not painted counts too.
+    """
+    kind = element.tag.removeprefix(SVG)
+    for name, value in [*element.attrib.items()]:
+        if name in ("class", "pointer-events") or name.startswith("data-"):
+            del element.attrib[name]
+        elif name in COORDINATES:
+            element.set(
+                name, DECIMALS.sub(lambda m: f"{float(m[0]):.1f}".removesuffix(".0"), value)
+            )
+    style = painted(element.attrib.pop("style", ""))
+    if style:
+        element.set("style", ";".join(map(":".join, style.items())))
+    clips = clips or kind == "clipPath"
+    element[:] = [left for child in element for left in prune(child, clips)]
+    if kind == "g" and not element.attrib:
+        return [*element]
+    empty = kind in ("g", "defs") and not len(element)
+    unseen = style.get("fill") == "none" and "stroke" not in style and not clips
+    still = kind == "path" and element.get("d", STILL) == STILL
+    return (
+        []
+        if still or (empty and "id" not in element.attrib) or (unseen and not len(element))
+        else [element]
+    )
+
+
+def painted(style: str) -> dict[str, str]:
+    """Return the declarations of a style that change a picture."""
+    parts = (part.split(":", 1) for part in style.split(";") if part.strip())
+    all_of = {name.strip(): value.strip() for name, value in parts}
+    kept = {
+        k: RGB.sub(hexadecimal, v) for k, v in all_of.items() if not DEFAULT.fullmatch(f"{k}:{v}")
+    }
+    for what in ("fill", "stroke"):
+        if kept.get(f"{what}-opacity") == "0":
+            del kept[f"{what}-opacity"]
+            kept[what] = "none"
+    if kept.get("stroke-width", "").removesuffix("px") == "0" or kept.get("stroke") == "none":
+        kept = {name: value for name, value in kept.items() if not name.startswith("stroke")}
+    return kept
+
+
+def hexadecimal(match: re.Match[str]) -> str:
+    """Return a colour in its shortest form."""
+    return "#" + "".join(f"{int(part):02x}" for part in match.groups())
 
 
 def photograph(page: Any, height: int) -> int:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import html
+import os
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import ipywidgets as widgets
 
 from lab.explore.frames import PLOTLY, control_kind, value_text
+from lab.explore.poster import ROOT
 
 __all__ = ["controls"]
 
 PLAY_SECONDS = 6.0
+NO_PLOTLY = (
+    "This Jupyter shows no plotly figures: install plotly where it runs, and reload the page."
+)
 KINDS = {
     "slider": widgets.SelectionSlider,
     "choice": widgets.ToggleButtons,
@@ -49,13 +55,27 @@ def _play(values: Sequence[Any], first: Any, control: widgets.ValueWidget) -> wi
     return button
 
 
+def _output(data: dict[str, Any]) -> dict[str, Any]:
+    return {"output_type": "display_data", "data": data, "metadata": {}}
+
+
+def _source(function: str, path: str) -> dict[str, str]:
+    """Return the line below a figure, with a link to the file from within the repository."""
+    file = path
+    if Path.cwd().is_relative_to(ROOT):
+        file = f'<a href="{Path(os.path.relpath(ROOT / path)).as_posix()}">{path}</a>'
+    return {"text/html": f"<small>Drawn by <code>{function}</code> in {file}.</small>"}
+
+
 def controls(
     state: Callable[..., dict[str, Any]],
     grid: Mapping[str, Sequence[Any]],
     initial: Mapping[str, Any],
     labels: Mapping[str, str],
     live: Mapping[str, widgets.ValueWidget],
-    play: str | None = None,
+    play: str | None,
+    forms: Callable[[Mapping[str, Any], str], dict[str, str]],
+    drawn: tuple[str, str] | None,
 ) -> widgets.VBox:
     """Return controls over the figure, which is drawn anew at each move.
 
@@ -67,10 +87,12 @@ def controls(
         labels: For each parameter the words beside its control.
         live: For some parameters a control in place of one over the values.
         play: A parameter to run through with a play button.
+        forms: Returns what stands for a figure, with these words, where plotly cannot draw.
+        drawn: The function that draws, and the path of its file from the root of the repository.
 
     Returns:
         A box with one control for each parameter that has a choice, a play button where asked
-        for, the figure, and its alternative text to unfold.
+        for, the figure, where it is drawn, and its alternative text to unfold.
     """
     chosen = {
         name: live[name] if name in live else _control(values, labels[name])
@@ -79,14 +101,17 @@ def controls(
     for name, control in chosen.items():
         control.value = initial[name]
     out, text = widgets.Output(), widgets.HTML()
+    source = [_output(_source(*drawn))] if drawn else []
 
     def redraw(_: Any = None) -> None:
         fig = state(**{name: control.value for name, control in chosen.items()})
-        alt = html.escape(fig["layout"].pop("meta")["alt"])
-        text.value = f"<details><summary>Description</summary>{alt}</details>"
+        alt = fig["layout"].pop("meta")["alt"]
+        text.value = f"<details><summary>Description</summary>{html.escape(alt)}</details>"
+        instead = forms(fig, alt)
+        instead["text/html"] = f"<p>{NO_PLOTLY}</p>{instead['text/html']}"
         # set the state rather than print into it: nothing reaches the cell's own
         # outputs, so nbval and nbclient see the same as a browser does
-        out.outputs = ({"output_type": "display_data", "data": {PLOTLY: fig}, "metadata": {}},)
+        out.outputs = (_output({PLOTLY: fig, **instead}), *source)
 
     redraw()
     for control in chosen.values():

@@ -20,6 +20,7 @@ import plotly.graph_objects as go
 
 from lab.explore.computed import Programs, filled, share_filled
 from lab.explore.frames import PLOTLY, plain_figure, split_states, value_text
+from lab.explore.poster import drawn_by, poster_html
 from lab.program import bundle
 
 if TYPE_CHECKING:
@@ -307,10 +308,26 @@ class Explorer:
         """Return the figure below its live controls; needs ipywidgets."""
         from lab.explore.controls import controls
 
-        return controls(self.state, self.grid, self.initial, self.labels, self.live, self.play)
+        shown = self.state, self.grid, self.initial, self.labels, self.live, self.play
+        return controls(*shown, self.forms, drawn_by(self.draw))
+
+    def forms(self, figure: Mapping[str, Any], alt: str) -> dict[str, str]:
+        """Return what stands for a figure of this explorer where plotly cannot draw.
+
+        Args:
+            figure: One of its states, as plain JSON.
+            alt: What it shows, in words.
+        """
+        drawn = drawn_by(self.draw)
+        source = f"Drawn by {drawn[0]} in {drawn[1]}." if drawn else ""
+        return {
+            "text/html": poster_html(figure, self.name, alt),
+            "text/plain": f"{alt}\n{source}".strip(),
+        }
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        bundle = {PLOTLY: self.to_json(), "text/plain": repr(self)}
+        figure = self.to_json()
+        bundle = {PLOTLY: figure, **self.forms(figure, figure["layout"]["meta"]["alt"])}
         try:
             view = self.widget()._repr_mimebundle_() or {}
         except ModuleNotFoundError:  # without the extra `live` the figure is static

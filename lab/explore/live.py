@@ -139,8 +139,9 @@ class LiveLoss:
         from IPython.display import display
 
         name = re.sub("[^a-z0-9]+", "-", self.title.lower()).strip("-")
-        whole = Explorer(self.figure, alt=self.alt(), name=name).to_json()
-        bundle = {PLOTLY: whole, "text/plain": repr(self)}
+        shown = Explorer(self.figure, alt=self.alt(), name=name)
+        figure = shown.to_json()
+        bundle = {PLOTLY: figure, **shown.forms(figure, self.alt())}
         if self._handle is None:
             self._handle = display(bundle, raw=True, display_id=True)
         else:

@@ -6,6 +6,7 @@ import atexit
 import functools
 import logging
 import os
+import sys
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -27,7 +28,7 @@ def find_device(device: str = "auto", wide: bool = False) -> str:
 
     Args:
         device: One of ``DEVICES``. ``"auto"`` is what the environment names as
-            ``STRINGLIB_DEVICE``, else the GPU of this machine, else the CPU.
+            ``STRINGLIB_DEVICE``, else a GPU of this machine that computes, else the CPU.
         wide: Whether float64 is needed, which Apple's GPU lacks: then ``"auto"`` does without it.
 
     Raises:
@@ -44,7 +45,30 @@ def find_device(device: str = "auto", wide: bool = False) -> str:
         raise ValueError(f"{name} must be a device that PyTorch finds here, got {device!r}")
     if device != "auto":
         return device
-    return "cuda" if there["cuda"] else "mps" if there["mps"] and not wide else "cpu"
+    for gpu in ("cuda", "mps"):
+        if there[gpu] and not (wide and gpu == "mps") and _computes(gpu):
+            return gpu
+    return "cpu"
+
+
+@functools.cache
+def _computes(gpu: str) -> bool:
+    """Tell whether a GPU does what training needs, a product and its gradient; if not, say why.
+
+    PyTorch also finds cards that its build has no code for, and drivers that are too old.
+    """
+    try:
+        x = torch.ones(8, 8, device=gpu, requires_grad=True)
+        (x @ x).sum().backward()
+        gradient = x.grad.cpu()  # type: ignore[union-attr]
+    except (RuntimeError, AssertionError) as error:
+        why = f"{error}".strip().splitlines()[0]
+    else:
+        if gradient.eq(16).all():
+            return True
+        why = "the gradient of a product is wrong there"
+    print(f"Training on the CPU, because the GPU does not compute: {why}", file=sys.stderr)
+    return False
 
 
 def make_fabric(
