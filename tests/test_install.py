@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tools import install, install_trouble, stoppable, uv_options
 
@@ -168,3 +169,9 @@ def test_a_port_that_is_taken_is_one_line(tmp_path: Path) -> None:
     (line,) = done.stderr.splitlines()
     assert f"port {port} cannot be used" in line
     assert f"PORT={port + 1}" in line
+
+
+def test_every_extension_of_the_book_is_loaded() -> None:
+    sphinx = yaml.safe_load((ROOT / "_config.yml").read_text("utf8"))["sphinx"]
+    loaded = set(sphinx["config"]["extensions"]) | set(sphinx.get("extra_extensions", []))
+    assert set(sphinx["local_extensions"]) - loaded == set()
