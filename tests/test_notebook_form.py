@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +17,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from tools import notebooks
+from tools.notebook_form import WIDGET
 
 PNG = "iVBORw0KGgo="
 ALT = {"mystnb": {"image": {"alt": "A line that rises."}}}
@@ -129,6 +132,33 @@ def test_a_chapter_by_itself_says_what_to_install() -> None:
 def setup_of(nb: nbformat.NotebookNode) -> str:
     """Return the first code of a notebook."""
     return next(cell.source for cell in nb.cells if cell.cell_type == "code")
+
+
+def test_jupyterlab_saves_a_chapter_in_this_form_and_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("jupyterlab")
+    from tools import jupyter
+
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setattr(jupyter, "CHAPTERS", tmp_path)
+    figure = shown(**{notebooks.PLOTLY: plotly("A line.", [1.0, 2**63 - 1]), WIDGET: {"id": "7"}})
+    nb = new_notebook(cells=[code("f", 7, figure, trusted=True), code("print(1)", 9, printed("1"))])
+    manager = jupyter.StableContents(root_dir=str(tmp_path))
+    for name in ("chapter.ipynb", "other/own.ipynb"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        asyncio.run(manager.save({"type": "notebook", "content": deepcopy(nb)}, name))
+    assert WIDGET in (tmp_path / "other" / "own.ipynb").read_text(encoding="utf8")
+    text = (tmp_path / "chapter.ipynb").read_text(encoding="utf8")
+    assert '"y": [1, 9223372036854776000]' in text  # as a browser writes them
+    saved = nbformat.reads(text, as_version=4)
+    assert [cell.execution_count for cell in saved.cells] == [1, 2]
+    assert manager.notary.check_signature(saved)
+    for cell in nb.cells:
+        cell.metadata.pop("trusted", None)
+    notebooks.normalise(nb)
+    assert text == notebooks.dump(nb)
+    assert WIDGET not in text
 
 
 # --- planted faults ---
