@@ -19,7 +19,6 @@ from stringlib import (
     CayleySTRING,
     CirculantSTRING,
     RoPE,
-    foldable,
     softmax_attention,
 )
 from stringlib.adapters import PatchPositions, RotaryTables, Rotated, load_encoders
@@ -110,21 +109,8 @@ def fold(layer: Any, encoder: RotaryEncoder) -> None:
         parameter.copy_(encoder.fold(parameter, layout="half"))
 
 
-@torch.no_grad()
-def test_tables_of_an_encoder_leave_a_llama_as_it_was(llama: Any) -> None:
-    before = llama(TOKENS).logits
-    for encoder in (STRING.from_inv_freq(llama.model.rotary_emb.inv_freq), RoPE(HEAD)):
-        llama.model.rotary_emb = RotaryTables(encoder)
-        assert far(llama(TOKENS).logits, before) < 2e-6
-    llama.model.rotary_emb = RotaryTables(RoPE(HEAD, base=1000))
-    assert far(llama(TOKENS).logits, before) > 1e-2
-
-
-FAMILIES = {
-    **dict.fromkeys(("Ernie4_5", "Exaone4", "Glm4", "GPTNeoX", "Granite", "Nemotron"), "half"),
-    **dict.fromkeys(("Olmo2", "Persimmon", "Phi", "Qwen3", "SmolLM3", "StableLm"), "half"),
-    "Cohere2": "interleaved",
-}
+HALF = ("Exaone4", "Glm4", "GPTNeoX", "Llama", "Olmo2", "Persimmon", "Phi", "Qwen3")
+FAMILIES = {**dict.fromkeys(HALF, "half"), "Cohere2": "interleaved"}
 
 
 @torch.no_grad()
@@ -141,17 +127,6 @@ def test_two_lines_leave_other_families_as_they_were(name: str) -> None:
 
 
 @torch.no_grad()
-def test_with_its_rows_reordered_a_layer_turns_neighbours(llama: Any) -> None:
-    layer, x = llama.model.layers[0].self_attn.double(), random(2, 20, 64)
-    positions = torch.arange(20)[:, None]
-    before, _ = layer(x, RotaryTables(RoPE(HEAD))(x, positions.mT), None)
-    for parameter in (*layer.q_proj.parameters(), *layer.k_proj.parameters()):
-        parameter.copy_(to_layout(parameter, HEAD, "half", "interleaved"))
-    assert far(unfolded(layer, x, RoPE(HEAD), positions), before) < 1e-12
-    assert far(unfolded(layer, x, RoPE(HEAD, layout="half"), positions), before) > 1e-2
-
-
-@torch.no_grad()
 def test_a_learned_basis_folds_into_a_llama(llama: Any) -> None:
     layer, encoder = llama.model.layers[0].self_attn.double(), random_encoder()
     x = random(2, 20, 64)
@@ -163,43 +138,10 @@ def test_a_learned_basis_folds_into_a_llama(llama: Any) -> None:
     assert far(layer(x, tables, None)[0], wanted) < 1e-12
 
 
-NORMED = {"Qwen3": True, "Gemma3": True, "Olmo2": True, "Exaone4": True, "Persimmon": False}
-
-
-def norms(layer: Any) -> tuple[nn.Module, nn.Module]:
-    """Return the norms of queries and keys."""
-    named = dict(layer.named_children())
-    q, k = (
-        next(m for n, m in named.items() if n in (f"{kind}_norm", f"{kind}_layernorm"))
-        for kind in ("q", "k")
-    )
-    return q, k
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("name", NORMED)
-def test_a_layer_with_norms_says_whether_a_basis_folds(name: str) -> None:
-    transformers = other("transformers")
-    kind = "Gemma3Text" if name == "Gemma3" else name
-    config = getattr(transformers, f"{kind}Config")(**SIZES | {"num_key_value_heads": 4})
-    model = getattr(transformers, f"{name}ForCausalLM")(config)
-    layer = next(m for m in model.modules() if hasattr(m, "o_proj") or hasattr(m, "dense"))
-    found = norms(layer)
-    head = getattr(layer, "head_dim", HEAD)
-    circulant, plain = CirculantSTRING(head), RoPE(head, layout="half")
-    nn.init.normal_(circulant.coefficients)
-    assert foldable(circulant, *found) == NORMED[name]  # as they begin, all scales are one
-    assert foldable(plain, *found) == NORMED[name]  # LayerNorm subtracts a mean
-    for norm in found:
-        nn.init.normal_(norm.weight, std=0.3)
-    assert not foldable(circulant, *found)
-    assert foldable(plain, *found) == NORMED[name]
-
-
 @torch.no_grad()
 def test_a_learned_basis_folds_through_the_norms_of_a_qwen3() -> None:
     layer = causal("Qwen3", head_dim=HEAD).model.layers[0].self_attn.double()
-    for norm in norms(layer):
+    for norm in (layer.q_norm, layer.k_norm):
         nn.init.constant_(norm.weight, 1.3)
     encoder, x, positions = random_encoder(), random(2, 20, 64), torch.arange(20)[:, None]
 
@@ -366,21 +308,6 @@ def test_a_line_reads_whatever_scaling_a_model_has(kind: str) -> None:
 
 
 @torch.no_grad()
-def test_a_text_before_or_a_length_of_training_beyond_a_million_changes_nothing() -> None:
-    rope = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 4.0}
-    for length in (32, 1 << 21):
-        model = causal("Llama", max_position_embeddings=length, rope_parameters=rope)
-        rotary, (near, far_out) = model.model.rotary_emb, torch.tensor([[[3]], [[2 * length]]])
-        x = torch.zeros(1, 1, 1)
-        rotary(x, far_out)  # which it remembers
-        ours = RotaryTables.from_module(rotary)
-        assert not ours.state_dict()  # as the module that it replaces
-        for place in (near, far_out):
-            for own, wanted in zip(ours(x, place), rotary(x, place), strict=True):
-                assert far(own, wanted) < 2 * length * 3e-7  # their angles are float32
-
-
-@torch.no_grad()
 def test_phimoe_has_one_factor_for_short_texts_and_one_for_long_ones() -> None:
     rope = {"rope_type": "longrope", "rope_theta": 1e4, **SCALED["longrope"]}
     rope |= {"short_mscale": 1.1, "long_mscale": 1.3}
@@ -425,15 +352,20 @@ TOWERS = {
 }
 
 
-@torch.no_grad()
-@pytest.mark.parametrize("name", TOWERS)
-def test_the_rope_of_a_model_of_timm_is_exchanged(name: str) -> None:
+def small(name: str) -> tuple[Any, Tensor]:
+    """Return one of them, and pictures for it that are wider than high."""
     size = 14 if "patch14" in name else 16
     sizes = {**EVA, "img_size": (4 * size, 6 * size), **TOWERS[name]}
     if "mrope" in TOWERS[name].values():
         sizes["rope_grid_indexing"] = "ij"
-    model = filled(other("timm").create_model(name, **sizes))
     pixels = random(2, 3, 4 * size, 6 * size).float()
+    return filled(other("timm").create_model(name, **sizes)), pixels
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", TOWERS)
+def test_the_rope_of_a_model_of_timm_is_exchanged(name: str) -> None:
+    model, pixels = small(name)
     before = model(pixels)
     assert exchange(model) == 1
     assert far(model(pixels), before) < 5e-6
@@ -449,14 +381,8 @@ MOVED: dict[str, Any] = {"shift_coords": 0.5, "jitter_coords": 1.5, "rescale_coo
 @torch.no_grad()
 @pytest.mark.parametrize("name", TOWERS)
 def test_a_model_of_timm_goes_on_moving_its_patches_while_it_learns(name: str) -> None:
-    size = 14 if "patch14" in name else 16
-    sizes = {**EVA, "img_size": (4 * size, 6 * size), **TOWERS[name]}
-    if "mrope" in TOWERS[name].values():
-        sizes["rope_grid_indexing"] = "ij"
-    model = other("timm").create_model(name, **sizes)
-    theirs = model.rope
-    ours = OWN[type(theirs).__name__](theirs)
-    at_rest = ours.get_embed((4, 6))
+    theirs = small(name)[0].train().rope
+    at_rest = OWN[type(theirs).__name__](theirs.eval()).get_embed((4, 6))
     for told in ({}, MOVED, *({each: MOVED[each]} for each in MOVED)):
         vars(theirs).update({**dict.fromkeys(MOVED), **told}, aug_active=bool(told))
         ours = OWN[type(theirs).__name__](theirs.train())
@@ -467,7 +393,6 @@ def test_a_model_of_timm_goes_on_moving_its_patches_while_it_learns(name: str) -
         assert far(made[1], made[0]) < 1e-5
         assert (far(made[1], at_rest) > 1e-2) == bool(told)
         assert torch.equal(ours.eval().get_embed((4, 6)), at_rest)
-        assert torch.equal(OWN[type(theirs).__name__](theirs.eval()).get_embed((4, 6)), at_rest)
 
 
 @pytest.mark.parametrize(
@@ -488,15 +413,11 @@ def test_a_grid_that_no_line_reads_is_refused(name: str, told: dict[str, Any]) -
 
 def test_mixed_frequencies_are_learned_under_the_key_of_the_model() -> None:
     model = other("timm").create_model("vit_small_patch16_rope_mixed_224", **EVA)
-    keys, spared, pixels = (
-        {*model.state_dict()},
-        model.no_weight_decay(),
-        torch.randn(1, 3, 224, 224),
-    )
+    keys, spared = {*model.state_dict()}, model.no_weight_decay()
     exchange(model)
     assert {*model.state_dict()} == keys
     assert "rope.freqs" in model.no_weight_decay() == spared
-    model(pixels).square().sum().backward()
+    model(torch.randn(1, 3, 224, 224)).square().sum().backward()
     assert (model.rope.freqs.grad != 0).any(-1).all()
     assert [p.device.type for p in model.to("meta").rope.parameters()] == ["meta"]
 
@@ -568,20 +489,11 @@ def test_each_picture_of_a_batch_has_positions_of_its_own() -> None:
 
 
 @torch.no_grad()
-def test_a_picture_is_handed_over_in_place_of_positions() -> None:
-    model = tower("DINOv3ViT", image_size=64, patch_size=16, num_register_tokens=2)
-    pixels = random(2, 3, 64, 96).float()
-    before = model(pixels).last_hidden_state
-    assert exchange(model) == 1
-    assert far(model(pixels).last_hidden_state, before) < 5e-6
-
-
-@torch.no_grad()
 def test_a_model_that_moves_its_patches_while_it_learns_does_so_still() -> None:
     moved = {"pos_embed_shift": 0.1, "pos_embed_jitter": 1.2, "pos_embed_rescale": 2.0}
-    model = tower("DINOv3ViT", image_size=64, patch_size=16, **moved)
+    model = tower("DINOv3ViT", image_size=64, patch_size=16, num_register_tokens=2, **moved)
     pixels, ours = random(2, 3, 64, 96).float(), copy.deepcopy(model)
-    exchange(ours)
+    assert exchange(ours) == 1
     at_rest, found = model(pixels).last_hidden_state, []
     assert far(ours(pixels).last_hidden_state, at_rest) < 5e-6
     for each in (model, ours):
@@ -603,20 +515,19 @@ def test_a_model_with_a_table_in_each_layer(kind: str) -> None:
     assert far(model(TOKENS).logits, before) > 1e-3
 
 
-def vit() -> Any:
-    sizes = {"img_size": (64, 96), "embed_dim": 3 * HEAD, "depth": 2, "num_classes": 5}
-    return filled(other("timm").create_model("vit_tiny_patch16_224", **sizes))
-
-
-@torch.no_grad()
 def test_a_vision_transformer_learns_from_what_it_was_and_folds() -> None:
-    model, pixels = vit(), torch.randn(2, 3, 64, 96, generator=torch.Generator().manual_seed(0))
-    before, places = model(pixels), grid_positions(4, 6, num_prefix=1)
+    sizes = {"img_size": (64, 96), "embed_dim": 3 * HEAD, "depth": 2, "num_classes": 5}
+    model = filled(other("timm").create_model("vit_tiny_patch16_224", **sizes))
+    pixels, places = random(2, 3, 64, 96).float(), grid_positions(4, 6, num_prefix=1)
+    before = model(pixels)
     for block in model.blocks:
         encoder = CirculantSTRING(HEAD, coord_dim=2, heads=3, zero=True)
         block.attn.qkv = Rotated(block.attn.qkv, encoder, places, heads=6)
-    assert far(model(pixels), before) < 1e-6
+    out = model(pixels)
+    assert far(out, before) < 1e-6
+    out.square().sum().backward()
     for block in model.blocks:
+        assert block.attn.qkv.encoder.coefficients.grad.abs().amax((1, 2, 3)).min() > 0
         nn.init.normal_(block.attn.qkv.encoder.coefficients)
     after = model(pixels)
     assert far(after, before) > 1e-2
@@ -624,21 +535,9 @@ def test_a_vision_transformer_learns_from_what_it_was_and_folds() -> None:
     for block in folded.blocks:
         block.attn.qkv = block.attn.qkv.folded()
         assert type(block.attn.qkv.encoder) is STRING
-    assert far(folded(pixels), after) < 1e-5
     exported = torch.export.export(folded, (pixels,)).module()
+    assert far(folded(pixels), after) < 1e-5
     assert far(exported(pixels), after) < 1e-5
-
-
-def test_all_layers_of_a_vision_transformer_learn() -> None:
-    model, places = vit(), grid_positions(4, 6, num_prefix=1)
-    for block in model.blocks:
-        encoder = CirculantSTRING(HEAD, coord_dim=2, heads=3, zero=True)
-        block.attn.qkv = Rotated(block.attn.qkv, encoder, places, heads=6)
-    model(torch.randn(2, 3, 64, 96)).square().sum().backward()
-    for block in model.blocks:
-        gradient = block.attn.qkv.encoder.coefficients.grad
-        assert gradient is not None
-        assert gradient.abs().amax((1, 2, 3)).min() > 0
 
 
 @torch.no_grad()
@@ -647,8 +546,6 @@ def test_a_learned_encoder_comes_back_from_a_directory(
     llama: Any, tmp_path: Path, shards: str
 ) -> None:
     encoder, kind = random_encoder(), type(llama)
-    for block in llama.model.layers:
-        fold(block.self_attn, encoder)
     llama.model.rotary_emb = RotaryTables(encoder)
     before = llama(TOKENS).logits
     llama.save_pretrained(tmp_path, max_shard_size=shards)
@@ -680,7 +577,7 @@ def test_a_directory_without_weights_is_refused(llama: Any, tmp_path: Path) -> N
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("order", [("5GB", "20KB"), ("20KB", "5GB"), ("20KB", "50KB")])
+@pytest.mark.parametrize("order", [("5GB", "20KB"), ("20KB", "50KB")])
 @pytest.mark.parametrize("variant", [None, "ema"])
 def test_an_encoder_comes_from_the_files_that_the_weights_come_from(
     llama: Any, tmp_path: Path, order: tuple[str, str], variant: str | None
@@ -710,22 +607,6 @@ def test_a_table_that_is_a_weight_has_the_dtype_of_the_model(dtype: torch.dtype)
     assert exchange(model) == exchange(narrow) == 1
     before = model(TOKENS).logits
     assert far(narrow(TOKENS).logits.float(), before) < 0.02
-
-
-@torch.no_grad()
-def test_the_encoder_of_a_variant_comes_back_and_no_other(llama: Any, tmp_path: Path) -> None:
-    outputs = {}
-    for variant in (None, "ema"):
-        llama.model.rotary_emb = RotaryTables(random_encoder())
-        nn.init.normal_(llama.model.rotary_emb.encoder.coefficients)
-        outputs[variant] = llama(TOKENS).logits
-        llama.save_pretrained(tmp_path, variant=variant)
-    assert far(outputs["ema"], outputs[None]) > 1e-2
-    for variant, wanted in outputs.items():
-        loaded = type(llama).from_pretrained(tmp_path, variant=variant)
-        loaded.model.rotary_emb = RotaryTables(random_encoder())
-        load_encoders(loaded, tmp_path, variant)
-        assert torch.equal(loaded(TOKENS).logits, wanted)
 
 
 @torch.no_grad()
@@ -780,16 +661,3 @@ def test_a_class_with_an_encoder_in_it_is_loaded_by_the_library(name: str, tmp_p
     loaded, told = Own.from_pretrained(tmp_path, output_loading_info=True)
     assert not told["missing_keys"] | told["unexpected_keys"]
     assert torch.equal(loaded(TOKENS).logits, before)
-
-
-@torch.no_grad()
-def test_a_llama_that_is_converted_has_rounded_frequencies_and_one_loaded_so_has_not(
-    llama: Any, tmp_path: Path
-) -> None:
-    exact = llama.model.rotary_emb.inv_freq.clone()
-    llama.save_pretrained(tmp_path)
-    loaded = type(llama).from_pretrained(tmp_path, dtype=torch.bfloat16)
-    assert torch.equal(loaded.model.rotary_emb.inv_freq, exact)
-    converted = llama.to(torch.bfloat16).model.rotary_emb.inv_freq
-    assert torch.equal(converted, exact.bfloat16())
-    assert not torch.equal(converted.float(), exact)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -58,24 +56,3 @@ def test_the_package_stands_as_the_page_says() -> None:
     assert [heights[p] for p in order] == sorted((heights[p] for p in order), reverse=True)
     assert not found["reference"]
     assert not any("reference" in below for below in found.values())
-
-
-def test_an_import_loads_what_the_picture_says() -> None:
-    """What Python loads for a part is the part and what it stands on, and nothing of the lab."""
-    code = (
-        "import sys, types\n"
-        "package = types.ModuleType('stringlib'); package.__path__ = [sys.argv[1]]\n"
-        "sys.modules['stringlib'] = package\n"  # without the names that its __init__ collects
-        "import stringlib.attention\n"
-        "print(*{n.split('.')[1] for n in sys.modules if n.startswith('stringlib.')})\n"
-        "print(*{'lab', 'book', 'results', 'tests'} & sys.modules.keys())\n"
-    )
-    run = [sys.executable, "-c", code, str(ROOT / "stringlib")]
-    loaded, outside = subprocess.run(run, capture_output=True, text=True, check=True).stdout.split(
-        "\n"
-    )[:2]
-    owner = {module: part for part, modules in parts().items() for module in modules}
-    assert {owner[module] for module in loaded.split()} == {"attention"} | reach(
-        "attention", imports()
-    )
-    assert not outside

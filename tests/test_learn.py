@@ -1,9 +1,7 @@
 """The loop by itself, and how a study uses it: rates, clipping, and going on where it was."""
 
-import math
 import os
 import signal
-from functools import partial
 
 import pytest
 import torch
@@ -13,7 +11,6 @@ from lab.train.checkpoint import Checkpoint
 from lab.train.interrupt import Interrupted
 from lab.train.learn import Training, adam
 from lab.train.loop import minimise
-from lab.train.settings import half_cosine
 
 
 class Two(nn.Module):
@@ -43,17 +40,6 @@ def test_every_part_has_its_rate_and_what_is_frozen_has_none():
     assert moved(model) == pytest.approx([0.2, 0.2, 0], abs=1e-6)
     with pytest.raises(ValueError, match="rates must name parts of the model, got 'encodr'"):
         adam(model, {"": 0.1, "encodr": 0.3})
-
-
-@pytest.mark.parametrize(("cosine", "way"), [(False, 8.0), (True, 4.5)])
-def test_a_cosine_falls_from_the_rate_to_zero(cosine, way):
-    """With a constant gradient each step of Adam is as long as its rate."""
-    model = Two()
-    factor = partial(half_cosine, steps=8, warmup=0) if cosine else None
-    minimise(model, model.sum, adam(model, 0.1), 8, factor=factor)
-    steps = [(1 + math.cos(math.pi * n / 8)) / 2 if cosine else 1.0 for n in range(8)]
-    assert sum(steps) == pytest.approx(way)
-    assert moved(model)[0] == pytest.approx(0.1 * way, abs=1e-5)
 
 
 def test_gradients_are_clipped_together_and_losses_are_told_without_the_penalty():
@@ -109,12 +95,6 @@ def noisy_loss(model, generator):
 
 def weights(model):
     return {"weights": torch.cat([p.flatten() for p in model.parameters()]).tolist()}
-
-
-def test_weights_are_drawn_by_the_seed():
-    run = Training(Noisy, noisy_loss, weights, rates=0.1)
-    first, again, other = (run(seed=seed, steps=0) for seed in (0, 0, 1))
-    assert first == again != other
 
 
 def test_a_study_s_model_learns_as_by_pytorch_s_own_schedule_and_clipping():

@@ -117,29 +117,14 @@ def test_nearly_every_formula_has_its_name_from_the_summary_of_its_chapter() -> 
     assert len(bare) <= len(equations) // 50, bare
 
 
-def test_a_book_without_equations_has_a_page(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    put(tmp_path, "_toc.yml", "root: book/intro\n")
-    put(tmp_path, "book/intro.md", "# Intro\n")
-    assert ledger.main(["--root", str(tmp_path)]) == 0
-    assert "No equation is labelled yet." in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("fault", ["", "an orphan"])
 def test_the_book_is_built_with_the_list_and_warns_of_an_orphan(
-    fault: str, tree: Path, caplog: pytest.LogCaptureFixture
+    tree: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    if fault:
-        add(tree, "book/intro.md", "\n$$ x $$ (eq-new)\n")
-    page = (ROOT / f"{ledger.PAGE}.md").read_text(encoding="utf8")
-    assert ledger.PLACE in page
-    source = [page]
+    add(tree, "book/intro.md", "\n$$ x $$ (eq-new)\n")
+    source = [(ROOT / f"{ledger.PAGE}.md").read_text(encoding="utf8")]
     ledger.fill_in(SimpleNamespace(srcdir=tree), ledger.PAGE, source)
-    assert source[0].startswith("# All formulas\n")
-    assert ledger.PLACE not in source[0]
     assert source[0].endswith(ledger.render(ledger.read(tree)))
-    assert ("eq-new is in no docstring" in caplog.text) == bool(fault)
+    assert "eq-new is in no docstring" in caplog.text
 
 
 def proof(call: str, labels: str = "eq-law") -> str:
@@ -166,10 +151,6 @@ ORPHANS = {
         ("tests/test_new.py", PROOF.format("new")),
         "tests/test_new.py::test_x: the proof names eq-new",
     ),
-    "module mark without label": (
-        ("tests/test_new.py", 'import pytest\npytestmark = pytest.mark.proves("eq-new")\n'),
-        "tests/test_new.py: the proof names eq-new",
-    ),
     "cell without label": (
         ("notebooks/03.ipynb", notebook(("code", "# proves in float64: eq-new\nassert True"))),
         "notebooks/03.ipynb, cell 0: the proof names eq-new",
@@ -178,17 +159,9 @@ ORPHANS = {
         ("book/intro.md", "\n$$ x $$ (eq-law)\n"),
         "notebooks/02_b.ipynb, cell 1: eq-law is labelled before, in book/intro.md",
     ),
-    "label of another form": (
-        ("book/intro.md", "\n$$ x $$ (law)\n"),
-        "book/intro.md: label 'law'",
-    ),
     "cell without assert": (
         ("notebooks/03.ipynb", notebook(("code", "# proves in float64: eq-law\nprint('assert')"))),
         "notebooks/03.ipynb, cell 0: claims a proof but has no assert",
-    ),
-    "cell that does not say how": (
-        ("notebooks/03.ipynb", notebook(("code", "# proves: eq-law\nassert True"))),
-        "notebooks/03.ipynb, cell 0: write '# proves by algebra: eq-...'",
     ),
     "summary of another kind": (
         (
@@ -201,14 +174,6 @@ ORPHANS = {
         "book/intro: the summary proves eq-new by 'algebra, all sizes', "
         "its cells and tests in float64",
     ),
-    "algebra without symbols": (
-        ("notebooks/03.ipynb", notebook(("code", "# proves by algebra: eq-law\nassert True"))),
-        "notebooks/03.ipynb, cell 0: claims algebra but has no symbols",
-    ),
-    "algebra without proves": (
-        ("notebooks/03.ipynb", proof("assert vanishes(a - b)")),
-        "notebooks/03.ipynb, cell 0: no proves(...) is of eq-law",
-    ),
     "proof without its mutant": (
         ("notebooks/03.ipynb", proof("proves('eq-law', a, b)")),
         "notebooks/03.ipynb, cell 0: the proof of eq-law has no wrong variant",
@@ -216,10 +181,6 @@ ORPHANS = {
     "mutant that is the right side": (
         ("notebooks/03.ipynb", proof("proves('eq-law', a, b + 1, wrong=b+1)")),
         "notebooks/03.ipynb, cell 0: the wrong variant of eq-law is the right side",
-    ),
-    "proof that the comment does not name": (
-        ("notebooks/03.ipynb", proof("symbolic.proves('eq-a', a, b, wrong=-b)")),
-        "notebooks/03.ipynb, cell 0: proves('eq-a', ...) is not named by the comment",
     ),
     "name without a proof": (
         ("notebooks/03.ipynb", proof("proves('eq-law', a, b, wrong=-b)", "eq-law, eq-a")),
@@ -236,10 +197,6 @@ ORPHANS = {
         ("tests/test_new.py", PROOF.format("law").replace("test_x", "helper")),
         "tests/test_new.py::helper: marked as a proof but never run",
     ),
-    "mark without ids": (
-        ("tests/test_new.py", "import pytest\n@pytest.mark.proves()\ndef test_x(): ...\n"),
-        "tests/test_new.py::test_x: proves(...) takes the ids",
-    ),
 }
 
 
@@ -247,15 +204,12 @@ ORPHANS = {
 def test_a_planted_orphan_is_named_with_its_place(
     name: str, tree: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert ledger.main(["--root", str(tree)]) == 0
     *files, message = ORPHANS[name]
     for path, text in files:
         put(tree, path, "") if not (tree / path).exists() else None
         add(tree, path, text)
-    capsys.readouterr()
-    for mode in ([], ["--check"]):
-        assert ledger.main([*mode, "--root", str(tree)]) == 1
-        assert f"error: {message}" in capsys.readouterr().err
+    assert ledger.main(["--check", "--root", str(tree)]) == 1
+    assert f"error: {message}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -263,9 +217,7 @@ def test_a_planted_orphan_is_named_with_its_place(
     [
         "$$ x $$ (eq-x)",
         "$$\nx\n$$ (eq-x)",
-        "- item\n\n  $$\n  x\n  $$ (eq-x)",
         "```{math}\n:label: eq-x\nx\n```",
-        ":::{math}\n:label: eq-x\n\nx\n:::",
         "````{prf:proof}\n```{note}\ntext\n```\n$$x$$ (eq-x)\n````",
         ":::{admonition} A title\n:class: tip\n```python\ny = 1\n```\n$$x$$ (eq-x)\n:::",
     ],
@@ -279,8 +231,6 @@ def test_every_way_to_label_is_read(text: str) -> None:
     [
         "Write `$$ x $$ (eq-x)` so.",
         "```\n$$ x $$ (eq-x)\n```",
-        "```markdown\n$$ x $$ (eq-x)\n```",
-        "```{code-block} markdown\n$$ x $$ (eq-x)\n```",
         "~~~\n```{math}\n:label: eq-x\n```\n~~~",
         "$$ x $$ and then (eq-x)",
     ],

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
-from torch.multiprocessing.reductions import StorageWeakRef
 
-from stringlib import LinearState, ToeplitzWeight, linear_attention, reference
+from stringlib import ToeplitzWeight, linear_attention, reference
 from stringlib.attention.weights import ConstantWeight
 from stringlib.kernels import recurrence
 from stringlib.kernels.recurrence import PLAIN_CHUNK as CHUNK
@@ -94,28 +92,6 @@ def test_gradients_of_gradients() -> None:
     )
 
 
-@pytest.mark.parametrize("causal", [False, True])
-def test_leading_dimensions_broadcast(causal: bool) -> None:
-    phi_q, phi_k, v = draw(4, 1, 2, 9, 3), draw(3, 1, 9, 3, seed=1), draw(2, 9, 5, seed=2)
-    got = linear_attention(phi_q, phi_k, v, causal=causal)
-    assert got.shape == (4, 3, 2, 9, 5)
-    for a, b, head in itertools.product(range(4), range(3), range(2)):
-        expected = reference.linear_attention(
-            phi_q[a, 0, head][None], phi_k[b, 0][None], v[head][None], causal=causal
-        )
-        assert largest_difference(got[a, b, head], expected[0]) <= EXACT
-
-
-def test_a_later_scale_changes_no_earlier_bit() -> None:
-    phi_q, phi_k, v = (x.float() for x in tokens(90))
-    scale = draw(2, 90, seed=4).float()
-    before = linear_attention(phi_q, phi_k, v, causal=True, key_scale=scale)
-    scale[:, 50:] += 80
-    after = linear_attention(phi_q, phi_k, v, causal=True, key_scale=scale)
-    assert torch.equal(before[:, :50], after[:, :50])
-    assert not torch.allclose(before[:, 50:], after[:, 50:])
-
-
 def test_a_mask_may_have_the_batch_that_keys_and_values_have_not() -> None:
     phi_q, phi_k, v = tokens(6)
     mask = torch.tensor([[True] * 6, [False] + [True] * 5, [True] * 5 + [False]])
@@ -159,64 +135,26 @@ def test_a_long_sum_in_bfloat16_keeps_counting() -> None:
     assert state.sums[0, 0].tolist() == [n / 2, n]
 
 
-def test_the_dtype_of_the_values_decides() -> None:
-    phi_q, phi_k, v = tokens(4)
-    out, state = linear_attention(phi_q, phi_k.float(), v.half(), causal=True, return_state=True)
-    assert out.dtype == torch.float16
-    assert state.sums.dtype == torch.float64
+class Written(Watched):
+    """Counts the bytes of the tensors that operations make."""
 
-
-@pytest.mark.parametrize(
-    "options",
-    [{"causal": True, "key_scale": draw(2, 70)}, {"key_mask": torch.ones(70).bool()}],
-)
-def test_compiles_into_one_graph(options: dict) -> None:
-    phi_q, phi_k, v = tokens(70)
-    torch.compiler.reset()
-    compiled = torch.compile(linear_attention, fullgraph=True, backend="eager")
-    expected = linear_attention(phi_q, phi_k, v, **options)
-    assert largest_difference(compiled(phi_q, phi_k, v, **options), expected) <= EXACT
-
-
-class Memory(Watched):
-    """Counts the bytes that the tensors made by operations hold: at most at once, and in all."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.live: dict[int, tuple[StorageWeakRef, int]] = {}
-        self.peak = self.written = 0
+    bytes = 0
 
     def saw(self, operation: Any, made: Sequence[Tensor]) -> None:
-        for x in made:
-            storage = x.untyped_storage()
-            self.live[storage._cdata] = StorageWeakRef(storage), storage.nbytes()
-            self.written += x.nbytes
-        self.live = {key: held for key, held in self.live.items() if not held[0].expired()}
-        self.peak = max(self.peak, sum(size for _, size in self.live.values()))
+        self.bytes += sum(x.nbytes for x in made)
 
 
-def measure(n: int, mode: str | None, *, heads: int, size: int) -> tuple[float, float]:
-    """Return what a forward and backward pass holds at most, and writes, in sizes of one input."""
-    data = [torch.rand(1, heads, n, size, requires_grad=True) for _ in range(3)]
-    with Memory() as memory:
-        out = linear_attention(*data, causal=True, mode=mode)
-        torch.autograd.grad(out, data, torch.ones_like(out))
-    return memory.peak / data[0].nbytes, memory.written / data[0].nbytes
-
-
-def test_memory_grows_with_the_length_alone() -> None:
-    short, long, matrix = (
-        measure(n, mode, heads=2, size=32)[0]
-        for n, mode in ((512, None), (2048, None), (2048, "parallel"))
-    )
-    assert long < 1.1 * short < 20  # in sizes of one input, so that a constant means linear
-    assert matrix > 3 * long
+def written(n: int) -> float:
+    """Return what a forward and backward pass writes, in sizes of one input."""
+    data = [torch.rand(1, 1, n, 8, requires_grad=True) for _ in range(3)]
+    with Written() as counted:
+        torch.autograd.grad(linear_attention(*data, causal=True).sum(), data)
+    return counted.bytes / data[0].nbytes
 
 
 def test_the_gradient_of_many_chunks_is_linear_too() -> None:
     """A slice's gradient is as long as the whole, so a loop over slices would be quadratic."""
-    few, many = (measure(n, None, heads=1, size=8)[1] for n in (1024, 8192))
-    assert many < 1.1 * few
+    assert written(8192) < 1.1 * written(1024)
 
 
 MADE = linear_attention(*tokens(6), causal=True, return_state=True)[1]
@@ -225,17 +163,13 @@ TOEPLITZ = ToeplitzWeight(torch.zeros(2, 11).double())
 
 BAD = [
     ({"mode": "recurrent"}, "mode must be None or 'parallel' unless causal"),
-    ({"mode": "chunk"}, "mode must be None or 'parallel' unless causal"),
     ({"mode": "fft"}, r"mode must be None or one of \('parallel'.*got 'fft'"),
-    ({"mode": "fft", "causal": True}, "mode must be None or one of"),
     ({"phi_q": draw(2, 4, 3), "causal": True}, "phi_k must have a token for each"),
     ({"state": MADE}, "state must be left out unless causal"),
     *[({"state": MADE._replace(sums=bad), "causal": True},
        rf"state must have shape \(2, 3, 6\), .*got \({len(bad)}, {bad.shape[1]}, 6\)")
       for bad in (draw(2, 4, 6), draw(3, 3, 6))],
     ({"return_state": True}, "return_state must be left out unless causal"),
-    ({"key_mask": draw(6)}, "TypeError: key_mask must be a boolean tensor.*float64"),
-    ({"key_mask": torch.ones(1).bool()}, r"key_mask must have .*got \(1,\)"),
     ({"key_mask": torch.ones(5).bool()}, r"key_mask must have .*got \(5,\)"),
     ({"causal": True, "state": MADE, "key_scale": draw(2, 6)},
      "key_scale must be given if and only if"),
@@ -251,15 +185,6 @@ def test_bad_arguments_are_named(changes: dict[str, object], match: str) -> None
     given: dict = dict(zip(("phi_q", "phi_k", "v"), tokens(6), strict=True)) | changes
     with refused(match):
         linear_attention(**given)
-
-
-def test_a_state_is_a_tuple_of_three() -> None:
-    state = LinearState(torch.zeros(1, 2, 3), None, 0)
-    phi_q, phi_k, v = tokens(1, heads=1, m=2, d_v=2)
-    fresh = linear_attention(phi_q, phi_k, v, causal=True)
-    assert (
-        largest_difference(linear_attention(phi_q, phi_k, v, causal=True, state=state), fresh) == 0
-    )
 
 
 @pytest.mark.proves("eq-linear-ssm")

@@ -68,15 +68,6 @@ def test_one_figure_is_updated_and_its_last_state_is_whole(screen, monkeypatch):
     )
 
 
-def test_it_does_not_draw_more_often_than_can_be_seen(screen):
-    live = LiveLoss(1000)
-    for last in range(0, 999, 3):
-        live(history(last))
-    assert len(screen.pictures) < 10
-    live(history(999))  # the end is always drawn
-    assert screen.pictures[-1][PLOTLY]["data"][0]["x"][-1] == 999
-
-
 def test_where_nobody_looks_on_there_is_one_picture_at_the_end(screen, monkeypatch):
     monkeypatch.setenv("STRINGLIB_LIVE", "0")
     monkeypatch.setattr(module, "PAUSE", 0.0)
@@ -94,15 +85,3 @@ def test_in_a_terminal_nothing_happens(screen, monkeypatch, capfd):
         LiveLoss(100)(history(99))
     assert screen.pictures == []
     assert capfd.readouterr() == ("", "")
-
-
-def test_what_cannot_be_drawn_is_refused():
-    with pytest.raises(ValueError, match="total must be at least 1, got 0"):
-        LiveLoss(0)
-    for names in ("loss", [], ["a", "a"]):
-        with pytest.raises(ValueError, match="names must be a list of different names"):
-            LiveLoss(1, names)
-    with pytest.raises(ValueError, match=r"name must be one of \['a', 'b'\], got 'c'"):
-        LiveLoss(1, ["a", "b"]).of("c")
-    with pytest.raises(ValueError, match=r"of\(name\) must say which"):
-        LiveLoss(1, ["a", "b"])(history(0))

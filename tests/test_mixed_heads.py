@@ -78,8 +78,3 @@ def test_it_starts_like_a_layer_of_a_model() -> None:
         for name in ("to_q", "to_k", "to_v", "to_out"):
             mine, model = (getattr(one, name).weight.std().item() for one in (head, plain))
             assert mine == pytest.approx(model, rel=0.03), name
-
-
-def test_heads_share_the_channels_or_say_that_they_cannot() -> None:
-    with pytest.raises(ValueError, match="heads must divide dim 16, got 3"):
-        one_of_each(DIM, DEPTH, {}, {}, {})

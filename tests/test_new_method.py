@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from book import facts, methods
+from book import methods
 from lab.methods import METHODS, Method
 from stringlib import STRING, FeatureMap, MultiHeadAttention, PositionWeight, RotaryEncoder
 from stringlib.attention.registry import FEATURES, WEIGHTS
@@ -93,11 +93,6 @@ def test_it_has_its_row_in_the_table_of_all_methods() -> None:
     assert rows["harmonic"].cells["kind"] == "weight"
     assert rows["harmonic"].chapter == "13_cosformer"
     assert all(rows[name].code.endswith(make.__name__) for name, (_, make, _) in NEW.items())
-
-
-@pytest.mark.usefixtures("added")
-def test_the_facts_of_the_book_are_told_as_before() -> None:
-    assert facts.facts()
 
 
 @pytest.mark.usefixtures("added")

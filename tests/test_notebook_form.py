@@ -9,8 +9,6 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import nbformat
 import pytest
@@ -70,11 +68,10 @@ def test_a_sound_notebook_has_no_fault(tmp_path: Path) -> None:
 
 
 def test_normalise_keeps_tags_and_image_metadata_and_drops_the_rest() -> None:
-    figure = {"image": {"alt": "A circle.", "width": "60%"}, "figure": {"name": "fig-circle"}}
-    nb = new_notebook(cells=[code("1 + 1", 1, tags=["show-code"], mystnb=figure, collapsed=True)])
+    nb = new_notebook(cells=[code("1 + 1", 1, tags=["show-code"], collapsed=True, **ALT)])
     nb.metadata["widgets"] = {"state": {}}
     notebooks.normalise(nb)
-    assert nb.cells[0].metadata == {"tags": ["show-code"], "mystnb": figure}
+    assert nb.cells[0].metadata == {"tags": ["show-code"], **ALT}
     assert set(nb.metadata) == {"kernelspec", "language_info"}
     assert nb.cells[0].id == "cell-00"
 
@@ -170,19 +167,6 @@ def planted(index: int, **changes: object) -> nbformat.NotebookNode:
     return nb
 
 
-def long_cell() -> nbformat.NotebookNode:
-    return planted(1, source="\n".join(f"x{i} = {i}" for i in range(26)))
-
-
-def big_outputs() -> nbformat.NotebookNode:
-    return planted(2, outputs=[printed("3\n" * 80_000), printed("4\n" * 80_000)])
-
-
-def big_plotly() -> nbformat.NotebookNode:
-    values = list(range(notebooks.HARD_LIMIT // 4))
-    return planted(2, outputs=[shown(**{notebooks.PLOTLY: plotly("A line.", values)})])
-
-
 def plotly(alt: str, values: list[int]) -> dict[str, object]:
     return {"data": [{"y": values}], "layout": {"meta": {"alt": alt}}}
 
@@ -200,34 +184,25 @@ def emptied() -> nbformat.NotebookNode:
     return nb
 
 
+BIG = [*range(notebooks.HARD_LIMIT // 4)]
 PLANTED = {
-    "emptied": (emptied(), "cell 1: not run"),
     "one cell not run": (planted(2, execution_count=None, outputs=[]), "cell 2: not run"),
     "out of order": (out_of_order(), "cell 1: run out of order, as 2 not 1"),
     "print without output": (planted(2, outputs=[]), "cell 2: shows something"),
-    "value without output": (planted(2, source="x + 1", outputs=[]), "cell 2: shows something"),
     "untagged error": (planted(4, metadata={}), "cell 4: ends in ZeroDivisionError"),
     "home folder": (planted(2, outputs=[printed("in /home/ann/x.py")]), "'/home/ann/x.py'"),
-    "windows folder": (planted(2, outputs=[printed("in C:\\Users\\x")]), "path of one machine"),
-    "path in HTML": (
-        planted(2, outputs=[shown(**{"text/html": '<a href="/root/x">x</a>'})]),
-        "'/root/x",
-    ),
-    "long cell": (long_cell(), "cell 1: 26 lines"),
+    "long cell": (planted(1, source="x = 0\n" * 26 + "x = 1"), "cell 1: 27 lines"),
     "no alternative text": (planted(3, metadata={}), "cell 3: an image without"),
-    "blank alternative text": (
-        planted(3, metadata={"mystnb": {"image": {"alt": " "}}}),
-        "cell 3: an image without",
-    ),
-    "big outputs": (big_outputs(), "at most 300000"),
     "big picture": (planted(3, outputs=[shown(**{"image/png": PNG * 30_000})]), "at most 300000"),
-    "big plotly figure": (big_plotly(), "cell 2: a plotly figure of"),
+    "big plotly figure": (
+        planted(2, outputs=[shown(**{notebooks.PLOTLY: plotly("A line.", BIG)})]),
+        "cell 2: a plotly figure of",
+    ),
     "plotly without text": (
         planted(2, outputs=[shown(**{notebooks.PLOTLY: plotly(" ", [1])})]),
         "cell 2: a plotly figure without alternative text",
     ),
     "role of a name": (planted(0, source="{py:func}`~a.b`"), "cell 0: a role {py:...}"),
-    "role of a citation": (planted(0, source="{cite:t}`su2024roformer`"), "a role {cite}"),
     "citation in other words": (
         planted(0, source="[RoFormer](https://arxiv.org/abs/2104.09864)"),
         "a link to su2024roformer that reads neither Su et al. [[2024](...)]",
@@ -244,34 +219,21 @@ def test_a_planted_fault_is_named(name: str, tmp_path: Path) -> None:
     assert any(message in fault for fault in found), found
 
 
-def test_the_text_of_a_picture_is_not_on_the_page(tmp_path: Path) -> None:
-    nb = planted(3, outputs=[shown(**{"image/png": PNG, "text/plain": "line " * 80_000})])
-    assert notebooks.process(save(tmp_path, nb), "check")[1] == []
-
-
 def test_paths_that_are_the_same_everywhere_are_no_fault(tmp_path: Path) -> None:
     text = "https://example.org/home/x, notebooks/home/x, .../site-packages/tmp/x, 3/tmp, a:/b"
     nb = planted(2, outputs=[printed(text)])
     assert notebooks.process(save(tmp_path, nb), "check")[1] == []
 
 
-def test_check_refuses_another_form_and_leaves_it(tmp_path: Path) -> None:
-    path = save(tmp_path, sound())
-    other = path.read_text().replace('"cell-01"', '"a1b2c3"')
-    path.write_text(other)
-    state, found = notebooks.process(path, "check")
-    assert state == "not in its stable form"
-    assert found
-    assert path.read_text() == other
-
-
-def test_no_run_rewrites_the_form_alone(tmp_path: Path) -> None:
+def test_another_form_is_refused_and_written_anew(tmp_path: Path) -> None:
     path = save(tmp_path, sound())
     stable = path.read_text()
-    path.write_text(stable.replace('"cell-01"', '"a1b2c3"'))
+    other = stable.replace('"cell-01"', '"a1b2c3"')
+    path.write_text(other)
+    assert notebooks.process(path, "check")[0] == "not in its stable form"
+    assert path.read_text() == other
     assert notebooks.process(path, "no-run") == ("rewritten", [])
     assert path.read_text() == stable
-    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_the_command_fails_on_a_fault_and_passes_without(
@@ -311,24 +273,6 @@ def test_two_runs_leave_the_same_bytes(tmp_path: Path) -> None:
     assert nbformat.read(path, 4).cells[3].outputs[0].data["text/plain"] == "'1'"
     assert notebooks.process(path, "run")[1] == []
     assert path.read_bytes() == first
-
-
-def test_plain_hides_what_not_every_processor_has(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    seen = []
-
-    def run(command: list[str], *, cwd: Path, env: dict[str, str]) -> Any:
-        seen.append(env)
-        return SimpleNamespace(returncode=0)
-
-    monkeypatch.setattr(notebooks.subprocess, "run", run)
-    monkeypatch.delenv("ATEN_CPU_CAPABILITY", raising=False)
-    for options in ([], ["--plain"]):
-        assert notebooks.main(["--replay", *options, str(tmp_path / "chapter.ipynb")]) == 0
-    as_it_is, plain = seen
-    assert "ATEN_CPU_CAPABILITY" not in as_it_is
-    assert plain == as_it_is | notebooks.PLAIN
 
 
 def test_a_cell_that_fails_leaves_the_notebook_alone(tmp_path: Path) -> None:

