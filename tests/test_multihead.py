@@ -451,6 +451,8 @@ def test_what_a_given_weight_learns_is_of_the_layer(kind: Any, table: Tensor) ->
         options = {"attention": "relu", "weight": kind(learned), "causal": True}
         return MultiHeadAttention(8, 2, **options).double(), learned
 
+    fixed = MultiHeadAttention(8, 2, attention="relu", weight=kind(table), causal=True)
+    assert not [name for name in fixed.state_dict() if name.startswith("weight")]
     (one, learned), (other, _), x = layer(), layer(), random(2, 9, 8)
     one(x).sum().backward()
     assert learned.grad.abs().max() > 0
