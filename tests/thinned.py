@@ -37,7 +37,6 @@ FEW = {
     "test_inference.py": (
         "test_every_rung_gives_the_scores_of_the_definition",
         "test_folding_leaves_the_output_of_a_layer_and_the_gradients_of_its_tokens",
-        "test_a_layer_in_bfloat16_folded_from_double",
     ),
     "test_language_model.py": (
         "test_nothing_looks_ahead",
@@ -107,7 +106,6 @@ LONG = {
         "takes many draws",
     "test_packaging.py::test_the_wheel_holds_the_whole_package_and_nothing_else": "builds a wheel",
     "test_packaging.py::test_the_package_imports_with_torch_alone": "starts a process",
-    "test_projections.py::test_a_compiled_projection_agrees": "compiles each projection",
     "test_encoder_contract.py::test_generated_code": "compiles to C++",
     "test_explorer.py::test_without_ipywidgets_the_figure_is_static": "starts a process",
 }  # fmt: skip
