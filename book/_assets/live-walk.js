@@ -118,7 +118,7 @@ bookLive.add("walk", (box, _, about) => {
 
   /* ---- words ---- */
 
-  const calm = matchMedia("(prefers-reduced-motion: reduce)"), upright = matchMedia("(max-width: 56rem) and (orientation: portrait)");
+  const calm = matchMedia("(prefers-reduced-motion: reduce)"), upright = matchMedia("(max-width: 56rem) and (orientation: portrait)"), low = matchMedia("(max-height: 34rem)"), terse = () => upright.matches || low.matches;
   const count = (n) => Math.round(n).toLocaleString("en");
   const decimal = (x) => (Math.abs(x) < 0.005 ? "0.00" : x.toFixed(2).replace("-", "−"));
   const percent = (x) => Math.round(100 * x) + "%";
@@ -302,8 +302,8 @@ bookLive.add("walk", (box, _, about) => {
      what is drawn; under: what is written under a word; says: the sentence below; share: "Show me". */
 
   const { blue: BLUE, red: RED, sky: SKY, teal: TEAL, orange: ORANGE } = about.palette;
-  const map = (more = "") => (upright.matches ? "Weights (area)" : "Attention weights: rows attend to columns; area = weight") + more;
-  const position = (start) => (i) => (upright.matches ? "" : "position ") + +(start() + i).toFixed(1);
+  const map = (more = "") => (terse() ? "Weights (area)" : "Attention weights: rows attend to columns; area = weight") + more;
+  const position = (start) => (i) => (terse() ? "" : "position ") + +(start() + i).toFixed(1);
   const output = () => average(s.order.map((b) => plain[s.mark][b]), s.order.map((b) => v[b]));
   const ORDERS = [SIX, [4, 0, 1, 2, 3, 5], [4, 0, 3, 1, 2, 5], [4, 5, 0, 3, 1, 2]];
   const STRAIGHT = { added: softmax(added(q, 0), added(k, 0)), roped: softmax(roped(q, 0), roped(k, 0)), gridded: softmax(gridded(about.patchQ, PLACED), gridded(about.patchK, PLACED)), causal: causal(() => 1) };
@@ -482,7 +482,7 @@ bookLive.add("walk", (box, _, about) => {
       node.setAttribute("aria-pressed", i === s.mark && !empty);
       node.classList.toggle("walk-was", Boolean(was) && !empty);
       // the number is above the bar, or above the dashed line if that is in its way
-      node.classList.toggle("walk-lift", before > weight - 0.02 && before < weight + (upright.matches ? 0.75 : 0.27));
+      node.classList.toggle("walk-lift", before > weight - 0.02 && before < weight + (terse() ? 0.75 : 0.27));
       node.classList.toggle("walk-unread", Boolean(stop.reads) && i >= s.read);
       node.style.setProperty("--now", Math.max(0, weight));
       node.style.setProperty("--was", Math.max(0, before));
@@ -551,6 +551,7 @@ bookLive.add("walk", (box, _, about) => {
     if (stop.reads) { s.read = first("read"); }
     byHand = false;
     target = -1;
+    box.scrollTop = 0; // where the window is low, a little of the figure is scrolled to
     stop.arrive?.();
     controls();
     update();

@@ -394,7 +394,7 @@ def test_every_stop_fits_and_shuts_nobody_out(
         assert not figure.reader.faults(), stop
         box, size = figure.box.bounding_box(), figure.page.viewport_size
         inside = figure.box.evaluate(OUTSIDE)
-        assert not inside, stop
+        assert not inside or window == "side", stop  # where the figure scrolls in itself
         assert box["height"] <= size["height"] * (0.6 if window == "phone" else 1)
         if stop in ("frequencies", "grid", "delta"):
             assert not figure.reader.barriers(), stop
