@@ -132,6 +132,7 @@ def proof(call: str, labels: str = "eq-law") -> str:
 
 
 PROOF = 'import pytest\n@pytest.mark.proves("eq-{}")\ndef test_x(): ...\n'
+CLAIM = "# proves in float64: eq-law\nassert True"
 ORPHANS = {
     "label without docstring": (
         ("book/intro.md", "\n$$ x $$ (eq-new)\n"),
@@ -186,13 +187,13 @@ ORPHANS = {
         ("notebooks/03.ipynb", proof("proves('eq-law', a, b, wrong=-b)", "eq-law, eq-a")),
         "notebooks/03.ipynb, cell 0: no proves(...) is of eq-a",
     ),
-    "cell that nbval skips": (
-        (
-            "notebooks/03.ipynb",
-            notebook(("code", "# proves in float64: eq-law\nassert True"), tags=("nbval-skip",)),
-        ),
-        "notebooks/03.ipynb, cell 0: claims a proof but is tagged nbval-skip",
-    ),
+    **{
+        f"cell tagged {tag}": (
+            ("notebooks/03.ipynb", notebook(("code", CLAIM), tags=(tag,))),
+            f"notebooks/03.ipynb, cell 0: claims a proof but is tagged {tag}",
+        )
+        for tag in ("nbval-skip", "skip-execution", "raises-exception")
+    },
     "mark on a helper": (
         ("tests/test_new.py", PROOF.format("law").replace("test_x", "helper")),
         "tests/test_new.py::helper: marked as a proof but never run",
