@@ -410,12 +410,15 @@ def test_another_encoder_beyond_a_length_may_have_still_channels() -> None:
             assert largest_difference(found[0], wanted) < 1e-6
 
 
-def test_a_module_that_is_emptied_forgets_the_longest_text() -> None:
+def test_a_short_text_and_an_emptied_module_forget_the_longest_text() -> None:
     tables, given = (
         RotaryTables(RoPE(D), longer=DynamicNTK(2.0, 16)),
         (torch.zeros(1, 1), torch.arange(20)[None]),
     )
     wanted = tables(*given)
+    for length in (90, 9):  # a short text takes the frequencies back to the first ones
+        tables(torch.zeros(1, 1), torch.arange(length)[None])
+    assert all(torch.equal(a, b) for a, b in zip(tables(*given), wanted, strict=True))
     tables(torch.zeros(1, 1), torch.arange(90)[None])
     for emptied in (copy.deepcopy(tables), copy.deepcopy(tables).to("meta")):
         found = emptied.to_empty(device="cpu")(*given)

@@ -283,6 +283,15 @@ test_bad_arguments_are_named = refusals(
 )  # fmt: skip
 
 
+def test_a_learned_decay_that_has_grown_above_one_is_refused() -> None:
+    weight = DecayWeight(torch.nn.Parameter(torch.full((HEADS,), -0.1)))
+    with torch.no_grad():
+        weight.log_decay += 0.2
+    phi = torch.ones(HEADS, 4, M)
+    with pytest.raises(ValueError, match="log_decay must be at most 0"):
+        weight.factors(phi, phi)
+
+
 def test_a_decay_that_tokens_decide_equals_its_formula() -> None:
     torch.manual_seed(0)
     x = torch.randn(2, 5, 12, dtype=torch.float64)

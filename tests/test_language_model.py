@@ -90,6 +90,8 @@ def test_a_tied_readout_is_the_embedding(tied: bool) -> None:
     assert (model.readout.weight is model.embed.weight) is tied
     same = copy.deepcopy(model)
     assert (same.readout.weight is same.embed.weight) is tied
+    same = same.to("meta").to_empty(device="cpu")
+    assert (same.readout.weight is same.embed.weight) is tied
     assert count(language_model("softmax-rope", tied=False)) - count(model) == tied * VOCAB * DIM
 
 

@@ -512,6 +512,8 @@ def test_queries_and_keys_of_one_length() -> None:
     layer = MultiHeadAttention(DIM, HEADS, normalize_qk=True).double()
     x = 100 * random(50, DIM)
     assert layer.log_temperature.exp().tolist() == [1, 1, 1]
+    asked = MultiHeadAttention(DIM, HEADS, normalize_qk=True, temperature=3.0)
+    torch.testing.assert_close(asked.log_temperature.exp(), torch.full((HEADS,), 3.0))
     weights = layer.attention_weights(x)
     ratio = (weights.amax(-1) / weights.amin(-1)).max()  # e^{cos − cos'}
     assert 1 < ratio <= math.e**2

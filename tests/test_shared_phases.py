@@ -26,3 +26,5 @@ def test_phases_are_of_the_tokens_dtype_and_of_float32_at_least(dtype: torch.dty
     assert isinstance(read, Phases)
     assert read.basis is not None
     assert read.turns.dtype == read.basis.dtype == DTYPES[dtype]
+    exact = blocks[0].attention.encoder.phases(POSITIONS)
+    assert torch.equal(exact.to(dtype).turns, exact.turns.to(DTYPES[dtype]))
