@@ -110,8 +110,8 @@ def for_uv(options: Iterable[tuple[str, str]]) -> tuple[list[str], dict[str, str
     Raises:
         UntranslatableError: If uv has no word for one.
     """
-    words, variables = ["--index-strategy", "unsafe-best-match"], {}
-    index: list[str] = []
+    words, index = ["--index-strategy", "unsafe-best-match"], list[str]()
+    variables: dict[str, str] = {}
     for name, value in options:
         if name in VARIABLES:
             variables |= dict.fromkeys(VARIABLES[name], value)
@@ -130,4 +130,4 @@ def for_uv(options: Iterable[tuple[str, str]]) -> tuple[list[str], dict[str, str
 def environment(variables: Mapping[str, str]) -> dict[str, str]:
     """Return the environment for uv: without settings of its own that choose packages."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("UV_") or k.startswith(KEPT)}
-    return kept | {"UV_NO_CONFIG": "1"} | variables
+    return kept | {"UV_NO_CONFIG": "1", **variables}
