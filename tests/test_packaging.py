@@ -250,6 +250,28 @@ def test_what_colab_is_told_to_install_is_what_the_chapters_need() -> None:
     assert set(declared(*needed - {"data"})) <= set(declared(*told.split(",")))
 
 
+def test_what_pages_compute_needs_the_extra_of_the_book_alone() -> None:
+    """``make book`` installs no more than it: what else the tests bring may not be imported."""
+    others = (
+        declared("data", "interop", "edit").keys() - declared("book") - {"pillow"}
+    )  # matplotlib's
+    known = packages_distributions().items()
+    blocked = [name for name, of in known if canonicalize_name(of[0]) in others]
+    code = f"""
+        import importlib, pkgutil, sys
+        sys.modules |= dict.fromkeys({blocked})  # an import of it raises ImportError
+        import _ext.book_live, book.live
+        for found in pkgutil.iter_modules(book.live.__path__):
+            module = importlib.import_module(f"book.live.{{found.name}}")
+            if hasattr(module, "programs"):
+                _ext.book_live.written(found.name)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_imports_run_one_way() -> None:
     """The package knows nothing of the laboratory, and that nothing of the book and its results."""
     above = {"stringlib": {"lab", "results", "benchmarks", "book", "tools", "tests"}}
