@@ -54,7 +54,7 @@ class StableContents(AsyncLargeFileManager):
 class ReloadingKernels(AsyncMappingKernelManager):
     """Starts Python kernels that load an edited file again before the next cell runs."""
 
-    async def start_kernel(self, **kwargs: Any) -> str:  # type: ignore[override]
+    async def start_kernel(self, **kwargs: Any) -> str:
         """Start a kernel."""
         if kwargs.get("kernel_name") in (None, "", "python3"):
             kwargs["extra_arguments"] = [*kwargs.get("extra_arguments", []), *RELOAD]
