@@ -296,6 +296,10 @@ def test_what_is_no_such_argument_is_named(function, arguments) -> None:
         (r"distances must have shape \(n,\), got \(2, 3\)",
          lambda: KerpleLog(2).at(torch.ones(2, 3))),
         ("coord_dim must be at least 1, got 0", lambda: GridSinusoidal(8, 0)),
+        (r"key_mask must have shape .* or that without the heads, got",
+         lambda: TEXT(TOKENS, key_mask=MASK[..., :1])),
+        (r"scale must be finite and at least 1, got 0\.5",
+         lambda: yarn(torch.rand(1, 4, 1), 0.5, 9)),
         (r"offsets must have shape \(n, coord_dim\) with coord_dim = 1, got \(4,\); write "
          r"offsets\[:, None\]", lambda: offsets.alias_gap(RoPE(8), torch.ones(4))),
         (r"positions must have shape \(..., n, coord_dim\), got \(4,\); write "

@@ -16,6 +16,7 @@ from stringlib.attention.state import gated_linear_attention
 from stringlib.kernels.recurrence import DECAY_CHUNK as CHUNK
 from stringlib.kernels.recurrence import Mode
 from stringlib.reference import semiseparable_mask
+from stringlib.testing.modes import lines_of_a_graph
 from stringlib.testing.properties import largest_difference
 from tests.draws import random
 from tests.refusals import refusals
@@ -281,6 +282,17 @@ test_bad_arguments_are_named = refusals(
     (lambda: GLADecay(12, heads=3, features=4).matrix(5, 5),
      "weight must have seen its tokens to have a matrix: .* GLADecay"),
 )  # fmt: skip
+
+
+@pytest.mark.parametrize("exported", [False, True])
+def test_a_graph_goes_on_from_a_state(exported: bool) -> None:
+    n = 2 * CHUNK + 5
+    *tokens, state = tensors(n)
+    log_decay = drawn_decay("scalar", n, scale=0.1)
+    wanted = decayed_sums(*tokens, log_decay, state=state)
+    with lines_of_a_graph(exported):
+        found = decayed_sums(*tokens, log_decay, state=state)
+    assert all(largest_difference(a, b) < 1e-12 for a, b in zip(found, wanted, strict=True))
 
 
 def test_a_learned_decay_that_has_grown_above_one_is_refused() -> None:

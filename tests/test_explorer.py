@@ -75,10 +75,10 @@ def test_a_value_stands_once_for_each_combination_of_what_it_depends_on() -> Non
 
 
 def test_numbers_are_short_and_noise_is_zero() -> None:
-    y = np.array([1 / 3, -0.0, 1e-17, np.nan, np.inf, 1e20, 123456789.0, 2.0])
+    y = np.array([1 / 3, -0.0, 1e-17, 2e-5, np.nan, np.inf, 1e20, 123456789.0, 2.0])
     figure = figure_json(go.Figure(go.Scatter(y=y, x=y.astype("float32"))))
     shown = figure["data"][0]["y"]
-    assert shown == [0.333333, 0, 0, None, None, 1e20, 123457000, 2]
+    assert shown == [0.333333, 0, 0, 2e-5, None, None, 1e20, 123457000, 2]
     assert json.dumps(shown[1]) == "0"
     assert "template" not in figure["layout"]
 

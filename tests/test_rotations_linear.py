@@ -107,6 +107,13 @@ def test_a_decay_multiplies_the_turned_kernel_and_keeps_it_relative() -> None:
 
 
 @pytest.mark.proves("eq-rotation-padded")
+def test_a_query_that_no_key_answers_gets_zero_though_turned_ones_do() -> None:
+    phi_q, phi_k = torch.zeros(2, 1, 3, 2, dtype=torch.float64)
+    phi_q[..., 0], phi_k[..., 1] = 1, 1  # no product; turned by their positions they have one
+    given = phi_q, phi_k, torch.ones(1, 3, 2).double(), RoPE(2), places(3)
+    assert not rotated_linear_attention(*given, numerator_only=True).any()
+
+
 def test_the_cosine_weight_turns_padded_pairs() -> None:
     phi_q, phi_k, v, positions, _ = case()
     horizon = 9.0

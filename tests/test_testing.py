@@ -24,6 +24,7 @@ from stringlib.attention.weights import ConstantWeight, Factors
 from stringlib.encoders.bias import RelativeBias
 from stringlib.encoders.string import RotaryEncoder
 from stringlib.testing import check_bias, check_encoder, check_feature_map, check_weight
+from stringlib.testing.contract import small
 from tests.refusals import refusals
 
 QUICK = ("eager", "blind", "batched")
@@ -204,6 +205,11 @@ def test_what_is_wrong_is_told_in_words(
     head, *lines = str(raised.value).splitlines()
     assert head.endswith("checks of its contract:")
     assert all(line.startswith("- ") for line in lines)
+
+
+def test_an_error_of_nan_is_not_small() -> None:
+    with pytest.raises(AssertionError, match="a score is off by nan"):
+        small(float("nan"), 1.0, "a score")
 
 
 test_what_cannot_be_checked_is_named = refusals(
