@@ -44,6 +44,9 @@ PAGES := $(shell find book notebooks stringlib lab tools results benchmarks $(wi
            -not -path '*/.ipynb_checkpoints/*')
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# uv leaves packages to be compiled when they are first imported. Many containers forbid Python to keep
+# what it compiled; each process that imports PyTorch would then take twice as long.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help book pdf report posters serve check test test-all faults pages portable jupyter notebooks bench env clean
 

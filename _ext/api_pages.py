@@ -23,6 +23,8 @@ ANNOTATED = re.compile(r"[~\w.]*\bAnnotated\[([~\w.]+), ('[^']*')\]")
 # tables of classes and long texts: their names say enough
 WITHOUT_VALUES = {"registry", "projections", "listops", "images"}
 
+logger = logging.getLogger(__name__)
+
 
 def described(root: Path, path: Path) -> str:
     """Return the Markdown that describes one module."""
@@ -50,7 +52,7 @@ def fill_in(app: Sphinx, page: str, source: list[str]) -> None:
     def listed(place: re.Match[str]) -> str:
         paths = modules(app, place[1])
         if not paths:
-            logging.getLogger(__name__).warning("no module is %s", place[1], location=page)
+            logger.warning("no module is %s", place[1], location=page)
         app.env.modules_of_pages[page, place[1]] = paths
         return "\n".join(described(Path(app.srcdir), path) for path in paths)
 

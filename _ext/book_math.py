@@ -12,6 +12,7 @@ import atexit
 import functools
 import html
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -22,6 +23,7 @@ from docutils import nodes
 from fontTools import subset
 from py_mini_racer import JSEvalException, MiniRacer
 from sphinx.application import Sphinx
+from sphinx.transforms import SphinxTransform
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
 from sphinx.util.math import get_node_equation_number
@@ -60,6 +62,8 @@ def temml() -> MiniRacer:
     """Return the machine that runs Temml."""
     machine = MiniRacer()
     atexit.register(machine.close)  # its thread would keep Python from ending
+    if hasattr(os, "register_at_fork"):  # and is not there in a child, which starts its own
+        os.register_at_fork(after_in_child=temml.cache_clear)
     machine.eval(f"{TEMML.read_text(encoding='utf8')}; null")
     return machine
 
@@ -122,12 +126,25 @@ def mend_operator(element: ET.Element, script: bool) -> None:
 
 def formula(node: nodes.Element, display: bool) -> str:
     """Return a node's formula as MathML, or its TeX as code with a warning."""
-    tex = node.astext()
-    try:
-        return mathml(tex, display)
-    except ValueError as error:
-        logger.warning("a formula cannot be read: %s", error, location=node)
-        return f"<code>{html.escape(tex)}</code>"
+    if "mathml" not in node:
+        tex = node.astext()
+        try:
+            node["mathml"] = mathml(tex, display)
+        except ValueError as error:
+            logger.warning("a formula cannot be read: %s", error, location=node)
+            node["mathml"] = f"<code>{html.escape(tex)}</code>"
+    return str(node["mathml"])
+
+
+class SetFormulas(SphinxTransform):
+    """Turn a page's formulas into MathML where it is read, which several processes do."""
+
+    default_priority = 800
+
+    def apply(self, **kwargs: Any) -> None:
+        """Turn those of one page."""
+        for math in self.document.findall(lambda n: isinstance(n, nodes.math | nodes.math_block)):
+            formula(math, isinstance(math, nodes.math_block))
 
 
 def visit_math(self: Any, node: nodes.math) -> None:
@@ -218,6 +235,7 @@ def write_font(app: Sphinx, exception: Exception | None) -> None:
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the renderer, the transform and the font."""
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_display, None))
+    app.add_transform(SetFormulas)
     app.add_post_transform(KeepTogether)
     app.connect("build-finished", write_font)
     app.add_js_file("book-copy.js", loading_method="defer")

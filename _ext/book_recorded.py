@@ -121,5 +121,6 @@ class MarkRecords(SphinxPostTransform):
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the transform, and begin with what it needs: the digests take some seconds."""
     asked()
+    app.connect("env-updated", lambda *_: codes() and None)  # here: a child cannot wait for it
     app.add_post_transform(MarkRecords)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from book_math import mathml
+from book_math import formula
 from docutils import nodes
 from pybtex.backends.plaintext import Backend
 from sphinx import addnodes
@@ -65,12 +65,9 @@ def plain(element: ET.Element) -> str:
     return "" if tag == "mspace" else "…"
 
 
-def short(tex: str) -> str:
-    """Return a formula as a few characters between two joiners, or dots."""
-    try:
-        line = SPACED.sub(r" \1 ", plain(ET.fromstring(mathml(tex, False)))).strip()
-    except ValueError:  # which the page has said where it stands
-        return "…"
+def short(made: str) -> str:
+    """Return a formula of MathML as a few characters between two joiners, or dots."""
+    line = SPACED.sub(r" \1 ", plain(ET.fromstring(made))).strip()
     return "…" if "…" in line or len(line) > LONGEST else f"{JOINER}{line}{JOINER}"
 
 
@@ -82,7 +79,7 @@ def is_citation(node: nodes.Node) -> bool:
 def said(node: nodes.Node) -> str:
     """Return the words of a node: long formulas as dots, and no links that only have a number."""
     if isinstance(node, nodes.math):
-        return short(node.astext())
+        return short(formula(node, display=False))
     if isinstance(node, SILENT):
         return ""
     if is_citation(node):

@@ -42,6 +42,7 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     book_recorded.mark.cache_clear()
     monkeypatch.setitem(sys.modules, "book_recorded", book_recorded)
     monkeypatch.setattr(book_recorded, "RESULTS", tmp_path)
+    monkeypatch.setattr(book_recorded, "asked", lambda: None)
     monkeypatch.setattr(book_recorded, "codes", lambda: dict.fromkeys(CODES, NOW))
     record = dict.fromkeys(("command", "seeds", "hardware", "versions", "data"), "")
     record["commit"] = "aaaaaaaaaaaa; bbbbbbbbbbbb"

@@ -87,6 +87,8 @@ Names = tuple[str, ...]
 SUMMARY = re.compile(r"^\| equation \|.*\n\|[-|]+\n((?:\|.*\n?)+)", re.MULTILINE)
 NOT_RUN = {"nbval-skip", "skip-execution", "raises-exception"}
 
+logger = logging.getLogger(__name__)
+
 
 @dataclass
 class Equation:
@@ -423,7 +425,7 @@ def fill_in(app: Sphinx, page: str, source: list[str]) -> None:
     if PLACE in source[0]:
         ledger = read(Path(app.srcdir))
         for error in ledger.errors:
-            logging.getLogger(__name__).warning(error)
+            logger.warning(error)
         source[0] = source[0].replace(PLACE, render(ledger))
 
 
