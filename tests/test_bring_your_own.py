@@ -19,6 +19,7 @@ from stringlib.testing import check_encoder, check_weight
 
 ROOT = Path(__file__).parents[1]
 MODULE = "book.examples.tempo"
+QUICK = ("eager", "blind", "batched")
 PAGES = ("README.md", "book/bring_your_own.md", "book/api/train.md")
 
 
@@ -72,7 +73,7 @@ def test_the_page_s_tasks_train_with_the_module(number, tmp_path, capsys):
 
 def test_the_page_s_encoder_keeps_the_contract():
     importlib.import_module(MODULE)
-    check_encoder(ENCODERS["tempo"])
+    check_encoder(ENCODERS["tempo"], modes=QUICK)
 
 
 def test_the_weight_of_a_first_change_keeps_the_contract_and_trains(monkeypatch, tmp_path, capsys):
@@ -100,8 +101,9 @@ def test_what_the_page_says_of_angles_of_few_digits_is_what_is_said():
             return self.tempo.exp()[:, None, None] * super().frequencies()
 
     with pytest.raises(AssertionError) as raised:
-        check_encoder(Careless)
+        check_encoder(Careless, modes=QUICK)
     page = (ROOT / "book/bring_your_own.md").read_text(encoding="utf8")
     printed = re.search(r"```text\n(Careless.*?)\n```", page, re.DOTALL)[1]
-    number = re.compile(r"off by [0-9.e-]+")  # the last digits are of a processor
+    # the last digits are of a processor; checks that are traced, of which none fails, are left out
+    number = re.compile(r"off by [0-9.e-]+|of \d+ checks")
     assert number.sub("off", str(raised.value)) == number.sub("off", printed)

@@ -170,17 +170,15 @@ CASE = {
 }
 """Features meet each kind of encoder; which of them it is, softmax shows."""
 TRACED = (
-    *("text-softmax-rope", "text-softmax-mixed", "text-softmax-t5", "text-softmax-learned"),
-    *("images-softmax-sinusoidal", "text-relu-alibi", "images-identity-None", "text-favor-after"),
-    *("text-favor-circulant-None", "text-elu-ramp-None", "images-elu-toeplitz-None"),
-    *("text-elu-gla-None", "text-elu-gated-delta-None"),
-    *("text-normal", "text-shift", "text-grouped"),
+    *("text-softmax-rope", "text-softmax-t5", "images-softmax-sinusoidal", "text-favor-after"),
+    *("images-elu-toeplitz-None", "text-elu-gla-None", "text-elu-gated-delta-None"),
+    *("text-shift", "text-grouped"),
 )
 """Those that are compiled, every second exported: of each way through a layer one. Parts have
 their own contracts, in which each form of them is compiled."""
 
 
-@pytest.mark.parametrize(("name", "property", "modes"), products(MODEL, CASE, TRACED))
+@pytest.mark.parametrize(("name", "property", "modes"), products(MODEL, CASE, TRACED, every=4))
 def test_contract(name: str, property: Property, modes: list[Mode]) -> None:
     hold(property, CASE[name], modes)
 

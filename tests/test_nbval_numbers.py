@@ -202,5 +202,4 @@ def test_nbval_fails_the_cells_whose_outputs_say_something_else(
     failed = [n for n in range(len(changes)) if f"Cell {n}: Cell outputs differ" in said]
     assert failed == [1, 2, 3, 6, 7, 9]
     assert notebooks.process(path, "run")[1] == []  # what is out of date is written anew
-    assert notebooks.replay([path], jobs=1) == 0
     assert "7.25" in path.read_text(encoding="utf8")

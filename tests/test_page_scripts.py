@@ -6,7 +6,7 @@ They need a Chromium, but no built book. How they work on the real pages is test
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -14,7 +14,7 @@ import pytest
 from _ext.book_assets import figure_html
 from book.live import move
 from lab.explore import Explorer
-from tests.site.conftest import browser  # noqa: F401  # a fixture
+from tests.site.conftest import started
 from tests.site.reader import ROOT
 from tests.test_explorer import wave
 
@@ -23,8 +23,15 @@ ADDRESS = "http://book.test/notebooks/chapter.html"
 Open = Callable[..., Any]
 
 
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A headless Chromium: closed after this file, for another test starts one of its own."""
+    with started() as opened:
+        yield opened
+
+
 @pytest.fixture
-def page(browser: Any) -> Any:  # noqa: F811
+def page(browser: Any) -> Any:
     """Open a page of some lines with some scripts: ``page(body, *scripts, to="#place")``."""
     context = browser.new_context()
     context.set_default_timeout(30_000)

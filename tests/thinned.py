@@ -20,7 +20,7 @@ from stringlib.testing.modes import MODES, Mode
 EVERY = 4
 """Of so many properties of a case one is run blind and another one batched."""
 
-TRACED = 3
+TRACED = 6
 """One of so many properties beside the core is compiled or exported, with one case."""
 
 CASES = 8
@@ -139,17 +139,20 @@ def quick(items: Sequence[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.
     return [i for i in items if i in kept], [i for i in items if i not in kept]
 
 
-def products(contract: Contract, cases: Iterable[str], traced: Sequence[str] = ()) -> list[object]:
+def products(
+    contract: Contract, cases: Iterable[str], traced: Sequence[str] = (), every: int = 1
+) -> list[object]:
     """Return what to parametrize a test of ``(name, property, modes)`` with.
 
-    Every case has every property at once, and those from which the others follow in every mode
-    that costs nothing. The others meet each mode with some cases, and each case meets each mode
-    with some of them. A function that has to be traced takes seconds: some cases stand for all.
+    Every case has the core properties, from which the others follow, in every mode that costs
+    nothing. The others meet each mode with some cases, and each case meets each mode with some of
+    them. A function that has to be traced takes seconds: some cases stand for all.
 
     Args:
         contract: The properties.
         cases: Names of cases.
         traced: Those that have their core compiled, and every second exported.
+        every: Of the other properties a case has one of so many.
     """
     names = list(cases)
     assert set(traced) <= set(names), "a case that is to be traced must be one"
@@ -157,6 +160,8 @@ def products(contract: Contract, cases: Iterable[str], traced: Sequence[str] = (
     for i, name in enumerate(names):
         for j, property in enumerate(contract.properties):
             core, own = property.core, i == j % len(names) and j % TRACED == 0
+            if not (core or own) and (i + j) % every:
+                continue
             runs = {
                 "eager": True,
                 "blind": core or (i + j) % EVERY == 0,

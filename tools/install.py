@@ -24,6 +24,7 @@ import time
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import invalidate_caches
 from importlib.metadata import PackageNotFoundError, distribution, version
 from pathlib import Path
@@ -233,22 +234,27 @@ def lacking(needs: Iterable[str], pins: dict[str, str]) -> set[str]:
         todo = [Requirement(text) for text in needs]
     except InvalidRequirement:  # an address or a path: pip knows
         return {*needs}
+
+    @cache
+    def there(name: str) -> tuple[str, list[Requirement]]:
+        package = distribution(name)
+        return package.version, [Requirement(text) for text in package.requires or []]
+
     missing: set[str] = set()
     followed: set[tuple[str, str]] = set()
     while todo:
         need = todo.pop()
         name = broken_packages.canonical(need.name)
         try:
-            there = distribution(name)
+            number, brought = there(name)
         except PackageNotFoundError:
             missing.add(name)
             continue
         wanted = need.specifier & pins.get(name, "")
-        if not wanted.contains(there.version, prereleases=True):
+        if not wanted.contains(number, prereleases=True):
             missing.add(name)
         for extra in {"", *need.extras} - {e for n, e in followed if n == name}:
             followed.add((name, extra))
-            brought = [Requirement(text) for text in there.requires or []]
             todo += [n for n in brought if not n.marker or n.marker.evaluate({"extra": extra})]
     return missing
 

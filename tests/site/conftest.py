@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +39,9 @@ def pages(site: Path) -> list[Path]:
     return pages_of(site)
 
 
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    """A headless Chromium; without one skip, unless REQUIRE_BROWSER=1."""
+@contextmanager
+def started() -> Iterator[Any]:
+    """Start a headless Chromium; without one skip, unless REQUIRE_BROWSER=1."""
     path = chromium()
     if path is None:
         if os.environ.get("REQUIRE_BROWSER") == "1":
@@ -52,6 +53,13 @@ def browser() -> Iterator[Any]:
         opened = playwright.chromium.launch(executable_path=path, args=FLAGS)
         yield opened
         opened.close()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """A headless Chromium."""
+    with started() as opened:
+        yield opened
 
 
 @pytest.fixture(scope="session")
