@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+import setuptools  # noqa: F401  # before pip, or PyTorch's compiler cannot import it
 import torch
 
 from tests.thinned import LONG, quick
