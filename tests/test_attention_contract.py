@@ -20,13 +20,15 @@ FEATURES_TRACED = ("elu", "favor-hadamard", "hyperbolic")
 """One of each form: others differ from one of these in a number, or are compiled in a model."""
 
 
-@pytest.mark.parametrize(("name", "property", "modes"), products(WEIGHT, WEIGHTS, WEIGHTS_TRACED))
+@pytest.mark.parametrize(
+    ("name", "property", "modes"), products(WEIGHT, WEIGHTS, WEIGHTS_TRACED, every=2)
+)
 def test_contract_of_weights(name: str, property: Property, modes: list[Mode]) -> None:
     hold(property, WEIGHTS[name], modes)
 
 
 @pytest.mark.parametrize(
-    ("name", "property", "modes"), products(FEATURE_MAP, FEATURES, FEATURES_TRACED)
+    ("name", "property", "modes"), products(FEATURE_MAP, FEATURES, FEATURES_TRACED, every=2)
 )
 def test_contract_of_features(name: str, property: Property, modes: list[Mode]) -> None:
     hold(property, FEATURES[name], modes)

@@ -31,7 +31,7 @@ TRACED = ("axial-10-uneven-2d", "reflection-6-heads-3", "circulant-260-rfft", "c
 """One of each form of basis, frequencies and layout that no compiled model has: test_modes.py."""
 
 
-@pytest.mark.parametrize(("name", "property", "modes"), products(ENCODER, CASES, TRACED))
+@pytest.mark.parametrize(("name", "property", "modes"), products(ENCODER, CASES, TRACED, every=2))
 def test_contract(name: str, property: Property, modes: list[Mode]) -> None:
     hold(property, lambda dtype=torch.float64: make(name, dtype), modes)
 

@@ -256,8 +256,7 @@ def test_what_pages_compute_needs_the_extra_of_the_book_alone() -> None:
     others = (
         declared("data", "interop", "edit").keys() - declared("book") - {"pillow"}
     )  # matplotlib's
-    known = packages_distributions().items()
-    blocked = [name for name, of in known if canonicalize_name(of[0]) in others]
+    blocked = [name for name, packages in providers().items() if packages <= others]
     code = f"""
         import importlib, pkgutil, sys
         sys.modules |= dict.fromkeys({blocked})  # an import of it raises ImportError

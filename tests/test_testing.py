@@ -170,7 +170,6 @@ RIGHT: dict[str, tuple[Callable[..., None], Callable[..., Any]]] = {
     "weight of one length": (check_weight, lambda: DecayWeight(-torch.rand(3, 20))),
     "weight without factors": (check_weight, ConstantWeight),
     "weight that reads": (check_weight, WEIGHTS["ssd"]),
-    "weight without a matrix": (check_weight, WEIGHTS["gated-delta"]),
 }
 
 
