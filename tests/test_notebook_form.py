@@ -208,6 +208,7 @@ PLANTED = {
         "a link to su2024roformer that reads neither Su et al. [[2024](...)]",
     ),
     "number of a chapter": (planted(0, source="See chapter 7."), "the number of a chapter"),
+    "a form of JupyterLab": (planted(0, source="<!-- {live} memory\n-->"), "cell 0: '<!-- {'"),
     "no code": (new_notebook(cells=[new_markdown_cell("text")]), "no code cell"),
 }  # fmt: skip
 

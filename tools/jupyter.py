@@ -3,12 +3,15 @@
     python -m tools.jupyter                                # as make jupyter does
     python -m tools.jupyter --no-browser --ip=0.0.0.0      # options of JupyterLab follow
 
-It is any JupyterLab but for five settings, which hold for this server alone:
+It is any JupyterLab but for six settings, which hold for this server alone:
 
 * Its root is the repository, so that the links of a chapter lead to their pages, and the functions
   of ``book/figures/`` can be opened beside it.
 * A file that was edited is loaded again before the next cell runs (IPython's autoreload).
-* A chapter is saved in its stable form (``tools/notebook_form.py``): a diff has only what changed.
+* A chapter is shown with the numbers and words of the book in the place of its roles
+  (``tools/lab_form.py``).
+* A chapter is saved with its roles and in its stable form (``tools/notebook_form.py``): a diff has
+  only what changed.
 * The chapters are trusted, so that their saved pictures are shown before they run.
 * In a container, where one is root, it starts all the same.
 """
@@ -27,6 +30,7 @@ from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelMana
 from jupyterlab.labapp import LabApp
 from nbformat.sign import NotebookNotary
 
+from tools.lab_form import Numbers, restore, show
 from tools.notebook_form import ENVIRONMENT, ROOT, dump, normalise
 
 CHAPTERS = ROOT / "notebooks"
@@ -35,7 +39,14 @@ OURS = ("STRINGLIB_DEVICE", "STRINGLIB_LIVE")  # for runs that nobody looks on a
 
 
 class StableContents(AsyncLargeFileManager):
-    """Saves the chapters in their stable form, and any other file as JupyterLab does."""
+    """Shows and saves the chapters in forms of their own, any other file as JupyterLab does."""
+
+    async def _notebook_model(self, path: str, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        model: dict[str, Any] = await super()._notebook_model(path, *args, **kwargs)
+        file = Path(self._get_os_path(path))
+        if model["content"] and file.parent == CHAPTERS:
+            show(model["content"], file.name, Numbers(ROOT))
+        return model
 
     async def _save_notebook(
         self, os_path: str, nb: nbformat.NotebookNode, capture_validation_error: Any = None
@@ -44,6 +55,7 @@ class StableContents(AsyncLargeFileManager):
             await super()._save_notebook(os_path, nb, capture_validation_error)
             return
         trusted = self.notary.check_signature(nb)
+        restore(nb)
         normalise(nb)
         if trusted:
             self.notary.sign(nb)
