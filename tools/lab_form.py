@@ -85,7 +85,7 @@ class Numbers:
         for chapter, name in enumerate(chapters, 1):
             path = root / f"{name}.ipynb"
             counts: Counter[str] = Counter()
-            for _, cell in cells(root, path):
+            for _, cell in cells(root, path) if path.exists() else ():
                 for label, kind, words in counted(cell):
                     counts[kind] += 1
                     self.names[label] = words.format(f"{chapter}.{counts[kind]}")

@@ -36,7 +36,7 @@ KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 KEPT_METADATA = ("tags", "mystnb")
 SCRUB = [
     (re.compile(re.escape(str(ROOT)) + "/"), ""),  # a traceback names the checkout
-    (re.compile(r"\S*/site-packages/"), ".../site-packages/"),
+    (re.compile(r"(?<!\S)\S*/site-packages/"), ".../site-packages/"),  # once for each word
     (re.compile(r"/tmp/ipykernel_\d+/\d+\.py"), "<cell>"),  # a warning names the process
     (re.compile(r" at 0x[0-9a-f]{6,}"), " at 0x..."),
 ]
