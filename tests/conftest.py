@@ -33,6 +33,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Look for garbage among what a test makes, not again and again among all the tests."""
+    """Look for garbage seldom, and among what a test makes, not among all the tests."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(100_000, 20, 100)
