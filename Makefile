@@ -48,7 +48,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # what it compiled; each process that imports PyTorch would then take twice as long.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help book pdf report posters serve check test test-all faults pages portable jupyter notebooks bench env clean
+.PHONY: help book pdf report posters serve check test test-all faults pages lab portable jupyter notebooks bench env clean
 
 .PHONY: env-book env-browser env-edit env-test
 env-book env-browser env-edit env-test:
@@ -119,6 +119,9 @@ pages: env-test ## what is read: the book built from clean, and its pages in a b
 	$(JB) _build/test
 	$(PY) tools/check_site.py _build/test/_build/html
 	BOOK_HTML="$(CURDIR)/_build/test/_build/html" $(PY) -m pytest -q -p no:nbval -n $(JOBS) --dist worksteal tests/site
+
+lab: env-test env-edit ## what JupyterLab shows and saves of a chapter
+	$(PY) -m pytest -q -p no:nbval tests/test_lab_form.py tests/test_notebook_form.py
 
 portable: env-test ## replay the notebooks once more, as the plainest processor computes
 	$(PY) tools/notebooks.py --replay --plain --jobs $(JOBS)

@@ -104,6 +104,11 @@ LONG = {
         "takes many draws",
     "test_inference.py::test_rounding_folded_weights_costs_what_rounding_weights_costs":
         "takes many draws",
+    "test_nbval_numbers.py::test_nbval_fails_the_cells_whose_outputs_say_something_else":
+        "runs notebooks",
+    "test_notebook_form.py::test_two_runs_leave_the_same_bytes": "runs a notebook twice",
+    "test_packaging.py::test_what_pages_compute_needs_the_extra_of_the_book_alone":
+        "computes all that pages compute, as test_page_programs.py does",
     "test_packaging.py::test_the_wheel_holds_the_whole_package_and_nothing_else": "builds a wheel",
     "test_packaging.py::test_the_package_imports_with_torch_alone": "starts a process",
     "test_encoder_contract.py::test_generated_code": "compiles to C++",
