@@ -14,6 +14,7 @@ PIP_ARGS ?=
 INSTALLER ?= uv
 PORT     ?= 8000
 JOBS     ?= 2
+QUICK    ?= # --quick: make pages without the longest tests of its pages
 ROUNDS   ?= 15
 SUITES   ?= limits encoders attention states delta models
 
@@ -89,13 +90,13 @@ check: env-test ## style, types and tests of one file or chapter: make check FIL
 UNITS := $(PY) -m pytest -q -p no:nbval -n $(JOBS) --dist worksteal --ignore=tests/site tests
 
 # The fast checks first. Every line that fails fails the target.
-test: env-test ## five minutes: form, types, the quick tests, every chapter run again
+test: env-test ## about ten minutes: form, types, the quick tests, every chapter run again
 	$(MAKE) --no-print-directory -j $(JOBS) form types
 	$(UNITS) --quick
 	$(PY) tools/notebooks.py --replay --jobs $(JOBS)
 	@echo 'Passed. "make test-all" adds all cases of these tests, the long tests, and the pages in a browser.'
 
-test-all: env-test ## a quarter of an hour: make test with all cases and the long tests, then make pages
+test-all: env-test ## half an hour: make test with all cases and the long tests, then make pages
 	$(MAKE) --no-print-directory -j $(JOBS) form types
 	$(UNITS)
 	$(PY) tools/notebooks.py --replay --jobs $(JOBS)
@@ -118,7 +119,7 @@ pages: env-test ## what is read: the book built from clean, and its pages in a b
 	rm -rf _build/test
 	$(JB) _build/test
 	$(PY) tools/check_site.py _build/test/_build/html
-	BOOK_HTML="$(CURDIR)/_build/test/_build/html" $(PY) -m pytest -q -p no:nbval -n $(JOBS) --dist worksteal tests/site
+	BOOK_HTML="$(CURDIR)/_build/test/_build/html" $(PY) -m pytest -q -p no:nbval -n $(JOBS) --dist worksteal $(QUICK) tests/site
 
 lab: env-test env-edit ## what JupyterLab shows and saves of a chapter
 	$(PY) -m pytest -q -p no:nbval tests/test_lab_form.py tests/test_notebook_form.py

@@ -323,7 +323,7 @@ def run_ci(folder: Path, *commands: str) -> tuple[int, list[str], str]:
     return result.returncode, log.read_text().splitlines(), result.stderr
 
 
-MADE = f"make test pages lab in {ROOT}, browser 1"
+MADE = f"make test pages lab QUICK=--quick in {ROOT}, browser 1"
 APT = ["apt-get update", "apt-get install"]
 
 

@@ -1,6 +1,6 @@
 """Which cases run.
 
-Of a contract every pair of property, case and mode is tested, not every three: :func:`products`.
+Of a contract not every case meets every property in every mode: :func:`products`.
 The quick tier (``pytest --quick``, part of ``make test``) leaves out what :data:`LONG` names, and
 runs :data:`CASES` cases of the tests in :data:`FEW` and of each property of a contract.
 ``make test-all`` runs everything.
@@ -78,6 +78,7 @@ LONG = {
     "test_interop.py": "needs transformers and timm, which take long to import",
     "test_interop_models.py": "as test_interop.py",
     "test_bring_your_own.py": "trains by the commands of a page",
+    "test_live.py": "works with each living figure; test_page_programs.py computes what they show",
     "test_pdf.py": "prints with Chromium",
     "test_report.py": "prints with Chromium",
     "test_study_cluster.py": "starts a cluster of processes",
