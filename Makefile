@@ -14,7 +14,7 @@ PIP_ARGS ?=
 INSTALLER ?= uv
 PORT     ?= 8000
 JOBS     ?= 2
-QUICK    ?= # --quick: make pages without the longest tests of its pages
+QUICK    ?= # QUICK=--quick: make pages leaves out its longest tests
 ROUNDS   ?= 15
 SUITES   ?= limits encoders attention states delta models
 

@@ -3,6 +3,7 @@
 import gc
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 import setuptools  # noqa: F401  # before pip, or PyTorch's compiler cannot import it
@@ -30,6 +31,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("--quick"):
         items[:], left = quick(items)
         config.hook.pytest_deselected(items=left)
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What opens and saves JupyterLab's files, with a temporary folder for the chapters."""
+    pytest.importorskip("jupyterlab")
+    from tools import jupyter
+
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setattr(jupyter, "CHAPTERS", tmp_path)
+    return jupyter.StableContents(root_dir=str(tmp_path))
 
 
 def pytest_collection_finish() -> None:

@@ -7,9 +7,9 @@ import re
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import nbformat
-import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from tools import lab_form
@@ -105,23 +105,15 @@ def test_an_answer_is_folded_and_a_solution_too() -> None:
     assert nb.cells[4].metadata == {}
 
 
-def test_the_server_shows_this_form_and_saves_the_file_as_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("jupyterlab")
-    from tools import jupyter
-
-    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "data"))
-    monkeypatch.setattr(jupyter, "CHAPTERS", tmp_path)
+def test_the_server_shows_this_form_and_saves_the_file_as_it_was(tmp_path: Path, lab: Any) -> None:
     chapter = tmp_path / CHAPTERS[1].name
     chapter.write_bytes(CHAPTERS[1].read_bytes())
-    manager = jupyter.StableContents(root_dir=str(tmp_path))
-    manager.notary.sign(nbformat.read(chapter, as_version=4))
-    model = asyncio.run(manager.get(chapter.name))
+    lab.notary.sign(nbformat.read(chapter, as_version=4))
+    model = asyncio.run(lab.get(chapter.name))
     cells = model["content"]["cells"]
     assert any("[(2.1)](#eq-isometry)" in cell["source"] for cell in cells)
     assert all(cell["metadata"]["trusted"] for cell in cells if cell["cell_type"] == "code")
-    asyncio.run(manager.save(model, chapter.name))
+    asyncio.run(lab.save(model, chapter.name))
     assert chapter.read_bytes() == CHAPTERS[1].read_bytes()
 
 

@@ -9,6 +9,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import pytest
@@ -131,26 +132,18 @@ def setup_of(nb: nbformat.NotebookNode) -> str:
     return next(cell.source for cell in nb.cells if cell.cell_type == "code")
 
 
-def test_jupyterlab_saves_a_chapter_in_this_form_and_trusted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("jupyterlab")
-    from tools import jupyter
-
-    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "data"))
-    monkeypatch.setattr(jupyter, "CHAPTERS", tmp_path)
+def test_jupyterlab_saves_a_chapter_in_this_form_and_trusted(tmp_path: Path, lab: Any) -> None:
     figure = shown(**{notebooks.PLOTLY: plotly("A line.", [1.0, 2**63 - 1]), WIDGET: {"id": "7"}})
     nb = new_notebook(cells=[code("f", 7, figure, trusted=True), code("print(1)", 9, printed("1"))])
-    manager = jupyter.StableContents(root_dir=str(tmp_path))
     for name in ("chapter.ipynb", "other/own.ipynb"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
-        asyncio.run(manager.save({"type": "notebook", "content": deepcopy(nb)}, name))
+        asyncio.run(lab.save({"type": "notebook", "content": deepcopy(nb)}, name))
     assert WIDGET in (tmp_path / "other" / "own.ipynb").read_text(encoding="utf8")
     text = (tmp_path / "chapter.ipynb").read_text(encoding="utf8")
     assert '"y": [1, 9223372036854776000]' in text  # as a browser writes them
     saved = nbformat.reads(text, as_version=4)
     assert [cell.execution_count for cell in saved.cells] == [1, 2]
-    assert manager.notary.check_signature(saved)
+    assert lab.notary.check_signature(saved)
     for cell in nb.cells:
         cell.metadata.pop("trusted", None)
     notebooks.normalise(nb)
