@@ -7,6 +7,7 @@ SHELL := bash
 .DEFAULT_GOAL := help
 
 # What you may set: make book PYTHON=python3.12 VENV=~/envs/book TORCH="torch==2.13.0"
+# With QUICK=--quick, make pages leaves out its longest tests.
 PYTHON   ?= python3
 VENV     ?= .venv
 TORCH    ?= $(shell grep '^torch==' constraints.txt)
@@ -14,7 +15,7 @@ PIP_ARGS ?=
 INSTALLER ?= uv
 PORT     ?= 8000
 JOBS     ?= 2
-QUICK    ?= # QUICK=--quick: make pages leaves out its longest tests
+QUICK    ?=
 ROUNDS   ?= 15
 SUITES   ?= limits encoders attention states delta models
 
@@ -119,7 +120,7 @@ pages: env-test ## what is read: the book built from clean, and its pages in a b
 	rm -rf _build/test
 	$(JB) _build/test
 	$(PY) tools/check_site.py _build/test/_build/html
-	BOOK_HTML="$(CURDIR)/_build/test/_build/html" $(PY) -m pytest -q -p no:nbval -n $(JOBS) --dist worksteal $(QUICK) tests/site
+	BOOK_HTML="$(CURDIR)/_build/test/_build/html" $(PY) -m pytest -q -p no:nbval -n $(JOBS) --dist worksteal tests/site $(QUICK)
 
 lab: env-test env-edit ## what JupyterLab shows and saves of a chapter
 	$(PY) -m pytest -q -p no:nbval tests/test_lab_form.py tests/test_notebook_form.py

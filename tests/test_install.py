@@ -99,6 +99,8 @@ def test_a_part_has_the_parts_that_it_names() -> None:
 
 @pytest.mark.parametrize("part", ["edit", "test", "book"])
 def test_as_many_packages_come_as_is_said(part: str) -> None:
+    if part == "edit":  # what a package brings in is known once it is installed
+        pytest.importorskip("jupyterlab")
     none = dict.fromkeys(install.pinned(), "==0")  # so that everything is lacking
 
     def packages(part: str) -> set[str]:
