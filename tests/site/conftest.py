@@ -10,18 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests.site.reader import WINDOWS, Reader, book, pages_of
+from tests.site.reader import DESKTOP, WINDOWS, Reader, book, pages_of
 from tools.browser import MISSING, chromium
 
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
+FLAGS += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
 
 
 @pytest.fixture(scope="session")
@@ -83,3 +76,19 @@ def reader(readers: dict[str, Reader]) -> Reader:
 def phone(readers: dict[str, Reader]) -> Reader:
     """The small one."""
     return readers["phone"]
+
+
+@pytest.fixture
+def fresh(browser: Any) -> Iterator[Reader]:
+    """A large window that remembers nothing of another test."""
+    window = Reader(browser, **DESKTOP)
+    yield window
+    window.close()
+
+
+@pytest.fixture
+def plain(browser: Any) -> Iterator[Any]:
+    """A page of a browser without JavaScript."""
+    context = browser.new_context(java_script_enabled=False, offline=True, has_touch=True)
+    yield context.new_page()
+    context.close()

@@ -7,6 +7,7 @@ import importlib
 import json
 import math
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,7 @@ ALIKE = """([before, alone]) => {
 
 
 CONTRAST = ["color-contrast"]
+Place = Sequence[float]
 
 
 def book() -> Path:
@@ -206,6 +208,35 @@ class Reader:
 
     def close(self) -> None:
         self.context.close()
+
+
+def middle(element: Any) -> list[float]:
+    """Return where the middle of an element is."""
+    box = element.bounding_box()
+    return [box["x"] + box["width"] / 2, box["y"] + box["height"] / 2]
+
+
+def straight(start: Place, end: Place, steps: int = 8) -> list[Place]:
+    """Return places on the way from one place to another."""
+    (x, y), (u, v) = start, end
+    return [(x + (u - x) * i / steps, y + (v - y) * i / steps) for i in range(steps + 1)]
+
+
+def drag(page: Any, path: Sequence[Place], *, finger: bool = False) -> None:
+    """Press at the first place, go along the others and let go, with the mouse or a finger."""
+    if finger:
+        touch = page.context.new_cdp_session(page)
+        for n, (x, y) in enumerate(path):
+            event = {"type": "touchMove" if n else "touchStart", "touchPoints": [{"x": x, "y": y}]}
+            touch.send("Input.dispatchTouchEvent", event)
+        touch.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+        touch.detach()
+    else:
+        page.mouse.move(*path[0])
+        page.mouse.down()
+        for place in path[1:]:
+            page.mouse.move(*place)
+        page.mouse.up()
 
 
 def about(box: Any) -> dict[str, Any]:

@@ -9,11 +9,22 @@ from typing import Any
 
 import pytest
 
-from tests.site.reader import DESKTOP, PHONE, Reader, about, book, compare, pages_of
+from tests.site.reader import (
+    DESKTOP,
+    PHONE,
+    Reader,
+    about,
+    book,
+    compare,
+    drag,
+    pages_of,
+    straight,
+)
 from tools.check_site import GENERATED
 
 OF_EACH_KIND = ("notebooks/02_rope.html", "book/terms.html", "book/api/encoders.html")
 """Pages that are looked at on the phone for all barriers, not only contrast."""
+ROPE, FRONT = "notebooks/02_rope.html", "book/intro.html"
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -55,26 +66,18 @@ def picture(box: Any) -> str:
     )
 
 
-def drag(reader: Reader, slider: Any, share: float) -> None:
+def drag_slider(reader: Reader, slider: Any, share: float) -> None:
     """Drag a slider's thumb to a share of its width, with the finger where there is one."""
     slider.scroll_into_view_if_needed()
     box = slider.bounding_box()
     value = int(slider.input_value()) / max(1, int(slider.get_attribute("max")))
-    y, inset = box["y"] + box["height"] / 2, 8  # half a thumb
-    start, end = (box["x"] + inset + s * (box["width"] - 2 * inset) for s in (value, share))
-    if reader.page.evaluate("matchMedia('(pointer: coarse)').matches"):
-        touch = reader.context.new_cdp_session(reader.page)
-        path = [start + (end - start) * i / 6 for i in range(7)]
-        for kind, x in [("touchStart", path[0]), *(("touchMove", x) for x in path[1:])]:
-            event = {"type": kind, "touchPoints": [{"x": x, "y": y}]}
-            touch.send("Input.dispatchTouchEvent", event)
-        touch.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
-        touch.detach()
-    else:
-        reader.page.mouse.move(start, y)
-        reader.page.mouse.down()
-        reader.page.mouse.move(end, y, steps=4)
-        reader.page.mouse.up()
+    inset = 8  # half a thumb
+    start, end = (
+        (box["x"] + inset + s * (box["width"] - 2 * inset), box["y"] + box["height"] / 2)
+        for s in (value, share)
+    )
+    finger = reader.page.evaluate("matchMedia('(pointer: coarse)').matches")
+    drag(reader.page, straight(start, end, 6), finger=finger)
 
 
 def move(reader: Reader, box: Any, *, drags: bool) -> tuple[list[str], int]:
@@ -104,7 +107,7 @@ def move(reader: Reader, box: Any, *, drags: bool) -> tuple[list[str], int]:
             found += compare(box, figure)
         if drags and not moved:
             before, shown = slider.input_value(), picture(box)
-            drag(reader, slider, far if int(last) > 1 else 1 - int(before))
+            drag_slider(reader, slider, far if int(last) > 1 else 1 - int(before))
             reader.drawn(box)
             if slider.input_value() == before:
                 found.append(f"dragging {name} did nothing")
@@ -139,8 +142,6 @@ POINT = """([box, name, handle, value]) => {
   }[kind];
   return [corner.left + x._offset + place[0], corner.top + y._offset + place[1]];
 }"""
-
-
 ARC = """([box, panel, gone]) => {
   const plot = box.querySelector(".book-plot"), corner = plot.getBoundingClientRect();
   const x = plot._fullLayout["xaxis" + panel], y = plot._fullLayout["yaxis" + panel];
@@ -157,15 +158,10 @@ ARC = """([box, panel, gone]) => {
 
 def turn(reader: Reader, box: Any, name: str, values: list[float], panel: str) -> list[str]:
     """Turn the first dial of a panel by five units, in an arc: whether the parameter follows."""
-    control, mouse = box.query_selector(f".book-control[data-name={name}]"), reader.page.mouse
+    control = box.query_selector(f".book-control[data-name={name}]")
     before = values[int(control.get_attribute("data-index"))]
     gone = 5 if before + 5 <= values[-1] else -5
-    first, *path = reader.page.evaluate(ARC, [box, panel, gone])
-    mouse.move(*first)
-    mouse.down()
-    for place in path:
-        mouse.move(*place)
-    mouse.up()
+    drag(reader.page, reader.page.evaluate(ARC, [box, panel, gone]))
     now = values[int(control.get_attribute("data-index"))]
     return [] if now == before + gone else [f"{name} turned from {before} to {now}"]
 
@@ -199,11 +195,7 @@ def hold(reader: Reader, box: Any) -> list[str]:
 def test_a_page_reads_well_and_its_sliders_draw_what_python_computes(
     readers: dict[str, Reader], site: Path, page: str
 ) -> None:
-    """No error, nothing from the network, no raw TeX, nothing too wide, no barrier.
-
-    Both widths and both themes, each once at the end: what only one of the four forms has would be
-    odd.
-    """
+    """No error, nothing from the network, no raw TeX, nothing too wide, no barrier."""
     path = site / page
     found = []
     for window, reader in readers.items():
@@ -267,8 +259,8 @@ def test_a_state_is_in_the_address_and_comes_back_from_it(
     assert shown == [str(p["initial"]) for p in initial]
 
 
-def test_play_runs_and_pauses(reader: Reader, with_figures: list[Path]) -> None:
-    reader.open(next(p for p in with_figures if p.stem == "02_rope"))
+def test_play_runs_and_pauses(reader: Reader, site: Path) -> None:
+    reader.open(site / ROPE)
     box = next(b for b in reader.figures() if b.query_selector(".book-play"))
     figure, button = about(box), box.query_selector(".book-play")
     slider = box.query_selector(f"input[name={figure['layout']['meta']['explorer']['play']}]")
@@ -287,7 +279,6 @@ def test_play_runs_and_pauses(reader: Reader, with_figures: list[Path]) -> None:
     # and from the end it begins again
     slider.press("End")
     button.click()
-    assert button.text_content() == "Pause"
     assert int(slider.input_value()) < int(slider.get_attribute("max")) // 2
     button.click()
 
@@ -299,112 +290,103 @@ def test_figures_are_large_enough_for_a_finger(phone: Reader, with_figures: list
             assert element.bounding_box()["height"] >= 44
 
 
+GUESSES = "JSON.parse(localStorage.getItem('book-reader'))?.guesses"
+
+
 def test_an_answer_waits_for_a_prediction_and_the_page_remembers_it(
-    browser: Any, pages: list[Path]
+    fresh: Reader, site: Path
 ) -> None:
-    path = next(p for p in pages if p.stem == "02_rope")
-    window = Reader(browser, **DESKTOP)
-    window.page.goto(path.as_uri())
-    box, answer = (window.page.locator(name).first for name in (".predict", ".book-answer"))
-    told = box.locator("[role=status]")
+    page = fresh.page
+    page.goto((site / ROPE).as_uri())
+    box, answer = (page.locator(name).first for name in (".predict", ".book-answer"))
     assert answer.get_attribute("hidden") == "until-found"
     assert not answer.locator("p").first.is_visible()
     right = box.locator("li").evaluate_all("l => l.findIndex(p => p.matches('.book-right'))")
     box.locator("input").nth(right - 1).check()
     assert answer.locator("p").first.is_visible()
-    assert told.inner_text().startswith("Not this one, but: no, not even after a single step")
+    told = box.locator("[role=status]").inner_text()
+    assert told.startswith("Not this one, but: no, not even after a single step")
     for _ in range(2):  # a prediction is made once
         assert not answer.get_attribute("hidden")
         assert box.locator("input:disabled").count() == box.locator("li").count()
         assert box.locator("input").nth(right - 1).is_checked()
-        window.page.reload()
-    assert answer.locator("p").first.is_visible()
-    window.page.goto(next(p for p in pages if p.stem == "intro").as_uri())
-    window.page.locator(".book-continue").wait_for(state="attached")
-    window.page.evaluate("localStorage.removeItem('book-reader')")  # as its button does
-    window.page.goto(path.as_uri())
+        page.reload()
+    page.goto((site / FRONT).as_uri())
+    page.locator(".book-continue").wait_for(state="attached")
+    page.evaluate("localStorage.removeItem('book-reader')")  # as its button does
+    page.goto((site / ROPE).as_uri())
     assert box.locator("input:is(:disabled, :checked)").count() == 0
-    window.close()
-
-
-GUESSES = "JSON.parse(localStorage.getItem('book-reader'))?.guesses"
 
 
 @pytest.mark.parametrize("key", ["Enter", "Space"])
-def test_arrows_choose_and_a_key_predicts(key: str, browser: Any, pages: list[Path]) -> None:
+def test_arrows_choose_and_a_key_predicts(key: str, fresh: Reader, site: Path) -> None:
     """Every choice is reached without making another, and what is made is kept once."""
-    window = Reader(browser, **DESKTOP)
-    window.page.goto(next(p for p in pages if p.stem == "02_rope").as_uri())
-    box, answer = (window.page.locator(name).first for name in (".predict", ".book-answer"))
+    page = fresh.page
+    page.goto((site / ROPE).as_uri())
+    box, answer = (page.locator(name).first for name in (".predict", ".book-answer"))
     told, radios = box.locator("[role=status]"), box.locator("input")
     radios.first.focus()
     for _ in range(radios.count() - 1):
-        window.page.keyboard.press("ArrowDown")
+        page.keyboard.press("ArrowDown")
     assert radios.last.is_checked()
     assert answer.get_attribute("hidden") == "until-found"
-    assert not window.page.evaluate(GUESSES)
+    assert not page.evaluate(GUESSES)
     assert "Enter or Space" in told.inner_text()
-    window.page.keyboard.press(key)
+    page.keyboard.press(key)
     assert not answer.get_attribute("hidden")
     assert told.inner_text().endswith("Read why.")
     assert told.evaluate("told => told === document.activeElement")
-    assert window.page.evaluate(GUESSES) == {"notebooks/02_rope.html": {"0": radios.count() - 1}}
-    assert radios.last.is_disabled()
-    window.close()
+    assert page.evaluate(GUESSES) == {ROPE: {"0": radios.count() - 1}}
 
 
-def test_a_link_into_an_answer_opens_it(reader: Reader, pages: list[Path]) -> None:
-    path = next(p for p in pages if p.stem == "02_rope")
-    reader.page.goto(path.as_uri())
-    name = reader.page.locator(".book-answer [id]").first.get_attribute("id")
-    reader.page.evaluate("name => { location.hash = name; }", name)
-    reader.page.locator(".book-answer:not([hidden])").first.wait_for()
-
-
-def test_the_front_page_leads_back_to_where_the_reader_was(browser: Any, pages: list[Path]) -> None:
-    front, chapter = (next(p for p in pages if p.stem == n) for n in ("intro", "03_rope_decay"))
-    window = Reader(browser, **DESKTOP)
-    window.page.goto(front.as_uri())
-    start = window.page.locator(".book-continue")
+def test_the_front_page_leads_back_to_where_the_reader_was(fresh: Reader, site: Path) -> None:
+    page, start = fresh.page, fresh.page.locator(".book-continue")
+    page.goto((site / FRONT).as_uri())
     assert not start.is_visible()
-    window.page.goto(chapter.as_uri())
-    window.page.locator("#summary h2").scroll_into_view_if_needed()
-    window.page.evaluate("document.querySelector('#summary').scrollIntoView()")
-    window.page.wait_for_function("(localStorage.getItem('book-reader') || '').includes('summary')")
-    window.page.goto(front.as_uri())
+    page.goto((site / "notebooks" / "03_rope_decay.html").as_uri())
+    page.locator("#summary h2").scroll_into_view_if_needed()
+    page.evaluate("document.querySelector('#summary').scrollIntoView()")
+    page.wait_for_function("(localStorage.getItem('book-reader') || '').includes('summary')")
+    page.goto((site / FRONT).as_uri())
     if not start.is_visible():  # a browser takes its time from one page to another
-        window.page.reload()
+        page.reload()
     assert "Chapters read to the end: 1" in start.inner_text()
-    assert window.page.locator(".bd-sidebar-primary .book-read").count() == 1
+    assert page.locator(".bd-sidebar-primary .book-read").count() == 1
     assert start.locator("a").get_attribute("href").endswith("03_rope_decay.html#summary")
     start.locator("button").click()
-    assert not start.is_visible()
-    window.page.reload()
-    assert not start.is_visible()
-    window.close()
+    for _ in range(2):
+        assert not start.is_visible()
+        page.reload()
 
 
-def test_a_claim_opens_what_it_rests_on(browser: Any, pages: list[Path]) -> None:
-    (chapter,) = (path for path in pages if path.name.startswith("21_"))
-    page = browser.new_context(**PHONE, java_script_enabled=False).new_page()
-    page.goto(chapter.as_uri())
+def test_a_claim_opens_what_it_rests_on(plain: Any, site: Path) -> None:
+    plain.set_viewport_size(PHONE["viewport"])
+    plain.goto((site / "notebooks" / "21_language_model.html").as_uri())
     for kind, rests_on in (("less", "corrected for"), ("ELU, RetNet", "5 seeds of results/")):
-        told = page.locator(".book-told", has_text=kind).first
-        words = page.locator(f'[popovertarget="{told.get_attribute("id")}"]')
+        told = plain.locator(".book-told", has_text=kind).first
+        words = plain.locator(f'[popovertarget="{told.get_attribute("id")}"]')
         assert not told.is_visible()
         words.tap()
         assert rests_on in told.inner_text()
-        page.keyboard.press("Escape")
+        plain.keyboard.press("Escape")
 
 
-def test_a_link_into_a_folded_box_opens_it(reader: Reader, pages: list[Path]) -> None:
-    path = next(p for p in pages if p.stem == "12_circulant_favor")
-    reader.page.goto(path.as_uri())
+JUMP = "name => { location.hash = name; }"
+
+
+def test_a_link_into_an_answer_opens_it(reader: Reader, site: Path) -> None:
+    reader.page.goto((site / ROPE).as_uri())
+    name = reader.page.locator(".book-answer [id]").first.get_attribute("id")
+    reader.page.evaluate(JUMP, name)
+    reader.page.locator(".book-answer:not([hidden])").first.wait_for()
+
+
+def test_a_link_into_a_folded_box_opens_it(reader: Reader, site: Path) -> None:
+    reader.page.goto((site / "notebooks" / "12_circulant_favor.html").as_uri())
     box = reader.page.locator(".admonition.dropdown:has(.bibtex-citation)").first
     words = box.locator("p").last
     assert not words.is_visible()
-    name = box.locator(".bibtex-citation").first.get_attribute("id")
-    reader.page.evaluate("name => { location.hash = name; }", name)
+    reader.page.evaluate(JUMP, box.locator(".bibtex-citation").first.get_attribute("id"))
     button = box.locator(".toggle-button[aria-expanded=true]")
     button.wait_for()
     assert button.get_attribute("aria-label") == "For specialists: cosine features"
@@ -414,19 +396,18 @@ def test_a_link_into_a_folded_box_opens_it(reader: Reader, pages: list[Path]) ->
 
 
 def test_a_link_to_a_deeper_section_or_into_it_opens_it_and_paper_shows_it(
-    reader: Reader, pages: list[Path]
+    reader: Reader, site: Path
 ) -> None:
-    path = next(p for p in pages if p.stem == "08_reflections")
     section = "deeper-reflections-in-many-dimensions"
-    reader.page.goto(path.as_uri())
+    reader.page.goto((site / "notebooks" / "08_reflections.html").as_uri())
     inside = reader.page.locator(f"#{section} details.book-deeper [id]").first.get_attribute("id")
     for target in (section, inside):
         reader.page.reload()
         text = reader.page.locator(f"#{section} p").first
         assert not text.is_visible()
-        reader.page.evaluate("name => { location.hash = name; }", target)
+        reader.page.evaluate(JUMP, target)
         text.wait_for(state="visible")
-        reader.page.evaluate("location.hash = ''")
+        reader.page.evaluate(JUMP, "")
     shut = reader.page.locator("details.book-deeper:not([open])")
     assert shut.count() > 0
     reader.page.evaluate("dispatchEvent(new Event('beforeprint'))")
@@ -436,20 +417,18 @@ def test_a_link_to_a_deeper_section_or_into_it_opens_it_and_paper_shows_it(
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_opened_code_shuts_nobody_out(browser: Any, pages: list[Path], theme: str) -> None:
+def test_opened_code_shuts_nobody_out(browser: Any, site: Path, theme: str) -> None:
     window = Reader(browser, **PHONE)
-    window.open(next(p for p in pages if p.stem == "01_why_positions"))
+    window.open(site / "notebooks" / "01_why_positions.html")
     window.page.locator(".book-all").click()
     window.dress(theme)
     assert window.barriers() == []
     window.close()
 
 
-def test_a_chapter_prints_with_its_figures_and_nothing_to_press(
-    browser: Any, pages: list[Path]
-) -> None:
+def test_a_chapter_prints_with_its_figures_and_nothing_to_press(browser: Any, site: Path) -> None:
     window = Reader(browser, color_scheme="dark", **DESKTOP)
-    window.page.goto(next(p for p in pages if p.stem == "07_cayley_string").as_uri())
+    window.page.goto((site / "notebooks" / "07_cayley_string.html").as_uri())
     printed = window.page.pdf(format="A4")
     assert len(re.findall(rb"/Type\s*/Page\b", printed)) <= 14
     drawn = ".book-plot[data-state]"  # nobody has come near the last
@@ -460,17 +439,12 @@ def test_a_chapter_prints_with_its_figures_and_nothing_to_press(
     window.close()
 
 
-def test_without_javascript_a_figure_is_told_in_words(
-    browser: Any, with_figures: list[Path]
-) -> None:
-    context = browser.new_context(java_script_enabled=False, offline=True)
-    page = context.new_page()
-    page.goto(next(p for p in with_figures if p.stem == "02_rope").as_uri())
-    figure = page.query_selector(".book-figure")
+def test_without_javascript_a_figure_is_told_in_words(plain: Any, site: Path) -> None:
+    plain.goto((site / ROPE).as_uri())
+    figure = plain.query_selector(".book-figure")
     assert len(figure.query_selector(".book-noscript").inner_text()) > 40
     assert not figure.query_selector(".book-plot").is_visible()
-    assert "pictures of one state" in page.inner_text("article noscript >> nth=0")
-    context.close()
+    assert "pictures of one state" in plain.inner_text("article noscript >> nth=0")
 
 
 ARTICLE = "<article><p>Some forty characters of text that a reader can read.</p>{}</article>"
