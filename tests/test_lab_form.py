@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 from copy import deepcopy
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ CHAPTERS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 OF_THE_BOOK = re.compile(
     r"\{(?:eq|prf:ref|numref|verdict|recorded)\}`|^```\{(?:question|live)\}", re.MULTILINE
 )
-LINK = re.compile(r"\]\((?!http)([^)\s#]*)(?:#([^)\s]+))?\)")
 
 
 def test_jupyterlab_shows_no_id_of_a_chapter_and_saves_it_as_it_was() -> None:
@@ -28,15 +26,9 @@ def test_jupyterlab_shows_no_id_of_a_chapter_and_saves_it_as_it_was() -> None:
         nb = nbformat.read(path, as_version=4)
         before = deepcopy(nb.cells)
         lab_form.show(nb, path.name, numbers)
-        left = OF_THE_BOOK.findall(markdown(nb))
-        assert not left, path.name
+        assert not any(OF_THE_BOOK.search(cell.source) for cell in nb.cells), path.name
         lab_form.restore(nb)
         assert [cell.source for cell in nb.cells] == [cell.source for cell in before], path.name
-
-
-def markdown(nb: nbformat.NotebookNode) -> str:
-    """Return the text of a notebook."""
-    return "\n".join(cell.source for cell in nb.cells if cell.cell_type == "markdown")
 
 
 def project(folder: Path, *chapters: nbformat.NotebookNode) -> Path:
@@ -115,30 +107,3 @@ def test_the_server_shows_this_form_and_saves_the_file_as_it_was(tmp_path: Path,
     assert all(cell["metadata"]["trusted"] for cell in cells if cell["cell_type"] == "code")
     asyncio.run(lab.save(model, chapter.name))
     assert chapter.read_bytes() == CHAPTERS[1].read_bytes()
-
-
-def test_every_link_of_a_chapter_leads_somewhere() -> None:
-    numbers, lost = lab_form.Numbers(ROOT), set()
-    for path in CHAPTERS:
-        nb = nbformat.read(path, as_version=4)
-        lab_form.show(nb, path.name, numbers)
-        for file, anchor in LINK.findall(markdown(nb)):
-            target = (path.parent / file).resolve() if file else path
-            known = target.is_file() and target.is_relative_to(ROOT)
-            if not known or (anchor and anchor not in anchors(target)):
-                lost.add(f"{path.name}: {file}#{anchor}")
-    assert not lost
-
-
-@cache
-def anchors(path: Path) -> set[str]:
-    """Return what a link into a page or a chapter can name: headings, labels and figures."""
-    text, names = path.read_text(encoding="utf8"), []
-    if path.suffix == ".ipynb":
-        nb = nbformat.reads(text, as_version=4)
-        text = markdown(nb)
-        names = [figure["name"] for figure in map(lab_form.figure_of, nb.cells) if figure]
-    titles = re.findall(r"^#+ (.+)$", re.sub(r"\]\([^)]*\)", "]", text), re.MULTILINE)
-    slugs = [re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles]
-    labels = re.findall(r"\$\$ \((eq-[\w-]+)\)|^:label: ([\w-]+)$", text, re.MULTILINE)
-    return {*names, *slugs, *map("".join, labels)}

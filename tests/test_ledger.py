@@ -14,6 +14,9 @@ from tools import ledger
 ROOT = Path(__file__).resolve().parents[1]
 
 
+NEW = "notebooks/03.ipynb"
+
+
 def notebook(*cells: tuple[str, str], tags: tuple[str, ...] = ()) -> str:
     made = [{"cell_type": k, "source": s, "metadata": {"tags": list(tags)}} for k, s in cells]
     return json.dumps({"cells": made})
@@ -129,33 +132,28 @@ def test_the_book_is_built_with_the_list_and_warns_of_an_orphan(
     assert "eq-new is in no docstring" in "".join(said)
 
 
-def proof(call: str, labels: str = "eq-law") -> str:
-    return notebook(("code", f"# proves by algebra: {labels}\n{call}"))
+def proof(call: str, labels: str = "eq-law") -> tuple[str, str]:
+    return NEW, notebook(("code", f"# proves by algebra: {labels}\n{call}"))
 
 
+def claim(code: str, label: str = "law", tags: tuple[str, ...] = ()) -> tuple[str, str]:
+    return NEW, notebook(("code", f"# proves in float64: eq-{label}\n{code}"), tags=tags)
+
+
+LABEL = ("book/intro.md", "\n$$ x $$ (eq-new)\n")
+DOCSTRING = ("stringlib/new.py", '""":eq:`eq-new`"""\n')
 PROOF = 'import pytest\n@pytest.mark.proves("eq-{}")\ndef test_x(): ...\n'
-CLAIM = "# proves in float64: eq-law\nassert True"
+TEST = ("tests/test_new.py", PROOF.format("new"))
 ORPHANS = {
-    "label without docstring": (
-        ("book/intro.md", "\n$$ x $$ (eq-new)\n"),
-        ("tests/test_new.py", PROOF.format("new")),
-        "book/intro.md: eq-new is in no docstring",
-    ),
-    "label without proof": (
-        ("book/intro.md", "\n$$ x $$ (eq-new)\n"),
-        ("stringlib/new.py", '""":eq:`eq-new`"""\n'),
-        "book/intro.md: eq-new is proved nowhere",
-    ),
+    "label without docstring": (LABEL, TEST, "book/intro.md: eq-new is in no docstring"),
+    "label without proof": (LABEL, DOCSTRING, "book/intro.md: eq-new is proved nowhere"),
     "docstring without label": (
         ("stringlib/new.py", 'def f():\n    """By :eq:`eq-new`."""\n'),
         "stringlib/new.py, docstring of stringlib.new.f: the docstring names eq-new",
     ),
-    "test without label": (
-        ("tests/test_new.py", PROOF.format("new")),
-        "tests/test_new.py::test_x: the proof names eq-new",
-    ),
+    "test without label": (TEST, "tests/test_new.py::test_x: the proof names eq-new"),
     "cell without label": (
-        ("notebooks/03.ipynb", notebook(("code", "# proves in float64: eq-new\nassert True"))),
+        claim("assert True", "new"),
         "notebooks/03.ipynb, cell 0: the proof names eq-new",
     ),
     "duplicate label": (
@@ -163,7 +161,7 @@ ORPHANS = {
         "notebooks/02_b.ipynb, cell 1: eq-law is labelled before, in book/intro.md",
     ),
     "cell without assert": (
-        ("notebooks/03.ipynb", notebook(("code", "# proves in float64: eq-law\nprint('assert')"))),
+        claim("print('assert')"),
         "notebooks/03.ipynb, cell 0: claims a proof but has no assert",
     ),
     "summary of another kind": (
@@ -172,26 +170,26 @@ ORPHANS = {
             "\n$$ x $$ (eq-new)\n\n| equation | in the code | proved by |\n|---|---|---|\n"
             "| {eq}`eq-new` | `f` | algebra, all sizes |\n",
         ),
-        ("stringlib/new.py", '""":eq:`eq-new`"""\n'),
-        ("tests/test_new.py", PROOF.format("new")),
+        DOCSTRING,
+        TEST,
         "book/intro: the summary proves eq-new by 'algebra, all sizes', "
         "its cells and tests in float64",
     ),
     "proof without its mutant": (
-        ("notebooks/03.ipynb", proof("proves('eq-law', a, b)")),
+        proof("proves('eq-law', a, b)"),
         "notebooks/03.ipynb, cell 0: the proof of eq-law has no wrong variant",
     ),
     "mutant that is the right side": (
-        ("notebooks/03.ipynb", proof("proves('eq-law', a, b + 1, wrong=b+1)")),
+        proof("proves('eq-law', a, b + 1, wrong=b+1)"),
         "notebooks/03.ipynb, cell 0: the wrong variant of eq-law is the right side",
     ),
     "name without a proof": (
-        ("notebooks/03.ipynb", proof("proves('eq-law', a, b, wrong=-b)", "eq-law, eq-a")),
+        proof("proves('eq-law', a, b, wrong=-b)", "eq-law, eq-a"),
         "notebooks/03.ipynb, cell 0: no proves(...) is of eq-a",
     ),
     **{
         f"cell tagged {tag}": (
-            ("notebooks/03.ipynb", notebook(("code", CLAIM), tags=(tag,))),
+            claim("assert True", tags=(tag,)),
             f"notebooks/03.ipynb, cell 0: claims a proof but is tagged {tag}",
         )
         for tag in ("nbval-skip", "skip-execution", "raises-exception")
@@ -215,28 +213,21 @@ def test_a_planted_orphan_is_named_with_its_place(
     assert f"error: {message}" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "$$ x $$ (eq-x)",
-        "$$\nx\n$$ (eq-x)",
-        "```{math}\n:label: eq-x\nx\n```",
-        "````{prf:proof}\n```{note}\ntext\n```\n$$x$$ (eq-x)\n````",
-        ":::{admonition} A title\n:class: tip\n```python\ny = 1\n```\n$$x$$ (eq-x)\n:::",
-    ],
-)
-def test_every_way_to_label_is_read(text: str) -> None:
-    assert list(ledger.labelled(f"Before $$y$$.\n\n{text}\n\nAfter `z`.")) == [("eq-x", "x")]
+LABELS = {
+    "$$ x $$ (eq-x)": ["x"],
+    "$$\nx\n$$ (eq-x)": ["x"],
+    "```{math}\n:label: eq-x\nx\n```": ["x"],
+    "````{prf:proof}\n```{note}\ntext\n```\n$$x$$ (eq-x)\n````": ["x"],
+    ":::{admonition} A title\n:class: tip\n```python\ny = 1\n```\n$$x$$ (eq-x)\n:::": ["x"],
+    # shown code labels nothing
+    "Write `$$ x $$ (eq-x)` so.": [],
+    "```\n$$ x $$ (eq-x)\n```": [],
+    "~~~\n```{math}\n:label: eq-x\n```\n~~~": [],
+    "$$ x $$ and then (eq-x)": [],
+}
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Write `$$ x $$ (eq-x)` so.",
-        "```\n$$ x $$ (eq-x)\n```",
-        "~~~\n```{math}\n:label: eq-x\n```\n~~~",
-        "$$ x $$ and then (eq-x)",
-    ],
-)
-def test_shown_code_labels_nothing(text: str) -> None:
-    assert list(ledger.labelled(text)) == []
+@pytest.mark.parametrize("text", LABELS)
+def test_every_way_to_label_is_read_and_no_other(text: str) -> None:
+    found = ledger.labelled(f"Before $$y$$.\n\n{text}\n\nAfter `z`.")
+    assert list(found) == [("eq-x", formula) for formula in LABELS[text]]

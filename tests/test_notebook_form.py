@@ -60,9 +60,6 @@ def save(folder: Path, nb: nbformat.NotebookNode, name: str = "chapter.ipynb") -
     return path
 
 
-# --- what is kept and what is dropped ---
-
-
 def test_a_sound_notebook_has_no_fault(tmp_path: Path) -> None:
     path = save(tmp_path, sound())
     assert notebooks.process(path, "check") == ("same", [])
@@ -97,15 +94,6 @@ def test_normalise_takes_out_what_differs_between_machines() -> None:
     assert error.traceback == ["E: no"]
 
 
-def test_normalise_twice_is_normalise_once() -> None:
-    nb = sound()
-    notebooks.normalise(nb)
-    once = notebooks.dump(nb)
-    again = nbformat.reads(once, as_version=4)
-    notebooks.normalise(again)
-    assert notebooks.dump(again) == once
-
-
 def test_a_list_of_numbers_takes_one_line_and_keeps_its_values() -> None:
     values = [0, -1.5, 2e-07, None, 1e300]
     text = "not a list: [\\n 1,\\n 2\\n]"
@@ -116,20 +104,12 @@ def test_a_list_of_numbers_takes_one_line_and_keeps_its_values() -> None:
 
 
 def test_a_chapter_by_itself_says_what_to_install() -> None:
-    setups = {
-        p: setup_of(nbformat.read(p, 4)) for p in (notebooks.ROOT / "notebooks").glob("*.ipynb")
-    }
-    heads = {"".join(setup.splitlines(keepends=True)[:4]) for setup in setups.values()}
-    (head,) = heads  # the same in all
+    chapters = [nbformat.read(p, 4).cells for p in (notebooks.ROOT / "notebooks").glob("*.ipynb")]
+    setups = [next(c.source for c in cells if c.cell_type == "code") for cells in chapters]
+    (head,) = {"\n".join(setup.splitlines()[:4]) for setup in setups}  # the same in all
     run = subprocess.run([sys.executable, "-S", "-I", "-c", head], capture_output=True, text=True)
-    assert (
-        "AssertionError: Run in the book's repository: make jupyter, or pip install" in run.stderr
-    )
-
-
-def setup_of(nb: nbformat.NotebookNode) -> str:
-    """Return the first code of a notebook."""
-    return next(cell.source for cell in nb.cells if cell.cell_type == "code")
+    said = "AssertionError: Run in the book's repository: make jupyter, or pip install"
+    assert said in run.stderr
 
 
 def test_jupyterlab_saves_a_chapter_in_this_form_and_trusted(tmp_path: Path, lab: Any) -> None:
@@ -151,9 +131,6 @@ def test_jupyterlab_saves_a_chapter_in_this_form_and_trusted(tmp_path: Path, lab
     assert WIDGET not in text
 
 
-# --- planted faults ---
-
-
 def planted(index: int, **changes: object) -> nbformat.NotebookNode:
     nb = sound()
     nb.cells[index].update(changes)
@@ -167,13 +144,6 @@ def plotly(alt: str, values: list[int]) -> dict[str, object]:
 def out_of_order() -> nbformat.NotebookNode:
     nb = sound()
     nb.cells[1].execution_count, nb.cells[2].execution_count = 2, 1
-    return nb
-
-
-def emptied() -> nbformat.NotebookNode:
-    nb = sound()
-    for cell in nb.cells[1:]:
-        cell.update(execution_count=None, outputs=[])
     return nb
 
 
@@ -233,38 +203,26 @@ def test_another_form_is_refused_and_written_anew(tmp_path: Path) -> None:
 def test_the_command_fails_on_a_fault_and_passes_without(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notebooks, "ProcessPoolExecutor", in_threads)
+    threads = lambda jobs, **_: ThreadPoolExecutor(jobs)  # noqa: E731  # processes take seconds
+    monkeypatch.setattr(notebooks, "ProcessPoolExecutor", threads)
     good = save(tmp_path, sound(), "good.ipynb")
-    bad = save(tmp_path, emptied(), "bad.ipynb")
+    bad = save(tmp_path, planted(1, execution_count=None), "bad.ipynb")
     assert notebooks.main(["--check", str(good)]) == 0
     assert notebooks.main(["--check", str(good), str(bad)]) == 1
     assert "bad.ipynb: cell 1: not run" in capfd.readouterr().err
 
 
-def in_threads(jobs: int, **_: object) -> ThreadPoolExecutor:
-    """Processes take seconds to start."""
-    return ThreadPoolExecutor(jobs)
-
-
-# --- with a kernel ---
-
-
-def live(path: Path) -> Path:
+def test_two_runs_leave_the_same_bytes(tmp_path: Path) -> None:
     cells = [
-        new_markdown_cell("# A chapter"),
         code("print(1 / 3)", None),
         code("import time\ntime.time()", None, tags=["nbval-ignore-output"]),
         code("import os\nos.environ['OMP_NUM_THREADS']", None),
     ]
-    return save(path, new_notebook(cells=cells))
-
-
-def test_two_runs_leave_the_same_bytes(tmp_path: Path) -> None:
-    path = live(tmp_path)
+    path = save(tmp_path, new_notebook(cells=cells))
     assert notebooks.main([str(path)]) == 0
     first = path.read_bytes()
     assert b"0.3333333333333333" in first
-    assert nbformat.read(path, 4).cells[3].outputs[0].data["text/plain"] == "'1'"
+    assert nbformat.read(path, 4).cells[2].outputs[0].data["text/plain"] == "'1'"
     assert notebooks.process(path, "run")[1] == []
     assert path.read_bytes() == first
 
