@@ -57,8 +57,7 @@ def test_rounds_are_interleaved_and_the_first_does_not_count():
     times = interleaved(calls, 4, clock=lambda: next(ticks))
     assert times == {name: [1000.0] * 4 for name in "abc"}
     rounds = [called[i : i + 3] for i in range(0, len(called), 3)]
-    assert len(rounds) == 5
-    assert all(sorted(r) == ["a", "b", "c"] for r in rounds)
+    assert [sorted(r) for r in rounds] == [["a", "b", "c"]] * 5
     assert len({tuple(r) for r in rounds}) > 1, "the order changes"
 
 
@@ -168,8 +167,6 @@ def test_what_moved_is_what_was_won_or_lost(monkeypatch, capsys, tmp_path):
         ]
 
     before, after = rows(1.25, 0.9, 1.5, 1.5), rows(0.99, 1.1, 2.0, None, 3.0)
-    lines = ["WON      1.25 → 0.99  won", "LOST     0.90 → 1.10  lost"]
-    assert moved.moved(before, after) == lines
     (tmp_path / "results").mkdir()
     (tmp_path / "results/bench-attention-cpu.json").touch()
     monkeypatch.setattr(moved, "ROOT", tmp_path)
@@ -178,7 +175,8 @@ def test_what_moved_is_what_was_won_or_lost(monkeypatch, capsys, tmp_path):
     moved.main(["attention"])
     assert capsys.readouterr().out.splitlines()[1:] == [
         "Goals that moved since the committed record:",
-        *(f"  {line}" for line in lines),
+        "  WON      1.25 → 0.99  won",
+        "  LOST     0.90 → 1.10  lost",
         "  (1 are not in that record)",
     ]
 
@@ -209,31 +207,19 @@ def test_a_run_prints_tables_and_goals_and_writes_a_record(options, capsys):
     assert set(few) == {c.name for c in SUITE.contestants if c.runs_at(FEW)}
     for name in SUITE.peers:
         assert re.search(rf"^  {name} +not installed$", printed, re.MULTILINE)
-    assert [outcome["met"] for outcome in data["goals"]] == [
-        True,
-        True,
-        False,
-        None,
-        False,
-        True,
-        True,
-    ]
+    met = [outcome["met"] for outcome in data["goals"]]
+    assert met == [True, True, False, None, False, True, True]
     ratio = summary(ratios(tiny, "RoPE", "clone"))
     mark = harness.UNSTEADY if unsteady(ratio) else ""
     assert re.search(rf"^  RoPE .* {ratio[1]:.2f} +\S+ +\S+{mark}$", printed, re.MULTILINE)
-    assert re.search(r"pass +1\.00  clone / clone ≤ 1", printed)
     place = r"\(tiny: B2 H2 N10 D8, forward and backward, 1 thread\)"
     assert re.search(rf"pass +\S+  RoPE \[neighbours\] / its bound ≥ 1e-06 {place}", printed)
-    assert re.search(
-        rf"pass +\S+  kept by MixedRoPE / RoPE \[neighbours\] ≤ 1e.06 {place}", printed
-    )
     assert re.search(r"MISS +1\.00  clone / clone ≥ 1\.5", printed)
     assert "not measured  transformers [halves] / RoPE [neighbours]" in printed
     assert re.search(r"MISS +0\.\d\d  peak of RoPE \[neighbours\] ≤ 1e-06 MB \(tiny", printed)
     (found,) = data["scaling"]
     assert [r["contestant"] for r in found["rows"]] == 2 * ["clone", "RoPE"]
     assert all(r["growth"] is None for r in found["rows"]), "both are short"
-    assert "Both: time grows as a power of the length" in printed
     assert list(options.output.parent.iterdir()) == [options.output]
 
 

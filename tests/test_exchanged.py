@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import pytest
 import torch
@@ -20,6 +21,7 @@ FEW = ("qwen2_vl", "codegen", "wav2vec2_conformer")
 
 def test_nearly_all_families_are_within_rounding() -> None:
     close = [row for row in ROWS.values() if exchanged.within(row)]
+    assert all(len(cells) == len(exchanged.HEADS) for cells in exchanged.table())
     assert len(close) >= 0.97 * len(ROWS) > 190
     assert all(exchanged.why(row) for row in ROWS.values() if not exchanged.within(row))
     assert all(row["lines"] <= 14 for row in close)
@@ -41,25 +43,11 @@ def test_no_narrow_model_is_worse_than_before() -> None:
             assert ours <= 2 * theirs + 1e-3, name
 
 
-def test_the_numbers_of_the_page() -> None:
-    facts = exchanged.facts()
-    assert int(facts["families"]) == len(ROWS)
-    assert (
-        int(facts["close"]) == len([*exchanged.table()]) == len(ROWS) - len([*exchanged.others()])
-    )
-    assert float(facts["largest"]) < 100
-    assert all(len(cells) == len(exchanged.HEADS) for cells in exchanged.table())
-
-
 def test_what_folds_through_norms_is_told_of_each_family() -> None:
-    rows = {told: names.split(", ") for told, _, names in exchanged.norms()}
-    behind, always, equal, never = rows.values()
+    behind, _, equal, never = (names.split(", ") for _, _, names in exchanged.norms())
     assert "hunyuan_v1_dense" in behind
-    assert {"qwen3", "gemma3", "olmo2"} <= set(equal)
-    assert {"persimmon", "chameleon", "cohere", "phi", "stablelm"} <= set(never)
-    assert {"glm4_moe", "gemma3n", "lfm2_moe"} <= set(equal)
-    counts = [int(count) for _, count, _ in exchanged.norms()]
-    assert counts == [len(behind), len(always), len(equal), len(never)]
+    assert {"qwen3", "gemma3", "olmo2", "glm4_moe", "gemma3n", "lfm2_moe"} <= {*equal}
+    assert {"persimmon", "chameleon", "cohere", "phi", "stablelm"} <= {*never}
     told = {row.get("norms") for row in ROWS.values()} - {None}
     assert {word for words in told for word in words.split(", ")} == set(exchanged.NORMS)
 
@@ -80,12 +68,16 @@ def test_norms_are_found_and_asked(norm: nn.Module, word: str) -> None:
     assert released.through_norms(plain) is None
 
 
+def family_of(name: str) -> tuple[Any, list[str]]:
+    """Return the file of a family's model and the classes that turn."""
+    other("transformers")
+    return next((module, kinds) for found, module, kinds in released.families() if found == name)
+
+
 @torch.no_grad()
 @pytest.mark.parametrize("family", FEW)
 def test_a_family_is_measured_as_the_record_says(family: str) -> None:
-    other("transformers")
-    found = {name: (module, kinds) for name, module, kinds in released.families() if name == family}
-    module, kinds = found[family]
+    module, kinds = family_of(family)
     row = released.measure(family, module, kinds)
     assert exchanged.within(row)
     assert row["model"] == ROWS[family]["model"]
@@ -131,9 +123,7 @@ def test_scales_of_layers_near_zero_do_not_hide_a_tower() -> None:
 @pytest.mark.parametrize("family", ["gptj", "roformer", "clvp"])
 def test_a_table_that_a_layer_keeps_can_be_wrong_too(family: str) -> None:
     """So the guard holds for lines of a class, which leave no encoder behind."""
-    other("transformers")
-    found = {name: (module, kinds) for name, module, kinds in released.families() if name == family}
-    module, kinds = found[family]
+    module, kinds = family_of(family)
     kind = next(
         each for each in vars(module).values()
         if isinstance(each, type) and each.__name__.endswith(("Model", "ClvpEncoder"))
