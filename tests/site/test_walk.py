@@ -16,7 +16,7 @@ from torch import Tensor
 
 import stringlib as sl
 from book.live import walk
-from tests.site.reader import DESKTOP, PHONE, ROOT, WINDOWS, Reader
+from tests.site.reader import DESKTOP, PHONE, ROOT, WINDOWS, Reader, drag, middle, straight
 
 ASSETS = ROOT / "book" / "_assets"
 TEXT = " ".join((ROOT / "book" / "walk.md").read_text(encoding="utf8").split())
@@ -164,13 +164,6 @@ def figure(site: Path, browser: Any) -> Iterator[Figure]:
     opened.reader.close()
 
 
-@pytest.fixture(scope="module")
-def touched(site: Path, browser: Any) -> Iterator[Figure]:
-    opened = Figure(site, browser, **PHONE)
-    yield opened
-    opened.reader.close()
-
-
 @pytest.mark.parametrize("case", WANTED)
 def test_the_page_computes_what_the_package_computes(case: str, figure: Figure) -> None:
     state, wanted = WANTED[case]
@@ -258,11 +251,8 @@ def test_hands_mouse_and_keys(figure: Figure) -> None:
     figure.show("set")
     strip, word = box.locator(".walk-strip").bounding_box(), box.locator(".walk-word")
     before = box.locator("canvas").nth(1).screenshot()
-    held = word.nth(4).bounding_box()
-    page.mouse.move(held["x"] + held["width"] / 2, held["y"] + 60)
-    page.mouse.down()
-    page.mouse.move(strip["x"] + strip["width"] * 0.08, held["y"] + 60, steps=9)
-    page.mouse.up()
+    x, y = middle(word.nth(4))[0], word.nth(4).bounding_box()["y"] + 60
+    drag(page, straight((x, y), (strip["x"] + strip["width"] * 0.08, y)))
     figure.rested("set", order=[4, 0, 1, 2, 3, 5])
     assert "has changed by 0.000" in figure.said()
     assert box.locator("canvas").nth(1).screenshot() == before  # the output stays
@@ -279,13 +269,8 @@ def test_hands_mouse_and_keys(figure: Figure) -> None:
     figure.show("rope", moved=10)
     dial = box.locator("canvas").nth(1).bounding_box()
     x, y = dial["x"] + dial["width"] / 4, dial["y"] + dial["width"] * 0.22
-    page.mouse.move(x + 40, y)
-    page.mouse.down()
-    for step in range(1, 33):  # one turn of pair 1
-        page.mouse.move(
-            x + 40 * math.cos(step / 32 * 6.2832), y - 40 * math.sin(step / 32 * 6.2832)
-        )
-    page.mouse.up()
+    turn = [math.tau * i / 32 for i in range(33)]  # of pair 1
+    drag(page, [(x + 40 * math.cos(angle), y - 40 * math.sin(angle)) for angle in turn])
     page.wait_for_function(
         "document.querySelector('#live-walk .live-said').innerText.includes('Moved by 16.3 tokens')"
     )
@@ -320,29 +305,21 @@ def test_hands_mouse_and_keys(figure: Figure) -> None:
     assert not figure.reader.complaints
 
 
-def test_a_finger_drags_a_word_and_a_patch(touched: Figure) -> None:
+def test_a_finger_drags_a_word_and_a_patch(site: Path, browser: Any) -> None:
     """A drag along the sentence moves the word; the page scrolls only where nothing is held."""
-    touch = touched.page.context.new_cdp_session(touched.page)
-
-    def drag(start: Any, end: Any) -> None:
-        at = [[start["x"] + start["width"] / 2, start["y"] + start["height"] / 2], end]
-        path = [[a + (b - a) * i / 8 for a, b in zip(*at, strict=True)] for i in range(9)]
-        for kind, (x, y) in zip(["touchStart", *["touchMove"] * 8], path, strict=True):
-            touch.send(
-                "Input.dispatchTouchEvent", {"type": kind, "touchPoints": [{"x": x, "y": y}]}
-            )
-        touch.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
-
-    touched.show("set")
-    strip = touched.box.locator(".walk-strip").bounding_box()
-    word = touched.box.locator(".walk-word").nth(4).bounding_box()
-    drag(word, [strip["x"] + 10, word["y"] + word["height"] / 2])
-    touched.rested("set", order=[4, 0, 1, 2, 3, 5])
-    touched.show("grid")
-    board = touched.box.locator("canvas").nth(1).bounding_box()
-    patch = touched.box.locator(".walk-pieces button").nth(5).bounding_box()
-    drag(patch, [board["x"] + board["width"] - 5, board["y"] + board["height"] - 5])
-    assert json.loads(touched.rested("grid", mark=5)["cells"])[5] == [4, 4]
+    figure = Figure(site, browser, **PHONE)
+    figure.show("set")
+    strip, word = figure.box.locator(".walk-strip").bounding_box(), figure.box.locator(".walk-word")
+    start = middle(word.nth(4))
+    drag(figure.page, straight(start, (strip["x"] + 10, start[1])), finger=True)
+    figure.rested("set", order=[4, 0, 1, 2, 3, 5])
+    figure.show("grid")
+    board = figure.box.locator("canvas").nth(1).bounding_box()
+    corner = board["x"] + board["width"] - 5, board["y"] + board["height"] - 5
+    patch = figure.box.locator(".walk-pieces button").nth(5)
+    drag(figure.page, straight(middle(patch), corner), finger=True)
+    assert json.loads(figure.rested("grid", mark=5)["cells"])[5] == [4, 4]
+    figure.reader.close()
 
 
 def test_scrolling_passes_every_stop_and_keys_reach_the_controls(figure: Figure) -> None:
@@ -403,18 +380,16 @@ def test_every_stop_fits_and_shuts_nobody_out(
     figure.reader.close()
 
 
-def test_without_javascript_and_on_paper_the_walk_can_be_read(site: Path, browser: Any) -> None:
-    context = browser.new_context(java_script_enabled=False, offline=True)
-    page = context.new_page()
-    page.goto((site / "book" / "walk.html").as_uri())
-    poster = page.locator("#live-walk img")
+def test_without_javascript_the_walk_can_be_read(site: Path, plain: Any) -> None:
+    plain.goto((site / "book" / "walk.html").as_uri())
+    poster = plain.locator("#live-walk img")
     assert poster.get_attribute("alt").startswith("The figure at stop 3, RoPE.")
-    title, first = (
-        page.locator("article h1").bounding_box(),
-        page.locator("article h2").first.bounding_box(),
-    )
-    assert title["y"] < poster.bounding_box()["y"] < first["y"]
-    context.close()
+    parts = (plain.locator("article h1"), poster, plain.locator("article h2").first)
+    places = [part.bounding_box()["y"] for part in parts]
+    assert places == sorted(places)
+
+
+def test_on_paper_the_walk_can_be_read(site: Path, browser: Any) -> None:
     figure = Figure(site, browser, **DESKTOP)
     figure.show("set")
     figure.page.emulate_media(media="print")
