@@ -1,4 +1,4 @@
-"""The map of methods, tables that sort, and the front page's questions, which lead to answers."""
+"""The map of methods, and tables that sort."""
 
 from __future__ import annotations
 
@@ -48,9 +48,6 @@ def test_every_table_sorts_by_every_heading(
                 numbers = [float(n[0].replace(",", "").replace("−", "-")) for n in begins if n]
                 assert numbers == sorted(numbers, reverse=said == "descending")
         assert sorted(reader.page.evaluate(COLUMN, [table, heads[0]])) == before
-
-
-# --- the map of methods ---
 
 
 def shown(reader: Reader) -> list[str]:
@@ -155,27 +152,13 @@ def test_a_map_with_an_open_row_shuts_nobody_out(
     assert reader.faults() + reader.barriers() == []
 
 
-def test_without_a_script_the_map_stands_and_opens(site: Path, browser: Any) -> None:
-    context = browser.new_context(java_script_enabled=False)
-    page = context.new_page()
-    page.goto((site / "book" / "choose.html").as_uri())
-    rows = page.query_selector_all(".book-method")
+def test_without_a_script_the_map_stands_and_opens(site: Path, plain: Any) -> None:
+    plain.goto((site / "book" / "choose.html").as_uri())
+    rows = plain.query_selector_all(".book-method")
     assert len(rows) == len(having())
     assert all(row.is_visible() for row in rows)
-    assert not page.query_selector("#need-text").is_visible()
-    assert not page.query_selector("a.book-shows").is_visible()
-    row = page.query_selector("#method-gla")
+    assert not plain.query_selector("#need-text").is_visible()
+    assert not plain.query_selector("a.book-shows").is_visible()
+    row = plain.query_selector("#method-gla")
     row.query_selector("summary").click()
     assert row.query_selector("dl").is_visible()
-    context.close()
-
-
-def test_every_question_of_the_front_page_has_its_answer(site: Path, reader: Reader) -> None:
-    reader.open(site / "book" / "intro.html")
-    links = reader.page.query_selector_all(".book-front a[href^='choose.html#']")
-    targets = [link.get_attribute("href") for link in links]
-    assert len(targets) >= 4
-    for target in targets:
-        reader.page.goto((site / "book").as_uri() + "/" + target)
-        place = reader.page.query_selector("#" + target.partition("#")[2])
-        assert place.bounding_box()["y"] < reader.page.viewport_size["height"]
