@@ -23,19 +23,10 @@ EXAMPLES = {
     if example.examples
 }
 FIRST = (
-    "RoPE",
-    "CirculantSTRING",
-    "RotaryEncoder.phases",
-    "RotaryEncoder.fold",
-    "FavorFeatures",
-    "MultiHeadAttention",
-    "ViT",
-    "LanguageModel",
-    "grid_positions",
-    "make_encoder",
-    "softmax_attention",
-    "linear_attention",
-)
+    "RoPE", "CirculantSTRING", "RotaryEncoder.phases", "RotaryEncoder.fold", "FavorFeatures",
+    "MultiHeadAttention", "ViT", "LanguageModel", "grid_positions", "make_encoder",
+    "softmax_attention", "linear_attention",
+)  # fmt: skip
 """What a user meets first."""
 
 

@@ -23,7 +23,7 @@ from stringlib import STRING, ALiBi, MixedRoPE, RoPE, T5Bias
 from stringlib.encoders import scaling
 from stringlib.encoders.string import RotaryEncoder
 from stringlib.inputs import LAYOUTS
-from stringlib.positions import geometric_frequencies, grid_positions
+from stringlib.positions import grid_positions
 from stringlib.testing import properties
 from tests.draws import random
 
@@ -85,13 +85,15 @@ class Text:
         return self.model.apply_rotary_pos_emb(q, k, *self.tables(q, positions))
 
 
-class Llama4(Text):
-    """Wants heads behind tokens."""
+def behind_tokens(turn: Any, q: Tensor, k: Tensor, *tables: Tensor) -> tuple[Tensor, Tensor]:
+    """Return what a function makes of queries and keys that wants heads behind tokens."""
+    q, k = turn(q.transpose(1, 2), k.transpose(1, 2), *tables)
+    return q.transpose(1, 2), k.transpose(1, 2)
 
+
+class Llama4(Text):
     def __call__(self, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        phases, heads = self.tables(q, positions), (q.transpose(1, 2), k.transpose(1, 2))
-        q, k = self.model.apply_rotary_emb(*heads, phases)
-        return q.transpose(1, 2), k.transpose(1, 2)
+        return behind_tokens(self.model.apply_rotary_emb, q, k, self.tables(q, positions))
 
 
 class Gemma4(Text):
@@ -128,16 +130,14 @@ def qwen2_vl_tower(q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Ten
     ids = model.get_vision_position_ids(grid, made.spatial_merge_size)
     assert torch.equal(ids.double(), positions)
     tables = model.Qwen2VLVisionRotaryEmbedding(made)(q, ids.mT[None])
-    q, k = model.apply_rotary_pos_emb_vision(q.transpose(1, 2), k.transpose(1, 2), *tables)
-    return q.transpose(1, 2), k.transpose(1, 2)
+    return behind_tokens(model.apply_rotary_pos_emb_vision, q, k, *tables)
 
 
 def llama_4_tower(q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
     model = part("llama4", "modeling")
     made = config("llama4", "Llama4Vision", hidden_size=1408, image_size=14 * ROWS)
-    q, k = q.transpose(1, 2), k.transpose(1, 2)
-    q, k = model.vision_apply_rotary_emb(q, k, model.Llama4VisionRotaryEmbedding(made)(q))
-    return q.transpose(1, 2), k.transpose(1, 2)
+    table = model.Llama4VisionRotaryEmbedding(made)(q)
+    return behind_tokens(model.vision_apply_rotary_emb, q, k, table)
 
 
 def dinov3(q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
@@ -332,11 +332,6 @@ def test_every_row_is_held_to_a_model() -> None:
     assert len(RELEASED) > 20
 
 
-def test_the_scale_of_deepseek_has_the_factor_of_yarn_squared() -> None:
-    grown = part("deepseek_v3", "modeling").yarn_apply_mscale(DEEPSEEK, 1.0)
-    assert grown == pytest.approx(scaling.yarn_attention_factor(40) ** 2)
-
-
 @pytest.mark.parametrize("kind", ["Qwen2VL", "Qwen3VL"])
 def test_words_after_an_image_go_on_behind_its_longer_side(kind: str) -> None:
     """And the image stands in the text as one token of time."""
@@ -355,46 +350,17 @@ def test_words_after_an_image_go_on_behind_its_longer_side(kind: str) -> None:
 
 # --- scalings ---
 
-PAIRS, BASE = 64, 10_000.0
-PLAIN = geometric_frequencies(PAIRS, BASE)[None, :, None]
-FACTORS = 1 + torch.linspace(0, 3, PAIRS, dtype=torch.float64)
-LISTS = {"short_factor": FACTORS.tolist(), "long_factor": (2 * FACTORS).tolist()}
-EIGHT = {"factor": 8.0, "original_max_position_embeddings": 512}
-FACTOR = scaling.yarn_attention_factor
-LONG_FACTOR = scaling.long_rope_attention_factor(8, 512)
-OTHER_ENDS = {"beta_fast": 20, "beta_slow": 2, "mscale": 1.0, "mscale_all_dim": 0.7}
-SCALINGS = {
-    "linear": ({"factor": 4.0}, 0, scaling.position_interpolation(PLAIN, 4), 1.0),
-    "dynamic": ({"factor": 2.0}, 9000, scaling.ntk_aware(PLAIN, 2 * 9000 / 4096 - 1), 1.0),
-    "yarn": (EIGHT, 0, scaling.yarn_by_index(PLAIN, 8, 512), FACTOR(8)),
-    "yarn, not rounded": ({**EIGHT, "truncate": False}, 0,
-                          scaling.yarn_by_index(PLAIN, 8, 512, truncate=False), FACTOR(8)),
-    "yarn, other ends": ({**EIGHT, **OTHER_ENDS}, 0,
-                         scaling.yarn_by_index(PLAIN, 8, 512, slow=2, fast=20),
-                         FACTOR(8) / FACTOR(8, 0.7)),
-    "longrope": ({**EIGHT, **LISTS}, 512, scaling.long_rope(PLAIN, FACTORS), LONG_FACTOR),
-    "longrope, longer": ({**EIGHT, **LISTS}, 513, scaling.long_rope(PLAIN, 2 * FACTORS),
-                         LONG_FACTOR),
-    "llama3": ({**EIGHT, "low_freq_factor": 1.0, "high_freq_factor": 4.0}, 0,
-               scaling.yarn(PLAIN, 8, 512, slow=1, fast=4), 1.0),
-    "proportional": ({"partial_rotary_factor": 0.25}, 0,
-                     PLAIN * (torch.arange(PAIRS) < PAIRS // 4)[:, None], 1.0),
-}  # fmt: skip
 
-
-@pytest.mark.parametrize("name", SCALINGS)
-def test_scaled_frequencies_are_those_of_transformers(name: str) -> None:
-    utils = other("transformers.modeling_rope_utils")
-    options, length, ours, factor = SCALINGS[name]
-    kind = name.partition(",")[0]
-    parameters = rope(BASE, **options) | {"rope_type": kind}
-    sizes = {"hidden_size": 256, "num_attention_heads": 2, "max_position_embeddings": 4096}
-    made = config("llama", "Llama", rope_parameters=parameters, **sizes)
-    theirs, found = utils.ROPE_INIT_FUNCTIONS[kind](made, None, seq_len=length)
-    assert found == pytest.approx(factor, rel=1e-12)
-    assert ((theirs - ours.flatten()).abs() <= 1e-6 * ours.flatten()).all()
-    if kind != "linear":  # nor are they those of another scaling
-        assert not torch.allclose(theirs.double(), PLAIN.flatten() / 4, rtol=1e-3)
+def test_checkpoints_with_two_scales_have_the_factors_of_yarn() -> None:
+    """The second one's square is in the scale of the softmax, the quotient in the tables."""
+    told = {"factor": 8.0, "original_max_position_embeddings": 512}
+    told |= {"mscale": 1.0, "mscale_all_dim": 0.7}
+    made = config("llama", "Llama", rope_parameters=rope(1e4, **told) | {"rope_type": "yarn"})
+    _, found = other("transformers.modeling_rope_utils").ROPE_INIT_FUNCTIONS["yarn"](made, None)
+    factors = [scaling.yarn_attention_factor(8, weight) for weight in (1, 0.7)]
+    assert found == pytest.approx(factors[0] / factors[1], rel=1e-12)
+    grown = part("deepseek_v3", "modeling").yarn_apply_mscale(DEEPSEEK, 1.0)
+    assert grown == pytest.approx(scaling.yarn_attention_factor(40) ** 2)
 
 
 def test_channels_that_stay_still_escape_the_factor_of_longrope() -> None:
@@ -447,26 +413,6 @@ def test_the_slopes_of_bloom_and_mpt(heads: int) -> None:
     for theirs in (bloom, mpt):
         assert properties.largest_difference(weights(theirs), ours) < 1e-7
         assert properties.largest_difference(weights(2 * theirs), ours) > 1e-3
-
-
-def test_v_jepa_2_has_no_rotation_and_is_not_relative() -> None:
-    """Its tables are those of one layout and its pairs those of the other."""
-    turn, dim = part("vjepa2", "modeling").rotate_queries_or_keys, 20
-    q, k = random(2, 1, 1, 9, dim)
-    positions = torch.arange(9.0).double()[:, None]
-
-    def theirs(x: Tensor, positions: Tensor) -> Tensor:
-        return turn(x, positions.mT[None])
-
-    def error(turn: Callable[[Tensor, Tensor], Tensor]) -> float:
-        return properties.shift_error(lambda p: turn(q, p) @ turn(k, p).mT, positions, 7.0)
-
-    unit = torch.eye(dim, dtype=torch.float64)[None, None]
-    matrix = theirs(unit, torch.full((dim, 1), 3.0, dtype=torch.float64))[0, 0].mT
-    assert properties.orthogonality_error(matrix) > 0.1
-    assert error(theirs) > 0.1
-    for layout in LAYOUTS:
-        assert error(RoPE(dim, layout=layout).rotate) < 1e-12
 
 
 def test_the_libraries_are_imported_in_plain_python() -> None:

@@ -60,6 +60,15 @@ def pinned() -> dict[str, str]:
     return found
 
 
+def needs_of(name: str, extras: Iterable[str] = ("",)) -> list[Requirement]:
+    """Return what an installed package requires; nothing of one that is for another system."""
+    try:
+        needs = [Requirement(text) for text in requires(name) or []]
+    except PackageNotFoundError:
+        return []
+    return [n for e in extras for n in needs if not n.marker or n.marker.evaluate({"extra": e})]
+
+
 # --- metadata, constraints and environment ---
 
 
@@ -82,12 +91,7 @@ def test_everything_that_is_brought_in_is_pinned() -> None:
         seen.add((name, *requirement.extras))
         if name not in pins:
             missing.add(name)
-        try:
-            needs = [Requirement(text) for text in requires(name) or []]
-        except PackageNotFoundError:
-            continue  # for another system
-        for extra in ("", *requirement.extras):
-            todo += [n for n in needs if not n.marker or n.marker.evaluate({"extra": extra})]
+        todo += needs_of(name, ("", *requirement.extras))
     assert missing == set()
     assert len(seen) > 100
 
@@ -95,16 +99,10 @@ def test_everything_that_is_brought_in_is_pinned() -> None:
 def test_no_pin_holds_back_another_pytorch() -> None:
     """``make TORCH=...`` leaves free what wants one version of PyTorch and no other."""
     held = [name for name, pin in pinned().items() if not re.match(install.FIT, f"{name}=={pin}")]
-    wrong = []
-    for name in held:
-        try:
-            needs = [Requirement(text) for text in requires(name) or []]
-        except PackageNotFoundError:
-            continue  # for another system
-        plain = [n for n in needs if not n.marker or n.marker.evaluate({"extra": ""})]
-        wrong += [name for n in plain if n.name == "torch" and "==" in str(n.specifier)]
     assert held
-    assert wrong == []
+    for name in held:
+        torch = [n.specifier for n in needs_of(name) if n.name == "torch"]
+        assert not any("==" in str(versions) for versions in torch), name
 
 
 def test_the_conda_environment_has_the_same_ranges() -> None:
@@ -131,10 +129,8 @@ def test_the_python_versions_agree_everywhere() -> None:
     (conda,) = (d for d in CONDA if isinstance(d, str) and d.startswith("python>"))
     admitted = [f"3.{n}" for n in range(20) if f"3.{n}" in Requirement(conda).specifier]
     assert admitted == list(PYTHONS)
-    matrix = yaml.safe_load(read(".github/workflows/test.yml"))["jobs"]["test"]["strategy"][
-        "matrix"
-    ]
-    assert matrix["python"] == [oldest, newest]
+    jobs = yaml.safe_load(read(".github/workflows/test.yml"))["jobs"]
+    assert jobs["test"]["strategy"]["matrix"]["python"] == [oldest, newest]
 
 
 def test_the_version_stands_in_one_place() -> None:
@@ -285,7 +281,8 @@ def test_imports_run_one_way() -> None:
 
 
 def test_the_package_imports_with_torch_alone() -> None:
-    only_extras = set(declared("dev")) - set(declared())
+    assert [*declared()] == ["torch"]
+    only_extras = set(declared("dev")) - {"torch"}
     blocked = {name for name, packages in providers().items() if packages & only_extras}
     program = textwrap.dedent(f"""
         import sys
@@ -333,6 +330,7 @@ def test_the_wheel_holds_the_whole_package_and_nothing_else(wheel: zipfile.ZipFi
     inside = {name for name in wheel.namelist() if ".dist-info/" not in name}
     files = {str(p.relative_to(ROOT)) for p in (ROOT / "stringlib").rglob("*.py")}
     assert inside == files | {"stringlib/py.typed"}
+    assert any(name.endswith("licenses/LICENSE") for name in wheel.namelist())
     folders = {str(Path(name).parent) for name in files}
     assert {f"{folder}/__init__.py" for folder in folders} <= files, "a folder is no package"
 
@@ -345,11 +343,3 @@ def test_an_editable_install_finds_what_stands_beside_the_package(tree: Path) ->
     archive = zipfile.ZipFile(built)
     (path,) = (n for n in archive.namelist() if n.endswith(".pth"))
     assert Path(archive.read(path).decode().strip()) == tree
-
-
-def test_the_wheel_alone_needs_torch_alone(wheel: zipfile.ZipFile) -> None:
-    (metadata,) = (n for n in wheel.namelist() if n.endswith(".dist-info/METADATA"))
-    text = wheel.read(metadata).decode()
-    plain = [r for r in re.findall(r"(?m)^Requires-Dist: (.+)$", text) if "extra ==" not in r]
-    assert [Requirement(r).name for r in plain] == ["torch"]
-    assert any(name.endswith("licenses/LICENSE") for name in wheel.namelist())
