@@ -21,9 +21,9 @@ SUITES = {
 }
 SIZES = {
     "encoders": (2, 2, 10, 8),
-    "attention": (2, 2, 128, 4),
+    "attention": (2, 2, 192, 4),  # three chunks of 64: the middle one takes and gives a state
     "states": (2, 3, 130, 8),
-    "delta": (2, 2, 128, 4),
+    "delta": (2, 2, 192, 4),
     "models": (2, 2, 16, 8),
 }
 # distribution → how its contestants are called
@@ -193,8 +193,8 @@ def test_one_that_computes_something_else_is_refused(build, tolerance, agrees):
 def test_softmax_with_a_bias_is_the_formula():  # alone in its family without a compiler
     data = attention.make_data(tiny(attention.SUITE), CPU)
     q, k, v = data.qkv
-    offset = torch.arange(128) - torch.arange(128)[:, None]
-    logits = q @ k.mT / 4**0.5 + data.bias[:, 127 + offset]
+    offset = torch.arange(192) - torch.arange(192)[:, None]
+    logits = q @ k.mT / 4**0.5 + data.bias[:, 191 + offset]
     (biased,) = (c for c in attention.CONTESTANTS if c.name == "SDPA with a bias")
     (found,) = biased.build(tiny(attention.SUITE), data).call(q, k, v)
     assert largest_difference(found, logits.softmax(-1) @ v) < 1e-5
