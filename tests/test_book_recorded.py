@@ -29,6 +29,7 @@ And ``python results/{0}.py`` is said again.
    python results/{0}.py --seeds 5
    python results/{1}.py --seeds 5
    python results/{2}.py --seeds 5
+   python results/{3}.py --seeds 5
 
 After.
 """
@@ -38,7 +39,7 @@ UNKNOWN = "does not tell whether its code was today's (commit aaaaaaa, bbbbbbb)"
 
 @pytest.fixture
 def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Return what builds a page about two records, and gives its text, line by line."""
+    """Return what builds a page about four records, and gives its text, line by line."""
     book_recorded.mark.cache_clear()
     monkeypatch.setitem(sys.modules, "book_recorded", book_recorded)
     monkeypatch.setattr(book_recorded, "RESULTS", tmp_path)
@@ -77,29 +78,20 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     book_recorded.mark.cache_clear()
 
 
-def test_a_record_of_other_code_is_marked_once_below_its_first_command(page) -> None:
-    lines = page("other", "old", "same")
+def test_records_of_other_code_are_marked_once_below_their_first_command(page) -> None:
+    """In the order of a block; one of another Python is not said to be of other code."""
+    lines = page("other", "same", "old", "foreign")
     marks = [i for i, line in enumerate(lines) if line.split(": ")[-1] in (OTHER, UNKNOWN)]
-    assert [lines[i] for i in marks] == [f"other.json: {OTHER}", f"old.json: {UNKNOWN}"]
+    told = [f"other.json: {OTHER}", f"old.json: {UNKNOWN}", f"foreign.json: {UNKNOWN}"]
+    assert [lines[i] for i in marks] == told
     assert lines[marks[0] - 1] == "The study, python results/other.py, was run."
-    assert lines[marks[1] - 1] == "python results/same.py --seeds 5"
-    assert lines[marks[1] + 1] == "After."
-
-
-def test_several_records_of_one_command_block_stand_in_its_order(page) -> None:
-    lines = page("same", "old", "other")
-    place = lines.index(f"old.json: {UNKNOWN}")
-    assert lines[place + 1] == f"other.json: {OTHER}"
-    assert lines[place - 1] == "python results/other.py --seeds 5"
+    assert lines[marks[1] - 1] == "python results/foreign.py --seeds 5"
+    assert lines[marks[2] + 1] == "After."
     assert not [line for line in lines if "same.json" in line]
 
 
-def test_a_record_of_another_python_is_not_said_to_be_of_other_code(page) -> None:
-    assert f"foreign.json: {UNKNOWN}" in page("foreign", "same", "same")
-
-
 def test_the_page_that_explains_the_mark_has_none(page) -> None:
-    lines = page("other", "old", "same", folder="book", name="running")
+    lines = page("other", "old", "same", "same", folder="book", name="running")
     assert not [line for line in lines if ".json" in line]
 
 
@@ -129,5 +121,5 @@ def test_a_name_that_somebody_adds_changes_no_digest_of_the_build(tmp_path, monk
 def test_what_both_codes_do_at_first_is_said(page, tmp_path, largest, code, end) -> None:
     told = {"other": {"code": code, "steps": 5, "largest": largest}}
     (tmp_path / "first_steps.json").write_text(json.dumps(told), encoding="utf8")
-    lines = page("same", "other", "same")
+    lines = page("same", "other", "same", "same")
     assert f"other.json: {OTHER.replace(' (commit', f'{end} (commit')}" in lines

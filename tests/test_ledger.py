@@ -222,6 +222,7 @@ LABELS = {
     # shown code labels nothing
     "Write `$$ x $$ (eq-x)` so.": [],
     "```\n$$ x $$ (eq-x)\n```": [],
+    "```{code-block} md\n$$ x $$ (eq-x)\n```": [],
     "~~~\n```{math}\n:label: eq-x\n```\n~~~": [],
     "$$ x $$ and then (eq-x)": [],
 }
