@@ -44,8 +44,17 @@ def launch(*words, **environment):
     )
 
 
-def start(output, jobs="1", **environment):
-    return launch(str(SCRIPT), "--output", str(output), "--jobs", jobs, **environment)
+def words_for(output, jobs="1"):
+    return ["--output", str(output), "--jobs", jobs]
+
+
+def wait_for(found, seconds=100):
+    """Return what is found as soon as it is there."""
+    deadline = time.monotonic() + seconds
+    while not (it := found()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return it
 
 
 def data(output):
@@ -99,7 +108,7 @@ def study(monkeypatch):
 
 
 def test_a_study_ends_in_a_record_of_its_cells_as_they_stand(study, output, capsys):
-    study.main(["--jobs", "1", "--output", str(output)])
+    study.main(words_for(output))
     assert "6 runs to do, 0 done" in capsys.readouterr().out
     assert data(output) == EXPECTED
     assert read_record(output)["code"] == study.STUDY.code == digest(code_of(run=study.run))
@@ -117,22 +126,23 @@ def test_a_run_that_fails_leaves_the_others_and_is_named(study, output, monkeypa
     monkeypatch.setenv("WRONG", "a1")
     monkeypatch.setenv("NAN", "b0")
     with pytest.raises(SystemExit) as stopped:
-        study.main(["--jobs", "1", "--output", str(output)])
-    assert "ArithmeticError: as asked\n^ in 'a' with seed 1" in str(stopped.value)
-    assert "must return JSON: Out of range float values" in str(stopped.value)
-    assert "^ in 'b' with seed 0" in str(stopped.value)
-    assert "2 of 6 runs failed; the others are kept" in str(stopped.value)
+        study.main(words_for(output))
+    for words in (
+        "ArithmeticError: as asked\n^ in 'a' with seed 1",
+        "must return JSON: Out of range float values",
+        "^ in 'b' with seed 0",
+        "2 of 6 runs failed; the others are kept",
+    ):
+        assert words in str(stopped.value)
     assert not output.exists()
     assert len(kept(output)) == 4
     monkeypatch.delenv("WRONG")
     monkeypatch.delenv("NAN")
-    study.main(["--jobs", "1", "--output", str(output)])
+    study.main(words_for(output))
     assert data(output) == EXPECTED
 
 
 class One(nn.Module):
-    """A number that learns."""
-
     def __init__(self):
         super().__init__()
         self.number = nn.Parameter(torch.tensor(1.0))
@@ -155,7 +165,7 @@ def test_a_run_that_was_stopped_on_its_way_goes_on_unless_its_code_changed(
     diary = tmp_path / "diary"
     monkeypatch.setenv("DIARY", str(diary))
     run = Training(One, noted, lambda model: {"number": model.number.item()}, rates=0.1)
-    words = ["--jobs", "1", "--seeds", "1", "--output", str(output)]
+    words = [*words_for(output), "--seeds", "1"]
     study = Study(SCRIPT, "About.", {"a": {}}, run, steps=9)
     with pytest.raises(SystemExit):
         study.main(words)
@@ -181,7 +191,7 @@ def test_a_study_that_is_stopped_keeps_what_is_done(study, output, monkeypatch, 
         if len(kept(output)) == 2:
             os.kill(os.getpid(), number)
 
-    words = ["--jobs", "1", "--output", str(output)]
+    words = words_for(output)
     real, before = Checkpoint.write, signal.getsignal(signal.SIGTERM)
     with monkeypatch.context() as patch:
         patch.setattr(Checkpoint, "write", write)
@@ -204,7 +214,7 @@ def test_a_killed_process_costs_its_own_run_alone(study, output, monkeypatch, tm
         for name, value in {"KILLED": "a1", "DIARY": str(diary), "HANG": ""}.items():
             patch.setenv(name, value)
         with pytest.raises(SystemExit) as stopped:
-            study.main(["--jobs", "2", "--output", str(output)])
+            study.main(words_for(output, "2"))
     told, named, count = str(stopped.value).splitlines()
     assert told.startswith("the process of the run was killed again and again")
     assert named == "^ in 'a' with seed 1"
@@ -215,26 +225,17 @@ def test_a_killed_process_costs_its_own_run_alone(study, output, monkeypatch, tm
     begun = [line.split()[0] for line in diary.read_text().splitlines()]
     assert begun.count("a1") == 2  # killed once, it would have cost nothing: test_study_cluster
     assert len(kept(output)) == 5
-    study.main(["--jobs", "1", "--output", str(output)])
+    study.main(words_for(output))
     assert data(output) == EXPECTED
 
 
-def slow(output):
-    """Return a study with two processes, of whose runs one lasts and two are done."""
-    process = start(output, "2", SLOW="b1")
-    deadline = time.monotonic() + 100
-    while len(kept(output)) < 2:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return process
-
-
 def test_processes_end_with_the_one_that_waits_for_them(study, output):
-    process = slow(output)
+    process = launch(str(SCRIPT), *words_for(output, "2"), SLOW="b1")  # one of its runs lasts
+    wait_for(lambda: len(kept(output)) >= 2)
     process.kill()
     process.communicate(timeout=20)  # its processes have its output open
     assert len(kept(output)) < 6
-    study.main(["--output", str(output), "--jobs", "1"])
+    study.main(words_for(output))
     assert data(output) == EXPECTED
 
 
@@ -259,9 +260,9 @@ def test_a_second_process_is_refused_while_the_first_runs(study, output):
 )
 def test_runs_of_another_study_are_not_taken_for_done(output, capsys, change, todo):
     told = {"cells": CELLS, "run": lambda seed, steps, scale, sizes=(): {"x": 1.5}, "steps": 5}
-    words = ["--jobs", "1", "--seeds", "1", "--output", str(output)]
+    words = [*words_for(output), "--seeds", "1"]
     for each in (told, {**told, **change}):
-        output.parent.joinpath(output.name).unlink(missing_ok=True)
+        output.unlink(missing_ok=True)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(shutil, "rmtree", lambda path: None)  # as if it had not come to an end
             Study(SCRIPT, "About.", **each).main(words)
@@ -272,8 +273,8 @@ def test_runs_of_another_study_are_not_taken_for_done(output, capsys, change, to
 
 
 def test_some_cells_alone_leave_no_record_until_none_is_missing(study, output):
-    study.main(["--jobs", "1", "--output", str(output), "--only", "a*"])
+    study.main([*words_for(output), "--only", "a*"])
     assert not output.exists()
     assert {cell for cell, _ in kept(output)} == {"a"}
-    study.main(["--jobs", "1", "--output", str(output), "--only", "b"])
+    study.main([*words_for(output), "--only", "b"])
     assert data(output) == EXPECTED

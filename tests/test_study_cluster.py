@@ -7,23 +7,14 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from contextlib import ExitStack, contextmanager
 
 import pytest
 
 from lab.records import read_record
-from tests.test_study import EXPECTED, ROOT, SCRIPT, data
+from tests.test_study import EXPECTED, ROOT, SCRIPT, data, wait_for
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
-
-
-def wait_for(found):
-    deadline = time.monotonic() + 100
-    while not (it := found()):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return it
 
 
 @contextmanager

@@ -105,11 +105,21 @@ def test_seeds_begin_where_they_are_told_to_and_rates_are_each_once():
     options = read_options([*RECALL, "--seeds", "2", "--first-seed", "5", "--rate", "1e-3,1,1.0"])
     assert list(options.seeds) == [5, 6]
     assert [s.rate for s in options.cells["softmax"].settings] == [1e-3, 1]
+    one = read_options([*RECALL, "--rate", "1e-3,"])  # and a comma
+    assert [s.rate for s in one.cells["softmax"].settings] == [1e-3]
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (["recal"], "task must be one of recall, mqar, listops, digits"),
+        (["digits", "--task-option", "options=3"], "options"),
+        (["--attention", "softmax,sofmax"], "--attention must name some of softmax"),
+        (["--task-option", "pear=3"], "--task-option of recall must be one of pairs"),
+        (["--model-option", "attention=relu"], "must be given as --attention"),
+        (["--attention", "softmax,relu", "--features", "8"], "--features must go with"),
+        (["--weight", "cosine", "--attention", "relu"], "horizon must be given"),
+        (["--accelerator", "abacus"], "accelerator='abacus'"),
         (["--cell", "attention=elu"], '--cell must be "NAME: OPTION=VALUE …"'),
         (["--cell", "a: attention=elo"], "a: attention must name some of softmax, relu"),
         (["--cell", "a: shift=yes"], "a: shift must name some of off, on, got 'yes'"),
@@ -117,17 +127,13 @@ def test_seeds_begin_where_they_are_told_to_and_rates_are_each_once():
         (["--cell", "../a: depth=1"], "name of a cell must be a line without / \\ |"),
         (["--cell", "a b: depth=1", "--cell", "a+b: depth=1"], "be its own, got 'a+b' twice"),
         (["--cells", "none.toml"], "--cells must name files in TOML, got none.toml"),
-        (["--rate", "1e-3,"], None),
         (["--jobs", "2", "--devices", "2"], "--jobs must be 1 with --devices"),
         (["--import", "no_such"], "--import must name a module that can be imported in"),
     ],
 )
-def test_a_misfit_is_named_with_its_cell(tmp_path, capsys, words, message):
-    command = [*RECALL, *words, "--folder", str(tmp_path / "new")]
-    if message is None:  # one rate and a comma
-        assert [s.rate for s in read_options(command).cells["softmax"].settings] == [1e-3]
-        return
-    assert message in complaint(command, capsys)
+def test_a_bad_command_line_names_what_is_expected(tmp_path, capsys, words, message):
+    task = RECALL if words[0].startswith("--") else []
+    assert message in complaint([*task, *words, "--folder", str(tmp_path / "new")], capsys)
     assert not (tmp_path / "new").exists()
 
 

@@ -2,31 +2,21 @@
 
 import os
 import signal
-import time
 
 import pytest
 import torch
 
 from lab.records import read_record
 from lab.tasks import make_task
-from lab.train import fit, fitting
+from lab.train import fit
 from lab.train.__main__ import main
 from lab.train.runs import _best
 from lab.train.settings import Settings
-from tests.test_study import launch
+from tests.test_study import launch, wait_for
+from tests.test_train_command import RECALL, trained
 
 # Dask, from inside
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
-
-SHORT = ["--steps", "3", "--batch-size", "4", "--accelerator", "cpu", "--log-every", "1"]
-RECALL = ["recall", "--task-option", "pairs=2", *SHORT]
-
-
-def trained(monkeypatch):
-    """Return a list that grows with the settings and the task of each step."""
-    steps, rows = [], fitting._rows
-    monkeypatch.setattr(fitting, "_rows", lambda *of: steps.append((of[1], of[0])) or rows(*of))
-    return steps
 
 
 def test_each_method_gets_its_own_rate_from_a_split_that_is_never_tested_on(
@@ -92,11 +82,9 @@ def test_ctrl_c_with_jobs_keeps_what_is_done_and_saves_what_is_under_way(tmp_pat
     words += ["--cell", "long: attention=relu", "--checkpoint-every", "1000000"]
     process = launch(*words, "--steps", "1000000")
     metrics = [tmp_path / "long" / f"seed-{seed}" / "metrics.jsonl" for seed in (0, 1)]
-    deadline = time.monotonic() + 200  # three processes begin
     try:
-        while not all(path.exists() and path.stat().st_size for path in metrics):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        # three processes begin
+        wait_for(lambda: all(path.exists() and path.stat().st_size for path in metrics), 200)
         os.killpg(process.pid, signal.SIGINT)
         _, err = process.communicate(timeout=100)
     except BaseException:  # or it trains on
@@ -110,10 +98,7 @@ def test_ctrl_c_with_jobs_keeps_what_is_done_and_saves_what_is_under_way(tmp_pat
     for path in metrics:
         assert torch.load(path.with_name("checkpoint.pt"), weights_only=True)["step"] >= 1
     assert not (tmp_path / "long" / "seed-2").exists()  # nothing new was begun
-    deadline = time.monotonic() + 30
-    while is_there(process.pid):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_for(lambda: not is_there(process.pid), 30)
 
 
 def is_there(group):
