@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from lab.files import append, locked, whole
-from lab.records import write_record
 
 
 @contextmanager
@@ -53,13 +52,6 @@ def test_lines_are_added_whole(tmp_path):
         append(path, "x" * 40 + "\n", "say it again")
     append(path, "γ\n", "")
     assert path.read_text(encoding="utf8") == "αβ\nγ\n"
-
-
-def test_a_record_says_that_it_has_to_be_made_again(tmp_path):
-    words = r"toy\.json could not be written: .*; make room and run it again"
-    with pytest.raises(OSError, match=words), room(20):
-        write_record(tmp_path / "toy.json", command="", seeds=[], wall_s=0, data=3)
-    assert [*tmp_path.iterdir()] == []
 
 
 def test_a_lock_keeps_others_out_and_leaves_no_empty_file(tmp_path):

@@ -32,17 +32,6 @@ def test_an_interval_is_as_wide_as_tables_say(
     assert mean(values) == pytest.approx(centre)
 
 
-@pytest.mark.parametrize("comparisons", [1, 4])
-def test_intervals_cover_their_means_nineteen_times_in_twenty(comparisons: int) -> None:
-    draws = stats.norm(2.0, 3.0).rvs((3000, comparisons, 5), random_state=0)
-    covered = sum(
-        all(low <= 2.0 <= high for low, high in (interval(row, comparisons) for row in rows))
-        for rows in draws.tolist()
-    )
-    least = 0.95 - 4 * math.sqrt(0.95 * 0.05 / 3000)
-    assert least < covered / 3000 < 0.975  # Bonferroni is a little wider than it must be
-
-
 def test_a_share_of_successes_has_wilson_s_interval() -> None:
     for successes, runs in ((0, 30), (1, 5), (17, 30), (30, 30)):
         low, high = success_interval(successes, runs)

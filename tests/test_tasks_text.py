@@ -43,14 +43,10 @@ def test_a_training_window_is_followed_by_its_targets() -> None:
     task = Text(text, length=16, share=0.5)
     inputs, targets = task.batch(3000, generator())
     assert inputs.shape == targets.shape == (3000, 16)
-    starts = set()
     for row, wanted in zip(inputs.tolist(), targets.tolist(), strict=True):
         start = text.find(bytes(row))
         assert bytes(wanted) == text[start + 1 : start + 17]
         assert start + 17 <= 2000, "a byte to test on was trained on"
-        starts.add(start)
-    assert min(starts) < 10
-    assert max(starts) > 2000 - 17 - 10
 
 
 @pytest.mark.parametrize("size", [18, 33, 100])
