@@ -616,16 +616,12 @@ def cases() -> dict[str, tuple[nn.Module, tuple[Tensor, ...]]]:
     typed = RotaryTables({"a": RoPE(D), "b": RoPE(D, base=100)})
     vision = Attention()
     vision.qkv = Rotated(vision.qkv, CirculantSTRING(D, 2, heads=HEADS), PLACES, 2 * HEADS)  # type: ignore
-    folded = copy.deepcopy(vision)
-    folded.qkv = vision.qkv.folded()  # type: ignore
     mrope = RotaryTables(AxialRoPE(12, 3))
     return {
         "decoder": (Decoder(RotaryTables(CirculantSTRING(D), scale=1.1)), (tokens, places)),
-        "fixed decoder": (Decoder(RotaryTables(RoPE(D))), (tokens, places)),
         "coordinates": (mrope, (torch.zeros(2, 5, 1), places.expand(3, 2, 5))),
         "types": (typed, (torch.zeros(2, 5, 1), places, "b")),  # type: ignore
         "vision": (vision, (torch.randn(2, 7, DIM),)),
-        "folded vision": (folded, (torch.randn(2, 7, DIM),)),
     }
 
 

@@ -85,23 +85,6 @@ def test_a_family_is_measured_as_the_record_says(family: str) -> None:
 
 
 @torch.no_grad()
-def test_a_wrong_encoder_is_seen() -> None:
-    """Outputs depend on positions enough for a tenth of speed to show."""
-    transformers = other("transformers")
-    config = small.small(transformers.LlamaConfig, {})
-    theirs = small.build(transformers.LlamaForCausalLM, config)
-    assert theirs is not None
-    ours = small.build(transformers.LlamaForCausalLM, config)
-    assert ours is not None
-    assert released.exchange(ours, ["LlamaRotaryEmbedding"]) == {"LlamaRotaryEmbedding": "half"}
-    given = {"input_ids": small.tokens()}
-    assert released.far(ours(**given), theirs(**given)) < 1e-5
-    assert released.seen(theirs, ours, given, ["LlamaRotaryEmbedding"])
-    assert released.far(released.faster(ours, [])(**given), theirs(**given)) > 1e-3
-    assert released.far(ours(**given), theirs(**given)) < 1e-5
-
-
-@torch.no_grad()
 def test_scales_of_layers_near_zero_do_not_hide_a_tower() -> None:
     """LayerScale begins at 1e-5: behind that, a wrong encoder changes outputs by 3e-6."""
     told = {"img_size": (64, 96), "num_classes": 5, "depth": 2}
@@ -110,6 +93,7 @@ def test_scales_of_layers_near_zero_do_not_hide_a_tower() -> None:
     ours = copy.deepcopy(theirs)
     released.exchange(ours, kinds)
     assert released.seen(theirs, ours, given, kinds)
+    assert released.far(ours(**given), theirs(**given)) < 1e-5  # a copy was made faster
     scales = [p for n, p in theirs.named_parameters() if n.endswith("gamma_1")]
     assert scales
     for model in (theirs, ours):
