@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from lab.explore import HARD_LIMIT, Drawn, Explorer, figure_json
-from lab.explore.frames import FEWEST_STOPS, MOST_BUTTONS, PLOTLY
-from tests.figure_cases import CASES, find, states
+from lab.explore.frames import FEWEST_STOPS, MOST_BUTTONS
+from tests.figure_cases import CASES, NOTEBOOKS, SAVED, about, find, in_chapter, states
 from tests.figure_states import state_of
 
 FOLDER = Path(__file__).parents[1] / "book" / "figures"
-NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
+FIGURES = [*CASES, *SAVED]
 
 # figure -> numbers of its words that its picture implies, at the values of its sliders
 IMPLIED: dict[str, Callable[..., Sequence[float]]] = {
@@ -35,9 +35,6 @@ IMPLIED: dict[str, Callable[..., Sequence[float]]] = {
         part(math.pi / 24 * query) * part(math.pi / 24 * key) for part in (math.cos, math.sin)
     ],
 }  # fmt: skip
-GIVEN = ("draws", "looks", "overlaps", "rates", "recorded", "shifts", "sizes", "tests")
-"""What a chapter gives its figures, and no slider moves."""
-
 NUMBER = re.compile(r"-?\d+(?:,\d{3})*(?:\.\d+)?%?")
 
 
@@ -65,41 +62,32 @@ def above(figure: Any) -> str:
 
 
 def test_every_figure_has_a_case() -> None:
+    """But for those that are given a record: their chapters save every state."""
     drawing = set()
     for path in FOLDER.glob("*.py"):
         module = importlib.import_module(f"book.figures.{path.stem}")
         for name, function in inspect.getmembers(module, inspect.isfunction):
             returns = function.__annotations__.get("return")
-            if function.__module__ == module.__name__ and returns in ("Drawn", Drawn):
+            given = "recorded" in function.__annotations__
+            if function.__module__ == module.__name__ and returns in ("Drawn", Drawn) and not given:
                 drawing.add(f"{path.stem}.{name}")
     assert drawing == set(CASES)
-
-
-def in_chapter(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield what a chapter's page is told of each of its figures."""
-    for cell in json.loads(path.read_text(encoding="utf8"))["cells"]:
-        for output in cell.get("outputs", []):
-            if PLOTLY in output.get("data", {}):
-                yield output["data"][PLOTLY]["layout"]["meta"]["explorer"]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_numbers_are_an_amount_that_moves_smoothly_or_a_handful_of_cases(path: Path) -> None:
     """Between the two lies a slider that jumps, or a list of numbers that could be a slider."""
     counts = {
-        (about["name"], parameter["name"]): len(parameter["values"])
-        for about in in_chapter(path)
-        for parameter in about["parameters"]
+        (told["name"], parameter["name"]): len(parameter["values"])
+        for told in map(about, in_chapter(path))
+        for parameter in told["parameters"]
         if not isinstance(parameter["values"][0], (str, bool))
     }
-    assert {
-        parameter: count
-        for parameter, count in counts.items()
-        if MOST_BUTTONS["numbers"] < count < FEWEST_STOPS
-    } == {}
+    between = range(MOST_BUTTONS["numbers"] + 1, FEWEST_STOPS)
+    assert {parameter: count for parameter, count in counts.items() if count in between} == {}
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", FIGURES)
 def test_what_is_drawn_are_finite_numbers_or_gaps(name: str) -> None:
     for _, (figure, _) in states(name):
         numbers = [v for v in values(figure) if isinstance(v, (int, float))]
@@ -107,7 +95,7 @@ def test_what_is_drawn_are_finite_numbers_or_gaps(name: str) -> None:
         assert all(math.isfinite(v) for v in numbers)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", FIGURES)
 def test_states_have_the_same_traces_on_panels_that_exist(name: str) -> None:
     kinds = set()
     for _, (figure, _) in states(name):
@@ -122,7 +110,7 @@ def test_states_have_the_same_traces_on_panels_that_exist(name: str) -> None:
     assert len(kinds) == 1
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", FIGURES)
 def test_the_words_change_with_the_picture(name: str) -> None:
     seen = [(p, json.dumps(figure_json(f), sort_keys=True), alt) for p, (f, alt) in states(name)]
     for (p, one, told), (q, other, again) in itertools.combinations(seen, 2):
@@ -152,7 +140,7 @@ def unfounded(numbers: Iterable[str], shown: Iterable[Any]) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", FIGURES)
 def test_words_and_heads_give_the_numbers_of_the_picture(name: str) -> None:
     told = [NUMBER.findall(drawn.alt) for _, drawn in states(name)]
     same = set.intersection(*map(set, told))  # in all states: of the figure as such
@@ -166,12 +154,8 @@ def test_words_and_heads_give_the_numbers_of_the_picture(name: str) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_page_moves_between_the_states(name: str) -> None:
-    draw, grid = find(name), CASES[name]
-    given = {k: v[0] for k, v in grid.items() if k in GIVEN}
-    grid = {k: v for k, v in grid.items() if k not in given}
-    shown = Explorer(
-        lambda **at: draw(**at, **given), name="figure", max_bytes=HARD_LIMIT, **grid
-    ).to_json()
+    grid = CASES[name]
+    shown = Explorer(find(name), name="figure", max_bytes=HARD_LIMIT, **grid).to_json()
     for point, (figure, alt) in states(name):
         state = state_of(shown, {k: grid[k].index(point[k]) for k in grid})
         assert state["layout"].pop("meta")["alt"] == alt

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
+from book.figures.cayley_string import solve_error
 from stringlib import STRING, CayleySTRING, CirculantSTRING, DenseSTRING, MixedRoPE, RoPE
 from stringlib.algebra import cayley, planar_skew, skew
 from stringlib.reference import (
@@ -17,12 +18,7 @@ from stringlib.reference import (
     liere_matrix,
 )
 from stringlib.testing import properties
-from tests.figure_cases import SOLVED, states
-
-# --- blocks ---
-
-
-# --- generators that need not commute ---
+from tests.figure_cases import exact, states
 
 
 def _above(d: int) -> torch.Tensor:
@@ -77,21 +73,21 @@ def test_far_out_liere_is_near_its_limit_in_eigenvectors() -> None:
             assert dot.y[0] == pytest.approx((one.mT @ other - end).norm().item(), abs=1e-9)
 
 
-# --- Cayley ---
-
-
-def test_the_condition_is_that_of_identity_plus_s() -> None:
-    for at, (figure, told) in states("cayley_string.solve_error"):
-        d = int(at["channels"])
-        generator = torch.Generator().manual_seed(6)
-        S = skew(torch.randn(d * (d - 1) // 2, dtype=torch.float64, generator=generator))
-        S = 10 ** at["power"] * S / torch.linalg.matrix_norm(S, 2)
-        values = torch.linalg.svdvals(torch.eye(d).double() + S)
-        found = torch.tensor([v for v in figure.data[0].y if v], dtype=torch.float64)
-        assert (found / values[::2] - 1).abs().max() < 6e-3  # three digits
-        assert f"{values[0] / values[-1]:,.0f} times the least" in told
-        for trace, errors in zip(figure.data[1:4], SOLVED[at["channels"]].values(), strict=True):
-            assert list(trace.y) == pytest.approx([math.log10(v) for v in errors], abs=6e-4)
+@pytest.mark.parametrize("d", [64, 65])
+@pytest.mark.parametrize("power", [-1, 3, 5])
+def test_the_condition_is_that_of_identity_plus_s(d: int, power: int) -> None:
+    solved = {"inverse": (1e-15, 4e-12), "solve": (1e-15, 3e-12), "package": (1e-15, 1e-15)}
+    figure, told = solve_error(str(d), power, recorded={str(d): solved}, sizes=(0.1, 1e5))
+    generator = torch.Generator().manual_seed(6)
+    S = skew(torch.randn(d * (d - 1) // 2, dtype=torch.float64, generator=generator))
+    values = torch.linalg.svdvals(
+        torch.eye(d).double() + 10**power * S / torch.linalg.matrix_norm(S, 2)
+    )
+    found = exact([v for v in figure.data[0].y if v])
+    assert (found / values[::2] - 1).abs().max() < 6e-3  # three digits
+    assert f"{values[0] / values[-1]:,.0f} times the least" in told
+    for trace, errors in zip(figure.data[1:4], solved.values(), strict=True):
+        assert list(trace.y) == pytest.approx([math.log10(v) for v in errors], abs=6e-4)
 
 
 def test_only_the_sum_of_heads_is_level_behind_rope() -> None:
