@@ -1,4 +1,4 @@
-"""The checks themselves: each must see the fault that it is there for; encoders by name."""
+"""The checks themselves, each of which must see its fault; records; encoders by name."""
 
 import json
 
@@ -10,7 +10,6 @@ from lab.explore.style import COLOURS
 from lab.records import read_record, write_record
 from stringlib import ENCODERS, RoPE, make_encoder
 from stringlib.testing import properties
-from tests.encoder_cases import CASES, make
 
 
 class Broken(RoPE):
@@ -94,21 +93,17 @@ def test_every_name_makes_an_encoder_of_the_shape_asked_for(name, coord_dim):
     assert name.split("-")[0] in COLOURS
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_one_line_measures_every_property(name):
-    assert max(properties.all_errors(make(name)).values()) <= 1e-11
-
-
 @pytest.mark.parametrize(
     ("fault", "seen"),
     [
         ("clip", {"relative"}),
         ("fold", {"fold"}),
         ("matrix", {"orthogonal", "group law", "generators"}),
+        (None, set()),
     ],
 )
 def test_properties_see_each_fault(fault, seen):
     errors = properties.all_errors(Broken(fault))
     assert {name for name, error in errors.items() if error > 1e-11} == seen
     large = 5e-4 if fault == "matrix" else 0.1
-    assert min(errors[name] for name in seen) > large
+    assert all(errors[name] > large for name in seen)
