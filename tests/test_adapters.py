@@ -347,24 +347,24 @@ class Learning(Rotary):
         self.speed = nn.Parameter(torch.ones(1))
 
 
-test_what_cannot_be_read_is_refused_by_name = refusals(
-    *(
-        (lambda kind=kind: RotaryTables.from_module(Longer(kind)), f"rope_type='{kind}'")
-        for kind in ("dynamic", "default", "another")
-    ),
-    *(
-        (lambda module=module: RotaryTables.from_module(module), message)
-        for module, message in (
-            (Ending(OMEGA), "must turn long texts as short ones, .* got Ending"),
-            (Uneven(OMEGA[:, :1]), "got Uneven, which does not"),
-            (Square(OMEGA[:, :1]), "got Square, which does not"),
-            (nn.Identity(), "got Identity, which does not"),
-            (nn.Linear(3, 3), "got Linear, which does not"),
-            (Learning(OMEGA), "fixed frequencies, got Learning, which learns speed"),
-            (Rotary(OMEGA).to("meta"), "must have its numbers, got one on the meta device"),
-        )
-    ),
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        (Longer("dynamic"), "got Longer with rope_type='dynamic'"),
+        (Longer("default"), "got Longer with rope_type='default'"),
+        (Longer("another"), "got Longer with rope_type='another'"),
+        (Ending(OMEGA), "must turn long texts as short ones, .* got Ending"),
+        (Uneven(OMEGA[:, :1]), "got Uneven, which does not"),
+        (Square(OMEGA[:, :1]), "got Square, which does not"),
+        (nn.Identity(), "got Identity, which does not"),
+        (nn.Linear(3, 3), "got Linear, which does not"),
+        (Learning(OMEGA), "fixed frequencies, got Learning, which learns speed"),
+        (Rotary(OMEGA).to("meta"), "must have its numbers, got one on the meta device"),
+    ],
 )
+def test_what_cannot_be_read_is_refused_by_name(module: nn.Module, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        RotaryTables.from_module(module)
 
 
 def test_another_encoder_beyond_a_length_may_have_still_channels() -> None:
