@@ -58,10 +58,19 @@ def test_both_codes_run_and_the_largest_difference_is_kept(tree: Path) -> None:
     assert (found["code"], found["steps"]) == ("new", 3)
 
 
-def test_a_study_that_does_not_run_is_told_and_keeps_nothing(tree: Path, capsys) -> None:
-    (tree / "it.py").write_text("raise SystemExit('no data')", encoding="utf8")
+@pytest.mark.parametrize(
+    ("study", "told"),
+    [
+        ("raise SystemExit('no data')", "it: no data\n"),
+        (STUDY.replace('"loss"', '"ms"') % "202.0", "nothing but times"),
+    ],
+)
+def test_a_study_with_nothing_to_compare_is_told_and_keeps_nothing(
+    tree: Path, capsys, study: str, told: str
+) -> None:
+    (tree / "it.py").write_text(study, encoding="utf8")
     first_steps.main(["it"])
-    assert capsys.readouterr().out == "it: no data\n"
+    assert told in capsys.readouterr().out
     assert not (tree / "first_steps.json").exists()
 
 
@@ -69,11 +78,3 @@ def test_the_clock_is_not_compared() -> None:
     told = {"ms": {"a": [1.0]}, "wall_s": 2.0, "scores": {"test": 0.5}}
     assert first_steps.difference(told, {**told, "wall_s": 3.0, "ms": {"a": [9.0]}}) == 0
     assert first_steps.difference({"ms": [1.0]}, {"ms": [1.0]}) is None
-
-
-def test_a_study_of_times_alone_is_told_and_keeps_nothing(tree: Path, capsys) -> None:
-    only = (tree / "it.py").read_text(encoding="utf8").replace('"loss"', '"ms"')
-    (tree / "it.py").write_text(only, encoding="utf8")
-    first_steps.main(["it"])
-    assert "nothing but times" in capsys.readouterr().out
-    assert not (tree / "first_steps.json").exists()
