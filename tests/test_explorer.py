@@ -255,19 +255,19 @@ def test_the_kind_of_values_decides_the_live_control_and_a_single_value_has_none
     def draw(**values: Any) -> go.Figure:
         return go.Figure()
 
-    grid = {"amount": range(40), "kind": ["a", "b"], "yes": [False, True], "one": [2]}
-    more = {"many": [*"abcdefg"], "few": range(8), "points": range(9)}
-    panel = Explorer(draw, alt="Nothing.", **more, **grid).widget()
-    found = {w.description: type(w) for w in panel.children if hasattr(w, "description")}
-    assert {name: found.get(name) for name in (*grid, *more)} == {
-        "amount": ipywidgets.SelectionSlider,
-        "kind": ipywidgets.ToggleButtons,
-        "yes": ipywidgets.Checkbox,
-        "one": None,
-        "many": ipywidgets.Dropdown,
-        "few": ipywidgets.ToggleButtons,
-        "points": ipywidgets.Dropdown,
+    kinds: dict[str, tuple[Any, type | None]] = {
+        "amount": (range(40), ipywidgets.SelectionSlider),
+        "kind": (["a", "b"], ipywidgets.ToggleButtons),
+        "yes": ([False, True], ipywidgets.Checkbox),
+        "one": ([2], None),
+        "many": ([*"abcdefg"], ipywidgets.Dropdown),
+        "few": (range(8), ipywidgets.ToggleButtons),
+        "points": (range(9), ipywidgets.Dropdown),
     }
+    grid = {name: values for name, (values, _) in kinds.items()}
+    panel = Explorer(draw, alt="Nothing.", **grid).widget()
+    found = {w.description: type(w) for w in panel.children if hasattr(w, "description")}
+    assert {name: found.get(name) for name in kinds} == {n: kind for n, (_, kind) in kinds.items()}
 
 
 def test_the_output_has_words_and_a_poster_for_where_plotly_does_not_draw(
@@ -288,11 +288,10 @@ def test_the_output_has_words_and_a_poster_for_where_plotly_does_not_draw(
     (tmp_path / "phase-clocks.svg").write_text(
         f"<svg><path/></svg><!-- {poster.digest(figure)} -->"
     )
-    head, _, picture = shown._repr_mimebundle_()["text/html"].partition(";base64,")
+    head, _, coded = shown._repr_mimebundle_()["text/html"].partition(";base64,")
     assert head == f'<img alt="{html.escape(alt)}" src="data:image/svg+xml'
-    assert b'<rect width="100%" height="100%" fill="#fff"/><path/>' in base64.b64decode(
-        picture[:-2]
-    )
+    picture = base64.b64decode(coded[:-2])
+    assert b'<rect width="100%" height="100%" fill="#fff"/><path/>' in picture
     figure["data"][0]["x"] = [1]  # a poster of another figure misleads
     assert "<img" not in poster.poster_html(figure, "phase-clocks", alt)
 
