@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,8 +30,6 @@ TURNED = {
     "above": "below",
     "below": "above",
 }
-
-
 SIX = " | ".join(
     f"{name}, 4,000 steps"
     for name in (
@@ -44,15 +43,20 @@ TURNS = re.compile(
 )
 
 
+def larger(words: str) -> Iterator[str]:
+    """Yield the words with one of their numbers larger by two of its last digit."""
+    for number in NUMBER.finditer(words):
+        digits = len(number[0].partition(".")[2])
+        other = f"{float(number[0]) + 2 * 10**-digits:.{digits}f}"
+        yield f"{words[: number.start()]}{other}{words[number.end() :]}"
+
+
 @pytest.mark.parametrize(("page", "words", "name", "cell"), SCORES)
 def test_scores_agree_with_the_record_and_altered_ones_do_not(
     page: str, words: str, name: str, cell: str
 ) -> None:
     assert misquoted(words, name, cell) == []
-    for number in NUMBER.finditer(words):
-        digits = len(number[0].partition(".")[2])
-        larger = f"{float(number[0]) + 2 * 10**-digits:.{digits}f}"
-        assert misquoted(f"{words[: number.start()]}{larger}{words[number.end() :]}", name, cell)
+    assert all(misquoted(altered, name, cell) for altered in larger(words))
 
 
 def test_a_score_is_quoted_plainly() -> None:
@@ -86,10 +90,7 @@ def test_words_agree_with_the_record_and_altered_ones_do_not(
     turned = re.sub(r"\w+", lambda word: TURNED.get(word[0], word[0]), words)
     assert turned != words
     assert faults(turned, name, cell)
-    for number in NUMBER.finditer(words):
-        digits = len(number[0].partition(".")[2])
-        larger = f"{float(number[0]) + 2 * 10**-digits:.{digits}f}"
-        assert faults(f"{words[: number.start()]}{larger}{words[number.end() :]}", name, cell)
+    assert all(faults(altered, name, cell) for altered in larger(words))
 
 
 LOOSE = (

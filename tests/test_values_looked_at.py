@@ -78,24 +78,21 @@ def test_a_query_that_no_key_answers_hears_nothing_by_its_turn() -> None:
     assert torch.equal(rotated_linear_attention(*plain, numerator_only=True), torch.zeros(1, 2, 1))
 
 
-@pytest.mark.parametrize("largest", [0.0, 1e-9])
-def test_a_logarithm_of_a_decay_is_at_most_0(largest: float) -> None:
-    log_decay = torch.tensor([-1.0, largest])
-    if largest:
-        with pytest.raises(ValueError, match="log_decay must"):
-            DecayWeight(log_decay)
-    else:
-        assert torch.equal(DecayWeight(log_decay).log_decay, log_decay)
-
-
-@pytest.mark.parametrize(("beta", "fits"), [(-1e-3, False), (0.0, True), (2.0, True), (2.1, False)])
-def test_a_rate_is_from_0_to_2(beta: float, fits: bool) -> None:
-    rates = torch.tensor([[1.0, beta]])
-    if fits:
-        assert torch.equal(DeltaWeight(rates).beta, rates)
-    else:
-        with pytest.raises(ValueError, match="beta must be from 0"):
-            DeltaWeight(rates)
+@pytest.mark.parametrize(
+    ("weight", "name", "edge", "beyond"),
+    [
+        (DecayWeight, "log_decay", 0.0, 1e-9),
+        (DeltaWeight, "beta", 0.0, -1e-3),
+        (DeltaWeight, "beta", 2.0, 2.1),
+    ],
+)
+def test_a_decay_or_a_rate_fits_up_to_its_edge(
+    weight: type[DecayWeight | DeltaWeight], name: str, edge: float, beyond: float
+) -> None:
+    given = torch.tensor([[edge, edge]])
+    assert torch.equal(getattr(weight(given), name), given)
+    with pytest.raises(ValueError, match=f"{name} must be"):
+        weight(torch.tensor([[edge, beyond]]))
 
 
 def test_a_place_that_no_matrix_has_is_drawn_anew() -> None:
