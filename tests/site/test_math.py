@@ -98,15 +98,12 @@ def test_the_font_has_every_character(site: Path, formulas: list[str]) -> None:
     assert {chr(c) for c in needed - known} <= {"\u2061", PLANCK}
 
 
-def test_formulas_stand_without_a_script(browser: Any, site: Path) -> None:
-    context = browser.new_context(java_script_enabled=False, offline=True)
-    page = context.new_page()
-    page.goto((site / "notebooks" / "02_rope.html").as_uri())
-    shown = page.locator("article section section .math > math")
+def test_formulas_stand_without_a_script(plain: Any, site: Path) -> None:
+    plain.goto((site / "notebooks" / "02_rope.html").as_uri())
+    shown = plain.locator("article section section .math > math")
     assert shown.count() > 100
     assert shown.first.bounding_box()["width"] > 0
-    assert not page.locator("annotation").first.is_visible()
-    context.close()
+    assert not plain.locator("annotation").first.is_visible()
 
 
 def test_what_is_copied_has_its_formulas_in_tex(reader: Reader, site: Path) -> None:
