@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -51,13 +52,9 @@ def test_what_is_no_file_is_named(given: str, capsys: pytest.CaptureFixture[str]
 def test_it_stops_at_the_first_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[list[str]] = []
 
-    class Result:
-        def __init__(self, code: int) -> None:
-            self.returncode = code
-
-    def fake(command: list[str], **_: object) -> Result:
+    def fake(command: list[str], **_: object) -> SimpleNamespace:
         done.append(command)
-        return Result(1 if "mypy" in command else 0)
+        return SimpleNamespace(returncode=int("mypy" in command))
 
     monkeypatch.setattr("tools.check.subprocess.run", fake)
     assert main(["stringlib/encoders/rope.py"]) == 1

@@ -83,10 +83,8 @@ def test_a_question_judges_a_number(page: Open, answer: int, typed: str, said: s
 
 def test_an_answer_waits_for_a_prediction(page: Open) -> None:
     points = '<li><p>one</p></li><li class="book-right"><p>two</p></li>'
-    box = f'<div class="admonition predict"><ul>{points}</ul></div>'
-    one = page(
-        f'<h1>T</h1>{box}<div class="book-answer"><p>It is two.</p></div>', "book-predict.js"
-    )
+    box = f'<h1>T</h1><div class="admonition predict"><ul>{points}</ul></div>'
+    one = page(f'{box}<div class="book-answer"><p>It is two.</p></div>', "book-predict.js")
     assert not one.locator(".book-answer p").is_visible()
     one.get_by_label("one").click()
     assert one.locator("[role=status]").inner_text() == "Not this one, but: two. Read why."
@@ -103,9 +101,8 @@ def test_a_link_opens_all_folds_around_its_target(page: Open) -> None:
 def test_a_list_shows_what_has_all_words(page: Open) -> None:
     names = ("linear attention", "linear map", "sliding attention")
     entries = "".join(f"<dt>{name}</dt><dd>{n}</dd>" for n, name in enumerate(names))
-    one = page(
-        f'<section><h1>T</h1><dl class="glossary">{entries}</dl></section>', "book-filter.js"
-    )
+    terms = f'<section><h1>T</h1><dl class="glossary">{entries}</dl></section>'
+    one = page(terms, "book-filter.js")
     one.get_by_label("Show only").fill("Linear  ATTENTION")
     assert [n for n in range(3) if one.locator("dd").nth(n).is_visible()] == [0]
     assert one.locator("output").inner_text() == "1 of 3"
@@ -114,9 +111,8 @@ def test_a_list_shows_what_has_all_words(page: Open) -> None:
 def test_a_table_sorts_by_numbers_with_gaps_at_the_end(page: Open) -> None:
     rows = "".join(f"<tr><td>{cell}</td></tr>" for cell in ("12", "–", "1,024", "−3", "3.5 s"))
     head = "<caption>c</caption><thead><tr><th>n</th></tr></thead>"
-    one = page(
-        f'<div><table class="book-sortable">{head}<tbody>{rows}</table></div>', "book-tables.js"
-    )
+    table = f'<div><table class="book-sortable">{head}<tbody>{rows}</table></div>'
+    one = page(table, "book-tables.js")
     for expected in (["−3", "3.5 s", "12", "1,024", "–"], ["1,024", "12", "3.5 s", "−3", "–"]):
         one.get_by_role("button").click()
         assert one.locator("td").all_inner_texts() == expected
@@ -217,15 +213,13 @@ def test_a_byte_that_was_expected_surprises_nobody(page: Open) -> None:
 
 def test_models_see_the_digit_as_it_is_turned(page: Open) -> None:
     """A quarter turn clockwise, as the browser turns what is shown."""
-    seen = (
-        "async (name, {images}) => { window.seen = [...images]; return {scores: {data: [1, 0]}}; }"
-    )
+    seen = "async (_, {images}) => { window.seen = images; return {scores: {data: [1, 0]}}; }"
     about = move.data()
     pictures = []
     for turn in (0, 90):
         one = live(page, "move", about, seen, to=f"#live=move&row=0&column=0&turn={turn}")
         one.wait_for_function("window.seen")
-        pixels, wide, side = one.evaluate("window.seen"), about["canvas"], about["side"]
+        pixels, wide, side = one.evaluate("[...seen]"), about["canvas"], about["side"]
         pictures.append([pixels[wide * row : wide * row + side] for row in range(side)])
     upright, turned = pictures
     assert turned == [list(column) for column in zip(*upright[::-1], strict=True)]
