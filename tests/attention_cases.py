@@ -7,6 +7,7 @@ weights are: nothing here asks the package for them.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -49,32 +50,19 @@ def _toeplitz(bias: Tensor | None, n: int) -> Tensor:
     return torch.stack([torch.stack(row, -1) for row in rows], -2).exp()
 
 
-def _decays(log_decay: Tensor | None, n: int) -> Tensor:
-    """Return the products of the decays from j+1 to i, one factor after the other."""
-    assert log_decay is not None
-    vector = log_decay.ndim > 1 and log_decay.shape[-1] != n
-    if log_decay.ndim == 1:
-        log_decay = log_decay[:, None].expand(-1, n)
-    steps = log_decay.exp() if vector else log_decay.exp()[..., None]
-    rows = []
-    for i in range(n):
-        row = [torch.zeros_like(steps[..., 0, :]) for _ in range(n)]
-        product = torch.ones_like(steps[..., 0, :])
-        for j in range(i, -1, -1):
-            row[j] = product
-            product = product * steps[..., j, :]
-        rows.append(torch.stack(row, -2))
-    dense = torch.stack(rows, -3)
-    return dense if vector else dense[..., 0]
+def decays(log_decay: Tensor) -> Tensor:
+    """Return the products of the decays from j+1 to i, for ``(..., n, m)``: ``(..., n, n, m)``."""
+    steps, n = log_decay.exp(), log_decay.shape[-2]
+    rows = [[steps[..., j + 1 : i + 1, :].prod(-2) * (j <= i) for j in range(n)] for i in range(n)]
+    return torch.stack([torch.stack(row, -2) for row in rows], -3)
 
 
 ALL = ("parallel", "recurrent", "chunk")
 
 
-def _decay(draw: Draw, **options: Any) -> Weighted:
-    return Weighted(
-        draw, lambda t, n, start: DecayWeight(t), _decays, ALL, causal=(True,), **options
-    )
+def _decay(draw: Draw, dense: Callable[[Any, int], Tensor], **options: Any) -> Weighted:
+    build = lambda t, n, start: DecayWeight(t)  # noqa: E731
+    return Weighted(draw, build, dense, ALL, causal=(True,), **options)
 
 
 WEIGHTS: dict[str, Weighted] = {
@@ -118,23 +106,28 @@ WEIGHTS: dict[str, Weighted] = {
         carries=False,
         rectangular=False,
     ),
-    "decay-heads": _decay(lambda batch, n, g: -torch.rand(HEADS, generator=g).double()),
+    "decay-heads": _decay(
+        lambda batch, n, g: -torch.rand(HEADS, generator=g).double(),
+        lambda t, n: decays(t[:, None, None].expand(-1, n, 1))[..., 0],
+    ),
     "decay-scalar": _decay(
         lambda batch, n, g: -2 * torch.rand(*batch, HEADS, n, generator=g).double(),
+        lambda t, n: decays(t[..., None])[..., 0],
         cut=lambda t, start, end: t[..., start:end],
     ),
     "decay-vector": _decay(
         lambda batch, n, g: -3 * torch.rand(*batch, HEADS, n, 4, generator=g).double(),
+        lambda t, n: decays(t),
         cut=lambda t, start, end: t[..., start:end, :],
     ),
 }
 """Name → weight; "decay-vector" is for 4 features."""
 
 
-def _exponentials(phi: FeatureMap, x: Tensor) -> Tensor:
+def _exponentials(phi: FeatureMap, x: Tensor, hyperbolic: bool, optimal: bool) -> Tensor:
     w = phi.projection_matrix()
-    w = torch.cat([w, -w], -2) if phi.hyperbolic else w
-    alpha = torch.zeros(1, w.shape[-1]).double() if phi.alpha is None else phi.alpha
+    w = torch.cat([w, -w], -2) if hyperbolic else w
+    alpha = phi.alpha if optimal else torch.zeros(1, w.shape[-1]).double()
     along = (x * (1 - 4 * alpha).sqrt()[:, None]) @ w.mT + (w.square() @ alpha[..., None]).mT
     return torch.exp(along - x.square().sum(-1, keepdim=True) / 2)
 
@@ -146,8 +139,13 @@ def _favor(projection: str, m: int, head_dim: int = HEAD_DIM, **options: Any) ->
             head_dim, m, projection, heads=HEADS, generator=generator, **options
         ).double()
 
+    plain = partial(
+        _exponentials,
+        hyperbolic=options.get("hyperbolic", False),
+        optimal="mean_square" in options,
+    )
     stabilized = options.get("stabilize", True)
-    return Mapped(make, _exponentials, head_dim, HEADS, exponential=True, stabilized=stabilized)
+    return Mapped(make, plain, head_dim, HEADS, exponential=True, stabilized=stabilized)
 
 
 FEATURES: dict[str, Mapped] = {
