@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from stringlib import CosineWeight, linear_attention
+from stringlib import CosineWeight, RampWeight, linear_attention
 from stringlib.attention import ReLUFeatures
 from stringlib.reference import cosformer
 from stringlib.testing.properties import largest_difference
@@ -21,15 +21,13 @@ def inputs(n):
 @pytest.mark.parametrize(("queries", "keys"), [(1, 1), (1, 6), (6, 1), (5, 9), (9, 5)])
 @pytest.mark.parametrize("positive", [False, True])
 def test_the_matrix_holds_the_formula(queries, keys, positive):
-    horizon = 10.5
-    matrix = CosineWeight(horizon, positive).matrix(queries, keys)
-    assert matrix.shape == (queries, keys)
+    matrix = CosineWeight(10.5, positive).matrix(queries, keys)
     assert matrix.dtype == torch.float64
-    for i in range(queries):
-        for j in range(keys):
-            cosine = math.cos(math.pi * (i - j) / (2 * horizon))
-            wanted = (1 + cosine) / 2 if positive else cosine
-            assert abs(matrix[i, j].item() - wanted) < 1e-15
+    distance = torch.arange(queries)[:, None] - torch.arange(keys).double()
+    cosine = torch.cos(distance * (math.pi / 21))
+    wanted = (1 + cosine) / 2 if positive else cosine
+    assert matrix.shape == wanted.shape
+    assert largest_difference(matrix, wanted) < 1e-15
 
 
 @pytest.mark.proves("eq-cosine-features")
@@ -64,20 +62,26 @@ def test_late_positions_keep_their_angles():
     assert torch.equal(weight.features(phi.bfloat16(), start), late)  # as wide as from float32
 
 
-@pytest.mark.parametrize("causal", [False, True])
-def test_a_horizon_too_short_is_refused(causal):
+@pytest.mark.parametrize(
+    ("kind", "causal"), [(CosineWeight, False), (CosineWeight, True), (RampWeight, True)]
+)
+def test_a_horizon_too_short_is_refused(kind, causal):
     phi_q, phi_k, v = inputs(12)
-    linear_attention(phi_q, phi_k, v, CosineWeight(11), causal)
+    linear_attention(phi_q, phi_k, v, kind(11), causal)
     with pytest.raises(ValueError, match=r"horizon must be at least 11 for 12 tokens, got 10\.5"):
-        linear_attention(phi_q, phi_k, v, CosineWeight(10.5), causal)
+        linear_attention(phi_q, phi_k, v, kind(10.5), causal)
     with pytest.raises(ValueError, match="horizon must be at least 11 for 12 tokens, got 10"):
-        CosineWeight(10).matrix(4, 12)
-    linear_attention(phi_q, phi_k, v, CosineWeight(1, positive=True), causal)
+        kind(10).matrix(4, 12)
 
 
-def test_a_carried_state_counts_against_the_horizon():
+def test_a_positive_cosine_takes_any_length():
+    linear_attention(*inputs(12), CosineWeight(1, positive=True))
+
+
+@pytest.mark.parametrize("kind", [CosineWeight, RampWeight])
+def test_a_carried_state_counts_against_the_horizon(kind):
     phi_q, phi_k, v = inputs(6)
-    weight = CosineWeight(10)
+    weight = kind(10)
     _, state = linear_attention(phi_q, phi_k, v, weight, True, return_state=True)
     five = [x[:, :5] for x in (phi_q, phi_k, v)]
     linear_attention(*five, weight, True, state=state)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 
 import pytest
 import torch
@@ -16,8 +15,8 @@ from stringlib.attention.state import gated_linear_attention
 from stringlib.kernels.recurrence import DECAY_CHUNK as CHUNK
 from stringlib.kernels.recurrence import Mode
 from stringlib.reference import semiseparable_mask
-from stringlib.testing.modes import lines_of_a_graph
 from stringlib.testing.properties import largest_difference
+from tests.attention_cases import decays
 from tests.draws import random
 from tests.refusals import refusals
 
@@ -39,57 +38,38 @@ def tensors(n: int, batch: tuple[int, ...] = (2,)) -> list[Tensor]:
 
 
 def by_definition(q: Tensor, k: Tensor, u: Tensor, log_decay: Tensor, state: Tensor) -> Tensor:
-    """Return every output as its own sum over all earlier tokens, weights multiplied one by one."""
-    n = u.shape[-2]
+    """Return every output as its own sum over the state and all earlier tokens."""
+    n, m = k.shape[-2:]
     a = log_decay[:, None, None].expand(-1, n, 1) if log_decay.ndim == 1 else log_decay
-    a = (a if a.shape[-2:] in ((n, M), (n, 1)) else a[..., None]).expand(*k.shape)
-    out = []
-    for i in range(n):
-        product = torch.ones_like(k[..., 0, :])
-        total = torch.zeros_like(u[..., 0, :])
-        for j in range(i, -1, -1):
-            total = (
-                total + (q[..., i, :] * product * k[..., j, :]).sum(-1)[..., None] * u[..., j, :]
-            )
-            product = product * a[..., j, :].exp()
-        out.append(total + ((q[..., i, :] * product)[..., None, :] @ state)[..., 0, :])
-    return torch.stack(out, -2)
+    a = a if a.shape[-2:] in ((n, m), (n, 1)) else a[..., None]
+    weights = torch.einsum("...im,...jm,...ijm->...ij", q, k, decays(a))
+    return weights @ u + (q * a.cumsum(-2).exp()) @ state
 
 
 @pytest.mark.proves("eq-decay-state", "eq-decay-chunk", "eq-decay-halves")
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_mode_is_the_sum_over_earlier_tokens(kind: str, n: int) -> None:
-    q, k, u, state = tensors(n)
-    log_decay = drawn_decay(kind, n)
-    longer = [torch.cat([x, x[..., :1, :]], -2) for x in (q, k, u)]
-    more = torch.cat([log_decay, log_decay[..., :1]], -1) if kind == "scalar" else log_decay
-    if kind == "vector":
-        more = torch.cat([log_decay, log_decay[..., :1, :]], -2)
-    whole = by_definition(*longer, more, state)
+    *tokens, state = tensors(n + 1)
+    log_decay = drawn_decay(kind, n + 1)
+    whole = by_definition(*tokens, log_decay, state)
+
+    def piece(start: int, end: int) -> list[Tensor]:
+        cut = log_decay if kind == "constant" else log_decay[:, :, start:end]
+        return [*(x[..., start:end, :] for x in tokens), cut]
+
     for mode in (None, *MODES):
-        got, after = decayed_sums(q, k, u, log_decay, mode=mode, state=state)
+        got, after = decayed_sums(*piece(0, n), mode=mode, state=state)
         assert largest_difference(got, whole[..., :n, :]) <= 1e-12, mode
-        # the state is what one more query sees, after a token that adds and forgets nothing
-        probe = torch.eye(M, dtype=torch.float64).expand(*state.shape[:-2], M, M)
-        read, _ = decayed_sums(
-            probe, 0 * probe, 0 * probe[..., :D], torch.zeros(HEADS).double(), state=after
-        )
-        assert largest_difference(read, after) <= 1e-14, mode
-        step, _ = decayed_sums(
-            *(x[..., -1:, :] for x in longer),
-            more if kind == "constant" else more[..., n:] if kind == "scalar" else more[..., n:, :],
-            state=after,
-        )
-        assert largest_difference(step, whole[..., -1:, :]) <= 1e-12, mode
+        step, _ = decayed_sums(*piece(n, n + 1), state=after)
+        assert largest_difference(step, whole[..., n:, :]) <= 1e-12, mode
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n", [1, 6, CHUNK + 3])
 def test_the_gradients_of_all_modes_are_those_of_the_definition(kind: str, n: int) -> None:
-    q, k, u, state, log_decay = leaves = [
-        x.requires_grad_() for x in (*tensors(n), drawn_decay(kind, n))
-    ]
+    leaves = [x.requires_grad_() for x in (*tensors(n), drawn_decay(kind, n))]
+    q, k, u, state, log_decay = leaves
     probe = random(2, HEADS, n, D, seed=20)
     definition = by_definition(q, k, u, log_decay, state)
     expected = torch.autograd.grad((definition * probe).sum(), leaves)
@@ -108,12 +88,9 @@ def test_the_gradients_of_all_modes_are_those_of_the_definition(kind: str, n: in
 def test_first_and_second_derivatives(mode: str, kind: str) -> None:
     n = 5
     shapes = [(1, n, 2), (1, n, 2), (1, n, 1), (1, 2, 1)]
+    decays = {"constant": (1,), "scalar": (1, n), "vector": (1, n, 2)}
     q, k, u, state = (random(*shape, seed=i) for i, shape in enumerate(shapes))
-    log_decay = {
-        "constant": -random(1).abs(),
-        "scalar": -random(1, n).abs(),
-        "vector": -random(1, n, 2).abs(),
-    }[kind]
+    log_decay = -random(*decays[kind]).abs()
     leaves = [x.requires_grad_() for x in (q, k, u, log_decay, state)]
 
     def sums(*x: Tensor) -> tuple[Tensor, Tensor]:
@@ -127,27 +104,21 @@ def test_first_and_second_derivatives(mode: str, kind: str) -> None:
     "mapped", [(0, 0, 0, 0, 0), (None, None, 0, None, None), (None,) * 3 + (0, 0)]
 )
 def test_the_gradient_by_hand_serves_torch_func(mapped: tuple[int | None, ...]) -> None:
-    given = [*tensors(CHUNK + 3)[:3], drawn_decay("scalar", CHUNK + 3), tensors(1)[3]]
+    *tokens, state = tensors(CHUNK + 3)
+    given = [*tokens, drawn_decay("scalar", CHUNK + 3), state]
+    some = [x if dim == 0 else x[0] for x, dim in zip(given, mapped, strict=True)]
+    tangents = tuple(random(*x.shape, seed=i) for i, x in enumerate(given))
+    found, forwards = [], []
+    for mode in ("chunk", "recurrent"):
 
-    def total(mode: str) -> Callable[..., Tensor]:
-        def call(*x: Tensor) -> Tensor:
+        def total(*x: Tensor, mode: str = mode) -> Tensor:
             sums, after = decayed_sums(*x[:4], mode=mode, state=x[4])
             return sums.square().sum() + after.sum()
 
-        return call
-
-    places = tuple(range(5))
-    some = [x if dim == 0 else x[0] for x, dim in zip(given, mapped, strict=True)]
-    found = [
-        torch.func.vmap(torch.func.grad(total(mode), places), mapped)(*some)
-        for mode in ("chunk", "recurrent")
-    ]
+        found.append(torch.func.vmap(torch.func.grad(total, tuple(range(5))), mapped)(*some))
+        forwards.append(torch.func.jvp(total, tuple(given), tangents)[1])
     for got, want in zip(*found, strict=True):
         assert largest_difference(got, want) <= 1e-12 * want.abs().max().item()
-    tangents = tuple(random(*x.shape, seed=i) for i, x in enumerate(given))
-    forwards = [
-        torch.func.jvp(total(mode), tuple(given), tangents)[1] for mode in ("chunk", "recurrent")
-    ]
     assert largest_difference(*forwards) <= 1e-12 * forwards[1].abs().item()
 
 
@@ -174,13 +145,10 @@ def test_minus_infinity_starts_afresh(mode: str, kind: str) -> None:
     log_decay[:, :, list(resets)] = -torch.inf
     log_decay.requires_grad_()
     got, after = decayed_sums(q, k, u, log_decay, mode=mode, state=state)
-    bounds = (0, *resets, n)
-    for start, end in itertools.pairwise(bounds):
-        piece = (x[..., start:end, :] for x in (q, k, u))
-        part = log_decay[:, :, start:end]
-        fresh, last = decayed_sums(*piece, part, mode="recurrent", state=0 * state)
-        if start:
-            assert largest_difference(got[..., start:end, :], fresh) <= 1e-13
+    for start, end in itertools.pairwise((*resets, n)):
+        piece = (x[:, :, start:end] for x in (q, k, u, log_decay))
+        fresh, last = decayed_sums(*piece, mode="recurrent", state=0 * state)
+        assert largest_difference(got[..., start:end, :], fresh) <= 1e-13
     assert largest_difference(after, last) <= 1e-13
     gradients = torch.autograd.grad(got.sum(), (q, k, u, state, log_decay))
     assert all(g.isfinite().all() for g in gradients)
@@ -236,17 +204,18 @@ def test_a_decay_for_each_feature_needs_no_batch(
 ) -> None:
     """Of shape (heads, n, m), also where it might be read as a batch of (heads, n)."""
     heads, n, m = lead[-1], 1 if size == 1 else lead[-1], size
+    if lead[:-1] == (heads,) and n == heads:
+        return  # then it is a batch
     q, k = random(2, *lead, n, m, seed=1)
     u, state = random(*lead, n, D, seed=2), random(*lead, m, D, seed=3)
     log_decay = -random(heads, n, m, seed=4).abs()
-    if lead[:-1] == (heads,) and n == heads:
-        return  # then it is a batch
-    whole = log_decay.expand(*lead, n, m)
-    got, after = decayed_sums(q, k, u, log_decay, mode=mode, state=state)
-    expected, last = decayed_sums(q, k, u, whole, mode=mode, state=state)
-    assert got.shape == u.shape
-    assert largest_difference(got, expected) <= 1e-14
-    assert largest_difference(after, last) <= 1e-14
+    found, expected = (
+        decayed_sums(q, k, u, a, mode=mode, state=state)
+        for a in (log_decay, log_decay.expand(*lead, n, m))
+    )
+    for got, want in zip(found, expected, strict=True):
+        assert got.shape == want.shape
+        assert largest_difference(got, want) <= 1e-14
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -261,12 +230,10 @@ def test_a_decay_that_may_be_one_a_token_or_one_a_feature_is_refused(mode: str) 
             call()
     # said in full, either is meant; GLA has one a feature in any case
     token, feature = log_decay[..., None], log_decay[None]
-    by_token, _ = decayed_sums(q, k, u, token, mode=mode)
-    assert largest_difference(by_token, decayed_sums(q, k, u, token.expand_as(k))[0]) <= 1e-14
-    by_feature, _ = decayed_sums(q, k, u, feature, mode=mode)
-    assert largest_difference(by_feature, decayed_sums(q, k, u, feature.expand_as(k))[0]) <= 1e-14
-    gated, _ = gated_linear_attention(q, k, u, log_decay, mode=mode)
-    assert torch.equal(gated, by_feature)
+    by_token, by_feature = (decayed_sums(q, k, u, a, mode=mode)[0] for a in (token, feature))
+    for found, meant in ((by_token, token), (by_feature, feature)):
+        assert largest_difference(found, decayed_sums(q, k, u, meant.expand_as(k))[0]) <= 1e-14
+    assert torch.equal(gated_linear_attention(q, k, u, log_decay, mode=mode)[0], by_feature)
     assert largest_difference(by_feature, by_token) > 0.1
 
 
@@ -282,17 +249,6 @@ test_bad_arguments_are_named = refusals(
     (lambda: GLADecay(12, heads=3, features=4).matrix(5, 5),
      "weight must have seen its tokens to have a matrix: .* GLADecay"),
 )  # fmt: skip
-
-
-@pytest.mark.parametrize("exported", [False, True])
-def test_a_graph_goes_on_from_a_state(exported: bool) -> None:
-    n = 2 * CHUNK + 5
-    *tokens, state = tensors(n)
-    log_decay = drawn_decay("scalar", n, scale=0.1)
-    wanted = decayed_sums(*tokens, log_decay, state=state)
-    with lines_of_a_graph(exported):
-        found = decayed_sums(*tokens, log_decay, state=state)
-    assert all(largest_difference(a, b) < 1e-12 for a, b in zip(found, wanted, strict=True))
 
 
 def test_a_learned_decay_that_has_grown_above_one_is_refused() -> None:
