@@ -150,16 +150,7 @@ def test_guessing_from_the_counts_is_what_all_sequences_give(pairs: int, values:
 
 
 @pytest.mark.proves("eq-recall-swap")
-def test_no_sum_over_places_is_right_on_more_than_three_swaps_of_four() -> None:
-    """Keys in both orders, values in both: whatever the terms, one of the four fails."""
-    draw = torch.Generator().manual_seed(0)
-    # margin of the first value: a term for the order of the keys, one for each value's place
-    keys, first, second = torch.randn(3, 200_000, 2, generator=draw, dtype=torch.float64)
-    right = torch.zeros(len(keys), dtype=torch.long)
-    for order, swapped in itertools.product(range(2), repeat=2):
-        margin = keys[:, order] + first[:, swapped] + second[:, 1 - swapped]
-        right += (margin > 0) == (order == swapped)
-    assert right.max() == 3
+def test_a_sum_over_places_is_right_on_at_most_three_swaps_of_four() -> None:
     # two pairs, two values: a sum that is right on seven of the eight sequences
     listed = itertools.product(range(2), repeat=3)  # asked key first or second, two values
     reached = sum((2 * b + a - order > 0.5) == (b if order else a) for order, a, b in listed)

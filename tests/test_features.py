@@ -42,11 +42,13 @@ def without_stabiliser(phi: FavorFeatures) -> FavorFeatures:
 
 def require_same_gradients(*outputs: Tensor, tensors: list[Tensor]) -> None:
     """Raise unless two outputs, and the gradients of a random sum of each, are the same."""
-    assert properties.largest_difference(*outputs) <= EXACT
+    torch.testing.assert_close(*outputs, rtol=1e-12, atol=1e-14)
     probe = random(*outputs[0].shape, seed=6)
-    gradients = [torch.autograd.grad((out * probe).sum(), tensors) for out in outputs]
+    gradients = [
+        torch.autograd.grad((out * probe).sum(), tensors, retain_graph=True) for out in outputs
+    ]
     for a, b in zip(*gradients, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-11)
+        torch.testing.assert_close(a, b, rtol=1e-11, atol=1e-12)
 
 
 @pytest.mark.proves("eq-favor-features", "eq-favor-hyperbolic")
@@ -63,15 +65,9 @@ def test_values_and_gradients_are_those_of_the_literal_form(
     matrix = phi.projection_matrix()
     assert matrix.shape == (heads, m, d)
     expected = torch.stack([literal(x[:, h], matrix[h % heads]) for h in range(3)], 1)
+    assert expected.shape == (2, 3, 7, 2 * m if hyperbolic else m)
     for is_query in (True, False):
-        got = phi(x, is_query)
-        assert got.shape == (2, 3, 7, 2 * m if hyperbolic else m)
-        torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-14)
-        probe = random(*got.shape, seed=3)
-        gradients = [
-            torch.autograd.grad((f * probe).sum(), x, retain_graph=True) for f in (got, expected)
-        ]
-        torch.testing.assert_close(*gradients, rtol=1e-11, atol=1e-12)
+        require_same_gradients(phi(x, is_query), expected, tensors=[x])
 
 
 def with_alpha(phi: FavorFeatures, alpha: Tensor) -> FavorFeatures:
@@ -136,19 +132,6 @@ def test_alpha_of_a_map_is_the_best_of_its_mean_square() -> None:
     assert optimal_alpha(1e300, 6) < 0  # and nothing overflows
 
 
-def test_optimal_features_are_bounded_whatever_is_drawn() -> None:
-    """Log φ√m ≤ −B²‖x‖²/4α − ‖x‖²/2 + (d/4) log(1 − 4α), and some row attains it."""
-    phi = favor(3, 5000, stabilize=False, mean_square=8.0)
-    alpha, x = phi.alpha[0, 0], random(1, 3, seed=3)
-    square, front = 1 - 4 * alpha, 3 / 4 * torch.log1p(-4 * alpha)
-    bound = (-square / (4 * alpha) - 0.5) * x.square().sum() + front
-    logs = lambda phi: (phi(x[None]).log() + 0.5 * math.log(5000)).max()  # noqa: E731
-    assert logs(phi) <= bound + 1e-12
-    phi.projection.weight[0, 0] = -square.sqrt() / (2 * alpha) * x[0]
-    assert logs(phi) == pytest.approx(bound.item(), abs=1e-12)
-    assert logs(with_alpha(phi, None)) > bound  # FAVOR+ has no such bound
-
-
 @pytest.mark.proves("eq-favor-trigonometric")
 def test_trigonometric_features_estimate_the_same() -> None:
     x, y, matrix = 0.4 * random(5, seed=1), 0.4 * random(5, seed=2), random(4_000, 5, seed=3)
@@ -156,18 +139,6 @@ def test_trigonometric_features_estimate_the_same() -> None:
     terms = ((x @ x + y @ y) / 2).exp() * torch.cos(matrix @ (x - y))
     assert abs(features[0] @ features[1] - terms.mean()) <= EXACT
     assert abs(terms.mean() - (x @ y).exp()) <= 4 * terms.std() / math.sqrt(len(terms))
-
-
-@pytest.mark.parametrize("mean_square", [0.0, 5.0])
-@pytest.mark.parametrize("hyperbolic", [False, True])
-@pytest.mark.parametrize("projection", PROJECTIONS)
-def test_the_stabiliser_cancels(projection: str, hyperbolic: bool, mean_square: float) -> None:
-    phi = favor(6, 9, projection, heads=2, hyperbolic=hyperbolic, mean_square=mean_square)
-    q, k, v = tensors = [t.requires_grad_() for t in 1.5 * random(3, 2, 2, 8, 6, seed=5)]
-    outputs = [
-        linear_attention(f(q), f(k, is_query=False), v) for f in (phi, without_stabiliser(phi))
-    ]
-    require_same_gradients(*outputs, tensors=tensors)
 
 
 @pytest.mark.proves("eq-favor-stabiliser")
@@ -197,9 +168,10 @@ def test_scaled_keys_are_the_plain_ones(causal: bool, hyperbolic: bool, mean_squ
     torch.testing.assert_close(
         features.amax(-1), torch.full_like(log_scale, features.shape[-1] ** -0.5)
     )
-    got = linear_attention(phi(q), features, v, causal=causal, key_scale=log_scale)
     expected = linear_attention(plain(q), plain(k), v, causal=causal)
-    require_same_gradients(got, expected, tensors=tensors)
+    for keys, scale in ((features, log_scale), (phi(k, is_query=False), None)):
+        got = linear_attention(phi(q), keys, v, causal=causal, key_scale=scale)
+        require_same_gradients(got, expected, tensors=tensors)
 
 
 def test_half_the_square_and_its_derivatives() -> None:
@@ -207,8 +179,6 @@ def test_half_the_square_and_its_derivatives() -> None:
     torch.testing.assert_close(half_square(x), (x * x).sum(-1, keepdim=True) / 2)
     assert torch.autograd.gradcheck(half_square, x, check_forward_ad=True)
     assert torch.autograd.gradgradcheck(half_square, x)
-    directional = torch.func.jvp(half_square, (x.detach(),), (torch.ones_like(x),))
-    torch.testing.assert_close(directional, (half_square(x), x.sum(-1, keepdim=True)))
 
 
 def test_elu_plus_one_and_its_derivatives() -> None:

@@ -57,18 +57,6 @@ def test_closed_forms_are_those_of_the_paper() -> None:
         torch.testing.assert_close(ours * kernel**2, theirs, rtol=1e-13, atol=0)
 
 
-@pytest.mark.proves(
-    "eq-favor-mse-trigonometric", "eq-favor-mse-positive", "eq-favor-mse-hyperbolic"
-)
-def test_independent_draws_have_these_errors() -> None:
-    along = random(40_000, 6, seed=1)  # ω along z is all that counts
-    square, m = torch.tensor(0.8, dtype=torch.float64), 6
-    u = along * square.sqrt()
-    compare((u - square / 2).exp().mean(-1), positive_mse(square, m))
-    compare((u.cosh() * (-square / 2).exp()).mean(-1), hyperbolic_mse(square, m))
-    compare((u.cos() * (square / 2).exp()).mean(-1), trigonometric_mse(square, m))
-
-
 @pytest.mark.proves("eq-favor-optimal-mse")
 @pytest.mark.parametrize("square", [0.3, 1.2])
 @pytest.mark.parametrize("alpha", [-0.6, -0.08, 0.02])
@@ -136,11 +124,6 @@ def test_rows_of_one_length_estimate_too_little(d: int) -> None:
     assert (got[1:] < 1).all()
     small = SQUARES[1]
     assert (1 - got[1]) / (small**2 / (4 * (d + 2))) == pytest.approx(1, abs=1e-3)
-    if d > 1:
-        rows = random(200_000, d, seed=d)
-        u = math.sqrt(d) * rows[:, 0] / rows.norm(dim=-1)
-        draws = (u * SQUARES[4].sqrt() - SQUARES[4] / 2).exp()
-        assert abs(draws.mean() - got[4]) <= 4 * draws.std() / math.sqrt(len(draws))
 
 
 @pytest.mark.proves("eq-favor-covariance", "eq-favor-attention-error")
@@ -158,14 +141,3 @@ def test_the_error_of_attention_is_that_of_a_written_out_sum(n: int, keys: int) 
             expected += weights[j].item() ** 2 * (less_mean @ covariance @ less_mean).item()
             size += weights[j].item() ** 2
     assert attention_mse(q, k, m).item() == pytest.approx(expected / size, rel=1e-12, abs=1e-15)
-
-
-@pytest.mark.proves("eq-favor-covariance")
-def test_two_estimates_with_the_same_rows_have_this_covariance() -> None:
-    z, w = 0.6 * random(2, 4, seed=3)
-    omega = random(400_000, 4, seed=4)
-    product = ((omega @ z - z @ z / 2).exp() - 1) * ((omega @ w - w @ w / 2).exp() - 1)
-    expected = torch.expm1(z @ w)
-    error = product.std() / math.sqrt(len(product))
-    assert abs(product.mean() - expected) <= 4 * error
-    assert error < 0.1 * abs(expected)
