@@ -21,13 +21,13 @@ from stringlib import (
     Sinusoidal,
     softmax_attention,
 )
-from tests.figure_cases import states
+from tests.figure_cases import exact, states
 
 
 def test_angles_in_bfloat16_lose_no_more_than_the_bound() -> None:
     speeds = RoPE(128, base=500_000).frequencies()[0, :, 0].double()
     for at, (figure, told) in states("in_models.bfloat_angles"):
-        place = torch.tensor(float(at["position"]), dtype=torch.float64)
+        place = exact(float(at["position"]))
         angle = speeds * place
         narrow = (
             speeds * place.bfloat16().double(),
@@ -47,7 +47,7 @@ def test_a_loss_of_mirrored_examples_is_that_of_the_mirrored_coefficient() -> No
     encoder = CirculantSTRING(3).double()
     for at, (figure, _) in states("in_models.mirrored_loss"):
         plain, _, mixed, tangent = figure.data
-        places = torch.tensor([[-1.0], [0.0], [1.0]]).double()
+        places = exact([[-1.0], [0.0], [1.0]])
         tokens = torch.eye(3).double()[[2, 0, 2]]
         for c, loss, mix in list(zip(plain.x, plain.y, mixed.y, strict=True))[::8]:
             with torch.no_grad():
@@ -79,7 +79,7 @@ def test_a_rotated_query_gets_the_distance_that_it_asks_for() -> None:
     key = key * (16 * 32**0.5 / 32) ** 0.5  # |k|² / √d = 16
     for at, (figure, _) in states("why_positions.asked_distance"):
         m = at["distance"]
-        query = rope.rotate(key[:, :1], torch.tensor([[-float(m)]]).double())  # R(-m) k, at 0
+        query = rope.rotate(key[:, :1], exact([[-float(m)]]))  # R(-m) k, at 0
         turned = rope.rotate(key, -torch.arange(48.0)[:, None].double())
         weights = (query @ turned.mT / 32**0.5).softmax(-1)[0, 0]
         biased, rotated, *_ = figure.data
@@ -111,7 +111,7 @@ def test_the_mean_of_heads_is_that_of_mixed_encoders() -> None:
         for head in range(8):
             turn = math.radians(head / 8 * at["spread"])
             rows = [[math.cos(turn), math.sin(turn)], [-math.sin(turn), math.cos(turn)]]
-            encoder.omega.data[head] = axial @ torch.tensor(rows).double()
+            encoder.omega.data[head] = axial @ exact(rows)
         ones = torch.full((8, 48), 48**-0.5, dtype=torch.float64)
         steps = torch.arange(-13.0, 14.0).double()
         with torch.no_grad():
@@ -125,7 +125,7 @@ def test_a_head_that_asks_for_two_is_a_mixed_head_with_a_pair_for_each_wave() ->
     for at, (figure, told) in states("grid_heads.crossed_waves"):
         turn, steps = math.radians(at["turn"]), torch.arange(-3.0, 4.0).double()
         ways = np.array([[math.cos(turn), math.sin(turn)], [-math.sin(turn), math.cos(turn)]])
-        speeds = torch.tensor([math.pi * (2 * j + 1) / 24 for j in range(12)]).double()
+        speeds = exact([math.pi * (2 * j + 1) / 24 for j in range(12)])
         encoder = MixedRoPE(48, 2, heads=1).double()
         encoder.omega.data[0] = (speeds[:, None, None] * torch.tensor(ways)).flatten(0, 1)
         aims = encoder.omega.data[0].sum(-1).cos()  # of each wave at (1, 1)
@@ -144,7 +144,7 @@ def test_a_head_that_asks_for_two_is_a_mixed_head_with_a_pair_for_each_wave() ->
 
 
 def test_a_key_from_the_cache_scores_as_the_encoders_turn_it() -> None:
-    x = torch.tensor([1.0, 0.0] * 8, dtype=torch.float64).expand(1, 1, 1, 16)
+    x = exact([1.0, 0.0] * 8).expand(1, 1, 1, 16)
     slow = RoPE(16)
     for at, (figure, told) in states("length_extrapolation.stale_cache"):
         slower = RoPE(16, base=1e4 * at["scale"] ** (16 / 14))  # NTK-aware

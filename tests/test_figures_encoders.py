@@ -46,7 +46,7 @@ def test_phase_clocks_show_the_rotation() -> None:
             np.testing.assert_allclose(x[:, 1] - x[:, 0], np.cos(angle * theta), atol=1e-9)
             np.testing.assert_allclose(y[:, 1] - y[:, 0], np.sin(angle * theta), atol=1e-9)
         ones = torch.full((1, 1, dim), dim**-0.5, dtype=torch.float64)
-        places = torch.tensor([place, place - at["distance"]], dtype=torch.float64)
+        places = exact([place, place - at["distance"]])
         q, k = (encoder.rotate(ones, p.view(1, 1)) for p in places)
         score = pytest.approx((q * k).sum().item(), abs=1e-9)
         assert (now.y[1], curve.y[at["distance"]]) == (score, score)

@@ -48,8 +48,8 @@ def test_bars_are_the_error_of_liere_and_its_leading_term() -> None:
     generator = torch.Generator().manual_seed(4)
     free = skew(torch.randn(2, 6, dtype=torch.float64, generator=generator) / 2.5)
     for at, (figure, _) in states("liere.area_error"):
-        a = torch.tensor([at["query"], 0.0], dtype=torch.float64)
-        b = torch.tensor([at["first"], at["second"]], dtype=torch.float64)
+        a = exact([at["query"], 0.0])
+        b = exact([at["first"], at["second"]])
         one, other, between = liere_matrix(torch.stack([a, b, b - a]), free)
         error, leading = figure.data[-1].y
         assert error == pytest.approx((one.mT @ other - between).norm().item(), abs=1e-9)
@@ -59,11 +59,11 @@ def test_bars_are_the_error_of_liere_and_its_leading_term() -> None:
 def test_far_out_liere_is_near_its_limit_in_eigenvectors() -> None:
     free = torch.zeros(2, 3, 3, dtype=torch.float64)
     for k, (x, y, z) in enumerate(((0.9, 0.1, 0.3), (-0.2, 0.4, 0.9))):
-        free[k] = torch.tensor([[0, -z, y], [z, 0, -x], [-y, x, 0]], dtype=torch.float64)
-    delta = torch.tensor([1.2, 0.0], dtype=torch.float64)
+        free[k] = exact([[0, -z, y], [z, 0, -x], [-y, x, 0]])
+    delta = exact([1.2, 0.0])
     for at, (figure, _) in states("liere.far_out"):
         angle, s = math.radians(at["direction"]), 10 ** at["distance"]
-        u = torch.tensor([math.cos(angle), math.sin(angle)], dtype=torch.float64)
+        u = exact([math.cos(angle), math.sin(angle)])
         along, across = (torch.einsum("k,kij->ij", x, free) + 0j for x in (u, delta))
         _, V = torch.linalg.eigh(1j * along)
         limit = ((V * torch.diagonal(V.mH @ across @ V).exp()) @ V.mH).real
@@ -102,7 +102,7 @@ def test_only_the_sum_of_heads_is_level_behind_rope() -> None:
             twin(x.expand(41, 16), shifts + by, S, omega) for x, by in ((q, 0.0), (k, 3.0))
         )
         want = (one * other).view(41, 4, 4).sum(-1).mT / 4**0.5
-        found = torch.tensor([trace.y for trace in figure.data], dtype=torch.float64)
+        found = exact([trace.y for trace in figure.data])
         assert (found[:4] - want).abs().max() < 1e-10
         assert (found[4] - want.sum(0)).abs().max() < 1e-10
         assert found[4].max() - found[4].min() < 1e-10
@@ -116,7 +116,7 @@ def test_only_the_sum_of_heads_is_level_behind_rope() -> None:
 def test_bars_are_singular_values_of_the_generator_in_the_entries() -> None:
     above = torch.triu_indices(6, 6, offset=1)
     for at, (figure, told) in states("cayley_places.acting_directions"):
-        omega = torch.tensor([at["first"], at["second"], at["third"]], dtype=torch.float64)
+        omega = exact([at["first"], at["second"], at["third"]])
 
         def entries(values: torch.Tensor, omega: torch.Tensor = omega) -> torch.Tensor:
             P = cayley(skew(values))
@@ -124,7 +124,7 @@ def test_bars_are_singular_values_of_the_generator_in_the_entries() -> None:
 
         moved = torch.autograd.functional.jacobian(entries, torch.zeros(15).double())
         want = torch.linalg.svdvals(moved).sort().values
-        bars = torch.tensor(figure.data[0].y, dtype=torch.float64)
+        bars = exact(figure.data[0].y)
         found = torch.cat([bars.repeat_interleave(2), torch.zeros(3)]).sort().values
         assert (found - want).abs().max() < 1e-9
         assert f"{(want > 1e-9).sum()} of 15" in told
@@ -155,4 +155,4 @@ def test_a_fold_moves_scores_behind_scales_only() -> None:
             found.append(properties.logits(by, one, other, places))
         for drawn, scored in zip((direct, folded), found, strict=True):
             scaled = (scored / found[0].square().mean().sqrt()).flatten()
-            assert (torch.tensor(drawn).double() - scaled).abs().max() < 1e-6
+            assert (exact(drawn) - scaled).abs().max() < 1e-6
