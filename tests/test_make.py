@@ -39,13 +39,14 @@ class Project:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        for name in ("Makefile", "constraints.txt", "pyproject.toml", "_config.yml", "_toc.yml"):
-            shutil.copy(ROOT / name, folder)
-        folders = ("_ext", "book/_assets", "notebooks", "stringlib", "lab", "tools", "benchmarks")
-        for name in folders:
+        folder.mkdir(exist_ok=True)
+        for name in ("_ext", "book/_assets", "notebooks", "stringlib", "lab"):
             (folder / name).mkdir(parents=True)
-        for name in ("tools/environment.sh", "tools/install.py", "benchmarks/requirements.txt",
-                     "benchmarks/compiled.txt"):  # fmt: skip
+        files = ["Makefile", "constraints.txt", "pyproject.toml", "_config.yml", "_toc.yml"]
+        files += ["tools/environment.sh", "tools/install.py"]
+        files += ["benchmarks/requirements.txt", "benchmarks/compiled.txt"]
+        for name in files:
+            (folder / name).parent.mkdir(exist_ok=True)
             shutil.copy(ROOT / name, folder / name)
         (folder / "book/intro.md").write_text("# Intro\n")
         python = folder / "python"
@@ -90,10 +91,8 @@ def project(tmp_path: Path) -> Project:
 
 
 def test_help_is_the_default_and_lists_every_target(project: Project) -> None:
-    result = project.run()
-    assert result.returncode == 0
-    listed = set(re.findall(r"^  make ([\w-]+)", result.stdout, re.MULTILINE))
-    assert listed >= {"book", "serve", "test", "pages", "jupyter", "notebooks", "help", "clean"}
+    listed = set(re.findall(r"^  make ([\w-]+)", project.run().stdout, re.MULTILINE))
+    assert {"book", "help"} <= listed
     phony = re.search(r"^\.PHONY: (help .+)$", MAKEFILE, re.MULTILINE)[1].split()
     assert set(phony) == listed
 
@@ -107,8 +106,8 @@ def test_the_environment_is_made_once_and_again_when_a_pin_changes(project: Proj
     assert parts(project.make("env")) == ["test", "edit"]
     assert project.make("env") == []
 
-    pins = project.folder / "constraints.txt"
-    pins.write_text(pins.read_text() + "# another\n")
+    with (project.folder / "constraints.txt").open("a") as pins:
+        pins.write("# another\n")
     again = project.make("env")
     assert not any("venv" in c for c in again)
     assert parts(again) == ["test", "edit"]
@@ -127,7 +126,6 @@ def test_a_target_installs_what_it_needs_and_no_more(
 
 
 def test_the_environment_and_the_checkout_may_have_a_space_in_their_names(tmp_path: Path) -> None:
-    (tmp_path / "my book").mkdir()
     project = Project(tmp_path / "my book")
     assert parts(project.make("env", "VENV=my env")) == ["test", "edit"]
     assert (project.folder / "my env/bin/python").exists()
@@ -137,7 +135,6 @@ def test_the_environment_and_the_checkout_may_have_a_space_in_their_names(tmp_pa
 
 
 def test_a_moved_folder_is_installed_where_it_is_now(tmp_path: Path) -> None:
-    (tmp_path / "old").mkdir()
     project = Project(tmp_path / "old")
     project.make("env")
     project.folder = project.folder.rename(tmp_path / "new")
@@ -195,9 +192,6 @@ def test_the_benchmark_has_an_environment_of_its_own(project: Project) -> None:
     assert again == ["-m benchmarks.attention --rounds 3", "-m benchmarks.moved attention"]
 
 
-# --- make test ---
-
-
 SUITE = (
     *("mypy", "ruff check", "ruff format --check", "notebooks.py --check", "ledger.py --check"),
     *("--ignore=tests/site", "notebooks.py --replay", "build _build/test", "check_site.py"),
@@ -232,9 +226,6 @@ def test_a_failing_step_fails_the_suite_and_is_the_last(step: str, project: Proj
     assert not [later for later in SUITE[after:] if later in called]
 
 
-# --- make book ---
-
-
 def later(project: Project, name: str) -> None:
     """Change a file after the book was built."""
     time = (project.folder / "_build/book.stamp").stat().st_mtime + 5
@@ -263,26 +254,18 @@ def test_a_failed_build_is_not_taken_for_done(project: Project) -> None:
     assert project.make("book", *project.ready) == ["build"]
 
 
-# --- mending ---
-
-
 def test_packages_with_missing_or_short_files_are_found_and_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def package(name: str, size: int, record: bool = True) -> None:
+    sizes = {"whole": "6", "short": "60", "gone": "6", "un_finished": None, "other": "60"}
+    for name, size in sizes.items():
         (tmp_path / f"{name}.py").write_text("x = 1\n")
         info = tmp_path / f"{name}-1.0.dist-info"
         info.mkdir()
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-        if record:
+        if size:
             (info / "RECORD").write_text(f"{name}.py,,{size}\n__pycache__/{name}.pyc,,\n")
-
-    package("whole", 6)
-    package("short", 60)
-    package("gone", 6)
     (tmp_path / "gone.py").unlink()
-    package("un_finished", 6, record=False)
-    package("other", 60)
     pins = tmp_path / "constraints.txt"
     pins.write_text(
         "# pins\nwhole==1.0\nshort==1.0 ; os_name == 'posix'\ngone==1.0\nun-finished==1.0\n"
@@ -291,9 +274,6 @@ def test_packages_with_missing_or_short_files_are_found_and_forgotten(
     assert broken_packages.forget(pins) == ["gone==1.0", "short==1.0", "un_finished==1.0"]
     left = [info.name.partition("-")[0] for info in tmp_path.glob("*.dist-info")]
     assert sorted(left) == ["other", "whole"]
-
-
-# --- continuous integration ---
 
 
 def run_ci(folder: Path, *commands: str) -> tuple[int, list[str], str]:
