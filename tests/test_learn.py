@@ -45,15 +45,12 @@ def test_every_part_has_its_rate_and_what_is_frozen_has_none():
 def test_gradients_are_clipped_together_and_losses_are_told_without_the_penalty():
     model, seen = Two(), []
     optimizer = torch.optim.SGD([{"params": [model.plain, model.encoder["omega"]]}], lr=1.0)
-    minimise(
-        model,
-        model.sum,
-        optimizer,
-        2,
-        clip=0.5,
-        penalty=lambda: 2 * model.sum(),
-        after=lambda step, loss, norm: seen.append((step, loss.item(), norm.item())),
-    )
+
+    def after(step, loss, norm):
+        seen.append((step, loss.item(), norm.item()))
+
+    penalty = {"penalty": lambda: 2 * model.sum()}
+    minimise(model, model.sum, optimizer, 2, clip=0.5, after=after, **penalty)
     assert moved(model)[:2] == pytest.approx([2 * 0.5 / 2**0.5] * 2, abs=1e-5)
     norm = 3 * 2**0.5
     assert seen == [
@@ -113,7 +110,6 @@ def test_a_study_s_model_learns_as_by_pytorch_s_own_schedule_and_clipping():
 
 
 def test_a_curve_is_of_means_of_the_losses():
-    """Of two, two and one, and of a run that is the same without it."""
     seen = []
 
     def noted(model, generator):

@@ -22,8 +22,7 @@ class Screen:
     """Where a notebook would show it."""
 
     def __init__(self):
-        self.pictures = []
-        self.displays = 0
+        self.pictures, self.displays = [], 0
 
     def display(self, bundle, raw, display_id):
         assert raw

@@ -66,26 +66,22 @@ class Harmonic(PositionWeight):
         return 1 / (1 + self.sharpness * gaps.abs().double())
 
 
+SHARP = {"sharpness": 2.0}
 NEW: dict[str, tuple[dict[str, Any], Any, Method]] = {
     "octaves": (ENCODERS, Octaves, Method("mine", "blue", "02_rope")),
     "halving": (BIASES, Halving, Method("mine", "teal", "01_why_positions")),
     "squares": (FEATURES, Squares, Method("mine", "red", "10_linear_attention")),
-    "harmonic": (
-        WEIGHTS,
-        Harmonic,
-        Method("mine", "sky", "13_cosformer", options={"sharpness": 2.0}),
-    ),
+    "harmonic": (WEIGHTS, Harmonic, Method("mine", "sky", "13_cosformer", options=SHARP)),
 }
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def added(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, (registry, make, record) in NEW.items():
         monkeypatch.setitem(registry, name, make)
         monkeypatch.setitem(METHODS, name, record)
 
 
-@pytest.mark.usefixtures("added")
 def test_it_has_its_row_in_the_table_of_all_methods() -> None:
     rows = {row.name: row for row in (*methods.encoders(), *methods.attentions())}
     assert rows["octaves"].cells["relative"] == rows["halving"].cells["relative"] == "yes"
@@ -95,7 +91,6 @@ def test_it_has_its_row_in_the_table_of_all_methods() -> None:
     assert all(rows[name].code.endswith(make.__name__) for name, (_, make, _) in NEW.items())
 
 
-@pytest.mark.usefixtures("added")
 def test_it_is_in_the_suites_and_passes_them() -> None:
     encoders = encoder_cases.by_name(ENCODERS)
     assert encoders
@@ -103,10 +98,8 @@ def test_it_is_in_the_suites_and_passes_them() -> None:
         for property in ENCODER.properties:
             _held(property, lambda dtype=torch.float64, make=make: make().to(dtype))
     assert [*test_bias.by_name(BIASES)] == ["halving"]
-    maps, weights = (
-        attention_cases.features_by_name(FEATURES),
-        attention_cases.weights_by_name(WEIGHTS),
-    )
+    maps = attention_cases.features_by_name(FEATURES)
+    weights = attention_cases.weights_by_name(WEIGHTS)
     assert [*maps] == ["squares"]
     assert [*weights] == ["harmonic"]
     for property in FEATURE_MAP.properties:
@@ -122,7 +115,6 @@ def _held(property: Any, case: Any) -> None:
         return  # it does not apply
 
 
-@pytest.mark.usefixtures("added")
 def test_a_layer_takes_it_by_name_with_options_of_its_own() -> None:
     layer = MultiHeadAttention(
         16, 2, "octaves", "squares", weight="harmonic", sharpness=3, rotate="before"

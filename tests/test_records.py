@@ -13,15 +13,14 @@ from lab.records import read_record, stamp
 ROOT = Path(__file__).resolve().parents[1]
 RECORDS = sorted((ROOT / "results").glob("*.json"))
 RECORDS.remove(ROOT / "results" / "first_steps.json")  # what tools/first_steps.py found of them
-FIELDS = {"command", "seeds", "wall_s", "date", "commit", "hardware", "versions", "data"}
-PART_FOUR = sorted((ROOT / "notebooks").glob("*.ipynb"))
-PART_FOUR = [path for path in PART_FOUR if int(path.name[:2]) >= 19]
+CHAPTERS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+PART_FOUR = [path for path in CHAPTERS if int(path.name[:2]) >= 19]
 
 
 @pytest.mark.parametrize("path", RECORDS, ids=lambda p: p.stem)
 def test_a_record_says_how_to_repeat_it(path):
     record = read_record(path)
-    assert record.keys() >= FIELDS
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", record["date"])
     # runs of a study that was stopped and went on may be of several commits
     assert re.fullmatch(r"[0-9a-f]{7,40}(; [0-9a-f]{7,40})*", record["commit"])
     assert {"machine", "processor", "threads", "cuda"} <= record["hardware"].keys()

@@ -271,8 +271,8 @@ def test_the_metrics_are_lines_of_json(whole):
     entries = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     logged = [entry for entry in entries if "loss" in entry]
     assert [entry["step"] for entry in logged] == history.steps == [0, 4, 8, 12, 16, 20, 22]
-    for key, values in (("loss", history.losses), ("rate", history.rates), ("norm", history.norms)):
-        assert [entry[key] for entry in logged] == values
+    told = [(entry["loss"], entry["rate"], entry["norm"]) for entry in logged]
+    assert told == [*zip(history.losses, history.rates, history.norms, strict=True)]
     assert all(entry["examples_per_s"] > 0 for entry in logged)
     scored = [entry for entry in entries if "scores" in entry]
     assert scored == history.evaluations

@@ -78,16 +78,11 @@ def test_cells_stand_beside_products_with_options_of_their_own(tmp_path):
     words += ["--cells", str(file), "--dim", "8", "--model-option", "tied=False"]
     options = read_options(words)
     common = {"dim": 8, "tied": False}
+    odd = {"tied": True, "grid": (3, 4), "names": [None, {1: 2.5}], "text": "word"}
     assert {name: cell.told for name, cell in options.cells.items()} == {
         "from a file": {**common, "attention": "relu", "shift": True, "cycles": [4, 4]},
         "decay": {**common, "attention": "elu", "weight": "ssd", "gate": None},
-        "odd one": {
-            **common,
-            "tied": True,
-            "grid": (3, 4),
-            "names": [None, {1: 2.5}],
-            "text": "word",
-        },
+        "odd one": {**common, **odd},
     }
     settings = Settings(steps=3, batch_size=4)
     assert options.cells["odd one"].settings == (settings,)

@@ -22,10 +22,8 @@ GAIN = 0.5
 TABLE = {"a": [1, 2], "b": (3,)}
 TENSOR = torch.arange(3.0)
 
-
 def helper(x, power=2):
     return x**power
-
 
 class Base(nn.Module):
     """Turns nothing."""
@@ -35,13 +33,11 @@ class Base(nn.Module):
     def before(self, x):
         return x + self.shift
 
-
 def scaled(by):
     def scale(x):
         return by * x
 
     return scale
-
 
 class Own(Base):
     """Scale what it gets."""
@@ -69,7 +65,6 @@ class Own(Base):
         x = self.before(x) * self.slope + helper(x) + own_helpers.more(x)
         return self.last(self.weight(self.bend(x) + 0 * self.table))
 
-
 class Sums(Task):
     def batch(self, size, generator):
         x = torch.randn(size, 3, generator=generator)
@@ -80,7 +75,6 @@ class Sums(Task):
 
     def model(self):
         return Own()
-
 
 def run(seed, steps, size=1):
     return {"scores": fit(Own(), Sums(), seed)}
@@ -184,9 +178,7 @@ def test_what_a_function_closes_over_counts_and_the_order_of_a_set_does_not(monk
 
 def test_a_record_is_of_this_code_of_other_code_or_does_not_tell(monkeypatch):
     now, other = (digest(code_of(run=load(monkeypatch, *c).run)) for c in ((), ("tanh -> sin",)))
-    assert is_same(now, now) is True
-    assert is_same(other, now) is False
-    assert is_same(None, now) is None
+    assert [is_same(told, now) for told in (now, other, None)] == [True, False, None]
     monkeypatch.setattr(sys, "version_info", (3, 99, 1, "final", 0))
     assert is_same(now, digest(code_of(run=load(monkeypatch).run))) is None
 
