@@ -293,34 +293,11 @@ def test_figures_are_large_enough_for_a_finger(phone: Reader, with_figures: list
 GUESSES = "JSON.parse(localStorage.getItem('book-reader'))?.guesses"
 
 
-def test_an_answer_waits_for_a_prediction_and_the_page_remembers_it(
-    fresh: Reader, site: Path
-) -> None:
-    page = fresh.page
-    page.goto((site / ROPE).as_uri())
-    box, answer = (page.locator(name).first for name in (".predict", ".book-answer"))
-    assert answer.get_attribute("hidden") == "until-found"
-    assert not answer.locator("p").first.is_visible()
-    right = box.locator("li").evaluate_all("l => l.findIndex(p => p.matches('.book-right'))")
-    box.locator("input").nth(right - 1).check()
-    assert answer.locator("p").first.is_visible()
-    told = box.locator("[role=status]").inner_text()
-    assert told.startswith("Not this one, but: no, not even after a single step")
-    for _ in range(2):  # a prediction is made once
-        assert not answer.get_attribute("hidden")
-        assert box.locator("input:disabled").count() == box.locator("li").count()
-        assert box.locator("input").nth(right - 1).is_checked()
-        page.reload()
-    page.goto((site / FRONT).as_uri())
-    page.locator(".book-continue").wait_for(state="attached")
-    page.evaluate("localStorage.removeItem('book-reader')")  # as its button does
-    page.goto((site / ROPE).as_uri())
-    assert box.locator("input:is(:disabled, :checked)").count() == 0
-
-
 @pytest.mark.parametrize("key", ["Enter", "Space"])
-def test_arrows_choose_and_a_key_predicts(key: str, fresh: Reader, site: Path) -> None:
-    """Every choice is reached without making another, and what is made is kept once."""
+def test_an_answer_waits_for_a_prediction_and_the_page_remembers_it(
+    key: str, fresh: Reader, site: Path
+) -> None:
+    """By arrows every choice is reached without making another; what is made is kept once."""
     page = fresh.page
     page.goto((site / ROPE).as_uri())
     box, answer = (page.locator(name).first for name in (".predict", ".book-answer"))
@@ -330,13 +307,23 @@ def test_arrows_choose_and_a_key_predicts(key: str, fresh: Reader, site: Path) -
         page.keyboard.press("ArrowDown")
     assert radios.last.is_checked()
     assert answer.get_attribute("hidden") == "until-found"
+    assert not answer.locator("p").first.is_visible()
     assert not page.evaluate(GUESSES)
     assert "Enter or Space" in told.inner_text()
     page.keyboard.press(key)
-    assert not answer.get_attribute("hidden")
     assert told.inner_text().endswith("Read why.")
     assert told.evaluate("told => told === document.activeElement")
     assert page.evaluate(GUESSES) == {ROPE: {"0": radios.count() - 1}}
+    for _ in range(2):
+        assert answer.locator("p").first.is_visible()
+        assert box.locator("input:disabled").count() == radios.count()
+        assert radios.last.is_checked()
+        page.reload()
+    page.goto((site / FRONT).as_uri())
+    page.locator(".book-continue").wait_for(state="attached")
+    page.evaluate("localStorage.removeItem('book-reader')")  # as its button does
+    page.goto((site / ROPE).as_uri())
+    assert box.locator("input:is(:disabled, :checked)").count() == 0
 
 
 def test_the_front_page_leads_back_to_where_the_reader_was(fresh: Reader, site: Path) -> None:
