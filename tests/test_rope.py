@@ -4,12 +4,10 @@ import pytest
 import torch
 
 from stringlib import AxialRoPE, RoPE
-from stringlib.algebra import layout_permutation
 from stringlib.encoders.rope import mrope
-from stringlib.positions import geometric_frequencies, grid_positions
-from stringlib.reference import rope_matrix, sinusoidal_table
+from stringlib.positions import geometric_frequencies
+from stringlib.reference import rope_matrix
 from stringlib.testing import properties
-from tests.draws import random
 from tests.refusals import refusals
 
 
@@ -28,61 +26,12 @@ def test_frequencies_are_geometric(head_dim, base):
 @pytest.mark.proves("eq-telescope")
 @pytest.mark.parametrize("head_dim", [2, 10])
 def test_matrix_is_a_power_of_one_step(head_dim):
-    rope = RoPE(head_dim, base=100.0)
-    step = rope.matrix(torch.ones(1, 1).double())[0, 0]
+    rope, step = RoPE(head_dim, base=100.0), rope_matrix(1, head_dim, 100.0)
     for t in (0, 1, 2, 13):
         power = torch.linalg.matrix_power(step, t)
+        assert properties.largest_difference(rope_matrix(t, head_dim, 100.0), power) <= 1e-13
         at_t = rope.matrix(torch.tensor([[float(t)]]).double())[0, 0]
         assert properties.largest_difference(at_t, power) <= 1e-13
-        assert properties.largest_difference(at_t, rope_matrix(t, head_dim, 100.0)) <= 1e-13
-
-
-@pytest.mark.proves("eq-rope-complex")
-def test_pairs_are_complex_numbers_times_a_phase():
-    rope, x, t = RoPE(8), random(1, 5, 8), torch.arange(5.0).double()
-    phase = torch.exp(1j * t[:, None] * rope.frequencies()[0, :, 0])
-    expected = (x[..., 0::2] + 1j * x[..., 1::2]) * phase
-    got = rope.rotate(x, t[:, None])
-    assert properties.largest_difference(got[..., 0::2], expected.real) <= 1e-14
-    assert properties.largest_difference(got[..., 1::2], expected.imag) <= 1e-14
-
-
-@pytest.mark.proves("eq-layout")
-@pytest.mark.parametrize("head_dim", [2, 6, 64])
-def test_one_permutation_turns_interleaved_into_half(head_dim):
-    x, positions = random(2, 4, 7, head_dim), 100 * random(7, 1, seed=1)
-    order = layout_permutation(head_dim)
-    assert order.tolist() == [*range(0, head_dim, 2), *range(1, head_dim, 2)]
-    interleaved, half = RoPE(head_dim), RoPE(head_dim, layout="half")
-    permuted = interleaved.rotate(x, positions)[..., order]
-    assert properties.largest_difference(half.rotate(x[..., order], positions), permuted) <= 1e-14
-    if head_dim > 2:  # without the permutation they are different encoders
-        gap = half.rotate(x, positions) - interleaved.rotate(x, positions)
-        assert gap.abs().max() > 0.1
-
-
-@pytest.mark.proves("eq-rope-generator")
-def test_the_generator_is_block_diagonal():
-    generator = RoPE(6, base=100.0).generators()[0, 0]
-    expected = torch.zeros(6, 6, dtype=torch.float64)
-    for i in range(3):
-        theta = 100 ** (-2 * i / 6)
-        expected[2 * i, 2 * i + 1], expected[2 * i + 1, 2 * i] = -theta, theta
-    assert properties.largest_difference(generator, expected) <= 1e-15
-
-
-@pytest.mark.proves("eq-sinusoidal")
-def test_the_sinusoidal_table_is_the_diagonal_of_the_rotation():
-    """Sine and cosine of pair j are the imaginary and the real part of Θᵗ's entry j."""
-    table, rope = sinusoidal_table(20, 16), RoPE(16)
-    matrices = rope.matrix(torch.arange(20)[:, None])[0]
-    for j in range(8):
-        assert (
-            properties.largest_difference(table[:, 2 * j], matrices[:, 2 * j + 1, 2 * j]) <= 1e-13
-        )
-        assert (
-            properties.largest_difference(table[:, 2 * j + 1], matrices[:, 2 * j, 2 * j]) <= 1e-13
-        )
 
 
 @pytest.mark.proves("eq-grid-axial")
@@ -99,19 +48,6 @@ def test_pairs_are_shared_as_evenly_as_possible_in_contiguous_blocks(shares):
             assert block[:, k].tolist() == pytest.approx(expected, rel=1e-15)
             assert block.count_nonzero() == own  # nothing of the other coordinates
             first += own
-
-
-@pytest.mark.proves("eq-grid-separable")
-def test_the_score_is_a_sum_of_one_function_of_each_coordinate():
-    """The table of scores over a grid has no interaction: second differences across axes are 0."""
-    q, k = random(2, 1, 1, 16)
-    encoder = AxialRoPE(16, 2)
-    offsets = grid_positions(7, 9, dtype=torch.float64)
-    turned = encoder.rotate(k.expand(1, 63, -1), offsets)
-    table = (turned @ q[0, 0]).view(7, 9)
-    mixed_difference = table.diff(dim=0).diff(dim=1)
-    assert mixed_difference.abs().max() <= 1e-13
-    assert table.std() > 0.1
 
 
 MROPE = {
