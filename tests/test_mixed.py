@@ -5,10 +5,9 @@ import math
 import pytest
 import torch
 
-from stringlib import AxialRoPE, CirculantSTRING, MixedRoPE, RoPE
+from stringlib import MixedRoPE, RoPE
 from stringlib.reference import mixed_start
 from stringlib.testing import properties
-from tests.draws import random
 
 
 @pytest.fixture(autouse=True)
@@ -60,15 +59,3 @@ def test_with_one_coordinate_it_starts_as_rope_up_to_the_sign():
     assert properties.largest_difference(omega.abs(), rope) <= 1e-7
     sign = omega[:, :1].sign()
     assert properties.largest_difference(omega, sign * rope) <= 1e-7
-
-
-def test_it_can_become_every_other_encoder_without_a_basis():
-    """Axial RoPE and the folded Circulant-STRING are points of its parameter space."""
-    for other in (AxialRoPE(14, 2, heads=2), CirculantSTRING(15, 2, heads=2).double().folded()):
-        encoder = MixedRoPE(14, 2, heads=2).double()
-        with torch.no_grad():
-            encoder.omega.copy_(other.frequencies())
-        x, r = random(2, 5, 14), 10 * random(5, 2, seed=1)
-        padded = torch.cat([x, torch.zeros(2, 5, other.head_dim - 14)], -1)
-        expected = other.rotate(padded, r)[..., :14]
-        assert properties.largest_difference(encoder.rotate(x, r), expected) <= 1e-13
