@@ -19,20 +19,19 @@ KINDS = ("random", "integer", "repeated", "slow", "nearly repeated", "one plane"
 
 
 def known_frequencies(kind: str, heads: int, pairs: int, coord_dim: int) -> Tensor:
-    omega = normal(heads, pairs, coord_dim)
-    if kind == "integer":
-        return omega.round()
-    if kind == "repeated":
-        return omega[:, :1].repeat(1, pairs, 1)
-    if kind == "slow":  # some planes stand still, some move very slowly
-        return omega * torch.tensor([1.0, 1e-9, 0.0]).repeat(pairs)[:pairs, None]
-    if kind == "nearly repeated":
-        return omega[:, :1] + 10.0 ** -torch.randint(3, 16, (heads, pairs, 1)) * omega
-    if kind == "one plane":
-        return omega * (torch.arange(pairs) == 0)[:, None]
-    if kind == "scales":
-        return omega * torch.tensor([1e-6, 1e6, 1.0])[:coord_dim]
-    return omega * (kind != "zero")
+    omega, first = normal(heads, pairs, coord_dim), torch.arange(pairs) == 0
+    near = 10.0 ** -torch.randint(3, 16, (heads, pairs, 1))
+    return {
+        "random": omega,
+        "integer": omega.round(),
+        "repeated": omega[:, :1].expand_as(omega),
+        # some planes stand still, some move very slowly
+        "slow": omega * torch.tensor([1.0, 1e-9, 0.0]).repeat(pairs)[:pairs, None],
+        "nearly repeated": omega[:, :1] + near * omega,
+        "one plane": omega * first[:, None],
+        "scales": omega * torch.tensor([1e-6, 1e6, 1.0])[:coord_dim],
+        "zero": 0 * omega,
+    }[kind]
 
 
 def rebuilt(omega: Tensor, basis: Tensor) -> Tensor:
@@ -72,11 +71,7 @@ def test_planes_and_frequencies_are_found_again(size: int, kind: str) -> None:
         assert omega.dtype == basis.dtype == torch.float64
         assert properties.orthogonality_error(basis) <= 1e-13
         assert relative_residual(generators, omega, basis) <= 3e-14
-        if kind in ("random", "integer"):  # in the others the order hangs on rounding
-            tolerance = 1e-12 * max(1.0, known.abs().max().item() if known.numel() else 0.0)
-            speed = in_order(known).norm(dim=-1)
-            assert properties.largest_difference(omega.norm(dim=-1), speed) <= tolerance
-        if kind == "random":
+        if kind == "random":  # in the others the order hangs on rounding
             assert properties.largest_difference(omega, in_order(known)) <= 1e-12
 
 
@@ -101,12 +96,8 @@ def two_factors(size: int) -> Tensor:
     return torch.stack([torch.kron(eye, matrix), torch.kron(matrix, eye)])
 
 
-def circulants(size: int) -> Tensor:
-    return CirculantSTRING(size, coord_dim=3, block_size=size // 4).generators()[0]
-
-
 @pytest.mark.parametrize("size", [4, 8])
-@pytest.mark.parametrize("make", [polynomials, kronecker, two_factors, circulants])
+@pytest.mark.parametrize("make", [polynomials, kronecker, two_factors])
 def test_families_with_many_equal_frequencies(make, size: int) -> None:
     torch.manual_seed(1)
     generators = make(size)
@@ -123,10 +114,8 @@ def test_families_with_many_equal_frequencies(make, size: int) -> None:
 def planes_alike(combinations: int, planes: int, seed: int) -> Tensor:
     """Return generators with planes that none of the first combinations tells apart."""
     draw, coord_dim = torch.Generator().manual_seed(0), combinations + 2
-    rows = [
-        torch.randn(coord_dim, generator=draw, dtype=torch.float64) for _ in range(combinations)
-    ]
-    unseen = torch.linalg.svd(torch.stack(rows))[2][combinations:]
+    rows = torch.randn(combinations, coord_dim, generator=draw, dtype=torch.float64)
+    unseen = torch.linalg.svd(rows)[2][combinations:]
     torch.manual_seed(seed)
     omega = normal(coord_dim) + normal(planes, 2) @ unseen
     norms = omega.norm(dim=0)  # a plane more for each generator, which makes their norms equal
