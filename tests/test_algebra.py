@@ -20,27 +20,6 @@ from stringlib.testing.properties import normal
 from tests.refusals import refusals
 
 
-def test_skew_fills_the_upper_triangle_row_by_row():
-    got = skew(torch.tensor([1.0, 2.0, 3.0]))
-    assert got.tolist() == [[0, 1, 2], [-1, 0, 3], [-2, -3, 0]]
-    assert skew(torch.zeros(5, 0)).shape == (5, 1, 1)
-    batch = skew(torch.randn(2, 3, 10))
-    assert batch.shape == (2, 3, 5, 5)
-    assert properties.skew_error(batch) == 0
-
-
-def test_planar_skew_follows_the_layout():
-    frequencies = torch.tensor([2.0, 3.0])
-    interleaved = planar_skew(frequencies, 5)
-    assert interleaved[0, 1] == -2
-    assert interleaved[3, 2] == 3
-    half = planar_skew(frequencies, 5, "half")
-    assert half[0, 2] == -2
-    assert half[3, 1] == 3
-    assert properties.skew_error(half) == 0
-    assert half.count_nonzero() == 4
-
-
 def test_haar_matrices_are_orthogonal_and_unbiased():
     """QR without the signs of R gives a mean far from 0 in the first column."""
     draws = haar_orthogonal(
@@ -62,13 +41,8 @@ def test_the_nearest_orthogonal_circulant_is_the_polar_factor(d):
     """U Vᵀ of the singular values: the nearest of all orthogonal matrices."""
     c = normal(3, d)
     found = circulant(nearest_orthogonal_circulant(c))
-    u, values, v = torch.linalg.svd(circulant(c))
+    u, _, v = torch.linalg.svd(circulant(c))
     assert properties.largest_difference(found, u @ v) <= 1e-12
-    assert properties.orthogonality_error(found) <= 1e-13
-    away = (circulant(c) - found).square().sum((-2, -1))
-    assert properties.largest_difference(away, (values - 1).square().sum(-1)) <= 1e-12
-    for other in haar_orthogonal(d, 200, dtype=torch.float64):
-        assert ((circulant(c) - other).square().sum((-2, -1)) >= away - 1e-12).all()
 
 
 def test_the_nearest_orthogonal_circulant_of_itself_of_a_multiple_and_of_nothing():
@@ -90,12 +64,6 @@ def test_the_gradient_turns_eigenvalues_and_never_stretches_them(d):
     assert radial.abs().max() <= 1e-13
 
 
-def seeded(draw, seed):
-    """Return what is drawn from the global generator."""
-    torch.manual_seed(seed)
-    return draw()
-
-
 @pytest.mark.parametrize(
     "draw",
     [
@@ -110,8 +78,12 @@ def seeded(draw, seed):
     ],
 )
 def test_a_draw_repeats_with_its_seed_alone(draw):
-    assert torch.equal(seeded(draw, 1), seeded(draw, 1))
-    assert not torch.equal(seeded(draw, 1), seeded(draw, 2))
+    drawn = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        drawn.append(draw())
+    assert torch.equal(drawn[0], drawn[1])
+    assert not torch.equal(drawn[0], drawn[2])
 
 
 @pytest.mark.parametrize("sizes", [(5,), (2, 3), (1, 4), (4, 1), (1, 1), (2, 3, 4), (0, 3)])
