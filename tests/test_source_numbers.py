@@ -16,10 +16,9 @@ import stringlib
 from lab.tasks import make_task
 from lab.train import fit
 from lab.train.settings import Settings
-from stringlib import ENCODERS, CirculantSTRING, make_encoder, make_features
+from stringlib import CirculantSTRING, make_features
 from stringlib.attention.learned import GLADecay, LearnedDelta, SSDDecay
 from stringlib.attention.registry import FEATURES
-from stringlib.encoders.scaling import yarn_attention_factor
 from stringlib.models.blocks import FEED_FORWARD, Block
 
 
@@ -84,35 +83,11 @@ def test_a_feed_forward_part_is_as_wide_as_its_source_has_it(name: str) -> None:
     assert matrices == 8 * 192**2  # of both kinds
 
 
-DENSITIES = {"cayley": 1.0, "cayley-sparse": 0.1}  # of Schenck et al. 2025; ours
-
-
-@pytest.mark.parametrize("name", [name for name in ENCODERS if "cayley" in name])
-def test_a_name_says_how_dense_the_matrix_is(name: str) -> None:
-    assert make_encoder(name, 16).density == DENSITIES[name]
-
-
 @pytest.mark.parametrize("name", [name for name in FEATURES if name not in ("relu", "elu")])
 def test_what_stands_for_softmax_divides_by_the_root_of_its_channels(name: str) -> None:
     """Choromanski et al. 2021: queries and keys over d^(1/4), so that products are qᵀk/√d."""
     features = make_features(name, 16)
     assert features.scale == (1.0 if name == "identity" else 0.5)
-
-
-def test_the_optimal_map_is_made_for_channels_of_variance_one() -> None:
-    """The mean of ‖x + y‖² of what a layer hands it, drawn; Likhosherstov et al. 2022 for α."""
-    torch.manual_seed(0)
-    features: Any = make_features("favor-optimal", 16)
-    q, k = torch.randn(2, 200_000, 16) * features.scale
-    mean_square = (q + k).square().sum(-1).mean().item()
-    rho = 1 / (1 - 8 * features.alpha.double())
-    root = 2 * mean_square * rho**2 + (2 * mean_square + 16) * rho - 16
-    assert root.abs().max() < 0.1  # half of the mean leaves 2.1
-
-
-def test_yarn_sharpens_by_a_tenth_of_the_logarithm() -> None:
-    """Peng et al. 2024 (YaRN): √(1/t) = 0.1 ln s + 1."""
-    assert yarn_attention_factor(math.e**3) == pytest.approx(1.3)
 
 
 def test_the_penalty_is_lambda_times_the_sum_of_squares() -> None:
