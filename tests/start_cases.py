@@ -17,8 +17,7 @@ import torch
 from scipy.stats import bernoulli, chi, norm, uniform
 from torch import Tensor, nn
 
-import stringlib
-from stringlib import LanguageModel, ViT
+import stringlib as sl
 from stringlib.algebra.skew import planar_skew
 from stringlib.attention.learned import (
     GLADecay,
@@ -60,6 +59,10 @@ def between(low: float, high: float) -> Any:
     return uniform(low, high - low)
 
 
+def within(most: float) -> Any:
+    return between(-most, most)
+
+
 DIM, DEPTH, HEADS = 64, 3, 4
 PYTORCH = "ours: as torch.nn.Linear begins, uniform within 1/√inputs"
 NO_LARGER = "ours: 1/√inputs, so that no layer makes its tokens larger or smaller"
@@ -68,30 +71,29 @@ SPHERE = "ours: a perpendicular frame from the Haar measure, as Heo et al. 2024 
 
 
 @cache
-def text_model() -> LanguageModel:
+def text_model() -> sl.LanguageModel:
     """Return a language model that has all that a model can have."""
     options: dict[str, Any] = {"shift": True, "normalize_qk": True, "bias": True}
-    return LanguageModel(
+    return sl.LanguageModel(
         500, DIM, DEPTH, HEADS, gate="elementwise", tied=False, hidden=100, **options
     )
 
 
 @cache
-def image_model() -> ViT:
+def image_model() -> sl.ViT:
     """Return a vision transformer with plain feed-forward parts."""
-    return ViT(32, 4, 500, DIM, DEPTH, HEADS, channels=3, hidden=100)
+    return sl.ViT(32, 4, 500, DIM, DEPTH, HEADS, channels=3, hidden=100)
 
 
-def _text(law: Any, source: str) -> Start:
-    return Start(text_model, law, source)
-
-
-def _images(law: Any, source: str) -> Start:
-    return Start(image_model, law, source)
+_text, _images = partial(Start, text_model), partial(Start, image_model)
 
 
 def _projection(name: str, law: Any, source: str, **read: Any) -> Start:
     return Start(lambda: PROJECTIONS[name](16, 2000, 3), law, source, **read)
+
+
+def _bits(projection: Any, signs: Tensor) -> Tensor:
+    return (signs + 1) / 2
 
 
 def _row_lengths(projection: Any, weight: Tensor) -> Tensor:
@@ -128,12 +130,6 @@ def _axial(encoder: Any, omega: Tensor) -> Tensor:
     return own * 100 ** (torch.arange(2 * n) % n / n)
 
 
-def _frames(encoder: Any, omega: Tensor) -> Tensor:
-    """Return the products of the two directions that a speed serves, which are perpendicular."""
-    first, second = omega.chunk(2, 1)
-    return (first * second).sum(-1)
-
-
 def _rope(encoder: Any, omega: Tensor) -> Tensor:
     """Return frequencies of one coordinate over RoPE's."""
     n = omega.shape[1]
@@ -159,31 +155,23 @@ MANY = 4000
 STARTS: dict[tuple[str, str], tuple[Start, ...]] = {
     # encoders
     ("RoPE", "_frequencies"): (
-        Start(lambda: stringlib.RoPE(12), 1.0, "Su et al. 2024, section 3.2.2", _rope),
+        Start(lambda: sl.RoPE(12), 1.0, "Su et al. 2024, section 3.2.2", _rope),
     ),
     ("AxialRoPE", "_frequencies"): (
-        Start(lambda: stringlib.AxialRoPE(12, 2), 1.0, "Heo et al. 2024, RoPE-Axial", _axial),
+        Start(lambda: sl.AxialRoPE(12, 2), 1.0, "Heo et al. 2024, RoPE-Axial", _axial),
     ),
-    ("MixedRoPE", "omega"): (
-        Start(lambda: stringlib.MixedRoPE(12, 2, heads=MANY), between(-1, 1), SPHERE, _directions),
-        Start(
-            lambda: stringlib.MixedRoPE(12, 2, heads=9), 1.0, "Heo et al. 2024, code", _speeds(10)
-        ),
-        Start(lambda: stringlib.MixedRoPE(12, 2, heads=9), 0.0, SPHERE, _frames),
+    ("MixedRoPE", "omega"): (  # speeds: tests/test_mixed.py
+        Start(lambda: sl.MixedRoPE(12, 2, heads=MANY), within(1), SPHERE, _directions),
     ),
     ("CayleySTRING", "omega"): (
-        Start(
-            lambda: stringlib.CayleySTRING(13, 2, heads=MANY), between(-1, 1), SPHERE, _directions
-        ),
-        Start(lambda: stringlib.CayleySTRING(13, 2, heads=9), 1.0, "as RoPE-Mixed", _speeds(10)),
-        Start(lambda: stringlib.CayleySTRING(13, 1, heads=9), 1.0, "as RoPE", _rope),
+        Start(lambda: sl.CayleySTRING(13, 2, heads=MANY), within(1), SPHERE, _directions),
+        Start(lambda: sl.CayleySTRING(13, 2, heads=9), 1.0, "as RoPE-Mixed", _speeds(10)),
+        Start(lambda: sl.CayleySTRING(13, 1, heads=9), 1.0, "as RoPE", _rope),
     ),
     ("CayleySTRING", "entries"): tuple(
         # S has 2 · count entries in d rows; the length of Sx is 0.1 of that of x
         Start(
-            lambda size=size, density=density: stringlib.CayleySTRING(
-                size, 1, heads=300, density=density
-            ),
+            lambda size=size, density=density: sl.CayleySTRING(size, 1, heads=300, density=density),
             norm(scale=0.1 / math.sqrt(2 * count / size)),
             "ours: P moves a vector by about a fifth of its length, at any size and density",
         )
@@ -191,7 +179,7 @@ STARTS: dict[tuple[str, str], tuple[Start, ...]] = {
     ),
     ("CayleySTRING", "support"): (
         Start(
-            lambda: nn.ModuleList(stringlib.CayleySTRING(16, density=0.1) for _ in range(500)),
+            lambda: nn.ModuleList(sl.CayleySTRING(16, density=0.1) for _ in range(500)),
             between(0, 120),  # places in reading order; whole numbers, in the middle of their cell
             "ours: uniformly, without replacement",
             lambda encoder, support: _place(support) + 0.5,
@@ -199,13 +187,13 @@ STARTS: dict[tuple[str, str], tuple[Start, ...]] = {
     ),
     ("CirculantSTRING", "coefficients"): (
         Start(
-            lambda: stringlib.CirculantSTRING(30, 2, heads=100, block_size=10),
+            lambda: sl.CirculantSTRING(30, 2, heads=100, block_size=10),
             norm(scale=0.1 / math.sqrt(20)),
             "ours: small noise, for the gradient at 0 may vanish",
         ),
         *(
             Start(
-                lambda size=size, block=block: stringlib.CirculantSTRING(
+                lambda size=size, block=block: sl.CirculantSTRING(
                     size, 2, heads=100, block_size=block
                 ),
                 norm(scale=0.1),
@@ -214,13 +202,11 @@ STARTS: dict[tuple[str, str], tuple[Start, ...]] = {
             )
             for size, block in ((30, 10), (64, 64))
         ),
-        Start(
-            lambda: stringlib.CirculantSTRING(8, zero=True), 0.0, "ours: a trained model's start"
-        ),
+        Start(lambda: sl.CirculantSTRING(8, zero=True), 0.0, "ours: a trained model's start"),
     ),
     ("CirculantSTRING", "_basis"): (
         Start(
-            lambda: stringlib.CirculantSTRING(12, block_size=6),
+            lambda: sl.CirculantSTRING(12, block_size=6),
             0.0,
             "Schenck et al. 2025, theorem 3.5: it makes every circulant matrix diagonal in planes",
             lambda encoder, basis: (
@@ -230,29 +216,21 @@ STARTS: dict[tuple[str, str], tuple[Start, ...]] = {
         ),
     ),
     ("ReflectionSTRING", "angles"): (
-        Start(lambda: stringlib.ReflectionSTRING(12, 2, heads=3), 1.0, "ours: as RoPE", _mirrors),
-        Start(
-            lambda: stringlib.ReflectionSTRING(12, 2, heads=3), 0.0, "ours: along the axes", _others
-        ),
+        Start(lambda: sl.ReflectionSTRING(12, 2, heads=3), 1.0, "ours: as RoPE", _mirrors),
+        Start(lambda: sl.ReflectionSTRING(12, 2, heads=3), 0.0, "ours: along the axes", _others),
     ),
     # biases
     ("ALiBi", "slopes"): (
         Start(
-            lambda: stringlib.ALiBi(16),
+            lambda: sl.ALiBi(16),
             -8 / 16,
             "Press et al. 2022, section 3: 2^(−8h/H)",
             lambda bias, slopes: slopes.log2() / torch.arange(1, 17),
         ),
-        Start(
-            lambda: stringlib.ALiBi(12),
-            0.0,
-            "Press et al. 2022, code: those of 8 heads, then every other one of 16",
-            lambda bias, slopes: slopes.log2() + torch.tensor([*range(1, 9), 0.5, 1.5, 2.5, 3.5]),
-        ),
     ),
     ("T5Bias", "boundaries"): (
         Start(
-            lambda: stringlib.T5Bias(1),
+            lambda: sl.T5Bias(1),
             0.0,
             "Raffel et al. 2020, code: bucket 8 + m from 8 (128 / 8)^(m / 8) on",
             lambda bias, first: (
@@ -261,30 +239,29 @@ STARTS: dict[tuple[str, str], tuple[Start, ...]] = {
             ),
         ),
     ),
-    ("T5Bias", "weight"): (Start(lambda: stringlib.T5Bias(200), norm(scale=0.02), "ours: 0.02"),),
+    ("T5Bias", "weight"): (Start(lambda: sl.T5Bias(200), norm(scale=0.02), "ours: 0.02"),),
     **{
         (kind.__name__, name): (
             Start(partial(kind, MANY), between(0, most), "Chi et al. 2022, code", read),
         )
         for kind, name, most, read in (
-            (stringlib.KerpleLog, "log_r1", 2, lambda bias, _: bias.r1),
-            (stringlib.KerpleLog, "log_r2", 1, lambda bias, _: bias.r2),
-            (stringlib.KerplePower, "log_r1", 1, lambda bias, _: bias.r1),
-            (stringlib.KerplePower, "logit_r2", 2, lambda bias, _: bias.r2),
+            (sl.KerpleLog, "log_r1", 2, lambda bias, _: bias.r1),
+            (sl.KerpleLog, "log_r2", 1, lambda bias, _: bias.r2),
+            (sl.KerplePower, "log_r1", 1, lambda bias, _: bias.r1),
+            (sl.KerplePower, "logit_r2", 2, lambda bias, _: bias.r2),
         )
     },
     # features
     ("IidProjection", "weight"): (_projection("iid", norm(), "Choromanski et al. 2021, lemma 1"),),
-    ("OrthogonalProjection", "weight"): (
-        _projection("orthogonal", norm(), "Yu et al. 2016: a row is Gaussian"),
-        _projection("orthogonal", chi(16), "Yu et al. 2016: of χ_d", read=_row_lengths),
-    ),
-    ("SimplexProjection", "weight"): (
-        _projection("simplex", norm(), "Reid et al. 2023: a row is Gaussian"),
-        _projection("simplex", chi(16), "Reid et al. 2023: of χ_d", read=_row_lengths),
-    ),
+    **{
+        (f"{name.capitalize()}Projection", "weight"): (
+            _projection(name, norm(), f"{source}: a row is Gaussian"),
+            _projection(name, chi(16), f"{source}: of χ_d", read=_row_lengths),
+        )
+        for name, source in (("orthogonal", "Yu et al. 2016"), ("simplex", "Reid et al. 2023"))
+    },
     ("HadamardProjection", "diagonals"): (
-        _projection("hadamard", bernoulli(0.5), "Yu et al. 2016", read=lambda _, s: (s + 1) / 2),
+        _projection("hadamard", bernoulli(0.5), "Yu et al. 2016", read=_bits),
     ),
     ("HadamardProjection", "lengths"): (
         _projection("hadamard", chi(16), "ours: of χ_D, where Yu et al. 2016 have √d"),
@@ -294,7 +271,7 @@ STARTS: dict[tuple[str, str], tuple[Start, ...]] = {
             "simplex-hadamard",
             bernoulli(0.5),
             "as hadamard, but for the first entry, which is 0",
-            read=lambda _, s: (s[..., 1:].sign() + 1) / 2,
+            read=lambda _, signs: _bits(_, signs[..., 1:].sign()),
         ),
     ),
     ("SimplexHadamardProjection", "lengths"): (
@@ -302,35 +279,26 @@ STARTS: dict[tuple[str, str], tuple[Start, ...]] = {
     ),
     ("CirculantProjection", "column"): (_projection("circulant", norm(), "Yu et al. 2014, eq. 3"),),
     ("CirculantProjection", "signs"): (
-        _projection("circulant", bernoulli(0.5), "Yu et al. 2014", read=lambda _, s: (s + 1) / 2),
+        _projection("circulant", bernoulli(0.5), "Yu et al. 2014", read=_bits),
     ),
-    ("UnitCirculantProjection", "phases"): (
-        _projection("unit-circulant", between(0, 2 * math.pi), "Romberg 2009", read=_inner),
-        _projection("unit-circulant", bernoulli(0.5), "Romberg 2009: signs", read=_ends),
-    ),
-    ("UnitCirculantProjection", "signs"): (
-        _projection(
-            "unit-circulant", bernoulli(0.5), "as circulant", read=lambda _, s: (s + 1) / 2
-        ),
-    ),
-    ("UnitCirculantProjection", "lengths"): (
-        _projection("unit-circulant", chi(16), "as orthogonal, χ_d"),
-    ),
-    ("SimplexCirculantProjection", "phases"): (
-        _projection("simplex-circulant", between(0, 2 * math.pi), "as unit-circulant", read=_inner),
-        _projection("simplex-circulant", bernoulli(0.5), "as unit-circulant", read=_ends),
-    ),
-    ("SimplexCirculantProjection", "signs"): (
-        _projection(
-            "simplex-circulant", bernoulli(0.5), "as circulant", read=lambda _, s: (s + 1) / 2
-        ),
-    ),
-    ("SimplexCirculantProjection", "lengths"): (
-        _projection("simplex-circulant", chi(16), "as orthogonal, χ_d"),
-    ),
+    **{
+        (f"{kind}CirculantProjection", part): tuple(
+            _projection(f"{kind.lower()}-circulant", law, source, **read)
+            for law, source, read in rows
+        )
+        for kind in ("Unit", "Simplex")
+        for part, rows in {
+            "phases": (
+                (between(0, 2 * math.pi), "Romberg 2009", {"read": _inner}),
+                (bernoulli(0.5), "Romberg 2009: signs", {"read": _ends}),
+            ),
+            "signs": ((bernoulli(0.5), "as circulant", {"read": _bits}),),
+            "lengths": ((chi(16), "as orthogonal, χ_d", {}),),
+        }.items()
+    },
     ("FavorFeatures", "alpha"): (
         Start(
-            lambda: stringlib.make_features("favor-optimal", 16),
+            lambda: sl.make_features("favor-optimal", 16),
             # ζ = 2√d is the mean of ‖x + y‖² for channels of variance 1, scaled by d^(−1/4); ρ is
             # the root of 2ζρ² + (2ζ + d)ρ − d for ζ/d = 1/2: ρ² + 2ρ = 1
             (1 - 1 / (math.sqrt(2) - 1)) / 8,
@@ -346,14 +314,12 @@ STARTS: dict[tuple[str, str], tuple[Start, ...]] = {
             lambda weight, log: -log.expm1() * 2.0 ** torch.arange(5, 13),
         ),
     ),
-    ("GLADecay", "down.weight"): (
-        Start(lambda: GLADecay(400, 8, 16), between(-1 / 20, 1 / 20), PYTORCH),
-    ),
+    ("GLADecay", "down.weight"): (Start(lambda: GLADecay(400, 8, 16), within(1 / 20), PYTORCH),),
     ("GLADecay", "up.weight"): (
-        Start(lambda: GLADecay(4, 50, 16), between(-1 / 4, 1 / 4), PYTORCH + ", of rank 16"),
+        Start(lambda: GLADecay(4, 50, 16), within(1 / 4), PYTORCH + ", of rank 16"),
     ),
     ("GLADecay", "up.bias"): (
-        Start(lambda: GLADecay(4, 200, 16), between(-1 / 4, 1 / 4), PYTORCH + ", of rank 16"),
+        Start(lambda: GLADecay(4, 200, 16), within(1 / 4), PYTORCH + ", of rank 16"),
     ),
     ("SSDDecay", "log_rate"): (
         Start(
@@ -363,9 +329,7 @@ STARTS: dict[tuple[str, str], tuple[Start, ...]] = {
             lambda weight, log_rate: log_rate.exp(),
         ),
     ),
-    ("SSDDecay", "to_step.weight"): (
-        Start(lambda: SSDDecay(25, 200), between(-1 / 5, 1 / 5), PYTORCH),
-    ),
+    ("SSDDecay", "to_step.weight"): (Start(lambda: SSDDecay(25, 200), within(1 / 5), PYTORCH),),
     ("SSDDecay", "to_step.bias"): (
         Start(
             lambda: SSDDecay(2, MANY),
@@ -375,10 +339,10 @@ STARTS: dict[tuple[str, str], tuple[Start, ...]] = {
         ),
     ),
     ("LearnedDelta", "to_rate.weight"): (
-        Start(lambda: LearnedDelta(25, 200), between(-1 / 5, 1 / 5), PYTORCH),
+        Start(lambda: LearnedDelta(25, 200), within(1 / 5), PYTORCH),
     ),
     ("LearnedDelta", "to_rate.bias"): (
-        Start(lambda: LearnedDelta(25, MANY), between(-1 / 5, 1 / 5), PYTORCH),
+        Start(lambda: LearnedDelta(25, MANY), within(1 / 5), PYTORCH),
     ),
     ("LearnedToeplitz", "bias"): (
         Start(lambda: LearnedToeplitz(200, 11), norm(scale=0.02), "ours: 0.02, as T5's"),
@@ -427,17 +391,19 @@ STARTS: dict[tuple[str, str], tuple[Start, ...]] = {
     ("ViT", "readout.bias"): (_images(0.0, NO_LARGER),),
     ("ViT", "cls"): (
         Start(
-            lambda: nn.ModuleList(ViT(4, 4, 2, 25, 1, 1, mlp=None) for _ in range(60)),
+            lambda: nn.ModuleList(sl.ViT(4, 4, 2, 25, 1, 1, mlp=None) for _ in range(60)),
             norm(scale=1 / 5),
             "ours: about 1 long, as a token is",
         ),
     ),
     ("LearnedAbsolute", "weight"): (
-        Start(lambda: stringlib.LearnedAbsolute(50, 60), norm(scale=0.02), "ours: 0.02"),
+        Start(lambda: sl.LearnedAbsolute(50, 60), norm(scale=0.02), "ours: 0.02"),
     ),
     ("GridTable", "weight"): (
         Start(
-            lambda: ViT((12, 10), 1, 2, 24, 1, 1, encoder="learned"), norm(scale=0.02), "ours: 0.02"
+            lambda: sl.ViT((12, 10), 1, 2, 24, 1, 1, encoder="learned"),
+            norm(scale=0.02),
+            "ours: 0.02",
         ),
     ),
 }

@@ -83,10 +83,3 @@ NAMED = _registered()
 def test_whatever_has_a_name_has_a_start(where: str) -> None:
     for key, _, _ in tensors(NAMED[where]):
         assert key in STARTS, f"add {key} of {where} to STARTS in tests/start_cases.py"
-
-
-@pytest.mark.parametrize("key", STARTS, ids=".".join)
-def test_a_start_has_a_source_or_a_reason(key: tuple[str, str]) -> None:
-    for start in STARTS[key]:
-        named = any(year in start.source for year in ("20", "19"))
-        assert named or start.source.startswith(("ours: ", "as "))
