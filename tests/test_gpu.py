@@ -111,11 +111,16 @@ def test_a_training_step_is_captured_and_replayed_with_other_inputs(kind, name):
         near(got, want, ROUGH)
 
 
-def pulled(f: Callable[..., Tensor], *inputs: Tensor) -> list[Tensor]:
-    """Return a value and the gradients of the sum of its squares, found there and here."""
-    leaves = [x.detach().requires_grad_() for x in inputs]
-    out = f(*leaves)
-    return [out, *torch.autograd.grad(out.pow(2).sum(), leaves)]
+def hold_of_a_function(f: Callable[..., Tensor], *inputs: Tensor) -> None:
+    """Hold that a value and the gradients of the sum of its squares are those of a processor."""
+
+    def found(given: list[Tensor]) -> list[Tensor]:
+        leaves = [x.detach().requires_grad_() for x in given]
+        out = f(*leaves)
+        return [out, *torch.autograd.grad(out.pow(2).sum(), leaves)]
+
+    for got, want in zip(found([x.cuda() for x in inputs]), found([*inputs]), strict=True):
+        near(got, want, EXACT)
 
 
 @pytest.mark.parametrize("n", [64, 65, 300])
@@ -131,10 +136,7 @@ def test_sums_over_chunks_are_those_of_a_processor(rule, n):
         "delta": (q, torch.nn.functional.normalize(k, dim=-1), u, -decay[..., 1:2], decay[..., :1]),
     }[rule]
     sums = delta_sums if rule == "delta" else causal_sums
-    want = pulled(lambda *x: sums(*x)[0], *inputs)
-    got = pulled(lambda *x: sums(*x)[0], *(x.cuda() for x in inputs))
-    for one, other in zip(got, want, strict=True):
-        near(one, other, EXACT)
+    hold_of_a_function(lambda *x: sums(*x)[0], *inputs)
 
 
 class Learned(stringlib.RotaryEncoder):
@@ -158,7 +160,4 @@ def test_learned_frequencies_have_the_gradient_of_a_processor(layout):
         q, k = Learned(omega, layout)(q, k, at.to(q.device))
         return q @ k.mT
 
-    want = pulled(product, q, k, omega)
-    got = pulled(product, *(x.cuda() for x in (q, k, omega)))
-    for one, other in zip(got, want, strict=True):
-        near(one, other, EXACT)
+    hold_of_a_function(product, q, k, omega)
