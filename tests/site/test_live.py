@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,18 +16,9 @@ import torch
 from book.live import encoder, memory, move, write
 from book.live.steps import Stepped
 from lab.program import bundle
-from tests.site.reader import DESKTOP, PHONE, ROOT, WINDOWS, Reader
+from tests.site.reader import ROOT, WINDOWS, Reader, drag, middle, straight
 
 RUN = ROOT / "book" / "_assets" / "book-run.js"
-CALL = """([text, inputs]) => {
-  const programs = window.bookRun.load(JSON.parse(text)), found = {};
-  for (const name in inputs) {
-    found[name] = {};
-    const outputs = window.bookRun.run(programs[name], inputs[name]);
-    for (const key in outputs) { found[name][key] = Array.from(outputs[key].data); }
-  }
-  return found;
-}"""
 
 
 @pytest.fixture(scope="module")
@@ -36,15 +28,6 @@ def runner(browser: Any) -> Iterator[Any]:
     page.add_script_tag(path=str(RUN))
     yield page
     page.close()
-
-
-def computed(page: Any, made: dict[str, Any], inputs: dict[str, dict[str, torch.Tensor]]) -> Any:
-    """Return what the page makes of tensors, as lists."""
-    plain = {
-        name: {key: x.flatten().tolist() for key, x in given.items()}
-        for name, given in inputs.items()
-    }
-    return page.evaluate(CALL, [json.dumps(made), plain])
 
 
 STEPS = """async ([text, name, shapes, wanted]) => {
@@ -61,7 +44,6 @@ STEPS = """async ([text, name, shapes, wanted]) => {
 @pytest.mark.parametrize(
     ("study", "name"),
     [(study, name) for study in (memory.study, write.study) for name in study.CELLS],
-    ids=lambda part: part if isinstance(part, str) else part.__name__,
 )
 def test_a_page_that_reads_token_by_token_says_what_the_whole_model_says(
     runner: Any, study: ModuleType, name: str
@@ -94,13 +76,27 @@ def everywhere(fixture: str) -> Any:
     return pytest.mark.parametrize(fixture, WINDOWS, indirect=True)
 
 
+@contextmanager
+def tried(site: Path, browser: Any, window: str = "desktop", **options: Any) -> Iterator[Reader]:
+    """Open the page of all instruments."""
+    reader = Reader(browser, **WINDOWS[window], **options)
+    reader.open(site / "book" / "try.html")
+    yield reader
+    reader.close()
+
+
+def begun(page: Any, name: str) -> Any:
+    """Wait for an instrument; return its box."""
+    box = page.locator(f"#live-{name}")
+    box.scroll_into_view_if_needed()
+    page.locator(f"#live-{name}[data-ready]").wait_for()
+    return box
+
+
 @pytest.fixture
 def page(request: Any, site: Path, browser: Any) -> Iterator[Any]:
-    """The page of all instruments."""
-    reader = Reader(browser, **WINDOWS[getattr(request, "param", "desktop")])
-    reader.open(site / "book" / "try.html")
-    yield reader.page
-    reader.close()
+    with tried(site, browser, getattr(request, "param", "desktop")) as reader:
+        yield reader.page
     assert not reader.complaints
 
 
@@ -121,12 +117,10 @@ LISTED = """state => {
 
 
 def test_without_javascript_a_poster_and_words_stand_in_for_an_instrument(
-    site: Path, browser: Any
+    site: Path, plain: Any
 ) -> None:
-    context = browser.new_context(java_script_enabled=False, offline=True)
-    page = context.new_page()
-    page.goto((site / "book" / "try.html").as_uri(), wait_until="load")
-    boxes = page.locator(".book-live").all()
+    plain.goto((site / "book" / "try.html").as_uri(), wait_until="load")
+    boxes = plain.locator(".book-live").all()
     assert len(boxes) == 4
     for box in boxes:
         assert "needs JavaScript" in box.inner_text()
@@ -134,15 +128,12 @@ def test_without_javascript_a_poster_and_words_stand_in_for_an_instrument(
         assert poster["width"] > 600
         assert poster["height"] > 300
         assert box.bounding_box()["height"] < poster["height"] + 150  # and no empty room
-    context.close()
 
 
 @everywhere("page")
 def test_a_handle_moves_by_key_and_by_pointer_and_a_link_keeps_it(page: Any) -> None:
     """The listing follows, the page says what it shows, and the address brings it back."""
-    box = page.locator("#live-encoder")
-    box.scroll_into_view_if_needed()
-    page.locator("#live-encoder[data-ready]").wait_for()
+    box = begun(page, "encoder")
     knob, listing = box.get_by_role("slider").first, box.locator("pre code")
     assert listing.inner_text().startswith("from stringlib import RoPE\n\nencoder = RoPE(64)\n")
     assert "the rotated map is the same" in box.locator(".live-said").inner_text()
@@ -152,22 +143,19 @@ def test_a_handle_moves_by_key_and_by_pointer_and_a_link_keeps_it(page: Any) -> 
         "document.querySelector('#live-encoder pre').innerText.includes('inv_freq')"
     )
     assert float(knob.get_attribute("aria-valuenow")) == pytest.approx(before - 0.05, abs=0.011)
-    place = knob.bounding_box()
-    page.mouse.move(place["x"] + 8, place["y"] + 8)
-    page.mouse.down()
-    page.mouse.move(place["x"] + 68, place["y"] + 8, steps=4)
-    page.mouse.up()
+    x, y = (knob.bounding_box()[key] + 8 for key in "xy")
+    drag(page, straight((x, y), (x + 60, y), 4))
     page.wait_for_function(
-        "([selector, value]) => Number(document.querySelector(selector).ariaValueNow) < value",
-        arg=["#live-encoder .live-knob", before - 0.3],
+        "value => Number(document.querySelector('#live-encoder .live-knob').ariaValueNow) < value",
+        arg=before - 0.3,
     )
     page.wait_for_function(
         "location.hash.startsWith('#live=encoder') && !location.hash.includes('shifts=-0.05+')"
     )
     moved = knob.get_attribute("aria-valuenow")
     page.reload()
-    page.locator("#live-encoder[data-ready]").wait_for()
-    assert page.locator("#live-encoder .live-knob").first.get_attribute("aria-valuenow") == moved
+    begun(page, "encoder")
+    assert knob.get_attribute("aria-valuenow") == moved
 
 
 @pytest.mark.parametrize("shifts", ["0", "0.05"], ids=["as given", "dragged"])
@@ -233,20 +221,16 @@ def test_the_models_of_the_page_are_the_trained_ones(runner: Any, site: Path, ru
 @pytest.fixture
 def still(request: Any, site: Path, browser: Any) -> Iterator[Any]:
     """The same page for a reader who wants no motion, at the digit that is moved."""
-    window = WINDOWS[getattr(request, "param", "desktop")]
-    reader = Reader(browser, **window, reduced_motion="reduce")
-    reader.open(site / "book" / "try.html")
-    begin(reader.page)
-    yield reader
-    reader.close()
+    window = getattr(request, "param", "desktop")
+    with tried(site, browser, window, reduced_motion="reduce") as reader:
+        begin(reader.page)
+        yield reader.page
     assert not reader.complaints
 
 
 def begin(page: Any) -> Any:
     """Wait for the digit; return the box."""
-    box = page.locator("#live-move")
-    page.locator("#live-move").scroll_into_view_if_needed()
-    page.locator("#live-move[data-ready]").wait_for()
+    box = begun(page, "move")
     page.locator("#live-move .live-board").scroll_into_view_if_needed()
     page.wait_for_function("document.querySelector('#live-move .live-said').innerText")
     return box
@@ -268,7 +252,7 @@ def answers(page: Any) -> list[str]:
 @everywhere("still")
 def test_a_digit_is_moved_by_keys_and_pointer_and_a_link_keeps_it(still: Any) -> None:
     """It begins where nobody trained; what is said at rest is what PyTorch says there."""
-    page, box = still.page, still.page.locator("#live-move")
+    page, box = still, still.locator("#live-move")
     images, labels = move.digits()
     shown, *end = move.told_apart()
     assert place(box) == tuple(end)
@@ -282,12 +266,8 @@ def test_a_digit_is_moved_by_keys_and_pointer_and_a_link_keeps_it(still: Any) ->
         there = [m(move.at(images[shown : shown + 1], *place(box))) for m in move.models().values()]
     assert answers(page) == [str(scores.argmax().item()) for scores in there]
     assert digit.get_attribute("aria-label").startswith(f"The digit {labels[shown]},")
-    frame = digit.bounding_box()
-    middle = (frame["x"] + frame["width"] / 2, frame["y"] + frame["height"] / 2)
-    page.mouse.move(*middle)
-    page.mouse.down()
-    page.mouse.move(middle[0] - 40, middle[1] - 30, steps=5)
-    page.mouse.up()
+    frame, (x, y) = digit.bounding_box(), middle(digit)
+    drag(page, straight((x, y), (x - 40, y - 30), 5))
     dragged = (
         end[0] - 4 - round(20 * 30 / frame["height"]),
         end[1] - 1 - round(20 * 40 / frame["width"]),
@@ -305,7 +285,7 @@ def test_a_digit_is_moved_by_keys_and_pointer_and_a_link_keeps_it(still: Any) ->
 @everywhere("still")
 def test_a_patch_shows_where_it_looks(still: Any) -> None:
     """By a tap on the digit, or by Enter and arrows."""
-    page, box = still.page, still.page.locator("#live-move")
+    page, box = still, still.locator("#live-move")
     maps = box.locator(".live-places").first
     box.locator(".live-digit").press("Enter")
     page.wait_for_function(
@@ -330,29 +310,20 @@ def test_a_patch_shows_where_it_looks(still: Any) -> None:
     page.wait_for_function("!document.querySelector('#live-move .live-patch').hidden")
 
 
-def test_a_finger_moves_the_digit_and_not_the_page(site: Path, browser: Any) -> None:
-    reader = Reader(browser, **PHONE, reduced_motion="reduce")
-    reader.open(site / "book" / "try.html")
-    box = begin(reader.page)
-    frame, before = box.locator(".live-digit").bounding_box(), place(box)
-    top = reader.page.evaluate("scrollY")
-    x, y = frame["x"] + frame["width"] / 2, frame["y"] + frame["height"] / 2
-    finger = reader.context.new_cdp_session(reader.page)
-    for kind, step in (("touchStart", 0), *(("touchMove", i) for i in range(1, 6))):
-        points = [{"x": x - 6 * step, "y": y - 6 * step}]
-        finger.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
-    finger.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
-    reader.page.wait_for_function("location.hash.includes('live=move')")
+@pytest.mark.parametrize("still", ["phone"], indirect=True)
+def test_a_finger_moves_the_digit_and_not_the_page(still: Any) -> None:
+    box, top = still.locator("#live-move"), still.evaluate("scrollY")
+    before, (x, y) = place(box), middle(box.locator(".live-digit"))
+    drag(still, straight((x, y), (x - 30, y - 30), 5), finger=True)
+    still.wait_for_function("location.hash.includes('live=move')")
     assert all(b > a for a, b in zip(place(box), before, strict=True))
-    assert reader.page.evaluate("scrollY") == top
-    reader.close()
-    assert not reader.complaints
+    assert still.evaluate("scrollY") == top
 
 
 @everywhere("still")
 def test_a_drawn_digit_is_read(still: Any) -> None:
     """A line from top to bottom is a 1, and the link brings it back."""
-    page, box = still.page, still.page.locator("#live-move")
+    page, box = still, still.locator("#live-move")
     box.get_by_role("button", name="Draw").click()
     page.keyboard.press("Escape")
     assert box.locator(".live-draw").is_hidden()
@@ -361,12 +332,9 @@ def test_a_drawn_digit_is_read(still: Any) -> None:
     box.get_by_role("button", name="Use it").click()
     assert box.locator(".live-said").inner_text() == "Draw a digit first."
     assert box.locator(".live-draw").is_visible()
-    frame = box.locator(".live-pad").bounding_box()
-    across = frame["x"] + frame["width"] / 2
-    page.mouse.move(across, frame["y"] + 0.15 * frame["height"])
-    page.mouse.down()
-    page.mouse.move(across - 3, frame["y"] + 0.85 * frame["height"], steps=8)
-    page.mouse.up()
+    pad = box.locator(".live-pad")
+    (x, y), far = middle(pad), 0.35 * pad.bounding_box()["height"]
+    drag(page, straight((x, y - far), (x - 3, y + far)))
     box.get_by_role("button", name="Use it").click()
     page.wait_for_function("location.hash.includes('ink=')")
     assert "Taken for a 1" in box.locator(".live-said").inner_text()
@@ -377,48 +345,34 @@ def test_a_drawn_digit_is_read(still: Any) -> None:
     )
 
 
-def front(site: Path, browser: Any, **options: Any) -> tuple[Reader, Any]:
-    reader = Reader(browser, **options)
-    reader.open(site / "book" / "intro.html")
-    reader.page.locator("#live-sentence[data-ready]").wait_for()
-    return reader, reader.page.locator("#live-sentence")
-
-
 SAYS = "document.querySelector('#live-sentence .live-said').innerText.includes(%s)"
 
 
-def test_the_sentence_moves_once_and_then_by_hand(site: Path, browser: Any) -> None:
-    reader, box = front(site, browser, **DESKTOP)
-    page, button = reader.page, box.locator(".live-foot button")
+def test_the_sentence_moves_once_and_then_by_hand(site: Path, fresh: Reader) -> None:
+    fresh.open(site / "book" / "intro.html")
+    page, box = fresh.page, begun(fresh.page, "sentence")
+    button = box.locator(".live-foot button")
     assert button.inner_text() == "Stop"
     page.wait_for_function(SAYS % "'Moved by 100 tokens'")
     assert button.inner_text() == "Move the sentence"
-    where = box.locator(".live-dial").nth(1).bounding_box()
-    x, y = where["x"] + where["width"] / 2, where["y"] + where["height"] / 2
-    page.mouse.move(x + 30, y)
-    page.mouse.down()
-    page.mouse.move(x, y + 30, steps=8)  # a quarter back, at 0.1 radians a token
-    page.mouse.up()
+    x, y = middle(box.locator(".live-dial").nth(1))
+    drag(page, straight((x + 30, y), (x, y + 30)))  # a quarter back, at 0.1 radians a token
     page.wait_for_function(SAYS % "'Moved by 84 tokens'")
     box.get_by_role("slider").press("Home")
     page.wait_for_function(SAYS % "'Moved by 0 tokens'")
-    assert not reader.complaints
-    reader.close()
+    assert not fresh.complaints
 
 
 @pytest.mark.parametrize(("window", "theme"), [("desktop", "light"), ("phone", "dark")])
 def test_nobody_is_shut_out(site: Path, browser: Any, window: str, theme: str) -> None:
-    reader = Reader(browser, **WINDOWS[window], reduced_motion="reduce")
-    reader.open(site / "book" / "try.html")
-    begin(reader.page)
-    for name in ("encoder", "memory", "write"):
-        reader.page.locator(f"#live-{name}").scroll_into_view_if_needed()
-        reader.page.locator(f"#live-{name}[data-ready]").wait_for()
-    rested(reader.page, "write", f"{2 * write.PASSAGE}|0")
-    reader.dress(theme)
-    assert not reader.faults()
-    assert not reader.barriers()
-    reader.close()
+    with tried(site, browser, window, reduced_motion="reduce") as reader:
+        begin(reader.page)
+        for name in ("encoder", "memory", "write"):
+            begun(reader.page, name)
+        rested(reader.page, "write", f"{2 * write.PASSAGE}|0")
+        reader.dress(theme)
+        assert not reader.faults()
+        assert not reader.barriers()
 
 
 def rested(page: Any, name: str, state: str) -> None:
@@ -431,11 +385,8 @@ def rested(page: Any, name: str, state: str) -> None:
 
 def test_a_key_is_overwritten_and_asked_for(page: Any) -> None:
     """By typing, by keys and by clicks; the list hears fewer pairs; a link brings all back."""
-    box = page.locator("#live-memory")
-    box.scroll_into_view_if_needed()
-    page.locator("#live-memory[data-ready]").wait_for()
-    typed = box.get_by_role("textbox")
-    typed.fill("a1 b2 zz a5, B: 3")
+    box = begun(page, "memory")
+    box.get_by_role("textbox").fill("a1 b2 zz a5, B: 3")
     rested(page, "memory", "a1 b2 a5 b3?" + box.locator("[aria-pressed=true]").inner_text())
     box.get_by_role("button", name="a", exact=True).click()
     rested(page, "memory", "a1 b2 a5 b3?a")
@@ -454,6 +405,7 @@ def test_a_key_is_overwritten_and_asked_for(page: Any) -> None:
     rested(page, "memory", "a1 b2 a4?a")
 
 
+LINES = "lines => lines.map(line => line.ariaLabel)"
 OTHERWISE = """before => {
   const lines = [...document.querySelectorAll("#live-write .live-bytes")];
   return lines.some((line, i) => !before[i].startsWith(line.ariaLabel));
@@ -463,9 +415,7 @@ OTHERWISE = """before => {
 @everywhere("page")
 def test_a_text_is_read_and_written_on(page: Any) -> None:
     """By typing and by clicks; said twice it is compared with itself; a link brings all back."""
-    page.locator("#live-write").scroll_into_view_if_needed()
-    page.locator("#live-write[data-ready]").wait_for()
-    box, passage = page.locator("#live-write"), write.PASSAGE
+    box, passage = begun(page, "write"), write.PASSAGE
     rested(page, "write", f"{2 * passage}|0")
     assert not page.evaluate("location.hash")
     said = box.locator(".live-said").inner_text()
@@ -491,12 +441,12 @@ def test_a_text_is_read_and_written_on(page: Any) -> None:
     box.get_by_role("slider").press("End")
     box.get_by_role("button", name="Write on").click()
     rested(page, "write", f"abcdabcd|{write.WRITTEN}")
-    wrote = box.locator(".live-bytes").evaluate_all("lines => lines.map(x => x.ariaLabel)")
+    wrote = box.locator(".live-bytes").evaluate_all(LINES)
     assert len(set(wrote)) == len(write.models())
     assert box.locator("u").count() == len(write.models()) * write.WRITTEN
     page.reload()
     rested(page, "write", f"abcdabcd|{write.WRITTEN}")
-    assert wrote == box.locator(".live-bytes").evaluate_all("ls => ls.map(x => x.ariaLabel)")
+    assert wrote == box.locator(".live-bytes").evaluate_all(LINES)
     box.get_by_role("button", name="Draw again").click()
     page.wait_for_function(OTHERWISE, arg=wrote)
     box.get_by_role("button", name="Reset").click()

@@ -315,10 +315,10 @@ def test_a_finger_drags_a_word_and_a_patch(site: Path, browser: Any) -> None:
     figure.rested("set", order=[4, 0, 1, 2, 3, 5])
     figure.show("grid")
     board = figure.box.locator("canvas").nth(1).bounding_box()
-    corner = board["x"] + board["width"] - 5, board["y"] + board["height"] - 5
+    corner = board["x"] + board["width"] - 5, board["y"] + 5
     patch = figure.box.locator(".walk-pieces button").nth(5)
     drag(figure.page, straight(middle(patch), corner), finger=True)
-    assert json.loads(figure.rested("grid", mark=5)["cells"])[5] == [4, 4]
+    assert json.loads(figure.rested("grid", mark=5)["cells"])[5] == [0, 4]
     figure.reader.close()
 
 
