@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from stringlib import STRING, CayleySTRING, CirculantSTRING, RoPE, RotaryEncoder, foldable
-from stringlib.fold_norms import fold_norms
+from stringlib.fold_norms import Folded, fold_norms
 from stringlib.testing.properties import largest_difference
 from tests.draws import random
 from tests.refusals import refusals
@@ -42,6 +42,12 @@ def logits(encoder: RotaryEncoder, q: Tensor, k: Tensor, gq: Tensor, gk: Tensor)
     q, k = (x / x.norm(dim=-1, keepdim=True) * g[..., None, :] for x, g in ((q, gq), (k, gk)))
     q, k = encoder(q, k, places)
     return q @ k.mT
+
+
+def served(folded: Folded, q: Tensor, k: Tensor) -> Tensor:
+    """Return the logits of one head that is folded."""
+    turned = q @ folded.turn_q[0].mT, k @ folded.turn_k[0].mT
+    return logits(folded.encoder, *turned, folded.scale_q, folded.scale_k)
 
 
 def criterion(encoder: RotaryEncoder, scales: Tensor) -> bool:
@@ -98,9 +104,7 @@ def test_a_basis_folds_or_is_said_not_to(case: str) -> None:
         q, k = random(2, 3, 5, D, seed=1)
         folded = fold_norms(encoder, *scales)
         assert torch.equal(folded.encoder.basis()[0], torch.eye(D).double())
-        turned = q @ folded.turn_q[0].mT, k @ folded.turn_k[0].mT
-        found = logits(folded.encoder, *turned, folded.scale_q, folded.scale_k)
-        assert largest_difference(found, logits(encoder, q, k, *scales)) < 1e-12
+        assert largest_difference(served(folded, q, k), logits(encoder, q, k, *scales)) < 1e-12
         assert largest_difference(folded.turn_q @ folded.turn_q.mT, torch.eye(D).double()) < 1e-12
 
 
@@ -122,22 +126,20 @@ def test_the_criterion_decides_for_planes_that_keep_together_by_chance(seed: int
 @pytest.mark.parametrize("mix", ["complex", "real"])
 def test_planes_of_one_frequency_mix_by_a_complex_map(mix: str) -> None:
     """A unitary map of two planes folds where scales are constant in each plane."""
-    complex_map = torch.linalg.qr(torch.complex(random(2, 2), random(2, 2, seed=1)))[0]
-    parts = torch.stack(
-        [complex_map.real, -complex_map.imag, complex_map.imag, complex_map.real], -1
-    )
-    unitary = parts.unflatten(-1, (2, 2)).transpose(1, 2).reshape(4, 4)
-    mixed = haar(4) if mix == "real" else unitary
+    unitary = torch.linalg.qr(torch.complex(random(2, 2), random(2, 2, seed=1)))[0]
+    turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]]).double()
+    whole = torch.kron(unitary.real.contiguous(), torch.eye(2))
+    whole = whole + torch.kron(unitary.imag.contiguous(), turn)
+    mixed = haar(4) if mix == "real" else whole
     omega = torch.tensor([[1.0], [1.0]]).double()
     encoder = STRING(omega[None], mixed[None])
     gamma = torch.tensor([1.0, 1.0, 2.0, 2.0]).double()
     folds = foldable(encoder, gamma, gamma)
     assert folds == (mix == "complex")
     if folds:
-        folded, (q, k) = fold_norms(encoder, gamma, gamma), random(2, 5, 4)
-        turned = q[None] @ folded.turn_q[0].mT, k[None] @ folded.turn_k[0].mT
-        found = logits(folded.encoder, *turned, folded.scale_q, folded.scale_k)
-        assert largest_difference(found, logits(encoder, q[None], k[None], gamma, gamma)) < 1e-12
+        q, k = random(2, 1, 5, 4)
+        found = served(fold_norms(encoder, gamma, gamma), q, k)
+        assert largest_difference(found, logits(encoder, q, k, gamma, gamma)) < 1e-12
 
 
 class Shifted(nn.Module):
