@@ -69,10 +69,7 @@ def by_name(registry: Mapping[str, Callable[..., RotaryEncoder]]) -> dict[str, A
     }
 
 
-SMALL = (
-    {"head_dim": 8, "coord_dim": 1, "heads": 1},
-    {"head_dim": 6, "coord_dim": 1, "heads": 3},
-)
+SMALL = ({"head_dim": 8, "coord_dim": 1, "heads": 1}, {"head_dim": 6, "coord_dim": 1, "heads": 3})
 CASES |= by_name(ENCODERS)
 
 
