@@ -69,15 +69,11 @@ def test_who_shares_an_encoder(kind: str, encoder: Any, number: int) -> None:
     assert len({block.attention.encoder for block in model.blocks}) == number
 
 
-@pytest.mark.parametrize(
-    ("kind", "options"),
-    [
-        ("text", {}),
-        ("text", {"shift": True}),
-        ("images", {"pool": "cls"}),
-        ("images", {"pool": "mean"}),
-    ],
-)
+FOLDED = [("text", {}), ("text", {"shift": True})]
+FOLDED += [("images", {"pool": pool}) for pool in ("cls", "mean")]
+
+
+@pytest.mark.parametrize(("kind", "options"), FOLDED)
 @pytest.mark.parametrize("encoder", ["axial", "mixed", "reflection", "circulant", "cayley"])
 def test_a_folded_model_says_the_same(encoder: str, kind: str, options: dict[str, Any]) -> None:
     model, given = model_and_input(kind, "gate", encoder=encoder, **options)
@@ -105,10 +101,7 @@ def test_what_cannot_be_folded_says_so(kind: str, name: str) -> None:
         model_and_input(kind, name)[0].folded()
 
 
-EXTRA = ((2, 1), (1, 3), (5, 3), (2,))
-
-
-@pytest.mark.parametrize("lead", EXTRA)
+@pytest.mark.parametrize("lead", [(2, 1), (1, 3), (5, 3), (2,)])
 @pytest.mark.parametrize("name", ["mixed", "alibi", "sinusoidal", None])
 def test_models_refuse_positions_of_more_than_their_tokens(name, lead) -> None:
     text = LanguageModel(7, 12, 1, 2, name, length=5)
