@@ -26,11 +26,8 @@ INLINE = re.compile(r"`((?:make|python3?|\.venv/bin/\S+) [^`\n]+)`")
 
 def texts() -> Iterator[tuple[str, str]]:
     """Yield the name and the text of all that a reader reads."""
-    for path in (
-        ROOT / "README.md",
-        ROOT / "CONTRIBUTING.md",
-        *sorted((ROOT / "book").rglob("*.md")),
-    ):
+    pages = sorted((ROOT / "book").rglob("*.md"))
+    for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *pages):
         yield str(path.relative_to(ROOT)), path.read_text("utf8")
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
         for cell in json.loads(path.read_text("utf8"))["cells"]:

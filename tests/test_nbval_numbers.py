@@ -19,47 +19,33 @@ def agree(new: Any, saved: Any, *, form: bool = False) -> bool:
     return Settler(form).settle(copy.deepcopy(new), saved) == saved
 
 
-# --- texts ---
-
-
 @pytest.mark.parametrize(
-    ("new", "saved"),
+    ("new", "saved", "same"),
     [
-        ("error 1.25 at 3", "error 1.24 at 3"),
-        ("|  9.99 |", "| 10.00 |"),
-        ("-0.00", "0.00"),
-        ("43%", "44%"),
-        ("9.9e-05", "1.0e-04"),
-        ("off by 1.0", "off by 1"),
-        ("−0.31", "−0.32"),
-        ("tensor([ 1.5, -0.2])", "tensor([ 1.4, -0.3])"),
+        ("error 1.25 at 3", "error 1.24 at 3", True),
+        ("|  9.99 |", "| 10.00 |", True),
+        ("-0.00", "0.00", True),
+        ("43%", "44%", True),
+        ("9.9e-05", "1.0e-04", True),
+        ("off by 1.0", "off by 1", True),
+        ("−0.31", "−0.32", True),
+        ("tensor([ 1.5, -0.2])", "tensor([ 1.4, -0.3])", True),
+        ("error 1.25", "error 1.27", False),
+        ("error 1.25", "error 2.25", False),
+        ("score 0.42", "score -0.42", False),
+        ("17 of 20", "18 of 20", False),
+        ("43%", "45%", False),
+        ("43%", "43", False),
+        ("below 1e-12", "below 1e-11", False),
+        ("inside 0.3", "outside 0.3", False),
+        ("0.3, 0.4", "0.3", False),
+        ("float32", "float64", False),
+        ("nan", "0.5", False),
+        ("0.5 m", "0.5 s", False),
     ],
 )
-def test_texts_that_agree(new: str, saved: str) -> None:
-    assert agree(new, saved)
-    assert agree(saved, new)
-
-
-@pytest.mark.parametrize(
-    ("new", "saved"),
-    [
-        ("error 1.25", "error 1.27"),
-        ("error 1.25", "error 2.25"),
-        ("score 0.42", "score -0.42"),
-        ("17 of 20", "18 of 20"),
-        ("43%", "45%"),
-        ("43%", "43"),
-        ("below 1e-12", "below 1e-11"),
-        ("inside 0.3", "outside 0.3"),
-        ("0.3, 0.4", "0.3"),
-        ("float32", "float64"),
-        ("nan", "0.5"),
-        ("0.5 m", "0.5 s"),
-    ],
-)
-def test_texts_that_do_not(new: str, saved: str) -> None:
-    assert not agree(new, saved)
-    assert not agree(saved, new)
+def test_texts_agree_up_to_their_last_digit(new: str, saved: str, same: bool) -> None:
+    assert agree(new, saved) == agree(saved, new) == same
 
 
 def test_form_alone_takes_any_number_but_no_other_text() -> None:
@@ -71,9 +57,6 @@ def test_form_alone_takes_any_number_but_no_other_text() -> None:
 
 def test_what_agrees_is_replaced_and_the_rest_stays() -> None:
     assert Settler().settle("0.31 and 0.5", "0.32 and 0.9") == "0.32 and 0.5"
-
-
-# --- plotly figures ---
 
 
 def figure() -> dict[str, Any]:
@@ -145,9 +128,8 @@ FORM_SEEN = ("a point less", "a gap", "no trace", "no state",
              "alternative text", "a state's name", "a scale")  # fmt: skip
 
 
-@pytest.mark.parametrize("name", UNSEEN)
-def test_a_figure_that_looks_the_same_agrees(name: str) -> None:
-    assert same(UNSEEN[name])
+def test_a_figure_that_looks_the_same_agrees() -> None:
+    assert [name for name, new in UNSEEN.items() if not same(new)] == []
 
 
 @pytest.mark.parametrize("name", SEEN)
@@ -155,8 +137,6 @@ def test_a_figure_that_looks_otherwise_does_not(name: str) -> None:
     assert not same(SEEN[name])
     assert same(SEEN[name], form=True) == (name not in FORM_SEEN)
 
-
-# --- in nbval ---
 
 CHAPTER: dict[str, tuple[str, Callable[[str], str]]] = {
     "print('sine', 0.8415)": lambda out: out.replace("0.8415", "0.8414"),
