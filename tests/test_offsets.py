@@ -6,8 +6,6 @@ import pytest
 import torch
 
 from lab.theory.offsets import alias_gap, offset_scores
-from stringlib import STRING, AxialRoPE
-from stringlib.positions import grid_positions
 from stringlib.testing import properties
 from stringlib.testing.encoders import heads_of, inputs
 from tests.encoder_cases import CASES, make
@@ -50,17 +48,3 @@ def test_an_offset_is_invisible_exactly_where_the_gap_is_zero(name):
     eye = torch.eye(encoder.head_dim, dtype=torch.float64)
     chord = torch.linalg.matrix_norm(matrix - eye, ord=2)  # of the plane turned the farthest
     assert properties.largest_difference(chord, 2 * (alias_gap(encoder, offsets) / 2).sin()) <= 1e-7
-
-
-@pytest.mark.proves("eq-grid-alias")
-def test_equal_frequencies_see_only_the_sum_and_whole_turns_see_nothing():
-    theta = AxialRoPE(16, 1).frequencies()
-    equal = STRING(theta.expand(1, 8, 2))
-    cells = grid_positions(9, 9, dtype=torch.float64) - 4
-    blind = alias_gap(equal, cells)[0] <= 1e-12
-    assert torch.equal(blind, cells.sum(-1) == 0)
-    assert blind.sum() == 9
-    assert (alias_gap(AxialRoPE(16, 2), cells)[0] <= 1e-12).sum() == 1
-    turns = STRING(2 * math.pi * torch.tensor([[[1.0, 0.0], [3.0, 2.0]]]).double())
-    assert alias_gap(turns, cells).max() <= 1e-12
-    assert alias_gap(turns, cells + 0.5).min() >= 3.14  # half a turn
