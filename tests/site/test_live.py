@@ -149,6 +149,7 @@ def test_a_handle_moves_by_key_and_by_pointer_and_a_link_keeps_it(page: Any) -> 
         "value => Number(document.querySelector('#live-encoder .live-knob').ariaValueNow) < value",
         arg=before - 0.3,
     )
+    assert middle(knob)[0] == pytest.approx(x + 60, abs=12)
     page.wait_for_function(
         "location.hash.startsWith('#live=encoder') && !location.hash.includes('shifts=-0.05+')"
     )
