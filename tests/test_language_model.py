@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -87,6 +88,8 @@ def test_under_a_causal_mask_all_buckets_of_t5_are_for_the_past() -> None:
 def test_a_tied_readout_is_the_embedding(tied: bool) -> None:
     model = language_model("softmax-rope", tied=tied)
     assert (model.readout.weight is model.embed.weight) is tied
+    emptied = copy.deepcopy(model).to("meta").to_empty(device="cpu")
+    assert (emptied.readout.weight is emptied.embed.weight) is tied
     assert count(language_model("softmax-rope", tied=False)) - count(model) == tied * VOCAB * DIM
 
 
