@@ -12,7 +12,7 @@ from stringlib import ToeplitzWeight, linear_attention, reference
 from stringlib.algebra import toeplitz, toeplitz_product
 from stringlib.encoders.bias import ALiBi, KerpleLog, KerplePower, RelativeBias, T5Bias
 from stringlib.kernels import toeplitz as kernel
-from stringlib.kernels.fft import fast_length, hankel_view, toeplitz_spectrum
+from stringlib.kernels.fft import fast_length
 from stringlib.testing.properties import largest_difference
 from tests.draws import random
 from tests.refusals import refusals
@@ -25,11 +25,8 @@ MODES = ("parallel", "fft")
 
 def tokens(*lead: int, m: int = 3, d: int = 2) -> tuple[Tensor, Tensor, Tensor]:
     """Return positive features of queries and keys, and values: ``(*lead, m or d)``."""
-    return (
-        random(*lead, m, seed=1).abs(),
-        random(*lead, m, seed=2).abs(),
-        random(*lead, d, seed=3),
-    )
+    q, k = (random(*lead, m, seed=seed).abs() for seed in (1, 2))
+    return q, k, random(*lead, d, seed=3)
 
 
 def by_matrix(q: Tensor, k: Tensor, v: Tensor, matrix: Tensor, causal: bool = False) -> Tensor:
@@ -59,12 +56,9 @@ def by_logarithms(
 @pytest.mark.parametrize("batch", [(), (2, 3)])
 @pytest.mark.parametrize("n", SIZES)
 def test_the_fft_of_the_sources_multiplies_by_the_matrix(n: int, batch: tuple[int, ...]) -> None:
-    single, x = random(2 * n - 1), random(*batch, n, 4, seed=1)
-    exact = reference.toeplitz_matrix(single) @ x
-    assert largest_difference(reference.fft_toeplitz_matmul(single, x), exact) < 1e-11
-    c = random(*batch, 2 * n - 1, seed=3)
-    exact = toeplitz(c) @ x
-    assert largest_difference(reference.fft_toeplitz_matmul(c, x), exact) < 1e-11
+    x = random(*batch, n, 4, seed=1)
+    for c in (random(2 * n - 1), random(*batch, 2 * n - 1, seed=3)):
+        assert largest_difference(reference.fft_toeplitz_matmul(c, x), toeplitz(c) @ x) < 1e-11
 
 
 @pytest.mark.proves("eq-toeplitz-matrix")
@@ -75,39 +69,14 @@ def test_toeplitz_fills_the_matrix(n: int) -> None:
         assert torch.equal(got, reference.toeplitz_matrix(row))
 
 
-@pytest.mark.proves("eq-toeplitz-view")
-def test_a_hankel_view_is_the_matrix_backwards_and_costs_no_memory() -> None:
-    values = random(13)
-    view = hankel_view(values, (7,))
-    assert view.untyped_storage().data_ptr() == values.untyped_storage().data_ptr()
-    assert view.stride() == (1, 1)
-    assert torch.equal(view.flip(-1), reference.toeplitz_matrix(values.flip(0)))
-
-
-@pytest.mark.proves("eq-toeplitz-circulant")
-@pytest.mark.parametrize("n", SIZES)
-def test_the_spectrum_is_that_of_a_circulant_which_holds_the_matrix(n: int) -> None:
-    values = random(2 * n - 1)
-    column = torch.fft.irfft(toeplitz_spectrum(values), fast_length(2 * n - 1))
-    index = torch.arange(len(column))
-    whole = column[(index[:, None] - index) % len(column)]
-    assert largest_difference(whole[:n, :n], reference.toeplitz_matrix(values)) < 1e-13
-
-
-@pytest.mark.parametrize("n", SIZES)
-def test_the_fast_product_equals_the_literal_one(n: int) -> None:
-    values, x = random(3, 2 * n - 1), random(2, 3, n, 4, seed=1)
-    exact = reference.fft_toeplitz_matmul(values, x)
-    assert largest_difference(toeplitz_product(values, x), exact) < 1e-11
+@pytest.mark.parametrize("sizes", [*((n,) for n in SIZES), *GRIDS])
+def test_the_fast_product_equals_that_with_the_matrix(sizes: tuple[int, ...]) -> None:
+    n, axes = math.prod(sizes), len(sizes)
+    values, x = random(*(2 * size - 1 for size in sizes)), random(2, 3, n, 4, seed=1)
+    matrix = (reference.toeplitz_matrix if axes == 1 else reference.grid_toeplitz_matrix)(values)
+    assert largest_difference(toeplitz_product(values, x, axes=axes), matrix @ x) < 1e-11
     with pytest.raises(ValueError, match=f"x must have {n} rows"):
-        toeplitz_product(values, random(n + 1, 4))
-
-
-@pytest.mark.parametrize("grid", GRIDS)
-def test_the_fast_product_on_a_grid(grid: tuple[int, int]) -> None:
-    values, x = random(*(2 * size - 1 for size in grid)), random(math.prod(grid), 4, seed=1)
-    exact = reference.grid_toeplitz_matrix(values) @ x
-    assert largest_difference(toeplitz_product(values, x, axes=2), exact) < 1e-11
+        toeplitz_product(values, random(n + 1, 4), axes=axes)
 
 
 @pytest.mark.proves("eq-toeplitz-attention", "eq-toeplitz-algorithm")
@@ -161,11 +130,9 @@ def test_values_and_gradients_across_the_edges_of_tiles(n: int, mode: str, causa
 @pytest.mark.parametrize("mode", MODES)
 def test_gradcheck_on_a_grid(mode: str) -> None:
     leaves = [x.requires_grad_() for x in (*tokens(2, 6), random(2, 3, 5))]
-
-    def attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
-        return linear_attention(q, k, v, ToeplitzWeight(bias), mode=mode)
-
-    assert torch.autograd.gradcheck(attend, leaves)
+    assert torch.autograd.gradcheck(
+        lambda *x: linear_attention(*x[:3], ToeplitzWeight(x[3]), mode=mode), leaves
+    )
 
 
 @pytest.mark.parametrize("mode", [None, *MODES])
@@ -269,13 +236,12 @@ def test_biases_of_any_range(kind: str, features: str, causal: bool, dtype: torc
 def test_the_matrix_never_stands_whole(n: int) -> None:
     leaves = [x.requires_grad_() for x in (*tokens(2, 1, n, m=16, d=16), random(1, 2 * n - 1))]
     q, k, v, bias = leaves
-    with LargestTensor() as largest:
-        linear_attention(q, k, v, ToeplitzWeight(bias), mode="parallel").sum().backward()
-    assert largest.elements <= 2 * kernel.TILE * n
-    with LargestTensor() as largest:
-        linear_attention(q, k, v, ToeplitzWeight(bias), mode="fft").sum().backward()
     # a whole A1 would have 2 · 17 · 16 n numbers; one feature has a complex spectrum a channel
-    assert largest.elements <= 2 * 17 * 2 * fast_length(2 * n - 1)
+    most = {"parallel": 2 * kernel.TILE * n, "fft": 2 * 17 * 2 * fast_length(2 * n - 1)}
+    for mode in MODES:
+        with LargestTensor() as largest:
+            linear_attention(q, k, v, ToeplitzWeight(bias), mode=mode).sum().backward()
+        assert largest.elements <= most[mode], mode
 
 
 def attend(heads: int = 2, n: int = 8, bias: tuple[int, ...] = (2, 15), **options: object):
