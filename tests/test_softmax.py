@@ -35,6 +35,7 @@ def test_every_combination_equals_the_printed_formula(
 ) -> None:
     q, k, v = (x.requires_grad_() for x in tokens(n, keys))
     bias = some_bias(n, keys).requires_grad_() if biased else None
+    leaves = [q, k, v] if bias is None else [q, k, v, bias]
     kept = torch.arange(keys) % 3 != 1
     mask = kept if masked else None
     hidden = torch.zeros(2, n, keys).double() if bias is None else bias.clone()
@@ -46,7 +47,6 @@ def test_every_combination_equals_the_printed_formula(
     expected = reference.softmax_attention(q, k, v, hidden, causal)
     got = softmax_attention(q, k, v, bias, causal, key_mask=mask)
     assert largest_difference(got, expected) <= EXACT
-    leaves = [q, k, v] if bias is None else [q, k, v, bias]
     found, wanted = (torch.autograd.grad(y.square().sum(), leaves) for y in (got, expected))
     assert all(largest_difference(a, b) <= EXACT for a, b in zip(found, wanted, strict=True))
 
