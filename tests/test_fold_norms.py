@@ -123,16 +123,17 @@ def test_the_criterion_decides_for_planes_that_keep_together_by_chance(seed: int
     assert foldable(encoder, scales, scales) == criterion(encoder, scales)
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
 @pytest.mark.parametrize("mix", ["complex", "real"])
-def test_planes_of_one_frequency_mix_by_a_complex_map(mix: str) -> None:
+def test_planes_of_one_frequency_mix_by_a_complex_map(mix: str, sign: float) -> None:
     """A unitary map of two planes folds where scales are constant in each plane."""
     unitary = torch.linalg.qr(torch.complex(random(2, 2), random(2, 2, seed=1)))[0]
     turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]]).double()
     whole = torch.kron(unitary.real.contiguous(), torch.eye(2))
     whole = whole + torch.kron(unitary.imag.contiguous(), turn)
     mixed = haar(4) if mix == "real" else whole
-    omega = torch.tensor([[1.0], [1.0]]).double()
-    encoder = STRING(omega[None], mixed[None])
+    omega = torch.tensor([[1.0], [sign]]).double()  # mirrored it is the same rotation
+    encoder = STRING(omega[None], mixed[None] * torch.tensor([1.0, 1.0, 1.0, sign]))
     gamma = torch.tensor([1.0, 1.0, 2.0, 2.0]).double()
     folds = foldable(encoder, gamma, gamma)
     assert folds == (mix == "complex")
