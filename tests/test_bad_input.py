@@ -234,7 +234,7 @@ def wrong(name: str, hints: dict[str, Any], given: dict[str, Any]) -> Iterator[t
         one = next(get_args(part)[0] for part in parts if is_row([part]))
         yield from (([bad], name) for bad in (None, "x", object()))
         yield from (([bad], name) for bad, _ in wrong(name, {name: one}, {name: value}))
-        yield [], "others" if "others" in hints else name  # which must be as many
+        yield [], name
     if not (words := shape_of(hint)) or not isinstance(value, Tensor):
         return
     yield value.cfloat(), name

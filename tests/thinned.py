@@ -74,7 +74,7 @@ LONG = {
     "test_bench.py": "what `make bench` runs, and nothing else",
     "test_bench_read.py": "as test_bench.py",
     "test_bench_suites.py": "as test_bench.py",
-    "test_exchanged.py": "the record of released models; test_adapters.py has the same seams",
+    "test_exchanged.py": "the record of released models, each read by its own library",
     "test_interop.py": "needs transformers and timm, which take long to import",
     "test_interop_models.py": "as test_interop.py",
     "test_bring_your_own.py": "trains by the commands of a page",
@@ -85,7 +85,6 @@ LONG = {
     "test_train_processes.py": "trains in several processes",
     "test_study.py::test_a_killed_process_costs_its_own_run_alone": "kills processes",
     "test_study.py::test_processes_end_with_the_one_that_waits_for_them": "kills processes",
-    "test_train.py::test_a_killed_process_leaves_a_checkpoint_to_go_on_from": "kills processes",
     "test_train_cells.py::test_two_at_a_time_give_what_one_gives": "trains in several processes",
     "test_train_runs.py::test_ctrl_c_with_jobs_keeps_what_is_done_and_saves_what_is_under_way":
         "stops processes",
@@ -96,15 +95,10 @@ LONG = {
     "test_train_command.py::test_two_commands_do_not_share_a_folder": "starts processes",
     "test_train_trouble.py::test_the_command_ends_with_a_line_about_a_full_disk":
         "starts processes",
-    "test_tasks.py::test_the_model_learns_one_batch": "trains on every task",
     "test_testing.py::test_what_is_right_passes": "runs whole contracts",
     "test_testing.py::test_what_is_wrong_is_told_in_words": "runs whole contracts",
     "test_independence.py::test_a_random_turn_turns_planes_and_heads_apart": "takes many draws",
     "test_rotations_linear.py::test_a_random_turn_commutes_and_is_uniform": "takes many draws",
-    "test_rotations_linear.py::test_a_random_turn_makes_relu_relative_on_average":
-        "takes many draws",
-    "test_inference.py::test_rounding_folded_weights_costs_what_rounding_weights_costs":
-        "takes many draws",
     "test_nbval_numbers.py::test_nbval_fails_the_cells_whose_outputs_say_something_else":
         "runs notebooks",
     "test_notebook_form.py::test_two_runs_leave_the_same_bytes": "runs a notebook twice",

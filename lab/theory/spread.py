@@ -68,10 +68,10 @@ def difference(
     Raises:
         ValueError: If the numbers do not pair, or are fewer than two.
     """
+    _require("values", values, 2)
     if len(values) != len(others):
         raise ValueError(f"others must have {len(values)} values, as many, got {len(others)}")
     _require("others", others, 2)
-    _require("values", values, 2)
     each = [a - b for a, b in zip(values, others, strict=True)]
     return statistics.fmean(each), *interval(each, comparisons)
 
