@@ -223,6 +223,12 @@ def pinned() -> dict[str, str]:
     return found
 
 
+@cache
+def requirement(text: str) -> Requirement:
+    """Read a requirement; packages name the same ones many times, and reading takes long."""
+    return Requirement(text)
+
+
 def lacking(needs: Iterable[str], pins: dict[str, str]) -> set[str]:
     """Return the names of packages that are not there as asked, followed to what they bring in.
 
@@ -231,14 +237,14 @@ def lacking(needs: Iterable[str], pins: dict[str, str]) -> set[str]:
         pins: Name → the version that a package must have besides, as ``==version``.
     """
     try:
-        todo = [Requirement(text) for text in needs]
+        todo = [requirement(text) for text in needs]
     except InvalidRequirement:  # an address or a path: pip knows
         return {*needs}
 
     @cache
     def there(name: str) -> tuple[str, list[Requirement]]:
         package = distribution(name)
-        return package.version, [Requirement(text) for text in package.requires or []]
+        return package.version, [requirement(text) for text in package.requires or []]
 
     missing: set[str] = set()
     followed: set[tuple[str, str]] = set()
