@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Any
 
 import torch
-from scipy.stats import bernoulli, chi, norm, uniform
+from scipy.stats import bernoulli, chi, norm, randint, uniform
 from torch import Tensor, nn
 
 import stringlib as sl
@@ -180,9 +180,9 @@ STARTS: dict[tuple[str, str], tuple[Start, ...]] = {
     ("CayleySTRING", "support"): (
         Start(
             lambda: nn.ModuleList(sl.CayleySTRING(16, density=0.1) for _ in range(500)),
-            between(0, 120),  # places in reading order; whole numbers, in the middle of their cell
+            randint(0, 120),  # positions in the matrix, in reading order
             "ours: uniformly, without replacement",
-            lambda encoder, support: _place(support) + 0.5,
+            lambda encoder, support: _place(support),
         ),
     ),
     ("CirculantSTRING", "coefficients"): (

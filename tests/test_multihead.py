@@ -359,6 +359,21 @@ def test_decoding_with_a_state_equals_the_whole(name: str, cuts: tuple[int, ...]
         assert state.keys.shape == state.values.shape == (2, key_heads, LENGTH, D)
 
 
+@pytest.mark.parametrize("masked", [(0, 1), (1, 0)], ids=["later", "earlier"])
+@pytest.mark.parametrize("name", ["softmax", "favor"])
+def test_a_call_without_a_mask_hides_no_key(name: str, masked: tuple[int, int]) -> None:
+    layer = make(name)
+    x, mask = random(2, LENGTH, layer.dim), torch.ones(2, LENGTH, dtype=torch.bool)
+    parts, state = [], None
+    for start, end, has_mask in ((0, 4, masked[0]), (4, LENGTH, masked[1])):
+        part = mask[:, start:end]
+        part[0, 1] = not has_mask
+        given = part if has_mask else None
+        out, state = layer(x[:, start:end], key_mask=given, state=state, return_state=True)
+        parts.append(out)
+    assert properties.largest_difference(torch.cat(parts, 1), layer(x, key_mask=mask)) <= 1e-11
+
+
 @pytest.mark.parametrize(("name", "causal"), PLACES)
 def test_padding_is_never_read(name: str, causal: bool) -> None:
     layer = make(name, causal)
