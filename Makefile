@@ -91,13 +91,13 @@ check: env-test ## style, types and tests of one file or chapter: make check FIL
 UNITS := $(PY) -m pytest -q -p no:nbval -n $(JOBS) --dist worksteal --ignore=tests/site tests
 
 # The fast checks first. Every line that fails fails the target.
-test: env-test ## about ten minutes: form, types, the quick tests, every chapter run again
+test: env-test ## five to ten minutes: form, types, the quick tests, every chapter run again
 	$(MAKE) --no-print-directory -j $(JOBS) form types
 	$(UNITS) --quick
 	$(PY) tools/notebooks.py --replay --jobs $(JOBS)
 	@echo 'Passed. "make test-all" adds all cases of these tests, the long tests, and the pages in a browser.'
 
-test-all: env-test ## half an hour: make test with all cases and the long tests, then make pages
+test-all: env-test ## a quarter to half an hour: make test with all cases and the long tests, then make pages
 	$(MAKE) --no-print-directory -j $(JOBS) form types
 	$(UNITS)
 	$(PY) tools/notebooks.py --replay --jobs $(JOBS)

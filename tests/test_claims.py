@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from _ext.book_verdicts import told
 from book.claims import NUMBER, SAYS, TELLS, faults, misquoted
 from book.verdicts import FAMILIES, MEASURES
 from tools.ledger import cells, pages
@@ -80,6 +81,19 @@ def test_every_measure_is_quoted() -> None:
 def test_a_claim_is_what_its_record_tells(name: str) -> None:
     family = FAMILIES[name]
     assert {cell: family.tells(cell) for cell in family.claims} == family.claims
+
+
+def test_a_claim_says_what_it_rests_on() -> None:
+    assert told(FAMILIES["where rates begin"], ["distinct, from best, a quarter of the steps"]) == (
+        "“distinct, from best, a quarter of the steps” less “distinct, from 1, a quarter of the "
+        "steps”: −0.017 [−0.371, +0.337]; 95 %, corrected for 8 comparisons; more is better. "
+        "5 seeds of results/delta_start.py."
+    )
+    for name, said in (
+        ("encoders at 1,600 steps", "; 95 %, corrected for 16 comparisons, looked at 2 times; "),
+        ("a Toeplitz bias in a ViT", "; 95 %; "),
+    ):
+        assert said in told(FAMILIES[name], [*FAMILIES[name].claims])
 
 
 @pytest.mark.parametrize(("page", "words", "name", "cell"), ON_PAGES)

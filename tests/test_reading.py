@@ -1,4 +1,4 @@
-"""A chapter takes as long as it says, and asks questions whose answer their order does not tell."""
+"""A chapter takes as long as it says, links lead where they say, and questions stay open."""
 
 from __future__ import annotations
 
@@ -25,6 +25,15 @@ def test_a_chapter_takes_as_long_as_it_says(path: Path) -> None:
     assert (said[2] is not None) == bool(deeper.words)
     if said[2]:
         assert abs(int(said[2]) - deeper.minutes) < 4, f"{deeper}: {rounded(deeper.minutes)} more"
+
+
+def test_a_link_to_a_chapter_leads_to_the_chapter_that_it_names() -> None:
+    link, seen = re.compile(r"\[[Cc]hapter (\d+)[^\]]*\]\([^)]*?(\d\d)_\w+\.ipynb"), 0
+    for path in [*CHAPTERS, *(ROOT / "book").glob("*.md"), ROOT / "README.md"]:
+        for named, leads in link.findall(path.read_text(encoding="utf8")):
+            assert int(named) == int(leads), f"{path.name}: chapter {named} leads to {leads}"
+            seen += 1
+    assert seen > 100
 
 
 def test_every_chapter_asks_and_the_right_choice_stands_anywhere() -> None:
