@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from docutils import nodes
@@ -48,3 +49,15 @@ def test_the_font_has_the_slanted_letters_too() -> None:
     found = characters(["<p>é</p>", mathml(r"x \in A", False)])
     assert {ord("∈"), 0x1D465, 0x1D434} <= found
     assert ord("é") not in found
+
+
+def test_what_chromium_alone_aligns_is_for_it_alone() -> None:
+    # in WebKit, so on every iPhone, "-webkit-right" moves the parts of a cell over each other
+    css = (Path(__file__).parents[1] / "book/_assets/book-math.css").read_text(encoding="utf8")
+    chromium = (
+        "@supports (not (-webkit-backdrop-filter: blur(1px))) and (not (-moz-appearance: none))"
+    )
+    rest, found = re.subn(re.escape(chromium) + r" \{\n(?:  .*\n)*\}", "", css)
+    assert found == 1
+    assert "text-align: -webkit" not in rest
+    assert ".tml-right { text-align: right; }" in rest
