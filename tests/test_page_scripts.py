@@ -213,13 +213,15 @@ def test_a_byte_that_was_expected_surprises_nobody(page: Open) -> None:
 
 def test_models_see_the_digit_as_it_is_turned(page: Open) -> None:
     """A quarter turn clockwise, as the browser turns what is shown."""
-    seen = "async (_, {images}) => { window.seen = images; return {scores: {data: [1, 0]}}; }"
-    about = move.data()
-    pictures = []
+    see = "async (_, {images}) => { seen.push([...images]); return {scores: {data: [1, 0]}}; }"
+    about = move.data() | {"start": [0, 0], "end": [0, 0]}
+    wide, side = about["canvas"], about["side"]
+    there = f"""upright => seen.find((x) => x.some(Boolean) && String(x) !== String(upright)
+      && x.every((ink, i) => !ink || (i < {wide * side} && i % {wide} < {side})))"""
+    upright, turned = None, None
     for turn in (0, 90):
-        one = live(page, "move", about, seen, to=f"#live=move&row=0&column=0&turn={turn}")
-        one.wait_for_function("window.seen")
-        pixels, wide, side = one.evaluate("[...seen]"), about["canvas"], about["side"]
-        pictures.append([pixels[wide * row : wide * row + side] for row in range(side)])
-    upright, turned = pictures
-    assert turned == [list(column) for column in zip(*upright[::-1], strict=True)]
+        one = live(page, "move", about, f"(window.seen = [], {see})", to=f"#live=move&turn={turn}")
+        upright, turned = turned, one.wait_for_function(there, arg=turned).json_value()
+    shown, made = ([x[wide * i : wide * i + side] for i in range(side)] for x in (upright, turned))
+    for row, column in zip(made, zip(*shown[::-1], strict=True), strict=True):
+        assert row == pytest.approx(column, abs=1e-12)
