@@ -38,6 +38,7 @@ FEW = {
         "test_every_rung_gives_the_scores_of_the_definition",
         "test_folding_leaves_the_output_of_a_layer_and_the_gradients_of_its_tokens",
     ),
+    "test_browser.py": ("test_a_page_reads_well_and_its_sliders_draw_what_python_computes",),
     "test_language_model.py": (
         "test_nothing_looks_ahead",
         "test_generating_with_a_state_equals_reading_all_again",
