@@ -64,7 +64,7 @@ def test_what_chromium_alone_aligns_is_for_it_alone() -> None:
 
 
 def test_no_paragraph_is_wrapped_prettily() -> None:
-    # WebKit 26 crashes where a paragraph with "text-wrap: pretty" has many names or formulas
+    # WebKitGTK 2.50.6 crashes where a paragraph with "text-wrap: pretty" has many names or formulas
     for path in (Path(__file__).parents[1] / "book/_assets").glob("*.css"):
         assert not re.search(r"text-wrap[a-z-]*: pretty", path.read_text(encoding="utf8")), (
             path.name

@@ -135,7 +135,7 @@ class Reader:
         self.complaints: list[str] = []
         self.looks: dict[str, int] = {}  # of texts that axe-core has seen
         # Playwright waits with code that the policy of a page forbids
-        self.context = browser.new_context(bypass_csp=True, **options)
+        self.context = browser.new_context(**{"bypass_csp": True, **options})
         self.context.route("**/*", self._route)
         self.context.set_offline(True)
         self.context.set_default_timeout(TIMEOUT_MS)

@@ -434,23 +434,17 @@ def test_a_chapter_prints_with_its_figures_and_nothing_to_press(browser: Any, si
 def test_a_page_works_under_its_policy_and_loads_nothing_from_elsewhere(
     name: str, browser: Any, site: Path
 ) -> None:
-    said: list[str] = []
-    context = browser.new_context(**DESKTOP)
-    tab = context.new_page()
-    tab.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
-    tab.on("pageerror", lambda error: said.append(f"error: {error}"))
-    tab.goto((site / f"{name}.html").as_uri())
-    tab.evaluate(
+    window = Reader(browser, bypass_csp=False, **DESKTOP)
+    window.page.goto((site / f"{name}.html").as_uri())
+    window.page.evaluate(
         "document.querySelectorAll('.js-plotly-plot, canvas').forEach(x => x.scrollIntoView())"
     )
-    tab.wait_for_timeout(500)
-    assert not [words for words in said if words.startswith("error")]
-    tab.evaluate(
-        "document.body.append(Object.assign(new Image(), {src: 'https://a.invalid/b.png'}))"
-    )
-    tab.wait_for_timeout(200)
-    context.close()
-    assert "Content Security Policy" in " ".join(said)
+    window.page.wait_for_timeout(500)
+    assert window.complaints == []
+    window.page.evaluate("new Image().src = 'https://a.invalid/b.png'; null")
+    window.page.wait_for_timeout(200)
+    window.close()
+    assert "Content Security Policy" in window.complaints[0]
 
 
 def test_without_javascript_a_figure_is_told_in_words(plain: Any, site: Path) -> None:
