@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 
 import pytest
 
@@ -33,3 +34,8 @@ def test_the_record_is_of_these_faults() -> None:
     caught = Record(RECORD).caught
     assert caught.keys() <= TIERS.keys()
     assert {name for tier in caught.values() for name in tier} <= FAULTS.keys()
+    for found in (found for tier in caught.values() for found in tier.values()):
+        file, _, case = (found["by"] or "").partition("::")
+        if file.startswith("tests/"):
+            name = case.partition("[")[0]
+            assert re.search(rf"\b{name}( = |\()", (ROOT / file).read_text("utf8")), found["by"]
