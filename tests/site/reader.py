@@ -211,6 +211,18 @@ class Reader:
         self.context.close()
 
 
+def reload_until(page: Any, condition: str) -> None:
+    """Load a page again until a JavaScript condition holds, five times at most.
+
+    Chromium hands on what one page stored to the next page only after a moment.
+    """
+    for _ in range(5):
+        if page.evaluate(condition):
+            return
+        page.wait_for_timeout(100)
+        page.reload()
+
+
 def middle(element: Any) -> list[float]:
     """Return where the middle of an element is."""
     box = element.bounding_box()

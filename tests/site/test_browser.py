@@ -18,6 +18,7 @@ from tests.site.reader import (
     compare,
     drag,
     pages_of,
+    reload_until,
     straight,
 )
 from tools.check_site import GENERATED
@@ -291,6 +292,8 @@ def test_figures_are_large_enough_for_a_finger(phone: Reader, with_figures: list
 
 
 GUESSES = "JSON.parse(localStorage.getItem('book-reader'))?.guesses"
+CHOSEN = "document.querySelector('.predict input:disabled')"
+START = "document.querySelector('.book-continue')"
 
 
 @pytest.mark.parametrize("key", ["Enter", "Space"])
@@ -319,12 +322,12 @@ def test_an_answer_waits_for_a_prediction_and_the_page_remembers_it(
         assert box.locator("input:disabled").count() == radios.count()
         assert radios.last.is_checked()
         page.reload()
+        reload_until(page, CHOSEN)
     page.goto((site / FRONT).as_uri())
     page.locator(".book-continue").wait_for(state="attached")
     page.evaluate("localStorage.removeItem('book-reader')")  # as its button does
     page.goto((site / ROPE).as_uri())
-    if box.locator("input:disabled").count():  # a browser takes its time from one page to another
-        page.reload()
+    reload_until(page, f"!{CHOSEN}")
     assert box.locator("input:is(:disabled, :checked)").count() == 0
 
 
@@ -337,8 +340,7 @@ def test_the_front_page_leads_back_to_where_the_reader_was(fresh: Reader, site: 
     page.evaluate("document.querySelector('#summary').scrollIntoView()")
     page.wait_for_function("(localStorage.getItem('book-reader') || '').includes('summary')")
     page.goto((site / FRONT).as_uri())
-    if not start.is_visible():  # a browser takes its time from one page to another
-        page.reload()
+    reload_until(page, f"!{START}.hidden")
     assert "Chapters read to the end: 1" in start.inner_text()
     assert page.locator(".bd-sidebar-primary .book-read").count() == 1
     assert start.locator("a").get_attribute("href").endswith("03_rope_decay.html#summary")
@@ -346,6 +348,7 @@ def test_the_front_page_leads_back_to_where_the_reader_was(fresh: Reader, site: 
     for _ in range(2):
         assert not start.is_visible()
         page.reload()
+        reload_until(page, f"{START}.hidden")
 
 
 def test_a_claim_opens_what_it_rests_on(plain: Any, site: Path) -> None:

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests.site.reader import Reader
+from tests.site.reader import Reader, reload_until
 
 KEPT = "JSON.parse(localStorage.getItem('book-reader'))?.answers"
+NUMBER = "document.querySelectorAll('.book-question')[1].querySelector('input')"
+DISABLED = "document.querySelector('.book-question input:disabled')"
 
 
 def asked(page: Any, site: Path, stem: str, number: int) -> Any:
@@ -36,12 +38,12 @@ def test_a_number_may_be_tried_again_and_is_remembered(fresh: Reader, site: Path
         assert fold.locator("p").last.is_visible()
     assert page.evaluate(KEPT) == {"notebooks/02_rope.html": {"1": " 1.5e1 "}}
     page.reload()
+    reload_until(page, f"{NUMBER}.value")
     assert fold.locator(".book-value").inner_text() == "Answer: 15 tokens."
     page.goto((site / "book" / "intro.html").as_uri())
     page.evaluate("localStorage.removeItem('book-reader')")  # as its button does
     box = asked(page, site, "02_rope", 1)
-    if box.locator("input").input_value():  # a browser takes its time from one page to another
-        page.reload()
+    reload_until(page, f"!{NUMBER}.value")
     assert box.locator("input").input_value() == ""
     assert fold.get_attribute("open") is None
 
@@ -64,6 +66,7 @@ def test_a_choice_is_made_once(place: int, said: str, fresh: Reader, site: Path)
         assert box.locator("details p").last.is_visible()
         assert box.locator("li.book-shown").count() == 1
         page.reload()
+        reload_until(page, DISABLED)
 
 
 def test_a_question_is_shown_by_a_key_and_heard_as_one(reader: Reader, site: Path) -> None:
