@@ -137,8 +137,18 @@ def planted(index: int, **changes: object) -> nbformat.NotebookNode:
     return nb
 
 
-def plotly(alt: str, values: list[int]) -> dict[str, object]:
+def plotly(alt: str, values: list[int]) -> dict[str, Any]:
     return {"data": [{"y": values}], "layout": {"meta": {"alt": alt}}}
+
+
+def linked(address: str) -> nbformat.NotebookNode:
+    """Return a notebook with a link that sets the figure ``clocks``, whose position is 3 or 4."""
+    figure = plotly("A line.", [1])
+    controls = [{"name": "position", "texts": ["3", "4"]}]
+    figure["layout"]["meta"]["explorer"] = {"name": "clocks", "parameters": controls}
+    nb = planted(2, outputs=[shown(**{notebooks.PLOTLY: figure})])
+    nb.cells[0].source = f'<span data-figure="{address}">move it</span>'
+    return nb
 
 
 def out_of_order() -> nbformat.NotebookNode:
@@ -172,6 +182,9 @@ PLANTED = {
     ),
     "number of a chapter": (planted(0, source="See chapter 7."), "the number of a chapter"),
     "a form of JupyterLab": (planted(0, source="<!-- {live} memory\n-->"), "cell 0: '<!-- {'"),
+    "no such state": (linked("clocks?position=5"), "'position' of the figure 'clocks' to '5'"),
+    "no such control": (linked("clocks?pos=3"), "'pos' of the figure 'clocks' to '3'"),
+    "no such figure": (linked("dials?position=3"), "'dials', which this notebook does not draw"),
     "no code": (new_notebook(cells=[new_markdown_cell("text")]), "no code cell"),
 }  # fmt: skip
 
@@ -181,6 +194,10 @@ def test_a_planted_fault_is_named(name: str, tmp_path: Path) -> None:
     nb, message = PLANTED[name]
     _, found = notebooks.process(save(tmp_path, nb), "check")
     assert any(message in fault for fault in found), found
+
+
+def test_a_link_to_a_state_that_a_figure_has_is_no_fault(tmp_path: Path) -> None:
+    assert notebooks.process(save(tmp_path, linked("clocks?position=4")), "check")[1] == []
 
 
 def test_paths_that_are_the_same_everywhere_are_no_fault(tmp_path: Path) -> None:
