@@ -14,6 +14,8 @@ from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
 TAKES = "It takes"
+NEEDS = "You need"
+"""How the first paragraph begins that folds; what stands before it is the opening."""
 SETUP = "what you need, imports and setup"
 
 
@@ -31,7 +33,8 @@ class FoldBefore(SphinxPostTransform):
         takes = next((p for p in paragraphs(chapter) if p.astext().startswith(TAKES)), None)
         if takes is None:
             return
-        question = chapter.index(paragraphs(chapter)[0])
+        needs = next((p for p in paragraphs(chapter) if p.astext().startswith(NEEDS)), takes)
+        question = chapter.index(needs) - 1
         end = next(i for i, child in enumerate(chapter) if isinstance(child, nodes.section))
         chapter.remove(takes)
         line = html.escape(takes.astext().replace("\n", " "))

@@ -19,25 +19,34 @@ SAYS = {
     "ahead": "ahead gain gains helps better worth within faster",
     "behind": "behind lose loses lost hurts costs worse slow",
     "suggestive": "suggestive",
-    "open": "open nothing level",
+    "open": "open nothing level inconclusive",
 }
-"""What a claim is made of → words that say it; "told" with a word of ``DENIES`` says "open" too."""
-TELLS = "told tells"
+"""What a claim is made of → words that say it."""
+TELLS = "told tells significant"
+"""Beside one of ``DENIES``, as in "no significant difference": nothing is held of any cell."""
+SURE = "significantly"
+"""Says that a direction holds among all of the family; never beside "suggestive" or "open"."""
 DENIES = "no none not nothing nowhere neither cannot"
 """Words that turn others round, so they stand beside "told" alone, where all is open."""
 PLAIN = """
-    a all and apart are as at be bits both by byte everywhere from in is it of on that the to with
+    a all and apart are as at be bits both by byte difference everywhere from in is it of on
+    per significantly that the to with
     others perplexity record rope seen sequences settings share softmax times
 """
 """What else may stand there; any other word may say less, more, or the opposite."""
 NUMBER = re.compile(r"\d*\.?\d+")
-ENDS = re.compile(r"\(([−-]?)(\d*\.?\d+) to ([−-]?)(\d*\.?\d+)\)")
+ENDS = re.compile(
+    r"\(([−-]?)(\d*\.?\d+) to ([−-]?)(\d*\.?\d+)\)"
+    r"|\[([−+-]?)(\d*\.?\d+)%?, ([−+-]?)(\d*\.?\d+)%?\]"
+)
+"""Both ends of an interval: in round brackets as recorded, in square ones along the mean."""
 COUNTS = (
     *("no", "one", "two", "three", "four", "five", "six"),
     *("seven", "eight", "nine", "ten", "eleven", "twelve"),
 )
-ESTIMATES = ("above", "below")
-BESIDE = "against and between by every on seed to"
+ESTIMATES = {"above": 1, "higher": 1, "below": -1, "lower": -1}
+"""Words for the sign of a mean."""
+BESIDE = "against and between by every on per seed to"
 """What may stand beside a score."""
 
 
@@ -158,6 +167,9 @@ def _direction(spoken: list[str], family: Family, cells: list[str]) -> list[str]
     if {*spoken} & {*TELLS.split()}:
         if not denied:
             return ["says 'told', and not what"]
+        if not said and not {*spoken} & {*ESTIMATES}:
+            certain = [cell for cell in cells if family.claims[cell] in ("ahead", "behind")]
+            return [f"denies what the record tells: {certain}"] if certain else []
         said.add("open")
     if denied and said != {"open"}:
         return ["denies what it says"]
@@ -167,11 +179,15 @@ def _direction(spoken: list[str], family: Family, cells: list[str]) -> list[str]
         right = [COUNTS[held.count(kind)], COUNTS[len(held)]]
         return [] if counted == right else [f"counts {counted} that are {kind}, the record {right}"]
     wrong = [f"counts {n!r} of {len(held)}" for n in counted if COUNTS.index(n) != len(held)]
+    if SURE in spoken and not {*held} <= {"ahead", "behind"}:
+        wrong.append(f"says {SURE!r} of what is not")
     wrong += ["says 'both' of more, or of one"] if "both" in spoken and len(held) != 2 else []
     parts = [{*claim.split(", ")} for claim in held]
-    if estimates := {*spoken} & {*ESTIMATES}:  # where it is, whatever is held of it
+    if estimates := {
+        ESTIMATES[word] for word in spoken if word in ESTIMATES
+    }:  # where it is, whatever is held of it
         parts = [those - {"ahead", "behind"} for those in parts]
-        found = {ESTIMATES[family.found(cell)[0] < 0] for cell in cells}
+        found = {1 if family.found(cell)[0] > 0 else -1 for cell in cells}
         wrong += [] if estimates == found else [f"says {estimates}, the record {found}"]
     for part in SAYS:
         if any((part in those) != (part in said) for those in parts):
@@ -183,9 +199,11 @@ def _numbers(words: str, family: Family, cells: list[str]) -> list[str]:
     """Return which numbers are not the record's."""
     found = [family.found(cell) for cell in cells]
     pairs: list[tuple[str, float]] = []
-    for one, low, other, high in ENDS.findall(words):
-        least, largest = min(x for _, x, _ in found), max(x for _, _, x in found)
-        pairs += [("-"[: len(one)] + low, least), ("-"[: len(other)] + high, largest)]
+    for round_ends, square_ends in ((ends[:4], ends[4:]) for ends in ENDS.findall(words)):
+        along = [found, [_along(*ends) for ends in found]][bool(square_ends[1])]
+        one, low, other, high = square_ends if square_ends[1] else round_ends
+        least, largest = min(x for _, x, _ in along), max(x for _, _, x in along)
+        pairs += [(_signed(one, low), least), (_signed(other, high), largest)]
     if numbers := NUMBER.findall(ENDS.sub("", words)):
         means = sorted(abs(middle) for middle, _, _ in found)
         right = [means[0], means[-1]] if len(cells) > 1 and len(numbers) == 2 else means
@@ -194,6 +212,15 @@ def _numbers(words: str, family: Family, cells: list[str]) -> list[str]:
             return ["must have a mean, or of several the least and largest, and ends in brackets"]
         pairs += zip(numbers, right, strict=True)
     return [f"{fault} {family.unit}".rstrip() for fault in _other(pairs)]
+
+
+def _along(middle: float, low: float, high: float) -> tuple[float, float, float]:
+    """Return a mean and its interval in the direction of the mean, which words have said."""
+    return (middle, low, high) if middle >= 0 else (-middle, -high, -low)
+
+
+def _signed(sign: str, number: str) -> str:
+    return f"-{number}" if sign in ("-", "−") else number
 
 
 def _other(pairs: Iterable[tuple[str, float]]) -> list[str]:

@@ -29,7 +29,9 @@ TURNED = {
     **dict.fromkeys(TELLS.split(), "behind"),
     **dict.fromkeys(SAYS["behind"].split(), "ahead"),
     "above": "below",
+    "higher": "lower",
     "below": "above",
+    "lower": "higher",
 }
 SIX = " | ".join(
     f"{name}, 4,000 steps"
@@ -101,7 +103,7 @@ def test_words_agree_with_the_record_and_altered_ones_do_not(
     page: str, words: str, name: str, cell: str
 ) -> None:
     assert faults(words, name, cell) == []
-    turned = re.sub(r"\w+", lambda word: TURNED.get(word[0], word[0]), words)
+    turned = re.sub(r"\w+", lambda word: TURNED.get(word[0].lower(), word[0]), words)
     assert turned != words
     assert faults(turned, name, cell)
     assert all(faults(altered, name, cell) for altered in larger(words))
@@ -129,6 +131,19 @@ LOOSE = (
     (".24% ahead", "mean, not class token, at 400 steps", "moved axial at new places"),
     (".24 bits ahead", "mean, not class token, at 400 steps", "moved axial at new places"),
     ("0.59 ahead (1.15 to 0.04)", "keys with the byte before", "SSD*"),
+    ("significantly better by 2.4%, suggestive", "text at 4,000 steps", "FAVOR+, RoPE"),
+    ("significantly worse by 2.4%", "text at 4,000 steps", "FAVOR+, RoPE"),
+    ("significantly 2.0% below, inconclusive", "text at 4,000 steps", "ELU, GLA"),
+    ("significant difference", "sources at 4,000 steps", "gated delta rule"),
+    ("no difference", "sources at 4,000 steps", "gated delta rule"),
+    ("no significant difference", "sources at 4,000 steps", "ELU, GLA"),
+    ("inconclusive", "sources at 4,000 steps", "ELU, GLA"),
+    ("no significant difference", "text at 1,000 steps", "ELU, GLA | ELU, SSD"),
+    ("Significantly better by 4.5% [2.3, 6.8]", "sources at 4,000 steps", "ELU, GLA"),
+    ("Significantly better by 4.5% [−2.3, 6.7]", "sources at 4,000 steps", "ELU, GLA"),
+    ("significantly higher by 4.5%", "sources at 4,000 steps", "ELU, GLA"),
+    ("significantly lower by 2.0%", "text at 4,000 steps", "ELU, GLA"),
+    ("2.0% lower", "text at 4,000 steps", "ELU, GLA"),
     ("nothing is told (.07 to .09)", "large pictures, less a learned table", "*then*"),
 )
 """Words that are no claim of the record: turned round, loosened, or miscounted."""
@@ -145,7 +160,13 @@ def test_what_is_said_so_and_holds_is_not_refused() -> None:
         ("2.4% above, suggestive", "text at 4,000 steps", "FAVOR+, RoPE"),
         ("0.9% above, not told", "text at 4,000 steps", "circulant, SSD"),
         ("eight of eight are ahead", "digits, less none", ""),
+        ("no significant difference", "sources at 4,000 steps", "gated delta rule"),
+        ("significantly better by 4.5%", "sources at 4,000 steps", "ELU, GLA"),
+        ("2.0% below, inconclusive", "text at 4,000 steps", "ELU, GLA"),
         ("none is told", "where rates begin", ""),
+        ("Significantly better by 4.5% [2.3%, 6.7%]", "sources at 4,000 steps", "ELU, GLA"),
+        ("significantly lower by 4.5%", "sources at 4,000 steps", "ELU, GLA"),
+        ("no significant difference", "text at 4,000 steps", "FAVOR+, RoPE | ELU, GLA"),
         ("nothing is told (−.07 to .09)", "large pictures, less a learned table", "*then*"),
     ):
         assert faults(words, name, cell) == []

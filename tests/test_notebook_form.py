@@ -74,6 +74,15 @@ def test_normalise_keeps_tags_and_image_metadata_and_drops_the_rest() -> None:
     assert nb.cells[0].id == "cell-00"
 
 
+def test_a_cell_keeps_its_id_when_another_comes_before_it() -> None:
+    nb = sound()
+    notebooks.normalise(nb)
+    before = [cell.id for cell in nb.cells]
+    nb.cells[2:2] = [new_markdown_cell("new"), nb.cells[1].copy()]
+    notebooks.normalise(nb)
+    assert [cell.id for cell in nb.cells] == [*before[:2], "cell-05", "cell-06", *before[2:]]
+
+
 def test_an_editor_folds_the_call_of_a_figure_and_the_setup() -> None:
     figure = code("f", 1, shown(**{notebooks.PLOTLY: plotly("A line.", [1])}))
     nb = new_notebook(cells=[figure, code("# Setup\nimport math", 2), code("import math", 3)])

@@ -93,7 +93,7 @@ def test_an_answer_waits_for_a_prediction(page: Open) -> None:
 
 def test_a_link_opens_all_folds_around_its_target(page: Open) -> None:
     inner = '<details class="book-why"><summary>b</summary><p id="here">c</p></details>'
-    body = f'<h1>T</h1><details class="book-deeper"><summary>a</summary>{inner}</details>'
+    body = f'<h1>T</h1><details class="book-advanced"><summary>a</summary>{inner}</details>'
     one = page(body, "book-form.js", to="#here")
     assert one.locator("#here").is_visible()
 

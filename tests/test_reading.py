@@ -9,7 +9,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from tools.reading import readings, rounded
+from tools.reading import BESIDE, SAID, Reading, readings, stated
 
 ROOT = Path(__file__).resolve().parents[1]
 CHAPTERS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -17,14 +17,54 @@ CHAPTERS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 @pytest.mark.parametrize("path", CHAPTERS, ids=lambda p: p.stem)
 def test_a_chapter_takes_as_long_as_it_says(path: Path) -> None:
-    main, deeper = readings(path)
-    text = "\n".join(c.source for c in nbformat.read(path, 4).cells if c.cell_type == "markdown")
-    said = re.search(r"about (\d+) minutes to read(?:, (\d+) more with what is deeper,)? and", text)
-    assert said, "a chapter says how long it takes to read"
-    assert abs(int(said[1]) - main.minutes) < 4, f"{main}: about {rounded(main.minutes)} minutes"
-    assert (said[2] is not None) == bool(deeper.words)
-    if said[2]:
-        assert abs(int(said[2]) - deeper.minutes) < 4, f"{deeper}: {rounded(deeper.minutes)} more"
+    found = SAID.search(path.read_text(encoding="utf8"))
+    assert found
+    assert found[0] == stated(path), "python tools/reading.py writes it"
+
+
+FRAME = ("Where it breaks", "What to remember", *BESIDE)
+OPENING = (
+    "The question.",
+    "The answer in short.",
+    "After this chapter you can",
+    "You need",
+    "It takes",
+)
+TO_COME = {
+    *("01_why_positions", "02_rope", "03_rope_decay", "04_rope_2d_3d", "05_string"),
+    *("06_circulant_string", "07_cayley_string", "08_reflections", "09_string_at_inference"),
+    *("10_linear_attention", "11_favor_plus", "12_circulant_favor", "13_cosformer"),
+    *("14_toeplitz_rpe", "15_rotations_meet_linear_attention", "16_gating"),
+    *("17_decay_and_state", "18_delta_rule", "19_associative_recall", "20_vision_transformer"),
+    *("21_language_model", "22_length_extrapolation", "23_speed", "24_in_models"),
+}
+"""Chapters that are not yet written in the plain form."""
+
+
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda p: p.stem)
+def test_a_chapter_opens_and_ends_as_all_do(path: Path) -> None:
+    if path.stem in TO_COME:
+        pytest.xfail("still to be written")
+    text = "\n\n".join(c.source for c in nbformat.read(path, 4).cells if c.cell_type == "markdown")
+    sections = re.findall(r"(?m)^## (.*)", text)
+    assert len([s for s in sections if not s.startswith(FRAME)]) <= 8, sections
+    opening = text.partition("\n## ")[0]
+    bold = [found for found in re.findall(r"(?m)^\*\*(.*?)\*\*", opening) if found in OPENING]
+    assert bold == [*OPENING]
+    frame = ["What to remember", "Check yourself", "Exercises", "Summary"]
+    assert sections[-4:] == frame
+    (end,) = re.findall(r"(?ms)^## What to remember\n(.*?)^## Check yourself$", text)
+    kept, _, use = end.partition("\n### When to use it\n")
+    assert 3 <= len(re.findall(r"(?m)^- ", kept)) <= 5
+    assert use.strip()
+
+
+def test_formulas_take_time(tmp_path: Path) -> None:
+    path = tmp_path / "chapter.ipynb"
+    texts = ["one two $x$", "$$ x $$ (eq-x)", "## Advanced: three\n four"]
+    cells = [nbformat.v4.new_markdown_cell(text) for text in texts]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
+    assert readings(path) == (Reading(2 + 4, 1), Reading(3, 0))
 
 
 def test_links_lead_to_files_and_chapters_to_those_that_they_name() -> None:

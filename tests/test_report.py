@@ -17,7 +17,7 @@ PAGE = """<head></head><nav>around</nav><article class="bd-article"><section><h1
 <section><h2>Second</h2><p><strong>Proof.</strong>
 <a href="../notebooks/a.html#thm-three">1.3</a>,
 {second}</p></section><section><h2>To cite</h2></section></section></article>"""
-DEEPER = '<a href="../notebooks/a.html#deeper-why">why</a>'
+ADVANCED = '<a href="../notebooks/a.html#advanced-why">why</a>'
 CHAPTER = """<article><section id="part"><h2>Part</h2>
 <div class="proof theorem admonition" id="thm-one">
 <p class="admonition-title">Theorem 1.1</p>one</div>
@@ -28,7 +28,7 @@ CHAPTER = """<article><section id="part"><h2>Part</h2>
 <section><h2>Next</h2>
 <div class="proof theorem admonition" id="thm-three">
 <p class="admonition-title">Theorem 1.3</p>three</div>
-<section id="deeper-why"><details><summary><h3>Deeper: why</h3></summary><p>because</p>
+<section id="advanced-why"><details><summary><h3>Advanced: why</h3></summary><p>because</p>
 <div class="cell">another cell</div></details></section>
 <h2>Last</h2><div class="proof admonition">of something else</div></section></article>"""
 LIST = """<dl class="book-references"><dt>A</dt><dd><p>Known, 2024.
@@ -36,7 +36,7 @@ LIST = """<dl class="book-references"><dt>A</dt><dd><p>Known, 2024.
 <dt>B</dt><dd><p>Unknown. <a class="external" href="https://example.org/unknown">there</a></p></dd></dl>"""
 
 
-def built(folder: Path, second: str = DEEPER) -> Path:
+def built(folder: Path, second: str = ADVANCED) -> Path:
     pages = {"book/new": PAGE.format(second=second), "notebooks/a": CHAPTER}
     for name, text in (pages | {"book/bibliography": LIST}).items():
         path = folder / f"{name}.html"
@@ -59,7 +59,7 @@ def test_theorems_and_proofs_stand_below_the_links_to_them(tmp_path: Path) -> No
     places = [words.index(said) for said in order]
     assert places == sorted(places)
     assert words.count("by 1.1") == 1  # one proof of both, below the second
-    for left_out in ("a cell", "another cell", "Deeper", "something else", "Unknown", "Cited in"):
+    for left_out in ("a cell", "another cell", "Advanced", "something else", "Unknown", "Cited in"):
         assert left_out not in words
     assert "Known, 2024." in words
     links = {link.get("href") for link in article.find_all("a")}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -103,13 +103,25 @@ def renumber(cells: list[nbformat.NotebookNode]) -> None:
                     output.execution_count = number
 
 
+def name(cells: list[nbformat.NotebookNode]) -> None:
+    """Give an id to each cell that has none of the form ``cell-07``; the others keep theirs."""
+    taken: set[str] = set()
+    for cell in cells:
+        if not re.fullmatch(r"cell-\d\d\d?", cell.id) or cell.id in taken:
+            cell.id = ""
+        taken.add(cell.id)
+    fresh = (f"cell-{n:02d}" for n in count())
+    for cell in cells:
+        cell.id = cell.id or next(new for new in fresh if new not in taken)
+
+
 def normalise(nb: nbformat.NotebookNode) -> None:
     """Bring a run notebook into its stable form, in place."""
     nb.metadata = nbformat.from_dict({"kernelspec": KERNEL, "language_info": {"name": "python"}})
     nb.nbformat, nb.nbformat_minor = 4, 5
     renumber([cell for cell in nb.cells if cell.cell_type == "code" and cell.source.strip()])
-    for number, cell in enumerate(nb.cells):
-        cell.id = f"cell-{number:02d}"
+    name(nb.cells)
+    for cell in nb.cells:
         kept = {key: cell.metadata[key] for key in KEPT_METADATA if cell.metadata.get(key)}
         figure = any(PLOTLY in output.get("data", {}) for output in cell.get("outputs", []))
         if figure or cell.source.startswith(SETUP):

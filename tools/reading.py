@@ -1,8 +1,10 @@
 """How long a chapter takes to read: its words, formulas and pictures, on the path and beside it.
 
-The *path* is what everybody reads. *Deeper* is what folds: sections whose title begins with
-"Deeper: ", and boxes that are shut, such as proofs. Questions and exercises stand beside both; the
-summary is a table to look things up.
+The *path* is what everybody reads. *Advanced* is what folds: sections whose title begins with
+"Advanced: ", and boxes that are shut, such as proofs. Questions, exercises and the summary, a table
+to look things up, count for neither.
+
+    python tools/reading.py    # write into each chapter how long it takes
 """
 
 from __future__ import annotations
@@ -13,15 +15,19 @@ from typing import NamedTuple
 
 import nbformat
 
-WORDS_A_MINUTE = 100
-"""Of mathematical prose; with inline formulas left out of the count."""
+WORDS_A_MINUTE = 120
+"""Of technical prose."""
+
+WORDS_A_FORMULA = 4
+"""As which a formula within a line counts."""
 
 MINUTES_A_PIECE = 0.5
 """For a displayed formula, a figure, or a table."""
 
-BESIDE = {"Deeper: ": "deeper"} | dict.fromkeys(
+BESIDE = {"Advanced: ": "advanced"} | dict.fromkeys(
     ("Check yourself", "Exercises", "Summary"), "beside"
 )
+SAID = re.compile(r"about \d+ minutes to read(?:, \d+ more with the advanced sections,)? and")
 SHOWN = ("application/vnd.plotly.v1+json", "image/svg+xml", "image/png", "text/html")
 PIECE = re.compile(r"\$\$.*?\$\$(?: \(eq-[\w-]+\))?|```\{(?:math|live)\}.*?```", re.DOTALL)
 FOLDED = re.compile(
@@ -46,8 +52,8 @@ class Reading(NamedTuple):
 
 
 def readings(path: Path) -> tuple[Reading, Reading]:
-    """Return what is on the path of a chapter, and what is deeper."""
-    found = {"path": [0, 0], "deeper": [0, 0], "beside": [0, 0]}
+    """Return what is on the path of a chapter, and the advanced sections."""
+    found = {"path": [0, 0], "advanced": [0, 0], "beside": [0, 0]}
     where, depth = "path", 0
     for cell in nbformat.read(path, as_version=4).cells:
         if cell.cell_type == "code":
@@ -63,19 +69,34 @@ def readings(path: Path) -> tuple[Reading, Reading]:
             for place, texts in ((where, [FOLDED.sub("", part)]), (_inside(where), folds)):
                 found[place][0] += sum(map(_words, texts))
                 found[place][1] += sum(len(PIECE.findall(text)) for text in texts)
-    return Reading(*found["path"]), Reading(*found["deeper"])
+    return Reading(*found["path"]), Reading(*found["advanced"])
 
 
 def _inside(where: str) -> str:
     """Return where the text of a shut box belongs."""
-    return "deeper" if where == "path" else where
+    return "advanced" if where == "path" else where
 
 
 def _words(text: str) -> int:
-    plain = NOT_WORDS.sub(" ", PIECE.sub(" ", text))
-    return len(re.findall(r"[A-Za-z][A-Za-z'’-]+", plain))
+    text = PIECE.sub(" ", text)
+    formulas = len(re.findall(r"\$[^$]*\$", text))
+    plain = NOT_WORDS.sub(" ", text)
+    return len(re.findall(r"[A-Za-z][A-Za-z'’-]*", plain)) + WORDS_A_FORMULA * formulas
 
 
 def rounded(minutes: float) -> int:
     """Return minutes as a chapter states them: the nearest multiple of five, and at least five."""
     return max(5, 5 * round(minutes / 5))
+
+
+def stated(path: Path) -> str:
+    """Return the words in which a chapter says how long it takes to read."""
+    main, advanced = readings(path)
+    more = f", {rounded(advanced.minutes)} more with the advanced sections," * bool(advanced.words)
+    return f"about {rounded(main.minutes)} minutes to read{more} and"
+
+
+if __name__ == "__main__":
+    for chapter in sorted((Path(__file__).resolve().parents[1] / "notebooks").glob("*.ipynb")):
+        old = chapter.read_text(encoding="utf8")
+        chapter.write_text(SAID.sub(stated(chapter), old, count=1), encoding="utf8", newline="\n")

@@ -83,16 +83,16 @@ def proved(paragraph: Tag, root: Path, page: BeautifulSoup) -> list[Tag]:
     for link in paragraph.find_all("a", href=True):
         url = urlsplit(str(link["href"]))
         name = f"notebooks/{Path(url.path).stem}"
-        if url.scheme or not url.fragment.startswith(("thm-", "deeper-")):
+        if url.scheme or not url.fragment.startswith(("thm-", "advanced-")):
             continue
         if name not in chapters:
             chapters[name] = read(root, name)
         place = chapters[name].find(id=url.fragment)
         if place is None:
             raise ValueError(f"{NAME} links to {url.fragment}, which {name} does not have")
-        deeper = url.fragment.startswith("deeper-")
-        proof = None if deeper else proof_of(place)
-        found[url.fragment] = stripped(place, page) if deeper else copy(place)
+        advanced = url.fragment.startswith("advanced-")
+        proof = None if advanced else proof_of(place)
+        found[url.fragment] = stripped(place, page) if advanced else copy(place)
         if proof is not None:
             said = proof.get_text()
             found.pop(said, None)  # of several theorems: below the last

@@ -34,7 +34,7 @@
   function openTarget() {
     const target = document.querySelector(":target");
     if (!target) { return; }
-    const box = target.closest(".toggle-hidden"), shut = "details:is(.book-deeper, .book-method, .book-why):not([open])";
+    const box = target.closest(".toggle-hidden"), shut = "details:is(.book-advanced, .book-method, .book-why):not([open])";
     const answer = target.closest(".book-answer[hidden]");
     const own = target.querySelector(":scope > " + shut);
     if (own) { own.open = true; }
@@ -51,11 +51,11 @@
     openTarget();
   });
 
-  /* ---- what is deeper, and answers: paper has all of it ---- */
+  /* ---- the advanced sections, and answers: paper has all of it ---- */
 
   let shut = [];
   addEventListener("beforeprint", function () {
-    shut = Array.from(document.querySelectorAll("details:is(.book-deeper, .book-why):not([open])"));
+    shut = Array.from(document.querySelectorAll("details:is(.book-advanced, .book-why):not([open])"));
     shut.forEach(function (fold) { fold.open = true; });
   });
   addEventListener("afterprint", function () { shut.forEach(function (fold) { fold.open = false; }); });

@@ -39,7 +39,7 @@ STATE = """box => {
     return shown;
   }), layout: plot.layout});
 }"""
-UNFOLD = """() => document.querySelectorAll("details:is(.book-deeper, .book-why)").forEach(
+UNFOLD = """() => document.querySelectorAll("details:is(.book-advanced, .book-why)").forEach(
   d => { d.open = true; })"""
 DRAWN = """box => {
   const link = box.querySelector(".book-link");

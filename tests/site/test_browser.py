@@ -387,12 +387,12 @@ def test_a_link_into_a_folded_box_opens_it(reader: Reader, site: Path) -> None:
     assert not words.is_visible()
 
 
-def test_a_link_to_a_deeper_section_or_into_it_opens_it_and_paper_shows_it(
+def test_a_link_to_an_advanced_section_or_into_it_opens_it_and_paper_shows_it(
     reader: Reader, site: Path
 ) -> None:
-    section = "deeper-reflections-in-many-dimensions"
+    section = "advanced-reflections-in-many-dimensions"
     reader.page.goto((site / "notebooks" / "08_reflections.html").as_uri())
-    inside = reader.page.locator(f"#{section} details.book-deeper [id]").first.get_attribute("id")
+    inside = reader.page.locator(f"#{section} details.book-advanced [id]").first.get_attribute("id")
     for target in (section, inside):
         reader.page.reload()
         text = reader.page.locator(f"#{section} p").first
@@ -400,7 +400,7 @@ def test_a_link_to_a_deeper_section_or_into_it_opens_it_and_paper_shows_it(
         reader.page.evaluate(JUMP, target)
         text.wait_for(state="visible")
         reader.page.evaluate(JUMP, "")
-    shut = reader.page.locator("details.book-deeper:not([open])")
+    shut = reader.page.locator("details.book-advanced:not([open])")
     assert shut.count() > 0
     reader.page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert shut.count() == 0

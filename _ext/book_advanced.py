@@ -1,7 +1,7 @@
-"""What a specialist wants stands folded under a heading that says what is inside.
+"""Sections for specialists are folded under a heading that says what is inside.
 
-A section whose title begins with "Deeper: " folds under that title, with its cells and all sections
-in it. Unfolded it reads in order. Links into it open it (``book-form.js``), paper shows it.
+A section whose title begins with "Advanced: " folds under that title, with its cells and all
+sections in it. Unfolded it reads in order. Links into it open it (``book-form.js``), paper shows it.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
-MARK = "Deeper: "
+MARK = "Advanced: "
 
 
-class FoldDeeper(SphinxPostTransform):
+class FoldAdvanced(SphinxPostTransform):
     """Fold the sections whose title begins with the mark."""
 
     default_priority = 199
@@ -28,12 +28,12 @@ class FoldDeeper(SphinxPostTransform):
                 continue
             section.insert(1, nodes.raw("", "</summary>", format="html"))
             section.insert(
-                0, nodes.raw("", '<details class="book-deeper"><summary>', format="html")
+                0, nodes.raw("", '<details class="book-advanced"><summary>', format="html")
             )
             section.append(nodes.raw("", "</details>", format="html"))
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the transform."""
-    app.add_post_transform(FoldDeeper)
+    app.add_post_transform(FoldAdvanced)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
