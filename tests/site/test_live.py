@@ -257,7 +257,7 @@ def test_a_digit_is_moved_by_keys_and_pointer_and_a_link_keeps_it(still: Any) ->
     images, labels = move.digits()
     shown, *end = move.told_apart()
     assert place(box) == tuple(end)
-    assert "In training there were no digits at this position" in box.locator(".live-said").inner_text()
+    assert "there were no digits at this position" in box.locator(".live-said").inner_text()
     digit = box.locator(".live-digit")
     digit.press("ArrowLeft")
     digit.press("Shift+ArrowUp")
