@@ -45,8 +45,8 @@ LENGTHS = "[chapter 22](../notebooks/22_length_extrapolation.ipynb)"
 VISION = "[chapter 20](../notebooks/20_vision_transformer.ipynb)"
 SPEED = "[chapter 23](../notebooks/23_speed.ipynb)"
 LONGER = Column(
-    "bits a byte added at 1,024",
-    f"Bits a byte added with 1,024 in sight after training with 64 ({LENGTHS})",
+    "bits per byte added at 1,024",
+    f"Bits per byte added with 1,024 in sight after training with 64 ({LENGTHS})",
     less=True,
 )
 KINDS: dict[str, tuple[str, Callable[[], list[Row]], dict[str, Column]]] = {
@@ -56,7 +56,7 @@ KINDS: dict[str, tuple[str, Callable[[], list[Row]], dict[str, Column]]] = {
         {
             "relative": Column(""),
             "axes": Column("coordinates"),
-            "learned": Column("learns, numbers a head"),
+            "learned": Column("learns, numbers per head"),
             "state": Column(""),
             "folds": Column("folds"),
             "cost": Column(
@@ -66,8 +66,8 @@ KINDS: dict[str, tuple[str, Callable[[], list[Row]], dict[str, Column]]] = {
             ),
             "inference": Column("inference, folded, times RoPE’s"),
             "text": Column(
-                "bits a byte at 64",
-                f"Bits a byte of a text, 64 bytes in sight, as in training ({LENGTHS})",
+                "bits per byte at 64",
+                f"Bits per byte of a text, 64 bytes in sight, as in training ({LENGTHS})",
                 less=True,
             ),
             "longer": LONGER,
@@ -91,9 +91,9 @@ KINDS: dict[str, tuple[str, Callable[[], list[Row]], dict[str, Column]]] = {
         {
             "kind": Column("compares by"),
             "causal": Column(""),
-            "kept": Column("keeps, numbers a head"),
+            "kept": Column("keeps, numbers per head"),
             "rope": Column("exact RoPE"),
-            "learned": Column("learns, numbers a head"),
+            "learned": Column("learns, numbers per head"),
             "from": Column("faster than softmax from"),
             "cost": Column(
                 "time, % of softmax’s",
@@ -101,8 +101,8 @@ KINDS: dict[str, tuple[str, Callable[[], list[Row]], dict[str, Column]]] = {
                 less=True,
             ),
             "text": Column(
-                "bits a byte, beside",
-                "Bits a byte of a text, and what it stood beside "
+                "bits per byte, beside",
+                "Bits per byte of a text, and what it stood beside "
                 "([chapter 21](../notebooks/21_language_model.ipynb))",
                 less=True,
             ),

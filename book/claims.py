@@ -60,7 +60,7 @@ def cells_of(name: str, cells: str) -> list[str]:
 
 
 def scores_of(name: str, cells: str) -> dict[str, Sequence[float]]:
-    """Return what was measured, cell → one number a seed, of the cells between bars.
+    """Return what was measured, cell → one number per seed, of the cells between bars.
 
     Raises:
         ValueError: If there is no such measure or cell.

@@ -203,7 +203,7 @@ def test_a_byte_that_was_expected_surprises_nobody(page: Open) -> None:
     told = {"GLA": {"colour": "red", "kept": KEPT, "plain": "", "first": "", "second": ""}}
     about = {"most": 20, "written": 4, "text": "abc", "seeds": 2, "models": told}
     one = live(page, "write", about)
-    one.locator(".live-bits", has_text="0.00 bits a byte").wait_for()
+    one.locator(".live-bits", has_text="0.00 bits per byte").wait_for()
     one.get_by_role("button", name="Write on").click()
     one.locator(".live-bytes", has_text="abcdefg").wait_for()
     hot, cold = (one.evaluate("t => bookLive.softmax([0, 1], t)[1]", t) for t in (2, 0.5))

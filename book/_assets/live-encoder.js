@@ -187,7 +187,7 @@ bookLive.add("encoder", (box, programs, about) => {
       knob.style.left = X(v) + "px";
       knob.style.background = paint;
       knob.setAttribute("aria-valuenow", Math.log10(v).toFixed(2));
-      knob.setAttribute("aria-valuetext", v.toPrecision(3) + " radians a token, a turn in " + number(2 * Math.PI / v) + " tokens");
+      knob.setAttribute("aria-valuetext", v.toPrecision(3) + " radians per token, a turn in " + number(2 * Math.PI / v) + " tokens");
     });
   }
 

@@ -75,7 +75,7 @@ bookLive.add("write", (box, run, about) => {
     model.then = element("p.live-then");
     const item = element("li", {}, element("p.live-name", {}, model.name), model.bits, model.line, model.then,
       element("div.live-keeps", {}, element("div.live-bar", { "aria-hidden": "true" }, model.bar), model.memory),
-      element("p.live-then", {}, "on held-out text " + model.plain + " bits a byte; on passages said twice " + model.first + " the first time, " + model.second + " the second"));
+      element("p.live-then", {}, "on held-out text " + model.plain + " bits per byte; on passages said twice " + model.first + " the first time, " + model.second + " the second"));
     item.style.setProperty("--own", model.colour);
     return item;
   }));
@@ -107,8 +107,8 @@ bookLive.add("write", (box, run, about) => {
     model.again = period ? part(period, given.length) : NaN;
     const number = (v) => (Number.isFinite(v) ? v.toFixed(2) : "…");
     model.bits.replaceChildren(...(given.length < 2 ? [] : period
-      ? ["first ", element("b", {}, number(model.once)), ", again ", element("b", {}, number(model.again)), " bits a byte"]
-      : [element("b", {}, number(model.once)), " bits a byte"]));
+      ? ["first ", element("b", {}, number(model.once)), ", again ", element("b", {}, number(model.again)), " bits per byte"]
+      : [element("b", {}, number(model.once)), " bits per byte"]));
     const now = model.read.kept(all.length), full = models[0].read.kept(MOST + LONGEST);
     model.memory.textContent = "keeps " + kilobytes(now) + " a layer" + (now < model.read.kept(all.length + 1) ? ", " + 4 * (model.read.kept(1) - model.read.kept(0)) + " bytes more with each byte" : ", at any length");
     model.bar.style.width = (100 * now) / full + "%";
@@ -134,7 +134,7 @@ bookLive.add("write", (box, run, about) => {
     if (given.length < 2) { return "Type at least two bytes."; }
     const told = (model) => model.name + " " + (period ? model.once.toFixed(1) + " → " + model.again.toFixed(1) : model.once.toFixed(2));
     const wrote = models[0].written.length ? " Each wrote " + models[0].written.length + " bytes on." : "";
-    return (period ? "A passage comes again. Bits a byte, first and again: " : "Bits a byte: ") + models.map(told).join(", ") + "." + wrote;
+    return (period ? "A passage comes again. Bits per byte, first and again: " : "Bits per byte: ") + models.map(told).join(", ") + "." + wrote;
   }
 
   /* ---- reading and writing: each model goes on by itself, and the worker serves them in turn ---- */

@@ -571,13 +571,13 @@ def free_projection(features: int) -> Drawn:
     axes = layout(
         height=320,
         title_text=f"layer {whole:.2f}, attention {core:.2f} times as fast",
-        xaxis=axis("thousand multiplications a token", 0, 1350),
+        xaxis=axis("thousand multiplications per token", 0, 1350),
         margin={"l": 128},
         showlegend=False,
     )
     return Drawn(
         go.Figure([drawn], axes),
-        f"Thousands of multiplications for a token, with {features:.0f} features: "
+        f"Thousands of multiplications per token, with {features:.0f} features: "
         f"{projection:.0f} in the random projection, {sums:.0f} in the sums of linear attention, "
         f"{linear:.0f} in the four projections of the layer and {inner:.0f} in its feed-forward "
         "part. Without the "

@@ -67,10 +67,10 @@ def copied_pieces(layer: str, step: str) -> Drawn:
         margin={"l": 54, "r": 18, "t": 44, "b": 128},
         title_text=f"{layer}, after {step} steps",
         xaxis=axis("bytes in a piece", 1.15, 2.16, type="log", tickvals=list(PERIODS)),
-        yaxis=axis("bits a byte, second copy", 0, 3.4),
+        yaxis=axis("bits per byte, second copy", 0, 3.4),
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"Bits a byte of the second copy against the bytes of a piece: {layer}, after "
+        f"Bits per byte of the second copy against the bytes of a piece: {layer}, after "
         f"{step} steps. At 16 and 128 bytes: {'; '.join(told)}.",
     )

@@ -270,7 +270,7 @@ MARKS = {"none": "square-open", "headwise": "circle", "elementwise": "diamond"}
 LEAST = 1e-5
 
 Seeds = Mapping[tuple[str, str, bool], Mapping[str, Sequence[Sequence[float]]]]
-"""Attention, gate and start token → what was measured → a row a seed, a column a kind."""
+"""Attention, gate and start token → what was measured → a row per seed, a column per kind."""
 
 
 def gated_runs(kind: str, start: bool, *, recorded: Seeds) -> Drawn:

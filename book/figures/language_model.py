@@ -109,14 +109,14 @@ BITS = [round(0.005 * i, 3) for i in range(31)]
 
 @computed
 def _more(unit: Tensor) -> dict[str, Tensor]:
-    """Return by how many percent perplexity grows with bits a byte, and the bits of 5% and 10%."""
+    """Return by how many percent perplexity grows with bits per byte, and those of 5% and 10%."""
     bits = torch.tensor(BITS, dtype=torch.float64)
     shares = torch.tensor([0.05, 0.1], dtype=torch.float64)
     return {"more": 100 * (2 ** (unit * bits) - 1), "strict": (1 + shares).log2() / unit}
 
 
 def unit_strictness(unit: float) -> Drawn:
-    """Draw how much perplexity a difference in bits a byte makes, :eq:`eq-perplexity`.
+    """Draw how much perplexity a difference in bits per byte makes, :eq:`eq-perplexity`.
 
     Args:
         unit: Bytes c of the unit that perplexity counts.
@@ -136,21 +136,21 @@ def unit_strictness(unit: float) -> Drawn:
     axes = layout(
         height=360,
         margin={"l": 54, "r": 14, "t": 44, "b": 84},
-        title_text=f"5% of perplexity: {five:.3f} bits a byte",
-        xaxis=axis("bits a byte more", 0, 0.15, dtick=0.05),
+        title_text=f"5% of perplexity: {five:.3f} bits per byte",
+        xaxis=axis("bits per byte more", 0, 0.15, dtick=0.05),
         yaxis=axis("perplexity more, in %", 0, 30, dtick=10),
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"How many percent perplexity grows with the bits a byte, for units of {unit:g} bytes and "
-        f"for bytes. 5% are {five:.3f} bits a byte here, 10% are {ten:.3f}.",
+        f"How many percent perplexity grows with the bits per byte, for units of {unit:g} bytes "
+        f"and for bytes. 5% are {five:.3f} bits per byte here, 10% are {ten:.3f}.",
     )
 
 
 BASE = "softmax, RoPE"
 """The model that the others are compared with."""
 FLOORS = (3.34, 2.53, 2.29)
-"""Bits a byte of tables that count after one, two and three bytes, as the chapter finds them."""
+"""Bits per byte of tables that count after one, two and three bytes, as the chapter finds them."""
 LOGGED = [*range(0, 4000, 100), 3999]
 """Steps whose losses are recorded."""
 FIRST = {"softmax": "softmax", "half": "softmax", "FAVOR+": "favor", "ELU": "elu", "ReLU": "relu",
@@ -191,7 +191,7 @@ def _within(percent: Tensor, unit: Tensor, bits: list[list[float]], base: int) -
 
 
 def within_percent(percent: float, unit: float) -> Drawn:
-    """Draw the bits a byte of models, and who is within a percentage: :eq:`eq-perplexity`.
+    """Draw the bits per byte of models, and who is within a percentage: :eq:`eq-perplexity`.
 
     Args:
         percent: Of perplexity, by which a model may be above softmax with RoPE.
@@ -230,14 +230,14 @@ def within_percent(percent: float, unit: float) -> Drawn:
         margin={"l": 152, "r": 14, "t": 44, "b": 48},
         title_text=f"within {percent:g}%, {found['more']:.3f} bits: "
         f"{found['count']:.0f} of {len(names) - 1}",
-        xaxis=axis("bits a byte on the test text", 1.72, 3.6, dtick=0.5),
+        xaxis=axis("bits per byte on the test text", 1.72, 3.6, dtick=0.5),
         yaxis=axis(low=len(names) - 0.4, high=-1.6, tickvals=[*rows], showgrid=False,
                    zeroline=False, ticktext=["<br>".join(wrap(name, 24)) for name in names]),
     )  # fmt: skip
     told = "; ".join(f"{name} {sum(v) / len(v):.2f}" for name, v in zip(names, bits, strict=True))
     return Drawn(
         go.Figure(traces, axes),
-        f"Bits a byte of {len(names)} models, a row each, their seeds and the interval of the "
+        f"Bits per byte of {len(names)} models, a row each, their seeds and the interval of the "
         f"mean: {told}. Tables that count after one byte and more have "
         f"{', '.join(f'{x:.2f}' for x in FLOORS)}. {percent:g}% over {BASE}, in units of {unit:g} "
         f"bytes, are {found['more']:.3f} bits, and {found['count']:.0f} of {len(names) - 1} have "
@@ -338,6 +338,6 @@ def lead_by_step(step: int) -> Drawn:
     told = ", ".join(f"{name} {x:+.2f}" for name, x in zip(names, found["now"], strict=True))
     return Drawn(
         go.Figure(traces, axes),
-        f"Bits a byte below softmax with RoPE against the step, above 0 for a model that is ahead. "
-        f"At step {step:,g}: {told}; from {last:+.2f} to {first:+.2f}.",
+        f"Bits per byte below softmax with RoPE against the step, above 0 for a model that is ahead"
+        f". At step {step:,g}: {told}; from {last:+.2f} to {first:+.2f}.",
     )

@@ -316,11 +316,11 @@ def _among(
 
 
 def read_on(method: str, *, recorded: Seeds) -> Drawn:
-    """Draw the bits a byte of one method among all, against how many bytes it reads.
+    """Draw the bits per byte of one method among all, against how many bytes it reads.
 
     Args:
         method: A name in ``recorded``.
-        recorded: Bits a byte at each of the study's lengths.
+        recorded: Bits per byte at each of the study's lengths.
 
     Returns:
         A figure with a curve for each method, and one of them in colour with its interval.
@@ -331,12 +331,12 @@ def read_on(method: str, *, recorded: Seeds) -> Drawn:
         title_text=f"{method}: {values[0]:.2f} bits at 64, {values[-1]:.2f} at 1,024",
         xaxis=axis("bytes read", math.log10(58), math.log10(1130), type="log",
                    tickvals=LENGTHS, ticktext=[f"{n:,}" for n in LENGTHS]),
-        yaxis=axis("bits a byte", 2, 5.8, dtick=1),
+        yaxis=axis("bits per byte", 2, 5.8, dtick=1),
     )  # fmt: skip
     told = ", ".join(f"{v:.2f}" for v in values)
     return Drawn(
         go.Figure(_among(method, recorded, LENGTHS), axes),
-        f"Bits a byte of the same text against the bytes read, 64 to 1,024, a line for each of "
+        f"Bits per byte of the same text against the bytes read, 64 to 1,024, a line for each of "
         f"{len(recorded)} methods. In colour, with its interval, {method}: {told}.",
     )
 
@@ -394,7 +394,7 @@ def lost_and_found(
 
     Args:
         tokens: That are read, a name in ``recorded``.
-        recorded: Tokens → method → bits a byte more than at 64, and the share of needles found.
+        recorded: Tokens → method → bits per byte more than at 64, and the share of needles found.
 
     Returns:
         A figure of a dot for each method, with its name.
@@ -413,12 +413,12 @@ def lost_and_found(
     axes = layout(
         height=400,
         title_text=f"{tokens} tokens read, 64 in training",
-        xaxis=axis("bits a byte lost on text", -0.15, 3, dtick=1),
+        xaxis=axis("bits per byte lost on text", -0.15, 3, dtick=1),
         yaxis=axis("share of needles found", 0.3, 1.05, dtick=0.2),
     )
     told = "; ".join(f"{name} {x:.2f} and {y:.2f}" for name, (x, y) in found.items())
     return Drawn(
         go.Figure(marks, axes),
-        f"A dot for each method at {tokens} tokens: bits a byte lost on text, against 64, and the "
-        f"share of needles found. {told}.",
+        f"A dot for each method at {tokens} tokens: bits per byte lost on text, against 64, and "
+        f"the share of needles found. {told}.",
     )

@@ -266,7 +266,9 @@ def counted_products(features: int, chunk: int) -> Drawn:
         height=380,
         title_text=f"one state is cheaper from {crossing:,.0f} tokens on",
         xaxis=tokens_axis([16, 128, 1024, 8192], 0.9, 4.52),
-        yaxis=axis("multiplications a token", 2, 7.6, type="log", dtick=1, exponentformat="power"),
+        yaxis=axis(
+            "multiplications per token", 2, 7.6, type="log", dtick=1, exponentformat="power"
+        ),
     )
     return Drawn(
         go.Figure(drawn, axes),

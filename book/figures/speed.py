@@ -93,7 +93,7 @@ def attention_work(method: str, n: Any, d: Any, m: Any) -> dict[str, Any]:
 
 
 Curve = tuple[str, str, Sequence[int], Sequence[float]]
-"""Colour and dash of a method, its lengths, and milliseconds a head."""
+"""Colour and dash of a method, its lengths, and milliseconds per head."""
 
 
 def recorded_times(
@@ -155,10 +155,10 @@ def recorded_times(
         Panel(
             lines,
             x=marks.tokens_axis([128, 1024, 8192], math.log10(56), math.log10(40_000)),
-            y=milliseconds("ms a head", *decades),
+            y=milliseconds("ms per head", *decades),
             shapes=[marks.upright(tokens, width=1.5, dash="dot")],
         ),
-        Panel([bars], x=milliseconds(f"ms a head, n = {tokens:,}, × {first}’s", *decades)),
+        Panel([bars], x=milliseconds(f"ms per head, n = {tokens:,}, × {first}’s", *decades)),
         heights=(0.52, 0.32),
         height=600,
         margin={"l": 84, "r": 14, "t": 14, "b": 92},
@@ -167,7 +167,7 @@ def recorded_times(
     words = "; ".join(f"{label} {text}" for label, text in told.items())
     return Drawn(
         fig,
-        f"Recorded milliseconds a head against the number of tokens, {mask}, both logarithmic: "
+        f"Recorded milliseconds per head against the number of tokens, {mask}, both logarithmic: "
         f"softmax rises most steeply. Bars at {tokens:,} "
         f"tokens, with the time over that of {first}: {words}.",
     )
@@ -256,7 +256,7 @@ def _machine() -> list[float]:
 
 @cache
 def _medians() -> dict[str, list[tuple[int, float]]]:
-    """Return name of a method → lengths, and the milliseconds a head that it took there."""
+    """Return name of a method → lengths, and the milliseconds per head that it took there."""
     attention = records("attention")["cpu"]
     names = {"softmax": "SDPA", "relu": "ReLU", "favor": "FAVOR+ attention"}
     found = {name: ladder(attention, called)[:2] for name, called in names.items()}
@@ -351,10 +351,10 @@ def attention_times(tokens: int, channels: int, features: int) -> Drawn:
         Panel(
             curves,
             x=marks.tokens_axis([64, 512, 4096, 32768], math.log10(56), math.log10(150_000)),
-            y=milliseconds("ms a head"),
+            y=milliseconds("ms per head"),
             shapes=[marks.upright(tokens, width=1.5, dash="dot")],
         ),
-        Panel([bars], x=milliseconds("least ms a head, and what sets it")),
+        Panel([bars], x=milliseconds("least ms per head, and what sets it")),
         heights=(0.55, 0.29),
         height=640,
         margin={"l": 108, "r": 14, "t": 30, "b": 92},

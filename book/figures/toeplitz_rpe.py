@@ -181,7 +181,7 @@ def toeplitz_memory(features: int) -> Drawn:
     """Draw the memory of the algorithm's arrays and of the matrix, against the number of tokens.
 
     For 256 images, float32: :eq:`eq-toeplitz-algorithm` keeps products, their spectrum and the
-    result, of m times 64 numbers a token.
+    result, of m times 64 numbers per token.
 
     Args:
         features: m.

@@ -42,7 +42,7 @@ def programs() -> dict[str, Traced]:
 
 
 def spent(kind: str) -> Callable[[Any], float]:
-    """Return the measure of a run's bits a byte."""
+    """Return the measure of a run's bits per byte."""
     return lambda run: float(run["bits"][kind])
 
 
