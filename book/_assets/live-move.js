@@ -113,7 +113,7 @@ bookLive.add("move", (box, run, about) => {
     model.card = element(model.linear ? "li.live-linear" : "li", { style: "--own: " + model.colour },
       model.said,
       element("div", {},
-        element("p.live-name", {}, model.name, element("small", {}, " " + model.note)),
+        element("p.live-name", {}, model.title, element("small", {}, " " + model.note)),
         element("div.live-bars", { "aria-hidden": "true" }, ...model.bars),
         element("p.live-score", {}, percent(model.test) + " → " + percent(model.moved) + " %")),
       model.map);
@@ -363,7 +363,7 @@ bookLive.add("move", (box, run, about) => {
     pen.beginPath();
     pen.arc((state.column / PATCH + 0.5) * cell, (state.row / PATCH + 0.5) * cell, 0.3 * cell, 0, 2 * Math.PI);
     pen.stroke();
-    model.map.setAttribute("aria-label", model.name + ": right at " + hits + " of " + known + " places");
+    model.map.setAttribute("aria-label", model.title + ": right at " + hits + " of " + known + " places");
   }
 
   /* What the framed patch attends to; a negative weight, which some linear kinds have, in another colour. */
@@ -382,7 +382,7 @@ bookLive.add("move", (box, run, about) => {
     pen.lineWidth = 1.5;
     pen.strokeStyle = ink();
     pen.strokeRect((state.patch % GRID) * cell, Math.floor(state.patch / GRID) * cell, cell, cell);
-    model.map.setAttribute("aria-label", model.name + ": looks most at row " + (Math.floor(where / GRID) + 1) + ", column " + (where % GRID + 1) + " of the patches");
+    model.map.setAttribute("aria-label", model.title + ": looks most at row " + (Math.floor(where / GRID) + 1) + ", column " + (where % GRID + 1) + " of the patches");
   }
 
   function drawMap(model) { (state.patch === null ? drawPlaces : drawLook)(model); }
@@ -419,7 +419,7 @@ bookLive.add("move", (box, run, about) => {
     const wrong = models.filter((model) => model.said.textContent !== String(label()));
     const inside = state.row <= KNOWN && state.column <= KNOWN;
     const answers = wrong.length === 0 ? "All six are right." : wrong.length === models.length ? "All six are wrong."
-      : "Wrong: " + wrong.map((model) => model.name + " says " + model.said.textContent).join("; ") + ". The others are right.";
+      : "Wrong: " + wrong.map((model) => model.title + " says " + model.said.textContent).join("; ") + ". The others are right.";
     const look = "The maps show where the framed patch looks in layer " + state.layer + ", a mean over three heads; red is a negative weight. ";
     const taken = state.digit < 0 ? "Taken for a " + label() + ", which the six models together find likeliest in the corner. " : "";
     const place = inside ? "Here digits stood in training. " : "Here no digit stood in training. ";
