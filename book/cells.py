@@ -119,7 +119,7 @@ TESTED = {
     "counted": "twice the resolution, patches counted",
 }
 DISTANCES = {str(n): f"{n:,} tokens later" for n in (64, 128, 256, 512, 1024, 2048)}
-ROWS = ("iid", "hadamard", "circulant", "unit-circulant", "simplex")
+ROWS: tuple[str, ...] = ("iid", "hadamard", "circulant", "unit-circulant", "simplex")
 ROWS += ("simplex-hadamard", "simplex-circulant", "learned")
 KERNELS = {name: f"favor-{name}" for name in ROWS}
 TEXT = Record(model=True, codes={"circulant": "favor-circulant"})

@@ -181,6 +181,8 @@ def _direction(spoken: list[str], family: Family, cells: list[str]) -> list[str]
     wrong = [f"counts {n!r} of {len(held)}" for n in counted if COUNTS.index(n) != len(held)]
     if SURE in spoken and not {*held} <= {"ahead", "behind"}:
         wrong.append(f"says {SURE!r} of what is not")
+    if "within" in spoken and not {*cells} <= family.limits.keys():
+        wrong.append("says 'within' of what has no limit")
     wrong += ["says 'both' of more, or of one"] if "both" in spoken and len(held) != 2 else []
     parts = [{*claim.split(", ")} for claim in held]
     if estimates := {

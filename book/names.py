@@ -2,7 +2,7 @@
 
 A name in code is a key: of a registry, a record, a claim or an address. :func:`display` has the
 words that a reader sees for it, put together from those of its parts; :func:`drawn_as` has the
-method whose colour it is drawn in, and :func:`broken` breaks a name for a narrow legend.
+method whose colour it is drawn in, and :func:`wrapped` breaks a name for a narrow legend.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from textwrap import wrap
 from typing import NamedTuple
 
-__all__ = ["Parts", "broken", "display", "drawn_as", "named", "parts_of"]
+__all__ = ["Parts", "display", "drawn_as", "named", "parts_of", "wrapped"]
 
 KERNELS = {
     "softmax": "Softmax",
@@ -254,6 +254,6 @@ def drawn_as(name: str) -> str:
     return parts.weight or kernel or parts.encoder
 
 
-def broken(text: str, width: int) -> str:
+def wrapped(text: str, width: int, end: str = "<br>") -> str:
     """Return a text with breaks between words, so that no line of a legend is wider."""
-    return "<br>".join(wrap(text, width))
+    return end.join(wrap(text, width, break_long_words=False))

@@ -16,6 +16,7 @@ from benchmarks.goals import MODES
 from benchmarks.recorded import Compared, ladder, rates, records
 from book.figures import marks
 from book.figures.toeplitz_rpe import toeplitz_operations
+from book.names import display, wrapped
 from book.recorded import data
 from lab.explore import COLOURS, Drawn, Panel, computed, layout, panels, pick
 from lab.explore.style import PALETTE
@@ -27,11 +28,11 @@ __all__ = ["attention_times", "attention_work", "peer_times", "recorded_times"]
 LENGTHS = [2**k for k in range(6, 18)]
 NUMBER = 4  # bytes of a float32
 METHODS = {  # name → label, colour, dash
-    "softmax": ("softmax", "softmax", "solid"),
-    "relu": ("ReLU", "relu", "solid"),
-    "favor": ("FAVOR+", "favor", "solid"),
-    "toeplitz": ("Toeplitz, rows", "toeplitz", "dot"),
-    "toeplitz-fft": ("Toeplitz, FFT", "toeplitz", "longdash"),
+    "softmax": (display("softmax"), "softmax", "solid"),
+    "relu": (display("relu"), "relu", "solid"),
+    "favor": (display("favor"), "favor", "solid"),
+    "toeplitz": (f"{display('toeplitz')}, by rows", "toeplitz", "dot"),
+    "toeplitz-fft": (f"{display('toeplitz')}, by FFT", "toeplitz", "longdash"),
 }
 
 
@@ -336,7 +337,7 @@ def attention_times(tokens: int, channels: int, features: int) -> Drawn:
     labels = [label for label, _, _ in METHODS.values()]
     bars = marks.bars(
         found["here"][::-1],
-        labels[::-1],
+        [wrapped(label, 17) for label in labels[::-1]],
         [COLOURS[colour] for _, colour, _ in METHODS.values()][::-1],
         orientation="h",
         text=[f"{ms}: {limit}" for ms, limit in zip(told, limits, strict=True)][::-1],
@@ -356,8 +357,8 @@ def attention_times(tokens: int, channels: int, features: int) -> Drawn:
         ),
         Panel([bars], x=milliseconds("least ms per head, and what sets it")),
         heights=(0.55, 0.29),
-        height=640,
-        margin={"l": 108, "r": 14, "t": 30, "b": 92},
+        height=690,
+        margin={"l": 132, "r": 14, "t": 30, "b": 132},
         bargap=0.3,
     )
     said = ", ".join(
