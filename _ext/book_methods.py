@@ -5,10 +5,10 @@
     ```
 
 stands for the rows of ``book.methods``, one for every registered name, with the words that are
-given here in those that have some. A row says what its method has and, as a mark on a scale, what
-it costs or what the pressed button asks for; opened it has the words, all numbers, its code and its
-chapter. ``book-methods.js`` lets rows stay or go; without it all stand. The address of a choice is
-``[these](methods:images,relative)``.
+given here in those that have some. A row has the display name of its method and its name in code,
+says what it has and, as a mark on a scale, what it costs or what the pressed button asks for;
+opened it has the words, all numbers, its code and its chapter. ``book-methods.js`` lets rows stay
+or go; without it all stand. The address of a choice is ``[these](methods:images,relative)``.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from sphinx.util.docutils import SphinxDirective
 from _ext.book_choice import FOLDER, numbers, told
 from _ext.book_tables import rounded
 from book.methods import MISSING, MUST, NEEDS, READS, Row, amount, attentions, encoders
+from book.names import display
 
 
 class Column(NamedTuple):
@@ -112,10 +113,12 @@ KINDS: dict[str, tuple[str, Callable[[], list[Row]], dict[str, Column]]] = {
                 "Values recalled of 32 pairs, keys shifted "
                 "([chapter 19](../notebooks/19_associative_recall.ipynb))",
             ),
-            "images": Column("MNIST, axial", f"MNIST’s digits named, with `axial` ({VISION})"),
+            "images": Column(
+                "MNIST, Axial RoPE", f"MNIST’s digits named, with Axial RoPE ({VISION})"
+            ),
             "volumes": Column(
-                "volumes, axial",
-                f"Directions named in the opposite corner, with `axial` ({VISION})",
+                "volumes, Axial RoPE",
+                f"Directions named in the opposite corner, with Axial RoPE ({VISION})",
             ),
         },
     ),
@@ -249,7 +252,8 @@ def one(
         links.append(f"{{py:{role}}}`{row.code.rpartition('.')[2]} <{row.code}>`")
     return [
         f'<details class="book-method" id="method-{row.name}" data-has="{" ".join(stays)}">'
-        f"<summary><code>{row.name}</code><span class='book-tags'>{tags}</span>{marks}</summary>",
+        f'<summary><span class="book-name">{display(row.name)} <code>{row.name}</code></span>'
+        f'<span class="book-tags">{tags}</span>{marks}</summary>',
         "",
         words,
         "",

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from book.names import Parts, display, named, parts_of
+from book.names import Parts, display, drawn_as, named, parts_of
 
-__all__ = ["shown"]
+__all__ = ["coloured", "shown"]
 
 NONE: Mapping[str, str] = MappingProxyType({})
 
@@ -199,13 +199,35 @@ def shown(cell: str, record: str) -> str:
     Raises:
         ValueError: If a word of it is not known; the message says where to add it.
     """
-    told = RECORDS.get(record.split(", ")[0], Record())
+    told = _record(record)
+    parts, words = _parts(cell, told)
+    method = _method(parts, told)
+    return ", ".join(filter(None, (method, *words))).replace(", + ", " + ")
+
+
+def coloured(cell: str, record: str) -> str:
+    """Return the method whose colour in ``COLOURS`` a cell is drawn in.
+
+    Args:
+        cell: Its key.
+        record: As for :func:`shown`.
+    """
+    told = _record(record)
+    parts, _ = _parts(cell, told)
+    return drawn_as(", ".join(parts) or told.method)
+
+
+def _record(names: str) -> Record:
+    return RECORDS.get(names.split(", ")[0], Record())
+
+
+def _parts(cell: str, told: Record) -> tuple[list[str], list[str]]:
+    """Return the parts of a cell's method, and all other words in what they say."""
     parts, words = list[str](), list[str]()
     for word in _split(cell, told):
         for found, is_part in _read(word, told):
             (parts if is_part else words).append(found)
-    method = _method(parts, told)
-    return ", ".join(filter(None, (method, *words))).replace(", + ", " + ")
+    return parts, words
 
 
 def _split(cell: str, told: Record) -> list[str]:

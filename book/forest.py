@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -99,15 +100,15 @@ def _draw(axis: Axes, family: Family, cell: str, row: int, colour: str) -> None:
         axis.plot([mean, mean], [row - 0.2, row + 0.2], lw=2.2, **look)
 
 
-def _held(family: Family, cell: str) -> str:
+def held(family: Family, cell: str) -> str:
     """Return what the record tells of a comparison; of one with a limit, on which side it is."""
-    claim = family.claims[cell]
-    if not family.limits.get(cell):
+    claim = family.claims[cell].replace("open", "inconclusive")
+    most = family.limits.get(cell, 0)
+    if not family.less or most <= 0:
         return claim
-    limit = f"the limit of {family.shown(family.limits[cell]):.3g}"
-    for word, side in (("ahead", "within"), ("behind", "beyond")):
-        claim = claim.replace(word, f"{side} {limit}")
-    return claim.replace("open", f"on neither side of {limit}")
+    limit = f"the limit of {family.shown(most):.3g}"
+    sides = {"ahead": "within", "behind": "beyond", "inconclusive": "inconclusive about"}
+    return re.sub("|".join(sides), lambda word: f"{sides[word[0]]} {limit}", claim)
 
 
 def _told(family: Family, title: str, rows: Mapping[str, str], label: str) -> str:
@@ -116,6 +117,6 @@ def _told(family: Family, title: str, rows: Mapping[str, str], label: str) -> st
     told = []
     for words, cell in rows.items():
         mean, low, high = (f"{x:.{digits}f}".replace("-", "−") for x in family.found(cell))
-        told.append(f"{words} {mean} ({low} to {high}), {_held(family, cell)}")
+        told.append(f"{words} {mean} ({low} to {high}), {held(family, cell)}")
     head = f"{title}: {label}" if title else label
     return f"{head}, mean and interval of each row beside a line at 0. {'; '.join(told)}."

@@ -177,8 +177,8 @@ def display(name: str, *, model: bool = False) -> str:
     Args:
         name: A name of a registry, such as ``"favor-circulant"``, or of a record, such as
             ``"circulant, RoPE"``.
-        model: Whether it is a whole model, so that a kernel alone has no positions: "Softmax,
-            NoPE".
+        model: Whether it is a whole model, so that a kernel alone has no positions, "Softmax,
+            NoPE", and "circulant" is one.
 
     Returns:
         Words in which no name of the code is left.
@@ -193,6 +193,8 @@ def display(name: str, *, model: bool = False) -> str:
     if halves := HALVES.fullmatch(name):
         first = {"softmax": "softmax", "window": "softmax in a window"}[halves[1]]
         return f"Hybrid: {first} + {_beside(halves[2])}"
+    if model and name == "circulant":
+        name = "favor-circulant"
     return named(parts_of(name), model=model)
 
 
@@ -256,4 +258,4 @@ def drawn_as(name: str) -> str:
 
 def wrapped(text: str, width: int, end: str = "<br>") -> str:
     """Return a text with breaks between words, so that no line of a legend is wider."""
-    return end.join(wrap(text, width, break_long_words=False))
+    return end.join(wrap(text, width, break_long_words=False, break_on_hyphens=False))

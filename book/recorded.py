@@ -15,6 +15,7 @@ from benchmarks.goals import MODES
 from benchmarks.models import LAYERS
 from benchmarks.recorded import blocks, ladder, records
 from benchmarks.scaling import crossover
+from book.names import display
 from lab.records import gather, read_record
 from lab.theory.spread import interval, mean
 
@@ -138,7 +139,7 @@ def beside(name: str) -> tuple[str, list[float]] | None:
         if set(told) <= {"attention", "encoder"} and "encoder" in told and attention == name:
             return "RoPE", bits[cell]
         if told.get("weight") == name and attention in ("relu", "elu") and "gate" not in told:
-            return attention, bits[cell]
+            return display(attention), bits[cell]
     return None
 
 

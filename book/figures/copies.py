@@ -5,6 +5,7 @@ from __future__ import annotations
 import plotly.graph_objects as go
 
 from book import names
+from book.cells import coloured
 from book.figures.marks import axis, dots, line
 from book.measures import copied
 from lab.explore import COLOURS, Drawn, layout
@@ -24,7 +25,7 @@ STEPS = ("400", "800", "1,200")
 
 def drawn_as(cell: str) -> str:
     """Return the method whose colour a cell of the study has."""
-    return names.drawn_as(next(kind for kind in KINDS if cell.startswith(kind)))
+    return coloured(cell, "copy_distance")
 
 
 def copied_pieces(layer: str, step: str) -> Drawn:

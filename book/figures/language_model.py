@@ -10,8 +10,9 @@ import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
+from book.cells import coloured
 from book.figures.marks import axis, bars, dots, line, rounded, segments
-from book.names import display, drawn_as, wrapped
+from book.names import display, wrapped
 from lab.explore import COLOURS, PALETTE, Drawn, computed, layout
 from lab.records import read_record
 from lab.theory.spread import interval, mean
@@ -153,7 +154,11 @@ FLOORS = (3.34, 2.53, 2.29)
 """Bits per byte of tables that count after one, two and three bytes, as the chapter finds them."""
 LOGGED = [*range(0, 4000, 100), 3999]
 """Steps whose losses are recorded."""
-method = drawn_as
+
+
+def method(name: str) -> str:
+    """Return the method whose colour a model has, or a cell of a claim about one."""
+    return coloured(name, "language")
 
 
 def said(name: str) -> str:
@@ -219,8 +224,8 @@ def within_percent(percent: float, unit: float) -> Drawn:
     ]  # fmt: skip
     traces[-1].marker.opacity = found["shown"]
     axes = layout(
-        height=600,
-        margin={"l": 152, "r": 14, "t": 44, "b": 48},
+        height=720,
+        margin={"l": 158, "r": 14, "t": 44, "b": 48},
         title_text=f"within {percent:g}%, {found['more']:.3f} bits: "
         f"{found['count']:.0f} of {len(names) - 1}",
         xaxis=axis("bits per byte on the test text", 1.72, 3.6, dtick=0.5),
@@ -264,14 +269,14 @@ def leads_in_units(unit: float) -> Drawn:
     least, most = found["ends"]
     rows = bars(
         found["percent"],
-        [wrapped(name, 22) for name in bits],
+        [wrapped(name, 25) for name in bits],
         [COLOURS[method(name)] for name in models],
         orientation="h",
         hover="%{x:.1f}%",
     )
     axes = layout(
-        height=480,
-        margin={"l": 148, "r": 14, "t": 44, "b": 48},
+        height=580,
+        margin={"l": 164, "r": 14, "t": 44, "b": 48},
         title_text=f"units of {unit:g} bytes: {least:+.1f}% to {most:+.1f}%",
         xaxis=axis(f"% over {said(BASE)}", -20, 34, dtick=10),
         yaxis={"type": "category", "range": [len(bits) - 0.5, -0.5]},

@@ -337,7 +337,7 @@ def attention_times(tokens: int, channels: int, features: int) -> Drawn:
     labels = [label for label, _, _ in METHODS.values()]
     bars = marks.bars(
         found["here"][::-1],
-        [wrapped(label, 17) for label in labels[::-1]],
+        [wrapped(label, 16) for label in labels[::-1]],
         [COLOURS[colour] for _, colour, _ in METHODS.values()][::-1],
         orientation="h",
         text=[f"{ms}: {limit}" for ms, limit in zip(told, limits, strict=True)][::-1],
@@ -358,7 +358,7 @@ def attention_times(tokens: int, channels: int, features: int) -> Drawn:
         Panel([bars], x=milliseconds("least ms per head, and what sets it")),
         heights=(0.55, 0.29),
         height=690,
-        margin={"l": 132, "r": 14, "t": 30, "b": 132},
+        margin={"l": 114, "r": 14, "t": 30, "b": 132},
         bargap=0.3,
     )
     said = ", ".join(

@@ -351,7 +351,7 @@ def looked_back(
             Panel(
                 [seeds, mean],
                 task,
-                x=axis("accuracy", 0, 1.5, tickvals=[0, 0.5, 1]),
+                x=axis("accuracy", 0, 1.75, tickvals=[0, 0.5, 1]),
                 y=downwards(len(found), tickvals=places, **labels),
             )
         )
