@@ -189,7 +189,7 @@ def live(page: Open, name: str, about: dict[str, Any], run: str = RUN, to: str =
 
 
 def test_a_memory_is_judged_by_the_latest_value(page: Open) -> None:
-    told = {"sum": {"colour": "red", "kept": KEPT, "once": "", "overwritten": ""}}
+    told = {"sum": {"title": "Sum", "colour": "red", "kept": KEPT, "once": "", "overwritten": ""}}
     about = {"most": 8, "asked": 0, "seeds": 2, "memories": told}
     for pairs, judged in (
         ([[0, 1], [0, 2]], "An old value: sum."),
@@ -200,7 +200,7 @@ def test_a_memory_is_judged_by_the_latest_value(page: Open) -> None:
 
 
 def test_a_byte_that_was_expected_surprises_nobody(page: Open) -> None:
-    told = {"GLA": {"colour": "red", "kept": KEPT, "plain": "", "first": "", "second": ""}}
+    told = {"GLA": {"title": "GLA decay", "colour": "red", "kept": KEPT, "plain": "", "first": "", "second": ""}}
     about = {"most": 20, "written": 4, "text": "abc", "seeds": 2, "models": told}
     one = live(page, "write", about)
     one.locator(".live-bits", has_text="0.00 bits per byte").wait_for()

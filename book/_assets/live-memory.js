@@ -35,7 +35,7 @@ bookLive.add("memory", (box, run, about) => {
   } }, "another list");
   const said = element("p.live-said", { role: "status" });
   const cards = element("ul.live-memories", {}, ...memories.map((memory) => {
-    memory.table = element("canvas.live-table", { role: "img", "aria-label": memory.name + " has not been queried yet", onclick: (event) => {
+    memory.table = element("canvas.live-table", { role: "img", "aria-label": memory.title + " has not been queried yet", onclick: (event) => {
       const row = Math.floor((event.offsetY / memory.table.clientHeight) * (KEYS.length + 1)) - 1;
       if (row >= 0) { change({ asked: row }); }
     } });
@@ -45,7 +45,7 @@ bookLive.add("memory", (box, run, about) => {
     memory.answer = element("p.live-answered");
     memory.changed = element("figcaption");
     const item = element("li", {},
-      element("p.live-name", {}, memory.name, " ", memory.size), memory.answer,
+      element("p.live-name", {}, memory.title, " ", memory.size), memory.answer,
       element("div.live-memory", {}, memory.table,
         element("figure", {}, element("figcaption", {}, "keeps"), memory.all),
         element("figure", {}, memory.changed, memory.last)),
@@ -148,7 +148,7 @@ bookLive.add("memory", (box, run, about) => {
     drawNumbers(memory.all, now, scale, memory.colour);
     drawNumbers(memory.last, now.map((line, i) => line.map((v, j) => v - before[i][j])), scale, memory.colour);
     memory.changed.textContent = pairs ? written([state.pairs[pairs - 1]]) + " changes" : "";
-    memory.table.setAttribute("aria-label", memory.name + " would retrieve " + KEYS.map((key, k) => key + ": " + most(answers[k]) + ", " + percent(answers[k][most(answers[k])]) + ", " + verdict(k, most(answers[k]))).join("; "));
+    memory.table.setAttribute("aria-label", memory.title + " would retrieve " + KEYS.map((key, k) => key + ": " + most(answers[k]) + ", " + percent(answers[k][most(answers[k])]) + ", " + verdict(k, most(answers[k]))).join("; "));
   }
 
   function draw() {
@@ -171,7 +171,7 @@ bookLive.add("memory", (box, run, about) => {
     const key = KEYS[state.asked], values = had(state.asked), by = {};
     memories.forEach((memory) => {
       const judged = verdict(state.asked, most(memory.shown.answers[state.asked]));
-      (by[judged] = by[judged] || []).push(memory.name);
+      (by[judged] = by[judged] || []).push(memory.title);
     });
     const asked = values.length ? key + " has " + latest(state.asked) + (old(state.asked).length ? ", before that " + old(state.asked).reverse().join(", ") : "") + ". " : key + " has no value yet. ";
     return asked + [["right", "Right: "], ["an old value", "An old value: "], ["wrong", "A value it never had: "]].filter(([judged]) => by[judged]).map(([judged, told]) => told + by[judged].join(", ") + ".").join(" ");

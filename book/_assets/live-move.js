@@ -113,7 +113,7 @@ bookLive.add("move", (box, run, about) => {
     model.card = element(model.linear ? "li.live-linear" : "li", { style: "--own: " + model.colour },
       model.said,
       element("div", {},
-        element("p.live-name", {}, model.name, element("small", {}, " " + model.note)),
+        element("p.live-name", {}, model.title, element("small", {}, " " + model.note)),
         element("div.live-bars", { "aria-hidden": "true" }, ...model.bars),
         element("p.live-score", {}, percent(model.test) + " → " + percent(model.moved) + " %")),
       model.map);
@@ -363,7 +363,7 @@ bookLive.add("move", (box, run, about) => {
     pen.beginPath();
     pen.arc((state.column / PATCH + 0.5) * cell, (state.row / PATCH + 0.5) * cell, 0.3 * cell, 0, 2 * Math.PI);
     pen.stroke();
-    model.map.setAttribute("aria-label", model.name + ": right at " + hits + " of " + known + " positions");
+    model.map.setAttribute("aria-label", model.title + ": right at " + hits + " of " + known + " positions");
   }
 
   /* What the framed patch attends to; a negative weight, which some linear kinds have, in another colour. */
@@ -382,7 +382,7 @@ bookLive.add("move", (box, run, about) => {
     pen.lineWidth = 1.5;
     pen.strokeStyle = ink();
     pen.strokeRect((state.patch % GRID) * cell, Math.floor(state.patch / GRID) * cell, cell, cell);
-    model.map.setAttribute("aria-label", model.name + ": attends most to row " + (Math.floor(where / GRID) + 1) + ", column " + (where % GRID + 1) + " of the patches");
+    model.map.setAttribute("aria-label", model.title + ": attends most to row " + (Math.floor(where / GRID) + 1) + ", column " + (where % GRID + 1) + " of the patches");
   }
 
   function drawMap(model) { (state.patch === null ? drawPlaces : drawLook)(model); }
@@ -419,7 +419,7 @@ bookLive.add("move", (box, run, about) => {
     const wrong = models.filter((model) => model.said.textContent !== String(label()));
     const inside = state.row <= KNOWN && state.column <= KNOWN;
     const answers = wrong.length === 0 ? "All six are right." : wrong.length === models.length ? "All six are wrong."
-      : "Wrong: " + wrong.map((model) => model.name + " predicts " + model.said.textContent).join("; ") + ". The others are right.";
+      : "Wrong: " + wrong.map((model) => model.title + " predicts " + model.said.textContent).join("; ") + ". The others are right.";
     const look = "The maps show what the framed patch attends to in layer " + state.layer + ", averaged over three heads; red is a negative weight. ";
     const taken = state.digit < 0 ? "Your drawing counts as a " + label() + ", the digit that the six models together predict when it is in the corner. " : "";
     const place = inside ? "In training there were digits at this position. " : "In training there were no digits at this position. ";

@@ -73,7 +73,7 @@ bookLive.add("write", (box, run, about) => {
     model.bar = element("i");
     model.line = element("p.live-bytes", { role: "img" });
     model.then = element("p.live-then");
-    const item = element("li", {}, element("p.live-name", {}, model.name), model.bits, model.line, model.then,
+    const item = element("li", {}, element("p.live-name", {}, model.title), model.bits, model.line, model.then,
       element("div.live-keeps", {}, element("div.live-bar", { "aria-hidden": "true" }, model.bar), model.memory),
       element("p.live-then", {}, "on held-out text " + model.plain + " bits per byte; on passages that come twice " + model.first + " the first time and " + model.second + " the second time"));
     item.style.setProperty("--own", model.colour);
@@ -132,7 +132,7 @@ bookLive.add("write", (box, run, about) => {
   function sentence() {
     const given = text(), period = repeats(given);
     if (given.length < 2) { return "Type at least two bytes."; }
-    const told = (model) => model.name + " " + (period ? model.once.toFixed(1) + " → " + model.again.toFixed(1) : model.once.toFixed(2));
+    const told = (model) => model.title + " " + (period ? model.once.toFixed(1) + " → " + model.again.toFixed(1) : model.once.toFixed(2));
     const wrote = models[0].written.length ? " Each model continued with " + models[0].written.length + " bytes." : "";
     return (period ? "The text comes twice. Bits per byte, first and second time: " : "Bits per byte: ") + models.map(told).join(", ") + "." + wrote;
   }

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from book.figures.marks import CELLS, axis, bars, dots, downwards, heat, line
+from book.names import display, wrapped
 from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels, pick
 from lab.explore.style import SEQUENTIAL
 
@@ -25,17 +26,6 @@ __all__ = [
 Counted = tuple[int, float, float]
 """Runs that succeed, and the ends of an interval of that number."""
 
-SAID = {
-    "relu": "ReLU",
-    "elu": "elu + 1",
-    "favor": "dense FAVOR+",
-    "favor-circulant": "circulant FAVOR+",
-    "favor-learned": "learned circulant",
-    "favor-optimal": "least variance",
-    "delta": "delta rule",
-}
-"""Map → words of the text, where they differ."""
-
 TOKENS = "A3B1C4D1E5C"
 VALUES = "1345"
 RIGHT = "4"
@@ -44,8 +34,8 @@ DEALS = {1: "A3B1C4D1E5", 2: "D2A5E3B1C2", 3: "B4E4C1A5D3"}
 
 
 def said(name: str) -> str:
-    """Return a map in words."""
-    return SAID.get(name, name)
+    """Return the display name of a map."""
+    return display(name)
 
 
 def asked_value(asked: str, deal: int) -> Drawn:
@@ -313,7 +303,7 @@ def recalled_runs(
     }
     traces = bars(
         counts,
-        list(found),
+        [wrapped(said(name), 18) for name in found],
         [COLOURS[name] for name in found],
         orientation="h",
         hover="%{y}: %{x} of 30",
@@ -330,7 +320,7 @@ def recalled_runs(
         margin={"l": 150, "r": 14, "t": 30, "b": 48},
         bargap=0.35,
     )
-    told = ", ".join(f"{name} {count}" for name, (count, _, _) in reversed(found.items()))
+    told = ", ".join(f"{said(name)} {count}" for name, (count, _, _) in reversed(found.items()))
     return Drawn(
         fig,
         f"Runs of 30 that recall more than 90% of eight pairs, {norms} norms, learning rate "

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from book.figures.marks import axis, bars, box, dots, downwards, line, rounded, segments
+from book.names import display, wrapped
 from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels, pick
 from lab.records import gather, read_record
 from stringlib import FallingWeight, RampWeight
@@ -25,10 +26,10 @@ __all__ = [
 
 LENGTH = 1000
 NAMES = {
-    "uniform": "constant",
-    "cosine": "cosine",
-    "cosine-positive": "positive",
-    "retnet": "decay",
+    "uniform": "No weight",
+    "cosine": display("cosine"),
+    "cosine-positive": display("cosine-positive"),
+    "retnet": "Fixed decay (RetNet)",
 }
 DECAY = 63 / 64
 
@@ -75,8 +76,8 @@ def nearest_share(nearest: int) -> Drawn:
         ),
         Panel(
             [
-                bars([*NAMES.values()], found["shares"], [COLOURS[name] for name in NAMES],
-                     hover="%{x}: %{y:.1%}")
+                bars([wrapped(name, 12) for name in NAMES.values()], found["shares"],
+                     [COLOURS[name] for name in NAMES], hover="%{x}: %{y:.1%}")
             ],
             y=axis("of the weight", 0, 1.05, tickformat=".0%", dtick=0.5),
         ),
@@ -178,7 +179,11 @@ def more_copies(copies: str) -> Drawn:
     drawn = [
         line(at, row, COLOURS[name], said, dash=dash, hover="%{x} M: %{y:.2f}")
         for row, name, said, dash in zip(
-            shown, ("ramp", "falling"), ("ramp", "best falling"), ("dash", "solid"), strict=True
+            shown,
+            ("ramp", "falling"),
+            map(display, ("ramp", "falling")),
+            ("dash", "solid"),
+            strict=True,
         )
     ]
     told = f"{copies} copies: the nearest tenth gets {tenths[0]:.0%} and {tenths[1]:.0%}"

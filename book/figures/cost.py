@@ -31,7 +31,7 @@ def _under_roof(
 ) -> dict[str, Tensor]:
     """Return the multiplications for a byte of softmax and of a state, and how many are possible.
 
-    ``possible`` is in billions a second; ``limit`` is 0 where memory decides, else 1.
+    ``possible`` is in billions per second; ``limit`` is 0 where memory decides, else 1.
     """
     n: Any = tokens  # the counts are of whole numbers, and hold for tensors of them
     d: Any = channels
@@ -51,8 +51,8 @@ def roofline(tokens: int, channels: int, products: float, moved: float) -> Drawn
     Args:
         tokens: n.
         channels: d of queries, keys and values, which are the features of the state too.
-        products: Multiplications that the machine does in a second.
-        moved: Bytes that it moves in a second.
+        products: Multiplications that the machine does per second.
+        moved: Bytes that it moves per second.
 
     Returns:
         A figure with a dot for each of the two on the roof.
@@ -66,7 +66,7 @@ def roofline(tokens: int, channels: int, products: float, moved: float) -> Drawn
         x, y = found["intensity"][number], found["possible"][number]
         traces.append(line([x, x], [1, y], colour, width=1.5, dash="dot"))
         traces.append(
-            dots([x], [y], colour, name, hover="%{x:.3g} for a byte: %{y:.3g} billion a second")
+            dots([x], [y], colour, name, hover="%{x:.3g} per byte: %{y:.3g} billion per second")
         )
         told.append(f"{name} {x:g}")
     limits = [pick(limit, "memory", "multiplication") for limit in found["limit"]]
@@ -74,16 +74,16 @@ def roofline(tokens: int, channels: int, products: float, moved: float) -> Drawn
     axes = layout(
         height=380,
         margin={"l": 54, "r": 14, "t": 44, "b": 84},
-        title_text=f"{said} for a byte",
-        xaxis=axis("multiplications for a byte", math.log10(low), math.log10(high), type="log",
+        title_text=f"{said} per byte",
+        xaxis=axis("multiplications per byte", math.log10(low), math.log10(high), type="log",
                    tickvals=[1, 10, 100, 1000], ticktext=["1", "10", "100", "1,000"]),
-        yaxis=axis("billions a second", 0, 2, type="log", dtick=1),
+        yaxis=axis("billions per second", 0, 2, type="log", dtick=1),
     )  # fmt: skip
     return Drawn(
         go.Figure(traces, axes),
-        f"Multiplications a second against multiplications for a byte, both logarithmic. A slope, "
+        f"Multiplications per second against multiplications per byte, both logarithmic. A slope, "
         f"where memory limits, rises to a roof at {top:.3g} billion. With {tokens:,.0f} tokens and "
-        f"{channels:.0f} channels: {said} for a byte. Softmax is limited by {limits[0]}, the state "
+        f"{channels:.0f} channels: {said} per byte. Softmax is limited by {limits[0]}, the state "
         f"by {limits[1]}.",
     )
 

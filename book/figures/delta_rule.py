@@ -431,6 +431,6 @@ def noise_of_rates(load: float) -> Drawn:
     return Drawn(
         go.Figure(drawn, axes),
         f"Noise over signal of a delta state, over that of a sum, against the rate, for {load:g} "
-        f"pairs a channel. From 1 at small rates it falls to {least:.0%} at the rate {best:.2f}, "
+        f"pairs per channel. From 1 at small rates it falls to {least:.0%} at the rate {best:.2f}, "
         f"and from {worse:.2f} on it is above a sum's.",
     )

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from book.figures.marks import axis, bars, dots, line, rounded, significant, upright, won
+from book.names import display
 from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels
 from lab.theory.variance import (
     hyperbolic_mse,
@@ -258,8 +259,10 @@ def orthogonal_gains(features: int, square: float) -> Drawn:
     hover = "‖z‖² = %{x}: %{y:.2f}"
     colours = [COLOURS["favor"], COLOURS["hyperbolic"]]
     drawn = [
-        line(SQUARES, found["orthogonal"], colours[0], "orthogonal", hover=hover),
-        line(SQUARES, found["both"], colours[1], "orthogonal, both signs", hover=hover),
+        line(SQUARES, found["orthogonal"], colours[0], display("favor"), hover=hover),
+        line(
+            SQUARES, found["both"], colours[1], f"{display('hyperbolic')}, orthogonal", hover=hover
+        ),
         line([0, 8], [1, 1], COLOURS["favor-iid"], width=1.5, dash="dot"),
         dots([square, square], found["here"], colours),
     ]
@@ -310,9 +313,9 @@ def features_needed(temperature: float) -> Drawn:
     found = _needed(temperature)
     favor, optimal, both = found["here"]
     kinds = {  # where t is large the first and the last lie on each other
-        "favor": ("FAVOR+", COLOURS["favor-iid"], "solid"),
-        "optimal": ("least variance", COLOURS["favor-optimal"], "solid"),
-        "both": ("both signs", COLOURS["hyperbolic"], "dash"),
+        "favor": (display("favor-iid"), COLOURS["favor-iid"], "solid"),
+        "optimal": (display("favor-optimal"), COLOURS["favor-optimal"], "solid"),
+        "both": (display("hyperbolic"), COLOURS["hyperbolic"], "dash"),
     }
     drawn = [
         line(TEMPERATURES, found[kind], colour, name, dash=dash, hover="t = %{x}: %{y:,.0f}")
@@ -322,7 +325,7 @@ def features_needed(temperature: float) -> Drawn:
     drawn.append(line([0.1, 8], [DIM, DIM], PALETTE["grey"], width=1.5, dash="dot"))
     axes = layout(
         height=380,
-        title_text=f"t = {temperature:g}: FAVOR+ {favor:,.0f}, least variance {optimal:,.0f}",
+        title_text=f"t = {temperature:g}: FAVOR+ {favor:,.0f}, FAVOR++ {optimal:,.0f}",
         xaxis=axis("t", -1, 0.92, type="log", tickvals=[0.1, 0.3, 1, 3, 8]),
         yaxis=axis("features needed", 1.6, 7.1, type="log", dtick=1, exponentformat="power"),
     )
@@ -330,19 +333,20 @@ def features_needed(temperature: float) -> Drawn:
         go.Figure(drawn, axes),
         f"Features that it takes to beat uniform attention, against t, on logarithmic axes; a "
         f"dotted line at {DIM}, the number of channels, lies below all of them. At t = "
-        f"{temperature:g} it takes {favor:,.0f} of FAVOR+, {optimal:,.0f} of least variance and "
-        f"{both:,.0f} with both signs. FAVOR+ needs least near t = 0.64; from 2 on its line rises "
-        "steeply, least variance the least so.",
+        f"{temperature:g} it takes {favor:,.0f} of FAVOR+ (independent), {optimal:,.0f} of "
+        f"FAVOR++ (least variance) and {both:,.0f} of FAVOR+ (hyperbolic). "
+        "FAVOR+ needs least near t = 0.64; from 2 on its line rises steeply, that of FAVOR++ the "
+        "least so.",
     )
 
 
 MAPS = {
-    "iid": ("independent rows", COLOURS["favor-iid"], "solid"),
-    "orthogonal": ("orthogonal rows", COLOURS["favor"], "solid"),
-    "hyperbolic": ("both signs", COLOURS["hyperbolic"], "solid"),
-    "optimal": ("least variance", COLOURS["favor-optimal"], "solid"),
-    "optimal-hyperbolic": ("both signs of these", COLOURS["favor-optimal"], "dash"),
-    "trigonometric": ("sines and cosines", PALETTE["teal"], "dash"),
+    "iid": (display("favor-iid"), COLOURS["favor-iid"], "solid"),
+    "orthogonal": (display("favor"), COLOURS["favor"], "solid"),
+    "hyperbolic": (display("hyperbolic"), COLOURS["hyperbolic"], "solid"),
+    "optimal": (display("favor-optimal"), COLOURS["favor-optimal"], "solid"),
+    "optimal-hyperbolic": (display("optimal-hyperbolic"), COLOURS["favor-optimal"], "dash"),
+    "trigonometric": (display("trigonometric"), PALETTE["teal"], "dash"),
 }
 """Maps of the recorded study → name, colour and dash in :func:`favor_distance`."""
 
@@ -380,8 +384,10 @@ def favor_distance(
     drawn.append(won(sizes, found, wins, colours, hover))
     edges = [sizes[0], sizes[-1]]
     straight = round(found["line"], 2)
-    drawn.append(line(edges, [1, 1], PALETTE["grey"], "uniform attention", width=2))
-    drawn.append(line(edges, [straight] * 2, PALETTE["grey"], "straight line", width=2, dash="dot"))
+    drawn.append(line(edges, [1, 1], PALETTE["grey"], display("uniform"), width=2))
+    drawn.append(
+        line(edges, [straight] * 2, PALETTE["grey"], "Linear kernel 1 + qᵀk", width=2, dash="dot")
+    )
     count = sum(m is not None for m in wins.values())
     ticks = [0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5]
     axes = layout(
@@ -402,7 +408,7 @@ def favor_distance(
         go.Figure(drawn, axes),
         f"Distance of attention weights from softmax's over that of uniform attention, {tokens} "
         f"tokens at t = {t}, medians against the number of features, both logarithmic. "
-        f"The straight line is level at {straight}. On all seeds "
+        f"The linear kernel is level at {straight}. On all seeds "
         f"{count} of {len(wins)} beat uniform attention: {told}.",
     )
 

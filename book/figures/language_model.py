@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import functools
 import math
-from textwrap import wrap
 from typing import Any
 
 import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
+from book.cells import coloured
 from book.figures.marks import axis, bars, dots, line, rounded, segments
+from book.names import display, wrapped
 from lab.explore import COLOURS, PALETTE, Drawn, computed, layout
 from lab.records import read_record
 from lab.theory.spread import interval, mean
@@ -109,14 +110,14 @@ BITS = [round(0.005 * i, 3) for i in range(31)]
 
 @computed
 def _more(unit: Tensor) -> dict[str, Tensor]:
-    """Return by how many percent perplexity grows with bits a byte, and the bits of 5% and 10%."""
+    """Return by how many percent perplexity grows with bits per byte, and those of 5% and 10%."""
     bits = torch.tensor(BITS, dtype=torch.float64)
     shares = torch.tensor([0.05, 0.1], dtype=torch.float64)
     return {"more": 100 * (2 ** (unit * bits) - 1), "strict": (1 + shares).log2() / unit}
 
 
 def unit_strictness(unit: float) -> Drawn:
-    """Draw how much perplexity a difference in bits a byte makes, :eq:`eq-perplexity`.
+    """Draw how much perplexity a difference in bits per byte makes, :eq:`eq-perplexity`.
 
     Args:
         unit: Bytes c of the unit that perplexity counts.
@@ -136,36 +137,33 @@ def unit_strictness(unit: float) -> Drawn:
     axes = layout(
         height=360,
         margin={"l": 54, "r": 14, "t": 44, "b": 84},
-        title_text=f"5% of perplexity: {five:.3f} bits a byte",
-        xaxis=axis("bits a byte more", 0, 0.15, dtick=0.05),
+        title_text=f"5% of perplexity: {five:.3f} bits per byte",
+        xaxis=axis("bits per byte more", 0, 0.15, dtick=0.05),
         yaxis=axis("perplexity more, in %", 0, 30, dtick=10),
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"How many percent perplexity grows with the bits a byte, for units of {unit:g} bytes and "
-        f"for bytes. 5% are {five:.3f} bits a byte here, 10% are {ten:.3f}.",
+        f"How many percent perplexity grows with the bits per byte, for units of {unit:g} bytes "
+        f"and for bytes. 5% are {five:.3f} bits per byte here, 10% are {ten:.3f}.",
     )
 
 
 BASE = "softmax, RoPE"
 """The model that the others are compared with."""
 FLOORS = (3.34, 2.53, 2.29)
-"""Bits a byte of tables that count after one, two and three bytes, as the chapter finds them."""
+"""Bits per byte of tables that count after one, two and three bytes, as the chapter finds them."""
 LOGGED = [*range(0, 4000, 100), 3999]
 """Steps whose losses are recorded."""
-FIRST = {"softmax": "softmax", "half": "softmax", "FAVOR+": "favor", "ELU": "elu", "ReLU": "relu",
-         "gated": "gated-delta", "learned": "favor-learned"}  # fmt: skip
 
 
 def method(name: str) -> str:
-    """Return the method whose colour a model has: by its first word, else circulant features."""
-    return FIRST.get(name.split()[0].strip(","), "favor-circulant")
+    """Return the method whose colour a model has, or a cell of a claim about one."""
+    return coloured(name, "language")
 
 
 def said(name: str) -> str:
-    """Return a model in words."""
-    half = name.startswith("half")
-    return "half of the heads softmax" if half else name.replace(", ", " with ", 1)
+    """Return the display name of a model."""
+    return display(name, model=True)
 
 
 @functools.cache
@@ -191,7 +189,7 @@ def _within(percent: Tensor, unit: Tensor, bits: list[list[float]], base: int) -
 
 
 def within_percent(percent: float, unit: float) -> Drawn:
-    """Draw the bits a byte of models, and who is within a percentage: :eq:`eq-perplexity`.
+    """Draw the bits per byte of models, and who is within a percentage: :eq:`eq-perplexity`.
 
     Args:
         percent: Of perplexity, by which a model may be above softmax with RoPE.
@@ -226,22 +224,24 @@ def within_percent(percent: float, unit: float) -> Drawn:
     ]  # fmt: skip
     traces[-1].marker.opacity = found["shown"]
     axes = layout(
-        height=600,
-        margin={"l": 152, "r": 14, "t": 44, "b": 48},
+        height=720,
+        margin={"l": 158, "r": 14, "t": 44, "b": 48},
         title_text=f"within {percent:g}%, {found['more']:.3f} bits: "
         f"{found['count']:.0f} of {len(names) - 1}",
-        xaxis=axis("bits a byte on the test text", 1.72, 3.6, dtick=0.5),
+        xaxis=axis("bits per byte on the test text", 1.72, 3.6, dtick=0.5),
         yaxis=axis(low=len(names) - 0.4, high=-1.6, tickvals=[*rows], showgrid=False,
-                   zeroline=False, ticktext=["<br>".join(wrap(name, 24)) for name in names]),
+                   zeroline=False, ticktext=[wrapped(said(name), 25) for name in names]),
     )  # fmt: skip
-    told = "; ".join(f"{name} {sum(v) / len(v):.2f}" for name, v in zip(names, bits, strict=True))
+    told = "; ".join(
+        f"{said(name)} {sum(v) / len(v):.2f}" for name, v in zip(names, bits, strict=True)
+    )
     return Drawn(
         go.Figure(traces, axes),
-        f"Bits a byte of {len(names)} models, a row each, their seeds and the interval of the "
+        f"Bits per byte of {len(names)} models, a row each, their seeds and the interval of the "
         f"mean: {told}. Tables that count after one byte and more have "
-        f"{', '.join(f'{x:.2f}' for x in FLOORS)}. {percent:g}% over {BASE}, in units of {unit:g} "
-        f"bytes, are {found['more']:.3f} bits, and {found['count']:.0f} of {len(names) - 1} have "
-        "no more.",
+        f"{', '.join(f'{x:.2f}' for x in FLOORS)}. {percent:g}% over {said(BASE)}, in units of "
+        f"{unit:g} bytes, are {found['more']:.3f} bits, and {found['count']:.0f} of "
+        f"{len(names) - 1} have no more.",
     )
 
 
@@ -269,23 +269,23 @@ def leads_in_units(unit: float) -> Drawn:
     least, most = found["ends"]
     rows = bars(
         found["percent"],
-        ["<br>".join(wrap(name, 17)) for name in bits],
+        [wrapped(name, 25) for name in bits],
         [COLOURS[method(name)] for name in models],
         orientation="h",
         hover="%{x:.1f}%",
     )
     axes = layout(
-        height=480,
-        margin={"l": 120, "r": 14, "t": 44, "b": 48},
+        height=580,
+        margin={"l": 164, "r": 14, "t": 44, "b": 48},
         title_text=f"units of {unit:g} bytes: {least:+.1f}% to {most:+.1f}%",
-        xaxis=axis("% over softmax with RoPE", -20, 34, dtick=10),
+        xaxis=axis(f"% over {said(BASE)}", -20, 34, dtick=10),
         yaxis={"type": "category", "range": [len(bits) - 0.5, -0.5]},
         bargap=0.35,
     )
     first, *_, last = sorted(bits, key=lambda name: bits[name])
     return Drawn(
         go.Figure(rows, axes),
-        f"Perplexity of units of {unit:g} bytes over that of softmax with RoPE, after 4,000 steps, "
+        f"Perplexity of units of {unit:g} bytes over that of {said(BASE)}, after 4,000 steps, "
         f"a bar for each of {len(bits)} models: from {least:+.1f}%, {first}, to {most:+.1f}%, "
         f"{last}.",
     )
@@ -329,15 +329,15 @@ def lead_by_step(step: int) -> Drawn:
     ]  # fmt: skip
     traces.append(dots(found["step"], found["now"], colours, size=10, hover="%{y:.2f} bits"))
     axes = layout(
-        height=430,
-        margin={"l": 54, "r": 18, "t": 44, "b": 128},
+        height=450,
+        margin={"l": 54, "r": 18, "t": 44, "b": 150},
         title_text=f"step {step:,g}: from {last:+.2f} to {first:+.2f} bits",
         xaxis=axis("step", 0, LOGGED[-1]),
-        yaxis=axis("bits below softmax with RoPE", -1.5, 0.7),
+        yaxis=axis(f"bits below {said(BASE)}", -1.5, 0.7),
     )
     told = ", ".join(f"{name} {x:+.2f}" for name, x in zip(names, found["now"], strict=True))
     return Drawn(
         go.Figure(traces, axes),
-        f"Bits a byte below softmax with RoPE against the step, above 0 for a model that is ahead. "
-        f"At step {step:,g}: {told}; from {last:+.2f} to {first:+.2f}.",
+        f"Bits per byte below {said(BASE)} against the step, above 0 for a model that is ahead"
+        f". At step {step:,g}: {told}; from {last:+.2f} to {first:+.2f}.",
     )

@@ -6,6 +6,7 @@ import plotly.graph_objects as go
 
 from book.figures.marks import axis, dots, line
 from book.measures import looked_up
+from book.names import display
 from lab.explore import COLOURS, PALETTE, Drawn, layout
 from lab.theory.spread import mean
 from results.lookup import METHODS, kept_bytes
@@ -15,21 +16,29 @@ __all__ = ["lookup_frontier"]
 HEADS = ("{}", "{}, four heads", "{}, eight heads")
 SERIES = {
     "softmax": (["softmax"], COLOURS["softmax"], "circle"),
-    "half softmax": (["half softmax, half gated delta rule"], COLOURS["softmax"], "diamond"),
-    "half window": (["half window, half gated delta rule"], COLOURS["softmax"], "diamond-open"),
+    "half softmax, half gated delta rule": (
+        ["half softmax, half gated delta rule"],
+        COLOURS["softmax"],
+        "diamond",
+    ),
+    "half window, half gated delta rule": (
+        ["half window, half gated delta rule"],
+        COLOURS["softmax"],
+        "diamond-open",
+    ),
     "window": (["window"], COLOURS["softmax"], "circle-open"),
-    "elu + 1": ([name.format("ELU") for name in HEADS], COLOURS["elu"], "circle"),
+    "ELU": ([name.format("ELU") for name in HEADS], COLOURS["elu"], "circle"),
     "FAVOR+": (["FAVOR+, m = 32", "FAVOR+, m = 128"], COLOURS["favor"], "circle"),
     "SSD": (["SSD"], COLOURS["ssd"], "square"),
     "GLA": (["GLA"], COLOURS["gla"], "square"),
     "delta rule": ([name.format("delta rule") for name in HEADS], COLOURS["delta"], "triangle-up"),
     "gated delta rule": (
         [name.format("gated delta rule") for name in HEADS[:2]],
-        PALETTE["brown"],
+        COLOURS["gated-delta"],
         "square",
     ),
 }
-"""Name in the legend → cells of the record, colour and mark."""
+"""Method → cells of the record, colour and mark."""
 GUESS = 1 / 16
 
 
@@ -52,14 +61,17 @@ def lookup_frontier(distance: int) -> Drawn:
         runs = [(x, share) for x, row in zip(kept, found, strict=True) for share in row]
         seeds = dots([x for x, _ in runs], [y for _, y in runs], colour, size=5, opacity=0.4)
         means = [round(mean(row), 3) for row in found]
-        marks = dots(kept, means, colour, name, symbol=symbol, hover="%{x:,} bytes: %{y:.2f} right")
+        marks = dots(
+            kept, means, colour, display(name), symbol=symbol, hover="%{x:,} bytes: %{y:.2f} right"
+        )
         if len(kept) > 1:
             marks.update(mode="lines+markers", line={"color": colour, "width": 1.5})
         traces += [seeds, marks]
     softmax = kept_bytes(distance)
     small = right[f"ELU, four heads, {distance}"]
     axes = layout(
-        height=420,
+        height=500,
+        margin={"b": 200},
         title_text=f"{distance:,} tokens later: softmax keeps {softmax:,} bytes",
         xaxis=axis("bytes that a layer keeps", 3, 6.3, type="log", dtick=1),
         yaxis=axis("values named", 0, 1.04),
@@ -68,8 +80,9 @@ def lookup_frontier(distance: int) -> Drawn:
     return Drawn(
         go.Figure(traces, axes),
         f"Share of values named against bytes kept, on a logarithmic axis, {distance:,} tokens "
-        f"after the pairs. Softmax names all and keeps {softmax:,} bytes; elu + 1 with four heads "
-        f"names {mean(small):.2f} with {kept_bytes(distance, **METHODS['ELU, four heads']):,}, "
-        f"with eight heads {told['ELU, eight heads']:.2f} with half of that. Softmax over the last "
-        f"64 tokens names {told['window']:.2f}, a guess.",
+        f"after the pairs. Softmax names all and keeps {softmax:,} bytes; linear attention (ELU+1) "
+        f"with four heads names {mean(small):.2f} with "
+        f"{kept_bytes(distance, **METHODS['ELU, four heads']):,}, with eight heads "
+        f"{told['ELU, eight heads']:.2f} with half of that. Softmax over the last 64 tokens names "
+        f"{told['window']:.2f}, a guess.",
     )

@@ -16,6 +16,7 @@ from benchmarks.goals import MODES
 from benchmarks.recorded import Compared, ladder, rates, records
 from book.figures import marks
 from book.figures.toeplitz_rpe import toeplitz_operations
+from book.names import display, wrapped
 from book.recorded import data
 from lab.explore import COLOURS, Drawn, Panel, computed, layout, panels, pick
 from lab.explore.style import PALETTE
@@ -27,11 +28,11 @@ __all__ = ["attention_times", "attention_work", "peer_times", "recorded_times"]
 LENGTHS = [2**k for k in range(6, 18)]
 NUMBER = 4  # bytes of a float32
 METHODS = {  # name → label, colour, dash
-    "softmax": ("softmax", "softmax", "solid"),
-    "relu": ("ReLU", "relu", "solid"),
-    "favor": ("FAVOR+", "favor", "solid"),
-    "toeplitz": ("Toeplitz, rows", "toeplitz", "dot"),
-    "toeplitz-fft": ("Toeplitz, FFT", "toeplitz", "longdash"),
+    "softmax": (display("softmax"), "softmax", "solid"),
+    "relu": (display("relu"), "relu", "solid"),
+    "favor": (display("favor"), "favor", "solid"),
+    "toeplitz": (f"{display('toeplitz')}, by rows", "toeplitz", "dot"),
+    "toeplitz-fft": (f"{display('toeplitz')}, by FFT", "toeplitz", "longdash"),
 }
 
 
@@ -93,7 +94,7 @@ def attention_work(method: str, n: Any, d: Any, m: Any) -> dict[str, Any]:
 
 
 Curve = tuple[str, str, Sequence[int], Sequence[float]]
-"""Colour and dash of a method, its lengths, and milliseconds a head."""
+"""Colour and dash of a method, its lengths, and milliseconds per head."""
 
 
 def recorded_times(
@@ -155,10 +156,10 @@ def recorded_times(
         Panel(
             lines,
             x=marks.tokens_axis([128, 1024, 8192], math.log10(56), math.log10(40_000)),
-            y=milliseconds("ms a head", *decades),
+            y=milliseconds("ms per head", *decades),
             shapes=[marks.upright(tokens, width=1.5, dash="dot")],
         ),
-        Panel([bars], x=milliseconds(f"ms a head, n = {tokens:,}, × {first}’s", *decades)),
+        Panel([bars], x=milliseconds(f"ms per head, n = {tokens:,}, × {first}’s", *decades)),
         heights=(0.52, 0.32),
         height=600,
         margin={"l": 84, "r": 14, "t": 14, "b": 92},
@@ -167,7 +168,7 @@ def recorded_times(
     words = "; ".join(f"{label} {text}" for label, text in told.items())
     return Drawn(
         fig,
-        f"Recorded milliseconds a head against the number of tokens, {mask}, both logarithmic: "
+        f"Recorded milliseconds per head against the number of tokens, {mask}, both logarithmic: "
         f"softmax rises most steeply. Bars at {tokens:,} "
         f"tokens, with the time over that of {first}: {words}.",
     )
@@ -256,7 +257,7 @@ def _machine() -> list[float]:
 
 @cache
 def _medians() -> dict[str, list[tuple[int, float]]]:
-    """Return name of a method → lengths, and the milliseconds a head that it took there."""
+    """Return name of a method → lengths, and the milliseconds per head that it took there."""
     attention = records("attention")["cpu"]
     names = {"softmax": "SDPA", "relu": "ReLU", "favor": "FAVOR+ attention"}
     found = {name: ladder(attention, called)[:2] for name, called in names.items()}
@@ -336,7 +337,7 @@ def attention_times(tokens: int, channels: int, features: int) -> Drawn:
     labels = [label for label, _, _ in METHODS.values()]
     bars = marks.bars(
         found["here"][::-1],
-        labels[::-1],
+        [wrapped(label, 16) for label in labels[::-1]],
         [COLOURS[colour] for _, colour, _ in METHODS.values()][::-1],
         orientation="h",
         text=[f"{ms}: {limit}" for ms, limit in zip(told, limits, strict=True)][::-1],
@@ -351,13 +352,13 @@ def attention_times(tokens: int, channels: int, features: int) -> Drawn:
         Panel(
             curves,
             x=marks.tokens_axis([64, 512, 4096, 32768], math.log10(56), math.log10(150_000)),
-            y=milliseconds("ms a head"),
+            y=milliseconds("ms per head"),
             shapes=[marks.upright(tokens, width=1.5, dash="dot")],
         ),
-        Panel([bars], x=milliseconds("least ms a head, and what sets it")),
+        Panel([bars], x=milliseconds("least ms per head, and what sets it")),
         heights=(0.55, 0.29),
-        height=640,
-        margin={"l": 108, "r": 14, "t": 30, "b": 92},
+        height=690,
+        margin={"l": 114, "r": 14, "t": 30, "b": 132},
         bargap=0.3,
     )
     said = ", ".join(

@@ -22,6 +22,7 @@ from book.figures.marks import (
     significant,
     through,
 )
+from book.names import display, wrapped
 from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels
 from lab.explore.style import DIVERGING
 from stringlib import ALiBi, RoPE, Sinusoidal, T5Bias
@@ -161,12 +162,8 @@ def bias_curves(slope: int, r1: float, r2: float, power: float) -> Drawn:
     Returns:
         A figure with one line a method.
     """
-    names = {
-        "alibi": "ALiBi",
-        "kerple-power": "KERPLE power",
-        "t5": "T5 buckets, following log",
-        "kerple-log": "KERPLE log",
-    }
+    names = {name: display(name) for name in ("alibi", "kerple-power", "t5", "kerple-log")}
+    names["t5"] += ", means of KERPLE (logarithmic)"
     curves = _curves(slope, r1, r2, power)
     lines = [
         line(
@@ -333,9 +330,14 @@ def looked_back(
         beside = torch.linspace(-0.26, 0.26, max(map(len, found.values()))).tolist()
         means = [None if None in a else sum(filter(None, a)) / len(a) for a in found.values()]
         numbers = ["none" if mean is None else f"{mean:.2f}" for mean in means]
-        said = ", ".join(f"{name} {n}" for name, n in zip(found, numbers, strict=True))
+        names = [display(name) for name in found]
+        said = ", ".join(f"{name} {n}" for name, n in zip(names, numbers, strict=True))
         told.append(f"{task}: {said}")
-        labels: dict[str, Any] = {"showticklabels": False} if row else {"ticktext": list(found)}
+        labels: dict[str, Any] = (
+            {"showticklabels": False}
+            if row
+            else {"ticktext": [wrapped(name, 16) for name in names]}
+        )
         seeds = dots(
             rounded([a for seeds in found.values() for a in seeds]),
             rounded([at + dy for at in places for dy in beside]),
@@ -349,11 +351,11 @@ def looked_back(
             Panel(
                 [seeds, mean],
                 task,
-                x=axis("accuracy", 0, 1.5, tickvals=[0, 0.5, 1]),
+                x=axis("accuracy", 0, 1.75, tickvals=[0, 0.5, 1]),
                 y=downwards(len(found), tickvals=places, **labels),
             )
         )
-    fig = panels(row, across=0.05, height=350, margin={"l": 92, "r": 8, "t": 34, "b": 48})
+    fig = panels(row, across=0.05, height=350, margin={"l": 118, "r": 8, "t": 34, "b": 48})
     return Drawn(
         fig,
         f"Accuracy in the test {test}: a dot for each seed of each method, and their mean beside "

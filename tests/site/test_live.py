@@ -435,7 +435,7 @@ def test_a_text_is_read_and_written_on(page: Any) -> None:
             assert float(there[2]) == pytest.approx(again, abs=0.06)
     box.get_by_role("textbox").fill("abcd")
     rested(page, "write", "abcd|0")
-    assert box.locator(".live-said").inner_text().startswith("Bits per byte: softmax, RoPE ")
+    assert box.locator(".live-said").inner_text().startswith("Bits per byte: Softmax + RoPE ")
     box.get_by_role("button", name="Repeat the text").click()
     rested(page, "write", "abcdabcd|0")
     assert "4.4 kB per layer, 512 bytes more" in box.locator(".live-score").first.inner_text()
