@@ -35,7 +35,7 @@ TO_COME = {
     *("notebooks/21_language_model", "notebooks/22_length_extrapolation"),
     *("notebooks/23_speed", "notebooks/24_in_models"),
     *("book/architecture", "book/bring_your_own", "book/choose", "book/corrections"),
-    *("book/equations", "book/intro", "book/new", "book/notation", "book/released_models"),
+    *("book/equations", "book/intro", "book/new", "book/released_models"),
     *("book/running", "book/symptoms", "book/training", "book/try"),
     *("README", "CONTRIBUTING", "CHANGELOG"),
 }
