@@ -28,7 +28,7 @@ from lab.train.code import is_same
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results"
 COMMAND = re.compile(r"python results/(\w+)\.py")
-EXPLAINED = "book/running", "a-recorded-study-again"
+EXPLAINED = "book/running", "repeat-a-recorded-study"
 SAYS = {
     False: "recorded with other code than today's",
     None: "does not tell whether its code was today's",

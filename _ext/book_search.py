@@ -3,9 +3,10 @@
 Every section of every page is written to ``_static/book-passages.js``, a script, so that the
 search works from disk too: its heading, its paragraphs (short formulas between two word joiners,
 others as dots; links that only have a number are left out), and its other names. Those are the
-terms of the page of terms whose text links to it, so that ``GQA`` finds a section that does not say
-so itself, and the arXiv numbers of the papers that it cites. A paper is a section of the
-bibliography.
+terms of the glossary whose entry links to it, so that ``GQA`` finds a section that does not say so
+itself, and the arXiv numbers of the papers that it cites. A paper is a section of the bibliography,
+and an entry of the glossary is a section whose other names are its further terms: the search takes
+these as synonyms of the first.
 """
 
 from __future__ import annotations
@@ -132,6 +133,17 @@ def papers(env: BuildEnvironment, page: str) -> Iterator[Passage]:
             yield citation.citation_id, entry.label, "", entry.text.render(Backend())
 
 
+def entries_of_glossary(doctree: nodes.document) -> Iterator[Passage]:
+    """Yield the entries of the glossary: the first term, the others, and the definition."""
+    for item in doctree.findall(nodes.definition_list_item):
+        first, *others = item.findall(nodes.term)
+        lines = (re.sub(r"\s+", " ", said(leaf)).strip() for leaf in leaves(item[-1]))
+        text = "\n".join(
+            re.sub(r",? (?=[.,:;])", "", line) for line in lines if re.search(r"\w", line)
+        )
+        yield first["ids"][0], said(first), ", ".join(map(said, others)), text
+
+
 def passages(
     doctree: nodes.document, names: dict[str, list[str]], numbers: dict[str, str]
 ) -> Iterator[Passage]:
@@ -182,9 +194,13 @@ def write(app: Sphinx, error: Exception | None) -> None:
         title = env.titles[page]
         number = ".".join(map(str, env.toc_secnumbers.get(page, {}).get("", ())))
         pages.append([page, f"{number}. {said(title)}" if number else said(title)])
-        found = passages(env.get_doctree(page), names.get(page, {}), numbers)
-        for passage in islice(found, 1 if page in REPEATING else None):
+        doctree = env.get_doctree(page)
+        found = passages(doctree, names.get(page, {}), numbers)
+        for passage in islice(found, 1 if page in {*REPEATING, TERMS} else None):
             rows.append([len(pages) - 1, *passage])
+        if page == TERMS:
+            rows[-1][-1] = rows[-1][-1].partition("\n")[0]  # what the page is
+            rows += [[len(pages) - 1, *entry] for entry in entries_of_glossary(doctree)]
         rows += [[len(pages) - 1, *paper] for paper in papers(env, page)]
     text = json.dumps({"pages": pages, "passages": rows}, ensure_ascii=False, separators=(",", ":"))
     target = Path(app.outdir) / "_static" / "book-passages.js"

@@ -68,7 +68,7 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         Sphinx(source, None, out, tmp_path / "trees", "html", told, **streams).build()
         html = (out / folder / f"{name}.html").read_text(encoding="utf8")
         to_running = "" if folder == "book" else "../book/"
-        link = f'href="{to_running}running.html#a-recorded-study-again"'
+        link = f'href="{to_running}running.html#repeat-a-recorded-study"'
         assert html.count(link) == html.count('class="book-recorded"')
         body = html.split('role="main"')[1].split('class="sphinxsidebar"')[0]
         lines = re.sub(r"<[^>]*>", "", body.replace("</p>", "\n")).replace("&#39;", "'")

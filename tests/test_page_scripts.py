@@ -132,17 +132,46 @@ def test_formulas_are_copied_in_tex(page: Open) -> None:
     assert page(body, "book-copy.js").evaluate(COPY, "p") == "so $x^2$ and $$y$$."
 
 
+def searched(page: Open, pages: list[str], passages: list[tuple[int, str, str, str]]) -> Any:
+    """Open the search over some passages: page, heading, other names, text."""
+    told = {
+        "pages": [[name, name.rpartition("/")[2]] for name in pages],
+        "passages": [[at, f"a{n}", *rest] for n, (at, *rest) in enumerate(passages)],
+    }
+    script = f"window.bookPassages = {json.dumps(told)};"
+    return page("", script, "minisearch.min.js", "book-search.js")
+
+
 def test_words_that_were_asked_for_come_before_their_synonyms(page: Open) -> None:
     texts = {"synonym": "recall of a value in a list", "asked": "lookup of a value in a list"}
-    told = {
-        "pages": [[f"notebooks/{name}", name] for name in texts],
-        "passages": [[n, "a", "Values", "", text] for n, text in enumerate(texts.values())],
-    }
-    passages = f"window.bookPassages = {json.dumps(told)};"
-    one = page("", passages, "minisearch.min.js", "book-search.js")
+    rows = [(n, "Values", "", text) for n, text in enumerate(texts.values())]
+    one = searched(page, [f"notebooks/{name}" for name in texts], rows)
     hits = one.evaluate("bookSearch('lookup')")
     assert [hit["page"] for hit in hits] == ["notebooks/asked", "notebooks/synonym"]
     assert one.evaluate("bookSearch('lookop')")[0]["page"] == "notebooks/asked"
+
+
+def test_further_terms_of_the_glossary_stand_for_the_first(page: Open) -> None:
+    one = searched(
+        page,
+        ["notebooks/decay", "notebooks/gate", "book/terms"],
+        [
+            (0, "Recurrence", "", "the state has a data-dependent decay"),
+            (1, "Layer", "", "the output has a gate"),
+            (2, "Data-dependent decay", "forget gate, selective decay", "a function of the token"),
+        ],
+    )
+    hits = one.evaluate("bookSearch('forget gate')")
+    assert [hit["page"] for hit in hits][:2] == ["book/terms", "notebooks/decay"]
+
+
+def test_a_section_whose_name_is_asked_for_as_a_whole_comes_first(page: Open) -> None:
+    texts = "a needle in a haystack, and a needle", "the study"
+    names = "", "needle in a haystack"
+    rows = [(n, "Part", names[n], texts[n]) for n in range(2)]
+    one = searched(page, ["notebooks/words", "notebooks/named"], rows)
+    hits = one.evaluate("bookSearch('Needle in a haystack?')")
+    assert [hit["page"] for hit in hits] == ["notebooks/named", "notebooks/words"]
 
 
 PLOTLY = """window.Plotly = { react: async (plot, data) => { plot._fullLayout = { _size: {} };

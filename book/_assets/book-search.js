@@ -14,90 +14,154 @@ const SPELLINGS = [
   [/^(behavi|col|neighb)or/, "$1our"],
   [/^center(?=s?$)/, "centre"],
 ];
-// what people type who come from elsewhere → words of the book
+// what people type → words of the book; a key of several words stands for all of them together
 const SYNONYMS = {
   __proto__: null, // "constructor" is a word as any other
+  // positions
   rope: "rotary position embedding",
-  sine: "sinusoids",
+  "rope scaling": "yarn interpolation ntk",
   rope_scaling: "yarn interpolation ntk",
-  mamba: "ssd state space",
-  finetune: "trained resolution",
-  "fine-tune": "trained resolution",
-  resolution: "resolution images sizes interpolated",
-  lookup: "recall",
-  kv: "cache keys values",
-  oom: "memory",
+  "rope theta": "base frequencies",
+  rope_theta: "base frequencies",
+  "theta base": "base frequencies",
+  10000: "base frequencies",
+  sine: "sinusoids",
+  nope: "without positions",
   extrapolate: "extrapolation longer",
+  "longer context": "length extrapolation longer training",
+  "context window": "length extrapolation effective window",
   context: "context length",
-  bf16: "bfloat16",
-  fp16: "half precision bfloat16",
-  precision: "bfloat16 float32",
+  "train short": "length extrapolation longer",
+  "test long": "length extrapolation longer",
+  "length generalization": "length extrapolation",
+  needle: "needles",
+  haystack: "needles",
+  aliasing: "wavelength offsets same",
+  alias: "wavelength offsets same",
+  nyquist: "wavelength offsets same",
+  negative: "signs signed",
   "2d": "grids image coordinates",
   "2-d": "grids image coordinates",
   "3d": "grids volume coordinates",
   "3-d": "grids volume coordinates",
+  dimensional: "coordinates grids",
   video: "grids volume coordinates",
   "point cloud": "grids volume coordinates",
   "point clouds": "grids volume coordinates",
-  negative: "signs signed",
-  rope_theta: "base frequencies",
-  "theta base": "base frequencies",
-  10000: "base frequencies",
+  interpolate: "stretched interpolated resolution",
+  lie: "generators commuting skew",
+  householder: "mirror reflection",
+  merge: "fold",
+  // images
+  resolution: "resolution images sizes interpolated",
+  size: "sizes resolution",
+  resize: "sizes resolution",
+  "class token": "position frame",
+  cls: "class token position",
+  mnist: "digits",
+  cifar: "digits vision transformer",
+  imagenet: "digits vision transformer",
+  swin: "bias images relative",
+  // linear attention
+  mamba: "ssd state space",
+  rnns: "recurrence recurrent state",
+  rnn: "recurrence recurrent state",
+  chunkwise: "chunk",
+  "fast weight": "delta rule",
+  "fast weights": "delta rule",
+  "kernel trick": "linear attention features",
+  "softmax kernel": "random features favor",
+  approximation: "estimate error",
+  lookup: "recall",
+  forget: "recall lookups",
+  "in-context": "recall copies",
+  retrieval: "associative recall needles",
+  zoology: "recall",
+  mqar: "recall",
+  copying: "copies copy",
+  copy: "copies",
+  repeat: "copies copy",
+  repeats: "copies copy",
+  "repeat itself": "copies copy",
+  hybrid: "softmax heads half",
+  mixture: "half hybrid",
+  // numbers, speed and memory
+  nan: "nan denominator",
+  overflow: "stabiliser nan",
+  unit: "norms length",
+  kv: "cache keys values",
+  oom: "memory",
+  "out of memory": "memory",
+  flops: "multiplications count",
+  fast: "speed faster clock",
+  throughput: "speed tokens second clock",
+  latency: "speed token by token clock",
+  benchmark: "speed clock bench",
+  "forward pass": "read once",
+  decoding: "written token",
+  generation: "written token",
+  bf16: "bfloat16",
+  fp16: "half precision bfloat16",
+  precision: "bfloat16 float32",
+  // training and evidence
+  hyperparameter: "training learned encoder rate start penalty",
+  initialise: "start training learned encoder",
+  warmup: "training learned encoder rate",
+  schedule: "training learned encoder rate",
+  ablation: "training changes one time study",
+  converge: "learn loss training",
+  "not learn": "learn loss training",
+  "not decrease": "learn loss lookups",
+  gibberish: "nonsense layout",
+  significance: "significant interval corrected",
+  "statistical significance": "significant told interval corrected",
+  "statistically significant": "significant told interval corrected",
+  "confidence interval": "significant told interval corrected",
+  "p-value": "significant told interval corrected",
+  "multiple comparisons": "significant told interval corrected",
+  bonferroni: "significant told interval corrected",
+  breaks: "worse wrong",
+  dataset: "task bring",
+  // models of others, and this book
+  finetune: "trained resolution",
+  "fine-tune": "trained resolution",
   huggingface: "transformers released models",
   "hugging face": "transformers released models",
   timm: "released models",
   llama: "halves layout released",
-  hybrid: "softmax heads half",
-  zoology: "recall",
-  mqar: "recall",
+  qwen: "released models",
+  gemma: "released models",
+  mistral: "released models",
+  mrope: "m-rope",
+  pretrained: "trained model checkpoint",
+  convert: "trained model checkpoint",
+  checkpoint: "trained model checkpoint",
+  "cross attention": "encoder key_positions other",
+  "own encoder": "bring own encoder",
+  "own position encoding": "bring own encoder",
+  "custom encoder": "bring own encoder",
+  "custom position encoding": "bring own encoder",
+  contribute: "bring own encoder",
+  playground: "try move build",
+  install: "run machine make python",
+  windows: "windows machine python",
+  docker: "container machine cloud",
+  colab: "cloud",
   glossary: "terms",
   symbols: "notation",
-  unit: "norms length",
-  flops: "multiplications count",
-  mnist: "digits",
-  swin: "bias images relative",
   mistakes: "corrections errors",
-  dataset: "task bring",
-  householder: "mirror reflection",
-  lie: "generators commuting skew",
-  "learning rate": "training rate learned encoder",
-  copying: "copies copy",
-  copy: "copies",
-  forget: "recall lookups",
-  interpolate: "stretched interpolated resolution",
-  size: "sizes resolution",
-  aliasing: "wavelength offsets same",
-  alias: "wavelength offsets same",
-  nyquist: "wavelength offsets same",
-  bonferroni: "intervals comparison family",
-  breaks: "worse wrong",
-  "class token": "place frame",
-  cls: "class token place",
-  chunkwise: "chunk",
-  contribute: "bring own encoder",
-  "cross attention": "encoder key_positions other",
-  decoding: "written token",
-  generation: "written token",
-  dimensional: "coordinates grids",
   errata: "corrections",
   errors: "errors corrections",
   paper: "published work corrections",
   bug: "corrections wrong",
-  fast: "speed faster clock",
-  "fast weight": "delta rule",
-  "fast weights": "delta rule",
-  "forward pass": "read once",
-  merge: "fold",
-  mixture: "half hybrid",
-  nope: "without positions",
-  playground: "try move build",
-  pretrained: "trained model checkpoint",
-  convert: "trained model checkpoint",
-  qwen: "released models",
-  gemma: "released models",
-  mistral: "released models",
-  rnns: "recurrence recurrent state",
-  rnn: "recurrence recurrent state",
+  // words that say the same
+  rotate: "turn rotation",
+  rotation: "turn",
+  position: "place",
+  frequency: "speed",
+  similarity: "comparison",
+  after: "behind",
+  speed: "frequency clock",
 };
 
 // letters are found by their names
@@ -124,8 +188,20 @@ function weight(page, heading) {
   if (/^(Summary|Exercises)$/.test(heading)) { return .5; }
   if (page.startsWith("notebooks/")) { return 1; }
   if (page.startsWith("book/api/")) { return .35; }
-  return { "book/terms": .6, "book/corrections": .5, "book/notation": .4, "book/bibliography": .1, "book/symptoms": 1.2 }[page] || .9;
+  return { "book/terms": .4, "book/corrections": .5, "book/notation": .4, "book/bibliography": .1, "book/symptoms": 1.2 }[page] || .9;
 }
+
+const MOST = 4; // words of a phrase
+const stems = text => words(text).map(stem).filter(Boolean);
+const key = text => stems(text).join(" ");
+
+// the glossary: its further terms stand for the first; and where an entry leads, its terms are names
+const meanings = new Map(Object.entries(SYNONYMS).map(([words, others]) => [key(words), others]));
+const named = passages.map(([, , , names]) => names.split(", ").map(key).filter(Boolean));
+passages.forEach(([page, , heading], id) => {
+  if (pages[page][0] !== "book/terms") { return; }
+  for (const name of named[id]) { meanings.set(name, `${meanings.get(name) || ""} ${heading}`); }
+});
 
 const index = new MiniSearch({
   fields: ["title", "heading", "names", "text"],
@@ -138,26 +214,38 @@ index.addAll(passages.map(([page, , heading, names, text], id) => {
   return { id, title: first && !name.startsWith("book/api/") ? read(title) : "", heading: read(heading), names, text: read(text) };
 }));
 
+/* Return for each word of a query [its terms, those that it stands for, whether a phrase says so]. */
+function meant(query) {
+  const typed = query.trim().split(/\s+/).filter(word => stems(word).length), found = [];
+  for (let i = 0, n; i < typed.length; i += n) {
+    for (n = Math.min(MOST, typed.length - i); n > 1 && !meanings.has(key(typed.slice(i, i + n).join(" "))); n--);
+    const phrase = meanings.get(key(typed.slice(i, i + n).join(" ")));
+    for (const word of typed.slice(i, i + n)) { found.push([stems(word), stems(phrase || parts(word)), n > 1]); }
+  }
+  return found;
+}
+
 /* Return what a query finds: [{page, anchor, title, heading, excerpt}], best first. */
 function find(query) {
-  const meant = query.trim().split(/\s+/).map((word, i, all) => {
-    const w = word.toLowerCase();
-    return [w, SYNONYMS[`${w} ${all[i + 1]}`.toLowerCase()] || SYNONYMS[w] || SYNONYMS[stem(w)] || parts(word)];
-  });
-  const asked = meant.flat().join(" ");
-  // each word of the query: the terms that it stands for, its own first
-  const terms = meant.map(parts => parts.map(part => words(part).map(stem).filter(Boolean))).filter(([own]) => own.length);
-  const own = new Set(terms.flatMap(([word]) => word)), typed = (term, least) => own.has(term) && term.length > least;
-  const hits = index.search(asked, {
+  const terms = meant(query), own = new Set(terms.flatMap(([word]) => word));
+  const whole = terms.flatMap(([_, others, phrase]) => (phrase ? others : []));
+  const typed = (term, least) => own.has(term) && term.length > least;
+  const hits = index.search([...new Set(terms.flatMap(([word, others]) => [...word, ...others]))].join(" "), {
+    processTerm: term => term,
     prefix: term => typed(term, 3),
     fuzzy: term => typed(term, 5) && .2,
     boost: { title: 4, heading: 4, names: 6 },
+    boostTerm: term => (own.has(term) ? 1 : whole.includes(term) ? .8 : .7),
     boostDocument: id => weight(pages[passages[id][0]][0], passages[id][2]),
   });
+  const asked = ` ${terms.flatMap(([word]) => word).join(" ")} `;
   for (const hit of hits) {
     const share = list => list.filter(term => hit.queryTerms.includes(term)).length / (list.length || 1);
-    const told = terms.reduce((sum, [own, other]) => sum + Math.max(share(own), .5 * share(other)), 0);
+    const told = terms.reduce((sum, [own, other, phrase]) => sum + Math.max(share(own), (phrase ? .9 : .5) * share(other)), 0);
     hit.score *= (.25 + told / (terms.length || 1)) ** 1.4;
+    // what the glossary calls as the query does
+    const most = Math.max(0, ...named[hit.id].filter(name => asked.includes(` ${name} `)).map(name => name.split(" ").length));
+    hit.score *= 1 + (most > 1 ? most / terms.length : 0);
   }
   // a page that speaks of it in many places comes before one that says it once
   const pageOf = ({ id }) => passages[id][0], sums = new Map();
