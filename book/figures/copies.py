@@ -1,4 +1,4 @@
-"""Text said again and again: what a second copy costs, by attention, key and a head of softmax."""
+"""Repeated text: bits per byte of a second copy, by attention, key and a head of softmax."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def drawn_as(cell: str) -> str:
 
 
 def copied_pieces(layer: str, step: str) -> Drawn:
-    """Draw what the second copy of a piece costs, against the bytes of the piece.
+    """Draw the bits per byte of the second copy of a piece, against the length of the piece.
 
     Args:
         layer: One of ``LAYERS``.
-        step: Steps of the training after which it is read: one of ``STEPS``.
+        step: Training steps after which the model is tested: one of ``STEPS``.
 
     Returns:
         A figure with a line for each kind of attention, and a dot for each seed.
@@ -53,18 +53,18 @@ def copied_pieces(layer: str, step: str) -> Drawn:
         traces += [
             dots(places, seeds, colour, size=4, opacity=0.4),
             line(PERIODS, means, colour, name, dash=dash,
-                 hover="%{x} bytes: %{y:.2f} bits"),
+                 hover="%{x} bytes: %{y:.2f} bits per byte"),
         ]  # fmt: skip
         told.append(f"{name} {means[0]:.2f} and {means[-1]:.2f}")
     axes = layout(
         height=460,
         margin={"l": 54, "r": 18, "t": 44, "b": 160},
         title_text=f"{layer}, after {step} steps",
-        xaxis=axis("bytes in a piece", 1.15, 2.16, type="log", tickvals=list(PERIODS)),
+        xaxis=axis("bytes of the piece", 1.15, 2.16, type="log", tickvals=list(PERIODS)),
         yaxis=axis("bits per byte, second copy", 0, 3.4),
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"Bits per byte of the second copy against the bytes of a piece: {layer}, after "
-        f"{step} steps. At 16 and 128 bytes: {'; '.join(told)}.",
+        f"Bits per byte of the second copy against the length of the piece: layers with {layer}, "
+        f"after {step} training steps. At 16 and 128 bytes: {'; '.join(told)}.",
     )
