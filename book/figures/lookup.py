@@ -1,4 +1,4 @@
-"""Lookups from far back: what a layer keeps, and how many values it names."""
+"""Lookups after a long gap: the bytes that a layer keeps, and the values that it retrieves."""
 
 from __future__ import annotations
 
@@ -14,16 +14,24 @@ __all__ = ["lookup_frontier"]
 
 HEADS = ("{}", "{}, four heads", "{}, eight heads")
 SERIES = {
-    "softmax": (["softmax"], COLOURS["softmax"], "circle"),
-    "half softmax": (["half softmax, half gated delta rule"], COLOURS["softmax"], "diamond"),
-    "half window": (["half window, half gated delta rule"], COLOURS["softmax"], "diamond-open"),
-    "window": (["window"], COLOURS["softmax"], "circle-open"),
-    "elu + 1": ([name.format("ELU") for name in HEADS], COLOURS["elu"], "circle"),
+    "Softmax": (["softmax"], COLOURS["softmax"], "circle"),
+    "Hybrid: softmax + gated delta rule": (
+        ["half softmax, half gated delta rule"],
+        COLOURS["softmax"],
+        "diamond",
+    ),
+    "Hybrid: window + gated delta rule": (
+        ["half window, half gated delta rule"],
+        COLOURS["softmax"],
+        "diamond-open",
+    ),
+    "Softmax, window of 64": (["window"], COLOURS["softmax"], "circle-open"),
+    "ELU+1": ([name.format("ELU") for name in HEADS], COLOURS["elu"], "circle"),
     "FAVOR+": (["FAVOR+, m = 32", "FAVOR+, m = 128"], COLOURS["favor"], "circle"),
-    "SSD": (["SSD"], COLOURS["ssd"], "square"),
-    "GLA": (["GLA"], COLOURS["gla"], "square"),
-    "delta rule": ([name.format("delta rule") for name in HEADS], COLOURS["delta"], "triangle-up"),
-    "gated delta rule": (
+    "ELU+1, SSD decay": (["SSD"], COLOURS["ssd"], "square"),
+    "ELU+1, GLA decay": (["GLA"], COLOURS["gla"], "square"),
+    "Delta rule": ([name.format("delta rule") for name in HEADS], COLOURS["delta"], "triangle-up"),
+    "Gated delta rule": (
         [name.format("gated delta rule") for name in HEADS[:2]],
         PALETTE["brown"],
         "square",
@@ -34,7 +42,7 @@ GUESS = 1 / 16
 
 
 def lookup_frontier(distance: int) -> Drawn:
-    """Draw the share of values named against the bytes that a layer keeps.
+    """Draw the share of values retrieved against the bytes that a layer keeps.
 
     Args:
         distance: Tokens between the pairs and the questions.
@@ -44,7 +52,7 @@ def lookup_frontier(distance: int) -> Drawn:
     """
     right, distance = looked_up(), int(distance)
     traces: list[go.Scatter] = [
-        line([1e3, 2e6], [GUESS, GUESS], PALETTE["grey"], "a guess", width=1.5, dash="dot")
+        line([1e3, 2e6], [GUESS, GUESS], PALETTE["grey"], "guessing", width=1.5, dash="dot")
     ]
     for name, (cells, colour, symbol) in SERIES.items():
         kept = [kept_bytes(distance, **METHODS[cell]) for cell in cells]
@@ -60,16 +68,17 @@ def lookup_frontier(distance: int) -> Drawn:
     small = right[f"ELU, four heads, {distance}"]
     axes = layout(
         height=420,
-        title_text=f"{distance:,} tokens later: softmax keeps {softmax:,} bytes",
-        xaxis=axis("bytes that a layer keeps", 3, 6.3, type="log", dtick=1),
-        yaxis=axis("values named", 0, 1.04),
+        title_text=f"{distance:,} tokens between pairs and questions",
+        xaxis=axis("bytes that the layer keeps", 3, 6.3, type="log", dtick=1),
+        yaxis=axis("share of values retrieved", 0, 1.04),
     )
     told = {n: mean(right[f"{n}, {distance}"]) for n in ("window", "ELU, eight heads")}
     return Drawn(
         go.Figure(traces, axes),
-        f"Share of values named against bytes kept, on a logarithmic axis, {distance:,} tokens "
-        f"after the pairs. Softmax names all and keeps {softmax:,} bytes; elu + 1 with four heads "
-        f"names {mean(small):.2f} with {kept_bytes(distance, **METHODS['ELU, four heads']):,}, "
-        f"with eight heads {told['ELU, eight heads']:.2f} with half of that. Softmax over the last "
-        f"64 tokens names {told['window']:.2f}, a guess.",
+        f"Share of values retrieved against bytes kept, on a logarithmic axis, {distance:,} tokens "
+        f"after the pairs. Softmax retrieves all and keeps {softmax:,} bytes. ELU+1 features with "
+        f"four heads retrieve {mean(small):.2f} and keep "
+        f"{kept_bytes(distance, **METHODS['ELU, four heads']):,} bytes; with eight heads they "
+        f"retrieve {told['ELU, eight heads']:.2f} and keep half of these bytes. Softmax over the "
+        f"last 64 tokens retrieves {told['window']:.2f}, which is guessing.",
     )
