@@ -1,4 +1,4 @@
-"""Lookups from far back: what a layer keeps, and how many values it names."""
+"""Lookups after a long gap: the bytes that a layer keeps, and the values that it retrieves."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ GUESS = 1 / 16
 
 
 def lookup_frontier(distance: int) -> Drawn:
-    """Draw the share of values named against the bytes that a layer keeps.
+    """Draw the share of values retrieved against the bytes that a layer keeps.
 
     Args:
         distance: Tokens between the pairs and the questions.
@@ -53,7 +53,7 @@ def lookup_frontier(distance: int) -> Drawn:
     """
     right, distance = looked_up(), int(distance)
     traces: list[go.Scatter] = [
-        line([1e3, 2e6], [GUESS, GUESS], PALETTE["grey"], "a guess", width=1.5, dash="dot")
+        line([1e3, 2e6], [GUESS, GUESS], PALETTE["grey"], "guessing", width=1.5, dash="dot")
     ]
     for name, (cells, colour, symbol) in SERIES.items():
         kept = [kept_bytes(distance, **METHODS[cell]) for cell in cells]
@@ -72,17 +72,17 @@ def lookup_frontier(distance: int) -> Drawn:
     axes = layout(
         height=500,
         margin={"b": 200},
-        title_text=f"{distance:,} tokens later: softmax keeps {softmax:,} bytes",
-        xaxis=axis("bytes that a layer keeps", 3, 6.3, type="log", dtick=1),
-        yaxis=axis("values named", 0, 1.04),
+        title_text=f"{distance:,} tokens between pairs and questions",
+        xaxis=axis("bytes that the layer keeps", 3, 6.3, type="log", dtick=1),
+        yaxis=axis("share of values retrieved", 0, 1.04),
     )
     told = {n: mean(right[f"{n}, {distance}"]) for n in ("window", "ELU, eight heads")}
     return Drawn(
         go.Figure(traces, axes),
-        f"Share of values named against bytes kept, on a logarithmic axis, {distance:,} tokens "
-        f"after the pairs. Softmax names all and keeps {softmax:,} bytes; linear attention (ELU+1) "
-        f"with four heads names {mean(small):.2f} with "
-        f"{kept_bytes(distance, **METHODS['ELU, four heads']):,}, with eight heads "
-        f"{told['ELU, eight heads']:.2f} with half of that. Softmax over the last 64 tokens names "
-        f"{told['window']:.2f}, a guess.",
+        f"Share of values retrieved against bytes kept, on a logarithmic axis, {distance:,} tokens "
+        f"after the pairs. Softmax retrieves all and keeps {softmax:,} bytes. linear attention (ELU+1) with "
+        f"four heads retrieve {mean(small):.2f} and keep "
+        f"{kept_bytes(distance, **METHODS['ELU, four heads']):,} bytes; with eight heads they "
+        f"retrieve {told['ELU, eight heads']:.2f} and keep half of these bytes. Softmax over the "
+        f"last 64 tokens retrieves {told['window']:.2f}, which is guessing.",
     )
