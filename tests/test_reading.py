@@ -51,7 +51,6 @@ TO_COME = {
     "18_delta_rule",
     "20_vision_transformer",
     "22_length_extrapolation",
-    "23_speed",
     "24_in_models",
 }
 """Chapters that are not yet written in the plain form."""

@@ -80,9 +80,9 @@ def lookup_frontier(distance: int) -> Drawn:
     return Drawn(
         go.Figure(traces, axes),
         f"Share of values retrieved against bytes kept, on a logarithmic axis, {distance:,} tokens "
-        f"after the pairs. Softmax retrieves all and keeps {softmax:,} bytes. linear attention (ELU+1) with "
-        f"four heads retrieve {mean(small):.2f} and keep "
-        f"{kept_bytes(distance, **METHODS['ELU, four heads']):,} bytes; with eight heads they "
-        f"retrieve {told['ELU, eight heads']:.2f} and keep half of these bytes. Softmax over the "
+        f"after the pairs. Softmax retrieves all and keeps {softmax:,} bytes. Linear attention "
+        f"(ELU+1) with four heads retrieves {mean(small):.2f} and keeps "
+        f"{kept_bytes(distance, **METHODS['ELU, four heads']):,} bytes; with eight heads it "
+        f"retrieves {told['ELU, eight heads']:.2f} and keeps half of these bytes. Softmax over the "
         f"last 64 tokens retrieves {told['window']:.2f}, which is guessing.",
     )
