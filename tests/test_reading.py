@@ -41,7 +41,6 @@ TO_COME = {
     "08_reflections",
     "09_string_at_inference",
     "10_linear_attention",
-    "11_favor_plus",
     "12_circulant_favor",
     "13_cosformer",
     "14_toeplitz_rpe",
