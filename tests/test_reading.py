@@ -31,7 +31,6 @@ OPENING = (
     "It takes",
 )
 TO_COME = {
-    "01_why_positions",
     "02_rope",
     "03_rope_decay",
     "04_rope_2d_3d",
