@@ -43,14 +43,8 @@ __all__ = [
 WORDS = ("dog", "bites", "man")
 POSITIONS = ("none", "causal mask", "sinusoid added", "ALiBi", "RoPE")
 METHODS = {
-    "none": "NoPE",
-    "sinusoidal": "Sinusoidal",
-    "learned": "Learned",
-    "alibi": "ALiBi",
-    "t5": "T5",
-    "kerple-log": "KERPLE log",
-    "kerple-power": "KERPLE power",
-    "rope": "RoPE",
+    name: display(name)
+    for name in "none sinusoidal learned alibi t5 kerple-log kerple-power rope".split()
 }
 """Names of the methods of the recorded study as readers see them."""
 DIM, SHOWN = 16, 6  # channels, and how many of them are drawn
