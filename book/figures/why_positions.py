@@ -44,7 +44,10 @@ WORDS = ("dog", "bites", "man")
 POSITIONS = ("none", "causal mask", "sinusoid added", "ALiBi", "RoPE")
 METHODS = {
     name: display(name)
-    for name in "none sinusoidal learned alibi t5 kerple-log kerple-power rope".split()
+    for name in (
+        *("none", "sinusoidal", "learned", "alibi", "t5"),
+        *("kerple-log", "kerple-power", "rope"),
+    )
 }
 """Names of the methods of the recorded study as readers see them."""
 DIM, SHOWN = 16, 6  # channels, and how many of them are drawn
