@@ -40,7 +40,6 @@ TO_COME = {
     "09_string_at_inference",
     "10_linear_attention",
     "12_circulant_favor",
-    "13_cosformer",
     "14_toeplitz_rpe",
     "15_rotations_meet_linear_attention",
     "16_gating",

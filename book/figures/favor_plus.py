@@ -134,13 +134,13 @@ def favor_error(length: float, size: int, kind: str) -> Drawn:
         return line(sizes, error, colour, name, width=2, dash=dash, hover=hover)
 
     errors = [
-        curve("iid", grey, "FAVOR+ (independent), formula", "dash"),
-        curve(kind, colour, f"{DISPLAY[kind]}, formula"),
+        curve("iid", grey, "formula, independent rows", "dash"),
+        curve(kind, colour, "formula, chosen features"),
         dots(
             sizes,
             significant(measured.values()),
             colour,
-            f"{DISPLAY[kind]}, 1,000 draws",
+            "measured, chosen features",
             size=[15 if m == size else 8 for m in SIZES],
             hover=hover,
         ),
@@ -278,7 +278,8 @@ def orthogonal_gains(features: int, square: float) -> Drawn:
         dots([square, square], found["here"], colours),
     ]
     axes = layout(
-        height=360,
+        height=380,
+        margin={"b": 110},
         title_text=f"orthogonal {one:.0%} of the squared error, hyperbolic {both:.0%}",
         xaxis=axis("‖z‖²", 0, 8),
         yaxis=axis("squared error / that of independent rows", 0, 1.08, tickformat=".0%"),
@@ -336,7 +337,8 @@ def features_needed(temperature: float) -> Drawn:
     drawn.append(dots([temperature] * 3, found["here"], [row[1] for row in kinds.values()]))
     drawn.append(line([0.1, 8], [DIM, DIM], PALETTE["grey"], f"d = {DIM}", width=1.5, dash="dot"))
     axes = layout(
-        height=380,
+        height=400,
+        margin={"b": 110},
         title_text=f"t = {temperature:g}: FAVOR+ {favor:,.0f}, FAVOR++ {optimal:,.0f}",
         xaxis=axis("squared norm t", -1, 0.92, type="log", tickvals=[0.1, 0.3, 1, 3, 8]),
         yaxis=axis("features needed", 1.6, 7.1, type="log", dtick=1, exponentformat="power"),
@@ -403,14 +405,14 @@ def favor_distance(
     count = sum(m is not None for m in wins.values())
     ticks = [0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5]
     axes = layout(
-        height=460,
+        height=490,
         title_text=f"{tokens}, t = {t}: {count} of {len(wins)} beat uniform attention",
         xaxis=axis("number of features m", 1.1, 3.4, type="log", tickvals=sizes),
         yaxis=axis(
             "distance / that of uniform attention", -1.78, 0.85, type="log", tickvals=ticks,
             ticktext=[f"{y:g}" for y in ticks],
         ),
-        margin={"b": 132},
+        margin={"b": 160},
     )  # fmt: skip
     beats = ", ".join(
         f"{name} from {wins[kind]:,} features on" if wins[kind] else f"{name} never"
