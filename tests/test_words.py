@@ -36,7 +36,7 @@ TO_COME = {
     *("notebooks/23_speed", "notebooks/24_in_models"),
     *("book/architecture", "book/bring_your_own", "book/choose", "book/corrections"),
     *("book/equations", "book/intro", "book/new", "book/released_models"),
-    *("book/symptoms", "book/training", "book/try"),
+    *("book/training", "book/try"),
     *("README", "CONTRIBUTING", "CHANGELOG"),
 }
 """Pages that are not yet written in the standard terms."""
