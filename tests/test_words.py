@@ -33,7 +33,6 @@ TO_COME = {
     "notebooks/09_string_at_inference",
     "notebooks/10_linear_attention",
     "notebooks/12_circulant_favor",
-    "notebooks/13_cosformer",
     "notebooks/14_toeplitz_rpe",
     "notebooks/15_rotations_meet_linear_attention",
     "notebooks/16_gating",
@@ -42,7 +41,6 @@ TO_COME = {
     "notebooks/22_length_extrapolation",
     "notebooks/24_in_models",
     "book/corrections",
-    "book/symptoms",
     "CONTRIBUTING",
 }
 """Pages that are not yet written in the standard terms."""
