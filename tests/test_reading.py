@@ -46,7 +46,6 @@ TO_COME = {
     "17_decay_and_state",
     "20_vision_transformer",
     "22_length_extrapolation",
-    "24_in_models",
 }
 """Chapters that are not yet written in the plain form."""
 

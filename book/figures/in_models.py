@@ -1,4 +1,4 @@
-"""What stands in a released model: its clocks, what bfloat16 and a mirror do, a slip in a pair."""
+"""Released models: their periods, what bfloat16 and a mirror do, two angles in one pair."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ CLOCKS = (
     "RoPE-ViT, axial",
     "DINOv3",
 )
-"""Models whose clocks are unlike one another, by their names in ``RELEASED``."""
+"""Models whose frequencies differ from each other, by their names in ``RELEASED``."""
 
 BFLOAT16 = 1 / 257
-"""How far, relatively, rounding to bfloat16 can move a number."""
+"""The largest relative error of rounding a number to bfloat16."""
 
 OFF = 0.1
 """An error of an angle that shows, in radians."""
@@ -68,16 +68,16 @@ def _at(position: Tensor, turns: list[float], reads: list[int]) -> dict[str, Ten
 
 
 def model_clocks(model: str, position: int) -> Drawn:
-    """Draw for each pair of a head how many positions it takes for a turn.
+    """Draw for each pair of a head its period, in positions per full turn.
 
     Circles, squares and diamonds read the first, second and third coordinate. Hollow pairs have
-    not turned once at the position. Below the lower line an angle there that passed through
-    bfloat16, as position, frequency or product, can be off by over a tenth of a radian,
-    :eq:`eq-model-bfloat`.
+    not made a full turn at the position. For pairs below the lower line an angle there that was
+    rounded to bfloat16, as position, frequency or product, can be wrong by over a tenth of a
+    radian, :eq:`eq-model-bfloat`.
 
     Args:
         model: A name in ``RELEASED``.
-        position: Where the token stands, in the model's own units.
+        position: Position of the token, in the model's own units.
 
     Returns:
         A figure with a logarithmic axis.
@@ -94,7 +94,7 @@ def model_clocks(model: str, position: int) -> Drawn:
             COLOURS["rope"],
             size=8,
             symbol=symbol + ending,
-            hover="pair %{x}: %{y:,.3g} positions a turn",
+            hover="pair %{x}: %{y:,.3g} positions per turn",
         )
         for kind, ending in (("turned", ""), ("waiting", "-open"))
         for symbol, some in zip(SYMBOLS, found[kind], strict=True)
@@ -102,20 +102,22 @@ def model_clocks(model: str, position: int) -> Drawn:
     ends = -0.7, len(turning) - 0.3
     traces += [
         _level(ends, position, f"the position, {position:,.0f}", "top left"),
-        _level(ends, found["limit"], "in bfloat16 off by 0.1 below", "bottom left", dash="dot"),
+        _level(ends, found["limit"], "below: bfloat16 error over 0.1", "bottom left", dash="dot"),
     ]
     frame = layout(
         height=380,
         margin={"l": 64, "r": 12, "t": 30, "b": 48},
         xaxis=axis("pair", *ends),
-        yaxis=axis("positions a turn", *EXPONENTS, type="log", dtick=1, exponentformat="power"),
+        yaxis=axis(
+            "positions per full turn", *EXPONENTS, type="log", dtick=1, exponentformat="power"
+        ),
     )
     return Drawn(
         go.Figure(traces, frame),
-        f"{model}: positions that each pair takes for a turn, from {_plain(min(turns))} to "
-        f"{_plain(max(turns))}. {found['slow']:.0f} of {len(turns)} turning pairs have not turned "
-        f"once at position {position:,.0f}. In bfloat16 the angles of {found['loose']:.0f} pairs "
-        "there can be off by over a tenth of a radian.",
+        f"{model}: positions that each pair takes for a full turn, from {_plain(min(turns))} to "
+        f"{_plain(max(turns))}. {found['slow']:.0f} of {len(turns)} rotating pairs have not made a "
+        f"full turn at position {position:,.0f}. In bfloat16 the angles of {found['loose']:.0f} "
+        "pairs there can be wrong by over a tenth of a radian.",
     )
 
 
@@ -164,7 +166,7 @@ def _lost(position: Tensor) -> dict[str, Tensor]:
 
 
 def bfloat_angles(position: int) -> Drawn:
-    """Draw how far the angles of Llama 3 are off at a position, :eq:`eq-model-bfloat`.
+    """Draw the errors of Llama 3's angles in bfloat16 at a position, :eq:`eq-model-bfloat`.
 
     Args:
         position: Of the token.
@@ -183,15 +185,15 @@ def bfloat_angles(position: int) -> Drawn:
     said = ", ".join(f"{n} {c}" for n, c in zip(ROUNDED, counts, strict=True))
     angles = Panel(
         traces,
-        f"pairs off by over 0.1 radians, if one is rounded:<br>{said}",
-        x=axis("pair, fast to slow", -1, 64),
-        y=axis("radians lost", -5, 2, type="log", dtick=1, exponentformat="power"),
+        f"pairs with an error over 0.1 radians, if rounded:<br>{said}",
+        x=axis("pair, from high to low frequency", -1, 64),
+        y=axis("error (radians)", -5, 2, type="log", dtick=1, exponentformat="power"),
     )
     return Drawn(
         panels(angles, height=400, margin={"l": 60, "r": 12, "t": 48, "b": 92}),
-        f"Radians that each of 64 pairs of Llama 3 is off at position {position:,.0f}, on a "
-        "logarithmic axis, with the bound, a line that falls with the frequency. Pairs off by over "
-        f"0.1 if one number is rounded to bfloat16: {said}.",
+        f"Errors of the angles of Llama 3's 64 pairs at position {position:,.0f}, in radians on a "
+        "logarithmic axis, with the bound, a line that falls with the frequency. Number of pairs "
+        f"with an error over 0.1, by what is rounded to bfloat16: {said}.",
     )
 
 
@@ -221,11 +223,11 @@ def _mixed(share: Tensor) -> dict[str, Tensor]:
 def mirrored_loss(share: float) -> Drawn:
     """Draw a loss over the coefficient of Circulant-STRING, and its slope where training begins.
 
-    A query, and two equal keys on its right and on its left; the right one is wanted. A share of
-    the examples is mirrored: by :eq:`eq-model-mirror` their loss is that of the others at -c.
+    A query has to attend to the right one of two equal keys, on its right and on its left. A share
+    of the examples is mirrored: by :eq:`eq-model-mirror` their loss is that of the others at -c.
 
     Args:
-        share: Of the examples that are mirrored, up to a half.
+        share: Share of the examples that are mirrored, up to a half.
 
     Returns:
         A figure with the loss, those of either kind of examples, and a tangent at 0.
@@ -233,7 +235,7 @@ def mirrored_loss(share: float) -> Drawn:
     found = _mixed(share)
     grey, colour = COLOURS["none"], COLOURS["circulant"]
     traces = [
-        line(SIDES, found["plain"], grey, "as they are", width=1.5, dash="dot"),
+        line(SIDES, found["plain"], grey, "original", width=1.5, dash="dot"),
         line([-c for c in SIDES], found["plain"], grey, "mirrored", width=1.5, dash="dash"),
         line(SIDES, found["loss"], colour, "mixed", hover="c = %{x}: %{y:.2f}"),
         line([-0.5, 0.5], found["tangent"], PALETTE["red"], "slope at 0", width=3),
@@ -247,9 +249,9 @@ def mirrored_loss(share: float) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, frame),
-        f"Loss against the coefficient c, from -1 to 1. Examples as they are want c above 0, "
-        f"mirrored ones, whose curve is the mirror image, below. With {share:.0%} mirrored the "
-        f"mixed loss has the slope {found['slope']:.2f} at c = 0.",
+        f"Loss against the coefficient c, from -1 to 1. The loss of the original examples falls "
+        f"with c, and that of mirrored examples, the mirror image, rises. With {share:.0%} "
+        f"mirrored, the mixed loss has the slope {found['slope']:.2f} at c = 0.",
     )
 
 
@@ -271,11 +273,11 @@ def _tiled(alpha: Tensor, beta: Tensor) -> dict[str, Tensor]:
 
 
 def tiled_pair(alpha: float, beta: float) -> Drawn:
-    """Draw what two angles in one pair make of a circle, :eq:`eq-model-tiled`.
+    """Draw the image of a circle under two angles in one pair, :eq:`eq-model-tiled`.
 
     Args:
-        alpha: Degrees by which the first channel takes its row.
-        beta: Degrees of the second.
+        alpha: Angle of the first channel, in degrees.
+        beta: Angle of the second channel, in degrees.
 
     Returns:
         A figure of the plane with the circle, its image, and that of the two axes.
@@ -291,7 +293,7 @@ def tiled_pair(alpha: float, beta: float) -> Drawn:
     fig = panels(
         Panel(
             traces,
-            f"lengths times {short:.2f} to {long:.2f}, determinant {found['det']:.2f}",
+            f"lengths × {short:.2f} to {long:.2f}, determinant {found['det']:.2f}",
             x=axis("channel 1", **size),
             y=axis("channel 2", **size),
             shapes=[circle()],
@@ -302,7 +304,7 @@ def tiled_pair(alpha: float, beta: float) -> Drawn:
     )
     return Drawn(
         fig,
-        f"The plane of a pair whose channels turn by {alpha:g} and {beta:g} degrees. The unit "
-        f"circle becomes an ellipse: a vector is {short:.2f} to {long:.2f} times as long, by its "
-        f"direction, and the determinant is {found['det']:.2f}.",
+        f"The plane of a pair whose channels take the angles {alpha:g} and {beta:g} degrees. The "
+        f"unit circle becomes an ellipse: a vector becomes {short:.2f} to {long:.2f} times as "
+        f"long, depending on its direction, and the determinant is {found['det']:.2f}.",
     )
