@@ -1,7 +1,7 @@
 """Sections for specialists are folded under a heading that says what is inside.
 
 A section whose title begins with "Advanced: " folds under that title, with its cells and all
-sections in it. Unfolded it reads in order. Links into it open it (``book-form.js``), paper shows it.
+sections in it. Links into it open it (``book-form.js``), and paper shows it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Instruments: ``{live} name`` puts one into a page, with the programs that it runs.
 
-With ``:state:`` it begins there: what stands in the address behind ``#live=name&``. ``:alt:`` says
-what its poster shows.
+With ``:state:`` it begins there: what stands in the address behind ``#live=name&``. What its poster
+shows is ``ALT`` of its module, or ``:alt:``.
 
 What it computes is ``book/live/NAME.py``, exported to ``_static/live-NAME-programs.js`` beside the
 pages, so that it runs from disk too, and loaded when the reader comes near; models of further
@@ -61,7 +61,7 @@ class LiveDirective(SphinxDirective):
             state = html.escape(self.options["state"])
             box += nodes.raw("", f'<span data-state="{state}"></span>', format="html")
         source = f"../_static/posters/live-{name}.png"
-        alt = html.escape(self.options.get("alt", "How it begins"))
+        alt = html.escape(self.options.get("alt") or module.ALT)
         poster = f'<img class="live-poster" src="{source}" alt="{alt}">'
         box += nodes.raw(text=f"<noscript>{poster}</noscript>", format="html")
         self.state.nested_parse(self.content, self.content_offset, box)

@@ -5,10 +5,10 @@
     ```
 
 stands for the rows of ``book.methods``, one for every registered name, with the words that are
-given here in those that have some. A row says what its method has and, as a mark on a scale, what
-it costs or what the pressed button asks for; opened it has the words, all numbers, its code and its
-chapter. ``book-methods.js`` lets rows stay or go; without it all stand. The address of a choice is
-``[these](methods:images,relative)``.
+given here in those that have some. A row has the display name of its method and its name in code,
+says what it has and, as a mark on a scale, what it costs or what the pressed button asks for;
+opened it has the words, all numbers, its code and its chapter. ``book-methods.js`` lets rows stay
+or go; without it all stand. The address of a choice is ``[these](methods:images,relative)``.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from sphinx.util.docutils import SphinxDirective
 from _ext.book_choice import FOLDER, numbers, told
 from _ext.book_tables import rounded
 from book.methods import MISSING, MUST, NEEDS, READS, Row, amount, attentions, encoders
+from book.names import display
 
 
 class Column(NamedTuple):
@@ -45,8 +46,8 @@ LENGTHS = "[chapter 22](../notebooks/22_length_extrapolation.ipynb)"
 VISION = "[chapter 20](../notebooks/20_vision_transformer.ipynb)"
 SPEED = "[chapter 23](../notebooks/23_speed.ipynb)"
 LONGER = Column(
-    "bits a byte added at 1,024",
-    f"Bits a byte added with 1,024 in sight after training with 64 ({LENGTHS})",
+    "bits per byte added at 1,024",
+    f"Bits per byte added with 1,024 in sight after training with 64 ({LENGTHS})",
     less=True,
 )
 KINDS: dict[str, tuple[str, Callable[[], list[Row]], dict[str, Column]]] = {
@@ -56,7 +57,7 @@ KINDS: dict[str, tuple[str, Callable[[], list[Row]], dict[str, Column]]] = {
         {
             "relative": Column(""),
             "axes": Column("coordinates"),
-            "learned": Column("learns, numbers a head"),
+            "learned": Column("learns, numbers per head"),
             "state": Column(""),
             "folds": Column("folds"),
             "cost": Column(
@@ -66,8 +67,8 @@ KINDS: dict[str, tuple[str, Callable[[], list[Row]], dict[str, Column]]] = {
             ),
             "inference": Column("inference, folded, times RoPE’s"),
             "text": Column(
-                "bits a byte at 64",
-                f"Bits a byte of a text, 64 bytes in sight, as in training ({LENGTHS})",
+                "bits per byte at 64",
+                f"Bits per byte of a text, 64 bytes in sight, as in training ({LENGTHS})",
                 less=True,
             ),
             "longer": LONGER,
@@ -91,9 +92,9 @@ KINDS: dict[str, tuple[str, Callable[[], list[Row]], dict[str, Column]]] = {
         {
             "kind": Column("compares by"),
             "causal": Column(""),
-            "kept": Column("keeps, numbers a head"),
+            "kept": Column("keeps, numbers per head"),
             "rope": Column("exact RoPE"),
-            "learned": Column("learns, numbers a head"),
+            "learned": Column("learns, numbers per head"),
             "from": Column("faster than softmax from"),
             "cost": Column(
                 "time, % of softmax’s",
@@ -101,8 +102,8 @@ KINDS: dict[str, tuple[str, Callable[[], list[Row]], dict[str, Column]]] = {
                 less=True,
             ),
             "text": Column(
-                "bits a byte, beside",
-                "Bits a byte of a text, and what it stood beside "
+                "bits per byte, beside",
+                "Bits per byte of a text, and what it stood beside "
                 "([chapter 21](../notebooks/21_language_model.ipynb))",
                 less=True,
             ),
@@ -112,10 +113,12 @@ KINDS: dict[str, tuple[str, Callable[[], list[Row]], dict[str, Column]]] = {
                 "Values recalled of 32 pairs, keys shifted "
                 "([chapter 19](../notebooks/19_associative_recall.ipynb))",
             ),
-            "images": Column("MNIST, axial", f"MNIST’s digits named, with `axial` ({VISION})"),
+            "images": Column(
+                "MNIST, Axial RoPE", f"MNIST’s digits named, with Axial RoPE ({VISION})"
+            ),
             "volumes": Column(
-                "volumes, axial",
-                f"Directions named in the opposite corner, with `axial` ({VISION})",
+                "volumes, Axial RoPE",
+                f"Directions named in the opposite corner, with Axial RoPE ({VISION})",
             ),
         },
     ),
@@ -249,7 +252,8 @@ def one(
         links.append(f"{{py:{role}}}`{row.code.rpartition('.')[2]} <{row.code}>`")
     return [
         f'<details class="book-method" id="method-{row.name}" data-has="{" ".join(stays)}">'
-        f"<summary><code>{row.name}</code><span class='book-tags'>{tags}</span>{marks}</summary>",
+        f'<summary><span class="book-name">{display(row.name)} <code>{row.name}</code></span>'
+        f'<span class="book-tags">{tags}</span>{marks}</summary>',
         "",
         words,
         "",

@@ -57,8 +57,8 @@ def drawn(table: str) -> str:
 
 
 def numbers(cell: Tag) -> tuple[float, ...]:
-    """Return mean and ends of an interval: ``0.9 <small>0.8 to 1.0</small>``."""
-    return tuple(float(text) for text in cell.get_text(" ").split() if text != "to")
+    """Return mean and ends of an interval: ``0.9 <small>[0.8, 1.0]</small>``."""
+    return tuple(float(text.strip("[],")) for text in cell.get_text(" ").split())
 
 
 def axes(spans: Mapping[int, Span]) -> dict[int, Span]:

@@ -1,9 +1,9 @@
 """Claims of a record: ``{verdict}`5 % ahead <text at 1,000 steps: ELU, GLA>``` in a sentence.
 
-On the built page the words open a note with the mean, its interval and where they come from; so do
-those of a score, ``{recorded}`.88 to .91 <named, 1,600 steps: mean: *>```. Words that do not agree
-with the record stop the build; :mod:`book.verdicts` has what is claimed and measured, and
-:mod:`book.claims` what words may say of it.
+On the built page the words open a note with the mean, its interval and where they come from, in the
+display names of :mod:`book.cells`; so do those of a score, ``{recorded}`.88 to .91 <named, 1,600
+steps: mean: *>```. Words that do not agree with the record stop the build; :mod:`book.verdicts` has
+what is claimed and measured, and :mod:`book.claims` what words may say of it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import ReferenceRole
 from sphinx.writers.html5 import HTML5Translator
 
+from book.cells import shown
 from book.claims import cells_of, faults, misquoted, scores_of
 from book.family import Family
 from book.verdicts import FAMILIES, MEASURES
@@ -63,7 +64,7 @@ class RecordedRole(VerdictRole):
         for cell, row in scores.items():
             low, high = interval(row)
             unit = f"{mean(row):.3f} {measure.unit}".rstrip()
-            found.append(f"“{cell}”: {unit} [{low:.3f}, {high:.3f}]")
+            found.append(f"“{shown(cell, measure.record)}”: {unit} [{low:.3f}, {high:.3f}]")
         studies = " and ".join(f"results/{record}.py" for record in measure.record.split(", "))
         return f"{'; '.join(found)}; 95 %. {len(row)} seeds of {studies}."
 
@@ -76,7 +77,8 @@ def told(family: Family, cells: list[str]) -> str:
     for cell in cells:
         middle, low, high = (f"{x:{sign}.{digits}f}".replace("-", "−") for x in family.found(cell))
         unit = f"{middle} {family.unit}".rstrip()
-        found.append(f"“{cell}” {than} “{family.other(cell)}”: {unit} [{low}, {high}]")
+        one, other = (shown(name, family.record) for name in (cell, family.other(cell)))
+        found.append(f"“{one}” {than} “{other}”: {unit} [{low}, {high}]")
     size, count = len(family.claims), len(family.runs()[cells[0]])
     corrected = f", corrected for {size} comparisons" if size > 1 else ""
     corrected += f", looked at {family.looks} times" if family.looks > 1 else ""

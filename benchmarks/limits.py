@@ -124,7 +124,7 @@ def measure(device: torch.device, threads: Sequence[int], rounds: int) -> list[d
 
 
 def rate(row: dict[str, Any]) -> float:
-    """Return the best round of a row, in units a second: noise only takes time away."""
+    """Return the best round of a row, in units per second: noise only takes time away."""
     return float(row["work"] / min(row["times_ms"]) * 1e3)
 
 

@@ -1,9 +1,9 @@
 """Whole models and layers: what is left of a lead, or of a price, when all else is paid too.
 
 python -m benchmarks.models, or `make bench`. A model reads a batch and returns its mean loss; with
-gradients it is a step of training but for the optimiser. Tokens or images a second are the shape's
-batch × seq, or its batch, over the time. A layer is softmax attention with its four projections: an
-encoder that learns should cost no more in training than RoPE.
+gradients it is a step of training but for the optimiser. Tokens or images per second are the
+shape's batch × seq, or its batch, over the time. A layer is softmax attention with its four
+projections: an encoder that learns should cost no more in training than RoPE.
 """
 
 from __future__ import annotations

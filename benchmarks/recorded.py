@@ -65,8 +65,8 @@ def ladder(
     """Return what is recorded of a contestant along the shapes that differ in length alone.
 
     Returns:
-        The lengths; for each of them milliseconds a head, one number a round; and the numbers, of
-        4 bytes, that a call holds at most for each token and head, beyond its inputs.
+        The lengths; for each of them milliseconds per head, one number per round; and the numbers,
+        of 4 bytes, that a call holds at most for each token and head, beyond its inputs.
     """
     lengths, times, held = [], [], []
     for place, block in blocks(record, mode).items():
@@ -131,7 +131,7 @@ def peer_table(parts: Sequence[Record]) -> dict[str, list[str]]:
 
 
 def throughput(record: Record) -> dict[str, list[Any]]:
-    """Return columns of what whole models read a second, and of the time over its bound.
+    """Return columns of what whole models read per second, and of the time over its bound.
 
     They read tokens of texts, or images; the bound is of the time with gradients.
     """
@@ -154,7 +154,7 @@ def throughput(record: Record) -> dict[str, list[Any]]:
 
 
 def rates(record: Record) -> dict[str, float]:
-    """Return kind of work → best rate a second, of one thread; bytes from memory, not a cache."""
+    """Return kind of work → best rate per second, of one thread; bytes from memory, not a cache."""
     rows = [r for r in record["data"]["limits"] if r["threads"] in (1, 0)]
     largest = max(r["work"] for r in rows if r["unit"] == "bytes")
     best: dict[str, float] = {}

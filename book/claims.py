@@ -60,7 +60,7 @@ def cells_of(name: str, cells: str) -> list[str]:
 
 
 def scores_of(name: str, cells: str) -> dict[str, Sequence[float]]:
-    """Return what was measured, cell → one number a seed, of the cells between bars.
+    """Return what was measured, cell → one number per seed, of the cells between bars.
 
     Raises:
         ValueError: If there is no such measure or cell.
@@ -181,6 +181,8 @@ def _direction(spoken: list[str], family: Family, cells: list[str]) -> list[str]
     wrong = [f"counts {n!r} of {len(held)}" for n in counted if COUNTS.index(n) != len(held)]
     if SURE in spoken and not {*held} <= {"ahead", "behind"}:
         wrong.append(f"says {SURE!r} of what is not")
+    if "within" in spoken and not {*cells} <= family.limits.keys():
+        wrong.append("says 'within' of what has no limit")
     wrong += ["says 'both' of more, or of one"] if "both" in spoken and len(held) != 2 else []
     parts = [{*claim.split(", ")} for claim in held]
     if estimates := {

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from lab.theory.spread import difference, unpaired
 
 Runs = Mapping[str, Sequence[float]]
-"""Cell → one number a seed."""
+"""Cell → one number per seed."""
 
 
 @dataclass(frozen=True)

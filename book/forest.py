@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,11 +12,14 @@ from IPython.display import display
 from matplotlib.axes import Axes
 
 from book.family import Family
+from book.names import wrapped
 from book.verdicts import FAMILIES
 from lab.explore import COLOURS, Table
 from lab.explore.style import MUTED, TEXT
 
 SVG = "image/svg+xml"
+WIDEST = 26
+"""Letters in a line of a label."""
 Panel = tuple[str, Mapping[str, str]]
 """A family, and words that the text uses → cell."""
 
@@ -47,13 +51,16 @@ def forest(
     low, high = span or (min(reach), max(reach))
     margin = 0.04 * (high - low)
     for title, (name, rows) in panels.items():
-        fig, axis = plt.subplots(figsize=(width, 0.9 + 0.27 * len(rows) + 0.25 * bool(title)))
+        words = [wrapped(word, WIDEST, "\n") for word in rows]
+        lines = 1 + 0.45 * max(word.count("\n") for word in words)
+        height = 0.9 + 0.27 * lines * len(rows) + 0.25 * bool(title)
+        fig, axis = plt.subplots(figsize=(width, height))
         axis.axvline(0, color=TEXT, lw=1)
         for row, cell in enumerate(rows.values()):
             _draw(axis, FAMILIES[name], cell, row, COLOURS[colour(cell)])
-        axis.set(yticks=range(len(rows)), yticklabels=rows, ylim=(len(rows) - 0.4, -0.6))
+        axis.set(yticks=range(len(rows)), yticklabels=words, ylim=(len(rows) - 0.4, -0.6))
         axis.set(xlim=(low - margin, high + margin), xlabel=label, title=title)
-        axis.tick_params(axis="y", length=0)
+        axis.tick_params(axis="y", length=0, labelsize=11 if lines == 1 else 9.5)
         axis.grid(visible=False, axis="y")  # every row has its interval
         display(fig, metadata={SVG: {"alt": _told(FAMILIES[name], title, rows, label)}})
         plt.close(fig)
@@ -93,12 +100,23 @@ def _draw(axis: Axes, family: Family, cell: str, row: int, colour: str) -> None:
         axis.plot([mean, mean], [row - 0.2, row + 0.2], lw=2.2, **look)
 
 
+def held(family: Family, cell: str) -> str:
+    """Return what the record tells of a comparison; of one with a limit, on which side it is."""
+    claim = family.claims[cell].replace("open", "inconclusive")
+    most = family.limits.get(cell, 0)
+    if not family.less or most <= 0:
+        return claim
+    limit = f"the limit of {family.shown(most):.3g}"
+    sides = {"ahead": "within", "behind": "beyond", "inconclusive": "inconclusive about"}
+    return re.sub("|".join(sides), lambda word: f"{sides[word[0]]} {limit}", claim)
+
+
 def _told(family: Family, title: str, rows: Mapping[str, str], label: str) -> str:
     """Return what a panel shows, in words."""
     digits = 0 if family.unit.startswith("%") else 2
     told = []
     for words, cell in rows.items():
         mean, low, high = (f"{x:.{digits}f}".replace("-", "−") for x in family.found(cell))
-        told.append(f"{words} {mean} ({low} to {high}), {family.claims[cell]}")
+        told.append(f"{words} {mean} ({low} to {high}), {held(family, cell)}")
     head = f"{title}: {label}" if title else label
     return f"{head}, mean and interval of each row beside a line at 0. {'; '.join(told)}."

@@ -1,4 +1,4 @@
-"""What the records measured, as families of comparisons need it: cell → one number a seed."""
+"""What the records measured, as families of comparisons need it: cell → one number per seed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from results.copy_rates import PERIODS
 
 @cache
 def rates() -> Runs:
-    """Return bits a byte of each model at the rate that was best for it on held-out text."""
+    """Return bits per byte of each model at the rate that was best for it on held-out text."""
     rates = language_rates.chosen_rates(
         "language_rates", language_rates.METHODS, language_rates.RATES
     )
@@ -34,13 +34,13 @@ def bits(study: str, what: str = "bits") -> Runs:
 
 @cache
 def fit() -> Runs:
-    """Return the last losses on the text that was read, in bits a byte."""
+    """Return the last losses on the text that was read, in bits per byte."""
     return measured("language_long", lambda run: mean(run["losses"][-5:]) / math.log(2))
 
 
 @cache
 def second() -> Runs:
-    """Return the bits a byte of the second of two copies, and of "model, first copy"."""
+    """Return the bits per byte of the second of two copies, and of "model, first copy"."""
     ends = {"second": "", "first": ", first copy"}
     return {
         f"{name}{end}": row
@@ -55,20 +55,20 @@ def _copy(run: Any, which: str) -> float:
 
 @cache
 def page_text() -> Runs:
-    """Return the bits a byte of text that repeats nothing."""
+    """Return the bits per byte of text that repeats nothing."""
     return measured("page_text", lambda run: float(run["bits"]["plain"]))
 
 
 @cache
 def copies() -> Runs:
-    """Return the bits a byte of a second copy, over all lengths of a piece."""
+    """Return the bits per byte of a second copy, over all lengths of a piece."""
     names = [f"{period} second" for period in PERIODS]
     return measured("copy_distance", lambda run: mean([run["bits"][name] for name in names]))
 
 
 @cache
 def copied(third: int = 3) -> Runs:
-    """Return the bits a byte of a second copy: "cell, bytes of the piece".
+    """Return the bits per byte of a second copy: "cell, bytes of the piece".
 
     Args:
         third: After how many thirds of the training.
@@ -87,7 +87,7 @@ def _second(run: Any, third: int, copy: str) -> float:
 
 @cache
 def redrawn() -> Runs:
-    """Return bits a byte with the rows of the training, and with new ones."""
+    """Return bits per byte with the rows of the training, and with new ones."""
     found = {}
     for rows, name in (("own rows", "bits"), ("new rows", "redrawn")):
         for cell, values in measured("language_redraw", itemgetter(name)).items():
@@ -107,14 +107,14 @@ def places(study: str) -> Runs:
 
 @cache
 def claimed() -> Runs:
-    """Return bits a byte after 1,000 steps at one rate, and after 4,000 each at its own."""
+    """Return bits per byte after 1,000 steps at one rate, and after 4,000 each at its own."""
     late = {f"{name}, 4,000 steps": row for name, row in bits("language_long").items()}
     return {**bits("language"), **late}
 
 
 @cache
 def sighted() -> Runs:
-    """Return bits a byte of the same bytes with 64 or 256 in sight."""
+    """Return bits per byte of the same bytes with 64 or 256 in sight."""
     found = {}
     for name, cell in data("language_long")["cells"].items():
         for sight in ("64", "256"):
@@ -124,7 +124,7 @@ def sighted() -> Runs:
 
 @cache
 def gained() -> Runs:
-    """Return how many bits a byte fewer the same bytes cost with 64 in sight than with 16."""
+    """Return how many bits per byte fewer the same bytes cost with 64 in sight than with 16."""
     return measured("language_long", lambda run: run["context"]["16"] - run["context"]["64"])
 
 
@@ -205,7 +205,7 @@ def outside() -> Runs:
 
 @cache
 def reading_on() -> Runs:
-    """Return bits a byte of each method: after 64 bytes and 1,024, and from place 512 on.
+    """Return bits per byte of each method: after 64 bytes and 1,024, and from place 512 on.
 
     There also those of a window of 64 that slides along.
     """

@@ -130,7 +130,7 @@ NEEDS: dict[str, Need] = {
     "longer": Need(
         MUST,
         "reads on",
-        "A text of 16 times the length of training adds at most 0.05 bits a byte.",
+        "A text of 16 times the length of training adds at most 0.05 bits per byte.",
         {
             kind: lambda cells: (amount(cells["longer"]) or (9.0, 0))[0] <= 0.05
             for kind in ("encoders", "attentions")
@@ -365,7 +365,7 @@ def rotation(name: str) -> str:
 
 @torch.no_grad()
 def kept(name: str) -> str:
-    """Return the numbers a head that a causal layer keeps while it writes."""
+    """Return the numbers per head that a causal layer keeps while it writes."""
     made = layer(name, causal=True)
     if not made.has_state:
         return "no state"
@@ -376,7 +376,7 @@ def kept(name: str) -> str:
         return sum(t.numel() for t in parts) // HEADS
 
     one, two = numbers(8), numbers(16)
-    return f"{two:,}" if one == two else f"grows, {(two - one) // 8:,} a token"
+    return f"{two:,}" if one == two else f"grows, {(two - one) // 8:,} per token"
 
 
 def _tensors(state: Any) -> list[Tensor]:
@@ -386,7 +386,7 @@ def _tensors(state: Any) -> list[Tensor]:
 
 
 def learned(name: str) -> str:
-    """Return the numbers a head that an attention learns beyond the four projections."""
+    """Return the numbers per head that an attention learns beyond the four projections."""
     made = layer(name, causal=True)
     parts = [part for part in (made.features, made.weight) if part is not None]
     return f"{sum(p.numel() for part in parts for p in part.parameters()) // HEADS:,}"

@@ -15,6 +15,7 @@ from benchmarks.goals import MODES
 from benchmarks.models import LAYERS
 from benchmarks.recorded import blocks, ladder, records
 from benchmarks.scaling import crossover
+from book.names import display
 from lab.records import gather, read_record
 from lab.theory.spread import interval, mean
 
@@ -47,7 +48,7 @@ def data(study: str) -> dict[str, Any]:
 
 
 def measured(study: str, measure: Callable[[Any], float]) -> dict[str, list[float]]:
-    """Return cell → one number a seed, of the cells that have the measure."""
+    """Return cell → one number per seed, of the cells that have the measure."""
     found = {}
     for name, cell in data(study)["cells"].items():
         try:
@@ -61,7 +62,7 @@ def about(values: Sequence[float], digits: int = 2, sign: str = "") -> str:
     """Return mean and half the interval as text.
 
     Args:
-        values: One number a seed.
+        values: One number per seed.
         digits: Digits behind the point.
         sign: ``"+"`` for a change, which shows that it rises.
     """
@@ -97,17 +98,17 @@ def score(name: str) -> Callable[[Any], float]:
 
 
 def vision() -> dict[str, dict[str, list[float]]]:
-    """Return the measures of chapter 20: name → cell → one number a seed."""
+    """Return the measures of chapter 20: name → cell → one number per seed."""
     measures = {name: score(name) for name in ("test", "moved", "counted", "interpolated")}
     measures |= {"same": at_places(True), "other": at_places(False)}
     return {name: measured("vision", measure) for name, measure in measures.items()}
 
 
 def longer() -> dict[str, dict[str, list[float]]]:
-    """Return the measures of chapter 22: name → method → one number a seed.
+    """Return the measures of chapter 22: name → method → one number per seed.
 
-    ``"trained"`` has the bits a byte at the trained length, ``"text"`` what sixteen times that adds
-    to them, ``"needles"`` the share found there.
+    ``"trained"`` has the bits per byte at the trained length, ``"text"`` what sixteen times that
+    adds to them, ``"needles"`` the share found there.
     """
     found: dict[str, dict[str, list[float]]] = {"trained": {}, "text": {}, "needles": {}}
     for cell in data("extrapolation")["cells"].values():
@@ -122,12 +123,12 @@ def longer() -> dict[str, dict[str, list[float]]]:
 
 
 def language() -> dict[str, list[float]]:
-    """Return the bits a byte of chapter 21: cell → one number a seed."""
+    """Return the bits per byte of chapter 21: cell → one number per seed."""
     return measured("language", lambda run: float(run["bits"]))
 
 
 def beside(name: str) -> tuple[str, list[float]] | None:
-    """Return what a method ran with in chapter 21, and its bits a byte; None if it did not.
+    """Return what a method ran with in chapter 21, and its bits per byte; None if it did not.
 
     A feature map, and softmax, with RoPE and nothing else; a weight with a fixed feature map.
     """
@@ -138,12 +139,12 @@ def beside(name: str) -> tuple[str, list[float]] | None:
         if set(told) <= {"attention", "encoder"} and "encoder" in told and attention == name:
             return "RoPE", bits[cell]
         if told.get("weight") == name and attention in ("relu", "elu") and "gate" not in told:
-            return attention, bits[cell]
+            return display(attention), bits[cell]
     return None
 
 
 def recall(norm: str = "free", kind: str = "test") -> dict[str, list[float]]:
-    """Return the accuracy of chapter 19 on 32 pairs: feature map → one number a seed.
+    """Return the accuracy of chapter 19 on 32 pairs: feature map → one number per seed.
 
     Each map at its best rate.
 
@@ -161,7 +162,7 @@ def recall(norm: str = "free", kind: str = "test") -> dict[str, list[float]]:
 
 
 def replaced() -> dict[str, list[float]]:
-    """Return the accuracy of chapter 18 on rewritten keys: state → one number a seed."""
+    """Return the accuracy of chapter 18 on rewritten keys: state → one number per seed."""
     where = "rewritten, "
     found = measured("delta_rule", lambda run: float(run["short"]))
     return {n.removeprefix(where): row for n, row in found.items() if n.startswith(where)}

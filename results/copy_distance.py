@@ -4,7 +4,7 @@
     python results/copy_distance.py --seeds 1 --steps 20 --only 'softmax*' --output /tmp/try.json
 
 The models and texts of ``results/copy_rates.py``, each at the rate that it chose. "first" and
-"second" are bits a byte of the first two copies of pieces from the end of the text, of 16, 32, 64
+"second" are bits per byte of the first two copies of pieces from the end of the text, of 16, 32, 64
 and 128 bytes; "on the way" has them after each third of the steps. "one head" and "eight heads"
 hold twice and a quarter of what two heads do, with as many parameters, at the rate of two heads.
 """
@@ -37,7 +37,7 @@ CELLS = {name: {**options, "rate": CHOSEN[name]} for name, options in METHODS.it
 def run(
     seed: int, steps: int, rate: float, keep: Checkpoint | None = None, **options: Any
 ) -> dict[str, Any]:
-    """Train one model; return its losses on the way, and bits a byte of each copy."""
+    """Train one model; return its losses on the way, and bits per byte of each copy."""
     torch.manual_seed(seed)
     model, third = make_model(**options), max(1, steps // 3)
     settings = Settings(

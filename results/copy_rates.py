@@ -7,8 +7,8 @@ A window of 256 bytes holds a piece of the language reference that comes with Py
 again. In training the piece has any number of bytes from 16 to 128, so that no distance can be
 learned by heart. Two layers of 64 channels in two heads. "with the one before": a key takes in the
 key of the byte before it; "and a head of softmax": one of the two heads is softmax with RoPE, in
-both layers. "chosen by" is the mean of bits a byte of the second copies of pieces of 16, 32, 64 and
-128 bytes from the end of the text that is trained on.
+both layers. "chosen by" is the mean of bits per byte of the second copies of pieces of 16, 32, 64
+and 128 bytes from the end of the text that is trained on.
 """
 
 from __future__ import annotations

@@ -155,7 +155,7 @@ def sliding(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def read_text(models: Callable[[int], nn.Module]) -> dict[str, list[float]]:
-    """Return bits a byte: of the same bytes with ever more before them, and by place.
+    """Return bits per byte: of the same bytes with ever more before them, and by place.
 
     Args:
         models: The model to use at a length.

@@ -31,7 +31,7 @@ TASKS: dict[str, dict[str, Any]] = {
 def run(
     seed: int, steps: int, task: str, attention: str, keep: Checkpoint | None = None
 ) -> dict[str, float]:
-    """Train one model; return its accuracy, or its bits a byte.
+    """Train one model; return its accuracy, or its bits per byte.
 
     Args:
         seed: Of weights, random features and batches.

@@ -3,7 +3,7 @@
     python results/gating.py      # writes results/gating.json
     python results/gating.py --seeds 2 --steps 50 --output /tmp/try.json
 
-A sequence holds eight pairs of a key and a value, one token a pair, and twelve queries. A query
+A sequence holds eight pairs of a key and a value, one token per pair, and twelve queries. A query
 asks for a key that is there, asks for a key that is not there, or is mute: it asks for nothing.
 The answer to the first is the value's vector, to the other two the zero vector. Queries see the
 pairs and, in half of the runs, a start token. One head, no residual, no readout: the squared error

@@ -6,8 +6,8 @@
 Two layers of two heads with 64 channels read windows of 256 bytes of the language reference that
 comes with Python, and name each next byte. Every model has the same sizes, steps, batches and
 learning rate; what differs is the attention, its weight, its encoder and its gate. Recorded for
-each seed: bits a byte on the end of the text; the same for bytes that have at least so many bytes
-before them in the window, always the same bytes; and bits a byte of the second copy, where a
+each seed: bits per byte on the end of the text; the same for bytes that have at least so many bytes
+before them in the window, always the same bytes; and bits per byte of the second copy, where a
 window holds the same 128 bytes twice.
 """
 
@@ -65,7 +65,7 @@ def context_task() -> Text:
 
 @torch.no_grad()
 def second_copy(model: nn.Module, test: Tensor) -> float:
-    """Return the bits a byte of the second copy, where a window holds a piece of text twice.
+    """Return the bits per byte of the second copy, where a window holds a piece of text twice.
 
     Args:
         model: A language model of bytes.

@@ -5,8 +5,8 @@
 
 Two layers of two heads with 64 channels read windows of 256 bytes of the language reference that
 comes with Python, as in ``results/language.py``. The last tenth of the text is the test, the tenth
-before it chooses the rate. Recorded for each seed: bits a byte on both, on the test also for bytes
-that have at least so many bytes before them, and the tokens a second of the training.
+before it chooses the rate. Recorded for each seed: bits per byte on both, on the test also for
+bytes that have at least so many bytes before them, and the tokens per second of the training.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def make_model(split: bool = False, **options: Any) -> LanguageModel:
 def run(
     seed: int, steps: int, rate: float, keep: Checkpoint | None = None, **options: Any
 ) -> dict[str, Any]:
-    """Train one model; return its size, its losses on the way, and bits a byte."""
+    """Train one model; return its size, its losses on the way, and bits per byte."""
     torch.manual_seed(seed)
     model, task = make_model(**options), text_task().validation()
     warmup = min(WARMUP, steps // 8)
@@ -92,7 +92,7 @@ def run(
 
 
 def chosen_rates(study: str, names: Iterable[str], rates: Iterable[float]) -> dict[str, float]:
-    """Return for each method the rate with the fewest bits a byte on the validation text.
+    """Return for each method the rate with the fewest bits per byte on the validation text.
 
     Args:
         study: Whose record tells; its cells are called ``"name, rate 0.01"``.

@@ -3,7 +3,7 @@
     python results/language_redraw.py      # writes results/language_redraw.json
     python results/language_redraw.py --seeds 1 --steps 20 --only "fixed" --output /tmp/try.json
 
-Circulant FAVOR+ with RoPE and 32 features a head, on the text of ``results/language.py``. "every
+Circulant FAVOR+ with RoPE and 32 features per head, on the text of ``results/language.py``. "every
 10" draws all rows anew after each tenth step, and once more for the test, as such a model does not
 belong to a draw; "fixed" rows are those of the start, "learned" ones are trained.
 """
@@ -21,7 +21,7 @@ from results.recall_redraw import ROWS, Redraw
 
 
 def run(seed: int, steps: int, every: int | None = None, **options: Any) -> dict[str, Any]:
-    """Train one model; return its losses on the way and bits a byte, with other rows as well."""
+    """Train one model; return its losses on the way and bits per byte, with other rows as well."""
     task = text_task()
     torch.manual_seed(seed)
     model = task.model(**{**CIRCULANT, **ROPE, **options})

@@ -5,7 +5,7 @@
 
 The models are six of ``results/language_rates.py``, and so are their batches. The text is the
 source of Python's standard library: 8.2 million bytes to train on, and whole files beside them for
-the choice of a rate and for the test. Recorded for each seed: bits a byte of both, and of as much
+the choice of a rate and for the test. Recorded for each seed: bits per byte of both, and of as much
 of the training text.
 """
 
@@ -71,7 +71,7 @@ def sources() -> tuple[bytes, bytes, bytes]:
 def run(
     seed: int, steps: int, rate: float, keep: Checkpoint | None = None, **options: Any
 ) -> dict[str, Any]:
-    """Train one model; return its losses on the way, and bits a byte of three texts."""
+    """Train one model; return its losses on the way, and bits per byte of three texts."""
     torch.manual_seed(seed)
     train, validation, test = sources()
     model, warmup = make_model(**options), min(WARMUP, steps // 8)

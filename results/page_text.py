@@ -6,9 +6,9 @@
 Two layers of two heads with 64 channels read windows of 128 bytes of the language reference that
 comes with Python; a key takes in the one before it. Three windows of four in training say a piece
 of 16 to 64 bytes again and again, so that there is something to learn from what was said before.
-"plain" are bits a byte of the end of the text, "first" and "second" those of the two copies of its
-pieces of 64 bytes. Rates are those of ``results/copy_distance.py``. The weights of seed 0 are kept
-in the record, in half precision.
+"plain" are bits per byte of the end of the text, "first" and "second" those of the two copies of
+its pieces of 64 bytes. Rates are those of ``results/copy_distance.py``. The weights of seed 0 are
+kept in the record, in half precision.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def make_model(**options: Any) -> nn.Module:
 def run(
     seed: int, steps: int, rate: float, keep: Checkpoint | None = None, **options: Any
 ) -> dict[str, Any]:
-    """Train one model; return its losses, bits a byte, and perhaps its weights."""
+    """Train one model; return its losses, bits per byte, and perhaps its weights."""
     torch.manual_seed(seed)
     model, warmup = make_model(**options), min(WARMUP, steps // 8)
     settings = Settings(steps, BATCH, rate, warmup=warmup, seed=seed, log_every=50)

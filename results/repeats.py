@@ -68,7 +68,7 @@ def _twice(pieces: Tensor) -> tuple[Tensor, Tensor]:
 def run(
     seed: int, steps: int, rate: float, keep: Checkpoint | None = None, **options: Any
 ) -> dict[str, Any]:
-    """Train one model; return its losses on the way, and bits a byte of each copy."""
+    """Train one model; return its losses on the way, and bits per byte of each copy."""
     torch.manual_seed(seed)
     model, warmup = make_model(**options), min(WARMUP, steps // 8)
     settings = Settings(steps, BATCH, rate, warmup=warmup, seed=seed, log_every=50)

@@ -3,7 +3,7 @@
     python results/toeplitz_crossover.py      # writes results/toeplitz_crossover.json
     python results/toeplitz_crossover.py --seeds 1 --output /tmp/try.json
 
-One thread, float32 inputs, values of 64 channels; times are milliseconds a head. The ways take
+One thread, float32 inputs, values of 64 channels; times are milliseconds per head. The ways take
 turns; a seed is a turn behind one that warms up. "algorithm 1" is the literal twin, whose FFT is of
 float32 and which holds all products of features and channels at once; "fft" goes feature by feature
 in float64. The matrix is that of `ToeplitzWeight`. "softmax" is PyTorch's attention with the bias

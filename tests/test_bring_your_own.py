@@ -20,7 +20,7 @@ from stringlib.testing import check_encoder, check_weight
 ROOT = Path(__file__).parents[1]
 MODULE = "book.examples.tempo"
 QUICK = ("eager", "blind", "batched")
-PAGES = ("README.md", "book/bring_your_own.md", "book/api/train.md")
+PAGES = ("book/bring_your_own.md", "book/api/train.md")
 
 
 @pytest.fixture(autouse=True)

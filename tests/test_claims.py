@@ -87,7 +87,8 @@ def test_a_claim_is_what_its_record_tells(name: str) -> None:
 
 def test_a_claim_says_what_it_rests_on() -> None:
     assert told(FAMILIES["where rates begin"], ["distinct, from best, a quarter of the steps"]) == (
-        "“distinct, from best, a quarter of the steps” less “distinct, from 1, a quarter of the "
+        "“Delta rule, keys come once, rate of the rule from the best for random keys, a quarter of "
+        "the steps” less “Delta rule, keys come once, rate of the rule from 1, a quarter of the "
         "steps”: −0.017 [−0.371, +0.337]; 95 %, corrected for 8 comparisons; more is better. "
         "5 seeds of results/delta_start.py."
     )

@@ -26,7 +26,11 @@ def test_bias_curves_are_the_modules() -> None:
     distance = np.arange(129)
     assert ALiBi(8).slopes[2].item() == 1 / 8
     log = -2 * np.log(1 + 0.25 * distance)
-    wanted = {"ALiBi": -distance / 8, "KERPLE power": -2 * distance**0.5, "KERPLE log": log}
+    wanted = {
+        "ALiBi": -distance / 8,
+        "KERPLE (power)": -2 * distance**0.5,
+        "KERPLE (logarithmic)": log,
+    }
     for name, curve in wanted.items():
         np.testing.assert_allclose(curves[name], curve, atol=1e-3)
     stairs = curves["T5 buckets, following log"]

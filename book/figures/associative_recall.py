@@ -1,4 +1,4 @@
-"""The task; what its question finds and hears; what a match needs; and how many runs succeed."""
+"""Associative recall: the task, its attention weights, a match, and how many runs succeed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from book.figures.marks import CELLS, axis, bars, dots, downwards, heat, line
+from book.names import display, wrapped
 from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels, pick
 from lab.explore.style import SEQUENTIAL
 
@@ -25,17 +26,6 @@ __all__ = [
 Counted = tuple[int, float, float]
 """Runs that succeed, and the ends of an interval of that number."""
 
-SAID = {
-    "relu": "ReLU",
-    "elu": "elu + 1",
-    "favor": "dense FAVOR+",
-    "favor-circulant": "circulant FAVOR+",
-    "favor-learned": "learned circulant",
-    "favor-optimal": "least variance",
-    "delta": "delta rule",
-}
-"""Map → words of the text, where they differ."""
-
 TOKENS = "A3B1C4D1E5C"
 VALUES = "1345"
 RIGHT = "4"
@@ -44,12 +34,12 @@ DEALS = {1: "A3B1C4D1E5", 2: "D2A5E3B1C2", 3: "B4E4C1A5D3"}
 
 
 def said(name: str) -> str:
-    """Return a map in words."""
-    return SAID.get(name, name)
+    """Return the display name of a map."""
+    return display(name)
 
 
 def asked_value(asked: str, deal: int) -> Drawn:
-    """Draw one sequence of the task: five pairs, a question and its answer.
+    """Draw one sequence of the task: five pairs, the key that is asked and its answer.
 
     Args:
         asked: The key that is asked, from A to E.
@@ -83,9 +73,9 @@ def asked_value(asked: str, deal: int) -> Drawn:
     )
     return Drawn(
         fig,
-        f"The tokens {' '.join(DEALS[deal])}, five keys each before its value, and then the "
-        f"question {asked}. Its first place is framed in blue and the value {tokens[place + 1]} "
-        "behind it, the answer, in orange.",
+        f"The tokens {' '.join(DEALS[deal])}, five keys each followed by its value, and then the "
+        f"key {asked} as the question. The first occurrence of {asked} and the question are framed "
+        f"in blue, and the value {tokens[place + 1]} after it, the answer, in orange.",
     )
 
 
@@ -96,7 +86,7 @@ def _heard(share: Tensor, sharpness: Tensor) -> dict[str, Tensor]:
     ``best`` is the number of the value that has most of them.
     """
     same = torch.tensor([[float(a == b) for b in TOKENS] for a in TOKENS], dtype=torch.float64)
-    before = torch.nn.functional.pad(same[:, :-1], (1, 0))  # nothing stands before the first
+    before = torch.nn.functional.pad(same[:, :-1], (1, 0))  # the key before the first is 0
     scores = sharpness * ((1 - share) * same + share * before)
     weights = (scores + torch.ones_like(scores).tril().log()).softmax(-1)
     of_value = torch.tensor([[float(t == v) for t in TOKENS] for v in VALUES], dtype=torch.float64)
@@ -112,13 +102,13 @@ def _heard(share: Tensor, sharpness: Tensor) -> dict[str, Tensor]:
 
 
 def recalled_value(share: float, sharpness: float) -> Drawn:
-    """Draw the attention among five pairs and a question, and what the question hears.
+    """Draw the attention weights among five pairs and a question, and the shares of the values.
 
     Every token has an embedding of its own, orthogonal to all others, that serves as query and
-    key. The key of a place is mixed from its own token and the one before.
+    key. The key at a position is a mixture of its own token and the one before.
 
     Args:
-        share: Share of the token before in a key, from 0 to 1.
+        share: Share of the key before in a key, from 0 to 1.
         sharpness: Score of a query and a key that are the same.
 
     Returns:
@@ -141,14 +131,14 @@ def recalled_value(share: float, sharpness: float) -> Drawn:
     fig = panels(
         Panel(
             [heat(found["weights"], (SEQUENTIAL, 0, 1), "weight %{z:.2f}")],
-            "weights: a row for each query",
+            "attention weights, one row per query",
             x={**CELLS, **places, "ticktext": names},
             y=downwards(len(names), **places, ticktext=[*names[:-1], "C ?"]),
         ),
         Panel(
             shares,
-            "shares of the values in the last row",
-            x=axis("value", type="category"),
+            "weight of each value for the last query",
+            x=axis("value (its share of the weight on all values)", type="category"),
             y=axis(low=0, high=1.25, dtick=0.5),
         ),
         heights=(0.62, 0.25),
@@ -158,13 +148,13 @@ def recalled_value(share: float, sharpness: float) -> Drawn:
         barmode="overlay",
         margin={"l": 40, "r": 14, "t": 34, "b": 44},
     )
-    votes_told = ", ".join(f"{v:.2f} to {name}" for v, name in zip(votes, VALUES, strict=True))
-    answers = [f"{v}, {'' if v == RIGHT else f'not {RIGHT}, '}the right one" for v in VALUES]
+    votes_told = ", ".join(f"{v:.2f} is on {name}" for v, name in zip(votes, VALUES, strict=True))
+    answers = [f"{v}, which is right" if v == RIGHT else f"{v} instead of {RIGHT}" for v in VALUES]
     return Drawn(
         fig,
-        f"Attention among the tokens {' '.join(TOKENS)}, the last of which asks for the value of "
-        f"C. Share of the earlier token in a key {share:g}, score of a match {sharpness:g}. The "
-        f"question's weight on values has shares of {votes_told}: it answers "
+        f"Attention weights among the tokens {' '.join(TOKENS)}, the last of which asks for the "
+        f"value of C. The share of the key before is {share:g}, the score of a match "
+        f"{sharpness:g}. Of the question's weight on values, {votes_told}. The answer is "
         f"{pick(found['best'], *answers)}.",
     )
 
@@ -174,7 +164,7 @@ SCORES = [round(0.1 * i, 1) for i in range(61)]
 
 @computed
 def _against(pairs: Tensor, score: Tensor) -> dict[str, Tensor]:
-    """Return the softmax weights of a match and of all other keys together, over its score."""
+    """Return the softmax weights of a match and of all other keys together, by its score."""
     scores = torch.tensor(SCORES, dtype=torch.float64)
 
     def shares(s: Tensor) -> Tensor:
@@ -192,7 +182,7 @@ def _against(pairs: Tensor, score: Tensor) -> dict[str, Tensor]:
 
 
 def match_threshold(pairs: int, score: float) -> Drawn:
-    """Draw what a match hears against other keys that agree on a wrong value.
+    """Draw the weight of a match against that of other keys that share a wrong value.
 
     It is softmax with orthogonal keys: :math:`e^s` against 1 for each other pair.
 
@@ -208,8 +198,8 @@ def match_threshold(pairs: int, score: float) -> Drawn:
     right, wrong = PALETTE["blue"], PALETTE["orange"]
     hover = "score %{x:.2f}: %{y:.2f}"
     traces = [
-        line(SCORES, found["curves"][0], right, "the right value", hover=hover),
-        line(SCORES, found["curves"][1], wrong, "a wrong one, of all other pairs", hover=hover),
+        line(SCORES, found["curves"][0], right, "right value", hover=hover),
+        line(SCORES, found["curves"][1], wrong, "wrong value of all other pairs", hover=hover),
         line(found["cross"], [0, 1], PALETTE["grey"], width=1.5, dash="dot"),
         dots([score], [matched], right, hover=hover),
         dots([score], [others], wrong, hover=hover),
@@ -218,16 +208,16 @@ def match_threshold(pairs: int, score: float) -> Drawn:
     axes = layout(
         height=360,
         margin={"l": 54, "r": 14, "t": 44, "b": 92},
-        title_text=f"right from {found['needed']:.2f} on: {score:.2f} is {said}",
+        title_text=f"the right value wins from s = {found['needed']:.2f}: {score:.2f} is {said}",
         xaxis=axis("score s of the match", 0, 6, dtick=1),
-        yaxis=axis("share of the weight", 0, 1.02, dtick=0.25),
+        yaxis=axis("share of the softmax weight", 0, 1.02, dtick=0.25),
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"Softmax weights against the score of the match, among {pairs:.0f} pairs of which all "
-        f"others agree on a wrong value. At the score {score:.2f} the right value hears "
-        f"{matched:.2f} and the wrong one {others:.2f}, which is {said}; the curves cross at "
-        f"{found['needed']:.2f}.",
+        f"Softmax weights against the score of the match, for {pairs:.0f} pairs of which all but "
+        f"the asked one share a wrong value. At the score {score:.2f} the right value has the "
+        f"weight {matched:.2f} and the wrong one {others:.2f}, which is {said}. The curves cross "
+        f"at {found['needed']:.2f}.",
     )
 
 
@@ -236,7 +226,7 @@ SIZES = [2**k for k in range(3, 25)]
 
 @computed
 def _spread(pairs: Tensor, features: Tensor) -> dict[str, Tensor]:
-    """Return the relative error of the estimate of the weakest match that wins, over features.
+    """Return the relative error of the estimate of the weakest match that wins.
 
     ``needed`` are the features with which it is 1.
     """
@@ -250,7 +240,7 @@ def _spread(pairs: Tensor, features: Tensor) -> dict[str, Tensor]:
 
 
 def match_estimates(pairs: int, features: int) -> Drawn:
-    """Draw how far random features miss the comparison that a list asks for.
+    """Draw the relative error of random features for the similarity that a list asks for.
 
     The relative error is the root of :eq:`eq-favor-mse-positive` with :math:`z = 2q` and
     :math:`e^{|q|^2} = P - 1`.
@@ -274,28 +264,29 @@ def match_estimates(pairs: int, features: int) -> Drawn:
     ticks = [10, 1000, 100_000, 10_000_000]
     axes = layout(
         height=340,
-        title_text=f"error {here:,.1f} times the match, 1 at m = {needed:,.0f}",
-        xaxis=axis("features m", 0.9, 7.3, type="log", tickvals=ticks,
+        title_text=f"relative error {here:,.1f}; it is 1 at m = {needed:,.0f}",
+        xaxis=axis("random features m", 0.9, 7.3, type="log", tickvals=ticks,
                    ticktext=[f"{n:,}" for n in ticks]),
-        yaxis=axis("error, relative", -3, 3.5, type="log", dtick=1, exponentformat="power"),
+        yaxis=axis("relative error of the match", -3, 3.5, type="log", dtick=1,
+                   exponentformat="power"),
     )  # fmt: skip
     return Drawn(
         go.Figure(traces, axes),
-        f"Relative error of the estimate of a match against the features, both logarithmic, for "
-        f"{pairs:.0f} pairs. With {features:,.0f} features it is {here:,.1f} times what is "
-        f"estimated, and 1 with {needed:,.0f}.",
+        f"Relative error of the estimate of a match against the number of features, on two "
+        f"logarithmic axes, for {pairs:.0f} pairs. With {features:,.0f} features the error is "
+        f"{here:,.1f} times the true value, and with {needed:,.0f} features it equals it.",
     )
 
 
 def recalled_runs(
     rate: str, norms: str, *, recorded: Mapping[str, Mapping[str, Mapping[str, Counted]]]
 ) -> Drawn:
-    """Draw how many runs of each map recall eight pairs at a learning rate.
+    """Draw how many runs of each method recall eight pairs at a learning rate.
 
     Args:
         rate: The learning rate.
         norms: A name in ``recorded``.
-        recorded: Name of norms → name of a map → rate → how many of thirty runs succeed, and the
+        recorded: Name of norms → name of a method → rate → how many of 30 runs succeed, and the
             ends of the interval of the share, in runs.
 
     Returns:
@@ -313,7 +304,7 @@ def recalled_runs(
     }
     traces = bars(
         counts,
-        list(found),
+        [wrapped(said(name), 18) for name in found],
         [COLOURS[name] for name in found],
         orientation="h",
         hover="%{y}: %{x} of 30",
@@ -327,12 +318,12 @@ def recalled_runs(
             y={"type": "category", "automargin": True},
         ),
         height=430,
-        margin={"l": 150, "r": 14, "t": 30, "b": 48},
+        margin={"l": 190, "r": 14, "t": 30, "b": 48},
         bargap=0.35,
     )
-    told = ", ".join(f"{name} {count}" for name, (count, _, _) in reversed(found.items()))
+    told = ", ".join(f"{said(name)} {count}" for name, (count, _, _) in reversed(found.items()))
     return Drawn(
         fig,
-        f"Runs of 30 that recall more than 90% of eight pairs, {norms} norms, learning rate "
-        f"{rate}: {told}.",
+        f"Number of runs, of 30, that retrieve more than 90% of the values of eight pairs, with "
+        f"{norms} norms and the learning rate {rate}: {told}.",
     )

@@ -1,4 +1,4 @@
-"""The exponential by FFT, channels that blocks leave still, what noise moves, and lost digits."""
+"""The exponential by FFT, non-rotating channels of blocks, weight decay, and lost digits."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PAIRS = 8  # of the score's channels
 
 @computed
 def _modes(r: Tensor, c1: Tensor, c2: Tensor, c3: Tensor) -> dict[str, Tensor]:
-    """Return the modes of z before and after their turn under exp(rL), and what is made of them."""
+    """Return the Fourier modes of z before and after exp(rL), and the vector exp(rL) z."""
     z = torch.tensor(VECTOR, dtype=torch.float64)
     n = torch.arange(len(z), dtype=torch.float64)
     turn = 2 * math.pi * n[:, None] * n / len(z)
@@ -83,7 +83,7 @@ def turned_modes(r: float, c1: float, c2: float, c3: float) -> Drawn:
                  hover="channel %{x}: %{y:.2f}"),
             dots(channels, VECTOR, still, "z", size=9, symbol="diamond"),
         ],
-        "channels",
+        "vector z and exp(rL) z",
         x=axis("channel n", -0.6, 7.6, dtick=1, showgrid=False),
         y=axis(low=-1.7, high=1.7, dtick=1),
     )  # fmt: skip
@@ -99,7 +99,7 @@ def turned_modes(r: float, c1: float, c2: float, c3: float) -> Drawn:
             dots(found["before_x"], found["before_y"], colours, size=8, symbol="diamond-open"),
             dots(found["x"], found["y"], colours, size=10, hover=hover, **words),
         ],
-        "modes",
+        "Fourier modes, complex plane",
         x=plane,
         y=plane,
         square=True,
@@ -108,13 +108,13 @@ def turned_modes(r: float, c1: float, c2: float, c3: float) -> Drawn:
     fig = panels(
         [vector, modes], height=370, across=0.1, margin={"l": 34, "r": 8, "t": 66, "b": 78}
     )
-    fig.update_layout(title_text=f"turned by {told} radians")
+    fig.update_layout(title_text=f"modes 1, 2, 3 rotated by {told} radians")
     return Drawn(
         fig,
         f"Left, a vector of eight channels as diamonds and exp({r:g} L) of it as bars, for c₁ = "
         f"{c1:g}, c₂ = {c2:g}, c₃ = {c3:g}. Right, its eight Fourier modes in the complex plane "
-        f"before and after: modes 1, 2 and 3 have turned about 0 by {told} radians, their "
-        "conjugates the other way, and modes 0 and 4 stand still.",
+        f"before and after: modes 1, 2 and 3 are rotated about 0 by {told} radians, their "
+        "conjugates in the other direction, and modes 0 and 4 do not move.",
     )
 
 
@@ -137,9 +137,9 @@ def _blocks(position: Tensor, size: int) -> dict[str, Tensor]:
 
 
 def still_channels(block: str, position: float) -> Drawn:
-    """Draw 64 channels in the basis of a Circulant-STRING with blocks: hands that turn, and dots.
+    """Draw 64 channels in the basis of a Circulant-STRING with blocks: rotating hands, and squares.
 
-    Two channels of a plane are neighbours; the last one or two of a block never turn. Frequencies
+    Two channels of a plane are neighbours; the last one or two of a block never rotate. Frequencies
     are those of random coefficients, :eq:`eq-circulant-frequencies`, with standard deviation 1.
 
     Args:
@@ -155,10 +155,10 @@ def still_channels(block: str, position: float) -> Drawn:
     turning = {"x": [], "y": []} if size < 3 else _blocks(position, size)
     hand: dict[str, Any] = {"size": [0, 6, 0] * (2 * pairs), "opacity": 1, "line": {"width": 0}}
     traces = [
-        line(turning["x"], turning["y"], PALETTE["blue"], "turns", mode="lines+markers",
+        line(turning["x"], turning["y"], PALETTE["blue"], "rotates", mode="lines+markers",
              marker=hand, width=2),
-        dots([n % SIDE for n in stays], [n // SIDE for n in stays], PALETTE["grey"], "never turns",
-             size=9, symbol="square"),
+        dots([n % SIDE for n in stays], [n // SIDE for n in stays], PALETTE["grey"],
+             "never rotates", size=9, symbol="square"),
     ]  # fmt: skip
     wide, high = min(size, SIDE), max(1, size // SIDE)
     edge = {"color": PALETTE["grey"], "width": 1}
@@ -171,7 +171,7 @@ def still_channels(block: str, position: float) -> Drawn:
     axes = layout(
         height=400,
         margin={"l": 8, "r": 8, "t": 44, "b": 44},
-        title_text=f"B = {size}: {pairs} pairs, {len(stays)} channels never turn",
+        title_text=f"B = {size}: {pairs} pairs, {len(stays)} channels never rotate",
         xaxis=axis(low=-0.7, high=7.7, **unseen),
         yaxis=axis(low=7.7, high=-0.7, scaleanchor="x", **unseen),
         shapes=outlines,
@@ -179,14 +179,14 @@ def still_channels(block: str, position: float) -> Drawn:
     return Drawn(
         go.Figure(traces, axes),
         f"64 channels of the Fourier basis as eight rows of eight, in frames for blocks of {size}. "
-        f"At r = {position:g} the hands of {pairs} pairs have turned, each pair at its own speed; "
-        f"{len(stays)} channels are grey squares that never turn.",
+        f"At r = {position:g} the hands of {pairs} pairs are rotated, each pair at its own "
+        f"frequency. The other {len(stays)} channels are grey squares and never rotate.",
     )
 
 
 @computed
 def _held(noise: Tensor, decay: Tensor, penalty: Tensor) -> dict[str, Tensor]:
-    """Return the size that noise leaves with decay and with a penalty, over noise and at one."""
+    """Return a coefficient's size under decay and under a penalty, for all noises and for one."""
 
     def size(u: Tensor) -> Tensor:
         return (RATE / (u * (2 - RATE * u))).sqrt()
@@ -201,9 +201,9 @@ def _held(noise: Tensor, decay: Tensor, penalty: Tensor) -> dict[str, Tensor]:
 
 
 def held_back(noise: float, decay: float, penalty: float) -> Drawn:
-    """Draw how far noise drives a coefficient that is decayed or penalised.
+    """Draw the size of a coefficient that only noise moves, under weight decay or a penalty.
 
-    Both sizes are those of :eq:`eq-circulant-decay`, for Adam at the rate 0.01.
+    Both sizes are those of :eq:`eq-circulant-decay`, for Adam at the learning rate 0.01.
 
     Args:
         noise: Standard deviation σ of the gradient.
@@ -214,23 +214,24 @@ def held_back(noise: float, decay: float, penalty: float) -> Drawn:
         A figure of two curves over the noise, with a dot on each.
     """
     found = _held(noise, decay, penalty)
-    looks = {"decay (AdamW)": PALETTE["blue"], "penalty": PALETTE["orange"]}
+    looks = {"weight decay (AdamW)": PALETTE["blue"], "penalty": PALETTE["orange"]}
     hover = "σ = %{x}: %{y:.2f}"
     traces = at_one_place(NOISES, noise, looks, found["curves"], found["here"], hover)
     (decayed, penalised), steps = found["here"], found["steps"]
     panel = Panel(
         traces,
-        f"size {decayed:.2f} with decay, {penalised:.2f} with the penalty,<br>"
-        f"after some {steps[0]:,.0f} and {steps[1]:,.0f} steps",
-        x=axis("noise σ of the gradient", 0, 0.2, dtick=0.05),
+        f"size {decayed:.2f} with weight decay, {penalised:.2f} with the penalty,<br>"
+        f"after about {steps[0]:,.0f} and {steps[1]:,.0f} steps",
+        x=axis("standard deviation σ of the gradient", 0, 0.2, dtick=0.05),
         y=axis("size s of a coefficient", 0, 0.5, dtick=0.1),
     )
     return Drawn(
         panels(panel, height=360, margin={"l": 54, "r": 14, "t": 52, "b": 84}),
-        f"Size of a coefficient that only noise moves against the noise, at the rate 0.01. With "
-        f"the decay {decay:g} the line is level, with the penalty {penalty:g} it rises like the "
-        f"root of the noise. At σ = {noise:g} they are {decayed:.2f} and {penalised:.2f}, reached "
-        f"after some {steps[0]:,.0f} and {steps[1]:,.0f} steps.",
+        f"Size of a coefficient that only noise moves, against the standard deviation of the "
+        f"noise, at the learning rate 0.01. With the weight decay {decay:g} the line is constant, "
+        f"with the penalty {penalty:g} it rises like the square root. At σ = {noise:g} the sizes "
+        f"are {decayed:.2f} and {penalised:.2f}, reached after about {steps[0]:,.0f} and "
+        f"{steps[1]:,.0f} steps.",
     )
 
 
@@ -255,10 +256,10 @@ def _digits(power: Tensor) -> dict[str, Tensor]:
 
 
 def angle_digits(power: float) -> Drawn:
-    """Draw a score over the distance, with angles multiplied in float64 and in float32.
+    """Draw a score against the distance, with angles computed in float64 and in float32.
 
-    The query stands at the first position, the keys from there on; eight planes turn at random
-    frequencies with standard deviation 1.
+    The query is at the first position, the keys at this and later ones; eight planes rotate at
+    random frequencies with standard deviation 1.
 
     Args:
         power: Decimal logarithm of the first position.
@@ -272,7 +273,7 @@ def angle_digits(power: float) -> Drawn:
     distances = list(range(TOKENS))
     traces = [
         line(distances, wide, PALETTE["grey"], "angles in float64", width=2, hover=hover),
-        dots(distances, narrow, PALETTE["orange"], "in float32", size=7, hover=hover),
+        dots(distances, narrow, PALETTE["orange"], "angles in float32", size=7, hover=hover),
     ]
     first, error = found["first"], found["error"]
     axes = layout(
@@ -280,13 +281,13 @@ def angle_digits(power: float) -> Drawn:
         margin={"l": 48, "r": 14, "t": 44, "b": 84},
         title_text=f"first position {first:,.0f}: largest error {error:.6f}",
         xaxis=axis("distance from query to key", -1, TOKENS, dtick=16),
-        yaxis=axis("score / |q||k|", -1, 1, dtick=0.5),
+        yaxis=axis("score divided by |q||k|", -1, 1, dtick=0.5),
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"A score over the distance from query to key, the query at the position {first:,.0f}. "
+        f"A score against the distance from query to key, the query at position {first:,.0f}. "
         "With angles in float64 the line is the same at every position. Dots for angles in float32 "
-        f"are off it by {error:.6f} of |q||k| at most.",
+        f"differ from the line by {error:.6f} of |q||k| at most.",
     )
 
 
@@ -296,11 +297,11 @@ def seeds_by_block(
     recorded: Mapping[str, tuple[Sequence[float], tuple[float, float, float]]],
     tests: Mapping[str, tuple[float, int, float]],
 ) -> Drawn:
-    """Draw the accuracy of each seed by what is learned, and two of these seed by seed.
+    """Draw the accuracy of each seed by block size, and join the seeds of two sizes.
 
     Args:
-        pair: What is compared, "one → other", a name in ``tests``.
-        recorded: What is learned → accuracies by seed, and their mean with both ends.
+        pair: The two that are compared, "one → other", a name in ``tests``.
+        recorded: Block size, or "direct" → accuracies by seed, and their mean with both ends.
         tests: Pair → mean gain, seeds that gain, and the share of signs that gives as much.
 
     Returns:
@@ -320,7 +321,7 @@ def seeds_by_block(
     every = [value for row, _ in recorded.values() for value in row]
     count = len(links)
     traces = [
-        dots(places, rounded(every), grey, "a seed", size=5, hover="%{x}: %{y:.2f}"),
+        dots(places, rounded(every), grey, "one seed", size=5, hover="%{x}: %{y:.2f}"),
         segments(links, grey, width=1),
         segments(ends, colour, width=4),
         dots(names, rounded([mean for mean, *_ in means]), colour, "mean, 95% interval",
@@ -329,18 +330,18 @@ def seeds_by_block(
     axes = layout(
         height=390,
         margin={"l": 50, "r": 14, "t": 44, "b": 84},
-        title_text=f"{pair}: {gain:+.2f}, better on {better} of {count}, p = {p:.3f}",
-        xaxis=axis("block size B, and ω learned directly", -0.5, len(names) - 0.5, type="category",
-                   categoryorder="array", categoryarray=names),
+        title_text=f"{pair}: mean {gain:+.2f}, {better} of {count} seeds better, p = {p:.3f}",
+        xaxis=axis("block size B; direct: ω learned directly", -0.5, len(names) - 0.5,
+                   type="category", categoryorder="array", categoryarray=names),
         yaxis=axis("accuracy", 0, 1.05, dtick=0.2),
     )  # fmt: skip
     told = "; ".join(
-        f"{name} {mean:.2f} ({low:.2f} to {high:.2f})"
+        f"{name} {mean:.2f} [{low:.2f}, {high:.2f}]"
         for name, (mean, low, high) in zip(names, means, strict=True)
     )
     return Drawn(
         go.Figure(traces, axes),
         f"Accuracy of each seed by block size, with means and 95% intervals: {told}. Lines join "
-        f"the seeds of {pair}: {gain:+.2f} in the mean, better on {better} of {count}, "
-        f"p = {p:.3f}.",
+        f"the seeds of {pair}: the mean changes by {gain:+.2f}, {better} of {count} seeds are "
+        f"better, p = {p:.3f}.",
     )

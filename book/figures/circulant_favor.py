@@ -22,6 +22,7 @@ from book.figures.marks import (
     through,
     won,
 )
+from book.names import display
 from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels
 
 __all__ = [
@@ -443,12 +444,10 @@ def two_strong_channels(share: float) -> Drawn:
     """
     found = _strong(share)
     names = ("circulant", "unit-circulant", "simplex-circulant")
-    drawn = [line([0, 6], [1, 1], COLOURS["favor-iid"], "independent rows", width=2, dash="dash")]
+    drawn = [line([0, 6], [1, 1], COLOURS["favor-iid"], display("favor-iid"), width=2, dash="dash")]
     for name, ratios in zip(names, found["ratios"], strict=True):
-        said = "signed circulant" if name == "circulant" else name
-        drawn.append(
-            line(SQUARES, ratios, COLOURS[f"favor-{name}"], said, hover="ζ = %{x}: %{y:.2f}")
-        )
+        said, colour = display(f"favor-{name}"), COLOURS[f"favor-{name}"]
+        drawn.append(line(SQUARES, ratios, colour, said, hover="ζ = %{x}: %{y:.2f}"))
     (_, signed), (_, unit), (short, simplex) = found["at"]
     axes = layout(
         height=400,
@@ -467,12 +466,10 @@ def two_strong_channels(share: float) -> Drawn:
 
 
 PROJECTIONS = {
-    "iid": "independent rows",
-    "hadamard": "Hadamard",
-    "circulant": "signed circulant",
-    "unit-circulant": "unit-circulant",
-    "simplex-circulant": "simplex-circulant",
+    kind: display(f"favor-{kind}")
+    for kind in ("iid", "hadamard", "circulant", "unit-circulant", "simplex-circulant")
 }
+"""Projection of the record → display name."""
 
 
 def weight_errors(
@@ -499,7 +496,7 @@ def weight_errors(
     ]
     wins = {kind: found["least"][kind] for kind in PROJECTIONS}
     drawn.append(won(sizes, found, wins, colours, hover))
-    drawn.append(line([sizes[0], sizes[-1]], [1, 1], PALETTE["grey"], "uniform attention"))
+    drawn.append(line([sizes[0], sizes[-1]], [1, 1], PALETTE["grey"], display("uniform")))
     at = sizes.index(HEAD_DIM)
     independent, simplex = (significant([found[k][at]])[0] for k in ("iid", "simplex-circulant"))
     ticks = [0.2, 0.5, 1, 2, 5]
@@ -571,13 +568,13 @@ def free_projection(features: int) -> Drawn:
     axes = layout(
         height=320,
         title_text=f"layer {whole:.2f}, attention {core:.2f} times as fast",
-        xaxis=axis("thousand multiplications a token", 0, 1350),
+        xaxis=axis("thousand multiplications per token", 0, 1350),
         margin={"l": 128},
         showlegend=False,
     )
     return Drawn(
         go.Figure([drawn], axes),
-        f"Thousands of multiplications for a token, with {features:.0f} features: "
+        f"Thousands of multiplications per token, with {features:.0f} features: "
         f"{projection:.0f} in the random projection, {sums:.0f} in the sums of linear attention, "
         f"{linear:.0f} in the four projections of the layer and {inner:.0f} in its feed-forward "
         "part. Without the "

@@ -1,4 +1,4 @@
-"""From the column of a circulant matrix to its rotation, a wave that it moves, and Adam's step."""
+"""From the column of a circulant matrix to its rotation, a shifted wave, and Adam's step."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _column(coefficients: dict[str, float]) -> list[float]:
 
 def _reach(*values: Tensor) -> Tensor:
     """Return half the width of a panel that holds ``values``."""
-    # the small step keeps rounding from deciding where a whole number falls
+    # the small step keeps rounding from deciding on which side an integer falls
     return (1.15 * torch.cat(values).abs().amax() - 1e-9).ceil().clamp(min=1)
 
 
@@ -65,10 +65,10 @@ def _spectrum(r: Tensor, c: Tensor) -> dict[str, Tensor]:
 def circulant_spectrum(r: float, **coefficients: float) -> Drawn:
     r"""Draw c, the eigenvalues of C and of L = C − Cᵀ, and those of exp(rL).
 
-    C has the first column c.  Its eigenvalues are the Fourier transform of c;
-    L keeps twice their imaginary parts, and exp(rL) winds those around the unit
-    circle.  A pair of conjugate
-    eigenvalues has one colour; what is real, and so never turns, is grey.
+    C has the first column c.  Its eigenvalues are the Fourier transform of c.
+    Those of L are twice their imaginary parts, and exp(rL) moves them around the
+    unit circle.  A pair of conjugate eigenvalues has one colour; those that are
+    real, and so never move, are grey.
 
     Args:
         r: The position.
@@ -101,7 +101,7 @@ def circulant_spectrum(r: float, **coefficients: float) -> Drawn:
         return Panel([eigenvalues], head, x=both, y=both, shapes=list(shapes), square=True)
 
     blue, grey = PALETTE["blue"], PALETTE["grey"]
-    first_column = bars(shown, c, grey, "first column of C", hover=HOVER)
+    first_column = bars(shown, c, grey, "c, first column of C", hover=HOVER)
     kept = dots(
         shown,
         found["skew"],
@@ -113,7 +113,7 @@ def circulant_spectrum(r: float, **coefficients: float) -> Drawn:
     )
     low, high = found["bars"]
     entries = axis(low=low, high=high)
-    column = Panel([first_column, kept], "c, and what L keeps of it", x={"dtick": 1}, y=entries)
+    column = Panel([first_column, kept], "first columns of C and of L", x={"dtick": 1}, y=entries)
     fig = panels(
         [column, plane("eigenvalues of C", found["real"], found["imag"], found["plane"])],
         [
@@ -143,7 +143,7 @@ def circulant_spectrum(r: float, **coefficients: float) -> Drawn:
 
 @computed
 def _moved(position: Tensor, wave: int) -> dict[str, Tensor]:
-    """Return exp(rL) f_j, for L = S − Sᵀ, and the angle by which its plane has turned."""
+    """Return exp(rL) f_j, for L = S − Sᵀ, and the angle by which its plane is rotated."""
     basis, shift = fourier_basis(DIM), torch.eye(DIM).double()[1]
     planes = (DIM - 1) // 2
     omega = circulant_frequencies(shift)
@@ -157,7 +157,7 @@ def _moved(position: Tensor, wave: int) -> dict[str, Tensor]:
 
 
 def moved_wave(position: float, vector: str) -> Drawn:
-    """Draw what exp(rL) makes of a vector of the Fourier basis, :eq:`eq-circulant-frequencies`.
+    """Draw exp(rL) applied to a vector of the Fourier basis, :eq:`eq-circulant-frequencies`.
 
     L is S − Sᵀ, with sixteen channels.
 
@@ -172,21 +172,23 @@ def moved_wave(position: float, vector: str) -> Drawn:
     found = _moved(position, j)
     angle, channels = found["angle"], list(range(DIM))
     drawn = [
-        bars(channels, found["now"], PALETTE["blue"], "after", hover="channel %{x}: %{y:.2f}"),
-        dots(channels, rounded(_moved(0, j)["now"]), PALETTE["grey"], "before", size=9,
+        bars(channels, found["now"], PALETTE["blue"], "at position r",
+             hover="channel %{x}: %{y:.2f}"),
+        dots(channels, rounded(_moved(0, j)["now"]), PALETTE["grey"], "at position 0", size=9,
              symbol="diamond"),
     ]  # fmt: skip
     axes = layout(
         height=330,
-        title_text=f"{vector}, r = {position:g}: turned by {angle:.2f} radians",
+        title_text=f"{vector}, r = {position:g}: rotated by {angle:.2f} radians",
         xaxis=axis("channel n", -0.6, DIM - 0.4, dtick=2, showgrid=False),
-        yaxis=axis(low=-0.4, high=0.4, dtick=0.2),
+        yaxis=axis("entry of the vector", -0.4, 0.4, dtick=0.2),
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"Bars for sixteen channels, diamonds for the same at r = 0: {vector}. At r = {position:g} "
-        f"its plane has turned by {angle:.2f} radians, and the wave stands elsewhere along the "
-        "channels, as high and as long as before. The constant and the alternating vector stay.",
+        f"Bars show the entries of a vector of the Fourier basis ({vector}) in sixteen channels at "
+        f"r = {position:g}, and diamonds the same at r = 0. Its plane is rotated by {angle:.2f} "
+        "radians: a wave is shifted along the channels, and its height and length stay. The "
+        "constant and the alternating vector do not move.",
     )
 
 
@@ -209,10 +211,10 @@ def _steps(direction: Tensor) -> dict[str, Tensor]:
 
 
 def first_steps(direction: float) -> Drawn:
-    """Draw the first step of Adam on frequencies and through c, beside steepest descent.
+    """Draw the first step of Adam on frequencies and on c, beside steepest descent.
 
-    Only the first two of seven frequencies have a gradient. All steps have one length; through c
-    the other frequencies move too, so that the arrow of two is shorter.
+    Only the first two of seven frequencies have a gradient. All steps have the same length. Adam
+    on c moves the other frequencies too, so its arrow in these two is shorter.
 
     Args:
         direction: Degrees of steepest descent in the plane of the two frequencies.
@@ -221,7 +223,7 @@ def first_steps(direction: float) -> Drawn:
         A figure with three arrows.
     """
     found = _steps(direction)
-    looks = {"steepest descent": "grey", "Adam on ω": "orange", "Adam through c": "blue"}
+    looks = {"steepest descent": "grey", "Adam on ω": "orange", "Adam on c": "blue"}
     drawn = [circle()]
     arrows = [
         line([0, x], [0, y], PALETTE[colour], name, width=3, mode="lines+markers",
@@ -232,7 +234,7 @@ def first_steps(direction: float) -> Drawn:
     reach = axis(low=-1.15, high=1.15, dtick=0.5, constrain="domain")
     axes = layout(
         height=400,
-        title_text=f"cosine on ω {omega:.2f}, through c {through_c:.2f}",
+        title_text=f"cosine with steepest descent: Adam on ω {omega:.2f}, on c {through_c:.2f}",
         shapes=drawn,
         xaxis={**reach, "title": {"text": "step of ω₁"}},
         yaxis={**reach, "scaleanchor": "x", "title": {"text": "step of ω₂"}},
@@ -241,5 +243,5 @@ def first_steps(direction: float) -> Drawn:
         go.Figure(arrows, axes),
         f"Three arrows from the origin. Steepest descent points at {direction:g} degrees. Adam on "
         "the frequencies steps along a diagonal, unless one of the two has no gradient: its cosine "
-        f"with steepest descent is {omega:.2f}. Through c it is {through_c:.2f}.",
+        f"with steepest descent is {omega:.2f}. The cosine of Adam on c is {through_c:.2f}.",
     )

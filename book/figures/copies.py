@@ -1,9 +1,11 @@
-"""Text said again and again: what a second copy costs, by attention, key and a head of softmax."""
+"""Repeated text: bits per byte of a second copy, by attention, key and a head of softmax."""
 
 from __future__ import annotations
 
 import plotly.graph_objects as go
 
+from book import names
+from book.cells import coloured
 from book.figures.marks import axis, dots, line
 from book.measures import copied
 from lab.explore import COLOURS, Drawn, layout
@@ -12,14 +14,6 @@ from results.copy_rates import BESIDE, KINDS, METHODS, PERIODS
 
 __all__ = ["LAYERS", "STEPS", "copied_pieces", "drawn_as"]
 
-METHODS_OF = {
-    "softmax, RoPE": "softmax",
-    "FAVOR+, RoPE": "favor",
-    "simplex rows, RoPE": "favor-simplex-circulant",
-    "SSD": "ssd",
-    "GLA": "gla",
-    "gated delta rule": "gated-delta",
-}
 LAYERS = {
     "keys of one byte": "{}, alone",
     "keys of two bytes": "{}, with the one before",
@@ -31,15 +25,15 @@ STEPS = ("400", "800", "1,200")
 
 def drawn_as(cell: str) -> str:
     """Return the method whose colour a cell of the study has."""
-    return next(name for kind, name in METHODS_OF.items() if cell.startswith(kind))
+    return coloured(cell, "copy_distance")
 
 
 def copied_pieces(layer: str, step: str) -> Drawn:
-    """Draw what the second copy of a piece costs, against the bytes of the piece.
+    """Draw the bits per byte of the second copy of a piece, against the length of the piece.
 
     Args:
         layer: One of ``LAYERS``.
-        step: Steps of the training after which it is read: one of ``STEPS``.
+        step: Training steps after which the model is tested: one of ``STEPS``.
 
     Returns:
         A figure with a line for each kind of attention, and a dot for each seed.
@@ -54,23 +48,23 @@ def copied_pieces(layer: str, step: str) -> Drawn:
         means = [round(mean(row), 3) for row in runs]
         places = [period for period, row in zip(PERIODS, runs, strict=True) for _ in row]
         seeds = [round(bits, 3) for row in runs for bits in row]
-        colour = COLOURS[METHODS_OF[kind]]
+        name, colour = names.display(kind), COLOURS[names.drawn_as(kind)]
         dash = "dot" if kind.startswith("simplex") else None  # FAVOR+ has its colour
         traces += [
             dots(places, seeds, colour, size=4, opacity=0.4),
-            line(PERIODS, means, colour, kind.replace(", ", " with "), dash=dash,
-                 hover="%{x} bytes: %{y:.2f} bits"),
+            line(PERIODS, means, colour, name, dash=dash,
+                 hover="%{x} bytes: %{y:.2f} bits per byte"),
         ]  # fmt: skip
-        told.append(f"{kind.replace(', ', ' with ')} {means[0]:.2f} and {means[-1]:.2f}")
+        told.append(f"{name} {means[0]:.2f} and {means[-1]:.2f}")
     axes = layout(
-        height=430,
-        margin={"l": 54, "r": 18, "t": 44, "b": 128},
+        height=460,
+        margin={"l": 54, "r": 18, "t": 44, "b": 160},
         title_text=f"{layer}, after {step} steps",
-        xaxis=axis("bytes in a piece", 1.15, 2.16, type="log", tickvals=list(PERIODS)),
-        yaxis=axis("bits a byte, second copy", 0, 3.4),
+        xaxis=axis("bytes of the piece", 1.15, 2.16, type="log", tickvals=list(PERIODS)),
+        yaxis=axis("bits per byte, second copy", 0, 3.4),
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"Bits a byte of the second copy against the bytes of a piece: {layer}, after "
-        f"{step} steps. At 16 and 128 bytes: {'; '.join(told)}.",
+        f"Bits per byte of the second copy against the length of the piece: layers with {layer}, "
+        f"after {step} training steps. At 16 and 128 bytes: {'; '.join(told)}.",
     )

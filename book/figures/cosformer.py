@@ -1,4 +1,4 @@
-"""The cosine weight as a diagonal of Ptolemy, and what a phase makes of it."""
+"""The cosine weight as a diagonal of Ptolemy, and the effect of a phase."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _quadrilateral(query: Tensor, key: Tensor, horizon: int) -> dict[str, Tensor
     keys = torch.linspace(0, math.pi / 2, KEYS, dtype=torch.float64)
     products = torch.stack([a.cos() * b.cos(), a.sin() * b.sin()])
     return {
-        "rim": 1.17 * corners.mT,  # letters stand outside of the circle
+        "rim": 1.17 * corners.mT,  # letters are outside of the circle
         "cosines": broken(torch.cat([A, C]), torch.cat([B, D])),
         "sines": broken(torch.cat([B, A]), torch.cat([C, D])),
         "diagonal": broken(B, D),
@@ -64,7 +64,7 @@ def ptolemy_circle(query: float, key: float, horizon: int = 12) -> Drawn:
 
     Returns:
         A figure with two panels. One is the circle, the other shows for each key the two
-        products as areas on top of each other.
+        products as stacked areas.
 
     Raises:
         ValueError: If a position lies outside.
@@ -102,7 +102,7 @@ def ptolemy_circle(query: float, key: float, horizon: int = 12) -> Drawn:
             line(keys, found["whole"], SINES, fill="tonexty", **look),
             pin(key, weight, WEIGHT, width=4),
         ],
-        f"weight of each key for the query at {query:g}",
+        f"weight of each key for the query at position {query:g}",
         x=axis(f"position of the key (horizon M = {horizon})", 0, horizon, dtick=2),
         y=axis(low=0, high=1.1, dtick=0.5),
     )
@@ -116,8 +116,8 @@ def ptolemy_circle(query: float, key: float, horizon: int = 12) -> Drawn:
     )
     return Drawn(
         fig,
-        f"A circle of diameter 1 with a quadrilateral ABCD, AC a diameter. B stands for the query "
-        f"at position {query:g}, D for the key at position {key:g}, with a horizon of {horizon}. "
+        f"A circle of diameter 1 with a quadrilateral ABCD, AC a diameter. B belongs to the query "
+        f"at position {query:g}, D to the key at position {key:g}, with a horizon of {horizon}. "
         f"The sides AB = {sides[0]:.2f} and CD = {sides[1]:.2f} are cosines, "
         f"BC = {sides[2]:.2f} and AD = {sides[3]:.2f} sines; "
         f"the diagonal BD = {weight:.2f} is the weight. Below, the weight of every key "
@@ -130,10 +130,10 @@ NEAR = 0.1  # the nearest tenth of the horizon
 
 @computed
 def _phased(phase: Tensor) -> dict[str, Tensor]:
-    """Return both weights along the horizon, and what the nearest tenth gets here and elsewhere.
+    """Return both weights up to the horizon, and the share of the nearest tenth, also elsewhere.
 
-    cos(ωΔ + ψ) over its value at distance 0 is sin(u s)/sin u, of s = 1 − Δ/M and of what the phase
-    leaves, u = π/2 − ψ; one plus a cosine is the square of that. At u = 0 they are their limits.
+    cos(ωΔ + ψ) divided by its value at distance 0 is sin(u s)/sin u with s = 1 − Δ/M and
+    u = π/2 − ψ; one plus a cosine is the square of that. At u = 0 they are their limits.
     """
     s = 1 - torch.arange(41, dtype=torch.float64) / 40
     left = math.pi / 2 * (1 - phase).clamp(min=1e-4)  # the limit to 1e-9
@@ -153,13 +153,13 @@ def _phased(phase: Tensor) -> dict[str, Tensor]:
 
 
 def phase_weights(phase: float) -> Drawn:
-    r"""Draw cosine weights with a phase that reach 0 at the horizon, and what the nearest get.
+    r"""Draw cosine weights with a phase that reach 0 at the horizon, and the nearest tenth's share.
 
-    Equation :eq:`eq-cosine-phase`, divided by the weight at distance 0. With ψ the frequency is
-    what the phase leaves: (π/2 − ψ)/M for a cosine alone, (π − ψ)/M for one plus it.
+    Equation :eq:`eq-cosine-phase`, divided by the weight at distance 0. The frequency is
+    (π/2 − ψ)/M for a cosine alone and (π − ψ)/M for one plus a cosine.
 
     Args:
-        phase: ψ as a share of its end, π/2 and π: from 0 to 1. At 1 the limits are drawn.
+        phase: ψ as a share of its largest value, π/2 and π: from 0 to 1. At 1 the limits are drawn.
 
     Returns:
         A figure with two panels.
@@ -178,12 +178,18 @@ def phase_weights(phase: float) -> Drawn:
     thin: dict[str, Any] = {"width": 1.5, "dash": "dot"}
     weights = Panel(
         [
-            line(distances, rounded(limits[0]), COLOURS["ramp"], "1 − Δ/M", **thin),
-            line(distances, rounded(limits[1]), COLOURS["ramp-squared"], "(1 − Δ/M)²", **thin),
+            line(distances, rounded(limits[0]), COLOURS["ramp"], "ramp 1 − Δ/M", **thin),
+            line(
+                distances,
+                rounded(limits[1]),
+                COLOURS["ramp-squared"],
+                "squared ramp (1 − Δ/M)²",
+                **thin,
+            ),
             line(distances, curves[0], two, "cos(ωΔ + ψ)", hover=hover),
             line(distances, curves[1], three, "1 + cos(ωΔ + ψ)", hover=hover),
         ],
-        "weight, as a share of that at distance 0",
+        "weight / weight at distance 0",
         x=axis("distance Δ, in horizons M", 0, 1, dtick=0.2),
         y=axis(low=0, high=1.05, dtick=0.5),
         shapes=[upright(NEAR, color=PALETTE["grey"], width=1)],
@@ -196,8 +202,8 @@ def phase_weights(phase: float) -> Drawn:
             line(places, found["shares"][1], three, hover=percent),
             dots([phase, phase], now, [two, three], size=12),
         ],
-        f"the nearest tenth gets {now[0]:.1%} and {now[1]:.1%}",
-        x=axis("phase ψ, as a share of its end", -0.03, 1.03, dtick=0.25),
+        f"share of the nearest tenth: {now[0]:.1%} and {now[1]:.1%}",
+        x=axis("phase ψ, as a share of its largest value", -0.03, 1.03, dtick=0.25),
         y=axis(low=0.1, high=0.3, dtick=0.1, tickformat=".0%"),
     )
     fig = panels(
@@ -208,13 +214,14 @@ def phase_weights(phase: float) -> Drawn:
         height=560,
         margin={"l": 50, "r": 14, "t": 34, "b": 96},
     )
-    limit = pick(found["limit"], "", ", the limits: straight and squared")
+    limit = pick(found["limit"], "", ", where they are the ramp and the squared ramp")
     return Drawn(
         fig,
         "Two weights that fall from 1 at distance 0 to 0 at the horizon, with a phase of "
-        f"{phase:g} of its end{limit}. At half the horizon the cosine alone is "
+        f"{phase:g} of its largest value{limit}. At half the horizon the cosine alone is "
         f"{curves[0][20]:.2f}, one plus a cosine "
-        f"{curves[1][20]:.2f}; dotted lines show the limits, {limits[0][20]:.2f} and "
-        f"{limits[1][20]:.2f} there. Below, the share of the nearest tenth against the phase: "
-        f"{now[0]:.1%} and {now[1]:.1%} here, and it rises with the phase in both.",
+        f"{curves[1][20]:.2f}; dotted lines show the ramp, {limits[0][20]:.2f} "
+        f"there, and the squared ramp, {limits[1][20]:.2f}. Below, the share of the weight that "
+        f"the nearest tenth gets, against the phase: {now[0]:.1%} and {now[1]:.1%} here. Both "
+        "rise with the phase.",
     )

@@ -1,4 +1,4 @@
-"""How near cosine weights reach, what they do beyond their horizon, and what more copies buy."""
+"""How strongly weights prefer near tokens, within the horizon, beyond it, and with more copies."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from book.figures.marks import axis, bars, box, dots, downwards, line, rounded, segments
+from book.names import display, wrapped
 from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels, pick
 from lab.records import gather, read_record
 from stringlib import FallingWeight, RampWeight
@@ -25,17 +26,17 @@ __all__ = [
 
 LENGTH = 1000
 NAMES = {
-    "uniform": "constant",
-    "cosine": "cosine",
-    "cosine-positive": "positive",
-    "retnet": "decay",
+    "uniform": "No weight",
+    "cosine": display("cosine"),
+    "cosine-positive": display("cosine-positive"),
+    "retnet": "Fixed decay (RetNet)",
 }
 DECAY = 63 / 64
 
 
 @computed
 def _shares(nearest: Tensor) -> dict[str, Tensor]:
-    """Return what the nearest tokens get of four weights."""
+    """Return the share of the nearest tokens under four weights."""
     share = nearest / LENGTH
     wave = (math.pi * share / 2).sin()
     positive = share + (math.pi * share).sin() / math.pi
@@ -44,10 +45,10 @@ def _shares(nearest: Tensor) -> dict[str, Tensor]:
 
 
 def nearest_share(nearest: int) -> Drawn:
-    """Draw four weights against the distance, and what the nearest of 1,000 tokens get of each.
+    """Draw four weights against the distance, and the share of the nearest of 1,000 tokens.
 
-    The cosine of :eq:`eq-cosine-weight` has its horizon at the length, the positive form of
-    :eq:`eq-cosine-positive` at half of it.
+    The cosine of :eq:`eq-cosine-weight` and the positive form of :eq:`eq-cosine-positive` reach 0
+    at the length.
 
     Args:
         nearest: How many tokens.
@@ -75,25 +76,26 @@ def nearest_share(nearest: int) -> Drawn:
         ),
         Panel(
             [
-                bars([*NAMES.values()], found["shares"], [COLOURS[name] for name in NAMES],
-                     hover="%{x}: %{y:.1%}")
+                bars([wrapped(name, 12) for name in NAMES.values()], found["shares"],
+                     [COLOURS[name] for name in NAMES], hover="%{x}: %{y:.1%}")
             ],
-            y=axis("of the weight", 0, 1.05, tickformat=".0%", dtick=0.5),
+            y=axis("share of the weight", 0, 1.05, tickformat=".0%", dtick=0.5),
         ),
         heights=(0.5, 0.3),
         down=0.19,
         height=470,
-        title_text=f"the nearest {nearest:.0f}: cosine {found['shares'][1]:.1%}",
+        title_text=f"the nearest {nearest:.0f} get {found['shares'][1]:.1%} with the cosine",
         showlegend=False,
     )  # fmt: skip
-    told = ", ".join(
+    said = ", ".join(
         f"{name} {share:.1%}" for name, share in zip(NAMES.values(), found["shares"], strict=True)
     )
     return Drawn(
         fig,
-        "Four weights against the distance up to 1,000 tokens: a constant, a cosine flat at "
-        "its top and 0 at the end, a positive form that falls a little sooner, and a decay that is "
-        f"near 0 after a quarter. Of the weight the nearest {nearest:.0f} get: {told}.",
+        "Four weights against the distance up to 1,000 tokens: a constant, a cosine that is flat "
+        "at distance 0 and 0 at the end, a positive form that falls a little sooner, and a decay "
+        f"that is near 0 after a quarter. Share of the weight of the nearest {nearest:.0f}: "
+        f"{said}.",
     )
 
 
@@ -102,7 +104,7 @@ TOKENS, REACH = 64, 130
 
 @computed
 def _means(horizon: Tensor) -> dict[str, Tensor]:
-    """Return the outputs of all tokens for values 0 to 63, where they are near, and both ends."""
+    """Return the outputs of all tokens for values 0 to 63, those in range, and both ends."""
     place = torch.arange(TOKENS).double()
     angles = math.pi / 2 * place / horizon
     waves = torch.stack([angles.cos(), angles.sin()])  # products of two are the weights
@@ -117,7 +119,7 @@ def _means(horizon: Tensor) -> dict[str, Tensor]:
 
 
 def beyond_horizon(horizon: float) -> Drawn:
-    """Draw what tokens with equal features say of the values 0 to 63 under a cosine weight.
+    """Draw the outputs of tokens with equal features for the values 0 to 63, under a cosine weight.
 
     Not causal, :eq:`eq-cosine-weight`: within the horizon each output is a mean.
 
@@ -125,7 +127,7 @@ def beyond_horizon(horizon: float) -> Drawn:
         horizon: M, in tokens, of 64.
 
     Returns:
-        A figure of one line over a band where means lie.
+        A figure of one line over a band of all possible means.
     """
     found = _means(horizon)
     first, last = found["ends"]
@@ -133,18 +135,18 @@ def beyond_horizon(horizon: float) -> Drawn:
     look = {"fillcolor": PALETTE["grey"], "opacity": 0.2, "layer": "below"}
     axes = layout(
         height=360,
-        title_text=f"M = {horizon:.0f}: first token {first:.0f}, last {last:.0f}",
-        xaxis=axis("token", -0.5, TOKENS - 0.5, dtick=8),
+        title_text=f"M = {horizon:.0f}: first output {first:.0f}, last {last:.0f}",
+        xaxis=axis("position", -0.5, TOKENS - 0.5, dtick=8),
         yaxis=axis("output", 31.5 - REACH, 31.5 + REACH, dtick=63, tick0=0),
         shapes=[{**box(-0.5, TOKENS - 0.5, 0, TOKENS - 1, width=0), **look}],
     )
     drawn = line(None, found["means"], COLOURS["cosine"], mode="lines+markers",
-                 marker={"size": 4}, hover="token %{x}: %{y:.1f}")  # fmt: skip
+                 marker={"size": 4}, hover="position %{x}: %{y:.1f}")  # fmt: skip
     return Drawn(
         go.Figure([drawn], axes),
-        f"Outputs of {TOKENS} tokens for the values 0 to 63, horizon {horizon:.0f}; a band marks "
-        f"where means lie. {outside:.0f} outputs are outside: the first token says {first:.0f}, "
-        f"the last {last:.0f}.",
+        f"Outputs of {TOKENS} tokens for the values 0 to 63 under a cosine weight with horizon "
+        f"{horizon:.0f}; a band marks the range of all means. {outside:.0f} outputs are outside; "
+        f"the first output is {first:.0f}, the last {last:.0f}.",
     )
 
 
@@ -153,7 +155,7 @@ COPIES = ("2", "3", "4", "5", "6")
 
 
 def more_copies(copies: str) -> Drawn:
-    """Draw a ramp and the best falling polynomial of as many copies, each over its mean.
+    """Draw a ramp and the best falling polynomial with as many copies, each divided by its mean.
 
     They are :eq:`eq-ramp-weight` and :eq:`eq-falling-weight`; at distance 0 they are as high as
     their *heights*, :eq:`eq-falling-best`.
@@ -178,20 +180,25 @@ def more_copies(copies: str) -> Drawn:
     drawn = [
         line(at, row, COLOURS[name], said, dash=dash, hover="%{x} M: %{y:.2f}")
         for row, name, said, dash in zip(
-            shown, ("ramp", "falling"), ("ramp", "best falling"), ("dash", "solid"), strict=True
+            shown,
+            ("ramp", "falling"),
+            map(display, ("ramp", "falling")),
+            ("dash", "solid"),
+            strict=True,
         )
     ]
-    told = f"{copies} copies: the nearest tenth gets {tenths[0]:.0%} and {tenths[1]:.0%}"
+    title = f"{copies} copies: the nearest tenth gets {tenths[0]:.0%} and {tenths[1]:.0%}"
     axes = layout(
         height=360,
-        title_text=told,
+        title_text=title,
         xaxis=axis("distance, in horizons M", 0, 1, dtick=0.2),
-        yaxis=axis("weight over its mean", 0, 9.2),
+        yaxis=axis("weight / its mean", 0, 9.2),
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"{told}, of a ramp and of the best polynomial. Against the distance both fall from their "
-        f"heights, {heights[0]} and {heights[1]:.2f}, to 0 at the horizon.",
+        f"{title} of the weight, with a ramp and with the best falling polynomial. Against the "
+        f"distance both fall from their heights, {heights[0]} and {heights[1]:.2f}, to 0 at the "
+        "horizon.",
     )
 
 
@@ -207,19 +214,19 @@ WEIGHED = {
 }
 """Weights of :func:`weighed_values`: method of the record, colour, and value at each distance."""
 
-KEYS, VALUES, FIRST = 8, 4, 20  # of the study; the first token that can be asked here
+KEYS, VALUES, FIRST = 8, 4, 20  # of the study; the first query that can be chosen here
 
 
 @cache
 def _recorded() -> list[tuple[list[float], float]]:
-    """Return the accuracy of each seed, and what the weight allows, in the order of WEIGHED."""
+    """Return the accuracy of each seed, and the one the weight allows, in the order of WEIGHED."""
     data = read_record("cosformer")["data"]
     found = gather(data, "accuracy", "method")
     return [(found[name], data["ceiling"][name]) for name, _, _ in WEIGHED.values()]
 
 
 def _totals(weights: Tensor) -> tuple[Tensor, Tensor]:
-    """Return what each value of each token's key weighs ``(TOKENS, VALUES)``, and the last one."""
+    """Return the weight of each value of each token's key, ``(TOKENS, VALUES)``, and the last."""
     draw = torch.Generator().manual_seed(5)
     keys, values = (torch.randint(n, (TOKENS,), generator=draw) for n in (KEYS, VALUES))
     places = torch.arange(TOKENS)
@@ -233,7 +240,7 @@ def _totals(weights: Tensor) -> tuple[Tensor, Tensor]:
 
 @computed
 def _asked(token: Tensor, totals: list[list[float]], last: list[list[float]]) -> dict[str, Tensor]:
-    """Return what the values weigh for a token, the last one and the others, and who is ahead."""
+    """Return the weights of the values for a token, the last and the others, and which is first."""
     here = (torch.arange(FIRST, TOKENS) == token).double()
     weights = here @ torch.tensor(totals, dtype=torch.float64)
     held = here @ torch.tensor(last, dtype=torch.float64)
@@ -248,21 +255,21 @@ def _asked(token: Tensor, totals: list[list[float]], last: list[list[float]]) ->
 
 
 def weighed_values(weight: str, token: int) -> Drawn:
-    """Draw what the values of a key weigh in a stream, and the accuracy that each weight reached.
+    """Draw the weights of the values of a key in a sequence, and the accuracy with each weight.
 
     Args:
         weight: A name in ``WEIGHED``.
-        token: The token that asks what its key held last, from 20 to 63.
+        token: Position of the query that asks for the last value of its key, from 20 to 63.
 
     Returns:
-        A figure of four bars, and of a row for each weight with its seeds and what it allows.
+        A figure of four bars, and of a row for each weight: its seeds, and the accuracy it allows.
     """
     names, rows, chosen = list(WEIGHED), _recorded(), str(weight)
     totals, last = _totals(WEIGHED[chosen][2])
     found = _asked(token, totals[FIRST:].tolist(), last[FIRST:].tolist())
     colour = COLOURS[WEIGHED[chosen][1]]
     held = pick(found["held"], *"ABCD")
-    status = pick(found["status"], "outvoted", "ahead", "ahead in a tie")
+    status = pick(found["status"], "is outvoted", "has the most weight", "shares the most weight")
     beside = torch.linspace(-0.2, 0.2, len(rows[0][0])).tolist()
     allowed = [((end, at - 0.36), (end, at + 0.36)) for at, (_, end) in enumerate(rows)]
     look = {"fillcolor": PALETTE["grey"], "opacity": 0.2, "layer": "below"}
@@ -274,12 +281,12 @@ def weighed_values(weight: str, token: int) -> Drawn:
                      hover="%{x}: %{y:.0%}"),
                 bars([*"ABCD"], found["last"], colour, "the last value", hover="%{x}: %{y:.0%}"),
             ],
-            f"token {token:.0f}: {held} was last, {status}",
+            f"position {token:.0f}: {held} was last and {status}",
             y=axis("share of the weight", 0, 1, dtick=0.5, tickformat=".0%"),
         ),
         Panel(
             [
-                segments(allowed, PALETTE["grey"], "what the weight allows"),
+                segments(allowed, PALETTE["grey"], "accuracy that the weight allows"),
                 dots(
                     rounded([a for seeds, _ in rows for a in seeds]),
                     rounded([at + dy for at in range(len(names)) for dy in beside]),
@@ -301,8 +308,8 @@ def weighed_values(weight: str, token: int) -> Drawn:
     seeds, allows = rows[row]
     return Drawn(
         fig,
-        f"In a stream of {TOKENS} tokens, what the four values of a key weigh under the weight "
-        f"{chosen}. Token {token:.0f}: its key held {held} last, which is {status}. Below, "
-        f"accuracies of all weights; {chosen}: {min(seeds):.3f} to {max(seeds):.3f}, where the "
-        f"weight allows {allows:.3f}.",
+        f"Share of the weight of each of the four values of a key, in a sequence of {TOKENS} "
+        f"tokens, under the weight {chosen}. Query at position {token:.0f}: its key held {held} "
+        f"last, which {status}. Below, the accuracies of eight seeds with each weight; "
+        f"{chosen}: {min(seeds):.3f} to {max(seeds):.3f}, where the weight allows {allows:.3f}.",
     )

@@ -1,4 +1,4 @@
-"""What attention costs by the count: on the roofline, while writing, as a part of a whole."""
+"""What attention costs by the count: on the roofline, in generation, as a part of a whole."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _under_roof(
 ) -> dict[str, Tensor]:
     """Return the multiplications for a byte of softmax and of a state, and how many are possible.
 
-    ``possible`` is in billions a second; ``limit`` is 0 where memory decides, else 1.
+    ``possible`` is in billions per second; ``limit`` is 0 where memory decides, else 1.
     """
     n: Any = tokens  # the counts are of whole numbers, and hold for tensors of them
     d: Any = channels
@@ -51,8 +51,8 @@ def roofline(tokens: int, channels: int, products: float, moved: float) -> Drawn
     Args:
         tokens: n.
         channels: d of queries, keys and values, which are the features of the state too.
-        products: Multiplications that the machine does in a second.
-        moved: Bytes that it moves in a second.
+        products: Multiplications that the machine does per second.
+        moved: Bytes that it moves per second.
 
     Returns:
         A figure with a dot for each of the two on the roof.
@@ -62,11 +62,11 @@ def roofline(tokens: int, channels: int, products: float, moved: float) -> Drawn
     ridge = products / moved
     traces = [line([low, ridge, high], [low * moved / 1e9, top, top], REST, width=2)]
     told = []
-    for number, (name, colour) in enumerate((("softmax", SOFTMAX), ("a state", STATE))):
+    for number, (name, colour) in enumerate((("softmax", SOFTMAX), ("state", STATE))):
         x, y = found["intensity"][number], found["possible"][number]
         traces.append(line([x, x], [1, y], colour, width=1.5, dash="dot"))
         traces.append(
-            dots([x], [y], colour, name, hover="%{x:.3g} for a byte: %{y:.3g} billion a second")
+            dots([x], [y], colour, name, hover="%{x:.3g} per byte: %{y:.3g} billion per second")
         )
         told.append(f"{name} {x:g}")
     limits = [pick(limit, "memory", "multiplication") for limit in found["limit"]]
@@ -74,17 +74,17 @@ def roofline(tokens: int, channels: int, products: float, moved: float) -> Drawn
     axes = layout(
         height=380,
         margin={"l": 54, "r": 14, "t": 44, "b": 84},
-        title_text=f"{said} for a byte",
-        xaxis=axis("multiplications for a byte", math.log10(low), math.log10(high), type="log",
+        title_text=f"{said} per byte",
+        xaxis=axis("multiplications per byte", math.log10(low), math.log10(high), type="log",
                    tickvals=[1, 10, 100, 1000], ticktext=["1", "10", "100", "1,000"]),
-        yaxis=axis("billions a second", 0, 2, type="log", dtick=1),
+        yaxis=axis("billions per second", 0, 2, type="log", dtick=1),
     )  # fmt: skip
     return Drawn(
         go.Figure(traces, axes),
-        f"Multiplications a second against multiplications for a byte, both logarithmic. A slope, "
-        f"where memory limits, rises to a roof at {top:.3g} billion. With {tokens:,.0f} tokens and "
-        f"{channels:.0f} channels: {said} for a byte. Softmax is limited by {limits[0]}, the state "
-        f"by {limits[1]}.",
+        f"Multiplications per second against multiplications per byte, both axes logarithmic. "
+        f"The bound rises along a slope, where memory limits, to a roof at {top:.3g} billion. With "
+        f"{tokens:,.0f} tokens and {channels:.0f} channels the intensities are: {said} per byte. "
+        f"Softmax is limited by {limits[0]}, the state by {limits[1]}.",
     )
 
 
@@ -109,10 +109,10 @@ def _kept(tokens: Tensor, features: Tensor) -> dict[str, Tensor]:
 
 
 def kept_numbers(tokens: int, features: int) -> Drawn:
-    """Draw what a model keeps while it writes, with a cache and with states: :eq:`eq-kept`.
+    """Draw what a model keeps while it generates, with a cache and with states: :eq:`eq-kept`.
 
     Args:
-        tokens: Written so far.
+        tokens: Generated so far.
         features: m of linear attention; softmax and values have 64 channels.
 
     Returns:
@@ -138,10 +138,10 @@ def kept_numbers(tokens: int, features: int) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"What a model of 12 layers of 12 heads keeps, against the tokens written, both "
-        f"logarithmic. The cache grows with the text and is {cache:,.1f} MiB after {tokens:,.0f} "
-        f"tokens; states of {features:.0f} features stay at {state:,.1f} MiB. They are equal at "
-        f"{equal:,.0f} tokens.",
+        f"Memory that a model of 12 layers of 12 heads keeps, against the tokens so far, both "
+        f"axes logarithmic. The cache grows with the text and takes {cache:,.1f} MiB after "
+        f"{tokens:,.0f} tokens; states of {features:.0f} features stay at {state:,.1f} MiB. The "
+        f"two are equal at {equal:,.0f} tokens.",
     )
 
 
@@ -203,9 +203,9 @@ def amdahl_bars(share: float, factor: float) -> Drawn:
     )
     return Drawn(
         fig,
-        f"Two bars of time. Before, the part takes {before:.2f} of 1; made {factor:g} times as "
-        f"fast it takes {after:.3f}. Below, the gain of the whole against that of the part: it is "
-        f"{gain:.2f}, and goes to {most:.2f}.",
+        f"Two bars of time. Before, the part takes {before:.2f} of a total of 1; made {factor:g} "
+        f"times as fast it takes {after:.3f}. Below, the speed-up of the whole against that of the "
+        f"part: it is {gain:.2f}, and its limit is {most:.2f}.",
     )
 
 
@@ -245,19 +245,20 @@ def other_machine(ridge: float, channels: int, numbers: str) -> Drawn:
     hover = "%{x:,} tokens: %{y:.0%}"
     traces = [
         line(TEXTS, found["softmax"], SOFTMAX, "softmax", hover=hover),
-        line([1, TEXTS[-1]], found["state"], STATE, "a state", hover=hover),
+        line([1, TEXTS[-1]], found["state"], STATE, "state", hover=hover),
         dots([whole], [1], SOFTMAX, hover=hover),
     ]
     axes = layout(
         height=360,
         margin={"l": 60, "r": 14, "t": 44, "b": 84},
-        title_text=f"softmax all from {whole:,.0f} tokens, a state {state:.0%}",
+        title_text=f"softmax: all from {whole:,.0f} tokens; state: {state:.0%}",
         xaxis=tokens_axis([1, 16, 256, 4096, 65536], 0, math.log10(TEXTS[-1])),
-        yaxis=axis("of the multiplications", 0, 1.05, tickformat=".0%"),
+        yaxis=axis("usable share of multiplications", 0, 1.05, tickformat=".0%"),
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"The share of a machine's multiplications that can be used, against the tokens, in "
-        f"{numbers}, where it does {ridge:g} of them for each byte. Softmax can use all from "
-        f"{whole:,.0f} tokens on; a state of {channels:.0f} channels {state:.0%}, at any length.",
+        f"Largest share of a machine's multiplications that attention can use, against the tokens, "
+        f"in {numbers}, on a machine that does {ridge:g} multiplications per byte moved. Softmax "
+        f"can use all from {whole:,.0f} tokens on; a state of {channels:.0f} channels can use "
+        f"{state:.0%} at any length.",
     )

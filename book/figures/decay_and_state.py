@@ -367,7 +367,7 @@ YES = torch.tensor([bool(_seen()[t]) for t in ASKED])
 
 @computed
 def _marked(number: Tensor, own: Tensor, other: Tensor, symbol: Tensor) -> dict[str, Tensor]:
-    """Return what each symbol finds of itself, by a number a token and by a vector a token.
+    """Return what each symbol finds of itself, by a number per token and by a vector per token.
 
     And of each the least that stands for yes, and the most that stands for no.
     """

@@ -1,4 +1,4 @@
-"""A state that replaces: keys in turn, one key again and again, chunks, noise, and counting."""
+"""The delta rule: overwriting, repeated writes, chunks, the noise of a rate, and counting."""
 
 from __future__ import annotations
 
@@ -73,9 +73,9 @@ def _states(beta: Tensor, angle: Tensor, decay: Tensor) -> dict[str, Tensor]:
 def written_twice(beta: float, angle: float, decay: float) -> Drawn:
     r"""Draw the path of two states through three writes, and what they answer: :eq:`eq-delta-rule`.
 
-    Values are numbers and keys have two channels, so a state is a point of the plane. It answers a
-    key with a value anywhere on a line upright on the key. The delta rule walks toward that line,
-    and with :math:`\beta = 1` to its nearest point.
+    Values are numbers and keys have two channels, so a state is a point of the plane. The states
+    that answer a key with a given value are a line perpendicular to the key. The delta rule moves
+    the state toward that line, and with :math:`\beta = 1` to its nearest point.
 
     Args:
         beta: Rate of the delta rule.
@@ -135,7 +135,7 @@ def written_twice(beta: float, angle: float, decay: float) -> Drawn:
     fig = panels(
         Panel(
             plane,
-            "the state",
+            "state: adding (grey), delta rule (blue)",
             x=axis(low=-3.2, high=4.5, dtick=1),
             y=axis(low=-2.4, high=2.4, dtick=1),
             square=True,
@@ -152,10 +152,11 @@ def written_twice(beta: float, angle: float, decay: float) -> Drawn:
     last = dict(WRITES)
     return Drawn(
         fig,
-        f"Written are {writes}; the keys are {angle:g} degrees apart, the rate is {beta:g} and the "
-        f"decay {decay:g}. Above, the states as points of a plane, with the lines of all states "
-        "that answer a key with a value written. Below, what they answer after each write, adding "
-        f"and by the delta rule: at the end {told['A']} to A, whose latest value is {last['A']:g}, "
+        f"The values {writes} are written. The keys are {angle:g} degrees apart, the rate is "
+        f"{beta:g} and the decay {decay:g}. Above, the states as points of a plane, with the lines "
+        "of all states that answer a key with a value written. Below, the answers after each "
+        "write, of the state that adds and of the delta rule: at the end they are "
+        f"{told['A']} to A, whose latest value is {last['A']:g}, "
         f"and {told['B']} to B, whose latest value is {last['B']:g}.",
     )
 
@@ -176,7 +177,7 @@ def _repeated(rate: Tensor, length: Tensor) -> dict[str, Tensor]:
 
 
 def repeated_writes(rate: float, length: float) -> Drawn:
-    r"""Draw what one key is answered while the value 1 is written under it again and again.
+    r"""Draw the answer to one key while the value 1 is written under it again and again.
 
     By :eq:`eq-delta-overwrite` each write multiplies the error by :math:`1 - \beta\|k\|^2`, which
     :eq:`eq-delta-norm` bounds.
@@ -191,20 +192,20 @@ def repeated_writes(rate: float, length: float) -> Drawn:
     found = _repeated(rate, length)
     factor = found["factor"]
     drawn = [
-        line([0, TIMES], [1, 1], LATEST, "the value", dash="dot", width=1.5),
+        line([0, TIMES], [1, 1], LATEST, "value written", dash="dot", width=1.5),
         line(None, found["answers"], REPLACES, "answer", mode="lines+markers",
              marker={"size": 7}, hover="after %{x} writes: %{y:.2f}"),
     ]  # fmt: skip
     axes = layout(
         height=360,
         title_text=f"each write multiplies the error by {factor:.2f}",
-        xaxis=axis("writes", -0.5, TIMES + 0.5),
-        yaxis=axis("answer", -3.2, 5.2),
+        xaxis=axis("number of writes", -0.5, TIMES + 0.5),
+        yaxis=axis("answer to the key", -3.2, 5.2),
     )
-    kind = pick(found["kind"], "comes nearer", "jumps across it", "runs away from it")
+    kind = pick(found["kind"], "approaches the value", "alternates around the value", "diverges")
     return Drawn(
         go.Figure(drawn, axes),
-        f"What a key of length {length:g} is answered after 0 to {TIMES} writes of the value 1 at "
+        f"The answer to a key of norm {length:g} after 0 to {TIMES} writes of the value 1 at "
         f"the rate {rate:g}. Each write multiplies the error by {factor:.2f}: the answer {kind}.",
     )
 
@@ -231,7 +232,7 @@ def _solved(rate: Tensor, angle: Tensor, decay: Tensor) -> dict[str, Tensor]:
 
 
 def chunk_of_writes(rate: float, angle: float, decay: float) -> Drawn:
-    r"""Draw the system of :eq:`eq-delta-chunk` for six tokens, two keys in turn, from no state.
+    r"""Draw the system of :eq:`eq-delta-chunk` for six tokens with two alternating keys.
 
     Args:
         rate: That of the delta rule.
@@ -256,13 +257,13 @@ def chunk_of_writes(rate: float, angle: float, decay: float) -> Drawn:
     ]
     writes = [
         bars(places, found["alone"], ADDS, "alone: β v", hover="%{y:.2f}"),
-        bars(places, found["written"], REPLACES, "given the others: u", hover="%{y:.2f}"),
+        bars(places, found["written"], REPLACES, "after the others: u", hover="%{y:.2f}"),
     ]
     fig = panels(
         maps,
         Panel(
             writes,
-            "what each token writes",
+            "what each token (key A or B) writes",
             x={**ticks, "tickangle": 0, "range": [-0.6, len(CHUNK) - 0.4], "zeroline": False},
             y=axis(None, -4.6, 7.6, dtick=2),
         ),
@@ -277,12 +278,12 @@ def chunk_of_writes(rate: float, angle: float, decay: float) -> Drawn:
     last = found["inverse"][-1]
     return Drawn(
         fig,
-        f"A chunk of six tokens whose keys are A and B in turn, {angle:g} degrees apart, at the "
+        f"A chunk of six tokens whose keys alternate, A and B, {angle:g} degrees apart, at the "
         f"rate {rate:g} and the decay {decay:g}. Two maps: the matrix A, below the diagonal only, "
         f"and the inverse of I + A, whose last row holds {last[0]:.2f}, {last[1]:.2f}, "
         f"{last[2]:.2f}, {last[3]:.2f}, {last[4]:.2f} and 1. Below, bars: the tokens would write "
         + " and ".join(f"{value:.2f}" for value in found["alone"])
-        + " alone; after one another they write "
+        + " alone; after the others they write "
         + " and ".join(f"{value:.2f}" for value in found["written"])
         + ".",
     )
@@ -301,7 +302,7 @@ def _ordered(rate: Tensor, decay: Tensor) -> dict[str, Tensor]:
 
 
 def order_of_decay(rate: float, decay: float) -> Drawn:
-    """Draw what a key is answered while the value 0 is written under it again and again.
+    """Draw the answer to a key while the value 0 is written under it again and again.
 
     Once the state decays before the error is taken, :eq:`eq-delta-gated`, and once after.
 
@@ -325,16 +326,16 @@ def order_of_decay(rate: float, decay: float) -> Drawn:
     ]  # fmt: skip
     axes = layout(
         height=360,
-        title_text=f"a write leaves {first:.2f}, wrongly {after:.2f}",
-        xaxis=axis("writes of a 0", -0.4, STEPS + 0.4, dtick=2),
-        yaxis=axis("answer", -4.2, 4.2, dtick=2),
+        title_text=f"a write leaves {first:.2f} (decay first) or {after:.2f} (error first)",
+        xaxis=axis("number of writes of the value 0", -0.4, STEPS + 0.4, dtick=2),
+        yaxis=axis("answer to the key", -4.2, 4.2, dtick=2),
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"What a key that held 1 is answered after 0 to {STEPS} writes of the value 0, at the rate "
+        f"The answer to a key that held 1, after 0 to {STEPS} writes of the value 0, at the rate "
         f"{rate:g} and the decay {decay:g}. If the state decays first, each write leaves "
         f"{first:.2f} of the answer; if the error is that of the undecayed state, {after:.2f}: it "
-        f"{pick(found['away'], 'stays bounded', 'runs away')}.",
+        f"{pick(found['away'], 'stays bounded', 'diverges')}.",
     )
 
 
@@ -358,9 +359,9 @@ def _turned(angle: Tensor) -> dict[str, Tensor]:
 
 
 def two_keys_count(angle: float) -> Drawn:
-    """Draw where a state goes under two keys in turn, at the rate 2 and without values.
+    """Draw the path of a state under two alternating keys, at the rate 2 and without values.
 
-    Two factors of :eq:`eq-delta-rule` are two mirrors, and their product is a turn.
+    Two factors of :eq:`eq-delta-rule` are two reflections, and their product is a rotation.
 
     Args:
         angle: Degrees between the keys.
@@ -384,16 +385,17 @@ def two_keys_count(angle: float) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"A state of two channels, under two keys {angle:g} degrees apart in turn with the rate 2: "
-        f"each pair of writes turns it by twice the angle. It is {said}.",
+        f"A state of two channels, under two alternating keys {angle:g} degrees apart with the "
+        f"rate 2: each pair of writes rotates it by twice the angle. It is {said}.",
     )
 
 
 @computed
 def _noise(load: Tensor) -> dict[str, Tensor]:
-    """Return a delta state's noise over a sum's, at all rates: :eq:`eq-delta-noise` over the load.
+    """Return the noise-to-signal ratio of the delta rule, divided by that of a sum, at all rates.
 
-    And the best rate, and the one from which on a sum is better, each with its noise.
+    It is :eq:`eq-delta-noise` divided by the load.  Also return the best rate, and the rate from
+    which on a sum is better, each with its ratio.
     """
     rates = torch.tensor(RATES, dtype=torch.float64)
     eta = rates * (2 - rates)
@@ -407,13 +409,13 @@ def _noise(load: Tensor) -> dict[str, Tensor]:
 
 
 def noise_of_rates(load: float) -> Drawn:
-    """Draw the noise over signal of a delta state against its rate, over that of a sum.
+    """Draw the noise-to-signal ratio of the delta rule, divided by that of a sum, against the rate.
 
     Args:
-        load: Pairs a channel.
+        load: Pairs per channel.
 
     Returns:
-        A figure of one line; dots mark the best rate and the one where the lead is lost.
+        A figure of one line; dots mark the best rate and the rate from which on a sum is better.
     """
     found = _noise(load)
     (best, worse), (least, _) = found["rates"], found["at"]
@@ -424,13 +426,13 @@ def noise_of_rates(load: float) -> Drawn:
     ]
     axes = layout(
         height=360,
-        title_text=f"best rate {best:.2f}: {least:.0%} of a sum's noise",
+        title_text=f"best rate {best:.2f}: {least:.0%} of the ratio of a sum",
         xaxis=axis("rate β", 0, 1.5),
-        yaxis=axis("noise, a sum's = 1", 0.55, 1.6, dtick=0.2),
+        yaxis=axis("noise-to-signal ratio (sum = 1)", 0.55, 1.6, dtick=0.2),
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"Noise over signal of a delta state, over that of a sum, against the rate, for {load:g} "
-        f"pairs a channel. From 1 at small rates it falls to {least:.0%} at the rate {best:.2f}, "
-        f"and from {worse:.2f} on it is above a sum's.",
+        f"Noise-to-signal ratio of the delta rule, divided by that of a sum, against the rate, for "
+        f"{load:g} pairs per channel. From 1 at small rates it falls to {least:.0%} at the rate "
+        f"{best:.2f}, and from {worse:.2f} on it is larger than that of a sum.",
     )

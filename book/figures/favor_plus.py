@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from book.figures.marks import axis, bars, dots, line, rounded, significant, upright, won
+from book.names import display
 from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels
 from lab.theory.variance import (
     hyperbolic_mse,
@@ -24,6 +25,7 @@ from lab.theory.variance import (
 from stringlib.attention.features import FavorFeatures, optimal_alpha
 
 __all__ = [
+    "DISPLAY",
     "DISTANCE_SIZES",
     "FAVOR_KINDS",
     "MAPS",
@@ -37,8 +39,16 @@ __all__ = [
     "redrawn_means",
 ]
 
+DISPLAY = {
+    **{kind: display(f"favor-{kind}") for kind in ("iid", "hadamard", "circulant")},
+    **{kind: display(f"favor-{kind}") for kind in ("unit-circulant", "optimal")},
+    **{kind: display(kind) for kind in ("hyperbolic", "optimal-hyperbolic", "trigonometric")},
+    "orthogonal": display("favor"),
+}
+"""Names of the recorded study → what readers see."""
+
 DIM, DRAWS, SIZES = 64, 1000, (16, 32, 64, 128, 256)
-BINS = [0.1 * i for i in range(31)]  # of the estimate over the truth; the last holds all beyond
+BINS = [0.1 * i for i in range(31)]  # of the relative estimate; the last holds all beyond
 FAVOR_KINDS = ("iid", "orthogonal", "circulant", "hyperbolic", "optimal")  # the last: iid rows
 NAMES = {
     "iid": "favor-iid",
@@ -67,7 +77,7 @@ def _along(projection: str) -> tuple[Tensor, Tensor]:
 
 @cache
 def _estimates(kind: str, square: float, size: int) -> Tensor:
-    """Return estimates of the exponential with ``size`` features, over the truth."""
+    """Return estimates with ``size`` features, divided by the true value."""
     if kind == "hyperbolic":  # both signs of half as many rows
         exponents = math.sqrt(square) * _along("orthogonal")[0][:, : size // 2]
         return (exponents.cosh() * math.exp(-square / 2)).mean(-1)
@@ -99,9 +109,9 @@ def _shares(estimates: Tensor) -> list[float]:
 def favor_error(length: float, size: int, kind: str) -> Drawn:
     """Draw the error of random features against their number, and the estimates themselves.
 
-    Above: the root mean squared error of an estimate of exp(xᵀy), over the truth, for every number
-    of features; lines are formulas, dots 1,000 draws of W.  Below: those estimates over the
-    truth, for the chosen number of features.
+    Above: the root mean squared error of an estimate of exp(xᵀy), divided by the true value, for
+    every number of features; lines are formulas, dots 1,000 draws of W.  Below: those estimates
+    divided by the true value, for the chosen number of features.
 
     Args:
         length: The length of z = x + y.
@@ -124,13 +134,13 @@ def favor_error(length: float, size: int, kind: str) -> Drawn:
         return line(sizes, error, colour, name, width=2, dash=dash, hover=hover)
 
     errors = [
-        curve("iid", grey, "independent rows, formula", "dash"),
-        curve(kind, colour, "its formula"),
+        curve("iid", grey, "formula, independent rows", "dash"),
+        curve(kind, colour, "formula, chosen features"),
         dots(
             sizes,
             significant(measured.values()),
             colour,
-            "measured",
+            "measured, chosen features",
             size=[15 if m == size else 8 for m in SIZES],
             hover=hover,
         ),
@@ -146,7 +156,7 @@ def favor_error(length: float, size: int, kind: str) -> Drawn:
         ),
         Panel(
             [shares, middle],
-            x=axis("estimate / truth (last bar: all above 3)", 0, 3.1),
+            x=axis("estimate / true value (last bar: all above 3)", 0, 3.1),
             y=axis("% of draws", 0, 60),
             shapes=[upright(1, width=1.5)],
         ),
@@ -158,10 +168,10 @@ def favor_error(length: float, size: int, kind: str) -> Drawn:
     )
     return Drawn(
         fig,
-        f"Two panels for {kind} features and a z of length {length:g}. Above, the relative error "
-        f"falls as one over the root of the number of features; at {size} features it is "
-        f"{measured[size]:.2g}. Below, the estimates of 1,000 draws over the truth: their median "
-        f"is {median:.2f}, and the truth is 1.",
+        f"Two panels for {DISPLAY[kind]} and a z of length {length:g}. Above, the relative error "
+        f"against the number of features, on logarithmic axes; measured at {size} features "
+        f"it is {measured[size]:.2g}. Below, a histogram of 1,000 estimates, divided by the "
+        f"true value: their median is {median:.2f}, and 1 would be right.",
     )
 
 
@@ -185,10 +195,10 @@ def cosine_errors(length: float, features: int) -> Drawn:
 
     Args:
         length: Of x and of y.
-        features: Number of features m; trigonometric and hyperbolic ones have two a row.
+        features: Number of features m; trigonometric and hyperbolic ones have two per row.
 
     Returns:
-        A figure with one line a kind.
+        A figure with one line per kind.
     """
     found = _by_cosine(length, features)
     colours = {
@@ -204,24 +214,24 @@ def cosine_errors(length: float, features: int) -> Drawn:
     most, middle = found["positive"][-1], COSINES.index(0)
     axes = layout(
         height=380,
-        title_text=f"{features:g} features: errors up to {most:.2g}",
+        title_text=f"{features:g} features: relative error up to {most:.2g}",
         xaxis=axis("cosine between x and y", -1, 1),
         yaxis=axis("relative error", -2, 2, type="log", **ticks),
     )
     return Drawn(
         go.Figure(lines, axes),
         f"Relative error against the cosine between x and y, both of length {length:g}, with "
-        f"{features:g} features, on a logarithmic axis. Trigonometric features fall from "
-        f"{found['trigonometric'][0]:.2g} where the two point apart to 0 where they are the same; "
-        f"hyperbolic ones are the mirror image. Positive ones rise to {most:.2g}. "
-        f"In the middle positive features err by {found['positive'][middle]:.2g}, the other two by "
-        f"{found['hyperbolic'][middle]:.2g}.",
+        f"{features:g} features, on a logarithmic axis. The error of trigonometric features falls "
+        f"from {found['trigonometric'][0]:.2g} where the two are opposite to 0 where they are the "
+        f"same; that of hyperbolic features is the mirror image. That of positive features rises "
+        f"to {most:.2g}. At cosine 0 it is {found['positive'][middle]:.2g} for positive features "
+        f"and {found['hyperbolic'][middle]:.2g} for the other two.",
     )
 
 
 @computed
 def _gains(features: Tensor, square: Tensor, gain: list[float]) -> dict[str, Tensor]:
-    """Return the error of orthogonal rows over that of independent ones, at all ``SQUARES``.
+    """Return the error of orthogonal rows divided by that of independent ones, at ``SQUARES``.
 
     With one sign and with both; and each at ``square``.
     """
@@ -243,7 +253,9 @@ def _gains(features: Tensor, square: Tensor, gain: list[float]) -> dict[str, Ten
 
 
 def orthogonal_gains(features: int, square: float) -> Drawn:
-    r"""Draw the error of orthogonal rows over that of independent ones, :eq:`eq-favor-orthogonal`.
+    r"""Draw the error of orthogonal rows as a share of that of independent ones.
+
+    Equation :eq:`eq-favor-orthogonal`.
 
     Args:
         features: An even number of features m, in 64 channels.
@@ -258,23 +270,27 @@ def orthogonal_gains(features: int, square: float) -> Drawn:
     hover = "‖z‖² = %{x}: %{y:.2f}"
     colours = [COLOURS["favor"], COLOURS["hyperbolic"]]
     drawn = [
-        line(SQUARES, found["orthogonal"], colours[0], "orthogonal", hover=hover),
-        line(SQUARES, found["both"], colours[1], "orthogonal, both signs", hover=hover),
+        line(SQUARES, found["orthogonal"], colours[0], display("favor"), hover=hover),
+        line(
+            SQUARES, found["both"], colours[1], f"{display('hyperbolic')}, orthogonal", hover=hover
+        ),
         line([0, 8], [1, 1], COLOURS["favor-iid"], width=1.5, dash="dot"),
         dots([square, square], found["here"], colours),
     ]
     axes = layout(
-        height=360,
-        title_text=f"{one:.0%} of the error, with both signs {both:.0%}",
+        height=380,
+        margin={"b": 110},
+        title_text=f"orthogonal {one:.0%} of the squared error, hyperbolic {both:.0%}",
         xaxis=axis("‖z‖²", 0, 8),
-        yaxis=axis("error over that of independent rows", 0, 1.08, tickformat=".0%"),
+        yaxis=axis("squared error / that of independent rows", 0, 1.08, tickformat=".0%"),
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"The squared error of {features:g} features with orthogonal rows, over that of "
-        f"independent rows, against ‖z‖². At {square:g} it is {one:.0%}, and {both:.0%} if both "
-        "signs of half as many rows are used. Orthogonal rows gain most in the middle, both signs "
-        "where z is short; where it is long both lines come near 100%.",
+        f"The mean squared error of {features:g} features with orthogonal rows, divided by that "
+        f"of independent rows, against ‖z‖². At {square:g} it is {one:.0%}, and {both:.0%} for "
+        "hyperbolic features, which use both signs of half as many rows. Orthogonal rows gain "
+        "most in the middle, both signs where z is short; where it is long, both lines come near "
+        "100%.",
     )
 
 
@@ -298,51 +314,53 @@ def _needed(temperature: Tensor) -> dict[str, Tensor]:
 def features_needed(temperature: float) -> Drawn:
     """Draw how many features beat uniform attention on spread tokens, by the first-order rule.
 
-    What independent rows leave after dividing, by :eq:`eq-favor-attention-error`, is set equal to
-    the error of uniform attention. Heads have 64 channels.
+    The error of independent rows after dividing, by :eq:`eq-favor-attention-error`, is set equal
+    to the error of uniform attention. Heads have 64 channels.
 
     Args:
-        temperature: t, the squared length of queries and keys: an inverse temperature.
+        temperature: t, the squared norm of queries and keys: an inverse temperature.
 
     Returns:
-        A figure with one line a kind, and a dot on each.
+        A figure with one line per kind, and a dot on each.
     """
     found = _needed(temperature)
     favor, optimal, both = found["here"]
     kinds = {  # where t is large the first and the last lie on each other
-        "favor": ("FAVOR+", COLOURS["favor-iid"], "solid"),
-        "optimal": ("least variance", COLOURS["favor-optimal"], "solid"),
-        "both": ("both signs", COLOURS["hyperbolic"], "dash"),
+        "favor": (display("favor-iid"), COLOURS["favor-iid"], "solid"),
+        "optimal": (display("favor-optimal"), COLOURS["favor-optimal"], "solid"),
+        "both": (display("hyperbolic"), COLOURS["hyperbolic"], "dash"),
     }
     drawn = [
         line(TEMPERATURES, found[kind], colour, name, dash=dash, hover="t = %{x}: %{y:,.0f}")
         for kind, (name, colour, dash) in kinds.items()
     ]
     drawn.append(dots([temperature] * 3, found["here"], [row[1] for row in kinds.values()]))
-    drawn.append(line([0.1, 8], [DIM, DIM], PALETTE["grey"], width=1.5, dash="dot"))
+    drawn.append(line([0.1, 8], [DIM, DIM], PALETTE["grey"], f"d = {DIM}", width=1.5, dash="dot"))
     axes = layout(
-        height=380,
-        title_text=f"t = {temperature:g}: FAVOR+ {favor:,.0f}, least variance {optimal:,.0f}",
-        xaxis=axis("t", -1, 0.92, type="log", tickvals=[0.1, 0.3, 1, 3, 8]),
+        height=400,
+        margin={"b": 110},
+        title_text=f"t = {temperature:g}: FAVOR+ {favor:,.0f}, FAVOR++ {optimal:,.0f}",
+        xaxis=axis("squared norm t", -1, 0.92, type="log", tickvals=[0.1, 0.3, 1, 3, 8]),
         yaxis=axis("features needed", 1.6, 7.1, type="log", dtick=1, exponentformat="power"),
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"Features that it takes to beat uniform attention, against t, on logarithmic axes; a "
-        f"dotted line at {DIM}, the number of channels, lies below all of them. At t = "
-        f"{temperature:g} it takes {favor:,.0f} of FAVOR+, {optimal:,.0f} of least variance and "
-        f"{both:,.0f} with both signs. FAVOR+ needs least near t = 0.64; from 2 on its line rises "
-        "steeply, least variance the least so.",
+        f"Number of features needed to beat uniform attention, against the squared norm t, on "
+        f"logarithmic axes; a dotted line at {DIM}, the number of channels, lies below all of "
+        f"them. At t = {temperature:g} it takes {favor:,.0f} for FAVOR+ with independent rows, "
+        f"{optimal:,.0f} for FAVOR++ (least variance) and {both:,.0f} for hyperbolic features. "
+        "FAVOR+ needs least near t = 0.64; from 2 on all lines rise steeply, FAVOR++ the least "
+        "so.",
     )
 
 
 MAPS = {
-    "iid": ("independent rows", COLOURS["favor-iid"], "solid"),
-    "orthogonal": ("orthogonal rows", COLOURS["favor"], "solid"),
-    "hyperbolic": ("both signs", COLOURS["hyperbolic"], "solid"),
-    "optimal": ("least variance", COLOURS["favor-optimal"], "solid"),
-    "optimal-hyperbolic": ("both signs of these", COLOURS["favor-optimal"], "dash"),
-    "trigonometric": ("sines and cosines", PALETTE["teal"], "dash"),
+    "iid": (display("favor-iid"), COLOURS["favor-iid"], "solid"),
+    "orthogonal": (display("favor"), COLOURS["favor"], "solid"),
+    "hyperbolic": (display("hyperbolic"), COLOURS["hyperbolic"], "solid"),
+    "optimal": (display("favor-optimal"), COLOURS["favor-optimal"], "solid"),
+    "optimal-hyperbolic": (display("optimal-hyperbolic"), COLOURS["favor-optimal"], "dash"),
+    "trigonometric": (display("trigonometric"), PALETTE["teal"], "dash"),
 }
 """Maps of the recorded study → name, colour and dash in :func:`favor_distance`."""
 
@@ -356,18 +374,18 @@ def favor_distance(
     *,
     recorded: Mapping[str, Mapping[str, Mapping[str, Any]]],
 ) -> Drawn:
-    """Draw how far attention weights are from softmax's, over that of uniform attention.
+    """Draw the distance of attention weights from softmax, relative to uniform attention.
 
     Args:
         tokens: A name in ``recorded``: how queries and keys lie.
-        t: Their squared length, an inverse temperature.
-        recorded: Tokens → t → ``"line"``, the distance of the straight line over that of uniform
-            attention; a name in ``MAPS``, that of random features for each of
+        t: Their squared norm, an inverse temperature.
+        recorded: Tokens → t → ``"line"``, the distance of the linear kernel divided by that of
+            uniform attention; a name in ``MAPS``, that of random features for each of
             ``DISTANCE_SIZES``; and ``"least"``, name → the number from which on every seed beats
             uniform attention, or None.
 
     Returns:
-        A figure with one line a map, and a diamond where it has won.
+        A figure with one line per map, and a diamond where it has won.
     """
     found, sizes = recorded[tokens][str(t)], DISTANCE_SIZES
     hover = "m = %{x}: %{y:.2f}"
@@ -380,40 +398,42 @@ def favor_distance(
     drawn.append(won(sizes, found, wins, colours, hover))
     edges = [sizes[0], sizes[-1]]
     straight = round(found["line"], 2)
-    drawn.append(line(edges, [1, 1], PALETTE["grey"], "uniform attention", width=2))
-    drawn.append(line(edges, [straight] * 2, PALETTE["grey"], "straight line", width=2, dash="dot"))
+    drawn.append(line(edges, [1, 1], PALETTE["grey"], display("uniform"), width=2))
+    drawn.append(
+        line(edges, [straight] * 2, PALETTE["grey"], "Linear kernel 1 + qᵀk", width=2, dash="dot")
+    )
     count = sum(m is not None for m in wins.values())
     ticks = [0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5]
     axes = layout(
-        height=460,
+        height=490,
         title_text=f"{tokens}, t = {t}: {count} of {len(wins)} beat uniform attention",
-        xaxis=axis("features m", 1.1, 3.4, type="log", tickvals=sizes),
+        xaxis=axis("number of features m", 1.1, 3.4, type="log", tickvals=sizes),
         yaxis=axis(
-            "distance over uniform attention's", -1.78, 0.85, type="log", tickvals=ticks,
+            "distance / that of uniform attention", -1.78, 0.85, type="log", tickvals=ticks,
             ticktext=[f"{y:g}" for y in ticks],
         ),
-        margin={"b": 132},
+        margin={"b": 160},
     )  # fmt: skip
-    told = ", ".join(
-        f"{name} from {wins[kind]:,} on" if wins[kind] else f"{name} never"
+    beats = ", ".join(
+        f"{name} from {wins[kind]:,} features on" if wins[kind] else f"{name} never"
         for kind, (name, _, _) in MAPS.items()
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"Distance of attention weights from softmax's over that of uniform attention, {tokens} "
-        f"tokens at t = {t}, medians against the number of features, both logarithmic. "
-        f"The straight line is level at {straight}. On all seeds "
-        f"{count} of {len(wins)} beat uniform attention: {told}.",
+        f"Distance of attention weights from those of softmax, divided by that of uniform "
+        f"attention, for {tokens} tokens at t = {t}: medians of twelve seeds against the number "
+        f"of features, both axes logarithmic. The linear kernel is at {straight} throughout. On "
+        f"all seeds {count} of {len(wins)} beat uniform attention: {beats}.",
     )
 
 
 def redrawn_means(
     features: str, *, recorded: Mapping[str, Mapping[str, list[float]]], draws: Sequence[int]
 ) -> Drawn:
-    """Draw how far two means over draws of W are from softmax, against the number of draws.
+    """Draw the distance of two means over draws of W from softmax, against the number of draws.
 
     Args:
-        features: In a draw, a name in ``recorded``.
+        features: Features per draw, a name in ``recorded``.
         recorded: Features → ``"weights"``, the distance of the mean of the weights for each of
             ``draws``, and ``"estimates"``, that of the weights of the mean of the estimates.
         draws: Numbers of draws.
@@ -423,8 +443,8 @@ def redrawn_means(
     """
     found, draws = recorded[features], [*draws]
     looks = {
-        "weights": ("mean of the weights", PALETTE["red"]),
-        "estimates": ("weights of the mean", COLOURS["favor"]),
+        "weights": ("mean of the attention weights", PALETTE["red"]),
+        "estimates": ("attention weights from the mean estimate", COLOURS["favor"]),
     }
     drawn = [
         line(draws, significant(found[of]), colour, name, mode="lines+markers",
@@ -436,9 +456,9 @@ def redrawn_means(
     errors = [0.003, 0.01, 0.03, 0.1, 0.3, 1]
     axes = layout(
         height=360,
-        title_text=f"after {draws[-1]:,} draws: {weights:g}, and {estimates:g}",
+        title_text=f"{draws[-1]:,} draws: mean of weights {weights:g}, of estimates {estimates:g}",
         xaxis=axis(
-            "draws of W", -0.1, 3.72, type="log", tickvals=ticks,
+            "number of draws of W", -0.1, 3.72, type="log", tickvals=ticks,
             ticktext=[f"{n:,}" for n in ticks],
         ),
         yaxis=axis(
@@ -448,10 +468,11 @@ def redrawn_means(
     )  # fmt: skip
     return Drawn(
         go.Figure(drawn, axes),
-        f"Distance from softmax against the number of draws of {features} features, both "
-        f"logarithmic. After {draws[-1]:,} draws the mean of the weights is {weights:g} away, and "
-        f"the weights of the mean of the estimates {estimates:g}. The second line is straight; "
-        "the first one bends and stays where it is.",
+        f"Relative distance of attention weights from softmax against the number of draws of "
+        f"{features} features, both axes logarithmic. After {draws[-1]:,} draws the mean of the "
+        f"weights is {weights:g} away, and the weights computed from the mean of the estimates "
+        f"are {estimates:g} away. The second line is straight; the first one bends and becomes "
+        "horizontal.",
     )
 
 
@@ -471,7 +492,7 @@ def _causal_example() -> tuple[Tensor, Tensor, Tensor, Tensor]:
 def _causal_outputs(
     factor: Tensor, query: list[Any], key: list[Any], squares: list[Any], v: list[float]
 ) -> dict[str, Tensor]:
-    """Return the outputs of three causal attentions if the last key is so many times as long.
+    """Return the outputs of three causal attentions if the last key is ``factor`` times as long.
 
     For the products of queries and keys with the rows, and the halves of their squared lengths.
     """
@@ -499,9 +520,9 @@ def _causal_outputs(
 
 
 def causal_habits(factor: float) -> Drawn:
-    """Draw the outputs of causal attention with random features, and what two habits make of them.
+    """Draw the outputs of causal attention with random features, and the effect of two habits.
 
-    With the scales of :eq:`eq-favor-scaled-keys` a new last key moves no output before it.
+    With the scales of :eq:`eq-favor-scaled-keys` a new last key changes no earlier output.
 
     Args:
         factor: How many times as long the last key is.
@@ -516,28 +537,31 @@ def causal_habits(factor: float) -> Drawn:
     forgotten, habits = found["off"]
     places = list(range(1, TOKENS + 1))
     average = rounded(v.cumsum(0) / torch.tensor(places))
-    hover = "token %{x}: %{y:.2f}"
+    hover = "position %{x}: %{y:.2f}"
     looks = {
         "kept": ("scales kept", COLOURS["favor"], 4, "solid"),
         "forgotten": ("scales forgotten", PALETTE["brown"], 2, "dot"),
         "habits": ("maximum too early, constant added", PALETTE["red"], 2.5, "solid"),
     }
-    drawn = [line(places, average, PALETTE["grey"], "average so far", width=2, dash="dash")]
+    drawn = [
+        line(places, average, PALETTE["grey"], "average of the values so far", width=2, dash="dash")
+    ]
     drawn += [
         line(places, found[of], colour, name, width=width, dash=dash, hover=hover)
         for of, (name, colour, width, dash) in looks.items()
     ]
     axes = layout(
         height=400,
-        title_text=f"by the habits earlier outputs are off by up to {habits:.2f}",
-        xaxis=axis("token", 0.7, TOKENS + 0.3, dtick=1),
+        title_text=f"with both habits earlier outputs are off by up to {habits:.2f}",
+        xaxis=axis("position", 0.7, TOKENS + 0.3, dtick=1),
         yaxis=axis("output", -1.1, 1.1, dtick=0.5),
         margin={"b": 110},
     )
     return Drawn(
         go.Figure(drawn, axes),
         f"Outputs of causal attention for 12 tokens whose last key is {factor:g} times as long. "
-        "With scales kept the first 11 outputs are the same whatever the last key is. With "
-        f"scales forgotten they are off by up to {forgotten:.2f}; with a maximum taken too early "
-        f"and a constant added by up to {habits:.2f}, nearer to the average of all values so far.",
+        "With the scales kept, the first 11 outputs do not depend on the last key. With the "
+        f"scales forgotten they are off by up to {forgotten:.2f}. With a maximum taken too early "
+        f"and a constant added by up to {habits:.2f}; they are then nearer to the average of all "
+        "values so far.",
     )

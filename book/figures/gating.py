@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from book.figures.marks import axis, bars, dots, line, rounded, through
+from book.names import display, wrapped
 from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels
 
 __all__ = ["KINDS", "gate_and_sink", "gated_query", "gated_runs", "gated_token", "sink_of_keys"]
@@ -261,16 +262,16 @@ def gate_and_sink(sink: float, gate: float) -> Drawn:
 
 KINDS = ("match", "no match", "mute")
 RUNS_OF = {
-    "softmax": ("softmax", "softmax"),
-    "relu": ("ReLU", "relu"),
-    "c-cosgate": ("C-CosGate", "favor-circulant"),
-    "c-cosgate, ramp": ("with ramp", "ramp-squared"),
+    "softmax": (display("softmax"), "softmax"),
+    "relu": (display("relu"), "relu"),
+    "c-cosgate": (display("c-cosgate"), "favor-circulant"),
+    "c-cosgate, ramp": (display("c-cosgate, ramp"), "ramp-squared"),
 }  # attention in the record -> its name on the axis, the method that has its colour
 MARKS = {"none": "square-open", "headwise": "circle", "elementwise": "diamond"}
 LEAST = 1e-5
 
 Seeds = Mapping[tuple[str, str, bool], Mapping[str, Sequence[Sequence[float]]]]
-"""Attention, gate and start token → what was measured → a row a seed, a column a kind."""
+"""Attention, gate and start token → what was measured → a row per seed, a column per kind."""
 
 
 def gated_runs(kind: str, start: bool, *, recorded: Seeds) -> Drawn:
@@ -286,7 +287,7 @@ def gated_runs(kind: str, start: bool, *, recorded: Seeds) -> Drawn:
     """
     grey, column = PALETTE["grey"], KINDS.index(kind)
     legend = [
-        dots([None], [None], grey, gate.replace("none", "no gate"), size=9, symbol=symbol)
+        dots([None], [None], grey, f"{gate} gate".replace("none", "no"), size=9, symbol=symbol)
         for gate, symbol in MARKS.items()
     ]
     rows: dict[str, list[Any]] = {"error": [], "start": []}
@@ -309,13 +310,14 @@ def gated_runs(kind: str, start: bool, *, recorded: Seeds) -> Drawn:
             at = [place + side for place in range(len(RUNS_OF))]
             rows[what].append(
                 dots(at, mean, colours, size=10, symbol=symbol, error_y=ends,
-                     marker_line_width=2 if gate == "none" else 0, hover=f"{gate}: %{{y:.4f}}")
+                     marker_line_width=2 if gate == "none" else 0,
+                     hover=f"{gate} gate: %{{y:.4f}}".replace("none", "no"))
             )  # fmt: skip
             for attention, value in zip(RUNS_OF, mean, strict=True):
                 means[what][attention].append(f"{value:.4f}")
     x: dict[str, Any] = axis(None, -0.5, len(RUNS_OF) - 0.5, tickvals=list(range(len(RUNS_OF))),
                              showgrid=False, zeroline=False)  # fmt: skip
-    names = [name for name, _ in RUNS_OF.values()]
+    names = [wrapped(name, 14) for name, _ in RUNS_OF.values()]
     sight = "a start token" if start else "no start token"
     fig = panels(
         Panel(

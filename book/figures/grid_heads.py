@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from book.figures.marks import CELLS, axis, dots, downwards, heat, line, rounded, segments
+from book.names import display, wrapped
 from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, panels
 from lab.explore.style import SEQUENTIAL
 from stringlib.positions import geometric_frequencies
@@ -288,6 +289,12 @@ def symbols_asked(upper: str, lower: str, score: float) -> Drawn:
     )
 
 
+def _called(name: str) -> str:
+    """Return the display name of an encoder of the study, of which one has two heads."""
+    one = name.removesuffix("-2")
+    return display(one) + (", two heads" if one != name else "")
+
+
 def neighbour_accuracies(
     task: str,
     grids: str,
@@ -307,6 +314,7 @@ def neighbour_accuracies(
         A figure of a row for each encoder, with its mean and p on the right.
     """
     found, (guess, levels) = recorded[str(task)][str(grids)], tests[f"{task}, {grids}"]
+    called = {name: _called(name) for name in found}
     rows, count = list(range(len(found))), len(next(iter(found.values())))
     beside = torch.linspace(-0.3, 0.3, count).tolist()
     means = {name: sum(seeds) / count for name, seeds in found.items()}
@@ -328,16 +336,19 @@ def neighbour_accuracies(
     fig = panels(
         Panel(
             traces,
-            f"task {task}, {grids}: mean, and p against axial",
+            f"task {task}, {grids}: mean, p against {display('axial')}",
             x=axis("accuracy", 0, 1.62, tickvals=[0, 0.25, 0.5, 0.75, 1]),
-            y=downwards(len(rows), tickvals=rows, ticktext=list(found)),
+            y=downwards(
+                len(rows), tickvals=rows, ticktext=[wrapped(name, 12) for name in called.values()]
+            ),
         ),
         height=360,
-        margin={"l": 72, "r": 8, "t": 34, "b": 84},
+        margin={"l": 96, "r": 8, "t": 34, "b": 84},
     )
-    told = "; ".join(f"{name} {text}" for name, text in said.items())
+    told = "; ".join(f"{called[name]} {text}" for name, text in said.items())
     return Drawn(
         fig,
         f"Accuracy in task {task}, {grids}: a dot for each of {count} seeds of each encoder, with "
-        f"their mean and p against axial. {told}. The commonest answer has {guess:.2f}.",
+        f"their mean and p against {display('axial')}. {told}. The commonest answer has "
+        f"{guess:.2f}.",
     )

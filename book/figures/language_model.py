@@ -1,23 +1,25 @@
-"""What the nearest tokens get before any content is compared; what a unit makes of bits."""
+"""Share of weight of the nearest tokens; bits per byte and perplexity of recorded models."""
 
 from __future__ import annotations
 
 import functools
 import math
-from textwrap import wrap
 from typing import Any
 
 import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
+from book.cells import coloured
 from book.figures.marks import axis, bars, dots, line, rounded, segments
+from book.names import display, wrapped
 from lab.explore import COLOURS, PALETTE, Drawn, computed, layout
 from lab.records import read_record
 from lab.theory.spread import interval, mean
 
 __all__ = [
     "FLOORS",
+    "RESULTS",
     "lead_by_step",
     "leads_in_units",
     "method",
@@ -29,12 +31,12 @@ __all__ = [
 ]
 
 NEAR = 4
-"""Tokens that the title speaks of."""
+"""Tokens whose share the alternative text gives."""
 COUNTS = sorted({*(2**e for e in range(11)), *(3 * 2**e for e in range(9))})  # 1 to 1024
 
 
 def near_share(weights: list[float], near: int) -> float:
-    """Return which share of all weight lies on the last ``near`` tokens, :eq:`eq-near-share`.
+    """Return the share of all weight that is on the last ``near`` tokens, :eq:`eq-near-share`.
 
     Args:
         weights: The weight at distance 0, 1, 2 …
@@ -64,7 +66,7 @@ def nearest_tokens(length: int, half_life: int) -> Drawn:
     """Draw the share of the nearest k tokens, for every k, under three position weights.
 
     Args:
-        length: Tokens that a query sees, itself among them; also the horizon of the cosine.
+        length: Tokens that a query attends to, itself included; also the horizon of the cosine.
         half_life: Tokens after which the decay has lost a half.
 
     Returns:
@@ -89,18 +91,20 @@ def nearest_tokens(length: int, half_life: int) -> Drawn:
     axes = layout(
         height=400,
         margin={"l": 54, "r": 14, "t": 44, "b": 96},
-        title_text=f"{length:g} tokens in sight",
-        xaxis=axis("nearest tokens", 0, 3.02, type="log", tickvals=[1, 4, 16, 64, 256, 1024]),
-        yaxis=axis("share of the weight", 0, 1.03, tickformat=".0%"),
+        title_text=f"a query attends to {length:g} tokens",
+        xaxis=axis(
+            "number k of nearest tokens", 0, 3.02, type="log", tickvals=[1, 4, 16, 64, 256, 1024]
+        ),
+        yaxis=axis("their share of the weight", 0, 1.03, tickformat=".0%"),
     )
     fig = go.Figure(curves, axes)
     fig.add_vline(NEAR, line={"color": COLOURS["uniform"], "dash": "dot", "width": 1})
     shares = {name: found[name][-1] for name in names}
     return Drawn(
         fig,
-        f"Share of the position weight on the nearest tokens, of {length:g} in sight. The nearest "
-        f"{NEAR} get {shares['uniform']:.1%} without a weight, {shares['cosine']:.1%} with the "
-        f"cosine weight, and {shares['gla']:.1%} with a decay of half-life {half_life:g}.",
+        f"Share of the position weight on the k nearest of {length:g} tokens, against k. The "
+        f"nearest {NEAR} get {shares['uniform']:.1%} without a weight, {shares['cosine']:.1%} "
+        f"with the cosine weight, and {shares['gla']:.1%} with a decay of half-life {half_life:g}.",
     )
 
 
@@ -109,17 +113,17 @@ BITS = [round(0.005 * i, 3) for i in range(31)]
 
 @computed
 def _more(unit: Tensor) -> dict[str, Tensor]:
-    """Return by how many percent perplexity grows with bits a byte, and the bits of 5% and 10%."""
+    """Return by how many per cent perplexity grows with bits per byte; the bits of 5% and 10%."""
     bits = torch.tensor(BITS, dtype=torch.float64)
     shares = torch.tensor([0.05, 0.1], dtype=torch.float64)
     return {"more": 100 * (2 ** (unit * bits) - 1), "strict": (1 + shares).log2() / unit}
 
 
 def unit_strictness(unit: float) -> Drawn:
-    """Draw how much perplexity a difference in bits a byte makes, :eq:`eq-perplexity`.
+    """Draw the difference in perplexity for a difference in bits per byte, :eq:`eq-perplexity`.
 
     Args:
-        unit: Bytes c of the unit that perplexity counts.
+        unit: Bytes c per unit of perplexity.
 
     Returns:
         A figure with a line for this unit and one for bytes; dots at 5% and at 10%.
@@ -129,43 +133,75 @@ def unit_strictness(unit: float) -> Drawn:
     five, ten = found["strict"]
     hover = "%{x:.3f} bits: %{y:.1f}%"
     traces = [
-        line(BITS, of_bytes, PALETTE["grey"], "bytes", width=2, dash="dot", hover=hover),
-        line(BITS, found["more"], PALETTE["blue"], "this unit", hover=hover),
+        line(
+            BITS, of_bytes, PALETTE["grey"], "units of one byte", width=2, dash="dot", hover=hover
+        ),
+        line(BITS, found["more"], PALETTE["blue"], f"units of {unit:g} bytes", hover=hover),
         dots(found["strict"], [5, 10], PALETTE["red"], "5% and 10%", hover=hover),
     ]
     axes = layout(
         height=360,
         margin={"l": 54, "r": 14, "t": 44, "b": 84},
-        title_text=f"5% of perplexity: {five:.3f} bits a byte",
-        xaxis=axis("bits a byte more", 0, 0.15, dtick=0.05),
-        yaxis=axis("perplexity more, in %", 0, 30, dtick=10),
+        title_text=f"5% of perplexity: {five:.3f} bits per byte",
+        xaxis=axis("difference in bits per byte", 0, 0.15, dtick=0.05),
+        yaxis=axis("difference in perplexity, %", 0, 30, dtick=10),
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"How many percent perplexity grows with the bits a byte, for units of {unit:g} bytes and "
-        f"for bytes. 5% are {five:.3f} bits a byte here, 10% are {ten:.3f}.",
+        f"Difference in perplexity in per cent against the difference in bits per byte, for units "
+        f"of {unit:g} bytes and of one byte. For units of {unit:g} bytes, 5% of perplexity is "
+        f"{five:.3f} bits per byte, and 10% is {ten:.3f}.",
     )
 
 
 BASE = "softmax, RoPE"
 """The model that the others are compared with."""
 FLOORS = (3.34, 2.53, 2.29)
-"""Bits a byte of tables that count after one, two and three bytes, as the chapter finds them."""
+"""Bits per byte of tables that count after one, two and three bytes, as the chapter finds."""
 LOGGED = [*range(0, 4000, 100), 3999]
 """Steps whose losses are recorded."""
-FIRST = {"softmax": "softmax", "half": "softmax", "FAVOR+": "favor", "ELU": "elu", "ReLU": "relu",
-         "gated": "gated-delta", "learned": "favor-learned"}  # fmt: skip
 
 
 def method(name: str) -> str:
-    """Return the method whose colour a model has: by its first word, else circulant features."""
-    return FIRST.get(name.split()[0].strip(","), "favor-circulant")
+    """Return the method whose colour a model has, or a cell of a claim about one."""
+    return coloured(name, "language")
 
 
 def said(name: str) -> str:
-    """Return a model in words."""
-    half = name.startswith("half")
-    return "half of the heads softmax" if half else name.replace(", ", " with ", 1)
+    """Return the display name of a model."""
+    return display(name, model=True)
+
+
+RESULTS = {
+    **{
+        said(name): (name, f"{copied or name}, alone")
+        for name, copied in {
+            "softmax, RoPE": "",
+            "softmax, KERPLE": "",
+            "softmax, T5": "",
+            "FAVOR+, RoPE": "",
+            "C-CosGate": "",
+            "C-CosGate, RoPE": "",
+            "C-CosGate, RoPE, ramp": "",
+            "circulant, SSD": "",
+            "circulant, GLA": "",
+            "ELU, SSD": "SSD",
+            "ELU, GLA": "GLA",
+            "gated delta rule": "",
+            "half softmax, half circulant, RoPE": "",
+        }.items()
+    },
+    **{
+        f"Hybrid: softmax + {name}": ("", f"{kind} and a head of softmax, alone")
+        for kind, name in {
+            "FAVOR+, RoPE": "FAVOR+ (orthogonal)",
+            "SSD": "SSD decay",
+            "GLA": "GLA decay",
+            "gated delta rule": "gated delta rule",
+        }.items()
+    },
+}
+"""Display name → the model's name in the studies of text, and in that of copies."""
 
 
 @functools.cache
@@ -191,19 +227,19 @@ def _within(percent: Tensor, unit: Tensor, bits: list[list[float]], base: int) -
 
 
 def within_percent(percent: float, unit: float) -> Drawn:
-    """Draw the bits a byte of models, and who is within a percentage: :eq:`eq-perplexity`.
+    """Draw the bits per byte of models and a limit of perplexity: :eq:`eq-perplexity`.
 
     Args:
         percent: Of perplexity, by which a model may be above softmax with RoPE.
-        unit: Bytes c that perplexity counts.
+        unit: Bytes c per unit of perplexity.
 
     Returns:
         A figure with a row for each model, and the limit.
     """
     recorded = _recorded("language", "bits")
-    names, bits = [*recorded], [*recorded.values()]
-    found = _within(percent, unit, bits, names.index(BASE))
-    colours = [COLOURS[method(name)] for name in names]
+    names, bits = [said(name) for name in recorded], [*recorded.values()]
+    found = _within(percent, unit, bits, [*recorded].index(BASE))
+    colours = [COLOURS[method(name)] for name in recorded]
     rows = range(len(names))
     each = [(row, value) for row in rows for value in bits[row]]
     spans: dict[str, list[Any]] = {shade: [] for shade in colours}
@@ -221,42 +257,44 @@ def within_percent(percent: float, unit: float) -> Drawn:
         *(segments(spans[shade], shade).update(opacity=0.5) for shade in spans),
         dots(
             [x for _, x in each], [row for row, _ in each], [colours[row] for row, _ in each],
-            size=8, hover="%{x:.2f} bits",
+            size=8, hover="%{x:.2f} bits per byte",
         ),
     ]  # fmt: skip
     traces[-1].marker.opacity = found["shown"]
     axes = layout(
-        height=600,
-        margin={"l": 152, "r": 14, "t": 44, "b": 48},
-        title_text=f"within {percent:g}%, {found['more']:.3f} bits: "
+        height=720,
+        margin={"l": 158, "r": 14, "t": 44, "b": 48},
+        title_text=f"within {percent:g}% ({found['more']:.3f} bits per byte): "
         f"{found['count']:.0f} of {len(names) - 1}",
-        xaxis=axis("bits a byte on the test text", 1.72, 3.6, dtick=0.5),
+        xaxis=axis("bits per byte of the test text", 1.72, 3.6, dtick=0.5),
         yaxis=axis(low=len(names) - 0.4, high=-1.6, tickvals=[*rows], showgrid=False,
-                   zeroline=False, ticktext=["<br>".join(wrap(name, 24)) for name in names]),
+                   zeroline=False, ticktext=[wrapped(said(name), 25) for name in names]),
     )  # fmt: skip
-    told = "; ".join(f"{name} {sum(v) / len(v):.2f}" for name, v in zip(names, bits, strict=True))
+    told = "; ".join(
+        f"{said(name)} {sum(v) / len(v):.2f}" for name, v in zip(names, bits, strict=True)
+    )
     return Drawn(
         go.Figure(traces, axes),
-        f"Bits a byte of {len(names)} models, a row each, their seeds and the interval of the "
-        f"mean: {told}. Tables that count after one byte and more have "
-        f"{', '.join(f'{x:.2f}' for x in FLOORS)}. {percent:g}% over {BASE}, in units of {unit:g} "
-        f"bytes, are {found['more']:.3f} bits, and {found['count']:.0f} of {len(names) - 1} have "
-        "no more.",
+        f"Bits per byte of {len(names)} models, one row each: five seeds and the 95% interval of "
+        f"the mean. Means: {told}. Tables that count after one, two and three bytes have "
+        f"{', '.join(f'{x:.2f}' for x in FLOORS)}. In units of {unit:g} bytes, {percent:g}% of "
+        f"perplexity is {found['more']:.3f} bits per byte. {found['count']:.0f} of "
+        f"{len(names) - 1} models are within this distance of {said(BASE)} or below it.",
     )
 
 
 @computed
 def _in_units(unit: Tensor, bits: list[float]) -> dict[str, Tensor]:
-    """Return by how many percent perplexity is above, of each model, and the ends of these."""
+    """Return the difference in perplexity of each model in per cent, the least and the largest."""
     percent = 100 * ((unit * torch.tensor(bits, dtype=torch.float64)).exp2() - 1)
     return {"percent": percent, "ends": torch.stack([percent.amin(-1), percent.amax(-1)])}
 
 
 def leads_in_units(unit: float) -> Drawn:
-    """Draw the perplexity of models over that of another one, in a unit: :eq:`eq-perplexity`.
+    """Draw differences in perplexity from softmax with RoPE, in a unit: :eq:`eq-perplexity`.
 
     Args:
-        unit: Bytes c that perplexity counts.
+        unit: Bytes c per unit of perplexity.
 
     Returns:
         A figure of bars, in percent.
@@ -269,31 +307,31 @@ def leads_in_units(unit: float) -> Drawn:
     least, most = found["ends"]
     rows = bars(
         found["percent"],
-        ["<br>".join(wrap(name, 17)) for name in bits],
+        [wrapped(name, 25) for name in bits],
         [COLOURS[method(name)] for name in models],
         orientation="h",
         hover="%{x:.1f}%",
     )
     axes = layout(
-        height=480,
-        margin={"l": 120, "r": 14, "t": 44, "b": 48},
+        height=580,
+        margin={"l": 164, "r": 14, "t": 44, "b": 48},
         title_text=f"units of {unit:g} bytes: {least:+.1f}% to {most:+.1f}%",
-        xaxis=axis("% over softmax with RoPE", -20, 34, dtick=10),
+        xaxis=axis("difference from softmax + RoPE, %", -20, 34, dtick=10),
         yaxis={"type": "category", "range": [len(bits) - 0.5, -0.5]},
         bargap=0.35,
     )
     first, *_, last = sorted(bits, key=lambda name: bits[name])
     return Drawn(
         go.Figure(rows, axes),
-        f"Perplexity of units of {unit:g} bytes over that of softmax with RoPE, after 4,000 steps, "
-        f"a bar for each of {len(bits)} models: from {least:+.1f}%, {first}, to {most:+.1f}%, "
-        f"{last}.",
+        f"Difference in perplexity from {said(BASE)} after 4,000 steps, in units of {unit:g} "
+        f"bytes, one bar for each of {len(bits)} models: from {least:+.1f}% ({first}) to "
+        f"{most:+.1f}% ({last}).",
     )
 
 
 @computed
 def _leads_at(step: Tensor, steps: list[int], leads: list[list[float]]) -> dict[str, Tensor]:
-    """Return the leads at one of the steps, the ends of them, and the place of a line there."""
+    """Return the differences at a step, the least and the largest, and the step for each model."""
     here = (torch.tensor(steps, dtype=torch.float64) == step).double()
     now = (torch.tensor(leads, dtype=torch.float64) * here).sum(-1)
     return {
@@ -307,13 +345,13 @@ LED = ("ELU, GLA", "ELU, SSD", "circulant, SSD", "C-CosGate, RoPE, ramp", "FAVOR
 
 
 def lead_by_step(step: int) -> Drawn:
-    """Draw how far models are ahead of softmax with RoPE in training, and read it off at a step.
+    """Draw how many bits per byte models are below softmax with RoPE during training.
 
     Args:
         step: One of ``LOGGED``.
 
     Returns:
-        A figure with a line for each model, and its dot at the step.
+        A figure with a line for each model, and a dot at the step.
     """
     recorded = _recorded("language_long", "losses")
     losses = {name: torch.tensor(recorded[name], dtype=torch.float64) for name in (BASE, *LED)}
@@ -323,21 +361,23 @@ def lead_by_step(step: int) -> Drawn:
     last, first = found["ends"]
     looks = zip(names, leads, colours, strict=True)
     traces = [
-        line(LOGGED, values, shade, name, width=2, hover="step %{x:,}: %{y:.2f} bits",
+        line(LOGGED, values, shade, name, width=2, hover="step %{x:,}: %{y:.2f} bits per byte",
              dash="dash" if colours.index(shade) != k else None)
         for k, (name, values, shade) in enumerate(looks)
     ]  # fmt: skip
-    traces.append(dots(found["step"], found["now"], colours, size=10, hover="%{y:.2f} bits"))
+    traces.append(
+        dots(found["step"], found["now"], colours, size=10, hover="%{y:.2f} bits per byte")
+    )
     axes = layout(
-        height=430,
-        margin={"l": 54, "r": 18, "t": 44, "b": 128},
-        title_text=f"step {step:,g}: from {last:+.2f} to {first:+.2f} bits",
-        xaxis=axis("step", 0, LOGGED[-1]),
-        yaxis=axis("bits below softmax with RoPE", -1.5, 0.7),
+        height=450,
+        margin={"l": 54, "r": 18, "t": 44, "b": 150},
+        title_text=f"step {step:,g}: from {last:+.2f} to {first:+.2f} bits per byte",
+        xaxis=axis("training step", 0, LOGGED[-1]),
+        yaxis=axis("bits per byte below softmax + RoPE", -1.5, 0.7),
     )
     told = ", ".join(f"{name} {x:+.2f}" for name, x in zip(names, found["now"], strict=True))
     return Drawn(
         go.Figure(traces, axes),
-        f"Bits a byte below softmax with RoPE against the step, above 0 for a model that is ahead. "
-        f"At step {step:,g}: {told}; from {last:+.2f} to {first:+.2f}.",
+        f"Bits per byte below {said(BASE)} on training batches, against the step; a model above 0 "
+        f"is better. At step {step:,g}: {told}; from {last:+.2f} to {first:+.2f}.",
     )

@@ -11,7 +11,9 @@ import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
+from book.cells import shown
 from book.figures.marks import axis, bars, box, dots, line, rounded
+from book.names import display
 from lab.explore import COLOURS, Drawn, Panel, computed, layout, panels
 from lab.theory.extrapolation import seen_turns
 from lab.theory.spread import interval
@@ -254,7 +256,7 @@ def heard_window(tokens: int, r1: float, inverse: float) -> Drawn:
         A figure of two curves over the length, and what lies beyond training.
     """
     found = _windows(tokens, r1, inverse)
-    names = {"kerple-log": "KERPLE", "alibi": "ALiBi"}
+    names = {name: display(name) for name in ("kerple-log", "alibi")}
     traces, said = [], []
     for i, (name, label) in enumerate(names.items()):
         hover = "%{x:,} tokens: hears %{y:.1f}"
@@ -293,6 +295,11 @@ def _hundredths(number: float) -> str:
     return f"{round(number, 2) + 0.0:.2f}"
 
 
+def _called(name: str) -> str:
+    """Return the display name of a method of the study."""
+    return shown(name, "extrapolation")
+
+
 def _among(
     method: str, recorded: Seeds, x: Sequence[float], place: Callable[[float], float] = float
 ) -> list[go.Scatter]:
@@ -300,7 +307,7 @@ def _among(
 
     def mean(name: str, colour: str, **look: Any) -> go.Scatter:
         values = torch.tensor(recorded[name][1], dtype=torch.float64).mean(0).tolist()
-        said = [f"{name}: {_hundredths(v)} bits" for v in values]
+        said = [f"{_called(name)}: {_hundredths(v)} bits" for v in values]
         y = rounded([place(v) for v in values])
         return line(x, y, colour, hover="%{text}", text=said, **look)
 
@@ -316,11 +323,11 @@ def _among(
 
 
 def read_on(method: str, *, recorded: Seeds) -> Drawn:
-    """Draw the bits a byte of one method among all, against how many bytes it reads.
+    """Draw the bits per byte of one method among all, against how many bytes it reads.
 
     Args:
         method: A name in ``recorded``.
-        recorded: Bits a byte at each of the study's lengths.
+        recorded: Bits per byte at each of the study's lengths.
 
     Returns:
         A figure with a curve for each method, and one of them in colour with its interval.
@@ -328,16 +335,16 @@ def read_on(method: str, *, recorded: Seeds) -> Drawn:
     values = torch.tensor(recorded[method][1], dtype=torch.float64).mean(0).tolist()
     axes = layout(
         height=380,
-        title_text=f"{method}: {values[0]:.2f} bits at 64, {values[-1]:.2f} at 1,024",
+        title_text=f"{_called(method)}:<br>{values[0]:.2f} bits at 64, {values[-1]:.2f} at 1,024",
         xaxis=axis("bytes read", math.log10(58), math.log10(1130), type="log",
                    tickvals=LENGTHS, ticktext=[f"{n:,}" for n in LENGTHS]),
-        yaxis=axis("bits a byte", 2, 5.8, dtick=1),
+        yaxis=axis("bits per byte", 2, 5.8, dtick=1),
     )  # fmt: skip
     told = ", ".join(f"{v:.2f}" for v in values)
     return Drawn(
         go.Figure(_among(method, recorded, LENGTHS), axes),
-        f"Bits a byte of the same text against the bytes read, 64 to 1,024, a line for each of "
-        f"{len(recorded)} methods. In colour, with its interval, {method}: {told}.",
+        f"Bits per byte of the same text against the bytes read, 64 to 1,024, a line for each of "
+        f"{len(recorded)} methods. In colour, with its interval, {_called(method)}: {told}.",
     )
 
 
@@ -369,8 +376,8 @@ def above_window(method: str, *, recorded: Seeds) -> Drawn:
     ticks = [-0.1, 0, 0.1, 0.5, 1, 3]
     axes = layout(
         height=380,
-        title_text=f"{method}: {first} bits to place 64, {last} from 512 on",
-        xaxis=axis("place in the window", math.log10(6), math.log10(1130), type="log",
+        title_text=f"{_called(method)}:<br>{first} bits to position 64, {last} from 512 on",
+        xaxis=axis("position in the window", math.log10(6), math.log10(1130), type="log",
                    tickvals=[8, *LENGTHS[::2]], ticktext=["8", "64", "256", "1,024"]),
         yaxis=axis("bits above the line to beat", _bent(-0.12), _bent(4),
                    tickvals=rounded([_bent(t) for t in ticks]),
@@ -381,9 +388,10 @@ def above_window(method: str, *, recorded: Seeds) -> Drawn:
     told = ", ".join(map(_hundredths, values.tolist()))
     return Drawn(
         go.Figure(_among(method, recorded, places, _bent), axes),
-        f"Bits above a sliding window against the place in a text of 1,024, a line for each of "
-        f"{len(recorded)} methods, trained places shaded. In colour, with its interval, {method}: "
-        f"{told}; together {first} to place 64 and {last} from 512 on.",
+        f"Bits above a sliding window against the position in a text of 1,024, a line for each of "
+        f"{len(recorded)} methods, trained positions shaded. In colour, with its interval, "
+        f"{_called(method)}: "
+        f"{told}; together {first} to position 64 and {last} from 512 on.",
     )
 
 
@@ -394,7 +402,7 @@ def lost_and_found(
 
     Args:
         tokens: That are read, a name in ``recorded``.
-        recorded: Tokens → method → bits a byte more than at 64, and the share of needles found.
+        recorded: Tokens → method → bits per byte more than at 64, and the share of needles found.
 
     Returns:
         A figure of a dot for each method, with its name.
@@ -407,18 +415,18 @@ def lost_and_found(
         [COLOURS[name] for name in found],
         size=10,
         hover="%{text}: %{x:.2f} bits lost, %{y:.2f} found",
-        text=list(found),
+        text=[display(name) for name in found],
         textposition=["middle left" if x > 1.4 else "middle right" for x in lost],
     )
     axes = layout(
         height=400,
         title_text=f"{tokens} tokens read, 64 in training",
-        xaxis=axis("bits a byte lost on text", -0.15, 3, dtick=1),
+        xaxis=axis("bits per byte lost on text", -0.15, 3, dtick=1),
         yaxis=axis("share of needles found", 0.3, 1.05, dtick=0.2),
     )
-    told = "; ".join(f"{name} {x:.2f} and {y:.2f}" for name, (x, y) in found.items())
+    told = "; ".join(f"{display(name)} {x:.2f} and {y:.2f}" for name, (x, y) in found.items())
     return Drawn(
         go.Figure(marks, axes),
-        f"A dot for each method at {tokens} tokens: bits a byte lost on text, against 64, and the "
-        f"share of needles found. {told}.",
+        f"A dot for each method at {tokens} tokens: bits per byte lost on text, against 64, and "
+        f"the share of needles found. {told}.",
     )

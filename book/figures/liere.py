@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from book.figures.marks import at_one_place, axis, bars, dots, line, rounded, segments
+from book.names import display
 from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels
 from stringlib.algebra import skew
 
@@ -53,10 +54,10 @@ def numbers_of_an_encoder(coordinates: str, channels: int) -> Drawn:
     """
     found = _numbers(channels, int(coordinates))
     looks = {
-        "free skew matrices (LieRE)": COLOURS["dense"],
-        "every STRING (Cayley)": COLOURS["cayley"],
-        "Ω alone (mixed RoPE)": COLOURS["mixed"],
-        "Circulant": COLOURS["circulant"],
+        f"{display('liere')}, free skew matrices": COLOURS["dense"],
+        f"{display('cayley')}, as every STRING": COLOURS["cayley"],
+        f"{display('mixed')}, Ω alone": COLOURS["mixed"],
+        display("circulant"): COLOURS["circulant"],
     }
     hover = "%{x} channels: %{y:,}"
     traces = at_one_place(CHANNELS, channels, looks, found["curves"], found["here"], hover)

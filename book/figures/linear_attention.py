@@ -24,6 +24,7 @@ from book.figures.marks import (
     tokens_axis,
     upright,
 )
+from book.names import display
 from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels
 from lab.explore.style import DIVERGING, SEQUENTIAL
 from lab.theory.capacity import crosstalk_error, least_error
@@ -266,7 +267,9 @@ def counted_products(features: int, chunk: int) -> Drawn:
         height=380,
         title_text=f"one state is cheaper from {crossing:,.0f} tokens on",
         xaxis=tokens_axis([16, 128, 1024, 8192], 0.9, 4.52),
-        yaxis=axis("multiplications a token", 2, 7.6, type="log", dtick=1, exponentformat="power"),
+        yaxis=axis(
+            "multiplications per token", 2, 7.6, type="log", dtick=1, exponentformat="power"
+        ),
     )
     return Drawn(
         go.Figure(drawn, axes),
@@ -323,6 +326,13 @@ PAIR_COUNTS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
 """Numbers of pairs in the recorded study."""
 
 SIGNED = PALETTE["brown"]
+NAMES = {
+    "ReLU": display("relu"),
+    "random": display("favor"),
+    "signed": "Signed features",
+    "least squares": "Least squares",
+}
+"""Map of the record → display name, where it is no name of a registry."""
 MAPS = {
     "softmax": (COLOURS["softmax"], "solid"),
     "elu": (COLOURS["elu"], "solid"),
@@ -331,6 +341,11 @@ MAPS = {
     "signed": (SIGNED, "dash"),
     "least squares": (PALETTE["magenta"], "solid"),
 }
+
+
+def _called(name: str) -> str:
+    """Return the display name of a map."""
+    return NAMES[name] if name in NAMES else display(name)
 
 
 def recalled_pairs(
@@ -355,8 +370,8 @@ def recalled_pairs(
 
     def curves(measure: str, named: bool) -> list[go.Scatter]:
         return [
-            line(PAIR_COUNTS, rounded(found[measure][name]), colour, name if named else None,
-                 dash=dash, hover=hover)
+            line(PAIR_COUNTS, rounded(found[measure][name]), colour,
+                 _called(name) if named else None, dash=dash, hover=hover)
             for name, (colour, dash) in MAPS.items()
         ]  # fmt: skip
 
@@ -395,11 +410,11 @@ def recalled_pairs(
         heights=(0.43, 0.37),
         down=0.2,
         height=600,
-        title_text=f"64 pairs: ReLU's error {error:.3f}, decoded {decoded:.0%}",
+        title_text=f"64 pairs: error of ReLU {error:.3f}, decoded {decoded:.0%}",
         margin={"l": 44, "r": 14, "t": 64, "b": 122},
     )
     told = "; ".join(
-        f"{name} {found['error'][name][at]:.2f} and {found['decoded'][name][at]:.2f}"
+        f"{_called(name)} {found['error'][name][at]:.2f} and {found['decoded'][name][at]:.2f}"
         for name in MAPS
     )
     return Drawn(
@@ -478,7 +493,7 @@ def turned_query(angle: float) -> Drawn:
     }
     hover = "%{x}°: %{y:.2f}"
     outputs = [
-        line(ANGLES, found[name], colour, {"relu": "ReLU"}.get(name, name), dash=dash, hover=hover)
+        line(ANGLES, found[name], colour, _called(name), dash=dash, hover=hover)
         for name, (colour, dash) in looks.items()
     ]
     marks = [colour for colour, _ in looks.values()]

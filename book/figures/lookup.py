@@ -1,4 +1,4 @@
-"""Lookups from far back: what a layer keeps, and how many values it names."""
+"""Lookups after a long gap: the bytes that a layer keeps, and the values that it retrieves."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import plotly.graph_objects as go
 
 from book.figures.marks import axis, dots, line
 from book.measures import looked_up
+from book.names import display
 from lab.explore import COLOURS, PALETTE, Drawn, layout
 from lab.theory.spread import mean
 from results.lookup import METHODS, kept_bytes
@@ -15,26 +16,34 @@ __all__ = ["lookup_frontier"]
 HEADS = ("{}", "{}, four heads", "{}, eight heads")
 SERIES = {
     "softmax": (["softmax"], COLOURS["softmax"], "circle"),
-    "half softmax": (["half softmax, half gated delta rule"], COLOURS["softmax"], "diamond"),
-    "half window": (["half window, half gated delta rule"], COLOURS["softmax"], "diamond-open"),
+    "half softmax, half gated delta rule": (
+        ["half softmax, half gated delta rule"],
+        COLOURS["softmax"],
+        "diamond",
+    ),
+    "half window, half gated delta rule": (
+        ["half window, half gated delta rule"],
+        COLOURS["softmax"],
+        "diamond-open",
+    ),
     "window": (["window"], COLOURS["softmax"], "circle-open"),
-    "elu + 1": ([name.format("ELU") for name in HEADS], COLOURS["elu"], "circle"),
+    "ELU": ([name.format("ELU") for name in HEADS], COLOURS["elu"], "circle"),
     "FAVOR+": (["FAVOR+, m = 32", "FAVOR+, m = 128"], COLOURS["favor"], "circle"),
     "SSD": (["SSD"], COLOURS["ssd"], "square"),
     "GLA": (["GLA"], COLOURS["gla"], "square"),
     "delta rule": ([name.format("delta rule") for name in HEADS], COLOURS["delta"], "triangle-up"),
     "gated delta rule": (
         [name.format("gated delta rule") for name in HEADS[:2]],
-        PALETTE["brown"],
+        COLOURS["gated-delta"],
         "square",
     ),
 }
-"""Name in the legend → cells of the record, colour and mark."""
+"""Method → cells of the record, colour and mark."""
 GUESS = 1 / 16
 
 
 def lookup_frontier(distance: int) -> Drawn:
-    """Draw the share of values named against the bytes that a layer keeps.
+    """Draw the share of values retrieved against the bytes that a layer keeps.
 
     Args:
         distance: Tokens between the pairs and the questions.
@@ -44,7 +53,7 @@ def lookup_frontier(distance: int) -> Drawn:
     """
     right, distance = looked_up(), int(distance)
     traces: list[go.Scatter] = [
-        line([1e3, 2e6], [GUESS, GUESS], PALETTE["grey"], "a guess", width=1.5, dash="dot")
+        line([1e3, 2e6], [GUESS, GUESS], PALETTE["grey"], "guessing", width=1.5, dash="dot")
     ]
     for name, (cells, colour, symbol) in SERIES.items():
         kept = [kept_bytes(distance, **METHODS[cell]) for cell in cells]
@@ -52,24 +61,28 @@ def lookup_frontier(distance: int) -> Drawn:
         runs = [(x, share) for x, row in zip(kept, found, strict=True) for share in row]
         seeds = dots([x for x, _ in runs], [y for _, y in runs], colour, size=5, opacity=0.4)
         means = [round(mean(row), 3) for row in found]
-        marks = dots(kept, means, colour, name, symbol=symbol, hover="%{x:,} bytes: %{y:.2f} right")
+        marks = dots(
+            kept, means, colour, display(name), symbol=symbol, hover="%{x:,} bytes: %{y:.2f} right"
+        )
         if len(kept) > 1:
             marks.update(mode="lines+markers", line={"color": colour, "width": 1.5})
         traces += [seeds, marks]
     softmax = kept_bytes(distance)
     small = right[f"ELU, four heads, {distance}"]
     axes = layout(
-        height=420,
-        title_text=f"{distance:,} tokens later: softmax keeps {softmax:,} bytes",
-        xaxis=axis("bytes that a layer keeps", 3, 6.3, type="log", dtick=1),
-        yaxis=axis("values named", 0, 1.04),
+        height=500,
+        margin={"b": 200},
+        title_text=f"{distance:,} tokens between pairs and questions",
+        xaxis=axis("bytes that the layer keeps", 3, 6.3, type="log", dtick=1),
+        yaxis=axis("share of values retrieved", 0, 1.04),
     )
     told = {n: mean(right[f"{n}, {distance}"]) for n in ("window", "ELU, eight heads")}
     return Drawn(
         go.Figure(traces, axes),
-        f"Share of values named against bytes kept, on a logarithmic axis, {distance:,} tokens "
-        f"after the pairs. Softmax names all and keeps {softmax:,} bytes; elu + 1 with four heads "
-        f"names {mean(small):.2f} with {kept_bytes(distance, **METHODS['ELU, four heads']):,}, "
-        f"with eight heads {told['ELU, eight heads']:.2f} with half of that. Softmax over the last "
-        f"64 tokens names {told['window']:.2f}, a guess.",
+        f"Share of values retrieved against bytes kept, on a logarithmic axis, {distance:,} tokens "
+        f"after the pairs. Softmax retrieves all and keeps {softmax:,} bytes. Linear attention "
+        f"(ELU+1) with four heads retrieves {mean(small):.2f} and keeps "
+        f"{kept_bytes(distance, **METHODS['ELU, four heads']):,} bytes; with eight heads it "
+        f"retrieves {told['ELU, eight heads']:.2f} and keeps half of these bytes. Softmax over the "
+        f"last 64 tokens retrieves {told['window']:.2f}, which is guessing.",
     )

@@ -20,7 +20,7 @@ __all__ = ["mirror_losses", "mirror_rate", "one_mirror", "rounded_mirrors", "two
 FLAG = [[0.0, 0.0], [1.0, 0.0], [0.7, 0.2], [0.7, 0.0]]  # points right, with its cloth to the left
 REACH = 1.25  # of the mirrors
 STEPS, RATE = 60, 0.01
-SPEED, QUERY, KEY = 15.0, 100.0, 60.0  # degrees a token of one mirror, and of two flags
+SPEED, QUERY, KEY = 15.0, 100.0, 60.0  # degrees per token of one mirror, and of two flags
 KEYS = sorted({round(10 ** (k / 16)) for k in range(81)})  # positions of a key, 1 to 100,000
 SEEN_AT = 1000  # the position of the dots
 
@@ -231,7 +231,7 @@ def one_mirror(position: float, distance: float) -> Drawn:
     """Reflect a query and a key, each in the mirror of its position: :eq:`eq-reflection-single`.
 
     Args:
-        position: t, of the query; its mirror turns by 15 degrees a token.
+        position: t, of the query; its mirror turns by 15 degrees per token.
         distance: t − s, how far the key is behind.
 
     Returns:
@@ -294,11 +294,11 @@ def _rounding(common: Tensor, distance: Tensor) -> dict[str, Tensor]:
 def rounded_mirrors(common: float, distance: float) -> Drawn:
     """Draw what rounding two mirrors to float32 does to a score: of package and literal form.
 
-    The package rounds the angles a token and subtracts them; the literal form also rounds the
+    The package rounds the angles per token and subtracts them; the literal form also rounds the
     angle of each mirror at each position, :eq:`eq-reflection-rotation`.
 
     Args:
-        common: What is added to both angles a token, in radians.
+        common: What is added to both angles per token, in radians.
         distance: From the key to the query, in tokens.
 
     Returns:

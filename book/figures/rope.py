@@ -87,7 +87,7 @@ def phase_clocks(
 ) -> Drawn:
     r"""Draw one dial for each pair of channels above the score against distance.
 
-    Pair i turns by :math:`\theta_i = b^{-2i/d}` a token.
+    Pair i turns by :math:`\theta_i = b^{-2i/d}` per token.
     On its dial stand the query, turned by ``position``, and the key, turned by
     ``position - distance``; both start to the right.  Query and key are equal
     before they are turned, so the score is the mean over all dials of the
@@ -342,7 +342,7 @@ def one_wave(content: float, distance: float, speed: str) -> Drawn:
     Args:
         content: :math:`\alpha - \beta` in degrees: what query and key contain.
         distance: :math:`\Delta` in tokens: where they stand.
-        speed: :math:`\theta` in radians a token.
+        speed: :math:`\theta` in radians per token.
 
     Returns:
         A figure of one wave; both vectors have length 1.
@@ -361,7 +361,7 @@ def one_wave(content: float, distance: float, speed: str) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"The score of one pair against distance, a wave of height 1 at {speed} radians a token. "
+        f"The score of one pair against distance, a wave of height 1 at {speed} radians per token. "
         f"What the pair contains, an angle of {content:g} degrees, moves the wave: it is highest "
         f"first at distance {top:.1f}. Where it stands, {distance:g} tokens apart, is a place on "
         f"the wave: {here:.2f}.",
@@ -407,7 +407,7 @@ def matrix_powers(turn: float, squeeze: float, shift: float, keys: str) -> Drawn
     the group law holds, and :math:`\Theta` is orthogonal only if the squeeze is 1.
 
     Args:
-        turn: Degrees a token.
+        turn: Degrees per token.
         squeeze: Height of the ellipse on which the query moves.
         shift: Position of the key; the query is three tokens further.
         keys: "as queries", or "inverse transpose" for keys that :math:`\Theta^{-\top}` encodes.
@@ -451,9 +451,9 @@ def matrix_powers(turn: float, squeeze: float, shift: float, keys: str) -> Drawn
     return Drawn(
         fig,
         f"A query and a key, three tokens apart, on their ellipses. The matrix turns by {turn:g} "
-        f"degrees a token, its ellipse has the height {squeeze:g}; keys: {keys}. Below, the score "
-        f"against the shift of both: with the key at {shift:g} it is {here:.2f}, over all shifts "
-        f"{low:.2f} to {high:.2f}. It is level on a circle, or with the inverse transpose.",
+        f"degrees per token, its ellipse has the height {squeeze:g}; keys: {keys}. Below, the "
+        f"score against the shift of both: with the key at {shift:g} it is {here:.2f}, over all "
+        f"shifts {low:.2f} to {high:.2f}. It is level on a circle, or with the inverse transpose.",
     )
 
 

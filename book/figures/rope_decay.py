@@ -12,6 +12,7 @@ from numpy.polynomial.legendre import leggauss
 from torch import Tensor
 
 from book.figures.marks import axis, dots, line, pin, significant, through, upright
+from book.names import display
 from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels
 from lab.theory import rope_decay
 from stringlib.positions import geometric_frequencies
@@ -458,8 +459,8 @@ def slower_pairs(scale: float, length: int) -> Drawn:
     found = _slowed(scale, length)
     whole, longer = found["whole"], found["longer"]
     lines = [
-        line(list(range(PAIRS)), by, COLOURS[colour], name, hover="pair %{x}: %{y:.3g}")
-        for by, name, colour in zip(found["by"], SCALED, ("pi", "ntk", "yarn"), strict=True)
+        line(list(range(PAIRS)), by, COLOURS[colour], display(colour), hover="pair %{x}: %{y:.3g}")
+        for by, colour in zip(found["by"], ("pi", "ntk", "yarn"), strict=True)
     ]
     axes = layout(
         height=340,

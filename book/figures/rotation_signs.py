@@ -167,7 +167,7 @@ def _product(position: Tensor, offset: Tensor) -> dict[str, Tensor]:
 def turned_product(position: float, offset: float) -> Drawn:
     r"""Draw the product of one query and one key, turned before ReLU, against a turn of both.
 
-    The query is (1, 0) and the key (0, 1), in a plane that turns by one radian a token. A random
+    The query is (1, 0) and the key (0, 1), in a plane that turns by one radian per token. A random
     turn of both adds to the position, :eq:`eq-torus-turn`: the curve slides, and keeps its mean.
 
     Args:
@@ -214,7 +214,7 @@ def fastest_frequency(fastest: float) -> Drawn:
     It is :eq:`eq-rotation-pair` with equal pairs: a mean of cosines.
 
     Args:
-        fastest: The highest of 32 frequencies that are spread evenly, in radians a token.
+        fastest: The highest of 32 frequencies that are spread evenly, in radians per token.
 
     Returns:
         A figure of three lines.
@@ -291,13 +291,13 @@ def near_the_pole(angle: float) -> Drawn:
     axes = layout(
         height=400,
         title_text=f"denominator {denominator:.4f}: output {output:,.1f}",
-        xaxis=axis("turn a token (degrees)", 0, 360, dtick=90),
+        xaxis=axis("turn per token (degrees)", 0, 360, dtick=90),
         yaxis=axis("output", -1.3, 12),
         margin={"b": 96},
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"Output for the values 1 and -1 at a turn of {angle:g} degrees a token: the denominator "
+        f"Output for the values 1 and -1 at a turn of {angle:g} degrees per token: the denominator "
         f"is {denominator:.4f} and the output {output:,.1f}, where a mean would lie between the "
         f"values. With the numerator alone turned it is {found['alone']:.2f}, and has no pole.",
     )

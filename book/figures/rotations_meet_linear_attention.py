@@ -24,6 +24,7 @@ from book.figures.marks import (
     rounded,
     upright,
 )
+from book.names import display
 from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels
 from lab.explore.style import DIVERGING
 from stringlib.attention.features import FavorFeatures, ReLUFeatures
@@ -48,6 +49,8 @@ KERNEL_FEATURES = ("ReLU, 16", "random, 16", "random, 64", "random, 1024")
 CYCLES = {"12": (12,), "5 + 7": (5, 7), "3 + 4 + 5": (3, 4, 5)}
 """The cycles of :func:`rolled_features`, by their names."""
 OFFSETS = 60
+CALLED = {"softmax": "Softmax + RoPE", "none": display("none")}
+"""A line of :func:`shifted_accuracy` → its name in the legend, where that is another."""
 WAYS = {
     "softmax": ("solid", "circle"),
     "before φ": ("solid", "square"),
@@ -278,7 +281,7 @@ def shifted_accuracy(
                 list(range(len(shifts))),
                 rounded(mean),
                 COLOURS[name],
-                way,
+                CALLED.get(way, way),
                 width=2,
                 dash=dash,
                 hover="%{y:.2f}",
@@ -287,7 +290,7 @@ def shifted_accuracy(
                 error_y={**bars_of, **look, "thickness": 1, "width": 0},
             )
         )
-        told.append(f"{way} {mean[0]:.2f} and {mean[-1]:.2f}")
+        told.append(f"{CALLED.get(way, way)} {mean[0]:.2f} and {mean[-1]:.2f}")
     axes = layout(
         height=460,
         title_text=f"{features}, {frequencies} frequencies",

@@ -16,6 +16,7 @@ from benchmarks.goals import MODES
 from benchmarks.recorded import Compared, ladder, rates, records
 from book.figures import marks
 from book.figures.toeplitz_rpe import toeplitz_operations
+from book.names import display, wrapped
 from book.recorded import data
 from lab.explore import COLOURS, Drawn, Panel, computed, layout, panels, pick
 from lab.explore.style import PALETTE
@@ -27,11 +28,11 @@ __all__ = ["attention_times", "attention_work", "peer_times", "recorded_times"]
 LENGTHS = [2**k for k in range(6, 18)]
 NUMBER = 4  # bytes of a float32
 METHODS = {  # name → label, colour, dash
-    "softmax": ("softmax", "softmax", "solid"),
-    "relu": ("ReLU", "relu", "solid"),
-    "favor": ("FAVOR+", "favor", "solid"),
-    "toeplitz": ("Toeplitz, rows", "toeplitz", "dot"),
-    "toeplitz-fft": ("Toeplitz, FFT", "toeplitz", "longdash"),
+    "softmax": (display("softmax"), "softmax", "solid"),
+    "relu": (display("relu"), "relu", "solid"),
+    "favor": (display("favor"), "favor", "solid"),
+    "toeplitz": (f"{display('toeplitz')}, by rows", "toeplitz", "dot"),
+    "toeplitz-fft": (f"{display('toeplitz')}, by FFT", "toeplitz", "longdash"),
 }
 
 
@@ -93,7 +94,7 @@ def attention_work(method: str, n: Any, d: Any, m: Any) -> dict[str, Any]:
 
 
 Curve = tuple[str, str, Sequence[int], Sequence[float]]
-"""Colour and dash of a method, its lengths, and milliseconds a head."""
+"""Colour and dash of a method, its lengths, and milliseconds per head."""
 
 
 def recorded_times(
@@ -155,10 +156,10 @@ def recorded_times(
         Panel(
             lines,
             x=marks.tokens_axis([128, 1024, 8192], math.log10(56), math.log10(40_000)),
-            y=milliseconds("ms a head", *decades),
+            y=milliseconds("ms per head", *decades),
             shapes=[marks.upright(tokens, width=1.5, dash="dot")],
         ),
-        Panel([bars], x=milliseconds(f"ms a head, n = {tokens:,}, × {first}’s", *decades)),
+        Panel([bars], x=milliseconds(f"ms per head, n = {tokens:,}, × {first}’s", *decades)),
         heights=(0.52, 0.32),
         height=600,
         margin={"l": 84, "r": 14, "t": 14, "b": 92},
@@ -167,9 +168,9 @@ def recorded_times(
     words = "; ".join(f"{label} {text}" for label, text in told.items())
     return Drawn(
         fig,
-        f"Recorded milliseconds a head against the number of tokens, {mask}, both logarithmic: "
-        f"softmax rises most steeply. Bars at {tokens:,} "
-        f"tokens, with the time over that of {first}: {words}.",
+        f"Recorded milliseconds per head against the number of tokens, {mask}, both axes "
+        f"logarithmic. The curve of softmax rises most steeply. Bars show the times at {tokens:,} "
+        f"tokens, with each time divided by that of {first}: {words}.",
     )
 
 
@@ -177,7 +178,7 @@ RUNS = dict(zip(("forward", "with gradients"), MODES, strict=True))
 
 
 def peer_times(run: str, threads: str, *, recorded: Mapping[str, Sequence[Compared]]) -> Drawn:
-    """Draw our time over a peer's: a row for each of our contestants with a peer, a dot a shape.
+    """Draw our time divided by a peer's: a row for each pair, a dot for each shape.
 
     Args:
         run: ``"forward"`` or ``"with gradients"``.
@@ -185,7 +186,7 @@ def peer_times(run: str, threads: str, *, recorded: Mapping[str, Sequence[Compar
         recorded: ``"ours / peer"`` → the ratios of times, wherever both were measured.
 
     Returns:
-        A figure of two traces, where we are ahead and where the peer is.
+        A figure of two traces, where we are faster and where the peer is.
     """
     order = sorted(recorded, key=lambda pair: median(x[-1][1] for x in recorded[pair]))
     shown = [
@@ -196,8 +197,8 @@ def peer_times(run: str, threads: str, *, recorded: Mapping[str, Sequence[Compar
     ]
     traces = []
     for ahead, colour, name in (
-        (False, PALETTE["grey"], "stringlib is ahead"),
-        (True, PALETTE["red"], "the peer is ahead"),
+        (False, PALETTE["grey"], "stringlib is faster"),
+        (True, PALETTE["red"], "the peer is faster"),
     ):
         found = [x for x in shown if (x[-1][1] > 1) is ahead]
         traces.append(
@@ -209,19 +210,19 @@ def peer_times(run: str, threads: str, *, recorded: Mapping[str, Sequence[Compar
                 size=8,
                 hover="%{hovertext}<extra></extra>",
                 hovertext=[
-                    f"{where}: {middle:.2f} ({low:.2f} to {high:.2f})"
+                    f"{where}: {middle:.2f}, quartiles {low:.2f} to {high:.2f}"
                     for _, where, (low, middle, high) in found
                 ],
                 opacity=0.8,
             )
         )
-    told = f"the peer is ahead in {len(traces[1].x)} of {len(shown)}"
+    told = f"the peer is faster in {len(traces[1].x)} of {len(shown)}"
     ticks = [0.03, 0.1, 0.3, 1, 3]
     axes = layout(
         height=660,
         title_text=told,
         xaxis=marks.axis(
-            "our time over the peer’s", math.log10(0.012), math.log10(4), type="log",
+            "our time ÷ the peer’s", math.log10(0.012), math.log10(4), type="log",
             tickvals=ticks, ticktext=[f"{x:g}" for x in ticks],
         ),
         yaxis=marks.axis(
@@ -238,8 +239,8 @@ def peer_times(run: str, threads: str, *, recorded: Mapping[str, Sequence[Compar
     rows = "; ".join(f"{pair} {min(x):.2f} to {max(x):.2f}" for pair, x in ends.items())
     return Drawn(
         go.Figure(traces, axes),
-        f"Our time over a peer’s on a logarithmic axis, {run}, threads: {threads}. One row for "
-        f"each pair, one dot for each shape: {told}. From the lowest row up: {rows}.",
+        f"Our time divided by a peer’s on a logarithmic axis, {run}, threads: {threads}. Each row "
+        f"is a pair, each dot a shape; {told}. From the lowest row up, the ranges are: {rows}.",
     )
 
 
@@ -256,7 +257,7 @@ def _machine() -> list[float]:
 
 @cache
 def _medians() -> dict[str, list[tuple[int, float]]]:
-    """Return name of a method → lengths, and the milliseconds a head that it took there."""
+    """Return name of a method → lengths, and the milliseconds per head that it took there."""
     attention = records("attention")["cpu"]
     names = {"softmax": "SDPA", "relu": "ReLU", "favor": "FAVOR+ attention"}
     found = {name: ladder(attention, called)[:2] for name, called in names.items()}
@@ -336,7 +337,7 @@ def attention_times(tokens: int, channels: int, features: int) -> Drawn:
     labels = [label for label, _, _ in METHODS.values()]
     bars = marks.bars(
         found["here"][::-1],
-        labels[::-1],
+        [wrapped(label, 16) for label in labels[::-1]],
         [COLOURS[colour] for _, colour, _ in METHODS.values()][::-1],
         orientation="h",
         text=[f"{ms}: {limit}" for ms, limit in zip(told, limits, strict=True)][::-1],
@@ -351,24 +352,25 @@ def attention_times(tokens: int, channels: int, features: int) -> Drawn:
         Panel(
             curves,
             x=marks.tokens_axis([64, 512, 4096, 32768], math.log10(56), math.log10(150_000)),
-            y=milliseconds("ms a head"),
+            y=milliseconds("ms per head"),
             shapes=[marks.upright(tokens, width=1.5, dash="dot")],
         ),
-        Panel([bars], x=milliseconds("least ms a head, and what sets it")),
+        Panel([bars], x=milliseconds("least ms per head, and which work sets it")),
         heights=(0.55, 0.29),
-        height=640,
-        margin={"l": 108, "r": 14, "t": 30, "b": 92},
+        height=690,
+        margin={"l": 114, "r": 14, "t": 30, "b": 132},
         bargap=0.3,
     )
     said = ", ".join(
         f"{label} {ms} ({limit})" for label, ms, limit in zip(labels, told, limits, strict=True)
     )
-    dotted = pick(found["theirs"], "", " Dots are recorded medians.")
+    dotted = pick(found["theirs"], "", " Dots are the recorded medians.")
     return Drawn(
         fig,
         f"Least times of one head against the number of tokens, with {channels:g} channels and "
-        f"{features:g} features: softmax and Toeplitz by rows grow with the square of the length, "
-        f"the others about in proportion.{dotted} Bars at {tokens:,.0f} tokens: {said}.",
+        f"{features:g} features. Softmax and Toeplitz by rows grow with the square of the length, "
+        f"the others about in proportion to it.{dotted} Bars show the least times at "
+        f"{tokens:,.0f} tokens: {said}.",
     )
 
 

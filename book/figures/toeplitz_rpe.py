@@ -27,6 +27,7 @@ from book.figures.marks import (
     through,
     tokens_axis,
 )
+from book.names import display
 from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels, pick
 from lab.explore.style import DIVERGING
 
@@ -181,7 +182,7 @@ def toeplitz_memory(features: int) -> Drawn:
     """Draw the memory of the algorithm's arrays and of the matrix, against the number of tokens.
 
     For 256 images, float32: :eq:`eq-toeplitz-algorithm` keeps products, their spectrum and the
-    result, of m times 64 numbers a token.
+    result, of m times 64 numbers per token.
 
     Args:
         features: m.
@@ -216,7 +217,7 @@ def toeplitz_memory(features: int) -> Drawn:
 WAYS = {
     "algorithm 1": ("none", "solid", "algorithm 1"),
     "fft": ("toeplitz", "solid", "FFT"),
-    "softmax": ("softmax", "solid", "softmax, fused"),
+    "softmax": ("softmax", "solid", "Softmax, fused"),
 }
 
 
@@ -437,7 +438,7 @@ def _voted(factor: Tensor, curve: list[float]) -> dict[str, Tensor]:
     }
 
 
-RECORDED = {"softmax": (3.8, 0.772), "FAVOR+": (39.4, 0.959)}
+RECORDED = {"softmax": (3.8, 0.772), "favor": (39.4, 0.959)}
 """What a token's own kind weighs in two trained models, and the mean accuracy of eight seeds."""
 
 
@@ -456,7 +457,6 @@ def own_kind_votes(factor: float) -> Drawn:
     curve = _allowed()
     found = _voted(factor, curve)
     red, grey = COLOURS["toeplitz"], PALETTE["grey"]
-    names = {"softmax": COLOURS["softmax"], "FAVOR+": COLOURS["favor"]}
     back = list(range(1, len(SEEN) + 1))
     a, b = found["totals"]
     factors = [1000 ** (step / STEPS) for step in range(STEPS + 1)]
@@ -476,7 +476,7 @@ def own_kind_votes(factor: float) -> Drawn:
                 line(rounded(factors), rounded(curve), grey, hover="×%{x:.3g}: %{y:.2f}"),
                 dots([factor], [found["share"]], red, size=17),
                 *(
-                    dots([x], [y], names[name], name, size=10, symbol="diamond",
+                    dots([x], [y], COLOURS[name], display(name), size=10, symbol="diamond",
                          hover="×%{x:.3g}: %{y:.3f}")
                     for name, (x, y) in RECORDED.items()
                 ),
@@ -492,7 +492,7 @@ def own_kind_votes(factor: float) -> Drawn:
         barmode="stack",
         margin={"l": 54, "r": 14, "t": 34, "b": 100},
     )  # fmt: skip
-    told = ", ".join(f"{name} {y:.2f} at {x:.3g}" for name, (x, y) in RECORDED.items())
+    told = ", ".join(f"{display(name)} {y:.2f} at {x:.3g}" for name, (x, y) in RECORDED.items())
     return Drawn(
         fig,
         f"Weights of {len(SEEN)} earlier symbols that fall with the distance, those of the asked "

@@ -25,6 +25,7 @@ from book.figures.marks import (
     significant,
     upright,
 )
+from book.names import display
 from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels, pick
 from lab.explore.style import SEQUENTIAL
 
@@ -85,8 +86,8 @@ def accuracy_places(encoder: str, *, recorded: Mapping[str, Mapping[str, Places]
     fig = panels(row, across=0.08, height=330, margin={"l": 12, "r": 12, "t": 56, "b": 12})
     return Drawn(
         fig,
-        f"Maps of the accuracy at 25 places of the canvas, encoder {encoder}; a frame holds the "
-        f"nine of the training. Means, read {', '.join(told)}.",
+        f"Maps of the accuracy at 25 positions of the canvas, {display(str(encoder))}; a frame "
+        f"holds the nine of the training. Means, read {', '.join(told)}.",
     )
 
 
@@ -315,15 +316,20 @@ def _differences() -> list[tuple[str, str, int, float]]:
     """Return words, method, number of test pictures and difference in percent, of what is known."""
     from book.verdicts import FAMILIES  # which reads the records
 
+    axial = display("axial")
     gap, *_ = FAMILIES["digits, less none"].found("digits axial")
-    found = [("none less axial, digits", "none", DIGITS, -100 * gap)]
+    found = [(f"{display('none')} less {axial}, digits", "none", DIGITS, -100 * gap)]
     for cell in FAMILIES["digits, less axial"].claims:
         name = cell.removeprefix("digits ")
         gap, *_ = FAMILIES["digits, less axial"].found(cell)
-        found.append((f"{name} less axial, digits", name.partition("-")[0], DIGITS, 100 * gap))
+        found.append(
+            (f"{display(name)} less {axial}, digits", name.partition("-")[0], DIGITS, 100 * gap)
+        )
     for where, (table, *rotary) in PUBLISHED.items():
         for name, top in zip(("axial", "mixed"), rotary, strict=True):
-            found.append((f"{name} less learned, {where}", name, IMAGENET, top - table))
+            found.append(
+                (f"{display(name)} less {display('learned')}, {where}", name, IMAGENET, top - table)
+            )
     return found
 
 

@@ -1,4 +1,4 @@
-"""Words that change places, hands of a clock, and what a bias says of a key that is far away."""
+"""Words in another order, hands of a clock, biases against distance, and accuracies."""
 
 from __future__ import annotations
 
@@ -22,12 +22,14 @@ from book.figures.marks import (
     significant,
     through,
 )
+from book.names import display, wrapped
 from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels
 from lab.explore.style import DIVERGING
 from stringlib import ALiBi, RoPE, Sinusoidal, T5Bias
 from stringlib.positions import geometric_frequencies
 
 __all__ = [
+    "METHODS",
     "POSITIONS",
     "WORDS",
     "asked_distance",
@@ -40,6 +42,14 @@ __all__ = [
 
 WORDS = ("dog", "bites", "man")
 POSITIONS = ("none", "causal mask", "sinusoid added", "ALiBi", "RoPE")
+METHODS = {
+    name: display(name)
+    for name in (
+        *("none", "sinusoidal", "learned", "alibi", "t5"),
+        *("kerple-log", "kerple-power", "rope"),
+    )
+}
+"""Names of the methods of the recorded study as readers see them."""
 DIM, SHOWN = 16, 6  # channels, and how many of them are drawn
 LARGEST = 44  # pixels across, the disc of weight 1
 FARTHEST = 128
@@ -55,7 +65,7 @@ def _attend(words: Sequence[str], positions: str) -> tuple[Tensor, Tensor]:
         x = Sinusoidal(DIM)(x, places)
     q, k, v = x @ to_qkv
     if positions == "RoPE":
-        q, k = (turned[0] for turned in RoPE(DIM)(q[None], k[None], places))
+        q, k = (rotated[0] for rotated in RoPE(DIM)(q[None], k[None], places))
     scores = q @ k.mT / DIM**0.5
     if positions == "ALiBi":
         scores = scores + ALiBi(8).double()(len(words), len(words))[0]  # the steepest head
@@ -68,12 +78,12 @@ def _attend(words: Sequence[str], positions: str) -> tuple[Tensor, Tensor]:
 def permuted_words(order: str, positions: str) -> Drawn:
     """Draw the attention between three words, and its output, in some order.
 
-    Left the weights, a row for each query, as discs of that area.  Right the first channels of each
-    word's output, and of the mean of the three.  The head prints how much a
-    word's own output has changed since ``dog bites man``.
+    On the left the weights, a row for each query, as discs whose area is the weight.  On the right
+    the first channels of each word's output, and of the mean of the three.  The title says by how
+    much the outputs differ from those for ``dog bites man``.
 
     Args:
-        order: The three words, with blanks between.
+        order: The three words, separated by blanks.
         positions: How positions enter, one of ``POSITIONS``.
 
     Returns:
@@ -110,7 +120,7 @@ def permuted_words(order: str, positions: str) -> Drawn:
             ),
             Panel(
                 [said],
-                f"outputs changed<br>by {change:.2f}, mean {of_mean:.2f}",
+                f"outputs changed by {change:.2f},<br>their mean by {of_mean:.2f}",
                 x=axis("channel", **CELLS, tickvals=list(range(SHOWN))),
                 y=downwards(4, tickvals=[*places, 3], ticktext=[*words, "mean"]),
             ),
@@ -121,9 +131,10 @@ def permuted_words(order: str, positions: str) -> Drawn:
     )
     return Drawn(
         fig,
-        f"Attention between the words {', '.join(words)}, in this order; positions: "
-        f"{positions}. Left the weights as discs, right a heat-map of each word's output and of "
-        f"their mean. Since the order dog, bites, man the output of a word has changed by at most "
+        f"One attention head that reads the words {', '.join(words)}, in this order; position "
+        f"information: {positions}. On the left a disc for each pair of words, whose area is the "
+        f"attention weight; on the right a heat-map of each word's output and of their mean. "
+        f"Compared with the order dog, bites, man, the output of a word differs by at most "
         f"{change:.2f}, and the mean by {of_mean:.2f}.",
     )
 
@@ -133,9 +144,9 @@ def _curves(slope: Tensor, r1: Tensor, r2: Tensor, power: Tensor) -> dict[str, T
     """Return method → bias at the distances 0 … FARTHEST."""
     distances = torch.arange(FARTHEST + 1).double()
     log = -r1 * torch.log1p(r2 * distances)
-    with torch.random.fork_rng(devices=[]):  # it starts at random: not with the reader's numbers
+    with torch.random.fork_rng(devices=[]):  # its random start leaves the reader's generator alone
         of = T5Bias(1, bidirectional=False).buckets(distances.long())
-    first, end = ((of[:, None] > of).sum(-1), (of[:, None] >= of).sum(-1))  # of its bucket
+    first, end = ((of[:, None] > of).sum(-1), (of[:, None] >= of).sum(-1))  # of each bucket
     total = torch.cat([log[:1], log.cumsum(0)])
     return {
         "alibi": -(2**-slope) * distances,
@@ -148,25 +159,21 @@ def _curves(slope: Tensor, r1: Tensor, r2: Tensor, power: Tensor) -> dict[str, T
 def bias_curves(slope: int, r1: float, r2: float, power: float) -> Drawn:
     """Draw four biases against the distance of the key.
 
-    ALiBi is a line, KERPLE a power or a logarithm.  T5 learns one number for
-    each bucket of distances: here each is the mean of KERPLE's logarithm over
-    its bucket, to show the buckets.
+    ALiBi is linear, KERPLE a power or a logarithm.  T5 learns one number for
+    each bucket of distances.  To show the buckets, each number is the mean of
+    KERPLE's logarithm over its bucket here.
 
     Args:
-        slope: ALiBi's slope is 1 over 2 to this power.
+        slope: ALiBi's slope is 2 to the power of minus this number.
         r1: Factor of both KERPLE biases.
         r2: KERPLE's logarithm is −r1 log(1 + r2 Δ).
         power: KERPLE's power is −r1 Δ to this power, between 0 and 2.
 
     Returns:
-        A figure with one line a method.
+        A figure with one line per method.
     """
-    names = {
-        "alibi": "ALiBi",
-        "kerple-power": "KERPLE power",
-        "t5": "T5 buckets, following log",
-        "kerple-log": "KERPLE log",
-    }
+    names = {name: display(name) for name in ("alibi", "kerple-power", "t5", "kerple-log")}
+    names["t5"] += ", means of KERPLE (logarithmic)"
     curves = _curves(slope, r1, r2, power)
     lines = [
         line(
@@ -185,25 +192,25 @@ def bias_curves(slope: int, r1: float, r2: float, power: float) -> Drawn:
         height=400,
         margin={"t": 14, "b": 104},
         xaxis=axis("distance |Δ| (tokens)", 0, 128),
-        yaxis=axis("bias", -10, 0.3),
+        yaxis=axis("bias b(Δ)", -10, 0.3),
     )
     return Drawn(
         go.Figure(lines, axes),
-        "Bias against distance from 0 to 128. At distance 64 ALiBi, a line, is "
-        f"{far['alibi']:.1f}, KERPLE's power {far['kerple-power']:.1f} and its logarithm "
-        f"{far['kerple-log']:.1f}. T5's "
-        "staircase follows the logarithm in steps of one token up to 16, then in longer ones; the "
-        "last begins at 113.",
+        "The bias of four methods against the distance of the key, from 0 to 128 tokens. At "
+        f"distance 64 the bias of ALiBi, a straight line, is {far['alibi']:.1f}, that of KERPLE "
+        f"with a power {far['kerple-power']:.1f}, and with a logarithm {far['kerple-log']:.1f}. "
+        "The bias of T5 is a staircase, drawn here along the logarithm: its steps are one token "
+        "long up to distance 16 and then get longer; the last step begins at 113.",
     )
 
 
-PLACES = 96  # positions s of the curve
-GAP = 10  # places to the one that the title speaks of
+PLACES = 96  # number of positions s of the curve
+GAP = 10  # tokens to the two positions whose inner product the title gives
 
 
 @computed
 def _hands(position: Tensor) -> dict[str, Tensor]:
-    """Return the hands of a sinusoidal vector, and its inner products with those of all places."""
+    """Return a sinusoidal vector as hands, and its inner products with those of all positions."""
     angles = position * geometric_frequencies(DIM // 2)
     hand = torch.stack([angles.cos(), angles.sin()], -1)
     feet = torch.stack([2.4 * torch.arange(DIM // 2), torch.zeros(DIM // 2)], -1).double()
@@ -216,23 +223,23 @@ def _hands(position: Tensor) -> dict[str, Tensor]:
 
 
 def clock_hands(position: int) -> Drawn:
-    """Draw the sinusoidal vector of a position as hands, and its products: :eq:`eq-abs-gram`.
+    """Draw a sinusoidal vector as hands of clocks, and its inner products, :eq:`eq-abs-gram`.
 
     Args:
         position: t.
 
     Returns:
-        A figure of eight dials above, fast to slow, and of the inner products below.
+        A figure of eight dials, from fast to slow, above the inner products.
     """
     found = _hands(position)
-    speeds = geometric_frequencies(DIM // 2)
-    away = speeds.mul(GAP).cos().sum().item()
+    frequencies = geometric_frequencies(DIM // 2)
+    away = frequencies.mul(GAP).cos().sum().item()
     dials = [circle(2.4 * j) for j in range(DIM // 2)]
     colour = COLOURS["sinusoidal"]
     hidden: dict[str, Any] = {"visible": False, "fixedrange": True}
     fig = panels(
         Panel(
-            [through(found["hands"], colour, width=3, customdata=significant(speeds, 6))],
+            [through(found["hands"], colour, width=3, customdata=significant(frequencies, 6))],
             x=axis(low=-1.3, high=2.4 * 7 + 1.3, **hidden),
             y=axis(low=-1.3, high=1.3, **hidden),
             shapes=dials,
@@ -244,7 +251,7 @@ def clock_hands(position: int) -> Drawn:
                 dots([position], [DIM / 2], colour),
                 dots(found["others"], [away, away], PALETTE["grey"]),
             ],
-            f"with itself {DIM / 2:g}, {GAP} places away {away:.2f}",
+            f"with itself {DIM / 2:g}, with {GAP} tokens away {away:.2f}",
             x=axis("position s", -1, PLACES),
             y=axis("inner product", -1, 8.8, dtick=2),
         ),
@@ -255,19 +262,20 @@ def clock_hands(position: int) -> Drawn:
     )
     return Drawn(
         fig,
-        f"The sinusoidal vector of position {position:g} as hands of eight dials, fast to slow. "
-        f"Below, its inner products with those of positions 0 to {PLACES - 1}: a hill that is "
-        f"{DIM / 2:g} high at {position:g}, {away:.2f} at {GAP} places away on both sides, and "
-        "moves with the position without a change.",
+        f"The sinusoidal vector of position {position:g} as the hands of eight dials, from the "
+        "highest frequency to the lowest. Below, its inner products with the vectors of positions "
+        f"0 to {PLACES - 1}: a hill with the height {DIM / 2:g} at position {position:g} and "
+        f"{away:.2f} at {GAP} tokens on both sides. The hill moves with the position and keeps its "
+        "shape.",
     )
 
 
-FAR = 48  # keys in sight
+FAR = 48  # number of keys
 
 
 @computed
 def _asked(distance: Tensor) -> dict[str, Tensor]:
-    """Return the weights of equal keys under a rotation that asks for a distance."""
+    """Return the weights of equal keys for a rotated query that requests a distance."""
     away = torch.arange(FAR, dtype=torch.float64)
     waves = ((away - distance)[:, None] * geometric_frequencies(16, 100.0)).cos().mean(-1)
     weights = (16 * waves).softmax(-1)
@@ -277,16 +285,17 @@ def _asked(distance: Tensor) -> dict[str, Tensor]:
 
 
 def asked_distance(distance: int) -> Drawn:
-    r"""Draw the weights of equal keys, under a bias and for a query that asks for a distance.
+    r"""Draw the weights of equal keys with a bias, and for a query that requests a distance.
 
-    A bias has the same ones for every query, :eq:`eq-bias-ratio`; here it is ALiBi's of slope
-    ½. The rotated query is :math:`R(-m)k`, with :math:`|k|^2/\sqrt d = 16`.
+    With a bias the weights are the same for every query, :eq:`eq-bias-ratio`; here the bias is
+    that of ALiBi with slope ½. The rotated query is :math:`R(-m)k`, with
+    :math:`|k|^2/\sqrt d = 16`.
 
     Args:
-        distance: m that the query asks for.
+        distance: m that the query requests.
 
     Returns:
-        A figure of two curves over the distance.
+        A figure of two curves against the distance.
     """
     found = _asked(distance)
     biased = (-torch.arange(FAR, dtype=torch.float64) / 2).softmax(-1)
@@ -301,23 +310,23 @@ def asked_distance(distance: int) -> Drawn:
     axes = layout(
         height=340,
         margin={"l": 54, "r": 14, "t": 44, "b": 84},
-        title_text=f"asks {distance:.0f} back: rotated {rotated:.2f}, bias {kept:.2f}",
-        xaxis=axis("distance of the key", -1, FAR),
-        yaxis=axis("weight", 0, 0.6, dtick=0.2),
+        title_text=f"weight at distance {distance:.0f}: rotated {rotated:.2f}, bias {kept:.2f}",
+        xaxis=axis("distance of the key (tokens)", -1, FAR),
+        yaxis=axis("attention weight", 0, 0.6, dtick=0.2),
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"Weights of {FAR} equal keys against their distance. With a bias they fall from "
-        f"{biased[0]:.2f} at distance 0, whatever is asked, and are {kept:.2f} at distance "
-        f"{distance:.0f}. A rotated query that asks for it gives that key {rotated:.2f}, and no "
-        "other more.",
+        f"Attention weights of {FAR} equal keys against their distance from the query. With a bias "
+        f"the weights fall from {biased[0]:.2f} at distance 0, whatever the query requests; at "
+        f"distance {distance:.0f} the weight is {kept:.2f}. A rotated query that requests distance "
+        f"{distance:.0f} gives that key the weight {rotated:.2f}, and no other key a larger one.",
     )
 
 
 def looked_back(
     test: str, *, recorded: Mapping[str, Mapping[str, Mapping[str, Sequence[float | None]]]]
 ) -> Drawn:
-    """Draw the accuracies of every method on both tasks, seed by seed, in one of the tests.
+    """Draw the accuracy of every method and seed on both tasks, in one of the tests.
 
     Args:
         test: A name in ``recorded``.
@@ -327,15 +336,20 @@ def looked_back(
         A figure of a row for each method, with its mean on the right, in a panel for each task.
     """
     row: list[Panel] = []
-    told = []
+    spoken = []
     for task, found in recorded[str(test)].items():
         places = list(range(len(found)))
         beside = torch.linspace(-0.26, 0.26, max(map(len, found.values()))).tolist()
         means = [None if None in a else sum(filter(None, a)) / len(a) for a in found.values()]
         numbers = ["none" if mean is None else f"{mean:.2f}" for mean in means]
-        said = ", ".join(f"{name} {n}" for name, n in zip(found, numbers, strict=True))
-        told.append(f"{task}: {said}")
-        labels: dict[str, Any] = {"showticklabels": False} if row else {"ticktext": list(found)}
+        names = [display(name) for name in found]
+        said = ", ".join(f"{name} {n}" for name, n in zip(names, numbers, strict=True))
+        spoken.append(f"{task}: {said}")
+        labels: dict[str, Any] = (
+            {"showticklabels": False}
+            if row
+            else {"ticktext": [wrapped(name, 16) for name in names]}
+        )
         seeds = dots(
             rounded([a for seeds in found.values() for a in seeds]),
             rounded([at + dy for at in places for dy in beside]),
@@ -349,26 +363,27 @@ def looked_back(
             Panel(
                 [seeds, mean],
                 task,
-                x=axis("accuracy", 0, 1.5, tickvals=[0, 0.5, 1]),
+                x=axis("accuracy", 0, 1.75, tickvals=[0, 0.5, 1]),
                 y=downwards(len(found), tickvals=places, **labels),
             )
         )
-    fig = panels(row, across=0.05, height=350, margin={"l": 92, "r": 8, "t": 34, "b": 48})
+    fig = panels(row, across=0.05, height=350, margin={"l": 118, "r": 8, "t": 34, "b": 48})
     return Drawn(
         fig,
-        f"Accuracy in the test {test}: a dot for each seed of each method, and their mean beside "
-        f"them. {'; '.join(told)}.",
+        f"Accuracy on the tasks previous and asked in the test {test}: a dot for each of the five "
+        f"seeds of each method, and at the right their mean. {'; '.join(spoken)}. A method without "
+        "an accuracy has none because its table has no rows for these positions.",
     )
 
 
-NEAR = 8  # the nearest of the keys in sight
+NEAR = 8  # number of the nearest keys whose weights are summed
 
 
 @computed
 def _divided(channels: Tensor) -> dict[str, Tensor]:
-    """Return the weights of equal keys under a bias, as it is and divided, and the nearest share.
+    """Return the weights of equal keys with a bias, as it is and divided, and the nearest share.
 
-    A program would store the distances.
+    The distances are computed, because a program for the page would store a constant.
     """
     away = (0 * channels + 1).expand(FAR).cumsum(0) - 1
     bias = torch.stack([-away.log1p(), -away.log1p() / channels.sqrt()])
@@ -377,16 +392,16 @@ def _divided(channels: Tensor) -> dict[str, Tensor]:
 
 
 def divided_bias(channels: int) -> Drawn:
-    r"""Draw what equal keys weigh when the bias is divided by :math:`\sqrt d` as the scores are.
+    r"""Draw the weights of equal keys when the bias is divided by :math:`\sqrt d` like the scores.
 
-    Added as :eq:`eq-bias-softmax` says, and inside of the division; the bias is the logarithm of
-    :eq:`eq-bias-kerple` with both numbers 1.
+    One curve adds the bias after the division, :eq:`eq-bias-softmax`, the other before it. The
+    bias is the logarithm of :eq:`eq-bias-kerple` with both numbers 1.
 
     Args:
-        channels: d of a head.
+        channels: Number d of channels of a head.
 
     Returns:
-        A figure of two curves over the distance.
+        A figure of two curves against the distance.
     """
     found = _divided(channels)
     (right, wrong), (kept, lost) = found["weights"], found["near"]
@@ -398,13 +413,14 @@ def divided_bias(channels: int) -> Drawn:
     axes = layout(
         height=340,
         margin={"l": 54, "r": 14, "t": 44, "b": 84},
-        title_text=f"the nearest {NEAR} get {kept:.0%}, divided {lost:.0%}",
-        xaxis=axis("distance of the key", -1, FAR),
-        yaxis=axis("weight", 0, 0.25, dtick=0.1),
+        title_text=f"nearest {NEAR} keys: {kept:.0%}, if divided {lost:.0%}",
+        xaxis=axis("distance of the key (tokens)", -1, FAR),
+        yaxis=axis("attention weight", 0, 0.25, dtick=0.1),
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"Weights of {FAR} equal keys against their distance, with a logarithmic bias. As it is, "
-        f"the nearest {NEAR} get {kept:.0%}. Divided by the root of {channels:.0f} channels it is "
-        f"flatter, and they get {lost:.0%}.",
+        f"Attention weights of {FAR} equal keys against their distance, with a logarithmic bias. "
+        f"With the bias as it is, the nearest {NEAR} keys get {kept:.0%} of the weight. If the "
+        f"bias is divided by the square root of {channels:.0f} channels, the weights are flatter, "
+        f"and the same keys get {lost:.0%}.",
     )

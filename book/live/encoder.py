@@ -17,6 +17,15 @@ from stringlib.encoders.string import Phases
 from stringlib.kernels.rotation import unit_phases
 
 HALF = False  # frequencies need every digit that they have
+ALT = (
+    "The instrument with the frequencies of RoPE: 32 pairs, their frequencies as lines on a "
+    "logarithmic axis with eight handles. Below, the score of a word with itself falls from 1 at "
+    "distance 1 to about 0 at 10,000, with the horizon at 22, and two maps on a grid show a cross "
+    "for axial pairs and a hill for pairs of all directions. On the right, maps of attention "
+    "among 13 words: rotated, the map is the same from position 0 and from 1,000; with added "
+    "sinusoids it changes by up to 28 points."
+)
+"""What the poster shows."""
 HEAD_DIM, PAIRS, WORDS, SIDE = 64, 32, 16, 15
 FARTHEST = 100_000
 NEAR = 0.12

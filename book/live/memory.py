@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from book.live.steps import Stepped, about, trained
+from book.names import display
 from book.recorded import about as told
 from book.recorded import measured, score
 from lab.explore.style import COLOURS
@@ -15,6 +16,14 @@ from lab.program import Traced
 from results import page_recall as study
 
 HALF = True
+ALT = (
+    "Nine pairs of keys and values, g4 h2 h5 a2 c1 d1 a4 b5 d4, and the question for d, which had "
+    "1 and then 4. Six memories answer, each with a table of what it says to every key and a "
+    "picture of the numbers that it keeps: Softmax + RoPE, SSD decay, GLA decay and the delta "
+    "rule say 4, the latest value; linear attention without a decay and FAVOR+ say 1, an old one, "
+    "with about half of the weight."
+)
+"""What the poster shows."""
 LISTED = 9
 """Pairs of the list that the page begins with: there is room for three more."""
 
@@ -84,7 +93,8 @@ def data() -> dict[str, Any]:
         "asked": asked,
         "seeds": len(scores["once"]["sum"]),
         "memories": {
-            name: about(one, COLOURS[SHOWN[name]])
+            name: {"title": display(name)}
+            | about(one, COLOURS[SHOWN[name]])
             | {kind: told(by_name[name]) for kind, by_name in scores.items()}
             for name, one in memories().items()
         },

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from book.names import display
 from lab.explore.style import COLOURS
 from lab.program import Traced, traced
 from lab.records import read_record
@@ -17,6 +18,14 @@ from lab.weights import unpack
 from results import page_digits as study
 
 HALF, RUNS = True, study.STUDY.seeds
+ALT = (
+    "A handwritten 3 stands at the lower right of a canvas, outside of the square of the "
+    "training. Beside it are the answers of six vision transformers, each with a map of the "
+    "positions where it is right: Axial RoPE, Circulant-STRING and ReLU attention with "
+    "Circulant-STRING say 3; the model without positions and the one with a learned table say 7, "
+    "FAVOR+ with Axial RoPE says 2."
+)
+"""What the poster shows."""
 RECORD = Path(study.__file__).with_suffix(".json")
 OF_A_CLASS = 4
 """How many digits of each class the page has, the first of the test set."""
@@ -126,6 +135,7 @@ def data() -> dict[str, Any]:
     for name, options in study.CELLS.items():
         scores = [run["scores"] for run in record["data"]["cells"][name]["runs"]]
         methods[name] = {
+            "title": display(name),
             "note": NOTES.get(name) or f"rotation {options['rotate']} φ",
             "colour": COLOURS[options.get("encoder", "none")],
             "linear": "attention" in options,

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 from book.live.steps import Stepped, about, trained
+from book.names import display
 from book.recorded import about as told
 from book.recorded import measured
 from lab.explore.style import COLOURS
@@ -14,6 +15,14 @@ from lab.program import Traced
 from results import page_text as study
 
 HALF = True
+ALT = (
+    'The text "A silver moth crossed the harbour at noon, and sang." twice, as five language '
+    "models read it, each byte marked by its surprise. In bits per byte, the first time and the "
+    "second: Softmax + RoPE 4.33 and 0.42, FAVOR+ with RoPE 3.77 and 1.90, SSD decay 4.50 and "
+    "2.23, GLA decay 4.16 and 2.68, gated delta rule 3.99 and 3.92. Below each text stand what "
+    "the model expects next and how many bytes it keeps per layer."
+)
+"""What the poster shows."""
 WRITTEN = 64
 """Bytes that a model writes on."""
 
@@ -42,7 +51,7 @@ def programs() -> dict[str, Traced]:
 
 
 def spent(kind: str) -> Callable[[Any], float]:
-    """Return the measure of a run's bits a byte."""
+    """Return the measure of a run's bits per byte."""
     return lambda run: float(run["bits"][kind])
 
 
@@ -55,7 +64,8 @@ def data() -> dict[str, Any]:
         "text": 2 * PASSAGE,
         "seeds": len(bits["plain"]["GLA"]),
         "models": {
-            name: about(one, COLOURS[SHOWN[name]])
+            name: {"title": display(name)}
+            | about(one, COLOURS[SHOWN[name]])
             | {kind: told(by_name[name]) for kind, by_name in bits.items()}
             for name, one in models().items()
         },

@@ -13,12 +13,12 @@ from results import copy_distance, copy_rates, language_simplex, repeats
 
 
 def percent(bits: float) -> float:
-    """Return by how many percent a difference of bits a byte changes the perplexity."""
+    """Return by how many percent a difference of bits per byte changes the perplexity."""
     return 100 * (perplexity(bits) - 1)
 
 
 SOFTMAX = "softmax, RoPE"
-BITS = partial(Family, unit="bits a byte", less=True)
+BITS = partial(Family, unit="bits per byte", less=True)
 COPIES = partial(BITS, record="copy_distance", runs=measures.copies)
 MIXED = f"{{}} {copy_rates.BESIDE}, alone"
 PERPLEXITY = partial(Family, unit="% of perplexity", less=True, shown=percent)

@@ -16,7 +16,7 @@ class Measure:
 
     Attributes:
         record: The study, or several, with commas between.
-        runs: Returns it: cell → one number a seed.
+        runs: Returns it: cell → one number per seed.
         unit: What stands behind a number.
     """
 
@@ -25,7 +25,7 @@ class Measure:
     unit: str = ""
 
 
-BITS = partial(Measure, unit="bits a byte")
+BITS = partial(Measure, unit="bits per byte")
 MEASURES = {
     "right, rows drawn anew": Measure("recall_redraw", measures.drawn_anew),
     "right, at the best rate": Measure("recall_success, recall_many", measures.recalled),

@@ -36,8 +36,8 @@ class Table:
         ...       caption="Recall", digits=2, marked=["RoPE"])
         Recall
         encoder  accuracy
-        none     0.12 (0.10 to 0.14)
-        RoPE     0.90 (0.85 to 0.95)  <
+        none     0.12 [0.10, 0.14]
+        RoPE     0.90 [0.85, 0.95]  <
     """
 
     def __init__(
@@ -97,11 +97,11 @@ class Table:
 
     def _line(self, cell: Cell) -> str:
         value, between = self._text(cell)
-        return f"{value} ({between})" if between else value
+        return f"{value} {between}".rstrip()
 
     def _text(self, cell: Cell) -> tuple[str, str]:
         """Return a cell's value, and its interval if it has one."""
         if isinstance(cell, tuple):
             mean, low, high = (f"{number:.{self.digits}f}" for number in cell)
-            return mean, f"{low} to {high}"
+            return mean, f"[{low}, {high}]"
         return (f"{cell:.{self.digits}f}" if isinstance(cell, float) else str(cell)), ""

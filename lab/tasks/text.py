@@ -21,7 +21,7 @@ def python_topics() -> bytes:
 
     Its topics in alphabetical order, with an empty line between them. The text differs a little
     from one version of Python to the next, in length too: about 466,000 bytes in Python 3.11.
-    Numbers of bits a byte compare only when taken with the same text; a record of a study names
+    Numbers of bits per byte compare only when taken with the same text; a record of a study names
     the version.
     """
     from pydoc_data.topics import topics
@@ -30,7 +30,7 @@ def python_topics() -> bytes:
 
 
 class Text(Task):
-    """Name each next byte; the score is in bits a byte, :eq:`eq-bits-per-byte`.
+    """Name each next byte; the score is in bits per byte, :eq:`eq-bits-per-byte`.
 
     The end of the text is the test set. It is read in windows, for each of ``test_lengths`` one
     test set with that name (``"128"``), and the same bytes are asked for at every length, as many

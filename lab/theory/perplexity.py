@@ -7,13 +7,13 @@ from stringlib.spec import Positive, checked
 
 @checked
 def perplexity(bits: float, unit: Positive = 1.0) -> float:
-    """Return the perplexity of a model by its bits a byte, :eq:`eq-perplexity`.
+    """Return the perplexity of a model by its bits per byte, :eq:`eq-perplexity`.
 
     It is the number of equally likely answers that would be as hard to guess. Models with
-    different units, such as bytes and words, compare in bits a byte alone.
+    different units, such as bytes and words, compare in bits per byte alone.
 
     Args:
-        bits: Bits a byte, :eq:`eq-bits-per-byte`. Of two models the difference, which gives the
+        bits: Bits per byte, :eq:`eq-bits-per-byte`. Of two models the difference, which gives the
             quotient of their perplexities.
         unit: Bytes of what the perplexity is of: 1 for a byte, the mean length for a word.
     """

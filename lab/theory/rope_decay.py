@@ -174,11 +174,11 @@ def corput_bound(speeds: Floats[Tensor, "... values"]) -> Tensor:
     variation. If :math:`\varphi'` is monotone and of one sign, that is :math:`c(\max|\varphi'|)`.
 
     Args:
-        speeds: :math:`\varphi'` in turns a step, in order, ``(..., values)``: at both ends, where
+        speeds: :math:`\varphi'` in turns per step, in order, ``(..., values)``: at both ends, where
             it turns back and on both sides of a jump. What lies between is monotone.
 
     Returns:
-        float64, ``(...)``; infinite if a speed reaches one turn a step.
+        float64, ``(...)``; infinite if a speed reaches one turn per step.
 
     Source:
         van der Corput 1921 with another constant, as lemma 4.8 of Titchmarsh 1986.

@@ -31,7 +31,7 @@ def interval(values: Sequence[float], comparisons: int = 1) -> tuple[float, floa
     1, are not normal: the interval can reach beyond the wall and is then no more than a warning.
 
     Args:
-        values: One number a run, at least two.
+        values: One number per run, at least two.
         comparisons: How many such intervals are looked at together. All of them hold their means
             at once with 95 %, by Bonferroni: each has the level 1 − 0.05/comparisons.
 
@@ -57,7 +57,7 @@ def difference(
     it does to both of them cancels.
 
     Args:
-        values: One number a run of one method, at least two.
+        values: One number per run of one method, at least two.
         others: As many of the other, in the same order of seeds.
         comparisons: As for :func:`interval`. A difference whose interval excludes 0 alone, but not
             among the comparisons that it was picked from, is suggestive and no more.
@@ -83,7 +83,7 @@ def unpaired(
     """Return the difference of the means of runs that share nothing, and its interval, by Welch.
 
     Args:
-        values: One number a run of one method, at least two.
+        values: One number per run of one method, at least two.
         others: Of the other, at least two.
         comparisons: As for :func:`interval`.
 

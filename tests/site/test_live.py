@@ -257,7 +257,7 @@ def test_a_digit_is_moved_by_keys_and_pointer_and_a_link_keeps_it(still: Any) ->
     images, labels = move.digits()
     shown, *end = move.told_apart()
     assert place(box) == tuple(end)
-    assert "no digit stood in training" in box.locator(".live-said").inner_text()
+    assert "there were no digits at this position" in box.locator(".live-said").inner_text()
     digit = box.locator(".live-digit")
     digit.press("ArrowLeft")
     digit.press("Shift+ArrowUp")
@@ -290,7 +290,7 @@ def test_a_patch_shows_where_it_looks(still: Any) -> None:
     maps = box.locator(".live-places").first
     box.locator(".live-digit").press("Enter")
     page.wait_for_function(
-        "document.querySelector('#live-move .live-places').ariaLabel.includes('looks most')"
+        "document.querySelector('#live-move .live-places').ariaLabel.includes('attends most')"
     )
     patch = box.locator(".live-patch")
     assert patch.evaluate("patch => patch === document.activeElement")
@@ -338,11 +338,11 @@ def test_a_drawn_digit_is_read(still: Any) -> None:
     drag(page, straight((x, y - far), (x - 3, y + far)))
     box.get_by_role("button", name="Use it").click()
     page.wait_for_function("location.hash.includes('ink=')")
-    assert "Taken for a 1" in box.locator(".live-said").inner_text()
+    assert "counts as a 1" in box.locator(".live-said").inner_text()
     page.reload()
     begin(page)
     page.wait_for_function(
-        "document.querySelector('#live-move .live-said').innerText.includes('Taken for a 1')"
+        "document.querySelector('#live-move .live-said').innerText.includes('counts as a 1')"
     )
 
 
@@ -435,12 +435,12 @@ def test_a_text_is_read_and_written_on(page: Any) -> None:
             assert float(there[2]) == pytest.approx(again, abs=0.06)
     box.get_by_role("textbox").fill("abcd")
     rested(page, "write", "abcd|0")
-    assert box.locator(".live-said").inner_text().startswith("Bits a byte: softmax, RoPE ")
-    box.get_by_role("button", name="Say it twice").click()
+    assert box.locator(".live-said").inner_text().startswith("Bits per byte: Softmax + RoPE ")
+    box.get_by_role("button", name="Repeat the text").click()
     rested(page, "write", "abcdabcd|0")
-    assert "4.4 kB a layer, 512 bytes more" in box.locator(".live-score").first.inner_text()
+    assert "4.4 kB per layer, 512 bytes more" in box.locator(".live-score").first.inner_text()
     box.get_by_role("slider").press("End")
-    box.get_by_role("button", name="Write on").click()
+    box.get_by_role("button", name="Continue the text").click()
     rested(page, "write", f"abcdabcd|{write.WRITTEN}")
     wrote = box.locator(".live-bytes").evaluate_all(LINES)
     assert len(set(wrote)) == len(write.models())
@@ -448,7 +448,7 @@ def test_a_text_is_read_and_written_on(page: Any) -> None:
     page.reload()
     rested(page, "write", f"abcdabcd|{write.WRITTEN}")
     assert wrote == box.locator(".live-bytes").evaluate_all(LINES)
-    box.get_by_role("button", name="Draw again").click()
+    box.get_by_role("button", name="Sample again").click()
     page.wait_for_function(OTHERWISE, arg=wrote)
     box.get_by_role("button", name="Reset").click()
     rested(page, "write", f"{2 * passage}|0")

@@ -166,10 +166,10 @@ def test_a_hit_says_where_it_is_and_opens_there(fresh: Reader, site: Path) -> No
     assert f"places for “{query}”" in page.locator(".search-summary").inner_text()
     assert hit.locator("mark").first.inner_text().lower() == "exact"
     target = hit.locator("a").get_attribute("href")
-    assert re.match(r"book/choose\.html#constant-memory-while-writing:~:text=", target)
+    assert re.match(r"book/choose\.html#constant-memory-during-generation:~:text=", target)
     hit.locator("a").click()
     page.wait_for_url("**/choose.html*")
-    assert page.locator("#constant-memory-while-writing").first.is_visible()
+    assert page.locator("#constant-memory-during-generation").first.is_visible()
 
 
 def test_excerpts_have_no_tex_and_a_page_no_more_than_three(window: Reader) -> None:
