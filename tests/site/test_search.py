@@ -26,7 +26,6 @@ notebooks/22_length_extrapolation: longer context than training
 notebooks/23_speed: flash attention speed; memory of attention
 book/symptoms: NaN in linear attention; loss fine but lookups fail
 book/symptoms: decoding differs from forward pass
-book/symptoms: denominator negative linear attention
 notebooks/04_rope_2d_3d: 3d; 2d rope for vision transformer; which encoder for point clouds
 book/running: in the cloud
 notebooks/18_delta_rule: kimi linear; parity state tracking; DeltaWeight; Yang DeltaNet chunk
@@ -37,7 +36,6 @@ notebooks/10_linear_attention: state space model; Katharopoulos
 notebooks/12_circulant_favor: circulant matrix eigenvalues
 notebooks/21_language_model: hybrid model; why is softmax better at copying
 book/released_models: load a huggingface model; timm vit rope; replace rope in pretrained model
-book/released_models: left padding
 notebooks/20_vision_transformer: class token position
 book/exercises: exercise solutions
 notebooks/24_in_models: cross attention
@@ -47,16 +45,17 @@ book/new: cite this book
 """
 AMONG_TWO = """
 book/bring_your_own: contribute a method
-notebooks/23_speed: how fast is linear attention
 notebooks/14_toeplitz_rpe: unit norm queries
 notebooks/13_cosformer: 2202.08791
-book/choose: fine-tune higher resolution; a roatry encoder for images
-book/symptoms: my performer with rope is worse
+book/choose: fine-tune higher resolution
+book/symptoms: my performer with rope is worse; denominator negative linear attention
+book/released_models: left padding
 book/training: learning rate of rope frequencies
 """
 """The page that is found first or second, and what is asked."""
 AMONG_THREE = """
 book/bring_your_own: custom encoder
+book/choose: a roatry encoder for images
 book/corrections: errors in the paper
 book/notation: symbol kappa
 book/released_models | notebooks/24_in_models: add an encoder to a pretrained model
@@ -95,7 +94,7 @@ notebooks/22_length_extrapolation: long context; needle in a haystack; length ge
 notebooks/22_length_extrapolation: effective context window; passkey retrieval
 notebooks/22_length_extrapolation | notebooks/03_rope_decay: train short test long
 notebooks/23_speed: flash attention; throughput; inference latency; gpu memory out of memory
-notebooks/23_speed: tokens per second
+notebooks/23_speed: tokens per second; how fast is linear attention
 notebooks/23_speed | notebooks/09_string_at_inference: kv cache
 notebooks/24_in_models: qwen mrope
 """
