@@ -125,7 +125,7 @@ def favor_error(length: float, size: int, kind: str) -> Drawn:
         return line(sizes, error, colour, name, width=2, dash=dash, hover=hover)
 
     errors = [
-        curve("iid", grey, "independent rows, formula", "dash"),
+        curve("iid", grey, f"{display('favor-iid')}, formula", "dash"),
         curve(kind, colour, "its formula"),
         dots(
             sizes,
@@ -197,8 +197,10 @@ def cosine_errors(length: float, features: int) -> Drawn:
         "positive": COLOURS["favor-iid"],
         "hyperbolic": COLOURS["hyperbolic"],
     }
+    called = {kind: display(kind) for kind in ("trigonometric", "hyperbolic")}
+    called["positive"] = display("favor-iid")
     lines = [
-        line(COSINES, errors, colours[kind], kind, hover="cosine %{x}: %{y:.3g}")
+        line(COSINES, errors, colours[kind], called[kind], hover="cosine %{x}: %{y:.3g}")
         for kind, errors in found.items()
     ]
     ticks = {"tickvals": [0.01, 0.1, 1, 10, 100], "ticktext": ["0.01", "0.1", "1", "10", "100"]}
