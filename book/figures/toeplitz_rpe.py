@@ -476,8 +476,8 @@ def own_kind_votes(factor: float) -> Drawn:
                 line(rounded(factors), rounded(curve), grey, hover="×%{x:.3g}: %{y:.2f}"),
                 dots([factor], [found["share"]], red, size=17),
                 *(
-                    dots([x], [y], COLOURS[drawn_as(name)], display(name), size=10, symbol="diamond",
-                         hover="×%{x:.3g}: %{y:.3f}")
+                    dots([x], [y], COLOURS[drawn_as(name)], display(name), size=10,
+                         symbol="diamond", hover="×%{x:.3g}: %{y:.3f}")
                     for name, (x, y) in RECORDED.items()
                 ),
             ],
