@@ -45,7 +45,6 @@ TO_COME = {
     "16_gating",
     "17_decay_and_state",
     "20_vision_transformer",
-    "22_length_extrapolation",
 }
 """Chapters that are not yet written in the plain form."""
 
