@@ -31,7 +31,7 @@ OPENING = (
     "It takes",
 )
 TO_COME = {
-    *("02_rope", "03_rope_decay", "04_rope_2d_3d", "05_string"),
+    *("03_rope_decay", "04_rope_2d_3d", "05_string"),
     *("06_circulant_string", "07_cayley_string", "08_reflections", "09_string_at_inference"),
     *("10_linear_attention", "11_favor_plus", "12_circulant_favor", "13_cosformer"),
     *("14_toeplitz_rpe", "15_rotations_meet_linear_attention", "16_gating"),
