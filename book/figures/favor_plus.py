@@ -282,9 +282,9 @@ def orthogonal_gains(features: int, square: float) -> Drawn:
     axes = layout(
         height=380,
         margin={"b": 110},
-        title_text=f"orthogonal {one:.0%} of the squared error, hyperbolic {both:.0%}",
+        title_text=f"orthogonal {one:.0%}, hyperbolic {both:.0%}",
         xaxis=axis("‖z‖²", 0, 8),
-        yaxis=axis("squared error / that of independent rows", 0, 1.08, tickformat=".0%"),
+        yaxis=axis("share of the squared error", 0, 1.08, tickformat=".0%"),
     )
     return Drawn(
         go.Figure(drawn, axes),
@@ -458,7 +458,7 @@ def redrawn_means(
     errors = [0.003, 0.01, 0.03, 0.1, 0.3, 1]
     axes = layout(
         height=360,
-        title_text=f"{draws[-1]:,} draws: mean of weights {weights:g}, of estimates {estimates:g}",
+        title_text=f"after {draws[-1]:,} draws: {weights:g} and {estimates:g}",
         xaxis=axis(
             "number of draws of W", -0.1, 3.72, type="log", tickvals=ticks,
             ticktext=[f"{n:,}" for n in ticks],
@@ -554,7 +554,7 @@ def causal_habits(factor: float) -> Drawn:
     ]
     axes = layout(
         height=400,
-        title_text=f"with both habits earlier outputs are off by up to {habits:.2f}",
+        title_text=f"both habits: errors up to {habits:.2f}",
         xaxis=axis("position", 0.7, TOKENS + 0.3, dtick=1),
         yaxis=axis("output", -1.1, 1.1, dtick=0.5),
         margin={"b": 110},
