@@ -11,6 +11,7 @@ from benchmarks.goals import MODES
 from benchmarks.harness import ROOT
 from benchmarks.limits import rate
 from benchmarks.timing import ratios, summary, unsteady
+from book.names import display
 from lab.records import read_record
 
 Record = dict[str, Any]
@@ -147,7 +148,8 @@ def throughput(record: Record) -> dict[str, list[Any]]:
         for name, times in block["times_ms"].items():
             both = (median(times), median(training[place]["times_ms"][name]))
             read = (f"{1e3 * items / time:,.1f}" for time in both)
-            cells = (f"{name}, {unit}", *read, f"{over_bound(training[place], name):.1f}")
+            said = display(name.removeprefix("ViT "))
+            cells = (f"{said}, {unit}", *read, f"{over_bound(training[place], name):.1f}")
             for column, cell in zip(columns.values(), cells, strict=True):
                 column.append(cell)
     return columns

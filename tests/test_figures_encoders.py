@@ -33,7 +33,7 @@ def test_bias_curves_are_the_modules() -> None:
     }
     for name, curve in wanted.items():
         np.testing.assert_allclose(curves[name], curve, atol=1e-3)
-    stairs = curves["T5 buckets, following log"]
+    stairs = curves["T5 bias, means of KERPLE (logarithmic)"]
     np.testing.assert_allclose(stairs[:16], log[:16], atol=1e-3)
     assert np.unique(stairs[113:]).size == 1
     assert stairs[113] == pytest.approx(log[113:].mean(), abs=1e-3)

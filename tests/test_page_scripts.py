@@ -229,8 +229,8 @@ def test_a_memory_is_judged_by_the_latest_value(page: Open) -> None:
 
 
 def test_a_byte_that_was_expected_surprises_nobody(page: Open) -> None:
-    told = {"title": "GLA decay", "colour": "red", "kept": KEPT}
-    told = {"GLA": told | dict.fromkeys(("plain", "first", "second"), "")}
+    words = dict.fromkeys(("plain", "first", "second"), "")
+    told = {"GLA": {"title": "GLA decay", "colour": "red", "kept": KEPT, **words}}
     about = {"most": 20, "written": 4, "text": "abc", "seeds": 2, "models": told}
     one = live(page, "write", about)
     one.locator(".live-bits", has_text="0.00 bits per byte").wait_for()

@@ -31,7 +31,6 @@ OPENING = (
     "It takes",
 )
 TO_COME = {
-    "02_rope",
     "03_rope_decay",
     "04_rope_2d_3d",
     "05_string",
@@ -45,7 +44,6 @@ TO_COME = {
     "16_gating",
     "17_decay_and_state",
     "20_vision_transformer",
-    "22_length_extrapolation",
 }
 """Chapters that are not yet written in the plain form."""
 

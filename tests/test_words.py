@@ -24,7 +24,6 @@ PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
 ]
 TO_COME = {
-    "notebooks/02_rope",
     "notebooks/03_rope_decay",
     "notebooks/04_rope_2d_3d",
     "notebooks/05_string",
@@ -38,8 +37,6 @@ TO_COME = {
     "notebooks/16_gating",
     "notebooks/17_decay_and_state",
     "notebooks/20_vision_transformer",
-    "notebooks/22_length_extrapolation",
-    "notebooks/24_in_models",
     "book/corrections",
     "CONTRIBUTING",
 }

@@ -206,8 +206,10 @@ def cosine_errors(length: float, features: int) -> Drawn:
         "positive": COLOURS["favor-iid"],
         "hyperbolic": COLOURS["hyperbolic"],
     }
+    called = {kind: display(kind) for kind in ("trigonometric", "hyperbolic")}
+    called["positive"] = display("favor-iid")
     lines = [
-        line(COSINES, errors, colours[kind], kind, hover="cosine %{x}: %{y:.3g}")
+        line(COSINES, errors, colours[kind], called[kind], hover="cosine %{x}: %{y:.3g}")
         for kind, errors in found.items()
     ]
     ticks = {"tickvals": [0.01, 0.1, 1, 10, 100], "ticktext": ["0.01", "0.1", "1", "10", "100"]}

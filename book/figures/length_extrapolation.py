@@ -1,4 +1,4 @@
-"""Beyond 64 tokens: a learned preference, what a bias hears, who reads on, lost and found."""
+"""Longer texts than in training: scores, windows of biases, text, and needles."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ from stringlib import RoPE
 
 __all__ = [
     "LENGTH_METHODS",
+    "NAMES",
     "above_window",
     "beyond_training",
+    "bracketed",
     "heard_window",
     "lost_and_found",
     "read_on",
@@ -34,14 +36,28 @@ TRAINED, DIM, FAST = 64, 16, 4
 WIDTH, RIDGE = 4, 1e-3  # of the preference −log(1 + Δ/4), and of the fit
 LENGTH_METHODS = {"rope": "unscaled", "pi": "interpolation", "ntk": "NTK-aware", "yarn": "YaRN"}
 """Name of a method → its name in the figure."""
+NAMES = {
+    name: shown(name, "extrapolation")
+    for name in (
+        *("rope", "pi", "ntk", "yarn", "rope tuned", "pi tuned", "sinusoidal", "alibi"),
+        *("kerple-log", "kerple-power", "t5", "gla", "none"),
+    )
+}
+"""Name of a method in the record → its display name."""
+
+
+def bracketed(middle: float, low: float, high: float) -> str:
+    """Return a mean and, in brackets, its interval, with two digits."""
+    ends = (_hundredths(x).replace("-", "−") for x in (middle, low, high))
+    return "{} [{}, {}]".format(*ends)
 
 
 PAIRS, LARGEST = DIM // 2, 16
-NEAR = 4, TRAINED - 1  # distances whose scores are told
+NEAR = 4, TRAINED - 1  # distances whose scores the alternative text gives
 
 
 def _slowing(method: str) -> tuple[list[float], list[float]]:
-    """Return which share of each pair is kept, and with which power of the scale the rest falls."""
+    """Return the kept share of each pair, and the power of the scale by which the rest falls."""
     turns = seen_turns(RoPE(DIM).frequencies(), TRAINED)[0, :, 0]
     ramp = ((turns - 1) / (FAST - 1)).clamp(0, 1).tolist()
     whole, none = [1.0] * PAIRS, [0.0] * PAIRS
@@ -64,7 +80,7 @@ def _preference(distances: Tensor) -> Tensor:
 
 
 def _fitted() -> list[float]:
-    """Return the amplitudes of the waves that come nearest to the preference in training."""
+    """Return the amplitudes of the waves that fit the preference best in training."""
     near = torch.arange(TRAINED, dtype=torch.float64)
     A, wish = _waves(near[:, None], RoPE(DIM).frequencies()[0, :, 0]), _preference(near)
     damped = A.mT @ A + RIDGE * TRAINED * torch.eye(DIM, dtype=A.dtype)
@@ -77,7 +93,7 @@ def _beyond(
 ) -> dict[str, Tensor]:
     """Return the score at the distances that are shown, with gaps, and the angles that are new.
 
-    And the scores at ``NEAR``, and between what they lie beyond training.
+    Also the scores at ``NEAR``, and the least and the largest score beyond training.
     """
     theta, kept = RoPE(DIM).frequencies()[0, :, 0], torch.tensor(keep, dtype=torch.float64)
     slowed = theta * (kept + (1 - kept) * scale ** -torch.tensor(power, dtype=torch.float64))
@@ -113,7 +129,7 @@ def beyond_training(method: str, scale: float) -> Drawn:
         A figure with two panels.
     """
     method = str(method)
-    name = f"{LENGTH_METHODS[method]}, {scale:g} times as long"
+    name = f"{LENGTH_METHODS[method]}, text {scale:g} times as long"
     curve = torch.unique(torch.logspace(0, 10, 161, base=2).round()).long().tolist()
     shown = sorted({*curve, *NEAR})
     found = _beyond(scale, *_slowing(method), _fitted(), shown)
@@ -135,7 +151,7 @@ def beyond_training(method: str, scale: float) -> Drawn:
                     shown,
                     found["scores"],
                     colour,
-                    "score",
+                    "fitted score",
                     hover="%{x} tokens: %{y:.2f}",
                 ),
             ],
@@ -146,10 +162,10 @@ def beyond_training(method: str, scale: float) -> Drawn:
         Panel(
             [
                 share(rounded(seen, 4), "seen in training", grey, opacity=0.45),
-                share(found["new"], "new", colour),
+                share(found["new"], "new at test", colour),
             ],
             x=axis("pair, fast to slow", dtick=1, showgrid=False),
-            y=axis("of the circle", 0, 1.05, tickformat=".0%"),
+            y=axis("share of the circle", 0, 1.05, tickformat=".0%"),
         ),
         heights=(0.54, 0.26),
         down=0.2,
@@ -165,22 +181,21 @@ def beyond_training(method: str, scale: float) -> Drawn:
         fig,
         f"Score against distance on a logarithmic axis, trained distances to {TRAINED - 1} shaded. "
         f"{name}: {near:.1f} at distance {NEAR[0]}, {last:.1f} at "
-        f"{TRAINED - 1}. Farther away it lies between {low:.1f} and {high:.1f}. The preference "
-        f"that was fitted falls from -0.7 to {wish:.1f} "
-        f"there and goes on falling. Below, the angles: {found['meet']:.0f} of {PAIRS} pairs "
-        "meet new ones.",
+        f"{TRAINED - 1}. At larger distances it is between {low:.1f} and {high:.1f}. The "
+        f"preference that was fitted is -0.7 and {wish:.1f} at these two distances and keeps "
+        f"falling. Below, the angles: {found['meet']:.0f} of {PAIRS} pairs meet new ones.",
     )
 
 
 APART = 40
-KEYS = list(range(0, 481, 4))  # places of the key
+KEYS = list(range(0, 481, 4))  # positions of the key
 
 
 @computed
 def _stale(scale: Tensor, power: list[float]) -> dict[str, Tensor]:
-    """Return the score of a key that is turned anew, and by its place as the cache has it.
+    """Return the score of a key that is rotated again, and that of a key from the cache.
 
-    All pairs of query and key have length 1 and point the same way.
+    All pairs of query and key have length 1 and the same direction.
     """
     theta = RoPE(DIM).frequencies()[0, :, 0]
     slowed = theta * scale ** -torch.tensor(power, dtype=torch.float64)
@@ -191,31 +206,31 @@ def _stale(scale: Tensor, power: list[float]) -> dict[str, Tensor]:
 
 
 def stale_cache(scale: float) -> Drawn:
-    """Draw the score of a query with a key that was turned before the scale changed.
+    """Draw the score of a query with a key that was rotated before the scale changed.
 
     Args:
-        scale: For which the query is turned, NTK-aware, :eq:`eq-scale-ntk`; the key is for 1.
+        scale: Scale s of the query, NTK-aware, :eq:`eq-scale-ntk`; the key was rotated for 1.
 
     Returns:
-        A figure of two curves against the place of the key, 40 tokens before the query.
+        A figure of two curves against the position of the key, 40 tokens before the query.
     """
     found = _stale(scale, _slowing("ntk")[1])
     anew, (low, high) = found["anew"], found["ends"]
     axes = layout(
         height=320,
-        title_text=f"turned anew {anew[0]:.1f}, from the cache {low:.1f} to {high:.1f}",
-        xaxis=axis("place of the key (tokens)", 0, KEYS[-1], dtick=100),
+        title_text=f"rotated again {anew[0]:.1f}, from the cache {low:.1f} to {high:.1f}",
+        xaxis=axis("position of the key (tokens)", 0, KEYS[-1], dtick=100),
         yaxis=axis("score", -3, 7.5, dtick=2),
     )
     curves = [
         line(KEYS, found["kept"], COLOURS["ntk"], "key from the cache", hover="%{x}: %{y:.2f}"),
-        line([0, KEYS[-1]], anew, COLOURS["none"], "key turned anew", dash="dash"),
+        line([0, KEYS[-1]], anew, COLOURS["none"], "key rotated again", dash="dash"),
     ]
     return Drawn(
         go.Figure(curves, axes),
-        f"Score of a query, turned for s = {scale:g}, and a key {APART} tokens before it against "
-        f"the place of the key. Turned anew the key scores {anew[0]:.1f} everywhere; from the "
-        f"cache, with old frequencies, between {low:.1f} and {high:.1f}.",
+        f"Score of a query, rotated for s = {scale:g}, and a key {APART} tokens before it, against "
+        f"the position of the key. If the key is rotated again, the score is {anew[0]:.1f} "
+        f"everywhere; with a key from the cache it is between {low:.1f} and {high:.1f}.",
     )
 
 
@@ -225,9 +240,9 @@ READ = sorted({round(2 ** (k / 4)) for k in range(57)})  # lengths of a curve, t
 
 @computed
 def _windows(tokens: Tensor, r1: Tensor, inverse: Tensor) -> dict[str, Tensor]:
-    """Return the windows of KERPLE's logarithm and of ALiBi over the length, and at one length.
+    """Return the windows of KERPLE's logarithm and of ALiBi for all lengths, and at one length.
 
-    And the share of the weight that lies beyond training.
+    Also the share of the weight beyond the trained length.
     """
     distances = (0 * r1 + 1).expand(LONGEST).cumsum(0) - 1  # a program would store an arange
     weights = torch.stack([(1 + distances / 4) ** -r1, (-distances / inverse).exp()])
@@ -242,7 +257,7 @@ def _windows(tokens: Tensor, r1: Tensor, inverse: Tensor) -> dict[str, Tensor]:
 
 
 def heard_window(tokens: int, r1: float, inverse: float) -> Drawn:
-    """Draw how many tokens a head hears, with KERPLE's logarithm and with ALiBi.
+    """Draw to how many tokens a head attends, with KERPLE's logarithm and with ALiBi.
 
     The effective windows of :eq:`eq-extra-kerple`, with :math:`r_2 = 1/4`, and of
     :eq:`eq-extra-alibi`, for contents that score alike.
@@ -253,13 +268,13 @@ def heard_window(tokens: int, r1: float, inverse: float) -> Drawn:
         inverse: One over ALiBi's slope.
 
     Returns:
-        A figure of two curves over the length, and what lies beyond training.
+        A figure of two curves against the length, with a dot at n.
     """
     found = _windows(tokens, r1, inverse)
     names = {name: display(name) for name in ("kerple-log", "alibi")}
     traces, said = [], []
     for i, (name, label) in enumerate(names.items()):
-        hover = "%{x:,} tokens: hears %{y:.1f}"
+        hover = "%{x:,} tokens: window %{y:.1f}"
         traces += [
             line(READ, found["curves"][i], COLOURS[name], label, hover=hover),
             dots([tokens], [found["here"][i]], COLOURS[name], hover=hover),
@@ -270,19 +285,20 @@ def heard_window(tokens: int, r1: float, inverse: float) -> Drawn:
     axes = layout(
         height=380,
         margin={"l": 54, "r": 14, "t": 44, "b": 84},
-        title_text=f"beyond {TRAINED}: {told}",
-        xaxis=axis("tokens n", 0, math.log10(LONGEST), type="log", tickvals=[*ticks, LONGEST],
-                   ticktext=[f"{n:,}" for n in (*ticks, LONGEST)]),
-        yaxis=axis("tokens heard", 0, 4.2, type="log", tickvals=ticks),
+        title_text=f"weight beyond {TRAINED}: {told}",
+        xaxis=axis("tokens n of the text", 0, math.log10(LONGEST), type="log",
+                   tickvals=[*ticks, LONGEST], ticktext=[f"{n:,}" for n in (*ticks, LONGEST)]),
+        yaxis=axis("effective window (tokens)", 0, 4.2, type="log", tickvals=ticks),
         shapes=[{**box(1, TRAINED, 0, 1, width=0), "yref": "y domain", "opacity": 0.15,
                  "fillcolor": COLOURS["none"], "layer": "below"}],
     )  # fmt: skip
     return Drawn(
         go.Figure(traces, axes),
-        f"How many tokens a head hears against those of the text, both logarithmic, trained "
-        f"lengths to {TRAINED} shaded. Of {tokens:,.0f} tokens KERPLE's logarithm with r₁ = {r1:g} "
-        f"hears {found['here'][0]:.1f} and ALiBi with the slope 1/{inverse:g} "
-        f"{found['here'][1]:.1f}. Share of the weight beyond {TRAINED}: {told}.",
+        f"Effective window of a head against the tokens of the text, both logarithmic, trained "
+        f"lengths to {TRAINED} shaded. Among {tokens:,.0f} tokens the window is "
+        f"{found['here'][0]:.1f} with KERPLE's logarithm at r₁ = {r1:g}, and "
+        f"{found['here'][1]:.1f} with ALiBi at the slope 1/{inverse:g}. "
+        f"Share of the weight beyond {TRAINED}: {told}.",
     )
 
 
@@ -295,11 +311,6 @@ def _hundredths(number: float) -> str:
     return f"{round(number, 2) + 0.0:.2f}"
 
 
-def _called(name: str) -> str:
-    """Return the display name of a method of the study."""
-    return shown(name, "extrapolation")
-
-
 def _among(
     method: str, recorded: Seeds, x: Sequence[float], place: Callable[[float], float] = float
 ) -> list[go.Scatter]:
@@ -307,7 +318,7 @@ def _among(
 
     def mean(name: str, colour: str, **look: Any) -> go.Scatter:
         values = torch.tensor(recorded[name][1], dtype=torch.float64).mean(0).tolist()
-        said = [f"{_called(name)}: {_hundredths(v)} bits" for v in values]
+        said = [f"{NAMES[name]}: {_hundredths(v)} bits per byte" for v in values]
         y = rounded([place(v) for v in values])
         return line(x, y, colour, hover="%{text}", text=said, **look)
 
@@ -335,7 +346,7 @@ def read_on(method: str, *, recorded: Seeds) -> Drawn:
     values = torch.tensor(recorded[method][1], dtype=torch.float64).mean(0).tolist()
     axes = layout(
         height=380,
-        title_text=f"{_called(method)}:<br>{values[0]:.2f} bits at 64, {values[-1]:.2f} at 1,024",
+        title_text=f"{NAMES[method]}:<br>{values[0]:.2f} at 64, {values[-1]:.2f} at 1,024",
         xaxis=axis("bytes read", math.log10(58), math.log10(1130), type="log",
                    tickvals=LENGTHS, ticktext=[f"{n:,}" for n in LENGTHS]),
         yaxis=axis("bits per byte", 2, 5.8, dtick=1),
@@ -344,21 +355,21 @@ def read_on(method: str, *, recorded: Seeds) -> Drawn:
     return Drawn(
         go.Figure(_among(method, recorded, LENGTHS), axes),
         f"Bits per byte of the same text against the bytes read, 64 to 1,024, a line for each of "
-        f"{len(recorded)} methods. In colour, with its interval, {_called(method)}: {told}.",
+        f"{len(recorded)} methods. In colour, with its 95% interval, {NAMES[method]}: {told}.",
     )
 
 
 def _bent(bits: float) -> float:
-    """Return a number as it is near 0, and as its logarithm far away."""
+    """Return a number on a scale that is linear near 0 and logarithmic far from it."""
     return math.asinh(bits / 0.05)
 
 
 def above_window(method: str, *, recorded: Seeds) -> Drawn:
-    """Draw by how much one method among all lies above a sliding window, place by place.
+    """Draw the bits per byte of one method among all, minus those of a sliding window.
 
     Args:
         method: A name in ``recorded``.
-        recorded: Bits above the window between each two of the study's ``EDGES``.
+        recorded: Bits per byte above the window between each two of the study's ``EDGES``.
 
     Returns:
         A figure with a curve for each method, and one of them in colour with its interval.
@@ -376,10 +387,10 @@ def above_window(method: str, *, recorded: Seeds) -> Drawn:
     ticks = [-0.1, 0, 0.1, 0.5, 1, 3]
     axes = layout(
         height=380,
-        title_text=f"{_called(method)}:<br>{first} bits to position 64, {last} from 512 on",
-        xaxis=axis("position in the window", math.log10(6), math.log10(1130), type="log",
+        title_text=f"{NAMES[method]}:<br>{first} to position 64, {last} from 512 on",
+        xaxis=axis("position in the text", math.log10(6), math.log10(1130), type="log",
                    tickvals=[8, *LENGTHS[::2]], ticktext=["8", "64", "256", "1,024"]),
-        yaxis=axis("bits above the line to beat", _bent(-0.12), _bent(4),
+        yaxis=axis("bits per byte above the window", _bent(-0.12), _bent(4),
                    tickvals=rounded([_bent(t) for t in ticks]),
                    ticktext=[f"{t:g}".replace("-", "−") for t in ticks]),
         shapes=[{**box(4, TRAINED, 0, 1, width=0), "yref": "y domain", "opacity": 0.15,
@@ -388,21 +399,21 @@ def above_window(method: str, *, recorded: Seeds) -> Drawn:
     told = ", ".join(map(_hundredths, values.tolist()))
     return Drawn(
         go.Figure(_among(method, recorded, places, _bent), axes),
-        f"Bits above a sliding window against the position in a text of 1,024, a line for each of "
-        f"{len(recorded)} methods, trained positions shaded. In colour, with its interval, "
-        f"{_called(method)}: "
-        f"{told}; together {first} to position 64 and {last} from 512 on.",
+        f"Bits per byte above a sliding window against the position in a text of 1,024 bytes, a "
+        f"line for each of {len(recorded)} methods, trained positions shaded. In colour, with its "
+        f"95% interval, {NAMES[method]}: {told}; on average {first} to position 64 and {last} from "
+        "512 on.",
     )
 
 
 def lost_and_found(
     tokens: str, *, recorded: Mapping[str, Mapping[str, tuple[float, float]]]
 ) -> Drawn:
-    """Draw what each method loses on text at a length, and how many needles it finds there.
+    """Draw the bits per byte that each method loses on text, and the share of needles it finds.
 
     Args:
-        tokens: That are read, a name in ``recorded``.
-        recorded: Tokens → method → bits per byte more than at 64, and the share of needles found.
+        tokens: Length of the text, a name in ``recorded``.
+        recorded: Tokens → method → bits per byte minus those at 64, and share of needles found.
 
     Returns:
         A figure of a dot for each method, with its name.
@@ -414,19 +425,19 @@ def lost_and_found(
         needles,
         [COLOURS[name] for name in found],
         size=10,
-        hover="%{text}: %{x:.2f} bits lost, %{y:.2f} found",
-        text=[display(name) for name in found],
+        hover="%{text}: %{x:.2f} bits per byte lost, %{y:.2f} found",
+        text=[NAMES[name] for name in found],
         textposition=["middle left" if x > 1.4 else "middle right" for x in lost],
     )
     axes = layout(
         height=400,
-        title_text=f"{tokens} tokens read, 64 in training",
+        title_text=f"{tokens} tokens, 64 in training",
         xaxis=axis("bits per byte lost on text", -0.15, 3, dtick=1),
         yaxis=axis("share of needles found", 0.3, 1.05, dtick=0.2),
     )
-    told = "; ".join(f"{display(name)} {x:.2f} and {y:.2f}" for name, (x, y) in found.items())
+    told = "; ".join(f"{NAMES[name]} {x:.2f} and {y:.2f}" for name, (x, y) in found.items())
     return Drawn(
         go.Figure(marks, axes),
-        f"A dot for each method at {tokens} tokens: bits per byte lost on text, against 64, and "
+        f"A dot for each method at {tokens} tokens: bits per byte lost on text since 64 bytes, and "
         f"the share of needles found. {told}.",
     )

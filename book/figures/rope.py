@@ -1,4 +1,4 @@
-"""Clocks that turn with the position, powers of a matrix, waves, layouts, and heads cut apart."""
+"""Dials that rotate with the position, powers of a matrix, waves, layouts, and split heads."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ CELL = 2.7  # a dial's radius is 1
 TOKENS, DIM = 24, 32  # of the shifted scores
 NEAR = 64  # tokens along one wave
 APART, LAST = 3, 48  # tokens between query and key, and the last shift, of the powers
-ROUNDED = 65  # tokens of a score whose positions are rounded
+ROUNDED = 65  # tokens whose positions are rounded
 HEADS, WIDE = 4, 2 * NEAR + 1  # heads that share one rotation, and their shifts in half tokens
 
 
 def _dials(dim: int) -> tuple[int, float, Tensor]:
-    """Return how many dials stand in a row, how far apart rows are, and the centres."""
+    """Return the number of dials in a row, the distance of rows, and the centres."""
     pairs = dim // 2
     columns = COLUMNS if pairs > COLUMNS else max(1, pairs // 2)
-    # dials in two full rows are small on a phone, and their numbers are not
+    # two full rows of dials are small on a phone, but their numbers are not
     pitch = CELL + (1.3 if pairs > COLUMNS else 0.5)
     numbers = torch.arange(pairs, dtype=torch.float64)
     rows = (numbers / columns).floor()
@@ -63,7 +63,7 @@ def _dials(dim: int) -> tuple[int, float, Tensor]:
 
 @computed
 def _clocks(distance: Tensor, base: Tensor, position: Tensor, dim: int) -> dict[str, Tensor]:
-    """Return the hands, the turns between them, and the score of equal unit vectors."""
+    """Return the hands, the full turns between them, and the score of equal unit vectors."""
     theta = base ** (-torch.arange(dim // 2, dtype=torch.float64) / (dim // 2))
     centres = _dials(dim)[2]
 
@@ -87,20 +87,20 @@ def phase_clocks(
 ) -> Drawn:
     r"""Draw one dial for each pair of channels above the score against distance.
 
-    Pair i turns by :math:`\theta_i = b^{-2i/d}` per token.
-    On its dial stand the query, turned by ``position``, and the key, turned by
-    ``position - distance``; both start to the right.  Query and key are equal
-    before they are turned, so the score is the mean over all dials of the
-    cosine between the two hands.
+    Pair i rotates by :math:`\theta_i = b^{-2i/d}` radians per token.
+    Its dial has a hand for the query, rotated in proportion to ``position``, and one for the key,
+    rotated in proportion to ``position - distance``; both start to the right.  Query and key are
+    equal before they are rotated, so the score is the mean over all dials of the cosine of the
+    angle between the two hands.
 
     Args:
-        distance: How many tokens the key is behind the query.
+        distance: How many tokens earlier the key is than the query.
         base: The base b of the frequencies.
         dim: Channels d of a head: d/2 dials.
-        position: The query's own position, which the score does not see.
+        position: The position of the query, which does not change the score.
 
     Returns:
-        A figure; dials from fastest to slowest, each with the turns between its hands.
+        A figure: dials from fastest to slowest, each with the full turns between its hands.
     """
     found = _clocks(distance, base, position, dim)
     columns, pitch, dials_at = _dials(dim)
@@ -126,7 +126,7 @@ def phase_clocks(
                 mode="text",
             ),
         ],
-        "one dial for each pair of channels, fastest first,<br>and the turns between its hands",
+        "one dial for each pair of channels, fastest first,<br>and full turns between its hands",
         x=axis(low=-half, high=CELL * (columns - 1) + half, visible=False),
         y=axis(low=-pitch * (rows - 1) - below - 0.55, high=1.15, visible=False),
         shapes=[circle(x, y) for x, y in centres],
@@ -158,18 +158,18 @@ def phase_clocks(
     return Drawn(
         fig,
         f"{dim // 2} dials, one for each pair of channels, from the fastest to the slowest. "
-        f"Each has a hand for the query at position {position:g} and one for the key "
-        f"{distance:g} tokens behind. Between the hands lie {turns[0]} turns on the first dial and "
-        f"{turns[-1]} on the last. Below, the score against distance from 0 to {FARTHEST}: "
-        f"at {distance:g} it is {score:.2f}.",
+        f"Each has a hand for the query at position {position:g} and one for a key that is "
+        f"{distance:g} tokens earlier. The hands are {turns[0]} full turns apart on the first dial "
+        f"and {turns[-1]} on the last. Below, the score against the distance from 0 to {FARTHEST} "
+        f"tokens: at distance {distance:g} it is {score:.2f}.",
     )
 
 
 @computed
 def _shifted(shift: Tensor) -> dict[str, Tensor]:
-    """Return the scores over √d of fixed random tokens, rotated and with the table added.
+    """Return scores divided by √d of fixed random tokens, rotated and with sinusoids added.
 
-    And by how much each differs at most from those at shift 0.
+    And the largest difference of each of the two from the scores at shift 0.
     """
     generator = torch.Generator().manual_seed(0)
     # with fewer digits, so that the page is smaller
@@ -188,10 +188,10 @@ def _shifted(shift: Tensor) -> dict[str, Tensor]:
 
 
 def shifted_scores(shift: float) -> Drawn:
-    """Draw the scores, over √d, of 24 random tokens whose positions all move by ``shift``.
+    """Draw the scores, divided by √d, of 24 random tokens whose positions all move by ``shift``.
 
-    Left the positions rotate queries and keys (RoPE), right a sinusoidal table
-    is added to them.  The heads print the largest change since shift 0.
+    On the left queries and keys are rotated by their positions (RoPE), on the right sinusoidal
+    vectors are added to them.  The titles give the largest change from the scores at shift 0.
 
     Args:
         shift: What is added to every position, in tokens.
@@ -218,22 +218,22 @@ def shifted_scores(shift: float) -> Drawn:
         across=0.06,
         height=360,
         margin={"l": 40, "r": 10, "t": 48, "b": 92},
-        coloraxis=colour_axis(DIVERGING, -4, 4, y=-0.2, title="score"),
+        coloraxis=colour_axis(DIVERGING, -4, 4, y=-0.2, title="score / √d"),
     )
     return Drawn(
         fig.update_layout(yaxis_title={"text": "query", "standoff": 4}),
-        f"Two heat-maps of the scores between {TOKENS} queries and {TOKENS} keys, "
-        f"every position shifted by {shift:g}. "
-        f"Left, rotated by RoPE, the largest change since shift 0 is {changes[0]:.2f}; "
-        f"right, with the sinusoidal table added, it is {changes[1]:.2f}.",
+        f"Two heat-maps of the scores between {TOKENS} queries and {TOKENS} keys, divided by √d, "
+        f"with every position shifted by {shift:g}. On the left queries and keys are rotated by "
+        f"RoPE, and the largest change from the scores at shift 0 is {changes[0]:.2f}; on the "
+        f"right sinusoidal vectors are added, and it is {changes[1]:.2f}.",
     )
 
 
 def pair_layouts(pair: int, dim: int) -> Drawn:
-    """Draw where the channels of the interleaved layout stand in the half layout.
+    """Draw where the channels of the interleaved layout are in the half layout.
 
     Args:
-        pair: The pair that is followed; the last one if there are not so many.
+        pair: The pair to follow; the last pair if there are fewer.
         dim: Channels d of a head.
 
     Returns:
@@ -266,15 +266,16 @@ def pair_layouts(pair: int, dim: int) -> Drawn:
     axes = layout(
         height=200,
         margin={"l": 8, "r": 8, "t": 44, "b": 8},
-        title_text=f"channels {2 * pair} and {2 * pair + 1} → places {pair} and {pair + half}",
+        title_text=f"channels {2 * pair} and {2 * pair + 1} → {pair} and {pair + half}",
         xaxis=axis(visible=False),
         yaxis=axis(low=-0.4, high=1.4, visible=False),
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"Two rows of {dim} channels. Above, pair {pair} are the neighbours {2 * pair} and "
-        f"{2 * pair + 1}. Lines lead to the row below, where they stand in the places {pair} and "
-        f"{pair + half}, {half} apart.",
+        f"Two rows of {dim} channels. In the upper row, the interleaved layout, pair {pair} "
+        f"consists of the neighbours {2 * pair} and {2 * pair + 1}. Lines lead to the lower row, "
+        f"the half layout, where these channels have the numbers {pair} and {pair + half} and are "
+        f"{half} apart.",
     )
 
 
@@ -294,10 +295,10 @@ def rounded_positions(start: int) -> Drawn:
     """Draw the score of a query with an equal key, 64 channels, when positions are in bfloat16.
 
     Args:
-        start: Position of the query; the keys stand 0 to 64 tokens from it.
+        start: Position of the query; the keys are 0 to 64 tokens away from it.
 
     Returns:
-        A figure of the score against distance, with exact positions and with rounded ones.
+        A figure of the score against distance, with exact and with rounded positions.
     """
     found = _rounded(start)
     left = found["left"]
@@ -312,14 +313,15 @@ def rounded_positions(start: int) -> Drawn:
     ]
     axes = layout(
         height=380,
-        title_text=f"from {start:g}: {left:.0f} of {ROUNDED} left in bfloat16",
+        title_text=f"{left:.0f} of {ROUNDED} positions are left in bfloat16",
         xaxis=axis("distance (tokens)"),
         yaxis=axis("score", 0.2, 1.05),
     )
     return Drawn(
         go.Figure(lines, axes),
-        f"Score against distance, query at {start:g}: smooth with positions in float32, and with "
-        f"{left:.0f} steps in bfloat16, where {left:.0f} of {ROUNDED} positions are left.",
+        f"Score of equal vectors against distance, with the query at position {start:g}: a smooth "
+        f"curve with positions in float32, and {left:.0f} steps with positions in bfloat16, "
+        f"where {left:.0f} of {ROUNDED} positions are left.",
     )
 
 
@@ -340,9 +342,9 @@ def one_wave(content: float, distance: float, speed: str) -> Drawn:
     r"""Draw the score of one pair of channels against distance, :eq:`eq-rope-complex`.
 
     Args:
-        content: :math:`\alpha - \beta` in degrees: what query and key contain.
-        distance: :math:`\Delta` in tokens: where they stand.
-        speed: :math:`\theta` in radians per token.
+        content: :math:`\alpha - \beta` in degrees, from the contents of query and key.
+        distance: :math:`\Delta` in tokens.
+        speed: The frequency :math:`\theta` in radians per token.
 
     Returns:
         A figure of one wave; both vectors have length 1.
@@ -355,16 +357,16 @@ def one_wave(content: float, distance: float, speed: str) -> Drawn:
     ]
     axes = layout(
         height=320,
-        title_text=f"{distance:g} tokens apart: {here:.2f}; highest first at {top:.1f}",
+        title_text=f"score at distance {distance:g}: {here:.2f}; first peak at {top:.1f}",
         xaxis=axis("distance Δ (tokens)", 0, NEAR),
         yaxis=axis("score of the pair", -1.1, 1.1, dtick=0.5),
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"The score of one pair against distance, a wave of height 1 at {speed} radians per token. "
-        f"What the pair contains, an angle of {content:g} degrees, moves the wave: it is highest "
-        f"first at distance {top:.1f}. Where it stands, {distance:g} tokens apart, is a place on "
-        f"the wave: {here:.2f}.",
+        f"The score of one pair against distance, a wave of amplitude 1 and frequency {speed} "
+        f"radians per token. The content, an angle of {content:g} degrees, moves the wave: its "
+        f"first peak is at distance {top:.1f}. The distance selects a point on the wave: at "
+        f"{distance:g} tokens the score is {here:.2f}.",
     )
 
 
@@ -372,7 +374,7 @@ def one_wave(content: float, distance: float, speed: str) -> Drawn:
 def _powers(turn: Tensor, squeeze: Tensor, shift: Tensor, inverse: bool) -> dict[str, Tensor]:
     """Return where the powers of a matrix carry (1, 0), and the score against the shift.
 
-    The matrix is a turn whose plane is squeezed along one axis.
+    The matrix is a rotation of a plane that is squeezed along one axis.
     """
     key_height = 1 / squeeze if inverse else squeeze
     around = torch.arange(73, dtype=torch.float64) * (math.pi / 36)
@@ -409,8 +411,8 @@ def matrix_powers(turn: float, squeeze: float, shift: float, keys: str) -> Drawn
     Args:
         turn: Degrees per token.
         squeeze: Height of the ellipse on which the query moves.
-        shift: Position of the key; the query is three tokens further.
-        keys: "as queries", or "inverse transpose" for keys that :math:`\Theta^{-\top}` encodes.
+        shift: Position of the key; the query is three tokens later.
+        keys: "as queries", or "inverse transpose" for keys encoded by :math:`\Theta^{-\top}`.
 
     Returns:
         A figure of the plane, and of the score against the shift.
@@ -425,7 +427,7 @@ def matrix_powers(turn: float, squeeze: float, shift: float, keys: str) -> Drawn
             through(found["query"], PALETTE["orange"], "query", width=3.5, **ends),
             through(found["key"], PALETTE["blue"], "key", width=3.5, **ends),
         ],
-        f"three tokens apart, key at {shift:g}",
+        f"query and key three tokens apart, key at {shift:g}",
         x=axis(low=-1.75, high=1.75, visible=False),
         y=axis(low=-1.75, high=1.75, visible=False),
         square=True,
@@ -436,7 +438,7 @@ def matrix_powers(turn: float, squeeze: float, shift: float, keys: str) -> Drawn
                  hover="shift %{x}: score %{y:.3f}"),
             pin(shift, here, PALETTE["magenta"]),
         ],
-        f"score {here:.2f}, over all shifts {low:.2f} to {high:.2f}",
+        f"score {here:.2f}; range over all shifts {low:.2f} to {high:.2f}",
         x=axis("shift of both (tokens)", 0, LAST),
         y=axis(low=-0.6, high=2.1, dtick=1),
     )  # fmt: skip
@@ -450,15 +452,16 @@ def matrix_powers(turn: float, squeeze: float, shift: float, keys: str) -> Drawn
     )
     return Drawn(
         fig,
-        f"A query and a key, three tokens apart, on their ellipses. The matrix turns by {turn:g} "
-        f"degrees per token, its ellipse has the height {squeeze:g}; keys: {keys}. Below, the "
-        f"score against the shift of both: with the key at {shift:g} it is {here:.2f}, over all "
-        f"shifts {low:.2f} to {high:.2f}. It is level on a circle, or with the inverse transpose.",
+        f"A query and a key, three tokens apart, on their ellipses. The matrix rotates by {turn:g} "
+        f"degrees per token, and its ellipse has the height {squeeze:g}; keys are encoded: {keys}. "
+        f"Below, the score against the shift of both: with the key at {shift:g} it is {here:.2f}, "
+        f"and its range over all shifts is {low:.2f} to {high:.2f}. It is constant on a circle, "
+        "and with the inverse transpose.",
     )
 
 
 def _heads(start: Tensor, channels: int, order: str) -> Tensor:
-    """Return scores of heads that were turned together, and their mean, from some positions on."""
+    """Return scores of heads that were rotated together, and their mean, at some positions."""
     generator = torch.Generator().manual_seed(170)
     width = HEADS * channels
     # with fewer digits, so that the page is smaller
@@ -480,7 +483,7 @@ def _split(shift: Tensor, channels: int, order: str) -> dict[str, Tensor]:
 
 
 def split_heads(order: str, channels: str, shift: float) -> Drawn:
-    """Draw the scores of four heads that were cut from one wide rotation, as both tokens move.
+    """Draw the scores of four heads that were split after one wide rotation, as both tokens move.
 
     Args:
         order: The layout of the pairs in all channels, "interleaved" or "half".
@@ -502,13 +505,14 @@ def split_heads(order: str, channels: str, shift: float) -> Drawn:
     traces[2 * HEADS].line.update(dash="dash")
     axes = layout(
         height=380,
-        title_text=f"a head changes by {most:.2f}, the mean by {mean:.2f}",
-        xaxis=axis("shift of both tokens", 0, NEAR),
+        title_text=f"score of a head changes by {most:.2f}, mean by {mean:.2f}",
+        xaxis=axis("shift of both tokens (positions)", 0, NEAR),
         yaxis=axis("score", -4, 7, dtick=2),
     )
     return Drawn(
         go.Figure(traces, axes),
         f"The scores of {HEADS} heads of {channels} channels against the shift of both tokens; all "
-        f"channels were turned together, layout {order}, before they were cut apart. Shifted by "
-        f"{shift:g}, a head changes by {most:.2f} at most, the mean of all by {mean:.2f}.",
+        f"channels were rotated together, in the layout {order}, before the split into heads. At "
+        f"shift {shift:g} the score of a head has changed by at most {most:.2f}, the mean of all "
+        f"heads by {mean:.2f}.",
     )

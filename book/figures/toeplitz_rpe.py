@@ -27,7 +27,7 @@ from book.figures.marks import (
     through,
     tokens_axis,
 )
-from book.names import display
+from book.names import display, drawn_as
 from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels, pick
 from lab.explore.style import DIVERGING
 
@@ -438,7 +438,7 @@ def _voted(factor: Tensor, curve: list[float]) -> dict[str, Tensor]:
     }
 
 
-RECORDED = {"softmax": (3.8, 0.772), "favor": (39.4, 0.959)}
+RECORDED = {"softmax": (3.8, 0.772), "FAVOR+": (39.4, 0.959)}
 """What a token's own kind weighs in two trained models, and the mean accuracy of eight seeds."""
 
 
@@ -476,8 +476,8 @@ def own_kind_votes(factor: float) -> Drawn:
                 line(rounded(factors), rounded(curve), grey, hover="×%{x:.3g}: %{y:.2f}"),
                 dots([factor], [found["share"]], red, size=17),
                 *(
-                    dots([x], [y], COLOURS[name], display(name), size=10, symbol="diamond",
-                         hover="×%{x:.3g}: %{y:.3f}")
+                    dots([x], [y], COLOURS[drawn_as(name)], display(name), size=10,
+                         symbol="diamond", hover="×%{x:.3g}: %{y:.3f}")
                     for name, (x, y) in RECORDED.items()
                 ),
             ],
