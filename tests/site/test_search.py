@@ -14,7 +14,7 @@ from tests.site.reader import DESKTOP, Reader
 
 FIRST = """
 notebooks/02_rope: how does rotary embedding work; bf16 precision problem at long context
-notebooks/02_rope: rope_theta; dot product only depends on distance
+notebooks/02_rope: rope_theta
 notebooks/01_why_positions: positional encoding; attention is permutation invarient
 notebooks/03_rope_decay: NTK aware scaling; rope_scaling
 notebooks/09_string_at_inference: GQA keys; fold into weights
@@ -35,11 +35,10 @@ notebooks/05_string: lie algebra
 notebooks/10_linear_attention: state space model; Katharopoulos
 notebooks/12_circulant_favor: circulant matrix eigenvalues
 notebooks/21_language_model: hybrid model; why is softmax better at copying
-book/released_models: load a huggingface model; timm vit rope; replace rope in pretrained model
+book/released_models: load a huggingface model; timm vit rope
 notebooks/20_vision_transformer: class token position
 book/exercises: exercise solutions
 notebooks/24_in_models: cross attention
-notebooks/11_favor_plus: numerical stabilizer max subtraction
 book/training: initialize learned encoder
 book/new: cite this book
 """
@@ -49,8 +48,6 @@ notebooks/14_toeplitz_rpe: unit norm queries
 notebooks/13_cosformer: 2202.08791
 book/choose: fine-tune higher resolution
 book/symptoms: my performer with rope is worse; denominator negative linear attention
-book/released_models: left padding
-book/training: learning rate of rope frequencies
 """
 """The page that is found first or second, and what is asked."""
 AMONG_THREE = """
@@ -59,13 +56,17 @@ book/choose: a roatry encoder for images
 book/corrections: errors in the paper
 book/notation: symbol kappa
 book/released_models | notebooks/24_in_models: add an encoder to a pretrained model
+book/released_models | notebooks/24_in_models: replace rope in pretrained model
+book/released_models | book/symptoms: left padding
 book/running: install on windows; run in colab
 book/symptoms: nan loss; loss does not decrease; attention drifts in half precision
 book/symptoms: gibberish output after loading checkpoint
 book/terms | notebooks/20_vision_transformer: statistically significant
 book/training: hyperparameters; warmup learning rate schedule
+book/training | notebooks/06_circulant_string: learning rate of rope frequencies
 book/training | notebooks/21_language_model: ablation
 notebooks/01_why_positions: absolute vs relative position embedding; alibi slopes
+notebooks/01_why_positions | notebooks/02_rope: dot product only depends on distance
 notebooks/02_rope: rotate half interleaved layout; why 10000
 notebooks/03_rope_decay: rope scaling; yarn; position interpolation; long-term decay of rope
 notebooks/03_rope_decay: ntk aware
@@ -77,6 +78,7 @@ notebooks/08_reflections: householder reflections
 notebooks/09_string_at_inference: merge rotation into weights
 notebooks/10_linear_attention: query-key similarity; similarity function; kernel trick
 notebooks/11_favor_plus: orthogonal random features; performer variance
+notebooks/11_favor_plus: numerical stabilizer max subtraction
 notebooks/12_circulant_favor: structured random projection fft
 notebooks/13_cosformer: cosine reweighting
 notebooks/14_toeplitz_rpe: relative position bias for linear attention
