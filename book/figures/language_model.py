@@ -294,7 +294,7 @@ def within_percent(percent: float, unit: float) -> Drawn:
     ]  # fmt: skip
     traces[-1].marker.opacity = found["shown"]
     axes = layout(
-        height=600,
+        height=700,
         margin={"l": 152, "r": 14, "t": 44, "b": 48},
         title_text=f"within {percent:g}% ({found['more']:.3f} bits per byte): "
         f"{found['count']:.0f} of {len(names) - 1}",
@@ -399,8 +399,8 @@ def lead_by_step(step: int) -> Drawn:
         dots(found["step"], found["now"], colours, size=10, hover="%{y:.2f} bits per byte")
     )
     axes = layout(
-        height=430,
-        margin={"l": 54, "r": 18, "t": 44, "b": 128},
+        height=470,
+        margin={"l": 54, "r": 18, "t": 44, "b": 168},
         title_text=f"step {step:,g}: from {last:+.2f} to {first:+.2f} bits per byte",
         xaxis=axis("training step", 0, LOGGED[-1]),
         yaxis=axis("bits per byte below softmax + RoPE", -1.5, 0.7),

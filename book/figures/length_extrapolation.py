@@ -47,7 +47,7 @@ NAMES = {
     "kerple-power": "KERPLE, power",
     "t5": "T5 bias",
     "gla": "ELU+1, GLA decay",
-    "none": "No encoding (NoPE)",
+    "none": "NoPE (no encoding)",
 }
 """Name of a method in the record → its display name."""
 
@@ -223,7 +223,8 @@ def stale_cache(scale: float) -> Drawn:
     found = _stale(scale, _slowing("ntk")[1])
     anew, (low, high) = found["anew"], found["ends"]
     axes = layout(
-        height=320,
+        height=350,
+        margin={"l": 54, "r": 14, "t": 44, "b": 96},
         title_text=f"rotated again {anew[0]:.1f}, from the cache {low:.1f} to {high:.1f}",
         xaxis=axis("position of the key (tokens)", 0, KEYS[-1], dtick=100),
         yaxis=axis("score", -3, 7.5, dtick=2),
@@ -393,7 +394,7 @@ def above_window(method: str, *, recorded: Seeds) -> Drawn:
     ticks = [-0.1, 0, 0.1, 0.5, 1, 3]
     axes = layout(
         height=380,
-        title_text=f"{NAMES[method]}: {first} to position 64, {last} from 512 on",
+        title_text=f"{NAMES[method]}: {first} to 64, {last} from 512 on",
         xaxis=axis("position in the text", math.log10(6), math.log10(1130), type="log",
                    tickvals=[8, *LENGTHS[::2]], ticktext=["8", "64", "256", "1,024"]),
         yaxis=axis("bits per byte above the window", _bent(-0.12), _bent(4),
@@ -432,7 +433,7 @@ def lost_and_found(
         [COLOURS[name] for name in found],
         size=10,
         hover="%{text}: %{x:.2f} bits per byte lost, %{y:.2f} found",
-        text=[NAMES[name] for name in found],
+        text=[NAMES[name].removeprefix("RoPE, ").partition(" (")[0] for name in found],
         textposition=["middle left" if x > 1.4 else "middle right" for x in lost],
     )
     axes = layout(
