@@ -57,8 +57,8 @@ def copied_pieces(layer: str, step: str) -> Drawn:
         ]  # fmt: skip
         told.append(f"{name} {means[0]:.2f} and {means[-1]:.2f}")
     axes = layout(
-        height=460,
-        margin={"l": 54, "r": 18, "t": 44, "b": 160},
+        height=480,
+        margin={"l": 54, "r": 18, "t": 44, "b": 180},
         title_text=f"{layer}, after {step} steps",
         xaxis=axis("bytes of the piece", 1.15, 2.16, type="log", tickvals=list(PERIODS)),
         yaxis=axis("bits per byte, second copy", 0, 3.4),

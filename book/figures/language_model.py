@@ -369,8 +369,8 @@ def lead_by_step(step: int) -> Drawn:
         dots(found["step"], found["now"], colours, size=10, hover="%{y:.2f} bits per byte")
     )
     axes = layout(
-        height=450,
-        margin={"l": 54, "r": 18, "t": 44, "b": 150},
+        height=470,
+        margin={"l": 54, "r": 18, "t": 44, "b": 168},
         title_text=f"step {step:,g}: from {last:+.2f} to {first:+.2f} bits per byte",
         xaxis=axis("training step", 0, LOGGED[-1]),
         yaxis=axis("bits per byte below softmax + RoPE", -1.5, 0.7),

@@ -217,7 +217,8 @@ def stale_cache(scale: float) -> Drawn:
     found = _stale(scale, _slowing("ntk")[1])
     anew, (low, high) = found["anew"], found["ends"]
     axes = layout(
-        height=320,
+        height=350,
+        margin={"l": 54, "r": 14, "t": 44, "b": 96},
         title_text=f"rotated again {anew[0]:.1f}, from the cache {low:.1f} to {high:.1f}",
         xaxis=axis("position of the key (tokens)", 0, KEYS[-1], dtick=100),
         yaxis=axis("score", -3, 7.5, dtick=2),
@@ -426,7 +427,7 @@ def lost_and_found(
         [COLOURS[name] for name in found],
         size=10,
         hover="%{text}: %{x:.2f} bits per byte lost, %{y:.2f} found",
-        text=[NAMES[name] for name in found],
+        text=[NAMES[name].removeprefix("RoPE, ").partition(" (")[0] for name in found],
         textposition=["middle left" if x > 1.4 else "middle right" for x in lost],
     )
     axes = layout(
