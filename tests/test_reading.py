@@ -35,7 +35,7 @@ TO_COME = {
     *("06_circulant_string", "07_cayley_string", "08_reflections", "09_string_at_inference"),
     *("10_linear_attention", "11_favor_plus", "12_circulant_favor", "13_cosformer"),
     *("14_toeplitz_rpe", "15_rotations_meet_linear_attention", "16_gating"),
-    *("17_decay_and_state", "18_delta_rule", "20_vision_transformer"),
+    *("17_decay_and_state", "18_delta_rule"),
     *("21_language_model", "22_length_extrapolation", "23_speed", "24_in_models"),
 }
 """Chapters that are not yet written in the plain form."""
