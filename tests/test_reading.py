@@ -43,7 +43,6 @@ TO_COME = {
     "15_rotations_meet_linear_attention",
     "16_gating",
     "17_decay_and_state",
-    "20_vision_transformer",
 }
 """Chapters that are not yet written in the plain form."""
 

@@ -1,4 +1,4 @@
-"""Where a digit is named, which clue names a direction, and what so many pictures tell."""
+"""Accuracy by position, clues for a direction, and the least difference that a test shows."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ __all__ = [
     "told_differences",
 ]
 
-CANVAS, KNOWN = 5, 3  # places of a digit in a row, and those of the training
+CANVAS, KNOWN = 5, 3  # positions of a digit in a row, and those of the training
 READERS = ("mean", "class token")
 COARSE, FINE = 4, 8  # patches in a row, of the training and at twice the resolution
 SPACINGS = [round(0.02 * i, 2) for i in range(5, 76)]
 FURTHEST = 2  # cells from the corner of the training to the opposite one
 
 Places = Sequence[Sequence[float]]
-"""The accuracy at each place of the canvas."""
+"""The accuracy at each position of the canvas."""
 
 
 def accuracy_places(encoder: str, *, recorded: Mapping[str, Mapping[str, Places]]) -> Drawn:
-    """Draw the accuracy at each place of a canvas, read by the mean and by a class token.
+    """Draw the accuracy at each position of a canvas, read by the mean and by a class token.
 
     Args:
         encoder: A name in ``recorded``.
@@ -57,7 +57,7 @@ def accuracy_places(encoder: str, *, recorded: Mapping[str, Mapping[str, Places]
             not trained.
 
     Returns:
-        A figure of two maps; a frame holds the places of the training.
+        A figure of two maps; a frame holds the positions of the training.
     """
     bare: dict[str, Any] = {"showticklabels": False}
     frame = box(-0.5, KNOWN - 0.5, -0.5, KNOWN - 0.5, width=3, color=PALETTE["red"])
@@ -66,11 +66,12 @@ def accuracy_places(encoder: str, *, recorded: Mapping[str, Mapping[str, Places]
         places = recorded[str(encoder)].get(reader)
         if places is None:
             z: Any = [[None] * CANVAS] * CANVAS
-            said = "not trained"
+            said = words = "not trained"
         else:
             z = places
             known, new = _means(places)
             said = f"{known:.2f} known, {new:.2f} new"
+            words = f"{known:.2f} at the known and {new:.2f} at the new positions"
         drawn = heat(
             z,
             (SEQUENTIAL, 0, 1),
@@ -82,17 +83,17 @@ def accuracy_places(encoder: str, *, recorded: Mapping[str, Mapping[str, Places]
         )
         own: dict[str, Any] = {"x": {**CELLS, **bare}, "y": downwards(CANVAS, **bare)}
         row.append(Panel([drawn], f"{reader}:<br>{said}", shapes=[frame], square=True, **own))
-        told.append(f"by the {reader} {said}")
+        told.append(f"by the {reader}: {words}")
     fig = panels(row, across=0.08, height=330, margin={"l": 12, "r": 12, "t": 56, "b": 12})
     return Drawn(
         fig,
-        f"Maps of the accuracy at 25 positions of the canvas, {display(str(encoder))}; a frame "
-        f"holds the nine of the training. Means, read {', '.join(told)}.",
+        f"Two maps of the accuracy at 25 positions of the canvas, {display(str(encoder))}; a "
+        f"frame holds the nine positions of the training. Mean accuracy, read {'; '.join(told)}.",
     )
 
 
 def _means(places: Places) -> tuple[float, float]:
-    """Return the mean accuracy at the places of the training, and at the others."""
+    """Return the mean accuracy at the positions of the training, and at the others."""
     known = [v for line in places[:KNOWN] for v in line[:KNOWN]]
     rest = [v for line in places[:KNOWN] for v in line[KNOWN:]] + [
         v for line in places[KNOWN:] for v in line
@@ -102,7 +103,7 @@ def _means(places: Places) -> tuple[float, float]:
 
 @computed
 def _finer(spacing: Tensor) -> dict[str, Tensor]:
-    """Return the places of the fine patches, and which share of pairs no training has shown."""
+    """Return the positions of the fine patches, and the share of pairs that are new."""
     numbers = torch.arange(FINE).double()
     middle = (COARSE - 1) / 2
     row = middle + spacing * (numbers - (FINE - 1) / 2)
@@ -116,14 +117,14 @@ def _finer(spacing: Tensor) -> dict[str, Tensor]:
 
 
 def finer_patches(spacing: float) -> Drawn:
-    """Draw the places of 64 patches beside those of the training, and how many offsets are new.
+    """Draw the positions of 64 patches beside those of the training, and the share of new offsets.
 
     Args:
         spacing: From one of the 64 patches to the next, where neighbours in training are 1 apart.
 
     Returns:
-        A figure of two panels, places in the picture's square and the share of pairs of patches
-        that lie further apart than any in training, against the spacing.
+        A figure of two panels: positions in the image's square, and the share of pairs of patches
+        that are further apart than any in training, against the spacing.
     """
     found = _finer(spacing)
     known = [float(i) for i in range(COARSE)]
@@ -150,8 +151,8 @@ def finer_patches(spacing: float) -> Drawn:
             ),
             dots([spacing], found["here"], PALETTE["red"], size=13),
         ],
-        f"{here:.0f}% of pairs are new",
-        x=axis("from patch to patch", 0.1, 1.5, tickvals=[0.5, 1, 1.5]),
+        f"{here:.0f}% of pairs are farther apart",
+        x=axis("distance of neighbours", 0.1, 1.5, tickvals=[0.5, 1, 1.5]),
         y=axis(low=-3, high=103, ticksuffix="%", dtick=50),
     )
     fig = panels(
@@ -159,15 +160,15 @@ def finer_patches(spacing: float) -> Drawn:
     )
     return Drawn(
         fig,
-        f"The places of 64 patches, {spacing:.2f} apart, over those of 16 in training, 1 apart. "
-        f"{here:.0f}% of the pairs of patches lie further apart, along a row or a column, than any "
-        "two in training.",
+        f"The positions of 64 patches with neighbours {spacing:.2f} apart, drawn over those of 16 "
+        f"patches in training with neighbours 1 apart. {here:.0f}% of the pairs of patches are "
+        "further apart, along a row or a column, than any two in training.",
     )
 
 
 @computed
 def _clues(place: Tensor, shift: Tensor) -> dict[str, Tensor]:
-    """Return the scores of both directions along the way and at one shift, and who is right."""
+    """Return the scores of both directions against the shift and at one shift, and who is right."""
     first = torch.stack([torch.zeros_like(shift), torch.full_like(shift, FURTHEST), shift])
     second = first + 1
     by_place = place * (first + second - 1)
@@ -184,17 +185,17 @@ def _clues(place: Tensor, shift: Tensor) -> dict[str, Tensor]:
 
 
 def direction_clues(place: float, shift: float) -> Drawn:
-    """Draw the score of a direction that is read from offset and place, against the place.
+    """Draw the score of a direction, computed from offset and position, against the position.
 
     A mark a and a mark b are neighbours along an axis. The score b - a + p (a + b - 1) is to be
     positive where b is further on. In the corner of the training, the cells 0 and 1, a + b is 1.
 
     Args:
-        place: The weight p of the place.
-        shift: How many cells the pair stands from the corner of the training.
+        place: The weight p of the position.
+        shift: How many cells the pair is away from the corner of the training.
 
     Returns:
-        A figure of two panels, the pair both ways round and its scores along the way.
+        A figure of two panels: the pair both ways round, and its scores against the shift.
     """
     found = _clues(place, shift)
     blue, orange = PALETTE["blue"], PALETTE["orange"]
@@ -208,7 +209,7 @@ def direction_clues(place: float, shift: float) -> Drawn:
             dots([*one, *two], [0, 0], blue, size=26, text=["a", "b"], **look),
             dots([*two, *one], [1, 1], orange, size=26, text=["a", "b"], **look),
         ],
-        "four cells in a row; framed, those of the training",
+        "four cells in a row (frame: cells of the training)",
         x=axis(low=-0.5, high=3.5, dtick=1, zeroline=False),
         y=axis(low=1.6, high=-0.6, showticklabels=False, **CELLS),
         shapes=[box(-0.5, 1.5, -0.55, 1.55, width=3, color=PALETTE["red"])],
@@ -236,10 +237,10 @@ def direction_clues(place: float, shift: float) -> Drawn:
     )
     return Drawn(
         fig,
-        "Two marks, a before b and b before a, and the scores of both, the place counted with the "
-        f"weight {place:g}. {shift:g} cells from the corner of the training they are {on:.1f} and "
-        f"{back:.1f}: {pick(found['right'], 'none', 'one', 'both')} of the two on the right side "
-        "of 0. In that corner they are 1 and -1 with any weight.",
+        "Two marks, a before b and b before a, and the scores of both, in which the position has "
+        f"the weight {place:g}. At {shift:g} cells from the corner of the training the scores are "
+        f"{on:.1f} and {back:.1f}; the sign of {pick(found['right'], 'none', 'one', 'both')} is "
+        "right. In the corner itself they are 1 and -1 with any weight.",
     )
 
 
@@ -250,13 +251,13 @@ def performer_places(
     recorded: Mapping[str, Mapping[str, tuple[str, Sequence[tuple[float, float]]]]],
     sizes: tuple[float, float],
 ) -> Drawn:
-    """Draw the accuracy of performers at the places of the training and at others.
+    """Draw the accuracy of performers at the positions of the training and at others.
 
     Args:
         features: A feature map in ``recorded``.
         seed: "mean", or the number of a seed.
-        recorded: Feature map → words for a way → its method, and known and new places by seed.
-        sizes: What softmax has at known and at new places, in the mean.
+        recorded: Feature map → words for a way → its method, and known and new positions by seed.
+        sizes: The mean accuracy of softmax at known and at new positions.
 
     Returns:
         A figure with a row for each way, all seeds small and the chosen one or the mean large.
@@ -277,14 +278,14 @@ def performer_places(
     traces = [
         dots(rounded(small, 2), at, [colours[row] for row in at], size=4, opacity=0.6),
         segments(ends, PALETTE["grey"], width=1.5),
-        dots(known, rows, colours, size=11, hover="known places %{x:.2f}"),
-        dots(new, rows, colours, size=11, symbol="circle-open", hover="new places %{x:.2f}"),
+        dots(known, rows, colours, size=11, hover="known positions %{x:.2f}"),
+        dots(new, rows, colours, size=11, symbol="circle-open", hover="new positions %{x:.2f}"),
     ]
     traces[3].marker.line.width = 2
     axes = layout(
         height=420,
         title_text=f"{features}, {said}",
-        xaxis=axis("accuracy: known places ●, new ○", 0.1, 0.93, dtick=0.2),
+        xaxis=axis("accuracy at known ● and new ○ positions", 0.1, 0.93, dtick=0.2),
         yaxis=downwards(len(rows), tickvals=rows, ticktext=names),
         margin={"l": 136, "r": 14, "t": 44, "b": 56},
         shapes=[
@@ -295,14 +296,14 @@ def performer_places(
     told = [f"{way} {a:.2f} and {b:.2f}" for way, a, b in zip(ways, known, new, strict=True)]
     return Drawn(
         go.Figure(traces, axes),
-        f"Accuracy of performers with {features} features at known and at new places of the "
+        f"Accuracy of performers with {features} features at known and at new positions of the "
         f"canvas, {said}: {'; '.join(told)}.",
     )
 
 
 PICTURES = [100, 100_000]
 QUANTILE = 1.96
-DIGITS, IMAGENET = 450, 50_000  # test pictures
+DIGITS, IMAGENET = 450, 50_000  # test images
 PUBLISHED = {  # top-1 accuracy of a learned table, axial and mixed RoPE, by Heo et al.
     "DeiT-S at 224": (80.4, 80.9, 80.9),
     "DeiT-S at 384": (79.4, 80.0, 81.8),
@@ -313,38 +314,43 @@ PUBLISHED = {  # top-1 accuracy of a learned table, axial and mixed RoPE, by Heo
 
 @lru_cache
 def _differences() -> list[tuple[str, str, int, float]]:
-    """Return words, method, number of test pictures and difference in percent, of what is known."""
+    """Return words, method, number of test images and difference in points, of what is known."""
     from book.verdicts import FAMILIES  # which reads the records
 
     axial = display("axial")
     gap, *_ = FAMILIES["digits, less none"].found("digits axial")
-    found = [(f"{display('none')} less {axial}, digits", "none", DIGITS, -100 * gap)]
+    found = [(f"{display('none')} minus {axial}, digits", "none", DIGITS, -100 * gap)]
     for cell in FAMILIES["digits, less axial"].claims:
         name = cell.removeprefix("digits ")
         gap, *_ = FAMILIES["digits, less axial"].found(cell)
         found.append(
-            (f"{display(name)} less {axial}, digits", name.partition("-")[0], DIGITS, 100 * gap)
+            (f"{display(name)} minus {axial}, digits", name.partition("-")[0], DIGITS, 100 * gap)
         )
     for where, (table, *rotary) in PUBLISHED.items():
         for name, top in zip(("axial", "mixed"), rotary, strict=True):
             found.append(
-                (f"{display(name)} less {display('learned')}, {where}", name, IMAGENET, top - table)
+                (
+                    f"{display(name)} minus {display('learned')}, {where}",
+                    name,
+                    IMAGENET,
+                    top - table,
+                )
             )
     return found
 
 
 @computed
 def _told(pictures: Tensor, disagree: Tensor) -> dict[str, Tensor]:
-    """Return the least difference that so many pictures tell, in percent."""
+    """Return the least difference that so many test images can show, in points."""
     ends = torch.cat([torch.tensor(PICTURES).double(), pictures[None]])
     least = 100 * QUANTILE * (disagree / ends).sqrt()
     return {"least": least[:2], "here": least[2:], "pictures": pictures[None]}
 
 
 def told_differences(pictures: int, disagree: float) -> Drawn:
-    """Draw the least difference of two accuracies that so many test pictures tell, and some found.
+    """Draw the least difference of two accuracies that a test can show, and differences found.
 
-    If one of two models alone is right on a share d of n pictures, their difference has the
+    If one of two models alone is right on a share d of n images, their difference has the
     standard error √(d/n) if in truth there is none.
 
     Args:
@@ -358,7 +364,7 @@ def told_differences(pictures: int, disagree: float) -> Drawn:
     words, methods, sizes, gaps = zip(*_differences(), strict=True)
     (here,) = found["here"]
     traces = [
-        line(PICTURES, found["least"], PALETTE["grey"], "least that is told", hover="%{y:.1f}"),
+        line(PICTURES, found["least"], PALETTE["grey"], "two standard errors", hover="%{y:.1f}"),
         dots(
             sizes,
             significant([abs(gap) for gap in gaps], 2),
@@ -372,20 +378,20 @@ def told_differences(pictures: int, disagree: float) -> Drawn:
     ]
     axes = layout(
         height=380,
-        title_text=f"{pictures:,.0f} pictures tell a difference of {here:.1f} points",
+        title_text=f"{pictures:,.0f} images can show {here:.1f} points",
         xaxis=axis(
-            "test pictures", 1.9, 5.3, type="log",
+            "test images", 1.9, 5.3, type="log",
             tickvals=[100, 1000, 10_000, 100_000], ticktext=["100", "1,000", "10,000", "100,000"],
         ),
         yaxis=axis(
-            "difference, points", math.log10(0.05), math.log10(40), type="log",
+            "difference of accuracies, points", math.log10(0.05), math.log10(40), type="log",
             tickvals=[0.1, 1, 10], ticktext=["0.1", "1", "10"],
         ),
         margin={"b": 96},
     )  # fmt: skip
     return Drawn(
         go.Figure(traces, axes),
-        f"The least difference of two accuracies that a test tells, against its pictures, where "
-        f"one of two models alone is right on {disagree:.0%} of them: {pictures:,.0f} pictures "
-        f"tell {here:.1f} points. Dots are differences that were found.",
+        f"The least difference of two accuracies that a test can show, against its number of "
+        f"images, if one of two models alone is right on {disagree:.0%} of them: {pictures:,.0f} "
+        f"images can show {here:.1f} points. Dots are differences that were found.",
     )
