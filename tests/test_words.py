@@ -36,7 +36,6 @@ TO_COME = {
     "notebooks/15_rotations_meet_linear_attention",
     "notebooks/16_gating",
     "notebooks/17_decay_and_state",
-    "notebooks/20_vision_transformer",
     "book/corrections",
     "CONTRIBUTING",
 }
