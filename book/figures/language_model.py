@@ -268,11 +268,9 @@ def within_percent(percent: float, unit: float) -> Drawn:
         f"{found['count']:.0f} of {len(names) - 1}",
         xaxis=axis("bits per byte of the test text", 1.72, 3.6, dtick=0.5),
         yaxis=axis(low=len(names) - 0.4, high=-1.6, tickvals=[*rows], showgrid=False,
-                   zeroline=False, ticktext=[wrapped(said(name), 25) for name in names]),
+                   zeroline=False, ticktext=[wrapped(name, 25) for name in names]),
     )  # fmt: skip
-    told = "; ".join(
-        f"{said(name)} {sum(v) / len(v):.2f}" for name, v in zip(names, bits, strict=True)
-    )
+    told = "; ".join(f"{name} {sum(v) / len(v):.2f}" for name, v in zip(names, bits, strict=True))
     return Drawn(
         go.Figure(traces, axes),
         f"Bits per byte of {len(names)} models, one row each: five seeds and the 95% interval of "
