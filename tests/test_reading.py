@@ -38,7 +38,6 @@ TO_COME = {
     "07_cayley_string",
     "08_reflections",
     "09_string_at_inference",
-    "10_linear_attention",
     "12_circulant_favor",
     "13_cosformer",
     "14_toeplitz_rpe",

@@ -27,7 +27,7 @@ TO_COME = {
     *("notebooks/01_why_positions", "notebooks/02_rope", "notebooks/03_rope_decay"),
     *("notebooks/04_rope_2d_3d", "notebooks/05_string", "notebooks/06_circulant_string"),
     *("notebooks/07_cayley_string", "notebooks/08_reflections"),
-    *("notebooks/09_string_at_inference", "notebooks/10_linear_attention"),
+    *("notebooks/09_string_at_inference",),
     *("notebooks/11_favor_plus", "notebooks/12_circulant_favor", "notebooks/13_cosformer"),
     *("notebooks/14_toeplitz_rpe", "notebooks/15_rotations_meet_linear_attention"),
     *("notebooks/16_gating", "notebooks/17_decay_and_state", "notebooks/18_delta_rule"),
