@@ -33,7 +33,7 @@ def test_outputs_are_those_of_a_turned_query() -> None:
         ]
         assert list(figure.data[-1].y) == pytest.approx([x.item() for x in outputs])
         assert (outputs[1] == 0) == (at["angle"] == 200)
-        assert f"return {outputs[2].item():.1f}: their line" in text
+        assert f"the output {outputs[2].item():.1f}; their curve" in text
 
 
 def test_habits_let_the_last_key_move_outputs() -> None:

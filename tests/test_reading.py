@@ -37,7 +37,6 @@ TO_COME = {
     "07_cayley_string",
     "08_reflections",
     "09_string_at_inference",
-    "10_linear_attention",
     "12_circulant_favor",
     "14_toeplitz_rpe",
     "15_rotations_meet_linear_attention",

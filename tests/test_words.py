@@ -30,7 +30,6 @@ TO_COME = {
     "notebooks/07_cayley_string",
     "notebooks/08_reflections",
     "notebooks/09_string_at_inference",
-    "notebooks/10_linear_attention",
     "notebooks/12_circulant_favor",
     "notebooks/14_toeplitz_rpe",
     "notebooks/15_rotations_meet_linear_attention",

@@ -1,4 +1,4 @@
-"""One causal sum as a row, a state and chunks of both; what it costs, and what a state recalls."""
+"""Causal sums by pairs, by a state and by chunks; their cost, and what a state recalls."""
 
 from __future__ import annotations
 
@@ -75,27 +75,27 @@ def _parts(token: int, chunk: int) -> dict[str, Tensor]:
 def three_forms(token: int, chunk: int) -> Drawn:
     """Draw the sums of one token: from the state before its chunk and from its own chunk.
 
-    Top left the matrix of comparisons, with the row of the token framed where it goes through the
-    state and where it goes one by one. Top right the two parts of its sums, which add up to the
-    row times the values. Below the state before the chunk and the state after the token.
+    Top left the matrix of similarities, with the row of the token framed: keys from the state, and
+    keys of its own chunk. Top right the two parts of its sums, which add up to the row times the
+    values. Below the state before the chunk and the state after the token.
 
     Args:
         token: The token t, from 0.
-        chunk: Tokens of a chunk: 1 is the recurrence, all of them the matrix form.
+        chunk: Tokens per chunk: 1 is the recurrence, all of them the matrix form.
 
     Returns:
         A figure with four panels.
     """
     token, chunk = int(token), int(chunk)
     parts, first = _parts(token, chunk), token - token % chunk
-    comparisons = [
+    similarities = [
         [x if key <= query else None for key, x in enumerate(row)]
         for query, row in enumerate(parts["matrix"].tolist())
     ]
     names = [*(f"v{c}" for c in range(CHANNELS)), "1"]
     shown = list(range(TOKENS))
     matrix = heat(
-        rounded(comparisons, 2),
+        rounded(similarities, 2),
         (SEQUENTIAL, 0, 6),
         "query %{y}, key %{x}: %{z:.2f}",
         x=shown,
@@ -118,7 +118,7 @@ def three_forms(token: int, chunk: int) -> Drawn:
         names,
         parts["by row"].tolist(),
         PALETTE["grey"],
-        "the whole row",
+        "whole row",
         size=22,
         symbol="line-ew",
         marker_line={"width": 3, "color": PALETTE["grey"]},
@@ -143,15 +143,15 @@ def three_forms(token: int, chunk: int) -> Drawn:
         [
             Panel(
                 [matrix],
-                "query (row), key (column)",
+                "similarity of query (row) and key (column)",
                 x={"dtick": 1, "showgrid": False},
                 y=downwards(TOKENS, dtick=1),
                 shapes=frames,
             ),
             Panel(
                 [
-                    sums("by state", STATE, "through the state"),
-                    sums("own", OWN, "its own chunk"),
+                    sums("by state", STATE, "from the state"),
+                    sums("own", OWN, "from its own chunk"),
                     whole,
                 ],
                 f"sums of token {token}",
@@ -171,15 +171,15 @@ def three_forms(token: int, chunk: int) -> Drawn:
     )
     by_state, own, row = (parts[name][-1].item() for name in ("by state", "own", "by row"))
     route = (
-        f"Its row of the matrix is split: keys 0 to {first - 1} come through the state, keys "
-        f"{first} to {token} one by one."
+        f"Its row of similarities is split: keys 0 to {first - 1} come from the state, and keys "
+        f"{first} to {token} from its own chunk."
         if first
-        else f"No chunk is complete, so keys 0 to {token} come one by one."
+        else f"No chunk is complete before it, so keys 0 to {token} come from its own chunk."
     )
     return Drawn(
         fig,
         f"Token {token} in chunks of {chunk}. {route} In the column of ones the state gives "
-        f"{by_state:.2f} and the chunk {own:.2f}, together {row:.2f}, which is the whole row. "
+        f"{by_state:.2f} and the chunk {own:.2f}, together {row:.2f}, as does the whole row. "
         f"Below, the state before token {first} and the state after token {token}, four features "
         "by three value channels and a column of ones.",
     )
@@ -195,7 +195,7 @@ def _taylor(score: Tensor, order: int) -> dict[str, Tensor]:
 
 
 def taylor_weights(score: float, order: str) -> Drawn:
-    """Draw the weight of a key by a Taylor polynomial beside that by the exponential.
+    """Draw the weight of a key by a Taylor polynomial and by the exponential.
 
     Args:
         score: s, query times key over √d.
@@ -215,9 +215,9 @@ def taylor_weights(score: float, order: str) -> Drawn:
     ticks = {"tickvals": [0.01, 0.1, 1, 10], "ticktext": ["0.01", "0.1", "1", "10"]}
     axes = layout(
         height=360,
-        title_text=f"{features:,} features, {found['ratio']:.3g} times the true weight",
+        title_text=f"{features:,} features: {found['ratio']:.3g} times the exponential",
         xaxis=axis("score s", -4, 4),
-        yaxis=axis("weight of a key", -2, 2, type="log", **ticks),
+        yaxis=axis("weight before division", -2, 2, type="log", **ticks),
     )
     return Drawn(
         go.Figure(drawn, axes),
@@ -244,14 +244,14 @@ def _counted(features: Tensor, chunk: Tensor) -> dict[str, Tensor]:
 
 
 def counted_products(features: int, chunk: int) -> Drawn:
-    """Draw what a token costs by all pairs, by one state and by chunks: :eq:`eq-linear-cost`.
+    """Draw the cost per token of all pairs, of one state and of chunks: :eq:`eq-linear-cost`.
 
     Args:
-        features: Numbers that a query and a key are compared by, m, and channels of a value.
-        chunk: Tokens of a chunk.
+        features: Features of a query and of a key, m, and channels of a value.
+        chunk: Tokens per chunk.
 
     Returns:
-        A figure with logarithmic axes; a dot marks where one state begins to pay.
+        A figure with logarithmic axes; a dot marks where one state costs as much as all pairs.
     """
     found = _counted(features, chunk)
     crossing, most, chunks = found["crossing"], found["pairs"][-1], found["chunks"][-1]
@@ -260,7 +260,7 @@ def counted_products(features: int, chunk: int) -> Drawn:
     drawn = [
         line(LENGTHS, found["pairs"], soft, "all pairs", hover=hover),
         line(LENGTHS, found["state"], linear, "one state", hover=hover),
-        line(LENGTHS, found["chunks"], linear, "chunks, causal", dash="dash", hover=hover),
+        line(LENGTHS, found["chunks"], linear, "chunks (causal)", dash="dash", hover=hover),
         dots([crossing], [found["level"]], linear),
     ]
     axes = layout(
@@ -273,10 +273,11 @@ def counted_products(features: int, chunk: int) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"Multiplications for each token against the number of tokens, both axes logarithmic, with "
-        f"{features:g} features. All pairs rise with the length and cross the level line of one "
-        f"state at {crossing:,.0f} tokens. At 32,768 tokens all pairs take {most:,.0f}, one state "
-        f"{found['level']:,.0f} and chunks of {chunk:g} tokens {chunks:,.0f}.",
+        f"Multiplications per token against the number of tokens, both axes logarithmic, with "
+        f"{features:g} features. The line of all pairs rises with the length and crosses the "
+        f"horizontal line of one state at {crossing:,.0f} tokens. At 32,768 tokens all pairs take "
+        f"{most:,.0f}, one state {found['level']:,.0f} and chunks of {chunk:g} tokens "
+        f"{chunks:,.0f}.",
     )
 
 
@@ -294,7 +295,7 @@ def crosstalk(pairs: int, overlap: float) -> Drawn:
 
     Args:
         pairs: Pairs in the state, n.
-        overlap: Mean comparison of a query with a wrong key, that with the right one being 1.
+        overlap: Mean similarity of a query with a wrong key, if that with the right one is 1.
 
     Returns:
         A figure with the error and, dotted, the bound :eq:`eq-linear-capacity` of 64 features.
@@ -309,16 +310,16 @@ def crosstalk(pairs: int, overlap: float) -> Drawn:
     ]  # fmt: skip
     axes = layout(
         height=380,
-        title_text=f"the right value has {right:.1%} of the weight",
+        title_text=f"weight of the right value: {right:.1%}",
         xaxis=axis("pairs n", 0, 3.02, type="log", tickvals=[1, 4, 16, 64, 256, 1024]),
         yaxis=axis("error of the value", 0, 1.1, dtick=0.25),
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"Error of a recalled value against the number of pairs on a logarithmic axis, if a wrong "
-        f"key counts {overlap:g} of the right one. With {pairs:g} pairs the right value has "
-        f"{right:.1%} of the weight, and the error is {error:.2f}. The bound of 64 features is 0 "
-        "up to 64 pairs and rises slowly behind them.",
+        f"Error of a recalled value against the number of pairs on a logarithmic axis, if the "
+        f"similarity with a wrong key is {overlap:g} times that with the right key. With {pairs:g} "
+        f"pairs the right value has {right:.1%} of the weight, and the error is {error:.2f}. The "
+        "bound of 64 features is 0 up to 64 pairs and rises slowly for more pairs.",
     )
 
 
@@ -354,7 +355,7 @@ def recalled_pairs(
     recorded: Mapping[str, Mapping[str, Mapping[str, list[float]]]],
     overlaps: Mapping[str, float],
 ) -> Drawn:
-    """Draw what comes back of random pairs: the error of a value, and the share decoded.
+    """Draw the recall of random pairs: the error of a value, and the share decoded.
 
     Args:
         features: How many ReLU and random features, a name in ``recorded``.
@@ -380,7 +381,7 @@ def recalled_pairs(
             PAIR_COUNTS,
             rounded([crosstalk_error(n, r, r**2 + (1 - r**2) / DIM) for n in PAIR_COUNTS]),
             grey,
-            "by crosstalk" if name == "relu" else None,
+            "crosstalk formula" if name == "relu" else None,
             width=1.5,
             dash="dash",
         )
@@ -388,7 +389,7 @@ def recalled_pairs(
     ]
     least = [least_error(n, DIM) for n in PAIR_COUNTS]
     bound = line(PAIR_COUNTS, rounded(least), grey, "bound of 64 features", width=2, dash="dot")
-    pairs = axis("pairs", -0.1, 3.1, type="log", tickvals=[1, 4, 16, 64, 256, 1024])
+    pairs = axis("pairs n", -0.1, 3.1, type="log", tickvals=[1, 4, 16, 64, 256, 1024])
     sixty_four = [upright(DIM, width=1, dash="dot", color=grey)]
     at = PAIR_COUNTS.index(DIM)
     error, decoded = (found[measure]["ReLU"][at] for measure in ("error", "decoded"))
@@ -410,19 +411,19 @@ def recalled_pairs(
         heights=(0.43, 0.37),
         down=0.2,
         height=600,
-        title_text=f"64 pairs: error of ReLU {error:.3f}, decoded {decoded:.0%}",
+        title_text=f"ReLU, 64 pairs: error {error:.3f}, decoded {decoded:.0%}",
         margin={"l": 44, "r": 14, "t": 64, "b": 122},
     )
-    told = "; ".join(
+    values = "; ".join(
         f"{_called(name)} {found['error'][name][at]:.2f} and {found['decoded'][name][at]:.2f}"
         for name in MAPS
     )
     return Drawn(
         fig,
         f"Two panels against the number of pairs, 1 to 1,024, with {features} ReLU and random "
-        "features. Above, the error of a recalled value: ReLU and elu follow the dashed lines of "
-        "crosstalk, far above the dotted bound, which least squares follows. Below, the share of "
-        f"values decoded. Error and share decoded with 64 pairs: {told}.",
+        "features. Above, the error of a recalled value: ReLU and ELU+1 follow the dashed lines of "
+        "the crosstalk formula, far above the dotted bound, which least squares follows. Below, "
+        f"the share of values decoded. Error and share decoded with 64 pairs: {values}.",
     )
 
 
@@ -438,13 +439,13 @@ def _turned(angle: Tensor) -> dict[str, Tensor]:
     k, v, angles = (torch.tensor(x, dtype=torch.float64) for x in (KEYS, SPOKEN, ANGLES))
     at = torch.cat([angles, angle[None]]) * (math.pi / 180)
     q = torch.stack([at.cos(), at.sin()], -1)
-    comparisons = {
+    similarities = {
         "softmax": (q @ k.mT / math.sqrt(2)).exp(),
         "relu": q.relu() @ k.relu().mT,
         "signed": q @ k.mT,
     }
     found, here = {}, []
-    for name, weights in comparisons.items():
+    for name, weights in similarities.items():
         total = weights.sum(-1)
         none = total == 0  # the package returns the numerator, 0
         out = (weights @ v[:, None])[:, 0] / torch.where(none, 1.0, total)
@@ -454,10 +455,10 @@ def _turned(angle: Tensor) -> dict[str, Tensor]:
 
 
 def turned_query(angle: float) -> Drawn:
-    """Draw the output for a query of length 1 that turns, and where its denominator is 0.
+    """Draw the output for a query of length 1 that rotates, and where its denominator is 0.
 
     Args:
-        angle: Of the query, in degrees.
+        angle: Angle of the query in degrees.
 
     Returns:
         A figure of the five keys and the query, and of the outputs against its angle.
@@ -470,7 +471,7 @@ def turned_query(angle: float) -> Drawn:
     colours = {1.0: PALETTE["orange"], -1.0: PALETTE["blue"], 0.5: PALETTE["orange"]}
     plane = Panel(
         [
-            through(ends, grey, "sum of signed features 0", width=1.5, dash="dash"),
+            through(ends, grey, "denominator of signed features is 0", width=1.5, dash="dash"),
             dots(
                 [k[0] for k in KEYS],
                 [k[1] for k in KEYS],
@@ -508,14 +509,14 @@ def turned_query(angle: float) -> Drawn:
         heights=(0.46, 0.36),
         down=0.16,
         height=600,
-        title_text=f"signed features: sum {total:.2f}, output {signed:.1f}",
+        title_text=f"signed features: denominator {total:.2f}, output {signed:.1f}",
         margin={"l": 34, "r": 14, "t": 64, "b": 96},
     )
     return Drawn(
         fig,
         f"Five keys in the plane with values from -1 to 1, and a query at {angle:g} degrees. "
-        f"Softmax returns {soft:.2f}, ReLU {relu:.2f}; from 180 to 270 degrees the query has no "
-        f"ReLU feature. The signed features add up to {total:.2f} and return {signed:.1f}: their "
-        "line leaves the picture on both sides of the "
-        "two angles where they add up to 0.",
+        f"Softmax returns {soft:.2f} and ReLU {relu:.2f}; from 180 to 270 degrees all ReLU "
+        f"features of the query are 0. With signed features the denominator is {total:.2f} and the "
+        f"output {signed:.1f}; their curve leaves the plot on both sides of the two angles where "
+        "the denominator is 0.",
     )
