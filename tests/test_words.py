@@ -33,7 +33,6 @@ TO_COME = {
     "notebooks/12_circulant_favor",
     "notebooks/14_toeplitz_rpe",
     "notebooks/15_rotations_meet_linear_attention",
-    "notebooks/16_gating",
     "notebooks/17_decay_and_state",
     "book/corrections",
     "CONTRIBUTING",

@@ -1,4 +1,4 @@
-"""What a query says with and without a gate, what sinks and gates go by, and runs with both."""
+"""Output of a query with and without a gate, what sinks and gates depend on, runs with both."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def gated_query(match: float, first: float, second: float, start: bool = False) 
     begin = f", {weights[0]:.2f} for the start token" if start else ""
     return Drawn(
         fig,
-        f"A query whose match with key b scores {match:g}. Its weights are {weights[2]:.2f} for b, "
+        f"A query whose score with key b is {match:g}. Its weights are {weights[2]:.2f} for b, "
         f"{others}{begin}. The output before the gate is the point ({path[0][0]:.2f}, "
         f"{path[1][0]:.2f}), inside the hull of the values. Gates of {gates[0]:.2f} and "
         f"{gates[1]:.2f} move it to "
@@ -127,7 +127,7 @@ COUNTS = [round(10 ** (i / 10)) for i in range(51)]
 
 @computed
 def _sunk(score: Tensor) -> dict[str, Tensor]:
-    """Return what a sink leaves of the weight, for all numbers of keys, and for 5 and 10,000."""
+    """Return the gate of a sink for all numbers of keys, and for 5 and 10,000."""
     counts = torch.tensor([*COUNTS, 5, 10_000], dtype=torch.float64)
     gates = (counts.log() - score).sigmoid()
     return {"gates": gates[:-2], "marked": gates[-2:]}
@@ -150,14 +150,15 @@ def sink_of_keys(score: float) -> Drawn:
     ]
     axes = layout(
         height=340,
-        title_text=f"gate {few:.2f} for 5 keys, {many:.2f} for 10,000",
-        xaxis=axis("keys", 0, 5, type="log", dtick=1),
-        yaxis=axis("what the keys keep", -0.03, 1.05),
+        title_text=f"share left to 5 keys: {few:.2f}; to 10,000 keys: {many:.2f}",
+        xaxis=axis("number of keys", 0, 5, type="log", dtick=1),
+        yaxis=axis("share of the weight left to the keys", -0.03, 1.05),
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"What a sink of score {score:g} leaves to keys of score 0, against their number on a "
-        f"logarithmic axis: {few:.2f} to 5 keys, {many:.2f} to 10,000. It rises from 0 to 1.",
+        f"Share of the softmax weight that a sink of score {score:g} leaves to keys of score 0, "
+        f"against the number of keys on a logarithmic axis: {few:.2f} for 5 keys, {many:.2f} for "
+        "10,000. The curve rises from 0 to 1.",
     )
 
 
@@ -176,7 +177,7 @@ def _token(weight: Tensor) -> dict[str, Tensor]:
 
 
 def gated_token(weight: float) -> Drawn:
-    """Draw what a gated layer makes of a single token of one channel.
+    """Draw the output of a gated layer for a single token of one channel.
 
     Args:
         weight: That of the gate; the value is the token itself.
@@ -187,11 +188,12 @@ def gated_token(weight: float) -> Drawn:
     found = _token(weight)
     blue, grey, red = PALETTE["blue"], PALETTE["grey"], PALETTE["red"]
     drawn = [
-        line(INPUTS, [x / 2 for x in INPUTS], grey, "gate a half", dash="dash", width=2),
+        line(INPUTS, [x / 2 for x in INPUTS], grey, "gate always ½", dash="dash", width=2),
         line(INPUTS, found["said"], blue, "f(x)", hover="%{x}: %{y:.2f}"),
         line(INPUTS, found["even"], red, "(f(x) + f(−x)) / 2", width=2, hover="%{x}: %{y:.2f}"),
     ]
     total = found["sum"]
+    shape = "a curve that bends upwards around 0" if weight else "the output is the same line"
     axes = layout(
         height=380,
         title_text=f"f(1) + f(−1) = {total:.2f}",
@@ -200,9 +202,9 @@ def gated_token(weight: float) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"What a token of one channel becomes, with a gate of weight {weight:g}: beside the "
-        "straight line of a gate that is always a half, a curve that keeps positive tokens and "
-        f"drops negative ones. Of 1 and of -1 together it makes {total:.2f}, a linear map 0.",
+        f"Output of a gated layer for a single token of one channel, with a gate of weight "
+        f"{weight:g}. Next to the straight line for a gate that is always one half, {shape}. The "
+        f"outputs for 1 and -1 sum to {total:.2f}; for a linear map they would sum to 0.",
     )
 
 
@@ -211,7 +213,7 @@ SCORES = [round(0.2 * i, 1) for i in range(-10, 51)]
 
 @computed
 def _loud(sink: Tensor, gate: Tensor) -> dict[str, Tensor]:
-    """Return what is left by a sink and by a gate, against the best key's score among eight."""
+    """Return the factors of a sink and of a gate, against the best key's score among eight."""
     best = torch.tensor([*SCORES, 0.0, 8.0], dtype=torch.float64)
     all_keys = (best.exp() + 7).log()
     sunk, gated = (all_keys - sink).sigmoid(), gate.sigmoid() + 0 * best
@@ -225,13 +227,14 @@ def _loud(sink: Tensor, gate: Tensor) -> dict[str, Tensor]:
 
 
 def gate_and_sink(sink: float, gate: float) -> Drawn:
-    """Draw what a sink and a gate let through, against the score of the best of eight keys.
+    """Draw by what a sink and a gate multiply the output, against the score of the best key.
 
-    The other seven score 0. The sink is that of :eq:`eq-sink`, the gate that of :eq:`eq-gate`.
+    The other seven of the eight keys score 0. The sink is that of :eq:`eq-sink`, the gate that of
+    :eq:`eq-gate`.
 
     Args:
         sink: Score of the sink.
-        gate: Pre-activation of the gate: what the query's token says.
+        gate: Pre-activation of the gate, computed from the query's token.
 
     Returns:
         A figure of three lines.
@@ -242,7 +245,7 @@ def gate_and_sink(sink: float, gate: float) -> Drawn:
     drawn = [
         line(SCORES, found["sunk"], blue, "sink", hover=hover),
         line(SCORES, found["gated"], red, "gate", hover=hover),
-        line(SCORES, found["both"], grey, "both", dash="dash", width=2, hover=hover),
+        line(SCORES, found["both"], grey, "sink and gate", dash="dash", width=2, hover=hover),
     ]
     (low, high), through_gate = found["at"], found["gate"]
     axes = layout(
@@ -250,13 +253,13 @@ def gate_and_sink(sink: float, gate: float) -> Drawn:
         title_text=f"no match: sink {low:.2f}, gate {through_gate:.2f}; "
         f"match: {high:.2f}, {through_gate:.2f}",
         xaxis=axis("score of the best key", -2, 10, dtick=2),
-        yaxis=axis("let through", -0.03, 1.05),
+        yaxis=axis("factor on the output", -0.03, 1.05),
     )
     return Drawn(
         go.Figure(drawn, axes),
-        "What is let through against the score of the best of eight keys. By a sink of score "
-        f"{sink:g}: {low:.2f} if none matches, {high:.2f} if one scores 8. By a gate: "
-        f"{through_gate:.2f} whatever is found.",
+        "Factor on the output against the score of the best of eight keys. A sink of score "
+        f"{sink:g} multiplies it by {low:.2f} if no key matches, and by {high:.2f} if one scores "
+        f"8. A gate multiplies it by {through_gate:.2f} for every score.",
     )
 
 
@@ -279,11 +282,11 @@ def gated_runs(kind: str, start: bool, *, recorded: Seeds) -> Drawn:
 
     Args:
         kind: One of ``KINDS``.
-        start: Whether the queries see a start token.
+        start: Whether the queries attend to a start token.
         recorded: The errors and the weights of all runs.
 
     Returns:
-        A figure with two panels; a mark is a mean, a line goes from the least to the greatest.
+        A figure with two panels; a mark is a mean, a line is the range over the seeds.
     """
     grey, column = PALETTE["grey"], KINDS.index(kind)
     legend = [
@@ -346,7 +349,7 @@ def gated_runs(kind: str, start: bool, *, recorded: Seeds) -> Drawn:
 
     return Drawn(
         fig,
-        f"Means over the seeds for the queries of the kind {kind}, with {sight}, each without a "
+        f"Means over the seeds for queries of the kind {kind}, with {sight}, each without a "
         "gate, with a headwise and with an elementwise one. Above, squared errors on a logarithmic "
         f"axis: {listed('error')}. Below, the weight on the start token: {listed('start')}.",
     )
