@@ -43,7 +43,6 @@ TO_COME = {
     "14_toeplitz_rpe",
     "15_rotations_meet_linear_attention",
     "16_gating",
-    "17_decay_and_state",
     "20_vision_transformer",
     "22_length_extrapolation",
     "24_in_models",

@@ -30,7 +30,7 @@ TO_COME = {
     *("notebooks/09_string_at_inference",),
     *("notebooks/11_favor_plus", "notebooks/12_circulant_favor", "notebooks/13_cosformer"),
     *("notebooks/14_toeplitz_rpe", "notebooks/15_rotations_meet_linear_attention"),
-    *("notebooks/16_gating", "notebooks/17_decay_and_state", "notebooks/18_delta_rule"),
+    *("notebooks/16_gating", "notebooks/18_delta_rule"),
     *("notebooks/19_associative_recall", "notebooks/20_vision_transformer"),
     *("notebooks/21_language_model", "notebooks/22_length_extrapolation"),
     *("notebooks/23_speed", "notebooks/24_in_models"),
