@@ -40,7 +40,6 @@ TO_COME = {
     "12_circulant_favor",
     "14_toeplitz_rpe",
     "15_rotations_meet_linear_attention",
-    "17_decay_and_state",
 }
 """Chapters that are not yet written in the plain form."""
 

@@ -1,4 +1,4 @@
-"""What decays leave of past tokens, how products of them are computed, and what markers clear."""
+"""Weights of decays, how products of decays are computed, and what markers delete."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CONSTANT, GATED = COLOURS["retnet"], COLOURS["ssd"]
 
 @computed
 def _memory(gamma: Tensor, reset: Tensor, kept: Tensor) -> dict[str, Tensor]:
-    """Return the factor of each token for both decays, and how much the last one finds of each."""
+    """Return the factor of each token for both decays, and its weight at the last token."""
     constant = gamma.expand(TOKENS)
     gated = torch.where(torch.arange(TOKENS) == reset, kept, 1.0)
     decays = torch.stack([constant, gated])
@@ -39,12 +39,12 @@ def _memory(gamma: Tensor, reset: Tensor, kept: Tensor) -> dict[str, Tensor]:
 
 
 def decay_memory(gamma: float, reset: float, kept: float) -> Drawn:
-    """Draw the weight of every past token for the last one, and the decays that make it.
+    """Draw the weight of every past token at the last one, and the decays of all tokens.
 
     Args:
         gamma: The constant decay.
         reset: The one token at which the other decay is not 1.
-        kept: What it is there.
+        kept: Its value there.
 
     Returns:
         A figure with two panels, weights above, decays below.
@@ -68,7 +68,7 @@ def decay_memory(gamma: float, reset: float, kept: float) -> Drawn:
         facts,
         list(colours),
         symbol="star",
-        hover="what is left: %{y:.2f}",
+        hover="weight: %{y:.2f}",
     )
     tokens: dict[str, Any] = {"range": [-0.8, TOKENS - 0.2], "dtick": 4}
     shares = axis(low=-0.06, high=1.08, dtick=0.5)
@@ -76,7 +76,7 @@ def decay_memory(gamma: float, reset: float, kept: float) -> Drawn:
     fig = panels(
         Panel(
             [*left, stars],
-            f"left at token {TOKENS - 1}; of token {FACT}: {facts[0]:.2f} and {facts[1]:.2f}",
+            f"weight at token {TOKENS - 1}; of token {FACT}: {facts[0]:.2f}, {facts[1]:.2f}",
             x={**tokens, "showticklabels": False},
             y=shares,
             shapes=[{**fact, "layer": "below"}],
@@ -94,7 +94,7 @@ def decay_memory(gamma: float, reset: float, kept: float) -> Drawn:
     )
     return Drawn(
         fig,
-        f"Two panels over {TOKENS} tokens. Above, what the last token still finds of each: under "
+        f"Two panels over {TOKENS} tokens. Above, the weight of each token at the last one: under "
         f"the constant decay {gamma:g} it rises from {constant[0]:.2f} for the first token to 1 "
         f"for the last, with {facts[0]:.2f} for token {FACT}; under the gated decay it is "
         f"{gated[0]:.2f} before token {reset:.0f} and 1 from there on, with {facts[1]:.2f} for "
@@ -138,7 +138,7 @@ def _weights(memory: Tensor) -> dict[str, Tensor]:
 
 
 def memory_of_decay(memory: float) -> Drawn:
-    r"""Draw the weights of a constant decay against distance, and the half-lives of known heads.
+    r"""Draw the weights of a constant decay against distance, and half-lives of known heads.
 
     Those of RetNet are by :eq:`eq-retnet-decay`, those of ALiBi have the decays :math:`2^{-1-h}`
     as logarithms.
@@ -159,8 +159,8 @@ def memory_of_decay(memory: float) -> Drawn:
         pin(memory, found["at_memory"], PALETTE["blue"]),
     ]
     for name, called, size, symbol in (
-        ("retnet", "RetNet's heads", 15, "circle-open"),
-        ("alibi", "ALiBi's heads", 8, "circle"),
+        ("retnet", "half-lives, RetNet", 15, "circle-open"),
+        ("alibi", "half-lives, ALiBi", 8, "circle"),
     ):
         at = [float(f"{life:.3g}") for life in lives[name]]
         drawn.append(
@@ -183,11 +183,10 @@ def memory_of_decay(memory: float) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"Weight against distance on a logarithmic axis, decay {decay:.4f}: all weights add up to "
-        f"{memory:.0f} tokens, where a mark stands at {found['at_memory']:.2f}, and half is left "
-        f"after {half:.1f}. Dots at one half, for the heads "
-        "of RetNet and of ALiBi, stand at equal steps: each head remembers twice as long as the "
-        "one before.",
+        f"Weight against distance on a logarithmic axis, decay {decay:.4f}. All weights add up to "
+        f"{memory:.0f}; at this distance, marked, the weight is {found['at_memory']:.2f}. It is "
+        f"one half after {half:.1f} tokens. Dots at one half mark the half-lives of the heads of "
+        "RetNet and of ALiBi: they are equally spaced, because each is twice the one before.",
     )
 
 
@@ -201,7 +200,7 @@ TOKENS_FAR = [round(10 ** (1 + i / 20)) for i in range(61)]
 def _products(decay: Tensor) -> dict[str, Tensor]:
     """Return powers of ten: a running product, its reciprocal, and their product ten tokens back.
 
-    Each where float32 has it, and the first token whose reciprocal is no number.
+    Each where float32 has it, and the first token whose reciprocal overflows.
     """
     power = decay.log10()
     tokens = torch.tensor(TOKENS_FAR, dtype=torch.float64)
@@ -216,13 +215,13 @@ def products_of_decays(decay: float) -> Drawn:
     """Draw the running product of a constant decay and its reciprocal, as far as float32 goes.
 
     Args:
-        decay: That of every token.
+        decay: Decay of every token.
 
     Returns:
         A figure of three lines; the weight is a product of the other two.
     """
     found = _products(decay)
-    names = ("Γ of the query", "1/Γ of the key", f"their product, {BACK} back")
+    names = ("Γ of the query", "1/Γ of the key", f"w, {BACK} tokens back")
     colours = (PALETTE["blue"], PALETTE["magenta"], PALETTE["orange"])
     drawn = [
         line(TOKENS_FAR, curve, colour, name, hover="token %{x}: 10^%{y:.1f}")
@@ -233,16 +232,16 @@ def products_of_decays(decay: float) -> Drawn:
     last = found["last"]
     axes = layout(
         height=400,
-        title_text=f"1/Γ is no float32 from token {last:,.0f} on",
+        title_text=f"1/Γ overflows float32 from token {last:,.0f} on",
         xaxis=axis("token", 1, 4, type="log", dtick=1),
-        yaxis=axis("power of ten", -50, 50),
+        yaxis=axis("logarithm, base 10", -50, 50),
         margin={"b": 96},
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"Powers of ten against the token, decay {decay:g}: the running product falls, its "
-        f"reciprocal rises and is beyond float32 from token {last:,.0f} on. There ends their "
-        f"product for a key {BACK} tokens back, which was the same number all along.",
+        f"Powers of ten against the token, decay {decay:g}. The running product falls, and its "
+        f"reciprocal rises until it overflows float32 at token {last:,.0f}. The line of the weight "
+        f"of a key {BACK} tokens back, the product of both, is constant and ends there.",
     )
 
 
@@ -253,14 +252,14 @@ DECAYS[22] = 0.3
 
 
 def _level(query: int, key: int) -> int | None:
-    """Return how many halvings part a pair, from 1; None unless the key comes before."""
+    """Return the halving that separates a pair, from 1; None unless the key comes before."""
     return LEVELS + 1 - (query ^ key).bit_length() if key < query else None
 
 
 @computed
 def _parted(query: Tensor, key: Tensor) -> dict[str, Tensor]:
-    """Return a pair's cut, the block that the cut makes, and the decays on both sides of it."""
-    key = torch.minimum(key, query - 1)  # no token hears a later one
+    """Return a pair's cut, the block that it makes, and the decays on both sides of it."""
+    key = torch.minimum(key, query - 1)  # no token attends to a later one
     sizes = 2.0 ** torch.arange(LEVELS - 1, -1, -1).double()  # of the halves, level by level
     level = ((query / sizes).floor() == (key / sizes).floor()).double().sum()
     size = 2.0 ** (LEVELS - 1 - level)
@@ -285,8 +284,8 @@ def halved_chunk(query: float, key: float) -> Drawn:
     """Draw by which halving of a chunk a pair is computed: :eq:`eq-decay-halves`.
 
     Args:
-        query: Place of the query in a chunk of 64, from 1.
-        key: Place of the key; the one before the query, if it lies behind that.
+        query: Position of the query in a chunk of 64, from 1.
+        key: Position of the key; the one before the query, if it is not before it.
 
     Returns:
         A figure of a map, the pairs by the level of their cut, and of one feature's decays.
@@ -307,7 +306,7 @@ def halved_chunk(query: float, key: float) -> Drawn:
         bars(list(range(CHUNK)), side, colour, name, hover="token %{x}: %{y:.2f}")
         for side, colour, name in zip(
             found["sides"], (blue, orange, PALETTE["grey"]),
-            ("query's factor", "key's factor", "neither"), strict=True,
+            ("multiplies the query", "multiplies the key", "neither"), strict=True,
         )
     ]  # fmt: skip
     word = pick(level, *ORDINALS)
@@ -315,7 +314,7 @@ def halved_chunk(query: float, key: float) -> Drawn:
     fig = panels(
         Panel(
             pairs,
-            f"token {at_query:g} hears {at_key:g}: {word} halving",
+            f"query {at_query:g}, key {at_key:g}: {word} halving",
             x=axis(None, -0.5, CHUNK - 0.5, **CELLS, **ticks),
             y=axis("query", **downwards(CHUNK, **ticks)),
             square=True,
@@ -336,19 +335,19 @@ def halved_chunk(query: float, key: float) -> Drawn:
         fig,
         f"A map of the pairs of a chunk of {CHUNK} tokens, in {LEVELS} levels: the first halving "
         "makes one large square below the diagonal, each later one twice as many of half the side. "
-        f"Query {at_query:g} and key {at_key:g} are parted by the {word} halving, behind token "
-        f"{cut:g}. Below, the decays of a feature: those of the tokens from behind the key to the "
+        f"Query {at_query:g} and key {at_key:g} are separated by the {word} halving, after token "
+        f"{cut:g}. Below, the decays of a feature: those of the tokens after the key up to the "
         f"cut multiply the key, by {of_key:.3f}, those from there to the query multiply the query, "
         f"by {of_query:.3f}; the weight is {weight:.3f}.",
     )
 
 
 MARKED = "aAb|Ab‖bAB|Ba‖aB"
-"""Symbols of two classes: | clears the small letters, ‖ the large ones."""
+"""Symbols of two classes: | deletes the lower-case letters, ‖ the upper-case ones."""
 
 
 def _seen() -> list[bool | None]:
-    """Return for each token whether its symbol stood before, since its marker; None at markers."""
+    """Return for each token whether its symbol occurred since its marker; None at markers."""
     answers: list[bool | None] = []
     seen: set[str] = set()
     for token in MARKED:
@@ -367,9 +366,9 @@ YES = torch.tensor([bool(_seen()[t]) for t in ASKED])
 
 @computed
 def _marked(number: Tensor, own: Tensor, other: Tensor, symbol: Tensor) -> dict[str, Tensor]:
-    """Return what each symbol finds of itself, by a number per token and by a vector per token.
+    """Return each symbol's earlier weight in the state, by a number and by a vector per token.
 
-    And of each the least that stands for yes, and the most that stands for no.
+    And of each the least weight for the answer yes, and the largest for no.
     """
     same = torch.tensor([[a == b for b in MARKED] for a in MARKED]).double().tril(-1)
     found = []
@@ -392,7 +391,7 @@ def _marked(number: Tensor, own: Tensor, other: Tensor, symbol: Tensor) -> dict[
 
 
 def markers_and_decays(number: float, own: float, other: float, symbol: float) -> Drawn:
-    """Draw what each symbol finds of itself when markers of two classes decay the state.
+    """Draw the earlier weight of each symbol when markers of two classes decay the state.
 
     Args:
         number: Decay at a marker, where it is one number: :eq:`eq-decay-state`.
@@ -405,11 +404,11 @@ def markers_and_decays(number: float, own: float, other: float, symbol: float) -
     """
     found = _marked(number, own, other, symbol)
     both = zip(
-        ("a number", "a vector"), (COLOURS["ssd"], COLOURS["gla"]),
+        ("number per token", "vector per token"), (COLOURS["ssd"], COLOURS["gla"]),
         found["yes"], found["no"], found["ends"], found["apart"], strict=True,
     )  # fmt: skip
     rows: list[Panel] = []
-    told = []
+    weights = []
     x = axis(None, -0.6, len(MARKED) - 0.4, tickvals=list(range(len(MARKED))),
              ticktext=list(MARKED), tickangle=0, zeroline=False)  # fmt: skip
     marks = [
@@ -418,19 +417,20 @@ def markers_and_decays(number: float, own: float, other: float, symbol: float) -
     ]  # fmt: skip
     for name, colour, yes, no, (least, most), apart in both:
         names = ("answer yes", "answer no") if not rows else (None, None)
-        hover = "found: %{y:.2f}"
+        hover = "weight: %{y:.2f}"
         traces = [
             dots(ASKED, yes, colour, names[0], size=12, hover=hover),
             dots(ASKED, no, PALETTE["grey"], names[1], size=11, symbol="x", hover=hover),
         ]
-        head = f"{name}: {pick(apart, 'mixed', 'apart')}, yes ≥ {least:.2f}, no ≤ {most:.2f}"
-        rows.append(Panel(traces, head, x=x, y=axis("found", -0.2, 2.25, dtick=1), shapes=marks))
-        told.append(f"with {name} seen ones find {least:.2f} or more and others {most:.2f} or less")
+        head = f"{name}: {pick(apart, 'mixed', 'separated')}, yes ≥ {least:.2f}, no ≤ {most:.2f}"
+        rows.append(Panel(traces, head, x=x, y=axis("weight", -0.2, 2.25, dtick=1), shapes=marks))
+        weights.append(f"with a {name} {least:.2f} or more and {most:.2f} or less")
     fig = panels(*rows, down=0.2, height=430, margin={"l": 46, "r": 14, "t": 30, "b": 64})
     return Drawn(
         fig,
-        f"Two panels over the tokens {' '.join(MARKED)}: what each symbol finds of itself in the "
-        f"state. Its decay at a symbol is {symbol:g}; at a marker it is the number {number:g}, or "
-        f"a vector, {own:g} for the marker's own class and {other:g} for the other. Of those that "
-        f"stood there since their marker and of others, {'; '.join(told)}.",
+        f"Two panels over the tokens {' '.join(MARKED)}: the weight that earlier occurrences of "
+        f"each symbol have in the state. The decay at a symbol is {symbol:g}; at a marker it is "
+        f"the number {number:g}, or a vector with {own:g} for the class of the marker and "
+        f"{other:g} for the other. Weights of symbols that occurred since their marker, and of the "
+        f"others: {'; '.join(weights)}.",
     )
