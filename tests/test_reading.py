@@ -32,7 +32,6 @@ OPENING = (
 )
 TO_COME = {
     "02_rope",
-    "03_rope_decay",
     "04_rope_2d_3d",
     "05_string",
     "07_cayley_string",

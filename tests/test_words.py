@@ -25,7 +25,6 @@ PAGES = [
 ]
 TO_COME = {
     "notebooks/02_rope",
-    "notebooks/03_rope_decay",
     "notebooks/04_rope_2d_3d",
     "notebooks/05_string",
     "notebooks/07_cayley_string",
