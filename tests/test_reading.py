@@ -31,7 +31,6 @@ OPENING = (
     "It takes",
 )
 TO_COME = {
-    "03_rope_decay",
     "04_rope_2d_3d",
     "05_string",
     "07_cayley_string",

@@ -1,4 +1,4 @@
-"""How the mean wave of RoPE falls with distance: the integral that it starts as, and its series."""
+"""How the mean wave of RoPE falls with distance: the integral that it follows, and its series."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def decay_curves(dim: int, base: float) -> Drawn:
         return line(t, y, colour, name, hover="t = %{x}: %{y:.3g}", **look)
 
     curves = [
-        curve(total["size"], COLOURS["rope"], "sum |S|", width=1.2),
+        curve(total["size"], COLOURS["rope"], "mean |S|", width=1.2),
         curve(integral["size"], PALETTE["orange"], "integral |I|", width=3),
         curve(integral["early"], PALETTE["teal"], "(ln(b/t) − γ)/ln b", width=2, dash="dash"),
         curve(integral["late"], PALETTE["magenta"], "b/(t ln b)", width=2, dash="dot"),
@@ -121,15 +121,16 @@ def decay_curves(dim: int, base: float) -> Drawn:
         margin={"l": 54, "r": 14, "t": 44, "b": 110},
         title_text=f"horizon πd/ln b = {leaves:.0f} tokens",
         xaxis=axis("distance t (tokens)", 0, LARGEST, **powers),
-        yaxis=axis(low=math.log10(LOWEST), high=math.log10(HIGHEST), **powers),
+        yaxis=axis("size |S|, |I|", math.log10(LOWEST), math.log10(HIGHEST), **powers),
         shapes=[{**upright(leaves, color=grey, width=1.5, dash="dot"), "yref": "y domain"}],
     )
     return Drawn(
         go.Figure(curves, axes),
-        f"Both axes logarithmic: distances from 1 to ten million, d = {dim}, base {base:.0f}. The "
-        f"sum follows the integral up to about {leaves:.0f} tokens; from there it also scatters, "
-        f"in the end by about {floor:.3f} for ever. The integral falls slowly, like a "
-        f"logarithm, to about the distance {base:.0f}, and from there as one over the distance.",
+        f"Size of the mean of the waves, and of its integral, against distances from 1 to ten "
+        f"million, both axes logarithmic, d = {dim}, base {base:.0f}. The mean follows the "
+        f"integral up to about {leaves:.0f} tokens. Beyond, it fluctuates, in the end at a level "
+        f"of about {floor:.3f}. The integral falls slowly, like a logarithm, up to about the "
+        f"distance {base:.0f}, and beyond it like 1/t.",
     )
 
 
@@ -177,15 +178,15 @@ def series_errors(x: float) -> Drawn:
     powers: dict[str, Any] = {"type": "log", "dtick": 3, "exponentformat": "power"}
     axes = layout(
         height=360,
-        title_text=f"stop after {best:g} terms: {digits:.1f} digits",
-        xaxis=axis("terms K", -1, TERMS + 1),
-        yaxis=axis("error", -10.5, 10.5, **powers),
+        title_text=f"best: {best:g} terms, {digits:.1f} correct digits",
+        xaxis=axis("number K of terms", -1, TERMS + 1),
+        yaxis=axis("absolute error", -10.5, 10.5, **powers),
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"Error of the series at x = {x:g} against the number of terms, logarithmic. It falls "
-        f"until {best:g} terms, where {digits:.1f} digits are right, and then rises without end. "
-        "The bound lies close above it.",
+        f"Absolute error of the series at x = {x:g}, on a logarithmic axis, against the number of "
+        f"terms. The error falls up to {best:g} terms, where {digits:.1f} digits are correct, and "
+        "then rises without limit. The bound lies close above the error.",
     )
 
 
@@ -210,7 +211,7 @@ def _partial(distance: Tensor) -> dict[str, Tensor]:
 
 
 def partial_sums(distance: float) -> Drawn:
-    """Draw the sum of 64 waves, hand after hand, beside its integral: :eq:`eq-decay-gap`.
+    """Draw the sum of 64 waves, arrow by arrow, beside its integral: :eq:`eq-decay-gap`.
 
     Args:
         distance: t, in tokens.
@@ -245,9 +246,9 @@ def partial_sums(distance: float) -> Drawn:
                 line(significant(before), significant(bounds), grey, "bound", dash="dot"),
                 pin(distance, gap, PALETTE["magenta"]),
             ],
-            f"their ends are {gap:.4f} apart",
+            f"difference of sum and integral: {gap:.4f}",
             x=axis("distance t (tokens)", 0, 1.2 * leaves),
-            y=axis(low=0, high=0.1, dtick=0.05),
+            y=axis("difference", 0, 0.1, dtick=0.05),
         ),
         heights=(0.56, 0.3),
         height=560,
@@ -255,10 +256,10 @@ def partial_sums(distance: float) -> Drawn:
     )  # fmt: skip
     return Drawn(
         fig,
-        "Above, the means of neighbouring hands, each put at the end of the one before, over 64, "
-        f"beside the curve of the integral. At t = {distance:g}, {share:.2f} of the horizon, the "
-        f"ends are {gap:.4f} apart. Below, that distance against t: small and below its bound "
-        "until the horizon at 44, then larger.",
+        "Above, 64 arrows from tip to tail, each the mean of two neighbouring waves divided by 64, "
+        f"and the curve of the integral. At t = {distance:g}, which is {share:.2f} of the horizon, "
+        f"the two end points differ by {gap:.4f}. Below, this difference against t: it is small "
+        "and below its bound up to the horizon at 44 tokens, and larger beyond.",
     )
 
 
@@ -270,7 +271,7 @@ def _copied(place: Tensor) -> dict[str, Tensor]:
 
 
 def copied_score(place: int) -> Drawn:
-    """Draw the score, over d, of a query with a key that was turned: :eq:`eq-decay-anywhere`.
+    """Draw the score, divided by d, of a query with a rotated key: :eq:`eq-decay-anywhere`.
 
     Args:
         place: t₀, the distance that the key is made for.
@@ -287,15 +288,15 @@ def copied_score(place: int) -> Drawn:
     ]  # fmt: skip
     axes = layout(
         height=340,
-        title_text=f"t₀ = {place:g}: the score is 1 at distance {place:g}",
+        title_text=f"t₀ = {place:g}: the largest score is at distance {place:g}",
         xaxis=axis("distance t (tokens)", 0, REACH),
-        yaxis=axis("score over d", -0.2, 1.1, dtick=0.5),
+        yaxis=axis("score / d", -0.2, 1.1, dtick=0.5),
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"Score over d against distance, 128 channels. For a query and its copy it is 1 at "
-        f"distance 0 and falls. For a key made for t₀ = {place:g} it is the same curve, moved: 1 "
-        f"at distance {place:g}, and lower on both sides.",
+        f"Score divided by d against distance, 128 channels. If the key equals the query, the "
+        f"score is 1 at distance 0 and falls. For the key made for t₀ = {place:g} it is the same "
+        f"curve, shifted: 1 at distance {place:g}, and lower on both sides.",
     )
 
 
@@ -343,14 +344,16 @@ def abel_curves(fall: float) -> Drawn:
         margin={"t": 40, "b": 90},
         title_text=f"at 250 tokens the bound is {bound:.2f}, the score {score:.2f}",
         xaxis=axis("distance t (tokens)", 0, 250, dtick=50),
-        yaxis=axis(low=math.log10(0.04), high=math.log10(50), type="log", tickvals=ticks),
+        yaxis=axis(
+            "relative to Σ|h|", math.log10(0.04), math.log10(50), type="log", tickvals=ticks
+        ),
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"Against distances up to 250, a logarithmic axis: RoFormer's bound, over the sum of the "
-        f"entries, which fall by {fall:.0%} from the first pair to the last. It falls with the "
-        f"distance to {bound:.2f}; the triangle inequality is 1 everywhere, and the score falls "
-        f"below it, to {score:.2f}.",
+        f"RoFormer's bound and the score, divided by the sum of the amplitudes, against distances "
+        f"up to 250, on a logarithmic axis. The amplitudes fall by {fall:.0%} from the first pair "
+        f"to the last. The bound falls with the distance to {bound:.2f}. The triangle inequality "
+        f"gives 1 everywhere, and the score falls below 1, to {score:.2f}.",
     )
 
 
@@ -380,7 +383,7 @@ def _fast(scale: Tensor, place: Tensor, powers: list[float]) -> dict[str, Tensor
 
 
 def fast_head(method: str, scale: float, place: int) -> Drawn:
-    """Draw where a head that counts tokens with its seven fast pairs looks after a scaling.
+    """Draw to which token a head that counts with its seven fast pairs attends after a scaling.
 
     :eq:`eq-scale-interpolation`, :eq:`eq-scale-ntk` and :eq:`eq-scale-yarn`, with 64 channels, the
     base 100 and 64 tokens in training. These pairs made four turns or more.
@@ -402,15 +405,15 @@ def fast_head(method: str, scale: float, place: int) -> Drawn:
     found = _fast(scale, place, powers)
     distances, hover = list(range(1, LONG + 1)), "t = %{x}: %{y:.2f}"
     drawn = [
-        line(distances, found["before"], PALETTE["grey"], "before", width=1.5, dash="dot"),
-        line(distances, found["after"], colour, "after", width=2, hover=hover),
+        line(distances, found["before"], PALETTE["grey"], "before scaling", width=1.5, dash="dot"),
+        line(distances, found["after"], colour, "after scaling", width=2, hover=hover),
         dots([found["best"]], [found["top"]], colour, size=12),
     ]
     best, kept = found["best"], found["kept"]
     axes = layout(
         height=370,
         margin={"l": 44, "r": 14, "t": 44, "b": 90},
-        title_text=f"made for {place:.0f}, looks {best:.0f} back; at {place:.0f} it has {kept:.2f}",
+        title_text=f"from {place:.0f} to {best:.0f} tokens back; score at {place:.0f}: {kept:.2f}",
         xaxis=axis("distance (tokens)", 0, LONG, dtick=64),
         yaxis=axis("score", -1.05, 1.1, dtick=0.5),
     )
@@ -445,7 +448,7 @@ def _slowed(scale: Tensor, length: Tensor) -> dict[str, Tensor]:
 
 
 def slower_pairs(scale: float, length: int) -> Drawn:
-    """Draw by how much each of 64 pairs is slowed down for a longer text.
+    """Draw by how much the frequency of each of 64 pairs is divided for a longer text.
 
     :eq:`eq-scale-interpolation`, :eq:`eq-scale-ntk` and :eq:`eq-scale-yarn`, with the base 10,000.
 
@@ -464,14 +467,15 @@ def slower_pairs(scale: float, length: int) -> Drawn:
     ]
     axes = layout(
         height=340,
-        title_text=f"for {longer:,.0f} tokens; YaRN keeps {whole:.0f} pairs",
-        xaxis=axis("pair i, fast to slow"),
-        yaxis=axis("slowed down by", -0.05, math.log10(40), type="log",
+        title_text=f"for {longer:,.0f} tokens: YaRN keeps {whole:.0f} pairs unchanged",
+        xaxis=axis("pair i, from fast to slow"),
+        yaxis=axis("frequency divided by", -0.05, math.log10(40), type="log",
                    tickvals=[1, 2, 4, 8, 16, 32]),
     )  # fmt: skip
     return Drawn(
         go.Figure(lines, axes),
-        f"By how much each of {PAIRS} pairs is slowed down, trained with {length:,.0f} tokens and "
-        f"used with {longer:,.0f}. Interpolation: all by {scale:g}. NTK-aware: from 1, the "
-        f"fastest, to {scale:g}, the slowest. YaRN: the first {whole:.0f} pairs not at all.",
+        f"Factor by which the frequency of each of {PAIRS} pairs is divided, after training with "
+        f"{length:,.0f} tokens, for a text of {longer:,.0f}. Position interpolation divides all by "
+        f"{scale:g}, NTK-aware scaling by 1 for the fastest pair up to {scale:g} for the slowest, "
+        f"YaRN the first {whole:.0f} pairs not at all.",
     )
