@@ -39,7 +39,6 @@ TO_COME = {
     "notebooks/17_decay_and_state",
     "notebooks/20_vision_transformer",
     "notebooks/22_length_extrapolation",
-    "CONTRIBUTING",
 }
 """Pages that are not yet written in the standard terms."""
 
