@@ -150,7 +150,7 @@ def sink_of_keys(score: float) -> Drawn:
     ]
     axes = layout(
         height=340,
-        title_text=f"share left to 5 keys: {few:.2f}; to 10,000 keys: {many:.2f}",
+        title_text=f"left to 5 keys: {few:.2f}; to 10,000: {many:.2f}",
         xaxis=axis("number of keys", 0, 5, type="log", dtick=1),
         yaxis=axis("share of the weight left to the keys", -0.03, 1.05),
     )
