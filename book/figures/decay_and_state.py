@@ -404,7 +404,7 @@ def markers_and_decays(number: float, own: float, other: float, symbol: float) -
     """
     found = _marked(number, own, other, symbol)
     both = zip(
-        ("number per token", "vector per token"), (COLOURS["ssd"], COLOURS["gla"]),
+        ("scalar", "vector"), (COLOURS["ssd"], COLOURS["gla"]),
         found["yes"], found["no"], found["ends"], found["apart"], strict=True,
     )  # fmt: skip
     rows: list[Panel] = []

@@ -143,7 +143,7 @@ def three_forms(token: int, chunk: int) -> Drawn:
         [
             Panel(
                 [matrix],
-                "similarity of query (row) and key (column)",
+                "query (row), key (column)",
                 x={"dtick": 1, "showgrid": False},
                 y=downwards(TOKENS, dtick=1),
                 shapes=frames,
@@ -471,7 +471,7 @@ def turned_query(angle: float) -> Drawn:
     colours = {1.0: PALETTE["orange"], -1.0: PALETTE["blue"], 0.5: PALETTE["orange"]}
     plane = Panel(
         [
-            through(ends, grey, "denominator of signed features is 0", width=1.5, dash="dash"),
+            through(ends, grey, "signed features: denominator 0", width=1.5, dash="dash"),
             dots(
                 [k[0] for k in KEYS],
                 [k[1] for k in KEYS],
@@ -509,7 +509,7 @@ def turned_query(angle: float) -> Drawn:
         heights=(0.46, 0.36),
         down=0.16,
         height=600,
-        title_text=f"signed features: denominator {total:.2f}, output {signed:.1f}",
+        title_text=f"signed: denominator {total:.2f}, output {signed:.1f}",
         margin={"l": 34, "r": 14, "t": 64, "b": 96},
     )
     return Drawn(
