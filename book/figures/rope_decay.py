@@ -413,7 +413,7 @@ def fast_head(method: str, scale: float, place: int) -> Drawn:
     axes = layout(
         height=370,
         margin={"l": 44, "r": 14, "t": 44, "b": 90},
-        title_text=f"from {place:.0f} to {best:.0f} tokens back; score at {place:.0f}: {kept:.2f}",
+        title_text=f"made for {place:.0f}, now {best:.0f} back; at {place:.0f} it has {kept:.2f}",
         xaxis=axis("distance (tokens)", 0, LONG, dtick=64),
         yaxis=axis("score", -1.05, 1.1, dtick=0.5),
     )
