@@ -33,7 +33,6 @@ OPENING = (
 TO_COME = {
     "03_rope_decay",
     "04_rope_2d_3d",
-    "05_string",
     "07_cayley_string",
     "08_reflections",
     "09_string_at_inference",

@@ -27,7 +27,6 @@ TO_COME = {
     "notebooks/02_rope",
     "notebooks/03_rope_decay",
     "notebooks/04_rope_2d_3d",
-    "notebooks/05_string",
     "notebooks/07_cayley_string",
     "notebooks/08_reflections",
     "notebooks/09_string_at_inference",

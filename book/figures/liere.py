@@ -1,4 +1,4 @@
-"""Generators that need not commute: how many numbers they have, what they miss, and how far out."""
+"""Generators that need not commute: their parameters, their error, and their limit far away."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OFFSET = [1.2, 0.0]  # from the query to the key, far out
 
 @computed
 def _numbers(channels: Tensor, coordinates: int) -> dict[str, Tensor]:
-    """Return for four encoders the directions in which generators move, over channels and at d."""
+    """Return the independent parameters of four encoders, over all channels and at ``channels``."""
 
     def counts(d: Tensor) -> Tensor:
         planes, free = (d / 2).floor(), d * (d - 1) / 2
@@ -40,10 +40,10 @@ def _numbers(channels: Tensor, coordinates: int) -> dict[str, Tensor]:
 
 
 def numbers_of_an_encoder(coordinates: str, channels: int) -> Drawn:
-    """Draw how many numbers act in an encoder, over its channels.
+    """Draw the number of independent parameters of an encoder against its channels.
 
-    Free skew matrices are :eq:`eq-universal-liere`; every STRING is :eq:`eq-string`, which
-    Cayley-STRING reaches.
+    Free skew-symmetric matrices are :eq:`eq-universal-liere`; every STRING is :eq:`eq-string`,
+    which Cayley-STRING reaches.
 
     Args:
         coordinates: d_c.
@@ -54,9 +54,9 @@ def numbers_of_an_encoder(coordinates: str, channels: int) -> Drawn:
     """
     found = _numbers(channels, int(coordinates))
     looks = {
-        f"{display('liere')}, free skew matrices": COLOURS["dense"],
-        f"{display('cayley')}, as every STRING": COLOURS["cayley"],
-        f"{display('mixed')}, Ω alone": COLOURS["mixed"],
+        f"{display('liere')}, free generators": COLOURS["dense"],
+        f"{display('cayley')}, full STRING": COLOURS["cayley"],
+        f"{display('mixed')}, only Ω": COLOURS["mixed"],
         display("circulant"): COLOURS["circulant"],
     }
     hover = "%{x} channels: %{y:,}"
@@ -65,21 +65,22 @@ def numbers_of_an_encoder(coordinates: str, channels: int) -> Drawn:
     axes = layout(
         height=390,
         margin={"l": 60, "r": 14, "t": 44, "b": 104},
-        title_text=f"{most:,.0f} free, {whole:,.0f} in a STRING, {table:,.0f} in Ω",
+        title_text=f"{most:,.0f} in LieRE, {whole:,.0f} in a STRING, {table:,.0f} in Ω",
         xaxis=axis("channels d", 0, 66, dtick=16),
-        yaxis=axis("numbers that act", 0, 3.9, type="log", dtick=1),
+        yaxis=axis("independent parameters", 0, 3.9, type="log", dtick=1),
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"Numbers that act against the channels, logarithmic, for {coordinates} coordinates. At "
-        f"{channels:g} channels: {most:,.0f} in free skew matrices, {whole:,.0f} in a STRING, "
-        f"{table:,.0f} in its frequencies, {circulant:,.0f} in Circulant-STRING.",
+        f"Independent parameters, on a logarithmic axis, against the number of channels; number "
+        f"of coordinates: {coordinates}. At {channels:g} channels: {most:,.0f} in free "
+        f"generators (LieRE), {whole:,.0f} in a STRING, {table:,.0f} in its frequencies, "
+        f"{circulant:,.0f} in Circulant-STRING.",
     )
 
 
 @computed
 def _area(query: Tensor, first: Tensor, second: Tensor) -> dict[str, Tensor]:
-    """Return the triangle, and the error of LieRE beside its leading term."""
+    """Return the triangle, the error of LieRE, and its leading term."""
     generator = torch.Generator().manual_seed(4)
     entries = torch.randn(2, 6, dtype=torch.float64, generator=generator) / 2.5
     one, two = skew(entries)
@@ -107,7 +108,7 @@ def _area(query: Tensor, first: Tensor, second: Tensor) -> dict[str, Tensor]:
 def area_error(query: float, first: float, second: float) -> Drawn:
     """Draw the triangle of :eq:`eq-universal-area`, LieRE's error there, and the leading term.
 
-    The query stands on the axis of the first coordinate. Sizes are Frobenius norms, for a pair of
+    The query is on the axis of the first coordinate. Sizes are Frobenius norms, for a pair of
     random generators of four channels.
 
     Args:
@@ -148,15 +149,15 @@ def area_error(query: float, first: float, second: float) -> Drawn:
         panels(
             [triangle, sizes], height=370, across=0.12, margin={"l": 30, "r": 8, "t": 34, "b": 48}
         ),
-        f"A triangle from the origin to a query at ({query:g}, 0) and a key at ({first:g}, "
-        f"{second:g}), of the area {area:.2f}. Beside it two bars: LieRE's error is {error:.3f}, "
-        f"the leading term, the area times the commutator, {leading:.3f}.",
+        f"A triangle with corners at the origin, a query at ({query:g}, 0) and a key at "
+        f"({first:g}, {second:g}), with the area {area:.2f}. Beside it two bars: LieRE's error, "
+        f"{error:.3f}, and its leading term, the area times the commutator, {leading:.3f}.",
     )
 
 
 @computed
 def _far(direction: Tensor, distance: Tensor) -> dict[str, Tensor]:
-    """Return how far the product is from its limit and from the origin's, over s and at one."""
+    """Return the distance of the product from its limit and from that at the origin."""
     axes = torch.tensor([[0.9, 0.1, 0.3], [-0.2, 0.4, 0.9]], dtype=torch.float64)
     angle = direction.deg2rad()
     along = angle.cos() * axes[0] + angle.sin() * axes[1]
@@ -187,20 +188,23 @@ def _far(direction: Tensor, distance: Tensor) -> dict[str, Tensor]:
 
 
 def far_out(direction: float, distance: float) -> Drawn:
-    """Draw how a LieRE of three channels comes to its limit along a line from the origin.
+    """Draw how a LieRE of three channels converges to its limit along a line from the origin.
 
-    The generators turn about two axes. Of the turn by the offset the part about the axis of the
-    direction survives.
+    The generators rotate about two axes. In the limit, only the part of the offset's rotation
+    about the axis of the direction remains.
 
     Args:
-        direction: In which query and key go out, in degrees from their offset.
-        distance: Decimal logarithm of how far.
+        direction: Direction of query and key from the origin, in degrees from their offset.
+        distance: Decimal logarithm of their distance from the origin.
 
     Returns:
-        A figure of two lines over the distance, with a dot on each.
+        A figure of two lines against the distance, with a dot on each.
     """
     found = _far(direction, distance)
-    looks = {"from the product at the origin": PALETTE["grey"], "from the limit": PALETTE["orange"]}
+    looks = {
+        "distance from the product at the origin": PALETTE["grey"],
+        "distance from the limit": PALETTE["orange"],
+    }
     hover = "s = %{x:.3g}: %{y:.3f}"
     traces = at_one_place(rounded(FAR), found["s"], looks, found["curves"], found["here"], hover)
     origin, limit = found["here"]
@@ -209,14 +213,14 @@ def far_out(direction: float, distance: float) -> Drawn:
         margin={"l": 54, "r": 14, "t": 44, "b": 84},
         title_text=f"s = {found['s']:,.0f}: {limit:.3f} from the limit",
         xaxis=axis("distance s from the origin", 0, 3, type="log", dtick=1),
-        yaxis=axis("distance of matrices", 0, 2.4, dtick=1),
+        yaxis=axis("distance (Frobenius norm)", 0, 2.4, dtick=1),
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"How far a query's and a key's product of rotations is from that at the origin and from "
-        f"its limit, against their distance from the origin, logarithmic, in the direction of "
-        f"{direction:g} degrees. At s = {found['s']:,.0f} it is {origin:.3f} from the former and "
-        f"{limit:.3f} from the latter.",
+        f"Distance of the product of a query's and a key's rotations from that at the origin and "
+        f"from its limit, against the distance s from the origin, on a logarithmic axis, in the "
+        f"direction of {direction:g} degrees. At s = {found['s']:,.0f} the product is "
+        f"{origin:.3f} from that at the origin and {limit:.3f} from the limit.",
     )
 
 
@@ -227,7 +231,7 @@ def shifted_accuracy(
     shifts: Sequence[int],
     looks: Mapping[str, str],
 ) -> Drawn:
-    """Draw the mean accuracy of each encoder over the shift, and the seeds of one.
+    """Draw the mean accuracy of each encoder against the shift, and the seeds of one.
 
     Args:
         seeds: The encoder whose seeds are drawn, a name in ``recorded``.
@@ -236,38 +240,38 @@ def shifted_accuracy(
         looks: Encoder → its method in ``COLOURS``.
 
     Returns:
-        A figure of a line for each encoder with standard errors, and thin ones for seeds.
+        A figure with a line and standard errors for each encoder, and thin lines for the seeds.
     """
     places = [str(shift) for shift in shifts]
     thin = COLOURS[looks[str(seeds)]]
     traces = [
-        line(places, rounded(row), thin, "its seeds" if n == 0 else None, width=1,
+        line(places, rounded(row), thin, "single seeds" if n == 0 else None, width=1,
              hover=f"seed {n}, shift %{{x}}: %{{y:.2f}}")
         for n, row in enumerate(recorded[str(seeds)])
     ]  # fmt: skip
-    told = []
+    ends_of = []
     for name, rows in recorded.items():
         found = torch.tensor(rows, dtype=torch.float64)
         mean, error = found.mean(0).tolist(), (found.std(0) / len(found) ** 0.5).tolist()
-        colour, dash = COLOURS[looks[name]], "dash" if "moved" in name else None
+        colour, dash = COLOURS[looks[name]], "dash" if "shifted" in name else None
         ends = [((p, m - e), (p, m + e)) for p, m, e in zip(places, mean, error, strict=True)]
         traces += [
             segments(ends, colour, width=2),
             line(places, rounded(mean), colour, name, width=3.5, dash=dash,
                  hover="%{x}: %{y:.2f}"),
         ]  # fmt: skip
-        told.append(f"{name} {mean[0]:.2f} and {mean[-1]:.2f}")
+        ends_of.append(f"{name} {mean[0]:.2f} and {mean[-1]:.2f}")
     lowest = min(row[-1] for row in recorded[str(seeds)])
     axes = layout(
         height=420,
         margin={"l": 50, "r": 14, "t": 44, "b": 104},
-        title_text=f"{seeds}: lowest seed {lowest:.2f} at {places[-1]}",
+        title_text=f"{seeds}: lowest seed {lowest:.2f} at shift {places[-1]}",
         xaxis=axis("shift of both coordinates", -0.3, len(places) - 0.7, type="category"),
         yaxis=axis("accuracy", 0, 1.05, dtick=0.2),
     )
     return Drawn(
         go.Figure(traces, axes),
         f"Mean accuracy against the shift of both coordinates, with standard errors, and thin "
-        f"lines for the seeds of {seeds}, the lowest at {lowest:.2f} in the end. Unmoved and "
-        f"moved by {places[-1]}: {'; '.join(told)}.",
+        f"lines for the seeds of {seeds}, of which the lowest ends at {lowest:.2f}. Without a "
+        f"shift and after a shift of {places[-1]}: {'; '.join(ends_of)}.",
     )

@@ -1,4 +1,4 @@
-"""Walks on a sphere, planes that two coordinates turn, and scores of pairs that move off."""
+"""Paths on a sphere, planes that two coordinates rotate, and scores of pairs after a shift."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ __all__ = ["moving_pair", "sphere_walks", "turned_planes"]
 POINTS = 12  # of a leg
 TILT = math.radians(20)  # from how high the sphere is seen
 START = (-15.0, -25.0)  # longitude and latitude of the vector, degrees
-FARTHEST = 30  # patches a pair moves
+FARTHEST = 30  # the largest shift of a pair, in patches
 PAIRS = {"pair 1": "blue", "pair 2": "orange", "pair 3": "teal"}
 TABLE = [[2.0, -8.0], [1.0, -1.0]]  # Ω of A and A³, a row for each plane
-WALKS = {"right, then up": "blue", "up, then right": "orange", "straight": "teal"}
+WALKS = {"right, then up": "blue", "up, then right": "orange", "both at once": "teal"}
 
 
 def _on_sphere(longitude: Tensor, latitude: Tensor) -> Tensor:
@@ -38,7 +38,7 @@ def _screen(points: Tensor) -> Tensor:
 
 
 def _axes(between: Tensor) -> Tensor:
-    """Return the axes of both turns: upright, and leaning to the left by ``between`` degrees."""
+    """Return the axes of both rotations: upright, and tilted to the left by ``between`` degrees."""
     lean = between.deg2rad()
     upright = torch.tensor([0.0, 0.0, 1.0], dtype=torch.float64)
     return torch.stack([upright, torch.stack([-lean.sin(), 0 * lean, lean.cos()])])
@@ -46,7 +46,7 @@ def _axes(between: Tensor) -> Tensor:
 
 @computed
 def _walks(between: Tensor, distance: Tensor) -> dict[str, Tensor]:
-    """Return both axes and the three walks as they are seen, and how far apart those end."""
+    """Return both axes and the three paths as they are seen, and how far apart those end."""
     axes = _axes(between)
     x, y, z = axes.unbind(-1)
     nought = torch.zeros_like(x)
@@ -67,17 +67,17 @@ def _walks(between: Tensor, distance: Tensor) -> dict[str, Tensor]:
 
 
 def sphere_walks(between: float, distance: float) -> Drawn:
-    r"""Turn one vector by :math:`\exp(r_1 L_1 + r_2 L_2)` along three walks to the same position.
+    r"""Rotate a vector by :math:`\exp(r_1 L_1 + r_2 L_2)` along three paths to the same position.
 
-    Both generators turn a sphere, each about an axis of its own. The walks end at one place if the
-    axes are the same, which in three dimensions is what commuting means.
+    Both generators rotate a sphere, each about its own axis. The paths end at the same point if
+    the axes are the same, which in three dimensions is what commuting means.
 
     Args:
         between: Angle between the axes, in degrees.
-        distance: How far the walks go, to the right and up, in radians.
+        distance: Length of each path, to the right and up, in radians.
 
     Returns:
-        A figure of the sphere, both axes and the three walks.
+        A figure of the sphere, both axes and the three paths.
     """
     found = _walks(between, distance)
     gap = found["gap"]
@@ -87,7 +87,7 @@ def sphere_walks(between: float, distance: float) -> Drawn:
     for latitude in (-30.0, 0.0, 30.0, 60.0):
         seen = _on_sphere(torch.linspace(-90, 90, 37), torch.full((37,), latitude))
         traces.append(through(rounded(_screen(seen)), grey, width=1, dash="dot"))
-    named = {"axis of L₁, right": "solid", "axis of L₂, up": "dash"}
+    named = {"axis of L₁ (right)": "solid", "axis of L₂ (up)": "dash"}
     for ends, (name, dash) in zip(found["axes"], named.items(), strict=True):
         traces.append(through(ends, brown, name, width=2, dash=dash))
     for name, colour in WALKS.items():
@@ -103,26 +103,27 @@ def sphere_walks(between: float, distance: float) -> Drawn:
     axes = layout(
         height=470,
         margin={"l": 8, "r": 8, "t": 40, "b": 84},
-        title_text=f"arrivals up to {gap:.2f} apart",
+        title_text=f"end points: at most {gap:.2f} apart",
         xaxis=unseen,
         yaxis={**unseen, "scaleanchor": "x"},
     )
-    where = pick(found["apart"], "at one place", "at three places")
+    where = pick(found["apart"], "at the same point", "at three different points")
     return Drawn(
         go.Figure(traces, axes),
-        f"A vector on a sphere and two axes {between:g} degrees apart. The vector walks "
+        f"A vector on a sphere and two axes {between:g} degrees apart. It is rotated by "
         f"{distance:g} radians to the right about one axis and as far up about the other, in both "
-        f"orders and straight. It ends {where}, up to {gap:.2f} apart.",
+        f"orders and in both directions at once. The three paths end {where}, at most {gap:.2f} "
+        f"apart.",
     )
 
 
 @computed
 def _moved(mixing: Tensor, direction: Tensor) -> dict[str, Tensor]:
-    """Return the scores of the pairs where they move, and how far the generators commute not."""
+    """Return the scores of the shifted pairs, and the relative size of the commutator."""
     generator = torch.Generator().manual_seed(3)
     basis = haar_orthogonal(8, 1, generator=generator, dtype=torch.float64)
-    speeds = 0.4 * torch.randn(1, 4, 2, generator=generator, dtype=torch.float64)
-    first, second = STRING(speeds, basis).generators()[0].detach().clone()
+    omega = 0.4 * torch.randn(1, 4, 2, generator=generator, dtype=torch.float64)
+    first, second = STRING(omega, basis).generators()[0].detach().clone()
     second = second + mixing * skew(torch.randn(28, generator=generator, dtype=torch.float64)) / 8
     tokens = torch.randn(3, 2, 8, generator=generator).double()
     q, k = torch.nn.functional.normalize(tokens, dim=-1).unbind(1)
@@ -141,20 +142,20 @@ def _moved(mixing: Tensor, direction: Tensor) -> dict[str, Tensor]:
 
 
 def moving_pair(mixing: float, direction: float) -> Drawn:
-    """Draw the scores of three queries and keys that move off together.
+    """Draw the scores of three pairs of a query and a key that are shifted together.
 
-    The key stands three patches from its query along the first coordinate.
+    The key is three patches from its query along the first coordinate.
 
     Args:
         mixing: How much of a random matrix is added to the second of two commuting generators.
-        direction: Where the pairs move, in degrees from the offset.
+        direction: Direction of the shift, in degrees from the offset.
 
     Returns:
-        A figure with one line a pair.
+        A figure with one line per pair.
     """
     found = _moved(mixing, direction)
     scores, part = found["scores"], found["part"]
-    hover = "moved by %{x}: score %{y:.3f}"
+    hover = "shifted by %{x}: score %{y:.3f}"
     lines = [
         line(None, score, PALETTE[colour], name, hover=hover)
         for score, (name, colour) in zip(scores, PAIRS.items(), strict=True)
@@ -163,22 +164,22 @@ def moving_pair(mixing: float, direction: float) -> Drawn:
         height=380,
         margin={"l": 54, "r": 14, "t": 44, "b": 88},
         title_text=f"commutator: {part:.2f} of the product of norms",
-        xaxis=axis("distance moved (patches)", 0, FARTHEST),
+        xaxis=axis("shift of query and key (patches)", 0, FARTHEST),
         yaxis=axis("score", -1.1, 1.1, dtick=0.5),
     )
     ends = ", ".join(f"{score[-1]:.2f}" for score in scores)
-    how = pick(found["drifts"], "The lines are level", "The lines drift and wander")
+    how = pick(found["drifts"], "The scores do not change", "The scores change with the shift")
     return Drawn(
         go.Figure(lines, axes),
-        f"Scores of three pairs of tokens that move off at {direction:g} degrees from their "
-        f"offset, mixing {mixing:g}, commutator {part:.2f} of the product of norms. {how}; "
-        f"{FARTHEST} patches away they are at {ends}.",
+        f"Scores of three pairs of a query and a key against a shift of both, at {direction:g} "
+        f"degrees from their offset. Mixing {mixing:g}, commutator {part:.2f} of the product of "
+        f"norms. {how}; after {FARTHEST} patches they are {ends}.",
     )
 
 
 @computed
 def _planes(first: Tensor, second: Tensor) -> dict[str, Tensor]:
-    """Return the angle of each plane, the hand there, and the arc from where it began."""
+    """Return the angle of each plane, the hand there, and the arc that it has swept."""
     angles = torch.tensor(TABLE, dtype=torch.float64) @ torch.stack([first, second])
     swept = angles[:, None] * torch.arange(61).double() / 60
     arcs = (0.4 + swept.abs() / 60)[:, None] * torch.stack([swept.cos(), swept.sin()], 1)
@@ -221,7 +222,7 @@ def turned_planes(first: float, second: float) -> Drawn:
     one, two = found["angles"]
     return Drawn(
         fig,
-        f"Two dials, one for each plane, with a hand and the turn that it has made. At the "
-        f"position ({first:g}, {second:g}) the first plane, 2 r₁ − 8 r₂, has turned by {one:.2f} "
+        f"Two dials, one for each plane, with a hand and the arc that it has swept. At the "
+        f"position ({first:g}, {second:g}) the first plane, 2 r₁ − 8 r₂, is rotated by {one:.2f} "
         f"radians, the second, 1 r₁ − 1 r₂, by {two:.2f}.",
     )
