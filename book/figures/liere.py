@@ -55,7 +55,7 @@ def numbers_of_an_encoder(coordinates: str, channels: int) -> Drawn:
     found = _numbers(channels, int(coordinates))
     looks = {
         f"{display('liere')}, free generators": COLOURS["dense"],
-        f"{display('cayley')}, the most of any STRING": COLOURS["cayley"],
+        f"{display('cayley')}, full STRING": COLOURS["cayley"],
         f"{display('mixed')}, only Ω": COLOURS["mixed"],
         display("circulant"): COLOURS["circulant"],
     }
