@@ -262,7 +262,7 @@ def weighed_values(weight: str, token: int) -> Drawn:
         token: Position of the query that asks for the last value of its key, from 20 to 63.
 
     Returns:
-        A figure of four bars, and of a row for each weight: its seeds, and the accuracy it allows.
+        A figure of four bars, and a row for each weight with its seeds and the accuracy it allows.
     """
     names, rows, chosen = list(WEIGHED), _recorded(), str(weight)
     totals, last = _totals(WEIGHED[chosen][2])

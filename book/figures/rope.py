@@ -100,7 +100,7 @@ def phase_clocks(
         position: The position of the query, which does not change the score.
 
     Returns:
-        A figure: dials from fastest to slowest, each with the full turns between its hands.
+        A figure of dials, from fastest to slowest, each with the full turns between its hands.
     """
     found = _clocks(distance, base, position, dim)
     columns, pitch, dials_at = _dials(dim)

@@ -123,8 +123,8 @@ def finer_patches(spacing: float) -> Drawn:
         spacing: From one of the 64 patches to the next, where neighbours in training are 1 apart.
 
     Returns:
-        A figure of two panels: positions in the image's square, and the share of pairs of patches
-        that are further apart than any in training, against the spacing.
+        A figure of two panels with positions in the image's square, and the share of pairs of
+        patches that are further apart than any in training, against the spacing.
     """
     found = _finer(spacing)
     known = [float(i) for i in range(COARSE)]
@@ -195,7 +195,7 @@ def direction_clues(place: float, shift: float) -> Drawn:
         shift: How many cells the pair is away from the corner of the training.
 
     Returns:
-        A figure of two panels: the pair both ways round, and its scores against the shift.
+        A figure of two panels with the pair both ways round, and its scores against the shift.
     """
     found = _clues(place, shift)
     blue, orange = PALETTE["blue"], PALETTE["orange"]
