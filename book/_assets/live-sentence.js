@@ -13,14 +13,14 @@ bookLive.add("sentence", (box, programs, about) => {
   const line = element("p.live-words", { "aria-hidden": "true" },
     ...WORDS.map((word) => element("span", {}, word, element("small", {}))));
   const dials = about.hands.map((speed) => element("canvas.live-dial", { role: "img" }));
-  const shown = [["turned", "rotated by position"], ["added", "position vectors added"]].map(([name, words]) => ({ name, words, canvas: element("canvas.live-map", { role: "img" }), caption: element("figcaption") }));
+  const shown = [["turned", "rotated"], ["added", "added"]].map(([name, words]) => ({ name, words, canvas: element("canvas.live-map", { role: "img" }), caption: element("figcaption") }));
   const said = element("p.live-said", { role: "status" });
   const move = slider("moved by", 0, about.farthest, (value) => go(value));
   const play = element("button", { type: "button", onclick: () => (playing ? stop() : run()) });
   box.append(
     line,
     element("div.live-maps", {}, ...shown.map(({ canvas, caption }) => element("figure", {}, caption, canvas))),
-    element("p.live-note", {}, "Three pairs of channels. Each dial shows by what angles “" + FIRST + "” (thick) and “" + LAST + "” (thin) are rotated. Drag a hand to move the sentence."),
+    element("p.live-note", {}, "Positions rotate queries and keys (left), or position vectors are added to the words (right). Each dial shows, for one pair of channels, by which angles “" + FIRST + "” (thick) and “" + LAST + "” (thin) are rotated. Drag a hand to move the sentence."),
     element("div.live-dials", {}, ...dials),
     move.row,
     element("div.live-foot", {}, play),
@@ -74,7 +74,7 @@ bookLive.add("sentence", (box, programs, about) => {
       const much = most < 0.05 ? "the same" : "± " + most.toFixed(0) + " points";
       drawMap(canvas, values, about[name]);
       caption.replaceChildren(words, element("b", {}, moved ? " " + much : ""));
-      canvas.setAttribute("aria-label", "Attention map, " + words + ": " + (much === "the same" ? "unchanged" : "changed by up to " + much.slice(2)));
+      canvas.setAttribute("aria-label", "Attention map, positions " + words + ": " + (much === "the same" ? "unchanged" : "changed by up to " + much.slice(2)));
     });
     dials.forEach((canvas, i) => drawDial(canvas, about.hands[i]));
     line.querySelectorAll("small").forEach((place, i) => { place.textContent = Math.round(moved) + i; });
