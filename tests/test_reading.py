@@ -31,7 +31,6 @@ OPENING = (
     "It takes",
 )
 TO_COME = {
-    "04_rope_2d_3d",
     "07_cayley_string",
     "08_reflections",
     "09_string_at_inference",

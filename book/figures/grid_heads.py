@@ -1,4 +1,4 @@
-"""What one head of a grid can weigh, what trained heads reach, and what many see in the mean."""
+"""What one head on a grid can attend to, what trained heads reach, and the mean of many heads."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DISTANCES = [round(0.25 * i, 2) for i in range(4 * REACH + 1)]
 
 @computed
 def _mean(spread: Tensor) -> dict[str, Tensor]:
-    """Return the mean score over heads that are turned evenly: on a map, and along two directions.
+    """Return the mean score over heads that are rotated evenly: on a map, and along two directions.
 
     And the least and the largest on a ring around the query.
     """
@@ -57,12 +57,12 @@ def _mean(spread: Tensor) -> dict[str, Tensor]:
 
 
 def mean_of_heads(spread: float) -> Drawn:
-    """Draw the mean score over heads with perpendicular directions, each head turned further.
+    """Draw the mean score over heads with perpendicular directions, each head rotated further.
 
     Every head starts as :eq:`eq-grid-start`; the mean goes to a mean of Bessel functions.
 
     Args:
-        spread: Degrees over which their directions are turned evenly; 90 are all there are.
+        spread: Degrees over which their directions are spread evenly; 90 are all there are.
 
     Returns:
         A figure of a map of offsets, and of the score along a row and along a diagonal.
@@ -77,7 +77,7 @@ def mean_of_heads(spread: float) -> Drawn:
     fig = panels(
         Panel(
             [heat(found["map"], (SEQUENTIAL, -0.1, 0.9), "score %{z:.2f}")],
-            f"{RING} away: {low:.2f} to {high:.2f}, by direction",
+            f"{RING} patches away: range {low:.2f} to {high:.2f}",
             x=square,
             y=downwards(2 * REACH + 1, **{k: square[k] for k in ("tickvals", "ticktext")}),
             square=True,
@@ -86,7 +86,7 @@ def mean_of_heads(spread: float) -> Drawn:
             [
                 line(DISTANCES, found["lines"][0], colour, "along a row", hover=hover),
                 line(DISTANCES, found["lines"][1], PALETTE["orange"], "diagonally", hover=hover),
-                line(DISTANCES, rounded(law), PALETTE["grey"], "law", width=2, dash="dot"),
+                line(DISTANCES, rounded(law), PALETTE["grey"], "mean of J₀", width=2, dash="dot"),
             ],
             x=axis("distance (patches)", 0, REACH),
             y=axis("score", -0.15, 1.05, dtick=0.5),
@@ -98,11 +98,11 @@ def mean_of_heads(spread: float) -> Drawn:
     )
     return Drawn(
         fig,
-        f"The mean score over {HEADS} heads on a map of offsets, their directions turned evenly "
+        f"The mean score over {HEADS} heads on a map of offsets, their directions spread evenly "
         f"over {spread:g} degrees: a hill about the query, with arms at 0 and none at 90. {RING} "
-        f"patches away it lies between {low:.2f} and "
-        f"{high:.2f}, by the direction. Below, along a row and diagonally, beside the law that "
-        "knows the distance alone.",
+        f"patches away it is between {low:.2f} and {high:.2f}, depending on the direction. Below, "
+        "the score along a row and diagonally, beside the mean of Bessel functions, which depends "
+        "on the distance only.",
     )
 
 
@@ -141,7 +141,7 @@ def separable_weights(rows: float, columns: float) -> Drawn:
                 heat(found["weights"], (SEQUENTIAL, 0, 1), text=texts, texttemplate="%{text}",
                      xgap=2, ygap=2, textfont={"size": 15})
             ],
-            f"asked diagonal {right:.2f}, the other {wrong:.2f}",
+            f"wanted diagonal {right:.2f}, the other {wrong:.2f}",
             x=axis("column", **CELLS, **ticks),
             y=downwards(3, **ticks, title="row"),
             square=True,
@@ -151,9 +151,10 @@ def separable_weights(rows: float, columns: float) -> Drawn:
     )  # fmt: skip
     return Drawn(
         fig,
-        f"Weights of the cells around the query. Above it is the share {rows:g}, on the left "
-        f"{columns:g}; a weight is a product. The neighbours at (−1, −1) and (1, 1) get "
-        f"{first:.2f} and {second:.2f}, together {right:.2f}, the other diagonal {wrong:.2f}.",
+        f"Weights of the patches around the query. The row above has the share {rows:g}, the "
+        f"column on the left {columns:g}, and a weight is a product of two shares. The neighbours "
+        f"at (−1, −1) and (1, 1) get {first:.2f} and {second:.2f}, together {right:.2f}, the other "
+        f"diagonal {wrong:.2f}.",
     )
 
 
@@ -165,7 +166,7 @@ def _map(weights: Any, texts: list[list[str]], marks: Sequence[Any], head: str) 
     }
     cells = heat(weights, (SEQUENTIAL, 0, 0.5), "weight %{z:.3f}", text=texts,
                  texttemplate="%{text}", xgap=1, ygap=1)  # fmt: skip
-    across = axis("columns right", -0.5, 2 * NEAR + 0.5, **CELLS, **ticks)
+    across = axis("columns to the right", -0.5, 2 * NEAR + 0.5, **CELLS, **ticks)
     return Panel([cells, *marks], head, x=across, square=True,
                  y=downwards(2 * NEAR + 1, title="rows down", **ticks))  # fmt: skip
 
@@ -174,17 +175,17 @@ def _map(weights: Any, texts: list[list[str]], marks: Sequence[Any], head: str) 
 def _crossed(turn: Tensor, sharpness: Tensor) -> dict[str, Tensor]:
     """Return the weights of a head whose waves all have a crest at both neighbours.
 
-    And the sums on the two diagonals, and the ends of the directions that its waves read.
+    And the sums on the two diagonals, and the ends of the directions of its waves.
     """
     angle = turn.deg2rad() + torch.tensor([0, math.pi / 2], dtype=torch.float64)
     ways = torch.stack([angle.cos(), angle.sin()], -1)  # (row, column) of each
     steps = torch.arange(-NEAR, NEAR + 1, dtype=torch.float64)
     offsets = torch.stack([steps[:, None] + 0 * steps, 0 * steps[:, None] + steps], -1)
-    # up to half a turn a patch, so that crests are narrow
+    # up to half a turn per patch, so that crests are narrow
     speeds = (torch.arange(WAVES, dtype=torch.float64) + 0.5) * (math.pi / WAVES)
 
-    def waves(places: Tensor) -> Tensor:
-        return ((places @ ways.mT)[..., None] * speeds).cos()
+    def waves(at: Tensor) -> Tensor:
+        return ((at @ ways.mT)[..., None] * speeds).cos()
 
     # crests of half the height at either: cos a cos b = (cos(a − b) + cos(a + b)) / 2
     scores = (waves(offsets) * waves(torch.ones(2, dtype=torch.float64))).mean((-1, -2))
@@ -200,13 +201,13 @@ def _crossed(turn: Tensor, sharpness: Tensor) -> dict[str, Tensor]:
 
 
 def crossed_waves(turn: float, sharpness: float) -> Drawn:
-    """Draw the weights of a head that asks for two diagonal neighbours: :eq:`eq-grid-separable`.
+    """Draw the weights of a head built for two diagonal neighbours: :eq:`eq-grid-separable`.
 
-    Its waves, :eq:`eq-grid-score`, read two perpendicular directions, as :eq:`eq-grid-start`, and
+    Its waves, :eq:`eq-grid-score`, have two perpendicular directions, as :eq:`eq-grid-start`, and
     have crests at both neighbours.
 
     Args:
-        turn: Degrees by which the directions are turned; at 0 the head is axial.
+        turn: Degrees by which the directions are rotated; at 0 the head is axial.
         sharpness: What multiplies the mean over the waves, before softmax.
 
     Returns:
@@ -221,14 +222,14 @@ def crossed_waves(turn: float, sharpness: float) -> Drawn:
     reads = [((start[1], start[0]), (end[1], end[0])) for start, end in found["ends"]]
     marks = [segments(reads, PALETTE["orange"], width=1.5)]
     fig = panels(
-        _map(found["weights"], texts, marks, f"asked diagonal {right:.2f}, the other {wrong:.2f}"),
+        _map(found["weights"], texts, marks, f"wanted diagonal {right:.2f}, the other {wrong:.2f}"),
         height=400,
         margin={"l": 54, "r": 12, "t": 30, "b": 48},
     )
     return Drawn(
         fig,
-        f"Weights of {2 * NEAR + 1} by {2 * NEAR + 1} cells around a query whose waves read two "
-        f"perpendicular directions, turned by {turn:g} degrees, and have crests at (−1, −1) and "
+        f"Weights of {2 * NEAR + 1} by {2 * NEAR + 1} cells around a query whose waves run in two "
+        f"perpendicular directions, rotated by {turn:g} degrees, and have crests at (−1, −1) and "
         f"(1, 1); the sum is multiplied by {sharpness:g}. These two get {first:.2f} and "
         f"{second:.2f}, together {right:.2f}, the other diagonal {wrong:.2f}.",
     )
@@ -256,7 +257,7 @@ def _asked(score: Tensor, upper: str, lower: str) -> dict[str, Tensor]:
 
 
 def symbols_asked(upper: str, lower: str, score: float) -> Drawn:
-    """Draw the weights of a head that looks for ones in one place and for zeros in another.
+    """Draw the weights of a head that looks for ones at one offset and for zeros at another.
 
     Every key's score is a sum over coordinates, :eq:`eq-grid-separable`, one for each symbol.
 
@@ -275,7 +276,7 @@ def symbols_asked(upper: str, lower: str, score: float) -> Drawn:
     ring: dict[str, Any] = {"symbol": "circle-open", "size": 24, "marker_line_width": 2.5}
     marks = [dots(places, places, PALETTE["orange"], **ring)]
     fig = panels(
-        _map(found["weights"], texts, marks, f"of what it reads, {read:.0%} are ones"),
+        _map(found["weights"], texts, marks, f"weighted share of ones: {read:.0%}"),
         height=400,
         margin={"l": 54, "r": 12, "t": 30, "b": 48},
     )
@@ -283,9 +284,9 @@ def symbols_asked(upper: str, lower: str, score: float) -> Drawn:
     return Drawn(
         fig,
         f"Symbols of {2 * NEAR + 1} by {2 * NEAR + 1} cells around a query, and its weights. It "
-        f"gives {score:g} to what it looks for: a 1 at (−1, −1), which holds {upper} and gets "
-        f"{above:.2f}, and a 0 at (1, 1), which holds {lower} and gets {below:.2f}. Of what it "
-        f"reads {read:.0%} are ones; the two hold {right}.",
+        f"gives the score {score:g} to what it looks for: a 1 at (−1, −1), which holds {upper} and "
+        f"gets {above:.2f}, and a 0 at (1, 1), which holds {lower} and gets {below:.2f}. The "
+        f"weighted share of ones is {read:.0%}; the number of ones in the two is {right}.",
     )
 
 
@@ -302,7 +303,7 @@ def neighbour_accuracies(
     recorded: Mapping[str, Mapping[str, Mapping[str, Sequence[float]]]],
     tests: Mapping[str, tuple[float, Mapping[str, float]]],
 ) -> Drawn:
-    """Draw the accuracy of every seed of each encoder in one task, and what is above axial RoPE.
+    """Draw the accuracy of every seed of each encoder in one task, and p against axial RoPE.
 
     Args:
         task: A name in ``recorded``.
@@ -321,7 +322,7 @@ def neighbour_accuracies(
     said = {name: f"{mean:.2f}" + (f", p {levels[name]:.3f}" if name in levels else "")
             for name, mean in means.items()}  # fmt: skip
     traces = [
-        line([guess, guess], [-0.5, len(rows) - 0.5], PALETTE["grey"], "the commonest answer",
+        line([guess, guess], [-0.5, len(rows) - 0.5], PALETTE["grey"], "most frequent answer",
              width=1.5, dash="dot"),
         dots(
             rounded([a for seeds in found.values() for a in seeds]),
@@ -349,6 +350,6 @@ def neighbour_accuracies(
     return Drawn(
         fig,
         f"Accuracy in task {task}, {grids}: a dot for each of {count} seeds of each encoder, with "
-        f"their mean and p against {display('axial')}. {told}. The commonest answer has "
-        f"{guess:.2f}.",
+        f"their mean and p against {display('axial')}. {told}. The most frequent answer "
+        f"alone has {guess:.2f}.",
     )

@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 DIM = 64
-SIDE = TRAINED = 14  # patches in a row, in the picture and in training
+SIDE = TRAINED = 14  # patches in a row, in the image and in training
 BASE = 10.0  # one for all that see two coordinates or three, so that only directions differ
 TURN = math.pi / 6  # of the mixed head's directions
 GOLDEN = math.pi * (3 - math.sqrt(5))  # spreads any number of directions evenly
@@ -53,7 +53,7 @@ def _equal() -> RotaryEncoder:
 
 
 def _mixed_head() -> RotaryEncoder:
-    """A head at its start: axial RoPE in turned coordinates."""
+    """A head at its start: axial RoPE in rotated coordinates."""
     cos, sin = math.cos(TURN), math.sin(TURN)
     turn = torch.tensor([[cos, sin], [-sin, cos]], dtype=torch.float64)
     return STRING(AxialRoPE(DIM, 2, base=BASE).frequencies() @ turn)
@@ -72,7 +72,7 @@ GRID_ENCODERS: dict[str, Callable[[], RotaryEncoder]] = {
     "mixed, one head": _mixed_head,
     "mixed, many directions": _many_directions,
 }
-"""Name of a way to turn two coordinates → its encoder."""
+"""Name of a way to encode two coordinates → its encoder."""
 
 
 @computed
@@ -102,7 +102,7 @@ def grid_kernel(encoder: str, row: float, column: float) -> Drawn:
         column: Column of the query.
 
     Returns:
-        A heat-map with the query marked; it may stand between cells.
+        A heat-map with the query marked; it may be between cells.
     """
     found = _around(row, column, encoder)
     same, high = (
@@ -124,7 +124,7 @@ def grid_kernel(encoder: str, row: float, column: float) -> Drawn:
         "raster index": "stripes along the rows, slightly tilted",
         "equal frequencies": "a ridge along the rising diagonal through the query",
         "axial": "a plus of one ridge along the row and one along the column of the query",
-        "mixed, one head": "the same plus, turned by 30 degrees",
+        "mixed, one head": "the same plus, rotated by 30 degrees",
         "mixed, many directions": "a round hill about the query",
     }[encoder]
     return Drawn(
@@ -150,9 +150,9 @@ RESOLUTION_CONVENTIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 @computed
 def _resolved(side: Tensor, convention: str) -> dict[str, Tensor]:
-    """Return the score along a row of patches and where it stands, and how much it changes."""
+    """Return the score along a row of patches and where it is, and how much it changes."""
     theta = AxialRoPE(DIM, 2).frequencies()[0]
-    # a row costs no turn to the pairs that read columns
+    # a row does not rotate the pairs that serve columns
     offsets = torch.arange(MOST, dtype=torch.float64)
     step = RESOLUTION_CONVENTIONS[convention](side)
 
@@ -176,14 +176,14 @@ def resolution_scores(convention: str, side: int) -> Drawn:
     """Draw the score along a row, in training and with another number of patches.
 
     Query and key are equal and constant, the encoder is axial RoPE with its usual
-    base.  Left the offset is counted in patches, right in widths of the picture.
+    base.  Left the offset is counted in patches, right in widths of the image.
 
     Args:
         convention: One of ``RESOLUTION_CONVENTIONS``.
         side: Number of patches in a row at the test; 14 in training.
 
     Returns:
-        A figure with two panels; their heads say how much the scores change.
+        A figure with two panels; their titles say how much the scores change.
     """
     found = _resolved(side, convention)
     by_patch, by_width = found["changes"]
@@ -202,14 +202,14 @@ def resolution_scores(convention: str, side: int) -> Drawn:
         [
             Panel(
                 left,
-                f"by patches:<br>changes by {by_patch:.3f}",
-                x=axis("patches", 0, TRAINED),
+                f"offset in patches:<br>changes by {by_patch:.3f}",
+                x=axis("offset (patches)", 0, TRAINED),
                 y=upright,
             ),
             Panel(
                 right,
-                f"by widths:<br>changes by {by_width:.3f}",
-                x=axis("widths of the picture", 0, 1),
+                f"offset in widths:<br>changes by {by_width:.3f}",
+                x=axis("offset (image widths)", 0, 1),
                 y=upright,
             ),
         ],
@@ -221,13 +221,13 @@ def resolution_scores(convention: str, side: int) -> Drawn:
         fig,
         f"Two panels with the score along a row of {TRAINED} patches, as trained, and of {side:g}; "
         f"convention: {convention}. Against the offset in patches the two curves differ by up to "
-        f"{by_patch:.3f}, against the offset in widths of the picture by up to {by_width:.3f}.",
+        f"{by_patch:.3f}, against the offset in widths of the image by up to {by_width:.3f}.",
     )
 
 
 @computed
 def _slice(time: Tensor) -> dict[str, Tensor]:
-    """Return the scores of one slice for both heads, their ends, and where the highest stands."""
+    """Return the scores of one slice for both heads, their ends, and where the highest is."""
     axial = AxialRoPE(DIM, 3, base=BASE).frequencies()[0]
     size = 2 * REACH + 1
     window = grid_positions(size, size, dtype=torch.float64) - REACH
@@ -267,7 +267,7 @@ def volume_kernel(time: float) -> Drawn:
             Panel(
                 [heat(found["scores"][number], hover=hover, x=span, y=span)],
                 f"{name}<br>from {low:.2f} to {high:.2f}",
-                x=axis("columns right", dtick=3, **CELLS),
+                x=axis("columns to the right", dtick=3, **CELLS),
                 y=axis(low=REACH + 0.5, high=-REACH - 0.5, constraintoward="top", dtick=3, **CELLS),
                 square=True,
             )
