@@ -32,7 +32,6 @@ OPENING = (
 )
 TO_COME = {
     "04_rope_2d_3d",
-    "07_cayley_string",
     "08_reflections",
     "09_string_at_inference",
     "12_circulant_favor",

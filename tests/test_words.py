@@ -26,7 +26,6 @@ PAGES = [
 TO_COME = {
     "notebooks/03_rope_decay",
     "notebooks/04_rope_2d_3d",
-    "notebooks/07_cayley_string",
     "notebooks/08_reflections",
     "notebooks/09_string_at_inference",
     "notebooks/12_circulant_favor",
