@@ -97,7 +97,7 @@ CASES: dict[str, dict[str, list[Any]]] = {
     "cayley_string.sign_choice": {"angle": [170, 2, 90]},
     "cayley_string.connected_chance": {"channels": [32, 512], "density": [0.11, 0.05]},
     "cayley_places.heads_behind": {
-        "stands": ["behind RoPE", "before RoPE"], "size": [1, 0, 0.5],
+        "stands": ["after RoPE", "before RoPE"], "size": [1, 0, 0.5],
     },
     "cayley_places.acting_directions": {
         "first": [1, 0, 2], "second": [1, 2], "third": [2, 0.5],

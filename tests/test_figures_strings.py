@@ -90,13 +90,13 @@ def test_the_condition_is_that_of_identity_plus_s(d: int, power: int) -> None:
         assert list(trace.y) == pytest.approx([math.log10(v) for v in errors], abs=6e-4)
 
 
-def test_only_the_sum_of_heads_is_level_behind_rope() -> None:
+def test_only_the_sum_of_heads_is_level_after_rope() -> None:
     omega = RoPE(16).double().frequencies()[0]
     generator = torch.Generator().manual_seed(3)
     shapes = (16,), (16,), (120,)
     q, k, entries = (torch.randn(*s, generator=generator, dtype=torch.float64) for s in shapes)
     for at, (figure, told) in states("cayley_places.heads_behind"):
-        twin = cayley_after_rope if at["stands"].startswith("behind") else cayley_string
+        twin = cayley_after_rope if at["stands"].startswith("after") else cayley_string
         S, shifts = at["size"] * skew(entries) / 4, torch.arange(41.0).double()[:, None]
         one, other = (
             twin(x.expand(41, 16), shifts + by, S, omega) for x, by in ((q, 0.0), (k, 3.0))
@@ -109,7 +109,7 @@ def test_only_the_sum_of_heads_is_level_behind_rope() -> None:
         level = (found[:4].amax(-1) - found[:4].amin(-1)).max() < 1e-9
         assert level == (at["size"] == 0 or at["stands"] == "before RoPE")
         assert ("up to 0.00" in told) == level
-        if at["stands"].startswith("behind"):
+        if at["stands"].startswith("after"):
             assert (found[4] - found[5]).abs().max() < 1e-10
 
 
@@ -130,7 +130,7 @@ def test_bars_are_singular_values_of_the_generator_in_the_entries() -> None:
         assert f"{(want > 1e-9).sum()} of 15" in told
 
 
-def test_a_fold_moves_scores_behind_scales_only() -> None:
+def test_a_fold_moves_scores_after_scales_only() -> None:
     for at, (figure, _) in states("cayley_places.folded_scores"):
         direct, folded = figure.data[1].x, figure.data[1].y
         gap = max(abs(a - b) for a, b in zip(direct, folded, strict=True))

@@ -1,4 +1,4 @@
-"""Where a Cayley basis may stand: behind RoPE, behind a norm, and what it learns where."""
+"""A Cayley basis before and after RoPE and after a norm, and what it learns there."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _random(seed: int, *shapes: Sequence[int]) -> list[Tensor]:
 
 
 @computed
-def _by_head(size: Tensor, behind: bool) -> dict[str, Tensor]:
+def _by_head(size: Tensor, after: bool) -> dict[str, Tensor]:
     """Return the scores of one query and key over the shift: by head, their sum, and RoPE's."""
     q, k, entries = _random(3, (WIDTH,), (WIDTH,), (WIDTH * (WIDTH - 1) // 2,))
     P = cayley(size * skew(entries) / 4)
@@ -41,7 +41,7 @@ def _by_head(size: Tensor, behind: bool) -> dict[str, Tensor]:
         along = x.expand(SHIFTS + 1, WIDTH)
         return apply_rope(along, shifts + offset, geometric_frequencies(WIDTH // 2))
 
-    if behind:
+    if after:
         encoded = [turned(x, by) @ P.mT for x, by in ((q, 0.0), (k, OFFSET))]
     else:
         encoded = [turned(x @ P, by) for x, by in ((q, 0.0), (k, OFFSET))]
@@ -60,17 +60,17 @@ def _by_head(size: Tensor, behind: bool) -> dict[str, Tensor]:
 def heads_behind(stands: str, size: float) -> Drawn:
     """Draw the scores of four heads as all positions shift, with one transform for all channels.
 
-    Before RoPE it is that of :eq:`eq-cayley-before`, behind it that of :eq:`eq-cayley-after`. The
+    Before RoPE it is that of :eq:`eq-cayley-before`, after it that of :eq:`eq-cayley-after`. The
     sum of the heads is the score of one head with all the channels.
 
     Args:
-        stands: "before RoPE" or "behind RoPE".
+        stands: "before RoPE" or "after RoPE".
         size: Of the entries of S, in standard deviations of a quarter.
 
     Returns:
         A figure with a line for each head, their sum, and the sum with RoPE alone.
     """
-    found = _by_head(size, stands.startswith("behind"))
+    found = _by_head(size, stands.startswith("after"))
     hover = "shift %{x}: score %{y:.2f}"
     shifts = list(range(SHIFTS + 1))
     traces = [
@@ -80,28 +80,28 @@ def heads_behind(stands: str, size: float) -> Drawn:
         )
     ]
     traces += [
-        line(shifts, found["sum"], PALETTE["red"], "all as one head", width=4, hover=hover),
-        line(shifts, found["rope"], PALETTE["grey"], "the same, RoPE alone", width=2, dash="dot"),
+        line(shifts, found["sum"], PALETTE["red"], "sum of the heads", width=4, hover=hover),
+        line(shifts, found["rope"], PALETTE["grey"], "sum with RoPE alone", width=2, dash="dot"),
     ]
     axes = layout(
         height=400,
         margin={"l": 48, "r": 14, "t": 44, "b": 104},
-        title_text=f"{stands}: a head's score moves by up to {found['change']:.2f}",
-        xaxis=axis("shift of all positions", 0, SHIFTS),
+        title_text=f"{stands}: a head's score changes by up to {found['change']:.2f}",
+        xaxis=axis("common shift of all positions", 0, SHIFTS),
         yaxis=axis("score", -2.75, 2.75, dtick=1),
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"Scores of one query and one key in four heads against a shift of both, the transform "
-        f"{stands}, S at {size:g} of its size. A head's score moves by up to "
-        f"{found['change']:.2f}. The sum of the heads is level, at {found['sum'][0]:.2f}; "
+        f"Scores of one query and one key in four heads against a common shift of both, with the "
+        f"transform {stands} and the size of S at {size:g}. A head's score changes by up to "
+        f"{found['change']:.2f}. The sum of the heads is constant, at {found['sum'][0]:.2f}; "
         f"with RoPE alone it is {found['rope'][0]:.2f}.",
     )
 
 
 @computed
 def _acting(first: Tensor, second: Tensor, third: Tensor) -> dict[str, Tensor]:
-    """Return how fast L moves along each kind of direction of S, and how many directions act."""
+    """Return the change of L along each kind of direction of S, and how many directions act."""
     omega = torch.stack([first, second, third])
     one, other = torch.tensor(PLANES).unbind(-1)
     apart, together = (omega[one] - omega[other]).abs(), omega[one] + omega[other]
@@ -117,9 +117,10 @@ def _acting(first: Tensor, second: Tensor, third: Tensor) -> dict[str, Tensor]:
 def acting_directions(first: float, second: float, third: float) -> Drawn:
     """Draw how much each direction of S moves the generator, for three planes.
 
-    At S = 0 the generator moves by the commutator of S with that of RoPE. Two directions of S turn
-    plane i against plane j the one way, two the other; their speeds are twice the difference and
-    the sum of the frequencies. The three that turn a plane within itself never act.
+    At S = 0 the generator moves by the commutator of S with that of RoPE. Two directions of S
+    rotate planes i and j against each other, and two with each other; along them the generator
+    changes by twice the difference and twice the sum of the frequencies. The three directions that
+    rotate a plane within itself never act.
 
     Args:
         first: Frequency of the first plane.
@@ -144,12 +145,12 @@ def acting_directions(first: float, second: float, third: float) -> Drawn:
         margin={"l": 44, "r": 14, "t": 44, "b": 96},
         title_text=f"{acting:.0f} of 15 directions of S act",
         xaxis={"tickangle": 0},
-        yaxis=axis("speed of L", -0.5, 10.4, dtick=2),
+        yaxis=axis("change of L", -0.5, 10.4, dtick=2),
     )
     told = ", ".join(f"{v:.2f}" for v in found["speeds"])
     return Drawn(
         go.Figure(traces, axes),
-        "Bars for how fast the generator of six channels moves with S: two directions for the "
+        "Bars for the change of the generator of six channels with S: two directions for the "
         f"difference and two for the sum of every two frequencies, and three within a plane, which "
         f"are inert. At the frequencies {first:g}, {second:g} and {third:g} the bars are {told}; "
         f"{acting:.0f} of 15 directions act.",
@@ -158,7 +159,7 @@ def acting_directions(first: float, second: float, third: float) -> Drawn:
 
 @computed
 def _folded(spread: Tensor, size: Tensor) -> dict[str, Tensor]:
-    """Return scores with the basis in the encoder, and with it folded in front of the norm."""
+    """Return scores with the basis in the encoder, and with it folded into the weights."""
     q, k, entries, logs = _random(
         5, (TOKENS, HEAD_DIM), (TOKENS, HEAD_DIM), (HEAD_DIM * (HEAD_DIM - 1) // 2,), (HEAD_DIM,)
     )
@@ -185,14 +186,14 @@ def _folded(spread: Tensor, size: Tensor) -> dict[str, Tensor]:
 
 
 def folded_scores(spread: float, size: float) -> Drawn:
-    """Draw scores behind a norm with scales against those after folding, :eq:`eq-fold`.
+    """Draw scores after a norm with scales against those after folding, :eq:`eq-fold`.
 
     Args:
         spread: Standard deviation of the logarithms of the scales; at 0 they are all 1.
         size: Of the entries of S, in standard deviations of a half.
 
     Returns:
-        A figure of a dot for each query and key, and the line of what does not change.
+        A figure of a dot for each pair of query and key, and the diagonal of equal scores.
     """
     found = _folded(spread, size)
     change = found["change"]
@@ -205,15 +206,15 @@ def folded_scores(spread: float, size: float) -> Drawn:
     axes = layout(
         height=420,
         margin={"l": 48, "r": 14, "t": 44, "b": 84},
-        title_text=f"folding moves a score by up to {change:.2f} of their size",
+        title_text=f"largest change of a score: {change:.2f}",
         xaxis={**reach, "title": {"text": "score, P in the encoder", "standoff": 4}},
         yaxis={**reach, "scaleanchor": "x", "title": {"text": "score, P folded", "standoff": 4}},
     )
     where = pick(found["moved"], "All dots lie on the diagonal", "The dots leave the diagonal")
     return Drawn(
         go.Figure(traces, axes),
-        f"Scores behind a norm with learned scales, before and after folding, with a spread of "
-        f"{spread:g} and S at {size:g} of its size. {where}: folding moves a score by up to "
+        f"Scores after a norm with learned scales, before and after folding, with a spread of "
+        f"{spread:g} and the size of S at {size:g}. {where}: folding changes a score by up to "
         f"{change:.2f} of the root mean square of the scores.",
     )
 
@@ -223,7 +224,7 @@ def losses_by_density(
     *,
     recorded: Mapping[str, Mapping[str, tuple[Sequence[float], tuple[float, float, float]]]],
 ) -> Drawn:
-    """Draw the loss of each seed over the density of S, and their mean with its interval.
+    """Draw the loss of each seed against the density of S, and their mean with its interval.
 
     Args:
         projections: A name in ``recorded``.
@@ -253,11 +254,11 @@ def losses_by_density(
         height=390,
         margin={"l": 60, "r": 14, "t": 44, "b": 96},
         title_text=f"{projections} projections",
-        xaxis=axis("density of S, and dense behind RoPE", type="category"),
+        xaxis=axis("density of S; last: dense S after RoPE", type="category"),
         yaxis=axis("loss (nats)", -3.7, 0.5, type="log", tickvals=[0.001, 0.01, 0.1, 1]),
     )
     told = "; ".join(
-        f"{kind.replace('<br>', ' ')} {mean:.2f} ({low:.2f} to {high:.2f})"
+        f"{kind.replace('<br>', ' ')} {mean:.2f} [{low:.2f}, {high:.2f}]"
         for kind, (mean, low, high) in zip(kinds, means, strict=True)
     )
     return Drawn(

@@ -1,4 +1,4 @@
-"""The Cayley transform on the circle, its signs and its digits, and what a sparse S connects."""
+"""The Cayley transform on the circle, its signs and digits, and the graph of a sparse S."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DENSITIES = [round(0.005 * i, 3) for i in range(61)]
 def _turned(t: Tensor) -> dict[str, Tensor]:
     """Return what the Cayley transform and the exponential do with t, and the ray to the former."""
     angles = torch.stack([2 * t.atan(), 2 * t])
-    far = 4 / (1 + t * t).sqrt()  # the ray goes on behind the circle
+    far = 4 / (1 + t * t).sqrt()  # the ray continues beyond the circle
     rays = torch.stack([angles * 0, angles, angles * math.nan], -1)
     return {
         "angles": angles,
@@ -57,7 +57,7 @@ def cayley_circle(t: float) -> Drawn:
 
     S has the entries t and −t. The line from −1 through :math:`\mathrm{i}\,t` meets the unit
     circle again at the eigenvalue :math:`e^{2 \mathrm{i} \arctan t}` of its transform; the
-    exponential of −2S, equal to first order, turns by 2t.
+    exponential of −2S, equal to first order, rotates by 2t.
 
     Args:
         t: The entry of S above the diagonal.
@@ -80,7 +80,7 @@ def cayley_circle(t: float) -> Drawn:
             dots([cayley_x], [cayley_y], teal, "Cayley: 2 arctan t"),
             dots([exponential_x], [exponential_y], brown, "exponential: 2t", **square),
         ],
-        f"t = {t:g}: turned by {turned:.0f}°",
+        f"t = {t:g}: rotated by {turned:.0f}°",
         x=plane,
         y=plane,
         shapes=[{**circle(), "layer": "below"}],
@@ -95,8 +95,8 @@ def cayley_circle(t: float) -> Drawn:
             dots([t], [over_pi[0]], teal),
             dots([t], [over_pi[1]], brown, **square),
         ],
-        f"angle<br>slope of Cayley {slope:.2f}",
-        x=axis("t", -6, 6),
+        f"angle (radians)<br>slope of Cayley {slope:.2f}",
+        x=axis("entry t of S", -6, 6),
         y=axis(low=-2, high=2, dtick=1, ticksuffix="π"),
         shapes=[level(bound, width=1, dash="dash", color=grey) for bound in (-1, 1)],
         width=0.9,
@@ -109,10 +109,10 @@ def cayley_circle(t: float) -> Drawn:
             margin={"l": 36, "r": 12, "t": 46, "b": 76},
         ),
         f"Left: a ray from −1 through {t:g} i on the imaginary axis meets the unit circle at "
-        f"{turned:.0f} degrees, the Cayley transform; a square at {straight:.0f} "
-        "degrees is the exponential. Right: the angles against t. The exponential's is a straight "
-        "line that crosses π; twice the arc tangent levels off below π and above −π, and has the "
-        f"slope {slope:.2f} here.",
+        f"{turned:.0f} degrees, the angle of the Cayley transform; a square at {straight:.0f} "
+        "degrees is the exponential. Right: both angles against t. That of the exponential is a "
+        "straight line that crosses π; that of the transform, twice the arc tangent, levels off "
+        f"below π and above −π, and has the slope {slope:.2f} here.",
     )
 
 
@@ -176,13 +176,13 @@ def sparse_basis(density: float) -> Drawn:
             coloraxis=colour_axis(SEQUENTIAL, 0, 1, y=-0.16, title="absolute value of an entry"),
         ),
         f"Two 32 by 32 maps of absolute entries. Left the sparse matrix S, {filled[0]}, "
-        f"which links its channels into {blocks}. Right its Cayley transform P, {filled[1]}.",
+        f"whose channels form {blocks}. Right its Cayley transform P, {filled[1]}.",
     )
 
 
 @computed
 def _signed(angle: Tensor) -> dict[str, Tensor]:
-    """Return the entry of S for an angle, and for half a turn less: with both signs changed."""
+    """Return the entry of S for an angle, and for half a turn less, as both signs are changed."""
     half = angle.deg2rad() / 2
     tangent = half.sin() / half.cos()
     entries = torch.stack([tangent, -1 / tangent])
@@ -194,10 +194,10 @@ def _signed(angle: Tensor) -> dict[str, Tensor]:
 
 
 def sign_choice(angle: float) -> Drawn:
-    """Draw the entry of S that turns a plane by an angle, with either pair of signs.
+    """Draw the entry of S that rotates a plane by an angle, with either pair of signs.
 
-    By :eq:`eq-cayley-plane` it is :math:`t = tan(angle / 2)`; with both signs changed, the plane
-    has to turn by half a turn less.
+    By :eq:`eq-cayley-plane` it is :math:`t = tan(angle / 2)`; with both signs changed, the angle
+    is smaller by half a turn.
 
     Args:
         angle: Degrees, between 0 and 180.
@@ -223,7 +223,7 @@ def sign_choice(angle: float) -> Drawn:
         Panel(
             lines,
             f"{angle:g}°: t = {plain:.2f}, or {changed:.2f} with both signs changed",
-            x=axis("angle (degrees)", 0, 180, dtick=45),
+            x=axis("angle of the plane (degrees)", 0, 180, dtick=45),
             y=axis("entry t of S", -6, 6, dtick=2),
             shapes=[{**band, "fillcolor": PALETTE["grey"], "opacity": 0.15, "layer": "below"}],
         ),
@@ -234,8 +234,8 @@ def sign_choice(angle: float) -> Drawn:
     return Drawn(
         fig,
         f"The entry t of S against the angle of a plane, as it is and with both signs changed; "
-        f"between -1 and 1 a band is shaded. At {angle:g} degrees the entries are {plain:.2f} and "
-        f"{changed:.2f}: within the band {which}.",
+        f"a band between -1 and 1 is shaded. At {angle:g} degrees the entries are {plain:.2f} and "
+        f"{changed:.2f}; the one within the band is the entry {which}.",
     )
 
 
@@ -271,17 +271,17 @@ def connected_chance(channels: int, density: float) -> Drawn:
                 dots([density], [here], colour, hover=hover),
                 dots([half], [0.5], PALETTE["grey"], symbol="x", size=10, hover=hover),
             ],
-            f"f = {density:g}: connected in {here:.0%}, half of them at {half:.3f}",
+            f"f = {density:g}: probability {here:.0%}; it is one half at {half:.3f}",
             x=axis("density f", 0, 0.3, dtick=0.1),
-            y=axis("share connected", 0, 1.05, tickformat=".0%"),
+            y=axis("probability", 0, 1.05, tickformat=".0%"),
         ),
         height=330,
         margin={"l": 60, "r": 14, "t": 30, "b": 48},
     )
     return Drawn(
         fig,
-        f"Share of random graphs that are connected against the density, for {channels:.0f} "
-        f"channels, by the limit law: it rises from 0 to 1 about {half:.3f}, where it is a half. "
+        f"Probability that a random graph is connected against its density, for {channels:.0f} "
+        f"channels, by the limit law: it rises from 0 to 1 around {half:.3f}, where it is 1/2. "
         f"At the density {density:g} it is {here:.0%}.",
     )
 
@@ -334,7 +334,7 @@ def solve_error(
             for way, colour in looks.items()
         ]
         + [line([norm, norm], [-16, -11], PALETTE["grey"], width=1.5, dash="dot")],
-        "largest |PᵀP − I|",
+        "largest entry of PᵀP − I",
         x=axis("‖S‖", -1.2, 5.2, type="log", dtick=2, exponentformat="power"),
         y=axis(None, -16, -11, tickvals=[-16, -15, -14, -13, -12, -11],
                ticktext=["10⁻¹⁶", "10⁻¹⁵", "10⁻¹⁴", "10⁻¹³", "10⁻¹²", "10⁻¹¹"]),
@@ -343,7 +343,7 @@ def solve_error(
     return Drawn(
         panels([values, errors], height=360, across=0.16, margin=room),
         f"Left, the singular values of I + S for {d} channels at a norm of {norm:,.1f}: the "
-        f"largest is {kappa:,.0f} times the least. Right, how far P is from orthogonal against "
-        "the norm of S, for the inverse, the solve and the package, with a line at this norm: for "
-        "even d the errors are level, for odd d those of inverse and solve rise.",
+        f"largest is {kappa:,.0f} times the least. Right, the largest entry of PᵀP − I against the "
+        "norm of S, for the inverse, the solve and the package, with a line at this norm: for "
+        "even d the errors level off, for odd d those of the inverse and the solve keep growing.",
     )
