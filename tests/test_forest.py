@@ -31,7 +31,7 @@ def test_a_picture_marks_what_holds_and_says_so(monkeypatch: pytest.MonkeyPatch)
     assert len(figure.axes[0].patches) == 1  # the row that is shaded
     assert "random turn −0.18 (−0.33 to −0.03), behind" in told
     assert "bias −0.00 (−0.18 to 0.17), inconclusive" in told
-    assert repr(table).splitlines()[2].startswith("random turn  -0.181 (-0.327 to -0.034)")
+    assert repr(table).splitlines()[2].startswith("random turn  -0.181 [-0.327, -0.034]")
     assert table._repr_html_().startswith('<details class="book-numbers"><summary>The differences')
 
 

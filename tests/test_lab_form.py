@@ -103,7 +103,7 @@ def test_the_server_shows_this_form_and_saves_the_file_as_it_was(tmp_path: Path,
     lab.notary.sign(nbformat.read(chapter, as_version=4))
     model = asyncio.run(lab.get(chapter.name))
     cells = model["content"]["cells"]
-    assert any("[(2.1)](#eq-isometry)" in cell["source"] for cell in cells)
+    assert any("[(2.1)](#eq-rope-pair)" in cell["source"] for cell in cells)
     assert all(cell["metadata"]["trusted"] for cell in cells if cell["cell_type"] == "code")
     asyncio.run(lab.save(model, chapter.name))
     assert chapter.read_bytes() == CHAPTERS[1].read_bytes()

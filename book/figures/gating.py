@@ -193,7 +193,6 @@ def gated_token(weight: float) -> Drawn:
         line(INPUTS, found["even"], red, "(f(x) + f(−x)) / 2", width=2, hover="%{x}: %{y:.2f}"),
     ]
     total = found["sum"]
-    shape = "a curve that bends upwards around 0" if weight else "the output is the same line"
     axes = layout(
         height=380,
         title_text=f"f(1) + f(−1) = {total:.2f}",
@@ -203,8 +202,9 @@ def gated_token(weight: float) -> Drawn:
     return Drawn(
         go.Figure(drawn, axes),
         f"Output of a gated layer for a single token of one channel, with a gate of weight "
-        f"{weight:g}. Next to the straight line for a gate that is always one half, {shape}. The "
-        f"outputs for 1 and -1 sum to {total:.2f}; for a linear map they would sum to 0.",
+        f"{weight:g}. Beside the straight line for a gate that is always one half, it is a curve "
+        "that bends upwards around 0; with the weight 0 the two are the same. The outputs for 1 "
+        f"and -1 sum to {total:.2f}; for a linear map they would sum to 0.",
     )
 
 
