@@ -354,7 +354,8 @@ def test_the_front_page_leads_back_to_where_the_reader_was(fresh: Reader, site: 
 def test_a_claim_opens_what_it_rests_on(plain: Any, site: Path) -> None:
     plain.set_viewport_size(PHONE["viewport"])
     plain.goto((site / "notebooks" / "21_language_model.html").as_uri())
-    for kind, rests_on in (("less", "corrected for"), ("fixed decay (RetNet)", "5 seeds of results/")):
+    kinds = {"less": "corrected for", "fixed decay (RetNet)": "5 seeds of results/"}
+    for kind, rests_on in kinds.items():
         told = plain.locator(".book-told", has_text=kind).first
         words = plain.locator(f'[popovertarget="{told.get_attribute("id")}"]')
         assert not told.is_visible()
