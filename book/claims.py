@@ -185,9 +185,8 @@ def _direction(spoken: list[str], family: Family, cells: list[str]) -> list[str]
         wrong.append("says 'within' of what has no limit")
     wrong += ["says 'both' of more, or of one"] if "both" in spoken and len(held) != 2 else []
     parts = [{*claim.split(", ")} for claim in held]
-    if estimates := {
-        ESTIMATES[word] for word in spoken if word in ESTIMATES
-    }:  # where it is, whatever is held of it
+    estimates = {ESTIMATES[word] for word in spoken if word in ESTIMATES}
+    if estimates:  # where it is, whatever is held of it
         parts = [those - {"ahead", "behind"} for those in parts]
         found = {1 if family.found(cell)[0] > 0 else -1 for cell in cells}
         wrong += [] if estimates == found else [f"says {estimates}, the record {found}"]
@@ -201,9 +200,10 @@ def _numbers(words: str, family: Family, cells: list[str]) -> list[str]:
     """Return which numbers are not the record's."""
     found = [family.found(cell) for cell in cells]
     pairs: list[tuple[str, float]] = []
-    for round_ends, square_ends in ((ends[:4], ends[4:]) for ends in ENDS.findall(words)):
-        along = [found, [_along(*ends) for ends in found]][bool(square_ends[1])]
-        one, low, other, high = square_ends if square_ends[1] else round_ends
+    for *recorded, one, low, other, high in ENDS.findall(words):
+        along = [_along(*ends) for ends in found] if low else found
+        if not low:
+            one, low, other, high = recorded
         least, largest = min(x for _, x, _ in along), max(x for _, _, x in along)
         pairs += [(_signed(one, low), least), (_signed(other, high), largest)]
     if numbers := NUMBER.findall(ENDS.sub("", words)):

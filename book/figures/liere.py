@@ -71,8 +71,8 @@ def numbers_of_an_encoder(coordinates: str, channels: int) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"Independent parameters, on a logarithmic axis, against the number of channels; number "
-        f"of coordinates: {coordinates}. At {channels:g} channels: {most:,.0f} in free "
+        f"Number of independent parameters, on a logarithmic axis, against the number of channels. "
+        f"The encoder has {coordinates} coordinates. At {channels:g} channels: {most:,.0f} in free "
         f"generators (LieRE), {whole:,.0f} in a STRING, {table:,.0f} in its frequencies, "
         f"{circulant:,.0f} in Circulant-STRING.",
     )
