@@ -62,7 +62,7 @@ def forest(
         axis.set(xlim=(low - margin, high + margin), xlabel=label, title=title)
         axis.tick_params(axis="y", length=0, labelsize=11 if lines == 1 else 9.5)
         axis.grid(visible=False, axis="y")  # every row has its interval
-        display(fig, metadata={SVG: {"alt": _told(FAMILIES[name], title, rows, label)}})
+        display(fig, metadata={SVG: {"alt": _alt(FAMILIES[name], title, rows, label)}})
         plt.close(fig)
     words = [*dict.fromkeys(word for _, rows in panels.values() for word in rows)]
     columns: dict[str, Sequence[Any]] = {"compared": words}
@@ -100,23 +100,37 @@ def _draw(axis: Axes, family: Family, cell: str, row: int, colour: str) -> None:
         axis.plot([mean, mean], [row - 0.2, row + 0.2], lw=2.2, **look)
 
 
-def held(family: Family, cell: str) -> str:
-    """Return what the record tells of a comparison; of one with a limit, on which side it is."""
-    claim = family.claims[cell].replace("open", "inconclusive")
+VERDICTS = {
+    "ahead": "significantly better",
+    "behind": "significantly worse",
+    "suggestive, ahead": "better (suggestive)",
+    "suggestive, behind": "worse (suggestive)",
+    "open": "inconclusive",
+}
+"""What the record says of a comparison → the words for it."""
+
+
+def verdict(family: Family, cell: str) -> str:
+    """Return what the record says of a comparison; of one with a limit, on which side it is."""
+    words = VERDICTS[family.claims[cell]]
     most = family.limits.get(cell, 0)
     if not family.less or most <= 0:
-        return claim
+        return words
+    sides = {"better": "below", "worse": "above", "inconclusive": "inconclusive about"}
     limit = f"the limit of {family.shown(most):.3g}"
-    sides = {"ahead": "within", "behind": "beyond", "inconclusive": "inconclusive about"}
-    return re.sub("|".join(sides), lambda word: f"{sides[word[0]]} {limit}", claim)
+    return re.sub("|".join(sides), lambda word: f"{sides[word[0]]} {limit}", words)
 
 
-def _told(family: Family, title: str, rows: Mapping[str, str], label: str) -> str:
-    """Return what a panel shows, in words."""
-    digits = 0 if family.unit.startswith("%") else 2
-    told = []
+def _alt(family: Family, title: str, rows: Mapping[str, str], label: str) -> str:
+    """Return what a panel shows, in words; the numbers are in the table under it."""
+    found: dict[str, list[str]] = {}
     for words, cell in rows.items():
-        mean, low, high = (f"{x:.{digits}f}".replace("-", "−") for x in family.found(cell))
-        told.append(f"{words} {mean} ({low} to {high}), {held(family, cell)}")
+        found.setdefault(verdict(family, cell), []).append(words)
     head = f"{title}: {label}" if title else label
-    return f"{head}, mean and interval of each row beside a line at 0. {'; '.join(told)}."
+    sentences = [
+        f"{head[0].upper()}{head[1:]}. Each row has a mean and its 95% interval; a line at 0 marks "
+        "no difference.",
+        *(f"{says[0].upper()}{says[1:]}: {'; '.join(those)}." for says, those in found.items()),
+        "The table below has the numbers.",
+    ]
+    return " ".join(sentences)

@@ -29,8 +29,11 @@ def test_a_picture_marks_what_holds_and_says_so(monkeypatch: pytest.MonkeyPatch)
     table = drawing.forest(panels, colour=colour, label="accuracy", caption="The differences")
     ((figure, told),) = shown
     assert len(figure.axes[0].patches) == 1  # the row that is shaded
-    assert "random turn −0.18 (−0.33 to −0.03), behind" in told
-    assert "bias −0.00 (−0.18 to 0.17), inconclusive" in told
+    assert told == (
+        "FAVOR+: accuracy. Each row has a mean and its 95% interval; a line at 0 marks no "
+        "difference. Significantly worse: random turn. Inconclusive: bias. The table below has "
+        "the numbers."
+    )
     assert repr(table).splitlines()[2].startswith("random turn  -0.181 [-0.327, -0.034]")
     assert table._repr_html_().startswith('<details class="book-numbers"><summary>The differences')
 

@@ -46,16 +46,17 @@ def screen(monkeypatch):
 
 def test_one_figure_is_updated_and_its_last_state_is_whole(screen, monkeypatch):
     monkeypatch.setattr(module, "PAUSE", 0.0)
-    live = LiveLoss(100, ["softmax", "relu"], chance=math.log(8), title="Two methods")
+    names = ["softmax", "relu"]
+    live = LiveLoss(100, names, said=str.upper, chance=math.log(8), title="Two methods")
     for name in live.names:
         for last in (20, 40, 99):
             live.of(name)(history(last))
     assert screen.displays == 1
     assert len(screen.pictures) == 6
     figure = screen.pictures[-1][PLOTLY]
-    assert [trace["name"] for trace in figure["data"]] == ["softmax", "relu"]
-    for trace in figure["data"]:
-        assert trace["line"]["color"] == COLOURS[trace["name"]]
+    assert [trace["name"] for trace in figure["data"]] == ["SOFTMAX", "RELU"]
+    for trace, name in zip(figure["data"], names, strict=True):
+        assert trace["line"]["color"] == COLOURS[name]
         assert trace["x"] == history(99).steps
         assert trace["y"] == pytest.approx(history(99).losses)
     assert figure["layout"]["xaxis"]["range"] == [0, 100]
@@ -63,7 +64,8 @@ def test_one_figure_is_updated_and_its_last_state_is_whole(screen, monkeypatch):
     assert meta["explorer"]["name"] == "two-methods"
     assert "source" not in meta["explorer"]  # no other process can call a method again
     assert meta["alt"] == (
-        "Two methods over 100 steps: softmax from 2 to 1.5; relu from 2 to 1.5. Guessing costs 2.1."
+        "Two methods, over 100 training steps. A dotted line marks the loss of guessing, 2.1. "
+        "SOFTMAX: from 2 to 1.5. RELU: from 2 to 1.5."
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from book import cells, names
 from book.figures import lookup
-from book.forest import held
+from book.forest import verdict
 from book.verdicts import FAMILIES, MEASURES
 from lab.explore import COLOURS
 from lab.methods import METHODS
@@ -137,10 +137,10 @@ def test_a_narrow_legend_has_whole_words() -> None:
 def test_a_row_with_a_limit_is_said_to_be_within_or_beyond_it() -> None:
     claims = FAMILIES["claims of the note"]
     for cell, text in (
-        ("C-CosGate, RoPE, 4,000 steps", "suggestive, within the limit of 5"),
-        ("ELU, SSD, 4,000 steps", "within the limit of 10"),
-        ("ReLU, cosine", "beyond the limit of 10"),
+        ("C-CosGate, RoPE, 4,000 steps", "below the limit of 5 (suggestive)"),
+        ("ELU, SSD, 4,000 steps", "significantly below the limit of 10"),
+        ("ReLU, cosine", "significantly above the limit of 10"),
         ("circulant, RoPE", "inconclusive about the limit of 5"),
         ("circulant, RoPE, elementwise gate", "inconclusive"),
     ):
-        assert held(claims, cell) == text
+        assert verdict(claims, cell) == text

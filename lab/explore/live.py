@@ -40,7 +40,8 @@ class LiveLoss:
 
     Args:
         total: Steps of a run.
-        names: One a run: methods in :data:`~lab.explore.style.COLOURS` have their colour.
+        names: One per run; a method in :data:`~lab.explore.style.COLOURS` has its colour.
+        said: Name → the words that the legend shows for it, if not the name itself.
         chance: The loss of guessing, a dotted line.
         title: Above the figure; in lower case and with dashes its name in the page, where no two
             figures may have the same.
@@ -54,6 +55,7 @@ class LiveLoss:
         total: int,
         names: Sequence[str] = ("loss",),
         *,
+        said: Callable[[str], str] = str,
         chance: float | None = None,
         title: str = "Training loss",
     ) -> None:
@@ -62,6 +64,7 @@ class LiveLoss:
         if isinstance(names, str) or not names or len(set(names)) < len(names):
             raise ValueError(f"names must be a list of different names, got {names!r}")
         self.total, self.names, self.chance, self.title = total, list(names), chance, title
+        self.said = said
         self.curves: dict[str, tuple[list[int], list[float]]] = {}
         self._handle: Any = None
         self._drawn = 0.0
@@ -90,7 +93,12 @@ class LiveLoss:
     def figure(self) -> go.Figure:
         """Return the figure as it stands."""
         lines = [
-            go.Scatter(x=steps, y=losses, name=name, line={"width": 2, "color": self._colour(name)})
+            go.Scatter(
+                x=steps,
+                y=losses,
+                name=self.said(name),
+                line={"width": 2, "color": self._colour(name)},
+            )
             for name, (steps, losses) in self.curves.items()
         ]
         fig = go.Figure(lines, layout(height=320, title_text=self.title))
@@ -113,12 +121,14 @@ class LiveLoss:
 
     def alt(self) -> str:
         """Return what the figure shows, in words."""
-        falls = [
-            f"{name} from {losses[0]:.2g} to {losses[-1]:.2g}"
+        shown = [
+            f"{self.said(name)}: from {losses[0]:.2g} to {losses[-1]:.2g}."
             for name, (_, losses) in self.curves.items()
         ]
-        end = "" if self.chance is None else f" Guessing costs {self.chance:.2g}."
-        return f"{self.title} over {self.total} steps: {'; '.join(falls)}.{end}"
+        head = f"{self.title}, over {self.total} training steps."
+        if self.chance is not None:
+            head += f" A dotted line marks the loss of guessing, {self.chance:.2g}."
+        return " ".join([head, *shown])
 
     def __repr__(self) -> str:
         return f"<LiveLoss {', '.join(self.names)}>"
