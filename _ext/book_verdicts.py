@@ -66,13 +66,13 @@ class RecordedRole(VerdictRole):
             unit = f"{mean(row):.3f} {measure.unit}".rstrip()
             found.append(f"“{shown(cell, measure.record)}”: {unit} [{low:.3f}, {high:.3f}]")
         studies = " and ".join(f"results/{record}.py" for record in measure.record.split(", "))
-        return f"{'; '.join(found)}; 95 %. {len(row)} seeds of {studies}."
+        return f"{'; '.join(found)} (95% interval). {len(row)} seeds of {studies}."
 
 
 def told(family: Family, cells: list[str]) -> str:
     """Return what comparisons found, and what they rest on."""
     digits = 1 if family.unit.startswith("%") else 3
-    than, sign = ("over", "") if family.unit == "times" else ("less", "+")
+    than, sign = ("divided by", "") if family.unit == "times" else ("minus", "+")
     found = []
     for cell in cells:
         middle, low, high = (f"{x:{sign}.{digits}f}".replace("-", "−") for x in family.found(cell))
@@ -81,13 +81,13 @@ def told(family: Family, cells: list[str]) -> str:
         found.append(f"“{one}” {than} “{other}”: {unit} [{low}, {high}]")
     size, count = len(family.claims), len(family.runs()[cells[0]])
     corrected = f", corrected for {size} comparisons" if size > 1 else ""
-    corrected += f", looked at {family.looks} times" if family.looks > 1 else ""
-    better = "less" if family.less else "more"
+    corrected += f" at {family.looks} stages of the study" if family.looks > 1 else ""
+    better = "Lower" if family.less else "Higher"
     studies = " and ".join(f"results/{name}.py" for name in family.record.split(", "))
     runs = f"{count} seeds of {studies}"
     if family.record.startswith("bench-"):
         runs = f"{count} rounds of one run, results/{family.record}.json"
-    return f"{'; '.join(found)}; 95 %{corrected}; {better} is better. {runs}."
+    return f"{'; '.join(found)} (95% interval{corrected}). {better} is better. {runs}."
 
 
 def open_words(self: HTML5Translator, node: Verdict) -> None:

@@ -1,6 +1,6 @@
 """The words that a page has for a claim, held to the record.
 
-A page says a claim as ``{verdict}`5 % ahead <text at 1,000 steps: ELU, GLA>```, and what it says of
+A page says a claim as ``{verdict}`significantly better by 5% <text at 1,000 steps: ELU, GLA>```, and what it says of
 several as ``<family: one | another>`` or, of all, ``<family>``; * stands for any text. A score
 alone is ``{recorded}`.88 to .91 <measure: one | another>```.
 """
@@ -16,18 +16,18 @@ from book.verdicts import FAMILIES, MEASURES
 from lab.theory.spread import mean
 
 SAYS = {
-    "ahead": "ahead gain gains helps better worth within faster",
-    "behind": "behind lose loses lost hurts costs worse slow",
+    "ahead": "better faster within",
+    "behind": "worse slow",
     "suggestive": "suggestive",
-    "open": "open nothing level inconclusive",
+    "open": "inconclusive",
 }
 """What a claim is made of → words that say it."""
-TELLS = "told tells significant"
-"""Beside one of ``DENIES``, as in "no significant difference": nothing is held of any cell."""
+SIGNIFICANT = "significant"
+"""Beside "no", as in "no significant difference": nothing is significant in any cell."""
 SURE = "significantly"
-"""Says that a direction holds among all of the family; never beside "suggestive" or "open"."""
+"""Says that a direction holds among all of the family; never beside "suggestive"."""
 DENIES = "no none not nothing nowhere neither cannot"
-"""Words that turn others round, so they stand beside "told" alone, where all is open."""
+"""Words that turn others round, so they stand beside "significant" alone."""
 PLAIN = """
     a all and apart are as at be bits both by byte difference everywhere from in is it of on
     per significantly that the to with
@@ -35,11 +35,8 @@ PLAIN = """
 """
 """What else may stand there; any other word may say less, more, or the opposite."""
 NUMBER = re.compile(r"\d*\.?\d+")
-ENDS = re.compile(
-    r"\(([−-]?)(\d*\.?\d+) to ([−-]?)(\d*\.?\d+)\)"
-    r"|\[([−+-]?)(\d*\.?\d+)%?, ([−+-]?)(\d*\.?\d+)%?\]"
-)
-"""Both ends of an interval: in round brackets as recorded, in square ones along the mean."""
+ENDS = re.compile(r"\[([−+-]?)(\d*\.?\d+)%?, ([−+-]?)(\d*\.?\d+)%?\]")
+"""Both ends of an interval."""
 COUNTS = (
     *("no", "one", "two", "three", "four", "five", "six"),
     *("seven", "eight", "nine", "ten", "eleven", "twelve"),
@@ -118,8 +115,8 @@ def misquoted(words: str, name: str, cells: str) -> list[str]:
 def faults(words: str, name: str, cells: str) -> list[str]:
     """Return what is wrong with the words that a page has for a claim.
 
-    Of one comparison they have its mean, or its mean and behind it, in brackets, both ends of its
-    interval; of several the least and the largest mean, or one number if they round to it, and in
+    Of one comparison they have its mean, or its mean and after it, in brackets, both ends of its
+    interval, in the direction of the mean where the words have one; of several the least and the largest mean, or one number if they round to it, and in
     brackets the ends of all intervals. A count is that of all comparisons; "six of twelve" counts
     those of a kind. "Above" and "below" say a mean, and beside it what is not held.
 
@@ -142,7 +139,7 @@ def faults(words: str, name: str, cells: str) -> list[str]:
 
 def _unknown(spoken: list[str]) -> list[str]:
     """Return words whose part in a claim nobody has settled."""
-    known = {*" ".join((*SAYS.values(), TELLS, DENIES, PLAIN, *COUNTS, *ESTIMATES)).split()}
+    known = {*" ".join((*SAYS.values(), SIGNIFICANT, DENIES, PLAIN, *COUNTS, *ESTIMATES)).split()}
     return [f"has {word!r}, which may turn or loosen it" for word in spoken if word not in known]
 
 
@@ -164,9 +161,9 @@ def _direction(spoken: list[str], family: Family, cells: list[str]) -> list[str]
     held = [family.claims[cell] for cell in cells]
     said = {part for part, words in SAYS.items() if {*spoken} & {*words.split()}}
     denied = bool({*spoken} & {*DENIES.split()})
-    if {*spoken} & {*TELLS.split()}:
+    if SIGNIFICANT in spoken:
         if not denied:
-            return ["says 'told', and not what"]
+            return ["says 'significant', and not what"]
         if not said and not {*spoken} & {*ESTIMATES}:
             certain = [cell for cell in cells if family.claims[cell] in ("ahead", "behind")]
             return [f"denies what the record tells: {certain}"] if certain else []
@@ -200,10 +197,10 @@ def _numbers(words: str, family: Family, cells: list[str]) -> list[str]:
     """Return which numbers are not the record's."""
     found = [family.found(cell) for cell in cells]
     pairs: list[tuple[str, float]] = []
-    for *recorded, one, low, other, high in ENDS.findall(words):
-        along = [_along(*ends) for ends in found] if low else found
-        if not low:
-            one, low, other, high = recorded
+    spoken = {*re.findall("[a-z]+", words.lower())}
+    directed = spoken & {*ESTIMATES, *SAYS["ahead"].split(), *SAYS["behind"].split()}
+    for one, low, other, high in ENDS.findall(words):
+        along = [_along(*ends) for ends in found] if directed else found
         least, largest = min(x for _, x, _ in along), max(x for _, _, x in along)
         pairs += [(_signed(one, low), least), (_signed(other, high), largest)]
     if numbers := NUMBER.findall(ENDS.sub("", words)):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from _ext.book_verdicts import told
-from book.claims import NUMBER, SAYS, TELLS, faults, misquoted
+from book.claims import NUMBER, SAYS, SIGNIFICANT, faults, misquoted
 from book.verdicts import FAMILIES, MEASURES
 from tools.ledger import cells, pages
 
@@ -25,9 +25,9 @@ FOUND = [
 ON_PAGES = [found for role, found in FOUND if role == "verdict"]
 SCORES = [found for role, found in FOUND if role == "recorded"]
 TURNED = {
-    **{word: "behind" for part in ("ahead", "open") for word in SAYS[part].split()},
-    **dict.fromkeys(TELLS.split(), "behind"),
-    **dict.fromkeys(SAYS["behind"].split(), "ahead"),
+    **{word: "worse" for part in ("ahead", "open") for word in SAYS[part].split()},
+    SIGNIFICANT: "worse",
+    **dict.fromkeys(SAYS["behind"].split(), "better"),
     "above": "below",
     "higher": "lower",
     "below": "above",
@@ -88,13 +88,16 @@ def test_a_claim_is_what_its_record_tells(name: str) -> None:
 def test_a_claim_says_what_it_rests_on() -> None:
     assert told(FAMILIES["where rates begin"], ["distinct, from best, a quarter of the steps"]) == (
         "“Delta rule, keys come once, rate of the rule from the best for random keys, a quarter of "
-        "the steps” less “Delta rule, keys come once, rate of the rule from 1, a quarter of the "
-        "steps”: −0.017 [−0.371, +0.337]; 95 %, corrected for 8 comparisons; more is better. "
-        "5 seeds of results/delta_start.py."
+        "the steps” minus “Delta rule, keys come once, rate of the rule from 1, a quarter of the "
+        "steps”: −0.017 [−0.371, +0.337] (95% interval, corrected for 8 comparisons). Higher is "
+        "better. 5 seeds of results/delta_start.py."
     )
     for name, said in (
-        ("encoders at 1,600 steps", "; 95 %, corrected for 16 comparisons, looked at 2 times; "),
-        ("a Toeplitz bias in a ViT", "; 95 %; "),
+        (
+            "encoders at 1,600 steps",
+            " (95% interval, corrected for 16 comparisons at 2 stages of the study). ",
+        ),
+        ("a Toeplitz bias in a ViT", " (95% interval). "),
     ):
         assert said in told(FAMILIES[name], [*FAMILIES[name].claims])
 
@@ -111,27 +114,27 @@ def test_words_agree_with_the_record_and_altered_ones_do_not(
 
 
 LOOSE = (
-    ("nowhere ahead by .21 to .25", "digits, less none", ""),
-    ("not ahead, by .24", "mean, not class token, at 400 steps", "moved axial at new places"),
-    ("not behind .14", "moved digits", "moved learned at new places"),
-    ("none of eight is ahead", "digits, less none", ""),
-    ("seven of eight are ahead", "digits, less none", ""),
+    ("nowhere better by .21 to .25", "digits, less none", ""),
+    ("not better, by .24", "mean, not class token, at 400 steps", "moved axial at new places"),
+    ("not worse .14", "moved digits", "moved learned at new places"),
+    ("none of eight is better", "digits, less none", ""),
+    ("seven of eight are better", "digits, less none", ""),
     ("all three are within", "claims of the note", SIX),
     ("two are within", "claims of the note", SIX),
-    ("both ahead, by .21 to .25", "digits, less none", ""),
-    ("less than 4.5% ahead", "sources at 4,000 steps", "ELU, GLA"),
-    ("hardly 4.5% ahead", "sources at 4,000 steps", "ELU, GLA"),
-    ("not told apart, and so equal", "where rates begin", ""),
-    ("told apart", "where rates begin", ""),
+    ("both better, by .21 to .25", "digits, less none", ""),
+    ("less than 4.5% better", "sources at 4,000 steps", "ELU, GLA"),
+    ("hardly 4.5% better", "sources at 4,000 steps", "ELU, GLA"),
+    ("no significant difference, and so equal", "where rates begin", ""),
+    ("significant difference apart", "where rates begin", ""),
     ("0.9% above", "text at 4,000 steps", "circulant, SSD"),
     ("2.0% below", "text at 4,000 steps", "ELU, GLA"),
     ("2.4% above", "text at 4,000 steps", "FAVOR+, RoPE"),
-    ("2.4% above, open", "text at 4,000 steps", "FAVOR+, RoPE"),
+    ("2.4% above, inconclusive", "text at 4,000 steps", "FAVOR+, RoPE"),
     ("2.4% below, suggestive", "text at 4,000 steps", "FAVOR+, RoPE"),
-    ("4.5 ahead", "sources at 4,000 steps", "ELU, GLA"),
-    (".24% ahead", "mean, not class token, at 400 steps", "moved axial at new places"),
-    (".24 bits ahead", "mean, not class token, at 400 steps", "moved axial at new places"),
-    ("0.59 ahead (1.15 to 0.04)", "keys with the byte before", "SSD*"),
+    ("4.5 better", "sources at 4,000 steps", "ELU, GLA"),
+    (".24% better", "mean, not class token, at 400 steps", "moved axial at new places"),
+    (".24 bits better", "mean, not class token, at 400 steps", "moved axial at new places"),
+    ("0.59 better [1.15, 0.04]", "keys with the byte before", "SSD*"),
     ("significantly better by 2.4%, suggestive", "text at 4,000 steps", "FAVOR+, RoPE"),
     ("significantly worse by 2.4%", "text at 4,000 steps", "FAVOR+, RoPE"),
     ("significantly 2.0% below, inconclusive", "text at 4,000 steps", "ELU, GLA"),
@@ -145,7 +148,7 @@ LOOSE = (
     ("significantly higher by 4.5%", "sources at 4,000 steps", "ELU, GLA"),
     ("significantly lower by 2.0%", "text at 4,000 steps", "ELU, GLA"),
     ("2.0% lower", "text at 4,000 steps", "ELU, GLA"),
-    ("nothing is told (.07 to .09)", "large pictures, less a learned table", "*then*"),
+    ("no significant difference [.07, .09]", "large pictures, less a learned table", "*then*"),
 )
 """Words that are no claim of the record: turned round, loosened, or miscounted."""
 
@@ -159,16 +162,20 @@ def test_what_is_said_so_and_holds_is_not_refused() -> None:
     for words, name, cell in (
         ("all six are within", "claims of the note", SIX),
         ("2.4% above, suggestive", "text at 4,000 steps", "FAVOR+, RoPE"),
-        ("0.9% above, not told", "text at 4,000 steps", "circulant, SSD"),
-        ("eight of eight are ahead", "digits, less none", ""),
+        ("0.9% above, no significant difference", "text at 4,000 steps", "circulant, SSD"),
+        ("eight of eight are better", "digits, less none", ""),
         ("no significant difference", "sources at 4,000 steps", "gated delta rule"),
         ("significantly better by 4.5%", "sources at 4,000 steps", "ELU, GLA"),
         ("2.0% below, inconclusive", "text at 4,000 steps", "ELU, GLA"),
-        ("none is told", "where rates begin", ""),
+        ("none is significant", "where rates begin", ""),
         ("Significantly better by 4.5% [2.3%, 6.7%]", "sources at 4,000 steps", "ELU, GLA"),
         ("significantly lower by 4.5%", "sources at 4,000 steps", "ELU, GLA"),
         ("no significant difference", "text at 4,000 steps", "FAVOR+, RoPE | ELU, GLA"),
-        ("nothing is told (−.07 to .09)", "large pictures, less a learned table", "*then*"),
+        (
+            "no significant difference [−.07, .09]",
+            "large pictures, less a learned table",
+            "*then*",
+        ),
     ):
         assert faults(words, name, cell) == []
 
@@ -177,13 +184,13 @@ def test_nothing_before_a_claim_turns_it_round() -> None:
     for page in pages(ROOT):
         for _, cell in cells(ROOT, page):
             assert not TURNS.search(cell["source"]), page.stem
-    assert TURNS.search("it is not {verdict}`.24 ahead <a: b>`")
-    assert TURNS.search("it is not true that it is {verdict}`.24 ahead <a: b>`")
+    assert TURNS.search("it is not {verdict}`.24 better <a: b>`")
+    assert TURNS.search("it is not true that it is {verdict}`.24 better <a: b>`")
 
 
 def test_an_unknown_claim_is_named() -> None:
-    (told,) = faults("5 % ahead", "text at 1,000 steps", "ELU, GLU")
+    (told,) = faults("5 % better", "text at 1,000 steps", "ELU, GLU")
     assert "'ELU, GLU'" in told
     assert "'ELU, GLA'" in told
-    (told,) = faults("5 % ahead", "text", "ELU, GLA")
+    (told,) = faults("5 % better", "text", "ELU, GLA")
     assert "'text at 1,000 steps'" in told

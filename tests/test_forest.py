@@ -41,10 +41,15 @@ def test_a_picture_marks_what_holds_and_says_so(monkeypatch: pytest.MonkeyPatch)
 def test_words_for_several_claims_count_and_span_them() -> None:
     before = "moved favor: mixed before at new places | moved favor: cayley before at new places"
     assert len(cells_of(NAME, before)) == 2
-    assert faults("lose .19 to .27", NAME, before) == []
-    assert faults("two of two lose", NAME, before) == []
-    for words in ("lose .19 to .28", "gain .19 to .27", "one of two lose", "open"):
+    assert faults("worse by .19 to .27", NAME, before) == []
+    assert faults("two of two are worse", NAME, before) == []
+    for words in (
+        "worse by .19 to .28",
+        "better by .19 to .27",
+        "one of two is worse",
+        "inconclusive",
+    ):
         assert faults(words, NAME, before)
-    assert faults("behind", NAME, "moved favor: *")  # not all of them
-    (told,) = faults("behind", NAME, "moved elu: *")
+    assert faults("worse", NAME, "moved favor: *")  # not all of them
+    (told,) = faults("worse", NAME, "moved elu: *")
     assert "'moved elu: *'" in told
