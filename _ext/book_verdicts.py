@@ -1,4 +1,4 @@
-"""Claims of a record: ``{verdict}`5 % ahead <text at 1,000 steps: ELU, GLA>``` in a sentence.
+"""Claims of a record: ``{verdict}`better by 5% <text: ELU, GLA>``` in a sentence.
 
 On the built page the words open a note with the mean, its interval and where they come from, in the
 display names of :mod:`book.cells`; so do those of a score, ``{recorded}`.88 to .91 <named, 1,600
@@ -18,7 +18,7 @@ from sphinx.writers.html5 import HTML5Translator
 
 from book.cells import shown
 from book.claims import cells_of, faults, misquoted, scores_of
-from book.family import Family
+from book.notes import note
 from book.verdicts import FAMILIES, MEASURES
 from lab.theory.spread import interval, mean
 
@@ -47,7 +47,7 @@ class VerdictRole(ReferenceRole):
 
     def told(self, name: str, cells: str) -> str:
         """Return what the note says."""
-        return told(FAMILIES[name], cells_of(name, cells))
+        return note(FAMILIES[name], cells_of(name, cells))
 
 
 class RecordedRole(VerdictRole):
@@ -67,27 +67,6 @@ class RecordedRole(VerdictRole):
             found.append(f"“{shown(cell, measure.record)}”: {unit} [{low:.3f}, {high:.3f}]")
         studies = " and ".join(f"results/{record}.py" for record in measure.record.split(", "))
         return f"{'; '.join(found)} (95% interval). {len(row)} seeds of {studies}."
-
-
-def told(family: Family, cells: list[str]) -> str:
-    """Return what comparisons found, and what they rest on."""
-    digits = 1 if family.unit.startswith("%") else 3
-    than, sign = ("divided by", "") if family.unit == "times" else ("minus", "+")
-    found = []
-    for cell in cells:
-        middle, low, high = (f"{x:{sign}.{digits}f}".replace("-", "−") for x in family.found(cell))
-        unit = f"{middle} {family.unit}".rstrip()
-        one, other = (shown(name, family.record) for name in (cell, family.other(cell)))
-        found.append(f"“{one}” {than} “{other}”: {unit} [{low}, {high}]")
-    size, count = len(family.claims), len(family.runs()[cells[0]])
-    corrected = f", corrected for {size} comparisons" if size > 1 else ""
-    corrected += f" at {family.looks} stages of the study" if family.looks > 1 else ""
-    better = "Lower" if family.less else "Higher"
-    studies = " and ".join(f"results/{name}.py" for name in family.record.split(", "))
-    runs = f"{count} seeds of {studies}"
-    if family.record.startswith("bench-"):
-        runs = f"{count} rounds of one run, results/{family.record}.json"
-    return f"{'; '.join(found)} (95% interval{corrected}). {better} is better. {runs}."
 
 
 def open_words(self: HTML5Translator, node: Verdict) -> None:

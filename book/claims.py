@@ -1,8 +1,8 @@
 """The words that a page has for a claim, held to the record.
 
-A page says a claim as ``{verdict}`significantly better by 5% <text at 1,000 steps: ELU, GLA>```, and what it says of
-several as ``<family: one | another>`` or, of all, ``<family>``; * stands for any text. A score
-alone is ``{recorded}`.88 to .91 <measure: one | another>```.
+A page says a claim as ``{verdict}`significantly better by 5% <text at 1,000 steps: ELU, GLA>```,
+and what it says of several as ``<family: one | another>`` or, of all, ``<family>``; * stands for
+any text. A score alone is ``{recorded}`.88 to .91 <measure: one | another>```.
 """
 
 from __future__ import annotations
@@ -116,9 +116,10 @@ def faults(words: str, name: str, cells: str) -> list[str]:
     """Return what is wrong with the words that a page has for a claim.
 
     Of one comparison they have its mean, or its mean and after it, in brackets, both ends of its
-    interval, in the direction of the mean where the words have one; of several the least and the largest mean, or one number if they round to it, and in
-    brackets the ends of all intervals. A count is that of all comparisons; "six of twelve" counts
-    those of a kind. "Above" and "below" say a mean, and beside it what is not held.
+    interval, in the direction of the mean where the words have one. Of several they have the least
+    and the largest mean, or one number if they round to it, and in brackets the ends of all
+    intervals. A count is that of all comparisons; "six of twelve" counts those of a kind. "Above"
+    and "below" say a mean, and beside it what is not held.
 
     Args:
         words: As they stand on the page.

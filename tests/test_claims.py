@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from _ext.book_verdicts import told
 from book.claims import NUMBER, SAYS, SIGNIFICANT, faults, misquoted
+from book.notes import note, noted
 from book.verdicts import FAMILIES, MEASURES
 from tools.ledger import cells, pages
 
@@ -86,7 +86,7 @@ def test_a_claim_is_what_its_record_tells(name: str) -> None:
 
 
 def test_a_claim_says_what_it_rests_on() -> None:
-    assert told(FAMILIES["where rates begin"], ["distinct, from best, a quarter of the steps"]) == (
+    assert note(FAMILIES["where rates begin"], ["distinct, from best, a quarter of the steps"]) == (
         "“Delta rule, keys come once, rate of the rule from the best for random keys, a quarter of "
         "the steps” minus “Delta rule, keys come once, rate of the rule from 1, a quarter of the "
         "steps”: −0.017 [−0.371, +0.337] (95% interval, corrected for 8 comparisons). Higher is "
@@ -99,7 +99,15 @@ def test_a_claim_says_what_it_rests_on() -> None:
         ),
         ("a Toeplitz bias in a ViT", " (95% interval). "),
     ):
-        assert said in told(FAMILIES[name], [*FAMILIES[name].claims])
+        assert said in note(FAMILIES[name], [*FAMILIES[name].claims])
+
+
+def test_a_cell_of_a_table_says_what_is_significant_and_opens_its_note() -> None:
+    name = "sources at 4,000 steps"
+    for cell, words in (("ELU, GLA", "1.9 better"), ("gated delta rule", "1.9")):
+        found = noted("1.9", name, cell)
+        assert found == (words, note(FAMILIES[name], [cell]))
+    assert noted("1.9", name, "softmax, RoPE") == "1.9"
 
 
 @pytest.mark.parametrize(("page", "words", "name", "cell"), ON_PAGES)

@@ -9,7 +9,7 @@ import pytest
 from bs4 import BeautifulSoup
 
 from _ext.book_tables import drawn
-from lab.explore import Table
+from lab.explore import Noted, Table
 
 COLUMNS = {
     "encoder": ["none", "<RoPE>"],
@@ -39,6 +39,14 @@ def test_the_page_has_the_same_words():
         *("<RoPE>", "0.90", "[0.80, 1.00]", "10"),
     ]
     assert html.count('<tr class="book-marked"><th scope="row">&lt;RoPE&gt;') == 1
+
+
+def test_a_cell_opens_its_note_without_a_script():
+    table = Table({"model": ["GLA"], "bits": [Noted("1.9 < 2", 'of "five" seeds')]}, caption="c")
+    assert repr(table).split("\n")[-1] == "GLA    1.9 < 2"
+    cell = BeautifulSoup(drawn(table._repr_html_()), "html.parser").td
+    assert cell.details.summary.get_text() == "1.9 < 2"
+    assert cell.details.get_text() == '1.9 < 2of "five" seeds'
 
 
 def bars(columns) -> tuple[list[str], list[list[tuple[float, ...]]]]:

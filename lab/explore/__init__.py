@@ -8,7 +8,7 @@ from lab.explore.live import LiveLoss
 from lab.explore.panels import Panel, panels
 from lab.explore.source import Source
 from lab.explore.style import COLOURS, PALETTE, layout, use_matplotlib_style
-from lab.explore.table import Table
+from lab.explore.table import Noted, Table
 
 __all__ = [
     "COLOURS",
@@ -17,6 +17,7 @@ __all__ = [
     "Drawn",
     "Explorer",
     "LiveLoss",
+    "Noted",
     "Panel",
     "Source",
     "Table",

@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import html
 from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 
-__all__ = ["Table"]
+__all__ = ["Noted", "Table"]
 
 Interval = tuple[float, float, float]
-Cell = str | int | float | Interval
 
+
+class Noted(NamedTuple):
+    """A cell whose words open a note, on the page.
+
+    Attributes:
+        words: What the cell shows.
+        note: What it rests on.
+    """
+
+    words: str
+    note: str
+
+
+Cell = str | int | float | Interval | Noted
 
 LONG = 20
 """From so many rows on the page's headings sort."""
@@ -22,7 +36,8 @@ class Table:
     draws each interval on an axis, and sorts a long table by what is pressed.
 
     Args:
-        columns: Heading → cells, one for each row: a text, a number, or ``(mean, low, high)``.
+        columns: Heading → cells, one for each row: a text, a number, ``(mean, low, high)``, or a
+            text with a note, :class:`Noted`.
         caption: What the table shows, with the unit.
         digits: Digits behind the point.
         marked: Names of the rows that decide.
@@ -79,9 +94,7 @@ class Table:
         for number, name in enumerate(self.names):
             cells = [f'<th scope="row">{html.escape(name)}</th>']
             for column in [*self.columns.values()][1:]:
-                value, between = self._text(column[number])
-                small = f" <small>{between}</small>" if between else ""
-                cells.append(f"<td>{html.escape(value)}{small}</td>")
+                cells.append(f"<td>{self._html(column[number])}</td>")
             mark = ' class="book-marked"' if name in self.marked else ""
             rows.append(f"<tr{mark}>{''.join(cells)}</tr>")
         body = "\n".join(rows)
@@ -95,12 +108,22 @@ class Table:
             return f"{fold}\n{table}{numbers}</details>"
         return f'<div class="book-numbers">{table}<caption>{told}</caption>\n{numbers}</div>'
 
+    def _html(self, cell: Cell) -> str:
+        """Return what a cell has on the page."""
+        if isinstance(cell, Noted):
+            words, note = map(html.escape, cell)
+            return f'<details class="book-note"><summary>{words}</summary>{note}</details>'
+        value, between = self._text(cell)
+        return html.escape(value) + (f" <small>{between}</small>" if between else "")
+
     def _line(self, cell: Cell) -> str:
         value, between = self._text(cell)
         return f"{value} {between}".rstrip()
 
     def _text(self, cell: Cell) -> tuple[str, str]:
         """Return a cell's value, and its interval if it has one."""
+        if isinstance(cell, Noted):
+            return cell.words, ""
         if isinstance(cell, tuple):
             mean, low, high = (f"{number:.{self.digits}f}" for number in cell)
             return mean, f"[{low}, {high}]"
