@@ -8,7 +8,8 @@
 
 A section with ``{walk-stop}`` shows that stop of the figure while it is read. ``{walk}``, at the
 end of the page, is the figure: an instrument (``{live}``) with a style sheet of its own. A page
-that has it loses its sidebars, for room.
+that has it loses its sidebars, for room. In the opening of a chapter ``{walk-here} rope`` shows the
+figure at one stop; its content is the sentence that introduces it.
 """
 
 from __future__ import annotations
@@ -51,6 +52,23 @@ class Walk(LiveDirective):
         return [box]
 
 
+class WalkHere(SphinxDirective):
+    """Put the figure at one stop into a chapter, after the sentence that introduces it."""
+
+    required_arguments = 1
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        """Return the sentence and the instrument's box."""
+        self.assert_has_content()
+        here = nodes.container(classes=["walk-here"])
+        self.state.nested_parse(self.content, self.content_offset, here)
+        box = nodes.container(classes=["book-live"], ids=["live-walk"])
+        stop = html.escape(self.arguments[0])
+        box += nodes.raw(text=f'<span data-state="stop={stop}"></span>', format="html")
+        return [here, box]
+
+
 def figures(doctree: nodes.document) -> list[nodes.container]:
     """Return the figure of the page, if it has one."""
     return [box for box in doctree.findall(nodes.container) if "walk-figure" in box["classes"]]
@@ -64,15 +82,20 @@ def beside(app: Sphinx, doctree: nodes.document) -> None:
 
 
 def make_room(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
-    """Load the style sheet on a page that has the figure, and take its sidebars away."""
-    if doctree and figures(doctree):
+    """Load the style sheet where the figure is; where it stays on screen, take sidebars away."""
+    if not doctree:
+        return
+    stays = bool(figures(doctree))
+    if stays or any("walk-here" in box["classes"] for box in doctree.findall(nodes.container)):
         app.add_css_file(STYLE)
+    if stays:
         context["sidebars"] = []
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the directives."""
     app.add_directive("walk", Walk)
+    app.add_directive("walk-here", WalkHere)
     app.add_directive("walk-stop", WalkStop)
     app.connect("doctree-read", beside)
     app.connect("html-page-context", make_room)

@@ -647,9 +647,12 @@ bookLive.add("walk", (box, _, about) => {
   });
   box.addEventListener("keydown", (event) => { if (event.key === "Escape") { left_from?.focus(); } });
 
-  /* ---- scrolling ---- */
+  /* ---- scrolling; in a chapter, where there are no sections, the page says which stop it is ---- */
+
+  if (!sections.length) { box.append(element("p.walk-buttons", {}, element("button", { type: "button", onclick: () => show(name) }, "Show me"))); }
 
   function where() {
+    if (!sections.length) { return; }
     const limit = innerHeight * (upright.matches ? 0.2 : 0.45);
     go((sections.findLast(({ section }) => section.getBoundingClientRect().top < limit) || sections[0]).to);
   }
