@@ -1,8 +1,7 @@
 """What stands between a chapter's question and its first experiment, in one line.
 
 What a chapter needs and imports, and its setup, fold under the sentence that says how long it
-takes. A figure that moves stands below it, open. A notebook has them in order, as any notebook
-does.
+takes. A notebook has them in order, as any notebook does.
 """
 
 from __future__ import annotations
@@ -17,8 +16,6 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 TAKES = "It takes"
 NEEDS = "You need"
 """How the first paragraph begins that folds; what stands before it is the opening."""
-OPEN = {"walk-here", "book-live"}
-"""Classes of what does not fold."""
 SETUP = "what you need, imports and setup"
 
 
@@ -42,15 +39,6 @@ class FoldBefore(SphinxPostTransform):
         chapter.remove(takes)
         line = html.escape(takes.astext().replace("\n", " "))
         chapter.insert(end - 1, nodes.raw("", "</details>", format="html"))
-        opens = [
-            child
-            for child in chapter[question + 1 : end]
-            if isinstance(child, nodes.container) and OPEN & {*child["classes"]}
-        ]
-        for child in opens:
-            chapter.remove(child)
-        at = next(i for i, child in enumerate(chapter) if isinstance(child, nodes.section))
-        chapter[at:at] = opens
         opening = (
             f'<details class="book-before"><summary><span>{line}</span> '
             f'<span class="book-note">{SETUP}</span></summary>'

@@ -8,8 +8,8 @@
 
 A section with ``{walk-stop}`` shows that stop of the figure while it is read. ``{walk}``, at the
 end of the page, is the figure: an instrument (``{live}``) with a style sheet of its own. A page
-that has it loses its sidebars, for room. In the opening of a chapter ``{walk-here} rope`` shows the
-figure at one stop; its content is the sentence that introduces it.
+that has it loses its sidebars, for room. In the opening of a chapter ``{walk-here} rope``
+shows the figure at one stop; its content is the sentence that introduces it.
 """
 
 from __future__ import annotations
