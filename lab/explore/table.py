@@ -112,7 +112,7 @@ class Table:
         """Return what a cell has on the page."""
         if isinstance(cell, Noted):
             words, note = map(html.escape, cell)
-            return f'<details class="book-note"><summary>{words}</summary>{note}</details>'
+            return f'<details class="book-noted"><summary>{words}</summary>{note}</details>'
         value, between = self._text(cell)
         return html.escape(value) + (f" <small>{between}</small>" if between else "")
 
