@@ -62,6 +62,7 @@ def numbers_of_an_encoder(coordinates: str, channels: int) -> Drawn:
     hover = "%{x} channels: %{y:,}"
     traces = at_one_place(CHANNELS, channels, looks, found["curves"], found["here"], hover)
     most, whole, table, circulant = found["here"]
+    known = f"{coordinates} coordinate{'' if int(coordinates) == 1 else 's'}"
     axes = layout(
         height=390,
         margin={"l": 60, "r": 14, "t": 44, "b": 104},
@@ -71,11 +72,10 @@ def numbers_of_an_encoder(coordinates: str, channels: int) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"Number of independent parameters of four encoders with {coordinates} coordinates, on a "
-        "logarithmic axis, against the number of channels. The free generators of LieRE have the "
-        f"most parameters, {most:,.0f} at {channels:g} channels. A full STRING has {whole:,.0f} "
-        f"there. Its frequencies alone have {table:,.0f}, and Circulant-STRING has "
-        f"{circulant:,.0f}.",
+        f"Number of independent parameters of four encoders with {known}, on a logarithmic axis, "
+        f"against the number of channels. At {channels:g} channels the free generators of LieRE "
+        f"have {most:,.0f} parameters, and a full STRING has {whole:,.0f}. The frequencies of a "
+        f"STRING alone have {table:,.0f}, and Circulant-STRING has {circulant:,.0f}.",
     )
 
 
