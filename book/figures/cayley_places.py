@@ -149,9 +149,9 @@ def acting_directions(first: float, second: float, third: float) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, axes),
-        "Bars for the size of the change of the generator of six channels with S. There are two "
-        "directions for the difference and two for the sum of every two frequencies, and three "
-        "directions within a plane. Crosses mark inert directions; those within a plane are "
+        "Bars show how much the generator of six channels changes with S. There is a bar for the "
+        "difference and a bar for the sum of every two frequencies; each of these bars is for two "
+        "directions of S. Crosses mark inert directions. The three directions within a plane are "
         f"always inert. At the frequencies {first:g}, {second:g} and {third:g}, {acting:.0f} of "
         "the 15 directions act.",
     )

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
-from book.figures.marks import axis, bars, circle, dots, line, rounded
+from book.figures.marks import axis, bars, circle, dots, line, listed, rounded
 from lab.explore import PALETTE, Drawn, Panel, computed, layout, panels
 from stringlib.algebra import circulant_frequencies, fourier_basis
 
@@ -132,14 +132,14 @@ def circulant_spectrum(r: float, **coefficients: float) -> Drawn:
         margin={"l": 36, "r": 14, "t": 34, "b": 64},
     )
     first = ", ".join(f"{v:g}" for v in c)
-    pairs = ", ".join(f"{found['speeds'][k]:.2f}" for k in range(1, (d + 1) // 2))
+    pairs = listed([f"{found['speeds'][k]:.2f}" for k in range(1, (d + 1) // 2)])
     return Drawn(
         fig,
         f"Four panels for the circulant matrix C with the first column {first}. The first panel "
         "shows the first columns of C and of L = C − Cᵀ. The second panel shows the eigenvalues "
-        "of C in the complex plane. The third panel shows the eigenvalues of L on the imaginary "
-        f"axis, at plus and minus {pairs} and at 0. The fourth panel shows the eigenvalues of "
-        f"exp({r:g} L) on the unit circle.",
+        "of C in the complex plane. The third panel shows the eigenvalues of L, which are on the "
+        f"imaginary axis, at 0 and at plus and minus {pairs}. The fourth panel shows the "
+        f"eigenvalues of exp({r:g} L), which are on the unit circle.",
     )
 
 

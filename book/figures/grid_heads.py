@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from book.figures.marks import CELLS, axis, dots, downwards, heat, line, rounded, segments
+from book.figures.marks import CELLS, axis, dots, downwards, heat, line, listed, rounded, segments
 from book.names import display, wrapped
 from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, panels
 from lab.explore.style import SEQUENTIAL
@@ -101,10 +101,10 @@ def mean_of_heads(spread: float) -> Drawn:
         f"Above, a heat map of the mean score over {HEADS} heads by the offset, for directions "
         f"that are spread evenly over {spread:g} degrees. It shows a hill around the query. With "
         "a spread of 0 the hill has arms along the row and the column, and with a spread of 90 it "
-        f"is round. At a distance of {RING} patches the mean score is between {low:.2f} and "
-        f"{high:.2f}, depending on the direction. Below, three curves against the distance: the "
-        "mean score along a row, the mean score along a diagonal, and the mean of Bessel "
-        "functions.",
+        f"is round. At a distance of {RING} patches the mean score depends on the direction: the "
+        f"lowest is {low:.2f}, and the highest is {high:.2f}. Below, three curves against the "
+        "distance: the mean score along a row, the mean score along a diagonal, and the mean of "
+        "Bessel functions.",
     )
 
 
@@ -291,7 +291,8 @@ def symbols_asked(upper: str, lower: str, score: float) -> Drawn:
         f"The head gives the score {score:g} to a 1 at (−1, −1) and to a 0 at (1, 1), and the "
         f"score 0 to every other key. The upper neighbour holds a {upper} and gets the weight "
         f"{above:.2f}. The lower neighbour holds a {lower} and gets the weight {below:.2f}. The "
-        f"weighted share of ones is {read:.0%}, and the two neighbours hold {right} ones.",
+        f"weighted share of ones is {read:.0%}, and the number of ones in the two neighbours is "
+        f"{right}.",
     )
 
 
@@ -363,7 +364,7 @@ def neighbour_accuracies(
     )
     if levels:
         low = [called[name] for name, p in levels.items() if p < 0.05]  # not corrected
-        told += f" The uncorrected p is below 0.05 for {' and for '.join(low) or 'none of them'}."
+        told += f" The uncorrected p is below 0.05 for {listed(low) if low else 'none of them'}."
     return Drawn(
         fig,
         f"Accuracy of {len(found)} encoders in task {task}, on grids {SIZES[grids]}. Each encoder "

@@ -165,7 +165,7 @@ def phase_clocks(
     )
     apart = (
         f"On the fastest dial the two hands are {turns[0]} full turns apart, and on the slowest "
-        f"dial they are {turns[-1]} apart."
+        f"dial {turns[-1]} full turns."
     )
     if dim == 2:
         dials_said = "One dial for the only pair of channels."

@@ -232,9 +232,9 @@ def resolution_scores(convention: str, side: int) -> Drawn:
     return Drawn(
         fig,
         f"Two panels with the score along a row of {TRAINED} patches, as in training, and along a "
-        f"row of {side:g} patches, where {CONVENTIONS_SAID[convention]}. Against the offset in "
-        f"patches the two curves differ by up to {by_patch:.3f}. Against the offset in widths of "
-        f"the image they differ by up to {by_width:.3f}.",
+        f"row of {side:g} patches. In the second row {CONVENTIONS_SAID[convention]}. Against the "
+        f"offset in patches the two curves differ by up to {by_patch:.3f}. Against the offset in "
+        f"widths of the image they differ by up to {by_width:.3f}.",
     )
 
 

@@ -130,9 +130,9 @@ def decay_curves(dim: int, base: float) -> Drawn:
         f"the base {base:.0f}. Both axes are logarithmic. The first curve is the size of the mean "
         "of the waves, the second is the size of its integral, and the other two are the laws of "
         f"the integral. The mean follows the integral up to the horizon, at {leaves:.0f} tokens. "
-        f"Beyond the horizon the mean fluctuates, in the end around {floor:.3f}. The integral "
-        f"falls slowly, like a logarithm, up to about the distance {base:.0f}. Beyond this "
-        "distance it falls like 1/t.",
+        f"Beyond the horizon the mean fluctuates, in the end at a level of about {floor:.3f}. The "
+        f"integral falls slowly, like a logarithm, up to about the distance {base:.0f}. Beyond "
+        "this distance it falls like 1/t.",
     )
 
 
@@ -359,7 +359,7 @@ def abel_curves(fall: float) -> Drawn:
         "distance from 0 to 250 tokens. The vertical axis is logarithmic. The amplitudes fall by "
         f"{fall:.0%} from the first pair to the last. The bound falls with the distance, to "
         f"{bound:.2f} at 250 tokens. The line of the triangle inequality is at 1 everywhere. The "
-        f"score is below this line; at 250 tokens it is {score:.2f}.",
+        f"score is never above this line; at 250 tokens it is {score:.2f}.",
     )
 
 

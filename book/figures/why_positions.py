@@ -18,6 +18,7 @@ from book.figures.marks import (
     downwards,
     heat,
     line,
+    listed,
     rounded,
     significant,
     through,
@@ -206,11 +207,11 @@ def bias_curves(slope: int, r1: float, r2: float, power: float) -> Drawn:
     return Drawn(
         go.Figure(lines, axes),
         "The bias of four methods against the distance of the key, from 0 to 128 tokens. All "
-        f"curves fall. At distance 64 the straight line of ALiBi is at {far['alibi']:.1f}. There "
-        f"the power of KERPLE is at {far['kerple-power']:.1f}, and the logarithm of KERPLE is at "
-        f"{far['kerple-log']:.1f}. The bias of T5 is a staircase that follows the logarithm. Its "
-        "steps are one token long up to distance 16 and then become longer; the last step begins "
-        "at distance 113.",
+        f"curves fall. At distance 64 the straight line of ALiBi is at {far['alibi']:.1f}. At "
+        f"this distance KERPLE with a power is at {far['kerple-power']:.1f}, and KERPLE with a "
+        f"logarithm is at {far['kerple-log']:.1f}. The bias of T5 is a staircase that follows the "
+        "logarithm. Its steps are one token long up to distance 16 and then become longer; the "
+        "last step begins at distance 113.",
     )
 
 
@@ -275,9 +276,8 @@ def clock_hands(position: int) -> Drawn:
         f"Above, eight dials show the sinusoidal vector of position {position:g}, from the "
         "highest frequency to the lowest. Below, a curve shows the inner product of this vector "
         f"with the vector of each position from 0 to {PLACES - 1}. The curve has its peak, "
-        f"{DIM / 2:g}, at position {position:g}. It is at {away:.2f} at a distance of {GAP} "
-        "tokens on either side. When the position changes, the curve moves along and keeps its "
-        "shape.",
+        f"{DIM / 2:g}, at position {position:g}. At a distance of {GAP} tokens on either side it "
+        f"is at {away:.2f}. When the position changes, the curve moves along and keeps its shape.",
     )
 
 
@@ -365,9 +365,9 @@ def looked_back(
         good = [name for mean, name in ranked if mean > GOOD]
         (best, first), (worst, last) = ranked[0], ranked[-1]
         spoken.append(
-            f"In the task {task}, the mean exceeds {GOOD} for {' and '.join(good)}."
+            f"In the task “{task}” the mean exceeds {GOOD} for {listed(good)}."
             if good
-            else f"In the task {task}, the best mean is {best:.2f} ({first})."
+            else f"In the task “{task}” the best mean is {best:.2f} ({first})."
         )
         spoken.append(f"The lowest mean is {worst:.2f} ({last}).")
         absent = [name for name, mean in zip(names, means, strict=True) if mean is None]
@@ -395,14 +395,13 @@ def looked_back(
         )
     fig = panels(row, across=0.05, height=350, margin={"l": 118, "r": 8, "t": 34, "b": 48})
     missing = (
-        f" {' and '.join(absent)} has no accuracy, because its table has no rows for these "
-        "positions."
+        f" {listed(absent)} has no accuracy, because its table has no rows for these positions."
         if absent
         else ""
     )
     return Drawn(
         fig,
-        f"Accuracy of each method on two tasks in the test {test}. Each of the five seeds is a "
+        f"Accuracy of each method on two tasks, in the test “{test}”. Each of the five seeds is a "
         f"dot, and their mean is printed on the right. {' '.join(spoken)}{missing}",
     )
 
