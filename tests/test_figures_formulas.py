@@ -65,7 +65,7 @@ def test_a_head_of_fast_pairs_looks_where_the_scaled_frequencies_say() -> None:
             assert largest_difference(exact(line.y), want) < 1e-9
         best = 1 + want.argmax().item()
         assert fig.data[2].x[0] == best
-        assert f"After, it is highest at {best}, and" in told
+        assert f"After scaling, the maximum is at distance {best}, and" in told
         if at["method"] == "interpolation":
             assert abs(best - at["scale"] * at["place"]) <= 0.5
 
@@ -83,7 +83,7 @@ def test_pairs_are_slowed_down_as_the_packages_scalings_do() -> None:
             want = (waves / slow)[0, :, 0]
             assert largest_difference(exact(line.y), want) < 1e-9
         kept = int((waves * length / (2 * math.pi) >= 32).sum())
-        assert f"the first {kept} pairs not at all" in told
+        assert f"the first {kept} pairs unchanged" in told
 
 
 def test_the_integral_that_a_page_computes_is_that_of_the_theory() -> None:
@@ -107,7 +107,7 @@ def test_scores_of_rounded_positions_are_the_packages() -> None:
         for line, dtype in zip(fig.data, (torch.float32, torch.bfloat16), strict=True):
             scores = properties.logits(encoder, ones, ones, places.to(dtype).double())[0, 0]
             assert largest_difference(exact(line.y), scores) < 1e-9
-        assert f"where {places.bfloat16().unique().numel()} of 65 positions are left" in told
+        assert f"leaves only {places.bfloat16().unique().numel()} of 65 different" in told
 
 
 def test_planes_turn_as_the_matrices_do() -> None:
@@ -165,7 +165,7 @@ def test_blocks_leave_still_what_their_generator_does_not_move() -> None:
         encoder = CirculantSTRING(64, block_size=int(at["block"])).double()
         turning = torch.linalg.matrix_rank(encoder.generators()[0, 0]).item()
         assert len(squares.x) == 64 - turning == 64 - len(hands.x) // 3
-        assert f"hands of {turning // 2} pairs" in told
+        assert f"hands of each of {turning // 2} pairs" in told
 
 
 def test_rounded_mirrors_lose_the_digits_that_float32_does() -> None:

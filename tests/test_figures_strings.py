@@ -32,7 +32,7 @@ def test_lines_count_directions_in_which_generators_move() -> None:
         assert free == DenseSTRING(torch.zeros(1, c, d, d)).generators()[0, :, *_above(d)].numel()
         assert table == MixedRoPE(d - d % 2, c, heads=1).frequencies().numel()
         assert circulant == CirculantSTRING(d, c).frequencies().numel()
-        assert f"{whole:,.0f} in a STRING" in told
+        assert f"a full STRING has {whole:,.0f}." in told
         if d > 8:
             continue
         encoder = CayleySTRING(d, c).double()
@@ -85,7 +85,7 @@ def test_the_condition_is_that_of_identity_plus_s(d: int, power: int) -> None:
     )
     found = exact([v for v in figure.data[0].y if v])
     assert (found / values[::2] - 1).abs().max() < 6e-3  # three digits
-    assert f"{values[0] / values[-1]:,.0f} times the least" in told
+    assert f"{values[0] / values[-1]:,.0f} times the smallest" in told
     for trace, errors in zip(figure.data[1:4], solved.values(), strict=True):
         assert list(trace.y) == pytest.approx([math.log10(v) for v in errors], abs=6e-4)
 
@@ -127,7 +127,7 @@ def test_bars_are_singular_values_of_the_generator_in_the_entries() -> None:
         bars = exact(figure.data[0].y)
         found = torch.cat([bars.repeat_interleave(2), torch.zeros(3)]).sort().values
         assert (found - want).abs().max() < 1e-9
-        assert f"{(want > 1e-9).sum()} of 15" in told
+        assert f"{(want > 1e-9).sum()} of the 15" in told
 
 
 def test_a_fold_moves_scores_after_scales_only() -> None:

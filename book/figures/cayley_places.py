@@ -92,10 +92,10 @@ def heads_behind(stands: str, size: float) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"Scores of one query and one key in four heads against a common shift of both, with the "
-        f"transform {stands} and the size of S at {size:g}. A head's score changes by up to "
-        f"{found['change']:.2f}. The sum of the heads is constant, at {found['sum'][0]:.2f}; "
-        f"with RoPE alone it is {found['rope'][0]:.2f}.",
+        "Scores of one query and one key in four heads against a common shift of both positions, "
+        f"with the transform {stands}. The size of S is {size:g}. The score of a single head "
+        f"changes by up to {found['change']:.2f}. The sum over the heads is a horizontal line at "
+        f"{found['sum'][0]:.2f}. With RoPE alone the sum is at {found['rope'][0]:.2f}.",
     )
 
 
@@ -147,13 +147,13 @@ def acting_directions(first: float, second: float, third: float) -> Drawn:
         xaxis={"tickangle": 0},
         yaxis=axis("change of L", -0.5, 10.4, dtick=2),
     )
-    told = ", ".join(f"{v:.2f}" for v in found["speeds"])
     return Drawn(
         go.Figure(traces, axes),
-        "Bars for the change of the generator of six channels with S: two directions for the "
-        f"difference and two for the sum of every two frequencies, and three within a plane, which "
-        f"are inert. At the frequencies {first:g}, {second:g} and {third:g} the bars are {told}; "
-        f"{acting:.0f} of 15 directions act.",
+        "Bars show how much the generator of six channels changes with S. There is a bar for the "
+        "difference and a bar for the sum of every two frequencies; each of these bars is for two "
+        "directions of S. Crosses mark inert directions. The three directions within a plane are "
+        f"always inert. At the frequencies {first:g}, {second:g} and {third:g}, {acting:.0f} of "
+        "the 15 directions act.",
     )
 
 
@@ -213,9 +213,11 @@ def folded_scores(spread: float, size: float) -> Drawn:
     where = pick(found["moved"], "All dots lie on the diagonal", "The dots leave the diagonal")
     return Drawn(
         go.Figure(traces, axes),
-        f"Scores after a norm with learned scales, before and after folding, with a spread of "
-        f"{spread:g} and the size of S at {size:g}. {where}: folding changes a score by up to "
-        f"{change:.2f} of the root mean square of the scores.",
+        "A dot for each pair of a query and a key, after a norm with learned scales. The "
+        "horizontal axis is the score with P in the encoder, and the vertical axis is the score "
+        f"with P folded into the weights. The spread of the scales is {spread:g}, and the size of "
+        f"S is {size:g}. {where}. Folding changes a score by up to {change:.2f} times the root "
+        "mean square of the scores.",
     )
 
 
@@ -257,12 +259,13 @@ def losses_by_density(
         xaxis=axis("density of S; last: dense S after RoPE", type="category"),
         yaxis=axis("loss (nats)", -3.7, 0.5, type="log", tickvals=[0.001, 0.01, 0.1, 1]),
     )
-    told = "; ".join(
-        f"{kind.replace('<br>', ' ')} {mean:.2f} [{low:.2f}, {high:.2f}]"
-        for kind, (mean, low, high) in zip(kinds, means, strict=True)
-    )
+    start = means[0][0]
+    least, kind = min((mean, kind) for kind, (mean, *_) in zip(kinds, means, strict=True))
+    lowest = f"density {kind}".replace("<br>", " ").replace("density after", "after")
     return Drawn(
         go.Figure(traces, axes),
-        f"The loss of each seed, a grey line, by the density of S, on a logarithmic axis, with "
-        f"{projections} projections. Means and 95% intervals: {told}.",
+        f"Loss in nats against the density of S, on a logarithmic axis, with {projections} "
+        "projections. Grey lines are single seeds, and dots with bars are means with 95% "
+        f"intervals. With density 0 the mean is {start:.2f}. The lowest mean is {least:.2f} "
+        f"({lowest}).",
     )

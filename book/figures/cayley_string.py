@@ -108,11 +108,12 @@ def cayley_circle(t: float) -> Drawn:
             height=390,
             margin={"l": 36, "r": 12, "t": 46, "b": 76},
         ),
-        f"Left: a ray from −1 through {t:g} i on the imaginary axis meets the unit circle at "
-        f"{turned:.0f} degrees, the angle of the Cayley transform; a square at {straight:.0f} "
-        "degrees is the exponential. Right: both angles against t. That of the exponential is a "
-        "straight line that crosses π; that of the transform, twice the arc tangent, levels off "
-        f"below π and above −π, and has the slope {slope:.2f} here.",
+        f"Left, a ray from −1 through {t:g} i on the imaginary axis. It meets the unit circle at "
+        f"{turned:.0f} degrees, which is the angle of the Cayley transform. A square at "
+        f"{straight:.0f} degrees marks the exponential. Right, both angles against t. The angle "
+        "of the exponential is a straight line that crosses π. The angle of the transform, twice "
+        "the arc tangent, levels off below π and above −π; at the chosen t its slope is "
+        f"{slope:.2f}.",
     )
 
 
@@ -175,8 +176,9 @@ def sparse_basis(density: float) -> Drawn:
             margin={"l": 32, "r": 10, "t": 48, "b": 92},
             coloraxis=colour_axis(SEQUENTIAL, 0, 1, y=-0.16, title="absolute value of an entry"),
         ),
-        f"Two 32 by 32 maps of absolute entries. Left the sparse matrix S, {filled[0]}, "
-        f"whose channels form {blocks}. Right its Cayley transform P, {filled[1]}.",
+        "Two heat maps of the absolute entries of 32 by 32 matrices. Left, the sparse matrix S, "
+        f"which is {filled[0]}; its channels form {blocks}. Right, its Cayley transform P, which "
+        f"is {filled[1]}.",
     )
 
 
@@ -230,12 +232,13 @@ def sign_choice(angle: float) -> Drawn:
         height=360,
         margin={"l": 48, "r": 14, "t": 30, "b": 84},
     )
-    which = pick(found["chosen"], "as it is", "with both signs changed")
+    which = pick(found["chosen"], "with the signs unchanged", "with both signs changed")
     return Drawn(
         fig,
-        f"The entry t of S against the angle of a plane, as it is and with both signs changed; "
-        f"a band between -1 and 1 is shaded. At {angle:g} degrees the entries are {plain:.2f} and "
-        f"{changed:.2f}; the one within the band is the entry {which}.",
+        "Two curves of the entry t of S against the angle of a plane, in degrees: one with the "
+        "signs unchanged, and one with both signs changed. The band from -1 to 1 is shaded. At "
+        f"{angle:g} degrees the first curve is at {plain:.2f} and the second at {changed:.2f}. "
+        f"The curve within the band is the one {which}.",
     )
 
 
@@ -280,9 +283,9 @@ def connected_chance(channels: int, density: float) -> Drawn:
     )
     return Drawn(
         fig,
-        f"Probability that a random graph is connected against its density, for {channels:.0f} "
-        f"channels, by the limit law: it rises from 0 to 1 around {half:.3f}, where it is 1/2. "
-        f"At the density {density:g} it is {here:.0%}.",
+        f"Probability that a random graph with {channels:.0f} nodes, one for each channel, is "
+        "connected, against its density, by the limit law. The probability rises from 0 to 1 and "
+        f"is 1/2 at the density {half:.3f}. At the chosen density, {density:g}, it is {here:.0%}.",
     )
 
 
@@ -342,8 +345,9 @@ def solve_error(
     room = {"l": 40, "r": 10, "t": 34, "b": 84}
     return Drawn(
         panels([values, errors], height=360, across=0.16, margin=room),
-        f"Left, the singular values of I + S for {d} channels at a norm of {norm:,.1f}: the "
-        f"largest is {kappa:,.0f} times the least. Right, the largest entry of PᵀP − I against the "
-        "norm of S, for the inverse, the solve and the package, with a line at this norm: for "
-        "even d the errors level off, for odd d those of the inverse and the solve keep growing.",
+        f"Left, the singular values of I + S for {d} channels, for an S with the norm "
+        f"{norm:,.1f}. The largest is {kappa:,.0f} times the smallest. Right, the largest entry "
+        "of PᵀP − I against the norm of S, for the inverse, the solve and the package. A vertical "
+        "line marks the chosen norm. For even d all errors level off. For odd d the errors of the "
+        "inverse and of the solve keep growing.",
     )

@@ -111,10 +111,11 @@ def turned_modes(r: float, c1: float, c2: float, c3: float) -> Drawn:
     fig.update_layout(title_text=f"modes 1, 2, 3 rotated by {told} radians")
     return Drawn(
         fig,
-        f"Left, a vector of eight channels as diamonds and exp({r:g} L) of it as bars, for c₁ = "
-        f"{c1:g}, c₂ = {c2:g}, c₃ = {c3:g}. Right, its eight Fourier modes in the complex plane "
-        f"before and after: modes 1, 2 and 3 are rotated about 0 by {told} radians, their "
-        "conjugates in the other direction, and modes 0 and 4 do not move.",
+        f"Left, a vector of eight channels (diamonds) and exp({r:g} L) times this vector (bars), "
+        f"for c₁ = {c1:g}, c₂ = {c2:g} and c₃ = {c3:g}. Right, the eight Fourier modes of both "
+        f"vectors in the complex plane. The modes 1, 2 and 3 are rotated around 0 by {told} "
+        "radians. Their conjugates are rotated in the opposite direction, and the modes 0 and 4 "
+        "do not move.",
     )
 
 
@@ -178,9 +179,10 @@ def still_channels(block: str, position: float) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"64 channels of the Fourier basis as eight rows of eight, in frames for blocks of {size}. "
-        f"At r = {position:g} the hands of {pairs} pairs are rotated, each pair at its own "
-        f"frequency. The other {len(stays)} channels are grey squares and never rotate.",
+        "The 64 channels of the Fourier basis in eight rows of eight, with a frame around each "
+        f"block of {size}. At the position {position:g} the two hands of each of {pairs} pairs "
+        f"are rotated, each pair at its own frequency. The other {len(stays)} channels are grey "
+        "squares, which never rotate.",
     )
 
 
@@ -227,11 +229,12 @@ def held_back(noise: float, decay: float, penalty: float) -> Drawn:
     )
     return Drawn(
         panels(panel, height=360, margin={"l": 54, "r": 14, "t": 52, "b": 84}),
-        f"Size of a coefficient that only noise moves, against the standard deviation of the "
-        f"noise, at the learning rate 0.01. With the weight decay {decay:g} the line is constant, "
-        f"with the penalty {penalty:g} it rises like the square root. At σ = {noise:g} the sizes "
-        f"are {decayed:.2f} and {penalised:.2f}, reached after about {steps[0]:,.0f} and "
-        f"{steps[1]:,.0f} steps.",
+        "Size of a coefficient that only noise moves, against the standard deviation of the "
+        f"noise, at the learning rate 0.01. With the weight decay {decay:g} the curve is a "
+        f"horizontal line. With the penalty {penalty:g} it rises like a square root. At σ = "
+        f"{noise:g} the size is {decayed:.2f} with weight decay and {penalised:.2f} with the "
+        f"penalty. It takes about {steps[0]:,.0f} steps with weight decay and about "
+        f"{steps[1]:,.0f} steps with the penalty to reach this size.",
     )
 
 
@@ -285,10 +288,16 @@ def angle_digits(power: float) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"A score against the distance from query to key, the query at position {first:,.0f}. "
-        "With angles in float64 the line is the same at every position. Dots for angles in float32 "
-        f"differ from the line by {error:.6f} of |q||k| at most.",
+        "A score, divided by |q||k|, against the distance from query to key, with the query at "
+        f"position {first:,.0f}. A line shows the score with angles in float64; it is the same at "
+        "every position. Dots show the score with angles in float32. They differ from the line by "
+        f"at most {error:.6f}.",
     )
+
+
+def _size(name: str) -> str:
+    """Return how a sentence says a block size of the study, or its control."""
+    return "ω learned directly" if name == "direct" else f"block size {name}"
 
 
 def seeds_by_block(
@@ -335,13 +344,13 @@ def seeds_by_block(
                    type="category", categoryorder="array", categoryarray=names),
         yaxis=axis("accuracy", 0, 1.05, dtick=0.2),
     )  # fmt: skip
-    told = "; ".join(
-        f"{name} {mean:.2f} [{low:.2f}, {high:.2f}]"
-        for name, (mean, low, high) in zip(names, means, strict=True)
-    )
+    ranked = sorted((mean, _size(name)) for name, (mean, *_) in zip(names, means, strict=True))
+    (worst_mean, worst), (best_mean, best) = ranked[0], ranked[-1]
     return Drawn(
         go.Figure(traces, axes),
-        f"Accuracy of each seed by block size, with means and 95% intervals: {told}. Lines join "
-        f"the seeds of {pair}: the mean changes by {gain:+.2f}, {better} of {count} seeds are "
-        f"better, p = {p:.3f}.",
+        f"Accuracy of {count} seeds for each block size and for ω learned directly, with means "
+        f"and 95% intervals. The highest mean is {best_mean:.2f} ({best}), and the lowest is "
+        f"{worst_mean:.2f} ({worst}). Lines join the seeds of {_size(one)} and of {_size(other)}. "
+        f"From the first to the second the mean changes by {gain:+.2f}, and {better} of {count} "
+        f"seeds become better (p = {p:.3f}).",
     )

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
-from book.figures.marks import axis, bars, circle, dots, line, rounded
+from book.figures.marks import axis, bars, circle, dots, line, listed, rounded
 from lab.explore import PALETTE, Drawn, Panel, computed, layout, panels
 from stringlib.algebra import circulant_frequencies, fourier_basis
 
@@ -132,12 +132,14 @@ def circulant_spectrum(r: float, **coefficients: float) -> Drawn:
         margin={"l": 36, "r": 14, "t": 34, "b": 64},
     )
     first = ", ".join(f"{v:g}" for v in c)
-    pairs = ", ".join(f"{found['speeds'][k]:.2f}" for k in range(1, (d + 1) // 2))
+    pairs = listed([f"{found['speeds'][k]:.2f}" for k in range(1, (d + 1) // 2)])
     return Drawn(
         fig,
-        f"Four panels for the circulant matrix C with first column {first}: the column, the "
-        "eigenvalues of C in the complex plane, those of L = C − Cᵀ on the imaginary axis at plus "
-        f"and minus {pairs} and at 0, and those of exp({r:g} L) on the unit circle.",
+        f"Four panels for the circulant matrix C with the first column {first}. The first panel "
+        "shows the first columns of C and of L = C − Cᵀ. The second panel shows the eigenvalues "
+        "of C in the complex plane. The third panel shows the eigenvalues of L, which are on the "
+        f"imaginary axis, at 0 and at plus and minus {pairs}. The fourth panel shows the "
+        f"eigenvalues of exp({r:g} L), which are on the unit circle.",
     )
 
 
@@ -185,10 +187,11 @@ def moved_wave(position: float, vector: str) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"Bars show the entries of a vector of the Fourier basis ({vector}) in sixteen channels at "
-        f"r = {position:g}, and diamonds the same at r = 0. Its plane is rotated by {angle:.2f} "
-        "radians: a wave is shifted along the channels, and its height and length stay. The "
-        "constant and the alternating vector do not move.",
+        f"Entries of a vector of the Fourier basis ({vector}) in sixteen channels. Bars show the "
+        f"vector at position {position:g}, and diamonds show the vector at position 0. The plane "
+        f"of the vector is rotated by {angle:.2f} radians. The rotation shifts a wave along the "
+        "channels without a change of its height or length. The constant vector and the "
+        "alternating vector do not move.",
     )
 
 
@@ -241,7 +244,9 @@ def first_steps(direction: float) -> Drawn:
     )
     return Drawn(
         go.Figure(arrows, axes),
-        f"Three arrows from the origin. Steepest descent points at {direction:g} degrees. Adam on "
-        "the frequencies steps along a diagonal, unless one of the two has no gradient: its cosine "
-        f"with steepest descent is {omega:.2f}. The cosine of Adam on c is {through_c:.2f}.",
+        "Three arrows from the origin in the plane of two frequencies. The arrow of steepest "
+        f"descent points at {direction:g} degrees. Adam on the frequencies steps along a "
+        "diagonal, or along an axis if one of the two frequencies has no gradient. The cosine "
+        f"between its step and steepest descent is {omega:.2f}. For Adam on c this cosine is "
+        f"{through_c:.2f}.",
     )

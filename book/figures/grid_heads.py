@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from book.figures.marks import CELLS, axis, dots, downwards, heat, line, rounded, segments
+from book.figures.marks import CELLS, axis, dots, downwards, heat, line, listed, rounded, segments
 from book.names import display, wrapped
 from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, panels
 from lab.explore.style import SEQUENTIAL
@@ -98,11 +98,13 @@ def mean_of_heads(spread: float) -> Drawn:
     )
     return Drawn(
         fig,
-        f"The mean score over {HEADS} heads on a map of offsets, their directions spread evenly "
-        f"over {spread:g} degrees: a hill about the query, with arms at 0 and none at 90. {RING} "
-        f"patches away it is between {low:.2f} and {high:.2f}, depending on the direction. Below, "
-        "the score along a row and diagonally, beside the mean of Bessel functions, which depends "
-        "on the distance only.",
+        f"Above, a heat map of the mean score over {HEADS} heads by the offset, for directions "
+        f"that are spread evenly over {spread:g} degrees. It shows a hill around the query. With "
+        "a spread of 0 the hill has arms along the row and the column, and with a spread of 90 it "
+        f"is round. At a distance of {RING} patches the mean score depends on the direction: the "
+        f"lowest is {low:.2f}, and the highest is {high:.2f}. Below, three curves against the "
+        "distance: the mean score along a row, the mean score along a diagonal, and the mean of "
+        "Bessel functions.",
     )
 
 
@@ -151,10 +153,11 @@ def separable_weights(rows: float, columns: float) -> Drawn:
     )  # fmt: skip
     return Drawn(
         fig,
-        f"Weights of the patches around the query. The row above has the share {rows:g}, the "
-        f"column on the left {columns:g}, and a weight is a product of two shares. The neighbours "
-        f"at (−1, −1) and (1, 1) get {first:.2f} and {second:.2f}, together {right:.2f}, the other "
-        f"diagonal {wrong:.2f}.",
+        "Attention weights of the patches around a query. Each weight is the share of its row "
+        f"times the share of its column. The row above has the share {rows:g}, and the column on "
+        f"the left has the share {columns:g}. The neighbour at (−1, −1) gets the weight "
+        f"{first:.2f}, and the neighbour at (1, 1) gets {second:.2f}. Together they get "
+        f"{right:.2f}, and the other diagonal gets {wrong:.2f}.",
     )
 
 
@@ -228,10 +231,11 @@ def crossed_waves(turn: float, sharpness: float) -> Drawn:
     )
     return Drawn(
         fig,
-        f"Weights of {2 * NEAR + 1} by {2 * NEAR + 1} cells around a query whose waves run in two "
-        f"perpendicular directions, rotated by {turn:g} degrees, and have crests at (−1, −1) and "
-        f"(1, 1); the sum is multiplied by {sharpness:g}. These two get {first:.2f} and "
-        f"{second:.2f}, together {right:.2f}, the other diagonal {wrong:.2f}.",
+        f"Attention weights of {2 * NEAR + 1} by {2 * NEAR + 1} cells around a query. The waves "
+        f"of the head run in two perpendicular directions, rotated by {turn:g} degrees, and have "
+        f"crests at (−1, −1) and (1, 1); the scores are multiplied by {sharpness:g}. The cell at "
+        f"(−1, −1) gets the weight {first:.2f}, and the cell at (1, 1) gets {second:.2f}. "
+        f"Together they get {right:.2f}, and the other diagonal gets {wrong:.2f}.",
     )
 
 
@@ -283,10 +287,12 @@ def symbols_asked(upper: str, lower: str, score: float) -> Drawn:
     right = int(upper) + int(lower)
     return Drawn(
         fig,
-        f"Symbols of {2 * NEAR + 1} by {2 * NEAR + 1} cells around a query, and its weights. It "
-        f"gives the score {score:g} to what it looks for: a 1 at (−1, −1), which holds {upper} and "
-        f"gets {above:.2f}, and a 0 at (1, 1), which holds {lower} and gets {below:.2f}. The "
-        f"weighted share of ones is {read:.0%}; the number of ones in the two is {right}.",
+        f"Symbols and attention weights of {2 * NEAR + 1} by {2 * NEAR + 1} cells around a query. "
+        f"The head gives the score {score:g} to a 1 at (−1, −1) and to a 0 at (1, 1), and the "
+        f"score 0 to every other key. The upper neighbour holds a {upper} and gets the weight "
+        f"{above:.2f}. The lower neighbour holds a {lower} and gets the weight {below:.2f}. The "
+        f"weighted share of ones is {read:.0%}, and the number of ones in the two neighbours is "
+        f"{right}.",
     )
 
 
@@ -294,6 +300,9 @@ def _called(name: str) -> str:
     """Return the display name of an encoder of the study, of which one has two heads."""
     one = name.removesuffix("-2")
     return display(one) + (", two heads" if one != name else "")
+
+
+SIZES = {"as trained": "of the training size", "12 × 12": "of 12 × 12 patches"}
 
 
 def neighbour_accuracies(
@@ -346,10 +355,20 @@ def neighbour_accuracies(
         height=360,
         margin={"l": 96, "r": 8, "t": 34, "b": 84},
     )
-    told = "; ".join(f"{called[name]} {text}" for name, text in said.items())
+    best, worst = max(means, key=lambda name: means[name]), min(means, key=lambda name: means[name])
+    told = (
+        f"The highest mean is {means[best]:.2f} ({called[best]}), and the lowest is "
+        f"{means[worst]:.2f} ({called[worst]})."
+        if f"{means[best]:.2f}" != f"{means[worst]:.2f}"
+        else f"The mean of every encoder is {means[best]:.2f}."
+    )
+    if levels:
+        low = [called[name] for name, p in levels.items() if p < 0.05]  # not corrected
+        told += f" The uncorrected p is below 0.05 for {listed(low) if low else 'none of them'}."
     return Drawn(
         fig,
-        f"Accuracy in task {task}, {grids}: a dot for each of {count} seeds of each encoder, with "
-        f"their mean and p against {display('axial')}. {told}. The most frequent answer "
-        f"alone has {guess:.2f}.",
+        f"Accuracy of {len(found)} encoders in task {task}, on grids {SIZES[grids]}. Each encoder "
+        f"has a dot for each of {count} seeds; its mean and p against {display('axial')} are "
+        f"printed on the right. {told} The dotted line is the accuracy of the most frequent "
+        f"answer, {guess:.2f}.",
     )

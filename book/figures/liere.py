@@ -62,6 +62,7 @@ def numbers_of_an_encoder(coordinates: str, channels: int) -> Drawn:
     hover = "%{x} channels: %{y:,}"
     traces = at_one_place(CHANNELS, channels, looks, found["curves"], found["here"], hover)
     most, whole, table, circulant = found["here"]
+    known = f"{coordinates} coordinate{'' if int(coordinates) == 1 else 's'}"
     axes = layout(
         height=390,
         margin={"l": 60, "r": 14, "t": 44, "b": 104},
@@ -71,10 +72,10 @@ def numbers_of_an_encoder(coordinates: str, channels: int) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"Number of independent parameters, on a logarithmic axis, against the number of channels. "
-        f"The encoder has {coordinates} coordinates. At {channels:g} channels: {most:,.0f} in free "
-        f"generators (LieRE), {whole:,.0f} in a STRING, {table:,.0f} in its frequencies, "
-        f"{circulant:,.0f} in Circulant-STRING.",
+        f"Number of independent parameters of four encoders with {known}, on a logarithmic axis, "
+        f"against the number of channels. At {channels:g} channels the free generators of LieRE "
+        f"have {most:,.0f} parameters, and a full STRING has {whole:,.0f}. The frequencies of a "
+        f"STRING alone have {table:,.0f}, and Circulant-STRING has {circulant:,.0f}.",
     )
 
 
@@ -149,9 +150,10 @@ def area_error(query: float, first: float, second: float) -> Drawn:
         panels(
             [triangle, sizes], height=370, across=0.12, margin={"l": 30, "r": 8, "t": 34, "b": 48}
         ),
-        f"A triangle with corners at the origin, a query at ({query:g}, 0) and a key at "
-        f"({first:g}, {second:g}), with the area {area:.2f}. Beside it two bars: LieRE's error, "
-        f"{error:.3f}, and its leading term, the area times the commutator, {leading:.3f}.",
+        f"On the left, a triangle with corners at the origin, a query at ({query:g}, 0) and a key "
+        f"at ({first:g}, {second:g}). Its area is {area:.2f}. On the right, two bars show the "
+        f"size of LieRE's error and the size of its leading term. The error is {error:.3f}. The "
+        f"leading term, which is the area times the commutator, is {leading:.3f}.",
     )
 
 
@@ -217,10 +219,11 @@ def far_out(direction: float, distance: float) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"Distance of the product of a query's and a key's rotations from that at the origin and "
-        f"from its limit, against the distance s from the origin, on a logarithmic axis, in the "
-        f"direction of {direction:g} degrees. At s = {found['s']:,.0f} the product is "
-        f"{origin:.3f} from that at the origin and {limit:.3f} from the limit.",
+        "Two curves against the distance s of the query from the origin, on a logarithmic axis, "
+        f"in the direction of {direction:g} degrees. Both show how far the product of the "
+        f"rotations of query and key is from a fixed matrix. At s = {found['s']:,.0f} the product "
+        f"is {limit:.3f} from its limit, and this distance goes to 0. It is {origin:.3f} from its "
+        "value at the origin, and this distance does not go to 0.",
     )
 
 
@@ -249,7 +252,7 @@ def shifted_accuracy(
              hover=f"seed {n}, shift %{{x}}: %{{y:.2f}}")
         for n, row in enumerate(recorded[str(seeds)])
     ]  # fmt: skip
-    ends_of = []
+    starts, ends_of = [], []
     for name, rows in recorded.items():
         found = torch.tensor(rows, dtype=torch.float64)
         mean, error = found.mean(0).tolist(), (found.std(0) / len(found) ** 0.5).tolist()
@@ -260,7 +263,10 @@ def shifted_accuracy(
             line(places, rounded(mean), colour, name, width=3.5, dash=dash,
                  hover="%{x}: %{y:.2f}"),
         ]  # fmt: skip
-        ends_of.append(f"{name} {mean[0]:.2f} and {mean[-1]:.2f}")
+        ends_of.append((mean[-1], name))
+        starts.append(mean[0])
+    low_start, high_start = min(starts), max(starts)
+    (worst_mean, worst), (best_mean, best) = min(ends_of), max(ends_of)
     lowest = min(row[-1] for row in recorded[str(seeds)])
     axes = layout(
         height=420,
@@ -271,7 +277,9 @@ def shifted_accuracy(
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"Mean accuracy against the shift of both coordinates, with standard errors, and thin "
-        f"lines for the seeds of {seeds}, of which the lowest ends at {lowest:.2f}. Without a "
-        f"shift and after a shift of {places[-1]}: {'; '.join(ends_of)}.",
+        f"Mean accuracy of {len(recorded)} encoders against the shift of both coordinates, with "
+        f"standard errors. Without a shift all means are between {low_start:.2f} and "
+        f"{high_start:.2f}. After a shift of {places[-1]} the highest mean is {best_mean:.2f} "
+        f"({best}), and the lowest is {worst_mean:.2f} ({worst}). Thin lines are the seeds of "
+        f"{seeds}; the lowest of them ends at {lowest:.2f}.",
     )

@@ -24,6 +24,7 @@ __all__ = [
     "heat",
     "level",
     "line",
+    "listed",
     "pin",
     "rounded",
     "segments",
@@ -54,6 +55,11 @@ def significant(values: Any, digits: int = 3) -> list[float | None]:
     """Return numbers with so many digits, for an axis that is logarithmic."""
     plain = values.tolist() if isinstance(values, Tensor) else values
     return [v if v is None else float(f"{v:.{digits}g}") for v in plain]
+
+
+def listed(words: Sequence[str]) -> str:
+    """Return words as a sentence lists them: "a", "a and b", "a, b and c"."""
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def _said(name: str | None, hover: str | None) -> dict[str, Any]:

@@ -45,6 +45,11 @@ COLUMNS = 8  # at most; a phone is narrow
 CELL = 2.7  # a dial's radius is 1
 TOKENS, DIM = 24, 32  # of the shifted scores
 NEAR = 64  # tokens along one wave
+KEYS = {
+    "as queries": "by the same matrix as queries",
+    "inverse transpose": "by the inverse transpose of the matrix",
+}
+"""How a sentence says in which way the keys of the powers are encoded."""
 APART, LAST = 3, 48  # tokens between query and key, and the last shift, of the powers
 ROUNDED = 65  # tokens whose positions are rounded
 HEADS, WIDE = 4, 2 * NEAR + 1  # heads that share one rotation, and their shifts in half tokens
@@ -155,13 +160,22 @@ def phase_clocks(
         height=500,
         margin={"l": 44, "r": 14, "t": 46, "b": 76},
     )
+    dials_said = (
+        f"{dim // 2} dials, one for each pair of channels, from the fastest to the slowest."
+    )
+    apart = (
+        f"On the fastest dial the two hands are {turns[0]} full turns apart, and on the slowest "
+        f"dial {turns[-1]} full turns."
+    )
+    if dim == 2:
+        dials_said = "One dial for the only pair of channels."
+        apart = f"The two hands are {turns[0]} full turns apart."
     return Drawn(
         fig,
-        f"{dim // 2} dials, one for each pair of channels, from the fastest to the slowest. "
-        f"Each has a hand for the query at position {position:g} and one for a key that is "
-        f"{distance:g} tokens earlier. The hands are {turns[0]} full turns apart on the first dial "
-        f"and {turns[-1]} on the last. Below, the score against the distance from 0 to {FARTHEST} "
-        f"tokens: at distance {distance:g} it is {score:.2f}.",
+        f"{dials_said} Each dial has a hand for the query at position {position:g} and a hand for "
+        f"a key that is {distance:g} tokens earlier. {apart} Below, a curve shows the score "
+        f"against the distance from 0 to {FARTHEST} tokens. At distance {distance:g} the score is "
+        f"{score:.2f}.",
     )
 
 
@@ -222,10 +236,11 @@ def shifted_scores(shift: float) -> Drawn:
     )
     return Drawn(
         fig.update_layout(yaxis_title={"text": "query", "standoff": 4}),
-        f"Two heat-maps of the scores between {TOKENS} queries and {TOKENS} keys, divided by √d, "
-        f"with every position shifted by {shift:g}. On the left queries and keys are rotated by "
-        f"RoPE, and the largest change from the scores at shift 0 is {changes[0]:.2f}; on the "
-        f"right sinusoidal vectors are added, and it is {changes[1]:.2f}.",
+        f"Two heat maps show the scores between {TOKENS} queries and {TOKENS} keys, divided by "
+        f"√d, after every position was shifted by {shift:g}. On the left, queries and keys are "
+        "rotated by RoPE, and no score differs from its value at shift 0 by more than "
+        f"{changes[0]:.2f}. On the right, sinusoidal vectors are added, and the largest "
+        f"difference is {changes[1]:.2f}.",
     )
 
 
@@ -273,9 +288,9 @@ def pair_layouts(pair: int, dim: int) -> Drawn:
     return Drawn(
         go.Figure(traces, axes),
         f"Two rows of {dim} channels. In the upper row, the interleaved layout, pair {pair} "
-        f"consists of the neighbours {2 * pair} and {2 * pair + 1}. Lines lead to the lower row, "
-        f"the half layout, where these channels have the numbers {pair} and {pair + half} and are "
-        f"{half} apart.",
+        f"consists of the neighbouring channels {2 * pair} and {2 * pair + 1}. Lines lead from "
+        "each channel to its position in the lower row, the half layout. There the two channels "
+        f"of this pair have the numbers {pair} and {pair + half}, so they are {half} apart.",
     )
 
 
@@ -319,9 +334,10 @@ def rounded_positions(start: int) -> Drawn:
     )
     return Drawn(
         go.Figure(lines, axes),
-        f"Score of equal vectors against distance, with the query at position {start:g}: a smooth "
-        f"curve with positions in float32, and {left:.0f} steps with positions in bfloat16, "
-        f"where {left:.0f} of {ROUNDED} positions are left.",
+        f"Score of a query at position {start:g} with equal keys against their distance, in "
+        "tokens. With positions in float32 the score is a smooth curve. With positions in "
+        f"bfloat16 it is a staircase of {left:.0f} steps, because rounding leaves only {left:.0f} "
+        f"of {ROUNDED} different positions.",
     )
 
 
@@ -363,10 +379,10 @@ def one_wave(content: float, distance: float, speed: str) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"The score of one pair against distance, a wave of amplitude 1 and frequency {speed} "
-        f"radians per token. The content, an angle of {content:g} degrees, moves the wave: its "
-        f"first peak is at distance {top:.1f}. The distance selects a point on the wave: at "
-        f"{distance:g} tokens the score is {here:.2f}.",
+        "The score of one pair of channels against the distance, in tokens: a wave of amplitude 1 "
+        f"and frequency {speed} radians per token. The content, an angle of {content:g} degrees, "
+        f"moves the wave so that its first peak is at distance {top:.1f}. A dot marks the score "
+        f"at the chosen distance: at {distance:g} tokens it is {here:.2f}.",
     )
 
 
@@ -452,11 +468,12 @@ def matrix_powers(turn: float, squeeze: float, shift: float, keys: str) -> Drawn
     )
     return Drawn(
         fig,
-        f"A query and a key, three tokens apart, on their ellipses. The matrix rotates by {turn:g} "
-        f"degrees per token, and its ellipse has the height {squeeze:g}; keys are encoded: {keys}. "
-        f"Below, the score against the shift of both: with the key at {shift:g} it is {here:.2f}, "
-        f"and its range over all shifts is {low:.2f} to {high:.2f}. It is constant on a circle, "
-        "and with the inverse transpose.",
+        "Above, a query and a key, three tokens apart, move on ellipses. The matrix rotates by "
+        f"{turn:g} degrees per token, and the ellipse of the query has the height {squeeze:g}. "
+        f"Keys are encoded {KEYS[keys]}. Below, a curve shows the score against the shift of both "
+        f"tokens. If the key is at position {shift:g}, the score is {here:.2f}; over all shifts "
+        f"it ranges from {low:.2f} to {high:.2f}. The score is constant if the ellipse is a "
+        "circle, or if keys are encoded by the inverse transpose.",
     )
 
 
@@ -511,8 +528,8 @@ def split_heads(order: str, channels: str, shift: float) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"The scores of {HEADS} heads of {channels} channels against the shift of both tokens; all "
-        f"channels were rotated together, in the layout {order}, before the split into heads. At "
-        f"shift {shift:g} the score of a head has changed by at most {most:.2f}, the mean of all "
-        f"heads by {mean:.2f}.",
+        f"The scores of {HEADS} heads of {channels} channels against the shift of both tokens, "
+        f"and their mean (dashed). All channels were rotated together, in the {order} layout, "
+        f"before the split into heads. After a shift of {shift:g} tokens the score of a head has "
+        f"changed by at most {most:.2f}, and the mean of all heads has changed by {mean:.2f}.",
     )

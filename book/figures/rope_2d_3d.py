@@ -121,11 +121,18 @@ def grid_kernel(encoder: str, row: float, column: float) -> Drawn:
         square=True,
     )
     shape = {
-        "raster index": "stripes along the rows, slightly tilted",
-        "equal frequencies": "a ridge along the rising diagonal through the query",
-        "axial": "a plus of one ridge along the row and one along the column of the query",
-        "mixed, one head": "the same plus, rotated by 30 degrees",
+        "raster index": "slightly tilted stripes along the rows",
+        "equal frequencies": "a ridge along the diagonal through the query that rises to the right",
+        "axial": "a plus, with one ridge along the row of the query and one along its column",
+        "mixed, one head": "a plus that is rotated by 30 degrees",
         "mixed, many directions": "a round hill about the query",
+    }[encoder]
+    said = {
+        "raster index": "RoPE on the raster index",
+        "equal frequencies": "equal frequencies in both coordinates",
+        "axial": "axial RoPE",
+        "mixed, one head": "one head of RoPE-Mixed",
+        "mixed, many directions": "an encoder with many directions",
     }[encoder]
     return Drawn(
         panels(
@@ -134,9 +141,9 @@ def grid_kernel(encoder: str, row: float, column: float) -> Drawn:
             margin={"l": 44, "r": 8, "t": 48, "b": 104},
             coloraxis=colour_axis(DIVERGING, -1, 1, y=-0.17, title="score"),
         ),
-        f"Heat-map of the score of a query in row {row:g}, column {column:g} of a {SIDE} by {SIDE} "
-        f"grid with an equal key in every cell; {encoder}: {shape}. The score is 1 in {same} and "
-        f"above 0.5 in {high}.",
+        f"Heat map of the score of a query in row {row:g}, column {column:g} of a {SIDE} by "
+        f"{SIDE} grid with an equal key in each cell, for {said}. The high scores form {shape}. "
+        f"The score is 1 in {same} and above 0.5 in {high}.",
     )
 
 
@@ -146,6 +153,11 @@ RESOLUTION_CONVENTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "pin the corners": lambda side: (TRAINED - 1) / (side - 1),
 }
 """Name of a convention → the coordinate of one patch, when a row has ``side`` of them."""
+CONVENTIONS_SAID = {
+    "count patches": "patches are counted",
+    "scale": "coordinates are scaled to the image",
+    "pin the corners": "the corners keep their coordinates",
+}
 
 
 @computed
@@ -219,9 +231,10 @@ def resolution_scores(convention: str, side: int) -> Drawn:
     )
     return Drawn(
         fig,
-        f"Two panels with the score along a row of {TRAINED} patches, as trained, and of {side:g}; "
-        f"convention: {convention}. Against the offset in patches the two curves differ by up to "
-        f"{by_patch:.3f}, against the offset in widths of the image by up to {by_width:.3f}.",
+        f"Two panels with the score along a row of {TRAINED} patches, as in training, and along a "
+        f"row of {side:g} patches. In the second row {CONVENTIONS_SAID[convention]}. Against the "
+        f"offset in patches the two curves differ by up to {by_patch:.3f}. Against the offset in "
+        f"widths of the image they differ by up to {by_width:.3f}.",
     )
 
 
@@ -261,7 +274,10 @@ def volume_kernel(time: float) -> Drawn:
     maps, highest = [], []
     for number, name in enumerate(("axial", "mixed, one head")):
         (low, high), (row, column) = found["ends"][number], found["place"][number]
-        highest.append(f"{name}, highest, {high:.2f}, at ({row:.0f}, {column:.0f})")
+        said = {"axial": "axial RoPE", "mixed, one head": "one head of RoPE-Mixed"}[name]
+        highest.append(
+            f"For {said}, the highest score is {high:.2f}, at the offset ({row:.0f}, {column:.0f})."
+        )
         hover = "%{y} down, %{x} right: %{z:.2f}"
         maps.append(
             Panel(
@@ -281,6 +297,6 @@ def volume_kernel(time: float) -> Drawn:
     )
     return Drawn(
         fig.update_layout(yaxis_title={"text": "rows down", "standoff": 4}),
-        f"Two heat-maps of the scores at time offset {time:g}, over rows and columns from "
-        f"-{REACH} to {REACH}. {'; '.join(highest)}.",
+        f"Two heat maps of the scores at the time offset {time:g}, for row offsets and column "
+        f"offsets from -{REACH} to {REACH}. {' '.join(highest)}",
     )

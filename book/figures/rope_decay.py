@@ -126,11 +126,13 @@ def decay_curves(dim: int, base: float) -> Drawn:
     )
     return Drawn(
         go.Figure(curves, axes),
-        f"Size of the mean of the waves, and of its integral, against distances from 1 to ten "
-        f"million, both axes logarithmic, d = {dim}, base {base:.0f}. The mean follows the "
-        f"integral up to about {leaves:.0f} tokens. Beyond, it fluctuates, in the end at a level "
-        f"of about {floor:.3f}. The integral falls slowly, like a logarithm, up to about the "
-        f"distance {base:.0f}, and beyond it like 1/t.",
+        f"Four curves against the distance, from 1 to ten million tokens, with {dim} channels and "
+        f"the base {base:.0f}. Both axes are logarithmic. The first curve is the size of the mean "
+        "of the waves, the second is the size of its integral, and the other two are the laws of "
+        f"the integral. The mean follows the integral up to the horizon, at {leaves:.0f} tokens. "
+        f"Beyond the horizon the mean fluctuates, in the end at a level of about {floor:.3f}. The "
+        f"integral falls slowly, like a logarithm, up to about the distance {base:.0f}. Beyond "
+        "this distance it falls like 1/t.",
     )
 
 
@@ -185,8 +187,9 @@ def series_errors(x: float) -> Drawn:
     return Drawn(
         go.Figure(drawn, axes),
         f"Absolute error of the series at x = {x:g}, on a logarithmic axis, against the number of "
-        f"terms. The error falls up to {best:g} terms, where {digits:.1f} digits are correct, and "
-        "then rises without limit. The bound lies close above the error.",
+        f"terms. The error is smallest with {best:g} terms, where {digits:.1f} digits are "
+        "correct. With more terms it rises without limit. The curve of the bound lies close above "
+        "the error.",
     )
 
 
@@ -256,10 +259,11 @@ def partial_sums(distance: float) -> Drawn:
     )  # fmt: skip
     return Drawn(
         fig,
-        "Above, 64 arrows from tip to tail, each the mean of two neighbouring waves divided by 64, "
-        f"and the curve of the integral. At t = {distance:g}, which is {share:.2f} of the horizon, "
-        f"the two end points differ by {gap:.4f}. Below, this difference against t: it is small "
-        "and below its bound up to the horizon at 44 tokens, and larger beyond.",
+        "Above, 64 arrows from tip to tail and the curve of the integral. Each arrow is the mean "
+        f"of two neighbouring waves, divided by 64. At the distance {distance:g}, which is "
+        f"{share:.2f} of the horizon, the ends of the arrows and of the curve are {gap:.4f} "
+        "apart. Below, this difference is drawn against the distance. It is small and below its "
+        "bound up to the horizon at 44 tokens, and larger beyond the horizon.",
     )
 
 
@@ -294,9 +298,10 @@ def copied_score(place: int) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"Score divided by d against distance, 128 channels. If the key equals the query, the "
-        f"score is 1 at distance 0 and falls. For the key made for t₀ = {place:g} it is the same "
-        f"curve, shifted: 1 at distance {place:g}, and lower on both sides.",
+        "Two curves of the score, divided by d, against the distance, in tokens, with 128 "
+        "channels. For a key that equals the query, the score is 1 at distance 0 and falls. For "
+        f"the key that was made for the distance {place:g}, the curve has the same shape but is "
+        f"shifted: it is 1 at distance {place:g} and lower on both sides.",
     )
 
 
@@ -350,14 +355,16 @@ def abel_curves(fall: float) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"RoFormer's bound and the score, divided by the sum of the amplitudes, against distances "
-        f"up to 250, on a logarithmic axis. The amplitudes fall by {fall:.0%} from the first pair "
-        f"to the last. The bound falls with the distance to {bound:.2f}. The triangle inequality "
-        f"gives 1 everywhere, and the score falls below 1, to {score:.2f}.",
+        "RoFormer's bound and the score, both divided by the sum of the amplitudes, against the "
+        "distance from 0 to 250 tokens. The vertical axis is logarithmic. The amplitudes fall by "
+        f"{fall:.0%} from the first pair to the last. The bound falls with the distance, to "
+        f"{bound:.2f} at 250 tokens. The line of the triangle inequality is at 1 everywhere. The "
+        f"score is never above this line; at 250 tokens it is {score:.2f}.",
     )
 
 
 SCALED = ("interpolation", "NTK-aware", "YaRN")
+SAID = dict(zip(SCALED, ("position interpolation", "NTK-aware scaling", "YaRN"), strict=True))
 """The scalings of :func:`fast_head`."""
 
 STUDY_PAIRS, STUDY_BASE, FAST, TRAINED, LONG = 32, 100.0, 7, 64, 256
@@ -419,9 +426,10 @@ def fast_head(method: str, scale: float, place: int) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"Score against distance, up to {LONG}, of a head that counts with seven fast pairs, "
-        f"before and after {method} with the scale {scale:g}. Before, it is highest at "
-        f"{place:.0f}, with 1. After, it is highest at {best:.0f}, and {kept:.2f} at {place:.0f}.",
+        "Score of a head that counts tokens with seven fast pairs, against the distance up to "
+        f"{LONG} tokens, before and after {SAID[method]} with the scale {scale:g}. Before "
+        f"scaling, the score has its maximum, 1, at distance {place:.0f}. After scaling, the "
+        f"maximum is at distance {best:.0f}, and the score at distance {place:.0f} is {kept:.2f}.",
     )
 
 
@@ -474,8 +482,9 @@ def slower_pairs(scale: float, length: int) -> Drawn:
     )  # fmt: skip
     return Drawn(
         go.Figure(lines, axes),
-        f"Factor by which the frequency of each of {PAIRS} pairs is divided, after training with "
-        f"{length:,.0f} tokens, for a text of {longer:,.0f}. Position interpolation divides all by "
-        f"{scale:g}, NTK-aware scaling by 1 for the fastest pair up to {scale:g} for the slowest, "
-        f"YaRN the first {whole:.0f} pairs not at all.",
+        f"Factor by which the frequency of each of {PAIRS} pairs is divided, for a model that was "
+        f"trained with {length:,.0f} tokens and now reads {longer:,.0f}. Position interpolation "
+        f"is a horizontal line at {scale:g}. NTK-aware scaling is a curve that rises from 1 for "
+        f"the fastest pair to {scale:g} for the slowest. YaRN keeps the frequencies of the first "
+        f"{whole:.0f} pairs unchanged.",
     )

@@ -110,10 +110,10 @@ def sphere_walks(between: float, distance: float) -> Drawn:
     where = pick(found["apart"], "at the same point", "at three different points")
     return Drawn(
         go.Figure(traces, axes),
-        f"A vector on a sphere and two axes {between:g} degrees apart. It is rotated by "
-        f"{distance:g} radians to the right about one axis and as far up about the other, in both "
-        f"orders and in both directions at once. The three paths end {where}, at most {gap:.2f} "
-        f"apart.",
+        f"A vector on a sphere and two axes that are {between:g} degrees apart. The first axis "
+        f"rotates the vector to the right, and the second axis rotates it up, by {distance:g} "
+        "radians each. Three paths lead from the start: right and then up, up and then right, and "
+        f"both at once. They end {where}, at most {gap:.2f} apart.",
     )
 
 
@@ -138,6 +138,7 @@ def _moved(mixing: Tensor, direction: Tensor) -> dict[str, Tensor]:
         "scores": scores,
         "part": (first @ second - second @ first).square().sum().sqrt() / size,
         "drifts": (drift > 1e-9).double(),
+        "ends": torch.stack([scores[:, -1].amin(), scores[:, -1].amax()]),
     }
 
 
@@ -167,13 +168,15 @@ def moving_pair(mixing: float, direction: float) -> Drawn:
         xaxis=axis("shift of query and key (patches)", 0, FARTHEST),
         yaxis=axis("score", -1.1, 1.1, dtick=0.5),
     )
-    ends = ", ".join(f"{score[-1]:.2f}" for score in scores)
+    least, most = found["ends"]
     how = pick(found["drifts"], "The scores do not change", "The scores change with the shift")
     return Drawn(
         go.Figure(lines, axes),
-        f"Scores of three pairs of a query and a key against a shift of both, at {direction:g} "
-        f"degrees from their offset. Mixing {mixing:g}, commutator {part:.2f} of the product of "
-        f"norms. {how}; after {FARTHEST} patches they are {ends}.",
+        "Three curves of the score against a shift of query and key, one for each pair. The shift "
+        f"has an angle of {direction:g} degrees to the offset. The value of mixing is {mixing:g}, "
+        f"and the norm of the commutator is {part:.2f} of the product of the norms of the "
+        f"generators. {how}. After a shift of {FARTHEST} patches the lowest curve is at "
+        f"{least:.2f} and the highest at {most:.2f}.",
     )
 
 
@@ -222,7 +225,8 @@ def turned_planes(first: float, second: float) -> Drawn:
     one, two = found["angles"]
     return Drawn(
         fig,
-        f"Two dials, one for each plane, with a hand and the arc that it has swept. At the "
-        f"position ({first:g}, {second:g}) the first plane, 2 r₁ − 8 r₂, is rotated by {one:.2f} "
-        f"radians, the second, 1 r₁ − 1 r₂, by {two:.2f}.",
+        "Two dials, one for each plane. Each dial has a hand and the arc that the hand has swept "
+        f"from position 0. At the position ({first:g}, {second:g}) the angle of the first plane, "
+        f"2 r₁ − 8 r₂, is {one:.2f} radians. The angle of the second plane, 1 r₁ − 1 r₂, is "
+        f"{two:.2f} radians.",
     )

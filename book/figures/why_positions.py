@@ -18,6 +18,7 @@ from book.figures.marks import (
     downwards,
     heat,
     line,
+    listed,
     rounded,
     significant,
     through,
@@ -42,6 +43,14 @@ __all__ = [
 
 WORDS = ("dog", "bites", "man")
 POSITIONS = ("none", "causal mask", "sinusoid added", "ALiBi", "RoPE")
+GIVEN = {
+    "none": "without any position information",
+    "causal mask": "with a causal mask",
+    "sinusoid added": "with sinusoidal vectors added to the words",
+    "ALiBi": "with the bias of ALiBi",
+    "RoPE": "with queries and keys rotated by RoPE",
+}
+"""How a sentence says each of them."""
 METHODS = {
     name: display(name)
     for name in (
@@ -131,11 +140,12 @@ def permuted_words(order: str, positions: str) -> Drawn:
     )
     return Drawn(
         fig,
-        f"One attention head that reads the words {', '.join(words)}, in this order; position "
-        f"information: {positions}. On the left a disc for each pair of words, whose area is the "
-        f"attention weight; on the right a heat-map of each word's output and of their mean. "
-        f"Compared with the order dog, bites, man, the output of a word differs by at most "
-        f"{change:.2f}, and the mean by {of_mean:.2f}.",
+        f"One attention head reads the words {', '.join(words)} in this order, "
+        f"{GIVEN[positions]}. On the left a disc is drawn for each query and each key; its area "
+        "is the attention weight. On the right a heat map shows the first channels of each word's "
+        "output and of the mean of the outputs. Compared with the order dog, bites, man, the "
+        f"output of a word changes by at most {change:.2f}, and the mean of the outputs changes "
+        f"by at most {of_mean:.2f}.",
     )
 
 
@@ -196,11 +206,12 @@ def bias_curves(slope: int, r1: float, r2: float, power: float) -> Drawn:
     )
     return Drawn(
         go.Figure(lines, axes),
-        "The bias of four methods against the distance of the key, from 0 to 128 tokens. At "
-        f"distance 64 the bias of ALiBi, a straight line, is {far['alibi']:.1f}, that of KERPLE "
-        f"with a power {far['kerple-power']:.1f}, and with a logarithm {far['kerple-log']:.1f}. "
-        "The bias of T5 is a staircase, drawn here along the logarithm: its steps are one token "
-        "long up to distance 16 and then get longer; the last step begins at 113.",
+        "The bias of four methods against the distance of the key, from 0 to 128 tokens. All "
+        f"curves fall. At distance 64 the straight line of ALiBi is at {far['alibi']:.1f}. At "
+        f"this distance KERPLE with a power is at {far['kerple-power']:.1f}, and KERPLE with a "
+        f"logarithm is at {far['kerple-log']:.1f}. The bias of T5 is a staircase that follows the "
+        "logarithm. Its steps are one token long up to distance 16 and then become longer; the "
+        "last step begins at distance 113.",
     )
 
 
@@ -262,11 +273,11 @@ def clock_hands(position: int) -> Drawn:
     )
     return Drawn(
         fig,
-        f"The sinusoidal vector of position {position:g} as the hands of eight dials, from the "
-        "highest frequency to the lowest. Below, its inner products with the vectors of positions "
-        f"0 to {PLACES - 1}: a hill with the height {DIM / 2:g} at position {position:g} and "
-        f"{away:.2f} at {GAP} tokens on both sides. The hill moves with the position and keeps its "
-        "shape.",
+        f"Above, eight dials show the sinusoidal vector of position {position:g}, from the "
+        "highest frequency to the lowest. Below, a curve shows the inner product of this vector "
+        f"with the vector of each position from 0 to {PLACES - 1}. The curve has its peak, "
+        f"{DIM / 2:g}, at position {position:g}. At a distance of {GAP} tokens on either side it "
+        f"is at {away:.2f}. When the position changes, the curve moves along and keeps its shape.",
     )
 
 
@@ -316,11 +327,15 @@ def asked_distance(distance: int) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"Attention weights of {FAR} equal keys against their distance from the query. With a bias "
-        f"the weights fall from {biased[0]:.2f} at distance 0, whatever the query requests; at "
-        f"distance {distance:.0f} the weight is {kept:.2f}. A rotated query that requests distance "
-        f"{distance:.0f} gives that key the weight {rotated:.2f}, and no other key a larger one.",
+        f"Attention weights of {FAR} equal keys against their distance from the query, in tokens. "
+        f"With a bias the weights fall from {biased[0]:.2f} at distance 0, whatever the query "
+        f"requests, and the key at distance {distance:.0f} gets {kept:.2f}. A rotated query that "
+        f"requests distance {distance:.0f} gives the key at this distance the weight "
+        f"{rotated:.2f}, and no other key gets more.",
     )
+
+
+GOOD = 0.9  # accuracy from which on the words name a method
 
 
 def looked_back(
@@ -343,8 +358,19 @@ def looked_back(
         means = [None if None in a else sum(filter(None, a)) / len(a) for a in found.values()]
         numbers = ["none" if mean is None else f"{mean:.2f}" for mean in means]
         names = [display(name) for name in found]
-        said = ", ".join(f"{name} {n}" for name, n in zip(names, numbers, strict=True))
-        spoken.append(f"{task}: {said}")
+        ranked = sorted(
+            ((mean, name) for mean, name in zip(means, names, strict=True) if mean is not None),
+            key=lambda pair: -pair[0],
+        )
+        good = [name for mean, name in ranked if mean > GOOD]
+        (best, first), (worst, last) = ranked[0], ranked[-1]
+        spoken.append(
+            f"In the task “{task}” the mean exceeds {GOOD} for {listed(good)}."
+            if good
+            else f"In the task “{task}” the best mean is {best:.2f} ({first})."
+        )
+        spoken.append(f"The lowest mean is {worst:.2f} ({last}).")
+        absent = [name for name, mean in zip(names, means, strict=True) if mean is None]
         labels: dict[str, Any] = (
             {"showticklabels": False}
             if row
@@ -368,11 +394,15 @@ def looked_back(
             )
         )
     fig = panels(row, across=0.05, height=350, margin={"l": 118, "r": 8, "t": 34, "b": 48})
+    missing = (
+        f" {listed(absent)} has no accuracy, because its table has no rows for these positions."
+        if absent
+        else ""
+    )
     return Drawn(
         fig,
-        f"Accuracy on the tasks previous and asked in the test {test}: a dot for each of the five "
-        f"seeds of each method, and at the right their mean. {'; '.join(spoken)}. A method without "
-        "an accuracy has none because its table has no rows for these positions.",
+        f"Accuracy of each method on two tasks, in the test “{test}”. Each of the five seeds is a "
+        f"dot, and their mean is printed on the right. {' '.join(spoken)}{missing}",
     )
 
 
@@ -419,8 +449,8 @@ def divided_bias(channels: int) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"Attention weights of {FAR} equal keys against their distance, with a logarithmic bias. "
-        f"With the bias as it is, the nearest {NEAR} keys get {kept:.0%} of the weight. If the "
-        f"bias is divided by the square root of {channels:.0f} channels, the weights are flatter, "
-        f"and the same keys get {lost:.0%}.",
+        f"Attention weights of {FAR} equal keys against their distance, in tokens, with a "
+        f"logarithmic bias. If the bias is not divided, the nearest {NEAR} keys get {kept:.0%} of "
+        f"the weight. If it is divided by the square root of {channels:.0f} channels, the curve "
+        f"is flatter, and these keys get {lost:.0%}.",
     )
