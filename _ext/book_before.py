@@ -1,7 +1,8 @@
 """What stands between a chapter's question and its first experiment, in one line.
 
 What a chapter needs and imports, and its setup, fold under the sentence that says how long it
-takes. A notebook has them in order, as any notebook does.
+takes. A figure to try stands below that sentence. A notebook has them in order, as any notebook
+does.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 TAKES = "It takes"
 NEEDS = "You need"
 """How the first paragraph begins that folds; what stands before it is the opening."""
+TRY = "Try it"
+"""How a paragraph begins that introduces the figure to try."""
 SETUP = "what you need, imports and setup"
 
 
@@ -35,7 +38,11 @@ class FoldBefore(SphinxPostTransform):
             return
         needs = next((p for p in paragraphs(chapter) if p.astext().startswith(NEEDS)), takes)
         question = chapter.index(needs) - 1
-        end = next(i for i, child in enumerate(chapter) if isinstance(child, nodes.section))
+        end = next(
+            i
+            for i, child in enumerate(chapter)
+            if i > question and (isinstance(child, nodes.section) or tries(child))
+        )
         chapter.remove(takes)
         line = html.escape(takes.astext().replace("\n", " "))
         chapter.insert(end - 1, nodes.raw("", "</details>", format="html"))
@@ -44,6 +51,11 @@ class FoldBefore(SphinxPostTransform):
             f'<span class="book-note">{SETUP}</span></summary>'
         )
         chapter.insert(question + 1, nodes.raw("", opening, format="html"))
+
+
+def tries(node: nodes.Node) -> bool:
+    """Return whether a paragraph introduces the figure to try."""
+    return isinstance(node, nodes.paragraph) and node.astext().startswith(TRY)
 
 
 def paragraphs(section: nodes.Element) -> list[nodes.paragraph]:
