@@ -17,6 +17,7 @@ from torch import Tensor
 import stringlib as sl
 from book.live import walk
 from tests.site.reader import DESKTOP, PHONE, ROOT, WINDOWS, Reader, drag, middle, straight
+from tools.ledger import cells, pages
 
 ASSETS = ROOT / "book" / "_assets"
 TEXT = " ".join((ROOT / "book" / "walk.md").read_text(encoding="utf8").split())
@@ -122,8 +123,8 @@ WANTED: dict[str, tuple[dict[str, Any], Callable[[], Tensor]]] = {
 class Figure:
     """The page in a window, at one of its stops."""
 
-    def __init__(self, site: Path, browser: Any, **options: Any) -> None:
-        self.path = site / "book" / "walk.html"
+    def __init__(self, site: Path, browser: Any, page: str = "book/walk", **options: Any) -> None:
+        self.path = site / f"{page}.html"
         self.reader = Reader(browser, reduced_motion="reduce", **options)
         self.page, self.box = self.reader.page, self.reader.page.locator("#live-walk")
 
@@ -378,6 +379,31 @@ def test_every_stop_fits_and_shuts_nobody_out(
         assert box["height"] <= size["height"] * (0.6 if window == "phone" else 1)
         if stop in ("frequencies", "grid", "delta"):
             assert not figure.reader.barriers(), stop
+    figure.reader.close()
+
+
+CHAPTERS = {
+    page.stem: found[1]
+    for page in pages(ROOT)
+    for _, cell in cells(ROOT, page)
+    if (found := re.search(r"\{walk-here\} (\S+)", cell["source"]))
+}
+"""Chapter → the state of the figure in its opening."""
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_a_chapter_shows_the_figure_at_its_stop(chapter: str, site: Path, browser: Any) -> None:
+    figure = Figure(site, browser, f"notebooks/{chapter}", **DESKTOP)
+    figure.reader.open(figure.path)
+    stop, *state = CHAPTERS[chapter].split("&")
+    figure.rested(stop, **{k: json.loads(v) for k, v in (word.split("=") for word in state)})
+    before = figure.box.get_attribute("data-rested")
+    figure.box.get_by_role("button", name="Show me").click()
+    figure.page.wait_for_function(
+        "rested => document.getElementById('live-walk').dataset.rested !== rested", arg=before
+    )
+    assert not figure.box.evaluate(OUTSIDE)
+    assert not figure.reader.complaints
     figure.reader.close()
 
 
