@@ -317,7 +317,7 @@ def rounded_mirrors(common: float, distance: float) -> Drawn:
     axes = layout(
         height=370,
         margin={"l": 54, "r": 18, "t": 44, "b": 84},
-        title_text=f"correct digits at 1,000: {package:.1f}, reference {reference:.1f}",
+        title_text=f"correct digits: package {package:.1f}, reference {reference:.1f}",
         xaxis=axis("position of the key", 0, 5, type="log", tickvals=ticks,
                    ticktext=[f"{n:,}" for n in ticks]),
         yaxis=axis("error of a score / |q||k|", -8.3, 0.5, type="log", ticktext=[*powers.values()],
