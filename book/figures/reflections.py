@@ -144,7 +144,7 @@ def mirror_rate(factor: float) -> Drawn:
     axes = layout(
         height=340,
         title_text=f"ω at {factor:g}η: up to {apart:.3f} from the reflections",
-        xaxis=axis("step of gradient descent", 0, STEPS),
+        xaxis=axis("step", 0, STEPS),
         yaxis=axis("frequency ω", 0, 1.05, dtick=0.25),
     )
     return Drawn(
