@@ -1,4 +1,4 @@
-"""Two mirrors turn a flag, and a rate with it; one for each token is enough; angles that cancel."""
+"""Figures of chapter 8: two reflections, their learning rate, one reflection, and rounding."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SEEN_AT = 1000  # the position of the dots
 
 
 def _arc(start: Tensor, end: Tensor, radius: float) -> Tensor:
-    """Return an arc between two angles in degrees, a gap, and a place outside near its middle."""
+    """Return an arc between two angles in degrees, a gap, and a point outside near its middle."""
     angles = torch.deg2rad(start + (end - start) * torch.arange(13) / 12)
     arc = radius * torch.stack([angles.cos(), angles.sin()])
     gap = torch.full((2, 1), math.nan, dtype=arc.dtype)
@@ -38,9 +38,9 @@ def _mirrored(between: Tensor, first: Tensor, point: Tensor) -> dict[str, Tensor
     """Return the mirrors, the flag and its images, both arcs, and the angles of all."""
     mirrors = torch.deg2rad(torch.stack([first, first + between]))
     a = torch.deg2rad(point)
-    turn = torch.stack([torch.stack([a.cos(), -a.sin()]), torch.stack([a.sin(), a.cos()])])
-    flag = torch.tensor(FLAG, dtype=torch.float64) @ turn.mT
-    one, two = householder_2d(mirrors + math.pi / 2)  # a normal stands upright on its mirror
+    rotation = torch.stack([torch.stack([a.cos(), -a.sin()]), torch.stack([a.sin(), a.cos()])])
+    flag = torch.tensor(FLAG, dtype=torch.float64) @ rotation.mT
+    one, two = householder_2d(mirrors + math.pi / 2)  # a normal is perpendicular to its mirror
     image = flag @ one.mT
     far = REACH * torch.stack([mirrors.cos(), mirrors.sin()], -1)[..., None]
     return {
@@ -55,9 +55,9 @@ def _mirrored(between: Tensor, first: Tensor, point: Tensor) -> dict[str, Tensor
 
 
 def two_mirrors(between: float, first: float = 45.0, point: float = 20.0) -> Drawn:
-    r"""Reflect a flag in one mirror, and the image in another, :eq:`eq-reflection-rotation`.
+    r"""Reflect a flag in one mirror and its image in another, :eq:`eq-reflection-rotation`.
 
-    The first image has its cloth on the other side; the second one is the flag itself, turned by
+    The first image has its cloth on the other side; the second one is the flag itself, rotated by
     twice the angle between the mirrors. All angles are in degrees.
 
     Args:
@@ -75,7 +75,7 @@ def two_mirrors(between: float, first: float = 45.0, point: float = 20.0) -> Dra
         through(ends, PALETTE["brown"], name, dash=dash)
         for (name, dash), ends in zip(looks.items(), found["mirrors"], strict=True)
     ]
-    flags = {"flag": "blue", "after one mirror": "grey", "after both": "red"}
+    flags = {"flag": "blue", "after one reflection": "grey", "after both": "red"}
     traces += [
         through(corners, PALETTE[colour], name, width=4, fill="toself")
         for (name, colour), corners in zip(flags.items(), found["flags"], strict=True)
@@ -87,21 +87,21 @@ def two_mirrors(between: float, first: float = 45.0, point: float = 20.0) -> Dra
     axes = layout(
         height=430,
         margin={"l": 8, "r": 8, "t": 40, "b": 76},
-        title_text=f"mirrors {between:g}° apart turn the flag by {twice:g}°",
+        title_text=f"mirrors {between:g}° apart rotate the flag by {twice:g}°",
         xaxis=unseen,
         yaxis={**unseen, "scaleanchor": "x"},
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"A flag at {point:g} degrees and mirrors at {first:g} and {second:g} degrees. "
-        f"After one mirror the flag stands at {image:g} degrees with its cloth on the "
-        f"other side. After both it stands at {end:g} degrees, its cloth as at "
-        "first.",
+        f"Two lines through the origin are mirrors, at {first:g} and at {second:g} degrees. "
+        f"A flag points at {point:g} degrees. After the first reflection it points at "
+        f"{image:g} degrees, with its cloth on the other side. After both reflections it points "
+        f"at {end:g} degrees, with its cloth on the original side.",
     )
 
 
 def _mirrored_path() -> list[float]:
-    """Return ω = 2(ω₂ − ω₁) after each step of gradient descent on (ω − 1)²/2 by both angles."""
+    """Return ω = 2(ω₂ − ω₁) after each step of gradient descent on (ω − 1)²/2 in both angles."""
     first = second = 0.0
     path = [0.0]
     for _ in range(STEPS):
@@ -113,7 +113,7 @@ def _mirrored_path() -> list[float]:
 
 @computed
 def _free_path(factor: Tensor, mirrors: list[float]) -> dict[str, Tensor]:
-    """Return the path of ω alone at a factor of the rate, and how far it is from the mirrors'."""
+    """Return the path of ω itself at a multiple of the learning rate, and its largest distance."""
     alone = 1 - (1 - factor * RATE) ** torch.arange(STEPS + 1).double()
     return {
         "alone": alone,
@@ -122,12 +122,12 @@ def _free_path(factor: Tensor, mirrors: list[float]) -> dict[str, Tensor]:
 
 
 def mirror_rate(factor: float) -> Drawn:
-    """Draw the path of a frequency that two mirrors learn, and of a free one: its rate moves.
+    """Draw a frequency learned by two angles, and one that is the parameter itself.
 
-    Gradient descent on (ω − 1)²/2 from 0; by :eq:`eq-reflection-rate` the paths are one at 8.
+    Gradient descent on (ω − 1)²/2 from 0. By :eq:`eq-reflection-rate` the paths agree at factor 8.
 
     Args:
-        factor: Rate of the free frequency, over that of the mirrors.
+        factor: Learning rate of ω itself, divided by that of the angles.
 
     Returns:
         A figure with two lines.
@@ -136,22 +136,23 @@ def mirror_rate(factor: float) -> Drawn:
     found = _free_path(factor, mirrors)
     apart = found["apart"]
     drawn = [
-        line(None, rounded(mirrors), COLOURS["reflection"], "two mirrors at η", width=7,
+        line(None, rounded(mirrors), COLOURS["reflection"], "two reflections at η", width=7,
              opacity=0.4, hover="step %{x}: %{y:.3f}"),
-        line(None, found["alone"], COLOURS["mixed"], "ω at a rate of its own",
+        line(None, found["alone"], COLOURS["mixed"], f"ω at {factor:g}η",
              hover="step %{x}: %{y:.3f}"),
     ]  # fmt: skip
     axes = layout(
         height=340,
-        title_text=f"ω at {factor:g} η: up to {apart:.3f} from the mirrors",
+        title_text=f"ω at {factor:g}η: up to {apart:.3f} from the reflections",
         xaxis=axis("step", 0, STEPS),
         yaxis=axis("frequency ω", 0, 1.05, dtick=0.25),
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"A frequency against 60 steps of gradient descent, from 0 toward 1. A wide line, two "
-        f"mirrors at the rate η, rises fast. A thin one, the frequency itself at {factor:g} times "
-        f"that rate, is up to {apart:.3f} away from it.",
+        f"Frequency ω against the step, in 60 steps of gradient descent toward the minimum at 1. "
+        f"The wide curve, two reflections with the learning rate η, rises steeply and flattens "
+        f"near the minimum. The thin curve is the frequency itself with {factor:g} times this "
+        f"learning rate; it differs from the wide curve by up to {apart:.3f}.",
     )
 
 
@@ -162,12 +163,12 @@ def mirror_losses(
     every: int,
     recorded: Mapping[str, Mapping[str, Sequence[Sequence[float]]]],
 ) -> Drawn:
-    """Draw the recorded loss of two mirrors beside that of frequencies at a rate of their own.
+    """Draw the recorded loss of two reflections and of frequencies with another learning rate.
 
     Args:
         optimizer: A name in ``recorded``.
-        rate: Of the frequencies, over that of the mirrors, a name in ``recorded``.
-        every: Steps of one point.
+        rate: Learning rate of ω, divided by that of the angles, a name in ``recorded``.
+        every: Steps per point.
         recorded: Optimizer → rate, or ``"mirrors"`` → losses ``(seeds, points)``.
 
     Returns:
@@ -178,7 +179,7 @@ def mirror_losses(
     wide: dict[str, Any] = {"width": 7, "opacity": 0.4}
     thin: dict[str, Any] = {"width": 2.5}
     looks = {
-        "mirrors": ("two mirrors at η", COLOURS["reflection"], wide),
+        "mirrors": ("two reflections at η", COLOURS["reflection"], wide),
         rate: (alone, COLOURS["mixed" if float(rate) else "none"], thin),
     }
     traces, ends = [], []
@@ -192,18 +193,20 @@ def mirror_losses(
             line(steps, rounded(losses.mean(0)), colour, name, hover="step %{x}: %{y:.2f}", **look),
         ]
         ends.append(losses[:, -1].mean().item())
+    same = runs[rate] == runs["mirrors"]
+    end = "coincides with it" if same else f"ends at {ends[1]:.2f}"
     axes = layout(
         height=360,
         margin={"l": 48, "r": 14, "t": 44, "b": 84},
-        title_text=f"{optimizer}: mirrors end at {ends[0]:.2f}, ω at {ends[1]:.2f}",
-        xaxis=axis("step", 0, every * losses.shape[1]),
-        yaxis=axis("training loss", 0, 3.5),
+        title_text=f"{optimizer}: reflections end at {ends[0]:.2f}, ω at {ends[1]:.2f}",
+        xaxis=axis("training step", 0, every * losses.shape[1]),
+        yaxis=axis("training loss (nats)", 0, 3.5),
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"Training loss against the step under {optimizer}, mean of {len(losses)} seeds with the "
-        f"lowest and the highest. A wide line, two mirrors at the rate η, ends at {ends[0]:.2f}; a "
-        f"thin one, {alone}, at {ends[1]:.2f}.",
+        f"Training loss against the training step under {optimizer}: means of {len(losses)} seeds, "
+        f"with bands from the lowest seed to the highest. The wide curve, two reflections with the "
+        f"learning rate η, ends at {ends[0]:.2f}. The thin curve, {alone}, {end}.",
     )
 
 
@@ -231,8 +234,8 @@ def one_mirror(position: float, distance: float) -> Drawn:
     """Reflect a query and a key, each in the mirror of its position: :eq:`eq-reflection-single`.
 
     Args:
-        position: t, of the query; its mirror turns by 15 degrees per token.
-        distance: t − s, how far the key is behind.
+        position: t, of the query; its mirror rotates by 15 degrees per token.
+        distance: t − s, from the key to the query.
 
     Returns:
         A figure with both mirrors and both images.
@@ -246,23 +249,25 @@ def one_mirror(position: float, distance: float) -> Drawn:
         traces.append(through(mirror, PALETTE[colour], f"{name}'s mirror", width=1.5, dash="dash"))
         x, y = image
         traces.append(
-            line([0, x], [0, y], PALETTE[colour], f"{name}, mirrored", width=4,
+            line([0, x], [0, y], PALETTE[colour], f"{name}, reflected", width=4,
                  mode="lines+markers", marker={"size": [0, 11], "opacity": 1})
         )  # fmt: skip
     unseen = {"range": [-1.35, 1.35], "visible": False, "constrain": "domain"}
     axes = layout(
         height=430,
         margin={"l": 8, "r": 8, "t": 40, "b": 76},
-        title_text=f"distance {distance:g}: {between:.0f}° apart, score {score:.2f}",
+        title_text=f"distance {distance:g}: images {between:.0f}° apart, score {score:.2f}",
         shapes=[circle()],
         xaxis=unseen,
         yaxis={**unseen, "scaleanchor": "x"},
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"A query at position {position:g}, reflected in its mirror, and a key {distance:g} tokens "
-        f"behind, reflected in its own. The images stand {between:.0f} degrees apart: a score of "
-        f"{score:.2f}, at this distance wherever the query stands.",
+        f"Two unit vectors inside the unit circle, with two dashed lines through the origin. One "
+        f"vector is a query at position {position:g}, reflected in its mirror. The other one is a "
+        f"key at distance {distance:g}, reflected in a mirror of its own. The angle between "
+        f"them is {between:.0f} degrees, so the score is {score:.2f}. It stays the same if "
+        f"query and key move together.",
     )
 
 
@@ -274,48 +279,48 @@ def _in_float32(numbers: Tensor) -> Tensor:
 
 @computed
 def _rounding(common: Tensor, distance: Tensor) -> dict[str, Tensor]:
-    """Return the largest error of a score over |q||k| for a key at each position, in two ways."""
+    """Return the largest error of a score, divided by |q||k|, for keys at all positions."""
     theta = RoPE(64).frequencies()[0, :, 0]
     stored = _in_float32(common + torch.stack([-theta, theta]) / 4)
     keys = torch.tensor(KEYS, dtype=torch.float64)
 
-    def turn(positions: Tensor) -> Tensor:
+    def rotated(positions: Tensor) -> Tensor:
         angles = _in_float32(positions[:, None, None] * stored)
         return 2 * (angles[:, 1] - angles[:, 0])
 
     kept = 2 * (stored[1] - stored[0]) * distance
-    turned = torch.stack([kept.expand(len(KEYS), -1), turn(keys + distance) - turn(keys)])
-    # a plane that is turned too far by δ moves a vector by 2 sin δ/2, and no other moves it more
-    errors = 2 * ((turned - theta * distance) / 2).sin().abs().amax(-1)
+    angles = torch.stack([kept.expand(len(KEYS), -1), rotated(keys + distance) - rotated(keys)])
+    # a plane rotated too far by δ moves a vector by 2 sin δ/2, and this is the largest error
+    errors = 2 * ((angles - theta * distance) / 2).sin().abs().amax(-1)
     here = errors[:, KEYS.index(SEEN_AT)]
     return {"errors": errors, "here": here, "digits": -here.log10()}
 
 
 def rounded_mirrors(common: float, distance: float) -> Drawn:
-    """Draw what rounding two mirrors to float32 does to a score: of package and literal form.
+    """Draw the error of a score if angles are rounded to float32, for two implementations.
 
-    The package rounds the angles per token and subtracts them; the literal form also rounds the
-    angle of each mirror at each position, :eq:`eq-reflection-rotation`.
+    The package rounds the angles per token and subtracts them; the reference implementation also
+    rounds the angle of each mirror at each position, :eq:`eq-reflection-rotation`.
 
     Args:
-        common: What is added to both angles per token, in radians.
+        common: Number added to both angles per token, in radians.
         distance: From the key to the query, in tokens.
 
     Returns:
-        A figure with two curves over the position of the key.
+        A figure with two curves against the position of the key.
     """
     found = _rounding(common, distance)
-    package, literal = found["digits"]
-    looks = {"package": COLOURS["reflection"], "literal form": PALETTE["brown"]}
+    package, reference = found["digits"]
+    looks = {"package": COLOURS["reflection"], "reference implementation": PALETTE["brown"]}
     powers = dict(zip(range(-8, 1, 2), ("10⁻⁸", "10⁻⁶", "10⁻⁴", "10⁻²", "1"), strict=True))
     ticks = [1, 10, 100, 1000, 10_000, 100_000]
     axes = layout(
         height=370,
         margin={"l": 54, "r": 18, "t": 44, "b": 84},
-        title_text=f"digits right at 1,000: {package:.1f}, literal form {literal:.1f}",
+        title_text=f"correct digits: package {package:.1f}, reference {reference:.1f}",
         xaxis=axis("position of the key", 0, 5, type="log", tickvals=ticks,
                    ticktext=[f"{n:,}" for n in ticks]),
-        yaxis=axis("error of a score", -8.3, 0.5, type="log", ticktext=[*powers.values()],
+        yaxis=axis("error of a score / |q||k|", -8.3, 0.5, type="log", ticktext=[*powers.values()],
                    tickvals=[10.0**n for n in powers]),
     )  # fmt: skip
     curves = at_one_place(
@@ -323,8 +328,9 @@ def rounded_mirrors(common: float, distance: float) -> Drawn:
     )
     return Drawn(
         go.Figure(curves, axes),
-        f"Largest error of a score over |q||k| against the position of the key, both logarithmic, "
-        f"with {common:g} added to both angles and a query {distance:g} tokens on. The package's "
-        f"error is the same at every position; the literal form's grows with it. At 1,000 the "
-        f"package has {package:.1f} digits right, the literal form {literal:.1f}.",
+        f"Largest error of a score, divided by |q||k|, against the position of the key; both axes "
+        f"are logarithmic. The query is {distance:g} tokens after the key, and {common:g} is added "
+        f"to both angles. The error of the package is the same at every position; the error of the "
+        f"reference implementation tends to grow with the position. At 1,000 the package has "
+        f"{package:.1f} correct digits and the reference implementation {reference:.1f}.",
     )
