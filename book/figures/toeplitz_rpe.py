@@ -1,4 +1,4 @@
-"""A Toeplitz matrix inside a circulant one, its cost, biases that are kernels, and offsets."""
+"""A Toeplitz matrix in a circulant matrix, its cost, biases that are kernels, and offsets."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def toeplitz_circulant(tokens: int, length: int, features: int) -> Drawn:
     marked = ([[0, "#c9ced4"], [1, PALETTE["teal"]]], 0, 1)
     frame = box(-0.5, tokens - 0.5, -0.5, tokens - 0.5, width=3, color=PALETTE["red"])
     matrix = table(
-        "offset j − i of each weight; C is framed",
+        "offset j − i of each entry; C is framed",
         cells,
         [["" if c is None else str(c) for c in row] for row in cells],
         (DIVERGING, -tokens, tokens),
@@ -152,12 +152,13 @@ def toeplitz_circulant(tokens: int, length: int, features: int) -> Drawn:
     )
     return Drawn(
         fig,
-        f"A circulant matrix of size {size} whose top left block of size {tokens} is a "
-        f"Toeplitz matrix with the weights of offsets {1 - tokens} to {tokens - 1}; it multiplies "
-        f"{tokens} numbers x and as many zeros, and the first {tokens} results are the product y. "
-        "Below, operations against the number of tokens, two curves that cross. At "
-        f"{length:g} tokens and {features:g} features the matrix takes {by_matrix} and the "
-        f"FFT {by_fft}.",
+        f"Above: a circulant matrix of size {size}. Its top left block is a Toeplitz matrix of size "
+        f"{tokens}, with a weight for each offset. The circulant matrix multiplies {tokens} "
+        f"numbers x and as many zeros, and the first {tokens} results are the product y. "
+        "Below: number of operations against the number of tokens, both axes logarithmic. The "
+        "curve of the matrix is steeper than that of the FFT, and the two cross. At "
+        f"{length:g} tokens with {features:g} features the matrix takes {by_matrix} operations and "
+        f"the FFT takes {by_fft}.",
     )
 
 
@@ -196,7 +197,7 @@ def toeplitz_memory(features: int) -> Drawn:
     red, grey = COLOURS["toeplitz"], PALETTE["grey"]
     drawn = [
         line(LENGTHS, matrix, grey, "n × n matrices", hover="n = %{x:,}: %{y:.3s} MiB"),
-        line(LENGTHS, found["curve"], red, "algorithm", hover="n = %{x:,}: %{y:.3s} MiB"),
+        line(LENGTHS, found["curve"], red, "algorithm 1", hover="n = %{x:,}: %{y:.3s} MiB"),
         dots([PATCHES, PATCHES], [here, small], [red, grey]),
     ]
     times, meet = found["times"], found["meet"]
@@ -208,9 +209,10 @@ def toeplitz_memory(features: int) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"Memory against the number of tokens, both axes logarithmic, with {features:.0f} "
-        f"features. At {PATCHES} tokens the algorithm's arrays take {here:,.0f} MiB, the matrices "
-        f"{small:.1f}: {times:.0f} times as much. The lines meet at {meet:,.0f} tokens.",
+        f"Memory in MiB against the number of tokens, both axes logarithmic, with {features:.0f} "
+        f"features. The line of the matrices is twice as steep as that of algorithm 1. At {PATCHES} "
+        f"tokens the arrays of algorithm 1 take {here:,.0f} MiB and the matrices take {small:.1f} "
+        f"MiB, a ratio of {times:.0f}. The lines cross at {meet:,.0f} tokens.",
     )
 
 
@@ -227,16 +229,16 @@ def toeplitz_times(
     *,
     recorded: Mapping[str, Mapping[str, Mapping[str, Sequence[tuple[int, float]]]]],
 ) -> Drawn:
-    """Draw recorded times over that of the matrix, beside the operations :eq:`eq-toeplitz-cost`.
+    """Draw recorded times divided by that of the matrix, and operations :eq:`eq-toeplitz-cost`.
 
     Args:
         run: Whose times, a name in ``recorded``.
         features: m, a name in that.
-        recorded: Run → features → one of ``WAYS`` → numbers of tokens, with the median time over
-            the matrix's.
+        recorded: Run → features → one of ``WAYS`` → numbers of tokens, with the median time
+            divided by that of the matrix.
 
     Returns:
-        A figure of a line for each way, and of the operations of the FFT over the matrix's.
+        A figure of a line for each way, and of the ratio of the operations of FFT and matrix.
     """
     found, m = recorded[str(run)][str(features)], int(features)
     lengths = [round(64 * 2 ** (k / 2)) for k in range(19)]
@@ -246,7 +248,7 @@ def toeplitz_times(
     hover = "n = %{x:,}: %{y:.3g} times the matrix"
     drawn = [
         line(lengths, significant([fft / matrix for matrix, fft in pairs]), COLOURS["toeplitz"],
-             "FFT, counted", width=1.5, dash="dot", hover=hover)
+             "FFT, operations", width=1.5, dash="dot", hover=hover)
     ]  # fmt: skip
     for way, (colour, dash, label) in WAYS.items():
         x, y = zip(*found[way], strict=True)
@@ -254,26 +256,28 @@ def toeplitz_times(
             line(x, significant(y), COLOURS[colour], label, dash=dash, hover=hover,
                  mode="lines+markers", marker={"size": 6})
         )  # fmt: skip
-    later = [n for n, ratio in found["fft"] if ratio > 1]
-    ahead = [n for n, ratio in found["fft"] if ratio < 1]
-    clock = f"{later[-1]:,} to {ahead[0]:,}" if ahead else f"more than {later[-1]:,}"
+    slower = [n for n, ratio in found["fft"] if ratio > 1]
+    faster = [n for n, ratio in found["fft"] if ratio < 1]
+    clock = f"{slower[-1]:,} to {faster[0]:,}" if faster else f"more than {slower[-1]:,}"
     axes = layout(
         height=420,
         margin={"l": 54, "r": 14, "t": 44, "b": 100},
-        title_text=f"FFT ahead: count {counted:,}, clock {clock}",
+        title_text=f"FFT faster: counted {counted:,}, timed {clock}",
         xaxis=tokens_axis([64, 512, 4096, 32768], math.log10(56), math.log10(40_000)),
-        yaxis=axis("time over that of the matrix", math.log10(0.2), math.log10(300), type="log",
+        yaxis=axis("time / time of the matrix", math.log10(0.2), math.log10(300), type="log",
                    tickvals=[0.3, 1, 3, 10, 30, 100]),
         shapes=[{**level(1, width=2), "xref": "x domain"}],
     )  # fmt: skip
-    ends = ", ".join(
-        f"{WAYS[way][2]} {row[-1][1]:.2g} at {row[-1][0]:,}" for way, row in found.items()
-    )
+    soft, last = found["softmax"][-1][1], found["softmax"][-1][0]
+    side = "faster" if soft < 1 else "slower"
     return Drawn(
         go.Figure(drawn, axes),
-        f"Recorded time over that of the plain matrix against the number of tokens, both axes "
-        f"logarithmic, {run}, {features} features. The FFT is the faster from {counted:,} tokens "
-        f"by the count of operations, by the clock from {clock}. The longest recorded: {ends}.",
+        f"Recorded time divided by that of the plain matrix, against the number of tokens, both "
+        f"axes logarithmic, for {run} with {features} features. At short lengths algorithm 1 and "
+        f"the FFT are far above 1, that is slower than the matrix, and the line of the FFT falls "
+        f"with the length. By the number of operations the FFT is faster from {counted:,} tokens "
+        f"on, by the recorded times from {clock}. Fused softmax is {side} than the matrix at "
+        f"{last:,} tokens, with a ratio of {soft:.2g}.",
     )
 
 
@@ -317,21 +321,22 @@ def power_bias(power: float) -> Drawn:
                     line(POWERS, forms, PALETTE["grey"], hover="p = %{x}: %{y:.2f}"),
                     dots([power], [form], colour),
                 ],
-                "the form on 1, −2, 1",
+                "quadratic form",
                 x=axis("power p", 0, 3.1, dtick=1),
                 y=axis(low=-8.6, high=7, dtick=2),
                 shapes=[level(0, width=1)],
             ),
         ],
         height=330,
-        title_text=f"p = {power:g}: the form is {form:.2f}",
+        title_text=f"p = {power:g}: the quadratic form is {form:.2f}",
         margin={"t": 64, "l": 34},
     )
     return Drawn(
         fig,
-        f"Left, the bias of power {power:g} against the offset, a peak at 0 that falls to both "
-        f"sides. Right, the form on the coefficients 1, -2, 1 against the power: {form:.2f} at "
-        f"{power:g}. It falls, and is negative beyond the power 2.",
+        f"Left: the bias of power {power:g} against the offset, with a peak at 0 from which it falls "
+        f"to both sides. Right: the quadratic form for the coefficients 1, -2, 1 against the power. "
+        f"The curve falls, is 0 at the power 2 and negative beyond it. At the power {power:g} the "
+        f"form is {form:.2f}.",
     )
 
 
@@ -366,11 +371,11 @@ def offset_on_grid(offset: int) -> Drawn:
     found = _places(offset)
     (across, up), red = found["ends"], COLOURS["toeplitz"]
     down, right = found["one"]
-    other = pick(found["count"], "", ", the other a row down from it and 14 back")
+    other = pick(found["count"], "", "; the other leads one row further down and 14 columns back")
     axes = layout(
         height=420,
         title_text=f"offset {offset:.0f}: {pick(found['count'], 'one step', 'two steps')}",
-        xaxis=axis("columns on", -14, 14, dtick=7, constrain="domain"),
+        xaxis=axis("columns to the right", -14, 14, dtick=7, constrain="domain"),
         yaxis=axis("rows down", 14, -14, dtick=7, scaleanchor="x", constrain="domain"),
     )
     drawn = [
@@ -380,9 +385,10 @@ def offset_on_grid(offset: int) -> Drawn:
     ]
     return Drawn(
         go.Figure(drawn, axes),
-        f"Steps on a grid of {SIDE} by {SIDE} patches that are {offset:.0f} tokens in reading "
-        f"order: {pick(found['count'], 'one', 'two')}. One is {down:.0f} rows down and "
-        f"{right:.0f} columns on{other}.",
+        f"Steps on a grid of {SIDE} by {SIDE} patches, rows against columns. The offset "
+        f"{offset:.0f} in reading order belongs to {pick(found['count'], 'one step', 'two steps')}, "
+        f"drawn as arrows from the center. One leads {down:.0f} rows down and {right:.0f} columns "
+        f"to the right{other}.",
     )
 
 
@@ -443,13 +449,13 @@ RECORDED = {"softmax": (3.8, 0.772), "FAVOR+": (39.4, 0.959)}
 
 
 def own_kind_votes(factor: float) -> Drawn:
-    """Draw the votes for the last symbol of a token's own kind, and how often they are right.
+    """Draw the weights of symbols of a token's own kind, and how often the largest is right.
 
     Weights as in :eq:`eq-toeplitz-attention`: the bias falls with the distance to the past, and
     the features give a token's own kind a factor.
 
     Args:
-        factor: What the own kind weighs over the others.
+        factor: Weight of the own kind divided by that of the others.
 
     Returns:
         A figure of an example's weights, and of the accuracy against the factor.
@@ -481,8 +487,8 @@ def own_kind_votes(factor: float) -> Drawn:
                     for name, (x, y) in RECORDED.items()
                 ),
             ],
-            f"own kind × {factor:.3g}: right in {found['share']:.0%}",
-            x=axis("weight of the own kind over that of others", 0, 3, type="log",
+            f"own kind × {factor:.3g}: {found['share']:.0%} right",
+            x=axis("weight of the own kind / weight of others", 0, 3, type="log",
                    tickvals=[1, 10, 100, 1000], ticktext=["1", "10", "100", "1,000"]),
             y=axis("accuracy", 0.3, 1.03, dtick=0.2),
         ),
@@ -492,11 +498,15 @@ def own_kind_votes(factor: float) -> Drawn:
         barmode="stack",
         margin={"l": 54, "r": 14, "t": 34, "b": 100},
     )  # fmt: skip
-    told = ", ".join(f"{display(name)} {y:.2f} at {x:.3g}" for name, (x, y) in RECORDED.items())
+    points = " and ".join(
+        f"{display(name)} reached {y:.2f} with the factor {x:.3g}"
+        for name, (x, y) in RECORDED.items()
+    )
     return Drawn(
         fig,
-        f"Weights of {len(SEEN)} earlier symbols that fall with the distance, those of the asked "
-        f"token's own kind times {factor:.3g}. The last of that kind is A: all A get "
-        f"{a:.2f}, all B {b:.2f}. Below, how often the largest vote is right against the factor: "
-        f"{found['share']:.0%} here. The curve rises towards 1. Recorded: {told}.",
+        f"Above: the weights of {len(SEEN)} earlier symbols, which fall with the distance. The "
+        f"symbols of the token's own kind are weighted {factor:.3g} times as much as the others. "
+        f"The last symbol of this kind is A. All A together get {a:.2f} and all B get {b:.2f}. "
+        f"Below: the share of right predictions against this factor, a curve that rises towards "
+        f"1. It is {found['share']:.0%} here. In the recorded study {points}.",
     )
