@@ -152,8 +152,8 @@ def toeplitz_circulant(tokens: int, length: int, features: int) -> Drawn:
     )
     return Drawn(
         fig,
-        f"Above: a circulant matrix of size {size}. Its top left block is a Toeplitz matrix of size "
-        f"{tokens}, with a weight for each offset. The circulant matrix multiplies {tokens} "
+        f"Above: a circulant matrix of size {size}. Its top left block is a Toeplitz matrix of "
+        f"size {tokens}, with a weight for each offset. The circulant matrix multiplies {tokens} "
         f"numbers x and as many zeros, and the first {tokens} results are the product y. "
         "Below: number of operations against the number of tokens, both axes logarithmic. The "
         "curve of the matrix is steeper than that of the FFT, and the two cross. At "
@@ -210,8 +210,8 @@ def toeplitz_memory(features: int) -> Drawn:
     return Drawn(
         go.Figure(drawn, axes),
         f"Memory in MiB against the number of tokens, both axes logarithmic, with {features:.0f} "
-        f"features. The line of the matrices is twice as steep as that of algorithm 1. At {PATCHES} "
-        f"tokens the arrays of algorithm 1 take {here:,.0f} MiB and the matrices take {small:.1f} "
+        f"features. The line of the matrices is twice as steep as that of algorithm 1. At "
+        f"{PATCHES} tokens the arrays of algorithm 1 take {here:,.0f} MiB and the matrices take {small:.1f} "
         f"MiB, a ratio of {times:.0f}. The lines cross at {meet:,.0f} tokens.",
     )
 
@@ -273,9 +273,9 @@ def toeplitz_times(
     return Drawn(
         go.Figure(drawn, axes),
         f"Recorded time divided by that of the plain matrix, against the number of tokens, both "
-        f"axes logarithmic, for {run} with {features} features. At short lengths algorithm 1 and "
-        f"the FFT are far above 1, that is slower than the matrix, and the line of the FFT falls "
-        f"with the length. By the number of operations the FFT is faster from {counted:,} tokens "
+        f"axes logarithmic, for {run} with {features} features. At 512 tokens algorithm 1 and "
+        f"the FFT are far above 1, which means slower than the matrix, and from there on both "
+        f"lines fall. By the number of operations the FFT is faster from {counted:,} tokens "
         f"on, by the recorded times from {clock}. Fused softmax is {side} than the matrix at "
         f"{last:,} tokens, with a ratio of {soft:.2g}.",
     )
@@ -333,9 +333,9 @@ def power_bias(power: float) -> Drawn:
     )
     return Drawn(
         fig,
-        f"Left: the bias of power {power:g} against the offset, with a peak at 0 from which it falls "
-        f"to both sides. Right: the quadratic form for the coefficients 1, -2, 1 against the power. "
-        f"The curve falls, is 0 at the power 2 and negative beyond it. At the power {power:g} the "
+        f"Left: the bias of power {power:g} against the offset, with a peak at 0 from which it "
+        "falls to both sides. Right: the quadratic form for the coefficients 1, -2, 1 against the "
+        "power. The curve falls, is 0 at the power 2 and negative beyond it. At the power {power:g} the "
         f"form is {form:.2f}.",
     )
 
@@ -386,8 +386,8 @@ def offset_on_grid(offset: int) -> Drawn:
     return Drawn(
         go.Figure(drawn, axes),
         f"Steps on a grid of {SIDE} by {SIDE} patches, rows against columns. The offset "
-        f"{offset:.0f} in reading order belongs to {pick(found['count'], 'one step', 'two steps')}, "
-        f"drawn as arrows from the center. One leads {down:.0f} rows down and {right:.0f} columns "
+        f"{offset:.0f} in reading order belongs to "
+        f"{pick(found['count'], 'one step', 'two steps')}, drawn as lines from the origin. One leads {down:.0f} rows down and {right:.0f} columns "
         f"to the right{other}.",
     )
 
