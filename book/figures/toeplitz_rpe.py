@@ -211,8 +211,8 @@ def toeplitz_memory(features: int) -> Drawn:
         go.Figure(drawn, axes),
         f"Memory in MiB against the number of tokens, both axes logarithmic, with {features:.0f} "
         f"features. The line of the matrices is twice as steep as that of algorithm 1. At "
-        f"{PATCHES} tokens the arrays of algorithm 1 take {here:,.0f} MiB and the matrices take {small:.1f} "
-        f"MiB, a ratio of {times:.0f}. The lines cross at {meet:,.0f} tokens.",
+        f"{PATCHES} tokens the arrays of algorithm 1 take {here:,.0f} MiB and the matrices take "
+        f"{small:.1f} MiB, a ratio of {times:.0f}. The lines cross at {meet:,.0f} tokens.",
     )
 
 
@@ -335,8 +335,8 @@ def power_bias(power: float) -> Drawn:
         fig,
         f"Left: the bias of power {power:g} against the offset, with a peak at 0 from which it "
         "falls to both sides. Right: the quadratic form for the coefficients 1, -2, 1 against the "
-        "power. The curve falls, is 0 at the power 2 and negative beyond it. At the power {power:g} the "
-        f"form is {form:.2f}.",
+        f"power. The curve falls, is 0 at the power 2 and negative beyond it. At the power "
+        f"{power:g} the form is {form:.2f}.",
     )
 
 
@@ -387,7 +387,8 @@ def offset_on_grid(offset: int) -> Drawn:
         go.Figure(drawn, axes),
         f"Steps on a grid of {SIDE} by {SIDE} patches, rows against columns. The offset "
         f"{offset:.0f} in reading order belongs to "
-        f"{pick(found['count'], 'one step', 'two steps')}, drawn as lines from the origin. One leads {down:.0f} rows down and {right:.0f} columns "
+        f"{pick(found['count'], 'one step', 'two steps')}, drawn as lines from the "
+        f"origin. One leads {down:.0f} rows down and {right:.0f} columns "
         f"to the right{other}.",
     )
 
