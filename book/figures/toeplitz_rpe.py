@@ -273,7 +273,7 @@ def toeplitz_times(
     return Drawn(
         go.Figure(drawn, axes),
         f"Recorded time divided by that of the plain matrix, against the number of tokens, both "
-        f"axes logarithmic, for {run} with {features} features. At 512 tokens algorithm 1 and "
+        f"axes logarithmic ({run}, {features} features). At 512 tokens algorithm 1 and "
         f"the FFT are far above 1, which means slower than the matrix, and from there on both "
         f"lines fall. By the number of operations the FFT is faster from {counted:,} tokens "
         f"on, by the recorded times from {clock}. Fused softmax is {side} than the matrix at "
@@ -371,7 +371,9 @@ def offset_on_grid(offset: int) -> Drawn:
     found = _places(offset)
     (across, up), red = found["ends"], COLOURS["toeplitz"]
     down, right = found["one"]
-    other = pick(found["count"], "", "; the other leads one row further down and 14 columns back")
+    other = pick(
+        found["count"], "", "; the other leads one row further down and 14 columns further left"
+    )
     axes = layout(
         height=420,
         title_text=f"offset {offset:.0f}: {pick(found['count'], 'one step', 'two steps')}",
@@ -507,7 +509,7 @@ def own_kind_votes(factor: float) -> Drawn:
         fig,
         f"Above: the weights of {len(SEEN)} earlier symbols, which fall with the distance. The "
         f"symbols of the token's own kind are weighted {factor:.3g} times as much as the others. "
-        f"The last symbol of this kind is A. All A together get {a:.2f} and all B get {b:.2f}. "
+        f"The last symbol of this kind is A. All symbols A together get the weight {a:.2f}, and all B get {b:.2f}. "
         f"Below: the share of right predictions against this factor, a curve that rises towards "
         f"1. It is {found['share']:.0%} here. In the recorded study {points}.",
     )
