@@ -509,7 +509,8 @@ def own_kind_votes(factor: float) -> Drawn:
         fig,
         f"Above: the weights of {len(SEEN)} earlier symbols, which fall with the distance. The "
         f"symbols of the token's own kind are weighted {factor:.3g} times as much as the others. "
-        f"The last symbol of this kind is A. All symbols A together get the weight {a:.2f}, and all B get {b:.2f}. "
+        f"The last symbol of this kind is A. All symbols A together get the weight {a:.2f}, and "
+        f"all B get {b:.2f}. "
         f"Below: the share of right predictions against this factor, a curve that rises towards "
         f"1. It is {found['share']:.0%} here. In the recorded study {points}.",
     )
