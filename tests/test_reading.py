@@ -31,7 +31,6 @@ OPENING = (
     "It takes",
 )
 TO_COME = {
-    "09_string_at_inference",
     "12_circulant_favor",
     "14_toeplitz_rpe",
     "15_rotations_meet_linear_attention",

@@ -23,7 +23,6 @@ PAGES = [
     *sorted((ROOT / "book").glob("*.md")),
 ]
 TO_COME = {
-    "notebooks/09_string_at_inference",
     "notebooks/12_circulant_favor",
     "notebooks/14_toeplitz_rpe",
     "notebooks/15_rotations_meet_linear_attention",
