@@ -74,8 +74,8 @@ def asked_value(asked: str, deal: int) -> Drawn:
     return Drawn(
         fig,
         f"A row of tokens {' '.join(DEALS[deal])}, which are five keys, each followed by its "
-        f"value, and then the key {asked} as the question. Blue frames mark the first {asked} and the "
-        f"question. An orange frame marks the answer {tokens[place + 1]}, the value after the "
+        f"value, and then the key {asked} as the question. Blue frames mark the first {asked} and "
+        f"the question. An orange frame marks the answer {tokens[place + 1]}, the value after the "
         f"first {asked}.",
     )
 
