@@ -327,7 +327,7 @@ def recalled_runs(
     most, least = (
         f"{at(some)} runs ({', '.join(reversed(some[at(some)]))})"
         if len(some[at(some)]) < 4
-        else f"{at(some)} runs ({len(some[at(some)])} methods)"
+        else f"{at(some)} runs (several methods)"
         for at in (max, min)
     )
     return Drawn(

@@ -55,7 +55,7 @@ def copied_pieces(layer: str, step: str) -> Drawn:
             line(PERIODS, means, colour, name, dash=dash,
                  hover="%{x} bytes: %{y:.2f} bits per byte"),
         ]  # fmt: skip
-        ends[name] = means[-1]
+        ends[name.removeprefix("Linear attention (ELU+1), ")] = means[-1]
     axes = layout(
         height=480,
         margin={"l": 54, "r": 18, "t": 44, "b": 180},
