@@ -205,9 +205,9 @@ def amdahl_bars(share: float, factor: float) -> Drawn:
     return Drawn(
         fig,
         f"Above, two bars of time. At first the part takes {before:.2f} of a total time of 1. If "
-        f"it becomes {factor:g} times as fast, it takes {after:.3f}. Below, a curve of the speed-up "
-        f"of the whole against that of the part. Here the whole becomes {gain:.2f} times as fast, and "
-        f"the limit is {most:.2f}.",
+        f"it becomes {factor:g} times as fast, it takes {after:.3f}. Below, a curve of the "
+        f"speed-up of the whole against that of the part. Here the whole becomes {gain:.2f} times "
+        f"as fast, and the limit is {most:.2f}.",
     )
 
 
