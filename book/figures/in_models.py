@@ -115,7 +115,7 @@ def model_clocks(model: str, position: int) -> Drawn:
     return Drawn(
         go.Figure(traces, frame),
         f"Positions that each pair of {model} takes for a full turn, on a logarithmic axis, from "
-        f"{_plain(min(turns))} to {_plain(max(turns))}. At position {position:,.0f} "
+        f"{_plain(min(turns))} to {_plain(max(turns))}. At position {position:,.0f}, "
         f"{found['slow']:.0f} of {len(turns)} rotating pairs have not made a full turn. In "
         f"bfloat16 the angles of {found['loose']:.0f} pairs can be wrong there by over a tenth of "
         "a radian.",
@@ -308,6 +308,6 @@ def tiled_pair(alpha: float, beta: float) -> Drawn:
     return Drawn(
         fig,
         f"The plane of a pair whose two channels rotate by {alpha:g} and {beta:g} degrees, with "
-        f"the unit circle and its image. Depending on its direction, a vector becomes {short:.2f} to "
-        f"{long:.2f} times as long. The determinant is {found['det']:.2f}.",
+        f"the unit circle and its image. Depending on its direction, a vector becomes {short:.2f} "
+        f"to {long:.2f} times as long. The determinant is {found['det']:.2f}.",
     )
