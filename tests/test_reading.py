@@ -35,7 +35,6 @@ TO_COME = {
     "09_string_at_inference",
     "12_circulant_favor",
     "14_toeplitz_rpe",
-    "15_rotations_meet_linear_attention",
 }
 """Chapters that are not yet written in the plain form."""
 
