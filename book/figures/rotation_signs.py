@@ -147,12 +147,13 @@ def drifting_kernel(features: str, rows: int, length: float) -> Drawn:
     return Drawn(
         fig,
         f"Left, the product of the features of a query and a key of norm {length:g}, divided by "
-        f"its mean, against a rotation of both by up to 360 degrees. The features are {features}, "
-        f"{count}, and the drift is {percent:.1f}%. Right, the drift against the number of rows, "
+        f"its mean, against a rotation of both by up to 360 degrees. The feature map is "
+        f"“{features}”, {count}, and the drift is {percent:.1f}%. Right, the drift against the number of rows, "
+        f"with a dot at {rows:g}. "
         + (
-            f"with a dot at {rows:g}: it falls along a dashed line as one over the square root."
+            "It falls along a dashed line, as one divided by the square root of this number."
             if random
-            else "which is a level line, because this feature map has no random rows."
+            else "It is a level line, because this feature map has no random rows."
         ),
     )
 

@@ -136,6 +136,7 @@ def shifted_kernels(shift: float, features: str) -> Drawn:
         return Panel([cells], head, x=axis(dtick=4, **CELLS), y=rows, square=True)
 
     negative = facts[1].negative
+    kind, count = features.split(", ")
     fig = panels(
         [
             entries("before φ", facts[0].kernel),
@@ -151,9 +152,9 @@ def shifted_kernels(shift: float, features: str) -> Drawn:
     return Drawn(
         fig,
         "Four heat maps of 12 queries by 12 keys: above two kernels, below their changes when all "
-        f"positions are shifted by {shift:g}. The features are {features}. With the rotation "
+        f"positions are shifted by {shift:g}. There are {count} {kind} features. With the rotation "
         f"before φ (left) no entry is negative, and the relative change is {facts[0].size}. With "
-        f"the rotation after φ (right) {negative:.0%} of the entries are negative, none changes.",
+        f"the rotation after φ (right) no entry changes, but {negative:.0%} of them are negative.",
     )
 
 
@@ -306,7 +307,7 @@ def shifted_accuracy(
         "Accuracy of retrieving the symbol three tokens back against a shift of all positions from "
         f"0 to {shifts[-1]:,}: seven lines, for {features} with {frequencies} frequencies. "
         + " ".join(
-            f"{way} {'stays at' if abs(last - first) < 0.005 else 'goes from'} {first:.2f}"
+            f"“{way}” {'stays at' if abs(last - first) < 0.005 else 'goes from'} {first:.2f}"
             + ("." if abs(last - first) < 0.005 else f" to {last:.2f}.")
             for way, (first, last) in at_ends.items()
         ),
