@@ -148,8 +148,8 @@ def drifting_kernel(features: str, rows: int, length: float) -> Drawn:
         fig,
         f"Left, the product of the features of a query and a key of norm {length:g}, divided by "
         f"its mean, against a rotation of both by up to 360 degrees. The feature map is "
-        f"“{features}”, {count}, and the drift is {percent:.1f}%. Right, the drift against the number of rows, "
-        f"with a dot at {rows:g}. "
+        f"“{features}”, {count}, and the drift is {percent:.1f}%. Right, the drift against the "
+        f"number of rows, with a dot at {rows:g}. "
         + (
             "It falls along a dashed line, as one divided by the square root of this number."
             if random
