@@ -33,7 +33,6 @@ OPENING = (
 TO_COME = {
     "12_circulant_favor",
     "14_toeplitz_rpe",
-    "15_rotations_meet_linear_attention",
 }
 """Chapters that are not yet written in the plain form."""
 

@@ -25,7 +25,6 @@ PAGES = [
 TO_COME = {
     "notebooks/12_circulant_favor",
     "notebooks/14_toeplitz_rpe",
-    "notebooks/15_rotations_meet_linear_attention",
 }
 """Pages that are not yet written in the standard terms."""
 
