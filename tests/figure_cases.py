@@ -114,7 +114,7 @@ CASES: dict[str, dict[str, list[Any]]] = {
         "weights": ["bfloat16", "int8"], "outlier": [30, 1, 100, 4.5],
     },
     "folds.mirrored_basis": {
-        "between": ["ReLU, then turn", "turn, then ReLU", "RMS norm", "RMS norm, scales",
+        "between": ["ReLU, then rotate", "rotate, then ReLU", "RMS norm", "RMS norm, scales",
                     "layer norm", "nothing"],
         "mirror": [20, 0, 45],
     },

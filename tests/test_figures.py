@@ -181,8 +181,8 @@ BAD = {
     ],
     "rotations_meet_linear_attention.rolled_features": [
         ((0, "7"), r"cycles must be one of .*, got '7'"),
-        ((61, "12"), "offset must be a whole number from 0 to 60, got 61"),
-        ((0.5, "12"), "offset must be a whole number from 0 to 60, got 0.5"),
+        ((61, "12"), "offset must be an integer from 0 to 60, got 61"),
+        ((0.5, "12"), "offset must be an integer from 0 to 60, got 0.5"),
     ],
 }
 

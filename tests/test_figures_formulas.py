@@ -194,14 +194,14 @@ def test_a_mirror_passes_what_commutes_with_it() -> None:
         "RMS norm": {0, 20, 45},
         "RMS norm, scales": {0},
         "layer norm": {45},
-        "ReLU, then turn": {45},
-        "turn, then ReLU": {0, 20, 45},
+        "ReLU, then rotate": {45},
+        "rotate, then ReLU": {0, 20, 45},
     }
     for at, (fig, _) in states("folds.mirrored_basis"):
         folded, dropped = fig.data[1].y[0], fig.data[3].y[0]
         assert (folded == 0) == (at["mirror"] in passes[at["between"]])
-        assert (dropped == 0) == (at["between"] != "turn, then ReLU" or at["mirror"] == 45)
-        if at["between"] != "ReLU, then turn":
+        assert (dropped == 0) == (at["between"] != "rotate, then ReLU" or at["mirror"] == 45)
+        if at["between"] != "ReLU, then rotate":
             continue
         # the same from the package, whose encoder drops the outer P itself
         angle, P = math.radians(2 * at["mirror"]), torch.eye(4).double()

@@ -31,9 +31,7 @@ OPENING = (
     "It takes",
 )
 TO_COME = {
-    "09_string_at_inference",
     "12_circulant_favor",
-    "15_rotations_meet_linear_attention",
 }
 """Chapters that are not yet written in the plain form."""
 

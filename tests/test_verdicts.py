@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable, Mapping
 from operator import itemgetter
 from pathlib import Path
 from statistics import median
@@ -64,23 +65,60 @@ def test_the_pictures_of_digits_say_in_words_what_the_record_holds() -> None:
     cells = json.loads(path.read_text(encoding="utf8"))["cells"]
     shown = (cell["metadata"].get("mystnb", {}).get("image", {}) for cell in cells)
     words = "\n".join(image.get("alt", "") for image in shown)
-    pairs = [("digits", score("counted"), score("interpolated"))]
-    pairs += [("volumes", score("test"), score("moved"))]
-    for what, *values in pairs:
-        one, two = (measured("vision", value) for value in values)
-        for name in vision.ENCODERS:
-            first, second = (mean(found[f"{what} {name}"]) for found in (one, two))
-            assert f"{name} {first:.2f} and {second:.2f}" in words
-    ends = (measured("resolution", itemgetter(at)) for at in ("small", "large alone"))
-    small, alone = ({cell: mean(row) for cell, row in runs.items()} for runs in ends)
-    for unit in ("picture", "counted"):
-        for cell in small:
-            on = [
-                measures.resolution().get(f"{cell}, {when}, {unit}") for when in ("at once", "then")
-            ]
-            if all(on):
-                told = ", ".join(f"{x:.2f}" for x in (small[cell], *map(mean, on), alone[cell]))
-                assert f"{cell} {told}" in words
+    same, counted, fine, corner, opposite = (
+        {name: mean(measured("vision", score(at))[f"{what} {name}"]) for name in vision.ENCODERS}
+        for what, at in (
+            *(("digits", at) for at in ("test", "counted", "interpolated")),
+            *(("volumes", at) for at in ("test", "moved")),
+        )
+    )
+    encoded, rotary = vision.ENCODERS[1:], vision.ENCODERS[3:]
+    low, high = _range(same, encoded)
+    assert f"without an encoding is at {same['none']:.2f}. All others are between {low}" in words
+    assert f"and {high}; the sinusoidal embedding is highest" in words
+    assert max(same, key=same.__getitem__) == "sinusoidal"
+    assert all(abs(found - 0.12) < 0.05 for found in counted.values())
+    assert f"without an encoding stays at {fine['none']:.2f}" in words
+    assert "rise to between {} and {}. The learned".format(*_range(fine, encoded)) in words
+    assert max(fine, key=fine.__getitem__) == "learned"
+    assert f"the learned embedding is at {corner['learned']:.2f} and no encoding is near" in words
+    assert min(corner[name] for name in encoded if name != "learned") > 0.99
+    assert opposite["sinusoidal"] < 0.05
+    assert "are between {} and {}, with seeds".format(*_range(opposite, rotary)) in words
+    assert max(opposite, key=opposite.__getitem__) == "circulant"
+
+
+def _range(found: Mapping[str, float], names: Iterable[str]) -> tuple[str, str]:
+    """Return the least and the largest of some, as a text has them."""
+    some = [found[name] for name in names]
+    return f"{min(some):.2f}", f"{max(some):.2f}"
+
+
+def test_the_picture_of_two_sizes_says_in_words_what_the_record_holds() -> None:
+    path = Path(__file__).resolve().parents[1] / "notebooks" / "20_vision_transformer.ipynb"
+    cells = json.loads(path.read_text(encoding="utf8"))["cells"]
+    (words,) = (
+        cell["metadata"]["mystnb"]["image"]["alt"]
+        for cell in cells
+        if "stages = torch.tensor" in "".join(cell["source"])
+    )
+    found = {cell: mean(row) for cell, row in measures.resolution().items()}
+    ends = measured("resolution", itemgetter("small"))
+    small = {cell: mean(row) for cell, row in ends.items()}
+    turned = ("axial RoPE", "RoPE-Mixed", "Circulant-STRING")
+    placed = ("learned table", "sinusoidal", *turned)
+    assert min(small[cell] for cell in placed) > 0.8
+    assert {f"{found[f'{cell}, at once, picture']:.1f}" for cell in turned} == {"0.8"}
+    for cell, name in (("sinusoidal", "sinusoidal"), ("learned table", "learned")):
+        assert f"{name} embedding falls to {found[f'{cell}, at once, picture']:.2f}" in words
+    assert all(0.855 < found[f"{cell}, then, picture"] < 0.885 for cell in placed)
+    assert f"ends at {found['no position, then, picture']:.2f}" in words
+    at_once = [found[f"{cell}, at once, counted"] for cell in small if cell != "learned table"]
+    assert f"fall to between {min(at_once):.2f} and {max(at_once):.2f}" in words
+    then = {cell: found[f"{cell}, then, counted"] for cell in ("sinusoidal", *turned)}
+    assert f"Circulant-STRING is highest at {then['Circulant-STRING']:.2f}" in words
+    assert f"the sinusoidal embedding is at {then['sinusoidal']:.2f}" in words
+    assert min(then[cell] for cell in turned) > 0.7
 
 
 def test_a_third_generator_of_zero_keeps_what_a_flat_model_knows() -> None:

@@ -23,9 +23,7 @@ PAGES = [
     *sorted((ROOT / "book").glob("*.md")),
 ]
 TO_COME = {
-    "notebooks/09_string_at_inference",
     "notebooks/12_circulant_favor",
-    "notebooks/15_rotations_meet_linear_attention",
 }
 """Pages that are not yet written in the standard terms."""
 

@@ -73,9 +73,10 @@ def asked_value(asked: str, deal: int) -> Drawn:
     )
     return Drawn(
         fig,
-        f"The tokens {' '.join(DEALS[deal])}, five keys each followed by its value, and then the "
-        f"key {asked} as the question. The first occurrence of {asked} and the question are framed "
-        f"in blue, and the value {tokens[place + 1]} after it, the answer, in orange.",
+        f"A row of tokens {' '.join(DEALS[deal])}, which are five keys, each followed by its "
+        f"value, and then the key {asked} as the question. Blue frames mark the first {asked} and "
+        f"the question. An orange frame marks the answer {tokens[place + 1]}, the value after the "
+        f"first {asked}.",
     )
 
 
@@ -148,14 +149,14 @@ def recalled_value(share: float, sharpness: float) -> Drawn:
         barmode="overlay",
         margin={"l": 40, "r": 14, "t": 34, "b": 44},
     )
-    votes_told = ", ".join(f"{v:.2f} is on {name}" for v, name in zip(votes, VALUES, strict=True))
     answers = [f"{v}, which is right" if v == RIGHT else f"{v} instead of {RIGHT}" for v in VALUES]
     return Drawn(
         fig,
-        f"Attention weights among the tokens {' '.join(TOKENS)}, the last of which asks for the "
-        f"value of C. The share of the key before is {share:g}, the score of a match "
-        f"{sharpness:g}. Of the question's weight on values, {votes_told}. The answer is "
-        f"{pick(found['best'], *answers)}.",
+        f"Above, a heat map of the attention weights among the tokens {' '.join(TOKENS)}, the last "
+        f"of which asks for the value of C. Each key contains a share of {share:g} of the previous "
+        f"key, and a match has the score {sharpness:g}. Below, four bars for the values: the right "
+        f"value {RIGHT} gets {votes[VALUES.index(RIGHT)]:.2f} of the question's weight on values. "
+        f"The answer is {pick(found['best'], *answers)}.",
     )
 
 
@@ -214,10 +215,10 @@ def match_threshold(pairs: int, score: float) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"Softmax weights against the score of the match, for {pairs:.0f} pairs of which all but "
-        f"the asked one share a wrong value. At the score {score:.2f} the right value has the "
-        f"weight {matched:.2f} and the wrong one {others:.2f}, which is {said}. The curves cross "
-        f"at {found['needed']:.2f}.",
+        f"Two curves of softmax weight against the score of the match, for {pairs:.0f} pairs. The "
+        f"curve of the right value rises, and that of the wrong value, which all other pairs "
+        f"share, falls. They cross at the score {found['needed']:.2f}. At the score {score:.2f} "
+        f"the right value has the weight {matched:.2f}, which is {said}.",
     )
 
 
@@ -272,9 +273,10 @@ def match_estimates(pairs: int, features: int) -> Drawn:
     )  # fmt: skip
     return Drawn(
         go.Figure(traces, axes),
-        f"Relative error of the estimate of a match against the number of features, on two "
-        f"logarithmic axes, for {pairs:.0f} pairs. With {features:,.0f} features the error is "
-        f"{here:,.1f} times the true value, and with {needed:,.0f} features it equals it.",
+        f"Relative error of the estimate of a match, a straight line that falls with the number of "
+        f"features, on two logarithmic axes, for {pairs:.0f} pairs. With {features:,.0f} features "
+        f"the error is {here:,.1f} times the true value. With {needed:,.0f} features the error is "
+        f"as large as the true value.",
     )
 
 
@@ -321,9 +323,16 @@ def recalled_runs(
         margin={"l": 190, "r": 14, "t": 30, "b": 48},
         bargap=0.35,
     )
-    told = ", ".join(f"{said(name)} {count}" for name, (count, _, _) in reversed(found.items()))
+    some = {count: [said(n) for n, row in found.items() if row[0] == count] for count in counts}
+    most, least = (
+        f"{at(some)} runs ({', '.join(reversed(some[at(some)]))})"
+        if len(some[at(some)]) < 4
+        else f"{at(some)} runs (several methods)"
+        for at in (max, min)
+    )
     return Drawn(
         fig,
-        f"Number of runs, of 30, that retrieve more than 90% of the values of eight pairs, with "
-        f"{norms} norms and the learning rate {rate}: {told}.",
+        f"One bar per method for the number of runs, of 30, that retrieve more than 90% of the "
+        f"values of eight pairs, with {norms} norms and the learning rate {rate}. The longest bar "
+        f"is {most} and the shortest {least}.",
     )

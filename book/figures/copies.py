@@ -39,7 +39,7 @@ def copied_pieces(layer: str, step: str) -> Drawn:
         A figure with a line for each kind of attention, and a dot for each seed.
     """
     found = copied(STEPS.index(step) + 1)
-    traces, told = [], []
+    traces, ends = [], {}
     for kind in KINDS:
         cell = LAYERS[layer].format(kind)
         if cell not in METHODS:  # softmax beside softmax
@@ -55,16 +55,19 @@ def copied_pieces(layer: str, step: str) -> Drawn:
             line(PERIODS, means, colour, name, dash=dash,
                  hover="%{x} bytes: %{y:.2f} bits per byte"),
         ]  # fmt: skip
-        told.append(f"{name} {means[0]:.2f} and {means[-1]:.2f}")
+        ends[name.removeprefix("Linear attention (ELU+1), ")] = means[-1]
     axes = layout(
         height=480,
         margin={"l": 54, "r": 18, "t": 44, "b": 180},
         title_text=f"{layer}, after {step} steps",
-        xaxis=axis("bytes of the piece", 1.15, 2.16, type="log", tickvals=list(PERIODS)),
+        xaxis=axis("length of the piece, bytes", 1.15, 2.16, type="log", tickvals=list(PERIODS)),
         yaxis=axis("bits per byte, second copy", 0, 3.4),
     )
+    least, most = (end(ends, key=ends.__getitem__) for end in (min, max))
     return Drawn(
         go.Figure(traces, axes),
-        f"Bits per byte of the second copy against the length of the piece: layers with {layer}, "
-        f"after {step} training steps. At 16 and 128 bytes: {'; '.join(told)}.",
+        f"Bits per byte of the second copy against the length of the piece, one curve for each of "
+        f"{len(ends)} kinds of layers with {layer}, after {step} training steps. At 128 bytes the "
+        f"lowest curve is {least} at {ends[least]:.2f}, and the highest is {most} at "
+        f"{ends[most]:.2f}.",
     )

@@ -81,10 +81,11 @@ def roofline(tokens: int, channels: int, products: float, moved: float) -> Drawn
     )  # fmt: skip
     return Drawn(
         go.Figure(traces, axes),
-        f"Multiplications per second against multiplications per byte, both axes logarithmic. "
-        f"The bound rises along a slope, where memory limits, to a roof at {top:.3g} billion. With "
-        f"{tokens:,.0f} tokens and {channels:.0f} channels the intensities are: {said} per byte. "
-        f"Softmax is limited by {limits[0]}, the state by {limits[1]}.",
+        f"Multiplications per second against multiplications per byte, on logarithmic axes. The "
+        f"bound rises along a slope, where memory limits the speed, to a flat roof at {top:.3g} "
+        f"billion. Dots mark {tokens:,.0f} tokens and {channels:.0f} channels, with these "
+        f"intensities: {said} per byte. Softmax is limited by {limits[0]}, and the state by "
+        f"{limits[1]}.",
     )
 
 
@@ -138,10 +139,10 @@ def kept_numbers(tokens: int, features: int) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"Memory that a model of 12 layers of 12 heads keeps, against the tokens so far, both "
-        f"axes logarithmic. The cache grows with the text and takes {cache:,.1f} MiB after "
-        f"{tokens:,.0f} tokens; states of {features:.0f} features stay at {state:,.1f} MiB. The "
-        f"two are equal at {equal:,.0f} tokens.",
+        f"Memory that a model of 12 layers of 12 heads keeps, against the tokens so far, on "
+        f"logarithmic axes. The curve of the cache rises and is at {cache:,.1f} MiB after "
+        f"{tokens:,.0f} tokens. The line of the states, with {features:.0f} features, is flat at "
+        f"{state:,.1f} MiB. They cross at {equal:,.0f} tokens.",
     )
 
 
@@ -203,9 +204,10 @@ def amdahl_bars(share: float, factor: float) -> Drawn:
     )
     return Drawn(
         fig,
-        f"Two bars of time. Before, the part takes {before:.2f} of a total of 1; made {factor:g} "
-        f"times as fast it takes {after:.3f}. Below, the speed-up of the whole against that of the "
-        f"part: it is {gain:.2f}, and its limit is {most:.2f}.",
+        f"Above, two bars of time. At first the part takes {before:.2f} of a total time of 1. If "
+        f"it becomes {factor:g} times as fast, it takes {after:.3f}. Below, a curve of the "
+        f"speed-up of the whole against that of the part. Here the whole becomes {gain:.2f} times "
+        f"as fast, and the limit is {most:.2f}.",
     )
 
 
@@ -258,7 +260,7 @@ def other_machine(ridge: float, channels: int, numbers: str) -> Drawn:
     return Drawn(
         go.Figure(traces, axes),
         f"Largest share of a machine's multiplications that attention can use, against the tokens, "
-        f"in {numbers}, on a machine that does {ridge:g} multiplications per byte moved. Softmax "
-        f"can use all from {whole:,.0f} tokens on; a state of {channels:.0f} channels can use "
-        f"{state:.0%} at any length.",
+        f"in {numbers}, on a machine that does {ridge:g} multiplications per byte moved. The curve "
+        f"of softmax rises and reaches 100% at {whole:,.0f} tokens. The line of a state of "
+        f"{channels:.0f} channels is flat at {state:.0%}.",
     )

@@ -1,4 +1,4 @@
-"""What a fold costs in digits, and what may stand beside it: norms, scales and feature maps."""
+"""The rounding error of folded weights, and what folding allows: norms and feature maps."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from stringlib import STRING
 __all__ = ["ERRORS", "ORDERS", "PLACES", "mirrored_basis", "outlier_errors"]
 
 ORDERS = {
-    "rounded": PALETTE["grey"],
-    "folded, rounded": COLOURS["circulant"],
-    "rounded, folded, rounded": PALETTE["magenta"],
+    "rounded, not folded": PALETTE["grey"],
+    "folded, then rounded": COLOURS["circulant"],
+    "rounded, folded, rounded again": PALETTE["magenta"],
 }
 """What is done to the weights → its colour."""
 
@@ -71,20 +71,19 @@ def outlier_errors(weights: str, outlier: float) -> Drawn:
     axes = layout(
         height=380,
         margin={"l": 54, "r": 14, "t": 44, "b": 106},
-        title_text=f"folded first {first:.2f} times the error, last {twice:.2f} times",
-        xaxis=axis("weights of the outlier, times the others", -0.06, 2.06, type="log",
+        title_text=f"Error: × {first:.2f} if folded first, × {twice:.2f} if folded last",
+        xaxis=axis("weights of the outlier relative to the others", -0.06, 2.06, type="log",
                    tickvals=[1, 3, 10, 30, 100]),
         yaxis=axis("rms error, thousandths of |q||k|", type="log",
                    tickvals=[0.3, 1, 3, 10, 30]),
     )  # fmt: skip
-    told = "; ".join(f"{name} {value:.2f}" for name, value in zip(ORDERS, found["here"],
-                                                                  strict=True))  # fmt: skip
     return Drawn(
         go.Figure(traces, axes),
-        f"Errors of scores with weights in {weights}, in thousandths, against the size of an "
-        f"outlier, both logarithmic. Where it is {outlier:.3g} times as large: {told}. Folded "
-        f"before rounding, that is {first:.2f} times the error without a fold, after it "
-        f"{twice:.2f} times.",
+        f"Three rising curves: root mean square error of scores with weights in {weights}, against "
+        "the size of an outlier, both on logarithmic axes. The dots are at an outlier "
+        f"{outlier:.3g} times as large as the other weights. There the weights that are folded "
+        f"and then rounded have {first:.2f} times the error of weights that are not folded; "
+        f"weights rounded before and after folding have {twice:.2f} times that error.",
     )
 
 
@@ -98,8 +97,8 @@ PLACES: dict[str, tuple[str, Callable[[Tensor], Tensor]]] = {
     "RMS norm": ("before", _rms),
     "RMS norm, scales": ("before", lambda z: torch.tensor(SCALES, dtype=z.dtype) * _rms(z)),
     "layer norm": ("before", lambda z: _rms(z - z.mean(-1, keepdim=True))),
-    "ReLU, then turn": ("before", torch.relu),
-    "turn, then ReLU": ("after", torch.relu),
+    "ReLU, then rotate": ("before", torch.relu),
+    "rotate, then ReLU": ("after", torch.relu),
 }
 """What stands between → whether before the encoder or after it, and the map."""
 
@@ -167,14 +166,15 @@ def mirrored_basis(between: str, mirror: float) -> Drawn:
     traces[2].line.update(dash="dash")
     axes = layout(
         height=360,
-        title_text=f"folded, off by {found[0]:.2f}; dropped, by {found[1]:.2f}",
+        title_text=f"Error: {found[0]:.2f} folded, {found[1]:.2f} dropped",
         xaxis=axis("what P does to the two channels", -6, 96, tickvals=[0, 45, 90],
-                   ticktext=["a sign", "a swap", "a sign"]),
-        yaxis=axis("rms error over rms score", -0.05, 1.3, dtick=0.5),
+                   ticktext=["changes a sign", "swaps", "changes a sign"]),
+        yaxis=axis("rms error, relative to the scores", -0.05, 1.3, dtick=0.5),
     )  # fmt: skip
     return Drawn(
         go.Figure(traces, axes),
-        "Rms errors of scores, over their own, against the mirror that P is in two of four "
-        f"channels; beside the encoder stands {between}. At {mirror:g} degrees the inner P folded "
-        f"is off by {found[0]:.2f}, the outer P dropped by {found[1]:.2f}.",
+        "Two curves: relative root mean square error of the scores, against the angle of the "
+        f"mirror in which P reflects two of four channels. Beside the encoder: {between}. At "
+        f"{mirror:g} degrees the error is {found[0]:.2f} if the inner P is folded, and "
+        f"{found[1]:.2f} if the outer P is dropped.",
     )

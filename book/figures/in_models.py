@@ -114,10 +114,11 @@ def model_clocks(model: str, position: int) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, frame),
-        f"{model}: positions that each pair takes for a full turn, from {_plain(min(turns))} to "
-        f"{_plain(max(turns))}. {found['slow']:.0f} of {len(turns)} rotating pairs have not made a "
-        f"full turn at position {position:,.0f}. In bfloat16 the angles of {found['loose']:.0f} "
-        "pairs there can be wrong by over a tenth of a radian.",
+        f"Positions that each pair of {model} takes for a full turn, on a logarithmic axis, from "
+        f"{_plain(min(turns))} to {_plain(max(turns))}. At position {position:,.0f}, "
+        f"{found['slow']:.0f} of {len(turns)} rotating pairs have not made a full turn. In "
+        f"bfloat16 the angles of {found['loose']:.0f} pairs can be wrong there by over a tenth of "
+        "a radian.",
     )
 
 
@@ -192,8 +193,9 @@ def bfloat_angles(position: int) -> Drawn:
     return Drawn(
         panels(angles, height=400, margin={"l": 60, "r": 12, "t": 48, "b": 92}),
         f"Errors of the angles of Llama 3's 64 pairs at position {position:,.0f}, in radians on a "
-        "logarithmic axis, with the bound, a line that falls with the frequency. Number of pairs "
-        f"with an error over 0.1, by what is rounded to bfloat16: {said}.",
+        "logarithmic axis. The bound is a line that falls with the frequency, and the curves for a "
+        "rounded position, frequency or product are at or below it. The numbers of pairs with an "
+        f"error over 0.1 are: {said}.",
     )
 
 
@@ -249,9 +251,10 @@ def mirrored_loss(share: float) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, frame),
-        f"Loss against the coefficient c, from -1 to 1. The loss of the original examples falls "
-        f"with c, and that of mirrored examples, the mirror image, rises. With {share:.0%} "
-        f"mirrored, the mixed loss has the slope {found['slope']:.2f} at c = 0.",
+        f"Three curves of the loss against the coefficient c, from -1 to 1. The loss of the "
+        f"original examples falls with c, and that of the mirrored examples rises, as its mirror "
+        f"image. If {share:.0%} of the examples are mirrored, the curve of the mixture has the "
+        f"slope {found['slope']:.2f} at c = 0.",
     )
 
 
@@ -304,7 +307,7 @@ def tiled_pair(alpha: float, beta: float) -> Drawn:
     )
     return Drawn(
         fig,
-        f"The plane of a pair whose channels take the angles {alpha:g} and {beta:g} degrees. The "
-        f"unit circle becomes an ellipse: a vector becomes {short:.2f} to {long:.2f} times as "
-        f"long, depending on its direction, and the determinant is {found['det']:.2f}.",
+        f"The plane of a pair whose two channels rotate by {alpha:g} and {beta:g} degrees, with "
+        f"the unit circle and its image. Depending on its direction, a vector becomes {short:.2f} "
+        f"to {long:.2f} times as long. The determinant is {found['det']:.2f}.",
     )

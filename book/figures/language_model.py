@@ -102,9 +102,10 @@ def nearest_tokens(length: int, half_life: int) -> Drawn:
     shares = {name: found[name][-1] for name in names}
     return Drawn(
         fig,
-        f"Share of the position weight on the k nearest of {length:g} tokens, against k. The "
-        f"nearest {NEAR} get {shares['uniform']:.1%} without a weight, {shares['cosine']:.1%} "
-        f"with the cosine weight, and {shares['gla']:.1%} with a decay of half-life {half_life:g}.",
+        f"Three curves of the share of the position weight on the k nearest of {length:g} tokens, "
+        f"against k. The curve of the decay, with half-life {half_life:g}, is highest. There the "
+        f"nearest {NEAR} tokens get {shares['gla']:.1%} of the weight. They get "
+        f"{shares['cosine']:.1%} with the cosine weight and {shares['uniform']:.1%} without one.",
     )
 
 
@@ -148,9 +149,9 @@ def unit_strictness(unit: float) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"Difference in perplexity in per cent against the difference in bits per byte, for units "
-        f"of {unit:g} bytes and of one byte. For units of {unit:g} bytes, 5% of perplexity is "
-        f"{five:.3f} bits per byte, and 10% is {ten:.3f}.",
+        f"Two rising curves of the difference in perplexity, in per cent, against the difference "
+        f"in bits per byte: one for units of one byte and one for units of {unit:g} bytes. For the "
+        f"latter, 5% of perplexity is {five:.3f} bits per byte and 10% is {ten:.3f}.",
     )
 
 
@@ -270,14 +271,15 @@ def within_percent(percent: float, unit: float) -> Drawn:
         yaxis=axis(low=len(names) - 0.4, high=-1.6, tickvals=[*rows], showgrid=False,
                    zeroline=False, ticktext=[wrapped(name, 25) for name in names]),
     )  # fmt: skip
-    told = "; ".join(f"{name} {sum(v) / len(v):.2f}" for name, v in zip(names, bits, strict=True))
+    means = {name: sum(v) / len(v) for name, v in zip(names, bits, strict=True)}
+    least, most = (end(means, key=means.__getitem__) for end in (min, max))
     return Drawn(
         go.Figure(traces, axes),
-        f"Bits per byte of {len(names)} models, one row each: five seeds and the 95% interval of "
-        f"the mean. Means: {told}. Tables that count after one, two and three bytes have "
-        f"{', '.join(f'{x:.2f}' for x in FLOORS)}. In units of {unit:g} bytes, {percent:g}% of "
-        f"perplexity is {found['more']:.3f} bits per byte. {found['count']:.0f} of "
-        f"{len(names) - 1} models are within this distance of {said(BASE)} or below it.",
+        f"Bits per byte of {len(names)} models, one row each, with five seeds and the 95% interval "
+        f"of the mean. The lowest mean is {means[least]:.2f} ({least}), the highest "
+        f"{means[most]:.2f} ({most}). A red line is {percent:g}% of perplexity, or "
+        f"{found['more']:.3f} bits per byte, above {said(BASE)}. {found['count']:.0f} of the "
+        f"{len(names) - 1} other models are to the left of this line.",
     )
 
 
@@ -321,9 +323,9 @@ def leads_in_units(unit: float) -> Drawn:
     first, *_, last = sorted(bits, key=lambda name: bits[name])
     return Drawn(
         go.Figure(rows, axes),
-        f"Difference in perplexity from {said(BASE)} after 4,000 steps, in units of {unit:g} "
-        f"bytes, one bar for each of {len(bits)} models: from {least:+.1f}% ({first}) to "
-        f"{most:+.1f}% ({last}).",
+        f"One bar for each of {len(bits)} models: its difference in perplexity from {said(BASE)} "
+        f"after 4,000 steps, for units of {unit:g} bytes. {first} is lowest with {least:+.1f}%, "
+        f"and {last} is highest with {most:+.1f}%.",
     )
 
 
@@ -373,9 +375,9 @@ def lead_by_step(step: int) -> Drawn:
         xaxis=axis("training step", 0, LOGGED[-1]),
         yaxis=axis("bits per byte below softmax + RoPE", -1.5, 0.7),
     )
-    told = ", ".join(f"{name} {x:+.2f}" for name, x in zip(names, found["now"], strict=True))
     return Drawn(
         go.Figure(traces, axes),
-        f"Bits per byte below {said(BASE)} on training batches, against the step; a model above 0 "
-        f"is better. At step {step:,g}: {told}; from {last:+.2f} to {first:+.2f}.",
+        f"Bits per byte below {said(BASE)} on training batches, against the step, one curve for "
+        f"each of {len(names)} models. A curve above 0 means fewer bits. At step {step:,g} the "
+        f"highest curve is at {first:+.2f} and the lowest at {last:+.2f}.",
     )

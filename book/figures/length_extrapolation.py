@@ -176,14 +176,13 @@ def beyond_training(method: str, scale: float) -> Drawn:
     )
     near, last = found["near"]
     low, high = found["far"]
-    wish = _preference(torch.tensor(TRAINED - 1)).item()
     return Drawn(
         fig,
-        f"Score against distance on a logarithmic axis, trained distances to {TRAINED - 1} shaded. "
-        f"{name}: {near:.1f} at distance {NEAR[0]}, {last:.1f} at "
-        f"{TRAINED - 1}. At larger distances it is between {low:.1f} and {high:.1f}. The "
-        f"preference that was fitted is -0.7 and {wish:.1f} at these two distances and keeps "
-        f"falling. Below, the angles: {found['meet']:.0f} of {PAIRS} pairs meet new ones.",
+        f"Above, the score against the distance on a logarithmic axis, {name}; distances of "
+        f"training, up to {TRAINED - 1}, are shaded. The score is {near:.1f} at distance {NEAR[0]} "
+        f"and {last:.1f} at {TRAINED - 1}. At larger distances it is between {low:.1f} and "
+        f"{high:.1f}, while the dotted preference keeps falling. Below, one bar per pair for the "
+        f"angles: {found['meet']:.0f} of {PAIRS} pairs meet new ones.",
     )
 
 
@@ -229,9 +228,10 @@ def stale_cache(scale: float) -> Drawn:
     ]
     return Drawn(
         go.Figure(curves, axes),
-        f"Score of a query, rotated for s = {scale:g}, and a key {APART} tokens before it, against "
-        f"the position of the key. If the key is rotated again, the score is {anew[0]:.1f} "
-        f"everywhere; with a key from the cache it is between {low:.1f} and {high:.1f}.",
+        f"Score of a query and a key {APART} tokens before it, against the position of the key; "
+        f"the query is rotated for s = {scale:g}. If the key is rotated again, the score is a flat "
+        f"line at {anew[0]:.1f}. With a key from the cache the score varies between {low:.1f} and "
+        f"{high:.1f}.",
     )
 
 
@@ -295,11 +295,11 @@ def heard_window(tokens: int, r1: float, inverse: float) -> Drawn:
     )  # fmt: skip
     return Drawn(
         go.Figure(traces, axes),
-        f"Effective window of a head against the tokens of the text, both logarithmic, trained "
-        f"lengths to {TRAINED} shaded. Among {tokens:,.0f} tokens the window is "
-        f"{found['here'][0]:.1f} with KERPLE's logarithm at r₁ = {r1:g}, and "
-        f"{found['here'][1]:.1f} with ALiBi at the slope 1/{inverse:g}. "
-        f"Share of the weight beyond {TRAINED}: {told}.",
+        f"Two curves of the effective window of a head against the tokens of the text, on "
+        f"logarithmic axes; lengths of training, up to {TRAINED}, are shaded. KERPLE's logarithm "
+        f"has r₁ = {r1:g}, and its window for {tokens:,.0f} tokens is {found['here'][0]:.1f}. "
+        f"ALiBi has the slope 1/{inverse:g}, and its window is {found['here'][1]:.1f}. The "
+        f"shares of the weight beyond {TRAINED} tokens are: {told}.",
     )
 
 
@@ -352,11 +352,11 @@ def read_on(method: str, *, recorded: Seeds) -> Drawn:
                    tickvals=LENGTHS, ticktext=[f"{n:,}" for n in LENGTHS]),
         yaxis=axis("bits per byte", 2, 5.8, dtick=1),
     )  # fmt: skip
-    told = ", ".join(f"{v:.2f}" for v in values)
     return Drawn(
         go.Figure(_among(method, recorded, LENGTHS), axes),
-        f"Bits per byte of the same text against the bytes read, 64 to 1,024, a line for each of "
-        f"{len(recorded)} methods. In colour, with its 95% interval, {NAMES[method]}: {told}.",
+        f"Bits per byte of the same text against the bytes read, one curve for each of "
+        f"{len(recorded)} methods. In colour, with its 95% interval, is {NAMES[method]}. It needs "
+        f"{values[0]:.2f} bits per byte if 64 bytes are read, and {values[-1]:.2f} if 1,024 are.",
     )
 
 
@@ -397,13 +397,12 @@ def above_window(method: str, *, recorded: Seeds) -> Drawn:
         shapes=[{**box(4, TRAINED, 0, 1, width=0), "yref": "y domain", "opacity": 0.15,
                  "fillcolor": COLOURS["none"], "layer": "below"}],
     )  # fmt: skip
-    told = ", ".join(map(_hundredths, values.tolist()))
     return Drawn(
         go.Figure(_among(method, recorded, places, _bent), axes),
-        f"Bits per byte above a sliding window against the position in a text of 1,024 bytes, a "
-        f"line for each of {len(recorded)} methods, trained positions shaded. In colour, with its "
-        f"95% interval, {NAMES[method]}: {told}; on average {first} to position 64 and {last} from "
-        "512 on.",
+        f"Bits per byte minus those with a sliding window, against the position in a text of 1,024 "
+        f"bytes, one curve for each of {len(recorded)} methods; positions of training are shaded. "
+        f"In colour, with its 95% interval, is {NAMES[method]}. On average it is at {first} up to "
+        f"position 64 and at {last} from position 512 on.",
     )
 
 
@@ -436,9 +435,12 @@ def lost_and_found(
         xaxis=axis("bits per byte lost on text", -0.15, 3, dtick=1),
         yaxis=axis("share of needles found", 0.3, 1.05, dtick=0.2),
     )
-    told = "; ".join(f"{NAMES[name]} {x:.2f} and {y:.2f}" for name, (x, y) in found.items())
+    best, worst = (end(found, key=lambda name: found[name][1]) for end in (max, min))
+    most = max(found, key=lambda name: found[name][0])
     return Drawn(
         go.Figure(marks, axes),
-        f"A dot for each method at {tokens} tokens: bits per byte lost on text since 64 bytes, and "
-        f"the share of needles found. {told}.",
+        f"One dot for each of {len(found)} methods at {tokens} tokens: the share of needles found, "
+        f"against the bits per byte lost on text since 64 bytes. {NAMES[best]} finds most needles, "
+        f"{found[best][1]:.2f}, and {NAMES[worst]} fewest, {found[worst][1]:.2f}. {NAMES[most]} "
+        f"loses most on text, {found[most][0]:.2f} bits per byte.",
     )

@@ -80,9 +80,9 @@ def lookup_frontier(distance: int) -> Drawn:
     return Drawn(
         go.Figure(traces, axes),
         f"Share of values retrieved against bytes kept, on a logarithmic axis, {distance:,} tokens "
-        f"after the pairs. Softmax retrieves all and keeps {softmax:,} bytes. Linear attention "
-        f"(ELU+1) with four heads retrieves {mean(small):.2f} and keeps "
-        f"{kept_bytes(distance, **METHODS['ELU, four heads']):,} bytes; with eight heads it "
-        f"retrieves {told['ELU, eight heads']:.2f} and keeps half of these bytes. Softmax over the "
-        f"last 64 tokens retrieves {told['window']:.2f}, which is guessing.",
+        f"after the pairs. Softmax, far to the right, retrieves all values and keeps {softmax:,} "
+        f"bytes. Linear attention (ELU+1) with four heads retrieves {mean(small):.2f} of them and "
+        f"keeps {kept_bytes(distance, **METHODS['ELU, four heads']):,} bytes. With eight heads it "
+        f"retrieves {told['ELU, eight heads']:.2f} and keeps half as many bytes. Softmax over the "
+        f"last 64 tokens retrieves {told['window']:.2f}, about as many as guessing.",
     )

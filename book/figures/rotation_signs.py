@@ -1,4 +1,4 @@
-"""What turning features costs and buys: a drift, a mean over turns, a peak's width, and a pole."""
+"""Rotations and feature maps: a drift, a mean over rotations, the width of a peak, and a pole."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ __all__ = [
 
 DRIFTING = {"random, exp": "favor", "random, ReLU": "relu", "ReLU": "relu", "elu + 1": "elu"}
 """The feature maps of :func:`drifting_kernel`, and their methods."""
-SIZES = [1, 2, 4, 8, 16, 32, 64, 128, 256]  # rows; as many as the last are drawn
-AROUND = 60  # places on the circle
+SIZES = [1, 2, 4, 8, 16, 32, 64, 128, 256]  # numbers of rows
+AROUND = 60  # points on the circle
 BETWEEN = math.pi / 3  # the angle from query to key
 
 TURNS = 120
@@ -34,7 +34,7 @@ ANGLES = [3 * i for i in range(121)]
 
 
 def _products(rows: Tensor, length: Tensor, features: str) -> Tensor:
-    """Return what each row adds to the product of query and key, at each turn of both."""
+    """Return the part of each row in the product of query and key, at each rotation of both."""
     turns = torch.arange(AROUND + 1).double() * (2 * math.pi / AROUND)
     angles = torch.cat([turns, turns + BETWEEN])
     seen = (length * rows) @ torch.stack([angles.cos(), angles.sin()])
@@ -49,7 +49,7 @@ def _products(rows: Tensor, length: Tensor, features: str) -> Tensor:
 
 def _drift(kernel: Tensor) -> Tensor:
     """Return by how much kernels vary around the circle, in percent of their mean: ``(...)``."""
-    inner = kernel[..., :-1]  # the last place is the first
+    inner = kernel[..., :-1]  # the last point is the first
     mean = inner.mean(-1)
     return 100 * (inner - mean[..., None]).square().mean(-1).sqrt() / mean
 
@@ -67,7 +67,7 @@ def _rows(features: str) -> list[list[float]]:
 
 @lru_cache
 def _relu_drift() -> float:
-    """Return the drift of one row before ReLU, in the mean over many; m rows have it over √m."""
+    """Return the mean drift of one row before ReLU; m rows have this drift divided by √m."""
     rows = torch.randn(20_000, 2, generator=torch.Generator().manual_seed(5)).double()
     products = _products(rows, torch.tensor(1.0).double(), "ReLU")[:, :-1]
     spread = products.var(-1, unbiased=False).mean().sqrt()
@@ -78,10 +78,10 @@ def _relu_drift() -> float:
 def _moved_kernel(
     rows: Tensor, length: Tensor, weight: list[list[float]], features: str, one: float
 ) -> dict[str, Tensor]:
-    """Return the product of the first rows around the circle, over its mean, and its drifts."""
+    """Return the product of the first rows divided by its mean around the circle, and drifts."""
     sums = _products(torch.tensor(weight, dtype=torch.float64), length, features).cumsum(0)
     sizes = torch.tensor(SIZES)
-    if len(weight) < SIZES[-1]:  # all of it, where rows are not drawn
+    if len(weight) < SIZES[-1]:  # all rows, if they are not random
         used, of = sums[-1:], sums[-1:].expand(len(SIZES), -1)
     else:
         here = (torch.arange(1, len(weight) + 1) == rows).double()
@@ -100,17 +100,17 @@ def _moved_kernel(
 
 
 def drifting_kernel(features: str, rows: int, length: float) -> Drawn:
-    """Draw how one product of features changes when query and key are turned together before it.
+    """Draw how one product of features changes when query and key are rotated together before it.
 
-    A plane, as :eq:`eq-torus-shift` has it: moving both tokens turns them.
+    In a plane a shift of both tokens is a rotation, :eq:`eq-torus-shift`.
 
     Args:
         features: One of ``DRIFTING``; the random ones take the first rows of one matrix.
-        rows: Random rows m, at most 256; the others have two, and no more.
-        length: Of query and key.
+        rows: Number m of random rows, at most 256; the other feature maps have two rows.
+        length: Norm of query and key.
 
     Returns:
-        A figure of two panels, the product against the turn and its drift against m.
+        A figure of two panels, the product against the rotation and its drift against m.
 
     Raises:
         ValueError: If the features are unknown.
@@ -122,23 +122,23 @@ def drifting_kernel(features: str, rows: int, length: float) -> Drawn:
     colour = COLOURS[DRIFTING[features]]
     turns = [round(360 / AROUND * i) for i in range(AROUND + 1)]
     (percent,) = found["drift"]
-    count = f"m = {rows:.0f}" if random else "no m"
+    count = f"m = {rows:.0f}" if random else "2 fixed rows"
     kernel = Panel(
         [line(turns, found["kernel"], colour, hover="%{x}°: %{y:.2f}")],
-        f"{count}: drifts by {percent:.1f}%",
-        x=axis("turn (degrees)", 0, 360, dtick=90),
-        y=axis("product over its mean", 0, 3.1, dtick=1),
+        f"{count}: drift {percent:.1f}%",
+        x=axis("rotation of both (degrees)", 0, 360, dtick=90),
+        y=axis("product / its mean", 0, 3.1, dtick=1),
         shapes=[level(1, width=1.5, dash="dash")],
     )
     law = found["law"] if random else [None] * len(SIZES)
     falls = Panel(
         [
-            line(SIZES, law, PALETTE["grey"], "1/√m", dash="dash", hover="%{y:.1f}%"),
+            line(SIZES, law, PALETTE["grey"], "mean over draws", dash="dash", hover="%{y:.1f}%"),
             line(SIZES, found["drifts"], colour, "this draw", hover="m = %{x}: %{y:.1f}%"),
             dots([rows], [percent], PALETTE["red"], size=13),
         ],
-        "drift, in %, against m",
-        x=axis("rows m", -0.1, 2.5, type="log", tickvals=[1, 4, 16, 64, 256]),
+        "drift (%) against m",
+        x=axis("number of rows m", -0.1, 2.5, type="log", tickvals=[1, 4, 16, 64, 256]),
         y=axis(low=-0.3, high=2.8, type="log", tickvals=[1, 10, 100]),
     )
     fig = panels(
@@ -146,16 +146,21 @@ def drifting_kernel(features: str, rows: int, length: float) -> Drawn:
     )
     return Drawn(
         fig,
-        f"The product of the features of a query and a key of length {length:g}, {features}, "
-        f"{count}, against a turn of both: it drifts by {percent:.1f}% of its mean. Beside it the "
-        f"drift against the rows, here {rows:g}"
-        + (": it falls as one over their square root." if random else ": they do nothing."),
+        f"Left, the product of the features of a query and a key of norm {length:g}, divided by "
+        f"its mean, against a rotation of both by up to 360 degrees. The feature map is "
+        f"“{features}”, {count}, and the drift is {percent:.1f}%. Right, the drift against the "
+        f"number of rows, with a dot at {rows:g}. "
+        + (
+            "It falls along a dashed line, as one divided by the square root of this number."
+            if random
+            else "It is a level line, because this feature map has no random rows."
+        ),
     )
 
 
 @computed
 def _product(position: Tensor, offset: Tensor) -> dict[str, Tensor]:
-    """Return the product of ReLU features after every common turn, at no turn, and the mean."""
+    """Return the product of ReLU features after all common rotations, after none, and the mean."""
     turns = torch.arange(TURNS + 1).double() * (2 * math.pi / TURNS)
     query, key = position + turns, position + offset + turns + math.pi / 2
     features = torch.stack([query.cos(), query.sin(), key.cos(), key.sin()]).relu()
@@ -165,37 +170,39 @@ def _product(position: Tensor, offset: Tensor) -> dict[str, Tensor]:
 
 
 def turned_product(position: float, offset: float) -> Drawn:
-    r"""Draw the product of one query and one key, turned before ReLU, against a turn of both.
+    r"""Draw the product of one query and one key before ReLU, against a rotation of both.
 
-    The query is (1, 0) and the key (0, 1), in a plane that turns by one radian per token. A random
-    turn of both adds to the position, :eq:`eq-torus-turn`: the curve slides, and keeps its mean.
+    The query is (1, 0) and the key (0, 1), in a plane that rotates by one radian per token. A
+    random rotation of both adds to the position, :eq:`eq-torus-turn`: the curve slides, and keeps
+    its mean.
 
     Args:
-        position: That of the query.
-        offset: From the query to the key.
+        position: Position of the query.
+        offset: Offset of the key from the query.
 
     Returns:
-        A figure of a line, its mean, and a dot where nothing is turned.
+        A figure of a line, its mean, and a dot at no rotation.
     """
     found = _product(position, offset)
     (here,), (mean, _) = found["here"], found["mean"]
     turns = [round(360 / TURNS * i) for i in range(TURNS + 1)]
     drawn = [
         line(turns, found["products"], COLOURS["relu"], "product", hover="%{x}°: %{y:.2f}"),
-        line([0, 360], found["mean"], PALETTE["grey"], "mean over all turns", dash="dash"),
-        dots([0], found["here"], PALETTE["red"], "no turn"),
+        line([0, 360], found["mean"], PALETTE["grey"], "mean over all rotations", dash="dash"),
+        dots([0], found["here"], PALETTE["red"], "no rotation"),
     ]
     axes = layout(
         height=360,
-        title_text=f"without a turn {here:.2f}, mean over all turns {mean:.2f}",
-        xaxis=axis("turn of query and key (degrees)", -8, 360, dtick=90),
-        yaxis=axis(low=-0.05, high=1.1, dtick=0.5),
+        title_text=f"no rotation {here:.2f}, mean over all rotations {mean:.2f}",
+        xaxis=axis("rotation of query and key (degrees)", -8, 360, dtick=90),
+        yaxis=axis("product of features", -0.05, 1.1, dtick=0.5),
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"Product of the ReLU features of a query at {position:g} and a key {offset:g} tokens on, "
-        f"against a turn of both: {here:.2f} without a turn, and {mean:.2f} in the mean over all "
-        "turns, whatever the position.",
+        "Product of the ReLU features of a query and a key against a rotation of both by up to "
+        f"360 degrees. The query is at position {position:g}, and the key at offset {offset:g}. "
+        f"A dot at no rotation is at {here:.2f}. A dashed level line, the mean over all rotations, "
+        f"is at {mean:.2f}, and it does not depend on the position.",
     )
 
 
@@ -209,9 +216,9 @@ def _band(fastest: Tensor) -> dict[str, Tensor]:
 
 
 def fastest_frequency(fastest: float) -> Drawn:
-    """Draw a kernel turned after its features against the offset, beside RoPE's and softmax.
+    """Draw kernels with a rotation after φ against the offset, and a softmax kernel.
 
-    It is :eq:`eq-rotation-pair` with equal pairs: a mean of cosines.
+    The kernel is :eq:`eq-rotation-pair` with equal pairs: a mean of cosines.
 
     Args:
         fastest: The highest of 32 frequencies that are spread evenly, in radians per token.
@@ -234,23 +241,24 @@ def fastest_frequency(fastest: float) -> Drawn:
     half, lowest = found["half"], found["lowest"]
     axes = layout(
         height=400,
-        title_text=f"even: one half at {half:.1f} tokens, lowest {lowest:.2f}",
+        title_text=f"after φ, even: 0.5 at offset {half:.1f}, minimum {lowest:.2f}",
         xaxis=axis("offset δ", -16, 16, dtick=4),
-        yaxis=axis("kernel", -0.35, 1.05),
+        yaxis=axis("kernel (1 at offset 0)", -0.35, 1.05),
         margin={"b": 96},
     )
     return Drawn(
         go.Figure(drawn, axes),
-        "Three kernels against the offset from -16 to 16, each 1 at 0. Softmax with RoPE's "
-        "frequencies of base 100 is a narrow peak, the same turned after the features a broad "
-        f"hill. Frequencies spread evenly up to {fastest:g} fall to one half at {half:.1f} "
-        f"tokens, and to {lowest:.2f} at the lowest.",
+        "Three kernels against the offset from -16 to 16, all 1 at offset 0. Softmax with "
+        "geometric frequencies has a narrow peak. A rotation after φ with the same frequencies "
+        "has a broad peak. "
+        f"With even frequencies up to {fastest:g} radians per token, a rotation after φ "
+        f"falls to one half at offset {half:.1f}, and its minimum is {lowest:.2f}.",
     )
 
 
 @computed
 def _pole(angle: Tensor) -> dict[str, Tensor]:
-    """Return the output by either denominator at all angles and at one, and its denominator."""
+    """Return the outputs with both denominators at all angles and at one, and its denominator."""
     every = torch.cat([torch.tensor(ANGLES).double(), angle[None]]).deg2rad()
     own = (1 - every.cos()) / (1 + every.cos())
     shown = torch.where(own < 12, own, math.nan)
@@ -265,10 +273,10 @@ def _pole(angle: Tensor) -> dict[str, Tensor]:
 
 
 def near_the_pole(angle: float) -> Drawn:
-    """Draw the output of two tokens with equal features and the values 1 and -1, turned after φ.
+    """Draw the output for two tokens with equal features and the values 1 and -1, rotated after φ.
 
-    It is that of the first token, by :eq:`eq-rotation-after` with its own denominator, and by
-    :eq:`eq-rotation-numerator` with that of features which are not turned.
+    The output is that of the first token, by :eq:`eq-rotation-after` with its own denominator, and
+    by :eq:`eq-rotation-numerator` with the denominator of features that are not rotated.
 
     Args:
         angle: Degrees from one token to the next; not 180, where the denominator is 0.
@@ -283,21 +291,23 @@ def near_the_pole(angle: float) -> Drawn:
         line([0, 360, 360, 0], [1, 1, -1, -1], PALETTE["grey"], "between the values", width=0,
              fill="toself"),
         line(ANGLES, found["own"], red, "own denominator", hover="%{x}°: %{y:.2f}"),
-        line(ANGLES, rounded((1 - plain.cos()) / 2), teal, "numerator alone",
+        line(ANGLES, rounded((1 - plain.cos()) / 2), teal, "numerator alone rotated",
              hover="%{x}°: %{y:.2f}"),
         dots([angle, angle], found["here"], [red, teal]),
     ]  # fmt: skip
     output, denominator = found["output"], found["denominator"]
     axes = layout(
         height=400,
-        title_text=f"denominator {denominator:.4f}: output {output:,.1f}",
-        xaxis=axis("turn per token (degrees)", 0, 360, dtick=90),
-        yaxis=axis("output", -1.3, 12),
+        title_text=f"own denominator {denominator:.4f}: output {output:,.1f}",
+        xaxis=axis("rotation per token (degrees)", 0, 360, dtick=90),
+        yaxis=axis("output of the first token", -1.3, 12),
         margin={"b": 96},
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"Output for the values 1 and -1 at a turn of {angle:g} degrees per token: the denominator "
-        f"is {denominator:.4f} and the output {output:,.1f}, where a mean would lie between the "
-        f"values. With the numerator alone turned it is {found['alone']:.2f}, and has no pole.",
+        "Output for two tokens with the values 1 and -1 against the rotation per token from 0 to "
+        "360 degrees, with two curves. Divided by its own denominator the output has a pole at 180 "
+        f"degrees; at {angle:g} degrees the denominator is {denominator:.4f} and the output "
+        f"{output:,.1f}, while a weighted mean lies between 1 and -1. With the numerator alone "
+        f"rotated the output is {found['alone']:.2f}, and its curve stays between 0 and 1.",
     )

@@ -1,4 +1,4 @@
-"""Features turned before and after their map, features that are rolled, and what they learn."""
+"""Rotations before and after a feature map, rolled features, and their accuracy."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ CYCLES = {"12": (12,), "5 + 7": (5, 7), "3 + 4 + 5": (3, 4, 5)}
 """The cycles of :func:`rolled_features`, by their names."""
 OFFSETS = 60
 CALLED = {"softmax": "Softmax + RoPE", "none": display("none")}
-"""A line of :func:`shifted_accuracy` → its name in the legend, where that is another."""
+"""A line of :func:`shifted_accuracy` → its name in the legend, if that is another."""
 WAYS = {
     "softmax": ("solid", "circle"),
     "before φ": ("solid", "square"),
@@ -77,7 +77,7 @@ def _features(features: str) -> tuple[nn.Module, Tensor, Tensor, RoPE]:
 
 
 def _kernel(positions: Tensor, features: str, before: bool) -> Tensor:
-    """Return the products of turned queries and keys over their mean size, ``(tokens, tokens)``."""
+    """Return products of features, divided by their mean absolute value, ``(tokens, tokens)``."""
     phi, q, k, after = _features(features)
     if before:
         q, k = RoPE(CHANNELS, base=BASE)(q, k, positions)
@@ -89,7 +89,7 @@ def _kernel(positions: Tensor, features: str, before: bool) -> Tensor:
 
 
 class Fact(NamedTuple):
-    """What a shift does to a kernel."""
+    """The effect of a shift on a kernel."""
 
     kernel: Tensor
     change: Tensor
@@ -98,23 +98,23 @@ class Fact(NamedTuple):
 
 
 def _facts(shift: float, features: str) -> list[Fact]:
-    """Return the kernel that is turned before its features, and the one turned after."""
+    """Return the kernel with a rotation before the feature map, and the one with it after."""
     start = torch.arange(TOKENS, dtype=torch.float64)[:, None]
     facts = []
     for before in (True, False):
         kernel = partial(_kernel, features=features, before=before)
         here, there = kernel(start), kernel(start + shift)
         error = shift_error(kernel, start, shift)
-        size = f"{error:.0%}" if error > 1e-9 else "nothing"
+        size = f"{error:.0%}" if error > 1e-9 else "0%"
         facts.append(Fact(there, there - here, size, (there < 0).double().mean().item()))
     return facts
 
 
 def shifted_kernels(shift: float, features: str) -> Drawn:
-    """Draw the kernel of twelve tokens at moved positions, turned before and after its features.
+    """Draw the kernel of twelve tokens at shifted positions, rotated before and after φ.
 
-    Above, the products of the features of query (row) and key (column), over their mean size; a
-    minus marks the negative ones. Below, what the shift has changed.
+    Above, the products of the features of query (row) and key (column), divided by their mean
+    absolute value; a minus marks negative ones. Below, the change by the shift.
 
     Args:
         shift: Added to all positions.
@@ -136,25 +136,25 @@ def shifted_kernels(shift: float, features: str) -> Drawn:
         return Panel([cells], head, x=axis(dtick=4, **CELLS), y=rows, square=True)
 
     negative = facts[1].negative
+    kind, count = features.split(", ")
     fig = panels(
         [
             entries("before φ", facts[0].kernel),
             entries(f"after φ, {negative:.0%} negative", facts[1].kernel, marked=True),
         ],
-        [entries(f"the shift changed {fact.size}", fact.change) for fact in facts],
+        [entries(f"change by the shift: {fact.size}", fact.change) for fact in facts],
         across=0.08,
         down=0.12,
         height=600,
         margin={"l": 30, "r": 10, "t": 34, "b": 74},
         coloraxis=colour_axis(DIVERGING, -LIMIT, LIMIT, y=-0.08),
     )
-    moved = facts[0].size + (" of its size" if facts[0].size != "nothing" else "")
     return Drawn(
         fig,
-        f"Two kernels of 12 tokens, features {features}, all positions moved by {shift:g}. Turned "
-        f"before the features the kernel is nowhere negative, and the shift changed {moved}. "
-        "Turned after them the shift changed nothing, and "
-        f"{negative:.0%} of the entries are negative.",
+        "Four heat maps of 12 queries by 12 keys: above two kernels, below their changes when all "
+        f"positions are shifted by {shift:g}. There are {count} {kind} features. With the rotation "
+        f"before φ (left) no entry is negative, and the relative change is {facts[0].size}. With "
+        f"the rotation after φ (right) no entry changes, but {negative:.0%} of them are negative.",
     )
 
 
@@ -171,9 +171,9 @@ def _rolled(offset: Tensor, key: list[list[float]], products: list[float]) -> di
 def rolled_features(offset: int, cycles: str) -> Drawn:
     r"""Draw twelve features of a key, rolled by its offset, and the products at all offsets.
 
-    Above, the features of the query as dots over those of the key as bars; a colour is a cycle.
-    Below, their products :math:`\phi(q)^\top \Pi^\delta\,\phi(k)`, and those of the same features
-    turned in pairs.
+    Above, the features of the query as diamonds and those of the key as bars, with a colour for
+    each cycle. Below, their products :math:`\phi(q)^\top \Pi^\delta\,\phi(k)`, and those of the
+    same features rotated in pairs.
 
     Args:
         offset: That of the key, from 0 to 60.
@@ -188,7 +188,7 @@ def rolled_features(offset: int, cycles: str) -> Drawn:
     if cycles not in CYCLES:
         raise ValueError(f"cycles must be one of {', '.join(CYCLES)}, got {cycles!r}")
     if offset not in range(OFFSETS + 1):
-        raise ValueError(f"offset must be a whole number from 0 to {OFFSETS}, got {offset}")
+        raise ValueError(f"offset must be an integer from 0 to {OFFSETS}, got {offset}")
     roll, turn = Roll(CYCLES[cycles]), STRING(torch.arange(0.25, 3, 0.5)[None, :, None])
     draw = torch.Generator().manual_seed(26)
     query, key = torch.randn(2, 1, 1, turn.head_dim, generator=draw, dtype=torch.float64).relu()
@@ -209,7 +209,7 @@ def rolled_features(offset: int, cycles: str) -> Drawn:
             bars(numbers, found["features"], colours, hover="feature %{x}: %{y:.2f}"),
             dots(numbers, rounded(query[0, 0], 2), PALETTE["grey"], symbol="diamond", size=9),
         ],
-        f"the key's features, rolled by {offset:g}; diamonds: the query's",
+        f"features: key rolled by {offset:g} (bars), query (diamonds)",
         x=axis("feature", dtick=1),
         y=axis(low=0, high=2.1, dtick=1),
     )
@@ -224,7 +224,7 @@ def rolled_features(offset: int, cycles: str) -> Drawn:
             ),
             dots([offset], [found["product"]], PALETTE["red"]),
         ],
-        "products at each offset; line: turned in pairs",
+        "product: rolled (bars), rotated in pairs (line)",
         x=axis("offset δ", -1, OFFSETS + 1, dtick=12),
         y=axis(),
         shapes=[
@@ -241,10 +241,11 @@ def rolled_features(offset: int, cycles: str) -> Drawn:
     lengths = " and ".join(map(str, roll.cycles))
     return Drawn(
         fig,
-        f"Twelve features of a key in cycles of {lengths}, rolled by {offset:g}, beside those of a "
-        f"query: their product is {found['product']:.2f}. Below, the products at the offsets 0 to "
-        f"{OFFSETS}: the smallest is {min(products):.2f}, and they repeat after {roll.period}. The "
-        f"same features turned in pairs go down to {signed.min():.2f}.",
+        f"Above, twelve features of a key as bars, in cycles of {lengths}, rolled by {offset:g}, "
+        f"and twelve features of a query as diamonds. Their product is {found['product']:.2f}. "
+        f"Below, the product as bars against the offset from 0 to {OFFSETS}: no bar is negative, "
+        f"and the bars repeat after {roll.period} tokens. A line for the same features rotated in "
+        f"pairs oscillates around 0 and falls to {signed.min():.2f}.",
     )
 
 
@@ -255,7 +256,7 @@ def shifted_accuracy(
     recorded: Mapping[str, Mapping[str, Mapping[str, Sequence[Sequence[float]]]]],
     shifts: Sequence[int],
 ) -> Drawn:
-    """Draw what models name that look three tokens back, against a shift of all positions.
+    """Draw the accuracy of retrieving the symbol three tokens back, against a shift of positions.
 
     Args:
         features: A feature map in ``recorded``, "FAVOR+" or "ReLU".
@@ -264,9 +265,9 @@ def shifted_accuracy(
         shifts: Those of a row.
 
     Returns:
-        A figure with a line for each way, and bars from the worst seed to the best.
+        A figure with a line for each way, and bars for the range over seeds.
     """
-    told, drawn = [], []
+    at_ends, drawn = {}, []
     for way, (dash, symbol) in WAYS.items():
         runs = list(zip(*recorded[features][frequencies][way], strict=True))
         mean = [fmean(at) for at in runs]
@@ -290,19 +291,24 @@ def shifted_accuracy(
                 error_y={**bars_of, **look, "thickness": 1, "width": 0},
             )
         )
-        told.append(f"{CALLED.get(way, way)} {mean[0]:.2f} and {mean[-1]:.2f}")
+        at_ends[CALLED.get(way, way)] = mean[0], mean[-1]
     axes = layout(
         height=460,
         title_text=f"{features}, {frequencies} frequencies",
         xaxis=axis(
-            "all moved by", -0.2, len(shifts) - 0.8,
+            "shift of all positions (tokens)", -0.2, len(shifts) - 0.8,
             tickvals=list(range(len(shifts))), ticktext=[f"{s:,}" for s in shifts],
         ),
-        yaxis=axis("accuracy", -0.03, 1.04),
+        yaxis=axis("accuracy (share of symbols)", -0.03, 1.04),
         margin={"b": 130},
     )  # fmt: skip
     return Drawn(
         go.Figure(drawn, axes),
-        f"Accuracy of models that look three tokens back, {features} with {frequencies} "
-        f"frequencies, in place and with all positions moved by {shifts[-1]:,}: {'; '.join(told)}.",
+        "Accuracy of retrieving the symbol three tokens back against a shift of all positions from "
+        f"0 to {shifts[-1]:,}: seven lines, for {features} with {frequencies} frequencies. "
+        + " ".join(
+            f"“{way}” {'stays at' if abs(last - first) < 0.005 else 'goes from'} {first:.2f}"
+            + ("." if abs(last - first) < 0.005 else f" to {last:.2f}.")
+            for way, (first, last) in at_ends.items()
+        ),
     )

@@ -165,12 +165,13 @@ def recorded_times(
         margin={"l": 84, "r": 14, "t": 14, "b": 92},
         bargap=0.3,
     )
-    words = "; ".join(f"{label} {text}" for label, text in told.items())
+    least, most = (end(here, key=here.__getitem__) for end in (min, max))
     return Drawn(
         fig,
-        f"Recorded milliseconds per head against the number of tokens, {mask}, both axes "
-        f"logarithmic. The curve of softmax rises most steeply. Bars show the times at {tokens:,} "
-        f"tokens, with each time divided by that of {first}: {words}.",
+        f"Above, recorded milliseconds per head against the number of tokens, {mask}, on "
+        f"logarithmic axes, one curve for each of {len(lines)} methods. The curve of softmax rises "
+        f"most steeply. Below, bars for the times at {tokens:,} tokens. The shortest is {least} "
+        f"with {_short(here[least])}, and the longest is {most} with {_short(here[most])}.",
     )
 
 
@@ -233,14 +234,12 @@ def peer_times(run: str, threads: str, *, recorded: Mapping[str, Sequence[Compar
         shapes=[{**marks.upright(1, width=1), "yref": "paper"}],
         margin={"l": 150, "r": 12, "t": 40, "b": 84},
     )  # fmt: skip
-    ends: dict[str, list[float]] = {}
-    for pair, _, ratio in shown:
-        ends.setdefault(pair, []).append(ratio[1])
-    rows = "; ".join(f"{pair} {min(x):.2f} to {max(x):.2f}" for pair, x in ends.items())
+    ratios = {ratio[1]: pair for pair, _, ratio in shown}
     return Drawn(
         go.Figure(traces, axes),
         f"Our time divided by a peer’s on a logarithmic axis, {run}, threads: {threads}. Each row "
-        f"is a pair, each dot a shape; {told}. From the lowest row up, the ranges are: {rows}.",
+        f"is a pair, and each dot is a shape; {told}. The smallest ratio is {min(ratios):.2f} "
+        f"({ratios[min(ratios)]}), and the largest is {max(ratios):.2f} ({ratios[max(ratios)]}).",
     )
 
 
@@ -361,16 +360,17 @@ def attention_times(tokens: int, channels: int, features: int) -> Drawn:
         margin={"l": 114, "r": 14, "t": 30, "b": 132},
         bargap=0.3,
     )
-    said = ", ".join(
-        f"{label} {ms} ({limit})" for label, ms, limit in zip(labels, told, limits, strict=True)
+    said = " ".join(
+        f"{label} needs {ms}, limited by {limit}."
+        for label, ms, limit in zip(labels[:3], told, limits, strict=False)
     )
     dotted = pick(found["theirs"], "", " Dots are the recorded medians.")
     return Drawn(
         fig,
-        f"Least times of one head against the number of tokens, with {channels:g} channels and "
-        f"{features:g} features. Softmax and Toeplitz by rows grow with the square of the length, "
-        f"the others about in proportion to it.{dotted} Bars show the least times at "
-        f"{tokens:,.0f} tokens: {said}.",
+        f"Above, curves of the least time of one head against the number of tokens, with "
+        f"{channels:g} channels and {features:g} features. Softmax and Toeplitz by rows grow with "
+        f"the square of the length, the others about in proportion to it.{dotted} Below, one bar "
+        f"per method at {tokens:,.0f} tokens. {said}",
     )
 
 

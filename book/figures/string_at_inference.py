@@ -1,4 +1,4 @@
-"""What each way of encoding queries and keys costs, and when a norm with scales lets P pass."""
+"""What each implementation of an encoder costs, and what scales do to a rotated basis."""
 
 from __future__ import annotations
 
@@ -37,7 +37,18 @@ NAMES = {
 }
 SIZES = [round(2 ** (i / 4)) for i in range(8, 49)]  # channels of a head, 4 to 4,096
 TIMED = {"product": "product", "rfft": "real FFT"}
-TOLD = ("matrix_exp", "fft", "rfft", "half", "basis")  # one by one, in words
+SPELLED = {
+    "matrix_exp": "the matrix exponential",
+    "fft": "FFT and inverse FFT",
+    "rfft": "real FFT and inverse",
+    "half": "the half spectrum",
+    "basis": "the product with P",
+    "folded": "the folded layer",
+    "rope": "RoPE",
+    "projections": "both projections",
+    "attention": "the attention itself",
+}
+"""Names in the alternative texts."""
 
 
 def operations(dim: int, tokens: int, batch: int) -> dict[str, float]:
@@ -81,7 +92,7 @@ def _counted(dim: Tensor, tokens: Tensor, batch: Tensor) -> dict[str, Tensor]:
 
 
 def encoding_cost(dim: int, tokens: int, batch: int) -> Drawn:
-    """Draw the operations that each rung spends on one channel of a query or a key.
+    """Draw the operations of each implementation for one channel of a query or a key.
 
     Args:
         dim: Channels of a head, a power of 2.
@@ -110,13 +121,14 @@ def encoding_cost(dim: int, tokens: int, batch: int) -> Drawn:
         bargap=0.35,
         xaxis=axis("operations for one channel of q or k", 0, 7.3, type="log", dtick=2),
     )
-    told = ", ".join(f"{NAMES[name]} {counts[name]:,.0f}" for name in TOLD)
+    least = min(("matrix_exp", "fft", "rfft", "half", "basis"), key=counts.__getitem__)
     return Drawn(
         go.Figure([rungs], axes),
-        f"Bars of the operations for one channel of a query or a key, at {dim:g} channels, "
-        f"{tokens:g} tokens and {batch:g} sequences. {told}. Folded and RoPE take "
-        f"{counts['folded']:.0f} each. The projections take {counts['projections']:,.0f}, "
-        f"the attention itself {counts['attention']:,.0f}.",
+        "Nine bars: operations for one channel of a query or a key, on a logarithmic axis, at "
+        f"{dim:g} channels, {tokens:g} tokens and {batch:g} sequences. The folded layer and RoPE "
+        f"need {counts['folded']:.0f} operations each. Of the five other implementations "
+        f"{SPELLED[least]} needs the fewest, {counts[least]:,.0f}; the product with P needs "
+        f"{counts['basis']:,.0f}. Two grey bars show the projections and the attention itself.",
     )
 
 
@@ -126,7 +138,7 @@ def clocked_rungs(
     recorded: Mapping[str, Mapping[str, tuple[float, float, float]]],
     sizes: tuple[int, int, int],
 ) -> Drawn:
-    """Draw what was measured of each rung, and the times that the count would give it.
+    """Draw what each implementation was measured to take, and the times that the count predicts.
 
     Args:
         measure: A name in ``recorded``; those of memory begin so.
@@ -173,7 +185,7 @@ def clocked_rungs(
             [None] * len(shown) if memory else significant([price * counts[n] for n in shown]),
             names,
             PALETTE["magenta"],
-            "by the count, the product as measured",
+            "predicted by the count",
             symbol="diamond",
             marker_line={"width": 1.5, "color": "white"},
             hover="%{y}, counted: %{x:.3g} ms",
@@ -187,11 +199,16 @@ def clocked_rungs(
         bargap=0.35,
         xaxis=axis(unit, low, high, type="log", dtick=1),
     )
-    told = "; ".join(f"{NAMES[n]} {value:.3g}" for n, value in zip(shown, middle, strict=True))
+    rungs = [n for n in shown if n not in ("projections", "attention")]
+    order = sorted(rungs, key=lambda name: found[name][0])
+    low_bar, high_bar = order[0], order[-1]
     return Drawn(
         go.Figure(drawn, axes),
-        f"Bars of what each rung was measured to take, {measure}, in {unit}. {told}."
-        + ("" if memory else " Diamonds: by the count, with the product as measured."),
+        f"Bars: {measure} of each implementation, in {unit}, on a logarithmic axis. "
+        f"The lowest is {SPELLED[low_bar]}, {found[low_bar][0]:.3g}; the highest is "
+        f"{SPELLED[high_bar]}, {found[high_bar][0]:.3g}. The half spectrum has "
+        f"{found['half'][0]:.3g}, the product with P {found['basis'][0]:.3g}."
+        + ("" if memory else " Diamonds mark the times that the operation count predicts."),
     )
 
 
@@ -262,7 +279,7 @@ def where_lines_cross(kind: str, price: float) -> Drawn:
             [*rows],
             significant(middle),
             colour,
-            f"{TIMED[name]}, timed",
+            f"{TIMED[name]}, measured",
             size=10,
             symbol=symbol,
             hover="d = %{x}: %{y:.3g} ms",
@@ -276,16 +293,17 @@ def where_lines_cross(kind: str, price: float) -> Drawn:
     axes = layout(
         height=420,
         margin={"l": 54, "r": 14, "t": 44, "b": 112},
-        title_text=f"FFT ahead from d = {first:.0f}, by the clock {clocked}",
-        xaxis=axis("channels of a head d", 0.55, 3.65, type="log", tickvals=sizes),
+        title_text=f"FFT faster from d = {first:.0f} (counted), {clocked} (measured)",
+        xaxis=axis("channels d of a head", 0.55, 3.65, type="log", tickvals=sizes),
         yaxis=axis("milliseconds, one thread", -0.6, 3.1, type="log", dtick=1),
     )
     return Drawn(
         go.Figure(drawn, axes),
-        "Milliseconds against the size of a head, both logarithmic. The product with P rises in "
-        "proportion to the size, the half spectrum hardly; dots are what was timed, "
-        f"{kind}. With operations {price:g} times as dear the counted half spectrum is ahead from "
-        f"{first:.0f} channels on; the timed one is from {clocked} on.",
+        "Time in milliseconds against the channels of a head, both on logarithmic axes. The time "
+        "of the product with P rises in proportion to the channels; the time of the half spectrum "
+        f"hardly rises. Marks are measured times ({kind}). If an operation of the FFT costs "
+        f"{price:g} times as much as one of the product, the counted FFT is faster from "
+        f"{first:.0f} channels on. In measured time it is faster from {clocked} on.",
     )
 
 
@@ -312,12 +330,12 @@ def _scaled(turn: Tensor, ratio: Tensor) -> dict[str, Tensor]:
 
 
 def scaled_turn(turn: float, ratio: float) -> Drawn:
-    """Draw what scales do to the right angle of a turned basis: :eq:`eq-fold-norm` in the plane.
+    """Draw what scales do to a right angle: :eq:`eq-fold-norm` in the plane.
 
     The rows of PᵀΓ have to be those of Γ'O, which are perpendicular.
 
     Args:
-        turn: Degrees by which P turns the two channels.
+        turn: Degrees by which P rotates the two channels.
         ratio: Scale of the second channel, that of the first being 1.
 
     Returns:
@@ -328,18 +346,19 @@ def scaled_turn(turn: float, ratio: float) -> Drawn:
     reach = axis(low=-2.2, high=2.2, dtick=1, constrain="domain")
     drawn = [
         through(found["ellipse"], PALETTE["grey"], width=1),
-        through(found["before"], PALETTE["blue"], "columns of P", width=2, dash="dot"),
-        through(found["after"], PALETTE["red"], "scaled", width=3),
+        through(found["before"], PALETTE["blue"], "before the scales", width=2, dash="dot"),
+        through(found["after"], PALETTE["red"], "after the scales", width=3),
     ]
     axes = layout(
         height=400,
-        title_text=f"a right angle becomes one of {between:.0f}°",
+        title_text=f"The right angle becomes {between:.0f}°",
         xaxis={**reach, "title": {"text": "channel 1"}},
         yaxis={**reach, "scaleanchor": "x", "title": {"text": "channel 2"}},
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"Two perpendicular directions, turned by {turn:g} degrees, and what becomes of them when "
-        f"the second channel is multiplied by {ratio:g}: they stand at {between:.0f} degrees. The "
-        "angle stays right where the scales are equal, or the directions are the channels' own.",
+        "The plane of two channels, with two perpendicular directions (dotted), rotated by "
+        f"{turn:g} degrees from the axes. After channel 2 is multiplied by {ratio:g} (red), the "
+        f"angle between them is {between:.0f} degrees. It stays a right angle only if the scales "
+        "are equal or the directions are the axes.",
     )

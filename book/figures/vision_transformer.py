@@ -66,12 +66,12 @@ def accuracy_places(encoder: str, *, recorded: Mapping[str, Mapping[str, Places]
         places = recorded[str(encoder)].get(reader)
         if places is None:
             z: Any = [[None] * CANVAS] * CANVAS
-            said = words = "not trained"
+            said, words = "not trained", "this model was not trained"
         else:
             z = places
             known, new = _means(places)
             said = f"{known:.2f} known, {new:.2f} new"
-            words = f"{known:.2f} at the known and {new:.2f} at the new positions"
+            words = f"the mean accuracy is {known:.2f} at known and {new:.2f} at new positions"
         drawn = heat(
             z,
             (SEQUENTIAL, 0, 1),
@@ -83,12 +83,13 @@ def accuracy_places(encoder: str, *, recorded: Mapping[str, Mapping[str, Places]
         )
         own: dict[str, Any] = {"x": {**CELLS, **bare}, "y": downwards(CANVAS, **bare)}
         row.append(Panel([drawn], f"{reader}:<br>{said}", shapes=[frame], square=True, **own))
-        told.append(f"by the {reader}: {words}")
+        article = "the" if reader == "mean" else "a"
+        told.append(f"If {article} {reader} is read out, {words}.")
     fig = panels(row, across=0.08, height=330, margin={"l": 12, "r": 12, "t": 56, "b": 12})
     return Drawn(
         fig,
-        f"Two maps of the accuracy at 25 positions of the canvas, {display(str(encoder))}; a "
-        f"frame holds the nine positions of the training. Mean accuracy, read {'; '.join(told)}.",
+        f"Two heat maps of the accuracy at 25 positions of the canvas: {display(str(encoder))}. "
+        f"A frame contains the nine positions of the training. {' '.join(told)}",
     )
 
 
@@ -160,9 +161,10 @@ def finer_patches(spacing: float) -> Drawn:
     )
     return Drawn(
         fig,
-        f"The positions of 64 patches with neighbours {spacing:.2f} apart, drawn over those of 16 "
-        f"patches in training with neighbours 1 apart. {here:.0f}% of the pairs of patches are "
-        "further apart, along a row or a column, than any two in training.",
+        f"Left, the positions of 64 patches whose neighbours are {spacing:.2f} apart, drawn over "
+        f"those of the 16 patches in training, whose neighbours are 1 apart. Right, a curve of the "
+        f"share of pairs that are further apart than any in training, which rises with the "
+        f"distance of neighbours. Here this share is {here:.0f}%.",
     )
 
 
@@ -209,7 +211,7 @@ def direction_clues(place: float, shift: float) -> Drawn:
             dots([*one, *two], [0, 0], blue, size=26, text=["a", "b"], **look),
             dots([*two, *one], [1, 1], orange, size=26, text=["a", "b"], **look),
         ],
-        "four cells in a row (frame: cells of the training)",
+        "four cells in a row (frame: training cells)",
         x=axis(low=-0.5, high=3.5, dtick=1, zeroline=False),
         y=axis(low=1.6, high=-0.6, showticklabels=False, **CELLS),
         shapes=[box(-0.5, 1.5, -0.55, 1.55, width=3, color=PALETTE["red"])],
@@ -223,7 +225,7 @@ def direction_clues(place: float, shift: float) -> Drawn:
             dots([shift, shift], here, [blue, orange], size=13),
         ],
         f"scores {on:.1f} and {back:.1f}: {pick(found['right'], 'none', 'one', 'both')} right",
-        x=axis("cells from the corner of the training", -0.08, FURTHEST + 0.08, dtick=1),
+        x=axis("cells from the training corner", -0.08, FURTHEST + 0.08, dtick=1),
         y=axis("score", -5.3, 5.3, dtick=2),
         shapes=[level(0, width=2)],
     )
@@ -237,10 +239,11 @@ def direction_clues(place: float, shift: float) -> Drawn:
     )
     return Drawn(
         fig,
-        "Two marks, a before b and b before a, and the scores of both, in which the position has "
-        f"the weight {place:g}. At {shift:g} cells from the corner of the training the scores are "
-        f"{on:.1f} and {back:.1f}; the sign of {pick(found['right'], 'none', 'one', 'both')} is "
-        "right. In the corner itself they are 1 and -1 with any weight.",
+        "Above, two marks in both orders, a before b and b before a. Below, the score of each "
+        f"order against the distance from the training corner, as straight lines that start at 1 "
+        f"and -1; the position has the weight {place:g}. At a distance of {shift:g} cells the "
+        f"scores are {on:.1f} and {back:.1f}, and {pick(found['right'], 'no', 'one', 'each')} "
+        "score has the right sign.",
     )
 
 
@@ -293,11 +296,14 @@ def performer_places(
             for at, dash in zip(sizes, ("dash", "dot"), strict=True)
         ],
     )
-    told = [f"{way} {a:.2f} and {b:.2f}" for way, a, b in zip(ways, known, new, strict=True)]
+    at_known, at_new = (max(zip(means, ways, strict=True)) for means in (known, new))
+    least = min(zip(new, ways, strict=True))
     return Drawn(
         go.Figure(traces, axes),
         f"Accuracy of performers with {features} features at known and at new positions of the "
-        f"canvas, {said}: {'; '.join(told)}.",
+        f"canvas, {said}, one row for each of {len(ways)} position encodings. At known positions "
+        f"the highest accuracy is {at_known[0]:.2f} ({at_known[1]}). At new positions the highest "
+        f"is {at_new[0]:.2f} ({at_new[1]}) and the lowest {least[0]:.2f} ({least[1]}).",
     )
 
 
@@ -391,7 +397,8 @@ def told_differences(pictures: int, disagree: float) -> Drawn:
     )  # fmt: skip
     return Drawn(
         go.Figure(traces, axes),
-        f"The least difference of two accuracies that a test can show, against its number of "
-        f"images, if one of two models alone is right on {disagree:.0%} of them: {pictures:,.0f} "
-        f"images can show {here:.1f} points. Dots are differences that were found.",
+        f"The smallest difference of two accuracies that a test can show, a line that falls with "
+        f"the number of test images, on logarithmic axes. Exactly one of the two models is right "
+        f"on {disagree:.0%} of the images. Then {pictures:,.0f} images can show a difference of "
+        f"{here:.1f} points. Dots are the measured differences.",
     )

@@ -21,6 +21,10 @@ SOFTMAX = "softmax, RoPE"
 BITS = partial(Family, unit="bits per byte", less=True)
 COPIES = partial(BITS, record="copy_distance", runs=measures.copies)
 MIXED = f"{{}} {copy_rates.BESIDE}, alone"
+AGAINST_SOFTMAX = tuple(
+    cell for kind in copy_rates.STATES for cell in (f"{kind}, alone", MIXED.format(kind))
+)
+"""Each kind of state, alone and beside a head of softmax."""
 PERPLEXITY = partial(Family, unit="% of perplexity", less=True, shown=percent)
 FORMS = (
     "FAVOR+, RoPE",
@@ -214,13 +218,11 @@ FAMILIES = {
         against={MIXED.format(kind): f"{kind}, alone" for kind in copy_rates.STATES},
         claims={MIXED.format(kind): "ahead" for kind in copy_rates.STATES},
     ),
-    "a head of softmax, less two": COPIES(
-        against={MIXED.format(kind): f"{SOFTMAX}, alone" for kind in copy_rates.STATES},
-        claims=opened(
-            (MIXED.format(kind) for kind in copy_rates.STATES),
-            ahead=(MIXED.format(kind) for kind in ("SSD", "GLA")),
-            behind=[MIXED.format("gated delta rule")],
-        ),
+    "copying, less softmax": COPIES(
+        against=dict.fromkeys(AGAINST_SOFTMAX, f"{SOFTMAX}, alone"),
+        claims=dict.fromkeys(AGAINST_SOFTMAX, "behind")
+        | dict.fromkeys((MIXED.format(kind) for kind in ("SSD", "GLA")), "ahead")
+        | opened(MIXED.format(kind) for kind in ("FAVOR+, RoPE", "simplex rows, RoPE")),
     ),
     "heads of a state": COPIES(
         against={f"{name}, {n}": name for name in copy_distance.SIZED for n in copy_distance.HEADS},
