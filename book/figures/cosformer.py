@@ -116,12 +116,12 @@ def ptolemy_circle(query: float, key: float, horizon: int = 12) -> Drawn:
     )
     return Drawn(
         fig,
-        f"A circle of diameter 1 with a quadrilateral ABCD, AC a diameter. B belongs to the query "
-        f"at position {query:g}, D to the key at position {key:g}, with a horizon of {horizon}. "
-        f"The sides AB = {sides[0]:.2f} and CD = {sides[1]:.2f} are cosines, "
-        f"BC = {sides[2]:.2f} and AD = {sides[3]:.2f} sines; "
-        f"the diagonal BD = {weight:.2f} is the weight. Below, the weight of every key "
-        f"as the sum of the two products, largest at {query:g}.",
+        "Above, a circle of diameter 1 with a quadrilateral ABCD, in which AC is a diameter. Point "
+        f"B belongs to the query at position {query:g}, and point D to the key at position "
+        f"{key:g}. The orange sides are cosines: AB is {sides[0]:.2f} and CD is {sides[1]:.2f}. "
+        f"The blue sides are sines: BC is {sides[2]:.2f} and AD is {sides[3]:.2f}. The diagonal BD "
+        f"is the weight, {weight:.2f}. Below, the weight of every key up to the horizon of "
+        f"{horizon}, as two stacked areas. The stack is highest at position {query:g}.",
     )
 
 
@@ -217,11 +217,11 @@ def phase_weights(phase: float) -> Drawn:
     limit = pick(found["limit"], "", ", where they are the ramp and the squared ramp")
     return Drawn(
         fig,
-        "Two weights that fall from 1 at distance 0 to 0 at the horizon, with a phase of "
-        f"{phase:g} of its largest value{limit}. At half the horizon the cosine alone is "
-        f"{curves[0][20]:.2f}, one plus a cosine "
-        f"{curves[1][20]:.2f}; dotted lines show the ramp, {limits[0][20]:.2f} "
-        f"there, and the squared ramp, {limits[1][20]:.2f}. Below, the share of the weight that "
-        f"the nearest tenth gets, against the phase: {now[0]:.1%} and {now[1]:.1%} here. Both "
-        "rise with the phase.",
+        "Above, two weights that fall from 1 at distance 0 to 0 at the horizon, with a phase of "
+        f"{phase:g} of its largest value{limit}. At half the horizon the cosine is at "
+        f"{curves[0][20]:.2f}, and one plus a cosine is at {curves[1][20]:.2f}. Two dotted curves "
+        f"are the ramp, there at {limits[0][20]:.2f}, and the squared ramp, there at "
+        f"{limits[1][20]:.2f}. Below, two rising curves show the share of the weight that the "
+        f"nearest tenth gets, against the phase. At this phase the cosine gives it {now[0]:.1%}, "
+        f"and one plus a cosine gives it {now[1]:.1%}.",
     )

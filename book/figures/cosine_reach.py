@@ -87,15 +87,15 @@ def nearest_share(nearest: int) -> Drawn:
         title_text=f"the nearest {nearest:.0f} get {found['shares'][1]:.1%} with the cosine",
         showlegend=False,
     )  # fmt: skip
-    said = ", ".join(
-        f"{name} {share:.1%}" for name, share in zip(NAMES.values(), found["shares"], strict=True)
-    )
+    even, wave, positive, decay = found["shares"]
     return Drawn(
         fig,
-        "Four weights against the distance up to 1,000 tokens: a constant, a cosine that is flat "
-        "at distance 0 and 0 at the end, a positive form that falls a little sooner, and a decay "
-        f"that is near 0 after a quarter. Share of the weight of the nearest {nearest:.0f}: "
-        f"{said}.",
+        "Above, four weights against the distance up to 1,000 tokens. One is constant. The cosine "
+        "is flat at distance 0 and falls to 0 at the end, its positive form falls a little sooner, "
+        "and the decay is near 0 after a quarter of the tokens. Below, bars show the share of the "
+        f"weight that the nearest {nearest:.0f} tokens get. Without a weight it is {even:.1%}, and "
+        f"with the cosine {wave:.1%}. It is {positive:.1%} with the positive form, and {decay:.1%} "
+        "with the decay.",
     )
 
 
@@ -144,9 +144,10 @@ def beyond_horizon(horizon: float) -> Drawn:
                  marker={"size": 4}, hover="position %{x}: %{y:.1f}")  # fmt: skip
     return Drawn(
         go.Figure([drawn], axes),
-        f"Outputs of {TOKENS} tokens for the values 0 to 63 under a cosine weight with horizon "
-        f"{horizon:.0f}; a band marks the range of all means. {outside:.0f} outputs are outside; "
-        f"the first output is {first:.0f}, the last {last:.0f}.",
+        f"Outputs of {TOKENS} tokens against their position, under a cosine weight with horizon "
+        f"{horizon:.0f}. A grey band from 0 to 63 marks the range of all means. Outside of the "
+        f"band are {outside:.0f} of the {TOKENS} outputs. The first output is {first:.0f}, and the "
+        f"last is {last:.0f}.",
     )
 
 
@@ -196,9 +197,10 @@ def more_copies(copies: str) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"{title} of the weight, with a ramp and with the best falling polynomial. Against the "
-        f"distance both fall from their heights, {heights[0]} and {heights[1]:.2f}, to 0 at the "
-        "horizon.",
+        f"Weights for {copies} copies, each divided by its mean, against the distance from 0 to "
+        f"the horizon, where both are 0. At distance 0 the ramp has the height {heights[0]}, and "
+        f"the best falling polynomial has the height {heights[1]:.2f}. The nearest tenth gets "
+        f"{tenths[0]:.0%} of the weight with the ramp, and {tenths[1]:.0%} with the polynomial.",
     )
 
 
@@ -308,8 +310,10 @@ def weighed_values(weight: str, token: int) -> Drawn:
     seeds, allows = rows[row]
     return Drawn(
         fig,
-        f"Share of the weight of each of the four values of a key, in a sequence of {TOKENS} "
-        f"tokens, under the weight {chosen}. Query at position {token:.0f}: its key held {held} "
-        f"last, which {status}. Below, the accuracies of eight seeds with each weight; "
-        f"{chosen}: {min(seeds):.3f} to {max(seeds):.3f}, where the weight allows {allows:.3f}.",
+        "Above, four bars show the shares of the weight that the values A to D of a key get, for "
+        f"the query at position {token:.0f} of {TOKENS} tokens, under the weight {chosen}. The "
+        f"last value of the key is {held}, and it {status}. Below, a row of dots for each weight "
+        "shows the accuracies of eight seeds, and a line shows the accuracy that the weight "
+        f"allows. In the row of {chosen}, which is shaded, the dots lie between {min(seeds):.3f} "
+        f"and {max(seeds):.3f}, and the line is at {allows:.3f}.",
     )

@@ -169,9 +169,10 @@ def favor_error(length: float, size: int, kind: str) -> Drawn:
     return Drawn(
         fig,
         f"Two panels for {DISPLAY[kind]} and a z of length {length:g}. Above, the relative error "
-        f"against the number of features, on logarithmic axes; measured at {size} features "
-        f"it is {measured[size]:.2g}. Below, a histogram of 1,000 estimates, divided by the "
-        f"true value: their median is {median:.2f}, and 1 would be right.",
+        "falls with the number of features, on logarithmic axes. With "
+        f"{size} features the measured error is {measured[size]:.2g}. Below, a histogram shows "
+        f"1,000 estimates, each divided by the true value. Their median is {median:.2f}, and "
+        "a vertical line at 1 marks the true value.",
     )
 
 
@@ -224,10 +225,10 @@ def cosine_errors(length: float, features: int) -> Drawn:
         go.Figure(lines, axes),
         f"Relative error against the cosine between x and y, both of length {length:g}, with "
         f"{features:g} features, on a logarithmic axis. The error of trigonometric features falls "
-        f"from {found['trigonometric'][0]:.2g} where the two are opposite to 0 where they are the "
-        f"same; that of hyperbolic features is the mirror image. That of positive features rises "
-        f"to {most:.2g}. At cosine 0 it is {found['positive'][middle]:.2g} for positive features "
-        f"and {found['hyperbolic'][middle]:.2g} for the other two.",
+        f"from {found['trigonometric'][0]:.2g} at cosine -1 to 0 at cosine 1, and the curve of "
+        "hyperbolic features is its mirror image. The error of positive features rises to "
+        f"{most:.2g} at cosine 1. At cosine 0 the error is {found['positive'][middle]:.2g} for "
+        f"positive features, and {found['hyperbolic'][middle]:.2g} for both other kinds.",
     )
 
 
@@ -288,11 +289,12 @@ def orthogonal_gains(features: int, square: float) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"The mean squared error of {features:g} features with orthogonal rows, divided by that "
-        f"of independent rows, against ‖z‖². At {square:g} it is {one:.0%}, and {both:.0%} for "
-        "hyperbolic features, which use both signs of half as many rows. Orthogonal rows gain "
-        "most in the middle, both signs where z is short; where it is long, both lines come near "
-        "100%.",
+        f"Mean squared error of {features:g} features with orthogonal rows, divided by the error "
+        f"with independent rows, against ‖z‖² from 0 to 8. Two curves lie below a dotted line at "
+        f"100%. At ‖z‖² = {square:g} the curve of FAVOR+ is at {one:.0%}, and the curve of "
+        f"hyperbolic features, which use both signs of half as many rows, is at {both:.0%}. The "
+        "curve of FAVOR+ first falls and then rises. The curve of hyperbolic features is lowest "
+        "at the left edge. Both come near 100% at the right edge.",
     )
 
 
@@ -348,11 +350,11 @@ def features_needed(temperature: float) -> Drawn:
     return Drawn(
         go.Figure(drawn, axes),
         f"Number of features needed to beat uniform attention, against the squared norm t, on "
-        f"logarithmic axes; a dotted line at {DIM}, the number of channels, lies below all of "
-        f"them. At t = {temperature:g} it takes {favor:,.0f} for FAVOR+ with independent rows, "
-        f"{optimal:,.0f} for FAVOR++ (least variance) and {both:,.0f} for hyperbolic features. "
-        "FAVOR+ needs least near t = 0.64; from 2 on all lines rise steeply, FAVOR++ the least "
-        "so.",
+        f"logarithmic axes. A dotted line at {DIM}, the number of channels, lies below all three "
+        f"curves. At t = {temperature:g} FAVOR+ with independent rows needs {favor:,.0f} features, "
+        f"and FAVOR++ (least variance) needs {optimal:,.0f}. Hyperbolic features need "
+        f"{both:,.0f}. The curve of FAVOR+ is lowest near t = 0.64. From t = 2 on all curves rise "
+        "steeply, and the curve of FAVOR++ rises least.",
     )
 
 
@@ -368,6 +370,11 @@ MAPS = {
 
 DISTANCE_SIZES = [16, 32, 64, 128, 256, 512, 1024, 2048]
 """Numbers of features of that study."""
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return names as a list in a sentence."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
 
 
 def favor_distance(
@@ -416,16 +423,26 @@ def favor_distance(
         ),
         margin={"b": 160},
     )  # fmt: skip
-    beats = ", ".join(
-        f"{name} from {wins[kind]:,} features on" if wins[kind] else f"{name} never"
-        for kind, (name, _, _) in MAPS.items()
-    )
+    winners = sorted((kind for kind in MAPS if wins[kind]), key=lambda kind: wins[kind])
+    losers = [name for kind, (name, _, _) in MAPS.items() if not wins[kind]]
+    beats = [
+        f"The first that beats uniform attention on all seeds is {MAPS[winners[0]][0]}, from "
+        f"{wins[winners[0]]:,} features on."
+        if winners
+        else "None of the six maps beats uniform attention on all seeds."
+    ]
+    if winners[1:]:
+        beats.append(
+            f"With more features, so do {_listed([MAPS[kind][0] for kind in winners[1:]])}."
+        )
+    if winners and losers:
+        beats.append(f"Not on all seeds: {_listed(losers)}.")
     return Drawn(
         go.Figure(drawn, axes),
         f"Distance of attention weights from those of softmax, divided by that of uniform "
         f"attention, for {tokens} tokens at t = {t}: medians of twelve seeds against the number "
-        f"of features, both axes logarithmic. The linear kernel is at {straight} throughout. On "
-        f"all seeds {count} of {len(wins)} beat uniform attention: {beats}.",
+        f"of features, both axes logarithmic. Horizontal lines mark uniform attention, at 1, and "
+        f"the linear kernel, at {straight}. {' '.join(beats)}",
     )
 
 
@@ -471,10 +488,10 @@ def redrawn_means(
     return Drawn(
         go.Figure(drawn, axes),
         f"Relative distance of attention weights from softmax against the number of draws of "
-        f"{features} features, both axes logarithmic. After {draws[-1]:,} draws the mean of the "
-        f"weights is {weights:g} away, and the weights computed from the mean of the estimates "
-        f"are {estimates:g} away. The second line is straight; the first one bends and becomes "
-        "horizontal.",
+        f"{features} features, both axes logarithmic. The curve of the mean of the weights bends "
+        f"and becomes horizontal: after {draws[-1]:,} draws the distance is {weights:g}. The curve "
+        "of the weights computed from the mean of the estimates is straight, and falls to "
+        f"{estimates:g}.",
     )
 
 
@@ -563,7 +580,7 @@ def causal_habits(factor: float) -> Drawn:
         go.Figure(drawn, axes),
         f"Outputs of causal attention for 12 tokens whose last key is {factor:g} times as long. "
         "With the scales kept, the first 11 outputs do not depend on the last key. With the "
-        f"scales forgotten they are off by up to {forgotten:.2f}. With a maximum taken too early "
-        f"and a constant added by up to {habits:.2f}; they are then nearer to the average of all "
-        "values so far.",
+        f"scales forgotten these outputs are wrong by up to {forgotten:.2f}. With a maximum taken "
+        f"too early and a constant added, they are wrong by up to {habits:.2f}, and they lie "
+        "nearer to the dashed line, the average of the values so far.",
     )

@@ -110,14 +110,15 @@ def gated_query(match: float, first: float, second: float, start: bool = False) 
         height=620,
         margin={"l": 36, "r": 14, "t": 34, "b": 56},
     )
-    others = f"{weights[1]:.2f} for each other key"
-    begin = f", {weights[0]:.2f} for the start token" if start else ""
+    begin = f" The start token gets the weight {weights[0]:.2f}." if start else ""
     return Drawn(
         fig,
-        f"A query whose score with key b is {match:g}. Its weights are {weights[2]:.2f} for b, "
-        f"{others}{begin}. The output before the gate is the point ({path[0][0]:.2f}, "
-        f"{path[1][0]:.2f}), inside the hull of the values. Gates of {gates[0]:.2f} and "
-        f"{gates[1]:.2f} move it to "
+        f"Top left, bars show the attention weights of a query whose score with key b is "
+        f"{match:g}. Key b gets the weight {weights[2]:.2f}, and each other key gets "
+        f"{weights[1]:.2f}.{begin} Top right, two dots on a sigmoid curve show the gates, "
+        f"{gates[0]:.2f} and {gates[1]:.2f}. Below, a plane shows the convex hull of the values. "
+        f"The output before the gate is a circle in the hull at ({path[0][0]:.2f}, "
+        f"{path[1][0]:.2f}). A dotted line leads to the output after the gate, a diamond at "
         f"({path[0][1]:.2f}, {path[1][1]:.2f}).",
     )
 
@@ -157,8 +158,9 @@ def sink_of_keys(score: float) -> Drawn:
     return Drawn(
         go.Figure(drawn, axes),
         f"Share of the softmax weight that a sink of score {score:g} leaves to keys of score 0, "
-        f"against the number of keys on a logarithmic axis: {few:.2f} for 5 keys, {many:.2f} for "
-        "10,000. The curve rises from 0 to 1.",
+        "against the number of keys from 1 to 100,000, on a logarithmic axis. The curve rises "
+        "towards 1 as the number of keys grows. Two dots mark the curve: the share is "
+        f"{few:.2f} for 5 keys, and {many:.2f} for 10,000 keys.",
     )
 
 
@@ -201,10 +203,11 @@ def gated_token(weight: float) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"Output of a gated layer for a single token of one channel, with a gate of weight "
-        f"{weight:g}. Beside the straight line for a gate that is always one half, it is a curve "
-        "that bends upwards around 0; with the weight 0 the two are the same. The outputs for 1 "
-        f"and -1 sum to {total:.2f}; for a linear map they would sum to 0.",
+        f"Output of a gated layer against a single token of one channel, from -3 to 3, if the "
+        f"gate has the weight {weight:g}. A dashed straight line shows a gate that is always one "
+        "half. The curve of the output touches this line at 0 and does not go below it. A third "
+        "curve, the even part, shows by how much. The outputs for 1 and -1 sum to "
+        f"{total:.2f}, whereas those of a linear map sum to 0.",
     )
 
 
@@ -257,9 +260,10 @@ def gate_and_sink(sink: float, gate: float) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        "Factor on the output against the score of the best of eight keys. A sink of score "
-        f"{sink:g} multiplies it by {low:.2f} if no key matches, and by {high:.2f} if one scores "
-        f"8. A gate multiplies it by {through_gate:.2f} for every score.",
+        "Factor on the output of a head against the score of the best of eight keys, from -2 to "
+        f"10. The curve of a sink of score {sink:g} rises: the factor is {low:.2f} if no key "
+        f"matches (score 0), and {high:.2f} if the best key has score 8. The gate is a horizontal "
+        f"line at {through_gate:.2f}. A dashed curve is the product of both.",
     )
 
 
@@ -294,7 +298,7 @@ def gated_runs(kind: str, start: bool, *, recorded: Seeds) -> Drawn:
         for gate, symbol in MARKS.items()
     ]
     rows: dict[str, list[Any]] = {"error": [], "start": []}
-    means: dict[str, dict[str, list[str]]] = {what: {a: [] for a in RUNS_OF} for what in rows}
+    means: dict[str, dict[str, list[float]]] = {what: {a: [] for a in RUNS_OF} for what in rows}
     for what, least in (("error", LEAST), ("start", 0.0)):
         for side, (gate, symbol) in zip((-0.24, 0, 0.24), MARKS.items(), strict=True):
             seeds = [
@@ -317,7 +321,7 @@ def gated_runs(kind: str, start: bool, *, recorded: Seeds) -> Drawn:
                      hover=f"{gate} gate: %{{y:.4f}}".replace("none", "no"))
             )  # fmt: skip
             for attention, value in zip(RUNS_OF, mean, strict=True):
-                means[what][attention].append(f"{value:.4f}")
+                means[what][attention].append(value)
     x: dict[str, Any] = axis(None, -0.5, len(RUNS_OF) - 0.5, tickvals=list(range(len(RUNS_OF))),
                              showgrid=False, zeroline=False)  # fmt: skip
     names = [wrapped(name, 14) for name, _ in RUNS_OF.values()]
@@ -341,15 +345,18 @@ def gated_runs(kind: str, start: bool, *, recorded: Seeds) -> Drawn:
         margin={"l": 46, "r": 14, "t": 30, "b": 84},
     )
 
-    def listed(what: str) -> str:
-        return "; ".join(
-            f"{name} {', '.join(means[what][attention])}"
-            for attention, (name, _) in RUNS_OF.items()
+    def errors(attention: str) -> str:
+        plain, headwise, elementwise = means["error"][attention]
+        return (
+            f"The mean error of {RUNS_OF[attention][0]} is {plain:.4f} without a gate. It is "
+            f"{headwise:.4f} with a headwise gate, and {elementwise:.4f} with an elementwise gate."
         )
 
+    weights = [value for of_gates in means["start"].values() for value in of_gates]
     return Drawn(
         fig,
-        f"Means over the seeds for queries of the kind {kind}, with {sight}, each without a "
-        "gate, with a headwise and with an elementwise one. Above, squared errors on a logarithmic "
-        f"axis: {listed('error')}. Below, the weight on the start token: {listed('start')}.",
+        f"Queries of the kind {kind}, with {sight}. Each of four kinds of attention has three "
+        "marks, without a gate, with a headwise gate and with an elementwise gate. Above, mean "
+        f"squared errors on a logarithmic axis. {' '.join(map(errors, RUNS_OF))} Below, the mean "
+        f"weights on the start token lie between {min(weights):.2f} and {max(weights):.2f}.",
     )

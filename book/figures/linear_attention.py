@@ -170,18 +170,20 @@ def three_forms(token: int, chunk: int) -> Drawn:
         margin={"l": 34, "r": 12, "t": 34, "b": 96},
     )
     by_state, own, row = (parts[name][-1].item() for name in ("by state", "own", "by row"))
+    others = f"keys {first} to {token}" if first < token else f"key {token}"
     route = (
-        f"Its row of similarities is split: keys 0 to {first - 1} come from the state, and keys "
-        f"{first} to {token} from its own chunk."
+        f"Keys before key {first} are read from the state, and the token's own chunk adds {others}."
         if first
-        else f"No chunk is complete before it, so keys 0 to {token} come from its own chunk."
+        else f"No chunk is complete before this token, so its own chunk adds {others}."
     )
     return Drawn(
         fig,
-        f"Token {token} in chunks of {chunk}. {route} In the column of ones the state gives "
-        f"{by_state:.2f} and the chunk {own:.2f}, together {row:.2f}, as does the whole row. "
-        f"Below, the state before token {first} and the state after token {token}, four features "
-        "by three value channels and a column of ones.",
+        f"Four panels for token {token} in chunks of {chunk}. Top left, a triangle of similarities "
+        f"of queries and keys, with the row of the token framed. {route} Top right, the sums of "
+        "the token as stacked bars for three value channels and for the denominator. In the "
+        f"denominator the state contributes {by_state:.2f} and the chunk {own:.2f}. A mark at the "
+        f"height of the stack is the sum over the whole row, {row:.2f}. Below, tables of the state "
+        f"before token {first} and after token {token}, with four features in rows.",
     )
 
 
@@ -221,10 +223,11 @@ def taylor_weights(score: float, order: str) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"Weights against the score s from -4 to 4 on a logarithmic axis. The exponential is a "
-        f"straight line. The Taylor polynomial with powers up to {power} follows it near 0 and "
-        f"stays above it on the left. At {score:g} it is {found['ratio']:.3g} times the "
-        f"exponential. With 16 channels it takes {features:,} features.",
+        f"Weight of a key before the division, on a logarithmic axis, against the score s from -4 "
+        "to 4. The exponential is a straight line. The Taylor polynomial with powers up to "
+        f"{power} is close to the line near score 0 and lies above it at the left edge. At score "
+        f"{score:g} the polynomial is {found['ratio']:.3g} times the exponential. With 16 channels "
+        f"it takes {features:,} features.",
     )
 
 
@@ -275,8 +278,9 @@ def counted_products(features: int, chunk: int) -> Drawn:
         go.Figure(drawn, axes),
         f"Multiplications per token against the number of tokens, both axes logarithmic, with "
         f"{features:g} features. The line of all pairs rises with the length and crosses the "
-        f"horizontal line of one state at {crossing:,.0f} tokens. At 32,768 tokens all pairs take "
-        f"{most:,.0f}, one state {found['level']:,.0f} and chunks of {chunk:g} tokens "
+        f"horizontal line of one state at {crossing:,.0f} tokens. At the right edge, for 32,768 "
+        f"tokens, all pairs take {most:,.0f} multiplications per token. One state takes "
+        f"{found['level']:,.0f}, and chunks of {chunk:g} tokens, drawn dashed, take "
         f"{chunks:,.0f}.",
     )
 
@@ -316,10 +320,11 @@ def crosstalk(pairs: int, overlap: float) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"Error of a recalled value against the number of pairs on a logarithmic axis, if the "
-        f"similarity with a wrong key is {overlap:g} times that with the right key. With {pairs:g} "
-        f"pairs the right value has {right:.1%} of the weight, and the error is {error:.2f}. The "
-        "bound of 64 features is 0 up to 64 pairs and rises slowly for more pairs.",
+        "Error of a recalled value against the number of pairs, 1 to 1,024, on a logarithmic axis. "
+        f"The similarity with a wrong key is {overlap:g} times that with the right key. With "
+        f"{pairs:g} pairs the error, marked by a dot, is {error:.2f}, and the right value has "
+        f"{right:.1%} of the weight. A dotted line is the bound for 64 features: it is 0 up to 64 "
+        "pairs and then rises towards 1.",
     )
 
 
@@ -414,16 +419,15 @@ def recalled_pairs(
         title_text=f"ReLU, 64 pairs: error {error:.3f}, decoded {decoded:.0%}",
         margin={"l": 44, "r": 14, "t": 64, "b": 122},
     )
-    values = "; ".join(
-        f"{_called(name)} {found['error'][name][at]:.2f} and {found['decoded'][name][at]:.2f}"
-        for name in MAPS
-    )
+    order = [_called(name) for name in sorted(MAPS, key=lambda name: found["error"][name][at])]
     return Drawn(
         fig,
         f"Two panels against the number of pairs, 1 to 1,024, with {features} ReLU and random "
         "features. Above, the error of a recalled value: ReLU and ELU+1 follow the dashed lines of "
         "the crosstalk formula, far above the dotted bound, which least squares follows. Below, "
-        f"the share of values decoded. Error and share decoded with 64 pairs: {values}.",
+        f"the share of values decoded. With 64 pairs the smallest error is that of {order[0]}, "
+        f"followed by {', '.join(order[1:-1])}, and the largest is that of {order[-1]}. ReLU then "
+        f"has an error of {error:.2f} and decodes {decoded:.0%} of the values.",
     )
 
 
@@ -514,9 +518,10 @@ def turned_query(angle: float) -> Drawn:
     )
     return Drawn(
         fig,
-        f"Five keys in the plane with values from -1 to 1, and a query at {angle:g} degrees. "
-        f"Softmax returns {soft:.2f} and ReLU {relu:.2f}; from 180 to 270 degrees all ReLU "
-        f"features of the query are 0. With signed features the denominator is {total:.2f} and the "
-        f"output {signed:.1f}; their curve leaves the plot on both sides of the two angles where "
-        "the denominator is 0.",
+        f"Above, five keys in the plane, labelled with their values from -1 to 1, and a query at "
+        f"{angle:g} degrees. Below, the outputs of three kinds of attention against the angle of "
+        f"the query. At this angle softmax returns {soft:.2f} and ReLU {relu:.2f}. With signed "
+        f"features the denominator is {total:.2f}, and the output is {signed:.1f}. The curve of "
+        "signed features leaves the plot at the two angles where the denominator is 0. Between "
+        "180 and 270 degrees ReLU returns 0.",
     )
