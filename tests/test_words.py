@@ -22,11 +22,6 @@ PAGES = [
     *sorted((ROOT / "notebooks").glob("*.ipynb")),
     *sorted((ROOT / "book").glob("*.md")),
 ]
-TO_COME = {
-    "notebooks/12_circulant_favor",
-}
-"""Pages that are not yet written in the standard terms."""
-
 GAP = "⌷"
 """Stands for a formula or code that was left out."""
 TEXT = {"glossary", "admonition", "methods", "chapters", "live", "grid", "rubric", "table"}
@@ -149,7 +144,7 @@ def found(text: str, page: str = "") -> Iterator[tuple[int, str, str]]:
 
 
 def name_of(path: Path) -> str:
-    """Return the name of a page in ``TO_COME`` and in the table."""
+    """Return the name of a page in the table."""
     return path.relative_to(ROOT).with_suffix("").as_posix()
 
 
@@ -165,8 +160,6 @@ def private_words(path: Path) -> list[str]:
 @pytest.mark.parametrize("path", PAGES, ids=name_of)
 def test_a_page_has_no_private_words(path: Path) -> None:
     wrong = private_words(path)
-    if name_of(path) in TO_COME:
-        pytest.xfail(f"still to be written: {len(wrong)} private words")
     assert wrong == [], "\n" + "\n".join(wrong)
 
 
@@ -202,7 +195,3 @@ It turns.
 :::
 """
     assert [(line, word) for line, word, _ in found(prose(page))] == [(2, "turns"), (17, "turns")]
-
-
-def test_pages_to_come_are_pages() -> None:
-    assert {name_of(path) for path in PAGES} >= TO_COME

@@ -174,14 +174,16 @@ def row_correlation(vector: str, signs: str, square: float) -> Drawn:
             error(among["average"], purple, "circulant, all signs", width=2, dash="dot"),
             error(found["errors"], purple, "circulant, these signs", width=3),
         ],
-        "error of the mean of m features",
+        "error with m rows",
         x=axis("rows m", 0.5, SIZE + 0.5),
         y=axis(low=low, high=high, type="log", tickvals=TICKS),
     )
     fig = panels(
         [
             channels("s ⊙ z", found["signed"], PALETTE["grey"], among["channels"], "channel n"),
-            channels("Aδ: rows δ apart", found["correlation"], purple, among["rows"], "δ"),
+            channels(
+                "covariance Aδ of rows δ apart", found["correlation"], purple, among["rows"], "δ"
+            ),
         ],
         curves,
         heights=(0.36, 0.42),
@@ -193,12 +195,11 @@ def row_correlation(vector: str, signs: str, square: float) -> Drawn:
     one, independent, average = among["told"]
     return Drawn(
         fig,
-        f"A {vector} vector of 16 channels and squared length {square:g}, {signs}: its entries, "
-        f"its cyclic autocorrelation, at most {found['apart']:.2f} in size away from "
-        f"0, and the error of the mean of 1 to 16 features. It starts at {one:.2f} and "
-        f"at 16 rows is {independent:.3f} for independent rows, {found['last']:.3f} for the "
-        f"circulant with these signs and {average:.3f} for a circulant on average over all "
-        "signs.",
+        f"Three panels for a {vector} vector of 16 channels and squared length {square:g}, "
+        f"{signs}. Bars show its entries and its cyclic autocorrelation, which is at most "
+        f"{found['apart']:.2f} in size away from 0. Below, the error starts at {one:.2f} with one "
+        f"row. With 16 rows it is {found['last']:.3f} for the circulant with these signs and "
+        f"{average:.3f} on average over all signs. Independent rows have {independent:.3f}.",
     )
 
 
@@ -262,10 +263,10 @@ def two_rows(direction: float) -> Drawn:
         Panel(
             [
                 *curves,
-                line(LENGTHS, worst, grey, "at most", width=2, dash="dot"),
+                line(LENGTHS, worst, grey, "upper bound", width=2, dash="dot"),
                 line([0, 8], [1, 1], COLOURS["favor-iid"], "independent rows", dash="dash"),
             ],
-            "error over that of independent rows",
+            "error relative to independent rows",
             x=axis("ζ", 0, 8),
             y=axis(low=0, high=2.15, dtick=0.5),
         ),
@@ -276,12 +277,11 @@ def two_rows(direction: float) -> Drawn:
     )
     return Drawn(
         fig,
-        f"A vector z at {direction:g} degrees, seen by two rows. Above, u and u with its channels "
-        "swapped, with equal and with opposite signs: if the one pair is near each other the other "
-        "is far apart. Below, errors over that of independent rows against ζ. At ζ = 1 it is "
-        f"{equal:.2f} with equal signs, {opposite:.2f} with opposite ones and {mean:.2f} on "
-        "average, which is never below 1 and stays below a dotted line that rises to one and a "
-        "half.",
+        f"Two panels for a vector z at {direction:g} degrees. Top: u, and u with its channels "
+        "swapped, as arrows, for equal and for opposite signs. Bottom: errors relative to "
+        f"independent rows, against ζ. At ζ = 1 the error is {equal:.2f} with equal signs and "
+        f"{opposite:.2f} with opposite signs. The mean of both, {mean:.2f}, is never below 1, and "
+        "stays below a dotted bound that rises to one and a half.",
     )
 
 
@@ -353,10 +353,10 @@ def nearest_orthogonal(weight: float) -> Drawn:
     )
     return Drawn(
         fig,
-        f"Above, the eight eigenvalues of a circulant with the column 1, {weight:g}, 0, ... on "
-        f"a circle of radius {weight:g} about 1, each joined to the nearest point of the unit "
-        f"circle; the squared lengths add up to {distance:.2f}. Below, its column as dots, and as "
-        f"bars that of the nearest orthogonal circulant, from {one:.2f} and {two:.2f} on.",
+        f"Top: eight eigenvalues on a circle of radius {weight:g} about 1, each joined to the "
+        f"nearest point of the unit circle. The squared lengths add up to {distance:.2f}. Bottom: "
+        f"the column 1, {weight:g}, 0 and so on as dots. Bars show the column of the nearest "
+        f"orthogonal circulant, which begins with {one:.2f} and {two:.2f}.",
     )
 
 
@@ -405,10 +405,10 @@ def structured_bias(channels: int) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"Bias of the estimate against ζ with {channels:g} channels. At ζ = 4 it lies between "
-        f"{least:.1f}% and {most:.1f}% for every z; for one channel it is about {middle:.1f}% with "
-        "unit-modulus rows. The more channels, the nearer are all lines to that of independent "
-        "rows, which have no bias.",
+        f"Four curves: bias of the estimate in percent, against ζ, with {channels:g} channels. "
+        f"At ζ = 4 the bias is between {least:.1f}% and {most:.1f}% for every z. For one channel "
+        f"it is about {middle:.1f}% with unit-modulus rows. With more channels all curves come "
+        "nearer to the dashed line of independent rows, which have no bias.",
     )
 
 
@@ -453,15 +453,15 @@ def two_strong_channels(share: float) -> Drawn:
         height=400,
         title_text=f"simplex: {short:.2f} at ζ = 1, {simplex:.2f} at ζ = 4",
         xaxis=axis("ζ", 0, 6),
-        yaxis=axis("error over independent rows", 0, 1.55),
+        yaxis=axis("error relative to independent rows", 0, 1.55),
         margin={"b": 96},
     )
     return Drawn(
         go.Figure(drawn, axes),
-        "Error over that of independent rows against the squared length ζ, for many channels, "
-        f"{share:.0%} of ζ in two channels half a circle apart. At ζ = 4 it is {signed:.2f} for a "
-        f"signed circulant, {unit:.2f} for a unit-modulus one and {simplex:.2f} for rows of a "
-        f"simplex, which have {short:.2f} at ζ = 1.",
+        "Three curves: error relative to independent rows against the squared length ζ, for many "
+        f"channels, with {share:.0%} of ζ in two channels half a circle apart. At ζ = 4 a signed "
+        f"circulant has {signed:.2f} and a unit-modulus circulant {unit:.2f}. The curve of simplex "
+        f"rows is the lowest: {short:.2f} at ζ = 1 and {simplex:.2f} at ζ = 4.",
     )
 
 
@@ -505,21 +505,21 @@ def weight_errors(
         title_text=f"64 features: independent rows {independent:.2f}, simplex {simplex:.2f}",
         xaxis=axis("features m", 1.15, 2.76, type="log", tickvals=sizes),
         yaxis=axis(
-            "error over uniform attention's", -0.75, 0.82, type="log", tickvals=ticks,
+            "error relative to uniform weights", -0.75, 0.82, type="log", tickvals=ticks,
             ticktext=[f"{y:g}" for y in ticks],
         ),
         margin={"b": 110},
     )  # fmt: skip
-    told = ", ".join(
-        f"{name} from {wins[kind]} on" if wins[kind] else f"{name} never"
-        for kind, name in PROJECTIONS.items()
-    )
+    first = {n: [PROJECTIONS[k] for k in wins if wins[k] == n] for n in {*wins.values()}}
+    never = first.pop(None, [])
+    told = [f"from {n} features on: {', '.join(first[n])}" for n in sorted(first)]
+    told += [f"never: {', '.join(never)}"] if never else []
     return Drawn(
         go.Figure(drawn, axes),
-        f"Error of attention weights over that of uniform attention against the number of "
-        f"features, both logarithmic, for queries and keys of length {length}. With 64 features "
-        f"it is {independent:.2f} for independent rows and {simplex:.2f} for a circulant simplex. "
-        f"Beating uniform attention on all seeds: {told}.",
+        "Curves: error of the attention weights, relative to that of uniform weights, against the "
+        f"number of features, both on logarithmic axes, for queries and keys of length {length}. "
+        f"With 64 features independent rows have {independent:.2f}, circulant simplex rows "
+        f"{simplex:.2f}. Better than uniform weights on all seeds, {'; '.join(told)}.",
     )
 
 
@@ -567,16 +567,16 @@ def free_projection(features: int) -> Drawn:
     )
     axes = layout(
         height=320,
-        title_text=f"layer {whole:.2f}, attention {core:.2f} times as fast",
+        title_text=f"layer × {whole:.2f}, attention × {core:.2f} as fast",
         xaxis=axis("thousand multiplications per token", 0, 1350),
         margin={"l": 128},
         showlegend=False,
     )
     return Drawn(
         go.Figure([drawn], axes),
-        f"Thousands of multiplications per token, with {features:.0f} features: "
-        f"{projection:.0f} in the random projection, {sums:.0f} in the sums of linear attention, "
-        f"{linear:.0f} in the four projections of the layer and {inner:.0f} in its feed-forward "
-        "part. Without the "
-        f"first, attention is {core:.2f} times as fast, and the layer {whole:.2f} times.",
+        f"Bars: thousands of multiplications per token in a layer, with {features:.0f} features. "
+        f"The random projection needs {projection:.0f}, and the sums of linear attention need "
+        f"{sums:.0f}. The four projections of the layer need {linear:.0f}, and its feed-forward "
+        f"part needs {inner:.0f}. Without the random projection attention would be {core:.2f} "
+        f"times as fast, but the layer only {whole:.2f} times.",
     )
