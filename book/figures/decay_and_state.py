@@ -94,12 +94,13 @@ def decay_memory(gamma: float, reset: float, kept: float) -> Drawn:
     )
     return Drawn(
         fig,
-        f"Two panels over {TOKENS} tokens. Above, the weight of each token at the last one: under "
-        f"the constant decay {gamma:g} it rises from {constant[0]:.2f} for the first token to 1 "
-        f"for the last, with {facts[0]:.2f} for token {FACT}; under the gated decay it is "
-        f"{gated[0]:.2f} before token {reset:.0f} and 1 from there on, with {facts[1]:.2f} for "
-        f"token {FACT}. Below, the decays: {gamma:g} everywhere, and 1 everywhere but {kept:g} at "
-        f"token {reset:.0f}.",
+        f"Two panels over {TOKENS} tokens. Above, the weight of each token at the last token. "
+        f"Under the constant decay of {gamma:g} the weight rises from {constant[0]:.2f} for the "
+        f"first token to 1 for the last. Under the gated decay it is {gated[0]:.2f} before token "
+        f"{reset:.0f}, and 1 from there on. Stars mark token {FACT}: its weight is "
+        f"{facts[0]:.2f} under the constant decay, and {facts[1]:.2f} under the gated decay. "
+        f"Below, the constant decay is a horizontal line, and the gated decay is 1 at all tokens "
+        f"except token {reset:.0f}, where it is {kept:g}.",
     )
 
 
@@ -183,10 +184,11 @@ def memory_of_decay(memory: float) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"Weight against distance on a logarithmic axis, decay {decay:.4f}. All weights add up to "
-        f"{memory:.0f}; at this distance, marked, the weight is {found['at_memory']:.2f}. It is "
-        f"one half after {half:.1f} tokens. Dots at one half mark the half-lives of the heads of "
-        "RetNet and of ALiBi: they are equally spaced, because each is twice the one before.",
+        f"Weight of a constant decay of {decay:.4f} against the distance, on a logarithmic axis. "
+        f"The curve falls from 1 to 0. A mark is at the effective memory of {memory:.0f} tokens, "
+        f"where the weight is {found['at_memory']:.2f}. The weight is one half after {half:.1f} "
+        "tokens. Two rows of dots at one half mark the half-lives of the heads of RetNet and of "
+        "ALiBi. The dots are equally spaced, because each half-life is twice the one before.",
     )
 
 
@@ -239,9 +241,10 @@ def products_of_decays(decay: float) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"Powers of ten against the token, decay {decay:g}. The running product falls, and its "
-        f"reciprocal rises until it overflows float32 at token {last:,.0f}. The line of the weight "
-        f"of a key {BACK} tokens back, the product of both, is constant and ends there.",
+        f"Logarithms of three numbers against the token on a logarithmic axis, for a decay of "
+        f"{decay:g}. The running product falls. Its reciprocal rises until it reaches a dotted "
+        f"line, the largest number of float32, at token {last:,.0f}. The weight of a key {BACK} "
+        "tokens back, the product of both, is a horizontal line that ends at this token.",
     )
 
 
@@ -333,12 +336,13 @@ def halved_chunk(query: float, key: float) -> Drawn:
     )
     return Drawn(
         fig,
-        f"A map of the pairs of a chunk of {CHUNK} tokens, in {LEVELS} levels: the first halving "
-        "makes one large square below the diagonal, each later one twice as many of half the side. "
-        f"Query {at_query:g} and key {at_key:g} are separated by the {word} halving, after token "
-        f"{cut:g}. Below, the decays of a feature: those of the tokens after the key up to the "
-        f"cut multiply the key, by {of_key:.3f}, those from there to the query multiply the query, "
-        f"by {of_query:.3f}; the weight is {weight:.3f}.",
+        f"Above, a map of the pairs of a chunk of {CHUNK} tokens, in {LEVELS} colours. The first "
+        "halving makes one large square below the diagonal. Each later halving makes twice as "
+        f"many squares of half the side. A ring marks query {at_query:g} and key {at_key:g}, "
+        f"which are separated by the {word} halving, after token {cut:g}. Below, bars show the "
+        "decays of a feature. The orange bars, after the key up to the cut, multiply the key by "
+        f"{of_key:.3f}. The blue bars, after the cut up to the query, multiply the query by "
+        f"{of_query:.3f}. The product is the weight, {weight:.3f}.",
     )
 
 
@@ -424,13 +428,17 @@ def markers_and_decays(number: float, own: float, other: float, symbol: float) -
         ]
         head = f"{name}: {pick(apart, 'mixed', 'separated')}, yes ≥ {least:.2f}, no ≤ {most:.2f}"
         rows.append(Panel(traces, head, x=x, y=axis("weight", -0.2, 2.25, dtick=1), shapes=marks))
-        weights.append(f"with a {name} {least:.2f} or more and {most:.2f} or less")
+        weights.append(
+            f"With a {name} decay the dots are at {least:.2f} or above, and the crosses are at "
+            f"{most:.2f} or below."
+        )
     fig = panels(*rows, down=0.2, height=430, margin={"l": 46, "r": 14, "t": 30, "b": 64})
     return Drawn(
         fig,
-        f"Two panels over the tokens {' '.join(MARKED)}: the weight that earlier occurrences of "
-        f"each symbol have in the state. The decay at a symbol is {symbol:g}; at a marker it is "
-        f"the number {number:g}, or a vector with {own:g} for the class of the marker and "
-        f"{other:g} for the other. Weights of symbols that occurred since their marker, and of the "
-        f"others: {'; '.join(weights)}.",
+        "Weight that earlier occurrences of each symbol have in the state, against the tokens "
+        f"{' '.join(MARKED)}, in a panel for a scalar decay and a panel for a vector decay. Dots "
+        "are symbols that occurred since their marker, and crosses are the other symbols. The "
+        f"decay at a symbol is {symbol:g}. At a marker the scalar decay is {number:g}. The vector "
+        f"decay at a marker is {own:g} for the features of its own class, and {other:g} for the "
+        f"other class. {' '.join(weights)}",
     )

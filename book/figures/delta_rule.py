@@ -148,16 +148,18 @@ def written_twice(beta: float, angle: float, decay: float) -> Drawn:
     )
     writes = ", ".join(f"{v:g} under {k}" for k, v in WRITES)
     adds, replaces = found["answers"]
-    told = {name: f"{adds[i][-1]:.2f} and {replaces[i][-1]:.2f}" for i, name in enumerate(KEYS)}
     last = dict(WRITES)
+    ends = " ".join(
+        f"After the last write the state that adds answers {adds[i][-1]:.2f} to {name}, and the "
+        f"delta rule answers {replaces[i][-1]:.2f}. The latest value of {name} is {last[name]:g}."
+        for i, name in enumerate(KEYS)
+    )
     return Drawn(
         fig,
-        f"The values {writes} are written. The keys are {angle:g} degrees apart, the rate is "
-        f"{beta:g} and the decay {decay:g}. Above, the states as points of a plane, with the lines "
-        "of all states that answer a key with a value written. Below, the answers after each "
-        "write, of the state that adds and of the delta rule: at the end they are "
-        f"{told['A']} to A, whose latest value is {last['A']:g}, "
-        f"and {told['B']} to B, whose latest value is {last['B']:g}.",
+        f"Two states after the writes {writes}. The keys are {angle:g} degrees apart. The rate is "
+        f"{beta:g}, and the decay is {decay:g}. Above, the paths of both states in the plane, "
+        "with three lines. Each line holds the states that answer a key with a written value. "
+        f"Below, two plots of the answers to A and to B after each write. {ends}",
     )
 
 
@@ -205,8 +207,9 @@ def repeated_writes(rate: float, length: float) -> Drawn:
     kind = pick(found["kind"], "approaches the value", "alternates around the value", "diverges")
     return Drawn(
         go.Figure(drawn, axes),
-        f"The answer to a key of norm {length:g} after 0 to {TIMES} writes of the value 1 at "
-        f"the rate {rate:g}. Each write multiplies the error by {factor:.2f}: the answer {kind}.",
+        f"Answer to a key of norm {length:g} against the number of writes, 0 to {TIMES}, if the "
+        f"value 1 is written under it at the rate {rate:g}. Each write multiplies the error by "
+        f"{factor:.2f}, and the answer {kind}.",
     )
 
 
@@ -275,17 +278,16 @@ def chunk_of_writes(rate: float, angle: float, decay: float) -> Drawn:
         margin={"l": 34, "r": 14, "t": 30, "b": 64},
         coloraxis={**colour_axis(DIVERGING, -1.5, 1.5, y=0), "showscale": False},
     )
-    last = found["inverse"][-1]
+    last, alone, written = found["inverse"][-1], found["alone"], found["written"]
     return Drawn(
         fig,
-        f"A chunk of six tokens whose keys alternate, A and B, {angle:g} degrees apart, at the "
-        f"rate {rate:g} and the decay {decay:g}. Two maps: the matrix A, below the diagonal only, "
-        f"and the inverse of I + A, whose last row holds {last[0]:.2f}, {last[1]:.2f}, "
-        f"{last[2]:.2f}, {last[3]:.2f}, {last[4]:.2f} and 1. Below, bars: the tokens would write "
-        + " and ".join(f"{value:.2f}" for value in found["alone"])
-        + " alone; after the others they write "
-        + " and ".join(f"{value:.2f}" for value in found["written"])
-        + ".",
+        "A chunk of six tokens, whose keys alternate between A and B. The keys are "
+        f"{angle:g} degrees apart, the rate is {rate:g}, and the decay is {decay:g}. Above, two "
+        "triangular maps of numbers: the matrix A, and the inverse of I + A. In the last row of "
+        f"the inverse the entries before the diagonal end with {last[3]:.2f} and {last[4]:.2f}. "
+        "Below, pairs of bars show what each token would write alone, and what it writes after "
+        f"the others. The third token would write {alone[2]:.2f}, and it writes {written[2]:.2f}. "
+        f"The last token would write {alone[5]:.2f}, and it writes {written[5]:.2f}.",
     )
 
 
@@ -332,9 +334,10 @@ def order_of_decay(rate: float, decay: float) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"The answer to a key that held 1, after 0 to {STEPS} writes of the value 0, at the rate "
-        f"{rate:g} and the decay {decay:g}. If the state decays first, each write leaves "
-        f"{first:.2f} of the answer; if the error is that of the undecayed state, {after:.2f}: it "
+        f"Answer to a key that held 1 against the number of writes of the value 0, 0 to {STEPS}. "
+        f"The rate is {rate:g}, and the decay is {decay:g}. In one curve the state decays first, "
+        f"and each write multiplies the answer by {first:.2f}. In the other curve the error is "
+        f"computed first, and each write multiplies the answer by {after:.2f}, so the answer "
         f"{pick(found['away'], 'stays bounded', 'diverges')}.",
     )
 
@@ -385,8 +388,9 @@ def two_keys_count(angle: float) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"A state of two channels, under two alternating keys {angle:g} degrees apart with the "
-        f"rate 2: each pair of writes rotates it by twice the angle. It is {said}.",
+        f"Positions of a state of two channels in the plane, after each pair of writes with the "
+        f"rate 2 under two keys that are {angle:g} degrees apart. All positions lie on a circle, "
+        f"and each pair of writes rotates the state by twice the angle. The state is {said}.",
     )
 
 
@@ -432,7 +436,8 @@ def noise_of_rates(load: float) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"Noise-to-signal ratio of the delta rule, divided by that of a sum, against the rate, for "
-        f"{load:g} pairs per channel. From 1 at small rates it falls to {least:.0%} at the rate "
-        f"{best:.2f}, and from {worse:.2f} on it is larger than that of a sum.",
+        "Noise-to-signal ratio of the delta rule, divided by the ratio of a sum, against the rate, "
+        f"for {load:g} pairs per channel. The curve begins at 1 and falls to {least:.0%} at the "
+        f"rate {best:.2f}. Then it rises, and crosses the dotted line of a sum at the rate "
+        f"{worse:.2f}.",
     )
