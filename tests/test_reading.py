@@ -30,6 +30,8 @@ OPENING = (
     "You need",
     "It takes",
 )
+
+
 @pytest.mark.parametrize("path", CHAPTERS, ids=lambda p: p.stem)
 def test_a_chapter_opens_and_ends_as_all_do(path: Path) -> None:
     text = "\n\n".join(c.source for c in nbformat.read(path, 4).cells if c.cell_type == "markdown")
