@@ -33,7 +33,7 @@ def test_outputs_are_those_of_a_turned_query() -> None:
         ]
         assert list(figure.data[-1].y) == pytest.approx([x.item() for x in outputs])
         assert (outputs[1] == 0) == (at["angle"] == 200)
-        assert f"the output {outputs[2].item():.1f}; their curve" in text
+        assert f"the output is {outputs[2].item():.1f}. The curve" in text
 
 
 def test_habits_let_the_last_key_move_outputs() -> None:
@@ -56,7 +56,7 @@ def test_habits_let_the_last_key_move_outputs() -> None:
             assert list(curve.y) == pytest.approx(numbers.tolist(), abs=1e-3)
         off = (outputs(*habits) - right)[:-1].abs().max().item()
         assert (off > 0.9) == (at["factor"] > 1)
-        assert f"constant added by up to {off:.2f}" in text
+        assert f"constant added, they are wrong by up to {off:.2f}" in text
 
 
 def test_the_drawn_lengths_are_those_of_ptolemy_and_the_curve_is_the_weight() -> None:
@@ -71,7 +71,7 @@ def test_the_drawn_lengths_are_those_of_ptolemy_and_the_curve_is_the_weight() ->
         assert drawn == pytest.approx({**cosines, "BC": math.sin(a), "AD": math.sin(b)}, abs=1e-12)
         row = CosineWeight(12).matrix(13, 13)[at["query"]].tolist()
         assert list(figure.data[6].y)[::4] == pytest.approx(row, abs=1e-12)
-        assert f"BD = {row[at['key']]:.2f}" in text
+        assert f"BD is the weight, {row[at['key']]:.2f}" in text
 
 
 def test_the_points_are_attention_and_its_gate() -> None:

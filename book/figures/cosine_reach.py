@@ -312,7 +312,7 @@ def weighed_values(weight: str, token: int) -> Drawn:
         fig,
         "Above, four bars show the shares of the weight that the values A to D of a key get, for "
         f"the query at position {token:.0f} of {TOKENS} tokens, under the weight {chosen}. The "
-        f"last value of the key is {held}, and it {status}. Below, a row of dots for each weight "
+        f"key held {held} last, which {status}. Below, a row of dots for each weight "
         "shows the accuracies of eight seeds, and a line shows the accuracy that the weight "
         f"allows. In the row of {chosen}, which is shaded, the dots lie between {min(seeds):.3f} "
         f"and {max(seeds):.3f}, and the line is at {allows:.3f}.",

@@ -437,7 +437,7 @@ def noise_of_rates(load: float) -> Drawn:
     return Drawn(
         go.Figure(drawn, axes),
         "Noise-to-signal ratio of the delta rule, divided by the ratio of a sum, against the rate, "
-        f"for {load:g} pairs per channel. The curve begins at 1 and falls to {least:.0%} at the "
-        f"rate {best:.2f}. Then it rises, and crosses the dotted line of a sum at the rate "
-        f"{worse:.2f}.",
+        f"for a load of {load:g}, in pairs per channel. The curve begins at 1 and falls to "
+        f"{least:.0%} at the rate {best:.2f}. Then it rises, and crosses the dotted line of "
+        f"a sum at the rate {worse:.2f}.",
     )

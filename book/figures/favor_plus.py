@@ -168,8 +168,8 @@ def favor_error(length: float, size: int, kind: str) -> Drawn:
     )
     return Drawn(
         fig,
-        f"Two panels for {DISPLAY[kind]} and a z of length {length:g}. Above, the relative error "
-        "falls with the number of features, on logarithmic axes. With "
+        f"Two panels for {DISPLAY[kind]} and a vector z of length {length:g}. Above, the relative "
+        "error falls with the number of features, on logarithmic axes. With "
         f"{size} features the measured error is {measured[size]:.2g}. Below, a histogram shows "
         f"1,000 estimates, each divided by the true value. Their median is {median:.2f}, and "
         "a vertical line at 1 marks the true value.",
@@ -425,18 +425,12 @@ def favor_distance(
     )  # fmt: skip
     winners = sorted((kind for kind in MAPS if wins[kind]), key=lambda kind: wins[kind])
     losers = [name for kind, (name, _, _) in MAPS.items() if not wins[kind]]
-    beats = [
-        f"The first that beats uniform attention on all seeds is {MAPS[winners[0]][0]}, from "
-        f"{wins[winners[0]]:,} features on."
-        if winners
-        else "None of the six maps beats uniform attention on all seeds."
-    ]
-    if winners[1:]:
-        beats.append(
-            f"With more features, so do {_listed([MAPS[kind][0] for kind in winners[1:]])}."
-        )
-    if winners and losers:
-        beats.append(f"Not on all seeds: {_listed(losers)}.")
+    beats = [f"On all seeds {count} of {len(wins)} maps beat uniform attention."]
+    if winners:
+        first, *others = (MAPS[kind][0] for kind in winners)
+        beats.append(f"The first is {first}, from {wins[winners[0]]:,} features on.")
+        beats += [f"With as many features or more follow {_listed(others)}."] if others else []
+        beats += [f"Not on all seeds: {_listed(losers)}."] if losers else []
     return Drawn(
         go.Figure(drawn, axes),
         f"Distance of attention weights from those of softmax, divided by that of uniform "

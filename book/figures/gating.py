@@ -353,10 +353,15 @@ def gated_runs(kind: str, start: bool, *, recorded: Seeds) -> Drawn:
         )
 
     weights = [value for of_gates in means["start"].values() for value in of_gates]
+    below = (
+        f"Below, the mean weights on the start token lie between {min(weights):.2f} and "
+        f"{max(weights):.2f}."
+        if start
+        else "Below, all weights on the start token are 0, because there is none."
+    )
     return Drawn(
         fig,
         f"Queries of the kind {kind}, with {sight}. Each of four kinds of attention has three "
         "marks, without a gate, with a headwise gate and with an elementwise gate. Above, mean "
-        f"squared errors on a logarithmic axis. {' '.join(map(errors, RUNS_OF))} Below, the mean "
-        f"weights on the start token lie between {min(weights):.2f} and {max(weights):.2f}.",
+        f"squared errors on a logarithmic axis. {' '.join(map(errors, RUNS_OF))} {below}",
     )
