@@ -99,7 +99,7 @@ def turned_modes(r: float, c1: float, c2: float, c3: float) -> Drawn:
             dots(found["before_x"], found["before_y"], colours, size=8, symbol="diamond-open"),
             dots(found["x"], found["y"], colours, size=10, hover=hover, **words),
         ],
-        "Fourier modes, complex plane",
+        "Fourier modes",
         x=plane,
         y=plane,
         square=True,

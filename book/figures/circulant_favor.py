@@ -181,9 +181,7 @@ def row_correlation(vector: str, signs: str, square: float) -> Drawn:
     fig = panels(
         [
             channels("s ⊙ z", found["signed"], PALETTE["grey"], among["channels"], "channel n"),
-            channels(
-                "covariance Aδ of rows δ apart", found["correlation"], purple, among["rows"], "δ"
-            ),
+            channels("covariance Aδ of rows", found["correlation"], purple, among["rows"], "δ"),
         ],
         curves,
         heights=(0.36, 0.42),

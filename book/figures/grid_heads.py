@@ -346,7 +346,7 @@ def neighbour_accuracies(
     fig = panels(
         Panel(
             traces,
-            f"task {task}, {grids}: mean, p against {display('axial')}",
+            f"task {task}, {grids}: mean, p",
             x=axis("accuracy", 0, 1.62, tickvals=[0, 0.25, 0.5, 0.75, 1]),
             y=downwards(
                 len(rows), tickvals=rows, ticktext=[wrapped(name, 12) for name in called.values()]

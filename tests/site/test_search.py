@@ -49,7 +49,7 @@ book/choose: fine-tune higher resolution
 book/symptoms: my performer with rope is worse
 book/notation: omega
 notebooks/02_rope: bf16 precision problem at long context
-notebooks/04_rope_2d_3d: 2d rope for vision transformer
+notebooks/04_rope_2d_3d | notebooks/20_vision_transformer: 2d rope for vision transformer
 notebooks/23_speed: memory of attention
 """
 """The page that is found first or second, and what is asked."""
