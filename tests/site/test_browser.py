@@ -382,7 +382,7 @@ def test_a_link_into_a_folded_box_opens_it(reader: Reader, site: Path) -> None:
     reader.page.evaluate(JUMP, box.locator(".bibtex-citation").first.get_attribute("id"))
     button = box.locator(".toggle-button[aria-expanded=true]")
     button.wait_for()
-    assert button.get_attribute("aria-label") == "For specialists: cosine features"
+    assert button.get_attribute("aria-label") == "Advanced: signed circulants with cosine features"
     assert words.is_visible()
     button.press("Enter")
     assert not words.is_visible()
