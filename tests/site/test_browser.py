@@ -354,7 +354,7 @@ def test_the_front_page_leads_back_to_where_the_reader_was(fresh: Reader, site: 
 def test_a_claim_opens_what_it_rests_on(plain: Any, site: Path) -> None:
     plain.set_viewport_size(PHONE["viewport"])
     plain.goto((site / "notebooks" / "21_language_model.html").as_uri())
-    kinds = {"less": "corrected for", "fixed decay (RetNet)": "5 seeds of results/"}
+    kinds = {"minus": "corrected for", "fixed decay (RetNet)": "5 seeds of results/"}
     for kind, rests_on in kinds.items():
         told = plain.locator(".book-told", has_text=kind).first
         words = plain.locator(f'[popovertarget="{told.get_attribute("id")}"]')
@@ -427,7 +427,7 @@ def test_a_chapter_prints_with_its_figures_and_nothing_to_press(browser: Any, si
     drawn = ".book-plot[data-state]"  # nobody has come near the last
     assert window.page.locator(drawn).count() == len(window.figures()) > 0
     window.page.emulate_media(media="print")
-    pressed = window.page.locator("nav, button, .book-panel, .bd-sidebar").all()
+    pressed = window.page.locator("nav, button:not(.walk-word), .book-panel, .bd-sidebar").all()
     assert [one.inner_html()[:80] for one in pressed if one.is_visible()] == []
     window.close()
 
