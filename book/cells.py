@@ -45,7 +45,7 @@ LEADING = {
 }
 """What a word may begin with, before its method."""
 TRAILING = {
-    " at known places": "positions of the training",
+    " at known places": "training positions",
     " at new places": "new positions",
     " at 1,024": "at 1,024 tokens",
     " at 64": "at 64 tokens",

@@ -129,7 +129,7 @@ bookLive.add("move", (box, run, about) => {
         element("div.live-choice.live-digits", { role: "group", "aria-label": "Digit" }, ...digits, draw),
         turn.row, size.row, said, element("p.live-note", {}, note)),
       element("div", {},
-        element("div.live-key", {}, element("span", {}, "the prediction; share of 1,000 test digits that are read correctly, in " + about.runs + " runs: at positions of the training → at other positions"), element("span", {}, what, layerBox)),
+        element("div.live-key", {}, element("span", {}, "the prediction; share of 1,000 test digits that are read correctly, in " + about.runs + " runs: at training positions → at other positions"), element("span", {}, what, layerBox)),
         element("div.live-choice.live-runs", { role: "group", "aria-label": "Run of training whose models answer" }, ...other),
         ...list("Softmax", models.filter((model) => !model.linear)),
         ...list("Linear attention", models.filter((model) => model.linear)))),

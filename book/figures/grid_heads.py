@@ -101,10 +101,9 @@ def mean_of_heads(spread: float) -> Drawn:
         f"Above, a heat map of the mean score over {HEADS} heads by the offset, for directions "
         f"that are spread evenly over {spread:g} degrees. It shows a hill around the query. With "
         "a spread of 0 the hill has arms along the row and the column, and with a spread of 90 it "
-        f"is round. At a distance of {RING} patches the mean score depends on the direction: the "
-        f"lowest is {low:.2f}, and the highest is {high:.2f}. Below, three curves against the "
-        "distance: the mean score along a row, the mean score along a diagonal, and the mean of "
-        "Bessel functions.",
+        f"is round. In all directions at a distance of {RING} patches the mean score is between "
+        f"{low:.2f} and {high:.2f}. Below, three curves against the distance: the mean score along "
+        "a row, the mean score along a diagonal, and the mean of Bessel functions.",
     )
 
 

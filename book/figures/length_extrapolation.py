@@ -296,7 +296,7 @@ def heard_window(tokens: int, r1: float, inverse: float) -> Drawn:
     return Drawn(
         go.Figure(traces, axes),
         f"Two curves of the effective window of a head against the tokens of the text, on "
-        f"logarithmic axes; lengths of training, up to {TRAINED}, are shaded. KERPLE's logarithm "
+        f"logarithmic axes; training lengths, up to {TRAINED}, are shaded. KERPLE's logarithm "
         f"has r₁ = {r1:g}, and its window for {tokens:,.0f} tokens is {found['here'][0]:.1f}. "
         f"ALiBi has the slope 1/{inverse:g}, and its window is {found['here'][1]:.1f}. The "
         f"shares of the weight beyond {TRAINED} tokens are: {told}.",
@@ -400,7 +400,7 @@ def above_window(method: str, *, recorded: Seeds) -> Drawn:
     return Drawn(
         go.Figure(_among(method, recorded, places, _bent), axes),
         f"Bits per byte minus those with a sliding window, against the position in a text of 1,024 "
-        f"bytes, one curve for each of {len(recorded)} methods; positions of training are shaded. "
+        f"bytes, one curve for each of {len(recorded)} methods; training positions are shaded. "
         f"In colour, with its 95% interval, is {NAMES[method]}. On average it is at {first} up to "
         f"position 64 and at {last} from position 512 on.",
     )

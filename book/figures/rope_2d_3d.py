@@ -154,9 +154,9 @@ RESOLUTION_CONVENTIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 """Name of a convention → the coordinate of one patch, when a row has ``side`` of them."""
 CONVENTIONS_SAID = {
-    "count patches": "patches are counted",
-    "scale": "coordinates are scaled to the image",
-    "pin the corners": "the corners keep their coordinates",
+    "count patches": "a coordinate is the number of the patch",
+    "scale": "coordinates are scaled to the width of the image",
+    "pin the corners": "the corner patches keep the coordinates that they had in training",
 }
 
 
@@ -231,10 +231,11 @@ def resolution_scores(convention: str, side: int) -> Drawn:
     )
     return Drawn(
         fig,
-        f"Two panels with the score along a row of {TRAINED} patches, as in training, and along a "
-        f"row of {side:g} patches. In the second row {CONVENTIONS_SAID[convention]}. Against the "
-        f"offset in patches the two curves differ by up to {by_patch:.3f}. Against the offset in "
-        f"widths of the image they differ by up to {by_width:.3f}.",
+        f"Two panels, each with two curves of the score: one for rows of {TRAINED} patches, as in "
+        f"training, and one for rows of {side:g} patches, where "
+        f"{CONVENTIONS_SAID[convention]}. In the first panel the horizontal axis is the offset in "
+        f"patches, and the curves differ by up to {by_patch:.3f}. In the second panel it is the "
+        f"offset in widths of the image, and they differ by up to {by_width:.3f}.",
     )
 
 

@@ -57,7 +57,7 @@ def accuracy_places(encoder: str, *, recorded: Mapping[str, Mapping[str, Places]
             not trained.
 
     Returns:
-        A figure of two maps; a frame holds the positions of the training.
+        A figure of two maps; a frame holds the training positions.
     """
     bare: dict[str, Any] = {"showticklabels": False}
     frame = box(-0.5, KNOWN - 0.5, -0.5, KNOWN - 0.5, width=3, color=PALETTE["red"])
@@ -89,12 +89,12 @@ def accuracy_places(encoder: str, *, recorded: Mapping[str, Mapping[str, Places]
     return Drawn(
         fig,
         f"Two heat maps of the accuracy at 25 positions of the canvas: {display(str(encoder))}. "
-        f"A frame contains the nine positions of the training. {' '.join(told)}",
+        f"A frame contains the nine training positions. {' '.join(told)}",
     )
 
 
 def _means(places: Places) -> tuple[float, float]:
-    """Return the mean accuracy at the positions of the training, and at the others."""
+    """Return the mean accuracy at the training positions, and at the others."""
     known = [v for line in places[:KNOWN] for v in line[:KNOWN]]
     rest = [v for line in places[:KNOWN] for v in line[KNOWN:]] + [
         v for line in places[KNOWN:] for v in line
@@ -254,7 +254,7 @@ def performer_places(
     recorded: Mapping[str, Mapping[str, tuple[str, Sequence[tuple[float, float]]]]],
     sizes: tuple[float, float],
 ) -> Drawn:
-    """Draw the accuracy of performers at the positions of the training and at others.
+    """Draw the accuracy of performers at the training positions and at others.
 
     Args:
         features: A feature map in ``recorded``.
