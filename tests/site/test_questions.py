@@ -50,7 +50,7 @@ def test_a_number_may_be_tried_again_and_is_remembered(fresh: Reader, site: Path
 
 @pytest.mark.parametrize(
     ("place", "said"),
-    [(0, "Not this one, but: those of the two the. Read why."), (2, "Right. Read why.")],
+    [(0, "Not this one, but: those of the two copies of the. Read why."), (2, "Right. Read why.")],
 )
 def test_a_choice_is_made_once(place: int, said: str, fresh: Reader, site: Path) -> None:
     page, box = fresh.page, asked(fresh.page, site, "01_why_positions", 0)
