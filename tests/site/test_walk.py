@@ -383,20 +383,20 @@ def test_every_stop_fits_and_shuts_nobody_out(
 
 
 CHAPTERS = {
-    page.stem: found[1]
+    found[1]: page.stem
     for page in pages(ROOT)
     for _, cell in cells(ROOT, page)
     if (found := re.search(r"\{walk-here\} (\S+)", cell["source"]))
 }
-"""Chapter → the state of the figure in its opening."""
+"""State of the figure in an opening → one of the chapters that have it."""
 
 
-@pytest.mark.parametrize("chapter", CHAPTERS)
-def test_a_chapter_shows_the_figure_at_its_stop(chapter: str, site: Path, browser: Any) -> None:
-    figure = Figure(site, browser, f"notebooks/{chapter}", **DESKTOP)
-    figure.reader.open(figure.path)
-    stop, *state = CHAPTERS[chapter].split("&")
-    figure.rested(stop, **{k: json.loads(v) for k, v in (word.split("=") for word in state)})
+@pytest.mark.parametrize("state", CHAPTERS)
+def test_a_chapter_shows_the_figure_at_its_stop(state: str, site: Path, browser: Any) -> None:
+    figure = Figure(site, browser, f"notebooks/{CHAPTERS[state]}", **DESKTOP)
+    figure.page.goto(figure.path.as_uri())
+    stop, *set_to = state.split("&")
+    figure.rested(stop, **{k: json.loads(v) for k, v in (word.split("=") for word in set_to)})
     before = figure.box.get_attribute("data-rested")
     figure.box.get_by_role("button", name="Show me").click()
     if stop != "delta":  # which begins as "Show me" leaves it
@@ -438,7 +438,7 @@ def test_each_chapter_has_a_figure_that_moves_on_its_first_screen(
     reader = Reader(browser, **WINDOWS[window])
     late = {}
     for path in sorted((site / "notebooks").glob("[0-9]*.html")):
-        reader.open(path)
+        reader.page.goto(path.as_uri(), wait_until="domcontentloaded")
         top = reader.page.evaluate(FIRST_MOVING) / reader.page.viewport_size["height"]
         if top > screens:
             late[path.stem] = top
