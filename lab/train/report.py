@@ -101,7 +101,7 @@ def table(
     head = ["method"]
     for test in sets:
         head += [_title(metric, test, less), *["difference"] * (comparisons > 0)]
-    head += ["seeds", "parameters", "rate", "s a run"]
+    head += ["seeds", "parameters", "learning rate", "s per run"]
     rows = []
     for name, cell in cells.items():
         row = [name]
