@@ -380,7 +380,7 @@ bookLive.add("walk", (box, _, about) => {
       draw: (canvas) => drawNumbers(canvas, matrix((x) => string(x, rope(s.distance), s.basis)), { across: "channel of k", down: "channel of q" }),
       controls: () => [slider("Basis P", "basis", (x) => (x ? percent(x) : "identity")), slider("Distance r", "distance", tokens), check("q and k follow the basis", "carry")],
       under: position(() => 0),
-      says: (now, was) => { const full = matrix((x) => string(x, rope(s.distance), s.basis)).flat().filter((x) => Math.abs(x) > 1e-4).length; return full + " of the 64 entries of the matrix exceed 0.0001. Largest difference between a weight and RoPE’s: " + points(apart(now, was)) + (s.carry ? "." : ", because the same q and k now meet other rotations."); },
+      says: (now, was) => { const full = matrix((x) => string(x, rope(s.distance), s.basis)).flat().filter((x) => Math.abs(x) > 1e-4).length; return full + " of the 64 entries of the matrix exceed 0.0001. Largest difference between a weight and RoPE’s: " + points(apart(now, was)) + (s.carry ? "." : ", because q and k are now rotated in other planes."); },
       share: (x) => { s.carry = true; s.basis = x; },
     },
     linear: {
@@ -409,7 +409,7 @@ bookLive.add("walk", (box, _, about) => {
       controls: () => [button("Read the next word", () => { s.read = Math.min(N, s.read + 1); s.mark = s.read - 1; }, { primary: true, off: () => s.read === N })],
       under: (i) => (i < s.read ? "read" : ""),
       says: () => {
-        if (!s.read) { return "Nothing is read yet: S and z are zero. Read the first word."; }
+        if (!s.read) { return "No word has been read yet, so S and z are zero. Read the first word."; }
         const m = s.read - 1, past = range(s.read).map((n) => fk[n]), y = times(1 / dot(past.reduce(add), fq[m]), answer(outer(fk, v, SIX.map((n) => Number(n <= m))), fq[m]));
         return "After " + s.read + (s.read === 1 ? " word " : " words ") + quoted(m) + " reads its output from 72 numbers. The average with the weights of its row is the same: largest difference " + Math.max(...add(y, times(-1, average(STRAIGHT.causal[m], v))).map(Math.abs)).toFixed(6) + ".";
       },
@@ -426,9 +426,9 @@ bookLive.add("walk", (box, _, about) => {
         ...(s.weight === "cosine" ? [slider("Horizon M", "horizon", tokens)] : [])],
       under: (i) => (i > s.mark ? "" : "× " + factor(s.mark, i).toFixed(2)),
       says: () => ({
-        none: "Every earlier word counts in full, however far back it is. The state is 72 numbers.",
-        decay: "Seen from “mat”, the first “the” is multiplied by " + s.gamma.toFixed(2) + "⁵ = " + (s.gamma ** 5).toFixed(3) + ". The state is still 72 numbers.",
-        cosine: "Seen from “mat”, the first “the” is multiplied by cos(π · 5 / " + 2 * s.horizon + ") = " + cosine(5).toFixed(3) + ". Two states are needed: 144 numbers.",
+        none: "Every earlier word has its full weight at any distance. The state has 72 numbers.",
+        decay: "In the output of “mat”, the weight of the first “the” is multiplied by " + s.gamma.toFixed(2) + "⁵ = " + (s.gamma ** 5).toFixed(3) + ". The state still has 72 numbers.",
+        cosine: "In the output of “mat”, the weight of the first “the” is multiplied by cos(π · 5 / " + 2 * s.horizon + ") = " + cosine(5).toFixed(3) + ". Two states are needed, with 144 numbers.",
       })[s.weight],
       share: (x) => { if (s.weight !== "decay") { s.weight = "decay"; controls(); } s.gamma = 1 - 0.7 * x; },
     },
@@ -442,7 +442,7 @@ bookLive.add("walk", (box, _, about) => {
       under: (i) => (i < s.written ? "→ " + WORDS[i + 1] : ""),
       says: (now, was) => {
         const say = (row) => KINDS.map((i) => [WORDS[i], row[i]]).filter(([, x]) => x > 0.3).sort((a, b) => b[1] - a[1]).map(([word, x]) => "“" + word + "” " + decimal(x)).join(", ") || "nothing above 0.3";
-        return "Asked for the word after " + quoted(s.mark) + ", the sum answers " + say(was[s.mark]) + "; the delta rule answers " + say(now[s.mark]) + ".";
+        return "For the key of " + quoted(s.mark) + ", the sum retrieves " + say(was[s.mark]) + ", and the delta rule retrieves " + say(now[s.mark]) + ".";
       },
       share: (x) => { s.beta = 1; s.written = Math.min(5, Math.floor(6 * x)); },
     },
@@ -535,7 +535,7 @@ bookLive.add("walk", (box, _, about) => {
     const now = stop.now(), order = stop.drags ? s.order : SIX, row = (head, cells) => element("tr", {}, element("th", { scope: "row" }, head), ...cells);
     status.textContent = said.textContent;
     tabled.replaceChildren(
-      element("caption", {}, stop.answers ? "Answers to the key of each word: dot product with each value" : "Attention weights: each row attends to the columns"),
+      element("caption", {}, stop.answers ? "Output for the key of each word: its dot product with each value" : "Attention weights: each row attends to the columns"),
       element("tr", {}, element("td"), ...order.map((i) => element("th", { scope: "col" }, names()[i]))),
       ...order.map((i, m) => row(names()[i], now[m].map((x) => element("td", {}, element("data", { value: x }, stop.answers ? decimal(x) : percent(x)))))));
     if (byHand) { keep("walk", told()); }

@@ -294,7 +294,7 @@ def test_hands_mouse_and_keys(figure: Figure) -> None:
     assert json.loads(figure.rested("grid", mark=3)["cells"])[3] == [0, 0]
 
     figure.show("state", read=0)
-    assert "Nothing is read yet" in figure.said()
+    assert "No word has been read yet" in figure.said()
     more = box.get_by_role("button", name="Read the next word")
     for _ in range(6):
         more.click()
