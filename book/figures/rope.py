@@ -482,8 +482,8 @@ def matrix_powers(turn: float, squeeze: float, shift: float, keys: str) -> Drawn
         f"{turn:g} degrees per token, and the height of the ellipse of the query is {squeeze:g} "
         f"times its width. Keys are encoded {KEYS[keys]}. Below, a curve shows the score against "
         f"the shift of both tokens, from 0 to {LAST} tokens. With the key at position {shift:g}, "
-        f"the score is {here:.2f}. Over all shifts the score ranges from {low:.2f} to {high:.2f}, so "
-        f"it {pick(found['moves'], 'is constant', 'changes with the shift')}.",
+        f"the score is {here:.2f}. Over all shifts the score ranges from {low:.2f} to {high:.2f}, "
+        f"so it {pick(found['moves'], 'is constant', 'changes with the shift')}.",
     )
 
 
