@@ -380,7 +380,7 @@ def one_wave(content: float, distance: float, speed: str) -> Drawn:
     ]
     axes = layout(
         height=320,
-        title_text=f"score at distance {distance:g}: {here:.2f}; first peak at distance {top:.1f}",
+        title_text=f"at distance {distance:g}: score {here:.2f}; first peak at {top:.1f}",
         xaxis=axis("distance Δ (tokens)", 0, NEAR),
         yaxis=axis("score of the pair", -1.1, 1.1, dtick=0.5),
     )
