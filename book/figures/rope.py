@@ -24,7 +24,7 @@ from book.figures.marks import (
     segments,
     through,
 )
-from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels
+from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels, pick
 from lab.explore.style import DIVERGING
 from stringlib import RoPE
 from stringlib.algebra.skew import layout_permutation
@@ -131,7 +131,8 @@ def phase_clocks(
                 mode="text",
             ),
         ],
-        "one dial for each pair of channels, fastest first,<br>and full turns between its hands",
+        "one dial for each pair, highest frequency first;<br>"
+        "below it, the full turns between its hands",
         x=axis(low=-half, high=CELL * (columns - 1) + half, visible=False),
         y=axis(low=-pitch * (rows - 1) - below - 0.55, high=1.15, visible=False),
         shapes=[circle(x, y) for x, y in centres],
@@ -161,19 +162,21 @@ def phase_clocks(
         margin={"l": 44, "r": 14, "t": 46, "b": 76},
     )
     dials_said = (
-        f"{dim // 2} dials, one for each pair of channels, from the fastest to the slowest."
+        f"Above, {dim // 2} dials show the pairs of channels, from the highest frequency to the "
+        "lowest. Each dial"
     )
     apart = (
-        f"On the fastest dial the two hands are {turns[0]} full turns apart, and on the slowest "
-        f"dial {turns[-1]} full turns."
+        "On the dial with the highest frequency, the angle between the two hands is "
+        f"{turns[0]} full turns. On the dial with the lowest frequency, this angle is "
+        f"{turns[-1]} full turns."
     )
     if dim == 2:
-        dials_said = "One dial for the only pair of channels."
-        apart = f"The two hands are {turns[0]} full turns apart."
+        dials_said = "Above, one dial shows the only pair of channels. The dial"
+        apart = f"The angle between the two hands is {turns[0]} full turns."
     return Drawn(
         fig,
-        f"{dials_said} Each dial has a hand for the query at position {position:g} and a hand for "
-        f"a key that is {distance:g} tokens earlier. {apart} Below, a curve shows the score "
+        f"{dials_said} has a hand for the query at position {position:g} and a hand for a key "
+        f"whose position is {distance:g} tokens earlier. {apart} Below, a curve shows the score "
         f"against the distance from 0 to {FARTHEST} tokens. At distance {distance:g} the score is "
         f"{score:.2f}.",
     )
@@ -237,10 +240,10 @@ def shifted_scores(shift: float) -> Drawn:
     return Drawn(
         fig.update_layout(yaxis_title={"text": "query", "standoff": 4}),
         f"Two heat maps show the scores between {TOKENS} queries and {TOKENS} keys, divided by "
-        f"√d, after every position was shifted by {shift:g}. On the left, queries and keys are "
-        "rotated by RoPE, and no score differs from its value at shift 0 by more than "
-        f"{changes[0]:.2f}. On the right, sinusoidal vectors are added, and the largest "
-        f"difference is {changes[1]:.2f}.",
+        f"√d, after a shift of every position by {shift:g} tokens. On the left, queries and keys "
+        "are rotated by RoPE, and the largest difference of a score from its value at shift 0 is "
+        f"{changes[0]:.2f}. On the right, sinusoidal vectors are added to queries and keys, and "
+        f"the largest difference of a score from its value at shift 0 is {changes[1]:.2f}.",
     )
 
 
@@ -287,10 +290,11 @@ def pair_layouts(pair: int, dim: int) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"Two rows of {dim} channels. In the upper row, the interleaved layout, pair {pair} "
-        f"consists of the neighbouring channels {2 * pair} and {2 * pair + 1}. Lines lead from "
-        "each channel to its position in the lower row, the half layout. There the two channels "
-        f"of this pair have the numbers {pair} and {pair + half}, so they are {half} apart.",
+        f"Two rows of squares show the {dim} channels of a vector, in the interleaved layout above "
+        f"and in the half layout below. A line leads from each channel above to its position "
+        f"below. Above, pair {pair} consists of the neighbouring channels {2 * pair} and "
+        f"{2 * pair + 1}. Below, the two channels of this pair are at the positions {pair} and "
+        f"{pair + half}, so they are {half} positions apart.",
     )
 
 
@@ -303,6 +307,7 @@ def _rounded(start: Tensor) -> dict[str, Tensor]:
     return {
         "scores": (away[..., None] * theta).cos().mean(-1),
         "left": 1 + (short[1:] != short[:-1]).double().sum(-1),
+        "rounded": (short != places).double().amax(),
     }
 
 
@@ -316,9 +321,9 @@ def rounded_positions(start: int) -> Drawn:
         A figure of the score against distance, with exact and with rounded positions.
     """
     found = _rounded(start)
-    left = found["left"]
+    left, shape = found["left"], pick(found["rounded"], "the same curve", "a staircase")
     lines = [
-        line(list(range(ROUNDED)), score, PALETTE[colour], name, hover="%{x} tokens: %{y:.3f}")
+        line(list(range(ROUNDED)), score, PALETTE[colour], name, hover="distance %{x}: %{y:.3f}")
         for score, name, colour in zip(
             found["scores"],
             ("float32 positions", "bfloat16 positions"),
@@ -328,16 +333,16 @@ def rounded_positions(start: int) -> Drawn:
     ]
     axes = layout(
         height=380,
-        title_text=f"{left:.0f} of {ROUNDED} positions are left in bfloat16",
+        title_text=f"bfloat16 holds {left:.0f} of these {ROUNDED} positions",
         xaxis=axis("distance (tokens)"),
         yaxis=axis("score", 0.2, 1.05),
     )
     return Drawn(
         go.Figure(lines, axes),
-        f"Score of a query at position {start:g} with equal keys against their distance, in "
-        "tokens. With positions in float32 the score is a smooth curve. With positions in "
-        f"bfloat16 it is a staircase of {left:.0f} steps, because rounding leaves only {left:.0f} "
-        f"of {ROUNDED} different positions.",
+        f"Two curves show the score of a query at position {start:g} with equal keys against "
+        f"their distance from the query, from 0 to {ROUNDED - 1} tokens. With positions in float32 "
+        f"the score is a smooth curve. With positions in bfloat16 the score is {shape}, because "
+        f"rounding leaves {left:.0f} of {ROUNDED} different positions.",
     )
 
 
@@ -368,21 +373,24 @@ def one_wave(content: float, distance: float, speed: str) -> Drawn:
     found = _wave(content, distance, float(speed))
     here, top = found["here"], found["top"]
     drawn = [
-        line(list(range(NEAR + 1)), found["wave"], COLOURS["rope"], hover="%{x} tokens: %{y:.2f}"),
+        line(
+            list(range(NEAR + 1)), found["wave"], COLOURS["rope"], hover="distance %{x}: %{y:.2f}"
+        ),
         pin(distance, here, PALETTE["magenta"]),
     ]
     axes = layout(
         height=320,
-        title_text=f"score at distance {distance:g}: {here:.2f}; first peak at {top:.1f}",
+        title_text=f"at distance {distance:g}: score {here:.2f}; first peak at {top:.1f}",
         xaxis=axis("distance Δ (tokens)", 0, NEAR),
         yaxis=axis("score of the pair", -1.1, 1.1, dtick=0.5),
     )
     return Drawn(
         go.Figure(drawn, axes),
-        "The score of one pair of channels against the distance, in tokens: a wave of amplitude 1 "
-        f"and frequency {speed} radians per token. The content, an angle of {content:g} degrees, "
-        f"moves the wave so that its first peak is at distance {top:.1f}. A dot marks the score "
-        f"at the chosen distance: at {distance:g} tokens it is {here:.2f}.",
+        f"A curve shows the score of one pair of channels against the distance, from 0 to {NEAR} "
+        f"tokens. The score is a wave of amplitude 1 with the frequency {speed} radians per "
+        f"token. The content is an angle of {content:g} degrees, which puts the first peak of the "
+        f"wave at distance {top:.1f}. A dot marks the chosen distance of {distance:g} tokens, at "
+        f"which the score is {here:.2f}.",
     )
 
 
@@ -406,11 +414,13 @@ def _powers(turn: Tensor, squeeze: Tensor, shift: Tensor, inverse: bool) -> dict
     def hand(to: Tensor) -> Tensor:
         return torch.stack([0 * to, to], -1)
 
-    curve = score(shifts)
+    curve, here = ((1e12 * score(at)).round() / 1e12 + 0.0 for at in (shifts, shift))  # no -0.00
+    ends = torch.stack([curve.amin(), curve.amax()])
     return {
         "curve": curve,
-        "here": score(shift),
-        "ends": torch.stack([curve.amin(), curve.amax()]),
+        "here": here,
+        "ends": ends,
+        "moves": (ends[1] - ends[0] > 1e-9).double(),
         "query": hand(carried(shift + APART, squeeze)),
         "key": hand(carried(shift, key_height)),
         "queries": torch.stack([around.cos(), squeeze * around.sin()]),
@@ -469,11 +479,11 @@ def matrix_powers(turn: float, squeeze: float, shift: float, keys: str) -> Drawn
     return Drawn(
         fig,
         "Above, a query and a key, three tokens apart, move on ellipses. The matrix rotates by "
-        f"{turn:g} degrees per token, and the ellipse of the query has the height {squeeze:g}. "
-        f"Keys are encoded {KEYS[keys]}. Below, a curve shows the score against the shift of both "
-        f"tokens. If the key is at position {shift:g}, the score is {here:.2f}; over all shifts "
-        f"it ranges from {low:.2f} to {high:.2f}. The score is constant if the ellipse is a "
-        "circle, or if keys are encoded by the inverse transpose.",
+        f"{turn:g} degrees per token, and the height of the ellipse of the query is {squeeze:g} "
+        f"times its width. Keys are encoded {KEYS[keys]}. Below, a curve shows the score against "
+        f"the shift of both tokens, from 0 to {LAST} tokens. With the key at position {shift:g}, "
+        f"the score is {here:.2f}. Over all shifts the score ranges from {low:.2f} to {high:.2f}, "
+        f"so it {pick(found['moves'], 'is constant', 'changes with the shift')}.",
     )
 
 
@@ -520,16 +530,22 @@ def split_heads(order: str, channels: str, shift: float) -> Drawn:
     traces = at_one_place(rounded(halves, 1), shift, looks, curves, found["here"],
                           "shift %{x}: %{y:.2f}")  # fmt: skip
     traces[2 * HEADS].line.update(dash="dash")
+    level = (
+        "All five curves are constant."
+        if str(order) == "interleaved" and int(channels) % 2 == 0
+        else "Only the mean is constant, because the split separates some pairs of channels."
+    )
     axes = layout(
         height=380,
-        title_text=f"score of a head changes by {most:.2f}, mean by {mean:.2f}",
+        title_text=f"changes: one head by up to {most:.2f}, the mean by {mean:.2f}",
         xaxis=axis("shift of both tokens (positions)", 0, NEAR),
         yaxis=axis("score", -4, 7, dtick=2),
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"The scores of {HEADS} heads of {channels} channels against the shift of both tokens, "
-        f"and their mean (dashed). All channels were rotated together, in the {order} layout, "
-        f"before the split into heads. After a shift of {shift:g} tokens the score of a head has "
-        f"changed by at most {most:.2f}, and the mean of all heads has changed by {mean:.2f}.",
+        "Five curves show scores against the shift of both tokens, from 0 to "
+        f"{NEAR} tokens: the scores of {HEADS} heads of {channels} channels and, dashed, their "
+        f"mean. All channels were rotated together in the {order} layout and then split into the "
+        f"heads. {level} After a shift of {shift:g} tokens, the largest change of a score is "
+        f"{most:.2f}, and the change of the mean is {mean:.2f}.",
     )

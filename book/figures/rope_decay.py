@@ -126,13 +126,14 @@ def decay_curves(dim: int, base: float) -> Drawn:
     )
     return Drawn(
         go.Figure(curves, axes),
-        f"Four curves against the distance, from 1 to ten million tokens, with {dim} channels and "
-        f"the base {base:.0f}. Both axes are logarithmic. The first curve is the size of the mean "
-        "of the waves, the second is the size of its integral, and the other two are the laws of "
-        f"the integral. The mean follows the integral up to the horizon, at {leaves:.0f} tokens. "
-        f"Beyond the horizon the mean fluctuates, in the end at a level of about {floor:.3f}. The "
-        f"integral falls slowly, like a logarithm, up to about the distance {base:.0f}. Beyond "
-        "this distance it falls like 1/t.",
+        "Four curves are drawn against the distance, from 1 to ten million tokens, for "
+        f"{dim} channels and the base {base:,.0f}. Both axes are logarithmic. The first curve is "
+        "the size of the mean of the waves, and the second is the size of its integral. The other "
+        "two curves are the two laws of the integral. The mean follows the integral up to the "
+        f"horizon at {leaves:.0f} tokens, which a vertical line marks. Beyond the horizon the "
+        "mean fluctuates, and at the largest distances its root mean square is about "
+        f"{floor:.3f}, which a grey line marks. The integral falls slowly, like a logarithm, up "
+        f"to about the distance {base:,.0f}, and beyond this distance it falls like 1/t.",
     )
 
 
@@ -180,16 +181,17 @@ def series_errors(x: float) -> Drawn:
     powers: dict[str, Any] = {"type": "log", "dtick": 3, "exponentformat": "power"}
     axes = layout(
         height=360,
-        title_text=f"best: {best:g} terms, {digits:.1f} correct digits",
+        title_text=f"best: {best:g} terms, {digits:.1f} correct decimal places",
         xaxis=axis("number K of terms", -1, TERMS + 1),
         yaxis=axis("absolute error", -10.5, 10.5, **powers),
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"Absolute error of the series at x = {x:g}, on a logarithmic axis, against the number of "
-        f"terms. The error is smallest with {best:g} terms, where {digits:.1f} digits are "
-        "correct. With more terms it rises without limit. The curve of the bound lies close above "
-        "the error.",
+        f"Dots show the absolute error of the series at x = {x:g}, on a logarithmic axis, against "
+        f"the number of terms, from 0 to {TERMS}. With {best:g} terms the error is smallest, and "
+        f"{digits:.1f} decimal places are correct. With more terms the error rises again, without "
+        "limit. A dotted curve shows the bound, which lies above the error for every number of "
+        "terms.",
     )
 
 
@@ -249,7 +251,7 @@ def partial_sums(distance: float) -> Drawn:
                 line(significant(before), significant(bounds), grey, "bound", dash="dot"),
                 pin(distance, gap, PALETTE["magenta"]),
             ],
-            f"difference of sum and integral: {gap:.4f}",
+            f"difference between sum and integral: {gap:.4f}",
             x=axis("distance t (tokens)", 0, 1.2 * leaves),
             y=axis("difference", 0, 0.1, dtick=0.05),
         ),
@@ -259,11 +261,12 @@ def partial_sums(distance: float) -> Drawn:
     )  # fmt: skip
     return Drawn(
         fig,
-        "Above, 64 arrows from tip to tail and the curve of the integral. Each arrow is the mean "
-        f"of two neighbouring waves, divided by 64. At the distance {distance:g}, which is "
-        f"{share:.2f} of the horizon, the ends of the arrows and of the curve are {gap:.4f} "
-        "apart. Below, this difference is drawn against the distance. It is small and below its "
-        "bound up to the horizon at 44 tokens, and larger beyond the horizon.",
+        "Above, the sum is drawn as 64 arrows from tip to tail, and the integral as a curve. Each "
+        "arrow is the mean of two neighbouring waves, divided by 64. The distance is "
+        f"{distance:g} tokens, which is {share:.2f} of the horizon. At this distance, the last "
+        f"arrow ends {gap:.4f} away from the end of the curve. Below, this difference is drawn "
+        "against the distance. The difference grows with the distance, and up to the horizon at "
+        "44 tokens it stays below the bound, a dotted curve.",
     )
 
 
@@ -286,7 +289,7 @@ def copied_score(place: int) -> Drawn:
     distances = list(range(REACH + 1))
     drawn = [
         line(distances, _copied(0)["score"], PALETTE["grey"], "key = query", width=1.5, dash="dot"),
-        line(distances, _copied(place)["score"], COLOURS["rope"], "key made for t₀",
+        line(distances, _copied(place)["score"], COLOURS["rope"], "key with maximum at t₀",
              hover="t = %{x}: %{y:.2f}"),
         pin(place, 1, PALETTE["magenta"]),
     ]  # fmt: skip
@@ -298,10 +301,11 @@ def copied_score(place: int) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        "Two curves of the score, divided by d, against the distance, in tokens, with 128 "
-        "channels. For a key that equals the query, the score is 1 at distance 0 and falls. For "
-        f"the key that was made for the distance {place:g}, the curve has the same shape but is "
-        f"shifted: it is 1 at distance {place:g} and lower on both sides.",
+        "Two curves show the scores of a query with two keys, divided by d, against the distance, "
+        f"from 0 to {REACH} tokens, with 128 channels. The first key equals the query, so its "
+        "score is 1 at distance 0 and lower at every other distance. The curve of the second key "
+        f"is the first curve, shifted by {place:g} tokens. The maximum of the second curve, 1, is "
+        f"therefore at distance {place:g}.",
     )
 
 
@@ -341,7 +345,7 @@ def abel_curves(fall: float) -> Drawn:
     drawn = [
         line(PLACES, found["bound"], PALETTE["magenta"], "RoFormer's bound", hover=hover),
         line([0, 250], [1, 1], PALETTE["grey"], "triangle inequality", width=1.5),
-        line(PLACES, found["score"], COLOURS["rope"], "score", hover=hover),
+        line(PLACES, found["score"], COLOURS["rope"], "absolute score", hover=hover),
     ]
     ticks = [0.1, 1, 10]
     axes = layout(
@@ -349,17 +353,16 @@ def abel_curves(fall: float) -> Drawn:
         margin={"t": 40, "b": 90},
         title_text=f"at 250 tokens the bound is {bound:.2f}, the score {score:.2f}",
         xaxis=axis("distance t (tokens)", 0, 250, dtick=50),
-        yaxis=axis(
-            "relative to Σ|h|", math.log10(0.04), math.log10(50), type="log", tickvals=ticks
-        ),
+        yaxis=axis("divided by Σ|h|", math.log10(0.04), math.log10(50), type="log", tickvals=ticks),
     )
     return Drawn(
         go.Figure(drawn, axes),
-        "RoFormer's bound and the score, both divided by the sum of the amplitudes, against the "
-        "distance from 0 to 250 tokens. The vertical axis is logarithmic. The amplitudes fall by "
-        f"{fall:.0%} from the first pair to the last. The bound falls with the distance, to "
-        f"{bound:.2f} at 250 tokens. The line of the triangle inequality is at 1 everywhere. The "
-        f"score is never above this line; at 250 tokens it is {score:.2f}.",
+        "Two curves show RoFormer's bound and the absolute score, both divided by the sum of the "
+        "amplitudes, against the distance, from 0 to 250 tokens. The vertical axis is logarithmic. "
+        f"From the first pair to the last, the amplitudes fall by {fall:.0%}. The bound falls with "
+        f"the distance, with oscillations, and is {bound:.2f} at 250 tokens. The score is "
+        f"{score:.2f} at this distance. A horizontal line at 1 is the triangle inequality, and the "
+        "score is never above this line.",
     )
 
 
@@ -420,15 +423,16 @@ def fast_head(method: str, scale: float, place: int) -> Drawn:
     axes = layout(
         height=370,
         margin={"l": 44, "r": 14, "t": 44, "b": 90},
-        title_text=f"made for {place:.0f}, now {best:.0f} back; at {place:.0f} it has {kept:.2f}",
+        title_text=f"maximum from {place:.0f} to {best:.0f}; score at {place:.0f} now {kept:.2f}",
         xaxis=axis("distance (tokens)", 0, LONG, dtick=64),
         yaxis=axis("score", -1.05, 1.1, dtick=0.5),
     )
     return Drawn(
         go.Figure(drawn, axes),
-        "Score of a head that counts tokens with seven fast pairs, against the distance up to "
-        f"{LONG} tokens, before and after {SAID[method]} with the scale {scale:g}. Before "
-        f"scaling, the score has its maximum, 1, at distance {place:.0f}. After scaling, the "
+        "Two curves show the score of a head that counts tokens with seven fast pairs, against "
+        f"the distance from 1 to {LONG} tokens. One curve is the score before scaling, the other "
+        f"is the score after {SAID[method]} with the scale {scale:g}. Before scaling, the score "
+        f"has its maximum, 1, at distance {place:.0f}. After scaling, the "
         f"maximum is at distance {best:.0f}, and the score at distance {place:.0f} is {kept:.2f}.",
     )
 
@@ -482,9 +486,11 @@ def slower_pairs(scale: float, length: int) -> Drawn:
     )  # fmt: skip
     return Drawn(
         go.Figure(lines, axes),
-        f"Factor by which the frequency of each of {PAIRS} pairs is divided, for a model that was "
-        f"trained with {length:,.0f} tokens and now reads {longer:,.0f}. Position interpolation "
-        f"is a horizontal line at {scale:g}. NTK-aware scaling is a curve that rises from 1 for "
-        f"the fastest pair to {scale:g} for the slowest. YaRN keeps the frequencies of the first "
-        f"{whole:.0f} pairs unchanged.",
+        f"Three lines show the factor by which the frequency of each of {PAIRS} pairs is divided, "
+        "from the fastest pair to the slowest. The model was trained with texts of "
+        f"{length:,.0f} tokens and is now used with texts of {longer:,.0f} tokens. Position "
+        f"interpolation is a horizontal line at {scale:g}. NTK-aware scaling goes from 1 for the "
+        f"fastest pair to {scale:g} for the slowest. YaRN keeps the frequencies of the first "
+        f"{whole:.0f} pairs unchanged, and divides the frequencies of the slowest pairs by "
+        f"{scale:g}.",
     )

@@ -104,6 +104,19 @@ def permuted_words(order: str, positions: str) -> Drawn:
     mean = out.mean(0)
     change = (out - before[[WORDS.index(word) for word in words]]).abs().max()
     of_mean = (mean - before.mean(0)).abs().max()
+    most = [
+        f"The query {word} gives its largest weight, {row.max():.2f}, to the key "
+        f"{words[int(row.argmax())]}."
+        for word, row in zip(words, weights, strict=True)
+    ]
+    compared = (
+        "This is the order with which the other orders are compared."
+        if tuple(words) == WORDS
+        else "The outputs of the words and their mean are the same as in the order dog, bites, man."
+        if change < 0.005
+        else "Compared with the order dog, bites, man, the largest change in a channel is "
+        f"{change:.2f} for the outputs of the words and {of_mean:.2f} for their mean."
+    )
     rows = torch.cat([out, mean[None]])[:, :SHOWN]
     places = list(range(len(words)))
     flat = weights.flatten()
@@ -141,11 +154,10 @@ def permuted_words(order: str, positions: str) -> Drawn:
     return Drawn(
         fig,
         f"One attention head reads the words {', '.join(words)} in this order, "
-        f"{GIVEN[positions]}. On the left a disc is drawn for each query and each key; its area "
-        "is the attention weight. On the right a heat map shows the first channels of each word's "
-        "output and of the mean of the outputs. Compared with the order dog, bites, man, the "
-        f"output of a word changes by at most {change:.2f}, and the mean of the outputs changes "
-        f"by at most {of_mean:.2f}.",
+        f"{GIVEN[positions]}. On the left, a grid of discs has a row for each query and a column "
+        f"for each key, and the area of a disc is the attention weight. {' '.join(most)} On the "
+        f"right, a heat map shows the first {SHOWN} channels of the output of each word and of "
+        f"the mean of the outputs. {compared}",
     )
 
 
@@ -206,12 +218,13 @@ def bias_curves(slope: int, r1: float, r2: float, power: float) -> Drawn:
     )
     return Drawn(
         go.Figure(lines, axes),
-        "The bias of four methods against the distance of the key, from 0 to 128 tokens. All "
-        f"curves fall. At distance 64 the straight line of ALiBi is at {far['alibi']:.1f}. At "
-        f"this distance KERPLE with a power is at {far['kerple-power']:.1f}, and KERPLE with a "
-        f"logarithm is at {far['kerple-log']:.1f}. The bias of T5 is a staircase that follows the "
-        "logarithm. Its steps are one token long up to distance 16 and then become longer; the "
-        "last step begins at distance 113.",
+        "Four curves show the bias of four methods against the distance of the key, from 0 to "
+        "128 tokens. All four curves fall as the distance grows. The bias of ALiBi is a straight "
+        f"line, which is at {far['alibi']:.1f} at distance 64. At the same distance, the bias of "
+        f"KERPLE with a power is {far['kerple-power']:.1f}, and the bias of KERPLE with a "
+        f"logarithm is {far['kerple-log']:.1f}. The bias of T5 is a staircase that follows the "
+        "logarithm. Up to distance 16 each step of the staircase is one token long, and then the "
+        "steps become longer. The last step begins at distance 113.",
     )
 
 
@@ -262,7 +275,7 @@ def clock_hands(position: int) -> Drawn:
                 dots([position], [DIM / 2], colour),
                 dots(found["others"], [away, away], PALETTE["grey"]),
             ],
-            f"with itself {DIM / 2:g}, with {GAP} tokens away {away:.2f}",
+            f"at distance 0: {DIM / 2:g}, at distance {GAP}: {away:.2f}",
             x=axis("position s", -1, PLACES),
             y=axis("inner product", -1, 8.8, dtick=2),
         ),
@@ -273,11 +286,12 @@ def clock_hands(position: int) -> Drawn:
     )
     return Drawn(
         fig,
-        f"Above, eight dials show the sinusoidal vector of position {position:g}, from the "
-        "highest frequency to the lowest. Below, a curve shows the inner product of this vector "
-        f"with the vector of each position from 0 to {PLACES - 1}. The curve has its peak, "
-        f"{DIM / 2:g}, at position {position:g}. At a distance of {GAP} tokens on either side it "
-        f"is at {away:.2f}. When the position changes, the curve moves along and keeps its shape.",
+        f"Above, eight dials with one hand each show the sinusoidal vector of position "
+        f"{position:g}, from the highest frequency on the left to the lowest on the right. Below, "
+        "a curve shows the inner product of this vector with the vector of each position from 0 "
+        f"to {PLACES - 1}. The peak of the curve, {DIM / 2:g}, is at position {position:g}. For "
+        f"positions that are {GAP} tokens away from the peak, the inner product is {away:.2f}. "
+        "When the position changes, the curve moves along and keeps its shape.",
     )
 
 
@@ -311,27 +325,29 @@ def asked_distance(distance: int) -> Drawn:
     found = _asked(distance)
     biased = (-torch.arange(FAR, dtype=torch.float64) / 2).softmax(-1)
     rotated, kept = found["there"]
-    away, hover = list(range(FAR)), "%{x} back: %{y:.2f}"
+    away, hover = list(range(FAR)), "distance %{x}: %{y:.2f}"
     traces = [
-        line(away, rounded(biased, 4), COLOURS["alibi"], "bias", hover=hover),
-        line(away, found["weights"], COLOURS["rope"], "rotated", hover=hover),
+        line(away, rounded(biased, 4), COLOURS["alibi"], "bias of ALiBi", hover=hover),
+        line(away, found["weights"], COLOURS["rope"], "rotated query", hover=hover),
         dots([distance], [rotated], COLOURS["rope"], hover=hover),
         dots([distance], [kept], COLOURS["alibi"], hover=hover),
     ]
     axes = layout(
         height=340,
         margin={"l": 54, "r": 14, "t": 44, "b": 84},
-        title_text=f"weight at distance {distance:.0f}: rotated {rotated:.2f}, bias {kept:.2f}",
+        title_text=f"at distance {distance:.0f}: rotated query {rotated:.2f}, bias {kept:.2f}",
         xaxis=axis("distance of the key (tokens)", -1, FAR),
         yaxis=axis("attention weight", 0, 0.6, dtick=0.2),
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"Attention weights of {FAR} equal keys against their distance from the query, in tokens. "
-        f"With a bias the weights fall from {biased[0]:.2f} at distance 0, whatever the query "
-        f"requests, and the key at distance {distance:.0f} gets {kept:.2f}. A rotated query that "
-        f"requests distance {distance:.0f} gives the key at this distance the weight "
-        f"{rotated:.2f}, and no other key gets more.",
+        f"Two curves show the attention weights of {FAR} equal keys against their distance from "
+        "the query, in tokens. One curve belongs to a bias, the other to a rotated query that "
+        f"requests distance {distance:.0f}. With the bias, the weight falls from {biased[0]:.2f} "
+        "at distance 0 toward 0, and the curve is the same for every requested distance. The "
+        f"curve of the rotated query has its peak at the requested distance {distance:.0f}. At "
+        f"this distance the rotated query gives the weight {rotated:.2f}, and the bias gives "
+        f"{kept:.2f}.",
     )
 
 
@@ -365,11 +381,11 @@ def looked_back(
         good = [name for mean, name in ranked if mean > GOOD]
         (best, first), (worst, last) = ranked[0], ranked[-1]
         spoken.append(
-            f"In the task “{task}” the mean exceeds {GOOD} for {listed(good)}."
+            f"In the task “{task}”, the mean accuracy exceeds {GOOD} for {listed(good)}."
             if good
-            else f"In the task “{task}” the best mean is {best:.2f} ({first})."
+            else f"In the task “{task}”, {first} has the highest mean accuracy, {best:.2f}."
         )
-        spoken.append(f"The lowest mean is {worst:.2f} ({last}).")
+        spoken.append(f"In this task, {last} has the lowest mean accuracy, {worst:.2f}.")
         absent = [name for name, mean in zip(names, means, strict=True) if mean is None]
         labels: dict[str, Any] = (
             {"showticklabels": False}
@@ -395,14 +411,15 @@ def looked_back(
         )
     fig = panels(row, across=0.05, height=350, margin={"l": 118, "r": 8, "t": 34, "b": 48})
     missing = (
-        f" {listed(absent)} has no accuracy, because its table has no rows for these positions."
+        f" {listed(absent)} has no accuracy, because the table has no rows for these positions."
         if absent
         else ""
     )
     return Drawn(
         fig,
-        f"Accuracy of each method on two tasks, in the test “{test}”. Each of the five seeds is a "
-        f"dot, and their mean is printed on the right. {' '.join(spoken)}{missing}",
+        f"Two panels show the accuracy of each method on two tasks, in the test “{test}”. Each of "
+        "the five seeds of a method is a dot, and the mean of the seeds is printed on the right. "
+        f"{' '.join(spoken)}{missing}",
     )
 
 
@@ -435,22 +452,23 @@ def divided_bias(channels: int) -> Drawn:
     """
     found = _divided(channels)
     (right, wrong), (kept, lost) = found["weights"], found["near"]
-    away, hover = list(range(FAR)), "%{x} back: %{y:.3f}"
+    away, hover = list(range(FAR)), "distance %{x}: %{y:.3f}"
     traces = [
-        line(away, right, COLOURS["kerple-log"], "bias as it is", hover=hover),
-        line(away, wrong, PALETTE["grey"], "bias divided by √d", dash="dash", hover=hover),
+        line(away, right, COLOURS["kerple-log"], "bias b(Δ)", hover=hover),
+        line(away, wrong, PALETTE["grey"], "divided bias b(Δ) / √d", dash="dash", hover=hover),
     ]
     axes = layout(
         height=340,
         margin={"l": 54, "r": 14, "t": 44, "b": 84},
-        title_text=f"nearest {NEAR} keys: {kept:.0%}, if divided {lost:.0%}",
+        title_text=f"nearest {NEAR} keys: {kept:.0%}, with divided bias {lost:.0%}",
         xaxis=axis("distance of the key (tokens)", -1, FAR),
         yaxis=axis("attention weight", 0, 0.25, dtick=0.1),
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"Attention weights of {FAR} equal keys against their distance, in tokens, with a "
-        f"logarithmic bias. If the bias is not divided, the nearest {NEAR} keys get {kept:.0%} of "
-        f"the weight. If it is divided by the square root of {channels:.0f} channels, the curve "
-        f"is flatter, and these keys get {lost:.0%}.",
+        f"Two curves show the attention weights of {FAR} equal keys against their distance, in "
+        "tokens, with a logarithmic bias. If the bias is not divided, the nearest "
+        f"{NEAR} keys get {kept:.0%} of the weight. If the bias is divided by the square root of "
+        f"{channels:.0f}, the number of channels, the curve is flatter, and the nearest {NEAR} "
+        f"keys get {lost:.0%} of the weight.",
     )
