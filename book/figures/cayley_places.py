@@ -143,7 +143,7 @@ def acting_directions(first: float, second: float, third: float) -> Drawn:
     within = "within<br>a plane"
     teal, red, acting = COLOURS["cayley"], PALETTE["red"], found["acting"]
     traces = [
-        bars(kinds, found["speeds"], teal, "two directions each", hover="%{y:.2f}"),
+        bars(kinds, found["speeds"], teal, "two directions of S", hover="%{y:.2f}"),
         dots(kinds, found["inert"], red, "inert", symbol="x", size=11),
         dots([within], [0], red, symbol="x", size=11),
     ]

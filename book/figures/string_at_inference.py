@@ -25,7 +25,7 @@ __all__ = [
 
 HEADS = 6
 NAMES = {
-    "matrix_exp": "exp of a matrix",
+    "matrix_exp": "matrix exponential",
     "fft": "FFT, inverse FFT",
     "rfft": "real FFT, inverse",
     "half": "half spectrum",
@@ -192,7 +192,7 @@ def clocked_rungs(
             hover="%{y}, counted: %{x:.3g} ms",
         )
     )
-    unit = "times q and k" if memory else "milliseconds"
+    unit = "memory, relative to q and k" if memory else "milliseconds"
     low, high = (-3, 2.1) if memory else (-1, 3.7)
     axes = layout(
         height=400,
