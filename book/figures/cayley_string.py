@@ -345,11 +345,11 @@ def solve_error(
                ticktext=["10⁻¹⁶", "10⁻¹⁵", "10⁻¹⁴", "10⁻¹³", "10⁻¹²", "10⁻¹¹"]),
     )  # fmt: skip
     shapes = (
-        "The curves of the inverse and of the solve keep rising, and the curve of the package "
-        "stays lowest."
+        "For large norms the curves of the inverse and of the solve keep rising, and the curve of "
+        "the package stays lowest."
         if d % 2
-        else "The curves of the inverse and of the solve rise at first and then stay level. The "
-        "curve of the package is lowest."
+        else "For large norms the curves of the inverse and of the solve stay level, and the curve "
+        "of the package is lowest."
     )
     room = {"l": 40, "r": 10, "t": 34, "b": 84}
     return Drawn(
