@@ -54,6 +54,7 @@ def _by_head(size: Tensor, after: bool) -> dict[str, Tensor]:
         "sum": by_head.sum(0),
         "rope": rope + 0 * size,
         "change": torch.where(changes > 1e-9, changes, 0.0),
+        "moves": (changes > 1e-9).double(),
     }
 
 
@@ -83,6 +84,9 @@ def heads_behind(stands: str, size: float) -> Drawn:
         line(shifts, found["sum"], PALETTE["red"], "sum of the heads", width=4, hover=hover),
         line(shifts, found["rope"], PALETTE["grey"], "sum with RoPE alone", width=2, dash="dot"),
     ]
+    how = pick(
+        found["moves"], "Each of the four lines is horizontal", "The four lines rise and fall"
+    )
     axes = layout(
         height=400,
         margin={"l": 48, "r": 14, "t": 44, "b": 104},
@@ -92,10 +96,12 @@ def heads_behind(stands: str, size: float) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, axes),
-        "Scores of one query and one key in four heads against a common shift of both positions, "
-        f"with the transform {stands}. The size of S is {size:g}. The score of a single head "
-        f"changes by up to {found['change']:.2f}. The sum over the heads is a horizontal line at "
-        f"{found['sum'][0]:.2f}. With RoPE alone the sum is at {found['rope'][0]:.2f}.",
+        "Four thin lines show the scores of one query and one key in four heads, against a common "
+        f"shift of both positions. The transform is applied {stands}, and the size of S is "
+        f"{size:g}. {how}, and the shift changes the score of a single head by up to "
+        f"{found['change']:.2f}. A thick line, the sum of the four scores, is horizontal at "
+        f"{found['sum'][0]:.2f}. A dotted line, the sum with RoPE alone, is horizontal at "
+        f"{found['rope'][0]:.2f}.",
     )
 
 
@@ -111,6 +117,7 @@ def _acting(first: Tensor, second: Tensor, third: Tensor) -> dict[str, Tensor]:
         "speeds": speeds,
         "inert": torch.where(moves > 0, math.nan, 0 * speeds),
         "acting": 2 * moves.sum(),
+        "tallest": speeds.amax(-1),
     }
 
 
@@ -136,7 +143,7 @@ def acting_directions(first: float, second: float, third: float) -> Drawn:
     within = "within<br>a plane"
     teal, red, acting = COLOURS["cayley"], PALETTE["red"], found["acting"]
     traces = [
-        bars(kinds, found["speeds"], teal, "two directions each", hover="%{y:.2f}"),
+        bars(kinds, found["speeds"], teal, "two directions of S", hover="%{y:.2f}"),
         dots(kinds, found["inert"], red, "inert", symbol="x", size=11),
         dots([within], [0], red, symbol="x", size=11),
     ]
@@ -149,11 +156,12 @@ def acting_directions(first: float, second: float, third: float) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, axes),
-        "Bars show how much the generator of six channels changes with S. There is a bar for the "
-        "difference and a bar for the sum of every two frequencies; each of these bars is for two "
-        "directions of S. Crosses mark inert directions. The three directions within a plane are "
-        f"always inert. At the frequencies {first:g}, {second:g} and {third:g}, {acting:.0f} of "
-        "the 15 directions act.",
+        "Six bars show the change of the generator of six channels per unit of change of S. For "
+        "every pair of planes there is one bar for the difference of their frequencies and one for "
+        "the sum. Each bar stands for two directions of S. A cross marks directions that are "
+        "inert, and a last cross marks the directions within a plane, which are always inert. The "
+        f"frequencies of the three planes are {first:g}, {second:g} and {third:g}. The tallest bar "
+        f"has the height {found['tallest']:.1f}, and {acting:.0f} of the 15 directions act.",
     )
 
 
@@ -213,11 +221,11 @@ def folded_scores(spread: float, size: float) -> Drawn:
     where = pick(found["moved"], "All dots lie on the diagonal", "The dots leave the diagonal")
     return Drawn(
         go.Figure(traces, axes),
-        "A dot for each pair of a query and a key, after a norm with learned scales. The "
-        "horizontal axis is the score with P in the encoder, and the vertical axis is the score "
-        f"with P folded into the weights. The spread of the scales is {spread:g}, and the size of "
-        f"S is {size:g}. {where}. Folding changes a score by up to {change:.2f} times the root "
-        "mean square of the scores.",
+        "A scatter plot has one dot for each pair of a query and a key, after a norm with learned "
+        "scales. The horizontal axis is the score with P in the encoder, and the vertical axis is "
+        f"the score with P folded into the weights. The scales have the spread {spread:g}, and the "
+        f"size of S is {size:g}. {where}, and folding changes a score by up to {change:.2f} times "
+        "the root mean square of the scores.",
     )
 
 
@@ -259,13 +267,14 @@ def losses_by_density(
         xaxis=axis("density of S; last: dense S after RoPE", type="category"),
         yaxis=axis("loss (nats)", -3.7, 0.5, type="log", tickvals=[0.001, 0.01, 0.1, 1]),
     )
-    start = means[0][0]
-    least, kind = min((mean, kind) for kind, (mean, *_) in zip(kinds, means, strict=True))
-    lowest = f"density {kind}".replace("<br>", " ").replace("density after", "after")
+    start, sparse, after = (means[kinds.index(kind)][0] for kind in ("0", "0.1", "after RoPE"))
+    before = [(mean, kind) for kind, (mean, *_) in zip(kinds, means, strict=True)][:-1]
+    least, density = min(before)
     return Drawn(
         go.Figure(traces, axes),
-        f"Loss in nats against the density of S, on a logarithmic axis, with {projections} "
-        "projections. Grey lines are single seeds, and dots with bars are means with 95% "
-        f"intervals. With density 0 the mean is {start:.2f}. The lowest mean is {least:.2f} "
-        f"({lowest}).",
+        "Line chart of the loss in nats, on a logarithmic axis, against the density of S, with "
+        f"{projections} projections. Grey lines are single seeds, and dots with bars are means "
+        f"with 95% intervals. The mean loss is {start:.2f} at density 0 and {sparse:.2f} at "
+        f"density 0.1. The lowest mean loss is {least:.2f}, at density {density}. With a dense S "
+        f"after RoPE the mean loss is {after:.2f}, the same as at density 0.",
     )

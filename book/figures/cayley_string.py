@@ -108,12 +108,12 @@ def cayley_circle(t: float) -> Drawn:
             height=390,
             margin={"l": 36, "r": 12, "t": 46, "b": 76},
         ),
-        f"Left, a ray from −1 through {t:g} i on the imaginary axis. It meets the unit circle at "
-        f"{turned:.0f} degrees, which is the angle of the Cayley transform. A square at "
-        f"{straight:.0f} degrees marks the exponential. Right, both angles against t. The angle "
-        "of the exponential is a straight line that crosses π. The angle of the transform, twice "
-        "the arc tangent, levels off below π and above −π; at the chosen t its slope is "
-        f"{slope:.2f}.",
+        f"Left: in the complex plane, a ray from −1 through {t:g}i meets the unit circle at "
+        f"{turned:.0f} degrees. This is the angle by which the Cayley transform rotates. A square "
+        f"on the circle, at {straight:.0f} degrees, marks the rotation by the exponential. Right: "
+        "the two angles against the entry t of S. The angle of the exponential is a straight line "
+        "that leaves the range from −π to π. The angle of the transform, twice the arc tangent of "
+        f"t, stays between −π and π. At the chosen t this curve has the slope {slope:.2f}.",
     )
 
 
@@ -176,9 +176,9 @@ def sparse_basis(density: float) -> Drawn:
             margin={"l": 32, "r": 10, "t": 48, "b": 92},
             coloraxis=colour_axis(SEQUENTIAL, 0, 1, y=-0.16, title="absolute value of an entry"),
         ),
-        "Two heat maps of the absolute entries of 32 by 32 matrices. Left, the sparse matrix S, "
-        f"which is {filled[0]}; its channels form {blocks}. Right, its Cayley transform P, which "
-        f"is {filled[1]}.",
+        "Two heat maps show the absolute entries of two matrices of size 32 by 32. The left matrix "
+        f"is the sparse S. It is {filled[0]}, and its channels form {blocks}. The right matrix is "
+        f"the Cayley transform P of this S. It is {filled[1]}.",
     )
 
 
@@ -214,7 +214,7 @@ def sign_choice(angle: float) -> Drawn:
     tangents = [math.tan(math.radians(a) / 2) for a in degrees]
     hover = "%{x}°: t = %{y:.2f}"
     lines = [
-        line(degrees, rounded(tangents), teal, "as it is", hover=hover),
+        line(degrees, rounded(tangents), teal, "signs unchanged", hover=hover),
         line(degrees, rounded([-1 / t for t in tangents]), orange, "both signs changed",
              hover=hover),
         dots([angle], [plain], teal, hover=hover),
@@ -232,13 +232,14 @@ def sign_choice(angle: float) -> Drawn:
         height=360,
         margin={"l": 48, "r": 14, "t": 30, "b": 84},
     )
-    which = pick(found["chosen"], "with the signs unchanged", "with both signs changed")
+    which = pick(found["chosen"], "first", "second")
     return Drawn(
         fig,
-        "Two curves of the entry t of S against the angle of a plane, in degrees: one with the "
-        "signs unchanged, and one with both signs changed. The band from -1 to 1 is shaded. At "
-        f"{angle:g} degrees the first curve is at {plain:.2f} and the second at {changed:.2f}. "
-        f"The curve within the band is the one {which}.",
+        "Two curves show the entry t of S against the angle of a plane, in degrees. For the first "
+        "curve the signs of both columns are unchanged, and for the second curve both are changed. "
+        "The band from -1 to 1 is shaded. "
+        f"At {angle:g} degrees the first curve is at {plain:.2f} and the second at {changed:.2f}. "
+        f"At this angle the {which} curve is within the band.",
     )
 
 
@@ -283,9 +284,10 @@ def connected_chance(channels: int, density: float) -> Drawn:
     )
     return Drawn(
         fig,
-        f"Probability that a random graph with {channels:.0f} nodes, one for each channel, is "
-        "connected, against its density, by the limit law. The probability rises from 0 to 1 and "
-        f"is 1/2 at the density {half:.3f}. At the chosen density, {density:g}, it is {here:.0%}.",
+        "A curve shows the probability that a random graph is connected, by the limit law, against "
+        f"the density of the graph. The graph has {channels:.0f} nodes, one for each channel. The "
+        f"probability rises with the density, and a cross marks the density {half:.3f}, at which "
+        f"it is one half. At the chosen density, {density:g}, the probability is {here:.0%}.",
     )
 
 
@@ -342,12 +344,18 @@ def solve_error(
         y=axis(None, -16, -11, tickvals=[-16, -15, -14, -13, -12, -11],
                ticktext=["10⁻¹⁶", "10⁻¹⁵", "10⁻¹⁴", "10⁻¹³", "10⁻¹²", "10⁻¹¹"]),
     )  # fmt: skip
+    shapes = (
+        "For large norms the curves of the inverse and of the solve keep rising, and the curve of "
+        "the package stays lowest."
+        if d % 2
+        else "For large norms the curves of the inverse and of the solve stay level, and the curve "
+        "of the package is lowest."
+    )
     room = {"l": 40, "r": 10, "t": 34, "b": 84}
     return Drawn(
         panels([values, errors], height=360, across=0.16, margin=room),
-        f"Left, the singular values of I + S for {d} channels, for an S with the norm "
-        f"{norm:,.1f}. The largest is {kappa:,.0f} times the smallest. Right, the largest entry "
-        "of PᵀP − I against the norm of S, for the inverse, the solve and the package. A vertical "
-        "line marks the chosen norm. For even d all errors level off. For odd d the errors of the "
-        "inverse and of the solve keep growing.",
+        f"Left: singular values of I + S for {d} channels, in descending order, where S has the "
+        f"norm {norm:,.1f}. The largest singular value is {kappa:,.0f} times the smallest. Right: "
+        "three curves of the largest entry of PᵀP − I against the norm of S, on logarithmic axes. "
+        f"{shapes} A vertical line marks the chosen norm.",
     )

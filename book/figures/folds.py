@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import plotly.graph_objects as go
 import torch
@@ -79,11 +79,11 @@ def outlier_errors(weights: str, outlier: float) -> Drawn:
     )  # fmt: skip
     return Drawn(
         go.Figure(traces, axes),
-        f"Three rising curves: root mean square error of scores with weights in {weights}, against "
-        "the size of an outlier, both on logarithmic axes. The dots are at an outlier "
-        f"{outlier:.3g} times as large as the other weights. There the weights that are folded "
-        f"and then rounded have {first:.2f} times the error of weights that are not folded; "
-        f"weights rounded before and after folding have {twice:.2f} times that error.",
+        f"Three rising curves show the root mean square error of scores with weights in {weights}, "
+        "against the size of an outlier relative to the other weights, on logarithmic axes. Dots "
+        f"mark the outlier size {outlier:.3g}. At this size, folding the weights and then rounding "
+        f"them gives {first:.2f} times the error of rounding without folding. Rounding before and "
+        f"after folding gives {twice:.2f} times the error of rounding without folding.",
     )
 
 
@@ -101,6 +101,16 @@ PLACES: dict[str, tuple[str, Callable[[Tensor], Tensor]]] = {
     "rotate, then ReLU": ("after", torch.relu),
 }
 """What stands between → whether before the encoder or after it, and the map."""
+
+SPELLED = {
+    "nothing": "Nothing comes before or after the encoder",
+    "RMS norm": "An RMS norm comes before the encoder",
+    "RMS norm, scales": "An RMS norm with learned scales comes before the encoder",
+    "layer norm": "A layer norm comes before the encoder",
+    "ReLU, then rotate": "A ReLU comes before the encoder",
+    "rotate, then ReLU": "A ReLU comes after the encoder",
+}
+"""What stands between, in the alternative texts."""
 
 TOKENS, MIRRORS = 32, [*range(91)]
 
@@ -146,6 +156,12 @@ def _permitted(mirror: Tensor, between: str) -> dict[str, Tensor]:
     return {"here": torch.where(here < 1e-9, 0 * here, here)}
 
 
+def _zeros(errors: Sequence[float]) -> str:
+    """Say at which of the mirrors errors are 0."""
+    at = [str(mirror) for mirror, error in zip(MIRRORS, errors, strict=True) if not error]
+    return "0 at every angle" if len(at) > 2 else f"0 only at {' and '.join(at)} degrees"
+
+
 def mirrored_basis(between: str, mirror: float) -> Drawn:
     """Draw what folding the inner P, :eq:`eq-fold`, and dropping the outer do to scores.
 
@@ -171,10 +187,12 @@ def mirrored_basis(between: str, mirror: float) -> Drawn:
                    ticktext=["changes a sign", "swaps", "changes a sign"]),
         yaxis=axis("rms error, relative to the scores", -0.05, 1.3, dtick=0.5),
     )  # fmt: skip
+    folded, dropped = map(_zeros, curves)
     return Drawn(
         go.Figure(traces, axes),
-        "Two curves: relative root mean square error of the scores, against the angle of the "
-        f"mirror in which P reflects two of four channels. Beside the encoder: {between}. At "
-        f"{mirror:g} degrees the error is {found[0]:.2f} if the inner P is folded, and "
-        f"{found[1]:.2f} if the outer P is dropped.",
+        "Two curves show the relative root mean square error of the scores, against the angle of "
+        f"the mirror in which P reflects two of four channels. {SPELLED[str(between)]}. If the "
+        f"inner P is folded, the error is {folded}. If the outer P is dropped, the error is "
+        f"{dropped}. At the chosen angle, {mirror:g} degrees, the error is {found[0]:.2f} if the "
+        f"inner P is folded and {found[1]:.2f} if the outer P is dropped.",
     )

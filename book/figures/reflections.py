@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from book.figures.marks import at_one_place, axis, circle, line, rounded, through
-from lab.explore import COLOURS, PALETTE, Drawn, computed, layout
+from lab.explore import COLOURS, PALETTE, Drawn, computed, layout, pick
 from stringlib import RoPE
 from stringlib.reference.rope import householder_2d
 
@@ -93,10 +93,12 @@ def two_mirrors(between: float, first: float = 45.0, point: float = 20.0) -> Dra
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"Two lines through the origin are mirrors, at {first:g} and at {second:g} degrees. "
-        f"A flag points at {point:g} degrees. After the first reflection it points at "
-        f"{image:g} degrees, with its cloth on the other side. After both reflections it points "
-        f"at {end:g} degrees, with its cloth on the original side.",
+        "Two lines through the origin are mirrors. The first mirror is at an angle of "
+        f"{first:g} degrees, and the second mirror is at {second:g} degrees. A flag points at "
+        f"{point:g} degrees. After the first reflection the flag points at {image:g} degrees, with "
+        f"its cloth on the other side of the pole. After both reflections it points at {end:g} "
+        "degrees, with its cloth on the original side. So the two reflections rotate the flag by "
+        f"{twice:g} degrees.",
     )
 
 
@@ -113,11 +115,14 @@ def _mirrored_path() -> list[float]:
 
 @computed
 def _free_path(factor: Tensor, mirrors: list[float]) -> dict[str, Tensor]:
-    """Return the path of ω itself at a multiple of the learning rate, and its largest distance."""
+    """Return the path of ω itself at a multiple of the learning rate, and where it lies."""
     alone = 1 - (1 - factor * RATE) ** torch.arange(STEPS + 1).double()
+    behind = torch.tensor(mirrors, dtype=torch.float64) - alone
+    apart, above = behind.abs().amax(-1), (behind.amax(-1) < 1e-6).double()
     return {
         "alone": alone,
-        "apart": (torch.tensor(mirrors, dtype=torch.float64) - alone).abs().amax(-1),
+        "apart": apart,
+        "side": torch.where(apart < 5e-4, 1.0, 2 * above),
     }
 
 
@@ -135,6 +140,7 @@ def mirror_rate(factor: float) -> Drawn:
     mirrors = _mirrored_path()
     found = _free_path(factor, mirrors)
     apart = found["apart"]
+    side = pick(found["side"], "lies below", "coincides with", "lies above")
     drawn = [
         line(None, rounded(mirrors), COLOURS["reflection"], "two reflections at η", width=7,
              opacity=0.4, hover="step %{x}: %{y:.3f}"),
@@ -149,10 +155,11 @@ def mirror_rate(factor: float) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"Frequency ω against the step, in 60 steps of gradient descent toward the minimum at 1. "
-        f"The wide curve, two reflections with the learning rate η, rises steeply and flattens "
-        f"near the minimum. The thin curve is the frequency itself with {factor:g} times this "
-        f"learning rate; it differs from the wide curve by up to {apart:.3f}.",
+        "Two curves show the frequency ω against the step, in 60 steps of gradient descent towards "
+        "the minimum at 1. The wide curve, for two reflections with the learning rate η, rises "
+        "steeply and flattens near the minimum. For the thin curve ω itself is learned, and its "
+        f"learning rate is {factor:g}η. The thin curve {side} the wide curve, and the two "
+        f"differ by up to {apart:.3f}.",
     )
 
 
@@ -194,19 +201,22 @@ def mirror_losses(
         ]
         ends.append(losses[:, -1].mean().item())
     same = runs[rate] == runs["mirrors"]
-    end = "coincides with it" if same else f"ends at {ends[1]:.2f}"
+    end = "coincides with the wide curve" if same else f"ends at {ends[1]:.3f}"
+    kind = "whose learning rate is " + {"1": "also η"}.get(rate, f"{rate}η")
+    kind = kind if float(rate) else "which are not learned"
     axes = layout(
         height=360,
         margin={"l": 48, "r": 14, "t": 44, "b": 84},
-        title_text=f"{optimizer}: reflections end at {ends[0]:.2f}, ω at {ends[1]:.2f}",
+        title_text=f"{optimizer}: reflections end at {ends[0]:.3f}, ω at {ends[1]:.3f}",
         xaxis=axis("training step", 0, every * losses.shape[1]),
         yaxis=axis("training loss (nats)", 0, 3.5),
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"Training loss against the training step under {optimizer}: means of {len(losses)} seeds, "
-        f"with bands from the lowest seed to the highest. The wide curve, two reflections with the "
-        f"learning rate η, ends at {ends[0]:.2f}. The thin curve, {alone}, {end}.",
+        f"Two curves show the training loss in nats against the training step under {optimizer}. "
+        f"Each curve is the mean of {len(losses)} seeds, with a band from the lowest seed to the "
+        "highest. The wide curve is for two reflections with the learning rate η, and it ends at "
+        f"{ends[0]:.3f}. The thin curve is for frequencies {kind}. The thin curve {end}.",
     )
 
 
@@ -263,11 +273,12 @@ def one_mirror(position: float, distance: float) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"Two unit vectors inside the unit circle, with two dashed lines through the origin. One "
-        f"vector is a query at position {position:g}, reflected in its mirror. The other one is a "
-        f"key at distance {distance:g}, reflected in a mirror of its own. The angle between "
-        f"them is {between:.0f} degrees, so the score is {score:.2f}. It stays the same if "
-        f"query and key move together.",
+        "Two vectors of length 1 start at the centre of the unit circle, and two dashed lines "
+        "through the centre are mirrors. One vector is a query at position "
+        f"{position:g} after its reflection in one mirror. The other vector is a key after its "
+        f"reflection in the other mirror. The distance from the key to the query is {distance:g}. "
+        f"The angle between the two vectors is {between:.0f} degrees, so the score is "
+        f"{score:.2f}. The angle stays the same if query and key move together.",
     )
 
 
@@ -328,9 +339,10 @@ def rounded_mirrors(common: float, distance: float) -> Drawn:
     )
     return Drawn(
         go.Figure(curves, axes),
-        f"Largest error of a score, divided by |q||k|, against the position of the key; both axes "
-        f"are logarithmic. The query is {distance:g} tokens after the key, and {common:g} is added "
-        f"to both angles. The error of the package is the same at every position; the error of the "
-        f"reference implementation tends to grow with the position. At 1,000 the package has "
-        f"{package:.1f} correct digits and the reference implementation {reference:.1f}.",
+        "Two curves show the largest error of a score, divided by |q||k|, against the position of "
+        "the key, both on logarithmic axes. The distance from the key to the query, in tokens, is "
+        f"{distance:g}, and the number added to both angles is {common:g}. The error of "
+        "the package is the same at every position. The error of the reference implementation "
+        f"tends to grow with the position. At position 1,000 the package has {package:.1f} correct "
+        f"digits, and the reference implementation has {reference:.1f}.",
     )

@@ -25,7 +25,7 @@ __all__ = [
 
 HEADS = 6
 NAMES = {
-    "matrix_exp": "exp of a matrix",
+    "matrix_exp": "matrix exponential",
     "fft": "FFT, inverse FFT",
     "rfft": "real FFT, inverse",
     "half": "half spectrum",
@@ -39,8 +39,8 @@ SIZES = [round(2 ** (i / 4)) for i in range(8, 49)]  # channels of a head, 4 to 
 TIMED = {"product": "product", "rfft": "real FFT"}
 SPELLED = {
     "matrix_exp": "the matrix exponential",
-    "fft": "FFT and inverse FFT",
-    "rfft": "real FFT and inverse",
+    "fft": "the FFT with its inverse",
+    "rfft": "the real FFT with its inverse",
     "half": "the half spectrum",
     "basis": "the product with P",
     "folded": "the folded layer",
@@ -121,14 +121,15 @@ def encoding_cost(dim: int, tokens: int, batch: int) -> Drawn:
         bargap=0.35,
         xaxis=axis("operations for one channel of q or k", 0, 7.3, type="log", dtick=2),
     )
-    least = min(("matrix_exp", "fft", "rfft", "half", "basis"), key=counts.__getitem__)
     return Drawn(
         go.Figure([rungs], axes),
-        "Nine bars: operations for one channel of a query or a key, on a logarithmic axis, at "
-        f"{dim:g} channels, {tokens:g} tokens and {batch:g} sequences. The folded layer and RoPE "
-        f"need {counts['folded']:.0f} operations each. Of the five other implementations "
-        f"{SPELLED[least]} needs the fewest, {counts[least]:,.0f}; the product with P needs "
-        f"{counts['basis']:,.0f}. Two grey bars show the projections and the attention itself.",
+        "Nine bars show the operations for one channel of a query or a key, on a logarithmic axis. "
+        f"A head has {dim:g} channels, a sequence has {tokens:g} tokens, and the batch size is "
+        f"{batch:g}. The folded layer and RoPE need {counts['folded']:.0f} operations each. The "
+        "half spectrum needs the fewest operations of the other implementations, "
+        f"{counts['half']:,.0f}, and the product with P needs {counts['basis']:,.0f}. Grey bars "
+        f"show {counts['projections']:,.0f} operations for the projections and "
+        f"{counts['attention']:,.0f} for the attention itself.",
     )
 
 
@@ -191,7 +192,7 @@ def clocked_rungs(
             hover="%{y}, counted: %{x:.3g} ms",
         )
     )
-    unit = "times q and k" if memory else "milliseconds"
+    unit = "memory, relative to q and k" if memory else "milliseconds"
     low, high = (-3, 2.1) if memory else (-1, 3.7)
     axes = layout(
         height=400,
@@ -202,12 +203,18 @@ def clocked_rungs(
     rungs = [n for n in shown if n not in ("projections", "attention")]
     order = sorted(rungs, key=lambda name: found[name][0])
     low_bar, high_bar = order[0], order[-1]
+    gradients, two = "gradients" in str(measure), "2 threads" in str(measure)
+    kept = "holds at most" if "held" in str(measure) else "saves for the backward pass"
+    what = f"the memory that a forward pass {kept}, relative to the queries and keys,"
+    time = "forward and backward pass" if gradients else "forward pass"
+    time = f"the time of a {time} on {'two threads' if two else 'one thread'}, in milliseconds,"
     return Drawn(
         go.Figure(drawn, axes),
-        f"Bars: {measure} of each implementation, in {unit}, on a logarithmic axis. "
-        f"The lowest is {SPELLED[low_bar]}, {found[low_bar][0]:.3g}; the highest is "
-        f"{SPELLED[high_bar]}, {found[high_bar][0]:.3g}. The half spectrum has "
-        f"{found['half'][0]:.3g}, the product with P {found['basis'][0]:.3g}."
+        f"Bars show {what if memory else time} for each implementation, on a logarithmic axis. "
+        f"The shortest bar is that of {SPELLED[low_bar]}, with {found[low_bar][0]:.3g}. The "
+        f"longest bar of an implementation is that of {SPELLED[high_bar]}, with "
+        f"{found[high_bar][0]:.3g}. The half spectrum needs {found['half'][0]:.3g}, and the "
+        f"product with P needs {found['basis'][0]:.3g}."
         + ("" if memory else " Diamonds mark the times that the operation count predicts."),
     )
 
@@ -265,10 +272,11 @@ def where_lines_cross(kind: str, price: float) -> Drawn:
     found = _crossing(price, unit)
     first, there = found["first"], found["there"]
     clocked = min(d for d in times["rfft"] if times["rfft"][d][0] < times["product"][d][0])
+    passes = "with gradients" if "gradients" in str(kind) else "of a forward pass"
     drawn = [
-        line(SIZES, significant([unit * (2 * d + 3) for d in SIZES]), colour, "product, counted",
+        line(SIZES, significant([unit * (2 * d + 3) for d in SIZES]), colour, "product, predicted",
              hover="d = %{x}: %{y:.3g} ms"),
-        line(SIZES, found["spectrum"], colour, "half spectrum, counted", dash="dash",
+        line(SIZES, found["spectrum"], colour, "half spectrum, predicted", dash="dash",
              hover="d = %{x}: %{y:.3g} ms"),
         dots([first], [there], PALETTE["magenta"]),
     ]  # fmt: skip
@@ -293,17 +301,18 @@ def where_lines_cross(kind: str, price: float) -> Drawn:
     axes = layout(
         height=420,
         margin={"l": 54, "r": 14, "t": 44, "b": 112},
-        title_text=f"FFT faster from d = {first:.0f} (counted), {clocked} (measured)",
+        title_text=f"FFT faster from d = {first:.0f} (predicted), {clocked} (measured)",
         xaxis=axis("channels d of a head", 0.55, 3.65, type="log", tickvals=sizes),
         yaxis=axis("milliseconds, one thread", -0.6, 3.1, type="log", dtick=1),
     )
     return Drawn(
         go.Figure(drawn, axes),
-        "Time in milliseconds against the channels of a head, both on logarithmic axes. The time "
-        "of the product with P rises in proportion to the channels; the time of the half spectrum "
-        f"hardly rises. Marks are measured times ({kind}). If an operation of the FFT costs "
-        f"{price:g} times as much as one of the product, the counted FFT is faster from "
-        f"{first:.0f} channels on. In measured time it is faster from {clocked} on.",
+        "Two curves show predicted times in milliseconds against the channels of a head, both on "
+        "logarithmic axes. The curve of the product with P rises in proportion to the channels, "
+        f"and the curve of the half spectrum rises slowly. Marks are measured times, {passes}. The "
+        "time of an operation of the FFT, relative to one of the product, is set to "
+        f"{price:g}. With this value the half spectrum is predicted to be faster from "
+        f"{first:.0f} channels on. The measured real FFT is faster from {clocked} channels on.",
     )
 
 
@@ -357,8 +366,8 @@ def scaled_turn(turn: float, ratio: float) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        "The plane of two channels, with two perpendicular directions (dotted), rotated by "
-        f"{turn:g} degrees from the axes. After channel 2 is multiplied by {ratio:g} (red), the "
-        f"angle between them is {between:.0f} degrees. It stays a right angle only if the scales "
-        "are equal or the directions are the axes.",
+        "In the plane of two channels, dotted lines show two perpendicular directions, rotated by "
+        f"{turn:g} degrees from the axes. Red lines show the two directions after channel 2 has "
+        f"been multiplied by {ratio:g}. The angle between the red lines is {between:.0f} degrees. "
+        "It is a right angle only if the scales are equal or the directions are the axes.",
     )

@@ -61,7 +61,7 @@ def encode_by_half_spectrum(x: Tensor, positions: Tensor, coefficients: Tensor) 
     weight[0] = 1.0
     if d % 2 == 0:
         weight[-1] = 1.0
-    scaled = (weight / d).sqrt() * turn  # small: one row a token, shared by the batch
+    scaled = (weight / d).sqrt() * turn  # small: one row per token, shared by the batch
     return torch.view_as_real(scaled.to(spectrum.dtype) * spectrum).flatten(-2)
 
 
