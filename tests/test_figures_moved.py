@@ -83,7 +83,7 @@ def test_the_pole_is_the_packages_output() -> None:
             rotated_linear_attention(k, k, values, turn, places, numerator_only=only)
             for only in (False, True)
         )
-        assert f"the output {own[0, 0, 0]:,.1f}," in told
+        assert f"the output is {own[0, 0, 0]:,.1f}." in told
         assert fig.data[3].y[1] == pytest.approx(alone[0, 0, 0].item(), abs=1e-12)
 
 
