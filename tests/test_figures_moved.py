@@ -83,7 +83,7 @@ def test_the_pole_is_the_packages_output() -> None:
             rotated_linear_attention(k, k, values, turn, places, numerator_only=only)
             for only in (False, True)
         )
-        assert f"the output {own[0, 0, 0]:,.1f}," in told
+        assert f"the output is {own[0, 0, 0]:,.1f}." in told
         assert fig.data[3].y[1] == pytest.approx(alone[0, 0, 0].item(), abs=1e-12)
 
 
@@ -174,8 +174,8 @@ def test_values_weigh_what_linear_attention_gives_them() -> None:
         assert (exact(others.y) + exact(last.y) - shares).abs().max() < 1e-9
         held = values[: at["token"]][keys[: at["token"]] == keys[at["token"]]][-1].item()
         assert [y > 0 for y in last.y] == [value == held for value in range(4)]
-        assert f"held {'ABCD'[held]} last" in told
-        assert ("outvoted" in told) == (shares[held] < shares.max() - 1e-9).item()
+        assert f"last value of the key is {'ABCD'[held]}" in told
+        assert ("not the highest" in told) == (shares[held] < shares.max() - 1e-9).item()
 
 
 def test_repeated_writes_are_the_packages() -> None:

@@ -116,12 +116,15 @@ def ptolemy_circle(query: float, key: float, horizon: int = 12) -> Drawn:
     )
     return Drawn(
         fig,
-        "Above, a circle of diameter 1 with a quadrilateral ABCD, in which AC is a diameter. Point "
-        f"B belongs to the query at position {query:g}, and point D to the key at position "
-        f"{key:g}. The orange sides are cosines: AB is {sides[0]:.2f} and CD is {sides[1]:.2f}. "
-        f"The blue sides are sines: BC is {sides[2]:.2f} and AD is {sides[3]:.2f}. The diagonal BD "
-        f"is the weight, {weight:.2f}. Below, the weight of every key up to the horizon of "
-        f"{horizon}, as two stacked areas. The stack is highest at position {query:g}.",
+        "The upper panel shows a quadrilateral ABCD on a circle of diameter 1, and AC is a "
+        f"diameter. Point B belongs to the query at position {query:g}, and point D belongs to the "
+        f"key at position {key:g}. The orange sides are cosines: AB is {sides[0]:.2f} long and CD "
+        f"is {sides[1]:.2f} long. The blue sides are sines: BC is {sides[2]:.2f} long and AD is "
+        f"{sides[3]:.2f} long. The length of the diagonal BD is the weight of this key for this "
+        f"query, {weight:.2f}. The lower panel shows the weight against the position of the key, "
+        f"from 0 to the horizon of {horizon}. Two stacked areas, one for the product of the "
+        f"cosines and one for the product of the sines, add up to the weight, which is greatest "
+        f"at the position of the query, {query:g}.",
     )
 
 
@@ -189,8 +192,8 @@ def phase_weights(phase: float) -> Drawn:
             line(distances, curves[0], two, "cos(ωΔ + ψ)", hover=hover),
             line(distances, curves[1], three, "1 + cos(ωΔ + ψ)", hover=hover),
         ],
-        "weight / weight at distance 0",
-        x=axis("distance Δ, in horizons M", 0, 1, dtick=0.2),
+        "weight, divided by the weight at distance 0",
+        x=axis("distance Δ, as a share of the horizon M", 0, 1, dtick=0.2),
         y=axis(low=0, high=1.05, dtick=0.5),
         shapes=[upright(NEAR, color=PALETTE["grey"], width=1)],
     )
@@ -214,14 +217,16 @@ def phase_weights(phase: float) -> Drawn:
         height=560,
         margin={"l": 50, "r": 14, "t": 34, "b": 96},
     )
-    limit = pick(found["limit"], "", ", where they are the ramp and the squared ramp")
+    limit = pick(found["limit"], "", ", where the solid curves coincide with the dotted ones")
     return Drawn(
         fig,
-        "Above, two weights that fall from 1 at distance 0 to 0 at the horizon, with a phase of "
-        f"{phase:g} of its largest value{limit}. At half the horizon the cosine is at "
-        f"{curves[0][20]:.2f}, and one plus a cosine is at {curves[1][20]:.2f}. Two dotted curves "
-        f"are the ramp, there at {limits[0][20]:.2f}, and the squared ramp, there at "
-        f"{limits[1][20]:.2f}. Below, two rising curves show the share of the weight that the "
-        f"nearest tenth gets, against the phase. At this phase the cosine gives it {now[0]:.1%}, "
-        f"and one plus a cosine gives it {now[1]:.1%}.",
+        "The upper panel shows four weights against the distance. All four fall from 1 at distance "
+        f"0 to 0 at the horizon. The phase of the two solid curves is {phase:.0%} of its "
+        f"largest value{limit}. At half the horizon the cosine has the value {curves[0][20]:.2f}, "
+        f"and one plus a cosine has the value {curves[1][20]:.2f}. The two dotted curves are the "
+        f"ramp, which has the value {limits[0][20]:.2f} at half the horizon, and the squared ramp, "
+        f"which has the value {limits[1][20]:.2f} there. The lower panel shows the share of the "
+        "weight that the nearest tenth of the tokens gets, against the phase, as two rising "
+        f"curves. At the chosen phase this share is {now[0]:.1%} with the cosine and "
+        f"{now[1]:.1%} with one plus a cosine.",
     )

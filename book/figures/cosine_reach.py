@@ -84,18 +84,19 @@ def nearest_share(nearest: int) -> Drawn:
         heights=(0.5, 0.3),
         down=0.19,
         height=470,
-        title_text=f"the nearest {nearest:.0f} get {found['shares'][1]:.1%} with the cosine",
+        title_text=f"the nearest {nearest:.0f} tokens get {found['shares'][1]:.1%} with the cosine",
         showlegend=False,
     )  # fmt: skip
     even, wave, positive, decay = found["shares"]
     return Drawn(
         fig,
-        "Above, four weights against the distance up to 1,000 tokens. One is constant. The cosine "
-        "is flat at distance 0 and falls to 0 at the end, its positive form falls a little sooner, "
-        "and the decay is near 0 after a quarter of the tokens. Below, bars show the share of the "
-        f"weight that the nearest {nearest:.0f} tokens get. Without a weight it is {even:.1%}, and "
-        f"with the cosine {wave:.1%}. It is {positive:.1%} with the positive form, and {decay:.1%} "
-        "with the decay.",
+        "The upper panel shows four weights against the distance, from 0 to 1,000 tokens. The "
+        "first weight is constant. The cosine is flat at distance 0 and falls to 0 at 1,000 "
+        "tokens. The positive form is flat at distance 0 too, and lies below the cosine. The "
+        "fixed decay falls fastest and is near 0 from 250 tokens on. The lower panel shows, with "
+        f"one bar for each weight, the share of the total weight that the nearest {nearest:.0f} "
+        f"tokens get. This share is {even:.1%} without a weight, {wave:.1%} with the cosine, "
+        f"{positive:.1%} with the positive form, and {decay:.1%} with the decay.",
     )
 
 
@@ -135,7 +136,7 @@ def beyond_horizon(horizon: float) -> Drawn:
     look = {"fillcolor": PALETTE["grey"], "opacity": 0.2, "layer": "below"}
     axes = layout(
         height=360,
-        title_text=f"M = {horizon:.0f}: first output {first:.0f}, last {last:.0f}",
+        title_text=f"M = {horizon:.0f}: first output {first:.0f}, last output {last:.0f}",
         xaxis=axis("position", -0.5, TOKENS - 0.5, dtick=8),
         yaxis=axis("output", 31.5 - REACH, 31.5 + REACH, dtick=63, tick0=0),
         shapes=[{**box(-0.5, TOKENS - 0.5, 0, TOKENS - 1, width=0), **look}],
@@ -144,10 +145,10 @@ def beyond_horizon(horizon: float) -> Drawn:
                  marker={"size": 4}, hover="position %{x}: %{y:.1f}")  # fmt: skip
     return Drawn(
         go.Figure([drawn], axes),
-        f"Outputs of {TOKENS} tokens against their position, under a cosine weight with horizon "
-        f"{horizon:.0f}. A grey band from 0 to 63 marks the range of all means. Outside of the "
-        f"band are {outside:.0f} of the {TOKENS} outputs. The first output is {first:.0f}, and the "
-        f"last is {last:.0f}.",
+        f"A curve shows the outputs of {TOKENS} tokens against the position, under a cosine weight "
+        f"with the horizon {horizon:.0f}. The values are the numbers from 0 to 63, and a grey band "
+        f"marks their range. The number of outputs outside of the band is {outside:.0f} of "
+        f"{TOKENS}. The first output is {first:.0f}, and the last output is {last:.0f}.",
     )
 
 
@@ -188,19 +189,25 @@ def more_copies(copies: str) -> Drawn:
             strict=True,
         )
     ]
-    title = f"{copies} copies: the nearest tenth gets {tenths[0]:.0%} and {tenths[1]:.0%}"
+    title = f"nearest tenth: {tenths[0]:.0%} (ramp), {tenths[1]:.0%} (polynomial)"
+    relation = (
+        "The two curves coincide."
+        if power < 3
+        else "The polynomial starts higher than the ramp and falls faster near distance 0."
+    )
     axes = layout(
         height=360,
         title_text=title,
-        xaxis=axis("distance, in horizons M", 0, 1, dtick=0.2),
-        yaxis=axis("weight / its mean", 0, 9.2),
+        xaxis=axis("distance, as a share of the horizon M", 0, 1, dtick=0.2),
+        yaxis=axis("weight / mean weight", 0, 9.2),
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"Weights for {copies} copies, each divided by its mean, against the distance from 0 to "
-        f"the horizon, where both are 0. At distance 0 the ramp has the height {heights[0]}, and "
-        f"the best falling polynomial has the height {heights[1]:.2f}. The nearest tenth gets "
-        f"{tenths[0]:.0%} of the weight with the ramp, and {tenths[1]:.0%} with the polynomial.",
+        f"Two curves show a ramp and the best falling polynomial for {copies} copies of the "
+        "features, against the distance. Each weight is divided by its mean and falls to 0 at the "
+        f"horizon. {relation} At distance 0 the ramp has the value {heights[0]:.2f}, and the "
+        f"polynomial has the value {heights[1]:.2f}. The nearest tenth of the tokens gets "
+        f"{tenths[0]:.0%} of the weight with the ramp and {tenths[1]:.0%} with the polynomial.",
     )
 
 
@@ -215,6 +222,16 @@ WEIGHED = {
     "decay 7/8": ("retnet", "retnet", (7 / 8) ** (TOKENS * AWAY)),
 }
 """Weights of :func:`weighed_values`: method of the record, colour, and value at each distance."""
+
+SPOKEN = {
+    "none (1)": "a constant (no weight)",
+    "cosine (2)": "the cosine",
+    "ramp (2)": "the ramp",
+    "positive (3)": "the positive form",
+    "1 − sine (3)": "one minus a sine",
+    "ramp² (3)": "the squared ramp",
+    "decay 7/8": "a decay of 7/8 per token",
+}
 
 KEYS, VALUES, FIRST = 8, 4, 20  # of the study; the first query that can be chosen here
 
@@ -271,7 +288,15 @@ def weighed_values(weight: str, token: int) -> Drawn:
     found = _asked(token, totals[FIRST:].tolist(), last[FIRST:].tolist())
     colour = COLOURS[WEIGHED[chosen][1]]
     held = pick(found["held"], *"ABCD")
-    status = pick(found["status"], "is outvoted", "has the most weight", "shares the most weight")
+    status = pick(
+        found["status"], "is not the highest bar", "is the highest bar", "ties for the highest bar"
+    )
+    height = pick(
+        found["status"],
+        "is not the highest",
+        "is the highest",
+        "ties with another bar for the highest",
+    )
     beside = torch.linspace(-0.2, 0.2, len(rows[0][0])).tolist()
     allowed = [((end, at - 0.36), (end, at + 0.36)) for at, (_, end) in enumerate(rows)]
     look = {"fillcolor": PALETTE["grey"], "opacity": 0.2, "layer": "below"}
@@ -283,7 +308,7 @@ def weighed_values(weight: str, token: int) -> Drawn:
                      hover="%{x}: %{y:.0%}"),
                 bars([*"ABCD"], found["last"], colour, "the last value", hover="%{x}: %{y:.0%}"),
             ],
-            f"position {token:.0f}: {held} was last and {status}",
+            f"position {token:.0f}: last value {held} {status}",
             y=axis("share of the weight", 0, 1, dtick=0.5, tickformat=".0%"),
         ),
         Panel(
@@ -310,10 +335,12 @@ def weighed_values(weight: str, token: int) -> Drawn:
     seeds, allows = rows[row]
     return Drawn(
         fig,
-        "Above, four bars show the shares of the weight that the values A to D of a key get, for "
-        f"the query at position {token:.0f} of {TOKENS} tokens, under the weight {chosen}. The "
-        f"key held {held} last, which {status}. Below, a row of dots for each weight "
-        "shows the accuracies of eight seeds, and a line shows the accuracy that the weight "
-        f"allows. In the row of {chosen}, which is shaded, the dots lie between {min(seeds):.3f} "
-        f"and {max(seeds):.3f}, and the line is at {allows:.3f}.",
+        "The upper panel shows the shares of the total weight that the four values A to D of one "
+        f"key get, for the query at position {token:.0f} of {TOKENS} tokens. The chosen weight is "
+        f"{SPOKEN[chosen]}. The last value of the key is {held}, and the bar of {held} {height}. "
+        "The lower panel shows the accuracy of eight seeds with each of seven weights. In each row "
+        "eight dots are the seeds, and a line is the accuracy that the weight allows. The accuracy "
+        "is lowest without a weight and highest with the decay. In the shaded row, that of the "
+        f"chosen weight, the dots lie between {min(seeds):.3f} and {max(seeds):.3f}, and the line "
+        f"is at {allows:.3f}.",
     )

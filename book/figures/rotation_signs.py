@@ -23,6 +23,12 @@ __all__ = [
 
 DRIFTING = {"random, exp": "favor", "random, ReLU": "relu", "ReLU": "relu", "elu + 1": "elu"}
 """The feature maps of :func:`drifting_kernel`, and their methods."""
+SPOKEN = {
+    "random, exp": "positive random features",
+    "random, ReLU": "ReLU of a random projection",
+    "ReLU": "ReLU without a projection",
+    "elu + 1": "elu + 1 without a projection",
+}
 SIZES = [1, 2, 4, 8, 16, 32, 64, 128, 256]  # numbers of rows
 AROUND = 60  # points on the circle
 BETWEEN = math.pi / 3  # the angle from query to key
@@ -127,7 +133,7 @@ def drifting_kernel(features: str, rows: int, length: float) -> Drawn:
         [line(turns, found["kernel"], colour, hover="%{x}°: %{y:.2f}")],
         f"{count}: drift {percent:.1f}%",
         x=axis("rotation of both (degrees)", 0, 360, dtick=90),
-        y=axis("product / its mean", 0, 3.1, dtick=1),
+        y=axis("product / mean product", 0, 3.1, dtick=1),
         shapes=[level(1, width=1.5, dash="dash")],
     )
     law = found["law"] if random else [None] * len(SIZES)
@@ -146,14 +152,17 @@ def drifting_kernel(features: str, rows: int, length: float) -> Drawn:
     )
     return Drawn(
         fig,
-        f"Left, the product of the features of a query and a key of norm {length:g}, divided by "
-        f"its mean, against a rotation of both by up to 360 degrees. The feature map is "
-        f"“{features}”, {count}, and the drift is {percent:.1f}%. Right, the drift against the "
-        f"number of rows, with a dot at {rows:g}. "
+        "The left panel shows the product of the features of a query and a key of norm "
+        f"{length:g}, divided by its mean, against a rotation of both by 0 to 360 degrees. The "
+        f"feature map is {SPOKEN[features]}, with {count}. The drift of the product is "
+        f"{percent:.1f}% of its mean. The right panel shows the drift against the number of rows, "
+        f"with a dot at {rows:g}. "
         + (
-            "It falls along a dashed line, as one divided by the square root of this number."
+            "A dashed line, the mean over draws, falls as one divided by the square root of the "
+            "number of rows."
             if random
-            else "It is a level line, because this feature map has no random rows."
+            else "The drift is the same at every number, because this feature map has no random "
+            "rows."
         ),
     )
 
@@ -193,16 +202,17 @@ def turned_product(position: float, offset: float) -> Drawn:
     ]
     axes = layout(
         height=360,
-        title_text=f"no rotation {here:.2f}, mean over all rotations {mean:.2f}",
+        title_text=f"without rotation {here:.2f}, mean over all rotations {mean:.2f}",
         xaxis=axis("rotation of query and key (degrees)", -8, 360, dtick=90),
         yaxis=axis("product of features", -0.05, 1.1, dtick=0.5),
     )
     return Drawn(
         go.Figure(drawn, axes),
-        "Product of the ReLU features of a query and a key against a rotation of both by up to "
-        f"360 degrees. The query is at position {position:g}, and the key at offset {offset:g}. "
-        f"A dot at no rotation is at {here:.2f}. A dashed level line, the mean over all rotations, "
-        f"is at {mean:.2f}, and it does not depend on the position.",
+        "A curve shows the product of the ReLU features of a query and a key against a rotation of "
+        f"both by 0 to 360 degrees. The query is at position {position:g}, and the key is at the "
+        f"offset {offset:g} from the query. Without a rotation the product is {here:.2f}, marked "
+        f"by a dot. The mean over all rotations is {mean:.2f}, marked by a dashed line, and does "
+        "not depend on the position.",
     )
 
 
@@ -248,11 +258,12 @@ def fastest_frequency(fastest: float) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        "Three kernels against the offset from -16 to 16, all 1 at offset 0. Softmax with "
-        "geometric frequencies has a narrow peak. A rotation after φ with the same frequencies "
-        "has a broad peak. "
-        f"With even frequencies up to {fastest:g} radians per token, a rotation after φ "
-        f"falls to one half at offset {half:.1f}, and its minimum is {lowest:.2f}.",
+        "Three curves show kernels against the offset, from -16 to 16. All three have their peak "
+        "at offset 0, with the value 1. The kernel of softmax with geometric frequencies has a "
+        "narrow peak. The kernel of a rotation after φ with the same frequencies has a broad peak. "
+        "The third kernel is that of a rotation after φ with even frequencies up to "
+        f"{fastest:g} radians per token. This kernel falls to one half at offset {half:.1f}, and "
+        f"its smallest value in the plotted range is {lowest:.2f}.",
     )
 
 
@@ -288,7 +299,7 @@ def near_the_pole(angle: float) -> Drawn:
     red, teal = PALETTE["red"], COLOURS["relu"]
     plain = torch.tensor(ANGLES).double().deg2rad()
     drawn = [
-        line([0, 360, 360, 0], [1, 1, -1, -1], PALETTE["grey"], "between the values", width=0,
+        line([0, 360, 360, 0], [1, 1, -1, -1], PALETTE["grey"], "range of the values", width=0,
              fill="toself"),
         line(ANGLES, found["own"], red, "own denominator", hover="%{x}°: %{y:.2f}"),
         line(ANGLES, rounded((1 - plain.cos()) / 2), teal, "numerator alone rotated",
@@ -305,9 +316,10 @@ def near_the_pole(angle: float) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        "Output for two tokens with the values 1 and -1 against the rotation per token from 0 to "
-        "360 degrees, with two curves. Divided by its own denominator the output has a pole at 180 "
-        f"degrees; at {angle:g} degrees the denominator is {denominator:.4f} and the output "
-        f"{output:,.1f}, while a weighted mean lies between 1 and -1. With the numerator alone "
-        f"rotated the output is {found['alone']:.2f}, and its curve stays between 0 and 1.",
+        "Two curves show the output of the first of two tokens with the values 1 and -1 against "
+        "the rotation per token, from 0 to 360 degrees. A grey band from -1 to 1 marks the range "
+        "in which a weighted mean has to lie. Divided by its own denominator, the output leaves "
+        f"this band and has a pole at 180 degrees. At {angle:g} degrees the denominator is "
+        f"{denominator:.4f}, and the output is {output:,.1f}. With the numerator alone rotated, "
+        f"the output at this angle is {found['alone']:.2f}, and its curve stays between 0 and 1.",
     )

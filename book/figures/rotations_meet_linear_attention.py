@@ -51,6 +51,16 @@ CYCLES = {"12": (12,), "5 + 7": (5, 7), "3 + 4 + 5": (3, 4, 5)}
 OFFSETS = 60
 CALLED = {"softmax": "Softmax + RoPE", "none": display("none")}
 """A line of :func:`shifted_accuracy` → its name in the legend, if that is another."""
+SPOKEN = {
+    "softmax": "With softmax attention and RoPE",
+    "before φ": "With a rotation before φ",
+    "before φ, moving": "With a rotation before φ that is trained at shifted positions",
+    "after φ": "With a rotation after φ and its own denominator",
+    "after φ, numerator": "With a rotation after φ in the numerator alone",
+    "rolled": "With rolled features",
+    "none": "Without positions",
+}
+"""A line of :func:`shifted_accuracy` → how the alternative text names it."""
 WAYS = {
     "softmax": ("solid", "circle"),
     "before φ": ("solid", "square"),
@@ -151,10 +161,12 @@ def shifted_kernels(shift: float, features: str) -> Drawn:
     )
     return Drawn(
         fig,
-        "Four heat maps of 12 queries by 12 keys: above two kernels, below their changes when all "
-        f"positions are shifted by {shift:g}. There are {count} {kind} features. With the rotation "
-        f"before φ (left) no entry is negative, and the relative change is {facts[0].size}. With "
-        f"the rotation after φ (right) no entry changes, but {negative:.0%} of them are negative.",
+        "The figure shows four heat maps with 12 queries as rows and 12 keys as columns. The upper "
+        f"two maps show products of {int(count):,} {kind} features at positions shifted by "
+        f"{shift:g}. The lower two maps show how much the shift changes each product. With the "
+        "rotation before φ, on the left, no product is negative, and the relative change is "
+        f"{facts[0].size}. With the rotation after φ, on the right, no product changes, but "
+        f"{negative:.0%} of the products are negative.",
     )
 
 
@@ -238,14 +250,16 @@ def rolled_features(offset: int, cycles: str) -> Drawn:
     fig = panels(
         features, weights, down=0.2, height=560, margin={"l": 40, "r": 10, "t": 34, "b": 48}
     )
-    lengths = " and ".join(map(str, roll.cycles))
+    *others, last = map(str, roll.cycles)
+    lengths = f"cycles of {', '.join(others)} and {last}" if others else f"one cycle of {last}"
     return Drawn(
         fig,
-        f"Above, twelve features of a key as bars, in cycles of {lengths}, rolled by {offset:g}, "
-        f"and twelve features of a query as diamonds. Their product is {found['product']:.2f}. "
-        f"Below, the product as bars against the offset from 0 to {OFFSETS}: no bar is negative, "
-        f"and the bars repeat after {roll.period} tokens. A line for the same features rotated in "
-        f"pairs oscillates around 0 and falls to {signed.min():.2f}.",
+        "The upper panel shows twelve features of a query as diamonds and twelve features of a key "
+        f"as bars. The features of the key are rolled by {offset:g} in {lengths}, and the product "
+        f"of query and key is {found['product']:.2f}. The lower panel shows this product as bars "
+        f"against the offset, from 0 to {OFFSETS}. No bar is negative, and the bars repeat after "
+        f"{roll.period} tokens. A line shows the product if the same features are rotated in "
+        f"pairs. The line oscillates around 0, and its smallest value is {signed.min():.2f}.",
     )
 
 
@@ -267,7 +281,7 @@ def shifted_accuracy(
     Returns:
         A figure with a line for each way, and bars for the range over seeds.
     """
-    at_ends, drawn = {}, []
+    told, drawn = [], []
     for way, (dash, symbol) in WAYS.items():
         runs = list(zip(*recorded[features][frequencies][way], strict=True))
         mean = [fmean(at) for at in runs]
@@ -291,7 +305,12 @@ def shifted_accuracy(
                 error_y={**bars_of, **look, "thickness": 1, "width": 0},
             )
         )
-        at_ends[CALLED.get(way, way)] = mean[0], mean[-1]
+        level_line = max(mean) - min(mean) < 0.005
+        told.append(
+            f"{SPOKEN[way]} the accuracy is {mean[0]:.2f} at every shift."
+            if level_line
+            else f"{SPOKEN[way]} the accuracy changes from {mean[0]:.2f} to {mean[-1]:.2f}."
+        )
     axes = layout(
         height=460,
         title_text=f"{features}, {frequencies} frequencies",
@@ -304,11 +323,7 @@ def shifted_accuracy(
     )  # fmt: skip
     return Drawn(
         go.Figure(drawn, axes),
-        "Accuracy of retrieving the symbol three tokens back against a shift of all positions from "
-        f"0 to {shifts[-1]:,}: seven lines, for {features} with {frequencies} frequencies. "
-        + " ".join(
-            f"“{way}” {'stays at' if abs(last - first) < 0.005 else 'goes from'} {first:.2f}"
-            + ("." if abs(last - first) < 0.005 else f" to {last:.2f}.")
-            for way, (first, last) in at_ends.items()
-        ),
+        "Seven lines show the accuracy of retrieving the symbol three tokens back, against a shift "
+        f"of all positions from 0 to {shifts[-1]:,} tokens. The feature map is {features}, with "
+        f"{frequencies} frequencies. " + " ".join(told),
     )

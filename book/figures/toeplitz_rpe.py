@@ -152,13 +152,14 @@ def toeplitz_circulant(tokens: int, length: int, features: int) -> Drawn:
     )
     return Drawn(
         fig,
-        f"Above: a circulant matrix of size {size}. Its top left block is a Toeplitz matrix of "
-        f"size {tokens}, with a weight for each offset. The circulant matrix multiplies {tokens} "
-        f"numbers x and as many zeros, and the first {tokens} results are the product y. "
-        "Below: number of operations against the number of tokens, both axes logarithmic. The "
-        "curve of the matrix is steeper than that of the FFT, and the two cross. At "
-        f"{length:g} tokens with {features:g} features the matrix takes {by_matrix} operations and "
-        f"the FFT takes {by_fft}.",
+        f"The upper panel shows a circulant matrix of size {size}. Its upper left block, which is "
+        f"framed, is a Toeplitz matrix of size {tokens}, and each entry shows its offset. The "
+        f"circulant matrix multiplies a vector of {tokens} numbers x and {tokens} zeros. The first "
+        f"{tokens} results are y, the product of the Toeplitz matrix and x. The lower panel shows "
+        "the number of operations against the number of tokens, with logarithmic axes, as one line "
+        "for the n × n matrix and one for the FFT. The line of the matrix is steeper, and the two "
+        f"lines cross. At {length:,.0f} tokens, with {features:g} features, the matrix takes "
+        f"{by_matrix} operations and the FFT takes {by_fft} operations.",
     )
 
 
@@ -203,16 +204,17 @@ def toeplitz_memory(features: int) -> Drawn:
     times, meet = found["times"], found["meet"]
     axes = layout(
         height=380,
-        title_text=f"{times:.0f} times at {PATCHES} tokens, equal at {meet:,.0f}",
+        title_text=f"{times:.0f} times as much at {PATCHES} tokens, equal at {meet:,.0f}",
         xaxis=tokens_axis([16, 128, 1024, 8192, 65536], math.log10(13), math.log10(160_000)),
-        yaxis=axis("MiB", -1, 8, type="log", dtick=2, exponentformat="power"),
+        yaxis=axis("memory (MiB)", -1, 8, type="log", dtick=2, exponentformat="power"),
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"Memory in MiB against the number of tokens, both axes logarithmic, with {features:.0f} "
-        f"features. The line of the matrices is twice as steep as that of algorithm 1. At "
-        f"{PATCHES} tokens the arrays of algorithm 1 take {here:,.0f} MiB and the matrices take "
-        f"{small:.1f} MiB, a ratio of {times:.0f}. The lines cross at {meet:,.0f} tokens.",
+        f"Two lines show the memory in MiB against the number of tokens, with logarithmic axes and "
+        f"{features:.0f} features. The line of the n × n matrices is twice as steep as the line of "
+        f"algorithm 1. At {PATCHES} tokens the arrays of algorithm 1 take {here:,.0f} MiB and the "
+        f"matrices take {small:.1f} MiB, so algorithm 1 takes {times:.0f} times as much memory. "
+        f"The lines cross at {meet:,.0f} tokens.",
     )
 
 
@@ -248,7 +250,7 @@ def toeplitz_times(
     hover = "n = %{x:,}: %{y:.3g} times the matrix"
     drawn = [
         line(lengths, significant([fft / matrix for matrix, fft in pairs]), COLOURS["toeplitz"],
-             "FFT, operations", width=1.5, dash="dot", hover=hover)
+             "FFT, by operations", width=1.5, dash="dot", hover=hover)
     ]  # fmt: skip
     for way, (colour, dash, label) in WAYS.items():
         x, y = zip(*found[way], strict=True)
@@ -262,22 +264,29 @@ def toeplitz_times(
     axes = layout(
         height=420,
         margin={"l": 54, "r": 14, "t": 44, "b": 100},
-        title_text=f"FFT faster: counted {counted:,}, timed {clock}",
+        title_text=f"FFT faster from: counted {counted:,}, timed {clock}",
         xaxis=tokens_axis([64, 512, 4096, 32768], math.log10(56), math.log10(40_000)),
         yaxis=axis("time / time of the matrix", math.log10(0.2), math.log10(300), type="log",
                    tickvals=[0.3, 1, 3, 10, 30, 100]),
         shapes=[{**level(1, width=2), "xref": "x domain"}],
     )  # fmt: skip
     soft, last = found["softmax"][-1][1], found["softmax"][-1][0]
-    side = "faster" if soft < 1 else "slower"
+    at_512 = [dict(found[way])[512] for way in ("algorithm 1", "fft")]
+    measured = (
+        f"between {slower[-1]:,} and {faster[0]:,} tokens"
+        if faster
+        else f"above {slower[-1]:,} tokens, the largest recorded length"
+    )
     return Drawn(
         go.Figure(drawn, axes),
-        f"Recorded time divided by that of the plain matrix, against the number of tokens, both "
-        f"axes logarithmic ({run}, {features} features). At 512 tokens algorithm 1 and "
-        f"the FFT are far above 1, which means slower than the matrix, and from there on both "
-        f"lines fall. By the number of operations the FFT is faster from {counted:,} tokens "
-        f"on, by the recorded times from {clock}. Fused softmax is {side} than the matrix at "
-        f"{last:,} tokens, with a ratio of {soft:.2g}.",
+        f"Three lines show recorded times ({run}, {features} features), divided by the time of the "
+        "plain matrix, against the number of tokens, with logarithmic axes. At 512 tokens "
+        f"algorithm 1 takes {at_512[0]:.3g} times as long as the matrix, and the FFT takes "
+        f"{at_512[1]:.3g} times as long. Both ratios fall with more tokens. A dotted line shows "
+        "the number of operations of the FFT divided by that of the matrix. By this number the FFT "
+        f"is faster from {counted:,} tokens on. By the recorded times the length at which the FFT "
+        f"becomes faster is {measured}. At {last:,} tokens fused softmax takes {soft:.2g} times as "
+        "long as the matrix.",
     )
 
 
@@ -333,10 +342,10 @@ def power_bias(power: float) -> Drawn:
     )
     return Drawn(
         fig,
-        f"Left: the bias of power {power:g} against the offset, with a peak at 0 from which it "
-        "falls to both sides. Right: the quadratic form for the coefficients 1, -2, 1 against the "
-        f"power. The curve falls, is 0 at the power 2 and negative beyond it. At the power "
-        f"{power:g} the form is {form:.2f}.",
+        f"The left panel shows the bias of power {power:g} against the offset. The bias is 0 at "
+        "offset 0 and falls on both sides. The right panel shows the quadratic form for the "
+        "coefficients 1, -2 and 1 against the power. The curve falls, is 0 at power 2, and is "
+        f"negative for larger powers. At power {power:g} the quadratic form is {form:.2f}.",
     )
 
 
@@ -371,8 +380,16 @@ def offset_on_grid(offset: int) -> Drawn:
     found = _places(offset)
     (across, up), red = found["ends"], COLOURS["toeplitz"]
     down, right = found["one"]
+    steps = pick(
+        found["count"],
+        "one step, drawn as a line from the origin. This step has the",
+        "two steps, drawn as lines from the origin. One step has the",
+    )
     other = pick(
-        found["count"], "", "; the other leads one row further down and 14 columns further left"
+        found["count"],
+        "",
+        " The other step has a row offset that is larger by 1 and a column offset that is "
+        "smaller by 14.",
     )
     axes = layout(
         height=420,
@@ -387,11 +404,10 @@ def offset_on_grid(offset: int) -> Drawn:
     ]
     return Drawn(
         go.Figure(drawn, axes),
-        f"Steps on a grid of {SIDE} by {SIDE} patches, rows against columns. The offset "
-        f"{offset:.0f} in reading order belongs to "
-        f"{pick(found['count'], 'one step', 'two steps')}, drawn as lines from the "
-        f"origin. One leads {down:.0f} rows down and {right:.0f} columns "
-        f"to the right{other}.",
+        f"The figure shows steps on a grid of {SIDE} by {SIDE} patches, the row offset (positive "
+        "is down) against the column offset (positive is to the right). The offset "
+        f"{offset:.0f} in reading order belongs to {steps} row offset {down:.0f} and the column "
+        f"offset {right:.0f}.{other}",
     )
 
 
@@ -475,8 +491,8 @@ def own_kind_votes(factor: float) -> Drawn:
                 bars(back, found["others"], grey, "other kinds", hover="%{y:.2f}"),
                 bars(back, found["own"], red, "own kind", hover="%{y:.2f}"),
             ],
-            f"A gets {a:.2f}, B {b:.2f}: {pick(found['right'], 'wrong', 'right')}",
-            x=axis("symbols before, nearest first", 0.4, len(SEEN) + 0.6, tickvals=back,
+            f"A gets {a:.2f}, B gets {b:.2f}: {pick(found['right'], 'wrong', 'right')}",
+            x=axis("earlier symbols, nearest first", 0.4, len(SEEN) + 0.6, tickvals=back,
                    ticktext=[*SEEN]),
             y=axis("weight", 0, 1, dtick=0.5),
         ),
@@ -490,8 +506,8 @@ def own_kind_votes(factor: float) -> Drawn:
                     for name, (x, y) in RECORDED.items()
                 ),
             ],
-            f"own kind × {factor:.3g}: {found['share']:.0%} right",
-            x=axis("weight of the own kind / weight of others", 0, 3, type="log",
+            f"factor {factor:.3g}: {found['share']:.0%} of the predictions right",
+            x=axis("weight of own kind / weight of other kinds", 0, 3, type="log",
                    tickvals=[1, 10, 100, 1000], ticktext=["1", "10", "100", "1,000"]),
             y=axis("accuracy", 0.3, 1.03, dtick=0.2),
         ),
@@ -502,15 +518,17 @@ def own_kind_votes(factor: float) -> Drawn:
         margin={"l": 54, "r": 14, "t": 34, "b": 100},
     )  # fmt: skip
     points = " and ".join(
-        f"{display(name)} reached {y:.2f} with the factor {x:.3g}"
+        f"{display(name)} reached an accuracy of {y:.2f} with the factor {x:.3g}"
         for name, (x, y) in RECORDED.items()
     )
     return Drawn(
         fig,
-        f"Above: the weights of {len(SEEN)} earlier symbols, which fall with the distance. The "
-        f"symbols of the token's own kind are weighted {factor:.3g} times as much as the others. "
-        f"The last symbol of this kind is A. All symbols A together get the weight {a:.2f}, and "
-        f"all B get {b:.2f}. "
-        f"Below: the share of right predictions against this factor, a curve that rises towards "
-        f"1. It is {found['share']:.0%} here. In the recorded study {points}.",
+        f"The upper panel shows the weights of {len(SEEN)} earlier symbols as bars, the nearest "
+        f"first. The weights fall with the distance, and symbols of the token's own kind get "
+        f"{factor:.3g} times the weight of other symbols at the same distance. The last symbol of "
+        f"the own kind is A. All symbols A together get the weight {a:.2f}, all symbols B together "
+        f"get the weight {b:.2f}, and the prediction is "
+        f"{pick(found['right'], 'wrong', 'right')}. The lower panel shows the accuracy on random "
+        "sequences against this factor, as a curve that rises towards 1. At the chosen factor the "
+        f"accuracy is {found['share']:.0%}. Two diamonds show the recorded study: {points}.",
     )
