@@ -115,8 +115,9 @@ def gated_query(match: float, first: float, second: float, start: bool = False) 
     return Drawn(
         fig,
         f"Top left, bars show the attention weights of a query whose score with key b is "
-        f"{match:g} and with the four other keys 0. Key b gets the weight {weights[2]:.2f}, and "
-        f"each other key gets the weight {weights[1]:.2f}.{begin} Top right, two dots on a sigmoid "
+        f"{match:g}. The score with each of the four other keys is 0. Key b gets the weight "
+        f"{weights[2]:.2f}, and each of the four other keys gets the weight "
+        f"{weights[1]:.2f}.{begin} Top right, two dots on a sigmoid "
         f"curve show the gates of channels 1 and 2, which are {gates[0]:.2f} and {gates[1]:.2f}. "
         f"Below, the plane of the two channels shows the convex hull of {hull}. A circle in the "
         f"hull at ({path[0][0]:.2f}, {path[1][0]:.2f}) is the output before the gates. A dotted "
@@ -159,10 +160,10 @@ def sink_of_keys(score: float) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"A curve shows the total softmax weight of all keys of score 0 beside a sink of score "
-        f"{score:g}. The horizontal axis is the number of keys from 1 to 100,000, on a logarithmic "
-        "scale. The weight rises with the number of keys. Two dots mark the curve: the total "
-        f"weight is {few:.2f} for 5 keys, and {many:.2f} for 10,000 keys.",
+        "A curve shows the total softmax weight of the keys if every key has score 0 and a sink "
+        f"has score {score:g}. The horizontal axis is the number of keys from 1 to 100,000, on a "
+        "logarithmic scale. The total weight rises with the number of keys. Two dots mark the "
+        f"curve: the total weight of 5 keys is {few:.2f}, and that of 10,000 keys is {many:.2f}.",
     )
 
 
@@ -201,8 +202,8 @@ def gated_token(weight: float) -> Drawn:
     shape = pick(
         found["bent"],
         "coincides with the dashed line, and its even part is 0 for every token.",
-        "touches the dashed line at 0 and lies above it for every other token. A third curve, the "
-        "even part of the output, is the distance between both.",
+        "touches the dashed line at 0 and lies above this line for every other token. A third "
+        "curve is the even part of the output, by which the output exceeds x/2.",
     )
     axes = layout(
         height=380,
@@ -212,9 +213,9 @@ def gated_token(weight: float) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"The output of a gated layer against a single token x of one channel, from -3 to 3, if "
-        f"the gate has the weight {weight:g}. A dashed straight line shows x/2, the output for a "
-        f"gate that is always one half. The curve of the output {shape} "
+        "A curve shows the output of a gated layer against a single token x of one channel, from "
+        f"-3 to 3. The gate has the weight {weight:g}. A dashed straight line shows x/2, the "
+        f"output for a gate that is always one half. The curve of the output {shape} "
         f"The outputs for the tokens 1 and -1 sum to {total:.2f}. For a linear map this sum is 0.",
     )
 
