@@ -205,4 +205,4 @@ def test_two_keys_in_turn_are_the_packages_delta_rule() -> None:
             assert drawn == pytest.approx((x, y), abs=1e-9)
             if math.hypot(x - 1, y) < 1e-6:
                 back.append(pair + 1)
-        assert f"is back after {back[0]} pairs" in told if back else "not back after 24" in told
+        assert f"is back after {back[0]} pair" in told if back else "not back after 24" in told

@@ -76,7 +76,7 @@ def decay_memory(gamma: float, reset: float, kept: float) -> Drawn:
     fig = panels(
         Panel(
             [*left, stars],
-            f"weight at token {TOKENS - 1}; of token {FACT}: {facts[0]:.2f}, {facts[1]:.2f}",
+            f"weight at token {TOKENS - 1} (token {FACT}: {facts[0]:.2f} and {facts[1]:.2f})",
             x={**tokens, "showticklabels": False},
             y=shares,
             shapes=[{**fact, "layer": "below"}],
@@ -94,13 +94,15 @@ def decay_memory(gamma: float, reset: float, kept: float) -> Drawn:
     )
     return Drawn(
         fig,
-        f"Two panels over {TOKENS} tokens. Above, the weight of each token at the last token. "
-        f"Under the constant decay of {gamma:g} the weight rises from {constant[0]:.2f} for the "
-        f"first token to 1 for the last. Under the gated decay it is {gated[0]:.2f} before token "
-        f"{reset:.0f}, and 1 from there on. Stars mark token {FACT}: its weight is "
+        f"The upper panel shows, for each of {TOKENS} tokens, the weight that the token has at the "
+        f"last token. Under the constant decay of {gamma:g} the first token has the weight "
+        f"{constant[0]:.2f}, and the last token has the weight 1. Under the gated decay every "
+        f"token before token {reset:.0f} has the weight {gated[0]:.2f}. Token {reset:.0f} and all "
+        f"later tokens have the weight 1. Stars mark token {FACT}. The weight of token {FACT} is "
         f"{facts[0]:.2f} under the constant decay, and {facts[1]:.2f} under the gated decay. "
-        f"Below, the constant decay is a horizontal line, and the gated decay is 1 at all tokens "
-        f"except token {reset:.0f}, where it is {kept:g}.",
+        f"The lower panel shows the decay at each token. The constant decay is a horizontal line "
+        f"at {gamma:g}. The gated decay is {kept:g} at token {reset:.0f} and 1 at all other "
+        "tokens.",
     )
 
 
@@ -184,11 +186,13 @@ def memory_of_decay(memory: float) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"Weight of a constant decay of {decay:.4f} against the distance, on a logarithmic axis. "
-        f"The curve falls from 1 to 0. A mark is at the effective memory of {memory:.0f} tokens, "
-        f"where the weight is {found['at_memory']:.2f}. The weight is one half after {half:.1f} "
-        "tokens. Two rows of dots at one half mark the half-lives of the heads of RetNet and of "
-        "ALiBi. The dots are equally spaced, because each half-life is twice the one before.",
+        f"A curve shows the weight of a token under a constant decay of {decay:.4f}, against the "
+        "distance in tokens on a logarithmic axis. The weight falls with the distance. A mark on "
+        f"the curve is at the effective memory of {memory:.0f} tokens, where the weight is "
+        f"{found['at_memory']:.2f}. The weight is one half at the half-life of {half:.1f} tokens. "
+        "Dots at the weight one half mark half-lives: rings for the eight heads of RetNet, and "
+        "filled dots for eight heads of ALiBi. The dots of each model are equally spaced, because "
+        "the half-life about doubles from one head to the next.",
     )
 
 
@@ -223,7 +227,7 @@ def products_of_decays(decay: float) -> Drawn:
         A figure of three lines; the weight is a product of the other two.
     """
     found = _products(decay)
-    names = ("Γ of the query", "1/Γ of the key", f"w, {BACK} tokens back")
+    names = ("Γ (query)", "1/Γ (key)", f"weight, {BACK} tokens back")
     colours = (PALETTE["blue"], PALETTE["magenta"], PALETTE["orange"])
     drawn = [
         line(TOKENS_FAR, curve, colour, name, hover="token %{x}: 10^%{y:.1f}")
@@ -236,15 +240,16 @@ def products_of_decays(decay: float) -> Drawn:
         height=400,
         title_text=f"1/Γ overflows float32 from token {last:,.0f} on",
         xaxis=axis("token", 1, 4, type="log", dtick=1),
-        yaxis=axis("logarithm, base 10", -50, 50),
+        yaxis=axis("logarithm (base 10)", -50, 50),
         margin={"b": 96},
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"Logarithms of three numbers against the token on a logarithmic axis, for a decay of "
-        f"{decay:g}. The running product falls. Its reciprocal rises until it reaches a dotted "
-        f"line, the largest number of float32, at token {last:,.0f}. The weight of a key {BACK} "
-        "tokens back, the product of both, is a horizontal line that ends at this token.",
+        f"Three lines show logarithms (base 10) against the token, on a logarithmic axis. Every "
+        f"token has the decay {decay:g}. The line of the running product Γ falls. The line of the "
+        "reciprocal 1/Γ rises until it reaches the dotted line of the largest float32 number at "
+        f"token {last:,.0f}. The weight of a key {BACK} tokens back, the product of a Γ and a "
+        f"1/Γ, is a horizontal line that also ends at token {last:,.0f}.",
     )
 
 
@@ -336,13 +341,15 @@ def halved_chunk(query: float, key: float) -> Drawn:
     )
     return Drawn(
         fig,
-        f"Above, a map of the pairs of a chunk of {CHUNK} tokens, in {LEVELS} colours. The first "
+        f"The upper panel is a map of all pairs of a query and an earlier key in a chunk of "
+        f"{CHUNK} tokens. The map has {LEVELS} colours, one for each halving. The first "
         "halving makes one large square below the diagonal. Each later halving makes twice as "
-        f"many squares of half the side. A ring marks query {at_query:g} and key {at_key:g}, "
-        f"which are separated by the {word} halving, after token {cut:g}. Below, bars show the "
-        "decays of a feature. The orange bars, after the key up to the cut, multiply the key by "
-        f"{of_key:.3f}. The blue bars, after the cut up to the query, multiply the query by "
-        f"{of_query:.3f}. The product is the weight, {weight:.3f}.",
+        f"many squares of half the side. A ring marks the pair of query {at_query:g} and key "
+        f"{at_key:g}, which is separated by the {word} halving, after token {cut:g}. In the lower "
+        "panel, bars show the decay of one feature at each token. The decays after the key up to "
+        f"the cut (orange) have the product {of_key:.3f}, which multiplies the key. The decays "
+        f"after the cut up to the query (blue) have the product {of_query:.3f}, which multiplies "
+        f"the query. The product of these two factors is the weight {weight:.3f}.",
     )
 
 
@@ -429,16 +436,17 @@ def markers_and_decays(number: float, own: float, other: float, symbol: float) -
         head = f"{name}: {pick(apart, 'mixed', 'separated')}, yes ≥ {least:.2f}, no ≤ {most:.2f}"
         rows.append(Panel(traces, head, x=x, y=axis("weight", -0.2, 2.25, dtick=1), shapes=marks))
         weights.append(
-            f"With a {name} decay the dots are at {least:.2f} or above, and the crosses are at "
-            f"{most:.2f} or below."
+            f"With a {name} decay all dots are at {least:.2f} or above, and all crosses are at "
+            f"{most:.2f} or below, so {pick(apart, 'no threshold', 'a threshold')} separates them."
         )
     fig = panels(*rows, down=0.2, height=430, margin={"l": 46, "r": 14, "t": 30, "b": 64})
     return Drawn(
         fig,
-        "Weight that earlier occurrences of each symbol have in the state, against the tokens "
-        f"{' '.join(MARKED)}, in a panel for a scalar decay and a panel for a vector decay. Dots "
-        "are symbols that occurred since their marker, and crosses are the other symbols. The "
-        f"decay at a symbol is {symbol:g}. At a marker the scalar decay is {number:g}. The vector "
-        f"decay at a marker is {own:g} for the features of its own class, and {other:g} for the "
-        f"other class. {' '.join(weights)}",
+        "Two panels, one for a scalar decay and one for a vector decay, show the weight that "
+        "earlier occurrences of each symbol have in the state. The horizontal axis is the sequence "
+        f"{' '.join(MARKED)}. Dots are symbols that have occurred since the last marker of their "
+        "class, and crosses are all other symbols. The decay at a symbol is "
+        f"{symbol:g} in both panels. The scalar decay at a marker is {number:g}. The vector "
+        f"decay at a marker is {own:g} for the features of the marker's own class, and {other:g} "
+        f"for the features of the other class. {' '.join(weights)}",
     )

@@ -87,7 +87,7 @@ def written_twice(beta: float, angle: float, decay: float) -> Drawn:
     """
     found = _states(beta, angle, decay)
     looks: dict[str, Any] = {
-        "adds": (ADDS, "square", "adds"),
+        "adds": (ADDS, "square", "sum"),
         "replaces": (REPLACES, "circle", "delta rule"),
     }
     lines = through(found["solutions"], LATEST, width=1)
@@ -135,7 +135,7 @@ def written_twice(beta: float, angle: float, decay: float) -> Drawn:
     fig = panels(
         Panel(
             plane,
-            "state: adding (grey), delta rule (blue)",
+            "state: sum (grey) and delta rule (blue)",
             x=axis(low=-3.2, high=4.5, dtick=1),
             y=axis(low=-2.4, high=2.4, dtick=1),
             square=True,
@@ -146,20 +146,22 @@ def written_twice(beta: float, angle: float, decay: float) -> Drawn:
         height=560,
         margin={"l": 34, "r": 12, "t": 30, "b": 96},
     )
-    writes = ", ".join(f"{v:g} under {k}" for k, v in WRITES)
+    *writes, final = (f"{v:g} under {k}" for k, v in WRITES)
     adds, replaces = found["answers"]
     last = dict(WRITES)
     ends = " ".join(
-        f"After the last write the state that adds answers {adds[i][-1]:.2f} to {name}, and the "
-        f"delta rule answers {replaces[i][-1]:.2f}. The latest value of {name} is {last[name]:g}."
+        f"After the last write the sum answers {adds[i][-1]:.2f} to {name}, and the delta rule "
+        f"answers {replaces[i][-1]:.2f} to {name}. The latest value of {name} is {last[name]:g}."
         for i, name in enumerate(KEYS)
     )
     return Drawn(
         fig,
-        f"Two states after the writes {writes}. The keys are {angle:g} degrees apart. The rate is "
-        f"{beta:g}, and the decay is {decay:g}. Above, the paths of both states in the plane, "
-        "with three lines. Each line holds the states that answer a key with a written value. "
-        f"Below, two plots of the answers to A and to B after each write. {ends}",
+        f"The upper panel shows the paths of two states in the plane, a sum and the delta rule, "
+        f"through the writes {', '.join(writes)} and {final}. The keys A and B are {angle:g} "
+        f"degrees apart. The rate of the delta rule is {beta:g}, and the decay of both states is "
+        f"{decay:g}. Three thin lines in the plane belong to the three writes. Each line contains "
+        "all states that answer the key of the write with the written value. Two lower panels "
+        f"show the answers of both states to A and to B after each write. {ends}",
     )
 
 
@@ -204,12 +206,13 @@ def repeated_writes(rate: float, length: float) -> Drawn:
         xaxis=axis("number of writes", -0.5, TIMES + 0.5),
         yaxis=axis("answer to the key", -3.2, 5.2),
     )
-    kind = pick(found["kind"], "approaches the value", "alternates around the value", "diverges")
+    kind = pick(found["kind"], "approaches 1", "alternates around 1", "diverges")
     return Drawn(
         go.Figure(drawn, axes),
-        f"Answer to a key of norm {length:g} against the number of writes, 0 to {TIMES}, if the "
-        f"value 1 is written under it at the rate {rate:g}. Each write multiplies the error by "
-        f"{factor:.2f}, and the answer {kind}.",
+        f"A curve shows the answer to a key of norm {length:g} against the number of writes, from "
+        f"0 to {TIMES}. Every write stores the value 1 under this key at the rate {rate:g}. A "
+        f"dotted line marks the value 1. Each write multiplies the error by {factor:.2f}, so the "
+        f"answer {kind}.",
     )
 
 
@@ -230,6 +233,7 @@ def _solved(rate: Tensor, angle: Tensor, decay: Tensor) -> dict[str, Tensor]:
     eye = torch.eye(len(CHUNK)).double()
     twice = below @ below
     inverse = (eye - below) @ (eye + twice) @ (eye + twice @ twice)  # the eighth power is 0
+    inverse = torch.where(inverse.abs() > 1e-13, inverse, 0.0)  # no entry is "-0.00"
     alone = rate * torch.tensor(VALUES, dtype=torch.float64)
     return {"below": below, "inverse": inverse, "alone": alone, "written": inverse @ alone}
 
@@ -260,7 +264,7 @@ def chunk_of_writes(rate: float, angle: float, decay: float) -> Drawn:
     ]
     writes = [
         bars(places, found["alone"], ADDS, "alone: β v", hover="%{y:.2f}"),
-        bars(places, found["written"], REPLACES, "after the others: u", hover="%{y:.2f}"),
+        bars(places, found["written"], REPLACES, "after earlier tokens: u", hover="%{y:.2f}"),
     ]
     fig = panels(
         maps,
@@ -281,13 +285,15 @@ def chunk_of_writes(rate: float, angle: float, decay: float) -> Drawn:
     last, alone, written = found["inverse"][-1], found["alone"], found["written"]
     return Drawn(
         fig,
-        "A chunk of six tokens, whose keys alternate between A and B. The keys are "
-        f"{angle:g} degrees apart, the rate is {rate:g}, and the decay is {decay:g}. Above, two "
-        "triangular maps of numbers: the matrix A, and the inverse of I + A. In the last row of "
-        f"the inverse the entries before the diagonal end with {last[3]:.2f} and {last[4]:.2f}. "
-        "Below, pairs of bars show what each token would write alone, and what it writes after "
-        f"the others. The third token would write {alone[2]:.2f}, and it writes {written[2]:.2f}. "
-        f"The last token would write {alone[5]:.2f}, and it writes {written[5]:.2f}.",
+        "The keys of a chunk of six tokens alternate between A and B, which are "
+        f"{angle:g} degrees apart. The rate is {rate:g}, and the decay is {decay:g}. Two upper "
+        "panels are maps of the entries of the matrix A, which is zero on and above the diagonal, "
+        "and of the inverse of I + A. In the last row of the inverse, the two entries left of the "
+        f"diagonal are {last[3]:.2f} and {last[4]:.2f}. In the lower panel, two bars for each "
+        "token show what the token would write alone and what it writes after the earlier tokens. "
+        f"Alone, the third token would write {alone[2]:.2f}. After the earlier tokens, the third "
+        f"token writes {written[2]:.2f}. Alone, the last token would write {alone[5]:.2f}. After "
+        f"the earlier tokens, the last token writes {written[5]:.2f}.",
     )
 
 
@@ -328,17 +334,18 @@ def order_of_decay(rate: float, decay: float) -> Drawn:
     ]  # fmt: skip
     axes = layout(
         height=360,
-        title_text=f"a write leaves {first:.2f} (decay first) or {after:.2f} (error first)",
+        title_text=f"factor per write: {first:.2f} (decay first), {after:.2f} (error first)",
         xaxis=axis("number of writes of the value 0", -0.4, STEPS + 0.4, dtick=2),
         yaxis=axis("answer to the key", -4.2, 4.2, dtick=2),
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"Answer to a key that held 1 against the number of writes of the value 0, 0 to {STEPS}. "
-        f"The rate is {rate:g}, and the decay is {decay:g}. In one curve the state decays first, "
-        f"and each write multiplies the answer by {first:.2f}. In the other curve the error is "
-        f"computed first, and each write multiplies the answer by {after:.2f}, so the answer "
-        f"{pick(found['away'], 'stays bounded', 'diverges')}.",
+        "Two curves show the answer to a key against the number of writes of the value 0 under "
+        f"this key, from 0 to {STEPS}. Both curves start at the answer 1. The rate is {rate:g}, "
+        f"and the decay is {decay:g}. In the first curve the state decays before the error is "
+        f"computed, and each write multiplies the answer by {first:.2f}. In the second curve the "
+        f"error is computed before the decay, and each write multiplies the answer by {after:.2f}. "
+        f"The answer in the second curve {pick(found['away'], 'stays bounded', 'diverges')}.",
     )
 
 
@@ -357,8 +364,8 @@ def _turned(angle: Tensor) -> dict[str, Tensor]:
     path = torch.stack(states)
     away = (path[1:] - path[0]).square().sum(-1) > 1e-6
     back = torch.where(away, PAIRS, torch.arange(1, PAIRS + 1)).double().amin(-1)
-    return {"path": path.mT, "keys": broken(-1.3 * keys, 1.3 * keys),
-            "back": back, "never": away.double().amin(-1)}  # fmt: skip
+    return {"path": path.mT, "keys": broken(-1.3 * keys, 1.3 * keys), "back": back,
+            "many": (back > 1).double(), "never": away.double().amin(-1)}  # fmt: skip
 
 
 def two_keys_count(angle: float) -> Drawn:
@@ -373,7 +380,8 @@ def two_keys_count(angle: float) -> Drawn:
         A figure of the plane.
     """
     found = _turned(angle)
-    said = f"{pick(found['never'], 'back', 'not back')} after {found['back']:.0f} pairs"
+    pairs = f"{found['back']:.0f} {pick(found['many'], 'pair', 'pairs')} of writes"
+    said = f"{pick(found['never'], 'back', 'not back')} after {pairs}"
     drawn = [
         through(found["keys"], PALETTE["grey"], "keys", width=4),
         through(found["path"], REPLACES, "state", width=1, mode="lines+markers",
@@ -388,9 +396,10 @@ def two_keys_count(angle: float) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"Positions of a state of two channels in the plane, after each pair of writes with the "
-        f"rate 2 under two keys that are {angle:g} degrees apart. All positions lie on a circle, "
-        f"and each pair of writes rotates the state by twice the angle. The state is {said}.",
+        "Dots in the plane show a state of two channels after each pair of writes. The writes have "
+        f"the rate 2, and the two keys are {angle:g} degrees apart. All dots lie on a circle, "
+        "because each pair of writes rotates the state by twice the angle between the keys. The "
+        f"start is marked, and the state is {said}.",
     )
 
 
@@ -436,8 +445,8 @@ def noise_of_rates(load: float) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        "Noise-to-signal ratio of the delta rule, divided by the ratio of a sum, against the rate, "
-        f"for a load of {load:g}, in pairs per channel. The curve begins at 1 and falls to "
-        f"{least:.0%} at the rate {best:.2f}. Then it rises, and crosses the dotted line of "
-        f"a sum at the rate {worse:.2f}.",
+        "A curve shows the noise-to-signal ratio of the delta rule, divided by the ratio of a sum, "
+        f"against the rate. The load, in pairs per channel, is {load:g}. The curve begins at 1 and "
+        f"falls to {least:.2f} at the rate {best:.2f}. From there the curve rises, and it crosses "
+        f"the dotted line of a sum, which is at 1, near the rate {worse:.2f}.",
     )

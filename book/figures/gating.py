@@ -12,7 +12,7 @@ from torch import Tensor
 
 from book.figures.marks import axis, bars, dots, line, rounded, through
 from book.names import display, wrapped
-from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels
+from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels, pick
 
 __all__ = ["KINDS", "gate_and_sink", "gated_query", "gated_runs", "gated_token", "sink_of_keys"]
 
@@ -111,14 +111,17 @@ def gated_query(match: float, first: float, second: float, start: bool = False) 
         margin={"l": 36, "r": 14, "t": 34, "b": 56},
     )
     begin = f" The start token gets the weight {weights[0]:.2f}." if start else ""
+    hull = "the values and of the start token's value 0" if start else "the five values"
     return Drawn(
         fig,
         f"Top left, bars show the attention weights of a query whose score with key b is "
-        f"{match:g}. Key b gets the weight {weights[2]:.2f}, and each other key gets "
-        f"{weights[1]:.2f}.{begin} Top right, two dots on a sigmoid curve show the gates, "
-        f"{gates[0]:.2f} and {gates[1]:.2f}. Below, a plane shows the convex hull of the values. "
-        f"The output before the gate is a circle in the hull at ({path[0][0]:.2f}, "
-        f"{path[1][0]:.2f}). A dotted line leads to the output after the gate, a diamond at "
+        f"{match:g}. The score with each of the four other keys is 0. Key b gets the weight "
+        f"{weights[2]:.2f}, and each of the four other keys gets the weight "
+        f"{weights[1]:.2f}.{begin} Top right, two dots on a sigmoid "
+        f"curve show the gates of channels 1 and 2, which are {gates[0]:.2f} and {gates[1]:.2f}. "
+        f"Below, the plane of the two channels shows the convex hull of {hull}. A circle in the "
+        f"hull at ({path[0][0]:.2f}, {path[1][0]:.2f}) is the output before the gates. A dotted "
+        f"line leads from the circle to the output after the gates, a diamond at "
         f"({path[0][1]:.2f}, {path[1][1]:.2f}).",
     )
 
@@ -151,16 +154,16 @@ def sink_of_keys(score: float) -> Drawn:
     ]
     axes = layout(
         height=340,
-        title_text=f"left to 5 keys: {few:.2f}; to 10,000: {many:.2f}",
+        title_text=f"weight of 5 keys: {few:.2f}; of 10,000 keys: {many:.2f}",
         xaxis=axis("number of keys", 0, 5, type="log", dtick=1),
-        yaxis=axis("share of the weight left to the keys", -0.03, 1.05),
+        yaxis=axis("total weight of the keys", -0.03, 1.05),
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"Share of the softmax weight that a sink of score {score:g} leaves to keys of score 0, "
-        "against the number of keys from 1 to 100,000, on a logarithmic axis. The curve rises "
-        "towards 1 as the number of keys grows. Two dots mark the curve: the share is "
-        f"{few:.2f} for 5 keys, and {many:.2f} for 10,000 keys.",
+        "A curve shows the total softmax weight of the keys if every key has score 0 and a sink "
+        f"has score {score:g}. The horizontal axis is the number of keys from 1 to 100,000, on a "
+        "logarithmic scale. The total weight rises with the number of keys. Two dots mark the "
+        f"curve: the total weight of 5 keys is {few:.2f}, and that of 10,000 keys is {many:.2f}.",
     )
 
 
@@ -169,12 +172,13 @@ INPUTS = [round(0.1 * i, 1) for i in range(-30, 31)]
 
 @computed
 def _token(weight: Tensor) -> dict[str, Tensor]:
-    """Return a gated number, its even part, and its sum with the opposite one's at 1."""
+    """Return a gated number, its even part, its sum with the opposite one's at 1; 1 if bent."""
     x = torch.tensor(INPUTS, dtype=torch.float64)
     return {
         "said": (weight * x).sigmoid() * x,
         "even": x * (weight * x / 2).tanh() / 2,
         "sum": (weight / 2).tanh(),
+        "bent": (weight > 0).double(),
     }
 
 
@@ -190,11 +194,17 @@ def gated_token(weight: float) -> Drawn:
     found = _token(weight)
     blue, grey, red = PALETTE["blue"], PALETTE["grey"], PALETTE["red"]
     drawn = [
-        line(INPUTS, [x / 2 for x in INPUTS], grey, "gate always ½", dash="dash", width=2),
+        line(INPUTS, [x / 2 for x in INPUTS], grey, "x/2 (gate always ½)", dash="dash", width=2),
         line(INPUTS, found["said"], blue, "f(x)", hover="%{x}: %{y:.2f}"),
         line(INPUTS, found["even"], red, "(f(x) + f(−x)) / 2", width=2, hover="%{x}: %{y:.2f}"),
     ]
     total = found["sum"]
+    shape = pick(
+        found["bent"],
+        "coincides with the dashed line, and its even part is 0 for every token.",
+        "touches the dashed line at 0 and lies above this line for every other token. A third "
+        "curve is the even part of the output, by which the output exceeds x/2.",
+    )
     axes = layout(
         height=380,
         title_text=f"f(1) + f(−1) = {total:.2f}",
@@ -203,11 +213,10 @@ def gated_token(weight: float) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"Output of a gated layer against a single token of one channel, from -3 to 3, if the "
-        f"gate has the weight {weight:g}. A dashed straight line shows a gate that is always one "
-        "half. The curve of the output touches this line at 0 and does not go below it. A third "
-        "curve, the even part, shows by how much. The outputs for 1 and -1 sum to "
-        f"{total:.2f}, whereas those of a linear map sum to 0.",
+        "A curve shows the output of a gated layer against a single token x of one channel, from "
+        f"-3 to 3. The gate has the weight {weight:g}. A dashed straight line shows x/2, the "
+        f"output for a gate that is always one half. The curve of the output {shape} "
+        f"The outputs for the tokens 1 and -1 sum to {total:.2f}. For a linear map this sum is 0.",
     )
 
 
@@ -253,17 +262,17 @@ def gate_and_sink(sink: float, gate: float) -> Drawn:
     (low, high), through_gate = found["at"], found["gate"]
     axes = layout(
         height=360,
-        title_text=f"no match: sink {low:.2f}, gate {through_gate:.2f}; "
-        f"match: {high:.2f}, {through_gate:.2f}",
+        title_text=f"sink: {low:.2f} at score 0, {high:.2f} at score 8; gate: {through_gate:.2f}",
         xaxis=axis("score of the best key", -2, 10, dtick=2),
-        yaxis=axis("factor on the output", -0.03, 1.05),
+        yaxis=axis("factor of the output", -0.03, 1.05),
     )
     return Drawn(
         go.Figure(drawn, axes),
-        "Factor on the output of a head against the score of the best of eight keys, from -2 to "
-        f"10. The curve of a sink of score {sink:g} rises: the factor is {low:.2f} if no key "
-        f"matches (score 0), and {high:.2f} if the best key has score 8. The gate is a horizontal "
-        f"line at {through_gate:.2f}. A dashed curve is the product of both.",
+        "Three lines show the factors by which a sink, a gate and both together multiply the "
+        "output of a head. The horizontal axis is the score of the best of eight keys, from -2 to "
+        f"10. The line of a sink of score {sink:g} rises with this score. Its factor is {low:.2f} "
+        f"at score 0, where no key matches, and {high:.2f} at score 8. The line of the gate is "
+        f"horizontal at {through_gate:.2f}. A dashed line shows the product of both factors.",
     )
 
 
@@ -347,21 +356,24 @@ def gated_runs(kind: str, start: bool, *, recorded: Seeds) -> Drawn:
 
     def errors(attention: str) -> str:
         plain, headwise, elementwise = means["error"][attention]
+        name = RUNS_OF[attention][0]
         return (
-            f"The mean error of {RUNS_OF[attention][0]} is {plain:.4f} without a gate. It is "
-            f"{headwise:.4f} with a headwise gate, and {elementwise:.4f} with an elementwise gate."
+            f"The mean error of {name} without a gate is {plain:.4f}. The mean error of {name} "
+            f"is {headwise:.4f} with a headwise gate and {elementwise:.4f} with an elementwise one."
         )
 
     weights = [value for of_gates in means["start"].values() for value in of_gates]
     below = (
-        f"Below, the mean weights on the start token lie between {min(weights):.2f} and "
-        f"{max(weights):.2f}."
+        "The lower panel shows mean attention weights on the start token, which lie between "
+        f"{min(weights):.2f} and {max(weights):.2f}."
         if start
-        else "Below, all weights on the start token are 0, because there is none."
+        else "In the lower panel all attention weights on the start token are 0, because there is "
+        "no start token."
     )
     return Drawn(
         fig,
-        f"Queries of the kind {kind}, with {sight}. Each of four kinds of attention has three "
-        "marks, without a gate, with a headwise gate and with an elementwise gate. Above, mean "
-        f"squared errors on a logarithmic axis. {' '.join(map(errors, RUNS_OF))} {below}",
+        f"The two panels show queries of the kind “{kind}” in runs with {sight}. Each of four "
+        "kinds of attention has three marks: one without a gate, one with a headwise gate and one "
+        "with an elementwise gate. The upper panel shows mean squared errors on a logarithmic "
+        f"axis. {' '.join(map(errors, RUNS_OF))} {below}",
     )
