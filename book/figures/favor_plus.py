@@ -181,7 +181,7 @@ def favor_error(length: float, size: int, kind: str) -> Drawn:
         f"rows; both fall to the right. {formula} With {size} features the measured error is "
         f"{measured[size]:.2g}. The lower panel is a histogram of 1,000 estimates, each divided by "
         f"the true value, so that a vertical line at 1 marks the true value. The median of the "
-        f"estimates is {median:.2f}, and {chosen.lt(1).double().mean():.0%} of them are too small.",
+        f"estimates, marked by a dotted line, is {median:.2f}.",
     )
 
 
@@ -439,17 +439,22 @@ def favor_distance(
     winners = sorted((kind for kind in MAPS if wins[kind]), key=lambda kind: wins[kind])
     losers = [name for kind, (name, _, _) in MAPS.items() if not wins[kind]]
     if winners:
-        beats = ["A map wins if it is better than uniform attention on all seeds."]
+        beats = [
+            f"With up to 2,048 features {count} of {len(wins)} maps won, which means that they "
+            "were better than uniform attention on all seeds."
+        ]
         beats += [
-            f"{MAPS[group[0]][0]} wins from {m:,} features on."
-            if len(group) == 1
-            else f"{_listed([MAPS[kind][0] for kind in group])} win from {m:,} features on."
+            f"{_listed([MAPS[kind][0] for kind in group])} won from {m:,} features on."
             for m in sizes
             if (group := [kind for kind in winners if wins[kind] == m])
         ]
-        beats += [f"With up to 2,048 features {_listed(losers)} did not win."] if losers else []
+        beats += [f"The maps that did not win are {_listed(losers)}."] if losers[1:] else []
+        beats += [f"The map that did not win is {losers[0]}."] if len(losers) == 1 else []
     else:
-        beats = ["With up to 2,048 features no map is better than uniform attention on all seeds."]
+        beats = [
+            f"With up to 2,048 features {count} of {len(wins)} maps were better than uniform "
+            "attention on all seeds."
+        ]
     return Drawn(
         go.Figure(drawn, axes),
         "Six curves show the distance of attention weights from the weights of softmax, divided by "

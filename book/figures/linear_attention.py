@@ -438,9 +438,9 @@ def recalled_pairs(
         f"FAVOR+ have {features} features. The upper panel shows the error of a recalled value. In "
         "it the curves of ReLU and ELU+1 follow the dashed lines of the mean-field approximation, "
         "and the curve of least squares follows the dotted lower bound for 64 features, which is "
-        f"far below the dashed lines. With 64 pairs {order[0]} has the smallest error, followed by "
-        f"{', '.join(order[1:-1])}, and {order[-1]} has the largest. The lower panel shows the "
-        "share of the values that are decoded. With 64 pairs ReLU has an error of "
+        "far below the dashed lines. In order of increasing error with 64 pairs, the methods are "
+        f"{', '.join(order[:-1])} and {order[-1]}. The lower panel shows the share of the values "
+        "that are decoded. With 64 pairs ReLU has an error of "
         f"{error:.2f} and decodes {decoded:.0%} of the values.",
     )
 
