@@ -296,7 +296,7 @@ def orthogonal_gains(features: int, square: float) -> Drawn:
         margin={"b": 110},
         title_text=f"FAVOR+ {one:.0%}, hyperbolic {both:.0%} of the error",
         xaxis=axis("‖z‖²", 0, 8),
-        yaxis=axis("error / that of independent rows", 0, 1.08, tickformat=".0%"),
+        yaxis=axis("error relative to independent rows", 0, 1.08, tickformat=".0%"),
     )
     return Drawn(
         go.Figure(drawn, axes),
@@ -431,7 +431,7 @@ def favor_distance(
         title_text=f"{tokens}, t = {t}: {count} of {len(wins)} beat uniform attention",
         xaxis=axis("number of features m", 1.1, 3.4, type="log", tickvals=sizes),
         yaxis=axis(
-            "distance / that of uniform attention", -1.78, 0.85, type="log", tickvals=ticks,
+            "distance relative to uniform attention", -1.78, 0.85, type="log", tickvals=ticks,
             ticktext=[f"{y:g}" for y in ticks],
         ),
         margin={"b": 160},
