@@ -56,7 +56,7 @@ def test_habits_let_the_last_key_move_outputs() -> None:
             assert list(curve.y) == pytest.approx(numbers.tolist(), abs=1e-3)
         off = (outputs(*habits) - right)[:-1].abs().max().item()
         assert (off > 0.9) == (at["factor"] > 1)
-        assert f"constant added, they are wrong by up to {off:.2f}" in text
+        assert f"constant is added, the 11 outputs are wrong by up to {off:.2f}" in text
 
 
 def test_the_drawn_lengths_are_those_of_ptolemy_and_the_curve_is_the_weight() -> None:

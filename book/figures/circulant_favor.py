@@ -17,6 +17,7 @@ from book.figures.marks import (
     circle,
     dots,
     line,
+    listed,
     rounded,
     significant,
     through,
@@ -191,13 +192,26 @@ def row_correlation(vector: str, signs: str, square: float) -> Drawn:
         margin={"l": 44, "r": 14, "t": 34, "b": 92},
     )
     one, independent, average = among["told"]
+    of_vector = (
+        "a vector with 1 non-zero channel of 16"
+        if vector == "one channel"
+        else f"a {vector} vector with 16 channels"
+    )
+    flipped = (
+        "No signs are flipped."
+        if signs == "no signs"
+        else f"The signs of the channels are flipped by the random choice called {signs}."
+    )
     return Drawn(
         fig,
-        f"Three panels for a {vector} vector of 16 channels and squared length {square:g}, "
-        f"{signs}. Bars show its entries and its cyclic autocorrelation, which is at most "
-        f"{found['apart']:.2f} in size away from 0. Below, the error starts at {one:.2f} with one "
-        f"row. With 16 rows it is {found['last']:.3f} for the circulant with these signs and "
-        f"{average:.3f} on average over all signs. Independent rows have {independent:.3f}.",
+        f"Three panels for {of_vector} and the squared length {square:g}. {flipped} "
+        "The two upper panels show bars: at the left the entries of the vector after the signs, at "
+        "the right its cyclic autocorrelation at the shifts 0 to 15. At the shifts 1 to 15 the "
+        f"absolute value of the autocorrelation is at most {found['apart']:.2f}. The lower panel "
+        "shows three curves of the error against the number of rows, from 1 to 16. All three "
+        f"curves start at {one:.2f} with one row. With 16 rows the error of the circulant with "
+        f"these signs is {found['last']:.3f}. On average over all signs the error is "
+        f"{average:.3f}, and for independent rows it is {independent:.3f}.",
     )
 
 
@@ -275,11 +289,13 @@ def two_rows(direction: float) -> Drawn:
     )
     return Drawn(
         fig,
-        f"Two panels for a vector z at {direction:g} degrees. Top: u, and u with its channels "
-        "swapped, as arrows, for equal and for opposite signs. Bottom: errors relative to "
-        f"independent rows, against ζ. At ζ = 1 the error is {equal:.2f} with equal signs and "
-        f"{opposite:.2f} with opposite signs. The mean of both, {mean:.2f}, is never below 1, and "
-        "stays below a dotted bound that rises to one and a half.",
+        f"Two panels for a vector z at {direction:g} degrees. The upper panel shows two pairs of "
+        "arrows, one pair for equal signs and one pair for opposite signs. Each pair consists of "
+        "the vector u and of u with its channels swapped. The lower panel shows the error relative "
+        "to independent rows, against ζ from 0 to 8. At ζ = 1 the relative error is "
+        f"{equal:.2f} with equal signs and {opposite:.2f} with opposite signs. The curve of the "
+        f"mean over the two choices of signs is at {mean:.2f} there. The curve of the mean is "
+        "never below 1, and never above a dotted bound that rises towards 1.5.",
     )
 
 
@@ -299,7 +315,7 @@ def _nearest(weight: Tensor) -> dict[str, Tensor]:
         "column": column,
         "first": torch.stack([weight * 0 + 1, weight]),
         "distance": (modulus - 1).square().sum(-1),
-        "largest": column[:2],
+        "largest": column[:2] + 1e-9,  # so that no text says -0.00
     }
 
 
@@ -351,9 +367,11 @@ def nearest_orthogonal(weight: float) -> Drawn:
     )
     return Drawn(
         fig,
-        f"Top: eight eigenvalues on a circle of radius {weight:g} about 1, each joined to the "
-        f"nearest point of the unit circle. The squared lengths add up to {distance:.2f}. Bottom: "
-        f"the column 1, {weight:g}, 0 and so on as dots. Bars show the column of the nearest "
+        "The upper panel shows the complex plane with eight eigenvalues on a circle of radius "
+        f"{weight:g} about 1. A line joins each eigenvalue to the nearest point of the unit "
+        f"circle, and the squared lengths of these eight lines add up to {distance:.2f}. The lower "
+        f"panel shows two columns of 8 numbers. Dots mark the first two numbers, 1 and {weight:g}, "
+        "of the column r, whose other numbers are 0. Bars show the column q of the nearest "
         f"orthogonal circulant, which begins with {one:.2f} and {two:.2f}.",
     )
 
@@ -391,7 +409,7 @@ def structured_bias(channels: int) -> Drawn:
     drawn = [
         line(SHORT, high, grey, "bounds for every z", dash="dot", hover=hover),
         line(SHORT, low, grey, dash="dot", hover=hover),
-        line(SHORT, one, teal, "unit-circulant, one channel, first order", hover=hover),
+        line(SHORT, one, teal, f"{display('favor-unit-circulant')}, one channel", hover=hover),
         line([0, 4], [0, 0], COLOURS["favor-iid"], "independent rows", width=1.5, dash="dash"),
     ]
     axes = layout(
@@ -403,10 +421,12 @@ def structured_bias(channels: int) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"Four curves: bias of the estimate in percent, against ζ, with {channels:g} channels. "
-        f"At ζ = 4 the bias is between {least:.1f}% and {most:.1f}% for every z. For one channel "
-        f"it is about {middle:.1f}% with unit-modulus rows. With more channels all curves come "
-        "nearer to the dashed line of independent rows, which have no bias.",
+        "The bias of the estimate, in percent, is plotted against ζ from 0 to 4, for "
+        f"{channels:g} channels. Two dotted curves are a lower and an upper bound for every z. "
+        f"They start at 0, and at ζ = 4 they reach {least:.1f}% and {most:.1f}%. A solid curve "
+        "between them shows the bias of unit circulant rows, to first order, for a z with one "
+        f"non-zero channel. This curve reaches {middle:.1f}% at ζ = 4. A dashed line at 0 stands "
+        "for independent rows, which have no bias.",
     )
 
 
@@ -456,10 +476,12 @@ def two_strong_channels(share: float) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        "Three curves: error relative to independent rows against the squared length ζ, for many "
-        f"channels, with {share:.0%} of ζ in two channels half a circle apart. At ζ = 4 a signed "
-        f"circulant has {signed:.2f} and a unit-modulus circulant {unit:.2f}. The curve of simplex "
-        f"rows is the lowest: {short:.2f} at ζ = 1 and {simplex:.2f} at ζ = 4.",
+        "Three curves show the error relative to independent rows against the squared length ζ, "
+        "from 0 to 6, in the limit of many channels. Two channels half a circle apart have "
+        f"{share:.0%} of ζ. At ζ = 4 the relative error of the signed circulant is {signed:.2f}, "
+        f"and that of the unit circulant is {unit:.2f}. The curve of the simplex circulant is the "
+        f"lowest of the three: it is near 0 at the left edge, {short:.2f} at ζ = 1 and "
+        f"{simplex:.2f} at ζ = 4. A dashed line at 1 stands for independent rows.",
     )
 
 
@@ -510,14 +532,19 @@ def weight_errors(
     )  # fmt: skip
     first = {n: [PROJECTIONS[k] for k in wins if wins[k] == n] for n in {*wins.values()}}
     never = first.pop(None, [])
-    told = [f"from {n} features on: {', '.join(first[n])}" for n in sorted(first)]
-    told += [f"never: {', '.join(never)}"] if never else []
+    told = [
+        f"From {n} features on {listed(first[n])} {'is' if len(first[n]) == 1 else 'are'} better "
+        "than uniform weights on all seeds."
+        for n in sorted(first)
+    ]
+    told += [f"{listed(never)} did not become better on all seeds."] if never else []
     return Drawn(
         go.Figure(drawn, axes),
-        "Curves: error of the attention weights, relative to that of uniform weights, against the "
-        f"number of features, both on logarithmic axes, for queries and keys of length {length}. "
-        f"With 64 features independent rows have {independent:.2f}, circulant simplex rows "
-        f"{simplex:.2f}. Better than uniform weights on all seeds, {'; '.join(told)}.",
+        "Five curves show the error of the attention weights, divided by the error of uniform "
+        f"weights, against the number of features, for queries and keys of length {length}, on "
+        "logarithmic axes. A horizontal line at 1 stands for uniform weights. With 64 features the "
+        f"relative error of independent rows is {independent:.2f}, and that of the simplex "
+        f"circulant is {simplex:.2f}. {' '.join(told)}",
     )
 
 
@@ -572,9 +599,12 @@ def free_projection(features: int) -> Drawn:
     )
     return Drawn(
         go.Figure([drawn], axes),
-        f"Bars: thousands of multiplications per token in a layer, with {features:.0f} features. "
-        f"The random projection needs {projection:.0f}, and the sums of linear attention need "
-        f"{sums:.0f}. The four projections of the layer need {linear:.0f}, and its feed-forward "
-        f"part needs {inner:.0f}. Without the random projection attention would be {core:.2f} "
-        f"times as fast, but the layer only {whole:.2f} times.",
+        "Five horizontal bars show thousands of multiplications per token in the parts of a layer, "
+        f"with {features:.0f} features. The random projection needs {projection:.0f} thousand "
+        f"multiplications, and the sums of linear attention need {sums:.0f} thousand. The "
+        "projections to queries, keys, values and output together need "
+        f"{linear:.0f} thousand, and the feed-forward part needs {inner:.0f} thousand. The longest "
+        f"bar is the whole layer, with {layer:.0f} thousand. Without the random projection linear "
+        f"attention would be {core:.2f} times as fast, but the whole layer would be only "
+        f"{whole:.2f} times as fast.",
     )

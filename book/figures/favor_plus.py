@@ -166,13 +166,22 @@ def favor_error(length: float, size: int, kind: str) -> Drawn:
         margin={"l": 54, "r": 14, "t": 34, "b": 92},
         bargap=0.05,
     )
+    formula = (
+        "This chapter has no formula for the chosen features."
+        if kind == "circulant"
+        else "The dashed line is also the formula for the chosen features."
+        if kind == "iid"
+        else "A solid line shows the formula for the chosen features."
+    )
     return Drawn(
         fig,
-        f"Two panels for {DISPLAY[kind]} and a vector z of length {length:g}. Above, the relative "
-        "error falls with the number of features, on logarithmic axes. With "
-        f"{size} features the measured error is {measured[size]:.2g}. Below, a histogram shows "
-        f"1,000 estimates, each divided by the true value. Their median is {median:.2f}, and "
-        "a vertical line at 1 marks the true value.",
+        f"Two panels for {DISPLAY[kind]} and a vector z of length {length:g}. The upper panel "
+        "shows the relative error against the number of features, from 16 to 256, on logarithmic "
+        "axes. Dots mark the measured errors, and a dashed line shows the formula for independent "
+        f"rows; both fall to the right. {formula} With {size} features the measured error is "
+        f"{measured[size]:.2g}. The lower panel is a histogram of 1,000 estimates, each divided by "
+        f"the true value, so that a vertical line at 1 marks the true value. The median of the "
+        f"estimates, marked by a dotted line, is {median:.2f}.",
     )
 
 
@@ -217,18 +226,20 @@ def cosine_errors(length: float, features: int) -> Drawn:
     most, middle = found["positive"][-1], COSINES.index(0)
     axes = layout(
         height=380,
-        title_text=f"{features:g} features: relative error up to {most:.2g}",
+        title_text=f"{features:,.0f} features: relative error up to {most:.3g}",
         xaxis=axis("cosine between x and y", -1, 1),
         yaxis=axis("relative error", -2, 2, type="log", **ticks),
     )
     return Drawn(
         go.Figure(lines, axes),
-        f"Relative error against the cosine between x and y, both of length {length:g}, with "
-        f"{features:g} features, on a logarithmic axis. The error of trigonometric features falls "
-        f"from {found['trigonometric'][0]:.2g} at cosine -1 to 0 at cosine 1, and the curve of "
-        "hyperbolic features is its mirror image. The error of positive features rises to "
-        f"{most:.2g} at cosine 1. At cosine 0 the error is {found['positive'][middle]:.2g} for "
-        f"positive features, and {found['hyperbolic'][middle]:.2g} for both other kinds.",
+        "Three curves show the relative error, on a logarithmic axis, against the cosine between "
+        f"two vectors x and y of length {length:g}, with {features:,.0f} features. The error of "
+        "random Fourier features, which are the trigonometric ones, falls from "
+        f"{found['trigonometric'][0]:.3g} at cosine -1 to 0 at cosine 1. The curve of hyperbolic "
+        "features is the mirror image of that curve and rises from 0. The error of positive "
+        f"features also rises from 0, and is highest at cosine 1, with {most:.3g}. At cosine 0 the "
+        f"error of positive features is {found['positive'][middle]:.3g}, and the error of the two "
+        f"other kinds is {found['hyperbolic'][middle]:.3g}.",
     )
 
 
@@ -283,18 +294,19 @@ def orthogonal_gains(features: int, square: float) -> Drawn:
     axes = layout(
         height=380,
         margin={"b": 110},
-        title_text=f"orthogonal {one:.0%}, hyperbolic {both:.0%}",
+        title_text=f"FAVOR+ {one:.0%}, hyperbolic {both:.0%} of the error",
         xaxis=axis("‖z‖²", 0, 8),
-        yaxis=axis("share of the squared error", 0, 1.08, tickformat=".0%"),
+        yaxis=axis("error relative to independent rows", 0, 1.08, tickformat=".0%"),
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"Mean squared error of {features:g} features with orthogonal rows, divided by the error "
-        f"with independent rows, against ‖z‖² from 0 to 8. Two curves lie below a dotted line at "
-        f"100%. At ‖z‖² = {square:g} the curve of FAVOR+ is at {one:.0%}, and the curve of "
-        f"hyperbolic features, which use both signs of half as many rows, is at {both:.0%}. The "
+        f"Two curves show the mean squared error of {features:g} features with orthogonal rows, "
+        "divided by the error of equally many positive features with independent rows, against "
+        "‖z‖² from 0 to 8. No curve rises above a dotted line at 100%. At ‖z‖² = "
+        f"{square:g} dots mark the ratio of FAVOR+, {one:.0%}, and the ratio of hyperbolic "
+        f"features, {both:.0%}. The hyperbolic features use both signs of half as many rows. The "
         "curve of FAVOR+ first falls and then rises. The curve of hyperbolic features is lowest "
-        "at the left edge. Both come near 100% at the right edge.",
+        "at the left edge, where ‖z‖² is close to 0. At the right edge both curves come near 100%.",
     )
 
 
@@ -349,12 +361,13 @@ def features_needed(temperature: float) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"Number of features needed to beat uniform attention, against the squared norm t, on "
-        f"logarithmic axes. A dotted line at {DIM}, the number of channels, lies below all three "
-        f"curves. At t = {temperature:g} FAVOR+ with independent rows needs {favor:,.0f} features, "
-        f"and FAVOR++ (least variance) needs {optimal:,.0f}. Hyperbolic features need "
-        f"{both:,.0f}. The curve of FAVOR+ is lowest near t = 0.64. From t = 2 on all curves rise "
-        "steeply, and the curve of FAVOR++ rises least.",
+        "Three curves show the number of features that beats uniform attention against the squared "
+        f"norm t, from 0.1 to 8, on logarithmic axes. A dotted line at {DIM}, the number of "
+        f"channels, lies below all three curves. At t = {temperature:g} FAVOR+ with independent "
+        f"rows needs {favor:,.0f} features, and FAVOR++ (least variance) needs {optimal:,.0f}. The "
+        f"third map, FAVOR+ (hyperbolic), needs {both:,.0f} features there. The curve of FAVOR+ is "
+        "lowest near t = 0.64. From t = 2 on all curves rise steeply, and the curve of FAVOR++ "
+        "rises the least.",
     )
 
 
@@ -418,25 +431,37 @@ def favor_distance(
         title_text=f"{tokens}, t = {t}: {count} of {len(wins)} beat uniform attention",
         xaxis=axis("number of features m", 1.1, 3.4, type="log", tickvals=sizes),
         yaxis=axis(
-            "distance / that of uniform attention", -1.78, 0.85, type="log", tickvals=ticks,
+            "distance relative to uniform attention", -1.78, 0.85, type="log", tickvals=ticks,
             ticktext=[f"{y:g}" for y in ticks],
         ),
         margin={"b": 160},
     )  # fmt: skip
     winners = sorted((kind for kind in MAPS if wins[kind]), key=lambda kind: wins[kind])
     losers = [name for kind, (name, _, _) in MAPS.items() if not wins[kind]]
-    beats = [f"On all seeds {count} of {len(wins)} maps beat uniform attention."]
     if winners:
-        first, *others = (MAPS[kind][0] for kind in winners)
-        beats.append(f"The first is {first}, from {wins[winners[0]]:,} features on.")
-        beats += [f"With as many features or more follow {_listed(others)}."] if others else []
-        beats += [f"Not on all seeds: {_listed(losers)}."] if losers else []
+        beats = [
+            f"With up to 2,048 features {count} of {len(wins)} maps won, which means that they "
+            "were better than uniform attention on all seeds."
+        ]
+        beats += [
+            f"{_listed([MAPS[kind][0] for kind in group])} won from {m:,} features on."
+            for m in sizes
+            if (group := [kind for kind in winners if wins[kind] == m])
+        ]
+        beats += [f"The maps that did not win are {_listed(losers)}."] if losers[1:] else []
+        beats += [f"The map that did not win is {losers[0]}."] if len(losers) == 1 else []
+    else:
+        beats = [
+            f"With up to 2,048 features {count} of {len(wins)} maps were better than uniform "
+            "attention on all seeds."
+        ]
     return Drawn(
         go.Figure(drawn, axes),
-        f"Distance of attention weights from those of softmax, divided by that of uniform "
-        f"attention, for {tokens} tokens at t = {t}: medians of twelve seeds against the number "
-        f"of features, both axes logarithmic. Horizontal lines mark uniform attention, at 1, and "
-        f"the linear kernel, at {straight}. {' '.join(beats)}",
+        "Six curves show the distance of attention weights from the weights of softmax, divided by "
+        f"the distance of uniform attention, for {tokens} tokens at t = {t}. They are medians of "
+        "twelve seeds, plotted against the number of features from 16 to 2,048 on logarithmic "
+        "axes. One horizontal line marks uniform attention at 1, and a dotted horizontal line "
+        f"marks the linear kernel at {straight}. {' '.join(beats)}",
     )
 
 
@@ -481,11 +506,11 @@ def redrawn_means(
     )  # fmt: skip
     return Drawn(
         go.Figure(drawn, axes),
-        f"Relative distance of attention weights from softmax against the number of draws of "
-        f"{features} features, both axes logarithmic. The curve of the mean of the weights bends "
-        f"and becomes horizontal: after {draws[-1]:,} draws the distance is {weights:g}. The curve "
-        "of the weights computed from the mean of the estimates is straight, and falls to "
-        f"{estimates:g}.",
+        "Two curves show the relative distance of attention weights from softmax against the "
+        f"number of draws of {features} features, from 1 to {draws[-1]:,}, on logarithmic axes. "
+        "The curve of the weights computed from the mean of the estimates falls in a straight line "
+        f"to {estimates:g}. The curve of the mean of the weights starts at the same point, but "
+        f"bends away from the straight line and ends higher, at {weights:g}.",
     )
 
 
@@ -572,9 +597,10 @@ def causal_habits(factor: float) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"Outputs of causal attention for 12 tokens whose last key is {factor:g} times as long. "
-        "With the scales kept, the first 11 outputs do not depend on the last key. With the "
-        f"scales forgotten these outputs are wrong by up to {forgotten:.2f}. With a maximum taken "
-        f"too early and a constant added, they are wrong by up to {habits:.2f}, and they lie "
-        "nearer to the dashed line, the average of the values so far.",
+        "Three curves show the outputs of causal attention at 12 positions. The norm of the last "
+        f"key is multiplied by {factor:g}. If the scales are kept, the first 11 outputs do not "
+        "depend on the last key. If the scales are forgotten, these 11 outputs are wrong by up to "
+        f"{forgotten:.2f}. If the maximum is taken too early and a constant is added, the 11 "
+        f"outputs are wrong by up to {habits:.2f}. The longer the last key is, the closer this "
+        "third curve comes to a dashed line, which shows the average of the values so far.",
     )

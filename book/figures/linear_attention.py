@@ -171,19 +171,25 @@ def three_forms(token: int, chunk: int) -> Drawn:
     )
     by_state, own, row = (parts[name][-1].item() for name in ("by state", "own", "by row"))
     others = f"keys {first} to {token}" if first < token else f"key {token}"
-    route = (
-        f"Keys before key {first} are read from the state, and the token's own chunk adds {others}."
+    earlier = f"keys 0 to {first - 1}" if first > 1 else "key 0"
+    size = f"{chunk} tokens" if chunk > 1 else "1 token"
+    frames_said = (
+        f"In the row of token {token} one frame marks {earlier}, which the state contains, and a "
+        f"second frame marks {others}, which the chunk of the token contains."
         if first
-        else f"No chunk is complete before this token, so its own chunk adds {others}."
+        else f"In the row of token {token} one frame marks {others}, which the chunk of the token "
+        "contains; the state before this chunk is empty."
     )
     return Drawn(
         fig,
-        f"Four panels for token {token} in chunks of {chunk}. Top left, a triangle of similarities "
-        f"of queries and keys, with the row of the token framed. {route} Top right, the sums of "
-        "the token as stacked bars for three value channels and for the denominator. In the "
-        f"denominator the state contributes {by_state:.2f} and the chunk {own:.2f}. A mark at the "
-        f"height of the stack is the sum over the whole row, {row:.2f}. Below, tables of the state "
-        f"before token {first} and after token {token}, with four features in rows.",
+        f"Four panels for token {token}; each chunk has {size}. The panel at the top left shows "
+        "the similarities of 8 queries and 8 keys as a triangle, because no query attends to a "
+        f"later key. {frames_said} The panel at the top right shows four sums of the token as "
+        "stacked bars: one bar for each of three value channels, and one for the denominator. To "
+        f"the denominator the state contributes {by_state:.2f} and the chunk {own:.2f}. A mark at "
+        f"the height of this bar shows the sum over the whole row, {row:.2f}. The two panels below "
+        f"show the state before token {first} and the state after token {token} as tables, with "
+        "one row for each of four features.",
     )
 
 
@@ -223,11 +229,12 @@ def taylor_weights(score: float, order: str) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"Weight of a key before the division, on a logarithmic axis, against the score s from -4 "
-        "to 4. The exponential is a straight line. The Taylor polynomial with powers up to "
-        f"{power} is close to the line near score 0 and lies above it at the left edge. At score "
-        f"{score:g} the polynomial is {found['ratio']:.3g} times the exponential. With 16 channels "
-        f"it takes {features:,} features.",
+        "The weight of a key before the division is plotted on a logarithmic axis against the "
+        "score s from -4 to 4. The exponential is a straight line that rises to the right. The "
+        f"curve of the Taylor polynomial with powers up to {power} touches the straight line near "
+        "score 0, lies above the line at the left edge and below it at the right edge. A dot on "
+        f"each curve marks score {score:g}, where the polynomial is {found['ratio']:.3g} times the "
+        f"exponential. With 16 channels the polynomial takes {features:,} features.",
     )
 
 
@@ -276,12 +283,14 @@ def counted_products(features: int, chunk: int) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"Multiplications per token against the number of tokens, both axes logarithmic, with "
-        f"{features:g} features. The line of all pairs rises with the length and crosses the "
-        f"horizontal line of one state at {crossing:,.0f} tokens. At the right edge, for 32,768 "
-        f"tokens, all pairs take {most:,.0f} multiplications per token. One state takes "
-        f"{found['level']:,.0f}, and chunks of {chunk:g} tokens, drawn dashed, take "
-        f"{chunks:,.0f}.",
+        "The number of multiplications per token is plotted against the number of tokens, from 8 "
+        f"to 32,768, on two logarithmic axes, for {features:g} features. There are three lines. "
+        "The line of all pairs rises in proportion to the number of tokens. It crosses the "
+        f"horizontal line of one state at {crossing:,.0f} tokens, marked by a dot. The dashed line "
+        f"shows attention in chunks (tokens per chunk: {chunk:g}) and is nearly horizontal. At the "
+        "right edge of the plot all pairs take "
+        f"{most:,.0f} multiplications per token, one state takes {found['level']:,.0f}, and the "
+        f"chunks take {chunks:,.0f}.",
     )
 
 
@@ -307,9 +316,10 @@ def crosstalk(pairs: int, overlap: float) -> Drawn:
     found = _crosstalk(pairs, overlap)
     right, error = found["right"], found["here"]
     drawn = [
-        line(PAIRS, found["error"], COLOURS["relu"], "crosstalk", hover="%{x} pairs: %{y:.2f}"),
+        line(PAIRS, found["error"], COLOURS["relu"], "mean-field approximation",
+             hover="%{x} pairs: %{y:.2f}"),
         line(PAIRS, rounded([least_error(n, DIM) for n in PAIRS]), PALETTE["grey"],
-             "bound of 64 features", dash="dot"),
+             "lower bound, 64 features", dash="dot"),
         pin(pairs, error, COLOURS["relu"]),
     ]  # fmt: skip
     axes = layout(
@@ -320,11 +330,13 @@ def crosstalk(pairs: int, overlap: float) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        "Error of a recalled value against the number of pairs, 1 to 1,024, on a logarithmic axis. "
-        f"The similarity with a wrong key is {overlap:g} times that with the right key. With "
-        f"{pairs:g} pairs the error, marked by a dot, is {error:.2f}, and the right value has "
-        f"{right:.1%} of the weight. A dotted line is the bound for 64 features: it is 0 up to 64 "
-        "pairs and then rises towards 1.",
+        "The error of a recalled value is plotted against the number n of stored pairs, from 1 to "
+        "1,024, on a logarithmic axis. The solid line is the mean-field approximation for an "
+        f"overlap of {overlap:g}, that is, for wrong keys whose mean similarity with a query is "
+        f"{overlap:g} times the similarity of the right key. A dot marks n = {pairs:g}, where the "
+        f"error is {error:.2f} and the right value has {right:.1%} of the weight. The dotted line "
+        "is the lower bound for 64 features. This bound is 0 up to 64 pairs and then rises "
+        "towards 1.",
     )
 
 
@@ -386,14 +398,14 @@ def recalled_pairs(
             PAIR_COUNTS,
             rounded([crosstalk_error(n, r, r**2 + (1 - r**2) / DIM) for n in PAIR_COUNTS]),
             grey,
-            "crosstalk formula" if name == "relu" else None,
+            "mean-field approximation" if name == "relu" else None,
             width=1.5,
             dash="dash",
         )
         for name, r in overlaps.items()
     ]
     least = [least_error(n, DIM) for n in PAIR_COUNTS]
-    bound = line(PAIR_COUNTS, rounded(least), grey, "bound of 64 features", width=2, dash="dot")
+    bound = line(PAIR_COUNTS, rounded(least), grey, "lower bound, 64 features", width=2, dash="dot")
     pairs = axis("pairs n", -0.1, 3.1, type="log", tickvals=[1, 4, 16, 64, 256, 1024])
     sixty_four = [upright(DIM, width=1, dash="dot", color=grey)]
     at = PAIR_COUNTS.index(DIM)
@@ -422,12 +434,14 @@ def recalled_pairs(
     order = [_called(name) for name in sorted(MAPS, key=lambda name: found["error"][name][at])]
     return Drawn(
         fig,
-        f"Two panels against the number of pairs, 1 to 1,024, with {features} ReLU and random "
-        "features. Above, the error of a recalled value: ReLU and ELU+1 follow the dashed lines of "
-        "the crosstalk formula, far above the dotted bound, which least squares follows. Below, "
-        f"the share of values decoded. With 64 pairs the smallest error is that of {order[0]}, "
-        f"followed by {', '.join(order[1:-1])}, and the largest is that of {order[-1]}. ReLU then "
-        f"has an error of {error:.2f} and decodes {decoded:.0%} of the values.",
+        "Two panels show six methods against the number of stored pairs, from 1 to 1,024. ReLU and "
+        f"FAVOR+ have {features} features. The upper panel shows the error of a recalled value. In "
+        "it the curves of ReLU and ELU+1 follow the dashed lines of the mean-field approximation, "
+        "and the curve of least squares follows the dotted lower bound for 64 features, which is "
+        "far below the dashed lines. In order of increasing error with 64 pairs, the methods are "
+        f"{', '.join(order[:-1])} and {order[-1]}. The lower panel shows the share of the values "
+        "that are decoded. With 64 pairs ReLU has an error of "
+        f"{error:.2f} and decodes {decoded:.0%} of the values.",
     )
 
 
@@ -513,15 +527,17 @@ def turned_query(angle: float) -> Drawn:
         heights=(0.46, 0.36),
         down=0.16,
         height=600,
-        title_text=f"signed: denominator {total:.2f}, output {signed:.1f}",
+        title_text=f"signed features: denominator {total:.2f}, output {signed:.1f}",
         margin={"l": 34, "r": 14, "t": 64, "b": 96},
     )
     return Drawn(
         fig,
-        f"Above, five keys in the plane, labelled with their values from -1 to 1, and a query at "
-        f"{angle:g} degrees. Below, the outputs of three kinds of attention against the angle of "
-        f"the query. At this angle softmax returns {soft:.2f} and ReLU {relu:.2f}. With signed "
-        f"features the denominator is {total:.2f}, and the output is {signed:.1f}. The curve of "
-        "signed features leaves the plot at the two angles where the denominator is 0. Between "
-        "180 and 270 degrees ReLU returns 0.",
+        "The upper panel shows five keys in the plane, labelled with their values from -1 to 1, "
+        f"and a query at an angle of {angle:g} degrees. The lower panel shows the outputs of "
+        "softmax, ReLU and signed features against the angle of the query, from 0 to 360 degrees. "
+        f"For this query softmax returns {soft:.2f} and ReLU returns {relu:.2f}. With signed "
+        f"features the denominator is {total:.2f} and the output is {signed:.1f}. The curve of "
+        "signed features leaves the plot "
+        "near 138 and 318 degrees, where the denominator is 0. ReLU returns 0 between 180 and 270 "
+        "degrees. The curve of softmax stays between -1 and 1.",
     )
