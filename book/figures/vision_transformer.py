@@ -311,16 +311,17 @@ def performer_places(
     return Drawn(
         go.Figure(traces, axes),
         f"Accuracy of performers with {features} features at known and at new positions of the "
-        f"canvas, one row for each of {len(ways)} ways to encode positions. Large marks are the "
-        f"{said}. The highest accuracy at known positions is {at_known[0]:.2f}, for "
-        f"{_way(at_known[1])}. At new positions the highest accuracy is {at_new[0]:.2f}, for "
-        f"{_way(at_new[1])}, and the lowest is {least[0]:.2f}, for {_way(least[1])}.",
+        f"canvas. One row has no encoding, and {len(ways) - 1} rows have an encoding. Large marks "
+        f"are {'the ' if seed == 'mean' else ''}{said}. The highest accuracy at known positions is "
+        f"{at_known[0]:.2f}, for {_way(at_known[1])}. At new positions the highest accuracy is "
+        f"{at_new[0]:.2f}, for {_way(at_new[1])}, and the lowest is {least[0]:.2f}, for "
+        f"{_way(least[1])}.",
     )
 
 
 def _way(name: str) -> str:
     """Return the name of a way without a comma, for the middle of a sentence."""
-    return name.replace(", ", " ")
+    return name.replace("Toeplitz, ", "Toeplitz bias with ").replace(", ", " ")
 
 
 PICTURES = [100, 100_000]
