@@ -370,6 +370,7 @@ def lead_by_step(step: int) -> Drawn:
     found = _leads_at(step, LOGGED, leads)
     names, colours = [said(name) for name in LED], [COLOURS[method(name)] for name in LED]
     last, first = found["ends"]
+    spoken = [name.removesuffix(" (Mamba-2)") for name in names]
     looks = zip(names, leads, colours, strict=True)
     traces = [
         line(LOGGED, values, shade, name, width=2, hover="step %{x:,}: %{y:.2f} bits per byte",
@@ -391,6 +392,6 @@ def lead_by_step(step: int) -> Drawn:
         f"Bits per byte below {said(BASE)} on training batches, against the training step, one "
         f"curve for each of {len(names)} models. A curve above 0 means fewer bits than "
         f"{said(BASE)}. At step {step:,g} the highest curve is that of "
-        f"{pick(found['best'], *names)}, at {first:+.2f}. The lowest curve is that of "
-        f"{pick(found['worst'], *names)}, at {last:+.2f}.",
+        f"{pick(found['best'], *spoken)}, at {first:+.2f}. The lowest curve is that of "
+        f"{pick(found['worst'], *spoken)}, at {last:+.2f}.",
     )
