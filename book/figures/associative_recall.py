@@ -73,10 +73,10 @@ def asked_value(asked: str, deal: int) -> Drawn:
     )
     return Drawn(
         fig,
-        f"A row of tokens {' '.join(DEALS[deal])}, which are five keys, each followed by its "
-        f"value, and then the key {asked} as the question. Blue frames mark the first {asked} and "
-        f"the question. An orange frame marks the answer {tokens[place + 1]}, the value after the "
-        f"first {asked}.",
+        f"A row of eleven tokens. The first ten, {' '.join(DEALS[deal])}, are five keys, each "
+        f"followed by its value. The last token is the question, the key {asked}. Blue frames mark "
+        f"the question and the first {asked}. An orange frame marks the answer "
+        f"{tokens[place + 1]}, which is the value directly after the first {asked}.",
     )
 
 
@@ -152,11 +152,12 @@ def recalled_value(share: float, sharpness: float) -> Drawn:
     answers = [f"{v}, which is right" if v == RIGHT else f"{v} instead of {RIGHT}" for v in VALUES]
     return Drawn(
         fig,
-        f"Above, a heat map of the attention weights among the tokens {' '.join(TOKENS)}, the last "
-        f"of which asks for the value of C. Each key contains a share of {share:g} of the previous "
-        f"key, and a match has the score {sharpness:g}. Below, four bars for the values: the right "
-        f"value {RIGHT} gets {votes[VALUES.index(RIGHT)]:.2f} of the question's weight on values. "
-        f"The answer is {pick(found['best'], *answers)}.",
+        f"Above is a heat map of the attention weights among the tokens {' '.join(TOKENS)}. The "
+        f"last token, C, is the question. The share of the previous key in each key is {share:g}, "
+        f"and a match has the score {sharpness:g}. Below are four bars for the values 1, 3, 4 and "
+        f"5. The right value {RIGHT} gets {votes[VALUES.index(RIGHT)]:.2f} of the weight that the "
+        f"question gives to values. The value with the longest bar is "
+        f"{pick(found['best'], *answers)}.",
     )
 
 
@@ -215,10 +216,10 @@ def match_threshold(pairs: int, score: float) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"Two curves of softmax weight against the score of the match, for {pairs:.0f} pairs. The "
-        f"curve of the right value rises, and that of the wrong value, which all other pairs "
-        f"share, falls. They cross at the score {found['needed']:.2f}. At the score {score:.2f} "
-        f"the right value has the weight {matched:.2f}, which is {said}.",
+        f"Two curves of the softmax weight against the score of the match, for {pairs:.0f} pairs. "
+        f"The curve of the right value rises. The curve of the wrong value, which all other pairs "
+        f"share, falls. The two curves cross at the score {found['needed']:.2f}. At the score "
+        f"{score:.2f} the right value has the weight {matched:.2f}, which is {said} to win.",
     )
 
 
@@ -273,10 +274,10 @@ def match_estimates(pairs: int, features: int) -> Drawn:
     )  # fmt: skip
     return Drawn(
         go.Figure(traces, axes),
-        f"Relative error of the estimate of a match, a straight line that falls with the number of "
-        f"features, on two logarithmic axes, for {pairs:.0f} pairs. With {features:,.0f} features "
-        f"the error is {here:,.1f} times the true value. With {needed:,.0f} features the error is "
-        f"as large as the true value.",
+        f"Relative error of the estimate of a match against the number of random features, for "
+        f"{pairs:.0f} pairs. On two logarithmic axes the error is a straight line that falls. With "
+        f"{features:,.0f} features the error is {here:,.1f} times the true value. The error is as "
+        f"large as the true value with {needed:,.0f} features.",
     )
 
 
@@ -323,16 +324,29 @@ def recalled_runs(
         margin={"l": 190, "r": 14, "t": 30, "b": 48},
         bargap=0.35,
     )
-    some = {count: [said(n) for n, row in found.items() if row[0] == count] for count in counts}
-    most, least = (
-        f"{at(some)} runs ({', '.join(reversed(some[at(some)]))})"
-        if len(some[at(some)]) < 4
-        else f"{at(some)} runs (several methods)"
-        for at in (max, min)
+    longest, shortest = (
+        _bars_with(
+            [said(name) for name, row in recorded[norms].items() if row[str(rate)][0] == count],
+            length,
+            count,
+        )
+        for length, count in (("longest", max(counts)), ("shortest", min(counts)))
     )
     return Drawn(
         fig,
         f"One bar per method for the number of runs, of 30, that retrieve more than 90% of the "
-        f"values of eight pairs, with {norms} norms and the learning rate {rate}. The longest bar "
-        f"is {most} and the shortest {least}.",
+        f"values of eight pairs, with {norms} norms and the learning rate {rate}. {longest} "
+        f"{shortest}",
     )
+
+
+def _bars_with(names: list[str], length: str, count: int) -> str:
+    """Say which methods have the longest or shortest bars, and how many runs that is."""
+    runs = "1 run" if count == 1 else f"{count} runs"
+    if len(names) == 1:
+        return f"{names[0]} has the {length} bar, for {runs}."
+    if len(names) < 4:
+        listed = f"{', '.join(names[:-1])} and {names[-1]}"
+        return f"{listed} have the {length} bars, for {runs} each."
+    number = ["Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten"][len(names) - 4]
+    return f"{number} methods have the {length} bars, for {runs} each."

@@ -13,7 +13,7 @@ from torch import Tensor
 from book.cells import coloured
 from book.figures.marks import axis, bars, dots, line, rounded, segments
 from book.names import display, wrapped
-from lab.explore import COLOURS, PALETTE, Drawn, computed, layout
+from lab.explore import COLOURS, PALETTE, Drawn, computed, layout, pick
 from lab.records import read_record
 from lab.theory.spread import interval, mean
 
@@ -59,7 +59,12 @@ def _shares(length: Tensor, half_life: Tensor) -> dict[str, Tensor]:
     within = torch.cat([counts, torch.tensor([NEAR])])[:, None] > distances
     seen = torch.stack([*weights.values()]) * (distances < length)
     shares = (seen @ within.double().mT) / seen.sum(-1, keepdim=True)
-    return {"counts": counts, **dict(zip(weights, shares, strict=True))}
+    near = shares[:, -1]
+    return {
+        "counts": counts,
+        **dict(zip(weights, shares, strict=True)),
+        "cosine_wins": (near[1] > near[2]).double(),
+    }
 
 
 def nearest_tokens(length: int, half_life: int) -> Drawn:
@@ -103,9 +108,11 @@ def nearest_tokens(length: int, half_life: int) -> Drawn:
     return Drawn(
         fig,
         f"Three curves of the share of the position weight on the k nearest of {length:g} tokens, "
-        f"against k. The curve of the decay, with half-life {half_life:g}, is highest. There the "
-        f"nearest {NEAR} tokens get {shares['gla']:.1%} of the weight. They get "
-        f"{shares['cosine']:.1%} with the cosine weight and {shares['uniform']:.1%} without one.",
+        f"against k. All three rise to 100%. At k = {NEAR} the curve of "
+        f"{pick(found['cosine_wins'], 'the decay', 'the cosine weight')} is highest. The nearest "
+        f"{NEAR} tokens get {shares['gla']:.1%} of the weight with the decay, whose half-life is "
+        f"{half_life:g}. The nearest {NEAR} get {shares['cosine']:.1%} with the cosine weight and "
+        f"{shares['uniform']:.1%} without a weight.",
     )
 
 
@@ -150,8 +157,9 @@ def unit_strictness(unit: float) -> Drawn:
     return Drawn(
         go.Figure(traces, axes),
         f"Two rising curves of the difference in perplexity, in per cent, against the difference "
-        f"in bits per byte: one for units of one byte and one for units of {unit:g} bytes. For the "
-        f"latter, 5% of perplexity is {five:.3f} bits per byte and 10% is {ten:.3f}.",
+        f"in bits per byte. A dotted curve is for units of one byte, and the other curve is for "
+        f"units of length {unit:g} (in bytes). On the other curve, a difference in perplexity of "
+        f"5% is {five:.3f} bits per byte, and a difference of 10% is {ten:.3f} bits per byte.",
     )
 
 
@@ -276,10 +284,10 @@ def within_percent(percent: float, unit: float) -> Drawn:
     return Drawn(
         go.Figure(traces, axes),
         f"Bits per byte of {len(names)} models, one row each, with five seeds and the 95% interval "
-        f"of the mean. The lowest mean is {means[least]:.2f} ({least}), the highest "
-        f"{means[most]:.2f} ({most}). A red line is {percent:g}% of perplexity, or "
-        f"{found['more']:.3f} bits per byte, above {said(BASE)}. {found['count']:.0f} of the "
-        f"{len(names) - 1} other models are to the left of this line.",
+        f"of the mean. The lowest mean is {means[least]:.2f}, of {least}, and the highest mean is "
+        f"{means[most]:.2f}, of {most}. A red line is {percent:g}% of perplexity above "
+        f"{said(BASE)}, which is {found['more']:.3f} bits per byte. The number of other models "
+        f"with a mean to the left of this line is {found['count']:.0f} of {len(names) - 1}.",
     )
 
 
@@ -323,9 +331,10 @@ def leads_in_units(unit: float) -> Drawn:
     first, *_, last = sorted(bits, key=lambda name: bits[name])
     return Drawn(
         go.Figure(rows, axes),
-        f"One bar for each of {len(bits)} models: its difference in perplexity from {said(BASE)} "
-        f"after 4,000 steps, for units of {unit:g} bytes. {first} is lowest with {least:+.1f}%, "
-        f"and {last} is highest with {most:+.1f}%.",
+        f"One bar for each of {len(bits)} models shows its difference in perplexity from "
+        f"{said(BASE)} after 4,000 steps, for units of length {unit:g} (in bytes). The lowest "
+        f"difference is {least:+.1f}%, of {first}. The highest difference is {most:+.1f}%, of "
+        f"{last}.",
     )
 
 
@@ -337,6 +346,8 @@ def _leads_at(step: Tensor, steps: list[int], leads: list[list[float]]) -> dict[
     return {
         "now": now,
         "ends": torch.stack([now.amin(-1), now.amax(-1)]),
+        "best": (((now >= now.amax(-1)).double().cumsum(-1) == 0).double()).sum(-1),
+        "worst": (((now <= now.amin(-1)).double().cumsum(-1) == 0).double()).sum(-1),
         "step": step.expand(len(leads)),
     }
 
@@ -359,6 +370,7 @@ def lead_by_step(step: int) -> Drawn:
     found = _leads_at(step, LOGGED, leads)
     names, colours = [said(name) for name in LED], [COLOURS[method(name)] for name in LED]
     last, first = found["ends"]
+    spoken = [name.removesuffix(" (Mamba-2)") for name in names]
     looks = zip(names, leads, colours, strict=True)
     traces = [
         line(LOGGED, values, shade, name, width=2, hover="step %{x:,}: %{y:.2f} bits per byte",
@@ -377,7 +389,9 @@ def lead_by_step(step: int) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"Bits per byte below {said(BASE)} on training batches, against the step, one curve for "
-        f"each of {len(names)} models. A curve above 0 means fewer bits. At step {step:,g} the "
-        f"highest curve is at {first:+.2f} and the lowest at {last:+.2f}.",
+        f"Bits per byte below {said(BASE)} on training batches, against the training step, one "
+        f"curve for each of {len(names)} models. A curve above 0 means fewer bits than "
+        f"{said(BASE)}. At step {step:,g} the highest curve is that of "
+        f"{pick(found['best'], *spoken)}, at {first:+.2f}. The lowest curve is that of "
+        f"{pick(found['worst'], *spoken)}, at {last:+.2f}.",
     )

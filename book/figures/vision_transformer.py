@@ -66,7 +66,7 @@ def accuracy_places(encoder: str, *, recorded: Mapping[str, Mapping[str, Places]
         places = recorded[str(encoder)].get(reader)
         if places is None:
             z: Any = [[None] * CANVAS] * CANVAS
-            said, words = "not trained", "this model was not trained"
+            said, words = "not trained", "there is no map, because this model was not trained"
         else:
             z = places
             known, new = _means(places)
@@ -88,9 +88,18 @@ def accuracy_places(encoder: str, *, recorded: Mapping[str, Mapping[str, Places]
     fig = panels(row, across=0.08, height=330, margin={"l": 12, "r": 12, "t": 56, "b": 12})
     return Drawn(
         fig,
-        f"Two heat maps of the accuracy at 25 positions of the canvas: {display(str(encoder))}. "
-        f"A frame contains the nine training positions. {' '.join(told)}",
+        f"Two heat maps of the accuracy at 25 positions of the canvas, for models "
+        f"{_with(str(encoder))}. A red frame contains the nine training positions. "
+        f"{' '.join(told)}",
     )
+
+
+def _with(encoder: str) -> str:
+    """Say which position encoding a model has, as the end of a sentence."""
+    if encoder == "none":
+        return "without a position encoding"
+    name = display(encoder)
+    return f"with a {name.lower()}" if name.endswith("embedding") else f"with {name}"
 
 
 def _means(places: Places) -> tuple[float, float]:
@@ -161,10 +170,11 @@ def finer_patches(spacing: float) -> Drawn:
     )
     return Drawn(
         fig,
-        f"Left, the positions of 64 patches whose neighbours are {spacing:.2f} apart, drawn over "
-        f"those of the 16 patches in training, whose neighbours are 1 apart. Right, a curve of the "
-        f"share of pairs that are further apart than any in training, which rises with the "
-        f"distance of neighbours. Here this share is {here:.0f}%.",
+        f"Left: the positions of 64 patches whose neighbours are {spacing:.2f} apart, drawn over "
+        f"the positions of the 16 patches in training, whose neighbours are 1 apart. Right: a "
+        f"curve of the share of pairs that are further apart than any pair in training, against "
+        f"the distance of neighbours. The curve rises, and at the distance {spacing:.2f} the share "
+        f"is {here:.0f}%.",
     )
 
 
@@ -239,11 +249,11 @@ def direction_clues(place: float, shift: float) -> Drawn:
     )
     return Drawn(
         fig,
-        "Above, two marks in both orders, a before b and b before a. Below, the score of each "
-        f"order against the distance from the training corner, as straight lines that start at 1 "
-        f"and -1; the position has the weight {place:g}. At a distance of {shift:g} cells the "
-        f"scores are {on:.1f} and {back:.1f}, and {pick(found['right'], 'no', 'one', 'each')} "
-        "score has the right sign.",
+        "Above, two marks a and b are drawn in both orders on a row of four cells. Below, two "
+        "straight lines show the score of each order against the distance from the training "
+        f"corner. The lines start at 1 and -1, and the weight of the position is {place:g}. At the "
+        f"distance {shift:g} (in cells) the scores are {on:.1f} and {back:.1f}, and "
+        f"{pick(found['right'], 'no', 'one', 'each')} score has the right sign.",
     )
 
 
@@ -301,10 +311,17 @@ def performer_places(
     return Drawn(
         go.Figure(traces, axes),
         f"Accuracy of performers with {features} features at known and at new positions of the "
-        f"canvas, {said}, one row for each of {len(ways)} position encodings. At known positions "
-        f"the highest accuracy is {at_known[0]:.2f} ({at_known[1]}). At new positions the highest "
-        f"is {at_new[0]:.2f} ({at_new[1]}) and the lowest {least[0]:.2f} ({least[1]}).",
+        f"canvas. One row has no encoding, and {len(ways) - 1} rows have an encoding. Large marks "
+        f"are {'the ' if seed == 'mean' else ''}{said}. The highest accuracy at known positions is "
+        f"{at_known[0]:.2f}, for {_way(at_known[1])}. At new positions the highest accuracy is "
+        f"{at_new[0]:.2f}, for {_way(at_new[1])}, and the lowest is {least[0]:.2f}, for "
+        f"{_way(least[1])}.",
     )
+
+
+def _way(name: str) -> str:
+    """Return the name of a way without a comma, for the middle of a sentence."""
+    return name.replace("Toeplitz, ", "Toeplitz bias with ").replace(", ", " ")
 
 
 PICTURES = [100, 100_000]
@@ -397,8 +414,9 @@ def told_differences(pictures: int, disagree: float) -> Drawn:
     )  # fmt: skip
     return Drawn(
         go.Figure(traces, axes),
-        f"The smallest difference of two accuracies that a test can show, a line that falls with "
-        f"the number of test images, on logarithmic axes. Exactly one of the two models is right "
-        f"on {disagree:.0%} of the images. Then {pictures:,.0f} images can show a difference of "
-        f"{here:.1f} points. Dots are the measured differences.",
+        f"A straight line for the smallest difference of two accuracies that a test can show, "
+        f"against the number of test images, on two logarithmic axes. The line falls. If exactly "
+        f"one of the two models is right on {disagree:.0%} of the images, {pictures:,.0f} images "
+        f"can show a difference of {here:.1f} points. Dots are sixteen measured differences, eight "
+        f"at 450 images and eight at 50,000.",
     )
