@@ -157,8 +157,8 @@ def test_a_key_from_the_cache_scores_as_the_encoders_turn_it() -> None:
             assert found == pytest.approx((query * slow.rotate(x, there)).sum().item(), abs=1e-9)
             same = (query * slower.rotate(x, there)).sum().item()
             assert same == pytest.approx(anew.y[0], abs=1e-9)
-        under, over = abs(min(kept.y) - anew.y[0]), abs(max(kept.y) - anew.y[0])
-        assert f"most {under:.1f} below the dashed line and at most {over:.1f} above" in told
+        assert f"of the solid curve is at {min(kept.y):.1f}." in told
+        assert told.endswith(f"{max(kept.y):.1f}.")
 
 
 def test_windows_are_those_of_the_biases() -> None:

@@ -280,7 +280,6 @@ def _tiled(alpha: Tensor, beta: Tensor) -> dict[str, Tensor]:
         "axes": turned @ axes,
         "det": (a - b).cos(),
         "lengths": torch.stack([(1 - skew).clamp(min=0).sqrt(), (1 + skew).sqrt()]),
-        "apart": (1 + skew).sqrt() - (1 - skew).clamp(min=0).sqrt(),
         "shape": (skew > 1e-9).double() + (skew > 1 - 1e-9).double(),
     }
 
@@ -320,6 +319,6 @@ def tiled_pair(alpha: float, beta: float) -> Drawn:
         fig,
         f"The plane of a pair whose two channels rotate by {alpha:g} and {beta:g} degrees, with "
         f"the unit circle and its image. The image of the circle is {shape}. The shortest radius "
-        f"of the image is {short:.2f}, and the longest radius exceeds the shortest by "
-        f"{found['apart']:.2f}. The determinant of the map is {found['det']:.2f}.",
+        f"of the image is {short:.2f}. The longest radius of the image is {long:.2f}. The "
+        f"determinant of the map is {found['det']:.2f}.",
     )

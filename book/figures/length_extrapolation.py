@@ -223,7 +223,6 @@ def _stale(scale: Tensor, power: list[float]) -> dict[str, Tensor]:
         "anew": anew.expand(2),
         "kept": kept,
         "ends": ends,
-        "away": (ends - anew).abs(),
         "differs": ((ends - anew).abs().amax() > 0.005).double(),
     }
 
@@ -238,10 +237,10 @@ def stale_cache(scale: float) -> Drawn:
         A figure of two curves against the position of the key, 40 tokens before the query.
     """
     found = _stale(scale, _slowing("ntk")[1])
-    anew, (low, high), (under, over) = found["anew"], found["ends"], found["away"]
+    anew, (low, high) = found["anew"], found["ends"]
     where = pick(
         found["differs"],
-        "With a key from the cache the score is the same, because s = 1 changes no frequency",
+        "With a key from the cache the score is the same everywhere, because s = 1 is no scaling",
         "With a key from the cache the score changes with the position of the key",
     )
     axes = layout(
@@ -260,8 +259,9 @@ def stale_cache(scale: float) -> Drawn:
         f"Score of a query and a key that is {APART} tokens before the query, against the "
         f"position of the key, from 0 to {KEYS[-1]}. The query is rotated with the scale "
         f"s = {scale:g}. If the key is rotated again with this scale, the score is "
-        f"{anew[0]:.1f} at every position, a horizontal dashed line. {where}. The solid curve lies "
-        f"at most {under:.1f} below the dashed line and at most {over:.1f} above the dashed line.",
+        f"{anew[0]:.1f} at every position, a horizontal dashed line. {where}. The lowest "
+        f"point of the solid curve is at {low:.1f}. The highest point of this curve is at "
+        f"{high:.1f}.",
     )
 
 
