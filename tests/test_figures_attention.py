@@ -123,4 +123,4 @@ def test_bars_are_the_circle_seen_and_new() -> None:
         }[at["method"]]
         share = unseen_share(waves, slowed, 64, 64 * scale)[0, :, 0]
         assert torch.allclose(new, share, atol=1e-9)
-        assert f"{int((new > 0.005).sum())} of 8 pairs meet new ones" in text
+        assert f"{int((new > 0.005).sum())} of 8 pairs meet new angles" in text

@@ -68,7 +68,7 @@ def roofline(tokens: int, channels: int, products: float, moved: float) -> Drawn
         traces.append(
             dots([x], [y], colour, name, hover="%{x:.3g} per byte: %{y:.3g} billion per second")
         )
-        told.append(f"{name} {x:g}")
+        told.append(f"{name} {x:,.5g}")
     limits = [pick(limit, "memory", "multiplication") for limit in found["limit"]]
     said = ", ".join(told)
     axes = layout(
@@ -77,15 +77,17 @@ def roofline(tokens: int, channels: int, products: float, moved: float) -> Drawn
         title_text=f"{said} per byte",
         xaxis=axis("multiplications per byte", math.log10(low), math.log10(high), type="log",
                    tickvals=[1, 10, 100, 1000], ticktext=["1", "10", "100", "1,000"]),
-        yaxis=axis("billions per second", 0, 2, type="log", dtick=1),
+        yaxis=axis("10⁹ multiplications per second", 0, 2, type="log", dtick=1),
     )  # fmt: skip
     return Drawn(
         go.Figure(traces, axes),
-        f"Multiplications per second against multiplications per byte, on logarithmic axes. The "
-        f"bound rises along a slope, where memory limits the speed, to a flat roof at {top:.3g} "
-        f"billion. Dots mark {tokens:,.0f} tokens and {channels:.0f} channels, with these "
-        f"intensities: {said} per byte. Softmax is limited by {limits[0]}, and the state by "
-        f"{limits[1]}.",
+        f"Possible multiplications per second against multiplications per byte moved, on "
+        f"logarithmic axes. The bound rises along a slope, where memory limits the speed, to a "
+        f"flat roof at {top:.3g} billion, where multiplication limits the speed. Two dots on the "
+        f"bound are for {channels:.0f} channels. The dot of softmax with {tokens:,.0f} tokens is "
+        f"at {found['intensity'][0]:,.5g} on the horizontal axis, where {limits[0]} limits the "
+        f"speed. The dot of a state is at {found['intensity'][1]:,.5g}, where {limits[1]} limits "
+        f"the speed.",
     )
 
 
@@ -139,10 +141,10 @@ def kept_numbers(tokens: int, features: int) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"Memory that a model of 12 layers of 12 heads keeps, against the tokens so far, on "
-        f"logarithmic axes. The curve of the cache rises and is at {cache:,.1f} MiB after "
-        f"{tokens:,.0f} tokens. The line of the states, with {features:.0f} features, is flat at "
-        f"{state:,.1f} MiB. They cross at {equal:,.0f} tokens.",
+        f"Memory that a model of 12 layers of 12 heads keeps in MiB, against the number of tokens "
+        f"so far, on logarithmic axes. The line of the cache rises, and is at {cache:,.1f} MiB "
+        f"after {tokens:,.0f} tokens. The line of the states, with {features:,.0f} features, is "
+        f"flat at {state:,.1f} MiB. The two lines cross at {equal:,.0f} tokens.",
     )
 
 
@@ -184,7 +186,7 @@ def amdahl_bars(share: float, factor: float) -> Drawn:
         bars([after, before], rows, part, "the part", **look),
     ]
     curve = [
-        line([1, FACTORS[-1]], found["most"], REST, "if it took no time", width=2, dash="dot"),
+        line([1, FACTORS[-1]], found["most"], REST, "limit for any f", width=2, dash="dot"),
         line(FACTORS, found["gains"], part, hover="%{x:.3g} times: %{y:.2f}"),
         dots([factor], [gain], part, hover="%{x:.3g} times: %{y:.2f}"),
     ]
@@ -193,8 +195,8 @@ def amdahl_bars(share: float, factor: float) -> Drawn:
         Panel(
             curve,
             f"the whole: {gain:.2f} times as fast, at most {most:.2f}",
-            x=axis("the part, times as fast", 0, 2.3, type="log", tickvals=[1, 2, 5, 10, 50, 200]),
-            y=axis("the whole", 0.9, 4.1, dtick=1),
+            x=axis("speed-up of the part", 0, 2.3, type="log", tickvals=[1, 2, 5, 10, 50, 200]),
+            y=axis("speed-up of the whole", 0.9, 4.1, dtick=1),
         ),
         heights=(0.25, 0.5),
         down=0.25,
@@ -204,10 +206,12 @@ def amdahl_bars(share: float, factor: float) -> Drawn:
     )
     return Drawn(
         fig,
-        f"Above, two bars of time. At first the part takes {before:.2f} of a total time of 1. If "
-        f"it becomes {factor:g} times as fast, it takes {after:.3f}. Below, a curve of the "
-        f"speed-up of the whole against that of the part. Here the whole becomes {gain:.2f} times "
-        f"as fast, and the limit is {most:.2f}.",
+        f"The upper panel has two stacked bars, the time before and after one part becomes faster. "
+        f"Before, the part takes {before:.2f} of a total time of 1. If the part becomes {factor:g} "
+        f"times as fast, it takes {after:.2g}, and the rest takes as long as before. The lower "
+        f"panel has a curve of the speed-up of the whole against the speed-up of the part. "
+        f"In this state the whole becomes {gain:.2f} times as fast. The dotted limit of the curve "
+        f"is {most:.2f}.",
     )
 
 
@@ -259,8 +263,8 @@ def other_machine(ridge: float, channels: int, numbers: str) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"Largest share of a machine's multiplications that attention can use, against the tokens, "
-        f"in {numbers}, on a machine that does {ridge:g} multiplications per byte moved. The curve "
-        f"of softmax rises and reaches 100% at {whole:,.0f} tokens. The line of a state of "
-        f"{channels:.0f} channels is flat at {state:.0%}.",
+        f"Largest share of a machine's multiplications that an attention can use, against the "
+        f"number of tokens, in {numbers}. The machine does {ridge:g} multiplications per byte "
+        f"moved. The curve of softmax rises, and reaches 100% at {whole:,.0f} tokens. The line of "
+        f"a state with {channels:.0f} channels is flat at {state:.0%}.",
     )

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from book.figures.marks import axis, circle, dots, line, through
 from book.released import RELEASED
-from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels
+from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels, pick
 from stringlib.algebra.circulant import circulant
 from stringlib.positions import geometric_frequencies
 
@@ -102,7 +102,9 @@ def model_clocks(model: str, position: int) -> Drawn:
     ends = -0.7, len(turning) - 0.3
     traces += [
         _level(ends, position, f"the position, {position:,.0f}", "top left"),
-        _level(ends, found["limit"], "below: bfloat16 error over 0.1", "bottom left", dash="dot"),
+        _level(
+            ends, found["limit"], "below: bfloat16 error can exceed 0.1", "bottom left", dash="dot"
+        ),
     ]
     frame = layout(
         height=380,
@@ -114,11 +116,12 @@ def model_clocks(model: str, position: int) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, frame),
-        f"Positions that each pair of {model} takes for a full turn, on a logarithmic axis, from "
-        f"{_plain(min(turns))} to {_plain(max(turns))}. At position {position:,.0f}, "
-        f"{found['slow']:.0f} of {len(turns)} rotating pairs have not made a full turn. In "
-        f"bfloat16 the angles of {found['loose']:.0f} pairs can be wrong there by over a tenth of "
-        "a radian.",
+        f"Number of positions that each pair of {model} takes for a full turn, against the pair, "
+        f"on a logarithmic vertical axis. The numbers lie between {_plain(min(turns))} and "
+        f"{_plain(max(turns))}. At position {position:,.0f}, the number of rotating pairs that "
+        f"have not made a full turn is {found['slow']:.0f} of {len(turns)}. The number of pairs "
+        f"below the dotted line is {found['loose']:.0f}. The angle of a pair below this line can "
+        "be wrong by over a tenth of a radian at this position, if it is rounded to bfloat16.",
     )
 
 
@@ -184,6 +187,10 @@ def bfloat_angles(position: int) -> Drawn:
     for (name, colour), off in zip(ROUNDED.items(), found["off"], strict=True):
         traces.append(line(None, off, colour, name, width=1.5, hover="pair %{x}: %{y:.2g} radians"))
     said = ", ".join(f"{n} {c}" for n, c in zip(ROUNDED, counts, strict=True))
+    told = " ".join(
+        f"If the {name} is rounded, the number of pairs with an error over 0.1 radians is {count}."
+        for name, count in zip(ROUNDED, counts, strict=True)
+    )
     angles = Panel(
         traces,
         f"pairs with an error over 0.1 radians, if rounded:<br>{said}",
@@ -192,10 +199,10 @@ def bfloat_angles(position: int) -> Drawn:
     )
     return Drawn(
         panels(angles, height=400, margin={"l": 60, "r": 12, "t": 48, "b": 92}),
-        f"Errors of the angles of Llama 3's 64 pairs at position {position:,.0f}, in radians on a "
-        "logarithmic axis. The bound is a line that falls with the frequency, and the curves for a "
-        "rounded position, frequency or product are at or below it. The numbers of pairs with an "
-        f"error over 0.1 are: {said}.",
+        f"Errors of the angles of Llama 3 in bfloat16 at position {position:,.0f}, in radians on a "
+        "logarithmic axis, against the 64 pairs from high to low frequency. The line of the bound "
+        "falls with the frequency. Three curves are for a rounded position, a rounded frequency "
+        f"and a rounded product, and none of these curves rises above the bound. {told}",
     )
 
 
@@ -239,7 +246,7 @@ def mirrored_loss(share: float) -> Drawn:
     traces = [
         line(SIDES, found["plain"], grey, "original", width=1.5, dash="dot"),
         line([-c for c in SIDES], found["plain"], grey, "mirrored", width=1.5, dash="dash"),
-        line(SIDES, found["loss"], colour, "mixed", hover="c = %{x}: %{y:.2f}"),
+        line(SIDES, found["loss"], colour, "mixture", hover="c = %{x}: %{y:.2f}"),
         line([-0.5, 0.5], found["tangent"], PALETTE["red"], "slope at 0", width=3),
     ]
     frame = layout(
@@ -251,10 +258,11 @@ def mirrored_loss(share: float) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, frame),
-        f"Three curves of the loss against the coefficient c, from -1 to 1. The loss of the "
-        f"original examples falls with c, and that of the mirrored examples rises, as its mirror "
-        f"image. If {share:.0%} of the examples are mirrored, the curve of the mixture has the "
-        f"slope {found['slope']:.2f} at c = 0.",
+        f"Three curves of the loss against the coefficient c, from −1 to 1. The dotted curve of "
+        f"the original examples falls with c, and the dashed curve of the mirrored examples is its "
+        f"mirror image, which rises. All three curves meet at c = 0. If {share:.0%} of the "
+        f"examples are mirrored, the solid curve of the mixture has the slope "
+        f"{found['slope']:.2f} at c = 0, which a red line shows.",
     )
 
 
@@ -272,6 +280,7 @@ def _tiled(alpha: Tensor, beta: Tensor) -> dict[str, Tensor]:
         "axes": turned @ axes,
         "det": (a - b).cos(),
         "lengths": torch.stack([(1 - skew).clamp(min=0).sqrt(), (1 + skew).sqrt()]),
+        "shape": (skew > 1e-9).double() + (skew > 1 - 1e-9).double(),
     }
 
 
@@ -287,6 +296,7 @@ def tiled_pair(alpha: float, beta: float) -> Drawn:
     """
     found = _tiled(alpha, beta)
     (short, long), colour = found["lengths"], COLOURS["rope"]
+    shape = pick(found["shape"], "the unit circle itself", "an ellipse", "a straight segment")
     traces = [
         through(found["image"], colour, width=3),
         through(found["axes"], PALETTE["red"], width=3, mode="lines+markers",
@@ -308,6 +318,7 @@ def tiled_pair(alpha: float, beta: float) -> Drawn:
     return Drawn(
         fig,
         f"The plane of a pair whose two channels rotate by {alpha:g} and {beta:g} degrees, with "
-        f"the unit circle and its image. Depending on its direction, a vector becomes {short:.2f} "
-        f"to {long:.2f} times as long. The determinant is {found['det']:.2f}.",
+        f"the unit circle and its image. The image of the circle is {shape}. The shortest radius "
+        f"of the image is {short:.2f}. The longest radius of the image is {long:.2f}. The "
+        f"determinant of the map is {found['det']:.2f}.",
     )

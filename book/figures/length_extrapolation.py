@@ -14,7 +14,7 @@ from torch import Tensor
 from book.cells import shown
 from book.figures.marks import axis, bars, box, dots, line, rounded
 from book.names import display
-from lab.explore import COLOURS, Drawn, Panel, computed, layout, panels
+from lab.explore import COLOURS, Drawn, Panel, computed, layout, panels, pick
 from lab.theory.extrapolation import seen_turns
 from lab.theory.spread import interval
 from results.extrapolation import EDGES, LENGTHS
@@ -36,6 +36,13 @@ TRAINED, DIM, FAST = 64, 16, 4
 WIDTH, RIDGE = 4, 1e-3  # of the preference −log(1 + Δ/4), and of the fit
 LENGTH_METHODS = {"rope": "unscaled", "pi": "interpolation", "ntk": "NTK-aware", "yarn": "YaRN"}
 """Name of a method → its name in the figure."""
+SCALED = {
+    "rope": "without scaling",
+    "pi": "with interpolation",
+    "ntk": "with NTK-aware scaling",
+    "yarn": "with YaRN",
+}
+"""Name of a method → what a sentence says of it."""
 NAMES = {
     name: shown(name, "extrapolation")
     for name in (
@@ -44,6 +51,13 @@ NAMES = {
     )
 }
 """Name of a method in the record → its display name."""
+SHORT = {
+    name: {"gla": "GLA decay", "none": "no position encoding"}.get(
+        name, label.removeprefix("RoPE, ")
+    )
+    for name, label in NAMES.items()
+}
+"""Name of a method in the record → a short name for the label of a dot, and for a sentence."""
 
 
 def bracketed(middle: float, low: float, high: float) -> str:
@@ -178,11 +192,14 @@ def beyond_training(method: str, scale: float) -> Drawn:
     low, high = found["far"]
     return Drawn(
         fig,
-        f"Above, the score against the distance on a logarithmic axis, {name}; distances of "
-        f"training, up to {TRAINED - 1}, are shaded. The score is {near:.1f} at distance {NEAR[0]} "
-        f"and {last:.1f} at {TRAINED - 1}. At larger distances it is between {low:.1f} and "
-        f"{high:.1f}, while the dotted preference keeps falling. Below, one bar per pair for the "
-        f"angles: {found['meet']:.0f} of {PAIRS} pairs meet new ones.",
+        f"The upper panel plots the score of a key {SCALED[method]} against its distance in "
+        f"tokens, on a logarithmic axis, for a text {scale:g} times as long as in training. The "
+        f"distances of training, up to {TRAINED - 1}, are shaded. The score is {near:.1f} at "
+        f"distance {NEAR[0]} and {last:.1f} at distance {TRAINED - 1}. At the larger distances of "
+        f"this text the score is between {low:.1f} and {high:.1f}, whereas the dotted preference "
+        f"continues to fall. The lower panel has one bar per pair, for the shares of the circle "
+        f"that are seen in training and new at test. In this state {found['meet']:.0f} of {PAIRS} "
+        f"pairs meet new angles.",
     )
 
 
@@ -201,7 +218,13 @@ def _stale(scale: Tensor, power: list[float]) -> dict[str, Tensor]:
     places = torch.tensor(KEYS, dtype=torch.float64)[:, None]
     kept = (slowed * APART + (slowed - theta) * places).cos().sum(-1)
     anew = (slowed * APART).cos().sum(-1)
-    return {"anew": anew.expand(2), "kept": kept, "ends": torch.stack([kept.amin(), kept.amax()])}
+    ends = torch.stack([kept.amin(), kept.amax()])
+    return {
+        "anew": anew.expand(2),
+        "kept": kept,
+        "ends": ends,
+        "differs": ((ends - anew).abs().amax() > 0.005).double(),
+    }
 
 
 def stale_cache(scale: float) -> Drawn:
@@ -215,6 +238,11 @@ def stale_cache(scale: float) -> Drawn:
     """
     found = _stale(scale, _slowing("ntk")[1])
     anew, (low, high) = found["anew"], found["ends"]
+    where = pick(
+        found["differs"],
+        "With a key from the cache the score is the same everywhere, because s = 1 is no scaling",
+        "With a key from the cache the score changes with the position of the key",
+    )
     axes = layout(
         height=350,
         margin={"l": 54, "r": 14, "t": 44, "b": 96},
@@ -228,9 +256,11 @@ def stale_cache(scale: float) -> Drawn:
     ]
     return Drawn(
         go.Figure(curves, axes),
-        f"Score of a query and a key {APART} tokens before it, against the position of the key; "
-        f"the query is rotated for s = {scale:g}. If the key is rotated again, the score is a flat "
-        f"line at {anew[0]:.1f}. With a key from the cache the score varies between {low:.1f} and "
+        f"Score of a query and a key that is {APART} tokens before the query, against the "
+        f"position of the key, from 0 to {KEYS[-1]}. The query is rotated with the scale "
+        f"s = {scale:g}. If the key is rotated again with this scale, the score is "
+        f"{anew[0]:.1f} at every position, a horizontal dashed line. {where}. The lowest "
+        f"point of the solid curve is at {low:.1f}. The highest point of this curve is at "
         f"{high:.1f}.",
     )
 
@@ -253,6 +283,7 @@ def _windows(tokens: Tensor, r1: Tensor, inverse: Tensor) -> dict[str, Tensor]:
     return {
         "curves": sums.index_select(-1, torch.tensor(READ) - 1),
         "here": here,
+        "wider": (here[1] > here[0]).double(),
         "beyond": 1 - near / here,
     }
 
@@ -281,13 +312,14 @@ def heard_window(tokens: int, r1: float, inverse: float) -> Drawn:
             dots([tokens], [found["here"][i]], COLOURS[name], hover=hover),
         ]
         said.append(f"{label} {found['beyond'][i]:.0%}")
+    wide = pick(found["wider"], "KERPLE’s curve is higher", "ALiBi’s curve is higher")
     told = ", ".join(said)
     ticks = [1, 8, 64, 512, 4096]
     axes = layout(
         height=380,
         margin={"l": 54, "r": 14, "t": 44, "b": 84},
         title_text=f"weight beyond {TRAINED}: {told}",
-        xaxis=axis("tokens n of the text", 0, math.log10(LONGEST), type="log",
+        xaxis=axis("number of tokens n", 0, math.log10(LONGEST), type="log",
                    tickvals=[*ticks, LONGEST], ticktext=[f"{n:,}" for n in (*ticks, LONGEST)]),
         yaxis=axis("effective window (tokens)", 0, 4.2, type="log", tickvals=ticks),
         shapes=[{**box(1, TRAINED, 0, 1, width=0), "yref": "y domain", "opacity": 0.15,
@@ -295,11 +327,13 @@ def heard_window(tokens: int, r1: float, inverse: float) -> Drawn:
     )  # fmt: skip
     return Drawn(
         go.Figure(traces, axes),
-        f"Two curves of the effective window of a head against the tokens of the text, on "
-        f"logarithmic axes; training lengths, up to {TRAINED}, are shaded. KERPLE's logarithm "
-        f"has r₁ = {r1:g}, and its window for {tokens:,.0f} tokens is {found['here'][0]:.1f}. "
-        f"ALiBi has the slope 1/{inverse:g}, and its window is {found['here'][1]:.1f}. The "
-        f"shares of the weight beyond {TRAINED} tokens are: {told}.",
+        f"Two curves of the effective window of a head in tokens, against the number of tokens of "
+        f"the text, on logarithmic axes. The lengths of training, up to {TRAINED}, are shaded. In "
+        f"a text of {tokens:,.0f} tokens, KERPLE's logarithm with r₁ = {r1:g} has a window of "
+        f"{found['here'][0]:.1f} tokens. ALiBi with the slope 1/{inverse:g} has a window of "
+        f"{found['here'][1]:.1f} tokens. {wide} at this length. KERPLE gives "
+        f"{found['beyond'][0]:.0%} of the weight to tokens beyond the nearest {TRAINED}, and "
+        f"ALiBi gives {found['beyond'][1]:.0%}.",
     )
 
 
@@ -310,6 +344,13 @@ Seeds = Mapping[str, tuple[str, Sequence[Sequence[float]]]]
 def _hundredths(number: float) -> str:
     """Return a number with two digits, and no sign before a zero."""
     return f"{round(number, 2) + 0.0:.2f}"
+
+
+def _others(number: int) -> str:
+    """Return how many other methods have something, as the begin of a sentence."""
+    if number < 2:
+        return ("no other method has", "one other method has")[number]
+    return f"{number} other methods have"
 
 
 def _among(
@@ -344,7 +385,12 @@ def read_on(method: str, *, recorded: Seeds) -> Drawn:
     Returns:
         A figure with a curve for each method, and one of them in colour with its interval.
     """
-    values = torch.tensor(recorded[method][1], dtype=torch.float64).mean(0).tolist()
+    means = {
+        name: torch.tensor(rows, dtype=torch.float64).mean(0).tolist()
+        for name, (_, rows) in recorded.items()
+    }
+    values = means[method]
+    fewer = sum(row[-1] < values[-1] for row in means.values())
     axes = layout(
         height=380,
         title_text=f"{NAMES[method]}:<br>{values[0]:.2f} at 64, {values[-1]:.2f} at 1,024",
@@ -354,9 +400,11 @@ def read_on(method: str, *, recorded: Seeds) -> Drawn:
     )  # fmt: skip
     return Drawn(
         go.Figure(_among(method, recorded, LENGTHS), axes),
-        f"Bits per byte of the same text against the bytes read, one curve for each of "
-        f"{len(recorded)} methods. In colour, with its 95% interval, is {NAMES[method]}. It needs "
-        f"{values[0]:.2f} bits per byte if 64 bytes are read, and {values[-1]:.2f} if 1,024 are.",
+        f"{len(recorded)} curves, one per method, of the bits per byte of the same text against "
+        f"the number of bytes that are read. The curve of “{NAMES[method]}” is in colour, with its "
+        f"95% interval. This method needs {values[0]:.2f} bits per byte if 64 bytes are read, and "
+        f"{values[-1]:.2f} bits per byte if 1,024 bytes are read. At 1,024 bytes, "
+        f"{_others(fewer)} a lower mean.",
     )
 
 
@@ -391,7 +439,7 @@ def above_window(method: str, *, recorded: Seeds) -> Drawn:
         title_text=f"{NAMES[method]}:<br>{first} to position 64, {last} from 512 on",
         xaxis=axis("position in the text", math.log10(6), math.log10(1130), type="log",
                    tickvals=[8, *LENGTHS[::2]], ticktext=["8", "64", "256", "1,024"]),
-        yaxis=axis("bits per byte above the window", _bent(-0.12), _bent(4),
+        yaxis=axis("bits per byte minus sliding window", _bent(-0.12), _bent(4),
                    tickvals=rounded([_bent(t) for t in ticks]),
                    ticktext=[f"{t:g}".replace("-", "−") for t in ticks]),
         shapes=[{**box(4, TRAINED, 0, 1, width=0), "yref": "y domain", "opacity": 0.15,
@@ -399,10 +447,11 @@ def above_window(method: str, *, recorded: Seeds) -> Drawn:
     )  # fmt: skip
     return Drawn(
         go.Figure(_among(method, recorded, places, _bent), axes),
-        f"Bits per byte minus those with a sliding window, against the position in a text of 1,024 "
-        f"bytes, one curve for each of {len(recorded)} methods; training positions are shaded. "
-        f"In colour, with its 95% interval, is {NAMES[method]}. On average it is at {first} up to "
-        f"position 64 and at {last} from position 512 on.",
+        f"{len(recorded)} curves, one per method, of a difference against the position in a text "
+        f"of 1,024 bytes: bits per byte minus the bits per byte with a sliding window of 64 bytes. "
+        f"The positions of training are shaded. The curve of “{NAMES[method]}” is in colour, with "
+        f"its 95% interval. The mean difference of this method is {first} up to position 64, and "
+        f"{last} from position 512 on.",
     )
 
 
@@ -426,7 +475,7 @@ def lost_and_found(
         [COLOURS[name] for name in found],
         size=10,
         hover="%{text}: %{x:.2f} bits per byte lost, %{y:.2f} found",
-        text=[NAMES[name].removeprefix("RoPE, ").partition(" (")[0] for name in found],
+        text=[SHORT[name] for name in found],
         textposition=["middle left" if x > 1.4 else "middle right" for x in lost],
     )
     axes = layout(
@@ -435,12 +484,19 @@ def lost_and_found(
         xaxis=axis("bits per byte lost on text", -0.15, 3, dtick=1),
         yaxis=axis("share of needles found", 0.3, 1.05, dtick=0.2),
     )
-    best, worst = (end(found, key=lambda name: found[name][1]) for end in (max, min))
+    worst = min(found, key=lambda name: found[name][1])
     most = max(found, key=lambda name: found[name][0])
+    many = sum(share >= 0.95 for _, share in found.values())
+    shares = " ".join(
+        f"{name} loses {_hundredths(found[key][0])} bits per byte on text and finds "
+        f"{found[key][1]:.2f} of the needles."
+        for key, name in (("pi", "Position interpolation"), ("alibi", "ALiBi"))
+    )
     return Drawn(
         go.Figure(marks, axes),
-        f"One dot for each of {len(found)} methods at {tokens} tokens: the share of needles found, "
-        f"against the bits per byte lost on text since 64 bytes. {NAMES[best]} finds most needles, "
-        f"{found[best][1]:.2f}, and {NAMES[worst]} fewest, {found[worst][1]:.2f}. {NAMES[most]} "
-        f"loses most on text, {found[most][0]:.2f} bits per byte.",
+        f"{len(found)} dots, one per method, of the share of needles found among {tokens} tokens "
+        f"against the bits per byte lost on text, relative to reading 64 bytes. {many} of the "
+        f"methods find at least 0.95 of the needles. {NAMES[worst]} finds the smallest share, "
+        f"{found[worst][1]:.2f}. {NAMES[most]} loses most on text, {found[most][0]:.2f} bits per "
+        f"byte. {shares}",
     )

@@ -159,22 +159,32 @@ def recorded_times(
             y=milliseconds("ms per head", *decades),
             shapes=[marks.upright(tokens, width=1.5, dash="dot")],
         ),
-        Panel([bars], x=milliseconds(f"ms, n = {tokens:,}, × {first}’s", *decades)),
+        Panel([bars], x=milliseconds(f"ms at n = {tokens:,}, and × {first}", *decades)),
         heights=(0.52, 0.32),
         height=600,
         margin={"l": 84, "r": 14, "t": 14, "b": 92},
         bargap=0.3,
     )
     least, most = (end(here, key=here.__getitem__) for end in (min, max))
+    faster = sum(ms < base for ms in here.values())
     return Drawn(
         fig,
-        f"Above, recorded milliseconds per head against the number of tokens, {mask}, on "
-        f"logarithmic axes, one curve for each of {len(lines)} methods. The curve of softmax rises "
-        f"most steeply. Below, bars for the times at {tokens:,} tokens. The shortest is {least} "
-        f"with {_short(here[least])}, and the longest is {most} with {_short(here[most])}.",
+        f"The upper panel has {len(lines)} curves, one per method, of the recorded milliseconds "
+        f"per head {SETTINGS.get(mask, mask)} against the number of tokens, on logarithmic axes. "
+        f"The curve of {first} rises most steeply. The lower panel has one bar per method for the "
+        f"time at {tokens:,} tokens. There {first} takes {_short(base)}, and the number of faster "
+        f"methods is {faster} of {len(here) - 1}. The shortest time, {_short(here[least])}, is "
+        f"that of {least}. The longest time, {_short(here[most])}, is that of {most}.",
     )
 
 
+SETTINGS = {
+    "not causal": "without a mask",
+    "causal": "under a causal mask",
+    "forward": "in a forward pass",
+    "training": "in a forward and backward pass",
+}
+"""Name of a control's value → what a sentence says of it."""
 RUNS = dict(zip(("forward", "with gradients"), MODES, strict=True))
 
 
@@ -217,13 +227,13 @@ def peer_times(run: str, threads: str, *, recorded: Mapping[str, Sequence[Compar
                 opacity=0.8,
             )
         )
-    told = f"the peer is faster in {len(traces[1].x)} of {len(shown)}"
+    told = f"the peer is faster in {len(traces[1].x)} of {len(shown)} ratios"
     ticks = [0.03, 0.1, 0.3, 1, 3]
     axes = layout(
         height=660,
         title_text=told,
         xaxis=marks.axis(
-            "our time ÷ the peer’s", math.log10(0.012), math.log10(4), type="log",
+            "time of stringlib ÷ time of the peer", math.log10(0.012), math.log10(4), type="log",
             tickvals=ticks, ticktext=[f"{x:g}" for x in ticks],
         ),
         yaxis=marks.axis(
@@ -235,11 +245,16 @@ def peer_times(run: str, threads: str, *, recorded: Mapping[str, Sequence[Compar
         margin={"l": 150, "r": 12, "t": 40, "b": 84},
     )  # fmt: skip
     ratios = {ratio[1]: pair for pair, _, ratio in shown}
+    low, high = min(ratios), max(ratios)
+    where = {"forward": "in a forward pass", "with gradients": "in a forward and backward pass"}
     return Drawn(
         go.Figure(traces, axes),
-        f"Our time divided by a peer’s on a logarithmic axis, {run}, threads: {threads}. Each row "
-        f"is a pair, and each dot is a shape; {told}. The smallest ratio is {min(ratios):.2f} "
-        f"({ratios[min(ratios)]}), and the largest is {max(ratios):.2f} ({ratios[max(ratios)]}).",
+        f"Time of stringlib divided by the time of another library, the peer, on a logarithmic "
+        f"axis, {where[str(run)]} with {'one thread' if str(threads) == '1' else 'two threads'}. "
+        f"There are {len(order)} rows, one per pair of implementations, and each dot is one shape "
+        f"of the inputs. For {len(traces[1].x)} of the {len(shown)} dots the ratio is above 1, so "
+        f"the peer is faster. The smallest ratio, {low:.2f}, is in the row “{ratios[low]}”. The "
+        f"largest ratio, {high:.2f}, is in the row “{ratios[high]}”.",
     )
 
 
@@ -354,23 +369,25 @@ def attention_times(tokens: int, channels: int, features: int) -> Drawn:
             y=milliseconds("ms per head"),
             shapes=[marks.upright(tokens, width=1.5, dash="dot")],
         ),
-        Panel([bars], x=milliseconds("least ms per head, and what sets it")),
+        Panel([bars], x=milliseconds("least ms per head, and what limits it")),
         heights=(0.55, 0.29),
         height=690,
         margin={"l": 114, "r": 14, "t": 30, "b": 132},
         bargap=0.3,
     )
     said = " ".join(
-        f"{label} needs {ms}, limited by {limit}."
+        f"{label} needs at least {ms}, limited by {limit}."
         for label, ms, limit in zip(labels[:3], told, limits, strict=False)
     )
-    dotted = pick(found["theirs"], "", " Dots are the recorded medians.")
+    dotted = pick(found["theirs"], "", " The dots are the recorded medians.")
     return Drawn(
         fig,
-        f"Above, curves of the least time of one head against the number of tokens, with "
-        f"{channels:g} channels and {features:g} features. Softmax and Toeplitz by rows grow with "
-        f"the square of the length, the others about in proportion to it.{dotted} Below, one bar "
-        f"per method at {tokens:,.0f} tokens. {said}",
+        f"The upper panel has {len(METHODS)} curves, one per method, of the least time of one head "
+        f"against the number of tokens, on logarithmic axes, with {channels:g} channels and "
+        f"{features:g} features. The curves of softmax and of Toeplitz sums by rows grow with the "
+        f"square of the length, and the other curves grow about in proportion to the length."
+        f"{dotted} The lower panel has one bar per method for the least time at {tokens:,.0f} "
+        f"tokens. {said}",
     )
 
 
