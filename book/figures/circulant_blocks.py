@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
-from book.figures.marks import at_one_place, axis, bars, box, dots, line, rounded, segments
+from book.figures.marks import at_one_place, axis, bars, box, dots, line, listed, rounded, segments
 from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels
 from stringlib.algebra import circulant_frequencies
 
@@ -41,7 +41,8 @@ def _modes(r: Tensor, c1: Tensor, c2: Tensor, c3: Tensor) -> dict[str, Tensor]:
     n = torch.arange(len(z), dtype=torch.float64)
     turn = 2 * math.pi * n[:, None] * n / len(z)
     real, imag = turn.cos() @ z, -turn.sin() @ z  # the Fourier transform
-    angle = -2 * r * (turn.sin()[:, 1:4] @ torch.stack([c1, c2, c3]))  # r μ_j is i times this
+    # r μ_j is i times this; not −0
+    angle = 0.0 - 2 * r * (turn.sin()[:, 1:4] @ torch.stack([c1, c2, c3]))
 
     def turned(by: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         return by.cos() * x - by.sin() * y, by.sin() * x + by.cos() * y
@@ -104,18 +105,18 @@ def turned_modes(r: float, c1: float, c2: float, c3: float) -> Drawn:
         y=plane,
         square=True,
     )
-    told = ", ".join(f"{angle:.2f}" for angle in found["angles"])
+    angles = [f"{angle:.2f}" for angle in found["angles"]]
     fig = panels(
         [vector, modes], height=370, across=0.1, margin={"l": 34, "r": 8, "t": 66, "b": 78}
     )
-    fig.update_layout(title_text=f"modes 1, 2, 3 rotated by {told} radians")
+    fig.update_layout(title_text=f"modes 1, 2, 3 rotated by {', '.join(angles)} radians")
     return Drawn(
         fig,
-        f"Left, a vector of eight channels (diamonds) and exp({r:g} L) times this vector (bars), "
-        f"for c₁ = {c1:g}, c₂ = {c2:g} and c₃ = {c3:g}. Right, the eight Fourier modes of both "
-        f"vectors in the complex plane. The modes 1, 2 and 3 are rotated around 0 by {told} "
-        "radians. Their conjugates are rotated in the opposite direction, and the modes 0 and 4 "
-        "do not move.",
+        f"On the left, diamonds show a vector of eight channels, and bars show exp({r:g} L) times "
+        f"this vector, for c₁ = {c1:g}, c₂ = {c2:g} and c₃ = {c3:g}. On the right, the eight "
+        "Fourier modes of both vectors are drawn in the complex plane. The rotation moves the "
+        f"modes 1, 2 and 3 on circles around 0, by {listed(angles)} radians. The conjugate modes "
+        "7, 6 and 5 move in the opposite direction, and the modes 0 and 4 do not move.",
     )
 
 
@@ -168,6 +169,14 @@ def still_channels(block: str, position: float) -> Drawn:
         for x in range(0, SIDE, wide)
         for y in range(0, SIDE, high)
     ]
+    told = (
+        f"At the position {position:g} the channels of {pairs} pairs are drawn as hands, and the "
+        f"two hands of a pair are rotated by the same angle. The other {len(stays)} channels are "
+        "grey squares, which never rotate"
+        if pairs
+        else f"There is no pair, so at the position {position:g}, as at every other position, all "
+        f"{len(stays)} channels are grey squares, which never rotate"
+    )
     unseen: dict[str, Any] = {"visible": False, "constrain": "domain"}
     axes = layout(
         height=400,
@@ -179,10 +188,8 @@ def still_channels(block: str, position: float) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, axes),
-        "The 64 channels of the Fourier basis in eight rows of eight, with a frame around each "
-        f"block of {size}. At the position {position:g} the two hands of each of {pairs} pairs "
-        f"are rotated, each pair at its own frequency. The other {len(stays)} channels are grey "
-        "squares, which never rotate.",
+        "The 64 channels of the Fourier basis are drawn in eight rows of eight, with a frame "
+        f"around each block of {size}. {told}.",
     )
 
 
@@ -229,12 +236,12 @@ def held_back(noise: float, decay: float, penalty: float) -> Drawn:
     )
     return Drawn(
         panels(panel, height=360, margin={"l": 54, "r": 14, "t": 52, "b": 84}),
-        "Size of a coefficient that only noise moves, against the standard deviation of the "
-        f"noise, at the learning rate 0.01. With the weight decay {decay:g} the curve is a "
-        f"horizontal line. With the penalty {penalty:g} it rises like a square root. At σ = "
-        f"{noise:g} the size is {decayed:.2f} with weight decay and {penalised:.2f} with the "
-        f"penalty. It takes about {steps[0]:,.0f} steps with weight decay and about "
-        f"{steps[1]:,.0f} steps with the penalty to reach this size.",
+        "Two curves show the size of a coefficient that only noise moves, against the standard "
+        f"deviation σ of the noise, at the learning rate 0.01. With the weight decay {decay:g} the "
+        f"curve is a horizontal line. With the penalty {penalty:g} the curve rises like a square "
+        f"root. At σ = {noise:g} the size is {decayed:.2f} with weight decay and {penalised:.2f} "
+        f"with the penalty. These sizes are reached after about {steps[0]:,.0f} steps with weight "
+        f"decay and about {steps[1]:,.0f} steps with the penalty.",
     )
 
 
@@ -288,10 +295,10 @@ def angle_digits(power: float) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, axes),
-        "A score, divided by |q||k|, against the distance from query to key, with the query at "
-        f"position {first:,.0f}. A line shows the score with angles in float64; it is the same at "
-        "every position. Dots show the score with angles in float32. They differ from the line by "
-        f"at most {error:.6f}.",
+        "A line and dots show a score, divided by |q||k|, against the distance from query to key. "
+        f"The query is at position {first:,.0f}. The line is the score with angles in float64, "
+        "which is the same at every position of the query. The dots are the score with angles in "
+        f"float32, and they differ from the line by at most {error:.6f}.",
     )
 
 
@@ -348,9 +355,9 @@ def seeds_by_block(
     (worst_mean, worst), (best_mean, best) = ranked[0], ranked[-1]
     return Drawn(
         go.Figure(traces, axes),
-        f"Accuracy of {count} seeds for each block size and for ω learned directly, with means "
-        f"and 95% intervals. The highest mean is {best_mean:.2f} ({best}), and the lowest is "
-        f"{worst_mean:.2f} ({worst}). Lines join the seeds of {_size(one)} and of {_size(other)}. "
-        f"From the first to the second the mean changes by {gain:+.2f}, and {better} of {count} "
-        f"seeds become better (p = {p:.3f}).",
+        f"Dots show the accuracy of {count} seeds for each block size and for ω learned directly, "
+        f"with means and 95% intervals. The highest mean is {best_mean:.2f} ({best}), and the "
+        f"lowest is {worst_mean:.2f} ({worst}). Lines join the two accuracies of each seed. From "
+        f"{_size(one)} to {_size(other)} the mean changes by {gain:+.2f}, and {better} of "
+        f"{count} seeds become better (p = {p:.3f}).",
     )

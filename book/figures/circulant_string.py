@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from book.figures.marks import axis, bars, circle, dots, line, listed, rounded
-from lab.explore import PALETTE, Drawn, Panel, computed, layout, panels
+from lab.explore import PALETTE, Drawn, Panel, computed, layout, panels, pick
 from stringlib.algebra import circulant_frequencies, fourier_basis
 
 __all__ = ["WAVES", "circulant_spectrum", "first_steps", "moved_wave"]
@@ -135,11 +135,12 @@ def circulant_spectrum(r: float, **coefficients: float) -> Drawn:
     pairs = listed([f"{found['speeds'][k]:.2f}" for k in range(1, (d + 1) // 2)])
     return Drawn(
         fig,
-        f"Four panels for the circulant matrix C with the first column {first}. The first panel "
-        "shows the first columns of C and of L = C − Cᵀ. The second panel shows the eigenvalues "
-        "of C in the complex plane. The third panel shows the eigenvalues of L, which are on the "
-        f"imaginary axis, at 0 and at plus and minus {pairs}. The fourth panel shows the "
-        f"eigenvalues of exp({r:g} L), which are on the unit circle.",
+        f"Four panels describe the circulant matrix C with the first column {first}. The first "
+        "panel shows the first columns of C and of L = C − Cᵀ. The second panel shows the "
+        "eigenvalues of C in the complex plane. The third panel shows the eigenvalues of L on the "
+        f"imaginary axis: their conjugate pairs are at plus and minus {pairs}, and all other "
+        f"eigenvalues are at 0. The fourth panel shows the eigenvalues of exp({r:g} L), which are "
+        "on the unit circle.",
     )
 
 
@@ -173,6 +174,12 @@ def moved_wave(position: float, vector: str) -> Drawn:
     j = WAVES[str(vector)]
     found = _moved(position, j)
     angle, channels = found["angle"], list(range(DIM))
+    moves = (
+        f"The vector is rotated by {angle:.2f} radians, which shifts its wave along the channels "
+        "and keeps the height and the length of the wave"
+        if 0 < j < DIM // 2
+        else f"The {vector} vector does not depend on the position, so bars and diamonds agree"
+    )
     drawn = [
         bars(channels, found["now"], PALETTE["blue"], "at position r",
              hover="channel %{x}: %{y:.2f}"),
@@ -187,11 +194,8 @@ def moved_wave(position: float, vector: str) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"Entries of a vector of the Fourier basis ({vector}) in sixteen channels. Bars show the "
-        f"vector at position {position:g}, and diamonds show the vector at position 0. The plane "
-        f"of the vector is rotated by {angle:.2f} radians. The rotation shifts a wave along the "
-        "channels without a change of its height or length. The constant vector and the "
-        "alternating vector do not move.",
+        f"Bars show the entries of a vector of the Fourier basis ({vector}) in {DIM} channels, at "
+        f"the position {position:g}. Diamonds show the same vector at position 0. {moves}.",
     )
 
 
@@ -210,7 +214,8 @@ def _steps(direction: Tensor) -> dict[str, Tensor]:
 
     steps = torch.stack([gradient, adam(gradient), M @ adam(M.mT @ gradient)])
     steps = steps / (steps**2).sum(-1, keepdim=True).sqrt()
-    return {"ends": steps[:, :2], "cosines": steps @ gradient}
+    both = (direction > 0) & (direction < 90)  # frequencies have a gradient
+    return {"ends": steps[:, :2], "cosines": steps @ gradient, "both": both.double()}
 
 
 def first_steps(direction: float) -> Drawn:
@@ -234,6 +239,8 @@ def first_steps(direction: float) -> Drawn:
         for (name, colour), (x, y) in zip(looks.items(), found["ends"], strict=True)
     ]  # fmt: skip
     _, omega, through_c = found["cosines"]
+    along = pick(found["both"], "the axis of this frequency", "the diagonal")
+    which = pick(found["both"], "Only one frequency has", "Both frequencies have")
     reach = axis(low=-1.15, high=1.15, dtick=0.5, constrain="domain")
     axes = layout(
         height=400,
@@ -244,9 +251,9 @@ def first_steps(direction: float) -> Drawn:
     )
     return Drawn(
         go.Figure(arrows, axes),
-        "Three arrows from the origin in the plane of two frequencies. The arrow of steepest "
-        f"descent points at {direction:g} degrees. Adam on the frequencies steps along a "
-        "diagonal, or along an axis if one of the two frequencies has no gradient. The cosine "
-        f"between its step and steepest descent is {omega:.2f}. For Adam on c this cosine is "
-        f"{through_c:.2f}.",
+        "Three arrows from the origin show the first steps of three methods in the plane of two "
+        f"frequencies. The arrow of steepest descent points at {direction:g} degrees. {which} a "
+        f"gradient, so the arrow of Adam on the frequencies lies on {along}. The cosine of the "
+        f"angle to steepest descent is {omega:.2f} for the step of Adam on the frequencies and "
+        f"{through_c:.2f} for the step of Adam on c.",
     )

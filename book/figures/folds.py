@@ -100,7 +100,7 @@ PLACES: dict[str, tuple[str, Callable[[Tensor], Tensor]]] = {
     "ReLU, then rotate": ("before", torch.relu),
     "rotate, then ReLU": ("after", torch.relu),
 }
-"""What stands between → whether before the encoder or after it, and the map."""
+"""Name of an operation → whether it is applied before or after the encoder, and its function."""
 
 SPELLED = {
     "nothing": "Nothing comes before or after the encoder",

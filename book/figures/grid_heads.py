@@ -11,7 +11,7 @@ from torch import Tensor
 
 from book.figures.marks import CELLS, axis, dots, downwards, heat, line, listed, rounded, segments
 from book.names import display, wrapped
-from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, panels
+from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, panels, pick
 from lab.explore.style import SEQUENTIAL
 from stringlib.positions import geometric_frequencies
 
@@ -53,6 +53,8 @@ def _mean(spread: Tensor) -> dict[str, Tensor]:
         "map": score(steps[:, None], steps),
         "lines": torch.stack(lines),
         "ends": torch.stack([ring.amin(-1), ring.amax(-1)]),
+        "uneven": ((ring.amax(-1) - ring.amin(-1)) > 0.05).double(),
+        "shape": (spread > 1).double() + (spread > 75).double(),
     }
 
 
@@ -69,6 +71,13 @@ def mean_of_heads(spread: float) -> Drawn:
     """
     found = _mean(spread)
     low, high = found["ends"]
+    shape = pick(
+        found["shape"],
+        "a plus along the row and the column of the query",
+        "a hill that is higher in some directions than in others",
+        "a round hill around the query",
+    )
+    around = pick(found["uneven"], "is almost the same in each", "depends on the")
     far = torch.tensor(DISTANCES, dtype=torch.float64)
     law = torch.special.bessel_j0(far[:, None] * geometric_frequencies(WAVES, 10.0)).mean(-1)
     colour, hover = COLOURS["mixed"], "distance %{x}: %{y:.2f}"
@@ -98,12 +107,12 @@ def mean_of_heads(spread: float) -> Drawn:
     )
     return Drawn(
         fig,
-        f"Above, a heat map of the mean score over {HEADS} heads by the offset, for directions "
-        f"that are spread evenly over {spread:g} degrees. It shows a hill around the query. With "
-        "a spread of 0 the hill has arms along the row and the column, and with a spread of 90 it "
-        f"is round. In all directions at a distance of {RING} patches the mean score is between "
-        f"{low:.2f} and {high:.2f}. Below, three curves against the distance: the mean score along "
-        "a row, the mean score along a diagonal, and the mean of Bessel functions.",
+        f"Above, a heat map shows the mean score of {HEADS} heads for every offset from the query. "
+        f"The directions of the heads are spread evenly over {spread:g} degrees. The high scores "
+        f"form {shape}. At a distance of {RING} patches the mean score {around} "
+        f"direction, and its highest value is {high:.2f}. Below, three curves "
+        "start at 1 and fall with the distance from the query: the mean score along a row, the "
+        "mean score along a diagonal, and the mean of Bessel functions.",
     )
 
 
@@ -152,11 +161,12 @@ def separable_weights(rows: float, columns: float) -> Drawn:
     )  # fmt: skip
     return Drawn(
         fig,
-        "Attention weights of the patches around a query. Each weight is the share of its row "
-        f"times the share of its column. The row above has the share {rows:g}, and the column on "
-        f"the left has the share {columns:g}. The neighbour at (−1, −1) gets the weight "
-        f"{first:.2f}, and the neighbour at (1, 1) gets {second:.2f}. Together they get "
-        f"{right:.2f}, and the other diagonal gets {wrong:.2f}.",
+        "A heat map shows the attention weights of the nine patches around a query. Each weight is "
+        f"the share of its row times the share of its column. The row above has the share {rows:g},"
+        f" and the column on the left has the share {columns:g}. The neighbour at (−1, −1) gets "
+        f"the weight {first:.2f}, and the neighbour at (1, 1) gets {second:.2f}. These two "
+        f"neighbours together get the weight {right:.2f}, and the two on the other diagonal get "
+        f"{wrong:.2f}.",
     )
 
 
@@ -216,7 +226,7 @@ def crossed_waves(turn: float, sharpness: float) -> Drawn:
         A figure of the weights around the query, and of the two directions.
     """
     found = _crossed(turn, sharpness)
-    (first, second), (right, wrong) = found["asked"], found["sums"]
+    right, wrong = found["sums"]
     texts = [["" for _ in range(2 * NEAR + 1)] for _ in range(2 * NEAR + 1)]
     for at, pair in ((1, found["asked"]), (-1, found["other"])):
         for sign, weight in zip((-1, 1), pair, strict=True):
@@ -230,11 +240,12 @@ def crossed_waves(turn: float, sharpness: float) -> Drawn:
     )
     return Drawn(
         fig,
-        f"Attention weights of {2 * NEAR + 1} by {2 * NEAR + 1} cells around a query. The waves "
-        f"of the head run in two perpendicular directions, rotated by {turn:g} degrees, and have "
-        f"crests at (−1, −1) and (1, 1); the scores are multiplied by {sharpness:g}. The cell at "
-        f"(−1, −1) gets the weight {first:.2f}, and the cell at (1, 1) gets {second:.2f}. "
-        f"Together they get {right:.2f}, and the other diagonal gets {wrong:.2f}.",
+        f"A heat map shows the attention weights of {2 * NEAR + 1} by {2 * NEAR + 1} cells around "
+        "a query. The waves of the head run in two perpendicular directions, which are rotated by "
+        f"{turn:g} degrees against the axes, and have crests at (−1, −1) and (1, 1). The scores "
+        f"are multiplied by {sharpness:g} before softmax. The cells at (−1, −1) and (1, 1) get the "
+        f"same weight, together {right:.2f}. The cells at (−1, 1) and (1, −1), on the other "
+        f"diagonal, together get the weight {wrong:.2f}.",
     )
 
 
@@ -286,12 +297,12 @@ def symbols_asked(upper: str, lower: str, score: float) -> Drawn:
     right = int(upper) + int(lower)
     return Drawn(
         fig,
-        f"Symbols and attention weights of {2 * NEAR + 1} by {2 * NEAR + 1} cells around a query. "
-        f"The head gives the score {score:g} to a 1 at (−1, −1) and to a 0 at (1, 1), and the "
-        f"score 0 to every other key. The upper neighbour holds a {upper} and gets the weight "
-        f"{above:.2f}. The lower neighbour holds a {lower} and gets the weight {below:.2f}. The "
-        f"weighted share of ones is {read:.0%}, and the number of ones in the two neighbours is "
-        f"{right}.",
+        f"A heat map shows the symbols and the attention weights of {2 * NEAR + 1} by "
+        f"{2 * NEAR + 1} cells around a query. The head gives the score {score:g} to a 1 at "
+        "(−1, −1) and to a 0 at (1, 1), and the score 0 to every other key. The upper "
+        f"neighbour holds a {upper} and gets the weight {above:.2f}. The lower neighbour holds a "
+        f"{lower} and gets the weight {below:.2f}. The weighted share of ones is {read:.0%}, and "
+        f"the number of ones in the two neighbours is {right}.",
     )
 
 
@@ -301,6 +312,7 @@ def _called(name: str) -> str:
     return display(one) + (", two heads" if one != name else "")
 
 
+TASKS = {"one": "task one", "two": "task two", "two-content": "task two with content"}
 SIZES = {"as trained": "of the training size", "12 × 12": "of 12 × 12 patches"}
 
 
@@ -363,11 +375,13 @@ def neighbour_accuracies(
     )
     if levels:
         low = [called[name] for name, p in levels.items() if p < 0.05]  # not corrected
-        told += f" The uncorrected p is below 0.05 for {listed(low) if low else 'none of them'}."
+        told += (
+            f" In the comparison with {display('axial')}, the uncorrected p is below 0.05 for "
+            f"{listed(low) if low else 'no encoder'}."
+        )
     return Drawn(
         fig,
-        f"Accuracy of {len(found)} encoders in task {task}, on grids {SIZES[grids]}. Each encoder "
-        f"has a dot for each of {count} seeds; its mean and p against {display('axial')} are "
-        f"printed on the right. {told} The dotted line is the accuracy of the most frequent "
-        f"answer, {guess:.2f}.",
+        f"Dots show the accuracy of {len(found)} encoders in {TASKS[task]}, on grids "
+        f"{SIZES[grids]}. Each encoder has {count} dots, one for each seed. {told} A dotted line "
+        f"marks {guess:.2f}, the accuracy of always giving the most frequent answer.",
     )

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from book.figures.marks import at_one_place, axis, bars, dots, line, rounded, segments
 from book.names import display
-from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels
+from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels, pick
 from stringlib.algebra import skew
 
 __all__ = ["area_error", "far_out", "numbers_of_an_encoder", "shifted_accuracy"]
@@ -72,10 +72,11 @@ def numbers_of_an_encoder(coordinates: str, channels: int) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"Number of independent parameters of four encoders with {known}, on a logarithmic axis, "
-        f"against the number of channels. At {channels:g} channels the free generators of LieRE "
-        f"have {most:,.0f} parameters, and a full STRING has {whole:,.0f}. The frequencies of a "
-        f"STRING alone have {table:,.0f}, and Circulant-STRING has {circulant:,.0f}.",
+        f"Four rising curves show the number of independent parameters of encoders with {known}, "
+        f"on a logarithmic axis, against the number of channels. At {channels:g} channels this "
+        f"number is {most:,.0f} for the free generators of LieRE and {whole:,.0f} for a full "
+        f"STRING. It is {table:,.0f} for the frequencies of a STRING alone and {circulant:,.0f} "
+        "for Circulant-STRING.",
     )
 
 
@@ -151,9 +152,9 @@ def area_error(query: float, first: float, second: float) -> Drawn:
             [triangle, sizes], height=370, across=0.12, margin={"l": 30, "r": 8, "t": 34, "b": 48}
         ),
         f"On the left, a triangle with corners at the origin, a query at ({query:g}, 0) and a key "
-        f"at ({first:g}, {second:g}). Its area is {area:.2f}. On the right, two bars show the "
-        f"size of LieRE's error and the size of its leading term. The error is {error:.3f}. The "
-        f"leading term, which is the area times the commutator, is {leading:.3f}.",
+        f"at ({first:g}, {second:g}) is drawn. Its area is {area:.2f}. On the right, two bars show "
+        f"the size of LieRE's error, {error:.3f}, and the size of the leading term of this error, "
+        f"{leading:.3f}. The leading term is the area times the commutator.",
     )
 
 
@@ -184,6 +185,7 @@ def _far(direction: Tensor, distance: Tensor) -> dict[str, Tensor]:
     here = gaps(10 ** distance[None])[:, 0]
     return {
         "s": 10**distance,
+        "off": ((direction > 0) & (direction < 180)).double(),
         "curves": gaps(torch.tensor(FAR, dtype=torch.float64)),
         "here": here,
     }
@@ -210,6 +212,11 @@ def far_out(direction: float, distance: float) -> Drawn:
     hover = "s = %{x:.3g}: %{y:.3f}"
     traces = at_one_place(rounded(FAR), found["s"], looks, found["curves"], found["here"], hover)
     origin, limit = found["here"]
+    grows = pick(
+        found["off"],
+        "In this direction both distances are 0 at every s",
+        "As s grows, the first distance goes to 0, but the second does not",
+    )
     axes = layout(
         height=360,
         margin={"l": 54, "r": 14, "t": 44, "b": 84},
@@ -219,11 +226,11 @@ def far_out(direction: float, distance: float) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, axes),
-        "Two curves against the distance s of the query from the origin, on a logarithmic axis, "
-        f"in the direction of {direction:g} degrees. Both show how far the product of the "
-        f"rotations of query and key is from a fixed matrix. At s = {found['s']:,.0f} the product "
-        f"is {limit:.3f} from its limit, and this distance goes to 0. It is {origin:.3f} from its "
-        "value at the origin, and this distance does not go to 0.",
+        "Two curves show how far the product of the rotations of query and key is from two fixed "
+        "matrices, its limit and its value at the origin. The horizontal axis is the distance s of "
+        f"the query from the origin, on a logarithmic scale. The direction of the query is "
+        f"{direction:g} degrees from the offset. At s = {found['s']:,.0f} the product is "
+        f"{limit:.3f} from its limit and {origin:.3f} from its value at the origin. {grows}.",
     )
 
 
@@ -277,9 +284,9 @@ def shifted_accuracy(
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"Mean accuracy of {len(recorded)} encoders against the shift of both coordinates, with "
-        f"standard errors. Without a shift all means are between {low_start:.2f} and "
-        f"{high_start:.2f}. After a shift of {places[-1]} the highest mean is {best_mean:.2f} "
-        f"({best}), and the lowest is {worst_mean:.2f} ({worst}). Thin lines are the seeds of "
-        f"{seeds}; the lowest of them ends at {lowest:.2f}.",
+        f"Thick lines show the mean accuracy of {len(recorded)} encoders against the shift of both "
+        "coordinates, with bars of one standard error. Without a shift all means are between "
+        f"{low_start:.2f} and {high_start:.2f}. After a shift of {places[-1]} the highest mean is "
+        f"{best_mean:.2f} ({best}), and the lowest is {worst_mean:.2f} ({worst}). Thin lines show "
+        f"the single seeds of {seeds}, and the lowest of these lines ends at {lowest:.2f}.",
     )

@@ -121,11 +121,11 @@ def grid_kernel(encoder: str, row: float, column: float) -> Drawn:
         square=True,
     )
     shape = {
-        "raster index": "slightly tilted stripes along the rows",
-        "equal frequencies": "a ridge along the diagonal through the query that rises to the right",
+        "raster index": "stripes along the rows, and the row of the query has the highest scores",
+        "equal frequencies": "a ridge through the query, from the lower left to the upper right",
         "axial": "a plus, with one ridge along the row of the query and one along its column",
-        "mixed, one head": "a plus that is rotated by 30 degrees",
-        "mixed, many directions": "a round hill about the query",
+        "mixed, one head": "a plus whose arms are rotated by 30 degrees",
+        "mixed, many directions": "a round hill around the query",
     }[encoder]
     said = {
         "raster index": "RoPE on the raster index",
@@ -141,9 +141,9 @@ def grid_kernel(encoder: str, row: float, column: float) -> Drawn:
             margin={"l": 44, "r": 8, "t": 48, "b": 104},
             coloraxis=colour_axis(DIVERGING, -1, 1, y=-0.17, title="score"),
         ),
-        f"Heat map of the score of a query in row {row:g}, column {column:g} of a {SIDE} by "
-        f"{SIDE} grid with an equal key in each cell, for {said}. The high scores form {shape}. "
-        f"The score is 1 in {same} and above 0.5 in {high}.",
+        f"A heat map shows the score of a query with an equal key in each cell of a {SIDE} by "
+        f"{SIDE} grid, for {said}. The query is in row {row:g} and column {column:g}. "
+        f"The high scores form {shape}. The score is 1 in {same} and above 0.5 in {high}.",
     )
 
 
@@ -154,9 +154,9 @@ RESOLUTION_CONVENTIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 """Name of a convention → the coordinate of one patch, when a row has ``side`` of them."""
 CONVENTIONS_SAID = {
-    "count patches": "a coordinate is the number of the patch",
-    "scale": "coordinates are scaled to the width of the image",
-    "pin the corners": "the corner patches keep the coordinates that they had in training",
+    "count patches": "neighbouring patches are one unit apart, as in training",
+    "scale": "coordinates are scaled so that the image has the same width as in training",
+    "pin the corners": "coordinates are scaled so that the corner patches keep theirs",
 }
 
 
@@ -176,11 +176,13 @@ def _resolved(side: Tensor, convention: str) -> dict[str, Tensor]:
     by_patch = (along(offsets * step) - along(offsets)).abs() * both
     by_width = (along(side * widths * step) - along(TRAINED * widths)).abs()
     there = torch.where(offsets < side, offsets, math.nan)
+    changes = torch.stack([by_patch.amax(), by_width.amax()])
     return {
         "patches": there,
         "widths": there / side,
         "scores": along(there * step),
-        "changes": torch.stack([by_patch.amax(), by_width.amax()]),
+        "changes": changes,
+        "differ": (changes > 5e-4).double(),
     }
 
 
@@ -199,6 +201,10 @@ def resolution_scores(convention: str, side: int) -> Drawn:
     """
     found = _resolved(side, convention)
     by_patch, by_width = found["changes"]
+    told = [
+        f"{pick(differ, 'coincide', 'differ')} (largest difference {change:.3f})"
+        for differ, change in zip(found["differ"], found["changes"], strict=True)
+    ]
     trained = _resolved(float(TRAINED), "count patches")
     rows = (
         (f"{TRAINED} patches, trained", trained, COLOURS["none"], 6.0),
@@ -231,11 +237,11 @@ def resolution_scores(convention: str, side: int) -> Drawn:
     )
     return Drawn(
         fig,
-        f"Two panels, each with two curves of the score: one for rows of {TRAINED} patches, as in "
-        f"training, and one for rows of {side:g} patches, where "
-        f"{CONVENTIONS_SAID[convention]}. In the first panel the horizontal axis is the offset in "
-        f"patches, and the curves differ by up to {by_patch:.3f}. In the second panel it is the "
-        f"offset in widths of the image, and they differ by up to {by_width:.3f}.",
+        f"Two panels show the score of equal vectors along a row of patches. Each panel has one "
+        f"curve for rows of {TRAINED} patches, as in training, and one for rows of {side:g} "
+        f"patches. In rows of {side:g} patches, {CONVENTIONS_SAID[convention]}. Against the "
+        f"offset in patches, in the first panel, the two curves {told[0]}. Against the offset in "
+        f"widths of the image, in the second panel, the two curves {told[1]}.",
     )
 
 
@@ -277,7 +283,8 @@ def volume_kernel(time: float) -> Drawn:
         (low, high), (row, column) = found["ends"][number], found["place"][number]
         said = {"axial": "axial RoPE", "mixed, one head": "one head of RoPE-Mixed"}[name]
         highest.append(
-            f"For {said}, the highest score is {high:.2f}, at the offset ({row:.0f}, {column:.0f})."
+            f"With {said} the scores lie between {low:.2f} and {high:.2f}, and the highest is at "
+            f"the row offset {row:.0f} and the column offset {column:.0f}."
         )
         hover = "%{y} down, %{x} right: %{z:.2f}"
         maps.append(
@@ -298,6 +305,7 @@ def volume_kernel(time: float) -> Drawn:
     )
     return Drawn(
         fig.update_layout(yaxis_title={"text": "rows down", "standoff": 4}),
-        f"Two heat maps of the scores at the time offset {time:g}, for row offsets and column "
-        f"offsets from -{REACH} to {REACH}. {' '.join(highest)}",
+        f"Two heat maps show the scores of a query with equal keys whose time offset is {time:g}, "
+        f"for row offsets and column offsets from -{REACH} to {REACH}. The high scores of axial "
+        f"RoPE form a plus around the middle of the map. {' '.join(highest)}",
     )

@@ -22,6 +22,7 @@ START = (-15.0, -25.0)  # longitude and latitude of the vector, degrees
 FARTHEST = 30  # the largest shift of a pair, in patches
 PAIRS = {"pair 1": "blue", "pair 2": "orange", "pair 3": "teal"}
 TABLE = [[2.0, -8.0], [1.0, -1.0]]  # Ω of A and A³, a row for each plane
+ANGLES = ["2 r₁ − 8 r₂", "r₁ − r₂"]  # the same, in words
 WALKS = {"right, then up": "blue", "up, then right": "orange", "both at once": "teal"}
 
 
@@ -61,9 +62,10 @@ def _walks(between: Tensor, distance: Tensor) -> dict[str, Tensor]:
     ]
     ends = torch.stack([walk[-1] for walk in walks])
     gap = (ends[:, None] - ends).square().sum(-1).sqrt().amax()  # of the two farthest arrivals
+    apart = (gap > 1e-9).double() + (gap >= 0.005).double()
     lines = dict(zip(WALKS, map(_screen, walks), strict=True))
     seen = _screen(torch.cat([-1.25 * axes, 1.25 * axes])).unflatten(-1, (2, 2))
-    return {**lines, "axes": seen.permute(2, 0, 1), "gap": gap, "apart": (gap >= 0.005).double()}
+    return {**lines, "axes": seen.permute(2, 0, 1), "gap": gap, "apart": apart}
 
 
 def sphere_walks(between: float, distance: float) -> Drawn:
@@ -107,13 +109,16 @@ def sphere_walks(between: float, distance: float) -> Drawn:
         xaxis=unseen,
         yaxis={**unseen, "scaleanchor": "x"},
     )
-    where = pick(found["apart"], "at the same point", "at three different points")
+    where = pick(
+        found["apart"], "at the same point", "almost at the same point", "at different points"
+    )
     return Drawn(
         go.Figure(traces, axes),
-        f"A vector on a sphere and two axes that are {between:g} degrees apart. The first axis "
-        f"rotates the vector to the right, and the second axis rotates it up, by {distance:g} "
-        "radians each. Three paths lead from the start: right and then up, up and then right, and "
-        f"both at once. They end {where}, at most {gap:.2f} apart.",
+        f"A vector on a sphere is rotated about two axes, and the angle between the axes is "
+        f"{between:g} degrees. One rotation moves the vector to the right, and the other moves it "
+        f"up, both by the angle {distance:g} in radians. Three paths lead from the start: first "
+        "right and then up, first up and then right, and both at once. The three paths end "
+        f"{where}. The largest distance between two of their end points is {gap:.2f}.",
     )
 
 
@@ -169,14 +174,14 @@ def moving_pair(mixing: float, direction: float) -> Drawn:
         yaxis=axis("score", -1.1, 1.1, dtick=0.5),
     )
     least, most = found["ends"]
-    how = pick(found["drifts"], "The scores do not change", "The scores change with the shift")
+    how = pick(found["drifts"], "do not change with the shift", "change with the shift")
     return Drawn(
         go.Figure(lines, axes),
-        "Three curves of the score against a shift of query and key, one for each pair. The shift "
-        f"has an angle of {direction:g} degrees to the offset. The value of mixing is {mixing:g}, "
-        f"and the norm of the commutator is {part:.2f} of the product of the norms of the "
-        f"generators. {how}. After a shift of {FARTHEST} patches the lowest curve is at "
-        f"{least:.2f} and the highest at {most:.2f}.",
+        "Three curves, one for each pair of a query and a key, show the score against the shift of "
+        f"the pair. The shift has an angle of {direction:g} degrees to the offset. The value of "
+        f"mixing is {mixing:g}, and the norm of the commutator is {part:.2f} times the product of "
+        f"the norms of the generators. The three scores {how}. After a shift of {FARTHEST} patches "
+        f"the lowest score is {least:.2f}, and the highest score is {most:.2f}.",
     )
 
 
@@ -202,8 +207,8 @@ def turned_planes(first: float, second: float) -> Drawn:
     found = _planes(first, second)
     unseen = axis(low=-1.1, high=1.1, visible=False)
     dials = []
-    for (a, b), angle, (x, y), arc in zip(
-        TABLE, found["angles"], found["hands"], found["arcs"], strict=True
+    for name, angle, (x, y), arc in zip(
+        ANGLES, found["angles"], found["hands"], found["arcs"], strict=True
     ):
         hand: dict[str, Any] = {"mode": "lines+markers", "marker": {"size": [0, 11], "opacity": 1}}
         dials.append(
@@ -213,7 +218,7 @@ def turned_planes(first: float, second: float) -> Drawn:
                     through(arc, PALETTE["teal"], width=1.5),
                     line([0, x], [0, y], PALETTE["blue"], width=4, **hand),
                 ],
-                f"{a:g} r₁ − {-b:g} r₂ = {angle:.2f}",
+                f"{name} = {angle:.2f}",
                 x=unseen,
                 y=unseen,
                 shapes=[circle()],
@@ -225,8 +230,8 @@ def turned_planes(first: float, second: float) -> Drawn:
     one, two = found["angles"]
     return Drawn(
         fig,
-        "Two dials, one for each plane. Each dial has a hand and the arc that the hand has swept "
-        f"from position 0. At the position ({first:g}, {second:g}) the angle of the first plane, "
-        f"2 r₁ − 8 r₂, is {one:.2f} radians. The angle of the second plane, 1 r₁ − 1 r₂, is "
-        f"{two:.2f} radians.",
+        "Two dials show the angles of two planes. Each dial has a hand and the arc that the hand "
+        f"has swept from the position (0, 0) to the position ({first:g}, {second:g}). There the "
+        f"angle of the first plane, {ANGLES[0]}, is {one:.2f} radians. The angle of the second "
+        f"plane, {ANGLES[1]}, is {two:.2f} radians.",
     )
