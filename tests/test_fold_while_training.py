@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from stringlib import CayleySTRING, CirculantSTRING, DenseSTRING, MultiHeadAttention, RotaryEncoder
+from stringlib.attention import fold
 from stringlib.encoders.string import STRING, Phases
 from stringlib.testing.properties import largest_difference
 from tests.draws import random
@@ -66,7 +67,7 @@ def on_tokens(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
 
     def call(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
         with monkeypatch.context() as patch:
-            patch.setattr(MultiHeadAttention, "_folds", lambda *_: False)
+            patch.setattr(fold, "is_faster", lambda *_: False)
             return function(*args, **options)
 
     return call
