@@ -27,9 +27,9 @@ from stringlib import (
 HEADS, N, D = 6, 7, 8
 
 
-def draw(key_heads: int = HEADS) -> tuple[Tensor, Tensor, Tensor]:
+def draw(kv_heads: int = HEADS) -> tuple[Tensor, Tensor, Tensor]:
     torch.manual_seed(1)
-    heads = (HEADS, key_heads, key_heads)
+    heads = (HEADS, kv_heads, kv_heads)
     q, k, v = (torch.randn(2, h, N, D, dtype=torch.float64) for h in heads)
     return q, k, v
 
@@ -44,15 +44,15 @@ def averaged(weights: Tensor, v: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("key_heads", [6, 3, 1])
-def test_softmax_attends_to_rotated_keys(causal: bool, key_heads: int) -> None:
-    q, k, v = draw(key_heads)
+@pytest.mark.parametrize("kv_heads", [6, 3, 1])
+def test_softmax_attends_to_rotated_keys(causal: bool, kv_heads: int) -> None:
+    q, k, v = draw(kv_heads)
     encoder = CayleySTRING(D).double()
     with torch.no_grad():
         encoder.entries.normal_()
     out, cache = SoftmaxAttention(encoder, causal=causal)(q, k, v)
     assert cache.keys.shape == k.shape
-    k, v = (x.repeat_interleave(HEADS // key_heads, -3) for x in (k, v))
+    k, v = (x.repeat_interleave(HEADS // kv_heads, -3) for x in (k, v))
     weights = (rotated(encoder, q) @ rotated(encoder, k).mT / math.sqrt(D)).exp()
     expected = averaged(weights.tril() if causal else weights, v)
     torch.testing.assert_close(out, expected, rtol=0, atol=1e-12)
@@ -173,3 +173,11 @@ def test_a_part_is_replaced_in_the_core() -> None:
     other = MultiHeadAttention(16, 2, encoder=RoPE(8, base=7.0))
     other.load_state_dict(layer.state_dict())
     assert torch.equal(layer(x), other(x))
+
+
+def test_key_heads_is_the_old_name_of_kv_heads() -> None:
+    with pytest.warns(DeprecationWarning, match="now called kv_heads"):
+        layer = MultiHeadAttention(16, 4, key_heads=2)
+    assert layer.kv_heads == 2
+    with pytest.warns(DeprecationWarning, match="now called kv_heads"):
+        assert layer.key_heads == 2

@@ -4,9 +4,9 @@ from stringlib.attention.core import LinearAttention, SoftmaxAttention
 from stringlib.attention.cosine import CosineWeight
 from stringlib.attention.decay import DecayWeight, decay_mask, decayed_sums
 from stringlib.attention.delta import DeltaWeight, delta_rule
+from stringlib.attention.favor import FavorFeatures
 from stringlib.attention.features import (
     ELUFeatures,
-    FavorFeatures,
     FeatureMap,
     IdentityFeatures,
     ReLUFeatures,

@@ -16,8 +16,8 @@ from stringlib.attention.core import (
 from stringlib.attention.features import FeatureMap
 from stringlib.attention.registry import FEATURES, WEIGHTS
 from stringlib.attention.roll import Roll
-from stringlib.encoders.bias import RelativeBias
 from stringlib.encoders.registry import BIASES, ENCODERS, make_bias, make_encoder
+from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.string import RotaryEncoder
 from stringlib.inputs import require_name
 from stringlib.parts import part, require_none_left, taken_out
@@ -33,7 +33,7 @@ def make_core(
     *,
     dim: int,
     heads: int,
-    key_heads: int,
+    kv_heads: int,
     causal: bool,
     rotate: str | None,
     grid: tuple[int, int] | None,
@@ -47,7 +47,7 @@ def make_core(
         weight: None, the name of a position weight, or a position weight.
         dim: Number of channels of a token.
         heads: Number of query heads.
-        key_heads: Number of key heads.
+        kv_heads: Number of key heads.
         causal: Whether a token attends only to itself and to earlier tokens.
         rotate: Where positions are applied, or None for the default of the feature map.
         grid: ``(rows, columns)`` of an image, or None.
@@ -62,7 +62,7 @@ def make_core(
     if features is not None and rotary:
         side = side_of_rotation(encoder, features, rotate)
     # after the map there are features of all heads; before it, keys of the key heads
-    rotated = (heads, width) if side == "after" else (key_heads, head_dim)
+    rotated = (heads, width) if side == "after" else (kv_heads, head_dim)
     made = _encoder(encoder, options, heads, *rotated, causal=causal, grid=grid)
     reads_grid = isinstance(made, RotaryEncoder) and made.coord_dim == 2
     if grid is not None and weight != "toeplitz" and not reads_grid:

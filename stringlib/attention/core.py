@@ -20,7 +20,7 @@ from stringlib.attention.linear import CONSTANT, attend, rotated_linear_attentio
 from stringlib.attention.roll import Roll
 from stringlib.attention.softmax import KeyValueCache, continued_softmax
 from stringlib.attention.weights import LinearState, PositionWeight, described
-from stringlib.encoders.bias import RelativeBias
+from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.string import Phases, RotaryEncoder
 from stringlib.inputs import require_kind_of_state, require_same_tokens
 from stringlib.positions import grid_positions
@@ -113,8 +113,8 @@ class SoftmaxAttention(AttentionCore):
 
     Args:
         encoder: A :class:`~stringlib.encoders.string.RotaryEncoder`, which rotates queries and
-            keys, a :class:`~stringlib.encoders.bias.RelativeBias`, which is added to the logits,
-            or None.
+            keys; a :class:`~stringlib.encoders.relative_bias.RelativeBias`, which is added to the
+            logits; or None.
         causal: If True, a token attends only to itself and to earlier tokens.
         grid: ``(rows, columns)`` of an image, whose positions are the default.
 
@@ -158,8 +158,8 @@ class SoftmaxAttention(AttentionCore):
 
         Args:
             q: Queries, ``(..., heads, n, d)``.
-            k: Keys, ``(..., key_heads, n, d)``; ``key_heads`` divides ``heads``.
-            v: Values, ``(..., key_heads, n, d_v)``.
+            k: Keys, ``(..., kv_heads, n, d)``; ``kv_heads`` divides ``heads``.
+            v: Values, ``(..., kv_heads, n, d_v)``.
             positions: ``(..., n, coord_dim)``, or phases of the encoder. Default: 0, 1, 2, …
                 after the tokens of ``state``, or the positions of the grid.
             tokens: Not used; see :class:`LinearAttention`.
@@ -253,8 +253,8 @@ class LinearAttention(AttentionCore):
 
         Args:
             q: Queries, ``(..., heads, n, d)``.
-            k: Keys, ``(..., key_heads, n, d)``; ``key_heads`` divides ``heads``.
-            v: Values, ``(..., key_heads, n, d_v)``.
+            k: Keys, ``(..., kv_heads, n, d)``; ``kv_heads`` divides ``heads``.
+            v: Values, ``(..., kv_heads, n, d_v)``.
             positions: ``(..., n, coord_dim)``, or phases of the encoder. Default: 0, 1, 2, …
                 after the tokens of ``state``, or the positions of the grid. Integers for a roll.
             tokens: The tokens of the layer, ``(..., n, dim)``, from which a learned weight
@@ -337,7 +337,7 @@ def rotated(
     Args:
         encoder: A rotary encoder.
         q: ``(..., heads, n, d)``.
-        k: ``(..., key_heads, n, d)``.
+        k: ``(..., kv_heads, n, d)``.
         phases: Phases of the encoder.
         whole: True for R(r)x. False leaves out the outer basis, which cancels in scores.
     """

@@ -88,8 +88,8 @@ def folded(layer: Layer) -> Layer:
     made = copy.deepcopy(layer)
     for parameter in (*made.to_q.parameters(), *made.to_k.parameters()):
         # query heads that share a key head also share its basis
-        for rows in parameter.unflatten(0, (layer.key_heads, -1, layer.head_dim)).unbind(1):
-            rows.copy_(encoder.fold(rows.flatten(0, 1), layer.key_heads).view_as(rows))
+        for rows in parameter.unflatten(0, (layer.kv_heads, -1, layer.head_dim)).unbind(1):
+            rows.copy_(encoder.fold(rows.flatten(0, 1), layer.kv_heads).view_as(rows))
     made.core.encoder = encoder.folded()
     return made
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from stringlib.attention.gate import Gate
 from stringlib.attention.shift import KeyShift, ShiftedState
 from stringlib.attention.softmax import KeyValueCache
 from stringlib.attention.weights import LinearState, PositionWeight
-from stringlib.encoders.bias import RelativeBias
+from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.string import Phases, RotaryEncoder
 from stringlib.inputs import require_like_weight, require_places, require_split
 from stringlib.kernels.features import unit
@@ -25,6 +26,8 @@ from stringlib.spec import Floats, Positive, Reals, checked, require
 State = LinearState | KeyValueCache | ShiftedState
 PARTS = ("features", "weight", "encoder", "roll", "rotate")
 """Attributes of the core that the layer has too."""
+
+RENAMED = "key_heads is now called kv_heads; the old name is removed in the next version"
 
 
 class MultiHeadAttention(nn.Module):
@@ -45,10 +48,10 @@ class MultiHeadAttention(nn.Module):
         heads: Number of query heads; must divide ``dim``. A head has ``dim // heads`` channels.
         encoder: Position encoding: a rotary encoder or its name in
             :data:`~stringlib.encoders.registry.ENCODERS`, or a
-            :class:`~stringlib.encoders.bias.RelativeBias` or its name in
+            :class:`~stringlib.encoders.relative_bias.RelativeBias` or its name in
             :data:`~stringlib.encoders.registry.BIASES`. A bias is added to the logits of softmax;
             linear attention uses its exponential as a Toeplitz weight. A rotary encoder must have
-            1 or ``key_heads`` heads (``heads`` if it rotates features), a bias ``heads``.
+            1 or ``kv_heads`` heads (``heads`` if it rotates features), a bias ``heads``.
             Default: none.
         attention: ``"softmax"`` (default), the name of a feature map in
             :data:`~stringlib.attention.registry.FEATURES`, or a feature map of your own.
@@ -57,7 +60,7 @@ class MultiHeadAttention(nn.Module):
         weight: Position weight of linear attention: None (default), a name in
             :data:`~stringlib.attention.registry.WEIGHTS`, or a
             :class:`~stringlib.attention.weights.PositionWeight`.
-        key_heads: Number of key and value heads; must divide ``heads``. Fewer than ``heads`` is
+        kv_heads: Number of key and value heads; must divide ``heads``. Fewer than ``heads`` is
             grouped-query attention: consecutive query heads share a key head. The cache of softmax
             stores each key head once. Linear attention repeats the keys before its feature map, so
             its state is not smaller. Default: ``heads``.
@@ -99,7 +102,7 @@ class MultiHeadAttention(nn.Module):
         roll: The roll of the features, or None.
         weight: The position weight, or the module that makes it from the tokens; None for 1.
         gate: The gate, or None.
-        log_temperature: Logarithm of :math:`\tau`, ``(key_heads,)``; None without
+        log_temperature: Logarithm of :math:`\tau`, ``(kv_heads,)``; None without
             ``normalize_qk``.
         shift: The key shift, or None.
 
@@ -126,7 +129,7 @@ class MultiHeadAttention(nn.Module):
         gate: str | None = None,
         *,
         weight: PositionWeight | str | None = None,
-        key_heads: int | None = None,
+        kv_heads: int | None = None,
         causal: bool = False,
         rotate: str | None = None,
         grid: tuple[int, int] | None = None,
@@ -137,13 +140,16 @@ class MultiHeadAttention(nn.Module):
     ) -> None:
         super().__init__()
         require_split(dim, heads)
-        key_heads = heads if key_heads is None else key_heads
-        if heads % key_heads:
-            raise ValueError(f"key_heads must divide heads {heads}, got {key_heads}")
+        if "key_heads" in options:
+            warnings.warn(RENAMED, DeprecationWarning, stacklevel=3)
+            kv_heads = options.pop("key_heads")
+        kv_heads = heads if kv_heads is None else kv_heads
+        if heads % kv_heads:
+            raise ValueError(f"kv_heads must divide heads {heads}, got {kv_heads}")
         self.dim, self.heads, self.head_dim = int(dim), int(heads), int(dim // heads)
-        self.key_heads, self.group = int(key_heads), int(heads // key_heads)
+        self.kv_heads, self.group = int(kv_heads), int(heads // kv_heads)
         self.causal, self.grid = causal, grid
-        key_dim = self.key_heads * self.head_dim
+        key_dim = self.kv_heads * self.head_dim
         self.to_q, self.to_k, self.to_v, self.to_out = (
             nn.Linear(self.dim, rows, bias=bias) for rows in (self.dim, key_dim, key_dim, self.dim)
         )
@@ -156,7 +162,7 @@ class MultiHeadAttention(nn.Module):
             weight,
             dim=self.dim,
             heads=self.heads,
-            key_heads=self.key_heads,
+            kv_heads=self.kv_heads,
             causal=causal,
             rotate=rotate,
             grid=grid,
@@ -167,9 +173,9 @@ class MultiHeadAttention(nn.Module):
         require("temperature", temperature, Positive)
         if temperature != 1 and not normalize_qk:
             raise ValueError(f"temperature must be 1 unless normalize_qk, got {temperature}")
-        start = torch.full((self.key_heads,), math.log(temperature))
+        start = torch.full((self.kv_heads,), math.log(temperature))
         self.log_temperature = nn.Parameter(start) if normalize_qk else None
-        self.shift = KeyShift(self.key_heads) if shift else None
+        self.shift = KeyShift(self.kv_heads) if shift else None
         require_all_used(options)
 
     @checked
@@ -230,7 +236,7 @@ class MultiHeadAttention(nn.Module):
         self._require(x, positions)
         n = x.shape[-2]
         eye = torch.eye(n, dtype=x.dtype, device=x.device)
-        v = eye.expand(*x.shape[:-2], self.key_heads, n, n)
+        v = eye.expand(*x.shape[:-2], self.kv_heads, n, n)
         return self._attended(x, v, positions, key_mask)[0]
 
     def folded(self) -> MultiHeadAttention:
@@ -248,8 +254,14 @@ class MultiHeadAttention(nn.Module):
         """Describe the arguments in ``repr``."""
         kind = "softmax" if self.features is None else type(self.features).__name__
         encoder = f", encoder={type(self.encoder).__name__}" if self.encoder is not None else ""
-        heads = f"heads={self.heads}" + (f", key_heads={self.key_heads}" if self.group > 1 else "")
+        heads = f"heads={self.heads}" + (f", kv_heads={self.kv_heads}" if self.group > 1 else "")
         return f"dim={self.dim}, {heads}, attention={kind}{encoder}, causal={self.causal}"
+
+    @property
+    def key_heads(self) -> int:
+        """The old name of ``kv_heads``."""
+        warnings.warn(RENAMED, DeprecationWarning, stacklevel=2)
+        return self.kv_heads
 
     @property
     def has_state(self) -> bool:

@@ -12,7 +12,7 @@ from torch.autograd import forward_ad
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
-from stringlib.encoders.bias import RelativeBias
+from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.inputs import (
     common_shape,
     expands,
@@ -25,8 +25,8 @@ from stringlib.spec import Floats, checked
 @checked
 def softmax_attention(
     q: Floats[Tensor, "... heads n d"],
-    k: Floats[Tensor, "... #key_heads keys d"],
-    v: Floats[Tensor, "... #key_heads keys d_v"],
+    k: Floats[Tensor, "... #kv_heads keys d"],
+    v: Floats[Tensor, "... #kv_heads keys d_v"],
     bias: Floats[Tensor, "...heads n keys"] | None = None,
     causal: bool = False,
     *,
@@ -117,8 +117,8 @@ class KeyValueCache(NamedTuple):
     """Keys and values of all tokens so far. It grows with each of them; a linear state does not.
 
     Attributes:
-        keys: ``(..., key_heads, tokens, head_dim)``, already encoded.
-        values: ``(..., key_heads, tokens, d_v)``.
+        keys: ``(..., kv_heads, tokens, head_dim)``, already encoded.
+        values: ``(..., kv_heads, tokens, d_v)``.
         mask: Which tokens are seen by the queries, ``(..., heads, tokens)``, or None for all.
         kind: What made it, as for :class:`~stringlib.attention.weights.LinearState`.
     """
@@ -176,7 +176,7 @@ def continued_softmax(
     Args:
         q: Queries of the further tokens, ``(..., heads, n, d)``.
         k: Their keys, of as many heads or of a divisor, of which each serves a group of queries.
-        v: Their values, ``(..., key_heads, n, d_v)``.
+        v: Their values, ``(..., kv_heads, n, d_v)``.
         bias: What is added to the logits of each distance.
         causal: Whether a token sees itself and earlier ones only.
         key_mask: False for further tokens that are padding.

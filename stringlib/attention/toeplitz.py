@@ -14,7 +14,7 @@ from stringlib.attention.weights import (
     WeightedSums,
     common_scale,
 )
-from stringlib.encoders.bias import RelativeBias
+from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.inputs import common_shape, is_known
 from stringlib.kernels.fft import toeplitz_sizes
 from stringlib.kernels.toeplitz import excess, toeplitz_by_fft, toeplitz_by_tiles
@@ -210,7 +210,7 @@ class BiasWeight(PositionWeight):
     multiplies the products of features by the same.
 
     Args:
-        bias: A :class:`~stringlib.encoders.bias.RelativeBias`.
+        bias: A :class:`~stringlib.encoders.relative_bias.RelativeBias`.
     """
 
     def __init__(self, bias: RelativeBias) -> None:

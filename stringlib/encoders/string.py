@@ -116,7 +116,7 @@ class RotaryEncoder(Derived):
     def forward(
         self,
         q: Floats[Tensor, "... heads n self.head_dim"],
-        k: Floats[Tensor, "...k key_heads keys self.head_dim"],
+        k: Floats[Tensor, "...k kv_heads keys self.head_dim"],
         positions: Positions[Tensor, "... n self.coord_dim"] | Phases,
         key_positions: Positions[Tensor, "...k keys self.coord_dim"] | Phases | None = None,
     ) -> tuple[Tensor, Tensor]:
