@@ -30,8 +30,8 @@ from stringlib.attention import (
     rotated_linear_attention,
     softmax_attention,
 )
+from stringlib.attention.cache import KeyValueCache
 from stringlib.attention.shift import ShiftedState
-from stringlib.attention.softmax import KeyValueCache
 from stringlib.encoders import (
     BIASES,
     ENCODERS,
@@ -56,8 +56,9 @@ from stringlib.encoders.string import Phases
 from stringlib.fold_norms import foldable
 from stringlib.models import LanguageModel, ViT
 
-# so that torch.load gives them back with its defaults
+# so that torch.load with its defaults loads states, also those that version 0.1 has saved
 torch.serialization.add_safe_globals([LinearState, KeyValueCache, ShiftedState, Phases])
+torch.serialization.add_safe_globals([(KeyValueCache, "stringlib.attention.softmax.KeyValueCache")])
 
 __all__ = [
     "BIASES",

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from book.recorded import data
 from lab.program import Traced, traced
 from lab.weights import unpack
+from stringlib.attention.cache import KeyValueCache
 from stringlib.attention.multihead import State
 from stringlib.attention.shift import ShiftedState
-from stringlib.attention.softmax import KeyValueCache
 from stringlib.attention.weights import LinearState
 from stringlib.models.language import LanguageModel
 

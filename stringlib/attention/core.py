@@ -15,10 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from stringlib.attention.cache import KeyValueCache
 from stringlib.attention.features import FeatureMap
 from stringlib.attention.linear import CONSTANT, attend, rotated_linear_attention
 from stringlib.attention.roll import Roll
-from stringlib.attention.softmax import KeyValueCache, continued_softmax
+from stringlib.attention.softmax import continued_softmax
 from stringlib.attention.weights import LinearState, PositionWeight, described
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.string import Phases, RotaryEncoder
@@ -167,7 +168,7 @@ class SoftmaxAttention(AttentionCore):
             state: The cache of earlier tokens, for a causal core.
 
         Returns:
-            ``(..., heads, n, d_v)`` and a :class:`~stringlib.attention.softmax.KeyValueCache`.
+            ``(..., heads, n, d_v)`` and a :class:`~stringlib.attention.cache.KeyValueCache`.
         """
         phases = self.located("q", q, positions, state)
         if phases is not None:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from stringlib.attention.cache import KeyValueCache
 from stringlib.attention.core import AttentionCore
 from stringlib.attention.features import FeatureMap
 from stringlib.attention.fold import folded, projected
 from stringlib.attention.gate import Gate
 from stringlib.attention.shift import KeyShift, ShiftedState
-from stringlib.attention.softmax import KeyValueCache
 from stringlib.attention.weights import LinearState, PositionWeight
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.string import Phases, RotaryEncoder
@@ -204,7 +205,7 @@ class MultiHeadAttention(nn.Module):
         Returns:
             ``(..., seq, dim)``, in the dtype of ``x``; with ``return_state`` a pair. The state is
             a :class:`~stringlib.attention.weights.LinearState`, or for softmax a
-            :class:`~stringlib.attention.softmax.KeyValueCache`; with a ``shift`` it is a
+            :class:`~stringlib.attention.cache.KeyValueCache`; with a ``shift`` it is a
             :class:`~stringlib.attention.shift.ShiftedState`.
 
         Raises:
@@ -238,6 +239,37 @@ class MultiHeadAttention(nn.Module):
         eye = torch.eye(n, dtype=x.dtype, device=x.device)
         v = eye.expand(*x.shape[:-2], self.kv_heads, n, n)
         return self._attended(x, v, positions, key_mask)[0]
+
+    @torch.no_grad()
+    @checked
+    def init_state(
+        self, batch_shape: int | Sequence[int] = (), max_length: int | None = None
+    ) -> State:
+        """Return the state before the first token, for decoding token by token.
+
+        Args:
+            batch_shape: Leading dimensions of the tokens, all but ``(seq, dim)``; one number for a
+                single dimension.
+            max_length: Number of tokens for which the cache of softmax gets memory. Up to this
+                length no token is copied. Other states have a fixed size and ignore it.
+
+        Raises:
+            ValueError: If the layer has no state.
+
+        Example:
+            >>> layer = MultiHeadAttention(64, 4, encoder="rope", causal=True)
+            >>> state = layer.init_state(8, max_length=1024)
+            >>> with torch.no_grad():
+            ...     out, state = layer(torch.randn(8, 1, 64), state=state, return_state=True)
+            >>> state.length
+            1
+        """
+        lead = (batch_shape,) if isinstance(batch_shape, int) else tuple(batch_shape)
+        weight = next(self.parameters())
+        nothing = weight.new_zeros(*lead, 0, self.dim)
+        _, state = self(nothing, return_state=True)
+        made: State = state if max_length is None else _with_room(state, max_length)
+        return made
 
     def folded(self) -> MultiHeadAttention:
         """Return a copy with the basis of the encoder merged into the projections, :eq:`eq-fold`.
@@ -334,6 +366,13 @@ class MultiHeadAttention(nn.Module):
         if isinstance(state, ShiftedState):
             return state._replace(rest=state.rest._replace(kind=kind))
         return state._replace(kind=kind)
+
+
+def _with_room(state: Any, tokens: int) -> Any:
+    """Return the state with memory for so many tokens, if it is a cache."""
+    if isinstance(state, ShiftedState):
+        return state._replace(rest=_with_room(state.rest, tokens))
+    return state.with_room(tokens) if isinstance(state, KeyValueCache) else state
 
 
 def _with_norm(x: Tensor, norm: Tensor) -> Tensor:
