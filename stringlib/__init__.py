@@ -1,5 +1,7 @@
 """Position encodings and linear attention, as the book derives them."""
 
+from typing import Any
+
 import torch
 
 from stringlib.attention import (
@@ -53,7 +55,6 @@ from stringlib.encoders import (
     make_encoder,
 )
 from stringlib.encoders.string import Phases
-from stringlib.fold_norms import foldable
 from stringlib.models import LanguageModel, ViT
 
 # so that torch.load with its defaults loads states, also those that version 0.1 has saved
@@ -110,3 +111,12 @@ __all__ = [
     "softmax_attention",
 ]
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """Return ``foldable``, so that only its users import :mod:`stringlib.interop`."""
+    if name != "foldable":
+        raise AttributeError(f"module 'stringlib' has no attribute {name!r}")
+    from stringlib.interop import foldable
+
+    return foldable

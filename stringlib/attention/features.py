@@ -6,13 +6,11 @@ of FAVOR+ are in :mod:`stringlib.attention.favor`.
 
 from __future__ import annotations
 
-import warnings
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
 from stringlib.kernels.features import elu_plus_one
+from stringlib.moved import forward
 from stringlib.spec import Floats, checked
 
 
@@ -82,15 +80,4 @@ class ELUFeatures(FeatureMap):
         return elu_plus_one(x)
 
 
-def __getattr__(name: str) -> Any:
-    """Return a name of version 0.1, when FAVOR+ was in this module."""
-    if name not in ("FavorFeatures", "optimal_alpha"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from stringlib.attention import favor
-
-    warnings.warn(
-        f"import {name} from stringlib.attention.favor; it is no longer in {__name__}",
-        DeprecationWarning,
-        stacklevel=2,
-    )
-    return getattr(favor, name)
+__getattr__ = forward(__name__, "stringlib.attention.favor", "FavorFeatures", "optimal_alpha")

@@ -242,9 +242,7 @@ class MultiHeadAttention(nn.Module):
 
     @torch.no_grad()
     @checked
-    def init_state(
-        self, batch_shape: int | Sequence[int] = (), max_length: int | None = None
-    ) -> State:
+    def init_state(self, batch_shape: int | Sequence[int], max_length: int | None = None) -> State:
         """Return the state before the first token, for decoding token by token.
 
         Args:

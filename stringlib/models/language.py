@@ -183,7 +183,7 @@ class LanguageModel(Blocks):
     @torch.no_grad()
     @checked
     def init_state(
-        self, batch_shape: int | Sequence[int] = 1, max_length: int | None = None
+        self, batch_shape: int | Sequence[int], max_length: int | None = None
     ) -> tuple[State, ...]:
         """Return the states before the first token, one for each block.
 
