@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -16,12 +17,14 @@ from stringlib import (
     DecayWeight,
     ELUFeatures,
     FavorFeatures,
+    LanguageModel,
     LinearAttention,
     MultiHeadAttention,
     ReLUFeatures,
     Roll,
     RoPE,
     SoftmaxAttention,
+    ViT,
 )
 
 HEADS, N, D = 6, 7, 8
@@ -181,3 +184,25 @@ def test_key_heads_is_the_old_name_of_kv_heads() -> None:
     assert layer.kv_heads == 2
     with pytest.warns(DeprecationWarning, match="now called kv_heads"):
         assert layer.key_heads == 2
+
+
+@pytest.mark.parametrize("encoder", ["circulant", "cayley", "mixed", "reflection"])
+def test_a_learned_encoder_is_read_inside_its_block(encoder: str) -> None:
+    """A wrapper that shards parameters gathers those of a block only while it runs."""
+    running: list[Any] = []
+    for model, x in (
+        (LanguageModel(11, 16, 2, 2, encoder=encoder), torch.randint(11, (2, 5))),
+        (ViT(8, 4, classes=3, dim=16, depth=2, heads=2, encoder=encoder), torch.randn(2, 1, 8, 8)),
+    ):
+        for block in model.blocks:
+            block.register_forward_pre_hook(lambda block, _: running.append(block))
+            block.register_forward_hook(lambda *_: running.clear())
+            encoder_of = block.attention.encoder
+            frequencies = encoder_of.frequencies
+
+            def read(block: Any = block, frequencies: Any = frequencies) -> Tensor:
+                assert running == [block]
+                return frequencies()
+
+            encoder_of.frequencies = read
+        model(x)
