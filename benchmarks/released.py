@@ -32,7 +32,7 @@ from book.own_lines import OWN
 from lab.console import allow_every_letter
 from lab.records import read_record, write_record
 from stringlib import CirculantSTRING, RotaryEncoder, foldable
-from stringlib.adapters import RotaryTables
+from stringlib.interop.adapters import RotaryTables
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORD = ROOT / "results" / "released.json"

@@ -20,8 +20,8 @@ from book import recorded
 from lab.methods import method
 from stringlib import FavorFeatures, MultiHeadAttention, RotaryEncoder, make_encoder, make_features
 from stringlib.attention.registry import FEATURES, WEIGHTS
-from stringlib.encoders.bias import RelativeBias
 from stringlib.encoders.registry import BIASES, ENCODERS, make_bias
+from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.models.absolute import GridSinusoidal, GridTable
 from stringlib.models.blocks import ABSOLUTE
 from stringlib.testing.properties import (

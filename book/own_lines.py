@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from book.released import image, image_and_class, image_from_centre, image_xy, sequence
 from stringlib import STRING, AxialRoPE, RoPE
-from stringlib.adapters import PatchPositions, RotaryTables, Rotated
 from stringlib.encoders.string import RotaryEncoder
+from stringlib.interop.adapters import PatchPositions, RotaryTables, Rotated
 from stringlib.precision import widen
 
 OWN: dict[str, Callable[[Any], nn.Module]] = {}

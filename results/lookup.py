@@ -25,7 +25,7 @@ from lab.train import Settings, fit
 from lab.train.checkpoint import Checkpoint
 from lab.train.study import Study
 from stringlib import MultiHeadAttention
-from stringlib.encoders.bias import RelativeBias
+from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.models import LanguageModel
 
 PAIRS, KEYS, VALUES, FILLERS, ASKED = 32, 64, 16, 16, 16

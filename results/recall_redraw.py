@@ -21,7 +21,7 @@ from lab.train import Settings, evaluate, fit
 from lab.train.history import History
 from lab.train.study import Study
 from results.recall import EIGHT, MANY, RATE
-from stringlib.attention.features import FavorFeatures
+from stringlib.attention.favor import FavorFeatures
 
 ROWS: dict[str, dict[str, Any]] = {
     "fixed": {},

@@ -1,5 +1,7 @@
 """Position encodings and linear attention, as the book derives them."""
 
+from typing import Any
+
 import torch
 
 from stringlib.attention import (
@@ -14,12 +16,14 @@ from stringlib.attention import (
     FeatureMap,
     Gate,
     IdentityFeatures,
+    LinearAttention,
     LinearState,
     MultiHeadAttention,
     PositionWeight,
     RampWeight,
     ReLUFeatures,
     Roll,
+    SoftmaxAttention,
     ToeplitzWeight,
     delta_rule,
     linear_attention,
@@ -28,8 +32,8 @@ from stringlib.attention import (
     rotated_linear_attention,
     softmax_attention,
 )
+from stringlib.attention.cache import KeyValueCache
 from stringlib.attention.shift import ShiftedState
-from stringlib.attention.softmax import KeyValueCache
 from stringlib.encoders import (
     BIASES,
     ENCODERS,
@@ -51,11 +55,11 @@ from stringlib.encoders import (
     make_encoder,
 )
 from stringlib.encoders.string import Phases
-from stringlib.fold_norms import foldable
 from stringlib.models import LanguageModel, ViT
 
-# so that torch.load gives them back with its defaults
+# so that torch.load with its defaults loads states, also those that version 0.1 has saved
 torch.serialization.add_safe_globals([LinearState, KeyValueCache, ShiftedState, Phases])
+torch.serialization.add_safe_globals([(KeyValueCache, "stringlib.attention.softmax.KeyValueCache")])
 
 __all__ = [
     "BIASES",
@@ -81,6 +85,7 @@ __all__ = [
     "KerplePower",
     "LanguageModel",
     "LearnedAbsolute",
+    "LinearAttention",
     "LinearState",
     "MixedRoPE",
     "MultiHeadAttention",
@@ -92,6 +97,7 @@ __all__ = [
     "Roll",
     "RotaryEncoder",
     "Sinusoidal",
+    "SoftmaxAttention",
     "T5Bias",
     "ToeplitzWeight",
     "ViT",
@@ -105,3 +111,12 @@ __all__ = [
     "softmax_attention",
 ]
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """Return ``foldable``, so that only its users import :mod:`stringlib.interop`."""
+    if name != "foldable":
+        raise AttributeError(f"module 'stringlib' has no attribute {name!r}")
+    from stringlib.interop import foldable
+
+    return foldable

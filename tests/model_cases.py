@@ -70,7 +70,7 @@ CASES: dict[str, dict[str, Any]] = {
     "gate": {"encoder": "mixed", "gate": "elementwise"},
     "normal": {"encoder": "mixed", "normalize_qk": True, "gate": "headwise"},
     "shift": {"encoder": "mixed", "shift": True, "bias": False},
-    "grouped": {"encoder": "circulant", "key_heads": 1},
+    "grouped": {"encoder": "circulant", "kv_heads": 1},
     "c-cosgate": {"attention": "favor-circulant", "weight": "cosine", "horizon": 20,
                   "gate": "elementwise"},
 }  # fmt: skip

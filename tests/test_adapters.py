@@ -25,8 +25,8 @@ from stringlib import (
     RoPE,
     RotaryEncoder,
 )
-from stringlib.adapters import PatchPositions, RotaryTables, Rotated
 from stringlib.encoders.scaling import Beyond, DynamicNTK
+from stringlib.interop.adapters import PatchPositions, RotaryTables, Rotated
 from stringlib.positions import grid_positions
 from stringlib.testing.properties import largest_difference
 from tests.draws import random

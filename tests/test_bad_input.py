@@ -40,7 +40,6 @@ from stringlib import (
     softmax_attention,
     spec,
 )
-from stringlib.adapters import RotaryTables, Rotated
 from stringlib.algebra import haar_orthogonal, universal_form
 from stringlib.attention.decay import decayed_sums
 from stringlib.attention.delta import delta_rule
@@ -49,10 +48,11 @@ from stringlib.attention.linear import rotated_linear_attention
 from stringlib.attention.projections import PROJECTIONS
 from stringlib.attention.shift import KeyShift
 from stringlib.attention.state import rwkv6, ssd
-from stringlib.convert import fold_qkv, to_layout
 from stringlib.encoders.registry import make_bias
 from stringlib.encoders.rope import mrope
 from stringlib.encoders.scaling import yarn
+from stringlib.interop.adapters import RotaryTables, Rotated
+from stringlib.interop.convert import fold_qkv, to_layout
 from stringlib.models import make_language_model
 from stringlib.models.absolute import GridSinusoidal, GridTable
 from stringlib.models.blocks import Block

@@ -26,7 +26,16 @@ from stringlib.models.blocks import FEED_FORWARD
 from tests import model_cases
 
 PLACES = (
-    *("adapters", "algebra", "attention", "convert", "encoders", "kernels", "models", "positions"),
+    *(
+        "algebra",
+        "attention",
+        "encoders",
+        "interop.adapters",
+        "interop.convert",
+        "kernels",
+        "models",
+        "positions",
+    ),
     *("train.learn", "train.optimizer", "train.settings"),
 )
 """Where package and laboratory make what a model or its training is made of."""

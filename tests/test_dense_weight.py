@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from stringlib import PositionWeight, linear_attention
-from stringlib.attention.learned import BiasWeight
+from stringlib.attention.toeplitz import BiasWeight
 from stringlib.encoders.registry import BIASES, make_bias
 from stringlib.testing.properties import largest_difference
 from stringlib.testing.weights import dense_attention, inputs

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from stringlib import FavorFeatures, linear_attention
-from stringlib.attention.features import optimal_alpha
+from stringlib.attention.favor import optimal_alpha
 from stringlib.attention.projections import PROJECTIONS
 from stringlib.kernels.features import elu_plus_one, half_square, unit
 from stringlib.reference import (

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from stringlib import STRING, CayleySTRING, CirculantSTRING, RoPE, RotaryEncoder, foldable
-from stringlib.fold_norms import Folded, fold_norms
+from stringlib.interop.fold_norms import Folded, fold_norms
 from stringlib.testing.properties import largest_difference
 from tests.draws import random
 from tests.refusals import refusals

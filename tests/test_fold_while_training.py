@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from stringlib import CayleySTRING, CirculantSTRING, DenseSTRING, MultiHeadAttention, RotaryEncoder
+from stringlib.attention import fold
 from stringlib.encoders.string import STRING, Phases
 from stringlib.testing.properties import largest_difference
 from tests.draws import random
@@ -31,8 +32,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "bias": {"bias": True},
     "norm": {"normalize_qk": True, "bias": True},
     "causal": {"causal": True},
-    "two-keys": {"key_heads": 2, "bias": True},
-    "one-key": {"key_heads": 1, "normalize_qk": True, "causal": True},
+    "two-keys": {"kv_heads": 2, "bias": True},
+    "one-key": {"kv_heads": 1, "normalize_qk": True, "causal": True},
 }
 
 
@@ -53,7 +54,7 @@ class Own(RotaryEncoder):
 
 def layer_of(name: str, heads: int | None = None, **options: Any) -> MultiHeadAttention:
     torch.manual_seed(1)
-    heads = options.get("key_heads", HEADS) if heads is None else heads
+    heads = options.get("kv_heads", HEADS) if heads is None else heads
     layer = MultiHeadAttention(DIM, HEADS, ENCODERS[name](heads), **options).double()
     for parameter in layer.parameters():  # no bias of 0, no temperature of 1
         parameter.data += 0.1 * torch.randn_like(parameter)
@@ -66,7 +67,7 @@ def on_tokens(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
 
     def call(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
         with monkeypatch.context() as patch:
-            patch.setattr(MultiHeadAttention, "_folds", lambda *_: False)
+            patch.setattr(fold, "is_faster", lambda *_: False)
             return function(*args, **options)
 
     return call
@@ -128,7 +129,7 @@ def test_few_tokens_are_multiplied_themselves(folds: Any) -> None:
 
 def test_a_cache_of_both_holds_keys_of_one_basis(on_tokens: Any, folds: Any) -> None:
     """The first tokens fold, those that follow one by one do not."""
-    layer, x = layer_of("cayley", causal=True, key_heads=2), random(TOKENS, DIM)
+    layer, x = layer_of("cayley", causal=True, kv_heads=2), random(TOKENS, DIM)
     assert folds(layer, x[:30])
     whole = on_tokens(layer, x)
     y, state = layer(x[:30], return_state=True)

@@ -20,7 +20,6 @@ from stringlib import (
     CirculantSTRING,
     RoPE,
 )
-from stringlib.adapters import PatchPositions, RotaryTables, Rotated, load_encoders
 from stringlib.encoders.rope import mrope
 from stringlib.encoders.scaling import (
     position_interpolation,
@@ -28,6 +27,7 @@ from stringlib.encoders.scaling import (
     yarn_by_index,
 )
 from stringlib.encoders.string import RotaryEncoder
+from stringlib.interop.adapters import PatchPositions, RotaryTables, Rotated, load_encoders
 from stringlib.positions import grid_positions
 from stringlib.testing.properties import largest_difference
 from tests.draws import random

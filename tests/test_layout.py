@@ -1,4 +1,4 @@
-"""The picture of the package's layout: as its files import, and each part has its sentence."""
+"""The diagram of the package: parts as the files import them, sizes as the files have them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from _ext.book_layout import GROUND, OTHERS, imports, lines, parts, picture, reach, storeys
+from _ext.book_layout import (
+    CORE,
+    GROUND,
+    imported,
+    imports,
+    lines,
+    parts,
+    paths,
+    picture,
+    reach,
+    size,
+    sizes,
+    storeys,
+    total,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "book/architecture.md").read_text(encoding="utf8")
@@ -36,13 +50,15 @@ def test_a_part_stands_above_what_it_imports(small: Path) -> None:
     assert parts(small)[GROUND] == ["deep", "shared"]
     found = imports(small)
     assert found["top"] == {"low", GROUND}
-    assert storeys(found) == [["alone", GROUND], ["low"], ["top"], [OTHERS]]
+    assert storeys(found) == [["alone", GROUND], ["low"], ["top"]]
     assert lines(found)["top"] == ["low"]  # the ground is reached through it
     drawn = picture(small)
-    assert "top on low" in drawn
-    assert "alone stands alone." in drawn
-    assert drawn.count("<rect") == 5
-    assert drawn.count("<line") == 3
+    assert "top imports low" in drawn
+    assert "alone imports no other part." in drawn
+    assert drawn.count("<rect") == 4
+    assert drawn.count("<line") == 2
+    assert "2 lines, 1 of code" not in drawn
+    assert ">4 lines, 4 of code<" in drawn  # top: of two files, one in three lines
 
 
 def test_the_package_stands_as_the_page_says() -> None:
@@ -56,3 +72,21 @@ def test_the_package_stands_as_the_page_says() -> None:
     assert [heights[p] for p in order] == sorted((heights[p] for p in order), reverse=True)
     assert not found["reference"]
     assert not any("reference" in below for below in found.values())
+
+
+def test_lines_of_code_are_those_that_are_not_documentation() -> None:
+    text = '"""Doc.\n\nMore.\n"""\n\nx = 1  # said\n"""Of x."""\n# alone\ny = """a\nb"""\n'
+    assert size(text) == (10, 3)
+
+
+def test_the_core_imports_no_door_and_is_as_small_as_it_says() -> None:
+    found, counted = imports(), sizes()
+    doors = set(found) - set(CORE)
+    assert doors == {"interop", "reference", "testing"}
+    assert not any(doors & reach(part, found) for part in CORE)
+    core = [path for part in CORE for path in paths(part)]
+    assert sum(counted[p][0] for p in CORE) == sum(len(p.read_text().splitlines()) for p in core)
+    assert f"{sum(counted[part][1] for part in CORE):,} contain code" in total()
+    left = {p.stem for p in (ROOT / "stringlib").glob("*.py")} - {*parts()[GROUND], "__init__"}
+    for name in left:  # old import paths, and nothing else
+        assert imported(ROOT / f"stringlib/{name}.py") == {"moved"}

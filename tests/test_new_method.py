@@ -12,8 +12,8 @@ from book import methods
 from lab.methods import METHODS, Method
 from stringlib import STRING, FeatureMap, MultiHeadAttention, PositionWeight, RotaryEncoder
 from stringlib.attention.registry import FEATURES, WEIGHTS
-from stringlib.encoders.bias import RelativeBias
 from stringlib.encoders.registry import BIASES, ENCODERS
+from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.inputs import require_floats
 from stringlib.testing.encoders import ENCODER
 from stringlib.testing.features import FEATURE_MAP

@@ -165,7 +165,7 @@ def providers() -> dict[str, set[str]]:
 # part of the tree -> the extras whose packages it may import
 PARTS = {
     "stringlib": [],
-    "stringlib/adapters": ["interop"],  # inside functions only
+    "stringlib/interop/adapters": ["interop"],  # inside functions only
     "lab": ["lab"],
     "lab/tasks": ["lab", "data"],  # inside functions only
     "book": ["lab"],

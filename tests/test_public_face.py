@@ -15,8 +15,17 @@ from pathlib import Path
 from typing import Any
 
 FACE = Path(__file__).with_name("public_face.txt")
-PACKAGES = ("", ".algebra", ".attention", ".encoders", ".models", ".reference", ".testing")
-MODULES = (".adapters", ".convert", ".encoders.scaling")
+PACKAGES = (
+    "",
+    ".algebra",
+    ".attention",
+    ".encoders",
+    ".interop",
+    ".models",
+    ".reference",
+    ".testing",
+)
+MODULES = (".encoders.scaling",)
 
 
 def arguments(thing: Any) -> str:

@@ -109,10 +109,10 @@ def test_the_queries_decide_under_autocast_and_beside_other_dtypes_too() -> None
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("key_heads", [1, 2])
-def test_derivatives_forwards(causal: bool, key_heads: int) -> None:
+@pytest.mark.parametrize("kv_heads", [1, 2])
+def test_derivatives_forwards(causal: bool, kv_heads: int) -> None:
     q, k, _ = tokens(5, 5)
-    given = q, k[:key_heads], k[:key_heads] - 1  # as wide as keys, for the fused kernel
+    given = q, k[:kv_heads], k[:kv_heads] - 1  # as wide as keys, for the fused kernel
 
     def attend(*x: Tensor) -> Tensor:
         return softmax_attention(*x, causal=causal)
@@ -144,17 +144,17 @@ def test_no_tokens_and_no_keys() -> None:
 
 @pytest.mark.parametrize("given", ["", "causal", "bias", "key_mask"])
 @pytest.mark.parametrize("lead", [(), (3,), (2, 0), (2, 3)], ids=str)
-@pytest.mark.parametrize("key_heads", [1, 2, 3])
-def test_queries_of_a_group_share_keys(key_heads: int, lead: tuple[int, ...], given: str) -> None:
+@pytest.mark.parametrize("kv_heads", [1, 2, 3])
+def test_queries_of_a_group_share_keys(kv_heads: int, lead: tuple[int, ...], given: str) -> None:
     q = random(*lead, 6, 5, 4).requires_grad_()
-    k, v = (random(*lead, key_heads, 5, 4, seed=s).requires_grad_() for s in (1, 2))
+    k, v = (random(*lead, kv_heads, 5, 4, seed=s).requires_grad_() for s in (1, 2))
     options: dict[str, dict[str, Any]] = {
         "causal": {"causal": True},
         "bias": {"bias": random(6, 5, 5, seed=3), "causal": True},
         "key_mask": {"key_mask": random(*lead, 6, 5, seed=4) > -0.5},
     }
-    one = [torch.arange(6) // (6 // key_heads) == h for h in range(key_heads)]
-    whole = [sum(x[..., h : h + 1, :, :] * one[h][:, None, None] for h in range(key_heads))
+    one = [torch.arange(6) // (6 // kv_heads) == h for h in range(kv_heads)]
+    whole = [sum(x[..., h : h + 1, :, :] * one[h][:, None, None] for h in range(kv_heads))
              for x in (k, v)]  # fmt: skip
     got = softmax_attention(q, k, v, **options.get(given, {}))
     wanted = softmax_attention(q, *whole, **options.get(given, {}))

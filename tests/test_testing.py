@@ -21,7 +21,7 @@ from stringlib import (
 )
 from stringlib.attention.registry import FEATURES, WEIGHTS
 from stringlib.attention.weights import ConstantWeight, Factors
-from stringlib.encoders.bias import RelativeBias
+from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.string import RotaryEncoder
 from stringlib.testing import check_bias, check_encoder, check_feature_map, check_weight
 from stringlib.testing.contract import small

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from stringlib import ToeplitzWeight, linear_attention, reference
 from stringlib.algebra import toeplitz, toeplitz_product
-from stringlib.encoders.bias import ALiBi, KerpleLog, KerplePower, RelativeBias, T5Bias
+from stringlib.encoders.bias import ALiBi, KerpleLog, KerplePower, T5Bias
+from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.kernels import toeplitz as kernel
 from stringlib.kernels.fft import fast_length
 from stringlib.testing.properties import largest_difference

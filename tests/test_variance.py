@@ -20,7 +20,7 @@ from lab.theory.variance import (
     sqrt_norm_mean,
     trigonometric_mse,
 )
-from stringlib.attention.features import optimal_alpha
+from stringlib.attention.favor import optimal_alpha
 from tests.draws import random
 
 SQUARES = torch.tensor([0.0, 1e-3, 0.3, 1.0, 2.0, 8.0, 50.0], dtype=torch.float64)

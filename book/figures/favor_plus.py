@@ -22,7 +22,7 @@ from lab.theory.variance import (
     positive_mse,
     trigonometric_mse,
 )
-from stringlib.attention.features import FavorFeatures, optimal_alpha
+from stringlib.attention.favor import FavorFeatures, optimal_alpha
 
 __all__ = [
     "DISPLAY",

@@ -27,7 +27,8 @@ from book.figures.marks import (
 from book.names import display
 from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels
 from lab.explore.style import DIVERGING
-from stringlib.attention.features import FavorFeatures, ReLUFeatures
+from stringlib.attention.favor import FavorFeatures
+from stringlib.attention.features import ReLUFeatures
 from stringlib.attention.roll import Roll
 from stringlib.encoders.rope import RoPE
 from stringlib.encoders.string import STRING

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from book.recorded import data
 from lab.program import Traced, traced
 from lab.weights import unpack
+from stringlib.attention.cache import KeyValueCache
 from stringlib.attention.multihead import State
 from stringlib.attention.shift import ShiftedState
-from stringlib.attention.softmax import KeyValueCache
 from stringlib.attention.weights import LinearState
 from stringlib.models.language import LanguageModel
 
@@ -73,9 +73,9 @@ class Stepped(nn.Module):
         state: LinearState | KeyValueCache
         if "keys" in mine:
             read = (torch.arange(self.room) < place).expand(many, attention.heads, self.room)
-            state = KeyValueCache(mine["keys"], mine["values"], read, attention._kind())
+            state = KeyValueCache(mine["keys"], mine["values"], read, attention.core.kind())
         else:
-            state = LinearState(mine["sums"], mine.get("scale"), self.room, attention._kind())
+            state = LinearState(mine["sums"], mine.get("scale"), self.room, attention.core.kind())
         return ShiftedState(mine["key"], state) if "key" in mine else state
 
     def _parts(self, states: tuple[State, ...]) -> dict[str, Tensor]:

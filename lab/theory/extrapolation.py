@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from stringlib.encoders.bias import RelativeBias
+from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.precision import widen
 from stringlib.spec import Floats, Positive, checked
 

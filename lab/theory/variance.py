@@ -74,7 +74,7 @@ def optimal_mse(
         num_features: Number m of independent Gaussian vectors, with one feature each.
         head_dim: Number of channels d.
         alpha: :math:`\alpha`, below 1/8; the best one is
-            :func:`~stringlib.attention.features.optimal_alpha`.
+            :func:`~stringlib.attention.favor.optimal_alpha`.
 
     Raises:
         ValueError: If ``alpha`` is 1/8 or more, where the error is infinite.

@@ -1,11 +1,12 @@
 """Attention: softmax, and the kernelised forms whose cost is linear in the sequence."""
 
+from stringlib.attention.core import LinearAttention, SoftmaxAttention
 from stringlib.attention.cosine import CosineWeight
 from stringlib.attention.decay import DecayWeight, decay_mask, decayed_sums
 from stringlib.attention.delta import DeltaWeight, delta_rule
+from stringlib.attention.favor import FavorFeatures
 from stringlib.attention.features import (
     ELUFeatures,
-    FavorFeatures,
     FeatureMap,
     IdentityFeatures,
     ReLUFeatures,
@@ -40,12 +41,14 @@ __all__ = [
     "FeatureMap",
     "Gate",
     "IdentityFeatures",
+    "LinearAttention",
     "LinearState",
     "MultiHeadAttention",
     "PositionWeight",
     "RampWeight",
     "ReLUFeatures",
     "Roll",
+    "SoftmaxAttention",
     "ToeplitzWeight",
     "decay_mask",
     "decayed_sums",

@@ -1,7 +1,7 @@
-r"""Weights that a layer learns: decays as in RetNet, GLA and SSD, tables, and biases of softmax.
+r"""Position weights that a layer learns: the decays of RetNet, GLA and SSD, and Toeplitz tables.
 
-Where the tokens decide a decay, padding makes nothing forgotten: it is as if it were not there. A
-constant decay counts places, padding or not.
+A data-dependent decay treats padding as if it were absent: padding causes no decay. A constant
+decay counts positions, and padding has positions too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from stringlib.attention.delta import DeltaWeight, ReplacingWeight
 from stringlib.attention.state import retnet_log_decay
 from stringlib.attention.toeplitz import ToeplitzWeight
 from stringlib.attention.weights import PositionWeight
-from stringlib.encoders.bias import RelativeBias
 from stringlib.inputs import per_head
 from stringlib.spec import checked
 
@@ -215,26 +214,3 @@ class LearnedToeplitz(ToeplitzWeight):
     def extra_repr(self) -> str:
         """Describe the table in ``repr``."""
         return f"size={self.size}"
-
-
-class BiasWeight(PositionWeight):
-    r"""A relative bias of softmax attention as a weight: :math:`w(i,j) = e^{b(i-j)}`.
-
-    Softmax attention that adds b to its logits multiplies each exponential by :math:`e^b`; this
-    multiplies the products of features by the same.
-
-    Args:
-        bias: A :class:`~stringlib.encoders.bias.RelativeBias`.
-    """
-
-    def __init__(self, bias: RelativeBias) -> None:
-        super().__init__()
-        self.bias = bias
-
-    def forward(self, x: Tensor, key_mask: Tensor | None = None) -> PositionWeight:
-        """Return the weight for the length of ``x``."""
-        return ToeplitzWeight.from_bias(self.bias, max(x.shape[-2], 1))
-
-    def matrix(self, num_queries: int, num_keys: int) -> Tensor:
-        """Return the weights w(i, j), ``(heads, num_queries, num_keys)``."""
-        return self.bias(num_queries, num_keys).exp()

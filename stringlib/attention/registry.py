@@ -8,9 +8,9 @@ from functools import partial
 import torch
 
 from stringlib.attention.cosine import CosineWeight
+from stringlib.attention.favor import FavorFeatures
 from stringlib.attention.features import (
     ELUFeatures,
-    FavorFeatures,
     FeatureMap,
     IdentityFeatures,
     ReLUFeatures,

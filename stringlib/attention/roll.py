@@ -63,7 +63,7 @@ class Roll(nn.Module):
     def forward(
         self,
         phi_q: Floats[Tensor, "... heads n self.num_features"],
-        phi_k: Floats[Tensor, "...k key_heads n self.num_features"],
+        phi_k: Floats[Tensor, "...k kv_heads n self.num_features"],
         positions: Positions[Tensor, "... n 1"],
     ) -> tuple[Tensor, Tensor]:
         """Roll the features of queries and keys.

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from stringlib.attention.softmax import KeyValueCache
+from stringlib.attention.cache import KeyValueCache
 from stringlib.attention.weights import LinearState
 from stringlib.inputs import per_head
 from stringlib.spec import Floats, checked

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from contextlib import nullcontext
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,7 +11,8 @@ from torch.autograd import forward_ad
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
-from stringlib.encoders.bias import RelativeBias
+from stringlib.attention.cache import KeyValueCache
+from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.inputs import (
     common_shape,
     expands,
@@ -25,8 +25,8 @@ from stringlib.spec import Floats, checked
 @checked
 def softmax_attention(
     q: Floats[Tensor, "... heads n d"],
-    k: Floats[Tensor, "... #key_heads keys d"],
-    v: Floats[Tensor, "... #key_heads keys d_v"],
+    k: Floats[Tensor, "... #kv_heads keys d"],
+    v: Floats[Tensor, "... #kv_heads keys d_v"],
     bias: Floats[Tensor, "...heads n keys"] | None = None,
     causal: bool = False,
     *,
@@ -113,55 +113,6 @@ def _group(q: Tensor, k: Tensor, v: Tensor) -> int:
     return heads // own if own == v.shape[-3] and 0 < own < heads and heads % own == 0 else 1
 
 
-class KeyValueCache(NamedTuple):
-    """Keys and values of all tokens so far. It grows with each of them; a linear state does not.
-
-    Attributes:
-        keys: ``(..., key_heads, tokens, head_dim)``, already encoded.
-        values: ``(..., key_heads, tokens, d_v)``.
-        mask: Which tokens are seen by the queries, ``(..., heads, tokens)``, or None for all.
-        kind: What made it, as for :class:`~stringlib.attention.weights.LinearState`.
-    """
-
-    keys: Tensor
-    values: Tensor
-    mask: Tensor | None
-    kind: str = ""
-
-    @property
-    def length(self) -> int:
-        """Number of tokens so far."""
-        return self.keys.shape[-2]
-
-    def extended(self, keys: Tensor, values: Tensor, mask: Tensor | None) -> KeyValueCache:
-        """Return the cache with further tokens behind the ones so far.
-
-        Raises:
-            ValueError: If they are of another batch, or of other heads.
-        """
-        pairs = (self.keys, keys), (self.values, values)
-        if any(a.shape[:-2] != b.shape[:-2] or a.shape[-1] != b.shape[-1] for a, b in pairs):
-            raise ValueError(
-                f"state must hold keys and values like {tuple(keys.shape)} and "
-                f"{tuple(values.shape)} but for the number of tokens, got "
-                f"{tuple(self.keys.shape)} and {tuple(self.values.shape)}"
-            )
-        if mask is not None or self.mask is not None:
-            masks = _or_all(self.mask, mask, self.keys), _or_all(mask, self.mask, keys)
-            mask = torch.cat(masks, -1)
-        return KeyValueCache(
-            torch.cat([self.keys, keys], -2), torch.cat([self.values, values], -2), mask
-        )
-
-
-def _or_all(mask: Tensor | None, other: Tensor | None, keys: Tensor) -> Tensor:
-    """Return the mask, all True if there was none but another for the same heads."""
-    if mask is not None:
-        return mask
-    assert other is not None
-    return other.new_ones(*other.shape[:-1], keys.shape[-2])
-
-
 def continued_softmax(
     q: Tensor,
     k: Tensor,
@@ -171,16 +122,16 @@ def continued_softmax(
     key_mask: Tensor | None,
     cache: KeyValueCache | None,
 ) -> tuple[Tensor, KeyValueCache]:
-    """Attend to the tokens of a cache and to further ones, and return the longer cache.
+    """Attend to the tokens of a cache and to new ones; return the outputs and the longer cache.
 
     Args:
-        q: Queries of the further tokens, ``(..., heads, n, d)``.
-        k: Their keys, of as many heads or of a divisor, of which each serves a group of queries.
-        v: Their values, ``(..., key_heads, n, d_v)``.
-        bias: What is added to the logits of each distance.
-        causal: Whether a token sees itself and earlier ones only.
-        key_mask: False for further tokens that are padding.
-        cache: What earlier tokens left; None if there were none.
+        q: Queries of the new tokens, ``(..., heads, n, d)``.
+        k: Their keys, ``(..., kv_heads, n, d)``; ``kv_heads`` divides ``heads``.
+        v: Their values, ``(..., kv_heads, n, d_v)``.
+        bias: A relative bias that is added to the logits, or None.
+        causal: Whether a token attends only to itself and to earlier tokens.
+        key_mask: False for new tokens that are padding.
+        cache: The cache of the earlier tokens, or None.
     """
     if key_mask is not None:
         key_mask = per_head(key_mask, q.shape[:-1], q.device).expand(q.shape[:-1])
@@ -188,7 +139,7 @@ def continued_softmax(
     cache = KeyValueCache(k, v, key_mask) if cache is None else cache.extended(k, v, key_mask)
     added = None if bias is None else bias(n, cache.length, offset=before)
     if before and n > 1:
-        # query i stands at before + i, of which the kernel's own causal mask knows nothing
+        # query i is at position before + i; the causal mask of the kernel would begin at 0
         later = torch.ones(n, cache.length, dtype=torch.bool, device=q.device).triu(before + 1)
         added = (q.new_zeros(()) if added is None else added).masked_fill(later, -math.inf)
     out = softmax_attention(

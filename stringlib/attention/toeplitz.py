@@ -14,7 +14,7 @@ from stringlib.attention.weights import (
     WeightedSums,
     common_scale,
 )
-from stringlib.encoders.bias import RelativeBias
+from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.inputs import common_shape, is_known
 from stringlib.kernels.fft import toeplitz_sizes
 from stringlib.kernels.toeplitz import excess, toeplitz_by_fft, toeplitz_by_tiles
@@ -201,3 +201,26 @@ def _is_flat(bias: Tensor, dtype: torch.dtype) -> bool:
     """Return whether a table is known to span no more than ``FLAT``."""
     dims, span = tuple(range(1, bias.ndim)), FLAT[dtype]
     return is_known(bias, lambda x: x >= x.amax(dims, keepdim=True) - span)
+
+
+class BiasWeight(PositionWeight):
+    r"""A relative bias of softmax attention as a weight: :math:`w(i,j) = e^{b(i-j)}`.
+
+    Softmax attention that adds b to its logits multiplies each exponential by :math:`e^b`; this
+    multiplies the products of features by the same.
+
+    Args:
+        bias: A :class:`~stringlib.encoders.relative_bias.RelativeBias`.
+    """
+
+    def __init__(self, bias: RelativeBias) -> None:
+        super().__init__()
+        self.bias = bias
+
+    def forward(self, x: Tensor, key_mask: Tensor | None = None) -> PositionWeight:
+        """Return the weight for the length of ``x``."""
+        return ToeplitzWeight.from_bias(self.bias, max(x.shape[-2], 1))
+
+    def matrix(self, num_queries: int, num_keys: int) -> Tensor:
+        """Return the weights w(i, j), ``(heads, num_queries, num_keys)``."""
+        return self.bias(num_queries, num_keys).exp()

@@ -7,11 +7,12 @@ from functools import partial
 from typing import Any
 
 from stringlib.by_name import by_name
-from stringlib.encoders.bias import ALiBi, KerpleLog, KerplePower, RelativeBias, T5Bias
+from stringlib.encoders.bias import ALiBi, KerpleLog, KerplePower, T5Bias
 from stringlib.encoders.cayley import CayleySTRING
 from stringlib.encoders.circulant import CirculantSTRING
 from stringlib.encoders.mixed import MixedRoPE
 from stringlib.encoders.reflection import ReflectionSTRING
+from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.rope import AxialRoPE, RoPE
 from stringlib.encoders.string import RotaryEncoder
 from stringlib.parts import part

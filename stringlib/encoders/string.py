@@ -116,7 +116,7 @@ class RotaryEncoder(Derived):
     def forward(
         self,
         q: Floats[Tensor, "... heads n self.head_dim"],
-        k: Floats[Tensor, "...k key_heads keys self.head_dim"],
+        k: Floats[Tensor, "...k kv_heads keys self.head_dim"],
         positions: Positions[Tensor, "... n self.coord_dim"] | Phases,
         key_positions: Positions[Tensor, "...k keys self.coord_dim"] | Phases | None = None,
     ) -> tuple[Tensor, Tensor]:
@@ -146,10 +146,15 @@ class RotaryEncoder(Derived):
         if key_phases is phases and phases.turns.dtype != at_least_float32(q.dtype):
             phases = key_phases = phases.to(q.dtype)  # once for both
         with without_autocast(q):
-            if key_phases is phases and is_short(q) and self._can_join(q, k):
-                both = self._encode(torch.cat([q, k], -3), phases)
-                heads = q.shape[-3]
-                return both.narrow(-3, 0, heads), both.narrow(-3, heads, k.shape[-3])
+            if key_phases is phases and is_short(q) and q.dtype == k.dtype:
+                # a few tokens: half as many calls, with queries and keys in one tensor
+                if q.shape == k.shape:
+                    both = self._encode(torch.stack([q, k]), phases)
+                    return both[0], both[1]
+                if self.heads == 1 and q.shape[:-3] == k.shape[:-3]:
+                    both = self._encode(torch.cat([q, k], -3), phases)
+                    heads = q.shape[-3]
+                    return both.narrow(-3, 0, heads), both.narrow(-3, heads, k.shape[-3])
             return self._encode(q, phases), self._encode(k, key_phases)
 
     @checked
@@ -400,10 +405,6 @@ class RotaryEncoder(Derived):
         require_same_device(x_name, x, name, positions.turns)
         require_same_leading(x_name, x, name, positions.turns, own=4)
         return positions
-
-    def _can_join(self, q: Tensor, k: Tensor) -> bool:
-        """Return whether queries and keys can be turned as heads of one tensor."""
-        return self.heads == 1 and q.dtype == k.dtype and q.shape[:-3] == k.shape[:-3]
 
     def _encode(self, x: Tensor, phases: Phases, whole: bool = False) -> Tensor:
         """Return RoPE(Ωr)Pᵀx, or R(r)x if ``whole``."""

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from stringlib.attention.multihead import MultiHeadAttention, State
 from stringlib.attention.weights import PositionWeight
-from stringlib.encoders.bias import RelativeBias
 from stringlib.encoders.registry import BIASES, ENCODERS
+from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.string import Phases, RotaryEncoder
 from stringlib.inputs import require_same_tokens
 from stringlib.precision import at_least_float32
@@ -152,16 +152,23 @@ def share_encoders(blocks: nn.ModuleList) -> None:
 
 
 def phases_of(blocks: nn.ModuleList, positions: Tensor, x: Tensor) -> list[Tensor | Phases]:
-    """Return what each block reads of the positions of tokens ``x``.
+    """Return what each block is given as positions: phases, or the positions themselves.
 
-    The phases of an encoder are computed once, whatever the number of blocks that share it.
+    The phases of an encoder without parameters are computed once, for all blocks that share it. An
+    encoder with parameters computes its phases inside each block, because a wrapper such as FSDP
+    makes the parameters of a block available only while this block runs.
+
+    Args:
+        blocks: The blocks of a model.
+        positions: ``(..., seq, coord_dim)``.
+        x: The tokens, ``(..., seq, dim)``.
     """
     made: dict[int, Phases] = {}
     read: list[Tensor | Phases] = []
     for block in blocks:
         assert isinstance(block, Block)
         encoder = block.attention.encoder
-        if not isinstance(encoder, RotaryEncoder):
+        if not isinstance(encoder, RotaryEncoder) or next(encoder.parameters(), None) is not None:
             read.append(positions)
             continue
         if id(encoder) not in made:

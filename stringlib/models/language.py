@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from stringlib.attention.features import FeatureMap
 from stringlib.attention.multihead import State
 from stringlib.encoders.absolute import LearnedAbsolute, Sinusoidal
-from stringlib.encoders.bias import RelativeBias
 from stringlib.encoders.registry import BIASES, make_bias
+from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.string import RotaryEncoder
 from stringlib.inputs import per_head, require_places, require_same_device
 from stringlib.models.blocks import (
@@ -129,8 +129,9 @@ class LanguageModel(Blocks):
         key_mask: Tensor | None = None,
         state: Sequence[State] | None = None,
         return_state: bool = False,
+        logits_to_keep: int | None = None,
     ) -> Tensor | tuple[Tensor, tuple[State, ...]]:
-        """Return a score of every token that may follow each.
+        """Return the logits of the next token, after each token.
 
         Args:
             tokens: Whole numbers from 0 to ``vocab - 1``, ``(batch, seq)``. Others are an error on
@@ -140,11 +141,12 @@ class LanguageModel(Blocks):
                 the end of ``state``. Biases and weights count tokens themselves.
             key_mask: False for padding, which no token sees, ``(batch, seq)``. It has a place like
                 any token: where absolute positions count, say them.
-            state: What earlier tokens left, one state for each block.
-            return_state: Whether to return the states behind the last token as well.
+            state: The states after the earlier tokens, one for each block.
+            return_state: Whether to also return the states after the last token.
+            logits_to_keep: Number of last tokens for which logits are computed. Default: all.
 
         Returns:
-            Scores, not normalised, ``(batch, seq, vocab)``; with ``return_state`` a pair.
+            ``(batch, seq or logits_to_keep, vocab)``; with ``return_state`` a pair.
 
         Raises:
             ValueError: If a shape does not fit, there are more tokens than a learned table knows,
@@ -173,8 +175,29 @@ class LanguageModel(Blocks):
             earlier = None if state is None else state[i]
             x, left = block(x, places, key_mask=key_mask, state=earlier, return_state=return_state)
             after.append(left)
+        if logits_to_keep is not None:
+            x = x[:, -logits_to_keep:]
         scores = self.readout(self.norm(x))
         return (scores, tuple(after)) if return_state else scores
+
+    @torch.no_grad()
+    @checked
+    def init_state(
+        self, batch_shape: int | Sequence[int], max_length: int | None = None
+    ) -> tuple[State, ...]:
+        """Return the states before the first token, one for each block.
+
+        Args:
+            batch_shape: Size of the batch, as a number or as a tuple.
+            max_length: Number of tokens for which the caches of softmax attention get memory, see
+                :meth:`MultiHeadAttention.init_state
+                <stringlib.attention.multihead.MultiHeadAttention.init_state>`.
+
+        Raises:
+            ValueError: If a layer has no state.
+        """
+        attentions = [block.attention for block in self.blocks if isinstance(block, Block)]
+        return tuple(attention.init_state(batch_shape, max_length) for attention in attentions)
 
     @torch.no_grad()
     @checked
@@ -229,14 +252,20 @@ class LanguageModel(Blocks):
                 )
             # padding stands where the first token does: nobody sees it
             positions = (key_mask.cumsum(-1) - 1).clamp(min=0)[..., None]
-        drawn, state = [tokens], None
+        drawn = [tokens]
+        state = self.init_state(len(tokens), tokens.shape[-1] + count) if count else None
         for _ in range(count):
             scores, state = self(
-                drawn[-1], positions, key_mask=key_mask, state=state, return_state=True
+                drawn[-1],
+                positions,
+                key_mask=key_mask,
+                state=state,
+                return_state=True,
+                logits_to_keep=1,
             )
             if positions is not None:
                 positions, key_mask = positions[:, -1:] + 1, None
-            last = scores[..., -1, :]
+            last = scores[:, -1]
             if temperature == 0:
                 token = last.argmax(-1, keepdim=True)
             else:

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.attention.features import FeatureMap
-from stringlib.encoders.bias import RelativeBias
 from stringlib.encoders.registry import BIASES, make_bias
+from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.string import RotaryEncoder
 from stringlib.inputs import per_head, require_like_weight, require_places, require_same_tokens
 from stringlib.models.absolute import GridSinusoidal, GridTable

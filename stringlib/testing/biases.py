@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from stringlib.encoders.bias import RelativeBias
+from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.testing.contract import Contract, close, each_close, refused, true
 from stringlib.testing.modes import EAGER, Mode
 from stringlib.testing.modules import Held, holds_of_modules

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from stringlib import parts
 from stringlib.attention.features import FeatureMap
 from stringlib.attention.weights import PositionWeight
-from stringlib.encoders.bias import RelativeBias
+from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.string import RotaryEncoder
 from stringlib.spec import require
 from stringlib.testing.features import Mapped

@@ -1,0 +1,188 @@
+"""Build the core of a layer from names, such as ``attention="favor"``, and their options."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from stringlib.attention.core import (
+    AttentionCore,
+    LinearAttention,
+    SoftmaxAttention,
+    side_of_rotation,
+)
+from stringlib.attention.features import FeatureMap
+from stringlib.attention.registry import FEATURES, WEIGHTS
+from stringlib.attention.roll import Roll
+from stringlib.encoders.registry import BIASES, ENCODERS, make_bias, make_encoder
+from stringlib.encoders.relative_bias import RelativeBias
+from stringlib.encoders.string import RotaryEncoder
+from stringlib.inputs import require_name
+from stringlib.parts import part, require_none_left, taken_out
+from stringlib.spec import Positive, require
+
+SIDES = ("before", "after")
+
+
+def make_core(
+    attention: Any,
+    encoder: Any,
+    weight: Any,
+    *,
+    dim: int,
+    heads: int,
+    kv_heads: int,
+    causal: bool,
+    rotate: str | None,
+    grid: tuple[int, int] | None,
+    options: dict[str, Any],
+) -> AttentionCore:
+    """Return the core of a layer, built from its arguments.
+
+    Args:
+        attention: ``"softmax"``, the name of a feature map, or a feature map.
+        encoder: None, the name of an encoder or of a bias, or one of them.
+        weight: None, the name of a position weight, or a position weight.
+        dim: Number of channels of a token.
+        heads: Number of query heads.
+        kv_heads: Number of key heads.
+        causal: Whether a token attends only to itself and to earlier tokens.
+        rotate: Where positions are applied, or None for the default of the feature map.
+        grid: ``(rows, columns)`` of an image, or None.
+        options: Arguments of the parts that are given by name. Each part removes its own.
+    """
+    head_dim = dim // heads
+    features, width = _features(attention, head_dim, heads, options)
+    rotary = isinstance(encoder, RotaryEncoder | str) and encoder not in [*BIASES]
+    _require_side(rotary, features, rotate)
+    roll = _roll(rotate, width, options)
+    side = None
+    if features is not None and rotary:
+        side = side_of_rotation(encoder, features, rotate)
+    # after the map there are features of all heads; before it, keys of the key heads
+    rotated = (heads, width) if side == "after" else (kv_heads, head_dim)
+    made = _encoder(encoder, options, heads, *rotated, causal=causal, grid=grid)
+    reads_grid = isinstance(made, RotaryEncoder) and made.coord_dim == 2
+    if grid is not None and weight != "toeplitz" and not reads_grid:
+        raise ValueError(
+            "grid must be None unless weight is toeplitz or an encoder reads two "
+            f"coordinates, got {grid!r}"
+        )
+    if features is None:
+        if weight is not None:
+            raise ValueError(
+                "weight must be None for softmax attention, whose logits take a bias instead "
+                f"(encoder=ALiBi(heads), for instance), got {weight!r}"
+            )
+        return SoftmaxAttention(made, causal=causal, grid=grid)
+    if isinstance(weight, str) and not isinstance(made, RelativeBias):
+        context = {"dim": dim, "heads": heads, "features": width, "grid": grid}
+        weight = part("weight", weight, WEIGHTS, context, options)
+    return LinearAttention(features, made, weight, rotate=side, roll=roll, causal=causal, grid=grid)
+
+
+def _features(
+    attention: Any, head_dim: int, heads: int, options: dict[str, Any]
+) -> tuple[FeatureMap | None, int]:
+    """Return the feature map, None for softmax, and the number of features of a head."""
+    generator = options.pop("generator", None)
+    require("generator", generator, torch.Generator | None)
+    if isinstance(attention, str):
+        require_name("attention", attention, ("softmax", *FEATURES))
+        if attention == "softmax":
+            return None, head_dim
+        context = {"head_dim": head_dim, "heads": heads, "generator": generator}
+        attention = part("attention", attention, FEATURES, context, options)
+    require("scale of the feature map", attention.scale, Positive)
+    return attention, _count_features(attention, head_dim, heads)
+
+
+@torch.no_grad()
+def _count_features(features: FeatureMap, head_dim: int, heads: int) -> int:
+    """Return the number of features per head, or raise if the map does not fit the heads."""
+    tensors = (*features.parameters(), *features.buffers())
+    like: Tensor = next((t for t in tensors if t.is_floating_point()), torch.zeros(()))
+    try:
+        return int(features(like.new_zeros(heads, 1, head_dim)).shape[-1])
+    except ValueError as error:
+        raise ValueError(
+            f"attention must be a map for {heads} heads of {head_dim} channels, "
+            f"got {type(features).__name__}: {error}"
+        ) from error
+
+
+def _require_side(rotary: bool, features: FeatureMap | None, rotate: str | None) -> None:
+    """Raise unless positions can be applied where ``rotate`` says."""
+    if rotate is not None and rotate not in (SIDES if rotary else ("roll",)):
+        expected = f"one of {', '.join(SIDES)} with" if rotary else "roll without"
+        raise ValueError(f"rotate must be None or {expected} a rotary encoder, got {rotate!r}")
+    if features is None and rotate in ("after", "roll"):
+        raise ValueError(
+            f"rotate must be None or before for softmax: it has no features to rotate, got {rotate}"
+        )
+
+
+def _roll(rotate: str | None, width: int, options: dict[str, Any]) -> Roll | None:
+    """Return the roll of a head's features, by default in one cycle; None without a roll."""
+    cycles = options.pop("cycles", None)
+    if rotate != "roll":
+        if cycles is not None:
+            raise ValueError(f"cycles must be None unless rotate is roll, got {cycles!r}")
+        return None
+    roll = Roll((width,) if cycles is None else cycles)
+    if sum(roll.cycles) != width:
+        raise ValueError(
+            f"cycles must have the sum {width}, the features of a head, got {roll.cycles}"
+        )
+    return roll
+
+
+def _encoder(
+    encoder: Any,
+    options: dict[str, Any],
+    all_heads: int,
+    heads: int,
+    channels: int,
+    *,
+    causal: bool,
+    grid: tuple[int, int] | None,
+) -> RotaryEncoder | RelativeBias | None:
+    """Return the encoder: built by name for ``heads`` heads of ``channels``, or checked."""
+    coord_dim = options.pop("coord_dim", None)
+    if coord_dim is not None and (not isinstance(encoder, str) or encoder in BIASES):
+        raise ValueError(f"coord_dim must be None unless encoder is a name, got {coord_dim}")
+    if encoder is None:
+        return None
+    if isinstance(encoder, str):
+        known = ENCODERS | BIASES
+        require_name("encoder", encoder, known)
+        own = taken_out(options, known[encoder])
+        if encoder in BIASES:
+            return make_bias(encoder, all_heads, causal=causal, **own)
+        if coord_dim is None:
+            coord_dim = 1 if grid is None else 2
+        try:
+            return make_encoder(encoder, channels, coord_dim, heads=heads, **own)
+        except ValueError as error:
+            raise ValueError(
+                f"encoder must fit heads of {channels} channels and {coord_dim} coordinates, "
+                f"got {encoder!r}: {error}"
+            ) from error
+    rotary = isinstance(encoder, RotaryEncoder)
+    if encoder.heads not in ((1, heads) if rotary else (all_heads,)):
+        expected = heads if rotary else all_heads
+        raise ValueError(f"encoder must have {expected} heads, got {encoder.heads}")
+    if rotary and encoder.head_dim != channels:
+        raise ValueError(
+            f"encoder must have head_dim {channels}, the number of channels or features that "
+            f"it rotates, got {encoder.head_dim}"
+        )
+    return encoder
+
+
+def require_all_used(options: dict[str, Any]) -> None:
+    """Raise if an option is left that no part of the layer takes."""
+    registries: Any = {"attention": FEATURES, "weight": WEIGHTS, "encoder": ENCODERS | BIASES}
+    require_none_left(options, registries)

@@ -1,0 +1,373 @@
+r"""The core of an attention layer: what each head computes between the projections.
+
+A core takes queries, keys and values that are split into heads, and returns the outputs of the
+heads. :class:`SoftmaxAttention` is softmax attention. :class:`LinearAttention` replaces the
+exponential of softmax by a feature map. Both apply the positions, and both work without a layer::
+
+    core = LinearAttention(FavorFeatures(64), RoPE(64), CosineWeight(512))
+    out, state = core(q, k, v)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from stringlib.attention.cache import KeyValueCache
+from stringlib.attention.features import FeatureMap
+from stringlib.attention.linear import CONSTANT, attend, rotated_linear_attention
+from stringlib.attention.roll import Roll
+from stringlib.attention.softmax import continued_softmax
+from stringlib.attention.weights import LinearState, PositionWeight, described
+from stringlib.encoders.relative_bias import RelativeBias
+from stringlib.encoders.string import Phases, RotaryEncoder
+from stringlib.inputs import require_kind_of_state, require_same_tokens
+from stringlib.positions import grid_positions
+
+
+class AttentionCore(nn.Module):
+    """Base of the two cores: positions of the tokens, and checks of a state.
+
+    Args:
+        causal: If True, a token attends only to itself and to earlier tokens.
+        grid: ``(rows, columns)`` of an image, whose positions are the default.
+    """
+
+    state_type: type[Any] = LinearState
+    encoder: RotaryEncoder | RelativeBias | None
+    roll: Roll | None
+
+    def __init__(self, causal: bool, grid: tuple[int, int] | None) -> None:
+        super().__init__()
+        self.causal, self.grid = causal, grid
+
+    @property
+    def has_state(self) -> bool:
+        """Whether the core can continue from the state that earlier tokens left."""
+        return self.causal
+
+    def kind(self) -> str:
+        """Return the words by which a state is recognised as one of this core."""
+        if isinstance(self.encoder, RotaryEncoder):
+            return " with a rotary encoder"  # of any class: after folding, the keys are the same
+        return "" if self.encoder is None else f" with {type(self.encoder).__name__}"
+
+    def located(
+        self, name: str, x: Tensor, positions: Tensor | Phases | None, state: Any = None
+    ) -> Any:
+        """Return the positions in the form in which they are applied.
+
+        Args:
+            name: What an error message calls ``x``.
+            x: Vectors of the tokens, ``(..., heads, n, channels)``.
+            positions: ``(..., n, coord_dim)``, phases of the encoder, or None for the default.
+            state: The state of earlier tokens, or None.
+
+        Returns:
+            Phases for a rotary encoder, integer positions for a roll, None without either.
+        """
+        encoder = self.encoder if isinstance(self.encoder, RotaryEncoder) else None
+        if encoder is None and self.roll is None:
+            return None
+        if isinstance(positions, Phases):
+            return positions
+        if positions is None:
+            positions = self._default_positions(
+                x, 1 if encoder is None else encoder.coord_dim, state
+            )
+        if encoder is None:
+            return positions
+        require_same_tokens(name, x, "positions", positions)
+        return encoder.phases(positions).to(x.dtype)
+
+    def _default_positions(self, x: Tensor, coord_dim: int, state: Any) -> Tensor:
+        """Return 0, 1, 2, … after the tokens of a state, or the positions of the grid."""
+        n, before = x.shape[-2], 0 if state is None else state.length
+        if coord_dim == 1:
+            return torch.arange(before, before + n, device=x.device)[:, None]
+        if self.grid is None or coord_dim != 2:
+            raise ValueError(
+                f"positions must be given, (..., {n}, {coord_dim}), for an encoder of "
+                f"{coord_dim} coordinates, got None"
+            )
+        positions = grid_positions(*self.grid, device=x.device)
+        return positions[before : before + n] if self.causal else positions
+
+    def require_state(self, state: Any) -> None:
+        """Raise unless the core has a state, and ``state`` is None or one of its kind."""
+        if not self.has_state:
+            raise ValueError(
+                "state must be None, and return_state False, unless the layer is causal and does "
+                f"not rotate features; got a layer with causal={self.causal}"
+            )
+        if state is not None:
+            if not isinstance(state, self.state_type):
+                expected = self.state_type.__name__
+                raise TypeError(f"state must be a {expected}, got {type(state).__name__}")
+            require_kind_of_state(state.kind, self.kind())
+
+
+class SoftmaxAttention(AttentionCore):
+    r"""Softmax attention, :eq:`eq-vit-heads`, with a rotary encoder or a relative bias.
+
+    Args:
+        encoder: A :class:`~stringlib.encoders.string.RotaryEncoder`, which rotates queries and
+            keys; a :class:`~stringlib.encoders.relative_bias.RelativeBias`, which is added to the
+            logits; or None.
+        causal: If True, a token attends only to itself and to earlier tokens.
+        grid: ``(rows, columns)`` of an image, whose positions are the default.
+
+    Example:
+        >>> from stringlib import RoPE
+        >>> core, (q, k, v) = SoftmaxAttention(RoPE(64), causal=True), torch.randn(3, 2, 6, 10, 64)
+        >>> out, cache = core(q, k, v)
+        >>> out.shape, cache.length
+        (torch.Size([2, 6, 10, 64]), 10)
+    """
+
+    state_type = KeyValueCache
+
+    def __init__(
+        self,
+        encoder: RotaryEncoder | RelativeBias | None = None,
+        *,
+        causal: bool = False,
+        grid: tuple[int, int] | None = None,
+    ) -> None:
+        super().__init__(causal, grid)
+        self.encoder, self.roll = encoder, None
+        self.rotate = "before" if isinstance(encoder, RotaryEncoder) else None
+
+    def kind(self) -> str:
+        """Return the words by which a cache is recognised as one of this core."""
+        return f"softmax{super().kind()}"
+
+    def forward(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        positions: Tensor | Phases | None = None,
+        *,
+        tokens: Tensor | None = None,
+        key_mask: Tensor | None = None,
+        state: KeyValueCache | None = None,
+    ) -> tuple[Tensor, KeyValueCache]:
+        """Return the outputs of the heads, and the cache that now contains the new keys.
+
+        Args:
+            q: Queries, ``(..., heads, n, d)``.
+            k: Keys, ``(..., kv_heads, n, d)``; ``kv_heads`` divides ``heads``.
+            v: Values, ``(..., kv_heads, n, d_v)``.
+            positions: ``(..., n, coord_dim)``, or phases of the encoder. Default: 0, 1, 2, …
+                after the tokens of ``state``, or the positions of the grid.
+            tokens: Not used; see :class:`LinearAttention`.
+            key_mask: False for padding, ``(..., n)`` or ``(..., heads, n)``.
+            state: The cache of earlier tokens, for a causal core.
+
+        Returns:
+            ``(..., heads, n, d_v)`` and a :class:`~stringlib.attention.cache.KeyValueCache`.
+        """
+        phases = self.located("q", q, positions, state)
+        if phases is not None:
+            q, k = rotated(self.encoder, q, k, phases, whole=False)
+        bias = self.encoder if isinstance(self.encoder, RelativeBias) else None
+        return continued_softmax(q, k, v, bias, self.causal, key_mask, state)
+
+
+class LinearAttention(AttentionCore):
+    r"""Kernelised attention with positions and a position weight, :eq:`eq-linear-attention`.
+
+    The output of query i is :math:`\sum_j w(i,j)\,\phi(q_i)^\top\phi(k_j)\,v_j`, divided by the
+    same sum without :math:`v_j`. It is not divided if features may be negative, or if the weight is
+    a delta rule.
+
+    Args:
+        features: The feature map φ.
+        encoder: A rotary encoder; or a relative bias, whose exponential is then the weight; or
+            None.
+        weight: The position weight w, or a module that makes it from the tokens. Default: 1.
+        rotate: Where the rotary encoder is applied: ``"before"`` φ, to queries and keys, or
+            ``"after"`` φ, to the features, in the numerator only. Default: ``features.place``.
+        roll: Shifts features by their position, in place of an encoder.
+        causal: If True, a token attends only to itself and to earlier tokens.
+        grid: ``(rows, columns)`` of an image, whose positions are the default.
+
+    Example:
+        >>> from stringlib import CosineWeight, FavorFeatures, RoPE
+        >>> core = LinearAttention(FavorFeatures(64), RoPE(64), CosineWeight(512))
+        >>> out, _ = core(*torch.randn(3, 2, 6, 10, 64))
+        >>> out.shape
+        torch.Size([2, 6, 10, 64])
+    """
+
+    def __init__(
+        self,
+        features: FeatureMap,
+        encoder: RotaryEncoder | RelativeBias | None = None,
+        weight: PositionWeight | None = None,
+        *,
+        rotate: str | None = None,
+        roll: Roll | None = None,
+        causal: bool = False,
+        grid: tuple[int, int] | None = None,
+    ) -> None:
+        if isinstance(encoder, RelativeBias):
+            if weight is not None:
+                raise ValueError(
+                    "weight must be None with a RelativeBias as encoder, which is itself the "
+                    f"weight of kernelised attention, got {weight!r}"
+                )
+            from stringlib.attention.toeplitz import BiasWeight
+
+            weight, encoder = BiasWeight(encoder), None
+        super().__init__(causal, grid)
+        self.features, self.roll, self.encoder = features, roll, encoder
+        self.rotate = "roll" if roll is not None else side_of_rotation(encoder, features, rotate)
+        self.weight = None if weight is None else self._adopted(weight)
+
+    @property
+    def has_state(self) -> bool:
+        """Whether the core can continue from the state that earlier tokens left."""
+        recurrent = self.weight is None or self.weight.has_state
+        return self.causal and self.rotate != "after" and recurrent
+
+    def kind(self) -> str:
+        """Return the words by which a state is recognised as one of this core."""
+        parts = (self.features, self.weight, self.roll)
+        return " with ".join(described(p) for p in parts if p is not None) + super().kind()
+
+    def forward(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        positions: Tensor | Phases | None = None,
+        *,
+        tokens: Tensor | None = None,
+        key_mask: Tensor | None = None,
+        state: LinearState | None = None,
+    ) -> tuple[Tensor, LinearState | None]:
+        """Return the outputs of the heads, and the state after the last token.
+
+        Args:
+            q: Queries, ``(..., heads, n, d)``.
+            k: Keys, ``(..., kv_heads, n, d)``; ``kv_heads`` divides ``heads``.
+            v: Values, ``(..., kv_heads, n, d_v)``.
+            positions: ``(..., n, coord_dim)``, or phases of the encoder. Default: 0, 1, 2, …
+                after the tokens of ``state``, or the positions of the grid. Integers for a roll.
+            tokens: The tokens of the layer, ``(..., n, dim)``, from which a learned weight
+                computes its decays. Default: ``q``.
+            key_mask: False for padding, ``(..., n)`` or ``(..., heads, n)``.
+            state: The state of earlier tokens, for a causal core.
+
+        Returns:
+            ``(..., heads, n, d_v)`` and a :class:`~stringlib.attention.weights.LinearState`, or
+            None if the core has no state.
+        """
+        phi, encoder = self.features, self.encoder
+        at = self.located("q", q, positions, state)
+        weight = CONSTANT
+        if self.weight is not None:
+            weight = self.weight(q if tokens is None else tokens, key_mask)
+        if phi.scale != 1:
+            q, k = q * phi.scale, k * phi.scale
+        if self.rotate == "before" and at is not None:
+            # R(r)x itself: the outer basis cancels in a product, but not in a feature
+            q, k = rotated(encoder, q, k, at, whole=True)
+        group = q.shape[-3] // k.shape[-3]
+        if group > 1:
+            k, v = (y.repeat_interleave(group, -3) for y in (k, v))
+        # the stabiliser of phi(k) depends on later keys and on padding; these scales do not
+        phi_k, scale = phi.scaled_keys(k)
+        phi_q = phi(q)
+        keys: dict[str, Any] = {"key_scale": scale, "key_mask": key_mask}
+        if self.rotate == "after" and isinstance(encoder, RotaryEncoder):
+            out = rotated_linear_attention(
+                phi_q, phi_k, v, encoder, at, weight, self.causal, numerator_only=True, **keys
+            )
+            return out, None
+        if self.roll is not None:
+            phi_q, phi_k = self.roll(phi_q, phi_k, at)
+        normalize = phi.nonnegative and weight.normalized
+        return attend(
+            phi_q, phi_k, v, weight, self.causal, state=state, normalize=normalize, **keys
+        )
+
+    def require_state(self, state: Any) -> None:
+        """Raise unless the core has a state, and ``state`` is None or one of its kind."""
+        if self.causal and self.rotate != "after" and not self.has_state:
+            argument = "return_state must be False" if state is None else "state must be None"
+            raise ValueError(
+                f"{argument} for {type(self.weight).__name__}, which has no state, "
+                f"got {True if state is None else 'one'}"
+            )
+        super().require_state(state)
+
+    def _adopted(self, weight: PositionWeight) -> PositionWeight:
+        """Return the weight, or raise if it cannot be combined with the other parts."""
+        if "_parameters" not in vars(weight):  # a class whose constructor does not call super()
+            nn.Module.__init__(weight)
+        for name, tensor in weight.named_buffers():
+            if tensor.requires_grad:
+                raise ValueError(
+                    "weight must hold parameters, or tensors without gradient: give "
+                    f"{type(weight).__name__}(nn.Parameter({name})), or what {name} comes from "
+                    f"as encoder; got {name} with requires_grad"
+                )
+        if weight.causal_only and not self.causal:
+            raise ValueError(
+                f"causal must be True for weight {type(weight).__name__}, which looks back only, "
+                "got False"
+            )
+        if self.rotate in ("after", "roll") and not weight.rotatable:
+            raise ValueError(
+                f"rotate must be before with the weight {type(weight).__name__}, whose features "
+                f"may not be rotated into each other, got {self.rotate}"
+            )
+        return weight
+
+
+def rotated(
+    encoder: Any, q: Tensor, k: Tensor, phases: Phases, *, whole: bool
+) -> tuple[Tensor, Tensor]:
+    """Return rotated queries and keys, also if several query heads share a key head.
+
+    Args:
+        encoder: A rotary encoder.
+        q: ``(..., heads, n, d)``.
+        k: ``(..., kv_heads, n, d)``.
+        phases: Phases of the encoder.
+        whole: True for R(r)x. False leaves out the outer basis, which cancels in scores.
+    """
+    group = q.shape[-3] // k.shape[-3]
+    grouped = group > 1 and encoder.heads > 1
+    if grouped:
+        # the queries of one key head as a batch, so that the phases of this head serve them all
+        q, k = q.unflatten(-3, (-1, group)).transpose(-4, -3), k.unsqueeze(-4)
+        phases = phases._replace(turns=phases.turns.unsqueeze(-5))
+    if whole:
+        q, k = encoder.rotate(q, phases), encoder.rotate(k, phases)
+    else:
+        q, k = encoder(q, k, phases)
+    return (q.transpose(-4, -3).flatten(-4, -3), k.squeeze(-4)) if grouped else (q, k)
+
+
+def side_of_rotation(encoder: Any, features: FeatureMap, rotate: str | None) -> str | None:
+    """Return on which side of the feature map an encoder, or its name, is applied."""
+    if encoder is None:
+        return None
+    if rotate == "after" and not features.nonnegative:
+        raise ValueError(
+            f"rotate must be None or before for {type(features).__name__}, whose features may be "
+            "negative and are divided by no sum, got after"
+        )
+    rotate = rotate or features.place
+    if rotate is None:
+        raise ValueError(
+            f"rotate must be before or after for {type(features).__name__}, got None: before it, "
+            "scores depend on more than the offset; after it, weights may be negative"
+        )
+    return rotate
