@@ -23,8 +23,8 @@ from stringlib.spec import Floats, checked
 
 # Number of rows of a block from which on the fast transform is used instead of the matrix product.
 # The transform costs the same for some rows of a block as for all of them; the product costs only
-# the rows that are needed. We measured the time of the transform divided by that of the product, for
-# m = d, in float32 on two CPU cores (medians, with gradients unless stated otherwise):
+# the rows that are needed. We measured the time of the transform divided by that of the product,
+# for m = d, in float32 on two CPU cores (medians, with gradients unless stated otherwise):
 # - FFT, on 2 million numbers, with 1 and 2 threads: d = 128 1.3 and 1.3, 192 0.9 and 0.9,
 #   256 0.7 and 0.7, 512 0.4 and 0.4.
 # - FFT, all of FAVOR+'s feature map, CPU time on another processor, with 1 and 2 threads: d = 96
@@ -184,8 +184,8 @@ class HadamardProjection(Projection):
     has D rows, and each of them is the first d channels of a row of the D × D matrix. The rows of a
     block are orthogonal if d is a power of 2. Directions made from random signs are not exactly
     uniform, so the estimate has a small bias: its mean is only approximately
-    :math:`e^{x^\top y}`, :eq:`eq-structured-bias`. For large D the error tends to that of orthogonal features, for every
-    x + y, :eq:`eq-unit-ratio`.
+    :math:`e^{x^\top y}`, :eq:`eq-structured-bias`. For large D the error tends to that of
+    orthogonal features, for every x + y, :eq:`eq-unit-ratio`.
 
     With ``learnable``, the three diagonals are a parameter.
 
@@ -313,9 +313,9 @@ class UnitCirculantProjection(CirculantProjection):
     r"""Orthogonal circulant rows with signs: the spectrum has modulus 1, :eq:`eq-unit-circulant`.
 
     The Fourier transform of the first column r is :math:`e^{\mathrm i\theta_j}` with random phases,
-    and a random sign at j = 0 and, for even d, at j = d/2. So circ(r) is orthogonal. It has the distribution of
-    the orthogonal matrix that is nearest to a circulant matrix with a Gaussian column,
-    :eq:`eq-nearest-circulant`. Every row is multiplied by an independent length from
+    and a random sign at j = 0 and, for even d, at j = d/2. So circ(r) is orthogonal. It has the
+    distribution of the orthogonal matrix that is nearest to a circulant matrix with a Gaussian
+    column, :eq:`eq-nearest-circulant`. Every row is multiplied by an independent length from
     :math:`\chi_d`.
 
     A product costs as much as for :class:`CirculantProjection`. For large d the error tends to that
