@@ -85,7 +85,7 @@ class Roll(nn.Module):
             TypeError: If positions do not have an integer dtype.
         """
         origins = self._origins(positions)
-        return _gathered(phi_q, origins), _gathered(phi_k, origins)
+        return _taken(phi_q, origins), _taken(phi_k, origins)
 
     @checked
     def rotate(
@@ -102,7 +102,7 @@ class Roll(nn.Module):
         Raises:
             TypeError: If positions do not have an integer dtype.
         """
-        return _gathered(x, self._origins(positions))
+        return _taken(x, self._origins(positions))
 
     def as_string(self) -> STRING:
         r"""Return the STRING that equals the roll at integer positions, :eq:`eq-roll-string`.
@@ -155,7 +155,7 @@ class Roll(nn.Module):
         return torch.cat(parts, -1)
 
 
-def _gathered(x: Tensor, origins: Tensor) -> Tensor:
+def _taken(x: Tensor, origins: Tensor) -> Tensor:
     """Return the features at these indices, with broadcast leading dimensions."""
     lead = common_shape(x.shape[:-1], origins.shape[:-1])
     return x.expand(*lead, -1).gather(-1, origins.expand(*lead, -1))
