@@ -113,9 +113,9 @@ def linear_attention(
             the number of queries. Default: False.
         normalize: If True (default), the sum is divided by :math:`\sum_j A_{ij}`. If this
             denominator is exactly 0, the numerator is returned; it is 0 too if all
-            :math:`A_{ij}` are. A query gets no gradient if, in float32, its largest feature is
-            below 5e-31, or if its denominator, with this feature scaled to about 1, is below
-            5e-31, because the gradient could overflow.
+            :math:`A_{ij}` are. In float32, a query gets no gradient if its largest feature is below
+            5e-31, because the gradient could overflow. The same holds if the denominator is below
+            5e-31 after the features of the query are scaled so that the largest is about 1.
         mode: How to compute the sums. ``"parallel"`` uses the n × n matrix A, ``"recurrent"`` goes
             token by token, ``"chunk"`` goes chunk by chunk; the last two need ``causal``.
             ``"fft"`` is for :class:`~stringlib.attention.toeplitz.ToeplitzWeight`. None (default)
@@ -282,8 +282,8 @@ def rotated_linear_attention(
     is positive for positive features, but the weights of a query do not sum to 1, and they are not
     bounded. For example, long queries and keys often have random features whose product is nearly
     0, while the product of the rotated features is not. Outputs and gradients then become very
-    large. On the CPU, an output more than :data:`LARGEST` times as large as all values raises an
-    error; on a GPU, or compiled, this is not checked. If the denominator of a query is 0, its
+    large. On the CPU, an output more than :data:`LARGEST` times as large as the largest value raises
+    an error; on a GPU, or compiled, this is not checked. If the denominator of a query is 0, its
     output is 0.
 
     To rotate before the feature map, :eq:`eq-rotation-before`, apply the feature map to encoded
@@ -351,7 +351,7 @@ def rotated_linear_attention(
 
 
 def _require_moderate(out: Tensor, phi_q: Tensor, phi_k: Tensor, u: Tensor) -> None:
-    """Raise if an output is far larger than all values, although features and values are finite."""
+    """Raise if an output exceeds the limit :data:`LARGEST`, and features and values are finite."""
     if finds(out, lambda x: ~(x.abs() <= LARGEST * u.detach().abs().amax())) and all(
         is_known(x, torch.isfinite) for x in (phi_q, phi_k, u)
     ):
@@ -384,7 +384,7 @@ def _moderate_rows(phi_q: Tensor) -> Tensor:
 
     The factor cancels in the quotient of numerator and denominator. Without it, both could be so
     small that their gradient overflows. Rows whose features are so small that the gradient would
-    overflow even so are detached.
+    overflow in spite of this are detached.
     """
     if not phi_q.shape[-1]:
         return phi_q
@@ -451,7 +451,7 @@ def _require_no_signs(phi_q: Tensor, phi_k: Tensor, v: Tensor, key_mask: Tensor 
 def _require_state(
     causal: bool, state: LinearState | None, return_state: bool, weight: PositionWeight
 ) -> None:
-    """Raise unless states are allowed, and ``state`` is of the same kind as the weight."""
+    """Raise if a state is used without ``causal``, or comes from another kind of weight."""
     if not causal and (state is not None or return_state):
         name, given = ("return_state", True) if state is None else ("state", "a state")
         raise ValueError(

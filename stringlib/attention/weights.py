@@ -36,7 +36,7 @@ def described(module: nn.Module) -> str:
 
 
 class LinearState(NamedTuple):
-    """State of causal linear attention after some tokens, with which later tokens continue.
+    """State of causal linear attention after some tokens, from which later tokens continue.
 
     Its size does not depend on the number of tokens.
 
@@ -47,8 +47,8 @@ class LinearState(NamedTuple):
         log_scale: Natural logarithm of the factor by which ``sums`` has been divided,
             ``(..., heads)``, or None for a factor 1.
         length: Number of tokens so far.
-        kind: Description of the layer or weight that made the state. Another one raises an error
-            if its own description is different. Default: empty, which is not checked.
+        kind: Description of the layer or weight that made the state. A layer or weight with a
+            different description raises an error. Default: empty, which is not checked.
     """
 
     sums: Tensor
@@ -77,7 +77,7 @@ class Factors(NamedTuple):
 
 
 class WeightedSums(NamedTuple):
-    """Weighted sums for each query, divided by a factor of the query.
+    """Weighted sums of the queries, each divided by a factor that depends on the query.
 
     The factor cancels in the quotient of numerator and denominator.
 
@@ -114,7 +114,7 @@ class PositionWeight(Derived, ABC):
 
     @property
     def kind(self) -> str:
-        """Description of the weight, with which a state records what made it."""
+        """Description of the weight, which its states contain, see :class:`LinearState`."""
         return described(self)
 
     @property
@@ -171,7 +171,7 @@ class PositionWeight(Derived, ABC):
         mode: str | None = None,
         state: LinearState | None = None,
     ) -> WeightedSums:
-        r"""Return the weighted sums of attention, divided by a factor of each query.
+        r"""Return the weighted sums of all queries, each divided by a factor that is returned too.
 
         The sum of query i is :math:`\sum_j w(i,j)\,e^{s_j}\phi(q_i)^\top\phi(k_j)\,u_j`.
 
@@ -299,8 +299,8 @@ def _sums_over_all(q: Tensor, k: Tensor, u: Tensor, mode: str | None) -> Tensor:
     few = few and queries * keys * (m + width) <= (queries + keys) * m * width
     if mode == "parallel" or few:
         return (q @ k.mT) @ u
-    # u is transposed first, so that its column of ones becomes a row; as a further column of the
-    # product it would cost a sixth of the time
+    # u is transposed first, so that its column of ones becomes a row; as a further column it would
+    # add a sixth to the time of the product
     return q @ (u.mT @ k).mT
 
 
@@ -314,7 +314,7 @@ def common_scale(key_scale: Tensor, causal: bool, before: Tensor | None = None) 
 
     Returns:
         The running maximum, ``(..., n)``, if causal, and otherwise the maximum over all keys,
-        ``(..., 1)``. If all scales are −∞ it is a finite number below all others.
+        ``(..., 1)``. It is −1e30 where all scales are −∞.
     """
     key_scale = key_scale.detach()  # a common factor cancels, so it needs no gradient
     if not causal:
