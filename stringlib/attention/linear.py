@@ -282,9 +282,9 @@ def rotated_linear_attention(
     is positive for positive features, but the weights of a query do not sum to 1, and they are not
     bounded. For example, long queries and keys often have random features whose product is nearly
     0, while the product of the rotated features is not. Outputs and gradients then become very
-    large. On the CPU, an output more than :data:`LARGEST` times as large as the largest value raises
-    an error; on a GPU, or compiled, this is not checked. If the denominator of a query is 0, its
-    output is 0.
+    large. On the CPU, an output more than :data:`LARGEST` times as large as the largest value
+    raises an error; on a GPU, or compiled, this is not checked. If the denominator of a query is 0,
+    its output is 0.
 
     To rotate before the feature map, :eq:`eq-rotation-before`, apply the feature map to encoded
     queries and keys, and call :func:`linear_attention` with these features.
@@ -328,13 +328,13 @@ def rotated_linear_attention(
     with without_autocast(v):
         # rows are scaled, because positive and negative terms may cancel to a very small sum
         q, k, u, key_scale = _prepared(_moderate_rows(phi_q), phi_k, v, key_scale, key_mask)
-        turned_q, turned_k = encoder(q, k, positions)
+        rotated_q, rotated_k = encoder(q, k, positions)
         if not numerator_only:
-            out, _ = attend(turned_q, turned_k, u, weight, causal, mode=mode, key_scale=key_scale)
+            out, _ = attend(rotated_q, rotated_k, u, weight, causal, mode=mode, key_scale=key_scale)
             return out.to(v.dtype)
         _require_no_signs(q, k, u, None)
         ones = torch.ones_like(u[..., :1])
-        above = weight.sums(turned_q, turned_k, u, key_scale, causal=causal, mode=mode)
+        above = weight.sums(rotated_q, rotated_k, u, key_scale, causal=causal, mode=mode)
         below = weight.sums(q, k, ones, key_scale, causal=causal, mode=mode)
         # a denominator 0 means that no key shares a feature with the query; the numerator is then
         # the effect of the rotation or of rounding alone
