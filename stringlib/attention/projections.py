@@ -417,7 +417,10 @@ def _signs(shape: tuple[int, ...], generator: torch.Generator | None) -> Tensor:
 
 
 def _simplex_scale(size: int) -> float:
-    """Return the factor by which orthogonal unit vectors have length 1 again without their mean."""
+    """Return the factor that restores length 1 after the mean of unit vectors is subtracted.
+
+    The vectors are ``size`` orthogonal unit vectors.
+    """
     return math.sqrt(size / (size - 1))
 
 
