@@ -1,4 +1,8 @@
-"""Parts by name: a constructor is given those arguments that it names."""
+"""Construction of the parts of a layer by name, from the options that the layer received.
+
+A part is a feature map, a position weight or an encoder. Its constructor gets only the arguments
+for which it has parameters.
+"""
 
 from __future__ import annotations
 
@@ -9,25 +13,26 @@ from typing import Any
 from stringlib.inputs import require_name
 
 Known = Mapping[str, Callable[..., Any]]
-"""A constructor for each name, which is a class, a ``functools.partial`` of one, or a function."""
+"""Registry: a constructor for each name, which is a class, a partial of a class, or a function."""
 
 
 def named(make: Callable[..., Any]) -> dict[str, Parameter]:
-    """Return the parameters of a constructor that have a name, by it."""
+    """Return the parameters of a constructor by name, without ``*args`` and ``**kwargs``."""
     variable = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
     return {n: p for n, p in signature(make).parameters.items() if p.kind not in variable}
 
 
 def build(what: str, make: Callable[..., Any], given: Mapping[str, Any]) -> Any:
-    """Return what a constructor makes of those arguments that it names.
+    """Return the object that a constructor makes from those arguments that it has.
 
     Args:
-        what: The part, as an error is to call it.
-        make: Its constructor.
-        given: Name → argument; more than it takes.
+        what: Description of the part for error messages.
+        make: Constructor of the part.
+        given: Arguments by name. Those for which the constructor has no parameter are ignored. An
+            argument that is None counts as not given, so that the default applies.
 
     Raises:
-        ValueError: If it asks for more.
+        ValueError: If a parameter without a default has no argument.
     """
     takes = named(make)
     for name, parameter in takes.items():
@@ -39,18 +44,20 @@ def build(what: str, make: Callable[..., Any], given: Mapping[str, Any]) -> Any:
 def part(
     role: str, name: str, known: Known, offered: Mapping[str, Any], options: dict[str, Any]
 ) -> Any:
-    """Return a part of a layer by its name, and take out of the options those that are for it.
+    """Return a part of a layer, given its name, and remove its options from ``options``.
 
     Args:
-        role: The argument that names it.
-        name: One of ``known``.
-        known: The parts for this role.
-        offered: What the layer tells any of its parts.
-        options: What its user has told.
+        role: The argument of the layer that contains the name, for example ``"weight"``.
+        name: A name in ``known``.
+        known: Registry of the parts for this role.
+        offered: Arguments that the layer itself passes to its parts, for example ``heads``.
+        options: Options that the user of the layer has given. Those for which the constructor of
+            the part has parameters are removed.
 
     Raises:
-        TypeError: If the user tells what is the layer's to say.
-        ValueError: If no part has such a name, or it asks for more.
+        TypeError: If an option has the name of an argument in ``offered``.
+        ValueError: If ``known`` does not contain the name, or if the part needs an argument that
+            is not given.
     """
     require_name(role, name, known)
     for option in options.keys() & offered.keys():
@@ -62,20 +69,20 @@ def part(
 
 
 def taken_out(options: dict[str, Any], make: Callable[..., Any]) -> dict[str, Any]:
-    """Return the options that a constructor names, which are taken out of the others."""
+    """Remove the options for which a constructor has parameters, and return them."""
     return {name: options.pop(name) for name in [*options] if name in named(make)}
 
 
 def require_none_left(options: Mapping[str, Any], registries: Mapping[str, Known]) -> None:
-    """Raise if a part that was asked for takes no such option.
+    """Raise if an option is left that no part of the layer has used.
 
     Args:
-        options: Those that no part has taken out.
-        registries: Role → its parts, to say which would have taken them.
+        options: Options that are left.
+        registries: Registry of each role. The error names the parts that would accept the option.
 
     Raises:
-        TypeError: If none of them would.
-        ValueError: If another one would.
+        TypeError: If no part in the registries accepts the option.
+        ValueError: If a part accepts the option, but the layer has another one.
     """
     for option, given in options.items():
         takers = [

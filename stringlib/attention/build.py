@@ -43,15 +43,24 @@ def make_core(
 
     Args:
         attention: ``"softmax"``, the name of a feature map, or a feature map.
-        encoder: None, the name of an encoder or of a bias, or one of them.
-        weight: None, the name of a position weight, or a position weight.
+        encoder: A rotary encoder, a relative bias, the name of either, or None.
+        weight: A position weight, the name of a position weight, or None.
         dim: Number of channels of a token.
         heads: Number of query heads.
         kv_heads: Number of key heads.
-        causal: Whether a token attends only to itself and to earlier tokens.
-        rotate: Where positions are applied, or None for the default of the feature map.
+        causal: If True, a token attends only to itself and to earlier tokens.
+        rotate: Where positions are applied: ``"before"`` the feature map, ``"after"`` it,
+            ``"roll"``, or None for the default of the feature map.
         grid: ``(rows, columns)`` of an image, or None.
-        options: Arguments of the parts that are given by name. Each part removes its own.
+        options: Arguments of the parts that are given by name. The options that a part uses are
+            removed.
+
+    Returns:
+        A :class:`~stringlib.attention.core.SoftmaxAttention` for softmax, and otherwise a
+        :class:`~stringlib.attention.core.LinearAttention`.
+
+    Raises:
+        ValueError: If a name is unknown, or if the parts cannot be combined.
     """
     head_dim = dim // heads
     features, width = _features(attention, head_dim, heads, options)
@@ -61,7 +70,7 @@ def make_core(
     side = None
     if features is not None and rotary:
         side = side_of_rotation(encoder, features, rotate)
-    # after the map there are features of all heads; before it, keys of the key heads
+    # after the feature map, the encoder rotates features of all heads; before it, keys of kv_heads
     rotated = (heads, width) if side == "after" else (kv_heads, head_dim)
     made = _encoder(encoder, options, heads, *rotated, causal=causal, grid=grid)
     reads_grid = isinstance(made, RotaryEncoder) and made.coord_dim == 2
@@ -86,7 +95,10 @@ def make_core(
 def _features(
     attention: Any, head_dim: int, heads: int, options: dict[str, Any]
 ) -> tuple[FeatureMap | None, int]:
-    """Return the feature map, None for softmax, and the number of features of a head."""
+    """Return the feature map and its number of features per head.
+
+    For softmax these are None and the number of channels of a head.
+    """
     generator = options.pop("generator", None)
     require("generator", generator, torch.Generator | None)
     if isinstance(attention, str):
@@ -101,7 +113,11 @@ def _features(
 
 @torch.no_grad()
 def _count_features(features: FeatureMap, head_dim: int, heads: int) -> int:
-    """Return the number of features per head, or raise if the map does not fit the heads."""
+    """Return the number of features per head, found by applying the map to zeros.
+
+    Raises:
+        ValueError: If the map does not accept so many heads of so many channels.
+    """
     tensors = (*features.parameters(), *features.buffers())
     like: Tensor = next((t for t in tensors if t.is_floating_point()), torch.zeros(()))
     try:
@@ -114,7 +130,13 @@ def _count_features(features: FeatureMap, head_dim: int, heads: int) -> int:
 
 
 def _require_side(rotary: bool, features: FeatureMap | None, rotate: str | None) -> None:
-    """Raise unless positions can be applied where ``rotate`` says."""
+    """Raise unless ``rotate`` fits the encoder and the kind of attention.
+
+    Args:
+        rotary: True if the encoder is a rotary encoder, or the name of one.
+        features: The feature map, or None for softmax.
+        rotate: None, ``"before"``, ``"after"`` or ``"roll"``.
+    """
     if rotate is not None and rotate not in (SIDES if rotary else ("roll",)):
         expected = f"one of {', '.join(SIDES)} with" if rotary else "roll without"
         raise ValueError(f"rotate must be None or {expected} a rotary encoder, got {rotate!r}")
@@ -125,7 +147,10 @@ def _require_side(rotary: bool, features: FeatureMap | None, rotate: str | None)
 
 
 def _roll(rotate: str | None, width: int, options: dict[str, Any]) -> Roll | None:
-    """Return the roll of a head's features, by default in one cycle; None without a roll."""
+    """Return the roll of the features of a head, or None unless ``rotate`` is ``"roll"``.
+
+    The option ``cycles`` gives the lengths of the cycles. By default all features are one cycle.
+    """
     cycles = options.pop("cycles", None)
     if rotate != "roll":
         if cycles is not None:
@@ -149,7 +174,18 @@ def _encoder(
     causal: bool,
     grid: tuple[int, int] | None,
 ) -> RotaryEncoder | RelativeBias | None:
-    """Return the encoder: built by name for ``heads`` heads of ``channels``, or checked."""
+    """Return the encoder, built from its name, or checked if it is an encoder already.
+
+    Args:
+        encoder: A rotary encoder, a relative bias, the name of either, or None.
+        options: Options of the layer. Those of the encoder are removed.
+        all_heads: Number of query heads, which is the number of heads of a bias.
+        heads: Number of heads that a rotary encoder rotates.
+        channels: Number of channels, or of features, that a rotary encoder rotates.
+        causal: Whether the layer is causal, which a bias depends on.
+        grid: ``(rows, columns)`` of an image, for which a rotary encoder given by name takes two
+            coordinates; or None.
+    """
     coord_dim = options.pop("coord_dim", None)
     if coord_dim is not None and (not isinstance(encoder, str) or encoder in BIASES):
         raise ValueError(f"coord_dim must be None unless encoder is a name, got {coord_dim}")
@@ -183,6 +219,6 @@ def _encoder(
 
 
 def require_all_used(options: dict[str, Any]) -> None:
-    """Raise if an option is left that no part of the layer takes."""
+    """Raise if an option is left that no part of the layer has used."""
     registries: Any = {"attention": FEATURES, "weight": WEIGHTS, "encoder": ENCODERS | BIASES}
     require_none_left(options, registries)

@@ -1,4 +1,4 @@
-r"""FAVOR+: positive random features, whose products estimate the exponential of softmax."""
+r"""Feature map of FAVOR+: positive random features that estimate the exponential of softmax."""
 
 from __future__ import annotations
 
@@ -18,51 +18,62 @@ from stringlib.spec import Floats, checked
 class FavorFeatures(FeatureMap):
     r"""Positive random features: :math:`\mathbb E\,\phi(x)^\top\phi(y) = e^{x^\top y}`.
 
+    With the rows :math:`\omega_i` of a random m × d matrix W, the features are
+
     .. math:: \phi(x)_i = \tfrac{1}{\sqrt m}\,e^{\omega_i^\top x - \|x\|^2/2},
 
-    equations :eq:`eq-favor-features` and :eq:`eq-favor-unbiased`, with the rows :math:`\omega_i`
-    of a random matrix W, or the same with both signs of every row, :eq:`eq-favor-hyperbolic`. For
-    :math:`e^{q^\top k/\sqrt d}` multiply q and k by :math:`d^{-1/4}` first. Told how long
-    :math:`z = x + y` is, the features are those of least variance, :eq:`eq-favor-optimal`:
+    equations :eq:`eq-favor-features` and :eq:`eq-favor-unbiased`. Hyperbolic features use each row
+    with both signs, :eq:`eq-favor-hyperbolic`. To estimate :math:`e^{q^\top k/\sqrt d}`, as in
+    softmax, multiply q and k by :math:`d^{-1/4}` first. If the mean of :math:`\|x + y\|^2` is given
+    as ``mean_square``, the features are those of least variance, :eq:`eq-favor-optimal`:
 
     .. math:: \tfrac{1}{\sqrt m}\,(1 - 4\alpha)^{d/4}\,
         e^{\alpha\|\omega_i\|^2 + \sqrt{1 - 4\alpha}\,\omega_i^\top x - \|x\|^2/2} .
 
     Args:
         head_dim: Number of channels d of a head.
-        num_features: Number of rows of W, ``head_dim`` if omitted; ``hyperbolic`` makes two
-            features of each.
-        projection: How W is drawn, a name in
-            :data:`~stringlib.attention.projections.PROJECTIONS`.
-        heads: Heads with a W of their own; 1 serves any number of heads.
-        learnable: Whether what was drawn, all but signs and lengths of rows, is a parameter.
-            After a step of training the features no longer estimate the exponential.
-        hyperbolic: Whether to use both signs of every row. With as many features from
-            independent rows, the squared error is that times :math:`1 - e^{-\|x+y\|^2}`.
-        mean_square: The mean of :math:`\|x+y\|^2` over queries x and keys y, multiplied by
-            ``scale``, for which :math:`\alpha` is the best, :func:`optimal_alpha`. The features
-            are unbiased for all x and y, whatever it is; with 0 they are FAVOR+'s. Or the mean of
-            :math:`(x+y)_l^2` for each channel l, ``(head_dim,)`` or ``(heads, head_dim)``: then
-            each has an :math:`\alpha` of its own. Of ``x`` and ``y``, ``(n, head_dim)``, these are
-            ``x.square().mean(0) + y.square().mean(0) + 2 * x.mean(0) * y.mean(0)``, and their sum
-            is the mean of the whole.
-        stabilize: Whether to leave out factors that cancel in normalised attention, so that
-            nothing overflows: each query's largest feature, and the largest of all keys, one
-            number for a batch entry and head. It looks at later keys; see :meth:`scaled_keys`.
-        generator: Draws W; the global generator if omitted.
+        num_features: Number of rows of W. It is also the number of features, unless
+            ``hyperbolic`` doubles it. Default: ``head_dim``.
+        projection: The distribution of W, a name in
+            :data:`~stringlib.attention.projections.PROJECTIONS`. Default: ``"orthogonal"``.
+        heads: Number of heads, each with a W of its own. With 1 (default) any number of heads
+            share one W.
+        learnable: If True, the random numbers of W, except signs and lengths of rows, are
+            parameters. After a step of training the features no longer estimate the exponential.
+            Default: False.
+        hyperbolic: If True, each row is used with both signs, which gives ``2 * num_features``
+            features. For independent rows their mean squared error is
+            :math:`1 - e^{-\|x+y\|^2}` times the error of as many features from
+            ``2 * num_features`` rows. Default: False.
+        mean_square: The mean of :math:`\|x+y\|^2` over queries x and keys y that are already
+            multiplied by ``scale``. It determines :math:`\alpha`, see :func:`optimal_alpha`. If
+            all rows of W are Gaussian, the features are unbiased for every value. With 0 (default)
+            they are those of FAVOR+. A tensor, ``(head_dim,)`` or ``(heads, head_dim)``, contains
+            the mean of :math:`(x+y)_l^2` for each channel l, and gives each channel an
+            :math:`\alpha` of its own. For ``x`` and ``y`` of shape ``(n, head_dim)`` this tensor is
+            ``x.square().mean(0) + y.square().mean(0) + 2 * x.mean(0) * y.mean(0)``, and its sum is
+            the mean of :math:`\|x+y\|^2`.
+        stabilize: If True (default), features are divided by factors that cancel in normalised
+            attention, so that no exponential overflows: those of a query by its largest feature,
+            and those of all keys of a batch entry and head by the largest of them. The factor of
+            a key therefore depends on later keys. Causal attention uses :meth:`scaled_keys`
+            instead.
+        generator: Random generator for W. Default: the global generator.
 
     Attributes:
-        projection: The module that holds W and multiplies by it.
-        alpha: :math:`\alpha` of each channel, ``(1 or heads, head_dim)``; None for FAVOR+'s 0.
-        scale: :math:`d^{-1/4}`. The map itself does not multiply by it.
+        projection: The module that stores W and multiplies by it.
+        alpha: :math:`\alpha` of each channel, ``(1 or heads, head_dim)``; None for 0, as in
+            FAVOR+.
+        scale: :math:`d^{-1/4}`, by which a layer multiplies queries and keys before the map. The
+            map itself does not multiply by it.
 
     Raises:
-        ValueError: If ``projection`` is unknown, or ``mean_square`` negative, not finite or of
-            another shape.
+        ValueError: If ``projection`` is unknown, or if ``mean_square`` is negative, not finite or
+            of another shape.
 
     Source:
         Choromanski et al. 2021, lemma 1 and section 3; Likhosherstov et al. 2022 (FAVOR++) for
-        ``mean_square``, there for the Gaussian kernel.
+        ``mean_square``, where the features estimate the Gaussian kernel.
 
     Example:
         >>> _ = torch.manual_seed(0)
@@ -105,11 +116,11 @@ class FavorFeatures(FeatureMap):
         return self.projection.matrix()
 
     def redraw(self, generator: torch.Generator | None = None) -> None:
-        """Draw W afresh, in place: buffers and parameters stay the same objects.
+        """Resample W in place, so that buffers and parameters remain the same objects.
 
         Args:
-            generator: Decides the draw; the global generator if omitted. One of the CPU serves a
-                module on any device.
+            generator: Random generator, which may be on another device than the module. Default:
+                the global generator.
         """
         self.projection.redraw(generator)
 
@@ -117,14 +128,19 @@ class FavorFeatures(FeatureMap):
     def forward(
         self, x: Floats[Tensor, "... heads n self.head_dim"], is_query: bool = True
     ) -> Tensor:
-        """Return the features; if ``stabilize``, less the factors of :eq:`eq-favor-stabiliser`.
+        """Return the features of queries or keys.
+
+        With ``stabilize`` they are divided by the maxima of :eq:`eq-favor-stabiliser`.
 
         Args:
-            x: ``(..., heads, seq, head_dim)``; any number of heads if the map has one.
-            is_query: Whether these are queries, which matters only if ``stabilize``.
+            x: Queries or keys, ``(..., heads, seq, head_dim)``; any number of heads if the map has
+                one.
+            is_query: True (default) for queries, False for keys. Without ``stabilize`` both have
+                the same features.
 
         Returns:
-            ``(..., heads, seq, m)`` of the dtype of ``x``, computed in float32 or float64.
+            Features, ``(..., heads, seq, m)``, in the dtype of ``x``, computed in float32 or
+            float64.
         """
         require_heads("x", x, self.heads)
         wide, exponent = self._project(x)
@@ -132,40 +148,42 @@ class FavorFeatures(FeatureMap):
             return exponential(exponent, half_square(wide)).to(x.dtype)
         own = exponent.detach().amax(-1, keepdim=True)
         if is_query:
-            return exponential(exponent, own).to(x.dtype)  # ‖x‖²/2 would cancel
+            # ‖x‖²/2 is left out, because it cancels in the division by the maximum
+            return exponential(exponent, own).to(x.dtype)
         largest = own - half_square(wide)
-        # first what is exact: beside ‖x‖²/2 the exponents would lose their digits
+        # The maximum is subtracted first, because this is exact for exponents close to it. If
+        # ‖x‖²/2 were subtracted first, these exponents would be rounded.
         return exponential(exponent.sub_(own), largest.detach().amax(-2, True) - largest).to(
             x.dtype
         )
 
     @checked
     def scaled_keys(self, k: Floats[Tensor, "... heads n self.head_dim"]) -> tuple[Tensor, Tensor]:
-        r"""Return keys' features over their largest, and the logarithm of that largest one.
+        r"""Return the features of each key divided by their maximum, and its logarithm.
 
-        ``features * log_scale.exp()[..., None]`` is the map without stabiliser. Nothing here
-        depends on other keys, so causal attention can use it token by token,
-        :eq:`eq-favor-scaled-keys`.
-        Dropping the scales instead gives every key the same weight, which is wrong.
+        ``features * log_scale.exp()[..., None]`` are the features without stabiliser, up to
+        rounding. The scale of a key does not depend on other keys, so that causal attention can
+        compute it token by token, :eq:`eq-favor-scaled-keys`. The scales must not be omitted:
+        without them every key would have the same maximum.
 
         Args:
-            k: ``(..., heads, seq, head_dim)``.
+            k: Keys, ``(..., heads, seq, head_dim)``.
 
         Returns:
-            Features ``(..., heads, seq, m)``, none above :math:`1/\sqrt m`, and the
-            ``key_scale`` of :func:`~stringlib.attention.linear.linear_attention`,
-            ``(..., heads, seq)`` in float32 or float64, without gradient: that of the features
-            is the whole.
+            Features, ``(..., heads, seq, m)``, of which none is above :math:`1/\sqrt m`; and their
+            scales, ``(..., heads, seq)``, in float32 or float64. The scales are the ``key_scale``
+            of :func:`~stringlib.attention.linear.linear_attention`. They have no gradient, because
+            the features already carry the gradient of the whole product.
         """
         require_heads("k", k, self.heads)
         wide, exponent = self._project(k)
         half, own = half_square(wide), exponent.detach().amax(-1, keepdim=True)
-        # nothing is left to subtract from the largest, which is 0, but the gradient of ‖x‖²/2
+        # half - half.detach() is 0, but it carries the gradient of ‖x‖²/2
         features = exponential(exponent.sub_(own), half - half.detach())
         return features.to(k.dtype), (own - half.detach()).squeeze(-1)
 
     def _project(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return x and, but for ‖x‖²/2 and √m, the logarithms of features, float32 or wider."""
+        """Return x and the exponents of its features, without −‖x‖²/2, in float32 or float64."""
         wide = along = x.to(at_least_float32(x.dtype))
         if self.alpha is not None:
             along = wide * (1 - 4 * self.alpha.to(wide.dtype)).sqrt().unsqueeze(-2)
@@ -175,7 +193,10 @@ class FavorFeatures(FeatureMap):
         return wide, exponent if self.alpha is None else exponent + self._offset(wide.dtype)
 
     def _offset(self, dtype: torch.dtype) -> Tensor:
-        """Return α‖ω‖² + log(1 − 4α)·d/4 of each feature, ``(heads, 1, m)``."""
+        """Return the part of the exponents that does not depend on x, ``(heads, 1, m)``.
+
+        For one α it is α‖ω‖² + log(1 − 4α)·d/4.
+        """
         assert self.alpha is not None
         alpha = self.alpha.to(dtype)
         squares = self.projection.matrix().to(dtype).square()
@@ -184,7 +205,7 @@ class FavorFeatures(FeatureMap):
         return offset.repeat(1, 2 if self.hyperbolic else 1).unsqueeze(-2)
 
     def extra_repr(self) -> str:
-        """Say what the map was made of."""
+        """Describe the arguments in ``repr``."""
         return (
             f"{self.head_dim}, {self.num_features}, heads={self.heads}, "
             f"hyperbolic={self.hyperbolic}, stabilize={self.stabilize}, "
@@ -197,25 +218,29 @@ def optimal_alpha(mean_square: float, channels: int) -> float: ...
 @overload
 def optimal_alpha(mean_square: Tensor, channels: int) -> Tensor: ...
 def optimal_alpha(mean_square: float | Tensor, channels: int) -> float | Tensor:
-    r"""Return the :math:`\alpha \le 0` of least variance, :eq:`eq-favor-optimal-alpha`.
+    r"""Return the parameter :math:`\alpha \le 0` of the random features with least variance.
 
-    :math:`\alpha = (1 - 1/\rho)/8`, where :math:`\rho \in (0, 1]` is the positive root of
-    :math:`2\zeta\rho^2 + (2\zeta + d)\rho - d`. It depends on :math:`\zeta/d` alone.
+    It is :math:`\alpha = (1 - 1/\rho)/8`, equation :eq:`eq-favor-optimal-alpha`, where
+    :math:`\rho \in (0, 1]` is the positive root of
+    :math:`2\zeta\rho^2 + (2\zeta + d)\rho - d`. It depends only on :math:`\zeta/d`.
 
     Args:
-        mean_square: :math:`\zeta`, the mean of :math:`\|z\|^2`, a number or a tensor of them,
-            at least 0.
-        channels: Number d of channels that the norm is of.
+        mean_square: The mean :math:`\zeta \ge 0` of :math:`\|x + y\|^2` over queries x and keys y.
+            A number, or a tensor of such means.
+        channels: Number d of channels of x and y.
+
+    Returns:
+        :math:`\alpha`, a number or a tensor like ``mean_square``.
 
     Source:
-        Likhosherstov et al. 2022, optimal positive features, with A for :math:`\alpha`.
+        Likhosherstov et al. 2022, optimal positive features, where :math:`\alpha` is called A.
     """
     b = 2 * mean_square + channels
     return (2 - b * (1 + (1 + 8 * channels * (mean_square / b / b)) ** 0.5) / channels) / 16
 
 
 def _fitted_alpha(mean_square: float | Tensor, heads: int, head_dim: int) -> Tensor | None:
-    """Return the best α of each channel, ``(1 or heads, head_dim)``; None if all are 0."""
+    """Return the optimal α of each channel, ``(1 or heads, head_dim)``; None if all are 0."""
     if not isinstance(mean_square, Tensor):
         if mean_square < 0:
             raise ValueError(f"mean_square must be at least 0, got {mean_square}")

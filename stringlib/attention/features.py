@@ -1,4 +1,4 @@
-r"""Feature maps: the base class, and the maps that act on each entry.
+r"""Feature maps of linear attention: the base class, and the maps that act on each channel.
 
 Linear attention replaces the exponential of softmax by a product of features. The random features
 of FAVOR+ are in :mod:`stringlib.attention.favor`.
@@ -15,17 +15,21 @@ from stringlib.spec import Floats, checked
 
 
 class FeatureMap(nn.Module):
-    r"""A map :math:`\phi`: attention weighs value j for query i by :math:`\phi(q_i)^\top\phi(k_j)`.
+    r"""Base class of feature maps :math:`\phi`, which define the similarity of linear attention.
 
-    ``phi(x, is_query=True)`` takes ``(..., heads, seq, head_dim)`` to ``(..., heads, seq, m)``.
+    The similarity of query i and key j is :math:`\phi(q_i)^\top\phi(k_j)`. A subclass implements
+    ``forward(x, is_query=True)``, which maps ``(..., heads, seq, head_dim)`` to
+    ``(..., heads, seq, m)``.
 
     Attributes:
-        scale: What a layer multiplies queries and keys by before the map. One that estimates
-            :math:`e^{x^\top y}` says :math:`d^{-1/4}`, as softmax has :math:`q^\top k/\sqrt d`.
-        place: Where a layer rotates unless it is told, ``"before"`` or ``"after"`` the map; None
-            if it has to be told.
-        nonnegative: Whether no feature is negative, so that no weight is. If one may be, a layer
-            does not divide by the sum of the weights, which may be 0.
+        scale: The factor by which a layer multiplies queries and keys before the map. It is
+            :math:`d^{-1/4}` for a map that estimates :math:`e^{x^\top y}`, because the logits of
+            softmax are :math:`q^\top k/\sqrt d`. Default: 1.
+        place: The default for ``rotate`` of a layer with a rotary encoder: ``"before"`` (queries
+            and keys are rotated) or ``"after"`` (features are rotated). Default: None, the user
+            of the layer has to choose.
+        nonnegative: True (default) if no feature is negative, so that no similarity is negative.
+            If False, a layer does not divide by the sum of the weights, which could be 0.
     """
 
     scale: float = 1.0
@@ -33,42 +37,49 @@ class FeatureMap(nn.Module):
     nonnegative: bool = True
 
     def scaled_keys(self, k: Tensor) -> tuple[Tensor, Tensor | None]:
-        r"""Return features of keys, and the logarithm of a factor left out of each.
+        r"""Return the features of keys, each divided by a factor, and the factors' logarithms.
+
+        A map whose features may overflow divides them by such factors. The base class does not.
 
         Args:
-            k: ``(..., heads, seq, head_dim)``.
+            k: Keys, ``(..., heads, seq, head_dim)``.
 
         Returns:
-            Features ``(..., heads, seq, m)``, and a ``key_scale`` for
-            :func:`~stringlib.attention.linear.linear_attention`: ``(..., heads, seq)``, or None
-            where nothing was left out.
+            Features, ``(..., heads, seq, m)``, and the logarithms of the factors,
+            ``(..., heads, seq)``, or None if all factors are 1. The logarithms are the
+            ``key_scale`` of :func:`~stringlib.attention.linear.linear_attention`.
         """
         return self(k, is_query=False), None
 
 
 class IdentityFeatures(FeatureMap):
-    r""":math:`\phi(x) = x`, as RetNet, GLA, Mamba-2 and DeltaNet have it: divided by no sum."""
+    r"""Identity feature map :math:`\phi(x) = x`, as in RetNet and GLA.
+
+    A layer does not divide by the sum of the weights, because features may be negative.
+    """
 
     place = "before"
     nonnegative = False
 
     @checked
     def forward(self, x: Floats[Tensor, "..."], is_query: bool = True) -> Tensor:
-        """Return ``x``; queries and keys alike."""
+        """Return ``x``, for queries and for keys."""
         return x
 
 
 class ReLUFeatures(FeatureMap):
-    r""":math:`\phi(x) = \max(x, 0)`, entry by entry: as many features as channels."""
+    r"""ReLU feature map :math:`\phi(x) = \max(x, 0)`, with one feature for each channel."""
 
     @checked
     def forward(self, x: Floats[Tensor, "..."], is_query: bool = True) -> Tensor:
-        """Return the features, of the shape of ``x``; queries and keys alike."""
+        """Return the features, in the shape of ``x``; the same for queries and keys."""
         return torch.relu(x)
 
 
 class ELUFeatures(FeatureMap):
-    r""":math:`\phi(x) = \mathrm{elu}(x) + 1`: :math:`x + 1` above 0, :math:`e^x` below.
+    r"""ELU feature map :math:`\phi(x) = \mathrm{elu}(x) + 1`, with one feature for each channel.
+
+    A feature is :math:`x + 1` for :math:`x > 0` and :math:`e^x` for :math:`x \le 0`.
 
     Source:
         Katharopoulos et al. 2020, equation 7.
@@ -76,7 +87,7 @@ class ELUFeatures(FeatureMap):
 
     @checked
     def forward(self, x: Floats[Tensor, "..."], is_query: bool = True) -> Tensor:
-        """Return the features, of the shape of ``x``; queries and keys alike."""
+        """Return the features, in the shape of ``x``; the same for queries and keys."""
         return elu_plus_one(x)
 
 

@@ -1,7 +1,8 @@
-"""Merge the basis of an encoder into the projections of a layer, :eq:`eq-fold`.
+"""Merge the basis of an encoder into the projections of a layer (folding), :eq:`eq-fold`.
 
-During training this can be faster, because the basis is then multiplied with the weights once per
-step instead of with every token. For inference it is done once and for all.
+In training, merging can be faster, because the basis is then multiplied with the weights once per
+step instead of with every token. For inference, :func:`folded` merges it once, and afterwards the
+basis costs nothing.
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ def projected(layer: Any, x: Tensor, at: Any) -> tuple[Tensor, Tensor, Any]:
     Args:
         layer: A :class:`~stringlib.attention.multihead.MultiHeadAttention`.
         x: Tokens, ``(..., seq, dim)``.
-        at: Phases of the encoder, or other positions, or None.
+        at: Phases of the encoder, or integer positions for a roll, or None.
 
     Returns:
-        Queries and keys, ``(..., seq, heads * head_dim)``, and ``at``, without the basis if
-        queries and keys are in this basis already.
+        Queries, ``(..., seq, heads * head_dim)``, keys, ``(..., seq, kv_heads * head_dim)``, and
+        ``at``. If queries and keys are already in the basis of the encoder, the returned phases
+        have no basis, so that it is not applied again.
     """
     basis = at.basis if isinstance(at, Phases) else None
     if basis is None or not is_faster(layer, x, at, basis):
@@ -39,28 +41,45 @@ def projected(layer: Any, x: Tensor, at: Any) -> tuple[Tensor, Tensor, Any]:
 
 
 def is_faster(layer: Any, x: Tensor, at: Phases, basis: Tensor) -> bool:
-    """Return whether to multiply the basis P with the projections instead of with the tokens."""
+    """Return whether to multiply the basis P with the weights instead of with the tokens.
+
+    True if this is allowed and, by the shapes, faster.
+
+    Args:
+        layer: A :class:`~stringlib.attention.multihead.MultiHeadAttention`.
+        x: Tokens, ``(..., seq, dim)``.
+        at: Phases of the encoder.
+        basis: The basis P of the phases.
+    """
     encoder = layer.core.encoder
     if not isinstance(layer.core, SoftmaxAttention):
-        return False  # P does not cancel before a feature map
+        return False  # P cancels in the logits of softmax, but not in a feature map
     if at.turns.shape[-4] != encoder.heads or basis.shape[-1] != layer.head_dim:
-        return False  # phases of another encoder, which this one will refuse
-    # a compiled graph serves any number of tokens; a shift keeps its last key in one basis
+        return False  # phases of another encoder, for which the encoder will raise an error
+    # A compiled graph must not depend on the number of tokens. With a shift, the last key is stored
+    # in the state, always in the same basis.
     if torch.compiler.is_compiling() or layer.shift is not None:
         return False
     linears = layer.to_q, layer.to_k
     plain = encoder.basis_first and all(type(linear) is nn.Linear for linear in linears)
     if not plain or any(_is_hooked(module) for module in (*linears, encoder)):
-        return False  # an adapter, or a hook that expects the plain queries
-    # Time of a layer with P in the projections, divided by the time with P on the tokens (CPU,
-    # one thread, Cayley and circulant, dim 256 to 768). If a batch has half as many tokens as
-    # channels: 1.02 to 1.09 with gradients, 1.03 to 1.15 without. As many: .96 to 1.00, .98 to
-    # 1.01. Twice as many: .90 to .97, .89 to .97. Four times as many: .86 to .94, .93 to .95.
+        return False  # an adapter, or a hook that expects queries and keys in the usual basis
+    # Merging is faster if the batch has more tokens than channels. We measured the time of a layer
+    # with P in the weights, divided by the time with P on the tokens (CPU, one thread, Cayley and
+    # circulant STRING, dim 256 to 768; first with gradients, then without). Half as many tokens as
+    # channels: 1.02 to 1.09, 1.03 to 1.15. As many tokens as channels: .96 to 1.00, .98 to 1.01.
+    # Twice as many: .90 to .97, .89 to .97. Four times as many: .86 to .94, .93 to .95.
     return x.numel() > int(layer.dim) ** 2
 
 
 def folded_linear(linear: nn.Linear, x: Tensor, basis: Tensor) -> Tensor:
-    """Return Pᵀ times the output of a projection, computed as a projection by PᵀW."""
+    """Return the output of a projection multiplied by Pᵀ, computed as a projection with PᵀW.
+
+    Args:
+        linear: The projection W.
+        x: Tokens, ``(..., seq, dim)``.
+        basis: The basis P of each head, ``(heads, head_dim, head_dim)``.
+    """
 
     def fold(parameter: Tensor | None) -> Tensor | None:
         if parameter is None:
@@ -78,7 +97,11 @@ def folded_linear(linear: nn.Linear, x: Tensor, basis: Tensor) -> Tensor:
 
 @torch.no_grad()
 def folded(layer: Layer) -> Layer:
-    """Return a copy of a layer in which the basis is merged into the projections."""
+    """Return a copy of a layer in which the basis of the encoder is merged into the weights.
+
+    Raises:
+        ValueError: If the layer is not softmax attention with a rotary encoder.
+    """
     encoder = layer.core.encoder
     if not isinstance(encoder, RotaryEncoder) or not isinstance(layer.core, SoftmaxAttention):
         raise ValueError(
@@ -95,7 +118,7 @@ def folded(layer: Layer) -> Layer:
 
 
 def _is_hooked(module: nn.Module) -> bool:
-    """Return whether a call of a module does anything else than the ``forward`` of its class."""
+    """Return whether calling a module does more than ``forward`` of its class, such as a hook."""
     hooks = module._forward_hooks, module._forward_pre_hooks
     backward = module._backward_hooks, module._backward_pre_hooks
     return "forward" in vars(module) or any(hooks) or any(backward)

@@ -1,4 +1,4 @@
-r"""A gate behind attention: :math:`Y \odot \sigma(X W_\theta)`."""
+r"""Output gate of attention: :math:`Y \odot \sigma(X W_\theta)`."""
 
 from __future__ import annotations
 
@@ -11,28 +11,34 @@ GATES = ("headwise", "elementwise")
 
 
 class Gate(nn.Module):
-    r"""Multiply what each head says by numbers in (0, 1) that the layer's input decides.
+    r"""Output gate: multiplies the outputs of the heads by numbers in (0, 1).
 
-    :math:`g_i = \sigma(x_i W_\theta)` and :math:`g_i \odot y_i`, equation :eq:`eq-gate`: after
-    attention, before the output projection. With it one and the same mean becomes many outputs,
-    :eq:`eq-gate-rank`, but a head stays in as many dimensions as it has channels,
-    :eq:`eq-head-rank`. The gate of a token sees that token alone, not what its query has found.
+    The numbers are computed from the input of the layer. With :math:`g_i = \sigma(x_i W_\theta)`,
+    equation :eq:`eq-gate`, the output :math:`y_i` of the heads becomes :math:`g_i \odot y_i`. The
+    output projection comes after the gate. The gate of a token depends on this token alone, and not
+    on other tokens or on the attention weights.
+
+    If several queries attend to the same mean, different gates give them different outputs,
+    :eq:`eq-gate-rank`. But a gate does not raise the rank of a head, which is at most the number of
+    its channels, :eq:`eq-head-rank`.
 
     Args:
-        dim: Number of channels of the layer's input.
-        heads: Number of heads, a divisor of ``dim``.
-        kind: ``"headwise"``, one number for a head of a token, or ``"elementwise"``, one for each
-            channel of a head.
+        dim: Number of channels of the input of the layer.
+        heads: Number of heads; must divide ``dim``.
+        kind: ``"headwise"`` for one number per token and head, or ``"elementwise"`` (default) for
+            one number per token and channel.
 
     Attributes:
-        to_gate: :math:`W_\theta`, without a bias: ``dim * heads`` or ``dim * dim`` parameters.
-            At its start a gate is about a half.
+        to_gate: :math:`W_\theta`, a linear projection without a bias. It has ``dim * heads``
+            parameters if headwise, ``dim * dim`` if elementwise. Before training, gates are about
+            1/2.
 
     Raises:
         ValueError: If ``kind`` is unknown or ``heads`` does not divide ``dim``.
 
     Source:
-        Qiu et al. 2025: their best variant is elementwise, specific to each head, behind attention.
+        Qiu et al. 2025. Their best variant is elementwise, specific to each head, and applied after
+        attention.
     """
 
     @checked
@@ -52,11 +58,14 @@ class Gate(nn.Module):
         """Return the gated outputs of the heads.
 
         Args:
-            y: What attention gives, ``(..., heads, seq, head_dim)``.
-            x: The layer's input, ``(..., seq, dim)``.
+            y: Outputs of the heads, ``(..., heads, seq, head_dim)``.
+            x: Input of the layer, ``(..., seq, dim)``.
 
         Returns:
-            Of the shape and dtype of ``y``.
+            The product of ``y`` and the gates, in the shape and dtype of ``y``.
+
+        Raises:
+            ValueError: If the shape of ``y`` does not fit ``x``.
         """
         expected = (*x.shape[:-2], self.heads, x.shape[-2], self.dim // self.heads)
         if y.shape != expected:
@@ -65,11 +74,13 @@ class Gate(nn.Module):
 
     @checked
     def values(self, x: Floats[Tensor, "... n self.dim"]) -> Tensor:
-        """Return the gates themselves, ``(..., heads, seq, 1)`` or ``(..., heads, seq, head_dim)``.
+        """Return the gates, numbers in (0, 1).
 
         Args:
-            x: The layer's input, ``(..., seq, dim)``.
+            x: Input of the layer, ``(..., seq, dim)``.
 
+        Returns:
+            ``(..., heads, seq, 1)`` if headwise, ``(..., heads, seq, head_dim)`` if elementwise.
         """
         open_by = self.to_gate(x).sigmoid()
         return open_by.unflatten(-1, (self.heads, -1)).transpose(-3, -2)

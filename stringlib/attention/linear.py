@@ -1,4 +1,8 @@
-r"""Kernelised attention: softmax's exponential replaced by a product of features."""
+r"""Functions for linear attention: kernelised attention without and with rotated features.
+
+Linear attention replaces the exponential of softmax by a product of features. Its cost is linear
+in the number of tokens, unless its position weight needs the n × n matrix.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +28,11 @@ from stringlib.spec import Floats, checked
 CONSTANT = ConstantWeight()
 
 LARGEST = 1e4
-"""How often the largest value an output may be whose weights are turned and do not sum to 1."""
+"""Largest output that :func:`rotated_linear_attention` accepts, as a multiple of the values.
+
+The limit holds for ``numerator_only``, whose weights do not sum to 1. It is relative to the largest
+absolute entry of ``v``.
+"""
 
 
 @overload
@@ -87,40 +95,51 @@ def linear_attention(
     state: LinearState | None = None,
     return_state: bool = False,
 ) -> Tensor | tuple[Tensor, LinearState]:
-    r"""Return :math:`\sum_j A_{ij} v_j / \sum_j A_{ij}`, :eq:`eq-linear-attention`.
+    r"""Return the output of linear attention for features that are already computed.
 
-    :math:`A_{ij} = w(i,j)\,\phi(q_i)^\top\phi(k_j)`. With a column of ones beside the values,
-    numerator and denominator are one product, :eq:`eq-linear-ones`.
+    The output of query i is :math:`\sum_j A_{ij} v_j / \sum_j A_{ij}` with
+    :math:`A_{ij} = w(i,j)\,\phi(q_i)^\top\phi(k_j)`, equation :eq:`eq-linear-attention`. A column
+    of ones is appended to the values, so that one product gives numerator and denominator,
+    :eq:`eq-linear-ones`.
 
     Args:
-        phi_q: Features of the queries, ``(..., heads, n, m)``. Where a sum divides, none may be
-            negative: the sum could be 0. On the CPU that is an error, elsewhere nothing looks.
-        phi_k: Features of the keys, ``(..., heads, keys, m)``; so with these.
+        phi_q: Features of the queries, ``(..., heads, n, m)``. With ``normalize`` no feature may
+            be negative, because the denominator could then be 0. On the CPU a negative feature
+            raises an error; on a GPU, or compiled, this is not checked.
+        phi_k: Features of the keys, ``(..., heads, keys, m)``, under the same condition.
         v: Values, ``(..., heads, keys, d_v)``.
-        weight: The position weight :math:`w`; 1 if omitted.
-        causal: Whether query i sees the keys 0 … i only. Then there is a key for each query.
-        normalize: Whether to divide. Where the denominator is exactly 0 the numerator is
-            returned as it is: 0 if no key answers. Where, in float32, a query's features or
-            the denominator beside them are below 5e-31, there is no gradient: it could not be
-            represented.
-        mode: ``"parallel"`` fills the matrix A, ``"recurrent"`` goes token by token and
-            ``"chunk"`` chunk by chunk (both only if causal), ``"fft"`` is for
-            :class:`~stringlib.attention.toeplitz.ToeplitzWeight`. None picks the fastest.
-        key_scale: Logarithms of factors left out of ``phi_k``, ``(..., heads, keys)``, as
-            ``FavorFeatures.scaled_keys`` gives them; −∞ for a factor 0. Only their differences
-            count, and a causal sum compares a key with earlier ones alone.
+        weight: The position weight :math:`w`. Default: None, the constant weight 1.
+        causal: If True, query i attends only to the keys 0 … i, and the number of keys must be
+            the number of queries. Default: False.
+        normalize: If True (default), the sum is divided by :math:`\sum_j A_{ij}`. If this
+            denominator is exactly 0, the numerator is returned; it is 0 too if all
+            :math:`A_{ij}` are. In float32, a query gets no gradient if its largest feature is below
+            5e-31, because the gradient could overflow. The same holds if the denominator is below
+            5e-31 after the features of the query are scaled so that the largest is about 1.
+        mode: How to compute the sums. ``"parallel"`` uses the n × n matrix A, ``"recurrent"`` goes
+            token by token, ``"chunk"`` goes chunk by chunk; the last two need ``causal``.
+            ``"fft"`` is for :class:`~stringlib.attention.toeplitz.ToeplitzWeight`. None (default)
+            lets the position weight choose, for speed.
+        key_scale: Logarithms :math:`s_j` of factors that were divided out of ``phi_k``,
+            ``(..., heads, keys)``, as ``FavorFeatures.scaled_keys`` returns them; −∞ for a factor
+            0. With ``normalize`` only the differences between them matter. In causal attention
+            the scale of a later key has no influence on an earlier query. Default: None, all
+            factors are 1.
         key_mask: False for keys that are padding, ``(..., keys)`` or ``(..., heads, keys)``.
-            What their features and values hold is never read, be it NaN.
-        state: What earlier tokens left; only if causal.
-        return_state: Whether to return the state after the last token too; only if causal.
+            Features and values of padding are ignored, even if they are NaN.
+        state: The state after the earlier tokens; only with ``causal``. Default: None, there are
+            no earlier tokens.
+        return_state: If True, the state after the last token is also returned; only with
+            ``causal``. Default: False.
 
     Returns:
-        ``(..., heads, n, d_v)``, of the dtype of ``v``; sums are in float32 at least. With
-        ``return_state`` a pair, the :class:`~stringlib.attention.weights.LinearState` second.
+        Outputs, ``(..., heads, n, d_v)``, in the dtype of ``v``; sums are computed in float32 or
+        float64. With ``return_state``, a pair of the outputs and a
+        :class:`~stringlib.attention.weights.LinearState`.
 
     Raises:
-        ValueError: If an option does not apply, or, on the CPU, if features that are divided by
-            their sum are negative.
+        ValueError: If an argument does not fit the others, or, on the CPU with ``normalize``, if
+            a feature is negative.
 
     Example:
         >>> from stringlib import CosineWeight, ReLUFeatures
@@ -148,7 +167,7 @@ def linear_attention(
         key_mask=key_mask,
         state=state,
         normalize=normalize,
-        # the column of ones makes a state whole too
+        # a state contains the denominator too, so it needs the column of ones
         ones=normalize or return_state or state is not None,
     )
     if normalize:
@@ -176,26 +195,45 @@ def attend(
     normalize: bool = True,
     ones: bool = True,
 ) -> tuple[Tensor, LinearState | None]:
-    """Do what :func:`linear_attention` does, unchecked, and return the state if there is one.
+    """Compute :func:`linear_attention` without its checks, and return outputs and state.
 
-    The state does not say its kind, nor is that of the given one looked at.
+    Arguments are those of :func:`linear_attention`. The ``kind`` of a given state is not checked,
+    and that of the returned state is empty.
+
+    Args:
+        phi_q: Features of the queries.
+        phi_k: Features of the keys.
+        v: Values.
+        weight: The position weight.
+        causal: If True, query i attends only to the keys 0 … i.
+        mode: How to compute the sums.
+        key_scale: Logarithms of factors that were divided out of ``phi_k``.
+        key_mask: False for keys that are padding.
+        state: The state after the earlier tokens, or None.
+        normalize: If True, the sum is divided by the sum of the weights. This needs ``ones``.
+        ones: If True, a column of ones is appended to the values. The state then contains the
+            denominator too.
+
+    Returns:
+        Outputs and the state after the last token; None if the weight has no state.
 
     Raises:
-        ValueError: If keys have a scale, but those that the state has seen had none, or vice versa.
+        ValueError: If ``key_scale`` is given, but the state was made without it, or vice versa.
     """
     if state is not None and state.length and (state.log_scale is None) != (key_scale is None):
         given = "no key_scale" if key_scale is None else "a key_scale"
         raise ValueError(
             f"key_scale must be given if and only if it was when the state was made, got {given}"
         )
-    with without_autocast(v):  # a sum needs its digits
+    with without_autocast(v):  # long sums in half precision would lose too many digits
         q, k, u, key_scale = _prepared(phi_q, phi_k, v, key_scale, key_mask)
         if ones:
             u = torch.cat([u, u.new_ones(*u.shape[:-1], 1)], -1)
 
         def sums(q: Tensor) -> tuple[WeightedSums, Tensor, Tensor]:
             found = weight.sums(q, k, u, key_scale, causal=causal, mode=mode, state=state)
-            # split, not slices: two slices would have two gradients of full width to add
+            # split instead of two slices, because the backward pass of two slices adds two
+            # gradients of full width
             return found, *found.sums.split([v.shape[-1], int(ones)], -1)
 
         if normalize and not may_look(v):
@@ -208,7 +246,9 @@ def attend(
                 out, total = _where_has_gradient(out, total)
             out = out / total
         elif found.log_scale is not None:
-            half = (found.log_scale / 2).exp()[..., None]  # in two steps 0 stays 0 for longer
+            # the scale is applied in two steps, because its exponential may overflow although the
+            # product does not, and 0 · ∞ is NaN
+            half = (found.log_scale / 2).exp()[..., None]
             out = out * half * half
     return out.to(v.dtype), found.state
 
@@ -228,42 +268,52 @@ def rotated_linear_attention(
     key_scale: Floats[Tensor, "...? heads? keys"] | None = None,
     key_mask: Tensor | None = None,
 ) -> Tensor:
-    r"""Turn features instead of queries and keys: :math:`\phi(q_i)^\top R(r_j - r_i)\,\phi(k_j)`.
+    r"""Return the output of linear attention whose features are rotated by their positions.
 
-    Equation :eq:`eq-rotation-after`, or with ``numerator_only`` equation
-    :eq:`eq-rotation-numerator`. A product is a sum of cosines of the offset,
-    :eq:`eq-rotation-pair`. Shifting all positions changes nothing, but products may be negative
-    unless features are padded, :eq:`eq-rotation-padded`, and their sum, the denominator, may be 0;
-    features that are rolled by a :class:`~stringlib.attention.roll.Roll` stay positive.
-    With ``numerator_only`` the denominator is :math:`\sum_j \phi(q_i)^\top\phi(k_j)`: positive for
-    positive features, but then the weights of a query do not sum to 1, and a query whose
-    denominator is 0 gets 0. Nothing bounds these weights: random features of long queries and keys
-    have nearly nothing in common, turned ones have, and outputs and gradients grow without end.
-    An output :data:`LARGEST` times as large as any value is refused where values can be looked at
-    for free; on a GPU, or compiled, nothing looks. To turn *before* the
-    feature map, :eq:`eq-rotation-before`, give encoded queries and keys to the feature map and its
-    features to :func:`linear_attention`.
+    The similarity of query i and key j is :math:`\phi(q_i)^\top R(r_j - r_i)\,\phi(k_j)`, equation
+    :eq:`eq-rotation-after`, a sum of cosines of the offset, :eq:`eq-rotation-pair`. It does not
+    change if all positions are shifted, but it may be negative, and then the denominator may be 0.
+    If each feature is padded with a zero, the similarity is not negative for small offsets,
+    :eq:`eq-rotation-padded`. If features are permuted by a
+    :class:`~stringlib.attention.roll.Roll` instead, it is never negative.
+
+    With ``numerator_only`` the sum is divided by the sum without rotation,
+    :math:`\sum_j \phi(q_i)^\top\phi(k_j)`, equation :eq:`eq-rotation-numerator`. This denominator
+    is positive for positive features, but the weights of a query do not sum to 1, and they are not
+    bounded. For example, long queries and keys often have random features whose product is nearly
+    0, while the product of the rotated features is not. Outputs and gradients then become very
+    large. On the CPU, an output more than :data:`LARGEST` times as large as the largest value
+    raises an error; on a GPU, or compiled, this is not checked. If the denominator of a query is 0,
+    its output is 0.
+
+    To rotate before the feature map, :eq:`eq-rotation-before`, apply the feature map to encoded
+    queries and keys, and call :func:`linear_attention` with these features.
 
     Args:
         phi_q: Features of the queries, ``(..., heads, seq, m)``.
         phi_k: Features of the keys, of the same shape.
         v: Values, ``(..., heads, seq, d_v)``.
-        encoder: A rotary encoder of ``head_dim`` m.
-        positions: ``(..., seq, coord_dim)``, or the encoder's
-            :class:`~stringlib.encoders.string.Phases` there.
-        weight: A position weight, in numerator and denominator; with a constant
-            :class:`~stringlib.attention.decay.DecayWeight` equation :eq:`eq-rotation-decay`.
-        causal: Whether query i sees the keys 0 … i only.
-        numerator_only: Whether the denominator stays as it is without positions.
-        mode: As for :func:`linear_attention`.
-        key_scale: Logarithms of factors left out of ``phi_k``, as there.
-        key_mask: False for keys that are padding, as there.
+        encoder: A rotary encoder whose ``head_dim`` is the number m of features.
+        positions: ``(..., seq, coord_dim)``, or the
+            :class:`~stringlib.encoders.string.Phases` of the encoder at these positions.
+        weight: A position weight, which is applied in numerator and denominator. A constant
+            :class:`~stringlib.attention.decay.DecayWeight` gives equation
+            :eq:`eq-rotation-decay`. Default: None, the constant weight 1.
+        causal: If True, query i attends only to the keys 0 … i. Default: False.
+        numerator_only: If True, only the features of the numerator are rotated. Default: False.
+        mode: How to compute the sums, as for :func:`linear_attention`.
+        key_scale: Logarithms of factors that were divided out of ``phi_k``, as for
+            :func:`linear_attention`.
+        key_mask: False for keys that are padding, as for :func:`linear_attention`.
 
     Returns:
-        ``(..., heads, seq, d_v)``, of the dtype of ``v``; computed in float32 at least.
+        Outputs, ``(..., heads, seq, d_v)``, in the dtype of ``v``; sums are computed in float32 or
+        float64.
 
     Raises:
-        ValueError: If an option does not apply or, on the CPU, outputs are beyond all values.
+        ValueError: If an argument does not fit the others; if ``weight`` is not normalised, such
+            as a delta rule; or, on the CPU with ``numerator_only``, if a feature is negative or an
+            output exceeds the limit.
 
     Source:
         Su et al. 2024 (RoFormer), equation 19, for ``numerator_only``.
@@ -276,22 +326,24 @@ def rotated_linear_attention(
             f"features, got {type(weight).__name__}"
         )
     with without_autocast(v):
-        # a product may be far below its terms
+        # rows are scaled, because positive and negative terms may cancel to a very small sum
         q, k, u, key_scale = _prepared(_moderate_rows(phi_q), phi_k, v, key_scale, key_mask)
-        turned_q, turned_k = encoder(q, k, positions)
+        rotated_q, rotated_k = encoder(q, k, positions)
         if not numerator_only:
-            out, _ = attend(turned_q, turned_k, u, weight, causal, mode=mode, key_scale=key_scale)
+            out, _ = attend(rotated_q, rotated_k, u, weight, causal, mode=mode, key_scale=key_scale)
             return out.to(v.dtype)
         _require_no_signs(q, k, u, None)
         ones = torch.ones_like(u[..., :1])
-        above = weight.sums(turned_q, turned_k, u, key_scale, causal=causal, mode=mode)
+        above = weight.sums(rotated_q, rotated_k, u, key_scale, causal=causal, mode=mode)
         below = weight.sums(q, k, ones, key_scale, causal=causal, mode=mode)
-        # beside a denominator 0 there is no partner but by the turn, or by its rounding alone
+        # a denominator 0 means that no key shares a feature with the query; the numerator is then
+        # the effect of the rotation or of rounding alone
         turned = above.sums.masked_fill(below.sums == 0, 0)
         numerator, denominator = _where_has_gradient(turned, below.sums)
         out = numerator / denominator
         if above.log_scale is not None and below.log_scale is not None:
-            # a numerator may have partners that its denominator has not, and any scale beside it
+            # a Toeplitz weight scales each row by the largest bias at a product other than 0; the
+            # rotated products may have other zeros, so the scales may differ by any amount
             scale = above.log_scale - below.log_scale
             out = out * scale.clamp(max=largest_exponent(scale.dtype)).exp()[..., None]
     _require_moderate(out, q, k, u)
@@ -299,7 +351,7 @@ def rotated_linear_attention(
 
 
 def _require_moderate(out: Tensor, phi_q: Tensor, phi_k: Tensor, u: Tensor) -> None:
-    """Raise if outputs of finite features and values are far beyond the values."""
+    """Raise if an output exceeds the limit :data:`LARGEST`, and features and values are finite."""
     if finds(out, lambda x: ~(x.abs() <= LARGEST * u.detach().abs().amax())) and all(
         is_known(x, torch.isfinite) for x in (phi_q, phi_k, u)
     ):
@@ -313,7 +365,7 @@ def _require_moderate(out: Tensor, phi_q: Tensor, phi_k: Tensor, u: Tensor) -> N
 def _prepared(
     phi_q: Tensor, phi_k: Tensor, v: Tensor, key_scale: Tensor | None, key_mask: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """Return all in one dtype, float32 at least, and keys that are padding as 0."""
+    """Return all tensors in one dtype, float32 or float64, with 0 for keys that are padding."""
     dtype = torch.promote_types(phi_q.dtype, torch.promote_types(phi_k.dtype, v.dtype))
     dtype = at_least_float32(dtype)
     q, k, u = (x.to(dtype) for x in (phi_q, phi_k, v))
@@ -328,10 +380,11 @@ def _prepared(
 
 
 def _moderate_rows(phi_q: Tensor) -> Tensor:
-    """Return features of queries, each divided by the power of 2 next to its largest.
+    """Return the features of queries, with each row divided by a power of 2 near its maximum.
 
-    It cancels in a quotient of two sums, which could be too small for their gradient. Rows of
-    features so small that their own gradient could not be represented have none.
+    The factor cancels in the quotient of numerator and denominator. Without it, both could be so
+    small that their gradient overflows. Rows whose features are so small that the gradient would
+    overflow in spite of this are detached.
     """
     if not phi_q.shape[-1]:
         return phi_q
@@ -342,20 +395,20 @@ def _moderate_rows(phi_q: Tensor) -> Tensor:
 
 
 def _has_moderate_rows(phi_q: Tensor) -> Tensor:
-    """Return for which queries there is nothing to divide by, all features being 0, or no need."""
+    """Return for which queries rows need no scaling: all features are 0, or one is above 1e-3."""
     largest = phi_q.abs().amax(-1) if phi_q.shape[-1] else phi_q.new_zeros(())
     return (largest == 0) | (largest > 1e-3)
 
 
 def _has_gradient(total: Tensor) -> Tensor:
-    """Return where a quotient with this denominator has a gradient that can be represented."""
+    """Return where the gradient of a quotient with this denominator does not overflow."""
     return total.abs() >= _least(total.dtype)
 
 
 def _where_has_gradient(sums: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
-    """Return numerator and denominator; without gradient where it could not be represented.
+    """Return numerator and denominator, detached where the gradient of the quotient overflows.
 
-    A denominator 0 becomes 1.
+    A denominator of 0 is replaced by 1.
     """
     kept = _has_gradient(total.detach())
     sums, total = (torch.where(kept, x, x.detach()) for x in (sums, total))
@@ -363,14 +416,14 @@ def _where_has_gradient(sums: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _least(dtype: torch.dtype) -> float:
-    """Return what can be divided by with room for the numbers of a gradient: 5e-31 in float32."""
+    """Return the smallest denominator whose gradient is safe from overflow: 5e-31 in float32."""
     return float(torch.finfo(dtype).tiny ** 0.8)
 
 
 def _require_fitting(
     phi_q: Tensor, phi_k: Tensor, v: Tensor, causal: bool, mode: str | None
 ) -> None:
-    """Raise unless all are on one device, and causal queries stand at the keys."""
+    """Raise unless the mode fits, and causal attention has one key for each query."""
     if not causal and mode in ("recurrent", "chunk"):
         raise ValueError(f"mode must be None or 'parallel' unless causal, got {mode!r}")
     if causal and phi_q.shape[-2] != phi_k.shape[-2]:
@@ -381,7 +434,7 @@ def _require_fitting(
 
 
 def _require_no_signs(phi_q: Tensor, phi_k: Tensor, v: Tensor, key_mask: Tensor | None) -> None:
-    """Raise if features whose sum divides are known to have signs; padding may hold anything."""
+    """Raise if a feature is negative, on the CPU; features of padding are not checked."""
     if key_mask is not None:
         lead = common_shape(*(x.shape[:-2] for x in (phi_q, phi_k, v)))
         padding = ~per_head(key_mask, (*lead, phi_k.shape[-2])).unsqueeze(-1)
@@ -398,7 +451,7 @@ def _require_no_signs(phi_q: Tensor, phi_k: Tensor, v: Tensor, key_mask: Tensor 
 def _require_state(
     causal: bool, state: LinearState | None, return_state: bool, weight: PositionWeight
 ) -> None:
-    """Raise unless a state fits the attention that it is for."""
+    """Raise if a state is used without ``causal``, or comes from another kind of weight."""
     if not causal and (state is not None or return_state):
         name, given = ("return_state", True) if state is None else ("state", "a state")
         raise ValueError(

@@ -1,8 +1,9 @@
-r"""The random matrices W of FAVOR+: how each is drawn, and how it is multiplied fast.
+r"""Random matrices W for FAVOR+: independent, orthogonal, simplex, Hadamard and circulant rows.
 
-Every row :math:`\omega` has, exactly or nearly, the law :math:`\mathcal N(0, I_d)`. The kinds
-differ in how rows depend on each other, which sets the variance, and in what a product costs. More
-rows than a block can have are stacked as independent blocks; fewer are the first rows of one.
+Every row :math:`\omega` has, exactly or approximately, the distribution :math:`\mathcal N(0, I_d)`.
+The projections differ in how rows depend on each other, which determines the variance of the
+estimate, and in the cost of the product Wx. Dependent rows form blocks of at most ``block_size``
+rows. More rows are stacked as independent blocks. Fewer rows are the first rows of one block.
 """
 
 from __future__ import annotations
@@ -20,32 +21,40 @@ from stringlib.inputs import require_heads
 from stringlib.kernels.fft import circular_convolution
 from stringlib.spec import Floats, checked
 
-# A fast transform costs the same for few rows of a block as for all, a product only what is asked
-# for. Medians on two CPU cores, float32, with gradients, transform / product for m = d, 1 and 2
-# threads. FFT, the products alone, 2 million numbers: d = 128 1.3 and 1.3, 192 0.9 and 0.9, 256 0.7
-# and 0.7, 512 0.4 and 0.4; FAVOR+'s map as a whole on another processor, CPU time: d = 96 1.0 and
-# 1.0, 128 0.8 and 0.9, 192 0.7 and 0.8, 256 0.6 and 0.6. Three Hadamards, CPU time on 1 thread:
-# d = 256 2.6, 512 1.5, 1024 0.6; forward 1.7, 0.7, 0.5.
+# Number of rows of a block from which on the fast transform is used instead of the matrix product.
+# The transform costs the same for some rows of a block as for all of them; the product costs only
+# the rows that are needed. We measured the time of the transform divided by that of the product,
+# for m = d, in float32 on two CPU cores (medians, with gradients unless stated otherwise):
+# - FFT, on 2 million numbers, with 1 and 2 threads: d = 128 1.3 and 1.3, 192 0.9 and 0.9,
+#   256 0.7 and 0.7, 512 0.4 and 0.4.
+# - FFT, all of FAVOR+'s feature map, CPU time on another processor, with 1 and 2 threads: d = 96
+#   1.0 and 1.0, 128 0.8 and 0.9, 192 0.7 and 0.8, 256 0.6 and 0.6.
+# - Three Hadamard transforms, CPU time on 1 thread: d = 256 2.6, 512 1.5, 1024 0.6; without
+#   gradients 1.7, 0.7, 0.5.
 FEWEST_ROWS = {"fft": 192, "hadamard": 1024}
 
 
 class Projection(nn.Module):
-    r"""Base of all projections: a random W of shape ``(heads, num_features, head_dim)``.
+    r"""Base class of random projections: a random matrix W for each head, and the product Wx.
 
-    Called on ``x (..., heads, n, head_dim)``, it returns :math:`Wx` for each token,
-    ``(..., heads, n, num_features)``, in float32 or float64. ``heads=1`` serves any number of
-    heads.
+    Called on ``x`` of shape ``(..., heads, n, head_dim)``, a projection returns :math:`Wx` for each
+    token, ``(..., heads, n, num_features)``, in float32 or float64.
 
     Args:
-        head_dim: Number of channels d.
+        head_dim: Number of channels d of a head.
         num_features: Number m of rows of W.
-        heads: Heads with rows of their own.
-        learnable: Whether the numbers that were drawn, all but signs and lengths, are parameters.
-        generator: Source of randomness; the global one if omitted.
+        heads: Number of heads, each with a W of its own. With 1 (default) any number of heads
+            share one W.
+        learnable: If True, the random numbers of W, except signs and lengths of rows, are
+            parameters. If False (default), they are buffers.
+        generator: Random generator. Default: the global generator.
     """
 
     parts: tuple[str, ...] = ()
-    """The tensors that ``_draw`` returns, by name; the first is what can be learned."""
+    """Names of the tensors from which W is computed; with ``learnable`` the first is a parameter.
+
+    ``_draw`` returns these tensors in the same order.
+    """
 
     @checked
     def __init__(
@@ -67,13 +76,18 @@ class Projection(nn.Module):
 
     @property
     def block_size(self) -> int:
-        """The largest number of rows that depend on each other."""
+        """Number of rows of a full block. Rows of different blocks are independent."""
         return self.head_dim
 
     @torch.no_grad()
     @checked
     def redraw(self, generator: torch.Generator | None = None) -> None:
-        """Draw W afresh, in place; the generator may live on another device."""
+        """Resample W in place.
+
+        Args:
+            generator: Random generator, which may be on another device than the module. Default:
+                the global generator.
+        """
         for name, value in zip(self.parts, self._drawn(generator), strict=True):
             getattr(self, name).copy_(value)
 
@@ -83,21 +97,21 @@ class Projection(nn.Module):
 
     @checked
     def forward(self, x: Floats[Tensor, "... heads n self.head_dim"]) -> Tensor:
-        """Return Wx for each token: float64 for float64 ``x``, float32 for all others."""
+        """Return Wx for each token: in float64 if ``x`` is, in float32 for every other dtype."""
         require_heads("x", x, self.heads)
         return self.product(x if x.dtype == torch.float64 else x.float())
 
     def extra_repr(self) -> str:
-        """Describe the shapes in ``repr``."""
+        """Describe the arguments in ``repr``."""
         return f"{self.head_dim}, {self.num_features}, heads={self.heads}"
 
     def _draw(self, generator: torch.Generator | None) -> tuple[Tensor, ...]:
         raise NotImplementedError
 
     def product(self, x: Tensor) -> Tensor:
-        """Return Wx for float32 or float64 ``x``, unchecked."""
+        """Return Wx for ``x`` in float32 or float64, without checking its shape."""
         weight = self.matrix().to(x.dtype)
-        # one product for the whole batch, where one W serves all heads
+        # without a head dimension, if all heads share one W: a single product for the whole batch
         return x @ (weight[0] if self.heads == 1 else weight).mT
 
     def _drawn(self, generator: torch.Generator | None) -> tuple[Tensor, ...]:
@@ -105,11 +119,12 @@ class Projection(nn.Module):
             return self._draw(generator)
 
     def _pays(self, transform: str) -> bool:
+        """Return whether the fast transform is expected to be faster than the matrix product."""
         return min(self.num_features, self.block_size) >= FEWEST_ROWS[transform]
 
 
 class IidProjection(Projection):
-    """Independent Gaussian rows: the reference for all others."""
+    """Independent Gaussian rows, the baseline to which other projections are compared."""
 
     weight: Tensor
     parts: tuple[str, ...] = ("weight",)
@@ -124,9 +139,10 @@ class IidProjection(Projection):
 
 
 class OrthogonalProjection(IidProjection):
-    r"""Rows of Haar orthogonal matrices, each times a length of its own from :math:`\chi_d`.
+    r"""Orthogonal rows: a Haar random orthogonal matrix whose rows get lengths from :math:`\chi_d`.
 
-    A row is exactly Gaussian; rows of a block are orthogonal.
+    The lengths are independent. Every row is exactly Gaussian, and the rows of a block are
+    orthogonal.
 
     Source:
         Yu et al. 2016, orthogonal random features.
@@ -139,12 +155,13 @@ class OrthogonalProjection(IidProjection):
 
 
 class SimplexProjection(OrthogonalProjection):
-    r"""Rows that point to the corners of a regular simplex, turned at random.
+    r"""Simplex rows: their directions point to the corners of a randomly rotated regular simplex.
 
-    A block of d directions has its mean taken out, and the rest made of length 1 again: any two
-    have the product :math:`-1/(d-1)`, :eq:`eq-simplex-gram`. Every row is exactly Gaussian, as of
-    :class:`OrthogonalProjection`, so the estimate is unbiased; its error is the least of all
-    couplings of directions alone. A block of one row is that row.
+    The directions of a block are d orthogonal unit vectors from which their mean is subtracted,
+    scaled to length 1 again. Any two of them have the inner product :math:`-1/(d-1)`,
+    :eq:`eq-simplex-gram`. Every row is exactly Gaussian, as for :class:`OrthogonalProjection`, so
+    the estimate is unbiased. For a full block with independent lengths, no other joint
+    distribution of the directions gives a smaller error. For d = 1 a row is a Gaussian number.
 
     Source:
         Reid et al. 2023, simplex random features.
@@ -159,20 +176,26 @@ class SimplexProjection(OrthogonalProjection):
 
 
 class HadamardProjection(Projection):
-    r"""Rows of :math:`H D_1 H D_2 H D_3`, equation :eq:`eq-hadamard-projection`.
+    r"""Rows of :math:`H D_1 H D_2 H D_3` with random lengths, :eq:`eq-hadamard-projection`.
 
-    H is the orthonormal Hadamard matrix, each :math:`D_i` a diagonal of random signs, and every row
-    has a length of its own from :math:`\chi_D`. Sylvester's H exists for powers of 2: other sizes
-    are padded by zeros to the next, D; then rows of a block are the first d channels of orthogonal
-    ones, and D of them fit into a block. Only signs are drawn, so the mean is not exactly
-    :math:`e^{x^\top y}`, but nearly, :eq:`eq-structured-bias`. For large D the error tends to that
-    of orthogonal features, whatever x + y is, :eq:`eq-unit-ratio`.
+    H is the orthonormal Hadamard matrix, each :math:`D_i` is a diagonal matrix of random signs, and
+    every row is multiplied by an independent length from :math:`\chi_D`. Sylvester's construction
+    of H needs a power of 2, so the channels are padded with zeros to the next power D. A block then
+    has D rows, and each of them is the first d channels of a row of the D × D matrix. The rows of a
+    block are orthogonal if d is a power of 2. Directions made from random signs are not exactly
+    uniform, so the estimate has a small bias: its mean is only approximately
+    :math:`e^{x^\top y}`, :eq:`eq-structured-bias`. For large D the error tends to that of
+    orthogonal features, for every x + y, :eq:`eq-unit-ratio`.
 
-    Learnable are the three diagonals.
+    With ``learnable``, the three diagonals are a parameter.
+
+    Attributes:
+        diagonals: Diagonals of :math:`D_1, D_2, D_3`, ``(heads, blocks, 3, D)``.
+        lengths: Lengths of the rows, ``(heads, m)``.
 
     Source:
-        Yu et al. 2016, structured orthogonal random features, there with equal lengths
-        :math:`\sqrt d`, which adds a bias of its own.
+        Yu et al. 2016, structured orthogonal random features. There all rows have the length
+        :math:`\sqrt d`, which causes a further bias.
     """
 
     diagonals: Tensor
@@ -181,7 +204,7 @@ class HadamardProjection(Projection):
 
     @property
     def block_size(self) -> int:
-        """The largest number of rows that depend on each other, a power of 2."""
+        """Number D of rows of a full block, a power of 2. Different blocks are independent."""
         return next_power(self.head_dim)
 
     def _draw(self, generator: torch.Generator | None) -> tuple[Tensor, ...]:
@@ -197,11 +220,11 @@ class HadamardProjection(Projection):
         return rows * self.lengths.unsqueeze(-1)
 
     def product(self, x: Tensor) -> Tensor:
-        """Return Wx, by the transform where it pays."""
+        """Return Wx for ``x`` in float32 or float64, by the fast transform if it is faster."""
         if not self._pays("hadamard"):
             return super().product(x)
         y = nn.functional.pad(x, (0, self.block_size - self.head_dim)).unsqueeze(-2)
-        # each of the three transforms leaves out its 1/√D
+        # the three transforms are not normalised; each needs a factor 1/√D
         scale = self.block_size**-1.5 * self.lengths
         for d in self.diagonals.to(x.dtype).flip(-2).unbind(-2):
             y = fast_hadamard(y * d.unsqueeze(1))
@@ -209,13 +232,14 @@ class HadamardProjection(Projection):
 
 
 class SimplexHadamardProjection(HadamardProjection):
-    r"""Hadamard rows of a regular simplex: the first entry of :math:`D_1` is 0.
+    r"""Simplex rows from Hadamard matrices: the first entry of :math:`D_1` is 0.
 
-    It stands before the constant column of H, so the mean of a block's rows is 0; the other
-    entries are :math:`\pm\sqrt{D/(D-1)}`. Before lengths, D rows of a block have the products
-    :math:`-1/(D-1)`, :eq:`eq-simplex-gram`, at the price of orthogonal ones. For large D the error
-    tends to that of dense simplex rows, whatever x + y is, :eq:`eq-simplex-ratio`; the mean is
-    nearly :math:`e^{x^\top y}`, as of orthogonal ones.
+    This entry multiplies the constant column of H, so the rows of a block, before they get their
+    lengths, add up to 0. The other entries are :math:`\pm\sqrt{D/(D-1)}`. Any two of these D rows,
+    with all D channels, have the inner product :math:`-1/(D-1)`, :eq:`eq-simplex-gram`. The cost is
+    that of :class:`HadamardProjection`. For large D the error tends to that of
+    :class:`SimplexProjection`, for every x + y, :eq:`eq-simplex-ratio`. The mean is approximately
+    :math:`e^{x^\top y}`, as for :class:`HadamardProjection`.
 
     Source:
         Reid et al. 2023 for the simplex.
@@ -230,18 +254,19 @@ class SimplexHadamardProjection(HadamardProjection):
 
 
 class CirculantProjection(Projection):
-    r"""Rows of :math:`\mathrm{circ}(r)\,\mathrm{diag}(s)`, equation :eq:`eq-circulant-projection`.
+    r"""Circulant rows with signs, :math:`W = \mathrm{circ}(r)\,\mathrm{diag}(s)`.
 
-    The first column r is Gaussian, s are random signs. Every row is exactly Gaussian, so the
-    estimate is unbiased, but all rows of a block are made of the same d numbers: they have one
-    length, and depend on each other, :eq:`eq-circulant-variance`.
+    This is equation :eq:`eq-circulant-projection`: the first column r is Gaussian, and s are random
+    signs. Every row is exactly Gaussian, so the estimate is unbiased. But all rows of a block
+    consist of the same d numbers up to signs, so they have the same length and are dependent,
+    which changes the error, :eq:`eq-circulant-variance`.
 
-    Learnable is r. After a step of training the rows are no longer Gaussian and
-    :math:`\phi(x)^\top\phi(y)` no longer estimates :math:`e^{x^\top y}`.
+    With ``learnable``, r is a parameter. After a step of training the rows are no longer Gaussian,
+    and :math:`\phi(x)^\top\phi(y)` no longer estimates :math:`e^{x^\top y}`.
 
     Attributes:
-        column: r, ``(heads, blocks, d)``.
-        signs: s, ``(heads, blocks, d)``.
+        column: The first column r, ``(heads, blocks, d)``.
+        signs: The signs s, ``(heads, blocks, d)``.
 
     Source:
         Yu et al. 2014, circulant binary embedding, equation 3.
@@ -269,7 +294,7 @@ class CirculantProjection(Projection):
         return torch.fft.rfft(self.column.to(dtype))
 
     def product(self, x: Tensor) -> Tensor:
-        """Return Wx, by the transform where it pays."""
+        """Return Wx for ``x`` in float32 or float64, by the FFT if it is faster."""
         if not self._pays("fft"):
             return super().product(x)
         return self._convolve(x)
@@ -279,31 +304,37 @@ class CirculantProjection(Projection):
         signed = x.unsqueeze(-2) * self.signs.to(x.dtype).unsqueeze(1)
         y = circular_convolution(signed, self._spectrum(x.dtype).unsqueeze(1)).flatten(-2)
         rows = y[..., : self.num_features]
-        # where it is changed in place, the gradient of a view is six copies
+        # the feature map changes these rows in place; as a view, they would cost six copies in the
+        # backward pass
         return rows.clone() if y.requires_grad else rows.contiguous()
 
 
 class UnitCirculantProjection(CirculantProjection):
-    r"""Signed circulant rows with a spectrum of modulus 1, :eq:`eq-unit-circulant`.
+    r"""Orthogonal circulant rows with signs: the spectrum has modulus 1, :eq:`eq-unit-circulant`.
 
-    The Fourier transform of the first column has random phases :math:`e^{\mathrm i\theta_j}`, real
-    signs at j = 0 and d/2, so that circ(r) is orthogonal: the orthogonal circulant that is nearest
-    to one of a Gaussian column, :eq:`eq-nearest-circulant`. Each row then has a length of its own
-    from :math:`\chi_d`. For large d, and a :math:`z = x + y` in which no channel dominates, the
-    error tends to that of orthogonal features, at the price of circulant ones. It may be larger
-    than that of independent rows for small heads, and where few channels count: 1.25 times for one
-    channel with :math:`\|z\|^2 = 2` at d = 16, 1.44 times with 4 at d = 64.
-    The mean is not exactly :math:`e^{x^\top y}`, but nearly, :eq:`eq-structured-bias`.
+    The Fourier transform of the first column r is :math:`e^{\mathrm i\theta_j}` with random phases,
+    and a random sign at j = 0 and, for even d, at j = d/2. So circ(r) is orthogonal. It has the
+    distribution of the orthogonal matrix that is nearest to a circulant matrix with a Gaussian
+    column, :eq:`eq-nearest-circulant`. Every row is multiplied by an independent length from
+    :math:`\chi_d`.
 
-    Learnable are the phases, but for the signs at both ends, so that circ(r) stays orthogonal.
+    A product costs as much as for :class:`CirculantProjection`. For large d the error tends to that
+    of orthogonal features, if no channel of :math:`z = x + y` dominates. For small heads, or if
+    few channels dominate, the error may be larger than that of independent rows: if z has a single
+    channel, 1.25 times as large for :math:`\|z\|^2 = 2` and d = 16, and 1.44 times for
+    :math:`\|z\|^2 = 4` and d = 64. The mean is approximately :math:`e^{x^\top y}`,
+    :eq:`eq-structured-bias`.
+
+    With ``learnable``, the phases are a parameter. The values at j = 0 and d/2 remain real, so that
+    circ(r) remains orthogonal.
 
     Attributes:
-        phases: :math:`\theta`, ``(heads, blocks, d // 2 + 1)``.
-        signs: s, ``(heads, blocks, d)``.
-        lengths: Of the rows, ``(heads, m)``.
+        phases: The phases :math:`\theta`, in radians, ``(heads, blocks, d // 2 + 1)``.
+        signs: The signs s, ``(heads, blocks, d)``.
+        lengths: Lengths of the rows, ``(heads, m)``.
 
     Source:
-        Romberg 2009 for the circulant: random convolution.
+        Romberg 2009 for the circulant matrix (random convolution).
     """
 
     phases: Tensor
@@ -323,7 +354,7 @@ class UnitCirculantProjection(CirculantProjection):
         return super().matrix() * self.lengths.unsqueeze(-1)
 
     def _ends(self, device: torch.device) -> Tensor:
-        """Tell where the Fourier transform of a real column is real: at 0 and d/2."""
+        """Return where the Fourier transform of a real column is real: at 0 and d/2."""
         return 2 * torch.arange(self.head_dim // 2 + 1, device=device) % self.head_dim == 0
 
     def _column(self) -> Tensor:
@@ -342,18 +373,21 @@ class UnitCirculantProjection(CirculantProjection):
 
 
 class SimplexCirculantProjection(UnitCirculantProjection):
-    r"""Signed circulant rows of a regular simplex, :eq:`eq-simplex-circulant`.
+    r"""Simplex rows from circulant matrices with signs, :eq:`eq-simplex-circulant`.
 
-    A unit-modulus circulant whose spectrum is 0 at j = 0, so that the mean of its rows is 0, and
-    :math:`\sqrt{d/(d-1)}` in modulus elsewhere. Before lengths any two rows of a block have the
-    product :math:`-1/(d-1)`, :eq:`eq-simplex-gram`, at the price of unit-modulus ones. For large d
-    the error is less than theirs by :math:`\zeta/d` with :math:`\zeta = \|x+y\|^2`,
-    :eq:`eq-simplex-error`; the mean is nearly :math:`e^{x^\top y}`, as theirs.
+    The spectrum of the first column is 0 at j = 0, so that the rows of a block, before they get
+    their lengths, add up to 0. Elsewhere it has random phases and the modulus
+    :math:`\sqrt{d/(d-1)}`. Any two of these rows have the inner product :math:`-1/(d-1)`,
+    :eq:`eq-simplex-gram`. The cost is that of :class:`UnitCirculantProjection`. For large d and
+    m = d, the relative mean squared error is smaller than for :class:`UnitCirculantProjection` by
+    :math:`\zeta/d` with :math:`\zeta = \|x+y\|^2`, :eq:`eq-simplex-error`. The mean is
+    approximately :math:`e^{x^\top y}`, as for :class:`UnitCirculantProjection`.
 
-    Learnable are the phases; rows stay a simplex.
+    With ``learnable``, the phases are a parameter, and the rows without lengths remain a regular
+    simplex.
 
     Source:
-        Reid et al. 2023 for the simplex, there dense; this book for the spectrum.
+        Reid et al. 2023 for dense simplex rows. We know of no earlier source for the spectrum.
     """
 
     def _spectrum(self, dtype: torch.dtype) -> Tensor:
@@ -374,7 +408,7 @@ PROJECTIONS: dict[str, type[Projection]] = {
     "unit-circulant": UnitCirculantProjection,
     "simplex-circulant": SimplexCirculantProjection,
 }
-"""Name of a projection → its class."""
+"""Projections by name. Each value is a subclass of :class:`Projection`."""
 
 
 def _signs(shape: tuple[int, ...], generator: torch.Generator | None) -> Tensor:
@@ -383,11 +417,14 @@ def _signs(shape: tuple[int, ...], generator: torch.Generator | None) -> Tensor:
 
 
 def _simplex_scale(size: int) -> float:
-    """Return what makes unit vectors less their mean, 1/size of a square, unit vectors again."""
+    """Return the factor that restores length 1 after the mean of unit vectors is subtracted.
+
+    The vectors are ``size`` orthogonal unit vectors.
+    """
     return math.sqrt(size / (size - 1))
 
 
 def _lengths(projection: Projection, size: int, generator: torch.Generator | None) -> Tensor:
-    """Draw the length of each row from χ with ``size`` degrees of freedom: ``(heads, m)``."""
+    """Return random lengths of all rows, χ with ``size`` degrees of freedom, ``(heads, m)``."""
     shape = projection.heads, projection.num_features, size
     return torch.randn(shape, generator=generator).norm(dim=-1)

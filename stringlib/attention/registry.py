@@ -1,4 +1,4 @@
-"""Attention by name: for layers, studies and comparisons that take one as an argument."""
+"""Feature maps and position weights by name, as ``MultiHeadAttention`` accepts them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ def _optimal(
     heads: int = 1,
     generator: torch.Generator | None = None,
 ) -> FeatureMap:
-    # of independent channels of variance 1, once a layer has scaled them
+    # mean of ‖x + y‖² if channels of queries and keys are independent with variance 1, and a layer
+    # has multiplied them by head_dim**-0.25
     mean_square = 2 * head_dim**0.5
     return FavorFeatures(
         head_dim, num_features, heads=heads, generator=generator, mean_square=mean_square
@@ -56,9 +57,10 @@ FEATURES: dict[str, Callable[..., FeatureMap]] = {
     "favor-optimal": _optimal,
     "identity": IdentityFeatures,
 }
-"""Name → constructor of a feature map.
+"""Feature maps by name. Each value is a constructor.
 
-It is told what it names of ``head_dim``, ``heads`` and the options of the layer.
+A layer passes ``head_dim``, ``heads``, ``generator`` and its own options to the constructor, as far
+as the constructor has parameters of these names.
 """
 
 WEIGHTS: dict[str, Callable[..., PositionWeight]] = {
@@ -74,10 +76,10 @@ WEIGHTS: dict[str, Callable[..., PositionWeight]] = {
     "delta": LearnedDelta,
     "gated-delta": partial(LearnedDelta, gated=True),
 }
-"""Name → constructor of a layer's weight.
+"""Position weights by name. Each value is a constructor.
 
-It is told what it names of ``dim``, ``heads``, ``features`` (of a head), ``grid`` and the options
-of the layer.
+A layer passes ``dim``, ``heads``, ``features`` (the number of features of a head), ``grid`` and its
+own options to the constructor, as far as the constructor has parameters of these names.
 """
 
 
@@ -88,16 +90,20 @@ def make_features(
     heads: int = 1,
     generator: torch.Generator | None = None,
 ) -> FeatureMap:
-    """Return a new feature map by its name.
+    """Return a new feature map, given its name.
 
     Args:
-        name: One of :data:`FEATURES`.
+        name: A name in :data:`FEATURES`.
         head_dim: Number of channels of a head.
-        num_features: Number of random features, ``head_dim`` if omitted; ``"hyperbolic"`` has
-            twice as many. None for ``"identity"``, ``"relu"`` and ``"elu"``, which have
-            ``head_dim``.
-        heads: Heads with a random matrix of their own; 1 serves any number of heads.
-        generator: Draws the random matrix; the global generator if omitted.
+        num_features: Number of rows of the random matrix of FAVOR+. It is the number of features,
+            except for ``"hyperbolic"``, which has twice as many. Must be None for ``"identity"``,
+            ``"relu"`` and ``"elu"``, which have ``head_dim`` features. Default: ``head_dim``.
+        heads: Number of heads, each with a random matrix of its own. With 1 (default) any number
+            of heads share one matrix.
+        generator: Random generator for the matrix. Default: the global generator.
+
+    Raises:
+        ValueError: If no feature map has this name, or if it does not accept ``num_features``.
     """
     options = {} if num_features is None else {"num_features": num_features}
     offered = {"head_dim": head_dim, "heads": heads, "generator": generator}

@@ -1,4 +1,4 @@
-"""Rolled features: permuted by position, exactly relative and never negative."""
+"""Rolled features: a position encoding by permutation, whose similarities are never negative."""
 
 from __future__ import annotations
 
@@ -15,28 +15,32 @@ from stringlib.spec import Floats, Positions, checked
 
 
 class Roll(nn.Module):
-    r"""Move features on by their position, in circles: :math:`\phi(q_i)^\top \Pi^{j-i}\,\phi(k_j)`.
+    r"""Position encoding for linear attention that shifts features cyclically by their position.
 
-    Equation :eq:`eq-rotation-roll`. Π is a permutation: it moves each feature to the next place of
-    its cycle, and the last to the first. So products see the offset alone, exactly, and features
-    that are not negative stay so. Offsets that differ by a multiple of :attr:`period` look alike:
-    cycles of coprime lengths make it their product.
+    The similarity of query i and key j is :math:`\phi(q_i)^\top \Pi^{j-i}\,\phi(k_j)`, equation
+    :eq:`eq-rotation-roll`. The permutation Π moves each feature to the next index of its cycle, and
+    the last feature of a cycle to the first index. So the similarity depends on the offset of the
+    positions alone, and nonnegative features remain nonnegative. Offsets that differ by a multiple
+    of :attr:`period` give the same similarity. The period is the product of the lengths of the
+    cycles if these are pairwise coprime.
 
-    Positions are whole numbers, of an integer dtype: of all orthogonal matrices, permutations alone
-    keep every feature from being negative.
+    Positions are integers, because the only orthogonal matrices that keep all features nonnegative
+    are permutations.
 
     Args:
-        cycles: Lengths of the cycles, which lie side by side; their sum is the number of features.
+        cycles: Lengths of the cycles, each at least 1. A cycle consists of consecutive features,
+            and the sum of the lengths is the number of features.
 
     Attributes:
         cycles: The lengths, a tuple.
+        num_features: The sum of the lengths.
 
     Raises:
         ValueError: If there is no cycle.
 
     Source:
-        Chen 2021 (PermuteFormer), without its factor :math:`r^{i-j}`, which a
-        :class:`~stringlib.attention.decay.DecayWeight` is.
+        Chen 2021 (PermuteFormer), without the decay factor :math:`r^{i-j}`. A
+        :class:`~stringlib.attention.decay.DecayWeight` adds this factor.
 
     Example:
         >>> from stringlib.attention import ReLUFeatures, linear_attention
@@ -56,7 +60,7 @@ class Roll(nn.Module):
 
     @property
     def period(self) -> int:
-        """Return the smallest offset above 0 that moves no feature, a least common multiple."""
+        """Smallest positive offset that moves no feature: the least common multiple of cycles."""
         return math.lcm(*self.cycles)
 
     @checked
@@ -66,21 +70,21 @@ class Roll(nn.Module):
         phi_k: Floats[Tensor, "...k kv_heads n self.num_features"],
         positions: Positions[Tensor, "... n 1"],
     ) -> tuple[Tensor, Tensor]:
-        """Roll the features of queries and keys.
+        """Return the features of queries and keys, shifted cyclically by their positions.
 
         Args:
-            phi_q: ``(..., heads, seq, m)``.
-            phi_k: Of the same shape.
-            positions: Whole numbers, ``(..., seq, 1)``, their leading dimensions broadcasting with
-                those of the features.
+            phi_q: Features of the queries, ``(..., heads, seq, m)``.
+            phi_k: Features of the keys, ``(..., kv_heads, seq, m)``.
+            positions: Integers, ``(..., seq, 1)``, whose leading dimensions broadcast with those
+                of the features.
 
         Returns:
-            Both, rolled, in the shape and dtype that they had.
+            Shifted features of queries and keys, in their shape and dtype.
 
         Raises:
-            TypeError: If positions are not of an integer dtype.
+            TypeError: If positions do not have an integer dtype.
         """
-        origins = self._origins(positions)  # once for both
+        origins = self._origins(positions)
         return _taken(phi_q, origins), _taken(phi_k, origins)
 
     @checked
@@ -89,31 +93,37 @@ class Roll(nn.Module):
         x: Floats[Tensor, "... heads n self.num_features"],
         positions: Positions[Tensor, "... n 1"],
     ) -> Tensor:
-        """Return Πʳx, for shapes as in :meth:`forward`.
+        """Return Πʳx for features x at positions r.
+
+        Args:
+            x: Features, ``(..., heads, seq, m)``.
+            positions: Integers r, ``(..., seq, 1)``.
 
         Raises:
-            TypeError: If positions are not of an integer dtype.
+            TypeError: If positions do not have an integer dtype.
         """
         return _taken(x, self._origins(positions))
 
     def as_string(self) -> STRING:
-        r"""Return the rotation that is the same at whole positions, :eq:`eq-roll-string`.
+        r"""Return the STRING that equals the roll at integer positions, :eq:`eq-roll-string`.
 
-        A cycle of length n turns planes of its real Fourier basis at :math:`2\pi j/n`. The last
-        direction of an even cycle changes its sign with every step; two of them are a plane
-        that turns at :math:`\pi`.
+        In its real Fourier basis, a cycle of length n rotates planes with the frequencies
+        :math:`2\pi j/n`, :math:`1 \le j < n/2`, in radians per position. The last direction of an
+        even cycle changes its sign at every step. Two such directions form a plane with the
+        frequency :math:`\pi`.
 
         Raises:
-            ValueError: If the number of even cycles is odd: then det Π = −1, and Π is no rotation.
+            ValueError: If the number of even cycles is odd. Then det Π = −1, and Π is not a
+                rotation.
         """
-        turning: list[int] = []
+        rotating: list[int] = []
         alternating: list[int] = []
-        still: list[int] = []
+        constant: list[int] = []
         frequencies: list[float] = []
         for length in self.cycles:
-            start, pairs = len(turning) + len(alternating) + len(still), (length - 1) // 2
-            turning += range(start, start + 2 * pairs)
-            still.append(start + 2 * pairs)
+            start, pairs = len(rotating) + len(alternating) + len(constant), (length - 1) // 2
+            rotating += range(start, start + 2 * pairs)
+            constant.append(start + 2 * pairs)
             alternating += range(start + 2 * pairs + 1, start + length)
             frequencies += [2 * math.pi * j / length for j in range(1, pairs + 1)]
         if len(alternating) % 2:
@@ -124,14 +134,14 @@ class Roll(nn.Module):
         frequencies += [math.pi] * (len(alternating) // 2)
         basis = torch.block_diag(*(fourier_basis(length) for length in self.cycles))
         omega = torch.tensor(frequencies, dtype=basis.dtype)
-        return STRING(omega[None, :, None], basis[None, :, turning + alternating + still])
+        return STRING(omega[None, :, None], basis[None, :, rotating + alternating + constant])
 
     def extra_repr(self) -> str:
         """Describe the arguments in ``repr``."""
         return f"cycles={self.cycles}"
 
     def _origins(self, positions: Tensor) -> Tensor:
-        """Return from which place each feature comes: ``(..., 1, seq, m)``."""
+        """Return the index from which each feature is taken, ``(..., 1, seq, m)``."""
         if positions.is_floating_point():
             raise TypeError(
                 "positions must be whole numbers of an integer dtype for features to be rolled, "
@@ -146,6 +156,6 @@ class Roll(nn.Module):
 
 
 def _taken(x: Tensor, origins: Tensor) -> Tensor:
-    """Return the features from their places, for leading dimensions that broadcast."""
+    """Return the features at these indices, with broadcast leading dimensions."""
     lead = common_shape(x.shape[:-1], origins.shape[:-1])
     return x.expand(*lead, -1).gather(-1, origins.expand(*lead, -1))

@@ -1,4 +1,4 @@
-r"""Smeared keys: the key of a token takes in the key of the token before it."""
+r"""Key shift: the key of a token is mixed with the key of the previous token (smeared keys)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from stringlib.spec import Floats, checked
 
 
 class ShiftedState(NamedTuple):
-    """What a layer with a shift keeps of earlier tokens.
+    """State of a causal layer with a key shift.
 
     Attributes:
-        key: The last token's own key, ``(..., heads, 1, head_dim)``, not yet mixed or encoded.
-        rest: What the layer would keep without the shift.
+        key: Key of the last token before it is mixed or encoded, ``(..., kv_heads, 1, head_dim)``.
+        rest: The state that the layer would have without the shift.
     """
 
     key: Tensor
@@ -31,21 +31,22 @@ class ShiftedState(NamedTuple):
 
 
 class KeyShift(nn.Module):
-    r"""Mix each key with the one before: :math:`(1 - \beta_h) k_t + \beta_h k_{t-1}`.
+    r"""Mix of each key with the key of the previous token, with a learned share for each head.
 
-    Equation :eq:`eq-key-shift`.
+    The key of token t becomes :math:`(1 - \beta_h) k_t + \beta_h k_{t-1}`, equation
+    :eq:`eq-key-shift`. The previous key of the first token is 0.
 
-    Attention sums functions of single tokens. With this one number a head can find a token by
-    what stands before it, as associative recall asks: without it a single layer cannot. Nothing
-    stands before the first token: its earlier key is 0. The mixture is one number for a head, so
-    it commutes with every basis that acts on the channels of a head, and folding stays exact.
+    Without a shift, the key of a token depends on this token alone, so a single layer cannot attend
+    to a token because of the token before it, as associative recall requires. With the shift it
+    can. The share is one number per head, so mixing commutes with a basis that acts on the channels
+    of a head. Merging the basis of an encoder into the weights therefore remains exact.
 
     Args:
-        heads: Number of heads.
+        heads: Number of key heads.
 
     Attributes:
-        logit: ``(heads,)``, :math:`\beta_h = \sigma(\mathrm{logit}_h)`. Starts at 0, where both
-            count half.
+        logit: Learned parameter, ``(heads,)``, with :math:`\beta_h = \sigma(\mathrm{logit}_h)`. It
+            is 0 at the start, so that both keys have the share 1/2.
 
     Source:
         Olsson et al. 2022, the smeared-key architecture.
@@ -64,15 +65,21 @@ class KeyShift(nn.Module):
         before: Floats[Tensor, "... self.heads 1 d"] | None = None,
         key_mask: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Return the mixed keys, and the last key as it was.
+        """Return the mixed keys, and the last key before mixing.
 
         Args:
             k: Keys, ``(..., heads, seq, head_dim)``.
-            before: The key before the first of them, ``(..., heads, 1, head_dim)``; 0 if omitted.
-            key_mask: False for padding, ``(..., seq)`` or ``(..., heads, seq)``, whose key is 0.
+            before: Key of the token before the first one, ``(..., heads, 1, head_dim)``.
+                Default: None, a key of 0.
+            key_mask: False for padding, ``(..., seq)`` or ``(..., heads, seq)``. A key of padding
+                is replaced by 0.
 
         Returns:
-            Of the shape and dtype of ``k``, and ``(..., heads, 1, head_dim)``.
+            Mixed keys, in the shape and dtype of ``k``, and the last key before mixing,
+            ``(..., heads, 1, head_dim)``, to be passed as ``before`` with the next tokens.
+
+        Raises:
+            ValueError: If the leading dimensions of ``before`` are not those of ``k``.
         """
         if before is not None and before.shape[:-2] != k.shape[:-2]:
             raise ValueError(

@@ -1,13 +1,17 @@
-r"""Position weights: how much the pair of query i and key j counts, whatever it says.
+r"""Position weights of linear attention: the base class, the constant weight, and the state.
 
-Kernelised attention is :math:`\sum_j w(i,j)\,\phi(q_i)^\top\phi(k_j)\,v_j`, divided by the same sum
-without :math:`v_j`. A weight is its dense matrix. Where it is also a product of features under a
-decay, it says so in :meth:`PositionWeight.factors`, and the sums cost no n × n matrix.
+Linear attention with a position weight w computes
+:math:`\sum_j w(i,j)\,\phi(q_i)^\top\phi(k_j)\,v_j`, divided by the same sum without :math:`v_j`.
+Every weight except the delta rule has a dense n × n matrix. If the weighted similarity is again a
+product of features, with or without a decay, :meth:`PositionWeight.factors` returns these features,
+and the sums are computed without the matrix.
 
-Keys may come with a scale, kept apart as a logarithm: key j stands for :math:`e^{s_j}\phi(k_j)`.
-A sum is divided by the largest factor that it sees, which cancels when numerator and denominator
-are divided by each other. A causal sum has seen :math:`c_i = \max_{j \le i} s_j`. When c grows,
-what the state holds shrinks by :math:`e^{c_{i-1} - c_i} \le 1`: this is one more decay.
+Keys may have a scale :math:`s_j`, so that the feature of key j is :math:`e^{s_j}\phi(k_j)`. The
+logarithm is stored separately, because the exponential may overflow. Each sum is computed divided
+by the largest factor in it, which cancels in the quotient of numerator and denominator. In causal
+attention this factor is :math:`e^{c_i}` with :math:`c_i = \max_{j \le i} s_j`. If c grows from one
+token to the next, the state is multiplied by :math:`e^{c_{i-1} - c_i} \le 1`, which is computed as
+a further decay.
 """
 
 from __future__ import annotations
@@ -26,19 +30,25 @@ from stringlib.spec import Count0, checked
 
 
 def described(module: nn.Module) -> str:
-    """Return the class of a module and what it says that it is made from."""
+    """Return the class name of a module, followed by its ``extra_repr``."""
     told = module.extra_repr()
     return f"{type(module).__name__}({told})" if told else type(module).__name__
 
 
 class LinearState(NamedTuple):
-    """What the tokens so far leave behind: all that later ones need to know of them.
+    """State of causal linear attention after some tokens, from which later tokens continue.
+
+    Its size does not depend on the number of tokens.
 
     Attributes:
-        sums: Features times [values, 1], ``(..., heads, m, d_v + 1)``; float32 or float64.
-        log_scale: Natural logarithm of the factor left out of ``sums``, ``(..., heads)``, or None.
+        sums: Sum over the tokens of features times values, with a 1 appended to the values,
+            ``(..., heads, m, d_v + 1)``; float32 or float64. A layer that does not divide by the
+            sum of the weights may leave out the 1.
+        log_scale: Natural logarithm of the factor by which ``sums`` has been divided,
+            ``(..., heads)``, or None for a factor 1.
         length: Number of tokens so far.
-        kind: What made it, in words; whatever differs in them refuses it. Empty if nobody said.
+        kind: Description of the layer or weight that made the state. A layer or weight with a
+            different description raises an error. Default: empty, which is not checked.
     """
 
     sums: Tensor
@@ -48,12 +58,17 @@ class LinearState(NamedTuple):
 
 
 class Factors(NamedTuple):
-    r"""A weighted product as :math:`q_i^\top \mathrm{diag}(e^{a_{j+1} + \dots + a_i})\,k_j`.
+    r"""Weighted similarity as a product of features with a decay between key and query.
+
+    The weighted similarity of query i and key j is
+    :math:`q_i^\top \mathrm{diag}(e^{a_{j+1} + \dots + a_i})\,k_j`.
 
     Attributes:
-        q: Features of the queries.
-        k: Features of the keys.
-        log_decay: The logarithms a, ``(..., n, 1)`` or ``(..., n, m)``; None for no decay.
+        q: Features of the queries, ``(..., n, m)``. They may differ from those of the feature map,
+            in number too.
+        k: Features of the keys, ``(..., keys, m)``.
+        log_decay: The logarithms :math:`a` of the decays: one per token, ``(..., n, 1)``, or one
+            per token and feature, ``(..., n, m)``. Default: None, no decay.
     """
 
     q: Tensor
@@ -62,12 +77,16 @@ class Factors(NamedTuple):
 
 
 class WeightedSums(NamedTuple):
-    """Weighted sums, each query's less a factor that cancels where sums are divided by each other.
+    """Weighted sums of the queries, each divided by a factor that depends on the query.
+
+    The factor cancels in the quotient of numerator and denominator.
 
     Attributes:
         sums: ``(..., heads, n, d_u)``.
-        log_scale: Logarithm of the factor, ``(..., heads, n)`` or 1 for all n; None for a factor 1.
-        state: After the last token, if there is one.
+        log_scale: Logarithm of the factor, ``(..., heads, n)``, or ``(..., heads, 1)`` if all
+            queries of a head have the same; None for a factor 1.
+        state: The state after the last token; None if the weight has no state, or if the sums are
+            not causal.
     """
 
     sums: Tensor
@@ -76,14 +95,17 @@ class WeightedSums(NamedTuple):
 
 
 class PositionWeight(Derived, ABC):
-    """Base of the weights: a matrix, and factors where it has some.
+    """Base class of position weights.
 
-    A module, so that a layer has what its weight learns among its parameters.
+    A subclass implements :meth:`matrix`. If its weighted similarity is a product of features, it
+    also implements :meth:`factors`, which makes linear attention linear in the number of tokens.
+    A weight is a module, so that what it learns is among the parameters of its layer.
 
     Attributes:
-        causal_only: Whether it weighs earlier keys only.
-        rotatable: Whether features may be rotated into each other before they are weighted.
-        normalized: Whether sums are divided by the sum of the weights.
+        causal_only: True if the weight is defined for causal attention only.
+        rotatable: True if features may be rotated or rolled before they are weighted. False for
+            example for a weight in which each feature has a decay of its own.
+        normalized: True if the weighted sum is divided by the sum of the weights.
     """
 
     causal_only = False
@@ -92,33 +114,49 @@ class PositionWeight(Derived, ABC):
 
     @property
     def kind(self) -> str:
-        """The class with its words for what it is made from, by which a state knows it."""
+        """Description of the weight, which its states contain, see :class:`LinearState`."""
         return described(self)
 
     @property
     def has_state(self) -> bool:
-        """Whether it has factors, so that sums go on from a state, token by token."""
+        """Whether sums can continue from a state. Default: True if the weight has factors."""
         return type(self).factors is not PositionWeight.factors
 
     def forward(self, x: Tensor, key_mask: Tensor | None = None) -> PositionWeight:
-        """Return the weight for a layer's tokens ``x``, ``(..., seq, dim)``: itself.
+        """Return the weight for the tokens of a layer; the base class returns itself.
 
-        A subclass that learns from the tokens how they count makes a weight of them here. What a
-        token that the mask calls padding holds is not read.
+        A subclass whose weight depends on the tokens, such as a data-dependent decay, computes it
+        here and returns it as another weight.
+
+        Args:
+            x: Tokens, ``(..., seq, dim)``.
+            key_mask: False for padding. Vectors of padding have no influence on the weight.
         """
         return self
 
     @abstractmethod
     def matrix(self, num_queries: int, num_keys: int) -> Tensor:
-        """Return the weights w(i, j), ``(..., heads, num_queries, num_keys)``; no causal mask."""
+        """Return the weights w(i, j) as a matrix, without a causal mask.
+
+        Args:
+            num_queries: Number of queries, at positions 0, 1, 2, …
+            num_keys: Number of keys, at positions 0, 1, 2, …
+
+        Returns:
+            ``(..., heads, num_queries, num_keys)``.
+        """
 
     def factors(self, phi_q: Tensor, phi_k: Tensor, start: int = 0) -> Factors | None:
-        """Return the weighted product of features as :class:`Factors`, or None if it is none.
+        """Return the weighted similarity as a product of features.
 
         Args:
             phi_q: Features of the queries, ``(..., heads, n, m)``.
             phi_k: Features of the keys, ``(..., heads, keys, m)``.
-            start: How many tokens came before.
+            start: Number of earlier tokens, which is the position of the first query and key.
+                Default: 0.
+
+        Returns:
+            :class:`Factors`, or None if the weight has only a matrix, as in the base class.
         """
         return None
 
@@ -133,16 +171,20 @@ class PositionWeight(Derived, ABC):
         mode: str | None = None,
         state: LinearState | None = None,
     ) -> WeightedSums:
-        r"""Return :math:`\sum_j w(i,j)\,e^{s_j}\phi(q_i)^\top\phi(k_j)\,u_j`, less a factor.
+        r"""Return the weighted sums of all queries, each divided by a factor that is returned too.
+
+        The sum of query i is :math:`\sum_j w(i,j)\,e^{s_j}\phi(q_i)^\top\phi(k_j)\,u_j`.
 
         Args:
-            phi_q: Features of the queries, ``(..., heads, n, m)``; float32 or float64, as all.
+            phi_q: Features of the queries, ``(..., heads, n, m)``; float32 or float64, as all
+                other tensors here.
             phi_k: Features of the keys, ``(..., heads, keys, m)``.
-            u: What is summed, ``(..., heads, keys, d_u)``.
-            key_scale: The logarithms :math:`s_j`, ``(..., heads, keys)``; None for factors 1.
-            causal: Whether query i sees the keys 0 … i only.
-            mode: How to compute it; None picks the fastest.
-            state: What earlier tokens left, if there were any.
+            u: Vectors that are summed, ``(..., heads, keys, d_u)``.
+            key_scale: The logarithms :math:`s_j`, ``(..., heads, keys)``. Default: None, all
+                factors are 1.
+            causal: If True, query i attends only to the keys 0 … i.
+            mode: How to compute the sums. None (default) chooses for speed.
+            state: The state after the earlier tokens; only if causal. Default: None.
         """
         self._require_direction(causal)
         if key_scale is not None and not key_scale.shape[-1]:
@@ -193,13 +235,13 @@ class PositionWeight(Derived, ABC):
         common = None
         if key_scale is not None:
             common = common_scale(key_scale, causal)
-            # a later key may be larger, without end, than the largest that a causal query sees
+            # clamped, because the factor of a later key, which tril removes, could overflow
             shares = (key_scale[..., None, :] - common[..., :, None]).clamp(max=0).exp()
             scores = scores * shares
         return WeightedSums((scores.tril() if causal else scores) @ u, common, None)
 
     def _require_direction(self, causal: bool) -> None:
-        """Raise if the weight, which looks back only, is asked to look ahead."""
+        """Raise if the weight is for causal attention only, and ``causal`` is False."""
         if self.causal_only and not causal:
             raise ValueError(
                 f"causal must be True with a {type(self).__name__}: it weighs earlier keys only, "
@@ -207,7 +249,7 @@ class PositionWeight(Derived, ABC):
             )
 
     def _require_plain(self, mode: str | None, state: LinearState | None) -> None:
-        """Raise unless the n × n matrix, which knows of no state, can do what is asked."""
+        """Raise for a mode other than ``"parallel"`` or for a state, which need factors."""
         if mode not in (None, "parallel") or state is not None:
             raise ValueError(
                 f"mode must be None or 'parallel', and state None, for {type(self).__name__}, "
@@ -215,7 +257,7 @@ class PositionWeight(Derived, ABC):
             )
 
     def _hold(self, name: str, x: Tensor) -> None:
-        """Keep a tensor as a parameter if it is one, and otherwise so that it moves along."""
+        """Register a tensor: a parameter as such, any other as a non-persistent buffer."""
         if isinstance(x, nn.Parameter):
             self.register_parameter(name, x)
         else:
@@ -223,7 +265,7 @@ class PositionWeight(Derived, ABC):
 
 
 class ConstantWeight(PositionWeight):
-    """Weight 1: every pair counts for what its features say, :eq:`eq-linear-associative`."""
+    """Constant position weight 1, :eq:`eq-linear-associative`: plain linear attention."""
 
     @checked
     def matrix(self, num_queries: Count0, num_keys: Count0) -> Tensor:
@@ -231,42 +273,48 @@ class ConstantWeight(PositionWeight):
         return torch.ones(num_queries, num_keys)
 
     def factors(self, phi_q: Tensor, phi_k: Tensor, start: int = 0) -> Factors:
-        """Return the features as they are."""
+        """Return the features unchanged."""
         return Factors(phi_q, phi_k)
 
 
 def copies(phi: Tensor, table: Tensor) -> Tensor:
-    """Return the features times each column of a table, one copy beside the other.
+    """Return several copies of the features, each multiplied by a column of a table.
 
     Args:
-        phi: ``(..., heads, seq, m)``.
-        table: A factor for each token and copy, ``(seq, copies)``; its dtype need not be theirs.
+        phi: Features, ``(..., heads, seq, m)``.
+        table: The factor of each token in each copy, ``(seq, copies)``, in any dtype.
 
     Returns:
-        ``(..., heads, seq, copies * m)``.
+        The copies side by side, ``(..., heads, seq, copies * m)``, in the dtype of ``phi``.
     """
-    # one product for all copies: (seq, copies, 1) times (..., heads, seq, 1, m)
+    # (seq, copies, 1) times (..., heads, seq, 1, m)
     return (table.to(phi.dtype).unsqueeze(-1) * phi.unsqueeze(-2)).flatten(-2)
 
 
 def _sums_over_all(q: Tensor, k: Tensor, u: Tensor, mode: str | None) -> Tensor:
-    """Return the sums over all keys, in the cheaper order of the two products."""
+    """Return (q kᵀ) u or q (kᵀ u), whichever is cheaper; ``"parallel"`` asks for the first."""
     queries, (keys, m), width = q.shape[-2], k.shape[-2:], u.shape[-1]
-    few = not torch.compiler.is_exporting()  # a program that compares is for few, or for many
+    # an exported program would fix the outcome of the comparison, so it always takes the second
+    few = not torch.compiler.is_exporting()
     few = few and queries * keys * (m + width) <= (queries + keys) * m * width
     if mode == "parallel" or few:
         return (q @ k.mT) @ u
-    # the ones beside the values are a row here; as one column more they would cost a sixth
+    # u is transposed first, so that its column of ones becomes a row; as a further column it would
+    # add a sixth to the time of the product
     return q @ (u.mT @ k).mT
 
 
 def common_scale(key_scale: Tensor, causal: bool, before: Tensor | None = None) -> Tensor:
-    """Return c: for each query, ``(..., n)``, if causal, and otherwise for all, ``(..., 1)``.
+    """Return c, the largest scale of the keys to which each query attends.
 
     Args:
-        key_scale: s, ``(..., n)`` with n ≥ 1; −∞ for a key that is not there.
-        causal: Whether query i sees the keys 0 … i only.
-        before: c of the token before the first, ``(...)``; None if there was none.
+        key_scale: The logarithms s, ``(..., n)`` with n ≥ 1; −∞ for padding.
+        causal: If True, query i attends only to the keys 0 … i.
+        before: c after the earlier tokens, ``(...)``. Default: None, there are none.
+
+    Returns:
+        The running maximum, ``(..., n)``, if causal, and otherwise the maximum over all keys,
+        ``(..., 1)``. It is −1e30 where all scales are −∞.
     """
     key_scale = key_scale.detach()  # a common factor cancels, so it needs no gradient
     if not causal:
@@ -276,14 +324,19 @@ def common_scale(key_scale: Tensor, causal: bool, before: Tensor | None = None) 
 
 
 def shrinking(common: Tensor, before: Tensor | None = None) -> Tensor:
-    """Return the logarithms of the decay that the growth of c means, ``(..., n)``."""
+    """Return the logarithms of the decay by which the state shrinks when c grows, ``(..., n)``.
+
+    Args:
+        common: c, ``(..., n)``.
+        before: c after the earlier tokens, ``(...)``. Default: None, there are none.
+    """
     first = common[..., :1] if before is None else before[..., None].to(common.dtype)
     previous = torch.cat([first.expand_as(common[..., :1]), common[..., :-1]], -1)
     return previous - common
 
 
 def _require_state(state: Tensor, lead: tuple[int, ...], m: int, width: int) -> None:
-    """Raise ``ValueError`` unless ``state`` is ``(*lead, m, width)`` or serves as such."""
+    """Raise ``ValueError`` unless ``state`` expands to the shape ``(*lead, m, width)``."""
     if not expands(state.shape, (*lead, m, width)) or state.shape[-2:] != (m, width):
         raise ValueError(
             f"state must have shape {(*lead, m, width)}, one row for each feature, "
