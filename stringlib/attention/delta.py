@@ -76,20 +76,20 @@ def delta_rule(
         >>> delta_rule(key, key, values, torch.ones(1, 2))[0].flatten()  # 5 replaces 3
         tensor([3., 5.])
     """
-    lead, n = common_shape(*(x.shape[:-2] for x in (q, k, v))), v.shape[-2]
+    batch_shape, n = common_shape(*(x.shape[:-2] for x in (q, k, v))), v.shape[-2]
     _require_rates(beta)
     if log_decay is None:
         log_decay = torch.zeros_like(beta)[..., None]
     else:
-        if log_decay.ndim == len(lead) + 1:  # (..., heads, n): one per token
+        if log_decay.ndim == len(batch_shape) + 1:  # (..., heads, n): one per token
             log_decay = log_decay[..., None]
-        log_decay = with_features(log_decay, lead, n, 1)
+        log_decay = with_features(log_decay, batch_shape, n, 1)
     exact = at_least_float32(v.dtype)
     if state is not None:
-        state = state.to(exact).expand(*lead, *state.shape[-2:])
+        state = state.to(exact).expand(*batch_shape, *state.shape[-2:])
     with without_autocast(v):  # long products lose too many digits in half precision
         tokens = (x.to(exact) for x in (q, k, v, beta[..., None], log_decay))
-        q, k, u, rate, a = (x.expand(*lead, *x.shape[-2:]) for x in tokens)
+        q, k, u, rate, a = (x.expand(*batch_shape, *x.shape[-2:]) for x in tokens)
         out, state = delta_sums(q, k, u, rate, a, mode, state)
     return out.to(v.dtype), state
 
