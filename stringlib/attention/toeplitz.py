@@ -146,14 +146,14 @@ class ToeplitzWeight(PositionWeight):
                 "state must be None for a ToeplitzWeight, which has no recurrence, got one of "
                 f"{state.length} tokens"
             )
-        lead = common_shape(*(x.shape[:-2] for x in (phi_q, phi_k, u)))
-        heads, n = lead[-1], phi_q.shape[-2]
+        batch_shape = common_shape(*(x.shape[:-2] for x in (phi_q, phi_k, u)))
+        heads, n = batch_shape[-1], phi_q.shape[-2]
         bias = self._fitted(n, phi_k.shape[-2])
         if bias.shape[0] != 1 and bias.shape[0] != heads:
             raise ValueError(
                 f"bias must have 1 head or the {heads} of phi_q, got shape {tuple(bias.shape)}"
             )
-        phi_q = phi_q.expand(*lead, -1, -1)
+        phi_q = phi_q.expand(*batch_shape, -1, -1)
         if 0 in (*phi_q.shape, *u.shape):
             return WeightedSums(phi_q @ (phi_k.mT @ u), None, None)
         dtype = u.dtype
