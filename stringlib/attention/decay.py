@@ -51,8 +51,8 @@ def decayed_sums(
         The sums, ``(..., heads, n, d_u)``, in the dtype of ``u``, and the last state,
         ``(..., heads, m, d_u)``.
     """
-    lead = common_shape(*(x.shape[:-2] for x in (phi_q, phi_k, u)))
-    log_decay = with_features(log_decay, lead, *phi_k.shape[-2:])
+    batch_shape = common_shape(*(x.shape[:-2] for x in (phi_q, phi_k, u)))
+    log_decay = with_features(log_decay, batch_shape, *phi_k.shape[-2:])
     exact = at_least_float32(u.dtype)
     if state is not None:
         state = state.to(exact)
@@ -62,40 +62,40 @@ def decayed_sums(
     return sums.to(u.dtype), state
 
 
-def with_features(log_decay: Tensor, lead: tuple[int, ...], n: int, m: int) -> Tensor:
+def with_features(log_decay: Tensor, batch_shape: tuple[int, ...], n: int, m: int) -> Tensor:
     """Return the logarithms in the shape ``(..., heads, n, 1)`` or ``(..., heads, n, m)``.
 
     Args:
         log_decay: In one of the shapes that :func:`decayed_sums` accepts.
-        lead: Leading dimensions of the features, whose last is the number of heads.
+        batch_shape: Leading dimensions of the features, whose last is the number of heads.
         n: Number of tokens.
         m: Number of features.
 
     Raises:
         ValueError: If the shape fits none of them, or fits two of them and remains ambiguous.
     """
-    heads, shape = lead[-1], tuple(log_decay.shape)
+    heads, shape = batch_shape[-1], tuple(log_decay.shape)
     if len(shape) == 1 and shape[0] in (1, heads):
         return log_decay[:, None, None].expand(-1, n, 1)
-    whole = len(shape) == len(lead) + 2 and expands(shape[:-2], lead)
+    whole = len(shape) == len(batch_shape) + 2 and expands(shape[:-2], batch_shape)
     if whole and shape[-2] == n and shape[-1] in (1, m):  # symbolic sizes: compare no more
         return log_decay
-    scalar = len(shape) > 1 and shape[-1] == n and expands(shape[:-1], lead)
-    vector = len(shape) > 2 and shape[-2] == n and expands(shape[:-2], lead)
+    scalar = len(shape) > 1 and shape[-1] == n and expands(shape[:-1], batch_shape)
+    vector = len(shape) > 2 and shape[-2] == n and expands(shape[:-2], batch_shape)
     vector = vector and shape[-1] in (1, m)
     # a dimension of the size `heads` is read as the heads, although 1 would broadcast too
     if scalar and vector and shape[-2] == shape[-3] == heads and log_decay.numel() > 1:
         raise ValueError(
             f"log_decay must say whether it is one a token or one a feature: give one a token as "
-            f"{(*lead, n, 1)}, one a feature as {(*lead, n, m)}, where 1 serves for any number "
-            f"of the first {len(lead)}; got {shape}, which may be either"
+            f"{(*batch_shape, n, 1)}, one a feature as {(*batch_shape, n, m)}, where 1 serves for "
+            f"any number of the first {len(batch_shape)}; got {shape}, which may be either"
         )
     if scalar and (shape[-2] == heads or not vector):
         return log_decay[..., None]
     if vector:
         return log_decay
     raise ValueError(
-        f"log_decay must have shape ({heads},), {(*lead, n)} or {(*lead, n, m)} "
+        f"log_decay must have shape ({heads},), {(*batch_shape, n)} or {(*batch_shape, n, m)} "
         f"for {heads} heads, {n} tokens and {m} features, got {shape}"
     )
 
@@ -162,5 +162,5 @@ class DecayWeight(PositionWeight):
         """Return the features unchanged, together with the decay."""
         if isinstance(self.log_decay, nn.Parameter):  # training may have made it positive
             require_log_decay("log_decay", self.log_decay)
-        lead = common_shape(phi_q.shape[:-2], phi_k.shape[:-2])
-        return Factors(phi_q, phi_k, with_features(self.log_decay, lead, *phi_k.shape[-2:]))
+        batch_shape = common_shape(phi_q.shape[:-2], phi_k.shape[:-2])
+        return Factors(phi_q, phi_k, with_features(self.log_decay, batch_shape, *phi_k.shape[-2:]))

@@ -54,7 +54,7 @@ class GridSinusoidal(nn.Module):
             positions: Coordinates of the tokens, ``(..., cells, coord_dim)``.
         """
         parts = zip(x.chunk(self.coord_dim, -1), positions.split(1, -1), strict=True)
-        return torch.cat([self.line(part, place) for part, place in parts], -1)
+        return torch.cat([self.line(part, coordinate) for part, coordinate in parts], -1)
 
 
 class GridTable(nn.Module):
@@ -99,9 +99,9 @@ class GridTable(nn.Module):
             positions: Coordinates in the table, ``(..., cells, axes)``. Integers are cells.
         """
         share = positions.new_ones(*positions.shape[:-1], 1, dtype=torch.float32)
-        for size, place in zip(self.sizes, positions.float().unbind(-1), strict=True):
+        for size, coordinate in zip(self.sizes, positions.float().unbind(-1), strict=True):
             cells = torch.arange(size, device=x.device)
-            near = 1 - (place.clamp(0, size - 1)[..., None] - cells).abs()
+            near = 1 - (coordinate.clamp(0, size - 1)[..., None] - cells).abs()
             share = (share[..., None] * near.clamp(min=0)[..., None, :]).flatten(-2)
         return x + (share.to(self.weight.dtype) @ self.weight.flatten(0, -2)).to(x.dtype)
 

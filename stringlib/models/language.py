@@ -191,9 +191,11 @@ class LanguageModel(Blocks):
             x = self.absolute(x, positions)
         after = []
         read = phases_of(self.blocks, positions, x)
-        for i, (block, places) in enumerate(zip(self.blocks, read, strict=True)):
+        for i, (block, block_positions) in enumerate(zip(self.blocks, read, strict=True)):
             earlier = None if state is None else state[i]
-            x, left = block(x, places, key_mask=key_mask, state=earlier, return_state=return_state)
+            x, left = block(
+                x, block_positions, key_mask=key_mask, state=earlier, return_state=return_state
+            )
             after.append(left)
         if logits_to_keep is not None:
             x = x[:, -logits_to_keep:]

@@ -239,8 +239,8 @@ class ViT(Blocks):
                 key_mask = nn.functional.pad(key_mask, (1, 0), value=True)
             positions = torch.cat([torch.zeros_like(positions[..., :1, :]), positions], -2)
         read = phases_of(self.blocks, positions, x)
-        for block, places in zip(self.blocks, read, strict=True):
-            x, _ = block(x, places, key_mask=key_mask)
+        for block, block_positions in zip(self.blocks, read, strict=True):
+            x, _ = block(x, block_positions, key_mask=key_mask)
         x = self.norm(x)
         return self.readout(x[:, 0] if self.cls is not None else _mean(x, key_mask))
 
