@@ -78,12 +78,13 @@ def with_features(log_decay: Tensor, batch_shape: tuple[int, ...], n: int, m: in
     if len(shape) == 1 and shape[0] in (1, heads):
         return log_decay[:, None, None].expand(-1, n, 1)
     whole = len(shape) == len(batch_shape) + 2 and expands(shape[:-2], batch_shape)
-    if whole and shape[-2] == n and shape[-1] in (1, m):  # symbolic sizes: compare no more
+    # first, so that tracing with symbolic sizes needs no further comparisons
+    if whole and shape[-2] == n and shape[-1] in (1, m):
         return log_decay
     scalar = len(shape) > 1 and shape[-1] == n and expands(shape[:-1], batch_shape)
     vector = len(shape) > 2 and shape[-2] == n and expands(shape[:-2], batch_shape)
     vector = vector and shape[-1] in (1, m)
-    # a dimension of the size `heads` is read as the heads, although 1 would broadcast too
+    # if both forms fit, the dimension of size `heads` decides; here there are two such dimensions
     if scalar and vector and shape[-2] == shape[-3] == heads and log_decay.numel() > 1:
         raise ValueError(
             f"log_decay must say whether it is one a token or one a feature: give one a token as "

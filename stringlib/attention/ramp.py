@@ -12,7 +12,7 @@ from stringlib.attention.weights import Factors, PositionWeight, copies
 from stringlib.precision import widest
 from stringlib.spec import Count0, Positive, checked
 
-HIGHEST_DEGREE = 8  # of a FallingWeight: float32 weights are then off by 1e-4 of the largest
+HIGHEST_DEGREE = 8  # of FallingWeight: float32 errors are then 1e-4 of the largest weight
 
 
 class PolynomialWeight(PositionWeight):

@@ -43,5 +43,5 @@ def random_turn(encoder: RotaryEncoder, generator: torch.Generator | None = None
     )
     basis = encoder.basis()
     angles = 2 * math.pi * shares[..., None].to(basis.device)
-    turn = STRING(angles, basis, head_dim=encoder.head_dim, layout=encoder.layout)
-    return turn.matrix(basis.new_ones(1, 1)).squeeze(-3)
+    rotation = STRING(angles, basis, head_dim=encoder.head_dim, layout=encoder.layout)
+    return rotation.matrix(basis.new_ones(1, 1)).squeeze(-3)

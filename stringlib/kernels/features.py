@@ -13,7 +13,8 @@ def half_square(x: Tensor) -> Tensor:
     """Return ‖x‖²/2 along the last dimension, ``(..., 1)`` for ``x`` of shape ``(..., d)``."""
     if x.requires_grad or torch.compiler.is_compiling():
         return x.square().sum(-1, keepdim=True) / 2
-    # needs no tensor as large as x; not with gradients, as the norm has no second one at 0
+    # This way needs no temporary tensor as large as x. It is not used with gradients, because the
+    # norm has no second derivative at 0.
     return torch.linalg.vector_norm(x, dim=-1, keepdim=True).square() / 2
 
 

@@ -45,11 +45,11 @@ FEW_HEADS, FEW_CHUNKS = 7, 4
 DECAY_CHUNK = 32
 
 # Size of the chunks on a GPU, where a call costs more than its computation. So all chunks are
-# computed at once, and chunks of 64 are faster than chunks of 32. Times in milliseconds with
-# gradients on an H100, m = d = 64. Without a decay, chunk by chunk : all at once: 16 heads, n = 512
-# 3.9 : 2.0, n = 2048 17 : 2.9; 64 heads, n = 16384 88 : 8.9. With a decay, 64 heads, chunks of
-# 32 : 64 : 128: one decay per token, n = 4096 8.5 : 5.5 : 4.8, n = 16384 27 : 15 : 16; one decay
-# per feature, n = 4096 22 : 17 : 17, n = 16384 76 : 59 : 61.
+# computed at once. Chunks of 64 are faster than chunks of 32, and about as fast as chunks of 128.
+# Times in milliseconds with gradients on an H100, m = d = 64. Without a decay, chunk by chunk : all
+# at once: 16 heads, n = 512 3.9 : 2.0, n = 2048 17 : 2.9; 64 heads, n = 16384 88 : 8.9. With a
+# decay, 64 heads, chunks of 32 : 64 : 128: one decay per token, n = 4096 8.5 : 5.5 : 4.8, n = 16384
+# 27 : 15 : 16; one decay per feature, n = 4096 22 : 17 : 17, n = 16384 76 : 59 : 61.
 GPU_CHUNK = 64
 
 TOGETHER = 64

@@ -205,7 +205,7 @@ class _Turn(torch.autograd.Function):
 
 
 def _sum_of_products(x: Tensor, g: Tensor, shape: torch.Size) -> Tensor:
-    """Return the sum of conj(x) g over the dimensions that ``shape`` does not have.
+    """Return conj(x) g, summed over the dimensions in which the phases were broadcast.
 
     Args:
         x: Pairs of channels, ``(..., pairs, 2)``, read as complex numbers.

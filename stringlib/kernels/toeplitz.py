@@ -48,7 +48,8 @@ def toeplitz_by_tiles(
         phi_k: Features of the keys, ``(..., heads, n, m)``.
         u: Vectors to be summed, ``(..., heads, n, d_u)``.
         bias: Biases b, ``(heads, 2n - 1)``, or ``(heads, 2h - 1, 2w - 1)`` for a grid.
-        causal: If True, the biases of all later keys are −∞, and most of these keys are skipped.
+        causal: If True, the biases of all later keys must be −∞. Keys that are later than all
+            queries of a tile are then skipped.
         exact: If True, the logarithms of the weights of each query are shifted by their maximum,
             which is returned as the log scale. If False, nothing is shifted, and the log scale is
             None.
@@ -58,7 +59,8 @@ def toeplitz_by_tiles(
 
     Returns:
         The sums, ``(..., heads, n, d_u)``, divided by the exponential of their log scale, and the
-        log scale, ``(..., heads, n)``.
+        log scale, ``(..., heads, n)``. With ``key_scales`` the sums are also divided by the second
+        scale, which the log scale does not include.
     """
     sizes, dims = toeplitz_sizes(bias, bias.ndim - 1), list(range(1, bias.ndim))
     long = sizes[0]  # tiles are cut along the first axis, with `across` tokens per index
@@ -126,7 +128,8 @@ def _tile(
             key_scale, common = scales
             # difference of the scales first: added to a large scale, a bias would lose digits
             logits = logits + by_position(key_scale.unsqueeze(-2) - common.unsqueeze(-1))
-        # keys with product 0 are left out of the maximum, relative to which others could underflow
+        # Keys whose product is 0 are excluded from the maximum. Otherwise their large weights could
+        # make all other weights underflow.
         logits = torch.where(scores.detach() == 0, -math.inf, logits)
         largest = logits.detach().amax(axes, keepdim=True)
         largest = torch.where(largest == -math.inf, 0, largest)  # all products are 0

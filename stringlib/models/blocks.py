@@ -22,7 +22,7 @@ from stringlib.spec import checked
 class MLP(nn.Module):
     """Feed-forward layer of two linear projections with a GELU between them.
 
-    It has ``2 * dim * hidden`` weights and two biases.
+    It has ``2 * dim * hidden`` weights and two bias vectors.
 
     Args:
         dim: Number of channels of a token.

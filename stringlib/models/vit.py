@@ -193,7 +193,7 @@ class ViT(Blocks):
             positions: Coordinates of the patches, ``(patches, axes)`` or
                 ``(batch, patches, axes)``. Default: :func:`~stringlib.positions.grid_positions`,
                 the row and column of each patch, counted from 0. For images of twice the resolution
-                of the training images, half of these coordinates stay in the range of training
+                of the training images, these coordinates times ½ stay in the range of training
                 (position interpolation). The encoder ``"learned"`` is interpolated at given
                 positions. If ``positions`` is omitted and the grid has another size than the table,
                 the table is stretched over the grid.
