@@ -126,7 +126,7 @@ class DecayWeight(PositionWeight):
         log_decay: The logarithms :math:`a_t \le 0`; ``-inf`` gives all earlier tokens the weight 0.
             The shape is ``(heads,)`` for a constant decay, ``(..., heads, seq)`` or
             ``(..., heads, seq, 1)`` for one decay per token, and ``(..., heads, seq, m)`` for one
-            decay per token and feature. A parameter is learned.
+            decay per token and feature. Give an ``nn.Parameter`` to learn the decays.
     """
 
     causal_only = True

@@ -75,7 +75,8 @@ class TokenDecay(PositionWeight):
     def matrix(self, num_queries: int, num_keys: int) -> Tensor:
         """Raise ``ValueError``, because the matrix depends on the tokens.
 
-        The weight that ``forward`` returns for given tokens has a matrix.
+        The weight that ``forward`` returns for given tokens has a matrix if there is one decay per
+        token.
         """
         raise ValueError(
             f"weight must have seen its tokens to have a matrix: call the {type(self).__name__} "

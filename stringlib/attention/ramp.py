@@ -104,12 +104,14 @@ class RampWeight(PolynomialWeight):
     It is a :class:`PolynomialWeight` with :math:`P(s) = s^p`, and needs p + 1 copies of the
     features. If the features are not negative, neither are the copies.
 
-    The powers 1 and 2 are optimal among waves of one frequency, :eq:`eq-ramp-best`. Let
-    :math:`w(\Delta) = c_0 + c_1\cos\omega\Delta + c_2\sin\omega\Delta` be non-negative and
-    non-increasing from 0 to M. Then w gives the nearest tokens no larger share than p = 2 does,
-    and no larger share than p = 1 does if :math:`c_0 = 0`. For p > 2, a :class:`FallingWeight`
-    with as many copies is larger at distance 0, relative to its mean. For p = 1 and p = 2 it is
-    this weight.
+    No wave of one frequency prefers the nearest tokens more than p = 2 does, :eq:`eq-ramp-best`.
+    More precisely, let :math:`w(\Delta) = c_0 + c_1\cos\omega\Delta + c_2\sin\omega\Delta` be
+    non-negative and non-increasing from 0 to M. Then w gives the nearest tokens no larger share
+    than p = 2 does. If :math:`c_0 = 0`, it gives them no larger share than p = 1 does.
+
+    For p = 1 and p = 2 this weight is also the :class:`FallingWeight` of degree p. For p > 2 that
+    weight is better with as many copies, because its height at distance 0 relative to its mean is
+    greater.
 
     Args:
         horizon: M, in tokens: the distance at which the weight is 0. A sequence of more than M + 1

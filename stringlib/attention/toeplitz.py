@@ -48,8 +48,8 @@ class ToeplitzWeight(PositionWeight):
 
     Two modes compute the sums. ``mode="parallel"`` forms the n × n matrix, a tile of queries at a
     time. It is as accurate as the dtype allows, for biases of any range. If biases or scales of
-    keys are large, the logarithms of each query are shifted by their maximum over the keys whose
-    product with the query is not 0.
+    keys are large, the logarithms of the weights of each query are shifted by their maximum over
+    the keys whose product with the query is not 0.
 
     ``mode="fft"`` multiplies by FFT in float64, one feature at a time. It is less accurate, because
     its error is relative to the largest weights, keys and values of *all* tokens: about 1e-16 of
@@ -57,11 +57,11 @@ class ToeplitzWeight(PositionWeight):
     sums are much smaller than these. In causal attention, large or NaN values of later tokens can
     also make the results of earlier queries wrong.
 
-    By default the matrix is used, with one exception. The FFT is used if attention is not causal,
-    the FFT is faster for the shapes (with 64 features and values of 64 channels from about 26,000
-    tokens on), and the biases are on the CPU and their range in each head is at most 16 (8 for
-    float64). The range makes the FFT accurate enough, because then every weight is at least 1e-7
-    of the largest.
+    By default the matrix is used, unless three conditions hold: attention is not causal; the FFT is
+    faster for the shapes, which for 64 features and values of 64 channels is the case from about
+    26,000 tokens on; and the biases are on the CPU with a range of at most 16 in each head (8 for
+    float64). With such a range the FFT is accurate enough, because every weight is at least 1e-7 of
+    the largest. On other devices the biases are not inspected, because this would take time.
 
     This weight has no recurrence and no state. Decoding token by token is therefore not faster than
     with the matrix.
