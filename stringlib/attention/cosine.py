@@ -1,4 +1,4 @@
-r"""The cosine weight of cosFormer: a product of features, by the addition theorem."""
+r"""The cosine weight of cosFormer, which the addition theorem writes as a product of features."""
 
 from __future__ import annotations
 
@@ -15,20 +15,24 @@ from stringlib.spec import Count0, Floats, Positive, checked
 class CosineWeight(PositionWeight):
     r"""Weight :math:`\cos(\pi(i-j)/2M)`, or :math:`(1+\cos(\pi(i-j)/2M))/2` if ``positive``.
 
-    Equations :eq:`eq-cosine-weight` and :eq:`eq-cosine-positive`. Since
-    :math:`\cos(a-b) = \cos a\cos b + \sin a\sin b`, :eq:`eq-ptolemy`, attention with this weight
-    is attention without one on 2m features, :eq:`eq-cosine-features`, or on 3m. The cosine is
-    negative beyond M, so longer sequences are refused: a denominator could vanish. The positive
-    form falls from 1 over 1/2 at M to 0 at 2M, takes any length, and has the period 4M: a token
-    4M away counts in full again.
+    Equations :eq:`eq-cosine-weight` and :eq:`eq-cosine-positive`. Because
+    :math:`\cos(a-b) = \cos a\cos b + \sin a\sin b`, :eq:`eq-ptolemy`, linear attention with this
+    weight on m features equals linear attention without a weight on 2m features,
+    :eq:`eq-cosine-features`, or on 3m features if ``positive``.
 
-    Causal attention needs no symmetry, and has weights that prefer the nearest tokens more:
-    :class:`~stringlib.attention.ramp.RampWeight` on as many features,
-    :class:`~stringlib.attention.ramp.FallingWeight` on more.
+    The plain cosine is negative at distances greater than M, so that a denominator could be 0.
+    Sequences with such distances therefore raise an error. The positive form is 1 at distance 0,
+    1/2 at distance M and 0 at distance 2M, and accepts sequences of any length. Its period is 4M,
+    so a token at distance 4M has the weight 1 again.
+
+    Both forms are symmetric in i and j. Causal attention does not need this symmetry. For causal
+    attention, :class:`~stringlib.attention.ramp.RampWeight` gives the nearest tokens a larger share
+    with the same number of features, and :class:`~stringlib.attention.ramp.FallingWeight` gives
+    them a still larger share with more features.
 
     Args:
-        horizon: M, in tokens.
-        positive: Whether the weight is never negative.
+        horizon: M, in tokens. The plain cosine accepts at most M + 1 tokens.
+        positive: If True, the second form, which is never negative. Default: False.
 
     Source:
         Qin et al. 2022, section 3.
@@ -41,10 +45,10 @@ class CosineWeight(PositionWeight):
 
     @checked
     def matrix(self, num_queries: Count0, num_keys: Count0) -> Tensor:
-        """Return the weights of all pairs: float64, ``(num_queries, num_keys)``.
+        """Return the weights of all pairs of positions, float64, ``(num_queries, num_keys)``.
 
         Raises:
-            ValueError: If a distance exceeds the horizon and the weight may be negative.
+            ValueError: If a distance exceeds the horizon and ``positive`` is False.
         """
         self._require_reach(max(num_queries, num_keys))
         queries, keys = (self._angles(0, n) for n in (num_queries, num_keys))
@@ -52,31 +56,34 @@ class CosineWeight(PositionWeight):
         return (1 + cosine) / 2 if self.positive else cosine
 
     def extra_repr(self) -> str:
-        """Describe the arguments in ``repr``."""
+        """Return the arguments as text for ``repr``."""
         return f"{self.horizon}, positive={self.positive}"
 
     @checked
     def features(self, phi: Floats[Tensor, "... n m"], start: Count0 = 0) -> Tensor:
-        """Multiply features by what makes their products carry the weight.
+        """Return features whose inner products contain the weight, :eq:`eq-cosine-features`.
 
-        Equation :eq:`eq-cosine-features`. With a partner 0 for each feature it is a rotation,
-        :eq:`eq-cosine-rotation`.
+        The result holds one copy of the features times the cosine of the token's angle and one
+        copy times its sine. If each feature is paired with a channel that is 0, this is a rotation
+        of each pair, :eq:`eq-cosine-rotation`.
 
         Args:
-            phi: ``(..., heads, seq, m)``.
-            start: Position of the first token.
+            phi: Features, ``(..., heads, seq, m)``.
+            start: Position of the first token. Default: 0.
 
         Returns:
-            ``(..., heads, seq, 2m)``, or 3m for the positive weight; at least float32.
+            ``(..., heads, seq, 2m)``, or ``(..., heads, seq, 3m)`` if ``positive``, in float32, or
+            in float64 if ``phi`` is float64.
         """
         phi = phi.to(at_least_float32(phi.dtype))
         return copies(phi, self._table(start, phi.shape[-2], phi.device))
 
     def factors(self, phi_q: Tensor, phi_k: Tensor, start: int = 0) -> Factors:
-        """Return 2m features, or 3m; see ``PositionWeight.factors``.
+        """Return 2m features per token, or 3m if ``positive``; see ``PositionWeight.factors``.
 
         Raises:
-            ValueError: If the sequence, with the tokens before it, is too long for the horizon.
+            ValueError: If ``positive`` is False and the sequence, together with the ``start``
+                earlier tokens, has more than M + 1 tokens.
         """
         queries, keys = phi_q.shape[-2], phi_k.shape[-2]
         longest = max(queries, keys)
@@ -85,7 +92,7 @@ class CosineWeight(PositionWeight):
         return Factors(copies(phi_q, table[:queries]), copies(phi_k, table[:keys]))
 
     def _table(self, start: int, count: int, device: torch.device) -> Tensor:
-        """Return what each copy of a token's features is multiplied by, ``(count, copies)``."""
+        """Return the factor of each copy of the features of each token, ``(count, copies)``."""
         angles = self._angles(start, count, device)
         table = [torch.cos(angles), torch.sin(angles)]
         if self.positive:
@@ -93,7 +100,10 @@ class CosineWeight(PositionWeight):
         return torch.stack(table, -1)
 
     def _angles(self, start: int, count: int, device: torch.device | None = None) -> Tensor:
-        """Return πi/2M for the positions from ``start`` on, in float64: they may be large."""
+        """Return the angles πi/2M of the positions i from ``start`` on, in float64.
+
+        Positions may be large, and then float32 angles would be inaccurate.
+        """
         positions = torch.arange(start, start + count, dtype=widest(device), device=device)
         return positions * (math.pi / 2 / self.horizon)
 

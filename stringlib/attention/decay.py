@@ -1,7 +1,7 @@
-r"""Decay: the smallest change that lets a running state forget.
+r"""Decay: a factor of at most 1 by which the running state is multiplied at each token.
 
-With :math:`S_t = e^{a_t} S_{t-1} + \phi(k_t) u_t^\top`, the key of token j counts for the query of
-token i by :math:`e^{a_{j+1} + \dots + a_i}`.
+If the state follows :math:`S_t = e^{a_t} S_{t-1} + \phi(k_t) u_t^\top`, then the contribution of
+token j to the output of token i is multiplied by :math:`e^{a_{j+1} + \dots + a_i}`.
 """
 
 from __future__ import annotations
@@ -25,88 +25,108 @@ def decayed_sums(
     mode: Mode | None = None,
     state: Floats[Tensor, "...? heads? m d_u"] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    r"""Return :math:`\phi(q_t)^\top S_t` for every token, and the last state.
+    r"""Return :math:`\phi(q_t)^\top S_t` for every token t, and the last state.
 
-    :math:`S_t = e^{a_t} S_{t-1} + \phi(k_t) u_t^\top`, equation :eq:`eq-decay-state`. Half
-    precision is computed in float32, and so is its state.
+    The state is :math:`S_t = e^{a_t} S_{t-1} + \phi(k_t) u_t^\top`, equation :eq:`eq-decay-state`.
+    Inputs in half precision are converted to float32, and then the returned state is float32.
 
     Args:
         phi_q: Features of the queries, ``(..., heads, n, m)``.
         phi_k: Features of the keys, ``(..., heads, n, m)``.
-        u: What is summed, ``(..., heads, n, d_u)``.
-        log_decay: The logarithms :math:`a_t \le 0`; ``-inf`` forgets everything. One above 0 is
-            an error on the CPU, elsewhere nothing looks. Shape
-            ``(heads,)``, ``(..., heads, n)``, or ``(..., heads, n, m)``: one for each feature;
-            or ``(..., heads, n, 1)``. With all leading dimensions the last two are never
-            mistaken for the second; a shape that may be either is refused.
-        mode: "recurrent" goes token by token, "chunk" from chunk to chunk, "parallel" makes
-            one chunk, and so an n × n matrix, of all tokens; None picks the fastest.
-        state: S before the first token, ``(..., heads, m, d_u)``; zero if omitted.
+        u: Vectors to be summed, usually the values, ``(..., heads, n, d_u)``.
+        log_decay: The logarithms :math:`a_t \le 0`; ``-inf`` sets the old state to 0. The shape
+            is ``(heads,)`` for a constant decay, ``(..., heads, n)`` or ``(..., heads, n, 1)`` for
+            one decay per token, and ``(..., heads, n, m)`` for one decay per token and feature.
+            With as many dimensions as ``phi_k``, the last two are tokens and features. With fewer
+            dimensions a shape can fit both ``(..., heads, n)`` and ``(..., heads, n, m)``. The
+            dimension of size ``heads`` then decides between them; if it does not, an error is
+            raised. On the CPU a value greater than 0 raises an error; on other devices the values
+            are not checked.
+        mode: ``"recurrent"`` computes token by token; ``"chunk"`` computes chunk by chunk;
+            ``"parallel"`` treats all tokens as one chunk and so forms an n × n matrix. Default: the
+            fastest for the shapes and the device.
+        state: S before the first token, ``(..., heads, m, d_u)``. Default: zero.
 
     Returns:
-        The sums ``(..., heads, n, d_u)`` in the dtype of ``u``, and the last state.
+        The sums, ``(..., heads, n, d_u)``, in the dtype of ``u``, and the last state,
+        ``(..., heads, m, d_u)``.
     """
-    lead = common_shape(*(x.shape[:-2] for x in (phi_q, phi_k, u)))
-    log_decay = with_features(log_decay, lead, *phi_k.shape[-2:])
+    batch_shape = common_shape(*(x.shape[:-2] for x in (phi_q, phi_k, u)))
+    log_decay = with_features(log_decay, batch_shape, *phi_k.shape[-2:])
     exact = at_least_float32(u.dtype)
     if state is not None:
         state = state.to(exact)
-    with without_autocast(u):  # sums over many tokens need the digits
+    with without_autocast(u):  # long sums lose too many digits in half precision
         q, k, w, a = (x.to(exact) for x in (phi_q, phi_k, u, log_decay))
         sums, state = causal_sums(q, k, w, a, mode, state)
     return sums.to(u.dtype), state
 
 
-def with_features(log_decay: Tensor, lead: tuple[int, ...], n: int, m: int) -> Tensor:
-    """Return the logarithms as ``(..., heads, n, 1)`` or ``(..., heads, n, m)``."""
-    heads, shape = lead[-1], tuple(log_decay.shape)
+def with_features(log_decay: Tensor, batch_shape: tuple[int, ...], n: int, m: int) -> Tensor:
+    """Return the logarithms in the shape ``(..., heads, n, 1)`` or ``(..., heads, n, m)``.
+
+    Args:
+        log_decay: In one of the shapes that :func:`decayed_sums` accepts.
+        batch_shape: Leading dimensions of the features, whose last is the number of heads.
+        n: Number of tokens.
+        m: Number of features.
+
+    Raises:
+        ValueError: If the shape fits none of them, or fits two of them and remains ambiguous.
+    """
+    heads, shape = batch_shape[-1], tuple(log_decay.shape)
     if len(shape) == 1 and shape[0] in (1, heads):
         return log_decay[:, None, None].expand(-1, n, 1)
-    whole = len(shape) == len(lead) + 2 and expands(shape[:-2], lead)
-    if whole and shape[-2] == n and shape[-1] in (1, m):  # a trace for any size asks no more
+    whole = len(shape) == len(batch_shape) + 2 and expands(shape[:-2], batch_shape)
+    # first, so that tracing with symbolic sizes needs no further comparisons
+    if whole and shape[-2] == n and shape[-1] in (1, m):
         return log_decay
-    scalar = len(shape) > 1 and shape[-1] == n and expands(shape[:-1], lead)
-    vector = len(shape) > 2 and shape[-2] == n and expands(shape[:-2], lead)
+    scalar = len(shape) > 1 and shape[-1] == n and expands(shape[:-1], batch_shape)
+    vector = len(shape) > 2 and shape[-2] == n and expands(shape[:-2], batch_shape)
     vector = vector and shape[-1] in (1, m)
-    # one head may serve all, but a shape with all heads is meant so
+    # if both forms fit, the dimension of size `heads` decides; here there are two such dimensions
     if scalar and vector and shape[-2] == shape[-3] == heads and log_decay.numel() > 1:
         raise ValueError(
             f"log_decay must say whether it is one a token or one a feature: give one a token as "
-            f"{(*lead, n, 1)}, one a feature as {(*lead, n, m)}, where 1 serves for any number "
-            f"of the first {len(lead)}; got {shape}, which may be either"
+            f"{(*batch_shape, n, 1)}, one a feature as {(*batch_shape, n, m)}, where 1 serves for "
+            f"any number of the first {len(batch_shape)}; got {shape}, which may be either"
         )
     if scalar and (shape[-2] == heads or not vector):
         return log_decay[..., None]
     if vector:
         return log_decay
     raise ValueError(
-        f"log_decay must have shape ({heads},), {(*lead, n)} or {(*lead, n, m)} "
+        f"log_decay must have shape ({heads},), {(*batch_shape, n)} or {(*batch_shape, n, m)} "
         f"for {heads} heads, {n} tokens and {m} features, got {shape}"
     )
 
 
 @checked
 def decay_mask(log_decay: LogDecays[Tensor, "... n"]) -> Tensor:
-    r"""Return :math:`e^{a_{j+1} + \dots + a_i}` for j ≤ i, else 0: equation :eq:`eq-decay-weight`.
+    r"""Return the matrix of :math:`e^{a_{j+1} + \dots + a_i}` for j ≤ i, and 0 for j > i.
+
+    Equation :eq:`eq-decay-weight`.
 
     Args:
         log_decay: The logarithms :math:`a_t \le 0`, ``(..., n)``.
 
     Returns:
-        ``(..., n, n)``, lower triangular with ones on the diagonal.
+        ``(..., n, n)``, lower triangular, with ones on the diagonal.
     """
     return decay_matrix(log_decay)
 
 
 class DecayWeight(PositionWeight):
-    r"""Weight :math:`e^{a_{j+1} + \dots + a_i}` for j ≤ i, equation :eq:`eq-decay-weight`.
+    r"""Position weight :math:`e^{a_{j+1} + \dots + a_i}` for j ≤ i, :eq:`eq-decay-weight`.
 
-    For causal attention only. ``a_0`` acts on nothing but a state that was carried over.
+    For causal attention only. The first logarithm :math:`a_0` multiplies only a state from earlier
+    tokens, because no pair of the given tokens has it in its sum.
 
     Args:
-        log_decay: The logarithms :math:`a_t \le 0`; ``-inf`` forgets everything. Shape
-            ``(heads,)`` constant, ``(..., heads, seq)`` or ``(..., heads, seq, 1)`` one a token,
-            or ``(..., heads, seq, m)`` one a token and feature.
+        log_decay: The logarithms :math:`a_t \le 0`; ``-inf`` gives all earlier tokens the weight 0.
+            The shape is ``(heads,)`` for a constant decay, ``(..., heads, seq)`` or
+            ``(..., heads, seq, 1)`` for one decay per token, and ``(..., heads, seq, m)`` for one
+            decay per token and feature. Give an ``nn.Parameter`` to learn the decays.
     """
 
     causal_only = True
@@ -119,11 +139,12 @@ class DecayWeight(PositionWeight):
 
     @checked
     def matrix(self, num_queries: Count0, num_keys: Count0) -> Tensor:
-        """Return the weights, ``(..., heads, num_queries, num_keys)``, 0 for later keys.
+        """Return the weights, ``(..., heads, num_queries, num_keys)``, with 0 for later keys.
 
         Raises:
-            ValueError: If ``log_decay`` is not constant and has not one entry a token. With one
-                for each feature there is no such matrix.
+            ValueError: If ``log_decay`` is neither constant nor one per token for as many tokens.
+                With one decay per feature the weights of different features differ, so that there
+                is no single matrix.
         """
         tokens = max(num_queries, num_keys)
         log_decay = self.log_decay
@@ -139,8 +160,8 @@ class DecayWeight(PositionWeight):
         return decay_matrix(log_decay)[..., :num_queries, :num_keys]
 
     def factors(self, phi_q: Tensor, phi_k: Tensor, start: int = 0) -> Factors:
-        """Return the features as they are, and the decay."""
-        if isinstance(self.log_decay, nn.Parameter):  # it may have grown
+        """Return the features unchanged, together with the decay."""
+        if isinstance(self.log_decay, nn.Parameter):  # training may have made it positive
             require_log_decay("log_decay", self.log_decay)
-        lead = common_shape(phi_q.shape[:-2], phi_k.shape[:-2])
-        return Factors(phi_q, phi_k, with_features(self.log_decay, lead, *phi_k.shape[-2:]))
+        batch_shape = common_shape(phi_q.shape[:-2], phi_k.shape[:-2])
+        return Factors(phi_q, phi_k, with_features(self.log_decay, batch_shape, *phi_k.shape[-2:]))

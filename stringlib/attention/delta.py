@@ -1,8 +1,10 @@
-r"""The delta rule: a running state that replaces what a key held, where a sum would add to it.
+r"""The delta rule: a running state in which a new value replaces the old value of the same key.
 
-:math:`S_t = e^{a_t} (I - \beta_t k_t k_t^\top) S_{t-1} + \beta_t k_t v_t^\top` is one step of size
-:math:`\beta_t` down the gradient of :math:`\tfrac12\|S^\top k_t - v_t\|^2`. With a key of norm 1
-and :math:`\beta = 1` the state then answers this key with this value, whatever it said before.
+A plain sum of outer products would add the new value to the old one. The delta rule is
+:math:`S_t = e^{a_t} (I - \beta_t k_t k_t^\top) S_{t-1} + \beta_t k_t v_t^\top`. Without a decay
+(:math:`a_t = 0`) this is one gradient step of size :math:`\beta_t` on
+:math:`\tfrac12\|S^\top k_t - v_t\|^2`. If the key has norm 1 and :math:`\beta_t = 1`, then
+:math:`S_t^\top k_t = v_t` for any previous state.
 """
 
 from __future__ import annotations
@@ -33,62 +35,70 @@ def delta_rule(
     mode: Mode | None = None,
     state: Floats[Tensor, "...? heads? d d_v"] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    r"""Return :math:`S_t^\top q_t` for every token, and the last state: :eq:`eq-delta-rule`.
+    r"""Return the outputs :math:`S_t^\top q_t` of the delta rule, and the last state.
 
-    :math:`S_t = e^{a_t} (I - \beta_t k_t k_t^\top) S_{t-1} + \beta_t k_t v_t^\top`: the old state
-    decays before its error is taken, :eq:`eq-delta-gated`. What it then answers to the key is
-    :eq:`eq-delta-overwrite`. Nothing is normalised: no state grows without end if
-    :math:`0 \le \beta_t \|k_t\|^2 \le 2`, :eq:`eq-delta-norm`. Half precision is computed in
-    float32, and so is its state.
+    The state is :math:`S_t = e^{a_t} (I - \beta_t k_t k_t^\top) S_{t-1} + \beta_t k_t v_t^\top`,
+    :eq:`eq-delta-rule`. The old state decays before the error for the new key is computed,
+    :eq:`eq-delta-gated`. After the step, the state maps the key to a combination of the old and
+    the new value, :eq:`eq-delta-overwrite`.
+
+    The function does not normalise the keys. If :math:`0 \le \beta_t \|k_t\|^2 \le 2`, no step
+    increases the norm of the old state, :eq:`eq-delta-norm`. Inputs in half precision are
+    converted to float32, and then the returned state is float32.
 
     Args:
         q: Queries, ``(..., heads, n, d)``.
-        k: Keys, ``(..., heads, n, d)``, as a rule of norm 1.
+        k: Keys, ``(..., heads, n, d)``, usually of norm 1.
         v: Values, ``(..., heads, n, d_v)``.
-        beta: Rates :math:`\beta_t`, ``(..., heads, n)``: 0 writes nothing, 1 replaces, 2 reflects.
-            Others than from 0 to 2 are an error on the CPU, as is a logarithm above 0; elsewhere
-            nothing looks.
-        log_decay: The logarithms :math:`a_t \le 0`, ``(heads,)``, ``(..., heads, n)`` or
-            ``(..., heads, n, 1)``; −∞ forgets everything. None forgets nothing but what is
-            replaced.
-        mode: ``"recurrent"`` goes token by token, ``"chunk"`` from chunk to chunk, ``"parallel"``
-            makes one chunk, and so an n × n matrix, of all tokens; None picks the fastest.
-        state: S before the first token, ``(..., heads, d, d_v)``; zero if omitted.
+        beta: Rates :math:`\beta_t`, ``(..., heads, n)``. For a key of norm 1, 0 leaves the decayed
+            state unchanged, 1 replaces the old value of the key by the new one, and 2 reverses the
+            sign of the old value and adds twice the new one. On the CPU a rate outside 0 to 2
+            raises an error; on other devices the rates are not checked.
+        log_decay: The logarithms :math:`a_t \le 0`, of shape ``(heads,)``, ``(..., heads, n)`` or
+            ``(..., heads, n, 1)``; −∞ sets the old state to 0. On the CPU a value greater than 0
+            raises an error; on other devices the values are not checked. Default: no decay, so that
+            only the overwritten values are forgotten.
+        mode: ``"recurrent"`` computes token by token; ``"chunk"`` computes chunk by chunk;
+            ``"parallel"`` treats all tokens as one chunk and so forms an n × n matrix. Default: the
+            fastest for the shapes and the device.
+        state: S before the first token, ``(..., heads, d, d_v)``. Default: zero.
 
     Returns:
-        Outputs ``(..., heads, n, d_v)`` in the dtype of ``v``, and the last state.
+        The outputs, ``(..., heads, n, d_v)``, in the dtype of ``v``, and the last state,
+        ``(..., heads, d, d_v)``.
 
     Source:
-        Schlag et al. 2021 for the rule, Yang et al. 2024 for the chunks, Yang et al. 2025 for the
-        decay.
+        Schlag et al. 2021 for the rule, Yang et al. 2024 for the algorithm with chunks, and Yang
+        et al. 2025 for the decay.
 
     Example:
         >>> key, values = torch.tensor([[[1.0, 0.0], [1.0, 0.0]]]), torch.tensor([[[3.0], [5.0]]])
-        >>> delta_rule(key, key, values, torch.ones(1, 2))[0].flatten()  # the second replaces
+        >>> delta_rule(key, key, values, torch.ones(1, 2))[0].flatten()  # 5 replaces 3
         tensor([3., 5.])
     """
-    lead, n = common_shape(*(x.shape[:-2] for x in (q, k, v))), v.shape[-2]
+    batch_shape, n = common_shape(*(x.shape[:-2] for x in (q, k, v))), v.shape[-2]
     _require_rates(beta)
     if log_decay is None:
         log_decay = torch.zeros_like(beta)[..., None]
     else:
-        if log_decay.ndim == len(lead) + 1:  # one a token: that is all that it can be
+        if log_decay.ndim == len(batch_shape) + 1:  # (..., heads, n): one per token
             log_decay = log_decay[..., None]
-        log_decay = with_features(log_decay, lead, n, 1)
+        log_decay = with_features(log_decay, batch_shape, n, 1)
     exact = at_least_float32(v.dtype)
     if state is not None:
-        state = state.to(exact).expand(*lead, *state.shape[-2:])
-    with without_autocast(v):  # a product of many factors needs the digits
+        state = state.to(exact).expand(*batch_shape, *state.shape[-2:])
+    with without_autocast(v):  # long products lose too many digits in half precision
         tokens = (x.to(exact) for x in (q, k, v, beta[..., None], log_decay))
-        q, k, u, rate, a = (x.expand(*lead, *x.shape[-2:]) for x in tokens)
+        q, k, u, rate, a = (x.expand(*batch_shape, *x.shape[-2:]) for x in tokens)
         out, state = delta_sums(q, k, u, rate, a, mode, state)
     return out.to(v.dtype), state
 
 
 class ReplacingWeight(PositionWeight):
-    """Base of the weights under which a key counts for less when a later one is like it.
+    """Base class of weights based on the delta rule, under which later keys overwrite earlier ones.
 
-    So there is no weight of a pair alone, and no sum of weights to divide by.
+    The effect of key j on query i depends on the keys between them. So there is no position weight
+    of a pair, no matrix of weights, and no sum of weights by which the output could be divided.
     """
 
     causal_only = True
@@ -97,7 +107,7 @@ class ReplacingWeight(PositionWeight):
     rotatable = False
 
     def matrix(self, num_queries: int, num_keys: int) -> Tensor:
-        """Raise: what a pair counts for depends on the keys between."""
+        """Raise ``ValueError``, because the effect of a pair depends on the keys between them."""
         raise ValueError(
             "weight must be one of pairs to have a matrix: under the delta rule a pair depends on "
             f"the keys between, got a {type(self).__name__}"
@@ -105,21 +115,22 @@ class ReplacingWeight(PositionWeight):
 
 
 class DeltaWeight(ReplacingWeight):
-    r"""The delta rule in place of a sum, :eq:`eq-delta-gated`, for attention with features.
+    r"""The delta rule for linear attention, in place of a weighted sum, :eq:`eq-delta-gated`.
 
-    Features are divided by their length, so that :math:`0 \le \beta_t \le 2` keeps the state
-    bounded.
+    Features of queries and keys are divided by their norm. Then :math:`0 \le \beta_t \le 2` implies
+    that no step increases the norm of the old state, see :func:`delta_rule`.
 
     Args:
-        beta: Rates :math:`\beta_t`, ``(..., heads, seq)``.
-        log_decay: The logarithms :math:`a_t \le 0`, ``(heads,)`` or ``(..., heads, seq)``; None
-            forgets nothing but what is replaced.
+        beta: Rates :math:`\beta_t` from 0 to 2, ``(..., heads, seq)``.
+        log_decay: The logarithms :math:`a_t \le 0`, ``(heads,)`` or ``(..., heads, seq)``.
+            Default: no decay, so that only the overwritten values are forgotten.
 
     Raises:
-        ValueError: If, on the CPU, a rate is not from 0 to 2 or a logarithm above 0.
+        ValueError: If, on the CPU, a rate is less than 0 or greater than 2, or a logarithm is
+            greater than 0. On other devices the values are not checked.
 
     Source:
-        Yang et al. 2024; Yang et al. 2025 with the decay.
+        Yang et al. 2024 for the rule with chunks; Yang et al. 2025 for the decay.
     """
 
     beta: Tensor
@@ -150,7 +161,11 @@ class DeltaWeight(ReplacingWeight):
         mode: Any = None,
         state: LinearState | None = None,
     ) -> WeightedSums:
-        """Return what the state answers each query; a scale of keys cancels."""
+        """Return the outputs of the delta rule; see ``PositionWeight.sums``.
+
+        The scales of the keys have no effect, because the features of each key are divided by their
+        norm.
+        """
         self._require_direction(causal)
         q, k = unit(phi_q), unit(phi_k)
         before = None if state is None else state.sums
@@ -161,7 +176,7 @@ class DeltaWeight(ReplacingWeight):
 
 
 def _require_rates(beta: Tensor) -> None:
-    """Raise unless rates are, on the CPU, from 0 to 2."""
+    """Raise ``ValueError`` if a rate on the CPU is less than 0 or greater than 2."""
     if finds(beta, lambda x: (x.amin() < 0) | (x.amax() > 2)):
         raise ValueError(
             "beta must be from 0, which writes nothing, to 2, which reflects, "

@@ -8,7 +8,7 @@ basis costs nothing.
 from __future__ import annotations
 
 import copy
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,8 +16,6 @@ from torch import Tensor, nn
 from stringlib.attention.core import SoftmaxAttention
 from stringlib.encoders.string import Phases, RotaryEncoder
 from stringlib.precision import at_least_float32, without_autocast
-
-Layer = TypeVar("Layer", bound=Any)
 
 
 def projected(layer: Any, x: Tensor, at: Any) -> tuple[Tensor, Tensor, Any]:
@@ -96,7 +94,7 @@ def folded_linear(linear: nn.Linear, x: Tensor, basis: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def folded(layer: Layer) -> Layer:
+def folded(layer: Any) -> Any:
     """Return a copy of a layer in which the basis of the encoder is merged into the weights.
 
     Raises:

@@ -1,4 +1,4 @@
-r"""Position weights that a layer learns: the decays of RetNet, GLA and SSD, and Toeplitz tables.
+r"""Position weights that a layer constructs by name: decays, the delta rule and Toeplitz tables.
 
 A data-dependent decay treats padding as if it were absent: padding causes no decay. A constant
 decay counts positions, and padding has positions too.
@@ -22,7 +22,9 @@ from stringlib.spec import checked
 
 
 class RetNetDecay(DecayWeight):
-    r"""One constant for each head, :math:`\gamma_h = 1 - 2^{-5-h}`, :eq:`eq-retnet-decay`.
+    r"""Constant decay per head, :math:`\gamma_h = 1 - 2^{-5-h}`, :eq:`eq-retnet-decay`.
+
+    The heads h are numbered from 0. The decays are not learned.
 
     Args:
         heads: Number of heads.
@@ -39,17 +41,31 @@ class RetNetDecay(DecayWeight):
 
 
 class TokenDecay(PositionWeight):
-    """Base of the decays that the tokens decide: a weight once it has seen them."""
+    """Base class of data-dependent decays (forget gates), which are computed from the tokens.
+
+    A subclass defines :meth:`log_decay`. Calling the module on tokens returns the position weight
+    for these tokens, a :class:`~stringlib.attention.decay.DecayWeight`.
+    """
 
     causal_only = True
     has_state = True
 
     def log_decay(self, x: Tensor) -> Tensor:
-        """Return the logarithms for tokens ``x``: ``(..., heads, seq, 1)``, or m in place of 1."""
+        """Return the logarithms of the decays for tokens ``x``, ``(..., seq, dim)``.
+
+        The shape is ``(..., heads, seq, 1)`` for one decay per token, and ``(..., heads, seq, m)``
+        for one decay per token and feature.
+        """
         raise NotImplementedError
 
     def forward(self, x: Tensor, key_mask: Tensor | None = None) -> DecayWeight:
-        """Return the weight for tokens ``x``, ``(..., seq, dim)``."""
+        """Return the position weight for given tokens.
+
+        Args:
+            x: Tokens, ``(..., seq, dim)``.
+            key_mask: False for padding, ``(..., seq)`` or ``(..., heads, seq)``. Padding causes no
+                decay.
+        """
         log_decay = self.log_decay(x)
         if key_mask is not None:
             padding = ~per_head(key_mask, log_decay.shape[:-1], x.device)
@@ -57,7 +73,11 @@ class TokenDecay(PositionWeight):
         return DecayWeight(log_decay)
 
     def matrix(self, num_queries: int, num_keys: int) -> Tensor:
-        """Raise: there is a matrix for given tokens only, that of what ``forward`` returns."""
+        """Raise ``ValueError``, because the matrix depends on the tokens.
+
+        The weight that ``forward`` returns for given tokens has a matrix if there is one decay per
+        token.
+        """
         raise ValueError(
             f"weight must have seen its tokens to have a matrix: call the {type(self).__name__} "
             "with them, got none"
@@ -65,19 +85,19 @@ class TokenDecay(PositionWeight):
 
 
 class GLADecay(TokenDecay):
-    r"""A vector for each token, :math:`\alpha_t = \sigma(x_t W^1 W^2 + b)^{1/16}`.
+    r"""GLA's decay per token and feature, :math:`\alpha_t = \sigma(x_t W^1 W^2 + b)^{1/16}`.
 
     Args:
         dim: Number of channels of a token.
         heads: Number of heads.
-        features: Number of features of a head.
-        rank: Columns of :math:`W^1`.
+        features: Number of features per head.
+        rank: Number of columns of :math:`W^1`. Default: 16.
 
     Source:
         Yang et al. 2024.
     """
 
-    rotatable = False  # features that are forgotten at different rates
+    rotatable = False  # a rotation would mix features with different decays
 
     def __init__(self, dim: int, heads: int, features: int, rank: int = 16) -> None:
         super().__init__()
@@ -86,24 +106,25 @@ class GLADecay(TokenDecay):
         self.up = nn.Linear(rank, heads * features)
 
     def log_decay(self, x: Tensor) -> Tensor:
-        """Return one logarithm a token and feature, ``(..., heads, seq, features)``."""
+        """Return one logarithm per token and feature, ``(..., heads, seq, features)``."""
         logits = self.up(self.down(x)).unflatten(-1, (self.heads, -1)).transpose(-3, -2)
         return nn.functional.logsigmoid(logits) / 16
 
 
 class SSDDecay(TokenDecay):
-    r"""A number for each token and head, :math:`a_t = \exp(-A\,\mathrm{softplus}(x_t W + b))`.
+    r"""Mamba-2's decay per token and head, :math:`\alpha_t = e^{-A\,\mathrm{softplus}(x_t W + b)}`.
 
     Args:
         dim: Number of channels of a token.
         heads: Number of heads.
 
     Attributes:
-        log_rate: :math:`\log A`, ``(heads,)``; A starts uniform in (1, 16).
-        to_step: W and b; the softplus of b starts log-uniform in (0.001, 0.1).
+        log_rate: :math:`\log A`, ``(heads,)``. Initially A is uniform on (1, 16).
+        to_step: W and b, an ``nn.Linear``. Initially the softplus of b is log-uniform on
+            (0.001, 0.1).
 
     Source:
-        Dao and Gu 2024; the initial state is that of their code.
+        Dao and Gu 2024; the initial values are those of their code.
     """
 
     def __init__(self, dim: int, heads: int) -> None:
@@ -114,33 +135,33 @@ class SSDDecay(TokenDecay):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw rates and steps anew."""
+        """Resample A, W and b."""
         self.to_step.reset_parameters()
         self.log_rate.uniform_(1, 16).log_()
         step = torch.empty_like(self.log_rate).uniform_(math.log(1e-3), math.log(0.1)).exp()
         self.to_step.bias.copy_(step.expm1().log())  # the inverse of softplus
 
     def log_decay(self, x: Tensor) -> Tensor:
-        """Return one logarithm a token, for all features: ``(..., heads, seq, 1)``."""
+        """Return one logarithm per token and head, ``(..., heads, seq, 1)``."""
         step = nn.functional.softplus(self.to_step(x))
-        # contiguous: compiled, the gradient of softplus gets strides that it cannot view
+        # contiguous, because compiled code fails to view the gradient of softplus otherwise
         return -(self.log_rate.exp() * step).mT.contiguous()[..., None]
 
 
 class LearnedDelta(ReplacingWeight):
-    r"""The delta rule whose rates the tokens decide, :math:`\beta_t = 2\,\sigma(x_t W + b)`.
+    r"""The delta rule with data-dependent rates :math:`\beta_t = 2\,\sigma(x_t W + b)`.
 
-    Rates above 1 turn what the state held to its negative, which lets it count:
-    :eq:`eq-delta-parity`.
+    A rate greater than 1 reverses the sign of the old value of the key. With such rates the state
+    can track the parity of a sequence of bits, :eq:`eq-delta-parity`.
 
     Args:
         dim: Number of channels of a token.
         heads: Number of heads.
-        gated: Whether the state decays as well, as in :class:`SSDDecay`.
+        gated: If True, the state also decays, as in :class:`SSDDecay`. Default: False.
 
     Attributes:
         to_rate: W and b, an ``nn.Linear``.
-        decay: The decay, or None.
+        decay: The :class:`SSDDecay`, or None without a decay.
 
     Source:
         Yang et al. 2024; Yang et al. 2025 for the decay; Grazzi et al. 2025 for the factor 2.
@@ -152,7 +173,13 @@ class LearnedDelta(ReplacingWeight):
         self.decay = SSDDecay(dim, heads) if gated else None
 
     def forward(self, x: Tensor, key_mask: Tensor | None = None) -> DeltaWeight:
-        """Return the rule for tokens ``x``, ``(..., seq, dim)``; padding writes nothing."""
+        """Return the delta rule for given tokens.
+
+        Args:
+            x: Tokens, ``(..., seq, dim)``.
+            key_mask: False for padding, ``(..., seq)`` or ``(..., heads, seq)``. Padding does not
+                change the state.
+        """
         beta = 2 * torch.sigmoid(self.to_rate(x)).mT
         if key_mask is not None:
             beta = beta.masked_fill(~per_head(key_mask, beta.shape, x.device), 0)
@@ -161,21 +188,28 @@ class LearnedDelta(ReplacingWeight):
         return DeltaWeight(beta, self.decay(x, key_mask).log_decay.squeeze(-1))
 
     def extra_repr(self) -> str:
-        """Say whether the state decays."""
+        """Return as text for ``repr`` whether the state decays."""
         return f"gated={self.decay is not None}"
 
 
 class LearnedToeplitz(ToeplitzWeight):
-    r"""One learned number for each head and offset, :math:`w(i,j) = e^{b_{j-i}}`.
+    r"""Toeplitz weight :math:`w(i,j) = e^{b_{j-i}}` with one learned bias per head and offset.
+
+    Give either ``length`` or ``grid``.
 
     Args:
         heads: Number of heads.
-        length: Tokens of a sequence, n; one may be shorter: it uses the middle of the table.
-        grid: Rows and columns of an image, ``(h, w)``, in place of a length.
+        length: Number of tokens n of the longest sequence. A shorter sequence uses the middle of
+            the table, where the small offsets are.
+        grid: ``(h, w)``, the numbers of rows and columns of an image.
 
     Attributes:
-        bias: ``(heads, 2n - 1)``, entry ``n - 1 + (j - i)``, or ``(heads, 2h - 1, 2w - 1)``.
-            Starts normal with a standard deviation of 0.02.
+        bias: The biases b. For a sequence ``(heads, 2n - 1)``, with :math:`b_{j-i}` at index
+            ``n - 1 + (j - i)``. For a grid ``(heads, 2h - 1, 2w - 1)``. The initial values are
+            normal with standard deviation 0.02.
+
+    Raises:
+        ValueError: If both or neither of ``length`` and ``grid`` are given.
 
     Source:
         Luo et al. 2021, equation 5.
@@ -196,14 +230,18 @@ class LearnedToeplitz(ToeplitzWeight):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the numbers anew."""
+        """Resample the biases."""
         nn.init.normal_(self.bias, std=0.02)
 
     def forward(self, x: Tensor, key_mask: Tensor | None = None) -> PositionWeight:
-        """Return the weight itself.
+        """Return the weight itself, which depends on the number of tokens only.
+
+        Args:
+            x: Tokens, ``(..., seq, dim)``.
+            key_mask: Not used.
 
         Raises:
-            ValueError: If ``x`` is a sequence longer than the table.
+            ValueError: If ``x`` is a sequence of more than ``length`` tokens.
         """
         if len(self.size) == 1 and x.shape[-2] > self.size[0]:
             raise ValueError(
@@ -212,5 +250,5 @@ class LearnedToeplitz(ToeplitzWeight):
         return self
 
     def extra_repr(self) -> str:
-        """Describe the table in ``repr``."""
+        """Return the size of the table as text for ``repr``."""
         return f"size={self.size}"

@@ -278,7 +278,8 @@ class MultiHeadAttention(nn.Module):
         Raises:
             ValueError: If the layer has no rotary encoder or is not softmax attention.
         """
-        return folded(self)
+        layer: MultiHeadAttention = folded(self)
+        return layer
 
     def extra_repr(self) -> str:
         """Describe the arguments in ``repr``."""

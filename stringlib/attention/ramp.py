@@ -1,4 +1,4 @@
-r"""Weights that fall to 0 at their horizon: polynomials of the distance, each a few products."""
+r"""Causal position weights that are polynomials of the distance and fall to 0 at a horizon."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from stringlib.attention.weights import Factors, PositionWeight, copies
 from stringlib.precision import widest
 from stringlib.spec import Count0, Positive, checked
 
-HIGHEST_DEGREE = 8  # of a FallingWeight, that float32 still carries: an error of 1e-4
+HIGHEST_DEGREE = 8  # of FallingWeight: float32 errors are then 1e-4 of the largest weight
 
 
 class PolynomialWeight(PositionWeight):
-    r"""Weight :math:`P(1 - (i-j)/M)` for j ≤ i and a polynomial P, :eq:`eq-polynomial-weight`.
+    r"""Position weight :math:`P(1 - (i-j)/M)` for j ≤ i with a polynomial P of degree p.
 
-    For causal attention only. With what the query knows, :math:`x = 1 - i/M`, and what the key
-    knows, :math:`y = j/M`, Taylor's formula
-    :math:`P(x + y) = \sum_r \tfrac{1}{r!}P^{(r)}(x)\,y^r` makes it a sum of p + 1 products:
-    attention with it is attention without a weight on (p + 1)m features.
+    Equation :eq:`eq-polynomial-weight`, for causal attention only. The argument of P is
+    :math:`x + y`, where :math:`x = 1 - i/M` depends on the query alone and :math:`y = j/M` on the
+    key alone. Taylor's formula :math:`P(x + y) = \sum_r \tfrac{1}{r!}P^{(r)}(x)\,y^r` therefore
+    writes the weight as a sum of p + 1 products. So linear attention with this weight on m features
+    equals linear attention without a weight on (p + 1)m features.
 
     Args:
-        horizon: M, in tokens. Longer sequences are refused.
-        coefficients: Of P, that of :math:`s^0` first; p is one less than their number.
+        horizon: M, in tokens. A sequence of more than M + 1 tokens raises an error.
+        coefficients: The p + 1 coefficients of P, starting with that of :math:`s^0`.
     """
 
     causal_only = True
@@ -36,7 +37,7 @@ class PolynomialWeight(PositionWeight):
 
     @checked
     def matrix(self, num_queries: Count0, num_keys: Count0) -> Tensor:
-        """Return the weights: float64, ``(num_queries, num_keys)``, 0 for later keys.
+        """Return the weights, float64, ``(num_queries, num_keys)``, with 0 for later keys.
 
         Raises:
             ValueError: If a distance exceeds the horizon.
@@ -48,10 +49,11 @@ class PolynomialWeight(PositionWeight):
         ).tril()
 
     def factors(self, phi_q: Tensor, phi_k: Tensor, start: int = 0) -> Factors:
-        """Return (p + 1)m features; see ``PositionWeight.factors``.
+        """Return (p + 1)m features per token; see ``PositionWeight.factors``.
 
         Raises:
-            ValueError: If the sequence, with the tokens before it, is too long for the horizon.
+            ValueError: If the sequence, together with the ``start`` earlier tokens, has more than
+                M + 1 tokens.
         """
         self._require_reach(start + max(phi_q.shape[-2], phi_k.shape[-2]))
         i, j = (self._places(start, x.shape[-2], x.device) for x in (phi_q, phi_k))
@@ -61,7 +63,11 @@ class PolynomialWeight(PositionWeight):
         return Factors(copies(phi_q, queries), copies(phi_k, keys))
 
     def _taylor(self, r: int, x: Tensor) -> Tensor:
-        """Return the r-th derivative of P at x, over r! and over the share of the keys."""
+        """Return the factor of the queries in term r.
+
+        It is the r-th derivative of P at x, divided by r! and by the factor :meth:`_share` of the
+        keys, so that the product of both factors is term r of Taylor's formula.
+        """
         whole = math.comb(len(self.coefficients) - 1, r)
         return sum(
             (
@@ -73,11 +79,14 @@ class PolynomialWeight(PositionWeight):
         )
 
     def _share(self, r: int) -> float:
-        """Return the factor of the keys in term r: half of the binomial coefficient's digits."""
+        """Return the constant factor of the keys in term r, the square root of p choose r.
+
+        The square root gives queries and keys factors of similar size.
+        """
         return math.comb(len(self.coefficients) - 1, r) ** 0.5
 
     def _places(self, start: int, count: int, device: torch.device | None = None) -> Tensor:
-        """Return i/M for the positions from ``start`` on."""
+        """Return i/M for the positions i from ``start`` on."""
         positions = torch.arange(start, start + count, dtype=widest(device), device=device)
         return positions / self.horizon
 
@@ -90,20 +99,27 @@ class PolynomialWeight(PositionWeight):
 
 
 class RampWeight(PolynomialWeight):
-    r"""Weight :math:`(1 - (i-j)/M)^p` for j ≤ i, equation :eq:`eq-ramp-weight`.
+    r"""Position weight :math:`(1 - (i-j)/M)^p` for j ≤ i, equation :eq:`eq-ramp-weight`.
 
-    A :class:`PolynomialWeight`, by the binomial theorem; none of its features is negative where
-    those of the map are not. No weight of one frequency that is never negative and never rises
-    prefers the nearest tokens more than p = 2 does, nor a single cosine more than p = 1,
-    :eq:`eq-ramp-best`. As many copies of higher powers do more as a :class:`FallingWeight`, which
-    it is at 1 and 2.
+    It is a :class:`PolynomialWeight` with :math:`P(s) = s^p`, and needs p + 1 copies of the
+    features. If the features are not negative, neither are the copies.
+
+    No wave of one frequency prefers the nearest tokens more than p = 2 does, :eq:`eq-ramp-best`.
+    More precisely, let :math:`w(\Delta) = c_0 + c_1\cos\omega\Delta + c_2\sin\omega\Delta` be
+    non-negative and non-increasing from 0 to M. Then w gives the nearest tokens no larger share
+    than p = 2 does. If :math:`c_0 = 0`, it gives them no larger share than p = 1 does.
+
+    For p = 1 and p = 2 this weight is also the :class:`FallingWeight` of degree p. For p > 2 that
+    weight is better with as many copies, because its height at distance 0 relative to its mean is
+    greater.
 
     Args:
-        horizon: M, in tokens: the distance where the weight is 0. Longer sequences are refused.
-        power: p; 1 is a straight line.
+        horizon: M, in tokens: the distance at which the weight is 0. A sequence of more than M + 1
+            tokens raises an error.
+        power: p. Default: 1, for which the weight falls linearly.
 
     Source:
-        This book; the bounds are proved in its chapter on cosine weights.
+        This book. Its chapter on cosine weights proves the bounds.
     """
 
     @checked
@@ -112,30 +128,35 @@ class RampWeight(PolynomialWeight):
         self.power = int(power)
 
     def extra_repr(self) -> str:
-        """Describe the arguments in ``repr``."""
+        """Return the arguments as text for ``repr``."""
         return f"{self.horizon}, power={self.power}"
 
 
 class FallingWeight(PolynomialWeight):
-    r"""The falling polynomial of degree p that is highest at 0, :eq:`eq-falling-weight`.
+    r"""Falling polynomial of degree p with the greatest height at 0, :eq:`eq-falling-weight`.
 
-    Of all polynomials of its degree that never rise and are never negative up to the horizon it has
-    the largest weight at distance 0 over its mean: :math:`1/t_1`, :eq:`eq-falling-best`, where
-    :math:`t_1` is the least node of a Gauss formula on [0, 1]. That is 2, 3, 4.73, 6.45, 8.87,
-    11.3, 14.4, 17.5 for p = 1 … 8, where the ramps have p + 1. At degrees 1 and 2 it is the
-    :class:`RampWeight`. It costs p + 1 copies of the features. Some of them are negative; the
-    weights are not, but for rounding: in float32 they are off by about 1e-7 of the largest at
-    degree 3, 2e-6 at 5, and 1e-4 at 8.
+    The height is the weight at distance 0 divided by the mean weight of the distances from 0 to M.
+    Among all polynomials of degree p that are non-negative and non-increasing from 0 to M, this
+    one has the greatest height, :math:`1/t_1`, :eq:`eq-falling-best`. Here :math:`t_1` is the least
+    node of a Gauss formula on [0, 1], see :func:`gauss_nodes`. For p = 1 … 8 the height is 2, 3,
+    4.73, 6.45, 8.87, 11.3, 14.4, 17.5, while that of a :class:`RampWeight` of power p is p + 1. At
+    degrees 1 and 2 both weights are the same.
+
+    The weight needs p + 1 copies of the features, some of which are negative. The weights are
+    not negative, except for rounding. In float32 the rounding error of a weight is about 1e-7 of
+    the largest weight at degree 3, 2e-6 at degree 5, and 1e-4 at degree 8.
 
     Args:
-        horizon: M, in tokens: the distance where the weight is 0. Longer sequences are refused.
-        degree: p, from 1 to 8.
+        horizon: M, in tokens: the distance at which the weight is 0. A sequence of more than M + 1
+            tokens raises an error.
+        degree: p, from 1 to 8. Default: 3.
 
     Raises:
-        ValueError: If the degree is not from 1 to 8.
+        ValueError: If the degree is less than 1 or greater than 8.
 
     Source:
-        Chebyshev 1883 for the least mean of a non-negative polynomial; Szegő 1975, section 7.72.
+        Chebyshev 1883 for the least mean of a non-negative polynomial; Szegő 1975, section 7.72,
+        for the problem with a weight function.
     """
 
     @checked
@@ -146,17 +167,19 @@ class FallingWeight(PolynomialWeight):
         self.degree = degree
 
     def extra_repr(self) -> str:
-        """Describe the arguments in ``repr``."""
+        """Return the arguments as text for ``repr``."""
         return f"{self.horizon}, degree={self.degree}"
 
 
 def gauss_nodes(degree: int) -> list[float]:
-    r"""Return the nodes of :eq:`eq-falling-best`, the least first.
+    r"""Return the Gauss nodes of :eq:`eq-falling-best` in increasing order.
 
-    For odd p those of the Gauss formula with (p + 1)/2 points on [0, 1], for even p those with p/2
-    points and the weight :math:`1 - t`. They are the roots of a polynomial of Legendre or of
-    Jacobi; from 0 Newton's method rises to the least root that is not yet divided out. The least
-    times :math:`(p + 2)^2` tends to a number, :eq:`eq-falling-limit`.
+    For odd p these are the nodes of the Gauss formula with (p + 1)/2 points on [0, 1]. For even p
+    they are those of the Gauss formula with p/2 points for the weight :math:`1 - t`. The nodes are
+    the roots of a Legendre polynomial if p is odd, and of a Jacobi polynomial if p is even. The
+    function finds them one by one: Newton's method, started at 0, increases to the least root of
+    the polynomial divided by the factors of the roots found before. As p grows, the least node
+    times :math:`(p + 2)^2` converges, :eq:`eq-falling-limit`.
 
     Args:
         degree: p, at least 1.
@@ -173,7 +196,10 @@ def gauss_nodes(degree: int) -> list[float]:
 
 
 def _orthogonal(degree: int, t: float) -> tuple[float, float]:
-    """Return the polynomial whose roots are the nodes, and its derivative, by its recursion."""
+    """Return the value and the derivative at t of the polynomial whose roots are the nodes.
+
+    Both follow from the three-term recurrence of orthogonal polynomials.
+    """
     odd = degree % 2
     values, slopes = (0.0, 1.0), (0.0, 0.0)
     for k in range((degree + 1) // 2):
@@ -185,14 +211,16 @@ def _orthogonal(degree: int, t: float) -> tuple[float, float]:
 
 
 def falling_coefficients(degree: int) -> list[float]:
-    r"""Return P of :eq:`eq-falling-weight`, that of :math:`s^0` first; :math:`P(1) = 1`.
+    r"""Return the coefficients of P in :eq:`eq-falling-weight`, starting with that of :math:`s^0`.
+
+    They are scaled so that :math:`P(1) = 1`, which is the weight at distance 0.
 
     Args:
         degree: p, at least 1.
     """
     slope = [1.0] if degree % 2 else [0.0, 1.0]
     for node in gauss_nodes(degree)[1:]:
-        for _ in range(2):  # a double zero at the node, 1 - t in terms of s
+        for _ in range(2):  # a double zero at the node t, which is s = 1 - t
             slope = [a - (1 - node) * b for a, b in zip([0.0, *slope], [*slope, 0.0], strict=True)]
     risen = [0.0, *(c / (k + 1) for k, c in enumerate(slope))]
     return [c / math.fsum(risen) for c in risen]

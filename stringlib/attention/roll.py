@@ -60,7 +60,7 @@ class Roll(nn.Module):
 
     @property
     def period(self) -> int:
-        """Smallest positive offset that moves no feature: the least common multiple of cycles."""
+        """The smallest positive offset that moves no feature, a least common multiple."""
         return math.lcm(*self.cycles)
 
     @checked

@@ -1,8 +1,10 @@
-r"""RetNet, GLA, RWKV-6 and Mamba-2 by their names: one recurrence, four kinds of decay.
+r"""The recurrences of RetNet, GLA, RWKV-6 and Mamba-2, which differ in their decay.
 
-All run :math:`S_t = e^{a_t} S_{t-1} + k_t v_t^\top`. None divides by a sum of weights; for the
-normalised form give a :class:`~stringlib.attention.decay.DecayWeight` to ``linear_attention``.
-Each returns the outputs and the last state, which continues the sequence when it is passed back.
+All four use the state :math:`S_t = e^{a_t} S_{t-1} + k_t v_t^\top`. None of them divides the output
+by a sum of weights. For the normalised form, pass a
+:class:`~stringlib.attention.decay.DecayWeight` to
+:func:`~stringlib.attention.linear.linear_attention`. Each function returns the outputs and the last
+state. To continue the sequence, pass this state as ``state`` with the next tokens.
 """
 
 from __future__ import annotations
@@ -19,9 +21,9 @@ from stringlib.spec import Floats, checked
 
 @checked
 def retnet_log_decay(heads: int) -> Tensor:
-    r"""Return :math:`\log \gamma_h` for :math:`\gamma_h = 1 - 2^{-5-h}`, h from 0: ``(heads,)``.
+    r"""Return the logarithms of RetNet's decays :math:`\gamma_h = 1 - 2^{-5-h}`, ``(heads,)``.
 
-    Equation :eq:`eq-retnet-decay`.
+    Equation :eq:`eq-retnet-decay`, where the heads h are numbered from 0.
 
     Source:
         Sun et al. 2023.
@@ -39,18 +41,21 @@ def retention(
     mode: Mode | None = None,
     state: Floats[Tensor, "...? heads? d d_v"] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    r"""Return RetNet's :math:`q_t S_t` under a constant decay, equation :eq:`eq-retnet`.
+    r"""Return RetNet's outputs :math:`S_t^\top q_t` and the last state, equation :eq:`eq-retnet`.
+
+    The state :math:`S_t = \gamma S_{t-1} + k_t v_t^\top` has one constant decay per head.
 
     Args:
         q: Queries, ``(..., heads, n, d)``.
         k: Keys, ``(..., heads, n, d)``.
         v: Values, ``(..., heads, n, d_v)``.
-        log_decay: :math:`\log \gamma`, ``(heads,)``, as of :func:`retnet_log_decay`.
-        mode: As for :func:`~stringlib.attention.decay.decayed_sums`.
-        state: :math:`S_{-1}`, ``(..., heads, d, d_v)``; zero if omitted.
+        log_decay: :math:`\log \gamma`, ``(heads,)``, for example from :func:`retnet_log_decay`.
+        mode: ``"recurrent"``, ``"chunk"``, ``"parallel"`` or None, as for
+            :func:`~stringlib.attention.decay.decayed_sums`.
+        state: S before the first token, ``(..., heads, d, d_v)``. Default: zero.
 
     Returns:
-        Outputs ``(..., heads, n, d_v)``, not normalised, and the last state.
+        The outputs, ``(..., heads, n, d_v)``, not normalised, and the last state.
 
     Source:
         Sun et al. 2023.
@@ -68,10 +73,21 @@ def gated_linear_attention(
     mode: Mode | None = None,
     state: Floats[Tensor, "...? heads? d d_v"] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    r"""Return GLA's :math:`q_t S_t`: each channel of the key decays by itself, :eq:`eq-gla`.
+    r"""Return the outputs :math:`S_t^\top q_t` of gated linear attention, and the last state.
 
-    Arguments, results and errors are those of :func:`retention`, but for ``log_decay``, which is
-    :math:`\log \alpha_t`, ``(..., heads, n, d)``.
+    The state is :math:`S_t = \mathrm{diag}(\alpha_t) S_{t-1} + k_t v_t^\top`, :eq:`eq-gla`, with
+    one decay per token and channel of the key.
+
+    Args:
+        q: Queries, ``(..., heads, n, d)``.
+        k: Keys, ``(..., heads, n, d)``.
+        v: Values, ``(..., heads, n, d_v)``.
+        log_decay: :math:`\log \alpha_t \le 0`, ``(..., heads, n, d)``.
+        mode: As for :func:`retention`.
+        state: S before the first token, ``(..., heads, d, d_v)``. Default: zero.
+
+    Returns:
+        The outputs, ``(..., heads, n, d_v)``, not normalised, and the last state.
 
     Source:
         Yang et al. 2024.
@@ -91,27 +107,31 @@ def rwkv6(
     mode: Mode | None = None,
     state: Floats[Tensor, "...? heads? d d_v"] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    r"""Return RWKV-6's :math:`r_t (S_{t-1} + \mathrm{diag}(u)\,k_t v_t^\top)`, :eq:`eq-rwkv6`.
+    r"""Return RWKV-6's outputs and the last state, equation :eq:`eq-rwkv6`.
 
-    A token reads the state before it is decayed and before it writes; for the token itself the
-    bonus u takes the place of the decay. The other arguments, results and errors are those of
-    :func:`gated_linear_attention`.
+    The output is :math:`(S_{t-1} + \mathrm{diag}(u)\,k_t v_t^\top)^\top r_t`, and the state is
+    :math:`S_t = \mathrm{diag}(w_t) S_{t-1} + k_t v_t^\top`. So a token reads the state before the
+    state decays and before the token's own key and value are added. The bonus u weighs the token's
+    own key and value in its output.
 
     Args:
-        r: Receptance, which is the query, ``(..., heads, n, d)``.
+        r: Receptances, which have the role of queries, ``(..., heads, n, d)``.
         k: Keys, ``(..., heads, n, d)``.
         v: Values, ``(..., heads, n, d_v)``.
-        log_decay: :math:`\log w_t`, ``(..., heads, n, d)``.
-        bonus: u, ``(heads, d)``.
-        mode: As there.
-        state: As there.
+        log_decay: :math:`\log w_t \le 0`, ``(..., heads, n, d)``.
+        bonus: The bonus u, ``(heads, d)``.
+        mode: As for :func:`retention`.
+        state: S before the first token, ``(..., heads, d, d_v)``. Default: zero.
+
+    Returns:
+        The outputs, ``(..., heads, n, d_v)``, not normalised, and the last state.
 
     Source:
         Peng et al. 2024.
     """
     log_decay = _with_all_dimensions(log_decay, r, k, v)
-    # one further token, which nobody reads, so that the last state has seen all; what a token
-    # reads is then the state of the one before it
+    # Keys, values and decays are delayed by one token, so that token t reads the state S_{t-1}.
+    # An additional query at the end, whose output is dropped, makes the last state complete.
     late_k, late_v, late_decay = (pad(x, (0, 0, 1, 0)) for x in (k, v, log_decay))
     past, state = decayed_sums(
         pad(r, (0, 0, 0, 1)), late_k, late_v, late_decay, mode=mode, state=state
@@ -131,29 +151,36 @@ def ssd(
     mode: Mode | None = None,
     state: Floats[Tensor, "...? heads? N p"] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    r"""Return Mamba-2's :math:`y_t = C_t^\top h_t`: one decay for all of a head, :eq:`eq-ssd`.
+    r"""Return Mamba-2's outputs :math:`y_t = h_t^\top C_t` and the last state, :eq:`eq-ssd`.
 
-    :math:`h_t = e^{\Delta_t A}\, h_{t-1} + B_t\,(\Delta_t x_t)^\top`. So C is the query, B the
-    key, :math:`\Delta x` the value, and the state matrix a multiple of the identity. The other
-    arguments, results and errors are those of :func:`retention`.
+    The state is :math:`h_t = e^{\Delta_t A}\, h_{t-1} + B_t\,(\Delta_t x_t)^\top`. So :math:`C_t`
+    has the role of the query, :math:`B_t` of the key and :math:`\Delta_t x_t` of the value. The
+    state matrix is a multiple of the identity: there is one decay per token and head.
 
     Args:
         x: Inputs, ``(..., heads, n, p)``.
-        dt: Steps :math:`\Delta_t > 0`, ``(..., heads, n)``.
-        A: Rates, negative, ``(heads,)``.
-        B: Input maps, ``(..., heads, n, N)``, or 1 head for all.
-        C: Output maps, of the shape of ``B``.
-        mode: As there.
-        state: :math:`h_{-1}`, ``(..., heads, N, p)``; zero if omitted.
+        dt: Step sizes :math:`\Delta_t > 0`, ``(..., heads, n)``.
+        A: Negative decay rates, ``(heads,)``.
+        B: Input vectors, ``(..., heads, n, N)``. One head serves any number of heads.
+        C: Output vectors, of the same shape as ``B``.
+        mode: As for :func:`retention`.
+        state: h before the first token, ``(..., heads, N, p)``. Default: zero.
+
+    Returns:
+        The outputs, ``(..., heads, n, p)``, not normalised, and the last state.
 
     Source:
         Dao and Gu 2024.
     """
-    log_decay = (dt * A[:, None])[..., None]  # one for all features
+    log_decay = (dt * A[:, None])[..., None]  # one decay for all features
     y, state = decayed_sums(C, B, dt[..., None] * x, log_decay, mode=mode, state=state)
-    return y.to(x.dtype), state  # dt and A may be wider
+    return y.to(x.dtype), state  # dt and A may have a wider dtype than x
 
 
 def _with_all_dimensions(log_decay: Tensor, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Return the decays with ones in front, so that nobody mistakes their dimensions for others."""
+    """Return the decays with leading dimensions of size 1 added, which makes their shape unique.
+
+    :func:`~stringlib.attention.decay.decayed_sums` accepts several shapes of decays. With as many
+    dimensions as the tokens, the last two dimensions are always read as tokens and features.
+    """
     return log_decay[(None,) * (max(x.ndim for x in (q, k, v)) - log_decay.ndim)]

@@ -1,4 +1,4 @@
-r"""A learned bias for every distance: the Toeplitz weight of Luo et al. 2021."""
+r"""Toeplitz position weights, the exponential of one bias per offset, after Luo et al. 2021."""
 
 from __future__ import annotations
 
@@ -24,48 +24,56 @@ from stringlib.spec import Count0, Floats, checked
 MODES = ("parallel", "fft")
 
 CROSSOVER = 800
-r"""The FFT is the faster from :math:`n = 800\,md/(m + d)` on, d the columns of ``u``.
+r"""Measured constant c of the length :math:`n = c\,md/(m + d)` above which the FFT is faster.
 
-The rows cost :math:`O(n^2 (m + d))`, the FFTs :math:`O(n \log n \cdot md)`.
+Here m is the number of features and d the number of columns of ``u``. The n × n matrix costs
+:math:`O(n^2 (m + d))` operations, the FFTs :math:`O(n \log n \cdot md)`.
 """
 
 FLAT = {torch.float32: 16.0, torch.float64: 8.0}
-r"""How far biases may be apart, that the FFT in float64 serves sums of a dtype.
+r"""Largest range of biases (maximum − minimum) for which the FFT is accurate enough, by dtype.
 
-Its error beside a query's own sums is at most about :math:`10^{-16} \sqrt n\,e^{16} < 10^{-6}`,
-or :math:`10^{-16} \sqrt n\,e^8 < 10^{-10}`.
+The FFT is computed in float64. Its relative error in the sums of a query is at most about
+:math:`10^{-16} \sqrt n\,e^{16} < 10^{-6}` for float32 inputs, and about
+:math:`10^{-16} \sqrt n\,e^8 < 10^{-10}` for float64 inputs.
 """
 
 
 class ToeplitzWeight(PositionWeight):
-    r"""Weight :math:`w(i, j) = e^{b_{j-i}}`, equation :eq:`eq-toeplitz-attention`.
+    r"""Position weight :math:`w(i, j) = e^{b_{j-i}}`, equation :eq:`eq-toeplitz-attention`.
 
-    Adding a constant to the bias of a head changes nothing after normalisation. A bias of −∞
-    hides the keys at its offset. A weight is made anew from the parameter in each forward pass;
+    Adding a constant to all biases of a head does not change normalised attention. A bias of −∞
+    masks the keys at its offset. The weight is computed from ``bias`` in each forward pass, so that
     gradients reach ``bias``.
 
-    There are two ways to the sums. ``mode="parallel"`` multiplies rows of the n × n matrix, a tile
-    of queries at a time, and is as exact as the dtype for biases of any range: where they are
-    large, each query has a shift of its own, by the largest bias that meets a product other than
-    0. ``mode="fft"`` multiplies by FFT, one feature at a time, in float64 whatever the input's
-    dtype, and is imprecise: its error is relative to the largest weights, keys and values of *all*
-    rows, 1e-16 of them in float64 and 1e-7 in float32. A query whose own sums are small beside
-    that gets a wrong result, as do early queries if later keys are large, or NaN.
+    Two modes compute the sums. ``mode="parallel"`` forms the n × n matrix, a tile of queries at a
+    time. It is as accurate as the dtype allows, for biases of any range. If biases or scales of
+    keys are large, the logarithms of the weights of each query are shifted by their maximum over
+    the keys whose product with the query is not 0.
 
-    The default is the matrix, but for the one case in which the FFT is known to serve and, by
-    shape, is the faster: not causal, with 64 features from twenty thousand tokens on, and a table
-    that lies on the CPU, where looking at it costs nothing, and spans at most 16 (8 in float64).
-    Then every query sees every key, and none by less than 1e-7 of the largest weight. There is no
-    recurrence and no state: decoding is not made faster.
+    ``mode="fft"`` multiplies by FFT in float64, one feature at a time. It is less accurate, because
+    its error is relative to the largest weights, keys and values of *all* tokens: about 1e-16 of
+    them, or 1e-7 on a device without float64. The result of a query is therefore wrong if its own
+    sums are much smaller than these. In causal attention, large or NaN values of later tokens can
+    also make the results of earlier queries wrong.
+
+    By default the matrix is used, unless three conditions hold: attention is not causal; the FFT is
+    faster for the shapes, which for 64 features and values of 64 channels is the case from about
+    26,000 tokens on; and the biases are on the CPU with a range of at most 16 in each head (8 for
+    float64). With such a range the FFT is accurate enough, because every weight is at least 1e-7 of
+    the largest. On other devices the biases are not inspected, because this would take time.
+
+    This weight has no recurrence and no state. Decoding token by token is therefore not faster than
+    with the matrix.
 
     Args:
-        bias: :math:`b`, on a sequence ``(heads, 2n - 1)`` with :math:`b_{j-i}` at index
-            :math:`n - 1 + (j - i)`; on an h × w grid, with tokens row by row,
-            ``(heads, 2h - 1, 2w - 1)``, and so on. One head serves any number of heads.
-            A bias made for n tokens serves shorter sequences too.
+        bias: The biases b. For a sequence ``(heads, 2n - 1)``, with :math:`b_{j-i}` at index
+            :math:`n - 1 + (j - i)`. For an h × w grid, with tokens in row-major order,
+            ``(heads, 2h - 1, 2w - 1)``; further dimensions likewise. One head serves any number of
+            heads. Biases of a sequence of n tokens also serve shorter sequences.
 
     Raises:
-        ValueError: If it has no dimension for the offsets, or an even number of them.
+        ValueError: If ``bias`` has no dimension for the offsets, or an even number of offsets.
 
     Source:
         Luo et al. 2021, section 3 and algorithm 1.
@@ -86,23 +94,25 @@ class ToeplitzWeight(PositionWeight):
     @classmethod
     @checked
     def from_bias(cls, bias: RelativeBias, n: int) -> ToeplitzWeight:
-        r"""Return the weight :math:`e^{b(i - j)}` of a bias made for softmax attention.
+        r"""Return the weight :math:`e^{b(i - j)}` of a relative bias for softmax attention.
 
-        Those of KERPLE make it positive semidefinite, :eq:`eq-toeplitz-cpd`.
+        For the biases of KERPLE the matrix of weights is positive semidefinite,
+        :eq:`eq-toeplitz-cpd`.
 
         Args:
-            bias: ``ALiBi``, ``T5Bias``, ``KerpleLog`` or ``KerplePower``. It counts distances
-                from the key to the query.
+            bias: A relative bias, such as ``ALiBi``, ``T5Bias``, ``KerpleLog`` or ``KerplePower``.
+                It is a function of the distance i − j from the key to the query.
             n: Number of tokens.
         """
-        # one query at n - 1 and keys at 0 … 2n - 2 stand at all distances, n - 1 … 1 - n
+        # a query at position n - 1 and keys at 0 … 2n - 2 have all distances, n - 1 … 1 - n
         return cls(bias(1, 2 * n - 1, offset=n - 1).squeeze(1))
 
     @checked
     def matrix(self, num_queries: Count0, num_keys: Count0) -> Tensor:
-        """Return the weights w(i, j), ``(heads, num_queries, num_keys)``; no causal mask.
+        """Return the weights w(i, j) without a causal mask, ``(heads, num_queries, num_keys)``.
 
-        A row whose largest weight the dtype cannot hold is divided by a factor of its own.
+        A row whose largest weight would overflow or underflow is divided by its own factor, which
+        normalisation cancels.
         """
         bias = self._fitted(num_queries, num_keys)
         if not num_keys:
@@ -121,7 +131,10 @@ class ToeplitzWeight(PositionWeight):
         mode: str | None = None,
         state: LinearState | None = None,
     ) -> WeightedSums:
-        """Return the weighted sums, less a factor; see ``PositionWeight.sums``."""
+        """Return the weighted sums up to a factor per query; see ``PositionWeight.sums``.
+
+        ``mode`` is ``"parallel"``, ``"fft"`` or None for the default, see the class.
+        """
         if causal and key_scale is not None:
             self._require_plain(mode, state)
         if mode is not None and mode not in MODES:
@@ -133,14 +146,14 @@ class ToeplitzWeight(PositionWeight):
                 "state must be None for a ToeplitzWeight, which has no recurrence, got one of "
                 f"{state.length} tokens"
             )
-        lead = common_shape(*(x.shape[:-2] for x in (phi_q, phi_k, u)))
-        heads, n = lead[-1], phi_q.shape[-2]
+        batch_shape = common_shape(*(x.shape[:-2] for x in (phi_q, phi_k, u)))
+        heads, n = batch_shape[-1], phi_q.shape[-2]
         bias = self._fitted(n, phi_k.shape[-2])
         if bias.shape[0] != 1 and bias.shape[0] != heads:
             raise ValueError(
                 f"bias must have 1 head or the {heads} of phi_q, got shape {tuple(bias.shape)}"
             )
-        phi_q = phi_q.expand(*lead, -1, -1)
+        phi_q = phi_q.expand(*batch_shape, -1, -1)
         if 0 in (*phi_q.shape, *u.shape):
             return WeightedSums(phi_q @ (phi_k.mT @ u), None, None)
         dtype = u.dtype
@@ -149,7 +162,7 @@ class ToeplitzWeight(PositionWeight):
             m, width = phi_q.shape[-1], u.shape[-1]
             short = torch.compiler.is_exporting() or n * (m + width) <= CROSSOVER * m * width
             mode = "parallel" if short or causal or not _is_flat(bias, dtype) else "fft"
-        if causal:  # in reading order too, the offsets of later keys are those after the centre
+        if causal:  # on a grid too, later keys in row-major order have the offsets after the centre
             flat = bias.flatten(1)
             later = torch.arange(flat.shape[1], device=bias.device) > flat.shape[1] // 2
             bias = flat.masked_fill(later, -math.inf).view_as(bias)
@@ -170,7 +183,10 @@ class ToeplitzWeight(PositionWeight):
         return WeightedSums(out, scale, None)
 
     def _fitted(self, num_queries: int, num_keys: int) -> Tensor:
-        """Return the biases of so many tokens: the middle of those of a longer sequence."""
+        """Return the biases for this number of tokens.
+
+        For a sequence shorter than the table these are the middle of the table.
+        """
         sizes = toeplitz_sizes(self.bias, self.bias.ndim - 1)
         tokens = math.prod(sizes)
         if num_queries != num_keys:
@@ -186,28 +202,34 @@ class ToeplitzWeight(PositionWeight):
         if len(sizes) > 1 or not num_keys:
             return self.bias
         first, end = tokens - num_keys, tokens + num_keys - 1
-        if torch.compiler.is_exporting():  # a slice that may be the whole is for that length alone
+        if torch.compiler.is_exporting():  # a slice would fix the length of an exported program
             return self.bias.index_select(1, torch.arange(first, end, device=self.bias.device))
         return self.bias[:, first:end]
 
 
 def _is_near(logs: Tensor, dtype: torch.dtype) -> bool:
-    """Return whether exponentials, but for those that are 0, are known to be of moderate size."""
+    """Return whether all exponentials are known to be 0 or of moderate size.
+
+    Values are inspected on the CPU only; elsewhere the result is False.
+    """
     bound = 0.35 * math.log(torch.finfo(dtype).max)
     return is_known(logs, lambda x: (x.abs() <= bound) | (x == -math.inf))
 
 
 def _is_flat(bias: Tensor, dtype: torch.dtype) -> bool:
-    """Return whether a table is known to span no more than ``FLAT``."""
+    """Return whether the range of the biases in each head is known to be at most ``FLAT``.
+
+    Values are inspected on the CPU only; elsewhere the result is False.
+    """
     dims, span = tuple(range(1, bias.ndim)), FLAT[dtype]
     return is_known(bias, lambda x: x >= x.amax(dims, keepdim=True) - span)
 
 
 class BiasWeight(PositionWeight):
-    r"""A relative bias of softmax attention as a weight: :math:`w(i,j) = e^{b(i-j)}`.
+    r"""Position weight :math:`w(i,j) = e^{b(i-j)}` from a relative bias b for softmax attention.
 
-    Softmax attention that adds b to its logits multiplies each exponential by :math:`e^b`; this
-    multiplies the products of features by the same.
+    Softmax attention adds b to its logits, which multiplies each exponential by :math:`e^b`. This
+    weight multiplies the products of features by the same factor.
 
     Args:
         bias: A :class:`~stringlib.encoders.relative_bias.RelativeBias`.
@@ -218,7 +240,7 @@ class BiasWeight(PositionWeight):
         self.bias = bias
 
     def forward(self, x: Tensor, key_mask: Tensor | None = None) -> PositionWeight:
-        """Return the weight for the length of ``x``."""
+        """Return the Toeplitz weight for the number of tokens of ``x``, ``(..., seq, dim)``."""
         return ToeplitzWeight.from_bias(self.bias, max(x.shape[-2], 1))
 
     def matrix(self, num_queries: int, num_keys: int) -> Tensor:

@@ -1,4 +1,4 @@
-r"""One random turn that makes every feature map relative in law."""
+r"""A random rotation after which attention with any feature map is relative in distribution."""
 
 from __future__ import annotations
 
@@ -15,21 +15,26 @@ from stringlib.spec import checked
 @torch.no_grad()
 @checked
 def random_turn(encoder: RotaryEncoder, generator: torch.Generator | None = None) -> Tensor:
-    r"""Draw B, which turns every plane of an encoder by an angle of its own, uniform on the circle.
+    r"""Draw a matrix B that rotates every plane of an encoder by an independent uniform angle.
 
-    Shifting positions turns the matrix W of a feature map, :eq:`eq-torus-shift`, and attention is
-    relative in law if W has the law of WR(t), :eq:`eq-torus-law`. B commutes with R(r), and BR(r)
-    has the law of B. So queries and keys that are multiplied by B, or come from projections
-    :math:`BW_q` and :math:`BW_k`, make any feature map behind the encoder relative in law,
-    :eq:`eq-torus-turn`. Draw one B for queries and keys together, and a new one whenever random
-    features are redrawn.
+    Multiply queries and keys by B, or use the projections :math:`BW_q` and :math:`BW_k`. Then
+    attention with any feature map applied after the encoder is relative in distribution,
+    :eq:`eq-torus-turn`: shifting all positions by the same amount does not change the distribution
+    of the outputs.
+
+    The reason is that a shift by t replaces the matrix W of a feature map by WR(t),
+    :eq:`eq-torus-shift`, and attention is relative in distribution if WR(t) has the same
+    distribution as W, :eq:`eq-torus-law`. B has this effect because B commutes with R(t) and BR(t)
+    has the same distribution as B.
+
+    Draw one B for queries and keys together, and a new one whenever random features are redrawn.
 
     Args:
-        encoder: The encoder that stands before the feature map.
-        generator: Source of randomness; the global one if omitted.
+        encoder: The rotary encoder that is applied before the feature map.
+        generator: Random number generator. Default: the global generator.
 
     Returns:
-        Orthogonal, float64, ``(heads, head_dim, head_dim)``.
+        The orthogonal matrices B, float64, ``(heads, head_dim, head_dim)``.
     """
     frequencies = encoder.frequencies()
     device = frequencies.device if generator is None else generator.device
@@ -38,5 +43,5 @@ def random_turn(encoder: RotaryEncoder, generator: torch.Generator | None = None
     )
     basis = encoder.basis()
     angles = 2 * math.pi * shares[..., None].to(basis.device)
-    turn = STRING(angles, basis, head_dim=encoder.head_dim, layout=encoder.layout)
-    return turn.matrix(basis.new_ones(1, 1)).squeeze(-3)
+    rotation = STRING(angles, basis, head_dim=encoder.head_dim, layout=encoder.layout)
+    return rotation.matrix(basis.new_ones(1, 1)).squeeze(-3)

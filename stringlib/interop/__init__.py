@@ -1,9 +1,11 @@
 """Encoders in models of other libraries: modules, weights and norms.
 
-:class:`RotaryTables` replaces the rotary module of a language model, and :class:`Rotated` adds an
-encoder to the projections of a vision transformer. :func:`to_layout` and :func:`fold_qkv` rewrite
-weights. :func:`foldable` and :func:`fold_norms` merge a basis through norms of queries and keys.
-The rest of the package does not use this part.
+:class:`~stringlib.interop.adapters.RotaryTables` replaces the rotary module of a language model,
+and :class:`~stringlib.interop.adapters.Rotated` adds an encoder to the projections of a vision
+transformer. :func:`~stringlib.interop.convert.to_layout` and
+:func:`~stringlib.interop.convert.fold_qkv` rewrite weights.
+:func:`~stringlib.interop.fold_norms.foldable` and :func:`~stringlib.interop.fold_norms.fold_norms`
+merge a basis through norms of queries and keys. The rest of the package does not use this part.
 """
 
 from stringlib.interop.adapters import PatchPositions, RotaryTables, Rotated, load_encoders

@@ -1,6 +1,7 @@
-"""The inner loops, which a reader may skip: tensors in, tensors out, nothing checked.
+"""The inner loops of the package: functions of tensors that do not check their arguments.
 
-What calls them has checked its arguments. Decays are logarithms of at most 0, of shape
-``(..., n, 1)``, one a token, or ``(..., n, m)``, one a token and feature. The gradients that are
-written by hand are here, and nowhere else.
+The callers check the arguments. To understand the package you need not read these modules. Decays
+are given as logarithms of at most 0, of shape ``(..., n, 1)`` for one decay per token, or
+``(..., n, m)`` for one decay per token and feature. These modules contain all gradients of the
+package that are written by hand.
 """

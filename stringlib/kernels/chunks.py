@@ -1,8 +1,11 @@
-r"""The chunks of :mod:`stringlib.kernels.recurrence` all at once, with a gradient by hand.
+r"""The causal sums of :mod:`stringlib.kernels.recurrence` for all chunks at once.
 
-For one decay a token, or none. Autograd would write some forty tensors of the size of the features
-for one gradient, and memory that is new costs more than the sums in it; and a product for all
-chunks gives each thread its half, where one chunk of few heads is too small to be shared.
+The gradient is written by hand. The decay is one per token, or there is none.
+
+There are two reasons for this code. First, autograd would allocate about forty tensors of the size
+of the features for one gradient, and allocating memory takes longer than computing the sums.
+Second, one product for all chunks is shared by the threads, while the product for one chunk of few
+heads is too small to be shared.
 """
 
 from __future__ import annotations
@@ -29,18 +32,21 @@ def chunks_by_hand(
 ) -> tuple[Tensor, Tensor]:
     """Return the sums and the last state, equation :eq:`eq-decay-chunk`.
 
+    All tensors have the same leading dimensions.
+
     Args:
-        plain: The same by autograd, for what is not cut into chunks; second derivatives and
-            derivatives forwards are its own.
-        mask: The decay between the tokens of a chunk, ``(..., chunks, size, size)``.
-        q: Features of the queries, ``(..., chunks, size, m)``, with the leading dimensions of all.
+        plain: A function that computes the same with gradients by autograd, for tokens that are not
+            cut into chunks. It is used for second derivatives and for forward-mode derivatives.
+        mask: The decay between any two tokens of a chunk, ``(..., chunks, size, size)``, or None
+            for no decay.
+        q: Features of the queries, ``(..., chunks, size, m)``.
         k: Features of the keys, ``(..., chunks, size, m)``.
-        u: What is summed, ``(..., chunks, size, d_u)``.
-        log_decay: One logarithm a token, ``(..., chunks, size, 1)``; None, as the mask, for none.
-        state: Before the first token, ``(..., m, d_u)``.
+        u: Vectors to be summed, ``(..., chunks, size, d_u)``.
+        log_decay: One logarithm per token, ``(..., chunks, size, 1)``, or None for no decay.
+        state: The state before the first token, ``(..., m, d_u)``.
 
     Returns:
-        The sums ``(..., chunks, size, d_u)`` and the last state.
+        The sums, ``(..., chunks, size, d_u)``, and the state after the last token.
     """
     sums, last, *_ = _Chunks.apply(plain, mask, q, k, u, log_decay, state)
     return sums, last
@@ -75,7 +81,7 @@ class _Chunks(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, g: Tensor | None, g_last: Tensor | None, *_: None) -> tuple[Any, ...]:
         saved = ctx.saved_tensors
-        with without_autocast(saved[1]):  # which may be on while one goes backwards
+        with without_autocast(saved[1]):  # autocast may be on during backward
             return _gradients(ctx.plain, saved, g, g_last)
 
     @staticmethod
@@ -87,7 +93,8 @@ class _Chunks(torch.autograd.Function):
             for x, t in zip(inputs, tangents[2:], strict=True)
             if x is not None
         )
-        # torch nests no derivative forwards, but one backwards of one backwards is the same
+        # The forward-mode derivative is computed as the reverse-mode derivative of a reverse-mode
+        # derivative, because torch cannot nest forward-mode derivatives.
         out, pull, *_ = torch.func.vjp(call, *given)
         push = torch.func.vjp(pull, tuple(torch.zeros_like(x) for x in out))[1]
         return *push(moved)[0], None, None
@@ -108,17 +115,24 @@ class _Chunks(torch.autograd.Function):
 def _gradients(
     plain: Plain, saved: tuple[Any, ...], g: Tensor | None, g_last: Tensor | None
 ) -> tuple[Any, ...]:
-    """Return those of all arguments of :class:`_Chunks`."""
+    """Return the gradients for all arguments of :class:`_Chunks`.
+
+    Args:
+        plain: As for :func:`chunks_by_hand`.
+        saved: The tensors that ``setup_context`` saved.
+        g: Gradient for the sums, or None for zero.
+        g_last: Gradient for the last state, or None for zero.
+    """
     mask, q, k, u, log_decay, state, scores, before = saved
     g = torch.zeros_like(u) if g is None else g
     g_last = torch.zeros_like(state) if g_last is None else g_last
     batched = any(map(torch._C._functorch.is_legacy_batchedtensor, (g, g_last)))
-    if torch.is_grad_enabled() or batched:  # somebody derives this derivative, or wants several
+    if torch.is_grad_enabled() or batched:  # second derivatives, or vmap over gradients
         pull = torch.func.vjp(*_on_chunks(plain, q, k, u, log_decay, state))[1]
         grads = [*pull((g, g_last))]
         return None, None, *grads[:3], None if log_decay is None else grads[3], grads[-1]
     since, left = _decays(mask, log_decay)
-    # through the states: what a chunk reads of the state before it, what it adds to the next
+    # through the states: a chunk reads the state before it, and adds to the state after it
     g_read = g if since is None else g * since
     g_q = g_read @ before.mT
     after, g_state = _states(q, g_read, since, g_last, backwards=True)
@@ -128,12 +142,14 @@ def _gradients(
     g_scores = g @ u.mT
     g_decay = None
     if since is not None:
-        # a_t acts on all that passes t: pairs j < t ≤ i, queries i ≥ t, keys j < t, the old
-        # state. Sums only: a difference, q·g_q − k·g_k, would lose the digits of a strong decay
+        # The decay a_t multiplies every contribution that crosses t: pairs j < t ≤ i within the
+        # chunk, reads of the old state by queries i ≥ t, writes of keys j < t to the new state, and
+        # the old state itself. These terms are only added. The shorter formula q·g_q − k·g_k is a
+        # difference, which would lose digits after a strong decay.
         g_kept = (after * before).sum((-2, -1)).unsqueeze(-1) * since[..., -1, :]
         ones = torch.ones(mask.shape[-2:], dtype=g.dtype, device=g.device)
         g_decay = (g_q * q).sum(-1) @ ones.tril() + (g_k * k).sum(-1) @ ones.triu(1) + g_kept
-        # as a product, for a GPU sums along the last dimension ten times as slowly
+        # as a matrix product, because a sum along the last dimension is ten times slower on a GPU
         pairs = (g_scores * scores) @ ones.triu()
         g_decay[..., 1:] += pairs.tril_(-1).sum(-2)[..., :-1]
         g_decay = g_decay.unsqueeze(-1)
@@ -147,7 +163,10 @@ def _gradients(
 def _decays(
     mask: Tensor | None, log_decay: Tensor | None
 ) -> tuple[Tensor, Tensor] | tuple[None, None]:
-    """Return the decay from the state to each token, and from each token to its chunk's end."""
+    """Return the decays from the start of a chunk to each token, and from each token to its end.
+
+    Without a decay, both are None.
+    """
     if mask is None or log_decay is None:
         return None, None
     return log_decay.cumsum(-2).exp_(), mask[..., -1:, :].mT
@@ -164,16 +183,31 @@ def _times(x: Tensor, factor: Tensor | None) -> Tensor:
 def _states(
     a: Tensor, b: Tensor, since: Tensor | None, state: Tensor, backwards: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Return the state before each chunk, to which it adds aᵀb, and the last one."""
-    lead, chunks = a.shape[:-2], a.shape[-3]
-    # what a chunk adds is written where the state before the next one is to be
-    places = a.new_empty(lead.numel() + 1, a.shape[-1], b.shape[-1])
-    early, late = places[:-1], places[1:]
+    """Return the state before each chunk, and the state after the last chunk.
+
+    Each chunk multiplies the state by its total decay and adds aᵀb.
+
+    Args:
+        a: ``(..., chunks, size, m)``.
+        b: ``(..., chunks, size, d_u)``.
+        since: The decays from the start of a chunk to each token, or None for no decay.
+        state: The state before the first chunk, or after the last chunk with ``backwards``.
+        backwards: If True, the chunks are processed in reverse order. So the results are the state
+            after each chunk and the state before the first chunk, in the order of the tokens.
+            Default: False.
+
+    Returns:
+        The states, ``(..., chunks, m, d_u)``, and the last state, ``(..., m, d_u)``.
+    """
+    batch_shape, chunks = a.shape[:-2], a.shape[-3]
+    # aᵀb of a chunk is written to the memory of the state that the chunk leads to
+    memory = a.new_empty(batch_shape.numel() + 1, a.shape[-1], b.shape[-1])
+    early, late = memory[:-1], memory[1:]
     own, before = (early, late) if backwards else (late, early)
     torch.bmm(a.flatten(0, -3).mT, b.flatten(0, -3), out=own)
     last = own[::chunks] if backwards else own[chunks - 1 :: chunks]
-    last = last.unflatten(0, lead[:-1]).clone()
-    before = before.unflatten(0, lead)
+    last = last.unflatten(0, batch_shape[:-1]).clone()
+    before = before.unflatten(0, batch_shape)
     steps, order = [*before.unbind(-3)], range(chunks)
     if backwards:
         order = order[::-1]
@@ -187,12 +221,15 @@ def _states(
 
 
 def _add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
-    """Add a @ b to ``total``, which is contiguous, in place."""
+    """Add ``a @ b`` in place to ``total``, which must be contiguous."""
     total.flatten(0, -3).baddbmm_(a.flatten(0, -3), b.flatten(0, -3))
 
 
 def _on_chunks(plain: Plain, *given: Tensor | None) -> tuple[Any, ...]:
-    """Return the plain form for what is cut into chunks, and those that are given."""
+    """Return ``plain`` as a function of tokens in chunks, followed by its arguments.
+
+    The arguments are those of ``given`` that are not None.
+    """
     tensors = [x for x in given if x is not None]
 
     def call(*tensors: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""Parts of feature maps, each with no tensor more than it needs."""
+"""Parts of feature maps that allocate as few temporary tensors as possible."""
 
 from __future__ import annotations
 
@@ -10,39 +10,46 @@ from torch import Tensor
 
 
 def half_square(x: Tensor) -> Tensor:
-    """Return ‖x‖²/2 along the last dimension, which is kept."""
+    """Return ‖x‖²/2 along the last dimension, ``(..., 1)`` for ``x`` of shape ``(..., d)``."""
     if x.requires_grad or torch.compiler.is_compiling():
         return x.square().sum(-1, keepdim=True) / 2
-    # without a tensor as large as x; where x is 0 the norm has no second derivative
+    # This way needs no temporary tensor as large as x. It is not used with gradients, because the
+    # norm has no second derivative at 0.
     return torch.linalg.vector_norm(x, dim=-1, keepdim=True).square() / 2
 
 
 def unit(x: Tensor) -> Tensor:
-    """Return vectors of length 1, but those shorter than 1e-12; 0 stays 0.
+    """Return ``x`` divided by its norm along the last dimension, with norms of at least 1e-12.
 
-    Its gradient at 0 is that of x; of ``torch.nn.functional.normalize`` it is 1e12 times as large.
+    So a vector with a norm of less than 1e-12 is divided by 1e-12, and 0 stays 0. At 0 the gradient
+    passes through unchanged, while ``torch.nn.functional.normalize`` multiplies it by 1e12.
     """
     square = 2 * half_square(x)
     return x / square.masked_fill(square == 0, 1).clamp(min=1e-24).sqrt()
 
 
 def exponential(exponent: Tensor, left_out: Tensor) -> Tensor:
-    """Return exp(exponent − left_out)/√m in the memory of ``exponent``."""
+    """Return exp(exponent − left_out)/√m, computed in place in ``exponent``.
+
+    Args:
+        exponent: ``(..., m)``. It is overwritten by the result.
+        left_out: Number that is subtracted from the exponents, of a shape that broadcasts.
+    """
     return exponent.sub_(left_out + 0.5 * math.log(exponent.shape[-1])).exp_()
 
 
 def elu_plus_one(x: Tensor) -> Tensor:
-    """Return elu(x) + 1 with all digits of small values.
+    """Return elu(x) + 1, with full relative precision also for very negative x.
 
-    The slope is 1 where the value is above 1, and else the value itself: one pass. Autograd takes
-    four, through both parts.
+    The derivative is 1 where the value is greater than 1, and equal to the value elsewhere. So the
+    gradient written by hand takes one pass over memory, while that of autograd takes four.
     """
     plain = not x.requires_grad or torch.compiler.is_compiling()
     return _elu_plus_one(x) if plain else _ELUPlusOne.apply(x)
 
 
 def _elu_plus_one(x: Tensor) -> Tensor:
-    # elu(x) = eˣ − 1 first would lose small eˣ to rounding: all of it below −17 in float32
+    # Computing elu(x) = eˣ − 1 first would round small eˣ: in float32 to 0 below about −17.
     return x.relu() + x.clamp(max=0).exp()
 
 

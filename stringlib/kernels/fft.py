@@ -12,22 +12,24 @@ from stringlib.inputs import common_shape
 
 
 def circular_convolution(x: Tensor, spectrum: Tensor) -> Tensor:
-    r"""Return circ(r) x along the last dimension, equation :eq:`eq-circulant-product`.
+    r"""Return circ(r) x, the circular convolution of r and x along the last dimension.
 
-    :math:`\mathrm{circ}(r)\,x = \mathrm{irfft}(\hat r \odot \mathrm{rfft}(x))`. The gradients are
-    of the same form: circ(r)ᵀg for x, and :math:`\overline{\hat x} \odot \hat g`, summed over the
-    tokens, for the spectrum (equation :eq:`eq-circulant-gradient`). Autograd would expand the half
-    spectra to whole ones on the way.
+    It is computed as :math:`\mathrm{circ}(r)\,x = \mathrm{irfft}(\hat r \odot \mathrm{rfft}(x))`,
+    equation :eq:`eq-circulant-product`. The gradients are written by hand and have the same form.
+    The gradient for x is circ(r)ᵀg. The gradient for the spectrum is
+    :math:`\overline{\hat x} \odot \hat g`, summed over the tokens and multiplied by a constant per
+    frequency, equation :eq:`eq-circulant-gradient`. Autograd would expand the half spectra to full
+    spectra, which takes more time.
 
     Args:
         x: float32 or float64, ``(..., d)``.
-        spectrum: :math:`\hat r = \mathrm{rfft}(r)`, complex, of the matching precision,
-            ``(..., d // 2 + 1)``; its leading dimensions broadcast with those of ``x``.
+        spectrum: :math:`\hat r = \mathrm{rfft}(r)`, complex64 for float32 and complex128 for
+            float64, ``(..., d // 2 + 1)``. Its leading dimensions broadcast with those of ``x``.
 
     Returns:
-        ``(..., d)``, of the broadcast shape.
+        ``(..., d)``, with the broadcast leading dimensions.
     """
-    if x.numel() == 0:  # MKL has no FFT of nothing
+    if x.numel() == 0:  # MKL has no FFT of empty tensors
         shape = common_shape(x.shape[:-1], spectrum.shape[:-1])
         return x.expand(*shape, x.shape[-1]) * spectrum.real.sum()
     return _CircularConvolution.apply(x, spectrum)
@@ -44,7 +46,7 @@ class _CircularConvolution(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
         x, spectrum = inputs
         ctx.x_shape = x.shape
-        # x is kept only for the gradient of a spectrum that is learned
+        # only the gradient of the spectrum needs x
         ctx.save_for_backward(x if spectrum.requires_grad else None, spectrum)
 
     @staticmethod
@@ -55,7 +57,7 @@ class _CircularConvolution(torch.autograd.Function):
         grad_x = grad_spectrum = None
         if ctx.needs_input_grad[1]:
             product = torch.fft.rfft(x).conj() * g_hat
-            # each inner frequency stands for itself and its conjugate
+            # entries other than the first (and the last for even d) represent two frequencies
             weight = torch.full(product.shape[-1:], 2 / d, dtype=g.dtype, device=g.device)
             weight[0] = 1 / d
             if d % 2 == 0:
@@ -67,36 +69,47 @@ class _CircularConvolution(torch.autograd.Function):
 
 
 def _times(signal: Tensor, spectrum: Tensor) -> Tensor:
-    """Multiply in place where nothing is differentiated: a fresh tensor costs page faults."""
+    """Return the product, computed in place in ``signal`` if there are no gradients.
+
+    Allocating another tensor would cost page faults.
+    """
     fits = common_shape(signal.shape, spectrum.shape) == signal.shape
     return signal.mul_(spectrum) if fits and not torch.is_grad_enabled() else signal * spectrum
 
 
 def toeplitz_sizes(values: Tensor, axes: int = 1) -> tuple[int, ...]:
-    """Return n, or the sizes of the grid, that ``values`` belong to."""
+    """Return ``(n,)``, or the sizes of the grid, for a table of values per offset.
+
+    Args:
+        values: One number per offset, ``(..., 2n - 1)``, or ``(..., 2h - 1, 2w - 1)`` for a grid.
+        axes: Number of dimensions of the offsets.
+    """
     return tuple((size + 1) // 2 for size in values.shape[values.ndim - axes :])
 
 
 def hankel_view(values: Tensor, keys: tuple[int, ...]) -> Tensor:
-    r"""View a line of numbers as a matrix, without a copy: entry (i, j) is ``values[i + j]``.
+    r"""Return the Hankel matrix with entry (i, j) equal to ``values[i + j]`` as a view.
 
-    Backwards, a Toeplitz matrix is such a matrix, :eq:`eq-toeplitz-view`: its rows overlap in
-    memory, and strides of 1 and 1 say so. (The strides of the Toeplitz matrix itself, −1 and 1,
-    are not to be had in PyTorch.)
+    A Toeplitz matrix becomes a Hankel matrix if the order of its columns is reversed,
+    :eq:`eq-toeplitz-view`. The rows of a Hankel matrix overlap in memory: the view has the strides
+    1 and 1, so that no number is copied. A view as a Toeplitz matrix would need the strides −1 and
+    1, but PyTorch does not support negative strides.
 
     Args:
-        values: ``(..., queries + keys - 1)``, along each axis.
-        keys: Number of columns along each axis; one number for a sequence.
+        values: Numbers, of size ``queries + keys - 1`` along each axis of the offsets, which are
+            the last dimensions.
+        keys: Number of columns along each axis; a tuple of one integer for a sequence.
 
     Returns:
-        ``(..., *queries, *keys)``, which shares the memory of ``values``, but in a compiled graph.
+        ``(..., *queries, *keys)``, which shares the memory of ``values``. In a compiled graph the
+        result is a copy.
     """
     for size in keys:
-        axis = values.ndim - len(keys)  # its columns go last, and the next axis moves up
+        axis = values.ndim - len(keys)  # unfold moves the columns of an axis to the end
         if not torch.compiler.is_compiling():
             values = values.unfold(axis, size, 1)
             continue
-        # a graph with `unfold` would be for one size: numbers are copied
+        # `unfold` would fix the size of a compiled graph, so the numbers are copied
         row = torch.arange(values.shape[axis] - size + 1, device=values.device)
         which = row[:, None] + torch.arange(size, device=values.device)
         rows = values.index_select(axis, which.flatten()).unflatten(axis, which.shape)
@@ -105,7 +118,10 @@ def hankel_view(values: Tensor, keys: tuple[int, ...]) -> Tensor:
 
 
 def fast_length(least: int) -> int:
-    """Return the smallest number from ``least`` on whose prime factors are 2, 3 and 5."""
+    """Return the smallest integer ≥ ``least`` that has no prime factors but 2, 3 and 5.
+
+    FFTs of such lengths are fast.
+    """
     for length in itertools.count(max(least, 1)):
         rest = length
         for prime in (2, 3, 5):
@@ -117,17 +133,19 @@ def fast_length(least: int) -> int:
 
 
 def toeplitz_spectrum(values: Tensor, axes: int = 1) -> Tensor:
-    r"""Return the eigenvalues of a circulant matrix that contains C, :eq:`eq-toeplitz-circulant`.
+    r"""Return the eigenvalues of a circulant matrix that contains the Toeplitz matrix C.
 
-    Its first column is :math:`c_0, c_{-1}, \dots, c_{1-n}`, some zeros, and
-    :math:`c_{n-1}, \dots, c_1`.
+    Equation :eq:`eq-toeplitz-circulant`. The first column of the circulant matrix is
+    :math:`c_0, c_{-1}, \dots, c_{1-n}`, then zeros, then :math:`c_{n-1}, \dots, c_1`. The zeros
+    extend it to the length :func:`fast_length` ``(2n - 1)``. For a grid this holds along each axis.
 
     Args:
-        values: One number for each offset, float32 or float64, ``(..., 2n - 1)`` or a grid's.
-        axes: How many dimensions the offsets have.
+        values: One number c per offset, float32 or float64, ``(..., 2n - 1)``, or
+            ``(..., 2h - 1, 2w - 1)`` for a grid.
+        axes: Number of dimensions of the offsets.
 
     Returns:
-        The half spectrum of a real transform, complex, of :func:`fast_length` ``(2n - 1)``.
+        The eigenvalues as the half spectrum of a real FFT, complex.
     """
     dims, sizes = list(range(-axes, 0)), toeplitz_sizes(values, axes)
     lengths = [fast_length(2 * size - 1) for size in sizes]
@@ -137,15 +155,15 @@ def toeplitz_spectrum(values: Tensor, axes: int = 1) -> Tensor:
 
 
 def spectral_product(spectrum: Tensor, x: Tensor, axes: int = 1) -> Tensor:
-    """Multiply by the Toeplitz matrix of :func:`toeplitz_spectrum`, in O(n log n).
+    """Return the product of a Toeplitz matrix and ``x`` in O(n log n) operations.
 
     Args:
-        spectrum: What :func:`toeplitz_spectrum` returned.
-        x: One number for each token, ``(..., n)`` or ``(..., h, w)``, of the spectrum's precision.
-        axes: How many dimensions the offsets have.
+        spectrum: The result of :func:`toeplitz_spectrum` for the matrix.
+        x: One number per token, ``(..., n)`` or ``(..., h, w)``, of the precision of ``spectrum``.
+        axes: Number of dimensions of the offsets.
 
     Returns:
-        The product, with the leading dimensions of both and the sizes of ``x``.
+        The product, with the sizes of ``x`` and the broadcast leading dimensions of both arguments.
     """
     dims, sizes = list(range(-axes, 0)), x.shape[x.ndim - axes :]
     lengths = [fast_length(2 * size - 1) for size in sizes]

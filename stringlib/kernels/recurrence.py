@@ -1,9 +1,12 @@
-r"""Sums over earlier keys with a running state: :math:`S_t = e^{a_t} S_{t-1} + k_t u_t^\top`.
+r"""Causal sums with a running state :math:`S_t = e^{a_t} S_{t-1} + k_t u_t^\top`, chunk by chunk.
 
-Chunk by chunk: the pairs within a chunk meet in a small matrix, what came before reaches them
-through the state. One chunk of all tokens is the n × n matrix, chunks of one token are the
-recurrence. No number that is exponentiated is ever positive: where two tokens meet, the logarithms
-between them are summed, never subtracted.
+Within a chunk, the contributions of all pairs of tokens are computed with a small matrix. Earlier
+chunks contribute through the state. With one chunk of all tokens this is the n × n matrix, and with
+chunks of one token it is the recurrence.
+
+No positive number is exponentiated, so that nothing overflows. For this purpose the logarithm of
+the decay between two tokens is always computed as a sum of non-positive logarithms, and never as a
+difference of two cumulative sums.
 """
 
 from __future__ import annotations
@@ -20,28 +23,41 @@ from stringlib.kernels.chunks import Plain, chunks_by_hand
 Mode = Literal["parallel", "recurrent", "chunk"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 
-# Medians on two CPU cores, 16 heads, n = 1024, m = d = 64, float32, milliseconds with gradients,
-# chunks of 32 : 64. 1 thread: 38 : 37; 2 threads: 34 : 31. At n = 4096, 4 heads: 46 : 44, 55 : 37.
+# Size of the chunks without a decay. Chunks of 64 are a little faster than chunks of 32. Median
+# times in milliseconds with gradients, on two CPU cores, m = d = 64, float32, for chunks of
+# 32 : 64. n = 1024, 16 heads: 1 thread 38 : 37, 2 threads 34 : 31. n = 4096, 4 heads: 1 thread
+# 46 : 44, 2 threads 55 : 37.
 PLAIN_CHUNK = 64
 
-# One chunk of few heads is too small a product to be shared by threads. CPU time of the first of
-# two threads, with gradients, chunk by chunk : all at once. n = 1024: 2 heads 5.5 : 3.4, 4 heads
-# 8.0 : 6.1, 6 heads 10.6 : 9.1, 8 heads 11.8 : 10.7, 16 heads 21 : 23; n = 256, 2 heads 1.7 : 1.6;
-# n = 16384, 2 heads 85 : 51. On one thread all at once is no gain, and forward a loss of an eighth.
+# Up to FEW_HEADS heads (times batch) and from more than FEW_CHUNKS chunks on, all chunks are
+# computed at once if there are several threads. The reason is that the products of one chunk of few
+# heads are too small to be shared by threads. CPU time in milliseconds of the first of two threads,
+# with gradients, chunk by chunk : all at once. n = 1024: 2 heads 5.5 : 3.4, 4 heads 8.0 : 6.1,
+# 6 heads 10.6 : 9.1, 8 heads 11.8 : 10.7, 16 heads 21 : 23. n = 256: 2 heads 1.7 : 1.6. n = 16384:
+# 2 heads 85 : 51. On one thread, computing all at once is not faster with gradients, and an eighth
+# slower without.
 FEW_HEADS, FEW_CHUNKS = 7, 4
 
-# Medians on one CPU thread, 8 heads, m = d = 64, float32, milliseconds with gradients, chunks of
-# 32 : 64. One decay a token: n = 1024 29 : 34, n = 4096 118 : 104; one a feature: n = 1024 87 : 82.
+# Size of the chunks with a decay; chunks of 32 and 64 take similar times. Median times in
+# milliseconds with gradients, on one CPU thread, 8 heads, m = d = 64, float32, for chunks of
+# 32 : 64. One decay per token: n = 1024 29 : 34, n = 4096 118 : 104. One decay per feature:
+# n = 1024 87 : 82.
 DECAY_CHUNK = 32
 
-# Milliseconds with gradients on an H100, where a call costs more than its work, m = d = 64. Without
-# a decay, chunk by chunk : all at once. 16 heads, n = 512: 3.9 : 2.0, n = 2048: 17 : 2.9; 64 heads,
-# n = 16384: 88 : 8.9. One decay a token, chunks of 32 : 64 : 128. 64 heads, n = 4096:
-# 8.5 : 5.5 : 4.8, n = 16384: 27 : 15 : 16; one a feature: 22 : 17 : 17, 76 : 59 : 61.
+# Size of the chunks on a GPU, where a call costs more than its computation. So all chunks are
+# computed at once. Chunks of 64 are faster than chunks of 32, and about as fast as chunks of 128.
+# Times in milliseconds with gradients on an H100, m = d = 64. Without a decay, chunk by chunk : all
+# at once: 16 heads, n = 512 3.9 : 2.0, n = 2048 17 : 2.9; 64 heads, n = 16384 88 : 8.9. With a
+# decay, 64 heads, chunks of 32 : 64 : 128: one decay per token, n = 4096 8.5 : 5.5 : 4.8, n = 16384
+# 27 : 15 : 16; one decay per feature, n = 4096 22 : 17 : 17, n = 16384 76 : 59 : 61.
 GPU_CHUNK = 64
 
 TOGETHER = 64
-"""Up to so many chunks a compiled graph has the decays between any two of them."""
+"""Largest number of chunks for which a compiled graph computes all states in one product.
+
+The product uses the matrix of decays between any two chunks. With more chunks the graph contains a
+loop.
+"""
 
 
 def causal_sums(
@@ -52,78 +68,87 @@ def causal_sums(
     mode: str | None = None,
     state: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    r"""Return :math:`q_t^\top S_t` for every token, and the last state: :eq:`eq-decay-state`.
+    r"""Return :math:`S_t^\top q_t` for every token t, and the last state, :eq:`eq-decay-state`.
+
+    The state is :math:`S_t = e^{a_t} S_{t-1} + k_t u_t^\top`. All tensors have the same dtype,
+    float32 or float64.
 
     Args:
-        q: Queries, ``(..., n, m)``, in float32 or float64 as all are.
+        q: Queries, ``(..., n, m)``.
         k: Keys, ``(..., n, m)``.
-        u: What is summed, ``(..., n, d_u)``.
-        log_decay: The logarithms a, ``(..., n, 1)`` or ``(..., n, m)``; None forgets nothing.
-        mode: ``"parallel"``: one chunk; ``"recurrent"``: token by token; ``"chunk"`` or None:
-            chunks.
-        state: S before the first token, ``(..., m, d_u)``; 0 if None.
+        u: Vectors to be summed, ``(..., n, d_u)``.
+        log_decay: The logarithms a, ``(..., n, 1)`` or ``(..., n, m)``. Default: no decay.
+        mode: ``"parallel"`` treats all tokens as one chunk; ``"recurrent"`` computes token by
+            token; ``"chunk"`` or None computes chunk by chunk.
+        state: S before the first token, ``(..., m, d_u)``. Default: zero.
 
     Returns:
-        The sums ``(..., n, d_u)``, and the state ``(..., m, d_u)`` after the last token.
+        The sums, ``(..., n, d_u)``, and the state after the last token, ``(..., m, d_u)``.
     """
     if log_decay is None:
         return _plain_sums(q, k, u, mode, state)
     n = u.shape[-2]
     given = [q, k, u, log_decay] if state is None else [q, k, u, log_decay, state]
-    lead = common_shape(*(x.shape[:-2] for x in given))
+    batch_shape = common_shape(*(x.shape[:-2] for x in given))
     if state is None:
-        state = q.new_zeros(*lead, k.shape[-1], u.shape[-1])
-    state = state.expand(*lead, *state.shape[-2:])
+        state = q.new_zeros(*batch_shape, k.shape[-1], u.shape[-1])
+    state = state.expand(*batch_shape, *state.shape[-2:])
     if n == 0:
         return q @ state, state
     if mode == "recurrent" or (mode is None and n == 1):
         return _token_by_token(q, k, u, log_decay, state)
     size = chunk_size(u, DECAY_CHUNK, mode)
-    if log_decay.shape[-1] > 1 or torch.compiler.is_compiling():  # a compiler fuses the plain form
+    if log_decay.shape[-1] > 1 or torch.compiler.is_compiling():  # a compiler fuses this form
         return decayed_chunks(q, k, u, log_decay, state, size)
-    # with one decay a token; the state has the leading dimensions of all
-    q, k, u, log_decay = (x.expand(*lead, *x.shape[-2:]) for x in (q, k, u, log_decay))
+    # one decay per token; the state already has the common leading dimensions
+    q, k, u, log_decay = (x.expand(*batch_shape, *x.shape[-2:]) for x in (q, k, u, log_decay))
     return _by_hand(decayed_chunks, q, k, u, log_decay, state, size)
 
 
 def _plain_sums(
     q: Tensor, k: Tensor, u: Tensor, mode: str | None, state: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Go chunk by chunk where nothing is forgotten, equation :eq:`eq-linear-chunk`."""
+    """Return the sums and the last state without a decay, equation :eq:`eq-linear-chunk`."""
     length = {"parallel": max(u.shape[-2], 1), "recurrent": 1}.get(mode or "chunk", PLAIN_CHUNK)
     given = [q, k, u] if state is None else [q, k, u, state]
-    lead = common_shape(*(x.shape[:-2] for x in given))
+    batch_shape = common_shape(*(x.shape[:-2] for x in given))
     n = u.shape[-2]
-    q, k, u = (x.expand(*lead, *x.shape[-2:]) for x in (q, k, u))
+    q, k, u = (x.expand(*batch_shape, *x.shape[-2:]) for x in (q, k, u))
     if torch.compiler.is_compiling() and mode in (None, "chunk") and n:
         return _plain_together(q, k, u, state)
     q, k, u = (x.flatten(0, -3) for x in (q, k, u))
     if state is not None:
-        state = state.expand(*lead, *state.shape[-2:]).flatten(0, -3)
+        state = state.expand(*batch_shape, *state.shape[-2:]).flatten(0, -3)
     few = n > FEW_CHUNKS * length and len(u) <= FEW_HEADS and torch.get_num_threads() > 1
     if mode != "recurrent" and n > length and (few or u.device.type != "cpu"):
-        size = -(-n // -(-n // length))  # chunks of one size, with as little to fill as can be
+        size = -(-n // -(-n // length))  # chunks of equal size with the least padding
         sums, state = _by_hand(_plain_chunks, q, k, u, None, state, size)
     else:
         sums, state = _plain_chunks(q, k, u, state, length)
-    return sums.unflatten(0, lead), state.unflatten(0, lead)
+    return sums.unflatten(0, batch_shape), state.unflatten(0, batch_shape)
 
 
 def _plain_chunks(
     q: Tensor, k: Tensor, u: Tensor, state: Tensor | None, size: int
 ) -> tuple[Tensor, Tensor]:
-    """Go chunk by chunk, for ``(batch, tokens, ...)``."""
+    """Return the sums and the last state without a decay, in a loop over chunks.
+
+    Tokens have the shape ``(batch, tokens, channels)``.
+    """
     sums = []
-    # split, not slices: the gradient of each slice would be a tensor of the full length
+    # split instead of slices, because the gradient of each slice is a tensor of full length
     for one_q, one_k, one_u in zip(*(x.split(size, -2) for x in (q, k, u)), strict=True):
         found, state = _chunk(one_q, one_k, one_u, state)
         sums.append(found)
-    assert state is not None  # split gives one chunk at least
+    assert state is not None  # split returns at least one chunk
     return torch.cat(sums, -2), state
 
 
 def _plain_together(q: Tensor, k: Tensor, u: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Do as :func:`_plain_sums` for all chunks at once: one graph for any number of them."""
+    """Return the same as :func:`_plain_sums`, with all chunks computed at once.
+
+    A compiled graph of this function works for any number of chunks.
+    """
     n = u.shape[-2]
     q, k, u = in_chunks(PLAIN_CHUNK, q, k, u)
     after = (k.mT @ u).cumsum(-3)
@@ -137,18 +162,21 @@ def _plain_together(q: Tensor, k: Tensor, u: Tensor, state: Tensor | None) -> tu
 
 
 def _shifted(after: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the state before each chunk from those behind them, and the last one.
+    """Return the state before each chunk, and the state after the last chunk.
 
     Args:
-        after: ``(..., chunks, m, d_u)``.
-        state: Before the first chunk, ``(..., m, d_u)``.
+        after: The state after each chunk, ``(..., chunks, m, d_u)``.
+        state: The state before the first chunk, ``(..., m, d_u)``.
     """
     first = state.unsqueeze(-3).expand_as(after[..., :1, :, :])
     return torch.cat([first, after[..., :-1, :, :]], -3), after[..., -1, :, :]
 
 
 def _chunk(q: Tensor, k: Tensor, u: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return the sums of one chunk and the state behind it, for ``(batch, tokens, ...)``."""
+    """Return the sums of one chunk without a decay, and the state after it.
+
+    Tokens have the shape ``(batch, tokens, channels)``.
+    """
     own = torch.bmm(q, k.mT).tril_()
     if state is None:
         return torch.bmm(own, u), torch.bmm(k.mT, u)
@@ -168,7 +196,18 @@ def _token_by_token(
 def decayed_chunks(
     q: Tensor, k: Tensor, u: Tensor, log_decay: Tensor, state: Tensor, size: int
 ) -> tuple[Tensor, Tensor]:
-    """Go chunk by chunk under a decay, equation :eq:`eq-decay-chunk`; the plain form."""
+    """Return the sums and the last state with a decay, equation :eq:`eq-decay-chunk`.
+
+    Gradients are those of autograd.
+
+    Args:
+        q: Queries, ``(..., n, m)``.
+        k: Keys, ``(..., n, m)``.
+        u: Vectors to be summed, ``(..., n, d_u)``.
+        log_decay: The logarithms of the decays, ``(..., n, 1)`` or ``(..., n, m)``.
+        state: The state before the first token, ``(..., m, d_u)``.
+        size: Number of tokens per chunk.
+    """
     n = u.shape[-2]
     q, k, u, log_decay = in_chunks(size, q, k, u, log_decay)
     since_start = log_decay.cumsum(-2).exp()
@@ -179,12 +218,12 @@ def decayed_chunks(
 
 
 def _states_before(added: Tensor, log_kept: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the state before each chunk, and the last one.
+    """Return the state before each chunk, and the state after the last chunk.
 
     Args:
-        added: What each chunk adds, ``(..., chunks, m, d_u)``.
-        log_kept: The logarithms of what it keeps of the state before, ``(..., chunks, 1 or m)``.
-        state: Before the first chunk, ``(..., m, d_u)``.
+        added: Sum that each chunk adds to the state, ``(..., chunks, m, d_u)``.
+        log_kept: Logarithm of the total decay of each chunk, ``(..., chunks, 1 or m)``.
+        state: The state before the first chunk, ``(..., m, d_u)``.
     """
     if _is_one_graph(added.shape[-3]):
         by_feature = log_kept.mT
@@ -199,9 +238,11 @@ def _states_before(added: Tensor, log_kept: Tensor, state: Tensor) -> tuple[Tens
 
 
 def _is_one_graph(chunks: int) -> bool:
-    """Return whether a graph is to serve any number of chunks, for which it may not be a loop.
+    """Return whether the states are computed in one product instead of a loop over chunks.
 
-    A compiler makes a graph for each number where there are many: a loop is then quicker.
+    An exported program must work for any number of chunks, so that it cannot contain such a loop.
+    A compiled graph uses the product for up to ``TOGETHER`` chunks. For more chunks a loop is
+    faster, although each number of chunks then needs its own graph.
     """
     if torch.compiler.is_exporting():
         return True
@@ -217,11 +258,21 @@ def _by_hand(
     state: Tensor | None,
     size: int,
 ) -> tuple[Tensor, Tensor]:
-    """Do as the plain form for all chunks at once, with one decay a token or none."""
+    """Return the same as ``plain``, with all chunks computed at once and gradients by hand.
+
+    Args:
+        plain: :func:`_plain_chunks` or :func:`decayed_chunks`.
+        q: Queries, ``(..., n, m)``.
+        k: Keys, ``(..., n, m)``.
+        u: Vectors to be summed, ``(..., n, d_u)``.
+        log_decay: One logarithm per token, ``(..., n, 1)``, or None for no decay.
+        state: The state before the first token, or None for zero.
+        size: Number of tokens per chunk.
+    """
     n, mask = u.shape[-2], None
     if state is None:
         state = q.new_zeros(*q.shape[:-2], k.shape[-1], u.shape[-1])
-    # heads that stand side by side in memory would be copied for every product
+    # without contiguous() the heads, which are interleaved in memory, are copied in each product
     q, k, u = (x.contiguous() for x in in_chunks(size, q, k, u))
     if log_decay is not None:
         (log_decay,) = in_chunks(size, log_decay)
@@ -229,14 +280,16 @@ def _by_hand(
             mask = decay_matrix(log_decay.squeeze(-1))
     sums, state = chunks_by_hand(plain, mask, q, k, u, log_decay, state)
     sums = sums.flatten(-3, -2)
-    # the gradient of a slice is a copy, be it of everything
+    # no slice if nothing is cut off, because the gradient of any slice is a copy
     return sums[..., :n, :] if n % size else sums, state
 
 
 def chunk_size(u: Tensor, size: int, mode: str | None) -> int:
-    """Return how many tokens of ``u``, ``(..., n, d_u)``, a chunk has, on a processor ``size``.
+    """Return the number of tokens per chunk for ``u``, ``(..., n, d_u)``.
 
-    A graph for any n has chunks of one size.
+    It is n in the mode ``"parallel"``, and otherwise at most ``size`` on a CPU and ``GPU_CHUNK`` on
+    another device. A chunk is not longer than n, except in a compiled graph, which must work for
+    any n.
     """
     n = u.shape[-2]
     if mode == "parallel":
@@ -246,14 +299,15 @@ def chunk_size(u: Tensor, size: int, mode: str | None) -> int:
 
 
 def in_chunks(size: int, *tensors: Tensor) -> list[Tensor]:
-    """Return tokens as ``(..., chunks, size, channels)``.
+    """Return tensors of tokens cut into chunks, ``(..., chunks, size, channels)``.
 
-    The last chunk is filled with tokens without key and value that forget nothing.
+    The last chunk is padded with zeros. A token of zeros has no effect: its key and value are 0,
+    and the logarithm of its decay is 0.
     """
     n = tensors[0].shape[-2]
     chunks = (n + size - 1) // size
     if torch.compiler.is_exporting():
-        chunks += 2  # a program with one, or one before the last, would be for no other number
+        chunks += 2  # a program for 1 or 2 chunks would be specialised to this number
     missing = chunks * size - n
     if torch.compiler.is_compiling() or missing:
         tensors = tuple(pad(x, (0, 0, 0, missing)) for x in tensors)
@@ -265,16 +319,17 @@ def _scores(q: Tensor, k: Tensor, log_decay: Tensor) -> Tensor:
     if log_decay.shape[-1] == 1:
         return q @ k.mT * decay_matrix(log_decay.squeeze(-1))
     size = q.shape[-2]
-    missing = (1 << (size - 1).bit_length()) - size  # halving needs 2ⁿ
+    missing = (1 << (size - 1).bit_length()) - size  # halving needs a power of 2
     q, k, log_decay = (pad(x, (0, 0, 0, missing)) for x in (q, k, log_decay))
     return _scores_by_halves(q, k, log_decay)[..., :size, :size]
 
 
 def _scores_by_halves(q: Tensor, k: Tensor, log_decay: Tensor) -> Tensor:
-    """Return the scores where each feature decays at its own rate, equation :eq:`eq-decay-halves`.
+    """Return the scores for one decay per token and feature, equation :eq:`eq-decay-halves`.
 
-    Between the first half of the tokens and the second, the decay of a pair is one up to the
-    boundary times one from there: a product of two matrices. The halves are halved in turn.
+    For a key in the first half of the tokens and a query in the second half, the decay is the
+    product of the decay up to the boundary and the decay from the boundary on. So these scores are
+    a product of two matrices. The scores within each half are computed recursively.
     """
     size = q.shape[-2]
     if size == 1:
@@ -290,15 +345,25 @@ def _scores_by_halves(q: Tensor, k: Tensor, log_decay: Tensor) -> Tensor:
 
 
 def sum_of_later(log_decay: Tensor) -> Tensor:
-    """Return for each token the sum over those after it, ``(..., n, f)``; the last gets 0."""
+    """Return for each token the sum of the logarithms of all later tokens, ``(..., n, f)``.
+
+    For the last token the sum is 0.
+    """
     return pad(log_decay, (0, 0, -1, 1)).flip(-2).cumsum(-2).flip(-2)
 
 
 def decay_matrix(log_decay: Tensor) -> Tensor:
-    r"""Return :math:`e^{a_{j+1} + \dots + a_i}` for j ≤ i, else 0, from ``(..., n)``."""
+    r"""Return the matrix of :math:`e^{a_{j+1} + \dots + a_i}` for j ≤ i, and 0 for j > i.
+
+    Args:
+        log_decay: The logarithms a, ``(..., n)``.
+
+    Returns:
+        ``(..., n, n)``.
+    """
     n = log_decay.shape[-1]
-    # column j is summed from j + 1 on: a difference of two sums from the start loses digits
-    # after a strong decay, and is no number at all after -inf
+    # Column j is summed from j + 1 on. A difference of two sums from the start would lose digits
+    # after a strong decay, and would be NaN after -inf.
     sums = log_decay.unsqueeze(-1).expand(*log_decay.shape, n).tril(-1).cumsum(-2)
     later = torch.ones(n, n, dtype=torch.bool, device=sums.device).triu(1)
     return sums.masked_fill_(later, -torch.inf).exp_()

@@ -1,4 +1,4 @@
-r"""Sums with a Toeplitz weight :math:`e^{b_{j-i}}`: by tiles of its rows, or by FFT."""
+r"""Sums with a Toeplitz weight :math:`e^{b_{j-i}}`, computed by tiles of its rows or by FFT."""
 
 from __future__ import annotations
 
@@ -20,10 +20,16 @@ from stringlib.kernels.fft import (
 from stringlib.precision import LEAST, largest_exponent, widest
 
 TILE = 128
-"""Queries whose rows of the matrix exist at one time. Forward, 64 to 256 are within 10 %."""
+"""Number of queries whose rows of the matrix are in memory at one time.
+
+The times of the forward pass with 64 to 256 queries differ by at most 10 %.
+"""
 
 KEPT = 1024
-"""Up to this length the rows are kept for the gradient; beyond it they are computed again."""
+"""Largest number of tokens for which the rows are kept in memory for the gradient.
+
+For longer sequences they are recomputed.
+"""
 
 
 def toeplitz_by_tiles(
@@ -35,20 +41,29 @@ def toeplitz_by_tiles(
     exact: bool,
     key_scales: tuple[Tensor, Tensor] | None,
 ) -> tuple[Tensor, Tensor | None]:
-    """Return the sums by rows of the matrix, a tile of queries at a time, and their log scale.
+    """Return the sums and their log scale, from rows of the matrix, one tile of queries at a time.
 
     Args:
         phi_q: Features of the queries, ``(..., heads, n, m)``.
         phi_k: Features of the keys, ``(..., heads, n, m)``.
-        u: What is summed, ``(..., heads, n, d_u)``.
-        bias: ``(heads, 2n - 1)``, or that of a grid.
-        causal: Whether the biases of all later keys are −∞, and so need not be looked at.
-        exact: Whether each query has a shift of its own, its largest logarithm, which is returned.
-        key_scales: Scales of the keys, and what each query's are divided by, ``(..., heads, n)``
-            both, the second also with 1 for all n. Only if exact.
+        u: Vectors to be summed, ``(..., heads, n, d_u)``.
+        bias: Biases b, ``(heads, 2n - 1)``, or ``(heads, 2h - 1, 2w - 1)`` for a grid.
+        causal: If True, the biases of all later keys must be −∞. Keys that are later than all
+            queries of a tile are then skipped.
+        exact: If True, the logarithms of the weights of each query are shifted by their maximum,
+            which is returned as the log scale. If False, nothing is shifted, and the log scale is
+            None.
+        key_scales: A pair of logarithms, given only if ``exact``: the scale of each key,
+            ``(..., heads, n)``, and the scale by which the sums of each query are divided,
+            ``(..., heads, n)`` or ``(..., heads, 1)``. Default: all scales are 1.
+
+    Returns:
+        The sums, ``(..., heads, n, d_u)``, divided by the exponential of their log scale, and the
+        log scale, ``(..., heads, n)``. With ``key_scales`` the sums are also divided by the second
+        scale, which the log scale does not include.
     """
     sizes, dims = toeplitz_sizes(bias, bias.ndim - 1), list(range(1, bias.ndim))
-    long = sizes[0]  # tiles are cut along the first axis; each of its places has `across` tokens
+    long = sizes[0]  # tiles are cut along the first axis, with `across` tokens per index
     across = phi_q.shape[-2] // long
     backwards, keys, u = bias.flip(dims), phi_k.flip(-2).mT, u.flip(-2)
     if key_scales is not None:
@@ -56,12 +71,12 @@ def toeplitz_by_tiles(
         key_scales = key_scale.flip(-1), common.expand(*common.shape[:-1], phi_q.shape[-2])
     rows, starts = max(1, TILE // across), range(0)
     if torch.compiler.is_exporting() or (torch.compiler.is_compiling() and long * across <= KEPT):
-        rows, starts = long, range(1)  # a graph with a loop over tiles would be for one length
+        rows, starts = long, range(1)  # a loop over tiles would fix the length of a graph
     out: list[Any] = []
     scales: list[Any] = []
     for start in starts or range(0, long, rows):
         count = min(rows, long - start)
-        first = long - start - count if causal else 0  # the keys before it are all too late
+        first = long - start - count if causal else 0  # skips keys that are later than all queries
         queries = (start * across, count * across)
         args = (
             phi_q.narrow(-2, *queries),
@@ -73,7 +88,7 @@ def toeplitz_by_tiles(
             key_scales
             and (key_scales[0][..., first * across :], key_scales[1].narrow(-1, *queries)),
         )
-        # a program that compares lengths would be for the shorter or for the longer ones
+        # without a comparison of lengths, an exported program works for any length
         kept = torch.compiler.is_exporting() or long * across <= KEPT
         found = _tile(*args) if kept else _sparing(_tile, *args)
         out.append(found[0])
@@ -90,37 +105,53 @@ def _tile(
     exact: bool,
     scales: tuple[Tensor, Tensor] | None,
 ) -> tuple[Tensor, Tensor | None]:
-    """Return the sums of a tile, from the biases between it and the keys, last key first."""
+    """Return the sums of a tile of queries, and their log scale.
 
-    def by_place(pairs: Tensor) -> Tensor:
+    Args:
+        q: Features of the queries of the tile, ``(..., heads, queries, m)``.
+        keys: Features of the keys, last key first, ``(..., heads, m, keys)``.
+        u: Vectors to be summed, last key first, ``(..., heads, keys, d_u)``.
+        window: The biases of the offsets between the queries and the keys, last key first.
+        sizes: Number of keys along each axis.
+        exact: As for :func:`toeplitz_by_tiles`.
+        scales: Log scales of these keys and of these queries, or None.
+    """
+
+    def by_position(pairs: Tensor) -> Tensor:
         return pairs.unflatten(-1, sizes).unflatten(-len(sizes) - 1, (-1, *sizes[1:]))
 
-    scores = by_place(q @ keys)
+    scores = by_position(q @ keys)
     largest = None
     if exact:
         logits, axes = hankel_view(window, sizes), list(range(-len(sizes), 0))
         if scales is not None:
             key_scale, common = scales
-            # their difference first: beside a large scale a bias would lose its digits
-            logits = logits + by_place(key_scale.unsqueeze(-2) - common.unsqueeze(-1))
-        # a key that answers nothing must not set the shift: the others would underflow beside it
+            # difference of the scales first: added to a large scale, a bias would lose digits
+            logits = logits + by_position(key_scale.unsqueeze(-2) - common.unsqueeze(-1))
+        # Keys whose product is 0 are excluded from the maximum. Otherwise their large weights could
+        # make all other weights underflow.
         logits = torch.where(scores.detach() == 0, -math.inf, logits)
         largest = logits.detach().amax(axes, keepdim=True)
-        largest = torch.where(largest == -math.inf, 0, largest)  # a query that no key answers
+        largest = torch.where(largest == -math.inf, 0, largest)  # all products are 0
         weights = (logits - largest).exp().to(scores.dtype)
         largest = largest.flatten(-2 * len(sizes)).to(scores.dtype)
-    else:  # one exponential an offset, not one a pair
+    else:  # one exponential per offset instead of one per pair
         weights = hankel_view(window.exp().to(scores.dtype), sizes)
-    # the gradient of the weights needs the scores; where nobody asks for it, spare the memory
+    # the gradient of the weights needs the scores; without it, multiply in place to save memory
     kept = exact or (torch.is_grad_enabled() and weights.requires_grad)
     scores = scores * weights if kept else scores.mul_(weights)
     return scores.flatten(-len(sizes)).flatten(-len(sizes) - 1, -2) @ u, largest
 
 
 def toeplitz_by_fft(phi_q: Tensor, phi_k: Tensor, u: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the sums by FFT, one feature at a time, in float64 where the device has it.
+    """Return the sums and their log scale, computed by FFT, one feature at a time.
 
-    And the logarithm of the factor that was left out of all sums of a head, ``(heads, 1)``.
+    The FFTs are computed in float64, or in float32 on a device without float64. The arguments are
+    those of :func:`toeplitz_by_tiles`.
+
+    Returns:
+        The sums, ``(..., heads, n, d_u)``, divided by the exponential of their log scale, and the
+        log scale, which is one number for all queries of a head, ``(heads, 1)``.
     """
     axes = bias.ndim - 1
     sizes = toeplitz_sizes(bias, axes)
@@ -129,29 +160,44 @@ def toeplitz_by_fft(phi_q: Tensor, phi_k: Tensor, u: Tensor, bias: Tensor) -> tu
     spectrum = toeplitz_spectrum((bias - shift).exp().to(wide), axes).unsqueeze(1)
     q, k, columns = (x.to(wide).mT.contiguous().unflatten(-1, sizes) for x in (phi_q, phi_k, u))
     features = zip(q.unbind(-axes - 1), k.unbind(-axes - 1), strict=True)
-    # the spectra of one feature are as large as u; kept for all, they would be m times that
+    # The spectra of one feature are as large as u. Kept for all m features, they would be m times
+    # as large, so they are recomputed for the gradient.
     parts = (_sparing(_feature, *pair, columns, spectrum, axes) for pair in features)
     total: Any = sum(parts)
     return total.flatten(-axes).mT.to(u.dtype), shift.flatten(1).to(u.dtype)
 
 
 def _feature(q: Tensor, k: Tensor, columns: Tensor, spectrum: Tensor, axes: int) -> Tensor:
-    """Return what one feature adds to the sums, ``(..., d_u, *sizes)``."""
+    """Return the contribution of one feature to the sums, ``(..., d_u, *sizes)``.
+
+    Args:
+        q: The feature of each query, ``(..., *sizes)``.
+        k: The feature of each key, ``(..., *sizes)``.
+        columns: Columns of the vectors to be summed, ``(..., d_u, *sizes)``.
+        spectrum: Spectrum of the matrix of weights, see
+            :func:`~stringlib.kernels.fft.toeplitz_spectrum`.
+        axes: Number of dimensions of the offsets.
+    """
     terms = k.unsqueeze(-axes - 1) * columns
     return spectral_product(spectrum, terms, axes) * q.unsqueeze(-axes - 1)
 
 
 def excess(largest: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return how far a logarithm is beyond those whose exponentials sum within the dtype."""
+    """Return the part of a logarithm outside the range in which exponentials can be summed.
+
+    Within the range the result is 0. The range depends on the dtype, see
+    :func:`~stringlib.precision.largest_exponent`.
+    """
     bound = largest_exponent(dtype)
     largest = largest.clamp(min=LEAST)
     return largest - largest.clamp(-bound, bound)
 
 
 def _sparing(function: Callable[..., Any], *args: Any) -> Any:
-    """Call, and compute again for the gradient what would have to be kept for it.
+    """Return ``function(*args)``, and recompute its intermediate tensors for the gradient.
 
-    Not under ``torch.func``: a batch of ``vmap`` has ended when the gradient is taken.
+    This saves memory. Under ``torch.func`` the tensors are kept, because a batch of ``vmap`` no
+    longer exists when the gradient is computed.
     """
     if in_torch_func():
         return function(*args)

@@ -1,4 +1,4 @@
-"""Models put together from the layers: a vision transformer and a language model."""
+"""Complete models built from the layers: a vision transformer and a causal language model."""
 
 from stringlib.models.configs import CONFIGS, make_language_model
 from stringlib.models.language import LanguageModel

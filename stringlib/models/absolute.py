@@ -1,4 +1,4 @@
-"""Absolute encodings of a grid: what is added to a patch because of the place it has."""
+"""Absolute position encodings of a grid: a vector per position that is added to the patch."""
 
 from __future__ import annotations
 
@@ -13,14 +13,18 @@ from stringlib.spec import Floats, Positions, checked
 
 
 class GridSinusoidal(nn.Module):
-    """Add sines and cosines of each coordinate: the channels are split evenly between them.
+    """Sinusoidal position encoding with several coordinates.
+
+    The channels are split evenly between the coordinates. To its share of the channels each
+    coordinate adds the sines and cosines of a one-dimensional encoding, see
+    :class:`~stringlib.encoders.absolute.Sinusoidal`.
 
     Args:
-        dim: Number of channels, a multiple of twice ``coord_dim``.
+        dim: Number of channels, a multiple of ``2 * coord_dim``.
         coord_dim: Number of coordinates.
 
     Raises:
-        ValueError: If the channels cannot be split evenly into pairs.
+        ValueError: If ``dim`` is not a multiple of ``2 * coord_dim``.
 
     Source:
         Vaswani et al. 2017, section 3.5, for one coordinate.
@@ -43,26 +47,32 @@ class GridSinusoidal(nn.Module):
         x: Floats[Tensor, "... n self.dim"],
         positions: Positions[Tensor, "... n self.coord_dim"],
     ) -> Tensor:
-        """Return ``x``, ``(..., cells, dim)``, plus the encoding of ``(..., cells, coord_dim)``."""
+        """Return ``x`` plus the encoding of the positions.
+
+        Args:
+            x: Tokens, ``(..., cells, dim)``.
+            positions: Coordinates of the tokens, ``(..., cells, coord_dim)``.
+        """
         parts = zip(x.chunk(self.coord_dim, -1), positions.split(1, -1), strict=True)
-        return torch.cat([self.line(part, place) for part, place in parts], -1)
+        return torch.cat([self.line(part, coordinate) for part, coordinate in parts], -1)
 
 
 class GridTable(nn.Module):
-    """Add one learned vector for each cell of a grid, read between cells by interpolation.
+    """Learned position encoding with one vector per cell of a grid.
 
-    A place between cells gets the weighted mean of its neighbours, linear along each axis; a place
-    beyond the edge gets what the edge has.
+    A position between cells gets a weighted mean of the vectors of its neighbours (multilinear
+    interpolation). A position outside the grid gets the vector of the nearest position at the edge.
 
     Args:
         sizes: Number of cells along each axis.
         dim: Number of channels.
 
     Attributes:
-        weight: ``(*sizes, dim)``. Starts normal with a standard deviation of 0.02.
+        weight: The vectors, ``(*sizes, dim)``. The initial values are normal with standard
+            deviation 0.02.
 
     Source:
-        Dosovitskiy et al. 2021, section 3.1; section 3.2 for reading it between cells.
+        Dosovitskiy et al. 2021, section 3.1, and section 3.2 for the interpolation.
     """
 
     @checked
@@ -75,26 +85,37 @@ class GridTable(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the table anew."""
+        """Resample the vectors."""
         nn.init.normal_(self.weight, std=0.02)
 
     @checked
     def forward(
         self, x: Floats[Tensor, "... n self.dim"], positions: Positions[Tensor, "... n self.axes"]
     ) -> Tensor:
-        """Return ``x``, ``(..., cells, dim)``, plus what stands at ``(..., cells, axes)``."""
+        """Return ``x`` plus the vectors at the positions.
+
+        Args:
+            x: Tokens, ``(..., cells, dim)``.
+            positions: Coordinates in the table, ``(..., cells, axes)``. Integers are cells.
+        """
         share = positions.new_ones(*positions.shape[:-1], 1, dtype=torch.float32)
-        for size, place in zip(self.sizes, positions.float().unbind(-1), strict=True):
+        for size, coordinate in zip(self.sizes, positions.float().unbind(-1), strict=True):
             cells = torch.arange(size, device=x.device)
-            near = 1 - (place.clamp(0, size - 1)[..., None] - cells).abs()
+            near = 1 - (coordinate.clamp(0, size - 1)[..., None] - cells).abs()
             share = (share[..., None] * near.clamp(min=0)[..., None, :]).flatten(-2)
         return x + (share.to(self.weight.dtype) @ self.weight.flatten(0, -2)).to(x.dtype)
 
     def places(self, *sizes: int) -> Tensor:
-        """Return where the cells of a grid of these sizes lie when it covers the table.
+        """Return the coordinates, in the table, of the cells of another grid over the same image.
 
-        The centre of a cell i of n lies at (i + ½) / n of the way; for the table's own sizes these
-        are the whole numbers.
+        Along an axis with n cells, the centre of cell i is at the fraction (i + ½) / n of the
+        length of the axis. For the sizes of the table itself the coordinates are the integers.
+
+        Args:
+            *sizes: Number of cells of the other grid along each axis.
+
+        Returns:
+            ``(cells, axes)``, with the cells in row-major order.
         """
         columns = grid_positions(*sizes, device=self.weight.device).unbind(-1)
         shares = [own / other for own, other in zip(self.sizes, sizes, strict=True)]

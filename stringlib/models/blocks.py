@@ -1,4 +1,4 @@
-"""The pre-norm block of a transformer, its two kinds of feed-forward part, and their start."""
+"""The pre-norm transformer block, its feed-forward layers, and the initialisation of models."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from stringlib.spec import checked
 
 
 class MLP(nn.Module):
-    """Two projections with a GELU between them: ``2 * dim * hidden`` weights and two biases.
+    """Feed-forward layer of two linear projections with a GELU between them.
+
+    It has ``2 * dim * hidden`` weights and two bias vectors.
 
     Args:
         dim: Number of channels of a token.
@@ -34,14 +36,15 @@ class MLP(nn.Module):
         self.to_out = nn.Linear(hidden, dim)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return ``(..., dim)``."""
+        """Return the output for ``x``, both of shape ``(..., dim)``."""
         return self.to_out(nn.functional.gelu(self.to_hidden(x)))
 
 
 class SwiGLU(nn.Module):
-    r"""Three projections, :math:`(\mathrm{SiLU}(x W_1) \odot x W_2) W_3`, without biases.
+    r"""Gated feed-forward layer :math:`(\mathrm{SiLU}(x W_1) \odot x W_2) W_3` without biases.
 
-    ``3 * dim * hidden`` weights: two thirds of the ``hidden`` of a plain MLP make as many.
+    It has ``3 * dim * hidden`` weights. So it has as many weights as an :class:`MLP` if its
+    ``hidden`` is two thirds of that of the MLP.
 
     Args:
         dim: Number of channels of a token.
@@ -59,32 +62,36 @@ class SwiGLU(nn.Module):
         self.to_out = nn.Linear(hidden, dim, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return ``(..., dim)``."""
+        """Return the output for ``x``, both of shape ``(..., dim)``."""
         return self.to_out(nn.functional.silu(self.to_gate(x)) * self.to_hidden(x))
 
 
 ABSOLUTE = ("sinusoidal", "learned")
-"""Encoders that add a vector to each token."""
+"""Names of the absolute position encodings, which add a vector to each token."""
 
 FEED_FORWARD: dict[str, type[MLP] | type[SwiGLU]] = {"mlp": MLP, "swiglu": SwiGLU}
-"""Name → class of ``(dim, hidden)``."""
+"""Feed-forward layers by name. The arguments of each class are ``(dim, hidden)``."""
 
 
 class Block(nn.Module):
-    """x + attention(norm(x)), then x + feed-forward(norm(x)), :eq:`eq-vit-block`.
+    """Pre-norm transformer block, :eq:`eq-vit-block`.
 
-    Without an encoder, and not causal, it keeps the order of its tokens, :eq:`eq-vit-equivariant`.
+    The block computes ``x = x + attention(norm(x))`` and then ``x = x + feed_forward(norm(x))``.
+    Without position encoding, position weight, token shift and causal mask, the block is
+    equivariant to permutations of the tokens, :eq:`eq-vit-equivariant`.
 
     Args:
         dim: Number of channels of a token.
         heads: Number of heads.
-        mlp: A name in :data:`FEED_FORWARD`, or None for attention alone.
-        hidden: Channels of the feed-forward part between its projections; if omitted ``4 * dim``
-            for ``"mlp"`` and two thirds of it for ``"swiglu"``, which makes as many weights.
-        **attention: What :class:`~stringlib.attention.multihead.MultiHeadAttention` takes.
+        mlp: Feed-forward layer: ``"mlp"`` (default) for :class:`MLP`, ``"swiglu"`` for
+            :class:`SwiGLU`, or None for a block of attention alone.
+        hidden: Number of hidden channels of the feed-forward layer. Default: ``4 * dim`` for
+            ``"mlp"``, and ``8 * dim // 3`` for ``"swiglu"``, so that both have about as many
+            weights.
+        **attention: Arguments of :class:`~stringlib.attention.multihead.MultiHeadAttention`.
 
     Source:
-        Xiong et al. 2020 for the place of the norm.
+        Xiong et al. 2020, for the position of the norm.
     """
 
     @checked
@@ -116,17 +123,19 @@ class Block(nn.Module):
         state: State | None = None,
         return_state: bool = False,
     ) -> tuple[Tensor, State | None]:
-        """Return the tokens after the block, and its attention's state.
+        """Return the tokens after the block, and the state of its attention.
 
         Args:
             x: Tokens, ``(..., seq, dim)``.
-            positions: ``(..., seq, coord_dim)``, for a rotary encoder, or its phases there.
-            key_mask: False for padding, which no token sees, ``(..., seq)``.
-            state: What earlier tokens left in this block, for causal attention.
-            return_state: Whether to return the state behind the last token.
+            positions: Positions of the tokens for a rotary encoder, ``(..., seq, coord_dim)``, or
+                the phases that the encoder computes from them. Default: those of the attention
+                layer.
+            key_mask: False for padding, ``(..., seq)``. No token attends to padding.
+            state: For causal attention, the state that this block returned for the earlier tokens.
+            return_state: If True, the state after the last token is also returned. Default: False.
 
         Returns:
-            ``(..., seq, dim)``, and the state or None.
+            The tokens, ``(..., seq, dim)``, and the state, or None without ``return_state``.
         """
         found = self.attention(
             self.norm_attention(x),
@@ -143,7 +152,11 @@ class Block(nn.Module):
 
 
 def share_encoders(blocks: nn.ModuleList) -> None:
-    """Let blocks whose encoders learn nothing have one: they are alike, and so are their phases."""
+    """Let all blocks share one rotary encoder if it has no parameters.
+
+    Encoders without parameters are equal in all blocks. With one encoder, their phases are computed
+    once.
+    """
     attentions = [block.attention for block in blocks if isinstance(block, Block)]
     first = attentions[0].encoder
     if isinstance(first, RotaryEncoder) and not [*first.parameters()]:
@@ -179,22 +192,28 @@ def phases_of(blocks: nn.ModuleList, positions: Tensor, x: Tensor) -> list[Tenso
 
 
 def require_known(encoder: object) -> None:
-    """Raise ``ValueError`` if the encoder of a model is a name that nothing has."""
+    """Raise ``ValueError`` if the encoder of a model is given by an unknown name."""
     names = (*ENCODERS, *BIASES, *ABSOLUTE)
     if isinstance(encoder, str) and encoder not in names:
         raise ValueError(f"encoder must be None or one of {', '.join(names)}, got {encoder!r}")
 
 
 class Blocks(nn.Module):
-    """Base of the models: they fold as their blocks do."""
+    """Base class of the models, which can merge their encoders into the projections.
+
+    Attributes:
+        blocks: The blocks, each a :class:`Block`.
+    """
 
     blocks: nn.ModuleList
 
     def folded(self) -> Self:
-        """Return a copy whose encoders cost what RoPE costs: their basis is in the projections.
+        """Return a copy in which the bases of the encoders are merged into the projections.
+
+        The copy has the same outputs, and its encoders are as fast as RoPE.
 
         Raises:
-            ValueError: If a layer has no rotary encoder or is not softmax attention.
+            ValueError: If a layer has no rotary encoder, or is not softmax attention.
         """
         model = copy.deepcopy(self)
         shared: dict[int, RotaryEncoder | RelativeBias | None] = {}
@@ -208,16 +227,17 @@ class Blocks(nn.Module):
 
 @torch.no_grad()
 def initialize(model: nn.Module, blocks: nn.ModuleList) -> None:
-    r"""Draw the projections of a model anew, so that no layer makes its tokens larger or smaller.
+    r"""Initialise the linear layers of a model such that activations keep about the same size.
 
-    Every projection is normal with a standard deviation of :math:`1/\sqrt{\mathrm{inputs}}` and
-    has the bias 0. What a block adds to its tokens is divided by :math:`\sqrt{2\,\mathrm{depth}}`,
-    so that all blocks together add about as much as one would. Encoders, feature maps and decays
-    keep the start that their sources give them.
+    The weights of each linear layer are normal with standard deviation
+    :math:`1/\sqrt{\mathrm{inputs}}`, and its biases are 0. The output projections of attention and
+    of the feed-forward layer are then divided by :math:`\sqrt{2\,\mathrm{depth}}`, so that all
+    blocks together add about as much to a token as one block would. Encoders, feature maps and
+    position weights keep the initial values that their sources prescribe.
 
     Args:
-        model: The model.
-        blocks: Its blocks.
+        model: The model, whose linear layers are changed in place.
+        blocks: The blocks of the model.
 
     Source:
         Radford et al. 2019, section 2.3, for the division.

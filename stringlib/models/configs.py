@@ -1,4 +1,4 @@
-"""Language models by name."""
+"""Language models of named sizes."""
 
 from __future__ import annotations
 
@@ -14,23 +14,28 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "6x256": {"dim": 256, "depth": 6, "heads": 4, "hidden": 682, "mlp": "swiglu"},
     "12x768": {"dim": 768, "depth": 12, "heads": 12, "hidden": 2048, "mlp": "swiglu"},
 }
-"""Name → sizes of a :class:`~stringlib.models.language.LanguageModel`.
+"""Arguments of a :class:`~stringlib.models.language.LanguageModel` by name.
 
-``"tiny"`` and ``"small"`` train on a CPU. ``"6x256"`` has 4.72 million parameters beside its
-embedding: a SwiGLU of 682 has as many as a plain feed-forward part of 1,024. ``"12x768"`` has the
-width and depth of the smallest GPT-2.
+``"tiny"`` and ``"small"`` can be trained on a CPU. ``"6x256"`` has 4.72 million parameters without
+its embedding. Its SwiGLU layers of 682 hidden channels have about as many weights as an MLP of
+1,024. ``"12x768"`` has the depth and width of the smallest GPT-2.
 """
 
 
 @checked
 def make_language_model(name: str, vocab: int, **options: Any) -> LanguageModel:
-    """Return a new language model of a named size; :eq:`eq-model-parameters` counts it.
+    """Return a new language model of a named size.
+
+    Equation :eq:`eq-model-parameters` gives its number of parameters.
 
     Args:
-        name: One of :data:`CONFIGS`.
+        name: A name in :data:`CONFIGS`.
         vocab: Number of different tokens.
-        **options: What :class:`~stringlib.models.language.LanguageModel` takes; sizes given here
-            replace those of the name.
+        **options: Further arguments of :class:`~stringlib.models.language.LanguageModel`. They
+            override those of the named size.
+
+    Raises:
+        ValueError: If there is no such name.
     """
     require_name("name", name, CONFIGS)
     return LanguageModel(vocab, **{**CONFIGS[name], **options})

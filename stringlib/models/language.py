@@ -1,4 +1,4 @@
-"""A causal language model with any encoder and any attention."""
+"""A causal language model with any position encoding and any attention of the package."""
 
 from __future__ import annotations
 
@@ -28,38 +28,52 @@ from stringlib.spec import Count0, Indices, NotNegative, Positions, checked
 
 
 class LanguageModel(Blocks):
-    r"""Embedding, causal blocks, norm, and a score for each token that may follow.
+    r"""Causal language model: an embedding, causal blocks, a norm, and logits of the next token.
 
     Args:
         vocab: Number of different tokens.
         dim: Number of channels of a token.
         depth: Number of blocks.
-        heads: Number of heads of each block, a divisor of ``dim``.
-        encoder: Where position enters. A name in
-            :data:`~stringlib.encoders.registry.ENCODERS`: each block has an encoder of its own,
-            or all have one if it learns nothing. A name in
-            :data:`~stringlib.encoders.registry.BIASES`: one bias for all blocks.
-            ``"sinusoidal"`` or ``"learned"``: a vector added to each token. A module: an encoder
-            or bias that all blocks share. None: position enters through causality alone.
-        attention: As for :class:`~stringlib.attention.multihead.MultiHeadAttention`.
-        gate: As for :class:`~stringlib.attention.multihead.MultiHeadAttention`.
-        hidden: As for :class:`~stringlib.models.blocks.Block`.
-        mlp: ``"swiglu"``, ``"mlp"``, or None for attention alone.
-        tied: Whether the scores use the embedding's vectors.
-        length: Longest sequence, for a learned table: encoder ``"learned"`` or weight
-            ``"toeplitz"``. Without one it is not used.
-        **options: Options of attention, for every block, such as ``weight``, ``num_features`` or
-            ``shift``.
+        heads: Number of heads of each block; must divide ``dim``.
+        encoder: Position encoding.
+
+            - A name in :data:`~stringlib.encoders.registry.ENCODERS`: each block has its own rotary
+              encoder; if the encoder has no parameters, all blocks share one.
+            - A name in :data:`~stringlib.encoders.registry.BIASES`: all blocks share one relative
+              bias.
+            - ``"sinusoidal"`` or ``"learned"``: a vector is added to each token.
+            - A module: all blocks share this rotary encoder or relative bias.
+            - None (default): position enters through the causal mask alone, or also through a
+              position weight or token shift if there is one.
+        attention: ``"softmax"`` (default) or a feature map, as for
+            :class:`~stringlib.attention.multihead.MultiHeadAttention`.
+        gate: Output gate, as for :class:`~stringlib.attention.multihead.MultiHeadAttention`.
+            Default: None.
+        hidden: Number of hidden channels of the feed-forward layers, as for
+            :class:`~stringlib.models.blocks.Block`.
+        mlp: Feed-forward layers: ``"swiglu"`` (default), ``"mlp"``, or None for blocks of attention
+            alone.
+        tied: If True (default), the embedding and the output projection share their weight.
+        length: Number of tokens of the longest sequence. It must be given for encoder ``"learned"``
+            and for weight ``"toeplitz"``, which have a table of this size. Otherwise it is ignored.
+        **options: Further arguments of
+            :class:`~stringlib.attention.multihead.MultiHeadAttention`, the same for every block,
+            such as ``weight``, ``num_features`` or ``shift``.
 
     Attributes:
-        embed: The vectors of the tokens, ``(vocab, dim)``, with a standard deviation of
-            :math:`1/\sqrt{\mathrm{dim}}`: each starts about 1 long. Sinusoids are scaled to this
-            length; Vaswani et al. enlarge the tokens instead.
-        absolute: What is added to a token because of its place, or None.
+        embed: The embedding of the tokens, with a weight of shape ``(vocab, dim)``. The initial
+            values have standard deviation :math:`1/\sqrt{\mathrm{dim}}`, so that each vector has a
+            norm of about 1. The model scales sinusoidal encodings to norm 1 to match. Vaswani et
+            al. scale up the embeddings instead.
+        absolute: The module that adds an absolute position encoding to the tokens, or None.
         blocks: The blocks, each a :class:`~stringlib.models.blocks.Block`.
 
+    Raises:
+        ValueError: If a name is unknown, arguments do not fit together, or ``length`` is missing.
+
     Source:
-        Vaswani et al. 2017, section 3.4, for the embedding; Radford et al. 2019.
+        Vaswani et al. 2017, section 3.4, for the embedding; Radford et al. 2019 for the
+        architecture.
 
     Example:
         >>> model = LanguageModel(vocab=256, dim=64, depth=2, heads=4, encoder="rope")
@@ -131,27 +145,33 @@ class LanguageModel(Blocks):
         return_state: bool = False,
         logits_to_keep: int | None = None,
     ) -> Tensor | tuple[Tensor, tuple[State, ...]]:
-        """Return the logits of the next token, after each token.
+        """Return, for each token, the logits of the token that follows it.
 
         Args:
-            tokens: Whole numbers from 0 to ``vocab - 1``, ``(batch, seq)``. Others are an error on
-                the CPU; a GPU stops with an assertion of its own.
-            positions: ``(seq, 1)`` or ``(batch, seq, 1)``, read by a rotary encoder and by
-                ``"sinusoidal"`` and ``"learned"``. If omitted, tokens are counted from 0, or from
-                the end of ``state``. Biases and weights count tokens themselves.
-            key_mask: False for padding, which no token sees, ``(batch, seq)``. It has a place like
-                any token: where absolute positions count, say them.
-            state: The states after the earlier tokens, one for each block.
-            return_state: Whether to also return the states after the last token.
-            logits_to_keep: Number of last tokens for which logits are computed. Default: all.
+            tokens: Integers from 0 to ``vocab - 1``, ``(batch, seq)``. On the CPU other integers
+                raise a ``ValueError``; a GPU stops with a device-side assertion.
+            positions: Positions of the tokens, ``(seq, 1)`` or ``(batch, seq, 1)``, for a rotary
+                encoder, ``"sinusoidal"`` or ``"learned"``. Default: 0, 1, 2, … after the tokens of
+                ``state``. Relative biases and position weights ignore this argument and use the
+                index of each token.
+            key_mask: False for padding, ``(batch, seq)``. No token attends to padding. By default
+                padding has a position like any other token. If there is padding before the tokens
+                and the encoding is absolute, give ``positions``.
+            state: The states that the model returned for the earlier tokens, one for each block.
+            return_state: If True, the states after the last token are also returned.
+                Default: False.
+            logits_to_keep: Number of tokens at the end for which logits are computed. Default: all
+                tokens.
 
         Returns:
-            ``(batch, seq or logits_to_keep, vocab)``; with ``return_state`` a pair.
+            The logits, ``(batch, seq or logits_to_keep, vocab)``. With ``return_state`` a pair of
+            the logits and the states.
 
         Raises:
-            ValueError: If a shape does not fit, there are more tokens than a learned table knows,
-                or a state is asked of layers that have none: with the weight ``"toeplitz"``, with
-                a bias on features, or with features that are rotated.
+            ValueError: If a shape does not fit; if there are more tokens than ``length`` for a
+                learned table; or if a state is given to or requested from layers without a state.
+                Layers with the weight ``"toeplitz"``, linear attention with a relative bias, and
+                linear attention with rotated features have no state.
         """
         before = self._require_tokens(tokens, state)
         try:
@@ -165,15 +185,17 @@ class LanguageModel(Blocks):
         if positions is None:
             positions = torch.arange(before, before + tokens.shape[-1], device=x.device)[:, None]
         if isinstance(self.absolute, Sinusoidal):
-            norm = math.sqrt(self.absolute.dim / 2)  # of its vectors; a token's is about 1
+            norm = math.sqrt(self.absolute.dim / 2)  # of a sinusoidal vector; of a token about 1
             x = self.absolute(x * norm, positions) / norm
         elif self.absolute is not None:
             x = self.absolute(x, positions)
         after = []
         read = phases_of(self.blocks, positions, x)
-        for i, (block, places) in enumerate(zip(self.blocks, read, strict=True)):
+        for i, (block, block_positions) in enumerate(zip(self.blocks, read, strict=True)):
             earlier = None if state is None else state[i]
-            x, left = block(x, places, key_mask=key_mask, state=earlier, return_state=return_state)
+            x, left = block(
+                x, block_positions, key_mask=key_mask, state=earlier, return_state=return_state
+            )
             after.append(left)
         if logits_to_keep is not None:
             x = x[:, -logits_to_keep:]
@@ -188,9 +210,9 @@ class LanguageModel(Blocks):
         """Return the states before the first token, one for each block.
 
         Args:
-            batch_shape: Size of the batch, as a number or as a tuple.
-            max_length: Number of tokens for which the caches of softmax attention get memory, see
-                :meth:`MultiHeadAttention.init_state
+            batch_shape: Size of the batch, as an integer or as a tuple.
+            max_length: Number of tokens for which the key–value caches of softmax attention
+                allocate memory, see :meth:`MultiHeadAttention.init_state
                 <stringlib.attention.multihead.MultiHeadAttention.init_state>`.
 
         Raises:
@@ -210,25 +232,28 @@ class LanguageModel(Blocks):
         temperature: NotNegative = 1.0,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        """Return the tokens with ``count`` further ones behind them, drawn one after another.
+        """Return the prompt followed by ``count`` tokens that the model samples one by one.
 
-        Each step reads one token and the state of those before it. Softmax attention keeps all keys
-        and values; a linear state stays of one size, so that a step costs the same at any length.
+        After the prompt, each step processes one token and the states of the tokens before it. The
+        key–value cache of softmax attention grows with each token. The state of linear attention
+        has a constant size, so that the cost of a step does not depend on the length.
 
         Args:
-            tokens: Those to begin with, at least one, ``(batch, seq)``.
-            count: How many to draw.
-            key_mask: False for padding, ``(batch, seq)``, which stands in front of the shorter
-                ones of several beginnings; positions are then counted behind it.
-            temperature: What scores are divided by; 0 takes the largest, the first of equals.
-            generator: Draws the tokens; the global generator if omitted.
+            tokens: The prompts, at least one token each, ``(batch, seq)``.
+            count: Number of tokens to sample.
+            key_mask: False for padding, ``(batch, seq)``. Padding must come before the tokens of
+                the shorter prompts (left padding). The first token after the padding then has
+                position 0.
+            temperature: Number by which the logits are divided. 0 selects the token with the
+                largest logit, and the first of several equal ones. Default: 1.
+            generator: Random number generator. Default: the global generator.
 
         Returns:
-            ``(batch, seq + count)``.
+            Prompts and sampled tokens, ``(batch, seq + count)``.
 
         Raises:
-            ValueError: If ``tokens`` are empty or end in padding, a number does not fit, or the
-                layers have no state.
+            ValueError: If ``tokens`` are empty or end in padding, an argument has an invalid value
+                or shape, or the layers have no state.
         """
         self._require_tokens(tokens, None)
         if not tokens.shape[-1]:
@@ -250,7 +275,7 @@ class LanguageModel(Blocks):
                     "key_mask must be True for the last token of each row: padding stands in "
                     f"front, got {key_mask[:, -1].tolist()}"
                 )
-            # padding stands where the first token does: nobody sees it
+            # padding gets position 0 as well, which has no effect because it is masked
             positions = (key_mask.cumsum(-1) - 1).clamp(min=0)[..., None]
         drawn = [tokens]
         state = self.init_state(len(tokens), tokens.shape[-1] + count) if count else None
@@ -279,13 +304,21 @@ class LanguageModel(Blocks):
             self.readout.weight = self.embed.weight
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> LanguageModel:
-        """Move; a weight that two modules hold may have become two, from the meta device."""
+        """Move or convert the model, and tie the shared weight again.
+
+        A move from the meta device can replace the shared weight by two separate weights.
+        """
         super()._apply(fn, recurse)
         self._tie()
         return self
 
     def _require_tokens(self, tokens: Tensor, state: Sequence[State] | None) -> int:
-        """Return how many tokens came before these; raise if they or the state do not fit."""
+        """Return the number of tokens before the given ones.
+
+        Raises:
+            ValueError: If the tokens are on another device, the state has another number of
+                blocks, or there are more tokens than ``length``.
+        """
         require_same_device("the model", self.embed.weight, "tokens", tokens)
         if state is not None and len(state) != len(self.blocks):
             raise ValueError(
@@ -301,5 +334,5 @@ class LanguageModel(Blocks):
 
 
 def _tied_again(model: LanguageModel, _: Any) -> None:
-    """Tie what ``load_state_dict(assign=True)`` has made two weights."""
+    """Tie the shared weight again, which ``load_state_dict(assign=True)`` splits into two."""
     model._tie()

@@ -1,4 +1,4 @@
-"""A vision transformer for images and volumes, with any encoder and any attention."""
+"""A vision transformer for series, images and volumes, with any position encoding and attention."""
 
 from __future__ import annotations
 
@@ -28,43 +28,59 @@ from stringlib.spec import Floats, Positions, checked
 
 
 class ViT(Blocks):
-    """Patches, blocks, and a score for each class, of a class token or of the patches' mean.
+    """Vision transformer: a projection of patches, blocks, and a logit for each class.
 
-    Coordinates are explicit: patch (i, j) stands at (i, j), whatever the size of the image. Nothing
-    is normalised, and nothing is guessed from the number of patches.
+    The position of patch (i, j) is (i, j) for images of any size. Coordinates are not divided by
+    the size of the image.
+
+    Biases, and all position weights except ``"toeplitz"``, use the index of a token in row-major
+    order, with the class token first. So for them the end of one row and the start of the next are
+    neighbours. The weight ``"toeplitz"`` has one number for each offset between two patches of the
+    grid. It therefore requires ``pool="mean"`` and images of ``image_size``.
 
     Args:
-        image_size: Pixels along each axis; an int is a square image. One axis is a series, three
-            are a volume. Images of other sizes can be given too: only learned tables have a size.
-        patch_size: Pixels of a patch along each axis, divisors of ``image_size``; an int serves
-            all axes.
+        image_size: Number of pixels along each axis. An integer means a square image, one axis a
+            series, and three axes a volume. The model also accepts images of other sizes, except
+            with the weight ``"toeplitz"``.
+        patch_size: Number of pixels of a patch along each axis, divisors of ``image_size``. An
+            integer is used for all axes.
         classes: Number of classes.
         dim: Number of channels of a token.
         depth: Number of blocks.
-        heads: Number of heads of each block, a divisor of ``dim``.
-        encoder: Where position enters. A name in :data:`~stringlib.encoders.registry.ENCODERS`:
-            each block has an encoder of its own, which reads the coordinates, or all have one if it
-            learns nothing.
-            ``"sinusoidal"`` or ``"learned"``: a vector added to each patch. A name in
-            :data:`~stringlib.encoders.registry.BIASES`: one bias for all blocks. A module: an
-            encoder or bias that all blocks share. None: patches are a set.
-        attention: As for :class:`~stringlib.attention.multihead.MultiHeadAttention`.
-        gate: As for :class:`~stringlib.attention.multihead.MultiHeadAttention`.
-        channels: Channels of an image.
-        hidden: As for :class:`~stringlib.models.blocks.Block`.
-        mlp: ``"mlp"``, ``"swiglu"``, or None for attention alone.
-        pool: ``"cls"`` reads a class token that stands before the patches. It stands at
-            coordinate 0 and is not rotated, so its logits with a patch depend on where the patch
-            is, :eq:`eq-vit-cls`: with a class token even a rotary encoder is not blind to a shift
-            of the image. ``"mean"`` reads the mean of the patches: blind to their order without an
-            encoder, :eq:`eq-vit-bag`, and to a shift with a relative one, :eq:`eq-vit-shift`.
-            Either way the scores are :eq:`eq-vit-read`.
-        **options: Options of attention, for every block, such as ``weight`` or ``num_features``.
+        heads: Number of heads of each block; must divide ``dim``.
+        encoder: Position encoding.
 
-    A bias, and every weight but ``"toeplitz"``, counts tokens in reading order, the class token
-    first: the end of one row and the start of the next are neighbours. The weight ``"toeplitz"``
-    has a number for each offset in the plane, and so wants ``pool="mean"`` and the image size it
-    was made for.
+            - A name in :data:`~stringlib.encoders.registry.ENCODERS`: each block has its own rotary
+              encoder of the coordinates; if the encoder has no parameters, all blocks share one.
+            - A name in :data:`~stringlib.encoders.registry.BIASES`: all blocks share one relative
+              bias.
+            - ``"sinusoidal"`` or ``"learned"``: a vector is added to each patch.
+            - A module: all blocks share this rotary encoder or relative bias.
+            - None (default): the model ignores the order of the patches, unless a position weight
+              or a causal mask depends on it.
+        attention: ``"softmax"`` (default) or a feature map, as for
+            :class:`~stringlib.attention.multihead.MultiHeadAttention`.
+        gate: Output gate, as for :class:`~stringlib.attention.multihead.MultiHeadAttention`.
+            Default: None.
+        channels: Number of channels of an image. Default: 1.
+        hidden: Number of hidden channels of the feed-forward layers, as for
+            :class:`~stringlib.models.blocks.Block`.
+        mlp: Feed-forward layers: ``"mlp"`` (default), ``"swiglu"``, or None for blocks of attention
+            alone.
+        pool: Token from which the logits are computed, :eq:`eq-vit-read`. ``"cls"`` (default) uses
+            a learned class token before the patches, ``"mean"`` the mean of the patches.
+            The class token has coordinate 0 and is not rotated. Its attention logit for a patch
+            therefore depends on the absolute position of the patch, :eq:`eq-vit-cls`. So with a
+            class token, shifting all positions changes the output even with a rotary encoder. With
+            ``"mean"`` the output does not depend on the order of the patches if there is no
+            encoder, :eq:`eq-vit-bag`, and does not change when all positions are shifted if the
+            encoder is relative, :eq:`eq-vit-shift`.
+        **options: Further arguments of
+            :class:`~stringlib.attention.multihead.MultiHeadAttention`, the same for every block,
+            such as ``weight`` or ``num_features``.
+
+    Raises:
+        ValueError: If a name is unknown, or arguments do not fit together.
 
     Source:
         Dosovitskiy et al. 2021.
@@ -141,13 +157,15 @@ class ViT(Blocks):
 
     @checked
     def patches(self, images: Floats[Tensor, "..."]) -> Tensor:
-        """Return the patches in reading order; with the projection they make :eq:`eq-vit-patch`.
+        """Return the pixels of each patch, with the patches in row-major order.
+
+        The projection of these vectors gives the tokens, :eq:`eq-vit-patch`.
 
         Args:
             images: ``(batch, channels, *sizes)``.
 
         Returns:
-            ``(batch, cells, channels * pixels of a patch)``.
+            ``(batch, patches, channels * pixels of a patch)``.
         """
         if images.ndim != 2 + self.axes or images.shape[1] != self.channels:
             raise ValueError(
@@ -168,28 +186,32 @@ class ViT(Blocks):
         *,
         key_mask: Tensor | None = None,
     ) -> Tensor:
-        """Return a score of each class.
+        """Return the logits of the classes.
 
         Args:
-            images: ``(batch, channels, *sizes)``, the sizes multiples of those of a patch.
-            positions: Coordinates of the patches, ``(cells, axes)`` or ``(batch, cells, axes)``.
-                If omitted they are :func:`~stringlib.positions.grid_positions`, counted in patches
-                from 0. At twice the resolution, half of them keeps to the range of training
-                (position interpolation). A learned table is read at given positions as they are;
-                if they are omitted and the grid is another, it is stretched over that grid.
-            key_mask: False for patches that are padding, ``(batch, cells)``: no token sees them,
-                and the mean leaves them out. So images of several sizes, padded to one, are scored
-                as each alone, where position is read from coordinates. A bias or a weight counts
-                padding as it counts any token.
+            images: ``(batch, channels, *sizes)``. The sizes must be multiples of ``patch_size``.
+            positions: Coordinates of the patches, ``(patches, axes)`` or
+                ``(batch, patches, axes)``. Default: :func:`~stringlib.positions.grid_positions`,
+                the row and column of each patch, counted from 0. For images of twice the resolution
+                of the training images, these coordinates times ½ stay in the range of training
+                (position interpolation). The encoder ``"learned"`` is interpolated at given
+                positions. If ``positions`` is omitted and the grid has another size than the table,
+                the table is stretched over the grid.
+            key_mask: False for patches that are padding, ``(batch, patches)``. No token attends to
+                padding, and the mean excludes it. With a rotary or sinusoidal encoding of the
+                coordinates, images that are padded to a common size therefore get the same logits
+                as without padding. A relative bias or a position weight counts padding like any
+                token, so that with it the logits can differ.
 
         Returns:
             ``(batch, classes)``, not normalised.
 
         Raises:
-            ValueError: If a shape does not fit, or a learned table of offsets is for another size.
+            ValueError: If a shape does not fit, or an image has another size than ``image_size``
+                with the weight ``"toeplitz"``.
         """
         require_like_weight("images", images, self.embed)
-        # under autocast a projection returns half precision: the tokens are summed in full
+        # under autocast the projection returns half precision; the blocks add to full precision
         x = self.embed(self.patches(images)).to(self.embed.weight.dtype)
         grid = self._cells("images", tuple(images.shape[2:]))
         if self.toeplitz and grid != self.grid:
@@ -217,13 +239,18 @@ class ViT(Blocks):
                 key_mask = nn.functional.pad(key_mask, (1, 0), value=True)
             positions = torch.cat([torch.zeros_like(positions[..., :1, :]), positions], -2)
         read = phases_of(self.blocks, positions, x)
-        for block, places in zip(self.blocks, read, strict=True):
-            x, _ = block(x, places, key_mask=key_mask)
+        for block, block_positions in zip(self.blocks, read, strict=True):
+            x, _ = block(x, block_positions, key_mask=key_mask)
         x = self.norm(x)
         return self.readout(x[:, 0] if self.cls is not None else _mean(x, key_mask))
 
     def _cells(self, name: str, sizes: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the number of patches along each axis, or say what does not fit."""
+        """Return the number of patches along each axis.
+
+        Raises:
+            ValueError: If a size is not a multiple of that of a patch. The message begins with
+                ``name``.
+        """
         if any(n % pixels for n, pixels in zip(sizes, self.patch_size, strict=True)):
             raise ValueError(
                 f"{name} must have sizes that are multiples of patch_size {self.patch_size}, "
@@ -232,7 +259,11 @@ class ViT(Blocks):
         return tuple(n // pixels for n, pixels in zip(sizes, self.patch_size, strict=True))
 
     def _table(self, options: dict[str, Any]) -> dict[str, Any]:
-        """Return what makes the weight "toeplitz" one of this grid."""
+        """Return the argument that gives the weight ``"toeplitz"`` the size of the grid.
+
+        Raises:
+            ValueError: If the weight ``"toeplitz"`` does not fit the other arguments.
+        """
         if self.cls is not None:
             raise ValueError(
                 "pool must be 'mean' for weight 'toeplitz', whose table has a number for each "
@@ -249,7 +280,7 @@ class ViT(Blocks):
 
 
 def _mean(x: Tensor, key_mask: Tensor | None) -> Tensor:
-    """Return the mean of the tokens that count, ``(batch, dim)``; 0 if there is none."""
+    """Return the mean of the tokens that are not padding, ``(batch, dim)``, or 0 without any."""
     if key_mask is None:
         return x.mean(1)
     counted = key_mask[..., None]
@@ -259,7 +290,11 @@ def _mean(x: Tensor, key_mask: Tensor | None) -> Tensor:
 def _sizes(
     image_size: int | Sequence[int], patch_size: int | Sequence[int]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return both as one number for each axis."""
+    """Return the image size and the patch size as tuples of one integer per axis.
+
+    Raises:
+        ValueError: If there are more than three axes, or the sizes differ in their number of axes.
+    """
     image = tuple(image_size) if isinstance(image_size, Sequence) else (image_size,) * 2
     patch = tuple(patch_size) if isinstance(patch_size, Sequence) else (patch_size,) * len(image)
     if len(image) not in (1, 2, 3):
