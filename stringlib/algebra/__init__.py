@@ -1,4 +1,8 @@
-"""Matrices as pure functions: skew-symmetric, circulant, random orthogonal, common planes."""
+"""Functions that make or transform structured matrices.
+
+They are skew-symmetric, circulant, Toeplitz, Hadamard and random orthogonal matrices, and the
+common planes of commuting skew-symmetric matrices.
+"""
 
 from stringlib.algebra.circulant import (
     circulant,
