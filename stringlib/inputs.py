@@ -230,7 +230,7 @@ def may_look(x: Tensor) -> bool:
 
 
 def in_torch_func() -> bool:
-    """Return whether ``vmap`` or a derivative of ``torch.func`` is active, outside compiled code."""
+    """Return whether ``vmap`` or a derivative of ``torch.func`` is active; False if compiled."""
     return not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
 
 
