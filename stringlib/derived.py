@@ -1,4 +1,4 @@
-"""Modules with buffers that are computed from their arguments and not saved in a ``state_dict``."""
+"""Modules whose non-persistent buffers are computed again after they are moved or loaded."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ class Derived(nn.Module):
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Move or convert the module, then compute its non-persistent buffers again.
 
-        So they are accurate in the new dtype. If a subclass has no ``_refill``, its non-persistent
-        buffers cannot be computed, and their values are copied, even in ``to_empty``.
+        So the buffers are accurate in the new dtype. If a subclass does not override ``_refill``,
+        its non-persistent buffers cannot be computed, so their values are copied, even by
+        ``to_empty``.
 
         Raises:
             RuntimeError: If such buffers are on the meta device and so have no values to copy.

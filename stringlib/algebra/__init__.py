@@ -1,7 +1,7 @@
-"""Functions that make or transform structured matrices.
+"""Functions for structured matrices.
 
-They are skew-symmetric, circulant, Toeplitz, Hadamard and random orthogonal matrices, and the
-common planes of commuting skew-symmetric matrices.
+There are functions for skew-symmetric, circulant, Toeplitz, Hadamard and random orthogonal
+matrices. :func:`universal_form` finds the common planes of commuting skew-symmetric matrices.
 """
 
 from stringlib.algebra.circulant import (

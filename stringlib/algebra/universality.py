@@ -4,8 +4,8 @@ Commuting skew-symmetric matrices have common planes: each matrix maps each of t
 planes to itself, and its exponential rotates the plane. The planes are computed in real arithmetic,
 in three steps:
 
-1. Take a random linear combination of the generators. With probability 1 it has different
-   frequencies in two planes if any of the generators has.
+1. Take a random linear combination of the generators. If two planes have different frequencies in
+   any generator, then with probability 1 they have different frequencies in the combination.
 2. Make the combination tridiagonal by reflections. Its only non-zero entries then link an even
    with an odd channel. The singular vectors of the matrix of these entries span the planes, and
    they are orthonormal even if frequencies are equal or zero.

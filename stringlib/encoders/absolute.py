@@ -13,7 +13,7 @@ from stringlib.spec import Even, Floats, Positions, Positive, checked
 
 
 class Sinusoidal(nn.Module):
-    r"""Add sines and cosines of the position, equations :eq:`eq-abs-sum` and :eq:`eq-abs-gram`.
+    r"""Absolute encoding by sines and cosines, equations :eq:`eq-abs-sum` and :eq:`eq-abs-gram`.
 
     The vector of position t has :math:`\sin(t\,b^{-2j/D})` in channel 2j and the cosine of the same
     angle in channel 2j + 1. The angles are those of :class:`~stringlib.encoders.rope.RoPE`.
@@ -56,7 +56,7 @@ class Sinusoidal(nn.Module):
 
 
 class LearnedAbsolute(nn.Module):
-    r"""Add one learned vector for each position, equation :eq:`eq-abs-sum`.
+    r"""Absolute encoding by one learned vector for each position, equation :eq:`eq-abs-sum`.
 
     The vectors are the rows of a table for the positions 0 to ``num_positions - 1``. Positions
     may be integers, or floating-point numbers with integer values, such as those of

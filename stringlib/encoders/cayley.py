@@ -18,12 +18,13 @@ from stringlib.spec import Share, checked
 
 
 class CayleySTRING(RotaryEncoder):
-    r"""Rotate in a learned basis :math:`P = (I - S)(I + S)^{-1}`, :eq:`eq-cayley-transform`.
+    r"""Rotary encoder with a learned basis :math:`P = (I - S)(I + S)^{-1}`.
 
-    The skew-symmetric matrix S and the frequencies are learned. The transpose of P is applied
-    before the rotation, :eq:`eq-cayley-before`; after the rotation, an orthogonal matrix would
-    cancel in every score. Each call solves one system of linear equations per head, in float64; its
-    cost does not depend on the number of tokens. At inference, merge P into the weights with
+    P is the Cayley transform, :eq:`eq-cayley-transform`, of a skew-symmetric matrix S. S and the
+    frequencies are learned. The transpose of P is applied before the rotation,
+    :eq:`eq-cayley-before`; after the rotation, an orthogonal matrix would cancel in every score.
+    Each call solves one system of linear equations per head, in float64; its cost does not depend
+    on the number of tokens. At inference, merge P into the weights with
     :meth:`~stringlib.encoders.string.RotaryEncoder.fold` and use the encoder that
     :meth:`~stringlib.encoders.string.RotaryEncoder.folded` returns, which solves no system.
 

@@ -22,7 +22,7 @@ LARGEST_PRODUCT = 256
 
 
 class CirculantSTRING(RotaryEncoder):
-    r"""Rotate by :math:`\exp(\sum_k r_k (C_k - C_k^\top))` with learned circulant :math:`C_k`.
+    r"""Rotary encoder :math:`\exp(\sum_k r_k (C_k - C_k^\top))`, :math:`C_k` circulant and learned.
 
     All circulant matrices have the same eigenvectors. So the basis is the real Fourier basis, and
     the frequencies are :math:`\omega_j = 2 \sum_m c_m \sin(2\pi jm/B)` in every block of
@@ -37,9 +37,10 @@ class CirculantSTRING(RotaryEncoder):
             heads share them.
         block_size: Size B of the circulant blocks on the diagonal; must divide ``head_dim``.
             Default: ``head_dim``, one block.
-        zero: If True, all coefficients are initially 0, so that the encoder is the identity. Then
-            adding it to a trained model does not change the outputs of the model, and
-            fine-tuning can learn the rotation. If False (default), they are small random numbers.
+        zero: If True, all coefficients are initially 0, so that every rotation R(r) is the
+            identity. Then adding the encoder to a trained model changes the outputs of the model
+            only by rounding, and fine-tuning can learn the rotation. If False (default), the
+            coefficients are small random numbers.
 
     Attributes:
         coefficients: The first COLUMN of every C, ``(heads, coord_dim, blocks, block_size)``,

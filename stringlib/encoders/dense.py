@@ -12,9 +12,9 @@ from stringlib.spec import Floats, checked
 
 
 class DenseSTRING(STRING):
-    r"""Rotate by the matrix exponential :math:`\exp(\sum_k r_k L_k)`, :eq:`eq-string-generators`.
+    r"""Rotary encoder that computes matrix exponentials :math:`\exp(\sum_k r_k L_k)`.
 
-    This class computes the definition of STRING, to test other encoders against it:
+    This is the definition of STRING, :eq:`eq-string-generators`, as a reference for other encoders:
     ``DenseSTRING(encoder.generators())`` rotates as ``encoder`` does. Unlike other encoders,
     ``forward`` returns R(r)q and R(r)k, with the outer factor P. The cost is :math:`O(d^3)` per
     token. :meth:`frequencies` and :meth:`basis` are found by

@@ -17,9 +17,9 @@ class MixedRoPE(RotaryEncoder):
     r"""Rotary position embedding with learned frequency vectors, :eq:`eq-grid-mixed`.
 
     Pair i rotates by the angle :math:`\omega_i^\top r`, which is entry i of :math:`\Omega r`. So
-    the angle grows with the position along the direction of :math:`\omega_i`. Heo et al. learn Ω
-    separately for every head of every layer: give each layer an encoder of its own, with as many
-    ``heads`` as the layer has. They exclude Ω from weight decay, which would reduce all
+    the angle is proportional to the component of the position along :math:`\omega_i`. Heo et al.
+    learn Ω separately for every head of every layer: give each layer an encoder of its own, with as
+    many ``heads`` as the layer has. They exclude Ω from weight decay, which would reduce all
     frequencies.
 
     Args:

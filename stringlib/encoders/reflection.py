@@ -13,14 +13,14 @@ from stringlib.spec import Even, checked
 
 
 class ReflectionSTRING(RotaryEncoder):
-    r"""Reflect every pair of channels in two mirrors whose angles grow with the position.
+    r"""Rotary encoder that reflects every pair of channels in two mirrors.
 
-    The normals of the mirrors have the angles :math:`\omega_1^\top r` and :math:`\omega_2^\top r`.
-    The product of the two reflections is the rotation by :math:`2(\omega_2 - \omega_1)^\top r`,
-    equation :eq:`eq-reflection-rotation`. So this is RoPE with learned frequencies, each of which
-    is a difference of two parameters. Only training differs from learning the frequencies directly:
-    with the same learning rate, gradient descent changes a frequency 8 times as much,
-    :eq:`eq-reflection-rate`, and Adam 4 times as much.
+    The mirrors rotate with the position r: their normals have the angles
+    :math:`\omega_1^\top r` and :math:`\omega_2^\top r`. The product of the two reflections is the
+    rotation by :math:`2(\omega_2 - \omega_1)^\top r`, equation :eq:`eq-reflection-rotation`. So
+    this is RoPE with learned frequencies, each of which is a difference of two parameters. Only
+    training differs from learning the frequencies directly: with the same learning rate, gradient
+    descent changes a frequency 8 times as much, :eq:`eq-reflection-rate`, and Adam 4 times as much.
 
     Args:
         head_dim: Number of channels :math:`d` of a head; must be even.

@@ -106,7 +106,7 @@ class AxialRoPE(GeometricRoPE):
     r"""Rotary position embedding with separate pairs for each coordinate, :eq:`eq-grid-axial`.
 
     The pairs are distributed over the coordinates as evenly as possible, in contiguous blocks of
-    channels. If their number is not divisible, the first coordinates have one pair more. With one
+    channels. If this leaves a remainder, each of the first coordinates has one pair more. With one
     coordinate and the same base this is :class:`RoPE`. A score is a sum of functions that depend on
     the offset in one coordinate each, :eq:`eq-grid-separable`. The encoder has no learned
     parameters, and it adds nothing to the ``state_dict``.

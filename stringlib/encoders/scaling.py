@@ -126,9 +126,9 @@ def yarn_by_index(
 ) -> Tensor:
     r"""Scale frequencies by YaRN in the form of most released code.
 
-    This differs from :func:`yarn` for pairs that make between ``fast`` and ``slow`` full turns in
-    training. For these the factor of the frequency is linear in the *index* of the pair,
-    :eq:`eq-model-index`, and the two ends of this range are rounded outwards to whole pairs. With
+    This differs from :func:`yarn` in the range of pairs that make between ``fast`` and ``slow``
+    full turns in training. There the factor of the frequency is linear in the *index* of the pair,
+    :eq:`eq-model-index`. By default the ends of the range are rounded outwards to whole pairs. With
     base 10,000, d = 128, T = 4096 and s = 8, the two forms differ by more than 1 % in 25 of 64
     frequencies. Use the form with which a checkpoint was trained.
 
@@ -237,7 +237,8 @@ class DynamicNTK(Derived):
     r"""NTK-aware frequencies that depend on the length of the text (dynamic NTK scaling).
 
     For a text of L tokens, more than the T tokens in training, the frequencies are those of
-    :func:`ntk_aware` with the scale :math:`s\,L/T - s + 1`. As in released code, L is the greatest
+    :func:`ntk_aware` with the scale :math:`s\,L/T - s + 1`. For shorter texts the frequencies are
+    not changed. As in released code, L is the greatest
     length since the last text shorter than T. So in decoding, frequencies change only when the text
     becomes longer than any before; after such a change, the keys that are already in a cache were
     rotated with other frequencies than new queries.

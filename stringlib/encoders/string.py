@@ -4,8 +4,9 @@ The orthogonal *basis* P splits the channels into planes. The *frequencies* Ω a
 radians, by which each plane rotates per unit of each coordinate of the position r. The encoders of
 this package differ only in how they obtain P and Ω.
 
-The form is general. A continuous encoding of real positions has it if its scores are exactly
-relative, if it encodes queries and keys in the same way, and if it is the identity at r = 0.
+The form is general. If every real vector r is a position, then a continuous encoding has this form
+if its scores are exactly relative, if it encodes queries and keys in the same way, and if it is the
+identity at r = 0.
 """
 
 from __future__ import annotations
@@ -123,11 +124,12 @@ class RotaryEncoder(Derived):
 
     @checked
     def phases(self, positions: Positions[Tensor, "... n self.coord_dim"]) -> Phases:
-        """Return the cosines and sines of positions, to be passed as ``positions`` to other calls.
+        """Return the cosines and sines of the angles at given positions, for use in other calls.
 
-        :meth:`forward` and :meth:`rotate` accept the result, so that several calls share one
-        computation. Angles and results are float64, or float32 on a device without float64. If the
-        encoder has learned parameters, compute the phases again after each step of the optimiser.
+        :meth:`forward` and :meth:`rotate` accept the result as ``positions``, so that several calls
+        share one computation. Angles and results are float64, or float32 on a device without
+        float64. If the encoder has learned parameters, compute the phases again after each step of
+        the optimiser.
 
         Args:
             positions: ``(..., seq, coord_dim)``.
@@ -159,7 +161,9 @@ class RotaryEncoder(Derived):
 
         Args:
             q: Queries, ``(..., heads, seq, head_dim)``.
-            k: Keys; their number of heads and of tokens may differ from that of the queries.
+            k: Keys, ``(..., kv_heads, keys, head_dim)``. Their number of heads may differ from that
+                of the queries if the encoder has ``heads=1``, and their number of tokens if
+                ``key_positions`` is given.
             positions: Positions of the queries, ``(..., seq, coord_dim)``, or their phases.
             key_positions: Positions or phases of the keys, if they differ from those of the
                 queries, as with a cache or in cross-attention. Default: ``positions``.
