@@ -236,12 +236,12 @@ class Beyond(nn.Module):
 class DynamicNTK(Derived):
     r"""NTK-aware frequencies that depend on the length of the text (dynamic NTK scaling).
 
-    For a text of L tokens, more than the T tokens in training, the frequencies are those of
-    :func:`ntk_aware` with the scale :math:`s\,L/T - s + 1`. For shorter texts the frequencies are
-    not changed. As in released code, L is the greatest
-    length since the last text shorter than T. So in decoding, frequencies change only when the text
-    becomes longer than any before; after such a change, the keys that are already in a cache were
-    rotated with other frequencies than new queries.
+    The frequencies are those of :func:`ntk_aware` with the scale :math:`s\,L/T - s + 1`, where T is
+    the length in training. As in released code, L is the greatest length since the last text
+    shorter than T, and at least T. So texts of up to T tokens have the original frequencies unless
+    one follows a longer text and has exactly T tokens. In decoding, the frequencies change whenever
+    the text becomes longer than T and than any before. Keys that are already in a cache were then
+    rotated with other frequencies than the new queries.
 
     Args:
         scale: s, called ``factor`` in configurations.
