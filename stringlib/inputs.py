@@ -59,7 +59,7 @@ def require_same_tokens(x_name: str, x: Tensor, name: str, positions: Tensor) ->
 def require_same_device(x_name: str, x: Tensor, name: str, given: Tensor) -> None:
     """Raise ``ValueError`` unless both tensors are on the same device.
 
-    Torch itself does not raise for operations between the meta device and another device.
+    Torch itself does not always raise if one device is meta, for example in a matrix product.
     """
     if given.device != x.device:
         raise ValueError(f"{name} must be on {x.device} as {x_name} is, got {given.device}")

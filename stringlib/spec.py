@@ -371,7 +371,7 @@ def _tensor(name: str, meta: Array, once: set[str]) -> Test:
                 sizes[lead_key] = _common(name, x, front, known, expands)
         if shares:
             device, first = sizes.setdefault(DEVICE, (x.device, name))
-            if x.device != device:  # torch does not raise if one device is meta
+            if x.device != device:  # torch does not always raise if one is meta
                 raise ValueError(f"{name} must be on {device} as {first} is, got {x.device}")
         if values is not None:
             values(name, x)
