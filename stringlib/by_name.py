@@ -1,4 +1,4 @@
-"""Arguments that are given by their names, and for one version still by their places."""
+"""Keyword-only arguments that may still be given by position, for one version, with a warning."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from stringlib.spec import F
 
 
 def by_name(*names: str) -> Callable[[F], F]:
-    """Let keyword-only arguments come by their places too, as they did, with a warning.
+    """Return a decorator that also accepts keyword-only arguments by position, with a warning.
+
+    This supports calls that were written for an earlier version.
 
     Args:
-        *names: Those arguments, in the order of their places: behind the others.
+        *names: Names of these arguments, in their former order after the positional ones.
     """
 
     def decorate(function: F) -> F:
@@ -25,7 +27,7 @@ def by_name(*names: str) -> Callable[[F], F]:
         @wraps(function)
         def call(*args: Any, **named: Any) -> Any:
             late = args[places:]
-            if not late or len(late) > len(names):  # too many: the function says so itself
+            if not late or len(late) > len(names):  # too many: the function raises the error
                 return function(*args, **named)
             given = dict(zip(names, late, strict=False))
             words = ", ".join(f"{name}={value!r}" for name, value in given.items())

@@ -1,4 +1,4 @@
-"""Modules with tensors that follow from their arguments, and so are in no ``state_dict``."""
+"""Modules whose non-persistent buffers are computed again after they are moved or loaded."""
 
 from __future__ import annotations
 
@@ -10,31 +10,38 @@ from torch import Tensor, nn
 
 
 class Derived(nn.Module):
-    """Base of the modules with buffers that are in no ``state_dict``.
+    """Base of modules with non-persistent buffers, which keeps these buffers valid.
 
-    Whoever moves, empties or loads a module thinks of its ``state_dict``. What is not in there
-    would stay behind: without memory after ``load_state_dict(assign=True)``, without its numbers
-    after ``to_empty``, which reaches a module as often as others hold it.
+    Non-persistent buffers are not in the ``state_dict``, so loading does not restore them. After
+    ``load_state_dict(assign=True)`` into a module on the meta device they would still have no
+    memory, and after ``to_empty`` they would have arbitrary values. This class therefore calls
+    :meth:`_refill` after each such operation. If several modules share this module, ``to_empty``
+    is applied to it several times, and the buffers are computed each time.
     """
 
     def _refill(self) -> None:
-        """Write the buffers that are not in the ``state_dict``."""
+        """Compute the values of the non-persistent buffers; subclasses override this method."""
 
     @property
     def _refills(self) -> bool:
         return type(self)._refill is not Derived._refill
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Move; then write anew: exact in the new dtype, whatever was there.
+        """Move or convert the module, then compute its non-persistent buffers again.
 
-        What was given and cannot be computed keeps its numbers.
+        So the buffers are accurate in the new dtype. If a subclass does not override ``_refill``,
+        its non-persistent buffers cannot be computed, so their values are copied, even by
+        ``to_empty``.
+
+        Raises:
+            RuntimeError: If such buffers are on the meta device and so have no values to copy.
         """
         own = [] if self._refills else [self._buffers[n] for n in self._non_persistent_buffers_set]
 
         def move(t: Tensor) -> Tensor:
             if not any(t is given for given in own):
                 return fn(t)
-            like = fn(t)  # of t itself: a subclass may keep it exact
+            like = fn(t)  # called with t itself, because a subclass may keep its dtype
             if t.is_meta and not like.is_meta:
                 raise RuntimeError(
                     f"{type(self).__name__} holds numbers that it was given and that are in no "
@@ -47,9 +54,10 @@ class Derived(nn.Module):
         return self
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Set; and write anew what takes the place of a buffer without memory.
+        """Set an attribute; if it replaces a non-persistent buffer on meta, compute its values.
 
-        Libraries that build a model on meta set what is in no file to anything: transformers.
+        The transformers library needs this: it builds a model on the meta device and then replaces
+        the buffers that are not in the checkpoint by tensors with arbitrary values.
         """
         own = self.__dict__.get("_non_persistent_buffers_set", ())
         held = self._buffers[name] if name in own else None
@@ -64,7 +72,7 @@ class Derived(nn.Module):
         local_metadata: dict[str, Any],
         *args: Any,
     ) -> None:
-        """Load; where tensors take the place of those without memory, the others get some too."""
+        """Load a state; with ``assign=True`` also allocate and compute non-persistent buffers."""
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *args)
         if not self._refills or not local_metadata.get("assign_to_params_buffers"):
             return

@@ -1,4 +1,4 @@
-"""What an argument must be: errors that name it, what was given and what is expected."""
+"""Checks of arguments, whose errors name the argument, the expected and the given value."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from torch._subclasses import FakeTensor
 Layout = Literal["interleaved", "half"]
 LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 INTEGERS = (numbers.Integral, torch.SymInt)
-"""A number counts tokens, or stands for it while a program for any number is exported."""
+"""Types of integers: those of Python, and symbolic sizes, which ``torch.export`` passes."""
 
 
 def require_name(name: str, value: object, known: Collection[str]) -> None:
-    """Raise ``ValueError`` unless ``value`` is one of the known names."""
+    """Raise ``ValueError`` unless ``value`` is a string in ``known``."""
     if not isinstance(value, str) or value not in known:
         raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}")
 
@@ -30,19 +30,23 @@ def require_floats(name: str, x: object) -> None:
 
 
 def require_heads(name: str, x: Tensor, heads: int) -> None:
-    """Raise ``ValueError`` unless ``x`` has so many heads; a module with 1 serves any number."""
+    """Raise ``ValueError`` unless ``x`` has ``heads`` heads; with ``heads=1`` accept any number."""
     if heads != 1 and x.shape[-3] != heads:
         raise ValueError(f"{name} must have {heads} heads, got shape {tuple(x.shape)}")
 
 
 def require_split(dim: int, heads: int) -> None:
-    """Raise ``ValueError`` unless ``heads`` heads of one size share ``dim`` channels."""
+    """Raise ``ValueError`` unless ``heads`` divides ``dim``."""
     if dim % heads:
         raise ValueError(f"heads must divide dim {dim}, got {heads}")
 
 
 def require_same_tokens(x_name: str, x: Tensor, name: str, positions: Tensor) -> None:
-    """Raise ``ValueError`` unless there is one position for each token of ``x``."""
+    """Raise ``ValueError`` unless ``positions`` fit the tokens of ``x``.
+
+    There must be one position for each token, on the same device, and the leading dimensions must
+    broadcast.
+    """
     if positions.shape[-2] != x.shape[-2]:
         raise ValueError(
             f"{name} must have one row for each of the {x.shape[-2]} tokens of {x_name}, "
@@ -53,21 +57,27 @@ def require_same_tokens(x_name: str, x: Tensor, name: str, positions: Tensor) ->
 
 
 def require_same_device(x_name: str, x: Tensor, name: str, given: Tensor) -> None:
-    """Raise ``ValueError`` unless both are on one device: the meta device answers to any other."""
+    """Raise ``ValueError`` unless both tensors are on the same device.
+
+    Torch itself does not always raise if one device is meta, for example in a matrix product.
+    """
     if given.device != x.device:
         raise ValueError(f"{name} must be on {x.device} as {x_name} is, got {given.device}")
 
 
 def require_like_weight(name: str, x: Tensor, module: nn.Module) -> None:
-    """Raise unless a projection can read ``x``: as it is, or as autocast makes it.
+    """Raise unless ``x`` has the device and the dtype of the weight of a projection.
+
+    Under autocast any dtype is accepted. Nothing is checked if the module has no floating-point
+    weight.
 
     Raises:
-        TypeError: If its dtype is not that of the weight.
-        ValueError: If it is on another device.
+        TypeError: If the dtypes differ.
+        ValueError: If the devices differ.
     """
     weight = getattr(module, "weight", None)
     if not isinstance(weight, Tensor) or not weight.is_floating_point():
-        return  # somebody's own, or quantised
+        return  # a user-defined module, or a quantised one
     if x.device != weight.device:
         raise ValueError(f"{name} must be on {weight.device} as the module is, got {x.device}")
     cast = not x.is_meta and torch.is_autocast_enabled(x.device.type)
@@ -76,8 +86,11 @@ def require_like_weight(name: str, x: Tensor, module: nn.Module) -> None:
 
 
 def require_same_leading(x_name: str, x: Tensor, name: str, given: Tensor, own: int) -> None:
-    """Raise ``ValueError`` unless all but the last three of ``x`` and ``own`` broadcast."""
-    if given.ndim == own:  # as most positions are: for one token, looking at shapes takes time
+    """Raise ``ValueError`` unless the leading dimensions of ``x`` and ``given`` broadcast.
+
+    These are all but the last three dimensions of ``x``, and all but the last ``own`` of ``given``.
+    """
+    if given.ndim == own:  # the usual case, returned early because the check takes time
         return
     try:
         common_shape(x.shape[:-3], given.shape[:-own])
@@ -89,19 +102,20 @@ def require_same_leading(x_name: str, x: Tensor, name: str, given: Tensor, own: 
 
 
 def common_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the shape that all of them broadcast to.
+    """Return the shape to which all given shapes broadcast.
 
-    As ``torch.broadcast_shapes`` does, which takes 30 µs (torch 2.13) for equal and for empty
-    shapes too: two calls were half of the time of linear attention on a hundred tokens.
+    This function is fast if all shapes are equal or empty; in other cases it calls
+    ``torch.broadcast_shapes``, which takes 30 µs even for equal shapes (torch 2.13). Two such calls
+    took half of the time of linear attention on a hundred tokens.
 
     Raises:
-        RuntimeError: If there is none.
+        RuntimeError: If the shapes do not broadcast.
     """
     longest = shapes[0]
-    for other in shapes[1:]:  # max with a key is nothing that a compiler can trace
+    for other in shapes[1:]:  # a loop, because torch.compile cannot trace max with a key
         longest = other if len(other) > len(longest) else longest
     for shape in shapes:
-        # Python compares sizes before it counts them: a compiler would keep that batch is not heads
+        # lengths first: from a comparison of sizes, a compiler would keep that batch ≠ heads
         if len(shape) > 0 and (len(shape) != len(longest) or shape != longest):
             common: tuple[int, ...] = torch.broadcast_shapes(*shapes)
             return common
@@ -109,13 +123,15 @@ def common_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def require_places(name: str, x: Tensor, positions: Tensor | None, own: int = 2) -> None:
-    """Raise unless all but ``own`` dimensions of positions, or None, expand to those of ``x``.
+    """Raise unless the leading dimensions of ``positions`` expand to those of ``x``.
 
-    An encoder broadcasts its vectors with the positions; a layer returns what it was given tokens
-    for, ``(..., seq, dim)``, and no more.
+    The leading dimensions are all but the last ``own`` of ``positions``, and all but the last two
+    of ``x``. An encoder broadcasts its vectors with the positions. A layer does not, because its
+    output has the shape of its tokens, ``(..., seq, dim)``. None is accepted as ``positions``.
 
     Raises:
-        ValueError: If they have more leading dimensions than ``x``, or others.
+        ValueError: If ``positions`` have more leading dimensions than ``x``, or sizes that do not
+            expand.
     """
     if positions is not None and not expands(positions.shape[:-own], x.shape[:-2]):
         raise ValueError(
@@ -125,7 +141,10 @@ def require_places(name: str, x: Tensor, positions: Tensor | None, own: int = 2)
 
 
 def require_log_decay(name: str, x: Tensor) -> None:
-    """Raise ``ValueError`` if, on the CPU, it is above 0, as a factor is that has a logarithm."""
+    """Raise ``ValueError`` if a log decay is above 0, which means a decay factor above 1.
+
+    The values are checked only where :func:`may_look` is True.
+    """
     if finds(x, lambda x: x.amax() > 0):
         raise ValueError(
             f"{name} must be at most 0, the logarithm of a factor up to 1, got "
@@ -134,31 +153,32 @@ def require_log_decay(name: str, x: Tensor) -> None:
 
 
 def require_kind_of_state(given: str, expected: str) -> None:
-    """Raise ``ValueError`` if a state says that something else than this has made it."""
+    """Raise ``ValueError`` if a state is of another kind than expected; accept an empty kind."""
     if given not in ("", expected):
         raise ValueError(f"state must be one of {expected}, got one of {given}")
 
 
 def expands(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
-    """Return whether a tensor of this shape can be expanded to another, or has it."""
+    """Return whether a tensor of shape ``shape`` can be expanded to shape ``wanted``."""
     sizes = zip(reversed(shape), reversed(wanted), strict=False)
-    # not `a in (1, b)`: a compiler takes a size that is any number for none of them
+    # not `a in (1, b)`: when compiled, a symbolic size a is never found in the tuple
     return len(shape) <= len(wanted) and all(a == 1 or a == b for a, b in sizes)
 
 
 def per_head(
     key_mask: Tensor, shape: tuple[int, ...], device: torch.device | None = None
 ) -> Tensor:
-    """Return a mask of the keys that broadcasts over heads.
+    """Return a mask of the keys with a dimension for heads.
 
     Args:
-        key_mask: True where a key counts: ``(..., heads, keys)`` if it has as many dimensions as
-            ``shape``; with fewer it has none for heads, ``(..., keys)``.
-        shape: That of all keys, ``(..., heads, keys)``.
-        device: Where they are; not looked at if omitted.
+        key_mask: True for keys that are not masked. Its shape is ``(..., heads, keys)`` if it has
+            as many dimensions as ``shape``. If it has fewer, its shape is ``(..., keys)``, and all
+            heads have the same mask.
+        shape: Shape of the keys without channels, ``(..., heads, keys)``.
+        device: Device of the keys. Default: the device is not checked.
 
     Returns:
-        ``(..., heads or 1, keys)``.
+        The mask, ``(..., heads or 1, keys)``.
 
     Raises:
         TypeError: If the mask is not a boolean tensor.
@@ -181,33 +201,36 @@ def per_head(
 
 
 def is_known(x: Tensor, test: Callable[[Tensor], Tensor]) -> bool:
-    """Return whether all numbers pass a test, or False where looking at them is not free.
+    """Return whether all values pass a test, or False if they cannot be inspected.
 
-    A GPU would have to be waited for, a compiled graph would break, and a batch of ``vmap`` has
-    no single answer.
+    Values are not inspected on a GPU, where this would synchronise, or in compiled code, where it
+    would break the graph. Under ``vmap`` there is no single result, so False is returned.
     """
     return may_look(x) and _answer(lambda: test(x.detach()).all())
 
 
 def finds(x: Tensor, test: Callable[[Tensor], Tensor]) -> bool:
-    """Return whether a number passes a test, or False where looking at them is not free."""
+    """Return whether any value passes a test, or False if the values cannot be inspected.
+
+    See :func:`is_known` for these cases.
+    """
     return may_look(x) and _answer(lambda: test(x.detach()).any())
 
 
 def _answer(ask: Callable[[], Tensor]) -> bool:
     try:
         return bool(ask())
-    except (RuntimeError, IndexError):  # a batch of vmap, or no numbers at all
+    except (RuntimeError, IndexError):  # under vmap, or if the tensor is empty
         return False
 
 
 def may_look(x: Tensor) -> bool:
-    """Return whether values are at hand: those of a GPU or of a compiled graph are not."""
+    """Return whether values can be inspected: on the CPU, outside compiled code."""
     return _looks and x.device.type == "cpu" and has_values(x)
 
 
 def in_torch_func() -> bool:
-    """Return whether ``vmap`` or a derivative of ``torch.func`` is under way."""
+    """Return whether ``vmap`` or a derivative of ``torch.func`` is active; False if compiled."""
     return not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
 
 
@@ -216,7 +239,7 @@ _looks = True
 
 @contextmanager
 def without_looking() -> Iterator[None]:
-    """Look at no value, as on a GPU, until the end of the block: for tests of what is done then."""
+    """Return a context in which values are not inspected, as on a GPU; used in tests."""
     global _looks
     before, _looks = _looks, False
     try:
@@ -226,10 +249,10 @@ def without_looking() -> Iterator[None]:
 
 
 def has_values(x: Tensor) -> bool:
-    """Return whether a tensor's numbers can be looked at: not while shapes alone are traced."""
+    """Return whether a tensor has values: False on the meta device and while tracing."""
     return not (x.is_meta or isinstance(x, FakeTensor) or torch.compiler.is_compiling())
 
 
 def kind_of(value: object) -> str:
-    """Return what an error message says of a wrong argument: its dtype or its class."""
+    """Return the dtype of a tensor, or the class name of another value, for error messages."""
     return str(value.dtype) if isinstance(value, Tensor) else type(value).__name__

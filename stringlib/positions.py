@@ -1,7 +1,7 @@
-"""Explicit positions, and the frequencies that read them.
+"""Positions of tokens on sequences and grids, and the frequencies of RoPE.
 
-A position is a row of coordinates. Nothing here or elsewhere guesses a grid from
-the number of tokens: 48 tokens may be 6 x 8 or 4 x 12.
+A position is a row of coordinates. You always give the sizes of a grid: they cannot be inferred
+from the number of tokens, because 48 tokens may be a grid of 6 x 8 or of 4 x 12.
 """
 
 from __future__ import annotations
@@ -22,28 +22,30 @@ def grid_positions(
 ) -> Tensor:
     """Return the coordinates of every cell of a grid, in reading order (last axis fastest).
 
-    ``grid_positions(n)`` is a sequence, ``grid_positions(rows, columns)`` an image,
-    ``grid_positions(depth, rows, columns)`` a volume. Coordinate ``a`` counts cells
-    along axis ``a`` from 0; neighbours are 1 apart at any resolution.
+    ``grid_positions(n)`` is for a sequence, ``grid_positions(rows, columns)`` for an image,
+    ``grid_positions(depth, rows, columns)`` for a volume. Coordinate ``a`` of a cell is its index
+    along axis ``a``, counted from 0. So the distance of neighbours is 1, whatever the size of the
+    grid is.
 
     Args:
         *sizes: Number of cells along each axis.
-        dtype: dtype of the result.
-        num_prefix: Tokens in front of the cells that have no place, such as a class token and
-            registers. They get the position 0, which turns nothing.
-        device: Where the result is to be; the default device if omitted.
+        dtype: Dtype of the result. Default: float32.
+        num_prefix: Number of tokens before the cells that have no position in the grid, such as a
+            class token and registers. They get position 0, at which an encoder does not rotate.
+            Default: 0.
+        device: Device of the result. Default: the default device of torch.
 
     Returns:
-        A tensor of shape ``(num_prefix + product of sizes, len(sizes))``.
+        Positions, ``(num_prefix + product of sizes, len(sizes))``.
 
     Example:
         >>> grid_positions(2, 3).tolist()
         [[0.0, 0.0], [0.0, 1.0], [0.0, 2.0], [1.0, 0.0], [1.0, 1.0], [1.0, 2.0]]
 
     Raises:
-        TypeError: If ``dtype`` is not one of real numbers.
-        ValueError: If no size is given, one is negative, or cells would get one coordinate in
-            ``dtype``: bfloat16 counts to 256.
+        TypeError: If ``dtype`` is complex or boolean.
+        ValueError: If no size is given, if a size is negative, or if ``dtype`` cannot represent
+            all coordinates. For example, bfloat16 represents all integers only up to 256.
     """
     if not sizes:
         raise ValueError("sizes must name at least one axis, got none")
@@ -59,7 +61,7 @@ def grid_positions(
 
 
 def _largest_whole(dtype: torch.dtype) -> int:
-    """Return the number up to which a dtype holds every whole number."""
+    """Return the number up to which a dtype represents every integer."""
     if dtype == torch.bool or dtype.is_complex:
         raise TypeError(f"dtype must be one of real numbers, got {dtype}")
     return int(2 / torch.finfo(dtype).eps) if dtype.is_floating_point else torch.iinfo(dtype).max
@@ -67,17 +69,17 @@ def _largest_whole(dtype: torch.dtype) -> int:
 
 @checked
 def geometric_frequencies(pairs: Count0, base: Positive = 10000.0) -> Tensor:
-    r"""Return RoPE's frequencies, equation :eq:`eq-rope-frequencies`.
+    r"""Return the frequencies of RoPE, equation :eq:`eq-rope-frequencies`.
 
     Args:
-        pairs: Number of pairs :math:`d/2`.
-        base: The base :math:`b`.
+        pairs: Number of pairs of channels, :math:`d/2`.
+        base: Base :math:`b`. Default: 10000.
 
     Returns:
         :math:`\theta_i = b^{-i/(d/2)}, 0 \le i < d/2`, in radians per unit of position,
-        float64, shape ``(pairs,)``.
+        float64, ``(pairs,)``.
 
     Source:
-        Su et al. 2024 (RoFormer), section 3.2.2, :math:`b = 10000`.
+        Su et al. 2024 (RoFormer), section 3.2.2, with :math:`b = 10000`.
     """
     return float(base) ** -(torch.arange(pairs, dtype=widest()) / max(pairs, 1))

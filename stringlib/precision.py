@@ -1,4 +1,4 @@
-"""How many digits to compute with: as many as the device has, and never fewer than float32."""
+"""Choice of the dtype of a computation: the widest of the device, or at least float32."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import torch
 from torch import Tensor, nn
 
 WITHOUT_FLOAT64 = ("mps",)
-"""Types of devices that have no float64, Apple's GPU among them."""
+"""Types of devices that do not support float64: ``mps`` is the GPU of Apple."""
 
 LEAST = -1e30
-"""A logarithm below all others, in place of −∞, which has no difference from itself."""
+"""Finite substitute for log 0 = −∞, because the difference −∞ − (−∞) is not a number."""
 
 
 def largest_exponent(dtype: torch.dtype) -> float:
-    """Return up to which logarithm exponentials can be summed within the dtype."""
+    """Return a logarithm up to which exponentials can be summed without overflow in the dtype."""
     return 0.75 * math.log(torch.finfo(dtype).max)
 
 
@@ -25,36 +25,40 @@ def widest(device: torch.device | None = None) -> torch.dtype:
     """Return float64, or float32 on a device that has no float64.
 
     Args:
-        device: The device; that of new tensors if omitted.
+        device: The device. Default: the default device of torch.
     """
-    device = device or torch.empty(0).device  # torch.compile cannot ask for the default device
+    device = device or torch.empty(0).device  # torch.compile cannot trace get_default_device
     return torch.float32 if device.type in WITHOUT_FLOAT64 else torch.float64
 
 
 def widen(x: Tensor) -> Tensor:
-    """Return ``x`` in the widest dtype of its device."""
+    """Return ``x`` in float64, or in float32 on a device that has no float64."""
     return x.to(widest(x.device))
 
 
 def at_least_float32(dtype: torch.dtype) -> torch.dtype:
-    """Return the dtype, or float32 for a narrower one."""
-    if dtype in (torch.float32, torch.float64):  # a third of the time of asking torch
+    """Return the dtype itself, or float32 if it is narrower."""
+    if dtype in (torch.float32, torch.float64):  # takes a third of the time of promote_types
         return dtype
     return torch.promote_types(dtype, torch.float32)
 
 
 def without_autocast(x: Tensor) -> AbstractContextManager[Any]:
-    """Return a context in which products on the device of ``x`` keep the dtype of their factors."""
+    """Return a context that disables autocast on the device of ``x``.
+
+    In this context, matrix products keep the dtype of their factors.
+    """
     device = x.device.type
-    # the meta device, of shapes without memory, has no autocast
+    # the meta device has no autocast
     on = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
     return torch.autocast(device, enabled=False) if on else nullcontext()
 
 
 def wide_parameter(*shape: int) -> nn.Parameter:
-    """Return an empty parameter of the default dtype, but of float32 where that is narrower.
+    """Return an uninitialised parameter of the default dtype, but of at least float32.
 
-    For learned frequencies: bfloat16 rounds them by up to 0.4 %, so that the fast ones are wrong
-    by radians at a distance of 1,000.
+    This is for learned frequencies. Rounding to bfloat16 changes a frequency by up to 0.4 %. For
+    frequencies near 1 radian per position, this is an error of several radians at a distance of
+    1,000.
     """
     return nn.Parameter(torch.empty(*shape, dtype=at_least_float32(torch.get_default_dtype())))

@@ -1,30 +1,39 @@
-"""What an argument must be, said once, in its annotation: ``q: Floats[Tensor, "... heads n d"]``.
+"""Checks of arguments by annotations such as ``q: Floats[Tensor, "... heads n d"]``.
 
-:func:`checked` reads the annotations of a function when it is defined, and its arguments whenever
-it is called. An error names the argument, what it must be and what was given.
+The decorator :func:`checked` reads the annotations of a function when the function is defined, and
+checks the arguments in every call. An error names the argument, the expected and the given value.
+The annotations accept:
 
 ============================  ===============================================================
-``int``, ``float``, ``bool``  a number of things, at least 1; a finite number; a bool
-``Literal["a", "b"]``         one of these words
-a class, ``X | None``         one of its instances; X, or None
-``Sequence[int]``             a tuple or list of numbers; ``tuple[int, int]`` of two
+``int``, ``float``, ``bool``  an integer of at least 1; a finite number; a bool
+``Literal["a", "b"]``         one of these strings
+a class, ``X | None``         an instance of the class; X or None
+``Sequence[int]``             a tuple or list of such integers; ``tuple[int, int]``: of two
 ``Floats[Tensor, shape]``     a floating-point tensor
-``Indices[Tensor, shape]``    a tensor of whole numbers, int64 or int32
-``Reals[Tensor, shape]``      a tensor of real numbers, integer or floating
-``Positions[Tensor, shape]``  the same, and not beyond the numbers that half precision counts
-``LogDecays[Tensor, shape]``  a floating-point tensor, nowhere above 0
+``Indices[Tensor, shape]``    a tensor of integers, int64 or int32
+``Reals[Tensor, shape]``      a tensor of integers or floating-point numbers
+``Positions[Tensor, shape]``  the same; half precision only within its range of exact integers
+``LogDecays[Tensor, shape]``  a floating-point tensor without values above 0
 ============================  ===============================================================
 
-Values are looked at where that is free, on the CPU. A shape has a word for each dimension: ``n`` is
-one size in all arguments of a call, ``2`` a number, ``self.dim`` an attribute of the module, and
-``encoder.dim`` one of an argument.
-``#heads`` is a size that broadcasts; ``heads?`` may be 1, and no other than the arguments before
-have. ``...`` stands for dimensions in front, which broadcast with those of the other arguments;
-``...?`` for some that expand to those of the arguments before. ``...k`` are others than ``...``.
-Tensors that share a size are on one device.
+Values of tensors are checked only on the CPU, where reading them needs no synchronisation.
 
-The check is our own because a model must stay one graph under :func:`torch.compile`: jaxtyping's
-(0.3.11) cannot be traced with ``fullgraph=True``.
+A shape has a word for each dimension:
+
+- ``n`` has the same size in all arguments of a call.
+- ``2`` is this number.
+- ``self.dim`` is the value of an attribute of the module, ``encoder.dim`` of an attribute of an
+  argument.
+- ``#heads`` broadcasts: it has the size of ``heads`` in the other arguments, or 1.
+- ``heads?`` expands: it is 1, or the size of ``heads`` in the earlier arguments.
+- ``...`` stands for any number of leading dimensions, which broadcast with those of the other
+  arguments. ``...?`` stands for leading dimensions that expand to those of the earlier arguments.
+- ``...k`` stands for leading dimensions that are not compared with those of ``...``.
+
+Tensors with a size or leading dimensions in common must be on one device.
+
+This module exists because a model must remain one graph under :func:`torch.compile`. The checks of
+jaxtyping (0.3.11) cannot be traced with ``fullgraph=True``.
 """
 
 from __future__ import annotations
@@ -55,11 +64,11 @@ from stringlib.inputs import INTEGERS, common_shape, finds, kind_of, require_log
 
 __all__ = ["Count0", "Even", "NotNegative", "Positive", "Scale", "Share", "Whole", "at_least"]
 __all__ += ["checked", "require"]
-# which a type checker sees imported
+# for a type checker, these names are imported
 __all__ += ["Floats", "Indices", "LogDecays", "Positions", "Reals"]
 
 DEVICE = "the device"
-"""Stands among the sizes of a call for the device of its tensors, and whose it is."""
+"""Key, among the sizes of a call, of the device of its tensors and of the first tensor's name."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 Sizes = dict[str, Any]
@@ -67,17 +76,25 @@ Test = Callable[[Any, Sizes], None]
 
 
 class Numbers(NamedTuple):
-    """Which numbers an annotation admits, in words and as a test."""
+    """The numbers that an annotation accepts: a description for errors, and a test."""
 
     words: str
     admits: Callable[[Any], bool]
 
     def __repr__(self) -> str:
-        return repr(self.words)  # as the reference shows it
+        return repr(self.words)  # shown in signatures in the API reference
 
 
 class Array(NamedTuple):
-    """Which tensors an annotation admits: which dtypes, in words too, which shape, which values?"""
+    """The tensors that an annotation accepts.
+
+    Attributes:
+        kind: Description of the accepted dtypes, for errors.
+        floats: Whether floating-point dtypes are accepted.
+        others: Test whether another dtype is accepted.
+        shape: The shape, one word for each dimension.
+        values: Check of the values, which raises an error, or None.
+    """
 
     kind: str
     floats: bool
@@ -90,7 +107,7 @@ class Array(NamedTuple):
 
 
 def at_least(least: int) -> Any:
-    """Return the annotation of a number of things, so many or more."""
+    """Return the annotation for an integer of at least ``least``."""
     return Annotated[int, Numbers(f"at least {least}", lambda x: x >= least)]
 
 
@@ -98,7 +115,7 @@ PLAIN = {
     int: at_least(1),
     float: Annotated[float, Numbers("finite", lambda x: -math.inf < x < math.inf)],
 }
-# torch itself knows best what it takes for a device
+# not checked; torch itself checks devices
 UNTESTED = (object, Any, inspect.Parameter.empty, torch.device)
 
 Count0 = Annotated[int, Numbers("at least 0", lambda x: x >= 0)]  # written out for mypy
@@ -111,7 +128,10 @@ Share = Annotated[float, Numbers("between 0 and 1", lambda x: 0 <= x <= 1)]
 
 
 def require_exact(name: str, positions: Tensor) -> None:
-    """Raise ``ValueError`` if, on the CPU, half precision cannot tell the positions apart."""
+    """Raise ``ValueError`` if positions in half precision exceed the range of exact integers.
+
+    The values are checked only on the CPU, outside compiled code.
+    """
     dtype = positions.dtype
     if dtype.is_floating_point and dtype.itemsize < 4:
         exact = 2 / torch.finfo(dtype).eps
@@ -122,7 +142,7 @@ def require_exact(name: str, positions: Tensor) -> None:
             )
 
 
-if TYPE_CHECKING:  # to a type checker they are tensors
+if TYPE_CHECKING:  # for a type checker, ``Floats[Tensor, shape]`` is a ``Tensor``
     from typing import Annotated as Floats
     from typing import Annotated as Indices
     from typing import Annotated as LogDecays
@@ -145,7 +165,7 @@ else:
 
 
 def checked(function: F) -> F:
-    """Check the arguments of a function, or of a method, by their annotations."""
+    """Return a function or method that checks its arguments against its annotations."""
     parameters = [*inspect.signature(function).parameters.values()]
     hints = {p.name: p.annotation for p in parameters}
     hints |= {n: eval(h, function.__globals__) for n, h in hints.items() if isinstance(h, str)}
@@ -153,16 +173,16 @@ def checked(function: F) -> F:
     keys = [_key(word) for array in arrays for word in array.shape.split()]
     numerals = {key: int(key) for key in keys if key.isdigit()}
     attributes = {key: key.split(".") for key in keys if "." in key.strip(".")}
-    # a name that stands once says that there is a dimension, and no more
+    # a name that occurs only once requires a dimension, but its size is not compared
     once = {key for key in keys if keys.count(key) == 1 and key not in numerals | attributes}
     tests: list[tuple[Any, str, tuple[type, ...], Test]] = []
-    rest: list[tuple[int, Test]] = []  # of ``*arguments``
+    rest: list[tuple[int, Test]] = []  # tests of ``*arguments``
     for place, p in enumerate(parameters):
         admitted, test = _test(p.name, _parts(hints[p.name]), once)
         if test is not None and p.kind is p.VAR_POSITIONAL:
             rest.append((place, test))
         elif test is not None and p.kind is not p.VAR_KEYWORD:
-            reach = math.inf if p.kind is p.KEYWORD_ONLY else place  # no place will do
+            reach = math.inf if p.kind is p.KEYWORD_ONLY else place  # never given by position
             tests.append((reach, p.name, admitted, test))
     places = {p.name: place for place, p in enumerate(parameters)}
     own = [(key, name) for key, (owner, name) in attributes.items() if owner == "self"]
@@ -179,7 +199,8 @@ def checked(function: F) -> F:
             sizes[key] = getattr(args[0], attribute)
         for key, place, lender, attribute in lent:
             value = args[place] if place < count else named.get(lender)
-            sizes[key] = getattr(value, attribute, None)  # what has none is refused itself
+            # the check of an argument without this attribute raises an error
+            sizes[key] = getattr(value, attribute, None)
         for place, name, admitted, test in tests:
             if place < count:
                 value = args[place]
@@ -196,20 +217,30 @@ def checked(function: F) -> F:
                 test(value, sizes)
         return function(*args, **named)
 
-    # a compiler counts how often it has compiled one piece of code: each function gets its own
+    # torch.compile limits how often it compiles one code object: each function gets its own
     call.__code__ = call.__code__.replace(co_name=function.__name__)
     return cast(F, wraps(function)(call))
 
 
 def require(name: str, value: object, hint: Any) -> None:
-    """Raise unless a value is what an annotation would admit, where there is none."""
+    """Check one value as :func:`checked` checks an argument with the annotation ``hint``.
+
+    Args:
+        name: Name of the argument in errors.
+        value: The value.
+        hint: The annotation.
+
+    Raises:
+        TypeError: If the value has a wrong type or dtype.
+        ValueError: If its type is accepted, but not its value or shape.
+    """
     admitted, test = _test(name, _parts(hint), set())
     if test is not None and not isinstance(value, admitted):
         test(value, {})
 
 
 def _parts(hint: Any) -> list[Any]:
-    """Return what an annotation lets choose from."""
+    """Return the alternatives of an annotation, with ``int`` and ``float`` replaced by tests."""
     parts = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
     return [PLAIN.get(part, part) for part in parts]
 
@@ -223,14 +254,14 @@ def _key(word: str) -> str:
 
 
 def _name(key: str) -> str:
-    """Return a size as a reader knows it: the attribute's own name."""
+    """Return a size as errors show it: for an attribute, only the name of the attribute."""
     return key if key.startswith("...") else key.rpartition(".")[2]
 
 
 def _test(name: str, parts: list[Any], once: set[str]) -> tuple[tuple[type, ...], Test | None]:
-    """Return the classes that an annotation admits as they are, and the test of all others.
+    """Return the classes whose instances an annotation accepts, and the test of other values.
 
-    Nothing is tested, and the test None, where there is no annotation, or one of another kind.
+    The test is None if there is no annotation, or if it is of a kind that is not checked.
     """
     rows = [part for part in parts if get_origin(part) in (tuple, Sequence)]
     if rows:
@@ -261,7 +292,7 @@ def _refuse(name: str, classes: tuple[type, ...]) -> Test:
 def _several(
     name: str, row: tuple[Any, ...], others: list[Any], once: set[str]
 ) -> tuple[tuple[type, ...], Test | None]:
-    """Return the same for a tuple or list of what an annotation admits, or another thing."""
+    """Return the same for an annotation that accepts a tuple or list, and possibly other types."""
     each, each_test = _test(name, _parts(row[0]), once)
     length = 0 if len(row) == 1 or row[1] is ... else len(row)
     admitted, other_test = _test(name, others, once)
@@ -340,7 +371,7 @@ def _tensor(name: str, meta: Array, once: set[str]) -> Test:
                 sizes[lead_key] = _common(name, x, front, known, expands)
         if shares:
             device, first = sizes.setdefault(DEVICE, (x.device, name))
-            if x.device != device:  # the meta device would answer to any other
+            if x.device != device:  # torch does not always raise if one is meta
                 raise ValueError(f"{name} must be on {device} as {first} is, got {x.device}")
         if values is not None:
             values(name, x)
@@ -349,7 +380,7 @@ def _tensor(name: str, meta: Array, once: set[str]) -> Test:
 
 
 def _common(name: str, x: Tensor, front: tuple[int, ...], known: Any, expands: bool) -> Any:
-    """Return what dimensions in front broadcast to with those of other arguments."""
+    """Return the shape to which the leading dimensions of two arguments broadcast, or raise."""
     try:
         common = common_shape(known, front)
     except RuntimeError:

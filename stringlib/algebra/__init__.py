@@ -1,4 +1,8 @@
-"""Matrices as pure functions: skew-symmetric, circulant, random orthogonal, common planes."""
+"""Functions for structured matrices.
+
+There are functions for skew-symmetric, circulant, Toeplitz, Hadamard and random orthogonal
+matrices. :func:`universal_form` finds the common planes of commuting skew-symmetric matrices.
+"""
 
 from stringlib.algebra.circulant import (
     circulant,

@@ -1,7 +1,8 @@
-r"""Circulant matrices and the real Fourier basis that turns them all into rotations.
+r"""Circulant matrices, and the real Fourier basis.
 
-``c`` is always the first COLUMN: :math:`C_{ij} = c_{(i-j) \bmod d}`, as in
-``scipy.linalg.circulant``. With the first row instead, every rotation runs backwards.
+In this basis, every circulant matrix is block-diagonal: it scales and rotates each of the Fourier
+planes. In this module ``c`` is the first COLUMN: :math:`C_{ij} = c_{(i-j) \bmod d}`, as in
+``scipy.linalg.circulant``. If c were the first row, every rotation would have the opposite sign.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from stringlib.spec import Floats, checked
 
 
 def circulant(column: Tensor) -> Tensor:
-    r"""Build circulant matrices from their first columns, equation :eq:`eq-circulant`.
+    r"""Return the circulant matrices with given first columns, equation :eq:`eq-circulant`.
 
     Args:
-        column: :math:`c`, shape ``(..., d)``.
+        column: The first column :math:`c`, ``(..., d)``.
 
     Returns:
-        :math:`C_{ij} = c_{(i-j) \bmod d}`, shape ``(..., d, d)``.
+        :math:`C_{ij} = c_{(i-j) \bmod d}`, ``(..., d, d)``.
     """
     index = torch.arange(column.shape[-1], device=column.device)
     return column[..., (index[:, None] - index) % column.shape[-1]]
@@ -32,28 +33,31 @@ def circulant_eigenvalues(column: Tensor) -> Tensor:
     r"""Return the eigenvalues of a circulant matrix, equation :eq:`eq-circulant-eigenvalues`.
 
     Args:
-        column: The first column :math:`c`, shape ``(..., d)``.
+        column: The first column :math:`c`, ``(..., d)``.
 
     Returns:
-        :math:`\lambda_j = \sum_m c_m e^{-2\pi\mathrm{i}\,jm/d}`, complex, shape ``(..., d)``; the
-        eigenvector of :math:`\lambda_j` has entries :math:`e^{2\pi\mathrm{i}\,jn/d}/\sqrt d`.
+        :math:`\lambda_j = \sum_m c_m e^{-2\pi\mathrm{i}\,jm/d}`, complex, ``(..., d)``. The
+        eigenvector of :math:`\lambda_j` has the entries :math:`e^{2\pi\mathrm{i}\,jn/d}/\sqrt d`.
     """
     return torch.fft.fft(column)
 
 
 def circulant_frequencies(column: Tensor) -> Tensor:
-    r"""Return how fast :math:`C - C^\top` turns each Fourier plane, :eq:`eq-circulant-frequencies`.
+    r"""Return the frequencies of :math:`C - C^\top`, :eq:`eq-circulant-frequencies`.
+
+    At position r, the rotation :math:`\exp(r(C - C^\top))` rotates Fourier plane j by the angle
+    :math:`\omega_j r`.
 
     Args:
-        column: The first column :math:`c` of :math:`C`, shape ``(..., d)``.
+        column: The first column :math:`c` of the circulant matrix :math:`C`, ``(..., d)``.
 
     Returns:
-        :math:`\omega_j = 2 \sum_m c_m \sin(2\pi jm/d)` for :math:`1 \le j < d/2`, radians per
-        unit of position, shape ``(..., (d - 1) // 2)``.
+        :math:`\omega_j = 2 \sum_m c_m \sin(2\pi jm/d)` for :math:`1 \le j < d/2`, in radians per
+        unit of position, ``(..., (d - 1) // 2)``.
     """
     size = column.shape[-1]
     m = torch.arange(size, device=column.device)
-    # the odd part first, so that c_0, c_{d/2} and what is even get a gradient of exactly 0
+    # with c_m − c_{d−m} computed first, the even part of c, with c_0 and c_{d/2}, has gradient 0
     odd = column - column[..., -m % size]
     sines = torch.sin(m.to(column.dtype) * (2 * math.pi / size))
     return odd @ sines[m[1 : (size + 1) // 2, None] * m % size].mT
@@ -63,21 +67,22 @@ def circulant_frequencies(column: Tensor) -> Tensor:
 def nearest_orthogonal_circulant(column: Floats[Tensor, "... d"]) -> Tensor:
     r"""Return the first column of the nearest orthogonal matrix, :eq:`eq-nearest-circulant`.
 
-    Every eigenvalue of the circulant matrix is divided by its modulus. In the Frobenius norm no
-    orthogonal matrix, circulant or not, is nearer. An eigenvalue of 0 becomes 1, which is then one
-    of many that are equally near.
+    Every eigenvalue of the circulant matrix is divided by its absolute value. The result is
+    circulant, and no orthogonal matrix is nearer in the Frobenius norm. An eigenvalue of 0 becomes
+    1; in this case other orthogonal matrices are equally near.
 
-    Its gradient turns the eigenvalues and never stretches them; where one is small, it is large.
+    The gradient changes the phases of the eigenvalues of ``column`` and not their absolute values.
+    It is large for eigenvalues near 0.
 
     Args:
         column: The first column of a circulant matrix, float32 or float64, ``(..., d)``.
 
     Returns:
-        The first column of the orthogonal one, ``(..., d)``.
+        The first column of the nearest orthogonal matrix, ``(..., d)``.
 
     Source:
-        The circulant case of the polar factor, the nearest unitary matrix: Fan and Hoffman, "Some
-        metric inequalities in the space of matrices" (1955).
+        Fan and Hoffman, "Some metric inequalities in the space of matrices" (1955): the nearest
+        unitary matrix is the unitary polar factor. This function is the circulant case.
     """
     spectrum = torch.fft.rfft(column)
     size = spectrum.abs()
@@ -89,20 +94,22 @@ def nearest_orthogonal_circulant(column: Floats[Tensor, "... d"]) -> Tensor:
 def fourier_basis(size: int) -> Tensor:
     r"""Return the real Fourier basis, equation :eq:`eq-fourier-basis`.
 
-    Columns: for each :math:`1 \le j < d/2` the plane :math:`f_j(n) = \sqrt{2/d}
-    \cos(2\pi jn/d)`, :math:`g_j(n) = \sqrt{2/d} \sin(2\pi jn/d)`, then the constant
-    :math:`1/\sqrt d`, then (even :math:`d`) the alternating :math:`(-1)^n/\sqrt d`. Gradient
-    descent in these coordinates is that of the column itself, :eq:`eq-fourier-descent`.
+    The first columns are, for each :math:`1 \le j < d/2`, the two vectors of a plane,
+    :math:`f_j(n) = \sqrt{2/d} \cos(2\pi jn/d)` and :math:`g_j(n) = \sqrt{2/d} \sin(2\pi jn/d)`.
+    The next column is the constant vector :math:`1/\sqrt d`. If :math:`d` is even, the last
+    column is :math:`(-1)^n/\sqrt d`. Because the basis is orthogonal, gradient descent on the
+    coordinates of a circulant column in this basis equals gradient descent on the column,
+    :eq:`eq-fourier-descent`.
 
     Args:
         size: The size :math:`d`.
 
     Returns:
-        An orthogonal float64 matrix, ``(size, size)``.
+        An orthogonal matrix, float64, ``(size, size)``.
     """
     n = torch.arange(size)
     j = torch.arange(1, (size + 1) // 2)
-    # reduce n·j modulo d as integers: the angle stays below 2π and keeps all its digits
+    # reduced modulo d as integers, n·j gives angles below 2π without rounding of large products
     angle = widen(n[:, None] * j % size) * (2 * math.pi / size)
     planes = torch.stack([angle.cos(), angle.sin()], -1).flatten(1) * math.sqrt(2 / size)
     still = [torch.ones(size, dtype=widest())]

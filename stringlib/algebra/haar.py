@@ -1,4 +1,4 @@
-"""Orthogonal matrices drawn uniformly (from the Haar measure)."""
+"""Random orthogonal matrices from the Haar measure (the uniform distribution)."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ def haar_orthogonal(
 ) -> Tensor:
     r"""Draw orthogonal matrices from the Haar measure.
 
-    The QR factors of a Gaussian matrix are unique only up to the signs of R's
-    diagonal, and the signs that LAPACK happens to return are not random: without
-    the correction by ``sign(diag R)`` the mean of Q is not zero and features built
-    from it are biased.
+    The result is the factor Q of the QR decomposition of a Gaussian matrix, with each column
+    multiplied by the sign of the diagonal entry of R. This correction is necessary: the
+    decomposition is unique only up to these signs, and the signs that LAPACK returns are not
+    random. Without the correction the mean of Q is not zero, and random features made from Q
+    are biased.
 
     Args:
         size: The size :math:`d`.
         *batch: Leading dimensions of the result.
-        generator: Source of randomness; the global one if omitted.
-        dtype: A floating dtype; PyTorch's default if omitted.
+        generator: Random generator. Default: the global generator of torch.
+        dtype: Floating-point dtype of the result. Default: the default dtype of torch.
 
     Returns:
-        A tensor of shape ``(*batch, size, size)``.
+        Orthogonal matrices, ``(*batch, size, size)``.
 
     Source:
         Mezzadri, "How to generate random matrices from the classical compact groups" (2007).

@@ -1,4 +1,4 @@
-r"""The Walsh–Hadamard transform: an orthogonal matrix of signs, applied without being formed."""
+r"""The Walsh–Hadamard transform: a product with a matrix of signs that is never formed."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ def hadamard(size: int, device: torch.device | None = None) -> Tensor:
 
     Args:
         size: A power of 2.
-        device: Where it is to be; the default device if omitted.
+        device: Device of the result. Default: the default device of torch.
 
     Returns:
-        Symmetric, entries ±1, :math:`H^2 = \mathrm{size} \cdot I`: float64, ``(size, size)``.
+        A symmetric matrix with entries ±1 and :math:`H^2 = \mathrm{size} \cdot I`, float64,
+        ``(size, size)``.
 
     Raises:
         ValueError: If ``size`` is not a power of 2.
@@ -35,15 +36,17 @@ def hadamard(size: int, device: torch.device | None = None) -> Tensor:
 def fast_hadamard(x: Tensor) -> Tensor:
     r"""Return Hx along the last dimension without forming H, equation :eq:`eq-hadamard`.
 
-    Two factors :math:`H_{ab} = H_a \otimes H_b` with a and b near the root of the size: a product
-    with each costs :math:`2 n^{3/2}` multiplications, more than the :math:`n \log_2 n` additions of
-    the butterfly, but as matrix products, which processors do ten times as fast.
+    With n the size, H is a Kronecker product :math:`H_a \otimes H_b` with a and b near
+    :math:`\sqrt n`. So Hx needs one product with each of two small matrices, about
+    :math:`2 n^{3/2}` multiplications in total. The fast (butterfly) algorithm needs only
+    :math:`n \log_2 n` additions, but processors do the arithmetic of matrix products about ten
+    times as fast.
 
     Args:
-        x: Floating point, ``(..., size)``, the size a power of 2.
+        x: Floating-point tensor, ``(..., size)``; the size must be a power of 2.
 
     Returns:
-        Hx, unnormalised, of the shape of ``x``.
+        Hx, not normalised, with the shape of ``x``.
 
     Raises:
         ValueError: If the size is not a power of 2.
@@ -57,7 +60,7 @@ def fast_hadamard(x: Tensor) -> Tensor:
 
 
 def next_power(size: int) -> int:
-    """Return the least power of 2 that is at least ``size``."""
+    """Return the smallest power of 2 that is at least ``size``."""
     return 1 << math.ceil(math.log2(size)) if size > 1 else 1
 
 

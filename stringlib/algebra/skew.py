@@ -1,8 +1,8 @@
-r"""Skew-symmetric matrices, and the two ways to number the channels of a plane.
+r"""Skew-symmetric matrices, rotations made from them, and the two ways to pair channels.
 
-A real skew-symmetric matrix, :math:`L^\top = -L`, generates rotations: :math:`e^{tL}`
-is orthogonal for every real :math:`t`. In a suitable basis it only turns planes. The Cayley
-transform makes a rotation of it too.
+A real skew-symmetric matrix L, :math:`L^\top = -L`, generates rotations: :math:`e^{tL}` is a
+rotation for every real :math:`t`. In a suitable orthogonal basis this rotation acts on each of a
+set of planes separately. The Cayley transform is another way to make a rotation from L.
 """
 
 from __future__ import annotations
@@ -16,21 +16,24 @@ from stringlib.inputs import Layout
 from stringlib.spec import Count0, Even, Reals, Share, checked
 
 TOGETHER = 128
-"""Up to so many rows matrices are solved as a batch. From 160 on that goes wrong, without an error,
-after ``torch.set_num_threads(2)`` (torch 2.13 with oneMKL)."""
+"""Largest number of rows of matrices that are solved as one batch on the CPU.
+
+Larger matrices are solved one by one. With 160 rows or more, the batched solve returns wrong
+results without an error after ``torch.set_num_threads(2)`` (torch 2.13 with oneMKL).
+"""
 
 
 def skew(upper: Tensor) -> Tensor:
-    r"""Build skew-symmetric matrices from their entries above the diagonal.
+    r"""Return skew-symmetric matrices, given their entries above the diagonal.
 
     Args:
-        upper: The entries :math:`L_{ij}, i < j`, row by row: ``(..., d * (d - 1) // 2)``.
+        upper: The entries :math:`L_{ij}, i < j`, row by row, ``(..., d * (d - 1) // 2)``.
 
     Returns:
-        :math:`L` with :math:`L^\top = -L`, shape ``(..., d, d)``.
+        :math:`L` with :math:`L^\top = -L`, ``(..., d, d)``.
 
     Raises:
-        ValueError: If the last dimension is not a triangular number.
+        ValueError: If the size of the last dimension is not d(d−1)/2 for an integer d.
     """
     count = upper.shape[-1]
     size = (1 + math.isqrt(1 + 8 * count)) // 2
@@ -44,15 +47,17 @@ def skew(upper: Tensor) -> Tensor:
 
 @checked
 def upper_support(size: int, density: Share) -> Tensor:
-    """Draw places above the diagonal, uniformly and without replacement.
+    """Draw indices above the diagonal, uniformly and without replacement.
+
+    The global random generator of torch is used.
 
     Args:
         size: Number of rows and columns d.
-        density: Which part of the d(d−1)/2 places to draw, from 0 to 1. Their number is rounded.
+        density: Fraction of the d(d−1)/2 indices to draw, from 0 to 1. The resulting number of
+            indices is rounded.
 
     Returns:
-        Integers, ``(2, count)``, rows and columns in reading order. The global random
-        generator decides.
+        Rows and columns, integers, ``(2, count)``, sorted by row and then by column.
     """
     count = support_count(size, density)
     places = torch.triu_indices(size, size, offset=1)
@@ -61,24 +66,24 @@ def upper_support(size: int, density: Share) -> Tensor:
 
 
 def support_count(size: int, density: float) -> int:
-    """Return how many places :func:`upper_support` draws."""
+    """Return the number of indices that :func:`upper_support` draws."""
     return round(float(density) * (size * (size - 1) // 2))
 
 
 def sparse_skew(entries: Tensor, support: Tensor, size: int) -> Tensor:
-    r"""Build skew-symmetric matrices from entries at given places, :eq:`eq-cayley-sparse`.
+    r"""Return skew-symmetric matrices with entries at given indices, :eq:`eq-cayley-sparse`.
 
     Args:
         entries: The entries :math:`S_{ij}`, ``(..., count)``.
-        support: Their rows and columns, ``(2, count)``, all above the diagonal.
+        support: Row and column indices of the entries, ``(2, count)``, all above the diagonal.
         size: Number of rows and columns d.
 
     Returns:
-        :math:`S` with :math:`S^\top = -S`, zero elsewhere, ``(..., d, d)``.
+        :math:`S` with :math:`S^\top = -S`, ``(..., d, d)``. Entries at other indices are 0.
     """
     rows, columns = support
     half = entries.new_zeros(*entries.shape[:-1], size * size)
-    # not half[..., rows, columns] = entries: vmap over several supports cannot do that
+    # scatter, because vmap over supports does not work with half[..., rows, columns] = entries
     half = half.scatter(-1, (size * rows + columns).expand(entries.shape), entries)
     half = half.unflatten(-1, (size, size))
     return half - half.mT
@@ -87,31 +92,33 @@ def sparse_skew(entries: Tensor, support: Tensor, size: int) -> Tensor:
 def cayley(skew: Tensor) -> Tensor:
     r"""Return :math:`P = (I - S)(I + S)^{-1}`, equation :eq:`eq-cayley-transform`.
 
-    The eigenvalues of S are imaginary, so I + S is invertible for every S,
-    :eq:`eq-cayley-determinant`. P is orthogonal, has determinant 1 and no eigenvalue −1; of two
-    channels it turns the plane, :eq:`eq-cayley-plane`. One solve for all matrices, no inverse.
+    The eigenvalues of S are imaginary, so I + S is invertible for every skew-symmetric S,
+    :eq:`eq-cayley-determinant`. P is orthogonal, has determinant 1, and does not have the
+    eigenvalue −1. With two channels P is a rotation of the plane, :eq:`eq-cayley-plane`. P is
+    computed by solving a system of linear equations, without an inverse.
 
     Args:
-        skew: Skew-symmetric, float64 for an exact result, ``(..., d, d)``.
+        skew: Skew-symmetric matrices S, ``(..., d, d)``. Use float64 for an accurate result.
 
     Returns:
-        Orthogonal to rounding, however large S is, ``(..., d, d)``.
+        P, ``(..., d, d)``, orthogonal up to rounding errors even if S is large.
 
     Source:
         Cayley 1846; Schenck et al. 2025, section on Cayley-STRING.
     """
     eye = torch.eye(skew.shape[-1], dtype=skew.dtype, device=skew.device)
-    # the two factors commute, so one solve does
+    # the two factors commute, so P = (I + S)⁻¹ (I − S), the solution of one system
     solution = _solved(eye + skew, eye - skew)
-    # The solve loses up to ‖S‖ ε (1e-11 at ‖S‖ = 1e5). One Newton step towards the nearest
-    # orthogonal matrix takes that to ε. It fixes every orthogonal matrix, so it needs no gradient.
+    # Rounding in the solve makes P deviate from orthogonal by up to ‖S‖ ε (1e-11 at ‖S‖ = 1e5). One
+    # Newton step towards the nearest orthogonal matrix reduces this to ε. The exact P is orthogonal
+    # and does not change in this step, so the step needs no gradient.
     exact = solution.detach()
     return solution + 0.5 * (exact - exact @ (exact.mT @ exact))
 
 
 def _solved(a: Tensor, b: Tensor) -> Tensor:
-    """Return the solution x of ax = b for regular matrices, all of one shape."""
-    # solve_ex because solve waits for the device to learn that a is regular
+    """Return the solution x of ax = b for invertible matrices, all of the same shape."""
+    # solve_ex, because solve synchronises with the GPU to check that a is invertible
     if a.device.type != "cpu" or a.shape[-1] <= TOGETHER or a.shape[:-2].numel() < 2:
         return torch.linalg.solve_ex(a, b).result
     pairs = zip(a.flatten(0, -3), b.flatten(0, -3), strict=True)
@@ -119,14 +126,17 @@ def _solved(a: Tensor, b: Tensor) -> Tensor:
 
 
 def connected_parts(support: Tensor, size: int) -> Tensor:
-    """Return which channels a support links, directly or through others.
+    """Return the connected components of the graph whose edges are given index pairs.
+
+    Two channels are in one component if an entry of the matrix links them, directly or through
+    other channels.
 
     Args:
-        support: Rows and columns, ``(2, count)``.
+        support: Row and column indices of the entries, ``(2, count)``.
         size: Number of channels.
 
     Returns:
-        Integers, ``(size,)``, for each channel the smallest one of its part.
+        For each channel the smallest channel of its component, integers, ``(size,)``.
     """
     parts = torch.arange(size, device=support.device)
     ends = torch.cat([support, support.flip(0)], 1)
@@ -145,11 +155,11 @@ def pair_channels(
 
     Args:
         pairs: Number of pairs.
-        layout: ``"interleaved"`` pairs channels (2i, 2i+1), ``"half"`` (i, i + pairs).
-        device: Where the result is to be; the default device if omitted.
+        layout: ``"interleaved"`` (default) pairs channels (2i, 2i + 1), ``"half"`` (i, i + pairs).
+        device: Device of the result. Default: the default device of torch.
 
     Returns:
-        An integer tensor of shape ``(pairs, 2)``.
+        An integer tensor, ``(pairs, 2)``.
     """
     channels = torch.arange(2 * pairs, device=device)
     return channels.view(pairs, 2) if layout == "interleaved" else channels.view(2, pairs).T
@@ -157,17 +167,17 @@ def pair_channels(
 
 @checked
 def layout_permutation(head_dim: Even) -> Tensor:
-    r"""Return the index that takes interleaved channels to half-split ones.
+    r"""Return the permutation that converts the interleaved layout to the half layout.
 
-    ``x[..., layout_permutation(d)]`` puts the first members of all pairs before the
-    second ones, so that :math:`R_{\text{half}}\,\Pi x = \Pi\,R_{\text{interleaved}}\,x`,
-    equation :eq:`eq-layout`.
+    ``x[..., layout_permutation(d)]`` is the vector :math:`\Pi x` with the first channels of all
+    pairs, followed by the second channels of all pairs. So
+    :math:`R_{\text{half}}\,\Pi x = \Pi\,R_{\text{interleaved}}\,x`, equation :eq:`eq-layout`.
 
     Args:
-        head_dim: Even number of channels.
+        head_dim: Number of channels; must be even.
 
     Returns:
-        An integer tensor of shape ``(head_dim,)``.
+        An integer tensor, ``(head_dim,)``.
     """
     return pair_channels(head_dim // 2).T.flatten()
 
@@ -176,21 +186,22 @@ def layout_permutation(head_dim: Even) -> Tensor:
 def planar_skew(
     frequencies: Reals[Tensor, "... pairs"], size: int, layout: Layout = "interleaved"
 ) -> Tensor:
-    r"""Build the generator that turns each pair of channels at its own frequency.
+    r"""Return the generator of the rotation of each pair of channels with its own frequency.
 
-    Every pair :math:`(a, b)` gets the block :math:`\omega \begin{pmatrix} 0 & -1 \\ 1 & 0
-    \end{pmatrix}`, equation :eq:`eq-rope-generator`; channels after the pairs stay still.
+    The generator contains the block :math:`\omega \begin{pmatrix} 0 & -1 \\ 1 & 0 \end{pmatrix}`
+    for every pair of channels, equation :eq:`eq-rope-generator`. It is 0 for the channels after the
+    pairs, which do not rotate.
 
     Args:
-        frequencies: Radians per unit of position, ``(..., pairs)``.
+        frequencies: Frequencies ω of the pairs in radians per unit of position, ``(..., pairs)``.
         size: Number of channels, at least ``2 * pairs``.
-        layout: ``"interleaved"`` or ``"half"``.
+        layout: ``"interleaved"`` (default) pairs channels (2i, 2i + 1), ``"half"`` (i, i + pairs).
 
     Returns:
         Skew-symmetric matrices, ``(..., size, size)``.
 
     Raises:
-        ValueError: If ``size`` is too small.
+        ValueError: If ``size`` is less than ``2 * pairs``.
     """
     pairs = frequencies.shape[-1]
     if size < 2 * pairs:
@@ -206,14 +217,15 @@ def turned_by(generators: Tensor, positions: Tensor) -> Tensor:
     r"""Return the rotations :math:`\exp(\sum_k r_k L_k)`, equation :eq:`eq-string-generators`.
 
     Args:
-        generators: Skew-symmetric :math:`L_k`, ``(heads, coord_dim, d, d)``.
-        positions: r, ``(..., seq, coord_dim)``, of the same dtype.
+        generators: Skew-symmetric matrices :math:`L_k`, ``(heads, coord_dim, d, d)``.
+        positions: Positions r, ``(..., seq, coord_dim)``, of the same dtype.
 
     Returns:
-        ``(..., heads, seq, d, d)``.
+        Orthogonal matrices, ``(..., heads, seq, d, d)``.
     """
     exponent = torch.einsum("...nk,hkij->...hnij", positions, generators)
-    # twice: torch 2.13 exponentiates a single small matrix to 1e-10 only, a batch to 1e-15
+    # two copies, because torch 2.13's matrix_exp has an error of 1e-10 for a single small matrix,
+    # but of 1e-15 for a batch
     both = torch.stack([exponent, exponent])
-    # flat: compiled, matrix_exp gets strides that it cannot flatten itself
+    # flattened here, because a compiled matrix_exp may get strides that it cannot flatten itself
     return torch.matrix_exp(both.flatten(0, -3)).view(both.shape)[0]

@@ -1,9 +1,10 @@
-r"""Toeplitz matrices: constant along every diagonal, so 2n − 1 numbers instead of n².
+r"""Toeplitz matrices: constant along every diagonal, so they have 2n − 1 numbers instead of n².
 
-``values`` holds one number for each offset of a key from a query: on a sequence ``(..., 2n - 1)``
-with :math:`C_{ij}` at index :math:`n - 1 + (j - i)`, so that it begins with the lower left corner.
-With ``axes=2`` it belongs to an h × w grid, ``(..., 2h - 1, 2w - 1)``, whose tokens are numbered
-row by row; any number of axes is allowed.
+``values`` contains one number for each offset :math:`j - i` of a key j from a query i. For a
+sequence of n tokens its shape is ``(..., 2n - 1)``, and :math:`C_{ij}` is at index
+:math:`n - 1 + (j - i)`; so its first number is the lower left corner of the matrix. For an h × w
+grid (``axes=2``), whose tokens are numbered row by row, its shape is ``(..., 2h - 1, 2w - 1)``. Any
+number of axes is allowed.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from stringlib.kernels.fft import (
 
 
 def toeplitz(values: Tensor, axes: int = 1) -> Tensor:
-    r"""Build Toeplitz matrices, equation :eq:`eq-toeplitz-matrix`.
+    r"""Return the Toeplitz matrices with given values, equation :eq:`eq-toeplitz-matrix`.
 
     Args:
-        values: One number for each offset, ``(..., 2n - 1)`` or that of a grid.
-        axes: How many dimensions the offsets have.
+        values: One number for each offset, ``(..., 2n - 1)``, or the shape for a grid.
+        axes: Number of dimensions of an offset: 1 for a sequence (default), 2 for an image.
 
     Returns:
-        :math:`C_{ij} = c_{j-i}`, ``(..., n, n)``, n the number of tokens.
+        :math:`C_{ij} = c_{j-i}`, ``(..., n, n)``, where n is the number of tokens.
     """
     dims = list(range(-axes, 0))
     keys = toeplitz_sizes(values, axes)
@@ -38,12 +39,17 @@ def toeplitz_product(values: Tensor, x: Tensor, axes: int = 1) -> Tensor:
     r"""Return :math:`Cx` by FFT, equation :eq:`eq-toeplitz-fft`.
 
     Args:
-        values: One number for each offset, float32 or float64, ``(..., 2n - 1)`` or a grid's.
-        x: ``(..., n, d)``, of the same dtype.
-        axes: How many dimensions the offsets have.
+        values: One number for each offset, float32 or float64, ``(..., 2n - 1)``, or the shape for
+            a grid.
+        x: Vectors of the n tokens, ``(..., n, d)``, of the same dtype.
+        axes: Number of dimensions of an offset: 1 for a sequence (default), 2 for an image.
 
     Returns:
-        ``(..., n, d)``. Its error is absolute: that of the largest terms of all rows.
+        ``(..., n, d)``. The rounding error is about the same in all rows and proportional to the
+        largest terms of any row, so the relative error of small entries can be large.
+
+    Raises:
+        ValueError: If ``x`` does not have one row for each token.
     """
     sizes = toeplitz_sizes(values, axes)
     tokens = torch.Size(sizes).numel()

@@ -1,17 +1,21 @@
 r"""From generators to planes: every STRING as :math:`P\,\mathrm{RoPE}(\Omega r)\,P^\top`.
 
-Commuting skew-symmetric matrices turn common planes. These are found in real arithmetic, without
-deciding which planes move:
+Commuting skew-symmetric matrices have common planes: each matrix maps each of these orthogonal
+planes to itself, and its exponential rotates the plane. The planes are computed in real arithmetic,
+in three steps:
 
-1. A random combination of the generators tells all planes apart that any of them tells apart.
-2. Reflections make it tridiagonal. Then it only links even channels with odd ones, and the singular
-   vectors of this link are the planes, orthonormal also where frequencies repeat or vanish.
-3. Planes that the combination hardly tells apart come out a little mixed. Newton steps with all
-   generators at once separate them. Here, and only here, is a threshold: planes whose frequencies
-   differ by less than ``SAME`` in every generator are left as they are.
+1. Take a random linear combination of the generators. If two planes have different frequencies in
+   any generator, then with probability 1 they have different frequencies in the combination.
+2. Make the combination tridiagonal by reflections. Its only non-zero entries then link an even
+   with an odd channel. The singular vectors of the matrix of these entries span the planes, and
+   they are orthonormal even if frequencies are equal or zero.
+3. Correct planes that have nearly equal frequencies in the combination, because rounding errors mix
+   them. Newton steps that use all generators separate them. Only this step has a threshold:
+   planes whose frequencies differ by less than ``SAME`` in every generator are not separated.
 
-What comes out is held against the generators: a further combination is drawn until nothing but
-rounding is left of the difference, and planes that do not fit are refused.
+The generators are then rebuilt from the planes and compared with the given ones. If the difference
+is more than rounding errors, another combination is drawn. If no combination gives planes that fit,
+an error is raised.
 """
 
 from __future__ import annotations
@@ -23,9 +27,9 @@ from stringlib.algebra.skew import cayley, planar_skew
 from stringlib.precision import widest
 from stringlib.spec import Floats, Positive, checked
 
-ATTEMPTS = 32  # random combinations; the first is good unless two planes coincide in it
-GOAL = 1e-15  # a residual that is not worth another attempt, relative to the generators
-SAME = 1e-15  # planes with frequencies nearer than this, relative to the generators, stay mixed
+ATTEMPTS = 32  # number of random combinations; usually the first is sufficient
+GOAL = 1e-15  # residual, relative to the norm of a generator, at which no more are drawn
+SAME = 1e-15  # relative difference of frequencies below which planes are not separated
 
 
 @torch.no_grad()
@@ -33,29 +37,33 @@ SAME = 1e-15  # planes with frequencies nearer than this, relative to the genera
 def universal_form(
     generators: Floats[Tensor, "... coord_dim d d"], tolerance: Positive | None = None
 ) -> tuple[Tensor, Tensor]:
-    r"""Find frequencies and basis of commuting skew-symmetric matrices, :eq:`eq-universal-planes`.
+    r"""Return frequencies and basis of commuting generators, :eq:`eq-universal-planes`.
 
-    ``STRING(*universal_form(generators))`` rotates by :math:`\exp(\sum_k r_k L_k)`. There are
-    always :math:`\lfloor d/2 \rfloor` planes, so that heads fit together and no threshold decides
-    which of them move: a plane that stands still has frequency 0. The fastest come first, each with
-    the orientation that makes its largest frequency positive. Gradients do not pass. It is computed
-    on the CPU, wherever the generators are.
+    The generators are commuting skew-symmetric matrices :math:`L_k`.
+    ``STRING(*universal_form(generators))`` rotates by :math:`\exp(\sum_k r_k L_k)`. The result
+    always has :math:`\lfloor d/2 \rfloor` planes; a plane that does not rotate has frequency 0. So
+    all heads have the same number of planes, and no threshold decides which planes rotate. The
+    planes are sorted by the norm of their frequency vector, largest first. Each is oriented
+    such that its frequency of largest absolute value is positive.
+
+    The result has no gradients. The computation runs on the CPU, whatever the device of the
+    generators is.
 
     Args:
-        generators: :math:`L_k`, ``(..., coord_dim, d, d)``.
-        tolerance: How far they may be from skew-symmetric, from commuting and from what the planes
-            found make of them, relative to their Frobenius norms; if omitted the square root of
-            their dtype's precision.
+        generators: Generators :math:`L_k`, ``(..., coord_dim, d, d)``.
+        tolerance: Largest accepted deviation of the generators from being skew-symmetric, from
+            commuting, and from the matrices rebuilt from the planes, relative to their Frobenius
+            norms. Default: the square root of the machine epsilon of their dtype.
 
     Returns:
         Ω, ``(..., d // 2, coord_dim)``, and P, ``(..., d, d)``, both float64.
 
     Raises:
-        ValueError: If the matrices are not finite, not skew-symmetric or do not commute, or no
-            common planes are found; the message says by how much.
+        ValueError: If the matrices are not finite, are not skew-symmetric or do not commute, or if
+            no common planes are found. The message gives the deviation.
 
     Source:
-        Schenck et al. 2025, theorem 3.4; Ward and Gray 1978 for the link of even and odd channels.
+        Schenck et al. 2025, theorem 3.4. Step 2, with even and odd channels: Ward and Gray 1978.
     """
     require_generators(generators)
     if tolerance is None:
@@ -94,14 +102,18 @@ def universal_form(
 
 
 def require_generators(generators: Tensor) -> None:
-    """Raise ``ValueError`` if there is no generator, or none of its channels."""
+    """Raise ``ValueError`` if there is no generator, or if the generators have no channels."""
     shape = tuple(generators.shape)
     if 0 in shape[-3:]:
         raise ValueError(f"generators must have a coordinate and a channel, got shape {shape}")
 
 
 def _departure(exact: Tensor, tolerance: float) -> float:
-    """Return how far the matrices are from commuting and skew-symmetric, or refuse them."""
+    """Return the largest relative deviation from being skew-symmetric and commuting.
+
+    Raises:
+        ValueError: If a matrix is not finite, or if a deviation exceeds ``tolerance``.
+    """
     if not exact.isfinite().all():
         raise ValueError("generators must be finite, got inf or nan")
     norms = torch.linalg.matrix_norm(exact)
@@ -125,11 +137,15 @@ def _departure(exact: Tensor, tolerance: float) -> float:
 
 
 def _planes(matrix: Tensor) -> Tensor:
-    """Return an orthogonal basis, planes first, for one skew-symmetric matrix a head."""
+    """Return an orthogonal basis of planes for one skew-symmetric matrix per head.
+
+    Each plane is spanned by two consecutive columns. If the size is odd, the last column is a
+    direction that does not rotate.
+    """
     size = matrix.shape[-1]
     tridiagonal, basis = matrix.clone(), torch.eye(size).to(matrix).repeat(len(matrix), 1, 1)
     for j in range(size - 2):
-        # the mirror that leaves of column j, below the diagonal, only its first entry
+        # the reflection after which column j has one non-zero entry below the diagonal
         mirror = tridiagonal[:, j + 1 :, j].clone()
         mirror[:, 0] += mirror.norm(dim=-1).copysign(mirror[:, 0])
         mirror = torch.nn.functional.normalize(mirror, dim=-1, eps=1e-300)[..., None]
@@ -140,13 +156,13 @@ def _planes(matrix: Tensor) -> Tensor:
     left, _, right = torch.linalg.svd(tridiagonal[:, ::2, 1::2])
     even, odd = basis[:, :, ::2] @ left, basis[:, :, 1::2] @ right.mT
     pairs = odd.shape[-1]
-    # L odd = σ even, L even = −σ odd: odd is the first of the pair
+    # L odd = σ even and L even = −σ odd, so odd is the first of the pair
     planes = torch.stack([odd, even[..., :pairs]], -1).flatten(-2)
     return torch.cat([planes, even[..., pairs:]], -1)
 
 
 def _frequencies(generators: Tensor, basis: Tensor) -> Tensor:
-    """Return the frequencies ``(heads, pairs, coord_dim)`` in the planes of a basis."""
+    """Return the frequencies in the planes of a basis, ``(heads, pairs, coord_dim)``."""
     pairs = basis.shape[-1] // 2
     first, second = basis[:, None, :, : 2 * pairs : 2], basis[:, None, :, 1 : 2 * pairs : 2]
     forth, back = (second * (generators @ first)).sum(-2), (first * (generators @ second)).sum(-2)
@@ -154,24 +170,27 @@ def _frequencies(generators: Tensor, basis: Tensor) -> Tensor:
 
 
 def _residual(generators: Tensor, basis: Tensor) -> Tensor:
-    """Return for each head the largest entry of any L − P planar(ω) Pᵀ."""
+    """Return for each head the largest absolute entry of L − P planar(ω) Pᵀ over all generators."""
     planes = planar_skew(_frequencies(generators, basis).mT, basis.shape[-1])
     rebuilt = basis[:, None] @ planes @ basis[:, None].mT
     return (generators - rebuilt).abs().amax((-3, -2, -1))
 
 
 def _separate(generators: Tensor, basis: Tensor) -> Tensor:
-    r"""Turn a basis by the Newton step that removes what links different planes.
+    r"""Return the basis after a Newton step that reduces the links between different planes.
 
-    With planes as complex numbers, a generator links plane j to plane i by
-    :math:`z \mapsto az + b\bar z`. Turning by a small skew matrix with parts x and y adds
-    :math:`\mathrm{i}(\omega_i - \omega_j)x` to a and :math:`\mathrm{i}(\omega_i + \omega_j)y`
-    to b; x and y make both smallest, in the sense of least squares over all generators.
+    If planes are written as complex numbers, the block of a generator that links plane j to plane i
+    is a map :math:`z \mapsto az + b\bar z`. Rotating the basis by a small skew-symmetric matrix,
+    whose block is given by numbers x and y in the same way, adds
+    :math:`\mathrm{i}(\omega_i - \omega_j)x` to a and :math:`\mathrm{i}(\omega_i + \omega_j)y` to b,
+    to first order. The step takes the x and y that minimise the sums of :math:`|a|^2` and
+    :math:`|b|^2` over all generators.
     """
     size = basis.shape[-1]
     linked = basis[:, None].mT @ generators @ basis[:, None]
-    linked = (linked - linked.mT) / 2  # exactly skew: a small gap enlarges rounding errors
-    linked = torch.nn.functional.pad(linked, [0, size % 2] * 2)  # a partner for the odd channel
+    # exactly skew-symmetric, because division by a small gap enlarges rounding errors
+    linked = (linked - linked.mT) / 2
+    linked = torch.nn.functional.pad(linked, [0, size % 2] * 2)  # a partner for an odd last channel
     upper, lower = linked[..., ::2, :], linked[..., 1::2, :]
     p, q, r, s = upper[..., ::2], upper[..., 1::2], lower[..., ::2], lower[..., 1::2]
     omega = torch.diagonal(r - q, dim1=-2, dim2=-1) / 2
@@ -190,7 +209,11 @@ def _separate(generators: Tensor, basis: Tensor) -> Tensor:
 
 
 def _in_order(basis: Tensor, frequencies: Tensor) -> Tensor:
-    """Return the basis with the fastest planes first, each with its largest frequency positive."""
+    """Return the basis with sorted and oriented planes.
+
+    The planes are sorted by the norm of their frequencies, largest first. Each is oriented such
+    that its frequency of largest absolute value is positive.
+    """
     pairs = frequencies.shape[-2]
     planes = basis[..., : 2 * pairs].unflatten(-1, (pairs, 2))
     largest = frequencies.take_along_dim(frequencies.abs().argmax(-1, keepdim=True), -1)

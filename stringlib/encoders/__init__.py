@@ -1,4 +1,4 @@
-"""Position encoders: each is one rotation in a basis of its own."""
+"""Position encodings: rotary encoders, relative biases and absolute encodings."""
 
 from stringlib.encoders.absolute import LearnedAbsolute, Sinusoidal
 from stringlib.encoders.bias import ALiBi, KerpleLog, KerplePower, T5Bias

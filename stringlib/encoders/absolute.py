@@ -1,4 +1,4 @@
-"""Absolute position encodings: a vector for every position, added to the token."""
+"""Absolute position encodings: a vector for each position, which is added to the token."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from stringlib.spec import Even, Floats, Positions, Positive, checked
 
 
 class Sinusoidal(nn.Module):
-    r"""Add sines and cosines of the position, equations :eq:`eq-abs-sum` and :eq:`eq-abs-gram`.
+    r"""Absolute encoding by sines and cosines, equations :eq:`eq-abs-sum` and :eq:`eq-abs-gram`.
 
-    Channel 2j gets :math:`\sin(t\,b^{-2j/D})` and channel 2j + 1 the cosine: the phases of
-    :class:`~stringlib.encoders.rope.RoPE`, whose exact angles are used. Nothing is learned,
-    nothing is in the ``state_dict``, and any real position has a vector. Scores of tokens with
-    added vectors are not relative, equation :eq:`eq-abs-terms`.
+    The vector of position t has :math:`\sin(t\,b^{-2j/D})` in channel 2j and the cosine of the same
+    angle in channel 2j + 1. The angles are those of :class:`~stringlib.encoders.rope.RoPE`.
+    Positions may be any real numbers. The module has no learned parameters, and it adds nothing to
+    the ``state_dict``. Attention scores of tokens with added vectors are not relative, equation
+    :eq:`eq-abs-terms`.
 
     Args:
-        dim: Even number of channels :math:`D` of a token.
-        base: :math:`b`, as RoPE has it.
+        dim: Number of channels :math:`D` of a token; must be even.
+        base: :math:`b` in the frequencies. A larger base gives slower sinusoids. Default: 10000.
 
     Source:
         Vaswani et al. 2017, section 3.5.
@@ -33,7 +34,7 @@ class Sinusoidal(nn.Module):
     def __init__(self, dim: Even, *, base: Positive = 10000.0) -> None:
         super().__init__()
         self.dim = int(dim)
-        # its frequencies stay float64 in a half-precision model
+        # RoPE keeps its frequencies in float64 when a model is converted to half precision
         self.rope = RoPE(self.dim, base=base)
 
     @checked
@@ -44,34 +45,36 @@ class Sinusoidal(nn.Module):
 
         Args:
             x: Tokens, ``(..., seq, dim)``.
-            positions: ``(..., seq, 1)``, integer or floating; leading dimensions broadcast.
+            positions: Integer or floating-point, ``(..., seq, 1)``; leading dimensions broadcast
+                with those of ``x``.
 
         Returns:
-            The sum, in the dtype of ``x``; angles are computed in float64.
+            The sum, in the dtype of ``x``. Angles are computed in float64.
         """
         phases = unit_phases(positions, self.rope.frequencies()).squeeze(-4)
         return _add(x, phases.flip(-1).flatten(-2))  # sine before cosine
 
 
 class LearnedAbsolute(nn.Module):
-    r"""Add one learned vector for each position, equation :eq:`eq-abs-sum`.
+    r"""Absolute encoding by one learned vector for each position, equation :eq:`eq-abs-sum`.
 
-    The table has an end: it knows the whole numbers from 0 to ``num_positions - 1``. Positions
-    may be integers or floats that hold whole numbers (:func:`~stringlib.positions.grid_positions`
-    returns floats). Anything else has no row. On the CPU it is a ``ValueError``; a GPU stops
-    with the assertion of ``torch.nn.Embedding``, because to look at the values here would make
-    every step wait for it. Nothing is interpolated, rounded or wrapped.
+    The vectors are the rows of a table for the positions 0 to ``num_positions - 1``. Positions
+    may be integers, or floating-point numbers with integer values, such as those of
+    :func:`~stringlib.positions.grid_positions`. For any other position there is no row, and
+    nothing is interpolated, rounded or wrapped. On the CPU such a position raises a ``ValueError``.
+    On a GPU it fails in the device assertion of ``torch.nn.Embedding``, because a check here would
+    synchronise with the GPU in every step.
 
     Args:
-        num_positions: Number of rows.
+        num_positions: Number of rows of the table.
         dim: Number of channels of a token.
 
     Attributes:
-        weight: The table, ``(num_positions, dim)``. Starts normal with a standard deviation of
-            0.02.
+        weight: The table, ``(num_positions, dim)``. Its initial values are normal with a standard
+            deviation of 0.02.
 
     Source:
-        Vaswani et al. 2017, section 3.5, who compare it with the sinusoids.
+        Vaswani et al. 2017, section 3.5, where learned vectors are compared with sinusoids.
     """
 
     @checked
@@ -82,7 +85,7 @@ class LearnedAbsolute(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the table anew."""
+        """Draw new initial values for the table."""
         nn.init.normal_(self.weight, std=0.02)
 
     @checked
@@ -93,7 +96,8 @@ class LearnedAbsolute(nn.Module):
 
         Args:
             x: Tokens, ``(..., seq, dim)``.
-            positions: Whole numbers, ``(..., seq, 1)``; leading dimensions broadcast.
+            positions: Integers, or floating-point numbers with integer values, ``(..., seq, 1)``;
+                leading dimensions broadcast with those of ``x``.
 
         Returns:
             The sum, in the dtype of ``x``.
@@ -104,7 +108,7 @@ class LearnedAbsolute(nn.Module):
         places = positions[..., 0]
         rows = places.long()
         if places.is_floating_point():
-            rows = torch.where(rows == places, rows, -1)  # the lookup refuses it
+            rows = torch.where(rows == places, rows, -1)  # no integer: the lookup raises at −1
         try:
             return _add(x, nn.functional.embedding(rows, self.weight))
         except IndexError:
@@ -115,10 +119,10 @@ class LearnedAbsolute(nn.Module):
             ) from None
 
     def extra_repr(self) -> str:
-        """Describe the arguments in ``repr``."""
+        """Return the arguments that ``repr`` shows."""
         return f"num_positions={self.num_positions}, dim={self.dim}"
 
 
 def _add(x: Tensor, encoding: Tensor) -> Tensor:
-    """Add in float32 or better, and round once."""
+    """Return the sum in the dtype of ``x``, computed in at least float32 and rounded once."""
     return (x + encoding.to(at_least_float32(x.dtype))).to(x.dtype)

@@ -1,8 +1,8 @@
 r"""The relative biases ALiBi, T5 and KERPLE.
 
-They depend only on the absolute distance, :math:`b(\Delta) = b(-\Delta)`, except for
-:class:`T5Bias`, which has separate buckets for keys after the query. No bias hides later keys: that
-is done by the causal mask of attention.
+They depend only on the absolute distance, :math:`b(\Delta) = b(-\Delta)`, except for a
+bidirectional :class:`T5Bias`, which has separate buckets for keys after the query. No bias masks
+the keys after the query; that is done by the causal mask of attention.
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ from stringlib.spec import Reals, checked
 class ALiBi(RelativeBias):
     r"""Fixed linear biases, :math:`b(\Delta) = -m_h |\Delta|`, equation :eq:`eq-bias-alibi`.
 
-    Nothing is learned and nothing is in the ``state_dict``.
+    The module has no learned parameters, and it adds nothing to the ``state_dict``.
 
     Args:
-        heads: Number of heads :math:`H`. For a power of two the slopes are
-            :math:`m_h = 2^{-8h/H}, 1 \le h \le H`. Otherwise the slopes of the largest power of
-            two below H come first, then every other slope of twice that power, steepest first.
+        heads: Number of heads :math:`H`. If H is a power of two, the slopes are
+            :math:`m_h = 2^{-8h/H}, 1 \le h \le H`. Otherwise let p be the largest power of two
+            below H: the slopes for p heads come first, then the first, third, fifth, … slope for
+            2p heads.
 
     Attributes:
         slopes: :math:`m_h`, ``(heads,)``.
 
     Source:
-        Press et al. 2022, section 3; the rule for other numbers of heads is in their code.
+        Press et al. 2022, section 3. The rule for other numbers of heads is in their code.
     """
 
     slopes: Tensor
@@ -56,30 +57,34 @@ class ALiBi(RelativeBias):
 
 
 class T5Bias(RelativeBias):
-    r"""One learned number for each bucket of distances, equation :eq:`eq-bias-t5`.
+    r"""Learned bias for each bucket of distances, equation :eq:`eq-bias-t5`.
 
-    Half of a side's buckets hold one distance each, the others intervals that grow
-    geometrically; all distances from ``max_distance`` on share the last one. The boundaries are
-    those of T5's formula, in exact arithmetic.
+    Half of the buckets (rounded down) contain one distance each: 0, 1, 2, … The others contain
+    intervals whose lengths grow geometrically. All distances of at least ``max_distance`` are in
+    the last bucket. The boundaries are those of T5's formula, computed in integer arithmetic. If
+    ``bidirectional``, this holds for each of the two directions with half of the buckets.
 
     Args:
-        heads: Number of heads.
+        heads: Number of heads, each with its own biases.
         num_buckets: Number of buckets. If ``bidirectional``, the first half is for keys up to the
-            query, the second half for keys after it; the first bucket of the second half, for
-            distance 0, is never used.
-        max_distance: Where the last bucket begins, at the latest.
-        bidirectional: Whether keys after the query have buckets of their own. If not, they all
-            share that of distance 0, as is right under a causal mask.
+            query, the second half for keys after it. The first bucket of the second half, for
+            distance 0, is never used. Default: 32.
+        max_distance: Smallest distance that is certain to be in the last bucket, which begins at
+            or below it. Default: 128.
+        bidirectional: If True (default), keys after the query have buckets of their own. If False,
+            they share the bucket of distance 0; use this with a causal mask.
 
     Attributes:
-        weight: ``(num_buckets, heads)``. Starts normal with a standard deviation of 0.02.
+        weight: The biases, ``(num_buckets, heads)``. Their initial values are normal with a
+            standard deviation of 0.02.
 
     Raises:
-        ValueError: If there are fewer than two buckets a side, an odd number for two sides, or
-            ``max_distance`` lies among the distances with a bucket of their own.
+        ValueError: If there are fewer than two buckets per direction, if ``num_buckets`` is odd
+            for two directions, or if ``max_distance`` is not above the distances that have a bucket
+            to themselves.
 
     Source:
-        Raffel et al. 2020, section 2.1; the formula is in their code.
+        Raffel et al. 2020, section 2.1. The formula is in their code.
     """
 
     boundaries: Tensor
@@ -113,12 +118,12 @@ class T5Bias(RelativeBias):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the numbers anew."""
+        """Draw new initial values for the biases."""
         nn.init.normal_(self.weight, std=0.02)
 
     @checked
     def buckets(self, distances: Reals[Tensor, "..."]) -> Tensor:
-        """Return the bucket of each distance, query less key: int64, of the same shape."""
+        """Return the bucket of each distance (query minus key), int64, of the same shape."""
         if not self.bidirectional:
             return torch.bucketize(distances.clamp(min=0), self.boundaries, right=True)
         near = torch.bucketize(distances.abs(), self.boundaries, right=True)
@@ -130,18 +135,18 @@ class T5Bias(RelativeBias):
         return nn.functional.embedding(self.buckets(distances), self.weight).mT
 
     def extra_repr(self) -> str:
-        """Describe the arguments in ``repr``."""
+        """Return the arguments that ``repr`` shows."""
         return (
             f"heads={self.heads}, num_buckets={self.num_buckets}, "
             f"max_distance={self.max_distance}, bidirectional={self.bidirectional}"
         )
 
     def _refill(self) -> None:
-        """Write the smallest distance of each bucket but the first."""
+        """Set ``boundaries`` to the smallest distance of each bucket except the first."""
         exact, far = self._side // 2, self._side - self._side // 2
 
         def first(m: int) -> int:
-            """Return the first n with (n / exact)^far >= (max_distance / exact)^m."""
+            """Return the smallest n with (n / exact)^far >= (max_distance / exact)^m."""
             least = self.max_distance**m * exact**far
             return bisect_left(range(self.max_distance), least, key=lambda n: n**far * exact**m)
 
@@ -152,18 +157,20 @@ class T5Bias(RelativeBias):
 class KerpleLog(RelativeBias):
     r"""Learned logarithmic biases, :math:`-r_1 \log(1 + r_2|\Delta|)`, :eq:`eq-bias-kerple`.
 
+    The logarithms of :math:`r_1` and :math:`r_2` are learned, so both are always positive.
+
     Args:
         heads: Number of heads, each with its own :math:`r_1, r_2 > 0`.
 
     Attributes:
-        log_r1: Logarithm of :math:`r_1`, ``(heads,)``: positive whatever is learned. Starts with
-            :math:`r_1` uniform in (0, 2), at least 0.01.
-        log_r2: Logarithm of :math:`r_2`, ``(heads,)``. Starts with :math:`r_2` uniform in (0, 1),
-            at least 0.01.
+        log_r1: Logarithm of :math:`r_1`, ``(heads,)``. Initially :math:`r_1` is uniform in (0, 2),
+            but at least 0.01.
+        log_r2: Logarithm of :math:`r_2`, ``(heads,)``. Initially :math:`r_2` is uniform in (0, 1),
+            but at least 0.01.
 
     Source:
-        Chi et al. 2022, the logarithmic variant; the initial state is that of their code, which
-        clamps the numbers at 0.01 instead of learning logarithms.
+        Chi et al. 2022, the logarithmic variant. The initial values are those of their code, which
+        learns :math:`r_1` and :math:`r_2` themselves and clamps them at 0.01.
     """
 
     def __init__(self, heads: int) -> None:
@@ -174,18 +181,21 @@ class KerpleLog(RelativeBias):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw the numbers anew."""
+        """Draw new initial values."""
         self.log_r1.uniform_(0, 2).clamp_(min=SMALLEST).log_()
         self.log_r2.uniform_(0, 1).clamp_(min=SMALLEST).log_()
 
     @property
     def r1(self) -> Tensor:
-        """The factor, ``(heads,)``, float32 or better."""
+        """The factor :math:`r_1` of the logarithm, ``(heads,)``, in at least float32."""
         return self.log_r1.to(at_least_float32(self.log_r1.dtype)).exp()
 
     @property
     def r2(self) -> Tensor:
-        """The inverse of the distance at which decay sets in, ``(heads,)``, float32 or better."""
+        """The factor :math:`r_2` of the distance, ``(heads,)``, in at least float32.
+
+        Up to a distance of about :math:`1/r_2` the bias is nearly linear in the distance.
+        """
         return self.log_r2.to(at_least_float32(self.log_r2.dtype)).exp()
 
     @checked
@@ -202,14 +212,14 @@ class KerplePower(RelativeBias):
         heads: Number of heads, each with its own :math:`r_1 > 0` and :math:`0 < r_2 < 2`.
 
     Attributes:
-        log_r1: Logarithm of :math:`r_1`, ``(heads,)``: positive whatever is learned. Starts with
-            :math:`r_1` uniform in (0, 1), at least 0.01.
-        logit_r2: ``(heads,)``, :math:`r_2 = 2/(1 + e^{-x})`. Starts with :math:`r_2` uniform in
-            (0, 2), at least 0.01 away from both ends.
+        log_r1: Logarithm of :math:`r_1`, ``(heads,)``. Initially :math:`r_1` is uniform in (0, 1),
+            but at least 0.01.
+        logit_r2: The learned number x in :math:`r_2 = 2/(1 + e^{-x})`, ``(heads,)``. Initially
+            :math:`r_2` is uniform in (0, 2), but at least 0.01 away from both ends.
 
     Source:
-        Chi et al. 2022, the power variant; the initial state is that of their code, which
-        clamps the numbers to [0.01, 2] instead.
+        Chi et al. 2022, the power variant. The initial values are those of their code, which
+        learns :math:`r_1` and :math:`r_2` themselves and clamps them to [0.01, 2].
     """
 
     def __init__(self, heads: int) -> None:
@@ -220,18 +230,18 @@ class KerplePower(RelativeBias):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw the numbers anew."""
+        """Draw new initial values."""
         self.log_r1.uniform_(0, 1).clamp_(min=SMALLEST).log_()
         self.logit_r2.uniform_(0, 1).clamp_(SMALLEST / 2, 1 - SMALLEST / 2).logit_()
 
     @property
     def r1(self) -> Tensor:
-        """The factor, ``(heads,)``, float32 or better."""
+        """The factor :math:`r_1`, ``(heads,)``, in at least float32."""
         return self.log_r1.to(at_least_float32(self.log_r1.dtype)).exp()
 
     @property
     def r2(self) -> Tensor:
-        """The exponent, ``(heads,)``, float32 or better."""
+        """The exponent :math:`r_2`, ``(heads,)``, in at least float32."""
         return 2 * self.logit_r2.to(at_least_float32(self.logit_r2.dtype)).sigmoid()
 
     @checked
@@ -239,10 +249,10 @@ class KerplePower(RelativeBias):
         """Return the bias at each distance, ``(heads, n)``."""
         r1, r2 = self.r1[:, None], self.r2[:, None]
         far = distances.abs().to(r2.dtype)
-        # 0^r is 0 for every r > 0, but its second derivative in r would be 0 times infinity
+        # 0^r is 0 for every r > 0, but its second derivative in r would be computed as 0 · ∞
         powers = torch.where(far > 0, far, 1).pow(r2)
         return (-r1 * torch.where(far > 0, powers, 0)).to(self.log_r1.dtype)
 
 
 SMALLEST = 0.01
-"""No learned number of KERPLE starts below this."""
+"""Lower limit of the initial values of r₁ and r₂ in KERPLE."""

@@ -18,26 +18,30 @@ from stringlib.spec import Share, checked
 
 
 class CayleySTRING(RotaryEncoder):
-    r"""Rotate in a learned basis :math:`P = (I - S)(I + S)^{-1}`, :eq:`eq-cayley-transform`.
+    r"""Rotary encoder with a learned basis :math:`P = (I - S)(I + S)^{-1}`.
 
-    S is skew-symmetric and learned, and so are the frequencies. P acts before the rotation,
-    :eq:`eq-cayley-before`; behind it, P would cancel in every score. Each call solves one
-    system for each head, in float64, whatever the number of tokens. At inference use
-    :meth:`~stringlib.encoders.string.RotaryEncoder.fold` and
-    :meth:`~stringlib.encoders.string.RotaryEncoder.folded`: nothing is solved there.
+    P is the Cayley transform, :eq:`eq-cayley-transform`, of a skew-symmetric matrix S. S and the
+    frequencies are learned. The transpose of P is applied before the rotation,
+    :eq:`eq-cayley-before`; after the rotation, an orthogonal matrix would cancel in every score.
+    Each call solves one system of linear equations per head, in float64; its cost does not depend
+    on the number of tokens. At inference, merge P into the weights with
+    :meth:`~stringlib.encoders.string.RotaryEncoder.fold` and use the encoder that
+    :meth:`~stringlib.encoders.string.RotaryEncoder.folded` returns, which solves no system.
 
     Args:
-        head_dim: Number of channels :math:`d` of a head; of an odd number one never rotates.
-        coord_dim: Number of coordinates of a position.
-        heads: Heads with a basis and frequencies of their own; 1 serves any number of heads.
-        density: Which part of the d(d−1)/2 entries above the diagonal of S is learned, from 0
-            (P = I) to 1. Their places are drawn once with torch's global random generator,
-            the same for all heads. A sparse S has fewer parameters; P is dense all the same.
+        head_dim: Number of channels :math:`d` of a head. If it is odd, one direction never rotates.
+        coord_dim: Number of coordinates of a position. Default: 1.
+        heads: Number of heads, each with its own basis and frequencies. With 1 (default), any
+            number of heads share them.
+        density: Fraction of the d(d−1)/2 entries above the diagonal of S that are learned, from 0
+            (no entry, so P = I) to 1 (default: all entries). The indices of the learned entries are
+            drawn once from the global random generator of torch and are the same for all heads. A
+            sparse S has fewer parameters, but P can be dense nevertheless.
 
     Attributes:
-        entries: The learned entries of S: ``(heads, count)``.
-        omega: Ω in radians per unit of position: ``(heads, pairs, coord_dim)``.
-        support: Rows and columns of the entries: integers, ``(2, count)``, in the
+        entries: The learned entries of S, ``(heads, count)``.
+        omega: Ω in radians per unit of position, ``(heads, pairs, coord_dim)``.
+        support: Row and column indices of the entries, integers, ``(2, count)``; part of the
             ``state_dict``.
 
     Source:
@@ -61,14 +65,13 @@ class CayleySTRING(RotaryEncoder):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        r"""Start near RoPE or, with several coordinates, near RoPE-Mixed, on a new support.
+        r"""Draw new indices and initial values, such that the encoder starts near RoPE.
 
-        The frequencies are those at the start of
-        :class:`~stringlib.encoders.mixed.MixedRoPE`, perpendicular directions with base 10, or
-        in one coordinate RoPE's, with base 10000. The entries
-        are normal with the standard deviation at which :math:`\|Sx\|` is 0.1 :math:`\|x\|` in
-        the root mean square: P moves a vector by about a fifth of its length, at any size and
-        density.
+        With one coordinate the frequencies are those of RoPE with base 10000. With several they
+        are drawn as in :class:`~stringlib.encoders.mixed.MixedRoPE`, with base 10. The entries of S
+        are normal. Their standard deviation is chosen such that the root mean square of
+        :math:`\|Sx\|` is 0.1 :math:`\|x\|`. So P moves a vector by about a fifth of its length,
+        whatever the size and density of S are.
         """
         self.support.copy_(upper_support(self.head_dim, self.density))
         in_a_row = 2 * self.entries.shape[1] / self.head_dim
@@ -81,23 +84,23 @@ class CayleySTRING(RotaryEncoder):
             self.omega.copy_(MixedRoPE(2 * pairs, self.coord_dim, heads=self.heads).omega)
 
     def skew(self) -> Tensor:
-        """Return S: float64, ``(heads, head_dim, head_dim)``."""
+        """Return S, float64, ``(heads, head_dim, head_dim)``."""
         return sparse_skew(widen(self.entries), self.support, self.head_dim)
 
     def frequencies(self) -> Tensor:
-        """Return Ω: float64, ``(heads, pairs, coord_dim)``."""
+        """Return Ω, float64, ``(heads, pairs, coord_dim)``."""
         return widen(self.omega)
 
     def basis(self) -> Tensor:
-        """Return P by one solve: float64, ``(heads, head_dim, head_dim)``."""
+        """Return P, computed by one solve per head, float64, ``(heads, head_dim, head_dim)``."""
         return cayley(self.skew()) if self.entries.shape[1] else super().basis()
 
     def extra_repr(self) -> str:
-        """Describe the arguments in ``repr``."""
+        """Return the arguments that ``repr`` shows."""
         return f"{super().extra_repr()}, density={self.density:g}"
 
     def _refill(self) -> None:
-        """Draw places where there are none: after ``to_empty`` anything may stand there."""
+        """Draw the indices again if they are not valid, as after ``to_empty``."""
 
         def misplaced(support: Tensor) -> Tensor:
             rows, columns = support

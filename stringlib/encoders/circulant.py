@@ -1,4 +1,4 @@
-"""Circulant-STRING: a fixed real Fourier basis, frequencies learned through circulant matrices."""
+"""Circulant-STRING: the real Fourier basis, with frequencies learned as circulant matrices."""
 
 from __future__ import annotations
 
@@ -13,34 +13,38 @@ from stringlib.encoders.string import RotaryEncoder
 from stringlib.precision import wide_parameter, widen
 from stringlib.spec import checked
 
-# Medians on two CPU cores, 4.8 million numbers in float32, product : rfft, milliseconds.
+# Largest head_dim for which Pᵀx is a matrix product; above it, a real FFT computes Pᵀx.
+# Median times in milliseconds, product : rfft, for 4.8 million numbers in float32 on two CPU cores:
 # Forward, 2 threads: d = 64 7 : 12, 128 8 : 9, 256 13 : 8, 512 22 : 8, 1024 42 : 9.
 # With gradients:     d = 64 14 : 62, 128 17 : 54, 256 27 : 58, 512 58 : 61, 1024 89 : 59.
-# torch's backward of rfft is slow, so training decides: the product up to 256, rfft above.
+# The limit follows the times with gradients, where the backward of torch's rfft is slow.
 LARGEST_PRODUCT = 256
 
 
 class CirculantSTRING(RotaryEncoder):
-    r"""Rotate by :math:`\exp(\sum_k r_k (C_k - C_k^\top))` with learned circulant :math:`C_k`.
+    r"""Rotary encoder :math:`\exp(\sum_k r_k (C_k - C_k^\top))`, :math:`C_k` circulant and learned.
 
-    All circulant matrices share their eigenvectors, so the basis is the real Fourier basis
-    and the frequencies are :math:`\omega_j = 2 \sum_m c_m \sin(2\pi jm/B)` in every block of
-    size B. Equations :eq:`eq-circulant-generator` and :eq:`eq-circulant-frequencies`.
-    Of the B coefficients of a block only :math:`\lfloor (B-1)/2 \rfloor` combinations act;
-    one channel of a block (two when B is even) never rotates.
+    All circulant matrices have the same eigenvectors. So the basis is the real Fourier basis, and
+    the frequencies are :math:`\omega_j = 2 \sum_m c_m \sin(2\pi jm/B)` in every block of
+    size B, equations :eq:`eq-circulant-generator` and :eq:`eq-circulant-frequencies`. The rotation
+    depends on the B coefficients of a block only through the :math:`\lfloor (B-1)/2 \rfloor`
+    differences :math:`c_m - c_{B-m}`. In each block one direction (two if B is even) never rotates.
 
     Args:
         head_dim: Number of channels :math:`d` of a head; may be odd.
-        coord_dim: Number of coordinates of a position.
-        heads: Heads with coefficients of their own; 1 serves any number of heads.
-        block_size: Size B of the circulant blocks on the diagonal, a divisor of
-            ``head_dim``; one block if omitted.
-        zero: Whether all coefficients start at 0. A trained model that gets such an encoder still
-            says what it said, and learns from there where to turn.
+        coord_dim: Number of coordinates of a position. Default: 1.
+        heads: Number of heads, each with its own coefficients. With 1 (default), any number of
+            heads share them.
+        block_size: Size B of the circulant blocks on the diagonal; must divide ``head_dim``.
+            Default: ``head_dim``, one block.
+        zero: If True, all coefficients are initially 0, so that every rotation R(r) is the
+            identity. Then adding the encoder to a trained model changes the outputs of the model
+            only by rounding, and fine-tuning can learn the rotation. If False (default), the
+            coefficients are small random numbers.
 
     Attributes:
-        coefficients: The first COLUMN of every C: ``(heads, coord_dim, blocks, block_size)``,
-            in radians per unit of position. Starts as small noise: frequencies have a
+        coefficients: The first COLUMN of every C, ``(heads, coord_dim, blocks, block_size)``,
+            in radians per unit of position. Unless ``zero``, the initial frequencies have a
             standard deviation of 0.1.
 
     Raises:
@@ -84,24 +88,30 @@ class CirculantSTRING(RotaryEncoder):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Start near the identity. At it data that are alike in reverse order give no gradient.
+        """Draw small random coefficients, or set all to 0 if ``zero``.
 
-        The other sign of the coefficients is the mirrored position, :eq:`eq-model-mirror`.
+        Changing the sign of the coefficients has the same effect as changing the sign of the
+        positions, :eq:`eq-model-mirror`. So if the data contain each input also with its positions
+        in reverse order and the same target, the loss is an even function of the coefficients, and
+        its gradient at 0 is 0. Random coefficients avoid this point.
         """
         std = 0.0 if self.zero else 0.1 / math.sqrt(2 * self.block_size)
         self.coefficients.normal_(std=std)
 
     def frequencies(self) -> Tensor:
-        """Return Ω, all pairs of the first block first: float64, ``(heads, pairs, coord_dim)``."""
+        """Return Ω, float64, ``(heads, pairs, coord_dim)``; the pairs are ordered by block."""
         return circulant_frequencies(widen(self.coefficients)).flatten(2).mT
 
     def basis(self) -> Tensor:
-        """Return P, the same for every head: float64, ``(heads, head_dim, head_dim)``."""
+        """Return P, the same for every head, float64, ``(heads, head_dim, head_dim)``."""
         return self._basis.expand(self.heads, -1, -1)
 
     def to_basis(self, x: Tensor, basis: Tensor | None = None) -> Tensor:
-        """Return Pᵀx for float32 or float64 ``x``: a product or a real FFT, whichever is faster."""
-        if self.head_dim <= LARGEST_PRODUCT or x.numel() == 0:  # MKL has no FFT of nothing
+        """Return Pᵀx for float32 or float64 ``x``.
+
+        It is a matrix product for ``head_dim`` up to 256, and a real FFT above.
+        """
+        if self.head_dim <= LARGEST_PRODUCT or x.numel() == 0:  # MKL's FFT fails if x is empty
             return x @ (self._basis if basis is None else basis[0]).to(x.dtype)
         return self._rfft(x)
 
@@ -110,28 +120,28 @@ class CirculantSTRING(RotaryEncoder):
         return x @ (self._basis if basis is None else basis[0]).to(x.dtype).mT
 
     def extra_repr(self) -> str:
-        """Describe the shapes in ``repr``."""
+        """Return the sizes that ``repr`` shows."""
         return f"{super().extra_repr()}, block_size={self.block_size}"
 
     def _refill(self) -> None:
-        """Compute the basis anew."""
+        """Compute the basis again."""
         self._basis.copy_(self._block_basis())
 
     def _basis_of_turns(self) -> Tensor:
-        return self._basis[None]  # one for all heads
+        return self._basis[None]  # all heads share one basis
 
     def _rfft(self, x: Tensor) -> Tensor:
-        """Return Pᵀx by one real FFT a block."""
+        """Return Pᵀx by one real FFT per block."""
         pairs = (self.block_size - 1) // 2
         spectrum = torch.fft.rfft(x.unflatten(-1, (self.blocks, self.block_size)), norm="ortho")
-        # ⟨f_j, x⟩ − i⟨g_j, x⟩ = √2 X_j; the still channels, j = 0 and B/2, have no partner
+        # ⟨f_j, x⟩ − i⟨g_j, x⟩ = √2 X_j; the non-rotating directions j = 0 and B/2 are not in pairs
         turning = spectrum[..., 1 : pairs + 1] * math.sqrt(2)
         planes = torch.stack([turning.real, -turning.imag], -1)
         still = spectrum.real[..., [0] if self.block_size % 2 else [0, -1]]
         return torch.cat([planes.flatten(-3), still.flatten(-2)], -1)
 
     def _block_basis(self) -> Tensor:
-        """Return P: the planes of all blocks, then the still channels of all blocks."""
+        """Return P: the planes of all blocks, then the non-rotating directions of all blocks."""
         block = fourier_basis(self.block_size)
         turning = 2 * ((self.block_size - 1) // 2)
         eye = torch.eye(self.blocks, dtype=block.dtype)

@@ -1,4 +1,4 @@
-"""DenseSTRING: the definition itself, by the exponential of a matrix for every token."""
+"""DenseSTRING: the reference implementation of STRING, a matrix exponential for every token."""
 
 from __future__ import annotations
 
@@ -12,21 +12,25 @@ from stringlib.spec import Floats, checked
 
 
 class DenseSTRING(STRING):
-    r"""Rotate by :math:`\exp(\sum_k r_k L_k)`, literally, equation :eq:`eq-string-generators`.
+    r"""Rotary encoder that computes matrix exponentials :math:`\exp(\sum_k r_k L_k)`.
 
-    Slow on purpose, :math:`O(d^3)` a token, and nothing is left out: ``forward`` returns R(r)q and
-    R(r)k. Any encoder can be held against ``DenseSTRING(encoder.generators())``. Basis and
-    frequencies are those of :func:`~stringlib.algebra.universality.universal_form`, so
-    ``STRING(dense.frequencies(), dense.basis())`` turns alike at :math:`O(d^2)` a token, and
-    ``fold`` with ``folded`` at :math:`O(d)`. The generators are fixed; nothing is learned.
+    This is the definition of STRING, :eq:`eq-string-generators`, as a reference for other encoders:
+    ``DenseSTRING(encoder.generators())`` rotates as ``encoder`` does. Unlike other encoders,
+    ``forward`` returns R(r)q and R(r)k, with the outer factor P. The cost is :math:`O(d^3)` per
+    token. :meth:`frequencies` and :meth:`basis` are found by
+    :func:`~stringlib.algebra.universality.universal_form`. So
+    ``STRING(dense.frequencies(), dense.basis())`` rotates in the same way at :math:`O(d^2)` per
+    token, and after :meth:`fold` the encoder :meth:`folded` costs :math:`O(d)`. The generators are
+    fixed; nothing is learned.
 
     Args:
-        generators: Commuting skew-symmetric :math:`L_k`, in radians per unit of position:
-            ``(heads, coord_dim, d, d)``. Values are checked here, once, and not on the meta device.
+        generators: Commuting skew-symmetric matrices :math:`L_k`, in radians per unit of position,
+            ``(heads, coord_dim, d, d)``. Their values are checked once, when the encoder is made,
+            and not on the meta device.
 
     Raises:
-        ValueError: If the matrices are not skew-symmetric or do not commute; the message says by
-            how much.
+        ValueError: If the matrices are not skew-symmetric or do not commute. The message gives the
+            deviation.
 
     Source:
         Schenck et al. 2025, definition 3.1.
@@ -38,7 +42,7 @@ class DenseSTRING(STRING):
     def __init__(self, generators: Floats[Tensor, "heads coord_dim d d"]) -> None:
         require_generators(generators)
         heads, coord_dim, size, _ = generators.shape
-        if generators.is_meta:  # no values to look at
+        if generators.is_meta:  # there are no values to compute with
             shapes = (heads, size // 2, coord_dim), (heads, size, size)
             frequencies, basis = (generators.new_empty(shape) for shape in shapes)
         else:
@@ -48,15 +52,15 @@ class DenseSTRING(STRING):
         self.register_buffer("_generators", (exact - exact.mT) / 2)
 
     def generators(self) -> Tensor:
-        """Return the given :math:`L_k`, not to be changed in place: float64."""
+        """Return the given :math:`L_k` in float64. Do not change them in place."""
         return self._generators
 
     def _turns(self, positions: Tensor) -> Tensor:
-        """Return whole matrices where other encoders return the phases of their planes."""
+        """Return the matrices R(r), where other encoders return the phases of their planes."""
         return turned_by(self._generators, widen(positions))
 
     def _basis_of_turns(self) -> None:
-        return None  # they turn whole vectors
+        return None  # R(r) already contains the basis
 
     def _matrices(self, positions: Tensor) -> Tensor:
         return self._turns(positions)
@@ -65,5 +69,5 @@ class DenseSTRING(STRING):
         return self.head_dim, self.head_dim
 
     def _encode(self, x: Tensor, phases: Phases, whole: bool = False) -> Tensor:
-        """Return R(r)x in both uses: nothing is left out."""
+        """Return R(r)x, whether ``whole`` is True or False."""
         return (widen(phases.turns) @ widen(x).unsqueeze(-1)).squeeze(-1).to(x.dtype)

@@ -1,4 +1,4 @@
-"""RoPE on grids: every pair of channels turns with a learned direction of its own."""
+"""RoPE-Mixed: RoPE on grids with a learned frequency vector for every pair of channels."""
 
 from __future__ import annotations
 
@@ -16,19 +16,21 @@ from stringlib.spec import Even, Positive, checked
 class MixedRoPE(RotaryEncoder):
     r"""Rotary position embedding with learned frequency vectors, :eq:`eq-grid-mixed`.
 
-    Pair i turns by :math:`\omega_i^\top r`, row i of :math:`\Omega r`: it reads the position
-    along a direction of its own. Heo et al. learn Ω for every head of every layer: give each
-    layer an encoder of its own with as many ``heads`` as the layer has. They keep it out of
-    weight decay, which would slow all rotations down.
+    Pair i rotates by the angle :math:`\omega_i^\top r`, which is entry i of :math:`\Omega r`. So
+    the angle is proportional to the component of the position along :math:`\omega_i`. Heo et al.
+    learn Ω separately for every head of every layer: give each layer an encoder of its own, with as
+    many ``heads`` as the layer has. They exclude Ω from weight decay, which would reduce all
+    frequencies.
 
     Args:
-        head_dim: Even number of channels :math:`d` of a head.
+        head_dim: Number of channels :math:`d` of a head; must be even.
         coord_dim: Number of coordinates :math:`d_c` of a position.
-        heads: Heads with frequencies of their own; 1 serves any number of heads.
-        base: :math:`b` in the magnitudes at the start, see :meth:`reset_parameters`.
+        heads: Number of heads, each with its own frequencies. With 1, any number of heads share
+            them.
+        base: :math:`b` in the initial magnitudes, see :meth:`reset_parameters`. Default: 10.
 
     Attributes:
-        omega: Ω in radians per unit of position: ``(heads, pairs, coord_dim)``.
+        omega: Ω in radians per unit of position, ``(heads, pairs, coord_dim)``.
 
     Source:
         Heo et al. 2024, RoPE-Mixed, for two coordinates.
@@ -46,14 +48,16 @@ class MixedRoPE(RotaryEncoder):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        r"""Start with perpendicular directions, turned at random in each head, :eq:`eq-grid-start`.
+        r"""Draw initial frequencies along random perpendicular directions, :eq:`eq-grid-start`.
 
-        Each magnitude :math:`b^{-i/n}`, :math:`0 \le i < n = \lceil d / 2d_c \rceil`, serves
-        :math:`d_c` pairs with perpendicular directions, the same for all magnitudes. The pairs
-        stand in :math:`d_c` blocks, one for each direction; when they do not suffice, the last
-        blocks lack the smallest magnitude. The directions of a head are the rows of an
-        orthogonal matrix from the Haar measure, so half of the heads are mirrored. One
-        coordinate has the directions 1 and -1 only, and the base is the same: RoPE has 10000.
+        The magnitudes are :math:`b^{-i/n}` with :math:`0 \le i < n = \lceil d / 2d_c \rceil`. The
+        pairs are split into :math:`d_c` contiguous blocks, and each block has one of :math:`d_c`
+        perpendicular directions. A block contains one pair for each magnitude; if there are not
+        enough pairs, the last blocks lack the smallest magnitude.
+
+        The directions of a head are the rows of an orthogonal matrix drawn from the Haar measure,
+        which is a reflection (determinant −1) with probability ½. With one coordinate, the
+        directions are 1 or −1, and the default base is still 10, not 10000 as in RoPE.
         """
         pairs = self.head_dim // 2
         magnitudes = geometric_frequencies(-(-pairs // self.coord_dim), self.base)
@@ -63,9 +67,9 @@ class MixedRoPE(RotaryEncoder):
         self.omega.copy_(along_the_axes @ turn)
 
     def frequencies(self) -> Tensor:
-        """Return Ω: float64, ``(heads, pairs, coord_dim)``."""
+        """Return Ω, float64, ``(heads, pairs, coord_dim)``."""
         return widen(self.omega)
 
     def extra_repr(self) -> str:
-        """Describe the arguments in ``repr``."""
+        """Return the arguments that ``repr`` shows."""
         return f"{super().extra_repr()}, base={self.base:g}"

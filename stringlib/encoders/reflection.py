@@ -1,4 +1,4 @@
-"""Reflection-STRING: two mirrors in every plane turn with the position, and make a rotation."""
+"""Reflection-STRING: rotations that are products of two reflections in every plane."""
 
 from __future__ import annotations
 
@@ -13,28 +13,24 @@ from stringlib.spec import Even, checked
 
 
 class ReflectionSTRING(RotaryEncoder):
-    r"""Reflect every pair of channels in two mirrors whose angles grow with the position.
+    r"""Rotary encoder that reflects every pair of channels in two mirrors.
 
-    The mirrors' normals stand at the angles :math:`\omega_1 r` and :math:`\omega_2 r`. Both
-    reflections together are the rotation by :math:`2(\omega_2 - \omega_1) r`: this is RoPE with
-    learned frequencies, each written as a difference of two parameters, equation
-    :eq:`eq-reflection-rotation`. What differs is the rate of learning: gradient descent on the
-    angles moves the frequencies 8 times as far, :eq:`eq-reflection-rate`, Adam 4 times.
+    The mirrors rotate with the position r: their normals have the angles
+    :math:`\omega_1^\top r` and :math:`\omega_2^\top r`. The product of the two reflections is the
+    rotation by :math:`2(\omega_2 - \omega_1)^\top r`, equation :eq:`eq-reflection-rotation`. So
+    this is RoPE with learned frequencies, each of which is a difference of two parameters. Only
+    training differs from learning the frequencies directly: with the same learning rate, gradient
+    descent changes a frequency 8 times as much, :eq:`eq-reflection-rate`, and Adam 4 times as much.
 
     Args:
-        head_dim: Even number of channels :math:`d` of a head.
-        coord_dim: Number of coordinates of a position.
-        heads: Heads with angles of their own; 1 serves any number of heads.
+        head_dim: Number of channels :math:`d` of a head; must be even.
+        coord_dim: Number of coordinates :math:`d_c` of a position. Default: 1.
+        heads: Number of heads, each with its own angles. With 1 (default), any number of heads
+            share them.
 
     Attributes:
-        angles: :math:`\omega_1` and :math:`\omega_2` in radians per unit of position:
-            ``(2, heads, pairs, coord_dim)``. In the beginning :math:`\omega_2 = -\omega_1` and the
-            frequencies have RoPE's sizes :math:`b^{-2i/d}`, where pair i sees coordinate
-            i modulo ``coord_dim`` and :math:`b = 10000^{1/d_c}`, as n tokens of a grid in
-            :math:`d_c` dimensions are only :math:`n^{1/d_c}` apart. Directions along the axes,
-            unlike those of :class:`~stringlib.encoders.mixed.MixedRoPE` and
-            :class:`~stringlib.encoders.cayley.CayleySTRING`, which start with base 10 and turn
-            them at random.
+        angles: :math:`\omega_1` and :math:`\omega_2` in radians per unit of position,
+            ``(2, heads, pairs, coord_dim)``. See :meth:`reset_parameters` for the initial values.
     """
 
     @by_name("heads")
@@ -46,7 +42,15 @@ class ReflectionSTRING(RotaryEncoder):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Start as RoPE, with both mirrors turning at the same speed in opposite directions."""
+        r"""Set the frequencies to those of RoPE, with opposite angles of the two mirrors.
+
+        Pair i depends on coordinate i modulo :math:`d_c` only, with the frequency
+        :math:`b^{-2i/d}` and :math:`b = 10000^{1/d_c}`. The base is smaller with more coordinates,
+        because in a grid of n tokens in :math:`d_c` dimensions coordinates differ by
+        :math:`n^{1/d_c}` at most. In contrast, :class:`~stringlib.encoders.mixed.MixedRoPE` and,
+        with several coordinates, :class:`~stringlib.encoders.cayley.CayleySTRING` start with base
+        10 and random directions.
+        """
         pairs = self.head_dim // 2
         pair = torch.arange(pairs)
         frequencies = torch.zeros(pairs, self.coord_dim, dtype=widest())
@@ -55,6 +59,6 @@ class ReflectionSTRING(RotaryEncoder):
         self.angles.copy_(torch.stack([-frequencies, frequencies])[:, None] / 4)
 
     def frequencies(self) -> Tensor:
-        """Return Ω = 2(ω₂ − ω₁): float64, ``(heads, pairs, coord_dim)``."""
+        """Return Ω = 2(ω₂ − ω₁), float64, ``(heads, pairs, coord_dim)``."""
         first, second = widen(self.angles)
         return 2 * (second - first)

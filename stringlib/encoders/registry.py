@@ -1,4 +1,4 @@
-"""Encoders by name: for commands, studies and comparisons that take one as an argument."""
+"""Encoders and relative biases by name, for programs that take a name as an argument."""
 
 from __future__ import annotations
 
@@ -27,9 +27,11 @@ ENCODERS: dict[str, Callable[..., RotaryEncoder]] = {
     "cayley": CayleySTRING,
     "cayley-sparse": partial(CayleySTRING, density=0.1),
 }
-"""Name → constructor, which is told what it names of ``head_dim``, ``coord_dim``, ``heads``.
+"""Constructors of rotary encoders by name.
 
-An entry of your own, here and in the other registries, is known to models and commands at once.
+A constructor receives ``head_dim``, ``coord_dim`` and ``heads`` if it has parameters of these
+names. You can add an encoder of your own; models and commands then accept its name. The same holds
+for the other registries.
 """
 
 BIASES: dict[str, Callable[..., RelativeBias]] = {
@@ -38,7 +40,11 @@ BIASES: dict[str, Callable[..., RelativeBias]] = {
     "kerple-log": KerpleLog,
     "kerple-power": KerplePower,
 }
-"""Name → constructor, told what it names of ``heads``, ``causal``, ``bidirectional`` (not so)."""
+"""Constructors of relative biases by name.
+
+A constructor receives ``heads``, ``causal`` and ``bidirectional`` (the opposite of ``causal``) if
+it has parameters of these names.
+"""
 
 
 @by_name("heads")
@@ -46,17 +52,19 @@ BIASES: dict[str, Callable[..., RelativeBias]] = {
 def make_encoder(
     name: str, head_dim: int, coord_dim: int = 1, *, heads: int = 1, **options: Any
 ) -> RotaryEncoder:
-    """Return a new encoder by its name.
+    """Return a new rotary encoder, given its name.
 
     Args:
-        name: One of :data:`ENCODERS`.
+        name: A name in :data:`ENCODERS`.
         head_dim: Number of channels of a head.
-        coord_dim: Number of coordinates of a position.
-        heads: Heads with parameters of their own; 1 serves any number of heads.
-        **options: What else its class takes, such as ``base``.
+        coord_dim: Number of coordinates of a position. Default: 1.
+        heads: Number of heads, each with its own parameters. With 1 (default), any number of heads
+            share them.
+        **options: Further arguments of the encoder's class, such as ``base``.
 
     Raises:
-        TypeError: If the class does not take an option.
+        TypeError: If the class does not accept an option.
+        ValueError: If the name is unknown, or if the encoder has another number of coordinates.
 
     Example:
         >>> make_encoder("mixed", head_dim=64, coord_dim=2, heads=6)
@@ -75,17 +83,18 @@ def make_encoder(
 @by_name("causal")
 @checked
 def make_bias(name: str, heads: int, *, causal: bool = False, **options: Any) -> RelativeBias:
-    """Return a new relative bias by its name.
+    """Return a new relative bias, given its name.
 
     Args:
-        name: One of :data:`BIASES`.
+        name: A name in :data:`BIASES`.
         heads: Number of heads, each with a bias of its own.
-        causal: Whether keys after the query are masked. Then T5 spends all its buckets on those
-            before it.
-        **options: What else its class takes.
+        causal: If True, keys after the query are masked, and T5 uses all its buckets for keys up to
+            the query. Default: False.
+        **options: Further arguments of the class of the bias.
 
     Raises:
-        TypeError: If the class does not take an option.
+        TypeError: If the class does not accept an option.
+        ValueError: If the name is unknown.
     """
     offered = {"heads": heads, "causal": causal, "bidirectional": not causal}
     made: RelativeBias = part("name", name, BIASES, offered, options)

@@ -1,7 +1,8 @@
 r"""The base class of relative biases: a number for each distance, added to the logits of softmax.
 
+The weights of query i, at position :math:`t_i`, on keys j, at :math:`s_j`, are
 :math:`\operatorname{softmax}_j(q_i^\top k_j/\sqrt d + b(t_i - s_j))`, :eq:`eq-bias-softmax`. The
-bias is added after the division by :math:`\sqrt d`.
+bias b is added after the division by :math:`\sqrt d`.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from stringlib.spec import Count0, Reals, Whole, checked
 
 
 class RelativeBias(Derived):
-    r"""Base of the biases: a subclass says what it adds :meth:`at` each distance.
+    r"""Base class of relative biases; a subclass implements :meth:`at`.
 
-    The bias of a pair of tokens does not depend on their content. So, for any query, it
-    multiplies the ratio of the weights of two keys by a factor that is the same whatever the
-    three tokens are, equation :eq:`eq-bias-ratio`.
+    The bias of a query and a key depends on their distance and not on their content. It multiplies
+    the ratio of the weights of two keys by a factor that depends only on the positions of the query
+    and the two keys, equation :eq:`eq-bias-ratio`.
 
     Args:
         heads: Number of heads, each with a bias of its own.
@@ -33,10 +34,11 @@ class RelativeBias(Derived):
         r"""Return the bias at each distance.
 
         Args:
-            distances: :math:`\Delta = t - s`, the query's position less the key's, ``(n,)``.
+            distances: :math:`\Delta = t - s`, the position of the query minus that of the key,
+                ``(n,)``.
 
         Returns:
-            ``(heads, n)``, in the dtype of the module. It is computed in float32 or better.
+            ``(heads, n)``, in the dtype of the module, computed in at least float32.
         """
         raise NotImplementedError
 
@@ -44,27 +46,27 @@ class RelativeBias(Derived):
     def forward(self, num_queries: Count0, num_keys: Count0, *, offset: Whole = 0) -> Tensor:
         """Return the bias of every query and key, to be added to the scaled logits.
 
-        Entry (h, i, j) is the bias of head h at distance ``offset + i - j``. Each distance is
-        computed once, whatever the number of pairs.
+        Entry (h, i, j) is the bias of head h at distance ``offset + i - j``. The bias is computed
+        once per distance, not once per pair.
 
         Args:
             num_queries: Number of queries.
-            num_keys: Number of keys, which stand at 0, 1, 2, …
-            offset: Position of the first query: ``num_keys - num_queries`` when the queries are
-                the last tokens, as in decoding with a cache.
+            num_keys: Number of keys, which are at the positions 0, 1, 2, …
+            offset: Position of the first query. Use ``num_keys - num_queries`` if the queries are
+                the last tokens, as in decoding with a cache. Default: 0.
 
         Returns:
             ``(heads, num_queries, num_keys)``, in the dtype and on the device of the module.
         """
         tensors = (*self.parameters(), *self.buffers())
-        device = tensors[0].device if tensors else None  # one's own may hold none
+        device = tensors[0].device if tensors else None  # a subclass may have no tensors
         line = self.at(torch.arange(offset - num_keys, offset + num_queries, device=device))
         query = torch.arange(num_keys, num_keys + num_queries, device=device)
         which = query[:, None] - torch.arange(num_keys, device=device)
-        # gather reads one index for all heads; its backward beats those of unfold and of indexing
+        # gather: all heads share one index, and its backward is faster than that of unfold or x[i]
         spread = line.gather(1, which.flatten().expand(self.heads, -1))
         return spread.unflatten(1, (num_queries, num_keys))
 
     def extra_repr(self) -> str:
-        """Describe the arguments in ``repr``."""
+        """Return the arguments that ``repr`` shows."""
         return f"heads={self.heads}"

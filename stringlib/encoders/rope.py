@@ -1,4 +1,4 @@
-"""Rotary position embedding (RoPE), on a line and on grids: no basis, fixed frequencies."""
+"""Rotary position embedding (RoPE) in one or several coordinates, with fixed frequencies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,21 @@ from stringlib.spec import Even, Floats, Positive, checked
 
 
 class GeometricRoPE(STRING):
-    """Each pair serves one coordinate, with a geometric sequence of frequencies for each."""
+    """Base of RoPE and AxialRoPE, with a geometric sequence of frequencies for each coordinate.
+
+    Each pair of channels depends on one coordinate only.
+
+    Args:
+        head_dim: Number of channels of a head; must be even.
+        coord_dim: Number of coordinates of a position, at most one for each pair.
+        base: Base of each geometric sequence.
+        heads: Number of heads; all have the same frequencies. With 1, the encoder can be used with
+            any number of heads.
+        layout: ``"interleaved"`` (default) pairs channels (2i, 2i + 1), ``"half"`` (i, i + pairs).
+
+    Raises:
+        ValueError: If there are fewer pairs than coordinates.
+    """
 
     @by_name("base", "heads", "layout")
     @checked
@@ -40,25 +54,27 @@ class GeometricRoPE(STRING):
 
     @property
     def base(self) -> float:
-        """The base, fixed at construction because the frequencies depend on it."""
+        """The base of the frequencies; it cannot be changed after construction."""
         return self._base
 
     def _refill(self) -> None:
-        """Compute the frequencies anew."""
+        """Compute the frequencies again."""
         self._frequencies.copy_(_frequencies(self.head_dim // 2, self.coord_dim, self._base))
 
 
 class RoPE(GeometricRoPE):
     r"""Rotary position embedding in one coordinate, :eq:`eq-rope-pair`, :eq:`eq-rope-frequencies`.
 
-    Nothing is learned and nothing is in the ``state_dict``.
+    The encoder has no learned parameters, and it adds nothing to the ``state_dict``.
 
     Args:
-        head_dim: Even number of channels :math:`d` of a head.
-        base: :math:`b` in the frequencies :math:`\theta_i = b^{-2i/d}`, radians per position.
-        heads: 1 serves any number of heads, all with the same frequencies.
-        layout: ``"interleaved"`` pairs channels (2i, 2i+1) as in the paper, ``"half"``
-            pairs (i, i + d/2) as in most language models' code.
+        head_dim: Number of channels :math:`d` of a head; must be even.
+        base: :math:`b` in the frequencies :math:`\theta_i = b^{-2i/d}`, in radians per position.
+            Default: 10000.
+        heads: Number of heads; all have the same frequencies. With 1 (default), the encoder can be
+            used with any number of heads.
+        layout: ``"interleaved"`` (default) pairs channels (2i, 2i + 1) as in the paper, ``"half"``
+            pairs (i, i + d/2) as in the code of most language models.
 
     Source:
         Su et al. 2024 (RoFormer), equations 14, 15 and 34.
@@ -82,31 +98,32 @@ class RoPE(GeometricRoPE):
         super().__init__(head_dim, 1, base=base, heads=heads, layout=layout)
 
     def extra_repr(self) -> str:
-        """Describe the arguments in ``repr``."""
+        """Return the arguments that ``repr`` shows."""
         return f"{self.head_dim}, base={self.base:g}, heads={self.heads}, layout={self.layout!r}"
 
 
 class AxialRoPE(GeometricRoPE):
-    r"""Rotary position embedding along each coordinate by itself, :eq:`eq-grid-axial`.
+    r"""Rotary position embedding with separate pairs for each coordinate, :eq:`eq-grid-axial`.
 
-    The pairs are shared over the coordinates as evenly as possible, in contiguous blocks of
-    channels; the first coordinates get the pairs that are left over. With one coordinate
-    this is :class:`RoPE`. A score is a sum of one function of each
-    coordinate's offset, :eq:`eq-grid-separable`. Nothing is learned and nothing is in the
-    ``state_dict``.
+    The pairs are distributed over the coordinates as evenly as possible, in contiguous blocks of
+    channels. If this leaves a remainder, each of the first coordinates has one pair more. With one
+    coordinate and the same base this is :class:`RoPE`. A score is a sum of functions that depend on
+    the offset in one coordinate each, :eq:`eq-grid-separable`. The encoder has no learned
+    parameters, and it adds nothing to the ``state_dict``.
 
     Args:
-        head_dim: Even number of channels :math:`d` of a head.
+        head_dim: Number of channels :math:`d` of a head; must be even.
         coord_dim: Number of coordinates of a position, at most one for each pair.
-        base: :math:`b` in the frequencies :math:`b^{-i/n}` of a coordinate with n pairs,
-            radians per unit of that coordinate.
-        heads: 1 serves any number of heads, all with the same frequencies.
+        base: :math:`b` in the frequencies :math:`b^{-i/n}` of a coordinate with n pairs, in
+            radians per unit of that coordinate. Default: 100.
+        heads: Number of heads; all have the same frequencies. With 1 (default), the encoder can be
+            used with any number of heads.
 
     Raises:
         ValueError: If there are fewer pairs than coordinates.
 
     Source:
-        Heo et al. 2024, RoPE-Axial; there two coordinates with d/4 pairs each.
+        Heo et al. 2024, RoPE-Axial, for two coordinates with d/4 pairs each.
     """
 
     @by_name("base", "heads")
@@ -116,7 +133,7 @@ class AxialRoPE(GeometricRoPE):
         super().__init__(head_dim, coord_dim, base=base, heads=heads)
 
     def extra_repr(self) -> str:
-        """Describe the arguments in ``repr``."""
+        """Return the arguments that ``repr`` shows."""
         return f"{self.head_dim}, {self.coord_dim}, base={self.base:g}, heads={self.heads}"
 
 
@@ -127,26 +144,29 @@ def mrope(
     *,
     interleaved: bool = False,
 ) -> Tensor:
-    """Let each pair of RoPE read one of several coordinates: M-RoPE, equation :eq:`eq-grid-axial`.
+    """Return M-RoPE frequencies: each pair depends on one of several coordinates.
 
-    All pairs keep their places in one geometric sequence, where :class:`AxialRoPE` begins one for
-    each coordinate. A token whose coordinates are all t is turned as RoPE turns position t.
+    This is equation :eq:`eq-grid-axial` with another choice of frequencies. All pairs keep the
+    frequencies of RoPE, which are one geometric sequence; :class:`AxialRoPE` has a sequence for
+    each coordinate. A token whose coordinates all equal t is rotated as by RoPE at position t.
 
     Args:
-        frequencies: Those of one coordinate, ``(heads, pairs, 1)``.
-        sections: How many pairs read each coordinate, all pairs together: ``mrope_section``.
-        interleaved: If not, the sections are blocks, one after the other. If so, coordinate k of n
-            reads the pairs k, k + n, k + 2n, … until it has its number, and coordinate 0 all
-            that are left.
+        frequencies: Frequencies of RoPE in one coordinate, ``(heads, pairs, 1)``.
+        sections: Number of pairs for each coordinate (``mrope_section`` in configurations). Their
+            sum must be the number of pairs.
+        interleaved: If False (default), the pairs of each coordinate are contiguous. If True,
+            coordinate k ≥ 1 of n has the pairs k, k + n, k + 2n, … up to its number of pairs, and
+            coordinate 0 has all the others.
 
     Returns:
-        Ω of ``(heads, pairs, len(sections))``, float64.
+        Ω, ``(heads, pairs, len(sections))``, float64.
 
     Raises:
-        ValueError: If the sections do not share out the pairs.
+        ValueError: If the sections do not add up to the number of pairs, or do not fit if
+            interleaved.
 
     Source:
-        Wang et al. 2024 (Qwen2-VL), section 2.1; interleaved Bai et al. 2025 (Qwen3-VL).
+        Wang et al. 2024 (Qwen2-VL), section 2.1. The interleaved form: Bai et al. 2025 (Qwen3-VL).
 
     Example:
         >>> omega = mrope(RoPE(128, base=1_000_000).frequencies(), (16, 24, 24))
@@ -169,6 +189,6 @@ def mrope(
 
 
 def _frequencies(pairs: int, coord_dim: int, base: float) -> Tensor:
-    """Return Ω with one entry in each row, ``(pairs, coord_dim)``."""
+    """Return Ω with one non-zero entry in each row, ``(pairs, coord_dim)``."""
     shares = torch.arange(pairs).tensor_split(coord_dim)
     return torch.block_diag(*(geometric_frequencies(len(s), base)[:, None] for s in shares))

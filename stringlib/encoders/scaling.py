@@ -1,7 +1,8 @@
 """Frequencies for texts longer than those in training: interpolation, NTK, YaRN, LongRoPE.
 
-Each function takes Ω, ``(heads, pairs, coord_dim)``, as ``encoder.frequencies()`` gives it, and
-returns another: ``STRING(yarn(RoPE(64).frequencies(), scale=4, length=2048))``.
+Most functions take the frequencies Ω of an encoder, ``(heads, pairs, coord_dim)``, and return
+scaled ones, from which you make a new encoder:
+``STRING(yarn(RoPE(64).frequencies(), scale=4, length=2048))``.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from stringlib.spec import Floats, Positive, Scale, checked
 def position_interpolation(
     frequencies: Floats[Tensor, "heads pairs coord_dim"], scale: Scale
 ) -> Tensor:
-    r"""Slow every pair down by the same factor, equation :eq:`eq-scale-interpolation`.
+    r"""Divide all frequencies by the same factor, equation :eq:`eq-scale-interpolation`.
 
-    The same as dividing all positions by ``scale``.
+    This has the same effect as dividing all positions by ``scale``.
 
     Args:
         frequencies: Ω, ``(heads, pairs, coord_dim)``.
-        scale: :math:`s \ge 1`, the new length over the length in training.
+        scale: :math:`s \ge 1`, the new length divided by the length in training.
 
     Returns:
         :math:`\theta_i / s`, float64, of the same shape.
@@ -41,20 +42,23 @@ def position_interpolation(
 
 @checked
 def ntk_aware(frequencies: Floats[Tensor, "heads pairs 1"], scale: Scale) -> Tensor:
-    r"""Raise the base: the fastest pair stays, the slowest is divided by ``scale``.
+    r"""Raise the base of RoPE (NTK-aware scaling), equation :eq:`eq-scale-ntk`.
 
-    Equation :eq:`eq-scale-ntk`, in a form that does not need the base: pair i of n is divided by
-    :math:`s^{i/(n-1)}`.
+    The highest frequency does not change, and the lowest is divided by ``scale``. The function does
+    not need the base: it divides the frequency of pair i of n by :math:`s^{i/(n-1)}`. For
+    scaling that depends on the length of the text, see :class:`DynamicNTK`.
 
     Args:
-        frequencies: Those of one coordinate, fastest pair first: ``(heads, pairs, 1)`` with at
-            least two pairs. One pair alone cannot be the fastest and the slowest.
-        scale: :math:`s \ge 1`, the new length over the length in training.
+        frequencies: Frequencies in one coordinate, in descending order, ``(heads, pairs, 1)``, with
+            at least two pairs.
+        scale: :math:`s \ge 1`, the new length divided by the length in training.
 
     Returns:
-        For RoPE with base b the frequencies of base :math:`b\,s^{d/(d-2)}`; float64, of the
-        same shape. What released code calls *dynamic* is this with
-        :math:`s' = s\,L/T - s + 1` for the present length L, above the length T of training.
+        The scaled frequencies, float64, of the same shape. For RoPE with base b these are the
+        frequencies of base :math:`b\,s^{d/(d-2)}`.
+
+    Raises:
+        ValueError: If there are fewer than two pairs.
 
     Source:
         Peng et al. 2024 (YaRN), on NTK-aware interpolation.
@@ -74,31 +78,34 @@ def yarn(
     slow: Positive = 1.0,
     fast: Positive = 32.0,
 ) -> Tensor:
-    r"""Slow down the pairs that hardly turned in training, equation :eq:`eq-scale-yarn`.
+    r"""Lower the frequencies of pairs with few full turns in training, :eq:`eq-scale-yarn`.
 
-    A pair makes :math:`r = T\,\|\omega\| / 2\pi` turns in training. With ``fast`` turns or more
-    it stays; with ``slow`` turns or fewer it is divided by ``scale``; between the two the factor
-    is linear in r. Released code makes it linear in the number of the pair instead.
-    See also :func:`yarn_attention_factor`, the other half of the method. Without it, and with
-    ``slow`` and ``fast`` the two frequency factors of a Llama 3 checkpoint, 1 and 4, this is the
-    scaling of Llama 3.
+    Within the length T of training, a pair makes :math:`r = T\,\|\omega\| / 2\pi` full turns. If r
+    is at least ``fast``, the frequency does not change. If r is at most ``slow``, the frequency is
+    divided by ``scale``. In between, the factor of the frequency is linear in r; most released
+    code makes it linear in the index of the pair instead, see :func:`yarn_by_index`. YaRN also
+    scales the logits, see :func:`yarn_attention_factor`.
+
+    The scaling of Llama 3.1 is this function with ``slow=1`` and ``fast=4`` (``low_freq_factor``
+    and ``high_freq_factor`` in the configuration), without the scaling of the logits.
 
     Args:
-        frequencies: Ω, ``(heads, pairs, coord_dim)``. With several coordinates
-            :math:`\|\omega\|` is the norm of a row, so that no pair changes its direction.
-        scale: :math:`s \ge 1`, the new length over the length in training.
+        frequencies: Ω, ``(heads, pairs, coord_dim)``. With several coordinates,
+            :math:`\|\omega\|` is the norm of the frequency vector of a pair, whose direction does
+            not change.
+        scale: :math:`s \ge 1`, the new length divided by the length in training.
         length: T, the length in training, in units of position.
-        slow: Turns up to which a pair is interpolated.
-        fast: Turns from which a pair is left alone.
+        slow: Number of full turns up to which a frequency is divided by ``scale``. Default: 1.
+        fast: Number of full turns from which a frequency does not change. Default: 32.
 
     Returns:
-        Float64, of the same shape.
+        The scaled frequencies, float64, of the same shape.
 
     Raises:
         ValueError: If ``fast`` is not above ``slow``.
 
     Source:
-        Peng et al. 2024 (YaRN), with the values for the Llama family.
+        Peng et al. 2024 (YaRN). The default values are those of the paper for the Llama family.
     """
     _require_ramp(slow, fast)
     wide = widen(frequencies)
@@ -117,27 +124,28 @@ def yarn_by_index(
     fast: Positive = 32.0,
     truncate: bool = True,
 ) -> Tensor:
-    r"""Slow down the pairs that hardly turned in training, as released code does.
+    r"""Scale frequencies by YaRN in the form of most released code.
 
-    As :func:`yarn`, but between the pairs that make ``fast`` and ``slow`` turns in training the
-    factor is linear in the *number* of the pair, :eq:`eq-model-index`, and these ends are rounded
-    outwards. At base 10,000, d = 128 and s = 8 the two forms differ by more than 1 % in 25 of 64
-    pairs; a checkpoint needs the one that it was trained with.
+    This differs from :func:`yarn` in the range of pairs that make between ``fast`` and ``slow``
+    full turns in training. There the factor of the frequency is linear in the *index* of the pair,
+    :eq:`eq-model-index`. By default the ends of the range are rounded outwards to whole pairs. With
+    base 10,000, d = 128, T = 4096 and s = 8, the two forms differ by more than 1 % in 25 of 64
+    frequencies. Use the form with which a checkpoint was trained.
 
     Args:
-        frequencies: Those of one coordinate, a geometric sequence with the fastest pair first:
-            ``(heads, pairs, 1)`` with at least two pairs.
-        scale: :math:`s \ge 1`, the new length over the length in training.
+        frequencies: Frequencies in one coordinate, a geometric sequence in descending order,
+            ``(heads, pairs, 1)``, with at least two pairs.
+        scale: :math:`s \ge 1`, the new length divided by the length in training.
         length: T, the length in training, in units of position.
-        slow: Turns at which the ramp ends: ``beta_slow``.
-        fast: Turns at which it begins: ``beta_fast``.
-        truncate: Whether its ends are rounded to whole pairs.
+        slow: Number of full turns at which the range ends (``beta_slow``). Default: 1.
+        fast: Number of full turns at which the range begins (``beta_fast``). Default: 32.
+        truncate: If True (default), the ends of the range are rounded outwards to whole pairs.
 
     Returns:
-        Float64, of the same shape.
+        The scaled frequencies, float64, of the same shape.
 
     Raises:
-        ValueError: If ``fast`` is not above ``slow``.
+        ValueError: If ``fast`` is not above ``slow``, or if there are fewer than two pairs.
 
     Source:
         Peng et al. 2024 (YaRN), their code.
@@ -147,7 +155,7 @@ def yarn_by_index(
     wide = widen(frequencies)
     pairs = wide.shape[1]
     turns = (wide * (length / (2 * math.pi))).log()
-    # log turns fall linearly from pair to pair: where they are those of the two ends
+    # the logarithm of the turns is linear in the index: solve for the indices of the two ends
     step = (turns[:, -1:] - turns[:, :1]) / (pairs - 1)
     first, last = ((math.log(ends) - turns[:, :1]) / step for ends in (fast, slow))
     if truncate:
@@ -162,15 +170,17 @@ def yarn_by_index(
 def long_rope(
     frequencies: Floats[Tensor, "heads pairs coord_dim"], factors: Floats[Tensor, "pairs"]
 ) -> Tensor:
-    """Divide each pair by a factor of its own, found by a search for a checkpoint.
+    """Divide the frequency of each pair by its own factor (LongRoPE).
+
+    The authors of a checkpoint find the factors by a search.
 
     Args:
-        frequencies: Those of one coordinate, ``(heads, pairs, 1)``.
-        factors: ``(pairs,)``: a checkpoint's ``short_factor`` up to the length in training, its
-            ``long_factor`` beyond.
+        frequencies: Ω, ``(heads, pairs, coord_dim)``.
+        factors: One factor for each pair, ``(pairs,)``. A checkpoint has a list ``short_factor``
+            for texts up to the length in training, and ``long_factor`` for longer ones.
 
     Returns:
-        Float64, of the shape of ``frequencies``.
+        The scaled frequencies, float64, of the same shape.
 
     Source:
         Ding et al. 2024 (LongRoPE).
@@ -179,12 +189,12 @@ def long_rope(
 
 
 class Beyond(nn.Module):
-    """Other frequencies, and another factor, beyond a length: LongRoPE in released code.
+    """Choice between two sets of frequencies by the length of the text, as in LongRoPE's code.
 
     Args:
-        encoder: Of texts that are longer.
+        encoder: Encoder whose frequencies are used for texts longer than ``length``.
         length: T, the length in training, in tokens.
-        scale: Multiplies cosines and sines of longer texts.
+        scale: Factor of the cosines and sines for texts longer than ``length``. Default: 1.
 
     Source:
         Ding et al. 2024 (LongRoPE).
@@ -196,7 +206,19 @@ class Beyond(nn.Module):
         self.encoder, self.length, self.scale = encoder, int(length), float(scale)
 
     def forward(self, frequencies: Tensor, scale: float, length: Tensor) -> tuple[Tensor, Any]:
-        """Return Ω and the factor for a text of ``length`` tokens, given those of short texts."""
+        """Return the frequencies and the factor of cosines and sines for a text.
+
+        Args:
+            frequencies: Ω for short texts, with all pairs, ``(heads, head_dim // 2, coord_dim)``.
+            scale: Factor of cosines and sines for short texts.
+            length: Number of tokens of the text, an integer tensor.
+
+        Returns:
+            Ω, of the same shape, and the factor.
+
+        Raises:
+            ValueError: If the frequencies for longer texts have another shape.
+        """
         longer = length > self.length
         own = self.encoder._all_frequencies().to(frequencies)
         if own.shape != frequencies.shape:
@@ -207,20 +229,23 @@ class Beyond(nn.Module):
         return torch.where(longer, own, frequencies), torch.where(longer, self.scale, scale)
 
     def extra_repr(self) -> str:
-        """Describe the arguments in ``repr``."""
+        """Return the arguments that ``repr`` shows."""
         return f"length={self.length}, scale={self.scale:g}"
 
 
 class DynamicNTK(Derived):
-    r"""The frequencies of :func:`ntk_aware`, by the length of the text: *dynamic* in released code.
+    r"""NTK-aware frequencies that depend on the length of the text (dynamic NTK scaling).
 
-    For a text of L tokens, longer than the T in training, the scale is
-    :math:`s\,L/T - s + 1`. As in released code the longest text is remembered until one comes that
-    is shorter than T, so that keys in a cache and new queries agree for a little longer.
+    The frequencies are those of :func:`ntk_aware` with the scale :math:`s\,L/T - s + 1`, where T is
+    the length in training. As in released code, L is the greatest length since the last text
+    shorter than T, and at least T. So texts of up to T tokens have the original frequencies unless
+    one follows a longer text and has exactly T tokens. In decoding, the frequencies change whenever
+    the text becomes longer than T and than any before. Keys that are already in a cache were then
+    rotated with other frequencies than the new queries.
 
     Args:
-        scale: s, ``factor`` of the configuration.
-        length: T, in tokens.
+        scale: s, called ``factor`` in configurations.
+        length: T, the length in training, in tokens.
 
     Source:
         Peng et al. 2024 (YaRN), on dynamic scaling.
@@ -238,7 +263,16 @@ class DynamicNTK(Derived):
         self.longest.fill_(self.length)
 
     def forward(self, frequencies: Tensor, scale: float, length: Tensor) -> tuple[Tensor, Any]:
-        """Return Ω and the factor for a text of ``length`` tokens, given those of short texts."""
+        """Return the frequencies for a text, and the unchanged factor of cosines and sines.
+
+        Args:
+            frequencies: Ω for short texts in one coordinate, ``(heads, pairs, 1)``.
+            scale: Factor of cosines and sines.
+            length: Number of tokens of the text, an integer tensor.
+
+        Returns:
+            Ω, of the same shape, and ``scale``.
+        """
         longest = torch.maximum(self.longest, length)
         self.longest.copy_(torch.where(length < self.length, self.length, longest))
         stretch = self.scale * widen(self.longest) / self.length - self.scale + 1
@@ -246,7 +280,7 @@ class DynamicNTK(Derived):
         return frequencies * stretch ** -(widen(place)[:, None] / (len(place) - 1)), scale
 
     def extra_repr(self) -> str:
-        """Describe the arguments in ``repr``."""
+        """Return the arguments that ``repr`` shows."""
         return f"scale={self.scale:g}, length={self.length}"
 
 
@@ -254,11 +288,11 @@ class DynamicNTK(Derived):
 def long_rope_attention_factor(scale: Scale, length: Positive) -> float:
     r"""Return LongRoPE's factor :math:`\sqrt{1 + \ln s/\ln T}`, which multiplies **both** q and k.
 
-    Channels that never turn escape it in released code.
+    In released code it multiplies only the rotating channels.
 
     Args:
-        scale: :math:`s \ge 1`, the new length over the length in training.
-        length: T, the length in training, in units of position, above 1.
+        scale: :math:`s \ge 1`, the new length divided by the length in training.
+        length: T, the length in training, in units of position; must be above 1.
 
     Raises:
         ValueError: If ``length`` is not above 1.
@@ -275,13 +309,15 @@ def long_rope_attention_factor(scale: Scale, length: Positive) -> float:
 def yarn_attention_factor(scale: Scale, weight: Positive = 1.0) -> float:
     r"""Return YaRN's factor :math:`0.1\,c \ln s + 1`, which multiplies **both** q and k.
 
-    So it multiplies scores by its square: YaRN divides scores by a temperature t and sets
-    :math:`\sqrt{1/t} = 0.1 \ln s + 1`.
+    So scores are multiplied by the square of the factor. The paper divides scores by a
+    temperature t and sets :math:`\sqrt{1/t} = 0.1 \ln s + 1`.
 
     Args:
-        scale: :math:`s \ge 1`, the new length over the length in training.
-        weight: c, 1 in the paper. A checkpoint with ``mscale`` and ``mscale_all_dim`` has the
-            quotient of the two factors here and the square of the latter in its softmax scale.
+        scale: :math:`s \ge 1`, the new length divided by the length in training.
+        weight: c. Default: 1, the value of the paper. A checkpoint may have two such weights,
+            ``mscale`` and ``mscale_all_dim``. Its code multiplies q and k by the factor of
+            ``mscale`` divided by that of ``mscale_all_dim``, and multiplies the scale of softmax by
+            the square of the latter factor.
 
     Source:
         Peng et al. 2024 (YaRN), the section on attention scaling.

@@ -1,9 +1,12 @@
-r"""The one rotation :math:`P\,\mathrm{RoPE}(\Omega r)\,P^\top`.
+r"""Rotary encoders: the rotation :math:`R(r) = P\,\mathrm{RoPE}(\Omega r)\,P^\top`.
 
-Every exactly relative encoder of real vectors r that is continuous, and the same for queries and
-keys, is of this form. An orthogonal *basis* P splits the channels into planes; *frequencies* Ω say
-how fast each plane turns along each coordinate of r. A variant says only where its P and Ω come
-from.
+The orthogonal *basis* P splits the channels into planes. The *frequencies* Ω are the angles, in
+radians, by which each plane rotates per unit of each coordinate of the position r. The encoders of
+this package differ only in how they obtain P and Ω.
+
+The form is general. If every real vector r is a position, then a continuous encoding has this form
+if its scores are exactly relative, if it encodes queries and keys in the same way, and if it is the
+identity at r = 0.
 """
 
 from __future__ import annotations
@@ -32,20 +35,27 @@ from stringlib.spec import Floats, Positions, checked
 
 
 class Phases(NamedTuple):
-    """What an encoder makes of positions: computed once, it serves queries, keys and all layers.
+    """Phases of positions and the basis of an encoder, computed once for many uses.
+
+    The same phases rotate queries and keys, and all layers that share the encoder can use them.
 
     Attributes:
-        turns: Cosine and sine of each pair, ``(..., heads, seq, pairs, 2)``. In the interleaved
-            layout channels that stay still are pairs too, which turn at frequency 0.
-        basis: P, ``(heads or 1, head_dim, head_dim)``; None if it is the identity, or if what is
-            to be turned is in the basis already.
+        turns: Cosine and sine of the angle of each pair, ``(..., heads, seq, pairs, 2)``. In the
+            interleaved layout, non-rotating channels are pairs with frequency 0. For
+            :class:`~stringlib.encoders.dense.DenseSTRING`: the matrices R(r),
+            ``(..., heads, seq, head_dim, head_dim)``.
+        basis: P, ``(heads or 1, head_dim, head_dim)``. None if P is the identity, or if queries
+            and keys are already multiplied by its transpose.
     """
 
     turns: Tensor
     basis: Tensor | None = None
 
     def to(self, *args: Any, **kwargs: Any) -> Phases:
-        """Move and convert, as ``Tensor.to`` does, but to no dtype narrower than float32."""
+        """Return the phases on another device or in another dtype, as ``Tensor.to`` does.
+
+        If the requested dtype is narrower than float32, the result is float32.
+        """
         turns = self.turns.to(*args, **kwargs)
         exact = at_least_float32(turns.dtype)
         if turns.dtype != exact:
@@ -56,14 +66,20 @@ class Phases(NamedTuple):
 class RotaryEncoder(Derived):
     r"""Base of all encoders of the form :math:`R(r) = P\,\mathrm{RoPE}(\Omega r)\,P^\top`.
 
-    A subclass gives :meth:`frequencies` and, when P is not the identity, :meth:`basis`; one with
-    a faster product also :meth:`to_basis` and :meth:`from_basis`. Equation :eq:`eq-string`;
-    Schenck et al. 2025, theorem 3.4.
+    See equation :eq:`eq-string`; Schenck et al. 2025, theorem 3.4. A subclass implements
+    :meth:`frequencies` and, if P is not the identity, :meth:`basis`. A subclass that can multiply
+    by P faster than with a dense matrix also overrides :meth:`to_basis` and :meth:`from_basis`.
 
-    Shapes, here and in the methods: ``q``, ``k``, ``x`` are ``(..., heads, seq, head_dim)``;
-    ``positions`` is ``(..., seq, coord_dim)``, integer or floating, its leading dimensions
-    broadcast with those of ``x``; or what :meth:`phases` made of it. ``heads=1`` serves any number
-    of heads.
+    Shapes in all methods: ``q``, ``k`` and ``x`` are ``(..., heads, seq, head_dim)``. ``positions``
+    is an integer or floating-point tensor ``(..., seq, coord_dim)`` whose leading dimensions
+    broadcast with those of ``x``, or the result of :meth:`phases`.
+
+    Args:
+        head_dim: Number of channels of a head.
+        coord_dim: Number of coordinates of a position.
+        heads: Number of heads, each with its own P and Ω. With 1, any number of heads share them.
+        layout: How the rotating channels are paired after multiplication by the transpose of P:
+            ``"interleaved"`` (default) pairs channels (2i, 2i + 1), ``"half"`` (i, i + pairs).
     """
 
     @by_name("heads", "layout")
@@ -76,32 +92,50 @@ class RotaryEncoder(Derived):
         self.layout: Layout = layout
 
     def frequencies(self) -> Tensor:
-        """Return Ω in radians per unit of position: float64, ``(heads, pairs, coord_dim)``."""
+        """Return Ω in radians per unit of position, float64, ``(heads, pairs, coord_dim)``."""
         raise NotImplementedError
 
     def basis(self) -> Tensor:
-        """Return P, orthogonal, pairs first: float64, ``(heads, head_dim, head_dim)``."""
+        """Return the orthogonal matrix P, float64, ``(heads, head_dim, head_dim)``.
+
+        The columns that span the rotating planes come first, the non-rotating directions last.
+        """
         device = self.frequencies().device
         eye = torch.eye(self.head_dim, dtype=widest(device), device=device)
         return eye.expand(self.heads, -1, -1)
 
     def to_basis(self, x: Tensor, basis: Tensor | None = None) -> Tensor:
-        """Return Pᵀx for float32 or float64 ``x``; ``basis`` is P, if it is known already."""
+        """Return Pᵀx for float32 or float64 ``x``.
+
+        Args:
+            x: Vectors, ``(..., heads, seq, head_dim)``.
+            basis: P, if it is already computed. Default: :meth:`basis`.
+        """
         return x @ (self.basis() if basis is None else basis).to(x.dtype)
 
     def from_basis(self, x: Tensor, basis: Tensor | None = None) -> Tensor:
-        """Return Px for float32 or float64 ``x``; ``basis`` is P, if it is known already."""
+        """Return Px for float32 or float64 ``x``.
+
+        Args:
+            x: Vectors, ``(..., heads, seq, head_dim)``.
+            basis: P, if it is already computed. Default: :meth:`basis`.
+        """
         return x @ (self.basis() if basis is None else basis).to(x.dtype).mT
 
     @checked
     def phases(self, positions: Positions[Tensor, "... n self.coord_dim"]) -> Phases:
-        """Return what :meth:`forward` and :meth:`rotate` compute from positions, to be shared.
+        """Return the cosines and sines of the angles at given positions, for use in other calls.
 
-        Angles are computed in float64, and so are the results, where the device has it. They follow
-        what is learned: an optimiser's step makes them stale.
+        :meth:`forward` and :meth:`rotate` accept the result as ``positions``, so that several calls
+        share one computation. Angles and results are float64, or float32 on a device without
+        float64. If the encoder has learned parameters, compute the phases again after each step of
+        the optimiser.
 
         Args:
             positions: ``(..., seq, coord_dim)``.
+
+        Returns:
+            The phases, and the basis P.
 
         Example:
             >>> from stringlib import RoPE
@@ -120,16 +154,19 @@ class RotaryEncoder(Derived):
         positions: Positions[Tensor, "... n self.coord_dim"] | Phases,
         key_positions: Positions[Tensor, "...k keys self.coord_dim"] | Phases | None = None,
     ) -> tuple[Tensor, Tensor]:
-        r"""Encode for attention: :math:`\mathrm{RoPE}(\Omega r)\,P^\top x` of queries and keys.
+        r"""Return encoded queries and keys, :math:`\mathrm{RoPE}(\Omega r)\,P^\top x` for each x.
 
-        The outer P is left out: it cancels in every product of a query and a key
-        (equation :eq:`eq-outer-basis`). Use :meth:`rotate` for R(r)x itself.
+        The outer factor P of R(r) is left out, because it cancels in every product of a query and
+        a key, equation :eq:`eq-outer-basis`. Use :meth:`rotate` for R(r)x itself.
 
         Args:
-            q: Queries.
-            k: Keys.
-            positions: Where the queries are, and the keys too unless told otherwise.
-            key_positions: Where the keys are, when elsewhere (a cache, cross-attention).
+            q: Queries, ``(..., heads, seq, head_dim)``.
+            k: Keys, ``(..., kv_heads, keys, head_dim)``. Their number of heads may differ from that
+                of the queries if the encoder has ``heads=1``, and their number of tokens if
+                ``key_positions`` is given.
+            positions: Positions of the queries, ``(..., seq, coord_dim)``, or their phases.
+            key_positions: Positions or phases of the keys, if they differ from those of the
+                queries, as with a cache or in cross-attention. Default: ``positions``.
 
         Returns:
             Encoded queries and keys, with the dtypes of ``q`` and ``k``.
@@ -139,15 +176,15 @@ class RotaryEncoder(Derived):
             key_phases = self._fitting("k", k, "key_positions", key_positions, phases.basis)
         elif isinstance(positions, Phases):
             key_phases = self._fitting("k", k, "positions", positions)
-        else:  # the annotations speak of the keys' own positions alone
+        else:  # the annotations do not compare keys with ``positions``
             require_heads("k", k, self.heads)
             require_same_tokens("k", k, "positions", positions)
             key_phases = phases
         if key_phases is phases and phases.turns.dtype != at_least_float32(q.dtype):
-            phases = key_phases = phases.to(q.dtype)  # once for both
+            phases = key_phases = phases.to(q.dtype)  # converted once for queries and keys
         with without_autocast(q):
             if key_phases is phases and is_short(q) and q.dtype == k.dtype:
-                # a few tokens: half as many calls, with queries and keys in one tensor
+                # with few tokens the number of calls takes the time: rotate both in one tensor
                 if q.shape == k.shape:
                     both = self._encode(torch.stack([q, k]), phases)
                     return both[0], both[1]
@@ -170,20 +207,20 @@ class RotaryEncoder(Derived):
 
     @checked
     def matrix(self, positions: Positions[Tensor, "... n self.coord_dim"]) -> Tensor:
-        """Return R(r) itself: ``(..., heads, seq, head_dim, head_dim)``.
+        """Return the matrices R(r), ``(..., heads, seq, head_dim, head_dim)``.
 
-        The dtype is that of floating positions, float64 for integer ones.
+        Their dtype is that of floating-point positions. For integer positions it is float64.
         """
         matrix = self._matrices(positions)
         return matrix.to(positions.dtype) if positions.is_floating_point() else matrix
 
     def generators(self) -> Tensor:
-        r"""Return the commuting generators L, with :math:`R(r) = \exp(\sum_k r_k L_k)`.
+        r"""Return the commuting generators :math:`L_k`, with :math:`R(r) = \exp(\sum_k r_k L_k)`.
 
-        Equation :eq:`eq-string-generators`.
+        See equation :eq:`eq-string-generators`.
 
         Returns:
-            Skew-symmetric, float64, ``(heads, coord_dim, head_dim, head_dim)``.
+            Skew-symmetric matrices, float64, ``(heads, coord_dim, head_dim, head_dim)``.
         """
         planes = planar_skew(self._own_frequencies().mT, self.head_dim, self.layout)
         basis = self.basis().unsqueeze(1)
@@ -197,24 +234,31 @@ class RotaryEncoder(Derived):
         *,
         layout: Layout | None = None,
     ) -> Tensor:
-        r"""Move the basis into a projection: :math:`W \mapsto P^\top W`, equation :eq:`eq-fold`.
+        r"""Merge the basis into a projection: :math:`W \mapsto P^\top W`, equation :eq:`eq-fold`.
 
-        Fold the query and the key projection, then encode with :meth:`folded`: the logits
-        stay the same and the encoder costs what RoPE costs. Not allowed when a nonlinearity follows
-        the projection. Behind a normalisation with learned scales only where their squares map each
-        plane to itself, equation :eq:`eq-fold-norm`, and then with other scales.
+        Fold the weights (and biases) of the query and of the key projection, then encode with the
+        encoder that :meth:`folded` returns. The logits stay the same, and the encoder costs as
+        much as RoPE. Do not fold if a nonlinearity follows the projection. If a normalisation
+        with learned scales follows it, use :func:`~stringlib.interop.fold_norms.fold_norms`, which
+        folds through the normalisation if its scales allow it, equation :eq:`eq-fold-norm`.
 
         Args:
-            weight: ``(heads * head_dim, model_dim)`` as in ``nn.Linear``, or its bias,
-                ``(heads * head_dim,)``. An encoder with ``heads=1`` serves any number of heads.
-            heads: How many heads the weight has. An encoder with ``heads=1`` cannot know, so say it
-                where queries, keys and values share one weight: that is not to be folded as a
-                whole, for its values would turn too. Without it only a weight of three square parts
-                is known to be one.
-            layout: As for :meth:`folded`.
+            weight: Weight of the query or key projection, ``(heads * head_dim, model_dim)`` as in
+                ``nn.Linear``, or its bias, ``(heads * head_dim,)``.
+            heads: Number of heads of ``weight``. Give it if the encoder has ``heads=1`` and the
+                weight could be a joint projection to queries, keys and values, which must not be
+                folded as a whole because the values must not change. Without it, such a weight is
+                recognised only if its three parts are square. Default: the heads of the encoder,
+                or any number if it has ``heads=1``.
+            layout: Layout of the encoder that will be used, as for :meth:`folded`.
 
         Returns:
             The folded weight, of the same shape and dtype.
+
+        Raises:
+            ValueError: If the shape of ``weight`` does not fit the encoder and ``heads``, or if
+                ``heads`` is not given and the weight looks like a joint projection to queries, keys
+                and values.
 
         Example:
             >>> from stringlib import CayleySTRING
@@ -255,13 +299,13 @@ class RotaryEncoder(Derived):
 
     @checked
     def folded(self, layout: Layout | None = None) -> STRING:
-        """Return the encoder to use behind folded projections: the same frequencies, no basis.
+        """Return the encoder to use after folded projections: the same frequencies, no basis.
 
         Args:
-            layout: How it numbers its pairs, ``"interleaved"`` or ``"half"``, with the channels
-                that stay still among them, as pairs that turn at frequency 0: what a model does
-                that turns whole heads. As here, with still channels last, if omitted. Give it to
-                :meth:`fold` as well.
+            layout: How the returned encoder pairs channels, ``"interleaved"`` or ``"half"``. With
+                either, non-rotating channels are numbered as pairs with frequency 0, as in models
+                that rotate all channels of a head. Pass the same value to :meth:`fold`. Default:
+                the layout of this encoder, with the non-rotating channels last.
         """
         if layout is None:
             return STRING(self._own_frequencies(), head_dim=self.head_dim, layout=self.layout)
@@ -274,23 +318,27 @@ class RotaryEncoder(Derived):
         layout: Layout = "half",
         dtype: torch.dtype = torch.float32,
     ) -> tuple[Tensor, Tensor]:
-        """Return cosines and sines as rotary modules of other libraries hand them to attention.
+        """Return tables of cosines and sines in the format of rotary modules in other libraries.
 
-        A model that turns pairs of channels by such tables does what this encoder does, with
-        projections that :meth:`fold` gave its basis, in the same layout.
+        A model that rotates pairs of channels with these tables computes the same logits as with
+        this encoder, if its query and key projections are folded with :meth:`fold` in the same
+        layout.
 
         Args:
             positions: ``(..., seq, coord_dim)``.
-            layout: ``"half"``, as Llama and most language models have it, or ``"interleaved"``.
-            dtype: Of the tables; angles are computed in float64.
+            layout: How the model pairs channels: ``"half"`` (default), as Llama and most language
+                models do, or ``"interleaved"``.
+            dtype: Floating-point dtype of the tables. Default: float32. Angles are computed in
+                float64.
 
         Returns:
-            ``(cos, sin)``, each ``(..., seq, head_dim)``: every angle stands twice, at the two
-            channels of its pair. In another layout they make no rotation, :eq:`eq-model-tiled`.
+            ``(cos, sin)``, each ``(..., seq, head_dim)``. Each value occurs twice, at the two
+            channels of its pair. A model with the other layout does not rotate with these tables,
+            because the two channels of a pair get different angles, :eq:`eq-model-tiled`.
 
         Raises:
             TypeError: If ``dtype`` is not a floating-point dtype.
-            ValueError: If heads differ in their frequencies or ``head_dim`` is odd.
+            ValueError: If the encoder has more than one head, or if ``head_dim`` is odd.
 
         Example:
             >>> from stringlib import RoPE
@@ -315,17 +363,20 @@ class RotaryEncoder(Derived):
         return torch.stack(cos, -1).flatten(-2), torch.stack(sin, -1).flatten(-2)
 
     def extra_repr(self) -> str:
-        """Describe the shapes in ``repr``."""
+        """Return the sizes that ``repr`` shows."""
         return f"head_dim={self.head_dim}, coord_dim={self.coord_dim}, heads={self.heads}"
 
     @property
     def basis_first(self) -> bool:
-        """Whether :meth:`forward` applies P before all else, so that projections may do it."""
+        """Whether :meth:`forward` first multiplies by Pᵀ, so that P can be folded into weights.
+
+        False for a subclass that overrides :meth:`forward` or ``_encode``.
+        """
         own = type(self)
         return (own.forward, own._encode) == (RotaryEncoder.forward, RotaryEncoder._encode)
 
     def _own_frequencies(self) -> Tensor:
-        """Return Ω, or say that a subclass has none of the right shape."""
+        """Return Ω; raise ``ValueError`` if :meth:`frequencies` returns it in a wrong shape."""
         frequencies = self.frequencies()
         require_floats("frequencies()", frequencies)
         heads, pairs, coord_dim = frequencies.shape if frequencies.ndim == 3 else (0, 0, 0)
@@ -338,13 +389,17 @@ class RotaryEncoder(Derived):
         return frequencies
 
     def _all_frequencies(self) -> Tensor:
-        """Return Ω with the still channels, two by two, as pairs of frequency 0."""
+        """Return Ω with a frequency of 0 for each pair of non-rotating channels."""
         frequencies = self._own_frequencies()
         still = self.head_dim // 2 - frequencies.shape[-2]
         return nn.functional.pad(frequencies, (0, 0, 0, still))
 
     def _order(self, layout: Layout) -> Tensor:
-        """Return which channel of the rotating basis stands where in a layout of all pairs."""
+        """Return, for each channel of a layout, the index of the column of P that it takes.
+
+        In this layout, two non-rotating channels form a pair with frequency 0. Only the last
+        channel of an odd ``head_dim`` has no partner.
+        """
         frequencies, half = self._own_frequencies(), self.head_dim // 2
         pairs = frequencies.shape[-2]
         channels = torch.arange(self.head_dim, device=frequencies.device)
@@ -355,28 +410,31 @@ class RotaryEncoder(Derived):
     def _matrices(self, positions: Tensor) -> Tensor:
         phases = unit_phases(positions, self._own_frequencies()).unsqueeze(-3)
         basis = self.basis().unsqueeze(-3)
-        # row j of the basis is Pᵀ applied to unit vector j
+        # row j of P is Pᵀ applied to unit vector j
         return basis @ rotate_pairs(basis, phases, self.layout).mT
 
     def _turns(self, positions: Tensor) -> Tensor:
         """Return cosine and sine of all pairs at the positions."""
-        # still channels as pairs that turn at frequency 0: one product, nothing to join
+        # with non-rotating channels as pairs of frequency 0, one product covers all channels
         interleaved = self.layout == "interleaved"
         return unit_phases(
             positions, self._all_frequencies() if interleaved else self._own_frequencies()
         )
 
     def _turn_shape(self) -> tuple[int, int]:
-        """Return the shape of what turns one token of one head."""
+        """Return the shape of the phases of one token in one head."""
         interleaved = self.layout == "interleaved"
         return self.head_dim // 2 if interleaved else self.frequencies().shape[1], 2
 
     def _basis_of_turns(self) -> Tensor | None:
-        """Return P, in which :meth:`_turns` turn, or one head's for all; None for the identity."""
+        """Return the basis for ``Phases``: P, None for the identity.
+
+        If all heads share P, its first dimension may be 1.
+        """
         return None if type(self).basis is RotaryEncoder.basis else self.basis()
 
     def _phases(self, positions: Tensor, basis: Tensor | None = None) -> Phases:
-        """Return the phases of positions; ``basis`` is P, if it is known already."""
+        """Return the phases of positions; ``basis`` is P if it is already computed."""
         basis = self._basis_of_turns() if basis is None else basis
         return Phases(self._turns(positions), basis)
 
@@ -388,9 +446,11 @@ class RotaryEncoder(Derived):
         positions: Tensor | Phases,
         basis: Tensor | None = None,
     ) -> Phases:
-        """Return the phases for ``x``, or raise unless these are the encoder's, on its device.
+        """Return the phases for ``x``: those of positions, or given phases after a check.
 
-        There have to be the encoder's heads and a phase for each token.
+        Raises:
+            ValueError: If ``x`` has the wrong number of heads, or if given phases have a shape that
+                does not fit this encoder and ``x``, or are on another device.
         """
         require_heads(x_name, x, self.heads)
         if not isinstance(positions, Phases):
@@ -407,7 +467,7 @@ class RotaryEncoder(Derived):
         return positions
 
     def _encode(self, x: Tensor, phases: Phases, whole: bool = False) -> Tensor:
-        """Return RoPE(Ωr)Pᵀx, or R(r)x if ``whole``."""
+        """Return RoPE(Ωr)Pᵀx, or R(r)x if ``whole`` is True."""
         turns, basis = phases
         exact = at_least_float32(x.dtype)
         y = x.to(exact)
@@ -415,16 +475,18 @@ class RotaryEncoder(Derived):
         return (self.from_basis(y, basis) if whole and basis is not None else y).to(x.dtype)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> RotaryEncoder:
-        """Move, and keep frequencies and bases exact: a bfloat16 model needs them too.
+        """Move or convert the module, but keep its frequencies and bases in a wide dtype.
 
-        What is fixed stays in the widest dtype of its device. What is learned goes to float32 or
-        float64 when told to, and is not made narrower than float32.
+        Buffers (fixed frequencies and bases) stay in float64, or in float32 on a device without
+        float64. Parameters (learned frequencies) can be converted to float32 or float64; a request
+        for a narrower dtype leaves them in float32 or float64. A model in bfloat16 needs
+        this, because rounded frequencies give wrong angles at large distances.
         """
         own = [b for b in self._buffers.values() if b is not None]
 
         def move(t: Tensor) -> Tensor:
             fixed = any(t is b for b in own)
-            # every device has integers: only they can ask where all is moved to
+            # an int64 tensor exists on every device, so it shows where ``fn`` moves tensors
             device = fn(t.new_empty(0, dtype=torch.int64)).device
             t = t.to(widest(device)) if t.dtype == torch.float64 else t
             wanted = keep = fn(t.new_empty(0)).dtype
@@ -432,7 +494,7 @@ class RotaryEncoder(Derived):
                 keep = widest(device) if t.is_floating_point() else t.dtype
             elif wanted != at_least_float32(wanted):
                 keep = at_least_float32(t.dtype)
-            if fixed and t.is_meta:  # nothing can be copied from there, but computed anew
+            if fixed and t.is_meta:  # no values to copy: they are computed or loaded afterwards
                 return torch.empty_like(t, dtype=keep, device=device)
             done = keep == wanted and (device == t.device or not fixed)
             return fn(t) if done else t.to(device, keep)
@@ -442,22 +504,29 @@ class RotaryEncoder(Derived):
 
 
 ORTHOGONAL = 2e-4
-"""How far PᵀP may be from I in an entry; the exponential in float32 is off by 7e-5 at d = 512."""
+"""Largest accepted absolute value of an entry of PᵀP − I.
+
+A matrix exponential in float32 is accepted: at d = 512 its largest entry of PᵀP − I is 7e-5.
+"""
 
 
 class STRING(RotaryEncoder):
-    r"""An encoder with given, fixed basis and frequencies, equation :eq:`eq-string`.
+    r"""Rotary encoder with a given, fixed basis and fixed frequencies, equation :eq:`eq-string`.
 
     Args:
         frequencies: Ω, ``(heads, pairs, coord_dim)``, in radians per unit of position.
-        basis: P, orthogonal, ``(heads, head_dim, head_dim)``; the identity if omitted. Values are
-            checked here, once, and not on the meta device.
-        head_dim: Number of channels; ``2 * pairs`` (or the size of the basis) if omitted.
-        layout: How the pairs are numbered, ``"interleaved"`` or ``"half"``.
-        persistent: Whether frequencies and basis belong to the ``state_dict``.
+        basis: Orthogonal matrix P, ``(heads, head_dim, head_dim)``. Its orthogonality is checked
+            once, when the encoder is made, unless it has no values (on the meta device, for
+            example). Default: the identity.
+        head_dim: Number of channels of a head. If it exceeds ``2 * pairs``, the last channels (of
+            the basis) do not rotate. Default: the size of the basis, or ``2 * pairs`` without one.
+        layout: How the rotating channels are paired: ``"interleaved"`` (default) pairs channels
+            (2i, 2i + 1), ``"half"`` (i, i + pairs).
+        persistent: If True (default), frequencies and basis are saved in the ``state_dict``.
 
     Raises:
-        ValueError: If the basis is not orthogonal; the message says by how much.
+        ValueError: If the basis is not orthogonal (the message gives the deviation), or if the
+            sizes of the arguments do not fit each other.
 
     Source:
         Schenck et al. 2025, theorem 3.4.
@@ -474,15 +543,17 @@ class STRING(RotaryEncoder):
         layout: Layout = "half",
         head_dim: int | None = None,
     ) -> STRING:
-        """Return the encoder of a rotary module that has its frequencies in a buffer.
+        """Return the encoder with the frequencies ``inv_freq`` of another library's rotary module.
 
         Args:
-            inv_freq: Radians per position of each pair, ``(pairs,)``, scaled already where the
-                model scales them. Nothing else of the model's scaling is in it, such as YaRN's
-                factor of the logits.
-            layout: How the model numbers the channels of a pair: ``"half"`` for (i, i + pairs),
+            inv_freq: Frequency of each pair in radians per position, ``(pairs,)``. If the model
+                scales its frequencies for longer texts, give the scaled ones. The encoder contains
+                no other part of such a method; for example, YaRN's attention factor has to be
+                applied separately.
+            layout: How the model pairs channels: ``"half"`` (default) for (i, i + pairs),
                 ``"interleaved"`` for (2i, 2i + 1).
-            head_dim: Channels of a head; ``2 * pairs`` if omitted. With more, the last stay still.
+            head_dim: Number of channels of a head. If it exceeds ``2 * pairs``, the last channels
+                do not rotate. Default: ``2 * pairs``.
 
         Example:
             >>> inv_freq = 10_000.0 ** -(torch.arange(0, 64, 2) / 64)  # rotary.inv_freq
@@ -523,11 +594,11 @@ class STRING(RotaryEncoder):
         self.register_buffer("_basis", None if basis is None else _own_copy(basis), persistent)
 
     def frequencies(self) -> Tensor:
-        """Return Ω, not to be changed in place: float64, ``(heads, pairs, coord_dim)``."""
+        """Return Ω, float64, ``(heads, pairs, coord_dim)``. Do not change it in place."""
         return self._frequencies
 
     def basis(self) -> Tensor:
-        """Return P, not to be changed in place: float64, ``(heads, head_dim, head_dim)``."""
+        """Return P, float64, ``(heads, head_dim, head_dim)``. Do not change it in place."""
         return super().basis() if self._basis is None else self._basis
 
     def _basis_of_turns(self) -> Tensor | None:
@@ -537,7 +608,7 @@ class STRING(RotaryEncoder):
 def _require_orthogonal(basis: Tensor) -> None:
     exact = widen(basis.detach())
     largest = (exact.mT @ exact - torch.eye(basis.shape[-1]).to(exact)).abs().max().item()
-    if not largest <= ORTHOGONAL:  # nor NaN
+    if not largest <= ORTHOGONAL:  # also true for NaN
         raise ValueError(
             f"basis must be orthogonal, PᵀP = I within {ORTHOGONAL:.0e}, got entries that are off "
             f"by {largest:.1e}"
@@ -545,5 +616,5 @@ def _require_orthogonal(basis: Tensor) -> None:
 
 
 def _own_copy(x: Tensor) -> Tensor:
-    """Return a float64 copy that shares neither memory nor history with ``x``."""
+    """Return a float64 copy of ``x`` with memory of its own and without a gradient history."""
     return x.detach().to(widest(x.device), copy=True)
