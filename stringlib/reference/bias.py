@@ -12,9 +12,10 @@ from torch import Tensor
 def _fill(
     heads: int, num_queries: int, num_keys: int, offset: int, bias: Callable[[int, int], float]
 ) -> Tensor:
-    """Return bias(head, t − s) for queries at t = offset, offset + 1, … and keys at s = 0, 1, …
+    """Return bias(head, t − s) for all heads, queries at positions t and keys at positions s.
 
-    The result is float64, ``(heads, num_queries, num_keys)``.
+    Queries are at t = ``offset``, ``offset + 1``, … and keys at s = 0, 1, … The result is float64,
+    ``(heads, num_queries, num_keys)``.
     """
     out = torch.zeros(heads, num_queries, num_keys, dtype=torch.float64)
     for head in range(heads):
