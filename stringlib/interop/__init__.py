@@ -2,8 +2,8 @@
 
 :class:`RotaryTables` replaces the rotary module of a language model, and :class:`Rotated` adds an
 encoder to the projections of a vision transformer. :func:`to_layout` and :func:`fold_qkv` rewrite
-weights. :func:`foldable` and :func:`fold_norms` merge a basis through norms of queries and keys.
-The rest of the package does not use this part.
+weights. :func:`fold_norms` merges an encoder's basis into projections that are followed by a norm,
+where :func:`foldable` says that this is possible. The rest of the package does not use this part.
 """
 
 from stringlib.interop.adapters import PatchPositions, RotaryTables, Rotated, load_encoders
