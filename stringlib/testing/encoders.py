@@ -1,4 +1,4 @@
-"""What every rotary encoder must hold, whatever its basis and frequencies."""
+"""Contract of rotary encoders: the properties that hold for every basis and all frequencies."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from stringlib.testing.modes import EAGER, Mode
 from stringlib.testing.modules import COPIES, Held, holds_of_modules
 
 Make = Callable[..., RotaryEncoder]
-"""``make(dtype)`` → the encoder, the same each time, with random parameters of order one."""
+"""Function that returns the encoder: ``make(dtype)``, with the same parameters at each call."""
 
 ENCODER = Contract()
 
 
 def heads_of(encoder: RotaryEncoder) -> int:
-    """Return a number of heads that the encoder accepts: its own, or any when it has one."""
+    """Return a number of heads that the encoder accepts: its own, or 4 if its ``heads`` is 1."""
     return 4 if encoder.heads == 1 else encoder.heads
 
 
@@ -42,7 +42,18 @@ def inputs(
     batch: tuple[int, ...] = (2,),
     dtype: torch.dtype = torch.float64,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return random q and k, and positions ``(seq, coord_dim)``."""
+    """Return random queries, keys and positions for an encoder.
+
+    Args:
+        encoder: The encoder.
+        seq: Number of tokens. Default: 6.
+        batch: Shape of the batch. Default: ``(2,)``.
+        dtype: Dtype of queries and keys; positions are float64. Default: float64.
+
+    Returns:
+        Queries and keys, ``(*batch, heads, seq, head_dim)`` each, and positions,
+        ``(seq, coord_dim)``.
+    """
     generator = torch.Generator().manual_seed(1)
     shape = (2, *batch, heads_of(encoder), seq, encoder.head_dim)
     q, k = torch.randn(shape, dtype=torch.float64, generator=generator).to(dtype)
@@ -145,7 +156,7 @@ def generators_are_skew_commute_and_exponentiate_to_the_rotation(make: Make, run
 
 @ENCODER.holds("eq-string")
 def basis_and_frequencies_rebuild_the_rotation(make: Make, run: Mode) -> None:
-    """R(r) = P RoPE(Ωr) Pᵀ, written out with trigonometric functions here."""
+    """Check that R(r) = P RoPE(Ωr) Pᵀ, with RoPE written out in sines and cosines."""
     encoder = make()
     _, _, positions = inputs(encoder)
     basis, frequencies, matrices = run(
@@ -179,7 +190,7 @@ def rotate_is_the_matrix_and_a_call_leaves_the_outer_basis_out(make: Make, run: 
     close(turned, by_matrix, 1e-12, "rotate(x)")
     close(encoded_k.norm(dim=-1), k.norm(dim=-1), 1e-12, "the norm of an encoded key")
     if type(encoder)._encode is not RotaryEncoder._encode:
-        return  # the literal definition leaves nothing out
+        return  # this encoder applies the whole matrix, including the outer basis
     outer = encoder.basis().expand(heads_of(encoder), -1, -1)
     back = torch.einsum("hij,bhnj->bhni", outer, encoded_q)
     close(back, turned, 1e-12, "P times an encoded query")
@@ -205,7 +216,7 @@ def folding_leaves_the_scores(make: Make, run: Mode) -> None:
     served = run(lambda *w: scores(folded, *map(encoder.fold, w)), w_q, w_k)
     error = properties.relative_logit_error(direct, served, projected(w_q), projected(w_k))
     small(error, 1e-11, "a score of the folded projections")
-    # a bias folds as one more column of the weight does
+    # folding a bias is like folding one more column of the weight
     close(encoder.fold(w_q[:, 0]), encoder.fold(w_q)[:, 0], 1e-12, "a folded bias")
     for dtype in (torch.float32, torch.bfloat16):
         narrow, exact = (encoder.fold(w.to(dtype)) for w in (w_q, w_q.to(dtype).double()))
@@ -216,7 +227,7 @@ def folding_leaves_the_scores(make: Make, run: Mode) -> None:
 def gradients_are_the_derivatives(make: Make, run: Mode) -> None:
     encoder = make()
     if encoder.head_dim > 16:
-        skip()  # quadratic in the size; the small cases run the same code
+        skip()  # the cost is quadratic in head_dim, and small encoders run the same code
     _gradients_are_those_of_eager_mode(make, run)
     if run is not EAGER:
         return
@@ -229,7 +240,8 @@ def gradients_are_the_derivatives(make: Make, run: Mode) -> None:
         return torch.func.functional_call(encoder, state, (q, k, positions))
 
     leaves = (*(t.requires_grad_() for t in (q, k, positions)), *parameters)
-    # every entry of small Jacobians; of large ones, and of second derivatives, a random product
+    # Small Jacobians are compared entry by entry. For large ones and for second derivatives,
+    # products with random vectors are compared.
     torch.autograd.gradcheck(encode, leaves, fast_mode=encoder.head_dim > 5)
     torch.autograd.gradgradcheck(encode, leaves, fast_mode=True)
 
@@ -239,7 +251,7 @@ def _gradients_are_those_of_eager_mode(make: Make, run: Mode) -> None:
     for mode in (EAGER, run):
         encoder = make()
         leaves = [t.requires_grad_() for t in inputs(encoder)]
-        # behind one number more: the gradients begin at odd places in memory
+        # one more number in front makes gradients start at unaligned memory addresses
         encoded = [x.flatten() for x in mode(encoder, *leaves)]
         out = torch.cat([encoded[0].new_ones(1), *encoded])
         found.append(mode.gradients(out, [*leaves, *encoder.parameters()]))
@@ -257,7 +269,7 @@ def the_dtype_of_the_vectors_is_kept_and_rounded_once(make: Make, run: Mode) -> 
         true({t.dtype for t in (*encoded, turned)} == {dtype}, f"{dtype} in must be {dtype} out")
         exact = encoder(*(x.double() for x in narrow), positions)
         for got, want in zip(encoded, exact, strict=True):
-            # one rounding of the result: angles and products are float32 or better
+            # only the result is rounded to dtype; angles and products are float32 or float64
             exact_enough = 8 * torch.finfo(torch.promote_types(dtype, torch.float32)).eps
             rounding = torch.finfo(dtype).eps / 2 * want.abs() + exact_enough * want.abs().max()
             beyond = ((got.double() - want).abs() - rounding).max().item()
@@ -276,7 +288,11 @@ def autocast_does_not_touch_the_angles(make: Make, run: Mode) -> None:
 
 @ENCODER.holds()
 def what_is_learned_goes_to_float32_and_float64_and_never_to_half(make: Make, run: Mode) -> None:
-    """With its gradient, which has its dtype; half precision leaves both, and all digits."""
+    """Check the dtypes of parameters and their gradients after moves of the encoder.
+
+    A move to float32 or float64 converts both. A move to half precision leaves both as they are,
+    so that no digits are lost.
+    """
     f16, bf16, f32, f64 = torch.float16, torch.bfloat16, torch.float32, torch.float64
     ways = [
         *((stored, (half,), stored) for stored in (f32, f64) for half in (f16, bf16)),
@@ -307,7 +323,7 @@ def what_is_learned_goes_to_float32_and_float64_and_never_to_half(make: Make, ru
 
 
 def all_of(encoder: RotaryEncoder, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, ...]:
-    """Return all that an encoder gives."""
+    """Return the results of all methods of an encoder."""
     matrices = encoder.matrix(positions), encoder.generators(), encoder.basis()
     return (*encoder(q, k, positions), encoder.rotate(q, positions), *matrices)
 
@@ -326,7 +342,7 @@ def a_copy_stands_alone(make: Make, run: Mode) -> None:
     copies = {name: copied(lambda: copy.deepcopy(encoder)) for name, copied in apart.items()}
     with torch.no_grad():
         for tensor in (*encoder.parameters(), *encoder.buffers()):
-            if tensor.is_floating_point():  # indices would leave their range
+            if tensor.is_floating_point():  # integer buffers are indices, with a limited range
                 tensor.add_(1.0)
     for name, twin in copies.items():
         close(run(twin, *given)[0], before, 0.0, f"a query of an encoder {name}")
@@ -335,7 +351,10 @@ def a_copy_stands_alone(make: Make, run: Mode) -> None:
 
 @ENCODER.holds(core=True)
 def any_number_of_tokens_and_batches(make: Make, run: Mode) -> None:
-    """By one graph, with the basis and, where it costs nothing, as it is served: folded."""
+    """Check that one graph serves all sizes.
+
+    In modes that are fast to prepare, the folded encoder is checked as well.
+    """
     encoder = make()
     sizes = (6, 2), (9, 3), (2, 5)
     first = inputs(encoder, 6, (2,))
@@ -363,7 +382,7 @@ def a_batch_of_positions_of_vmap(make: Make, run: Mode) -> None:
 
 @ENCODER.holds()
 def many_encoders_in_one_call(make: Make, run: Mode) -> None:
-    """Ensembles: vmap over the stacked parameters and buffers of encoders of one kind."""
+    """Check ensembles: ``vmap`` over the stacked parameters and buffers of equal encoders."""
     one, other = make(), make()
     with torch.no_grad():
         for parameter in other.parameters():
@@ -419,7 +438,7 @@ def short_and_empty_sequences(make: Make, run: Mode) -> None:
 
 @ENCODER.holds()
 def keys_may_be_elsewhere(make: Make, run: Mode) -> None:
-    """Decoding: one new query against cached keys, each where it is, turned now or when cached."""
+    """Check decoding: one new query with keys at other positions, rotated now or when cached."""
     encoder = make()
     q, k, positions = inputs(encoder)
     full_q, full_k = encoder(q, k, positions)
@@ -506,7 +525,7 @@ def phases_of_others_are_refused(make: Make, run: Mode) -> None:
 
 @ENCODER.holds()
 def strides_do_not_matter(make: Make, run: Mode) -> None:
-    """Views with transposed, sliced, odd or expanded strides give what a copy gives."""
+    """Check that views with other strides or offsets give the same result as a contiguous copy."""
     encoder = make()
     q, k, positions = inputs(encoder)
     want = encoder(q, k, positions)[0]
@@ -550,7 +569,7 @@ def bad_input_is_named(make: Make, run: Mode) -> None:
         (encoder.fold, (torch.zeros(0, 3),), weight),
         (encoder.fold, (torch.zeros(4 * d, 3, 2),), weight),
     ]
-    if n == 1:  # a line written flat gets a hint
+    if n == 1:  # positions without a coordinate dimension: the message says how to add it
         rows.append((encoder, (q, k, torch.zeros(6)), "positions[:, None]"))
     if d > 1:
         rows.append((encoder.fold, (torch.zeros(d + 1, 3),), weight))
@@ -561,6 +580,6 @@ def bad_input_is_named(make: Make, run: Mode) -> None:
         refused(call, *arguments, words=words)
     for arguments in ((q.long(), k, positions), (q, k, positions > 0)):
         refused(encoder, *arguments, error=TypeError, words="must be")
-    # 300 positions in bfloat16 are 257 different ones
+    # bfloat16 represents only some of the integers above 256
     many = inputs(encoder, seq=300, batch=())
     refused(encoder, *many[:2], torch.full((300, n), 299.0).bfloat16(), words="positions")

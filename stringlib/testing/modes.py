@@ -144,7 +144,7 @@ class Batched(Mode):
 
 def _after_another(x: Tensor) -> Tensor:
     """Return a batch of two: a tensor with its first dimension reversed, and the tensor itself."""
-    batch = x.expand(2, *x.shape).clone()  # not torch.stack, which under autocast fails in float64
+    batch = x.expand(2, *x.shape).clone()
     batch[0] = x.flip(0) if x.ndim else x
     return batch
 
